@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import pickle
+import types
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ import numpy as np
 import pytest
 
 from outbid import air, train, tune
+from outbid.tune._driver import _warn_of_criteria
 from outbid.tune._encoding import decode, encode, keep_large
 from outbid.tune._learned import Learned, learn
 from outbid.tune._named import Kept, by_name, put
@@ -109,6 +112,11 @@ def test_points_replace_the_first_samples() -> None:
         (lambda: ConcurrencyLimiter(OptunaSearch(), 0), "above 0"),
         (lambda: PopulationBasedTrainingReplay("/no/such/policy"), "no file /no/such/policy"),
         (lambda: tune.Tuner("nobody").fit(), "no trainable 'nobody'"),
+        (lambda: tune.Tuner(lambda: None).fit(), "must take the configuration"),
+        (lambda: tune.Tuner(lambda config, data: None).fit(), "'data'.*with_parameters"),
+        (lambda: tune.ResumeConfig(errored="again"), "again"),
+        (lambda: tune.run(print, name="x", resume="NEVER"), "AUTO\\+ERRORED"),
+        (lambda: tune.ExperimentAnalysis(trials=[]).dataframe(mode="max"), "wants a metric"),
     ],
 )
 def test_what_cannot_be_is_refused(make: Any, message: str) -> None:
@@ -341,7 +349,6 @@ def test_outside_of_a_trial_reports_warn() -> None:
 
 
 def test_large_objects_travel_once_and_configurations_name_them() -> None:
-    import pickle
 
     import cloudpickle
 
@@ -407,11 +414,16 @@ def test_scripts_learn_what_was_learned_beside_the_server(tmp_path: Path) -> Non
         again.set_search_properties("loss", "min", {"x": tune.uniform(0, 2)})
 
 
-def test_a_stopping_criterion_that_comes_late_is_warned_of() -> None:
-    with pytest.warns(UserWarning, match="'late' is not among what was reported: loss"):
-        assert not met({"late": 1}, {"loss": 2}, {"loss": 2})
-    with pytest.warns(UserWarning, match="'late'"):
-        assert met({"late": 1, "loss": 2}, {"loss": 2}, {"loss": 2})
+def test_a_stopping_criterion_that_never_came_is_warned_of_once(recwarn: pytest.WarningsRecorder) -> None:
+    assert not met({"late": 1}, {"loss": 2}, {"loss": 2})
+    assert met({"late": 1, "n/loss": 2}, {"n": {"loss": 2}}, {"n/loss": 2})
+    trials = [Trial(i, f"t_{i:05d}", "f", {}) for i in range(2)]
+    for trial in trials:
+        trial.history = [{"loss": 2, "n": {"deep": 1}}, {"loss": 1, "late": 1}]
+    for stop, warned in (({"late": 5, "n/deep": 3}, 0), ({"lat": 5, "loss": 3}, 1)):
+        _warn_of_criteria(types.SimpleNamespace(plan=types.SimpleNamespace(stop=stop), trials=trials))  # type: ignore[arg-type]
+        assert len(recwarn) == warned
+    assert "'lat' was never reported: late, loss, n, n/deep" in str(recwarn[0].message)
 
 
 def test_a_trial_has_what_loggers_ask_it_for(tmp_path: Path) -> None:

@@ -154,6 +154,10 @@ def test_scripts_as_people_write_them(real: ob.Client, tmp_path: Path, results: 
     assert "passed" in run(script, real, tmp_path)
 
 
+def test_a_script_for_ray_runs_with_its_tasks_as_it_is(real: ob.Client, tmp_path: Path, results: Path) -> None:
+    assert "passed" in run(SCRIPTS / "unchanged_tasks.py", real, tmp_path, module=True)
+
+
 def run(script: Path, server: ob.Client, place: Path, *arguments: str, module: bool = False) -> str:
     """Run a script against the server; returns what it printed."""
     command = [sys.executable, *(["-m", "outbid.tune"] if module else []), str(script), *arguments]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import enum
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -85,11 +86,29 @@ class RunConfig:
 
 @dataclass
 class ResumeConfig:
-    """What `Tuner.restore` does with trials that finished, did not, or failed: "resume", "restart" or "skip"."""
+    """What becomes of trials that finished, did not, or failed, when an experiment goes on."""
 
-    finished: str = "SKIP"
-    unfinished: str = "RESUME"
-    errored: str = "SKIP"
+    class ResumeType(enum.Enum):
+        """Go on from the checkpoint, begin anew, or leave the trial as it is."""
+
+        RESUME = "resume"
+        RESTART = "restart"
+        SKIP = "skip"
+
+    finished: ResumeType | str = ResumeType.SKIP
+    unfinished: ResumeType | str = ResumeType.RESUME
+    errored: ResumeType | str = ResumeType.SKIP
+
+    def __post_init__(self) -> None:
+        for name in ("finished", "unfinished", "errored"):
+            given = getattr(self, name)
+            setattr(self, name, self.ResumeType(given.lower() if isinstance(given, str) else given))
+        if self.finished is not self.ResumeType.SKIP:
+            unsupported(
+                "finished= of ResumeConfig but SKIP", "run what has ended once more as an experiment of its own"
+            )
+        if self.unfinished is self.ResumeType.RESTART:
+            unsupported("unfinished=RESTART of ResumeConfig", "let them go on from their checkpoints, or begin anew")
 
 
 @dataclass

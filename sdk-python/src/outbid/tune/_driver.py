@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import math
 import os
@@ -30,8 +31,8 @@ from outbid.tune._plan import Plan, name_of, sent_name
 from outbid.tune._program import Experiment, pack
 from outbid.tune._record import Run, collect
 from outbid.tune._registry import find_trainable
-from outbid.tune._trainable import depends, placement_for
-from outbid.tune._trial import Trial
+from outbid.tune._trainable import depends, placement_for, unwrapped
+from outbid.tune._trial import Trial, flatten
 from outbid.tune._variants import find
 from outbid.tune._watch import Watch
 from outbid.tune._work import Work
@@ -55,6 +56,7 @@ def begin(
     """Submit an experiment."""
     name = name_of(trainable)
     trainable = find_trainable(trainable)
+    _check_checkpoints(trainable, run)
     space = keep_large(dict(space or {}))
     plan = Plan(
         trainable=trainable,
@@ -84,6 +86,18 @@ def begin(
     made = Run(plan, handle.id, client.url, tune=tune, config=run)
     made.save()
     return made, handle
+
+
+def _check_checkpoints(trainable: Any, run: RunConfig) -> None:
+    """Refuse checkpoints that nobody would make: a function reports its own."""
+    if inspect.isclass(unwrapped(trainable)):
+        return
+    for name in ("checkpoint_frequency", "checkpoint_at_end"):
+        if getattr(run.checkpoint_config, name, None):
+            raise ValueError(
+                f"CheckpointConfig: {name} is for a tune.Trainable; a training function saves by "
+                "tune.report(metrics, checkpoint=tune.Checkpoint.from_directory(path))"
+            )
 
 
 def _needs(trainable: Any, experiment: Experiment, space: dict[str, Any]) -> Placement:
@@ -145,6 +159,7 @@ def follow(made: Run, handle: SweepHandle, tune: TuneConfig, run: RunConfig) -> 
         made.failed = result.sweep.reason
     made.trials = [collect(made.plan, info) for info in result.trials]
     watch.end(made.trials)
+    _warn_of_criteria(made)
     if made.failed and not any(t.status == Trial.ERROR for t in made.trials):
         raise TuneError(f"the experiment failed: {made.failed}")
     if fail_fast == "raise":
@@ -152,6 +167,18 @@ def follow(made: Run, handle: SweepHandle, tune: TuneConfig, run: RunConfig) -> 
             if trial.error is not None:
                 raise trial.error
     return made
+
+
+def _warn_of_criteria(made: Run) -> None:
+    """Say once which stopping criteria no trial has ever reported."""
+    stop = made.plan.stop
+    if not isinstance(stop, Mapping):
+        return
+    known = {name for trial in made.trials for result in trial.history for name in (*result, *flatten(result))}
+    never = [name for name in stop if name not in known]
+    if never and known:
+        named = ", ".join(sorted(name for name in known if name != "config" and not name.startswith("config/")))
+        warnings.warn(f"stop={dict(stop)}: {', '.join(map(repr, never))} was never reported: {named}", stacklevel=4)
 
 
 def _take(made: Run, update: Update) -> None:
@@ -184,6 +211,11 @@ def _experiment(plan: Plan, tune: TuneConfig) -> tuple[Experiment, int]:
     plan.metric, plan.mode = metric or DEFAULT_METRIC, mode or "max"
     if not scheduler.set_search_properties(metric, mode):
         raise ValueError("metric and mode are given twice, to the scheduler and to TuneConfig: leave out one of them")
+    if getattr(scheduler, "compares", False) and not (metric and mode):
+        raise ValueError(
+            f"{type(scheduler).__name__} compares trials: give metric and mode, to it or to TuneConfig; "
+            f"got metric={metric!r}, mode={mode!r}"
+        )
     limit = int(tune.max_concurrent_trials or 0) or int(getattr(search, "max_concurrent", 0) or 0)
     if isinstance(search, BasicVariantGenerator):
         plan.prefix = search.prefix

@@ -11,6 +11,10 @@ class TuneError(OutbidError):
     """An experiment, or one of its trials, went wrong."""
 
 
+class UnknownTrainableError(TuneError, ValueError):
+    """A trainable is named that was not registered."""
+
+
 class UnsupportedError(OutbidError, NotImplementedError):
     """A part of Ray Tune that Outbid does not have; the message says what to use."""
 

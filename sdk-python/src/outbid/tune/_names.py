@@ -46,6 +46,7 @@ _TUNE = {
     "execution.placement_groups": "_placement_names",
     "execution": "_placement_names",
     "experiment": "_experiment_names",
+    "trial": "_experiment_names",
     "experiment.trial": "_experiment_names",
     "experiment.experiment": "_experiment_names",
     "error": "_errors",
@@ -80,6 +81,8 @@ _TRAIN = {
 _RAY = {
     "ray": "outbid.tune._as_ray",
     "ray.util": "outbid.tune._as_ray",
+    "ray.exceptions": "outbid.tune._tasks",
+    "ray.cloudpickle": "cloudpickle",
     "ray.tune": "outbid.tune",
     "ray.train": "outbid.train",
     "ray.air": "outbid.air",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 import inspect
 import re
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -14,6 +13,9 @@ from typing import Any
 
 from outbid.tune._config import CheckpointConfig, Placement
 from outbid.tune._trial import Trial, name_trial
+
+NOTHING = "reported_nothing"
+"""The metric by which the server hears that a trial has ended well and had nothing to report."""
 
 _MARKS = ".trials"  # of an experiment's directory: a file for each trial, with its directory's name
 
@@ -97,15 +99,6 @@ def sent_name(metric: str) -> str:
 
 
 def met(stop: Mapping[str, Any], result: Mapping[str, Any], flat: Mapping[str, Any]) -> bool:
-    """Return whether a result reaches one of the values that are enough.
-
-    A name that was not reported is warned of, as a later result may have it.
-    """
-    for name, enough in stop.items():
-        found = result.get(name, flat.get(name))
-        if found is None:
-            known = ", ".join(sorted(map(str, flat)))
-            warnings.warn(f"the stopping criterion {name!r} is not among what was reported: {known}", stacklevel=2)
-        elif found >= enough:
-            return True
-    return False
+    """Return whether a result reaches one of the values that are enough; a later one may have what this one lacks."""
+    found = ((result.get(name, flat.get(name)), enough) for name, enough in stop.items())
+    return any(value is not None and value >= enough for value, enough in found)

@@ -19,7 +19,7 @@ from outbid.plugin._pickled import Pickled
 from outbid.tune._encoding import encode
 from outbid.tune._learned import Learned
 from outbid.tune._named import by_name
-from outbid.tune._plan import Plan
+from outbid.tune._plan import NOTHING, Plan
 from outbid.tune._trial import Trial
 from outbid.tune.schedulers._base import Exploit, TrialScheduler
 from outbid.tune.search._searcher import Searcher
@@ -218,6 +218,8 @@ class Program(Pickled):
         if trial.is_finished():
             return ()
         self.state["steps"][trial.number] = max(report.step, self.state["steps"][trial.number])
+        if NOTHING in report.metrics:
+            return [Train(trial.number, self._next(trial))] if waits else ()
         result = self._result(trial, report)
         trial.last_result = result
         if self.experiment.searcher is not None:

@@ -15,7 +15,7 @@ from outbid.tune._checkpoint import Checkpoint
 from outbid.tune._config import RunConfig, TuneConfig
 from outbid.tune._encoding import decode
 from outbid.tune._errors import TuneError
-from outbid.tune._plan import Plan
+from outbid.tune._plan import NOTHING, Plan
 from outbid.tune._trial import Trial, read_results
 from outbid.tune._work import Work
 
@@ -89,7 +89,8 @@ def collect(plan: Plan, info: TrialResult) -> Trial:
     folder = Path(trial.local_path)
     trial.history = read_results(folder)
     if not trial.history and info.step:
-        trial.history = [from_report(trial, r.step, r.metrics) for r in info.reports() if not r.superseded]
+        reports = [r for r in info.reports() if not r.superseded and NOTHING not in r.metrics]
+        trial.history = [from_report(trial, r.step, r.metrics) for r in reports]
     for result in trial.history:
         result["config"] = trial.config
         name = result.get("checkpoint_dir_name")
@@ -104,6 +105,9 @@ def collect(plan: Plan, info: TrialResult) -> Trial:
         if info.state in ENDED_TRIAL and info.state != "failed":
             trial.last_result["done"] = True
         trial.last_result["experiment_tag"] = trial.experiment_tag
+    elif NOTHING in info.metrics:
+        trial.last_result = {"trial_id": trial.trial_id, "done": True, "config": trial.config}
+    trial.num_failures = info.restarts + (info.state == "failed")
     if not trial.checkpoints and info.checkpoints and not (folder / "result.json").is_file():
         trial.checkpoints.append((Checkpoint(info.checkpoint(info.checkpoints[-1].step)), trial.last_result))
     if info.state == "failed":

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from outbid.tune._errors import unsupported
+from outbid.tune._errors import UnknownTrainableError, unsupported
 from outbid.tune._trainable import Trainable, unwrapped
 
 _trainables: dict[str, Any] = {}
@@ -27,12 +27,22 @@ def register_env(name: str, env_creator: Callable[..., Any]) -> None:
     _environments[name] = env_creator
 
 
+def get_trainable_cls(name: str) -> Any:
+    """Return what is registered under a name: the class, or the function itself."""
+    return find_trainable(str(name))
+
+
+def is_function_trainable(trainable: Any) -> bool:
+    """Return whether what is to be trained is a function, by itself or by its name."""
+    return not inspect.isclass(unwrapped(find_trainable(trainable)))
+
+
 def find_trainable(trainable: Any) -> Any:
     """Return what is to be trained: a function of a config, or a class."""
     if isinstance(trainable, str):
         if trainable not in _trainables:
             known = ", ".join(sorted(_trainables)) or "none"
-            raise ValueError(
+            raise UnknownTrainableError(
                 f"there is no trainable {trainable!r}; registered are {known}. RLlib's algorithms by name are not "
                 "here: write a Trainable that builds the algorithm in setup() and returns what it trains in step()"
             )
@@ -49,4 +59,21 @@ def find_trainable(trainable: Any) -> Any:
         )
     if not callable(inner):
         raise TypeError(f"expected a training function or a tune.Trainable, got {inner!r:.80}")
+    _check_arguments(trainable, inner)
     return trainable
+
+
+def _check_arguments(function: Any, inner: Any) -> None:
+    """Refuse a function that cannot be called with a configuration alone, before any trial fails of it."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # of C
+        return
+    given = {name: None for name in ("checkpoint_dir", "reporter") if name in signature.parameters}
+    try:
+        signature.bind({}, **given)
+    except TypeError as error:
+        raise ValueError(
+            f"the training function {getattr(inner, '__name__', inner)}{signature} must take the configuration, and "
+            f"no more ({error}); tune.with_parameters binds the others"
+        ) from None

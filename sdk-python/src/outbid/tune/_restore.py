@@ -8,7 +8,7 @@ from typing import Any
 from outbid._client import default_client
 from outbid._errors import NotFoundError
 from outbid._model import ENDED_SWEEP, TrialResult
-from outbid.tune._config import RunConfig, TuneConfig
+from outbid.tune._config import ResumeConfig, RunConfig, TuneConfig
 from outbid.tune._driver import follow, resubmit
 from outbid.tune._record import Run, collect
 
@@ -16,10 +16,12 @@ from outbid.tune._record import Run, collect
 class Restored:
     """An experiment of before: its sweep goes on; trials that failed become a sweep of their own."""
 
-    def __init__(self, made: Run, trainable: Any, unfinished: bool, errored: bool, restart_errored: bool) -> None:
+    def __init__(self, made: Run, trainable: Any, how: ResumeConfig) -> None:
         self._made = made
         self._trainable = trainable
-        self._unfinished, self._errored, self._restart = unfinished, errored, restart_errored
+        self._unfinished = how.unfinished is ResumeConfig.ResumeType.RESUME
+        self._errored = how.errored is ResumeConfig.ResumeType.RESUME
+        self._restart = how.errored is ResumeConfig.ResumeType.RESTART
         plan = made.plan
         self.tune = made.tune if made.tune is not None else TuneConfig(metric=plan.metric, mode=plan.mode)
         self.config = made.config if made.config is not None else RunConfig()

@@ -229,12 +229,16 @@ class ResultGrid:
         return self._results[self._trials.index(best)]
 
     def get_dataframe(self, filter_metric: str | None = None, filter_mode: str | None = None) -> pd.DataFrame:
-        """Return a table with each trial's last result, or its best by a metric."""
+        """Return a table with each trial's last result, or its best by a metric, if the mode is given too."""
+        if filter_mode and filter_mode not in ("min", "max"):
+            raise ValueError(f"get_dataframe: filter_mode must be 'min' or 'max', got {filter_mode!r}")
+        if filter_mode and not filter_metric:
+            raise ValueError(f"get_dataframe: filter_mode={filter_mode!r} wants a metric: give filter_metric=")
         rows = []
         for trial in self._trials:
             row = trial.last_result
-            if filter_metric and trial.history:
-                sign = 1 if (filter_mode or self._mode) == "max" else -1
+            if filter_metric and filter_mode and trial.history:
+                sign = 1 if filter_mode == "max" else -1
                 scored = [r for r in trial.history if flatten(r).get(filter_metric) is not None]
                 row = max(scored, key=lambda r: sign * flatten(r)[filter_metric], default=row)
             flat = {k: v for k, v in flatten(row).items() if k != "experiment_tag"}

@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from outbid.tune._config import CheckpointConfig, FailureConfig, Placement, RunConfig, TuneConfig, placement_of
+from outbid.tune._config import (
+    CheckpointConfig,
+    FailureConfig,
+    Placement,
+    ResumeConfig,
+    RunConfig,
+    TuneConfig,
+    placement_of,
+)
 from outbid.tune._driver import begin, follow
 from outbid.tune._errors import TuneError, unsupported
 from outbid.tune._plan import name_of
@@ -119,6 +127,7 @@ def _resumed(name: str | None, config: RunConfig, resume: Any, how: Any) -> Any:
     """Go on with an experiment if that is asked for, and it is there."""
     if not resume and how is None:
         return None
+    how = how or resume_config(resume)
     from outbid.tune._config import storage_of
     from outbid.tune._record import STATE, Run
     from outbid.tune._restore import Restored
@@ -130,8 +139,28 @@ def _resumed(name: str | None, config: RunConfig, resume: Any, how: Any) -> Any:
         raise ValueError(
             f"resume: there is no experiment in {folder}; give name= and storage_path= of the one to go on with"
         )
-    words = str(resume).upper()
-    return Restored(Run.load(folder), None, True, "ERRORED" in words and "ONLY" not in words, "RESTART" in words).run()
+    return Restored(Run.load(folder), None, how).run()
+
+
+_TYPE = ResumeConfig.ResumeType
+_RESUME = {
+    "ERRORED": ResumeConfig(errored=_TYPE.RESUME),
+    "RESTART_ERRORED": ResumeConfig(errored=_TYPE.RESTART),
+    "ERRORED_ONLY": ResumeConfig(unfinished=_TYPE.SKIP, errored=_TYPE.RESUME),
+    "RESTART_ERRORED_ONLY": ResumeConfig(unfinished=_TYPE.SKIP, errored=_TYPE.RESTART),
+}
+"""Words of `resume`."""
+
+
+def resume_config(resume: bool | str) -> ResumeConfig:
+    """Return what a word such as "AUTO+ERRORED" means; `True` goes on with what had not ended."""
+    first, *others = str(resume).upper().split("+")
+    if first not in ("TRUE", "AUTO", "LOCAL", "REMOTE", "PROMPT", *_RESUME) or any(o not in _RESUME for o in others):
+        raise ValueError(
+            f"resume must be True, 'AUTO', or such as 'AUTO+ERRORED' ({', '.join(_RESUME)}), got {resume!r}"
+        )
+    words = [word for word in (first, *others) if word in _RESUME]
+    return _RESUME[words[-1]] if words else ResumeConfig()
 
 
 def _checkpoints(keep: int | None, score: str | None, every: int, at_end: bool) -> CheckpointConfig:

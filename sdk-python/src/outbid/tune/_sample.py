@@ -10,6 +10,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from outbid.tune._samplers import BaseSampler, Grid, LogUniform, Normal, Quantized, Sampler, Uniform
+
 RandomState: TypeAlias = "int | np.random.Generator | np.random.RandomState | None"
 """Where randomness comes from; None is numpy's global generator."""
 
@@ -72,6 +74,10 @@ class Domain:
         """Whether a value could be drawn."""
         return True
 
+    def get_sampler(self) -> Sampler:
+        """Return how it is drawn."""
+        return BaseSampler()
+
     @property
     def domain_str(self) -> str:
         """The domain for people."""
@@ -86,6 +92,25 @@ class _Range(Domain):
 
     def __init__(self, lower: float, upper: float, *, log: bool = False, q: float = 0) -> None:
         self.lower, self.upper, self.log, self.q = lower, upper, log, q
+
+    def get_sampler(self) -> Sampler:
+        """Return how it is drawn: log-uniform, or uniform, perhaps in steps."""
+        inner: Sampler = LogUniform() if self.log else Uniform()
+        return Quantized(inner, self.q) if self.q else inner
+
+    def quantized(self, q: float) -> _Range:
+        """Return the same range in steps of `q`."""
+        made = copy.copy(self)
+        made.q = q
+        return made
+
+    def loguniform(self, base: object = None) -> _Range:
+        """Return the same range, log-uniform. `base` is of no consequence."""
+        return type(self)(self.lower, self.upper, log=True, q=self.q)
+
+    def uniform(self) -> _Range:
+        """Return the same range, uniform."""
+        return type(self)(self.lower, self.upper, q=self.q)
 
     def is_valid(self, value: Any) -> bool:
         """Whether a value is within the bounds."""
@@ -131,6 +156,13 @@ class Float(_Range):
     def cast(self, value: Any) -> float:
         """Return a float."""
         return float(value)
+
+    def get_sampler(self) -> Sampler:
+        """Return how it is drawn: by a normal distribution, log-uniform, or uniform, perhaps in steps."""
+        if self.normal is None:
+            return super().get_sampler()
+        inner = Normal(*self.normal)
+        return Quantized(inner, self.q) if self.q else inner
 
     def _draw(self, rng: Rng, config: Any) -> float:
         low, high = self.lower, self.upper
@@ -180,6 +212,10 @@ class Categorical(Domain):
     def is_grid(self) -> bool:
         """Whether every value is wanted."""
         return self._grid
+
+    def get_sampler(self) -> Sampler:
+        """Return how it is drawn."""
+        return Grid() if self._grid else Uniform()
 
     def is_valid(self, value: Any) -> bool:
         """Whether it is one of the values."""

@@ -6,10 +6,7 @@ import contextlib
 import csv
 import datetime
 import json
-import os
-import platform
 import shutil
-import socket
 import sys
 import tempfile
 import time
@@ -20,10 +17,12 @@ from pathlib import Path
 from typing import IO, Any
 
 from outbid import _training
+from outbid._errors import StopTrial
 from outbid._metrics import is_number
 from outbid.tune._checkpoint import Checkpoint
 from outbid.tune._encoding import decode
-from outbid.tune._plan import Plan, met, sent_name
+from outbid.tune._host import DATE, process
+from outbid.tune._plan import NOTHING, Plan, met, sent_name
 from outbid.tune._trial import Trial, flatten, read_results, to_json
 
 current: Session | None = None
@@ -125,6 +124,11 @@ class Session:
         finally:
             self._clock = time.time()
 
+    def nothing(self) -> None:
+        """Let the server know that the trial ends well, with nothing to report."""
+        with contextlib.suppress(StopTrial):
+            self._own.report({sent_name(self._plan.metric): float("nan"), NOTHING: 1.0}, step=None)
+
     def fill(self, metrics: Mapping[str, Any]) -> dict[str, Any]:
         """Return a result with what Ray adds to it."""
         now = datetime.datetime.now()
@@ -143,12 +147,10 @@ class Session:
         result.setdefault("training_iteration", self.iteration + 1)
         result.update(
             trial_id=self.trial.trial_id,
-            date=now.strftime("%Y-%m-%d_%H-%M-%S"),
+            date=now.strftime(DATE),
             time_this_iter_s=took,
             time_total_s=self.time_total,
-            pid=os.getpid(),
-            hostname=platform.node(),
-            node_ip=_address(),
+            **process(),
             config=self.config,
             time_since_restore=self.time_total - self._before,
             iterations_since_restore=self.since_restore + 1,
@@ -243,9 +245,12 @@ class Session:
             return
         self._results.write(to_json(result) + "\n")
         self._results.flush()
+        # The columns of Ray's file: what is nested comes last, and the configuration is in params.json.
+        nested = [name for name in flat if name not in result and not _configured(name)]
+        columns = [name for name in flat if name in result and name != "config"] + nested
         if self._progress is None:
             file = (self.folder / "progress.csv").open("w", newline="")
-            self._progress = file, csv.DictWriter(file, list(flat), extrasaction="ignore")
+            self._progress = file, csv.DictWriter(file, columns, extrasaction="ignore")
             self._progress[1].writeheader()
         self._progress[1].writerow(flat)
         self._progress[0].flush()
@@ -302,19 +307,6 @@ def _same(a: Any, b: Any) -> bool:
     if isinstance(a, list):
         return len(a) == len(b) and all(map(_same, a, b))
     return bool(a == b)
-
-
-_own_address = ""
-
-
-def _address() -> str:
-    global _own_address
-    if not _own_address:
-        try:
-            _own_address = socket.gethostbyname(socket.gethostname())
-        except OSError:
-            _own_address = "127.0.0.1"
-    return _own_address
 
 
 def report(

@@ -17,6 +17,7 @@ from outbid.tune import _session
 from outbid.tune._checkpoint import Checkpoint
 from outbid.tune._config import Placement, ScalingConfig, placement_of
 from outbid.tune._errors import unsupported
+from outbid.tune._host import now_and_here
 
 _DICT = "_dict_checkpoint.pkl"
 _COUNTS = ".tune_metadata"
@@ -30,6 +31,7 @@ class Trainable:
         session = _session.current
         self._iteration = session.iteration if session else 0
         self._time_total = session.time_total if session else 0.0
+        self._restored = self._iteration, self._time_total  # what was done before it was made, or restored
         self._own_logdir = ""
         self._stopped = False
         self.setup(copy.deepcopy(self.config))
@@ -87,6 +89,10 @@ class Trainable:
         result.setdefault("done", False)
         result.setdefault("time_total_s", self._time_total)
         result.setdefault("config", self.config)
+        if _session.current is None:
+            result = {**now_and_here(), "trial_id": self.trial_id, **result}
+            result |= {"iterations_since_restore": self._iteration - self._restored[0]}
+            result |= {"time_since_restore": self._time_total - self._restored[1]}
         self.log_result(result)
         return result
 
@@ -111,7 +117,7 @@ class Trainable:
         counts = Path(folder, _COUNTS)
         if counts.is_file():
             found = pickle.loads(counts.read_bytes())
-            self._iteration, self._time_total = found["iteration"], found["time_total"]
+            self._restored = self._iteration, self._time_total = found["iteration"], found["time_total"]
         as_dict = Path(folder, _DICT)
         if as_dict.is_file():
             import cloudpickle

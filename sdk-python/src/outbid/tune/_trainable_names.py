@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from outbid.tune._errors import unsupported
 from outbid.tune._trainable import Trainable, with_parameters, with_resources
+
+
+class FunctionTrainable(Trainable):
+    """The class that Ray makes of a training function; Outbid runs the function as it is."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        unsupported("FunctionTrainable to be made", "give the training function itself, or write a tune.Trainable")
 
 
 def wrap_function(train_func: Any, name: str | None = None) -> Any:
@@ -12,4 +20,4 @@ def wrap_function(train_func: Any, name: str | None = None) -> Any:
     return train_func
 
 
-__all__ = ["Trainable", "with_parameters", "with_resources", "wrap_function"]
+__all__ = ["FunctionTrainable", "Trainable", "with_parameters", "with_resources", "wrap_function"]

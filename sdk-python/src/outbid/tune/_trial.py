@@ -36,6 +36,7 @@ class Trial:
         self.last_result: dict[str, Any] = {}
         self.custom_trial_name: str | None = None
         self.error_msg = ""
+        self.num_failures = 0
         self.error: Exception | None = None
         self.placement = Placement([{"CPU": 1}])
         self.local_experiment_path = ""

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from outbid.tune._config import RunConfig, TuneConfig
+from outbid.tune._config import ResumeConfig, RunConfig, TuneConfig
 from outbid.tune._driver import begin, follow
 from outbid.tune._errors import unsupported
 from outbid.tune._plan import name_of
@@ -85,17 +85,25 @@ class Tuner:
         if not folder.is_dir():
             raise FileNotFoundError(f"restore: there is no directory {folder}")
         if not (folder / STATE).is_file():
-            raise ValueError(f"{folder} is no directory of an experiment: there is no {STATE}")
+            raise FileNotFoundError(f"{folder} is no directory of an experiment: there is no {STATE}")
         run = Run.load(folder)
         if trainable is not None and (given := name_of(trainable)) != run.plan.name:
             raise ValueError(
                 f"restore: the experiment in {folder} trains {run.plan.name!r}, got {given!r}: give the same one, "
                 "which may have changed; another one wants an experiment of its own"
             )
-        restored = Restored(run, trainable, resume_unfinished, resume_errored, restart_errored)
+        how = _resume_config or _resume(resume_unfinished, resume_errored, restart_errored)
+        restored = Restored(run, trainable, how)
         tuner = cls(_restored=restored, tune_config=restored.tune, run_config=restored.config)
         tuner._space = param_space
         return tuner
+
+
+def _resume(unfinished: bool, errored: bool, restart_errored: bool) -> ResumeConfig:
+    """Return what the arguments of `restore` mean."""
+    kind = ResumeConfig.ResumeType
+    of_errored = kind.RESTART if restart_errored else kind.RESUME if errored else kind.SKIP
+    return ResumeConfig(unfinished=kind.RESUME if unfinished else kind.SKIP, errored=of_errored)
 
 
 def _folder(path: str | os.PathLike[str]) -> Path:

@@ -9,6 +9,7 @@ from typing import Any
 from outbid._model import TrialResult, Update
 from outbid.tune._checkpoint import Checkpoint
 from outbid.tune._config import RunConfig, TuneConfig, seconds
+from outbid.tune._plan import NOTHING
 from outbid.tune._record import Run, collect, from_report, status_of, trial_of
 from outbid.tune._trial import Trial, read_results
 
@@ -55,7 +56,10 @@ class Watch:
                 callback.setup(**about, total_num_samples=plan.samples)
         if self._reporter is not None:
             self._reporter.setup(
-                start_time=plan.began.timestamp(), total_samples=plan.samples, metric=plan.metric, mode=plan.mode
+                start_time=plan.began.timestamp(),
+                total_samples=plan.samples,
+                metric=self._tune.metric,
+                mode=self._tune.mode,
             )
 
     def update(self, update: Update) -> None:
@@ -68,7 +72,7 @@ class Watch:
             self._trial(info)
         for report in update.reports:
             known = self._made.infos.get(report.trial)
-            if known is not None and not report.superseded:
+            if known is not None and not report.superseded and NOTHING not in report.metrics:
                 self._result(self._trial(known), report.step, report.metrics)
         for info in update.trials:
             if info.over and info.number not in self._ended:

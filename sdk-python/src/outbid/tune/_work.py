@@ -63,6 +63,7 @@ def _call(function: Any, session: _session.Session) -> None:
         extra["checkpoint_dir"] = start.path if start else None
     if "reporter" in names:
         extra["reporter"] = _session.report
+    before = session.iteration
     answer = function(session.config, **extra)
     if inspect.isgenerator(answer):
         for value in answer:
@@ -77,6 +78,8 @@ def _call(function: Any, session: _session.Session) -> None:
                 "metrics, a number, or nothing"
             )
         _session.report({"_metric": answer})
+    if session.iteration == before == 0:
+        session.nothing()
 
 
 def _drive(kind: Any, session: _session.Session) -> None:

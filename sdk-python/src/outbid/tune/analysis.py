@@ -93,13 +93,15 @@ class ExperimentAnalysis:
 
     @property
     def trial_dataframes(self) -> dict[str, pd.DataFrame]:
-        """All results of each trial, by its directory."""
-        return {t.local_path: table(t.history) for t in self.trials}
+        """All results of each trial, by the trials' ids."""
+        return {t.trial_id: table(t.history) for t in self.trials}
 
     def dataframe(self, metric: str | None = None, mode: str | None = None) -> pd.DataFrame:
         """Return a row for each trial: its last result, or its best by a metric."""
         if mode is not None and mode not in ("max", "min"):
             raise ValueError(f"mode must be 'min' or 'max', got {mode!r}")
+        if mode and not metric:
+            raise ValueError(f"dataframe: mode={mode!r} wants a metric to go by: give metric=")
         rows = []
         for trial in self.trials:
             row = trial.last_result
@@ -151,8 +153,8 @@ class ExperimentAnalysis:
         return trial.checkpoint if trial else None
 
     def get_all_configs(self, prefix: bool = False) -> dict[str, dict[str, Any]]:
-        """Return the configurations, by the trials' directories."""
-        return {t.local_path: {f"config/{k}" if prefix else k: v for k, v in t.config.items()} for t in self.trials}
+        """Return the configurations, by the trials' ids; with `prefix` flat, each name with "config/" before it."""
+        return {t.trial_id: flatten(t.config, "config/") if prefix else t.config for t in self.trials}
 
     def _metric(self, metric: str | None) -> str:
         found = metric or self.default_metric

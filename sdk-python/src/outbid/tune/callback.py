@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from outbid.tune._checkpoint import Checkpoint
@@ -61,4 +62,23 @@ class Callback:
         """Take it up."""
 
 
-__all__ = ["Callback"]
+class CallbackList(Callback):
+    """Several callbacks as one: each is called, in their order."""
+
+    def __init__(self, callbacks: Iterable[Callback]) -> None:
+        self._callbacks = list(callbacks)
+
+
+def _to_each(name: str) -> Callable[..., None]:
+    def call(self: CallbackList, *args: Any, **kwargs: Any) -> None:
+        for callback in self._callbacks:
+            getattr(callback, name)(*args, **kwargs)
+
+    call.__name__, call.__doc__ = name, getattr(Callback, name).__doc__
+    return call
+
+
+for _name in [n for n in vars(Callback) if n == "setup" or n.startswith("on_")]:
+    setattr(CallbackList, _name, _to_each(_name))
+
+__all__ = ["Callback", "CallbackList"]

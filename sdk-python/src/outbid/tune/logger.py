@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
+import math
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,9 @@ from outbid._errors import MissingExtraError
 from outbid.tune._checkpoint import Checkpoint
 from outbid.tune._trial import Trial, flatten
 from outbid.tune.callback import Callback
+
+_UNLOGGED = frozenset({"config", "pid", "timestamp", "time_total_s", "training_iteration"})
+"""Of every result, and no curve that anybody looks at."""
 
 
 class LoggerCallback(Callback):
@@ -70,7 +75,8 @@ class TBXLoggerCallback(LoggerCallback):
 
     def __init__(self) -> None:
         self._writers: dict[str, Any] = {}
-        self._kind = _writer()
+        self._last: dict[str, dict[str, float]] = {}
+        self._kind, self._hparams = _writer()
 
     def log_trial_result(self, iteration: int, trial: Trial, result: dict[str, Any]) -> None:
         """Write the numbers."""
@@ -78,9 +84,15 @@ class TBXLoggerCallback(LoggerCallback):
         if writer is None:
             writer = self._writers[trial.trial_id] = self._kind(trial.local_path)
         step = int(result.get("timesteps_total") or result["training_iteration"])
-        for name, value in flatten({k: v for k, v in result.items() if k != "config"}).items():
-            if isinstance(value, (int, float)) and not isinstance(value, bool):
-                writer.add_scalar(f"ray/tune/{name}", value, step)
+        flat = flatten({k: v for k, v in result.items() if k not in _UNLOGGED})
+        numbers = {f"ray/tune/{k}": v for k, v in flat.items() if isinstance(v, (int, float)) and not math.isnan(v)}
+        for name, value in numbers.items():
+            writer.add_scalar(name, value, step)
+        for name, value in flat.items():
+            if isinstance(value, list) and value:
+                with contextlib.suppress(ValueError, TypeError):  # no list of numbers
+                    writer.add_histogram(f"ray/tune/{name}", value, step)
+        self._last[trial.trial_id] = numbers
         writer.flush()
 
     def log_trial_end(self, trial: Trial, failed: bool = False) -> None:
@@ -90,15 +102,18 @@ class TBXLoggerCallback(LoggerCallback):
             return
         flat = flatten(trial.evaluated_params)
         plain = {k: v for k, v in flat.items() if isinstance(v, (int, float, str, bool))}
-        with contextlib.suppress(Exception):
-            writer.add_hparams(plain, {"ray/tune/done": 1.0})
+        if plain:
+            for summary in self._hparams(plain, self._last.pop(trial.trial_id, {})):
+                writer.file_writer.add_summary(summary)
         writer.close()
 
 
-def _writer() -> Any:
+def _writer() -> tuple[Any, Any]:
+    """Return the class that writes the files, and the function that makes entries of a trial's parameters."""
     for module in ("tensorboardX", "torch.utils.tensorboard"):
         with contextlib.suppress(ImportError):
-            return __import__(module, fromlist=["SummaryWriter"]).SummaryWriter
+            summary = importlib.import_module(f"{module}.summary")
+            return importlib.import_module(module).SummaryWriter, summary.hparams
     raise MissingExtraError("TBXLoggerCallback needs tensorboardX: pip install tensorboardX")
 
 

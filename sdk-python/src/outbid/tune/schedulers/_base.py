@@ -24,6 +24,9 @@ class TrialScheduler:
     STOP = "STOP"
     NOOP = "NOOP"
 
+    compares = False
+    """Whether it compares trials, for which it has to know by what."""
+
     _metric: str | None = None
     _mode: str | None = None
 

@@ -28,6 +28,8 @@ class _Rungs:
 class AsyncHyperBandScheduler(FIFOScheduler):
     """Asynchronous successive halving: a trial at a rung stops unless it is among the best 1/`reduction_factor`."""
 
+    compares = True
+
     def __init__(
         self,
         time_attr: str = "training_iteration",
@@ -96,6 +98,8 @@ class AsyncHyperBandScheduler(FIFOScheduler):
 
 class HyperBandScheduler(FIFOScheduler):
     """Hyperband: brackets of trials that start alike; each rung waits for all of its trials, and halves them."""
+
+    compares = True
 
     def __init__(
         self,

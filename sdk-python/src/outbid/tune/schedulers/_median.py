@@ -13,6 +13,8 @@ from outbid.tune.schedulers._base import FIFOScheduler
 class MedianStoppingRule(FIFOScheduler):
     """Stops a trial whose best is below the median of the others' running means."""
 
+    compares = True
+
     def __init__(
         self,
         time_attr: str = "time_total_s",

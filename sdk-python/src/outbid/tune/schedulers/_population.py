@@ -75,6 +75,8 @@ class _Member:
 class PopulationBasedTraining(FIFOScheduler):
     """The worst of a population go on from the checkpoints of the best, with their configurations changed a little."""
 
+    compares = True
+
     def __init__(
         self,
         time_attr: str = "time_total_s",

@@ -42,6 +42,11 @@ class ResourceChangingScheduler(TrialScheduler):
             )
 
     @property
+    def compares(self) -> bool:  # type: ignore[override]
+        """Whether the base compares trials."""
+        return self._base.compares
+
+    @property
     def metric(self) -> str | None:
         """That of the base."""
         return self._base.metric

@@ -1,0 +1,38 @@
+"""Ray AIR's names of results' entries and of files."""
+
+from __future__ import annotations
+
+from outbid.tune.result import (
+    EXPR_ERROR_FILE,
+    EXPR_ERROR_PICKLE_FILE,
+    EXPR_PARAM_FILE,
+    EXPR_PARAM_PICKLE_FILE,
+    EXPR_PROGRESS_FILE,
+    EXPR_RESULT_FILE,
+    TIME_THIS_ITER_S,
+    TIMESTAMP,
+    TRAINING_ITERATION,
+)
+
+PREPROCESSOR_KEY = "_preprocessor"
+MODEL_KEY = "model"
+EVALUATION_DATASET_KEY = "evaluation"
+TRAIN_DATASET_KEY = "train"
+CHECKPOINT_TUNE_METADATA_FILE = ".tune_metadata"
+
+__all__ = [
+    "CHECKPOINT_TUNE_METADATA_FILE",
+    "EVALUATION_DATASET_KEY",
+    "EXPR_ERROR_FILE",
+    "EXPR_ERROR_PICKLE_FILE",
+    "EXPR_PARAM_FILE",
+    "EXPR_PARAM_PICKLE_FILE",
+    "EXPR_PROGRESS_FILE",
+    "EXPR_RESULT_FILE",
+    "MODEL_KEY",
+    "PREPROCESSOR_KEY",
+    "TIMESTAMP",
+    "TIME_THIS_ITER_S",
+    "TRAINING_ITERATION",
+    "TRAIN_DATASET_KEY",
+]

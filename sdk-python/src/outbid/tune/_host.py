@@ -1,0 +1,33 @@
+"""When and where a result was made, as Ray adds it to each."""
+
+from __future__ import annotations
+
+import datetime
+import functools
+import os
+import platform
+import socket
+from typing import Any
+
+DATE = "%Y-%m-%d_%H-%M-%S"
+"""How results and directories say when."""
+
+
+def now_and_here() -> dict[str, Any]:
+    """Return the time and the process."""
+    now = datetime.datetime.now()
+    return {"timestamp": int(now.timestamp()), "date": now.strftime(DATE), **process()}
+
+
+def process() -> dict[str, Any]:
+    """Return the process."""
+    return {"pid": os.getpid(), "hostname": platform.node(), "node_ip": address()}
+
+
+@functools.cache
+def address() -> str:
+    """Return this machine's address."""
+    try:
+        return socket.gethostbyname(socket.gethostname())
+    except OSError:
+        return "127.0.0.1"
