@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
 import re
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -216,7 +217,7 @@ def _train(
     sweep = trial.id.rpartition("/")[0]
     if study.user_attrs.get(_STOPPED) == sweep:
         return _nothing(trial, study)
-    asked = study.ask()
+    asked = _ask(study, storage)
     asked.set_user_attr(ATTRIBUTE, trial.id)
     own, done = asked.report, 0
 
@@ -239,6 +240,34 @@ def _train(
         raise
     study.tell(asked, values)
     trial.report(dict(zip(_metrics(study), values, strict=True)), step=done + 1)
+
+
+def _ask(study: optuna.Study, storage: str | BaseStorage) -> optuna.Trial:
+    """Ask for a trial.
+
+    Where some wait in a file of SQLite's, one process asks at a time: Optuna would give several the same.
+    """
+    folder = _sqlite_folder(storage)
+    if folder is None or not study.get_trials(deepcopy=False, states=(TrialState.WAITING,)):
+        return study.ask()
+    import fcntl  # workers run where it is there
+
+    lock = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return study.ask()
+    finally:
+        os.close(lock)
+
+
+def _sqlite_folder(storage: str | BaseStorage) -> Path | None:
+    """Return the folder of SQLite's file, if a study is kept in one."""
+    url = storage if isinstance(storage, str) else getattr(storage, "url", "")
+    if not url.startswith("sqlite"):
+        return None
+    from sqlalchemy.engine import make_url
+
+    return Path(make_url(url).database or "").absolute().parent
 
 
 def _nothing(trial: Trial, study: optuna.Study) -> None:

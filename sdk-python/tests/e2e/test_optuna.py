@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import os
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -108,6 +112,26 @@ def test_a_study_is_kept_in_a_storage_of_optunas(real: ob.Client, tmp_path: Any)
     optuna.create_study(study_name="mine", storage=storage).enqueue_trial({"x": 0.125})
     study = optimize(line, 3, storage=storage, study_name="mine", n_jobs=-1)
     assert len(study.trials) == 3 and study.trials[0].params["x"] == 0.125
+
+
+def _asked(url: str, ready: Path) -> list[int]:
+    """What one of three processes is given that ask eight times each, all at once."""
+    study = optuna.load_study(study_name="mine", storage=url)
+    (ready / str(os.getpid())).touch()
+    while len(list(ready.iterdir())) < 3:
+        pass
+    return [outbid.optuna._ask(study, url).number for _ in range(8)]
+
+
+def test_trials_that_wait_in_a_file_of_sqlites_are_given_out_once(tmp_path: Path) -> None:
+    url, ready = f"sqlite:///{tmp_path}/study.db", tmp_path / "ready"
+    ready.mkdir()
+    study = optuna.create_study(study_name="mine", storage=url)
+    for x in range(24):
+        study.enqueue_trial({"x": x})
+    with ProcessPoolExecutor(3, get_context("spawn")) as processes:
+        asked = [processes.submit(_asked, url, ready) for _ in range(3)]
+        assert sorted(number for one in asked for number in one.result()) == list(range(24))
 
 
 def test_ctrl_c_says_where_the_study_is(real: ob.Client, monkeypatch: pytest.MonkeyPatch) -> None:
