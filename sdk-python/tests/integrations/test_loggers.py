@@ -83,8 +83,9 @@ def tracking(tmp_path: Path) -> Iterator[str]:
         port = free.getsockname()[1]
     command = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
     command += ["--backend-store-uri", f"sqlite:///{tmp_path}/mlflow.db", "--artifacts-destination", str(tmp_path)]
+    own = {**os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}  # eight processes more, for what no test asks
     with open(tmp_path / "mlflow.log", "wb") as log:
-        server = subprocess.Popen(command, stdout=log, stderr=log, cwd=tmp_path, start_new_session=True)
+        server = subprocess.Popen(command, stdout=log, stderr=log, cwd=tmp_path, env=own, start_new_session=True)
     url, deadline = f"http://127.0.0.1:{port}", time.monotonic() + 120
     try:
         while True:
