@@ -77,6 +77,21 @@ def test_the_last_traceback_of_a_log() -> None:
     assert last_traceback(["nothing"]) == ""
 
 
+@pytest.mark.parametrize(
+    "how",
+    [
+        "The above exception was the direct cause of the following exception:",
+        "During handling of the above exception, another exception occurred:",
+    ],
+)
+def test_the_exceptions_that_led_to_the_last_are_shown(how: str) -> None:
+    chain = [*TRACE.splitlines(), "", how, "", *TRACE.replace("nope", "outer").splitlines()]
+    lines = ["Traceback (most recent call last):", "OSError: an earlier try", "again", *chain]
+    assert last_traceback(lines) == "\n".join(chain)
+    assert last_traceback([*lines, "", "afterwards"]) == "\n".join(chain)
+    assert last_traceback(chain[: chain.index(how) + 1]) == "", "another follows"
+
+
 def test_lines_tell_a_kind_once(capsys: pytest.CaptureFixture[str]) -> None:
     display = _display.make_display(True, lambda trial: TRACE)
     news = sweep(*(("error", FINAL, trial) for trial in range(5)))

@@ -15,6 +15,10 @@ _TRIES = 20  # after which a trial has printed no traceback, as one that was kil
 LATE_LOG = 2.0  # seconds that a log may come after the news of its trial
 _EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(: |$)")  # a Python exception, as one line
 _START = "Traceback (most recent call last):"
+_JOINS = (
+    "The above exception was the direct cause of the following exception:",
+    "During handling of the above exception, another exception occurred:",
+)
 _AROUND = re.compile(r"(?:failed for good: )?(.*?)(?:: it starts again .*|; it failed twice .*)?", re.DOTALL)
 
 
@@ -91,13 +95,21 @@ def note_text(note: Note) -> str:
 
 
 def last_traceback(lines: Iterable[str]) -> str:
-    """Return the last traceback among lines that a trial printed, from its beginning to the line of the exception."""
+    """Return the last traceback among lines that a trial printed, from its beginning to the line of the exception.
+
+    It begins with those of the exceptions that led to its own.
+    """
     found: list[str] = []
-    inside = False
+    after: list[str] = []  # an exception: what may join it to the next
+    inside = joined = False
     for line in lines:
         if line.startswith(_START):
-            found, inside = [line], True
+            found, inside = [*found, *after, line] if joined else [line], True
+            after, joined = [], False
         elif inside:
             found.append(line)
             inside = line.startswith((" ", "\t")) or not line.strip()
-    return "\n".join(found) if found and not inside else ""
+        else:
+            after.append(line)
+            joined = "".join(after) in _JOINS  # among empty lines
+    return "\n".join(found) if found and not inside and not joined else ""

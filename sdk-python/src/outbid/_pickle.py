@@ -11,9 +11,10 @@ import sys
 import sysconfig
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any
 
+from outbid import _sources
 from outbid._errors import FunctionError
 
 MAX_BYTES = 256 << 20
@@ -23,7 +24,7 @@ _MAGIC = b"outbid function 1 "
 
 
 def dump(function: Callable[..., Any]) -> bytes:
-    """Return `function` as a blob: one header line, then the pickle.
+    """Return `function` as a blob: one header line, then the pickle, then the sources of the code in it.
 
     What the function needs from `__main__`, from a notebook, and from modules that are neither installed nor
     part of Python travels inside the blob; everything else is imported on the worker.
@@ -31,17 +32,18 @@ def dump(function: Callable[..., Any]) -> bytes:
     import cloudpickle
 
     buffer = io.BytesIO()
-    buffer.write(_MAGIC + f"python={_python()} sdk-pickle={cloudpickle.__version__}\n".encode())
     try:
         with _by_value(_own_modules()):
-            cloudpickle.dump(function, buffer)
+            codes = _write(function, buffer)
     except Exception as error:
         raise FunctionError(
             f"the training function {name_of(function)!r} cannot be pickled: {type(error).__name__}: {error}. "
             "Open files, locks, connections and CUDA handles inside the function instead of outside"
             + _culprit(function)
         ) from error
-    blob = buffer.getvalue()
+    sources = _sources.gather(codes)  # what reads the pickle stops at its end
+    header = f"python={_python()} sdk-pickle={cloudpickle.__version__} sources={len(sources)}\n"
+    blob = b"".join((_MAGIC, header.encode(), buffer.getbuffer(), sources))
     if len(blob) > MAX_BYTES:
         raise FunctionError(
             f"the training function {name_of(function)!r} is {_mib(len(blob))} with what it captures; "
@@ -52,15 +54,18 @@ def dump(function: Callable[..., Any]) -> bytes:
 
 def load(blob: bytes) -> Callable[..., Any]:
     """Return the function in a blob made by `dump`; FunctionError says what is missing here."""
-    header, _, body = blob.partition(b"\n")
-    if not header.startswith(_MAGIC):
-        raise FunctionError("this is no function that the Outbid SDK has pickled")
-    fields = dict(part.split("=", 1) for part in header[len(_MAGIC) :].decode().split())
+    fields, start = _header(blob)
     try:
-        function: Callable[..., Any] = pickle.loads(body)
+        function: Callable[..., Any] = pickle.loads(memoryview(blob)[start:])
     except Exception as error:
         raise FunctionError(_explain(error, fields.get("python", _python()))) from error
     return function
+
+
+def show_sources(blob: bytes) -> None:
+    """Have the tracebacks of this process show the sources in a blob, and those of no other blob any more."""
+    fields, _ = _header(blob)
+    _sources.show(blob[len(blob) - int(fields.get("sources", 0)) :])
 
 
 def sha256(blob: bytes) -> str:
@@ -73,6 +78,30 @@ def name_of(function: Callable[..., Any]) -> str:
     while hasattr(function, "func"):  # functools.partial
         function = function.func
     return str(getattr(function, "__name__", type(function).__name__))
+
+
+def _header(blob: bytes) -> tuple[dict[str, str], int]:
+    """Return what a blob's header says, and where the pickle begins."""
+    if not blob.startswith(_MAGIC):
+        raise FunctionError("this is no function that the Outbid SDK has pickled")
+    end = blob.find(b"\n")
+    return dict(part.split("=", 1) for part in blob[len(_MAGIC) : end].decode().split()), end + 1
+
+
+def _write(function: Callable[..., Any], buffer: io.BytesIO) -> list[CodeType]:
+    """Pickle a function; returns the code that travels by value."""
+    import cloudpickle
+
+    codes = []
+
+    class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+        def reducer_override(self, obj: Any) -> Any:
+            if isinstance(obj, CodeType):
+                codes.append(obj)
+            return super().reducer_override(obj)
+
+    Pickler(buffer).dump(function)
+    return codes
 
 
 def _explain(error: Exception, pickled_by: str) -> str:

@@ -76,7 +76,9 @@ class Runner:
             from outbid import _pickle
 
             with open(path, "rb") as file:
-                self._function, self._path = _pickle.load(file.read()), path
+                blob = file.read()
+            self._function, self._path = _pickle.load(blob), path
+            _pickle.show_sources(blob)
         return self._function
 
 

@@ -397,6 +397,33 @@ def test_notebook(real: ob.Client, tmp_path: Path) -> None:
     assert 0 <= float(book.cells[3].outputs[0]["data"]["text/plain"]) <= 1
 
 
+def test_a_traceback_from_a_notebook_has_the_lines_of_its_cells(real: ob.Client, tmp_path: Path) -> None:
+    nbformat = pytest.importorskip("nbformat")
+    nbclient = pytest.importorskip("nbclient")
+    pytest.importorskip("ipykernel")
+    book = nbformat.v4.new_notebook()
+    book.cells = [
+        nbformat.v4.new_code_cell(text)
+        for text in (
+            "import math\nimport outbid as ob\ndef scale(x):\n    return math.sqrt(x) / 0  # of the first cell",
+            "%config Application.log_level = 30\n"
+            "def train(trial):\n"
+            "    try:\n"
+            "        scale(trial.config.x)\n"
+            "    except ZeroDivisionError as error:\n"
+            "        raise ValueError('bad') from error  # of the second",
+            'ob.Sweep(train, {"x": ob.uniform(0, 1)}, metric="loss", mode="min", trials=1, name="cells").run()',
+        )
+    ]
+    book.cells[2].metadata["tags"] = ["raises-exception"]
+    env = {**os.environ, "PYTHONPATH": SRC, "OUTBID_URL": real.url, "JUPYTER_PLATFORM_DIRS": "1"}
+    client = nbclient.NotebookClient(book, timeout=DEADLINE, resources={"metadata": {"path": str(tmp_path)}})
+    client.execute(env=env)
+    page = "".join(o.get("data", {}).get("text/html", "") for o in book.cells[2].outputs)
+    assert "return math.sqrt(x) / 0  # of the first cell" in page
+    assert "# of the second" in page
+
+
 def test_the_best_checkpoint_is_that_of_the_best_report(real: ob.Client) -> None:
     def train(trial: ob.Trial) -> None:
         for step in trial.steps():

@@ -1,0 +1,83 @@
+"""The source lines of code that travels by value: a worker's process has no file of a notebook's cell to read."""
+
+from __future__ import annotations
+import __future__
+
+import ast
+import json
+import linecache
+import zlib
+from collections.abc import Iterable, Iterator
+from types import CodeType
+
+MAX_BYTES = 1 << 20
+"""How much source travels with a function; the longest files are left behind first."""
+
+_FUTURES = sum(getattr(__future__, name).compiler_flag for name in __future__.all_feature_names)
+
+_shown: set[str] = set()  # the files whose lines this process has from `show`
+
+
+def gather(codes: Iterable[CodeType]) -> bytes:
+    """Return the source files of code, for `show`; without those that are not what the code was made from."""
+    files: dict[str, list[str]] = {}
+    for name, parts in _by_file(codes).items():
+        lines = _lines(parts)
+        if lines and len("".join(lines)) <= MAX_BYTES and _made(name, lines, parts):
+            files[name] = lines
+    sent, size = {}, 0
+    for name, lines in sorted(files.items(), key=lambda file: (len("".join(file[1])), file[0])):
+        size += len("".join(lines))
+        if size <= MAX_BYTES:
+            sent[name] = lines
+    return zlib.compress(json.dumps(sent, sort_keys=True).encode()) if sent else b""
+
+
+def show(gathered: bytes) -> None:
+    """Have the tracebacks of this process show these sources, in place of those that an earlier call gave."""
+    files: dict[str, list[str]] = json.loads(zlib.decompress(gathered)) if gathered else {}
+    for name in _shown:
+        linecache.cache.pop(name, None)
+    _shown.clear()
+    for name, lines in files.items():
+        # Without a time of change nobody looks whether the file on this machine, if there is one, is another.
+        linecache.cache[name] = (sum(map(len, lines)), None, lines, name)
+        _shown.add(name)
+
+
+def _by_file(codes: Iterable[CodeType]) -> dict[str, list[CodeType]]:
+    found: dict[str, list[CodeType]] = {}
+    for code in codes:
+        found.setdefault(code.co_filename, []).append(code)
+    return found
+
+
+def _lines(parts: list[CodeType]) -> list[str]:
+    """Return the lines of the file that code is of, or of what was typed into a console."""
+    name = parts[0].co_filename
+    linecache.checkcache(name)
+    typed = getattr(linecache, "_getlines_from_code", None)  # the consoles of Python 3.13 and later
+    return linecache.getlines(name) or (list(typed(parts[0])) if typed else [])
+
+
+def _made(name: str, lines: list[str], parts: list[CodeType]) -> bool:
+    """Return whether all of the code is what these lines say: a file may have been edited since it was imported."""
+    futures = parts[0].co_flags & _FUTURES  # a cell has those of the cells before it
+    flags = futures | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+    left = set(parts)
+    try:
+        left.difference_update(_all_of(compile("".join(lines), name, "exec", flags, dont_inherit=True)))
+        # A notebook compiles a cell's statements one by one, which can make other code of them.
+        for statement in ast.parse("".join(lines), name).body if left else ():
+            alone = ast.Module([statement], [])
+            left.difference_update(_all_of(compile(alone, name, "exec", flags, dont_inherit=True)))
+    except (SyntaxError, ValueError):
+        return False
+    return not left
+
+
+def _all_of(code: CodeType) -> Iterator[CodeType]:
+    yield code
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType):
+            yield from _all_of(inner)
