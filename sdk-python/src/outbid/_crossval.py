@@ -20,7 +20,8 @@ from outbid._training import Trial
 METRIC = "score"  # what the sweep is about: the mean over the folds
 CANDIDATE = "candidate"  # the name of the parameter where candidates were drawn beforehand
 FOLDS, SAMPLES = "folds", "n_samples"
-_FACTS = ("fit_time", "score_time", "n_test_samples")
+_FOLD = "fold."  # before the number of one, in the name of what is noted of it
+_FACTS = ("test_scores", "train_scores", "fit_time", "score_time", "n_test_samples", "fit_error")
 
 
 @dataclass(frozen=True)
@@ -122,7 +123,7 @@ def _folds(trial: Trial, job: Job, params: dict[str, Any]) -> None:
         if job.paused:
             trial.save({name: np.float64(value) for name, value in sums.items()})
         ranked = job.paused or step == len(job.splits)
-        _report(trial, step, sums["sum"] / sums["n"] if ranked else None, {0: out})
+        _report(trial, step, sums["sum"] / sums["n"] if ranked else None, {step - 1: out})
 
 
 def _steps(trial: Trial, folds: int) -> Iterator[int]:
@@ -156,41 +157,15 @@ def _refit_score(out: Mapping[str, Any], job: Job) -> float:
 
 
 def _report(trial: Trial, step: int, mean: float | None, outs: Mapping[int, Mapping[str, Any]]) -> None:
-    metrics = {} if mean is None else {METRIC: mean}
-    errors = {}
-    for fold, out in outs.items():
-        for kind in ("test_scores", "train_scores"):
-            scores = out.get(kind)
-            if scores is not None:
-                named = scores if isinstance(scores, Mapping) else {"": scores}
-                metrics.update({_key(fold, kind, name): float(value) for name, value in named.items()})
-        metrics.update({_key(fold, fact, ""): float(out[fact]) for fact in _FACTS})
-        if out.get("fit_error") is not None:
-            errors[f"error.{step}.{fold}"] = out["fit_error"]
-    if errors:
-        trial.note(errors)
-    trial.report(metrics, step=step)
+    """Report how far the candidate is, and the mean where it has one; note what came of each fold."""
+    trial.note({_FOLD + str(fold): {key: out[key] for key in _FACTS if key in out} for fold, out in outs.items()})
+    trial._report({} if mean is None else {METRIC: mean}, step)
 
 
-def _key(fold: int, kind: str, name: str) -> str:
-    return f"{fold}:{kind}:{name}"
-
-
-def read_out(metrics: Mapping[str, float], fold: int) -> dict[str, Any]:
-    """Return what `_fit_and_score` said of a fold, from what was reported."""
-    out: dict[str, Any] = {"fit_error": None}
-    for key, value in metrics.items():
-        at, _, rest = key.partition(":")
-        if not rest or at != str(fold):
-            continue
-        kind, _, name = rest.partition(":")
-        if kind in _FACTS:
-            out[kind] = int(value) if kind == "n_test_samples" else value
-        elif name:
-            out.setdefault(kind, {})[name] = value
-        else:
-            out[kind] = value
-    return out
+def fold_of(attributes: Mapping[str, Any], fold: int) -> dict[str, Any] | None:
+    """Return what `_fit_and_score` said of a fold, from what was noted; None if it was not fitted."""
+    found = attributes.get(_FOLD + str(fold))
+    return None if found is None else dict(found)
 
 
 def _packed(error: Exception) -> str:

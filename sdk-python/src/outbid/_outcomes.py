@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
-from outbid._crossval import FOLDS, Job, read_out
-from outbid._model import Report, TrialResult
+from outbid._crossval import Job, fold_of
+from outbid._model import TrialResult
 from outbid._result import Result
 
 
@@ -21,28 +22,14 @@ class Outcomes:
         self.resources: list[int] = []
         self.outs: list[dict[str, Any]] = []
         self._missing: list[set[int]] = []  # of each candidate, the folds that were not fitted
-        reports: dict[int, dict[int, Report]] = {}
-        for report in result.reports():
-            if report.metrics:
-                reports.setdefault(report.trial, {})[report.step] = report
-        names = _names(reports)
+        names = _names(result.trials, self._splits)
         for trial in sorted(result.trials, key=lambda t: int(t.config.get("candidate", t.number))):
-            steps = reports.get(trial.number, {})
             self.params.append(job.params(trial.config))
-            self.resources.append(max(steps, default=0))
-            found = [self._fold(trial, steps, fold, job) for fold in range(self._splits)]
+            self.resources.append(trial.step)
+            found = [fold_of(trial.attributes, fold) for fold in range(self._splits)]
             self._missing.append({fold for fold, out in enumerate(found) if out is None})
-            self.outs += [_nothing(names, trial, bool(steps), job) if out is None else out for out in found]
-
-    def _fold(self, trial: TrialResult, steps: dict[int, Report], fold: int, job: Job) -> dict[str, Any] | None:
-        step = fold + 1 if job.resource == FOLDS else max(steps, default=0)
-        if step not in steps:
-            return None
-        at = 0 if job.resource == FOLDS else fold
-        out = read_out(steps[step].metrics, at)
-        error = trial.attributes.get(f"error.{step}.{at}")
-        out["fit_error"] = None if error is None else str(error)
-        return out
+            began = any(out is not None for out in found)
+            self.outs += [_nothing(names, trial, began, job) if out is None else out for out in found]
 
     def complete(self) -> None:
         """Let folds that were not fitted, of candidates that were stopped, stand at the mean of the others."""
@@ -70,18 +57,16 @@ class Outcomes:
                 results[key][i] = np.nanstd(folds) if np.isfinite(folds).any() else np.nan
 
 
-def _names(reports: dict[int, dict[int, Report]]) -> dict[str, list[str]]:
-    """Return the kinds of scores that were reported, and the names of each; none for a scorer of one number."""
+def _names(trials: Iterable[TrialResult], splits: int) -> dict[str, list[str]]:
+    """Return the kinds of scores that there are, and the names of each; none for a scorer of one number."""
     found: dict[str, list[str]] = {"test_scores": []}
-    for steps in reports.values():
-        for report in steps.values():
-            for key in report.metrics:
-                _, _, rest = key.partition(":")
-                kind, _, name = rest.partition(":")
-                if kind in ("test_scores", "train_scores"):
+    for trial in trials:
+        for fold in range(splits):
+            out = fold_of(trial.attributes, fold) or {}
+            for kind in ("test_scores", "train_scores"):
+                if kind in out:
                     names = found.setdefault(kind, [])
-                    if name and name not in names:
-                        names.append(name)
+                    names += [name for name in (out[kind] if isinstance(out[kind], dict) else ()) if name not in names]
     return found
 
 

@@ -248,14 +248,18 @@ class Trial:
 
         Raises TypeError for a value that is no number and ValueError for a step that cannot be, naming it.
         """
-        values = metric_values("report", metrics, named)
+        self._report(metric_values("report", metrics, named), step)
+
+    def _report(self, values: dict[str, float], step: int | None) -> None:
+        """Report metrics, or with none of them that a step is done: what was noted then waits for the next."""
         with self._lock:
             step = self._report_step(step)
             self._seq += 1
             report = event_pb2.Report(seq=self._seq, step=step, metrics=values)
             report.time.GetCurrentTime()
             report.train_seconds = self._trained + time.monotonic() - self._since
-            self._annotate(report)
+            if values:
+                self._annotate(report)
             self._known = step
             self._keeper.name(step)
             if self._a.metric in values:

@@ -48,7 +48,10 @@ def test_the_same_candidates_scores_and_winner_as_scikit_learn(real: ob.Client) 
     assert (ours.best_index_, ours.best_score_) == (theirs.best_index_, theirs.best_score_)
     np.testing.assert_array_equal(ours.predict(X), theirs.predict(X))
     assert ours.score(X, y) == theirs.score(X, y) and ours.n_splits_ == 3
-    assert real.attach(ours.sweep_).result().best.metric == pytest.approx(theirs.best_score_)
+    sweep = real.attach(ours.sweep_)
+    assert sweep.result().best.metric == pytest.approx(theirs.best_score_)
+    assert [note.text for note in sweep.info().notes if note.level != "info"] == [], "nothing is amiss"
+    assert [trial.step for trial in sweep.result().trials] == [3] * 8, "every fold is a step"
     assert not hasattr(ours, "predict_proba"), "as the estimator has none"
 
 
