@@ -65,6 +65,21 @@ func (o *serverFlags) settle(flags *pflag.FlagSet) error {
 	return nil
 }
 
+// upGrow is the option grow of up: on one machine trials that can use more devices need not wait for the end of a lease, which
+// may be minutes away.
+const upGrow = "10"
+
+// growSoon gives policies that have it the option grow, unless it is given.
+func (o *serverFlags) growSoon() {
+	if _, given := o.PolicyOptions["grow"]; given || o.Policy != "themis" && o.Policy != "outbid" {
+		return
+	}
+	if o.PolicyOptions == nil {
+		o.PolicyOptions = map[string]string{}
+	}
+	o.PolicyOptions["grow"] = upGrow
+}
+
 func (a *app) upCommand() *cobra.Command {
 	var o serverFlags
 	var workers, natsPort int
@@ -84,7 +99,10 @@ starts its servers so.
 
 --devices is a list, separated by commas, of auto, gpu, cpu, TYPE:COUNT and TYPE:COUNT@SPEED; those with a count are
 declared and need not exist; what is found is claimed, so that a second worker of this machine waits for it. Given
-several times, the i-th is for the i-th worker.`,
+several times, the i-th is for the i-th worker.
+
+Devices that were free for 10 s and that nobody waits for go to running trials that can use more than they have
+(--policy-option grow=0 has them wait until their leases end, as under 'outbid serve').`,
 		Example: `  outbid up
   outbid up --devices cpu:4
   outbid up --workers 2 --devices cpu:1 --devices slow:1@0.5
@@ -96,6 +114,7 @@ several times, the i-th is for the i-th worker.`,
 			if err := o.settle(cmd.Flags()); err != nil {
 				return err
 			}
+			o.growSoon()
 			if !cmd.Flags().Changed("log-level") {
 				a.opts.logLevel = "warn" // what goes well shows in listings
 			}

@@ -41,6 +41,17 @@ func ForksJobs(p Policy) bool {
 	return can && forking.ForksJobs()
 }
 
+// Growing is what a Policy has beside that stops running jobs before their terms end, for more devices.
+type Growing interface {
+	GrowsJobs() bool
+}
+
+// GrowsJobs says whether a policy stops running jobs before their terms end, for more devices.
+func GrowsJobs(p Policy) bool {
+	growing, can := p.(Growing)
+	return can && growing.GrowsJobs()
+}
+
 // Plan is what should change.
 type Plan struct {
 	Grants  []Grant

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/outbid-dev/outbid/orchestrator/cluster"
+	"github.com/outbid-dev/outbid/orchestrator/policy"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -343,7 +344,8 @@ func (v *invariants) mayHold(e *outbidv1.LeaseGranted, l *watched) error {
 }
 
 // leaseRevoked: before its term's end only a tuner, a person, a failure, or a new target of a gang over several nodes may
-// end a lease; and a policy that of a trial which may be forked, which leaves it for several where nodes would idle.
+// end a lease; and a policy that of a trial which may be forked, which leaves it for several where nodes would idle, or, if it has
+// running jobs grow, of one that may have more devices.
 func (v *invariants) leaseRevoked(e *outbidv1.LeaseRevoked) error {
 	l := v.leases[e.GetLeaseId()]
 	if l == nil {
@@ -352,7 +354,8 @@ func (v *invariants) leaseRevoked(e *outbidv1.LeaseRevoked) error {
 	part := v.rounds.parts[e.GetLeaseId()]
 	excused := l.revoked || l.failed || l.stale || v.rounds.void[e.GetLeaseId()] || v.quiet[l.key] || v.idle[l.key.sweep] || l.targeted && len(l.places) > 1 ||
 		part != nil && (part.reached || part.suspected(v.w.core.State())) ||
-		part == nil && len(l.places) == 1 && v.w.core.State().Sweeps[l.key.sweep].Terms.MostForks > 1
+		part == nil && len(l.places) == 1 && v.w.core.State().Sweeps[l.key.sweep].Terms.MostForks > 1 ||
+		policy.GrowsJobs(v.w.policy) && v.mayGrow(l)
 	if v.w.clock.now.Before(l.term) && !excused {
 		return fmt.Errorf("lease %d of trial %d of %s is revoked %s before the end of its term: %s", e.GetLeaseId(), l.key.trial,
 			l.key.sweep, l.term.Sub(v.w.clock.now), e.GetReason())
@@ -361,6 +364,16 @@ func (v *invariants) leaseRevoked(e *outbidv1.LeaseRevoked) error {
 		l.revoked, l.revokedAt = true, v.w.clock.now
 	}
 	return nil
+}
+
+// mayGrow says whether a lease's trial may have more devices than it holds under it.
+func (v *invariants) mayGrow(l *watched) bool {
+	held := 0
+	for _, p := range l.places {
+		held += len(p.GetDevices())
+	}
+	sweep := v.w.core.State().Sweeps[l.key.sweep]
+	return held < sweep.Terms.DemandUntil(sweep.Trials[l.key.trial].UntilStep).Max
 }
 
 func (v *invariants) leaseRenewed(e *outbidv1.LeaseRenewed) error {

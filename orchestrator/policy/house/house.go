@@ -90,6 +90,9 @@ func (*Policy) Preempts() bool { return true }
 // ForksJobs implements policy.Forking.
 func (*Policy) ForksJobs() bool { return true }
 
+// GrowsJobs implements policy.Growing.
+func (p *Policy) GrowsJobs() bool { return p.arbiter.GrowsJobs() }
+
 // UseAgents implements policy.Bidding.
 func (p *Policy) UseAgents(a agent.Agent) { p.arbiter.UseAgents(a) }
 

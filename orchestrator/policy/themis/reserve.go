@@ -68,7 +68,7 @@ func fulfil(v *policy.View, plan *policy.Planner, open []policy.Reservation, lea
 	return secured, still, patience
 }
 
-const secureNow = "won in an auction, and free now"
+const secureNow = "reserved for it, and free now"
 
 // together are the first reservations of a list that were made for the forks of one job; or for a job alone.
 func together(open []policy.Reservation) []policy.Reservation {

@@ -39,6 +39,7 @@ func (p *Policy) DecideBy(v *policy.View, rules Rules) policy.Plan {
 	rests := resting(v, plan)
 	secured, reserved, patience := fulfil(v, plan, stays(v, p.Reservations), p.set.lease, until)
 	expired, ends := expire(v, p.Ends)
+	grown, look := p.grow(v, plan, expired)
 	offered := newSupply(expired, rests, secured)
 	p.Seen = forget(v, p.Seen)
 	held := p.auction(v, plan, offered, &rules)
@@ -59,6 +60,7 @@ func (p *Policy) DecideBy(v *policy.View, rules Rules) policy.Plan {
 	if ends.After(v.Now) {
 		decided.Next = ends
 	}
+	decided.Next = sooner(decided.Next, look)
 	if len(reserved) > 0 {
 		decided.Next = sooner(decided.Next, patience)
 	}
@@ -66,6 +68,9 @@ func (p *Policy) DecideBy(v *policy.View, rules Rules) policy.Plan {
 	changes := len(decided.Grants)+len(decided.Renews)+len(decided.Revokes) > 0
 	if changes {
 		decided.Reason = fmt.Sprintf("auction among %d of %d apps", len(held.awards), len(held.order))
+	}
+	if grown {
+		decided.Reason = "running jobs have more of what is idle"
 	}
 	if changes || held.heard() {
 		decided.Auction = held.record

@@ -39,7 +39,8 @@
 //
 // What differs from the paper is an option, off unless it is chosen: rank=passed-over, cover, newcomers and short change who
 // is asked; idle=cached and nothing what holding nothing means; leftover=keep, gangs, worst and all who gets what is left over;
-// rounding=keep-one the payments; weights=own what an app may weigh; grid=0 and stagger when leases end.
+// rounding=keep-one the payments; weights=own what an app may weigh; grid=0 and stagger when leases end; grow stops running jobs
+// before that for devices that nobody else wants.
 package themis
 
 import (
@@ -65,6 +66,7 @@ var (
 	_ policy.Bidding    = (*Policy)(nil)
 	_ policy.Preemptive = (*Policy)(nil)
 	_ policy.Forking    = (*Policy)(nil)
+	_ policy.Growing    = (*Policy)(nil)
 )
 
 // settings are the policy's options.
@@ -84,6 +86,8 @@ type settings struct {
 	restart float64
 	// stagger, newcomers and short are deviations from the paper, off unless they are chosen.
 	stagger, newcomers, short, ownWeights bool
+	// grow is how long devices are idle before running jobs have them; 0 for when their leases end.
+	grow time.Duration
 }
 
 // passedOver is the value of the option rank that is not the paper's.
@@ -99,6 +103,8 @@ type state struct {
 	Seen map[string]*memory
 	// Reservations are devices that are kept for jobs until others have left them.
 	Reservations []policy.Reservation `json:"Promises"`
+	// Idle is what nobody waits for, with the option grow.
+	Idle idle `json:",omitzero"`
 }
 
 // New makes the policy from its options.
@@ -132,6 +138,8 @@ func New(o *policy.Options) *Policy {
 			"what a job loses when it starts again as several forks; one that would gain less is not forked").Seconds(),
 		newcomers: o.Bool("newcomers", false, "apps that never held anything are asked beside the worst"),
 		short:     o.Bool("short", false, "apps that could end within a lease are asked beside the worst"),
+		grow: time.Duration(o.Float("grow", 0, 0, 86400, "seconds that devices must be free, and wanted by nobody who waits, before running "+
+			"jobs that can use more are stopped to go on with them; 0 for not before their leases end") * float64(time.Second)),
 	}}
 	p.set.study.seed = p.set.seed
 	p.pcg = rand.NewPCG(p.set.seed, 0x7e315)

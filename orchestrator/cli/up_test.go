@@ -1,0 +1,28 @@
+package cli
+
+import "testing"
+
+// Up has idle devices go to running trials soon, unless it is told otherwise or the policy has no such rule.
+func TestUpLetsTrialsGrowSoon(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		policy string
+		given  []string
+		want   string
+	}{
+		{"themis", nil, "10"},
+		{"outbid", []string{"lease=1m"}, "10"},
+		{"themis", []string{"grow=0"}, "0"},
+		{"fifo", nil, ""},
+	} {
+		o := serverFlags{policyOptions: tc.given}
+		o.Policy = tc.policy
+		if err := o.settle((&app{}).upCommand().Flags()); err != nil {
+			t.Fatal(err)
+		}
+		o.growSoon()
+		if got := o.PolicyOptions["grow"]; got != tc.want {
+			t.Errorf("%s with %v has grow %q, want %q", tc.policy, tc.given, got, tc.want)
+		}
+	}
+}
