@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import itertools
-import math
 import os
 import re
 import sys
@@ -19,7 +18,6 @@ from outbid._display import Display, NoDisplay, make_display
 from outbid._handle import SweepHandle, _Cancel
 from outbid._interrupt import interrupted
 from outbid._model import TrialResult, Update
-from outbid._resources import Resources
 from outbid._sweep import Sweep
 from outbid._tuners import Plugin
 from outbid.tune._config import Placement, RunConfig, TuneConfig, placement_of, seconds, storage_of
@@ -27,6 +25,7 @@ from outbid.tune._encoding import decode, keep_large
 from outbid.tune._errors import TuneError, unsupported
 from outbid.tune._learned import learn
 from outbid.tune._named import resolve
+from outbid.tune._needs import growth_of, needed
 from outbid.tune._plan import Plan, name_of, sent_name
 from outbid.tune._program import Experiment, pack
 from outbid.tune._record import Run, collect
@@ -81,6 +80,7 @@ def begin(
     if placement is None:
         plan.placement = _needs(trainable, experiment, space)
     client = default_client()
+    plan.growth = growth_of(experiment.scheduler, plan.placement, client)
     sweep = _sweep(experiment, tune, run, limit, client)
     handle = sweep.submit(client)
     made = Run(plan, handle.id, client.url, tune=tune, config=run)
@@ -262,29 +262,10 @@ def _sweep(experiment: Experiment, tune: TuneConfig, run: RunConfig, limit: int,
         metric=sent_name(plan.metric),
         mode=plan.mode,  # type: ignore[arg-type]
         tuner=Plugin([python, "-m", "outbid.tune._program"], settings={"experiment": pack(experiment)}),
-        resources=_resources(plan.placement, client),
+        resources=needed(plan, client),
         trials=total or None,
         concurrency=limit or None,
         wall_time=seconds(tune.time_budget_s),
         max_restarts=1_000_000 if failures < 0 else failures,
         name=name or "experiment",
     )
-
-
-def _resources(placement: Placement, client: Client) -> Resources:
-    """Return what a trial needs in Outbid's terms: whole devices, and cores beside them."""
-    wanted = placement.required_resources
-    gpus, cpus = wanted.get("GPU", 0.0), wanted.get("CPU", 0.0)
-    for name in wanted:
-        if name not in ("CPU", "GPU", "memory", "object_store_memory") and not name.startswith("accelerator_type:"):
-            warnings.warn(f"the resource {name!r} is unknown here and left out", stacklevel=5)
-    if gpus and gpus != int(gpus):
-        warnings.warn(f"a device has one trial at a time: {gpus:g} GPU counts as {math.ceil(gpus)}", stacklevel=5)
-    if gpus:
-        return Resources(devices=math.ceil(gpus), exclude_types=("cpu",))
-    if cpus > 1 and client.local:
-        most = os.cpu_count() or 1
-        if cpus > most:
-            warnings.warn(f"this machine has {most} cores: a trial that asks for {cpus:g} has {most}", stacklevel=5)
-        cpus = min(cpus, most)
-    return Resources(cpus=cpus if cpus > 1 else 0.0)

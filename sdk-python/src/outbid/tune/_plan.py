@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from outbid.tune._config import CheckpointConfig, Placement
+from outbid.tune._growth import Growth
 from outbid.tune._trial import Trial, name_trial
 
 NOTHING = "reported_nothing"
@@ -45,6 +46,8 @@ class Plan:
     going_on: bool = False
     samples: int = 0
     """How many trials there will be; 0 for no end."""
+    growth: Growth | None = None
+    """How trials that may have more devices than they start with count what they have."""
 
     def trial(self, number: int, config: dict[str, Any]) -> Trial:
         """Return a trial of this run, named as it was when it began."""

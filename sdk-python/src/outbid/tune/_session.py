@@ -37,7 +37,7 @@ class Session:
     def __init__(self, plan: Plan, trial: _training.Trial) -> None:
         self._plan, self._own = plan, trial
         self.placement = plan.placement
-        """What the trial asked for."""
+        """What the trial has."""
         self.config = decode(json.loads(trial._a.config_json or "{}"), plan.space)
         self.trial: Trial = plan.trial(trial.number, self.config)
         self.folder = plan.claim(self.trial)

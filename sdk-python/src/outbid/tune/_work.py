@@ -31,7 +31,9 @@ class Work:
 
             pretend()
         session = _session.Session(plan, trial)
-        if depends(plan.trainable):
+        if plan.growth is not None:
+            session.placement = plan.growth.has(len(trial.devices))
+        elif depends(plan.trainable):
             session.placement = placement_for(plan.trainable, session.config)
         _session.current = session
         try:

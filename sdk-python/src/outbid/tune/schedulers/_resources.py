@@ -1,45 +1,121 @@
-"""Schedulers that would change what a running trial has. Outbid's trials keep what they were given."""
+"""Schedulers that have trials use devices which others have left."""
 
 from __future__ import annotations
 
+import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from outbid.tune._config import Placement
+from outbid.tune._growth import Growth
 from outbid.tune._trial import Trial
 from outbid.tune.schedulers._base import FIFOScheduler, TrialScheduler
 
 
 class DistributeResources:
-    """Of no consequence: see ResourceChangingScheduler."""
+    """Lets running trials have the devices that are free: GPUs if they have any, CPU cores otherwise.
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self.args, self.kwargs = args, kwargs
+    A trial is given any number of devices up to `increase_by_times` times `increase_by`, or up to those of a node, and
+    at the most all of the cluster's but `reserve_resources`. What `increase_by` names beside them grows along.
+    """
+
+    def __init__(
+        self,
+        add_bundles: bool = False,
+        increase_by: Mapping[str, float] | None = None,
+        increase_by_times: int = -1,
+        reserve_resources: Mapping[str, float] | None = None,
+    ) -> None:
+        name = type(self).__name__
+        self.add_bundles, self.increase_by_times = add_bundles, increase_by_times
+        self.increase_by = _amounts(f"{name}: increase_by", increase_by)
+        self.reserve_resources = _amounts(f"{name}: reserve_resources", reserve_resources)
+        if increase_by and not any(self.increase_by.values()):
+            raise ValueError(f'{name}: increase_by must name something, such as {{"GPU": 1}}, got {increase_by!r}')
+
+    def growth(self, base: Placement) -> Growth:
+        """Return how trials that start with these resources grow."""
+        if not self.add_bundles and len(base.bundles) > 1:
+            raise ValueError(
+                f"{type(self).__name__}: with add_bundles=False a trial must have 1 bundle, got {len(base.bundles)}: "
+                "give add_bundles=True, or one bundle to with_resources"
+            )
+        kind = "GPU" if base.required_resources.get("GPU") else "CPU"
+        step = self.increase_by or (base.bundles[-1] if self.add_bundles else {kind: 1.0})
+        if not step.get(kind):
+            raise ValueError(
+                f"{type(self).__name__}: trials that start with {base.required_resources} are given more of {kind}, "
+                f'which increase_by must name, such as {{"{kind}": 1}}; got {dict(step)!r}'
+            )
+        times = max(0, self.increase_by_times) if self.increase_by else 0
+        return Growth(base, step, times, self.add_bundles, self.reserve_resources)
 
 
 class DistributeResourcesToTopJob(DistributeResources):
-    """Of no consequence: see ResourceChangingScheduler."""
+    """DistributeResources: free devices go to all running trials alike, not to the best one first."""
+
+    def __init__(
+        self,
+        add_bundles: bool = False,
+        increase_by: Mapping[str, float] | None = None,
+        increase_by_times: int = -1,
+        reserve_resources: Mapping[str, float] | None = None,
+        metric: str | None = None,
+        mode: str | None = None,
+    ) -> None:
+        super().__init__(add_bundles, increase_by, increase_by_times, reserve_resources)
+        self.metric, self.mode = metric, mode
+        warnings.warn(
+            "DistributeResourcesToTopJob: free devices go to all running trials alike, as with DistributeResources, "
+            "not to the best first",
+            stacklevel=2,
+        )
+
+
+def _amounts(name: str, given: Mapping[str, float] | None) -> dict[str, float]:
+    """Return amounts of resources by name, each checked."""
+    for key, n in (given or {}).items():
+        if isinstance(n, bool) or not isinstance(n, (int, float)) or not (math.isfinite(n) and n >= 0):
+            raise ValueError(f"{name}: {key} must be a number from 0 on, got {n!r}")
+    return {str(key): float(n) for key, n in (given or {}).items() if n}
+
+
+_DISTRIBUTE = DistributeResources()
 
 
 class ResourceChangingScheduler(TrialScheduler):
-    """Decides as its base scheduler does; trials keep what they have.
+    """Decides as its base scheduler does, and lets running trials have devices that others have left.
 
-    Idle devices go to other sweeps, by auction; `outbid.Resources(devices=(1, 4))` is for a trial that can use more.
+    A trial that is given more saves, and goes on from its checkpoint; `tune.get_context().get_trial_resources()` and
+    `Trainable.trial_resources` say what it has.
     """
 
     def __init__(
         self,
         base_scheduler: TrialScheduler | None = None,
-        resources_allocation_function: Callable[..., Any] | None = None,
+        resources_allocation_function: DistributeResources | Callable[..., Any] | None = _DISTRIBUTE,
     ) -> None:
         self._base = base_scheduler or FIFOScheduler()
-        self._base_trial_resources: Any = None
-        if resources_allocation_function is not None:
+        self._distribute: DistributeResources | None = None
+        if isinstance(resources_allocation_function, DistributeResources):
+            self._distribute = resources_allocation_function
+        elif resources_allocation_function is None:
             warnings.warn(
-                "ResourceChangingScheduler: trials keep the resources that they start with; idle devices go to other "
-                "sweeps, and outbid.Resources(devices=(1, 4)) is for trials that can use more",
+                "ResourceChangingScheduler: resources_allocation_function is None, so trials keep what they start with",
                 stacklevel=2,
             )
+        else:
+            warnings.warn(
+                "ResourceChangingScheduler: a resources_allocation_function of one's own is not called, and trials "
+                "keep what they start with; DistributeResources(), which is the default, lets them have the devices "
+                "that others have left",
+                stacklevel=2,
+            )
+
+    def growth(self, base: Placement) -> Growth | None:
+        """Return how trials that start with these resources grow; None if they do not."""
+        return self._distribute.growth(base) if self._distribute else None
 
     @property
     def compares(self) -> bool:  # type: ignore[override]
