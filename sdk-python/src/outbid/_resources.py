@@ -21,11 +21,13 @@ _DURATION = re.compile(r"(\d+(\.\d*)?(h|ms|m|s))+")
 class Resources:
     """What one trial needs.
 
-    `devices` is a count, or `(min, max)` if the trial can make use of more. `types` are the device types it
-    may run on, such as "v100" or "cpu" (empty: any), `exclude_types` those it must not run on. `cpus` is
-    cores, `memory` a size such as "4GiB". A program may run as a gang: `processes="per_device"` starts one process
-    for each device, `spread=True` allows devices of several nodes, `mixed=True` of several types; its processes find
-    each other by the environment that torchrun would give them (RANK, WORLD_SIZE, MASTER_ADDR, ...).
+    `devices` is a count, or `(min, max)` if the trial can make use of more: it may be stopped to go on from its
+    checkpoint with devices that others left, under `outbid up` once nobody has wanted them for 10 s, else when its
+    lease ends. `types` are the device types it may run on, such as "v100" or "cpu" (empty: any), `exclude_types` those
+    it must not run on. `cpus` is cores, `memory` a size such as "4GiB". A program may run as a gang:
+    `processes="per_device"` starts one process for each device, `spread=True` allows devices of several nodes,
+    `mixed=True` of several types; its processes find each other by the environment that torchrun would give them
+    (RANK, WORLD_SIZE, MASTER_ADDR, ...).
 
     With `forks`, several processes on nodes of their own may train one trial at once, where nodes would idle: "auto"
     for any number, or `(least, most)`. Each trains a share of the steps, and what they saved is averaged, round after

@@ -8,9 +8,6 @@ from dataclasses import dataclass
 
 from outbid.tune._config import Placement
 
-DEVICES = "trial_devices"
-"""The metric by which a scheduler that gives trials more devices hears how many one has."""
-
 
 @dataclass(frozen=True)
 class Growth:
