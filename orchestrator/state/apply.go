@@ -47,6 +47,11 @@ func (f *folding) sweepChanged(e *outbidv1.SweepChanged) error {
 		st.reopen(at, s)
 		s.Admission = nil // it is asked for anew
 	}
+	if (s.State == sweepPaused) != (e.GetState() == sweepPaused) {
+		for _, n := range s.Queued { // people see them in another state
+			s.touch(s.Trials[n])
+		}
+	}
 	s.State, s.Reason = e.GetState(), e.GetReason()
 	if s.State == sweepStopping {
 		s.StopActor = e.GetActor()

@@ -29,11 +29,23 @@ func (s *Sweep) view(at time.Time, trials int, trial func(int32) *Trial) *outbid
 			Cancelled: s.Counts[trialCancelled], Total: int32(trials),
 		},
 	}
+	for _, n := range s.Queued {
+		if s.heldUp(trial(n)) {
+			v.Counts.Queued--
+			v.Counts.Paused++
+		}
+	}
 	v.Fairness, v.Soups, v.Admission = s.Fairness, s.Soups, s.Admission
 	if s.Best >= 0 {
 		v.Best = s.trialView(at, trial(s.Best))
 	}
 	return v
+}
+
+// heldUp says whether a trial gets no device because people paused its sweep. They see it as paused, the tuner and the
+// policy as one that wants a device. One whose forks are being averaged is not at rest yet.
+func (s *Sweep) heldUp(t *Trial) bool {
+	return s.State == sweepPaused && t.State == trialQueued && t.Round == nil
 }
 
 // deviceSeconds counts the leases that still run up to the newest event.
@@ -58,6 +70,9 @@ func (st *State) TrialView(s *Sweep, t *Trial) *outbidv1.Trial { return s.trialV
 func (s *Sweep) trialView(at time.Time, t *Trial) *outbidv1.Trial {
 	v := t.record(s.ID)
 	v.Config = configStruct(t.Config)
+	if s.heldUp(t) {
+		v.State = trialPaused
+	}
 	if t.State == trialFailed && v.GetRestarts() > 0 && !t.FailedOtherwise {
 		v.Restarts-- // its last failure was not followed by a start
 	}

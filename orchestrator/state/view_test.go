@@ -49,6 +49,51 @@ func TestATrialAsPeopleSeeIt(t *testing.T) {
 	}
 }
 
+// Trials that wait are seen as paused as long as their sweep is, by those who follow the changes too; what is in the ledger says
+// that they want devices.
+func TestATrialThatWaitsInAPausedSweep(t *testing.T) {
+	t.Parallel()
+	const wants, held = outbidv1.TrialState_TRIAL_STATE_QUEUED, outbidv1.TrialState_TRIAL_STATE_PAUSED
+	st, s := running(t, spec(1), 2)
+	apply(t, st, leaseEnded(0, 1))
+	see := func(as outbidv1.TrialState, queued, paused int32) {
+		t.Helper()
+		p, err := st.Publish().Sweep(s.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := p.TrialView(st.Time, p.At(0)).GetState(); got != as {
+			t.Errorf("it is seen as %s, want %s", got, as)
+		}
+		if got := p.TrialView(st.Time, p.At(1)).GetState(); got != outbidv1.TrialState_TRIAL_STATE_RUNNING {
+			t.Errorf("one that runs is seen as %s", got)
+		}
+		c := p.View(st.Time).GetCounts()
+		if c.GetQueued() != queued || c.GetPaused() != paused || c.GetRunning() != 1 {
+			t.Errorf("counts %v, want %d queued and %d paused", c, queued, paused)
+		}
+		if s.Trials[0].State != wants {
+			t.Errorf("it is %s", s.Trials[0].State)
+		}
+	}
+	see(wants, 1, 0)
+	for _, step := range []struct {
+		to             outbidv1.SweepState
+		as             outbidv1.TrialState
+		queued, paused int32
+	}{
+		{outbidv1.SweepState_SWEEP_STATE_PAUSED, held, 0, 1},
+		{outbidv1.SweepState_SWEEP_STATE_RUNNING, wants, 1, 0},
+	} {
+		before := s.Version
+		apply(t, st, changed(s.ID, step.to))
+		see(step.as, step.queued, step.paused)
+		if got := s.ChangedSince(before); !slices.Equal(got, []int32{0}) {
+			t.Errorf("%v changed, want trial 0", got)
+		}
+	}
+}
+
 func TestConfigurationsAsPeopleSeeThem(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]*structpb.Struct{

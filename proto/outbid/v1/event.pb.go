@@ -372,7 +372,7 @@ const (
 	TrialState_TRIAL_STATE_QUEUED TrialState = 1
 	// Holds a lease.
 	TrialState_TRIAL_STATE_RUNNING TrialState = 2
-	// Holds no device and waits for its tuner.
+	// Holds no device and waits for its tuner; shown too for one that waits in a sweep that is paused.
 	TrialState_TRIAL_STATE_PAUSED TrialState = 3
 	// Trained as far as its tuner wanted.
 	TrialState_TRIAL_STATE_COMPLETED TrialState = 4

@@ -81,6 +81,8 @@ def _fill(study: optuna.Study, result: Any, objectives: Sequence[tuple[str, str]
                 distributions[d.path] = CategoricalDistribution([_plain(v) for v in d.values])
         seen = reports.get(trial.number, {})
         state = _STATES.get(trial.state, TrialState.RUNNING)
+        if trial.state == "paused" and not trial.step:
+            state = TrialState.RUNNING  # it waits in a sweep that is paused
         last: tuple[float, ...] | None
         if len(objectives) > 1:
             last, seen = values_of(trial, objectives), {}

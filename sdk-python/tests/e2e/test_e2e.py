@@ -218,6 +218,26 @@ def test_pause_resume_and_extend(real: ob.Client) -> None:
     assert [t.config for t in second.trials[:3]] == [t.config for t in first.trials], "what was done stays"
 
 
+def test_trials_of_a_paused_sweep_are_paused(real: ob.Client) -> None:
+    def train(trial: ob.Trial) -> None:
+        for step in trial.steps():
+            trial.save({"w": np.zeros(1)})
+            trial.report(loss=1 / step)
+
+    tuner = ob.Random(max_steps=10**9)
+    handle = ob.Sweep(train, {"x": ob.uniform(0, 1)}, metric="loss", mode="min", tuner=tuner, trials=1).submit(real)
+    seen: dict[int, str] = {}
+    for update in handle.watch(timeout=DEADLINE):
+        seen.update((trial.number, trial.state) for trial in update.trials)
+        if update.sweep.state == "running" and update.sweep.steps:
+            handle.pause()
+        elif update.sweep.state == "paused" and not update.sweep.counts["running"]:
+            break
+    assert seen == {0: "paused"}
+    assert (update.sweep.counts["queued"], update.sweep.counts["paused"]) == (0, 1)
+    handle.stop()
+
+
 def test_stop(real: ob.Client) -> None:
     def train(trial: ob.Trial) -> None:
         for step in trial.steps():

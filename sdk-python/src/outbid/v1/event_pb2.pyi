@@ -191,7 +191,7 @@ class _TrialStateEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._Enu
     TRIAL_STATE_RUNNING: _TrialState.ValueType  # 2
     """Holds a lease."""
     TRIAL_STATE_PAUSED: _TrialState.ValueType  # 3
-    """Holds no device and waits for its tuner."""
+    """Holds no device and waits for its tuner; shown too for one that waits in a sweep that is paused."""
     TRIAL_STATE_COMPLETED: _TrialState.ValueType  # 4
     """Trained as far as its tuner wanted."""
     TRIAL_STATE_STOPPED: _TrialState.ValueType  # 5
@@ -210,7 +210,7 @@ TRIAL_STATE_QUEUED: TrialState.ValueType  # 1
 TRIAL_STATE_RUNNING: TrialState.ValueType  # 2
 """Holds a lease."""
 TRIAL_STATE_PAUSED: TrialState.ValueType  # 3
-"""Holds no device and waits for its tuner."""
+"""Holds no device and waits for its tuner; shown too for one that waits in a sweep that is paused."""
 TRIAL_STATE_COMPLETED: TrialState.ValueType  # 4
 """Trained as far as its tuner wanted."""
 TRIAL_STATE_STOPPED: TrialState.ValueType  # 5
