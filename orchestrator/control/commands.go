@@ -350,7 +350,7 @@ func (c *Core) tellTrial(r *outbidv1.TellTrialRequest) (*state.Trial, error) {
 	case t.UntilStep > 0 && t.Step >= t.UntilStep:
 		c.reached(s, t, l, t.Step)
 	case r.GetFinished():
-		c.finished(s, t, l, "", t.Step)
+		c.finished(s, t, l, "", &outbidv1.ForkEnded{Step: t.Step})
 	}
 	return t, nil
 }

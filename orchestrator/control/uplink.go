@@ -296,7 +296,7 @@ func (c *Core) ended(s *state.Sweep, t *state.Trial, l *state.Lease, node string
 			kind: outbidv1.FailureKind_FAILURE_KIND_NODE_LOST, detail: "its node was cut off until the lease ran out",
 		})
 	case outbidv1.ForkOutcome_FORK_OUTCOME_FINISHED:
-		c.finished(s, t, l, node, e.GetStep())
+		c.finished(s, t, l, node, e)
 	default:
 		c.leave(s, t, l, node, "ended as it was told to")
 	}
@@ -317,16 +317,21 @@ func (c *Core) leave(s *state.Sweep, t *state.Trial, l *state.Lease, node, reaso
 	}
 }
 
-// finished: the training code ended by itself, before its target or without one.
-func (c *Core) finished(s *state.Sweep, t *state.Trial, l *state.Lease, node string, step int64) {
+// finished: the training code ended by itself, before its target or without one. A trial that it gave up need not have reported.
+func (c *Core) finished(s *state.Sweep, t *state.Trial, l *state.Lease, node string, e *outbidv1.ForkEnded) {
 	first := l.Rank0() == node && l == t.Lead() && t.Part(l) == nil && !l.Void
 	c.leave(s, t, l, node, "its code ended")
 	if t.Done() || !first {
 		return // the others of a gang are done when rank 0 is, and other forks when the one that leads is; one of a round counts what it saved
 	}
-	reason := fmt.Sprintf("its code ended at step %d", max(step, t.Step))
+	step := max(e.GetStep(), t.Step)
+	if e.GetPruned() {
+		c.endTrial(s, t, outbidv1.TrialState_TRIAL_STATE_STOPPED, fmt.Sprintf("its code pruned it at step %d", step), false)
+		return
+	}
+	reason := fmt.Sprintf("its code ended at step %d", step)
 	if t.UntilStep > 0 {
-		reason = fmt.Sprintf("its code ended at step %d, before the %d it was to do", max(step, t.Step), t.UntilStep)
+		reason = fmt.Sprintf("its code ended at step %d, before the %d it was to do", step, t.UntilStep)
 	}
 	c.endTrial(s, t, outbidv1.TrialState_TRIAL_STATE_COMPLETED, reason, false)
 }

@@ -153,7 +153,7 @@ func (p *proc) take(m *outbidv1.AttachRequest, endFollows bool) {
 }
 
 func endOf(e *outbidv1.ProcessEnded) *outbidv1.ForkEnded {
-	ended := &outbidv1.ForkEnded{Outcome: outbidv1.ForkOutcome_FORK_OUTCOME_FINISHED, Step: e.GetStep()}
+	ended := &outbidv1.ForkEnded{Outcome: outbidv1.ForkOutcome_FORK_OUTCOME_FINISHED, Step: e.GetStep(), Pruned: e.GetPruned()}
 	switch {
 	case e.GetError() != "":
 		ended.Outcome = outbidv1.ForkOutcome_FORK_OUTCOME_FAILED

@@ -676,7 +676,9 @@ type ForkEnded struct {
 	// One line for the user.
 	Detail string `protobuf:"bytes,3,opt,name=detail,proto3" json:"detail,omitempty"`
 	// Steps done.
-	Step          int64 `protobuf:"varint,4,opt,name=step,proto3" json:"step,omitempty"`
+	Step int64 `protobuf:"varint,4,opt,name=step,proto3" json:"step,omitempty"`
+	// Of one that finished: its code gave the trial up, which is stopped and not completed.
+	Pruned        bool `protobuf:"varint,5,opt,name=pruned,proto3" json:"pruned,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -737,6 +739,13 @@ func (x *ForkEnded) GetStep() int64 {
 		return x.Step
 	}
 	return 0
+}
+
+func (x *ForkEnded) GetPruned() bool {
+	if x != nil {
+		return x.Pruned
+	}
+	return false
 }
 
 // Orders is what a node should be doing.
@@ -1912,12 +1921,13 @@ const file_outbid_v1_bus_proto_rawDesc = "" +
 	"\tForkBegan\x12\x1b\n" +
 	"\tfrom_step\x18\x01 \x01(\x03R\bfromStep\"!\n" +
 	"\vForkReached\x12\x12\n" +
-	"\x04step\x18\x01 \x01(\x03R\x04step\"\x9b\x01\n" +
+	"\x04step\x18\x01 \x01(\x03R\x04step\"\xb3\x01\n" +
 	"\tForkEnded\x120\n" +
 	"\aoutcome\x18\x01 \x01(\x0e2\x16.outbid.v1.ForkOutcomeR\aoutcome\x120\n" +
 	"\afailure\x18\x02 \x01(\x0e2\x16.outbid.v1.FailureKindR\afailure\x12\x16\n" +
 	"\x06detail\x18\x03 \x01(\tR\x06detail\x12\x12\n" +
-	"\x04step\x18\x04 \x01(\x03R\x04step\"\x95\x03\n" +
+	"\x04step\x18\x04 \x01(\x03R\x04step\x12\x16\n" +
+	"\x06pruned\x18\x05 \x01(\bR\x06pruned\"\x95\x03\n" +
 	"\x06Orders\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x12\n" +
 	"\x04boot\x18\x02 \x01(\tR\x04boot\x12\x1e\n" +

@@ -403,7 +403,9 @@ type ProcessEnded struct {
 	Error     string `protobuf:"bytes,3,opt,name=error,proto3" json:"error,omitempty"`
 	Traceback string `protobuf:"bytes,4,opt,name=traceback,proto3" json:"traceback,omitempty"`
 	// It ended because it was told to, not by itself.
-	Ordered       bool `protobuf:"varint,5,opt,name=ordered,proto3" json:"ordered,omitempty"`
+	Ordered bool `protobuf:"varint,5,opt,name=ordered,proto3" json:"ordered,omitempty"`
+	// It ended by itself and gave the trial up, with or without a value.
+	Pruned        bool `protobuf:"varint,6,opt,name=pruned,proto3" json:"pruned,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -469,6 +471,13 @@ func (x *ProcessEnded) GetTraceback() string {
 func (x *ProcessEnded) GetOrdered() bool {
 	if x != nil {
 		return x.Ordered
+	}
+	return false
+}
+
+func (x *ProcessEnded) GetPruned() bool {
+	if x != nil {
+		return x.Pruned
 	}
 	return false
 }
@@ -967,13 +976,14 @@ const file_outbid_v1_session_proto_rawDesc = "" +
 	"\a_metric\"L\n" +
 	"\x0eProcessReached\x12&\n" +
 	"\x04fork\x18\x01 \x01(\v2\x12.outbid.v1.ForkRefR\x04fork\x12\x12\n" +
-	"\x04step\x18\x02 \x01(\x03R\x04step\"\x98\x01\n" +
+	"\x04step\x18\x02 \x01(\x03R\x04step\"\xb0\x01\n" +
 	"\fProcessEnded\x12&\n" +
 	"\x04fork\x18\x01 \x01(\v2\x12.outbid.v1.ForkRefR\x04fork\x12\x12\n" +
 	"\x04step\x18\x02 \x01(\x03R\x04step\x12\x14\n" +
 	"\x05error\x18\x03 \x01(\tR\x05error\x12\x1c\n" +
 	"\ttraceback\x18\x04 \x01(\tR\ttraceback\x12\x18\n" +
-	"\aordered\x18\x05 \x01(\bR\aordered\"\xfa\x01\n" +
+	"\aordered\x18\x05 \x01(\bR\aordered\x12\x16\n" +
+	"\x06pruned\x18\x06 \x01(\bR\x06pruned\"\xfa\x01\n" +
 	"\x0eAttachResponse\x12<\n" +
 	"\n" +
 	"assignment\x18\x01 \x01(\v2\x1a.outbid.v1.TrialAssignmentH\x00R\n" +

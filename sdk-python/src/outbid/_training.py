@@ -82,6 +82,7 @@ class Trial:
         self._late = False
         self._stop: Callable[[int, Mapping[str, float]], bool] | None = None
         self._enough = False  # what was reported met the condition to stop
+        self._pruned = False  # the training code gives the trial up: it needs no value
         self._since = time.monotonic()
         self._trained = 0.0
         self._metadata: dict[str, Any] | None = None
@@ -398,6 +399,7 @@ class Trial:
                 error=error,
                 traceback=trace,
                 ordered=ordered and not error,
+                pruned=self._pruned and not error,
             )
             self._link.send(session_pb2.AttachRequest(ended=ended))
 

@@ -20,7 +20,6 @@ Each trial of the study is a trial of a sweep, and runs where Outbid has a devic
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 import re
 import tempfile
@@ -216,7 +215,8 @@ def _train(
     study = optuna.load_study(study_name=name, storage=kept(storage), sampler=sampler, pruner=pruner)
     sweep = trial.id.rpartition("/")[0]
     if study.user_attrs.get(_STOPPED) == sweep:
-        return _nothing(trial, study)
+        trial._pruned = True
+        return
     asked = _ask(study, storage)
     asked.set_user_attr(ATTRIBUTE, trial.id)
     own, done = asked.report, 0
@@ -234,7 +234,8 @@ def _train(
             values = _values(study, objective(asked))
     except optuna.TrialPruned:
         study.tell(asked, state=TrialState.PRUNED)
-        return None if done else _nothing(trial, study)
+        trial._pruned = True
+        return
     except BaseException:
         study.tell(asked, state=TrialState.FAIL)
         raise
@@ -268,11 +269,6 @@ def _sqlite_folder(storage: str | BaseStorage) -> Path | None:
     from sqlalchemy.engine import make_url
 
     return Path(make_url(url).database or "").absolute().parent
-
-
-def _nothing(trial: Trial, study: optuna.Study) -> None:
-    """End a trial that has no value; one without a report would have failed."""
-    trial.report(dict.fromkeys(_metrics(study), math.nan), step=1)
 
 
 def _seed(sampler: BaseSampler, seeds: dict[str, int], number: int) -> None:

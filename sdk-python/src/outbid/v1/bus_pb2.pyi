@@ -294,12 +294,15 @@ class ForkEnded(google.protobuf.message.Message):
     FAILURE_FIELD_NUMBER: builtins.int
     DETAIL_FIELD_NUMBER: builtins.int
     STEP_FIELD_NUMBER: builtins.int
+    PRUNED_FIELD_NUMBER: builtins.int
     outcome: Global___ForkOutcome.ValueType
     failure: outbid.v1.event_pb2.FailureKind.ValueType
     detail: builtins.str
     """One line for the user."""
     step: builtins.int
     """Steps done."""
+    pruned: builtins.bool
+    """Of one that finished: its code gave the trial up, which is stopped and not completed."""
     def __init__(
         self,
         *,
@@ -307,8 +310,9 @@ class ForkEnded(google.protobuf.message.Message):
         failure: outbid.v1.event_pb2.FailureKind.ValueType = ...,
         detail: builtins.str = ...,
         step: builtins.int = ...,
+        pruned: builtins.bool = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["detail", b"detail", "failure", b"failure", "outcome", b"outcome", "step", b"step"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["detail", b"detail", "failure", b"failure", "outcome", b"outcome", "pruned", b"pruned", "step", b"step"]) -> None: ...
 
 Global___ForkEnded: typing_extensions.TypeAlias = ForkEnded
 

@@ -170,12 +170,15 @@ class ProcessEnded(google.protobuf.message.Message):
     ERROR_FIELD_NUMBER: builtins.int
     TRACEBACK_FIELD_NUMBER: builtins.int
     ORDERED_FIELD_NUMBER: builtins.int
+    PRUNED_FIELD_NUMBER: builtins.int
     step: builtins.int
     error: builtins.str
     """Empty if it went well."""
     traceback: builtins.str
     ordered: builtins.bool
     """It ended because it was told to, not by itself."""
+    pruned: builtins.bool
+    """It ended by itself and gave the trial up, with or without a value."""
     @property
     def fork(self) -> outbid.v1.node_pb2.ForkRef: ...
     def __init__(
@@ -186,9 +189,10 @@ class ProcessEnded(google.protobuf.message.Message):
         error: builtins.str = ...,
         traceback: builtins.str = ...,
         ordered: builtins.bool = ...,
+        pruned: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["fork", b"fork"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["error", b"error", "fork", b"fork", "ordered", b"ordered", "step", b"step", "traceback", b"traceback"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["error", b"error", "fork", b"fork", "ordered", b"ordered", "pruned", b"pruned", "step", b"step", "traceback", b"traceback"]) -> None: ...
 
 Global___ProcessEnded: typing_extensions.TypeAlias = ProcessEnded
 
