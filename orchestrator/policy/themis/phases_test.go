@@ -262,7 +262,7 @@ func TestFulfil(t *testing.T) {
 		tc.change(s, jobs[0], jobs[1], &r)
 		v := s.View()
 		plan := policy.Extend(v)
-		secured, still, _ := fulfil(v, plan, []policy.Reservation{r}, lease, terms{})
+		secured, still, _ := fulfil(v, plan, []policy.Reservation{r}, lease, terms{}, "")
 		if len(plan.Plan("", "").Grants) != tc.granted || len(secured) != tc.secured || len(still) != tc.still {
 			t.Errorf("%s: secured %v, still reserved %v", name, secured, still)
 		}

@@ -14,7 +14,7 @@ const settling = 4
 // fulfil grants, in the plan, devices that were reserved for jobs and are free now, and holds back the others. It returns
 // the gangs that jobs have or will have by that, the reservations that still stand, and when the first job has waited for long enough
 // for the last devices of its forks; zero for none. A reservation lasts for a lease.
-func fulfil(v *policy.View, plan *policy.Planner, open []policy.Reservation, lease time.Duration, until terms) (
+func fulfil(v *policy.View, plan *policy.Planner, open []policy.Reservation, lease time.Duration, until terms, reason string) (
 	secured map[*policy.Job][]cluster.Gang, still []policy.Reservation, patience time.Time,
 ) {
 	if len(open) == 0 {
@@ -44,7 +44,7 @@ func fulfil(v *policy.View, plan *policy.Planner, open []policy.Reservation, lea
 		if len(of) > 1 && j.MayFork() {
 			waits := made.Add(lease / settling)
 			plan.UntilBy(until.slot)
-			claim, coming := plan.ClaimForks(j, gangs, v.Now.Before(waits), secureNow, divider(v))
+			claim, coming := plan.ClaimForks(j, gangs, v.Now.Before(waits), reason, divider(v))
 			plan.UntilBy(until.lease)
 			if claim == policy.Held {
 				still = append(still, of...)
@@ -57,7 +57,7 @@ func fulfil(v *policy.View, plan *policy.Planner, open []policy.Reservation, lea
 			}
 			continue
 		}
-		switch plan.Claim(j, gangs[0], secureNow) {
+		switch plan.Claim(j, gangs[0], reason) {
 		case policy.Fulfilled:
 			secured[j] = gangs[:1]
 		case policy.Held:
@@ -68,7 +68,13 @@ func fulfil(v *policy.View, plan *policy.Planner, open []policy.Reservation, lea
 	return secured, still, patience
 }
 
-const secureNow = "reserved for it, and free now"
+// fulfilled is why a job has devices that were reserved for it: by an auction, unless running jobs grow.
+func (s *settings) fulfilled() string {
+	if s.grow > 0 {
+		return "reserved for it, and free now"
+	}
+	return "won in an auction, and free now"
+}
 
 // together are the first reservations of a list that were made for the forks of one job; or for a job alone.
 func together(open []policy.Reservation) []policy.Reservation {

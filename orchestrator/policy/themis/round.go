@@ -37,7 +37,7 @@ func (p *Policy) DecideBy(v *policy.View, rules Rules) policy.Plan {
 	until := p.set.terms(v, rules.Slot)
 	plan.UntilBy(until.lease)
 	rests := resting(v, plan)
-	secured, reserved, patience := fulfil(v, plan, stays(v, p.Reservations), p.set.lease, until)
+	secured, reserved, patience := fulfil(v, plan, stays(v, p.Reservations), p.set.lease, until, p.set.fulfilled())
 	expired, ends := expire(v, p.Ends)
 	grown, look := p.grow(v, plan, expired)
 	offered := newSupply(expired, rests, secured)
