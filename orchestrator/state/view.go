@@ -29,10 +29,12 @@ func (s *Sweep) view(at time.Time, trials int, trial func(int32) *Trial) *outbid
 			Cancelled: s.Counts[trialCancelled], Total: int32(trials),
 		},
 	}
-	for _, n := range s.Queued {
-		if s.heldUp(trial(n)) {
-			v.Counts.Queued--
-			v.Counts.Paused++
+	if s.State == sweepPaused {
+		for _, n := range s.Queued {
+			if s.heldUp(trial(n)) {
+				v.Counts.Queued--
+				v.Counts.Paused++
+			}
 		}
 	}
 	v.Fairness, v.Soups, v.Admission = s.Fairness, s.Soups, s.Admission

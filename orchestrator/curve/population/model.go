@@ -147,7 +147,7 @@ func (m *Model) Scale(before Scale) Scale {
 type Outlook struct {
 	// Worth of a training's steps: a chance to end among the best, for each whole training.
 	Worth float64
-	// Chance to end better than all that ended; 1 before any did.
+	// Chance to end better than all that ended, of a normal variable with the end's mean and variance under each course; 1 before any did.
 	Chance float64
 	// Mean and Spread of the place of its end among all configurations, as a normal score.
 	Mean, Spread float64
