@@ -56,6 +56,25 @@ def test_main_function_with_globals_and_closures(tmp_path: Path) -> None:
     assert _pickle.load(blob)(4) == 7
 
 
+def test_cached_functions_travel(tmp_path: Path) -> None:
+    (tmp_path / "data.py").write_text("import functools\n@functools.cache\ndef size(): return 2\n")
+    blob = run_script(
+        tmp_path,
+        """
+        import functools
+        import data
+        @functools.lru_cache(maxsize=7)
+        def fib(n): return n if n < 2 else fib(n - 1) + fib(n - 2)
+        class Model:
+            @functools.lru_cache
+            def predict(self, x): return fib(x)
+        def train(x): return Model().predict(x), data.size(), fib.cache_parameters()["maxsize"], fib.__name__
+        """
+        + textwrap.dedent(DUMP).replace("\n", "\n        "),
+    )
+    assert _pickle.load(blob)(60) == (1548008755920, 2, 7, "fib")
+
+
 def test_modules_beside_the_script_travel(tmp_path: Path) -> None:
     (tmp_path / "mymodel").mkdir()
     (tmp_path / "mymodel" / "__init__.py").write_text("from mymodel.inner import build\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import io
 import os
@@ -98,10 +99,32 @@ def _write(function: Callable[..., Any], buffer: io.BytesIO) -> list[CodeType]:
         def reducer_override(self, obj: Any) -> Any:
             if isinstance(obj, CodeType):
                 codes.append(obj)
+            if isinstance(obj, _CACHED) and obj.__module__ in values:
+                kept = obj.cache_parameters()
+                return _empty_cache, (kept["maxsize"], kept["typed"]), obj.__wrapped__, None, None, _fill_cache
             return super().reducer_override(obj)
 
+    values = {"__main__", *cloudpickle.list_registry_pickle_by_value()}
     Pickler(buffer).dump(function)
     return codes
+
+
+_CACHED = type(functools.lru_cache(int))
+
+
+def _empty_cache(maxsize: int | None, typed: bool) -> Any:
+    """Return a cached function that has no function yet, as a recursive one is part of itself."""
+
+    @functools.lru_cache(maxsize, typed)
+    def cached(*args: Any, **kwargs: Any) -> Any:
+        return cached.__wrapped__(*args, **kwargs)
+
+    return cached
+
+
+def _fill_cache(cached: Any, function: Any) -> None:
+    """Give a cached function its function."""
+    functools.update_wrapper(cached, function)
 
 
 def _explain(error: Exception, pickled_by: str) -> str:
