@@ -28,7 +28,8 @@ def dump(function: Callable[..., Any]) -> bytes:
     """Return `function` as a blob: one header line, then the pickle, then the sources of the code in it.
 
     What the function needs from `__main__`, from a notebook, and from modules that are neither installed nor
-    part of Python travels inside the blob; everything else is imported on the worker.
+    part of Python travels inside the blob, what is cached by `functools.lru_cache` with an empty cache; everything
+    else is imported on the worker.
     """
     import cloudpickle
 
