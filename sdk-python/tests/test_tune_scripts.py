@@ -7,26 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from test_tune import Counts
 
 from outbid import tune
 from outbid.tune._sample import Categorical
 from outbid.tune._trial import Trial
 from outbid.tune.schedulers import AsyncHyperBandScheduler, HyperBandScheduler, MedianStoppingRule
-
-
-class Counts(tune.Trainable):
-    def setup(self, config: dict[str, Any]) -> None:
-        self.n = 0
-
-    def step(self) -> dict[str, Any]:
-        self.n += 1
-        return {"n": self.n}
-
-    def save_checkpoint(self, checkpoint_dir: str) -> dict[str, Any]:
-        return {"n": self.n}
-
-    def load_checkpoint(self, checkpoint: Any) -> None:
-        self.n = checkpoint["n"]
 
 
 def test_who_names_an_unknown_trainable_may_expect_either_error() -> None:

@@ -386,28 +386,35 @@ def test_server_killed_in_the_middle(tmp_path: Path, monkeypatch: pytest.MonkeyP
         assert result.best.checkpoint()["done"] == 30
 
 
-def test_notebook(real: ob.Client, tmp_path: Path) -> None:
+def execute(server: ob.Client, place: Path, *cells: str) -> Any:
+    """Run a notebook's cells beside a server, errors or not; returns the notebook."""
     nbformat = pytest.importorskip("nbformat")
     nbclient = pytest.importorskip("nbclient")
     pytest.importorskip("ipykernel")
     book = nbformat.v4.new_notebook()
-    book.cells = [
-        nbformat.v4.new_code_cell(text)
-        for text in (
-            "import outbid as ob\nSHIFT = 0.5",
-            "def train(trial):\n"
-            "    for step in trial.steps():\n"
-            "        trial.report(step=step, loss=abs(trial.config.x - SHIFT) / step)",
-            'sweep = ob.Sweep(train, {"x": ob.uniform(0, 1)}, metric="loss", mode="min",\n'
-            "                 tuner=ob.Hyperband(3), name='notebook')\n"
-            "result = sweep.run()\nresult",
-            "result.best.config.x",
-            "result",
-        )
-    ]
-    env = {**os.environ, "PYTHONPATH": SRC, "OUTBID_URL": real.url, "JUPYTER_PLATFORM_DIRS": "1"}
-    client = nbclient.NotebookClient(book, timeout=DEADLINE, resources={"metadata": {"path": str(tmp_path)}})
-    client.execute(env=env)
+    book.cells = [nbformat.v4.new_code_cell(text) for text in cells]
+    env = {**os.environ, "PYTHONPATH": SRC, "OUTBID_URL": server.url, "JUPYTER_PLATFORM_DIRS": "1"}
+    where = {"metadata": {"path": str(place)}}
+    nbclient.NotebookClient(book, timeout=DEADLINE, resources=where, allow_errors=True).execute(env=env)
+    return book
+
+
+def test_notebook(real: ob.Client, tmp_path: Path) -> None:
+    book = execute(
+        real,
+        tmp_path,
+        "import outbid as ob\nSHIFT = 0.5",
+        "def train(trial):\n"
+        "    for step in trial.steps():\n"
+        "        trial.report(step=step, loss=abs(trial.config.x - SHIFT) / step)",
+        'sweep = ob.Sweep(train, {"x": ob.uniform(0, 1)}, metric="loss", mode="min",\n'
+        "                 tuner=ob.Hyperband(3), name='notebook')\n"
+        "result = sweep.run()\nresult",
+        "result.best.config.x",
+        "result",
+    )
+    errors = [o for cell in book.cells for o in cell.outputs if o.output_type == "error"]
+    assert not errors
     outputs = book.cells[2].outputs
     pages = [o["data"]["text/html"] for o in outputs if "text/html" in o.get("data", {})]
     assert len(pages) == 2, "the table that was drawn, and what the last line is"
@@ -418,27 +425,18 @@ def test_notebook(real: ob.Client, tmp_path: Path) -> None:
 
 
 def test_a_traceback_from_a_notebook_has_the_lines_of_its_cells(real: ob.Client, tmp_path: Path) -> None:
-    nbformat = pytest.importorskip("nbformat")
-    nbclient = pytest.importorskip("nbclient")
-    pytest.importorskip("ipykernel")
-    book = nbformat.v4.new_notebook()
-    book.cells = [
-        nbformat.v4.new_code_cell(text)
-        for text in (
-            "import math\nimport outbid as ob\ndef scale(x):\n    return math.sqrt(x) / 0  # of the first cell",
-            "%config Application.log_level = 30\n"
-            "def train(trial):\n"
-            "    try:\n"
-            "        scale(trial.config.x)\n"
-            "    except ZeroDivisionError as error:\n"
-            "        raise ValueError('bad') from error  # of the second",
-            'ob.Sweep(train, {"x": ob.uniform(0, 1)}, metric="loss", mode="min", trials=1, name="cells").run()',
-        )
-    ]
-    book.cells[2].metadata["tags"] = ["raises-exception"]
-    env = {**os.environ, "PYTHONPATH": SRC, "OUTBID_URL": real.url, "JUPYTER_PLATFORM_DIRS": "1"}
-    client = nbclient.NotebookClient(book, timeout=DEADLINE, resources={"metadata": {"path": str(tmp_path)}})
-    client.execute(env=env)
+    book = execute(
+        real,
+        tmp_path,
+        "import math\nimport outbid as ob\ndef scale(x):\n    return math.sqrt(x) / 0  # of the first cell",
+        "%config Application.log_level = 30\n"
+        "def train(trial):\n"
+        "    try:\n"
+        "        scale(trial.config.x)\n"
+        "    except ZeroDivisionError as error:\n"
+        "        raise ValueError('bad') from error  # of the second",
+        'ob.Sweep(train, {"x": ob.uniform(0, 1)}, metric="loss", mode="min", trials=1, name="cells").run()',
+    )
     page = "".join(o.get("data", {}).get("text/html", "") for o in book.cells[2].outputs)
     assert "return math.sqrt(x) / 0  # of the first cell" in page
     assert "# of the second" in page
