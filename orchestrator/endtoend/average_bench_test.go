@@ -3,8 +3,10 @@ package endtoend
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -16,6 +18,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/checkpoint/safetensors"
 	"github.com/outbid-dev/outbid/orchestrator/checksum"
 	"github.com/outbid-dev/outbid/orchestrator/objects"
+	"github.com/outbid-dev/outbid/orchestrator/sim/study"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 	"github.com/outbid-dev/outbid/worker"
 	"github.com/outbid-dev/outbid/worker/confine"
@@ -24,50 +27,106 @@ import (
 // averagesAtOnce are ten consolidations, each of five checkpoints of so many bytes.
 const averagesAtOnce, averagedBytes = 10, 16 << 20
 
+// Where averages are made beside BenchmarkLatencyBesideAverages: on all CPUs or those of a list such as "1" or "1,3", and of files in
+// a directory of their own. With the benchmark itself on other CPUs (taskset) they are as on another machine.
+const averagesOn, averagesIn = "OUTBID_AVERAGES_CPUS", "OUTBID_AVERAGES_DIR"
+
+// pace is what was measured in one turn: 99th percentiles in milliseconds.
+type pace struct {
+	report, step, decide, store float64
+}
+
+// kinds are what a turn measures, by name: a report from its process until that hears of the decision, a step of the loop,
+// and the two parts of a step.
+var kinds = []struct { //nolint:gochecknoglobals // a table
+	name string
+	of   func(pace) float64
+}{
+	{"report", func(p pace) float64 { return p.report }},
+	{"step", func(p pace) float64 { return p.step }},
+	{"decide", func(p pace) float64 { return p.decide }},
+	{"append", func(p pace) float64 { return p.store }},
+}
+
 // BenchmarkLatencyBesideAverages is BenchmarkReportLatency at 400 reports a second, in turns alone and while ten times five
 // checkpoints are to be averaged at once, again and again, by workers of the orchestrator's own process, as under `outbid up`.
+// Which of the two comes first alternates.
 func BenchmarkLatencyBesideAverages(b *testing.B) {
 	s := newSite(b, 100)
-	env := func(out string) map[string]string {
-		return map[string]string{"STUB_MODE": "latency", "STUB_INTERVAL": "250ms", "STUB_REPORTS": "65", "STUB_OUT": out}
-	}
-	turn := func() (report, stored float64) {
+	turn := func() pace {
 		out := b.TempDir()
-		s.run(b, 100, env(out))
-		return quantile(latencies(b, out), .99), s.appended(.99)
+		s.run(b, 100, map[string]string{"STUB_MODE": "latency", "STUB_INTERVAL": "250ms", "STUB_REPORTS": "65", "STUB_OUT": out})
+		p := s.took(.99)
+		p.report = quantile(latencies(b, out), .99)
+		return p
 	}
-	var alone, beside, storedAlone, storedBeside []float64
+	var alone, beside []pace
 	made := 0
-	for b.Loop() {
-		report, stored := turn()
-		alone, storedAlone = append(alone, report), append(storedAlone, stored)
+	besideAverages := func() {
 		stop := startAverages(b)
-		report, stored = turn()
+		beside = append(beside, turn())
 		made += stop()
-		beside, storedBeside = append(beside, report), append(storedBeside, stored)
-		b.Logf("p99 alone %.1f ms, of which appending %.1f; beside averages %.1f ms, of which appending %.1f",
-			alone[len(alone)-1], storedAlone[len(alone)-1], report, stored)
 	}
-	b.ReportMetric(quantile(alone, .5), "ms-p99-alone")
-	b.ReportMetric(quantile(beside, .5), "ms-p99-beside")
-	b.ReportMetric(quantile(storedAlone, .5), "ms-p99-append-alone")
-	b.ReportMetric(quantile(storedBeside, .5), "ms-p99-append-beside")
+	for b.Loop() {
+		if len(beside)%2 == 1 {
+			besideAverages()
+		}
+		alone = append(alone, turn())
+		if len(beside) < len(alone) {
+			besideAverages()
+		}
+		b.Logf("p99 of report, step, decide and append in ms: alone %.2f, beside averages %.2f", alone[len(alone)-1], beside[len(beside)-1])
+	}
+	for _, k := range kinds {
+		var without, with, more []float64
+		for i := range alone {
+			without, with = append(without, k.of(alone[i])), append(with, k.of(beside[i]))
+			more = append(more, k.of(beside[i])-k.of(alone[i]))
+		}
+		b.Logf("%s, p99 in ms: %s more beside averages (mean of %d pairs of turns, 95 %%)", k.name, study.Of(more), b.N)
+		b.ReportMetric(quantile(without, .5), "ms-p99-"+k.name+"-alone")
+		b.ReportMetric(quantile(with, .5), "ms-p99-"+k.name+"-beside")
+	}
 	b.ReportMetric(float64(made)/float64(b.N), "averages")
 }
 
-// appended is how long appending took since this was last asked, in milliseconds.
-func (s *site) appended(q float64) float64 {
+// took is how long the loop's steps took since this was last asked.
+func (s *site) took(q float64) (p pace) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	taken := s.store
+	var whole []float64
+	for i, d := range s.decide {
+		whole = append(whole, d+s.store[i])
+	}
+	p.step, p.decide, p.store = quantile(whole, q), quantile(s.decide, q), quantile(s.store, q)
 	s.decide, s.store = nil, nil
-	return quantile(taken, q)
+	return p
+}
+
+// toAveragesCPUs keeps this process to the CPUs that averagesOn lists, if it is one that averages.
+func toAveragesCPUs() error {
+	cpus := os.Getenv(averagesOn)
+	if cpus == "" || os.Args[0] != "outbid-average" { // as worker.AverageMain has it
+		return nil
+	}
+	out, err := exec.Command("taskset", "--all-tasks", "--pid", "--cpu-list", cpus, strconv.Itoa(os.Getpid())).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%s=%s: %w: %s", averagesOn, cpus, err, out)
+	}
+	return nil
 }
 
 // startAverages averages until stop is called, which says how many averages were made.
 func startAverages(b *testing.B) (stop func() int) {
 	b.Helper()
-	store, err := objects.Open(b.Context(), b.TempDir())
+	dir := b.TempDir()
+	if in := os.Getenv(averagesIn); in != "" {
+		var err error
+		if dir, err = os.MkdirTemp(in, "averages-"); err != nil {
+			b.Fatal(err)
+		}
+	}
+	store, err := objects.Open(b.Context(), dir)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -98,7 +157,7 @@ func startAverages(b *testing.B) (stop func() int) {
 		if err := g.Wait(); err != nil || made.Load() == 0 {
 			b.Fatalf("%d averages were made beside: %v", made.Load(), err)
 		}
-		if err := c.Close(); err != nil {
+		if err := errors.Join(c.Close(), os.RemoveAll(dir)); err != nil {
 			b.Error(err)
 		}
 		return int(made.Load())

@@ -47,6 +47,10 @@ const patience = 2 * time.Minute
 
 // TestMain also plays the part of a training program and of a tuner plugin, so that tests need nothing but this binary.
 func TestMain(m *testing.M) {
+	if err := toAveragesCPUs(); err != nil {
+		fmt.Fprintln(os.Stderr, err) // which the benchmark then says
+		os.Exit(1)
+	}
 	if worker.AverageMain() {
 		os.Exit(0)
 	}
