@@ -44,6 +44,8 @@ class Plan:
     numbers: list[int] | None = None
     """In a run that goes on where another ended: the trials' numbers in that one."""
     going_on: bool = False
+    several: bool = False
+    """Whether `metric` is the first of several objectives, so that no trial is the best by itself."""
     samples: int = 0
     """How many trials there will be; 0 for no end."""
     growth: Growth | None = None
@@ -53,6 +55,7 @@ class Plan:
         """Return a trial of this run, named as it was when it began."""
         number = self.numbers[number] if self.numbers is not None else number
         trial = Trial(number, f"{self.prefix}_{number:05d}", self.name, config)
+        trial.checkpoint_config = self.checkpoints
         trial.placement, trial.local_experiment_path = self.placement, self.folder
         name_trial(trial, self.space, name=self.trial_name, dirname=self.trial_dirname, date=self.began)
         mark = Path(self.folder, _MARKS, trial.trial_id)

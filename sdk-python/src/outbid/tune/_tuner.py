@@ -115,7 +115,7 @@ def _grid(made: Run, tune: TuneConfig) -> ResultGrid:
     metric = tune.metric if isinstance(tune.metric, str) else None
     mode = tune.mode if isinstance(tune.mode, str) else None
     # What only the scheduler or the search algorithm was told counts as well.
-    known = made.plan.metric != "training_iteration"
+    known = made.plan.metric != "training_iteration" and not made.plan.several
     return ResultGrid(
         made.trials,
         made.plan.folder,
