@@ -163,3 +163,37 @@ def test_what_is_no_metric_is_said() -> None:
         tune.run(print, upload_dir="s3://somewhere")
     with pytest.raises(ValueError, match="param_space must be a dict, got 5"):
         tune.Tuner(print, param_space=5).fit()  # type: ignore[arg-type]
+
+
+def test_a_mode_alone_asks_for_no_metric_where_nobody_compares_trials() -> None:
+    from outbid.tune._driver import _goal
+    from outbid.tune.schedulers import ASHAScheduler, FIFOScheduler
+    from outbid.tune.search import BasicVariantGenerator
+    from outbid.tune.search.optuna import OptunaSearch
+
+    by_mode = tune.TuneConfig(mode="min")
+    assert _goal(by_mode, BasicVariantGenerator(), FIFOScheduler()) == (None, "min", False)
+    assert _goal(by_mode, BasicVariantGenerator(), ASHAScheduler()) == ("_metric", "min", False)
+    assert _goal(by_mode, OptunaSearch(), FIFOScheduler()) == ("_metric", "min", False)
+
+
+def test_numbers_of_samples_are_whole() -> None:
+    assert tune.TuneConfig(num_samples=1e3).num_samples == 1000  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"num_samples must be a whole number, got 2\.5"):
+        tune.TuneConfig(num_samples=2.5)  # type: ignore[arg-type]
+
+
+def test_a_checkpoint_that_is_not_there_is_said_by_its_name(tmp_path: Path) -> None:
+    session = session_of(plan_of(tmp_path))
+    with pytest.raises(FileNotFoundError, match="the checkpoint's directory /no/such is not there"):
+        session.report({"acc": 1}, tune.Checkpoint("/no/such"))
+    session.close()
+
+
+def test_what_save_checkpoint_returns_may_be_of_no_consequence() -> None:
+    class Saves(tune.Trainable):
+        def save_checkpoint(self, checkpoint_dir: str) -> Any:
+            Path(checkpoint_dir, "acc").write_text("1")
+            return True
+
+    assert Path(Saves({}).save().path, "acc").read_text() == "1"

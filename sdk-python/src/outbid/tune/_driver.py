@@ -248,7 +248,8 @@ def _goal(tune: TuneConfig, search: Any, scheduler: Any) -> tuple[str | None, st
     several = isinstance(metric, (list, tuple)) and len(metric) > 1
     if isinstance(metric, (list, tuple)):
         metric, mode = metric[0], (mode[0] if isinstance(mode, (list, tuple)) else mode)
-    if not metric and mode:
+    # Who compares trials by a mode alone goes by what functions return; where nobody does, a mode asks for nothing.
+    if not metric and mode and (getattr(scheduler, "compares", False) or not isinstance(search, BasicVariantGenerator)):
         metric = "_metric"
     return metric, mode, several
 

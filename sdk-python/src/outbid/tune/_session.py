@@ -105,6 +105,8 @@ class Session:
         if checkpoint is None and enough and final is not None:
             checkpoint = final()
         if checkpoint is not None:
+            if not Path(checkpoint.path).is_dir():
+                raise FileNotFoundError(f"tune.report: the checkpoint's directory {checkpoint.path} is not there")
             about = {_ABOUT: {"offset": self._offset, "time_total": self.time_total, "counts": self.counts}}
             self._own.save(checkpoint.path, metadata=about)
             result["checkpoint_dir_name"] = self._keep(checkpoint, result, flat, name)
