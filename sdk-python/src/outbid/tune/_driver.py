@@ -26,7 +26,7 @@ from outbid.tune._errors import TuneError, unsupported
 from outbid.tune._learned import learn
 from outbid.tune._named import resolve
 from outbid.tune._needs import growth_of, needed
-from outbid.tune._plan import Plan, name_of, sent_name
+from outbid.tune._plan import DEFAULT_METRIC, Plan, name_of, sent_name
 from outbid.tune._program import Experiment, pack
 from outbid.tune._record import Run, collect
 from outbid.tune._registry import find_trainable
@@ -39,7 +39,6 @@ from outbid.tune.schedulers import FIFOScheduler, create_scheduler
 from outbid.tune.search import BasicVariantGenerator, Searcher, create_searcher
 from outbid.tune.search._searcher import _Around
 
-DEFAULT_METRIC = "training_iteration"
 _ENDLESS = 10_000  # trials drawn for num_samples=-1
 _MANY = 100_000  # variants of one experiment
 

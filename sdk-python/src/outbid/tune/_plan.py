@@ -15,6 +15,9 @@ from outbid.tune._config import CheckpointConfig, Placement
 from outbid.tune._growth import Growth
 from outbid.tune._trial import Trial, name_trial
 
+DEFAULT_METRIC = "training_iteration"
+"""What the server goes by where nobody says by what: every trial reports it."""
+
 NOTHING = "reported_nothing"
 """The metric by which the server hears that a trial has ended well and had nothing to report."""
 
@@ -50,6 +53,11 @@ class Plan:
     """How many trials there will be; 0 for no end."""
     growth: Growth | None = None
     """How trials that may have more devices than they start with count what they have."""
+
+    @property
+    def goal(self) -> tuple[str, str] | tuple[None, None]:
+        """Metric and mode by which one trial is the best; None where nobody said by what, or several were said."""
+        return (None, None) if self.several or self.metric == DEFAULT_METRIC else (self.metric, self.mode)
 
     def trial(self, number: int, config: dict[str, Any]) -> Trial:
         """Return a trial of this run, named as it was when it began."""

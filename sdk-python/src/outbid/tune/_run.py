@@ -123,11 +123,11 @@ def run(
     if failed and raise_on_failed_trial:
         first = failed[0]
         raise TuneError(f"{len(failed)} of {len(made.trials)} trials failed: {failed}; the first: {first.error_msg}")
-    known = not made.plan.several
+    known, way = made.plan.goal
     return ExperimentAnalysis(
         trials=made.trials,
-        default_metric=metric if isinstance(metric, str) else made.plan.metric if known else None,
-        default_mode=mode if isinstance(mode, str) else made.plan.mode if known else None,
+        default_metric=metric if isinstance(metric, str) else known,
+        default_mode=mode if isinstance(mode, str) else way,
         folder=made.plan.folder,
     )
 
