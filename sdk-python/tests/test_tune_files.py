@@ -16,6 +16,7 @@ from outbid.tune._plan import Plan
 from outbid.tune._results import result_of
 from outbid.tune._session import Session
 from outbid.tune._trial import read_results
+from outbid.tune.logger import pretty_print
 
 
 class Own:
@@ -209,3 +210,9 @@ def test_who_said_no_metric_has_no_best_trial(tmp_path: Path, monkeypatch: pytes
     assert tune.run(print).get_best_config("acc", "max") == {}
     made.plan.metric = "acc"  # said to the scheduler
     assert tune.run(print).best_config == {}
+
+
+def test_a_result_as_text_has_what_is_nested_below_its_name() -> None:
+    result = {"b": {"z": 1, "a": {"q": None}}, "a": "x y", "config": {"lr": 1}, "none": None, "t": True, "l": [1, 2]}
+    assert pretty_print(result) == "a: x y\nb:\n  a:\n    q: null\n  z: 1\nl: [1, 2]\nt: true\n"
+    assert pretty_print(result, {"b", "l", "t"}) == "a: x y\n"
