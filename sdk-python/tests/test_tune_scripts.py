@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_tune import Counts
 
 from outbid import tune
 from outbid.tune._sample import Categorical
 from outbid.tune._trial import Trial
 from outbid.tune.schedulers import AsyncHyperBandScheduler, HyperBandScheduler, MedianStoppingRule
+from test_tune import Counts
 
 
 def test_who_names_an_unknown_trainable_may_expect_either_error() -> None:
