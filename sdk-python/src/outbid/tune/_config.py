@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import enum
+import numbers
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -130,6 +131,10 @@ class TuneConfig:
     def __post_init__(self) -> None:
         if self.mode is not None and not isinstance(self.mode, (list, tuple)) and self.mode not in ("min", "max"):
             raise ValueError(f"TuneConfig: mode must be 'min' or 'max', got {self.mode!r}")
+        given: Any = self.num_samples
+        if not isinstance(given, (float, numbers.Integral)) or not float(given).is_integer():
+            raise ValueError(f"TuneConfig: num_samples must be a whole number, got {self.num_samples!r}")
+        self.num_samples = int(given)  # 1e3 is one as well
         if self.num_samples != -1 and self.num_samples < 1:
             raise ValueError(f"TuneConfig: num_samples must be at least 1, or -1 for no end, got {self.num_samples!r}")
 

@@ -26,7 +26,7 @@ from outbid.tune._errors import TuneError, unsupported
 from outbid.tune._learned import learn
 from outbid.tune._named import resolve
 from outbid.tune._needs import growth_of, needed
-from outbid.tune._plan import Plan, name_of, sent_name
+from outbid.tune._plan import DEFAULT_METRIC, Plan, name_of, sent_name
 from outbid.tune._program import Experiment, pack
 from outbid.tune._record import Run, collect
 from outbid.tune._registry import find_trainable
@@ -39,7 +39,6 @@ from outbid.tune.schedulers import FIFOScheduler, create_scheduler
 from outbid.tune.search import BasicVariantGenerator, Searcher, create_searcher
 from outbid.tune.search._searcher import _Around
 
-DEFAULT_METRIC = "training_iteration"
 _ENDLESS = 10_000  # trials drawn for num_samples=-1
 _MANY = 100_000  # variants of one experiment
 
@@ -56,6 +55,8 @@ def begin(
     name = name_of(trainable)
     trainable = find_trainable(trainable)
     _check_checkpoints(trainable, run)
+    if space is not None and not isinstance(space, Mapping):
+        raise ValueError(f"param_space must be a dict, got {space!r:.80}")
     space = keep_large(dict(space or {}))
     plan = Plan(
         trainable=trainable,
@@ -207,7 +208,7 @@ def _experiment(plan: Plan, tune: TuneConfig) -> tuple[Experiment, int]:
         scheduler = create_scheduler(scheduler)
     if search is None:
         search = BasicVariantGenerator()
-    metric, mode = _goal(tune, search, scheduler)
+    metric, mode, plan.several = _goal(tune, search, scheduler)
     plan.metric, plan.mode = metric or DEFAULT_METRIC, mode or "max"
     if not scheduler.set_search_properties(metric, mode):
         raise ValueError("metric and mode are given twice, to the scheduler and to TuneConfig: leave out one of them")
@@ -234,8 +235,8 @@ def _experiment(plan: Plan, tune: TuneConfig) -> tuple[Experiment, int]:
     return Experiment(plan, scheduler, search, None, 0 if tune.num_samples == -1 else tune.num_samples), limit
 
 
-def _goal(tune: TuneConfig, search: Any, scheduler: Any) -> tuple[str | None, str | None]:
-    """Return metric and mode, of the first who says so."""
+def _goal(tune: TuneConfig, search: Any, scheduler: Any) -> tuple[str | None, str | None, bool]:
+    """Return metric and mode, of the first who says so, and whether they are the first of several."""
     metric, mode = tune.metric, tune.mode
     inner = search
     while isinstance(inner, _Around):
@@ -243,11 +244,13 @@ def _goal(tune: TuneConfig, search: Any, scheduler: Any) -> tuple[str | None, st
     for other in (scheduler, getattr(scheduler, "_base", None), inner):
         metric = metric or getattr(other, "_metric", None)
         mode = mode or getattr(other, "_mode", None)
+    several = isinstance(metric, (list, tuple)) and len(metric) > 1
     if isinstance(metric, (list, tuple)):
         metric, mode = metric[0], (mode[0] if isinstance(mode, (list, tuple)) else mode)
-    if not metric and mode:
+    # Who compares trials by a mode alone goes by what functions return; where nobody does, a mode asks for nothing.
+    if not metric and mode and (getattr(scheduler, "compares", False) or not isinstance(search, BasicVariantGenerator)):
         metric = "_metric"
-    return metric, mode
+    return metric, mode, several
 
 
 def _sweep(experiment: Experiment, tune: TuneConfig, run: RunConfig, limit: int, client: Client) -> Sweep:

@@ -38,7 +38,8 @@ def decode(config: Mapping[str, Any], like: Mapping[str, Any] | None = None, *, 
     """
     found = _decode(config)
     found = resolve(found) if whole else found
-    return found if like is None else _ordered(found, like)
+    ordered: dict[str, Any] = found if like is None else _ordered(found, like)
+    return ordered
 
 
 def keep_large(thing: Any) -> Any:
@@ -68,14 +69,24 @@ def keep_large(thing: Any) -> Any:
     return thing if len(blob) < _LARGE else keep(thing, hashlib.sha256(blob).hexdigest())
 
 
-def _ordered(config: dict[str, Any], like: Mapping[str, Any]) -> dict[str, Any]:
-    names = [*(n for n in like if n in config), *(n for n in config if n not in like)]
-    return {
-        n: _ordered(config[n], inside)
-        if isinstance(config[n], dict) and isinstance(inside := like.get(n), Mapping)
-        else config[n]
-        for n in names
-    }
+def _ordered(value: Any, like: Any) -> Any:
+    """Return a value with its names in the order of a space, or of that one of a choice's values which it is."""
+    domain = unresolved(like)
+    if isinstance(domain, Categorical) and isinstance(value, (dict, list)):
+        like = _which(domain, value)
+    if isinstance(value, list) and isinstance(like, (list, tuple)) and len(like) == len(value):
+        return [_ordered(v, inside) for v, inside in zip(value, like, strict=True)]
+    if not isinstance(value, dict) or not isinstance(like, Mapping):
+        return value
+    names = [*(n for n in like if n in value), *(n for n in value if n not in like)]
+    return {n: _ordered(value[n], like.get(n)) for n in names}
+
+
+def _which(domain: Categorical, value: Any) -> Any:
+    """Return the value of a choice that a drawn one is; one that holds parameters itself is known by its names."""
+    alike = [c for c in domain.categories if type(c) is type(value)]
+    same = [c for c in alike if c == value]
+    return next(iter(same or [c for c in alike if isinstance(c, Mapping) and c.keys() == value.keys()]), None)
 
 
 def _decode(config: Mapping[str, Any]) -> dict[str, Any]:

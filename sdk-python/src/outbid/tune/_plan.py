@@ -15,6 +15,9 @@ from outbid.tune._config import CheckpointConfig, Placement
 from outbid.tune._growth import Growth
 from outbid.tune._trial import Trial, name_trial
 
+DEFAULT_METRIC = "training_iteration"
+"""What the server goes by where nobody says by what: every trial reports it."""
+
 NOTHING = "reported_nothing"
 """The metric by which the server hears that a trial has ended well and had nothing to report."""
 
@@ -44,15 +47,23 @@ class Plan:
     numbers: list[int] | None = None
     """In a run that goes on where another ended: the trials' numbers in that one."""
     going_on: bool = False
+    several: bool = False
+    """Whether `metric` is the first of several objectives, so that no trial is the best by itself."""
     samples: int = 0
     """How many trials there will be; 0 for no end."""
     growth: Growth | None = None
     """How trials that may have more devices than they start with count what they have."""
 
+    @property
+    def goal(self) -> tuple[str, str] | tuple[None, None]:
+        """Metric and mode by which one trial is the best; None where nobody said by what, or several were said."""
+        return (None, None) if self.several or self.metric == DEFAULT_METRIC else (self.metric, self.mode)
+
     def trial(self, number: int, config: dict[str, Any]) -> Trial:
         """Return a trial of this run, named as it was when it began."""
         number = self.numbers[number] if self.numbers is not None else number
         trial = Trial(number, f"{self.prefix}_{number:05d}", self.name, config)
+        trial.checkpoint_config = self.checkpoints
         trial.placement, trial.local_experiment_path = self.placement, self.folder
         name_trial(trial, self.space, name=self.trial_name, dirname=self.trial_dirname, date=self.began)
         mark = Path(self.folder, _MARKS, trial.trial_id)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from outbid._errors import MissingExtraError
+from outbid.tune import _keeping
 from outbid.tune._checkpoint import Checkpoint
 from outbid.tune._trial import Trial, flatten, read_results
 
@@ -120,11 +121,13 @@ class Result:
 
 def result_of(trial: Trial) -> Result:
     """Return a trial's result."""
+    rules = trial.checkpoint_config
+    scored = [((c, r), _keeping.score(rules, r, flatten(r))) for c, r in trial.checkpoints]
     return Result(
         metrics=trial.last_result or {"config": trial.config},
         checkpoint=trial.checkpoint,
         error=trial.error,
-        best_checkpoints=list(trial.checkpoints),
+        best_checkpoints=_keeping.best(rules, scored),
         path=trial.local_path,
         history=trial.history,
     )

@@ -21,6 +21,12 @@ from outbid.tune._registry import find_trainable
 from outbid.tune._trial import Trial
 from outbid.tune.analysis import ExperimentAnalysis
 
+_GONE = frozenset(
+    "global_checkpoint_period queue_trials ray_auto_init run_errored_only server_port sync_function sync_on_checkpoint "
+    "sync_to_cloud sync_to_driver trial_executor upload_dir with_server".split()
+)
+"""What older versions of Ray's `run` took: such a script says what it asks for in vain, or nothing if that is off."""
+
 
 def run(
     run_or_experiment: Any,
@@ -64,6 +70,8 @@ def run(
     **more: Any,
 ) -> ExperimentAnalysis:
     """Run an experiment and return its analysis. Raises TuneError if a trial failed, unless told not to."""
+    if unknown := next((name for name in more if name not in _GONE), None):
+        raise TypeError(f"run() got an unexpected keyword argument {unknown!r}")
     for other, value in (("restore", restore), ("export_formats", export_formats), *more.items()):
         if value:
             unsupported(f"{other} of tune.run", "use Tuner.restore for experiments, and Checkpoint for what is saved")
@@ -115,10 +123,11 @@ def run(
     if failed and raise_on_failed_trial:
         first = failed[0]
         raise TuneError(f"{len(failed)} of {len(made.trials)} trials failed: {failed}; the first: {first.error_msg}")
+    known, way = made.plan.goal
     return ExperimentAnalysis(
         trials=made.trials,
-        default_metric=metric if isinstance(metric, str) else made.plan.metric,
-        default_mode=mode if isinstance(mode, str) else made.plan.mode,
+        default_metric=metric if isinstance(metric, str) else known,
+        default_mode=mode if isinstance(mode, str) else way,
         folder=made.plan.folder,
     )
 

@@ -19,6 +19,7 @@ from typing import IO, Any
 from outbid import _training
 from outbid._errors import StopTrial
 from outbid._metrics import is_number
+from outbid.tune import _keeping
 from outbid.tune._checkpoint import Checkpoint
 from outbid.tune._encoding import decode
 from outbid.tune._host import DATE, process
@@ -48,7 +49,7 @@ class Session:
         self.since_restore = 0
         self._clock = self._began = time.time()
         self.time_total = self._before
-        self._kept: list[tuple[float, Path]] = []
+        self._kept: list[tuple[Path, float]] = []
         self._made = 0  # checkpoints so far
         self.counts: dict[str, float] = {}
         self._results: IO[str] | None = None
@@ -104,6 +105,8 @@ class Session:
         if checkpoint is None and enough and final is not None:
             checkpoint = final()
         if checkpoint is not None:
+            if not Path(checkpoint.path).is_dir():
+                raise FileNotFoundError(f"tune.report: the checkpoint's directory {checkpoint.path} is not there")
             about = {_ABOUT: {"offset": self._offset, "time_total": self.time_total, "counts": self.counts}}
             self._own.save(checkpoint.path, metadata=about)
             result["checkpoint_dir_name"] = self._keep(checkpoint, result, flat, name)
@@ -233,12 +236,11 @@ class Session:
         self._progress = None
         for result in before:
             self._write(result, flatten(result))
-        score = self._plan.checkpoints.checkpoint_score_attribute
         for path in sorted(self.folder.glob("checkpoint_[0-9]*")):
             self._made = max(self._made, int(path.name.split("_")[1]) + 1)
             of = next((r for r in before if r.get("checkpoint_dir_name") == path.name), None)
             if of is not None:
-                self._kept.append((float(flatten(of).get(score or "", 0) or 0), path))
+                self._kept.append((path, _keeping.score(self._plan.checkpoints, of, flatten(of))))
 
     def _write(self, result: dict[str, Any], flat: dict[str, Any]) -> None:
         if self._results is None or self.folder is None:
@@ -266,17 +268,13 @@ class Session:
         if Path(checkpoint.path).resolve() != path.resolve():
             shutil.copytree(checkpoint.path, path, dirs_exist_ok=True)
         rules = self._plan.checkpoints
-        by = rules.checkpoint_score_attribute
-        score = result.get(by, flat.get(by)) if by else None
-        sign = 1 if rules.checkpoint_score_order == "max" else -1
-        # Without a score to go by the newest are kept.
-        self._kept.append((sign * float(score) if score is not None else (-float("inf") if by else 0.0), path))
-        while rules.num_to_keep and len(self._kept) > rules.num_to_keep:
-            # The newest stays, whatever its score, as the trial may have to go on from it.
-            worst = min(range(len(self._kept) - 1), key=lambda i: self._kept[i][0], default=None)
-            if worst is None:
-                break
-            shutil.rmtree(self._kept.pop(worst)[1], ignore_errors=True)
+        mine = (path, _keeping.score(rules, result, flat))
+        self._kept = [*(pair for pair in self._kept if pair[0] != path), mine]
+        # The newest stays beside the best, whatever its score, as the trial may have to go on from it.
+        stay = {*_keeping.best(rules, self._kept), path}
+        for gone in {kept for kept, _ in self._kept} - stay:
+            shutil.rmtree(gone, ignore_errors=True)
+        self._kept = [pair for pair in self._kept if pair[0] in stay]
         return path.name
 
     def _stops(self, result: dict[str, Any], flat: dict[str, Any]) -> bool:
@@ -320,6 +318,8 @@ def report(
     if "_metric" in named:
         metrics = named.pop("_metric") if metrics is None else metrics
     if metrics is not None and not isinstance(metrics, Mapping):
+        if not hasattr(metrics, "__float__"):
+            raise TypeError(f"tune.report() takes a dict of metrics, or a number, got {metrics!r:.80}")
         metrics = {"_metric": metrics}
     if current is None:
         warnings.warn("tune.report() outside of a trial does nothing", stacklevel=2)

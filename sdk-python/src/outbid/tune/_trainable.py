@@ -105,7 +105,7 @@ class Trainable:
             import cloudpickle
 
             Path(folder, _DICT).write_bytes(cloudpickle.dumps(saved))
-        elif saved is not None and not Path(saved).resolve().is_relative_to(Path(folder).resolve()):
+        elif isinstance(saved, (str, os.PathLike)) and not Path(saved).resolve().is_relative_to(Path(folder).resolve()):
             raise ValueError(f"save_checkpoint() must save into {folder}, but returned {saved!r}")
         counts = {"iteration": self._iteration, "time_total": self._time_total}
         Path(folder, _COUNTS).write_bytes(pickle.dumps(counts))

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from outbid.tune._checkpoint import Checkpoint
-from outbid.tune._config import Placement
+from outbid.tune._config import CheckpointConfig, Placement
 from outbid.tune._variants import find, look_up, tag
 
 _LONGEST = 130  # characters of a directory's name before the date
@@ -41,6 +41,7 @@ class Trial:
         self.placement = Placement([{"CPU": 1}])
         self.local_experiment_path = ""
         self.relative_logdir = ""
+        self.checkpoint_config = CheckpointConfig()
         self.checkpoints: list[tuple[Checkpoint, dict[str, Any]]] = []
         self.history: list[dict[str, Any]] = []
 

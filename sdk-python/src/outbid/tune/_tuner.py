@@ -115,10 +115,5 @@ def _grid(made: Run, tune: TuneConfig) -> ResultGrid:
     metric = tune.metric if isinstance(tune.metric, str) else None
     mode = tune.mode if isinstance(tune.mode, str) else None
     # What only the scheduler or the search algorithm was told counts as well.
-    known = made.plan.metric != "training_iteration"
-    return ResultGrid(
-        made.trials,
-        made.plan.folder,
-        metric or (made.plan.metric if known else None),
-        mode or (made.plan.mode if known else None),
-    )
+    known, way = made.plan.goal
+    return ResultGrid(made.trials, made.plan.folder, metric or known, mode or way)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import importlib
 import math
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from outbid._errors import MissingExtraError
 from outbid.tune._checkpoint import Checkpoint
-from outbid.tune._trial import Trial, flatten
+from outbid.tune._trial import Trial, flatten, to_json
 from outbid.tune.callback import Callback
 
 _UNLOGGED = frozenset({"config", "pid", "timestamp", "time_total_s", "training_iteration"})
@@ -127,9 +128,19 @@ class AimLoggerCallback(LoggerCallback):
 
 
 def pretty_print(result: dict[str, Any], exclude: set[str] | None = None) -> str:
-    """Return a result as text, a line for each entry."""
-    shown = {k: v for k, v in result.items() if v is not None and k not in (exclude or {"config"})}
-    return "\n".join(f"{k}: {v}" for k, v in flatten(shown).items()) + "\n"
+    """Return a result as text: a line for each entry, by their names, what is nested below its own."""
+    hidden = {"config", "hist_stats", *(exclude or ())}
+    shown = {k: v for k, v in result.items() if v is not None and k not in hidden}
+    return "".join(_lines(shown, ""))
+
+
+def _lines(entries: Mapping[str, Any], indent: str) -> Iterator[str]:
+    for name, value in sorted(entries.items(), key=lambda pair: str(pair[0])):
+        if isinstance(value, Mapping) and value:
+            yield f"{indent}{name}:\n"
+            yield from _lines(value, f"{indent}  ")
+        else:
+            yield f"{indent}{name}: {value if isinstance(value, str) else to_json(value)}\n"
 
 
 class Logger:
