@@ -23,7 +23,7 @@ from outbid._drawing import drawing, split
 from outbid._endless import endless_steps
 from outbid._first import WarmStart, check_earlier, fill_points, start_warm
 from outbid._handle import SweepHandle
-from outbid._layout import config_text
+from outbid._layout import config_texts
 from outbid._objectives import fill_objectives
 from outbid._resources import Checkpoints, Duration, Limits, Program, Resources, Utility, duration
 from outbid._result import Result
@@ -61,7 +61,7 @@ class Preview:
         if self.device_hours:
             totals += f", {self.device_hours:.3g} device-hours"
         rungs = [(str(r.bracket), str(r.until_step), str(r.trials), str(r.steps)) for r in self.rungs]
-        examples = [(config_text(example),) for example in self.examples]
+        examples = [(text,) for text in config_texts(self.examples)]
         return (
             f"<div><p><b>{totals}</b></p>{''.join(f'<p>warning: {html.escape(w)}</p>' for w in self.warnings)}"
             + (_html.table(("bracket", "until step", "trials", "steps"), rungs) if rungs else "")
