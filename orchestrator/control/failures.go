@@ -62,6 +62,10 @@ func (c *Core) forkFailed(s *state.Sweep, t *state.Trial, l *state.Lease, node s
 	}
 	switch {
 	case t.Done():
+		// A program may well exit with an error once it is told to stop; a function's own end is an error of its own.
+		if f.kind == outbidv1.FailureKind_FAILURE_KIND_ERROR && s.Spec.GetFunction() != nil {
+			c.note(s.ID, &t.Number, "warning", "failed after it had ended: %s", f.detail)
+		}
 	case end != "":
 		c.note(s.ID, &t.Number, "error", "failed for good: %s", end)
 		c.endTrial(s, t, outbidv1.TrialState_TRIAL_STATE_FAILED, end, false)

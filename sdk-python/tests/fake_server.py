@@ -99,7 +99,7 @@ class FakeServer(service.OutbidServiceServicer):
         answer = pb.PreviewSweepResponse(device_hours=request.step_seconds, warnings=["no node has a v100"])
         answer.outlook.trials, answer.outlook.steps = 9, 27
         answer.outlook.rungs.add(bracket=0, until_step=1, trials=9, steps=9)
-        answer.examples.add().update({"lr": 0.5})
+        answer.examples.add().update({"lr": 0.5, "layers": 3, "sizes": [1, {"b": 2}]})
         return answer
 
     def ListSweeps(self, request: Any, context: Any) -> Any:

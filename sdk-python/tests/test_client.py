@@ -299,7 +299,8 @@ def test_preview(client: ob.Client) -> None:
     preview = make_sweep().preview(step_seconds=2)
     assert (preview.trials, preview.steps, preview.device_hours) == (9, 27, 2)
     assert preview.rungs == (ob.Rung(0, 1, 9, 9),)
-    assert preview.examples == ({"lr": 0.5},)
+    assert preview.examples == ({"layers": 3, "lr": 0.5, "sizes": [1, {"b": 2}]},)
+    assert repr(preview.examples[0]) == "{'layers': 3, 'lr': 0.5, 'sizes': [1, {'b': 2}]}", "whole numbers are ints"
     assert preview.warnings == ("no node has a v100",)
 
 

@@ -82,3 +82,11 @@ def test_durations() -> None:
         "2d00h",
         "3d04h",
     ]
+
+
+def test_what_differs_comes_first() -> None:
+    """Else a long constant would be all that a terminal's table has room for."""
+    configs = [{"data": "/long", "n": 1, "x": 0.5}, {"data": "/long", "n": True, "x": 0.25}, {"data": "/long", "n": 1}]
+    assert _layout.config_texts(configs) == ["n=1 x=0.5 data=/long", "n=True x=0.25 data=/long", "n=1 data=/long"]
+    assert _layout.config_texts(configs[:1]) == ["data=/long n=1 x=0.5"]
+    assert _layout.config_texts([]) == []

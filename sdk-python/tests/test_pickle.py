@@ -155,3 +155,17 @@ def test_a_function_of_a_spawned_process_travels_by_value(tmp_path: Path) -> Non
         """
     blob = run_script(tmp_path, script)
     assert _pickle.load(blob)(None) == 5
+
+
+def test_what_cannot_be_pickled_is_named_by_its_path() -> None:
+    class Setup:
+        def __init__(self) -> None:
+            self.parts = [1, {"db": threading.Lock()}]
+
+    setup, fine = Setup(), {"a": 1}
+
+    def train(trial: ob.Trial) -> object:
+        return setup.parts, fine
+
+    with pytest.raises(ob.FunctionError, match=r"it takes along: setup\.parts\[1\]\['db'\]\)"):
+        _pickle.dump(train)

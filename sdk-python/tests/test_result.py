@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import sys
 import types
@@ -148,6 +149,12 @@ def test_importance_of_little() -> None:
 def test_constant_metric_has_no_importance() -> None:
     rng = np.random.default_rng(0)
     assert _importance.permutation(rng.random((20, 2)), np.ones(20), rng).tolist() == [0, 0]
+
+
+def test_a_loss_that_diverged_leaves_importances_numbers(result: ob.Result) -> None:
+    diverged = dataclasses.replace(result.trials[0], metric=1e300)
+    shares = _importance.importance([diverged, *result.trials[1:]], result.space_scales())
+    assert sum(shares.values()) == pytest.approx(1)
 
 
 def test_empty_result_plots(server: FakeServer, client: ob.Client) -> None:

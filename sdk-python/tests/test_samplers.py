@@ -157,7 +157,7 @@ def test_trials_of_before_are_known() -> None:
     sampler = program(ob.TPE(prior=study))
     inside = [p for p in prior if -5 <= p["params"]["x"] <= 5]
     assert [t.value for t in sampler._study().trials] == [p["value"] for p in inside]
-    with pytest.raises(TypeError, match="prior must be an Optuna study, a result, or dicts"):
+    with pytest.raises(TypeError, match="prior must be an Optuna study, a result such as"):
         ob.TPE(prior=[{"x": 1}]).to_proto()
 
 

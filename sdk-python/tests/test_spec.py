@@ -232,6 +232,11 @@ BAD_SWEEPS: list[tuple[Any, type[Exception], str]] = [
     (bad(tuner=ob.FreezeThaw(10, min_steps=11)), ValueError, "min_steps must not be above max_steps, got 11 and 10"),
     (bad(tuner=ob.FreezeThaw(10, poor=0)), ValueError, "poor must be above 0 and below 1"),
     (bad(tuner=ob.FreezeThaw(10, sampler="dice")), ValueError, "sampler"),
+    (
+        bad(tuner=ob.ASHA(9, sampler=ob.Random())),
+        TypeError,
+        "ASHA: sampler must be a name such as 'sobol', or one that",
+    ),
     (bad(tuner=ob.PerformanceCurve(0)), ValueError, "max_steps must be at least 1"),
     (
         bad(tuner=ob.PerformanceCurve(10, interval=11)),
@@ -245,6 +250,34 @@ BAD_SWEEPS: list[tuple[Any, type[Exception], str]] = [
     (bad(tuner=ob.PBT(10, 0)), ValueError, "interval must be at least 1"),
     (bad(tuner=ob.PBT(10, 1, quantile=0.7)), ValueError, "quantile must be above 0 and at most 0.5"),
     (bad(tuner=ob.PBT(10, 1, factors=[0])), ValueError, "factors must be above 0"),
+    (bad(tuner=ob.PBT(10, 1, factors=2)), TypeError, "PBT: factors must be a list of numbers, got 2"),
+    (bad(tuner=ob.TPE(prior=5)), TypeError, "prior must be an Optuna study, a result such as"),
+    (bad(tuner=ob.TPE(prior="digits-1")), TypeError, "with params and value, got 'digits-1'"),
+    (bad(tuner=ob.Random(seed="a")), TypeError, "Random: seed must be a whole number, got 'a'"),
+    (bad(tenant=5), TypeError, "Sweep: tenant must be text, got 5"),
+    (bad(labels=["a"]), TypeError, "Sweep: labels must be a dict such as"),
+    (bad(env="A=1"), TypeError, "Sweep: env must be a dict such as"),
+    (bad(workdir=5), TypeError, "Sweep: workdir must be a path, got 5"),
+    (bad(python=5), TypeError, "Sweep: python must be a path, got 5"),
+    (bad(weight="2"), TypeError, "Sweep: weight must be a number, got '2'"),
+    (bad(target="0.9"), TypeError, "target must be a number, got '0.9'"),
+    (bad(limits={"trials": 5}), TypeError, "limits must be an outbid Limits, got {'trials': 5}"),
+    (bad(limits={"trials": 5}, trials=2), TypeError, "limits must be an outbid Limits, got {'trials': 5}"),
+    (bad(constraints=[len]), TypeError, "Sweep: constraints[0] must be one of the conditions such as"),
+    (bad(loggers=typed.Callback()), TypeError, "loggers must be a list of outbid.Callback objects"),
+    (bad(train=None, program=5), TypeError, "Sweep: program must be a list of a command's words"),
+    (bad(resources=ob.Resources(memory=4)), TypeError, 'Resources: memory must be an amount such as "4GiB", got 4'),
+    (bad(resources=ob.Resources(cpus="2")), TypeError, "Resources: cpus must be a number, got '2'"),
+    (
+        lambda: ob.Sweep(train, {"a": 1}, metric="m", mode="max").run(timeout="1h"),
+        TypeError,
+        "timeout must be a number",
+    ),
+    (
+        lambda: ob.Sweep(train, {"a": 1}, metric="m", mode="max").run(callbacks=len),
+        TypeError,
+        "callbacks must be a list",
+    ),
     (bad(tuner=ob.Random(seed=-1)), ValueError, "seed must be a whole number from 0"),
     (bad(tuner=ob.Plugin("./mine")), ValueError, "command must be a list"),
 ]
@@ -316,6 +349,14 @@ async def _coroutine(trial: Any) -> None: ...
 def test_functions_that_cannot_train(train: Any, message: str) -> None:
     with pytest.raises(TypeError, match=message):
         ob.Sweep(train, {"x": ob.uniform(0, 1)}, metric="a", mode="max")
+
+
+def test_what_numpy_and_pathlib_hold_is_taken(tmp_path: Path) -> None:
+    tuner = ob.Random(np.int64(9), seed=np.int64(3))
+    space = {"a": ob.uniform(0, 1)}
+    spec = ob.Sweep(train, space, metric="m", mode="max", tuner=tuner, trials=np.int64(2), workdir=tmp_path).to_dict()
+    assert spec["tuner"] == {"seed": "3", "random": {"max_steps": "9"}}
+    assert spec["limits"]["trials"] == 2 and spec["function"]["workdir"] == str(tmp_path)
 
 
 def test_tuner_without_parentheses() -> None:

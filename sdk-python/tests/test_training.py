@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import queue
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 import outbid as ob
 from outbid import StopTrial, Trial, _trial
 from outbid._session import Incoming, Terminate
+from outbid.callbacks import _step
 from outbid.v1 import bus_pb2, event_pb2, node_pb2, session_pb2
 
 
@@ -308,7 +310,10 @@ def test_a_report_after_the_loop_does_not_count_and_says_so(tmp_path: Path, caps
 def test_a_value_returned_instead_of_reported(tmp_path: Path) -> None:
     w = Worker(tmp_path, metric="loss")
     error, trace = _trial.call(lambda trial: "fine", w.trial)
-    assert error.startswith("TypeError: the training function returned 'fine' and reported nothing: call trial.report(")
+    assert error.startswith(
+        "TypeError: the training function returned 'fine' and reported nothing: return a number, or a dict such as"
+    )
+    assert error.partition("such as ")[2].startswith('{"loss": 0.5}, or give one to trial.report')
     assert trace == ""
     assert _trial.call(lambda trial: {"loss": 0.5, "model": object(), "ok": True}, w.trial) == ("", "")
     assert [(r.step, dict(r.metrics)) for r in w.reports] == [(1, {"loss": 0.5})], "what is no number is no metric"
@@ -347,3 +352,22 @@ def test_a_trial_ends_when_its_condition_is_met(tmp_path: Path, loop: bool) -> N
         ob.Sweep(train, {}, metric="loss", mode="min", stop={})
     with pytest.raises(TypeError, match="stop is for a training function"):
         ob.Sweep(program=["true"], space={}, metric="loss", mode="min", stop={"score": 4})
+
+
+def test_what_a_library_has_trained_is_kept_where_it_ends_by_itself(tmp_path: Path) -> None:
+    """Nothing asks for weights of a trial without a target: those of the callbacks' last step are stored at its end."""
+    w = Worker(tmp_path)
+    for step in (1, 2, 3):
+        _step(w.trial, {"loss": 1 / step}, None, step, weights(step))
+    w.trial._finish("", "")
+    assert w.said == ["report 1", "report 2", "report 3", "saved 3", "ended 3"]
+
+
+def test_a_model_that_cannot_be_saved_fails_no_trial_at_its_end(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    w = Worker(tmp_path)
+    _step(w.trial, {"loss": 1.0}, None, 1, threading.Lock())
+    w.trial._finish("", "")
+    assert w.said == ["report 1", "ended 1"]
+    assert "outbid: trial s-1/0 keeps no checkpoint: TypeError: save: lock cannot be pickled" in capsys.readouterr().err

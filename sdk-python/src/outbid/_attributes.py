@@ -43,18 +43,22 @@ def drawn(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def complete(config: Config, attributes: Mapping[str, str]) -> Config:
     """Put the noted values of parameters into a configuration, and return it."""
-    for name, text in attributes.items():
+    for name, text in sorted(attributes.items()):
         if name.startswith(_DRAWN):
             put(config, name[len(_DRAWN) :], json.loads(text))
     return config
 
 
 def put(config: Config, path: str, value: Any) -> None:
-    """Put a value at a dotted path."""
+    """Put a value at a dotted path; beside a value that stands where a group would be, under the whole of it."""
     *around, name = path.split(".")
+    group = config
     for key in around:
-        config = config.setdefault(key, Config())
-    config[name] = value
+        group = group.setdefault(key, Config())
+        if not isinstance(group, dict):  # names of Optuna's: "depth" and "depth.max"
+            group, name = config, path
+            break
+    group[name] = value
 
 
 def _plain(value: Any) -> Any:

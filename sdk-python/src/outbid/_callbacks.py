@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from outbid import _given
 from outbid._model import Report, SweepInfo, TrialResult, Update
 
 if TYPE_CHECKING:
@@ -29,13 +31,19 @@ class Callback:
         """Call when the sweep has ended."""
 
 
+def callables(name: str, given: Iterable[Callback]) -> tuple[Callback, ...]:
+    """Return callbacks or loggers; TypeError for one that is none, or that is in no list."""
+    such = "outbid.Callback objects"
+    for callback in (called := tuple(_given.several(name, given, such))):
+        if not isinstance(callback, Callback):
+            raise TypeError(f"{name} must be {such}, got {callback!r:.80}")
+    return called
+
+
 class Caller:
     """Turns updates of a watched sweep into calls."""
 
     def __init__(self, callbacks: tuple[Callback, ...]) -> None:
-        for callback in callbacks:
-            if not isinstance(callback, Callback):
-                raise TypeError(f"callbacks must be outbid.Callback objects, got {callback!r}")
         self._callbacks = callbacks
         self._trials: dict[int, TrialResult] = {}
         self._over: set[int] = set()

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from types import TracebackType
 
-from outbid import _model, _tenant
+from outbid import _given, _model, _tenant
 from outbid._connection import Connection
 from outbid._errors import NotFoundError
 from outbid._handle import SweepHandle
@@ -67,6 +67,7 @@ class Client(Connection):
 
         Raises NotFoundError, which says where it looked, if there is none.
         """
+        _given.text("attach: sweep", sweep, 'the id of a sweep, such as "digits-1"')
         try:
             return SweepHandle(self, self.sweep(sweep).id)
         except NotFoundError:

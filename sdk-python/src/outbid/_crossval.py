@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ from sklearn.base import clone
 from sklearn.model_selection._validation import _fit_and_score
 
 from outbid._candidates import Drawn
+from outbid._raised import packed
 from outbid._training import Trial
 
 METRIC = "score"  # what the sweep is about: the mean over the folds
@@ -107,7 +107,7 @@ def evaluate(trial: Trial, *, job: Job) -> None:
         (_folds if job.resource == FOLDS else _rungs)(trial, job, params)
     except Exception as error:
         if job.error_score == "raise":
-            trial.note(raised=_packed(error))
+            trial.note(raised=packed(error))
         raise
 
 
@@ -166,21 +166,3 @@ def fold_of(attributes: Mapping[str, Any], fold: int) -> dict[str, Any] | None:
     """Return what `_fit_and_score` said of a fold, from what was noted; None if it was not fitted."""
     found = attributes.get(_FOLD + str(fold))
     return None if found is None else dict(found)
-
-
-def _packed(error: Exception) -> str:
-    """Return an exception as text, whole if it can be pickled."""
-    import cloudpickle
-
-    try:
-        return base64.b64encode(cloudpickle.dumps(error)).decode()
-    except Exception:
-        return base64.b64encode(cloudpickle.dumps(RuntimeError(f"{type(error).__name__}: {error}"))).decode()
-
-
-def unpacked(text: str) -> Exception:
-    """Return the exception that `_packed` packed."""
-    import pickle
-
-    error: Exception = pickle.loads(base64.b64decode(text))
-    return error

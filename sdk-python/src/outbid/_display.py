@@ -14,7 +14,7 @@ from outbid import _html
 from outbid._failures import TRACEBACK, Failures
 from outbid._layout import (
     best_text,
-    config_text,
+    config_texts,
     duration,
     elapsed,
     held_text,
@@ -226,7 +226,10 @@ def html_of(
     trials = list(trials)
     shown = telling(sweep, trials)
     best = best_of(sweep, shown)
-    rows = [(str(t.number), t.state, step_text(t), value_text(t.metric), config_text(t.config)) for t in shown]
+    rows = [
+        (str(t.number), t.state, step_text(t), value_text(t.metric), config)
+        for t, config in zip(shown, config_texts(t.config for t in shown), strict=True)
+    ]
     bold = next((row for row, t in enumerate(shown) if best and t.number == best.number), None)
     head = ("trial", "state", "step", sweep.metric, "configuration")
     table = _html.table(head, rows, bold=bold) if rows else ""

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, SupportsIndex
 
-from outbid import _model
+from outbid import _given, _model
 from outbid._asktell import AskTell
-from outbid._callbacks import Callback, Caller
+from outbid._callbacks import Callback, Caller, callables
 from outbid._connection import Connection
 from outbid._display import Display, NoDisplay, make_display
 from outbid._errors import OutbidError, SweepFailedError, UnavailableError
@@ -90,7 +90,8 @@ class SweepHandle(AskTell):
         SweepFailedError if the sweep failed. A server that restarts meanwhile is waited for, a minute at most. Ctrl-C
         ends the waiting only; with `display` it pauses the sweep, or leaves it running, as `Sweep.run` does.
         """
-        return self._wait(timeout, display, (*callbacks, *loggers), pausing=display)
+        called = (*callables("callbacks", callbacks), *callables("loggers", loggers))
+        return self._wait(timeout, display, called, pausing=display)
 
     async def wait_async(self, timeout: float | None = None, *, callbacks: Iterable[Callback] = ()) -> Result:
         """Wait like `wait`, for asyncio. Callbacks run in another thread."""
@@ -98,7 +99,7 @@ class SweepHandle(AskTell):
 
         cancel = _Cancel()
         try:
-            return await asyncio.to_thread(self._wait, timeout, False, tuple(callbacks), cancel)
+            return await asyncio.to_thread(self._wait, timeout, False, callables("callbacks", callbacks), cancel)
         except asyncio.CancelledError:
             cancel.cancel()
             raise
@@ -261,7 +262,7 @@ class SweepHandle(AskTell):
 
     def _news(self, reports: bool, timeout: float | None, cancel: _Cancel) -> Iterator[_model.Update]:
         rpc = self._client.rpc
-        end = None if timeout is None else time.monotonic() + timeout
+        end = None if timeout is None else time.monotonic() + _given.number("timeout", timeout)
         request = pb.WatchSweepRequest(sweep=self.id, reports=reports)
         waiting, seen = Patience(), 0
         while True:

@@ -23,6 +23,7 @@ _LEAST = 4  # trials
 _MOST = 2000  # trials looked at
 _LEAF = 3  # trials in a leaf that is not split
 _SHUFFLES = 5
+_HUGE = 1e100  # a number whose square may be too large for a float, as of a loss that diverged
 
 
 def importance(trials: Sequence[TrialResult], scales: Mapping[str, bool], *, seed: int = 0) -> dict[str, float]:
@@ -36,6 +37,8 @@ def importance(trials: Sequence[TrialResult], scales: Mapping[str, bool], *, see
     if len(y) > _MOST:
         picked = rng.choice(len(y), _MOST, replace=False)
         x, y = x[picked], y[picked]
+    if (largest := np.abs(y).max()) > _HUGE:
+        y = y / largest  # shares are the same
     raw = permutation(x, y, rng)
     total = raw.sum()
     shares = raw / total if total > 0 else raw

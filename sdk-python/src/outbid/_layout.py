@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -69,7 +70,7 @@ def table(sweep: SweepInfo, trials: Iterable[TrialResult], width: int) -> list[L
     lines = _rows(columns)
     left = width - max(map(cell_len, lines)) - len(_GAP)
     if left >= _CONFIG:
-        configs = ["configuration", *(config_text(t.config) for t in shown)]
+        configs = ["configuration", *config_texts(t.config for t in shown)]
         lines = [line + _GAP + cut(config, left) for line, config in zip(lines, configs, strict=True)]
     styles = ["bold", *("bold" if best and t.number == best.number else "dim" if t.over else "" for t in shown)]
     return [(cut(line, width).rstrip(), style) for line, style in zip(lines, styles, strict=True)]
@@ -160,12 +161,21 @@ def value_text(value: float | None) -> str:
     return "" if value is None else f"{value:.5g}"
 
 
-def config_text(config: Mapping[str, Any]) -> str:
-    """Return a configuration in one line."""
-    return " ".join(
-        f"{name}={value:.4g}" if isinstance(value, float) else f"{name}={value}"
-        for name, value in flatten(config).items()
-    )
+def config_texts(configs: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return configurations, each in one line: what all have alike comes last, as a line may be cut."""
+    flat = [flatten(config) for config in configs]
+    counts = Counter((name, repr(value)) for config in flat for name, value in config.items())
+
+    def alike(item: tuple[str, Any]) -> bool:
+        return counts[item[0], repr(item[1])] == len(flat)
+
+    return [
+        " ".join(
+            f"{name}={value:.4g}" if isinstance(value, float) else f"{name}={value}"
+            for name, value in sorted(config.items(), key=alike)
+        )
+        for config in flat
+    ]
 
 
 def elapsed(sweep: SweepInfo, now: datetime.datetime) -> float:

@@ -6,13 +6,14 @@ import contextlib
 import functools
 import hashlib
 import io
+import itertools
 import os
 import pickle
 import sys
 import sysconfig
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from types import CodeType, ModuleType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 from outbid import _sources
@@ -226,8 +227,23 @@ def _largest(function: Callable[..., Any]) -> str:
 
 
 def _culprit(function: Callable[..., Any]) -> str:
-    bad = [name for name, value in _captured(function).items() if _size(value) is None]
+    bad = [_where(name, value) for name, value in _captured(function).items() if _size(value) is None]
     return " (it takes along: " + ", ".join(sorted(bad)) + ")" if bad else ""
+
+
+def _where(path: str, value: Any, depth: int = 5) -> str:
+    """Return the path in a value to what cannot be pickled, such as "setup['db'].connection"."""
+    inside: Iterable[tuple[str, Any]] = ()
+    if isinstance(value, Mapping):
+        inside = ((f"{path}[{key!r:.40}]", one) for key, one in value.items())
+    elif isinstance(value, (list, tuple)):
+        inside = ((f"{path}[{i}]", one) for i, one in enumerate(value))
+    elif not isinstance(value, (type, FunctionType)):
+        inside = ((f"{path}.{name}", one) for name, one in getattr(value, "__dict__", {}).items())
+    for place, one in itertools.islice(inside, 1000 if depth else 0):
+        if _size(one) is None:
+            return _where(place, one, depth - 1)
+    return path
 
 
 def _mib(size: int) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
+from outbid import _given
 from outbid.v1 import sweep_pb2 as pb
 
 Duration: TypeAlias = "str | float | datetime.timedelta"
@@ -57,7 +58,7 @@ class Resources:
                 raise TypeError(f"Resources: devices must be a count or (min, max), got {self.devices!r}")
         if not 1 <= low <= high:
             raise ValueError(f"Resources: devices must be 1 <= min <= max, got {self.devices!r}")
-        if not (math.isfinite(self.cpus) and self.cpus >= 0):
+        if not (math.isfinite(_given.number("Resources: cpus", self.cpus)) and self.cpus >= 0):
             raise ValueError(f"Resources: cpus must not be negative, got {self.cpus!r}")
         if self.processes not in ("one", "per_device"):
             raise ValueError(f'Resources: processes must be "one" or "per_device", got {self.processes!r}')
@@ -66,7 +67,7 @@ class Resources:
             types=_names("types", self.types),
             exclude_types=_names("exclude_types", self.exclude_types),
             cpus=self.cpus,
-            memory=self.memory,
+            memory=_given.text("Resources: memory", self.memory, 'an amount such as "4GiB"'),
             spread=self.spread,
             mixed=self.mixed,
             processes="" if self.processes == "one" else self.processes,
@@ -124,7 +125,7 @@ class Limits:
         if self.wall_time is not None:
             message.wall_time = duration("wall_time", self.wall_time)
         if self.target is not None:
-            message.target = self.target
+            message.target = _given.number("target", self.target)
         return message
 
 
@@ -247,11 +248,10 @@ def _seconds(name: str, value: Duration) -> float:
 def _count(name: str, value: int | None) -> int:
     if value is None:
         return 0
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"{name} must be a whole number, got {value!r}")
-    if value < 1:
-        raise ValueError(f"{name} must be at least 1, got {value}")
-    return value
+    count = _given.whole(name, value)
+    if count < 1:
+        raise ValueError(f"{name} must be at least 1, got {count}")
+    return count
 
 
 def _names(field_name: str, value: Sequence[str]) -> list[str]:

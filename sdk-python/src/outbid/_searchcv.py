@@ -249,7 +249,7 @@ class SearchCV(BaseSearchCV):  # type: ignore[misc]
 
 def _run(sweep: Sweep, *, display: bool, raising: bool) -> Result:
     """Run the sweep; an error of the estimator's is raised as it was, where that is asked for."""
-    from outbid._crossval import unpacked
+    from outbid._raised import unpacked
 
     try:
         return sweep.run(display=display)

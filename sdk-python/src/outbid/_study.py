@@ -117,6 +117,8 @@ def fanova(result: Any, *, seed: int = 0) -> dict[str, float]:
     shared = set.intersection(*(set(t.params) for t in complete)) if complete else set()
     if len(complete) < 4 or not shared:
         return {}
+    if len({t.value for t in complete}) == 1:
+        return dict.fromkeys(sorted(shared), 0.0)  # Optuna's raises an error there
     by = optuna.importance.FanovaImportanceEvaluator(seed=seed)
     found = optuna.importance.get_param_importances(study, evaluator=by)
     return {name: float(share) for name, share in found.items()}

@@ -15,15 +15,15 @@ from dataclasses import dataclass, fields
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from outbid import _html, _pickle
+from outbid import _given, _html, _pickle
 from outbid._asktell import AskedTrial
-from outbid._callbacks import Callback
+from outbid._callbacks import Callback, callables
 from outbid._client import Client, default_client
 from outbid._drawing import drawing, split
 from outbid._endless import endless_steps
 from outbid._first import WarmStart, check_earlier, fill_points, start_warm
 from outbid._handle import SweepHandle
-from outbid._layout import config_text
+from outbid._layout import config_texts
 from outbid._objectives import fill_objectives
 from outbid._resources import Checkpoints, Duration, Limits, Program, Resources, Utility, duration
 from outbid._result import Result
@@ -61,7 +61,7 @@ class Preview:
         if self.device_hours:
             totals += f", {self.device_hours:.3g} device-hours"
         rungs = [(str(r.bracket), str(r.until_step), str(r.trials), str(r.steps)) for r in self.rungs]
-        examples = [(config_text(example),) for example in self.examples]
+        examples = [(text,) for text in config_texts(self.examples)]
         return (
             f"<div><p><b>{totals}</b></p>{''.join(f'<p>warning: {html.escape(w)}</p>' for w in self.warnings)}"
             + (_html.table(("bracket", "until step", "trials", "steps"), rungs) if rungs else "")
@@ -70,9 +70,13 @@ class Preview:
         )
 
 
-def _by_name(config: dict[str, Any]) -> dict[str, Any]:
-    """Return a configuration in the order of names, which messages do not keep."""
-    return {name: _by_name(value) if isinstance(value, dict) else value for name, value in sorted(config.items())}
+def _as_trained(value: Any) -> Any:
+    """Return a configuration as trials have it: in the order of names, whole numbers as ints. Messages keep neither."""
+    if isinstance(value, dict):
+        return {name: _as_trained(inner) for name, inner in sorted(value.items())}
+    if isinstance(value, list):
+        return [_as_trained(inner) for inner in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 class Sweep:
@@ -153,9 +157,9 @@ class Sweep:
         checkpoints: Checkpoints | None = None,
         max_restarts: int | None = None,
         hang_timeout: Duration | None = None,
-        python: str | None = None,
+        python: str | os.PathLike[str] | None = None,
         env: Mapping[str, str] | None = None,
-        workdir: str | None = None,
+        workdir: str | os.PathLike[str] | None = None,
         fresh_process: bool = False,
         fail_fast: bool = False,
         stop: Stop | None = None,
@@ -172,17 +176,19 @@ class Sweep:
         space, functions = split(_checked_space(space))
         self._train = stopping(drawing(_function(train, program), functions), stop)
         self._program = _program(program)
-        self._python, self._env, self._workdir = python, dict(env or {}), workdir
+        self._python = None if python is None else _given.path("Sweep: python", python)
+        self._workdir = None if workdir is None else _given.path("Sweep: workdir", workdir)
+        self._env = _given.mapping("Sweep: env", env or {}, '{"OMP_NUM_THREADS": "1"}')
         self._fresh_process = _flag("fresh_process", fresh_process)
         self._fail_fast = _flag("fail_fast", fail_fast)
         self._ask_timeout = "" if ask_timeout is None else duration("ask_timeout", ask_timeout)
-        self._loggers = tuple(loggers)
+        self._loggers = callables("Sweep: loggers", loggers)
         self._handle: SweepHandle | None = None
         spec = pb.SweepSpec(
             name=_checked_name(name) if name else self._made_name(),
-            tenant=tenant,
+            tenant=_given.text("Sweep: tenant", tenant),
             constraints=_lines(constraints),
-            labels={str(k): str(v) for k, v in (labels or {}).items()},
+            labels={str(k): str(v) for k, v in _given.mapping("Sweep: labels", labels or {}, '{"who": "me"}').items()},
         )
         fill_objectives(spec, metric, mode)
         fill_space(spec.space, space)
@@ -201,7 +207,7 @@ class Sweep:
             if isinstance(max_restarts, bool) or not isinstance(max_restarts, int) or max_restarts < 0:
                 raise ValueError(f"max_restarts must be a whole number from 0, got {max_restarts!r}")
             spec.max_restarts = max_restarts
-        if not (math.isfinite(weight) and weight > 0):
+        if not (math.isfinite(_given.number("Sweep: weight", weight)) and weight > 0):
             raise ValueError(f"weight must be a number above 0, got {weight!r}")
         if weight != 1:
             spec.weight = weight
@@ -210,7 +216,7 @@ class Sweep:
         if deadline != "":
             spec.deadline = _deadline(deadline)
         if agent:
-            spec.agent.plugin = agent
+            spec.agent.plugin = _given.text("Sweep: agent", agent, "the name of an agent")
             spec.agent.settings.CopyFrom(to_value(dict(agent_settings or {}), "agent_settings").struct_value)
         elif agent_settings:
             raise ValueError("agent_settings are for an agent of the sweep's choice: name it with agent=")
@@ -269,8 +275,10 @@ class Sweep:
         """
         if self._train is None and not self._program:
             raise TypeError("run: this sweep has neither function nor program; use ask() and tell()")
+        called = (*callables("callbacks", callbacks), *self._loggers, *callables("loggers", loggers))
+        if timeout is not None:
+            _given.number("run: timeout", timeout)
         handle = self.submit(client)
-        called = (*callbacks, *self._loggers, *loggers)
         return handle._wait(timeout, display, called, pausing=True, fail_fast=self._fail_fast)
 
     def preview(self, *, step_seconds: float = 0.0, client: Client | None = None) -> Preview:
@@ -287,7 +295,7 @@ class Sweep:
             steps=answer.outlook.steps,
             rungs=tuple(Rung(r.bracket, r.until_step, r.trials, r.steps) for r in answer.outlook.rungs),
             device_hours=answer.device_hours,
-            examples=tuple(_by_name(json_format.MessageToDict(example)) for example in answer.examples),
+            examples=tuple(_as_trained(json_format.MessageToDict(example)) for example in answer.examples),
             warnings=tuple(answer.warnings),
         )
 
@@ -407,7 +415,7 @@ def _program(program: Program | Sequence[str] | str | None) -> Program | None:
     if isinstance(program, str):
         program = Program(shell=program)
     elif not isinstance(program, Program):
-        program = Program(command=program)
+        program = Program(command=_given.several("Sweep: program", program, "a command's words, or a line of text"))
     program.to_proto()  # says what is wrong with it now rather than later
     return program
 
@@ -421,10 +429,11 @@ def _flag(name: str, value: Any) -> bool:
 def _merged(flat: Limits, limits: Limits | None) -> Limits:
     if limits is None:
         return flat
+    limits = _checked("limits", limits, Limits)
     for field in fields(Limits):
         if getattr(flat, field.name) is not None:
             raise TypeError(f"Sweep: give {field.name} either by itself or in limits, not both")
-    return _checked("limits", limits, Limits)
+    return limits
 
 
 def _checked(name: str, value: Any, kind: type[T]) -> T:
@@ -463,6 +472,6 @@ def _deadline(value: Duration | datetime.datetime) -> str:
 
 
 def _lines(constraints: Sequence[str]) -> list[str]:
-    if isinstance(constraints, str):
-        raise TypeError(f"Sweep: constraints must be a list of conditions, got {constraints!r}")
-    return list(constraints)
+    such = 'conditions such as "lr * batch < 10"'
+    lines = _given.several("Sweep: constraints", constraints, such)
+    return [_given.text(f"Sweep: constraints[{i}]", line, f"one of the {such}") for i, line in enumerate(lines)]

@@ -79,6 +79,7 @@ class Trial:
         self._noted: dict[str, str] = {}  # what the next report takes along
         self._keeper = Keeper(assignment, link)
         self._skipped_save = False
+        self._unsaved: Any = None  # weights of the newest step, which nobody wanted yet
         self._late = False
         self._stop: Callable[[int, Mapping[str, float]], bool] | None = None
         self._enough = False  # what was reported met the condition to stop
@@ -310,6 +311,7 @@ class Trial:
             self._keeper.hold(step, weights, metadata, copy=copy)
             self._known = max(self._known, step or 0)
             self._skipped_save = False
+            self._unsaved = None
 
     # What follows is for the runner and the loop, not for training code.
 
@@ -380,6 +382,8 @@ class Trial:
         with self._lock:
             self._drain()
             self._keeper.name(self._known)
+            if not error and not self._obeyed:
+                self._keep_unsaved()
             if self._noted:
                 self._seq += 1
                 last = event_pb2.Report(seq=self._seq, step=self._known)
@@ -402,6 +406,14 @@ class Trial:
                 pruned=self._pruned and not error,
             )
             self._link.send(session_pb2.AttachRequest(ended=ended))
+
+    def _keep_unsaved(self) -> None:
+        """Hold what a library had trained when it ended by itself, as by early stopping, and nobody had asked for."""
+        if self._unsaved is not None:
+            try:
+                self._keeper.hold(self._known, self._unsaved, None, copy=False)
+            except (TypeError, ValueError) as failure:  # the trial has done what it was to do
+                print(f"outbid: trial {self.id} keeps no checkpoint: {one_line(failure)}", file=sys.stderr, flush=True)
 
     def _annotate(self, report: event_pb2.Report) -> None:
         report.attributes.update(self._noted)

@@ -27,7 +27,12 @@ from outbid._training import Trial
 from outbid.v1 import node_pb2, session_pb2
 
 _MARK = "\x1eoutbid:"
-_HOW = "call trial.report(name=value) inside `for step in trial.steps():`"
+
+
+def _how(trial: Trial) -> str:
+    """Say what reports a value."""
+    name = trial._a.metric or "loss"
+    return f'return a number, or a dict such as {{"{name}": 0.5}}, or give one to trial.report in the loop over steps()'
 
 
 class Runner:
@@ -87,7 +92,7 @@ def call(function: Callable[[Trial], Any], trial: Trial) -> tuple[str, str]:
     try:
         answer = function(trial)
         if answer is not None and not trial._answer(answer):
-            return f"TypeError: the training function returned {answer!r:.80} and reported nothing: {_HOW}", ""
+            return f"TypeError: the training function returned {answer!r:.80} and reported nothing: {_how(trial)}", ""
     except StopTrial:
         pass
     except SystemExit as leave:

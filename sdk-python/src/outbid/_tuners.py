@@ -8,10 +8,11 @@ counts them in `trial.steps()`.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, TypeAlias
 
+from outbid import _given
 from outbid._model import flatten
 from outbid._space import to_value
 from outbid.v1 import sweep_pb2 as pb
@@ -25,8 +26,8 @@ class Tuner:
 
     def to_proto(self) -> pb.Tuner:
         """Return the tuner as the API's message."""
-        seed = self.seed
-        if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 1 << 64):
+        seed = None if self.seed is None else _given.whole(f"{type(self).__name__}: seed", self.seed)
+        if seed is not None and not 0 <= seed < 1 << 64:
             raise ValueError(f"{type(self).__name__}: seed must be a whole number from 0 to 2**64-1, got {seed!r}")
         message = pb.Tuner(seed=seed)
         self._fill(message)
@@ -364,7 +365,8 @@ class PBT(Tuner):
             raise ValueError(f"PBT: quantile must be above 0 and at most 0.5, got {self.quantile!r}")
         if not 0 <= self.resample <= 1:
             raise ValueError(f"PBT: resample must be from 0 to 1, got {self.resample!r}")
-        if any(not factor > 0 for factor in self.factors):
+        _given.several("PBT: factors", self.factors, "numbers")
+        if any(not _given.number("PBT: factors", factor) > 0 for factor in self.factors):
             raise ValueError(f"PBT: factors must be above 0, got {list(self.factors)!r}")
         out.quantile = self.quantile
         out.resample = self.resample
@@ -389,11 +391,10 @@ class Plugin(Tuner):
 
 
 def _count(tuner: Tuner, name: str, value: int, least: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"{type(tuner).__name__}: {name} must be a whole number, got {value!r}")
-    if value < least:
-        raise ValueError(f"{type(tuner).__name__}: {name} must be at least {least}, got {value}")
-    return value
+    count = _given.whole(f"{type(tuner).__name__}: {name}", value)
+    if count < least:
+        raise ValueError(f"{type(tuner).__name__}: {name} must be at least {least}, got {count}")
+    return count
 
 
 def _rung(tuner: Tuner, min_steps: int, max_steps: int) -> int:
@@ -410,9 +411,15 @@ def _sampler(tuner: Tuner, value: Any, own: str = "random") -> str:
         return "random"  # to_proto puts the sampler beside the tuner
     if isinstance(value, type) and issubclass(value, Model):
         raise TypeError(f"{type(tuner).__name__}: sampler is the class; write ob.{value.__name__}()")
+    _given.text(
+        f"{type(tuner).__name__}: sampler", value, "a name such as 'sobol', or one that learns, such as ob.TPE()"
+    )
     names = dict.fromkeys((own, "random", "sobol", "tpe", "gp", "cmaes", "nsga2"))
     name = _one_of(tuner, "sampler", value, tuple(names))
     return name if name in (own, "random", "sobol") else "random"
+
+
+_PRIOR = 'prior must be an Optuna study, a result such as ob.load("digits-1"), or dicts with params and value'
 
 
 def known_trials(prior: Any) -> list[dict[str, Any]]:
@@ -423,12 +430,12 @@ def known_trials(prior: Any) -> list[dict[str, Any]]:
     if hasattr(prior, "sweep") and hasattr(prior, "trials"):
         over = (t for t in prior.trials if t.state == "completed" and t.metric is not None)
         return [{"params": flatten(t.config), "value": t.metric} for t in over if math.isfinite(t.metric)]
+    if isinstance(prior, (str, bytes, Mapping)) or not isinstance(prior, Iterable):
+        raise TypeError(f"{_PRIOR}, got {prior!r:.80}")
     known = list(prior)
     for trial in known:
         if not isinstance(trial, Mapping) or set(trial) != {"params", "value"}:
-            raise TypeError(
-                f"prior must be an Optuna study, a result, or dicts with params and value, got {trial!r:.80}"
-            )
+            raise TypeError(f"{_PRIOR}, got {trial!r:.80}")
     return [{"params": flatten(t["params"]), "value": t["value"]} for t in known]
 
 

@@ -7,7 +7,9 @@
         )
 
 Every value that the library measures is reported by the library's name, and by the short one that `metric=` says, if
-it is given. When the trial is to stop or pause, `ob.StopTrial` leaves the library's loop: let it pass.
+it is given. When the trial is to stop or pause, `ob.StopTrial` leaves the library's loop: let it pass. Where the
+library ends by itself, as by early stopping, what it has trained by then is saved. Cross-validation (`xgboost.cv`,
+`lightgbm.cv`) is reported round by round and saves nothing, as no training goes on from its models.
 Those for `trial.steps()` are not needed: a step is a boosting round, an epoch or an evaluation.
 """
 
@@ -46,7 +48,7 @@ def xgboost(trial: Trial, *, metric: Mapping[str, str] | None = None, save: bool
                     value = history[-1][0] if isinstance(history[-1], tuple) else history[-1]
                     values[f"{data}-{name}"] = values[name] = float(value)
             done = model.num_boosted_rounds()
-            _step(trial, values, metric, done, model if save else None)
+            _step(trial, values, metric, done, model if save and not hasattr(model, "cvfolds") else None)
             return False
 
     return Callback()
@@ -62,7 +64,8 @@ def lightgbm(trial: Trial, *, metric: Mapping[str, str] | None = None, save: boo
         values: dict[str, float] = {}
         for data, name, value, *_ in env.evaluation_result_list or ():
             values[f"{data}-{name}"] = values[name] = float(value)
-        _step(trial, values, metric, env.iteration + 1, env.model if save else None)
+        model = env.model if save and not hasattr(env.model, "boosters") else None
+        _step(trial, values, metric, env.iteration + 1, model)
 
     callback.order = 35  # type: ignore[attr-defined]
     return callback
@@ -169,5 +172,7 @@ def _step(trial: Trial, values: Mapping[str, float], metric: Mapping[str, str] |
         found[name] = found[theirs]
     if model is not None and trial.save_due:
         trial.save(model)
+    elif model is not None:
+        trial._unsaved = model
     if found:
         trial.report(found, step=done)

@@ -35,12 +35,14 @@ from optuna.samplers import BaseSampler
 from optuna.storages import BaseStorage, InMemoryStorage
 from optuna.trial import FrozenTrial, TrialState
 
+from outbid import _attributes, _given
 from outbid._callbacks import Callback
 from outbid._client import Client, default_client
 from outbid._errors import UnavailableError
 from outbid._handle import SweepHandle
 from outbid._model import TrialResult
-from outbid._resources import Resources
+from outbid._raised import packed, unpacked
+from outbid._resources import Resources, duration
 from outbid._study import ATTRIBUTE, kept, to_study
 from outbid._sweep import Sweep
 from outbid._training import Trial
@@ -51,6 +53,7 @@ __all__ = ["optimize", "to_study"]
 Objective = Callable[[optuna.Trial], float | Sequence[float]]
 Direction = Literal["minimize", "maximize"]
 
+_RAISED = "outbid:raised"  # noted of a trial: the exception that is to be raised where `optimize` was called
 _STOPPED = "outbid:stopped"  # of the study: the sweep that `study.stop()` is to end
 
 
@@ -67,6 +70,7 @@ def optimize(
     n_jobs: int | None = None,
     resources: Resources | None = None,
     timeout: float | None = None,
+    catch: type[Exception] | Iterable[type[Exception]] = Exception,
     callbacks: Iterable[Callable[[optuna.Study, FrozenTrial], None]] = (),
     display: bool = True,
     client: Client | None = None,
@@ -78,7 +82,9 @@ def optimize(
     median if left out, and every process that runs trials has a copy of them. One with a seed draws the same trials
     again with `n_jobs=1`, others than in Optuna's own loop. What the objective reports, and returns,
     is the sweep's metric "value"; several are "values_0" and so on, as in Optuna's tables. An objective that raises
-    TrialPruned ends its trial as pruned; one that raises anything else fails, and is not tried again.
+    TrialPruned ends its trial as pruned; one that raises anything else fails, and is not tried again. `catch` are the
+    exceptions that fail their trial alone: with others the sweep ends, and they are raised here. What is suggested
+    stands in the configurations of the sweep's trials, and user attributes in their `attributes`.
 
     `storage` is where the study is kept: one of Optuna's or its URL, which every worker must reach, or a file of a
     journal that ends with ".log". Left out, it is a journal in a temporary folder, which suits a server on this machine
@@ -94,6 +100,11 @@ def optimize(
     for name, given, kind in (("sampler", sampler, BaseSampler), ("pruner", pruner, BasePruner)):
         if given is not None and not isinstance(given, kind):
             raise TypeError(f"optimize: {name} must be one of optuna.{name}s, got {given!r:.80}")
+    _check(n_trials=n_trials, n_jobs=None if n_jobs == -1 else n_jobs)
+    if timeout is not None:
+        duration("optimize: timeout", timeout)
+    caught = _caught(catch)
+    called = tuple(_given.several("optimize: callbacks", callbacks, "functions of a study and a trial"))
     client = client or default_client()
     if storage is None:
         if not client.local:
@@ -102,6 +113,8 @@ def optimize(
                 'storage="postgresql://..." or a file "study.log" in a folder that all of them share'
             )
         storage = str(Path(tempfile.mkdtemp(prefix="outbid-optuna-")) / "study.log")
+    elif not isinstance(storage, (str, BaseStorage)):
+        raise TypeError(f"optimize: storage must be one of optuna.storages or its URL, got {storage!r:.80}")
     elif isinstance(storage, InMemoryStorage):
         raise ValueError(
             'optimize: storage must be one that workers reach, such as "sqlite:///study.db", got one in memory'
@@ -124,6 +137,7 @@ def optimize(
         pruner=study.pruner,
         seeds={path: int(state.randint(1 << 31)) for path, state in _randoms(study.sampler).items()},
         before=len(study.get_trials(deepcopy=False)),
+        caught=caught,
     )
     sweep = Sweep(
         run,
@@ -139,13 +153,32 @@ def optimize(
         name=_name(objective),
     )
     try:
-        sweep.run(display=display, callbacks=[_Called(study, sweep, tuple(callbacks))], client=client)
+        sweep.run(display=display, callbacks=[_Called(study, sweep, called)], client=client)
     except KeyboardInterrupt as interrupt:
         raise KeyboardInterrupt(f"{interrupt}; its study: {_loading(study, storage)}") from None
     finally:
         if sweep.submitted:
             _settle(study, sweep.handle)
     return study
+
+
+class _NoValue(TypeError, ValueError):
+    """The objective returned what is no value of its study: that fails the trial alone, as it does in Optuna."""
+
+
+def _check(**counts: Any) -> None:
+    """Raise for a count that is none, by the name that it has here."""
+    for name, count in counts.items():
+        if count is not None and _given.whole(f"optimize: {name}", count) < 1:
+            raise ValueError(f"optimize: {name} must be at least 1{' or -1' * (name == 'n_jobs')}, got {count}")
+
+
+def _caught(catch: Any) -> tuple[type[Exception], ...]:
+    kinds = (catch,) if isinstance(catch, type) else tuple(_given.several("optimize: catch", catch, "exceptions"))
+    for kind in kinds:
+        if not (isinstance(kind, type) and issubclass(kind, Exception)):
+            raise TypeError(f"optimize: catch must be exceptions such as (ValueError,), got {kind!r:.80}")
+    return kinds
 
 
 class _Called(Callback):
@@ -158,8 +191,11 @@ class _Called(Callback):
         self._stopped = False
 
     def on_trial_end(self, trial: TrialResult) -> None:
-        """Call them with Optuna's trial."""
+        """Call them with Optuna's trial; raise what is not to be caught."""
         study = self._study
+        if raised := trial.attributes.get(_RAISED):
+            self._sweep.handle.stop()
+            raise unpacked(raised)
         try:
             for told in study.get_trials(deepcopy=False) if self._callbacks else ():
                 if told.user_attrs.get(ATTRIBUTE) == trial.id and told.state.is_finished():
@@ -209,6 +245,7 @@ def _train(
     pruner: BasePruner,
     seeds: dict[str, int],
     before: int,
+    caught: tuple[type[Exception], ...],
 ) -> None:
     """Run one trial of the study in a worker's process."""
     _seed(sampler, seeds, before + trial.number)
@@ -236,9 +273,14 @@ def _train(
         study.tell(asked, state=TrialState.PRUNED)
         trial._pruned = True
         return
-    except BaseException:
+    except BaseException as error:
         study.tell(asked, state=TrialState.FAIL)
+        if isinstance(error, Exception) and not isinstance(error, (*caught, _NoValue)):
+            trial.note({_RAISED: packed(error)})
         raise
+    finally:
+        trial.note(_attributes.drawn(asked.params))
+        trial.note({name: value for name, value in asked.user_attrs.items() if name != ATTRIBUTE})
     study.tell(asked, values)
     trial.report(dict(zip(_metrics(study), values, strict=True)), step=done + 1)
 
@@ -310,10 +352,10 @@ def _values(study: optuna.Study, returned: float | Sequence[float]) -> list[floa
     try:
         values = [float(value) for value in (returned if several else [returned])]  # type: ignore[union-attr,arg-type]
     except (TypeError, ValueError):
-        raise TypeError(f"the objective returned {returned!r:.80}: a study takes a number, or several") from None
+        raise _NoValue(f"the objective returned {returned!r:.80}: a study takes a number, or several") from None
     if len(values) != len(study.directions):
         ways = ", ".join(way.name.lower() for way in study.directions)
-        raise ValueError(f"the objective returned {returned!r}: the study takes {len(study.directions)} ({ways})")
+        raise _NoValue(f"the objective returned {returned!r}: the study takes {len(study.directions)} ({ways})")
     return values
 
 

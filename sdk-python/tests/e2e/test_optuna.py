@@ -64,6 +64,40 @@ def test_trials_without_a_value_are_as_in_optuna(real: ob.Client) -> None:
 
 
 @pytest.mark.usefixtures("real")
+@pytest.mark.usefixtures("real")
+def test_what_is_not_caught_is_raised(tmp_path: Path) -> None:
+    def objective(trial: Any) -> Any:
+        trial.suggest_float("x", 0, 1)
+        if trial.number == 3:
+            raise KeyError("gone")
+        if trial.number == 1:
+            raise ValueError("caught")
+        return None if trial.number == 2 else 1.0
+
+    storage = f"sqlite:///{tmp_path}/study.db"
+    study = optuna.create_study(study_name="raises", storage=storage)
+    with pytest.raises(KeyError, match="gone"):
+        optimize(objective, 50, catch=(ValueError,), storage=storage, study_name="raises")
+    assert states(study)[:4] == ["COMPLETE", "FAIL", "FAIL", "FAIL"]
+    assert len(study.trials) < 50, "the others are not run"
+
+
+@pytest.mark.usefixtures("real")
+def test_what_is_suggested_stands_in_the_sweep() -> None:
+    def objective(trial: Any) -> float:
+        trial.set_user_attr("size", [1, 2])
+        return (
+            float(trial.suggest_float("x", 0, 1))
+            + float(trial.suggest_int("deep.n", 1, 1))
+            + float(trial.suggest_int("x.n", 2, 2))
+        )
+
+    study = optimize(objective, 2)
+    result = ob.load(study.best_trial.user_attrs["outbid"].split("/")[0])
+    assert result.best.config == {"study": study.study_name, "x": study.best_params["x"], "x.n": 2, "deep": {"n": 1}}
+    assert result.best.attributes == {"size": [1, 2]}
+
+
 def test_text_is_one_value() -> None:
     def objective(trial: Any) -> Any:
         return "0.25"
@@ -174,6 +208,14 @@ def test_an_objective_that_is_given_to_a_sweep_is_sent_here(real: ob.Client) -> 
         ({}, "optimize: n_trials is missing: say how many trials, or for how long"),
         ({"n_trials": 1, "sampler": "tpe"}, "optimize: sampler must be one of optuna.samplers, got 'tpe'"),
         ({"n_trials": 1, "pruner": "median"}, "optimize: pruner must be one of optuna.pruners, got 'median'"),
+        ({"n_trials": 0}, "optimize: n_trials must be at least 1, got 0"),
+        ({"n_trials": "5"}, "optimize: n_trials must be a whole number, got '5'"),
+        ({"n_trials": 1, "n_jobs": -2}, "optimize: n_jobs must be at least 1 or -1, got -2"),
+        ({"n_trials": 1, "timeout": -1}, "optimize: timeout: a time span must be above 0 seconds, got -1"),
+        ({"n_trials": 1, "catch": "all"}, "optimize: catch must be a list of exceptions, got 'all'"),
+        ({"n_trials": 1, "catch": [3]}, r"optimize: catch must be exceptions such as \(ValueError,\), got 3"),
+        ({"n_trials": 1, "callbacks": print}, "optimize: callbacks must be a list of functions of a study and a trial"),
+        ({"n_trials": 1, "storage": 5}, "optimize: storage must be one of optuna.storages or its URL, got 5"),
         ({"n_trials": 1, "storage": optuna.storages.InMemoryStorage()}, "optimize: storage must be one that workers"),
     ],
 )

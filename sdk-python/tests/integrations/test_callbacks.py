@@ -68,3 +68,64 @@ def test_boosters_are_paused_pruned_and_go_on(real: ob.Client, train: Callable[[
     steps = [r.step for r in result.reports() if r.trial == result.best.number]
     assert steps == list(range(1, ROUNDS + 1))
     assert "valid-logloss" in result.best.metrics or "valid-binary_logloss" in result.best.metrics
+
+
+def stopped_early(trial: ob.Trial) -> None:
+    """Train until the error no longer falls, with no limit of the sweep's on the rounds."""
+    import lightgbm
+    from sklearn.datasets import load_breast_cancer
+
+    x, y = load_breast_cancer(return_X_y=True)
+    data = lightgbm.Dataset(x[::2], y[::2], free_raw_data=False)
+    lightgbm.train(
+        {"objective": "binary", "learning_rate": trial.config.eta, "num_threads": 1, "verbose": -1},
+        data,
+        num_boost_round=500,
+        valid_sets=[lightgbm.Dataset(x[1::2], y[1::2], reference=data, free_raw_data=False)],
+        callbacks=[lightgbm.early_stopping(2, verbose=False), ob.callbacks.lightgbm(trial)],
+    )
+
+
+def test_a_booster_that_stops_early_is_kept(real: ob.Client) -> None:
+    """No tuner asks for a checkpoint there: what was trained is saved as the trial ends."""
+    sweep = ob.Sweep(
+        stopped_early, {"eta": ob.uniform(0.4, 0.5)}, metric="binary_logloss", mode="min", tuner=ob.Random(), trials=1
+    )
+    best = sweep.run(client=real, display=False, timeout=150).best
+    assert 2 < best.step < 500
+    assert best.checkpoint().current_iteration() == best.best_step, "LightGBM keeps the rounds until the best one"
+
+
+def cross_validate_xgboost(trial: ob.Trial) -> float:
+    """Cross-validate as XGBoost's users write it."""
+    import xgboost
+    from sklearn.datasets import load_breast_cancer
+
+    params = {"objective": "binary:logistic", "eta": trial.config.eta, "nthread": 1}
+    data = xgboost.DMatrix(*load_breast_cancer(return_X_y=True))
+    table = xgboost.cv(params, data, ROUNDS, nfold=3, callbacks=[ob.callbacks.xgboost(trial)])
+    return float(table["test-logloss-mean"].iloc[-1])
+
+
+def cross_validate_lightgbm(trial: ob.Trial) -> float:
+    """Cross-validate as LightGBM's users write it."""
+    import lightgbm
+    from sklearn.datasets import load_breast_cancer
+
+    params = {"objective": "binary", "learning_rate": trial.config.eta, "num_threads": 1, "verbose": -1}
+    data = lightgbm.Dataset(*load_breast_cancer(return_X_y=True))
+    found = lightgbm.cv(params, data, ROUNDS, nfold=3, callbacks=[ob.callbacks.lightgbm(trial)])
+    return float(found["valid binary_logloss-mean"][-1])
+
+
+@pytest.mark.parametrize(
+    ("train", "measured"),
+    [(cross_validate_xgboost, "test-logloss"), (cross_validate_lightgbm, "valid-binary_logloss")],
+)
+def test_cross_validation_is_reported(real: ob.Client, train: Callable[[ob.Trial], Any], measured: str) -> None:
+    """Its models cannot be saved, and nothing goes on from them: the last round is done all the same."""
+    space = {"eta": ob.loguniform(0.01, 0.5)}
+    tuner = ob.Random(max_steps=ROUNDS, seed=0)
+    sweep = ob.Sweep(train, space, metric=measured, mode="min", tuner=tuner, trials=2)
+    result = sweep.run(client=real, display=False, timeout=150)
+    assert [(t.state, t.step) for t in result.trials] == [("completed", ROUNDS)] * 2

@@ -42,3 +42,10 @@ def test_importance_by_fanova(result: ob.Result, caplog: pytest.LogCaptureFixtur
     shares = result.importance(method="fanova")
     assert not caplog.records, "nobody asked Optuna for a study"
     assert next(iter(shares)) == "x" and sum(shares.values()) == pytest.approx(1)
+
+
+def test_nothing_matters_where_all_trials_are_alike(real: ob.Client) -> None:
+    """Optuna's measure raises an error there."""
+    sweep = ob.Sweep(lambda _: 1.0, {"x": ob.uniform(0, 1)}, metric="m", mode="min", tuner=ob.Random(), trials=5)
+    result = sweep.run(client=real, display=False, timeout=100)
+    assert result.importance(method="fanova") == result.importance() == {"x": 0.0}

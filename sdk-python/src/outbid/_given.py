@@ -1,0 +1,50 @@
+"""What callers give, checked where it is taken: an error names the argument, what came, and what would be right."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+
+def text(name: str, value: Any, such: str = "text") -> str:
+    """Return text."""
+    if not isinstance(value, str):
+        raise TypeError(f"{name} must be {such}, got {value!r:.80}")
+    return value
+
+
+def path(name: str, value: Any) -> str:
+    """Return a path as text."""
+    try:
+        return text(name, os.fspath(value))
+    except TypeError:
+        raise TypeError(f"{name} must be a path, got {value!r:.80}") from None
+
+
+def number(name: str, value: Any) -> float:
+    """Return a number, numpy's too."""
+    if isinstance(value, (bool, str, bytes)) or not hasattr(value, "__float__"):
+        raise TypeError(f"{name} must be a number, got {value!r:.80}")
+    return float(value)
+
+
+def whole(name: str, value: Any) -> int:
+    """Return a whole number, numpy's too."""
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise TypeError(f"{name} must be a whole number, got {value!r:.80}")
+    return int(value.__index__())
+
+
+def several(name: str, value: Any, such: str) -> list[Any]:
+    """Return what a list holds."""
+    if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable):
+        raise TypeError(f"{name} must be a list of {such}, got {value!r:.80}")
+    return list(value)
+
+
+def mapping(name: str, value: Any, such: str) -> dict[Any, Any]:
+    """Return what a dict holds."""
+    if not isinstance(value, Mapping):
+        raise TypeError(f"{name} must be a dict such as {such}, got {value!r:.80}")
+    return dict(value)
