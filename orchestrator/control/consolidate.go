@@ -93,9 +93,12 @@ func (c *Core) consolidator(failed string) string {
 
 // withoutConsolidation goes on from the checkpoint of the fork that did most. The other forks' steps are lost.
 func (c *Core) withoutConsolidation(s *state.Sweep, t *state.Trial, again outbidv1.ForkAgain, why string) {
-	most := t.Round.Sources()[0]
-	c.note(s.ID, &t.Number, "warning", "%s: it goes on from the fork that did most, at step %d of %d, and as one for now",
-		why, most.Saved.GetStep(), t.Round.Counts())
+	most, how := t.Round.Sources()[0], "as one for now"
+	if again == outbidv1.ForkAgain_FORK_AGAIN_NEVER {
+		how = "is not forked again"
+	}
+	c.note(s.ID, &t.Number, "warning", "%s: it goes on from the fork that did most, at step %d of %d, and %s",
+		why, most.Saved.GetStep(), t.Round.Counts(), how)
 	c.endForks(s, t, most.Saved, again, why)
 }
 
