@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -86,22 +87,24 @@ func openSource(arg string) (checkpoint.Source, error) {
 	if _, err := os.Stat(arg); err != nil {
 		if i := strings.LastIndexByte(arg, '='); i >= 0 {
 			s.Name = arg[:i]
-			if s.Weight, err = strconv.ParseFloat(arg[i+1:], 64); err != nil {
+			if s.Weight, err = strconv.ParseFloat(arg[i+1:], 64); err != nil || math.IsNaN(s.Weight) || math.IsInf(s.Weight, 0) {
 				return s, badInput("%s: weight %q: want a number of at least 0, such as 900", s.Name, arg[i+1:])
 			}
 		}
+	}
+	info, err := os.Stat(s.Name)
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%s is not a file", s.Name) // a pipe that nobody writes to would be waited for
+	}
+	if err != nil {
+		return s, badInput("cannot read the checkpoint: %w", err)
 	}
 	f, err := os.Open(s.Name)
 	if err != nil {
 		return s, badInput("cannot read the checkpoint: %w", err)
 	}
-	info, err := f.Stat()
-	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("%s is not a file", s.Name)
-	}
-	if err != nil {
-		_ = f.Close()
-		return s, badInput("cannot read the checkpoint: %w", err)
+	if info, err = f.Stat(); err != nil {
+		return s, errors.Join(badInput("cannot read the checkpoint: %w", err), f.Close())
 	}
 	s.File, s.Size = f, info.Size()
 	return s, nil

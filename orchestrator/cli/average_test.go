@@ -3,10 +3,12 @@ package cli
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"math"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/outbid-dev/outbid/orchestrator/checkpoint/safetensors"
@@ -49,12 +51,34 @@ func TestAverageWritesTheWeightedMean(t *testing.T) {
 	}
 }
 
+// A link stays one: the file that it leads to is replaced.
+func TestAverageWritesWhereALinkLeads(t *testing.T) {
+	t.Parallel()
+	one, dir := checkpointFile(t, "one", 3), t.TempDir()
+	file, link := filepath.Join(dir, "file"), filepath.Join(dir, "link")
+	if err := errors.Join(os.WriteFile(file, nil, 0o600), os.Symlink("file", link)); err != nil {
+		t.Fatal(err)
+	}
+	app := newTestApp(nil, nil)
+	wantExit(t, app, app.start(t.Context(), "average", one, "--to", link), exitOK)
+	info, err := os.Lstat(link)
+	if err != nil || info.Mode().IsRegular() {
+		t.Errorf("the link is %v: %v", info, err)
+	}
+	if got, err := os.ReadFile(file); err != nil || len(got) == 0 {
+		t.Errorf("the file has %q: %v", got, err)
+	}
+}
+
 func TestAverageRefusesWhatItCannotAverage(t *testing.T) {
 	t.Parallel()
 	one, long := checkpointFile(t, "one", 1), checkpointFile(t, "long", 1, 2)
 	diverged := checkpointFile(t, "diverged", float32(math.NaN()))
 	dir := t.TempDir()
-	to := filepath.Join(dir, "mean")
+	to, pipe := filepath.Join(dir, "mean"), filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		want string
 		args []string
@@ -63,13 +87,18 @@ func TestAverageRefusesWhatItCannotAverage(t *testing.T) {
 		{"--to", []string{one}},
 		{"no such file", []string{one, filepath.Join(dir, "none"), "--to", to}},
 		{`weight "many": want a number`, []string{one + "=many", "--to", to}},
+		{`weight "NaN": want a number`, []string{one + "=NaN", "--to", to}},
+		{`weight "inf": want a number`, []string{one + "=inf", "--to", to}},
 		{"has -1; want a finite number", []string{one + "=-1", "--to", to}},
 		{"add up to 0", []string{one + "=0", "--to", to}},
 		{"is not a file", []string{dir, "--to", to}},
+		{"is not a file", []string{pipe, "--to", to}},
 		{"not a whole safetensors file", []string{writeFile(t, "text", "a checkpoint of a program"), "--to", to}},
 		{`tensor "w" (F32 [1]) is "w" (F32 [2]) in the second`, []string{one, long, "--to", to}},
 		{`tensor "w", element 0`, []string{one, diverged, "--to", to}},
 		{"cannot write", []string{one, "--to", filepath.Join(dir, "no", "such", "place")}},
+		{"it is there and not a file", []string{one, "--to", dir}},
+		{"it is there and not a file", []string{one, "--to", pipe}},
 	} {
 		app := newTestApp(nil, nil)
 		wantExit(t, app, app.start(t.Context(), append([]string{"average"}, c.args...)...), exitUsage)

@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -147,9 +148,17 @@ func writeWhole(file string, write func(io.Writer) error) error {
 	return writeWholeFile(file, func(f *os.File) error { return write(f) })
 }
 
-// writeWholeFile is writeWhole for what writes at places of its own.
+// writeWholeFile is writeWhole for what writes at places of its own. Of a link the file is replaced that it leads to; what is
+// there and no file stays, such as /dev/null, which a root's rename would put the file in the place of.
 func writeWholeFile(file string, write func(*os.File) error) error {
-	err := atomicfile.Write(file, 0o644, write)
+	to := file
+	if there, err := filepath.EvalSymlinks(file); err == nil {
+		to = there
+	}
+	if info, err := os.Stat(to); err == nil && !info.Mode().IsRegular() {
+		return badInput("cannot write %s: it is there and not a file; name a file", file)
+	}
+	err := atomicfile.Write(to, 0o644, write)
 	if failed, ok := errors.AsType[*fs.PathError](err); ok && failed.Op == "open" {
 		return badInput("cannot write %s: %w", file, err)
 	}

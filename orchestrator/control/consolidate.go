@@ -2,6 +2,7 @@ package control
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 
 	"github.com/outbid-dev/outbid/orchestrator/objects"
@@ -18,7 +19,7 @@ func (c *Core) consolidate(s *state.Sweep, t *state.Trial) {
 	sources := r.Sources()
 	switch {
 	case len(sources) == 0:
-		c.endForks(s, t, nil, max(t.ForkAgain, outbidv1.ForkAgain_FORK_AGAIN_LATER), "none of its forks saved a step")
+		c.endFruitless(s, t)
 	case len(sources) == 1:
 		c.endForks(s, t, sources[0].Saved, outbidv1.ForkAgain_FORK_AGAIN_UNSPECIFIED, "one fork saved steps")
 	case t.Done() && t.ResumesAs == outbidv1.TrialState_TRIAL_STATE_UNSPECIFIED:
@@ -26,6 +27,27 @@ func (c *Core) consolidate(s *state.Sweep, t *state.Trial) {
 	default:
 		c.orderConsolidation(s, t)
 	}
+}
+
+// endFruitless ends a round of which no fork saved a step. One process trains the trial next, and is taken from its device for the
+// next round. Where that saved nothing either, forks would have the trial begin at the same step forever: it is forked no more.
+func (c *Core) endFruitless(s *state.Sweep, t *state.Trial) {
+	again, reason := max(t.ForkAgain, outbidv1.ForkAgain_FORK_AGAIN_LATER), "none of its forks saved a step"
+	if again == outbidv1.ForkAgain_FORK_AGAIN_LATER && !t.Round.Void && fruitlessFrom(t, t.Round.From) {
+		again = outbidv1.ForkAgain_FORK_AGAIN_NEVER
+		reason = fmt.Sprintf("nothing was saved after step %d in two rounds of forks", t.Round.From)
+		c.note(s.ID, &t.Number, "warning", "%s: it goes on as one, and is not forked again. Forks need code that saves within a slot", reason)
+	}
+	c.endForks(s, t, nil, again, reason)
+}
+
+// fruitlessFrom says whether the trial's newest round that has ended began at a step and came to nothing.
+func fruitlessFrom(t *state.Trial, from int64) bool {
+	if len(t.Merges) == 0 {
+		return false
+	}
+	last := t.Merges[len(t.Merges)-1]
+	return last.GetFromStep() == from && last.GetStep() == from
 }
 
 // orderConsolidation has a node average what forks saved, unless one that is there does.
@@ -71,9 +93,12 @@ func (c *Core) consolidator(failed string) string {
 
 // withoutConsolidation goes on from the checkpoint of the fork that did most. The other forks' steps are lost.
 func (c *Core) withoutConsolidation(s *state.Sweep, t *state.Trial, again outbidv1.ForkAgain, why string) {
-	most := t.Round.Sources()[0]
-	c.note(s.ID, &t.Number, "warning", "%s: it goes on from the fork that did most, at step %d of %d, and as one for now",
-		why, most.Saved.GetStep(), t.Round.Counts())
+	most, how := t.Round.Sources()[0], "as one for now"
+	if again == outbidv1.ForkAgain_FORK_AGAIN_NEVER {
+		how = "is not forked again"
+	}
+	c.note(s.ID, &t.Number, "warning", "%s: it goes on from the fork that did most, at step %d of %d, and %s",
+		why, most.Saved.GetStep(), t.Round.Counts(), how)
 	c.endForks(s, t, most.Saved, again, why)
 }
 

@@ -364,7 +364,7 @@ func TestConsolidationsThatFail(t *testing.T) {
 			t.Errorf("it may be forked again: %s", again)
 		}
 		notes := c.core.State().Sweeps["s-1"].Notes
-		if len(notes) == 0 || !strings.Contains(notes[len(notes)-1].GetText(), "differ in their tensors: it goes on from the fork that did most, at step 60 of 80") {
+		if len(notes) == 0 || !strings.Contains(notes[len(notes)-1].GetText(), "differ in their tensors: it goes on from the fork that did most, at step 60 of 80, and is not forked again") {
 			t.Errorf("the notes are %v", notes)
 		}
 	})

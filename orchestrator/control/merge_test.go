@@ -3,10 +3,12 @@ package control_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
 
+	"github.com/outbid-dev/outbid/orchestrator/control"
 	"github.com/outbid-dev/outbid/orchestrator/objects"
 	"github.com/outbid-dev/outbid/orchestrator/state"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
@@ -165,5 +167,34 @@ func TestAWorkerIsToldHowForksArePutTogether(t *testing.T) {
 		if !slices.Contains(c.deleted, key) {
 			t.Errorf("%s is kept: deleted were %v", key, c.deleted)
 		}
+	}
+}
+
+// A trial that saves nothing is not forked over and over from the same step: one process is left to train it to its end.
+func TestForksThatSaveNothing(t *testing.T) {
+	t.Parallel()
+	c := newRoundCluster(t)
+	fruitless := func() {
+		t.Helper()
+		c.trains("a", 0, 60, 0)
+		c.trains("b", 0, 20, 0)
+		c.now = c.now.Add(slot)
+		c.say("a")
+		c.say("b")
+		c.step(control.Tick{})
+		c.ends("a")
+		c.ends("b")
+	}
+	fruitless()
+	if again := c.trial().ForkAgain; again != outbidv1.ForkAgain_FORK_AGAIN_LATER {
+		t.Fatalf("after one round it may be forked again: %s", again)
+	}
+	fruitless()
+	if again := c.trial().ForkAgain; again != outbidv1.ForkAgain_FORK_AGAIN_NEVER {
+		t.Errorf("after two rounds it may be forked again: %s", again)
+	}
+	const want = "nothing was saved after step 0 in two rounds of forks: it goes on as one, and is not forked again"
+	if notes := c.core.State().Sweeps["s-1"].Notes; len(notes) == 0 || !strings.Contains(notes[len(notes)-1].GetText(), want) {
+		t.Errorf("the notes are %v", notes)
 	}
 }

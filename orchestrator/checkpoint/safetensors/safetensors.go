@@ -2,8 +2,8 @@
 // data itself is never read here, so that files of any size cost the memory of their header.
 //
 // A file is eight bytes of length, little-endian; a header of that many bytes, a JSON object; and the data, which the
-// tensors cover without gaps. What is checked here is what the reference implementation checks, so a file that one of
-// both refuses the other refuses too.
+// tensors cover without gaps. What is checked here is what the reference implementation checks, so a file that it refuses is
+// refused here too, as is one that has a name twice.
 package safetensors
 
 import (
@@ -16,6 +16,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"unicode/utf8"
 )
 
 // maxHeaderBytes is the reference implementation's limit.
@@ -109,6 +110,53 @@ type entry struct {
 	Offsets []int64 `json:"data_offsets"`
 }
 
+// read reads the fields of a tensor by their exact names, each once, and numbers that are there: encoding/json alone takes other cases,
+// the last of two, and null for 0.
+func (e *entry) read(dec *json.Decoder) error {
+	if t, err := dec.Token(); err != nil || t != json.Delim('{') {
+		return errors.New("it is not a JSON object")
+	}
+	for dec.More() {
+		key, err := dec.Token()
+		if err != nil {
+			return err
+		}
+		switch {
+		case key == "dtype" && e.DType == "":
+			err = dec.Decode(&e.DType)
+		case key == "shape" && e.Shape == nil:
+			e.Shape, err = wholes(dec)
+		case key == "data_offsets" && e.Offsets == nil:
+			e.Offsets, err = wholes(dec)
+		case key == "dtype", key == "shape", key == "data_offsets":
+			err = errors.New("it is there twice")
+		default:
+			err = dec.Decode(&json.RawMessage{})
+		}
+		if err != nil {
+			return fmt.Errorf("%v: %w", key, err)
+		}
+	}
+	_, err := dec.Token()
+	return err
+}
+
+// wholes reads a list of whole numbers; nil for null.
+func wholes(dec *json.Decoder) ([]int64, error) {
+	var numbers []*int64
+	if err := dec.Decode(&numbers); err != nil || numbers == nil {
+		return nil, err
+	}
+	all := make([]int64, len(numbers))
+	for i, n := range numbers {
+		if n == nil {
+			return nil, errors.New("null is no number")
+		}
+		all[i] = *n
+	}
+	return all, nil
+}
+
 // ReadHeader reads the header of a file of size bytes. What is wrong with the file is an ErrFormat that says it.
 func ReadHeader(r io.ReaderAt, size int64) (*Header, error) {
 	if size < 8 {
@@ -154,6 +202,9 @@ func readAt(r io.ReaderAt, p []byte, off int64) error {
 }
 
 func parse(text []byte) (*Header, error) {
+	if !utf8.Valid(text) {
+		return nil, errors.New("its header is not UTF-8")
+	}
 	dec := json.NewDecoder(bytes.NewReader(text))
 	if t, err := dec.Token(); err != nil || t != json.Delim('{') {
 		return nil, errors.New("its header is not a JSON object")
@@ -177,7 +228,7 @@ func parse(text []byte) (*Header, error) {
 	if _, err := dec.Token(); err != nil {
 		return nil, fmt.Errorf("its header is not JSON: %w", err)
 	}
-	if rest := strings.TrimRight(string(text[dec.InputOffset():]), " \x00\t\r\n"); rest != "" {
+	if rest := strings.TrimRight(string(text[dec.InputOffset():]), " \t\r\n"); rest != "" {
 		return nil, fmt.Errorf("something follows its header: %.20q", rest)
 	}
 	return h, h.check()
@@ -185,13 +236,21 @@ func parse(text []byte) (*Header, error) {
 
 func (h *Header) add(dec *json.Decoder, name string) error {
 	if name == metadataName {
-		if err := dec.Decode(&h.Metadata); err != nil {
+		var texts map[string]*string
+		if err := dec.Decode(&texts); err != nil {
 			return fmt.Errorf("its metadata is not an object of strings: %w", err)
+		}
+		h.Metadata = make(map[string]string, len(texts))
+		for k, text := range texts {
+			if text == nil {
+				return fmt.Errorf("its metadata is not an object of strings: %q is null", k)
+			}
+			h.Metadata[k] = *text
 		}
 		return nil
 	}
 	var e entry
-	if err := dec.Decode(&e); err != nil {
+	if err := e.read(dec); err != nil {
 		return fmt.Errorf("tensor %q: %w", name, err)
 	}
 	if len(e.Offsets) != 2 {

@@ -72,6 +72,14 @@ func TestABadFileIsRefused(t *testing.T) {
 		"something after":  {file(`{} {}`, 0), "something follows"},
 		"data cut off":     {file(`{"a":{"dtype":"I8","shape":[9],"data_offsets":[0,9]}}`, 8), "the file has"},
 		"data too long":    {file(`{}`, 1), "the file has 11"},
+		"null offset":      {file(`{"a":{"dtype":"I8","shape":[1],"data_offsets":[null,1]}}`, 1), "null is no number"},
+		"null shape":       {file(`{"a":{"dtype":"I8","shape":null,"data_offsets":[0,1]}}`, 1), "has no shape"},
+		"null metadata":    {file(`{"__metadata__":{"a":null}}`, 0), `"a" is null`},
+		"other case":       {file(`{"a":{"DType":"I8","shape":[1],"data_offsets":[0,1]}}`, 1), "is not known"},
+		"field twice":      {file(`{"a":{"dtype":"I8","dtype":"U8","shape":[1],"data_offsets":[0,1]}}`, 1), "dtype: it is there twice"},
+		"no UTF-8":         {file("{\"\xff\":{\"dtype\":\"I8\",\"shape\":[1],\"data_offsets\":[0,1]}}", 1), "not UTF-8"},
+		"zeros after":      {file("{}\x00\x00", 0), "something follows"},
+		"null":             {file(`{"a":null}`, 0), "not a JSON object"},
 		"metadata numbers": {file(`{"__metadata__":{"a":1}}`, 0), "not an object of strings"},
 	} {
 		h, err := read(c.content)

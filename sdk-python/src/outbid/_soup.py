@@ -76,7 +76,7 @@ def greedy(
             except NotFoundError:
                 continue  # it is not kept: see checkpoints=ob.Checkpoints(best=...)
             own = float(trial.metric or 0.0)
-            if note := _average([*joined, file], mean):
+            if note := _average(sweep, [*joined, file], mean):
                 if not joined:
                     raise CheckpointError(f"soup of {sweep}: {note}")
                 found.append(Ingredient(number, own, None, False, note))
@@ -91,17 +91,22 @@ def greedy(
                 worth = value
         if not joined:
             raise NoResultError(f"no trial of {sweep} that reported its metric keeps a checkpoint")
-        if note := _average(joined, mean):
+        if note := _average(sweep, joined, mean):
             raise CheckpointError(f"soup of {sweep}: {note}")
         info = None if client is None else client.publish_soup(sweep, mean, worth, found)
         return Soup(_tensors.read(mean)[0], worth, tuple(found), info.number if info else None)
 
 
-def _average(files: list[Path], to: Path) -> str:
-    """Write the mean of files to one; returns why that cannot be, "" if it is done."""
+def _average(sweep: str, files: list[Path], to: Path) -> str:
+    """Write the mean of files, each named by its trial, to one; returns why that cannot be, "" if it is done."""
     if len(files) == 1:
         shutil.copyfile(files[0], to)
         return ""
     command = [find_binary(), "average", *map(str, files), "--to", str(to)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    return "" if done.returncode == 0 else done.stderr.strip().rpartition("\n")[2] or "it cannot be averaged"
+    if done.returncode == 0:
+        return ""
+    note = done.stderr.strip().rpartition("\n")[2].removeprefix("outbid: ") or "it cannot be averaged"
+    for file in files:  # which are gone when somebody reads this
+        note = note.replace(str(file), f"{sweep}/{file.stem}")
+    return note
