@@ -42,16 +42,7 @@ func (c *Core) forkFailed(s *state.Sweep, t *state.Trial, l *state.Lease, node s
 		end = c.gaveUp(s, t, e)
 	}
 	c.emit(&outbidv1.Event{Kind: &outbidv1.Event_ForkFailed{ForkFailed: e}})
-	again := "starts again from the beginning"
-	if from := t.From(); from != nil {
-		again = fmt.Sprintf("goes on from step %d", from.GetStep())
-	}
-	if len(t.Leases) > 1 {
-		again = "goes on with its other forks"
-	}
-	if inRound {
-		again = "goes on with what its forks saved"
-	}
+	again := goesOn(t, inRound)
 	if c.leave(s, t, l, node, f.detail); t.Held(l.ID) != nil {
 		c.revokeLease(s, t, l, outbidv1.RevokeKind_REVOKE_KIND_STOP, "another process of its gang failed: "+f.detail)
 	}
@@ -78,6 +69,20 @@ func (c *Core) forkFailed(s *state.Sweep, t *state.Trial, l *state.Lease, node s
 		c.note(s.ID, &t.Number, "warning", "%s: it %s", f.detail, again)
 	default:
 		c.note(s.ID, &t.Number, "warning", "%s: it %s (restart %d of %d)", f.detail, again, t.Restarts, s.Spec.GetMaxRestarts())
+	}
+}
+
+// goesOn says how a trial goes on after one of its processes has failed.
+func goesOn(t *state.Trial, inRound bool) string {
+	switch from := t.From(); {
+	case inRound:
+		return "goes on with what its forks saved"
+	case len(t.Leases) > 1:
+		return "goes on with its other forks"
+	case from != nil:
+		return fmt.Sprintf("goes on from step %d", from.GetStep())
+	default:
+		return "starts again from the beginning"
 	}
 }
 
