@@ -20,6 +20,7 @@ Each trial of the study is a trial of a sweep, and runs where Outbid has a devic
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import re
 import tempfile
@@ -71,7 +72,9 @@ def optimize(
     resources: Resources | None = None,
     timeout: float | None = None,
     catch: type[Exception] | Iterable[type[Exception]] = Exception,
-    callbacks: Iterable[Callable[[optuna.Study, FrozenTrial], None]] = (),
+    callbacks: Iterable[Callable[[optuna.Study, FrozenTrial], None]] | None = None,
+    gc_after_trial: bool = False,
+    show_progress_bar: bool = False,
     display: bool = True,
     client: Client | None = None,
 ) -> optuna.Study:
@@ -91,7 +94,8 @@ def optimize(
     only. A study that the storage has under that `study_name` goes on, those trials first that were enqueued there.
     `n_jobs` is how many trials run at once at the most; None or -1: as many as there are devices. Where `timeout`
     seconds are over, or `study.stop()` was called, the sweep ends, trials that run are stopped, and the study is
-    returned. `callbacks` are Optuna's, called here.
+    returned. `callbacks` are Optuna's, called here; `gc_after_trial` is as there, in the processes that run trials. Progress
+    is shown unless `display` is False; `show_progress_bar` shows it all the same.
     """
     if not callable(objective):
         raise TypeError(f"optimize: objective must be a function of a trial, got {objective!r:.80}")
@@ -104,7 +108,7 @@ def optimize(
     if timeout is not None:
         duration("optimize: timeout", timeout)
     caught = _caught(catch)
-    called = tuple(_given.several("optimize: callbacks", callbacks, "functions of a study and a trial"))
+    called = tuple(_given.several("optimize: callbacks", callbacks or (), "functions of a study and a trial"))
     client = client or default_client()
     if storage is None:
         if not client.local:
@@ -138,6 +142,7 @@ def optimize(
         seeds={path: int(state.randint(1 << 31)) for path, state in _randoms(study.sampler).items()},
         before=len(study.get_trials(deepcopy=False)),
         caught=caught,
+        collect=gc_after_trial,
     )
     sweep = Sweep(
         run,
@@ -153,7 +158,7 @@ def optimize(
         name=_name(objective),
     )
     try:
-        sweep.run(display=display, callbacks=[_Called(study, sweep, called)], client=client)
+        sweep.run(display=display or show_progress_bar, callbacks=[_Called(study, sweep, called)], client=client)
     except KeyboardInterrupt as interrupt:
         raise KeyboardInterrupt(f"{interrupt}; its study: {_loading(study, storage)}") from None
     finally:
@@ -246,6 +251,7 @@ def _train(
     seeds: dict[str, int],
     before: int,
     caught: tuple[type[Exception], ...],
+    collect: bool,
 ) -> None:
     """Run one trial of the study in a worker's process."""
     _seed(sampler, seeds, before + trial.number)
@@ -281,6 +287,8 @@ def _train(
     finally:
         trial.note(_attributes.drawn(asked.params))
         trial.note({name: value for name, value in asked.user_attrs.items() if name != ATTRIBUTE})
+        if collect:
+            gc.collect()
     study.tell(asked, values)
     trial.report(dict(zip(_metrics(study), values, strict=True)), step=done + 1)
 

@@ -98,6 +98,26 @@ def test_what_is_suggested_stands_in_the_sweep() -> None:
     assert result.best.attributes == {"size": [1, 2]}
 
 
+def test_what_optunas_loop_takes_is_taken(tmp_path: Path) -> None:
+    """Garbage is collected in the process that ran the trial before it runs the next."""
+
+    def objective(trial: Any) -> float:
+        import gc
+        import weakref
+
+        class Cycle:
+            itself: Any
+
+        gc.disable()
+        cycle = Cycle()
+        cycle.itself = cycle
+        weakref.finalize(cycle, (tmp_path / f"gone-{trial.number}").touch).atexit = False
+        return float((tmp_path / "gone-0").exists())
+
+    study = optimize(objective, 2, gc_after_trial=True, show_progress_bar=False, callbacks=None)
+    assert [trial.value for trial in study.trials] == [0.0, 1.0]
+
+
 def test_text_is_one_value() -> None:
     def objective(trial: Any) -> Any:
         return "0.25"
