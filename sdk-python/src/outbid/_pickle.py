@@ -7,6 +7,7 @@ import functools
 import hashlib
 import io
 import itertools
+import operator
 import os
 import pickle
 import sys
@@ -96,11 +97,16 @@ def _write(function: Callable[..., Any], buffer: io.BytesIO) -> list[CodeType]:
     import cloudpickle
 
     codes = []
+    copies: dict[int, CodeType] = {}
 
     class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         def reducer_override(self, obj: Any) -> Any:
-            if isinstance(obj, CodeType):
+            if isinstance(obj, CodeType) and id(obj) not in copies:
                 codes.append(obj)
+                # From 3.1.3 on cloudpickle calls each file the same, and a traceback would name none.
+                copy = obj.replace()
+                copies[id(copy)] = copy
+                return operator.methodcaller("replace", co_filename=obj.co_filename), (copy,)
             if isinstance(obj, _CACHED) and obj.__module__ in values:
                 kept = obj.cache_parameters()
                 return _empty_cache, (kept["maxsize"], kept["typed"]), obj.__wrapped__, None, None, _fill_cache

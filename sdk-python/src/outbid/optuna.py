@@ -94,8 +94,8 @@ def optimize(
     only. A study that the storage has under that `study_name` goes on, those trials first that were enqueued there.
     `n_jobs` is how many trials run at once at the most; None or -1: as many as there are devices. Where `timeout`
     seconds are over, or `study.stop()` was called, the sweep ends, trials that run are stopped, and the study is
-    returned. `callbacks` are Optuna's, called here; `gc_after_trial` is as there, in the processes that run trials. Progress
-    is shown unless `display` is False; `show_progress_bar` shows it all the same.
+    returned. `callbacks` are Optuna's, called here; `gc_after_trial` is as there, in the processes that run trials.
+    Progress is shown unless `display` is False; `show_progress_bar` shows it all the same.
     """
     if not callable(objective):
         raise TypeError(f"optimize: objective must be a function of a trial, got {objective!r:.80}")
