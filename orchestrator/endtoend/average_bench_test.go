@@ -31,6 +31,9 @@ const averagesAtOnce, averagedBytes = 10, 16 << 20
 // a directory of their own. With the benchmark itself on other CPUs (taskset) they are as on another machine.
 const averagesOn, averagesIn = "OUTBID_AVERAGES_CPUS", "OUTBID_AVERAGES_DIR"
 
+// insteadOfAverages is a shell's command that runs instead, to tell what averages cost from what any work on these CPUs does.
+const insteadOfAverages = "OUTBID_INSTEAD_OF_AVERAGES"
+
 // pace is what was measured in one turn: 99th percentiles in milliseconds.
 type pace struct {
 	report, step, decide, store float64
@@ -62,8 +65,12 @@ func BenchmarkLatencyBesideAverages(b *testing.B) {
 	}
 	var alone, beside []pace
 	made := 0
+	start := startAverages
+	if os.Getenv(insteadOfAverages) != "" {
+		start = startInstead
+	}
 	besideAverages := func() {
-		stop := startAverages(b)
+		stop := start(b)
 		beside = append(beside, turn())
 		made += stop()
 	}
@@ -158,6 +165,23 @@ func startAverages(b *testing.B) (stop func() int) {
 			b.Error(err)
 		}
 		return int(made.Load())
+	}
+}
+
+// startInstead runs insteadOfAverages until stop is called.
+func startInstead(b *testing.B) (stop func() int) {
+	b.Helper()
+	cmd := exec.Command("sh", "-c", "exec "+os.Getenv(insteadOfAverages))
+	cmd.Stderr = os.Stderr
+	if err := cmd.Start(); err != nil {
+		b.Fatal(err)
+	}
+	return func() int {
+		if err := cmd.Process.Kill(); err != nil {
+			b.Fatalf("%s ended: %v", cmd, err)
+		}
+		_ = cmd.Wait() // it was killed
+		return 0
 	}
 }
 
