@@ -210,7 +210,7 @@ def show(path: Path) -> None:
     rng = np.random.default_rng(0)
     print(f"| function | sampler | better than {RIVAL} in | median difference | 95 % interval | p | Holm |")
     print("|---|---|---|---|---|---|---|")
-    for sampler in ("tpe", "sobol", "random"):
+    for sampler in (s for s in ("tpe", "sobol", "random") if s in samplers and RIVAL in samplers):
         table = []
         for function in FUNCTIONS:
             gap = np.array([best[function, sampler, s] - best[function, RIVAL, s] for s in seeds])
