@@ -306,18 +306,24 @@ func TestWhatForksSavedCounts(t *testing.T) {
 	}
 }
 
-// halfway is a cluster whose trial's forks have saved 60 and 20 steps, which a node is to average.
-func halfway(t *testing.T, merge ...string) *forkedCluster {
-	t.Helper()
-	c := newRoundCluster(t, merge...)
-	c.trains("a", 0, 60, 60)
-	c.trains("b", 0, 20, 20)
+// endsSlot is the end of a round's slot: both nodes are heard once more, and their forks end.
+func (c *forkedCluster) endsSlot() {
+	c.t.Helper()
 	c.now = c.now.Add(slot)
 	c.say("a")
 	c.say("b")
 	c.step(control.Tick{})
 	c.ends("a")
 	c.ends("b")
+}
+
+// halfway is a cluster whose trial's forks have saved 60 and 20 steps, which a node is to average.
+func halfway(t *testing.T, merge ...string) *forkedCluster {
+	t.Helper()
+	c := newRoundCluster(t, merge...)
+	c.trains("a", 0, 60, 60)
+	c.trains("b", 0, 20, 20)
+	c.endsSlot()
 	c.stands("queued at 80, done 80, goes on from 60")
 	return c
 }

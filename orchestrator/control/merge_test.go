@@ -8,7 +8,6 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/outbid-dev/outbid/orchestrator/control"
 	"github.com/outbid-dev/outbid/orchestrator/objects"
 	"github.com/outbid-dev/outbid/orchestrator/state"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
@@ -178,12 +177,7 @@ func TestForksThatSaveNothing(t *testing.T) {
 		t.Helper()
 		c.trains("a", 0, 60, 0)
 		c.trains("b", 0, 20, 0)
-		c.now = c.now.Add(slot)
-		c.say("a")
-		c.say("b")
-		c.step(control.Tick{})
-		c.ends("a")
-		c.ends("b")
+		c.endsSlot()
 	}
 	fruitless()
 	if again := c.trial().ForkAgain; again != outbidv1.ForkAgain_FORK_AGAIN_LATER {
