@@ -32,6 +32,9 @@ TRAINED = {
         churn-boosting""",
     "larger, usual": """diamonds-constant mnist-convolution personalities-autoencoder pronunciations-constant
         species-constant hotels-boosting""",
+    "stranger's, hard": """cells-wrong-labels words-restarts pitches-one-cycle textures-steps
+        salaries-slow-trees""",
+    "stranger's, usual": "leaves-adam tweets-linear movies-factors loans-histograms riders-sgd",
 }
 DRAWS = 4000
 
