@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -25,14 +26,11 @@ import (
 )
 
 // averagesAtOnce are ten consolidations, each of five checkpoints of so many bytes.
-const averagesAtOnce, averagedBytes = 10, 16 << 20
+const averagesAtOnce, averagedFiles, averagedBytes = 10, 5, 16 << 20
 
-// Where averages are made beside BenchmarkLatencyBesideAverages: on all CPUs or those of a list such as "1" or "1,3", and of files in
+// Where averages and copies are made beside BenchmarkLatencyBesideAverages: on all CPUs or those of a list such as "1" or "1,3", and of files in
 // a directory of their own. With the benchmark itself on other CPUs (taskset) they are as on another machine.
 const averagesOn, averagesIn = "OUTBID_AVERAGES_CPUS", "OUTBID_AVERAGES_DIR"
-
-// insteadOfAverages is a shell's command that runs instead, to tell what averages cost from what any work on these CPUs does.
-const insteadOfAverages = "OUTBID_INSTEAD_OF_AVERAGES"
 
 // pace is what was measured in one turn: 99th percentiles in milliseconds.
 type pace struct {
@@ -51,9 +49,12 @@ var kinds = []struct { //nolint:gochecknoglobals // a table
 	{"append", func(p pace) float64 { return p.store }},
 }
 
-// BenchmarkLatencyBesideAverages is BenchmarkReportLatency at 400 reports a second, in turns alone and while ten times five
-// checkpoints are to be averaged at once, again and again, by workers of the orchestrator's own process, as under `outbid up`.
-// Which of the two comes first alternates.
+// besides are what runs beside the reports of a turn: nothing, averages, or as much work that has nothing to do with Outbid.
+var besides = []string{"alone", "averages", "copies"} //nolint:gochecknoglobals // a table
+
+// BenchmarkLatencyBesideAverages is BenchmarkReportLatency at 400 reports a second, in turns alone, while ten times five
+// checkpoints are to be averaged at once, again and again, by workers of the orchestrator's own process, as under `outbid up`, and while
+// a plain program copies as many bytes as often, which tells what averages cost from what any work in their place does. Which comes first rotates.
 func BenchmarkLatencyBesideAverages(b *testing.B) {
 	s := newSite(b, 100)
 	turn := func() pace {
@@ -63,36 +64,43 @@ func BenchmarkLatencyBesideAverages(b *testing.B) {
 		p.report = quantile(latencies(b, out), .99)
 		return p
 	}
-	var alone, beside []pace
-	made := 0
-	start := startAverages
-	if os.Getenv(insteadOfAverages) != "" {
-		start = startInstead
-	}
-	besideAverages := func() {
-		stop := start(b)
-		beside = append(beside, turn())
-		made += stop()
-	}
-	for b.Loop() {
-		if len(beside)%2 == 1 {
-			besideAverages()
+	paces := map[string][]pace{}
+	made, perSecond := 0, 14.0 // until it was measured
+	for round := 0; b.Loop(); round++ {
+		for i := range besides {
+			beside, stop := besides[(round+i)%len(besides)], func() int { return 0 }
+			switch beside {
+			case "averages":
+				stop = startAverages(b)
+			case "copies":
+				stop = startCopies(b, perSecond)
+			}
+			began := time.Now()
+			paces[beside] = append(paces[beside], turn())
+			if n := stop(); beside == "averages" {
+				made += n
+				perSecond = float64(n) / time.Since(began).Seconds()
+			}
 		}
-		alone = append(alone, turn())
-		if len(beside) < len(alone) {
-			besideAverages()
+		for _, beside := range besides {
+			b.Logf("p99 of report, step, decide and append in ms: %s %.2f", beside, paces[beside][len(paces[beside])-1])
 		}
-		b.Logf("p99 of report, step, decide and append in ms: alone %.2f, beside averages %.2f", alone[len(alone)-1], beside[len(beside)-1])
 	}
 	for _, k := range kinds {
-		var without, with, more []float64
-		for i := range alone {
-			without, with = append(without, k.of(alone[i])), append(with, k.of(beside[i]))
-			more = append(more, k.of(beside[i])-k.of(alone[i]))
+		for _, beside := range besides {
+			var all []float64
+			for _, p := range paces[beside] {
+				all = append(all, k.of(p))
+			}
+			b.ReportMetric(quantile(all, .5), "ms-p99-"+k.name+"-"+beside)
 		}
-		b.Logf("%s, p99 in ms: %s more beside averages (mean of %d pairs of turns, 95 %%)", k.name, study.Of(more), b.N)
-		b.ReportMetric(quantile(without, .5), "ms-p99-"+k.name+"-alone")
-		b.ReportMetric(quantile(with, .5), "ms-p99-"+k.name+"-beside")
+		for _, pair := range [][2]string{{"averages", "alone"}, {"copies", "alone"}, {"averages", "copies"}} {
+			var more []float64
+			for i, p := range paces[pair[0]] {
+				more = append(more, k.of(p)-k.of(paces[pair[1]][i]))
+			}
+			b.Logf("%s, p99 in ms: %s more, %s less %s (mean of %d rounds, 95 %%)", k.name, study.Of(more), pair[0], pair[1], b.N)
+		}
 	}
 	b.ReportMetric(float64(made)/float64(b.N), "averages")
 }
@@ -110,10 +118,10 @@ func (s *site) took(q float64) (p pace) {
 	return p
 }
 
-// toAveragesCPUs keeps this process to the CPUs that averagesOn lists, if it is one that averages.
+// toAveragesCPUs keeps this process to the CPUs that averagesOn lists, if it is one that averages or copies.
 func toAveragesCPUs() error {
 	cpus := os.Getenv(averagesOn)
-	if cpus == "" || os.Args[0] != "outbid-average" { // as worker.AverageMain has it
+	if cpus == "" || os.Args[0] != "outbid-average" && os.Getenv(copiesOf) == "" { // the former as worker.AverageMain has it
 		return nil
 	}
 	out, err := exec.Command("taskset", "--all-tasks", "--pid", "--cpu-list", cpus, strconv.Itoa(os.Getpid())).CombinedOutput()
@@ -123,13 +131,21 @@ func toAveragesCPUs() error {
 	return nil
 }
 
+// averagesDir is a new directory where averagesIn says.
+func averagesDir(b *testing.B) string {
+	b.Helper()
+	dir, err := os.MkdirTemp(os.Getenv(averagesIn), "averages-") // where temporary files are if it says nothing
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
+
 // startAverages averages until stop is called, which says how many averages were made.
 func startAverages(b *testing.B) (stop func() int) {
 	b.Helper()
-	dir := b.TempDir()
-	if in := os.Getenv(averagesIn); in != "" {
-		dir = filepath.Join(in, "averages-of-"+strconv.Itoa(os.Getpid()))
-	}
+	dir := averagesDir(b)
 	store, err := objects.Open(b.Context(), dir)
 	if err != nil {
 		b.Fatal(err)
@@ -168,23 +184,6 @@ func startAverages(b *testing.B) (stop func() int) {
 	}
 }
 
-// startInstead runs insteadOfAverages until stop is called.
-func startInstead(b *testing.B) (stop func() int) {
-	b.Helper()
-	cmd := exec.Command("sh", "-c", "exec "+os.Getenv(insteadOfAverages))
-	cmd.Stderr = os.Stderr
-	if err := cmd.Start(); err != nil {
-		b.Fatal(err)
-	}
-	return func() int {
-		if err := cmd.Process.Kill(); err != nil {
-			b.Fatalf("%s ended: %v", cmd, err)
-		}
-		_ = cmd.Wait() // it was killed
-		return 0
-	}
-}
-
 // forkCheckpoints stores five checkpoints.
 func forkCheckpoints(b *testing.B, store objects.Store) (sources []*outbidv1.ConsolidationSource) {
 	b.Helper()
@@ -197,7 +196,7 @@ func forkCheckpoints(b *testing.B, store objects.Store) (sources []*outbidv1.Con
 	hash := checksum.New()
 	_, _ = hash.Write(data)
 	sums := hash.Sums()
-	for i := range 5 {
+	for i := range averagedFiles {
 		ck := &outbidv1.Checkpoint{
 			Key: fmt.Sprintf("checkpoints/s-1/0/000000000100-%d.safetensors", i), Bytes: int64(len(data)), Sha256: sums.SHA256,
 			Crc64Nvme: sums.CRC64,
