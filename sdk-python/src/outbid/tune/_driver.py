@@ -227,7 +227,7 @@ def _experiment(plan: Plan, tune: TuneConfig) -> tuple[Experiment, int]:
         return Experiment(plan, scheduler, None, points, len(points)), limit
     if not isinstance(search, Searcher) and not hasattr(search, "suggest"):
         unsupported(f"search algorithm {type(search).__name__}", "use OptunaSearch, or a subclass of Searcher")
-    plan.prefix = BasicVariantGenerator().prefix
+    plan.prefix, plan.searched = BasicVariantGenerator().prefix, True
     if not search.set_search_properties(tune.metric, tune.mode, plan.space) and find(plan.space):
         warnings.warn(
             f"{type(search).__name__} has a space of its own; the parameters of param_space are not drawn", stacklevel=4

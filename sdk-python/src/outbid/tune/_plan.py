@@ -49,6 +49,8 @@ class Plan:
     going_on: bool = False
     several: bool = False
     """Whether `metric` is the first of several objectives, so that no trial is the best by itself."""
+    searched: bool = False
+    """Whether a search algorithm says the configurations."""
     samples: int = 0
     """How many trials there will be; 0 for no end."""
     growth: Growth | None = None
@@ -65,7 +67,14 @@ class Plan:
         trial = Trial(number, f"{self.prefix}_{number:05d}", self.name, config)
         trial.checkpoint_config = self.checkpoints
         trial.placement, trial.local_experiment_path = self.placement, self.folder
-        name_trial(trial, self.space, name=self.trial_name, dirname=self.trial_dirname, date=self.began)
+        name_trial(
+            trial,
+            self.space,
+            name=self.trial_name,
+            dirname=self.trial_dirname,
+            date=self.began,
+            searched=self.searched,
+        )
         mark = Path(self.folder, _MARKS, trial.trial_id)
         if mark.is_file():
             # Its configuration may have changed since it was named.
