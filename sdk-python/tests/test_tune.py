@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import pickle
-import types
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import numpy as np
 import pytest
 
 from outbid import air, train, tune
-from outbid.tune._driver import _warn_of_criteria
+from outbid.tune._criteria import Criteria
 from outbid.tune._encoding import decode, encode, keep_large
 from outbid.tune._learned import Learned, learn
 from outbid.tune._named import Kept, by_name, put
@@ -421,9 +420,9 @@ def test_a_stopping_criterion_that_never_came_is_warned_of_once(recwarn: pytest.
     for trial in trials:
         trial.history = [{"loss": 2, "n": {"deep": 1}}, {"loss": 1, "late": 1}]
     for stop, warned in (({"late": 5, "n/deep": 3}, 0), ({"lat": 5, "loss": 3}, 1)):
-        _warn_of_criteria(types.SimpleNamespace(plan=types.SimpleNamespace(stop=stop), trials=trials))  # type: ignore[arg-type]
+        Criteria(stop).end(trials)
         assert len(recwarn) == warned
-    assert "'lat' was never reported: late, loss, n, n/deep" in str(recwarn[0].message)
+    assert "'lat' was never reported. Reported are late, loss, n, n/deep" in str(recwarn[0].message)
 
 
 def test_a_trial_has_what_loggers_ask_it_for(tmp_path: Path) -> None:

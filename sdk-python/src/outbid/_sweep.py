@@ -29,8 +29,9 @@ from outbid._resources import Checkpoints, Duration, Limits, Program, Resources,
 from outbid._result import Result
 from outbid._rung import Rung
 from outbid._space import Space, fill_space, to_value
-from outbid._stopping import Stop, stopping
+from outbid._stopping import Stop, Stopping, stopping
 from outbid._tuners import Random, Tuner
+from outbid._unmet import Unmet
 from outbid._usual import usual
 from outbid.v1 import sweep_pb2 as pb
 
@@ -276,6 +277,8 @@ class Sweep:
         if self._train is None and not self._program:
             raise TypeError("run: this sweep has neither function nor program; use ask() and tell()")
         called = (*callables("callbacks", callbacks), *self._loggers, *callables("loggers", loggers))
+        if isinstance(self._train, Stopping):
+            called = (*called, Unmet(self._train.names))
         if timeout is not None:
             _given.number("run: timeout", timeout)
         handle = self.submit(client)

@@ -118,7 +118,7 @@ class Session:
         self._write(result, flat)
         self.last = result
         self._enough = self._enough or enough
-        numbers = {k: float(v) for k, v in flat.items() if k not in _UNSENT and is_number(v) and not _configured(k)}
+        numbers = {k: float(v) for k, v in flat.items() if k not in UNSENT and is_number(v) and not _configured(k)}
         goal = self._plan.metric
         if goal in numbers:
             numbers.setdefault(sent_name(goal), numbers[goal])
@@ -286,10 +286,11 @@ class Session:
         return bool(stop(self.trial.trial_id, result))
 
 
-_UNSENT = frozenset(
+UNSENT = frozenset(
     {"timestamp", "trial_id", "date", "pid", "hostname", "node_ip", "time_since_restore", "done"}
     | {"iterations_since_restore", "checkpoint_dir_name", "config"}
 )
+"""Of a result: what stands in the trial's files alone."""
 
 
 def _configured(name: str) -> bool:
