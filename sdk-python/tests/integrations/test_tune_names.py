@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from outbid import tune
-from outbid.tune.search.optuna import OptunaSearch
 from outbid.tune._config import CheckpointConfig, TuneConfig, placement_of
 from outbid.tune._driver import _experiment
 from outbid.tune._encoding import decode, encode, keep_large
 from outbid.tune._plan import Plan
 from outbid.tune._program import merge
 from outbid.tune._trial import Trial
+from outbid.tune.search.optuna import OptunaSearch
 
 Names = list[tuple[str, dict[str, Any], str]]
 
@@ -79,8 +79,7 @@ def test_trials_are_called_what_ray_calls_them(name: str, tmp_path: Path) -> Non
 def test_trials_of_a_search_algorithm_are_called_what_ray_calls_them(tmp_path: Path) -> None:
     from optuna.samplers import RandomSampler
     from ray import tune as theirs
-    from ray.tune.search import SearchGenerator
-    from ray.tune.search import optuna
+    from ray.tune.search import SearchGenerator, optuna
 
     def space(t: Any) -> dict[str, Any]:
         return {"lr": t.uniform(0, 1), "net": {"depth": t.randint(1, 9), "kind": "mlp"}, "epochs": 3}

@@ -21,7 +21,8 @@ DEFAULT_METRIC = "training_iteration"
 NOTHING = "reported_nothing"
 """The metric by which the server hears that a trial has ended well and had nothing to report."""
 
-_MARKS = ".trials"  # of an experiment's directory: a file for each trial, with its directory's name
+MARKS = ".trials"
+"""Of an experiment's directory: a file for each trial, with its directory's name."""
 
 
 @dataclass
@@ -75,7 +76,7 @@ class Plan:
             date=self.began,
             searched=self.searched,
         )
-        mark = Path(self.folder, _MARKS, trial.trial_id)
+        mark = Path(self.folder, MARKS, trial.trial_id)
         if mark.is_file():
             # Its configuration may have changed since it was named.
             trial.relative_logdir = mark.read_text()
@@ -84,7 +85,7 @@ class Plan:
 
     def claim(self, trial: Trial) -> Path | None:
         """Make a trial's directory; None where there can be none."""
-        mark = Path(self.folder, _MARKS, trial.trial_id)
+        mark = Path(self.folder, MARKS, trial.trial_id)
         path = Path(trial.local_path)
         try:
             mark.parent.mkdir(parents=True, exist_ok=True)

@@ -12,6 +12,7 @@ from typing import Any
 
 from outbid.tune._checkpoint import Checkpoint
 from outbid.tune._config import CheckpointConfig, Placement
+from outbid.tune._storage import StorageContext
 from outbid.tune._variants import leaves, settled, tag
 
 _LONGEST = 130  # characters of a directory's name before the date
@@ -62,6 +63,11 @@ class Trial:
 
     path = logdir = local_dir = local_path
     storage_path = local_path
+
+    @property
+    def storage(self) -> StorageContext:
+        """Where its files are."""
+        return StorageContext(self)
 
     @property
     def checkpoint(self) -> Checkpoint | None:
