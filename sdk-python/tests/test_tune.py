@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -338,7 +339,16 @@ def test_checkpoints_are_directories(tmp_path: Path) -> None:
     assert Path(copied, "model").read_text() == "m"
     with checkpoint.as_directory() as there:
         assert Path(there, "model").read_text() == "m"
-    assert air.Checkpoint.from_dict({"n": 1}).to_dict() == {"n": 1}
+    made = air.Checkpoint.from_dict({"n": 1})
+    assert made.to_dict() == {"n": 1} and Path(made.path).is_dir()
+    path = made.path
+    del made
+    assert not Path(path).exists(), "nobody else knows of it"
+    travels = air.Checkpoint.from_dict({"n": 2})
+    there = pickle.loads(pickle.dumps(travels))
+    del travels
+    assert there.to_dict() == {"n": 2}, "another process may hold it"
+    shutil.rmtree(there.path)
 
 
 def test_outside_of_a_trial_reports_warn() -> None:

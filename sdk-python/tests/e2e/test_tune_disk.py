@@ -44,3 +44,30 @@ def test_a_metric_that_is_to_end_trials_and_is_not_reported_is_warned_of() -> No
     sweep = ob.Sweep(train, {"x": 1}, metric="loss", mode="min", trials=1, stop={"acuracy": 0.9, "step": 50})
     with pytest.warns(UserWarning, match=r"stop: 'acuracy' is not among what trial 0 reports: .*loss.* until it is"):
         sweep.run(display=False)
+
+
+@pytest.mark.usefixtures("real")
+def test_trials_leave_no_checkpoints_in_temporary_places(tmp_path: Path) -> None:
+    place = tmp_path / "place"
+    place.mkdir()
+
+    def train(config: dict[str, Any]) -> None:
+        import tempfile
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(tempfile, "tempdir", str(place))
+            for step in range(3):
+                if config["old"]:
+                    with tune.checkpoint_dir(step=step) as folder:
+                        Path(folder, "weights").write_text(str(step))
+                    if step == 1:
+                        raise ValueError("fails with a checkpoint at hand")
+                    tune.report(loss=step)
+                else:
+                    tune.report({"loss": step}, checkpoint=tune.Checkpoint.from_dict({"step": step}))
+
+    config = tune.RunConfig(name="temporary", storage_path=tmp_path, verbose=0)
+    grid: Any = tune.Tuner(train, param_space={"old": tune.grid_search([True, False])}, run_config=config).fit()
+    assert grid[1].checkpoint.to_dict() == {"step": 2} and repr(grid.errors[0]).startswith("ValueError('fails")
+    assert Path(grid[0].checkpoint.path, "weights").read_text() == "0"
+    assert not list(place.iterdir())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import tempfile
 from typing import Any
 
 from outbid._errors import FunctionError
@@ -12,12 +13,12 @@ def validate_save_restore(trainable_cls: Any, config: dict[str, Any] | None = No
     """Train an iteration, save, restore into another one, and train on; raises what goes wrong."""
     first = trainable_cls(dict(config or {}))
     first.train()
-    kept = first.save()
     second = trainable_cls(dict(config or {}))
-    second.restore(kept)
-    done = second.train()["training_iteration"]
-    for one in (first, second):
-        one.stop()
+    with tempfile.TemporaryDirectory(prefix="checkpoint_") as place:
+        second.restore(first.save(place))
+        done = second.train()["training_iteration"]
+        for one in (first, second):
+            one.stop()
     if done != 2:
         raise RuntimeError(f"after a restore the iteration is {done}, not 2")
     return True
