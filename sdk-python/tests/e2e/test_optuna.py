@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import os
+import pickle
+import tempfile
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
@@ -216,6 +219,39 @@ def test_ctrl_c_before_a_sweep_is_submitted_leaves_it_so(real: ob.Client, monkey
     assert len(submitted) == 1
 
 
+def test_no_trials_are_an_empty_study(tmp_path: Path) -> None:
+    def started() -> Any:
+        raise AssertionError("a server is needed for nothing")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(outbid.optuna, "default_client", started)
+        ours = optimize(line, 0, direction="maximize")
+        storage = f"sqlite:///{tmp_path}/study.db"
+        optuna.create_study(study_name="mine", storage=storage).enqueue_trial({"x": 1})
+        assert states(optimize(line, 0, storage=storage, study_name="mine")) == ["WAITING"]
+    theirs = optuna.create_study(direction="maximize")
+    theirs.optimize(line, n_trials=0)
+    assert (ours.trials, ours.direction) == (theirs.trials, theirs.direction)
+
+
+@pytest.mark.usefixtures("real")
+def test_a_study_that_nobody_named_a_storage_for_is_in_memory_at_the_end(tmp_path: Path) -> None:
+    held: list[Any] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tempfile, "tempdir", str(tmp_path))
+        sampler = optuna.samplers.TPESampler(seed=1)
+        study = optimize(line, 3, sampler=sampler, callbacks=[lambda study, trial: held.append(study)])
+    assert len(held[0].trials) == 3, "what a callback kept can be asked still"
+    assert [t.values for t in held[0].trials] == [t.values for t in study.trials]
+    assert [t.number for t in study.trials] == [0, 1, 2] and study.sampler is sampler
+    held.clear()
+    gc.collect()
+    assert not list(tmp_path.iterdir())
+    again = pickle.loads(pickle.dumps(study))
+    again.optimize(line, n_trials=2)
+    assert (again.best_value <= study.best_value) and len(again.trials) == 5
+
+
 def test_an_objective_that_is_given_to_a_sweep_is_sent_here(real: ob.Client) -> None:
     sweep = ob.Sweep(line, {"x": ob.uniform(0, 1)}, metric="value", mode="min", trials=1, max_restarts=0)
     with pytest.raises(ob.SweepFailedError, match=r"no attribute 'suggest_float'; outbid\.optuna\.optimize\(objective"):
@@ -228,7 +264,7 @@ def test_an_objective_that_is_given_to_a_sweep_is_sent_here(real: ob.Client) -> 
         ({}, "optimize: n_trials is missing: say how many trials, or for how long"),
         ({"n_trials": 1, "sampler": "tpe"}, "optimize: sampler must be one of optuna.samplers, got 'tpe'"),
         ({"n_trials": 1, "pruner": "median"}, "optimize: pruner must be one of optuna.pruners, got 'median'"),
-        ({"n_trials": 0}, "optimize: n_trials must be at least 1, got 0"),
+        ({"n_trials": -1}, "optimize: n_trials must be at least 0, got -1"),
         ({"n_trials": "5"}, "optimize: n_trials must be a whole number, got '5'"),
         ({"n_trials": 1, "n_jobs": -2}, "optimize: n_jobs must be at least 1 or -1, got -2"),
         ({"n_trials": 1, "timeout": -1}, "optimize: timeout: a time span must be above 0 seconds, got -1"),
