@@ -94,8 +94,8 @@ class Sweep:
         tuner: what proposes configurations and decides how long each is trained. Left out, it is `TPE()` for 11 to
             1,000 trials where the server is on this machine and Optuna is installed (`outbid[optuna]`), else
             `Random()`.
-        points: the first configurations to try, such as `[{"lr": 0.1}]`; what they leave out is drawn. They count as
-            trials.
+        points: the first configurations to try, such as `[{"lr": 0.1}]`, or a pandas DataFrame with one in each row;
+            what they leave out is drawn. They count as trials.
         warm_start: earlier sweeps about the same metric (a result, a handle, an id, or several), or an Optuna study:
             the three best configurations of each, as far as this space holds them, are tried first, after `points`, and
             a sampler that learns knows all of their trials.
