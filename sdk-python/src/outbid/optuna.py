@@ -305,8 +305,17 @@ def _train(
         trial.note({name: value for name, value in asked.user_attrs.items() if name != ATTRIBUTE})
         if collect:
             gc.collect()
-    study.tell(asked, values)
+    if constraints := _constraints(study.tell(asked, values)):
+        trial.note(constraints=constraints)
     trial.report(dict(zip(_metrics(study), values, strict=True)), step=done + 1)
+
+
+def _constraints(told: FrozenTrial) -> dict[str, float]:
+    """Return the constraints of a trial, each of which it keeps if it is at most 0."""
+    named: Any = getattr(told, "constraints", None)  # since Optuna 5
+    if named is None:
+        named = dict(enumerate(told.system_attrs.get("constraints") or ()))
+    return {str(name): float(value) for name, value in named.items()}
 
 
 def _ask(study: optuna.Study, storage: str | BaseStorage) -> optuna.Trial:

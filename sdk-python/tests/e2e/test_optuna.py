@@ -252,6 +252,29 @@ def test_a_study_that_nobody_named_a_storage_for_is_in_memory_at_the_end(tmp_pat
     assert (again.best_value <= study.best_value) and len(again.trials) == 5
 
 
+@pytest.mark.filterwarnings("ignore:`constraints_func` has been deprecated:FutureWarning")
+@pytest.mark.parametrize("how", ["set_constraint", "constraints_func"])
+def test_constraints_stand_in_the_sweep_and_the_best_of_the_study_keeps_them(real: ob.Client, how: str) -> None:
+    def objective(trial: Any) -> float:
+        if how == "set_constraint":
+            trial.set_constraint("0", 0.5 - trial.number)
+        trial.suggest_float("x", 0, 1)
+        return float(trial.number)
+
+    def kept(trial: Any) -> list[float]:
+        return [0.5 - trial.number]
+
+    if how == "set_constraint" and not hasattr(optuna.Trial, how):
+        pytest.skip("Optuna has it since version 5")
+    given: Any = {"constraints_func": kept} if how == "constraints_func" else {}
+    ours = optimize(objective, 3, sampler=optuna.samplers.TPESampler(seed=1, **given))
+    theirs = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=1, **given))
+    theirs.optimize(objective, n_trials=3)
+    assert ours.best_trial.number == theirs.best_trial.number == 1
+    trials = real.attach(ours.trials[0].user_attrs["outbid"].split("/")[0]).result().trials
+    assert [list(t.attributes["constraints"].values()) for t in trials] == [[0.5], [-0.5], [-1.5]]
+
+
 def test_an_objective_that_is_given_to_a_sweep_is_sent_here(real: ob.Client) -> None:
     sweep = ob.Sweep(line, {"x": ob.uniform(0, 1)}, metric="value", mode="min", trials=1, max_restarts=0)
     with pytest.raises(ob.SweepFailedError, match=r"no attribute 'suggest_float'; outbid\.optuna\.optimize\(objective"):
