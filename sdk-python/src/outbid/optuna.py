@@ -305,7 +305,9 @@ def _train(
         trial.note({name: value for name, value in asked.user_attrs.items() if name != ATTRIBUTE})
         if collect:
             gc.collect()
-    if constraints := _constraints(study.tell(asked, values)):
+    with _stoppable(study, sweep):  # a sampler whose grid is done stops the study
+        told = study.tell(asked, values)
+    if constraints := _constraints(told):
         trial.note(constraints=constraints)
     trial.report(dict(zip(_metrics(study), values, strict=True)), step=done + 1)
 

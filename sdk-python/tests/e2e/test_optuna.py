@@ -139,6 +139,21 @@ def test_an_objective_stops_its_study() -> None:
 
 
 @pytest.mark.usefixtures("real")
+@pytest.mark.filterwarnings("ignore:.*re-evaluat")
+@pytest.mark.parametrize("kind", ["GridSampler", "BruteForceSampler"])
+def test_a_sampler_that_has_drawn_everything_ends_the_study(kind: str) -> None:
+    def objective(trial: Any) -> float:
+        return float(trial.suggest_int("x", 1, 3) * trial.suggest_int("y", 4, 5))
+
+    grid = [{"x": [1, 2, 3], "y": [4, 5]}] if kind == "GridSampler" else []
+    ours = optimize(objective, 30, sampler=getattr(optuna.samplers, kind)(*grid))
+    theirs = optuna.create_study(sampler=getattr(optuna.samplers, kind)(*grid))
+    theirs.optimize(objective, n_trials=30)
+    assert sorted(t.values for t in ours.trials) == sorted(t.values for t in theirs.trials)
+    assert states(ours) == states(theirs) == ["COMPLETE"] * 6
+
+
+@pytest.mark.usefixtures("real")
 def test_callbacks_are_called_and_stop_the_study() -> None:
     seen = []
 
