@@ -203,7 +203,7 @@ def test_results_by_ids() -> None:
     with pytest.raises(ValueError, match="wants a metric"):
         grid.get_dataframe(filter_mode="min")
     with pytest.raises(TypeError, match=r"experiment_analysis must be a tune.ExperimentAnalysis.*, got 'results'"):
-        tune.ResultGrid("results")  # type: ignore[arg-type]
+        tune.ResultGrid("results")
 
 
 def test_a_trainable_by_itself_has_the_results_that_ray_has() -> None:

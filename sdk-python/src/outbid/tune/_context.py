@@ -36,7 +36,7 @@ class TuneContext:
 
     def get_storage(self) -> StorageContext | None:
         """Return where the trial's files are."""
-        return StorageContext(_session.current.trial) if _session.current else None
+        return _session.current.trial.storage if _session.current else None
 
     def get_metadata(self) -> dict[str, Any]:
         """Return nothing: that is of Ray Train's trainers."""

@@ -18,8 +18,6 @@ from outbid.tune._trial import Trial, flatten, read_results
 if TYPE_CHECKING:
     import pandas as pd
 
-    from outbid.tune.analysis import ExperimentAnalysis
-
 
 def frame(records: list[dict[str, Any]]) -> pd.DataFrame:
     """Return records as a table."""
@@ -171,7 +169,7 @@ def best_of(trials: list[Trial], metric: str, mode: str, scope: str, finite: boo
 class ResultGrid:
     """The results of an experiment, one for each trial, in their order."""
 
-    def __init__(self, experiment_analysis: ExperimentAnalysis) -> None:
+    def __init__(self, experiment_analysis: Any) -> None:
         if not hasattr(experiment_analysis, "trials"):
             raise TypeError(
                 "ResultGrid: experiment_analysis must be a tune.ExperimentAnalysis, such as that of an experiment's "

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import importlib
 import os
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from outbid.tune._errors import NoSuchNameError, UnsupportedError
-
-if TYPE_CHECKING:
-    from outbid.tune._trial import Trial
 
 _ELSEWHERE = {
     "persist_current_checkpoint": "tune.report(metrics, checkpoint=...), which keeps the checkpoint",
@@ -28,10 +25,9 @@ class StorageContext:
 
     custom_fs_provided = False
 
-    def __init__(self, trial: Trial) -> None:
-        self.storage_fs_path = os.path.dirname(trial.local_experiment_path)
-        self.experiment_dir_name = trial.experiment_dir_name
-        self.trial_dir_name = os.path.basename(trial.local_path)
+    def __init__(self, experiment: str, trial_dir_name: str) -> None:
+        self.storage_fs_path, self.experiment_dir_name = os.path.split(experiment)
+        self.trial_dir_name = trial_dir_name
 
     def __repr__(self) -> str:
         return f"StorageContext({self.trial_fs_path})"

@@ -67,7 +67,7 @@ class Trial:
     @property
     def storage(self) -> StorageContext:
         """Where its files are."""
-        return StorageContext(self)
+        return StorageContext(self.local_experiment_path, self.relative_logdir)
 
     @property
     def checkpoint(self) -> Checkpoint | None:
