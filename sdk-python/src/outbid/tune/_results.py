@@ -175,7 +175,8 @@ class ResultGrid:
                 "ResultGrid: experiment_analysis must be a tune.ExperimentAnalysis, such as that of an experiment's "
                 f"directory, tune.ExperimentAnalysis(path), got {experiment_analysis!r:.80}"
             )
-        self._trials, self._folder = experiment_analysis.trials, experiment_analysis.experiment_path
+        self._trials: list[Trial] = experiment_analysis.trials
+        self._folder: str = experiment_analysis.experiment_path
         self._metric, self._mode = experiment_analysis.default_metric, experiment_analysis.default_mode
         self._results = [result_of(trial) for trial in self._trials]
 
