@@ -199,6 +199,7 @@ BAD_SWEEPS: list[tuple[Any, type[Exception], str]] = [
     (bad(metric=["a", "a"], mode=["min", "max"]), ValueError, "stands twice"),
     (bad(points={"lr": 1}), TypeError, "points must be a list of configurations"),
     (bad(points=[3]), TypeError, "points[0] must be a configuration"),
+    (bad(points={"lr": [1, 2]}), TypeError, "got a dict of lists, {'lr': [1, 2]}: give pandas.DataFrame(points)"),
     (bad(warm_start=3), TypeError, "warm_start must be a result"),
     (bad(stop={"loss": "about 3"}), ValueError, "stop: loss must be a number"),
     (lambda: ob.normal(0, 0), ValueError, "normal: sd must be above 0"),
@@ -379,3 +380,11 @@ def test_a_utility_says_its_target_in_any_unit() -> None:
     assert {ob.Utility(80, 1, span).to_proto().target for span in spans} == {5400.0}
     assert ob.Utility(80).to_proto() == pb.Utility(priority=80)
     assert ob.Utility(1, target="250ms").to_proto().target == 0.25
+
+
+def test_rows_of_a_table_are_points() -> None:
+    pandas = pytest.importorskip("pandas")
+    rows = pandas.DataFrame({"lr": [0.1, 0.2], "layers": [2, None], "kind": ["sgd", None]}, index=[7, 3])
+    space = {"lr": ob.uniform(0, 1), "layers": ob.integer(1, 4), "kind": ob.choice(["sgd", "adam"])}
+    sweep = ob.Sweep(print, space, metric="loss", mode="min", points=rows)
+    assert sweep.to_dict()["tuner"]["points"] == [{"lr": 0.1, "layers": 2.0, "kind": "sgd"}, {"lr": 0.2}]

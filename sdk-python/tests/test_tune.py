@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
-import types
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from outbid import air, train, tune
-from outbid.tune._driver import _warn_of_criteria
+from outbid.tune._criteria import Criteria
 from outbid.tune._encoding import decode, encode, keep_large
 from outbid.tune._learned import Learned, learn
 from outbid.tune._named import Kept, by_name, put
@@ -339,7 +339,16 @@ def test_checkpoints_are_directories(tmp_path: Path) -> None:
     assert Path(copied, "model").read_text() == "m"
     with checkpoint.as_directory() as there:
         assert Path(there, "model").read_text() == "m"
-    assert air.Checkpoint.from_dict({"n": 1}).to_dict() == {"n": 1}
+    made = air.Checkpoint.from_dict({"n": 1})
+    assert made.to_dict() == {"n": 1} and Path(made.path).is_dir()
+    path = made.path
+    del made
+    assert not Path(path).exists(), "nobody else knows of it"
+    travels = air.Checkpoint.from_dict({"n": 2})
+    there = pickle.loads(pickle.dumps(travels))
+    del travels
+    assert there.to_dict() == {"n": 2}, "another process may hold it"
+    shutil.rmtree(there.path)
 
 
 def test_outside_of_a_trial_reports_warn() -> None:
@@ -421,9 +430,9 @@ def test_a_stopping_criterion_that_never_came_is_warned_of_once(recwarn: pytest.
     for trial in trials:
         trial.history = [{"loss": 2, "n": {"deep": 1}}, {"loss": 1, "late": 1}]
     for stop, warned in (({"late": 5, "n/deep": 3}, 0), ({"lat": 5, "loss": 3}, 1)):
-        _warn_of_criteria(types.SimpleNamespace(plan=types.SimpleNamespace(stop=stop), trials=trials))  # type: ignore[arg-type]
+        Criteria(stop).end(trials)
         assert len(recwarn) == warned
-    assert "'lat' was never reported: late, loss, n, n/deep" in str(recwarn[0].message)
+    assert "'lat' was never reported. Reported are late, loss, n, n/deep" in str(recwarn[0].message)
 
 
 def test_a_trial_has_what_loggers_ask_it_for(tmp_path: Path) -> None:

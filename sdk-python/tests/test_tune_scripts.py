@@ -197,11 +197,13 @@ def test_results_by_ids() -> None:
     analysis = tune.ExperimentAnalysis(trials=[trial])
     assert list(analysis.trial_dataframes) == list(analysis.get_all_configs()) == ["t_00000"]
     assert analysis.get_all_configs(prefix=True) == {"t_00000": {"config/lr": 1, "config/net/n": 2}}
-    grid = tune.ResultGrid([trial], "", "loss", "min")
+    grid = tune.ResultGrid(tune.ExperimentAnalysis(trials=[trial], default_metric="loss", default_mode="min"))
     assert list(grid.get_dataframe("loss", "min")["n"]) == [2]
     assert list(grid.get_dataframe("loss")["n"]) == list(grid.get_dataframe()["n"]) == [3]
     with pytest.raises(ValueError, match="wants a metric"):
         grid.get_dataframe(filter_mode="min")
+    with pytest.raises(TypeError, match=r"experiment_analysis must be a tune.ExperimentAnalysis.*, got 'results'"):
+        tune.ResultGrid("results")
 
 
 def test_a_trainable_by_itself_has_the_results_that_ray_has() -> None:

@@ -25,12 +25,29 @@ _BEST = 3  # configurations of an earlier sweep that are tried again
 
 def fill_points(spec: pb.SweepSpec, points: Sequence[Mapping[str, Any]]) -> None:
     """Put configurations to try first into a spec. The server says what is wrong with their values."""
+    points = _rows(points)
     if isinstance(points, (str, bytes, Mapping)) or not hasattr(points, "__iter__"):
         raise TypeError(f'points must be a list of configurations such as {{"lr": 0.1}}, got {points!r:.80}')
     for i, point in enumerate(points):
         if not isinstance(point, Mapping):
             raise TypeError(f'points[{i}] must be a configuration such as {{"lr": 0.1}}, got {point!r:.80}')
         spec.tuner.points.add().CopyFrom(to_value(dict(point), f"points[{i}]").struct_value)
+
+
+def _rows(points: Any) -> Any:
+    """Return the rows of a table of pandas's as configurations; what a row has no value of is drawn."""
+    if isinstance(points, Mapping) and points and all(isinstance(column, (list, tuple)) for column in points.values()):
+        raise TypeError(
+            'points must be a list of configurations such as {"lr": 0.1}, got a dict of lists, '
+            f"{points!r:.80}: give pandas.DataFrame(points), or a dict for each"
+        )
+    if not (hasattr(points, "columns") and hasattr(points, "to_dict")):
+        return points
+    filled = points.notna().to_dict("records")
+    return [
+        {name: value for name, value in row.items() if there[name]}
+        for row, there in zip(points.to_dict("records"), filled, strict=True)
+    ]
 
 
 def check_earlier(earlier: Any) -> None:

@@ -12,6 +12,7 @@ Stop: TypeAlias = Mapping[str, float | str] | Callable[[int, Mapping[str, float]
 that is reached from below, or a condition such as "<= 0.1"."""
 
 
+_STEP = "step"
 _WORDS = re.compile(r"\s*(<=|>=|<|>)\s*(\S+)\s*")
 _COMPARE = {"<=": operator.le, ">=": operator.ge, "<": operator.lt, ">": operator.gt}
 
@@ -23,8 +24,13 @@ class Reaches:
         self._enough = {str(name): _condition(str(name), value) for name, value in enough.items()}
 
     def __call__(self, step: int, metrics: Mapping[str, float]) -> bool:
-        known = {"step": float(step), **metrics}
+        known = {_STEP: float(step), **metrics}
         return any(_COMPARE[sign](known.get(name, float("nan")), value) for name, (sign, value) in self._enough.items())
+
+    @property
+    def names(self) -> list[str]:
+        """The metrics that are compared."""
+        return [name for name in self._enough if name != _STEP]
 
 
 def _condition(name: str, enough: float | str) -> tuple[str, float]:
@@ -48,6 +54,11 @@ class Stopping:
     def __call__(self, trial: Any) -> Any:
         trial._stop = self._stop
         return self.func(trial)
+
+    @property
+    def names(self) -> list[str]:
+        """The metrics that are known to be looked at."""
+        return self._stop.names if isinstance(self._stop, Reaches) else []
 
 
 def stopping(train: Callable[[Any], Any] | None, stop: Stop | None) -> Callable[[Any], Any] | None:

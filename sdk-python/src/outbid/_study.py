@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import json
 import math
+import os
+import shutil
 import warnings
-from collections.abc import Sequence
+import weakref
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import optuna
 from optuna.distributions import CategoricalDistribution
-from optuna.storages import BaseStorage, JournalStorage
+from optuna.storages import BaseStorage, InMemoryStorage, JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState
 
@@ -38,12 +42,8 @@ def to_study(result: Any, *, storage: str | None = None, study_name: str | None 
 def to_study_of_first(result: Any) -> optuna.Study:
     """Return a sweep's trials as a study of the first objective alone, which most of Optuna's plots want."""
     objectives = _objectives(result)[:1]
-    said = optuna.logging.get_verbosity()
-    optuna.logging.set_verbosity(max(said, optuna.logging.WARNING))  # nobody asked for the study that it would announce
-    try:
+    with _unannounced():
         return _fill(_empty(result, objectives, None, None), result, objectives)
-    finally:
-        optuna.logging.set_verbosity(said)
 
 
 def _objectives(result: Any) -> tuple[tuple[str, str], ...]:
@@ -138,6 +138,35 @@ def kept(storage: str | BaseStorage) -> str | BaseStorage:
     if isinstance(storage, str) and storage.endswith(".log") and "://" not in storage:
         return JournalStorage(JournalFileBackend(str(Path(storage).absolute())))
     return storage
+
+
+def in_memory(study: optuna.Study) -> optuna.Study:
+    """Return a study that is in memory, as Optuna's own is where no storage was named: it can be pickled as well."""
+    memory = InMemoryStorage()
+    with _unannounced():
+        optuna.copy_study(from_study_name=study.study_name, from_storage=study._storage, to_storage=memory)
+    return optuna.load_study(study_name=study.study_name, storage=memory, sampler=study.sampler, pruner=study.pruner)
+
+
+def forget(study: optuna.Study, folder: Path) -> None:
+    """Delete the folder that a study is kept in once nobody looks at the study any more."""
+    weakref.finalize(study._storage, _delete, str(folder), os.getpid())
+
+
+def _delete(folder: str, owner: int) -> None:
+    if os.getpid() == owner:  # not a process that was forked from it
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _unannounced() -> Iterator[None]:
+    """Have Optuna announce no study that nobody asked for."""
+    said = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(max(said, optuna.logging.WARNING))
+    try:
+        yield
+    finally:
+        optuna.logging.set_verbosity(said)
 
 
 def _plain(value: Any) -> Any:

@@ -29,8 +29,9 @@ from outbid._resources import Checkpoints, Duration, Limits, Program, Resources,
 from outbid._result import Result
 from outbid._rung import Rung
 from outbid._space import Space, fill_space, to_value
-from outbid._stopping import Stop, stopping
+from outbid._stopping import Stop, Stopping, stopping
 from outbid._tuners import Random, Tuner
+from outbid._unmet import Unmet
 from outbid._usual import usual
 from outbid.v1 import sweep_pb2 as pb
 
@@ -93,8 +94,8 @@ class Sweep:
         tuner: what proposes configurations and decides how long each is trained. Left out, it is `TPE()` for 11 to
             1,000 trials where the server is on this machine and Optuna is installed (`outbid[optuna]`), else
             `Random()`.
-        points: the first configurations to try, such as `[{"lr": 0.1}]`; what they leave out is drawn. They count as
-            trials.
+        points: the first configurations to try, such as `[{"lr": 0.1}]`, or a pandas DataFrame with one in each row;
+            what they leave out is drawn. They count as trials.
         warm_start: earlier sweeps about the same metric (a result, a handle, an id, or several), or an Optuna study:
             the three best configurations of each, as far as this space holds them, are tried first, after `points`, and
             a sampler that learns knows all of their trials.
@@ -276,6 +277,8 @@ class Sweep:
         if self._train is None and not self._program:
             raise TypeError("run: this sweep has neither function nor program; use ask() and tell()")
         called = (*callables("callbacks", callbacks), *self._loggers, *callables("loggers", loggers))
+        if isinstance(self._train, Stopping):
+            called = (*called, Unmet(self._train.names))
         if timeout is not None:
             _given.number("run: timeout", timeout)
         handle = self.submit(client)

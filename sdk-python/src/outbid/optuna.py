@@ -44,7 +44,7 @@ from outbid._handle import SweepHandle
 from outbid._model import TrialResult
 from outbid._raised import packed, unpacked
 from outbid._resources import Resources, duration
-from outbid._study import ATTRIBUTE, kept, to_study
+from outbid._study import ATTRIBUTE, forget, in_memory, kept, to_study
 from outbid._sweep import Sweep
 from outbid._training import Trial
 from outbid._tuners import Random
@@ -90,12 +90,12 @@ def optimize(
     stands in the configurations of the sweep's trials, and user attributes in their `attributes`.
 
     `storage` is where the study is kept: one of Optuna's or its URL, which every worker must reach, or a file of a
-    journal that ends with ".log". Left out, it is a journal in a temporary folder, which suits a server on this machine
-    only. A study that the storage has under that `study_name` goes on, those trials first that were enqueued there.
-    `n_jobs` is how many trials run at once at the most; None or -1: as many as there are devices. Where `timeout`
-    seconds are over, or `study.stop()` was called, the sweep ends, trials that run are stopped, and the study is
-    returned. `callbacks` are Optuna's, called here; `gc_after_trial` is as there, in the processes that run trials.
-    Progress is shown unless `display` is False; `show_progress_bar` shows it all the same.
+    journal that ends with ".log". Left out, it is in memory once the sweep has ended, and in a temporary folder until
+    then, which suits a server on this machine only. A study that the storage has under that `study_name` goes on, those
+    trials first that were enqueued there. `n_jobs` is how many trials run at once at the most; None or -1: as many as
+    there are devices. Where `timeout` seconds are over, or `study.stop()` was called, the sweep ends, trials that run
+    are stopped, and the study is returned. `callbacks` are Optuna's, called here; `gc_after_trial` is as there, in the
+    processes that run trials. Progress is shown unless `display` is False; `show_progress_bar` shows it all the same.
     """
     if not callable(objective):
         raise TypeError(f"optimize: objective must be a function of a trial, got {objective!r:.80}")
@@ -104,27 +104,14 @@ def optimize(
     for name, given, kind in (("sampler", sampler, BaseSampler), ("pruner", pruner, BasePruner)):
         if given is not None and not isinstance(given, kind):
             raise TypeError(f"optimize: {name} must be one of optuna.{name}s, got {given!r:.80}")
-    _check(n_trials=n_trials, n_jobs=None if n_jobs == -1 else n_jobs)
+    _check(n_trials, n_jobs)
     if timeout is not None:
         duration("optimize: timeout", timeout)
     caught = _caught(catch)
     called = tuple(_given.several("optimize: callbacks", callbacks or (), "functions of a study and a trial"))
-    client = client or default_client()
-    if storage is None:
-        if not client.local:
-            raise ValueError(
-                "optimize: the server is on another machine: name a storage that its workers reach, such as "
-                'storage="postgresql://..." or a file "study.log" in a folder that all of them share'
-            )
-        storage = str(Path(tempfile.mkdtemp(prefix="outbid-optuna-")) / "study.log")
-    elif not isinstance(storage, (str, BaseStorage)):
-        raise TypeError(f"optimize: storage must be one of optuna.storages or its URL, got {storage!r:.80}")
-    elif isinstance(storage, InMemoryStorage):
-        raise ValueError(
-            'optimize: storage must be one that workers reach, such as "sqlite:///study.db", got one in memory'
-        )
-    study = optuna.create_study(
-        storage=kept(storage),
+    _check_storage(storage)
+    create = partial(
+        optuna.create_study,
         study_name=study_name,
         direction=direction,
         directions=directions,
@@ -132,6 +119,12 @@ def optimize(
         pruner=pruner,
         load_if_exists=study_name is not None,
     )
+    if n_trials == 0:
+        return create(storage=None if storage is None else kept(storage))
+    client = client or default_client()
+    passing = storage is None
+    storage = _passing(client) if storage is None else storage
+    study = create(storage=kept(storage))
     run = partial(
         _train,
         objective=objective,
@@ -162,20 +155,42 @@ def optimize(
     except KeyboardInterrupt as interrupt:
         raise KeyboardInterrupt(f"{interrupt}; its study: {_loading(study, storage)}") from None
     finally:
-        if sweep.submitted:
-            _settle(study, sweep.handle)
-    return study
+        ended = sweep.submitted and _settle(study, sweep.handle)
+        if passing and ended:
+            forget(study, Path(str(storage)).parent)
+    return in_memory(study) if passing and ended else study
 
 
 class _NoValue(TypeError, ValueError):
     """The objective returned what is no value of its study: that fails the trial alone, as it does in Optuna."""
 
 
-def _check(**counts: Any) -> None:
-    """Raise for a count that is none, by the name that it has here."""
-    for name, count in counts.items():
-        if count is not None and _given.whole(f"optimize: {name}", count) < 1:
-            raise ValueError(f"optimize: {name} must be at least 1{' or -1' * (name == 'n_jobs')}, got {count}")
+def _check(n_trials: int | None, n_jobs: int | None) -> None:
+    """Raise for a count that is none."""
+    if n_trials is not None and _given.whole("optimize: n_trials", n_trials) < 0:
+        raise ValueError(f"optimize: n_trials must be at least 0, got {n_trials}")
+    if n_jobs is not None and _given.whole("optimize: n_jobs", n_jobs) != -1 and n_jobs < 1:
+        raise ValueError(f"optimize: n_jobs must be at least 1 or -1, got {n_jobs}")
+
+
+def _check_storage(storage: Any) -> None:
+    """Raise for what workers cannot keep a study in."""
+    if storage is not None and not isinstance(storage, (str, BaseStorage)):
+        raise TypeError(f"optimize: storage must be one of optuna.storages or its URL, got {storage!r:.80}")
+    if isinstance(storage, InMemoryStorage):
+        raise ValueError(
+            'optimize: storage must be one that workers reach, such as "sqlite:///study.db", got one in memory'
+        )
+
+
+def _passing(client: Client) -> str:
+    """Return a file to keep a study in while its trials run."""
+    if not client.local:
+        raise ValueError(
+            "optimize: the server is on another machine: name a storage that its workers reach, such as "
+            'storage="postgresql://..." or a file "study.log" in a folder that all of them share'
+        )
+    return str(Path(tempfile.mkdtemp(prefix="outbid-optuna-")) / "study.log")
 
 
 def _caught(catch: Any) -> tuple[type[Exception], ...]:
@@ -225,19 +240,20 @@ def _stoppable(study: optuna.Study, sweep: str) -> Iterator[None]:
         del study.stop
 
 
-def _settle(study: optuna.Study, sweep: SweepHandle) -> None:
+def _settle(study: optuna.Study, sweep: SweepHandle) -> bool:
     """Have the trials of a sweep that ended without a word, as those that were stopped, fail in the study.
 
-    Nothing is known of a sweep whose server is out of reach: its trials stay as they are.
+    Nothing is known of a sweep whose server is out of reach: its trials stay as they are. Returns whether it has ended.
     """
     try:
         if sweep.info().ended is None:
-            return
+            return False
     except UnavailableError:
-        return
+        return False
     for told in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
         if str(told.user_attrs.get(ATTRIBUTE, "")).startswith(sweep.id + "/"):
             study.tell(told.number, state=TrialState.FAIL)
+    return True
 
 
 def _train(
@@ -289,8 +305,19 @@ def _train(
         trial.note({name: value for name, value in asked.user_attrs.items() if name != ATTRIBUTE})
         if collect:
             gc.collect()
-    study.tell(asked, values)
+    with _stoppable(study, sweep):  # a sampler whose grid is done stops the study
+        told = study.tell(asked, values)
+    if constraints := _constraints(told):
+        trial.note(constraints=constraints)
     trial.report(dict(zip(_metrics(study), values, strict=True)), step=done + 1)
+
+
+def _constraints(told: FrozenTrial) -> dict[str, float]:
+    """Return the constraints of a trial, each of which it keeps if it is at most 0."""
+    named: Any = getattr(told, "constraints", None)  # since Optuna 5
+    if named is None:
+        named = dict(enumerate(told.system_attrs.get("constraints") or ()))
+    return {str(name): float(value) for name, value in named.items()}
 
 
 def _ask(study: optuna.Study, storage: str | BaseStorage) -> optuna.Trial:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import os
+import pickle
+import tempfile
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
@@ -136,6 +139,21 @@ def test_an_objective_stops_its_study() -> None:
 
 
 @pytest.mark.usefixtures("real")
+@pytest.mark.filterwarnings("ignore:.*re-evaluat")
+@pytest.mark.parametrize("kind", ["GridSampler", "BruteForceSampler"])
+def test_a_sampler_that_has_drawn_everything_ends_the_study(kind: str) -> None:
+    def objective(trial: Any) -> float:
+        return float(trial.suggest_int("x", 1, 3) * trial.suggest_int("y", 4, 5))
+
+    grid = [{"x": [1, 2, 3], "y": [4, 5]}] if kind == "GridSampler" else []
+    ours = optimize(objective, 30, sampler=getattr(optuna.samplers, kind)(*grid))
+    theirs = optuna.create_study(sampler=getattr(optuna.samplers, kind)(*grid))
+    theirs.optimize(objective, n_trials=30)
+    assert sorted(t.values for t in ours.trials) == sorted(t.values for t in theirs.trials)
+    assert states(ours) == states(theirs) == ["COMPLETE"] * 6
+
+
+@pytest.mark.usefixtures("real")
 def test_callbacks_are_called_and_stop_the_study() -> None:
     seen = []
 
@@ -216,6 +234,62 @@ def test_ctrl_c_before_a_sweep_is_submitted_leaves_it_so(real: ob.Client, monkey
     assert len(submitted) == 1
 
 
+def test_no_trials_are_an_empty_study(tmp_path: Path) -> None:
+    def started() -> Any:
+        raise AssertionError("a server is needed for nothing")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(outbid.optuna, "default_client", started)
+        ours = optimize(line, 0, direction="maximize")
+        storage = f"sqlite:///{tmp_path}/study.db"
+        optuna.create_study(study_name="mine", storage=storage).enqueue_trial({"x": 1})
+        assert states(optimize(line, 0, storage=storage, study_name="mine")) == ["WAITING"]
+    theirs = optuna.create_study(direction="maximize")
+    theirs.optimize(line, n_trials=0)
+    assert (ours.trials, ours.direction) == (theirs.trials, theirs.direction)
+
+
+@pytest.mark.usefixtures("real")
+def test_a_study_that_nobody_named_a_storage_for_is_in_memory_at_the_end(tmp_path: Path) -> None:
+    held: list[Any] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tempfile, "tempdir", str(tmp_path))
+        sampler = optuna.samplers.TPESampler(seed=1)
+        study = optimize(line, 3, sampler=sampler, callbacks=[lambda study, trial: held.append(study)])
+    assert len(held[0].trials) == 3, "what a callback kept can be asked still"
+    assert [t.values for t in held[0].trials] == [t.values for t in study.trials]
+    assert [t.number for t in study.trials] == [0, 1, 2] and study.sampler is sampler
+    held.clear()
+    gc.collect()
+    assert not list(tmp_path.iterdir())
+    again = pickle.loads(pickle.dumps(study))
+    again.optimize(line, n_trials=2)
+    assert (again.best_value <= study.best_value) and len(again.trials) == 5
+
+
+@pytest.mark.filterwarnings("ignore:`constraints_func` has been deprecated:FutureWarning")
+@pytest.mark.parametrize("how", ["set_constraint", "constraints_func"])
+def test_constraints_stand_in_the_sweep_and_the_best_of_the_study_keeps_them(real: ob.Client, how: str) -> None:
+    def objective(trial: Any) -> float:
+        if how == "set_constraint":
+            trial.set_constraint("0", 0.5 - trial.number)
+        trial.suggest_float("x", 0, 1)
+        return float(trial.number)
+
+    def kept(trial: Any) -> list[float]:
+        return [0.5 - trial.number]
+
+    if how == "set_constraint" and not hasattr(optuna.Trial, how):
+        pytest.skip("Optuna has it since version 5")
+    given: Any = {"constraints_func": kept} if how == "constraints_func" else {}
+    ours = optimize(objective, 3, sampler=optuna.samplers.TPESampler(seed=1, **given))
+    theirs = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=1, **given))
+    theirs.optimize(objective, n_trials=3)
+    assert ours.best_trial.number == theirs.best_trial.number == 1
+    trials = real.attach(ours.trials[0].user_attrs["outbid"].split("/")[0]).result().trials
+    assert [list(t.attributes["constraints"].values()) for t in trials] == [[0.5], [-0.5], [-1.5]]
+
+
 def test_an_objective_that_is_given_to_a_sweep_is_sent_here(real: ob.Client) -> None:
     sweep = ob.Sweep(line, {"x": ob.uniform(0, 1)}, metric="value", mode="min", trials=1, max_restarts=0)
     with pytest.raises(ob.SweepFailedError, match=r"no attribute 'suggest_float'; outbid\.optuna\.optimize\(objective"):
@@ -228,7 +302,7 @@ def test_an_objective_that_is_given_to_a_sweep_is_sent_here(real: ob.Client) -> 
         ({}, "optimize: n_trials is missing: say how many trials, or for how long"),
         ({"n_trials": 1, "sampler": "tpe"}, "optimize: sampler must be one of optuna.samplers, got 'tpe'"),
         ({"n_trials": 1, "pruner": "median"}, "optimize: pruner must be one of optuna.pruners, got 'median'"),
-        ({"n_trials": 0}, "optimize: n_trials must be at least 1, got 0"),
+        ({"n_trials": -1}, "optimize: n_trials must be at least 0, got -1"),
         ({"n_trials": "5"}, "optimize: n_trials must be a whole number, got '5'"),
         ({"n_trials": 1, "n_jobs": -2}, "optimize: n_jobs must be at least 1 or -1, got -2"),
         ({"n_trials": 1, "timeout": -1}, "optimize: timeout: a time span must be above 0 seconds, got -1"),

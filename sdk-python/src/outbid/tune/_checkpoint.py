@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import tempfile
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,12 @@ class Checkpoint:
         if filesystem is not None:
             unsupported("filesystem of a Checkpoint", "name a directory")
         self.path = os.fspath(path)
+        self._own: weakref.finalize[..., Any] | None = None  # deletes the directory with this object
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self._own is not None:
+            self._own.detach()  # another process may outlive this object
+        return type(self), (self.path,)
 
     def __repr__(self) -> str:
         return f"Checkpoint(path={self.path})"
@@ -70,7 +77,10 @@ class Checkpoint:
 
         path = tempfile.mkdtemp(prefix="checkpoint-")
         Path(path, "dict_checkpoint.pkl").write_bytes(cloudpickle.dumps(data))
-        return cls(path)
+        made = cls(path)
+        # Whoever reports one with every result would fill the disk: nobody but this object knows of the directory.
+        made._own = weakref.finalize(made, _delete, path, os.getpid())
+        return made
 
     def to_dict(self) -> dict[str, Any]:
         """Return the dict that `from_dict` was given."""
@@ -81,3 +91,9 @@ class Checkpoint:
             unsupported("to_dict() of a checkpoint that is a directory", "read its files with as_directory()")
         found: dict[str, Any] = cloudpickle.loads(file.read_bytes())
         return found
+
+
+def _delete(path: str, owner: int) -> None:
+    """Delete a directory in the process that made it, not in one that was forked from that."""
+    if os.getpid() == owner:
+        shutil.rmtree(path, ignore_errors=True)

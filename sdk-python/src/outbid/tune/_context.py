@@ -6,6 +6,7 @@ from typing import Any
 
 from outbid.tune import _session
 from outbid.tune._config import Placement
+from outbid.tune._storage import StorageContext
 
 
 class TuneContext:
@@ -33,9 +34,9 @@ class TuneContext:
 
         return Path(_session.current.plan.folder).name if _session.current else None
 
-    def get_storage(self) -> Any:
-        """Return nothing: files are where `get_trial_dir` says."""
-        return None
+    def get_storage(self) -> StorageContext | None:
+        """Return where the trial's files are."""
+        return _session.current.trial.storage if _session.current else None
 
     def get_metadata(self) -> dict[str, Any]:
         """Return nothing: that is of Ray Train's trainers."""

@@ -21,6 +21,7 @@ from outbid._model import TrialResult, Update
 from outbid._sweep import Sweep
 from outbid._tuners import Plugin
 from outbid.tune._config import Placement, RunConfig, TuneConfig, placement_of, seconds, storage_of
+from outbid.tune._criteria import Criteria
 from outbid.tune._encoding import decode, keep_large
 from outbid.tune._errors import TuneError, unsupported
 from outbid.tune._learned import learn
@@ -31,7 +32,7 @@ from outbid.tune._program import Experiment, pack
 from outbid.tune._record import Run, collect
 from outbid.tune._registry import find_trainable
 from outbid.tune._trainable import depends, placement_for, unwrapped
-from outbid.tune._trial import Trial, flatten
+from outbid.tune._trial import Trial
 from outbid.tune._variants import find
 from outbid.tune._watch import Watch
 from outbid.tune._work import Work
@@ -134,7 +135,7 @@ def resubmit(
 
 def follow(made: Run, handle: SweepHandle, tune: TuneConfig, run: RunConfig) -> Run:
     """Wait for the end of an experiment, and call its callbacks meanwhile."""
-    watch = Watch(made, tune, run)
+    watch, criteria = Watch(made, tune, run), Criteria(made.plan.stop)
     display: Display = NoDisplay()
     fail_fast: Any = run.failure_config and run.failure_config.fail_fast
     try:
@@ -144,6 +145,7 @@ def follow(made: Run, handle: SweepHandle, tune: TuneConfig, run: RunConfig) -> 
             for update in handle._watch(watch.wants_reports, None, _Cancel()):
                 display.update(update)
                 _take(made, update)
+                criteria.look(update.trials)
                 watch.update(update)
                 failed = fail_fast and any(t.state == "failed" for t in update.trials)
                 if (failed or watch.enough) and update.sweep.state not in ("stopping", "stopped", "done", "failed"):
@@ -160,7 +162,7 @@ def follow(made: Run, handle: SweepHandle, tune: TuneConfig, run: RunConfig) -> 
         made.failed = result.sweep.reason
     made.trials = [collect(made.plan, info) for info in result.trials]
     watch.end(made.trials)
-    _warn_of_criteria(made)
+    criteria.end(made.trials)
     if made.failed and not any(t.status == Trial.ERROR for t in made.trials):
         raise TuneError(f"the experiment failed: {made.failed}")
     if fail_fast == "raise":
@@ -168,18 +170,6 @@ def follow(made: Run, handle: SweepHandle, tune: TuneConfig, run: RunConfig) -> 
             if trial.error is not None:
                 raise trial.error
     return made
-
-
-def _warn_of_criteria(made: Run) -> None:
-    """Say once which stopping criteria no trial has ever reported."""
-    stop = made.plan.stop
-    if not isinstance(stop, Mapping):
-        return
-    known = {name for trial in made.trials for result in trial.history for name in (*result, *flatten(result))}
-    never = [name for name in stop if name not in known]
-    if never and known:
-        named = ", ".join(sorted(name for name in known if name != "config" and not name.startswith("config/")))
-        warnings.warn(f"stop={dict(stop)}: {', '.join(map(repr, never))} was never reported: {named}", stacklevel=4)
 
 
 def _take(made: Run, update: Update) -> None:
@@ -227,7 +217,7 @@ def _experiment(plan: Plan, tune: TuneConfig) -> tuple[Experiment, int]:
         return Experiment(plan, scheduler, None, points, len(points)), limit
     if not isinstance(search, Searcher) and not hasattr(search, "suggest"):
         unsupported(f"search algorithm {type(search).__name__}", "use OptunaSearch, or a subclass of Searcher")
-    plan.prefix = BasicVariantGenerator().prefix
+    plan.prefix, plan.searched = BasicVariantGenerator().prefix, True
     if not search.set_search_properties(tune.metric, tune.mode, plan.space) and find(plan.space):
         warnings.warn(
             f"{type(search).__name__} has a space of its own; the parameters of param_space are not drawn", stacklevel=4

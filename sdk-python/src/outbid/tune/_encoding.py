@@ -11,7 +11,7 @@ from typing import Any
 
 from outbid.tune._named import Named, by_name, keep, resolve
 from outbid.tune._sample import Categorical, Domain
-from outbid.tune._variants import find, unresolved
+from outbid.tune._variants import find, fits, unresolved
 
 _LARGE = 64 << 10  # bytes of an object that travels once, with the function
 _MANY = 4096  # entries of a list, characters of a text
@@ -85,7 +85,7 @@ def _ordered(value: Any, like: Any) -> Any:
 def _which(domain: Categorical, value: Any) -> Any:
     """Return the value of a choice that a drawn one is; one that holds parameters itself is known by its names."""
     alike = [c for c in domain.categories if type(c) is type(value)]
-    same = [c for c in alike if c == value]
+    same = [c for c in alike if fits(c, value)]
     return next(iter(same or [c for c in alike if isinstance(c, Mapping) and c.keys() == value.keys()]), None)
 
 

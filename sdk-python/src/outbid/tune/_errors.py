@@ -19,6 +19,10 @@ class UnsupportedError(OutbidError, NotImplementedError):
     """A part of Ray Tune that Outbid does not have; the message says what to use."""
 
 
+class NoSuchNameError(UnsupportedError, AttributeError):
+    """An attribute that Ray's object has and Outbid's has not; `hasattr` says so too."""
+
+
 def unsupported(what: str, use: str) -> NoReturn:
     """Raise the error for something that Outbid does not have."""
     raise UnsupportedError(f"outbid.tune has no {what}: {use}")

@@ -21,7 +21,8 @@ DEFAULT_METRIC = "training_iteration"
 NOTHING = "reported_nothing"
 """The metric by which the server hears that a trial has ended well and had nothing to report."""
 
-_MARKS = ".trials"  # of an experiment's directory: a file for each trial, with its directory's name
+MARKS = ".trials"
+"""Of an experiment's directory: a file for each trial, with its directory's name."""
 
 
 @dataclass
@@ -49,6 +50,8 @@ class Plan:
     going_on: bool = False
     several: bool = False
     """Whether `metric` is the first of several objectives, so that no trial is the best by itself."""
+    searched: bool = False
+    """Whether a search algorithm says the configurations."""
     samples: int = 0
     """How many trials there will be; 0 for no end."""
     growth: Growth | None = None
@@ -65,8 +68,15 @@ class Plan:
         trial = Trial(number, f"{self.prefix}_{number:05d}", self.name, config)
         trial.checkpoint_config = self.checkpoints
         trial.placement, trial.local_experiment_path = self.placement, self.folder
-        name_trial(trial, self.space, name=self.trial_name, dirname=self.trial_dirname, date=self.began)
-        mark = Path(self.folder, _MARKS, trial.trial_id)
+        name_trial(
+            trial,
+            self.space,
+            name=self.trial_name,
+            dirname=self.trial_dirname,
+            date=self.began,
+            searched=self.searched,
+        )
+        mark = Path(self.folder, MARKS, trial.trial_id)
         if mark.is_file():
             # Its configuration may have changed since it was named.
             trial.relative_logdir = mark.read_text()
@@ -75,7 +85,7 @@ class Plan:
 
     def claim(self, trial: Trial) -> Path | None:
         """Make a trial's directory; None where there can be none."""
-        mark = Path(self.folder, _MARKS, trial.trial_id)
+        mark = Path(self.folder, MARKS, trial.trial_id)
         path = Path(trial.local_path)
         try:
             mark.parent.mkdir(parents=True, exist_ok=True)

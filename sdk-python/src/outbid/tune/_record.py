@@ -15,7 +15,7 @@ from outbid.tune._checkpoint import Checkpoint
 from outbid.tune._config import RunConfig, TuneConfig
 from outbid.tune._encoding import decode
 from outbid.tune._errors import TuneError
-from outbid.tune._plan import NOTHING, Plan
+from outbid.tune._plan import MARKS, NOTHING, Plan
 from outbid.tune._trial import Trial, read_results
 from outbid.tune._work import Work
 
@@ -91,20 +91,10 @@ def collect(plan: Plan, info: TrialResult) -> Trial:
     if not trial.history and info.step:
         reports = [r for r in info.reports() if not r.superseded and NOTHING not in r.metrics]
         trial.history = [from_report(trial, r.step, r.metrics) for r in reports]
-    for result in trial.history:
-        result["config"] = trial.config
-        name = result.get("checkpoint_dir_name")
-        if name and (folder / name).is_dir():
-            trial.checkpoints.append((Checkpoint(folder / name), result))
+    _take_files(trial)
     if trial.history:
-        trial.last_result = dict(trial.history[-1])
-        with contextlib.suppress(OSError, pickle.PickleError, AttributeError, ImportError):
-            exact = pickle.loads((folder / ".last.pkl").read_bytes())
-            if exact.get("training_iteration") == trial.last_result.get("training_iteration"):
-                trial.last_result = {**exact, "config": trial.config}
         if info.state in ENDED_TRIAL and info.state != "failed":
             trial.last_result["done"] = True
-        trial.last_result["experiment_tag"] = trial.experiment_tag
     elif NOTHING in info.metrics:
         trial.last_result = {"trial_id": trial.trial_id, "done": True, "config": trial.config}
     trial.num_failures = info.restarts + (info.state == "failed")
@@ -112,18 +102,54 @@ def collect(plan: Plan, info: TrialResult) -> Trial:
         trial.checkpoints.append((Checkpoint(info.checkpoint(info.checkpoints[-1].step)), trial.last_result))
     if info.state == "failed":
         trial.error_msg = info.reason
-        trial.error = _error(folder, info)
+        trial.error = _error(folder, info.reason, info.number)
     return trial
 
 
-def _error(folder: Path, info: TrialResult) -> Exception:
+def read(plan: Plan) -> list[Trial]:
+    """Return the trials of an experiment as its directory alone tells of them: nobody runs them any more."""
+    trials = []
+    for mark in sorted(Path(plan.folder, MARKS).glob("*_*")):
+        trial = plan.trial(int(mark.name.rpartition("_")[2]), {})
+        folder = Path(trial.local_path)
+        with contextlib.suppress(OSError, pickle.PickleError, AttributeError, ImportError):
+            trial = plan.trial(trial.number, pickle.loads((folder / "params.pkl").read_bytes()))
+        _take_files(trial)
+        trial.status = Trial.TERMINATED
+        if trial.error_file is not None:
+            trial.status, trial.error_msg = Trial.ERROR, Path(trial.error_file).read_text().strip()
+            trial.error = _error(folder, trial.error_msg, trial.number)
+        trials.append(trial)
+    return trials
+
+
+def _take_files(trial: Trial) -> None:
+    """Let a trial have what its files tell of results and checkpoints."""
+    folder = Path(trial.local_path)
+    trial.history = trial.history or read_results(folder)
+    for result in trial.history:
+        result["config"] = trial.config
+        name = result.get("checkpoint_dir_name")
+        if name and (folder / name).is_dir():
+            trial.checkpoints.append((Checkpoint(folder / name), result))
+    if not trial.history:
+        return
+    trial.last_result = dict(trial.history[-1])
+    with contextlib.suppress(OSError, pickle.PickleError, AttributeError, ImportError):
+        exact = pickle.loads((folder / ".last.pkl").read_bytes())
+        if exact.get("training_iteration") == trial.last_result.get("training_iteration"):
+            trial.last_result = {**exact, "config": trial.config}
+    trial.last_result["experiment_tag"] = trial.experiment_tag
+
+
+def _error(folder: Path, reason: str, number: int) -> Exception:
     try:
         found = pickle.loads((folder / "error.pkl").read_bytes())
         if isinstance(found, Exception):
             return found
     except Exception:
         pass
-    return TuneError(info.reason or f"trial {info.number} failed")
+    return TuneError(reason or f"trial {number} failed")
 
 
 def from_report(trial: Trial, step: int, metrics: Mapping[str, float]) -> dict[str, Any]:

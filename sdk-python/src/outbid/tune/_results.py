@@ -169,10 +169,16 @@ def best_of(trials: list[Trial], metric: str, mode: str, scope: str, finite: boo
 class ResultGrid:
     """The results of an experiment, one for each trial, in their order."""
 
-    def __init__(self, trials: list[Trial], folder: str, metric: str | None, mode: str | None) -> None:
-        self._trials, self._folder = trials, folder
-        self._metric, self._mode = metric, mode
-        self._results = [result_of(trial) for trial in trials]
+    def __init__(self, experiment_analysis: Any) -> None:
+        if not hasattr(experiment_analysis, "trials"):
+            raise TypeError(
+                "ResultGrid: experiment_analysis must be a tune.ExperimentAnalysis, such as that of an experiment's "
+                f"directory, tune.ExperimentAnalysis(path), got {experiment_analysis!r:.80}"
+            )
+        self._trials: list[Trial] = experiment_analysis.trials
+        self._folder: str = experiment_analysis.experiment_path
+        self._metric, self._mode = experiment_analysis.default_metric, experiment_analysis.default_mode
+        self._results = [result_of(trial) for trial in self._trials]
 
     def __len__(self) -> int:
         return len(self._results)

@@ -58,6 +58,7 @@ class Session:
         self._enough = False
         trial._stop = lambda step, metrics: self._enough
         self._pending: str | None = None  # a directory of `checkpoint_dir`, until the report that follows
+        self._given: list[str] = []  # those that the training code may still write to
         self.last: dict[str, Any] = {}
 
     def checkpoint(self) -> Checkpoint | None:
@@ -111,14 +112,14 @@ class Session:
             self._own.save(checkpoint.path, metadata=about)
             result["checkpoint_dir_name"] = self._keep(checkpoint, result, flat, name)
             if self._pending is not None:
-                shutil.rmtree(self._pending, ignore_errors=True)
+                self._clear()
         self._pending = None
         self.iteration += 1
         self.since_restore += 1
         self._write(result, flat)
         self.last = result
         self._enough = self._enough or enough
-        numbers = {k: float(v) for k, v in flat.items() if k not in _UNSENT and is_number(v) and not _configured(k)}
+        numbers = {k: float(v) for k, v in flat.items() if k not in UNSENT and is_number(v) and not _configured(k)}
         goal = self._plan.metric
         if goal in numbers:
             numbers.setdefault(sent_name(goal), numbers[goal])
@@ -164,7 +165,14 @@ class Session:
     def checkpoint_dir(self) -> Iterator[str]:
         """Give a directory that the next report keeps as its checkpoint."""
         self._pending = tempfile.mkdtemp(prefix="checkpoint_")
+        self._given.append(self._pending)
         yield self._pending
+
+    def _clear(self) -> None:
+        """Delete the directories of `checkpoint_dir`: what was reported of them is kept elsewhere."""
+        for path in self._given:
+            shutil.rmtree(path, ignore_errors=True)
+        self._given = []
 
     def failed(self, error: BaseException) -> None:
         """Write down why the trial failed."""
@@ -179,6 +187,7 @@ class Session:
 
     def close(self) -> None:
         """Close the files; a last result that JSON cannot hold is kept as it is, too."""
+        self._clear()
         if self.folder is not None and self.last:
             with contextlib.suppress(Exception):
                 own = {k: v for k, v in self.last.items() if k != "config"}
@@ -286,10 +295,11 @@ class Session:
         return bool(stop(self.trial.trial_id, result))
 
 
-_UNSENT = frozenset(
+UNSENT = frozenset(
     {"timestamp", "trial_id", "date", "pid", "hostname", "node_ip", "time_since_restore", "done"}
     | {"iterations_since_restore", "checkpoint_dir_name", "config"}
 )
+"""Of a result: what stands in the trial's files alone."""
 
 
 def _configured(name: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import functools
 import inspect
@@ -131,6 +132,9 @@ class Trainable:
         if not self._stopped:
             self._stopped = True
             self.cleanup()
+            if self._own_logdir:
+                with contextlib.suppress(OSError):  # what was written there stays
+                    os.rmdir(self._own_logdir)
 
     def reset(self, new_config: dict[str, Any], storage: Any = None) -> bool:
         """Take another configuration."""

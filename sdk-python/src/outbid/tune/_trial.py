@@ -5,13 +5,15 @@ from __future__ import annotations
 import datetime
 import json
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from outbid.tune._checkpoint import Checkpoint
 from outbid.tune._config import CheckpointConfig, Placement
-from outbid.tune._variants import find, look_up, tag
+from outbid.tune._storage import StorageContext
+from outbid.tune._variants import leaves, settled, tag
 
 _LONGEST = 130  # characters of a directory's name before the date
 
@@ -61,6 +63,11 @@ class Trial:
 
     path = logdir = local_dir = local_path
     storage_path = local_path
+
+    @property
+    def storage(self) -> StorageContext:
+        """Where its files are."""
+        return StorageContext(self.local_experiment_path, self.relative_logdir)
 
     @property
     def checkpoint(self) -> Checkpoint | None:
@@ -140,16 +147,19 @@ class Trial:
         return None
 
 
-def name_trial(trial: Trial, space: Any, *, name: Any, dirname: Any, date: datetime.datetime) -> None:
-    """Give a trial its tag, its name and its directory's name."""
-    values = {}
-    for path, _ in find(space):
-        try:
-            values[path] = look_up(trial.config, path)
-        except (LookupError, TypeError):
-            continue
+def name_trial(
+    trial: Trial, space: Any, *, name: Any, dirname: Any, date: datetime.datetime, searched: bool = False
+) -> None:
+    """Give a trial its tag, its name and its directory's name.
+
+    As in Ray, one that a search algorithm has `searched` is counted from 1 and named by its whole configuration.
+    """
+    values = settled(space, trial.config)
     trial.evaluated_params = {"/".join(map(str, path)): value for path, value in values.items()}
-    trial.experiment_tag = f"{trial.number}_{tag(values)}" if values else str(trial.number)
+    number = trial.number
+    if searched:
+        number, values = number + 1, leaves(space, trial.config)
+    trial.experiment_tag = f"{number}_{tag(values)}" if values else str(number)
     if name is not None:
         trial.custom_trial_name = str(name(trial))
     if dirname is not None:
@@ -158,7 +168,7 @@ def name_trial(trial: Trial, space: Any, *, name: Any, dirname: Any, date: datet
             raise ValueError(f"trial_dirname_creator: a directory's name must hold no '/', got {made!r}")
     else:
         made = f"{trial!r}_{trial.experiment_tag}"[:_LONGEST] + f"_{date:%Y-%m-%d_%H-%M-%S}"
-    trial.relative_logdir = made.replace("/", "_")
+    trial.relative_logdir = re.sub(r'[/()<>:"\\|?*]', "_", made)  # of a name that any system takes, as Ray has it
 
 
 def flatten(thing: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -12,6 +12,7 @@ from outbid.tune._errors import unsupported
 from outbid.tune._plan import name_of
 from outbid.tune._record import STATE, Run
 from outbid.tune._results import ResultGrid
+from outbid.tune.analysis import ExperimentAnalysis
 
 
 class Tuner:
@@ -116,4 +117,8 @@ def _grid(made: Run, tune: TuneConfig) -> ResultGrid:
     mode = tune.mode if isinstance(tune.mode, str) else None
     # What only the scheduler or the search algorithm was told counts as well.
     known, way = made.plan.goal
-    return ResultGrid(made.trials, made.plan.folder, metric or known, mode or way)
+    return ResultGrid(
+        ExperimentAnalysis(
+            trials=made.trials, default_metric=metric or known, default_mode=mode or way, folder=made.plan.folder
+        )
+    )

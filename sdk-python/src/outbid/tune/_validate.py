@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import tempfile
 from typing import Any
 
 from outbid._errors import FunctionError
@@ -11,24 +13,37 @@ def validate_save_restore(trainable_cls: Any, config: dict[str, Any] | None = No
     """Train an iteration, save, restore into another one, and train on; raises what goes wrong."""
     first = trainable_cls(dict(config or {}))
     first.train()
-    kept = first.save()
     second = trainable_cls(dict(config or {}))
-    second.restore(kept)
-    done = second.train()["training_iteration"]
-    for one in (first, second):
-        one.stop()
+    with tempfile.TemporaryDirectory(prefix="checkpoint_") as place:
+        second.restore(first.save(place))
+        done = second.train()["training_iteration"]
+        for one in (first, second):
+            one.stop()
     if done != 2:
         raise RuntimeError(f"after a restore the iteration is {done}, not 2")
     return True
 
 
-def diagnose_serialization(trainable: Any) -> bool:
-    """Return whether a trainable can be sent to the workers; says what cannot."""
+def diagnose_serialization(trainable: Any) -> bool | set[str]:
+    """Return True if a trainable can be sent to the workers, else the names of what it uses that cannot."""
+    import cloudpickle
+
     from outbid import _pickle
 
     try:
         _pickle.dump(trainable)
+        return True
     except FunctionError as error:
         print(error)
-        return False
-    return True
+    try:
+        used = inspect.getclosurevars(trainable)
+    except TypeError:  # a class, or an object that can be called
+        return set()
+    wrong = set()
+    for name, value in {**used.globals, **used.nonlocals}.items():
+        try:
+            cloudpickle.dumps(value)
+        except Exception as error:
+            print(f"  {name} = {value!r:.80}: {type(error).__name__}: {error}")
+            wrong.add(name)
+    return wrong

@@ -74,6 +74,54 @@ def find(space: Any, at: Path = ()) -> list[tuple[Path, Domain]]:
     return found
 
 
+def settled(space: Any, config: Any, at: Path = ()) -> dict[Path, Any]:
+    """Return what a configuration has where its space had parameters, and where what was chosen had some itself."""
+    values: dict[Path, Any] = {}
+    for path, domain in find(space):
+        try:
+            values[(*at, *path)] = value = look_up(config, path)
+        except (LookupError, TypeError):
+            continue
+        chosen = (one for one in getattr(domain, "categories", ()) if _is_nest(one) and fits(one, value))
+        values.update(settled(next(chosen, ()), value, (*at, *path)))
+    return values
+
+
+def leaves(space: Any, config: Mapping[str, Any], at: Path = ()) -> dict[Path, Any]:
+    """Return the values in a configuration by their paths, without the large objects that its space holds."""
+    values: dict[Path, Any] = {}
+    for key, value in config.items():
+        inside = space.get(key) if isinstance(space, dict) else None
+        if isinstance(value, dict):
+            values.update(leaves(inside, value, (*at, key)))
+        elif not isinstance(inside, Kept):
+            values[(*at, key)] = value
+    return values
+
+
+def fits(template: Any, value: Any) -> bool:
+    """Return whether a value may be what a part of a space became."""
+    domain = unresolved(template)
+    if isinstance(domain, Categorical):
+        return any(fits(one, value) for one in domain.categories)
+    if domain is not None:
+        return True
+    if isinstance(template, dict) and isinstance(value, dict):
+        return template.keys() == value.keys() and all(fits(template[key], value[key]) for key in template)
+    if isinstance(template, (list, tuple)) and isinstance(value, (list, tuple)):
+        return len(template) == len(value) and all(map(fits, template, value))
+    if template is value or isinstance(template, Kept):
+        return True
+    try:
+        return bool(np.all(template == value))
+    except Exception:  # arrays and tables of another shape
+        return False
+
+
+def _is_nest(value: Any) -> bool:
+    return isinstance(value, (dict, list, tuple)) and unresolved(value) is None
+
+
 def look_up(thing: Any, path: Path) -> Any:
     """Return what is at a path."""
     for key in path:
@@ -175,7 +223,10 @@ def count(space: dict[str, Any]) -> int:
 
 def tag(values: Mapping[Path, Any]) -> str:
     """Return drawn values as text that a directory may be named by."""
-    ordered = sorted(values.items(), key=lambda pair: tuple(map(str, pair[0])))
+    try:
+        ordered = sorted(values.items(), key=lambda pair: pair[0])  # the tenth of a list comes after its ninth
+    except TypeError:
+        ordered = sorted(values.items(), key=lambda pair: tuple(map(str, pair[0])))
     return ",".join(f"{_clean(path[-1])}={_clean(value)}" for path, value in ordered)
 
 

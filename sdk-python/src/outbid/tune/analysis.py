@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from outbid._errors import NotFoundError, UnavailableError
 from outbid.tune._checkpoint import Checkpoint
-from outbid.tune._record import STATE, Run, collect
+from outbid.tune._config import ResumeConfig
+from outbid.tune._record import STATE, Run, read
 from outbid.tune._results import best_of, frame, table
 from outbid.tune._trial import Trial, flatten
 
@@ -27,9 +29,11 @@ class ExperimentAnalysis:
         default_mode: str | None = None,
         folder: str = "",
     ) -> None:
+        if default_mode not in (None, "min", "max"):
+            raise ValueError(f"ExperimentAnalysis: default_mode must be 'min' or 'max', got {default_mode!r}")
         self.default_metric, self.default_mode = default_metric, default_mode
         if trials is None:
-            path = Path(str(experiment_checkpoint_path)).expanduser().absolute()
+            path = Path(str(experiment_checkpoint_path).removeprefix("file://")).expanduser().absolute()
             path = path.parent if path.is_file() else path
             if not (path / STATE).is_file():
                 raise ValueError(f"{path} is no directory of an experiment: there is no {STATE}")
@@ -170,10 +174,14 @@ class ExperimentAnalysis:
 
 
 def _of(path: Path) -> list[Trial]:
-    from outbid._client import default_client
+    """Return the trials of a directory: as the server knows them, or as the files tell if it knows no such sweep."""
+    from outbid.tune._restore import Restored
 
     run = Run.load(path)
-    return [collect(run.plan, info) for info in default_client().attach(run.sweep).trials()]
+    try:
+        return Restored(run, None, ResumeConfig()).results().trials
+    except (NotFoundError, UnavailableError):
+        return read(run.plan)
 
 
 Analysis = ExperimentAnalysis

@@ -2,13 +2,58 @@
 
 from __future__ import annotations
 
-import copy
+import inspect
+import logging
+import math
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable
 from typing import Any
 
-from outbid.tune._trial import flatten as flatten_dict
+from outbid.tune._dicts import (
+    deep_update,
+    flatten_dict,
+    merge_dicts,
+    unflatten_dict,
+    unflatten_list_dict,
+    unflattened_lookup,
+)
+from outbid.tune._errors import UnsupportedError, unsupported
 from outbid.tune._validate import diagnose_serialization, validate_save_restore
+
+_ELSEWHERE = {
+    "Tee": "RunConfig(log_to_file=True) writes what trials print into files",
+    "retry_fn": "FailureConfig(max_failures=3) tries a trial again; call your function in a loop of your own",
+    "validate_warmstart": "OptunaSearch(points_to_evaluate=, evaluated_rewards=) checks its arguments itself",
+    "get_current_node_resource_key": "tune.get_context().get_trial_resources() says what a trial has",
+}
+"""Names of Ray's that are not here, and what does that here."""
+
+
+class UtilMonitor:
+    """Not here: it watches a machine from a thread."""
+
+    def __init__(self, start: bool = True, delay: float = 0.7) -> None:
+        unsupported("UtilMonitor", "report what psutil measures in the training function, as in psutil.cpu_percent()")
+
+
+class warn_if_slow:
+    """Warns of a block that takes longer than `threshold` seconds."""
+
+    def __init__(
+        self, name: str, threshold: float | None = None, message: str | None = None, disable: bool = False
+    ) -> None:
+        self.name, self.threshold = name, 0.5 if threshold is None else threshold
+        self.message = message or "The `{name}` operation took {duration:.3f} s, which may be a performance bottleneck."
+        self.disable, self.too_slow = disable, False
+
+    def __enter__(self) -> None:
+        self.start = time.time()
+
+    def __exit__(self, *error: object) -> None:
+        took = time.time() - self.start
+        self.too_slow = not self.disable and took > self.threshold
+        if self.too_slow:
+            logging.getLogger(__name__).warning(self.message.format(name=self.name, duration=took))
 
 
 def wait_for_gpu(*args: Any, **kwargs: Any) -> bool:
@@ -21,47 +66,44 @@ def date_str() -> str:
     return time.strftime("%Y-%m-%d_%H-%M-%S")
 
 
-def unflatten_dict(flat: Mapping[str, Any], delimiter: str = "/") -> dict[str, Any]:
-    """Return nested dicts for one whose names are joined by `delimiter`."""
-    out: dict[str, Any] = {}
-    for path, value in flat.items():
-        *around, last = path.split(delimiter)
-        inside = out
-        for key in around:
-            inside = inside.setdefault(key, {})
-        inside[last] = value
-    return out
+def is_nan(value: Any) -> bool:
+    """Return whether a value is not a number."""
+    return bool(math.isnan(value))
 
 
-def deep_update(
-    original: dict[str, Any],
-    new_dict: Mapping[str, Any],
-    new_keys_allowed: bool = False,
-    allow_new_subkey_list: Collection[str] = (),
-) -> dict[str, Any]:
-    """Put a nested dict's values into another one, which is returned; new names are refused unless allowed."""
-    for key, value in new_dict.items():
-        if key not in original and not new_keys_allowed:
-            raise KeyError(f"deep_update: there is no {key!r} among {', '.join(map(repr, original))}")
-        if isinstance(original.get(key), dict) and isinstance(value, Mapping):
-            deep_update(original[key], value, new_keys_allowed or key in allow_new_subkey_list)
-        else:
-            original[key] = value
-    return original
+def is_nan_or_inf(value: Any) -> bool:
+    """Return whether a value is not a number, or has no end."""
+    return not math.isfinite(value)
 
 
-def merge_dicts(d1: Mapping[str, Any], d2: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a copy of a nested dict with another one's values."""
-    return deep_update(copy.deepcopy(dict(d1)), d2, True)
+def _detect_config_single(func: Callable[..., Any]) -> bool:
+    """Return whether a function takes a configuration and nothing else."""
+    try:
+        inspect.signature(func).bind({})
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def __getattr__(name: str) -> Any:
+    if name in _ELSEWHERE:
+        raise UnsupportedError(f"outbid.tune.utils has no {name}: {_ELSEWHERE[name]}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 __all__ = [
+    "UtilMonitor",
     "date_str",
     "deep_update",
     "diagnose_serialization",
     "flatten_dict",
+    "is_nan",
+    "is_nan_or_inf",
     "merge_dicts",
     "unflatten_dict",
+    "unflatten_list_dict",
+    "unflattened_lookup",
     "validate_save_restore",
     "wait_for_gpu",
+    "warn_if_slow",
 ]

@@ -1,0 +1,27 @@
+"""Conditions of a sweep on metrics that its trials do not report: they would end nothing, without a word."""
+
+from __future__ import annotations
+
+import warnings
+
+from outbid._callbacks import Callback
+from outbid._model import Update
+
+
+class Unmet(Callback):
+    """Warns of metrics that are to end trials, and that the first which reports does not report."""
+
+    def __init__(self, names: list[str]) -> None:
+        self._names = names
+
+    def _on_update(self, update: Update) -> None:
+        first = next((t for t in update.trials if t.step and t.metrics), None) if self._names else None
+        if first is None:
+            return
+        missing, self._names = [name for name in self._names if name not in first.metrics], []
+        if missing:
+            warnings.warn(
+                f"stop: {', '.join(map(repr, missing))} is not among what trial {first.number} reports: "
+                f"{', '.join(first.metrics)}. It ends no trial until it is reported",
+                stacklevel=5,
+            )

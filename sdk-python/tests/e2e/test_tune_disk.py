@@ -1,0 +1,73 @@
+"""Experiments of Ray Tune's scripts as their directories alone tell of them, and what trials are to end by."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import outbid as ob
+from outbid import tune
+from outbid.tune._record import Run
+
+
+def test_an_experiment_whose_sweep_is_gone_is_read_from_its_directory(real: ob.Client, tmp_path: Path) -> None:
+    def train(config: dict[str, Any]) -> None:
+        for step in range(3):
+            if config["x"] == 3 and step == 1:
+                raise ValueError("three")
+            tune.report({"loss": config["x"] / (step + 1), "nest": {"step": step}})
+
+    space = {"x": tune.grid_search([2, 1, 3]), "object": {1, 2}}
+    config = tune.RunConfig(name="read", storage_path=tmp_path, verbose=0)
+    before: Any = tune.Tuner(train, param_space=space, run_config=config).fit()
+    real.attach(Run.load(tmp_path / "read").sweep).delete(force=True)
+    moved = shutil.move(tmp_path / "read", tmp_path / "elsewhere")
+    grid: Any = tune.ResultGrid(tune.ExperimentAnalysis(moved))
+    assert (len(grid), grid.num_errors, grid.num_terminated) == (3, 1, 2)
+    assert [r.config for r in grid] == [r.config for r in before] and grid[0].config["object"] == {1, 2}
+    assert [r.metrics_dataframe["loss"].tolist() for r in grid] == [
+        r.metrics_dataframe["loss"].tolist() for r in before
+    ]
+    assert repr(grid.errors) == repr(before.errors) == "[ValueError('three')]"
+    assert grid.get_best_result("loss", "min").config["x"] == 1
+
+
+@pytest.mark.usefixtures("real")
+def test_a_metric_that_is_to_end_trials_and_is_not_reported_is_warned_of() -> None:
+    def train(trial: ob.Trial) -> None:
+        for step in range(1, 4):
+            trial.report(step=step, loss=1 / step, **({"late": 1.0} if step > 1 else {}))
+
+    sweep = ob.Sweep(train, {"x": 1}, metric="loss", mode="min", trials=1, stop={"acuracy": 0.9, "step": 50})
+    with pytest.warns(UserWarning, match=r"stop: 'acuracy' is not among what trial 0 reports: .*loss.* until it is"):
+        sweep.run(display=False)
+
+
+@pytest.mark.usefixtures("real")
+def test_trials_leave_no_checkpoints_in_temporary_places(tmp_path: Path) -> None:
+    place = tmp_path / "place"
+    place.mkdir()
+
+    def train(config: dict[str, Any]) -> None:
+        import tempfile
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(tempfile, "tempdir", str(place))
+            for step in range(3):
+                if config["old"]:
+                    with tune.checkpoint_dir(step=step) as folder:
+                        Path(folder, "weights").write_text(str(step))
+                    if step == 1:
+                        raise ValueError("fails with a checkpoint at hand")
+                    tune.report(loss=step)
+                else:
+                    tune.report({"loss": step}, checkpoint=tune.Checkpoint.from_dict({"step": step}))
+
+    config = tune.RunConfig(name="temporary", storage_path=tmp_path, verbose=0)
+    grid: Any = tune.Tuner(train, param_space={"old": tune.grid_search([True, False])}, run_config=config).fit()
+    assert grid[1].checkpoint.to_dict() == {"step": 2} and repr(grid.errors[0]).startswith("ValueError('fails")
+    assert Path(grid[0].checkpoint.path, "weights").read_text() == "0"
+    assert not list(place.iterdir())
