@@ -87,7 +87,7 @@ func copyOnce(dir string, buf []byte) error {
 		if err != nil {
 			return err
 		}
-		var to io.Writer = io.Discard
+		to := io.Discard
 		if i == averagedFiles-1 {
 			to = out
 		}
