@@ -47,10 +47,13 @@ func AverageMain() bool {
 		}
 	}()
 	say := gob.NewEncoder(os.Stdout)
-	anew := func() {}
+	var anew func()
 	for o := range orders {
-		anew()
-		anew = stepBack(o.Behind)
+		if anew == nil {
+			anew = stepBack(o.Behind) // which no later order changes
+		} else {
+			anew()
+		}
 		w := &worksFor{say: say, rights: rights}
 		w.answer(o.average(ctx, w))
 	}

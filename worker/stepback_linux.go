@@ -25,7 +25,7 @@ const (
 // its threads, which those that they start inherit. The kernel compares priorities, SCHED_IDLE and slices within a group alone, so
 // a nice process in the server's group still goes as often as trials in theirs, and its time counts as the server's. Before a disk it steps
 // back too: the ledger's appends may go to the same one, and every decision waits for them.
-// Call anew before it steps back again.
+// Call anew when other work begins.
 func stepBack(behind string) (anew func()) {
 	anew = func() {}
 	if behind != "" {

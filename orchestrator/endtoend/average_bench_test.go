@@ -82,25 +82,25 @@ func BenchmarkLatencyBesideAverages(b *testing.B) {
 				perSecond = float64(n) / time.Since(began).Seconds()
 			}
 		}
-		for _, beside := range besides {
-			b.Logf("p99 of report, step, decide and append in ms: %s %.2f", beside, paces[beside][len(paces[beside])-1])
-		}
 	}
-	for _, k := range kinds {
+	for _, k := range kinds { // two lines each: of a benchmark only ten are shown
+		all := map[string][]float64{}
 		for _, beside := range besides {
-			var all []float64
 			for _, p := range paces[beside] {
-				all = append(all, k.of(p))
+				all[beside] = append(all[beside], k.of(p))
 			}
-			b.ReportMetric(quantile(all, .5), "ms-p99-"+k.name+"-"+beside)
+			b.ReportMetric(quantile(all[beside], .5), "ms-p99-"+k.name+"-"+beside)
 		}
-		for _, pair := range [][2]string{{"averages", "alone"}, {"copies", "alone"}, {"averages", "copies"}} {
+		b.Logf("%s, p99 in ms: alone %.2f, averages %.2f, copies %.2f", k.name, all["alone"], all["averages"], all["copies"])
+		more := func(with, without string) study.Interval {
 			var more []float64
-			for i, p := range paces[pair[0]] {
-				more = append(more, k.of(p)-k.of(paces[pair[1]][i]))
+			for i, v := range all[with] {
+				more = append(more, v-all[without][i])
 			}
-			b.Logf("%s, p99 in ms: %s more, %s less %s (mean of %d rounds, 95 %%)", k.name, study.Of(more), pair[0], pair[1], b.N)
+			return study.Of(more)
 		}
+		b.Logf("%s, mean of rounds, 95 %%: averages less alone %s, copies less alone %s, averages less copies %s",
+			k.name, more("averages", "alone"), more("copies", "alone"), more("averages", "copies"))
 	}
 	b.ReportMetric(float64(made)/float64(b.N), "averages")
 }

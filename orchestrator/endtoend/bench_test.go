@@ -127,7 +127,7 @@ func (s *site) observe(o control.Observation) {
 
 // quantile of values in any order.
 func quantile(values []float64, q float64) float64 {
-	slices.Sort(values)
+	values = slices.Sorted(slices.Values(values))
 	return values[int(q*float64(len(values)-1))]
 }
 

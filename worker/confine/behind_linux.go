@@ -26,13 +26,14 @@ func writeIn(dir, file, text string) error {
 	return os.WriteFile(filepath.Join(dir, file), []byte(text), 0o644) //nolint:gosec // a file of the kernel's
 }
 
-// EnterIdleGroup moves this process into a group behind, as Confiner.IdleGroup names it, or has it begin anew there: call what it
-// returns before. It enters by itself: a thread that started it inside would be held up there, and with it all that wait to
-// start processes.
+// EnterIdleGroup moves this process into a group behind, as Confiner.IdleGroup names it. Call what it returns when the process begins
+// with other work: its patience begins anew then. Entering again would do that too, but the kernel holds up every start and end of a process and of a
+// thread on the machine while one enters a group. It enters by itself: a thread that started it inside would be held up there, and with it all that
+// wait to start processes.
 func EnterIdleGroup(dir string) (anew func(), err error) {
 	beIdle(dir)
 	patience := time.AfterFunc(behindPatience, func() { _ = haveShare(dir) }) // else it goes on as it is
-	return func() { patience.Stop() }, writeIn(dir, "cgroup.procs", "0")
+	return func() { patience.Reset(behindPatience) }, writeIn(dir, "cgroup.procs", "0")
 }
 
 // beIdle has a group take only CPUs that nobody else wants. One that others are in is left as it is: they may have waited long
