@@ -53,8 +53,8 @@ def main(path):
     runs = read(path)
 
     def of(policy, mix, cluster, slot, figure, seed):
-        interval = f" interval={slot}" if policy in (MAX_MIN, MAKESPAN) else ""  # it allocates anew in each slot
-        return runs[mix, cluster, f"{policy} round={slot}{interval}", seed][figure]
+        anew = f" interval={slot}" if policy in (MAX_MIN, MAKESPAN) else ""  # Gavel allocates anew in each slot
+        return runs[mix, cluster, f"{policy} round={slot}{anew}", seed][figure]
 
     def over(rival, policy, figure, cluster, slot):
         """Return by how much better the policy's figure is, the mean over the mixes for each seed."""

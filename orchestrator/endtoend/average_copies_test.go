@@ -1,6 +1,7 @@
 package endtoend
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -17,7 +18,7 @@ import (
 const copiesOf, copiesPerSecond, copiesGroup = "COPIES_OF", "COPIES_PER_SECOND", "COPIES_GROUP"
 
 // startCopies has a process read the files that an average reads and write one of an average's size, so often a second, until stop is called. It
-// computes in between, so that it keeps a CPU as busy as averages do, and steps back as they do.
+// computes in between, so that it keeps a CPU as busy as averages do, and is in an idle group as they are.
 func startCopies(b *testing.B, perSecond float64) (stop func() int) {
 	b.Helper()
 	dir := averagesDir(b)
@@ -45,7 +46,7 @@ func startCopies(b *testing.B, perSecond float64) (stop func() int) {
 		if state, err := cmd.Process.Wait(); err != nil || state.Exited() {
 			b.Fatalf("copies ended by themselves: %s, %v", state, err)
 		}
-		if err := c.Close(); err != nil {
+		if err := errors.Join(c.Close(), os.RemoveAll(dir)); err != nil {
 			b.Error(err)
 		}
 		return 0
@@ -58,15 +59,15 @@ func copyAll(dir string) error {
 	if err != nil {
 		return err
 	}
+	anew := func() {}
 	if group := os.Getenv(copiesGroup); group != "" {
-		if _, err := confine.EnterIdleGroup(group); err != nil {
+		if anew, err = confine.EnterIdleGroup(group); err != nil {
 			return err
 		}
-		// For averages the three seconds begin anew with each.
-		time.AfterFunc(4*time.Second, func() { _ = os.WriteFile(filepath.Join(group, "cpu.idle"), []byte("1"), 0o600) })
 	}
 	buf := make([]byte, 1<<20)
 	for next := time.Now(); ; next = next.Add(time.Duration(float64(time.Second) / perSecond)) {
+		anew() // as who averages begins anew with each average
 		if err := copyOnce(dir, buf); err != nil {
 			return err
 		}

