@@ -12,7 +12,7 @@ MUTANTS_AT_ONCE ?= 2
 export CGO_CFLAGS := -Wno-deprecated-declarations
 # What is built does not say in which folder, so that every checkout finds it in Go's cache.
 export GOFLAGS := $(GOFLAGS) -trimpath
-PY_FILES := sdk-python examples
+PY_FILES := sdk-python examples docs/comparison orchestrator
 # Rooms that only compute and start nothing at once: the race detector, which makes them many times slower, sees nothing
 # in them, and a test of the house holds them to it.
 CALM := $(addprefix ./orchestrator/,agent atomicfile checkpoint/safetensors checksum cluster curve curve/population \

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -28,41 +29,36 @@ import (
 // averagesAtOnce are ten consolidations, each of five checkpoints of so many bytes.
 const averagesAtOnce, averagedFiles, averagedBytes = 10, 5, 16 << 20
 
-// Where averages and copies are made beside BenchmarkLatencyBesideAverages: on all CPUs or those of a list such as "1" or "1,3", and of files in
-// a directory of their own. With the benchmark itself on other CPUs (taskset) they are as on another machine.
+// Where averages are made beside BenchmarkLatencyBesideAverages: on CPUs of a list such as "1" or "1,3", and of files in a directory of their
+// own. The former are made by a worker in a process of its own, which with the benchmark on other CPUs (taskset) is as on another machine.
 const averagesOn, averagesIn = "OUTBID_AVERAGES_CPUS", "OUTBID_AVERAGES_DIR"
 
-// pace is what was measured in one turn: 99th percentiles in milliseconds.
-type pace struct {
-	report, step, decide, store float64
+// averagesOf tells that worker the directory of what it averages.
+const averagesOf = "AVERAGES_OF"
+
+// pace is what was measured in one turn: quantiles in milliseconds, in the order of paceKinds.
+type pace []float64
+
+// paceKinds are what a turn measures while all processes report: a step of the loop, from when reports are taken in until what is decided of
+// them stands in the synced ledger, the longer of its two parts, and a report from its process until that hears of the decision.
+var paceKinds = []string{ //nolint:gochecknoglobals // a table
+	"step-p50", "step-p99", "append-p99", "report-p50", "report-p99",
 }
 
-// kinds are what a turn measures, by name: a report from its process until that hears of the decision, a step of the loop,
-// and the two parts of a step.
-var kinds = []struct { //nolint:gochecknoglobals // a table
-	name string
-	of   func(pace) float64
-}{
-	{"report", func(p pace) float64 { return p.report }},
-	{"step", func(p pace) float64 { return p.step }},
-	{"decide", func(p pace) float64 { return p.decide }},
-	{"append", func(p pace) float64 { return p.store }},
-}
-
-// besides are what runs beside the reports of a turn: nothing, averages, or as much work that has nothing to do with Outbid.
-var besides = []string{"alone", "averages", "copies"} //nolint:gochecknoglobals // a table
+// besides are what runs beside the reports of a turn: nothing, averages, or averages of the same files by a program that has nothing of Outbid.
+var besides = []string{"alone", "averages", "plain"} //nolint:gochecknoglobals // a table
 
 // BenchmarkLatencyBesideAverages is BenchmarkReportLatency at 400 reports a second, in turns alone, while ten times five
-// checkpoints are to be averaged at once, again and again, by workers of the orchestrator's own process, as under `outbid up`, and while
-// a plain program copies as many bytes as often, which tells what averages cost from what any work in their place does. Which comes first rotates.
+// checkpoints are to be averaged at once, again and again, by workers of the orchestrator's own process, as under `outbid up`, or by
+// one elsewhere (averagesOn), and while a plain program averages the same files as often, which tells what averages cost from what any work in their
+// place does. Which comes first rotates.
 func BenchmarkLatencyBesideAverages(b *testing.B) {
 	s := newSite(b, 100)
 	turn := func() pace {
 		out := b.TempDir()
-		s.run(b, 100, map[string]string{"STUB_MODE": "latency", "STUB_INTERVAL": "250ms", "STUB_REPORTS": "65", "STUB_OUT": out})
-		p := s.took(.99)
-		p.report = quantile(latencies(b, out), .99)
-		return p
+		s.forget()
+		s.run(b, 100, map[string]string{"STUB_MODE": "latency", "STUB_INTERVAL": "250ms", "STUB_REPORTS": "85", "STUB_OUT": out})
+		return s.pace(b, reported(b, out))
 	}
 	paces := map[string][]pace{}
 	made, perSecond := 0, 14.0 // until it was measured
@@ -72,8 +68,8 @@ func BenchmarkLatencyBesideAverages(b *testing.B) {
 			switch beside {
 			case "averages":
 				stop = startAverages(b)
-			case "copies":
-				stop = startCopies(b, perSecond)
+			case "plain":
+				stop = startPlain(b, perSecond)
 			}
 			began := time.Now()
 			paces[beside] = append(paces[beside], turn())
@@ -83,15 +79,14 @@ func BenchmarkLatencyBesideAverages(b *testing.B) {
 			}
 		}
 	}
-	for _, k := range kinds { // two lines each: of a benchmark only ten are shown
+	for k, kind := range paceKinds { // two lines each: of a benchmark only ten are shown
 		all := map[string][]float64{}
 		for _, beside := range besides {
 			for _, p := range paces[beside] {
-				all[beside] = append(all[beside], k.of(p))
+				all[beside] = append(all[beside], p[k])
 			}
-			b.ReportMetric(quantile(all[beside], .5), "ms-p99-"+k.name+"-"+beside)
 		}
-		b.Logf("%s, p99 in ms: alone %.2f, averages %.2f, copies %.2f", k.name, all["alone"], all["averages"], all["copies"])
+		b.Logf("%s in ms: alone %.2f, averages %.2f, plain %.2f", kind, all["alone"], all["averages"], all["plain"])
 		more := func(with, without string) study.Interval {
 			var more []float64
 			for i, v := range all[with] {
@@ -99,29 +94,66 @@ func BenchmarkLatencyBesideAverages(b *testing.B) {
 			}
 			return study.Of(more)
 		}
-		b.Logf("%s, mean of rounds, 95 %%: averages less alone %s, copies less alone %s, averages less copies %s",
-			k.name, more("averages", "alone"), more("copies", "alone"), more("averages", "copies"))
+		b.Logf("%s, mean of rounds, 95 %%: averages less alone %s, plain less alone %s, averages less plain %s",
+			kind, more("averages", "alone"), more("plain", "alone"), more("averages", "plain"))
 	}
 	b.ReportMetric(float64(made)/float64(b.N), "averages")
 }
 
-// took is how long the loop's steps took since this was last asked.
-func (s *site) took(q float64) (p pace) {
+// forget begins the measurement of steps anew.
+func (s *site) forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var whole []float64
-	for i, d := range s.decide {
-		whole = append(whole, d+s.store[i])
-	}
-	p.step, p.decide, p.store = quantile(whole, q), quantile(s.decide, q), quantile(s.store, q)
-	s.decide, s.store = nil, nil
-	return p
+	s.decide, s.store, s.ended = nil, nil, nil
 }
 
-// toAveragesCPUs keeps this process to the CPUs that averagesOn lists, if it is one that averages or copies.
+// pace is what steps and reports took while all processes reported: not while a hundred of them start or end, which is most of the work there is.
+func (s *site) pace(b *testing.B, reports [][]reportTook) pace {
+	b.Helper()
+	first, last := time.Time{}, time.Now()
+	for _, of := range reports {
+		first = latest(first, of[0].at)
+		last = earliest(last, of[len(of)-1].at)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var whole, store, took []float64
+	for i, ended := range s.ended {
+		if ended.After(first) && ended.Before(last) {
+			whole, store = append(whole, s.decide[i]+s.store[i]), append(store, s.store[i])
+		}
+	}
+	for _, of := range reports {
+		for _, r := range of {
+			if r.at.After(first) && r.at.Before(last) {
+				took = append(took, r.took)
+			}
+		}
+	}
+	if len(took) < 1000 || len(whole) < 100 {
+		b.Fatalf("all processes reported at once for %s only: %d reports, %d steps", last.Sub(first), len(took), len(whole))
+	}
+	return pace{quantile(whole, .5), quantile(whole, .99), quantile(store, .99), quantile(took, .5), quantile(took, .99)}
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+func earliest(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
+// toAveragesCPUs keeps this process to the CPUs that averagesOn lists, if it is one that averages.
 func toAveragesCPUs() error {
 	cpus := os.Getenv(averagesOn)
-	if cpus == "" || os.Args[0] != "outbid-average" && os.Getenv(copiesOf) == "" { // the former as worker.AverageMain has it
+	if cpus == "" || os.Args[0] != "outbid-average" && os.Getenv(plainOf) == "" && os.Getenv(averagesOf) == "" { // the first as worker.AverageMain has it
 		return nil
 	}
 	out, err := exec.Command("taskset", "--all-tasks", "--pid", "--cpu-list", cpus, strconv.Itoa(os.Getpid())).CombinedOutput()
@@ -150,16 +182,97 @@ func averagesDir(b *testing.B) string {
 func startAverages(b *testing.B) (stop func() int) {
 	b.Helper()
 	dir := averagesDir(b)
-	store, err := objects.Open(b.Context(), dir)
-	if err != nil {
-		b.Fatal(err)
+	ended := func(made int, err error) int {
+		b.Helper()
+		if err = errors.Join(err, os.RemoveAll(dir)); err != nil || made == 0 {
+			b.Fatalf("%d averages were made beside: %v", made, err)
+		}
+		return made
 	}
-	sources := forkCheckpoints(b, store)
-	c, err := confine.Open(b.Context(), confine.Config{Dir: b.TempDir()}) // as the worker of trials does
-	if err != nil {
-		b.Fatal(err)
+	if os.Getenv(averagesOn) != "" {
+		stop := startElsewhere(b, dir)
+		return func() int { return ended(stop()) }
 	}
 	ctx, cancel := context.WithCancel(b.Context())
+	type made struct {
+		n   int
+		err error
+	}
+	done := make(chan made, 1)
+	go func() {
+		n, err := averageAgain(ctx, dir)
+		done <- made{n, err}
+	}()
+	return func() int {
+		cancel()
+		m := <-done
+		return ended(m.n, m.err)
+	}
+}
+
+// startElsewhere starts a process that averages until it is told to stop.
+func startElsewhere(b *testing.B, dir string) (stop func() (int, error)) {
+	b.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		b.Fatal(err)
+	}
+	cmd := exec.Command(self)
+	cmd.Stderr = os.Stderr
+	cmd.Env = append(os.Environ(), averagesOf+"="+dir)
+	var out bytes.Buffer
+	cmd.Stdout = &out
+	end, err := cmd.StdinPipe()
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		b.Fatal(err)
+	}
+	return func() (int, error) {
+		_ = end.Close()
+		if err := cmd.Wait(); err != nil {
+			return 0, err
+		}
+		return strconv.Atoi(strings.TrimSpace(out.String()))
+	}
+}
+
+// averageElsewhere is that process: it averages until its standard input ends, and says how often it did.
+func averageElsewhere(dir string) int {
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		cancel()
+	}()
+	made, err := averageAgain(ctx, dir)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	fmt.Println(made)
+	return 0
+}
+
+// averageAgain has so many averages made at once, again and again until ctx is over, as workers do.
+func averageAgain(ctx context.Context, dir string) (_ int, err error) {
+	store, err := objects.Open(ctx, dir)
+	if err != nil {
+		return 0, err
+	}
+	sources, err := forkCheckpoints(ctx, store)
+	if err != nil {
+		return 0, err
+	}
+	confined := filepath.Join(dir, "confined")
+	if err := os.Mkdir(confined, 0o700); err != nil {
+		return 0, err
+	}
+	c, err := confine.Open(ctx, confine.Config{Dir: confined}) // as the worker of trials does
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, c.Close()) }()
 	var g errgroup.Group
 	var made atomic.Int64
 	for k := range averagesAtOnce {
@@ -176,25 +289,16 @@ func startAverages(b *testing.B) (stop func() int) {
 			}
 		})
 	}
-	return func() int {
-		cancel()
-		if err := g.Wait(); err != nil || made.Load() == 0 {
-			b.Fatalf("%d averages were made beside: %v", made.Load(), err)
-		}
-		if err := errors.Join(c.Close(), os.RemoveAll(dir)); err != nil {
-			b.Error(err)
-		}
-		return int(made.Load())
-	}
+	err = g.Wait()
+	return int(made.Load()), err
 }
 
 // forkCheckpoints stores five checkpoints.
-func forkCheckpoints(b *testing.B, store objects.Store) (sources []*outbidv1.ConsolidationSource) {
-	b.Helper()
+func forkCheckpoints(ctx context.Context, store objects.Store) (sources []*outbidv1.ConsolidationSource, err error) {
 	h := safetensors.Header{Tensors: []safetensors.Tensor{{Name: "w", DType: safetensors.F32, Shape: []int64{averagedBytes / 4}, End: averagedBytes}}}
 	head, err := h.Encode()
 	if err != nil {
-		b.Fatal(err)
+		return nil, err
 	}
 	data := append(head, make([]byte, averagedBytes)...)
 	hash := checksum.New()
@@ -205,16 +309,22 @@ func forkCheckpoints(b *testing.B, store objects.Store) (sources []*outbidv1.Con
 			Key: fmt.Sprintf("checkpoints/s-1/0/000000000100-%d.safetensors", i), Bytes: int64(len(data)), Sha256: sums.SHA256,
 			Crc64Nvme: sums.CRC64,
 		}
-		if err := store.Put(b.Context(), ck.GetKey(), bytes.NewReader(data), ck.GetBytes()); err != nil {
-			b.Fatal(err)
+		if err := store.Put(ctx, ck.GetKey(), bytes.NewReader(data), ck.GetBytes()); err != nil {
+			return nil, err
 		}
 		sources = append(sources, &outbidv1.ConsolidationSource{Checkpoint: ck, Steps: int64(i + 1)})
 	}
-	return sources
+	return sources, nil
 }
 
-// latencies are what stubs measured, in milliseconds.
-func latencies(b *testing.B, dir string) (taken []float64) {
+// reportTook is a report of a stub's.
+type reportTook struct {
+	at   time.Time
+	took float64 // until it was decided on, in milliseconds
+}
+
+// reported are what stubs measured, of each its reports in order.
+func reported(b *testing.B, dir string) (all [][]reportTook) {
 	b.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, "*"))
 	if err != nil {
@@ -225,13 +335,15 @@ func latencies(b *testing.B, dir string) (taken []float64) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		for _, line := range strings.Fields(string(data)) {
-			us, err := strconv.ParseFloat(line, 64)
-			if err != nil {
+		var of []reportTook
+		for line := range strings.Lines(string(data)) {
+			var at, took int64
+			if _, err := fmt.Sscan(line, &at, &took); err != nil {
 				b.Fatal(err)
 			}
-			taken = append(taken, us/1000)
+			of = append(of, reportTook{at: time.UnixMicro(at), took: float64(took) / 1000})
 		}
+		all = append(all, of)
 	}
-	return taken
+	return all
 }

@@ -81,7 +81,7 @@ func measure(t *sessiontest.Trial, reports uint64, interval time.Duration) error
 			}
 		}
 		if seq > warmUp {
-			taken = append(taken, strconv.FormatInt(time.Since(began).Microseconds(), 10))
+			taken = append(taken, fmt.Sprint(began.UnixMicro(), time.Since(began).Microseconds()))
 		}
 	}
 	name := filepath.Join(os.Getenv("STUB_OUT"), fmt.Sprintf("%d", t.GetFork().GetTrial()))
@@ -110,8 +110,9 @@ type site struct {
 	blob string
 
 	mu sync.Mutex
-	// steps are how long the loop's steps took to decide and to append, in milliseconds.
+	// How long the loop's steps took to decide and to append, in milliseconds, and when they had ended.
 	decide, store []float64
+	ended         []time.Time
 }
 
 // observe notes how a step went.
@@ -123,6 +124,7 @@ func (s *site) observe(o control.Observation) {
 	defer s.mu.Unlock()
 	s.decide = append(s.decide, o.Decide.Seconds()*1000)
 	s.store = append(s.store, o.Append.Seconds()*1000)
+	s.ended = append(s.ended, time.Now())
 }
 
 // quantile of values in any order.
@@ -271,7 +273,12 @@ func BenchmarkReportLatency(b *testing.B) {
 			"STUB_MODE": "latency", "STUB_INTERVAL": "200ms", "STUB_REPORTS": "125", "STUB_OUT": out,
 		})
 	}
-	taken := latencies(b, out)
+	var taken []float64
+	for _, of := range reported(b, out) {
+		for _, r := range of {
+			taken = append(taken, r.took)
+		}
+	}
 	for _, q := range []float64{.5, .95, .99, 1} {
 		b.ReportMetric(quantile(taken, q), fmt.Sprintf("ms-p%g", q*100))
 	}

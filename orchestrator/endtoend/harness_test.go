@@ -54,9 +54,12 @@ func TestMain(m *testing.M) {
 	if worker.AverageMain() {
 		os.Exit(0)
 	}
-	if dir := os.Getenv(copiesOf); dir != "" {
-		fmt.Fprintln(os.Stderr, copyAll(dir))
+	if dir := os.Getenv(plainOf); dir != "" {
+		fmt.Fprintln(os.Stderr, averagePlainly(dir))
 		os.Exit(1)
+	}
+	if dir := os.Getenv(averagesOf); dir != "" {
+		os.Exit(averageElsewhere(dir))
 	}
 	if mode := os.Getenv("CLIMB_MODE"); mode != "" {
 		os.Exit(train(mode))

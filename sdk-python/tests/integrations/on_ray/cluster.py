@@ -13,6 +13,7 @@ import sys
 import tempfile
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -70,6 +71,43 @@ class Program(subprocess.Popen[str]):
         self._late.cancel()
 
 
+class Raylet:
+    """The process of Ray's that is a node."""
+
+    def __init__(self, place: Path, cpus: int, gpus: int) -> None:
+        self.place, self.cpus, self.gpus = place, cpus, gpus
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @contextlib.contextmanager
+    def noted(self) -> Iterator[None]:
+        """Note which process it is, of those that Ray starts meanwhile."""
+        from ray._private import ray_constants, services
+
+        start = services.start_ray_process
+
+        def started(command: list[str], process_type: str, *args: Any, **kwargs: Any) -> Any:
+            info = start(command, process_type, *args, **kwargs)
+            if process_type == ray_constants.PROCESS_TYPE_RAYLET:
+                self._process = info.process
+            return info
+
+        with mock.patch("ray._private.services.start_ray_process", started):
+            yield
+
+    def is_of(self, node: Any) -> bool:
+        """Return whether it is a node's."""
+        return any(info.process is self._process for infos in node.all_processes.values() for info in infos)
+
+    def crash(self) -> str:
+        """Return how it has ended, with its last words, if it has and should not have."""
+        if self._process is None or not (code := self._process.poll()):
+            return ""  # a node that was drained ends with 0
+        words = [f"a raylet ended with {code}"]
+        for file in sorted(self.place.glob("*/logs/raylet.*")):
+            words += [f"{file.name}:", *file.read_text(errors="replace").splitlines()[-40:]]
+        return "\n".join(words)
+
+
 class RayCluster:
     """A head without CPUs, and nodes that come and go."""
 
@@ -77,6 +115,7 @@ class RayCluster:
         from ray.cluster_utils import Cluster
 
         self._places: list[tempfile.TemporaryDirectory[str]] = []
+        self._raylets: list[Raylet] = []
         self._jobs = free_port()
         with mock.patch("ray._private.services.start_ray_process", jobs_alone()), patience():
             self.cluster = Cluster(
@@ -136,11 +175,35 @@ class RayCluster:
 
     def add(self, cpus: int, gpus: int = 0) -> Any:
         """Add a node, of so many GPUs if Ray is to be believed."""
-        # As on a machine of its own: nodes of one folder unpack a job's files over each other's.
-        self._places.append(tempfile.TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True))
-        where = {"node_ip_address": "127.0.0.1", "temp_dir": self._places[-1].name}
-        with patience():
-            return self.cluster.add_node(num_cpus=cpus, num_gpus=gpus, object_store_memory=MEMORY, **where)
+        while True:
+            # As on a machine of its own: nodes of one folder unpack a job's files over each other's.
+            self._places.append(tempfile.TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True))
+            raylet = Raylet(Path(self._places[-1].name), cpus, gpus)
+            where = {"node_ip_address": "127.0.0.1", "temp_dir": str(raylet.place)}
+            with raylet.noted(), patience(raylet.crash):
+                try:
+                    node = self.cluster.add_node(num_cpus=cpus, num_gpus=gpus, object_store_memory=MEMORY, **where)
+                except Exception:
+                    if not self._crashed(raylet):
+                        raise
+                    continue
+            self._raylets.append(raylet)
+            return node
+
+    def tend(self) -> bool:
+        """Put another node in the place of each whose raylet has crashed; returns True, for who waits."""
+        for raylet in [one for one in self._raylets if self._crashed(one)]:
+            self._raylets.remove(raylet)
+            self.add(raylet.cpus, raylet.gpus)
+        return True
+
+    def _crashed(self, raylet: Raylet) -> bool:
+        """Return whether a raylet has ended that the tests had not ended, and say so: they are about Outbid."""
+        if crash := raylet.crash():
+            if len(self._places) > 10:
+                pytest.fail(f"raylets crash again and again: {crash}")
+            warnings.warn(crash, pytest.PytestWarning, stacklevel=2)
+        return bool(crash)
 
     def alive(self) -> list[str]:
         """Return the nodes that Ray takes to be alive."""
@@ -154,8 +217,15 @@ class RayCluster:
             guard = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
             for one in (guard, pid):
                 os.kill(one, signal.SIGKILL)
+        self._raylets = [one for one in self._raylets if not one.is_of(node)]
         node.kill_raylet()  # kill -9
         self.cluster.remove_node(node, allow_graceful=False)
+
+    def remove(self, node_id: str) -> None:
+        """Remove what is left of a node that was drained."""
+        for node in [one for one in self.cluster.worker_nodes if one.node_id == node_id]:
+            self._raylets = [one for one in self._raylets if not one.is_of(node)]
+            self.cluster.remove_node(node, allow_graceful=False)
 
     def drain(self, node_id: str) -> None:
         """Give a node notice."""
@@ -212,8 +282,8 @@ def jobs_alone() -> Callable[..., Any]:
 
 
 @contextlib.contextmanager
-def patience() -> Iterator[None]:
-    """Have Ray wait longer for a node to be there than the 30 seconds that it gives one."""
+def patience(crashed: Callable[[], str] = str) -> Iterator[None]:
+    """Have Ray wait longer for a node to be there than the 30 seconds that it gives one, unless it has crashed."""
     from ray._private import services
 
     get_node = services.get_node
@@ -224,7 +294,7 @@ def patience() -> Iterator[None]:
             try:
                 return get_node(*args)
             except RuntimeError:
-                if time.monotonic() >= end:
+                if time.monotonic() >= end or crashed():
                     raise
                 time.sleep(0.1)
 
