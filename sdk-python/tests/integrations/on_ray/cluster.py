@@ -36,6 +36,8 @@ ENVIRONMENT = {
     "RAY_CLIENT_RECONNECT_GRACE_PERIOD": "1",  # in seconds, in which a client that died may come back
     "RAY_SCHEDULER_EVENTS": "0",  # what the autoscaler does is not said among a program's lines
     "RAY_FAKE_CLUSTER": "1",  # the autoscaler's nodes are processes of this machine
+    # gRPC's handlers of a fork abort what Ray forks to start a process, if another thread happens to be in gRPC.
+    "GRPC_ENABLE_FORK_SUPPORT": "0",
     "PYTHONPATH": os.pathsep.join([SRC, str(TESTS)]),
 }
 
