@@ -112,8 +112,12 @@ func (s *site) pace(b *testing.B, reports [][]reportTook) pace {
 	b.Helper()
 	first, last := time.Time{}, time.Now()
 	for _, of := range reports {
-		first = latest(first, of[0].at)
-		last = earliest(last, of[len(of)-1].at)
+		if at := of[0].at; at.After(first) {
+			first = at
+		}
+		if at := of[len(of)-1].at; at.Before(last) {
+			last = at
+		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -134,20 +138,6 @@ func (s *site) pace(b *testing.B, reports [][]reportTook) pace {
 		b.Fatalf("all processes reported at once for %s only: %d reports, %d steps", last.Sub(first), len(took), len(whole))
 	}
 	return pace{quantile(whole, .5), quantile(whole, .99), quantile(store, .99), quantile(took, .5), quantile(took, .99)}
-}
-
-func latest(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
-}
-
-func earliest(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return a
-	}
-	return b
 }
 
 // toAveragesCPUs keeps this process to the CPUs that averagesOn lists, if it is one that averages.

@@ -13,7 +13,6 @@ import sys
 import tempfile
 import threading
 import time
-import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -76,8 +75,8 @@ class Program(subprocess.Popen[str]):
 class Raylet:
     """The process of Ray's that is a node."""
 
-    def __init__(self, place: Path, cpus: int, gpus: int) -> None:
-        self.place, self.cpus, self.gpus = place, cpus, gpus
+    def __init__(self, place: Path) -> None:
+        self.place = place
         self._process: subprocess.Popen[bytes] | None = None
 
     @contextlib.contextmanager
@@ -177,35 +176,21 @@ class RayCluster:
 
     def add(self, cpus: int, gpus: int = 0) -> Any:
         """Add a node, of so many GPUs if Ray is to be believed."""
-        while True:
-            # As on a machine of its own: nodes of one folder unpack a job's files over each other's.
-            self._places.append(tempfile.TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True))
-            raylet = Raylet(Path(self._places[-1].name), cpus, gpus)
+        # As on a machine of its own: nodes of one folder unpack a job's files over each other's.
+        self._places.append(tempfile.TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True))
+        raylet = Raylet(Path(self._places[-1].name))
+        self._raylets.append(raylet)
+        with raylet.noted(), patience(self.check):
             where = {"node_ip_address": "127.0.0.1", "temp_dir": str(raylet.place)}
-            with raylet.noted(), patience(raylet.crash):
-                try:
-                    node = self.cluster.add_node(num_cpus=cpus, num_gpus=gpus, object_store_memory=MEMORY, **where)
-                except Exception:
-                    if not self._crashed(raylet):
-                        raise
-                    continue
-            self._raylets.append(raylet)
-            return node
+            return self.cluster.add_node(num_cpus=cpus, num_gpus=gpus, object_store_memory=MEMORY, **where)
 
-    def tend(self) -> bool:
-        """Put another node in the place of each whose raylet has crashed; returns True, for who waits."""
-        for raylet in [one for one in self._raylets if self._crashed(one)]:
-            self._raylets.remove(raylet)
-            self.add(raylet.cpus, raylet.gpus)
+    def check(self) -> bool:
+        """Fail at once, with its last words, if a raylet has ended that the tests had not ended; else return True."""
+        for raylet in self._raylets:
+            if crash := raylet.crash():
+                self._raylets.remove(raylet)  # said once
+                pytest.fail(crash)
         return True
-
-    def _crashed(self, raylet: Raylet) -> bool:
-        """Return whether a raylet has ended that the tests had not ended, and say so: they are about Outbid."""
-        if crash := raylet.crash():
-            if len(self._places) > 10:
-                pytest.fail(f"raylets crash again and again: {crash}")
-            warnings.warn(crash, pytest.PytestWarning, stacklevel=2)
-        return bool(crash)
 
     def alive(self) -> list[str]:
         """Return the nodes that Ray takes to be alive."""
@@ -284,8 +269,8 @@ def jobs_alone() -> Callable[..., Any]:
 
 
 @contextlib.contextmanager
-def patience(crashed: Callable[[], str] = str) -> Iterator[None]:
-    """Have Ray wait longer for a node to be there than the 30 seconds that it gives one, unless it has crashed."""
+def patience(check: Callable[[], bool] = lambda: True) -> Iterator[None]:
+    """Have Ray wait longer for a node to be there than the 30 seconds that it gives one, and check meanwhile."""
     from ray._private import services
 
     get_node = services.get_node
@@ -296,7 +281,8 @@ def patience(crashed: Callable[[], str] = str) -> Iterator[None]:
             try:
                 return get_node(*args)
             except RuntimeError:
-                if time.monotonic() >= end or crashed():
+                check()
+                if time.monotonic() >= end:
                     raise
                 time.sleep(0.1)
 

@@ -16,7 +16,7 @@ from integrations.on_ray.cluster import PATIENCE, TESTS, RayCluster, eventually
 from outbid.v1 import event_pb2
 from outbid.v1 import service_pb2 as pb
 
-pytestmark = pytest.mark.filterwarnings("ignore", "default::pytest.PytestWarning")  # Ray's own, and not the harness's
+pytestmark = pytest.mark.filterwarnings("ignore")  # of Ray's own
 OPTIONS = ["--lease", "3s"]
 
 
@@ -75,7 +75,7 @@ def test_nodes_come_and_go_in_mid_sweep(nodes: RayCluster, tmp_path: Path) -> No
         eventually("the third has saved", saved)
         nodes.kill(first, [states(cluster.client)[third[2]].info.pid])
         nodes.add(1)
-        gone_on = lambda: nodes.tend() and [s for s in starts(place) if s[0] == 2 and s[1] > 0]  # noqa: E731
+        gone_on = lambda: nodes.check() and [s for s in starts(place) if s[0] == 2 and s[1] > 0]  # noqa: E731
         again = eventually("the third goes on", gone_on)[0]
         assert again[2] != third[2]
 
