@@ -26,7 +26,11 @@ const (
 
 // Dir is a store in a directory, which may be shared over a network file system. A key is the path of a file, so that
 // a key cannot be the beginning of another one up to a slash.
-type Dir struct{ root string }
+type Dir struct {
+	root string
+	// discards is whether what is freed there is discarded at once.
+	discards bool
+}
 
 // OpenDir opens the store in a directory, which is made if missing.
 func OpenDir(path string) (*Dir, error) {
@@ -37,7 +41,7 @@ func OpenDir(path string) (*Dir, error) {
 	if err := os.MkdirAll(filepath.Join(root, tempDir), 0o755); err != nil {
 		return nil, fmt.Errorf("open object store %s: %w", path, classify(err))
 	}
-	d := &Dir{root: root}
+	d := &Dir{root: root, discards: discards(root)}
 	if _, err := d.removeStale(time.Now().Add(-StaleAfter)); err != nil {
 		return nil, fmt.Errorf("open object store %s: %w", path, classify(err))
 	}
@@ -76,7 +80,7 @@ func (d *Dir) Put(ctx context.Context, key string, r io.Reader, size int64) erro
 	if err != nil {
 		return fmt.Errorf("store %s: %w", key, classify(err))
 	}
-	if err := d.place(temp, key); err != nil {
+	if err := d.place(ctx, temp, key); err != nil {
 		return fmt.Errorf("store %s: %w", key, classify(errors.Join(err, os.Remove(temp))))
 	}
 	return nil
@@ -103,12 +107,12 @@ func (d *Dir) writeTemp(r io.Reader) (string, error) {
 
 // place renames a whole and synced file to its key, durably. A Delete beside it may remove a directory that has just
 // been made, because it is empty: then it is made again.
-func (d *Dir) place(from, key string) error {
+func (d *Dir) place(ctx context.Context, from, key string) error {
 	to := d.path(key)
 	for attempt := 0; ; attempt++ {
 		err := d.makeParents(key)
 		if err == nil {
-			err = os.Rename(from, to)
+			err = d.replace(ctx, from, to)
 		}
 		if err == nil {
 			return syncDir(filepath.Dir(to))
@@ -290,14 +294,14 @@ func (d *Dir) visit(ctx context.Context, key string, e fs.DirEntry, prefix strin
 }
 
 // Delete implements Store. Directories that it leaves empty go too.
-func (d *Dir) Delete(_ context.Context, key string) error {
+func (d *Dir) Delete(ctx context.Context, key string) error {
 	if err := CheckKey(key); err != nil {
 		return err
 	}
 	if info, err := os.Lstat(d.path(key)); err == nil && info.IsDir() {
 		return nil // a directory of other objects
 	}
-	err := os.Remove(d.path(key))
+	err := d.remove(ctx, d.path(key))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
 		return fmt.Errorf("delete %s: %w", key, classify(err))
 	}

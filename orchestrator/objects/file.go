@@ -28,7 +28,7 @@ func PutFile(ctx context.Context, s Access, key, path string) (size int64, sums 
 		return 0, checksum.Sums{}, fmt.Errorf("store file %s: %w", path, err)
 	}
 	if d, ok := s.(*Dir); ok {
-		taken, err := d.takeFile(key, f)
+		taken, err := d.takeFile(ctx, key, f)
 		if err != nil {
 			return 0, checksum.Sums{}, fmt.Errorf("store file %s: %w", path, err)
 		}
@@ -79,7 +79,7 @@ func hashFile(ctx context.Context, f *os.File) (int64, checksum.Sums, error) {
 }
 
 // takeFile renames the file into the store and returns true, or false if it is on another file system.
-func (d *Dir) takeFile(key string, f *os.File) (bool, error) {
+func (d *Dir) takeFile(ctx context.Context, key string, f *os.File) (bool, error) {
 	if err := f.Chmod(objectMode); err != nil {
 		return false, err
 	}
@@ -94,7 +94,7 @@ func (d *Dir) takeFile(key string, f *os.File) (bool, error) {
 	err = os.Rename(f.Name(), temp)
 	taken := err == nil
 	if taken {
-		if err = d.place(temp, key); err != nil { // give it back, so that the caller can try again
+		if err = d.place(ctx, temp, key); err != nil { // give it back, so that the caller can try again
 			err = errors.Join(err, os.Rename(temp, f.Name()))
 		}
 	}

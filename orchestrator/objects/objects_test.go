@@ -79,6 +79,19 @@ func TestDir(t *testing.T) {
 	objectstest.Run(t, func(t *testing.T) objects.Store { return open(t, t.TempDir()) })
 }
 
+// TestDirThatDiscards is TestDir on a disk to which large files are given back bit by bit.
+func TestDirThatDiscards(t *testing.T) {
+	t.Parallel()
+	objectstest.Run(t, func(t *testing.T) objects.Store {
+		s, err := objects.OpenDir(t.TempDir())
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.FreeSlowlyForTest()
+		return s
+	})
+}
+
 func TestS3InMemory(t *testing.T) {
 	t.Parallel()
 	// Over TLS, because the fake keeps the chunk signatures of plain HTTP in what it stores.

@@ -2,8 +2,8 @@ package objects
 
 import "os"
 
-// steadyBytes are on their way to the disk while as many are written.
-const steadyBytes = 1 << 20
+// steadyBytes are on their way to the disk while as many are written: no more than a sync of a few bytes beside them hardly waits for.
+const steadyBytes = 64 << 10
 
 // steadyWriter writes a file and brings it to its disk meanwhile, so that its sync at the end finds little left to do. A file
 // system orders what it commits: who syncs a few bytes beside a large file, as the ledger does, waits for what that file's sync

@@ -1,0 +1,202 @@
+package objects
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestMountDiscards(t *testing.T) {
+	t.Parallel()
+	const mounts = `22 27 0:21 / /proc rw,relatime - proc proc rw
+27 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw,discard,resuid=65534
+31 27 8:1 / /data rw,relatime - xfs /dev/sda1 rw,attr2,nodiscard
+32 27 8:17 /a\040-\040b /mnt/discard rw,relatime - ext4 /dev/sdb1 rw
+33 27 8:33
+`
+	for _, c := range []struct {
+		major, minor uint32
+		want         bool
+	}{{254, 0, true}, {8, 1, false}, {8, 17, false}, {8, 33, false}, {0, 21, false}, {9, 9, false}} {
+		if got := mountDiscards(mounts, c.major, c.minor); got != c.want {
+			t.Errorf("%d:%d discards: %t", c.major, c.minor, got)
+		}
+	}
+}
+
+// A large file is made shorter bit by bit before it goes, unless somebody still has it: open, or by another name.
+func TestShrink(t *testing.T) {
+	t.Parallel()
+	data := bytes.Repeat([]byte("0123456789abcdef"), 5*freeBytes/16)
+	for name, c := range map[string]struct {
+		keep func(t *testing.T, path string) (left func() ([]byte, error))
+		want bool
+	}{
+		"alone": {func(*testing.T, string) func() ([]byte, error) { return nil }, true},
+		"open": {func(t *testing.T, path string) func() ([]byte, error) {
+			t.Helper()
+			f, err := os.Open(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = f.Close() })
+			return func() ([]byte, error) { return io.ReadAll(f) }
+		}, false},
+		"linked": {func(t *testing.T, path string) func() ([]byte, error) {
+			t.Helper()
+			other := path + ".other"
+			if err := os.Link(path, other); err != nil {
+				t.Fatal(err)
+			}
+			return func() ([]byte, error) {
+				if info, err := os.Stat(other); err != nil || info.Mode().Perm() != objectMode {
+					t.Errorf("its mode is %v, %v", info.Mode(), err)
+				}
+				return os.ReadFile(other)
+			}
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			path := filepath.Join(t.TempDir(), "file")
+			if err := os.WriteFile(path, data, objectMode); err != nil {
+				t.Fatal(err)
+			}
+			left := c.keep(t, path)
+			if got := shrink(t.Context(), path); got != c.want {
+				t.Fatalf("shrunk: %t", got)
+			}
+			if left == nil {
+				if info, err := os.Stat(path); err != nil || info.Size() != 0 {
+					t.Errorf("left are %v, %v", info, err)
+				}
+			} else if got, err := left(); err != nil || !bytes.Equal(got, data) {
+				t.Errorf("%d bytes are left of %d: %v", len(got), len(data), err)
+			}
+		})
+	}
+}
+
+// Who reads an object goes on reading it while it is deleted or replaced, and nothing is left of it afterwards.
+func TestFreedWhileRead(t *testing.T) {
+	t.Parallel()
+	old := strings.Repeat("old", freeBytes)
+	for name, change := range map[string]func(d *Dir) error{
+		"deleted":  func(d *Dir) error { return d.Delete(t.Context(), "a/b") },
+		"replaced": func(d *Dir) error { return d.Put(t.Context(), "a/b", strings.NewReader("new"), 3) },
+		"deleted, with no time left": func(d *Dir) error {
+			ctx, cancel := context.WithCancel(t.Context())
+			cancel()
+			return d.Delete(ctx, "a/b")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d, err := OpenDir(t.TempDir())
+			if err != nil {
+				t.Fatal(err)
+			}
+			d.discards = true
+			for _, read := range []bool{true, false} {
+				if err := d.Put(t.Context(), "a/b", strings.NewReader(old), int64(len(old))); err != nil {
+					t.Fatal(err)
+				}
+				r := io.NopCloser(strings.NewReader(old))
+				if read {
+					if r, err = d.Get(t.Context(), "a/b"); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if err := change(d); err != nil {
+					t.Fatal(err)
+				}
+				if got, err := io.ReadAll(r); err != nil || string(got) != old {
+					t.Errorf("%d bytes of %d were read: %v", len(got), len(old), err)
+				}
+				_ = r.Close()
+			}
+			if entries, err := os.ReadDir(filepath.Join(d.root, tempDir)); err != nil || len(entries) != 0 {
+				t.Errorf("left over: %v, %v", entries, err)
+			}
+		})
+	}
+}
+
+// BenchmarkSyncBesideDelete deletes an object of 1 GiB while a few bytes are synced again and again, as the ledger does. On a disk that discards
+// what is freed the longest of these syncs tells.
+func BenchmarkSyncBesideDelete(b *testing.B) {
+	const size = 1 << 30
+	for _, c := range []struct {
+		name     string
+		discards bool
+	}{{"at once", false}, {"bit by bit", true}} {
+		b.Run(c.name, func(b *testing.B) {
+			d, err := OpenDir(b.TempDir())
+			if err != nil {
+				b.Fatal(err)
+			}
+			d.discards = c.discards
+			ledger, err := os.Create(filepath.Join(b.TempDir(), "ledger"))
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer ledger.Close() //nolint:errcheck // synced
+			var longest, taken time.Duration
+			for b.Loop() {
+				if err := d.Put(b.Context(), "a", io.LimitReader(zeros{}, size), size); err != nil {
+					b.Fatal(err)
+				}
+				gone := make(chan error, 1)
+				began := time.Now()
+				go func() { gone <- d.Delete(b.Context(), "a") }()
+				deleted := func() time.Duration {
+					if err := <-gone; err != nil {
+						b.Error(err)
+					}
+					return time.Since(began)
+				}
+				longest = max(longest, longestSync(b, ledger, func() { taken += deleted() }))
+			}
+			b.ReportMetric(float64(longest.Microseconds())/1000, "ms-longest-sync")
+			b.ReportMetric(taken.Seconds()/float64(b.N), "s-delete")
+		})
+	}
+}
+
+// longestSync is how long a few bytes took to be synced at most, until wait is over and a second more: what is freed at once is discarded after that.
+func longestSync(b *testing.B, ledger *os.File, wait func()) (longest time.Duration) {
+	b.Helper()
+	over := make(chan struct{})
+	go func() {
+		wait()
+		time.AfterFunc(time.Second, func() { close(over) })
+	}()
+	for {
+		if _, err := ledger.WriteString("a decision"); err != nil {
+			b.Fatal(err)
+		}
+		at := time.Now()
+		if err := ledger.Sync(); err != nil {
+			b.Fatal(err)
+		}
+		longest = max(longest, time.Since(at))
+		select {
+		case <-over:
+			return longest
+		default:
+		}
+	}
+}
+
+// zeros are without end.
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) {
+	clear(p)
+	return len(p), nil
+}
