@@ -12,7 +12,7 @@ from collections import defaultdict
 from pathlib import Path
 
 # Two-sided 95 % of Student's t by degrees of freedom.
-STUDENT = {1: 12.71, 2: 4.30, 3: 3.18, 4: 2.78}
+STUDENT = {1: 12.71, 2: 4.30, 3: 3.18, 4: 2.78, 5: 2.57, 6: 2.45, 7: 2.36, 8: 2.31, 9: 2.26}
 
 
 def spread(values: list[float]) -> str:
