@@ -28,8 +28,8 @@ const (
 // a key cannot be the beginning of another one up to a slash.
 type Dir struct {
 	root string
-	// discards is whether what is freed there is discarded at once.
-	discards bool
+	// freedAtOnce are the files up to so many bytes; larger ones are given back to the disk bit by bit.
+	freedAtOnce int64
 }
 
 // OpenDir opens the store in a directory, which is made if missing.
@@ -41,7 +41,7 @@ func OpenDir(path string) (*Dir, error) {
 	if err := os.MkdirAll(filepath.Join(root, tempDir), 0o755); err != nil {
 		return nil, fmt.Errorf("open object store %s: %w", path, classify(err))
 	}
-	d := &Dir{root: root, discards: discards(root)}
+	d := &Dir{root: root, freedAtOnce: freedAtOnce(root)}
 	if _, err := d.removeStale(time.Now().Add(-StaleAfter)); err != nil {
 		return nil, fmt.Errorf("open object store %s: %w", path, classify(err))
 	}

@@ -33,5 +33,5 @@ func SetLifeForTest(s Store, life time.Duration) {
 // SetClockForTest gives a handler another clock.
 func (h *Handler) SetClockForTest(now func() time.Time) { h.now = now }
 
-// FreeSlowlyForTest has a store give large files back bit by bit, whatever its disk is.
-func (d *Dir) FreeSlowlyForTest() { d.discards = true }
+// FreeSlowlyForTest has a store give all files back bit by bit, whatever its disk is.
+func (d *Dir) FreeSlowlyForTest() { d.freedAtOnce = 0 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -22,6 +23,14 @@ const (
 	// freeSync bits are synced at the latest, where nobody syncs meanwhile.
 	freeSync = 16
 )
+
+// freedAtOnce is how large the files below a directory are at most that are freed at once: all, unless its disk discards.
+func freedAtOnce(dir string) int64 {
+	if discards(dir) {
+		return freeBytes
+	}
+	return math.MaxInt64
+}
 
 // discards says whether what is freed below a directory is discarded as its deletion is committed. Where that cannot be told, it is not.
 func discards(dir string) bool {
@@ -74,7 +83,7 @@ func (d *Dir) replace(ctx context.Context, from, path string) error {
 // freeing has take move the file at path to a name that only this call knows, or "" if it is to be freed at once, and frees it bit by bit.
 func (d *Dir) freeing(ctx context.Context, path string, take func(to string) error) error {
 	info, err := os.Lstat(path)
-	if !d.discards || err != nil || !info.Mode().IsRegular() || info.Size() <= freeBytes {
+	if err != nil || !info.Mode().IsRegular() || info.Size() <= d.freedAtOnce {
 		return take("")
 	}
 	dir, err := os.MkdirTemp(filepath.Join(d.root, tempDir), "free-*")

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -101,7 +102,7 @@ func TestFreedWhileRead(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			d.discards = true
+			d.freedAtOnce = freeBytes
 			for _, read := range []bool{true, false} {
 				if err := d.Put(t.Context(), "a/b", strings.NewReader(old), int64(len(old))); err != nil {
 					t.Fatal(err)
@@ -132,15 +133,15 @@ func TestFreedWhileRead(t *testing.T) {
 func BenchmarkSyncBesideDelete(b *testing.B) {
 	const size = 1 << 30
 	for _, c := range []struct {
-		name     string
-		discards bool
-	}{{"at once", false}, {"bit by bit", true}} {
+		name   string
+		atOnce int64
+	}{{"at once", math.MaxInt64}, {"bit by bit", freeBytes}} {
 		b.Run(c.name, func(b *testing.B) {
 			d, err := OpenDir(b.TempDir())
 			if err != nil {
 				b.Fatal(err)
 			}
-			d.discards = c.discards
+			d.freedAtOnce = c.atOnce
 			ledger, err := os.Create(filepath.Join(b.TempDir(), "ledger"))
 			if err != nil {
 				b.Fatal(err)
@@ -151,16 +152,13 @@ func BenchmarkSyncBesideDelete(b *testing.B) {
 				if err := d.Put(b.Context(), "a", io.LimitReader(zeros{}, size), size); err != nil {
 					b.Fatal(err)
 				}
-				gone := make(chan error, 1)
-				began := time.Now()
-				go func() { gone <- d.Delete(b.Context(), "a") }()
-				deleted := func() time.Duration {
-					if err := <-gone; err != nil {
+				longest = max(longest, longestSync(b, ledger, func() {
+					began := time.Now()
+					if err := d.Delete(b.Context(), "a"); err != nil {
 						b.Error(err)
 					}
-					return time.Since(began)
-				}
-				longest = max(longest, longestSync(b, ledger, func() { taken += deleted() }))
+					taken += time.Since(began)
+				}))
 			}
 			b.ReportMetric(float64(longest.Microseconds())/1000, "ms-longest-sync")
 			b.ReportMetric(taken.Seconds()/float64(b.N), "s-delete")
@@ -168,12 +166,12 @@ func BenchmarkSyncBesideDelete(b *testing.B) {
 	}
 }
 
-// longestSync is how long a few bytes took to be synced at most, until wait is over and a second more: what is freed at once is discarded after that.
-func longestSync(b *testing.B, ledger *os.File, wait func()) (longest time.Duration) {
+// longestSync is how long a few bytes took to be synced at most, while remove runs and a second more: what is freed at once is discarded after that.
+func longestSync(b *testing.B, ledger *os.File, remove func()) (longest time.Duration) {
 	b.Helper()
 	over := make(chan struct{})
 	go func() {
-		wait()
+		remove()
 		time.AfterFunc(time.Second, func() { close(over) })
 	}()
 	for {

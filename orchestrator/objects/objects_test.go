@@ -79,7 +79,7 @@ func TestDir(t *testing.T) {
 	objectstest.Run(t, func(t *testing.T) objects.Store { return open(t, t.TempDir()) })
 }
 
-// TestDirThatDiscards is TestDir on a disk to which large files are given back bit by bit.
+// TestDirThatDiscards is TestDir on a disk to which files of any size are given back bit by bit.
 func TestDirThatDiscards(t *testing.T) {
 	t.Parallel()
 	objectstest.Run(t, func(t *testing.T) objects.Store {
