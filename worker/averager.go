@@ -69,7 +69,7 @@ func (o *subprocessOrder) average(ctx context.Context, w *worksFor) (answer subp
 	}
 	var ck *outbidv1.Checkpoint
 	if err == nil {
-		ck, err = averageOnce(ctx, store, &order)
+		ck, err = averageOnce(ctx, limit(store, o.Rate), &order)
 	}
 	if err == nil {
 		answer.Checkpoint, err = proto.Marshal(ck)

@@ -65,7 +65,7 @@ func (a *agent) average(ctx context.Context, o *outbidv1.Consolidation) *outbidv
 	store := a.cfg.Store(o.GetFork())
 	var ck *outbidv1.Checkpoint
 	err := untilAvailable(ctx, func() (err error) {
-		ck, err = Consolidate(ctx, a.behind, store, o)
+		ck, err = Consolidate(ctx, Averaging{Behind: a.behind, Rate: a.cfg.AverageRate}, store, o)
 		return err
 	})
 	if err == nil {
@@ -92,24 +92,31 @@ func (a *agent) average(ctx context.Context, o *outbidv1.Consolidation) *outbidv
 // else runs here, such as the server under `outbid up`, is to notice nothing of them.
 var turns = newTurns(max(runtime.NumCPU()/4, 1)) //nolint:gochecknoglobals // workers of one process share its cores
 
-// Consolidate averages what forks saved once its turn comes, and stores the average, whole or not at all. behind is the control
-// group of what steps back, as confine.Confiner makes it; "" for none.
-func Consolidate(ctx context.Context, behind string, store objects.Access, o *outbidv1.Consolidation) (_ *outbidv1.Checkpoint, err error) {
-	p, err := turns.take(ctx, behind)
+// Averaging says how averages are made so that other work of the machine goes before them.
+type Averaging struct {
+	// Behind is the control group of what steps back, as confine.Confiner makes it; "" for none.
+	Behind string
+	// Rate is how many bytes a second one average may read; 0 means no limit, else it is at least LeastAverageRate.
+	Rate int64
+}
+
+// Consolidate averages what forks saved once its turn comes, and stores the average, whole or not at all.
+func Consolidate(ctx context.Context, how Averaging, store objects.Access, o *outbidv1.Consolidation) (_ *outbidv1.Checkpoint, err error) {
+	p, err := turns.take(ctx, how.Behind)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { turns.give(p) }()
 	order, ok := inSubprocess(store)
 	if !ok {
-		return averageOnce(ctx, store, o)
+		return averageOnce(ctx, limit(store, how.Rate), o)
 	}
 	if order.Order, err = proto.Marshal(o); err != nil {
 		return nil, fmt.Errorf("average in a process of its own: %w", err)
 	}
-	order.Behind = behind
+	order.Behind, order.Rate = how.Behind, how.Rate
 	if p == nil {
-		if p, err = startSubprocess(behind); err != nil {
+		if p, err = startSubprocess(how.Behind); err != nil {
 			return nil, err
 		}
 	}

@@ -36,6 +36,8 @@ type subprocessOrder struct {
 	Order       []byte
 	// Behind is the directory of the control group that it steps back into; "" for none.
 	Behind string
+	// Rate is how many bytes a second it may read; 0 for no limit.
+	Rate int64
 }
 
 // subprocessWord is what the process says: that it needs the right to an object, or at last its answer.

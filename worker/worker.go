@@ -61,6 +61,9 @@ type Config struct {
 	TrialDir    string
 	// TrustTrials runs code of a server's tenants as the worker's own user, with all that this user may do.
 	TrustTrials bool
+	// AverageRate is how many bytes a second one average of what forks saved may read, so that other work of the machine does not notice it; 0
+	// means no limit.
+	AverageRate int64
 	// Version of the program, and Labels of the node, for listings.
 	Version string
 	Labels  map[string]string
@@ -112,6 +115,9 @@ func (c *Config) check() error {
 	}
 	if err := CheckPassEnv(c.PassEnv); err != nil {
 		return fmt.Errorf("worker: variables to pass on: %w", err)
+	}
+	if c.AverageRate != 0 && c.AverageRate < LeastAverageRate {
+		return fmt.Errorf("worker: averages that read %d bytes a second: want at least %d, or 0 for no limit", c.AverageRate, LeastAverageRate)
 	}
 	if c.Boot == "" {
 		c.Boot = rand.Text()

@@ -1,9 +1,13 @@
 package cli
 
 import (
+	"fmt"
+
 	"github.com/spf13/cobra"
 
 	"github.com/outbid-dev/outbid/orchestrator/server"
+	"github.com/outbid-dev/outbid/orchestrator/spec/terms"
+	"github.com/outbid-dev/outbid/worker"
 )
 
 // trialFlags are those of whatever runs trials.
@@ -19,4 +23,25 @@ func trialFlags(cmd *cobra.Command, o *server.TrialConfig) {
 	f.BoolVar(&o.Trust, "trust-trials", false, "run what people with tokens submit as the worker's own user: they can read "+
 		"all that it can, its secrets too")
 	_ = cmd.MarkFlagDirname("trial-dir")
+}
+
+// averageRateFlag is how fast averages of what forks saved are made.
+func averageRateFlag(cmd *cobra.Command, to *string, otherwise string) {
+	cmd.Flags().StringVar(to, "average-rate", "", "`BYTES` that an average of what forks saved reads each second at most, such as 512MiB; 0 "+
+		"for no limit (default: "+fmt.Sprintf("%dMiB", worker.AverageRateBeside>>20)+otherwise+")")
+}
+
+// averageRate reads that flag.
+func averageRate(text string, otherwise int64) (int64, error) {
+	switch text {
+	case "":
+		return otherwise, nil
+	case "0":
+		return 0, nil
+	}
+	n, err := terms.ParseBytes(text)
+	if err != nil || n < worker.LeastAverageRate {
+		return 0, badInput("--average-rate %q: want 1MiB or more, such as 512MiB, or 0 for no limit", text)
+	}
+	return n, nil
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 	"github.com/outbid-dev/outbid/orchestrator/policy/registry"
 	"github.com/outbid-dev/outbid/orchestrator/server"
+	"github.com/outbid-dev/outbid/worker"
 )
 
 const (
@@ -84,6 +85,7 @@ func (a *app) upCommand() *cobra.Command {
 	var o serverFlags
 	var workers, natsPort int
 	var devices []string
+	var rate string
 	var trials server.TrialConfig
 	cmd := &cobra.Command{
 		Use:   "up",
@@ -129,6 +131,9 @@ Devices that were free for 10 s and that nobody waits for go to running trials t
 			if o.Workers, err = localWorkers(workers, devices, trials); err != nil {
 				return err
 			}
+			if err := limitAverages(o.Workers, rate); err != nil {
+				return err
+			}
 			return a.untilDone(cmd.Context(), func(ctx context.Context) error {
 				return a.runUp(ctx, o)
 			})
@@ -141,6 +146,7 @@ Devices that were free for 10 s and that nobody waits for go to running trials t
 	f.StringArrayVar(&devices, "devices", nil, "`DEVICES` of a worker, such as gpu, cpu:4 or v100:2@0.5 (environment: "+
 		"OUTBID_DEVICES; default auto)")
 	trialFlags(cmd, &trials)
+	averageRateFlag(cmd, &rate, "")
 	f.IntVar(&natsPort, "nats-port", 0, "port of NATS on this machine; 0 takes a free one")
 	return cmd
 }
@@ -207,6 +213,15 @@ func localWorkers(n int, devices []string, trials server.TrialConfig) ([]server.
 		list[i] = w
 	}
 	return list, nil
+}
+
+// limitAverages has workers beside a server average no faster than the flag says.
+func limitAverages(workers []server.WorkerConfig, rate string) error {
+	perSecond, err := averageRate(rate, worker.AverageRateBeside)
+	for i := range workers {
+		workers[i].AverageRate = perSecond
+	}
+	return err
 }
 
 // greetUp says where things are and what to do next.

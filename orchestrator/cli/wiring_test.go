@@ -277,6 +277,7 @@ func TestServerRefusesBadOptions(t *testing.T) {
 	}{
 		{"--lease 1s", []string{"up", "--lease", "1s"}},
 		{"--workers -1", []string{"up", "--workers", "-1"}},
+		{`--average-rate "1KiB": want 1MiB or more`, []string{"up", "--average-rate", "1KiB"}},
 		{"all hold its devices", []string{"up", "--workers", "2"}},
 		{"all hold its devices", []string{"up", "--workers", "2", "--devices", "gpu"}},
 		{"workers local-1 and local-2 on one machine would all hold its devices", []string{"up", "--workers", "2", "--devices", "cpu", "--devices", "auto"}},
@@ -343,6 +344,7 @@ func TestWorkerRefusesBadOptions(t *testing.T) {
 		{"--name", exitUsage, []string{"--nats", s.file.NATS, "--keys", s.file.Keys, "--name", "a.b"}},
 		{"--ca: nowhere", exitUsage, []string{"--nats", s.file.NATS, "--keys", s.file.Keys, "--ca", "nowhere"}},
 		{"--devices", exitUsage, []string{"--nats", s.file.NATS, "--keys", s.file.Keys, "--devices", "v100"}},
+		{`--average-rate "fast": want 1MiB or more`, exitUsage, []string{"--nats", s.file.NATS, "--keys", s.file.Keys, "--average-rate", "fast"}},
 	} {
 		app := newTestApp(nil, map[string]string{"HOME": t.TempDir()})
 		code := app.run(t.Context(), append([]string{"worker", "--dir", t.TempDir()}, tc.args...))

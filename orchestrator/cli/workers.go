@@ -12,11 +12,13 @@ import (
 
 	"github.com/outbid-dev/outbid/orchestrator/bus"
 	"github.com/outbid-dev/outbid/orchestrator/server"
+	"github.com/outbid-dev/outbid/worker"
 	"github.com/outbid-dev/outbid/worker/inventory"
 )
 
 func (a *app) workerCommand() *cobra.Command {
 	var cfg server.LoneWorkerConfig
+	var rate string
 	cmd := &cobra.Command{
 		Use:   "worker",
 		Short: "Offer this machine's devices to a server",
@@ -50,12 +52,21 @@ CAP_SETGID, CAP_CHOWN and CAP_KILL; a worker that has neither ends, unless it is
 			if a.opts.tokenFile != "" {
 				return errJoinTokenGone("worker")
 			}
+			otherwise := int64(0)
+			if cfg.Credentials == "" { // it has the keys of a server of this machine
+				otherwise = worker.AverageRateBeside
+			}
+			var err error
+			if cfg.Worker.AverageRate, err = averageRate(rate, otherwise); err != nil {
+				return err
+			}
 			return a.untilDone(cmd.Context(), func(ctx context.Context) error {
 				return a.runWorker(ctx, cfg)
 			})
 		},
 	}
 	workerFlags(cmd, &cfg.Worker, &cfg.NATS)
+	averageRateFlag(cmd, &rate, " on the server's machine, without --credentials; else 0")
 	f := cmd.Flags()
 	f.StringVar(&cfg.Credentials, "credentials", "", "`DIR` that 'outbid worker join' wrote")
 	f.StringVar(&cfg.Store, "store", "", "`STORE` of checkpoints to reach without asking the server: a directory that all "+

@@ -26,8 +26,19 @@ import (
 	"github.com/outbid-dev/outbid/worker/confine"
 )
 
-// averagesAtOnce are ten consolidations, each of five checkpoints of so many bytes.
-const averagesAtOnce, averagedFiles, averagedBytes = 10, 5, 16 << 20
+// averagesAtOnce are ten consolidations, each of five checkpoints.
+const averagesAtOnce, averagedFiles = 10, 5
+
+// averagedMiB says of how many MiB each checkpoint is, by default 16.
+const averagedMiB = "OUTBID_AVERAGE_MIB"
+
+// averagedBytes is how many bytes each has.
+func averagedBytes() int64 {
+	if mib, err := strconv.ParseInt(os.Getenv(averagedMiB), 10, 64); err == nil {
+		return mib << 20
+	}
+	return 16 << 20
+}
 
 // Where averages are made beside BenchmarkLatencyBesideAverages: on CPUs of a list such as "1" or "1,3", and of files in a directory of their
 // own. The former are made by a worker in a process of its own, which with the benchmark on other CPUs (taskset) is as on another machine.
@@ -263,13 +274,17 @@ func averageAgain(ctx context.Context, dir string) (_ int, err error) {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
+	how := worker.Averaging{Behind: c.IdleGroup()}
+	if os.Getenv(averagesOn) == "" {
+		how.Rate = worker.AverageRateBeside // as up has it
+	}
 	var g errgroup.Group
 	var made atomic.Int64
 	for k := range averagesAtOnce {
 		o := &outbidv1.Consolidation{Step: 900, Key: fmt.Sprintf("checkpoints/s-1/%d/000000000900-7.safetensors", k), Sources: sources}
 		g.Go(func() error {
 			for {
-				switch _, err := worker.Consolidate(ctx, c.IdleGroup(), store, o); {
+				switch _, err := worker.Consolidate(ctx, how, store, o); {
 				case ctx.Err() != nil:
 					return nil //nolint:nilerr // the end that was asked for
 				case err != nil:
@@ -285,12 +300,13 @@ func averageAgain(ctx context.Context, dir string) (_ int, err error) {
 
 // forkCheckpoints stores five checkpoints.
 func forkCheckpoints(ctx context.Context, store objects.Store) (sources []*outbidv1.ConsolidationSource, err error) {
-	h := safetensors.Header{Tensors: []safetensors.Tensor{{Name: "w", DType: safetensors.F32, Shape: []int64{averagedBytes / 4}, End: averagedBytes}}}
+	size := averagedBytes()
+	h := safetensors.Header{Tensors: []safetensors.Tensor{{Name: "w", DType: safetensors.F32, Shape: []int64{size / 4}, End: size}}}
 	head, err := h.Encode()
 	if err != nil {
 		return nil, err
 	}
-	data := append(head, make([]byte, averagedBytes)...)
+	data := append(head, make([]byte, size)...)
 	hash := checksum.New()
 	_, _ = hash.Write(data)
 	sums := hash.Sums()

@@ -25,7 +25,7 @@ func startPlain(b *testing.B, perSecond float64) (stop func() int) {
 	b.Helper()
 	dir := averagesDir(b)
 	for i := range averagedFiles {
-		if err := os.WriteFile(filepath.Join(dir, strconv.Itoa(i)), make([]byte, averagedBytes), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, strconv.Itoa(i)), make([]byte, averagedBytes()), 0o600); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -93,7 +93,7 @@ func averageFiles(dir string, sums []float32, piece []byte) error {
 		}
 		defer files[i].Close() //nolint:errcheck // read only
 	}
-	for range averagedBytes / len(piece) {
+	for range averagedBytes() / int64(len(piece)) {
 		clear(sums)
 		for _, f := range files {
 			if _, err := io.ReadFull(f, piece); err != nil {

@@ -33,6 +33,9 @@ type WorkerConfig struct {
 	Labels map[string]string
 	// Trials says what training code runs as.
 	Trials TrialConfig
+	// AverageRate is how many bytes a second one average of what forks saved may read: on the server's machine its loop is not to notice them. 0
+	// means no limit, else it is at least worker.LeastAverageRate.
+	AverageRate int64
 	// secrets are files, or directories of them, that trials must not be able to read.
 	secrets []string
 }
@@ -143,7 +146,7 @@ func runWorker(ctx context.Context, o WorkerConfig, p workerParts) (err error) {
 	return worker.Run(ctx, worker.Config{
 		Node: o.Name, Machine: machine, Bus: speaks, Store: p.store, Server: orders, Dir: o.Dir,
 		Python: o.Trials.Python, PassEnv: o.Trials.PassEnv, TrialUser: o.Trials.User, TrialGroups: o.Trials.Groups,
-		TrialDir: o.Trials.Dir, TrustTrials: o.Trials.Trust, Version: p.version, Labels: o.Labels, Logger: log,
+		TrialDir: o.Trials.Dir, TrustTrials: o.Trials.Trust, AverageRate: o.AverageRate, Version: p.version, Labels: o.Labels, Logger: log,
 	})
 }
 

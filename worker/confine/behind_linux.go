@@ -1,15 +1,20 @@
 package confine
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 )
 
 // behindPatience is how long what is in a group behind takes only CPUs that nobody else wants: whoever else wakes up then interrupts
 // it at once, which no share does, however small. But on a machine that is always busy that is a third of a percent, and a
-// trial's forks stand still until their average is there: so after it the group has the share that every group has.
+// trial's forks stand still until their average is there: so who has waited through it has the share that every group has, for as long.
 const behindPatience = 3 * time.Second
+
+// starvedBelow is the part of its time that a thread which could go does go, below which it waits in vain.
+const starvedBelow = 0.1
 
 // makeBehind makes a group behind; none, "", where groups cannot be told to take only what nobody wants, before Linux 5.15.
 func makeBehind(dir string) (string, error) {
@@ -30,10 +35,72 @@ func writeIn(dir, file, text string) error {
 // with other work: its patience begins anew then. Entering again would do that too, but the kernel holds up every start and end of a process and of a
 // thread on the machine while one enters a group. It enters by itself: a thread that started it inside would be held up there, and with it all that
 // wait to start processes.
-func EnterIdleGroup(dir string) (anew func(), err error) {
+func EnterIdleGroup(dir string) (anew func(), err error) { return enterIdleGroup(dir, behindPatience) }
+
+func enterIdleGroup(dir string, patience time.Duration) (anew func(), err error) {
 	beIdle(dir)
-	patience := time.AfterFunc(behindPatience, func() { _ = haveShare(dir) }) // else it goes on as it is
-	return func() { patience.Reset(behindPatience) }, writeIn(dir, "cgroup.procs", "0")
+	p := &patient{dir: dir, patience: patience}
+	p.timer = time.AfterFunc(patience, p.over)
+	return p.anew, writeIn(dir, "cgroup.procs", "0")
+}
+
+// patient is a process in a group behind.
+type patient struct {
+	dir      string
+	patience time.Duration
+
+	mu      sync.Mutex
+	timer   *time.Timer
+	shares  bool // it has the share of others
+	waiting waiting
+}
+
+// anew begins its patience anew.
+func (p *patient) anew() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.waiting = waited()
+	p.timer.Reset(p.patience)
+}
+
+// over ends a time of patience, or one of having a share; the next begins.
+func (p *patient) over() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	before := p.waiting
+	p.waiting = waited()
+	switch {
+	case p.shares:
+		p.shares = writeIn(p.dir, "cpu.idle", "1") != nil // else it goes on as it is
+	case p.waiting.starved(before):
+		p.shares = haveShare(p.dir) == nil
+	}
+	p.timer.Reset(p.patience)
+}
+
+// waiting is what the kernel counts of all threads of this process: how long they went, and how long they waited for a CPU.
+type waiting struct{ ran, waited time.Duration }
+
+// waited is the count so far; of a kernel that does not count it tells of nothing.
+func waited() (w waiting) {
+	files, _ := filepath.Glob("/proc/self/task/*/schedstat") // the pattern is good
+	for _, f := range files {
+		text, err := os.ReadFile(f)
+		var ran, waited time.Duration
+		if err != nil { // it has ended
+			continue
+		}
+		if _, err := fmt.Sscan(string(text), &ran, &waited); err == nil {
+			w.ran, w.waited = w.ran+ran, w.waited+waited
+		}
+	}
+	return w
+}
+
+// starved says whether it has waited in vain since before, or cannot know.
+func (w waiting) starved(before waiting) bool {
+	ran, waited := w.ran-before.ran, w.waited-before.waited
+	return w == waiting{} || float64(ran) < starvedBelow*float64(ran+waited)
 }
 
 // beIdle has a group take only CPUs that nobody else wants. One that others are in is left as it is: they may have waited long
