@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
+	"gonum.org/v1/gonum/stat"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/outbid-dev/outbid/orchestrator/objects"
@@ -48,15 +50,14 @@ func BenchmarkAverageThroughMinio(b *testing.B) {
 	for _, s := range older.GetSources() {
 		s.Checkpoint.Crc64Nvme = ""
 	}
-	for _, way := range []struct {
-		name string
-		once func() error
-	}{
+	ways := []averageWay{
 		{"plain", func() error { return plain(b.Context(), access, order, mib, false) }},
 		{"average", func() error { _, err := averageOnce(b.Context(), access, order); return err }},
 		{"checked", func() error { return plain(b.Context(), access, order, mib, true) }},
 		{"older", func() error { _, err := averageOnce(b.Context(), access, older); return err }},
-	} {
+	}
+	b.Run("turns", func(b *testing.B) { inTurns(b, ways[0], ways[1]) })
+	for _, way := range ways {
 		b.Run(way.name, func(b *testing.B) {
 			b.SetBytes(bytes)
 			server, own := m.Busy(b), ownTime(b)
@@ -69,6 +70,37 @@ func BenchmarkAverageThroughMinio(b *testing.B) {
 			b.ReportMetric((ownTime(b)-own).Seconds()/float64(b.N), "worker-s/op")
 		})
 	}
+}
+
+// averageWay is one way to bring five checkpoints here and one there.
+type averageWay struct {
+	name string
+	once func() error
+}
+
+// inTurns has two ways take turns, each first in every other: a server that has run for some seconds is slower than before, to both.
+func inTurns(b *testing.B, one, other averageWay) {
+	b.Helper()
+	var took [2][]float64
+	for turn := 0; b.Loop(); turn++ {
+		for i := range took {
+			k := (turn + i) % 2
+			began := time.Now()
+			if err := []averageWay{one, other}[k].once(); err != nil {
+				b.Fatal(err)
+			}
+			took[k] = append(took[k], time.Since(began).Seconds())
+		}
+	}
+	var means, medians [2]float64
+	for k := range took {
+		means[k] = stat.Mean(took[k], nil)
+		slices.Sort(took[k])
+		medians[k] = took[k][len(took[k])/2]
+		b.ReportMetric(medians[k], []string{one.name, other.name}[k]+"-s")
+	}
+	b.ReportMetric(medians[1]/medians[0], "ratio")
+	b.ReportMetric(means[1]/means[0], "ratio-of-means")
 }
 
 // ownTime is how much processor time this process has taken.

@@ -71,11 +71,7 @@ func (in *input) take(s *Stream, p *piece, sum *checksum.Check) error {
 	if p.header && sum != nil {
 		return in.addTo(s.ctx, sum, in.headerBytes, headPiece)
 	}
-	raw := p.raw[in.index]
-	if int64(cap(raw)) < n {
-		raw = make([]byte, n)
-	}
-	raw = raw[:n]
+	raw := atLeast(p.raw[in.index], n)[:n]
 	p.raw[in.index] = raw
 	if err := in.gather(s.average, p.from, raw); err != nil {
 		return err

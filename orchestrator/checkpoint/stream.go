@@ -42,6 +42,7 @@ type Stream struct {
 	ready   chan *piece   // all of them, in order
 	free    chan *piece
 	cores   chan struct{} // held by who hashes or computes
+	pieces  [streamPieces]*piece
 
 	mu    sync.Mutex // of what Read changes; held while it waits
 	now   *piece     // whose bytes are taken; nil for none
@@ -69,8 +70,9 @@ func (a *Average) Stream(ctx context.Context) *Stream {
 		ready: make(chan *piece, streamPieces), free: make(chan *piece, streamPieces),
 		cores: make(chan struct{}, max(runtime.GOMAXPROCS(0)/2, 1)),
 	}
-	for range streamPieces {
-		s.free <- &piece{raw: make([][]byte, len(a.all))}
+	for i := range s.pieces {
+		s.pieces[i] = &piece{raw: make([][]byte, len(a.all))}
+		s.free <- s.pieces[i]
 	}
 	for _, in := range a.all {
 		pieces := make(chan *piece, streamPieces) // as many as there are: sending never waits
@@ -207,9 +209,7 @@ func (s *Stream) compute(p *piece) error {
 		return nil
 	}
 	n := p.to - p.from
-	if int64(cap(p.memory)) < n {
-		p.memory = make([]byte, n)
-	}
+	p.memory = atLeast(p.memory, n)
 	p.out = p.memory[:n]
 	read := reader{there: true, bytes: func(in *input, t safetensors.Tensor, from int64, p2 []byte) ([]byte, error) {
 		if at := t.Begin + from - p.from; at >= 0 && at+int64(len(p2)) <= n {
@@ -309,5 +309,32 @@ func (s *Stream) Sums() checksum.Sums {
 func (s *Stream) Close() error {
 	s.cancel()
 	_ = s.group.Wait() // Err tells
+	s.mu.Lock()        // a store may still read, in vain
+	defer s.mu.Unlock()
+	s.now = nil
+	for _, p := range s.pieces {
+		p.out = nil
+		for _, b := range append(p.raw, p.memory) {
+			if b != nil {
+				pieceBuffers.Put(&b)
+			}
+		}
+		clear(p.raw)
+		p.memory = nil
+	}
 	return nil
+}
+
+// pieceBuffers are of streams that ended: a process makes one average after another.
+var pieceBuffers sync.Pool //nolint:gochecknoglobals // of *[]byte
+
+// atLeast is b if it has room for n bytes, else another buffer that has.
+func atLeast(b []byte, n int64) []byte {
+	if int64(cap(b)) >= n {
+		return b
+	}
+	if other, ok := pieceBuffers.Get().(*[]byte); ok && int64(cap(*other)) >= n {
+		return *other
+	}
+	return make([]byte, n)
 }
