@@ -253,7 +253,6 @@ func (p *Presigned) storeParts(ctx context.Context, signed Signed, r io.Reader, 
 		for range streamedAtOnce {
 			kept <- nil
 		}
-		defer freeParts(kept) // once all that store have given theirs back
 	}
 	for i, url := range signed.Parts {
 		from := int64(i) * signed.PartBytes
@@ -289,7 +288,11 @@ func (p *Presigned) storeParts(ctx context.Context, signed Signed, r io.Reader, 
 			return nil, errors.Join(err, ctx.Err())
 		}
 	}
-	return parts, group.Wait()
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	freeParts(kept) // not of one that failed: a request that is given up may still read its part
+	return parts, nil
 }
 
 // partBuffers are of uploads that ended: making and clearing one for each part of every average took a tenth of its processor time.
