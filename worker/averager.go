@@ -47,12 +47,11 @@ func AverageMain() bool {
 		}
 	}()
 	say := gob.NewEncoder(os.Stdout)
-	var anew func()
+	behind := false
 	for o := range orders {
-		if anew == nil {
-			anew = stepBack(o.Behind) // which no later order changes
-		} else {
-			anew()
+		if !behind {
+			stepBack(o.Behind) // which no later order changes
+			behind = true
 		}
 		w := &worksFor{say: say, rights: rights}
 		w.answer(o.average(ctx, w))

@@ -6,7 +6,6 @@ import "golang.org/x/sys/unix"
 const averagingNice = 10
 
 // stepBack lowers the priority of this process.
-func stepBack(string) (anew func()) {
+func stepBack(string) {
 	_ = unix.Setpriority(unix.PRIO_PROCESS, 0, averagingNice) // it averages all the same
-	return func() {}
 }

@@ -25,16 +25,14 @@ const (
 // its threads, which those that they start inherit. The kernel compares priorities, SCHED_IDLE and slices within a group alone, so
 // a nice process in the server's group still goes as often as trials in theirs, and its time counts as the server's. Before a disk it steps
 // back too: the ledger's appends may go to the same one, and every decision waits for them.
-// Call anew when other work begins.
-func stepBack(behind string) (anew func()) {
-	anew = func() {}
+func stepBack(behind string) {
 	if behind != "" {
-		anew, _ = confine.EnterIdleGroup(behind) // it averages all the same
+		_ = confine.EnterIdleGroup(behind) // it averages all the same
 	}
 	for range 2 { // a thread may have been started meanwhile
 		threads, err := os.ReadDir("/proc/self/task")
 		if err != nil {
-			return anew // it averages all the same
+			return // it averages all the same
 		}
 		for _, t := range threads {
 			if id, err := strconv.Atoi(t.Name()); err == nil {
@@ -43,5 +41,4 @@ func stepBack(behind string) (anew func()) {
 			}
 		}
 	}
-	return anew
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/checkpoint/safetensors"
 	"github.com/outbid-dev/outbid/orchestrator/objects"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+	"github.com/outbid-dev/outbid/worker/confine"
 )
 
 // workerWord is what the process is told: what to average next, or the right that it asked for. It comes over a pipe: others
@@ -162,6 +163,9 @@ func startSubprocess(behind string) (*subprocess, error) {
 // run has an average made. What the process asks for is asked of the store. It is ended with ctx, and where it fails; over says
 // that.
 func (p *subprocess) run(ctx context.Context, o *subprocessOrder, store objects.Access) (ck *outbidv1.Checkpoint, over bool, err error) {
+	if p.behind != "" {
+		defer confine.Patient(p.behind, p.cmd.Process.Pid)()
+	}
 	stop := context.AfterFunc(ctx, func() { _ = p.cmd.Process.Kill() }) // if it has ended it has ended
 	answer, err := p.converse(ctx, o, store)
 	if stop() && err == nil {

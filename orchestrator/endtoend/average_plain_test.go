@@ -61,15 +61,13 @@ func averagePlainly(dir string) error {
 	if err != nil {
 		return err
 	}
-	anew := func() {}
 	if group := os.Getenv(plainGroup); group != "" {
-		if anew, err = confine.EnterIdleGroup(group); err != nil {
+		if err := confine.EnterIdleGroup(group); err != nil {
 			return err
 		}
 	}
 	sums, piece := make([]float32, 1<<18), make([]byte, 1<<20)
 	for next := time.Now(); ; next = next.Add(time.Duration(float64(time.Second) / perSecond)) {
-		anew() // as who averages for a worker begins anew with each average
 		if err := averageFiles(dir, sums, piece); err != nil {
 			return err
 		}

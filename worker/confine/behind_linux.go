@@ -31,44 +31,47 @@ func writeIn(dir, file, text string) error {
 	return os.WriteFile(filepath.Join(dir, file), []byte(text), 0o644) //nolint:gosec // a file of the kernel's
 }
 
-// EnterIdleGroup moves this process into a group behind, as Confiner.IdleGroup names it. Call what it returns when the process begins
-// with other work: its patience begins anew then. Entering again would do that too, but the kernel holds up every start and end of a process and of a
-// thread on the machine while one enters a group. It enters by itself: a thread that started it inside would be held up there, and with it all that
-// wait to start processes.
-func EnterIdleGroup(dir string) (anew func(), err error) { return enterIdleGroup(dir, behindPatience) }
-
-func enterIdleGroup(dir string, patience time.Duration) (anew func(), err error) {
+// EnterIdleGroup moves this process into a group behind, as Confiner.IdleGroup names it. Once: the kernel holds up every start and end of a process and
+// of a thread on the machine while one enters a group. It enters by itself: a thread that started it inside would be held up there, and with it all that
+// wait to start processes. Who started it is Patient with it.
+func EnterIdleGroup(dir string) error {
 	beIdle(dir)
-	p := &patient{dir: dir, patience: patience}
-	p.timer = time.AfterFunc(patience, p.over)
-	return p.anew, writeIn(dir, "cgroup.procs", "0")
+	return writeIn(dir, "cgroup.procs", "0")
 }
 
-// patient is a process in a group behind.
+// Patient watches a process in a group behind, whose name it is given, until stop: it cannot itself, as who gets nothing does nothing either.
+func Patient(dir string, pid int) (stop func()) { return patientFor(dir, pid, behindPatience) }
+
+func patientFor(dir string, pid int, patience time.Duration) (stop func()) {
+	p := &patient{dir: dir, pid: pid, patience: patience, waiting: waited(pid)}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.timer = time.AfterFunc(patience, p.over)
+	return p.stop
+}
+
+// patient is who watches a process in a group behind.
 type patient struct {
 	dir      string
+	pid      int
 	patience time.Duration
 
 	mu      sync.Mutex
 	timer   *time.Timer
+	stopped bool
 	shares  bool // it has the share of others
 	waiting waiting
-}
-
-// anew begins its patience anew.
-func (p *patient) anew() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.waiting = waited()
-	p.timer.Reset(p.patience)
 }
 
 // over ends a time of patience, or one of having a share; the next begins.
 func (p *patient) over() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.stopped {
+		return
+	}
 	before := p.waiting
-	p.waiting = waited()
+	p.waiting = waited(p.pid)
 	switch {
 	case p.shares:
 		p.shares = writeIn(p.dir, "cpu.idle", "1") != nil // else it goes on as it is
@@ -78,12 +81,23 @@ func (p *patient) over() {
 	p.timer.Reset(p.patience)
 }
 
-// waiting is what the kernel counts of all threads of this process: how long they went, and how long they waited for a CPU.
+// stop ends that. The next work of the process begins without a share.
+func (p *patient) stop() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.stopped = true
+	p.timer.Stop()
+	if p.shares {
+		p.shares = writeIn(p.dir, "cpu.idle", "1") != nil
+	}
+}
+
+// waiting is what the kernel counts of all threads of a process: how long they went, and how long they waited for a CPU.
 type waiting struct{ ran, waited time.Duration }
 
 // waited is the count so far; of a kernel that does not count it tells of nothing.
-func waited() (w waiting) {
-	files, _ := filepath.Glob("/proc/self/task/*/schedstat") // the pattern is good
+func waited(pid int) (w waiting) {
+	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid)) // the pattern is good
 	for _, f := range files {
 		text, err := os.ReadFile(f)
 		var ran, waited time.Duration

@@ -15,12 +15,12 @@ import (
 // patientIn is the group that TestMain has this process enter, for TestWhoWaitsInVainHasAShareForSomeTime.
 const patientIn = "CONFINE_PATIENT_IN"
 
-// shortPatience is that process's.
+// shortPatience is what one has with that process.
 const shortPatience = 100 * time.Millisecond
 
 // bePatient enters a group behind and computes until standard input ends.
 func bePatient(dir string) (status int) {
-	if _, err := enterIdleGroup(dir, shortPatience); err != nil {
+	if EnterIdleGroup(dir) != nil {
 		return 1
 	}
 	go func() {
@@ -48,7 +48,7 @@ func TestWhoWaitsInVainHasAShareForSomeTime(t *testing.T) {
 	if behind == "" {
 		t.Skip("this machine's control groups do not share out CPUs, or know no idle ones")
 	}
-	if waited() == (waiting{}) {
+	if waited(os.Getpid()) == (waiting{}) {
 		t.Skip("this kernel does not count how long threads wait")
 	}
 	self, err := os.Executable()
@@ -62,6 +62,7 @@ func TestWhoWaitsInVainHasAShareForSomeTime(t *testing.T) {
 		t.Fatal(err)
 	}
 	startOnOneCPU(t, patient, exec.Command("sh", "-c", "while :; do :; done"))
+	stop := patientFor(behind, patient.Process.Pid, shortPatience)
 	look := time.NewTicker(shortPatience / 20)
 	defer look.Stop()
 	deadline := time.After(time.Minute)
@@ -78,6 +79,10 @@ func TestWhoWaitsInVainHasAShareForSomeTime(t *testing.T) {
 				t.Fatalf("cpu.idle is not %q in time", want)
 			}
 		}
+	}
+	stop()
+	if text, err := os.ReadFile(filepath.Join(behind, "cpu.idle")); err != nil || string(text) != "1\n" {
+		t.Errorf("after it cpu.idle is %q, %v; want 1", text, err)
 	}
 	if err := in.Close(); err != nil {
 		t.Error(err)
