@@ -156,12 +156,17 @@ func TestTracelessDaemonsEndWithTheirWorker(t *testing.T) {
 // A trial that ends its own subreaper has ended itself.
 func TestASubreaperThatIsKilled(t *testing.T) {
 	t.Parallel()
-	h, out := open(t), newPrinted()
+	h, out, dir := open(t), newPrinted(), t.TempDir()
 	p, err := h.Start(Command{
-		Argv: []string{"sh", "-c", "sleep 600 & echo child $!; kill -9 $PPID; exec sleep 600"}, Env: os.Environ(), In: subreapertest.Ungrouped(t),
+		// Not before the subreaper has said that it runs: Start would fail, as it may.
+		Argv: []string{"sh", "-c", "sleep 600 & echo child $!; until [ -e started ]; do sleep 0.01; done; kill -9 $PPID; exec sleep 600"},
+		Dir:  dir, Env: os.Environ(), In: subreapertest.Ungrouped(t),
 		Output: out.add,
 	})
 	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "started"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if o := awaitDone(t, p); o.OK() || o.Signal != syscall.SIGKILL {
