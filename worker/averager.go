@@ -47,11 +47,11 @@ func AverageMain() bool {
 		}
 	}()
 	say := gob.NewEncoder(os.Stdout)
-	behind := false
+	steppedBack := false
 	for o := range orders {
-		if !behind {
+		if !steppedBack {
 			stepBack(o.Behind) // which no later order changes
-			behind = true
+			steppedBack = true
 		}
 		w := &worksFor{say: say, rights: rights}
 		w.answer(o.average(ctx, w))

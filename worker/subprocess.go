@@ -164,7 +164,7 @@ func startSubprocess(behind string) (*subprocess, error) {
 // that.
 func (p *subprocess) run(ctx context.Context, o *subprocessOrder, store objects.Access) (ck *outbidv1.Checkpoint, over bool, err error) {
 	if p.behind != "" {
-		defer confine.Patient(p.behind, p.cmd.Process.Pid)()
+		defer confine.WatchStarvation(p.behind, p.cmd.Process.Pid)()
 	}
 	stop := context.AfterFunc(ctx, func() { _ = p.cmd.Process.Kill() }) // if it has ended it has ended
 	answer, err := p.converse(ctx, o, store)

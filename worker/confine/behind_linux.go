@@ -33,25 +33,28 @@ func writeIn(dir, file, text string) error {
 
 // EnterIdleGroup moves this process into a group behind, as Confiner.IdleGroup names it. Once: the kernel holds up every start and end of a process and
 // of a thread on the machine while one enters a group. It enters by itself: a thread that started it inside would be held up there, and with it all that
-// wait to start processes. Who started it is Patient with it.
+// wait to start processes. Who started it watches it: WatchStarvation.
 func EnterIdleGroup(dir string) error {
 	beIdle(dir)
 	return writeIn(dir, "cgroup.procs", "0")
 }
 
-// Patient watches a process in a group behind, whose name it is given, until stop: it cannot itself, as who gets nothing does nothing either.
-func Patient(dir string, pid int) (stop func()) { return patientFor(dir, pid, behindPatience) }
-
-func patientFor(dir string, pid int, patience time.Duration) (stop func()) {
-	p := &patient{dir: dir, pid: pid, patience: patience, waiting: waited(pid)}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.timer = time.AfterFunc(patience, p.over)
-	return p.stop
+// WatchStarvation gives a process that starves in a group behind a share of the CPUs for some time, until stop. That process cannot itself: who gets
+// nothing does nothing either.
+func WatchStarvation(dir string, pid int) (stop func()) {
+	return watchStarvation(dir, pid, behindPatience)
 }
 
-// patient is who watches a process in a group behind.
-type patient struct {
+func watchStarvation(dir string, pid int, patience time.Duration) (stop func()) {
+	w := &starvationWatch{dir: dir, pid: pid, patience: patience, waiting: waited(pid)}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.timer = time.AfterFunc(patience, w.over)
+	return w.stop
+}
+
+// starvationWatch watches a process in a group behind.
+type starvationWatch struct {
 	dir      string
 	pid      int
 	patience time.Duration
@@ -64,31 +67,31 @@ type patient struct {
 }
 
 // over ends a time of patience, or one of having a share; the next begins.
-func (p *patient) over() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.stopped {
+func (w *starvationWatch) over() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.stopped {
 		return
 	}
-	before := p.waiting
-	p.waiting = waited(p.pid)
+	before := w.waiting
+	w.waiting = waited(w.pid)
 	switch {
-	case p.shares:
-		p.shares = writeIn(p.dir, "cpu.idle", "1") != nil // else it goes on as it is
-	case p.waiting.starved(before):
-		p.shares = haveShare(p.dir) == nil
+	case w.shares:
+		w.shares = writeIn(w.dir, "cpu.idle", "1") != nil // else it goes on as it is
+	case w.waiting.starved(before):
+		w.shares = haveShare(w.dir) == nil
 	}
-	p.timer.Reset(p.patience)
+	w.timer.Reset(w.patience)
 }
 
 // stop ends that. The next work of the process begins without a share.
-func (p *patient) stop() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.stopped = true
-	p.timer.Stop()
-	if p.shares {
-		p.shares = writeIn(p.dir, "cpu.idle", "1") != nil
+func (w *starvationWatch) stop() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.stopped = true
+	w.timer.Stop()
+	if w.shares {
+		w.shares = writeIn(w.dir, "cpu.idle", "1") != nil
 	}
 }
 

@@ -62,7 +62,7 @@ func TestWhoWaitsInVainHasAShareForSomeTime(t *testing.T) {
 		t.Fatal(err)
 	}
 	startOnOneCPU(t, patient, exec.Command("sh", "-c", "while :; do :; done"))
-	stop := patientFor(behind, patient.Process.Pid, shortPatience)
+	stop := watchStarvation(behind, patient.Process.Pid, shortPatience)
 	look := time.NewTicker(shortPatience / 20)
 	defer look.Stop()
 	deadline := time.After(time.Minute)
