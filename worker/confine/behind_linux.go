@@ -1,6 +1,7 @@
 package confine
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -95,29 +96,41 @@ func (w *starvationWatch) stop() {
 	}
 }
 
-// waiting is what the kernel counts of all threads of a process: how long they went, and how long they waited for a CPU.
-type waiting struct{ ran, waited time.Duration }
+// waiting is what the kernel counts of all threads of a process: how long they went, how long those waited for a CPU that then went, and whether
+// one could go now.
+type waiting struct {
+	ran, waited time.Duration
+	ready       bool
+}
 
 // waited is the count so far; of a kernel that does not count it tells of nothing.
 func waited(pid int) (w waiting) {
-	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid)) // the pattern is good
-	for _, f := range files {
-		text, err := os.ReadFile(f)
+	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", pid)) // the pattern is good
+	for _, thread := range threads {
+		text, err := os.ReadFile(filepath.Join(thread, "schedstat"))
 		var ran, waited time.Duration
 		if err != nil { // it has ended
 			continue
 		}
 		if _, err := fmt.Sscan(string(text), &ran, &waited); err == nil {
 			w.ran, w.waited = w.ran+ran, w.waited+waited
+			w.ready = w.ready || ready(thread)
 		}
 	}
 	return w
 }
 
-// starved says whether it has waited in vain since before, or cannot know.
+// ready says whether a thread could go, or does.
+func ready(thread string) bool {
+	text, err := os.ReadFile(filepath.Join(thread, "stat"))
+	end := bytes.LastIndexByte(text, ')') // of its name, which may be anything
+	return err == nil && end >= 0 && bytes.HasPrefix(text[end:], []byte(") R"))
+}
+
+// starved says whether it has waited in vain since before, or cannot know. The time of a thread that still waits is not counted yet.
 func (w waiting) starved(before waiting) bool {
 	ran, waited := w.ran-before.ran, w.waited-before.waited
-	return w == waiting{} || float64(ran) < starvedBelow*float64(ran+waited)
+	return w == waiting{} || float64(ran) < starvedBelow*float64(ran+waited) || ran == 0 && w.ready
 }
 
 // beIdle has a group take only CPUs that nobody else wants. One that others are in is left as it is: they may have waited long

@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"syscall"
 	"testing"
 	"time"
 
@@ -61,7 +62,11 @@ func TestWhoWaitsInVainHasAShareForSomeTime(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	startOnOneCPU(t, patient, exec.Command("sh", "-c", "while :; do :; done"))
+	busy := exec.Command("sh", "-c", "while :; do :; done")
+	// In a session of its own, which the kernel shares out CPUs to: beside many others of one session, whose CPUs are elsewhere, its part
+	// of this one could be so small that nobody starves.
+	busy.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	startOnOneCPU(t, patient, busy)
 	stop := watchStarvation(behind, patient.Process.Pid, shortPatience)
 	look := time.NewTicker(shortPatience / 20)
 	defer look.Stop()
@@ -76,7 +81,7 @@ func TestWhoWaitsInVainHasAShareForSomeTime(t *testing.T) {
 				}
 				is = string(text)
 			case <-deadline:
-				t.Fatalf("cpu.idle is not %q in time", want)
+				t.Fatalf("cpu.idle is not %q in time; it has waited %+v", want, waited(patient.Process.Pid))
 			}
 		}
 	}
@@ -130,12 +135,13 @@ func TestStarved(t *testing.T) {
 		want        bool
 	}{
 		"it is not counted":                {waiting{}, waiting{}, true},
-		"it had nothing to do":             {waiting{7, 9}, waiting{7, 9}, false},
-		"it went whenever it could":        {waiting{7, 9}, waiting{1000, 9}, false},
-		"it went for half of its time":     {waiting{0, 1000}, waiting{500, 1500}, false},
-		"it went for a tenth of its time":  {waiting{0, 0}, waiting{100, 900}, false},
-		"it went for less than a tenth":    {waiting{0, 0}, waiting{99, 900}, true},
-		"it went for nothing at all of it": {waiting{500, 0}, waiting{500, 1}, true},
+		"it had nothing to do":             {waiting{7, 9, false}, waiting{7, 9, false}, false},
+		"it went whenever it could":        {waiting{7, 9, true}, waiting{1000, 9, true}, false},
+		"it went for half of its time":     {waiting{0, 1000, true}, waiting{500, 1500, true}, false},
+		"it went for a tenth of its time":  {waiting{0, 0, true}, waiting{100, 900, true}, false},
+		"it went for less than a tenth":    {waiting{0, 0, true}, waiting{99, 900, true}, true},
+		"it went for nothing at all of it": {waiting{500, 0, true}, waiting{500, 1, false}, true},
+		"it waits still, and did not go":   {waiting{7, 9, true}, waiting{7, 9, true}, true},
 	} {
 		if got := c.now.starved(c.before); got != c.want {
 			t.Errorf("%s: starved is %t", name, got)
