@@ -149,6 +149,17 @@ type fakeTraining struct {
 	saves  chan string
 	killed chan struct{}
 	once   sync.Once
+	// stays: it cannot be left; over is what is called when it is done, once it was left.
+	stays bool
+	over  chan func()
+}
+
+func (x *fakeTraining) Leave(over func()) bool {
+	if x.stays {
+		return false
+	}
+	x.over <- over
+	return true
 }
 
 func (x *fakeTraining) Direct(v outbidv1.Verdict, until int64, _ string) {
@@ -246,7 +257,7 @@ func (r *rig) train(ctx context.Context, f *fork) (training, error) {
 	}
 	f.target()
 	x := &fakeTraining{
-		fork: f, orders: make(chan string, 100), saves: make(chan string, 100), killed: make(chan struct{}),
+		fork: f, orders: make(chan string, 100), saves: make(chan string, 100), killed: make(chan struct{}), over: make(chan func(), 1),
 	}
 	r.starts <- x
 	return x, nil

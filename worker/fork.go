@@ -27,6 +27,12 @@ type training interface {
 	Kill()
 }
 
+// leavable is training code in a process that other trials may use. Leave leaves this trial to that process, before its first
+// step, and over is called when it is done with it; false if it cannot be left.
+type leavable interface {
+	Leave(over func()) bool
+}
+
 // order is what a fork should do.
 type order struct {
 	verdict outbidv1.Verdict
@@ -61,6 +67,7 @@ type fork struct {
 	// stalled is set while a report waits for room in the outbox.
 	stalled atomic.Bool
 	began   sync.Once
+	left    bool // owned by its life: its process is not done with it yet, and clears up when it is
 
 	mu      sync.Mutex
 	version uint64
@@ -76,6 +83,7 @@ type fork struct {
 	taken   int
 	leave   []func() error // what is to be done at its end
 	step    int64
+	trains  bool // it has begun its first step
 }
 
 // What a training process says beside reports, as events.
@@ -222,7 +230,8 @@ func (f *fork) reports(reports []*outbidv1.Report, delayed bool) {
 		kept = append(kept, r)
 	}
 	f.mu.Lock()
-	f.step = max(f.step, reports[len(reports)-1].GetStep())
+	step := reports[len(reports)-1].GetStep()
+	f.step, f.trains = max(f.step, step), f.trains || step > f.body.GetStart().GetStep()
 	f.mu.Unlock()
 	f.stalled.Store(true)
 	f.out.addReports(f.ctx, f, kept, delayed)
@@ -246,6 +255,14 @@ func (f *fork) Saved(s *outbidv1.ProcessSaved) {
 // Reached implements session.Trial and program.Trial.
 func (f *fork) Reached(step int64) { f.post(reachedEvent{step}) }
 
+// Began implements session.Trial.
+func (f *fork) Began() {
+	f.touch()
+	f.mu.Lock()
+	f.trains = true
+	f.mu.Unlock()
+}
+
 // Ended implements session.Trial and program.Trial.
 func (f *fork) Ended(e *outbidv1.ForkEnded) { f.post(endedEvent{e}) }
 
@@ -257,7 +274,7 @@ func (f *fork) post(event any) {
 	f.touch()
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.events = append(f.events, event)
+	f.events, f.trains = append(f.events, event), true
 	poke(f.wake)
 }
 
@@ -282,7 +299,9 @@ func (f *fork) run() {
 		ended = f.cut(cause)
 	}
 	f.cancel(errUnwanted) // releases what waits for it
-	f.clear()
+	if !f.left {
+		f.clear()
+	}
 	ended.Step = max(ended.GetStep(), f.lastStep())
 	f.mu.Lock()
 	f.finish, f.phase = true, "ending"

@@ -1,6 +1,8 @@
 package worker
 
 import (
+	"cmp"
+	"os"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -61,7 +63,7 @@ func TestTwoForksOfATrialOnTwoNodes(t *testing.T) {
 
 		// What node a is not ordered to do any more it ends, and node b goes on.
 		a.bus.orch.drop(1)
-		heardStop(t, x)
+		x.hears(t, "STOP")
 		x.end(ordered)
 		a.bus.orch.awaitText(t, 1, "ended ORDERED")
 		z.report(2)
@@ -73,17 +75,85 @@ func TestTwoForksOfATrialOnTwoNodes(t *testing.T) {
 	})
 }
 
-// heardStop waits until training code was told to stop.
-func heardStop(t *testing.T, x *fakeTraining) {
+// A fork of a round that is told to pause before its first step is left to its process, at once, and its files stay until that is done
+// with it. One that has begun, or cannot be left, has the time that a pause gives; so has one that is of no round.
+func TestALateForkHoldsUpNobody(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		does    func(t *testing.T, x *fakeTraining)
+		alone   bool
+		verdict outbidv1.Verdict
+		left    bool
+	}{
+		"has said nothing":   {left: true},
+		"reported its start": {does: func(_ *testing.T, x *fakeTraining) { x.report(0) }, left: true},
+		"has begun":          {does: func(_ *testing.T, x *fakeTraining) { x.fork.Began() }},
+		"reported a step":    {does: func(_ *testing.T, x *fakeTraining) { x.report(1) }},
+		"saved a step":       {does: func(t *testing.T, x *fakeTraining) { t.Helper(); x.save(t, 1); x.saved(t, "1 ") }},
+		"cannot be left":     {does: func(_ *testing.T, x *fakeTraining) { x.stays = true }},
+		"is of no round":     {alone: true},
+		"is to stop":         {verdict: stop},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			bubble(t, func(t *testing.T, r *rig) {
+				o, a := r.bus.orch, forkOf(1, 9)
+				if !tc.alone {
+					a.Body.Part = &outbidv1.ForkPart{Count: 2, Share: 9}
+				}
+				o.assign(a)
+				x := <-r.starts
+				if err := os.MkdirAll(x.fork.scratch(), 0o700); err != nil { // as who starts functions does
+					t.Fatal(err)
+				}
+				if tc.does != nil {
+					tc.does(t, x)
+				}
+				synctest.Wait()
+				began := time.Now()
+				o.change(1, cmp.Or(tc.verdict, pause), 9)
+				if tc.left {
+					o.awaitText(t, 1, "ended ORDERED at 0: it had not begun its first step")
+				} else {
+					x.hears(t, strings.TrimPrefix(cmp.Or(tc.verdict, pause).String(), "VERDICT_"))
+					x.end(ordered)
+					o.awaitText(t, 1, "ended ORDERED")
+				}
+				if d := time.Since(began); d > time.Second {
+					t.Errorf("it was ended after %s", d)
+				}
+				if tc.left {
+					checkFilesOfLeft(t, x)
+				}
+			})
+		})
+	}
+}
+
+// checkFilesOfLeft checks that the files of a trial that was left are there until it is over.
+func checkFilesOfLeft(t *testing.T, x *fakeTraining) {
+	t.Helper()
+	files := x.fork.scratch()
+	if _, err := os.Stat(files); err != nil {
+		t.Errorf("before it is over its files are gone: %v", err)
+	}
+	(<-x.over)()
+	if _, err := os.Stat(files); !os.IsNotExist(err) {
+		t.Errorf("when it was over its files stayed: %v", err)
+	}
+}
+
+// hears waits until training code is told something.
+func (x *fakeTraining) hears(t *testing.T, verdict string) {
 	t.Helper()
 	for {
 		select {
 		case got := <-x.orders:
-			if strings.HasPrefix(got, "STOP") {
+			if strings.HasPrefix(got, verdict) {
 				return
 			}
 		case <-time.After(patience):
-			t.Fatal("training code was never told to stop")
+			t.Fatalf("training code was never told to %s", verdict)
 		}
 	}
 }

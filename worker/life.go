@@ -130,11 +130,28 @@ func (l *life) obey() {
 		l.setPhase("ending")
 	}
 	l.told = o
+	if l.late() {
+		l.left = true
+		l.end = &outbidv1.ForkEnded{Outcome: outbidv1.ForkOutcome_FORK_OUTCOME_ORDERED, Detail: "it had not begun its first step"}
+		return
+	}
 	if l.waits && !ending && (o.until == 0 || o.until > l.reached) {
 		l.waits = false
 		l.touch()
 	}
 	l.training.Direct(o.verdict, o.until, o.reason)
+}
+
+// late says whether it is one of a round of forks that has to pause before its first step: there is nothing to save, and the
+// others are not to wait for it. Then its process is left to itself: what that has imported by then the next round's fork need not.
+func (l *life) late() bool {
+	code, ok := l.training.(leavable)
+	if !ok || l.told.verdict != outbidv1.Verdict_VERDICT_PAUSE || l.body.GetPart() == nil {
+		return false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return !l.trains && code.Leave(l.clear)
 }
 
 func (l *life) handle(event any) {

@@ -17,6 +17,7 @@ from safetensors.numpy import load_file, save_file
 
 from fake_worker import DEADLINE, FakeWorker
 from outbid import Trial
+from outbid.v1 import bus_pb2
 
 Make = Callable[..., FakeWorker]
 
@@ -62,6 +63,31 @@ def test_target_save_reach_and_train_on(worker: Make, older: bool) -> None:
     w.direct("stop")
     ended = w.hear("ended")
     assert (ended.step, ended.error, ended.ordered) == (3, "", True)
+
+
+@pytest.mark.parametrize("older", [False, True])
+def test_a_fork_of_a_round_says_once_that_it_begins(worker: Make, older: bool) -> None:
+    w = worker(stepping, older=older)
+    assert w.hear("hello").tells_begin
+    w.assign(until_step=2, part=bus_pb2.ForkPart(count=2, share=2))
+    assert w.hear("began").fork.lease_id
+    w.reports(2)
+    w.hear("saved")
+    w.save_done(2)
+    w.hear("reached")
+    w.direct("stop")
+    w.hear("ended")
+    w.assign(until_step=2)  # of no round
+    w.reports(2)
+
+
+def test_a_fork_that_is_stopped_before_its_first_step_does_not_begin(worker: Make) -> None:
+    w = worker(stepping)
+    w.hear("hello")
+    w.assign(until_step=2, start_step=2, part=bus_pb2.ForkPart(count=2, share=2))
+    w.hear("reached")
+    w.direct("stop")
+    w.hear("ended")
 
 
 def test_resume_from_a_checkpoint(worker: Make, tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ const (
 	starting phase = iota // or reserved for a trial that is about to be assigned
 	idle
 	busy
+	left // its trial was left alone, and is not over yet
 	leaving
 )
 
@@ -42,12 +43,19 @@ type proc struct {
 	// streamed is closed when the stream is over.
 	streamed chan struct{}
 	wake     chan struct{}
+	// telling is held while the trial is told what the process said.
+	telling sync.Mutex
 
-	mu       sync.Mutex
-	phase    phase
-	streams  bool
-	trial    *Session
-	out      []*outbidv1.AttachResponse
+	mu      sync.Mutex
+	phase   phase
+	streams bool
+	// tellsBegin: it tells when a fork begins its first step.
+	tellsBegin bool
+	trial      *Session
+	out        []*outbidv1.AttachResponse
+	// rested is closed when the trial that was left alone is over; nil if none is.
+	rested chan struct{}
+	// idleStop ends the process when it was idle, or left alone, for too long.
 	idleStop *time.Timer
 }
 
@@ -180,8 +188,12 @@ func (p *proc) notify() {
 // finish takes the trial off the process. The caller holds the lock.
 func (p *proc) finish() {
 	p.trial = nil
-	if p.phase != busy {
+	p.rest()
+	if p.phase != busy && p.phase != left {
 		return
+	}
+	if p.phase == left {
+		p.idleStop.Stop()
 	}
 	p.phase = idle
 	if p.spec.Speed > 0 && p.spec.Speed < 1 {
@@ -194,8 +206,8 @@ func (p *proc) finish() {
 	p.idleStop = time.AfterFunc(after, func() { p.leave(reason) })
 }
 
-// leave tells an idle process to end; false if it has a trial or is starting. A process that is leaving already is
-// only waited for.
+// leave tells an idle process to end, and kills one whose trial was left alone; false if it has a trial or is starting. A
+// process that is leaving already is only waited for.
 func (p *proc) leave(reason string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -209,6 +221,10 @@ func (p *proc) leave(reason string) bool {
 			Kind: &outbidv1.AttachResponse_Shutdown{Shutdown: &outbidv1.ProcessShutdown{Reason: reason}},
 		})
 		p.idleStop = time.AfterFunc(leaveGrace, p.process.Kill)
+		return true
+	case left: // it does not listen
+		p.phase = leaving
+		p.process.Kill()
 		return true
 	default:
 		return false
@@ -232,11 +248,15 @@ func (p *proc) watch() {
 		}
 	}
 	p.mu.Lock()
-	trial := p.trial
+	var trial Trial
+	if p.trial != nil {
+		trial = p.trial.trial
+	}
 	p.trial = nil
+	p.rest()
 	p.mu.Unlock()
 	if trial != nil {
-		trial.trial.Ended(p.failure())
+		trial.Ended(p.failure())
 	}
 	p.srv.mu.Lock()
 	delete(p.srv.procs, p.id)

@@ -52,6 +52,8 @@ type Trial interface {
 	// LastReports are those behind which Ended follows at once.
 	LastReports(reports []*outbidv1.Report)
 	Saved(saved *outbidv1.ProcessSaved)
+	// Began is told of one of a round of forks.
+	Began()
 	Reached(step int64)
 	Ended(ended *outbidv1.ForkEnded)
 }
@@ -86,7 +88,7 @@ type Config struct {
 	Others bool
 	// IdleAfter is how long a process without a trial is kept; 0 means 60 s.
 	IdleAfter time.Duration
-	// StartTimeout is how long a process may take to attach; 0 means 5 minutes.
+	// StartTimeout is how long a process may take to attach, or to be done with a trial that was left alone; 0 means 5 minutes.
 	StartTimeout time.Duration
 }
 
@@ -205,8 +207,9 @@ func (s *Server) listen(ctx context.Context, path string) (net.Listener, error) 
 }
 
 // Start runs a trial in a warm process, or in a new one if there is none for the spec, and returns once the process
-// has the assignment. The error says in one line why the process cannot be started. Idle processes that hold a device
-// of the spec are ended first.
+// has the assignment. For a process that would be warm, but for a trial that was left alone in it, it waits. The error says
+// in one line why the process cannot be started. Other processes without a trial that hold a device of the spec are ended
+// first.
 func (s *Server) Start(
 	ctx context.Context, spec Spec, a *outbidv1.TrialAssignment, trial Trial,
 ) (*Session, error) {
@@ -214,6 +217,13 @@ func (s *Server) Start(
 	for !spec.Fresh {
 		p := s.takeIdle(key)
 		if p == nil {
+			waited, err := s.awaitLeft(ctx, key)
+			if err != nil {
+				return nil, err
+			}
+			if waited {
+				continue
+			}
 			break
 		}
 		if err := spec.prepare(p); err != nil {
@@ -269,8 +279,8 @@ func (s *Server) takeIdle(key string) *proc {
 	return nil
 }
 
-// Free ends the idle processes that hold any of the devices and waits until they are gone, so that the devices'
-// memory is free.
+// Free ends the processes that hold any of the devices and have no trial, or one that was left alone, and waits until they
+// are gone, so that the devices' memory is free.
 func (s *Server) Free(ctx context.Context, devices []int32) error {
 	s.mu.Lock()
 	var leaving []*proc

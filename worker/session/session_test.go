@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -57,6 +58,17 @@ func train(t *sessiontest.Trial) error {
 	case "crash":
 		fmt.Fprintln(os.Stderr, "Traceback (most recent call last):\n  File x\nKeyError: 'lr'\nmore of it")
 		os.Exit(1)
+	case "slow": // until the test opens the other end
+		if _, err := os.ReadFile(filepath.Join(t.GetScratch(), "fifo")); err != nil {
+			return err
+		}
+		fmt.Println("slow", os.Getpid())
+	case "begins":
+		if err := t.Begin(); err != nil {
+			return err
+		}
+		_, err := t.Wait()
+		return err
 	case "leave":
 		os.Exit(0)
 	case "killed":
@@ -106,6 +118,7 @@ func (r *recorder) Saved(s *outbidv1.ProcessSaved) {
 		r.save(s)
 	}
 }
+func (r *recorder) Began()             { r.events <- "began" }
 func (r *recorder) Reached(step int64) { r.events <- fmt.Sprintf("reached %d", step) }
 func (r *recorder) Ended(e *outbidv1.ForkEnded) {
 	r.ended = e

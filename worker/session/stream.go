@@ -59,7 +59,7 @@ func (s *Server) attach(st stream, from net.Addr) error {
 	s.mu.Lock()
 	p := s.procs[secretID(first.GetHello().GetSession())]
 	s.mu.Unlock()
-	if p == nil || !p.mine(from) || !p.attach() {
+	if p == nil || !p.mine(from) || !p.attach(first.GetHello()) {
 		return status.Error(codes.PermissionDenied, "unknown session: only a process that the worker started can "+
 			"attach, and only once")
 	}
@@ -82,13 +82,13 @@ func (s *Server) attach(st stream, from net.Addr) error {
 	return nil
 }
 
-func (p *proc) attach() bool {
+func (p *proc) attach(hello *outbidv1.ProcessHello) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.streams || p.phase == leaving {
 		return false
 	}
-	p.streams = true
+	p.streams, p.tellsBegin = true, hello.GetTellsBegin()
 	return true
 }
 
@@ -119,6 +119,8 @@ func (p *proc) sendAll(st stream, over <-chan struct{}) {
 
 // take handles what the process says, behind which the end of its trial follows or not. What concerns a trial that is over is dropped.
 func (p *proc) take(m *outbidv1.AttachRequest, endFollows bool) {
+	p.telling.Lock()
+	defer p.telling.Unlock()
 	p.mu.Lock()
 	t := p.trial
 	p.mu.Unlock()
@@ -137,6 +139,10 @@ func (p *proc) take(m *outbidv1.AttachRequest, endFollows bool) {
 	case *outbidv1.AttachRequest_Saved:
 		if t.is(k.Saved.GetFork()) {
 			t.trial.Saved(k.Saved)
+		}
+	case *outbidv1.AttachRequest_Began:
+		if t.is(k.Began.GetFork()) {
+			t.trial.Began()
 		}
 	case *outbidv1.AttachRequest_Reached:
 		if t.is(k.Reached.GetFork()) {
@@ -174,7 +180,7 @@ func OneLine(text string) string {
 	return line
 }
 
-// Session is one trial in a process. Its methods do nothing once the trial has ended.
+// Session is one trial in a process. Its methods do nothing once the trial has ended or was left alone.
 type Session struct {
 	proc  *proc
 	fork  *outbidv1.ForkRef
@@ -189,6 +195,9 @@ func (t *Session) is(ref *outbidv1.ForkRef) bool {
 	return ref.GetLeaseId() == t.fork.GetLeaseId() && ref.GetTrial() == t.fork.GetTrial() &&
 		ref.GetSweep() == t.fork.GetSweep()
 }
+
+// current says whether the process is busy with the trial. The caller holds the process's lock.
+func (t *Session) current() bool { return t.proc.trial == t && t.proc.phase == busy }
 
 // due makes a message of the newest directive, if it was not sent yet. The caller holds the lock.
 func (t *Session) due() *outbidv1.AttachResponse {
@@ -206,7 +215,7 @@ func (t *Session) due() *outbidv1.AttachResponse {
 func (t *Session) update(change func(d *outbidv1.Directive)) {
 	t.proc.mu.Lock()
 	defer t.proc.mu.Unlock()
-	if t.proc.trial != t {
+	if !t.current() {
 		return
 	}
 	change(&t.order)
@@ -232,7 +241,7 @@ func (t *Session) Save() { t.update(func(d *outbidv1.Directive) { d.Save = true 
 func (t *Session) SaveDone(step int64, failure string) {
 	t.proc.mu.Lock()
 	defer t.proc.mu.Unlock()
-	if t.proc.trial != t {
+	if !t.current() {
 		return
 	}
 	done := &outbidv1.SaveDone{Fork: t.fork, Step: step, Error: failure}
@@ -242,7 +251,7 @@ func (t *Session) SaveDone(step int64, failure string) {
 // Kill ends the process of the trial at once; the trial hears of it by Ended.
 func (t *Session) Kill() {
 	t.proc.mu.Lock()
-	mine := t.proc.trial == t
+	mine := t.current()
 	t.proc.mu.Unlock()
 	if mine {
 		t.proc.process.Kill()

@@ -36,6 +36,7 @@ type AttachRequest struct {
 	//	*AttachRequest_Saved
 	//	*AttachRequest_Reached
 	//	*AttachRequest_Ended
+	//	*AttachRequest_Began
 	Kind          isAttachRequest_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -123,6 +124,15 @@ func (x *AttachRequest) GetEnded() *ProcessEnded {
 	return nil
 }
 
+func (x *AttachRequest) GetBegan() *ProcessBegan {
+	if x != nil {
+		if x, ok := x.Kind.(*AttachRequest_Began); ok {
+			return x.Began
+		}
+	}
+	return nil
+}
+
 type isAttachRequest_Kind interface {
 	isAttachRequest_Kind()
 }
@@ -147,6 +157,10 @@ type AttachRequest_Ended struct {
 	Ended *ProcessEnded `protobuf:"bytes,5,opt,name=ended,proto3,oneof"`
 }
 
+type AttachRequest_Began struct {
+	Began *ProcessBegan `protobuf:"bytes,6,opt,name=began,proto3,oneof"`
+}
+
 func (*AttachRequest_Hello) isAttachRequest_Kind() {}
 
 func (*AttachRequest_Reports) isAttachRequest_Kind() {}
@@ -157,13 +171,17 @@ func (*AttachRequest_Reached) isAttachRequest_Kind() {}
 
 func (*AttachRequest_Ended) isAttachRequest_Kind() {}
 
+func (*AttachRequest_Began) isAttachRequest_Kind() {}
+
 // ProcessHello opens the stream.
 type ProcessHello struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The secret in OUTBID_SESSION.
-	Session       string `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
-	Pid           int32  `protobuf:"varint,2,opt,name=pid,proto3" json:"pid,omitempty"`
-	SdkVersion    string `protobuf:"bytes,3,opt,name=sdk_version,json=sdkVersion,proto3" json:"sdk_version,omitempty"`
+	Session    string `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
+	Pid        int32  `protobuf:"varint,2,opt,name=pid,proto3" json:"pid,omitempty"`
+	SdkVersion string `protobuf:"bytes,3,opt,name=sdk_version,json=sdkVersion,proto3" json:"sdk_version,omitempty"`
+	// It says of one of a round of forks when that begins its first step (ProcessBegan). Older SDKs do not.
+	TellsBegin    bool `protobuf:"varint,4,opt,name=tells_begin,json=tellsBegin,proto3" json:"tells_begin,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -219,6 +237,59 @@ func (x *ProcessHello) GetSdkVersion() string {
 	return ""
 }
 
+func (x *ProcessHello) GetTellsBegin() bool {
+	if x != nil {
+		return x.TellsBegin
+	}
+	return false
+}
+
+// ProcessBegan says that the current trial, one of a round of forks, begins its first step: what came before, such as
+// imports, is over.
+type ProcessBegan struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Fork          *ForkRef               `protobuf:"bytes,1,opt,name=fork,proto3" json:"fork,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProcessBegan) Reset() {
+	*x = ProcessBegan{}
+	mi := &file_outbid_v1_session_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProcessBegan) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProcessBegan) ProtoMessage() {}
+
+func (x *ProcessBegan) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_session_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProcessBegan.ProtoReflect.Descriptor instead.
+func (*ProcessBegan) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_session_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *ProcessBegan) GetFork() *ForkRef {
+	if x != nil {
+		return x.Fork
+	}
+	return nil
+}
+
 // ReportBatch is one or more reports of the current trial, in order.
 type ReportBatch struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -230,7 +301,7 @@ type ReportBatch struct {
 
 func (x *ReportBatch) Reset() {
 	*x = ReportBatch{}
-	mi := &file_outbid_v1_session_proto_msgTypes[2]
+	mi := &file_outbid_v1_session_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -242,7 +313,7 @@ func (x *ReportBatch) String() string {
 func (*ReportBatch) ProtoMessage() {}
 
 func (x *ReportBatch) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_session_proto_msgTypes[2]
+	mi := &file_outbid_v1_session_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -255,7 +326,7 @@ func (x *ReportBatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportBatch.ProtoReflect.Descriptor instead.
 func (*ReportBatch) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_session_proto_rawDescGZIP(), []int{2}
+	return file_outbid_v1_session_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *ReportBatch) GetFork() *ForkRef {
@@ -285,7 +356,7 @@ type ProcessSaved struct {
 
 func (x *ProcessSaved) Reset() {
 	*x = ProcessSaved{}
-	mi := &file_outbid_v1_session_proto_msgTypes[3]
+	mi := &file_outbid_v1_session_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -297,7 +368,7 @@ func (x *ProcessSaved) String() string {
 func (*ProcessSaved) ProtoMessage() {}
 
 func (x *ProcessSaved) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_session_proto_msgTypes[3]
+	mi := &file_outbid_v1_session_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -310,7 +381,7 @@ func (x *ProcessSaved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProcessSaved.ProtoReflect.Descriptor instead.
 func (*ProcessSaved) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_session_proto_rawDescGZIP(), []int{3}
+	return file_outbid_v1_session_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ProcessSaved) GetFork() *ForkRef {
@@ -352,7 +423,7 @@ type ProcessReached struct {
 
 func (x *ProcessReached) Reset() {
 	*x = ProcessReached{}
-	mi := &file_outbid_v1_session_proto_msgTypes[4]
+	mi := &file_outbid_v1_session_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -364,7 +435,7 @@ func (x *ProcessReached) String() string {
 func (*ProcessReached) ProtoMessage() {}
 
 func (x *ProcessReached) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_session_proto_msgTypes[4]
+	mi := &file_outbid_v1_session_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -377,7 +448,7 @@ func (x *ProcessReached) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProcessReached.ProtoReflect.Descriptor instead.
 func (*ProcessReached) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_session_proto_rawDescGZIP(), []int{4}
+	return file_outbid_v1_session_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ProcessReached) GetFork() *ForkRef {
@@ -412,7 +483,7 @@ type ProcessEnded struct {
 
 func (x *ProcessEnded) Reset() {
 	*x = ProcessEnded{}
-	mi := &file_outbid_v1_session_proto_msgTypes[5]
+	mi := &file_outbid_v1_session_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -424,7 +495,7 @@ func (x *ProcessEnded) String() string {
 func (*ProcessEnded) ProtoMessage() {}
 
 func (x *ProcessEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_session_proto_msgTypes[5]
+	mi := &file_outbid_v1_session_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -437,7 +508,7 @@ func (x *ProcessEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProcessEnded.ProtoReflect.Descriptor instead.
 func (*ProcessEnded) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_session_proto_rawDescGZIP(), []int{5}
+	return file_outbid_v1_session_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ProcessEnded) GetFork() *ForkRef {
@@ -498,7 +569,7 @@ type AttachResponse struct {
 
 func (x *AttachResponse) Reset() {
 	*x = AttachResponse{}
-	mi := &file_outbid_v1_session_proto_msgTypes[6]
+	mi := &file_outbid_v1_session_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -510,7 +581,7 @@ func (x *AttachResponse) String() string {
 func (*AttachResponse) ProtoMessage() {}
 
 func (x *AttachResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_session_proto_msgTypes[6]
+	mi := &file_outbid_v1_session_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -523,7 +594,7 @@ func (x *AttachResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachResponse.ProtoReflect.Descriptor instead.
 func (*AttachResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_session_proto_rawDescGZIP(), []int{6}
+	return file_outbid_v1_session_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *AttachResponse) GetKind() isAttachResponse_Kind {
@@ -628,7 +699,7 @@ type TrialAssignment struct {
 
 func (x *TrialAssignment) Reset() {
 	*x = TrialAssignment{}
-	mi := &file_outbid_v1_session_proto_msgTypes[7]
+	mi := &file_outbid_v1_session_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -640,7 +711,7 @@ func (x *TrialAssignment) String() string {
 func (*TrialAssignment) ProtoMessage() {}
 
 func (x *TrialAssignment) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_session_proto_msgTypes[7]
+	mi := &file_outbid_v1_session_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -653,7 +724,7 @@ func (x *TrialAssignment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrialAssignment.ProtoReflect.Descriptor instead.
 func (*TrialAssignment) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_session_proto_rawDescGZIP(), []int{7}
+	return file_outbid_v1_session_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *TrialAssignment) GetFork() *ForkRef {
@@ -771,7 +842,7 @@ type Directive struct {
 
 func (x *Directive) Reset() {
 	*x = Directive{}
-	mi := &file_outbid_v1_session_proto_msgTypes[8]
+	mi := &file_outbid_v1_session_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -783,7 +854,7 @@ func (x *Directive) String() string {
 func (*Directive) ProtoMessage() {}
 
 func (x *Directive) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_session_proto_msgTypes[8]
+	mi := &file_outbid_v1_session_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -796,7 +867,7 @@ func (x *Directive) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Directive.ProtoReflect.Descriptor instead.
 func (*Directive) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_session_proto_rawDescGZIP(), []int{8}
+	return file_outbid_v1_session_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Directive) GetFork() *ForkRef {
@@ -854,7 +925,7 @@ type SaveDone struct {
 
 func (x *SaveDone) Reset() {
 	*x = SaveDone{}
-	mi := &file_outbid_v1_session_proto_msgTypes[9]
+	mi := &file_outbid_v1_session_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -866,7 +937,7 @@ func (x *SaveDone) String() string {
 func (*SaveDone) ProtoMessage() {}
 
 func (x *SaveDone) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_session_proto_msgTypes[9]
+	mi := &file_outbid_v1_session_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -879,7 +950,7 @@ func (x *SaveDone) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveDone.ProtoReflect.Descriptor instead.
 func (*SaveDone) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_session_proto_rawDescGZIP(), []int{9}
+	return file_outbid_v1_session_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *SaveDone) GetFork() *ForkRef {
@@ -913,7 +984,7 @@ type ProcessShutdown struct {
 
 func (x *ProcessShutdown) Reset() {
 	*x = ProcessShutdown{}
-	mi := &file_outbid_v1_session_proto_msgTypes[10]
+	mi := &file_outbid_v1_session_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -925,7 +996,7 @@ func (x *ProcessShutdown) String() string {
 func (*ProcessShutdown) ProtoMessage() {}
 
 func (x *ProcessShutdown) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_session_proto_msgTypes[10]
+	mi := &file_outbid_v1_session_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -938,7 +1009,7 @@ func (x *ProcessShutdown) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProcessShutdown.ProtoReflect.Descriptor instead.
 func (*ProcessShutdown) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_session_proto_rawDescGZIP(), []int{10}
+	return file_outbid_v1_session_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ProcessShutdown) GetReason() string {
@@ -952,19 +1023,24 @@ var File_outbid_v1_session_proto protoreflect.FileDescriptor
 
 const file_outbid_v1_session_proto_rawDesc = "" +
 	"\n" +
-	"\x17outbid/v1/session.proto\x12\toutbid.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x13outbid/v1/bus.proto\x1a\x15outbid/v1/event.proto\x1a\x14outbid/v1/node.proto\"\x95\x02\n" +
+	"\x17outbid/v1/session.proto\x12\toutbid.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x13outbid/v1/bus.proto\x1a\x15outbid/v1/event.proto\x1a\x14outbid/v1/node.proto\"\xc6\x02\n" +
 	"\rAttachRequest\x12/\n" +
 	"\x05hello\x18\x01 \x01(\v2\x17.outbid.v1.ProcessHelloH\x00R\x05hello\x122\n" +
 	"\areports\x18\x02 \x01(\v2\x16.outbid.v1.ReportBatchH\x00R\areports\x12/\n" +
 	"\x05saved\x18\x03 \x01(\v2\x17.outbid.v1.ProcessSavedH\x00R\x05saved\x125\n" +
 	"\areached\x18\x04 \x01(\v2\x19.outbid.v1.ProcessReachedH\x00R\areached\x12/\n" +
-	"\x05ended\x18\x05 \x01(\v2\x17.outbid.v1.ProcessEndedH\x00R\x05endedB\x06\n" +
-	"\x04kind\"[\n" +
+	"\x05ended\x18\x05 \x01(\v2\x17.outbid.v1.ProcessEndedH\x00R\x05ended\x12/\n" +
+	"\x05began\x18\x06 \x01(\v2\x17.outbid.v1.ProcessBeganH\x00R\x05beganB\x06\n" +
+	"\x04kind\"|\n" +
 	"\fProcessHello\x12\x18\n" +
 	"\asession\x18\x01 \x01(\tR\asession\x12\x10\n" +
 	"\x03pid\x18\x02 \x01(\x05R\x03pid\x12\x1f\n" +
 	"\vsdk_version\x18\x03 \x01(\tR\n" +
-	"sdkVersion\"b\n" +
+	"sdkVersion\x12\x1f\n" +
+	"\vtells_begin\x18\x04 \x01(\bR\n" +
+	"tellsBegin\"6\n" +
+	"\fProcessBegan\x12&\n" +
+	"\x04fork\x18\x01 \x01(\v2\x12.outbid.v1.ForkRefR\x04fork\"b\n" +
 	"\vReportBatch\x12&\n" +
 	"\x04fork\x18\x01 \x01(\v2\x12.outbid.v1.ForkRefR\x04fork\x12+\n" +
 	"\areports\x18\x02 \x03(\v2\x11.outbid.v1.ReportR\areports\"\x86\x01\n" +
@@ -1041,55 +1117,58 @@ func file_outbid_v1_session_proto_rawDescGZIP() []byte {
 	return file_outbid_v1_session_proto_rawDescData
 }
 
-var file_outbid_v1_session_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
+var file_outbid_v1_session_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
 var file_outbid_v1_session_proto_goTypes = []any{
 	(*AttachRequest)(nil),       // 0: outbid.v1.AttachRequest
 	(*ProcessHello)(nil),        // 1: outbid.v1.ProcessHello
-	(*ReportBatch)(nil),         // 2: outbid.v1.ReportBatch
-	(*ProcessSaved)(nil),        // 3: outbid.v1.ProcessSaved
-	(*ProcessReached)(nil),      // 4: outbid.v1.ProcessReached
-	(*ProcessEnded)(nil),        // 5: outbid.v1.ProcessEnded
-	(*AttachResponse)(nil),      // 6: outbid.v1.AttachResponse
-	(*TrialAssignment)(nil),     // 7: outbid.v1.TrialAssignment
-	(*Directive)(nil),           // 8: outbid.v1.Directive
-	(*SaveDone)(nil),            // 9: outbid.v1.SaveDone
-	(*ProcessShutdown)(nil),     // 10: outbid.v1.ProcessShutdown
-	(*ForkRef)(nil),             // 11: outbid.v1.ForkRef
-	(*Report)(nil),              // 12: outbid.v1.Report
-	(*Device)(nil),              // 13: outbid.v1.Device
-	(*durationpb.Duration)(nil), // 14: google.protobuf.Duration
-	(*ForkPart)(nil),            // 15: outbid.v1.ForkPart
-	(Verdict)(0),                // 16: outbid.v1.Verdict
+	(*ProcessBegan)(nil),        // 2: outbid.v1.ProcessBegan
+	(*ReportBatch)(nil),         // 3: outbid.v1.ReportBatch
+	(*ProcessSaved)(nil),        // 4: outbid.v1.ProcessSaved
+	(*ProcessReached)(nil),      // 5: outbid.v1.ProcessReached
+	(*ProcessEnded)(nil),        // 6: outbid.v1.ProcessEnded
+	(*AttachResponse)(nil),      // 7: outbid.v1.AttachResponse
+	(*TrialAssignment)(nil),     // 8: outbid.v1.TrialAssignment
+	(*Directive)(nil),           // 9: outbid.v1.Directive
+	(*SaveDone)(nil),            // 10: outbid.v1.SaveDone
+	(*ProcessShutdown)(nil),     // 11: outbid.v1.ProcessShutdown
+	(*ForkRef)(nil),             // 12: outbid.v1.ForkRef
+	(*Report)(nil),              // 13: outbid.v1.Report
+	(*Device)(nil),              // 14: outbid.v1.Device
+	(*durationpb.Duration)(nil), // 15: google.protobuf.Duration
+	(*ForkPart)(nil),            // 16: outbid.v1.ForkPart
+	(Verdict)(0),                // 17: outbid.v1.Verdict
 }
 var file_outbid_v1_session_proto_depIdxs = []int32{
 	1,  // 0: outbid.v1.AttachRequest.hello:type_name -> outbid.v1.ProcessHello
-	2,  // 1: outbid.v1.AttachRequest.reports:type_name -> outbid.v1.ReportBatch
-	3,  // 2: outbid.v1.AttachRequest.saved:type_name -> outbid.v1.ProcessSaved
-	4,  // 3: outbid.v1.AttachRequest.reached:type_name -> outbid.v1.ProcessReached
-	5,  // 4: outbid.v1.AttachRequest.ended:type_name -> outbid.v1.ProcessEnded
-	11, // 5: outbid.v1.ReportBatch.fork:type_name -> outbid.v1.ForkRef
-	12, // 6: outbid.v1.ReportBatch.reports:type_name -> outbid.v1.Report
-	11, // 7: outbid.v1.ProcessSaved.fork:type_name -> outbid.v1.ForkRef
-	11, // 8: outbid.v1.ProcessReached.fork:type_name -> outbid.v1.ForkRef
-	11, // 9: outbid.v1.ProcessEnded.fork:type_name -> outbid.v1.ForkRef
-	7,  // 10: outbid.v1.AttachResponse.assignment:type_name -> outbid.v1.TrialAssignment
-	8,  // 11: outbid.v1.AttachResponse.directive:type_name -> outbid.v1.Directive
-	9,  // 12: outbid.v1.AttachResponse.save_done:type_name -> outbid.v1.SaveDone
-	10, // 13: outbid.v1.AttachResponse.shutdown:type_name -> outbid.v1.ProcessShutdown
-	11, // 14: outbid.v1.TrialAssignment.fork:type_name -> outbid.v1.ForkRef
-	13, // 15: outbid.v1.TrialAssignment.devices:type_name -> outbid.v1.Device
-	14, // 16: outbid.v1.TrialAssignment.save_every:type_name -> google.protobuf.Duration
-	15, // 17: outbid.v1.TrialAssignment.part:type_name -> outbid.v1.ForkPart
-	11, // 18: outbid.v1.Directive.fork:type_name -> outbid.v1.ForkRef
-	16, // 19: outbid.v1.Directive.verdict:type_name -> outbid.v1.Verdict
-	11, // 20: outbid.v1.SaveDone.fork:type_name -> outbid.v1.ForkRef
-	0,  // 21: outbid.v1.SessionService.Attach:input_type -> outbid.v1.AttachRequest
-	6,  // 22: outbid.v1.SessionService.Attach:output_type -> outbid.v1.AttachResponse
-	22, // [22:23] is the sub-list for method output_type
-	21, // [21:22] is the sub-list for method input_type
-	21, // [21:21] is the sub-list for extension type_name
-	21, // [21:21] is the sub-list for extension extendee
-	0,  // [0:21] is the sub-list for field type_name
+	3,  // 1: outbid.v1.AttachRequest.reports:type_name -> outbid.v1.ReportBatch
+	4,  // 2: outbid.v1.AttachRequest.saved:type_name -> outbid.v1.ProcessSaved
+	5,  // 3: outbid.v1.AttachRequest.reached:type_name -> outbid.v1.ProcessReached
+	6,  // 4: outbid.v1.AttachRequest.ended:type_name -> outbid.v1.ProcessEnded
+	2,  // 5: outbid.v1.AttachRequest.began:type_name -> outbid.v1.ProcessBegan
+	12, // 6: outbid.v1.ProcessBegan.fork:type_name -> outbid.v1.ForkRef
+	12, // 7: outbid.v1.ReportBatch.fork:type_name -> outbid.v1.ForkRef
+	13, // 8: outbid.v1.ReportBatch.reports:type_name -> outbid.v1.Report
+	12, // 9: outbid.v1.ProcessSaved.fork:type_name -> outbid.v1.ForkRef
+	12, // 10: outbid.v1.ProcessReached.fork:type_name -> outbid.v1.ForkRef
+	12, // 11: outbid.v1.ProcessEnded.fork:type_name -> outbid.v1.ForkRef
+	8,  // 12: outbid.v1.AttachResponse.assignment:type_name -> outbid.v1.TrialAssignment
+	9,  // 13: outbid.v1.AttachResponse.directive:type_name -> outbid.v1.Directive
+	10, // 14: outbid.v1.AttachResponse.save_done:type_name -> outbid.v1.SaveDone
+	11, // 15: outbid.v1.AttachResponse.shutdown:type_name -> outbid.v1.ProcessShutdown
+	12, // 16: outbid.v1.TrialAssignment.fork:type_name -> outbid.v1.ForkRef
+	14, // 17: outbid.v1.TrialAssignment.devices:type_name -> outbid.v1.Device
+	15, // 18: outbid.v1.TrialAssignment.save_every:type_name -> google.protobuf.Duration
+	16, // 19: outbid.v1.TrialAssignment.part:type_name -> outbid.v1.ForkPart
+	12, // 20: outbid.v1.Directive.fork:type_name -> outbid.v1.ForkRef
+	17, // 21: outbid.v1.Directive.verdict:type_name -> outbid.v1.Verdict
+	12, // 22: outbid.v1.SaveDone.fork:type_name -> outbid.v1.ForkRef
+	0,  // 23: outbid.v1.SessionService.Attach:input_type -> outbid.v1.AttachRequest
+	7,  // 24: outbid.v1.SessionService.Attach:output_type -> outbid.v1.AttachResponse
+	24, // [24:25] is the sub-list for method output_type
+	23, // [23:24] is the sub-list for method input_type
+	23, // [23:23] is the sub-list for extension type_name
+	23, // [23:23] is the sub-list for extension extendee
+	0,  // [0:23] is the sub-list for field type_name
 }
 
 func init() { file_outbid_v1_session_proto_init() }
@@ -1106,9 +1185,10 @@ func file_outbid_v1_session_proto_init() {
 		(*AttachRequest_Saved)(nil),
 		(*AttachRequest_Reached)(nil),
 		(*AttachRequest_Ended)(nil),
+		(*AttachRequest_Began)(nil),
 	}
-	file_outbid_v1_session_proto_msgTypes[3].OneofWrappers = []any{}
-	file_outbid_v1_session_proto_msgTypes[6].OneofWrappers = []any{
+	file_outbid_v1_session_proto_msgTypes[4].OneofWrappers = []any{}
+	file_outbid_v1_session_proto_msgTypes[7].OneofWrappers = []any{
 		(*AttachResponse_Assignment)(nil),
 		(*AttachResponse_Directive)(nil),
 		(*AttachResponse_SaveDone)(nil),
@@ -1120,7 +1200,7 @@ func file_outbid_v1_session_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_outbid_v1_session_proto_rawDesc), len(file_outbid_v1_session_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   11,
+			NumMessages:   12,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -174,7 +174,7 @@ class Session:
 
 def hello(secret: str) -> session_pb2.ProcessHello:
     """Return what opens a session."""
-    return session_pb2.ProcessHello(session=secret, pid=os.getpid(), sdk_version=__version__)
+    return session_pb2.ProcessHello(session=secret, pid=os.getpid(), sdk_version=__version__, tells_begin=True)
 
 
 def abandon(reason: str) -> None:

@@ -81,6 +81,7 @@ class Trial:
         self._skipped_save = False
         self._unsaved: Any = None  # weights of the newest step, which nobody wanted yet
         self._late = False
+        self._begun = False
         self._stop: Callable[[int, Mapping[str, float]], bool] | None = None
         self._enough = False  # what was reported met the condition to stop
         self._pruned = False  # the training code gives the trial up: it needs no value
@@ -323,9 +324,16 @@ class Trial:
             if not self._boundary():
                 return None
             self._body = self._step + 1
+            self._begin()
             if self._target == 0 and self._body == self._a.start_step + _MANY_STEPS:
                 print(f"outbid: trial {self.id} {ENDLESS}", file=sys.stderr)
             return self._body
+
+    def _begin(self) -> None:
+        """Say once of one of a round of forks that it begins its first step: before, it has nothing to save."""
+        if self._a.HasField("part") and not self._begun:
+            self._begun = True
+            self._link.send(session_pb2.AttachRequest(began=session_pb2.ProcessBegan(fork=self._fork)))
 
     def _boundary(self) -> bool:
         """Between two steps: save if asked, wait at the target. Returns whether to train on."""

@@ -86,6 +86,17 @@ def permuted(trial: ob.Trial) -> None:
         trial.report(loss=loss())
 
 
+def importing(trial: ob.Trial) -> None:
+    """Take long before the first step, as an import does, on the slow worker; then do as `regression` does."""
+    folder, pause = Path(os.environ["FORKS_GATE"]).parent, threading.Event()
+    if trial.devices[0].type == "slow" and not (folder / "imported").exists():
+        with (folder / "imports").open("a") as file:
+            print(os.getpid(), file=file)
+        while not (folder / "imported").exists():
+            pause.wait(0.02)
+    regression(trial)
+
+
 def pace(trial: ob.Trial, pause: threading.Event) -> None:
     """Take the time of a step: a long one until the test has seen what it waits for."""
     slow = 1 + 2 * (trial.devices[0].type == "slow")
@@ -281,6 +292,24 @@ def test_a_fork_and_a_server_are_killed_in_mid_round(tmp_path: Path) -> None:
         result = again.wait(DEADLINE)
         check(server, result.trials[0])
         assert result.trials[0].restarts == 0, "that forks fail is no restart of the trial"
+
+
+def test_a_fork_that_has_not_begun_holds_up_no_round(tmp_path: Path) -> None:
+    with serving(tmp_path) as server:
+        handle = submit(server, train=importing)
+        until(lambda: len(server.of("forks_ended")) >= 3, "three rounds are over", server.log)
+        merges = handle.trials()[0].merges
+        assert merges and all(merge.step > merge.from_step for merge in merges), "the fast worker's steps count"
+        imports = (tmp_path / "imports").read_text().split()
+        assert len(imports) == 1, f"the slow worker's import was begun anew, by {imports}"
+        (tmp_path / "imported").touch()
+        until(lambda: bool(averaged(handle)), "a round is averaged", server.log)
+        server.gate(importing).touch()
+        result = handle.wait(DEADLINE)
+        check(server, result.trials[0])
+        trained = {int(r.metrics["pid"]) for r in handle.reports()}
+        assert int(imports[0]) in trained, "the process that had imported did not train"
+        assert result.trials[0].restarts == 0, "a fork that is late is no restart of the trial"
 
 
 def test_an_outer_optimizer_goes_on_from_round_to_round(tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ func Open(ctx context.Context, socket, secret string) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("dial %s: %w", socket, err)
 	}
-	return (&Client{conn, &framed{conn}}).hello(secret)
+	return (&Client{conn, &framed{conn}}).hello(&outbidv1.ProcessHello{Session: secret, TellsBegin: true})
 }
 
 // Dial connects as processes of older SDKs do, to a socket on which gRPC is spoken, and shows a secret.
@@ -66,11 +66,11 @@ func Dial(ctx context.Context, socket, secret string) (*Client, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("attach: %w", err), conn.Close())
 	}
-	return (&Client{conn, stream}).hello(secret)
+	return (&Client{conn, stream}).hello(&outbidv1.ProcessHello{Session: secret})
 }
 
-func (c *Client) hello(secret string) (*Client, error) {
-	hello := &outbidv1.ProcessHello{Session: secret, Pid: int32(os.Getpid()), SdkVersion: "sessiontest"}
+func (c *Client) hello(hello *outbidv1.ProcessHello) (*Client, error) {
+	hello.Pid, hello.SdkVersion = int32(os.Getpid()), "sessiontest"
 	if err := c.Send(&outbidv1.AttachRequest{Kind: &outbidv1.AttachRequest_Hello{Hello: hello}}); err != nil {
 		return nil, errors.Join(err, c.conn.Close())
 	}
@@ -153,6 +153,12 @@ func (t *Trial) Report(step int64, metrics map[string]float64) error {
 			Seq: t.seq, Step: step, Metrics: metrics, Time: timestamppb.New(time.Now()),
 		}},
 	}}})
+}
+
+// Begin says that the first step begins.
+func (t *Trial) Begin() error {
+	began := &outbidv1.ProcessBegan{Fork: t.GetFork()}
+	return t.client.Send(&outbidv1.AttachRequest{Kind: &outbidv1.AttachRequest_Began{Began: began}})
 }
 
 // Save writes a checkpoint and waits until it is in the store.

@@ -36,6 +36,7 @@ class AttachRequest(google.protobuf.message.Message):
     SAVED_FIELD_NUMBER: builtins.int
     REACHED_FIELD_NUMBER: builtins.int
     ENDED_FIELD_NUMBER: builtins.int
+    BEGAN_FIELD_NUMBER: builtins.int
     @property
     def hello(self) -> Global___ProcessHello: ...
     @property
@@ -46,6 +47,8 @@ class AttachRequest(google.protobuf.message.Message):
     def reached(self) -> Global___ProcessReached: ...
     @property
     def ended(self) -> Global___ProcessEnded: ...
+    @property
+    def began(self) -> Global___ProcessBegan: ...
     def __init__(
         self,
         *,
@@ -54,10 +57,11 @@ class AttachRequest(google.protobuf.message.Message):
         saved: Global___ProcessSaved | None = ...,
         reached: Global___ProcessReached | None = ...,
         ended: Global___ProcessEnded | None = ...,
+        began: Global___ProcessBegan | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["ended", b"ended", "hello", b"hello", "kind", b"kind", "reached", b"reached", "reports", b"reports", "saved", b"saved"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["ended", b"ended", "hello", b"hello", "kind", b"kind", "reached", b"reached", "reports", b"reports", "saved", b"saved"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["hello", "reports", "saved", "reached", "ended"] | None: ...
+    def HasField(self, field_name: typing.Literal["began", b"began", "ended", b"ended", "hello", b"hello", "kind", b"kind", "reached", b"reached", "reports", b"reports", "saved", b"saved"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["began", b"began", "ended", b"ended", "hello", b"hello", "kind", b"kind", "reached", b"reached", "reports", b"reports", "saved", b"saved"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["hello", "reports", "saved", "reached", "ended", "began"] | None: ...
 
 Global___AttachRequest: typing_extensions.TypeAlias = AttachRequest
 
@@ -70,20 +74,45 @@ class ProcessHello(google.protobuf.message.Message):
     SESSION_FIELD_NUMBER: builtins.int
     PID_FIELD_NUMBER: builtins.int
     SDK_VERSION_FIELD_NUMBER: builtins.int
+    TELLS_BEGIN_FIELD_NUMBER: builtins.int
     session: builtins.str
     """The secret in OUTBID_SESSION."""
     pid: builtins.int
     sdk_version: builtins.str
+    tells_begin: builtins.bool
+    """It says of one of a round of forks when that begins its first step (ProcessBegan). Older SDKs do not."""
     def __init__(
         self,
         *,
         session: builtins.str = ...,
         pid: builtins.int = ...,
         sdk_version: builtins.str = ...,
+        tells_begin: builtins.bool = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["pid", b"pid", "sdk_version", b"sdk_version", "session", b"session"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["pid", b"pid", "sdk_version", b"sdk_version", "session", b"session", "tells_begin", b"tells_begin"]) -> None: ...
 
 Global___ProcessHello: typing_extensions.TypeAlias = ProcessHello
+
+@typing.final
+class ProcessBegan(google.protobuf.message.Message):
+    """ProcessBegan says that the current trial, one of a round of forks, begins its first step: what came before, such as
+    imports, is over.
+    """
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    FORK_FIELD_NUMBER: builtins.int
+    @property
+    def fork(self) -> outbid.v1.node_pb2.ForkRef: ...
+    def __init__(
+        self,
+        *,
+        fork: outbid.v1.node_pb2.ForkRef | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["fork", b"fork"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["fork", b"fork"]) -> None: ...
+
+Global___ProcessBegan: typing_extensions.TypeAlias = ProcessBegan
 
 @typing.final
 class ReportBatch(google.protobuf.message.Message):

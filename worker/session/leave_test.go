@@ -1,0 +1,155 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// slow is a trial that does not listen until its gate is opened.
+type slow struct {
+	*recorder
+
+	sess *Session
+	gate string
+	over chan struct{}
+}
+
+func beginSlow(t *testing.T, s *Server, sp Spec) *slow {
+	t.Helper()
+	dir := t.TempDir()
+	x := &slow{recorder: newRecorder(), gate: filepath.Join(dir, "fifo"), over: make(chan struct{})}
+	if err := syscall.Mkfifo(x.gate, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	x.sess = begin(t, s, sp, assignment(0, 0, "slow", dir), x.recorder)
+	return x
+}
+
+func (x *slow) leave() bool { return x.sess.Leave(func() { close(x.over) }) }
+
+// open has it listen.
+func (x *slow) open(t *testing.T) {
+	t.Helper()
+	if err := os.WriteFile(x.gate, []byte("go"), 0); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (x *slow) awaitOver(t *testing.T) {
+	t.Helper()
+	select {
+	case <-x.over:
+	case <-time.After(patience):
+		t.Fatal("it was never over")
+	}
+	if len(x.events) > 0 {
+		t.Errorf("it heard %q after it was left", <-x.events)
+	}
+}
+
+// A process whose trial was left runs the next one when it is done with that, and is not started anew.
+func TestAProcessIsWarmForTheNextAfterItsTrialWasLeft(t *testing.T) {
+	t.Parallel()
+	s, out := listen(t, nil)
+	x := beginSlow(t, s, spec())
+	if !x.leave() || x.leave() {
+		t.Fatal("it is left once")
+	}
+	x.sess.Kill() // is nobody's any more
+	given, cancel := context.WithCancelCause(t.Context())
+	unwanted := errors.New("not wanted any more")
+	cancel(unwanted)
+	if _, err := s.Start(given, spec(), assignment(1, 1, "steps", t.TempDir()), newRecorder()); !errors.Is(err, unwanted) {
+		t.Fatalf("who waits for it and gives up hears %v", err)
+	}
+	next := newRecorder()
+	started := make(chan error, 1)
+	go func() {
+		_, err := s.Start(t.Context(), spec(), assignment(2, 0, "done", t.TempDir()), next)
+		started <- err
+	}()
+	x.open(t)
+	x.awaitOver(t)
+	if err := <-started; err != nil {
+		t.Fatal(err)
+	}
+	next.await(t, "ended")
+	if n := s.Processes(); n != 1 || strings.Contains(out.text(), "1 stdout") {
+		t.Errorf("there are %d processes; they said\n%s", n, out.text())
+	}
+}
+
+// A process whose trial was left is killed where others need its devices, when it takes too long, when it was for that trial alone,
+// and with the server.
+func TestAProcessWhoseTrialWasLeftIsKilled(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		change func(*Config)
+		fresh  bool
+		then   func(t *testing.T, s *Server) error
+	}{
+		"another function": {then: func(t *testing.T, s *Server) error {
+			t.Helper()
+			other := spec()
+			other.Function = "other"
+			r := newRecorder()
+			_, err := s.Start(t.Context(), other, assignment(1, 0, "error", t.TempDir()), r)
+			r.await(t, "ended")
+			return err
+		}},
+		"its devices":    {then: func(t *testing.T, s *Server) error { t.Helper(); return s.Free(t.Context(), []int32{0}) }},
+		"it takes long":  {change: func(c *Config) { c.StartTimeout = 2 * time.Second }},
+		"fresh":          {fresh: true},
+		"the end of all": {then: func(_ *testing.T, s *Server) error { return s.Close() }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, _ := listen(t, tc.change)
+			sp := spec()
+			sp.Fresh = tc.fresh
+			x := beginSlow(t, s, sp)
+			if !x.leave() {
+				t.Fatal("it is not left")
+			}
+			if tc.then != nil {
+				if err := tc.then(t, s); err != nil {
+					t.Fatal(err)
+				}
+			}
+			x.awaitOver(t)
+		})
+	}
+}
+
+// Processes of older SDKs do not say when a trial begins its first step: those are not left.
+func TestATrialOfAnOlderSDKIsNotLeft(t *testing.T) {
+	t.Parallel()
+	s, _ := listen(t, nil)
+	x := beginSlow(t, s, spec("SESSION_TEST=older"))
+	if x.leave() {
+		t.Error("it is left")
+	}
+	x.open(t)
+	x.await(t, "ended")
+	if x.leave() {
+		t.Error("one that has ended is left")
+	}
+}
+
+func TestATrialSaysThatItBegins(t *testing.T) {
+	t.Parallel()
+	s, _ := listen(t, nil)
+	r := newRecorder()
+	sess := begin(t, s, spec(), assignment(0, 0, "begins", t.TempDir()), r)
+	r.await(t, "began")
+	sess.Direct(outbidv1.Verdict_VERDICT_STOP, 0, "")
+	r.await(t, "ended")
+}
