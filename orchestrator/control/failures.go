@@ -30,14 +30,16 @@ func (c *Core) forkFailed(s *state.Sweep, t *state.Trial, l *state.Lease, node s
 	e := &outbidv1.ForkFailed{
 		Sweep: s.ID, Trial: t.Number, LeaseId: l.ID, Kind: f.kind, Detail: f.detail, Step: new(max(l.Step, f.step)),
 	}
+	end, inRound := "", t.Part(l) != nil
 	switch {
 	case f.died:
-		e.Losses = t.NodeLosses + 1
+		if e.Losses = t.NodeLosses; !inRound || !t.Round.Lost { // nodes of one round are often lost together, and count once
+			e.Losses++
+		}
 		e.Suspected = e.Losses >= suspectAfter
 	case f.kind == outbidv1.FailureKind_FAILURE_KIND_CHECKPOINT && l.Revoking == outbidv1.RevokeKind_REVOKE_KIND_UNSPECIFIED:
 		e.Unreadable = startOf(t, l).GetKey()
 	}
-	end, inRound := "", t.Part(l) != nil
 	if !inRound { // where forks fail and none saves anything, it is tried alone, and that counts
 		end = c.gaveUp(s, t, e)
 	}

@@ -306,6 +306,38 @@ func TestWhatForksSavedCounts(t *testing.T) {
 	}
 }
 
+// All nodes of a round that are lost at once, as by a power cut, are one loss: the trial is not suspected, and is forked again. If it
+// happens again before the trial got further, it is.
+func TestNodesThatARoundLosesCountOnce(t *testing.T) {
+	t.Parallel()
+	c := newRoundCluster(t)
+	silent := func() {
+		for range 20 {
+			c.now = c.now.Add(time.Second)
+			c.step(control.Tick{})
+		}
+	}
+	c.trains("a", 0, 60, 60)
+	c.trains("b", 0, 20, 20)
+	silent()
+	if tr := c.trial(); tr.NodeLosses != 1 || tr.Suspected || len(tr.Leases) > 0 {
+		t.Fatalf("%d losses count, suspected is %t, it holds %v", tr.NodeLosses, tr.Suspected, tr.Leases)
+	}
+	c.say("a")
+	c.say("b")
+	c.step(control.Tick{})
+	c.consolidates(c.trial().Round.Node, "", false)
+	c.say("a")
+	c.say("b")
+	if tr := c.trial(); tr.From().GetStep() != 80 || len(tr.Leases) != 2 || tr.Round.Lost {
+		t.Fatalf("it goes on from %v under %v in %v", tr.From(), tr.Leases, tr.Round)
+	}
+	silent()
+	if tr := c.trial(); tr.NodeLosses != 2 || !tr.Suspected {
+		t.Errorf("after it happened again %d losses count, suspected is %t", tr.NodeLosses, tr.Suspected)
+	}
+}
+
 // endsSlot is the end of a round's slot: both nodes are heard once more, and their forks end.
 func (c *forkedCluster) endsSlot() {
 	c.t.Helper()

@@ -26,6 +26,8 @@ type Round struct {
 	Node, Boot string
 	// Void: what it does counts for nothing, as the trial goes on from somewhere else.
 	Void bool
+	// Lost: a node was lost under one of its forks. Those that are lost after it in this round may be of the same power cut.
+	Lost bool
 }
 
 // Part is a fork's part of a round.
@@ -119,6 +121,13 @@ func (r *Round) Ended(lease uint64) *Round {
 func (r *Round) Ordered(attempt int32, node, boot string) *Round {
 	next := r.clone()
 	next.Attempt, next.Node, next.Boot = attempt, node, boot
+	return next
+}
+
+// LostNode takes in that a node was lost under one of its forks.
+func (r *Round) LostNode() *Round {
+	next := r.clone()
+	next.Lost = true
 	return next
 }
 

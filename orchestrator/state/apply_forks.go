@@ -156,6 +156,7 @@ func roundRecord(r *fork.Round) *outbidv1.ForkRound {
 	}
 	record := &outbidv1.ForkRound{
 		Start: r.Start, Began: stamp(r.Began), Ends: stamp(r.Ends), Forks: r.Forks, Attempt: r.Attempt, Node: r.Node, Boot: r.Boot, Void: r.Void,
+		Lost: r.Lost,
 	}
 	for _, p := range r.Parts {
 		record.Parts = append(record.Parts, &outbidv1.ForkRoundPart{
@@ -172,6 +173,7 @@ func (st *State) restoreRound(s *Sweep, t *Trial, record *outbidv1.ForkRound) {
 	}
 	r := fork.Begin(record.GetStart(), record.GetForks(), from(record.GetEnds()))
 	r.Began, r.Attempt, r.Node, r.Boot, r.Void = from(record.GetBegan()), record.GetAttempt(), record.GetNode(), record.GetBoot(), record.GetVoid()
+	r.Lost = record.GetLost()
 	for _, p := range record.GetParts() {
 		r.Parts = append(r.Parts, fork.Part{
 			Lease: p.GetLeaseId(), Share: p.GetShare(), Done: p.GetDone(), Saved: p.GetSaved(), Over: p.GetOver(),

@@ -38,6 +38,9 @@ func (f *folding) forkFailed(e *outbidv1.ForkFailed) error {
 	case e.GetLosses() > 0:
 		t.NodeLosses, t.LostStep = e.GetLosses(), max(t.LostStep, e.GetStep())
 		t.Suspected = t.Suspected || e.GetSuspected()
+		if t.Part(f.lease) != nil {
+			f.setRound(t.Round.LostNode())
+		}
 	}
 	return nil
 }

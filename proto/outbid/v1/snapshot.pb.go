@@ -1116,11 +1116,13 @@ type ForkRound struct {
 	Forks int32                  `protobuf:"varint,3,opt,name=forks,proto3" json:"forks,omitempty"`
 	Parts []*ForkRoundPart       `protobuf:"bytes,4,rep,name=parts,proto3" json:"parts,omitempty"`
 	// The consolidation that was ordered last.
-	Attempt       int32                  `protobuf:"varint,5,opt,name=attempt,proto3" json:"attempt,omitempty"`
-	Node          string                 `protobuf:"bytes,6,opt,name=node,proto3" json:"node,omitempty"`
-	Boot          string                 `protobuf:"bytes,7,opt,name=boot,proto3" json:"boot,omitempty"`
-	Void          bool                   `protobuf:"varint,8,opt,name=void,proto3" json:"void,omitempty"`
-	Began         *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=began,proto3" json:"began,omitempty"`
+	Attempt int32                  `protobuf:"varint,5,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	Node    string                 `protobuf:"bytes,6,opt,name=node,proto3" json:"node,omitempty"`
+	Boot    string                 `protobuf:"bytes,7,opt,name=boot,proto3" json:"boot,omitempty"`
+	Void    bool                   `protobuf:"varint,8,opt,name=void,proto3" json:"void,omitempty"`
+	Began   *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=began,proto3" json:"began,omitempty"`
+	// A node was lost under one of its forks.
+	Lost          bool `protobuf:"varint,10,opt,name=lost,proto3" json:"lost,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1216,6 +1218,13 @@ func (x *ForkRound) GetBegan() *timestamppb.Timestamp {
 		return x.Began
 	}
 	return nil
+}
+
+func (x *ForkRound) GetLost() bool {
+	if x != nil {
+		return x.Lost
+	}
+	return false
 }
 
 // ForkRoundPart is a fork's part of a round.
@@ -1700,7 +1709,7 @@ const file_outbid_v1_snapshot_proto_rawDesc = "" +
 	"fork_again\x18\x17 \x01(\x0e2\x14.outbid.v1.ForkAgainR\tforkAgain\x124\n" +
 	"\tprobation\x18\x18 \x01(\v2\x16.outbid.v1.MergeJudgedR\tprobation\x12%\n" +
 	"\x0edropped_merges\x18\x19 \x01(\x05R\rdroppedMergesB\t\n" +
-	"\a_metric\"\xb6\x02\n" +
+	"\a_metric\"\xca\x02\n" +
 	"\tForkRound\x12+\n" +
 	"\x05start\x18\x01 \x01(\v2\x15.outbid.v1.CheckpointR\x05start\x12.\n" +
 	"\x04ends\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04ends\x12\x14\n" +
@@ -1710,7 +1719,9 @@ const file_outbid_v1_snapshot_proto_rawDesc = "" +
 	"\x04node\x18\x06 \x01(\tR\x04node\x12\x12\n" +
 	"\x04boot\x18\a \x01(\tR\x04boot\x12\x12\n" +
 	"\x04void\x18\b \x01(\bR\x04void\x120\n" +
-	"\x05began\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\x05began\"\xf2\x01\n" +
+	"\x05began\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\x05began\x12\x12\n" +
+	"\x04lost\x18\n" +
+	" \x01(\bR\x04lost\"\xf2\x01\n" +
 	"\rForkRoundPart\x12\x17\n" +
 	"\blease_id\x18\x01 \x01(\x04R\x05epoch\x12\x14\n" +
 	"\x05share\x18\x02 \x01(\x03R\x05share\x12\x12\n" +

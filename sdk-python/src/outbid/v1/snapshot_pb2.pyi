@@ -564,12 +564,15 @@ class ForkRound(google.protobuf.message.Message):
     BOOT_FIELD_NUMBER: builtins.int
     VOID_FIELD_NUMBER: builtins.int
     BEGAN_FIELD_NUMBER: builtins.int
+    LOST_FIELD_NUMBER: builtins.int
     forks: builtins.int
     attempt: builtins.int
     """The consolidation that was ordered last."""
     node: builtins.str
     boot: builtins.str
     void: builtins.bool
+    lost: builtins.bool
+    """A node was lost under one of its forks."""
     @property
     def start(self) -> outbid.v1.event_pb2.Checkpoint: ...
     @property
@@ -590,9 +593,10 @@ class ForkRound(google.protobuf.message.Message):
         boot: builtins.str = ...,
         void: builtins.bool = ...,
         began: google.protobuf.timestamp_pb2.Timestamp | None = ...,
+        lost: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["began", b"began", "ends", b"ends", "start", b"start"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["attempt", b"attempt", "began", b"began", "boot", b"boot", "ends", b"ends", "forks", b"forks", "node", b"node", "parts", b"parts", "start", b"start", "void", b"void"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["attempt", b"attempt", "began", b"began", "boot", b"boot", "ends", b"ends", "forks", b"forks", "lost", b"lost", "node", b"node", "parts", b"parts", "start", b"start", "void", b"void"]) -> None: ...
 
 Global___ForkRound: typing_extensions.TypeAlias = ForkRound
 
