@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"os"
@@ -92,9 +93,9 @@ func TestAProcessIsWarmForTheNextAfterItsTrialWasLeft(t *testing.T) {
 func TestAProcessWhoseTrialWasLeftIsKilled(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
-		change func(*Config)
-		fresh  bool
-		then   func(t *testing.T, s *Server) error
+		timeout time.Duration
+		fresh   bool
+		then    func(t *testing.T, s *Server) error
 	}{
 		"another function": {then: func(t *testing.T, s *Server) error {
 			t.Helper()
@@ -106,16 +107,17 @@ func TestAProcessWhoseTrialWasLeftIsKilled(t *testing.T) {
 			return err
 		}},
 		"its devices":    {then: func(t *testing.T, s *Server) error { t.Helper(); return s.Free(t.Context(), []int32{0}) }},
-		"it takes long":  {change: func(c *Config) { c.StartTimeout = 2 * time.Second }},
+		"it takes long":  {timeout: time.Millisecond},
 		"fresh":          {fresh: true},
 		"the end of all": {then: func(_ *testing.T, s *Server) error { return s.Close() }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s, _ := listen(t, tc.change)
+			s, _ := listen(t, nil)
 			sp := spec()
 			sp.Fresh = tc.fresh
 			x := beginSlow(t, s, sp)
+			s.cfg.StartTimeout = cmp.Or(tc.timeout, s.cfg.StartTimeout) // it has started by now
 			if !x.leave() {
 				t.Fatal("it is not left")
 			}
