@@ -9,6 +9,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 	"github.com/outbid-dev/outbid/worker/confine"
@@ -58,9 +59,18 @@ func TestTrialsOfOtherUsers(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, path := range left {
-				info, err := os.Stat(path)
-				if err == nil && info.Sys().(*syscall.Stat_t).Uid == 0 {
-					t.Errorf("%s is left", path)
+				ours := func() bool { // another trial's, until its process has it
+					info, err := os.Stat(path)
+					return err == nil && info.Sys().(*syscall.Stat_t).Uid == 0
+				}
+				look, end := time.NewTicker(10*time.Millisecond), time.After(patience)
+				defer look.Stop()
+				for ours() {
+					select {
+					case <-look.C:
+					case <-end:
+						t.Fatalf("%s is left", path)
+					}
 				}
 			}
 		})

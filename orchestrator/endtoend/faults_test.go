@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -68,6 +69,9 @@ func TestAKilledWorkerLosesOnlyTime(t *testing.T) {
 	c.worker("b", "cpu:2", "")
 	id := c.submit(job{name: "killed", mode: "well", tuner: hyperband(9), env: map[string]string{"PACE": "100ms"}}.spec(t, c.locks))
 	c.waitSteps(id, 8)
+	poll(t, "a trial that trains on node a and has steps to do", func() bool {
+		return slices.ContainsFunc(c.trials(id), func(v *outbidv1.Trial) bool { return v.GetNode() == "a" && v.GetStep()+1 < v.GetUntilStep() })
+	})
 	c.workers["a"].kill()
 	sw := c.mustDone(id)
 	if !told(sw, "node a") {
