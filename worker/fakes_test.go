@@ -149,12 +149,12 @@ type fakeTraining struct {
 	saves  chan string
 	killed chan struct{}
 	once   sync.Once
-	// stays: it cannot be left; over is what is called when it is done, once it was left.
+	// stays: it cannot be detached; over is what is called when it is done, once it was.
 	stays bool
 	over  chan func()
 }
 
-func (x *fakeTraining) Leave(over func()) bool {
+func (x *fakeTraining) Detach(over func()) bool {
 	if x.stays {
 		return false
 	}

@@ -27,10 +27,10 @@ type training interface {
 	Kill()
 }
 
-// leavable is training code in a process that other trials may use. Leave leaves this trial to that process, before its first
-// step, and over is called when it is done with it; false if it cannot be left.
-type leavable interface {
-	Leave(over func()) bool
+// detachable is training code in a process that other trials may use. Detach detaches that from this trial before its first
+// step, and over is called when it is done with it; false if it cannot be detached.
+type detachable interface {
+	Detach(over func()) bool
 }
 
 // order is what a fork should do.
@@ -65,9 +65,9 @@ type fork struct {
 	heard atomic.Int64
 	made  time.Time
 	// stalled is set while a report waits for room in the outbox.
-	stalled atomic.Bool
-	began   sync.Once
-	left    bool // owned by its life: its process is not done with it yet, and clears up when it is
+	stalled  atomic.Bool
+	began    sync.Once
+	detached bool // owned by its life: its process is not done with it yet, and clears up when it is
 
 	mu      sync.Mutex
 	version uint64
@@ -299,7 +299,7 @@ func (f *fork) run() {
 		ended = f.cut(cause)
 	}
 	f.cancel(errUnwanted) // releases what waits for it
-	if !f.left {
+	if !f.detached {
 		f.clear()
 	}
 	ended.Step = max(ended.GetStep(), f.lastStep())

@@ -75,22 +75,22 @@ func TestTwoForksOfATrialOnTwoNodes(t *testing.T) {
 	})
 }
 
-// A fork of a round that is told to pause before its first step is left to its process, at once, and its files stay until that is done
-// with it. One that has begun, or cannot be left, has the time that a pause gives; so has one that is of no round.
+// A fork of a round that is told to pause before its first step ends at once, detached from its process, and its files stay until that is done
+// with it. One that has begun, or cannot be detached, has the time that a pause gives; so has one that is of no round.
 func TestALateForkHoldsUpNobody(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
-		does    func(t *testing.T, x *fakeTraining)
-		alone   bool
-		verdict outbidv1.Verdict
-		left    bool
+		does     func(t *testing.T, x *fakeTraining)
+		alone    bool
+		verdict  outbidv1.Verdict
+		detached bool
 	}{
-		"has said nothing":   {left: true},
-		"reported its start": {does: func(_ *testing.T, x *fakeTraining) { x.report(0) }, left: true},
+		"has said nothing":   {detached: true},
+		"reported its start": {does: func(_ *testing.T, x *fakeTraining) { x.report(0) }, detached: true},
 		"has begun":          {does: func(_ *testing.T, x *fakeTraining) { x.fork.Began() }},
 		"reported a step":    {does: func(_ *testing.T, x *fakeTraining) { x.report(1) }},
 		"saved a step":       {does: func(t *testing.T, x *fakeTraining) { t.Helper(); x.save(t, 1); x.saved(t, "1 ") }},
-		"cannot be left":     {does: func(_ *testing.T, x *fakeTraining) { x.stays = true }},
+		"cannot be detached": {does: func(_ *testing.T, x *fakeTraining) { x.stays = true }},
 		"is of no round":     {alone: true},
 		"is to stop":         {verdict: stop},
 	} {
@@ -112,7 +112,7 @@ func TestALateForkHoldsUpNobody(t *testing.T) {
 				synctest.Wait()
 				began := time.Now()
 				o.change(1, cmp.Or(tc.verdict, pause), 9)
-				if tc.left {
+				if tc.detached {
 					o.awaitText(t, 1, "ended ORDERED at 0: it had not begun its first step")
 				} else {
 					x.hears(t, strings.TrimPrefix(cmp.Or(tc.verdict, pause).String(), "VERDICT_"))
@@ -122,16 +122,16 @@ func TestALateForkHoldsUpNobody(t *testing.T) {
 				if d := time.Since(began); d > time.Second {
 					t.Errorf("it was ended after %s", d)
 				}
-				if tc.left {
-					checkFilesOfLeft(t, x)
+				if tc.detached {
+					checkFilesOfDetached(t, x)
 				}
 			})
 		})
 	}
 }
 
-// checkFilesOfLeft checks that the files of a trial that was left are there until it is over.
-func checkFilesOfLeft(t *testing.T, x *fakeTraining) {
+// checkFilesOfDetached checks that the files of a trial whose process was detached are there until that is done.
+func checkFilesOfDetached(t *testing.T, x *fakeTraining) {
 	t.Helper()
 	files := x.fork.scratch()
 	if _, err := os.Stat(files); err != nil {

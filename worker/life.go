@@ -131,7 +131,7 @@ func (l *life) obey() {
 	}
 	l.told = o
 	if l.late() {
-		l.left = true
+		l.detached = true
 		l.end = &outbidv1.ForkEnded{Outcome: outbidv1.ForkOutcome_FORK_OUTCOME_ORDERED, Detail: "it had not begun its first step"}
 		return
 	}
@@ -143,15 +143,15 @@ func (l *life) obey() {
 }
 
 // late says whether it is one of a round of forks that has to pause before its first step: there is nothing to save, and the
-// others are not to wait for it. Then its process is left to itself: what that has imported by then the next round's fork need not.
+// others are not to wait for it. Then its process is detached: what that has imported by then the next round's fork need not.
 func (l *life) late() bool {
-	code, ok := l.training.(leavable)
+	code, ok := l.training.(detachable)
 	if !ok || l.told.verdict != outbidv1.Verdict_VERDICT_PAUSE || l.body.GetPart() == nil {
 		return false
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return !l.trains && code.Leave(l.clear)
+	return !l.trains && code.Detach(l.clear)
 }
 
 func (l *life) handle(event any) {

@@ -24,7 +24,7 @@ const (
 	starting phase = iota // or reserved for a trial that is about to be assigned
 	idle
 	busy
-	left // its trial was left alone, and is not over yet
+	detached // from its trial, with which it is not done yet
 	leaving
 )
 
@@ -53,9 +53,9 @@ type proc struct {
 	tellsBegin bool
 	trial      *Session
 	out        []*outbidv1.AttachResponse
-	// rested is closed when the trial that was left alone is over; nil if none is.
+	// rested is closed when a detached process is done with its trial; nil if it is not detached.
 	rested chan struct{}
-	// idleStop ends the process when it was idle, or left alone, for too long.
+	// idleStop ends the process when it was idle, or detached, for too long.
 	idleStop *time.Timer
 }
 
@@ -189,10 +189,10 @@ func (p *proc) notify() {
 func (p *proc) finish() {
 	p.trial = nil
 	p.rest()
-	if p.phase != busy && p.phase != left {
+	if p.phase != busy && p.phase != detached {
 		return
 	}
-	if p.phase == left {
+	if p.phase == detached {
 		p.idleStop.Stop()
 	}
 	p.phase = idle
@@ -206,7 +206,7 @@ func (p *proc) finish() {
 	p.idleStop = time.AfterFunc(after, func() { p.leave(reason) })
 }
 
-// leave tells an idle process to end, and kills one whose trial was left alone; false if it has a trial or is starting. A
+// leave tells an idle process to end, and kills a detached one; false if it has a trial or is starting. A
 // process that is leaving already is only waited for.
 func (p *proc) leave(reason string) bool {
 	p.mu.Lock()
@@ -222,7 +222,7 @@ func (p *proc) leave(reason string) bool {
 		})
 		p.idleStop = time.AfterFunc(leaveGrace, p.process.Kill)
 		return true
-	case left: // it does not listen
+	case detached: // it does not listen
 		p.phase = leaving
 		p.process.Kill()
 		return true

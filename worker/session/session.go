@@ -88,7 +88,7 @@ type Config struct {
 	Others bool
 	// IdleAfter is how long a process without a trial is kept; 0 means 60 s.
 	IdleAfter time.Duration
-	// StartTimeout is how long a process may take to attach, or to be done with a trial that was left alone; 0 means 5 minutes.
+	// StartTimeout is how long a process may take to attach, or, detached, to be done with its trial; 0 means 5 minutes.
 	StartTimeout time.Duration
 }
 
@@ -207,7 +207,7 @@ func (s *Server) listen(ctx context.Context, path string) (net.Listener, error) 
 }
 
 // Start runs a trial in a warm process, or in a new one if there is none for the spec, and returns once the process
-// has the assignment. For a process that would be warm, but for a trial that was left alone in it, it waits. The error says
+// has the assignment. For a detached process that could be used it waits until that is done. The error says
 // in one line why the process cannot be started. Other processes without a trial that hold a device of the spec are ended
 // first.
 func (s *Server) Start(
@@ -217,7 +217,7 @@ func (s *Server) Start(
 	for !spec.Fresh {
 		p := s.takeIdle(key)
 		if p == nil {
-			waited, err := s.awaitLeft(ctx, key)
+			waited, err := s.awaitDetached(ctx, key)
 			if err != nil {
 				return nil, err
 			}
@@ -279,7 +279,7 @@ func (s *Server) takeIdle(key string) *proc {
 	return nil
 }
 
-// Free ends the processes that hold any of the devices and have no trial, or one that was left alone, and waits until they
+// Free ends the processes that hold any of the devices and are idle or detached, and waits until they
 // are gone, so that the devices' memory is free.
 func (s *Server) Free(ctx context.Context, devices []int32) error {
 	s.mu.Lock()

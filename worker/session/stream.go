@@ -180,7 +180,7 @@ func OneLine(text string) string {
 	return line
 }
 
-// Session is one trial in a process. Its methods do nothing once the trial has ended or was left alone.
+// Session is one trial in a process. Its methods do nothing once the trial has ended or the process was detached from it.
 type Session struct {
 	proc  *proc
 	fork  *outbidv1.ForkRef

@@ -34,7 +34,7 @@ func beginSlow(t *testing.T, s *Server, sp Spec) *slow {
 	return x
 }
 
-func (x *slow) leave() bool { return x.sess.Leave(func() { close(x.over) }) }
+func (x *slow) detach() bool { return x.sess.Detach(func() { close(x.over) }) }
 
 // open has it listen.
 func (x *slow) open(t *testing.T) {
@@ -52,17 +52,17 @@ func (x *slow) awaitOver(t *testing.T) {
 		t.Fatal("it was never over")
 	}
 	if len(x.events) > 0 {
-		t.Errorf("it heard %q after it was left", <-x.events)
+		t.Errorf("it heard %q after its process was detached", <-x.events)
 	}
 }
 
-// A process whose trial was left runs the next one when it is done with that, and is not started anew.
-func TestAProcessIsWarmForTheNextAfterItsTrialWasLeft(t *testing.T) {
+// A detached process runs the next trial when it is done with its own, and is not started anew.
+func TestADetachedProcessIsWarmForTheNextTrial(t *testing.T) {
 	t.Parallel()
 	s, out := listen(t, nil)
 	x := beginSlow(t, s, spec())
-	if !x.leave() || x.leave() {
-		t.Fatal("it is left once")
+	if !x.detach() || x.detach() {
+		t.Fatal("it is detached once")
 	}
 	x.sess.Kill() // is nobody's any more
 	given, cancel := context.WithCancelCause(t.Context())
@@ -88,9 +88,9 @@ func TestAProcessIsWarmForTheNextAfterItsTrialWasLeft(t *testing.T) {
 	}
 }
 
-// A process whose trial was left is killed where others need its devices, when it takes too long, when it was for that trial alone,
+// A detached process is killed where others need its devices, when it takes too long, when it was for that trial alone,
 // and with the server.
-func TestAProcessWhoseTrialWasLeftIsKilled(t *testing.T) {
+func TestADetachedProcessIsKilled(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		timeout time.Duration
@@ -118,8 +118,8 @@ func TestAProcessWhoseTrialWasLeftIsKilled(t *testing.T) {
 			sp.Fresh = tc.fresh
 			x := beginSlow(t, s, sp)
 			s.cfg.StartTimeout = cmp.Or(tc.timeout, s.cfg.StartTimeout) // it has started by now
-			if !x.leave() {
-				t.Fatal("it is not left")
+			if !x.detach() {
+				t.Fatal("it is not detached")
 			}
 			if tc.then != nil {
 				if err := tc.then(t, s); err != nil {
@@ -131,18 +131,18 @@ func TestAProcessWhoseTrialWasLeftIsKilled(t *testing.T) {
 	}
 }
 
-// Processes of older SDKs do not say when a trial begins its first step: those are not left.
-func TestATrialOfAnOlderSDKIsNotLeft(t *testing.T) {
+// Processes of older SDKs do not say when a trial begins its first step: they are not detached.
+func TestAProcessOfAnOlderSDKIsNotDetached(t *testing.T) {
 	t.Parallel()
 	s, _ := listen(t, nil)
 	x := beginSlow(t, s, spec("SESSION_TEST=older"))
-	if x.leave() {
-		t.Error("it is left")
+	if x.detach() {
+		t.Error("it is detached")
 	}
 	x.open(t)
 	x.await(t, "ended")
-	if x.leave() {
-		t.Error("one that has ended is left")
+	if x.detach() {
+		t.Error("one whose trial has ended is detached")
 	}
 }
 
