@@ -19,7 +19,7 @@ CALM := $(addprefix ./orchestrator/,agent atomicfile checkpoint/safetensors chec
   fork plot policy policy/allox policy/astraea policy/baseline policy/elastic policy/gandivafair policy/gavel \
   policy/gavel/rounds policy/hadar policy/hived policy/house policy/oasis policy/oasis/schedule policy/ogasched \
   policy/ogasched/ascent policy/policytest policy/pricing policy/registry policy/rrh policy/themis \
-  policy/themis/auction sim/clusterspec sim/measure sim/study sim/workload spec spec/terms state trace tuner \
+  policy/themis/auction sanitize sim/clusterspec sim/measure sim/study sim/workload spec spec/terms state trace tuner \
   tuner/remote tuner/sample tuner/space tuner/tunertest uptime)
 # Tests that watch processes: nearly all are of bin/outbid, and the race detector would see the tests' own code alone.
 PROCESSES := ./orchestrator/endtoend
