@@ -1,6 +1,7 @@
 package bus
 
 import (
+	"cmp"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -35,6 +36,8 @@ type ServerConfig struct {
 	Keys *identity.Keys
 	// TLS of client connections; nil for none.
 	TLS *tls.Config
+	// MaxPayload is the largest message that it takes, in bytes; 0 means MaxPayload. Tests use other servers' limits.
+	MaxPayload int32
 	// Logger gets what the server says; nil drops it.
 	Logger *slog.Logger
 }
@@ -125,7 +128,7 @@ func options(cfg ServerConfig) *server.Options {
 		StoreDir:               filepath.Join(cfg.Dir, "store"),
 		SyncAlways:             true,
 		NoSigs:                 true,
-		MaxPayload:             MaxPayload,
+		MaxPayload:             cmp.Or(cfg.MaxPayload, MaxPayload),
 		MaxPending:             256 << 20,
 		DisableJetStreamBanner: true,
 	}

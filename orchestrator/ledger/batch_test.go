@@ -134,6 +134,9 @@ func FuzzDecodeBatch(f *testing.F) {
 	f.Add([]byte{0xff}, uint64(2))
 	f.Fuzz(func(t *testing.T, data []byte, seq uint64) {
 		b, err := decodeBatch(seq, data)
+		if err == nil {
+			err = verifyAlone(b, seq)
+		}
 		if err != nil {
 			if !isDamage(err, seq) {
 				t.Fatalf("%v: not damage of batch %d", err, seq)

@@ -24,6 +24,7 @@ const (
 
 	ledgerSubject    = "outbid.v1.ledger"
 	snapshotsSubject = "outbid.v1.snapshots"
+	partsSubject     = "outbid.v1.ledgerparts"
 
 	// attemptTimeout bounds one try of one request; Append and the others try on until their context ends.
 	attemptTimeout = 5 * time.Second
@@ -57,6 +58,7 @@ type JetStream struct {
 	js        jetstream.JetStream
 	segments  *segments
 	snapshots *snapshots
+	parts     *parts
 	log       *slog.Logger
 
 	mu   sync.Mutex
@@ -78,10 +80,10 @@ func OpenJetStream(ctx context.Context, nc *nats.Conn, cfg Config) (*JetStream, 
 	if l.log == nil {
 		l.log = slog.New(slog.DiscardHandler)
 	}
-	name, subject, snapName, snapSubject := DefaultStream, ledgerSubject, DefaultSnapshots, snapshotsSubject
+	name, subject, snapName, snapSubject, partsSubject := DefaultStream, ledgerSubject, DefaultSnapshots, snapshotsSubject, partsSubject
 	if cfg.Stream != "" && cfg.Stream != DefaultStream {
 		name, snapName = cfg.Stream, cfg.Stream+"_SNAPSHOTS"
-		subject, snapSubject = ledgerSubject+"."+name, snapshotsSubject+"."+name
+		subject, snapSubject, partsSubject = ledgerSubject+"."+name, snapshotsSubject+"."+name, partsSubject+"."+name
 	}
 	if cfg.MustExist {
 		if _, err := js.Stream(ctx, name); errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -99,7 +101,8 @@ func OpenJetStream(ctx context.Context, nc *nats.Conn, cfg Config) (*JetStream, 
 	if err != nil {
 		return nil, fmt.Errorf("open ledger: %w", err)
 	}
-	l.snapshots = &snapshots{js: js, stream: stream, subject: snapSubject, log: l.log}
+	l.snapshots = &snapshots{js: js, stream: stream, subject: snapSubject, payload: l.MaxBatchBytes, log: l.log}
+	l.parts = newParts(js, name+"_PARTS", partsSubject, cfg.Replicas, l.MaxBatchBytes)
 	return l, nil
 }
 
@@ -130,7 +133,7 @@ func keepsAll(stream jetstream.Stream, cfg jetstream.StreamConfig) error {
 	return nil
 }
 
-// MaxBatchBytes is what fits one message of the server; see the function of that name.
+// MaxBatchBytes returns what fits one message of the server; see the function of that name.
 func (l *JetStream) MaxBatchBytes() int { return int(l.nc.MaxPayload()) - batchOverhead }
 
 // Resume implements Ledger.
@@ -177,12 +180,15 @@ func (l *JetStream) Append(ctx context.Context, at time.Time, events []*outbidv1
 	if err != nil {
 		return nil, err
 	}
-	data, err := encodeBatch(b)
+	kept := b
+	if len(b.GetEvents()) > l.MaxBatchBytes() {
+		if kept, err = l.parts.save(ctx, b); err != nil {
+			return nil, err
+		}
+	}
+	data, err := encodeBatch(kept)
 	if err != nil {
 		return nil, err
-	}
-	if limit := l.MaxBatchBytes(); len(b.GetEvents()) > limit {
-		return nil, fmt.Errorf("%w: %d bytes of events, at most %d", errTooBig, len(b.GetEvents()), limit)
 	}
 	if l.segments.full(l.seq) {
 		l.segments.seal(ctx, l.seq)
@@ -192,7 +198,25 @@ func (l *JetStream) Append(ctx context.Context, at time.Time, events []*outbidv1
 	}
 	l.segments.grow(len(data))
 	l.seq, l.hash = b.GetSeq(), b.GetHash()
+	if kept != b {
+		l.cleanParts(ctx)
+	}
 	return b, nil
+}
+
+// cleanParts removes what crashes left of big batches. Nothing depends on it.
+func (l *JetStream) cleanParts(ctx context.Context) {
+	err := l.parts.clean(ctx, l.seq, func(ctx context.Context, seq uint64) ([]byte, error) {
+		m, err := l.get(ctx, seq)
+		if err != nil {
+			return nil, err
+		}
+		b, err := decodeBatch(seq, m.Data)
+		return b.GetHash(), err
+	})
+	if err != nil {
+		l.log.Warn("parts of batches that were not appended could not be removed", "error", err)
+	}
 }
 
 // store publishes a batch until it is known to be stored, or not to be.
@@ -288,6 +312,21 @@ func retryable(err error) bool {
 		}
 	}
 	return false
+}
+
+// patiently tries a request that may be repeated until it succeeds, cannot succeed, or ctx ends. Each try has a deadline.
+func patiently(ctx context.Context, try func(context.Context) error) error {
+	for pause := firstPause; ; pause = min(2*pause, longestPause) {
+		short, cancel := context.WithTimeout(ctx, attemptTimeout)
+		err := try(short)
+		cancel()
+		if err == nil || !retryable(err) {
+			return err
+		}
+		if waitErr := sleep(ctx, pause); waitErr != nil {
+			return fmt.Errorf("%w; last try: %w", waitErr, err)
+		}
+	}
 }
 
 func sleep(ctx context.Context, d time.Duration) error {

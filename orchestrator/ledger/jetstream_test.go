@@ -31,7 +31,18 @@ func testContext(t testing.TB) context.Context {
 
 func startServer(t testing.TB, dir string, port int) *bus.Server {
 	t.Helper()
-	s, err := bus.StartServer(bus.ServerConfig{Dir: dir, Port: port})
+	return start(t, bus.ServerConfig{Dir: dir, Port: port})
+}
+
+// startSmallServer starts one that takes the smallest messages with which Outbid works.
+func startSmallServer(t testing.TB, dir string) *bus.Server {
+	t.Helper()
+	return start(t, bus.ServerConfig{Dir: dir, MaxPayload: 64 << 10})
+}
+
+func start(t testing.TB, cfg bus.ServerConfig) *bus.Server {
+	t.Helper()
+	s, err := bus.StartServer(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +115,16 @@ func TestMemory(t *testing.T) {
 
 func TestJetStream(t *testing.T) {
 	t.Parallel()
-	s := startServer(t, t.TempDir(), 0)
+	conform(t, startServer(t, t.TempDir(), 0))
+}
+
+func TestJetStreamOfSmallMessages(t *testing.T) {
+	t.Parallel()
+	conform(t, startSmallServer(t, t.TempDir()))
+}
+
+func conform(t *testing.T, s *bus.Server) {
+	t.Helper()
 	here, there := connect(t, bus.ConnConfig{Server: s}), connect(t, bus.ConnConfig{URL: s.URL()})
 	var streams atomic.Int64
 	ledgertest.Run(t, func(t *testing.T) func() ledger.Ledger {

@@ -50,10 +50,6 @@ func (m *Memory) Append(ctx context.Context, at time.Time, events []*outbidv1.Ev
 	if err != nil {
 		return nil, err
 	}
-	if len(b.GetEvents()) > defaultMaxBatchBytes {
-		return nil, fmt.Errorf("%w: %d bytes of events, at most %d", errTooBig, len(b.GetEvents()),
-			defaultMaxBatchBytes)
-	}
 	data, err := encodeBatch(b)
 	if err != nil {
 		return nil, err

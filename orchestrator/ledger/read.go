@@ -6,13 +6,12 @@ import (
 	"fmt"
 
 	"github.com/nats-io/nats.go/jetstream"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/outbid-dev/outbid/orchestrator/bus"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// What may be under way from the server while batches are read: bounded in bytes, because a batch may have 8 MB.
+// What may be under way from the server while batches are read: bounded in bytes, because a message may have 8 MB.
 const (
 	readAheadMessages = 4096
 	readAheadBytes    = 32 << 20
@@ -75,7 +74,7 @@ func (l *JetStream) readSegment(
 	var failed error // of f, or damage
 	err := bus.ReadStream(ctx, l.js, r, func(m jetstream.Msg) (bool, error) {
 		var b *outbidv1.Batch
-		if b, failed = takeMessage(c, m, end); failed == nil && b.GetSeq() >= from {
+		if b, failed = l.takeMessage(ctx, c, m, end); failed == nil && b.GetSeq() >= from {
 			failed = f(b)
 		}
 		return failed == nil && c.next <= end, nil
@@ -99,11 +98,8 @@ func (l *JetStream) readFew(ctx context.Context, c *chain, from, last uint64, f 
 		if err != nil {
 			return fmt.Errorf("read the ledger: %w", err)
 		}
-		b := new(outbidv1.Batch)
-		if err := proto.Unmarshal(m.Data, b); err != nil {
-			return damaged(c.next, "it cannot be decoded: %v", err)
-		}
-		if err := c.take(b); err != nil {
+		b, err := l.take(ctx, c, m.Data)
+		if err != nil {
 			return err
 		}
 		if b.GetSeq() < from {
@@ -122,8 +118,20 @@ func (l *JetStream) get(ctx context.Context, seq uint64) (*jetstream.RawStreamMs
 	return l.segments.holding(seq).stream.GetMsg(ctx, seq)
 }
 
+// take decodes what is stored as the next batch, with its parts, and verifies it.
+func (l *JetStream) take(ctx context.Context, c *chain, data []byte) (*outbidv1.Batch, error) {
+	b, err := decodeBatch(c.next, data)
+	if err != nil {
+		return nil, err
+	}
+	if err := l.parts.load(ctx, b); err != nil {
+		return nil, err
+	}
+	return b, c.take(b)
+}
+
 // takeMessage checks that m is the batch that comes next.
-func takeMessage(c *chain, m jetstream.Msg, last uint64) (*outbidv1.Batch, error) {
+func (l *JetStream) takeMessage(ctx context.Context, c *chain, m jetstream.Msg, last uint64) (*outbidv1.Batch, error) {
 	meta, err := m.Metadata()
 	if err != nil {
 		return nil, fmt.Errorf("read the ledger: %w", err)
@@ -131,11 +139,8 @@ func takeMessage(c *chain, m jetstream.Msg, last uint64) (*outbidv1.Batch, error
 	if meta.Sequence.Stream != c.next {
 		return nil, damaged(c.next, "it is missing from the stream; the next one there is %d", meta.Sequence.Stream)
 	}
-	b := new(outbidv1.Batch)
-	if err := proto.Unmarshal(m.Data(), b); err != nil {
-		return nil, damaged(c.next, "it cannot be decoded: %v", err)
-	}
-	if err := c.take(b); err != nil {
+	b, err := l.take(ctx, c, m.Data())
+	if err != nil {
 		return nil, err
 	}
 	if meta.NumPending == 0 && c.next <= last {

@@ -264,6 +264,7 @@ type faultyConn struct {
 // fault is what happens to a connection at its request number at.
 type fault struct {
 	kind string // lost: the process dies before it sends; unanswered: after; late: it is frozen before it sends
+	pad  string // appended to what every second batch holds
 	at   int
 
 	mu       sync.Mutex
@@ -309,18 +310,24 @@ func (c *faultyConn) finish() error {
 	return errors.Join(conn.CloseRead(), conn.CloseWrite())
 }
 
+// inParts returns a text that a server of 64 KiB a message keeps in three parts.
+func inParts() string { return strings.Repeat("x", 150<<10) }
+
 // TestWriterFailsAtEveryRequest kills or freezes a writer at each of its requests to NATS, rolls included, while another
 // takes over. What was acknowledged is there once, whoever wrote it.
 func TestWriterFailsAtEveryRequest(t *testing.T) {
 	t.Parallel()
-	s := startServer(t, t.TempDir(), 0)
+	s := startSmallServer(t, t.TempDir())
 	nc := connect(t, bus.ConnConfig{Server: s})
-	for _, kind := range []string{"lost", "unanswered", "late"} {
-		t.Run(kind, func(t *testing.T) {
+	for _, c := range []struct{ name, kind, pad string }{
+		{"lost", "lost", ""}, {"unanswered", "unanswered", ""}, {"late", "late", ""},
+		{"lost_in_parts", "lost", inParts()}, {"unanswered_in_parts", "unanswered", inParts()}, {"late_in_parts", "late", inParts()},
+	} {
+		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			for at := 1; ; at++ {
-				f := &fault{kind: kind, at: at, frozen: make(chan struct{}), thaw: make(chan struct{})}
-				failOnce(t, s.URL(), nc, ledger.Config{Stream: fmt.Sprint(strings.ToUpper(kind), at, "X"), SegmentBatches: 2}, f)
+				f := &fault{kind: c.kind, pad: c.pad, at: at, frozen: make(chan struct{}), thaw: make(chan struct{})}
+				failOnce(t, s.URL(), nc, ledger.Config{Stream: fmt.Sprint(strings.ToUpper(c.name), at, "X"), SegmentBatches: 2}, f)
 				if f.requests < at {
 					if at < 20 {
 						t.Errorf("a writer made %d requests only", f.requests)
@@ -354,6 +361,9 @@ func failOnce(t *testing.T, url string, nc *nats.Conn, cfg ledger.Config, f *fau
 		l, err := ledger.OpenJetStream(ctx, own, cfg)
 		for i := 0; i < 6 && err == nil; i++ {
 			text := fmt.Sprint("first ", i)
+			if i%2 == 1 {
+				text += f.pad
+			}
 			if _, err = l.Append(ctx, time.Now(), notes(text)); err == nil {
 				mu.Lock()
 				acked = append(acked, text)
@@ -371,26 +381,26 @@ func failOnce(t *testing.T, url string, nc *nats.Conn, cfg ledger.Config, f *fau
 	second := open(t, nc, cfg)
 	texts := takeOver(t, second)
 	if n := len(texts) - 1; n < len(before) || n > len(before)+1 || !slices.Equal(texts[:len(before)], before) {
-		t.Errorf("%d acknowledged, but the ledger has %v", len(before), texts)
+		t.Errorf("%d acknowledged, but the ledger has %.40q", len(before), texts)
 	}
 	for i := range 3 {
-		text := fmt.Sprint("second ", i)
+		text := fmt.Sprint("second ", i) + f.pad
 		mustAppend(t, second, text)
 		texts = append(texts, text)
 	}
 	close(f.thaw)
 	<-ended
 	if f.kind == "late" && len(acked) > len(before)+1 {
-		t.Errorf("a deposed writer was told that %v were stored", acked[len(before):])
+		t.Errorf("a deposed writer was told that %.40q were stored", acked[len(before):])
 	}
 	mustAppend(t, second, "end")
 	got, _ := notesIn(t, open(t, nc, cfg))
 	if !slices.Equal(got, append(texts, "end")) {
-		t.Errorf("the ledger has %v, want %v and the end", got, texts)
+		t.Errorf("the ledger has %.40q, want %.40q and the end", got, texts)
 	}
 	for _, text := range acked {
 		if !slices.Contains(got, text) {
-			t.Errorf("%q was acknowledged and is not in %v", text, got)
+			t.Errorf("%.40q was acknowledged and is not in %.40q", text, got)
 		}
 	}
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/nats-io/nuid"
 )
 
-// snapshotChunk is the size of one message of a snapshot, in bytes: within the default limit of any NATS server.
+// snapshotChunk is the size of one message of a snapshot, in bytes; smaller where the server takes less.
 const snapshotChunk = 512 << 10
 
 // snapshots keeps snapshots as chunks on subjects PREFIX.<seq>.<nonce>.<chunk>, with a manifest on
@@ -29,6 +29,8 @@ type snapshots struct {
 	js      jetstream.JetStream
 	stream  jetstream.Stream
 	subject string
+	// payload returns how many bytes fit one message.
+	payload func() int
 	log     *slog.Logger
 }
 
@@ -87,7 +89,7 @@ func (s *snapshots) save(ctx context.Context, seq uint64, data []byte) error {
 	id := fmt.Sprintf("%020d.%s", seq, nuid.Next())
 	sum := sha256.Sum256(data)
 	m := manifest{Seq: seq, Bytes: len(data), SHA256: hex.EncodeToString(sum[:])}
-	for chunk := range slices.Chunk(data, snapshotChunk) {
+	for chunk := range slices.Chunk(data, min(snapshotChunk, s.payload())) {
 		if err := s.publish(ctx, id, strconv.Itoa(m.Chunks), chunk); err != nil {
 			return err
 		}
@@ -108,17 +110,10 @@ func (s *snapshots) save(ctx context.Context, seq uint64, data []byte) error {
 
 // publish returns once the server has the message on disk.
 func (s *snapshots) publish(ctx context.Context, id, part string, data []byte) error {
-	for pause := firstPause; ; pause = min(2*pause, longestPause) {
-		short, cancel := context.WithTimeout(ctx, attemptTimeout)
-		_, err := s.js.Publish(short, s.subject+"."+id+"."+part, data)
-		cancel()
-		if err == nil || !retryable(err) {
-			return err
-		}
-		if waitErr := sleep(ctx, pause); waitErr != nil {
-			return fmt.Errorf("%w; last try: %w", waitErr, err)
-		}
-	}
+	return patiently(ctx, func(ctx context.Context) error {
+		_, err := s.js.Publish(ctx, s.subject+"."+id+"."+part, data)
+		return err
+	})
 }
 
 // ids lists what there is, newest first: whole snapshots, and others that a crash has left or that are being written.

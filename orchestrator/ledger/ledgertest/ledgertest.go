@@ -9,10 +9,12 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/testing/protocmp"
 	"pgregory.net/rapid"
 
@@ -279,16 +281,21 @@ func testRefused(t *testing.T, open func() ledger.Ledger) {
 	mustAppend(ctx, t, l, note("still works"))
 }
 
+// testBigBatch appends batches of any size: what one message cannot hold is kept whole all the same.
 func testBigBatch(t *testing.T, open func() ledger.Ledger) {
 	ctx, l := testContext(t), open()
 	text := string(bytes.Repeat([]byte("x"), ledger.MaxBatchBytes(l)-64))
-	mustAppend(ctx, t, l, note(text))
-	if _, err := l.Append(ctx, start, []*outbidv1.Event{note(text), note(text)}); err == nil {
-		t.Error("appended more than fits")
+	want := []*outbidv1.Batch{
+		mustAppend(ctx, t, l, note(text)),
+		mustAppend(ctx, t, l, note(text), note(text), note("y")),
+		mustAppend(ctx, t, l, note(text+text+text)),
+		mustAppend(ctx, t, l, note("small")),
 	}
-	mustAppend(ctx, t, l, note("small"))
-	if got := mustRead(ctx, t, l, 1); len(got) != 2 || len(got[0].GetEvents()) < len(text) {
-		t.Errorf("read %d batches", len(got))
+	for _, from := range []uint64{1, 2, 3, 4} {
+		same := func(a, b *outbidv1.Batch) bool { return proto.Equal(a, b) }
+		if got := mustRead(ctx, t, open(), from); !slices.EqualFunc(want[from-1:], got, same) {
+			t.Errorf("read from %d: %d batches, not the %d that were appended", from, len(got), len(want[from-1:]))
+		}
 	}
 }
 

@@ -505,7 +505,10 @@ type Batch struct {
 	PrevHash []byte `protobuf:"bytes,3,opt,name=prev_hash,json=prevHash,proto3" json:"prev_hash,omitempty"`
 	Hash     []byte `protobuf:"bytes,4,opt,name=hash,proto3" json:"hash,omitempty"`
 	// Encoded Events: bytes so that the hash covers exactly what is stored.
-	Events        []byte `protobuf:"bytes,5,opt,name=events,proto3" json:"events,omitempty"`
+	Events []byte `protobuf:"bytes,5,opt,name=events,proto3" json:"events,omitempty"`
+	// Set only in storage, on a batch whose events do not fit into one message: how many messages of another stream hold
+	// them. Readers of a ledger get the events in their place.
+	Parts         uint32 `protobuf:"varint,6,opt,name=parts,proto3" json:"parts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -573,6 +576,13 @@ func (x *Batch) GetEvents() []byte {
 		return x.Events
 	}
 	return nil
+}
+
+func (x *Batch) GetParts() uint32 {
+	if x != nil {
+		return x.Parts
+	}
+	return 0
 }
 
 // Events is a list of events.
@@ -4933,13 +4943,14 @@ var File_outbid_v1_event_proto protoreflect.FileDescriptor
 
 const file_outbid_v1_event_proto_rawDesc = "" +
 	"\n" +
-	"\x15outbid/v1/event.proto\x12\toutbid.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19outbid/v1/admission.proto\x1a\x17outbid/v1/auction.proto\x1a\x14outbid/v1/node.proto\x1a\x15outbid/v1/sweep.proto\x1a\x16outbid/v1/tenant.proto\"\x92\x01\n" +
+	"\x15outbid/v1/event.proto\x12\toutbid.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19outbid/v1/admission.proto\x1a\x17outbid/v1/auction.proto\x1a\x14outbid/v1/node.proto\x1a\x15outbid/v1/sweep.proto\x1a\x16outbid/v1/tenant.proto\"\xa8\x01\n" +
 	"\x05Batch\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12.\n" +
 	"\x04time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x1b\n" +
 	"\tprev_hash\x18\x03 \x01(\fR\bprevHash\x12\x12\n" +
 	"\x04hash\x18\x04 \x01(\fR\x04hash\x12\x16\n" +
-	"\x06events\x18\x05 \x01(\fR\x06events\"2\n" +
+	"\x06events\x18\x05 \x01(\fR\x06events\x12\x14\n" +
+	"\x05parts\x18\x06 \x01(\rR\x05parts\"2\n" +
 	"\x06Events\x12(\n" +
 	"\x06events\x18\x01 \x03(\v2\x10.outbid.v1.EventR\x06events\"\xc5\x13\n" +
 	"\x05Event\x12D\n" +

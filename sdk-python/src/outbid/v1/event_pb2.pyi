@@ -260,6 +260,7 @@ class Batch(google.protobuf.message.Message):
     PREV_HASH_FIELD_NUMBER: builtins.int
     HASH_FIELD_NUMBER: builtins.int
     EVENTS_FIELD_NUMBER: builtins.int
+    PARTS_FIELD_NUMBER: builtins.int
     seq: builtins.int
     """1 for the first batch, then without a gap."""
     prev_hash: builtins.bytes
@@ -267,6 +268,10 @@ class Batch(google.protobuf.message.Message):
     hash: builtins.bytes
     events: builtins.bytes
     """Encoded Events: bytes so that the hash covers exactly what is stored."""
+    parts: builtins.int
+    """Set only in storage, on a batch whose events do not fit into one message: how many messages of another stream hold
+    them. Readers of a ledger get the events in their place.
+    """
     @property
     def time(self) -> google.protobuf.timestamp_pb2.Timestamp:
         """When it was decided, stamped before the append."""
@@ -279,9 +284,10 @@ class Batch(google.protobuf.message.Message):
         prev_hash: builtins.bytes = ...,
         hash: builtins.bytes = ...,
         events: builtins.bytes = ...,
+        parts: builtins.int = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["time", b"time"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["events", b"events", "hash", b"hash", "prev_hash", b"prev_hash", "seq", b"seq", "time", b"time"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["events", b"events", "hash", b"hash", "parts", b"parts", "prev_hash", b"prev_hash", "seq", b"seq", "time", b"time"]) -> None: ...
 
 Global___Batch: typing_extensions.TypeAlias = Batch
 
