@@ -62,8 +62,10 @@ func publish(nc *nats.Conn, subject string, m proto.Message, by Signer) error {
 	if err != nil {
 		return err
 	}
-	if err := nc.PublishMsg(message); err != nil {
-		return fmt.Errorf("publish %d bytes on %s: %w", len(message.Data), subject, err)
+	for _, piece := range inPieces(message, int(nc.MaxPayload())) {
+		if err := nc.PublishMsg(piece); err != nil {
+			return fmt.Errorf("publish %d bytes on %s: %w", len(message.Data), subject, err)
+		}
 	}
 	return nil
 }
@@ -176,7 +178,12 @@ func SubscribeOrders(nc *nats.Conn, node string, check Check, f func(*outbidv1.O
 
 // subscribe returns once the server has the subscription, so that what is published afterwards is delivered.
 func subscribe(nc *nats.Conn, subject string, f nats.MsgHandler) (*Subscription, error) {
-	sub, err := nc.Subscribe(subject, f)
+	pieces := assembler{}
+	sub, err := nc.Subscribe(subject, func(m *nats.Msg) {
+		if whole := pieces.take(m); whole != nil {
+			f(whole)
+		}
+	})
 	if err != nil {
 		return nil, fmt.Errorf("subscribe to %s: %w", subject, err)
 	}
