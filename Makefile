@@ -16,7 +16,7 @@ PY_FILES := sdk-python examples docs/comparison orchestrator
 # Rooms that only compute and start nothing at once: the race detector, which makes them many times slower, sees nothing
 # in them, and a test of the house holds them to it.
 CALM := $(addprefix ./orchestrator/,agent atomicfile checkpoint/safetensors checksum cluster curve curve/population \
-  fork plot policy policy/allox policy/astraea policy/baseline policy/elastic policy/gandivafair policy/gavel \
+  fork limits plot policy policy/allox policy/astraea policy/baseline policy/elastic policy/gandivafair policy/gavel \
   policy/gavel/rounds policy/hadar policy/hived policy/house policy/oasis policy/oasis/schedule policy/ogasched \
   policy/ogasched/ascent policy/policytest policy/pricing policy/registry policy/rrh policy/themis \
   policy/themis/auction sanitize sim/clusterspec sim/measure sim/study sim/workload spec spec/terms state trace tuner \

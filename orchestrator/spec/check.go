@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/outbid-dev/outbid/orchestrator/limits"
 	"github.com/outbid-dev/outbid/orchestrator/spec/terms"
 	"github.com/outbid-dev/outbid/orchestrator/tuner/space"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
@@ -16,7 +17,6 @@ const (
 	maxTrials   = 10_000_000
 	maxDevices  = 4096
 	maxRestarts = 1000
-	maxLabels   = 64
 	maxText     = 64 << 10
 )
 
@@ -31,7 +31,7 @@ func Check(s *outbidv1.SweepSpec) error {
 		return err
 	}
 	for _, check := range []func(*outbidv1.SweepSpec) error{
-		checkMetric, checkObjectives, checkLimits, checkUtility, checkResources, checkShare, checkAgent, checkCheckpoints, checkRestarts,
+		checkMetric, checkObjectives, checkLimits, checkUtility, checkResources, checkShare, checkAgent, checkCheckpoints, checkRestarts, checkPoints,
 	} {
 		if err := check(s); err != nil {
 			return err
@@ -57,16 +57,26 @@ func checkNames(s *outbidv1.SweepSpec) error {
 		return wrong("name", "%q cannot be a name; %s", s.GetName(), right)
 	case !isSlug(s.GetTenant()):
 		return wrong("tenant", "%q cannot be a tenant; %s", s.GetTenant(), right)
-	case len(s.GetLabels()) > maxLabels:
-		return wrong("labels", "%d labels are too many; %d are allowed", len(s.GetLabels()), maxLabels)
 	}
-	for _, k := range sortedKeys(s.GetLabels()) {
-		if k == "" || len(k) > 63 {
-			return wrong("labels", "%q cannot be a label's name; use 1 to 63 bytes", k)
+	return checkLabels(s.GetLabels())
+}
+
+func checkLabels(labels map[string]string) error {
+	if n := len(labels); n > limits.LabelCount {
+		return wrong("labels", "%d labels are too many; %d are allowed", n, limits.LabelCount)
+	}
+	all := 0
+	for _, name := range sortedKeys(labels) {
+		if name == "" || len(name) > limits.LabelName {
+			return wrong("labels", "%.80q cannot be a label's name; use 1 to %d bytes", name, limits.LabelName)
 		}
-		if v := s.GetLabels()[k]; len(v) > 1024 {
-			return wrong("labels."+k, "the value has %d bytes; at most 1024 are allowed", len(v))
+		if n := len(labels[name]); n > limits.Label {
+			return wrong("labels."+name, "the value has %d bytes; at most %d are allowed", n, limits.Label)
 		}
+		all += len(name) + len(labels[name])
+	}
+	if all > limits.Labels {
+		return wrong("labels", "names and values have %d bytes together; at most %d are allowed", all, limits.Labels)
 	}
 	return nil
 }
@@ -80,7 +90,7 @@ func checkSpace(s *outbidv1.SweepSpec) (*space.Space, error) {
 	if err != nil {
 		return nil, fromSpace(err)
 	}
-	return compiled, nil
+	return compiled, checkConfigSize(compiled)
 }
 
 // drawsAlone says whether a program of its own draws a sweep's configurations: it may draw what no space says.
