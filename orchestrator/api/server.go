@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net"
 	"net/http"
 	"strings"
@@ -17,6 +18,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/test/bufconn"
 
+	"github.com/outbid-dev/outbid/orchestrator/limits"
 	"github.com/outbid-dev/outbid/orchestrator/objects"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
@@ -40,6 +42,9 @@ type Config struct {
 	TLS *tls.Config
 	// Limits says what each tenant may take; nil gives everybody the same.
 	Limits *Limits
+
+	// MaxPayload returns how many bytes one message of NATS may have; nil for no bound.
+	MaxPayload func() int
 
 	// pace is that of requests' bodies; bodyPace if its rate is 0.
 	pace pace
@@ -78,6 +83,9 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
+	if cfg.MaxPayload == nil {
+		cfg.MaxPayload = func() int { return math.MaxInt }
+	}
 	if cfg.pace.rate == 0 {
 		cfg.pace = bodyPace()
 	}
@@ -99,7 +107,7 @@ func New(cfg Config) (*Server, error) {
 		grpc.ForceServerCodecV2(newWireCodec()))
 	outbidv1.RegisterOutbidServiceServer(s.grpc, &service{
 		control: cfg.Control, store: cfg.Store, logs: cfg.Logs, limits: cfg.Limits, logger: cfg.Logger, blobs: s.blobs,
-		feeds: newFeeds(cfg.Control), workers: cfg.Workers,
+		feeds: newFeeds(cfg.Control), workers: cfg.Workers, maxSpec: func() int { return limits.Spec(cfg.MaxPayload()) },
 	})
 	if err := s.open(i); err != nil {
 		stop()

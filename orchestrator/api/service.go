@@ -6,7 +6,11 @@ import (
 	"slices"
 	"strings"
 
+	"google.golang.org/protobuf/proto"
+
+	"github.com/outbid-dev/outbid/orchestrator/limits"
 	"github.com/outbid-dev/outbid/orchestrator/objects"
+	"github.com/outbid-dev/outbid/orchestrator/sanitize"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -21,6 +25,8 @@ type service struct {
 	blobs   *blobBook
 	feeds   *feeds
 	workers Workers
+	// maxSpec returns how many bytes the spec of a sweep may have.
+	maxSpec func() int
 }
 
 // ListSweeps implements the service.
@@ -170,6 +176,9 @@ func (s *service) AskTrial(ctx context.Context, req *outbidv1.AskTrialRequest) (
 	if req.GetSweep() == "" {
 		return nil, errNoSweep()
 	}
+	if err := sanitize.Check(req.GetClient(), limits.Name); err != nil {
+		return nil, fieldError("client", "%v", err)
+	}
 	return s.control.Ask(ctx, req.GetSweep(), req.GetClient())
 }
 
@@ -187,9 +196,14 @@ func (s *service) TellTrial(ctx context.Context, req *outbidv1.TellTrialRequest)
 		if r.GetStep() < 0 {
 			return nil, fieldError("reports", "report %d is of step %d; steps count up from 0", i, r.GetStep())
 		}
+		if n := proto.Size(r); n > limits.Report {
+			return nil, fieldError("reports", "report %d, of step %d, has %d bytes; at most %d are allowed", i, r.GetStep(), n,
+				limits.Report)
+		}
 	}
 	// The state keeps one line.
 	req.Error, _, _ = strings.Cut(strings.TrimSpace(req.GetError()), "\n")
+	req.Error = sanitize.Line(req.GetError(), limits.Detail)
 	return s.control.Tell(ctx, req)
 }
 

@@ -75,6 +75,9 @@ func (s *service) prepare(who Principal, sent *outbidv1.SweepSpec) (*outbidv1.Sw
 	if sent == nil {
 		return nil, fieldError("spec", "is missing")
 	}
+	if err := spec.CheckSize(sent, s.maxSpec()); err != nil {
+		return nil, err
+	}
 	own := proto.CloneOf(sent)
 	if own.GetTenant() == "" && who.Tenant != AnyTenant {
 		own.Tenant = who.Tenant

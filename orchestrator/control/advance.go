@@ -150,7 +150,7 @@ func (c *Core) endOpen(s *state.Sweep, end outbidv1.TrialState, reason string, b
 	if open == 0 {
 		return true
 	}
-	if len(c.out.Events) > endsPerStep {
+	if len(c.out.Events) > endsPerStep || c.full() {
 		return false
 	}
 	for _, t := range s.Trials {
@@ -162,7 +162,7 @@ func (c *Core) endOpen(s *state.Sweep, end outbidv1.TrialState, reason string, b
 		if open--; open == 0 || c.err != nil {
 			return true
 		}
-		if len(c.out.Events) > endsPerStep {
+		if len(c.out.Events) > endsPerStep || c.full() {
 			return false
 		}
 	}

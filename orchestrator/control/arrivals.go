@@ -4,34 +4,81 @@ import (
 	"sync/atomic"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
 // arrival is what is known of a node's messages before the loop takes them in.
 type arrival struct {
-	// at is when the newest came, in nanoseconds of the ledger's time; waiting counts those in the queue.
+	// at is when the newest came, in nanoseconds of the ledger's time; waiting counts those in the queue, and bytes what
+	// they take.
 	at      atomic.Int64
 	waiting atomic.Int32
+	bytes   atomic.Int64
 }
 
-// uplinksWaiting bounds the messages of one node that wait for the loop. A worker says what is not acknowledged again
-// after a second, so what is beyond is dropped: that the node was heard counts all the same.
-const uplinksWaiting = 2048
+// What waits for the loop is bounded: the messages of one node, and what the messages of all nodes take. A worker says what
+// is not acknowledged again after a second, so what is beyond is dropped: that the node was heard counts all the same.
+const (
+	uplinksWaiting       = 2048
+	uplinkBytesWaiting   = 16 << 20
+	allUplinkBytesQueued = 256 << 20
+)
+
+// arrived is an uplink in the queue.
+type arrived struct {
+	Uplink
+	bytes int
+}
+
+// sizeOf returns how many bytes an input takes, as far as that matters.
+func sizeOf(in Input) int {
+	switch in := in.(type) {
+	case arrived:
+		return in.bytes
+	case Submit:
+		return proto.Size(in.Spec)
+	case Tell:
+		return proto.Size(in.Request)
+	default:
+		return 0
+	}
+}
 
 // Uplink notes that a worker was heard, and queues what it said. It never waits: what finds no room is dropped, and the
 // worker says it again.
 func (l *Loop) Uplink(up *outbidv1.Uplink) {
 	a := l.arrival(up.GetNode())
 	a.at.Store(l.clock.now().UnixNano())
-	if a.waiting.Add(1) > uplinksWaiting && !up.GetLeaving() {
-		a.waiting.Add(-1)
+	in := arrived{Uplink{up}, proto.Size(up)}
+	if !l.enterQueue(a, in) {
 		return
 	}
 	select {
-	case l.in <- Uplink{up}:
+	case l.in <- in:
 	default:
-		a.waiting.Add(-1)
+		l.leftQueue(in)
 	}
+}
+
+// enterQueue counts an uplink into the queue, and reports whether there is room for it.
+func (l *Loop) enterQueue(a *arrival, in arrived) bool {
+	size := int64(in.bytes)
+	waiting, bytes, all := a.waiting.Add(1), a.bytes.Add(size), l.uplinkBytes.Add(size)
+	if waiting <= uplinksWaiting && (bytes <= uplinkBytesWaiting || waiting == 1) && all <= allUplinkBytesQueued || in.Message.GetLeaving() {
+		return true
+	}
+	l.leftQueue(in)
+	return false
+}
+
+// leftQueue counts an uplink out of the queue.
+func (l *Loop) leftQueue(in arrived) {
+	a := l.arrival(in.Message.GetNode())
+	a.waiting.Add(-1)
+	a.bytes.Add(-int64(in.bytes))
+	l.uplinkBytes.Add(-int64(in.bytes))
 }
 
 func (l *Loop) arrival(node string) *arrival {

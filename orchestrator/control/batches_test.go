@@ -7,10 +7,10 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// A step is cut where it may be, and elsewhere only where the ledger cannot take what belongs together.
+// A step is cut where it may be cut, and nowhere else.
 func TestAStepIsCutWhereItMayBe(t *testing.T) {
 	t.Parallel()
-	const most, big = eventsPerBatch, 1 << 20
+	const most, big, eventSize = eventsPerBatch, 1 << 20, 6
 	for name, tc := range map[string]struct {
 		events, bytes int
 		ends, want    []int
@@ -22,13 +22,14 @@ func TestAStepIsCutWhereItMayBe(t *testing.T) {
 		"what belongs together":       {most + 9, big, []int{most + 8, most + 9}, []int{most + 8, most + 9}},
 		"together behind others":      {2*most + 20, big, []int{10, most + 15, 2*most + 20}, []int{10, most + 15, 2*most + 20}},
 		"all of it":                   {3 * most, big, []int{3 * most}, []int{3 * most}},
-		"more than a message takes":   {2*most + 5, 100, []int{2*most + 5}, []int{most, 2 * most, 2*most + 5}},
-		"ends within what was cut":    {2*most + 5, 100, []int{most + 9, 2*most + 5}, []int{most, most + 9, 2*most + 5}},
 		"nobody said where it may be": {most + 1, big, nil, []int{most + 1}},
+		"by bytes":                    {10, 3 * eventSize, []int{1, 2, 3, 4, 5, 6, 7, 8, 9}, []int{3, 6, 9, 10}},
+		"more than a message takes":   {10, 3 * eventSize, []int{1, 9}, []int{1, 9, 10}},
+		"each more than a message":    {4, 1, []int{1, 2, 3, 4}, []int{1, 2, 3, 4}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			out := Outcome{Events: make([]*outbidv1.Event, tc.events), Ends: tc.ends}
+			out := Outcome{Events: make([]*outbidv1.Event, tc.events), Ends: tc.ends, Bytes: tc.events * eventSize}
 			for i := range out.Events {
 				out.Events[i] = &outbidv1.Event{}
 			}

@@ -3,10 +3,12 @@ package control
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/outbid-dev/outbid/orchestrator/limits"
 	"github.com/outbid-dev/outbid/orchestrator/spec"
 	"github.com/outbid-dev/outbid/orchestrator/spec/terms"
 	"github.com/outbid-dev/outbid/orchestrator/state"
@@ -213,6 +215,9 @@ func (c *Core) extend(in Extend) ([]*outbidv1.TrainedAgain, error) {
 		return nil, conflict(s, "extended", "wait until it has stopped, or submit it anew")
 	}
 	wider, err := spec.Extend(s.Spec, in.Request)
+	if err == nil {
+		err = spec.CheckSize(wider, c.maxSpec())
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", state.ErrInvalid, err)
 	}
@@ -235,6 +240,14 @@ func (c *Core) extend(in Extend) ([]*outbidv1.TrainedAgain, error) {
 		Sweep: s.ID, Spec: wider, Actor: in.Actor,
 	}}})
 	return again, nil
+}
+
+// maxSpec returns how many bytes the spec of a sweep may have.
+func (c *Core) maxSpec() int {
+	if c.set.MaxPayload == nil {
+		return limits.Spec(math.MaxInt)
+	}
+	return limits.Spec(c.set.MaxPayload())
 }
 
 // An Ask gives a client of an external sweep something to train.

@@ -12,7 +12,9 @@ import (
 	"time"
 
 	"github.com/outbid-dev/outbid/orchestrator/agent"
+	"github.com/outbid-dev/outbid/orchestrator/limits"
 	"github.com/outbid-dev/outbid/orchestrator/policy"
+	"github.com/outbid-dev/outbid/orchestrator/sanitize"
 	"github.com/outbid-dev/outbid/orchestrator/state"
 	"github.com/outbid-dev/outbid/orchestrator/tuner"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
@@ -39,6 +41,8 @@ type Settings struct {
 	MayReportNothing bool
 	// Fairness says how an app fares by sharing the cluster, or fared if it is over; nil if nobody wants to know.
 	Fairness func(v *policy.View, a *policy.App, over bool) *outbidv1.Fairness
+	// MaxPayload returns how many bytes one message of NATS may have; nil for no bound.
+	MaxPayload func() int
 	// Agents outside the binary, which sweeps may choose; nil for none. The core knows their names, and asks none: see Outcome.Bids.
 	Agents Agents
 	// Beside runs what decides a round, and says whether it is over. If it takes longer than is to be waited for, it goes on
@@ -112,6 +116,10 @@ type Core struct {
 	begun    *policy.View
 	// ordersDue names the nodes that get orders at the end of the step.
 	ordersDue map[string]bool
+	// unordered are the leases for which no orders can be made: their trials fail in the next step.
+	unordered []unordered
+	// asksOn: tuners are to be asked for more in the next step, because this one was full.
+	asksOn bool
 	// replaying: events come from the ledger, and following are those of the batch after the current one.
 	replaying bool
 	following []*outbidv1.Event
@@ -125,6 +133,8 @@ type Outcome struct {
 	Events  []*outbidv1.Event
 	Changes []state.Change
 	Ends    []int
+	// Bytes that Events take, encoded.
+	Bytes int
 	// Orders to send.
 	Orders []*outbidv1.Orders
 	// Delete names objects that nothing needs any more.
@@ -182,6 +192,7 @@ func (c *Core) Step(now time.Time, inputs ...Input) (Outcome, error) {
 	c.now, c.out = now, Outcome{Changes: c.out.Changes[:0]}
 	c.touched, c.later = c.later, c.touched
 	c.failUnopened()
+	c.failUnordered()
 	for _, in := range inputs {
 		in.apply(c)
 		c.mayEnd()
@@ -194,7 +205,7 @@ func (c *Core) Step(now time.Time, inputs ...Input) (Outcome, error) {
 		c.mayEnd()
 		c.settle()
 	}
-	if c.mayDecide() && (c.scheduleDue || due(now, c.next) || due(now, c.metered)) {
+	if c.mayDecide() && (c.scheduleDue || c.asksOn || due(now, c.next) || due(now, c.metered)) {
 		c.scheduleDue = false
 		c.schedule()
 		c.settle()
@@ -203,7 +214,7 @@ func (c *Core) Step(now time.Time, inputs ...Input) (Outcome, error) {
 	c.holding = c.holding && c.Deciding()
 	c.order()
 	c.out.Ask = c.questions()
-	c.out.More = len(c.later) > 0
+	c.out.More = len(c.later) > 0 || len(c.unordered) > 0 || c.asksOn
 	return c.out, c.err
 }
 
@@ -234,6 +245,7 @@ func (c *Core) emit(e *outbidv1.Event) {
 		return
 	}
 	c.out.Events, c.out.Changes = append(c.out.Events, e), append(c.out.Changes, change)
+	c.out.Bytes += sizeOfEvent(e)
 	c.follow(answer)
 }
 
@@ -247,7 +259,7 @@ func (c *Core) mayEnd() {
 // note tells the user one line about a sweep or a trial.
 func (c *Core) note(sweep string, trial *int32, level, format string, args ...any) {
 	c.emit(&outbidv1.Event{Kind: &outbidv1.Event_Note{Note: &outbidv1.Note{
-		Sweep: sweep, Trial: trial, Level: level, Text: fmt.Sprintf(format, args...),
+		Sweep: sweep, Trial: trial, Level: level, Text: sanitize.Text(fmt.Sprintf(format, args...), limits.Note),
 	}}})
 }
 

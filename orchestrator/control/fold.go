@@ -1,6 +1,7 @@
 package control
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/outbid-dev/outbid/orchestrator/state"
@@ -130,7 +131,7 @@ func (c *Core) consult(s *state.Sweep, e tuner.Event) answer {
 		c.asking[s.ID] = true
 		return answer{}
 	}
-	actions, err := t.Handle(e)
+	actions, err := handle(t, e)
 	if err != nil {
 		delete(c.tuners, s.ID)
 		delete(c.mayCreate, s.ID)
@@ -138,6 +139,16 @@ func (c *Core) consult(s *state.Sweep, e tuner.Event) answer {
 	}
 	c.noteMayCreate(s)
 	return answer{sweep: s, actions: actions}
+}
+
+// handle lets a tuner handle an event. One that panics has failed like any other, and its sweep alone with it.
+func handle(t tuner.Tuner, e tuner.Event) (actions []tuner.Action, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			actions, err = nil, fmt.Errorf("panic: %v", p)
+		}
+	}()
+	return t.Handle(e)
 }
 
 // follow has happen what a tuner answered.

@@ -9,8 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"google.golang.org/protobuf/proto"
-
 	"github.com/outbid-dev/outbid/orchestrator/ledger"
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 	"github.com/outbid-dev/outbid/orchestrator/state"
@@ -79,6 +77,8 @@ type Loop struct {
 	capacity atomic.Pointer[capacity]
 	// heard has an arrival for each node, by name.
 	heard sync.Map
+	// uplinkBytes is what the uplinks in the queue take.
+	uplinkBytes atomic.Int64
 	// sent are the newest orders of each node, by name; busy is when the step under way began, in nanoseconds, 0 for none.
 	sent sync.Map
 	busy atomic.Int64
@@ -104,10 +104,11 @@ type Loop struct {
 	abandon context.CancelFunc
 }
 
-// inputsPerStep bounds how much is decided in one batch; batchBytes the size of a batch in the ledger.
+// inputsPerStep and inputBytesPerStep bound how much is decided in one step.
 const (
-	inputsPerStep = 4096
-	tickEvery     = 250 * time.Millisecond
+	inputsPerStep     = 4096
+	inputBytesPerStep = 8 << 20
+	tickEvery         = 250 * time.Millisecond
 )
 
 // Open restores the state from the ledger. Run must be called next.
@@ -226,12 +227,17 @@ func (l *Loop) Run(ctx context.Context) error {
 	}
 }
 
-// gather takes what else is waiting, so that one append serves all.
+// gather takes what else is waiting, so that one append serves all, up to a number of inputs and of bytes.
 func (l *Loop) gather(inputs ...Input) []Input {
-	for len(inputs) < inputsPerStep {
+	bytes := 0
+	for _, in := range inputs {
+		bytes += sizeOf(in)
+	}
+	for len(inputs) < inputsPerStep && bytes < inputBytesPerStep {
 		select {
 		case in := <-l.in:
 			inputs = append(inputs, l.taken(in))
+			bytes += sizeOf(in)
 		default:
 			return inputs
 		}
@@ -241,8 +247,8 @@ func (l *Loop) gather(inputs ...Input) []Input {
 
 // taken counts an input out of the queue.
 func (l *Loop) taken(in Input) Input {
-	if up, ok := in.(Uplink); ok {
-		l.arrival(up.Message.GetNode()).waiting.Add(-1)
+	if up, ok := in.(arrived); ok {
+		l.leftQueue(up)
 	}
 	return in
 }
@@ -331,39 +337,6 @@ func countReports(changes []state.Change) int {
 		}
 	}
 	return n
-}
-
-// eventsPerBatch keeps a batch well below what a message may hold; a step that decides more is appended in several.
-const eventsPerBatch = 8192
-
-// batches cuts what a step decided into batches. A crash may come between any two: so each ends where the step says that it
-// may, unless what must stay together is more than the ledger takes at once.
-func batches(out Outcome, mostBytes int) [][]*outbidv1.Event {
-	var all [][]*outbidv1.Event
-	ends := out.Ends
-	for from := 0; from < len(out.Events); {
-		to := len(out.Events)
-		if to-from > eventsPerBatch {
-			for len(ends) > 0 && ends[0] <= from+eventsPerBatch {
-				to, ends = ends[0], ends[1:]
-			}
-			if to <= from || to-from > eventsPerBatch { // nothing may end before
-				if to = len(out.Events); len(ends) > 0 {
-					to = ends[0]
-				}
-				size := 0
-				for i, e := range out.Events[from:to] {
-					if size += proto.Size(e) + 8; size > mostBytes && i >= eventsPerBatch {
-						to = from + eventsPerBatch
-						break
-					}
-				}
-			}
-		}
-		all = append(all, out.Events[from:to])
-		from = to
-	}
-	return all
 }
 
 func (l *Loop) append(ctx context.Context, now time.Time, out Outcome) error {

@@ -4,8 +4,11 @@ import (
 	"fmt"
 	"time"
 
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/outbid-dev/outbid/orchestrator/limits"
+	"github.com/outbid-dev/outbid/orchestrator/sanitize"
 	"github.com/outbid-dev/outbid/orchestrator/spec"
 	"github.com/outbid-dev/outbid/orchestrator/state"
 	"github.com/outbid-dev/outbid/orchestrator/tuner/space"
@@ -45,20 +48,53 @@ func (c *Core) orders(name string, l *link) *outbidv1.Orders {
 		return o
 	}
 	o.AckedSeq = n.SeenSeq
-	said := l.said
+	said, bodies := l.said, 0
 	l.said = make(map[uint64]*outbidv1.Assignment, len(n.Leases))
 	for _, lease := range n.Leases {
-		a, err := c.assignment(name, lease, l.taken[lease.ID] == 0, said[lease.ID])
+		a, err := c.assignment(name, lease, l.taken[lease.ID] == 0 && bodies < bodiesPerOrders, said[lease.ID])
 		if err != nil {
-			s := c.st.Sweeps[lease.Sweep]
-			c.err = fmt.Errorf("orders for trial %d of %s: %w", lease.Trial, s.ID, err)
-			return nil
+			c.unordered = append(c.unordered, unordered{lease, err})
+			continue
+		}
+		if a.GetBody() != nil {
+			bodies += proto.Size(a)
 		}
 		o.Assignments = append(o.Assignments, a)
 		l.said[lease.ID] = a
 	}
 	o.Consolidations = c.consolidations(n)
 	return o
+}
+
+// bodiesPerOrders is how many bytes the bodies of new assignments take in one message of orders until the rest waits for
+// the next, which follows once the node has taken these in.
+const bodiesPerOrders = 512 << 10
+
+// unordered is a lease for which no orders can be made.
+type unordered struct {
+	lease *state.Lease
+	err   error
+}
+
+// failUnordered fails the trials for which no orders could be made, and nothing else.
+func (c *Core) failUnordered() {
+	for _, u := range c.unordered {
+		s := c.st.Sweeps[u.lease.Sweep]
+		if s == nil || s.Trials[u.lease.Trial].Held(u.lease.ID) == nil {
+			continue
+		}
+		t := s.Trials[u.lease.Trial]
+		if !t.Done() {
+			reason := "no orders can be made for it: " + sanitize.Line(u.err.Error(), limits.Detail)
+			c.note(s.ID, &t.Number, "error", "failed for good: %s", reason)
+			c.endTrial(s, t, outbidv1.TrialState_TRIAL_STATE_FAILED, reason, false)
+		}
+		// No worker has heard of the lease, so nothing has to end there.
+		if l := t.Held(u.lease.ID); l != nil {
+			c.endLease(s, t, l, "no orders can be made for it")
+		}
+	}
+	c.unordered = nil
 }
 
 // assignment is what a node should do for one lease: before, the one it was told last, if it is the same.

@@ -150,6 +150,7 @@ func (c *Core) askTuners() {
 	if len(c.mayCreate) == 0 {
 		return
 	}
+	c.asksOn = false
 	v := c.views.refresh(c)
 	idle, size := v.Free.FreeDevices(), 0
 	if c.preempts {
@@ -177,11 +178,31 @@ func (c *Core) askTuners() {
 		if c.preempts {
 			n = max(n, min(size/d.Min, aheadAtMost)-len(s.Queued)-len(s.Running))
 		}
-		if n = min(n, room(s)); n > 0 {
-			c.ask(s, n)
-			c.mayEnd()
+		if !c.askFor(s, min(n, room(s))) {
+			return
 		}
 	}
+}
+
+// askAtOnce bounds how many trials a tuner is asked for in one question, whose answer is one batch of the ledger.
+const askAtOnce = 256
+
+// askFor asks a sweep's tuner for n trials, or for as many as it has. It reports whether the step has room for more.
+func (c *Core) askFor(s *state.Sweep, n int) (room bool) {
+	for n > 0 && c.err == nil {
+		if c.full() {
+			c.asksOn = true
+			return false
+		}
+		c.ask(s, min(n, askAtOnce))
+		c.mayEnd()
+		n -= askAtOnce
+		t := c.tuners[s.ID]
+		if t == nil || s.State != outbidv1.SweepState_SWEEP_STATE_RUNNING || t.Status().Waiting || t.Status().Exhausted {
+			break
+		}
+	}
+	return true
 }
 
 func (c *Core) creatorsInOrder() []*state.Sweep {

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/outbid-dev/outbid/orchestrator/limits"
 	"github.com/outbid-dev/outbid/orchestrator/objects"
 	"github.com/outbid-dev/outbid/orchestrator/state"
 	"github.com/outbid-dev/outbid/orchestrator/tuner"
@@ -156,10 +157,22 @@ func (c *Core) trainable(s *state.Sweep, n tuner.Trial) (*state.Trial, error) {
 	return c.live(s, n, "train on")
 }
 
-func (c *Core) create(s *state.Sweep, a tuner.Create) error {
-	config, err := space.Canonical(a.Config)
+// canonical returns a configuration that a tuner made as the ledger keeps it. One that is too large is the tuner's error.
+func canonical(trial int, made space.Config) (string, error) {
+	config, err := space.Canonical(made)
+	if err == nil && len(config) > limits.Config {
+		err = fmt.Errorf("it has %d bytes; at most %d are allowed", len(config), limits.Config)
+	}
 	if err != nil {
-		return fmt.Errorf("its configuration of trial %d: %w", len(s.Trials), err)
+		return "", fmt.Errorf("its configuration of trial %d: %w", trial, err)
+	}
+	return config, nil
+}
+
+func (c *Core) create(s *state.Sweep, a tuner.Create) error {
+	config, err := canonical(len(s.Trials), a.Config)
+	if err != nil {
+		return err
 	}
 	c.emit(&outbidv1.Event{Kind: &outbidv1.Event_TrialCreated{TrialCreated: &outbidv1.TrialCreated{
 		Sweep: s.ID, Trial: int32(len(s.Trials)), ConfigJson: config, UntilStep: a.UntilStep, Reason: a.Reason,
@@ -176,9 +189,9 @@ func (c *Core) clone(s *state.Sweep, a tuner.Clone) error {
 	if _, err := s.Trial(int32(a.Source)); err != nil {
 		return fmt.Errorf("it wants to clone trial %d, which does not exist", a.Source)
 	}
-	config, err := space.Canonical(a.Config)
+	config, err := canonical(int(a.Trial), a.Config)
 	if err != nil {
-		return fmt.Errorf("its configuration of trial %d: %w", a.Trial, err)
+		return err
 	}
 	c.emit(&outbidv1.Event{Kind: &outbidv1.Event_TrialCloned{TrialCloned: &outbidv1.TrialCloned{
 		Sweep: s.ID, Trial: t.Number, Source: int32(a.Source), ConfigJson: config, UntilStep: a.UntilStep, Reason: a.Reason,

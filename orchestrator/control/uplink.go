@@ -6,8 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"google.golang.org/protobuf/proto"
-
 	"github.com/outbid-dev/outbid/orchestrator/objects"
 	"github.com/outbid-dev/outbid/orchestrator/state"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
@@ -99,7 +97,7 @@ func (c *Core) join(up *outbidv1.Uplink, old *state.Node) {
 	if old != nil {
 		c.freeNode(old, "its worker started anew", true)
 	}
-	info := proto.CloneOf(up.GetInfo())
+	info := boundInfo(up.GetInfo())
 	info.Trusted = c.set.Trust != nil && c.set.Trust(up.GetNode())
 	info.Name, info.Boot = up.GetNode(), up.GetBoot()
 	c.touchForked()
@@ -162,6 +160,7 @@ func (c *Core) messages(n *state.Node, up *outbidv1.Uplink) {
 
 // message takes in one message. What comes from a fork whose lease is over is too late and counts for nothing.
 func (c *Core) message(n *state.Node, m *outbidv1.UplinkMessage) {
+	boundMessage(m)
 	ref := m.GetFork()
 	s := c.st.Sweeps[ref.GetSweep()]
 	if note, ok := m.GetKind().(*outbidv1.UplinkMessage_Note); ok {
@@ -217,7 +216,7 @@ func (c *Core) workerNote(n *state.Node, s *state.Sweep, ref *outbidv1.ForkRef, 
 }
 
 func (c *Core) report(s *state.Sweep, t *state.Trial, l *state.Lease, r *outbidv1.Report) {
-	if r.GetSeq() <= l.LastReportSeq || t.Done() || l.Void || c.judged(s, t, r) {
+	if r.GetSeq() <= l.LastReportSeq || t.Done() || l.Void || c.refuseReport(s, t, r) || c.judged(s, t, r) {
 		return
 	}
 	value, has := r.GetMetrics()[s.Spec.GetMetric()]

@@ -41,8 +41,8 @@ func newParts(js jetstream.JetStream, name, subject string, replicas int, payloa
 	return &parts{js: js, name: name, subject: subject, payload: payload, config: jetstream.StreamConfig{
 		Name: name, Subjects: []string{subject + ".*.*.*"}, Description: "events of batches that one message cannot hold",
 		Storage: jetstream.FileStorage, Discard: jetstream.DiscardNew, Replicas: max(replicas, 1),
+		MaxMsgs: -1, MaxBytes: -1, MaxMsgsPerSubject: 1, // a part that is sent again replaces itself
 		AllowDirect: replicas <= 1, // no replica that could lag behind answers
-		MaxMsgs:     -1, MaxBytes: -1, MaxMsgsPerSubject: 1, // a part that is sent again replaces itself
 	}}
 }
 

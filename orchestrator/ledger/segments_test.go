@@ -320,8 +320,12 @@ func TestWriterFailsAtEveryRequest(t *testing.T) {
 	s := startSmallServer(t, t.TempDir())
 	nc := connect(t, bus.ConnConfig{Server: s})
 	for _, c := range []struct{ name, kind, pad string }{
-		{"lost", "lost", ""}, {"unanswered", "unanswered", ""}, {"late", "late", ""},
-		{"lost_in_parts", "lost", inParts()}, {"unanswered_in_parts", "unanswered", inParts()}, {"late_in_parts", "late", inParts()},
+		{"lost", "lost", ""},
+		{"unanswered", "unanswered", ""},
+		{"late", "late", ""},
+		{"lost_in_parts", "lost", inParts()},
+		{"unanswered_in_parts", "unanswered", inParts()},
+		{"late_in_parts", "late", inParts()},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

@@ -55,6 +55,9 @@ func (s *Server) openBus(ctx context.Context) (err error) {
 	return nil
 }
 
+// maxPayload returns how many bytes one message of NATS may have.
+func (s *Server) maxPayload() int { return int(s.nc.MaxPayload()) }
+
 // startNATS starts NATS in this process.
 func (s *Server) startNATS() error {
 	cfg := bus.ServerConfig{
@@ -127,7 +130,8 @@ func (s *Server) openLoop(ctx context.Context) error {
 	}
 	s.loop, err = control.Open(ctx, control.Config{
 		Settings: control.Settings{
-			Lease: s.cfg.Lease, Term: s.lead.Term(), Store: s.store.String(), Tenants: s.tenants(),
+			MaxPayload: s.maxPayload,
+			Lease:      s.cfg.Lease, Term: s.lead.Term(), Store: s.store.String(), Tenants: s.tenants(),
 			Trust: s.members.trust, Sign: s.members.signFunction,
 			Agents: s.agents, NewTuner: tuners.opener(ctx, s.log), Fairness: themis.Fairness,
 			NewPolicy: s.cfg.earlierPolicy(s.log),

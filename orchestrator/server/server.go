@@ -315,7 +315,7 @@ const closeTimeout = 5 * time.Second
 func (s *Server) openAPI(listener net.Listener) error {
 	server, err := api.New(api.Config{
 		Control: s.loop, Store: s.store, Logs: s.logs, Logger: s.log, Registry: s.registry, Listener: listener,
-		Tokens: s.tokens, TLS: s.certs, Limits: s.limits, Objects: s.objects, Workers: s.members,
+		Tokens: s.tokens, TLS: s.certs, Limits: s.limits, Objects: s.objects, Workers: s.members, MaxPayload: s.maxPayload,
 	})
 	if err != nil {
 		return errors.Join(badField("API", "%w", err), listener.Close())

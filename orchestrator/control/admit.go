@@ -1,0 +1,88 @@
+package control
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/outbid-dev/outbid/orchestrator/limits"
+	"github.com/outbid-dev/outbid/orchestrator/sanitize"
+	"github.com/outbid-dev/outbid/orchestrator/state"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// boundMessage shortens what a worker says to what is kept of it. Workers do so themselves; one of another version, or one
+// that somebody else wrote, may not.
+func boundMessage(m *outbidv1.UplinkMessage) {
+	line := func(text *string) { *text = sanitize.Line(*text, limits.Detail) }
+	switch k := m.GetKind().(type) {
+	case *outbidv1.UplinkMessage_Ended:
+		line(&k.Ended.Detail)
+	case *outbidv1.UplinkMessage_Note:
+		k.Note.Text, k.Note.Level = sanitize.Text(k.Note.GetText(), limits.Note), sanitize.Line(k.Note.GetLevel(), limits.LabelName)
+	case *outbidv1.UplinkMessage_Consolidated:
+		line(&k.Consolidated.Failure)
+		boundCheckpoint(k.Consolidated.GetCheckpoint())
+	case *outbidv1.UplinkMessage_Saved:
+		boundCheckpoint(k.Saved)
+	}
+}
+
+func boundCheckpoint(ck *outbidv1.Checkpoint) {
+	if ck == nil {
+		return
+	}
+	for _, text := range []*string{&ck.Sha256, &ck.Crc64Nvme} {
+		*text = sanitize.Line(*text, limits.Name)
+	}
+	if o := ck.GetOuter(); o != nil {
+		o.Sha256, o.Crc64Nvme = sanitize.Line(o.GetSha256(), limits.Name), sanitize.Line(o.GetCrc64Nvme(), limits.Name)
+	}
+}
+
+// refuseReport fails a trial whose report is larger than what is kept, and reports whether it was.
+func (c *Core) refuseReport(s *state.Sweep, t *state.Trial, r *outbidv1.Report) bool {
+	size := proto.Size(r)
+	if size <= limits.Report {
+		return false
+	}
+	if !t.Done() {
+		reason := fmt.Sprintf("its report of step %d has %d bytes; at most %d are allowed", r.GetStep(), size, limits.Report)
+		c.note(s.ID, &t.Number, "error", "failed for good: %s", reason)
+		c.endTrial(s, t, outbidv1.TrialState_TRIAL_STATE_FAILED, reason, false)
+	}
+	return true
+}
+
+// maxNodeDevices is how many devices a node may have.
+const maxNodeDevices = 4096
+
+// boundInfo returns a copy of what a worker says of its machine, with text that is bounded and safe to show.
+func boundInfo(said *outbidv1.NodeInfo) *outbidv1.NodeInfo {
+	info := proto.CloneOf(said)
+	info.Version, info.Hostname = sanitize.Line(info.GetVersion(), limits.Name), sanitize.Line(info.GetHostname(), limits.Name)
+	info.Devices = info.GetDevices()[:min(len(info.GetDevices()), maxNodeDevices)]
+	info.Links = info.GetLinks()[:min(len(info.GetLinks()), maxNodeDevices*8)]
+	for _, d := range info.GetDevices() {
+		for _, text := range []*string{&d.Type, &d.Name, &d.Uuid, &d.Pci} {
+			*text = sanitize.Line(*text, limits.Name)
+		}
+	}
+	for _, l := range info.GetLinks() {
+		l.Kind = sanitize.Line(l.GetKind(), limits.LabelName)
+	}
+	labels := info.GetLabels()
+	info.Labels = make(map[string]string, min(len(labels), limits.LabelCount))
+	for _, name := range slices.Sorted(maps.Keys(labels)) {
+		if len(info.Labels) == limits.LabelCount {
+			break
+		}
+		info.Labels[sanitize.Line(name, limits.LabelName)] = sanitize.Line(labels[name], limits.Label)
+	}
+	if len(info.Labels) == 0 {
+		info.Labels = nil
+	}
+	return info
+}
