@@ -165,7 +165,9 @@ type Uplink struct {
 	CredentialsExpireUnix int64 `protobuf:"varint,9,opt,name=credentials_expire_unix,json=credentialsExpireUnix,proto3" json:"credentials_expire_unix,omitempty"`
 	// Grows with every uplink of a boot, so that none counts twice: whoever recorded a worker that is dead now could else
 	// make it seem alive. 0 from earlier versions.
-	Said          uint64 `protobuf:"varint,10,opt,name=said,proto3" json:"said,omitempty"`
+	Said uint64 `protobuf:"varint,10,opt,name=said,proto3" json:"said,omitempty"`
+	// What the worker's checks of its machine found last; absent from versions that make none.
+	Health        *NodeHealth `protobuf:"bytes,40,opt,name=health,proto3" json:"health,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -271,6 +273,68 @@ func (x *Uplink) GetSaid() uint64 {
 	return 0
 }
 
+func (x *Uplink) GetHealth() *NodeHealth {
+	if x != nil {
+		return x.Health
+	}
+	return nil
+}
+
+// NodeHealth is what a worker's checks of its machine found.
+type NodeHealth struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Why it can take no new trials, each in one line; empty if it can.
+	Unfit []string `protobuf:"bytes,1,rep,name=unfit,proto3" json:"unfit,omitempty"`
+	// Counts the checks of this boot, so that one can be told from the one before.
+	Check         uint64 `protobuf:"varint,2,opt,name=check,proto3" json:"check,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NodeHealth) Reset() {
+	*x = NodeHealth{}
+	mi := &file_outbid_v1_bus_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NodeHealth) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NodeHealth) ProtoMessage() {}
+
+func (x *NodeHealth) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_bus_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NodeHealth.ProtoReflect.Descriptor instead.
+func (*NodeHealth) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_bus_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *NodeHealth) GetUnfit() []string {
+	if x != nil {
+		return x.Unfit
+	}
+	return nil
+}
+
+func (x *NodeHealth) GetCheck() uint64 {
+	if x != nil {
+		return x.Check
+	}
+	return 0
+}
+
 // ForkStatus is what a fork is doing.
 type ForkStatus struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -285,7 +349,7 @@ type ForkStatus struct {
 
 func (x *ForkStatus) Reset() {
 	*x = ForkStatus{}
-	mi := &file_outbid_v1_bus_proto_msgTypes[1]
+	mi := &file_outbid_v1_bus_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -297,7 +361,7 @@ func (x *ForkStatus) String() string {
 func (*ForkStatus) ProtoMessage() {}
 
 func (x *ForkStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_bus_proto_msgTypes[1]
+	mi := &file_outbid_v1_bus_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -310,7 +374,7 @@ func (x *ForkStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkStatus.ProtoReflect.Descriptor instead.
 func (*ForkStatus) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_bus_proto_rawDescGZIP(), []int{1}
+	return file_outbid_v1_bus_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *ForkStatus) GetFork() *ForkRef {
@@ -354,7 +418,7 @@ type UplinkMessage struct {
 
 func (x *UplinkMessage) Reset() {
 	*x = UplinkMessage{}
-	mi := &file_outbid_v1_bus_proto_msgTypes[2]
+	mi := &file_outbid_v1_bus_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -366,7 +430,7 @@ func (x *UplinkMessage) String() string {
 func (*UplinkMessage) ProtoMessage() {}
 
 func (x *UplinkMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_bus_proto_msgTypes[2]
+	mi := &file_outbid_v1_bus_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -379,7 +443,7 @@ func (x *UplinkMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UplinkMessage.ProtoReflect.Descriptor instead.
 func (*UplinkMessage) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_bus_proto_rawDescGZIP(), []int{2}
+	return file_outbid_v1_bus_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *UplinkMessage) GetFork() *ForkRef {
@@ -522,7 +586,7 @@ type Consolidated struct {
 
 func (x *Consolidated) Reset() {
 	*x = Consolidated{}
-	mi := &file_outbid_v1_bus_proto_msgTypes[3]
+	mi := &file_outbid_v1_bus_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -534,7 +598,7 @@ func (x *Consolidated) String() string {
 func (*Consolidated) ProtoMessage() {}
 
 func (x *Consolidated) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_bus_proto_msgTypes[3]
+	mi := &file_outbid_v1_bus_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -547,7 +611,7 @@ func (x *Consolidated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Consolidated.ProtoReflect.Descriptor instead.
 func (*Consolidated) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_bus_proto_rawDescGZIP(), []int{3}
+	return file_outbid_v1_bus_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Consolidated) GetAttempt() int32 {
@@ -588,7 +652,7 @@ type ForkBegan struct {
 
 func (x *ForkBegan) Reset() {
 	*x = ForkBegan{}
-	mi := &file_outbid_v1_bus_proto_msgTypes[4]
+	mi := &file_outbid_v1_bus_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -600,7 +664,7 @@ func (x *ForkBegan) String() string {
 func (*ForkBegan) ProtoMessage() {}
 
 func (x *ForkBegan) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_bus_proto_msgTypes[4]
+	mi := &file_outbid_v1_bus_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -613,7 +677,7 @@ func (x *ForkBegan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkBegan.ProtoReflect.Descriptor instead.
 func (*ForkBegan) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_bus_proto_rawDescGZIP(), []int{4}
+	return file_outbid_v1_bus_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ForkBegan) GetFromStep() int64 {
@@ -633,7 +697,7 @@ type ForkReached struct {
 
 func (x *ForkReached) Reset() {
 	*x = ForkReached{}
-	mi := &file_outbid_v1_bus_proto_msgTypes[5]
+	mi := &file_outbid_v1_bus_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -645,7 +709,7 @@ func (x *ForkReached) String() string {
 func (*ForkReached) ProtoMessage() {}
 
 func (x *ForkReached) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_bus_proto_msgTypes[5]
+	mi := &file_outbid_v1_bus_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -658,7 +722,7 @@ func (x *ForkReached) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkReached.ProtoReflect.Descriptor instead.
 func (*ForkReached) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_bus_proto_rawDescGZIP(), []int{5}
+	return file_outbid_v1_bus_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ForkReached) GetStep() int64 {
@@ -685,7 +749,7 @@ type ForkEnded struct {
 
 func (x *ForkEnded) Reset() {
 	*x = ForkEnded{}
-	mi := &file_outbid_v1_bus_proto_msgTypes[6]
+	mi := &file_outbid_v1_bus_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -697,7 +761,7 @@ func (x *ForkEnded) String() string {
 func (*ForkEnded) ProtoMessage() {}
 
 func (x *ForkEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_bus_proto_msgTypes[6]
+	mi := &file_outbid_v1_bus_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -710,7 +774,7 @@ func (x *ForkEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkEnded.ProtoReflect.Descriptor instead.
 func (*ForkEnded) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_bus_proto_rawDescGZIP(), []int{6}
+	return file_outbid_v1_bus_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ForkEnded) GetOutcome() ForkOutcome {
@@ -780,7 +844,7 @@ type Orders struct {
 
 func (x *Orders) Reset() {
 	*x = Orders{}
-	mi := &file_outbid_v1_bus_proto_msgTypes[7]
+	mi := &file_outbid_v1_bus_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -792,7 +856,7 @@ func (x *Orders) String() string {
 func (*Orders) ProtoMessage() {}
 
 func (x *Orders) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_bus_proto_msgTypes[7]
+	mi := &file_outbid_v1_bus_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -805,7 +869,7 @@ func (x *Orders) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Orders.ProtoReflect.Descriptor instead.
 func (*Orders) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_bus_proto_rawDescGZIP(), []int{7}
+	return file_outbid_v1_bus_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Orders) GetNode() string {
@@ -912,7 +976,7 @@ type Consolidation struct {
 
 func (x *Consolidation) Reset() {
 	*x = Consolidation{}
-	mi := &file_outbid_v1_bus_proto_msgTypes[8]
+	mi := &file_outbid_v1_bus_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -924,7 +988,7 @@ func (x *Consolidation) String() string {
 func (*Consolidation) ProtoMessage() {}
 
 func (x *Consolidation) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_bus_proto_msgTypes[8]
+	mi := &file_outbid_v1_bus_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -937,7 +1001,7 @@ func (x *Consolidation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Consolidation.ProtoReflect.Descriptor instead.
 func (*Consolidation) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_bus_proto_rawDescGZIP(), []int{8}
+	return file_outbid_v1_bus_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Consolidation) GetFork() *ForkRef {
@@ -1002,7 +1066,7 @@ type OuterStep struct {
 
 func (x *OuterStep) Reset() {
 	*x = OuterStep{}
-	mi := &file_outbid_v1_bus_proto_msgTypes[9]
+	mi := &file_outbid_v1_bus_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1014,7 +1078,7 @@ func (x *OuterStep) String() string {
 func (*OuterStep) ProtoMessage() {}
 
 func (x *OuterStep) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_bus_proto_msgTypes[9]
+	mi := &file_outbid_v1_bus_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1027,7 +1091,7 @@ func (x *OuterStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OuterStep.ProtoReflect.Descriptor instead.
 func (*OuterStep) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_bus_proto_rawDescGZIP(), []int{9}
+	return file_outbid_v1_bus_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *OuterStep) GetStart() *Checkpoint {
@@ -1063,7 +1127,7 @@ type ConsolidationSource struct {
 
 func (x *ConsolidationSource) Reset() {
 	*x = ConsolidationSource{}
-	mi := &file_outbid_v1_bus_proto_msgTypes[10]
+	mi := &file_outbid_v1_bus_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1075,7 +1139,7 @@ func (x *ConsolidationSource) String() string {
 func (*ConsolidationSource) ProtoMessage() {}
 
 func (x *ConsolidationSource) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_bus_proto_msgTypes[10]
+	mi := &file_outbid_v1_bus_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1088,7 +1152,7 @@ func (x *ConsolidationSource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConsolidationSource.ProtoReflect.Descriptor instead.
 func (*ConsolidationSource) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_bus_proto_rawDescGZIP(), []int{10}
+	return file_outbid_v1_bus_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ConsolidationSource) GetCheckpoint() *Checkpoint {
@@ -1123,7 +1187,7 @@ type Assignment struct {
 
 func (x *Assignment) Reset() {
 	*x = Assignment{}
-	mi := &file_outbid_v1_bus_proto_msgTypes[11]
+	mi := &file_outbid_v1_bus_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1135,7 +1199,7 @@ func (x *Assignment) String() string {
 func (*Assignment) ProtoMessage() {}
 
 func (x *Assignment) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_bus_proto_msgTypes[11]
+	mi := &file_outbid_v1_bus_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1148,7 +1212,7 @@ func (x *Assignment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Assignment.ProtoReflect.Descriptor instead.
 func (*Assignment) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_bus_proto_rawDescGZIP(), []int{11}
+	return file_outbid_v1_bus_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Assignment) GetFork() *ForkRef {
@@ -1225,7 +1289,7 @@ type AssignmentBody struct {
 
 func (x *AssignmentBody) Reset() {
 	*x = AssignmentBody{}
-	mi := &file_outbid_v1_bus_proto_msgTypes[12]
+	mi := &file_outbid_v1_bus_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1237,7 +1301,7 @@ func (x *AssignmentBody) String() string {
 func (*AssignmentBody) ProtoMessage() {}
 
 func (x *AssignmentBody) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_bus_proto_msgTypes[12]
+	mi := &file_outbid_v1_bus_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1250,7 +1314,7 @@ func (x *AssignmentBody) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AssignmentBody.ProtoReflect.Descriptor instead.
 func (*AssignmentBody) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_bus_proto_rawDescGZIP(), []int{12}
+	return file_outbid_v1_bus_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *AssignmentBody) GetConfigJson() string {
@@ -1376,7 +1440,7 @@ type ForkPart struct {
 
 func (x *ForkPart) Reset() {
 	*x = ForkPart{}
-	mi := &file_outbid_v1_bus_proto_msgTypes[13]
+	mi := &file_outbid_v1_bus_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1388,7 +1452,7 @@ func (x *ForkPart) String() string {
 func (*ForkPart) ProtoMessage() {}
 
 func (x *ForkPart) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_bus_proto_msgTypes[13]
+	mi := &file_outbid_v1_bus_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1401,7 +1465,7 @@ func (x *ForkPart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkPart.ProtoReflect.Descriptor instead.
 func (*ForkPart) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_bus_proto_rawDescGZIP(), []int{13}
+	return file_outbid_v1_bus_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ForkPart) GetIndex() int32 {
@@ -1466,7 +1530,7 @@ type Gang struct {
 
 func (x *Gang) Reset() {
 	*x = Gang{}
-	mi := &file_outbid_v1_bus_proto_msgTypes[14]
+	mi := &file_outbid_v1_bus_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1478,7 +1542,7 @@ func (x *Gang) String() string {
 func (*Gang) ProtoMessage() {}
 
 func (x *Gang) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_bus_proto_msgTypes[14]
+	mi := &file_outbid_v1_bus_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1491,7 +1555,7 @@ func (x *Gang) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Gang.ProtoReflect.Descriptor instead.
 func (*Gang) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_bus_proto_rawDescGZIP(), []int{14}
+	return file_outbid_v1_bus_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Gang) GetFirstRank() int32 {
@@ -1557,7 +1621,7 @@ type WorkloadBody struct {
 
 func (x *WorkloadBody) Reset() {
 	*x = WorkloadBody{}
-	mi := &file_outbid_v1_bus_proto_msgTypes[15]
+	mi := &file_outbid_v1_bus_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1569,7 +1633,7 @@ func (x *WorkloadBody) String() string {
 func (*WorkloadBody) ProtoMessage() {}
 
 func (x *WorkloadBody) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_bus_proto_msgTypes[15]
+	mi := &file_outbid_v1_bus_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1582,7 +1646,7 @@ func (x *WorkloadBody) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkloadBody.ProtoReflect.Descriptor instead.
 func (*WorkloadBody) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_bus_proto_rawDescGZIP(), []int{15}
+	return file_outbid_v1_bus_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *WorkloadBody) GetKind() isWorkloadBody_Kind {
@@ -1645,7 +1709,7 @@ type FunctionBody struct {
 
 func (x *FunctionBody) Reset() {
 	*x = FunctionBody{}
-	mi := &file_outbid_v1_bus_proto_msgTypes[16]
+	mi := &file_outbid_v1_bus_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1657,7 +1721,7 @@ func (x *FunctionBody) String() string {
 func (*FunctionBody) ProtoMessage() {}
 
 func (x *FunctionBody) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_bus_proto_msgTypes[16]
+	mi := &file_outbid_v1_bus_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1670,7 +1734,7 @@ func (x *FunctionBody) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FunctionBody.ProtoReflect.Descriptor instead.
 func (*FunctionBody) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_bus_proto_rawDescGZIP(), []int{16}
+	return file_outbid_v1_bus_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *FunctionBody) GetBlob() string {
@@ -1735,7 +1799,7 @@ type ProgramBody struct {
 
 func (x *ProgramBody) Reset() {
 	*x = ProgramBody{}
-	mi := &file_outbid_v1_bus_proto_msgTypes[17]
+	mi := &file_outbid_v1_bus_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1747,7 +1811,7 @@ func (x *ProgramBody) String() string {
 func (*ProgramBody) ProtoMessage() {}
 
 func (x *ProgramBody) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_bus_proto_msgTypes[17]
+	mi := &file_outbid_v1_bus_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1760,7 +1824,7 @@ func (x *ProgramBody) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProgramBody.ProtoReflect.Descriptor instead.
 func (*ProgramBody) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_bus_proto_rawDescGZIP(), []int{17}
+	return file_outbid_v1_bus_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ProgramBody) GetArgv() []string {
@@ -1809,7 +1873,7 @@ type LogChunk struct {
 
 func (x *LogChunk) Reset() {
 	*x = LogChunk{}
-	mi := &file_outbid_v1_bus_proto_msgTypes[18]
+	mi := &file_outbid_v1_bus_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1821,7 +1885,7 @@ func (x *LogChunk) String() string {
 func (*LogChunk) ProtoMessage() {}
 
 func (x *LogChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_bus_proto_msgTypes[18]
+	mi := &file_outbid_v1_bus_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1834,7 +1898,7 @@ func (x *LogChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogChunk.ProtoReflect.Descriptor instead.
 func (*LogChunk) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_bus_proto_rawDescGZIP(), []int{18}
+	return file_outbid_v1_bus_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *LogChunk) GetFork() *ForkRef {
@@ -1883,7 +1947,7 @@ var File_outbid_v1_bus_proto protoreflect.FileDescriptor
 
 const file_outbid_v1_bus_proto_rawDesc = "" +
 	"\n" +
-	"\x13outbid/v1/bus.proto\x12\toutbid.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x15outbid/v1/event.proto\x1a\x14outbid/v1/node.proto\"\xd9\x02\n" +
+	"\x13outbid/v1/bus.proto\x12\toutbid.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x15outbid/v1/event.proto\x1a\x14outbid/v1/node.proto\"\x88\x03\n" +
 	"\x06Uplink\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x12\n" +
 	"\x04boot\x18\x02 \x01(\tR\x04boot\x12\x1b\n" +
@@ -1895,7 +1959,12 @@ const file_outbid_v1_bus_proto_rawDesc = "" +
 	"\x05proof\x18\b \x01(\fB\x02\x18\x01R\x05proof\x126\n" +
 	"\x17credentials_expire_unix\x18\t \x01(\x03R\x15credentialsExpireUnix\x12\x12\n" +
 	"\x04said\x18\n" +
-	" \x01(\x04R\x04said\"d\n" +
+	" \x01(\x04R\x04said\x12-\n" +
+	"\x06health\x18( \x01(\v2\x15.outbid.v1.NodeHealthR\x06health\"8\n" +
+	"\n" +
+	"NodeHealth\x12\x14\n" +
+	"\x05unfit\x18\x01 \x03(\tR\x05unfit\x12\x14\n" +
+	"\x05check\x18\x02 \x01(\x04R\x05check\"d\n" +
 	"\n" +
 	"ForkStatus\x12&\n" +
 	"\x04fork\x18\x01 \x01(\v2\x12.outbid.v1.ForkRefR\x04fork\x12\x18\n" +
@@ -2063,83 +2132,85 @@ func file_outbid_v1_bus_proto_rawDescGZIP() []byte {
 }
 
 var file_outbid_v1_bus_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_outbid_v1_bus_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
+var file_outbid_v1_bus_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
 var file_outbid_v1_bus_proto_goTypes = []any{
 	(ForkOutcome)(0),            // 0: outbid.v1.ForkOutcome
 	(Verdict)(0),                // 1: outbid.v1.Verdict
 	(*Uplink)(nil),              // 2: outbid.v1.Uplink
-	(*ForkStatus)(nil),          // 3: outbid.v1.ForkStatus
-	(*UplinkMessage)(nil),       // 4: outbid.v1.UplinkMessage
-	(*Consolidated)(nil),        // 5: outbid.v1.Consolidated
-	(*ForkBegan)(nil),           // 6: outbid.v1.ForkBegan
-	(*ForkReached)(nil),         // 7: outbid.v1.ForkReached
-	(*ForkEnded)(nil),           // 8: outbid.v1.ForkEnded
-	(*Orders)(nil),              // 9: outbid.v1.Orders
-	(*Consolidation)(nil),       // 10: outbid.v1.Consolidation
-	(*OuterStep)(nil),           // 11: outbid.v1.OuterStep
-	(*ConsolidationSource)(nil), // 12: outbid.v1.ConsolidationSource
-	(*Assignment)(nil),          // 13: outbid.v1.Assignment
-	(*AssignmentBody)(nil),      // 14: outbid.v1.AssignmentBody
-	(*ForkPart)(nil),            // 15: outbid.v1.ForkPart
-	(*Gang)(nil),                // 16: outbid.v1.Gang
-	(*WorkloadBody)(nil),        // 17: outbid.v1.WorkloadBody
-	(*FunctionBody)(nil),        // 18: outbid.v1.FunctionBody
-	(*ProgramBody)(nil),         // 19: outbid.v1.ProgramBody
-	(*LogChunk)(nil),            // 20: outbid.v1.LogChunk
-	nil,                         // 21: outbid.v1.FunctionBody.EnvEntry
-	nil,                         // 22: outbid.v1.ProgramBody.EnvEntry
-	(*NodeInfo)(nil),            // 23: outbid.v1.NodeInfo
-	(*ForkRef)(nil),             // 24: outbid.v1.ForkRef
-	(*Report)(nil),              // 25: outbid.v1.Report
-	(*Checkpoint)(nil),          // 26: outbid.v1.Checkpoint
-	(*Note)(nil),                // 27: outbid.v1.Note
-	(FailureKind)(0),            // 28: outbid.v1.FailureKind
-	(*durationpb.Duration)(nil), // 29: google.protobuf.Duration
+	(*NodeHealth)(nil),          // 3: outbid.v1.NodeHealth
+	(*ForkStatus)(nil),          // 4: outbid.v1.ForkStatus
+	(*UplinkMessage)(nil),       // 5: outbid.v1.UplinkMessage
+	(*Consolidated)(nil),        // 6: outbid.v1.Consolidated
+	(*ForkBegan)(nil),           // 7: outbid.v1.ForkBegan
+	(*ForkReached)(nil),         // 8: outbid.v1.ForkReached
+	(*ForkEnded)(nil),           // 9: outbid.v1.ForkEnded
+	(*Orders)(nil),              // 10: outbid.v1.Orders
+	(*Consolidation)(nil),       // 11: outbid.v1.Consolidation
+	(*OuterStep)(nil),           // 12: outbid.v1.OuterStep
+	(*ConsolidationSource)(nil), // 13: outbid.v1.ConsolidationSource
+	(*Assignment)(nil),          // 14: outbid.v1.Assignment
+	(*AssignmentBody)(nil),      // 15: outbid.v1.AssignmentBody
+	(*ForkPart)(nil),            // 16: outbid.v1.ForkPart
+	(*Gang)(nil),                // 17: outbid.v1.Gang
+	(*WorkloadBody)(nil),        // 18: outbid.v1.WorkloadBody
+	(*FunctionBody)(nil),        // 19: outbid.v1.FunctionBody
+	(*ProgramBody)(nil),         // 20: outbid.v1.ProgramBody
+	(*LogChunk)(nil),            // 21: outbid.v1.LogChunk
+	nil,                         // 22: outbid.v1.FunctionBody.EnvEntry
+	nil,                         // 23: outbid.v1.ProgramBody.EnvEntry
+	(*NodeInfo)(nil),            // 24: outbid.v1.NodeInfo
+	(*ForkRef)(nil),             // 25: outbid.v1.ForkRef
+	(*Report)(nil),              // 26: outbid.v1.Report
+	(*Checkpoint)(nil),          // 27: outbid.v1.Checkpoint
+	(*Note)(nil),                // 28: outbid.v1.Note
+	(FailureKind)(0),            // 29: outbid.v1.FailureKind
+	(*durationpb.Duration)(nil), // 30: google.protobuf.Duration
 }
 var file_outbid_v1_bus_proto_depIdxs = []int32{
-	4,  // 0: outbid.v1.Uplink.messages:type_name -> outbid.v1.UplinkMessage
-	3,  // 1: outbid.v1.Uplink.forks:type_name -> outbid.v1.ForkStatus
-	23, // 2: outbid.v1.Uplink.info:type_name -> outbid.v1.NodeInfo
-	24, // 3: outbid.v1.ForkStatus.fork:type_name -> outbid.v1.ForkRef
-	24, // 4: outbid.v1.UplinkMessage.fork:type_name -> outbid.v1.ForkRef
-	6,  // 5: outbid.v1.UplinkMessage.began:type_name -> outbid.v1.ForkBegan
-	25, // 6: outbid.v1.UplinkMessage.report:type_name -> outbid.v1.Report
-	7,  // 7: outbid.v1.UplinkMessage.reached:type_name -> outbid.v1.ForkReached
-	26, // 8: outbid.v1.UplinkMessage.saved:type_name -> outbid.v1.Checkpoint
-	8,  // 9: outbid.v1.UplinkMessage.ended:type_name -> outbid.v1.ForkEnded
-	27, // 10: outbid.v1.UplinkMessage.note:type_name -> outbid.v1.Note
-	5,  // 11: outbid.v1.UplinkMessage.consolidated:type_name -> outbid.v1.Consolidated
-	26, // 12: outbid.v1.Consolidated.checkpoint:type_name -> outbid.v1.Checkpoint
-	0,  // 13: outbid.v1.ForkEnded.outcome:type_name -> outbid.v1.ForkOutcome
-	28, // 14: outbid.v1.ForkEnded.failure:type_name -> outbid.v1.FailureKind
-	29, // 15: outbid.v1.Orders.lease:type_name -> google.protobuf.Duration
-	13, // 16: outbid.v1.Orders.assignments:type_name -> outbid.v1.Assignment
-	10, // 17: outbid.v1.Orders.consolidations:type_name -> outbid.v1.Consolidation
-	24, // 18: outbid.v1.Consolidation.fork:type_name -> outbid.v1.ForkRef
-	12, // 19: outbid.v1.Consolidation.sources:type_name -> outbid.v1.ConsolidationSource
-	11, // 20: outbid.v1.Consolidation.outer:type_name -> outbid.v1.OuterStep
-	26, // 21: outbid.v1.OuterStep.start:type_name -> outbid.v1.Checkpoint
-	26, // 22: outbid.v1.ConsolidationSource.checkpoint:type_name -> outbid.v1.Checkpoint
-	24, // 23: outbid.v1.Assignment.fork:type_name -> outbid.v1.ForkRef
-	1,  // 24: outbid.v1.Assignment.verdict:type_name -> outbid.v1.Verdict
-	14, // 25: outbid.v1.Assignment.body:type_name -> outbid.v1.AssignmentBody
-	26, // 26: outbid.v1.AssignmentBody.start:type_name -> outbid.v1.Checkpoint
-	17, // 27: outbid.v1.AssignmentBody.workload:type_name -> outbid.v1.WorkloadBody
-	29, // 28: outbid.v1.AssignmentBody.save_every:type_name -> google.protobuf.Duration
-	29, // 29: outbid.v1.AssignmentBody.hang_timeout:type_name -> google.protobuf.Duration
-	16, // 30: outbid.v1.AssignmentBody.gang:type_name -> outbid.v1.Gang
-	15, // 31: outbid.v1.AssignmentBody.part:type_name -> outbid.v1.ForkPart
-	18, // 32: outbid.v1.WorkloadBody.function:type_name -> outbid.v1.FunctionBody
-	19, // 33: outbid.v1.WorkloadBody.program:type_name -> outbid.v1.ProgramBody
-	21, // 34: outbid.v1.FunctionBody.env:type_name -> outbid.v1.FunctionBody.EnvEntry
-	22, // 35: outbid.v1.ProgramBody.env:type_name -> outbid.v1.ProgramBody.EnvEntry
-	29, // 36: outbid.v1.ProgramBody.grace:type_name -> google.protobuf.Duration
-	24, // 37: outbid.v1.LogChunk.fork:type_name -> outbid.v1.ForkRef
-	38, // [38:38] is the sub-list for method output_type
-	38, // [38:38] is the sub-list for method input_type
-	38, // [38:38] is the sub-list for extension type_name
-	38, // [38:38] is the sub-list for extension extendee
-	0,  // [0:38] is the sub-list for field type_name
+	5,  // 0: outbid.v1.Uplink.messages:type_name -> outbid.v1.UplinkMessage
+	4,  // 1: outbid.v1.Uplink.forks:type_name -> outbid.v1.ForkStatus
+	24, // 2: outbid.v1.Uplink.info:type_name -> outbid.v1.NodeInfo
+	3,  // 3: outbid.v1.Uplink.health:type_name -> outbid.v1.NodeHealth
+	25, // 4: outbid.v1.ForkStatus.fork:type_name -> outbid.v1.ForkRef
+	25, // 5: outbid.v1.UplinkMessage.fork:type_name -> outbid.v1.ForkRef
+	7,  // 6: outbid.v1.UplinkMessage.began:type_name -> outbid.v1.ForkBegan
+	26, // 7: outbid.v1.UplinkMessage.report:type_name -> outbid.v1.Report
+	8,  // 8: outbid.v1.UplinkMessage.reached:type_name -> outbid.v1.ForkReached
+	27, // 9: outbid.v1.UplinkMessage.saved:type_name -> outbid.v1.Checkpoint
+	9,  // 10: outbid.v1.UplinkMessage.ended:type_name -> outbid.v1.ForkEnded
+	28, // 11: outbid.v1.UplinkMessage.note:type_name -> outbid.v1.Note
+	6,  // 12: outbid.v1.UplinkMessage.consolidated:type_name -> outbid.v1.Consolidated
+	27, // 13: outbid.v1.Consolidated.checkpoint:type_name -> outbid.v1.Checkpoint
+	0,  // 14: outbid.v1.ForkEnded.outcome:type_name -> outbid.v1.ForkOutcome
+	29, // 15: outbid.v1.ForkEnded.failure:type_name -> outbid.v1.FailureKind
+	30, // 16: outbid.v1.Orders.lease:type_name -> google.protobuf.Duration
+	14, // 17: outbid.v1.Orders.assignments:type_name -> outbid.v1.Assignment
+	11, // 18: outbid.v1.Orders.consolidations:type_name -> outbid.v1.Consolidation
+	25, // 19: outbid.v1.Consolidation.fork:type_name -> outbid.v1.ForkRef
+	13, // 20: outbid.v1.Consolidation.sources:type_name -> outbid.v1.ConsolidationSource
+	12, // 21: outbid.v1.Consolidation.outer:type_name -> outbid.v1.OuterStep
+	27, // 22: outbid.v1.OuterStep.start:type_name -> outbid.v1.Checkpoint
+	27, // 23: outbid.v1.ConsolidationSource.checkpoint:type_name -> outbid.v1.Checkpoint
+	25, // 24: outbid.v1.Assignment.fork:type_name -> outbid.v1.ForkRef
+	1,  // 25: outbid.v1.Assignment.verdict:type_name -> outbid.v1.Verdict
+	15, // 26: outbid.v1.Assignment.body:type_name -> outbid.v1.AssignmentBody
+	27, // 27: outbid.v1.AssignmentBody.start:type_name -> outbid.v1.Checkpoint
+	18, // 28: outbid.v1.AssignmentBody.workload:type_name -> outbid.v1.WorkloadBody
+	30, // 29: outbid.v1.AssignmentBody.save_every:type_name -> google.protobuf.Duration
+	30, // 30: outbid.v1.AssignmentBody.hang_timeout:type_name -> google.protobuf.Duration
+	17, // 31: outbid.v1.AssignmentBody.gang:type_name -> outbid.v1.Gang
+	16, // 32: outbid.v1.AssignmentBody.part:type_name -> outbid.v1.ForkPart
+	19, // 33: outbid.v1.WorkloadBody.function:type_name -> outbid.v1.FunctionBody
+	20, // 34: outbid.v1.WorkloadBody.program:type_name -> outbid.v1.ProgramBody
+	22, // 35: outbid.v1.FunctionBody.env:type_name -> outbid.v1.FunctionBody.EnvEntry
+	23, // 36: outbid.v1.ProgramBody.env:type_name -> outbid.v1.ProgramBody.EnvEntry
+	30, // 37: outbid.v1.ProgramBody.grace:type_name -> google.protobuf.Duration
+	25, // 38: outbid.v1.LogChunk.fork:type_name -> outbid.v1.ForkRef
+	39, // [39:39] is the sub-list for method output_type
+	39, // [39:39] is the sub-list for method input_type
+	39, // [39:39] is the sub-list for extension type_name
+	39, // [39:39] is the sub-list for extension extendee
+	0,  // [0:39] is the sub-list for field type_name
 }
 
 func init() { file_outbid_v1_bus_proto_init() }
@@ -2149,7 +2220,7 @@ func file_outbid_v1_bus_proto_init() {
 	}
 	file_outbid_v1_event_proto_init()
 	file_outbid_v1_node_proto_init()
-	file_outbid_v1_bus_proto_msgTypes[2].OneofWrappers = []any{
+	file_outbid_v1_bus_proto_msgTypes[3].OneofWrappers = []any{
 		(*UplinkMessage_Began)(nil),
 		(*UplinkMessage_Report)(nil),
 		(*UplinkMessage_Reached)(nil),
@@ -2158,7 +2229,7 @@ func file_outbid_v1_bus_proto_init() {
 		(*UplinkMessage_Note)(nil),
 		(*UplinkMessage_Consolidated)(nil),
 	}
-	file_outbid_v1_bus_proto_msgTypes[15].OneofWrappers = []any{
+	file_outbid_v1_bus_proto_msgTypes[16].OneofWrappers = []any{
 		(*WorkloadBody_Function)(nil),
 		(*WorkloadBody_Program)(nil),
 	}
@@ -2168,7 +2239,7 @@ func file_outbid_v1_bus_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_outbid_v1_bus_proto_rawDesc), len(file_outbid_v1_bus_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   21,
+			NumMessages:   22,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -195,12 +195,14 @@ const (
 	FailureKind_FAILURE_KIND_SIGNAL FailureKind = 2
 	// Sent nothing for hang_timeout.
 	FailureKind_FAILURE_KIND_HANG FailureKind = 3
-	// Could not be started: missing program, function not allowed here.
+	// Could not be started: a missing program, a function that is not allowed here. The node may be to blame, or the sweep.
 	FailureKind_FAILURE_KIND_START FailureKind = 4
 	// Its node was lost; does not count as a restart, but a trial under which nodes are lost again and again fails.
 	FailureKind_FAILURE_KIND_NODE_LOST FailureKind = 5
 	// The checkpoint could not be read.
 	FailureKind_FAILURE_KIND_CHECKPOINT FailureKind = 6
+	// Could not be started because of its node: a full disk, no free descriptors or processes, no control groups.
+	FailureKind_FAILURE_KIND_NODE FailureKind = 7
 )
 
 // Enum value maps for FailureKind.
@@ -213,6 +215,7 @@ var (
 		4: "FAILURE_KIND_START",
 		5: "FAILURE_KIND_NODE_LOST",
 		6: "FAILURE_KIND_CHECKPOINT",
+		7: "FAILURE_KIND_NODE",
 	}
 	FailureKind_value = map[string]int32{
 		"FAILURE_KIND_UNSPECIFIED": 0,
@@ -222,6 +225,7 @@ var (
 		"FAILURE_KIND_START":       4,
 		"FAILURE_KIND_NODE_LOST":   5,
 		"FAILURE_KIND_CHECKPOINT":  6,
+		"FAILURE_KIND_NODE":        7,
 	}
 )
 
@@ -674,6 +678,8 @@ type Event struct {
 	//	*Event_SoupPublished
 	//	*Event_SoupDropped
 	//	*Event_SweepAnswered
+	//	*Event_NodeFaulted
+	//	*Event_NodeCleared
 	Kind          isEvent_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1067,6 +1073,24 @@ func (x *Event) GetSweepAnswered() *SweepAnswered {
 	return nil
 }
 
+func (x *Event) GetNodeFaulted() *NodeFaulted {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_NodeFaulted); ok {
+			return x.NodeFaulted
+		}
+	}
+	return nil
+}
+
+func (x *Event) GetNodeCleared() *NodeCleared {
+	if x != nil {
+		if x, ok := x.Kind.(*Event_NodeCleared); ok {
+			return x.NodeCleared
+		}
+	}
+	return nil
+}
+
 type isEvent_Kind interface {
 	isEvent_Kind()
 }
@@ -1227,6 +1251,14 @@ type Event_SweepAnswered struct {
 	SweepAnswered *SweepAnswered `protobuf:"bytes,39,opt,name=sweep_answered,json=sweepAnswered,proto3,oneof"`
 }
 
+type Event_NodeFaulted struct {
+	NodeFaulted *NodeFaulted `protobuf:"bytes,40,opt,name=node_faulted,json=nodeFaulted,proto3,oneof"`
+}
+
+type Event_NodeCleared struct {
+	NodeCleared *NodeCleared `protobuf:"bytes,41,opt,name=node_cleared,json=nodeCleared,proto3,oneof"`
+}
+
 func (*Event_SweepSubmitted) isEvent_Kind() {}
 
 func (*Event_SweepChanged) isEvent_Kind() {}
@@ -1304,6 +1336,10 @@ func (*Event_SoupPublished) isEvent_Kind() {}
 func (*Event_SoupDropped) isEvent_Kind() {}
 
 func (*Event_SweepAnswered) isEvent_Kind() {}
+
+func (*Event_NodeFaulted) isEvent_Kind() {}
+
+func (*Event_NodeCleared) isEvent_Kind() {}
 
 // TenantChanged: somebody added a tenant or changed what it may have.
 type TenantChanged struct {
@@ -3712,7 +3748,14 @@ type ForkFailed struct {
 	// From here on it runs alone on a node, until it gets further.
 	Suspected bool `protobuf:"varint,7,opt,name=suspected,proto3" json:"suspected,omitempty"`
 	// Key of the checkpoint that could not be read: nothing starts from it again, and this counts as no restart.
-	Unreadable    string `protobuf:"bytes,8,opt,name=unreadable,proto3" json:"unreadable,omitempty"`
+	Unreadable string `protobuf:"bytes,8,opt,name=unreadable,proto3" json:"unreadable,omitempty"`
+	// The node that it ran on, or was to run on; empty in ledgers of versions that did not say, and for clients.
+	Node string `protobuf:"bytes,10,opt,name=node,proto3" json:"node,omitempty"`
+	// It does not count as a restart: the node is to blame, or another node has not been tried yet.
+	Excused bool `protobuf:"varint,11,opt,name=excused,proto3" json:"excused,omitempty"`
+	// The trial keeps off that node until then; absent for not at all. Where it could not be started there is no exception;
+	// after another failure the node is taken all the same if no other can run the trial.
+	AvoidUntil    *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=avoid_until,json=avoidUntil,proto3" json:"avoid_until,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3808,6 +3851,27 @@ func (x *ForkFailed) GetUnreadable() string {
 		return x.Unreadable
 	}
 	return ""
+}
+
+func (x *ForkFailed) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *ForkFailed) GetExcused() bool {
+	if x != nil {
+		return x.Excused
+	}
+	return false
+}
+
+func (x *ForkFailed) GetAvoidUntil() *timestamppb.Timestamp {
+	if x != nil {
+		return x.AvoidUntil
+	}
+	return nil
 }
 
 // NodeJoined registers a node, or a new boot of it.
@@ -3916,6 +3980,138 @@ func (x *NodeChanged) GetReason() string {
 	return ""
 }
 
+// NodeFaulted keeps new trials off a node: all of them, or those of one sweep.
+type NodeFaulted struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Node  string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	// The fault as it is from here on. It takes the place of one of the same sweep and kind.
+	Fault         *NodeFault `protobuf:"bytes,2,opt,name=fault,proto3" json:"fault,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NodeFaulted) Reset() {
+	*x = NodeFaulted{}
+	mi := &file_outbid_v1_event_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NodeFaulted) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NodeFaulted) ProtoMessage() {}
+
+func (x *NodeFaulted) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_event_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NodeFaulted.ProtoReflect.Descriptor instead.
+func (*NodeFaulted) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{38}
+}
+
+func (x *NodeFaulted) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *NodeFaulted) GetFault() *NodeFault {
+	if x != nil {
+		return x.Fault
+	}
+	return nil
+}
+
+// NodeCleared ends a fault of a node.
+type NodeCleared struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Node  string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	// Which fault: its sweep, empty for that of all, and whether it is what the worker says of itself.
+	Sweep         string `protobuf:"bytes,2,opt,name=sweep,proto3" json:"sweep,omitempty"`
+	Unfit         bool   `protobuf:"varint,3,opt,name=unfit,proto3" json:"unfit,omitempty"`
+	Reason        string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	AfterStart    bool   `protobuf:"varint,5,opt,name=after_start,json=afterStart,proto3" json:"after_start,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NodeCleared) Reset() {
+	*x = NodeCleared{}
+	mi := &file_outbid_v1_event_proto_msgTypes[39]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NodeCleared) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NodeCleared) ProtoMessage() {}
+
+func (x *NodeCleared) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_event_proto_msgTypes[39]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NodeCleared.ProtoReflect.Descriptor instead.
+func (*NodeCleared) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{39}
+}
+
+func (x *NodeCleared) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *NodeCleared) GetSweep() string {
+	if x != nil {
+		return x.Sweep
+	}
+	return ""
+}
+
+func (x *NodeCleared) GetUnfit() bool {
+	if x != nil {
+		return x.Unfit
+	}
+	return false
+}
+
+func (x *NodeCleared) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *NodeCleared) GetAfterStart() bool {
+	if x != nil {
+		return x.AfterStart
+	}
+	return false
+}
+
 // UplinkSeen records up to which sequence a node's messages were taken in, so that each counts once.
 type UplinkSeen struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -3928,7 +4124,7 @@ type UplinkSeen struct {
 
 func (x *UplinkSeen) Reset() {
 	*x = UplinkSeen{}
-	mi := &file_outbid_v1_event_proto_msgTypes[38]
+	mi := &file_outbid_v1_event_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3940,7 +4136,7 @@ func (x *UplinkSeen) String() string {
 func (*UplinkSeen) ProtoMessage() {}
 
 func (x *UplinkSeen) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[38]
+	mi := &file_outbid_v1_event_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3953,7 +4149,7 @@ func (x *UplinkSeen) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UplinkSeen.ProtoReflect.Descriptor instead.
 func (*UplinkSeen) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{38}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *UplinkSeen) GetNode() string {
@@ -3993,7 +4189,7 @@ type Note struct {
 
 func (x *Note) Reset() {
 	*x = Note{}
-	mi := &file_outbid_v1_event_proto_msgTypes[39]
+	mi := &file_outbid_v1_event_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4005,7 +4201,7 @@ func (x *Note) String() string {
 func (*Note) ProtoMessage() {}
 
 func (x *Note) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[39]
+	mi := &file_outbid_v1_event_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4018,7 +4214,7 @@ func (x *Note) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Note.ProtoReflect.Descriptor instead.
 func (*Note) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{39}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Note) GetSweep() string {
@@ -4076,7 +4272,7 @@ type TrialAsked struct {
 
 func (x *TrialAsked) Reset() {
 	*x = TrialAsked{}
-	mi := &file_outbid_v1_event_proto_msgTypes[40]
+	mi := &file_outbid_v1_event_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4088,7 +4284,7 @@ func (x *TrialAsked) String() string {
 func (*TrialAsked) ProtoMessage() {}
 
 func (x *TrialAsked) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[40]
+	mi := &file_outbid_v1_event_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4101,7 +4297,7 @@ func (x *TrialAsked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrialAsked.ProtoReflect.Descriptor instead.
 func (*TrialAsked) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{40}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *TrialAsked) GetSweep() string {
@@ -4142,7 +4338,7 @@ type RoundBegun struct {
 
 func (x *RoundBegun) Reset() {
 	*x = RoundBegun{}
-	mi := &file_outbid_v1_event_proto_msgTypes[41]
+	mi := &file_outbid_v1_event_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4154,7 +4350,7 @@ func (x *RoundBegun) String() string {
 func (*RoundBegun) ProtoMessage() {}
 
 func (x *RoundBegun) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[41]
+	mi := &file_outbid_v1_event_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4167,7 +4363,7 @@ func (x *RoundBegun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RoundBegun.ProtoReflect.Descriptor instead.
 func (*RoundBegun) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{41}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *RoundBegun) GetRound() uint64 {
@@ -4196,7 +4392,7 @@ type RoundDecided struct {
 
 func (x *RoundDecided) Reset() {
 	*x = RoundDecided{}
-	mi := &file_outbid_v1_event_proto_msgTypes[42]
+	mi := &file_outbid_v1_event_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4208,7 +4404,7 @@ func (x *RoundDecided) String() string {
 func (*RoundDecided) ProtoMessage() {}
 
 func (x *RoundDecided) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[42]
+	mi := &file_outbid_v1_event_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4221,7 +4417,7 @@ func (x *RoundDecided) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RoundDecided.ProtoReflect.Descriptor instead.
 func (*RoundDecided) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{42}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *RoundDecided) GetRound() uint64 {
@@ -4277,7 +4473,7 @@ type SweepAnswered struct {
 
 func (x *SweepAnswered) Reset() {
 	*x = SweepAnswered{}
-	mi := &file_outbid_v1_event_proto_msgTypes[43]
+	mi := &file_outbid_v1_event_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4289,7 +4485,7 @@ func (x *SweepAnswered) String() string {
 func (*SweepAnswered) ProtoMessage() {}
 
 func (x *SweepAnswered) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[43]
+	mi := &file_outbid_v1_event_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4302,7 +4498,7 @@ func (x *SweepAnswered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SweepAnswered.ProtoReflect.Descriptor instead.
 func (*SweepAnswered) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{43}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *SweepAnswered) GetSweep() string {
@@ -4337,7 +4533,7 @@ type OrchestratorStarted struct {
 
 func (x *OrchestratorStarted) Reset() {
 	*x = OrchestratorStarted{}
-	mi := &file_outbid_v1_event_proto_msgTypes[44]
+	mi := &file_outbid_v1_event_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4349,7 +4545,7 @@ func (x *OrchestratorStarted) String() string {
 func (*OrchestratorStarted) ProtoMessage() {}
 
 func (x *OrchestratorStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[44]
+	mi := &file_outbid_v1_event_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4362,7 +4558,7 @@ func (x *OrchestratorStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrchestratorStarted.ProtoReflect.Descriptor instead.
 func (*OrchestratorStarted) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{44}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *OrchestratorStarted) GetTerm() uint64 {
@@ -4413,7 +4609,7 @@ type PolicySettings struct {
 
 func (x *PolicySettings) Reset() {
 	*x = PolicySettings{}
-	mi := &file_outbid_v1_event_proto_msgTypes[45]
+	mi := &file_outbid_v1_event_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4425,7 +4621,7 @@ func (x *PolicySettings) String() string {
 func (*PolicySettings) ProtoMessage() {}
 
 func (x *PolicySettings) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[45]
+	mi := &file_outbid_v1_event_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4438,7 +4634,7 @@ func (x *PolicySettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PolicySettings.ProtoReflect.Descriptor instead.
 func (*PolicySettings) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{45}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *PolicySettings) GetName() string {
@@ -4481,7 +4677,7 @@ type Report struct {
 
 func (x *Report) Reset() {
 	*x = Report{}
-	mi := &file_outbid_v1_event_proto_msgTypes[46]
+	mi := &file_outbid_v1_event_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4493,7 +4689,7 @@ func (x *Report) String() string {
 func (*Report) ProtoMessage() {}
 
 func (x *Report) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[46]
+	mi := &file_outbid_v1_event_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4506,7 +4702,7 @@ func (x *Report) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Report.ProtoReflect.Descriptor instead.
 func (*Report) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{46}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Report) GetSeq() uint64 {
@@ -4591,7 +4787,7 @@ type Checkpoint struct {
 
 func (x *Checkpoint) Reset() {
 	*x = Checkpoint{}
-	mi := &file_outbid_v1_event_proto_msgTypes[47]
+	mi := &file_outbid_v1_event_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4603,7 +4799,7 @@ func (x *Checkpoint) String() string {
 func (*Checkpoint) ProtoMessage() {}
 
 func (x *Checkpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[47]
+	mi := &file_outbid_v1_event_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4616,7 +4812,7 @@ func (x *Checkpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checkpoint.ProtoReflect.Descriptor instead.
 func (*Checkpoint) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{47}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Checkpoint) GetKey() string {
@@ -4711,7 +4907,7 @@ type Soup struct {
 
 func (x *Soup) Reset() {
 	*x = Soup{}
-	mi := &file_outbid_v1_event_proto_msgTypes[48]
+	mi := &file_outbid_v1_event_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4723,7 +4919,7 @@ func (x *Soup) String() string {
 func (*Soup) ProtoMessage() {}
 
 func (x *Soup) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[48]
+	mi := &file_outbid_v1_event_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4736,7 +4932,7 @@ func (x *Soup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Soup.ProtoReflect.Descriptor instead.
 func (*Soup) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{48}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Soup) GetNumber() int32 {
@@ -4813,7 +5009,7 @@ type SoupPart struct {
 
 func (x *SoupPart) Reset() {
 	*x = SoupPart{}
-	mi := &file_outbid_v1_event_proto_msgTypes[49]
+	mi := &file_outbid_v1_event_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4825,7 +5021,7 @@ func (x *SoupPart) String() string {
 func (*SoupPart) ProtoMessage() {}
 
 func (x *SoupPart) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[49]
+	mi := &file_outbid_v1_event_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4838,7 +5034,7 @@ func (x *SoupPart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SoupPart.ProtoReflect.Descriptor instead.
 func (*SoupPart) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{49}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *SoupPart) GetTrial() int32 {
@@ -4890,7 +5086,7 @@ type OuterState struct {
 
 func (x *OuterState) Reset() {
 	*x = OuterState{}
-	mi := &file_outbid_v1_event_proto_msgTypes[50]
+	mi := &file_outbid_v1_event_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4902,7 +5098,7 @@ func (x *OuterState) String() string {
 func (*OuterState) ProtoMessage() {}
 
 func (x *OuterState) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_event_proto_msgTypes[50]
+	mi := &file_outbid_v1_event_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4915,7 +5111,7 @@ func (x *OuterState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OuterState.ProtoReflect.Descriptor instead.
 func (*OuterState) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_event_proto_rawDescGZIP(), []int{50}
+	return file_outbid_v1_event_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *OuterState) GetBytes() int64 {
@@ -4952,7 +5148,7 @@ const file_outbid_v1_event_proto_rawDesc = "" +
 	"\x06events\x18\x05 \x01(\fR\x06events\x12\x14\n" +
 	"\x05parts\x18\x06 \x01(\rR\x05parts\"2\n" +
 	"\x06Events\x12(\n" +
-	"\x06events\x18\x01 \x03(\v2\x10.outbid.v1.EventR\x06events\"\xc5\x13\n" +
+	"\x06events\x18\x01 \x03(\v2\x10.outbid.v1.EventR\x06events\"\xbf\x14\n" +
 	"\x05Event\x12D\n" +
 	"\x0fsweep_submitted\x18\x01 \x01(\v2\x19.outbid.v1.SweepSubmittedH\x00R\x0esweepSubmitted\x12>\n" +
 	"\rsweep_changed\x18\x02 \x01(\v2\x17.outbid.v1.SweepChangedH\x00R\fsweepChanged\x12A\n" +
@@ -5004,7 +5200,9 @@ const file_outbid_v1_event_proto_rawDesc = "" +
 	"\x0etenant_removed\x18$ \x01(\v2\x18.outbid.v1.TenantRemovedH\x00R\rtenantRemoved\x12A\n" +
 	"\x0esoup_published\x18% \x01(\v2\x18.outbid.v1.SoupPublishedH\x00R\rsoupPublished\x12;\n" +
 	"\fsoup_dropped\x18& \x01(\v2\x16.outbid.v1.SoupDroppedH\x00R\vsoupDropped\x12A\n" +
-	"\x0esweep_answered\x18' \x01(\v2\x18.outbid.v1.SweepAnsweredH\x00R\rsweepAnsweredB\x06\n" +
+	"\x0esweep_answered\x18' \x01(\v2\x18.outbid.v1.SweepAnsweredH\x00R\rsweepAnswered\x12;\n" +
+	"\fnode_faulted\x18( \x01(\v2\x16.outbid.v1.NodeFaultedH\x00R\vnodeFaulted\x12;\n" +
+	"\fnode_cleared\x18) \x01(\v2\x16.outbid.v1.NodeClearedH\x00R\vnodeClearedB\x06\n" +
 	"\x04kind\"P\n" +
 	"\rTenantChanged\x12)\n" +
 	"\x06tenant\x18\x01 \x01(\v2\x11.outbid.v1.TenantR\x06tenant\x12\x14\n" +
@@ -5202,7 +5400,7 @@ const file_outbid_v1_event_proto_rawDesc = "" +
 	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12\x14\n" +
 	"\x05trial\x18\x02 \x01(\x05R\x05trial\x12\x17\n" +
 	"\blease_id\x18\x03 \x01(\x04R\x05epoch\x12\x1b\n" +
-	"\tfrom_step\x18\x04 \x01(\x03R\bfromStep\"\x8d\x02\n" +
+	"\tfrom_step\x18\x04 \x01(\x03R\bfromStep\"\xf8\x02\n" +
 	"\n" +
 	"ForkFailed\x12\x14\n" +
 	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12\x14\n" +
@@ -5215,7 +5413,12 @@ const file_outbid_v1_event_proto_rawDesc = "" +
 	"\tsuspected\x18\a \x01(\bR\tsuspected\x12\x1e\n" +
 	"\n" +
 	"unreadable\x18\b \x01(\tR\n" +
-	"unreadableB\a\n" +
+	"unreadable\x12\x12\n" +
+	"\x04node\x18\n" +
+	" \x01(\tR\x04node\x12\x18\n" +
+	"\aexcused\x18\v \x01(\bR\aexcused\x12;\n" +
+	"\vavoid_until\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"avoidUntilB\a\n" +
 	"\x05_step\"5\n" +
 	"\n" +
 	"NodeJoined\x12'\n" +
@@ -5223,7 +5426,17 @@ const file_outbid_v1_event_proto_rawDesc = "" +
 	"\vNodeChanged\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12*\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x14.outbid.v1.NodeStateR\x05state\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason\"F\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"M\n" +
+	"\vNodeFaulted\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12*\n" +
+	"\x05fault\x18\x02 \x01(\v2\x14.outbid.v1.NodeFaultR\x05fault\"\x86\x01\n" +
+	"\vNodeCleared\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12\x14\n" +
+	"\x05sweep\x18\x02 \x01(\tR\x05sweep\x12\x14\n" +
+	"\x05unfit\x18\x03 \x01(\bR\x05unfit\x12\x16\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x1f\n" +
+	"\vafter_start\x18\x05 \x01(\bR\n" +
+	"afterStart\"F\n" +
 	"\n" +
 	"UplinkSeen\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x12\n" +
@@ -5336,7 +5549,7 @@ const file_outbid_v1_event_proto_rawDesc = "" +
 	"RevokeKind\x12\x1b\n" +
 	"\x17REVOKE_KIND_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11REVOKE_KIND_PAUSE\x10\x01\x12\x14\n" +
-	"\x10REVOKE_KIND_STOP\x10\x02*\xc4\x01\n" +
+	"\x10REVOKE_KIND_STOP\x10\x02*\xdb\x01\n" +
 	"\vFailureKind\x12\x1c\n" +
 	"\x18FAILURE_KIND_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12FAILURE_KIND_ERROR\x10\x01\x12\x17\n" +
@@ -5344,7 +5557,8 @@ const file_outbid_v1_event_proto_rawDesc = "" +
 	"\x11FAILURE_KIND_HANG\x10\x03\x12\x16\n" +
 	"\x12FAILURE_KIND_START\x10\x04\x12\x1a\n" +
 	"\x16FAILURE_KIND_NODE_LOST\x10\x05\x12\x1b\n" +
-	"\x17FAILURE_KIND_CHECKPOINT\x10\x06*B\n" +
+	"\x17FAILURE_KIND_CHECKPOINT\x10\x06\x12\x15\n" +
+	"\x11FAILURE_KIND_NODE\x10\a*B\n" +
 	"\bNoteKind\x12\x19\n" +
 	"\x15NOTE_KIND_UNSPECIFIED\x10\x00\x12\x1b\n" +
 	"\x17NOTE_KIND_GRANT_REFUSED\x10\x01*\xbb\x01\n" +
@@ -5387,7 +5601,7 @@ func file_outbid_v1_event_proto_rawDescGZIP() []byte {
 }
 
 var file_outbid_v1_event_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
-var file_outbid_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 54)
+var file_outbid_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 56)
 var file_outbid_v1_event_proto_goTypes = []any{
 	(ForkAgain)(0),                // 0: outbid.v1.ForkAgain
 	(MergeVerdict)(0),             // 1: outbid.v1.MergeVerdict
@@ -5435,34 +5649,37 @@ var file_outbid_v1_event_proto_goTypes = []any{
 	(*ForkFailed)(nil),            // 43: outbid.v1.ForkFailed
 	(*NodeJoined)(nil),            // 44: outbid.v1.NodeJoined
 	(*NodeChanged)(nil),           // 45: outbid.v1.NodeChanged
-	(*UplinkSeen)(nil),            // 46: outbid.v1.UplinkSeen
-	(*Note)(nil),                  // 47: outbid.v1.Note
-	(*TrialAsked)(nil),            // 48: outbid.v1.TrialAsked
-	(*RoundBegun)(nil),            // 49: outbid.v1.RoundBegun
-	(*RoundDecided)(nil),          // 50: outbid.v1.RoundDecided
-	(*SweepAnswered)(nil),         // 51: outbid.v1.SweepAnswered
-	(*OrchestratorStarted)(nil),   // 52: outbid.v1.OrchestratorStarted
-	(*PolicySettings)(nil),        // 53: outbid.v1.PolicySettings
-	(*Report)(nil),                // 54: outbid.v1.Report
-	(*Checkpoint)(nil),            // 55: outbid.v1.Checkpoint
-	(*Soup)(nil),                  // 56: outbid.v1.Soup
-	(*SoupPart)(nil),              // 57: outbid.v1.SoupPart
-	(*OuterState)(nil),            // 58: outbid.v1.OuterState
-	nil,                           // 59: outbid.v1.PolicySettings.OptionsEntry
-	nil,                           // 60: outbid.v1.Report.MetricsEntry
-	nil,                           // 61: outbid.v1.Report.AttributesEntry
-	(*timestamppb.Timestamp)(nil), // 62: google.protobuf.Timestamp
-	(*Tenant)(nil),                // 63: outbid.v1.Tenant
-	(*SweepSpec)(nil),             // 64: outbid.v1.SweepSpec
-	(*Fairness)(nil),              // 65: outbid.v1.Fairness
-	(*Outlook)(nil),               // 66: outbid.v1.Outlook
-	(*NodeInfo)(nil),              // 67: outbid.v1.NodeInfo
-	(*Auction)(nil),               // 68: outbid.v1.Auction
-	(*Prices)(nil),                // 69: outbid.v1.Prices
-	(*Admission)(nil),             // 70: outbid.v1.Admission
+	(*NodeFaulted)(nil),           // 46: outbid.v1.NodeFaulted
+	(*NodeCleared)(nil),           // 47: outbid.v1.NodeCleared
+	(*UplinkSeen)(nil),            // 48: outbid.v1.UplinkSeen
+	(*Note)(nil),                  // 49: outbid.v1.Note
+	(*TrialAsked)(nil),            // 50: outbid.v1.TrialAsked
+	(*RoundBegun)(nil),            // 51: outbid.v1.RoundBegun
+	(*RoundDecided)(nil),          // 52: outbid.v1.RoundDecided
+	(*SweepAnswered)(nil),         // 53: outbid.v1.SweepAnswered
+	(*OrchestratorStarted)(nil),   // 54: outbid.v1.OrchestratorStarted
+	(*PolicySettings)(nil),        // 55: outbid.v1.PolicySettings
+	(*Report)(nil),                // 56: outbid.v1.Report
+	(*Checkpoint)(nil),            // 57: outbid.v1.Checkpoint
+	(*Soup)(nil),                  // 58: outbid.v1.Soup
+	(*SoupPart)(nil),              // 59: outbid.v1.SoupPart
+	(*OuterState)(nil),            // 60: outbid.v1.OuterState
+	nil,                           // 61: outbid.v1.PolicySettings.OptionsEntry
+	nil,                           // 62: outbid.v1.Report.MetricsEntry
+	nil,                           // 63: outbid.v1.Report.AttributesEntry
+	(*timestamppb.Timestamp)(nil), // 64: google.protobuf.Timestamp
+	(*Tenant)(nil),                // 65: outbid.v1.Tenant
+	(*SweepSpec)(nil),             // 66: outbid.v1.SweepSpec
+	(*Fairness)(nil),              // 67: outbid.v1.Fairness
+	(*Outlook)(nil),               // 68: outbid.v1.Outlook
+	(*NodeInfo)(nil),              // 69: outbid.v1.NodeInfo
+	(*NodeFault)(nil),             // 70: outbid.v1.NodeFault
+	(*Auction)(nil),               // 71: outbid.v1.Auction
+	(*Prices)(nil),                // 72: outbid.v1.Prices
+	(*Admission)(nil),             // 73: outbid.v1.Admission
 }
 var file_outbid_v1_event_proto_depIdxs = []int32{
-	62, // 0: outbid.v1.Batch.time:type_name -> google.protobuf.Timestamp
+	64, // 0: outbid.v1.Batch.time:type_name -> google.protobuf.Timestamp
 	10, // 1: outbid.v1.Events.events:type_name -> outbid.v1.Event
 	13, // 2: outbid.v1.Event.sweep_submitted:type_name -> outbid.v1.SweepSubmitted
 	14, // 3: outbid.v1.Event.sweep_changed:type_name -> outbid.v1.SweepChanged
@@ -5484,11 +5701,11 @@ var file_outbid_v1_event_proto_depIdxs = []int32{
 	43, // 19: outbid.v1.Event.fork_failed:type_name -> outbid.v1.ForkFailed
 	44, // 20: outbid.v1.Event.node_joined:type_name -> outbid.v1.NodeJoined
 	45, // 21: outbid.v1.Event.node_changed:type_name -> outbid.v1.NodeChanged
-	46, // 22: outbid.v1.Event.uplink_seen:type_name -> outbid.v1.UplinkSeen
-	47, // 23: outbid.v1.Event.note:type_name -> outbid.v1.Note
-	48, // 24: outbid.v1.Event.trial_asked:type_name -> outbid.v1.TrialAsked
-	50, // 25: outbid.v1.Event.round_decided:type_name -> outbid.v1.RoundDecided
-	52, // 26: outbid.v1.Event.orchestrator_started:type_name -> outbid.v1.OrchestratorStarted
+	48, // 22: outbid.v1.Event.uplink_seen:type_name -> outbid.v1.UplinkSeen
+	49, // 23: outbid.v1.Event.note:type_name -> outbid.v1.Note
+	50, // 24: outbid.v1.Event.trial_asked:type_name -> outbid.v1.TrialAsked
+	52, // 25: outbid.v1.Event.round_decided:type_name -> outbid.v1.RoundDecided
+	54, // 26: outbid.v1.Event.orchestrator_started:type_name -> outbid.v1.OrchestratorStarted
 	38, // 27: outbid.v1.Event.lease_renewed:type_name -> outbid.v1.LeaseRenewed
 	39, // 28: outbid.v1.Event.place_ended:type_name -> outbid.v1.PlaceEnded
 	16, // 29: outbid.v1.Event.sweep_deleted:type_name -> outbid.v1.SweepDeleted
@@ -5496,59 +5713,63 @@ var file_outbid_v1_event_proto_depIdxs = []int32{
 	33, // 31: outbid.v1.Event.consolidation_ordered:type_name -> outbid.v1.ConsolidationOrdered
 	34, // 32: outbid.v1.Event.forks_ended:type_name -> outbid.v1.ForksEnded
 	21, // 33: outbid.v1.Event.tuner_answered:type_name -> outbid.v1.TunerAnswered
-	49, // 34: outbid.v1.Event.round_begun:type_name -> outbid.v1.RoundBegun
+	51, // 34: outbid.v1.Event.round_begun:type_name -> outbid.v1.RoundBegun
 	36, // 35: outbid.v1.Event.merge_judged:type_name -> outbid.v1.MergeJudged
 	11, // 36: outbid.v1.Event.tenant_changed:type_name -> outbid.v1.TenantChanged
 	12, // 37: outbid.v1.Event.tenant_removed:type_name -> outbid.v1.TenantRemoved
 	17, // 38: outbid.v1.Event.soup_published:type_name -> outbid.v1.SoupPublished
 	18, // 39: outbid.v1.Event.soup_dropped:type_name -> outbid.v1.SoupDropped
-	51, // 40: outbid.v1.Event.sweep_answered:type_name -> outbid.v1.SweepAnswered
-	63, // 41: outbid.v1.TenantChanged.tenant:type_name -> outbid.v1.Tenant
-	64, // 42: outbid.v1.SweepSubmitted.spec:type_name -> outbid.v1.SweepSpec
-	20, // 43: outbid.v1.SweepSubmitted.tuner:type_name -> outbid.v1.TunerStatus
-	5,  // 44: outbid.v1.SweepChanged.state:type_name -> outbid.v1.SweepState
-	65, // 45: outbid.v1.SweepChanged.fairness:type_name -> outbid.v1.Fairness
-	64, // 46: outbid.v1.SweepExtended.spec:type_name -> outbid.v1.SweepSpec
-	56, // 47: outbid.v1.SoupPublished.soup:type_name -> outbid.v1.Soup
-	66, // 48: outbid.v1.TunerStatus.outlook:type_name -> outbid.v1.Outlook
-	20, // 49: outbid.v1.TunerAnswered.status:type_name -> outbid.v1.TunerStatus
-	6,  // 50: outbid.v1.TrialEnded.state:type_name -> outbid.v1.TrialState
-	54, // 51: outbid.v1.TrialReported.report:type_name -> outbid.v1.Report
-	55, // 52: outbid.v1.CheckpointSaved.checkpoint:type_name -> outbid.v1.Checkpoint
-	62, // 53: outbid.v1.LeaseGranted.term_end:type_name -> google.protobuf.Timestamp
-	37, // 54: outbid.v1.LeaseGranted.more:type_name -> outbid.v1.LeasePlace
-	37, // 55: outbid.v1.LeaseGranted.places:type_name -> outbid.v1.LeasePlace
-	55, // 56: outbid.v1.ForksBegan.start:type_name -> outbid.v1.Checkpoint
-	62, // 57: outbid.v1.ForksBegan.ends:type_name -> google.protobuf.Timestamp
-	55, // 58: outbid.v1.ForksEnded.checkpoint:type_name -> outbid.v1.Checkpoint
-	35, // 59: outbid.v1.ForksEnded.forks:type_name -> outbid.v1.ForkSteps
-	0,  // 60: outbid.v1.ForksEnded.again:type_name -> outbid.v1.ForkAgain
-	1,  // 61: outbid.v1.MergeJudged.verdict:type_name -> outbid.v1.MergeVerdict
-	55, // 62: outbid.v1.MergeJudged.checkpoint:type_name -> outbid.v1.Checkpoint
-	0,  // 63: outbid.v1.MergeJudged.again:type_name -> outbid.v1.ForkAgain
-	62, // 64: outbid.v1.LeaseRenewed.term_end:type_name -> google.protobuf.Timestamp
-	2,  // 65: outbid.v1.LeaseRevoked.how:type_name -> outbid.v1.RevokeKind
-	3,  // 66: outbid.v1.ForkFailed.kind:type_name -> outbid.v1.FailureKind
-	67, // 67: outbid.v1.NodeJoined.node:type_name -> outbid.v1.NodeInfo
-	7,  // 68: outbid.v1.NodeChanged.state:type_name -> outbid.v1.NodeState
-	4,  // 69: outbid.v1.Note.kind:type_name -> outbid.v1.NoteKind
-	68, // 70: outbid.v1.RoundDecided.auction:type_name -> outbid.v1.Auction
-	69, // 71: outbid.v1.RoundDecided.prices:type_name -> outbid.v1.Prices
-	70, // 72: outbid.v1.SweepAnswered.admission:type_name -> outbid.v1.Admission
-	53, // 73: outbid.v1.OrchestratorStarted.policy:type_name -> outbid.v1.PolicySettings
-	59, // 74: outbid.v1.PolicySettings.options:type_name -> outbid.v1.PolicySettings.OptionsEntry
-	60, // 75: outbid.v1.Report.metrics:type_name -> outbid.v1.Report.MetricsEntry
-	62, // 76: outbid.v1.Report.time:type_name -> google.protobuf.Timestamp
-	61, // 77: outbid.v1.Report.attributes:type_name -> outbid.v1.Report.AttributesEntry
-	62, // 78: outbid.v1.Checkpoint.time:type_name -> google.protobuf.Timestamp
-	58, // 79: outbid.v1.Checkpoint.outer:type_name -> outbid.v1.OuterState
-	62, // 80: outbid.v1.Soup.time:type_name -> google.protobuf.Timestamp
-	57, // 81: outbid.v1.Soup.parts:type_name -> outbid.v1.SoupPart
-	82, // [82:82] is the sub-list for method output_type
-	82, // [82:82] is the sub-list for method input_type
-	82, // [82:82] is the sub-list for extension type_name
-	82, // [82:82] is the sub-list for extension extendee
-	0,  // [0:82] is the sub-list for field type_name
+	53, // 40: outbid.v1.Event.sweep_answered:type_name -> outbid.v1.SweepAnswered
+	46, // 41: outbid.v1.Event.node_faulted:type_name -> outbid.v1.NodeFaulted
+	47, // 42: outbid.v1.Event.node_cleared:type_name -> outbid.v1.NodeCleared
+	65, // 43: outbid.v1.TenantChanged.tenant:type_name -> outbid.v1.Tenant
+	66, // 44: outbid.v1.SweepSubmitted.spec:type_name -> outbid.v1.SweepSpec
+	20, // 45: outbid.v1.SweepSubmitted.tuner:type_name -> outbid.v1.TunerStatus
+	5,  // 46: outbid.v1.SweepChanged.state:type_name -> outbid.v1.SweepState
+	67, // 47: outbid.v1.SweepChanged.fairness:type_name -> outbid.v1.Fairness
+	66, // 48: outbid.v1.SweepExtended.spec:type_name -> outbid.v1.SweepSpec
+	58, // 49: outbid.v1.SoupPublished.soup:type_name -> outbid.v1.Soup
+	68, // 50: outbid.v1.TunerStatus.outlook:type_name -> outbid.v1.Outlook
+	20, // 51: outbid.v1.TunerAnswered.status:type_name -> outbid.v1.TunerStatus
+	6,  // 52: outbid.v1.TrialEnded.state:type_name -> outbid.v1.TrialState
+	56, // 53: outbid.v1.TrialReported.report:type_name -> outbid.v1.Report
+	57, // 54: outbid.v1.CheckpointSaved.checkpoint:type_name -> outbid.v1.Checkpoint
+	64, // 55: outbid.v1.LeaseGranted.term_end:type_name -> google.protobuf.Timestamp
+	37, // 56: outbid.v1.LeaseGranted.more:type_name -> outbid.v1.LeasePlace
+	37, // 57: outbid.v1.LeaseGranted.places:type_name -> outbid.v1.LeasePlace
+	57, // 58: outbid.v1.ForksBegan.start:type_name -> outbid.v1.Checkpoint
+	64, // 59: outbid.v1.ForksBegan.ends:type_name -> google.protobuf.Timestamp
+	57, // 60: outbid.v1.ForksEnded.checkpoint:type_name -> outbid.v1.Checkpoint
+	35, // 61: outbid.v1.ForksEnded.forks:type_name -> outbid.v1.ForkSteps
+	0,  // 62: outbid.v1.ForksEnded.again:type_name -> outbid.v1.ForkAgain
+	1,  // 63: outbid.v1.MergeJudged.verdict:type_name -> outbid.v1.MergeVerdict
+	57, // 64: outbid.v1.MergeJudged.checkpoint:type_name -> outbid.v1.Checkpoint
+	0,  // 65: outbid.v1.MergeJudged.again:type_name -> outbid.v1.ForkAgain
+	64, // 66: outbid.v1.LeaseRenewed.term_end:type_name -> google.protobuf.Timestamp
+	2,  // 67: outbid.v1.LeaseRevoked.how:type_name -> outbid.v1.RevokeKind
+	3,  // 68: outbid.v1.ForkFailed.kind:type_name -> outbid.v1.FailureKind
+	64, // 69: outbid.v1.ForkFailed.avoid_until:type_name -> google.protobuf.Timestamp
+	69, // 70: outbid.v1.NodeJoined.node:type_name -> outbid.v1.NodeInfo
+	7,  // 71: outbid.v1.NodeChanged.state:type_name -> outbid.v1.NodeState
+	70, // 72: outbid.v1.NodeFaulted.fault:type_name -> outbid.v1.NodeFault
+	4,  // 73: outbid.v1.Note.kind:type_name -> outbid.v1.NoteKind
+	71, // 74: outbid.v1.RoundDecided.auction:type_name -> outbid.v1.Auction
+	72, // 75: outbid.v1.RoundDecided.prices:type_name -> outbid.v1.Prices
+	73, // 76: outbid.v1.SweepAnswered.admission:type_name -> outbid.v1.Admission
+	55, // 77: outbid.v1.OrchestratorStarted.policy:type_name -> outbid.v1.PolicySettings
+	61, // 78: outbid.v1.PolicySettings.options:type_name -> outbid.v1.PolicySettings.OptionsEntry
+	62, // 79: outbid.v1.Report.metrics:type_name -> outbid.v1.Report.MetricsEntry
+	64, // 80: outbid.v1.Report.time:type_name -> google.protobuf.Timestamp
+	63, // 81: outbid.v1.Report.attributes:type_name -> outbid.v1.Report.AttributesEntry
+	64, // 82: outbid.v1.Checkpoint.time:type_name -> google.protobuf.Timestamp
+	60, // 83: outbid.v1.Checkpoint.outer:type_name -> outbid.v1.OuterState
+	64, // 84: outbid.v1.Soup.time:type_name -> google.protobuf.Timestamp
+	59, // 85: outbid.v1.Soup.parts:type_name -> outbid.v1.SoupPart
+	86, // [86:86] is the sub-list for method output_type
+	86, // [86:86] is the sub-list for method input_type
+	86, // [86:86] is the sub-list for extension type_name
+	86, // [86:86] is the sub-list for extension extendee
+	0,  // [0:86] is the sub-list for field type_name
 }
 
 func init() { file_outbid_v1_event_proto_init() }
@@ -5601,20 +5822,22 @@ func file_outbid_v1_event_proto_init() {
 		(*Event_SoupPublished)(nil),
 		(*Event_SoupDropped)(nil),
 		(*Event_SweepAnswered)(nil),
+		(*Event_NodeFaulted)(nil),
+		(*Event_NodeCleared)(nil),
 	}
 	file_outbid_v1_event_proto_msgTypes[28].OneofWrappers = []any{}
 	file_outbid_v1_event_proto_msgTypes[35].OneofWrappers = []any{}
-	file_outbid_v1_event_proto_msgTypes[39].OneofWrappers = []any{}
-	file_outbid_v1_event_proto_msgTypes[47].OneofWrappers = []any{}
-	file_outbid_v1_event_proto_msgTypes[48].OneofWrappers = []any{}
+	file_outbid_v1_event_proto_msgTypes[41].OneofWrappers = []any{}
 	file_outbid_v1_event_proto_msgTypes[49].OneofWrappers = []any{}
+	file_outbid_v1_event_proto_msgTypes[50].OneofWrappers = []any{}
+	file_outbid_v1_event_proto_msgTypes[51].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_outbid_v1_event_proto_rawDesc), len(file_outbid_v1_event_proto_rawDesc)),
 			NumEnums:      8,
-			NumMessages:   54,
+			NumMessages:   56,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

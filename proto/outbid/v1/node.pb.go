@@ -11,6 +11,7 @@ package outbidv1
 import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
@@ -39,6 +40,8 @@ type NodeInfo struct {
 	// Links between devices that are faster than the machine's bus.
 	Links []*DeviceLink `protobuf:"bytes,9,rep,name=links,proto3" json:"links,omitempty"`
 	Pid   int32         `protobuf:"varint,10,opt,name=pid,proto3" json:"pid,omitempty"`
+	// What its worker found that does not keep it from running trials, such as limits that cannot be enforced there.
+	Warnings []string `protobuf:"bytes,12,rep,name=warnings,proto3" json:"warnings,omitempty"`
 	// Set by the orchestrator once the node proved that it holds the cluster key: it may be sent functions of users.
 	Trusted       bool `protobuf:"varint,11,opt,name=trusted,proto3" json:"trusted,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -145,9 +148,143 @@ func (x *NodeInfo) GetPid() int32 {
 	return 0
 }
 
+func (x *NodeInfo) GetWarnings() []string {
+	if x != nil {
+		return x.Warnings
+	}
+	return nil
+}
+
 func (x *NodeInfo) GetTrusted() bool {
 	if x != nil {
 		return x.Trusted
+	}
+	return false
+}
+
+// NodeFault is why new trials keep off a node.
+type NodeFault struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Trials of this sweep alone keep off; empty for all.
+	Sweep string `protobuf:"bytes,1,opt,name=sweep,proto3" json:"sweep,omitempty"`
+	// In one line.
+	Reason string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	Since  *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=since,proto3" json:"since,omitempty"`
+	// Until then; the next trial that starts there ends the fault, or the time is doubled. Absent for one that its worker
+	// reports itself: that lasts until it reports otherwise.
+	Until *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=until,proto3" json:"until,omitempty"`
+	// How often trials were kept off in a row.
+	Times int32 `protobuf:"varint,5,opt,name=times,proto3" json:"times,omitempty"`
+	// It happened so often that the node is tried again only once the checks of its worker have passed, too.
+	Cordoned bool `protobuf:"varint,6,opt,name=cordoned,proto3" json:"cordoned,omitempty"`
+	// Trials that failed there, as "digits-1/17"; the first few.
+	Trials []string `protobuf:"bytes,7,rep,name=trials,proto3" json:"trials,omitempty"`
+	// The worker reports it itself, such as a full disk.
+	Unfit bool `protobuf:"varint,8,opt,name=unfit,proto3" json:"unfit,omitempty"`
+	// It may be the sweep's own mistake, such as a program that is missing.
+	Ambiguous bool `protobuf:"varint,9,opt,name=ambiguous,proto3" json:"ambiguous,omitempty"`
+	// Trials start there and fail, and get further on other nodes.
+	AfterStart    bool `protobuf:"varint,10,opt,name=after_start,json=afterStart,proto3" json:"after_start,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NodeFault) Reset() {
+	*x = NodeFault{}
+	mi := &file_outbid_v1_node_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NodeFault) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NodeFault) ProtoMessage() {}
+
+func (x *NodeFault) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_node_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NodeFault.ProtoReflect.Descriptor instead.
+func (*NodeFault) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_node_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *NodeFault) GetSweep() string {
+	if x != nil {
+		return x.Sweep
+	}
+	return ""
+}
+
+func (x *NodeFault) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *NodeFault) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
+func (x *NodeFault) GetUntil() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Until
+	}
+	return nil
+}
+
+func (x *NodeFault) GetTimes() int32 {
+	if x != nil {
+		return x.Times
+	}
+	return 0
+}
+
+func (x *NodeFault) GetCordoned() bool {
+	if x != nil {
+		return x.Cordoned
+	}
+	return false
+}
+
+func (x *NodeFault) GetTrials() []string {
+	if x != nil {
+		return x.Trials
+	}
+	return nil
+}
+
+func (x *NodeFault) GetUnfit() bool {
+	if x != nil {
+		return x.Unfit
+	}
+	return false
+}
+
+func (x *NodeFault) GetAmbiguous() bool {
+	if x != nil {
+		return x.Ambiguous
+	}
+	return false
+}
+
+func (x *NodeFault) GetAfterStart() bool {
+	if x != nil {
+		return x.AfterStart
 	}
 	return false
 }
@@ -176,7 +313,7 @@ type Device struct {
 
 func (x *Device) Reset() {
 	*x = Device{}
-	mi := &file_outbid_v1_node_proto_msgTypes[1]
+	mi := &file_outbid_v1_node_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -188,7 +325,7 @@ func (x *Device) String() string {
 func (*Device) ProtoMessage() {}
 
 func (x *Device) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_node_proto_msgTypes[1]
+	mi := &file_outbid_v1_node_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -201,7 +338,7 @@ func (x *Device) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Device.ProtoReflect.Descriptor instead.
 func (*Device) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_node_proto_rawDescGZIP(), []int{1}
+	return file_outbid_v1_node_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *Device) GetIndex() int32 {
@@ -282,7 +419,7 @@ type DeviceLink struct {
 
 func (x *DeviceLink) Reset() {
 	*x = DeviceLink{}
-	mi := &file_outbid_v1_node_proto_msgTypes[2]
+	mi := &file_outbid_v1_node_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -294,7 +431,7 @@ func (x *DeviceLink) String() string {
 func (*DeviceLink) ProtoMessage() {}
 
 func (x *DeviceLink) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_node_proto_msgTypes[2]
+	mi := &file_outbid_v1_node_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -307,7 +444,7 @@ func (x *DeviceLink) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeviceLink.ProtoReflect.Descriptor instead.
 func (*DeviceLink) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_node_proto_rawDescGZIP(), []int{2}
+	return file_outbid_v1_node_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *DeviceLink) GetA() int32 {
@@ -350,7 +487,7 @@ type ForkRef struct {
 
 func (x *ForkRef) Reset() {
 	*x = ForkRef{}
-	mi := &file_outbid_v1_node_proto_msgTypes[3]
+	mi := &file_outbid_v1_node_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -362,7 +499,7 @@ func (x *ForkRef) String() string {
 func (*ForkRef) ProtoMessage() {}
 
 func (x *ForkRef) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_node_proto_msgTypes[3]
+	mi := &file_outbid_v1_node_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -375,7 +512,7 @@ func (x *ForkRef) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkRef.ProtoReflect.Descriptor instead.
 func (*ForkRef) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_node_proto_rawDescGZIP(), []int{3}
+	return file_outbid_v1_node_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ForkRef) GetSweep() string {
@@ -403,7 +540,7 @@ var File_outbid_v1_node_proto protoreflect.FileDescriptor
 
 const file_outbid_v1_node_proto_rawDesc = "" +
 	"\n" +
-	"\x14outbid/v1/node.proto\x12\toutbid.v1\"\x99\x03\n" +
+	"\x14outbid/v1/node.proto\x12\toutbid.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb5\x03\n" +
 	"\bNodeInfo\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04boot\x18\x02 \x01(\tR\x04boot\x12+\n" +
@@ -415,11 +552,25 @@ const file_outbid_v1_node_proto_rawDesc = "" +
 	"\x06labels\x18\b \x03(\v2\x1f.outbid.v1.NodeInfo.LabelsEntryR\x06labels\x12+\n" +
 	"\x05links\x18\t \x03(\v2\x15.outbid.v1.DeviceLinkR\x05links\x12\x10\n" +
 	"\x03pid\x18\n" +
-	" \x01(\x05R\x03pid\x12\x18\n" +
+	" \x01(\x05R\x03pid\x12\x1a\n" +
+	"\bwarnings\x18\f \x03(\tR\bwarnings\x12\x18\n" +
 	"\atrusted\x18\v \x01(\bR\atrusted\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xe2\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xbc\x02\n" +
+	"\tNodeFault\x12\x14\n" +
+	"\x05sweep\x18\x01 \x01(\tR\x05sweep\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x120\n" +
+	"\x05since\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x120\n" +
+	"\x05until\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\x12\x14\n" +
+	"\x05times\x18\x05 \x01(\x05R\x05times\x12\x1a\n" +
+	"\bcordoned\x18\x06 \x01(\bR\bcordoned\x12\x16\n" +
+	"\x06trials\x18\a \x03(\tR\x06trials\x12\x14\n" +
+	"\x05unfit\x18\b \x01(\bR\x05unfit\x12\x1c\n" +
+	"\tambiguous\x18\t \x01(\bR\tambiguous\x12\x1f\n" +
+	"\vafter_start\x18\n" +
+	" \x01(\bR\n" +
+	"afterStart\"\xe2\x01\n" +
 	"\x06Device\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x05R\x05index\x12\x12\n" +
 	"\x04type\x18\x02 \x01(\tR\x04type\x12\x12\n" +
@@ -453,23 +604,27 @@ func file_outbid_v1_node_proto_rawDescGZIP() []byte {
 	return file_outbid_v1_node_proto_rawDescData
 }
 
-var file_outbid_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
+var file_outbid_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
 var file_outbid_v1_node_proto_goTypes = []any{
-	(*NodeInfo)(nil),   // 0: outbid.v1.NodeInfo
-	(*Device)(nil),     // 1: outbid.v1.Device
-	(*DeviceLink)(nil), // 2: outbid.v1.DeviceLink
-	(*ForkRef)(nil),    // 3: outbid.v1.ForkRef
-	nil,                // 4: outbid.v1.NodeInfo.LabelsEntry
+	(*NodeInfo)(nil),              // 0: outbid.v1.NodeInfo
+	(*NodeFault)(nil),             // 1: outbid.v1.NodeFault
+	(*Device)(nil),                // 2: outbid.v1.Device
+	(*DeviceLink)(nil),            // 3: outbid.v1.DeviceLink
+	(*ForkRef)(nil),               // 4: outbid.v1.ForkRef
+	nil,                           // 5: outbid.v1.NodeInfo.LabelsEntry
+	(*timestamppb.Timestamp)(nil), // 6: google.protobuf.Timestamp
 }
 var file_outbid_v1_node_proto_depIdxs = []int32{
-	1, // 0: outbid.v1.NodeInfo.devices:type_name -> outbid.v1.Device
-	4, // 1: outbid.v1.NodeInfo.labels:type_name -> outbid.v1.NodeInfo.LabelsEntry
-	2, // 2: outbid.v1.NodeInfo.links:type_name -> outbid.v1.DeviceLink
-	3, // [3:3] is the sub-list for method output_type
-	3, // [3:3] is the sub-list for method input_type
-	3, // [3:3] is the sub-list for extension type_name
-	3, // [3:3] is the sub-list for extension extendee
-	0, // [0:3] is the sub-list for field type_name
+	2, // 0: outbid.v1.NodeInfo.devices:type_name -> outbid.v1.Device
+	5, // 1: outbid.v1.NodeInfo.labels:type_name -> outbid.v1.NodeInfo.LabelsEntry
+	3, // 2: outbid.v1.NodeInfo.links:type_name -> outbid.v1.DeviceLink
+	6, // 3: outbid.v1.NodeFault.since:type_name -> google.protobuf.Timestamp
+	6, // 4: outbid.v1.NodeFault.until:type_name -> google.protobuf.Timestamp
+	5, // [5:5] is the sub-list for method output_type
+	5, // [5:5] is the sub-list for method input_type
+	5, // [5:5] is the sub-list for extension type_name
+	5, // [5:5] is the sub-list for extension extendee
+	0, // [0:5] is the sub-list for field type_name
 }
 
 func init() { file_outbid_v1_node_proto_init() }
@@ -483,7 +638,7 @@ func file_outbid_v1_node_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_outbid_v1_node_proto_rawDesc), len(file_outbid_v1_node_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   5,
+			NumMessages:   6,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -2888,12 +2888,14 @@ func (x *ListNodesResponse) GetNodes() []*Node {
 
 // Node is a node as it stands.
 type Node struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Info          *NodeInfo              `protobuf:"bytes,1,opt,name=info,proto3" json:"info,omitempty"`
-	State         NodeState              `protobuf:"varint,2,opt,name=state,proto3,enum=outbid.v1.NodeState" json:"state,omitempty"`
-	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
-	LastSeen      *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=last_seen,json=lastSeen,proto3" json:"last_seen,omitempty"`
-	Uses          []*DeviceUse           `protobuf:"bytes,5,rep,name=uses,proto3" json:"uses,omitempty"`
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Info     *NodeInfo              `protobuf:"bytes,1,opt,name=info,proto3" json:"info,omitempty"`
+	State    NodeState              `protobuf:"varint,2,opt,name=state,proto3,enum=outbid.v1.NodeState" json:"state,omitempty"`
+	Reason   string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	LastSeen *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=last_seen,json=lastSeen,proto3" json:"last_seen,omitempty"`
+	Uses     []*DeviceUse           `protobuf:"bytes,5,rep,name=uses,proto3" json:"uses,omitempty"`
+	// Why new trials keep off it.
+	Faults        []*NodeFault `protobuf:"bytes,6,rep,name=faults,proto3" json:"faults,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2959,6 +2961,13 @@ func (x *Node) GetLastSeen() *timestamppb.Timestamp {
 func (x *Node) GetUses() []*DeviceUse {
 	if x != nil {
 		return x.Uses
+	}
+	return nil
+}
+
+func (x *Node) GetFaults() []*NodeFault {
+	if x != nil {
+		return x.Faults
 	}
 	return nil
 }
@@ -4973,13 +4982,14 @@ const file_outbid_v1_service_proto_rawDesc = "" +
 	"\x04line\x18\x05 \x01(\tR\x04line\"\x12\n" +
 	"\x10ListNodesRequest\":\n" +
 	"\x11ListNodesResponse\x12%\n" +
-	"\x05nodes\x18\x01 \x03(\v2\x0f.outbid.v1.NodeR\x05nodes\"\xd6\x01\n" +
+	"\x05nodes\x18\x01 \x03(\v2\x0f.outbid.v1.NodeR\x05nodes\"\x84\x02\n" +
 	"\x04Node\x12'\n" +
 	"\x04info\x18\x01 \x01(\v2\x13.outbid.v1.NodeInfoR\x04info\x12*\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x14.outbid.v1.NodeStateR\x05state\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x127\n" +
 	"\tlast_seen\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\blastSeen\x12(\n" +
-	"\x04uses\x18\x05 \x03(\v2\x14.outbid.v1.DeviceUseR\x04uses\"K\n" +
+	"\x04uses\x18\x05 \x03(\v2\x14.outbid.v1.DeviceUseR\x04uses\x12,\n" +
+	"\x06faults\x18\x06 \x03(\v2\x14.outbid.v1.NodeFaultR\x06faults\"K\n" +
 	"\tDeviceUse\x12\x16\n" +
 	"\x06device\x18\x01 \x01(\x05R\x06device\x12&\n" +
 	"\x04fork\x18\x02 \x01(\v2\x12.outbid.v1.ForkRefR\x04fork\"$\n" +
@@ -5248,20 +5258,21 @@ var file_outbid_v1_service_proto_goTypes = []any{
 	(*Limits)(nil),                 // 87: outbid.v1.Limits
 	(*NodeInfo)(nil),               // 88: outbid.v1.NodeInfo
 	(NodeState)(0),                 // 89: outbid.v1.NodeState
-	(*ForkRef)(nil),                // 90: outbid.v1.ForkRef
-	(*Batch)(nil),                  // 91: outbid.v1.Batch
-	(*Auction)(nil),                // 92: outbid.v1.Auction
-	(*LeasePlace)(nil),             // 93: outbid.v1.LeasePlace
-	(*durationpb.Duration)(nil),    // 94: google.protobuf.Duration
-	(*Parameter)(nil),              // 95: outbid.v1.Parameter
-	(*SetTenantRequest)(nil),       // 96: outbid.v1.SetTenantRequest
-	(*GetTenantRequest)(nil),       // 97: outbid.v1.GetTenantRequest
-	(*ListTenantsRequest)(nil),     // 98: outbid.v1.ListTenantsRequest
-	(*RemoveTenantRequest)(nil),    // 99: outbid.v1.RemoveTenantRequest
-	(*SetTenantResponse)(nil),      // 100: outbid.v1.SetTenantResponse
-	(*GetTenantResponse)(nil),      // 101: outbid.v1.GetTenantResponse
-	(*ListTenantsResponse)(nil),    // 102: outbid.v1.ListTenantsResponse
-	(*RemoveTenantResponse)(nil),   // 103: outbid.v1.RemoveTenantResponse
+	(*NodeFault)(nil),              // 90: outbid.v1.NodeFault
+	(*ForkRef)(nil),                // 91: outbid.v1.ForkRef
+	(*Batch)(nil),                  // 92: outbid.v1.Batch
+	(*Auction)(nil),                // 93: outbid.v1.Auction
+	(*LeasePlace)(nil),             // 94: outbid.v1.LeasePlace
+	(*durationpb.Duration)(nil),    // 95: google.protobuf.Duration
+	(*Parameter)(nil),              // 96: outbid.v1.Parameter
+	(*SetTenantRequest)(nil),       // 97: outbid.v1.SetTenantRequest
+	(*GetTenantRequest)(nil),       // 98: outbid.v1.GetTenantRequest
+	(*ListTenantsRequest)(nil),     // 99: outbid.v1.ListTenantsRequest
+	(*RemoveTenantRequest)(nil),    // 100: outbid.v1.RemoveTenantRequest
+	(*SetTenantResponse)(nil),      // 101: outbid.v1.SetTenantResponse
+	(*GetTenantResponse)(nil),      // 102: outbid.v1.GetTenantResponse
+	(*ListTenantsResponse)(nil),    // 103: outbid.v1.ListTenantsResponse
+	(*RemoveTenantResponse)(nil),   // 104: outbid.v1.RemoveTenantResponse
 }
 var file_outbid_v1_service_proto_depIdxs = []int32{
 	74,  // 0: outbid.v1.GetPricesResponse.prices:type_name -> outbid.v1.Prices
@@ -5325,96 +5336,97 @@ var file_outbid_v1_service_proto_depIdxs = []int32{
 	89,  // 58: outbid.v1.Node.state:type_name -> outbid.v1.NodeState
 	77,  // 59: outbid.v1.Node.last_seen:type_name -> google.protobuf.Timestamp
 	41,  // 60: outbid.v1.Node.uses:type_name -> outbid.v1.DeviceUse
-	90,  // 61: outbid.v1.DeviceUse.fork:type_name -> outbid.v1.ForkRef
-	85,  // 62: outbid.v1.GetCheckpointResponse.checkpoint:type_name -> outbid.v1.Checkpoint
-	80,  // 63: outbid.v1.PutSoupRequest.soup:type_name -> outbid.v1.Soup
-	80,  // 64: outbid.v1.PutSoupResponse.soup:type_name -> outbid.v1.Soup
-	80,  // 65: outbid.v1.GetSoupResponse.soup:type_name -> outbid.v1.Soup
-	6,   // 66: outbid.v1.AskTrialResponse.trial:type_name -> outbid.v1.Trial
-	84,  // 67: outbid.v1.TellTrialRequest.reports:type_name -> outbid.v1.Report
-	6,   // 68: outbid.v1.TellTrialResponse.trial:type_name -> outbid.v1.Trial
-	91,  // 69: outbid.v1.ReadLedgerResponse.batch:type_name -> outbid.v1.Batch
-	77,  // 70: outbid.v1.GetServerInfoResponse.started:type_name -> google.protobuf.Timestamp
-	58,  // 71: outbid.v1.GetServerInfoResponse.checks:type_name -> outbid.v1.Check
-	73,  // 72: outbid.v1.GetServerInfoResponse.policy_options:type_name -> outbid.v1.GetServerInfoResponse.PolicyOptionsEntry
-	63,  // 73: outbid.v1.GetRoundResponse.round:type_name -> outbid.v1.Round
-	63,  // 74: outbid.v1.ListRoundsResponse.rounds:type_name -> outbid.v1.Round
-	77,  // 75: outbid.v1.Round.time:type_name -> google.protobuf.Timestamp
-	92,  // 76: outbid.v1.Round.auction:type_name -> outbid.v1.Auction
-	64,  // 77: outbid.v1.Round.decisions:type_name -> outbid.v1.Decision
-	93,  // 78: outbid.v1.Decision.places:type_name -> outbid.v1.LeasePlace
-	77,  // 79: outbid.v1.Decision.term_end:type_name -> google.protobuf.Timestamp
-	94,  // 80: outbid.v1.NewWorkerTokenRequest.life:type_name -> google.protobuf.Duration
-	77,  // 81: outbid.v1.NewWorkerTokenResponse.expires:type_name -> google.protobuf.Timestamp
-	77,  // 82: outbid.v1.JoinWorkerResponse.expires:type_name -> google.protobuf.Timestamp
-	95,  // 83: outbid.v1.ExtendSweepRequest.SpaceEntry.value:type_name -> outbid.v1.Parameter
-	12,  // 84: outbid.v1.OutbidService.SubmitSweep:input_type -> outbid.v1.SubmitSweepRequest
-	14,  // 85: outbid.v1.OutbidService.PreviewSweep:input_type -> outbid.v1.PreviewSweepRequest
-	16,  // 86: outbid.v1.OutbidService.ListSweeps:input_type -> outbid.v1.ListSweepsRequest
-	18,  // 87: outbid.v1.OutbidService.GetSweep:input_type -> outbid.v1.GetSweepRequest
-	20,  // 88: outbid.v1.OutbidService.ListTrials:input_type -> outbid.v1.ListTrialsRequest
-	22,  // 89: outbid.v1.OutbidService.GetTrial:input_type -> outbid.v1.GetTrialRequest
-	24,  // 90: outbid.v1.OutbidService.ListReports:input_type -> outbid.v1.ListReportsRequest
-	27,  // 91: outbid.v1.OutbidService.WatchSweep:input_type -> outbid.v1.WatchSweepRequest
-	29,  // 92: outbid.v1.OutbidService.ControlSweep:input_type -> outbid.v1.ControlSweepRequest
-	33,  // 93: outbid.v1.OutbidService.ExtendSweep:input_type -> outbid.v1.ExtendSweepRequest
-	30,  // 94: outbid.v1.OutbidService.DeleteSweep:input_type -> outbid.v1.DeleteSweepRequest
-	36,  // 95: outbid.v1.OutbidService.StreamLogs:input_type -> outbid.v1.StreamLogsRequest
-	38,  // 96: outbid.v1.OutbidService.ListNodes:input_type -> outbid.v1.ListNodesRequest
-	42,  // 97: outbid.v1.OutbidService.PutBlob:input_type -> outbid.v1.PutBlobRequest
-	44,  // 98: outbid.v1.OutbidService.GetCheckpoint:input_type -> outbid.v1.GetCheckpointRequest
-	46,  // 99: outbid.v1.OutbidService.PutSoup:input_type -> outbid.v1.PutSoupRequest
-	48,  // 100: outbid.v1.OutbidService.GetSoup:input_type -> outbid.v1.GetSoupRequest
-	50,  // 101: outbid.v1.OutbidService.AskTrial:input_type -> outbid.v1.AskTrialRequest
-	52,  // 102: outbid.v1.OutbidService.TellTrial:input_type -> outbid.v1.TellTrialRequest
-	54,  // 103: outbid.v1.OutbidService.ReadLedger:input_type -> outbid.v1.ReadLedgerRequest
-	59,  // 104: outbid.v1.OutbidService.GetRound:input_type -> outbid.v1.GetRoundRequest
-	61,  // 105: outbid.v1.OutbidService.ListRounds:input_type -> outbid.v1.ListRoundsRequest
-	65,  // 106: outbid.v1.OutbidService.NewWorkerToken:input_type -> outbid.v1.NewWorkerTokenRequest
-	67,  // 107: outbid.v1.OutbidService.JoinWorker:input_type -> outbid.v1.JoinWorkerRequest
-	69,  // 108: outbid.v1.OutbidService.RemoveWorker:input_type -> outbid.v1.RemoveWorkerRequest
-	96,  // 109: outbid.v1.OutbidService.SetTenant:input_type -> outbid.v1.SetTenantRequest
-	97,  // 110: outbid.v1.OutbidService.GetTenant:input_type -> outbid.v1.GetTenantRequest
-	98,  // 111: outbid.v1.OutbidService.ListTenants:input_type -> outbid.v1.ListTenantsRequest
-	99,  // 112: outbid.v1.OutbidService.RemoveTenant:input_type -> outbid.v1.RemoveTenantRequest
-	1,   // 113: outbid.v1.OutbidService.GetPrices:input_type -> outbid.v1.GetPricesRequest
-	56,  // 114: outbid.v1.OutbidService.GetServerInfo:input_type -> outbid.v1.GetServerInfoRequest
-	13,  // 115: outbid.v1.OutbidService.SubmitSweep:output_type -> outbid.v1.SubmitSweepResponse
-	15,  // 116: outbid.v1.OutbidService.PreviewSweep:output_type -> outbid.v1.PreviewSweepResponse
-	17,  // 117: outbid.v1.OutbidService.ListSweeps:output_type -> outbid.v1.ListSweepsResponse
-	19,  // 118: outbid.v1.OutbidService.GetSweep:output_type -> outbid.v1.GetSweepResponse
-	21,  // 119: outbid.v1.OutbidService.ListTrials:output_type -> outbid.v1.ListTrialsResponse
-	23,  // 120: outbid.v1.OutbidService.GetTrial:output_type -> outbid.v1.GetTrialResponse
-	25,  // 121: outbid.v1.OutbidService.ListReports:output_type -> outbid.v1.ListReportsResponse
-	28,  // 122: outbid.v1.OutbidService.WatchSweep:output_type -> outbid.v1.WatchSweepResponse
-	32,  // 123: outbid.v1.OutbidService.ControlSweep:output_type -> outbid.v1.ControlSweepResponse
-	34,  // 124: outbid.v1.OutbidService.ExtendSweep:output_type -> outbid.v1.ExtendSweepResponse
-	31,  // 125: outbid.v1.OutbidService.DeleteSweep:output_type -> outbid.v1.DeleteSweepResponse
-	37,  // 126: outbid.v1.OutbidService.StreamLogs:output_type -> outbid.v1.StreamLogsResponse
-	39,  // 127: outbid.v1.OutbidService.ListNodes:output_type -> outbid.v1.ListNodesResponse
-	43,  // 128: outbid.v1.OutbidService.PutBlob:output_type -> outbid.v1.PutBlobResponse
-	45,  // 129: outbid.v1.OutbidService.GetCheckpoint:output_type -> outbid.v1.GetCheckpointResponse
-	47,  // 130: outbid.v1.OutbidService.PutSoup:output_type -> outbid.v1.PutSoupResponse
-	49,  // 131: outbid.v1.OutbidService.GetSoup:output_type -> outbid.v1.GetSoupResponse
-	51,  // 132: outbid.v1.OutbidService.AskTrial:output_type -> outbid.v1.AskTrialResponse
-	53,  // 133: outbid.v1.OutbidService.TellTrial:output_type -> outbid.v1.TellTrialResponse
-	55,  // 134: outbid.v1.OutbidService.ReadLedger:output_type -> outbid.v1.ReadLedgerResponse
-	60,  // 135: outbid.v1.OutbidService.GetRound:output_type -> outbid.v1.GetRoundResponse
-	62,  // 136: outbid.v1.OutbidService.ListRounds:output_type -> outbid.v1.ListRoundsResponse
-	66,  // 137: outbid.v1.OutbidService.NewWorkerToken:output_type -> outbid.v1.NewWorkerTokenResponse
-	68,  // 138: outbid.v1.OutbidService.JoinWorker:output_type -> outbid.v1.JoinWorkerResponse
-	70,  // 139: outbid.v1.OutbidService.RemoveWorker:output_type -> outbid.v1.RemoveWorkerResponse
-	100, // 140: outbid.v1.OutbidService.SetTenant:output_type -> outbid.v1.SetTenantResponse
-	101, // 141: outbid.v1.OutbidService.GetTenant:output_type -> outbid.v1.GetTenantResponse
-	102, // 142: outbid.v1.OutbidService.ListTenants:output_type -> outbid.v1.ListTenantsResponse
-	103, // 143: outbid.v1.OutbidService.RemoveTenant:output_type -> outbid.v1.RemoveTenantResponse
-	2,   // 144: outbid.v1.OutbidService.GetPrices:output_type -> outbid.v1.GetPricesResponse
-	57,  // 145: outbid.v1.OutbidService.GetServerInfo:output_type -> outbid.v1.GetServerInfoResponse
-	115, // [115:146] is the sub-list for method output_type
-	84,  // [84:115] is the sub-list for method input_type
-	84,  // [84:84] is the sub-list for extension type_name
-	84,  // [84:84] is the sub-list for extension extendee
-	0,   // [0:84] is the sub-list for field type_name
+	90,  // 61: outbid.v1.Node.faults:type_name -> outbid.v1.NodeFault
+	91,  // 62: outbid.v1.DeviceUse.fork:type_name -> outbid.v1.ForkRef
+	85,  // 63: outbid.v1.GetCheckpointResponse.checkpoint:type_name -> outbid.v1.Checkpoint
+	80,  // 64: outbid.v1.PutSoupRequest.soup:type_name -> outbid.v1.Soup
+	80,  // 65: outbid.v1.PutSoupResponse.soup:type_name -> outbid.v1.Soup
+	80,  // 66: outbid.v1.GetSoupResponse.soup:type_name -> outbid.v1.Soup
+	6,   // 67: outbid.v1.AskTrialResponse.trial:type_name -> outbid.v1.Trial
+	84,  // 68: outbid.v1.TellTrialRequest.reports:type_name -> outbid.v1.Report
+	6,   // 69: outbid.v1.TellTrialResponse.trial:type_name -> outbid.v1.Trial
+	92,  // 70: outbid.v1.ReadLedgerResponse.batch:type_name -> outbid.v1.Batch
+	77,  // 71: outbid.v1.GetServerInfoResponse.started:type_name -> google.protobuf.Timestamp
+	58,  // 72: outbid.v1.GetServerInfoResponse.checks:type_name -> outbid.v1.Check
+	73,  // 73: outbid.v1.GetServerInfoResponse.policy_options:type_name -> outbid.v1.GetServerInfoResponse.PolicyOptionsEntry
+	63,  // 74: outbid.v1.GetRoundResponse.round:type_name -> outbid.v1.Round
+	63,  // 75: outbid.v1.ListRoundsResponse.rounds:type_name -> outbid.v1.Round
+	77,  // 76: outbid.v1.Round.time:type_name -> google.protobuf.Timestamp
+	93,  // 77: outbid.v1.Round.auction:type_name -> outbid.v1.Auction
+	64,  // 78: outbid.v1.Round.decisions:type_name -> outbid.v1.Decision
+	94,  // 79: outbid.v1.Decision.places:type_name -> outbid.v1.LeasePlace
+	77,  // 80: outbid.v1.Decision.term_end:type_name -> google.protobuf.Timestamp
+	95,  // 81: outbid.v1.NewWorkerTokenRequest.life:type_name -> google.protobuf.Duration
+	77,  // 82: outbid.v1.NewWorkerTokenResponse.expires:type_name -> google.protobuf.Timestamp
+	77,  // 83: outbid.v1.JoinWorkerResponse.expires:type_name -> google.protobuf.Timestamp
+	96,  // 84: outbid.v1.ExtendSweepRequest.SpaceEntry.value:type_name -> outbid.v1.Parameter
+	12,  // 85: outbid.v1.OutbidService.SubmitSweep:input_type -> outbid.v1.SubmitSweepRequest
+	14,  // 86: outbid.v1.OutbidService.PreviewSweep:input_type -> outbid.v1.PreviewSweepRequest
+	16,  // 87: outbid.v1.OutbidService.ListSweeps:input_type -> outbid.v1.ListSweepsRequest
+	18,  // 88: outbid.v1.OutbidService.GetSweep:input_type -> outbid.v1.GetSweepRequest
+	20,  // 89: outbid.v1.OutbidService.ListTrials:input_type -> outbid.v1.ListTrialsRequest
+	22,  // 90: outbid.v1.OutbidService.GetTrial:input_type -> outbid.v1.GetTrialRequest
+	24,  // 91: outbid.v1.OutbidService.ListReports:input_type -> outbid.v1.ListReportsRequest
+	27,  // 92: outbid.v1.OutbidService.WatchSweep:input_type -> outbid.v1.WatchSweepRequest
+	29,  // 93: outbid.v1.OutbidService.ControlSweep:input_type -> outbid.v1.ControlSweepRequest
+	33,  // 94: outbid.v1.OutbidService.ExtendSweep:input_type -> outbid.v1.ExtendSweepRequest
+	30,  // 95: outbid.v1.OutbidService.DeleteSweep:input_type -> outbid.v1.DeleteSweepRequest
+	36,  // 96: outbid.v1.OutbidService.StreamLogs:input_type -> outbid.v1.StreamLogsRequest
+	38,  // 97: outbid.v1.OutbidService.ListNodes:input_type -> outbid.v1.ListNodesRequest
+	42,  // 98: outbid.v1.OutbidService.PutBlob:input_type -> outbid.v1.PutBlobRequest
+	44,  // 99: outbid.v1.OutbidService.GetCheckpoint:input_type -> outbid.v1.GetCheckpointRequest
+	46,  // 100: outbid.v1.OutbidService.PutSoup:input_type -> outbid.v1.PutSoupRequest
+	48,  // 101: outbid.v1.OutbidService.GetSoup:input_type -> outbid.v1.GetSoupRequest
+	50,  // 102: outbid.v1.OutbidService.AskTrial:input_type -> outbid.v1.AskTrialRequest
+	52,  // 103: outbid.v1.OutbidService.TellTrial:input_type -> outbid.v1.TellTrialRequest
+	54,  // 104: outbid.v1.OutbidService.ReadLedger:input_type -> outbid.v1.ReadLedgerRequest
+	59,  // 105: outbid.v1.OutbidService.GetRound:input_type -> outbid.v1.GetRoundRequest
+	61,  // 106: outbid.v1.OutbidService.ListRounds:input_type -> outbid.v1.ListRoundsRequest
+	65,  // 107: outbid.v1.OutbidService.NewWorkerToken:input_type -> outbid.v1.NewWorkerTokenRequest
+	67,  // 108: outbid.v1.OutbidService.JoinWorker:input_type -> outbid.v1.JoinWorkerRequest
+	69,  // 109: outbid.v1.OutbidService.RemoveWorker:input_type -> outbid.v1.RemoveWorkerRequest
+	97,  // 110: outbid.v1.OutbidService.SetTenant:input_type -> outbid.v1.SetTenantRequest
+	98,  // 111: outbid.v1.OutbidService.GetTenant:input_type -> outbid.v1.GetTenantRequest
+	99,  // 112: outbid.v1.OutbidService.ListTenants:input_type -> outbid.v1.ListTenantsRequest
+	100, // 113: outbid.v1.OutbidService.RemoveTenant:input_type -> outbid.v1.RemoveTenantRequest
+	1,   // 114: outbid.v1.OutbidService.GetPrices:input_type -> outbid.v1.GetPricesRequest
+	56,  // 115: outbid.v1.OutbidService.GetServerInfo:input_type -> outbid.v1.GetServerInfoRequest
+	13,  // 116: outbid.v1.OutbidService.SubmitSweep:output_type -> outbid.v1.SubmitSweepResponse
+	15,  // 117: outbid.v1.OutbidService.PreviewSweep:output_type -> outbid.v1.PreviewSweepResponse
+	17,  // 118: outbid.v1.OutbidService.ListSweeps:output_type -> outbid.v1.ListSweepsResponse
+	19,  // 119: outbid.v1.OutbidService.GetSweep:output_type -> outbid.v1.GetSweepResponse
+	21,  // 120: outbid.v1.OutbidService.ListTrials:output_type -> outbid.v1.ListTrialsResponse
+	23,  // 121: outbid.v1.OutbidService.GetTrial:output_type -> outbid.v1.GetTrialResponse
+	25,  // 122: outbid.v1.OutbidService.ListReports:output_type -> outbid.v1.ListReportsResponse
+	28,  // 123: outbid.v1.OutbidService.WatchSweep:output_type -> outbid.v1.WatchSweepResponse
+	32,  // 124: outbid.v1.OutbidService.ControlSweep:output_type -> outbid.v1.ControlSweepResponse
+	34,  // 125: outbid.v1.OutbidService.ExtendSweep:output_type -> outbid.v1.ExtendSweepResponse
+	31,  // 126: outbid.v1.OutbidService.DeleteSweep:output_type -> outbid.v1.DeleteSweepResponse
+	37,  // 127: outbid.v1.OutbidService.StreamLogs:output_type -> outbid.v1.StreamLogsResponse
+	39,  // 128: outbid.v1.OutbidService.ListNodes:output_type -> outbid.v1.ListNodesResponse
+	43,  // 129: outbid.v1.OutbidService.PutBlob:output_type -> outbid.v1.PutBlobResponse
+	45,  // 130: outbid.v1.OutbidService.GetCheckpoint:output_type -> outbid.v1.GetCheckpointResponse
+	47,  // 131: outbid.v1.OutbidService.PutSoup:output_type -> outbid.v1.PutSoupResponse
+	49,  // 132: outbid.v1.OutbidService.GetSoup:output_type -> outbid.v1.GetSoupResponse
+	51,  // 133: outbid.v1.OutbidService.AskTrial:output_type -> outbid.v1.AskTrialResponse
+	53,  // 134: outbid.v1.OutbidService.TellTrial:output_type -> outbid.v1.TellTrialResponse
+	55,  // 135: outbid.v1.OutbidService.ReadLedger:output_type -> outbid.v1.ReadLedgerResponse
+	60,  // 136: outbid.v1.OutbidService.GetRound:output_type -> outbid.v1.GetRoundResponse
+	62,  // 137: outbid.v1.OutbidService.ListRounds:output_type -> outbid.v1.ListRoundsResponse
+	66,  // 138: outbid.v1.OutbidService.NewWorkerToken:output_type -> outbid.v1.NewWorkerTokenResponse
+	68,  // 139: outbid.v1.OutbidService.JoinWorker:output_type -> outbid.v1.JoinWorkerResponse
+	70,  // 140: outbid.v1.OutbidService.RemoveWorker:output_type -> outbid.v1.RemoveWorkerResponse
+	101, // 141: outbid.v1.OutbidService.SetTenant:output_type -> outbid.v1.SetTenantResponse
+	102, // 142: outbid.v1.OutbidService.GetTenant:output_type -> outbid.v1.GetTenantResponse
+	103, // 143: outbid.v1.OutbidService.ListTenants:output_type -> outbid.v1.ListTenantsResponse
+	104, // 144: outbid.v1.OutbidService.RemoveTenant:output_type -> outbid.v1.RemoveTenantResponse
+	2,   // 145: outbid.v1.OutbidService.GetPrices:output_type -> outbid.v1.GetPricesResponse
+	57,  // 146: outbid.v1.OutbidService.GetServerInfo:output_type -> outbid.v1.GetServerInfoResponse
+	116, // [116:147] is the sub-list for method output_type
+	85,  // [85:116] is the sub-list for method input_type
+	85,  // [85:85] is the sub-list for extension type_name
+	85,  // [85:85] is the sub-list for extension extendee
+	0,   // [0:85] is the sub-list for field type_name
 }
 
 func init() { file_outbid_v1_service_proto_init() }

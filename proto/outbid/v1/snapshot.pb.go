@@ -373,12 +373,14 @@ func (x *DeletedSweep) GetBlob() string {
 
 // NodeRecord is a node in a snapshot.
 type NodeRecord struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Info          *NodeInfo              `protobuf:"bytes,1,opt,name=info,proto3" json:"info,omitempty"`
-	State         NodeState              `protobuf:"varint,2,opt,name=state,proto3,enum=outbid.v1.NodeState" json:"state,omitempty"`
-	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
-	SeenSeq       uint64                 `protobuf:"varint,4,opt,name=seen_seq,json=seenSeq,proto3" json:"seen_seq,omitempty"`
-	Changed       *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=changed,proto3" json:"changed,omitempty"`
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Info    *NodeInfo              `protobuf:"bytes,1,opt,name=info,proto3" json:"info,omitempty"`
+	State   NodeState              `protobuf:"varint,2,opt,name=state,proto3,enum=outbid.v1.NodeState" json:"state,omitempty"`
+	Reason  string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	SeenSeq uint64                 `protobuf:"varint,4,opt,name=seen_seq,json=seenSeq,proto3" json:"seen_seq,omitempty"`
+	Changed *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=changed,proto3" json:"changed,omitempty"`
+	// Why new trials keep off it.
+	Faults        []*NodeFault `protobuf:"bytes,6,rep,name=faults,proto3" json:"faults,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -448,6 +450,13 @@ func (x *NodeRecord) GetChanged() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *NodeRecord) GetFaults() []*NodeFault {
+	if x != nil {
+		return x.Faults
+	}
+	return nil
+}
+
 // SweepRecord is a sweep in a snapshot.
 type SweepRecord struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
@@ -485,7 +494,11 @@ type SweepRecord struct {
 	// Averages of its checkpoints that it keeps, oldest first.
 	Soups []*Soup `protobuf:"bytes,25,rep,name=soups,proto3" json:"soups,omitempty"`
 	// The newest answer of a policy with admission.
-	Admission     *Admission `protobuf:"bytes,24,opt,name=admission,proto3" json:"admission,omitempty"`
+	Admission *Admission `protobuf:"bytes,24,opt,name=admission,proto3" json:"admission,omitempty"`
+	// Nodes on which one of its trials has started since the node's worker did.
+	StartedOn []string `protobuf:"bytes,26,rep,name=started_on,json=startedOn,proto3" json:"started_on,omitempty"`
+	// Nodes on which one of its trials has trained well since the node's worker started.
+	TrainedOn     []string `protobuf:"bytes,27,rep,name=trained_on,json=trainedOn,proto3" json:"trained_on,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -695,6 +708,20 @@ func (x *SweepRecord) GetAdmission() *Admission {
 	return nil
 }
 
+func (x *SweepRecord) GetStartedOn() []string {
+	if x != nil {
+		return x.StartedOn
+	}
+	return nil
+}
+
+func (x *SweepRecord) GetTrainedOn() []string {
+	if x != nil {
+		return x.TrainedOn
+	}
+	return nil
+}
+
 // RemoteTuner is a tuner in a process of its own as the control loop knows it.
 type RemoteTuner struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -898,6 +925,8 @@ type TrialRecord struct {
 	// The average that it goes on from, where that is still to be judged, and how many were dropped in a row.
 	Probation     *MergeJudged `protobuf:"bytes,24,opt,name=probation,proto3" json:"probation,omitempty"`
 	DroppedMerges int32        `protobuf:"varint,25,opt,name=dropped_merges,json=droppedMerges,proto3" json:"dropped_merges,omitempty"`
+	// Nodes that it keeps off for some time.
+	Avoided       []*NodeAvoided `protobuf:"bytes,26,rep,name=avoided,proto3" json:"avoided,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1108,6 +1137,75 @@ func (x *TrialRecord) GetDroppedMerges() int32 {
 	return 0
 }
 
+func (x *TrialRecord) GetAvoided() []*NodeAvoided {
+	if x != nil {
+		return x.Avoided
+	}
+	return nil
+}
+
+// NodeAvoided is a node that a trial keeps off.
+type NodeAvoided struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Node  string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	Until *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=until,proto3" json:"until,omitempty"`
+	// It could not be started there, this many times in a row; 0 after another failure.
+	Starts        int32 `protobuf:"varint,3,opt,name=starts,proto3" json:"starts,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NodeAvoided) Reset() {
+	*x = NodeAvoided{}
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NodeAvoided) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NodeAvoided) ProtoMessage() {}
+
+func (x *NodeAvoided) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NodeAvoided.ProtoReflect.Descriptor instead.
+func (*NodeAvoided) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *NodeAvoided) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *NodeAvoided) GetUntil() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Until
+	}
+	return nil
+}
+
+func (x *NodeAvoided) GetStarts() int32 {
+	if x != nil {
+		return x.Starts
+	}
+	return 0
+}
+
 // ForkRound is a round in which several forks train a trial.
 type ForkRound struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1129,7 +1227,7 @@ type ForkRound struct {
 
 func (x *ForkRound) Reset() {
 	*x = ForkRound{}
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[8]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1141,7 +1239,7 @@ func (x *ForkRound) String() string {
 func (*ForkRound) ProtoMessage() {}
 
 func (x *ForkRound) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[8]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1154,7 +1252,7 @@ func (x *ForkRound) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkRound.ProtoReflect.Descriptor instead.
 func (*ForkRound) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{8}
+	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ForkRound) GetStart() *Checkpoint {
@@ -1244,7 +1342,7 @@ type ForkRoundPart struct {
 
 func (x *ForkRoundPart) Reset() {
 	*x = ForkRoundPart{}
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[9]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1256,7 +1354,7 @@ func (x *ForkRoundPart) String() string {
 func (*ForkRoundPart) ProtoMessage() {}
 
 func (x *ForkRoundPart) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[9]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1269,7 +1367,7 @@ func (x *ForkRoundPart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkRoundPart.ProtoReflect.Descriptor instead.
 func (*ForkRoundPart) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{9}
+	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ForkRoundPart) GetLeaseId() uint64 {
@@ -1339,7 +1437,7 @@ type Rollback struct {
 
 func (x *Rollback) Reset() {
 	*x = Rollback{}
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[10]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1351,7 +1449,7 @@ func (x *Rollback) String() string {
 func (*Rollback) ProtoMessage() {}
 
 func (x *Rollback) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[10]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1364,7 +1462,7 @@ func (x *Rollback) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rollback.ProtoReflect.Descriptor instead.
 func (*Rollback) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{10}
+	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Rollback) GetLeaseId() uint64 {
@@ -1414,14 +1512,16 @@ type LeaseRecord struct {
 	Step     int64 `protobuf:"varint,17,opt,name=step,proto3" json:"step,omitempty"`
 	AtTarget bool  `protobuf:"varint,18,opt,name=at_target,json=atTarget,proto3" json:"at_target,omitempty"`
 	// What is done under it counts for nothing: the average that it began with was dropped.
-	Void          bool `protobuf:"varint,19,opt,name=void,proto3" json:"void,omitempty"`
+	Void bool `protobuf:"varint,19,opt,name=void,proto3" json:"void,omitempty"`
+	// It has lasted for long enough to show that its nodes can train.
+	TrainedWell   bool `protobuf:"varint,20,opt,name=trained_well,json=trainedWell,proto3" json:"trained_well,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *LeaseRecord) Reset() {
 	*x = LeaseRecord{}
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[11]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1433,7 +1533,7 @@ func (x *LeaseRecord) String() string {
 func (*LeaseRecord) ProtoMessage() {}
 
 func (x *LeaseRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[11]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1446,7 +1546,7 @@ func (x *LeaseRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseRecord.ProtoReflect.Descriptor instead.
 func (*LeaseRecord) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{11}
+	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *LeaseRecord) GetLeaseId() uint64 {
@@ -1586,6 +1686,13 @@ func (x *LeaseRecord) GetVoid() bool {
 	return false
 }
 
+func (x *LeaseRecord) GetTrainedWell() bool {
+	if x != nil {
+		return x.TrainedWell
+	}
+	return false
+}
+
 var File_outbid_v1_snapshot_proto protoreflect.FileDescriptor
 
 const file_outbid_v1_snapshot_proto_rawDesc = "" +
@@ -1629,14 +1736,15 @@ const file_outbid_v1_snapshot_proto_rawDesc = "" +
 	"\x06tenant\x18\x02 \x01(\tR\x06tenant\x12\x14\n" +
 	"\x05actor\x18\x03 \x01(\tR\x05actor\x124\n" +
 	"\adeleted\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\adeleted\x12\x12\n" +
-	"\x04blob\x18\x05 \x01(\tR\x04blob\"\xca\x01\n" +
+	"\x04blob\x18\x05 \x01(\tR\x04blob\"\xf8\x01\n" +
 	"\n" +
 	"NodeRecord\x12'\n" +
 	"\x04info\x18\x01 \x01(\v2\x13.outbid.v1.NodeInfoR\x04info\x12*\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x14.outbid.v1.NodeStateR\x05state\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x19\n" +
 	"\bseen_seq\x18\x04 \x01(\x04R\aseenSeq\x124\n" +
-	"\achanged\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\achanged\"\xd5\a\n" +
+	"\achanged\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\achanged\x12,\n" +
+	"\x06faults\x18\x06 \x03(\v2\x14.outbid.v1.NodeFaultR\x06faults\"\x93\b\n" +
 	"\vSweepRecord\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12(\n" +
 	"\x04spec\x18\x02 \x01(\v2\x14.outbid.v1.SweepSpecR\x04spec\x12+\n" +
@@ -1665,7 +1773,11 @@ const file_outbid_v1_snapshot_proto_rawDesc = "" +
 	"\x05order\x18\x16 \x01(\x03H\x00R\x05order\x88\x01\x01\x12!\n" +
 	"\ftuner_remote\x18\x17 \x01(\bR\vtunerRemote\x12%\n" +
 	"\x05soups\x18\x19 \x03(\v2\x0f.outbid.v1.SoupR\x05soups\x122\n" +
-	"\tadmission\x18\x18 \x01(\v2\x14.outbid.v1.AdmissionR\tadmissionB\b\n" +
+	"\tadmission\x18\x18 \x01(\v2\x14.outbid.v1.AdmissionR\tadmission\x12\x1d\n" +
+	"\n" +
+	"started_on\x18\x1a \x03(\tR\tstartedOn\x12\x1d\n" +
+	"\n" +
+	"trained_on\x18\x1b \x03(\tR\ttrainedOnB\b\n" +
 	"\x06_order\"\xff\x01\n" +
 	"\vRemoteTuner\x12(\n" +
 	"\x04spec\x18\x01 \x01(\v2\x14.outbid.v1.SweepSpecR\x04spec\x12\x1a\n" +
@@ -1677,7 +1789,7 @@ const file_outbid_v1_snapshot_proto_rawDesc = "" +
 	"\x06status\x18\a \x01(\v2\x16.outbid.v1.TunerStatusR\x06status\"l\n" +
 	"\rTunerQuestion\x12.\n" +
 	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12+\n" +
-	"\x05event\x18\x02 \x01(\v2\x15.outbid.v1.TunerEventR\x05event\"\xf2\a\n" +
+	"\x05event\x18\x02 \x01(\v2\x15.outbid.v1.TunerEventR\x05event\"\xa4\b\n" +
 	"\vTrialRecord\x12&\n" +
 	"\x05trial\x18\x01 \x01(\v2\x10.outbid.v1.TrialR\x05trial\x12*\n" +
 	"\x04held\x18\x02 \x03(\v2\x16.outbid.v1.LeaseRecordR\x04held\x12\x12\n" +
@@ -1708,8 +1820,13 @@ const file_outbid_v1_snapshot_proto_rawDesc = "" +
 	"\n" +
 	"fork_again\x18\x17 \x01(\x0e2\x14.outbid.v1.ForkAgainR\tforkAgain\x124\n" +
 	"\tprobation\x18\x18 \x01(\v2\x16.outbid.v1.MergeJudgedR\tprobation\x12%\n" +
-	"\x0edropped_merges\x18\x19 \x01(\x05R\rdroppedMergesB\t\n" +
-	"\a_metric\"\xca\x02\n" +
+	"\x0edropped_merges\x18\x19 \x01(\x05R\rdroppedMerges\x120\n" +
+	"\aavoided\x18\x1a \x03(\v2\x16.outbid.v1.NodeAvoidedR\aavoidedB\t\n" +
+	"\a_metric\"k\n" +
+	"\vNodeAvoided\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x120\n" +
+	"\x05until\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\x12\x16\n" +
+	"\x06starts\x18\x03 \x01(\x05R\x06starts\"\xca\x02\n" +
 	"\tForkRound\x12+\n" +
 	"\x05start\x18\x01 \x01(\v2\x15.outbid.v1.CheckpointR\x05start\x12.\n" +
 	"\x04ends\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04ends\x12\x14\n" +
@@ -1733,7 +1850,7 @@ const file_outbid_v1_snapshot_proto_rawDesc = "" +
 	"\x04rate\x18\b \x01(\x01R\x04rate\"@\n" +
 	"\bRollback\x12\x17\n" +
 	"\blease_id\x18\x01 \x01(\x04R\x05epoch\x12\x1b\n" +
-	"\tfrom_step\x18\x02 \x01(\x03R\bfromStep\"\x9a\x05\n" +
+	"\tfrom_step\x18\x02 \x01(\x03R\bfromStep\"\xbd\x05\n" +
 	"\vLeaseRecord\x12\x17\n" +
 	"\blease_id\x18\x01 \x01(\x04R\x05epoch\x12\x16\n" +
 	"\x04node\x18\x02 \x01(\tB\x02\x18\x01R\x04node\x12\x1c\n" +
@@ -1754,7 +1871,8 @@ const file_outbid_v1_snapshot_proto_rawDesc = "" +
 	"\x0flast_report_seq\x18\x10 \x01(\x04R\rlastReportSeq\x12\x12\n" +
 	"\x04step\x18\x11 \x01(\x03R\x04step\x12\x1b\n" +
 	"\tat_target\x18\x12 \x01(\bR\batTarget\x12\x12\n" +
-	"\x04void\x18\x13 \x01(\bR\x04voidB7Z5github.com/outbid-dev/outbid/proto/outbid/v1;outbidv1b\x06proto3"
+	"\x04void\x18\x13 \x01(\bR\x04void\x12!\n" +
+	"\ftrained_well\x18\x14 \x01(\bR\vtrainedWellB7Z5github.com/outbid-dev/outbid/proto/outbid/v1;outbidv1b\x06proto3"
 
 var (
 	file_outbid_v1_snapshot_proto_rawDescOnce sync.Once
@@ -1768,7 +1886,7 @@ func file_outbid_v1_snapshot_proto_rawDescGZIP() []byte {
 	return file_outbid_v1_snapshot_proto_rawDescData
 }
 
-var file_outbid_v1_snapshot_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
+var file_outbid_v1_snapshot_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
 var file_outbid_v1_snapshot_proto_goTypes = []any{
 	(*StateSnapshot)(nil),         // 0: outbid.v1.StateSnapshot
 	(*TenantMeter)(nil),           // 1: outbid.v1.TenantMeter
@@ -1778,96 +1896,101 @@ var file_outbid_v1_snapshot_proto_goTypes = []any{
 	(*RemoteTuner)(nil),           // 5: outbid.v1.RemoteTuner
 	(*TunerQuestion)(nil),         // 6: outbid.v1.TunerQuestion
 	(*TrialRecord)(nil),           // 7: outbid.v1.TrialRecord
-	(*ForkRound)(nil),             // 8: outbid.v1.ForkRound
-	(*ForkRoundPart)(nil),         // 9: outbid.v1.ForkRoundPart
-	(*Rollback)(nil),              // 10: outbid.v1.Rollback
-	(*LeaseRecord)(nil),           // 11: outbid.v1.LeaseRecord
-	nil,                           // 12: outbid.v1.StateSnapshot.NameCountersEntry
-	(*timestamppb.Timestamp)(nil), // 13: google.protobuf.Timestamp
-	(*PolicySettings)(nil),        // 14: outbid.v1.PolicySettings
-	(*Tenant)(nil),                // 15: outbid.v1.Tenant
-	(*Prices)(nil),                // 16: outbid.v1.Prices
-	(*NodeInfo)(nil),              // 17: outbid.v1.NodeInfo
-	(NodeState)(0),                // 18: outbid.v1.NodeState
-	(*SweepSpec)(nil),             // 19: outbid.v1.SweepSpec
-	(SweepState)(0),               // 20: outbid.v1.SweepState
-	(*SweepNote)(nil),             // 21: outbid.v1.SweepNote
-	(*Outlook)(nil),               // 22: outbid.v1.Outlook
-	(*Throughput)(nil),            // 23: outbid.v1.Throughput
-	(*Fairness)(nil),              // 24: outbid.v1.Fairness
-	(*Soup)(nil),                  // 25: outbid.v1.Soup
-	(*Admission)(nil),             // 26: outbid.v1.Admission
-	(*TunerStatus)(nil),           // 27: outbid.v1.TunerStatus
-	(*TunerEvent)(nil),            // 28: outbid.v1.TunerEvent
-	(*Trial)(nil),                 // 29: outbid.v1.Trial
-	(*Checkpoint)(nil),            // 30: outbid.v1.Checkpoint
-	(*ForkFailed)(nil),            // 31: outbid.v1.ForkFailed
-	(TrialState)(0),               // 32: outbid.v1.TrialState
-	(ForkAgain)(0),                // 33: outbid.v1.ForkAgain
-	(*MergeJudged)(nil),           // 34: outbid.v1.MergeJudged
-	(*TrialPlace)(nil),            // 35: outbid.v1.TrialPlace
-	(RevokeKind)(0),               // 36: outbid.v1.RevokeKind
-	(*LeasePlace)(nil),            // 37: outbid.v1.LeasePlace
+	(*NodeAvoided)(nil),           // 8: outbid.v1.NodeAvoided
+	(*ForkRound)(nil),             // 9: outbid.v1.ForkRound
+	(*ForkRoundPart)(nil),         // 10: outbid.v1.ForkRoundPart
+	(*Rollback)(nil),              // 11: outbid.v1.Rollback
+	(*LeaseRecord)(nil),           // 12: outbid.v1.LeaseRecord
+	nil,                           // 13: outbid.v1.StateSnapshot.NameCountersEntry
+	(*timestamppb.Timestamp)(nil), // 14: google.protobuf.Timestamp
+	(*PolicySettings)(nil),        // 15: outbid.v1.PolicySettings
+	(*Tenant)(nil),                // 16: outbid.v1.Tenant
+	(*Prices)(nil),                // 17: outbid.v1.Prices
+	(*NodeInfo)(nil),              // 18: outbid.v1.NodeInfo
+	(NodeState)(0),                // 19: outbid.v1.NodeState
+	(*NodeFault)(nil),             // 20: outbid.v1.NodeFault
+	(*SweepSpec)(nil),             // 21: outbid.v1.SweepSpec
+	(SweepState)(0),               // 22: outbid.v1.SweepState
+	(*SweepNote)(nil),             // 23: outbid.v1.SweepNote
+	(*Outlook)(nil),               // 24: outbid.v1.Outlook
+	(*Throughput)(nil),            // 25: outbid.v1.Throughput
+	(*Fairness)(nil),              // 26: outbid.v1.Fairness
+	(*Soup)(nil),                  // 27: outbid.v1.Soup
+	(*Admission)(nil),             // 28: outbid.v1.Admission
+	(*TunerStatus)(nil),           // 29: outbid.v1.TunerStatus
+	(*TunerEvent)(nil),            // 30: outbid.v1.TunerEvent
+	(*Trial)(nil),                 // 31: outbid.v1.Trial
+	(*Checkpoint)(nil),            // 32: outbid.v1.Checkpoint
+	(*ForkFailed)(nil),            // 33: outbid.v1.ForkFailed
+	(TrialState)(0),               // 34: outbid.v1.TrialState
+	(ForkAgain)(0),                // 35: outbid.v1.ForkAgain
+	(*MergeJudged)(nil),           // 36: outbid.v1.MergeJudged
+	(*TrialPlace)(nil),            // 37: outbid.v1.TrialPlace
+	(RevokeKind)(0),               // 38: outbid.v1.RevokeKind
+	(*LeasePlace)(nil),            // 39: outbid.v1.LeasePlace
 }
 var file_outbid_v1_snapshot_proto_depIdxs = []int32{
-	13, // 0: outbid.v1.StateSnapshot.time:type_name -> google.protobuf.Timestamp
-	12, // 1: outbid.v1.StateSnapshot.name_counters:type_name -> outbid.v1.StateSnapshot.NameCountersEntry
+	14, // 0: outbid.v1.StateSnapshot.time:type_name -> google.protobuf.Timestamp
+	13, // 1: outbid.v1.StateSnapshot.name_counters:type_name -> outbid.v1.StateSnapshot.NameCountersEntry
 	3,  // 2: outbid.v1.StateSnapshot.nodes:type_name -> outbid.v1.NodeRecord
 	4,  // 3: outbid.v1.StateSnapshot.sweeps:type_name -> outbid.v1.SweepRecord
-	14, // 4: outbid.v1.StateSnapshot.decider:type_name -> outbid.v1.PolicySettings
+	15, // 4: outbid.v1.StateSnapshot.decider:type_name -> outbid.v1.PolicySettings
 	2,  // 5: outbid.v1.StateSnapshot.deleted:type_name -> outbid.v1.DeletedSweep
-	13, // 6: outbid.v1.StateSnapshot.app_seconds_at:type_name -> google.protobuf.Timestamp
-	15, // 7: outbid.v1.StateSnapshot.tenants:type_name -> outbid.v1.Tenant
+	14, // 6: outbid.v1.StateSnapshot.app_seconds_at:type_name -> google.protobuf.Timestamp
+	16, // 7: outbid.v1.StateSnapshot.tenants:type_name -> outbid.v1.Tenant
 	1,  // 8: outbid.v1.StateSnapshot.meters:type_name -> outbid.v1.TenantMeter
-	16, // 9: outbid.v1.StateSnapshot.prices:type_name -> outbid.v1.Prices
-	13, // 10: outbid.v1.DeletedSweep.deleted:type_name -> google.protobuf.Timestamp
-	17, // 11: outbid.v1.NodeRecord.info:type_name -> outbid.v1.NodeInfo
-	18, // 12: outbid.v1.NodeRecord.state:type_name -> outbid.v1.NodeState
-	13, // 13: outbid.v1.NodeRecord.changed:type_name -> google.protobuf.Timestamp
-	19, // 14: outbid.v1.SweepRecord.spec:type_name -> outbid.v1.SweepSpec
-	20, // 15: outbid.v1.SweepRecord.state:type_name -> outbid.v1.SweepState
-	13, // 16: outbid.v1.SweepRecord.submitted:type_name -> google.protobuf.Timestamp
-	13, // 17: outbid.v1.SweepRecord.ended:type_name -> google.protobuf.Timestamp
-	7,  // 18: outbid.v1.SweepRecord.trials:type_name -> outbid.v1.TrialRecord
-	21, // 19: outbid.v1.SweepRecord.notes:type_name -> outbid.v1.SweepNote
-	22, // 20: outbid.v1.SweepRecord.outlook:type_name -> outbid.v1.Outlook
-	23, // 21: outbid.v1.SweepRecord.measured:type_name -> outbid.v1.Throughput
-	24, // 22: outbid.v1.SweepRecord.fairness:type_name -> outbid.v1.Fairness
-	25, // 23: outbid.v1.SweepRecord.soups:type_name -> outbid.v1.Soup
-	26, // 24: outbid.v1.SweepRecord.admission:type_name -> outbid.v1.Admission
-	19, // 25: outbid.v1.RemoteTuner.spec:type_name -> outbid.v1.SweepSpec
-	6,  // 26: outbid.v1.RemoteTuner.told:type_name -> outbid.v1.TunerQuestion
-	27, // 27: outbid.v1.RemoteTuner.status:type_name -> outbid.v1.TunerStatus
-	13, // 28: outbid.v1.TunerQuestion.time:type_name -> google.protobuf.Timestamp
-	28, // 29: outbid.v1.TunerQuestion.event:type_name -> outbid.v1.TunerEvent
-	29, // 30: outbid.v1.TrialRecord.trial:type_name -> outbid.v1.Trial
-	11, // 31: outbid.v1.TrialRecord.held:type_name -> outbid.v1.LeaseRecord
-	30, // 32: outbid.v1.TrialRecord.start:type_name -> outbid.v1.Checkpoint
-	13, // 33: outbid.v1.TrialRecord.queued:type_name -> google.protobuf.Timestamp
-	23, // 34: outbid.v1.TrialRecord.measured:type_name -> outbid.v1.Throughput
-	31, // 35: outbid.v1.TrialRecord.last_failure:type_name -> outbid.v1.ForkFailed
-	32, // 36: outbid.v1.TrialRecord.resumes_as:type_name -> outbid.v1.TrialState
-	10, // 37: outbid.v1.TrialRecord.rollbacks:type_name -> outbid.v1.Rollback
-	8,  // 38: outbid.v1.TrialRecord.round:type_name -> outbid.v1.ForkRound
-	33, // 39: outbid.v1.TrialRecord.fork_again:type_name -> outbid.v1.ForkAgain
-	34, // 40: outbid.v1.TrialRecord.probation:type_name -> outbid.v1.MergeJudged
-	30, // 41: outbid.v1.ForkRound.start:type_name -> outbid.v1.Checkpoint
-	13, // 42: outbid.v1.ForkRound.ends:type_name -> google.protobuf.Timestamp
-	9,  // 43: outbid.v1.ForkRound.parts:type_name -> outbid.v1.ForkRoundPart
-	13, // 44: outbid.v1.ForkRound.began:type_name -> google.protobuf.Timestamp
-	30, // 45: outbid.v1.ForkRoundPart.saved:type_name -> outbid.v1.Checkpoint
-	35, // 46: outbid.v1.ForkRoundPart.places:type_name -> outbid.v1.TrialPlace
-	13, // 47: outbid.v1.LeaseRecord.granted:type_name -> google.protobuf.Timestamp
-	13, // 48: outbid.v1.LeaseRecord.term_end:type_name -> google.protobuf.Timestamp
-	36, // 49: outbid.v1.LeaseRecord.revoking:type_name -> outbid.v1.RevokeKind
-	37, // 50: outbid.v1.LeaseRecord.more:type_name -> outbid.v1.LeasePlace
-	13, // 51: outbid.v1.LeaseRecord.training:type_name -> google.protobuf.Timestamp
-	37, // 52: outbid.v1.LeaseRecord.places:type_name -> outbid.v1.LeasePlace
-	53, // [53:53] is the sub-list for method output_type
-	53, // [53:53] is the sub-list for method input_type
-	53, // [53:53] is the sub-list for extension type_name
-	53, // [53:53] is the sub-list for extension extendee
-	0,  // [0:53] is the sub-list for field type_name
+	17, // 9: outbid.v1.StateSnapshot.prices:type_name -> outbid.v1.Prices
+	14, // 10: outbid.v1.DeletedSweep.deleted:type_name -> google.protobuf.Timestamp
+	18, // 11: outbid.v1.NodeRecord.info:type_name -> outbid.v1.NodeInfo
+	19, // 12: outbid.v1.NodeRecord.state:type_name -> outbid.v1.NodeState
+	14, // 13: outbid.v1.NodeRecord.changed:type_name -> google.protobuf.Timestamp
+	20, // 14: outbid.v1.NodeRecord.faults:type_name -> outbid.v1.NodeFault
+	21, // 15: outbid.v1.SweepRecord.spec:type_name -> outbid.v1.SweepSpec
+	22, // 16: outbid.v1.SweepRecord.state:type_name -> outbid.v1.SweepState
+	14, // 17: outbid.v1.SweepRecord.submitted:type_name -> google.protobuf.Timestamp
+	14, // 18: outbid.v1.SweepRecord.ended:type_name -> google.protobuf.Timestamp
+	7,  // 19: outbid.v1.SweepRecord.trials:type_name -> outbid.v1.TrialRecord
+	23, // 20: outbid.v1.SweepRecord.notes:type_name -> outbid.v1.SweepNote
+	24, // 21: outbid.v1.SweepRecord.outlook:type_name -> outbid.v1.Outlook
+	25, // 22: outbid.v1.SweepRecord.measured:type_name -> outbid.v1.Throughput
+	26, // 23: outbid.v1.SweepRecord.fairness:type_name -> outbid.v1.Fairness
+	27, // 24: outbid.v1.SweepRecord.soups:type_name -> outbid.v1.Soup
+	28, // 25: outbid.v1.SweepRecord.admission:type_name -> outbid.v1.Admission
+	21, // 26: outbid.v1.RemoteTuner.spec:type_name -> outbid.v1.SweepSpec
+	6,  // 27: outbid.v1.RemoteTuner.told:type_name -> outbid.v1.TunerQuestion
+	29, // 28: outbid.v1.RemoteTuner.status:type_name -> outbid.v1.TunerStatus
+	14, // 29: outbid.v1.TunerQuestion.time:type_name -> google.protobuf.Timestamp
+	30, // 30: outbid.v1.TunerQuestion.event:type_name -> outbid.v1.TunerEvent
+	31, // 31: outbid.v1.TrialRecord.trial:type_name -> outbid.v1.Trial
+	12, // 32: outbid.v1.TrialRecord.held:type_name -> outbid.v1.LeaseRecord
+	32, // 33: outbid.v1.TrialRecord.start:type_name -> outbid.v1.Checkpoint
+	14, // 34: outbid.v1.TrialRecord.queued:type_name -> google.protobuf.Timestamp
+	25, // 35: outbid.v1.TrialRecord.measured:type_name -> outbid.v1.Throughput
+	33, // 36: outbid.v1.TrialRecord.last_failure:type_name -> outbid.v1.ForkFailed
+	34, // 37: outbid.v1.TrialRecord.resumes_as:type_name -> outbid.v1.TrialState
+	11, // 38: outbid.v1.TrialRecord.rollbacks:type_name -> outbid.v1.Rollback
+	9,  // 39: outbid.v1.TrialRecord.round:type_name -> outbid.v1.ForkRound
+	35, // 40: outbid.v1.TrialRecord.fork_again:type_name -> outbid.v1.ForkAgain
+	36, // 41: outbid.v1.TrialRecord.probation:type_name -> outbid.v1.MergeJudged
+	8,  // 42: outbid.v1.TrialRecord.avoided:type_name -> outbid.v1.NodeAvoided
+	14, // 43: outbid.v1.NodeAvoided.until:type_name -> google.protobuf.Timestamp
+	32, // 44: outbid.v1.ForkRound.start:type_name -> outbid.v1.Checkpoint
+	14, // 45: outbid.v1.ForkRound.ends:type_name -> google.protobuf.Timestamp
+	10, // 46: outbid.v1.ForkRound.parts:type_name -> outbid.v1.ForkRoundPart
+	14, // 47: outbid.v1.ForkRound.began:type_name -> google.protobuf.Timestamp
+	32, // 48: outbid.v1.ForkRoundPart.saved:type_name -> outbid.v1.Checkpoint
+	37, // 49: outbid.v1.ForkRoundPart.places:type_name -> outbid.v1.TrialPlace
+	14, // 50: outbid.v1.LeaseRecord.granted:type_name -> google.protobuf.Timestamp
+	14, // 51: outbid.v1.LeaseRecord.term_end:type_name -> google.protobuf.Timestamp
+	38, // 52: outbid.v1.LeaseRecord.revoking:type_name -> outbid.v1.RevokeKind
+	39, // 53: outbid.v1.LeaseRecord.more:type_name -> outbid.v1.LeasePlace
+	14, // 54: outbid.v1.LeaseRecord.training:type_name -> google.protobuf.Timestamp
+	39, // 55: outbid.v1.LeaseRecord.places:type_name -> outbid.v1.LeasePlace
+	56, // [56:56] is the sub-list for method output_type
+	56, // [56:56] is the sub-list for method input_type
+	56, // [56:56] is the sub-list for extension type_name
+	56, // [56:56] is the sub-list for extension extendee
+	0,  // [0:56] is the sub-list for field type_name
 }
 
 func init() { file_outbid_v1_snapshot_proto_init() }
@@ -1891,7 +2014,7 @@ func file_outbid_v1_snapshot_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_outbid_v1_snapshot_proto_rawDesc), len(file_outbid_v1_snapshot_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   13,
+			NumMessages:   14,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -97,6 +97,7 @@ class Uplink(google.protobuf.message.Message):
     PROOF_FIELD_NUMBER: builtins.int
     CREDENTIALS_EXPIRE_UNIX_FIELD_NUMBER: builtins.int
     SAID_FIELD_NUMBER: builtins.int
+    HEALTH_FIELD_NUMBER: builtins.int
     node: builtins.str
     boot: builtins.str
     first_seq: builtins.int
@@ -123,6 +124,10 @@ class Uplink(google.protobuf.message.Message):
     def info(self) -> outbid.v1.node_pb2.NodeInfo:
         """Set in the first uplink of a boot and until orders come."""
 
+    @property
+    def health(self) -> Global___NodeHealth:
+        """What the worker's checks of its machine found last; absent from versions that make none."""
+
     def __init__(
         self,
         *,
@@ -136,11 +141,36 @@ class Uplink(google.protobuf.message.Message):
         proof: builtins.bytes = ...,
         credentials_expire_unix: builtins.int = ...,
         said: builtins.int = ...,
+        health: Global___NodeHealth | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["info", b"info"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["boot", b"boot", "credentials_expire_unix", b"credentials_expire_unix", "first_seq", b"first_seq", "forks", b"forks", "info", b"info", "leaving", b"leaving", "messages", b"messages", "node", b"node", "proof", b"proof", "said", b"said"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["health", b"health", "info", b"info"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["boot", b"boot", "credentials_expire_unix", b"credentials_expire_unix", "first_seq", b"first_seq", "forks", b"forks", "health", b"health", "info", b"info", "leaving", b"leaving", "messages", b"messages", "node", b"node", "proof", b"proof", "said", b"said"]) -> None: ...
 
 Global___Uplink: typing_extensions.TypeAlias = Uplink
+
+@typing.final
+class NodeHealth(google.protobuf.message.Message):
+    """NodeHealth is what a worker's checks of its machine found."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    UNFIT_FIELD_NUMBER: builtins.int
+    CHECK_FIELD_NUMBER: builtins.int
+    check: builtins.int
+    """Counts the checks of this boot, so that one can be told from the one before."""
+    @property
+    def unfit(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """Why it can take no new trials, each in one line; empty if it can."""
+
+    def __init__(
+        self,
+        *,
+        unfit: collections.abc.Iterable[builtins.str] | None = ...,
+        check: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["check", b"check", "unfit", b"unfit"]) -> None: ...
+
+Global___NodeHealth: typing_extensions.TypeAlias = NodeHealth
 
 @typing.final
 class ForkStatus(google.protobuf.message.Message):

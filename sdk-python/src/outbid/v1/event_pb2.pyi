@@ -109,11 +109,13 @@ class _FailureKindEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._En
     FAILURE_KIND_HANG: _FailureKind.ValueType  # 3
     """Sent nothing for hang_timeout."""
     FAILURE_KIND_START: _FailureKind.ValueType  # 4
-    """Could not be started: missing program, function not allowed here."""
+    """Could not be started: a missing program, a function that is not allowed here. The node may be to blame, or the sweep."""
     FAILURE_KIND_NODE_LOST: _FailureKind.ValueType  # 5
     """Its node was lost; does not count as a restart, but a trial under which nodes are lost again and again fails."""
     FAILURE_KIND_CHECKPOINT: _FailureKind.ValueType  # 6
     """The checkpoint could not be read."""
+    FAILURE_KIND_NODE: _FailureKind.ValueType  # 7
+    """Could not be started because of its node: a full disk, no free descriptors or processes, no control groups."""
 
 class FailureKind(_FailureKind, metaclass=_FailureKindEnumTypeWrapper):
     """FailureKind says what went wrong with a training process."""
@@ -126,11 +128,13 @@ FAILURE_KIND_SIGNAL: FailureKind.ValueType  # 2
 FAILURE_KIND_HANG: FailureKind.ValueType  # 3
 """Sent nothing for hang_timeout."""
 FAILURE_KIND_START: FailureKind.ValueType  # 4
-"""Could not be started: missing program, function not allowed here."""
+"""Could not be started: a missing program, a function that is not allowed here. The node may be to blame, or the sweep."""
 FAILURE_KIND_NODE_LOST: FailureKind.ValueType  # 5
 """Its node was lost; does not count as a restart, but a trial under which nodes are lost again and again fails."""
 FAILURE_KIND_CHECKPOINT: FailureKind.ValueType  # 6
 """The checkpoint could not be read."""
+FAILURE_KIND_NODE: FailureKind.ValueType  # 7
+"""Could not be started because of its node: a full disk, no free descriptors or processes, no control groups."""
 Global___FailureKind: typing_extensions.TypeAlias = FailureKind
 
 class _NoteKind:
@@ -354,6 +358,8 @@ class Event(google.protobuf.message.Message):
     SOUP_PUBLISHED_FIELD_NUMBER: builtins.int
     SOUP_DROPPED_FIELD_NUMBER: builtins.int
     SWEEP_ANSWERED_FIELD_NUMBER: builtins.int
+    NODE_FAULTED_FIELD_NUMBER: builtins.int
+    NODE_CLEARED_FIELD_NUMBER: builtins.int
     @property
     def sweep_submitted(self) -> Global___SweepSubmitted: ...
     @property
@@ -432,6 +438,10 @@ class Event(google.protobuf.message.Message):
     def soup_dropped(self) -> Global___SoupDropped: ...
     @property
     def sweep_answered(self) -> Global___SweepAnswered: ...
+    @property
+    def node_faulted(self) -> Global___NodeFaulted: ...
+    @property
+    def node_cleared(self) -> Global___NodeCleared: ...
     def __init__(
         self,
         *,
@@ -474,10 +484,12 @@ class Event(google.protobuf.message.Message):
         soup_published: Global___SoupPublished | None = ...,
         soup_dropped: Global___SoupDropped | None = ...,
         sweep_answered: Global___SweepAnswered | None = ...,
+        node_faulted: Global___NodeFaulted | None = ...,
+        node_cleared: Global___NodeCleared | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["checkpoint_dropped", b"checkpoint_dropped", "checkpoint_saved", b"checkpoint_saved", "consolidation_ordered", b"consolidation_ordered", "fork_failed", b"fork_failed", "fork_started", b"fork_started", "forks_began", b"forks_began", "forks_ended", b"forks_ended", "kind", b"kind", "lease_ended", b"lease_ended", "lease_granted", b"lease_granted", "lease_renewed", b"lease_renewed", "lease_revoked", b"lease_revoked", "merge_judged", b"merge_judged", "node_changed", b"node_changed", "node_joined", b"node_joined", "note", b"note", "orchestrator_started", b"orchestrator_started", "place_ended", b"place_ended", "round_begun", b"round_begun", "round_decided", b"round_decided", "soup_dropped", b"soup_dropped", "soup_published", b"soup_published", "sweep_answered", b"sweep_answered", "sweep_changed", b"sweep_changed", "sweep_deleted", b"sweep_deleted", "sweep_extended", b"sweep_extended", "sweep_submitted", b"sweep_submitted", "tenant_changed", b"tenant_changed", "tenant_removed", b"tenant_removed", "trial_asked", b"trial_asked", "trial_cloned", b"trial_cloned", "trial_created", b"trial_created", "trial_ended", b"trial_ended", "trial_paused", b"trial_paused", "trial_reached", b"trial_reached", "trial_reported", b"trial_reported", "trial_targeted", b"trial_targeted", "tuner_answered", b"tuner_answered", "tuner_asked", b"tuner_asked", "uplink_seen", b"uplink_seen"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["checkpoint_dropped", b"checkpoint_dropped", "checkpoint_saved", b"checkpoint_saved", "consolidation_ordered", b"consolidation_ordered", "fork_failed", b"fork_failed", "fork_started", b"fork_started", "forks_began", b"forks_began", "forks_ended", b"forks_ended", "kind", b"kind", "lease_ended", b"lease_ended", "lease_granted", b"lease_granted", "lease_renewed", b"lease_renewed", "lease_revoked", b"lease_revoked", "merge_judged", b"merge_judged", "node_changed", b"node_changed", "node_joined", b"node_joined", "note", b"note", "orchestrator_started", b"orchestrator_started", "place_ended", b"place_ended", "round_begun", b"round_begun", "round_decided", b"round_decided", "soup_dropped", b"soup_dropped", "soup_published", b"soup_published", "sweep_answered", b"sweep_answered", "sweep_changed", b"sweep_changed", "sweep_deleted", b"sweep_deleted", "sweep_extended", b"sweep_extended", "sweep_submitted", b"sweep_submitted", "tenant_changed", b"tenant_changed", "tenant_removed", b"tenant_removed", "trial_asked", b"trial_asked", "trial_cloned", b"trial_cloned", "trial_created", b"trial_created", "trial_ended", b"trial_ended", "trial_paused", b"trial_paused", "trial_reached", b"trial_reached", "trial_reported", b"trial_reported", "trial_targeted", b"trial_targeted", "tuner_answered", b"tuner_answered", "tuner_asked", b"tuner_asked", "uplink_seen", b"uplink_seen"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["sweep_submitted", "sweep_changed", "sweep_extended", "tuner_asked", "trial_created", "trial_targeted", "trial_paused", "trial_ended", "trial_cloned", "trial_reported", "trial_reached", "checkpoint_saved", "checkpoint_dropped", "lease_granted", "lease_revoked", "lease_ended", "fork_started", "fork_failed", "node_joined", "node_changed", "uplink_seen", "note", "trial_asked", "round_decided", "orchestrator_started", "lease_renewed", "place_ended", "sweep_deleted", "forks_began", "consolidation_ordered", "forks_ended", "tuner_answered", "round_begun", "merge_judged", "tenant_changed", "tenant_removed", "soup_published", "soup_dropped", "sweep_answered"] | None: ...
+    def HasField(self, field_name: typing.Literal["checkpoint_dropped", b"checkpoint_dropped", "checkpoint_saved", b"checkpoint_saved", "consolidation_ordered", b"consolidation_ordered", "fork_failed", b"fork_failed", "fork_started", b"fork_started", "forks_began", b"forks_began", "forks_ended", b"forks_ended", "kind", b"kind", "lease_ended", b"lease_ended", "lease_granted", b"lease_granted", "lease_renewed", b"lease_renewed", "lease_revoked", b"lease_revoked", "merge_judged", b"merge_judged", "node_changed", b"node_changed", "node_cleared", b"node_cleared", "node_faulted", b"node_faulted", "node_joined", b"node_joined", "note", b"note", "orchestrator_started", b"orchestrator_started", "place_ended", b"place_ended", "round_begun", b"round_begun", "round_decided", b"round_decided", "soup_dropped", b"soup_dropped", "soup_published", b"soup_published", "sweep_answered", b"sweep_answered", "sweep_changed", b"sweep_changed", "sweep_deleted", b"sweep_deleted", "sweep_extended", b"sweep_extended", "sweep_submitted", b"sweep_submitted", "tenant_changed", b"tenant_changed", "tenant_removed", b"tenant_removed", "trial_asked", b"trial_asked", "trial_cloned", b"trial_cloned", "trial_created", b"trial_created", "trial_ended", b"trial_ended", "trial_paused", b"trial_paused", "trial_reached", b"trial_reached", "trial_reported", b"trial_reported", "trial_targeted", b"trial_targeted", "tuner_answered", b"tuner_answered", "tuner_asked", b"tuner_asked", "uplink_seen", b"uplink_seen"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["checkpoint_dropped", b"checkpoint_dropped", "checkpoint_saved", b"checkpoint_saved", "consolidation_ordered", b"consolidation_ordered", "fork_failed", b"fork_failed", "fork_started", b"fork_started", "forks_began", b"forks_began", "forks_ended", b"forks_ended", "kind", b"kind", "lease_ended", b"lease_ended", "lease_granted", b"lease_granted", "lease_renewed", b"lease_renewed", "lease_revoked", b"lease_revoked", "merge_judged", b"merge_judged", "node_changed", b"node_changed", "node_cleared", b"node_cleared", "node_faulted", b"node_faulted", "node_joined", b"node_joined", "note", b"note", "orchestrator_started", b"orchestrator_started", "place_ended", b"place_ended", "round_begun", b"round_begun", "round_decided", b"round_decided", "soup_dropped", b"soup_dropped", "soup_published", b"soup_published", "sweep_answered", b"sweep_answered", "sweep_changed", b"sweep_changed", "sweep_deleted", b"sweep_deleted", "sweep_extended", b"sweep_extended", "sweep_submitted", b"sweep_submitted", "tenant_changed", b"tenant_changed", "tenant_removed", b"tenant_removed", "trial_asked", b"trial_asked", "trial_cloned", b"trial_cloned", "trial_created", b"trial_created", "trial_ended", b"trial_ended", "trial_paused", b"trial_paused", "trial_reached", b"trial_reached", "trial_reported", b"trial_reported", "trial_targeted", b"trial_targeted", "tuner_answered", b"tuner_answered", "tuner_asked", b"tuner_asked", "uplink_seen", b"uplink_seen"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["sweep_submitted", "sweep_changed", "sweep_extended", "tuner_asked", "trial_created", "trial_targeted", "trial_paused", "trial_ended", "trial_cloned", "trial_reported", "trial_reached", "checkpoint_saved", "checkpoint_dropped", "lease_granted", "lease_revoked", "lease_ended", "fork_started", "fork_failed", "node_joined", "node_changed", "uplink_seen", "note", "trial_asked", "round_decided", "orchestrator_started", "lease_renewed", "place_ended", "sweep_deleted", "forks_began", "consolidation_ordered", "forks_ended", "tuner_answered", "round_begun", "merge_judged", "tenant_changed", "tenant_removed", "soup_published", "soup_dropped", "sweep_answered", "node_faulted", "node_cleared"] | None: ...
 
 Global___Event: typing_extensions.TypeAlias = Event
 
@@ -1474,6 +1486,9 @@ class ForkFailed(google.protobuf.message.Message):
     LOSSES_FIELD_NUMBER: builtins.int
     SUSPECTED_FIELD_NUMBER: builtins.int
     UNREADABLE_FIELD_NUMBER: builtins.int
+    NODE_FIELD_NUMBER: builtins.int
+    EXCUSED_FIELD_NUMBER: builtins.int
+    AVOID_UNTIL_FIELD_NUMBER: builtins.int
     sweep: builtins.str
     trial: builtins.int
     lease_id: builtins.int
@@ -1488,6 +1503,16 @@ class ForkFailed(google.protobuf.message.Message):
     """From here on it runs alone on a node, until it gets further."""
     unreadable: builtins.str
     """Key of the checkpoint that could not be read: nothing starts from it again, and this counts as no restart."""
+    node: builtins.str
+    """The node that it ran on, or was to run on; empty in ledgers of versions that did not say, and for clients."""
+    excused: builtins.bool
+    """It does not count as a restart: the node is to blame, or another node has not been tried yet."""
+    @property
+    def avoid_until(self) -> google.protobuf.timestamp_pb2.Timestamp:
+        """The trial keeps off that node until then; absent for not at all. Where it could not be started there is no exception;
+        after another failure the node is taken all the same if no other can run the trial.
+        """
+
     def __init__(
         self,
         *,
@@ -1500,9 +1525,12 @@ class ForkFailed(google.protobuf.message.Message):
         losses: builtins.int = ...,
         suspected: builtins.bool = ...,
         unreadable: builtins.str = ...,
+        node: builtins.str = ...,
+        excused: builtins.bool = ...,
+        avoid_until: google.protobuf.timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["_step", b"_step", "step", b"step"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_step", b"_step", "detail", b"detail", "kind", b"kind", "lease_id", b"lease_id", "losses", b"losses", "step", b"step", "suspected", b"suspected", "sweep", b"sweep", "trial", b"trial", "unreadable", b"unreadable"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_step", b"_step", "avoid_until", b"avoid_until", "step", b"step"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_step", b"_step", "avoid_until", b"avoid_until", "detail", b"detail", "excused", b"excused", "kind", b"kind", "lease_id", b"lease_id", "losses", b"losses", "node", b"node", "step", b"step", "suspected", b"suspected", "sweep", b"sweep", "trial", b"trial", "unreadable", b"unreadable"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["_step", b"_step"]) -> typing.Literal["step"] | None: ...
 
 Global___ForkFailed: typing_extensions.TypeAlias = ForkFailed
@@ -1548,6 +1576,60 @@ class NodeChanged(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["node", b"node", "reason", b"reason", "state", b"state"]) -> None: ...
 
 Global___NodeChanged: typing_extensions.TypeAlias = NodeChanged
+
+@typing.final
+class NodeFaulted(google.protobuf.message.Message):
+    """NodeFaulted keeps new trials off a node: all of them, or those of one sweep."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    NODE_FIELD_NUMBER: builtins.int
+    FAULT_FIELD_NUMBER: builtins.int
+    node: builtins.str
+    @property
+    def fault(self) -> outbid.v1.node_pb2.NodeFault:
+        """The fault as it is from here on. It takes the place of one of the same sweep and kind."""
+
+    def __init__(
+        self,
+        *,
+        node: builtins.str = ...,
+        fault: outbid.v1.node_pb2.NodeFault | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["fault", b"fault"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["fault", b"fault", "node", b"node"]) -> None: ...
+
+Global___NodeFaulted: typing_extensions.TypeAlias = NodeFaulted
+
+@typing.final
+class NodeCleared(google.protobuf.message.Message):
+    """NodeCleared ends a fault of a node."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    NODE_FIELD_NUMBER: builtins.int
+    SWEEP_FIELD_NUMBER: builtins.int
+    UNFIT_FIELD_NUMBER: builtins.int
+    REASON_FIELD_NUMBER: builtins.int
+    AFTER_START_FIELD_NUMBER: builtins.int
+    node: builtins.str
+    sweep: builtins.str
+    """Which fault: its sweep, empty for that of all, and whether it is what the worker says of itself."""
+    unfit: builtins.bool
+    reason: builtins.str
+    after_start: builtins.bool
+    def __init__(
+        self,
+        *,
+        node: builtins.str = ...,
+        sweep: builtins.str = ...,
+        unfit: builtins.bool = ...,
+        reason: builtins.str = ...,
+        after_start: builtins.bool = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["after_start", b"after_start", "node", b"node", "reason", b"reason", "sweep", b"sweep", "unfit", b"unfit"]) -> None: ...
+
+Global___NodeCleared: typing_extensions.TypeAlias = NodeCleared
 
 @typing.final
 class UplinkSeen(google.protobuf.message.Message):

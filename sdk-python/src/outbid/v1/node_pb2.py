@@ -22,9 +22,10 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x14outbid/v1/node.proto\x12\toutbid.v1\"\xb5\x02\n\x08NodeInfo\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04\x62oot\x18\x02 \x01(\t\x12\"\n\x07\x64\x65vices\x18\x03 \x03(\x0b\x32\x11.outbid.v1.Device\x12\x0c\n\x04\x63pus\x18\x04 \x01(\x01\x12\x14\n\x0cmemory_bytes\x18\x05 \x01(\x03\x12\x0f\n\x07version\x18\x06 \x01(\t\x12\x10\n\x08hostname\x18\x07 \x01(\t\x12/\n\x06labels\x18\x08 \x03(\x0b\x32\x1f.outbid.v1.NodeInfo.LabelsEntry\x12$\n\x05links\x18\t \x03(\x0b\x32\x15.outbid.v1.DeviceLink\x12\x0b\n\x03pid\x18\n \x01(\x05\x12\x0f\n\x07trusted\x18\x0b \x01(\x08\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\x9a\x01\n\x06\x44\x65vice\x12\r\n\x05index\x18\x01 \x01(\x05\x12\x0c\n\x04type\x18\x02 \x01(\t\x12\x0c\n\x04name\x18\x03 \x01(\t\x12\x14\n\x0cmemory_bytes\x18\x04 \x01(\x03\x12\x0c\n\x04uuid\x18\x05 \x01(\t\x12\x0b\n\x03pci\x18\x06 \x01(\t\x12\x0c\n\x04numa\x18\x07 \x01(\x05\x12\r\n\x05speed\x18\x08 \x01(\x01\x12\x17\n\x0fpcie_generation\x18\t \x01(\x05\"?\n\nDeviceLink\x12\t\n\x01\x61\x18\x01 \x01(\x05\x12\t\n\x01\x62\x18\x02 \x01(\x05\x12\x0c\n\x04kind\x18\x03 \x01(\t\x12\r\n\x05lanes\x18\x04 \x01(\x05\"@\n\x07\x46orkRef\x12\r\n\x05sweep\x18\x01 \x01(\t\x12\r\n\x05trial\x18\x02 \x01(\x05\x12\x17\n\x08lease_id\x18\x03 \x01(\x04R\x05\x65pochB7Z5github.com/outbid-dev/outbid/proto/outbid/v1;outbidv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x14outbid/v1/node.proto\x12\toutbid.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc7\x02\n\x08NodeInfo\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04\x62oot\x18\x02 \x01(\t\x12\"\n\x07\x64\x65vices\x18\x03 \x03(\x0b\x32\x11.outbid.v1.Device\x12\x0c\n\x04\x63pus\x18\x04 \x01(\x01\x12\x14\n\x0cmemory_bytes\x18\x05 \x01(\x03\x12\x0f\n\x07version\x18\x06 \x01(\t\x12\x10\n\x08hostname\x18\x07 \x01(\t\x12/\n\x06labels\x18\x08 \x03(\x0b\x32\x1f.outbid.v1.NodeInfo.LabelsEntry\x12$\n\x05links\x18\t \x03(\x0b\x32\x15.outbid.v1.DeviceLink\x12\x0b\n\x03pid\x18\n \x01(\x05\x12\x10\n\x08warnings\x18\x0c \x03(\t\x12\x0f\n\x07trusted\x18\x0b \x01(\x08\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\xe8\x01\n\tNodeFault\x12\r\n\x05sweep\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12)\n\x05since\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12)\n\x05until\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\r\n\x05times\x18\x05 \x01(\x05\x12\x10\n\x08\x63ordoned\x18\x06 \x01(\x08\x12\x0e\n\x06trials\x18\x07 \x03(\t\x12\r\n\x05unfit\x18\x08 \x01(\x08\x12\x11\n\tambiguous\x18\t \x01(\x08\x12\x13\n\x0b\x61\x66ter_start\x18\n \x01(\x08\"\x9a\x01\n\x06\x44\x65vice\x12\r\n\x05index\x18\x01 \x01(\x05\x12\x0c\n\x04type\x18\x02 \x01(\t\x12\x0c\n\x04name\x18\x03 \x01(\t\x12\x14\n\x0cmemory_bytes\x18\x04 \x01(\x03\x12\x0c\n\x04uuid\x18\x05 \x01(\t\x12\x0b\n\x03pci\x18\x06 \x01(\t\x12\x0c\n\x04numa\x18\x07 \x01(\x05\x12\r\n\x05speed\x18\x08 \x01(\x01\x12\x17\n\x0fpcie_generation\x18\t \x01(\x05\"?\n\nDeviceLink\x12\t\n\x01\x61\x18\x01 \x01(\x05\x12\t\n\x01\x62\x18\x02 \x01(\x05\x12\x0c\n\x04kind\x18\x03 \x01(\t\x12\r\n\x05lanes\x18\x04 \x01(\x05\"@\n\x07\x46orkRef\x12\r\n\x05sweep\x18\x01 \x01(\t\x12\r\n\x05trial\x18\x02 \x01(\x05\x12\x17\n\x08lease_id\x18\x03 \x01(\x04R\x05\x65pochB7Z5github.com/outbid-dev/outbid/proto/outbid/v1;outbidv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,14 +35,16 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._serialized_options = b'Z5github.com/outbid-dev/outbid/proto/outbid/v1;outbidv1'
   _globals['_NODEINFO_LABELSENTRY']._loaded_options = None
   _globals['_NODEINFO_LABELSENTRY']._serialized_options = b'8\001'
-  _globals['_NODEINFO']._serialized_start=36
-  _globals['_NODEINFO']._serialized_end=345
-  _globals['_NODEINFO_LABELSENTRY']._serialized_start=300
-  _globals['_NODEINFO_LABELSENTRY']._serialized_end=345
-  _globals['_DEVICE']._serialized_start=348
-  _globals['_DEVICE']._serialized_end=502
-  _globals['_DEVICELINK']._serialized_start=504
-  _globals['_DEVICELINK']._serialized_end=567
-  _globals['_FORKREF']._serialized_start=569
-  _globals['_FORKREF']._serialized_end=633
+  _globals['_NODEINFO']._serialized_start=69
+  _globals['_NODEINFO']._serialized_end=396
+  _globals['_NODEINFO_LABELSENTRY']._serialized_start=351
+  _globals['_NODEINFO_LABELSENTRY']._serialized_end=396
+  _globals['_NODEFAULT']._serialized_start=399
+  _globals['_NODEFAULT']._serialized_end=631
+  _globals['_DEVICE']._serialized_start=634
+  _globals['_DEVICE']._serialized_end=788
+  _globals['_DEVICELINK']._serialized_start=790
+  _globals['_DEVICELINK']._serialized_end=853
+  _globals['_FORKREF']._serialized_start=855
+  _globals['_FORKREF']._serialized_end=919
 # @@protoc_insertion_point(module_scope)

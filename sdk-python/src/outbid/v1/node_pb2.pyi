@@ -8,6 +8,7 @@ import collections.abc
 import google.protobuf.descriptor
 import google.protobuf.internal.containers
 import google.protobuf.message
+import google.protobuf.timestamp_pb2
 import sys
 import typing
 
@@ -50,6 +51,7 @@ class NodeInfo(google.protobuf.message.Message):
     LABELS_FIELD_NUMBER: builtins.int
     LINKS_FIELD_NUMBER: builtins.int
     PID_FIELD_NUMBER: builtins.int
+    WARNINGS_FIELD_NUMBER: builtins.int
     TRUSTED_FIELD_NUMBER: builtins.int
     name: builtins.str
     """Name of the node, unique in the cluster."""
@@ -70,6 +72,10 @@ class NodeInfo(google.protobuf.message.Message):
     def links(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___DeviceLink]:
         """Links between devices that are faster than the machine's bus."""
 
+    @property
+    def warnings(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """What its worker found that does not keep it from running trials, such as limits that cannot be enforced there."""
+
     def __init__(
         self,
         *,
@@ -83,11 +89,73 @@ class NodeInfo(google.protobuf.message.Message):
         labels: collections.abc.Mapping[builtins.str, builtins.str] | None = ...,
         links: collections.abc.Iterable[Global___DeviceLink] | None = ...,
         pid: builtins.int = ...,
+        warnings: collections.abc.Iterable[builtins.str] | None = ...,
         trusted: builtins.bool = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["boot", b"boot", "cpus", b"cpus", "devices", b"devices", "hostname", b"hostname", "labels", b"labels", "links", b"links", "memory_bytes", b"memory_bytes", "name", b"name", "pid", b"pid", "trusted", b"trusted", "version", b"version"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["boot", b"boot", "cpus", b"cpus", "devices", b"devices", "hostname", b"hostname", "labels", b"labels", "links", b"links", "memory_bytes", b"memory_bytes", "name", b"name", "pid", b"pid", "trusted", b"trusted", "version", b"version", "warnings", b"warnings"]) -> None: ...
 
 Global___NodeInfo: typing_extensions.TypeAlias = NodeInfo
+
+@typing.final
+class NodeFault(google.protobuf.message.Message):
+    """NodeFault is why new trials keep off a node."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    SWEEP_FIELD_NUMBER: builtins.int
+    REASON_FIELD_NUMBER: builtins.int
+    SINCE_FIELD_NUMBER: builtins.int
+    UNTIL_FIELD_NUMBER: builtins.int
+    TIMES_FIELD_NUMBER: builtins.int
+    CORDONED_FIELD_NUMBER: builtins.int
+    TRIALS_FIELD_NUMBER: builtins.int
+    UNFIT_FIELD_NUMBER: builtins.int
+    AMBIGUOUS_FIELD_NUMBER: builtins.int
+    AFTER_START_FIELD_NUMBER: builtins.int
+    sweep: builtins.str
+    """Trials of this sweep alone keep off; empty for all."""
+    reason: builtins.str
+    """In one line."""
+    times: builtins.int
+    """How often trials were kept off in a row."""
+    cordoned: builtins.bool
+    """It happened so often that the node is tried again only once the checks of its worker have passed, too."""
+    unfit: builtins.bool
+    """The worker reports it itself, such as a full disk."""
+    ambiguous: builtins.bool
+    """It may be the sweep's own mistake, such as a program that is missing."""
+    after_start: builtins.bool
+    """Trials start there and fail, and get further on other nodes."""
+    @property
+    def since(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
+    @property
+    def until(self) -> google.protobuf.timestamp_pb2.Timestamp:
+        """Until then; the next trial that starts there ends the fault, or the time is doubled. Absent for one that its worker
+        reports itself: that lasts until it reports otherwise.
+        """
+
+    @property
+    def trials(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """Trials that failed there, as "digits-1/17"; the first few."""
+
+    def __init__(
+        self,
+        *,
+        sweep: builtins.str = ...,
+        reason: builtins.str = ...,
+        since: google.protobuf.timestamp_pb2.Timestamp | None = ...,
+        until: google.protobuf.timestamp_pb2.Timestamp | None = ...,
+        times: builtins.int = ...,
+        cordoned: builtins.bool = ...,
+        trials: collections.abc.Iterable[builtins.str] | None = ...,
+        unfit: builtins.bool = ...,
+        ambiguous: builtins.bool = ...,
+        after_start: builtins.bool = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["since", b"since", "until", b"until"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["after_start", b"after_start", "ambiguous", b"ambiguous", "cordoned", b"cordoned", "reason", b"reason", "since", b"since", "sweep", b"sweep", "times", b"times", "trials", b"trials", "unfit", b"unfit", "until", b"until"]) -> None: ...
+
+Global___NodeFault: typing_extensions.TypeAlias = NodeFault
 
 @typing.final
 class Device(google.protobuf.message.Message):

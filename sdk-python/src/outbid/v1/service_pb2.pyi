@@ -1314,6 +1314,7 @@ class Node(google.protobuf.message.Message):
     REASON_FIELD_NUMBER: builtins.int
     LAST_SEEN_FIELD_NUMBER: builtins.int
     USES_FIELD_NUMBER: builtins.int
+    FAULTS_FIELD_NUMBER: builtins.int
     state: outbid.v1.event_pb2.NodeState.ValueType
     reason: builtins.str
     @property
@@ -1322,6 +1323,10 @@ class Node(google.protobuf.message.Message):
     def last_seen(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
     @property
     def uses(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___DeviceUse]: ...
+    @property
+    def faults(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[outbid.v1.node_pb2.NodeFault]:
+        """Why new trials keep off it."""
+
     def __init__(
         self,
         *,
@@ -1330,9 +1335,10 @@ class Node(google.protobuf.message.Message):
         reason: builtins.str = ...,
         last_seen: google.protobuf.timestamp_pb2.Timestamp | None = ...,
         uses: collections.abc.Iterable[Global___DeviceUse] | None = ...,
+        faults: collections.abc.Iterable[outbid.v1.node_pb2.NodeFault] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["info", b"info", "last_seen", b"last_seen"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["info", b"info", "last_seen", b"last_seen", "reason", b"reason", "state", b"state", "uses", b"uses"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["faults", b"faults", "info", b"info", "last_seen", b"last_seen", "reason", b"reason", "state", b"state", "uses", b"uses"]) -> None: ...
 
 Global___Node: typing_extensions.TypeAlias = Node
 

@@ -209,6 +209,7 @@ class NodeRecord(google.protobuf.message.Message):
     REASON_FIELD_NUMBER: builtins.int
     SEEN_SEQ_FIELD_NUMBER: builtins.int
     CHANGED_FIELD_NUMBER: builtins.int
+    FAULTS_FIELD_NUMBER: builtins.int
     state: outbid.v1.event_pb2.NodeState.ValueType
     reason: builtins.str
     seen_seq: builtins.int
@@ -216,6 +217,10 @@ class NodeRecord(google.protobuf.message.Message):
     def info(self) -> outbid.v1.node_pb2.NodeInfo: ...
     @property
     def changed(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
+    @property
+    def faults(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[outbid.v1.node_pb2.NodeFault]:
+        """Why new trials keep off it."""
+
     def __init__(
         self,
         *,
@@ -224,9 +229,10 @@ class NodeRecord(google.protobuf.message.Message):
         reason: builtins.str = ...,
         seen_seq: builtins.int = ...,
         changed: google.protobuf.timestamp_pb2.Timestamp | None = ...,
+        faults: collections.abc.Iterable[outbid.v1.node_pb2.NodeFault] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["changed", b"changed", "info", b"info"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["changed", b"changed", "info", b"info", "reason", b"reason", "seen_seq", b"seen_seq", "state", b"state"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["changed", b"changed", "faults", b"faults", "info", b"info", "reason", b"reason", "seen_seq", b"seen_seq", "state", b"state"]) -> None: ...
 
 Global___NodeRecord: typing_extensions.TypeAlias = NodeRecord
 
@@ -261,6 +267,8 @@ class SweepRecord(google.protobuf.message.Message):
     TUNER_REMOTE_FIELD_NUMBER: builtins.int
     SOUPS_FIELD_NUMBER: builtins.int
     ADMISSION_FIELD_NUMBER: builtins.int
+    STARTED_ON_FIELD_NUMBER: builtins.int
+    TRAINED_ON_FIELD_NUMBER: builtins.int
     id: builtins.str
     state: outbid.v1.event_pb2.SweepState.ValueType
     reason: builtins.str
@@ -311,6 +319,14 @@ class SweepRecord(google.protobuf.message.Message):
     def admission(self) -> outbid.v1.admission_pb2.Admission:
         """The newest answer of a policy with admission."""
 
+    @property
+    def started_on(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """Nodes on which one of its trials has started since the node's worker did."""
+
+    @property
+    def trained_on(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """Nodes on which one of its trials has trained well since the node's worker started."""
+
     def __init__(
         self,
         *,
@@ -339,9 +355,11 @@ class SweepRecord(google.protobuf.message.Message):
         tuner_remote: builtins.bool = ...,
         soups: collections.abc.Iterable[outbid.v1.event_pb2.Soup] | None = ...,
         admission: outbid.v1.admission_pb2.Admission | None = ...,
+        started_on: collections.abc.Iterable[builtins.str] | None = ...,
+        trained_on: collections.abc.Iterable[builtins.str] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_order", b"_order", "admission", b"admission", "ended", b"ended", "fairness", b"fairness", "order", b"order", "outlook", b"outlook", "spec", b"spec", "submitted", b"submitted"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_order", b"_order", "actor", b"actor", "admission", b"admission", "app_seconds_before", b"app_seconds_before", "device_seconds", b"device_seconds", "ended", b"ended", "fairness", b"fairness", "id", b"id", "idempotency_key", b"idempotency_key", "lack_noted", b"lack_noted", "measured", b"measured", "notes", b"notes", "order", b"order", "outlook", b"outlook", "reason", b"reason", "soups", b"soups", "spec", b"spec", "state", b"state", "steps", b"steps", "stop_actor", b"stop_actor", "submitted", b"submitted", "trials", b"trials", "tuner", b"tuner", "tuner_exhausted", b"tuner_exhausted", "tuner_remote", b"tuner_remote", "tuner_waiting", b"tuner_waiting"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_order", b"_order", "actor", b"actor", "admission", b"admission", "app_seconds_before", b"app_seconds_before", "device_seconds", b"device_seconds", "ended", b"ended", "fairness", b"fairness", "id", b"id", "idempotency_key", b"idempotency_key", "lack_noted", b"lack_noted", "measured", b"measured", "notes", b"notes", "order", b"order", "outlook", b"outlook", "reason", b"reason", "soups", b"soups", "spec", b"spec", "started_on", b"started_on", "state", b"state", "steps", b"steps", "stop_actor", b"stop_actor", "submitted", b"submitted", "trained_on", b"trained_on", "trials", b"trials", "tuner", b"tuner", "tuner_exhausted", b"tuner_exhausted", "tuner_remote", b"tuner_remote", "tuner_waiting", b"tuner_waiting"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["_order", b"_order"]) -> typing.Literal["order"] | None: ...
 
 Global___SweepRecord: typing_extensions.TypeAlias = SweepRecord
@@ -449,6 +467,7 @@ class TrialRecord(google.protobuf.message.Message):
     FORK_AGAIN_FIELD_NUMBER: builtins.int
     PROBATION_FIELD_NUMBER: builtins.int
     DROPPED_MERGES_FIELD_NUMBER: builtins.int
+    AVOIDED_FIELD_NUMBER: builtins.int
     seed: builtins.int
     at_target: builtins.bool
     """Whether it waits for the tuner although it has a lease."""
@@ -514,6 +533,10 @@ class TrialRecord(google.protobuf.message.Message):
     def probation(self) -> outbid.v1.event_pb2.MergeJudged:
         """The average that it goes on from, where that is still to be judged, and how many were dropped in a row."""
 
+    @property
+    def avoided(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___NodeAvoided]:
+        """Nodes that it keeps off for some time."""
+
     def __init__(
         self,
         *,
@@ -542,12 +565,39 @@ class TrialRecord(google.protobuf.message.Message):
         fork_again: outbid.v1.event_pb2.ForkAgain.ValueType = ...,
         probation: outbid.v1.event_pb2.MergeJudged | None = ...,
         dropped_merges: builtins.int = ...,
+        avoided: collections.abc.Iterable[Global___NodeAvoided] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_metric", b"_metric", "last_failure", b"last_failure", "metric", b"metric", "probation", b"probation", "queued", b"queued", "round", b"round", "start", b"start", "trial", b"trial"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_metric", b"_metric", "at_target", b"at_target", "curve_steps", b"curve_steps", "curve_values", b"curve_values", "dropped_merges", b"dropped_merges", "failed_otherwise", b"failed_otherwise", "fork_again", b"fork_again", "held", b"held", "last_failure", b"last_failure", "last_report_seq", b"last_report_seq", "leases", b"leases", "lost_step", b"lost_step", "max_step", b"max_step", "measured", b"measured", "metric", b"metric", "metric_step", b"metric_step", "nan_noted", b"nan_noted", "pausing", b"pausing", "probation", b"probation", "queued", b"queued", "resumes_as", b"resumes_as", "rollbacks", b"rollbacks", "round", b"round", "seed", b"seed", "start", b"start", "trial", b"trial"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_metric", b"_metric", "at_target", b"at_target", "avoided", b"avoided", "curve_steps", b"curve_steps", "curve_values", b"curve_values", "dropped_merges", b"dropped_merges", "failed_otherwise", b"failed_otherwise", "fork_again", b"fork_again", "held", b"held", "last_failure", b"last_failure", "last_report_seq", b"last_report_seq", "leases", b"leases", "lost_step", b"lost_step", "max_step", b"max_step", "measured", b"measured", "metric", b"metric", "metric_step", b"metric_step", "nan_noted", b"nan_noted", "pausing", b"pausing", "probation", b"probation", "queued", b"queued", "resumes_as", b"resumes_as", "rollbacks", b"rollbacks", "round", b"round", "seed", b"seed", "start", b"start", "trial", b"trial"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["_metric", b"_metric"]) -> typing.Literal["metric"] | None: ...
 
 Global___TrialRecord: typing_extensions.TypeAlias = TrialRecord
+
+@typing.final
+class NodeAvoided(google.protobuf.message.Message):
+    """NodeAvoided is a node that a trial keeps off."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    NODE_FIELD_NUMBER: builtins.int
+    UNTIL_FIELD_NUMBER: builtins.int
+    STARTS_FIELD_NUMBER: builtins.int
+    node: builtins.str
+    starts: builtins.int
+    """It could not be started there, this many times in a row; 0 after another failure."""
+    @property
+    def until(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
+    def __init__(
+        self,
+        *,
+        node: builtins.str = ...,
+        until: google.protobuf.timestamp_pb2.Timestamp | None = ...,
+        starts: builtins.int = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["until", b"until"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["node", b"node", "starts", b"starts", "until", b"until"]) -> None: ...
+
+Global___NodeAvoided: typing_extensions.TypeAlias = NodeAvoided
 
 @typing.final
 class ForkRound(google.protobuf.message.Message):
@@ -686,6 +736,7 @@ class LeaseRecord(google.protobuf.message.Message):
     STEP_FIELD_NUMBER: builtins.int
     AT_TARGET_FIELD_NUMBER: builtins.int
     VOID_FIELD_NUMBER: builtins.int
+    TRAINED_WELL_FIELD_NUMBER: builtins.int
     lease_id: builtins.int
     node: builtins.str
     """The first place and the rest of them, as snapshots of formats 1 and 2 say it."""
@@ -705,6 +756,8 @@ class LeaseRecord(google.protobuf.message.Message):
     at_target: builtins.bool
     void: builtins.bool
     """What is done under it counts for nothing: the average that it began with was dropped."""
+    trained_well: builtins.bool
+    """It has lasted for long enough to show that its nodes can train."""
     @property
     def devices(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]: ...
     @property
@@ -741,8 +794,9 @@ class LeaseRecord(google.protobuf.message.Message):
         step: builtins.int = ...,
         at_target: builtins.bool = ...,
         void: builtins.bool = ...,
+        trained_well: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["granted", b"granted", "term_end", b"term_end", "training", b"training"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["at_target", b"at_target", "client", b"client", "devices", b"devices", "ended", b"ended", "from_step", b"from_step", "granted", b"granted", "last_report_seq", b"last_report_seq", "lease_id", b"lease_id", "more", b"more", "node", b"node", "places", b"places", "reason", b"reason", "revoking", b"revoking", "started", b"started", "step", b"step", "term_end", b"term_end", "training", b"training", "version", b"version", "void", b"void"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["at_target", b"at_target", "client", b"client", "devices", b"devices", "ended", b"ended", "from_step", b"from_step", "granted", b"granted", "last_report_seq", b"last_report_seq", "lease_id", b"lease_id", "more", b"more", "node", b"node", "places", b"places", "reason", b"reason", "revoking", b"revoking", "started", b"started", "step", b"step", "term_end", b"term_end", "trained_well", b"trained_well", "training", b"training", "version", b"version", "void", b"void"]) -> None: ...
 
 Global___LeaseRecord: typing_extensions.TypeAlias = LeaseRecord
