@@ -180,10 +180,10 @@ func (c *Capacity) move(m move, record bool) {
 	}
 }
 
-// Admits says whether one job of the demand would find cores, memory and trust on the node.
+// Admits says whether one job of the demand would find cores, memory and trust on the node, and may run there.
 func (c *Capacity) Admits(node int, d Demand) bool {
 	n, r := &c.nodes[node], &c.rooms[node]
-	return !n.Draining && (n.Trusted || !d.NeedsTrust) &&
+	return !n.Draining && (n.Trusted || !d.NeedsTrust) && !slices.Contains(d.Avoid, n.Name) &&
 		(n.CPUs == 0 || coresOf(d.CPUs) <= r.cpus) && (n.Memory == 0 || d.Memory <= r.memory)
 }
 

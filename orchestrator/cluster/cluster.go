@@ -60,6 +60,8 @@ type Demand struct {
 	MultiNode bool
 	// Mixed: its gang may hold devices of several types.
 	Mixed bool
+	// Avoid names nodes that it must not run on.
+	Avoid []string
 	// Quota bounds the job with others of its owner: its number in the capacity, from 1 on; 0 for none.
 	Quota int
 }

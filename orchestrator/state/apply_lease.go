@@ -153,6 +153,9 @@ func (f *folding) leaseEnded(e *outbidv1.LeaseEnded) error {
 	t.DeviceSeconds += e.GetDeviceSeconds()
 	s.DeviceSeconds += e.GetDeviceSeconds()
 	st.charge(at, s, l)
+	if l.Started && l.Step > l.FromStep && !t.forkFailed {
+		st.trainedOn(s, l)
+	}
 	for _, p := range l.Places {
 		st.release(l, p)
 	}
@@ -245,6 +248,7 @@ func (f *folding) forkStarted(e *outbidv1.ForkStarted) error {
 		t.Step = l.FromStep
 	}
 	f.movedOn(l)
+	f.st.startedOn(f.sweep, t, l)
 	return nil
 }
 
@@ -265,6 +269,8 @@ func (f *folding) nodeJoined(e *outbidv1.NodeJoined) error {
 		Info: info, State: outbidv1.NodeState_NODE_STATE_UP, Changed: at, Shape: shape(info),
 		Holders: make([]*Lease, len(info.GetDevices())),
 	}
+	st.noteFaulty(n)
+	st.avoidNoMore(info.GetName(), "")
 	return nil
 }
 

@@ -62,6 +62,9 @@ func (f *folding) reported(e *outbidv1.TrialReported) error {
 		l.Step = r.GetForkStep()
 	}
 	t.outlived(f.at, l)
+	if !l.trainedWell && f.at.Sub(l.Granted) >= TrainedWell {
+		f.st.trainedOn(s, l)
+	}
 	if rate := s.measure(t, l, r); rate > 0 && t.Part(l) != nil {
 		f.setRound(t.Round.Measured(l.ID, rate))
 	}
@@ -146,6 +149,7 @@ func (f *folding) reached(e *outbidv1.TrialReached) error {
 	}
 	l.Step, l.AtTarget, l.Training = e.GetStep(), true, time.Time{}
 	t.gotFurther(f.at, l, e.GetStep(), 0)
+	f.st.trainedOn(s, l)
 	if t.Part(l) != nil {
 		f.movedOn(l)
 		return nil

@@ -47,6 +47,8 @@ const (
 	TargetReached  = "target reached"
 	PlaceEnded     = "place ended"
 	ProcessFailed  = "process failed"
+	FoundAtFault   = "found at fault"
+	ClearedOfFault = "cleared of a fault"
 )
 
 // Did says whether it is of a kind that does something that the tables of transitions name.
@@ -113,4 +115,23 @@ func (c *Change) Actor() string {
 		return by.GetActor()
 	}
 	return ""
+}
+
+// Fault returns the fault of its node that keeps trials off from here on; nil if it is about something else.
+func (c *Change) Fault() *outbidv1.NodeFault {
+	if found, ok := c.Kind.body(c.Event).(interface{ GetFault() *outbidv1.NodeFault }); ok {
+		return found.GetFault()
+	}
+	return nil
+}
+
+// Cleared reports whether it ended a fault of its node: of which sweep ("" for all), and why.
+func (c *Change) Cleared() (sweep, reason string, ok bool) {
+	if cleared, is := c.Kind.body(c.Event).(interface {
+		faultKey
+		GetReason() string
+	}); is && c.Did(ClearedOfFault) {
+		return cleared.GetSweep(), cleared.GetReason(), true
+	}
+	return "", "", false
 }

@@ -24,9 +24,11 @@ func (f *folding) forkFailed(e *outbidv1.ForkFailed) error {
 	if f.lease == nil {
 		return broken("failed lease %d is not its own", e.GetLeaseId())
 	}
+	t.avoid(e)
 	switch {
 	case e.GetUnreadable() != "":
 		s.unreadable(t, e.GetUnreadable())
+	case e.GetExcused():
 	case e.GetKind() != outbidv1.FailureKind_FAILURE_KIND_NODE_LOST:
 		if t.forkFailed = true; t.Part(f.lease) != nil {
 			break // one of several: the trial is not started again
@@ -100,12 +102,17 @@ type Suspect struct {
 	Trial *Trial
 }
 
-// watch keeps the suspects that have not ended.
+// watch keeps the suspects, and the trials that keep off a node, that have not ended.
 func (st *State) watch(s *Sweep, t *Trial) {
 	if t.Suspected && !t.Done() {
 		st.suspects[t] = s
 	} else if len(st.suspects) > 0 {
 		delete(st.suspects, t)
+	}
+	if len(t.Avoided) > 0 && !t.Done() {
+		st.avoiding[t] = s
+	} else if len(st.avoiding) > 0 {
+		delete(st.avoiding, t)
 	}
 }
 

@@ -11,8 +11,8 @@ import (
 
 // Format of the ledgers that this version writes. It grows when a version before would fold what is written to another
 // state, and not where that would fail anyway. 1 is what was written before there were formats; 2 deletes sweeps; 3 says
-// the places of a lease without a first one apart.
-const Format = 3
+// the places of a lease without a first one apart; 4 says which nodes are at fault, and excuses trials for that.
+const Format = 4
 
 // ErrNewer says that a newer version wrote the ledger, and that this one cannot know what it means.
 var ErrNewer = errors.New("a newer version of Outbid wrote this ledger")

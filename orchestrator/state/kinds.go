@@ -89,6 +89,8 @@ func ledgerKinds() []*Kind {
 		of(AboutNode, (*event).GetNodeJoined, (*folding).nodeJoined, nodeCourse(joining, "joined"), asks, ViewNodes),
 		of(AboutNode, (*event).GetNodeChanged, (*folding).nodeChanged,
 			nodeCourse(changing, "drained", "opened again", "silent", "heard of again", "said goodbye"), asks, ViewNodes),
+		of(AboutNode, (*event).GetNodeFaulted, (*folding).nodeFaulted, nodeCourse(faulting, FoundAtFault), asks, ViewNodes),
+		of(AboutNode, (*event).GetNodeCleared, (*folding).nodeCleared, nodeCourse(clearing, ClearedOfFault), asks, ViewNodes),
 		of(AboutNode, (*event).GetUplinkSeen, (*folding).uplinkSeen, nodeCourse(heardOf, "heard of")),
 		of(AboutLedger, (*event).GetNote, (*folding).note, ReadersAside),
 		of(AboutLedger, (*event).GetRoundBegun, (*folding).roundBegun, PolicyBegins),
@@ -99,4 +101,6 @@ func ledgerKinds() []*Kind {
 
 func joining(e *event) string  { return e.GetNodeJoined().GetNode().GetName() }
 func changing(e *event) string { return e.GetNodeChanged().GetNode() }
+func faulting(e *event) string { return e.GetNodeFaulted().GetNode() }
+func clearing(e *event) string { return e.GetNodeCleared().GetNode() }
 func heardOf(e *event) string  { return e.GetUplinkSeen().GetNode() }

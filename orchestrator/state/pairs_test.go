@@ -315,6 +315,10 @@ func TestEveryEventInEveryStateOfANode(t *testing.T) {
 	events := map[string]*event{
 		"NodeJoined": joined(2),
 		"UplinkSeen": {Kind: &outbidv1.Event_UplinkSeen{UplinkSeen: &outbidv1.UplinkSeen{Node: "n", Boot: "b", Seq: 1}}},
+		"NodeFaulted": {Kind: &outbidv1.Event_NodeFaulted{NodeFaulted: &outbidv1.NodeFaulted{
+			Node: "n", Fault: &outbidv1.NodeFault{Reason: "no room", Unfit: true},
+		}}},
+		"NodeCleared": {Kind: &outbidv1.Event_NodeCleared{NodeCleared: &outbidv1.NodeCleared{Node: "n", Unfit: true}}},
 	}
 	for n := range outbidv1.NodeState_name {
 		s := outbidv1.NodeState(n)
@@ -329,6 +333,7 @@ func TestEveryEventInEveryStateOfANode(t *testing.T) {
 	}
 	want := map[string]legal{
 		"NodeJoined": joins, "UplinkSeen": same("up", "draining", "lost", "left"),
+		"NodeFaulted": same("up", "draining", "lost", "left"), "NodeCleared": same("up", "draining", "lost", "left"),
 		"NodeChanged unspecified": {}, "NodeChanged up": {"draining": "up", "lost": "up"}, "NodeChanged draining": {"up": "draining"},
 		"NodeChanged lost": {"up": "lost", "draining": "lost"}, "NodeChanged left": {"up": "left", "draining": "left", "lost": "left"},
 	}

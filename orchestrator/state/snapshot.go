@@ -27,10 +27,13 @@ func (st *State) Snapshot() *outbidv1.StateSnapshot {
 		n := st.Nodes[name]
 		snap.Nodes = append(snap.Nodes, &outbidv1.NodeRecord{
 			Info: n.Info, State: n.State, Reason: n.Reason, SeenSeq: n.SeenSeq, Changed: stamp(n.Changed),
+			Faults: n.Faults,
 		})
 	}
 	for _, id := range st.SweepIDs {
-		snap.Sweeps = append(snap.Sweeps, st.Sweeps[id].snapshot())
+		r := st.Sweeps[id].snapshot()
+		r.StartedOn, r.TrainedOn = st.markedNodes(st.Sweeps[id].started), st.markedNodes(st.Sweeps[id].trained)
+		snap.Sweeps = append(snap.Sweeps, r)
 	}
 	return snap
 }
@@ -58,7 +61,7 @@ func (t *Trial) snapshot(sweep string) *outbidv1.TrialRecord {
 		MetricStep: t.MetricStep, Leases: t.LeaseCount, Measured: measuredRecords(t.Measured),
 		LostStep: t.LostStep, LastFailure: t.LastFailure, ResumesAs: t.ResumesAs, Rollbacks: t.Rollbacks,
 		FailedOtherwise: t.FailedOtherwise, Round: roundRecord(t.Round), ForkAgain: t.ForkAgain,
-		Probation: t.Probation, DroppedMerges: t.DroppedMerges,
+		Probation: t.Probation, DroppedMerges: t.DroppedMerges, Avoided: avoidedRecords(t.Avoided),
 	}
 	for _, p := range t.Curve {
 		r.CurveSteps, r.CurveValues = append(r.CurveSteps, p.Step), append(r.CurveValues, p.Value)
@@ -69,7 +72,7 @@ func (t *Trial) snapshot(sweep string) *outbidv1.TrialRecord {
 			LeaseId: l.ID, Places: placeRecords(l.Places), Granted: stamp(l.Granted), TermEnd: stamp(l.TermEnd),
 			Revoking: l.Revoking, Reason: l.Reason, Started: l.Started, Client: l.Client, Version: l.Version,
 			FromStep: l.FromStep, Training: stamp(l.Training), LastReportSeq: l.LastReportSeq, Step: l.Step, AtTarget: l.AtTarget,
-			Void: l.Void,
+			Void: l.Void, TrainedWell: l.trainedWell,
 		})
 	}
 	return r
@@ -89,9 +92,11 @@ func Restore(snap *outbidv1.StateSnapshot) (*State, error) {
 		st.Nodes[r.GetInfo().GetName()] = &Node{
 			Info: r.GetInfo(), State: r.GetState(), Reason: r.GetReason(), SeenSeq: r.GetSeenSeq(),
 			Changed: from(r.GetChanged()), Holders: make([]*Lease, len(r.GetInfo().GetDevices())), Shape: shape(r.GetInfo()),
+			Faults: r.GetFaults(),
 		}
 		st.Nodes[r.GetInfo().GetName()].Shape.Draining = r.GetState() == outbidv1.NodeState_NODE_STATE_DRAINING
 		st.NodeNames = append(st.NodeNames, r.GetInfo().GetName())
+		st.noteFaulty(st.Nodes[r.GetInfo().GetName()])
 	}
 	for _, r := range snap.GetSweeps() {
 		s, err := st.restoreSweep(r)
@@ -130,6 +135,7 @@ func (st *State) restoreSweep(r *outbidv1.SweepRecord) (*Sweep, error) {
 		LackNoted: r.GetLackNoted(), Soups: r.GetSoups(), Admission: r.GetAdmission(),
 	}
 	s.compile()
+	s.started, s.trained = st.restoreMarks(r.GetStartedOn()), st.restoreMarks(r.GetTrainedOn())
 	for i, tr := range r.GetTrials() {
 		t := restoreTrial(tr)
 		if int(t.Number) != i || t.State == trialNone || t.State > trialCancelled {
@@ -184,7 +190,7 @@ func (st *State) restoreLease(s *Sweep, t *Trial, r *outbidv1.LeaseRecord) error
 		Granted: from(r.GetGranted()), TermEnd: from(r.GetTermEnd()), Reason: r.GetReason(), Revoking: r.GetRevoking(),
 		Started: r.GetStarted(), FromStep: r.GetFromStep(), Version: r.GetVersion(), Client: r.GetClient(),
 		Step: r.GetStep(), AtTarget: r.GetAtTarget(), Training: from(r.GetTraining()), LastReportSeq: r.GetLastReportSeq(),
-		Void: r.GetVoid(),
+		Void: r.GetVoid(), trainedWell: r.GetTrainedWell(),
 	}
 	t.Leases = append(t.Leases, l)
 	if len(l.Places) == 0 {
@@ -217,6 +223,7 @@ func restoreTrial(r *outbidv1.TrialRecord) *Trial {
 		Suspected: v.GetSuspected(), LastFailure: r.GetLastFailure(), ResumesAs: r.GetResumesAs(), Rollbacks: r.GetRollbacks(),
 		FailedOtherwise: r.GetFailedOtherwise(), ForkAgain: r.GetForkAgain(),
 		Rounds: v.GetRounds(), Merges: v.GetMerges(), Probation: r.GetProbation(), DroppedMerges: r.GetDroppedMerges(),
+		Avoided: avoidedOf(r.GetAvoided()),
 	}
 }
 

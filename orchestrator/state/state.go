@@ -45,6 +45,9 @@ type State struct {
 	tenancy
 	pricing
 	suspects map[*Trial]*Sweep
+	// avoiding are the trials that keep off a node, and faulty the names of the nodes that trials keep off, sorted.
+	avoiding map[*Trial]*Sweep
+	faulty   []string
 	forked   map[*Sweep]bool
 
 	table Table
@@ -61,6 +64,7 @@ func New() *State {
 		deleted:   map[string]Deleted{},
 		keys:      map[string]string{},
 		suspects:  map[*Trial]*Sweep{},
+		avoiding:  map[*Trial]*Sweep{},
 		forked:    map[*Sweep]bool{},
 		table:     NewTable(),
 	}
@@ -80,6 +84,8 @@ type Node struct {
 	Holders []*Lease
 	// Leases on this node, by lease id.
 	Leases []*Lease
+	// Faults keep new trials off it. Slice and faults never change.
+	Faults []*outbidv1.NodeFault
 }
 
 // Sweep is one hyperparameter exploration: an app.
@@ -132,6 +138,9 @@ type Sweep struct {
 	changes []change
 	ranking ranking
 	refs    map[string]int
+	// started has the boots of the nodes on which a trial of it has started, by node, and trained those on which one has
+	// trained well.
+	started, trained map[string]string
 }
 
 type change struct {
@@ -201,6 +210,8 @@ type Trial struct {
 	Suspected  bool
 	// LastFailure is the newest failure of its process of which the step is known; nil for none.
 	LastFailure *outbidv1.ForkFailed
+	// Avoided are nodes that it keeps off after failures there. The slice never changes.
+	Avoided []Avoided
 	// ResumesAs is what it is again once its sweep, which a person stopped, goes on; unspecified if it does not.
 	ResumesAs outbidv1.TrialState
 	// Rollbacks are its newest forks that went back behind what it had done, oldest first.
@@ -246,8 +257,10 @@ type Lease struct {
 	// Version of the assignment: grows with whatever the fork must be told.
 	Version uint64
 
-	kind   string
-	spread cluster.Locality
+	// trainedWell: it has lasted for long enough to show that its nodes can train.
+	trainedWell bool
+	kind        string
+	spread      cluster.Locality
 	// types of the devices of each place, as kind.
 	types []string
 }

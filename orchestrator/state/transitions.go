@@ -155,6 +155,8 @@ func nodeTransitions() []transition[nodeState] {
 		{"heard of again", []nodeState{nodeLost}, []nodeState{nodeUp}},
 		{"said goodbye", []nodeState{nodeUp, nodeDraining, nodeLost}, []nodeState{nodeLeft}},
 		{"heard of", known, nil},
+		{FoundAtFault, known, nil},
+		{ClearedOfFault, known, nil},
 	}
 }
 
