@@ -179,6 +179,9 @@ func (c *Core) changeSweep(s *state.Sweep, to outbidv1.SweepState, reason, actor
 		changed.Fairness = c.fairness(c.views.refresh(c), s, true)
 	}
 	c.emit(&outbidv1.Event{Kind: &outbidv1.Event_SweepChanged{SweepChanged: changed}})
+	if s.Done() {
+		c.forgetFaults(s)
+	}
 }
 
 // fairness is how a sweep fares in a view; nil if it is not in it or nobody can say.

@@ -91,6 +91,8 @@ type Core struct {
 	// spent names the tenants whose device-hours are used up; metered is when that may change, zero for never.
 	spent   map[string]bool
 	metered time.Time
+	// opening is when the next node is open again that trials keep off; zero for never.
+	opening time.Time
 	// err is set once, by an event that does not fit; the core is unusable from then on.
 	err error
 	// views keeps the policy's view.
@@ -173,10 +175,16 @@ func NewCore(set Settings, p policy.Policy, st *state.State) *Core {
 
 // Next is when the core wants a step although nothing happened; zero for never.
 func (c *Core) Next() time.Time {
-	if c.metered.IsZero() || !c.mayDecide() || !c.next.IsZero() && c.next.Before(c.metered) {
-		return c.next
+	next := c.next
+	if !c.mayDecide() {
+		return next
 	}
-	return c.metered
+	for _, at := range []time.Time{c.metered, c.opening} {
+		if !at.IsZero() && (next.IsZero() || at.Before(next)) {
+			next = at
+		}
+	}
+	return next
 }
 
 // State is what the core decides on. It must not be changed, nor read while a step runs.
@@ -205,12 +213,13 @@ func (c *Core) Step(now time.Time, inputs ...Input) (Outcome, error) {
 		c.mayEnd()
 		c.settle()
 	}
-	if c.mayDecide() && (c.scheduleDue || c.asksOn || due(now, c.next) || due(now, c.metered)) {
+	if c.mayDecide() && (c.scheduleDue || c.asksOn || due(now, c.next) || due(now, c.metered) || due(now, c.opening)) {
 		c.scheduleDue = false
 		c.schedule()
 		c.settle()
 	}
 	c.resume()
+	c.opening = c.nextOpening()
 	c.holding = c.holding && c.Deciding()
 	c.order()
 	c.out.Ask = c.questions()

@@ -202,7 +202,8 @@ func (c *Core) fits(e *outbidv1.Event, began time.Time) bool {
 	case *outbidv1.Event_LeaseGranted:
 		waits := t.State == outbidv1.TrialState_TRIAL_STATE_QUEUED && t.Round == nil
 		beside := k.LeaseGranted.GetFork() && k.LeaseGranted.GetShare() == 0 && mayHave(t, k.LeaseGranted)
-		return s.State == outbidv1.SweepState_SWEEP_STATE_RUNNING && (waits || beside) && !alone(t) && c.st.CanGrant(k.LeaseGranted) == nil
+		return s.State == outbidv1.SweepState_SWEEP_STATE_RUNNING && (waits || beside) && !alone(t) && c.st.CanGrant(k.LeaseGranted) == nil &&
+			c.offLimits(s, t, k.LeaseGranted) == ""
 	default:
 		return true
 	}

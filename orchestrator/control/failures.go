@@ -3,6 +3,8 @@ package control
 import (
 	"fmt"
 
+	"google.golang.org/protobuf/types/known/timestamppb"
+
 	"github.com/outbid-dev/outbid/orchestrator/state"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
@@ -28,22 +30,15 @@ func (c *Core) forkFailed(s *state.Sweep, t *state.Trial, l *state.Lease, node s
 		return
 	}
 	e := &outbidv1.ForkFailed{
-		Sweep: s.ID, Trial: t.Number, LeaseId: l.ID, Kind: f.kind, Detail: f.detail, Step: new(max(l.Step, f.step)),
+		Sweep: s.ID, Trial: t.Number, LeaseId: l.ID, Kind: f.kind, Detail: f.detail, Step: new(max(l.Step, f.step)), Node: node,
 	}
 	end, inRound := "", t.Part(l) != nil
-	switch {
-	case f.died:
-		if e.Losses = t.NodeLosses; !inRound || !t.Round.Lost { // nodes of one round are often lost together, and count once
-			e.Losses++
-		}
-		e.Suspected = e.Losses >= suspectAfter
-	case f.kind == outbidv1.FailureKind_FAILURE_KIND_CHECKPOINT && l.Revoking == outbidv1.RevokeKind_REVOKE_KIND_UNSPECIFIED:
-		e.Unreadable = startOf(t, l).GetKey()
-	}
+	blame := c.attribute(s, t, l, e, f.died)
 	if !inRound { // where forks fail and none saves anything, it is tried alone, and that counts
 		end = c.gaveUp(s, t, e)
 	}
 	c.emit(&outbidv1.Event{Kind: &outbidv1.Event_ForkFailed{ForkFailed: e}})
+	blame()
 	again := goesOn(t, inRound)
 	if c.leave(s, t, l, node, f.detail); t.Held(l.ID) != nil {
 		c.revokeLease(s, t, l, outbidv1.RevokeKind_REVOKE_KIND_STOP, "another process of its gang failed: "+f.detail)
@@ -53,24 +48,59 @@ func (c *Core) forkFailed(s *state.Sweep, t *state.Trial, l *state.Lease, node s
 			c.revokeLease(s, t, o, outbidv1.RevokeKind_REVOKE_KIND_PAUSE, "it is to run alone on a node")
 		}
 	}
+	c.tellFailure(s, t, e, end, again, inRound)
+}
+
+// attribute completes the event of a failure by what it is held against. It returns what holds it against the node, which comes
+// after the event.
+func (c *Core) attribute(s *state.Sweep, t *state.Trial, l *state.Lease, e *outbidv1.ForkFailed, died bool) (blame func()) {
+	blame = func() {}
+	ending := s.Done() || s.State == outbidv1.SweepState_SWEEP_STATE_STOPPING
+	switch kind := e.GetKind(); {
+	case state.CouldNotStart(kind):
+		if c.startFailed(s, t, e) && !ending {
+			blame = func() { c.blame(s, t, e) }
+		}
+	case failedItself(kind) && e.GetNode() != "":
+		e.AvoidUntil = timestamppb.New(c.now.Add(softAvoid))
+		if !ending {
+			blame = func() { c.suspectNode(s, t, l, e) }
+		}
+	case died:
+		// Nodes of one round are often lost together, and count once.
+		if e.Losses = t.NodeLosses; t.Part(l) == nil || !t.Round.Lost {
+			e.Losses++
+		}
+		e.Suspected = e.Losses >= suspectAfter
+	case kind == outbidv1.FailureKind_FAILURE_KIND_CHECKPOINT && l.Revoking == outbidv1.RevokeKind_REVOKE_KIND_UNSPECIFIED:
+		e.Unreadable = startOf(t, l).GetKey()
+	}
+	return blame
+}
+
+// tellFailure tells the user what follows from a failure, and ends the trial if end says why.
+func (c *Core) tellFailure(s *state.Sweep, t *state.Trial, e *outbidv1.ForkFailed, end, again string, inRound bool) {
+	detail := e.GetDetail()
 	switch {
 	case t.Done():
 		// A program may well exit with an error once it is told to stop; a function's own end is an error of its own.
-		if f.kind == outbidv1.FailureKind_FAILURE_KIND_ERROR && s.Spec.GetFunction() != nil {
-			c.note(s.ID, &t.Number, "warning", "failed after it had ended: %s", f.detail)
+		if e.GetKind() == outbidv1.FailureKind_FAILURE_KIND_ERROR && s.Spec.GetFunction() != nil {
+			c.note(s.ID, &t.Number, "warning", "failed after it had ended: %s", detail)
 		}
 	case end != "":
 		c.note(s.ID, &t.Number, "error", "failed for good: %s", end)
 		c.endTrial(s, t, outbidv1.TrialState_TRIAL_STATE_FAILED, end, false)
+	case e.GetExcused():
+		c.note(s.ID, &t.Number, "warning", "could not be started: %s: %s", detail, c.triedAgain(s, e))
 	case e.GetUnreadable() != "":
-		c.note(s.ID, &t.Number, "warning", "%s: it %s instead", f.detail, again)
+		c.note(s.ID, &t.Number, "warning", "%s: it %s instead", detail, again)
 	case e.GetSuspected():
 		c.note(s.ID, &t.Number, "warning", "%s: %d nodes in a row were lost under it, so it %s alone on a node",
-			f.detail, e.GetLosses(), again)
-	case f.kind == outbidv1.FailureKind_FAILURE_KIND_NODE_LOST || inRound:
-		c.note(s.ID, &t.Number, "warning", "%s: it %s", f.detail, again)
+			detail, e.GetLosses(), again)
+	case e.GetKind() == outbidv1.FailureKind_FAILURE_KIND_NODE_LOST || inRound:
+		c.note(s.ID, &t.Number, "warning", "%s: it %s", detail, again)
 	default:
-		c.note(s.ID, &t.Number, "warning", "%s: it %s (restart %d of %d)", f.detail, again, t.Restarts, s.Spec.GetMaxRestarts())
+		c.note(s.ID, &t.Number, "warning", "%s: it %s (restart %d of %d)", detail, again, t.Restarts, s.Spec.GetMaxRestarts())
 	}
 }
 
@@ -92,6 +122,8 @@ func goesOn(t *state.Trial, inRound bool) string {
 func (c *Core) gaveUp(s *state.Sweep, t *state.Trial, e *outbidv1.ForkFailed) string {
 	most := s.Spec.GetMaxRestarts()
 	switch {
+	case e.GetExcused():
+		return ""
 	case e.GetUnreadable() != "":
 		return "" // there is one checkpoint less to start from, so this ends
 	case e.GetKind() == outbidv1.FailureKind_FAILURE_KIND_NODE_LOST:
@@ -101,8 +133,8 @@ func (c *Core) gaveUp(s *state.Sweep, t *state.Trial, e *outbidv1.ForkFailed) st
 		}
 		return ""
 	case e.GetKind() == outbidv1.FailureKind_FAILURE_KIND_START:
-		return e.GetDetail()
-	case t.Repeats(e) && most > 0 && comesAgain(e.GetKind()):
+		return triedEverywhere(t, e)
+	case t.Repeats(e) && most > 0 && comesAgain(e.GetKind()) && !c.onlyThere(s, t, e):
 		return fmt.Sprintf("%s; it failed twice in the same way at step %d, so it is not tried again", e.GetDetail(), e.GetStep())
 	case t.Restarts+1 > most:
 		return e.GetDetail()
@@ -115,4 +147,40 @@ func (c *Core) gaveUp(s *state.Sweep, t *state.Trial, e *outbidv1.ForkFailed) st
 // may have waited for something outside.
 func comesAgain(kind outbidv1.FailureKind) bool {
 	return kind == outbidv1.FailureKind_FAILURE_KIND_ERROR || kind == outbidv1.FailureKind_FAILURE_KIND_SIGNAL
+}
+
+// failedItself reports whether a failure is one of the training process after it had started.
+func failedItself(kind outbidv1.FailureKind) bool {
+	return comesAgain(kind) || kind == outbidv1.FailureKind_FAILURE_KIND_HANG
+}
+
+// onlyThere reports whether a trial failed twice in the same way on one node while another could run it: then the node may be
+// the cause, and the trial is tried elsewhere.
+func (c *Core) onlyThere(s *state.Sweep, t *state.Trial, e *outbidv1.ForkFailed) bool {
+	node := e.GetNode()
+	return node != "" && t.LastFailure.GetNode() == node && c.couldRun(s, func(n *state.Node) bool {
+		return n.Info.GetName() != node && n.KeepsOff(c.now) == nil
+	})
+}
+
+// triedAgain says where a trial is tried next that could not be started.
+func (c *Core) triedAgain(s *state.Sweep, e *outbidv1.ForkFailed) string {
+	if c.couldRun(s, func(n *state.Node) bool { return n.Info.GetName() != e.GetNode() && n.KeepsOff(c.now) == nil }) {
+		return "it is tried on another node"
+	}
+	return "no other node can run it now, so it waits"
+}
+
+// triedEverywhere says why a trial fails that could not be started on any node.
+func triedEverywhere(t *state.Trial, e *outbidv1.ForkFailed) string {
+	nodes := 1
+	for _, a := range t.Avoided {
+		if a.Starts > 0 && a.Node != e.GetNode() {
+			nodes++
+		}
+	}
+	if nodes == 1 {
+		return e.GetDetail()
+	}
+	return fmt.Sprintf("could not be started on any of %d nodes; the last time: %s", nodes, e.GetDetail())
 }

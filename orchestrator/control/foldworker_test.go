@@ -43,6 +43,13 @@ func (l *life) message(m *machine, messages ...*outbidv1.UplinkMessage) *outbidv
 		up.Forks = append(up.Forks, &outbidv1.ForkStatus{Fork: a.GetFork(), Version: a.GetVersion()})
 	}
 	m.seq += uint64(len(messages))
+	if l.frail {
+		m.checks++
+		up.Health = &outbidv1.NodeHealth{Check: m.checks}
+		if m.checks%16 > 13 {
+			up.Health.Unfit = []string{"no room"}
+		}
+	}
 	return up
 }
 
@@ -85,6 +92,11 @@ func (l *life) work() {
 
 func (l *life) say(a *outbidv1.Assignment, f *fork) *outbidv1.UplinkMessage {
 	switch {
+	case !f.began && l.frail && l.n(4) == 0:
+		return ended(&outbidv1.ForkEnded{
+			Outcome: outbidv1.ForkOutcome_FORK_OUTCOME_FAILED, Detail: "it cannot be started",
+			Failure: []outbidv1.FailureKind{outbidv1.FailureKind_FAILURE_KIND_START, outbidv1.FailureKind_FAILURE_KIND_NODE}[l.n(2)],
+		})
 	case !f.began:
 		f.began = true
 		return &outbidv1.UplinkMessage{Kind: &outbidv1.UplinkMessage_Began{Began: &outbidv1.ForkBegan{FromStep: f.step}}}

@@ -47,7 +47,9 @@ type life struct {
 	question *control.BidsQuestion
 	// slow policies decide some rounds beside: deciding is what is left of such a round, nil for none. calm is who wants none now.
 	slow, calm bool
-	deciding   func()
+	// frail nodes cannot start some trials, and their workers may say so.
+	frail    bool
+	deciding func()
 }
 
 // machine is a node with a worker.
@@ -60,6 +62,8 @@ type machine struct {
 	// averages are what it is to average.
 	averages []*outbidv1.Consolidation
 	forks    map[uint64]*fork
+	// checks counts those of the machine.
+	checks uint64
 }
 
 type fork struct {
@@ -72,7 +76,7 @@ func newLife(t judge, policyName string, seed uint64) *life {
 	l := &life{
 		judge: t, dice: rand.New(rand.NewPCG(seed, 1)), policy: policyName, now: time.Unix(1_700_000_000, 0).UTC(), kinds: map[string]int{},
 		whole: ledger.NewMemory(), short: ledger.NewMemory(), processes: map[string]*asked{}, outside: seed%4 == 3,
-		auctions: policyName == "themis" && seed%2 == 1, slow: seed%24 >= 18,
+		auctions: policyName == "themis" && seed%2 == 1, slow: seed%24 >= 18, frail: seed < 100 && seed%3 > 0,
 	}
 	for i := range 3 {
 		l.machines = append(l.machines, &machine{name: fmt.Sprintf("n%d", i), devices: i + 1})

@@ -349,6 +349,7 @@ func (l *Loop) append(ctx context.Context, now time.Time, out Outcome) error {
 		l.remember(b, events)
 	}
 	l.publish(out.Changes)
+	l.logFaults(out.Changes)
 	l.events += len(out.Events)
 	l.maybeSnapshot()
 	return nil

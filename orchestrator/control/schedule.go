@@ -17,6 +17,7 @@ func (c *Core) schedule() {
 	if c.err != nil {
 		return
 	}
+	c.openNodesAgain()
 	c.takeBackSpent()
 	c.placeSuspects()
 	c.askTuners()
@@ -109,6 +110,8 @@ func (c *Core) refused(e *outbidv1.Event) bool {
 			why = "devices that it cannot have now"
 		} else if err := c.st.CanGrant(k.LeaseGranted); err != nil {
 			why = "what is not free: " + err.Error()
+		} else if node := c.offLimits(s, t, k.LeaseGranted); node != "" {
+			why = "node " + node + ", which it is to keep off"
 		}
 	}
 	if why == "" {
@@ -169,6 +172,7 @@ func (c *Core) askTuners() {
 		}
 		n := 0
 		d := s.Terms.Demand
+		d.Avoid = c.avoids(s, nil)
 		if idle > 0 {
 			n = v.Free.Slots(d, idle) - len(s.Queued)
 		}

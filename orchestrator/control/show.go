@@ -86,7 +86,7 @@ func (l *Loop) Trial(sweep string, n int32) (*outbidv1.Trial, error) {
 func (l *Loop) Nodes() []*outbidv1.Node {
 	var nodes []*outbidv1.Node
 	l.view.Load().Nodes(func(name string, n *state.PublishedNode) {
-		shown := &outbidv1.Node{Info: n.View.GetInfo(), State: n.View.GetState(), Reason: n.View.GetReason(), Uses: n.View.GetUses()}
+		shown := &outbidv1.Node{Info: n.View.GetInfo(), State: n.View.GetState(), Reason: n.View.GetReason(), Uses: n.View.GetUses(), Faults: n.View.GetFaults()}
 		if at := l.lastSeen(name); !at.IsZero() {
 			shown.LastSeen = timestamppb.New(at)
 		}

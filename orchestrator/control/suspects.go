@@ -23,7 +23,9 @@ func (c *Core) placeSuspects() {
 			continue
 		}
 		nodes := c.openNodes(func(n *state.Node) bool { return len(n.Leases) == 0 })
-		gang, ok := cluster.NewCapacity(nodes).Best(s.Terms.Demand)
+		demand := s.Terms.Demand
+		demand.Avoid = c.avoids(s, t)
+		gang, ok := cluster.NewCapacity(nodes).Best(demand)
 		if !ok {
 			continue
 		}
@@ -95,7 +97,7 @@ func (c *Core) openNodes(as func(*state.Node) bool) []cluster.Node {
 	for _, name := range c.st.NodeNames {
 		n := c.st.Nodes[name]
 		own := slices.ContainsFunc(n.Leases, func(l *state.Lease) bool { return alone(c.st.Sweeps[l.Sweep].Trials[l.Trial]) })
-		if n.Up() && !n.Shape.Draining && !own && as(n) {
+		if n.Up() && !n.Shape.Draining && !own && n.KeepsOff(c.now) == nil && as(n) {
 			nodes = append(nodes, n.Shape)
 		}
 	}

@@ -32,6 +32,9 @@ type link struct {
 	generation uint64
 	// hello: the node is to send its info.
 	hello bool
+	// check is the number of the newest check of the machine that the worker made, 0 for none; probed is what it was when a
+	// cordoned node could be tried again, 0 while it cannot.
+	check, probed uint64
 }
 
 func (c *Core) link(node string) *link {
@@ -73,6 +76,10 @@ func (u Uplink) apply(c *Core) {
 	l.taken = make(map[uint64]uint64, len(up.GetForks()))
 	for _, f := range up.GetForks() {
 		l.taken[f.GetFork().GetLeaseId()] = f.GetVersion()
+	}
+	c.health(n, l, up.GetHealth())
+	if len(n.Faults) > 0 {
+		c.readmit(n)
 	}
 	c.messages(n, up)
 	c.missing(n, up)
@@ -193,6 +200,7 @@ func (c *Core) message(n *state.Node, m *outbidv1.UplinkMessage) {
 		c.emit(&outbidv1.Event{Kind: &outbidv1.Event_ForkStarted{ForkStarted: &outbidv1.ForkStarted{
 			Sweep: s.ID, Trial: t.Number, LeaseId: ref.GetLeaseId(), FromStep: k.Began.GetFromStep(),
 		}}})
+		c.startedWell(s, l)
 	case *outbidv1.UplinkMessage_Report:
 		c.report(s, t, l, k.Report)
 	case *outbidv1.UplinkMessage_Reached:
@@ -219,14 +227,8 @@ func (c *Core) report(s *state.Sweep, t *state.Trial, l *state.Lease, r *outbidv
 	if r.GetSeq() <= l.LastReportSeq || t.Done() || l.Void || c.refuseReport(s, t, r) || c.judged(s, t, r) {
 		return
 	}
-	value, has := r.GetMetrics()[s.Spec.GetMetric()]
-	leads := l == t.Lead()
-	if leads && has && !state.Finite(value) && !t.NaNNoted {
-		c.note(s.ID, &t.Number, "warning", "reported %s for %s at step %d: it counts as the worst value", unbounded(value), s.Spec.GetMetric(), r.GetStep())
-	}
-	if leads && !has && s.Best < 0 && !s.LackNoted && len(r.GetMetrics()) > 0 {
-		c.note(s.ID, &t.Number, "warning", "the report of step %d has no %s, which the sweep is to optimise; %s. A trial that never reports it fails",
-			r.GetStep(), quoted(s.Spec.GetMetric()), reportedInstead(s.Spec.GetMetric(), r))
+	if l == t.Lead() {
+		c.warnOfMetric(s, t, r)
 	}
 	best := s.Best
 	r.LeaseId = l.ID
@@ -234,11 +236,26 @@ func (c *Core) report(s *state.Sweep, t *state.Trial, l *state.Lease, r *outbidv
 	c.emit(&outbidv1.Event{Kind: &outbidv1.Event_TrialReported{TrialReported: &outbidv1.TrialReported{
 		Sweep: s.ID, Trial: t.Number, LeaseId: l.ID, Report: r,
 	}}})
+	if len(t.Avoided) > 0 || len(c.st.Faulty()) > 0 {
+		c.trained(s, t, l, false)
+	}
 	if best >= 0 && best != s.Best {
 		c.drop(s, s.Trials[best])
 	}
 	if limits := s.Spec.GetLimits(); limits != nil && (limits.Target != nil || limits.GetSteps() > 0) {
 		c.touched[s.ID] = true
+	}
+}
+
+// warnOfMetric tells the user of a report without the sweep's metric, or with one that is not a finite number, the first time.
+func (c *Core) warnOfMetric(s *state.Sweep, t *state.Trial, r *outbidv1.Report) {
+	value, has := r.GetMetrics()[s.Spec.GetMetric()]
+	if has && !state.Finite(value) && !t.NaNNoted {
+		c.note(s.ID, &t.Number, "warning", "reported %s for %s at step %d: it counts as the worst value", unbounded(value), s.Spec.GetMetric(), r.GetStep())
+	}
+	if !has && s.Best < 0 && !s.LackNoted && len(r.GetMetrics()) > 0 {
+		c.note(s.ID, &t.Number, "warning", "the report of step %d has no %s, which the sweep is to optimise; %s. A trial that never reports it fails",
+			r.GetStep(), quoted(s.Spec.GetMetric()), reportedInstead(s.Spec.GetMetric(), r))
 	}
 }
 
@@ -262,6 +279,7 @@ func (c *Core) reached(s *state.Sweep, t *state.Trial, l *state.Lease, step int6
 	c.emit(&outbidv1.Event{Kind: &outbidv1.Event_TrialReached{TrialReached: &outbidv1.TrialReached{
 		Sweep: s.ID, Trial: t.Number, LeaseId: l.ID, Step: step,
 	}}})
+	c.trained(s, t, l, true)
 }
 
 func (c *Core) saved(s *state.Sweep, t *state.Trial, l *state.Lease, ck *outbidv1.Checkpoint) {

@@ -27,6 +27,9 @@ type viewCache struct {
 
 	// apart are the nodes that others keep off, for trials that run alone.
 	apart map[string]bool
+	// off are the nodes that new trials keep off; avoiding is set while some trials keep off some node.
+	off      map[string]bool
+	avoiding bool
 	// spent are the tenants whose device-hours are used up.
 	spent       map[string]bool
 	staleNodes  bool
@@ -89,12 +92,16 @@ func (b *viewCache) refresh(c *Core) *policy.View {
 	if apart := c.apart(); !maps.Equal(apart, b.apart) {
 		b.apart, b.staleNodes = apart, true
 	}
+	if off := c.keptOff(); !maps.Equal(off, b.off) {
+		b.off, b.staleNodes = off, true
+	}
 	if spent, _ := c.meter(); !maps.Equal(spent, b.spent) {
 		b.spent, b.staleNodes = spent, true
 	}
 	if b.staleNodes {
 		b.rebuild(c)
 	}
+	b.markAvoiding(c)
 	for s := range b.staleSweeps { // in any order: each changes its own place only
 		b.refreshSweep(s)
 	}
@@ -107,7 +114,7 @@ func (b *viewCache) refresh(c *Core) *policy.View {
 		}
 	}
 	for _, t := range stale {
-		b.refreshTrial(b.staleTrials[t], t)
+		b.refreshTrial(c, b.staleTrials[t], t)
 	}
 	clear(b.staleSweeps)
 	clear(b.staleTrials)
@@ -132,7 +139,7 @@ func (b *viewCache) rebuild(c *Core) {
 		if n := c.st.Nodes[name]; n.Up() {
 			b.nodes[name] = len(b.view.Nodes)
 			shape := n.Shape
-			shape.Draining = shape.Draining || b.apart[name]
+			shape.Draining = shape.Draining || b.apart[name] || b.off[name]
 			b.view.Nodes = append(b.view.Nodes, shape)
 		}
 	}
@@ -254,7 +261,7 @@ func merged(measured, hints []cluster.Speed) []cluster.Speed {
 }
 
 // refreshTrial gives a trial its place, takes it away, or brings it up to date.
-func (b *viewCache) refreshTrial(s *state.Sweep, t *state.Trial) {
+func (b *viewCache) refreshTrial(c *Core, s *state.Sweep, t *state.Trial) {
 	at := b.apps[s.ID]
 	if at == nil {
 		return
@@ -279,6 +286,29 @@ func (b *viewCache) refreshTrial(s *state.Sweep, t *state.Trial) {
 		ch.held = gang
 	}
 	at.fill(ch.job, t, b.nodes)
+	if ch.job.Demand.Avoid = nil; b.avoiding {
+		ch.job.Demand.Avoid = c.avoids(s, t)
+	}
+}
+
+// markAvoiding has the trials looked at again that keep off other nodes than they did.
+func (b *viewCache) markAvoiding(c *Core) {
+	before := b.avoiding
+	if b.avoiding = len(c.st.Faulty()) > 0 || len(c.st.Avoiding()) > 0; !b.avoiding && !before {
+		return
+	}
+	for _, at := range b.apps { // in any order: each changes its own jobs only
+		of := c.avoids(at.sweep, nil)
+		for _, ch := range at.jobs {
+			t, avoid := at.sweep.Trials[ch.job.Trial], of
+			if len(t.Avoided) > 0 {
+				avoid = c.avoids(at.sweep, t)
+			}
+			if !slices.Equal(avoid, ch.job.Demand.Avoid) {
+				b.staleTrials[t] = at.sweep
+			}
+		}
+	}
 }
 
 // shown says whether a trial is in the view: it holds devices of workers or waits for some, and is none that control itself

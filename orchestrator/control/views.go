@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -98,6 +99,9 @@ func (v *view) whyWaiting(s *state.PublishedSweep) string {
 	if why := cluster.Impossible(v.Inventory.Nodes, s.Sweep().Terms.Demand); why != "" {
 		return why
 	}
+	if why := v.keptOff(s); why != "" {
+		return why
+	}
 	if why := v.TenantFull(state.TenantOf(s.Sweep().Spec), s.Sweep().Terms.Demand, v.Time); why != "" {
 		return why
 	}
@@ -109,6 +113,30 @@ func (v *view) whyWaiting(s *state.PublishedSweep) string {
 		return "waits for devices that others hold"
 	}
 	return fmt.Sprintf("waits for devices; %d of this cluster's are held", v.Held())
+}
+
+// keptOff says why no node that could run a sweep's trials takes them now; "" if one does.
+func (v *view) keptOff(s *state.PublishedSweep) string {
+	open, reasons, now := slices.Clone(v.Inventory.Nodes), []string{}, time.Now()
+	v.Nodes(func(name string, n *state.PublishedNode) {
+		i, up := v.Inventory.Index[name]
+		if !up || len(n.View.GetFaults()) == 0 {
+			return
+		}
+		for _, o := range n.View.GetFaults() {
+			if (o.GetSweep() == "" || o.GetSweep() == s.Sweep().ID) && state.FaultActive(o, now) && !open[i].Draining {
+				open[i].Draining = true
+				reasons = append(reasons, fmt.Sprintf("%s (%s): %s", name, state.FaultWord(o, now), o.GetReason()))
+			}
+		}
+	})
+	if len(reasons) == 0 || cluster.Impossible(open, s.Sweep().Terms.Demand) == "" {
+		return ""
+	}
+	if more := len(reasons) - 3; more > 0 {
+		reasons = append(reasons[:3], fmt.Sprintf("and %d more", more))
+	}
+	return "waits for a node that can start its trials; " + strings.Join(reasons, "; ")
 }
 
 // drawing is a sweep as readers saw it last. What has not changed is not worked out again.

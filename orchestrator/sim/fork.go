@@ -113,6 +113,10 @@ func (f *fork) launch() {
 		w.fail(err)
 		return
 	}
+	if bad := w.bad(f.k.node.Name, f.key.sweep); bad != nil && bad.How != outbidv1.FailureKind_FAILURE_KIND_ERROR {
+		f.plan(startTakes, func() { f.fail(bad.How, badNode) })
+		return
+	}
 	if f.place > 0 {
 		return
 	}
@@ -161,6 +165,13 @@ func (f *fork) begin() {
 		w.clock.after(exponential(w.rng, mean), func() {
 			if f.k.forks[f.ref.GetLeaseId()] == f && !f.over {
 				f.crash()
+			}
+		})
+	}
+	if bad := w.bad(f.k.node.Name, f.key.sweep); bad != nil {
+		w.clock.after(failsAfter, func() {
+			if f.k.forks[f.ref.GetLeaseId()] == f && !f.over {
+				f.fail(bad.How, badNode)
 			}
 		})
 	}

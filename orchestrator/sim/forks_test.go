@@ -39,7 +39,7 @@ func (p forking) Decide(v *policy.View) policy.Plan {
 			for n, node := range v.Nodes {
 				for d := range node.Devices {
 					g := cluster.Gang{{Node: n, Devices: []int{d}}}
-					if len(j.Gangs) == 1 && v.Free.IsFree(g) && !slices.ContainsFunc(given, func(o cluster.Gang) bool { return sameGang(o, g) }) &&
+					if len(j.Gangs) == 1 && v.Free.Fits(g, j.Demand) && !slices.ContainsFunc(given, func(o cluster.Gang) bool { return sameGang(o, g) }) &&
 						!slices.ContainsFunc(plan.Grants, func(o policy.Grant) bool { return o.Job == j }) {
 						given = append(given, g)
 						plan.Grants = append(plan.Grants, policy.Grant{Job: j, Gang: g, Fork: true, Reason: "a device is left"})

@@ -25,6 +25,7 @@ import (
 //   - what training code says counts only under a lease that its trial has, and reports are in the ledger as each fork made
 //     them: each once, in order;
 //   - what the forks of a round trained and saved is counted once, and none of it is lost (roundbook.go);
+//   - no trial fails because of a node while another node could run it (badnodes.go);
 //   - behind a network, a lease that is revoked ends within minutes, not counting those in which one of its nodes hears nothing,
 //     and such a node trains nothing.
 type invariants struct {
@@ -127,6 +128,9 @@ func (v *invariants) training(e *outbidv1.Event) error {
 			return part.started(k.ForkStarted)
 		}
 		return v.steps.started(key, v.standing(key, k.ForkStarted.GetLeaseId()), k.ForkStarted.GetFromStep())
+	case *outbidv1.Event_TrialEnded:
+		v.wishes(e)
+		return v.failedByNode(k.TrialEnded)
 	case *outbidv1.Event_TrialReported:
 		return v.reported(k.TrialReported)
 	case *outbidv1.Event_TrialReached:

@@ -154,10 +154,35 @@ func (d dice) setup(seed uint64) sim.Setup {
 	if d.chance(.3) {
 		set.Mishaps.AppPauses, set.Mishaps.AppGoesOn = d.seconds(1000, 10000), d.seconds(10, 1000)
 	}
+	set.Bad = badNodes(seed, set.Nodes)
 	for range d.between(1, 7) {
 		set.Apps = append(set.Apps, d.app(set.Nodes, len(set.Apps)))
 	}
 	return set
+}
+
+// badNodes are some on which trials fail for a while, in a third of the set-ups. They are drawn apart, so that a seed's other
+// draws are what they were before there were any.
+func badNodes(seed uint64, nodes []cluster.Node) []sim.BadNode {
+	d := dice{rand.New(rand.NewPCG(seed, 99))}
+	if !d.chance(1. / 3) {
+		return nil
+	}
+	kinds := []outbidv1.FailureKind{
+		outbidv1.FailureKind_FAILURE_KIND_NODE, outbidv1.FailureKind_FAILURE_KIND_START, outbidv1.FailureKind_FAILURE_KIND_ERROR,
+	}
+	var bad []sim.BadNode
+	for _, n := range nodes {
+		if d.chance(.4) {
+			from := d.seconds(0, 3000)
+			kind := d.IntN(len(kinds))
+			bad = append(bad, sim.BadNode{Node: n.Name, From: from, To: from + d.seconds(1, 5000), How: kinds[kind]})
+			if kind == 2 { // a trial that fails in the same way on two nodes is taken for wrong itself
+				kinds = kinds[:2]
+			}
+		}
+	}
+	return bad
 }
 
 // faster is how much shorter everything takes behind a network, where each second costs heartbeats.

@@ -43,6 +43,8 @@ type Setup struct {
 	SnapshotEvery int
 	// Mishaps are what goes wrong beside messages.
 	Mishaps Mishaps
+	// Bad are nodes on which trials fail because of the node.
+	Bad []BadNode
 	// Bars is how many leases are kept for a Gantt chart.
 	Bars int
 	// Ledger takes every batch. Nil is one that forgets them, or one in memory where the orchestrator can crash.
