@@ -153,6 +153,7 @@ func (a *app) checkNodes(ctx context.Context, c *connection) []checkView {
 		case outbidv1.NodeState_NODE_STATE_UP, outbidv1.NodeState_NODE_STATE_DRAINING:
 			up++
 			devices += len(n.GetInfo().GetDevices())
+			checks = append(checks, a.checkFaults(viewNode(n))...)
 			if n.GetInfo().GetVersion() != a.version {
 				checks = append(checks, a.checkVersion("worker "+name, "worker "+name, n.GetInfo().GetVersion()))
 			}
@@ -172,6 +173,25 @@ func (a *app) checkNodes(ctx context.Context, c *connection) []checkView {
 	}
 	first := checkView{Name: "workers", OK: true, Detail: fmt.Sprintf("%d up, %d devices", up, devices)}
 	return append([]checkView{first}, checks...)
+}
+
+// checkFaults tells why trials keep off a node that is up.
+func (a *app) checkFaults(n nodeView) []checkView {
+	var checks []checkView
+	for _, o := range n.Faults {
+		if !o.running {
+			continue
+		}
+		fix := "look at that machine; it opens by itself, or at once when its worker is started again"
+		if o.Sweep != nil {
+			fix = "make the sweep's program and data available there, or keep it off with resources.types"
+		}
+		checks = append(checks, checkView{Name: "worker " + clean(n.Name), Detail: a.faultLine(n.Name, o), Fix: fix})
+	}
+	for _, w := range n.Warnings {
+		checks = append(checks, checkView{Name: "worker " + clean(n.Name), Detail: clean(w), Fix: "see docs/guide-platform.md"})
+	}
+	return checks
 }
 
 // checkPython looks for the SDK in this machine's Python.

@@ -369,6 +369,20 @@ func newFake() *fakeService {
 				Uses: []*outbidv1.DeviceUse{{Device: 0, Fork: &outbidv1.ForkRef{Sweep: "digits-2", Trial: 1, LeaseId: 4}}},
 			},
 			{
+				Info: &outbidv1.NodeInfo{
+					Name: "middle", Hostname: "h3", Version: "test", Devices: []*outbidv1.Device{{Type: "v100"}}, Trusted: true,
+					Warnings: []string{"memory limits of trials are not enforced: there are no control groups"},
+				},
+				State: outbidv1.NodeState_NODE_STATE_UP, LastSeen: ago(time.Second),
+				Faults: []*outbidv1.NodeFault{
+					{
+						Reason: "no room left on the disk of /var/lib/outbid-worker", Since: ago(time.Hour), Until: ago(-time.Hour), Times: 3,
+						Cordoned: true, Trials: []string{"digits-2/4", "trees-1/0"},
+					},
+					{Sweep: "digits-2", Reason: "exec: \"train\": not found", Since: ago(time.Hour), Until: ago(-time.Hour), Times: 1, Cordoned: true},
+				},
+			},
+			{
 				Info:  &outbidv1.NodeInfo{Name: "right", Hostname: "h2", Version: "old"},
 				State: outbidv1.NodeState_NODE_STATE_LOST, Reason: "silent for 15 s", LastSeen: ago(time.Minute),
 			},

@@ -209,20 +209,29 @@ Nodes that said goodbye are left out unless --all is given.`,
 				func(v nodeView) []string {
 					types, free, runs := deviceSummary(v.Devices)
 					return []string{
-						clean(v.Name), v.State, types, fmt.Sprint(free), formatMetric(float64(v.CPUs)), formatBytes(v.MemoryBytes),
+						clean(v.Name), nodeWord(v), types, fmt.Sprint(free), formatMetric(float64(v.CPUs)), formatBytes(v.MemoryBytes),
 						clean(v.Version), runs,
 					}
 				})
 			l.table.width, l.table.fold, l.table.spare = a.columns(), true, []string{"VERSION", "CPUS", "MEMORY"}
+			var notes []string
 			for _, n := range got.GetNodes() {
 				if !all && n.GetState() == outbidv1.NodeState_NODE_STATE_LEFT {
 					continue
 				}
-				if err := l.add(viewNode(n)); err != nil {
+				v := viewNode(n)
+				if err := l.add(v); err != nil {
 					return err
 				}
+				notes = append(notes, a.nodeNotes(v)...)
 			}
-			return l.close("no nodes; start one with 'outbid worker' ('outbid worker join' first on another machine), or 'outbid up' for all in one")
+			if err := l.close("no nodes; start one with 'outbid worker' ('outbid worker join' first on another machine), or 'outbid up' for all in one"); err != nil || out != formatTable {
+				return err
+			}
+			for _, line := range notes {
+				a.printText("%s", line)
+			}
+			return nil
 		},
 	}
 	outputFlag(cmd, &out)

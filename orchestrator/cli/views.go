@@ -205,6 +205,8 @@ type nodeView struct {
 	Labels      map[string]string `json:"labels" doc:"labels of the worker"`
 	Devices     []deviceView      `json:"devices" doc:"devices: index, type, name, memory_bytes, uuid, pci, numa, speed, trial (who holds it, or null)"`
 	Links       []linkView        `json:"links" doc:"fast links between devices: a, b, kind, lanes"`
+	Faults      []faultView       `json:"faults" doc:"why new trials keep off it: word (unfit, cordoned, backing off, open again), sweep (null for all), reason, since, until, times, trials"`
+	Warnings    []string          `json:"warnings" doc:"what its worker found that does not keep it from running trials"`
 }
 
 type deviceView struct {
@@ -354,7 +356,8 @@ func viewNode(n *outbidv1.Node) nodeView {
 		Name: info.GetName(), State: lowerEnum(n.GetState().String(), "NODE_STATE_"), Reason: n.GetReason(),
 		Hostname: info.GetHostname(), Version: info.GetVersion(), Trusted: info.GetTrusted(),
 		LastSeen: viewTime(n.GetLastSeen()), CPUs: number(info.GetCpus()), MemoryBytes: info.GetMemoryBytes(),
-		Labels: info.GetLabels(), Devices: []deviceView{}, Links: []linkView{},
+		Labels: info.GetLabels(), Devices: []deviceView{}, Links: []linkView{}, Faults: viewFaults(n.GetFaults(), time.Now()),
+		Warnings: append([]string{}, info.GetWarnings()...),
 	}
 	if v.Labels == nil {
 		v.Labels = map[string]string{}
