@@ -13,6 +13,7 @@ var (
 	pureRooms = []string{
 		"orchestrator/state", "orchestrator/cluster", "orchestrator/tuner", "orchestrator/curve",
 		"orchestrator/agent", "orchestrator/policy", "orchestrator/fork", "orchestrator/spec/terms", "orchestrator/sanitize",
+		"orchestrator/limits",
 	}
 	impureCorners = []string{"orchestrator/tuner/plugin", "orchestrator/agent/plugin"}
 )
