@@ -165,7 +165,9 @@ type Uplink struct {
 	CredentialsExpireUnix int64 `protobuf:"varint,9,opt,name=credentials_expire_unix,json=credentialsExpireUnix,proto3" json:"credentials_expire_unix,omitempty"`
 	// Grows with every uplink of a boot, so that none counts twice: whoever recorded a worker that is dead now could else
 	// make it seem alive. 0 from earlier versions.
-	Said          uint64 `protobuf:"varint,10,opt,name=said,proto3" json:"said,omitempty"`
+	Said uint64 `protobuf:"varint,10,opt,name=said,proto3" json:"said,omitempty"`
+	// There was no room for forks, which is empty: the forks are as the worker listed them last.
+	ForksLeftOut  bool `protobuf:"varint,30,opt,name=forks_left_out,json=forksLeftOut,proto3" json:"forks_left_out,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -269,6 +271,13 @@ func (x *Uplink) GetSaid() uint64 {
 		return x.Said
 	}
 	return 0
+}
+
+func (x *Uplink) GetForksLeftOut() bool {
+	if x != nil {
+		return x.ForksLeftOut
+	}
+	return false
 }
 
 // ForkStatus is what a fork is doing.
@@ -1883,7 +1892,7 @@ var File_outbid_v1_bus_proto protoreflect.FileDescriptor
 
 const file_outbid_v1_bus_proto_rawDesc = "" +
 	"\n" +
-	"\x13outbid/v1/bus.proto\x12\toutbid.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x15outbid/v1/event.proto\x1a\x14outbid/v1/node.proto\"\xd9\x02\n" +
+	"\x13outbid/v1/bus.proto\x12\toutbid.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x15outbid/v1/event.proto\x1a\x14outbid/v1/node.proto\"\xff\x02\n" +
 	"\x06Uplink\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x12\n" +
 	"\x04boot\x18\x02 \x01(\tR\x04boot\x12\x1b\n" +
@@ -1895,7 +1904,8 @@ const file_outbid_v1_bus_proto_rawDesc = "" +
 	"\x05proof\x18\b \x01(\fB\x02\x18\x01R\x05proof\x126\n" +
 	"\x17credentials_expire_unix\x18\t \x01(\x03R\x15credentialsExpireUnix\x12\x12\n" +
 	"\x04said\x18\n" +
-	" \x01(\x04R\x04said\"d\n" +
+	" \x01(\x04R\x04said\x12$\n" +
+	"\x0eforks_left_out\x18\x1e \x01(\bR\fforksLeftOut\"d\n" +
 	"\n" +
 	"ForkStatus\x12&\n" +
 	"\x04fork\x18\x01 \x01(\v2\x12.outbid.v1.ForkRefR\x04fork\x12\x18\n" +
