@@ -14,7 +14,9 @@ import (
 	"time"
 
 	"github.com/outbid-dev/outbid/orchestrator/checksum"
+	"github.com/outbid-dev/outbid/orchestrator/limits"
 	"github.com/outbid-dev/outbid/orchestrator/objects"
+	"github.com/outbid-dev/outbid/orchestrator/sanitize"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 	"github.com/outbid-dev/outbid/worker/confine"
 	"github.com/outbid-dev/outbid/worker/inventory"
@@ -292,4 +294,5 @@ func lastDrawn(line []byte) []byte {
 	return []byte(text)
 }
 
-func oneLine(err error) string { return session.OneLine(err.Error()) }
+// oneLine returns an error's text as one line for the user.
+func oneLine(err error) string { return sanitize.Line(err.Error(), limits.Detail) }
