@@ -180,17 +180,3 @@ func TestCheckpointOutsideScratch(t *testing.T) {
 		x.end(finished)
 	})
 }
-
-func TestHugeReportIsDropped(t *testing.T) {
-	t.Parallel()
-	bubble(t, func(t *testing.T, r *rig) {
-		o := r.bus.orch
-		o.assign(assignment(1, 9, 0))
-		x := <-r.starts
-		x.fork.Reports([]*outbidv1.Report{
-			{Seq: 1, Step: 1, Metrics: map[string]float64{strings.Repeat("x", maxReportBytes): 1}}, report(2),
-		})
-		o.awaitText(t, 1, "note the report of step 1 is dropped", "report 2")
-		x.end(finished)
-	})
-}

@@ -16,14 +16,19 @@ import (
 
 	"github.com/outbid-dev/outbid/orchestrator/bus"
 	"github.com/outbid-dev/outbid/orchestrator/identity"
+	"github.com/outbid-dev/outbid/orchestrator/limits"
+	"github.com/outbid-dev/outbid/orchestrator/sanitize"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 	"github.com/outbid-dev/outbid/worker/inventory"
 )
 
 // Bus is how a worker reaches the orchestrator. Its methods may be called concurrently.
 type Bus interface {
-	// Publish sends what the worker says; it may get lost on the way.
+	// Publish sends what the worker says; it may get lost on the way. The error is bus.ErrNotConnected if there is no
+	// connection now, and bus.ErrRefused if this uplink cannot be sent over any connection.
 	Publish(up *outbidv1.Uplink) error
+	// MaxUplink is how many bytes an encoded uplink may have on the connection as it is now.
+	MaxUplink() int
 	// Subscribe calls f with each orders for the node, one at a time, until stop, which waits for f to return.
 	Subscribe(node string, f func(*outbidv1.Orders)) (stop func() error, err error)
 	// Reconnected calls f whenever the connection is back, until stop, which waits for f to return.
@@ -116,6 +121,9 @@ func (c *Config) check() error {
 	if err := CheckPassEnv(c.PassEnv); err != nil {
 		return fmt.Errorf("worker: variables to pass on: %w", err)
 	}
+	if err := CheckLabels(c.Labels); err != nil {
+		return fmt.Errorf("worker: %w", err)
+	}
 	if c.AverageRate != 0 && c.AverageRate < LeastAverageRate {
 		return fmt.Errorf("worker: averages that read %d bytes a second: want at least %d, or 0 for no limit", c.AverageRate, LeastAverageRate)
 	}
@@ -137,6 +145,25 @@ func (c *Config) check() error {
 	}
 	if c.FlushTimeout == 0 {
 		c.FlushTimeout = defaultFlush
+	}
+	return nil
+}
+
+// maxLabels bounds how many labels a node has.
+const maxLabels = 64
+
+// CheckLabels returns what is wrong with the labels of a node, or nil.
+func CheckLabels(labels map[string]string) error {
+	if len(labels) > maxLabels {
+		return fmt.Errorf("%d labels: at most %d are allowed", len(labels), maxLabels)
+	}
+	for name, value := range labels {
+		if err := sanitize.Check(name, limits.Label); err != nil {
+			return fmt.Errorf("label %q: its name %w", sanitize.Line(name, shownName), err)
+		}
+		if err := sanitize.Check(value, limits.Label); err != nil {
+			return fmt.Errorf("label %q: its value %w", name, err)
+		}
 	}
 	return nil
 }
