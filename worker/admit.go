@@ -74,12 +74,12 @@ func checkReport(r *outbidv1.Report) error {
 		return fmt.Errorf("%w, and it holds %d metrics and %d attributes", tooLarge(n, limits.Report), len(r.GetMetrics()), len(r.GetAttributes()))
 	}
 	for name := range r.GetMetrics() {
-		if err := sanitize.Check(name, limits.MetricName); err != nil {
+		if err := sanitize.Check(name, limits.Name); err != nil {
 			return fmt.Errorf("has a metric %q whose name %w", sanitize.Line(name, shownName), err)
 		}
 	}
 	for name, value := range r.GetAttributes() {
-		if err := sanitize.Check(name, limits.MetricName); err != nil {
+		if err := sanitize.Check(name, limits.Name); err != nil {
 			return fmt.Errorf("has an attribute %q whose name %w", sanitize.Line(name, shownName), err)
 		}
 		r.Attributes[name] = sanitize.Text(value, limits.Report)

@@ -19,7 +19,7 @@ import (
 )
 
 // smallest is how many bytes of an uplink the smallest NATS takes.
-const smallest = limits.Message - 512
+const smallest = limits.Message - 1<<10
 
 // largeReport is a report of about n bytes.
 func largeReport(seq uint64, n int) *outbidv1.Report {
@@ -35,10 +35,10 @@ func hostile() map[string]*outbidv1.Report {
 	return map[string]*outbidv1.Report{
 		"a large attribute":           largeReport(2, 70_000),
 		"many metrics":                {Seq: 2, Step: 2, Metrics: many},
-		"a long name":                 {Seq: 2, Step: 2, Metrics: map[string]float64{strings.Repeat("x", limits.MetricName+1): 1}},
+		"a long name":                 {Seq: 2, Step: 2, Metrics: map[string]float64{strings.Repeat("x", limits.Name+1): 1}},
 		"a name that is not UTF-8":    {Seq: 2, Step: 2, Metrics: map[string]float64{"l\xf6ss": 1}},
 		"a name with a control":       {Seq: 2, Step: 2, Metrics: map[string]float64{"loss\u202e": 1}},
-		"an attribute's long name":    {Seq: 2, Step: 2, Attributes: map[string]string{strings.Repeat("x", limits.MetricName+1): "1"}},
+		"an attribute's long name":    {Seq: 2, Step: 2, Attributes: map[string]string{strings.Repeat("x", limits.Name+1): "1"}},
 		"an attribute that is binary": {Seq: 2, Step: 2, Attributes: map[string]string{"\xff": "1"}},
 	}
 }
@@ -241,14 +241,14 @@ func TestAnyMessageIsAdmittedOrRefused(t *testing.T) {
 func TestCheckLabels(t *testing.T) {
 	t.Parallel()
 	many := map[string]string{}
-	for i := range maxLabels + 1 {
+	for i := range limits.LabelCount + 1 {
 		many[fmt.Sprint(i)] = ""
 	}
 	for want, labels := range map[string]map[string]string{
 		"":                          {"rack": "b", "größe": "a b"},
 		"65 labels: at most 64":     many,
 		"its name is not valid":     {"\xff": ""},
-		`"rack": its value has 257`: {"rack": strings.Repeat("x", limits.Label+1)},
+		`"rack": its value has 1025`: {"rack": strings.Repeat("x", limits.Label+1)},
 		"its value has the control": {"rack": "\x1b[1m"},
 	} {
 		got := ""

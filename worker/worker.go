@@ -149,16 +149,13 @@ func (c *Config) check() error {
 	return nil
 }
 
-// maxLabels bounds how many labels a node has.
-const maxLabels = 64
-
 // CheckLabels returns what is wrong with the labels of a node, or nil.
 func CheckLabels(labels map[string]string) error {
-	if len(labels) > maxLabels {
-		return fmt.Errorf("%d labels: at most %d are allowed", len(labels), maxLabels)
+	if len(labels) > limits.LabelCount {
+		return fmt.Errorf("%d labels: at most %d are allowed", len(labels), limits.LabelCount)
 	}
 	for name, value := range labels {
-		if err := sanitize.Check(name, limits.Label); err != nil {
+		if err := sanitize.Check(name, limits.LabelName); err != nil {
 			return fmt.Errorf("label %q: its name %w", sanitize.Line(name, shownName), err)
 		}
 		if err := sanitize.Check(value, limits.Label); err != nil {

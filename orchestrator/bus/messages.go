@@ -75,7 +75,7 @@ func publish(nc *nats.Conn, subject string, m proto.Message, by Signer) error {
 }
 
 // signatureBytes is what the header with a signature adds to a message, with room to spare.
-const signatureBytes = 512
+const signatureBytes = 1 << 10
 
 // MaxMessage returns how many bytes an encoded message may have for the NATS server that nc is connected to, which counts
 // the signature too.

@@ -1,28 +1,38 @@
-// Package limits holds the largest sizes of what enters Outbid from outside: what training code reports, what programs
-// print, what workers say. Every size is in bytes. A value above its limit is refused where it enters, with an error that
-// names the thing, its size and the limit.
+// Package limits bounds what comes in from outside and ends up in the ledger: every constant is in bytes of its encoded
+// form unless it says otherwise. Whoever takes something in holds it against the limit, and names the field, its size
+// and the limit where it is exceeded.
+//
+// A NATS server may take messages of no more than Message bytes. The limits of single items are below that, so that one
+// that was accepted can be stored and sent whatever the server's max_payload is.
 package limits
 
-// Message is the smallest max_payload of a NATS server that Outbid works with. All other limits follow from it: what one
-// message must carry has to fit into Message with the envelope around it.
-const Message = 64 << 10
+const (
+	// Message is the smallest max_payload of a NATS server with which Outbid works.
+	Message = 64 << 10
+	// Config bounds the configuration of a trial, as JSON. Spec check computes the largest that a search space can give.
+	Config = 60 << 10
+	// Report bounds one report of a trial with its metrics and attributes.
+	Report = 60 << 10
+	// Note bounds a message to the user about a sweep or a trial; longer ones are cut.
+	Note = 4 << 10
+	// Detail bounds one line that says why something failed or was decided; longer ones are cut.
+	Detail = 1000
+	// Label bounds the value of one label.
+	Label = 1024
+	// LabelName bounds the name of a label.
+	LabelName = 63
+	// Labels bounds the names and values of all labels of a sweep together.
+	Labels = 16 << 10
+	// LabelCount is how many labels a sweep or a node may have.
+	LabelCount = 64
+	// Name bounds names that people give: clients, actors, metrics, functions.
+	Name = 256
+	// spec is the largest spec of a sweep; see Spec.
+	spec = 1 << 20
+	// envelope is room for what surrounds an item in a message.
+	envelope = 4 << 10
+)
 
-// Report bounds one report: its metrics, its attributes and the fields around them, encoded as a protocol buffer. The rest
-// of Message is for the envelope: the names of node, sweep and trial, the signature, the sequence. The SDK raises ValueError
-// in trial.report or trial.note. A line of a program's report file that is larger is noted and does not count. A report that
-// reaches the worker all the same fails its trial.
-const Report = 60 << 10
-
-// MetricName bounds the name of a metric or of an attribute. What a user sees is as for Report.
-const MetricName = 256
-
-// Detail bounds the line that says why a trial, an average or a checkpoint failed. Longer text is cut and ends with
-// sanitize.Cut.
-const Detail = 1000
-
-// Note bounds the text of one note of a sweep. Longer text is cut and ends with sanitize.Cut.
-const Note = 4 << 10
-
-// Label bounds the text of one name that a machine gives: a device's name, a host's name, a label's name or value. What
-// machines wrote is cut; what a person typed is refused.
-const Label = 256
+// Spec returns how many bytes the spec of a sweep may have, encoded, on a NATS server that takes messages of maxPayload
+// bytes.
+func Spec(maxPayload int) int { return min(spec, maxPayload-envelope) }

@@ -88,7 +88,7 @@ func TestNamesOfADriverThatAreNotText(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := proto.Marshal(devices[0]); err != nil || len(devices[0].GetName()) > limits.Label {
+	if _, err := proto.Marshal(devices[0]); err != nil || len(devices[0].GetName()) > limits.Name {
 		t.Errorf("%v: %q", err, devices[0].GetName())
 	}
 }
