@@ -6,7 +6,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/outbid-dev/outbid/orchestrator/limits"
 	"github.com/outbid-dev/outbid/orchestrator/objects"
+	"github.com/outbid-dev/outbid/orchestrator/sanitize"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -189,7 +191,8 @@ func (s *service) TellTrial(ctx context.Context, req *outbidv1.TellTrialRequest)
 		}
 	}
 	// The state keeps one line.
-	req.Error, _, _ = strings.Cut(strings.TrimSpace(req.GetError()), "\n")
+	first, _, _ := strings.Cut(strings.TrimSpace(req.GetError()), "\n")
+	req.Error = sanitize.Line(first, limits.Detail)
 	return s.control.Tell(ctx, req)
 }
 
