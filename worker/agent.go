@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -14,6 +13,7 @@ import (
 	"github.com/outbid-dev/outbid/worker/confine"
 	"github.com/outbid-dev/outbid/worker/process"
 	"github.com/outbid-dev/outbid/worker/session"
+	"github.com/outbid-dev/outbid/worker/trialfile"
 )
 
 // Why forks are ended without an order.
@@ -86,7 +86,7 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	}
 	defer func() { err = errors.Join(err, confiner.Close()) }()
 	for _, name := range []string{"scratch", "blobs"} { // of an earlier worker, whose processes are gone
-		if err := os.RemoveAll(filepath.Join(cfg.Dir, name)); err != nil {
+		if err := trialfile.Remove(filepath.Join(cfg.Dir, name)); err != nil {
 			return fmt.Errorf("worker: clear its directory: %w", err)
 		}
 	}
