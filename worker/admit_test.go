@@ -245,11 +245,11 @@ func TestCheckLabels(t *testing.T) {
 		many[fmt.Sprint(i)] = ""
 	}
 	for want, labels := range map[string]map[string]string{
-		"":                          {"rack": "b", "größe": "a b"},
-		"65 labels: at most 64":     many,
-		"its name is not valid":     {"\xff": ""},
+		"":                           {"rack": "b", "größe": "a b"},
+		"65 labels: at most 64":      many,
+		"its name is not valid":      {"\xff": ""},
 		`"rack": its value has 1025`: {"rack": strings.Repeat("x", limits.Label+1)},
-		"its value has the control": {"rack": "\x1b[1m"},
+		"its value has the control":  {"rack": "\x1b[1m"},
 	} {
 		got := ""
 		if err := CheckLabels(labels); err != nil {

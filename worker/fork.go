@@ -12,6 +12,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/sanitize"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 	"github.com/outbid-dev/outbid/worker/confine"
+	"github.com/outbid-dev/outbid/worker/trialfile"
 )
 
 const (
@@ -281,18 +282,25 @@ func (f *fork) reports(reports []*outbidv1.Report, delayed bool) {
 	f.stalled.Store(false)
 }
 
-// Saved implements session.Trial and program.Trial.
+// Saved implements session.Trial. A checkpoint that is too large fails the trial, as it would be offered again and again.
 func (f *fork) Saved(s *outbidv1.ProcessSaved) {
-	if f.cfg.closed {
-		taken, err := f.takeFile(s)
-		if err != nil {
-			f.upload.answer(s, oneLine(err))
-			return
-		}
-		s = taken
+	taken, err := f.takeFile(s)
+	switch {
+	case errors.Is(err, trialfile.ErrTooLarge):
+		f.reject(fail(outbidv1.FailureKind_FAILURE_KIND_ERROR, "the checkpoint of step %d %s (--checkpoint-bytes of node %s)",
+			s.GetStep(), err, f.cfg.Node))
+	case err != nil:
+		f.upload.answer(s, oneLine(err))
+	default:
+		f.post(savedEvent{taken})
 	}
-	f.post(savedEvent{s})
 }
+
+// Packed implements program.Trial.
+func (f *fork) Packed(s *outbidv1.ProcessSaved) { f.post(savedEvent{s}) }
+
+// Working implements program.Trial.
+func (f *fork) Working() { f.touch() }
 
 // Reached implements session.Trial and program.Trial.
 func (f *fork) Reached(step int64) { f.post(reachedEvent{step}) }

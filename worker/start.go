@@ -113,7 +113,11 @@ func (s *starter) checkpoint(ctx context.Context, f *fork) (string, error) {
 	if c.GetKey() == "" {
 		return "", nil
 	}
-	path := filepath.Join(f.own(), "start"+filepath.Ext(c.GetKey()))
+	dir := f.own()
+	if f.body.GetWorkload().GetProgram() != nil {
+		dir = f.keep() // the worker unpacks it
+	}
+	path := filepath.Join(dir, "start"+filepath.Ext(c.GetKey()))
 	var size int64
 	var sums checksum.Sums
 	err := s.persist(ctx, f, "its checkpoint", func() (err error) {
@@ -238,9 +242,9 @@ func (s *starter) program(ctx context.Context, f *fork, checkpoint string) (trai
 	if err := f.enter(in); err != nil {
 		return nil, s.local(err)
 	}
-	run, err := program.Start(program.Spec{
+	run, err := program.Start(ctx, program.Spec{
 		Host: s.host, In: in, Fork: f.ref, Logger: s.cfg.Logger, Argv: p.GetArgv(), Env: s.environ(f, p.GetEnv()), Dir: dir,
-		ConfigJSON: f.body.GetConfigJson(), Scratch: f.own(), StartStep: f.body.GetStart().GetStep(),
+		ConfigJSON: f.body.GetConfigJson(), Scratch: f.own(), Keep: f.keep(), CheckpointBytes: s.cfg.CheckpointBytes, StartStep: f.body.GetStart().GetStep(),
 		Checkpoint: checkpoint, UntilStep: f.target(), Metric: f.body.GetMetric(), Seed: f.body.GetSeed(),
 		Devices: f.body.GetDevices(), Gang: f.body.GetGang(), Part: f.body.GetPart(), Grace: p.GetGrace().AsDuration(),
 		Speed:  inventory.Speed(s.cfg.Machine.Devices, f.body.GetDevices()),

@@ -7,6 +7,7 @@
 package worker
 
 import (
+	"cmp"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -20,6 +21,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/sanitize"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 	"github.com/outbid-dev/outbid/worker/inventory"
+	"github.com/outbid-dev/outbid/worker/program"
 )
 
 // Bus is how a worker reaches the orchestrator. Its methods may be called concurrently.
@@ -69,6 +71,9 @@ type Config struct {
 	// AverageRate is how many bytes a second one average of what forks saved may read, so that other work of the machine does not notice it; 0
 	// means no limit.
 	AverageRate int64
+	// CheckpointBytes is how many bytes a checkpoint may have, by the length of its files; 0 means
+	// program.DefaultCheckpointBytes.
+	CheckpointBytes int64
 	// Version of the program, and Labels of the node, for listings.
 	Version string
 	Labels  map[string]string
@@ -134,6 +139,10 @@ func (c *Config) check() error {
 		c.files = filepath.Join(c.Dir, "scratch")
 	}
 	c.spares = &spares{dir: c.files}
+	c.CheckpointBytes = cmp.Or(c.CheckpointBytes, program.DefaultCheckpointBytes)
+	if c.CheckpointBytes < 0 {
+		return fmt.Errorf("worker: checkpoints of %d bytes: want at least 1, or 0 for the default", c.CheckpointBytes)
+	}
 	if c.Python == "" {
 		c.Python = "python3"
 	}

@@ -28,6 +28,9 @@ type TrialConfig struct {
 	Groups []string
 	// Dir is where the directory of the files of such trials is made; by default /var/tmp.
 	Dir string
+	// CheckpointBytes is how many bytes one checkpoint may have, by the length of its files; 0 means
+	// program.DefaultCheckpointBytes.
+	CheckpointBytes int64
 	// Trust lets people whom the server lets in run code as the worker's user: they can read all that it can.
 	Trust bool
 	// decided is set once it is known whether the server has tenants.
@@ -38,6 +41,9 @@ type TrialConfig struct {
 func (o *TrialConfig) check() error {
 	if err := worker.CheckPassEnv(o.PassEnv); err != nil {
 		return badField("Trials.PassEnv", "%w", err)
+	}
+	if o.CheckpointBytes < 0 {
+		return badField("Trials.CheckpointBytes", "%d: want at least 1 byte, or 0 for the default", o.CheckpointBytes)
 	}
 	switch o.User {
 	case "", confine.None:

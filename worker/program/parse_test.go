@@ -3,8 +3,6 @@ package program
 import (
 	"fmt"
 	"math"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -131,47 +129,4 @@ func FuzzReportFile(f *testing.F) {
 			t.Error(diff)
 		}
 	})
-}
-
-func TestPackDirectory(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	from := filepath.Join(dir, "model")
-	if err := os.MkdirAll(filepath.Join(from, "a", "b"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	for name, text := range map[string]string{"weights": "w", "a/b/optimizer": "o"} {
-		if err := os.WriteFile(filepath.Join(from, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	packed := filepath.Join(dir, "packed")
-	if err := pack(from, packed); err != nil {
-		t.Fatal(err)
-	}
-	to := filepath.Join(dir, "again")
-	got, err := unpack(packed, to)
-	if err != nil || got != to {
-		t.Fatal(got, err)
-	}
-	for name, text := range map[string]string{"weights": "w", "a/b/optimizer": "o"} {
-		if data, err := os.ReadFile(filepath.Join(to, name)); err != nil || string(data) != text {
-			t.Errorf("%s: %q, %v", name, data, err)
-		}
-	}
-	// A file, also one that is an archive itself, comes back as it is.
-	again := filepath.Join(dir, "file")
-	if err := pack(filepath.Join(from, "weights"), again); err != nil {
-		t.Fatal(err)
-	}
-	file := filepath.Join(dir, "file-again")
-	if got, err := unpack(again, file); err != nil || got != file {
-		t.Error(got, err)
-	}
-	if data, err := os.ReadFile(file); err != nil || string(data) != "w" {
-		t.Errorf("%q, %v", data, err)
-	}
-	if err := pack(filepath.Join(dir, "missing"), filepath.Join(dir, "x")); err == nil {
-		t.Error("a missing checkpoint was packed")
-	}
 }

@@ -14,6 +14,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/outbid-dev/outbid/orchestrator/sanitize"
 )
 
 // Errors of what training code named.
@@ -51,7 +53,7 @@ func Within(bytes int64) Limits { return Limits{Bytes: bytes, Files: maxFiles, D
 func Open(path string) (*os.File, fs.FileInfo, error) {
 	fd, err := openNamed(path)
 	if err != nil {
-		return nil, nil, &fs.PathError{Op: "open", Path: path, Err: err}
+		return nil, nil, &fs.PathError{Op: "open", Path: shown(path), Err: err}
 	}
 	return accept(fd, path)
 }
@@ -61,7 +63,7 @@ func Open(path string) (*os.File, fs.FileInfo, error) {
 func OpenBelow(dir, path string) (*os.File, fs.FileInfo, error) {
 	rel, err := filepath.Rel(dir, path)
 	if err != nil || !filepath.IsLocal(rel) || rel == "." {
-		return nil, nil, fmt.Errorf("%s %w", path, ErrOutside)
+		return nil, nil, fmt.Errorf("%s %w", shown(path), ErrOutside)
 	}
 	at, err := openEntry(atCWD, dir)
 	if err != nil {
@@ -71,7 +73,7 @@ func OpenBelow(dir, path string) (*os.File, fs.FileInfo, error) {
 		next, err := openEntry(at, name)
 		closeFD(at)
 		if err != nil {
-			return nil, nil, &fs.PathError{Op: "open", Path: path, Err: err}
+			return nil, nil, &fs.PathError{Op: "open", Path: shown(path), Err: err}
 		}
 		at = next
 	}
@@ -83,14 +85,21 @@ func openIn(dir *os.File, name string) (*os.File, fs.FileInfo, error) {
 	path := filepath.Join(dir.Name(), name)
 	fd, err := openEntry(int(dir.Fd()), name)
 	if err != nil {
-		return nil, nil, &fs.PathError{Op: "open", Path: path, Err: err}
+		return nil, nil, &fs.PathError{Op: "open", Path: shown(path), Err: err}
 	}
 	return accept(fd, path)
 }
 
+// shownPath is how much of a path stands in errors, in bytes.
+const shownPath = 400
+
+// shown returns a path that training code named as it stands in errors. It is also the name of the files that are opened.
+func shown(path string) string { return sanitize.Line(path, shownPath) }
+
 // accept makes a file of a descriptor if it is a file or a directory on a file system that keeps files, and closes it
 // otherwise. It looks at what is open, whatever has the name by now.
 func accept(fd int, path string) (*os.File, fs.FileInfo, error) {
+	path = shown(path)
 	if isKernels(fd) {
 		closeFD(fd)
 		return nil, nil, fmt.Errorf("%s %w", path, ErrKernel)

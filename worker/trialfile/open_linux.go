@@ -2,6 +2,7 @@ package trialfile
 
 import (
 	"errors"
+	"fmt"
 	"path/filepath"
 	"strings"
 
@@ -25,8 +26,8 @@ func openNamed(path string) (int, error) {
 	switch {
 	case errors.Is(err, unix.ENOSYS), errors.Is(err, unix.EPERM): // an old kernel, or a filter of system calls that does not know it
 		return walk(path)
-	case errors.Is(err, unix.ELOOP): // of too many links or one of the kernel's
-		return -1, errors.Join(ErrKernel, err)
+	case errors.Is(err, unix.ELOOP):
+		return -1, fmt.Errorf("%w, or it leads through too many links", ErrKernel)
 	}
 	return fd, err
 }
