@@ -12,7 +12,8 @@ import (
 var (
 	pureRooms = []string{
 		"orchestrator/state", "orchestrator/cluster", "orchestrator/tuner", "orchestrator/curve",
-		"orchestrator/agent", "orchestrator/policy", "orchestrator/fork", "orchestrator/spec/terms", "orchestrator/sanitize", "orchestrator/limits",
+		"orchestrator/agent", "orchestrator/policy", "orchestrator/fork", "orchestrator/spec/terms", "orchestrator/sanitize",
+		"orchestrator/limits",
 	}
 	impureCorners = []string{"orchestrator/tuner/plugin", "orchestrator/agent/plugin"}
 )

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -14,6 +13,7 @@ import (
 	"github.com/outbid-dev/outbid/worker/confine"
 	"github.com/outbid-dev/outbid/worker/process"
 	"github.com/outbid-dev/outbid/worker/session"
+	"github.com/outbid-dev/outbid/worker/trialfile"
 )
 
 // Why forks are ended without an order.
@@ -52,15 +52,17 @@ type agent struct {
 	changed atomic.Bool
 	again   chan struct{}
 
-	statuses   []*outbidv1.ForkStatus
+	statuses   statusList
 	wanted     map[uint64]bool
 	generation uint64
 	term       uint64
 	// said counts the uplinks of this boot.
 	said      uint64
 	introduce bool
-	leaseEnd  time.Time
-	draining  bool
+	// complained are the causes, other than a lost connection, for which an uplink could not be sent.
+	complained map[string]bool
+	leaseEnd   time.Time
+	draining   bool
 	// refused is set when the worker may not serve this server.
 	refused error
 }
@@ -84,7 +86,7 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	}
 	defer func() { err = errors.Join(err, confiner.Close()) }()
 	for _, name := range []string{"scratch", "blobs"} { // of an earlier worker, whose processes are gone
-		if err := os.RemoveAll(filepath.Join(cfg.Dir, name)); err != nil {
+		if err := trialfile.Remove(filepath.Join(cfg.Dir, name)); err != nil {
 			return fmt.Errorf("worker: clear its directory: %w", err)
 		}
 	}
@@ -114,7 +116,7 @@ func newAgent(cfg Config) *agent {
 	return &agent{
 		cfg: cfg, out: newOutbox(), forks: make(map[uint64]*fork), averages: map[string]context.CancelFunc{}, boot: cfg.Boot, ended: make(chan struct{}, 1),
 		again: make(chan struct{}, 1), inbox: inbox{boot: cfg.Boot, wake: make(chan struct{}, 1)}, introduce: true,
-		wanted: make(map[uint64]bool),
+		wanted: make(map[uint64]bool), complained: make(map[string]bool),
 	}
 }
 
@@ -205,54 +207,6 @@ func (a *agent) arm(timer *time.Timer) {
 	timer.Reset(next)
 }
 
-// send sends what is due; with beat even if that is nothing.
-func (a *agent) send(beat bool) {
-	first, messages := a.out.next(time.Now())
-	if len(messages) == 0 && !beat {
-		return
-	}
-	up := &outbidv1.Uplink{
-		Node: a.cfg.Node, Boot: a.boot, FirstSeq: first, Messages: messages, Forks: a.status(),
-	}
-	a.publish(up)
-}
-
-func (a *agent) publish(up *outbidv1.Uplink) {
-	a.said++
-	up.Said = a.said
-	if a.introduce {
-		up.Info = a.info()
-	}
-	if err := a.cfg.Bus.Publish(up); err != nil {
-		a.cfg.Logger.Debug("could not reach the orchestrator; trying again", "error", err)
-	}
-}
-
-func (a *agent) info() *outbidv1.NodeInfo {
-	hostname, _ := os.Hostname() // only for listings
-	m := a.cfg.Machine
-	return &outbidv1.NodeInfo{
-		Name: a.cfg.Node, Boot: a.boot, Devices: m.Devices, Links: m.Links, Cpus: float64(m.CPUs),
-		MemoryBytes: m.MemoryBytes, Version: a.cfg.Version, Hostname: hostname, Labels: a.cfg.Labels,
-		Pid: int32(os.Getpid()),
-	}
-}
-
-// status lists the forks. One that has ended is listed until its end is in the ledger: a fork that is not listed is
-// taken for lost.
-func (a *agent) status() []*outbidv1.ForkStatus {
-	if !a.changed.Swap(false) {
-		return a.statuses
-	}
-	a.statuses = nil
-	for _, leaseID := range a.leases() {
-		if s := a.forks[leaseID].status(); s != nil {
-			a.statuses = append(a.statuses, s)
-		}
-	}
-	return a.statuses
-}
-
 // checkLease ends every fork when the time of the orders has run out.
 func (a *agent) checkLease() {
 	if a.leaseEnd.IsZero() || time.Now().Before(a.leaseEnd) {
@@ -300,13 +254,4 @@ func (a *agent) quiet() bool {
 		}
 	}
 	return true
-}
-
-// leave says goodbye, with what is still to be delivered.
-func (a *agent) leave() {
-	a.out.again()
-	first, messages := a.out.next(time.Now())
-	a.publish(&outbidv1.Uplink{
-		Node: a.cfg.Node, Boot: a.boot, FirstSeq: first, Messages: messages, Leaving: true,
-	})
 }

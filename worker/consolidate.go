@@ -16,7 +16,9 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/checkpoint"
 	"github.com/outbid-dev/outbid/orchestrator/checkpoint/safetensors"
 	"github.com/outbid-dev/outbid/orchestrator/checksum"
+	"github.com/outbid-dev/outbid/orchestrator/limits"
 	"github.com/outbid-dev/outbid/orchestrator/objects"
+	"github.com/outbid-dev/outbid/orchestrator/sanitize"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -34,7 +36,7 @@ func (a *agent) consolidate(orders []*outbidv1.Consolidation) {
 		a.averages[name] = cancel
 		a.run.Go(func() {
 			if done := a.average(ctx, o); ctx.Err() == nil {
-				a.out.add(nil, &outbidv1.UplinkMessage{Fork: o.GetFork(), Kind: &outbidv1.UplinkMessage_Consolidated{Consolidated: done}})
+				a.sayAverage(o, done)
 			}
 		})
 	}
@@ -44,6 +46,17 @@ func (a *agent) consolidate(orders []*outbidv1.Consolidation) {
 			delete(a.averages, name)
 		}
 	}
+}
+
+// sayAverage says what became of an average.
+func (a *agent) sayAverage(o *outbidv1.Consolidation, done *outbidv1.Consolidated) {
+	err := a.out.add(nil, &outbidv1.UplinkMessage{Fork: o.GetFork(), Kind: &outbidv1.UplinkMessage_Consolidated{Consolidated: done}})
+	if err == nil {
+		return
+	}
+	a.cfg.Logger.Warn("what became of an average cannot be sent", "sweep", o.GetFork().GetSweep(), "error", err)
+	failed := &outbidv1.Consolidated{Attempt: o.GetAttempt(), Failure: "what became of the average " + err.Error()}
+	_ = a.out.add(nil, &outbidv1.UplinkMessage{Fork: o.GetFork(), Kind: &outbidv1.UplinkMessage_Consolidated{Consolidated: failed}})
 }
 
 // stopAverages ends all of that; another node will be told.
@@ -84,7 +97,7 @@ func (a *agent) average(ctx context.Context, o *outbidv1.Consolidation) *outbidv
 			err, done.Mismatch = damage, false
 		}
 	}
-	done.Failure = "the checkpoints of its forks could not be averaged: " + oneLine(err)
+	done.Failure = sanitize.Line("the checkpoints of its forks could not be averaged: "+err.Error(), limits.Detail)
 	return done
 }
 

@@ -1,7 +1,10 @@
 package worker
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -154,6 +157,56 @@ func TestDrainAlone(t *testing.T) {
 	})
 }
 
+// A function whose checkpoint is too large would offer it for ever, so its trial fails with the reason.
+func TestACheckpointThatIsTooLargeFailsItsTrial(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, r *rig) {
+		o := r.bus.orch
+		o.assign(assignment(1, 9, 0))
+		x := <-r.starts
+		x.fork.cfg.CheckpointBytes = int64(len("weights"))
+		x.save(t, 1)
+		x.saved(t, "1 ")
+		x.fork.cfg.CheckpointBytes--
+		x.save(t, 2)
+		o.awaitText(t, 1, "saved 1 ", "ended FAILED at 0 ERROR: the checkpoint of step 2 is too large: it has 7 bytes, at most 6")
+	})
+}
+
+// What a function offers that is not a file of its own is refused at once, and blocks nothing.
+func TestWhatIsNoCheckpointIsRefused(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, r *rig) {
+		r.bus.orch.assign(assignment(1, 9, 0))
+		x := <-r.starts
+		x.save(t, 1)
+		x.saved(t, "1 ")
+		at := func(name string) string { return filepath.Join(x.fork.scratch(), name) }
+		secret := filepath.Join(t.TempDir(), "secret")
+		for _, err := range []error{
+			os.WriteFile(secret, []byte("secret"), 0o600), os.Symlink(secret, at("link")), os.Symlink(filepath.Dir(secret), at("dir")),
+			syscall.Mkfifo(at("fifo"), 0o600), os.Mkdir(at("sub"), 0o700), os.Symlink("/proc/self/fd", at("fds")),
+		} {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		for step, name := range []string{"link", "dir/secret", "fifo", "sub", "fds/0", ".", "../1"} {
+			x.fork.Saved(&outbidv1.ProcessSaved{Path: at(name), Step: int64(step) + 2})
+			select {
+			case got := <-x.saves:
+				if _, why, _ := strings.Cut(got, " "); why == "" {
+					t.Errorf("%s was taken", name)
+				}
+			case <-time.After(patience):
+				t.Fatalf("no answer to %s", name)
+			}
+		}
+		x.end(finished)
+		r.bus.orch.awaitText(t, 1, "ended FINISHED")
+	})
+}
+
 func TestCheckpointOutsideScratch(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, r *rig) {
@@ -177,20 +230,6 @@ func TestCheckpointOutsideScratch(t *testing.T) {
 		case <-time.After(patience):
 			t.Error("no answer")
 		}
-		x.end(finished)
-	})
-}
-
-func TestHugeReportIsDropped(t *testing.T) {
-	t.Parallel()
-	bubble(t, func(t *testing.T, r *rig) {
-		o := r.bus.orch
-		o.assign(assignment(1, 9, 0))
-		x := <-r.starts
-		x.fork.Reports([]*outbidv1.Report{
-			{Seq: 1, Step: 1, Metrics: map[string]float64{strings.Repeat("x", maxReportBytes): 1}}, report(2),
-		})
-		o.awaitText(t, 1, "note the report of step 1 is dropped", "report 2")
 		x.end(finished)
 	})
 }

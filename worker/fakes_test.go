@@ -11,6 +11,9 @@ import (
 	"sync"
 	"testing"
 
+	"google.golang.org/protobuf/proto"
+
+	"github.com/outbid-dev/outbid/orchestrator/bus"
 	"github.com/outbid-dev/outbid/orchestrator/objects"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 	"github.com/outbid-dev/outbid/worker/inventory"
@@ -26,6 +29,10 @@ type fakeBus struct {
 	ups     chan *outbidv1.Uplink
 	again   func()
 	logs    []string
+	// most is how many bytes an uplink may have; 0 for 1 MiB. refuses says which uplinks cannot be sent; nil for none.
+	most    int
+	refuses func(up *outbidv1.Uplink) bool
+	refused int
 }
 
 func newFakeBus(t *testing.T) *fakeBus {
@@ -63,14 +70,39 @@ func (b *fakeBus) setCut(cut bool) {
 }
 
 func (b *fakeBus) Publish(up *outbidv1.Uplink) error {
+	most := b.MaxUplink()
 	b.mu.Lock()
 	cut := b.cut
+	data, err := proto.Marshal(up)
+	if err != nil || len(data) > most || b.refuses != nil && b.refuses(up) {
+		b.refused++
+		err = fmt.Errorf("%w: %d bytes, of %d at most: %w", bus.ErrRefused, len(data), most, err)
+	}
 	b.mu.Unlock()
-	if cut {
-		return io.ErrClosedPipe
+	switch {
+	case cut:
+		return bus.ErrNotConnected
+	case err != nil:
+		return err
 	}
 	b.ups <- up
 	return nil
+}
+
+func (b *fakeBus) MaxUplink() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.most > 0 {
+		return b.most
+	}
+	return 1 << 20
+}
+
+// with changes something under the lock.
+func (b *fakeBus) with(change func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	change()
 }
 
 func (b *fakeBus) Subscribe(_ string, f func(*outbidv1.Orders)) (func() error, error) {
@@ -218,6 +250,31 @@ func newRig(t *testing.T) *rig {
 // newRigOf is a rig whose worker's end a test looks at.
 func newRigOf(t *testing.T, ended func(error)) *rig {
 	t.Helper()
+	return newRigLogging(t, slog.DiscardHandler, ended)
+}
+
+// record keeps what is logged.
+type record struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (r *record) Write(p []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.text.Write(p)
+}
+
+// count returns how often something was logged.
+func (r *record) count(what string) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return strings.Count(r.text.String(), what)
+}
+
+// newRigLogging is a rig whose worker logs to a handler.
+func newRigLogging(t *testing.T, to slog.Handler, ended func(error)) *rig {
+	t.Helper()
 	dir, err := objects.OpenDir(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -227,7 +284,7 @@ func newRigOf(t *testing.T, ended func(error)) *rig {
 	}
 	cfg := Config{
 		Node: "n1", Boot: "b", Bus: r.bus, Store: Direct(r.store), Dir: t.TempDir(),
-		Logger: slog.New(slog.DiscardHandler), Machine: machine(4),
+		Logger: slog.New(to), Machine: machine(4),
 	}
 	if err := cfg.check(); err != nil {
 		t.Fatal(err)

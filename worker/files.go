@@ -11,6 +11,7 @@ import (
 
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 	"github.com/outbid-dev/outbid/worker/confine"
+	"github.com/outbid-dev/outbid/worker/trialfile"
 )
 
 // own is the directory that the training code is told of and may write to. Where it runs as another user it is below
@@ -53,8 +54,29 @@ func (f *fork) atEnd(do func() error) {
 	f.leave = append(f.leave, do)
 }
 
-// takeFile takes a checkpoint to where its trial cannot get at it any more.
+// keep is the directory for what the worker has of the training code's files: out of its reach where it runs as another
+// user.
+func (f *fork) keep() string {
+	if f.cfg.closed {
+		return f.takenDir()
+	}
+	return f.scratch()
+}
+
+// takeFile takes a checkpoint that training code has written to where its trial cannot get at it any more. Where trials
+// run as the worker's user it makes sure that it is a file, and not too large.
 func (f *fork) takeFile(s *outbidv1.ProcessSaved) (*outbidv1.ProcessSaved, error) {
+	path := filepath.Clean(s.GetPath())
+	if !f.cfg.closed {
+		file, info, err := trialfile.OpenBelow(f.own(), path)
+		if err != nil {
+			return nil, err
+		}
+		if !info.Mode().IsRegular() {
+			return nil, errors.Join(fmt.Errorf("%s is not a regular file", path), file.Close())
+		}
+		return s, errors.Join(trialfile.CheckSize(info.Size(), f.cfg.CheckpointBytes), file.Close())
+	}
 	f.mu.Lock()
 	in := f.in
 	f.taken++
@@ -63,7 +85,7 @@ func (f *fork) takeFile(s *outbidv1.ProcessSaved) (*outbidv1.ProcessSaved, error
 	if in == nil {
 		return nil, errors.New("the trial has not begun")
 	}
-	if err := in.TakeFile(f.own(), filepath.Clean(s.GetPath()), to); err != nil {
+	if err := in.TakeFile(f.ctx, f.own(), path, to, f.cfg.CheckpointBytes); err != nil {
 		return nil, err
 	}
 	taken := proto.CloneOf(s)
@@ -85,7 +107,7 @@ func (f *fork) clear() {
 		errs = append(errs, in.Remove(f.own()))
 	}
 	if f.cfg.closed || len(errs) > 0 || !f.cfg.spares.keep(f.scratch()) {
-		errs = append(errs, os.RemoveAll(f.scratch()))
+		errs = append(errs, trialfile.Remove(f.scratch()))
 	}
 	if err := errors.Join(errs...); err != nil {
 		f.cfg.Logger.Warn("what a trial left could not be removed", "error", err)

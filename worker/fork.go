@@ -8,8 +8,11 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/outbid-dev/outbid/orchestrator/limits"
+	"github.com/outbid-dev/outbid/orchestrator/sanitize"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 	"github.com/outbid-dev/outbid/worker/confine"
+	"github.com/outbid-dev/outbid/worker/trialfile"
 )
 
 const (
@@ -84,6 +87,8 @@ type fork struct {
 	leave   []func() error // what is to be done at its end
 	step    int64
 	trains  bool // it has begun its first step
+	// rejected is why the worker ends it as failed, or nil.
+	rejected *failure
 }
 
 // What a training process says beside reports, as events.
@@ -175,17 +180,49 @@ func (f *fork) tellAcked(seq uint64) {
 	}
 }
 
-// say queues a message for the orchestrator.
+// say queues a message for the orchestrator. The fork fails if the message cannot be sent, unless it is a note.
 func (f *fork) say(m *outbidv1.UplinkMessage) {
 	m.Fork = f.ref
-	f.out.add(f, m)
+	if err := f.out.add(f, m); err != nil {
+		f.lose(m, fmt.Errorf("it %w", err))
+	}
+}
+
+// lose fails the fork, of which a message cannot be sent.
+func (f *fork) lose(m *outbidv1.UplinkMessage, why error) {
+	f.cfg.Logger.Warn("a message of a trial cannot be sent", "trial", f.name(), "message", fmt.Sprintf("%T", m.GetKind()), "error", why)
+	switch m.GetKind().(type) {
+	case *outbidv1.UplinkMessage_Note:
+	case *outbidv1.UplinkMessage_Ended:
+		_ = f.out.add(f, &outbidv1.UplinkMessage{Fork: f.ref, Kind: lost(m, m.GetEnded().GetStep(), why)}) // short, and of valid text
+	default:
+		f.reject(lostFailure(m, why))
+	}
+}
+
+// reject ends the fork with a failure that the worker found, whatever becomes of its process. Nothing that the process
+// reports afterwards counts.
+func (f *fork) reject(why *failure) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.rejected == nil {
+		f.rejected = why
+	}
+	poke(f.wake)
+}
+
+// rejection returns the failure that the worker found, or nil.
+func (f *fork) rejection() *failure {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.rejected
 }
 
 // note tells the user a line.
 func (f *fork) note(level, text string) {
 	trial := f.ref.GetTrial()
 	f.say(&outbidv1.UplinkMessage{Kind: &outbidv1.UplinkMessage_Note{Note: &outbidv1.Note{
-		Sweep: f.ref.GetSweep(), Trial: &trial, Node: f.cfg.Node, Level: level, Text: text,
+		Sweep: f.ref.GetSweep(), Trial: &trial, Node: f.cfg.Node, Level: level, Text: sanitize.Line(text, limits.Note),
 	}}})
 }
 
@@ -193,9 +230,12 @@ func (f *fork) note(level, text string) {
 func (f *fork) begin() {
 	f.began.Do(func() {
 		from := f.body.GetStart().GetStep()
-		f.out.addDelayed(f, &outbidv1.UplinkMessage{
+		began := &outbidv1.UplinkMessage{
 			Fork: f.ref, Kind: &outbidv1.UplinkMessage_Began{Began: &outbidv1.ForkBegan{FromStep: from}},
-		})
+		}
+		if err := f.out.addDelayed(f, began); err != nil {
+			f.lose(began, fmt.Errorf("it %w", err))
+		}
 	})
 }
 
@@ -215,42 +255,52 @@ func (f *fork) Reports(reports []*outbidv1.Report) { f.reports(reports, false) }
 func (f *fork) LastReports(reports []*outbidv1.Report) { f.reports(reports, true) }
 
 func (f *fork) reports(reports []*outbidv1.Report, delayed bool) {
-	if f.over() || len(reports) == 0 {
+	if f.over() || len(reports) == 0 || f.rejection() != nil {
 		return
 	}
 	f.begin()
 	f.touch()
-	kept := reports[:0:len(reports)]
-	for _, r := range reports {
-		if reportBytes(r) > maxReportBytes {
-			f.note("warning", fmt.Sprintf("the report of step %d is dropped: its %d metrics and %d attributes take more than %d KiB",
-				r.GetStep(), len(r.GetMetrics()), len(r.GetAttributes()), maxReportBytes>>10))
-			continue
+	for i, r := range reports {
+		if err := checkReport(r); err != nil {
+			f.reject(fail(outbidv1.FailureKind_FAILURE_KIND_ERROR, "the report of step %d %s", r.GetStep(), err))
+			reports = reports[:i]
+			break
 		}
-		kept = append(kept, r)
+	}
+	if len(reports) == 0 {
+		return
 	}
 	f.mu.Lock()
 	step := reports[len(reports)-1].GetStep()
 	f.step, f.trains = max(f.step, step), f.trains || step > f.body.GetStart().GetStep()
 	f.mu.Unlock()
 	f.stalled.Store(true)
-	f.out.addReports(f.ctx, f, kept, delayed)
+	if err := f.out.addReports(f.ctx, f, reports, delayed); err != nil {
+		f.reject(fail(outbidv1.FailureKind_FAILURE_KIND_ERROR, "%s", err))
+	}
 	f.touch()
 	f.stalled.Store(false)
 }
 
-// Saved implements session.Trial and program.Trial.
+// Saved implements session.Trial. A checkpoint that is too large fails the trial, as it would be offered again and again.
 func (f *fork) Saved(s *outbidv1.ProcessSaved) {
-	if f.cfg.closed {
-		taken, err := f.takeFile(s)
-		if err != nil {
-			f.upload.answer(s, oneLine(err))
-			return
-		}
-		s = taken
+	taken, err := f.takeFile(s)
+	switch {
+	case errors.Is(err, trialfile.ErrTooLarge):
+		f.reject(fail(outbidv1.FailureKind_FAILURE_KIND_ERROR, "the checkpoint of step %d %s (--checkpoint-bytes of node %s)",
+			s.GetStep(), err, f.cfg.Node))
+	case err != nil:
+		f.upload.answer(s, oneLine(err))
+	default:
+		f.post(savedEvent{taken})
 	}
-	f.post(savedEvent{s})
 }
+
+// Packed implements program.Trial.
+func (f *fork) Packed(s *outbidv1.ProcessSaved) { f.post(savedEvent{s}) }
+
+// Working implements program.Trial.
+func (f *fork) Working() { f.touch() }
 
 // Reached implements session.Trial and program.Trial.
 func (f *fork) Reached(step int64) { f.post(reachedEvent{step}) }
@@ -302,7 +352,7 @@ func (f *fork) run() {
 	if !f.detached {
 		f.clear()
 	}
-	ended.Step = max(ended.GetStep(), f.lastStep())
+	ended.Step, ended.Detail = max(ended.GetStep(), f.lastStep()), sanitize.Line(ended.GetDetail(), limits.Detail)
 	f.mu.Lock()
 	f.finish, f.phase = true, "ending"
 	f.mu.Unlock()

@@ -83,6 +83,8 @@ type life struct {
 	// deadline is when it must have obeyed; zero for no order to end.
 	deadline time.Time
 	killed   bool
+	// failed: it ends as rejected.
+	failed bool
 }
 
 // follow returns when the training code has ended and its checkpoints are in the store.
@@ -95,6 +97,7 @@ func (l *life) follow() *outbidv1.ForkEnded {
 		for _, e := range l.takeEvents() {
 			l.handle(e)
 		}
+		l.endRejected()
 		l.announce()
 		l.checkSilence()
 		if l.end != nil && (l.upload.idle() || !l.savesMatter()) {
@@ -211,6 +214,21 @@ func (l *life) checkSilence() {
 		l.end = fail(outbidv1.FailureKind_FAILURE_KIND_HANG, "sent nothing for %s", hang).ended()
 		l.killAndWait()
 	}
+}
+
+// endRejected ends a fork that the worker has rejected as failed, whether or not its process still runs.
+func (l *life) endRejected() {
+	why := l.rejection()
+	if why == nil || l.failed {
+		return
+	}
+	l.failed = true
+	if l.end != nil { // by itself, before its worker could
+		l.end = why.ended()
+		return
+	}
+	l.end = why.ended()
+	l.killAndWait()
 }
 
 // kill ends the process; that it is gone comes as an event.

@@ -35,6 +35,9 @@ func (b natsBus) Publish(up *outbidv1.Uplink) error {
 	return bus.PublishUplink(b.NC, up, b.Who.Key())
 }
 
+// MaxUplink implements Bus.
+func (b natsBus) MaxUplink() int { return bus.MaxMessage(b.NC) }
+
 // Log implements Bus.
 func (b natsBus) Log(chunk *outbidv1.LogChunk) error { return b.Logs.Append(chunk) }
 

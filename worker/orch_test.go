@@ -60,10 +60,12 @@ func (o *orch) uplink(up *outbidv1.Uplink) {
 		o.boot, o.seen, o.info = up.GetBoot(), 0, up.GetInfo()
 		o.boots++
 	}
-	o.forks, o.leaving = up.GetForks(), up.GetLeaving()
-	o.taken = map[uint64]uint64{}
-	for _, f := range up.GetForks() {
-		o.taken[f.GetFork().GetLeaseId()] = f.GetVersion()
+	o.leaving = up.GetLeaving()
+	if !up.GetForksLeftOut() {
+		o.forks, o.taken = up.GetForks(), map[uint64]uint64{}
+		for _, f := range up.GetForks() {
+			o.taken[f.GetFork().GetLeaseId()] = f.GetVersion()
+		}
 	}
 	for i, m := range up.GetMessages() {
 		switch seq := up.GetFirstSeq() + uint64(i); {

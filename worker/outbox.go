@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -9,16 +10,14 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// Bounds of the outbox. Bytes are estimates of the encoded size.
+// Bounds of the outbox. Bytes are of the encoded messages.
 const (
 	// maxBacklog is how much may wait; beyond it reports wait in the training processes.
 	maxBacklog      = 200_000
 	maxBacklogBytes = 64 << 20
-	// maxUplink is how much goes into one uplink: NATS takes 1 MiB unless told otherwise.
+	// maxUplink and maxUplinkBytes are how much goes into one uplink at most; the connection may take less.
 	maxUplink      = 4096
 	maxUplinkBytes = 512 << 10
-	// maxReportBytes bounds a single report.
-	maxReportBytes = 256 << 10
 )
 
 // sendDelay is how long a message waits that nobody waits for: in a short trial all that it has to say goes in one uplink.
@@ -45,6 +44,10 @@ type outbox struct {
 	// due says that something which is not under way is to be sent now; delay makes it so when what may wait has waited enough.
 	due   bool
 	delay *time.Timer
+	// width bounds how many messages go into one uplink while a message that cannot be sent is looked for; 0 for no bound.
+	width int
+	// scratch is where messages are encoded to learn their sizes.
+	scratch []byte
 }
 
 // flight is an uplink under way: how many entries it carries, and when it was sent.
@@ -56,28 +59,34 @@ type flight struct {
 // entry is one message. What the acknowledgement is good for is kept with it.
 type entry struct {
 	message *outbidv1.UplinkMessage
-	fork    *fork
-	bytes   int
+	// fork may be nil.
+	fork *fork
+	// bytes are what the message takes in an uplink.
+	bytes int
 	// report is the number of a report within its fork; 0 for other messages.
 	report uint64
 }
 
 func newOutbox() *outbox { return &outbox{wake: make(chan struct{}, 1), first: 1} }
 
-// add takes a message that must not wait for room: there are few of them.
-func (o *outbox) add(f *fork, m *outbidv1.UplinkMessage) {
+// add takes a message that must not wait for room: there are few of them. It returns why the message cannot be sent, or
+// nil.
+func (o *outbox) add(f *fork, m *outbidv1.UplinkMessage) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.push(entry{message: m, fork: f, bytes: estimate(m)})
+	err := o.push(entry{message: m, fork: f})
 	o.flush()
+	return err
 }
 
-// addDelayed takes a message that may wait for the next one, and that is sent soon if there is none.
-func (o *outbox) addDelayed(f *fork, m *outbidv1.UplinkMessage) {
+// addDelayed takes a message that may wait for the next one, and that is sent soon if there is none. It returns why the
+// message cannot be sent, or nil.
+func (o *outbox) addDelayed(f *fork, m *outbidv1.UplinkMessage) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.push(entry{message: m, fork: f, bytes: estimate(m)})
+	err := o.push(entry{message: m, fork: f})
 	o.whisper()
+	return err
 }
 
 // whisper has what waits sent soon. The caller holds the lock.
@@ -106,8 +115,9 @@ func (o *outbox) flush() {
 	o.notify()
 }
 
-// addReports takes reports, which may be delayed or not; it waits while the backlog is full, or until ctx ends.
-func (o *outbox) addReports(ctx context.Context, f *fork, reports []*outbidv1.Report, delayed bool) {
+// addReports takes reports, which may be delayed or not; it waits while the backlog is full, or until ctx ends. It returns
+// why a report cannot be sent, or nil; the reports after that one are not taken.
+func (o *outbox) addReports(ctx context.Context, f *fork, reports []*outbidv1.Report, delayed bool) error {
 	type wrapped struct {
 		message outbidv1.UplinkMessage
 		kind    outbidv1.UplinkMessage_Report
@@ -115,22 +125,27 @@ func (o *outbox) addReports(ctx context.Context, f *fork, reports []*outbidv1.Re
 	wraps := make([]wrapped, len(reports)) // one allocation for all
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	var refused error
 	for i, r := range reports {
 		for len(o.entries) >= maxBacklog || o.bytes >= maxBacklogBytes {
 			if !o.await(ctx) {
-				return
+				return nil
 			}
 		}
 		w := &wraps[i]
 		w.kind.Report = r
 		w.message.Fork, w.message.Kind = f.ref, &w.kind
-		o.push(entry{message: &w.message, fork: f, bytes: reportBytes(r), report: r.GetSeq()})
+		if err := o.push(entry{message: &w.message, fork: f, report: r.GetSeq()}); err != nil {
+			refused = fmt.Errorf("the report of step %d %w", r.GetStep(), err)
+			break
+		}
 	}
 	if delayed {
 		o.whisper()
 	} else {
 		o.flush()
 	}
+	return refused
 }
 
 // await releases the lock until there may be room; false if ctx ended.
@@ -150,9 +165,15 @@ func (o *outbox) await(ctx context.Context) bool {
 	}
 }
 
-func (o *outbox) push(e entry) {
+// push queues a message that can be sent, and returns why if it cannot. The caller holds the lock.
+func (o *outbox) push(e entry) error {
+	var err error
+	if e.bytes, err = o.admit(e.message); err != nil {
+		return err
+	}
 	o.entries = append(o.entries, e)
 	o.bytes += e.bytes
+	return nil
 }
 
 func (o *outbox) notify() {
@@ -162,27 +183,42 @@ func (o *outbox) notify() {
 	}
 }
 
-// next returns what to send now: new messages if few uplinks are under way, everything again if one of them was not
-// acknowledged in time.
-func (o *outbox) next(now time.Time) (first uint64, messages []*outbidv1.UplinkMessage) {
+// ready returns the sequence and the size in bytes of the first message to send now, or 0 and 0 if there is none: a new
+// one if few uplinks are under way, the oldest again if an uplink was not acknowledged in time.
+func (o *outbox) ready(now time.Time) (first uint64, bytes int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if len(o.flights) > 0 && now.Sub(o.flights[0].sent) >= resendAfter {
 		o.flights, o.flying, o.due = o.flights[:0], 0, true
 	}
-	waiting := o.entries[o.flying:]
-	if len(waiting) == 0 || len(o.flights) == maxFlights || !o.due {
+	if len(o.entries) == o.flying || len(o.flights) == maxFlights || !o.due {
+		return 0, 0
+	}
+	return o.first + uint64(o.flying), o.entries[o.flying].bytes
+}
+
+// next returns what to send now: as much of what is ready as fits into room bytes, and its first sequence.
+func (o *outbox) next(now time.Time, room int) (first uint64, messages []*outbidv1.UplinkMessage) {
+	if first, _ = o.ready(now); first == 0 {
 		return 0, nil
 	}
-	bytes := 0
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	waiting := o.entries[o.flying:]
+	most, bytes := maxUplink, 0
+	if o.width > 0 {
+		most = min(most, o.width)
+	}
+	room = min(room, maxUplinkBytes)
 	for i := range waiting {
-		bytes += waiting[i].bytes
-		if i == maxUplink || i > 0 && bytes > maxUplinkBytes {
+		if bytes += waiting[i].bytes; i == most || bytes > room {
 			break
 		}
 		messages = append(messages, waiting[i].message)
 	}
-	first = o.first + uint64(o.flying)
+	if len(messages) == 0 {
+		return 0, nil
+	}
 	o.flights = append(o.flights, flight{len(messages), now})
 	o.flying += len(messages)
 	o.due = len(messages) < len(waiting)
@@ -272,26 +308,4 @@ func (o *outbox) resendIn(now time.Time) time.Duration {
 		return -1
 	}
 	return max(0, resendAfter-now.Sub(o.flights[0].sent))
-}
-
-func estimate(m *outbidv1.UplinkMessage) int {
-	switch k := m.GetKind().(type) {
-	case *outbidv1.UplinkMessage_Ended:
-		return 64 + len(k.Ended.GetDetail())
-	case *outbidv1.UplinkMessage_Note:
-		return 64 + len(k.Note.GetText())
-	default:
-		return 256
-	}
-}
-
-func reportBytes(r *outbidv1.Report) int {
-	n := 96
-	for name := range r.GetMetrics() {
-		n += len(name) + 16
-	}
-	for name, value := range r.GetAttributes() {
-		n += len(name) + len(value) + 8
-	}
-	return n
 }

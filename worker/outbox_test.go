@@ -41,7 +41,7 @@ func TestOutboxDelivers(t *testing.T) {
 			for ; added < total && rng.IntN(2) == 0; added++ {
 				o.addReports(context.Background(), f, []*outbidv1.Report{report(added + 1)}, false)
 			}
-			if first, messages := o.next(now); len(messages) > 0 {
+			if first, messages := o.next(now, 1<<20); len(messages) > 0 {
 				for range 1 + rng.IntN(2) {
 					if !lossy || rng.IntN(3) > 0 {
 						wire = append(wire, uplink{first, messages})
@@ -88,7 +88,7 @@ func TestOutboxGathers(t *testing.T) {
 	o, f, now := newOutbox(), &fork{}, time.Unix(0, 0)
 	send := func(want int, first uint64) {
 		t.Helper()
-		got, messages := o.next(now)
+		got, messages := o.next(now, 1<<20)
 		if len(messages) != want || want > 0 && got != first {
 			t.Fatalf("%d messages from %d, want %d from %d", len(messages), got, want, first)
 		}
@@ -128,7 +128,7 @@ func TestOutboxBoundsAnUplink(t *testing.T) {
 	for i := range 3 * maxUplink {
 		o.addReports(t.Context(), f, []*outbidv1.Report{report(uint64(i) + 1)}, false)
 	}
-	if _, messages := o.next(time.Now()); len(messages) != maxUplink {
+	if _, messages := o.next(time.Now(), 1<<20); len(messages) != maxUplink {
 		t.Errorf("%d messages", len(messages))
 	}
 	o.reset()
@@ -139,7 +139,7 @@ func TestOutboxBoundsAnUplink(t *testing.T) {
 	for range 100 {
 		o.addReports(t.Context(), f, []*outbidv1.Report{{Seq: 1, Metrics: metrics}}, false)
 	}
-	if _, messages := o.next(time.Now()); len(messages) < 2 || len(messages) > 40 {
+	if _, messages := o.next(time.Now(), 1<<20); len(messages) < 2 || len(messages) > 40 {
 		t.Errorf("%d large messages", len(messages))
 	}
 }
@@ -190,7 +190,7 @@ func TestOutboxDelays(t *testing.T) {
 			return &outbidv1.UplinkMessage{Kind: &outbidv1.UplinkMessage_Began{Began: &outbidv1.ForkBegan{}}}
 		}
 		sent := func() int {
-			_, messages := o.next(time.Now())
+			_, messages := o.next(time.Now(), 1<<20)
 			return len(messages)
 		}
 		o.addDelayed(f, began())

@@ -14,7 +14,9 @@ import (
 	"time"
 
 	"github.com/outbid-dev/outbid/orchestrator/checksum"
+	"github.com/outbid-dev/outbid/orchestrator/limits"
 	"github.com/outbid-dev/outbid/orchestrator/objects"
+	"github.com/outbid-dev/outbid/orchestrator/sanitize"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 	"github.com/outbid-dev/outbid/worker/confine"
 	"github.com/outbid-dev/outbid/worker/inventory"
@@ -111,7 +113,11 @@ func (s *starter) checkpoint(ctx context.Context, f *fork) (string, error) {
 	if c.GetKey() == "" {
 		return "", nil
 	}
-	path := filepath.Join(f.own(), "start"+filepath.Ext(c.GetKey()))
+	dir := f.own()
+	if f.body.GetWorkload().GetProgram() != nil {
+		dir = f.keep() // the worker unpacks it
+	}
+	path := filepath.Join(dir, "start"+filepath.Ext(c.GetKey()))
 	var size int64
 	var sums checksum.Sums
 	err := s.persist(ctx, f, "its checkpoint", func() (err error) {
@@ -236,9 +242,9 @@ func (s *starter) program(ctx context.Context, f *fork, checkpoint string) (trai
 	if err := f.enter(in); err != nil {
 		return nil, s.local(err)
 	}
-	run, err := program.Start(program.Spec{
+	run, err := program.Start(ctx, program.Spec{
 		Host: s.host, In: in, Fork: f.ref, Logger: s.cfg.Logger, Argv: p.GetArgv(), Env: s.environ(f, p.GetEnv()), Dir: dir,
-		ConfigJSON: f.body.GetConfigJson(), Scratch: f.own(), StartStep: f.body.GetStart().GetStep(),
+		ConfigJSON: f.body.GetConfigJson(), Scratch: f.own(), Keep: f.keep(), CheckpointBytes: s.cfg.CheckpointBytes, StartStep: f.body.GetStart().GetStep(),
 		Checkpoint: checkpoint, UntilStep: f.target(), Metric: f.body.GetMetric(), Seed: f.body.GetSeed(),
 		Devices: f.body.GetDevices(), Gang: f.body.GetGang(), Part: f.body.GetPart(), Grace: p.GetGrace().AsDuration(),
 		Speed:  inventory.Speed(s.cfg.Machine.Devices, f.body.GetDevices()),
@@ -292,4 +298,5 @@ func lastDrawn(line []byte) []byte {
 	return []byte(text)
 }
 
-func oneLine(err error) string { return session.OneLine(err.Error()) }
+// oneLine returns an error's text as one line for the user.
+func oneLine(err error) string { return sanitize.Line(err.Error(), limits.Detail) }

@@ -16,7 +16,9 @@ import (
 
 	"github.com/outbid-dev/outbid/orchestrator/checkpoint"
 	"github.com/outbid-dev/outbid/orchestrator/checkpoint/safetensors"
+	"github.com/outbid-dev/outbid/orchestrator/limits"
 	"github.com/outbid-dev/outbid/orchestrator/objects"
+	"github.com/outbid-dev/outbid/orchestrator/sanitize"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 	"github.com/outbid-dev/outbid/worker/confine"
 )
@@ -176,7 +178,7 @@ func (p *subprocess) run(ctx context.Context, o *subprocessOrder, store objects.
 	if ctx.Err() != nil {
 		return nil, true, ctx.Err()
 	}
-	return nil, true, fmt.Errorf("the process that averages ended: %w: %.500s", errors.Join(ended, err), p.said.String())
+	return nil, true, fmt.Errorf("the process that averages ended: %w: %s", errors.Join(ended, err), sanitize.Line(p.said.String(), limits.Detail))
 }
 
 // end ends the process, which has nothing to do.

@@ -7,6 +7,7 @@
 package worker
 
 import (
+	"cmp"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -16,14 +17,20 @@ import (
 
 	"github.com/outbid-dev/outbid/orchestrator/bus"
 	"github.com/outbid-dev/outbid/orchestrator/identity"
+	"github.com/outbid-dev/outbid/orchestrator/limits"
+	"github.com/outbid-dev/outbid/orchestrator/sanitize"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 	"github.com/outbid-dev/outbid/worker/inventory"
+	"github.com/outbid-dev/outbid/worker/program"
 )
 
 // Bus is how a worker reaches the orchestrator. Its methods may be called concurrently.
 type Bus interface {
-	// Publish sends what the worker says; it may get lost on the way.
+	// Publish sends what the worker says; it may get lost on the way. The error is bus.ErrNotConnected if there is no
+	// connection now, and bus.ErrRefused if this uplink cannot be sent over any connection.
 	Publish(up *outbidv1.Uplink) error
+	// MaxUplink is how many bytes an encoded uplink may have on the connection as it is now.
+	MaxUplink() int
 	// Subscribe calls f with each orders for the node, one at a time, until stop, which waits for f to return.
 	Subscribe(node string, f func(*outbidv1.Orders)) (stop func() error, err error)
 	// Reconnected calls f whenever the connection is back, until stop, which waits for f to return.
@@ -64,6 +71,9 @@ type Config struct {
 	// AverageRate is how many bytes a second one average of what forks saved may read, so that other work of the machine does not notice it; 0
 	// means no limit.
 	AverageRate int64
+	// CheckpointBytes is how many bytes a checkpoint may have, by the length of its files; 0 means
+	// program.DefaultCheckpointBytes.
+	CheckpointBytes int64
 	// Version of the program, and Labels of the node, for listings.
 	Version string
 	Labels  map[string]string
@@ -116,6 +126,9 @@ func (c *Config) check() error {
 	if err := CheckPassEnv(c.PassEnv); err != nil {
 		return fmt.Errorf("worker: variables to pass on: %w", err)
 	}
+	if err := CheckLabels(c.Labels); err != nil {
+		return fmt.Errorf("worker: %w", err)
+	}
 	if c.AverageRate != 0 && c.AverageRate < LeastAverageRate {
 		return fmt.Errorf("worker: averages that read %d bytes a second: want at least %d, or 0 for no limit", c.AverageRate, LeastAverageRate)
 	}
@@ -126,6 +139,10 @@ func (c *Config) check() error {
 		c.files = filepath.Join(c.Dir, "scratch")
 	}
 	c.spares = &spares{dir: c.files}
+	c.CheckpointBytes = cmp.Or(c.CheckpointBytes, program.DefaultCheckpointBytes)
+	if c.CheckpointBytes < 0 {
+		return fmt.Errorf("worker: checkpoints of %d bytes: want at least 1, or 0 for the default", c.CheckpointBytes)
+	}
 	if c.Python == "" {
 		c.Python = "python3"
 	}
@@ -137,6 +154,22 @@ func (c *Config) check() error {
 	}
 	if c.FlushTimeout == 0 {
 		c.FlushTimeout = defaultFlush
+	}
+	return nil
+}
+
+// CheckLabels returns what is wrong with the labels of a node, or nil.
+func CheckLabels(labels map[string]string) error {
+	if len(labels) > limits.LabelCount {
+		return fmt.Errorf("%d labels: at most %d are allowed", len(labels), limits.LabelCount)
+	}
+	for name, value := range labels {
+		if err := sanitize.Check(name, limits.LabelName); err != nil {
+			return fmt.Errorf("label %q: its name %w", sanitize.Line(name, shownName), err)
+		}
+		if err := sanitize.Check(value, limits.Label); err != nil {
+			return fmt.Errorf("label %q: its value %w", name, err)
+		}
 	}
 	return nil
 }

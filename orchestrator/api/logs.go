@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/outbid-dev/outbid/orchestrator/sanitize"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -185,7 +186,7 @@ func eachLine(f func(*outbidv1.StreamLogsResponse) error) func(*outbidv1.LogChun
 	return func(c *outbidv1.LogChunk) error {
 		at := timestamppb.New(time.UnixMilli(c.GetTimeUnixMs()))
 		for line := range strings.Lines(string(c.GetData())) {
-			line = strings.ToValidUTF8(strings.TrimRight(line, "\r\n"), "\uFFFD")
+			line = sanitize.Valid(strings.TrimRight(line, "\r\n"))
 			err := f(&outbidv1.StreamLogsResponse{
 				Trial: c.GetFork().GetTrial(), Node: c.GetNode(), Stream: c.GetStream(), Time: at, Line: line,
 			})

@@ -202,8 +202,8 @@ func (s *service) TellTrial(ctx context.Context, req *outbidv1.TellTrialRequest)
 		}
 	}
 	// The state keeps one line.
-	req.Error, _, _ = strings.Cut(strings.TrimSpace(req.GetError()), "\n")
-	req.Error = sanitize.Line(req.GetError(), limits.Detail)
+	first, _, _ := strings.Cut(strings.TrimSpace(req.GetError()), "\n")
+	req.Error = sanitize.Line(first, limits.Detail)
 	return s.control.Tell(ctx, req)
 }
 

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/url"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -21,6 +22,10 @@ const DefaultURL = "nats://127.0.0.1:4222"
 // ErrNotConnected says that the message was not sent because there is no connection now. What is sent over the bus
 // is sent again anyway, so nothing is kept for later.
 var ErrNotConnected = errors.New("not connected to NATS")
+
+// ErrRefused says that a message can never be sent as it is: it cannot be encoded, or it is larger than NATS takes.
+// Sending it again does not help.
+var ErrRefused = errors.New("the message cannot be sent")
 
 const (
 	connectTimeout = 5 * time.Second
@@ -111,7 +116,35 @@ func connOptions(ctx context.Context, cfg ConnConfig) ([]nats.Option, error) {
 	return opts, nil
 }
 
+// complaints keeps a cause from being logged again and again: a refused publication comes back with every message.
+type complaints struct {
+	mu     sync.Mutex
+	logged map[string]time.Time
+}
+
+const (
+	// complainAgain is when a cause is logged once more.
+	complainAgain = 10 * time.Minute
+	// maxComplaints bounds how many causes are remembered.
+	maxComplaints = 1000
+)
+
+// isNew reports whether a cause was not logged lately, and takes it for logged.
+func (c *complaints) isNew(cause string, now time.Time) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if at, ok := c.logged[cause]; ok && now.Sub(at) < complainAgain {
+		return false
+	}
+	if c.logged == nil || len(c.logged) >= maxComplaints {
+		c.logged = map[string]time.Time{}
+	}
+	c.logged[cause] = now
+	return true
+}
+
 func handlers(log *slog.Logger) []nats.Option {
+	said := new(complaints)
 	return []nats.Option{
 		nats.DisconnectErrHandler(func(nc *nats.Conn, err error) {
 			if err != nil {
@@ -126,7 +159,11 @@ func handlers(log *slog.Logger) []nats.Option {
 			if sub != nil {
 				subject = sub.Subject
 			}
-			log.Warn("NATS", "subject", subject, "error", err)
+			level := slog.LevelDebug
+			if said.isNew(subject+" "+err.Error(), time.Now()) {
+				level = slog.LevelWarn
+			}
+			log.Log(context.Background(), level, "NATS", "subject", subject, "error", err)
 		}),
 	}
 }

@@ -16,8 +16,10 @@ import (
 const (
 	// logEvery is how long output is gathered before it is sent.
 	logEvery = 100 * time.Millisecond
-	// logChunkBytes is how much of one trial's output goes into one message.
+	// logChunkBytes is how much of one trial's output goes into one message, unless NATS takes less.
 	logChunkBytes = 64 << 10
+	// logChunkHead is what a message holds beside the output: names of node, tenant and sweep, and the numbers.
+	logChunkHead = 1 << 10
 	// logBufferBytes is how much is kept while it cannot be sent; then the oldest is dropped, and said so.
 	logBufferBytes = 4 << 20
 )
@@ -77,19 +79,21 @@ func (l *Logs) Append(chunk *outbidv1.LogChunk) error {
 			return err
 		}
 	}
+	most := min(logChunkBytes, MaxMessage(l.nc)-logChunkHead)
 	for data := chunk.GetData(); len(data) > 0; {
-		n := min(len(data), logChunkBytes)
-		l.add(chunk, data[:n])
+		n := min(len(data), most)
+		l.add(chunk, data[:n], most)
 		data = data[n:]
 	}
 	return nil
 }
 
-func (l *Logs) add(chunk *outbidv1.LogChunk, data []byte) {
+// add queues output, with what waits of the same fork and stream if both together have at most so many bytes.
+func (l *Logs) add(chunk *outbidv1.LogChunk, data []byte, most int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.bytes += len(data)
-	if last := l.lastOf(chunk); last != nil && len(last.GetData())+len(data) <= logChunkBytes {
+	if last := l.lastOf(chunk); last != nil && len(last.GetData())+len(data) <= most {
 		last.Data = append(last.Data, data...)
 	} else {
 		l.pending = append(l.pending, &outbidv1.LogChunk{

@@ -5,10 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
+	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
+	"github.com/outbid-dev/outbid/orchestrator/limits"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -162,7 +166,7 @@ func TestLogsCloseSendsTheRest(t *testing.T) {
 
 func TestLogsBounded(t *testing.T) {
 	t.Parallel()
-	l := &Logs{wake: make(chan struct{}, 1)}
+	l := &Logs{wake: make(chan struct{}, 1), nc: connect(t, ConnConfig{Server: startServer(t, ServerConfig{})})}
 	line := bytes.Repeat([]byte("x"), logChunkBytes)
 	for range 2 * logBufferBytes / logChunkBytes {
 		if err := l.Append(chunk(0, "stdout", string(line))); err != nil {
@@ -171,5 +175,93 @@ func TestLogsBounded(t *testing.T) {
 	}
 	if l.bytes > logBufferBytes || l.dropped != logBufferBytes || len(l.pending) != logBufferBytes/logChunkBytes {
 		t.Errorf("%d bytes kept in %d chunks, %d dropped", l.bytes, len(l.pending), l.dropped)
+	}
+}
+
+// smallServer is a NATS server that takes no more in one message than Outbid asks for.
+func smallServer(t *testing.T) string {
+	t.Helper()
+	ns, err := server.NewServer(&server.Options{
+		Host: "127.0.0.1", Port: -1, MaxPayload: limits.Message, JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ns.Start()
+	t.Cleanup(func() {
+		ns.Shutdown()
+		ns.WaitForShutdown()
+	})
+	if !ns.ReadyForConnections(patience) {
+		t.Fatal("NATS does not start")
+	}
+	return ns.ClientURL()
+}
+
+// Output of any size and of any bytes goes through a NATS that takes 64 KiB in one message.
+func TestLogsFitIntoSmallMessages(t *testing.T) {
+	t.Parallel()
+	url := smallServer(t)
+	orchestrator := reserved(t, connect(t, ConnConfig{URL: url}), 64<<20)
+	keepAll(t, orchestrator)
+	worker, err := AttachLogs(connect(t, ConnConfig{URL: url}), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	line := strings.Repeat("\xffx", 100<<10) + "\n"
+	c := chunk(1, "stdout", line)
+	c.Node, c.Fork.Sweep = strings.Repeat("n", 128), "digits-1"
+	if err := worker.Append(c); err != nil {
+		t.Fatal(err)
+	}
+	if err := worker.Append(chunk(1, "stdout", "last\n")); err != nil {
+		t.Fatal(err)
+	}
+	if err := worker.Close(); err != nil {
+		t.Fatal(err)
+	}
+	got := 0
+	if err := orchestrator.Read(testContext(t), "vision", "digits-1", nil, 0, true, func(c *outbidv1.LogChunk) error {
+		if got += len(c.GetData()); got == len(line)+5 {
+			return errEnough
+		}
+		return nil
+	}); !errors.Is(err, errEnough) {
+		t.Errorf("%d bytes of %d, %v", got, len(line)+5, err)
+	}
+}
+
+var errEnough = errors.New("enough")
+
+// A message that no server takes says so, unlike one that only the connection keeps from being sent.
+func TestAMessageThatCannotBeSent(t *testing.T) {
+	t.Parallel()
+	nc := connect(t, ConnConfig{URL: smallServer(t)})
+	up := &outbidv1.Uplink{Node: "n1", Boot: strings.Repeat("x", MaxMessage(nc)-20)}
+	if err := PublishUplink(nc, up, nil); err != nil {
+		t.Errorf("what fits: %v", err)
+	}
+	for name, boot := range map[string]string{"too large": strings.Repeat("x", maxPieces+1), "not UTF-8": "\xff"} {
+		if err := PublishUplink(nc, &outbidv1.Uplink{Node: "n1", Boot: boot}, nil); !errors.Is(err, ErrRefused) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	nc.Close()
+	if err := PublishUplink(nc, up, nil); !errors.Is(err, ErrNotConnected) {
+		t.Errorf("without a connection: %v", err)
+	}
+}
+
+func TestComplaintsAreMadeOnce(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(0, 0)
+	c := new(complaints)
+	for i := range 3 * maxComplaints {
+		if !c.isNew(fmt.Sprint(i), now) || c.isNew(fmt.Sprint(i), now.Add(complainAgain-1)) {
+			t.Fatal(i)
+		}
+	}
+	if !c.isNew(fmt.Sprint(3*maxComplaints-1), now.Add(complainAgain)) || len(c.logged) > maxComplaints {
+		t.Errorf("%d are remembered", len(c.logged))
 	}
 }

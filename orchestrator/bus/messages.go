@@ -62,19 +62,36 @@ func publish(nc *nats.Conn, subject string, m proto.Message, by Signer) error {
 	if err != nil {
 		return err
 	}
+	if len(message.Data) > maxPieces {
+		return fmt.Errorf("%w: it has %d bytes on %s; at most %d are sent, in pieces", ErrRefused, len(message.Data), subject, maxPieces)
+	}
 	for _, piece := range inPieces(message, int(nc.MaxPayload())) {
-		if err := nc.PublishMsg(piece); err != nil {
+		err := nc.PublishMsg(piece)
+		switch {
+		case err == nil:
+		case errors.Is(err, nats.ErrMaxPayload):
+			return fmt.Errorf("%w: it has %d bytes on %s, and NATS takes %d (max_payload): %w", ErrRefused, len(piece.Data), subject, nc.MaxPayload(), err)
+		case !nc.IsConnected():
+			return fmt.Errorf("%w: %w", ErrNotConnected, err)
+		default:
 			return fmt.Errorf("publish %d bytes on %s: %w", len(message.Data), subject, err)
 		}
 	}
 	return nil
 }
 
+// signatureBytes is what the header with a signature adds to a message, with room to spare.
+const signatureBytes = 1 << 10
+
+// MaxMessage returns how many bytes an encoded message may have for the NATS server that nc is connected to, which counts
+// the signature too.
+func MaxMessage(nc *nats.Conn) int { return int(nc.MaxPayload()) - signatureBytes }
+
 // signedMessage encodes a message and has it signed.
 func signedMessage(subject string, m proto.Message, by Signer) (*nats.Msg, error) {
 	data, err := proto.Marshal(m)
 	if err != nil {
-		return nil, fmt.Errorf("encode %s: %w", subject, err)
+		return nil, fmt.Errorf("%w: encode %s: %w", ErrRefused, subject, err)
 	}
 	message := &nats.Msg{Subject: subject, Data: data}
 	if by != nil {

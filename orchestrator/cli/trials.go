@@ -2,12 +2,15 @@ package cli
 
 import (
 	"fmt"
+	"strings"
 
+	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
 	"github.com/outbid-dev/outbid/orchestrator/server"
 	"github.com/outbid-dev/outbid/orchestrator/spec/terms"
 	"github.com/outbid-dev/outbid/worker"
+	"github.com/outbid-dev/outbid/worker/program"
 )
 
 // trialFlags are those of whatever runs trials.
@@ -20,10 +23,31 @@ func trialFlags(cmd *cobra.Command, o *server.TrialConfig) {
 		"worker's own, or a name (default: auto if the server asks for tokens, else none)")
 	f.StringSliceVar(&o.Groups, "trial-group", nil, "`GROUPS` that trials of another user belong to, such as video,render")
 	f.StringVar(&o.Dir, "trial-dir", "", "`DIR` to make the directory of their files in (default: /var/tmp)")
+	o.CheckpointBytes = program.DefaultCheckpointBytes
+	f.Var((*bytesFlag)(&o.CheckpointBytes), "checkpoint-bytes", "`BYTES` that one checkpoint may have, by the length of its files; a "+
+		"function's trial fails beyond that, and a program's goes on without that checkpoint")
 	f.BoolVar(&o.Trust, "trust-trials", false, "run what people with tokens submit as the worker's own user: they can read "+
 		"all that it can, its secrets too")
 	_ = cmd.MarkFlagDirname("trial-dir")
 }
+
+// bytesFlag is the value of a flag that is an amount of bytes, such as 512MiB.
+type bytesFlag int64
+
+// String implements pflag.Value.
+func (b *bytesFlag) String() string { return strings.ReplaceAll(humanize.IBytes(uint64(*b)), " ", "") }
+
+// Set implements pflag.Value.
+func (b *bytesFlag) Set(text string) error {
+	n, err := terms.ParseBytes(text)
+	if err == nil {
+		*b = bytesFlag(n)
+	}
+	return err
+}
+
+// Type implements pflag.Value.
+func (b *bytesFlag) Type() string { return "bytes" }
 
 // averageRateFlag is how fast averages of what forks saved are made.
 func averageRateFlag(cmd *cobra.Command, to *string, otherwise string) {

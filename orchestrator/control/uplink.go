@@ -73,16 +73,20 @@ func (u Uplink) apply(c *Core) {
 		c.changeNode(up.GetNode(), outbidv1.NodeState_NODE_STATE_UP, "heard of again")
 	}
 	l.hello, l.own = false, c.now
-	l.taken = make(map[uint64]uint64, len(up.GetForks()))
-	for _, f := range up.GetForks() {
-		l.taken[f.GetFork().GetLeaseId()] = f.GetVersion()
+	if !up.GetForksLeftOut() {
+		l.taken = make(map[uint64]uint64, len(up.GetForks()))
+		for _, f := range up.GetForks() {
+			l.taken[f.GetFork().GetLeaseId()] = f.GetVersion()
+		}
 	}
 	c.health(n, l, up.GetHealth())
 	if len(n.Faults) > 0 {
 		c.readmit(n)
 	}
 	c.messages(n, up)
-	c.missing(n, up)
+	if !up.GetForksLeftOut() {
+		c.missing(n, up)
+	}
 	if up.GetLeaving() && n.State != outbidv1.NodeState_NODE_STATE_LEFT {
 		c.freeNode(n, "its worker stopped", false)
 		c.changeNode(up.GetNode(), outbidv1.NodeState_NODE_STATE_LEFT, "its worker stopped")

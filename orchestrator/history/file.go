@@ -54,7 +54,7 @@ func openFile(sweep, path string, create bool) (*sweepFile, error) {
 	if create {
 		flags |= os.O_CREATE
 	}
-	f, err := os.OpenFile(path, flags, 0o644)
+	f, err := os.OpenFile(path, flags, 0o600)
 	if errors.Is(err, fs.ErrNotExist) && !create {
 		return nil, nil
 	}

@@ -38,9 +38,14 @@ type History struct {
 	clock uint64 // counts uses
 }
 
-// Open opens the history in a directory, which is made if missing.
+// Open opens the history in a directory, which is made if missing and is shut for other users: what trials of every tenant
+// reported is in it.
 func Open(dir string) (*History, error) {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	err := os.MkdirAll(dir, 0o700)
+	if err == nil {
+		err = os.Chmod(dir, 0o700) //nolint:gosec // a directory
+	}
+	if err != nil {
 		return nil, fmt.Errorf("open report history: %w", err)
 	}
 	return &History{dir: dir, max: maxOpen, table: state.NewTable(), files: map[string]*sweepFile{}}, nil

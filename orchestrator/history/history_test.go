@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -104,6 +106,24 @@ func closeHistory(t testFataler, h *History) {
 	t.Helper()
 	if err := h.Close(); err != nil {
 		t.Fatalf("close: %v", err)
+	}
+}
+
+// Other users of the machine, such as those of trials, read nothing of what trials reported; not in a directory either that
+// an earlier version made.
+func TestOtherUsersReadNothing(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "history")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	h, err := Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close()
+	if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("%v, %v", info.Mode(), err)
 	}
 }
 

@@ -17,31 +17,30 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const (
-	// tempDir holds objects on their way in; no key can begin with '.'.
-	tempDir = ".tmp"
-	// objectMode lets nobody write: an object may share its file with a copy handed out by GetFile.
-	objectMode = 0o444
-)
+// tempDir holds objects on their way in; no key can begin with '.'.
+const tempDir = ".tmp"
 
 // Dir is a store in a directory, which may be shared over a network file system. A key is the path of a file, so that
 // a key cannot be the beginning of another one up to a slash.
 type Dir struct {
 	root string
+	made ownership
 	// freedAtOnce are the files up to so many bytes; larger ones are given back to the disk bit by bit.
 	freedAtOnce int64
 }
 
-// OpenDir opens the store in a directory, which is made if missing.
+// OpenDir opens the store in a directory, which is made if missing, and shuts it for users other than its owner; where the
+// directory's group may write to it, for others than that group's.
 func OpenDir(path string) (*Dir, error) {
 	root, err := filepath.Abs(path)
 	if err != nil {
 		return nil, fmt.Errorf("open object store %s: %w", path, err)
 	}
-	if err := os.MkdirAll(filepath.Join(root, tempDir), 0o755); err != nil {
+	made, err := openRoot(root)
+	if err != nil {
 		return nil, fmt.Errorf("open object store %s: %w", path, classify(err))
 	}
-	d := &Dir{root: root, freedAtOnce: freedAtOnce(root)}
+	d := &Dir{root: root, made: made, freedAtOnce: freedAtOnce(root)}
 	if _, err := d.removeStale(time.Now().Add(-StaleAfter)); err != nil {
 		return nil, fmt.Errorf("open object store %s: %w", path, classify(err))
 	}
@@ -56,10 +55,11 @@ func (d *Dir) removeStale(before time.Time) (n int, err error) {
 	for _, entry := range entries {
 		info, err := entry.Info()
 		if err == nil && info.ModTime().Before(before) {
-			err = os.RemoveAll(filepath.Join(d.root, tempDir, entry.Name()))
-			n++
+			if err = os.RemoveAll(filepath.Join(d.root, tempDir, entry.Name())); err == nil {
+				n++
+			}
 		}
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) { // of another user of the group
 			return n, err
 		}
 	}
@@ -94,7 +94,7 @@ func (d *Dir) writeTemp(r io.Reader) (string, error) {
 	}
 	_, err = io.Copy(&steadyWriter{f: f}, r)
 	if err == nil {
-		err = f.Chmod(objectMode)
+		err = d.made.seal(f)
 	}
 	if err == nil {
 		err = f.Sync()
@@ -141,7 +141,7 @@ func (d *Dir) makeParents(key string) error {
 	for _, segment := range segments[:len(segments)-1] {
 		parent := dir
 		dir = filepath.Join(dir, segment)
-		err := os.Mkdir(dir, 0o755)
+		err := d.made.mkdir(dir)
 		if errors.Is(err, fs.ErrExist) {
 			continue
 		}

@@ -19,7 +19,7 @@ func PutFile(ctx context.Context, s Access, key, path string) (size int64, sums 
 	if err := CheckKey(key); err != nil {
 		return 0, checksum.Sums{}, err
 	}
-	f, err := os.Open(path)
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0) // a FIFO would not be opened before it is written to
 	if err != nil {
 		return 0, checksum.Sums{}, fmt.Errorf("store %s: %w", key, err)
 	}
@@ -80,7 +80,7 @@ func hashFile(ctx context.Context, f *os.File) (int64, checksum.Sums, error) {
 
 // takeFile renames the file into the store and returns true, or false if it is on another file system.
 func (d *Dir) takeFile(ctx context.Context, key string, f *os.File) (bool, error) {
-	if err := f.Chmod(objectMode); err != nil {
+	if err := d.made.seal(f); err != nil {
 		return false, err
 	}
 	if err := f.Sync(); err != nil {

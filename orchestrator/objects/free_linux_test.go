@@ -55,7 +55,7 @@ func TestShrink(t *testing.T) {
 				t.Fatal(err)
 			}
 			return func() ([]byte, error) {
-				if info, err := os.Stat(other); err != nil || info.Mode().Perm() != objectMode {
+				if info, err := os.Stat(other); err != nil || info.Mode().Perm() != ownFile {
 					t.Errorf("its mode is %v, %v", info.Mode(), err)
 				}
 				return os.ReadFile(other)
@@ -65,7 +65,7 @@ func TestShrink(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			path := filepath.Join(t.TempDir(), "file")
-			if err := os.WriteFile(path, data, objectMode); err != nil {
+			if err := os.WriteFile(path, data, ownFile); err != nil {
 				t.Fatal(err)
 			}
 			left := c.keep(t, path)

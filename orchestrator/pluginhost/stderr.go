@@ -6,6 +6,9 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+
+	"github.com/outbid-dev/outbid/orchestrator/limits"
+	"github.com/outbid-dev/outbid/orchestrator/sanitize"
 )
 
 // lastLines logs what a plugin writes to its standard error, and keeps the last line for error messages.
@@ -29,7 +32,7 @@ func (l *lastLines) Write(p []byte) (int, error) {
 		if !bytes.HasSuffix(piece, []byte("\n")) && l.part.Len() < maxLine {
 			continue
 		}
-		if line := strings.TrimSpace(l.part.String()); line != "" {
+		if line := sanitize.Line(l.part.String(), maxLine); line != "" {
 			if !dying(l.line) {
 				l.line = line
 			}
@@ -48,11 +51,11 @@ func dying(line string) bool {
 func (l *lastLines) last() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.line
+	return sanitize.Line(l.line, limits.Detail)
 }
 
 // firstLine cuts go-plugin's pages of advice off an error.
 func firstLine(err error) error {
 	line, _, _ := strings.Cut(strings.TrimSpace(err.Error()), "\n")
-	return errors.New(strings.TrimSuffix(line, ":"))
+	return errors.New(strings.TrimSuffix(sanitize.Line(line, limits.Detail), ":"))
 }

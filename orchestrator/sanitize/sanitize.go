@@ -41,6 +41,10 @@ func Line(s string, limit int) string {
 	return shorten(strings.Join(strings.Fields(s), " "), limit)
 }
 
+// Valid returns s as valid UTF-8: each run of bytes that are not becomes U+FFFD. Control characters stay. It is for what
+// programs print, which readers ask for as it was printed and make safe themselves, as outbid logs does on a terminal.
+func Valid(s string) string { return strings.ToValidUTF8(s, replacement) }
+
 // within returns as much of s as can matter for a result of limit bytes, so that what a program prints without end costs
 // no time here.
 func within(s string, limit int) string {

@@ -188,6 +188,12 @@ func TestWhatCannotBeUsedIsNamedByItsField(t *testing.T) {
 		"Trials.PassEnv": func(c *server.Config) {
 			c.Workers = []server.WorkerConfig{{Name: "a", Trials: server.TrialConfig{PassEnv: []string{"A=B"}}}}
 		},
+		"Trials.CheckpointBytes": func(c *server.Config) {
+			c.Workers = []server.WorkerConfig{{Name: "a", Trials: server.TrialConfig{CheckpointBytes: -1}}}
+		},
+		"Labels": func(c *server.Config) {
+			c.Workers = []server.WorkerConfig{{Name: "a", Labels: map[string]string{"rack": "\xff"}}}
+		},
 	} {
 		cfg := config(t)
 		change(&cfg)

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/outbid-dev/outbid/orchestrator/bus"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 	"github.com/outbid-dev/outbid/worker"
 	"github.com/outbid-dev/outbid/worker/confine"
@@ -27,6 +28,9 @@ type TrialConfig struct {
 	Groups []string
 	// Dir is where the directory of the files of such trials is made; by default /var/tmp.
 	Dir string
+	// CheckpointBytes is how many bytes one checkpoint may have, by the length of its files; 0 means
+	// program.DefaultCheckpointBytes.
+	CheckpointBytes int64
 	// Trust lets people whom the server lets in run code as the worker's user: they can read all that it can.
 	Trust bool
 	// decided is set once it is known whether the server has tenants.
@@ -37,6 +41,9 @@ type TrialConfig struct {
 func (o *TrialConfig) check() error {
 	if err := worker.CheckPassEnv(o.PassEnv); err != nil {
 		return badField("Trials.PassEnv", "%w", err)
+	}
+	if o.CheckpointBytes < 0 {
+		return badField("Trials.CheckpointBytes", "%d: want at least 1 byte, or 0 for the default", o.CheckpointBytes)
 	}
 	switch o.User {
 	case "", confine.None:
@@ -71,14 +78,14 @@ func (o *TrialConfig) decide(tenants bool) error {
 }
 
 // learn asks the server whether it has tenants, if that matters and is not known, and decides.
-func (o *TrialConfig) learn(ctx context.Context, bus worker.Bus, node string, log *slog.Logger) error {
+func (o *TrialConfig) learn(ctx context.Context, link worker.Bus, node string, log *slog.Logger) error {
 	switch {
 	case o.decided:
 		return nil
 	case o.Trust || o.User != "" && o.User != confine.None:
 		return o.decide(true)
 	}
-	orders, err := askOrders(ctx, bus, node, log)
+	orders, err := askOrders(ctx, link, node, log)
 	if err != nil {
 		return err
 	}
@@ -87,9 +94,9 @@ func (o *TrialConfig) learn(ctx context.Context, bus worker.Bus, node string, lo
 
 // askOrders asks the orchestrator for orders, which say what every worker must know of the server. It waits for an
 // orchestrator as long as it takes.
-func askOrders(ctx context.Context, bus worker.Bus, node string, log *slog.Logger) (*outbidv1.Orders, error) {
+func askOrders(ctx context.Context, link worker.Bus, node string, log *slog.Logger) (*outbidv1.Orders, error) {
 	found := make(chan *outbidv1.Orders, 1)
-	stop, err := bus.Subscribe(node, func(o *outbidv1.Orders) {
+	stop, err := link.Subscribe(node, func(o *outbidv1.Orders) {
 		select {
 		case found <- o:
 		default:
@@ -103,7 +110,12 @@ func askOrders(ctx context.Context, bus worker.Bus, node string, log *slog.Logge
 	again := time.NewTicker(time.Second)
 	defer again.Stop()
 	for tries := 1; ; tries++ {
-		if err := bus.Publish(ask); err != nil {
+		err := link.Publish(ask)
+		switch {
+		case err == nil:
+		case tries == 1 && !errors.Is(err, bus.ErrNotConnected):
+			log.Warn("an uplink to the orchestrator could not be sent; trying again", "error", err)
+		default:
 			log.Debug("could not reach the orchestrator; trying again", "error", err)
 		}
 		select {

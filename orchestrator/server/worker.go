@@ -40,6 +40,14 @@ type WorkerConfig struct {
 	secrets []string
 }
 
+// check finds what is wrong whatever the server is like.
+func (o *WorkerConfig) check() error {
+	if err := worker.CheckLabels(o.Labels); err != nil {
+		return badField("Labels", "%w", err)
+	}
+	return o.Trials.check()
+}
+
 // checkDevices reads Devices. The workers before it on this machine may not look for the same ones.
 func (o *WorkerConfig) checkDevices(before []WorkerConfig) error {
 	if o.Devices == "" {
@@ -146,7 +154,7 @@ func runWorker(ctx context.Context, o WorkerConfig, p workerParts) (err error) {
 	return worker.Run(ctx, worker.Config{
 		Node: o.Name, Machine: machine, Bus: speaks, Store: p.store, Server: orders, Dir: o.Dir,
 		Python: o.Trials.Python, PassEnv: o.Trials.PassEnv, TrialUser: o.Trials.User, TrialGroups: o.Trials.Groups,
-		TrialDir: o.Trials.Dir, TrustTrials: o.Trials.Trust, AverageRate: o.AverageRate, Version: p.version, Labels: o.Labels, Logger: log,
+		TrialDir: o.Trials.Dir, TrustTrials: o.Trials.Trust, CheckpointBytes: o.Trials.CheckpointBytes, AverageRate: o.AverageRate, Version: p.version, Labels: o.Labels, Logger: log,
 	})
 }
 
@@ -251,7 +259,7 @@ func OpenWorker(ctx context.Context, cfg LoneWorkerConfig) (w *LoneWorker, err e
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	if err := errors.Join(cfg.Worker.Trials.check(), cfg.Worker.checkDevices(nil)); err != nil {
+	if err := errors.Join(cfg.Worker.check(), cfg.Worker.checkDevices(nil)); err != nil {
 		return nil, err
 	}
 	who, err := cfg.identify(ctx)

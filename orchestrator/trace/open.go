@@ -10,6 +10,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/outbid-dev/outbid/orchestrator/sanitize"
 )
 
 // Options of reading.
@@ -158,7 +160,7 @@ func sniffCSV(line string) (string, func(*reader) error, error) {
 	}
 	return "", nil, fmt.Errorf("no known format begins with %q: known are Outbid's JSON lines and CSV, "+
 		"job_id,submit_s,num_gpus,duration_s,… CSV, Philly's cluster_job_log, Helios's cluster_log.csv, "+
-		"Alibaba's pai_task_table and openb_pod_list, Gavel's and Shockwave's .trace, Muri's CSV", clip(line, 80))
+		"Alibaba's pai_task_table and openb_pod_list, Gavel's and Shockwave's .trace, Muri's CSV", sanitize.Line(line, 80))
 }
 
 func containsAll(have, want []string) bool {
@@ -174,10 +176,3 @@ func containsAll(have, want []string) bool {
 	return true
 }
 
-// clip shortens text for an error.
-func clip(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	return strings.ToValidUTF8(s[:n], "") + "…"
-}

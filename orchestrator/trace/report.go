@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/outbid-dev/outbid/orchestrator/sanitize"
 )
 
 // keptErrors is how many broken rows a report holds in full; the rest are only counted.
@@ -37,7 +39,7 @@ func (e *RowError) Error() string {
 
 // badValue is the error of a value.
 func badValue(line int, column, value, reason string) *RowError {
-	short := clip(value, 40)
+	short := sanitize.Line(value, 40)
 	return &RowError{Line: line, Column: column, Value: &short, Reason: reason}
 }
 

@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+
+	"github.com/outbid-dev/outbid/orchestrator/sanitize"
 )
 
 // OpenThroughputs reads a table of speeds from a file, compressed or not, in one of two forms known by the content:
@@ -70,7 +72,7 @@ func (t *Throughputs) takeJSON(shape *regexp.Regexp, gpuType string, job JobType
 		if key == "null" {
 			var speed float64
 			if err := json.Unmarshal(value, &speed); err != nil || !(speed >= 0 && speed <= maxSeconds) {
-				return fmt.Errorf("%q: want steps per second, 0 or more", clip(string(value), 40))
+				return fmt.Errorf("%q: want steps per second, 0 or more", sanitize.Line(string(value), 40))
 			}
 			t.set(gpuType, job, speed)
 			continue
@@ -82,7 +84,7 @@ func (t *Throughputs) takeJSON(shape *regexp.Regexp, gpuType string, job JobType
 		var speeds []float64
 		err = json.Unmarshal(value, &speeds)
 		if err != nil || len(speeds) != 2 || !(min(speeds[0], speeds[1]) >= 0) || max(speeds[0], speeds[1]) > maxSeconds {
-			return fmt.Errorf("together with %s: %q: want two speeds, 0 or more", key, clip(string(value), 40))
+			return fmt.Errorf("together with %s: %q: want two speeds, 0 or more", key, sanitize.Line(string(value), 40))
 		}
 		t.setPair(gpuType, job, other, [2]float64{speeds[0], speeds[1]})
 	}
@@ -93,11 +95,11 @@ func (t *Throughputs) takeJSON(shape *regexp.Regexp, gpuType string, job JobType
 func parseJobType(shape *regexp.Regexp, key string) (JobType, error) {
 	parts := shape.FindStringSubmatch(key)
 	if parts == nil {
-		return JobType{}, fmt.Errorf("job type %q: want ('MODEL', GPUS)", clip(key, 60))
+		return JobType{}, fmt.Errorf("job type %q: want ('MODEL', GPUS)", sanitize.Line(key, 60))
 	}
 	gpus, err := strconv.Atoi(parts[2])
 	if err != nil || gpus < 1 {
-		return JobType{}, fmt.Errorf("job type %q: want at least 1 GPU", clip(key, 60))
+		return JobType{}, fmt.Errorf("job type %q: want at least 1 GPU", sanitize.Line(key, 60))
 	}
 	return JobType{parts[1], gpus}, nil
 }
@@ -107,7 +109,7 @@ func (t *Throughputs) readCSV(r *reader, head []byte) error {
 	columns := []string{"model", "num_gpus", "gpu_type", "steps_per_s"}
 	if !containsAll(strings.Split(strings.TrimSpace(line), ","), columns) {
 		return fmt.Errorf("%s: no table of throughputs begins with %q: known are Gavel's JSON and CSV with the columns %s",
-			r.file, clip(line, 80), strings.Join(columns, ", "))
+			r.file, sanitize.Line(line, 80), strings.Join(columns, ", "))
 	}
 	rows, err := r.csvTable(nil)
 	if err != nil {

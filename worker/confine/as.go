@@ -1,13 +1,15 @@
 package confine
 
 import (
+	"context"
 	"errors"
 	"fmt"
-	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"syscall"
+
+	"github.com/outbid-dev/outbid/worker/trialfile"
 )
 
 // As calls f with the user's rights to files, and no others: what the user may not open, f may not either, whatever
@@ -17,7 +19,8 @@ func (in *Confinement) As(f func() error) error { return in.User().as(f) }
 // Reaches says whether the user may enter a directory and read it.
 func (u *User) Reaches(dir string) bool {
 	err := u.as(func() error {
-		f, err := os.Open(dir)
+		// Not what a trial has put there meanwhile, such as a FIFO, which would not be opened before it is written to.
+		f, err := os.OpenFile(dir, os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NONBLOCK, 0)
 		if err != nil {
 			return err
 		}
@@ -28,49 +31,44 @@ func (u *User) Reaches(dir string) bool {
 	return err == nil
 }
 
-// TakeFile moves a file that the user made below dir to a place where the user cannot get at it, and makes it the
-// worker's. It takes regular files of the user's only.
-func (in *Confinement) TakeFile(dir, path, to string) (err error) {
-	rel, err := filepath.Rel(dir, path)
-	if err != nil || rel == ".." || strings.HasPrefix(rel, "../") {
-		return fmt.Errorf("%s is not in the trial's scratch directory", path)
-	}
+// TakenMode is that of a file that was taken from a trial: it is the worker's alone, and never written again.
+const TakenMode = 0o400
+
+// TakeFile moves a file of at most so many bytes that the user made below dir to a place where the user cannot get at it,
+// and makes it the worker's, with TakenMode. It takes regular files of the user's only. The error wraps
+// trialfile.ErrTooLarge for a larger file.
+func (in *Confinement) TakeFile(ctx context.Context, dir, path, to string, most int64) (err error) {
 	var from *os.File
+	var info fs.FileInfo
 	err = in.As(func() (err error) {
-		from, err = os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+		from, info, err = trialfile.OpenBelow(dir, path)
 		return err
 	})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, from.Close()) }()
-	info, err := from.Stat()
-	if err != nil {
-		return err
-	}
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	if !info.Mode().IsRegular() || !ok || stat.Uid != in.user.UID {
-		return fmt.Errorf("%s is no regular file of the trial's own", path)
+		return fmt.Errorf("%s is not a regular file of the trial's own", path)
 	}
-	if err := moveOpen(from, to); err != nil {
+	if err := trialfile.CheckSize(info.Size(), most); err != nil {
+		return err
+	}
+	if err := moveOpen(ctx, from, to, info.Size()); err != nil {
 		return err
 	}
 	return in.As(func() error { return os.Remove(path) })
 }
 
-// takenMode lets the user read the file by the names that it still has for it, as a program does that goes on from there.
-// Nobody else reaches them, nor what was taken.
-const takenMode = 0o444
-
 // moveOpen gives an open file another name, or copies it where that cannot be done, and makes it the worker's.
-func moveOpen(from *os.File, to string) error {
+func moveOpen(ctx context.Context, from *os.File, to string, size int64) error {
 	if linkOpen(from, to) == nil {
-		return errors.Join(from.Chown(os.Geteuid(), os.Getegid()), from.Chmod(takenMode))
+		return errors.Join(from.Chown(os.Geteuid(), os.Getegid()), from.Chmod(TakenMode))
 	}
-	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, TakenMode)
 	if err != nil {
 		return err
 	}
-	_, err = io.Copy(out, from)
-	return errors.Join(err, out.Close())
+	return errors.Join(trialfile.Copy(ctx, out, from, size, func() {}), out.Close())
 }

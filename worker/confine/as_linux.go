@@ -50,6 +50,26 @@ func (u *User) become() error {
 			return fmt.Errorf("take the rights of %s: the kernel refuses", u)
 		}
 	}
+	return dropFileCapabilities()
+}
+
+// dropFileCapabilities gives up, for this thread, what lets a worker with capabilities open files that are not its
+// user's. The kernel does so by itself only for a worker that is root.
+func dropFileCapabilities() error {
+	head := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData
+	if _, _, errno := unix.RawSyscall(unix.SYS_CAPGET, uintptr(unsafe.Pointer(&head)), uintptr(unsafe.Pointer(&data[0])), 0); errno != 0 {
+		return fmt.Errorf("look at the worker's capabilities: %w", errno)
+	}
+	for _, c := range []uint{
+		unix.CAP_CHOWN, unix.CAP_DAC_OVERRIDE, unix.CAP_DAC_READ_SEARCH, unix.CAP_FOWNER, unix.CAP_FSETID, unix.CAP_MKNOD, unix.CAP_SYS_ADMIN,
+		unix.CAP_SYS_PTRACE,
+	} {
+		data[c/32].Effective &^= 1 << (c % 32)
+	}
+	if _, _, errno := unix.RawSyscall(unix.SYS_CAPSET, uintptr(unsafe.Pointer(&head)), uintptr(unsafe.Pointer(&data[0])), 0); errno != 0 {
+		return fmt.Errorf("give up the worker's rights to files: %w", errno)
+	}
 	return nil
 }
 

@@ -14,7 +14,7 @@ import (
 )
 
 // TestTrialsOfAWorkerWithCapabilitiesHaveNone has a worker that is not root and was given the four capabilities that it
-// needs, as a unit of systemd does, and looks what of them its trials have.
+// needs, as a unit of systemd does, and those to read every file, and looks what of them its trials have.
 func TestTrialsOfAWorkerWithCapabilitiesHaveNone(t *testing.T) {
 	if os.Getenv("WITH_CAPABILITIES") != "" {
 		lines, wait := run(t, enter(t, open(t, Auto), Limits{}), "id -u; grep '^Cap[PEA]' /proc/self/status")
@@ -23,6 +23,13 @@ func TestTrialsOfAWorkerWithCapabilitiesHaveNone(t *testing.T) {
 		}
 		if lines[0] == "65534" || lines[0] == "0" {
 			t.Errorf("the trial runs as user %s", lines[0])
+		}
+		mine := filepath.Join(t.TempDir(), "token")
+		if err := os.WriteFile(mine, []byte("secret"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := enter(t, open(t, Auto), Limits{}).As(func() error { _, err := os.ReadFile(mine); return err }); !errors.Is(err, os.ErrPermission) {
+			t.Errorf("the worker's own file with the trial's rights: %v", err)
 		}
 		for _, line := range lines[1:] {
 			if _, set, _ := strings.Cut(line, ":"); strings.Trim(set, "0 \t") != "" {
@@ -45,9 +52,9 @@ func TestTrialsOfAWorkerWithCapabilitiesHaveNone(t *testing.T) {
 	}
 	cmd := exec.Command(program, "-test.run", "^"+t.Name()+"$")
 	cmd.Dir, cmd.Env = dir, []string{"WITH_CAPABILITIES=1", "PATH=/usr/bin:/bin", "TMPDIR=" + dir}
-	const chown, kill, setgid, setuid = 0, 5, 6, 7
+	const chown, override, search, kill, setgid, setuid = 0, 1, 2, 5, 6, 7
 	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Credential: &syscall.Credential{Uid: 65534, Gid: 65534}, AmbientCaps: []uintptr{chown, kill, setgid, setuid},
+		Credential: &syscall.Credential{Uid: 65534, Gid: 65534}, AmbientCaps: []uintptr{chown, override, search, kill, setgid, setuid},
 	}
 	if out, err := cmd.CombinedOutput(); err != nil || strings.Contains(string(out), "SKIP") {
 		t.Errorf("%v\n%s", err, out)

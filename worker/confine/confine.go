@@ -14,6 +14,8 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+
+	"github.com/outbid-dev/outbid/worker/trialfile"
 )
 
 // How training code gets its user.
@@ -240,7 +242,7 @@ func (c *Confiner) Close() error {
 		errs = append(errs, c.tree.close())
 	}
 	if c.root != "" {
-		errs = append(errs, os.RemoveAll(c.root))
+		errs = append(errs, trialfile.Remove(c.root))
 	}
 	return errors.Join(append(errs, c.record.remove())...)
 }

@@ -22,6 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/outbid-dev/outbid/worker/proctable"
+	"github.com/outbid-dev/outbid/worker/trialfile"
 )
 
 func TestMain(m *testing.M) {
@@ -201,6 +202,9 @@ func TestFilesAreTakenWithTheRightsOfTheTrial(t *testing.T) {
 		in.As(func() error { return os.Symlink(secret, path("link")) }),
 		in.As(func() error { return os.Symlink(filepath.Dir(secret), path("dir")) }),
 		in.As(func() error { return syscall.Mkfifo(path("fifo"), 0o600) }),
+		in.As(func() error { return os.Symlink("/proc/self/fd", path("fds")) }),
+		in.As(func() error { return os.Symlink("/proc/self/root", path("root")) }),
+		in.As(func() error { return os.WriteFile(path("large"), make([]byte, 101), 0o600) }),
 		os.WriteFile(path("worker's"), nil, 0o644), //nolint:gosec // to be read by others
 	} {
 		if err != nil {
@@ -208,19 +212,29 @@ func TestFilesAreTakenWithTheRightsOfTheTrial(t *testing.T) {
 		}
 	}
 	to := filepath.Join(c.Root(), "taken")
-	for _, name := range []string{"link", "dir/token", "fifo", "worker's", "../../../../" + secret, "dir", "missing"} {
-		if err := in.TakeFile(in.Home(), in.Home()+"/"+name, to); err == nil {
+	open, err := os.Open(secret) // as the worker has files of others
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer open.Close()
+	for _, name := range []string{
+		"link", "dir/token", "fifo", "worker's", "../../../../" + secret, "dir", "missing", fmt.Sprintf("fds/%d", open.Fd()), "root" + path("good"),
+	} {
+		if err := in.TakeFile(t.Context(), in.Home(), in.Home()+"/"+name, to, 100); err == nil {
 			t.Errorf("%s was taken", name)
 		}
 	}
-	if err := in.TakeFile(in.Home(), path("good"), to); err != nil {
+	if err := in.TakeFile(t.Context(), in.Home(), path("large"), to, 100); !errors.Is(err, trialfile.ErrTooLarge) {
+		t.Errorf("a file that is too large: %v", err)
+	}
+	if err := in.TakeFile(t.Context(), in.Home(), path("good"), to, 100); err != nil {
 		t.Fatal(err)
 	}
 	info, err := os.Stat(to)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if stat := info.Sys().(*syscall.Stat_t); int(stat.Uid) != os.Geteuid() || info.Mode().Perm() != takenMode {
+	if stat := info.Sys().(*syscall.Stat_t); int(stat.Uid) != os.Geteuid() || info.Mode().Perm() != TakenMode {
 		t.Errorf("taken: %v of %d", info.Mode(), stat.Uid)
 	}
 	if _, err := os.Lstat(path("good")); !errors.Is(err, os.ErrNotExist) {

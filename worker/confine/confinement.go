@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/outbid-dev/outbid/worker/proctable"
+	"github.com/outbid-dev/outbid/worker/trialfile"
 )
 
 // markEnv marks the processes of one confinement: where there is no control group and no user of its own, what left
@@ -212,21 +213,11 @@ func (in *Confinement) Own(dir string) error {
 
 // Remove removes a directory of the user's.
 func (in *Confinement) Remove(dir string) error {
-	err := in.As(func() error { return emptyDir(dir) })
-	if removed := os.RemoveAll(dir); removed != nil {
+	err := in.As(func() error { return trialfile.Empty(dir) })
+	if removed := trialfile.Remove(dir); removed != nil {
 		return errors.Join(err, removed)
 	}
 	return nil
-}
-
-// emptyDir removes what is in a directory, as far as its owner may.
-func emptyDir(dir string) error {
-	_ = os.Chmod(dir, 0o700) //nolint:gosec // so that it can be emptied
-	entries, err := os.ReadDir(dir)
-	for _, e := range entries {
-		err = errors.Join(err, os.RemoveAll(filepath.Join(dir, e.Name())))
-	}
-	return err
 }
 
 // sweepShared removes what a user left in directories that everybody may write to.
@@ -243,7 +234,7 @@ func sweepShared(uid uint32) error {
 				continue // gone
 			}
 			if stat, ok := info.Sys().(*syscall.Stat_t); ok && stat.Uid == uid {
-				errs = append(errs, os.RemoveAll(filepath.Join(dir, e.Name())))
+				errs = append(errs, trialfile.Remove(filepath.Join(dir, e.Name())))
 			}
 		}
 	}

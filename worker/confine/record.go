@@ -16,6 +16,7 @@ import (
 
 	"github.com/outbid-dev/outbid/orchestrator/atomicfile"
 	"github.com/outbid-dev/outbid/worker/proctable"
+	"github.com/outbid-dev/outbid/worker/trialfile"
 )
 
 // record is the file that says what the worker has made, so that the next one in its directory can remove what a killed
@@ -111,7 +112,7 @@ func endLeftovers(dir string, log *slog.Logger) error {
 		}
 	}
 	if strings.HasPrefix(filepath.Base(old.Root), "outbid-trials-") {
-		if err := os.RemoveAll(old.Root); err != nil {
+		if err := trialfile.Remove(old.Root); err != nil {
 			log.Warn("files of an earlier worker's trials could not be removed", "error", err)
 		}
 	}

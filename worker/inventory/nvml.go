@@ -12,6 +12,8 @@ import (
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
+	"github.com/outbid-dev/outbid/orchestrator/limits"
+	"github.com/outbid-dev/outbid/orchestrator/sanitize"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -59,10 +61,12 @@ func describe(index int, h nvml.Device, sys string) (*outbidv1.Device, error) {
 	if ret != nvml.SUCCESS {
 		return nil, fmt.Errorf("name of GPU %d: %w", index, ret)
 	}
-	d.Name, d.Type = full, TypeOf(full)
-	if d.Uuid, ret = h.GetUUID(); ret != nvml.SUCCESS {
+	d.Name, d.Type = sanitize.Line(full, limits.Name), TypeOf(full)
+	uuid, ret := h.GetUUID()
+	if ret != nvml.SUCCESS {
 		return nil, fmt.Errorf("UUID of GPU %d: %w", index, ret)
 	}
+	d.Uuid = sanitize.Line(uuid, limits.Name)
 	if m, ret := h.GetMemoryInfo(); ret == nvml.SUCCESS { // not known for GPUs that share the machine's memory
 		d.MemoryBytes = int64(m.Total)
 	}
@@ -85,7 +89,7 @@ func busID(pci nvml.PciInfo) string {
 		}
 		b.WriteByte(byte(c))
 	}
-	id := strings.ToLower(b.String())
+	id := sanitize.Line(strings.ToLower(b.String()), limits.Name)
 	if domain, rest, ok := strings.Cut(id, ":"); ok && len(domain) == 8 {
 		return strings.TrimPrefix(domain[:4], "0000") + domain[4:] + ":" + rest
 	}

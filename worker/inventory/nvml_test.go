@@ -7,12 +7,15 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 	"github.com/NVIDIA/go-nvml/pkg/nvml/mock"
 	"github.com/NVIDIA/go-nvml/pkg/nvml/mock/dgxa100"
+	"google.golang.org/protobuf/proto"
 
+	"github.com/outbid-dev/outbid/orchestrator/limits"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -66,6 +69,29 @@ func dgx(t *testing.T, links func(gpu, link int) (state nvml.EnableState, peer i
 }
 
 func noLinks(int, int) (nvml.EnableState, int, nvml.Return) { return 0, 0, nvml.ERROR_NOT_SUPPORTED }
+
+// What a driver says that is not UTF-8, or has no end, would otherwise keep the node's introduction from being sent.
+func TestNamesOfADriverThatAreNotText(t *testing.T) {
+	t.Parallel()
+	server := dgx(t, noLinks)
+	device, ok := server.Devices[0].(*dgxa100.Device)
+	if !ok {
+		t.Fatal("no mock device")
+	}
+	device.GetNameFunc = func() (string, nvml.Return) { return "NVIDIA A100\xff" + strings.Repeat("x", 1000), nvml.SUCCESS }
+	device.GetUUIDFunc = func() (string, nvml.Return) { return "GPU-\xfe", nvml.SUCCESS }
+	device.GetPciInfoFunc = func() (pci nvml.PciInfo, _ nvml.Return) {
+		pci.BusId[0] = -1
+		return pci, nvml.SUCCESS
+	}
+	devices, _, err := listGPUs(server, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := proto.Marshal(devices[0]); err != nil || len(devices[0].GetName()) > limits.Name {
+		t.Errorf("%v: %q", err, devices[0].GetName())
+	}
+}
 
 func TestListGPUs(t *testing.T) {
 	t.Parallel()

@@ -2,12 +2,16 @@ package process
 
 import (
 	"strings"
+
+	"github.com/outbid-dev/outbid/orchestrator/limits"
+	"github.com/outbid-dev/outbid/orchestrator/sanitize"
 )
 
 const (
 	// tailLines is how many of the last lines are kept to explain a failure: a deep traceback fits.
 	tailLines = 200
-	tailWidth = 1000
+	// tailWidth is how much of a line is kept, in bytes.
+	tailWidth = limits.Detail
 )
 
 // Tail keeps the last lines that a process printed. The zero Tail is empty.
@@ -16,9 +20,9 @@ type Tail struct {
 	next  int
 }
 
-// Add adds a line; of a very long one the beginning.
+// Add adds a line as valid, printable text, and of a very long line the beginning.
 func (t *Tail) Add(line []byte) {
-	text := string(line[:min(len(line), tailWidth)])
+	text := sanitize.Text(string(line[:min(len(line), 4*tailWidth)]), tailWidth)
 	if len(t.lines) < tailLines {
 		t.lines = append(t.lines, text)
 		return
@@ -30,9 +34,11 @@ func (t *Tail) Add(line []byte) {
 // Reset forgets everything.
 func (t *Tail) Reset() { t.lines, t.next = t.lines[:0], 0 }
 
-// Cause picks the line that best says why the process failed: the exception of the last Python traceback, or else the
-// last line that is not empty.
-func (t *Tail) Cause() string {
+// Cause returns the line that best explains why the process failed: the exception of the last Python traceback, or else
+// the last line that is not empty. It is one line of at most limits.Detail bytes.
+func (t *Tail) Cause() string { return sanitize.Line(t.cause(), limits.Detail) }
+
+func (t *Tail) cause() string {
 	lines := append(append([]string(nil), t.lines[t.next:]...), t.lines[:t.next]...)
 	last, trace := "", -1
 	for i, line := range lines {
@@ -44,12 +50,12 @@ func (t *Tail) Cause() string {
 		}
 	}
 	if trace < 0 {
-		return strings.TrimSpace(last)
+		return last
 	}
 	for _, line := range lines[trace+1:] {
 		if line != "" && line[0] != ' ' && line[0] != '\t' {
-			return strings.TrimSpace(line)
+			return line
 		}
 	}
-	return strings.TrimSpace(last)
+	return last
 }

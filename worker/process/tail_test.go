@@ -1,9 +1,13 @@
 package process
 
 import (
+	"bytes"
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/outbid-dev/outbid/orchestrator/limits"
+	"github.com/outbid-dev/outbid/orchestrator/sanitize"
 )
 
 func TestCause(t *testing.T) {
@@ -20,6 +24,9 @@ func TestCause(t *testing.T) {
 				"Traceback (most recent call last):\n  y\nRuntimeError: 2", "RuntimeError: 2",
 		},
 		"cut off": {"Traceback (most recent call last):\n  x", "x"},
+		"latin-1": {"K\xf6nnte nicht lesen", "K\uFFFDnnte nicht lesen"},
+		"colours": {"\x1b[31mRuntimeError\x1b[0m: out  of\tluck", "RuntimeError: out of luck"},
+		"long":    {strings.Repeat("ä", 10_000), strings.Repeat("ä", (limits.Detail-len(sanitize.Cut))/2) + sanitize.Cut},
 	} {
 		var tail Tail
 		for line := range strings.Lines(tc.text) {
@@ -44,4 +51,19 @@ func TestTailIsBounded(t *testing.T) {
 	if tail.Cause() != "" {
 		t.Error("not empty after Reset")
 	}
+}
+
+// Whatever a program prints, its cause is one valid line of bounded length.
+func FuzzTail(f *testing.F) {
+	f.Add([]byte("Traceback (most recent call last):\n  x\nValueError: K\xf6nnte\n"))
+	f.Add(bytes.Repeat([]byte("\xc3"), 2000))
+	f.Fuzz(func(t *testing.T, printed []byte) {
+		var tail Tail
+		for line := range bytes.SplitSeq(printed, []byte("\n")) {
+			tail.Add(line)
+		}
+		if cause := tail.Cause(); sanitize.Check(cause, limits.Detail) != nil || strings.ContainsAny(cause, "\n\t") {
+			t.Errorf("%q", cause)
+		}
+	})
 }

@@ -9,6 +9,12 @@ import (
 	"math"
 	"strconv"
 	"strings"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/outbid-dev/outbid/orchestrator/limits"
+	"github.com/outbid-dev/outbid/orchestrator/sanitize"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
 // record is one line of a report file.
@@ -43,8 +49,17 @@ func parseLine(line []byte) (record, error) {
 	if len(r.metrics) == 0 && r.checkpoint == "" {
 		return record{}, errors.New(`no metric; want one or more numbers, such as {"step": 1, "loss": 0.5}`)
 	}
+	if n := proto.Size(&outbidv1.Report{Metrics: r.metrics}); n > maxMetrics {
+		return record{}, fmt.Errorf("too large for one report; its %d metrics take %d bytes, at most %d are allowed", len(r.metrics), n, maxMetrics)
+	}
 	return r, nil
 }
+
+// maxMetrics is what the metrics of a report may take, encoded; its numbers take the rest of limits.Report.
+const maxMetrics = limits.Report - 100
+
+// shownText is how much of a value that is wrong stands in an error, in bytes.
+const shownText = 80
 
 func (r *record) set(key string, value any) error {
 	switch key {
@@ -55,7 +70,7 @@ func (r *record) set(key string, value any) error {
 	case "checkpoint":
 		path, ok := value.(string)
 		if !ok || path == "" {
-			return fmt.Errorf("checkpoint is %v; want the path of a file or directory", value)
+			return fmt.Errorf("checkpoint is %s; want the path of a file or directory", shown(value))
 		}
 		r.checkpoint = path
 		return nil
@@ -64,16 +79,28 @@ func (r *record) set(key string, value any) error {
 	case json.Number:
 		f, err := strconv.ParseFloat(v.String(), 64)
 		if err != nil && !errors.Is(err, strconv.ErrRange) { // out of range: an infinity
-			return fmt.Errorf("metric %q is %s, which is no number", key, v)
+			return fmt.Errorf("metric %q is %s, which is not a number", sanitize.Line(key, shownText), shown(v))
 		}
-		r.metrics[key] = f
+		return r.measure(key, f)
 	case string:
 		if f, ok := special(v); ok {
-			r.metrics[key] = f
+			return r.measure(key, f)
 		}
 	}
 	return nil
 }
+
+// measure takes in a metric.
+func (r *record) measure(name string, value float64) error {
+	if err := sanitize.Check(name, limits.Name); err != nil {
+		return fmt.Errorf("metric %q; its name %w", sanitize.Line(name, shownText), err)
+	}
+	r.metrics[name] = value
+	return nil
+}
+
+// shown returns a value as a short line.
+func shown(value any) string { return sanitize.Line(fmt.Sprint(value), shownText) }
 
 func stepOf(value any) (int64, error) {
 	number, ok := value.(json.Number)
@@ -87,8 +114,10 @@ func stepOf(value any) (int64, error) {
 			return int64(f), nil
 		}
 	}
-	text := fmt.Sprint(value)
-	return 0, fmt.Errorf("step is %s; want a whole number from 0", strings.TrimPrefix(text, mark))
+	if text, ok := value.(string); ok {
+		value = strings.TrimPrefix(text, mark)
+	}
+	return 0, fmt.Errorf("step is %s; want a whole number from 0", shown(value))
 }
 
 func explain(err error) error {

@@ -1,14 +1,18 @@
 package program
 
 import (
+	"fmt"
 	"math"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/outbid-dev/outbid/orchestrator/limits"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
 func TestParseLine(t *testing.T) {
@@ -53,12 +57,29 @@ func TestParseLineErrors(t *testing.T) {
 		`{"loss": 1} {"loss": 2}`:    "more than one JSON value",
 		`{"loss": 1}}`:               "more than one JSON value",
 		`{"step": 1e300, "loss": 1}`: "step is 1e300",
+		`{"step": 1, "` + strings.Repeat("x", 257) + `": 1}`: "its name has 257 bytes; at most 256 are allowed",
+		`{"l\u202eoss": 1}`: "its name has the control character U+202E",
+		`{"checkpoint": ["` + strings.Repeat("x", 9999) + `"]}`: "checkpoint is [xxx",
+		`{"step": "` + strings.Repeat("x", 9999) + `"}`:         "step is xxx",
+		manyMetrics(5000): "too large for one report; its 5000 metrics take ",
 	} {
 		_, err := parseLine([]byte(line))
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v, want %q", line, err, want)
+		if err == nil || !strings.Contains(err.Error(), want) || len(err.Error()) > 300 {
+			t.Errorf("%.100s: %v, want %q", line, err, want)
 		}
 	}
+	if r, err := parseLine([]byte(manyMetrics(3000))); err != nil || len(r.metrics) != 3000 {
+		t.Errorf("many metrics, but not too many: %v", err)
+	}
+}
+
+// manyMetrics is a line with n metrics.
+func manyMetrics(n int) string {
+	line := `{"step": 1`
+	for i := range n {
+		line += fmt.Sprintf(`,"m%d":1`, i)
+	}
+	return line + "}"
 }
 
 func FuzzParseLine(f *testing.F) {
@@ -70,10 +91,16 @@ func FuzzParseLine(f *testing.F) {
 	f.Fuzz(func(t *testing.T, line []byte) {
 		r, err := parseLine(line)
 		if err != nil {
+			if text := err.Error(); len(text) > 1000 || !utf8.ValidString(text) {
+				t.Errorf("%q: %q", line, text)
+			}
 			return
 		}
 		if r.step < -1 || len(r.metrics) == 0 && r.checkpoint == "" {
 			t.Errorf("%q gave %+v", line, r)
+		}
+		if data, err := proto.Marshal(&outbidv1.Report{Seq: 1 << 60, Step: r.step, Metrics: r.metrics}); err != nil || len(data) > limits.Report {
+			t.Errorf("%q gives a report of %d bytes, %v", line, len(data), err)
 		}
 	})
 }
@@ -102,47 +129,4 @@ func FuzzReportFile(f *testing.F) {
 			t.Error(diff)
 		}
 	})
-}
-
-func TestPackDirectory(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	from := filepath.Join(dir, "model")
-	if err := os.MkdirAll(filepath.Join(from, "a", "b"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	for name, text := range map[string]string{"weights": "w", "a/b/optimizer": "o"} {
-		if err := os.WriteFile(filepath.Join(from, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	packed := filepath.Join(dir, "packed")
-	if err := pack(from, packed); err != nil {
-		t.Fatal(err)
-	}
-	to := filepath.Join(dir, "again")
-	got, err := unpack(packed, to)
-	if err != nil || got != to {
-		t.Fatal(got, err)
-	}
-	for name, text := range map[string]string{"weights": "w", "a/b/optimizer": "o"} {
-		if data, err := os.ReadFile(filepath.Join(to, name)); err != nil || string(data) != text {
-			t.Errorf("%s: %q, %v", name, data, err)
-		}
-	}
-	// A file, also one that is an archive itself, comes back as it is.
-	again := filepath.Join(dir, "file")
-	if err := pack(filepath.Join(from, "weights"), again); err != nil {
-		t.Fatal(err)
-	}
-	file := filepath.Join(dir, "file-again")
-	if got, err := unpack(again, file); err != nil || got != file {
-		t.Error(got, err)
-	}
-	if data, err := os.ReadFile(file); err != nil || string(data) != "w" {
-		t.Errorf("%q, %v", data, err)
-	}
-	if err := pack(filepath.Join(dir, "missing"), filepath.Join(dir, "x")); err == nil {
-		t.Error("a missing checkpoint was packed")
-	}
 }

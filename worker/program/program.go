@@ -29,12 +29,11 @@ package program
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -51,12 +50,17 @@ const (
 	defaultGrace = 10 * time.Second
 )
 
+// DefaultCheckpointBytes is Spec.CheckpointBytes by default: the weights and the optimizer of 16 billion parameters.
+const DefaultCheckpointBytes = 256 << 30
+
 // Trial is who hears of a trial that a program runs. Its methods are called one at a time, in order; Ended is the last
 // call. Reports may block: it holds up the reading of the report file.
 type Trial interface {
 	Reports(reports []*outbidv1.Report)
-	// Saved offers a file that nobody else uses.
-	Saved(saved *outbidv1.ProcessSaved)
+	// Packed offers a file of the worker's in Spec.Keep that nobody else uses.
+	Packed(saved *outbidv1.ProcessSaved)
+	// Working says that the trial waits for its worker, which makes progress with a checkpoint.
+	Working()
 	Reached(step int64)
 	Ended(ended *outbidv1.ForkEnded)
 	// Note is a line for the user.
@@ -82,9 +86,12 @@ type Spec struct {
 	Dir  string
 	// ConfigJSON is the configuration.
 	ConfigJSON string
-	// Scratch is a directory of this trial's own.
-	Scratch string
-	// StartStep and Checkpoint (a path) to start from.
+	// Scratch is a directory of this trial's own. Keep is one of the worker's, which the trial need not reach, for copies of
+	// checkpoints; empty means Scratch.
+	Scratch, Keep string
+	// CheckpointBytes bounds a checkpoint by the length of its files; 0 means 256 GiB.
+	CheckpointBytes int64
+	// StartStep and Checkpoint (a path to a file of the worker's) to start from.
 	StartStep  int64
 	Checkpoint string
 	// UntilStep is the first target; 0 for none.
@@ -113,6 +120,9 @@ type Run struct {
 	trial Trial
 	wake  chan struct{}
 	owner sync.WaitGroup
+	// ctx ends with a stop or a kill: what the worker does for the trial then ends too.
+	ctx    context.Context //nolint:containedctx // the trial's life
+	cancel context.CancelCauseFunc
 
 	mu      sync.Mutex
 	verdict outbidv1.Verdict
@@ -135,22 +145,36 @@ type Run struct {
 	trained   time.Duration
 	noted     map[string]bool
 	pending   []*outbidv1.Report
+	packer    packer
 }
 
-// Start starts the program. An error says in one line why it cannot be started.
-func Start(spec Spec, trial Trial) (*Run, error) {
+// Why what the worker does for a trial ends.
+var (
+	errStopped = errors.New("the trial was stopped")
+	errKilled  = errors.New("the trial was killed")
+)
+
+// Start starts the program; to bring its checkpoint ends with ctx. An error says in one line why it cannot be started.
+func Start(ctx context.Context, spec Spec, trial Trial) (*Run, error) {
 	if spec.Grace == 0 {
 		spec.Grace = defaultGrace
 	}
 	if spec.Poll == 0 {
 		spec.Poll = defaultPoll
 	}
+	spec.Keep = cmp.Or(spec.Keep, spec.Scratch)
+	spec.CheckpointBytes = cmp.Or(spec.CheckpointBytes, DefaultCheckpointBytes)
 	r := &Run{
 		spec: spec, trial: trial, wake: make(chan struct{}, 1), verdict: outbidv1.Verdict_VERDICT_TRAIN,
 		until: spec.UntilStep, in: spec.Checkpoint, inStep: spec.StartStep, noted: make(map[string]bool),
 	}
+	r.packer.run = r
+	r.ctx, r.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
+	starting := context.AfterFunc(ctx, func() { r.cancel(context.Cause(ctx)) })
 	first, err := r.launch()
+	starting()
 	if err != nil {
+		r.cancel(err)
 		return nil, err
 	}
 	r.owner.Go(func() { r.run(first) })
@@ -166,6 +190,9 @@ func (r *Run) Direct(verdict outbidv1.Verdict, untilStep int64, _ string) {
 		r.current.Stop(r.spec.Grace)
 	}
 	r.mu.Unlock()
+	if verdict == outbidv1.Verdict_VERDICT_STOP {
+		r.cancel(errStopped)
+	}
 	r.notify()
 }
 
@@ -177,6 +204,7 @@ func (r *Run) Kill() {
 		r.current.Kill()
 	}
 	r.mu.Unlock()
+	r.cancel(errKilled)
 	r.notify()
 }
 
@@ -193,98 +221,6 @@ func (r *Run) notify() {
 	select {
 	case r.wake <- struct{}{}:
 	default:
-	}
-}
-
-// attempt is one start of the program.
-type attempt struct {
-	process *rankGroup
-	reports *reportFile
-	// config, report, in and out are paths of what the program is given.
-	config, report, in, out string
-	until                   int64
-	overran                 bool
-}
-
-// lay makes the files that the program finds.
-func (r *Run) lay(dir string, a *attempt) (err error) {
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		return fmt.Errorf("make a scratch directory: %w", err)
-	}
-	if err := os.WriteFile(a.config, []byte(r.spec.ConfigJSON+"\n"), 0o600); err != nil {
-		return fmt.Errorf("write the configuration: %w", err)
-	}
-	if r.in != "" {
-		if a.in, err = unpack(r.in, filepath.Join(dir, "checkpoint-in")); err != nil {
-			return err
-		}
-	}
-	a.reports, err = openReports(a.report, r.record, r.badLine)
-	return err
-}
-
-func (r *Run) launch() (*attempt, error) {
-	r.round++
-	dir := filepath.Join(r.spec.Scratch, "run-"+strconv.Itoa(r.round))
-	a := &attempt{
-		out: filepath.Join(dir, "checkpoint-out"), config: filepath.Join(dir, "config.json"),
-		report: filepath.Join(dir, "report.jsonl"),
-	}
-	err := r.spec.In.As(func() error { return r.lay(dir, a) })
-	if err != nil {
-		return nil, err
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	a.until, r.step = r.until, r.inStep
-	if r.killed {
-		err = errors.New("killed before it was started")
-	} else {
-		a.process, err = startRanks(&r.spec, r.commands(dir, r.environment(a)))
-	}
-	if err != nil {
-		return nil, errors.Join(err, a.reports.close())
-	}
-	if r.spec.Speed > 0 && r.spec.Speed < 1 {
-		a.process.SetSpeed(r.spec.Speed)
-	}
-	r.current, r.began = a.process, time.Now()
-	return a, nil
-}
-
-// commands are what is started: one process, or one for each rank of a gang that runs here. Rank 0 speaks for all.
-func (r *Run) commands(dir string, common []string) []process.Command {
-	commands := make([]process.Command, r.spec.size())
-	for local := range commands {
-		env := append(r.spec.Env[:len(r.spec.Env):len(r.spec.Env)], common...)
-		env = append(env, r.spec.rankEnvironment(local)...)
-		if local > 0 || r.spec.follows() {
-			env = append(env, muted(dir, local)...)
-		}
-		commands[local] = process.Command{Argv: r.spec.Argv, Env: env, Dir: r.spec.Dir, In: r.spec.In, Output: r.output}
-	}
-	return commands
-}
-
-func (r *Run) environment(a *attempt) []string {
-	devices := make([]string, len(r.spec.Devices))
-	for i, d := range r.spec.Devices {
-		devices[i] = strconv.Itoa(int(d))
-	}
-	return []string{
-		"OUTBID_SWEEP=" + r.spec.Fork.GetSweep(),
-		"OUTBID_TRIAL=" + strconv.Itoa(int(r.spec.Fork.GetTrial())),
-		"OUTBID_CONFIG=" + a.config,
-		"OUTBID_REPORT=" + a.report,
-		"OUTBID_CHECKPOINT_IN=" + a.in,
-		"OUTBID_CHECKPOINT_OUT=" + a.out,
-		"OUTBID_START_STEP=" + strconv.FormatInt(r.inStep, 10),
-		"OUTBID_UNTIL_STEP=" + strconv.FormatInt(a.until, 10),
-		"OUTBID_SEED=" + strconv.FormatUint(r.spec.Seed, 10),
-		"OUTBID_FORK=" + strconv.Itoa(int(r.spec.Part.GetIndex())),
-		"OUTBID_TRIAL_SEED=" + strconv.FormatUint(cmp.Or(r.spec.Part.GetTrialSeed(), r.spec.Seed), 10),
-		"OUTBID_FORKS=" + strconv.Itoa(max(1, int(r.spec.Part.GetCount()))),
-		"OUTBID_DEVICES=" + strings.Join(devices, ","),
 	}
 }
 
@@ -342,9 +278,26 @@ func (r *Run) flush() {
 // badLine tells the user once about each kind of bad line.
 func (r *Run) badLine(line int, err error) {
 	kind, _, _ := strings.Cut(err.Error(), ";")
-	if r.noted[kind] || len(r.noted) >= 10 {
-		return
+	if r.isNews(kind) {
+		r.trial.Note(fmt.Sprintf("line %d of the report file was not understood: %s", line, err))
 	}
-	r.noted[kind] = true
-	r.trial.Note(fmt.Sprintf("line %d of the report file was not understood: %s", line, err))
+}
+
+// note tells the user something once.
+func (r *Run) note(text string) {
+	if r.isNews(text) {
+		r.trial.Note(text)
+	}
+}
+
+// maxNotes bounds how many notes a trial makes of what it reports and saves.
+const maxNotes = 20
+
+// isNews reports whether something was not noted before, and takes it for noted.
+func (r *Run) isNews(text string) bool {
+	if r.noted[text] || len(r.noted) >= maxNotes {
+		return false
+	}
+	r.noted[text] = true
+	return true
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/outbid-dev/outbid/worker/process"
 	"github.com/outbid-dev/outbid/worker/subreaper"
 	"github.com/outbid-dev/outbid/worker/subreaper/subreapertest"
+	"github.com/outbid-dev/outbid/worker/trialfile"
 )
 
 const patience = 30 * time.Second
@@ -40,11 +41,12 @@ func (r *recorder) Reports(reports []*outbidv1.Report) {
 	}
 }
 
-func (r *recorder) Saved(s *outbidv1.ProcessSaved) {
+func (r *recorder) Packed(s *outbidv1.ProcessSaved) {
 	data, err := os.ReadFile(s.GetPath())
 	r.events <- fmt.Sprintf("saved %d %.40s %v metric %v", s.GetStep(), strings.TrimSpace(string(data)), err, s.GetMetric())
 	_ = os.Remove(s.GetPath()) // as the worker does once it is stored
 }
+func (r *recorder) Working()           {}
 func (r *recorder) Reached(step int64) { r.events <- fmt.Sprintf("reached %d", step) }
 func (r *recorder) Note(text string)   { r.events <- "note " + text }
 func (r *recorder) Ended(e *outbidv1.ForkEnded) {
@@ -95,7 +97,7 @@ func newSpec(t *testing.T, until int64, script string) Spec {
 func start(t *testing.T, spec Spec) (*Run, *recorder) {
 	t.Helper()
 	r := newRecorder()
-	run, err := Start(spec, r)
+	run, err := Start(t.Context(), spec, r)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -234,7 +236,7 @@ echo '{"step": 2, "loss": 1}' >> $OUTBID_REPORT`))
 	r.await(t, "report 1 loss 1")
 	select {
 	case got := <-r.events:
-		if !strings.HasPrefix(got, "saved 1 "+directoryMark) {
+		if !strings.HasPrefix(got, "saved 1 "+trialfile.DirectoryMark) {
 			t.Fatalf("heard %q", got)
 		}
 	case <-time.After(patience):
@@ -265,7 +267,7 @@ echo '{"loss": 3, "checkpoint": "none"}' >> $OUTBID_REPORT`))
 	text := strings.Join(got, "\n")
 	for _, want := range []string{
 		"line 2 of the report file was not understood: no metric", "line 5 of the report file was not understood: step is -3",
-		"the checkpoint of step 3 was not saved: checkpoint: stat", "report 2 loss 2",
+		"the checkpoint of step 3 was not saved: open /", "report 2 loss 2",
 	} {
 		if strings.Count(text, want) != 1 {
 			t.Errorf("heard\n%s\nwant %q once", text, want)
@@ -292,12 +294,12 @@ func TestStartFails(t *testing.T) {
 	t.Parallel()
 	spec := newSpec(t, 1, "")
 	spec.Argv = []string{"no-such-program"}
-	if _, err := Start(spec, newRecorder()); err == nil || !strings.Contains(err.Error(), "not in the PATH") {
+	if _, err := Start(t.Context(), spec, newRecorder()); err == nil || !strings.Contains(err.Error(), "not in the PATH") {
 		t.Errorf("missing program: %v", err)
 	}
 	spec = newSpec(t, 1, "")
 	spec.Scratch = filepath.Join(spec.Scratch, "none")
-	if _, err := Start(spec, newRecorder()); err == nil || !strings.Contains(err.Error(), "scratch") {
+	if _, err := Start(t.Context(), spec, newRecorder()); err == nil || !strings.Contains(err.Error(), "scratch") {
 		t.Errorf("missing scratch: %v", err)
 	}
 }

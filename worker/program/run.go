@@ -2,9 +2,7 @@ package program
 
 import (
 	"errors"
-	"fmt"
 	"os"
-	"path/filepath"
 	"strconv"
 	"time"
 
@@ -14,6 +12,7 @@ import (
 
 // run starts the program as often as the trial goes on.
 func (r *Run) run(a *attempt) {
+	defer r.cancel(nil)
 	for {
 		ended := r.attend(a)
 		if ended == nil {
@@ -45,18 +44,23 @@ func (r *Run) attend(a *attempt) *outbidv1.ForkEnded {
 	defer tick.Stop()
 	for running := true; running; {
 		select {
-		case <-tick.C:
+		case now := <-tick.C:
+			r.packer.check(now)
+		case err := <-r.packer.finished():
+			r.packer.take(err)
 		case <-a.process.Done():
 			running = false
 		}
-		if err := a.reports.read(!running); err != nil {
+		if err := a.reports.read(r.ctx, !running); err != nil {
 			a.process.Kill()
 			<-a.process.Done()
+			r.packer.wait()
 			return failed(outbidv1.FailureKind_FAILURE_KIND_ERROR, errors.Join(err, a.reports.close()).Error())
 		}
 		r.flush()
 		r.overrun(a)
 	}
+	r.packer.wait() // what the program named before it ended
 	r.mu.Lock()
 	r.current = nil
 	verdict, killed := r.verdict, r.killed
@@ -75,6 +79,7 @@ func (r *Run) attend(a *attempt) *outbidv1.ForkEnded {
 	}
 	if outcome.Signal == 0 && verdict != outbidv1.Verdict_VERDICT_STOP {
 		r.saveFinal(a.out)
+		r.packer.wait()
 	}
 	if ordered {
 		return ended(outbidv1.ForkOutcome_FORK_OUTCOME_ORDERED)
@@ -146,26 +151,23 @@ func (r *Run) saveFinal(path string) {
 	r.save(path)
 }
 
-// save offers a copy of a checkpoint and keeps another name of it to start again from.
-func (r *Run) save(path string) {
-	r.saves++
-	base := filepath.Join(r.spec.Scratch, fmt.Sprintf("%012d-%d", r.step, r.saves))
-	kept, offered := base+".in", base+".ckpt"
-	err := r.spec.In.As(func() error {
-		if err := pack(path, kept); err != nil {
-			return err
-		}
-		return os.Link(kept, offered) // neither is ever written to again
-	})
+// packed takes in how the copy of a checkpoint ended. It offers the copy and keeps another name of it to start again from.
+func (r *Run) packed(c *pack, err error) {
+	kept, offered := c.to+".in", c.to+".ckpt"
+	if err == nil {
+		err = errors.Join(os.Link(c.to, kept), os.Rename(c.to, offered)) // neither is ever written to again
+	}
 	if err != nil {
-		r.trial.Note("the checkpoint of step " + strconv.FormatInt(r.step, 10) + " was not saved: " + err.Error())
+		if r.ctx.Err() == nil {
+			r.note("the checkpoint of step " + strconv.FormatInt(c.step, 10) + " was not saved: " + err.Error())
+		}
 		return
 	}
 	if r.in != "" && r.in != r.spec.Checkpoint {
-		if err := r.spec.In.As(func() error { return os.Remove(r.in) }); err != nil {
+		if err := os.Remove(r.in); err != nil {
 			r.spec.Logger.Warn("remove an old checkpoint", "error", err)
 		}
 	}
-	r.in, r.inStep, r.savedPath = kept, r.step, path
-	r.trial.Saved(&outbidv1.ProcessSaved{Fork: r.spec.Fork, Path: offered, Step: r.step, Metric: r.metric})
+	r.in, r.inStep, r.savedPath = kept, c.step, c.path
+	r.trial.Packed(&outbidv1.ProcessSaved{Fork: r.spec.Fork, Path: offered, Step: c.step, Metric: c.metric})
 }

@@ -2,6 +2,7 @@ package program
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +14,8 @@ const (
 	maxLine = 64 << 10
 	// maxPending bounds how many reports are handed on at once.
 	maxPending = 1000
+	// lastBytes is how much is still read of a trial that was stopped or killed, each time it is looked at.
+	lastBytes = 256 << 10
 )
 
 // reportFile reads lines from a file that grows.
@@ -34,9 +37,10 @@ func openReports(path string, handler func(record), bad func(int, error)) (*repo
 	return &reportFile{file: f, buf: make([]byte, 32<<10), handler: handler, bad: bad}, nil
 }
 
-// read handles the lines that are there; at the end of the program also a last one without a line end.
-func (f *reportFile) read(last bool) error {
-	for {
+// read handles the lines that are there; at the end of the program also a last one without a line end. Once ctx has ended
+// it reads lastBytes at most: a file may have no end, such as one of a hole of many TiB, and its trial is to end.
+func (f *reportFile) read(ctx context.Context, last bool) error {
+	for left := lastBytes; ctx.Err() == nil || left > 0; left -= len(f.buf) {
 		n, err := f.file.Read(f.buf)
 		f.take(f.buf[:n])
 		if errors.Is(err, io.EOF) {

@@ -2,6 +2,7 @@ package session
 
 import (
 	"bytes"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -13,19 +14,26 @@ import (
 // marker begins a line that says which trial the output that follows belongs to: "\x1eoutbid:digits-1/17@42".
 const marker = "\x1eoutbid:"
 
+// recentTrials is how many trials of a process may still be named by a marker: what a process prints is read later than it
+// is printed.
+const recentTrials = 64
+
 // output attributes what a process prints to its trials. A process that prints no markers is attributed by what it
-// was last given to do.
+// was last given to do. A marker that names a trial of another process is text like any other: otherwise one tenant's code
+// could print into the log of another's.
 type output struct {
 	sink func(*outbidv1.ForkRef, process.Stream, []byte)
 
 	mu      sync.Mutex
 	current *outbidv1.ForkRef
-	marked  map[process.Stream]*outbidv1.ForkRef
-	tail    process.Tail
+	// recent are the last trials of the process, the newest last.
+	recent []*outbidv1.ForkRef
+	marked map[process.Stream]*outbidv1.ForkRef
+	tail   process.Tail
 }
 
 func newOutput(sink func(*outbidv1.ForkRef, process.Stream, []byte), first *outbidv1.ForkRef) *output {
-	return &output{sink: sink, current: first, marked: make(map[process.Stream]*outbidv1.ForkRef)}
+	return &output{sink: sink, current: first, recent: []*outbidv1.ForkRef{first}, marked: make(map[process.Stream]*outbidv1.ForkRef)}
 }
 
 // begin says that a trial begins. The last lines of the one before do not explain how this one ends.
@@ -33,12 +41,13 @@ func (o *output) begin(fork *outbidv1.ForkRef) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.current = fork
+	o.recent = append(o.recent[max(0, len(o.recent)-recentTrials+1):], fork)
 	o.tail.Reset()
 }
 
 func (o *output) line(stream process.Stream, line []byte) {
 	o.mu.Lock()
-	if ref, ok := parseMarker(line); ok {
+	if ref, ok := parseMarker(line); ok && o.had(ref) {
 		o.marked[stream] = ref
 		o.mu.Unlock()
 		return
@@ -56,10 +65,17 @@ func (o *output) line(stream process.Stream, line []byte) {
 	}
 }
 
+// had reports whether the process had a trial lately. The caller holds the lock.
+func (o *output) had(ref *outbidv1.ForkRef) bool {
+	return slices.ContainsFunc(o.recent, func(f *outbidv1.ForkRef) bool {
+		return f.GetLeaseId() == ref.GetLeaseId() && f.GetTrial() == ref.GetTrial() && f.GetSweep() == ref.GetSweep()
+	})
+}
+
 func (o *output) cause() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return OneLine(o.tail.Cause())
+	return o.tail.Cause()
 }
 
 func parseMarker(line []byte) (*outbidv1.ForkRef, bool) {

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 	"google.golang.org/protobuf/proto"
 
@@ -546,5 +547,37 @@ func TestParseMarker(t *testing.T) {
 		if _, ok := parseMarker([]byte(line)); ok {
 			t.Errorf("%q is taken for a marker", line)
 		}
+	}
+}
+
+// A marker counts for the process's own trials only: code of one tenant must not print into the log of another's.
+func TestOutputIsOfTheProcessesOwnTrials(t *testing.T) {
+	t.Parallel()
+	var got []string
+	ref := func(sweep string, lease uint64) *outbidv1.ForkRef {
+		return &outbidv1.ForkRef{Sweep: sweep, LeaseId: lease}
+	}
+	o := newOutput(func(f *outbidv1.ForkRef, _ process.Stream, line []byte) {
+		got = append(got, fmt.Sprintf("%s %d %s", f.GetSweep(), f.GetLeaseId(), line))
+	}, ref("own", 1))
+	say := func(line string) { o.line(process.Stdout, []byte(line)) }
+	say("\x1eoutbid:victim/0@7")
+	say("forged")
+	o.begin(ref("own", 2))
+	say("\x1eoutbid:own/0@1")
+	say("late")
+	say("\x1eoutbid:own/0@2")
+	say("new")
+	say("\x1eoutbid:own/0@7")
+	say("still")
+	for i := range uint64(2 * recentTrials) {
+		o.begin(ref("own", 100+i))
+	}
+	want := []string{"own 1 \x1eoutbid:victim/0@7", "own 1 forged", "own 1 late", "own 2 new", "own 2 \x1eoutbid:own/0@7", "own 2 still"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if len(o.recent) != recentTrials {
+		t.Errorf("%d trials are kept", len(o.recent))
 	}
 }

@@ -2,7 +2,6 @@ package session
 
 import (
 	"net"
-	"strings"
 	"sync"
 	"time"
 
@@ -11,14 +10,13 @@ import (
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
+	"github.com/outbid-dev/outbid/orchestrator/limits"
+	"github.com/outbid-dev/outbid/orchestrator/sanitize"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
 // strayGrace is how long a process may live after its stream has ended.
 const strayGrace = 5 * time.Second
-
-// maxDetail bounds a line for the user, in bytes.
-const maxDetail = 500
 
 // stream is how a process and the worker talk.
 type stream interface {
@@ -164,20 +162,11 @@ func endOf(e *outbidv1.ProcessEnded) *outbidv1.ForkEnded {
 	case e.GetError() != "":
 		ended.Outcome = outbidv1.ForkOutcome_FORK_OUTCOME_FAILED
 		ended.Failure = outbidv1.FailureKind_FAILURE_KIND_ERROR
-		ended.Detail = OneLine(e.GetError())
+		ended.Detail = sanitize.Line(e.GetError(), limits.Detail)
 	case e.GetOrdered():
 		ended.Outcome = outbidv1.ForkOutcome_FORK_OUTCOME_ORDERED
 	}
 	return ended
-}
-
-// OneLine makes one line of bounded length of a text.
-func OneLine(text string) string {
-	line := strings.Join(strings.Fields(strings.ToValidUTF8(text, "?")), " ")
-	if len(line) > maxDetail {
-		line = strings.ToValidUTF8(line[:maxDetail], "") + " ..."
-	}
-	return line
 }
 
 // Session is one trial in a process. Its methods do nothing once the trial has ended or the process was detached from it.

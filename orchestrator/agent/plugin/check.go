@@ -3,9 +3,9 @@ package plugin
 import (
 	"fmt"
 	"math"
-	"strings"
 
 	"github.com/outbid-dev/outbid/orchestrator/agent"
+	"github.com/outbid-dev/outbid/orchestrator/sanitize"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -22,7 +22,7 @@ func answer(
 	tables := make([]agent.Table, len(states))
 	for i, m := range resp.GetTables() {
 		if said := m.GetRefused(); said != "" {
-			tables[i].Refused = "it does not bid: " + oneLine(said)
+			tables[i].Refused = "it does not bid: " + sanitize.Line(said, longestReason)
 			continue
 		}
 		if n := len(m.GetRows()); n > agent.MaxRows {
@@ -34,14 +34,6 @@ func answer(
 		}
 	}
 	return tables, nil
-}
-
-func oneLine(text string) string {
-	text = strings.Join(strings.Fields(text), " ")
-	if len(text) > longestReason {
-		text = strings.ToValidUTF8(text[:longestReason], "") + "…"
-	}
-	return text
 }
 
 // check says what is wrong with a table; the error goes on from "its bid for x".

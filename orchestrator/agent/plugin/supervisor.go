@@ -13,7 +13,9 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/outbid-dev/outbid/orchestrator/agent"
+	"github.com/outbid-dev/outbid/orchestrator/limits"
 	"github.com/outbid-dev/outbid/orchestrator/pluginhost"
+	"github.com/outbid-dev/outbid/orchestrator/sanitize"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -95,12 +97,12 @@ func (s *supervisor) start(ctx context.Context) (*instance, error) {
 	switch {
 	case err != nil:
 		program.Kill()
-		return nil, fmt.Errorf("its handshake failed: %s", status.Convert(err).Message())
+		return nil, fmt.Errorf("its handshake failed: %s", sanitize.Line(status.Convert(err).Message(), longestReason))
 	case resp.GetProtocol() != protocol:
 		program.Kill()
 		return nil, fmt.Errorf("it speaks protocol %d, and this server %d", resp.GetProtocol(), protocol)
 	}
-	s.log.Info("an agent is up", "name", resp.GetName(), "version", resp.GetVersion())
+	s.log.Info("an agent is up", "name", sanitize.Line(resp.GetName(), limits.Name), "version", sanitize.Line(resp.GetVersion(), limits.Name))
 	s.put(i, nil, time.Time{})
 	select {
 	case s.told <- struct{}{}:
@@ -199,7 +201,7 @@ func (s *supervisor) worded(i *instance, err error) error {
 	case i.program.Exited() || said.Code() == codes.Unavailable:
 		return i.ended()
 	default:
-		return fmt.Errorf("it failed: %s", oneLine(said.Message()))
+		return fmt.Errorf("it failed: %s", sanitize.Line(said.Message(), longestReason))
 	}
 }
 

@@ -13,7 +13,9 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/outbid-dev/outbid/orchestrator/limits"
 	"github.com/outbid-dev/outbid/orchestrator/pluginhost"
+	"github.com/outbid-dev/outbid/orchestrator/sanitize"
 	"github.com/outbid-dev/outbid/orchestrator/tuner"
 	"github.com/outbid-dev/outbid/orchestrator/tuner/remote"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
@@ -90,7 +92,7 @@ func (c *Client) configure(s tuner.Settings, snapshot []byte) error {
 		return c.wrong("configure", err)
 	}
 	if resp.GetName() != "" {
-		c.name = fmt.Sprintf("tuner plugin %s %s", resp.GetName(), resp.GetVersion())
+		c.name = sanitize.Line(fmt.Sprintf("tuner plugin %s %s", resp.GetName(), resp.GetVersion()), limits.Name)
 	}
 	c.outlook = tuner.OutlookOf(resp.GetOutlook())
 	return c.call(nil, &outbidv1.HandleRequest{}) // for its status
@@ -168,7 +170,7 @@ func (c *Client) wrong(what string, err error) error {
 		// The caller ends work; the plugin did nothing wrong.
 		return fmt.Errorf("%s: %s: %w", c.name, what, context.Canceled)
 	default:
-		c.failed = fmt.Errorf("%s: %s: %s", c.name, what, said.Message())
+		c.failed = fmt.Errorf("%s: %s: %s", c.name, what, sanitize.Line(said.Message(), limits.Detail))
 	}
 	return c.failed
 }
@@ -188,7 +190,7 @@ func (c *Client) Snapshot() ([]byte, error) {
 	defer cancel()
 	resp, err := c.service.Snapshot(ctx, &outbidv1.SnapshotRequest{})
 	if err != nil {
-		return nil, fmt.Errorf("%s: take a snapshot: %s", c.name, status.Convert(err).Message())
+		return nil, fmt.Errorf("%s: take a snapshot: %s", c.name, sanitize.Line(status.Convert(err).Message(), limits.Detail))
 	}
 	if len(resp.GetSnapshot()) == 0 {
 		return nil, fmt.Errorf("%s: its snapshot is empty, which would start the sweep anew", c.name)

@@ -166,6 +166,8 @@ type Uplink struct {
 	// Grows with every uplink of a boot, so that none counts twice: whoever recorded a worker that is dead now could else
 	// make it seem alive. 0 from earlier versions.
 	Said uint64 `protobuf:"varint,10,opt,name=said,proto3" json:"said,omitempty"`
+	// There was no room for forks, which is empty: the forks are as the worker listed them last.
+	ForksLeftOut bool `protobuf:"varint,30,opt,name=forks_left_out,json=forksLeftOut,proto3" json:"forks_left_out,omitempty"`
 	// What the worker's checks of its machine found last; absent from versions that make none.
 	Health        *NodeHealth `protobuf:"bytes,40,opt,name=health,proto3" json:"health,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -271,6 +273,13 @@ func (x *Uplink) GetSaid() uint64 {
 		return x.Said
 	}
 	return 0
+}
+
+func (x *Uplink) GetForksLeftOut() bool {
+	if x != nil {
+		return x.ForksLeftOut
+	}
+	return false
 }
 
 func (x *Uplink) GetHealth() *NodeHealth {
@@ -1947,7 +1956,7 @@ var File_outbid_v1_bus_proto protoreflect.FileDescriptor
 
 const file_outbid_v1_bus_proto_rawDesc = "" +
 	"\n" +
-	"\x13outbid/v1/bus.proto\x12\toutbid.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x15outbid/v1/event.proto\x1a\x14outbid/v1/node.proto\"\x88\x03\n" +
+	"\x13outbid/v1/bus.proto\x12\toutbid.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x15outbid/v1/event.proto\x1a\x14outbid/v1/node.proto\"\xae\x03\n" +
 	"\x06Uplink\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x12\n" +
 	"\x04boot\x18\x02 \x01(\tR\x04boot\x12\x1b\n" +
@@ -1959,7 +1968,8 @@ const file_outbid_v1_bus_proto_rawDesc = "" +
 	"\x05proof\x18\b \x01(\fB\x02\x18\x01R\x05proof\x126\n" +
 	"\x17credentials_expire_unix\x18\t \x01(\x03R\x15credentialsExpireUnix\x12\x12\n" +
 	"\x04said\x18\n" +
-	" \x01(\x04R\x04said\x12-\n" +
+	" \x01(\x04R\x04said\x12$\n" +
+	"\x0eforks_left_out\x18\x1e \x01(\bR\fforksLeftOut\x12-\n" +
 	"\x06health\x18( \x01(\v2\x15.outbid.v1.NodeHealthR\x06health\"8\n" +
 	"\n" +
 	"NodeHealth\x12\x14\n" +

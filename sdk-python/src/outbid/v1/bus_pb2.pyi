@@ -97,6 +97,7 @@ class Uplink(google.protobuf.message.Message):
     PROOF_FIELD_NUMBER: builtins.int
     CREDENTIALS_EXPIRE_UNIX_FIELD_NUMBER: builtins.int
     SAID_FIELD_NUMBER: builtins.int
+    FORKS_LEFT_OUT_FIELD_NUMBER: builtins.int
     HEALTH_FIELD_NUMBER: builtins.int
     node: builtins.str
     boot: builtins.str
@@ -114,6 +115,8 @@ class Uplink(google.protobuf.message.Message):
     """Grows with every uplink of a boot, so that none counts twice: whoever recorded a worker that is dead now could else
     make it seem alive. 0 from earlier versions.
     """
+    forks_left_out: builtins.bool
+    """There was no room for forks, which is empty: the forks are as the worker listed them last."""
     @property
     def messages(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___UplinkMessage]: ...
     @property
@@ -141,10 +144,11 @@ class Uplink(google.protobuf.message.Message):
         proof: builtins.bytes = ...,
         credentials_expire_unix: builtins.int = ...,
         said: builtins.int = ...,
+        forks_left_out: builtins.bool = ...,
         health: Global___NodeHealth | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["health", b"health", "info", b"info"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["boot", b"boot", "credentials_expire_unix", b"credentials_expire_unix", "first_seq", b"first_seq", "forks", b"forks", "health", b"health", "info", b"info", "leaving", b"leaving", "messages", b"messages", "node", b"node", "proof", b"proof", "said", b"said"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["boot", b"boot", "credentials_expire_unix", b"credentials_expire_unix", "first_seq", b"first_seq", "forks", b"forks", "forks_left_out", b"forks_left_out", "health", b"health", "info", b"info", "leaving", b"leaving", "messages", b"messages", "node", b"node", "proof", b"proof", "said", b"said"]) -> None: ...
 
 Global___Uplink: typing_extensions.TypeAlias = Uplink
 

@@ -1,0 +1,162 @@
+package worker
+
+import (
+	"fmt"
+
+	"github.com/dustin/go-humanize"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/outbid-dev/outbid/orchestrator/limits"
+	"github.com/outbid-dev/outbid/orchestrator/sanitize"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// maxMessage bounds one encoded message of an uplink, in bytes: the largest report in its wrapping fits, and so does the
+// message together with the envelope of an uplink into the smallest message that NATS may be set to.
+const maxMessage = limits.Message - 2<<10
+
+// uplinkMessages is the field of an Uplink that holds its messages.
+const uplinkMessages = 4
+
+// admit returns how many bytes a message takes in an uplink. It makes invalid text valid and cuts text that is too long. An
+// error says why the message cannot be sent all the same. The caller holds the lock.
+func (o *outbox) admit(m *outbidv1.UplinkMessage) (int, error) {
+	n, err := o.encodedSize(m)
+	if err != nil && sanitize.Message(m) {
+		n, err = o.encodedSize(m)
+	}
+	if err == nil && n > maxMessage && cutText(m) {
+		n, err = o.encodedSize(m)
+	}
+	switch {
+	case err != nil:
+		return 0, fmt.Errorf("cannot be encoded: %w", err)
+	case n > maxMessage:
+		return 0, tooLarge(n, maxMessage)
+	}
+	return protowire.SizeTag(uplinkMessages) + protowire.SizeBytes(n), nil
+}
+
+// encodedSize encodes a message, which also shows whether that can be done. The caller holds the lock.
+func (o *outbox) encodedSize(m *outbidv1.UplinkMessage) (int, error) {
+	data, err := proto.MarshalOptions{}.MarshalAppend(o.scratch[:0], m)
+	if err != nil {
+		return 0, err
+	}
+	o.scratch = data
+	return len(data), nil
+}
+
+// cutText cuts the text that a message carries for people, and reports whether it carries any.
+func cutText(m *outbidv1.UplinkMessage) bool {
+	switch k := m.GetKind().(type) {
+	case *outbidv1.UplinkMessage_Ended:
+		k.Ended.Detail = sanitize.Line(k.Ended.GetDetail(), limits.Detail)
+	case *outbidv1.UplinkMessage_Note:
+		k.Note.Text = sanitize.Line(k.Note.GetText(), limits.Note)
+	case *outbidv1.UplinkMessage_Consolidated:
+		k.Consolidated.Failure = sanitize.Line(k.Consolidated.GetFailure(), limits.Detail)
+	default:
+		return false
+	}
+	return true
+}
+
+// tooLarge says how large something is, and how large it may be.
+func tooLarge(n, most int) error {
+	return fmt.Errorf("has %s bytes; at most %s are allowed", humanize.Comma(int64(n)), humanize.Comma(int64(most)))
+}
+
+// checkReport returns what is wrong with a report that training code sent, or nil. It makes the values of attributes valid.
+func checkReport(r *outbidv1.Report) error {
+	if n := proto.Size(r); n > limits.Report {
+		return fmt.Errorf("%w, and it holds %d metrics and %d attributes", tooLarge(n, limits.Report), len(r.GetMetrics()), len(r.GetAttributes()))
+	}
+	for name := range r.GetMetrics() {
+		if err := sanitize.Check(name, limits.Name); err != nil {
+			return fmt.Errorf("has a metric %q whose name %w", sanitize.Line(name, shownName), err)
+		}
+	}
+	for name, value := range r.GetAttributes() {
+		if err := sanitize.Check(name, limits.Name); err != nil {
+			return fmt.Errorf("has an attribute %q whose name %w", sanitize.Line(name, shownName), err)
+		}
+		r.Attributes[name] = sanitize.Text(value, limits.Report)
+	}
+	return nil
+}
+
+// shownName is how much of a name that is too long stands in an error, in bytes.
+const shownName = 40
+
+// narrow bounds how many messages go into one uplink, and sends what is under way again: one of them cannot be sent.
+func (o *outbox) narrow(width int) {
+	o.mu.Lock()
+	o.width = max(width, 1)
+	o.mu.Unlock()
+	o.again()
+}
+
+// drop gives up the message of a sequence, which cannot be sent, and returns it. An empty message takes its place, because a
+// sequence must have no gap. Of the end of a fork a failure takes its place, because a fork has to end.
+func (o *outbox) drop(seq uint64, why error) (entry, bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.width = 0
+	if seq < o.first || seq-o.first >= uint64(len(o.entries)) {
+		return entry{}, false
+	}
+	e := &o.entries[seq-o.first]
+	dropped := *e
+	e.message, e.report = &outbidv1.UplinkMessage{Fork: dropped.message.GetFork()}, 0
+	if end := dropped.message.GetEnded(); end != nil {
+		e.message.Kind = lost(dropped.message, end.GetStep(), why)
+	}
+	o.measure(e)
+	o.failEnd(dropped, why)
+	return dropped, true
+}
+
+// failEnd makes a failure of the end of the fork whose message was dropped, if the end waits already. The caller holds the
+// lock.
+func (o *outbox) failEnd(dropped entry, why error) {
+	if _, note := dropped.message.GetKind().(*outbidv1.UplinkMessage_Note); note || dropped.fork == nil {
+		return
+	}
+	for i := range o.entries {
+		e := &o.entries[i]
+		if end := e.message.GetEnded(); e.fork == dropped.fork && end != nil {
+			e.message = &outbidv1.UplinkMessage{Fork: e.message.GetFork(), Kind: lost(dropped.message, end.GetStep(), why)}
+			o.measure(e)
+		}
+	}
+}
+
+// measure takes in that an entry has another message. The caller holds the lock.
+func (o *outbox) measure(e *entry) {
+	o.bytes -= e.bytes
+	e.bytes, _ = o.admit(e.message) // small, and of valid text
+	o.bytes += e.bytes
+}
+
+// lost returns the end, at a step, of a fork of which a message was lost.
+func lost(m *outbidv1.UplinkMessage, step int64, why error) *outbidv1.UplinkMessage_Ended {
+	end := lostFailure(m, why).ended()
+	end.Step = step
+	return &outbidv1.UplinkMessage_Ended{Ended: end}
+}
+
+// lostFailure says which message was lost, and why.
+func lostFailure(m *outbidv1.UplinkMessage, why error) *failure {
+	what := "what its worker had to say"
+	switch k := m.GetKind().(type) {
+	case *outbidv1.UplinkMessage_Report:
+		what = fmt.Sprintf("the report of step %d", k.Report.GetStep())
+	case *outbidv1.UplinkMessage_Saved:
+		what = fmt.Sprintf("the checkpoint of step %d", k.Saved.GetStep())
+	case *outbidv1.UplinkMessage_Reached:
+		what = fmt.Sprintf("that step %d was reached", k.Reached.GetStep())
+	}
+	return fail(outbidv1.FailureKind_FAILURE_KIND_ERROR, "%s", sanitize.Line(fmt.Sprintf("%s is lost: %s", what, why), limits.Detail))
+}

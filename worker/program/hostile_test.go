@@ -1,0 +1,175 @@
+package program
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// heardUntil returns what was heard up to an event.
+func (r *recorder) heardUntil(t *testing.T, last string) string {
+	t.Helper()
+	var heard []string
+	deadline := time.After(patience)
+	for {
+		select {
+		case got := <-r.events:
+			heard = append(heard, got)
+			if strings.HasPrefix(got, last) {
+				return strings.Join(heard, "\n")
+			}
+		case <-deadline:
+			t.Fatalf("never heard %q; heard\n%s", last, strings.Join(heard, "\n"))
+		}
+	}
+}
+
+// What a program may not have as its checkpoint is noted, and the program goes on.
+func TestWhatIsNoCheckpointIsNoted(t *testing.T) {
+	t.Parallel()
+	secret, err := os.Create(filepath.Join(t.TempDir(), "another tenant's"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = secret.Close() }) // after the subtests
+	for path, want := range map[string]string{
+		fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), secret.Fd()): "leads to what only the kernel or the worker has",
+		fmt.Sprintf("/proc/self/fd/%d", secret.Fd()):            "leads to what only the kernel or the worker has",
+		fmt.Sprintf("/dev/fd/%d", secret.Fd()):                  "leads to what only the kernel or the worker has",
+		"/proc/self/environ":                                    "leads to what only the kernel or the worker has",
+		"fds/1":                                                 "leads to what only the kernel or the worker has",
+		"/dev/zero":                                             "is neither a file nor a directory",
+		"fifo":                                                  "is neither a file nor a directory",
+		"with-fifo":                                             "is neither a file nor a directory",
+		"socket":                                                "no such device or address",
+		"large":                                                 "is too large: it has 4,097 bytes, at most 4,096",
+		"deep":                                                  "more than 100 deep",
+		"loop":                                                  "too many links",
+		strings.Repeat("x", 5000):                               "file name too long",
+	} {
+		t.Run(path[:min(len(path), 20)], func(t *testing.T) {
+			t.Parallel()
+			spec := newSpec(t, 0, `mkfifo fifo; mkdir with-fifo; mkfifo with-fifo/x; ln -s /proc/self/fd fds; ln -s loop loop
+head -c 4097 /dev/zero > large; d=deep; for i in $(seq 101); do d=$d/d; done; mkdir -p $d
+echo "{\"step\": 1, \"loss\": 1, \"checkpoint\": \"$NAMED\"}" >> $OUTBID_REPORT
+echo '{"step": 2, "loss": 2}' >> $OUTBID_REPORT`)
+			spec.Env, spec.CheckpointBytes = append(spec.Env, "NAMED="+path), 4096
+			l, err := new(net.ListenConfig).Listen(t.Context(), "unix", filepath.Join(spec.Dir, "socket"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer l.Close()
+			_, r := start(t, spec)
+			heard := r.heardUntil(t, "ended")
+			if !strings.Contains(heard, "note the checkpoint of step 1 was not saved: ") || !strings.Contains(heard, want) ||
+				!strings.Contains(heard, "report 2") || strings.Contains(heard, "\nsaved") || strings.Contains(heard, secret.Name()) {
+				t.Errorf("heard\n%s\nwant %q", heard, want)
+			}
+			if r.ended.GetOutcome() != outbidv1.ForkOutcome_FORK_OUTCOME_FINISHED {
+				t.Errorf("ended as %v", r.ended)
+			}
+		})
+	}
+}
+
+// M8: a checkpoint of holes is taken at once, and its reports do not wait for one that takes long.
+func TestReportsDoNotWaitForACheckpoint(t *testing.T) {
+	t.Parallel()
+	spec := newSpec(t, 0, `truncate -s 1T hole; mkdir big; truncate -s 1T big/hole
+echo '{"step": 1, "loss": 1, "checkpoint": "hole"}' >> $OUTBID_REPORT
+echo '{"step": 2, "loss": 2, "checkpoint": "big"}' >> $OUTBID_REPORT
+echo '{"step": 3, "loss": 3}' >> $OUTBID_REPORT; exec sleep 600`)
+	spec.CheckpointBytes = 1 << 40
+	trial := &measured{recorder: newRecorder()}
+	run, err := Start(t.Context(), spec, trial)
+	if err != nil {
+		t.Fatal(err)
+	}
+	trial.await(t, "report 1 loss 1", "saved 1", "report 2 loss 2", "report 3 loss 3")
+	run.Direct(outbidv1.Verdict_VERDICT_STOP, 0, "") // while a TiB of zeros is being read
+	trial.awaitEnd(t, outbidv1.ForkOutcome_FORK_OUTCOME_ORDERED, 3)
+	run.Wait()
+	left, err := filepath.Glob(filepath.Join(spec.Scratch, "*-2*"))
+	if err != nil || len(left) > 0 {
+		t.Errorf("half a copy is left: %v, %v", left, err)
+	}
+}
+
+// measured is a recorder that reads no checkpoint.
+type measured struct{ *recorder }
+
+func (m *measured) Packed(s *outbidv1.ProcessSaved) { m.events <- fmt.Sprint("saved ", s.GetStep()) }
+
+// What a killed or stopped trial has left to be read holds nobody up: not a checkpoint, and not a report file without end.
+func TestATrialEndsWhateverIsLeftToRead(t *testing.T) {
+	t.Parallel()
+	for name, script := range map[string]string{
+		"a report file of holes":     `truncate -s 8T $OUTBID_REPORT; touch began; exec sleep 600`,
+		"a report file that grows":   `touch began; yes '{"loss": 1, "x": "'$(seq -s. 300)'"}' | head -c 300M >> $OUTBID_REPORT; exec sleep 600`,
+		"a checkpoint of holes":      `mkdir big; truncate -s 8T big/hole; echo '{"step": 1, "loss": 1, "checkpoint": "big"}' >> $OUTBID_REPORT; touch began; exec sleep 600`,
+		"a checkpoint as it ends":    `trap 'exit 0' TERM; mkdir $OUTBID_CHECKPOINT_OUT; truncate -s 8T $OUTBID_CHECKPOINT_OUT/hole; touch began; while :; do sleep .01; done`,
+		"a process that ignores all": `trap '' TERM; touch began; while :; do sleep .01; done`,
+	} {
+		for _, how := range []string{"stop", "kill", "pause and kill"} {
+			t.Run(name+", "+how, func(t *testing.T) {
+				t.Parallel()
+				spec := newSpec(t, 0, script)
+				spec.CheckpointBytes, spec.Grace = 1<<50, 100*time.Millisecond
+				trial := &unheard{ended: make(chan struct{})}
+				run, err := Start(t.Context(), spec, trial)
+				if err != nil {
+					t.Fatal(err)
+				}
+				awaitFile(t, filepath.Join(spec.Dir, "began"))
+				switch how {
+				case "stop":
+					run.Direct(outbidv1.Verdict_VERDICT_STOP, 0, "")
+				case "pause and kill":
+					run.Direct(outbidv1.Verdict_VERDICT_PAUSE, 0, "")
+					run.Kill()
+				default:
+					run.Kill()
+				}
+				select {
+				case <-trial.ended:
+				case <-time.After(patience):
+					t.Fatal("it does not end")
+				}
+				run.Wait()
+			})
+		}
+	}
+}
+
+// unheard is a Trial of which only the end matters.
+type unheard struct{ ended chan struct{} }
+
+func (*unheard) Reports([]*outbidv1.Report)    {}
+func (*unheard) Packed(*outbidv1.ProcessSaved) {}
+func (*unheard) Working()                      {}
+func (*unheard) Reached(int64)                 {}
+func (*unheard) Note(string)                   {}
+func (u *unheard) Ended(*outbidv1.ForkEnded)   { close(u.ended) }
+
+func awaitFile(t *testing.T, path string) {
+	t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	deadline := time.After(patience)
+	for {
+		if _, err := os.Stat(path); err == nil {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatalf("never made: %s", path)
+		}
+	}
+}
