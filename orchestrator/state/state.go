@@ -43,6 +43,7 @@ type State struct {
 	keys  map[string]string
 	sharing
 	tenancy
+	counting
 	pricing
 	suspects map[*Trial]*Sweep
 	forked   map[*Sweep]bool
@@ -132,6 +133,8 @@ type Sweep struct {
 	changes []change
 	ranking ranking
 	refs    map[string]int
+	// countedAs is the tenant whose totals count it.
+	countedAs string
 }
 
 type change struct {
@@ -250,6 +253,8 @@ type Lease struct {
 	spread cluster.Locality
 	// types of the devices of each place, as kind.
 	types []string
+	// metered are its devices by type, as its tenant's totals count them. The map never changes.
+	metered map[string]int32
 }
 
 // Done says whether the sweep has ended for good, unless it is extended.

@@ -56,7 +56,9 @@ type StateSnapshot struct {
 	Tenants []*Tenant      `protobuf:"bytes,18,rep,name=tenants,proto3" json:"tenants,omitempty"`
 	Meters  []*TenantMeter `protobuf:"bytes,19,rep,name=meters,proto3" json:"meters,omitempty"`
 	// The newest prices of a policy that has some.
-	Prices        *Prices `protobuf:"bytes,20,opt,name=prices,proto3" json:"prices,omitempty"`
+	Prices *Prices `protobuf:"bytes,20,opt,name=prices,proto3" json:"prices,omitempty"`
+	// What each tenant's sweeps have used and how they ended since the ledger began; absent in snapshots of versions that did not count it.
+	Totals        *Totals `protobuf:"bytes,50,opt,name=totals,proto3" json:"totals,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -231,6 +233,148 @@ func (x *StateSnapshot) GetPrices() *Prices {
 	return nil
 }
 
+func (x *StateSnapshot) GetTotals() *Totals {
+	if x != nil {
+		return x.Totals
+	}
+	return nil
+}
+
+// Totals are the cumulative counts of all tenants. They only grow, whatever is deleted.
+type Totals struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// By tenant.
+	Tenants       []*TenantTotals `protobuf:"bytes,1,rep,name=tenants,proto3" json:"tenants,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Totals) Reset() {
+	*x = Totals{}
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Totals) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Totals) ProtoMessage() {}
+
+func (x *Totals) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Totals.ProtoReflect.Descriptor instead.
+func (*Totals) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Totals) GetTenants() []*TenantTotals {
+	if x != nil {
+		return x.Tenants
+	}
+	return nil
+}
+
+// TenantTotals are the cumulative counts of one tenant.
+type TenantTotals struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Tenant string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	// Microseconds that leases which have ended held devices, by device type, each device counted on its own.
+	DeviceMicros map[string]int64 `protobuf:"bytes,2,rep,name=device_micros,json=deviceMicros,proto3" json:"device_micros,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	// Ends of trials, by TrialState. A trial that is resumed and ends again counts again.
+	TrialsEnded map[int32]int64 `protobuf:"bytes,3,rep,name=trials_ended,json=trialsEnded,proto3" json:"trials_ended,omitempty" protobuf_key:"varint,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	// Failures of training processes, by FailureKind.
+	ForkFailures    map[int32]int64 `protobuf:"bytes,4,rep,name=fork_failures,json=forkFailures,proto3" json:"fork_failures,omitempty" protobuf_key:"varint,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	SweepsSubmitted int64           `protobuf:"varint,5,opt,name=sweeps_submitted,json=sweepsSubmitted,proto3" json:"sweeps_submitted,omitempty"`
+	// Ends of sweeps, by SweepState. A sweep that is resumed or extended and ends again counts again.
+	SweepsEnded   map[int32]int64 `protobuf:"bytes,6,rep,name=sweeps_ended,json=sweepsEnded,proto3" json:"sweeps_ended,omitempty" protobuf_key:"varint,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TenantTotals) Reset() {
+	*x = TenantTotals{}
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TenantTotals) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TenantTotals) ProtoMessage() {}
+
+func (x *TenantTotals) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TenantTotals.ProtoReflect.Descriptor instead.
+func (*TenantTotals) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *TenantTotals) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *TenantTotals) GetDeviceMicros() map[string]int64 {
+	if x != nil {
+		return x.DeviceMicros
+	}
+	return nil
+}
+
+func (x *TenantTotals) GetTrialsEnded() map[int32]int64 {
+	if x != nil {
+		return x.TrialsEnded
+	}
+	return nil
+}
+
+func (x *TenantTotals) GetForkFailures() map[int32]int64 {
+	if x != nil {
+		return x.ForkFailures
+	}
+	return nil
+}
+
+func (x *TenantTotals) GetSweepsSubmitted() int64 {
+	if x != nil {
+		return x.SweepsSubmitted
+	}
+	return 0
+}
+
+func (x *TenantTotals) GetSweepsEnded() map[int32]int64 {
+	if x != nil {
+		return x.SweepsEnded
+	}
+	return nil
+}
+
 // TenantMeter is what leases of a tenant that have ended cost in one month.
 type TenantMeter struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
@@ -244,7 +388,7 @@ type TenantMeter struct {
 
 func (x *TenantMeter) Reset() {
 	*x = TenantMeter{}
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[1]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -256,7 +400,7 @@ func (x *TenantMeter) String() string {
 func (*TenantMeter) ProtoMessage() {}
 
 func (x *TenantMeter) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[1]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -269,7 +413,7 @@ func (x *TenantMeter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TenantMeter.ProtoReflect.Descriptor instead.
 func (*TenantMeter) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{1}
+	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *TenantMeter) GetTenant() string {
@@ -308,7 +452,7 @@ type DeletedSweep struct {
 
 func (x *DeletedSweep) Reset() {
 	*x = DeletedSweep{}
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[2]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -320,7 +464,7 @@ func (x *DeletedSweep) String() string {
 func (*DeletedSweep) ProtoMessage() {}
 
 func (x *DeletedSweep) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[2]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -333,7 +477,7 @@ func (x *DeletedSweep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeletedSweep.ProtoReflect.Descriptor instead.
 func (*DeletedSweep) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{2}
+	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *DeletedSweep) GetId() string {
@@ -385,7 +529,7 @@ type NodeRecord struct {
 
 func (x *NodeRecord) Reset() {
 	*x = NodeRecord{}
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[3]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -397,7 +541,7 @@ func (x *NodeRecord) String() string {
 func (*NodeRecord) ProtoMessage() {}
 
 func (x *NodeRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[3]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -410,7 +554,7 @@ func (x *NodeRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeRecord.ProtoReflect.Descriptor instead.
 func (*NodeRecord) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{3}
+	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *NodeRecord) GetInfo() *NodeInfo {
@@ -485,14 +629,16 @@ type SweepRecord struct {
 	// Averages of its checkpoints that it keeps, oldest first.
 	Soups []*Soup `protobuf:"bytes,25,rep,name=soups,proto3" json:"soups,omitempty"`
 	// The newest answer of a policy with admission.
-	Admission     *Admission `protobuf:"bytes,24,opt,name=admission,proto3" json:"admission,omitempty"`
+	Admission *Admission `protobuf:"bytes,24,opt,name=admission,proto3" json:"admission,omitempty"`
+	// The tenant whose totals count it, where that is not its own.
+	CountedAs     string `protobuf:"bytes,50,opt,name=counted_as,json=countedAs,proto3" json:"counted_as,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SweepRecord) Reset() {
 	*x = SweepRecord{}
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[4]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -504,7 +650,7 @@ func (x *SweepRecord) String() string {
 func (*SweepRecord) ProtoMessage() {}
 
 func (x *SweepRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[4]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -517,7 +663,7 @@ func (x *SweepRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SweepRecord.ProtoReflect.Descriptor instead.
 func (*SweepRecord) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{4}
+	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *SweepRecord) GetId() string {
@@ -695,6 +841,13 @@ func (x *SweepRecord) GetAdmission() *Admission {
 	return nil
 }
 
+func (x *SweepRecord) GetCountedAs() string {
+	if x != nil {
+		return x.CountedAs
+	}
+	return ""
+}
+
 // RemoteTuner is a tuner in a process of its own as the control loop knows it.
 type RemoteTuner struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -718,7 +871,7 @@ type RemoteTuner struct {
 
 func (x *RemoteTuner) Reset() {
 	*x = RemoteTuner{}
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[5]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -730,7 +883,7 @@ func (x *RemoteTuner) String() string {
 func (*RemoteTuner) ProtoMessage() {}
 
 func (x *RemoteTuner) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[5]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -743,7 +896,7 @@ func (x *RemoteTuner) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoteTuner.ProtoReflect.Descriptor instead.
 func (*RemoteTuner) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{5}
+	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *RemoteTuner) GetSpec() *SweepSpec {
@@ -806,7 +959,7 @@ type TunerQuestion struct {
 
 func (x *TunerQuestion) Reset() {
 	*x = TunerQuestion{}
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[6]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -818,7 +971,7 @@ func (x *TunerQuestion) String() string {
 func (*TunerQuestion) ProtoMessage() {}
 
 func (x *TunerQuestion) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[6]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -831,7 +984,7 @@ func (x *TunerQuestion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TunerQuestion.ProtoReflect.Descriptor instead.
 func (*TunerQuestion) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{6}
+	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *TunerQuestion) GetTime() *timestamppb.Timestamp {
@@ -904,7 +1057,7 @@ type TrialRecord struct {
 
 func (x *TrialRecord) Reset() {
 	*x = TrialRecord{}
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[7]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -916,7 +1069,7 @@ func (x *TrialRecord) String() string {
 func (*TrialRecord) ProtoMessage() {}
 
 func (x *TrialRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[7]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -929,7 +1082,7 @@ func (x *TrialRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrialRecord.ProtoReflect.Descriptor instead.
 func (*TrialRecord) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{7}
+	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *TrialRecord) GetTrial() *Trial {
@@ -1129,7 +1282,7 @@ type ForkRound struct {
 
 func (x *ForkRound) Reset() {
 	*x = ForkRound{}
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[8]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1141,7 +1294,7 @@ func (x *ForkRound) String() string {
 func (*ForkRound) ProtoMessage() {}
 
 func (x *ForkRound) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[8]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1154,7 +1307,7 @@ func (x *ForkRound) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkRound.ProtoReflect.Descriptor instead.
 func (*ForkRound) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{8}
+	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ForkRound) GetStart() *Checkpoint {
@@ -1244,7 +1397,7 @@ type ForkRoundPart struct {
 
 func (x *ForkRoundPart) Reset() {
 	*x = ForkRoundPart{}
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[9]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1256,7 +1409,7 @@ func (x *ForkRoundPart) String() string {
 func (*ForkRoundPart) ProtoMessage() {}
 
 func (x *ForkRoundPart) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[9]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1269,7 +1422,7 @@ func (x *ForkRoundPart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkRoundPart.ProtoReflect.Descriptor instead.
 func (*ForkRoundPart) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{9}
+	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ForkRoundPart) GetLeaseId() uint64 {
@@ -1339,7 +1492,7 @@ type Rollback struct {
 
 func (x *Rollback) Reset() {
 	*x = Rollback{}
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[10]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1351,7 +1504,7 @@ func (x *Rollback) String() string {
 func (*Rollback) ProtoMessage() {}
 
 func (x *Rollback) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[10]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1364,7 +1517,7 @@ func (x *Rollback) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rollback.ProtoReflect.Descriptor instead.
 func (*Rollback) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{10}
+	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Rollback) GetLeaseId() uint64 {
@@ -1414,14 +1567,16 @@ type LeaseRecord struct {
 	Step     int64 `protobuf:"varint,17,opt,name=step,proto3" json:"step,omitempty"`
 	AtTarget bool  `protobuf:"varint,18,opt,name=at_target,json=atTarget,proto3" json:"at_target,omitempty"`
 	// What is done under it counts for nothing: the average that it began with was dropped.
-	Void          bool `protobuf:"varint,19,opt,name=void,proto3" json:"void,omitempty"`
+	Void bool `protobuf:"varint,19,opt,name=void,proto3" json:"void,omitempty"`
+	// Its devices by type, as the totals of its tenant count them; absent in snapshots of versions that had no totals.
+	Metered       map[string]int32 `protobuf:"bytes,50,rep,name=metered,proto3" json:"metered,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *LeaseRecord) Reset() {
 	*x = LeaseRecord{}
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[11]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1433,7 +1588,7 @@ func (x *LeaseRecord) String() string {
 func (*LeaseRecord) ProtoMessage() {}
 
 func (x *LeaseRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[11]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1446,7 +1601,7 @@ func (x *LeaseRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseRecord.ProtoReflect.Descriptor instead.
 func (*LeaseRecord) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{11}
+	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *LeaseRecord) GetLeaseId() uint64 {
@@ -1586,11 +1741,18 @@ func (x *LeaseRecord) GetVoid() bool {
 	return false
 }
 
+func (x *LeaseRecord) GetMetered() map[string]int32 {
+	if x != nil {
+		return x.Metered
+	}
+	return nil
+}
+
 var File_outbid_v1_snapshot_proto protoreflect.FileDescriptor
 
 const file_outbid_v1_snapshot_proto_rawDesc = "" +
 	"\n" +
-	"\x18outbid/v1/snapshot.proto\x12\toutbid.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19outbid/v1/admission.proto\x1a\x17outbid/v1/auction.proto\x1a\x15outbid/v1/event.proto\x1a\x14outbid/v1/node.proto\x1a\x16outbid/v1/plugin.proto\x1a\x17outbid/v1/service.proto\x1a\x15outbid/v1/sweep.proto\x1a\x16outbid/v1/tenant.proto\"\x8a\a\n" +
+	"\x18outbid/v1/snapshot.proto\x12\toutbid.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19outbid/v1/admission.proto\x1a\x17outbid/v1/auction.proto\x1a\x15outbid/v1/event.proto\x1a\x14outbid/v1/node.proto\x1a\x16outbid/v1/plugin.proto\x1a\x17outbid/v1/service.proto\x1a\x15outbid/v1/sweep.proto\x1a\x16outbid/v1/tenant.proto\"\xb5\a\n" +
 	"\rStateSnapshot\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x12\n" +
 	"\x04hash\x18\x02 \x01(\fR\x04hash\x12.\n" +
@@ -1616,9 +1778,31 @@ const file_outbid_v1_snapshot_proto_rawDesc = "" +
 	"\x0eapp_seconds_at\x18\x11 \x01(\v2\x1a.google.protobuf.TimestampR\fappSecondsAt\x12+\n" +
 	"\atenants\x18\x12 \x03(\v2\x11.outbid.v1.TenantR\atenants\x12.\n" +
 	"\x06meters\x18\x13 \x03(\v2\x16.outbid.v1.TenantMeterR\x06meters\x12)\n" +
-	"\x06prices\x18\x14 \x01(\v2\x11.outbid.v1.PricesR\x06prices\x1a?\n" +
+	"\x06prices\x18\x14 \x01(\v2\x11.outbid.v1.PricesR\x06prices\x12)\n" +
+	"\x06totals\x182 \x01(\v2\x11.outbid.v1.TotalsR\x06totals\x1a?\n" +
 	"\x11NameCountersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\";\n" +
+	"\x06Totals\x121\n" +
+	"\atenants\x18\x01 \x03(\v2\x17.outbid.v1.TenantTotalsR\atenants\"\x8d\x05\n" +
+	"\fTenantTotals\x12\x16\n" +
+	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12N\n" +
+	"\rdevice_micros\x18\x02 \x03(\v2).outbid.v1.TenantTotals.DeviceMicrosEntryR\fdeviceMicros\x12K\n" +
+	"\ftrials_ended\x18\x03 \x03(\v2(.outbid.v1.TenantTotals.TrialsEndedEntryR\vtrialsEnded\x12N\n" +
+	"\rfork_failures\x18\x04 \x03(\v2).outbid.v1.TenantTotals.ForkFailuresEntryR\fforkFailures\x12)\n" +
+	"\x10sweeps_submitted\x18\x05 \x01(\x03R\x0fsweepsSubmitted\x12K\n" +
+	"\fsweeps_ended\x18\x06 \x03(\v2(.outbid.v1.TenantTotals.SweepsEndedEntryR\vsweepsEnded\x1a?\n" +
+	"\x11DeviceMicrosEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\x1a>\n" +
+	"\x10TrialsEndedEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\x05R\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\x1a?\n" +
+	"\x11ForkFailuresEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\x05R\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\x1a>\n" +
+	"\x10SweepsEndedEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\x05R\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"b\n" +
 	"\vTenantMeter\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x14\n" +
@@ -1636,7 +1820,7 @@ const file_outbid_v1_snapshot_proto_rawDesc = "" +
 	"\x05state\x18\x02 \x01(\x0e2\x14.outbid.v1.NodeStateR\x05state\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x19\n" +
 	"\bseen_seq\x18\x04 \x01(\x04R\aseenSeq\x124\n" +
-	"\achanged\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\achanged\"\xd5\a\n" +
+	"\achanged\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\achanged\"\xf4\a\n" +
 	"\vSweepRecord\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12(\n" +
 	"\x04spec\x18\x02 \x01(\v2\x14.outbid.v1.SweepSpecR\x04spec\x12+\n" +
@@ -1665,7 +1849,9 @@ const file_outbid_v1_snapshot_proto_rawDesc = "" +
 	"\x05order\x18\x16 \x01(\x03H\x00R\x05order\x88\x01\x01\x12!\n" +
 	"\ftuner_remote\x18\x17 \x01(\bR\vtunerRemote\x12%\n" +
 	"\x05soups\x18\x19 \x03(\v2\x0f.outbid.v1.SoupR\x05soups\x122\n" +
-	"\tadmission\x18\x18 \x01(\v2\x14.outbid.v1.AdmissionR\tadmissionB\b\n" +
+	"\tadmission\x18\x18 \x01(\v2\x14.outbid.v1.AdmissionR\tadmission\x12\x1d\n" +
+	"\n" +
+	"counted_as\x182 \x01(\tR\tcountedAsB\b\n" +
 	"\x06_order\"\xff\x01\n" +
 	"\vRemoteTuner\x12(\n" +
 	"\x04spec\x18\x01 \x01(\v2\x14.outbid.v1.SweepSpecR\x04spec\x12\x1a\n" +
@@ -1733,7 +1919,7 @@ const file_outbid_v1_snapshot_proto_rawDesc = "" +
 	"\x04rate\x18\b \x01(\x01R\x04rate\"@\n" +
 	"\bRollback\x12\x17\n" +
 	"\blease_id\x18\x01 \x01(\x04R\x05epoch\x12\x1b\n" +
-	"\tfrom_step\x18\x02 \x01(\x03R\bfromStep\"\x9a\x05\n" +
+	"\tfrom_step\x18\x02 \x01(\x03R\bfromStep\"\x95\x06\n" +
 	"\vLeaseRecord\x12\x17\n" +
 	"\blease_id\x18\x01 \x01(\x04R\x05epoch\x12\x16\n" +
 	"\x04node\x18\x02 \x01(\tB\x02\x18\x01R\x04node\x12\x1c\n" +
@@ -1754,7 +1940,11 @@ const file_outbid_v1_snapshot_proto_rawDesc = "" +
 	"\x0flast_report_seq\x18\x10 \x01(\x04R\rlastReportSeq\x12\x12\n" +
 	"\x04step\x18\x11 \x01(\x03R\x04step\x12\x1b\n" +
 	"\tat_target\x18\x12 \x01(\bR\batTarget\x12\x12\n" +
-	"\x04void\x18\x13 \x01(\bR\x04voidB7Z5github.com/outbid-dev/outbid/proto/outbid/v1;outbidv1b\x06proto3"
+	"\x04void\x18\x13 \x01(\bR\x04void\x12=\n" +
+	"\ametered\x182 \x03(\v2#.outbid.v1.LeaseRecord.MeteredEntryR\ametered\x1a:\n" +
+	"\fMeteredEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x05R\x05value:\x028\x01B7Z5github.com/outbid-dev/outbid/proto/outbid/v1;outbidv1b\x06proto3"
 
 var (
 	file_outbid_v1_snapshot_proto_rawDescOnce sync.Once
@@ -1768,106 +1958,120 @@ func file_outbid_v1_snapshot_proto_rawDescGZIP() []byte {
 	return file_outbid_v1_snapshot_proto_rawDescData
 }
 
-var file_outbid_v1_snapshot_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
+var file_outbid_v1_snapshot_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_outbid_v1_snapshot_proto_goTypes = []any{
 	(*StateSnapshot)(nil),         // 0: outbid.v1.StateSnapshot
-	(*TenantMeter)(nil),           // 1: outbid.v1.TenantMeter
-	(*DeletedSweep)(nil),          // 2: outbid.v1.DeletedSweep
-	(*NodeRecord)(nil),            // 3: outbid.v1.NodeRecord
-	(*SweepRecord)(nil),           // 4: outbid.v1.SweepRecord
-	(*RemoteTuner)(nil),           // 5: outbid.v1.RemoteTuner
-	(*TunerQuestion)(nil),         // 6: outbid.v1.TunerQuestion
-	(*TrialRecord)(nil),           // 7: outbid.v1.TrialRecord
-	(*ForkRound)(nil),             // 8: outbid.v1.ForkRound
-	(*ForkRoundPart)(nil),         // 9: outbid.v1.ForkRoundPart
-	(*Rollback)(nil),              // 10: outbid.v1.Rollback
-	(*LeaseRecord)(nil),           // 11: outbid.v1.LeaseRecord
-	nil,                           // 12: outbid.v1.StateSnapshot.NameCountersEntry
-	(*timestamppb.Timestamp)(nil), // 13: google.protobuf.Timestamp
-	(*PolicySettings)(nil),        // 14: outbid.v1.PolicySettings
-	(*Tenant)(nil),                // 15: outbid.v1.Tenant
-	(*Prices)(nil),                // 16: outbid.v1.Prices
-	(*NodeInfo)(nil),              // 17: outbid.v1.NodeInfo
-	(NodeState)(0),                // 18: outbid.v1.NodeState
-	(*SweepSpec)(nil),             // 19: outbid.v1.SweepSpec
-	(SweepState)(0),               // 20: outbid.v1.SweepState
-	(*SweepNote)(nil),             // 21: outbid.v1.SweepNote
-	(*Outlook)(nil),               // 22: outbid.v1.Outlook
-	(*Throughput)(nil),            // 23: outbid.v1.Throughput
-	(*Fairness)(nil),              // 24: outbid.v1.Fairness
-	(*Soup)(nil),                  // 25: outbid.v1.Soup
-	(*Admission)(nil),             // 26: outbid.v1.Admission
-	(*TunerStatus)(nil),           // 27: outbid.v1.TunerStatus
-	(*TunerEvent)(nil),            // 28: outbid.v1.TunerEvent
-	(*Trial)(nil),                 // 29: outbid.v1.Trial
-	(*Checkpoint)(nil),            // 30: outbid.v1.Checkpoint
-	(*ForkFailed)(nil),            // 31: outbid.v1.ForkFailed
-	(TrialState)(0),               // 32: outbid.v1.TrialState
-	(ForkAgain)(0),                // 33: outbid.v1.ForkAgain
-	(*MergeJudged)(nil),           // 34: outbid.v1.MergeJudged
-	(*TrialPlace)(nil),            // 35: outbid.v1.TrialPlace
-	(RevokeKind)(0),               // 36: outbid.v1.RevokeKind
-	(*LeasePlace)(nil),            // 37: outbid.v1.LeasePlace
+	(*Totals)(nil),                // 1: outbid.v1.Totals
+	(*TenantTotals)(nil),          // 2: outbid.v1.TenantTotals
+	(*TenantMeter)(nil),           // 3: outbid.v1.TenantMeter
+	(*DeletedSweep)(nil),          // 4: outbid.v1.DeletedSweep
+	(*NodeRecord)(nil),            // 5: outbid.v1.NodeRecord
+	(*SweepRecord)(nil),           // 6: outbid.v1.SweepRecord
+	(*RemoteTuner)(nil),           // 7: outbid.v1.RemoteTuner
+	(*TunerQuestion)(nil),         // 8: outbid.v1.TunerQuestion
+	(*TrialRecord)(nil),           // 9: outbid.v1.TrialRecord
+	(*ForkRound)(nil),             // 10: outbid.v1.ForkRound
+	(*ForkRoundPart)(nil),         // 11: outbid.v1.ForkRoundPart
+	(*Rollback)(nil),              // 12: outbid.v1.Rollback
+	(*LeaseRecord)(nil),           // 13: outbid.v1.LeaseRecord
+	nil,                           // 14: outbid.v1.StateSnapshot.NameCountersEntry
+	nil,                           // 15: outbid.v1.TenantTotals.DeviceMicrosEntry
+	nil,                           // 16: outbid.v1.TenantTotals.TrialsEndedEntry
+	nil,                           // 17: outbid.v1.TenantTotals.ForkFailuresEntry
+	nil,                           // 18: outbid.v1.TenantTotals.SweepsEndedEntry
+	nil,                           // 19: outbid.v1.LeaseRecord.MeteredEntry
+	(*timestamppb.Timestamp)(nil), // 20: google.protobuf.Timestamp
+	(*PolicySettings)(nil),        // 21: outbid.v1.PolicySettings
+	(*Tenant)(nil),                // 22: outbid.v1.Tenant
+	(*Prices)(nil),                // 23: outbid.v1.Prices
+	(*NodeInfo)(nil),              // 24: outbid.v1.NodeInfo
+	(NodeState)(0),                // 25: outbid.v1.NodeState
+	(*SweepSpec)(nil),             // 26: outbid.v1.SweepSpec
+	(SweepState)(0),               // 27: outbid.v1.SweepState
+	(*SweepNote)(nil),             // 28: outbid.v1.SweepNote
+	(*Outlook)(nil),               // 29: outbid.v1.Outlook
+	(*Throughput)(nil),            // 30: outbid.v1.Throughput
+	(*Fairness)(nil),              // 31: outbid.v1.Fairness
+	(*Soup)(nil),                  // 32: outbid.v1.Soup
+	(*Admission)(nil),             // 33: outbid.v1.Admission
+	(*TunerStatus)(nil),           // 34: outbid.v1.TunerStatus
+	(*TunerEvent)(nil),            // 35: outbid.v1.TunerEvent
+	(*Trial)(nil),                 // 36: outbid.v1.Trial
+	(*Checkpoint)(nil),            // 37: outbid.v1.Checkpoint
+	(*ForkFailed)(nil),            // 38: outbid.v1.ForkFailed
+	(TrialState)(0),               // 39: outbid.v1.TrialState
+	(ForkAgain)(0),                // 40: outbid.v1.ForkAgain
+	(*MergeJudged)(nil),           // 41: outbid.v1.MergeJudged
+	(*TrialPlace)(nil),            // 42: outbid.v1.TrialPlace
+	(RevokeKind)(0),               // 43: outbid.v1.RevokeKind
+	(*LeasePlace)(nil),            // 44: outbid.v1.LeasePlace
 }
 var file_outbid_v1_snapshot_proto_depIdxs = []int32{
-	13, // 0: outbid.v1.StateSnapshot.time:type_name -> google.protobuf.Timestamp
-	12, // 1: outbid.v1.StateSnapshot.name_counters:type_name -> outbid.v1.StateSnapshot.NameCountersEntry
-	3,  // 2: outbid.v1.StateSnapshot.nodes:type_name -> outbid.v1.NodeRecord
-	4,  // 3: outbid.v1.StateSnapshot.sweeps:type_name -> outbid.v1.SweepRecord
-	14, // 4: outbid.v1.StateSnapshot.decider:type_name -> outbid.v1.PolicySettings
-	2,  // 5: outbid.v1.StateSnapshot.deleted:type_name -> outbid.v1.DeletedSweep
-	13, // 6: outbid.v1.StateSnapshot.app_seconds_at:type_name -> google.protobuf.Timestamp
-	15, // 7: outbid.v1.StateSnapshot.tenants:type_name -> outbid.v1.Tenant
-	1,  // 8: outbid.v1.StateSnapshot.meters:type_name -> outbid.v1.TenantMeter
-	16, // 9: outbid.v1.StateSnapshot.prices:type_name -> outbid.v1.Prices
-	13, // 10: outbid.v1.DeletedSweep.deleted:type_name -> google.protobuf.Timestamp
-	17, // 11: outbid.v1.NodeRecord.info:type_name -> outbid.v1.NodeInfo
-	18, // 12: outbid.v1.NodeRecord.state:type_name -> outbid.v1.NodeState
-	13, // 13: outbid.v1.NodeRecord.changed:type_name -> google.protobuf.Timestamp
-	19, // 14: outbid.v1.SweepRecord.spec:type_name -> outbid.v1.SweepSpec
-	20, // 15: outbid.v1.SweepRecord.state:type_name -> outbid.v1.SweepState
-	13, // 16: outbid.v1.SweepRecord.submitted:type_name -> google.protobuf.Timestamp
-	13, // 17: outbid.v1.SweepRecord.ended:type_name -> google.protobuf.Timestamp
-	7,  // 18: outbid.v1.SweepRecord.trials:type_name -> outbid.v1.TrialRecord
-	21, // 19: outbid.v1.SweepRecord.notes:type_name -> outbid.v1.SweepNote
-	22, // 20: outbid.v1.SweepRecord.outlook:type_name -> outbid.v1.Outlook
-	23, // 21: outbid.v1.SweepRecord.measured:type_name -> outbid.v1.Throughput
-	24, // 22: outbid.v1.SweepRecord.fairness:type_name -> outbid.v1.Fairness
-	25, // 23: outbid.v1.SweepRecord.soups:type_name -> outbid.v1.Soup
-	26, // 24: outbid.v1.SweepRecord.admission:type_name -> outbid.v1.Admission
-	19, // 25: outbid.v1.RemoteTuner.spec:type_name -> outbid.v1.SweepSpec
-	6,  // 26: outbid.v1.RemoteTuner.told:type_name -> outbid.v1.TunerQuestion
-	27, // 27: outbid.v1.RemoteTuner.status:type_name -> outbid.v1.TunerStatus
-	13, // 28: outbid.v1.TunerQuestion.time:type_name -> google.protobuf.Timestamp
-	28, // 29: outbid.v1.TunerQuestion.event:type_name -> outbid.v1.TunerEvent
-	29, // 30: outbid.v1.TrialRecord.trial:type_name -> outbid.v1.Trial
-	11, // 31: outbid.v1.TrialRecord.held:type_name -> outbid.v1.LeaseRecord
-	30, // 32: outbid.v1.TrialRecord.start:type_name -> outbid.v1.Checkpoint
-	13, // 33: outbid.v1.TrialRecord.queued:type_name -> google.protobuf.Timestamp
-	23, // 34: outbid.v1.TrialRecord.measured:type_name -> outbid.v1.Throughput
-	31, // 35: outbid.v1.TrialRecord.last_failure:type_name -> outbid.v1.ForkFailed
-	32, // 36: outbid.v1.TrialRecord.resumes_as:type_name -> outbid.v1.TrialState
-	10, // 37: outbid.v1.TrialRecord.rollbacks:type_name -> outbid.v1.Rollback
-	8,  // 38: outbid.v1.TrialRecord.round:type_name -> outbid.v1.ForkRound
-	33, // 39: outbid.v1.TrialRecord.fork_again:type_name -> outbid.v1.ForkAgain
-	34, // 40: outbid.v1.TrialRecord.probation:type_name -> outbid.v1.MergeJudged
-	30, // 41: outbid.v1.ForkRound.start:type_name -> outbid.v1.Checkpoint
-	13, // 42: outbid.v1.ForkRound.ends:type_name -> google.protobuf.Timestamp
-	9,  // 43: outbid.v1.ForkRound.parts:type_name -> outbid.v1.ForkRoundPart
-	13, // 44: outbid.v1.ForkRound.began:type_name -> google.protobuf.Timestamp
-	30, // 45: outbid.v1.ForkRoundPart.saved:type_name -> outbid.v1.Checkpoint
-	35, // 46: outbid.v1.ForkRoundPart.places:type_name -> outbid.v1.TrialPlace
-	13, // 47: outbid.v1.LeaseRecord.granted:type_name -> google.protobuf.Timestamp
-	13, // 48: outbid.v1.LeaseRecord.term_end:type_name -> google.protobuf.Timestamp
-	36, // 49: outbid.v1.LeaseRecord.revoking:type_name -> outbid.v1.RevokeKind
-	37, // 50: outbid.v1.LeaseRecord.more:type_name -> outbid.v1.LeasePlace
-	13, // 51: outbid.v1.LeaseRecord.training:type_name -> google.protobuf.Timestamp
-	37, // 52: outbid.v1.LeaseRecord.places:type_name -> outbid.v1.LeasePlace
-	53, // [53:53] is the sub-list for method output_type
-	53, // [53:53] is the sub-list for method input_type
-	53, // [53:53] is the sub-list for extension type_name
-	53, // [53:53] is the sub-list for extension extendee
-	0,  // [0:53] is the sub-list for field type_name
+	20, // 0: outbid.v1.StateSnapshot.time:type_name -> google.protobuf.Timestamp
+	14, // 1: outbid.v1.StateSnapshot.name_counters:type_name -> outbid.v1.StateSnapshot.NameCountersEntry
+	5,  // 2: outbid.v1.StateSnapshot.nodes:type_name -> outbid.v1.NodeRecord
+	6,  // 3: outbid.v1.StateSnapshot.sweeps:type_name -> outbid.v1.SweepRecord
+	21, // 4: outbid.v1.StateSnapshot.decider:type_name -> outbid.v1.PolicySettings
+	4,  // 5: outbid.v1.StateSnapshot.deleted:type_name -> outbid.v1.DeletedSweep
+	20, // 6: outbid.v1.StateSnapshot.app_seconds_at:type_name -> google.protobuf.Timestamp
+	22, // 7: outbid.v1.StateSnapshot.tenants:type_name -> outbid.v1.Tenant
+	3,  // 8: outbid.v1.StateSnapshot.meters:type_name -> outbid.v1.TenantMeter
+	23, // 9: outbid.v1.StateSnapshot.prices:type_name -> outbid.v1.Prices
+	1,  // 10: outbid.v1.StateSnapshot.totals:type_name -> outbid.v1.Totals
+	2,  // 11: outbid.v1.Totals.tenants:type_name -> outbid.v1.TenantTotals
+	15, // 12: outbid.v1.TenantTotals.device_micros:type_name -> outbid.v1.TenantTotals.DeviceMicrosEntry
+	16, // 13: outbid.v1.TenantTotals.trials_ended:type_name -> outbid.v1.TenantTotals.TrialsEndedEntry
+	17, // 14: outbid.v1.TenantTotals.fork_failures:type_name -> outbid.v1.TenantTotals.ForkFailuresEntry
+	18, // 15: outbid.v1.TenantTotals.sweeps_ended:type_name -> outbid.v1.TenantTotals.SweepsEndedEntry
+	20, // 16: outbid.v1.DeletedSweep.deleted:type_name -> google.protobuf.Timestamp
+	24, // 17: outbid.v1.NodeRecord.info:type_name -> outbid.v1.NodeInfo
+	25, // 18: outbid.v1.NodeRecord.state:type_name -> outbid.v1.NodeState
+	20, // 19: outbid.v1.NodeRecord.changed:type_name -> google.protobuf.Timestamp
+	26, // 20: outbid.v1.SweepRecord.spec:type_name -> outbid.v1.SweepSpec
+	27, // 21: outbid.v1.SweepRecord.state:type_name -> outbid.v1.SweepState
+	20, // 22: outbid.v1.SweepRecord.submitted:type_name -> google.protobuf.Timestamp
+	20, // 23: outbid.v1.SweepRecord.ended:type_name -> google.protobuf.Timestamp
+	9,  // 24: outbid.v1.SweepRecord.trials:type_name -> outbid.v1.TrialRecord
+	28, // 25: outbid.v1.SweepRecord.notes:type_name -> outbid.v1.SweepNote
+	29, // 26: outbid.v1.SweepRecord.outlook:type_name -> outbid.v1.Outlook
+	30, // 27: outbid.v1.SweepRecord.measured:type_name -> outbid.v1.Throughput
+	31, // 28: outbid.v1.SweepRecord.fairness:type_name -> outbid.v1.Fairness
+	32, // 29: outbid.v1.SweepRecord.soups:type_name -> outbid.v1.Soup
+	33, // 30: outbid.v1.SweepRecord.admission:type_name -> outbid.v1.Admission
+	26, // 31: outbid.v1.RemoteTuner.spec:type_name -> outbid.v1.SweepSpec
+	8,  // 32: outbid.v1.RemoteTuner.told:type_name -> outbid.v1.TunerQuestion
+	34, // 33: outbid.v1.RemoteTuner.status:type_name -> outbid.v1.TunerStatus
+	20, // 34: outbid.v1.TunerQuestion.time:type_name -> google.protobuf.Timestamp
+	35, // 35: outbid.v1.TunerQuestion.event:type_name -> outbid.v1.TunerEvent
+	36, // 36: outbid.v1.TrialRecord.trial:type_name -> outbid.v1.Trial
+	13, // 37: outbid.v1.TrialRecord.held:type_name -> outbid.v1.LeaseRecord
+	37, // 38: outbid.v1.TrialRecord.start:type_name -> outbid.v1.Checkpoint
+	20, // 39: outbid.v1.TrialRecord.queued:type_name -> google.protobuf.Timestamp
+	30, // 40: outbid.v1.TrialRecord.measured:type_name -> outbid.v1.Throughput
+	38, // 41: outbid.v1.TrialRecord.last_failure:type_name -> outbid.v1.ForkFailed
+	39, // 42: outbid.v1.TrialRecord.resumes_as:type_name -> outbid.v1.TrialState
+	12, // 43: outbid.v1.TrialRecord.rollbacks:type_name -> outbid.v1.Rollback
+	10, // 44: outbid.v1.TrialRecord.round:type_name -> outbid.v1.ForkRound
+	40, // 45: outbid.v1.TrialRecord.fork_again:type_name -> outbid.v1.ForkAgain
+	41, // 46: outbid.v1.TrialRecord.probation:type_name -> outbid.v1.MergeJudged
+	37, // 47: outbid.v1.ForkRound.start:type_name -> outbid.v1.Checkpoint
+	20, // 48: outbid.v1.ForkRound.ends:type_name -> google.protobuf.Timestamp
+	11, // 49: outbid.v1.ForkRound.parts:type_name -> outbid.v1.ForkRoundPart
+	20, // 50: outbid.v1.ForkRound.began:type_name -> google.protobuf.Timestamp
+	37, // 51: outbid.v1.ForkRoundPart.saved:type_name -> outbid.v1.Checkpoint
+	42, // 52: outbid.v1.ForkRoundPart.places:type_name -> outbid.v1.TrialPlace
+	20, // 53: outbid.v1.LeaseRecord.granted:type_name -> google.protobuf.Timestamp
+	20, // 54: outbid.v1.LeaseRecord.term_end:type_name -> google.protobuf.Timestamp
+	43, // 55: outbid.v1.LeaseRecord.revoking:type_name -> outbid.v1.RevokeKind
+	44, // 56: outbid.v1.LeaseRecord.more:type_name -> outbid.v1.LeasePlace
+	20, // 57: outbid.v1.LeaseRecord.training:type_name -> google.protobuf.Timestamp
+	44, // 58: outbid.v1.LeaseRecord.places:type_name -> outbid.v1.LeasePlace
+	19, // 59: outbid.v1.LeaseRecord.metered:type_name -> outbid.v1.LeaseRecord.MeteredEntry
+	60, // [60:60] is the sub-list for method output_type
+	60, // [60:60] is the sub-list for method input_type
+	60, // [60:60] is the sub-list for extension type_name
+	60, // [60:60] is the sub-list for extension extendee
+	0,  // [0:60] is the sub-list for field type_name
 }
 
 func init() { file_outbid_v1_snapshot_proto_init() }
@@ -1883,15 +2087,15 @@ func file_outbid_v1_snapshot_proto_init() {
 	file_outbid_v1_service_proto_init()
 	file_outbid_v1_sweep_proto_init()
 	file_outbid_v1_tenant_proto_init()
-	file_outbid_v1_snapshot_proto_msgTypes[4].OneofWrappers = []any{}
-	file_outbid_v1_snapshot_proto_msgTypes[7].OneofWrappers = []any{}
+	file_outbid_v1_snapshot_proto_msgTypes[6].OneofWrappers = []any{}
+	file_outbid_v1_snapshot_proto_msgTypes[9].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_outbid_v1_snapshot_proto_rawDesc), len(file_outbid_v1_snapshot_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   13,
+			NumMessages:   20,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
