@@ -85,7 +85,7 @@ func New(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	calls, seconds := newCallMetrics()
-	for _, c := range []prometheus.Collector{calls, seconds, newStateMetrics(cfg.Control)} {
+	for _, c := range []prometheus.Collector{calls, seconds, newClusterMetrics(cfg.Control), newNodeMetrics(cfg.Control)} {
 		if err := cfg.Registry.Register(c); err != nil {
 			return nil, fmt.Errorf("register api metrics: %w", err)
 		}

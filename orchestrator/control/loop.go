@@ -270,6 +270,15 @@ func (l *Loop) step(ctx context.Context, inputs []Input) (more bool, err error) 
 	return out.More, nil
 }
 
+// StepAge returns how long ago the step under way began, its append included; 0 between two steps.
+func (l *Loop) StepAge(now time.Time) time.Duration {
+	began := l.busy.Load()
+	if began == 0 {
+		return 0
+	}
+	return max(0, now.Sub(time.Unix(0, began)))
+}
+
 func (l *Loop) decide(ctx context.Context, inputs []Input) (Outcome, error) {
 	now := l.clock.now()
 	began := time.Now()

@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -53,7 +54,11 @@ type Server struct {
 	api      *api.Server
 	health   *health
 	registry *prometheus.Registry
-	group    *group
+	storage  *storageMetrics
+	// leading is lead for those who ask while the server opens; ready is set once it takes commands.
+	leading atomic.Pointer[bus.Leadership]
+	ready   atomic.Bool
+	group   *group
 	// undo frees what was opened, the last first.
 	undo []func() error
 }
@@ -116,7 +121,10 @@ func (s *Server) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	notReady := openStandby(listener, s.certs)
+	if err := s.registerOwn(); err != nil {
+		return errors.Join(err, listener.Close())
+	}
+	notReady := openStandby(listener, s.certs, api.StandbyMetrics(s.registry, s.tokens))
 	base := "http://"
 	if s.certs != nil {
 		base = "https://"
@@ -135,7 +143,11 @@ func (s *Server) open(ctx context.Context) error {
 		return errors.Join(err, listener.Close())
 	}
 	s.openAccess(base)
-	return s.openAPI(listener)
+	if err := s.openAPI(listener); err != nil {
+		return err
+	}
+	s.ready.Store(true)
+	return nil
 }
 
 // onClose remembers how to free what was just opened.
@@ -294,6 +306,7 @@ func (s *Server) campaign(ctx context.Context) error {
 		return err
 	}
 	s.lead = lead
+	s.leading.Store(lead)
 	s.onClose(func() error {
 		defer release()
 		if lead.Lapsed() { // NATS is away, or was for too long
