@@ -114,7 +114,7 @@ func (i *interceptor) stream(srv any, ss grpc.ServerStream, info *grpc.StreamSer
 }
 
 // errStopping is what ends streams when the server stops.
-var errStopping = status.Error(codes.Unavailable, "the server is stopping; try again when it is back")
+var errStopping = status.Error(codes.Unavailable, state.ErrStopping.Error())
 
 // interceptedStream is a stream whose requests are scoped to the caller's tenant.
 type interceptedStream struct {
@@ -217,17 +217,16 @@ func tenantOf(spec *outbidv1.SweepSpec) string {
 // leave turns a call's outcome into what the caller sees, and logs and counts it.
 func (i *interceptor) leave(ctx context.Context, method string, began time.Time, panicked any, err error) error {
 	name, id := path.Base(method), rand.Text()[:10]
-	if panicked != nil {
+	shown := err
+	switch {
+	case panicked != nil:
 		i.logger.ErrorContext(ctx, "api call panicked", "method", name, "id", id, "panic", panicked,
 			"stack", string(debug.Stack()))
-		err = fmt.Errorf("panic: %v", panicked)
-	}
-	shown := err
-	if err != nil {
-		var ours bool
-		if ours, shown = publicError(err, id); ours {
-			i.logger.ErrorContext(ctx, "api call failed", "method", name, "id", id, "actor", caller(ctx).Name, "err", err)
-		}
+		shown = internalError(id)
+	case err != nil:
+		var level slog.Level
+		level, shown = i.publicError(ctx, err, id)
+		i.logger.Log(ctx, level, "api call failed", "method", name, "id", id, "actor", caller(ctx).Name, "err", err)
 	}
 	took := time.Since(began)
 	i.calls.WithLabelValues(name, status.Code(shown).String()).Inc()

@@ -402,6 +402,6 @@ func (l *Loop) send(ctx context.Context, in Input) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-l.done:
-		return errStopped
+		return state.ErrStopping
 	}
 }

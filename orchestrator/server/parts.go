@@ -14,6 +14,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/control"
 	"github.com/outbid-dev/outbid/orchestrator/ledger"
 	"github.com/outbid-dev/outbid/orchestrator/policy/themis"
+	"github.com/outbid-dev/outbid/orchestrator/state"
 	"github.com/outbid-dev/outbid/orchestrator/tuner"
 	"github.com/outbid-dev/outbid/orchestrator/tuner/plugin"
 	"github.com/outbid-dev/outbid/orchestrator/uptime"
@@ -234,7 +235,7 @@ func (h *tunerHost) opener(ctx context.Context, log *slog.Logger) func(tuner.Set
 			defer h.mu.Unlock()
 			if h.closed {
 				go end()
-				return nil, errors.New("the server is stopping")
+				return nil, state.ErrStopping
 			}
 			h.ends = append(h.ends, end)
 		}
