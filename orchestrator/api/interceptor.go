@@ -55,7 +55,7 @@ func accessOf(method string) access {
 		outbidv1.OutbidService_ListNodes_FullMethodName, outbidv1.OutbidService_GetCheckpoint_FullMethodName,
 		outbidv1.OutbidService_GetSoup_FullMethodName,
 		outbidv1.OutbidService_GetServerInfo_FullMethodName, outbidv1.OutbidService_GetRound_FullMethodName,
-		outbidv1.OutbidService_ListRounds_FullMethodName,
+		outbidv1.OutbidService_ListRounds_FullMethodName, outbidv1.OutbidService_GetPrices_FullMethodName,
 		outbidv1.OutbidService_GetTenant_FullMethodName, outbidv1.OutbidService_ListTenants_FullMethodName:
 		return read
 	case outbidv1.OutbidService_ReadLedger_FullMethodName, // it holds every tenant's sweeps
