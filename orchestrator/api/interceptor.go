@@ -86,6 +86,9 @@ func (i *interceptor) unary(ctx context.Context, req any, info *grpc.UnaryServer
 	if err != nil {
 		return nil, err
 	}
+	if err := checkText(req); err != nil {
+		return nil, err
+	}
 	if err := i.scope(ctx, req); err != nil {
 		return nil, err
 	}
@@ -116,7 +119,7 @@ func (i *interceptor) stream(srv any, ss grpc.ServerStream, info *grpc.StreamSer
 // errStopping is what ends streams when the server stops.
 var errStopping = status.Error(codes.Unavailable, state.ErrStopping.Error())
 
-// interceptedStream is a stream whose requests are scoped to the caller's tenant.
+// interceptedStream is a stream whose requests are checked, and scoped to the caller's tenant.
 type interceptedStream struct {
 	grpc.ServerStream
 	ctx     context.Context //nolint:containedctx // grpc.ServerStream is made that way
@@ -129,6 +132,9 @@ func (s *interceptedStream) Context() context.Context { return s.ctx }
 // RecvMsg implements grpc.ServerStream.
 func (s *interceptedStream) RecvMsg(m any) error {
 	if err := s.ServerStream.RecvMsg(m); err != nil {
+		return err
+	}
+	if err := checkText(m); err != nil {
 		return err
 	}
 	return s.through.scope(s.ctx, m)

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/outbid-dev/outbid/orchestrator/objects"
+	"github.com/outbid-dev/outbid/orchestrator/sanitize"
 	"github.com/outbid-dev/outbid/orchestrator/state"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
@@ -100,6 +101,7 @@ func (c *Core) join(up *outbidv1.Uplink, old *state.Node) {
 		c.freeNode(old, "its worker started anew", true)
 	}
 	info := proto.CloneOf(up.GetInfo())
+	sanitize.RepairFields(info)
 	info.Trusted = c.set.Trust != nil && c.set.Trust(up.GetNode())
 	info.Name, info.Boot = up.GetNode(), up.GetBoot()
 	c.touchForked()
