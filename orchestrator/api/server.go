@@ -41,6 +41,10 @@ type Config struct {
 	// Limits says what each tenant may take; nil gives everybody the same.
 	Limits *Limits
 
+	// Verify reads every file that can be made again from the ledger, makes damaged ones again, and ends with its context; nil for
+	// no such files. GetServerInfo's checks say what it found.
+	Verify func(ctx context.Context)
+
 	// pace is that of requests' bodies; bodyPace if its rate is 0.
 	pace pace
 	// Objects hands out the objects that it has signed for, to whoever has the URL; nil for none.
@@ -99,7 +103,7 @@ func New(cfg Config) (*Server, error) {
 		grpc.ForceServerCodecV2(newWireCodec()))
 	outbidv1.RegisterOutbidServiceServer(s.grpc, &service{
 		control: cfg.Control, store: cfg.Store, logs: cfg.Logs, limits: cfg.Limits, logger: cfg.Logger, blobs: s.blobs,
-		feeds: newFeeds(cfg.Control), workers: cfg.Workers,
+		feeds: newFeeds(cfg.Control), workers: cfg.Workers, verify: cfg.Verify,
 	})
 	if err := s.open(i); err != nil {
 		stop()

@@ -101,11 +101,12 @@ func (s *Server) openLoop(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	reports, err := openReportLog(filepath.Join(s.cfg.Data, "history"))
+	reports, err := openReportLog(filepath.Join(s.cfg.Data, "history"), s.log)
 	if err != nil {
 		return err
 	}
 	s.onClose(reports.Close)
+	s.reports, s.health.history = reports, reports.check
 	reports.use(ctx, record)
 	rules, options, err := s.cfg.newPolicy()
 	if err != nil {
@@ -133,7 +134,7 @@ func (s *Server) openLoop(ctx context.Context) error {
 		},
 		Policy: rules, PolicyOptions: options, Ledger: record, History: reports,
 		Send:   s.members.send,
-		Delete: s.store.Delete, Now: time.Now, Uptime: uptime.Open(filepath.Join(s.cfg.Data, "uptime.json")), Logger: s.log, Info: s.health.info, Observe: observe,
+		Delete: s.store.Delete, Now: time.Now, Uptime: uptime.Open(filepath.Join(s.cfg.Data, "uptime.json")), Logger: s.log, Info: s.health.info, Observe: observe, Seen: reports.end.saw,
 	})
 	if err != nil {
 		return s.damaged(err)
@@ -149,7 +150,7 @@ func (s *Server) openLoop(ctx context.Context) error {
 	for _, sweep := range s.loop.Sweeps() {
 		sweeps = append(sweeps, sweep.GetId())
 	}
-	return reports.complete(ctx, record, sweeps, s.log)
+	return reports.complete(ctx, record, sweeps, s.loop.HasReports)
 }
 
 // damaged says what can be done if the ledger is damaged; other errors are left as they are.

@@ -50,6 +50,7 @@ type Server struct {
 	objects  *objects.Handler
 	lead     *bus.Leadership
 	loop     *control.Loop
+	reports  *reportLog
 	agents   *agents.Pool
 	api      *api.Server
 	health   *health
@@ -328,7 +329,7 @@ const closeTimeout = 5 * time.Second
 func (s *Server) openAPI(listener net.Listener) error {
 	server, err := api.New(api.Config{
 		Control: s.loop, Store: s.store, Logs: s.logs, Logger: s.log, Registry: s.registry, Listener: listener,
-		Tokens: s.tokens, TLS: s.certs, Limits: s.limits, Objects: s.objects, Workers: s.members,
+		Tokens: s.tokens, TLS: s.certs, Limits: s.limits, Objects: s.objects, Workers: s.members, Verify: s.verifyReports,
 	})
 	if err != nil {
 		return errors.Join(badField("API", "%w", err), listener.Close())
