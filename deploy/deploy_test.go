@@ -133,51 +133,6 @@ func TestKubeRayTrainsNothingBesideTheServer(t *testing.T) {
 	}
 }
 
-func TestAlertsNameMetricsThatExist(t *testing.T) {
-	t.Parallel()
-	var rules struct {
-		Groups []struct {
-			Rules []struct {
-				Alert, Expr string
-				Annotations map[string]string
-			}
-		}
-	}
-	readYAML(t, "prometheus/outbid.rules.yml", &rules)
-	exported := exportedMetrics(t)
-	name := regexp.MustCompile(`\boutbid_[a-z_]+`)
-	for _, group := range rules.Groups {
-		for _, rule := range group.Rules {
-			if rule.Alert == "" || rule.Annotations["summary"] == "" {
-				t.Errorf("a rule without a name or a summary: %+v", rule)
-			}
-			for _, metric := range name.FindAllString(rule.Expr, -1) {
-				if base := strings.TrimSuffix(metric, "_bucket"); !strings.Contains(exported, `"`+base+`"`) {
-					t.Errorf("%s: no code exports %s", rule.Alert, metric)
-				}
-			}
-		}
-	}
-}
-
-// exportedMetrics is the code that names metrics.
-func exportedMetrics(t *testing.T) string {
-	t.Helper()
-	files, err := filepath.Glob("../orchestrator/*/metrics.go")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("find the metrics: %v, %v", files, err)
-	}
-	var all strings.Builder
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		all.Write(text)
-	}
-	return all.String()
-}
-
 func TestUnitsAreWhatSystemdUnderstands(t *testing.T) {
 	t.Parallel()
 	units, err := filepath.Glob("systemd/*.service")

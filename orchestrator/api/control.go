@@ -69,6 +69,8 @@ type Control interface {
 	// Tenant is what was set for a tenant, nil if nobody added it; MemberOf the tenants that name a member.
 	Tenant(name string) *outbidv1.Tenant
 	MemberOf(member string) []string
+	// Totals are the cumulative counts of every tenant that ever had a sweep, by name. None of them ever falls.
+	Totals() []*state.Totals
 	// Info says what the server is and how it fares.
 	Info() *outbidv1.GetServerInfoResponse
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 
 	"google.golang.org/genproto/googleapis/rpc/code"
@@ -11,6 +12,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/outbid-dev/outbid/orchestrator/bus"
 	"github.com/outbid-dev/outbid/orchestrator/objects"
 	"github.com/outbid-dev/outbid/orchestrator/spec"
 	"github.com/outbid-dev/outbid/orchestrator/state"
@@ -29,32 +31,62 @@ func fieldError(field, format string, args ...any) error {
 	return with.Err()
 }
 
-// publicError turns what a handler returned into the status that the caller sees. ours is true if the
-// cause must be logged, because the caller is not shown it.
-func publicError(err error, id string) (ours bool, shown error) {
+// publicError turns what a handler returned into the status that the caller sees, and says at which level it is logged with its
+// cause: above Debug where the caller is not shown the cause. ctx is the call's.
+func (i *interceptor) publicError(ctx context.Context, err error, id string) (slog.Level, error) {
 	if st, ok := status.FromError(err); ok {
-		return false, st.Err()
+		return slog.LevelDebug, st.Err()
 	}
 	if wrong, ok := errors.AsType[*spec.Error](err); ok {
-		return false, specError(wrong)
+		return slog.LevelDebug, specError(wrong)
 	}
 	switch {
 	case errors.Is(err, state.ErrNotFound):
-		return false, status.Error(codes.NotFound, without(err, state.ErrNotFound))
+		return slog.LevelDebug, status.Error(codes.NotFound, without(err, state.ErrNotFound))
 	case errors.Is(err, state.ErrInvalid):
-		return false, status.Error(codes.InvalidArgument, without(err, state.ErrInvalid))
+		return slog.LevelDebug, status.Error(codes.InvalidArgument, without(err, state.ErrInvalid))
 	case errors.Is(err, state.ErrConflict):
-		return false, status.Error(codes.FailedPrecondition, without(err, state.ErrConflict))
-	case errors.Is(err, objects.ErrFull):
-		return true, status.Error(codes.ResourceExhausted, objects.ErrFull.Error()+"; make room and try again")
-	case errors.Is(err, objects.ErrUnavailable):
-		return true, status.Error(codes.Unavailable, objects.ErrUnavailable.Error()+"; try again later")
-	case errors.Is(err, context.Canceled):
-		return false, status.Error(codes.Canceled, "the call was cancelled")
-	case errors.Is(err, context.DeadlineExceeded):
-		return false, status.Error(codes.DeadlineExceeded, "the call took longer than its deadline")
+		return slog.LevelDebug, status.Error(codes.FailedPrecondition, without(err, state.ErrConflict))
+	case ctx.Err() != nil && errors.Is(err, context.Canceled):
+		return slog.LevelDebug, status.Error(codes.Canceled, "the call was cancelled")
+	case ctx.Err() != nil && errors.Is(err, context.DeadlineExceeded):
+		return slog.LevelDebug, status.Error(codes.DeadlineExceeded, "the call took longer than its deadline")
 	}
-	return true, status.Errorf(codes.Internal, "internal error; the server's log has it under id %s", id)
+	if level, text := i.unavailable(err); text != "" {
+		return level, status.Error(codes.Unavailable, text)
+	}
+	if errors.Is(err, objects.ErrFull) {
+		return slog.LevelError, status.Error(codes.ResourceExhausted, objects.ErrFull.Error()+"; make room and try again")
+	}
+	return slog.LevelError, internalError(id)
+}
+
+// internalError is what the caller is told of a fault of the server.
+func internalError(id string) error {
+	return status.Errorf(codes.Internal, "internal error; the server's log has it under id %s", id)
+}
+
+// unavailable returns what the caller is told of an error that will pass without a change of the request: the server ends,
+// or a part that it needs does not answer. It returns "" for other errors. A server that ends closes its parts one after the other,
+// so that every error without another meaning counts as its end from then on.
+func (i *interceptor) unavailable(err error) (level slog.Level, text string) {
+	switch {
+	case errors.Is(err, state.ErrStopping):
+		return slog.LevelDebug, state.ErrStopping.Error()
+	case errors.Is(err, objects.ErrFull):
+		return 0, ""
+	case errors.Is(err, objects.ErrUnavailable):
+		return slog.LevelError, objects.ErrUnavailable.Error() + "; try again later"
+	case i.stopping.Err() != nil, errors.Is(err, context.Canceled):
+		return slog.LevelInfo, state.ErrStopping.Error()
+	case bus.StorageRefused(err):
+		return slog.LevelError, "NATS takes no writes now; try again later"
+	case errors.Is(err, context.DeadlineExceeded):
+		return slog.LevelWarn, "a part of the server did not answer in time; try again later"
+	case bus.Unanswered(err):
+		return slog.LevelWarn, "NATS does not answer; try again later"
+	}
+	return 0, ""
 }
 
 // specError is what is wrong with a spec; its field is the spec's own path.

@@ -55,7 +55,7 @@ func accessOf(method string) access {
 		outbidv1.OutbidService_ListNodes_FullMethodName, outbidv1.OutbidService_GetCheckpoint_FullMethodName,
 		outbidv1.OutbidService_GetSoup_FullMethodName,
 		outbidv1.OutbidService_GetServerInfo_FullMethodName, outbidv1.OutbidService_GetRound_FullMethodName,
-		outbidv1.OutbidService_ListRounds_FullMethodName,
+		outbidv1.OutbidService_ListRounds_FullMethodName, outbidv1.OutbidService_GetPrices_FullMethodName,
 		outbidv1.OutbidService_GetTenant_FullMethodName, outbidv1.OutbidService_ListTenants_FullMethodName:
 		return read
 	case outbidv1.OutbidService_ReadLedger_FullMethodName, // it holds every tenant's sweeps
@@ -86,6 +86,9 @@ func (i *interceptor) unary(ctx context.Context, req any, info *grpc.UnaryServer
 	if err != nil {
 		return nil, err
 	}
+	if err := checkText(req); err != nil {
+		return nil, err
+	}
 	if err := i.scope(ctx, req); err != nil {
 		return nil, err
 	}
@@ -114,9 +117,9 @@ func (i *interceptor) stream(srv any, ss grpc.ServerStream, info *grpc.StreamSer
 }
 
 // errStopping is what ends streams when the server stops.
-var errStopping = status.Error(codes.Unavailable, "the server is stopping; try again when it is back")
+var errStopping = status.Error(codes.Unavailable, state.ErrStopping.Error())
 
-// interceptedStream is a stream whose requests are scoped to the caller's tenant.
+// interceptedStream is a stream whose requests are checked, and scoped to the caller's tenant.
 type interceptedStream struct {
 	grpc.ServerStream
 	ctx     context.Context //nolint:containedctx // grpc.ServerStream is made that way
@@ -129,6 +132,9 @@ func (s *interceptedStream) Context() context.Context { return s.ctx }
 // RecvMsg implements grpc.ServerStream.
 func (s *interceptedStream) RecvMsg(m any) error {
 	if err := s.ServerStream.RecvMsg(m); err != nil {
+		return err
+	}
+	if err := checkText(m); err != nil {
 		return err
 	}
 	return s.through.scope(s.ctx, m)
@@ -217,17 +223,16 @@ func tenantOf(spec *outbidv1.SweepSpec) string {
 // leave turns a call's outcome into what the caller sees, and logs and counts it.
 func (i *interceptor) leave(ctx context.Context, method string, began time.Time, panicked any, err error) error {
 	name, id := path.Base(method), rand.Text()[:10]
-	if panicked != nil {
+	shown := err
+	switch {
+	case panicked != nil:
 		i.logger.ErrorContext(ctx, "api call panicked", "method", name, "id", id, "panic", panicked,
 			"stack", string(debug.Stack()))
-		err = fmt.Errorf("panic: %v", panicked)
-	}
-	shown := err
-	if err != nil {
-		var ours bool
-		if ours, shown = publicError(err, id); ours {
-			i.logger.ErrorContext(ctx, "api call failed", "method", name, "id", id, "actor", caller(ctx).Name, "err", err)
-		}
+		shown = internalError(id)
+	case err != nil:
+		var level slog.Level
+		level, shown = i.publicError(ctx, err, id)
+		i.logger.Log(ctx, level, "api call failed", "method", name, "id", id, "actor", caller(ctx).Name, "err", err)
 	}
 	took := time.Since(began)
 	i.calls.WithLabelValues(name, status.Code(shown).String()).Inc()

@@ -20,56 +20,73 @@ func newCallMetrics() (*prometheus.CounterVec, *prometheus.HistogramVec) {
 	return calls, seconds
 }
 
-// stateMetrics counts, at each scrape, what Control knows.
-type stateMetrics struct {
-	control                 Control
-	sweeps, trials, devices *prometheus.Desc
-	ledgerSeq, deviceUsed   *prometheus.Desc
+// clusterMetrics exports, at each scrape, what Control knows of the whole cluster.
+type clusterMetrics struct {
+	control                                        Control
+	sweeps, trials, devices, ledgerSeq, deviceUsed *prometheus.Desc
 }
 
-func newStateMetrics(c Control) *stateMetrics {
-	desc := func(name, help string, labels ...string) *prometheus.Desc {
-		return prometheus.NewDesc(name, help, labels, nil)
-	}
-	return &stateMetrics{
+func newClusterMetrics(c Control) *clusterMetrics {
+	return &clusterMetrics{
 		control:    c,
 		sweeps:     desc("outbid_sweeps", "Sweeps by state.", "state"),
-		trials:     desc("outbid_trials", "Trials by state.", "state"),
-		devices:    desc("outbid_devices", "Devices by type and use: held, free, or away with their node.", "type", "use"),
+		trials:     desc("outbid_trials", "Trials of these sweeps by state.", "state"),
+		devices:    desc("outbid_devices", "Devices by type and use: held, free, draining, or away with a lost node.", "type", "use"),
 		ledgerSeq:  desc("outbid_ledger_seq", "Sequence of the ledger's last batch."),
-		deviceUsed: desc("outbid_device_seconds_total", "Device-seconds used by all sweeps."),
+		deviceUsed: desc("outbid_device_seconds_total", "Device-seconds used by all tenants, up to the ledger's last batch."),
 	}
+}
+
+func desc(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc(name, help, labels, nil)
 }
 
 // Describe implements prometheus.Collector.
-func (m *stateMetrics) Describe(ch chan<- *prometheus.Desc) { prometheus.DescribeByCollect(m, ch) }
+func (m *clusterMetrics) Describe(ch chan<- *prometheus.Desc) { prometheus.DescribeByCollect(m, ch) }
 
 // Collect implements prometheus.Collector.
-func (m *stateMetrics) Collect(ch chan<- prometheus.Metric) {
-	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
-		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
-	}
+func (m *clusterMetrics) Collect(ch chan<- prometheus.Metric) {
+	out := series(ch)
 	sweeps := map[outbidv1.SweepState]int{}
 	trials := map[string]int32{}
-	used := 0.0
 	for _, s := range m.control.Sweeps() {
 		sweeps[s.GetState()]++
-		used += s.GetDeviceSeconds()
 		addCounts(trials, s.GetCounts())
 	}
 	for value, name := range outbidv1.SweepState_name {
 		if value != 0 {
-			gauge(m.sweeps, float64(sweeps[outbidv1.SweepState(value)]), label(name, "SWEEP_STATE_"))
+			out.gauge(m.sweeps, float64(sweeps[outbidv1.SweepState(value)]), label(name, sweepPrefix))
 		}
 	}
 	for state, n := range trials {
-		gauge(m.trials, float64(n), state)
+		out.gauge(m.trials, float64(n), state)
 	}
 	for key, n := range deviceCounts(m.control.Nodes()) {
-		gauge(m.devices, float64(n), key.kind, key.use)
+		out.gauge(m.devices, float64(n), key.kind, key.use)
 	}
-	gauge(m.ledgerSeq, float64(m.control.Info().GetLedgerSeq()))
-	ch <- prometheus.MustNewConstMetric(m.deviceUsed, prometheus.CounterValue, used)
+	out.gauge(m.ledgerSeq, float64(m.control.Info().GetLedgerSeq()))
+	var used int64
+	for _, t := range m.control.Totals() {
+		for _, micros := range t.DeviceMicros {
+			used += micros
+		}
+	}
+	out.counter(m.deviceUsed, seconds(used))
+}
+
+// seconds of device-microseconds. They are added up as whole numbers: a sum of floats may become smaller by a rounding
+// error, which Prometheus takes for a restart.
+func seconds(micros int64) float64 { return float64(micros) / 1e6 }
+
+// series are the metrics that a collector sends.
+type series chan<- prometheus.Metric
+
+func (s series) gauge(d *prometheus.Desc, v float64, labels ...string) {
+	s <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+}
+
+func (s series) counter(d *prometheus.Desc, v float64, labels ...string) {
+	s <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, v, labels...)
 }
 
 func addCounts(into map[string]int32, c *outbidv1.TrialCounts) {
@@ -84,9 +101,13 @@ func addCounts(into map[string]int32, c *outbidv1.TrialCounts) {
 
 type deviceKey struct{ kind, use string }
 
+// deviceCounts counts the devices of all nodes but those that have left, which may never come back.
 func deviceCounts(nodes []*outbidv1.Node) map[deviceKey]int {
 	counts := map[deviceKey]int{}
 	for _, n := range nodes {
+		if n.GetState() == outbidv1.NodeState_NODE_STATE_LEFT {
+			continue
+		}
 		held := map[int32]bool{}
 		for _, u := range n.GetUses() {
 			held[u.GetDevice()] = u.GetFork() != nil
@@ -96,6 +117,8 @@ func deviceCounts(nodes []*outbidv1.Node) map[deviceKey]int {
 			switch {
 			case held[d.GetIndex()]:
 				use = "held"
+			case n.GetState() == outbidv1.NodeState_NODE_STATE_DRAINING:
+				use = "draining"
 			case n.GetState() != outbidv1.NodeState_NODE_STATE_UP:
 				use = "away"
 			}
@@ -104,6 +127,14 @@ func deviceCounts(nodes []*outbidv1.Node) map[deviceKey]int {
 	}
 	return counts
 }
+
+// Prefixes of the enums whose values are labels.
+const (
+	sweepPrefix   = "SWEEP_STATE_"
+	trialPrefix   = "TRIAL_STATE_"
+	nodePrefix    = "NODE_STATE_"
+	failurePrefix = "FAILURE_KIND_"
+)
 
 // label is an enum's name as a label: SWEEP_STATE_DONE is "done".
 func label(name, prefix string) string { return strings.ToLower(strings.TrimPrefix(name, prefix)) }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"google.golang.org/grpc"
 
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
@@ -19,7 +18,6 @@ func newPages(cfg Config, i *interceptor, conn *grpc.ClientConn) (http.Handler, 
 	if err := outbidv1.RegisterOutbidServiceHandlerClient(context.Background(), gateway, client); err != nil {
 		return nil, fmt.Errorf("register REST paths: %w", err)
 	}
-	metrics := promhttp.HandlerFor(cfg.Registry, promhttp.HandlerOpts{})
 	mux := http.NewServeMux()
 	mux.Handle("/", gateway)
 	mux.HandleFunc("GET /v1/sweeps/{sweep}/trials/{trial}/checkpoint", rawCheckpoint(client, gateway))
@@ -28,13 +26,7 @@ func newPages(cfg Config, i *interceptor, conn *grpc.ClientConn) (http.Handler, 
 		writeJSON(w, http.StatusOK, map[string]string{"status": "ok"})
 	})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { ready(w, i) })
-	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
-		if _, err := i.authenticate(r.Header.Values("Authorization")); err != nil {
-			writeError(w, err)
-			return
-		}
-		metrics.ServeHTTP(w, r)
-	})
+	mux.Handle("GET /metrics", metricsHandler(cfg.Registry, i))
 	return mux, nil
 }
 

@@ -143,6 +143,9 @@ func writeError(w http.ResponseWriter, err error) {
 	if st.Code() == codes.Unauthenticated {
 		w.Header().Set("WWW-Authenticate", `Bearer realm="outbid"`)
 	}
+	if code == http.StatusServiceUnavailable {
+		w.Header().Set("Retry-After", "2")
+	}
 	w.Header().Del("Transfer-Encoding")
 	writeJSON(w, code, newJSONError(st))
 }

@@ -46,6 +46,10 @@ type Config struct {
 	// MaxPayload returns how many bytes one message of NATS may have; nil for no bound.
 	MaxPayload func() int
 
+	// Verify reads every file that can be made again from the ledger, makes damaged ones again, and ends with its context; nil for
+	// no such files. GetServerInfo's checks say what it found.
+	Verify func(ctx context.Context)
+
 	// pace is that of requests' bodies; bodyPace if its rate is 0.
 	pace pace
 	// Objects hands out the objects that it has signed for, to whoever has the URL; nil for none.
@@ -93,7 +97,7 @@ func New(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	calls, seconds := newCallMetrics()
-	for _, c := range []prometheus.Collector{calls, seconds, newStateMetrics(cfg.Control)} {
+	for _, c := range []prometheus.Collector{calls, seconds, newClusterMetrics(cfg.Control), newNodeMetrics(cfg.Control)} {
 		if err := cfg.Registry.Register(c); err != nil {
 			return nil, fmt.Errorf("register api metrics: %w", err)
 		}
@@ -107,7 +111,8 @@ func New(cfg Config) (*Server, error) {
 		grpc.ForceServerCodecV2(newWireCodec()))
 	outbidv1.RegisterOutbidServiceServer(s.grpc, &service{
 		control: cfg.Control, store: cfg.Store, logs: cfg.Logs, limits: cfg.Limits, logger: cfg.Logger, blobs: s.blobs,
-		feeds: newFeeds(cfg.Control), workers: cfg.Workers, maxSpec: func() int { return limits.Spec(cfg.MaxPayload()) },
+		feeds: newFeeds(cfg.Control), workers: cfg.Workers, verify: cfg.Verify,
+		maxSpec: func() int { return limits.Spec(cfg.MaxPayload()) },
 	})
 	if err := s.open(i); err != nil {
 		stop()

@@ -27,6 +27,8 @@ type service struct {
 	workers Workers
 	// maxSpec returns how many bytes the spec of a sweep may have.
 	maxSpec func() int
+	// verify reads every file that the server can make again; nil for none.
+	verify func(context.Context)
 }
 
 // ListSweeps implements the service.
@@ -208,9 +210,12 @@ func (s *service) TellTrial(ctx context.Context, req *outbidv1.TellTrialRequest)
 }
 
 // GetServerInfo implements the service.
-func (s *service) GetServerInfo(context.Context, *outbidv1.GetServerInfoRequest) (
+func (s *service) GetServerInfo(ctx context.Context, req *outbidv1.GetServerInfoRequest) (
 	*outbidv1.GetServerInfoResponse, error,
 ) {
+	if req.GetThorough() && s.verify != nil {
+		s.verify(ctx)
+	}
 	return s.control.Info(), nil
 }
 

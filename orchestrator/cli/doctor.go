@@ -91,7 +91,7 @@ func (a *app) checkServer(ctx context.Context) []checkView {
 	defer c.close()
 	ctx, cancel := context.WithTimeout(ctx, doctorTimeout)
 	defer cancel()
-	info, err := c.GetServerInfo(ctx, &outbidv1.GetServerInfoRequest{})
+	info, err := c.GetServerInfo(ctx, &outbidv1.GetServerInfoRequest{Thorough: true})
 	if err != nil && unreachableError(err) {
 		_, line := explain(err)
 		if strings.HasPrefix(line, "cannot talk") { // it is there, and not trusted

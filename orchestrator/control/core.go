@@ -7,7 +7,6 @@
 package control
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
@@ -274,6 +273,3 @@ func (c *Core) note(sweep string, trial *int32, level, format string, args ...an
 
 // reply answers a command once the step's events are in the ledger.
 func (c *Core) reply(f func()) { c.out.Replies = append(c.out.Replies, f) }
-
-// errStopped says that the loop has ended.
-var errStopped = errors.New("the orchestrator is stopping")

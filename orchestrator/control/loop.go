@@ -36,6 +36,8 @@ type Config struct {
 	Fairness func(v *policy.View, a *policy.App, over bool) *outbidv1.Fairness
 	// Info says what the server is, for the API.
 	Info func() *outbidv1.GetServerInfoResponse
+	// Seen is told of every batch that is in the ledger, once it is; nil for nobody.
+	Seen func(seq uint64, hash []byte) error
 	// Observe is told how long each step's decisions and append took, and of how many reports; nil for nobody.
 	Observe func(Observation)
 	// AppendPatience is how long one append is tried before the loop ends; a minute if 0. JetStream takes nothing any more
@@ -93,6 +95,8 @@ type Loop struct {
 	// table says what events are that are read from the ledger.
 	table state.Table
 
+	// blind: the log has it that Seen failed.
+	blind bool
 	// events since the newest snapshot.
 	events   int
 	snapshot sync.WaitGroup
@@ -186,6 +190,12 @@ func (l *Loop) takeOver(ctx context.Context) error {
 // none. What it cannot take is made good from the ledger at the next start.
 func (l *Loop) remember(b *outbidv1.Batch, events []*outbidv1.Event) {
 	l.recent.add(roundsOf(l.table, b, events))
+	if l.cfg.Seen != nil {
+		if err := l.cfg.Seen(b.GetSeq(), b.GetHash()); err != nil && !l.blind {
+			l.blind = true
+			l.cfg.Logger.Warn("if the ledger loses its end, the next start cannot tell", "err", err)
+		}
+	}
 	if err := l.cfg.History.Append(b.GetSeq(), events); err != nil {
 		l.cfg.Logger.Error("reports could not be added to the history, which can be rebuilt from the ledger", "err", err)
 	}
@@ -274,6 +284,15 @@ func (l *Loop) step(ctx context.Context, inputs []Input) (more bool, err error) 
 	l.consultRemote(out.Retire, out.Ask)
 	l.askAgents(out.Bids)
 	return out.More, nil
+}
+
+// StepAge returns how long ago the step under way began, its append included; 0 between two steps.
+func (l *Loop) StepAge(now time.Time) time.Duration {
+	began := l.busy.Load()
+	if began == 0 {
+		return 0
+	}
+	return max(0, now.Sub(time.Unix(0, began)))
 }
 
 func (l *Loop) decide(ctx context.Context, inputs []Input) (Outcome, error) {
@@ -367,6 +386,6 @@ func (l *Loop) send(ctx context.Context, in Input) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-l.done:
-		return errStopped
+		return state.ErrStopping
 	}
 }

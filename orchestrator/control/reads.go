@@ -32,7 +32,7 @@ func do[T any](ctx context.Context, l *Loop, input func(done func(T, error)) Inp
 		case a := <-answers:
 			return a.value, a.err
 		default:
-			return none, errStopped
+			return none, state.ErrStopping
 		}
 	}
 }

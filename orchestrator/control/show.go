@@ -121,6 +121,12 @@ func (l *Loop) Superseded(sweep string) (func(trial int32, r *outbidv1.Report) b
 	}, nil
 }
 
+// HasReports reports whether a trial of the sweep has reported the sweep's metric.
+func (l *Loop) HasReports(sweep string) bool {
+	s, err := l.view.Load().Sweep(sweep)
+	return err == nil && s.Sweep().Best >= 0
+}
+
 func (l *Loop) exists(sweep string, trial *int32) error {
 	s, err := l.view.Load().Sweep(sweep)
 	if err != nil || trial == nil {

@@ -421,3 +421,6 @@ func (l *Loop) MemberOf(member string) []string {
 	}
 	return all
 }
+
+// Totals returns the cumulative counts of every tenant that ever had a sweep, by name.
+func (l *Loop) Totals() []*state.Totals { return l.view.Load().Totals() }

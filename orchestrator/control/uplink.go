@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/outbid-dev/outbid/orchestrator/objects"
+	"github.com/outbid-dev/outbid/orchestrator/sanitize"
 	"github.com/outbid-dev/outbid/orchestrator/state"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
@@ -109,6 +110,7 @@ func (c *Core) join(up *outbidv1.Uplink, old *state.Node) {
 		c.freeNode(old, "its worker started anew", true)
 	}
 	info := boundInfo(up.GetInfo())
+	sanitize.RepairFields(info)
 	info.Trusted = c.set.Trust != nil && c.set.Trust(up.GetNode())
 	info.Name, info.Boot = up.GetNode(), up.GetBoot()
 	c.touchForked()

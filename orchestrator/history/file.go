@@ -68,6 +68,17 @@ func openFile(sweep, path string, create bool) (*sweepFile, error) {
 	return s, nil
 }
 
+// mustHave returns s if it has the batches up to one that it had when it was closed; s may be nil.
+func (s *sweepFile) mustHave(sweep string, last uint64) (*sweepFile, error) {
+	switch {
+	case s == nil:
+		return nil, &DamageError{Sweep: sweep, Reason: "it is gone"}
+	case s.lastSeq < last:
+		return nil, errors.Join(s.damaged("it ends at batch %d, but had batch %d", s.lastSeq, last), s.file.Close())
+	}
+	return s, nil
+}
+
 func (s *sweepFile) damaged(format string, args ...any) error {
 	return &DamageError{Sweep: s.sweep, Reason: fmt.Sprintf(format, args...)}
 }
@@ -90,7 +101,7 @@ func (s *sweepFile) load() error {
 	s.size = headSize
 	for s.size < length {
 		b, err := s.readHeader(s.size, length)
-		if err == nil && s.size >= int64(synced.length) {
+		if err == nil && (s.size >= int64(synced.length) || !b.summed) {
 			err = s.verify(b)
 		}
 		if err == nil && b.firstSeq <= s.lastSeq {
@@ -130,20 +141,25 @@ func (s *sweepFile) loadHead(length int64) (slot, error) {
 		s.turn = 1
 		return slot{}, errors.Join(s.file.Sync(), syncDir(filepath.Dir(s.path)))
 	}
+	newest, at, ok := decodeHead(head)
+	if !ok {
+		return slot{}, s.damaged("its head is not whole")
+	}
+	s.turn = 1 - at
+	return newest, nil
+}
+
+// decodeHead returns the newest slot of a head and its number; false if there is none.
+func decodeHead(head []byte) (newest slot, at int, ok bool) {
 	if string(head[:8]) != fileMagic {
-		return slot{}, s.damaged("it does not begin as it should")
+		return slot{}, 0, false
 	}
 	a, aOK := decodeSlot(head[8:])
 	b, bOK := decodeSlot(head[8+slotSize:])
-	switch {
-	case aOK && (!bOK || a.length >= b.length):
-		s.turn = 1
-		return a, nil
-	case bOK:
-		s.turn = 0
-		return b, nil
+	if aOK && (!bOK || a.length >= b.length) {
+		return a, 0, true
 	}
-	return slot{}, s.damaged("its head is not whole")
+	return b, 1, bOK
 }
 
 func (s *sweepFile) readHeader(at, length int64) (block, error) {
@@ -160,18 +176,23 @@ func (s *sweepFile) readHeader(at, length int64) (block, error) {
 }
 
 func (s *sweepFile) verify(b block) error {
-	data, err := readBlock(s.file, b)
-	if err != nil {
-		return err
-	}
-	_, _, err = decodeBlock(data)
+	_, err := readBlock(s.file, b)
 	return err
 }
 
+// readBlock returns the records of a block, or errTorn if the file does not hold what the index knows.
 func readBlock(r io.ReaderAt, b block) ([]byte, error) {
 	data := make([]byte, b.size)
-	_, err := r.ReadAt(data, b.offset)
-	return data, err
+	if _, err := r.ReadAt(data, b.offset); errors.Is(err, io.EOF) {
+		return nil, errTorn
+	} else if err != nil {
+		return nil, err
+	}
+	found, records, err := decodeBlock(data)
+	if err == nil && (found.records != b.records || found.firstSeq != b.firstSeq || found.lastSeq != b.lastSeq) {
+		err = errTorn
+	}
+	return records, err
 }
 
 // take adds a block to the index.

@@ -17,8 +17,9 @@ import (
 // the records, compressed if that makes them smaller.
 //
 //	slot:   u64 length on disk, u64 last ledger sequence, u32 CRC-32C of the two
-//	block:  u32 magic, u8 flags, 3 bytes of 0, u32 stored bytes, u32 raw bytes, u32 records, u32 CRC-32C of all the
-//	        rest, u64 first and u64 last ledger sequence, u32 lowest and u32 highest trial; filter; records
+//	block:  u32 magic, u8 flags, u24 lowest bits of the CRC-32C of header and filter (0 in blocks of older versions), u32 stored
+//	        bytes, u32 raw bytes, u32 records, u32 CRC-32C of all the rest, u64 first and u64 last ledger sequence, u32 lowest
+//	        and u32 highest trial; filter; records
 //	record: uvarint ledger sequence after the block's first, uvarint trial, uvarint bytes, Report
 //
 // Numbers are little-endian.
@@ -40,6 +41,8 @@ const (
 
 	flagPacked = 1
 	flagFilter = 2
+	// flagSummed says that header and filter have a sum of their own, so that they can be trusted without reading the records.
+	flagSummed = 4
 )
 
 // errTorn says that bytes are not a whole block.
@@ -88,6 +91,8 @@ type block struct {
 	low      int32 // trial
 	high     int32
 	trials   *filter // nil: any trial in between may be in it
+	// summed: header and filter were held against a sum of their own.
+	summed bool
 }
 
 // has says whether a trial may be in the block.
@@ -165,8 +170,8 @@ func (b *buffer) add(seq uint64, trial int32, r *outbidv1.Report) error {
 
 // encode returns the block and what the index should know of it, but for its offset.
 func (b *buffer) encode() ([]byte, block) {
-	meta := block{records: b.records, firstSeq: b.firstSeq, lastSeq: b.lastSeq, low: b.low, high: b.high}
-	flags, payload := byte(0), b.data
+	meta := block{records: b.records, firstSeq: b.firstSeq, lastSeq: b.lastSeq, low: b.low, high: b.high, summed: true}
+	flags, payload := byte(flagSummed), b.data
 	if packed := s2.Encode(nil, b.data); len(packed) < len(b.data) {
 		flags, payload = flags|flagPacked, packed
 	}
@@ -186,15 +191,29 @@ func (b *buffer) encode() ([]byte, block) {
 	binary.LittleEndian.PutUint64(head[32:], b.lastSeq)
 	binary.LittleEndian.PutUint32(head[40:], uint32(b.low))
 	binary.LittleEndian.PutUint32(head[44:], uint32(b.high))
+	putHeaderSum(head, headerSum(head))
 	binary.LittleEndian.PutUint32(head[20:], checksum(head, payload)) // over a sum of 0
 	out := append(head, payload...)
 	meta.size = int64(len(out))
 	return out, meta
 }
 
+// headerSum is the sum of a header, and of the filter that follows it, but for the sums in the header.
+func headerSum(head []byte) uint32 {
+	return checksum(head[:5], head[8:20], head[24:]) & 0xff_ffff
+}
+
+func putHeaderSum(head []byte, sum uint32) {
+	head[5], head[6], head[7] = byte(sum), byte(sum>>8), byte(sum>>16)
+}
+
+func getHeaderSum(head []byte) uint32 {
+	return uint32(head[5]) | uint32(head[6])<<8 | uint32(head[7])<<16
+}
+
 // decodeHeader reads what stands before the records; b holds at least the header, and the filter if there is one.
 func decodeHeader(b []byte) (block, error) {
-	if len(b) < blockHeader || binary.LittleEndian.Uint32(b) != blockMagic || b[4]&^(flagPacked|flagFilter) != 0 {
+	if len(b) < blockHeader || binary.LittleEndian.Uint32(b) != blockMagic || b[4]&^(flagPacked|flagFilter|flagSummed) != 0 {
 		return block{}, errTorn
 	}
 	meta := block{
@@ -217,6 +236,15 @@ func decodeHeader(b []byte) (block, error) {
 		meta.trials = new(filter)
 		copy(meta.trials[:], b[blockHeader:])
 		meta.size += filterSize
+	}
+	if meta.summed = b[4]&flagSummed != 0; meta.summed {
+		end := blockHeader
+		if meta.trials != nil {
+			end += filterSize
+		}
+		if headerSum(b[:end]) != getHeaderSum(b) {
+			return block{}, errTorn
+		}
 	}
 	return meta, nil
 }

@@ -36,6 +36,10 @@ type History struct {
 	mu    sync.Mutex
 	files map[string]*sweepFile
 	clock uint64 // counts uses
+	// appended is the last batch that Append was given.
+	appended uint64
+	// closed has the last batch of each file that was closed meanwhile: one that has less when it is opened again was damaged.
+	closed map[string]uint64
 }
 
 // Open opens the history in a directory, which is made if missing and is shut for other users: what trials of every tenant
@@ -48,7 +52,7 @@ func Open(dir string) (*History, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open report history: %w", err)
 	}
-	return &History{dir: dir, max: maxOpen, table: state.NewTable(), files: map[string]*sweepFile{}}, nil
+	return &History{dir: dir, max: maxOpen, table: state.NewTable(), files: map[string]*sweepFile{}, closed: map[string]uint64{}}, nil
 }
 
 func (h *History) path(sweep string) string { return filepath.Join(h.dir, sweep+suffix) }
@@ -66,7 +70,11 @@ func (h *History) get(sweep string, create bool) (*sweepFile, error) {
 	if len(h.files) >= h.max {
 		h.closeOldest()
 	}
-	s, err := openFile(sweep, h.path(sweep), create)
+	had := h.closed[sweep]
+	s, err := openFile(sweep, h.path(sweep), create && had == 0)
+	if err == nil && had > 0 {
+		s, err = s.mustHave(sweep, had)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("open the report history of %s: %w", sweep, err)
 	}
@@ -88,6 +96,7 @@ func (h *History) closeOldest() {
 	}
 	if oldest.sync() == nil {
 		delete(h.files, oldest.sweep)
+		h.closed[oldest.sweep] = oldest.lastSeq
 		_ = oldest.file.Close() // all of it is on disk
 	}
 }
@@ -98,6 +107,7 @@ func (h *History) closeOldest() {
 func (h *History) Append(seq uint64, events []*outbidv1.Event) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.appended = max(h.appended, seq)
 	// One sweep after the other: its part of a batch must not be split by the closing of its file.
 	bySweep, sweeps := group(h.table, events)
 	var errs []error
@@ -258,6 +268,7 @@ func (h *History) remove(sweep string) error {
 
 // drop closes the file of a sweep and forgets what is pending.
 func (h *History) drop(sweep string) error {
+	delete(h.closed, sweep)
 	s := h.files[sweep]
 	if s == nil {
 		return nil

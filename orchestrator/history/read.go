@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 
@@ -77,10 +78,49 @@ func (h *History) view(sweep string, skip int64) (*view, error) {
 		v.blocks = v.blocks[1:]
 	}
 	v.pending = slices.Clone(s.pending.data)
-	if v.file, err = os.Open(s.path); err != nil {
+	if v.file, err = os.Open(s.path); errors.Is(err, os.ErrNotExist) {
+		return nil, s.damaged("it is gone")
+	} else if err != nil {
 		return nil, fmt.Errorf("read the report history of %s: %w", sweep, err)
 	}
 	return v, nil
+}
+
+// block returns the records of a block.
+func (v *view) block(b block) ([]byte, error) {
+	records, err := readBlock(v.file, b)
+	if errors.Is(err, errTorn) {
+		return nil, &DamageError{Sweep: v.sweep, Reason: fmt.Sprintf("the block at byte %d is not whole", b.offset)}
+	}
+	return records, err
+}
+
+// Verify reads the file of a sweep and returns a *DamageError if it does not hold what it should.
+func (h *History) Verify(ctx context.Context, sweep string) error {
+	v, err := h.view(sweep, 0)
+	if v == nil || v.file == nil || err != nil {
+		return err
+	}
+	head := make([]byte, headSize)
+	if _, readErr := v.file.ReadAt(head, 0); readErr == nil || errors.Is(readErr, io.EOF) {
+		if _, _, ok := decodeHead(head); !ok {
+			err = &DamageError{Sweep: sweep, Reason: "its head is not whole"}
+		}
+	} else {
+		err = readErr
+	}
+	for _, b := range v.blocks {
+		if err == nil {
+			err = ctx.Err()
+		}
+		if err == nil {
+			_, err = v.block(b)
+		}
+	}
+	if err = errors.Join(err, v.file.Close()); err != nil {
+		return fmt.Errorf("verify the report history of %s: %w", sweep, err)
+	}
+	return nil
 }
 
 func (v *view) read(ctx context.Context, trial *int32, f func(int32, *outbidv1.Report) error) error {
@@ -91,13 +131,9 @@ func (v *view) read(ctx context.Context, trial *int32, f func(int32, *outbidv1.R
 		if trial != nil && !b.has(*trial) { // who reads one trial skips none
 			continue
 		}
-		data, err := readBlock(v.file, b)
+		records, err := v.block(b)
 		if err != nil {
 			return err
-		}
-		_, records, err := decodeBlock(data)
-		if err != nil {
-			return &DamageError{Sweep: v.sweep, Reason: fmt.Sprintf("the block at byte %d is not whole", b.offset)}
 		}
 		records, v.skip = skipRecords(records, v.skip), 0
 		if err := eachRecord(records, trial, f); err != nil {

@@ -39,6 +39,96 @@ func (h *History) Rebuild(ctx context.Context, from Reader, sweeps ...string) er
 	return nil
 }
 
+// lateBatches is how many batches Mend may have left to read once it keeps others from appending.
+const lateBatches = 64
+
+// Mend makes the file of one sweep again from the whole ledger while others append and read. What they append meanwhile must be in
+// the ledger before. A sweep that the ledger deletes gets no file.
+func (h *History) Mend(ctx context.Context, from Reader, sweep string) error {
+	if !namePattern.MatchString(sweep) {
+		return fmt.Errorf("mend the report history: sweep %q: want letters, digits, '-' or '_'", sweep)
+	}
+	path := h.path(sweep) + ".mended"
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("mend the report history of %s: %w", sweep, err)
+	}
+	s, err := openFile(sweep, path, true)
+	if err != nil {
+		return fmt.Errorf("mend the report history of %s: %w", sweep, err)
+	}
+	m := mending{h: h, from: from, s: s, files: map[string]*sweepFile{sweep: s}}
+	err = m.run(ctx)
+	if err == nil && !m.deleted {
+		err = errors.Join(os.Rename(path, h.path(sweep)), h.drop(sweep), syncDir(h.dir))
+	}
+	if m.locked {
+		h.mu.Unlock()
+	}
+	if err = errors.Join(err, s.file.Close()); err != nil || m.deleted {
+		err = errors.Join(err, removed(path))
+	}
+	if err != nil {
+		return fmt.Errorf("mend the report history of %s: %w", sweep, err)
+	}
+	return nil
+}
+
+// removed removes a file that may be gone.
+func removed(path string) error {
+	if err := os.Remove(path); !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// mending is a file that is being filled from the ledger.
+type mending struct {
+	h     *History
+	from  Reader
+	s     *sweepFile
+	files map[string]*sweepFile
+	// upTo is the last batch that was read.
+	upTo uint64
+	// deleted: the ledger deletes the sweep.
+	deleted bool
+	// locked: nothing is appended any more.
+	locked bool
+}
+
+// run reads the ledger until the file has all that was appended, and locks the history for the last batches.
+func (m *mending) run(ctx context.Context) error {
+	for !m.locked {
+		if err := errors.Join(m.read(ctx), m.s.sync()); err != nil { // what is on disk need not be waited for later
+			return err
+		}
+		m.h.mu.Lock()
+		if m.locked = m.h.appended <= m.upTo+lateBatches; !m.locked {
+			m.h.mu.Unlock()
+		}
+	}
+	if m.h.appended > m.upTo {
+		if err := m.read(ctx); err != nil {
+			return err
+		}
+	}
+	return m.s.sync()
+}
+
+// read adds what the ledger has after the last batch that was read.
+func (m *mending) read(ctx context.Context) error {
+	return m.from.Read(ctx, m.upTo+1, func(b *outbidv1.Batch) error {
+		events, err := ledger.Decode(b)
+		if err != nil {
+			return err
+		}
+		for _, e := range events {
+			m.deleted = m.deleted || m.h.table.Forgotten(e) == m.s.sweep
+		}
+		m.upTo = b.GetSeq()
+		return m.h.appendTo(m.files, b.GetSeq(), events)
+	})
+}
+
 // rebuild fills files with new ones, under other names.
 func (h *History) rebuild(ctx context.Context, from Reader, sweeps []string, files map[string]*sweepFile) error {
 	for _, sweep := range sweeps {

@@ -177,6 +177,27 @@ func (k *Keys) Orchestrator() (*Credentials, error) {
 	return &Credentials{OrdersKey: k.orders.Public(), key: key, token: token}, nil
 }
 
+// Observer makes a user of NATS's own account that may ask the servers how much they store, and nothing else. Its key lives in
+// this process alone.
+func (k *Keys) Observer() (*Credentials, error) {
+	key, err := NewKey()
+	if err != nil {
+		return nil, err
+	}
+	claims := jwt.NewUserClaims(key.Public())
+	claims.Name = "outbid metrics"
+	claims.Pub.Allow.Add(StorageSubject)
+	claims.Sub.Allow.Add("_INBOX.>")
+	token, err := claims.Encode(k.system)
+	if err != nil {
+		return nil, fmt.Errorf("make a NATS user: %w", err)
+	}
+	return &Credentials{key: key, token: token}, nil
+}
+
+// StorageSubject is where NATS servers are asked how much JetStream stores.
+const StorageSubject = "$SYS.REQ.SERVER.PING.JSZ"
+
 // Verifier makes a verifier of a user's public key. What this process signed itself with that user's key, it believes at once.
 func (k *Keys) Verifier(public string) (*Verifier, error) {
 	v, err := NewVerifier(public)

@@ -6,6 +6,7 @@
 package sanitize
 
 import (
+	"errors"
 	"fmt"
 	"regexp"
 	"strings"
@@ -64,6 +65,16 @@ func isPlain(s string) bool {
 	return true
 }
 
+// IsPlain reports whether every string is printable ASCII with newlines and tabs, so that nothing has to be done with it.
+func IsPlain(all ...string) bool {
+	for _, s := range all {
+		if !isPlain(s) {
+			return false
+		}
+	}
+	return true
+}
+
 func repair(s string) string {
 	if strings.IndexByte(s, '\x1b') >= 0 {
 		s = escapes.ReplaceAllString(s, "")
@@ -80,15 +91,12 @@ func repair(s string) string {
 // IsForbidden reports whether a character must not reach a reader: control characters other than newline and tab, and
 // bidirectional controls, by which text is shown in another order than it is read in.
 func IsForbidden(r rune) bool {
-	switch {
-	case r == '\n' || r == '\t':
-		return false
-	case unicode.IsControl(r):
-		return true
-	case r >= '\u202A' && r <= '\u202E', r >= '\u2066' && r <= '\u2069', r == '\u200E', r == '\u200F', r == '\u061C':
-		return true
-	}
-	return false
+	return unicode.IsControl(r) && r != '\n' && r != '\t' || IsBidi(r)
+}
+
+// IsBidi reports whether a character is a bidirectional control.
+func IsBidi(r rune) bool {
+	return r >= '\u202A' && r <= '\u202E' || r >= '\u2066' && r <= '\u2069' || r == '\u200E' || r == '\u200F' || r == '\u061C'
 }
 
 // shorten cuts valid text to at most limit bytes, between two characters.
@@ -123,7 +131,7 @@ func Check(s string, limit int) error {
 			}
 		}
 		if IsForbidden(r) {
-			return fmt.Errorf("has the control character U+%04X at byte %d; remove it", r, i)
+			return errors.New(forbidden(r, i))
 		}
 	}
 	return nil

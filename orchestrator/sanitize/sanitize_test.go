@@ -156,3 +156,19 @@ func BenchmarkText(b *testing.B) {
 		})
 	}
 }
+
+func TestRepairFields(t *testing.T) {
+	t.Parallel()
+	info := &outbidv1.NodeInfo{
+		Name: "n\u202E1", Labels: map[string]string{"rack\u2066": "r\u202E1", "zone": "a"},
+		Devices: []*outbidv1.Device{{Type: "v100\x1b[1m"}, {Type: "cpu"}},
+	}
+	RepairFields(info)
+	want := &outbidv1.NodeInfo{
+		Name: "n\uFFFD1", Labels: map[string]string{"rack\uFFFD": "r\uFFFD1", "zone": "a"},
+		Devices: []*outbidv1.Device{{Type: "v100"}, {Type: "cpu"}},
+	}
+	if !proto.Equal(info, want) {
+		t.Errorf("%v", info)
+	}
+}

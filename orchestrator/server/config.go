@@ -182,7 +182,7 @@ func (c *Config) fillWorkers() error {
 		if w.Dir, err = filepath.Abs(w.Dir); err != nil {
 			return badField("Workers.Dir", "%w", err)
 		}
-		if err := errors.Join(w.check(), w.Trials.decide(c.Tokens != "")); err != nil {
+		if err := errors.Join(w.check(), w.checkLabels(), w.Trials.decide(c.Tokens != "")); err != nil {
 			return err
 		}
 		w.secrets = []string{c.NATS.Keys, c.Tokens, c.TLSKey}

@@ -37,7 +37,7 @@ func (s *Server) follow(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	reports, err := openReportLog(filepath.Join(s.cfg.Data, "history"))
+	reports, err := openReportLog(filepath.Join(s.cfg.Data, "history"), s.log)
 	if err != nil {
 		return err
 	}

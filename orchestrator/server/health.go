@@ -22,6 +22,8 @@ type health struct {
 	started          time.Time
 	nc               *nats.Conn
 	store            objects.Store
+	// history is the line about the history of reports.
+	history func() *outbidv1.Check
 
 	mu     sync.Mutex
 	at     time.Time
@@ -69,6 +71,9 @@ func (h *health) info() *outbidv1.GetServerInfoResponse {
 	}
 	for _, c := range h.checks {
 		resp.Checks = append(resp.Checks, proto.CloneOf(c))
+	}
+	if h.history != nil {
+		resp.Checks = append(resp.Checks, h.history())
 	}
 	return resp
 }

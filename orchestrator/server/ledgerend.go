@@ -1,24 +1,24 @@
 package server
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"strconv"
-	"strings"
 	"sync"
 
 	"github.com/outbid-dev/outbid/orchestrator/ledger"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// ledgerEnd remembers, in a file beside JetStream's, the last batch that this machine saw in the ledger. A store that
+// ledgerEnd remembers, in a file that is not JetStream's, the last batch that this machine saw in the ledger. A store that
 // finds damage near its end cuts it off there, and what is left is a whole ledger, only shorter: nothing in it tells.
 type ledgerEnd struct {
 	mu   sync.Mutex
 	file *os.File
-	seq  uint64
+	mark mark
 }
 
 func openLedgerEnd(path string) (*ledgerEnd, error) {
@@ -26,30 +26,30 @@ func openLedgerEnd(path string) (*ledgerEnd, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the mark of the ledger's end: %w", err)
 	}
-	data, err := io.ReadAll(io.LimitReader(file, 64))
+	data, err := io.ReadAll(io.LimitReader(file, 256))
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("read the mark of the ledger's end: %w", err), file.Close())
 	}
-	// One that cannot be read stands for nothing.
-	seq, _ := strconv.ParseUint(strings.TrimSpace(string(data)), 10, 64)
-	return &ledgerEnd{file: file, seq: seq}, nil
+	// A mark that cannot be read stands for nothing.
+	m, _ := parseMark(data)
+	return &ledgerEnd{file: file, mark: m}, nil
 }
 
-// saw notes a batch that is in the ledger. It is not synced: the mark may lag behind, never run ahead.
-func (e *ledgerEnd) saw(seq uint64) error {
+// saw notes a batch that is in the ledger, and its hash. It is not synced: the mark may lag behind, never run ahead.
+func (e *ledgerEnd) saw(seq uint64, hash []byte) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if seq <= e.seq {
+	if seq <= e.mark.seq {
 		return nil
 	}
-	e.seq = seq
-	if _, err := e.file.WriteAt(fmt.Appendf(nil, "%020d\n", seq), 0); err != nil {
+	e.mark = mark{seq, bytes.Clone(hash)}
+	if _, err := e.file.WriteAt([]byte(e.mark.String()), 0); err != nil {
 		return fmt.Errorf("note the ledger's end: %w", err)
 	}
 	return nil
 }
 
-// check fails with a *ledger.DamageError if the ledger has become shorter.
+// check fails with a *ledger.DamageError if the ledger has become shorter, or has another batch where this machine saw one.
 func (e *ledgerEnd) check(ctx context.Context, record ledger.Ledger) error {
 	last, err := record.Last(ctx)
 	if err != nil {
@@ -57,15 +57,31 @@ func (e *ledgerEnd) check(ctx context.Context, record ledger.Ledger) error {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if last == 0 && e.seq > 0 {
-		return &ledger.DamageError{Seq: 1, Reason: fmt.Sprintf("the ledger is empty, but reached %d when it was last open here: this is "+
-			"another NATS, or one that was given users since ('outbid nats init --take-over' gives these keys what it held before)", e.seq)}
+	return e.mark.check(ctx, record, last, "when it was last open here")
+}
+
+// check fails with a *ledger.DamageError if a ledger that ends with batch last has not what the mark says; when says when it had.
+func (m mark) check(ctx context.Context, record ledger.Ledger, last uint64, when string) error {
+	switch {
+	case last == 0 && m.seq > 0:
+		return &ledger.DamageError{Seq: 1, Reason: fmt.Sprintf("the ledger is empty, but reached %d %s: this is "+
+			"another NATS, or one that was given users since ('outbid nats init --take-over' gives these keys what it held before)", m.seq, when)}
+	case last < m.seq:
+		return &ledger.DamageError{Seq: last + 1, Reason: fmt.Sprintf("the ledger ends at %d, but reached %d %s: it lost its end", last, m.seq, when)}
+	case len(m.hash) == 0:
+		return nil
 	}
-	if last < e.seq {
-		return &ledger.DamageError{Seq: last + 1, Reason: fmt.Sprintf(
-			"the ledger ends at %d, but reached %d when it was last open here: it lost its end", last, e.seq)}
+	err := record.Read(ctx, m.seq, func(b *outbidv1.Batch) error {
+		if !bytes.Equal(b.GetHash(), m.hash) {
+			return &ledger.DamageError{Seq: m.seq, Reason: fmt.Sprintf("it is not the batch that was there %s: the ledger lost its end and was continued, "+
+				"or is another one", when)}
+		}
+		return errRead
+	})
+	if errors.Is(err, errRead) {
+		return nil
 	}
-	return nil
+	return err
 }
 
 func (e *ledgerEnd) close() error { return e.file.Close() }

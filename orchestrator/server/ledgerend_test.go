@@ -1,8 +1,11 @@
 package server
 
 import (
+	"bytes"
 	"errors"
+	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -31,7 +34,7 @@ func TestALedgerThatLostItsEndIsNoticed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := errors.Join(end.saw(tc.saw), end.close()); err != nil {
+		if err := errors.Join(end.saw(tc.saw, nil), end.close()); err != nil {
 			t.Fatal(err)
 		}
 		if end, err = openLedgerEnd(path); err != nil {
@@ -45,5 +48,58 @@ func TestALedgerThatLostItsEndIsNoticed(t *testing.T) {
 		if err := end.close(); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// Neither a bit that flips in the mark nor one that is cut short says anything of the ledger; another ledger of the same length does.
+func TestTheMarkOfTheLedgersEnd(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "ledger-end")
+	record, other := ledger.NewMemory(), ledger.NewMemory()
+	for i := range 3 {
+		for _, l := range []*ledger.Memory{record, other} {
+			at := time.Unix(int64(1000+i), 0)
+			if l == other {
+				at = at.Add(time.Hour)
+			}
+			b, err := l.Append(t.Context(), at, []*outbidv1.Event{{Kind: &outbidv1.Event_Note{Note: &outbidv1.Note{}}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if end, err := openLedgerEnd(path); err != nil || l == record && end.saw(b.GetSeq(), b.GetHash()) != nil || end.close() != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	check := func(l ledger.Ledger) error {
+		end, err := openLedgerEnd(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer end.close()
+		return end.check(t.Context(), l)
+	}
+	if err := check(record); err != nil {
+		t.Error(err)
+	}
+	if err := check(other); err == nil || !strings.Contains(err.Error(), "batch 3 is damaged: it is not the batch that was there") {
+		t.Errorf("another ledger: %v", err)
+	}
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for bit := range 8 * len(whole) {
+		spoilt := bytes.Clone(whole)
+		spoilt[bit/8] ^= 1 << (bit % 8)
+		if m, ok := parseMark(spoilt); ok && m.String() != string(whole) {
+			t.Errorf("bit %d of byte %d: it is read as %s", bit%8, bit/8, m)
+		}
+		if m, ok := parseMark(whole[:bit/8]); ok && m.String() != string(whole) {
+			t.Errorf("cut at byte %d: it is read as %s", bit/8, m)
+		}
+	}
+	if m, ok := parseMark([]byte("00000000000000000042\n")); !ok || m.seq != 42 {
+		t.Errorf("that of an older version: %v, %t", m, ok)
 	}
 }

@@ -10,13 +10,11 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
-
 	"github.com/outbid-dev/outbid/orchestrator/bus"
 	"github.com/outbid-dev/outbid/orchestrator/control"
 	"github.com/outbid-dev/outbid/orchestrator/ledger"
 	"github.com/outbid-dev/outbid/orchestrator/policy/themis"
+	"github.com/outbid-dev/outbid/orchestrator/state"
 	"github.com/outbid-dev/outbid/orchestrator/tuner"
 	"github.com/outbid-dev/outbid/orchestrator/tuner/plugin"
 	"github.com/outbid-dev/outbid/orchestrator/uptime"
@@ -52,6 +50,7 @@ func (s *Server) openBus(ctx context.Context) (err error) {
 		}
 		return nil
 	})
+	s.storage.use(ctx)
 	return nil
 }
 
@@ -105,11 +104,12 @@ func (s *Server) openLoop(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	reports, err := openReportLog(filepath.Join(s.cfg.Data, "history"))
+	reports, err := openReportLog(filepath.Join(s.cfg.Data, "history"), s.log)
 	if err != nil {
 		return err
 	}
 	s.onClose(reports.Close)
+	s.reports, s.health.history = reports, reports.check
 	reports.use(ctx, record)
 	rules, options, err := s.cfg.newPolicy()
 	if err != nil {
@@ -121,7 +121,7 @@ func (s *Server) openLoop(ctx context.Context) error {
 	}
 	tuners := &tunerHost{}
 	s.onClose(tuners.close)
-	observe, err := s.registerMetrics()
+	observe, err := s.observeLoop()
 	if err != nil {
 		return err
 	}
@@ -138,12 +138,12 @@ func (s *Server) openLoop(ctx context.Context) error {
 		},
 		Policy: rules, PolicyOptions: options, Ledger: record, History: reports,
 		Send:   s.members.send,
-		Delete: s.store.Delete, Now: time.Now, Uptime: uptime.Open(filepath.Join(s.cfg.Data, "uptime.json")), Logger: s.log, Info: s.health.info, Observe: observe,
+		Delete: s.store.Delete, Now: time.Now, Uptime: uptime.Open(filepath.Join(s.cfg.Data, "uptime.json")), Logger: s.log, Info: s.health.info, Observe: observe, Seen: reports.end.saw,
 	})
 	if err != nil {
 		return s.damaged(err)
 	}
-	if err := registerSkew(s.registry, s.loop); err != nil {
+	if err := s.registerLoop(); err != nil {
 		return err
 	}
 	s.reserveLogs(ctx)
@@ -154,7 +154,7 @@ func (s *Server) openLoop(ctx context.Context) error {
 	for _, sweep := range s.loop.Sweeps() {
 		sweeps = append(sweeps, sweep.GetId())
 	}
-	return reports.complete(ctx, record, sweeps, s.log)
+	return reports.complete(ctx, record, sweeps, s.loop.HasReports)
 }
 
 // damaged says what can be done if the ledger is damaged; other errors are left as they are.
@@ -219,52 +219,6 @@ func (s *Server) runLoop(ctx context.Context) error {
 	return errors.Join(err, answers.Stop(), uplinks.Stop())
 }
 
-// registerMetrics adds what the control loop and this process tell to /metrics, and returns the loop's observer.
-func (s *Server) registerMetrics() (func(control.Observation), error) {
-	buckets := prometheus.ExponentialBuckets(0.0001, 2, 16)
-	decide := prometheus.NewHistogram(prometheus.HistogramOpts{
-		Name: "outbid_decide_seconds", Help: "How long a step of the control loop took to decide.", Buckets: buckets,
-	})
-	store := prometheus.NewHistogram(prometheus.HistogramOpts{
-		Name: "outbid_append_seconds", Help: "How long the ledger took to make a step durable.", Buckets: buckets,
-	})
-	events := prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "outbid_events_total", Help: "Events appended to the ledger.",
-	})
-	reports := prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "outbid_reports_total", Help: "Reports appended to the ledger.",
-	})
-	merges := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "outbid_merges_total", Help: "Rounds of forks that were averaged, and averages that were judged by the best fork: kept or dropped.",
-	}, []string{"what"})
-	for _, what := range []string{"averaged", "kept", "dropped"} {
-		merges.WithLabelValues(what)
-	}
-	for _, c := range []prometheus.Collector{
-		decide, store, events, reports, merges, collectors.NewGoCollector(),
-		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-	} {
-		if err := s.registry.Register(c); err != nil {
-			return nil, fmt.Errorf("register metrics: %w", err)
-		}
-	}
-	if err := s.registerCertificate(); err != nil {
-		return nil, err
-	}
-	return func(o control.Observation) {
-		if o.Events == 0 {
-			return
-		}
-		decide.Observe(o.Decide.Seconds())
-		store.Observe(o.Append.Seconds())
-		events.Add(float64(o.Events))
-		reports.Add(float64(o.Reports))
-		merges.WithLabelValues("averaged").Add(float64(o.Merges.Averaged))
-		merges.WithLabelValues("kept").Add(float64(o.Merges.Kept))
-		merges.WithLabelValues("dropped").Add(float64(o.Merges.Dropped))
-	}, nil
-}
-
 // tunerHost opens tuners and ends those that are programs of their own.
 type tunerHost struct {
 	mu     sync.Mutex
@@ -286,7 +240,7 @@ func (h *tunerHost) opener(ctx context.Context, log *slog.Logger) func(tuner.Set
 			defer h.mu.Unlock()
 			if h.closed {
 				go end()
-				return nil, errors.New("the server is stopping")
+				return nil, state.ErrStopping
 			}
 			h.ends = append(h.ends, end)
 		}

@@ -8,8 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"strconv"
-	"strings"
+	"slices"
 	"sync"
 
 	"github.com/outbid-dev/outbid/orchestrator/atomicfile"
@@ -25,6 +24,7 @@ type reportLog struct {
 	*history.History
 	mark string
 	end  *ledgerEnd
+	log  *slog.Logger
 	// table says what events mean.
 	table state.Table
 	// read reads batches of the ledger, from one to another, both included; nil as long as there is none.
@@ -34,10 +34,15 @@ type reportLog struct {
 	// upTo is the last batch that was appended, gap whether one before it is missing.
 	upTo uint64
 	gap  bool
+	// mends are the files that are made again; mending has their goroutines, which ctx ends.
+	mends     mends
+	mending   sync.WaitGroup
+	verifying sync.Mutex
+	ctx       context.Context //nolint:containedctx // the life of the log, not of a call
 }
 
 // openReportLog opens the history in a directory.
-func openReportLog(dir string) (*reportLog, error) {
+func openReportLog(dir string, log *slog.Logger) (*reportLog, error) {
 	h, err := history.Open(dir)
 	if err != nil {
 		return nil, err
@@ -46,15 +51,18 @@ func openReportLog(dir string) (*reportLog, error) {
 	if err != nil {
 		return nil, errors.Join(err, h.Close())
 	}
-	l := &reportLog{History: h, mark: filepath.Join(dir, "complete-to"), end: end, table: state.NewTable()}
+	l := &reportLog{History: h, mark: filepath.Join(dir, "complete-to"), end: end, log: log, table: state.NewTable()}
+	l.ctx, l.mends.stop = context.WithCancel(context.Background())
+	l.mends.running, l.mends.count, l.mends.failed = map[string]*mend{}, map[string]int{}, map[string]error{}
 	data, err := os.ReadFile(l.mark)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
 		return nil, errors.Join(fmt.Errorf("open report history: %w", err), l.Close())
 	default:
-		// One that cannot be read stands for nothing: everything is made again.
-		l.upTo, _ = strconv.ParseUint(strings.TrimSpace(string(data)), 10, 64)
+		// Without a mark that can be read everything is made again.
+		done, _ := parseMark(data)
+		l.upTo = done.seq
 	}
 	return l, nil
 }
@@ -64,6 +72,7 @@ var errRead = errors.New("all that is missing was read")
 
 // use has the log read from a ledger what it lacks, as long as ctx lasts.
 func (l *reportLog) use(ctx context.Context, record ledger.Ledger) {
+	l.mends.source = record
 	l.read = func(from, to uint64, f func(*outbidv1.Batch) error) error {
 		err := record.Read(ctx, from, func(b *outbidv1.Batch) error {
 			if b.GetSeq() > to {
@@ -91,7 +100,8 @@ func (l *reportLog) Append(seq uint64, events []*outbidv1.Event) error {
 	l.gap = l.gap || filled != nil
 	l.upTo = max(l.upTo, seq)
 	l.mu.Unlock()
-	return errors.Join(filled, l.end.saw(seq), l.History.Append(seq, events))
+	_, err := l.noteDamage(l.History.Append(seq, events))
+	return errors.Join(filled, err)
 }
 
 // fill appends what another orchestrator wrote while this machine did not lead. What a newer version wrote is a
@@ -102,6 +112,9 @@ func (l *reportLog) fill(from, to uint64) error {
 	}
 	return l.read(from, to, func(b *outbidv1.Batch) error {
 		events, err := ledger.Decode(b)
+		if err == nil {
+			err = l.end.saw(b.GetSeq(), b.GetHash())
+		}
 		if err != nil {
 			return err
 		}
@@ -132,68 +145,86 @@ func (l *reportLog) catchUp(ctx context.Context, record ledger.Ledger) error {
 		l.mu.Lock()
 		l.upTo = to
 		l.mu.Unlock()
-		err = errors.Join(l.end.saw(to), l.Flush())
+		err = l.Flush()
 	}
 	return err
 }
 
 // Close closes the files.
-func (l *reportLog) Close() error { return errors.Join(l.History.Close(), l.end.close()) }
+func (l *reportLog) Close() error {
+	l.mends.stop()
+	l.mending.Wait()
+	_, err := l.noteDamage(l.History.Close())
+	return errors.Join(err, l.end.close())
+}
 
-// Flush implements control.History. The mark is written after the reports it speaks of.
+// Flush implements control.History. The mark is written after the reports it speaks of; it stays where it is while a file is
+// damaged, so that the next start reads from the ledger what that file lacks.
 func (l *reportLog) Flush() error {
 	l.mu.Lock()
 	upTo := l.upTo
 	l.mu.Unlock()
-	if err := l.History.Flush(); err != nil {
+	if whole, err := l.noteDamage(l.History.Flush()); err != nil || !whole {
 		return err
 	}
 	return atomicfile.Write(l.mark, 0o644, func(w *os.File) error {
-		_, err := fmt.Fprintln(w, upTo)
+		_, err := fmt.Fprint(w, mark{seq: upTo})
 		return err
 	})
 }
 
 // complete adds what the history lacks of the ledger, once the state has been restored and before anything is appended,
 // and makes files that are damaged again. Only that reads the whole ledger.
-func (l *reportLog) complete(ctx context.Context, from ledger.Ledger, sweeps []string, log *slog.Logger) error {
+func (l *reportLog) complete(ctx context.Context, from ledger.Ledger, sweeps []string, reported func(sweep string) bool) error {
 	last, err := from.Last(ctx)
 	if err != nil {
 		return err
+	}
+	if l.upTo > last { // the mark is of another ledger
+		l.gap = true
 	}
 	missing, why := sweeps, "what another orchestrator wrote could not be added"
 	if l.upTo < last && !l.gap {
 		l.gap = l.fill(l.upTo+1, last) != nil
 	}
 	if !l.gap {
-		if missing, err = l.damaged(); err != nil {
+		if missing, err = l.damaged(sweeps, reported); err != nil {
 			return err
 		}
 		why = "files are damaged"
 	}
 	if len(missing) > 0 {
-		log.Info("making the history of reports again from the ledger", "sweeps", len(missing), "why", why)
+		l.log.Warn("making the history of reports again from the ledger", "sweeps", len(missing), "why", why)
 		if err := l.Rebuild(ctx, from, missing...); err != nil {
 			return err
 		}
 	}
-	l.upTo, l.gap = max(l.upTo, last), false
+	l.upTo, l.gap = last, false
+	l.mu.Lock()
+	l.mends.reported = reported
+	l.mu.Unlock()
 	return l.Flush()
 }
 
-// damaged lists the sweeps whose file cannot be trusted.
-func (l *reportLog) damaged() ([]string, error) {
-	sweeps, err := l.Sweeps()
+// damaged lists the sweeps whose file cannot be trusted, and those that have reported and have no file.
+func (l *reportLog) damaged(sweeps []string, reported func(sweep string) bool) ([]string, error) {
+	files, err := l.Sweeps()
 	if err != nil {
 		return nil, err
 	}
+	slices.Sort(files)
 	var bad []string
-	for _, sweep := range sweeps {
+	for _, sweep := range files {
 		_, err := l.LastSeq(sweep)
 		if _, ok := errors.AsType[*history.DamageError](err); ok {
 			bad = append(bad, sweep)
 		} else if err != nil {
 			return nil, err
+		}
+	}
+	for _, sweep := range sweeps {
+		if _, has := slices.BinarySearch(files, sweep); !has && reported(sweep) {
+			bad = append(bad, sweep)
 		}
 	}
 	return bad, nil

@@ -21,7 +21,9 @@ func TestReportLogAddsWhatItLacks(t *testing.T) {
 		}}}}
 	}
 	dir := t.TempDir()
-	l, err := openReportLog(dir)
+	var said strings.Builder
+	log := slog.New(slog.NewTextHandler(&said, nil))
+	l, err := openReportLog(dir, log)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,16 +41,14 @@ func TestReportLogAddsWhatItLacks(t *testing.T) {
 	if err := errors.Join(l.Flush(), l.Close()); err != nil {
 		t.Fatal(err)
 	}
-	if l, err = openReportLog(dir); err != nil {
+	if l, err = openReportLog(dir, log); err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	var said strings.Builder
-	log := slog.New(slog.NewTextHandler(&said, nil))
 	counted := &countedReads{Ledger: record}
 	l.use(t.Context(), counted)
 	for range 2 { // the second time there is nothing to do
-		if err := l.complete(t.Context(), counted, []string{"s-1"}, log); err != nil {
+		if err := l.complete(t.Context(), counted, []string{"s-1"}, func(string) bool { return true }); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -49,11 +50,16 @@ type Server struct {
 	objects  *objects.Handler
 	lead     *bus.Leadership
 	loop     *control.Loop
+	reports  *reportLog
 	agents   *agents.Pool
 	api      *api.Server
 	health   *health
 	registry *prometheus.Registry
-	group    *group
+	storage  *storageMetrics
+	// leading is lead for those who ask while the server opens; ready is set once it takes commands.
+	leading atomic.Pointer[bus.Leadership]
+	ready   atomic.Bool
+	group   *group
 	// undo frees what was opened, the last first.
 	undo []func() error
 }
@@ -116,7 +122,10 @@ func (s *Server) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	notReady := openStandby(listener, s.certs)
+	if err := s.registerOwn(); err != nil {
+		return errors.Join(err, listener.Close())
+	}
+	notReady := openStandby(listener, s.certs, api.StandbyMetrics(s.registry, s.tokens))
 	base := "http://"
 	if s.certs != nil {
 		base = "https://"
@@ -135,7 +144,11 @@ func (s *Server) open(ctx context.Context) error {
 		return errors.Join(err, listener.Close())
 	}
 	s.openAccess(base)
-	return s.openAPI(listener)
+	if err := s.openAPI(listener); err != nil {
+		return err
+	}
+	s.ready.Store(true)
+	return nil
 }
 
 // onClose remembers how to free what was just opened.
@@ -294,6 +307,7 @@ func (s *Server) campaign(ctx context.Context) error {
 		return err
 	}
 	s.lead = lead
+	s.leading.Store(lead)
 	s.onClose(func() error {
 		defer release()
 		if lead.Lapsed() { // NATS is away, or was for too long
@@ -315,7 +329,8 @@ const closeTimeout = 5 * time.Second
 func (s *Server) openAPI(listener net.Listener) error {
 	server, err := api.New(api.Config{
 		Control: s.loop, Store: s.store, Logs: s.logs, Logger: s.log, Registry: s.registry, Listener: listener,
-		Tokens: s.tokens, TLS: s.certs, Limits: s.limits, Objects: s.objects, Workers: s.members, MaxPayload: s.maxPayload,
+		Tokens: s.tokens, TLS: s.certs, Limits: s.limits, Objects: s.objects, Workers: s.members, Verify: s.verifyReports,
+		MaxPayload: s.maxPayload,
 	})
 	if err != nil {
 		return errors.Join(badField("API", "%w", err), listener.Close())

@@ -22,13 +22,15 @@ type standby struct {
 	http  *http.Server
 	door  *lentListener
 	ended chan error
+	// metrics answers /metrics.
+	metrics http.Handler
 	// waits is what the server waits for, for people.
 	waits atomic.Pointer[string]
 }
 
 // openStandby begins to answer on a listener, which stays the caller's.
-func openStandby(l net.Listener, certs *tls.Config) *standby {
-	p := &standby{door: &lentListener{Listener: l}, ended: make(chan error, 1)}
+func openStandby(l net.Listener, certs *tls.Config, metrics http.Handler) *standby {
+	p := &standby{door: &lentListener{Listener: l}, ended: make(chan error, 1), metrics: metrics}
 	p.waitFor("its parts")
 	p.http = &http.Server{
 		Handler: http.HandlerFunc(p.answer), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 20 * time.Second,
@@ -73,6 +75,10 @@ func (p *standby) answer(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/grpc")
 		w.Header().Set("Grpc-Status", strconv.Itoa(int(codes.Unavailable)))
 		w.Header().Set("Grpc-Message", text)
+		return
+	}
+	if r.URL.Path == "/metrics" {
+		p.metrics.ServeHTTP(w, r)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")

@@ -23,7 +23,7 @@ func TestAServerThatIsNotReadySaysSo(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	p := openStandby(l, nil)
+	p := openStandby(l, nil, http.NotFoundHandler())
 	p.waitFor("the lead")
 	const want = "starts or stands by, and waits for the lead"
 	for path, code := range map[string]int{"/healthz": http.StatusOK, "/v1/sweeps": http.StatusServiceUnavailable} {

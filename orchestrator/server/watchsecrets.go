@@ -2,10 +2,7 @@ package server
 
 import (
 	"context"
-	"fmt"
 	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
 )
 
 // secretsEvery is how often the files of tokens and certificate are looked at.
@@ -71,20 +68,6 @@ func (s *Server) sayCertTime(said certTime) certTime {
 		s.log.Warn("the certificate ends soon", "end", s.cert.Expires(), "fix", "outbid tls new")
 	}
 	return now
-}
-
-// registerCertificate shows in /metrics when the certificate ends.
-func (s *Server) registerCertificate() error {
-	if s.cert == nil {
-		return nil
-	}
-	err := s.registry.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "outbid_certificate_expires_timestamp_seconds", Help: "When the server's TLS certificate expires, in Unix time.",
-	}, func() float64 { return float64(s.cert.Expires().Unix()) }))
-	if err != nil {
-		return fmt.Errorf("register metrics: %w", err)
-	}
-	return nil
 }
 
 // reloaded remembers what went wrong with a file.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/outbid-dev/outbid/orchestrator/bus"
 	"github.com/outbid-dev/outbid/orchestrator/identity"
+	"github.com/outbid-dev/outbid/orchestrator/sanitize"
 	"github.com/outbid-dev/outbid/worker"
 	"github.com/outbid-dev/outbid/worker/claim"
 	"github.com/outbid-dev/outbid/worker/inventory"
@@ -65,6 +66,21 @@ func (o *WorkerConfig) checkDevices(before []WorkerConfig) error {
 		if slices.ContainsFunc(found, func(kind string) bool { return slices.Contains(theirs, kind) }) {
 			return badValue("Workers.Devices", strconv.Quote(o.Devices), "workers %s and %s on one machine would all hold its "+
 				"devices; give each its own, such as cpu:1", before[i].Name, o.Name)
+		}
+	}
+	return nil
+}
+
+// maxLabel bounds the name and the value of a label, in bytes.
+const maxLabel = 256
+
+// checkLabels says what is wrong with the labels.
+func (o *WorkerConfig) checkLabels() error {
+	for name, value := range o.Labels {
+		for _, text := range []string{name, value} {
+			if err := sanitize.Check(text, maxLabel); err != nil {
+				return badField("Labels", "%+.40q %w", text, err)
+			}
 		}
 	}
 	return nil
@@ -259,7 +275,7 @@ func OpenWorker(ctx context.Context, cfg LoneWorkerConfig) (w *LoneWorker, err e
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	if err := errors.Join(cfg.Worker.check(), cfg.Worker.checkDevices(nil)); err != nil {
+	if err := errors.Join(cfg.Worker.check(), cfg.Worker.checkLabels(), cfg.Worker.checkDevices(nil)); err != nil {
 		return nil, err
 	}
 	who, err := cfg.identify(ctx)

@@ -20,6 +20,7 @@ func (f *folding) submitted(e *outbidv1.SweepSubmitted) error {
 	}
 	s.compile()
 	st.addSweep(s)
+	st.countSubmitted(s)
 	st.shares(at, s, 1)
 	s.AppSecondsBefore = st.AppSeconds(at)
 	f.sweep = s
@@ -58,6 +59,7 @@ func (f *folding) sweepChanged(e *outbidv1.SweepChanged) error {
 	}
 	if s.Done() {
 		s.Ended, s.Fairness = at, e.GetFairness()
+		st.count(s.countedAs, func(t *Totals) { t.SweepsEnded = plus(t.SweepsEnded, s.State, 1) })
 		st.shares(at, s, -1)
 		if i := slices.Index(st.Live, s); i >= 0 {
 			st.Live = slices.Delete(st.Live, i, i+1)

@@ -32,6 +32,7 @@ func (f *folding) leaseGranted(e *outbidv1.LeaseGranted) error {
 		return err
 	}
 	st.hold(l)
+	st.meter(s, l)
 	return f.joinRound(e)
 }
 
@@ -153,6 +154,7 @@ func (f *folding) leaseEnded(e *outbidv1.LeaseEnded) error {
 	t.DeviceSeconds += e.GetDeviceSeconds()
 	s.DeviceSeconds += e.GetDeviceSeconds()
 	st.charge(at, s, l)
+	st.countLease(at, s, l)
 	if l.Started && l.Step > l.FromStep && !t.forkFailed {
 		st.trainedOn(s, l)
 	}

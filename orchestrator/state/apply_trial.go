@@ -216,6 +216,7 @@ func (f *folding) ended(e *outbidv1.TrialEnded) error {
 		}
 	}
 	s.setState(t, e.GetState())
+	f.st.count(s.countedAs, func(t *Totals) { t.TrialsEnded = plus(t.TrialsEnded, e.GetState(), 1) })
 	t.Reason, t.Ended, t.Pausing = e.GetReason(), at, false
 	for _, l := range t.Leases {
 		l.Training = time.Time{}

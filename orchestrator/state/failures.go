@@ -24,6 +24,7 @@ func (f *folding) forkFailed(e *outbidv1.ForkFailed) error {
 	if f.lease == nil {
 		return broken("failed lease %d is not its own", e.GetLeaseId())
 	}
+	f.st.count(s.countedAs, func(t *Totals) { t.ForkFailures = plus(t.ForkFailures, e.GetKind(), 1) })
 	t.avoid(e)
 	switch {
 	case e.GetUnreadable() != "":

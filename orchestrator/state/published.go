@@ -28,6 +28,7 @@ type Published struct {
 	held    int
 	sharing
 	tenancy
+	counting
 	pricing
 }
 
@@ -89,7 +90,10 @@ func (p *Published) After(st *State, changes []Change) (next *Published, tell fu
 
 // next copies some sweeps and nodes, and the nodes on which those sweeps' trials hold or held devices.
 func (p *Published) next(st *State, sweeps, nodes map[string]bool) (*Published, func()) {
-	next := &Published{Seq: st.Seq, Time: st.Time, sharing: st.sharing, tenancy: st.tenancy, pricing: st.pricing, sweeps: p.sweeps, nodes: p.nodes, held: p.held}
+	next := &Published{
+		Seq: st.Seq, Time: st.Time, sharing: st.sharing, tenancy: st.tenancy, counting: st.counting, pricing: st.pricing,
+		sweeps: p.sweeps, nodes: p.nodes, held: p.held,
+	}
 	var stale []chan struct{}
 	for id := range sweeps {
 		old, known := p.sweeps.Get(id)

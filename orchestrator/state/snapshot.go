@@ -23,6 +23,7 @@ func (st *State) Snapshot() *outbidv1.StateSnapshot {
 	}
 	st.snapshotDeleted(snap)
 	st.snapshotTenants(snap)
+	snap.Totals = st.snapshotTotals()
 	for _, name := range st.NodeNames {
 		n := st.Nodes[name]
 		snap.Nodes = append(snap.Nodes, &outbidv1.NodeRecord{
@@ -48,6 +49,9 @@ func (s *Sweep) snapshot() *outbidv1.SweepRecord {
 		LackNoted: s.LackNoted, Soups: s.Soups, Admission: s.Admission,
 		Order: new(int64(s.Order)),
 	}
+	if s.countedAs != TenantOf(s.Spec) {
+		r.CountedAs = s.countedAs
+	}
 	for i, t := range s.Trials {
 		r.Trials[i] = t.snapshot(s.ID)
 	}
@@ -72,7 +76,7 @@ func (t *Trial) snapshot(sweep string) *outbidv1.TrialRecord {
 			LeaseId: l.ID, Places: placeRecords(l.Places), Granted: stamp(l.Granted), TermEnd: stamp(l.TermEnd),
 			Revoking: l.Revoking, Reason: l.Reason, Started: l.Started, Client: l.Client, Version: l.Version,
 			FromStep: l.FromStep, Training: stamp(l.Training), LastReportSeq: l.LastReportSeq, Step: l.Step, AtTarget: l.AtTarget,
-			Void: l.Void, TrainedWell: l.trainedWell,
+			Void: l.Void, TrainedWell: l.trainedWell, Metered: l.metered,
 		})
 	}
 	return r
@@ -114,6 +118,7 @@ func Restore(snap *outbidv1.StateSnapshot) (*State, error) {
 	}
 	st.restoreDeleted(snap)
 	st.restoreTenants(snap)
+	st.restoreTotals(snap)
 	st.prices = snap.GetPrices()
 	switch {
 	case snap.AppSecondsAt != nil:
@@ -132,7 +137,7 @@ func (st *State) restoreSweep(r *outbidv1.SweepRecord) (*Sweep, error) {
 		Notes: r.GetNotes(), Waiting: r.GetTunerWaiting(), Exhausted: r.GetTunerExhausted(), Version: 1,
 		refs: map[string]int{}, Trials: make([]*Trial, len(r.GetTrials())),
 		AppSecondsBefore: r.GetAppSecondsBefore(), Measured: measuredOf(r.GetMeasured()), Fairness: r.GetFairness(),
-		LackNoted: r.GetLackNoted(), Soups: r.GetSoups(), Admission: r.GetAdmission(),
+		countedAs: cmp.Or(r.GetCountedAs(), TenantOf(r.GetSpec())), LackNoted: r.GetLackNoted(), Soups: r.GetSoups(), Admission: r.GetAdmission(),
 	}
 	s.compile()
 	s.started, s.trained = st.restoreMarks(r.GetStartedOn()), st.restoreMarks(r.GetTrainedOn())
@@ -190,7 +195,7 @@ func (st *State) restoreLease(s *Sweep, t *Trial, r *outbidv1.LeaseRecord) error
 		Granted: from(r.GetGranted()), TermEnd: from(r.GetTermEnd()), Reason: r.GetReason(), Revoking: r.GetRevoking(),
 		Started: r.GetStarted(), FromStep: r.GetFromStep(), Version: r.GetVersion(), Client: r.GetClient(),
 		Step: r.GetStep(), AtTarget: r.GetAtTarget(), Training: from(r.GetTraining()), LastReportSeq: r.GetLastReportSeq(),
-		Void: r.GetVoid(), trainedWell: r.GetTrainedWell(),
+		Void: r.GetVoid(), trainedWell: r.GetTrainedWell(), metered: r.GetMetered(),
 	}
 	t.Leases = append(t.Leases, l)
 	if len(l.Places) == 0 {

@@ -43,6 +43,7 @@ type State struct {
 	keys  map[string]string
 	sharing
 	tenancy
+	counting
 	pricing
 	suspects map[*Trial]*Sweep
 	// avoiding are the trials that keep off a node, and faulty the names of the nodes that trials keep off, sorted.
@@ -141,6 +142,8 @@ type Sweep struct {
 	// started has the boots of the nodes on which a trial of it has started, by node, and trained those on which one has
 	// trained well.
 	started, trained map[string]string
+	// countedAs is the tenant whose totals count it.
+	countedAs string
 }
 
 type change struct {
@@ -263,6 +266,8 @@ type Lease struct {
 	spread      cluster.Locality
 	// types of the devices of each place, as kind.
 	types []string
+	// metered are its devices by type, as its tenant's totals count them. The map never changes.
+	metered map[string]int32
 }
 
 // Done says whether the sweep has ended for good, unless it is extended.

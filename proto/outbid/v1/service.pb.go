@@ -3805,7 +3805,9 @@ func (x *ReadLedgerResponse) GetBatch() *Batch {
 
 // GetServerInfoRequest is the request of GetServerInfo.
 type GetServerInfoRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Read every file that the server can make again from the ledger, and make damaged ones again, before it answers.
+	Thorough      bool `protobuf:"varint,50,opt,name=thorough,proto3" json:"thorough,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3838,6 +3840,13 @@ func (x *GetServerInfoRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use GetServerInfoRequest.ProtoReflect.Descriptor instead.
 func (*GetServerInfoRequest) Descriptor() ([]byte, []int) {
 	return file_outbid_v1_service_proto_rawDescGZIP(), []int{55}
+}
+
+func (x *GetServerInfoRequest) GetThorough() bool {
+	if x != nil {
+		return x.Thorough
+	}
+	return false
 }
 
 // GetServerInfoResponse is the response of GetServerInfo.
@@ -5040,8 +5049,9 @@ const file_outbid_v1_service_proto_rawDesc = "" +
 	"\x11ReadLedgerRequest\x12\x19\n" +
 	"\bfrom_seq\x18\x01 \x01(\x04R\afromSeq\"<\n" +
 	"\x12ReadLedgerResponse\x12&\n" +
-	"\x05batch\x18\x01 \x01(\v2\x10.outbid.v1.BatchR\x05batch\"\x16\n" +
-	"\x14GetServerInfoRequest\"\xa8\x03\n" +
+	"\x05batch\x18\x01 \x01(\v2\x10.outbid.v1.BatchR\x05batch\"2\n" +
+	"\x14GetServerInfoRequest\x12\x1a\n" +
+	"\bthorough\x182 \x01(\bR\bthorough\"\xa8\x03\n" +
 	"\x15GetServerInfoResponse\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x12\n" +
 	"\x04nats\x18\x02 \x01(\tR\x04nats\x12\x14\n" +

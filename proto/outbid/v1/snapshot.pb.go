@@ -56,7 +56,9 @@ type StateSnapshot struct {
 	Tenants []*Tenant      `protobuf:"bytes,18,rep,name=tenants,proto3" json:"tenants,omitempty"`
 	Meters  []*TenantMeter `protobuf:"bytes,19,rep,name=meters,proto3" json:"meters,omitempty"`
 	// The newest prices of a policy that has some.
-	Prices        *Prices `protobuf:"bytes,20,opt,name=prices,proto3" json:"prices,omitempty"`
+	Prices *Prices `protobuf:"bytes,20,opt,name=prices,proto3" json:"prices,omitempty"`
+	// What each tenant's sweeps have used and how they ended since the ledger began; absent in snapshots of versions that did not count it.
+	Totals        *Totals `protobuf:"bytes,50,opt,name=totals,proto3" json:"totals,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -231,6 +233,148 @@ func (x *StateSnapshot) GetPrices() *Prices {
 	return nil
 }
 
+func (x *StateSnapshot) GetTotals() *Totals {
+	if x != nil {
+		return x.Totals
+	}
+	return nil
+}
+
+// Totals are the cumulative counts of all tenants. They only grow, whatever is deleted.
+type Totals struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// By tenant.
+	Tenants       []*TenantTotals `protobuf:"bytes,1,rep,name=tenants,proto3" json:"tenants,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Totals) Reset() {
+	*x = Totals{}
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Totals) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Totals) ProtoMessage() {}
+
+func (x *Totals) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Totals.ProtoReflect.Descriptor instead.
+func (*Totals) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Totals) GetTenants() []*TenantTotals {
+	if x != nil {
+		return x.Tenants
+	}
+	return nil
+}
+
+// TenantTotals are the cumulative counts of one tenant.
+type TenantTotals struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Tenant string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	// Microseconds that leases which have ended held devices, by device type, each device counted on its own.
+	DeviceMicros map[string]int64 `protobuf:"bytes,2,rep,name=device_micros,json=deviceMicros,proto3" json:"device_micros,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	// Ends of trials, by TrialState. A trial that is resumed and ends again counts again.
+	TrialsEnded map[int32]int64 `protobuf:"bytes,3,rep,name=trials_ended,json=trialsEnded,proto3" json:"trials_ended,omitempty" protobuf_key:"varint,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	// Failures of training processes, by FailureKind.
+	ForkFailures    map[int32]int64 `protobuf:"bytes,4,rep,name=fork_failures,json=forkFailures,proto3" json:"fork_failures,omitempty" protobuf_key:"varint,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	SweepsSubmitted int64           `protobuf:"varint,5,opt,name=sweeps_submitted,json=sweepsSubmitted,proto3" json:"sweeps_submitted,omitempty"`
+	// Ends of sweeps, by SweepState. A sweep that is resumed or extended and ends again counts again.
+	SweepsEnded   map[int32]int64 `protobuf:"bytes,6,rep,name=sweeps_ended,json=sweepsEnded,proto3" json:"sweeps_ended,omitempty" protobuf_key:"varint,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TenantTotals) Reset() {
+	*x = TenantTotals{}
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TenantTotals) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TenantTotals) ProtoMessage() {}
+
+func (x *TenantTotals) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TenantTotals.ProtoReflect.Descriptor instead.
+func (*TenantTotals) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *TenantTotals) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *TenantTotals) GetDeviceMicros() map[string]int64 {
+	if x != nil {
+		return x.DeviceMicros
+	}
+	return nil
+}
+
+func (x *TenantTotals) GetTrialsEnded() map[int32]int64 {
+	if x != nil {
+		return x.TrialsEnded
+	}
+	return nil
+}
+
+func (x *TenantTotals) GetForkFailures() map[int32]int64 {
+	if x != nil {
+		return x.ForkFailures
+	}
+	return nil
+}
+
+func (x *TenantTotals) GetSweepsSubmitted() int64 {
+	if x != nil {
+		return x.SweepsSubmitted
+	}
+	return 0
+}
+
+func (x *TenantTotals) GetSweepsEnded() map[int32]int64 {
+	if x != nil {
+		return x.SweepsEnded
+	}
+	return nil
+}
+
 // TenantMeter is what leases of a tenant that have ended cost in one month.
 type TenantMeter struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
@@ -244,7 +388,7 @@ type TenantMeter struct {
 
 func (x *TenantMeter) Reset() {
 	*x = TenantMeter{}
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[1]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -256,7 +400,7 @@ func (x *TenantMeter) String() string {
 func (*TenantMeter) ProtoMessage() {}
 
 func (x *TenantMeter) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[1]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -269,7 +413,7 @@ func (x *TenantMeter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TenantMeter.ProtoReflect.Descriptor instead.
 func (*TenantMeter) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{1}
+	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *TenantMeter) GetTenant() string {
@@ -308,7 +452,7 @@ type DeletedSweep struct {
 
 func (x *DeletedSweep) Reset() {
 	*x = DeletedSweep{}
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[2]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -320,7 +464,7 @@ func (x *DeletedSweep) String() string {
 func (*DeletedSweep) ProtoMessage() {}
 
 func (x *DeletedSweep) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[2]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -333,7 +477,7 @@ func (x *DeletedSweep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeletedSweep.ProtoReflect.Descriptor instead.
 func (*DeletedSweep) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{2}
+	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *DeletedSweep) GetId() string {
@@ -387,7 +531,7 @@ type NodeRecord struct {
 
 func (x *NodeRecord) Reset() {
 	*x = NodeRecord{}
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[3]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -399,7 +543,7 @@ func (x *NodeRecord) String() string {
 func (*NodeRecord) ProtoMessage() {}
 
 func (x *NodeRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[3]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -412,7 +556,7 @@ func (x *NodeRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeRecord.ProtoReflect.Descriptor instead.
 func (*NodeRecord) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{3}
+	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *NodeRecord) GetInfo() *NodeInfo {
@@ -498,14 +642,16 @@ type SweepRecord struct {
 	// Nodes on which one of its trials has started since the node's worker did.
 	StartedOn []string `protobuf:"bytes,26,rep,name=started_on,json=startedOn,proto3" json:"started_on,omitempty"`
 	// Nodes on which one of its trials has trained well since the node's worker started.
-	TrainedOn     []string `protobuf:"bytes,27,rep,name=trained_on,json=trainedOn,proto3" json:"trained_on,omitempty"`
+	TrainedOn []string `protobuf:"bytes,27,rep,name=trained_on,json=trainedOn,proto3" json:"trained_on,omitempty"`
+	// The tenant whose totals count it, where that is not its own.
+	CountedAs     string `protobuf:"bytes,50,opt,name=counted_as,json=countedAs,proto3" json:"counted_as,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SweepRecord) Reset() {
 	*x = SweepRecord{}
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[4]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -517,7 +663,7 @@ func (x *SweepRecord) String() string {
 func (*SweepRecord) ProtoMessage() {}
 
 func (x *SweepRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[4]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -530,7 +676,7 @@ func (x *SweepRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SweepRecord.ProtoReflect.Descriptor instead.
 func (*SweepRecord) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{4}
+	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *SweepRecord) GetId() string {
@@ -722,6 +868,13 @@ func (x *SweepRecord) GetTrainedOn() []string {
 	return nil
 }
 
+func (x *SweepRecord) GetCountedAs() string {
+	if x != nil {
+		return x.CountedAs
+	}
+	return ""
+}
+
 // RemoteTuner is a tuner in a process of its own as the control loop knows it.
 type RemoteTuner struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -745,7 +898,7 @@ type RemoteTuner struct {
 
 func (x *RemoteTuner) Reset() {
 	*x = RemoteTuner{}
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[5]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -757,7 +910,7 @@ func (x *RemoteTuner) String() string {
 func (*RemoteTuner) ProtoMessage() {}
 
 func (x *RemoteTuner) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[5]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -770,7 +923,7 @@ func (x *RemoteTuner) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoteTuner.ProtoReflect.Descriptor instead.
 func (*RemoteTuner) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{5}
+	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *RemoteTuner) GetSpec() *SweepSpec {
@@ -833,7 +986,7 @@ type TunerQuestion struct {
 
 func (x *TunerQuestion) Reset() {
 	*x = TunerQuestion{}
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[6]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -845,7 +998,7 @@ func (x *TunerQuestion) String() string {
 func (*TunerQuestion) ProtoMessage() {}
 
 func (x *TunerQuestion) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[6]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -858,7 +1011,7 @@ func (x *TunerQuestion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TunerQuestion.ProtoReflect.Descriptor instead.
 func (*TunerQuestion) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{6}
+	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *TunerQuestion) GetTime() *timestamppb.Timestamp {
@@ -933,7 +1086,7 @@ type TrialRecord struct {
 
 func (x *TrialRecord) Reset() {
 	*x = TrialRecord{}
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[7]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -945,7 +1098,7 @@ func (x *TrialRecord) String() string {
 func (*TrialRecord) ProtoMessage() {}
 
 func (x *TrialRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[7]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -958,7 +1111,7 @@ func (x *TrialRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrialRecord.ProtoReflect.Descriptor instead.
 func (*TrialRecord) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{7}
+	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *TrialRecord) GetTrial() *Trial {
@@ -1157,7 +1310,7 @@ type NodeAvoided struct {
 
 func (x *NodeAvoided) Reset() {
 	*x = NodeAvoided{}
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[8]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1169,7 +1322,7 @@ func (x *NodeAvoided) String() string {
 func (*NodeAvoided) ProtoMessage() {}
 
 func (x *NodeAvoided) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[8]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1182,7 +1335,7 @@ func (x *NodeAvoided) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeAvoided.ProtoReflect.Descriptor instead.
 func (*NodeAvoided) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{8}
+	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *NodeAvoided) GetNode() string {
@@ -1227,7 +1380,7 @@ type ForkRound struct {
 
 func (x *ForkRound) Reset() {
 	*x = ForkRound{}
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[9]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1239,7 +1392,7 @@ func (x *ForkRound) String() string {
 func (*ForkRound) ProtoMessage() {}
 
 func (x *ForkRound) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[9]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1252,7 +1405,7 @@ func (x *ForkRound) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkRound.ProtoReflect.Descriptor instead.
 func (*ForkRound) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{9}
+	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ForkRound) GetStart() *Checkpoint {
@@ -1342,7 +1495,7 @@ type ForkRoundPart struct {
 
 func (x *ForkRoundPart) Reset() {
 	*x = ForkRoundPart{}
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[10]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1354,7 +1507,7 @@ func (x *ForkRoundPart) String() string {
 func (*ForkRoundPart) ProtoMessage() {}
 
 func (x *ForkRoundPart) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[10]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1367,7 +1520,7 @@ func (x *ForkRoundPart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkRoundPart.ProtoReflect.Descriptor instead.
 func (*ForkRoundPart) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{10}
+	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ForkRoundPart) GetLeaseId() uint64 {
@@ -1437,7 +1590,7 @@ type Rollback struct {
 
 func (x *Rollback) Reset() {
 	*x = Rollback{}
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[11]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1449,7 +1602,7 @@ func (x *Rollback) String() string {
 func (*Rollback) ProtoMessage() {}
 
 func (x *Rollback) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[11]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1462,7 +1615,7 @@ func (x *Rollback) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rollback.ProtoReflect.Descriptor instead.
 func (*Rollback) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{11}
+	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Rollback) GetLeaseId() uint64 {
@@ -1514,14 +1667,16 @@ type LeaseRecord struct {
 	// What is done under it counts for nothing: the average that it began with was dropped.
 	Void bool `protobuf:"varint,19,opt,name=void,proto3" json:"void,omitempty"`
 	// It has lasted for long enough to show that its nodes can train.
-	TrainedWell   bool `protobuf:"varint,20,opt,name=trained_well,json=trainedWell,proto3" json:"trained_well,omitempty"`
+	TrainedWell bool `protobuf:"varint,20,opt,name=trained_well,json=trainedWell,proto3" json:"trained_well,omitempty"`
+	// Its devices by type, as the totals of its tenant count them; absent in snapshots of versions that had no totals.
+	Metered       map[string]int32 `protobuf:"bytes,50,rep,name=metered,proto3" json:"metered,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *LeaseRecord) Reset() {
 	*x = LeaseRecord{}
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[12]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1533,7 +1688,7 @@ func (x *LeaseRecord) String() string {
 func (*LeaseRecord) ProtoMessage() {}
 
 func (x *LeaseRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_snapshot_proto_msgTypes[12]
+	mi := &file_outbid_v1_snapshot_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1546,7 +1701,7 @@ func (x *LeaseRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseRecord.ProtoReflect.Descriptor instead.
 func (*LeaseRecord) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{12}
+	return file_outbid_v1_snapshot_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *LeaseRecord) GetLeaseId() uint64 {
@@ -1693,11 +1848,18 @@ func (x *LeaseRecord) GetTrainedWell() bool {
 	return false
 }
 
+func (x *LeaseRecord) GetMetered() map[string]int32 {
+	if x != nil {
+		return x.Metered
+	}
+	return nil
+}
+
 var File_outbid_v1_snapshot_proto protoreflect.FileDescriptor
 
 const file_outbid_v1_snapshot_proto_rawDesc = "" +
 	"\n" +
-	"\x18outbid/v1/snapshot.proto\x12\toutbid.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19outbid/v1/admission.proto\x1a\x17outbid/v1/auction.proto\x1a\x15outbid/v1/event.proto\x1a\x14outbid/v1/node.proto\x1a\x16outbid/v1/plugin.proto\x1a\x17outbid/v1/service.proto\x1a\x15outbid/v1/sweep.proto\x1a\x16outbid/v1/tenant.proto\"\x8a\a\n" +
+	"\x18outbid/v1/snapshot.proto\x12\toutbid.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19outbid/v1/admission.proto\x1a\x17outbid/v1/auction.proto\x1a\x15outbid/v1/event.proto\x1a\x14outbid/v1/node.proto\x1a\x16outbid/v1/plugin.proto\x1a\x17outbid/v1/service.proto\x1a\x15outbid/v1/sweep.proto\x1a\x16outbid/v1/tenant.proto\"\xb5\a\n" +
 	"\rStateSnapshot\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x12\n" +
 	"\x04hash\x18\x02 \x01(\fR\x04hash\x12.\n" +
@@ -1723,9 +1885,31 @@ const file_outbid_v1_snapshot_proto_rawDesc = "" +
 	"\x0eapp_seconds_at\x18\x11 \x01(\v2\x1a.google.protobuf.TimestampR\fappSecondsAt\x12+\n" +
 	"\atenants\x18\x12 \x03(\v2\x11.outbid.v1.TenantR\atenants\x12.\n" +
 	"\x06meters\x18\x13 \x03(\v2\x16.outbid.v1.TenantMeterR\x06meters\x12)\n" +
-	"\x06prices\x18\x14 \x01(\v2\x11.outbid.v1.PricesR\x06prices\x1a?\n" +
+	"\x06prices\x18\x14 \x01(\v2\x11.outbid.v1.PricesR\x06prices\x12)\n" +
+	"\x06totals\x182 \x01(\v2\x11.outbid.v1.TotalsR\x06totals\x1a?\n" +
 	"\x11NameCountersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\";\n" +
+	"\x06Totals\x121\n" +
+	"\atenants\x18\x01 \x03(\v2\x17.outbid.v1.TenantTotalsR\atenants\"\x8d\x05\n" +
+	"\fTenantTotals\x12\x16\n" +
+	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12N\n" +
+	"\rdevice_micros\x18\x02 \x03(\v2).outbid.v1.TenantTotals.DeviceMicrosEntryR\fdeviceMicros\x12K\n" +
+	"\ftrials_ended\x18\x03 \x03(\v2(.outbid.v1.TenantTotals.TrialsEndedEntryR\vtrialsEnded\x12N\n" +
+	"\rfork_failures\x18\x04 \x03(\v2).outbid.v1.TenantTotals.ForkFailuresEntryR\fforkFailures\x12)\n" +
+	"\x10sweeps_submitted\x18\x05 \x01(\x03R\x0fsweepsSubmitted\x12K\n" +
+	"\fsweeps_ended\x18\x06 \x03(\v2(.outbid.v1.TenantTotals.SweepsEndedEntryR\vsweepsEnded\x1a?\n" +
+	"\x11DeviceMicrosEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\x1a>\n" +
+	"\x10TrialsEndedEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\x05R\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\x1a?\n" +
+	"\x11ForkFailuresEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\x05R\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\x1a>\n" +
+	"\x10SweepsEndedEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\x05R\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"b\n" +
 	"\vTenantMeter\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x14\n" +
@@ -1744,7 +1928,7 @@ const file_outbid_v1_snapshot_proto_rawDesc = "" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x19\n" +
 	"\bseen_seq\x18\x04 \x01(\x04R\aseenSeq\x124\n" +
 	"\achanged\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\achanged\x12,\n" +
-	"\x06faults\x18\x06 \x03(\v2\x14.outbid.v1.NodeFaultR\x06faults\"\x93\b\n" +
+	"\x06faults\x18\x06 \x03(\v2\x14.outbid.v1.NodeFaultR\x06faults\"\xb2\b\n" +
 	"\vSweepRecord\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12(\n" +
 	"\x04spec\x18\x02 \x01(\v2\x14.outbid.v1.SweepSpecR\x04spec\x12+\n" +
@@ -1777,7 +1961,9 @@ const file_outbid_v1_snapshot_proto_rawDesc = "" +
 	"\n" +
 	"started_on\x18\x1a \x03(\tR\tstartedOn\x12\x1d\n" +
 	"\n" +
-	"trained_on\x18\x1b \x03(\tR\ttrainedOnB\b\n" +
+	"trained_on\x18\x1b \x03(\tR\ttrainedOn\x12\x1d\n" +
+	"\n" +
+	"counted_as\x182 \x01(\tR\tcountedAsB\b\n" +
 	"\x06_order\"\xff\x01\n" +
 	"\vRemoteTuner\x12(\n" +
 	"\x04spec\x18\x01 \x01(\v2\x14.outbid.v1.SweepSpecR\x04spec\x12\x1a\n" +
@@ -1850,7 +2036,7 @@ const file_outbid_v1_snapshot_proto_rawDesc = "" +
 	"\x04rate\x18\b \x01(\x01R\x04rate\"@\n" +
 	"\bRollback\x12\x17\n" +
 	"\blease_id\x18\x01 \x01(\x04R\x05epoch\x12\x1b\n" +
-	"\tfrom_step\x18\x02 \x01(\x03R\bfromStep\"\xbd\x05\n" +
+	"\tfrom_step\x18\x02 \x01(\x03R\bfromStep\"\xb8\x06\n" +
 	"\vLeaseRecord\x12\x17\n" +
 	"\blease_id\x18\x01 \x01(\x04R\x05epoch\x12\x16\n" +
 	"\x04node\x18\x02 \x01(\tB\x02\x18\x01R\x04node\x12\x1c\n" +
@@ -1872,7 +2058,11 @@ const file_outbid_v1_snapshot_proto_rawDesc = "" +
 	"\x04step\x18\x11 \x01(\x03R\x04step\x12\x1b\n" +
 	"\tat_target\x18\x12 \x01(\bR\batTarget\x12\x12\n" +
 	"\x04void\x18\x13 \x01(\bR\x04void\x12!\n" +
-	"\ftrained_well\x18\x14 \x01(\bR\vtrainedWellB7Z5github.com/outbid-dev/outbid/proto/outbid/v1;outbidv1b\x06proto3"
+	"\ftrained_well\x18\x14 \x01(\bR\vtrainedWell\x12=\n" +
+	"\ametered\x182 \x03(\v2#.outbid.v1.LeaseRecord.MeteredEntryR\ametered\x1a:\n" +
+	"\fMeteredEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x05R\x05value:\x028\x01B7Z5github.com/outbid-dev/outbid/proto/outbid/v1;outbidv1b\x06proto3"
 
 var (
 	file_outbid_v1_snapshot_proto_rawDescOnce sync.Once
@@ -1886,111 +2076,125 @@ func file_outbid_v1_snapshot_proto_rawDescGZIP() []byte {
 	return file_outbid_v1_snapshot_proto_rawDescData
 }
 
-var file_outbid_v1_snapshot_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
+var file_outbid_v1_snapshot_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
 var file_outbid_v1_snapshot_proto_goTypes = []any{
 	(*StateSnapshot)(nil),         // 0: outbid.v1.StateSnapshot
-	(*TenantMeter)(nil),           // 1: outbid.v1.TenantMeter
-	(*DeletedSweep)(nil),          // 2: outbid.v1.DeletedSweep
-	(*NodeRecord)(nil),            // 3: outbid.v1.NodeRecord
-	(*SweepRecord)(nil),           // 4: outbid.v1.SweepRecord
-	(*RemoteTuner)(nil),           // 5: outbid.v1.RemoteTuner
-	(*TunerQuestion)(nil),         // 6: outbid.v1.TunerQuestion
-	(*TrialRecord)(nil),           // 7: outbid.v1.TrialRecord
-	(*NodeAvoided)(nil),           // 8: outbid.v1.NodeAvoided
-	(*ForkRound)(nil),             // 9: outbid.v1.ForkRound
-	(*ForkRoundPart)(nil),         // 10: outbid.v1.ForkRoundPart
-	(*Rollback)(nil),              // 11: outbid.v1.Rollback
-	(*LeaseRecord)(nil),           // 12: outbid.v1.LeaseRecord
-	nil,                           // 13: outbid.v1.StateSnapshot.NameCountersEntry
-	(*timestamppb.Timestamp)(nil), // 14: google.protobuf.Timestamp
-	(*PolicySettings)(nil),        // 15: outbid.v1.PolicySettings
-	(*Tenant)(nil),                // 16: outbid.v1.Tenant
-	(*Prices)(nil),                // 17: outbid.v1.Prices
-	(*NodeInfo)(nil),              // 18: outbid.v1.NodeInfo
-	(NodeState)(0),                // 19: outbid.v1.NodeState
-	(*NodeFault)(nil),             // 20: outbid.v1.NodeFault
-	(*SweepSpec)(nil),             // 21: outbid.v1.SweepSpec
-	(SweepState)(0),               // 22: outbid.v1.SweepState
-	(*SweepNote)(nil),             // 23: outbid.v1.SweepNote
-	(*Outlook)(nil),               // 24: outbid.v1.Outlook
-	(*Throughput)(nil),            // 25: outbid.v1.Throughput
-	(*Fairness)(nil),              // 26: outbid.v1.Fairness
-	(*Soup)(nil),                  // 27: outbid.v1.Soup
-	(*Admission)(nil),             // 28: outbid.v1.Admission
-	(*TunerStatus)(nil),           // 29: outbid.v1.TunerStatus
-	(*TunerEvent)(nil),            // 30: outbid.v1.TunerEvent
-	(*Trial)(nil),                 // 31: outbid.v1.Trial
-	(*Checkpoint)(nil),            // 32: outbid.v1.Checkpoint
-	(*ForkFailed)(nil),            // 33: outbid.v1.ForkFailed
-	(TrialState)(0),               // 34: outbid.v1.TrialState
-	(ForkAgain)(0),                // 35: outbid.v1.ForkAgain
-	(*MergeJudged)(nil),           // 36: outbid.v1.MergeJudged
-	(*TrialPlace)(nil),            // 37: outbid.v1.TrialPlace
-	(RevokeKind)(0),               // 38: outbid.v1.RevokeKind
-	(*LeasePlace)(nil),            // 39: outbid.v1.LeasePlace
+	(*Totals)(nil),                // 1: outbid.v1.Totals
+	(*TenantTotals)(nil),          // 2: outbid.v1.TenantTotals
+	(*TenantMeter)(nil),           // 3: outbid.v1.TenantMeter
+	(*DeletedSweep)(nil),          // 4: outbid.v1.DeletedSweep
+	(*NodeRecord)(nil),            // 5: outbid.v1.NodeRecord
+	(*SweepRecord)(nil),           // 6: outbid.v1.SweepRecord
+	(*RemoteTuner)(nil),           // 7: outbid.v1.RemoteTuner
+	(*TunerQuestion)(nil),         // 8: outbid.v1.TunerQuestion
+	(*TrialRecord)(nil),           // 9: outbid.v1.TrialRecord
+	(*NodeAvoided)(nil),           // 10: outbid.v1.NodeAvoided
+	(*ForkRound)(nil),             // 11: outbid.v1.ForkRound
+	(*ForkRoundPart)(nil),         // 12: outbid.v1.ForkRoundPart
+	(*Rollback)(nil),              // 13: outbid.v1.Rollback
+	(*LeaseRecord)(nil),           // 14: outbid.v1.LeaseRecord
+	nil,                           // 15: outbid.v1.StateSnapshot.NameCountersEntry
+	nil,                           // 16: outbid.v1.TenantTotals.DeviceMicrosEntry
+	nil,                           // 17: outbid.v1.TenantTotals.TrialsEndedEntry
+	nil,                           // 18: outbid.v1.TenantTotals.ForkFailuresEntry
+	nil,                           // 19: outbid.v1.TenantTotals.SweepsEndedEntry
+	nil,                           // 20: outbid.v1.LeaseRecord.MeteredEntry
+	(*timestamppb.Timestamp)(nil), // 21: google.protobuf.Timestamp
+	(*PolicySettings)(nil),        // 22: outbid.v1.PolicySettings
+	(*Tenant)(nil),                // 23: outbid.v1.Tenant
+	(*Prices)(nil),                // 24: outbid.v1.Prices
+	(*NodeInfo)(nil),              // 25: outbid.v1.NodeInfo
+	(NodeState)(0),                // 26: outbid.v1.NodeState
+	(*NodeFault)(nil),             // 27: outbid.v1.NodeFault
+	(*SweepSpec)(nil),             // 28: outbid.v1.SweepSpec
+	(SweepState)(0),               // 29: outbid.v1.SweepState
+	(*SweepNote)(nil),             // 30: outbid.v1.SweepNote
+	(*Outlook)(nil),               // 31: outbid.v1.Outlook
+	(*Throughput)(nil),            // 32: outbid.v1.Throughput
+	(*Fairness)(nil),              // 33: outbid.v1.Fairness
+	(*Soup)(nil),                  // 34: outbid.v1.Soup
+	(*Admission)(nil),             // 35: outbid.v1.Admission
+	(*TunerStatus)(nil),           // 36: outbid.v1.TunerStatus
+	(*TunerEvent)(nil),            // 37: outbid.v1.TunerEvent
+	(*Trial)(nil),                 // 38: outbid.v1.Trial
+	(*Checkpoint)(nil),            // 39: outbid.v1.Checkpoint
+	(*ForkFailed)(nil),            // 40: outbid.v1.ForkFailed
+	(TrialState)(0),               // 41: outbid.v1.TrialState
+	(ForkAgain)(0),                // 42: outbid.v1.ForkAgain
+	(*MergeJudged)(nil),           // 43: outbid.v1.MergeJudged
+	(*TrialPlace)(nil),            // 44: outbid.v1.TrialPlace
+	(RevokeKind)(0),               // 45: outbid.v1.RevokeKind
+	(*LeasePlace)(nil),            // 46: outbid.v1.LeasePlace
 }
 var file_outbid_v1_snapshot_proto_depIdxs = []int32{
-	14, // 0: outbid.v1.StateSnapshot.time:type_name -> google.protobuf.Timestamp
-	13, // 1: outbid.v1.StateSnapshot.name_counters:type_name -> outbid.v1.StateSnapshot.NameCountersEntry
-	3,  // 2: outbid.v1.StateSnapshot.nodes:type_name -> outbid.v1.NodeRecord
-	4,  // 3: outbid.v1.StateSnapshot.sweeps:type_name -> outbid.v1.SweepRecord
-	15, // 4: outbid.v1.StateSnapshot.decider:type_name -> outbid.v1.PolicySettings
-	2,  // 5: outbid.v1.StateSnapshot.deleted:type_name -> outbid.v1.DeletedSweep
-	14, // 6: outbid.v1.StateSnapshot.app_seconds_at:type_name -> google.protobuf.Timestamp
-	16, // 7: outbid.v1.StateSnapshot.tenants:type_name -> outbid.v1.Tenant
-	1,  // 8: outbid.v1.StateSnapshot.meters:type_name -> outbid.v1.TenantMeter
-	17, // 9: outbid.v1.StateSnapshot.prices:type_name -> outbid.v1.Prices
-	14, // 10: outbid.v1.DeletedSweep.deleted:type_name -> google.protobuf.Timestamp
-	18, // 11: outbid.v1.NodeRecord.info:type_name -> outbid.v1.NodeInfo
-	19, // 12: outbid.v1.NodeRecord.state:type_name -> outbid.v1.NodeState
-	14, // 13: outbid.v1.NodeRecord.changed:type_name -> google.protobuf.Timestamp
-	20, // 14: outbid.v1.NodeRecord.faults:type_name -> outbid.v1.NodeFault
-	21, // 15: outbid.v1.SweepRecord.spec:type_name -> outbid.v1.SweepSpec
-	22, // 16: outbid.v1.SweepRecord.state:type_name -> outbid.v1.SweepState
-	14, // 17: outbid.v1.SweepRecord.submitted:type_name -> google.protobuf.Timestamp
-	14, // 18: outbid.v1.SweepRecord.ended:type_name -> google.protobuf.Timestamp
-	7,  // 19: outbid.v1.SweepRecord.trials:type_name -> outbid.v1.TrialRecord
-	23, // 20: outbid.v1.SweepRecord.notes:type_name -> outbid.v1.SweepNote
-	24, // 21: outbid.v1.SweepRecord.outlook:type_name -> outbid.v1.Outlook
-	25, // 22: outbid.v1.SweepRecord.measured:type_name -> outbid.v1.Throughput
-	26, // 23: outbid.v1.SweepRecord.fairness:type_name -> outbid.v1.Fairness
-	27, // 24: outbid.v1.SweepRecord.soups:type_name -> outbid.v1.Soup
-	28, // 25: outbid.v1.SweepRecord.admission:type_name -> outbid.v1.Admission
-	21, // 26: outbid.v1.RemoteTuner.spec:type_name -> outbid.v1.SweepSpec
-	6,  // 27: outbid.v1.RemoteTuner.told:type_name -> outbid.v1.TunerQuestion
-	29, // 28: outbid.v1.RemoteTuner.status:type_name -> outbid.v1.TunerStatus
-	14, // 29: outbid.v1.TunerQuestion.time:type_name -> google.protobuf.Timestamp
-	30, // 30: outbid.v1.TunerQuestion.event:type_name -> outbid.v1.TunerEvent
-	31, // 31: outbid.v1.TrialRecord.trial:type_name -> outbid.v1.Trial
-	12, // 32: outbid.v1.TrialRecord.held:type_name -> outbid.v1.LeaseRecord
-	32, // 33: outbid.v1.TrialRecord.start:type_name -> outbid.v1.Checkpoint
-	14, // 34: outbid.v1.TrialRecord.queued:type_name -> google.protobuf.Timestamp
-	25, // 35: outbid.v1.TrialRecord.measured:type_name -> outbid.v1.Throughput
-	33, // 36: outbid.v1.TrialRecord.last_failure:type_name -> outbid.v1.ForkFailed
-	34, // 37: outbid.v1.TrialRecord.resumes_as:type_name -> outbid.v1.TrialState
-	11, // 38: outbid.v1.TrialRecord.rollbacks:type_name -> outbid.v1.Rollback
-	9,  // 39: outbid.v1.TrialRecord.round:type_name -> outbid.v1.ForkRound
-	35, // 40: outbid.v1.TrialRecord.fork_again:type_name -> outbid.v1.ForkAgain
-	36, // 41: outbid.v1.TrialRecord.probation:type_name -> outbid.v1.MergeJudged
-	8,  // 42: outbid.v1.TrialRecord.avoided:type_name -> outbid.v1.NodeAvoided
-	14, // 43: outbid.v1.NodeAvoided.until:type_name -> google.protobuf.Timestamp
-	32, // 44: outbid.v1.ForkRound.start:type_name -> outbid.v1.Checkpoint
-	14, // 45: outbid.v1.ForkRound.ends:type_name -> google.protobuf.Timestamp
-	10, // 46: outbid.v1.ForkRound.parts:type_name -> outbid.v1.ForkRoundPart
-	14, // 47: outbid.v1.ForkRound.began:type_name -> google.protobuf.Timestamp
-	32, // 48: outbid.v1.ForkRoundPart.saved:type_name -> outbid.v1.Checkpoint
-	37, // 49: outbid.v1.ForkRoundPart.places:type_name -> outbid.v1.TrialPlace
-	14, // 50: outbid.v1.LeaseRecord.granted:type_name -> google.protobuf.Timestamp
-	14, // 51: outbid.v1.LeaseRecord.term_end:type_name -> google.protobuf.Timestamp
-	38, // 52: outbid.v1.LeaseRecord.revoking:type_name -> outbid.v1.RevokeKind
-	39, // 53: outbid.v1.LeaseRecord.more:type_name -> outbid.v1.LeasePlace
-	14, // 54: outbid.v1.LeaseRecord.training:type_name -> google.protobuf.Timestamp
-	39, // 55: outbid.v1.LeaseRecord.places:type_name -> outbid.v1.LeasePlace
-	56, // [56:56] is the sub-list for method output_type
-	56, // [56:56] is the sub-list for method input_type
-	56, // [56:56] is the sub-list for extension type_name
-	56, // [56:56] is the sub-list for extension extendee
-	0,  // [0:56] is the sub-list for field type_name
+	21, // 0: outbid.v1.StateSnapshot.time:type_name -> google.protobuf.Timestamp
+	15, // 1: outbid.v1.StateSnapshot.name_counters:type_name -> outbid.v1.StateSnapshot.NameCountersEntry
+	5,  // 2: outbid.v1.StateSnapshot.nodes:type_name -> outbid.v1.NodeRecord
+	6,  // 3: outbid.v1.StateSnapshot.sweeps:type_name -> outbid.v1.SweepRecord
+	22, // 4: outbid.v1.StateSnapshot.decider:type_name -> outbid.v1.PolicySettings
+	4,  // 5: outbid.v1.StateSnapshot.deleted:type_name -> outbid.v1.DeletedSweep
+	21, // 6: outbid.v1.StateSnapshot.app_seconds_at:type_name -> google.protobuf.Timestamp
+	23, // 7: outbid.v1.StateSnapshot.tenants:type_name -> outbid.v1.Tenant
+	3,  // 8: outbid.v1.StateSnapshot.meters:type_name -> outbid.v1.TenantMeter
+	24, // 9: outbid.v1.StateSnapshot.prices:type_name -> outbid.v1.Prices
+	1,  // 10: outbid.v1.StateSnapshot.totals:type_name -> outbid.v1.Totals
+	2,  // 11: outbid.v1.Totals.tenants:type_name -> outbid.v1.TenantTotals
+	16, // 12: outbid.v1.TenantTotals.device_micros:type_name -> outbid.v1.TenantTotals.DeviceMicrosEntry
+	17, // 13: outbid.v1.TenantTotals.trials_ended:type_name -> outbid.v1.TenantTotals.TrialsEndedEntry
+	18, // 14: outbid.v1.TenantTotals.fork_failures:type_name -> outbid.v1.TenantTotals.ForkFailuresEntry
+	19, // 15: outbid.v1.TenantTotals.sweeps_ended:type_name -> outbid.v1.TenantTotals.SweepsEndedEntry
+	21, // 16: outbid.v1.DeletedSweep.deleted:type_name -> google.protobuf.Timestamp
+	25, // 17: outbid.v1.NodeRecord.info:type_name -> outbid.v1.NodeInfo
+	26, // 18: outbid.v1.NodeRecord.state:type_name -> outbid.v1.NodeState
+	21, // 19: outbid.v1.NodeRecord.changed:type_name -> google.protobuf.Timestamp
+	27, // 20: outbid.v1.NodeRecord.faults:type_name -> outbid.v1.NodeFault
+	28, // 21: outbid.v1.SweepRecord.spec:type_name -> outbid.v1.SweepSpec
+	29, // 22: outbid.v1.SweepRecord.state:type_name -> outbid.v1.SweepState
+	21, // 23: outbid.v1.SweepRecord.submitted:type_name -> google.protobuf.Timestamp
+	21, // 24: outbid.v1.SweepRecord.ended:type_name -> google.protobuf.Timestamp
+	9,  // 25: outbid.v1.SweepRecord.trials:type_name -> outbid.v1.TrialRecord
+	30, // 26: outbid.v1.SweepRecord.notes:type_name -> outbid.v1.SweepNote
+	31, // 27: outbid.v1.SweepRecord.outlook:type_name -> outbid.v1.Outlook
+	32, // 28: outbid.v1.SweepRecord.measured:type_name -> outbid.v1.Throughput
+	33, // 29: outbid.v1.SweepRecord.fairness:type_name -> outbid.v1.Fairness
+	34, // 30: outbid.v1.SweepRecord.soups:type_name -> outbid.v1.Soup
+	35, // 31: outbid.v1.SweepRecord.admission:type_name -> outbid.v1.Admission
+	28, // 32: outbid.v1.RemoteTuner.spec:type_name -> outbid.v1.SweepSpec
+	8,  // 33: outbid.v1.RemoteTuner.told:type_name -> outbid.v1.TunerQuestion
+	36, // 34: outbid.v1.RemoteTuner.status:type_name -> outbid.v1.TunerStatus
+	21, // 35: outbid.v1.TunerQuestion.time:type_name -> google.protobuf.Timestamp
+	37, // 36: outbid.v1.TunerQuestion.event:type_name -> outbid.v1.TunerEvent
+	38, // 37: outbid.v1.TrialRecord.trial:type_name -> outbid.v1.Trial
+	14, // 38: outbid.v1.TrialRecord.held:type_name -> outbid.v1.LeaseRecord
+	39, // 39: outbid.v1.TrialRecord.start:type_name -> outbid.v1.Checkpoint
+	21, // 40: outbid.v1.TrialRecord.queued:type_name -> google.protobuf.Timestamp
+	32, // 41: outbid.v1.TrialRecord.measured:type_name -> outbid.v1.Throughput
+	40, // 42: outbid.v1.TrialRecord.last_failure:type_name -> outbid.v1.ForkFailed
+	41, // 43: outbid.v1.TrialRecord.resumes_as:type_name -> outbid.v1.TrialState
+	13, // 44: outbid.v1.TrialRecord.rollbacks:type_name -> outbid.v1.Rollback
+	11, // 45: outbid.v1.TrialRecord.round:type_name -> outbid.v1.ForkRound
+	42, // 46: outbid.v1.TrialRecord.fork_again:type_name -> outbid.v1.ForkAgain
+	43, // 47: outbid.v1.TrialRecord.probation:type_name -> outbid.v1.MergeJudged
+	10, // 48: outbid.v1.TrialRecord.avoided:type_name -> outbid.v1.NodeAvoided
+	21, // 49: outbid.v1.NodeAvoided.until:type_name -> google.protobuf.Timestamp
+	39, // 50: outbid.v1.ForkRound.start:type_name -> outbid.v1.Checkpoint
+	21, // 51: outbid.v1.ForkRound.ends:type_name -> google.protobuf.Timestamp
+	12, // 52: outbid.v1.ForkRound.parts:type_name -> outbid.v1.ForkRoundPart
+	21, // 53: outbid.v1.ForkRound.began:type_name -> google.protobuf.Timestamp
+	39, // 54: outbid.v1.ForkRoundPart.saved:type_name -> outbid.v1.Checkpoint
+	44, // 55: outbid.v1.ForkRoundPart.places:type_name -> outbid.v1.TrialPlace
+	21, // 56: outbid.v1.LeaseRecord.granted:type_name -> google.protobuf.Timestamp
+	21, // 57: outbid.v1.LeaseRecord.term_end:type_name -> google.protobuf.Timestamp
+	45, // 58: outbid.v1.LeaseRecord.revoking:type_name -> outbid.v1.RevokeKind
+	46, // 59: outbid.v1.LeaseRecord.more:type_name -> outbid.v1.LeasePlace
+	21, // 60: outbid.v1.LeaseRecord.training:type_name -> google.protobuf.Timestamp
+	46, // 61: outbid.v1.LeaseRecord.places:type_name -> outbid.v1.LeasePlace
+	20, // 62: outbid.v1.LeaseRecord.metered:type_name -> outbid.v1.LeaseRecord.MeteredEntry
+	63, // [63:63] is the sub-list for method output_type
+	63, // [63:63] is the sub-list for method input_type
+	63, // [63:63] is the sub-list for extension type_name
+	63, // [63:63] is the sub-list for extension extendee
+	0,  // [0:63] is the sub-list for field type_name
 }
 
 func init() { file_outbid_v1_snapshot_proto_init() }
@@ -2006,15 +2210,15 @@ func file_outbid_v1_snapshot_proto_init() {
 	file_outbid_v1_service_proto_init()
 	file_outbid_v1_sweep_proto_init()
 	file_outbid_v1_tenant_proto_init()
-	file_outbid_v1_snapshot_proto_msgTypes[4].OneofWrappers = []any{}
-	file_outbid_v1_snapshot_proto_msgTypes[7].OneofWrappers = []any{}
+	file_outbid_v1_snapshot_proto_msgTypes[6].OneofWrappers = []any{}
+	file_outbid_v1_snapshot_proto_msgTypes[9].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_outbid_v1_snapshot_proto_rawDesc), len(file_outbid_v1_snapshot_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   14,
+			NumMessages:   21,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

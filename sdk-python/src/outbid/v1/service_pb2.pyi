@@ -1690,9 +1690,15 @@ class GetServerInfoRequest(google.protobuf.message.Message):
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
+    THOROUGH_FIELD_NUMBER: builtins.int
+    thorough: builtins.bool
+    """Read every file that the server can make again from the ledger, and make damaged ones again, before it answers."""
     def __init__(
         self,
+        *,
+        thorough: builtins.bool = ...,
     ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["thorough", b"thorough"]) -> None: ...
 
 Global___GetServerInfoRequest: typing_extensions.TypeAlias = GetServerInfoRequest
 

@@ -69,6 +69,7 @@ class StateSnapshot(google.protobuf.message.Message):
     TENANTS_FIELD_NUMBER: builtins.int
     METERS_FIELD_NUMBER: builtins.int
     PRICES_FIELD_NUMBER: builtins.int
+    TOTALS_FIELD_NUMBER: builtins.int
     seq: builtins.int
     """The batch it includes last, and that batch's hash."""
     hash: builtins.bytes
@@ -113,6 +114,10 @@ class StateSnapshot(google.protobuf.message.Message):
     def prices(self) -> outbid.v1.admission_pb2.Prices:
         """The newest prices of a policy that has some."""
 
+    @property
+    def totals(self) -> Global___Totals:
+        """What each tenant's sweeps have used and how they ended since the ledger began; absent in snapshots of versions that did not count it."""
+
     def __init__(
         self,
         *,
@@ -136,11 +141,140 @@ class StateSnapshot(google.protobuf.message.Message):
         tenants: collections.abc.Iterable[outbid.v1.tenant_pb2.Tenant] | None = ...,
         meters: collections.abc.Iterable[Global___TenantMeter] | None = ...,
         prices: outbid.v1.admission_pb2.Prices | None = ...,
+        totals: Global___Totals | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["app_seconds_at", b"app_seconds_at", "decider", b"decider", "prices", b"prices", "time", b"time"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["app_seconds", b"app_seconds", "app_seconds_at", b"app_seconds_at", "app_seconds_counted", b"app_seconds_counted", "decider", b"decider", "deleted", b"deleted", "format", b"format", "hash", b"hash", "meters", b"meters", "name_counters", b"name_counters", "next_lease_id", b"next_lease_id", "next_order", b"next_order", "next_round", b"next_round", "nodes", b"nodes", "policy", b"policy", "policy_name", b"policy_name", "prices", b"prices", "seq", b"seq", "sweeps", b"sweeps", "tenants", b"tenants", "time", b"time"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["app_seconds_at", b"app_seconds_at", "decider", b"decider", "prices", b"prices", "time", b"time", "totals", b"totals"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["app_seconds", b"app_seconds", "app_seconds_at", b"app_seconds_at", "app_seconds_counted", b"app_seconds_counted", "decider", b"decider", "deleted", b"deleted", "format", b"format", "hash", b"hash", "meters", b"meters", "name_counters", b"name_counters", "next_lease_id", b"next_lease_id", "next_order", b"next_order", "next_round", b"next_round", "nodes", b"nodes", "policy", b"policy", "policy_name", b"policy_name", "prices", b"prices", "seq", b"seq", "sweeps", b"sweeps", "tenants", b"tenants", "time", b"time", "totals", b"totals"]) -> None: ...
 
 Global___StateSnapshot: typing_extensions.TypeAlias = StateSnapshot
+
+@typing.final
+class Totals(google.protobuf.message.Message):
+    """Totals are the cumulative counts of all tenants. They only grow, whatever is deleted."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    TENANTS_FIELD_NUMBER: builtins.int
+    @property
+    def tenants(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___TenantTotals]:
+        """By tenant."""
+
+    def __init__(
+        self,
+        *,
+        tenants: collections.abc.Iterable[Global___TenantTotals] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["tenants", b"tenants"]) -> None: ...
+
+Global___Totals: typing_extensions.TypeAlias = Totals
+
+@typing.final
+class TenantTotals(google.protobuf.message.Message):
+    """TenantTotals are the cumulative counts of one tenant."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    @typing.final
+    class DeviceMicrosEntry(google.protobuf.message.Message):
+        DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: builtins.int
+        VALUE_FIELD_NUMBER: builtins.int
+        key: builtins.str
+        value: builtins.int
+        def __init__(
+            self,
+            *,
+            key: builtins.str = ...,
+            value: builtins.int = ...,
+        ) -> None: ...
+        def ClearField(self, field_name: typing.Literal["key", b"key", "value", b"value"]) -> None: ...
+
+    @typing.final
+    class TrialsEndedEntry(google.protobuf.message.Message):
+        DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: builtins.int
+        VALUE_FIELD_NUMBER: builtins.int
+        key: builtins.int
+        value: builtins.int
+        def __init__(
+            self,
+            *,
+            key: builtins.int = ...,
+            value: builtins.int = ...,
+        ) -> None: ...
+        def ClearField(self, field_name: typing.Literal["key", b"key", "value", b"value"]) -> None: ...
+
+    @typing.final
+    class ForkFailuresEntry(google.protobuf.message.Message):
+        DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: builtins.int
+        VALUE_FIELD_NUMBER: builtins.int
+        key: builtins.int
+        value: builtins.int
+        def __init__(
+            self,
+            *,
+            key: builtins.int = ...,
+            value: builtins.int = ...,
+        ) -> None: ...
+        def ClearField(self, field_name: typing.Literal["key", b"key", "value", b"value"]) -> None: ...
+
+    @typing.final
+    class SweepsEndedEntry(google.protobuf.message.Message):
+        DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: builtins.int
+        VALUE_FIELD_NUMBER: builtins.int
+        key: builtins.int
+        value: builtins.int
+        def __init__(
+            self,
+            *,
+            key: builtins.int = ...,
+            value: builtins.int = ...,
+        ) -> None: ...
+        def ClearField(self, field_name: typing.Literal["key", b"key", "value", b"value"]) -> None: ...
+
+    TENANT_FIELD_NUMBER: builtins.int
+    DEVICE_MICROS_FIELD_NUMBER: builtins.int
+    TRIALS_ENDED_FIELD_NUMBER: builtins.int
+    FORK_FAILURES_FIELD_NUMBER: builtins.int
+    SWEEPS_SUBMITTED_FIELD_NUMBER: builtins.int
+    SWEEPS_ENDED_FIELD_NUMBER: builtins.int
+    tenant: builtins.str
+    sweeps_submitted: builtins.int
+    @property
+    def device_micros(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.int]:
+        """Microseconds that leases which have ended held devices, by device type, each device counted on its own."""
+
+    @property
+    def trials_ended(self) -> google.protobuf.internal.containers.ScalarMap[builtins.int, builtins.int]:
+        """Ends of trials, by TrialState. A trial that is resumed and ends again counts again."""
+
+    @property
+    def fork_failures(self) -> google.protobuf.internal.containers.ScalarMap[builtins.int, builtins.int]:
+        """Failures of training processes, by FailureKind."""
+
+    @property
+    def sweeps_ended(self) -> google.protobuf.internal.containers.ScalarMap[builtins.int, builtins.int]:
+        """Ends of sweeps, by SweepState. A sweep that is resumed or extended and ends again counts again."""
+
+    def __init__(
+        self,
+        *,
+        tenant: builtins.str = ...,
+        device_micros: collections.abc.Mapping[builtins.str, builtins.int] | None = ...,
+        trials_ended: collections.abc.Mapping[builtins.int, builtins.int] | None = ...,
+        fork_failures: collections.abc.Mapping[builtins.int, builtins.int] | None = ...,
+        sweeps_submitted: builtins.int = ...,
+        sweeps_ended: collections.abc.Mapping[builtins.int, builtins.int] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["device_micros", b"device_micros", "fork_failures", b"fork_failures", "sweeps_ended", b"sweeps_ended", "sweeps_submitted", b"sweeps_submitted", "tenant", b"tenant", "trials_ended", b"trials_ended"]) -> None: ...
+
+Global___TenantTotals: typing_extensions.TypeAlias = TenantTotals
 
 @typing.final
 class TenantMeter(google.protobuf.message.Message):
@@ -269,6 +403,7 @@ class SweepRecord(google.protobuf.message.Message):
     ADMISSION_FIELD_NUMBER: builtins.int
     STARTED_ON_FIELD_NUMBER: builtins.int
     TRAINED_ON_FIELD_NUMBER: builtins.int
+    COUNTED_AS_FIELD_NUMBER: builtins.int
     id: builtins.str
     state: outbid.v1.event_pb2.SweepState.ValueType
     reason: builtins.str
@@ -289,6 +424,8 @@ class SweepRecord(google.protobuf.message.Message):
     """Counts sweeps by submission, deleted ones too; absent in snapshots of versions that deleted none: its place in the list."""
     tuner_remote: builtins.bool
     """Its tuner is a program of its own, and tuner is a RemoteTuner; false in snapshots of versions that kept the program's own."""
+    counted_as: builtins.str
+    """The tenant whose totals count it, where that is not its own."""
     @property
     def spec(self) -> outbid.v1.sweep_pb2.SweepSpec: ...
     @property
@@ -357,9 +494,10 @@ class SweepRecord(google.protobuf.message.Message):
         admission: outbid.v1.admission_pb2.Admission | None = ...,
         started_on: collections.abc.Iterable[builtins.str] | None = ...,
         trained_on: collections.abc.Iterable[builtins.str] | None = ...,
+        counted_as: builtins.str = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_order", b"_order", "admission", b"admission", "ended", b"ended", "fairness", b"fairness", "order", b"order", "outlook", b"outlook", "spec", b"spec", "submitted", b"submitted"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_order", b"_order", "actor", b"actor", "admission", b"admission", "app_seconds_before", b"app_seconds_before", "device_seconds", b"device_seconds", "ended", b"ended", "fairness", b"fairness", "id", b"id", "idempotency_key", b"idempotency_key", "lack_noted", b"lack_noted", "measured", b"measured", "notes", b"notes", "order", b"order", "outlook", b"outlook", "reason", b"reason", "soups", b"soups", "spec", b"spec", "started_on", b"started_on", "state", b"state", "steps", b"steps", "stop_actor", b"stop_actor", "submitted", b"submitted", "trained_on", b"trained_on", "trials", b"trials", "tuner", b"tuner", "tuner_exhausted", b"tuner_exhausted", "tuner_remote", b"tuner_remote", "tuner_waiting", b"tuner_waiting"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_order", b"_order", "actor", b"actor", "admission", b"admission", "app_seconds_before", b"app_seconds_before", "counted_as", b"counted_as", "device_seconds", b"device_seconds", "ended", b"ended", "fairness", b"fairness", "id", b"id", "idempotency_key", b"idempotency_key", "lack_noted", b"lack_noted", "measured", b"measured", "notes", b"notes", "order", b"order", "outlook", b"outlook", "reason", b"reason", "soups", b"soups", "spec", b"spec", "started_on", b"started_on", "state", b"state", "steps", b"steps", "stop_actor", b"stop_actor", "submitted", b"submitted", "trained_on", b"trained_on", "trials", b"trials", "tuner", b"tuner", "tuner_exhausted", b"tuner_exhausted", "tuner_remote", b"tuner_remote", "tuner_waiting", b"tuner_waiting"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["_order", b"_order"]) -> typing.Literal["order"] | None: ...
 
 Global___SweepRecord: typing_extensions.TypeAlias = SweepRecord
@@ -717,6 +855,22 @@ class LeaseRecord(google.protobuf.message.Message):
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
+    @typing.final
+    class MeteredEntry(google.protobuf.message.Message):
+        DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: builtins.int
+        VALUE_FIELD_NUMBER: builtins.int
+        key: builtins.str
+        value: builtins.int
+        def __init__(
+            self,
+            *,
+            key: builtins.str = ...,
+            value: builtins.int = ...,
+        ) -> None: ...
+        def ClearField(self, field_name: typing.Literal["key", b"key", "value", b"value"]) -> None: ...
+
     LEASE_ID_FIELD_NUMBER: builtins.int
     NODE_FIELD_NUMBER: builtins.int
     DEVICES_FIELD_NUMBER: builtins.int
@@ -737,6 +891,7 @@ class LeaseRecord(google.protobuf.message.Message):
     AT_TARGET_FIELD_NUMBER: builtins.int
     VOID_FIELD_NUMBER: builtins.int
     TRAINED_WELL_FIELD_NUMBER: builtins.int
+    METERED_FIELD_NUMBER: builtins.int
     lease_id: builtins.int
     node: builtins.str
     """The first place and the rest of them, as snapshots of formats 1 and 2 say it."""
@@ -772,6 +927,10 @@ class LeaseRecord(google.protobuf.message.Message):
     def places(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[outbid.v1.event_pb2.LeasePlace]:
         """Where its processes run, in the order of their ranks; none for a lease that a client holds."""
 
+    @property
+    def metered(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.int]:
+        """Its devices by type, as the totals of its tenant count them; absent in snapshots of versions that had no totals."""
+
     def __init__(
         self,
         *,
@@ -795,8 +954,9 @@ class LeaseRecord(google.protobuf.message.Message):
         at_target: builtins.bool = ...,
         void: builtins.bool = ...,
         trained_well: builtins.bool = ...,
+        metered: collections.abc.Mapping[builtins.str, builtins.int] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["granted", b"granted", "term_end", b"term_end", "training", b"training"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["at_target", b"at_target", "client", b"client", "devices", b"devices", "ended", b"ended", "from_step", b"from_step", "granted", b"granted", "last_report_seq", b"last_report_seq", "lease_id", b"lease_id", "more", b"more", "node", b"node", "places", b"places", "reason", b"reason", "revoking", b"revoking", "started", b"started", "step", b"step", "term_end", b"term_end", "trained_well", b"trained_well", "training", b"training", "version", b"version", "void", b"void"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["at_target", b"at_target", "client", b"client", "devices", b"devices", "ended", b"ended", "from_step", b"from_step", "granted", b"granted", "last_report_seq", b"last_report_seq", "lease_id", b"lease_id", "metered", b"metered", "more", b"more", "node", b"node", "places", b"places", "reason", b"reason", "revoking", b"revoking", "started", b"started", "step", b"step", "term_end", b"term_end", "trained_well", b"trained_well", "training", b"training", "version", b"version", "void", b"void"]) -> None: ...
 
 Global___LeaseRecord: typing_extensions.TypeAlias = LeaseRecord

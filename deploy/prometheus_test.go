@@ -1,0 +1,75 @@
+package deploy
+
+import (
+	"os"
+	"os/exec"
+	"testing"
+)
+
+// promtool finds Prometheus's tool, or skips the test.
+func promtool(t *testing.T) string {
+	t.Helper()
+	if path := os.Getenv("OUTBID_TEST_PROMTOOL"); path != "" {
+		return path
+	}
+	path, err := exec.LookPath("promtool")
+	if err != nil {
+		t.Skip("no promtool: OUTBID_TEST_PROMTOOL does not name one, as make test does, and there is none in PATH")
+	}
+	return path
+}
+
+// The alerts do what their tests say when a sweep is deleted, when an orchestrator restarts and when another takes over.
+func TestAlerts(t *testing.T) {
+	t.Parallel()
+	tool := promtool(t)
+	for _, args := range [][]string{
+		{"check", "config", "prometheus.yml"}, {"check", "rules", "outbid.rules.yml"}, {"test", "rules", "outbid.rules.test.yml"},
+	} {
+		cmd := exec.Command(tool, args...)
+		cmd.Dir = "prometheus"
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("promtool %v: %v\n%s", args, err, out)
+		}
+	}
+}
+
+// Each alert has a test in which it fires, and one in which it does not.
+func TestEachAlertIsTested(t *testing.T) {
+	t.Parallel()
+	var rules struct {
+		Groups []struct {
+			Rules []struct {
+				Alert       string            `yaml:"alert"`
+				Annotations map[string]string `yaml:"annotations"`
+			} `yaml:"rules"`
+		} `yaml:"groups"`
+	}
+	readYAML(t, "prometheus/outbid.rules.yml", &rules)
+	var tests struct {
+		Tests []struct {
+			Rules []struct {
+				Alert  string `yaml:"alertname"`
+				Expect []any  `yaml:"exp_alerts"`
+			} `yaml:"alert_rule_test"`
+		} `yaml:"tests"`
+	}
+	readYAML(t, "prometheus/outbid.rules.test.yml", &tests)
+	fires, quiet := map[string]bool{}, map[string]bool{}
+	for _, test := range tests.Tests {
+		for _, rule := range test.Rules {
+			fires[rule.Alert] = fires[rule.Alert] || len(rule.Expect) > 0
+			quiet[rule.Alert] = quiet[rule.Alert] || len(rule.Expect) == 0
+		}
+	}
+	for _, group := range rules.Groups {
+		for _, rule := range group.Rules {
+			if rule.Annotations["summary"] == "" || rule.Annotations["description"] == "" {
+				t.Errorf("%s has no summary or no description", rule.Alert)
+			}
+			if !fires[rule.Alert] || !quiet[rule.Alert] {
+				t.Errorf("%s: a test in which it fires: %t; one in which it does not: %t", rule.Alert, fires[rule.Alert], quiet[rule.Alert])
+			}
+		}
+	}
+}

@@ -1,0 +1,32 @@
+package api
+
+import (
+	"net/http"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// StandbyMetrics serves a registry as /metrics of a server that does not lead: it knows its own process, and no tenants.
+// With tokens the caller must show one, of any role.
+func StandbyMetrics(registry *prometheus.Registry, tokens *Tokens) http.Handler {
+	return sameOrigin(metricsHandler(registry, &interceptor{tokens: tokens}), tokens != nil)
+}
+
+// metricsHandler serves a registry, and what the caller may see of the tenants.
+func metricsHandler(registry *prometheus.Registry, i *interceptor) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		who, err := i.authenticate(r.Header.Values("Authorization"))
+		if err != nil {
+			writeError(w, err)
+			return
+		}
+		all := prometheus.Gatherers{registry}
+		if i.control != nil {
+			tenants := prometheus.NewRegistry()
+			tenants.MustRegister(newTenantMetrics(i.control, i.member(who)))
+			all = append(all, tenants)
+		}
+		promhttp.HandlerFor(all, promhttp.HandlerOpts{}).ServeHTTP(w, r)
+	})
+}

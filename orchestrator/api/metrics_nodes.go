@@ -1,0 +1,73 @@
+package api
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// nodeMetrics exports every node that has not left. Nodes that have left are not exported, because autoscalers make names
+// that never come back.
+type nodeMetrics struct {
+	control                     Control
+	state, devices, held, heard *prometheus.Desc
+}
+
+func newNodeMetrics(c Control) *nodeMetrics {
+	return &nodeMetrics{
+		control: c,
+		state:   desc("outbid_node_state", "1 for the state that a node is in, 0 for the others: up, draining or lost.", "node", "state"),
+		devices: desc("outbid_node_devices", "Devices of a node by type.", "node", "type"),
+		held:    desc("outbid_node_devices_held", "Devices of a node that trials hold, by type.", "node", "type"),
+		heard:   desc("outbid_node_last_heard_timestamp_seconds", "When a node's worker was heard from last, in Unix time.", "node"),
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (m *nodeMetrics) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{m.state, m.devices, m.held, m.heard} {
+		ch <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (m *nodeMetrics) Collect(ch chan<- prometheus.Metric) {
+	out := series(ch)
+	for _, n := range m.control.Nodes() {
+		if n.GetState() == outbidv1.NodeState_NODE_STATE_LEFT {
+			continue
+		}
+		m.node(out, n)
+	}
+}
+
+func (m *nodeMetrics) node(out series, n *outbidv1.Node) {
+	name := n.GetInfo().GetName()
+	for _, s := range []outbidv1.NodeState{
+		outbidv1.NodeState_NODE_STATE_UP, outbidv1.NodeState_NODE_STATE_DRAINING, outbidv1.NodeState_NODE_STATE_LOST,
+	} {
+		in := 0.0
+		if n.GetState() == s {
+			in = 1
+		}
+		out.gauge(m.state, in, name, label(s.String(), nodePrefix))
+	}
+	all, held := map[string]int{}, map[string]int{}
+	types := map[int32]string{}
+	for _, d := range n.GetInfo().GetDevices() {
+		all[d.GetType()]++
+		types[d.GetIndex()] = d.GetType()
+	}
+	for _, u := range n.GetUses() {
+		if u.GetFork() != nil {
+			held[types[u.GetDevice()]]++
+		}
+	}
+	for kind, count := range all {
+		out.gauge(m.devices, float64(count), name, kind)
+		out.gauge(m.held, float64(held[kind]), name, kind)
+	}
+	if at := n.GetLastSeen(); at != nil {
+		out.gauge(m.heard, float64(at.AsTime().UnixMilli())/1e3, name)
+	}
+}

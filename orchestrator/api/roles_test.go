@@ -1,0 +1,88 @@
+package api
+
+import (
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/dynamicpb"
+
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// who may call a method: everybody, those who may look, those who may change a tenant's sweeps, or administrators.
+var whoMayCall = map[string]access{
+	"GetServerInfo": read, "PreviewSweep": read, "ListSweeps": read, "GetSweep": read, "WatchSweep": read, "ListTrials": read, "GetTrial": read,
+	"ListReports": read, "StreamLogs": read, "GetCheckpoint": read, "GetSoup": read, "ListNodes": read, "GetRound": read, "ListRounds": read,
+	"GetPrices": read, "GetTenant": read, "ListTenants": read,
+
+	"SubmitSweep": write, "ControlSweep": write, "ExtendSweep": write, "DeleteSweep": write, "AskTrial": write, "TellTrial": write,
+	"PutBlob": write, "PutSoup": write,
+
+	"ReadLedger": admin, "NewWorkerToken": admin, "RemoveWorker": admin, "SetTenant": admin, "RemoveTenant": admin,
+
+	"JoinWorker": open, // its request has a token of its own
+}
+
+// Every method of the service refuses exactly those whose role does not allow it.
+func TestEveryMethodByEveryRole(t *testing.T) {
+	t.Parallel()
+	h := serve(t, func(c *Config) { c.Tokens = testTokens(t) })
+	roles := map[string]struct {
+		token string
+		may   []access
+	}{
+		"nobody":       {"", []access{open}},
+		"stranger":     {"unknown-unknown-unknown", []access{open}},
+		"viewer":       {token("eve"), []access{open, read}},
+		"viewer of *":  {token("all"), []access{open, read}},
+		"user":         {token("ann"), []access{open, read, write}},
+		"other tenant": {token("bob"), []access{open, read, write}},
+		"admin":        {token("root"), []access{open, read, write, admin}},
+	}
+	methods := outbidv1.File_outbid_v1_service_proto.Services().ByName("OutbidService").Methods()
+	for role, r := range roles {
+		opts := []grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials())}
+		if r.token != "" {
+			opts = append(opts, grpc.WithPerRPCCredentials(bearer(r.token)))
+		}
+		conn, err := grpc.NewClient(h.Addr(), opts...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { conn.Close() })
+		for i := range methods.Len() {
+			m := methods.Get(i)
+			need, known := whoMayCall[string(m.Name())]
+			if !known {
+				t.Fatalf("say in whoMayCall who may call %s", m.Name())
+			}
+			refused := true
+			for _, a := range r.may {
+				refused = refused && a != need
+			}
+			code := status.Code(callEmpty(t, conn, m))
+			if was := code == codes.PermissionDenied || code == codes.Unauthenticated && need != open; was != refused {
+				t.Errorf("%s by %s: %s, and it is to be refused: %t", m.Name(), role, code, refused)
+			}
+		}
+	}
+}
+
+// callEmpty calls a method with an empty request and returns its error.
+func callEmpty(t *testing.T, conn *grpc.ClientConn, m protoreflect.MethodDescriptor) error {
+	t.Helper()
+	name := "/" + string(m.Parent().FullName()) + "/" + string(m.Name())
+	stream, err := conn.NewStream(t.Context(), &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, name)
+	if err != nil {
+		return err
+	}
+	_ = stream.SendMsg(dynamicpb.NewMessage(m.Input())) // the answer says what was wrong
+	_ = stream.CloseSend()
+	var answer proto.Message = dynamicpb.NewMessage(m.Output())
+	return stream.RecvMsg(answer)
+}

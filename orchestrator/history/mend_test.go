@@ -1,0 +1,208 @@
+package history
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/outbid-dev/outbid/orchestrator/ledger"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// Every bit of a header and its filter that flips is noticed when the file is opened, before anything is passed over because of it.
+func TestEveryBitOfAHeaderCounts(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	h := openHistory(t, dir)
+	var events []*outbidv1.Event
+	for i := range filterFrom + 6 {
+		events = append(events, report(crashed, int32(3*i), 1))
+	}
+	mustAppend(t, h, 7, events...)
+	closeHistory(t, h)
+	path := filepath.Join(dir, crashed+suffix)
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for bit := range 8 * (blockHeader + filterSize) {
+		spoilt := append([]byte{}, data...)
+		spoilt[headSize+bit/8] ^= 1 << (bit % 8)
+		if err := os.WriteFile(path, spoilt, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		h := openHistory(t, dir)
+		_, err := h.LastSeq(crashed)
+		if _, ok := errors.AsType[*DamageError](err); !ok && bit/8 >= 20 && bit/8 < 24 {
+			err = h.Verify(t.Context(), crashed) // the sum of the whole block, which includes the records
+		}
+		if _, ok := errors.AsType[*DamageError](err); !ok {
+			t.Errorf("bit %d of byte %d of the header: %v", bit%8, bit/8, err)
+		}
+	}
+}
+
+// Blocks of older versions have no sum of their headers: they are read whole when the file is opened.
+func TestOlderBlocksAreVerified(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	h := openHistory(t, dir)
+	mustAppend(t, h, 1, report(crashed, 0, 1))
+	closeHistory(t, h)
+	path := filepath.Join(dir, crashed+suffix)
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	block := data[headSize:]
+	block[4] &^= flagSummed
+	putHeaderSum(block, 0)
+	copy(block[20:24], []byte{0, 0, 0, 0})
+	sum := checksum(block[:blockHeader], block[blockHeader:])
+	block[20], block[21], block[22], block[23] = byte(sum), byte(sum>>8), byte(sum>>16), byte(sum>>24)
+	check := func(want bool) {
+		t.Helper()
+		if err := os.WriteFile(path, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		h := openHistory(t, dir)
+		_, err := h.LastSeq(crashed)
+		if _, damaged := errors.AsType[*DamageError](err); damaged == want || !damaged && err != nil {
+			t.Errorf("whole: %t, and it gives %v", want, err)
+		}
+	}
+	check(true)
+	data[len(data)-1] ^= 1
+	check(false)
+}
+
+// A file that is closed because others are used, and is gone or cut short when it is opened again, is not begun anew.
+func TestAFileThatIsGoneIsDamage(t *testing.T) {
+	t.Parallel()
+	for name, spoil := range map[string]func(path string) error{
+		"gone": os.Remove, "empty": func(path string) error { return os.Truncate(path, 0) },
+	} {
+		dir := t.TempDir()
+		h := openHistory(t, dir)
+		h.max = 1
+		mustAppend(t, h, 1, report(crashed, 0, 1))
+		mustAppend(t, h, 2, report("other-1", 0, 1)) // which closes the first
+		if err := spoil(filepath.Join(dir, crashed+suffix)); err != nil {
+			t.Fatal(err)
+		}
+		err := h.Append(3, []*outbidv1.Event{report(crashed, 1, 2)})
+		if _, ok := errors.AsType[*DamageError](err); !ok {
+			t.Errorf("%s: %v", name, err)
+		}
+		l := ledgerOf(t, [][]*outbidv1.Event{{report(crashed, 0, 1)}, {report("other-1", 0, 1)}, {report(crashed, 1, 2)}})
+		if err := h.Mend(t.Context(), l, crashed); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		same(t, entries(report(crashed, 0, 1), report(crashed, 1, 2)), readAll(t, h, crashed, nil))
+		closeHistory(t, h)
+	}
+}
+
+// A file is made again while reports are appended and read: none of them is lost, and none is there twice.
+func TestMendBesideAppends(t *testing.T) {
+	t.Parallel()
+	h, l := openHistory(t, t.TempDir()), ledger.NewMemory()
+	var all []*outbidv1.Event
+	add := func(n int) {
+		for range n {
+			events := []*outbidv1.Event{report(crashed, int32(len(all)%9), int64(len(all)))}
+			if len(all)%5 == 0 {
+				events = append(events, report("other-1", 0, int64(len(all))))
+			}
+			b, err := l.Append(t.Context(), time.Unix(1, 0), events)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			all = append(all, events[0])
+			mustAppend(t, h, b.GetSeq(), events...)
+		}
+	}
+	add(1000)
+	appended := make(chan struct{})
+	go func() {
+		defer close(appended)
+		add(1000)
+	}()
+	for range 5 {
+		if err := h.Mend(t.Context(), l, crashed); err != nil {
+			t.Error(err)
+		}
+		readAll(t, h, crashed, nil)
+	}
+	<-appended
+	same(t, entries(all...), readAll(t, h, crashed, nil))
+	closeHistory(t, h)
+	same(t, entries(all...), readAll(t, openHistory(t, h.dir), crashed, nil))
+}
+
+// A sweep that is deleted while its file is made again has none.
+func TestMendOfADeletedSweep(t *testing.T) {
+	t.Parallel()
+	h := openHistory(t, t.TempDir())
+	deleted := &outbidv1.Event{Kind: &outbidv1.Event_SweepDeleted{SweepDeleted: &outbidv1.SweepDeleted{Sweep: crashed}}}
+	l := ledgerOf(t, [][]*outbidv1.Event{{report(crashed, 0, 1)}, {deleted}})
+	if err := h.Mend(t.Context(), l, crashed); err != nil {
+		t.Fatal(err)
+	}
+	if left, err := os.ReadDir(h.dir); err != nil || len(left) > 0 {
+		t.Errorf("left over: %v, %v", left, err)
+	}
+	failed := errors.New("failed")
+	if err := h.Mend(t.Context(), failingReader{failed}, crashed); !errors.Is(err, failed) {
+		t.Errorf("a ledger that cannot be read: %v", err)
+	}
+	if left, err := os.ReadDir(h.dir); err != nil || len(left) > 0 {
+		t.Errorf("left over: %v, %v", left, err)
+	}
+}
+
+// Whatever bit flips or wherever the file is cut while it is open, Verify finds it, and Mend makes it good.
+func TestDamageBehindTheServersBack(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		dir := tempDir(t)
+		batches, _ := script(t, dir)
+		h := openHistory(t, dir)
+		for i, events := range batches {
+			mustAppend(t, h, uint64(i+1), events...)
+		}
+		mustFlush(t, h)
+		path := filepath.Join(dir, crashed+suffix)
+		data, err := os.ReadFile(path)
+		if err != nil || len(data) <= headSize {
+			return
+		}
+		at := rapid.IntRange(headSize, len(data)-1).Draw(t, "at")
+		if rapid.Bool().Draw(t, "cut") {
+			err = os.Truncate(path, int64(at))
+		} else {
+			data[at] ^= 1 << rapid.IntRange(0, 7).Draw(t, "bit")
+			err = os.WriteFile(path, data, 0o600)
+		}
+		if err != nil {
+			t.Fatalf("%v", err)
+		}
+		err = h.Verify(tContext(t), crashed)
+		if _, ok := errors.AsType[*DamageError](err); !ok {
+			t.Fatalf("%v: want damage", err)
+		}
+		if err := h.Mend(tContext(t), ledgerOf(t, batches), crashed); err != nil {
+			t.Fatalf("%v", err)
+		}
+		if err := h.Verify(tContext(t), crashed); err != nil {
+			t.Fatalf("after it was mended: %v", err)
+		}
+		same(t, all(batches), readAll(t, h, crashed, nil))
+		closeHistory(t, h)
+	})
+}

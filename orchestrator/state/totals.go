@@ -1,0 +1,232 @@
+package state
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/benbjohnson/immutable"
+
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// Totals are the cumulative counts of one tenant since the ledger began. No event makes one of them smaller: deleting a
+// sweep leaves them as they are.
+type Totals struct {
+	Tenant string
+	// DeviceMicros are the microseconds that leases held devices, by device type, each device counted on its own. They are
+	// whole numbers so that a lease counts the same while it runs and after its end.
+	DeviceMicros map[string]int64
+	// TrialsEnded counts ends of trials by state, and SweepsEnded ends of sweeps. What is resumed and ends again counts again.
+	TrialsEnded map[outbidv1.TrialState]int64
+	SweepsEnded map[outbidv1.SweepState]int64
+	// ForkFailures counts failures of training processes by kind.
+	ForkFailures    map[outbidv1.FailureKind]int64
+	SweepsSubmitted int64
+}
+
+const (
+	// OtherTotals is the tenant, and the device type, under which everything beyond maxCountedTenants and maxCountedTypes is
+	// counted. Neither can have this name.
+	OtherTotals = "(others)"
+	// unknownType is the device type of leases that ended before there were totals.
+	unknownType = "(unknown)"
+	// Where nobody shows a token, a client may name any tenant. The totals are never forgotten, so their number is bounded.
+	// Ledgers are folded with these bounds: they stay as they are.
+	maxCountedTenants = 1000
+	maxCountedTypes   = 100
+)
+
+// counting holds the totals of all tenants. Readers share the map and its values, which are replaced and never changed.
+type counting struct {
+	totals *immutable.Map[string, *Totals]
+}
+
+// countedAs returns the tenant whose totals count a tenant's new sweep: its own, unless there are too many.
+func (c *counting) countedAs(tenant string) string {
+	if c.totals == nil {
+		return tenant
+	}
+	if _, known := c.totals.Get(tenant); !known && c.totals.Len() >= maxCountedTenants {
+		return OtherTotals
+	}
+	return tenant
+}
+
+// count replaces a tenant's totals by a copy that add has changed.
+func (c *counting) count(tenant string, add func(*Totals)) {
+	if c.totals == nil {
+		c.totals = immutable.NewMap[string, *Totals](nil)
+	}
+	next := Totals{Tenant: tenant}
+	if known, ok := c.totals.Get(tenant); ok {
+		next = *known
+	}
+	add(&next)
+	c.totals = c.totals.Set(tenant, &next)
+}
+
+// plus returns a copy of a map in which a key counts n more.
+func plus[K comparable](of map[K]int64, key K, n int64) map[K]int64 {
+	next := make(map[K]int64, len(of)+1)
+	maps.Copy(next, of)
+	next[key] += n
+	return next
+}
+
+// countSubmitted counts a new sweep.
+func (st *State) countSubmitted(s *Sweep) {
+	s.countedAs = st.countedAs(TenantOf(s.Spec))
+	st.count(s.countedAs, func(t *Totals) { t.SweepsSubmitted++ })
+}
+
+// meter notes how a new lease's devices are counted. A device type that the tenant had none of before is counted from here on.
+func (st *State) meter(s *Sweep, l *Lease) {
+	devices := map[string]int32{}
+	for _, p := range l.Places {
+		all := st.Nodes[p.Node].Info.GetDevices()
+		for _, d := range p.Devices {
+			if int(d) < len(all) {
+				devices[all[d].GetType()]++
+			}
+		}
+	}
+	l.metered = make(map[string]int32, len(devices))
+	for _, kind := range slices.Sorted(maps.Keys(devices)) {
+		l.metered[st.meteredAs(s, kind)] += devices[kind]
+	}
+}
+
+// meteredAs returns the name under which a device type is counted, and begins to count it.
+func (st *State) meteredAs(s *Sweep, kind string) string {
+	t, _ := st.totals.Get(s.countedAs)
+	if _, known := t.DeviceMicros[kind]; known {
+		return kind
+	}
+	if len(t.DeviceMicros) >= maxCountedTypes {
+		kind = OtherTotals
+	}
+	st.count(s.countedAs, func(t *Totals) { t.DeviceMicros = plus(t.DeviceMicros, kind, 0) })
+	return kind
+}
+
+// countLease counts what a lease that ends cost.
+func (st *State) countLease(at time.Time, s *Sweep, l *Lease) {
+	if len(l.metered) > 0 {
+		st.count(s.countedAs, func(t *Totals) { t.DeviceMicros = l.meteredUntil(at, t.DeviceMicros) })
+	}
+}
+
+// meteredUntil returns a copy of device-microseconds with what a lease cost up to a time.
+func (l *Lease) meteredUntil(at time.Time, before map[string]int64) map[string]int64 {
+	held := max(0, at.Sub(l.Granted).Microseconds())
+	next := maps.Clone(before)
+	for kind, n := range l.metered {
+		next[kind] += held * int64(n)
+	}
+	return next
+}
+
+// Totals returns the cumulative counts of every tenant that ever had a sweep, by name. Leases that still run are counted
+// up to the newest batch. So the counts depend on the ledger alone, and are the same on every machine and after every
+// restart.
+func (p *Published) Totals() []*Totals {
+	if p.totals == nil {
+		return nil
+	}
+	all := make(map[string]*Totals, p.totals.Len())
+	for i := p.totals.Iterator(); !i.Done(); {
+		name, t, _ := i.Next()
+		shown := *t
+		all[name] = &shown
+	}
+	for _, id := range p.SweepIDs {
+		s, err := p.Sweep(id)
+		if err != nil {
+			continue
+		}
+		t := all[s.sweep.countedAs]
+		for _, n := range s.sweep.Running {
+			for _, l := range s.At(n).Leases {
+				t.DeviceMicros = l.meteredUntil(p.Time, t.DeviceMicros)
+			}
+		}
+	}
+	return slices.SortedFunc(maps.Values(all), func(a, b *Totals) int { return cmp.Compare(a.Tenant, b.Tenant) })
+}
+
+func (st *State) snapshotTotals() *outbidv1.Totals {
+	all := &outbidv1.Totals{}
+	if st.totals == nil {
+		return all
+	}
+	for i := st.totals.Iterator(); !i.Done(); {
+		name, t, _ := i.Next()
+		all.Tenants = append(all.Tenants, &outbidv1.TenantTotals{
+			Tenant: name, DeviceMicros: t.DeviceMicros, TrialsEnded: numbered(t.TrialsEnded), ForkFailures: numbered(t.ForkFailures),
+			SweepsSubmitted: t.SweepsSubmitted, SweepsEnded: numbered(t.SweepsEnded),
+		})
+	}
+	slices.SortFunc(all.GetTenants(), func(a, b *outbidv1.TenantTotals) int { return cmp.Compare(a.GetTenant(), b.GetTenant()) })
+	return all
+}
+
+func numbered[E ~int32](of map[E]int64) map[int32]int64 {
+	all := make(map[int32]int64, len(of))
+	for e, n := range of {
+		all[int32(e)] = n
+	}
+	return all
+}
+
+func named[E ~int32](of map[int32]int64) map[E]int64 {
+	all := make(map[E]int64, len(of))
+	for e, n := range of {
+		all[E(e)] = n
+	}
+	return all
+}
+
+// restoreTotals takes in the totals of a snapshot, once its sweeps are restored.
+func (st *State) restoreTotals(snap *outbidv1.StateSnapshot) {
+	if snap.GetTotals() == nil {
+		st.estimateTotals()
+		return
+	}
+	for _, r := range snap.GetTotals().GetTenants() {
+		st.count(r.GetTenant(), func(t *Totals) {
+			t.DeviceMicros, t.TrialsEnded = r.GetDeviceMicros(), named[outbidv1.TrialState](r.GetTrialsEnded())
+			t.ForkFailures, t.SweepsEnded = named[outbidv1.FailureKind](r.GetForkFailures()), named[outbidv1.SweepState](r.GetSweepsEnded())
+			t.SweepsSubmitted = r.GetSweepsSubmitted()
+		})
+	}
+}
+
+// estimateTotals begins the totals with what a snapshot of a version without them says. Of its sweeps that is how many
+// there are, how they and their trials ended, and what their leases cost; the type of those devices is not known any more.
+// Of deleted sweeps it is only that they were submitted. Failures are counted from here on.
+func (st *State) estimateTotals() {
+	for _, d := range st.Deleted() {
+		tenant := st.countedAs(cmp.Or(d.Tenant, DefaultTenant))
+		st.count(tenant, func(t *Totals) { t.SweepsSubmitted++ })
+	}
+	for _, id := range st.SweepIDs {
+		s := st.Sweeps[id]
+		st.countSubmitted(s)
+		st.count(s.countedAs, func(t *Totals) {
+			if s.Done() {
+				t.SweepsEnded = plus(t.SweepsEnded, s.State, 1)
+			}
+			for state := trialCompleted; state <= trialCancelled; state++ {
+				t.TrialsEnded = plus(t.TrialsEnded, state, int64(s.Counts[state]))
+			}
+			t.DeviceMicros = plus(t.DeviceMicros, unknownType, int64(s.DeviceSeconds*1e6))
+		})
+		for _, n := range s.Running {
+			for _, l := range s.Trials[n].Leases {
+				st.meter(s, l)
+			}
+		}
+	}
+}
