@@ -1,0 +1,189 @@
+package limits
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/outbid-dev/outbid/orchestrator/spec/terms"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+const (
+	// None is how a limit that bounds nothing is written.
+	None = "none"
+	// Inherit is how a limit is written that is not set, and so is that of the server.
+	Inherit = "default"
+	// MaxWeight is the name of the only limit that is not a whole number.
+	MaxWeight = "max_weight"
+)
+
+// Parse reads the value of a limit: a whole number, or a size such as 4GiB, or None. The error says what is right.
+func (f Field) Parse(text string) (int64, error) {
+	if text == None {
+		return Unlimited, nil
+	}
+	if f.Unit == Count {
+		n, err := strconv.ParseInt(text, 10, 32)
+		if err != nil || n < f.Least {
+			return 0, fmt.Errorf("%q: want a whole number from %d on, or %s", text, f.Least, None)
+		}
+		return n, nil
+	}
+	n, err := terms.ParseBytes(text)
+	if err != nil {
+		return 0, fmt.Errorf("%w, or %s", err, None)
+	}
+	if n < f.Least {
+		return 0, fmt.Errorf("%q: want %s or more, or %s", text, f.Format(f.Least), None)
+	}
+	return n, nil
+}
+
+// Format writes the value of a limit as Parse reads it.
+func (f Field) Format(value int64) string {
+	if value == Unlimited {
+		return None
+	}
+	if f.Unit == Count {
+		return strconv.FormatInt(value, 10)
+	}
+	for _, unit := range []struct {
+		name string
+		size int64
+	}{{"TiB", tib}, {"GiB", gib}, {"MiB", mib}, {"KiB", kib}} {
+		if value >= unit.size && value%unit.size == 0 {
+			return fmt.Sprintf("%d%s", value/unit.size, unit.name)
+		}
+	}
+	return fmt.Sprintf("%dB", value)
+}
+
+// Over returns limits in which what is set for a tenant takes the place of what base says. The error names the field.
+func Over(base Tenant, set *outbidv1.TenantLimits) (Tenant, error) {
+	if set == nil {
+		return base, nil
+	}
+	m := set.ProtoReflect()
+	for _, f := range Fields() {
+		field := m.Descriptor().Fields().ByName(protoreflect.Name(f.Name))
+		if field == nil || !m.Has(field) {
+			continue
+		}
+		value, err := f.valueOf(m.Get(field), field.Kind())
+		if err != nil {
+			return base, fmt.Errorf("%s: %w", f.Name, err)
+		}
+		*f.At(&base) = value
+	}
+	if set.MaxWeight != nil {
+		if err := checkWeight(set.GetMaxWeight()); err != nil {
+			return base, err
+		}
+		base.MaxWeight = set.GetMaxWeight()
+	}
+	return base, nil
+}
+
+func (f Field) valueOf(v protoreflect.Value, kind protoreflect.Kind) (int64, error) {
+	if kind == protoreflect.StringKind {
+		return f.Parse(v.String())
+	}
+	if n := v.Int(); n == Unlimited || n >= f.Least {
+		return n, nil
+	}
+	return 0, fmt.Errorf("%d: want a whole number from %d on, or %d for no bound", v.Int(), f.Least, Unlimited)
+}
+
+func checkWeight(w float64) error {
+	if !(w > 0) {
+		return fmt.Errorf("%s: %v: want a number above 0", MaxWeight, w)
+	}
+	return nil
+}
+
+// Set sets a limit of a tenant by its name, or takes back what was set if the text is Inherit. The error says what is wrong with
+// the text.
+func Set(set *outbidv1.TenantLimits, name, text string) error {
+	m := set.ProtoReflect()
+	field := m.Descriptor().Fields().ByName(protoreflect.Name(name))
+	if text == Inherit {
+		m.Clear(field)
+		return nil
+	}
+	if name == MaxWeight {
+		w, err := parseWeight(text)
+		if err == nil {
+			set.MaxWeight = &w
+		}
+		return err
+	}
+	for _, f := range Fields() {
+		if f.Name != name {
+			continue
+		}
+		n, err := f.Parse(text)
+		if err != nil {
+			return fmt.Errorf("%w, or %s", err, Inherit)
+		}
+		if field.Kind() == protoreflect.StringKind {
+			m.Set(field, protoreflect.ValueOfString(text))
+		} else {
+			m.Set(field, protoreflect.ValueOfInt32(int32(n)))
+		}
+	}
+	return nil
+}
+
+func parseWeight(text string) (float64, error) {
+	if text == None {
+		return math.Inf(1), nil
+	}
+	w, err := strconv.ParseFloat(text, 64)
+	if err != nil || !(w > 0) || math.IsInf(w, 0) {
+		return 0, fmt.Errorf("%q: want a number above 0, or %s", text, None)
+	}
+	return w, nil
+}
+
+// ParseOver returns limits in which what texts say by name takes the place of what base says, as in a file of limits. The error
+// names the first that is wrong, or unknown.
+func ParseOver(base Tenant, texts map[string]string) (Tenant, error) {
+	known := map[string]bool{MaxWeight: true}
+	for _, f := range Fields() {
+		known[f.Name] = true
+		text, given := texts[f.Name]
+		if !given {
+			continue
+		}
+		value, err := f.Parse(text)
+		if err != nil {
+			return base, fmt.Errorf("%s: %w", f.Name, err)
+		}
+		*f.At(&base) = value
+	}
+	if text, given := texts[MaxWeight]; given {
+		w, err := parseWeight(text)
+		if err != nil {
+			return base, fmt.Errorf("%s: %w", MaxWeight, err)
+		}
+		base.MaxWeight = w
+	}
+	for name := range texts {
+		if !known[name] {
+			return base, fmt.Errorf("%s: is not a limit; want one of %s", name, Names())
+		}
+	}
+	return base, nil
+}
+
+// Names lists the names of all limits.
+func Names() string {
+	list := ""
+	for _, f := range Fields() {
+		list += f.Name + ", "
+	}
+	return list + MaxWeight
+}
