@@ -89,9 +89,12 @@ func Start(
 		SyncStderr:       &lastLines{log: p.errors.log},
 		Logger:           hclog.NewNullLogger(),
 	})
-	err = p.connect(kind)
+	err = withoutPrivileges(func() error { return p.connect(kind) })
 	if cmd.Process != nil {
 		p.group.Store(int64(cmd.Process.Pid))
+	}
+	if err == nil {
+		confine(cmd.Process.Pid, p.errors.log)
 	}
 	if err != nil {
 		p.Kill()
