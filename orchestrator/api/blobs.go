@@ -8,10 +8,8 @@ import (
 	"sync"
 	"time"
 
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
-
 	"github.com/outbid-dev/outbid/orchestrator/objects"
+	"github.com/outbid-dev/outbid/orchestrator/state"
 )
 
 // blobAge keeps the tidying away from functions that were sent, and whose sweep may be submitted yet.
@@ -120,9 +118,8 @@ func (u *upload) more(n int64) error {
 	u.book.mu.Lock()
 	defer u.book.mu.Unlock()
 	if u.limit > 0 && u.before+u.book.coming[u.tenant]+n > u.limit {
-		return status.Errorf(codes.ResourceExhausted, "blob_bytes: the functions of tenant %s take %d of the %d bytes that it may "+
-			"keep, and this one is too many; delete sweeps that are done with ('outbid delete SWEEP'), or ask an admin for more "+
-			"(serve --limits)", u.tenant, u.before, u.limit)
+		return &state.LimitError{Limit: "blob_bytes", Tenant: u.tenant, Text: fmt.Sprintf("the functions of tenant %s take %d of the %d "+
+			"bytes that it may keep, and this one is too many; delete sweeps that are done with", u.tenant, u.before, u.limit)}
 	}
 	u.bytes += n
 	u.book.coming[u.tenant] += n

@@ -5,12 +5,18 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
+	"strconv"
 	"strings"
 
 	"google.golang.org/genproto/googleapis/rpc/code"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/protoadapt"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/outbid-dev/outbid/orchestrator/bus"
 	"github.com/outbid-dev/outbid/orchestrator/objects"
@@ -39,6 +45,9 @@ func (i *interceptor) publicError(ctx context.Context, err error, id string) (sl
 	}
 	if wrong, ok := errors.AsType[*spec.Error](err); ok {
 		return slog.LevelDebug, specError(wrong)
+	}
+	if limit, ok := errors.AsType[*state.LimitError](err); ok {
+		return slog.LevelInfo, limitError(limit)
 	}
 	switch {
 	case errors.Is(err, state.ErrNotFound):
@@ -87,6 +96,44 @@ func (i *interceptor) unavailable(err error) (level slog.Level, text string) {
 		return slog.LevelWarn, "NATS does not answer; try again later"
 	}
 	return 0, ""
+}
+
+// limitError is a RESOURCE_EXHAUSTED that names the limit, and says when the call may be made again if that is known.
+func limitError(e *state.LimitError) error {
+	st := status.New(codes.ResourceExhausted, e.Error())
+	details := []protoadapt.MessageV1{&errdetails.QuotaFailure{Violations: []*errdetails.QuotaFailure_Violation{{
+		Subject: "tenant:" + e.Tenant, Description: e.Limit,
+	}}}}
+	if e.RetryAfter > 0 {
+		details = append(details, &errdetails.RetryInfo{RetryDelay: durationpb.New(e.RetryAfter)})
+	}
+	with, err := st.WithDetails(details...)
+	if err != nil {
+		return st.Err()
+	}
+	return with.Err()
+}
+
+// retryTrailer says in how many milliseconds a call may be made again, for clients that do not read a status's details.
+const retryTrailer = "retry-after-ms"
+
+// setRetryTrailer has a call that failed say when it may be made again.
+func setRetryTrailer(ctx context.Context, err error) {
+	for _, d := range status.Convert(err).Details() {
+		if retry, ok := d.(*errdetails.RetryInfo); ok {
+			_ = grpc.SetTrailer(ctx, metadata.Pairs(retryTrailer, strconv.FormatInt(retry.GetRetryDelay().AsDuration().Milliseconds()+1, 10)))
+		}
+	}
+}
+
+// retryAfter is in how many whole seconds a call may be made again, as an HTTP header; "" if nobody knows.
+func retryAfter(st *status.Status) string {
+	for _, d := range st.Details() {
+		if retry, ok := d.(*errdetails.RetryInfo); ok {
+			return strconv.FormatInt(max(1, int64(math.Ceil(retry.GetRetryDelay().AsDuration().Seconds()))), 10)
+		}
+	}
+	return ""
 }
 
 // specError is what is wrong with a spec; its field is the spec's own path.

@@ -27,6 +27,8 @@ type interceptor struct {
 	control Control
 	tokens  *Tokens
 	logger  *slog.Logger
+	// throttle bounds the streams of each tenant.
+	throttle *throttle
 	// stopping ends when the server stops; streams end with it.
 	stopping context.Context //nolint:containedctx // its life is the server's, not a call's
 	calls    *prometheus.CounterVec
@@ -113,6 +115,11 @@ func (i *interceptor) stream(srv any, ss grpc.ServerStream, info *grpc.StreamSer
 	if err != nil {
 		return err
 	}
+	done, err := i.throttle.stream(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
 	return handle(srv, &interceptedStream{ServerStream: ss, ctx: ctx, through: i})
 }
 
@@ -234,6 +241,7 @@ func (i *interceptor) leave(ctx context.Context, method string, began time.Time,
 		level, shown = i.publicError(ctx, err, id)
 		i.logger.Log(ctx, level, "api call failed", "method", name, "id", id, "actor", caller(ctx).Name, "err", err)
 	}
+	setRetryTrailer(ctx, shown)
 	took := time.Since(began)
 	i.calls.WithLabelValues(name, status.Code(shown).String()).Inc()
 	i.seconds.WithLabelValues(name).Observe(took.Seconds())

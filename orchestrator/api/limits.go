@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"os"
 	"regexp"
 	"strings"
@@ -13,24 +12,8 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/outbid-dev/outbid/orchestrator/spec/terms"
+	"github.com/outbid-dev/outbid/orchestrator/limits"
 )
-
-// Limit is what one tenant may take of what all share.
-type Limit struct {
-	// LogBytes is how much of what the tenant's trials print is kept; the oldest goes first.
-	LogBytes int64
-	// BlobBytes is how much the functions of the tenant's sweeps may take in the store.
-	BlobBytes int64
-	// MaxWeight is the largest weight that the tenant's sweeps may have.
-	MaxWeight float64
-}
-
-// defaultLimit is for tenants whom nobody gave another.
-func defaultLimit() Limit { return Limit{LogBytes: 256 << 20, BlobBytes: 4 << 30, MaxWeight: 1} }
-
-// leastLogBytes is the least that is of use.
-const leastLogBytes = 1 << 20
 
 // Limits knows what each tenant may take. Nil gives everybody the same.
 type Limits struct {
@@ -39,20 +22,14 @@ type Limits struct {
 }
 
 type limitTable struct {
-	rest    Limit
-	tenants map[string]Limit
+	rest    limits.Tenant
+	tenants map[string]limits.Tenant
 }
 
 // limitsFile is the file as it is written.
 type limitsFile struct {
-	Default limitText            `yaml:"default"`
-	Tenants map[string]limitText `yaml:"tenants"`
-}
-
-type limitText struct {
-	LogBytes  string   `yaml:"log_bytes"`
-	BlobBytes string   `yaml:"blob_bytes"`
-	MaxWeight *float64 `yaml:"max_weight"`
+	Default map[string]string            `yaml:"default"`
+	Tenants map[string]map[string]string `yaml:"tenants"`
 }
 
 // LoadLimits reads a YAML file of limits: those of tenants by name, and those of everybody else under default. What is
@@ -91,10 +68,10 @@ func (t *limitTable) equal(o *limitTable) bool {
 	return true
 }
 
-// Of returns the limit of a tenant.
-func (l *Limits) Of(tenant string) Limit {
+// Of returns the limits of a tenant, as far as the file says them.
+func (l *Limits) Of(tenant string) limits.Tenant {
 	if l == nil {
-		return defaultLimit()
+		return limits.Default()
 	}
 	table := l.table.Load()
 	if limit, ok := table.tenants[tenant]; ok {
@@ -108,56 +85,28 @@ func parseLimits(data []byte) (*limitTable, error) {
 	dec := yaml.NewDecoder(bytes.NewReader(data))
 	dec.KnownFields(true)
 	if err := dec.Decode(&file); err != nil && !errors.Is(err, io.EOF) {
-		return nil, fmt.Errorf("%s; want default and tenants, each with log_bytes, blob_bytes, max_weight",
-			strings.ReplaceAll(strings.TrimPrefix(err.Error(), "yaml: "), "\n  ", " "))
+		return nil, fmt.Errorf("%s; want default and tenants, each with limits by name (%s)",
+			strings.ReplaceAll(strings.TrimPrefix(err.Error(), "yaml: "), "\n  ", " "), limits.Names())
 	}
-	rest, err := file.Default.over(defaultLimit())
+	rest, err := limits.ParseOver(limits.Default(), file.Default)
 	if err != nil {
 		return nil, fmt.Errorf("default.%w", err)
 	}
-	table := &limitTable{rest: rest, tenants: map[string]Limit{}}
+	table := &limitTable{rest: rest, tenants: map[string]limits.Tenant{}}
 	slug := regexp.MustCompile(`^[a-z]([a-z0-9-]{0,40}[a-z0-9])?$`)
-	for name, text := range file.Tenants {
+	for name, texts := range file.Tenants {
 		if !slug.MatchString(name) {
 			return nil, fmt.Errorf("tenants: %q cannot be a tenant: want lower-case letters, digits and dashes", name)
 		}
-		if table.tenants[name], err = text.over(rest); err != nil {
+		if table.tenants[name], err = limits.ParseOver(rest, texts); err != nil {
 			return nil, fmt.Errorf("tenants.%s.%w", name, err)
 		}
 	}
 	return table, nil
 }
 
-// over is what is written, and of another limit what is not.
-func (t limitText) over(base Limit) (Limit, error) {
-	for _, size := range []struct {
-		name, text string
-		to         *int64
-		least      int64
-	}{{"log_bytes", t.LogBytes, &base.LogBytes, leastLogBytes}, {"blob_bytes", t.BlobBytes, &base.BlobBytes, 1}} {
-		if size.text == "" {
-			continue
-		}
-		n, err := terms.ParseBytes(size.text)
-		if err != nil {
-			return base, fmt.Errorf("%s: %w", size.name, err)
-		}
-		if n < size.least {
-			return base, fmt.Errorf("%s: %q: want %d MiB or more", size.name, size.text, size.least>>20)
-		}
-		*size.to = n
-	}
-	if w := t.MaxWeight; w != nil {
-		if !(*w > 0) || math.IsInf(*w, 0) {
-			return base, fmt.Errorf("max_weight: %v: want a number above 0", *w)
-		}
-		base.MaxWeight = *w
-	}
-	return base, nil
-}
-
 // checkWeight refuses a sweep that would weigh more than its tenant may. Admins may do what they like.
-func (limit Limit) checkWeight(who Principal, tenant string, weight float64) error {
+func checkWeight(limit limits.Tenant, who Principal, tenant string, weight float64) error {
 	if who.Role == RoleAdmin || weight <= limit.MaxWeight {
 		return nil
 	}

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/outbid-dev/outbid/orchestrator/limits"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -28,19 +29,25 @@ func loadLimits(t *testing.T, text string) (*Limits, string, error) {
 	return l, path, err
 }
 
+func withLimits(logs, blobs int64, weight float64) limits.Tenant {
+	t := limits.Default()
+	t.LogBytes, t.BlobBytes, t.MaxWeight = logs, blobs, weight
+	return t
+}
+
 func TestLimitsAreThoseOfTheTenant(t *testing.T) {
 	t.Parallel()
 	l, path, err := loadLimits(t, someLimits)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := l.Of("vision"), (Limit{LogBytes: 64 << 20, BlobBytes: 1 << 30, MaxWeight: 4}); got != want {
+	if got, want := l.Of("vision"), withLimits(64<<20, 1<<30, 4); got != want {
 		t.Errorf("vision: %+v, want %+v", got, want)
 	}
-	if got, want := l.Of("speech"), (Limit{LogBytes: 64 << 20, BlobBytes: 4 << 30, MaxWeight: 1}); got != want {
+	if got, want := l.Of("speech"), withLimits(64<<20, 4<<30, 1); got != want {
 		t.Errorf("speech: %+v, want %+v", got, want)
 	}
-	if got := (*Limits)(nil).Of("vision"); got != defaultLimit() {
+	if got := (*Limits)(nil).Of("vision"); got != limits.Default() {
 		t.Errorf("without a file: %+v", got)
 	}
 	write := func(text string) (bool, error) {
@@ -52,7 +59,7 @@ func TestLimitsAreThoseOfTheTenant(t *testing.T) {
 	if changed, err := write(someLimits + "\n# the same\n"); changed || err != nil {
 		t.Errorf("the same limits: %v, %v", changed, err)
 	}
-	if changed, err := write("default: {max_weight: none}"); changed || err == nil || l.Of("vision").MaxWeight != 4 {
+	if changed, err := write("default: {max_weight: heavy}"); changed || err == nil || l.Of("vision").MaxWeight != 4 {
 		t.Errorf("damaged limits: %v, %v, %+v", changed, err, l.Of("vision"))
 	}
 	if changed, err := write("default: {max_weight: 2}"); !changed || err != nil || l.Of("vision").MaxWeight != 2 {
@@ -63,10 +70,10 @@ func TestLimitsAreThoseOfTheTenant(t *testing.T) {
 func TestWrongLimitsAreNamed(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"tenants: {vision: {weight: 3}}":         "field weight not found",
+		"tenants: {vision: {weight: 3}}":         "tenants.vision.weight: is not a limit; want one of sweeps,",
 		"default: {log_bytes: many}":             `default.log_bytes: "many" is not an amount`,
-		"default: {log_bytes: 3kB}":              "want 1 MiB or more",
-		"tenants: {vision: {max_weight: 0}}":     "tenants.vision.max_weight: 0: want a number above 0",
+		"default: {log_bytes: 3kB}":              "want 1MiB or more",
+		"tenants: {vision: {max_weight: 0}}":     `tenants.vision.max_weight: "0": want a number above 0`,
 		"tenants: {vision: {max_weight: .inf}}":  "want a number above 0",
 		"tenants: {Vision: {max_weight: 1}}":     `"Vision" cannot be a tenant`,
 		"tenants: {vision: {blob_bytes: -1GiB}}": "tenants.vision.blob_bytes",

@@ -146,6 +146,9 @@ func writeError(w http.ResponseWriter, err error) {
 	if code == http.StatusServiceUnavailable {
 		w.Header().Set("Retry-After", "2")
 	}
+	if after := retryAfter(st); after != "" {
+		w.Header().Set("Retry-After", after)
+	}
 	w.Header().Del("Transfer-Encoding")
 	writeJSON(w, code, newJSONError(st))
 }

@@ -103,15 +103,16 @@ func New(cfg Config) (*Server, error) {
 		}
 	}
 	stopping, stop := context.WithCancel(context.Background())
+	bound := newThrottle(func(tenant string) limits.Tenant { return LimitOf(cfg.Control, cfg.Limits, tenant) })
 	i := &interceptor{
-		control: cfg.Control, tokens: cfg.Tokens, logger: cfg.Logger, stopping: stopping, calls: calls, seconds: seconds,
+		throttle: bound, control: cfg.Control, tokens: cfg.Tokens, logger: cfg.Logger, stopping: stopping, calls: calls, seconds: seconds,
 	}
 	s := &Server{cfg: cfg, listener: cfg.Listener, stop: stop, inner: bufconn.Listen(innerBuffer), blobs: newBlobBook(cfg)}
 	s.grpc = grpc.NewServer(grpc.UnaryInterceptor(i.unary), grpc.StreamInterceptor(i.stream),
 		grpc.ForceServerCodecV2(newWireCodec()))
 	outbidv1.RegisterOutbidServiceServer(s.grpc, &service{
 		control: cfg.Control, store: cfg.Store, logs: cfg.Logs, limits: cfg.Limits, logger: cfg.Logger, blobs: s.blobs,
-		feeds: newFeeds(cfg.Control), workers: cfg.Workers, verify: cfg.Verify,
+		feeds: newFeeds(cfg.Control), workers: cfg.Workers, verify: cfg.Verify, throttle: bound,
 		maxSpec: func() int { return limits.Spec(cfg.MaxPayload()) },
 	})
 	if err := s.open(i); err != nil {

@@ -25,6 +25,8 @@ type service struct {
 	blobs   *blobBook
 	feeds   *feeds
 	workers Workers
+	// throttle bounds the sweeps that each tenant submits in a minute.
+	throttle *throttle
 	// maxSpec returns how many bytes the spec of a sweep may have.
 	maxSpec func() int
 	// verify reads every file that the server can make again; nil for none.

@@ -27,6 +27,9 @@ func (s *service) SubmitSweep(ctx context.Context, req *outbidv1.SubmitSweepRequ
 	if err != nil {
 		return nil, err
 	}
+	if err := s.throttle.submit(who, tenantOf(checked)); err != nil {
+		return nil, err
+	}
 	if f := checked.GetFunction(); f != nil {
 		s.blobs.hold(f.GetBlob(), who.Tenant)
 		if err := s.checkBlob(ctx, f); err != nil {
@@ -90,7 +93,7 @@ func (s *service) prepare(who Principal, sent *outbidv1.SweepSpec) (*outbidv1.Sw
 		return nil, status.Errorf(codes.PermissionDenied, "tenant: %s belongs to tenant %q and may not use %q; leave it out",
 			who.Name, who.Tenant, own.GetTenant())
 	}
-	if err := s.limitOf(own.GetTenant()).checkWeight(who, own.GetTenant(), own.GetWeight()); err != nil {
+	if err := checkWeight(s.limitOf(own.GetTenant()), who, own.GetTenant(), own.GetWeight()); err != nil {
 		return nil, err
 	}
 	if len(own.GetTuner().GetPlugin().GetCommand()) > 0 && who.Role != RoleAdmin {

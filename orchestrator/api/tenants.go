@@ -6,8 +6,9 @@ import (
 	"math"
 	"regexp"
 	"slices"
+	"strings"
 
-	"github.com/outbid-dev/outbid/orchestrator/spec/terms"
+	"github.com/outbid-dev/outbid/orchestrator/limits"
 	"github.com/outbid-dev/outbid/orchestrator/state"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
@@ -31,7 +32,7 @@ func (s *service) SetTenant(ctx context.Context, req *outbidv1.SetTenantRequest)
 	if err := s.control.SetTenant(ctx, req.GetTenant(), req.GetAdd(), caller(ctx).Name); err != nil {
 		return nil, err
 	}
-	t, err := s.tenant(req.GetTenant().GetName())
+	t, err := s.tenant(ctx, req.GetTenant().GetName())
 	return &outbidv1.SetTenantResponse{Tenant: t}, err
 }
 
@@ -43,7 +44,7 @@ func (s *service) GetTenant(ctx context.Context, req *outbidv1.GetTenantRequest)
 	if !caller(ctx).owns(req.GetTenant()) {
 		return nil, noTenant(req.GetTenant())
 	}
-	t, err := s.tenant(req.GetTenant())
+	t, err := s.tenant(ctx, req.GetTenant())
 	return &outbidv1.GetTenantResponse{Tenant: t}, err
 }
 
@@ -51,6 +52,11 @@ func (s *service) GetTenant(ctx context.Context, req *outbidv1.GetTenantRequest)
 func (s *service) ListTenants(ctx context.Context, _ *outbidv1.ListTenantsRequest) (*outbidv1.ListTenantsResponse, error) {
 	who := caller(ctx)
 	all := slices.DeleteFunc(s.control.TenantStates(), func(t *outbidv1.TenantState) bool { return !who.owns(t.GetTenant().GetName()) })
+	for _, t := range all {
+		if err := s.showLimits(ctx, t); err != nil {
+			return nil, err
+		}
+	}
 	return &outbidv1.ListTenantsResponse{Tenants: all}, nil
 }
 
@@ -69,11 +75,15 @@ func noTenant(name string) error {
 	return fmt.Errorf("%w: there is no tenant %q", state.ErrNotFound, name)
 }
 
-func (s *service) tenant(name string) (*outbidv1.TenantState, error) {
+func (s *service) tenant(ctx context.Context, name string) (*outbidv1.TenantState, error) {
 	for _, t := range s.control.TenantStates() {
 		if t.GetTenant().GetName() == name {
-			return t, nil
+			return t, s.showLimits(ctx, t)
 		}
+	}
+	if who := caller(ctx); name == who.Tenant || name == state.DefaultTenant { // which have no sweeps yet
+		t := &outbidv1.TenantState{Tenant: &outbidv1.Tenant{Name: name, Weight: 1}, Use: &outbidv1.TenantUse{}}
+		return t, s.showLimits(ctx, t)
 	}
 	return nil, noTenant(name)
 }
@@ -103,39 +113,28 @@ func checkTenant(t *outbidv1.Tenant) error {
 }
 
 func checkTenantLimits(l *outbidv1.TenantLimits) error {
-	if l.GetSweeps() < 0 {
-		return fieldError("tenant.limits.sweeps", "%d is negative; leave it out for any number", l.GetSweeps())
-	}
 	if h := l.GetDeviceHours(); !(h >= 0) || math.IsInf(h, 0) {
 		return fieldError("tenant.limits.device_hours", "%v is not a finite number from 0 on", h)
 	}
-	text := limitText{LogBytes: l.GetLogBytes(), BlobBytes: l.GetBlobBytes()}
-	if l != nil {
-		text.MaxWeight = l.MaxWeight
-	}
-	if _, err := text.over(defaultLimit()); err != nil {
-		return fieldError("tenant.limits", "%s", err)
+	if _, err := limits.Over(limits.Default(), l); err != nil {
+		field, problem, _ := strings.Cut(err.Error(), ": ")
+		return fieldError("tenant.limits."+field, "%s", problem)
 	}
 	return nil
 }
 
 // limitOf is LimitOf.
-func (s *service) limitOf(tenant string) Limit { return LimitOf(s.control, s.limits, tenant) }
+func (s *service) limitOf(tenant string) limits.Tenant { return LimitOf(s.control, s.limits, tenant) }
 
-// LimitOf is what a tenant may take: what was set for it, and what the limits say of the rest.
+// LimitOf returns what a tenant may take: what was set for it, and what a file of limits says of the rest.
 func LimitOf(control interface {
 	Tenant(name string) *outbidv1.Tenant
-}, limits *Limits, tenant string,
-) Limit {
-	limit, own := limits.Of(tenant), control.Tenant(tenant).GetLimits()
-	if n, err := terms.ParseBytes(own.GetLogBytes()); err == nil && own.GetLogBytes() != "" {
-		limit.LogBytes = n
-	}
-	if n, err := terms.ParseBytes(own.GetBlobBytes()); err == nil && own.GetBlobBytes() != "" {
-		limit.BlobBytes = n
-	}
-	if own != nil && own.MaxWeight != nil {
-		limit.MaxWeight = own.GetMaxWeight()
+}, file *Limits, tenant string,
+) limits.Tenant {
+	// What was set has been checked. A version that knew other bounds may have set more than this one takes.
+	limit, err := limits.Over(file.Of(tenant), control.Tenant(tenant).GetLimits())
+	if err != nil {
+		return file.Of(tenant)
 	}
 	return limit
 }

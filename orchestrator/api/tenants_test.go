@@ -22,9 +22,9 @@ func TestTenantsThatCannotBe(t *testing.T) {
 		"tenant.weight: -1 is not":                      {Name: "a", Weight: -1},
 		"tenant.quota.devices: -1 is negative":          {Name: "a", Quota: &outbidv1.TenantQuota{Devices: new(int32(-1))}},
 		`tenant.quota.types: -2 devices of type "v100"`: {Name: "a", Quota: &outbidv1.TenantQuota{Types: map[string]int32{"v100": -2}}},
-		"tenant.limits.sweeps: -1 is negative":          {Name: "a", Limits: &outbidv1.TenantLimits{Sweeps: new(int32(-1))}},
+		"tenant.limits.sweeps: -2: want a whole":        {Name: "a", Limits: &outbidv1.TenantLimits{Sweeps: new(int32(-2))}},
 		"tenant.limits.device_hours: -1 is not":         {Name: "a", Limits: &outbidv1.TenantLimits{DeviceHours: new(-1.0)}},
-		"tenant.limits: log_bytes":                      {Name: "a", Limits: &outbidv1.TenantLimits{LogBytes: "much"}},
+		"tenant.limits.log_bytes: \"much\" is":          {Name: "a", Limits: &outbidv1.TenantLimits{LogBytes: "much"}},
 		"tenant.members: name \"a b\"":                  {Name: "a", Members: []string{"a b"}},
 	} {
 		if err := checkTenant(tenant); err == nil || !strings.Contains(err.Error(), want) {
@@ -100,7 +100,7 @@ func (c *fakeControl) TenantStates() []*outbidv1.TenantState {
 	defer c.mu.Unlock()
 	var all []*outbidv1.TenantState
 	for _, name := range slices.Sorted(maps.Keys(c.tenants)) {
-		all = append(all, &outbidv1.TenantState{Tenant: c.tenants[name], Added: true})
+		all = append(all, &outbidv1.TenantState{Tenant: c.tenants[name], Added: true, Use: &outbidv1.TenantUse{}})
 	}
 	return all
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/outbid-dev/outbid/orchestrator/limits"
 	"github.com/outbid-dev/outbid/orchestrator/objects"
 	"github.com/outbid-dev/outbid/orchestrator/state"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
@@ -22,7 +23,7 @@ func (l *Loop) MayReach(req *outbidv1.AccessRequest) error {
 	}
 	if req.GetWrite() {
 		if ck, ok := objects.ParseCheckpoint(req.GetKey()); place == 0 && ok && ck.Of(s.ID, t.Number, ref.GetLeaseId()) {
-			return nil
+			return l.mayKeep(state.TenantOf(s.Spec), req.GetBytes())
 		}
 		return fmt.Errorf("%s is no checkpoint that trial %d of %s may save under lease %d", req.GetKey(), t.Number, s.ID, ref.GetLeaseId())
 	}
@@ -34,6 +35,20 @@ func (l *Loop) MayReach(req *outbidv1.AccessRequest) error {
 		return nil
 	}
 	return fmt.Errorf("%s is nothing that trial %d of %s starts from", req.GetKey(), t.Number, s.ID)
+}
+
+// mayKeep says why a tenant may not store so many bytes more of checkpoints, nil if it may.
+func (l *Loop) mayKeep(tenant string, bytes int64) error {
+	if l.cfg.Settings.Limits == nil {
+		return nil
+	}
+	v := l.view.Load()
+	most := l.cfg.Settings.Limits(tenant, v.Tenant(tenant)).CheckpointBytes
+	if kept := v.CheckpointBytes(tenant); most != limits.Unlimited && kept+bytes > most {
+		return &state.LimitError{Limit: "checkpoint_bytes", Tenant: tenant, Text: fmt.Sprintf("the checkpoints of tenant %s take %d bytes, this "+
+			"one takes %d, and all may take %d; delete sweeps that are done with", tenant, kept, bytes, most)}
+	}
+	return nil
 }
 
 // holder returns the trial whose lease a node holds, and which place of a gang the node is; nil if it holds none.

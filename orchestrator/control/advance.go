@@ -68,6 +68,9 @@ func (c *Core) limitReached(s *state.Sweep) string {
 	if hopeless(s) && s.Counts[outbidv1.TrialState_TRIAL_STATE_FAILED] >= hopelessAfter {
 		return "given up, as trials only fail: " + lastFailure(s)
 	}
+	if full := c.reportsFull(s); full != "" {
+		return full
+	}
 	limits := s.Spec.GetLimits()
 	if limits == nil {
 		return ""

@@ -2,8 +2,10 @@ package control
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/outbid-dev/outbid/orchestrator/state"
 	"github.com/outbid-dev/outbid/orchestrator/tuner"
@@ -45,22 +47,31 @@ func (a *asker) give(open []remote.Question) {
 	}
 }
 
-// next waits for a question; false if the asker is to end.
-func (a *asker) next() (remote.Question, bool) {
-	for {
+// next waits for a question. It returns early, with no question, when the asker is to end or its place is wanted.
+func (a *asker) next(wanted <-chan struct{}) (q remote.Question, asked bool) {
+	for a.ends.Err() == nil {
 		a.mu.Lock()
 		if len(a.queue) > 0 {
 			q := a.queue[0]
 			a.queue = a.queue[1:]
 			a.mu.Unlock()
-			return q, a.ends.Err() == nil
+			return q, true
 		}
 		a.mu.Unlock()
 		select {
 		case <-a.more:
-		case <-a.ends.Done():
+		case <-wanted:
 			return remote.Question{}, false
+		case <-a.ends.Done():
 		}
+	}
+	return remote.Question{}, false
+}
+
+// owns ends a process when the asker ends, and with it a call that is under way.
+func (a *asker) owns(o *opened) {
+	if o != nil {
+		context.AfterFunc(a.ends, o.end)
 	}
 }
 
@@ -84,70 +95,108 @@ func (l *Loop) consultRemote(retire, ask []string) {
 	}
 }
 
-// startAsker asks a process that runs, or one that is started if it is nil.
-func (l *Loop) startAsker(sweep string, start remote.Start, process tuner.Tuner) {
+// startAsker asks a process that runs at a place, or one that is started when there is something to ask if it is nil.
+func (l *Loop) startAsker(sweep string, start remote.Start, process *opened) {
 	a := &asker{sweep: sweep, given: start.Answered, more: make(chan struct{}, 1)}
 	a.ends, a.cancel = context.WithCancel(l.leading)
 	l.askers[sweep] = a
 	go l.ask(a, start, process)
 }
 
-// ask answers one question after another, until the asker ends or the process does.
-func (l *Loop) ask(a *asker, start remote.Start, process tuner.Tuner) {
-	if process == nil {
-		var err error
-		if process, err = l.startProcess(start); err != nil {
-			if q, more := a.next(); more {
-				l.answer(a, TunerAnswer{Sweep: a.sweep, Question: q.Number, Err: err})
-			}
-			return
-		}
-	}
-	context.AfterFunc(a.ends, func() { closeTuner(process) }) // which also ends a call that is under way
+// ask answers one question after another, until the asker ends or the process does. While it has nothing to answer, or its turn
+// is over, the process makes room for those that wait for a place: it ends, and another goes on from its snapshot later.
+func (l *Loop) ask(a *asker, start remote.Start, o *opened) {
 	defer a.cancel()
-	since := len(start.Told)
+	defer func() { o.end() }()
+	a.owns(o)
 	for {
-		q, more := a.next()
-		if !more {
-			return
-		}
-		in := TunerAnswer{Sweep: a.sweep, Question: q.Number}
-		if in.Actions, in.Err = process.Handle(q.Event); in.Err == nil {
-			in.Status, in.Outlook = process.Status(), process.Outlook()
-			if since++; since >= saveEvery {
-				since, in.Snapshot = 0, l.save(a, process)
+		var wanted <-chan struct{}
+		if o != nil {
+			wanted = o.place.wanted
+			o.place.works(false)
+			select {
+			case <-wanted: // whether or not there is a question
+				l.rest(a, &start, o)
+				o = nil
+				continue
+			default:
 			}
 		}
+		q, asked := a.next(wanted)
+		if a.ends.Err() != nil {
+			return
+		}
+		if !asked {
+			continue
+		}
+		if o == nil {
+			var err error
+			if o, err = l.startProcess(a, start); err != nil {
+				l.answer(a, TunerAnswer{Sweep: a.sweep, Question: q.Number, Err: err})
+				return
+			}
+		}
+		o.place.works(true)
+		in := l.put(a, o.process, &start, q)
 		if l.answer(a, in); in.Err != nil {
 			return
 		}
 	}
 }
 
-// startProcess starts a tuner's process, and tells it again what it has answered since its snapshot: its answers are known.
-func (l *Loop) startProcess(start remote.Start) (tuner.Tuner, error) {
-	process, err := l.cfg.Settings.NewTuner(start.Settings, start.Snapshot)
+// put asks the process a question, and keeps what another would have to be told.
+func (l *Loop) put(a *asker, process tuner.Tuner, start *remote.Start, q remote.Question) TunerAnswer {
+	in := TunerAnswer{Sweep: a.sweep, Question: q.Number}
+	if in.Actions, in.Err = process.Handle(q.Event); in.Err != nil {
+		return in
+	}
+	in.Status, in.Outlook = process.Status(), process.Outlook()
+	if start.Told = append(start.Told, q); len(start.Told)%saveEvery == 0 {
+		in.Snapshot = l.save(a, process, start)
+	}
+	return in
+}
+
+// rest ends a process whose place is wanted.
+func (l *Loop) rest(a *asker, start *remote.Start, o *opened) {
+	if len(start.Told) > 0 {
+		l.save(a, o.process, start)
+	}
+	o.end()
+}
+
+// startProcess waits for a place, starts a tuner's process there, and tells it again what it has answered since its snapshot:
+// its answers are known.
+func (l *Loop) startProcess(a *asker, start remote.Start) (*opened, error) {
+	o, err := l.open(a.ends, start.Settings, start.Snapshot)
 	if err != nil {
 		return nil, err
 	}
+	a.owns(o)
 	for _, q := range start.Told {
-		if _, err := process.Handle(q.Event); err != nil {
-			closeTuner(process)
+		if _, err := o.process.Handle(q.Event); err != nil {
+			o.end()
 			return nil, fmt.Errorf("told again what it was told before: %w", err)
 		}
 	}
-	return process, nil
+	return o, nil
 }
 
-// save takes a snapshot of the process; nil if there is none, and then more is told again.
-func (l *Loop) save(a *asker, process tuner.Tuner) []byte {
+// save takes a snapshot of the process, after which it need not be told again what it was told; nil if there is none.
+func (l *Loop) save(a *asker, process tuner.Tuner, start *remote.Start) []byte {
 	data, err := process.Snapshot()
 	if err != nil {
 		if a.ends.Err() == nil {
-			l.cfg.Logger.Warn("a tuner gives no snapshot: a server that takes over tells it again all that it was told", "sweep", a.sweep, "err", err)
+			l.cfg.Logger.Warn("a tuner gives no snapshot: a process that takes over is told again all that it was told", "sweep", a.sweep, "err", err)
 		}
 		return nil
 	}
+	for _, q := range start.Told {
+		if e, extended := q.Event.(tuner.Extended); extended {
+			start.Settings = e.Settings
+		}
+	}
+	start.Snapshot, start.Told = data, nil
 	return data
 }
 
@@ -178,27 +227,63 @@ func (l *Loop) endAskers() {
 	}
 }
 
-// opened is a tuner in a process of its own that was started for a sweep which is being submitted.
+// opened is a tuner in a process of its own that runs at a place.
 type opened struct {
 	loop    *Loop
 	process tuner.Tuner
+	place   *place
 }
 
-// openTuner starts the tuner of a sweep that is being submitted if it is a program of its own: nobody but who submits waits.
-func (l *Loop) openTuner(spec *outbidv1.SweepSpec) (opened, error) {
-	if !isRemote(spec) {
-		return opened{}, nil
-	}
-	process, err := l.cfg.Settings.NewTuner(tuner.Settings{Spec: spec}, nil)
+// open waits for a place and starts a tuner's process there.
+func (l *Loop) open(ctx context.Context, settings tuner.Settings, snapshot []byte) (*opened, error) {
+	at, err := l.samplers.enter(ctx, state.TenantOf(settings.Spec))
 	if err != nil {
-		return opened{}, fmt.Errorf("%w: tuner: %w", state.ErrInvalid, err)
+		return nil, err
 	}
-	return opened{l, process}, nil
+	process, err := l.cfg.Settings.NewTuner(settings, snapshot)
+	if err != nil {
+		at.leave()
+		return nil, err
+	}
+	return &opened{l, process, at}, nil
+}
+
+// end ends the process and leaves its place.
+func (o *opened) end() {
+	if o != nil {
+		closeTuner(o.process)
+		o.place.leave()
+	}
+}
+
+// openPatience is how long who submits a sweep waits for a place for its tuner.
+const openPatience = 30 * time.Second
+
+// openTuner starts the tuner of a sweep that is being submitted if it is a program of its own: nobody but who submits waits.
+func (l *Loop) openTuner(ctx context.Context, spec *outbidv1.SweepSpec) (*opened, error) {
+	if !isRemote(spec) {
+		return nil, nil //nolint:nilnil // most tuners are no programs
+	}
+	ctx, cancel := context.WithTimeout(ctx, openPatience)
+	defer cancel()
+	o, err := l.open(ctx, tuner.Settings{Spec: spec}, nil)
+	switch tenant := state.TenantOf(spec); {
+	case errors.Is(err, context.DeadlineExceeded) && l.samplers.held(tenant) > 0:
+		return nil, &state.LimitError{
+			Limit: "samplers", Tenant: tenant, RetryAfter: openPatience,
+			Text: fmt.Sprintf("all processes that may draw configurations for tenant %s are at work", tenant),
+		}
+	case err != nil && ctx.Err() != nil:
+		return nil, err
+	case err != nil:
+		return nil, fmt.Errorf("%w: tuner: %w", state.ErrInvalid, err)
+	}
+	return o, nil
 }
 
 // said is what the process says of itself; nil for none.
-func (o opened) said() *outbidv1.TunerStatus {
-	if o.process == nil {
+func (o *opened) said() *outbidv1.TunerStatus {
+	if o == nil {
 		return nil
 	}
 	s := o.process.Status()
@@ -207,14 +292,14 @@ func (o opened) said() *outbidv1.TunerStatus {
 
 // use has the process of a sweep that was submitted asked from now on, or ended if the sweep has another or was refused. It is
 // called by the loop.
-func (o opened) use(id string, err error) {
-	if o.process == nil {
+func (o *opened) use(id string, err error) {
+	if o == nil {
 		return
 	}
 	t := o.loop.core.Remote(id)
 	if err != nil || t == nil || o.loop.askers[id] != nil || !t.Fresh() {
-		go closeTuner(o.process)
+		go o.end()
 		return
 	}
-	o.loop.startAsker(id, t.Start(), o.process)
+	o.loop.startAsker(id, t.Start(), o)
 }

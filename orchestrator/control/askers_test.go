@@ -10,6 +10,7 @@ import (
 
 	"github.com/outbid-dev/outbid/orchestrator/control"
 	"github.com/outbid-dev/outbid/orchestrator/ledger"
+	"github.com/outbid-dev/outbid/orchestrator/limits"
 	"github.com/outbid-dev/outbid/orchestrator/sim"
 	"github.com/outbid-dev/outbid/orchestrator/tuner"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
@@ -195,6 +196,55 @@ func TestTheNextLeaderGoesOnFromASnapshot(t *testing.T) {
 		}
 		if want := told + 1 - 256 + 1; p.handled != want || !p.resumed {
 			t.Errorf("it was told %d things, want %d; from a snapshot: %t", p.handled, want, p.resumed)
+		}
+	})
+}
+
+// Of a tenant's sweeps whose tuners are processes of their own only so many run at once; the others take turns, each from a
+// snapshot, and every sweep gets the trials that it would have had.
+func TestSweepsTakeTurnsWithSamplers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := &programs{}
+		set := settings()
+		set.NewTuner = p.start
+		set.Limits = func(string, *outbidv1.Tenant) limits.Tenant {
+			l := limits.Boundless()
+			l.Samplers = 2
+			return l
+		}
+		l, end := leadWith(t, set, natsClock{ledger.NewMemory(), new(time.Time)}, time.Now)
+		defer end()
+		const sweeps, trials = 5, 4
+		var ids []string
+		for seed := range sweeps {
+			spec := sim.Sweep("s", "min", trials, outside("random", 1000, int64(seed)))
+			spec.Workload, spec.Resources = &outbidv1.SweepSpec_External{External: &outbidv1.External{}}, nil
+			id, err := l.Submit(t.Context(), spec, "me", "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			ids = append(ids, id)
+		}
+		for trial := range trials {
+			for _, id := range ids {
+				a, err := l.Ask(t.Context(), id, "c")
+				if err != nil || int(a.GetTrial().GetNumber()) != trial {
+					t.Fatal(a, err)
+				}
+				if _, err := l.Tell(t.Context(), &outbidv1.TellTrialRequest{Sweep: id, LeaseId: a.GetLeaseId(), Finished: true, Reports: []*outbidv1.Report{
+					{Step: 1, Metrics: map[string]float64{"loss": 1}},
+				}}); err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+				if _, open := p.counts(); open > 2 {
+					t.Fatalf("%d processes run, of 2", open)
+				}
+			}
+		}
+		if started, _ := p.counts(); started < sweeps*trials {
+			t.Errorf("%d processes were started: nobody took turns", started)
 		}
 	})
 }

@@ -346,6 +346,9 @@ func (c *Core) tellTrial(r *outbidv1.TellTrialRequest) (*state.Trial, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := c.tooFast(state.TenantOf(s.Spec)); err != nil && len(r.GetReports()) > 0 {
+		return nil, err
+	}
 	l := t.Held(r.GetLeaseId())
 	if l == nil {
 		return t, nil // it was taken back or ended in the meantime: the client is told not to go on

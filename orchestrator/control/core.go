@@ -42,6 +42,10 @@ type Settings struct {
 	Fairness func(v *policy.View, a *policy.App, over bool) *outbidv1.Fairness
 	// MaxPayload returns how many bytes one message of NATS may have; nil for no bound.
 	MaxPayload func() int
+	// Limits returns what a tenant may take, of which was set what the second argument says, nil for nothing; nil for no limits.
+	Limits func(tenant string, set *outbidv1.Tenant) limits.Tenant
+	// Room says why there is no room for another sweep; "" if there is. nil where nothing is known of that.
+	Room func() string
 	// Agents outside the binary, which sweeps may choose; nil for none. The core knows their names, and asks none: see Outcome.Bids.
 	Agents Agents
 	// Beside runs what decides a round, and says whether it is over. If it takes longer than is to be waited for, it goes on
@@ -119,6 +123,8 @@ type Core struct {
 	ordersDue map[string]bool
 	// unordered are the leases for which no orders can be made: their trials fail in the next step.
 	unordered []unordered
+	// meters are those of the tenants whose trials report, by tenant.
+	meters map[string]*reportMeter
 	// asksOn: tuners are to be asked for more in the next step, because this one was full.
 	asksOn bool
 	// replaying: events come from the ledger, and following are those of the batch after the current one.
@@ -165,7 +171,7 @@ func NewCore(set Settings, p policy.Policy, st *state.State) *Core {
 		unopened: map[string]error{}, nodes: map[string]*link{},
 		touched: map[string]bool{}, later: map[string]bool{}, scheduleDue: true,
 		views: newViewCache(), mayCreate: map[string]bool{}, ordersDue: map[string]bool{},
-		asking: map[string]bool{},
+		asking: map[string]bool{}, meters: map[string]*reportMeter{},
 	}
 	c.install(p)
 	c.initial, _ = p.Snapshot()

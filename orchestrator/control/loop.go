@@ -43,6 +43,8 @@ type Config struct {
 	// AppendPatience is how long one append is tried before the loop ends; a minute if 0. JetStream takes nothing any more
 	// after a full disk until it is started again, and readers wait as long as an append does.
 	AppendPatience time.Duration
+	// Samplers is how many tuners may run in processes of their own at once; 16 if 0.
+	Samplers int
 	// SnapshotEvery is the least number of events between two snapshots; 50,000 if 0.
 	SnapshotEvery int
 }
@@ -72,11 +74,15 @@ type Loop struct {
 	// core and askers, which ask the tuners in processes of their own, by sweep, are Run's alone.
 	core   *Core
 	askers map[string]*asker
+	// samplers are the places of their processes.
+	samplers *samplers
 	// view is what readers see: what the ledger says after the newest append. They take no lock that Run holds.
 	view atomic.Pointer[view]
 	// drawn are the sweeps as readers saw them last, by id.
 	drawn    sync.Map
 	capacity atomic.Pointer[capacity]
+	// rates are how fast tenants report, in bytes a second.
+	rates atomic.Pointer[map[string]float64]
 	// heard has an arrival for each node, by name.
 	heard sync.Map
 	// uplinkBytes is what the uplinks in the queue take.
@@ -130,6 +136,7 @@ func Open(ctx context.Context, cfg Config) (*Loop, error) {
 		cfg: cfg, in: make(chan Input, inputsPerStep), done: make(chan struct{}),
 		askers: map[string]*asker{}, table: state.NewTable(), saving: make(chan struct{}, 1), deletes: newDeleter(cfg.Delete, cfg.Logger),
 	}
+	l.samplers = newSamplers(cfg.Samplers, l.samplersOf)
 	l.leading, l.abandon = context.WithCancel(context.Background())
 	l.cfg.Settings.Beside = l.beside
 	initial, err := cfg.Policy.Snapshot()
@@ -222,6 +229,7 @@ func (l *Loop) Run(ctx context.Context) error {
 			inputs = l.gather(l.taken(in))
 		case <-tick.C:
 			l.keepTime()
+			l.rates.Store(new(l.core.rates()))
 			if inputs = l.gather(); len(l.in) == 0 { // nobody is judged by what was not listened to
 				inputs = append(inputs, l.judge()...)
 			}

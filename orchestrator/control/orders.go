@@ -110,13 +110,13 @@ func (c *Core) assignment(
 	case outbidv1.RevokeKind_REVOKE_KIND_STOP:
 		verdict = outbidv1.Verdict_VERDICT_STOP
 	}
-	until := t.Until(l)
+	until, rate := t.Until(l), c.reportShare(s)
 	if !withBody && before != nil && before.Body == nil && before.Version == l.Version && before.Verdict == verdict &&
-		before.UntilStep == until && before.Reason == t.Reason {
+		before.UntilStep == until && before.Reason == t.Reason && before.ReportRate == rate {
 		return before, nil
 	}
 	a := &outbidv1.Assignment{
-		Fork: l.Fork(), Version: l.Version, Verdict: verdict, UntilStep: until, Reason: t.Reason,
+		Fork: l.Fork(), Version: l.Version, Verdict: verdict, UntilStep: until, Reason: t.Reason, ReportRate: rate,
 	}
 	if !withBody {
 		return a, nil

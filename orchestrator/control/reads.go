@@ -39,7 +39,7 @@ func do[T any](ctx context.Context, l *Loop, input func(done func(T, error)) Inp
 
 // Submit starts a sweep whose spec has been checked.
 func (l *Loop) Submit(ctx context.Context, spec *outbidv1.SweepSpec, actor, key string) (string, error) {
-	process, err := l.openTuner(spec)
+	process, err := l.openTuner(ctx, spec)
 	if err != nil {
 		return "", err
 	}

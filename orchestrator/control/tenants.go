@@ -76,15 +76,12 @@ func (c *Core) checkDeadline(s *outbidv1.SweepSpec) error {
 // mayBegin says why a tenant may not have another sweep of a spec just now, nil if it may.
 func (c *Core) mayBegin(s *outbidv1.SweepSpec) error {
 	name := state.TenantOf(s)
+	if err := c.checkLimits(name, s, c.st.TenantUse(name, c.now)); err != nil {
+		return err
+	}
 	t := c.st.Tenant(name)
 	if t == nil {
 		return nil
-	}
-	if limit := t.GetLimits(); limit != nil && limit.Sweeps != nil {
-		if n := c.st.TenantUse(name, c.now).Sweeps; n >= int(limit.GetSweeps()) {
-			return fmt.Errorf("%w: tenant: %s has %d sweeps that have not ended, and its limit is %d (limits.sweeps)", state.ErrConflict, name, n,
-				limit.GetSweeps())
-		}
 	}
 	if s.GetExternal() != nil {
 		return nil
@@ -405,7 +402,16 @@ func (l *Loop) RemoveTenant(ctx context.Context, tenant, actor string) error {
 
 // TenantStates are the tenants that were added or have sweeps, by name.
 func (l *Loop) TenantStates() []*outbidv1.TenantState {
-	return l.view.Load().TenantViews(l.clock.now())
+	all := l.view.Load().TenantViews(l.clock.now())
+	rates := l.rates.Load()
+	for _, t := range all {
+		name, use := t.GetTenant().GetName(), t.GetUse()
+		use.Samplers = int32(l.samplers.held(name))
+		if rates != nil {
+			use.ReportRate = (*rates)[name]
+		}
+	}
+	return all
 }
 
 // Tenant is what was set for a tenant, nil if nobody added it.

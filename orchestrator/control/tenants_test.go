@@ -178,7 +178,8 @@ func TestWhatATenantMayNotSubmit(t *testing.T) {
 	if _, err := c.submit("one", 1, 2); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.submit("one", 1, 1); !errors.Is(err, state.ErrConflict) || !strings.Contains(err.Error(), "its limit is 1 (limits.sweeps)") {
+	if _, err := c.submit("one", 1, 1); !errors.Is(err, state.ErrLimit) ||
+		!strings.Contains(err.Error(), "sweeps: tenant one has 1 sweeps that have not ended, and may have 1") {
 		t.Errorf("a second sweep, of one: %v", err)
 	}
 	var removed error

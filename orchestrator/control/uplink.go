@@ -236,7 +236,7 @@ func (c *Core) report(s *state.Sweep, t *state.Trial, l *state.Lease, r *outbidv
 	if l == t.Lead() {
 		c.warnOfMetric(s, t, r)
 	}
-	best := s.Best
+	best, reported := s.Best, s.ReportBytes
 	r.LeaseId = l.ID
 	r = countForks(t, l, r)
 	c.emit(&outbidv1.Event{Kind: &outbidv1.Event_TrialReported{TrialReported: &outbidv1.TrialReported{
@@ -248,7 +248,8 @@ func (c *Core) report(s *state.Sweep, t *state.Trial, l *state.Lease, r *outbidv
 	if best >= 0 && best != s.Best {
 		c.drop(s, s.Trials[best])
 	}
-	if limits := s.Spec.GetLimits(); limits != nil && (limits.Target != nil || limits.GetSteps() > 0) {
+	c.countReport(s, r)
+	if limits := s.Spec.GetLimits(); limits != nil && (limits.Target != nil || limits.GetSteps() > 0) || s.ReportBytes>>20 != reported>>20 {
 		c.touched[s.ID] = true
 	}
 }

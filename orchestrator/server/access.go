@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 
 	"github.com/outbid-dev/outbid/orchestrator/identity"
 	"github.com/outbid-dev/outbid/orchestrator/objects"
+	"github.com/outbid-dev/outbid/orchestrator/state"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 	"github.com/outbid-dev/outbid/worker"
 )
@@ -55,7 +57,12 @@ const signPatience = 8 * time.Second
 // answerAccess gives a worker access to an object, if it may have it.
 func (s *Server) answerAccess(req *outbidv1.AccessRequest) *outbidv1.AccessAnswer {
 	answer := &outbidv1.AccessAnswer{Store: s.store.String()}
-	if err := s.loop.MayReach(req); err != nil {
+	err := s.loop.MayReach(req)
+	if errors.Is(err, state.ErrLimit) { // which somebody may change, so that it is tried again
+		answer.Unavailable = err.Error()
+		return answer
+	}
+	if err != nil {
 		s.log.Warn("a worker was refused an object", "node", req.GetNode(), "key", req.GetKey(), "write", req.GetWrite(), "reason", err)
 		answer.Refused = err.Error()
 		return answer
@@ -63,7 +70,6 @@ func (s *Server) answerAccess(req *outbidv1.AccessRequest) *outbidv1.AccessAnswe
 	ctx, cancel := context.WithTimeout(context.Background(), signPatience)
 	defer cancel()
 	var signed objects.Signed
-	var err error
 	if req.GetWrite() {
 		signed, err = s.signer.SignPut(ctx, req.GetKey(), req.GetBytes())
 	} else {

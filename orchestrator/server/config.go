@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -23,6 +24,8 @@ const (
 	MinLease = 3 * time.Second
 	// DefaultLeadWait is several times what a leader's lease outlives it.
 	DefaultLeadWait = 10 * time.Second
+	// DefaultSamplers take about 60 MB each, and are idle most of the time.
+	DefaultSamplers = 16
 )
 
 // Config says what a server is made of and where it listens. What is left empty takes the default that is said here.
@@ -37,8 +40,10 @@ type Config struct {
 	AnyPort bool
 	// Tokens is the file of the tokens of people and tools; without one nobody is asked for a token.
 	Tokens string
-	// Limits is the YAML file of what each tenant may take; without one there are none.
+	// Limits is the YAML file of what each tenant may take; without one the defaults of package limits hold.
 	Limits string
+	// Samplers is how many tuners run in processes of their own on this machine at once; by default DefaultSamplers.
+	Samplers int
 	// TLSCert and TLSKey are PEM files of the certificate of API and NATS; without them both are in the clear.
 	TLSCert, TLSKey string
 	// NATS says where NATS is; without a URL it runs in this process.
@@ -91,6 +96,8 @@ func (c Config) filled() (Config, error) {
 	switch {
 	case c.Lease < MinLease:
 		return c, badValue("Lease", c.Lease.String(), "want %s or more, or every hiccup ends a trial", MinLease)
+	case c.Samplers < 1:
+		return c, badValue("Samplers", strconv.Itoa(c.Samplers), "want 1 or more")
 	case c.Standby && c.NATS.URL == "":
 		return c, badField("Standby", "the NATS in this process has no other orchestrator: name one that others use too")
 	case c.TLSCert != "" && c.TLSKey == "":
@@ -127,6 +134,9 @@ func (c *Config) setDefaults() {
 	}
 	if c.Lease == 0 {
 		c.Lease = DefaultLease
+	}
+	if c.Samplers == 0 {
+		c.Samplers = DefaultSamplers
 	}
 	if c.Policy == "" {
 		c.Policy = registry.Default

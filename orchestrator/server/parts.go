@@ -13,6 +13,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/bus"
 	"github.com/outbid-dev/outbid/orchestrator/control"
 	"github.com/outbid-dev/outbid/orchestrator/ledger"
+	"github.com/outbid-dev/outbid/orchestrator/limits"
 	"github.com/outbid-dev/outbid/orchestrator/policy/themis"
 	"github.com/outbid-dev/outbid/orchestrator/state"
 	"github.com/outbid-dev/outbid/orchestrator/tuner"
@@ -51,7 +52,18 @@ func (s *Server) openBus(ctx context.Context) (err error) {
 		return nil
 	})
 	s.storage.use(ctx)
+	stop := s.room.watch(s.storage.current)
+	s.onClose(func() error { stop(); return nil })
 	return nil
+}
+
+// limitsOf returns what a tenant may take: what was set for it, and what the file of limits says of the rest.
+func (s *Server) limitsOf(tenant string, set *outbidv1.Tenant) limits.Tenant {
+	limit, err := limits.Over(s.limits.Of(tenant), set.GetLimits())
+	if err != nil {
+		return s.limits.Of(tenant)
+	}
+	return limit
 }
 
 // maxPayload returns how many bytes one message of NATS may have.
@@ -131,12 +143,14 @@ func (s *Server) openLoop(ctx context.Context) error {
 	s.loop, err = control.Open(ctx, control.Config{
 		Settings: control.Settings{
 			MaxPayload: s.maxPayload,
+			Limits:     s.limitsOf,
+			Room:       s.room.full,
 			Lease:      s.cfg.Lease, Term: s.lead.Term(), Store: s.store.String(), Tenants: s.tenants(),
 			Trust: s.members.trust, Sign: s.members.signFunction,
 			Agents: s.agents, NewTuner: tuners.opener(ctx, s.log), Fairness: themis.Fairness,
 			NewPolicy: s.cfg.earlierPolicy(s.log),
 		},
-		Policy: rules, PolicyOptions: options, Ledger: record, History: reports,
+		Policy: rules, PolicyOptions: options, Ledger: record, History: reports, Samplers: s.cfg.Samplers,
 		Send:   s.members.send,
 		Delete: s.store.Delete, Now: time.Now, Uptime: uptime.Open(filepath.Join(s.cfg.Data, "uptime.json")), Logger: s.log, Info: s.health.info, Observe: observe, Seen: reports.end.saw,
 	})
@@ -222,29 +236,43 @@ func (s *Server) runLoop(ctx context.Context) error {
 // tunerHost opens tuners and ends those that are programs of their own.
 type tunerHost struct {
 	mu     sync.Mutex
-	ends   []func()
+	open   map[*hosted]bool
 	closed bool
+}
+
+// hosted is a tuner that is a program of its own.
+type hosted struct {
+	tuner.Tuner
+	host *tunerHost
+	end  func()
+}
+
+// Close ends the program. It may be called more than once.
+func (t *hosted) Close() {
+	t.end()
+	t.host.mu.Lock()
+	defer t.host.mu.Unlock()
+	delete(t.host.open, t)
 }
 
 // opener returns what starts a tuner, or goes on from a snapshot; it may be called from any goroutine, and takes as long as the
 // program takes to start. Programs end with the host, not with ctx.
 func (h *tunerHost) opener(ctx context.Context, log *slog.Logger) func(tuner.Settings, []byte) (tuner.Tuner, error) {
-	ctx = context.WithoutCancel(ctx)
+	ctx, h.open = context.WithoutCancel(ctx), map[*hosted]bool{}
 	return func(settings tuner.Settings, snapshot []byte) (tuner.Tuner, error) {
 		t, end, err := plugin.Open(ctx, settings, snapshot, log)
-		if err != nil {
-			return nil, err
+		if err != nil || settings.Spec.GetTuner().GetPlugin() == nil {
+			return t, err
 		}
-		if settings.Spec.GetTuner().GetPlugin() != nil {
-			h.mu.Lock()
-			defer h.mu.Unlock()
-			if h.closed {
-				go end()
-				return nil, state.ErrStopping
-			}
-			h.ends = append(h.ends, end)
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if h.closed {
+			go end()
+			return nil, state.ErrStopping
 		}
-		return t, nil
+		program := &hosted{t, h, end}
+		h.open[program] = true
+		return program, nil
 	}
 }
 
@@ -252,8 +280,8 @@ func (h *tunerHost) close() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.closed = true
-	for _, end := range h.ends {
-		end()
+	for t := range h.open {
+		t.end()
 	}
 	return nil
 }

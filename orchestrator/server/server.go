@@ -56,6 +56,8 @@ type Server struct {
 	health   *health
 	registry *prometheus.Registry
 	storage  *storageMetrics
+	// room says whether there is room for further sweeps.
+	room room
 	// leading is lead for those who ask while the server opens; ready is set once it takes commands.
 	leading atomic.Pointer[bus.Leadership]
 	ready   atomic.Bool

@@ -3,6 +3,8 @@ package state
 import (
 	"slices"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/outbid-dev/outbid/orchestrator/spec/terms"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
@@ -28,7 +30,10 @@ func (f *folding) submitted(e *outbidv1.SweepSubmitted) error {
 }
 
 // compile reads the spec. Who accepted it has checked it; what cannot be read counts as if it was not said.
-func (s *Sweep) compile() { s.Terms, _ = terms.Of(s.Spec) }
+func (s *Sweep) compile() {
+	s.Terms, _ = terms.Of(s.Spec)
+	s.SpecBytes = int64(proto.Size(s.Spec))
+}
 
 func (st *State) addSweep(s *Sweep) {
 	st.nextOrder = max(st.nextOrder, s.Order+1)

@@ -58,6 +58,7 @@ func (f *folding) reported(e *outbidv1.TrialReported) error {
 	}
 	r := e.GetReport()
 	l.Step, l.LastReportSeq, l.Training = r.GetStep(), r.GetSeq(), f.at
+	s.ReportBytes += ReportSize(r)
 	if t.Part(l) != nil {
 		l.Step = r.GetForkStep()
 	}

@@ -37,6 +37,7 @@ func (st *State) Fold(at time.Time, event *outbidv1.Event) (Change, error) {
 	case TunerHearsNews:
 		done.News = kind.news(f, event)
 	}
+	before := f.checkpointBytes()
 	if err := f.run(event, &done); err != nil {
 		if f.trial != nil {
 			err = fmt.Errorf("%s: %w", trialName(f.sweep.ID, f.trial.Number), err)
@@ -45,6 +46,9 @@ func (st *State) Fold(at time.Time, event *outbidv1.Event) (Change, error) {
 	}
 	if done.Sweep, done.Trial, done.Lease = f.sweep, f.trial, f.lease; f.trial != nil {
 		st.watch(f.sweep, f.trial)
+	}
+	if f.sweep != nil {
+		f.sweep.CheckpointBytes += f.checkpointBytes() - before
 	}
 	if kind.node != nil {
 		done.Node = st.Nodes[kind.node(event)]

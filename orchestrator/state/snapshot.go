@@ -47,7 +47,7 @@ func (s *Sweep) snapshot() *outbidv1.SweepRecord {
 		Steps: s.Steps, DeviceSeconds: s.DeviceSeconds, Trials: make([]*outbidv1.TrialRecord, len(s.Trials)),
 		AppSecondsBefore: s.AppSecondsBefore, Measured: measuredRecords(s.Measured), Fairness: s.Fairness,
 		LackNoted: s.LackNoted, Soups: s.Soups, Admission: s.Admission,
-		Order: new(int64(s.Order)),
+		Order: new(int64(s.Order)), ReportBytes: s.ReportBytes,
 	}
 	if s.countedAs != TenantOf(s.Spec) {
 		r.CountedAs = s.countedAs
@@ -138,6 +138,7 @@ func (st *State) restoreSweep(r *outbidv1.SweepRecord) (*Sweep, error) {
 		refs: map[string]int{}, Trials: make([]*Trial, len(r.GetTrials())),
 		AppSecondsBefore: r.GetAppSecondsBefore(), Measured: measuredOf(r.GetMeasured()), Fairness: r.GetFairness(),
 		countedAs: cmp.Or(r.GetCountedAs(), TenantOf(r.GetSpec())), LackNoted: r.GetLackNoted(), Soups: r.GetSoups(), Admission: r.GetAdmission(),
+		ReportBytes: r.GetReportBytes(),
 	}
 	s.compile()
 	s.started, s.trained = st.restoreMarks(r.GetStartedOn()), st.restoreMarks(r.GetTrainedOn())
@@ -177,6 +178,7 @@ func (s *Sweep) indexTrial(t *Trial) {
 	for _, c := range t.Checkpoints {
 		s.rank(t.Number, c)
 	}
+	s.CheckpointBytes += t.checkpointBytes()
 	if s.Best < 0 && !math.IsNaN(t.Best) || s.Best >= 0 && better(t.Best, s.Trials[s.Best].Best, s.Maximise()) {
 		s.Best = t.Number
 	}

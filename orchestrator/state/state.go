@@ -117,6 +117,9 @@ type Sweep struct {
 	Steps int64
 	// DeviceSeconds of leases that have ended.
 	DeviceSeconds float64
+	// SpecBytes is what its spec takes, CheckpointBytes what its trials' checkpoints take in the store, and ReportBytes what all
+	// reports of its trials took.
+	SpecBytes, CheckpointBytes, ReportBytes int64
 	// Order counts sweeps by submission. AppSecondsBefore is the state's AppSeconds at that time.
 	Order            int
 	AppSecondsBefore float64

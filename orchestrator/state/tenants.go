@@ -124,6 +124,8 @@ type TenantUse struct {
 	Held          map[string]int
 	Sweeps        int
 	DeviceSeconds float64
+	// SpecBytes and CheckpointBytes are what its sweeps take until they are deleted, and ReportBytes is of the sweep with the most.
+	SpecBytes, CheckpointBytes, ReportBytes int64
 }
 
 // count takes in a sweep of the tenant.
@@ -198,7 +200,10 @@ func (p *Published) TenantViews(now time.Time) []*outbidv1.TenantState {
 	}
 	for _, id := range p.SweepIDs {
 		if s, err := p.Sweep(id); err == nil {
-			use(TenantOf(s.Sweep().Spec)).count(s.Sweep(), s.At, p.typesAt, now)
+			u, sweep := use(TenantOf(s.Sweep().Spec)), s.Sweep()
+			u.count(sweep, s.At, p.typesAt, now)
+			u.SpecBytes, u.CheckpointBytes = u.SpecBytes+sweep.SpecBytes, u.CheckpointBytes+sweep.CheckpointBytes
+			u.ReportBytes = max(u.ReportBytes, sweep.ReportBytes)
 		}
 	}
 	var all []*outbidv1.TenantState
@@ -207,6 +212,7 @@ func (p *Published) TenantViews(now time.Time) []*outbidv1.TenantState {
 		v := &outbidv1.TenantState{
 			Tenant: t, Added: t != nil, Use: &outbidv1.TenantUse{
 				Held: map[string]int32{}, Sweeps: int32(u.Sweeps), DeviceHours: u.DeviceSeconds / 3600, Month: timestamppb.New(MonthBegan(now)),
+				SpecBytes: u.SpecBytes, CheckpointBytes: u.CheckpointBytes, ReportBytes: u.ReportBytes,
 			},
 		}
 		if t == nil {

@@ -1187,9 +1187,11 @@ type Assignment struct {
 	// What to do now.
 	Verdict Verdict `protobuf:"varint,3,opt,name=verdict,proto3,enum=outbid.v1.Verdict" json:"verdict,omitempty"`
 	// Train until this step; 0 until the training code ends.
-	UntilStep     int64           `protobuf:"varint,4,opt,name=until_step,json=untilStep,proto3" json:"until_step,omitempty"`
-	Body          *AssignmentBody `protobuf:"bytes,5,opt,name=body,proto3" json:"body,omitempty"`
-	Reason        string          `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
+	UntilStep int64           `protobuf:"varint,4,opt,name=until_step,json=untilStep,proto3" json:"until_step,omitempty"`
+	Body      *AssignmentBody `protobuf:"bytes,5,opt,name=body,proto3" json:"body,omitempty"`
+	Reason    string          `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
+	// How fast it may report, in bytes a second: its share of its tenant's rate. 0 for no bound.
+	ReportRate    int64 `protobuf:"varint,7,opt,name=report_rate,json=reportRate,proto3" json:"report_rate,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1264,6 +1266,13 @@ func (x *Assignment) GetReason() string {
 		return x.Reason
 	}
 	return ""
+}
+
+func (x *Assignment) GetReportRate() int64 {
+	if x != nil {
+		return x.ReportRate
+	}
+	return 0
 }
 
 // AssignmentBody is what does not change while a fork lives.
@@ -2039,7 +2048,7 @@ const file_outbid_v1_bus_proto_rawDesc = "" +
 	"\n" +
 	"checkpoint\x18\x01 \x01(\v2\x15.outbid.v1.CheckpointR\n" +
 	"checkpoint\x12\x14\n" +
-	"\x05steps\x18\x02 \x01(\x03R\x05steps\"\xe2\x01\n" +
+	"\x05steps\x18\x02 \x01(\x03R\x05steps\"\x83\x02\n" +
 	"\n" +
 	"Assignment\x12&\n" +
 	"\x04fork\x18\x01 \x01(\v2\x12.outbid.v1.ForkRefR\x04fork\x12\x18\n" +
@@ -2048,7 +2057,9 @@ const file_outbid_v1_bus_proto_rawDesc = "" +
 	"\n" +
 	"until_step\x18\x04 \x01(\x03R\tuntilStep\x12-\n" +
 	"\x04body\x18\x05 \x01(\v2\x19.outbid.v1.AssignmentBodyR\x04body\x12\x16\n" +
-	"\x06reason\x18\x06 \x01(\tR\x06reason\"\x9f\x04\n" +
+	"\x06reason\x18\x06 \x01(\tR\x06reason\x12\x1f\n" +
+	"\vreport_rate\x18\a \x01(\x03R\n" +
+	"reportRate\"\x9f\x04\n" +
 	"\x0eAssignmentBody\x12\x1f\n" +
 	"\vconfig_json\x18\x01 \x01(\tR\n" +
 	"configJson\x12\x18\n" +

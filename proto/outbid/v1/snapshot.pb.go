@@ -644,7 +644,9 @@ type SweepRecord struct {
 	// Nodes on which one of its trials has trained well since the node's worker started.
 	TrainedOn []string `protobuf:"bytes,27,rep,name=trained_on,json=trainedOn,proto3" json:"trained_on,omitempty"`
 	// The tenant whose totals count it, where that is not its own.
-	CountedAs     string `protobuf:"bytes,50,opt,name=counted_as,json=countedAs,proto3" json:"counted_as,omitempty"`
+	CountedAs string `protobuf:"bytes,50,opt,name=counted_as,json=countedAs,proto3" json:"counted_as,omitempty"`
+	// What the reports of its trials take.
+	ReportBytes   int64 `protobuf:"varint,28,opt,name=report_bytes,json=reportBytes,proto3" json:"report_bytes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -873,6 +875,13 @@ func (x *SweepRecord) GetCountedAs() string {
 		return x.CountedAs
 	}
 	return ""
+}
+
+func (x *SweepRecord) GetReportBytes() int64 {
+	if x != nil {
+		return x.ReportBytes
+	}
+	return 0
 }
 
 // RemoteTuner is a tuner in a process of its own as the control loop knows it.
@@ -1928,7 +1937,7 @@ const file_outbid_v1_snapshot_proto_rawDesc = "" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x19\n" +
 	"\bseen_seq\x18\x04 \x01(\x04R\aseenSeq\x124\n" +
 	"\achanged\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\achanged\x12,\n" +
-	"\x06faults\x18\x06 \x03(\v2\x14.outbid.v1.NodeFaultR\x06faults\"\xb2\b\n" +
+	"\x06faults\x18\x06 \x03(\v2\x14.outbid.v1.NodeFaultR\x06faults\"\xd5\b\n" +
 	"\vSweepRecord\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12(\n" +
 	"\x04spec\x18\x02 \x01(\v2\x14.outbid.v1.SweepSpecR\x04spec\x12+\n" +
@@ -1963,7 +1972,8 @@ const file_outbid_v1_snapshot_proto_rawDesc = "" +
 	"\n" +
 	"trained_on\x18\x1b \x03(\tR\ttrainedOn\x12\x1d\n" +
 	"\n" +
-	"counted_as\x182 \x01(\tR\tcountedAsB\b\n" +
+	"counted_as\x182 \x01(\tR\tcountedAs\x12!\n" +
+	"\freport_bytes\x18\x1c \x01(\x03R\vreportBytesB\b\n" +
 	"\x06_order\"\xff\x01\n" +
 	"\vRemoteTuner\x12(\n" +
 	"\x04spec\x18\x01 \x01(\v2\x14.outbid.v1.SweepSpecR\x04spec\x12\x1a\n" +

@@ -164,7 +164,7 @@ func (x *TenantQuota) GetTypes() map[string]int32 {
 // TenantLimits bound what a tenant may take beside devices.
 type TenantLimits struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Sweeps that have not ended; absent for any number.
+	// Sweeps that have not ended; absent for what the server's limits say, -1 for any number.
 	Sweeps *int32 `protobuf:"varint,1,opt,name=sweeps,proto3,oneof" json:"sweeps,omitempty"`
 	// Device-hours in a calendar month, by UTC; absent for any number. When they are used up its trials are paused until the next.
 	DeviceHours *float64 `protobuf:"fixed64,2,opt,name=device_hours,json=deviceHours,proto3,oneof" json:"device_hours,omitempty"`
@@ -173,9 +173,24 @@ type TenantLimits struct {
 	// How much the functions of its sweeps may take in the store, such as "4GiB"; "" for what the server's limits say.
 	BlobBytes string `protobuf:"bytes,4,opt,name=blob_bytes,json=blobBytes,proto3" json:"blob_bytes,omitempty"`
 	// The largest weight that its sweeps may have; absent for what the server's limits say.
-	MaxWeight     *float64 `protobuf:"fixed64,5,opt,name=max_weight,json=maxWeight,proto3,oneof" json:"max_weight,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	MaxWeight *float64 `protobuf:"fixed64,5,opt,name=max_weight,json=maxWeight,proto3,oneof" json:"max_weight,omitempty"`
+	// Sweeps submitted in a minute; absent for what the server's limits say, -1 for any number.
+	SubmitsPerMinute *int32 `protobuf:"varint,6,opt,name=submits_per_minute,json=submitsPerMinute,proto3,oneof" json:"submits_per_minute,omitempty"`
+	// What the specs of its sweeps take together until they are deleted, such as "256MiB". "" for what the server's limits say,
+	// "none" for any size; so of all sizes that follow.
+	SpecBytes string `protobuf:"bytes,7,opt,name=spec_bytes,json=specBytes,proto3" json:"spec_bytes,omitempty"`
+	// How fast all of its trials may report, in bytes a second, such as "256KiB".
+	ReportRate string `protobuf:"bytes,8,opt,name=report_rate,json=reportRate,proto3" json:"report_rate,omitempty"`
+	// What the reports of one sweep may take in all, such as "4GiB".
+	ReportBytes string `protobuf:"bytes,9,opt,name=report_bytes,json=reportBytes,proto3" json:"report_bytes,omitempty"`
+	// Streams of the API that are open at once: of sweeps that are watched and logs that are followed.
+	Streams *int32 `protobuf:"varint,10,opt,name=streams,proto3,oneof" json:"streams,omitempty"`
+	// Processes on the server that draw configurations for its sweeps.
+	Samplers *int32 `protobuf:"varint,11,opt,name=samplers,proto3,oneof" json:"samplers,omitempty"`
+	// What the checkpoints of its sweeps take in the store, such as "1TiB".
+	CheckpointBytes string `protobuf:"bytes,12,opt,name=checkpoint_bytes,json=checkpointBytes,proto3" json:"checkpoint_bytes,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *TenantLimits) Reset() {
@@ -243,6 +258,55 @@ func (x *TenantLimits) GetMaxWeight() float64 {
 	return 0
 }
 
+func (x *TenantLimits) GetSubmitsPerMinute() int32 {
+	if x != nil && x.SubmitsPerMinute != nil {
+		return *x.SubmitsPerMinute
+	}
+	return 0
+}
+
+func (x *TenantLimits) GetSpecBytes() string {
+	if x != nil {
+		return x.SpecBytes
+	}
+	return ""
+}
+
+func (x *TenantLimits) GetReportRate() string {
+	if x != nil {
+		return x.ReportRate
+	}
+	return ""
+}
+
+func (x *TenantLimits) GetReportBytes() string {
+	if x != nil {
+		return x.ReportBytes
+	}
+	return ""
+}
+
+func (x *TenantLimits) GetStreams() int32 {
+	if x != nil && x.Streams != nil {
+		return *x.Streams
+	}
+	return 0
+}
+
+func (x *TenantLimits) GetSamplers() int32 {
+	if x != nil && x.Samplers != nil {
+		return *x.Samplers
+	}
+	return 0
+}
+
+func (x *TenantLimits) GetCheckpointBytes() string {
+	if x != nil {
+		return x.CheckpointBytes
+	}
+	return ""
+}
+
 // TenantUse is what a tenant has now.
 type TenantUse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -251,8 +315,20 @@ type TenantUse struct {
 	// Sweeps that have not ended.
 	Sweeps int32 `protobuf:"varint,2,opt,name=sweeps,proto3" json:"sweeps,omitempty"`
 	// Device-hours since the month began, by UTC, and when that was.
-	DeviceHours   float64                `protobuf:"fixed64,3,opt,name=device_hours,json=deviceHours,proto3" json:"device_hours,omitempty"`
-	Month         *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=month,proto3" json:"month,omitempty"`
+	DeviceHours float64                `protobuf:"fixed64,3,opt,name=device_hours,json=deviceHours,proto3" json:"device_hours,omitempty"`
+	Month       *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=month,proto3" json:"month,omitempty"`
+	// What the specs of its sweeps take, and what the checkpoints of its sweeps take in the store.
+	SpecBytes       int64 `protobuf:"varint,5,opt,name=spec_bytes,json=specBytes,proto3" json:"spec_bytes,omitempty"`
+	CheckpointBytes int64 `protobuf:"varint,6,opt,name=checkpoint_bytes,json=checkpointBytes,proto3" json:"checkpoint_bytes,omitempty"`
+	// What the reports of the sweep with the most take.
+	ReportBytes int64 `protobuf:"varint,7,opt,name=report_bytes,json=reportBytes,proto3" json:"report_bytes,omitempty"`
+	// Bytes a second that its trials reported in the last minute.
+	ReportRate float64 `protobuf:"fixed64,8,opt,name=report_rate,json=reportRate,proto3" json:"report_rate,omitempty"`
+	// Streams that are open, and processes that draw configurations.
+	Streams  int32 `protobuf:"varint,9,opt,name=streams,proto3" json:"streams,omitempty"`
+	Samplers int32 `protobuf:"varint,10,opt,name=samplers,proto3" json:"samplers,omitempty"`
+	// Sweeps submitted in the last minute.
+	Submits       int32 `protobuf:"varint,11,opt,name=submits,proto3" json:"submits,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -315,13 +391,64 @@ func (x *TenantUse) GetMonth() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *TenantUse) GetSpecBytes() int64 {
+	if x != nil {
+		return x.SpecBytes
+	}
+	return 0
+}
+
+func (x *TenantUse) GetCheckpointBytes() int64 {
+	if x != nil {
+		return x.CheckpointBytes
+	}
+	return 0
+}
+
+func (x *TenantUse) GetReportBytes() int64 {
+	if x != nil {
+		return x.ReportBytes
+	}
+	return 0
+}
+
+func (x *TenantUse) GetReportRate() float64 {
+	if x != nil {
+		return x.ReportRate
+	}
+	return 0
+}
+
+func (x *TenantUse) GetStreams() int32 {
+	if x != nil {
+		return x.Streams
+	}
+	return 0
+}
+
+func (x *TenantUse) GetSamplers() int32 {
+	if x != nil {
+		return x.Samplers
+	}
+	return 0
+}
+
+func (x *TenantUse) GetSubmits() int32 {
+	if x != nil {
+		return x.Submits
+	}
+	return 0
+}
+
 // TenantState is a tenant as it stands.
 type TenantState struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Tenant *Tenant                `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	Use    *TenantUse             `protobuf:"bytes,2,opt,name=use,proto3" json:"use,omitempty"`
 	// False for one that has sweeps and that nobody added.
-	Added         bool `protobuf:"varint,3,opt,name=added,proto3" json:"added,omitempty"`
+	Added bool `protobuf:"varint,3,opt,name=added,proto3" json:"added,omitempty"`
+	// The limits in force: what was set for it, and the server's for the rest.
+	Limits        []*TenantLimit `protobuf:"bytes,4,rep,name=limits,proto3" json:"limits,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -377,6 +504,104 @@ func (x *TenantState) GetAdded() bool {
 	return false
 }
 
+func (x *TenantState) GetLimits() []*TenantLimit {
+	if x != nil {
+		return x.Limits
+	}
+	return nil
+}
+
+// TenantLimit is one limit as it is in force.
+type TenantLimit struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// As in TenantLimits, such as "report_rate".
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// In the unit of the limit: a number, bytes, or bytes a second; -1 for no bound.
+	Limit float64 `protobuf:"fixed64,2,opt,name=limit,proto3" json:"limit,omitempty"`
+	// What the tenant has of it now; absent for what is not counted.
+	Used *float64 `protobuf:"fixed64,3,opt,name=used,proto3,oneof" json:"used,omitempty"`
+	// "", "bytes" or "bytes/s".
+	Unit string `protobuf:"bytes,4,opt,name=unit,proto3" json:"unit,omitempty"`
+	// What happens when it is reached, in one line.
+	Reached string `protobuf:"bytes,5,opt,name=reached,proto3" json:"reached,omitempty"`
+	// What is bounded, in one line.
+	Help          string `protobuf:"bytes,6,opt,name=help,proto3" json:"help,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TenantLimit) Reset() {
+	*x = TenantLimit{}
+	mi := &file_outbid_v1_tenant_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TenantLimit) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TenantLimit) ProtoMessage() {}
+
+func (x *TenantLimit) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_tenant_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TenantLimit.ProtoReflect.Descriptor instead.
+func (*TenantLimit) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_tenant_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *TenantLimit) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *TenantLimit) GetLimit() float64 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *TenantLimit) GetUsed() float64 {
+	if x != nil && x.Used != nil {
+		return *x.Used
+	}
+	return 0
+}
+
+func (x *TenantLimit) GetUnit() string {
+	if x != nil {
+		return x.Unit
+	}
+	return ""
+}
+
+func (x *TenantLimit) GetReached() string {
+	if x != nil {
+		return x.Reached
+	}
+	return ""
+}
+
+func (x *TenantLimit) GetHelp() string {
+	if x != nil {
+		return x.Help
+	}
+	return ""
+}
+
 // SetTenantRequest is the request of SetTenant.
 type SetTenantRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -390,7 +615,7 @@ type SetTenantRequest struct {
 
 func (x *SetTenantRequest) Reset() {
 	*x = SetTenantRequest{}
-	mi := &file_outbid_v1_tenant_proto_msgTypes[5]
+	mi := &file_outbid_v1_tenant_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -402,7 +627,7 @@ func (x *SetTenantRequest) String() string {
 func (*SetTenantRequest) ProtoMessage() {}
 
 func (x *SetTenantRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_tenant_proto_msgTypes[5]
+	mi := &file_outbid_v1_tenant_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -415,7 +640,7 @@ func (x *SetTenantRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetTenantRequest.ProtoReflect.Descriptor instead.
 func (*SetTenantRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_tenant_proto_rawDescGZIP(), []int{5}
+	return file_outbid_v1_tenant_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *SetTenantRequest) GetTenant() *Tenant {
@@ -442,7 +667,7 @@ type SetTenantResponse struct {
 
 func (x *SetTenantResponse) Reset() {
 	*x = SetTenantResponse{}
-	mi := &file_outbid_v1_tenant_proto_msgTypes[6]
+	mi := &file_outbid_v1_tenant_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -454,7 +679,7 @@ func (x *SetTenantResponse) String() string {
 func (*SetTenantResponse) ProtoMessage() {}
 
 func (x *SetTenantResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_tenant_proto_msgTypes[6]
+	mi := &file_outbid_v1_tenant_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -467,7 +692,7 @@ func (x *SetTenantResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetTenantResponse.ProtoReflect.Descriptor instead.
 func (*SetTenantResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_tenant_proto_rawDescGZIP(), []int{6}
+	return file_outbid_v1_tenant_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *SetTenantResponse) GetTenant() *TenantState {
@@ -487,7 +712,7 @@ type GetTenantRequest struct {
 
 func (x *GetTenantRequest) Reset() {
 	*x = GetTenantRequest{}
-	mi := &file_outbid_v1_tenant_proto_msgTypes[7]
+	mi := &file_outbid_v1_tenant_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -499,7 +724,7 @@ func (x *GetTenantRequest) String() string {
 func (*GetTenantRequest) ProtoMessage() {}
 
 func (x *GetTenantRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_tenant_proto_msgTypes[7]
+	mi := &file_outbid_v1_tenant_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -512,7 +737,7 @@ func (x *GetTenantRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTenantRequest.ProtoReflect.Descriptor instead.
 func (*GetTenantRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_tenant_proto_rawDescGZIP(), []int{7}
+	return file_outbid_v1_tenant_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *GetTenantRequest) GetTenant() string {
@@ -532,7 +757,7 @@ type GetTenantResponse struct {
 
 func (x *GetTenantResponse) Reset() {
 	*x = GetTenantResponse{}
-	mi := &file_outbid_v1_tenant_proto_msgTypes[8]
+	mi := &file_outbid_v1_tenant_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -544,7 +769,7 @@ func (x *GetTenantResponse) String() string {
 func (*GetTenantResponse) ProtoMessage() {}
 
 func (x *GetTenantResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_tenant_proto_msgTypes[8]
+	mi := &file_outbid_v1_tenant_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -557,7 +782,7 @@ func (x *GetTenantResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTenantResponse.ProtoReflect.Descriptor instead.
 func (*GetTenantResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_tenant_proto_rawDescGZIP(), []int{8}
+	return file_outbid_v1_tenant_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *GetTenantResponse) GetTenant() *TenantState {
@@ -576,7 +801,7 @@ type ListTenantsRequest struct {
 
 func (x *ListTenantsRequest) Reset() {
 	*x = ListTenantsRequest{}
-	mi := &file_outbid_v1_tenant_proto_msgTypes[9]
+	mi := &file_outbid_v1_tenant_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -588,7 +813,7 @@ func (x *ListTenantsRequest) String() string {
 func (*ListTenantsRequest) ProtoMessage() {}
 
 func (x *ListTenantsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_tenant_proto_msgTypes[9]
+	mi := &file_outbid_v1_tenant_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -601,7 +826,7 @@ func (x *ListTenantsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTenantsRequest.ProtoReflect.Descriptor instead.
 func (*ListTenantsRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_tenant_proto_rawDescGZIP(), []int{9}
+	return file_outbid_v1_tenant_proto_rawDescGZIP(), []int{10}
 }
 
 // ListTenantsResponse is the response of ListTenants.
@@ -615,7 +840,7 @@ type ListTenantsResponse struct {
 
 func (x *ListTenantsResponse) Reset() {
 	*x = ListTenantsResponse{}
-	mi := &file_outbid_v1_tenant_proto_msgTypes[10]
+	mi := &file_outbid_v1_tenant_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -627,7 +852,7 @@ func (x *ListTenantsResponse) String() string {
 func (*ListTenantsResponse) ProtoMessage() {}
 
 func (x *ListTenantsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_tenant_proto_msgTypes[10]
+	mi := &file_outbid_v1_tenant_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -640,7 +865,7 @@ func (x *ListTenantsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTenantsResponse.ProtoReflect.Descriptor instead.
 func (*ListTenantsResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_tenant_proto_rawDescGZIP(), []int{10}
+	return file_outbid_v1_tenant_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ListTenantsResponse) GetTenants() []*TenantState {
@@ -660,7 +885,7 @@ type RemoveTenantRequest struct {
 
 func (x *RemoveTenantRequest) Reset() {
 	*x = RemoveTenantRequest{}
-	mi := &file_outbid_v1_tenant_proto_msgTypes[11]
+	mi := &file_outbid_v1_tenant_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -672,7 +897,7 @@ func (x *RemoveTenantRequest) String() string {
 func (*RemoveTenantRequest) ProtoMessage() {}
 
 func (x *RemoveTenantRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_tenant_proto_msgTypes[11]
+	mi := &file_outbid_v1_tenant_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -685,7 +910,7 @@ func (x *RemoveTenantRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveTenantRequest.ProtoReflect.Descriptor instead.
 func (*RemoveTenantRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_tenant_proto_rawDescGZIP(), []int{11}
+	return file_outbid_v1_tenant_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *RemoveTenantRequest) GetTenant() string {
@@ -704,7 +929,7 @@ type RemoveTenantResponse struct {
 
 func (x *RemoveTenantResponse) Reset() {
 	*x = RemoveTenantResponse{}
-	mi := &file_outbid_v1_tenant_proto_msgTypes[12]
+	mi := &file_outbid_v1_tenant_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -716,7 +941,7 @@ func (x *RemoveTenantResponse) String() string {
 func (*RemoveTenantResponse) ProtoMessage() {}
 
 func (x *RemoveTenantResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_tenant_proto_msgTypes[12]
+	mi := &file_outbid_v1_tenant_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -729,7 +954,7 @@ func (x *RemoveTenantResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveTenantResponse.ProtoReflect.Descriptor instead.
 func (*RemoveTenantResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_tenant_proto_rawDescGZIP(), []int{12}
+	return file_outbid_v1_tenant_proto_rawDescGZIP(), []int{13}
 }
 
 var File_outbid_v1_tenant_proto protoreflect.FileDescriptor
@@ -751,7 +976,7 @@ const file_outbid_v1_tenant_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x05R\x05value:\x028\x01B\n" +
 	"\n" +
-	"\b_devices\"\xde\x01\n" +
+	"\b_devices\"\x8f\x04\n" +
 	"\fTenantLimits\x12\x1b\n" +
 	"\x06sweeps\x18\x01 \x01(\x05H\x00R\x06sweeps\x88\x01\x01\x12&\n" +
 	"\fdevice_hours\x18\x02 \x01(\x01H\x01R\vdeviceHours\x88\x01\x01\x12\x1b\n" +
@@ -759,22 +984,55 @@ const file_outbid_v1_tenant_proto_rawDesc = "" +
 	"\n" +
 	"blob_bytes\x18\x04 \x01(\tR\tblobBytes\x12\"\n" +
 	"\n" +
-	"max_weight\x18\x05 \x01(\x01H\x02R\tmaxWeight\x88\x01\x01B\t\n" +
+	"max_weight\x18\x05 \x01(\x01H\x02R\tmaxWeight\x88\x01\x01\x121\n" +
+	"\x12submits_per_minute\x18\x06 \x01(\x05H\x03R\x10submitsPerMinute\x88\x01\x01\x12\x1d\n" +
+	"\n" +
+	"spec_bytes\x18\a \x01(\tR\tspecBytes\x12\x1f\n" +
+	"\vreport_rate\x18\b \x01(\tR\n" +
+	"reportRate\x12!\n" +
+	"\freport_bytes\x18\t \x01(\tR\vreportBytes\x12\x1d\n" +
+	"\astreams\x18\n" +
+	" \x01(\x05H\x04R\astreams\x88\x01\x01\x12\x1f\n" +
+	"\bsamplers\x18\v \x01(\x05H\x05R\bsamplers\x88\x01\x01\x12)\n" +
+	"\x10checkpoint_bytes\x18\f \x01(\tR\x0fcheckpointBytesB\t\n" +
 	"\a_sweepsB\x0f\n" +
 	"\r_device_hoursB\r\n" +
-	"\v_max_weight\"\xe5\x01\n" +
+	"\v_max_weightB\x15\n" +
+	"\x13_submits_per_minuteB\n" +
+	"\n" +
+	"\b_streamsB\v\n" +
+	"\t_samplers\"\xc3\x03\n" +
 	"\tTenantUse\x122\n" +
 	"\x04held\x18\x01 \x03(\v2\x1e.outbid.v1.TenantUse.HeldEntryR\x04held\x12\x16\n" +
 	"\x06sweeps\x18\x02 \x01(\x05R\x06sweeps\x12!\n" +
 	"\fdevice_hours\x18\x03 \x01(\x01R\vdeviceHours\x120\n" +
-	"\x05month\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x05month\x1a7\n" +
+	"\x05month\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x05month\x12\x1d\n" +
+	"\n" +
+	"spec_bytes\x18\x05 \x01(\x03R\tspecBytes\x12)\n" +
+	"\x10checkpoint_bytes\x18\x06 \x01(\x03R\x0fcheckpointBytes\x12!\n" +
+	"\freport_bytes\x18\a \x01(\x03R\vreportBytes\x12\x1f\n" +
+	"\vreport_rate\x18\b \x01(\x01R\n" +
+	"reportRate\x12\x18\n" +
+	"\astreams\x18\t \x01(\x05R\astreams\x12\x1a\n" +
+	"\bsamplers\x18\n" +
+	" \x01(\x05R\bsamplers\x12\x18\n" +
+	"\asubmits\x18\v \x01(\x05R\asubmits\x1a7\n" +
 	"\tHeldEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x05R\x05value:\x028\x01\"v\n" +
+	"\x05value\x18\x02 \x01(\x05R\x05value:\x028\x01\"\xa6\x01\n" +
 	"\vTenantState\x12)\n" +
 	"\x06tenant\x18\x01 \x01(\v2\x11.outbid.v1.TenantR\x06tenant\x12&\n" +
 	"\x03use\x18\x02 \x01(\v2\x14.outbid.v1.TenantUseR\x03use\x12\x14\n" +
-	"\x05added\x18\x03 \x01(\bR\x05added\"O\n" +
+	"\x05added\x18\x03 \x01(\bR\x05added\x12.\n" +
+	"\x06limits\x18\x04 \x03(\v2\x16.outbid.v1.TenantLimitR\x06limits\"\x9b\x01\n" +
+	"\vTenantLimit\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\x05limit\x18\x02 \x01(\x01R\x05limit\x12\x17\n" +
+	"\x04used\x18\x03 \x01(\x01H\x00R\x04used\x88\x01\x01\x12\x12\n" +
+	"\x04unit\x18\x04 \x01(\tR\x04unit\x12\x18\n" +
+	"\areached\x18\x05 \x01(\tR\areached\x12\x12\n" +
+	"\x04help\x18\x06 \x01(\tR\x04helpB\a\n" +
+	"\x05_used\"O\n" +
 	"\x10SetTenantRequest\x12)\n" +
 	"\x06tenant\x18\x01 \x01(\v2\x11.outbid.v1.TenantR\x06tenant\x12\x10\n" +
 	"\x03add\x18\x02 \x01(\bR\x03add\"C\n" +
@@ -803,42 +1061,44 @@ func file_outbid_v1_tenant_proto_rawDescGZIP() []byte {
 	return file_outbid_v1_tenant_proto_rawDescData
 }
 
-var file_outbid_v1_tenant_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
+var file_outbid_v1_tenant_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
 var file_outbid_v1_tenant_proto_goTypes = []any{
 	(*Tenant)(nil),                // 0: outbid.v1.Tenant
 	(*TenantQuota)(nil),           // 1: outbid.v1.TenantQuota
 	(*TenantLimits)(nil),          // 2: outbid.v1.TenantLimits
 	(*TenantUse)(nil),             // 3: outbid.v1.TenantUse
 	(*TenantState)(nil),           // 4: outbid.v1.TenantState
-	(*SetTenantRequest)(nil),      // 5: outbid.v1.SetTenantRequest
-	(*SetTenantResponse)(nil),     // 6: outbid.v1.SetTenantResponse
-	(*GetTenantRequest)(nil),      // 7: outbid.v1.GetTenantRequest
-	(*GetTenantResponse)(nil),     // 8: outbid.v1.GetTenantResponse
-	(*ListTenantsRequest)(nil),    // 9: outbid.v1.ListTenantsRequest
-	(*ListTenantsResponse)(nil),   // 10: outbid.v1.ListTenantsResponse
-	(*RemoveTenantRequest)(nil),   // 11: outbid.v1.RemoveTenantRequest
-	(*RemoveTenantResponse)(nil),  // 12: outbid.v1.RemoveTenantResponse
-	nil,                           // 13: outbid.v1.TenantQuota.TypesEntry
-	nil,                           // 14: outbid.v1.TenantUse.HeldEntry
-	(*timestamppb.Timestamp)(nil), // 15: google.protobuf.Timestamp
+	(*TenantLimit)(nil),           // 5: outbid.v1.TenantLimit
+	(*SetTenantRequest)(nil),      // 6: outbid.v1.SetTenantRequest
+	(*SetTenantResponse)(nil),     // 7: outbid.v1.SetTenantResponse
+	(*GetTenantRequest)(nil),      // 8: outbid.v1.GetTenantRequest
+	(*GetTenantResponse)(nil),     // 9: outbid.v1.GetTenantResponse
+	(*ListTenantsRequest)(nil),    // 10: outbid.v1.ListTenantsRequest
+	(*ListTenantsResponse)(nil),   // 11: outbid.v1.ListTenantsResponse
+	(*RemoveTenantRequest)(nil),   // 12: outbid.v1.RemoveTenantRequest
+	(*RemoveTenantResponse)(nil),  // 13: outbid.v1.RemoveTenantResponse
+	nil,                           // 14: outbid.v1.TenantQuota.TypesEntry
+	nil,                           // 15: outbid.v1.TenantUse.HeldEntry
+	(*timestamppb.Timestamp)(nil), // 16: google.protobuf.Timestamp
 }
 var file_outbid_v1_tenant_proto_depIdxs = []int32{
 	1,  // 0: outbid.v1.Tenant.quota:type_name -> outbid.v1.TenantQuota
 	2,  // 1: outbid.v1.Tenant.limits:type_name -> outbid.v1.TenantLimits
-	13, // 2: outbid.v1.TenantQuota.types:type_name -> outbid.v1.TenantQuota.TypesEntry
-	14, // 3: outbid.v1.TenantUse.held:type_name -> outbid.v1.TenantUse.HeldEntry
-	15, // 4: outbid.v1.TenantUse.month:type_name -> google.protobuf.Timestamp
+	14, // 2: outbid.v1.TenantQuota.types:type_name -> outbid.v1.TenantQuota.TypesEntry
+	15, // 3: outbid.v1.TenantUse.held:type_name -> outbid.v1.TenantUse.HeldEntry
+	16, // 4: outbid.v1.TenantUse.month:type_name -> google.protobuf.Timestamp
 	0,  // 5: outbid.v1.TenantState.tenant:type_name -> outbid.v1.Tenant
 	3,  // 6: outbid.v1.TenantState.use:type_name -> outbid.v1.TenantUse
-	0,  // 7: outbid.v1.SetTenantRequest.tenant:type_name -> outbid.v1.Tenant
-	4,  // 8: outbid.v1.SetTenantResponse.tenant:type_name -> outbid.v1.TenantState
-	4,  // 9: outbid.v1.GetTenantResponse.tenant:type_name -> outbid.v1.TenantState
-	4,  // 10: outbid.v1.ListTenantsResponse.tenants:type_name -> outbid.v1.TenantState
-	11, // [11:11] is the sub-list for method output_type
-	11, // [11:11] is the sub-list for method input_type
-	11, // [11:11] is the sub-list for extension type_name
-	11, // [11:11] is the sub-list for extension extendee
-	0,  // [0:11] is the sub-list for field type_name
+	5,  // 7: outbid.v1.TenantState.limits:type_name -> outbid.v1.TenantLimit
+	0,  // 8: outbid.v1.SetTenantRequest.tenant:type_name -> outbid.v1.Tenant
+	4,  // 9: outbid.v1.SetTenantResponse.tenant:type_name -> outbid.v1.TenantState
+	4,  // 10: outbid.v1.GetTenantResponse.tenant:type_name -> outbid.v1.TenantState
+	4,  // 11: outbid.v1.ListTenantsResponse.tenants:type_name -> outbid.v1.TenantState
+	12, // [12:12] is the sub-list for method output_type
+	12, // [12:12] is the sub-list for method input_type
+	12, // [12:12] is the sub-list for extension type_name
+	12, // [12:12] is the sub-list for extension extendee
+	0,  // [0:12] is the sub-list for field type_name
 }
 
 func init() { file_outbid_v1_tenant_proto_init() }
@@ -848,13 +1108,14 @@ func file_outbid_v1_tenant_proto_init() {
 	}
 	file_outbid_v1_tenant_proto_msgTypes[1].OneofWrappers = []any{}
 	file_outbid_v1_tenant_proto_msgTypes[2].OneofWrappers = []any{}
+	file_outbid_v1_tenant_proto_msgTypes[5].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_outbid_v1_tenant_proto_rawDesc), len(file_outbid_v1_tenant_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   15,
+			NumMessages:   16,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -526,6 +526,7 @@ class Assignment(google.protobuf.message.Message):
     UNTIL_STEP_FIELD_NUMBER: builtins.int
     BODY_FIELD_NUMBER: builtins.int
     REASON_FIELD_NUMBER: builtins.int
+    REPORT_RATE_FIELD_NUMBER: builtins.int
     version: builtins.int
     """Grows with every change of the assignment."""
     verdict: Global___Verdict.ValueType
@@ -533,6 +534,8 @@ class Assignment(google.protobuf.message.Message):
     until_step: builtins.int
     """Train until this step; 0 until the training code ends."""
     reason: builtins.str
+    report_rate: builtins.int
+    """How fast it may report, in bytes a second: its share of its tenant's rate. 0 for no bound."""
     @property
     def fork(self) -> outbid.v1.node_pb2.ForkRef: ...
     @property
@@ -546,9 +549,10 @@ class Assignment(google.protobuf.message.Message):
         until_step: builtins.int = ...,
         body: Global___AssignmentBody | None = ...,
         reason: builtins.str = ...,
+        report_rate: builtins.int = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["body", b"body", "fork", b"fork"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["body", b"body", "fork", b"fork", "reason", b"reason", "until_step", b"until_step", "verdict", b"verdict", "version", b"version"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["body", b"body", "fork", b"fork", "reason", b"reason", "report_rate", b"report_rate", "until_step", b"until_step", "verdict", b"verdict", "version", b"version"]) -> None: ...
 
 Global___Assignment: typing_extensions.TypeAlias = Assignment
 

@@ -404,6 +404,7 @@ class SweepRecord(google.protobuf.message.Message):
     STARTED_ON_FIELD_NUMBER: builtins.int
     TRAINED_ON_FIELD_NUMBER: builtins.int
     COUNTED_AS_FIELD_NUMBER: builtins.int
+    REPORT_BYTES_FIELD_NUMBER: builtins.int
     id: builtins.str
     state: outbid.v1.event_pb2.SweepState.ValueType
     reason: builtins.str
@@ -426,6 +427,8 @@ class SweepRecord(google.protobuf.message.Message):
     """Its tuner is a program of its own, and tuner is a RemoteTuner; false in snapshots of versions that kept the program's own."""
     counted_as: builtins.str
     """The tenant whose totals count it, where that is not its own."""
+    report_bytes: builtins.int
+    """What the reports of its trials take."""
     @property
     def spec(self) -> outbid.v1.sweep_pb2.SweepSpec: ...
     @property
@@ -495,9 +498,10 @@ class SweepRecord(google.protobuf.message.Message):
         started_on: collections.abc.Iterable[builtins.str] | None = ...,
         trained_on: collections.abc.Iterable[builtins.str] | None = ...,
         counted_as: builtins.str = ...,
+        report_bytes: builtins.int = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_order", b"_order", "admission", b"admission", "ended", b"ended", "fairness", b"fairness", "order", b"order", "outlook", b"outlook", "spec", b"spec", "submitted", b"submitted"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_order", b"_order", "actor", b"actor", "admission", b"admission", "app_seconds_before", b"app_seconds_before", "counted_as", b"counted_as", "device_seconds", b"device_seconds", "ended", b"ended", "fairness", b"fairness", "id", b"id", "idempotency_key", b"idempotency_key", "lack_noted", b"lack_noted", "measured", b"measured", "notes", b"notes", "order", b"order", "outlook", b"outlook", "reason", b"reason", "soups", b"soups", "spec", b"spec", "started_on", b"started_on", "state", b"state", "steps", b"steps", "stop_actor", b"stop_actor", "submitted", b"submitted", "trained_on", b"trained_on", "trials", b"trials", "tuner", b"tuner", "tuner_exhausted", b"tuner_exhausted", "tuner_remote", b"tuner_remote", "tuner_waiting", b"tuner_waiting"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_order", b"_order", "actor", b"actor", "admission", b"admission", "app_seconds_before", b"app_seconds_before", "counted_as", b"counted_as", "device_seconds", b"device_seconds", "ended", b"ended", "fairness", b"fairness", "id", b"id", "idempotency_key", b"idempotency_key", "lack_noted", b"lack_noted", "measured", b"measured", "notes", b"notes", "order", b"order", "outlook", b"outlook", "reason", b"reason", "report_bytes", b"report_bytes", "soups", b"soups", "spec", b"spec", "started_on", b"started_on", "state", b"state", "steps", b"steps", "stop_actor", b"stop_actor", "submitted", b"submitted", "trained_on", b"trained_on", "trials", b"trials", "tuner", b"tuner", "tuner_exhausted", b"tuner_exhausted", "tuner_remote", b"tuner_remote", "tuner_waiting", b"tuner_waiting"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["_order", b"_order"]) -> typing.Literal["order"] | None: ...
 
 Global___SweepRecord: typing_extensions.TypeAlias = SweepRecord

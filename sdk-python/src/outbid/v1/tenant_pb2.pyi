@@ -113,8 +113,15 @@ class TenantLimits(google.protobuf.message.Message):
     LOG_BYTES_FIELD_NUMBER: builtins.int
     BLOB_BYTES_FIELD_NUMBER: builtins.int
     MAX_WEIGHT_FIELD_NUMBER: builtins.int
+    SUBMITS_PER_MINUTE_FIELD_NUMBER: builtins.int
+    SPEC_BYTES_FIELD_NUMBER: builtins.int
+    REPORT_RATE_FIELD_NUMBER: builtins.int
+    REPORT_BYTES_FIELD_NUMBER: builtins.int
+    STREAMS_FIELD_NUMBER: builtins.int
+    SAMPLERS_FIELD_NUMBER: builtins.int
+    CHECKPOINT_BYTES_FIELD_NUMBER: builtins.int
     sweeps: builtins.int
-    """Sweeps that have not ended; absent for any number."""
+    """Sweeps that have not ended; absent for what the server's limits say, -1 for any number."""
     device_hours: builtins.float
     """Device-hours in a calendar month, by UTC; absent for any number. When they are used up its trials are paused until the next."""
     log_bytes: builtins.str
@@ -123,6 +130,22 @@ class TenantLimits(google.protobuf.message.Message):
     """How much the functions of its sweeps may take in the store, such as "4GiB"; "" for what the server's limits say."""
     max_weight: builtins.float
     """The largest weight that its sweeps may have; absent for what the server's limits say."""
+    submits_per_minute: builtins.int
+    """Sweeps submitted in a minute; absent for what the server's limits say, -1 for any number."""
+    spec_bytes: builtins.str
+    """What the specs of its sweeps take together until they are deleted, such as "256MiB". "" for what the server's limits say,
+    "none" for any size; so of all sizes that follow.
+    """
+    report_rate: builtins.str
+    """How fast all of its trials may report, in bytes a second, such as "256KiB"."""
+    report_bytes: builtins.str
+    """What the reports of one sweep may take in all, such as "4GiB"."""
+    streams: builtins.int
+    """Streams of the API that are open at once: of sweeps that are watched and logs that are followed."""
+    samplers: builtins.int
+    """Processes on the server that draw configurations for its sweeps."""
+    checkpoint_bytes: builtins.str
+    """What the checkpoints of its sweeps take in the store, such as "1TiB"."""
     def __init__(
         self,
         *,
@@ -131,13 +154,26 @@ class TenantLimits(google.protobuf.message.Message):
         log_bytes: builtins.str = ...,
         blob_bytes: builtins.str = ...,
         max_weight: builtins.float | None = ...,
+        submits_per_minute: builtins.int | None = ...,
+        spec_bytes: builtins.str = ...,
+        report_rate: builtins.str = ...,
+        report_bytes: builtins.str = ...,
+        streams: builtins.int | None = ...,
+        samplers: builtins.int | None = ...,
+        checkpoint_bytes: builtins.str = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["_device_hours", b"_device_hours", "_max_weight", b"_max_weight", "_sweeps", b"_sweeps", "device_hours", b"device_hours", "max_weight", b"max_weight", "sweeps", b"sweeps"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_device_hours", b"_device_hours", "_max_weight", b"_max_weight", "_sweeps", b"_sweeps", "blob_bytes", b"blob_bytes", "device_hours", b"device_hours", "log_bytes", b"log_bytes", "max_weight", b"max_weight", "sweeps", b"sweeps"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_device_hours", b"_device_hours", "_max_weight", b"_max_weight", "_samplers", b"_samplers", "_streams", b"_streams", "_submits_per_minute", b"_submits_per_minute", "_sweeps", b"_sweeps", "device_hours", b"device_hours", "max_weight", b"max_weight", "samplers", b"samplers", "streams", b"streams", "submits_per_minute", b"submits_per_minute", "sweeps", b"sweeps"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_device_hours", b"_device_hours", "_max_weight", b"_max_weight", "_samplers", b"_samplers", "_streams", b"_streams", "_submits_per_minute", b"_submits_per_minute", "_sweeps", b"_sweeps", "blob_bytes", b"blob_bytes", "checkpoint_bytes", b"checkpoint_bytes", "device_hours", b"device_hours", "log_bytes", b"log_bytes", "max_weight", b"max_weight", "report_bytes", b"report_bytes", "report_rate", b"report_rate", "samplers", b"samplers", "spec_bytes", b"spec_bytes", "streams", b"streams", "submits_per_minute", b"submits_per_minute", "sweeps", b"sweeps"]) -> None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_device_hours", b"_device_hours"]) -> typing.Literal["device_hours"] | None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_max_weight", b"_max_weight"]) -> typing.Literal["max_weight"] | None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_samplers", b"_samplers"]) -> typing.Literal["samplers"] | None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_streams", b"_streams"]) -> typing.Literal["streams"] | None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_submits_per_minute", b"_submits_per_minute"]) -> typing.Literal["submits_per_minute"] | None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_sweeps", b"_sweeps"]) -> typing.Literal["sweeps"] | None: ...
 
@@ -169,10 +205,29 @@ class TenantUse(google.protobuf.message.Message):
     SWEEPS_FIELD_NUMBER: builtins.int
     DEVICE_HOURS_FIELD_NUMBER: builtins.int
     MONTH_FIELD_NUMBER: builtins.int
+    SPEC_BYTES_FIELD_NUMBER: builtins.int
+    CHECKPOINT_BYTES_FIELD_NUMBER: builtins.int
+    REPORT_BYTES_FIELD_NUMBER: builtins.int
+    REPORT_RATE_FIELD_NUMBER: builtins.int
+    STREAMS_FIELD_NUMBER: builtins.int
+    SAMPLERS_FIELD_NUMBER: builtins.int
+    SUBMITS_FIELD_NUMBER: builtins.int
     sweeps: builtins.int
     """Sweeps that have not ended."""
     device_hours: builtins.float
     """Device-hours since the month began, by UTC, and when that was."""
+    spec_bytes: builtins.int
+    """What the specs of its sweeps take, and what the checkpoints of its sweeps take in the store."""
+    checkpoint_bytes: builtins.int
+    report_bytes: builtins.int
+    """What the reports of the sweep with the most take."""
+    report_rate: builtins.float
+    """Bytes a second that its trials reported in the last minute."""
+    streams: builtins.int
+    """Streams that are open, and processes that draw configurations."""
+    samplers: builtins.int
+    submits: builtins.int
+    """Sweeps submitted in the last minute."""
     @property
     def held(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.int]:
         """Devices that its trials hold, by type."""
@@ -186,9 +241,16 @@ class TenantUse(google.protobuf.message.Message):
         sweeps: builtins.int = ...,
         device_hours: builtins.float = ...,
         month: google.protobuf.timestamp_pb2.Timestamp | None = ...,
+        spec_bytes: builtins.int = ...,
+        checkpoint_bytes: builtins.int = ...,
+        report_bytes: builtins.int = ...,
+        report_rate: builtins.float = ...,
+        streams: builtins.int = ...,
+        samplers: builtins.int = ...,
+        submits: builtins.int = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["month", b"month"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["device_hours", b"device_hours", "held", b"held", "month", b"month", "sweeps", b"sweeps"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["checkpoint_bytes", b"checkpoint_bytes", "device_hours", b"device_hours", "held", b"held", "month", b"month", "report_bytes", b"report_bytes", "report_rate", b"report_rate", "samplers", b"samplers", "spec_bytes", b"spec_bytes", "streams", b"streams", "submits", b"submits", "sweeps", b"sweeps"]) -> None: ...
 
 Global___TenantUse: typing_extensions.TypeAlias = TenantUse
 
@@ -201,23 +263,69 @@ class TenantState(google.protobuf.message.Message):
     TENANT_FIELD_NUMBER: builtins.int
     USE_FIELD_NUMBER: builtins.int
     ADDED_FIELD_NUMBER: builtins.int
+    LIMITS_FIELD_NUMBER: builtins.int
     added: builtins.bool
     """False for one that has sweeps and that nobody added."""
     @property
     def tenant(self) -> Global___Tenant: ...
     @property
     def use(self) -> Global___TenantUse: ...
+    @property
+    def limits(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___TenantLimit]:
+        """The limits in force: what was set for it, and the server's for the rest."""
+
     def __init__(
         self,
         *,
         tenant: Global___Tenant | None = ...,
         use: Global___TenantUse | None = ...,
         added: builtins.bool = ...,
+        limits: collections.abc.Iterable[Global___TenantLimit] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["tenant", b"tenant", "use", b"use"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["added", b"added", "tenant", b"tenant", "use", b"use"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["added", b"added", "limits", b"limits", "tenant", b"tenant", "use", b"use"]) -> None: ...
 
 Global___TenantState: typing_extensions.TypeAlias = TenantState
+
+@typing.final
+class TenantLimit(google.protobuf.message.Message):
+    """TenantLimit is one limit as it is in force."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: builtins.int
+    LIMIT_FIELD_NUMBER: builtins.int
+    USED_FIELD_NUMBER: builtins.int
+    UNIT_FIELD_NUMBER: builtins.int
+    REACHED_FIELD_NUMBER: builtins.int
+    HELP_FIELD_NUMBER: builtins.int
+    name: builtins.str
+    """As in TenantLimits, such as "report_rate"."""
+    limit: builtins.float
+    """In the unit of the limit: a number, bytes, or bytes a second; -1 for no bound."""
+    used: builtins.float
+    """What the tenant has of it now; absent for what is not counted."""
+    unit: builtins.str
+    """"", "bytes" or "bytes/s"."""
+    reached: builtins.str
+    """What happens when it is reached, in one line."""
+    help: builtins.str
+    """What is bounded, in one line."""
+    def __init__(
+        self,
+        *,
+        name: builtins.str = ...,
+        limit: builtins.float = ...,
+        used: builtins.float | None = ...,
+        unit: builtins.str = ...,
+        reached: builtins.str = ...,
+        help: builtins.str = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["_used", b"_used", "used", b"used"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_used", b"_used", "help", b"help", "limit", b"limit", "name", b"name", "reached", b"reached", "unit", b"unit", "used", b"used"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["_used", b"_used"]) -> typing.Literal["used"] | None: ...
+
+Global___TenantLimit: typing_extensions.TypeAlias = TenantLimit
 
 @typing.final
 class SetTenantRequest(google.protobuf.message.Message):

@@ -1,0 +1,121 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/outbid-dev/outbid/orchestrator/limits"
+	"github.com/outbid-dev/outbid/orchestrator/state"
+)
+
+// throttle bounds what each tenant asks of the API at once and in a minute. A caller that speaks for every tenant is bounded by
+// its own name, and an admin is not bounded.
+type throttle struct {
+	limitOf func(tenant string) limits.Tenant
+	now     func() time.Time
+
+	mu      sync.Mutex
+	tenants map[string]*asked
+}
+
+// asked is what a tenant asks of the API.
+type asked struct {
+	streams int64
+	// tokens are the sweeps that it may still submit at once, at a time.
+	tokens float64
+	at     time.Time
+}
+
+func newThrottle(limitOf func(string) limits.Tenant) *throttle {
+	return &throttle{limitOf: limitOf, now: time.Now, tenants: map[string]*asked{}}
+}
+
+// keptTenants bounds how many tenants are remembered; those that ask for nothing are forgotten first.
+const keptTenants = 10_000
+
+// of returns what a tenant asks. The caller holds the lock.
+func (t *throttle) of(name string, limit limits.Tenant) *asked {
+	a := t.tenants[name]
+	if a == nil {
+		if len(t.tenants) >= keptTenants {
+			for other, o := range t.tenants {
+				if o.streams == 0 {
+					delete(t.tenants, other)
+				}
+			}
+		}
+		a = &asked{tokens: float64(limit.Submits), at: t.now()}
+		t.tenants[name] = a
+	}
+	return a
+}
+
+// payer is whose limit a call counts against: its tenant, or its caller where that speaks for every tenant.
+func (p Principal) payer() string {
+	if p.Tenant == AnyTenant {
+		return "caller " + p.Name
+	}
+	return "tenant " + p.Tenant
+}
+
+// submit counts a sweep that is submitted for a tenant, or says when the next one may be.
+func (t *throttle) submit(who Principal, tenant string) error {
+	limit := t.limitOf(tenant)
+	if limit.Submits == limits.Unlimited || who.Role == RoleAdmin {
+		return nil
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	a, now, most := t.of("tenant "+tenant, limit), t.now(), float64(limit.Submits)
+	a.tokens, a.at = min(most, a.tokens+now.Sub(a.at).Minutes()*most), now
+	if a.tokens >= 1 {
+		a.tokens--
+		return nil
+	}
+	wait := time.Duration((1 - a.tokens) / most * float64(time.Minute))
+	return &state.LimitError{
+		Limit: "submits_per_minute", Tenant: tenant, RetryAfter: wait,
+		Text: fmt.Sprintf("tenant %s submits more than %d sweeps in a minute; try again in %s", tenant, limit.Submits, wait.Round(time.Millisecond)),
+	}
+}
+
+// stream counts a stream that is opened, until done is called.
+func (t *throttle) stream(ctx context.Context) (done func(), err error) {
+	who := caller(ctx)
+	name := who.payer()
+	limit := t.limitOf(who.Tenant)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	a := t.of(name, limit)
+	if limit.Streams != limits.Unlimited && a.streams >= limit.Streams && who.Role != RoleAdmin {
+		over := &state.LimitError{Limit: "streams", Text: fmt.Sprintf("%s has %d streams open, and may have %d; close some, or let many "+
+			"readers share one", name, a.streams, limit.Streams)}
+		if who.Tenant != AnyTenant {
+			over.Tenant = who.Tenant
+		}
+		return nil, over
+	}
+	a.streams++
+	return sync.OnceFunc(func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		a.streams--
+	}), nil
+}
+
+// use returns what a tenant asks now: its open streams, and the sweeps that it submitted in the last minute.
+func (t *throttle) use(tenant string) (streams, submits int64) {
+	limit := t.limitOf(tenant)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	a := t.tenants["tenant "+tenant]
+	if a == nil {
+		return 0, 0
+	}
+	if most := float64(limit.Submits); limit.Submits != limits.Unlimited {
+		submits = int64(most - min(most, a.tokens+t.now().Sub(a.at).Minutes()*most) + .5)
+	}
+	return a.streams, submits
+}

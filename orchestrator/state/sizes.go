@@ -1,0 +1,56 @@
+package state
+
+import (
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// ReportSize returns how many bytes a report counts against its sweep's limit. It follows from the report alone, in every
+// version: it is not what the report takes in the ledger, but close to it.
+func ReportSize(r *outbidv1.Report) int64 {
+	const each, metric, attribute = 48, 14, 6
+	n := each
+	for name := range r.GetMetrics() {
+		n += metric + len(name)
+	}
+	for name, value := range r.GetAttributes() {
+		n += attribute + len(name) + len(value)
+	}
+	return int64(n)
+}
+
+// checkpointBytes is what the checkpoints of the event's trial take. Reports, of which there are most, change none.
+func (f *folding) checkpointBytes() int64 {
+	if f.trial == nil || f.kind.Readers == ReadersReport {
+		return 0
+	}
+	return f.trial.checkpointBytes()
+}
+
+func (t *Trial) checkpointBytes() int64 {
+	n := int64(0)
+	for _, c := range t.Checkpoints {
+		n += c.GetBytes() + c.GetOuter().GetBytes()
+	}
+	return n
+}
+
+// TenantBytes is what the sweeps of a tenant take until they are deleted: their specs, and their checkpoints in the store.
+func (st *State) TenantBytes(tenant string) (specs, checkpoints int64) {
+	for _, s := range st.Sweeps {
+		if TenantOf(s.Spec) == tenant {
+			specs, checkpoints = specs+s.SpecBytes, checkpoints+s.CheckpointBytes
+		}
+	}
+	return specs, checkpoints
+}
+
+// CheckpointBytes is what the checkpoints of a tenant's sweeps take in the store.
+func (p *Published) CheckpointBytes(tenant string) int64 {
+	n := int64(0)
+	for _, id := range p.SweepIDs {
+		if s, err := p.Sweep(id); err == nil && TenantOf(s.Sweep().Spec) == tenant {
+			n += s.Sweep().CheckpointBytes
+		}
+	}
+	return n
+}
