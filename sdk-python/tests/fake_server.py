@@ -46,6 +46,7 @@ class FakeServer(service.OutbidServiceServicer):
         self.asks: queue.SimpleQueue[pb.AskTrialResponse] = queue.SimpleQueue()
         self.tells: queue.SimpleQueue[pb.TellTrialResponse] = queue.SimpleQueue()
         self.fail: list[tuple[grpc.StatusCode, str]] = []  # what the next calls fail with
+        self.retry_after_ms: list[int] = []
         self._pool = futures.ThreadPoolExecutor(8)
         self._server = grpc.server(self._pool)
         service.add_OutbidServiceServicer_to_server(self, self._server)
@@ -75,6 +76,8 @@ class FakeServer(service.OutbidServiceServicer):
             context.abort(grpc.StatusCode.UNAUTHENTICATED, "the token is wrong")
         self.requests.append(request)
         if self.fail:
+            if self.retry_after_ms:
+                context.set_trailing_metadata([("retry-after-ms", str(self.retry_after_ms.pop(0)))])
             context.abort(*self.fail.pop(0))
 
     def GetServerInfo(self, request: Any, context: Any) -> Any:

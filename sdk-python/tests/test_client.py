@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import pickle
 import time
 import warnings
 from pathlib import Path
@@ -331,6 +332,7 @@ def test_attach_without_a_server_says_where_it_looked(tmp_path: Path, monkeypatc
         (grpc.StatusCode.INVALID_ARGUMENT, ob.InvalidError),
         (grpc.StatusCode.FAILED_PRECONDITION, ob.ConflictError),
         (grpc.StatusCode.INTERNAL, ob.ServerError),
+        (grpc.StatusCode.RESOURCE_EXHAUSTED, ob.LimitError),
         (grpc.StatusCode.DEADLINE_EXCEEDED, TimeoutError),
         (grpc.StatusCode.PERMISSION_DENIED, ob.UnauthenticatedError),
     ],
@@ -346,6 +348,21 @@ def test_errors(server: FakeServer, client: ob.Client, code: grpc.StatusCode, ki
 def test_calls_outlive_a_restart_of_the_server(server: FakeServer, client: ob.Client) -> None:
     server.fail = [(grpc.StatusCode.UNAVAILABLE, "going down")] * 2
     assert len(client.sweeps()) == 1
+
+
+def test_a_limit_that_time_frees_is_waited_for(server: FakeServer, client: ob.Client) -> None:
+    server.fail = [(grpc.StatusCode.RESOURCE_EXHAUSTED, "report_rate: too fast")] * 2
+    server.retry_after_ms = [20, 30]
+    assert len(client.sweeps()) == 1
+    assert not server.fail
+
+
+def test_a_limit_that_takes_too_long_says_when(server: FakeServer, client: ob.Client) -> None:
+    server.fail = [(grpc.StatusCode.RESOURCE_EXHAUSTED, "report_rate: too fast")]
+    server.retry_after_ms = [3_600_000]
+    with pytest.raises(ob.LimitError, match="report_rate: too fast") as caught:
+        client.sweeps()
+    assert pickle.loads(pickle.dumps(caught.value)).retry_after == 3600
 
 
 def test_patience_has_an_end(server: FakeServer, client: ob.Client, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         ConflictError,
         FunctionError,
         InvalidError,
+        LimitError,
         MissingExtraError,
         NoResultError,
         NotFoundError,
@@ -73,7 +74,7 @@ if TYPE_CHECKING:
     )
     from outbid._stored import Checkpoint, Ingredient, SoupInfo
     from outbid._sweep import Preview, Sweep
-    from outbid._tenant import Tenant
+    from outbid._tenant import Tenant, TenantLimit
     from outbid._training import Device, Fork, Trial
     from outbid._tuners import (
         ASHA,
@@ -105,6 +106,7 @@ _HOMES = {
         "ConflictError",
         "FunctionError",
         "InvalidError",
+        "LimitError",
         "MissingExtraError",
         "NoResultError",
         "NotFoundError",
@@ -142,7 +144,7 @@ _HOMES = {
     ),
     "_stored": ("Checkpoint", "Ingredient", "SoupInfo"),
     "_sweep": ("Preview", "Sweep"),
-    "_tenant": ("Tenant",),
+    "_tenant": ("Tenant", "TenantLimit"),
     "_training": ("Device", "Fork", "Trial"),
     "_tuners": (
         "ASHA",
@@ -195,6 +197,7 @@ __all__ = [
     "InteractiveChart",
     "InvalidError",
     "Lease",
+    "LimitError",
     "Limits",
     "LogLine",
     "Median",
@@ -228,6 +231,7 @@ __all__ = [
     "SweepHandle",
     "SweepInfo",
     "Tenant",
+    "TenantLimit",
     "TrainedAgain",
     "Trial",
     "TrialResult",

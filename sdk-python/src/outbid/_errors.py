@@ -27,6 +27,20 @@ class UnauthenticatedError(OutbidError, PermissionError):
     """The token is missing or wrong."""
 
 
+class LimitError(OutbidError):
+    """The tenant has all that it may of something; the message names the limit, and `outbid tenant show` shows all.
+
+    `retry_after` is in how many seconds the same may be tried again, None where somebody must free or grant something.
+    """
+
+    def __init__(self, message: str, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+    def __reduce__(self) -> tuple[type[LimitError], tuple[str, float | None]]:
+        return type(self), (str(self), self.retry_after)
+
+
 class ServerError(OutbidError):
     """The server failed at something that should work; its log says more."""
 

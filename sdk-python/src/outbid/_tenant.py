@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -9,12 +10,27 @@ from outbid.v1 import tenant_pb2
 
 
 @dataclass(frozen=True)
+class TenantLimit:
+    """A limit of a tenant as it is in force.
+
+    `limit` is None for no bound, and `used` for what is not counted. `unit` is "", "bytes" or "bytes/s"; `reached` says
+    what happens when there is no more.
+    """
+
+    limit: float | None
+    used: float | None
+    unit: str
+    reached: str
+
+
+@dataclass(frozen=True)
 class Tenant:
     """Who owns sweeps: what it may have and what it has.
 
     `added` is False for one that has sweeps and that nobody added. `quota` bounds the devices that its trials hold at
-    once by type, `devices` those of all types; `held` is what they hold. `max_sweeps` and `max_device_hours` bound
-    `sweeps`, those that have not ended, and `device_hours`, those of this calendar month (UTC). None is no bound.
+    once by type, `devices` those of all types; `held` is what they hold. `max_device_hours` bounds `device_hours`,
+    those of this calendar month (UTC). `sweeps` are those that have not ended. `limits` are by name, such as
+    "report_rate". None is no bound.
     """
 
     name: str
@@ -22,12 +38,12 @@ class Tenant:
     weight: float
     devices: int | None
     quota: Mapping[str, int]
-    max_sweeps: int | None
     max_device_hours: float | None
     members: tuple[str, ...]
     held: Mapping[str, int]
     sweeps: int
     device_hours: float
+    limits: Mapping[str, TenantLimit]
 
 
 def tenant(state: tenant_pb2.TenantState) -> Tenant:
@@ -39,10 +55,19 @@ def tenant(state: tenant_pb2.TenantState) -> Tenant:
         weight=said.weight or 1.0,
         devices=said.quota.devices if said.quota.HasField("devices") else None,
         quota=dict(said.quota.types),
-        max_sweeps=limits.sweeps if limits.HasField("sweeps") else None,
         max_device_hours=limits.device_hours if limits.HasField("device_hours") else None,
         members=tuple(said.members),
         held=dict(state.use.held),
         sweeps=state.use.sweeps,
         device_hours=state.use.device_hours,
+        limits={each.name: _limit(each) for each in state.limits},
+    )
+
+
+def _limit(said: tenant_pb2.TenantLimit) -> TenantLimit:
+    return TenantLimit(
+        limit=None if said.limit in (-1, math.inf) else said.limit,
+        used=said.used if said.HasField("used") else None,
+        unit=said.unit,
+        reached=said.reached,
     )

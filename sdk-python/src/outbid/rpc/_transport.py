@@ -91,7 +91,10 @@ class Transport:
             aside(channel.close)
 
     def call(self, method: Callable[[Any], Any], request: Any, kind: type[T]) -> T:
-        """Make a call: `method` picks it from the stub, `kind` is the answer's type."""
+        """Make a call: `method` picks it from the stub, `kind` is the answer's type.
+
+        One that is refused because it comes too soon is made again when it may be, if that is soon.
+        """
         waiting = Patience()
         while True:
             try:
@@ -100,6 +103,10 @@ class Transport:
                 )
             except _errors.UnavailableError as error:
                 self.recover(error, waiting)
+                continue
+            except _errors.LimitError as error:
+                if error.retry_after is None or not waiting.more(error.retry_after):
+                    raise error from None
                 continue
             self._reached = True
             if not isinstance(answer, kind):
@@ -151,6 +158,8 @@ class Transport:
             )
         if code == "DEADLINE_EXCEEDED":
             return TimeoutError(f"the server at {self._url} did not answer in time")
+        if code == "RESOURCE_EXHAUSTED":
+            return _errors.LimitError(details or code, _retry_after(error))
         if code in ("UNAUTHENTICATED", "PERMISSION_DENIED"):
             details += "; give a token with ob.connect(url, token=...) or OUTBID_TOKEN"
         return _ERRORS.get(code, _errors.ServerError)(details or code)
@@ -185,13 +194,19 @@ class Patience:
         self._end = time.monotonic() + seconds
         self._pause = 0.1
 
-    def more(self) -> bool:
-        """Wait a little; False when the time is over."""
-        if time.monotonic() >= self._end:
+    def more(self, at_least: float = 0.0) -> bool:
+        """Wait a little; False when the time is over, or would be."""
+        if time.monotonic() + at_least >= self._end:
             return False
-        time.sleep(self._pause)
+        time.sleep(max(self._pause, at_least))
         self._pause = min(1.6 * self._pause, 1.0)
         return True
+
+
+def _retry_after(error: Any) -> float | None:
+    """Return in how many seconds a call may be made again; None if the server does not say."""
+    said = dict(error.trailing_metadata() or ())
+    return float(said["retry-after-ms"]) / 1000 if "retry-after-ms" in said else None
 
 
 def _parse(url: str) -> tuple[bool, str]:
