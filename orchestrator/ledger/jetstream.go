@@ -62,6 +62,9 @@ type JetStream struct {
 	mu   sync.Mutex
 	seq  uint64
 	hash []byte
+	// accepted are batches that are lost, and lossy is set once Accept was called.
+	accepted []Hole
+	lossy    bool
 }
 
 // OpenJetStream opens the ledger, or makes an empty one. The connection stays the caller's.
@@ -137,7 +140,7 @@ func (l *JetStream) MaxBatchBytes() int { return int(l.nc.MaxPayload()) - batchO
 func (l *JetStream) Resume(seq uint64, hash []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.seq, l.hash = seq, bytes.Clone(hash)
+	l.seq, l.hash = after(l.accepted, seq+1)-1, bytes.Clone(hash)
 }
 
 // Last implements Ledger.
