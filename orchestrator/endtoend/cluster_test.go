@@ -61,6 +61,12 @@ func freePorts(t testing.TB, n int) []int {
 	return ports
 }
 
+// portIsFree reports whether nobody listens on a port of loopback just now.
+func portIsFree(port int) bool {
+	l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+	return err == nil && l.Close() == nil
+}
+
 // startCluster starts three NATS servers that let in whom new keys have signed.
 func startCluster(t testing.TB) *natsCluster {
 	t.Helper()
