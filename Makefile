@@ -34,7 +34,9 @@ FILES_AT_ONCE := --numprocesses=2 --dist=loadfile --no-loadscope-reorder
 QUICK := -vet=off -ldflags=-w -timeout 15m
 FIXTURES := minio=$$(.ci/tool minio); versitygw=$$(.ci/tool versitygw || echo "no versitygw: its tests are skipped" >&2); \
 	promtool=$$(.ci/tool promtool || echo "no promtool: the tests of the alerts are skipped" >&2); \
-	export OUTBID_TEST_MINIO=$$minio OUTBID_TEST_VERSITYGW=$$versitygw OUTBID_TEST_PROMTOOL=$$promtool OUTBID_BIN=$(CURDIR)/bin/outbid GORACE=atexit_sleep_ms=0
+	natsserver=$$(.ci/tool nats-server || echo "no nats-server: the tests of three of them are skipped" >&2); \
+	export OUTBID_TEST_MINIO=$$minio OUTBID_TEST_VERSITYGW=$$versitygw OUTBID_TEST_PROMTOOL=$$promtool \
+	OUTBID_TEST_NATS_SERVER=$$natsserver OUTBID_BIN=$(CURDIR)/bin/outbid GORACE=atexit_sleep_ms=0
 
 .PHONY: help build wheel test test-go test-race test-endtoend test-calm test-python test-integrations matrix lint fmt gen demo bench fuzz mutate docs clean
 

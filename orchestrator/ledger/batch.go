@@ -124,8 +124,17 @@ func damaged(seq uint64, format string, args ...any) *DamageError {
 type chain struct {
 	next uint64
 	prev []byte
-	// any is set while the first batch may follow anything, because the one before it is not read.
+	// any is set while the next batch may follow anything, because the one before it is not read.
 	any bool
+	// lost are the batches that reading does without.
+	lost []Hole
+}
+
+// skip passes over batches that are lost.
+func (c *chain) skip() {
+	if next := after(c.lost, c.next); next != c.next {
+		c.next, c.any = next, true
+	}
 }
 
 func (c *chain) take(b *outbidv1.Batch) error {
@@ -136,5 +145,6 @@ func (c *chain) take(b *outbidv1.Batch) error {
 		return err
 	}
 	c.next, c.prev = c.next+1, b.GetHash()
+	c.skip()
 	return nil
 }

@@ -30,6 +30,11 @@ const (
 	attemptTimeout = 5 * time.Second
 	firstPause     = 20 * time.Millisecond
 	longestPause   = time.Second
+	// firstAttempt bounds the first try of an append, beside what its bytes take at attemptRate per second; each further try may take
+	// twice as long. longestAppendPause is the longest pause between two of them: an election of NATS ends at any time.
+	firstAttempt       = 500 * time.Millisecond
+	attemptRate        = 4 << 20
+	longestAppendPause = 200 * time.Millisecond
 	// minPayload is the least a server must take in one message to be of use.
 	minPayload = 64 << 10
 	// batchOverhead is room in a message for what a batch holds besides its events, and for headers.
@@ -64,6 +69,9 @@ type JetStream struct {
 	mu   sync.Mutex
 	seq  uint64
 	hash []byte
+	// accepted are batches that are lost, and lossy is set once Accept was called.
+	accepted []Hole
+	lossy    bool
 }
 
 // OpenJetStream opens the ledger, or makes an empty one. The connection stays the caller's.
@@ -140,7 +148,7 @@ func (l *JetStream) MaxBatchBytes() int { return int(l.nc.MaxPayload()) - batchO
 func (l *JetStream) Resume(seq uint64, hash []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.seq, l.hash = seq, bytes.Clone(hash)
+	l.seq, l.hash = after(l.accepted, seq+1)-1, bytes.Clone(hash)
 }
 
 // Last implements Ledger.
@@ -219,32 +227,41 @@ func (l *JetStream) cleanParts(ctx context.Context) {
 	}
 }
 
-// store publishes a batch until it is known to be stored, or not to be.
+// store publishes a batch until it is known to be stored, or not to be. An answer that does not come may have been lost with the NATS
+// server that was to give it, so the first attempts are short. To publish a batch again does no harm: it names the sequence that it
+// follows, so that it is stored once at the most.
 func (l *JetStream) store(ctx context.Context, b *outbidv1.Batch, data []byte) error {
-	for pause := firstPause; ; pause = min(2*pause, longestPause) {
-		err := l.publish(ctx, b.GetSeq(), data)
+	told := time.Time{}
+	timeout := min(firstAttempt+time.Duration(len(data))*time.Second/attemptRate, attemptTimeout)
+	for pause := firstPause; ; pause, timeout = min(2*pause, longestAppendPause), min(2*timeout, attemptTimeout) {
+		err := l.publish(ctx, b.GetSeq(), data, timeout)
 		if err == nil {
 			return nil
 		}
 		if !retryable(err) {
 			return fmt.Errorf("append batch %d to the ledger: %w", b.GetSeq(), err)
 		}
-		stored, readErr := l.fate(ctx, b)
-		switch {
-		case stored:
-			return nil
-		case readErr != nil && !retryable(readErr):
-			return readErr
+		if isOutOfPlace(err) { // something has its place: an attempt before, a seal, or another writer's batch
+			stored, readErr := l.fate(ctx, b, timeout)
+			switch {
+			case stored:
+				return nil
+			case readErr != nil && !retryable(readErr):
+				return readErr
+			}
 		}
-		l.log.Warn("an append to the ledger got no answer; trying again", "batch", b.GetSeq(), "error", err)
+		if time.Since(told) > attemptTimeout {
+			told = time.Now()
+			l.log.Warn("an append to the ledger got no answer; trying again", "batch", b.GetSeq(), "error", err)
+		}
 		if waitErr := sleep(ctx, pause); waitErr != nil {
 			return fmt.Errorf("append batch %d to the ledger: %w; last try: %w", b.GetSeq(), waitErr, err)
 		}
 	}
 }
 
-func (l *JetStream) publish(ctx context.Context, seq uint64, data []byte) error {
-	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
+func (l *JetStream) publish(ctx context.Context, seq uint64, data []byte, timeout time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	list := l.segments.known()
 	newest := list[len(list)-1]
@@ -254,7 +271,7 @@ func (l *JetStream) publish(ctx context.Context, seq uint64, data []byte) error 
 		}
 	}
 	ack, err := l.js.PublishMsg(ctx, &nats.Msg{Subject: newest.subject, Data: data},
-		jetstream.WithExpectStream(newest.name), jetstream.WithExpectLastSequence(seq-1))
+		jetstream.WithExpectStream(newest.name), jetstream.WithExpectLastSequence(seq-1), jetstream.WithRetryAttempts(0))
 	if err != nil {
 		return err
 	}
@@ -266,8 +283,8 @@ func (l *JetStream) publish(ctx context.Context, seq uint64, data []byte) error 
 
 // fate asks whether b is in the ledger. ErrConflict if another batch has its place. If that is where its segment was
 // sealed, there is a next one when fate returns.
-func (l *JetStream) fate(ctx context.Context, b *outbidv1.Batch) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
+func (l *JetStream) fate(ctx context.Context, b *outbidv1.Batch, timeout time.Duration) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	m, err := l.segments.holding(b.GetSeq()).stream.GetMsg(ctx, b.GetSeq())
 	if err == nil && isSeal(m) {
@@ -295,12 +312,18 @@ func (l *JetStream) fate(ctx context.Context, b *outbidv1.Batch) (bool, error) {
 	return false, nil
 }
 
+// isOutOfPlace reports whether the stream does not end where the batch was to be appended.
+func isOutOfPlace(err error) bool {
+	refused, ok := errors.AsType[*jetstream.APIError](err)
+	return ok && (refused.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence ||
+		refused.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequenceConstant)
+}
+
 // retryable says whether a request may yet succeed, or may have succeeded without our knowing.
 func retryable(err error) bool {
 	var api *jetstream.APIError
 	if errors.As(err, &api) {
-		return api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence ||
-			api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequenceConstant || api.Code == 503
+		return isOutOfPlace(err) || api.Code == 503
 	}
 	for _, transient := range []error{
 		context.DeadlineExceeded, context.Canceled, nats.ErrTimeout, nats.ErrNoResponders, nats.ErrDisconnected,

@@ -34,7 +34,8 @@ func (l *JetStream) Read(ctx context.Context, from uint64, f func(*outbidv1.Batc
 	}
 	// The batch before is read too, for the hash that the first one must continue.
 	start := max(from-1, 1)
-	c := chain{next: start, any: start > 1}
+	c := chain{next: start, any: start > 1, lost: l.lost()}
+	c.skip()
 	if last-start < fewBatches {
 		return l.readFew(ctx, &c, from, last, f)
 	}
@@ -64,6 +65,9 @@ func (l *JetStream) readSegment(
 	ctx context.Context, segment *segment, c *chain, from, end uint64, f func(*outbidv1.Batch) error,
 ) error {
 	start := c.next
+	if start > end {
+		return nil // the rest of it is lost
+	}
 	r := bus.StreamRead{Stream: segment.name, From: start, AheadMessages: readAheadMessages, AheadBytes: readAheadBytes}
 	r.Pending = func(messages uint64) (bool, error) {
 		if messages == 0 {

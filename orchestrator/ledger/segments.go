@@ -94,8 +94,20 @@ func (s *segments) open(ctx context.Context) error {
 		return err
 	}
 	s.add(stream)
-	_, _, err = s.newest(ctx)
-	return err
+	for {
+		if _, _, err = s.newest(ctx); err != nil {
+			return err
+		}
+		// A segment that others follow was sealed. One whose seal is missing has lost its end, and is not the newest.
+		next, err := s.js.Stream(ctx, s.config.name(len(s.known())+1))
+		if errors.Is(err, jetstream.ErrStreamNotFound) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		s.add(next)
+	}
 }
 
 // add notes the segment that follows the last one that is known, unless it is known already.

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -71,7 +72,11 @@ func (l *JetStream) SaveSnapshot(ctx context.Context, seq uint64, snapshot []byt
 // whole, so that an older snapshot, or none, gives the same state more slowly. A snapshot of a batch that the ledger
 // does not have means that the ledger has lost its end, and is a *DamageError.
 func (l *JetStream) LoadSnapshot(ctx context.Context) (uint64, []byte, error) {
-	seq, data, err := l.snapshots.load(ctx)
+	most, err := l.usable(ctx)
+	if err != nil {
+		return 0, nil, err
+	}
+	seq, data, err := l.snapshots.load(ctx, most)
 	if err != nil {
 		return 0, nil, fmt.Errorf("load snapshot: %w", err)
 	}
@@ -83,6 +88,17 @@ func (l *JetStream) LoadSnapshot(ctx context.Context) (uint64, []byte, error) {
 		return 0, nil, missingTail(last, seq+1)
 	}
 	return seq, data, nil
+}
+
+// usable is the last batch of which a snapshot may be loaded: any, unless the loss of the ledger's end was accepted.
+func (l *JetStream) usable(ctx context.Context) (uint64, error) {
+	l.mu.Lock()
+	lossy := l.lossy
+	l.mu.Unlock()
+	if !lossy {
+		return math.MaxUint64, nil
+	}
+	return l.Last(ctx)
 }
 
 func (s *snapshots) save(ctx context.Context, seq uint64, data []byte) error {
@@ -157,14 +173,19 @@ func (s *snapshots) clean(ctx context.Context, id string) error {
 	return errors.Join(errs...)
 }
 
-func (s *snapshots) load(ctx context.Context) (uint64, []byte, error) {
+// load returns the newest snapshot of a batch up to most that can be read.
+func (s *snapshots) load(ctx context.Context, most uint64) (uint64, []byte, error) {
 	whole, _, err := s.ids(ctx)
 	if err != nil {
 		return 0, nil, err
 	}
 	for _, id := range whole {
 		seq, data, err := s.read(ctx, id)
-		if err == nil {
+		switch {
+		case err == nil && seq > most:
+			s.log.Warn("a snapshot is of a batch that the ledger has lost; taking an older one", "snapshot", id)
+			continue
+		case err == nil:
 			return seq, data, nil
 		}
 		if retryable(err) {

@@ -55,6 +55,9 @@ type Config struct {
 	// LeadWait is how long one that does not stand by waits for the lease of a leader that was killed; by default
 	// DefaultLeadWait.
 	LeadWait time.Duration
+	// AcceptLedgerLoss starts although the ledger has lost batches that were acknowledged, and gives them up for good. Without it Open
+	// fails with a *ledger.DamageError.
+	AcceptLedgerLoss bool
 	// Policy is the name of the policy, by default the registry's; PolicyOptions are its options by name.
 	Policy        string
 	PolicyOptions map[string]string

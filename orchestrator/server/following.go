@@ -34,6 +34,9 @@ func (s *Server) followLedger(ctx context.Context, give func(error)) (stop func(
 
 func (s *Server) follow(ctx context.Context) (err error) {
 	record, err := ledger.OpenJetStream(ctx, s.nc, ledger.Config{Replicas: s.cfg.NATS.Replicas, Logger: s.log})
+	if err == nil {
+		err = acceptGivenUp(ctx, s.nc, record)
+	}
 	if err != nil {
 		return err
 	}

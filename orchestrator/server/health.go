@@ -22,8 +22,8 @@ type health struct {
 	started          time.Time
 	nc               *nats.Conn
 	store            objects.Store
-	// history is the line about the history of reports.
-	history func() *outbidv1.Check
+	// lines are others' lines about what they keep.
+	lines []func() *outbidv1.Check
 
 	mu     sync.Mutex
 	at     time.Time
@@ -72,8 +72,8 @@ func (h *health) info() *outbidv1.GetServerInfoResponse {
 	for _, c := range h.checks {
 		resp.Checks = append(resp.Checks, proto.CloneOf(c))
 	}
-	if h.history != nil {
-		resp.Checks = append(resp.Checks, h.history())
+	for _, line := range h.lines {
+		resp.Checks = append(resp.Checks, line())
 	}
 	return resp
 }

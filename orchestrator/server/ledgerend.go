@@ -43,21 +43,30 @@ func (e *ledgerEnd) saw(seq uint64, hash []byte) error {
 		return nil
 	}
 	e.mark = mark{seq, bytes.Clone(hash)}
+	return e.write()
+}
+
+// current is the mark as it is.
+func (e *ledgerEnd) current() mark {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.mark
+}
+
+// reset forgets a mark beyond the end of the ledger, whose loss was accepted.
+func (e *ledgerEnd) reset(last uint64) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.mark = mark{seq: last}
+	return errors.Join(e.file.Truncate(0), e.write())
+}
+
+// write puts the mark into the file.
+func (e *ledgerEnd) write() error {
 	if _, err := e.file.WriteAt([]byte(e.mark.String()), 0); err != nil {
 		return fmt.Errorf("note the ledger's end: %w", err)
 	}
 	return nil
-}
-
-// check fails with a *ledger.DamageError if the ledger has become shorter, or has another batch where this machine saw one.
-func (e *ledgerEnd) check(ctx context.Context, record ledger.Ledger) error {
-	last, err := record.Last(ctx)
-	if err != nil {
-		return err
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.mark.check(ctx, record, last, "when it was last open here")
 }
 
 // check fails with a *ledger.DamageError if a ledger that ends with batch last has not what the mark says; when says when it had.
@@ -72,7 +81,7 @@ func (m mark) check(ctx context.Context, record ledger.Ledger, last uint64, when
 		return nil
 	}
 	err := record.Read(ctx, m.seq, func(b *outbidv1.Batch) error {
-		if !bytes.Equal(b.GetHash(), m.hash) {
+		if b.GetSeq() == m.seq && !bytes.Equal(b.GetHash(), m.hash) {
 			return &ledger.DamageError{Seq: m.seq, Reason: fmt.Sprintf("it is not the batch that was there %s: the ledger lost its end and was continued, "+
 				"or is another one", when)}
 		}

@@ -40,7 +40,11 @@ func TestALedgerThatLostItsEndIsNoticed(t *testing.T) {
 		if end, err = openLedgerEnd(path); err != nil {
 			t.Fatal(err)
 		}
-		err = end.check(t.Context(), record)
+		last, err := record.Last(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = end.current().check(t.Context(), record, last, "before")
 		damage, found := errors.AsType[*ledger.DamageError](err)
 		if found != (tc.lost > 0) || found && damage.Seq != tc.lost {
 			t.Errorf("saw %d: %v, want damage of %d", tc.saw, err, tc.lost)
@@ -77,7 +81,7 @@ func TestTheMarkOfTheLedgersEnd(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer end.close()
-		return end.check(t.Context(), l)
+		return end.current().check(t.Context(), l, 3, "before")
 	}
 	if err := check(record); err != nil {
 		t.Error(err)

@@ -83,6 +83,9 @@ func readLedger(ctx context.Context, nats NATSConfig, who *identity.Credentials,
 		return nil, nil, unreachable(err)
 	}
 	l, err := ledger.OpenJetStream(ctx, nc, ledger.Config{Logger: log, MustExist: true})
+	if err == nil {
+		err = acceptGivenUp(ctx, nc, l)
+	}
 	if err != nil {
 		nc.Close()
 		return nil, nil, err

@@ -69,6 +69,9 @@ func (s *Server) registerLoop() error {
 			Name: "outbid_step_age_seconds",
 			Help: "How long ago the control loop's current step began, its append to the ledger included; 0 between two steps.",
 		}, func() float64 { return s.loop.StepAge(time.Now()).Seconds() }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "outbid_ledger_damaged", Help: "1 if the ledger was damaged when it was last read as a whole.",
+		}, func() float64 { return zeroOrOne(s.scrub.damaged()) }),
 	)
 }
 

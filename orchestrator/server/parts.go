@@ -121,7 +121,7 @@ func (s *Server) openLoop(ctx context.Context) error {
 		return err
 	}
 	s.onClose(reports.Close)
-	s.reports, s.health.history = reports, reports.check
+	s.reports = reports
 	reports.use(ctx, record)
 	rules, options, err := s.cfg.newPolicy()
 	if err != nil {
@@ -137,9 +137,11 @@ func (s *Server) openLoop(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := reports.end.check(ctx, record); err != nil {
+	if err := s.checkLedger(ctx, record); err != nil {
 		return s.damaged(err)
 	}
+	s.scrub = newLedgerScrub(record, s.lost, s.log)
+	s.health.lines = []func() *outbidv1.Check{reports.check, s.scrub.check}
 	s.loop, err = control.Open(ctx, control.Config{
 		Settings: control.Settings{
 			MaxPayload: s.maxPayload,
@@ -174,10 +176,21 @@ func (s *Server) openLoop(ctx context.Context) error {
 // damaged says what can be done if the ledger is damaged; other errors are left as they are.
 func (s *Server) damaged(err error) error {
 	if damage, ok := errors.AsType[*ledger.DamageError](err); ok {
-		return fmt.Errorf("%w; nothing is skipped in silence: restore %s from a backup, or start afresh with another --data",
-			damage, s.cfg.Data)
+		instead := "give up what is lost, for good, with --accept-ledger-loss"
+		if s.cfg.AcceptLedgerLoss {
+			instead = "start afresh with another --data"
+		}
+		return fmt.Errorf("%w; nothing is skipped in silence: restore %s from a backup, or %s", damage, s.ledgerPlace(), instead)
 	}
 	return err
+}
+
+// ledgerPlace is where the files of the ledger are, for people.
+func (s *Server) ledgerPlace() string {
+	if s.embedded != nil {
+		return s.cfg.Data
+	}
+	return "the store_dir of NATS at " + s.natsURL
 }
 
 // start runs the parts; the group stops them in reverse.
@@ -189,6 +202,8 @@ func (s *Server) start(ctx context.Context) {
 		s.group.start(ctx, "worker "+w.Name, func(ctx context.Context) error { return s.runWorker(ctx, w) })
 	}
 	s.group.start(ctx, "API", s.api.Serve)
+	s.group.start(ctx, "mark of the ledger's end", s.keepMark)
+	s.group.start(ctx, "scrub of the ledger", s.scrub.run)
 	s.group.start(ctx, "store", s.awaitStore)
 	s.group.start(ctx, "functions", s.tidyStore)
 	s.group.start(ctx, "deleted sweeps", s.clearDeleted)

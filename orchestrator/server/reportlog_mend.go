@@ -211,8 +211,8 @@ const verifyPatience = 8 * time.Second
 // verifyFresh is how long what was found holds, so that callers cannot have the files read over and over.
 const verifyFresh = time.Second
 
-// verifyReports verifies the history of reports, for GetServerInfo.
-func (s *Server) verifyReports(ctx context.Context) {
+// verify verifies the history of reports and the ledger, for GetServerInfo.
+func (s *Server) verify(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, verifyPatience)
 	defer cancel()
 	var sweeps []string
@@ -220,6 +220,7 @@ func (s *Server) verifyReports(ctx context.Context) {
 		sweeps = append(sweeps, sweep.GetId())
 	}
 	s.reports.verify(ctx, sweeps)
+	s.scrub.now(ctx)
 }
 
 // verify reads the files of sweeps, and has those that are damaged made again. It ends with ctx: files that it could not verify

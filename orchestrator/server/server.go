@@ -25,6 +25,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/bus"
 	"github.com/outbid-dev/outbid/orchestrator/control"
 	"github.com/outbid-dev/outbid/orchestrator/identity"
+	"github.com/outbid-dev/outbid/orchestrator/ledger"
 	"github.com/outbid-dev/outbid/orchestrator/objects"
 	"github.com/outbid-dev/outbid/orchestrator/state"
 )
@@ -46,11 +47,15 @@ type Server struct {
 	logs     *bus.Logs
 	store    objects.Store
 	// signer lets workers reach single objects; objects is it for a store that cannot sign for itself, else nil.
-	signer   objects.Signer
-	objects  *objects.Handler
-	lead     *bus.Leadership
-	loop     *control.Loop
-	reports  *reportLog
+	signer  objects.Signer
+	objects *objects.Handler
+	lead    *bus.Leadership
+	loop    *control.Loop
+	reports *reportLog
+	// notes are for those that lead later; lost are the batches of the ledger that were given up.
+	notes    *bus.Notes
+	lost     []ledger.Hole
+	scrub    *ledgerScrub
 	agents   *agents.Pool
 	api      *api.Server
 	health   *health
@@ -331,7 +336,7 @@ const closeTimeout = 5 * time.Second
 func (s *Server) openAPI(listener net.Listener) error {
 	server, err := api.New(api.Config{
 		Control: s.loop, Store: s.store, Logs: s.logs, Logger: s.log, Registry: s.registry, Listener: listener,
-		Tokens: s.tokens, TLS: s.certs, Limits: s.limits, Objects: s.objects, Workers: s.members, Verify: s.verifyReports,
+		Tokens: s.tokens, TLS: s.certs, Limits: s.limits, Objects: s.objects, Workers: s.members, Verify: s.verify,
 		MaxPayload: s.maxPayload,
 	})
 	if err != nil {

@@ -1,0 +1,287 @@
+package endtoend
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/outbid-dev/outbid/orchestrator/bus"
+	"github.com/outbid-dev/outbid/orchestrator/identity"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// natsServer is the binary of a NATS server, or skips the test.
+func natsServer(t testing.TB) string {
+	t.Helper()
+	if path := os.Getenv("OUTBID_TEST_NATS_SERVER"); path != "" {
+		return path
+	}
+	path, err := exec.LookPath("nats-server")
+	if err != nil {
+		t.Skip("no nats-server: OUTBID_TEST_NATS_SERVER does not name one, as make test does, and there is none in PATH")
+	}
+	return path
+}
+
+// natsCluster is three NATS servers in processes of their own.
+type natsCluster struct {
+	t     testing.TB
+	dir   string
+	keys  string
+	names []string
+	ports []int
+	procs map[string]*proc
+	nc    *nats.Conn
+	js    jetstream.JetStream
+}
+
+// freePorts are ports of loopback that nobody listens on just now.
+func freePorts(t testing.TB, n int) []int {
+	t.Helper()
+	var ports []int
+	for range n {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		ports = append(ports, l.Addr().(*net.TCPAddr).Port) //nolint:forcetypeassert // it is TCP
+	}
+	return ports
+}
+
+// portIsFree reports whether nobody listens on a port of loopback just now.
+func portIsFree(port int) bool {
+	l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+	return err == nil && l.Close() == nil
+}
+
+// startCluster starts three NATS servers that let in whom new keys have signed.
+func startCluster(t testing.TB) *natsCluster {
+	t.Helper()
+	dir := t.TempDir()
+	c := &natsCluster{t: t, dir: dir, keys: filepath.Join(dir, "keys"), names: []string{"n1", "n2", "n3"}, procs: map[string]*proc{}}
+	keys, err := identity.MakeKeys(c.keys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	auth, err := keys.NATSConfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.ports = freePorts(t, 6)
+	var routes []string
+	for _, port := range c.ports[3:] {
+		routes = append(routes, fmt.Sprintf("nats-route://127.0.0.1:%d", port))
+	}
+	for i, name := range c.names {
+		conf := fmt.Sprintf(`server_name: %s
+listen: 127.0.0.1:%d
+jetstream { store_dir: %q, sync_interval: always }
+max_payload: 8MB
+max_pending: 256MB
+ping_interval: "3s"
+ping_max: 2
+write_deadline: "10s"
+cluster { name: outbid, listen: 127.0.0.1:%d, routes: [%s] }
+%s`, name, c.ports[i], filepath.Join(dir, name), c.ports[3+i], strings.Join(routes, ", "), auth)
+		if err := os.WriteFile(c.conf(name), []byte(conf), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		c.start(name)
+	}
+	who, err := keys.Orchestrator()
+	if err != nil {
+		t.Fatal(err)
+	}
+	poll(t, "the cluster", func() bool {
+		if c.nc != nil {
+			c.nc.Close()
+		}
+		c.nc, err = bus.Connect(t.Context(), bus.ConnConfig{URL: c.urls(), User: who})
+		if err != nil {
+			return false
+		}
+		if c.js, err = jetstream.New(c.nc); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		_, err := c.js.AccountInfo(ctx)
+		return err == nil
+	})
+	t.Cleanup(c.nc.Close)
+	return c
+}
+
+func (c *natsCluster) conf(name string) string { return filepath.Join(c.dir, name+".conf") }
+
+func (c *natsCluster) start(name string) {
+	c.t.Helper()
+	c.procs[name] = startCommand(c.t, c.dir, natsServer(c.t), "--config", c.conf(name))
+}
+
+// urls are those of all servers.
+func (c *natsCluster) urls() string {
+	var all []string
+	for _, port := range c.ports[:3] {
+		all = append(all, fmt.Sprintf("nats://127.0.0.1:%d", port))
+	}
+	return strings.Join(all, ",")
+}
+
+// leader is the server that leads a stream, once all have all of it.
+func (c *natsCluster) leader(stream string) string {
+	c.t.Helper()
+	leader := ""
+	poll(c.t, "all replicas of "+stream, func() bool {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		s, err := c.js.Stream(ctx, stream)
+		if err != nil || s.CachedInfo().Cluster == nil {
+			return false
+		}
+		info := s.CachedInfo().Cluster
+		leader = info.Leader
+		return leader != "" && len(info.Replicas) == 2 &&
+			!slices.ContainsFunc(info.Replicas, func(r *jetstream.PeerInfo) bool { return !r.Current || r.Offline })
+	})
+	return leader
+}
+
+// elected is how long after a time a server that lives began to lead a stream, by its log.
+func (c *natsCluster) elected(stream string, after time.Time) time.Duration {
+	for _, p := range c.procs {
+		text, _ := p.out.text()
+		for line := range strings.Lines(text) {
+			if !strings.Contains(line, "new stream leader for") || !strings.Contains(line, "> "+stream+"'") {
+				continue
+			}
+			_, stamp, _ := strings.Cut(line, "] ")
+			if len(stamp) < len(natsTime) {
+				continue
+			}
+			at, err := time.ParseInLocation(natsTime, stamp[:len(natsTime)], time.Local)
+			if err == nil && at.After(after) {
+				return at.Sub(after)
+			}
+		}
+	}
+	return 0
+}
+
+// natsTime is how NATS logs the time.
+const natsTime = "2006/01/02 15:04:05.000000"
+
+// tells has clients tell without a pause, and keeps when each was acknowledged.
+type tells struct {
+	mu    sync.Mutex
+	at    []time.Time
+	group sync.WaitGroup
+	stop  context.CancelFunc
+	sweep string
+	acked int
+}
+
+func (s *server) tellAll(clients int) *tells {
+	s.t.Helper()
+	c := s.external("stalls", clients)
+	ctx, stop := context.WithCancel(context.Background())
+	t := &tells{stop: stop, sweep: c.sweep}
+	for i := range clients {
+		asked, err := s.AskTrial(ctx, &outbidv1.AskTrialRequest{Sweep: c.sweep, Client: fmt.Sprint(i)})
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		t.group.Go(func() {
+			for step := int64(1); ctx.Err() == nil; {
+				_, err := s.TellTrial(ctx, &outbidv1.TellTrialRequest{
+					Sweep: c.sweep, Trial: asked.GetTrial().GetNumber(), LeaseId: asked.GetLeaseId(),
+					Reports: []*outbidv1.Report{{Step: step, Metrics: map[string]float64{"loss": 1}}},
+				})
+				if err != nil {
+					continue
+				}
+				t.mu.Lock()
+				t.at, t.acked = append(t.at, time.Now()), t.acked+1
+				t.mu.Unlock()
+				step++
+			}
+		})
+	}
+	return t
+}
+
+// gap is how long nothing was acknowledged around a time, once something was again.
+func (t *tells) gap(tb testing.TB, around time.Time) time.Duration {
+	tb.Helper()
+	longest := time.Duration(0)
+	poll(tb, "acknowledgements", func() bool {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		return len(t.at) > 0 && t.at[len(t.at)-1].Sub(around) > 2*time.Second && t.since(around.Add(2*time.Second)) > 50
+	})
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	last := around
+	for _, at := range t.at {
+		if at.After(around) {
+			longest = max(longest, at.Sub(last))
+			last = at
+		}
+	}
+	t.at = nil
+	return longest
+}
+
+// since counts the acknowledgements after a time; of mu.
+func (t *tells) since(after time.Time) int {
+	i, _ := slices.BinarySearchFunc(t.at, after, time.Time.Compare)
+	return len(t.at) - i
+}
+
+// When the NATS server that leads the ledger's stream is killed, the others go on. Appends wait for NATS's election, and for
+// little of ours. OUTBID_NATS_KILLS says how often it is done, for measurements.
+func TestTheLedgersLeaderIsKilled(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t)
+	dir := t.TempDir()
+	s := serveData(t, dir, "one", "serve", "--nats", c.urls(), "--nats-replicas", "3", "--keys", c.keys, "--data", filepath.Join(dir, "one"))
+	clients := s.tellAll(4)
+	var stalls []time.Duration
+	for range number(t, "OUTBID_NATS_KILLS", 1) {
+		name := c.leader("OUTBID_LEDGER")
+		c.leader("KV_OUTBID_LEADER")
+		killed := time.Now()
+		c.procs[name].kill()
+		stall := clients.gap(t, killed)
+		stalls = append(stalls, stall)
+		elected := c.elected("OUTBID_LEDGER", killed)
+		t.Logf("%s was killed: nothing was acknowledged for %s; NATS had another leader after %s", name, stall.Round(time.Millisecond),
+			elected.Round(time.Millisecond))
+		c.start(name)
+	}
+	clients.stop()
+	clients.group.Wait()
+	kept := 0
+	for _, steps := range s.reported(clients.sweep) {
+		kept += len(steps)
+	}
+	if kept < clients.acked {
+		t.Errorf("%d reports are kept of %d that were acknowledged", kept, clients.acked)
+	}
+	slices.Sort(stalls)
+	t.Logf("median %s, worst %s of %d", stalls[len(stalls)/2], stalls[len(stalls)-1], len(stalls))
+	s.stop()
+}
