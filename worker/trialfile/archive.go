@@ -117,7 +117,7 @@ func (a *archiver) entry(dir *os.File, name, at string, depth int) error {
 func (a *archiver) data(f *os.File, info fs.FileInfo) error {
 	size := info.Size()
 	for at := int64(0); at < size; {
-		begin, end := dataAfter(f, at, size)
+		begin, end := DataAfter(f, at, size)
 		if err := copyZeros(a.ctx, a.tar, begin-at, a.moved); err != nil {
 			return err
 		}

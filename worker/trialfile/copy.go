@@ -25,7 +25,7 @@ func CheckSize(size, most int64) error {
 // after each part, and ends with ctx. The error wraps ErrChanged if the file has fewer bytes by now.
 func Copy(ctx context.Context, to, from *os.File, size int64, moved func()) error {
 	for at := int64(0); at < size; {
-		begin, end := dataAfter(from, at, size)
+		begin, end := DataAfter(from, at, size)
 		if begin >= size {
 			break
 		}
