@@ -70,7 +70,7 @@ func tooLarge(n, most int) error {
 
 // checkReport returns what is wrong with a report that training code sent, or nil. It makes the values of attributes valid.
 func checkReport(r *outbidv1.Report) error {
-	if n := proto.Size(r); n > limits.Report {
+	if n := reportSize(r); n > limits.Report {
 		return fmt.Errorf("%w, and it holds %d metrics and %d attributes", tooLarge(n, limits.Report), len(r.GetMetrics()), len(r.GetAttributes()))
 	}
 	for name := range r.GetMetrics() {
@@ -85,6 +85,32 @@ func checkReport(r *outbidv1.Report) error {
 		r.Attributes[name] = sanitize.Text(value, limits.Report)
 	}
 	return nil
+}
+
+// reportSize returns how many bytes a report takes at most, encoded: as many, but for small numbers. There are too many
+// reports to encode each of them twice.
+func reportSize(r *outbidv1.Report) int {
+	const (
+		numbers = 5 * (1 + 10) // seq, step, train_seconds, lease_id, fork_step
+		value   = 1 + 8        // of a metric
+	)
+	n := numbers + len(r.ProtoReflect().GetUnknown())
+	if t := r.GetTime(); t != nil {
+		n += 1 + protowire.SizeBytes(proto.Size(t))
+	}
+	for name := range r.GetMetrics() {
+		n += 1 + protowire.SizeBytes(1+protowire.SizeBytes(len(name))+value)
+	}
+	for name, text := range r.GetAttributes() {
+		n += 1 + protowire.SizeBytes(1+protowire.SizeBytes(len(name))+1+protowire.SizeBytes(len(text)))
+	}
+	return n
+}
+
+// admitReport returns how many bytes a report that checkReport has accepted takes in an uplink.
+func admitReport(f *fork, r *outbidv1.Report) int {
+	n := 1 + protowire.SizeBytes(proto.Size(f.ref)) + 1 + protowire.SizeBytes(reportSize(r))
+	return protowire.SizeTag(uplinkMessages) + protowire.SizeBytes(n)
 }
 
 // shownName is how much of a name that is too long stands in an error, in bytes.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
 	"pgregory.net/rapid"
 
 	"github.com/outbid-dev/outbid/orchestrator/limits"
@@ -178,7 +179,7 @@ func TestAServerThatTakesLess(t *testing.T) {
 		synctest.Wait()
 		r.bus.with(func() { r.bus.most = 20_000 })
 		r.bus.setCut(false)
-		o.awaitText(t, 1, "ended FAILED at 1 ERROR: the report of step 1 is lost: it has 50,0")
+		o.awaitText(t, 1, "ended FAILED at 1 ERROR: the report of step 1 is lost: it has 50,1")
 		o.awaitText(t, 2, "report 1\n", "note a note")
 		if said := o.heard(1); strings.Contains(said, "FINISHED") {
 			t.Errorf("a trial whose last report was lost has finished:\n%s", said)
@@ -234,6 +235,30 @@ func TestAnyMessageIsAdmittedOrRefused(t *testing.T) {
 		data, err := proto.Marshal(&outbidv1.Uplink{Messages: []*outbidv1.UplinkMessage{m}})
 		if err != nil || len(data) != o.entries[0].bytes || len(data) > limits.Message {
 			t.Fatalf("%v: %d bytes, counted as %d", err, len(data), o.entries[0].bytes)
+		}
+	})
+}
+
+// The size of a report that is counted is never less than what it takes, and hardly more.
+func TestReportSize(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		names := rapid.MapOfN(rapid.StringN(0, 300, 300), rapid.Float64(), 0, 20)
+		r := &outbidv1.Report{
+			Seq: rapid.Uint64().Draw(t, "seq"), Step: rapid.Int64().Draw(t, "step"), TrainSeconds: rapid.Float64().Draw(t, "seconds"),
+			Metrics: names.Draw(t, "metrics"), Attributes: rapid.MapOfN(rapid.String(), rapid.String(), 0, 5).Draw(t, "attributes"),
+		}
+		if rapid.Bool().Draw(t, "time") {
+			r.Time = &timestamppb.Timestamp{Seconds: rapid.Int64().Draw(t, "at"), Nanos: rapid.Int32().Draw(t, "nanos")}
+		}
+		r.ProtoReflect().SetUnknown([]byte{0xfa, 0x7f, 0x01, 'x'}[:4*rapid.IntRange(0, 1).Draw(t, "unknown")])
+		if n, size := reportSize(r), proto.Size(r); n < size || n > size+60 {
+			t.Fatalf("%d bytes are counted as %d", size, n)
+		}
+		f := &fork{ref: &outbidv1.ForkRef{Sweep: rapid.StringN(0, 128, 128).Draw(t, "sweep"), LeaseId: rapid.Uint64().Draw(t, "lease")}}
+		up := &outbidv1.Uplink{Messages: []*outbidv1.UplinkMessage{{Fork: f.ref, Kind: &outbidv1.UplinkMessage_Report{Report: r}}}}
+		if n, size := admitReport(f, r), proto.Size(up); n < size || n > size+70 {
+			t.Fatalf("%d bytes in an uplink are counted as %d", size, n)
 		}
 	})
 }

@@ -275,9 +275,7 @@ func (f *fork) reports(reports []*outbidv1.Report, delayed bool) {
 	f.step, f.trains = max(f.step, step), f.trains || step > f.body.GetStart().GetStep()
 	f.mu.Unlock()
 	f.stalled.Store(true)
-	if err := f.out.addReports(f.ctx, f, reports, delayed); err != nil {
-		f.reject(fail(outbidv1.FailureKind_FAILURE_KIND_ERROR, "%s", err))
-	}
+	f.out.addReports(f.ctx, f, reports, delayed)
 	f.touch()
 	f.stalled.Store(false)
 }

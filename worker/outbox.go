@@ -2,7 +2,6 @@ package worker
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -115,9 +114,9 @@ func (o *outbox) flush() {
 	o.notify()
 }
 
-// addReports takes reports, which may be delayed or not; it waits while the backlog is full, or until ctx ends. It returns
-// why a report cannot be sent, or nil; the reports after that one are not taken.
-func (o *outbox) addReports(ctx context.Context, f *fork, reports []*outbidv1.Report, delayed bool) error {
+// addReports takes reports that checkReport has accepted, which may be delayed or not; it waits while the backlog is full, or
+// until ctx ends.
+func (o *outbox) addReports(ctx context.Context, f *fork, reports []*outbidv1.Report, delayed bool) {
 	type wrapped struct {
 		message outbidv1.UplinkMessage
 		kind    outbidv1.UplinkMessage_Report
@@ -125,27 +124,23 @@ func (o *outbox) addReports(ctx context.Context, f *fork, reports []*outbidv1.Re
 	wraps := make([]wrapped, len(reports)) // one allocation for all
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	var refused error
 	for i, r := range reports {
 		for len(o.entries) >= maxBacklog || o.bytes >= maxBacklogBytes {
 			if !o.await(ctx) {
-				return nil
+				return
 			}
 		}
 		w := &wraps[i]
 		w.kind.Report = r
 		w.message.Fork, w.message.Kind = f.ref, &w.kind
-		if err := o.push(entry{message: &w.message, fork: f, report: r.GetSeq()}); err != nil {
-			refused = fmt.Errorf("the report of step %d %w", r.GetStep(), err)
-			break
-		}
+		e := entry{message: &w.message, fork: f, report: r.GetSeq(), bytes: admitReport(f, r)}
+		o.entries, o.bytes = append(o.entries, e), o.bytes+e.bytes
 	}
 	if delayed {
 		o.whisper()
 	} else {
 		o.flush()
 	}
-	return refused
 }
 
 // await releases the lock until there may be room; false if ctx ended.

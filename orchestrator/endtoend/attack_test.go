@@ -220,6 +220,9 @@ func TestTrainingCodeOwnsNothingButItsTrial(t *testing.T) {
 	attack := bob.submit(spec)
 	bob.mustDone(attack)
 	s.judge(t, k.Results)
+	if saved := bob.trials(attack)[0].GetCheckpoints(); len(saved) > 0 {
+		t.Errorf("files of the worker's are its checkpoints: %v, which begins with %.100q", saved, bob.checkpoint(attack, 0))
+	}
 
 	device, err := os.Open(k.Device)
 	if err != nil {

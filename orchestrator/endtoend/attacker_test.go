@@ -99,6 +99,7 @@ func attempts() []attempt {
 		{"overwrite another tenant's checkpoint", writeObject},
 		{"list the bucket", listBucket},
 		{"ask the API without a token", askAPI},
+		{"hand in files of the worker's as its own checkpoint", handIn},
 		{"leave a daemon that holds the device", leaveDaemon},
 	}
 }
@@ -243,6 +244,26 @@ func readVictim(k knowledge) (string, error) {
 		return fmt.Sprint(names), nil
 	}
 	return "", errors.Join(errs...)
+}
+
+// handIn names what the worker has open, and may read, as checkpoints of its own. What it gets by that the test sees in the
+// store.
+func handIn(k knowledge) (string, error) {
+	paths := []string{"/proc/self/root/etc/shadow", "/proc/self/cwd", "/proc/self/environ", k.VictimDir + "/secret", k.Files["the worker's key"]}
+	for fd := range 60 {
+		paths = append(paths, fmt.Sprintf("/proc/self/fd/%d", fd), fmt.Sprintf("/proc/%d/fd/%d", k.Worker, fd))
+	}
+	f, err := os.OpenFile(os.Getenv("OUTBID_REPORT"), os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	for _, path := range paths {
+		if _, err := fmt.Fprintf(f, "{\"step\": 1, \"loss\": 1, \"checkpoint\": %q}\n", path); err != nil {
+			return "", err
+		}
+	}
+	return "", errors.New("the worker looks at them later")
 }
 
 func writeVictim(k knowledge) (string, error) {

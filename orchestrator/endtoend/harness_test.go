@@ -64,6 +64,9 @@ func TestMain(m *testing.M) {
 	if mode := os.Getenv("CLIMB_MODE"); mode != "" {
 		os.Exit(train(mode))
 	}
+	if seed, err := strconv.ParseUint(os.Getenv("HOSTILE"), 10, 64); err == nil {
+		os.Exit(hostile(seed))
+	}
 	if os.Getenv("ATTACK") != "" {
 		os.Exit(attack())
 	}

@@ -92,7 +92,11 @@ func (d *Dir) writeTemp(r io.Reader) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	_, err = io.Copy(&steadyWriter{f: f}, r)
+	to := newSteadyWriter(f)
+	_, err = io.Copy(to, r)
+	if err == nil {
+		err = to.end()
+	}
 	if err == nil {
 		err = d.made.seal(f)
 	}

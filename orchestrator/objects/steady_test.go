@@ -21,7 +21,7 @@ func TestSteadyWriter(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer func() { _ = f.Close() }()
-		w := &steadyWriter{f: f}
+		w := newSteadyWriter(f)
 		var want []byte
 		for range rapid.IntRange(0, 4).Draw(t, "writes") {
 			p := random[:rapid.IntRange(0, len(random)).Draw(t, "size")]
@@ -47,7 +47,7 @@ func TestSteadyWriterFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = f.Close()
-	if _, err := (&steadyWriter{f: f}).Write([]byte("x")); err == nil {
+	if _, err := newSteadyWriter(f).Write([]byte("x")); err == nil {
 		t.Fatal("wrote to a file that is closed")
 	}
 }

@@ -57,9 +57,9 @@ func TestLine(t *testing.T) {
 func TestValid(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{
-		"":                    "",
+		"":                      "",
 		"K\xf6nnte \x1b[31mrot": "K\uFFFDnnte \x1b[31mrot",
-		"\xff\xfe\x00ä":        "\uFFFD\x00ä",
+		"\xff\xfe\x00ä":         "\uFFFD\x00ä",
 	} {
 		if got := Valid(in); got != want {
 			t.Errorf("%q: %q, want %q", in, got, want)

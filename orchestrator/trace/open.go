@@ -175,4 +175,3 @@ func containsAll(have, want []string) bool {
 	}
 	return true
 }
-

@@ -255,6 +255,17 @@ BAD_REPORTS: list[tuple[tuple[Any, ...], dict[str, Any], type[Exception], str]] 
     ((), {"loss": 1, "step": -1}, ValueError, "step must be a whole number from 0, got -1"),
     ((), {"loss": 1, "step": 1.5}, TypeError, "step must be a whole number, got 1.5"),
     ((), {"loss": 1, "step": True}, ValueError, "step must be a whole number"),
+    (({"x" * 257: 1},), {}, ValueError, "report: a metric's name has 257 bytes, at most 256 are allowed: 'xxx"),
+    (({"ü" * 129: 1},), {}, ValueError, "report: a metric's name has 258 bytes"),
+    (({"a\x1bb": 1},), {}, ValueError, "report: a metric's name must not have the control character '\\x1b'"),
+    (({"a\u202eb": 1},), {}, ValueError, "must not have the control character '\\u202e'"),
+    (({"a\udcffb": 1},), {}, ValueError, "report: a metric's name must be text"),
+    (
+        ({f"metric {n}": 1.0 for n in range(5000)},),
+        {},
+        ValueError,
+        "report: 5000 metrics and 0 notes have 118,890 bytes, and one report holds 61,340 bytes at most",
+    ),
 ]
 
 
@@ -265,6 +276,56 @@ def test_bad_reports(tmp_path: Path, args: Any, named: Any, kind: type[Exception
         w.trial.report(*args, **named)
     assert message in str(caught.value)
     assert w.said == [], "nothing was reported"
+
+
+def test_names_that_people_give(tmp_path: Path) -> None:
+    w = Worker(tmp_path)
+    names = ["loss", "val acc", "größe", "損失", "a/b.c-d@5", "l" * 256, "tab\there", "e\u0301"]
+    w.trial.report(dict.fromkeys(names, 1.0))
+    assert sorted(w.reports[0].metrics) == sorted(names)
+
+
+def test_notes_that_are_too_large_say_so_where_they_are_made(tmp_path: Path) -> None:
+    w = Worker(tmp_path)
+    with pytest.raises(ValueError, match="note: 'p' has 1,200,000 bytes as JSON, and one report holds 61,340 bytes"):
+        w.trial.note(p="x" * 1_199_998)
+    with pytest.raises(ValueError, match="note: 0 metrics and 3000 notes have"):
+        w.trial.note({f"note {n}": "twenty characters or so" for n in range(3000)})
+    with pytest.raises(ValueError, match="note: a name has 257 bytes"):
+        w.trial.note({"x" * 257: 1})
+    w.trial.report(loss=1)
+    assert not w.reports[0].attributes, "what was refused is not sent"
+
+
+def test_notes_that_are_large_together_go_in_several_reports(tmp_path: Path) -> None:
+    w = Worker(tmp_path, metric="loss")
+    for n in range(5):
+        w.trial.note({f"n{n}": "x" * 30_000})
+    w.trial.report({f"metric {n}": 1.0 for n in range(2000)})
+    w.trial.note(last=1)
+    w.trial._finish("", "")
+    assert all(report.ByteSize() <= 60 << 10 for report in w.reports)
+    assert [report.seq for report in w.reports] == list(range(1, len(w.reports) + 1))
+    noted = [name for report in w.reports for name in report.attributes]
+    assert sorted(noted) == ["last", "n0", "n1", "n2", "n3", "n4"]
+    assert [len(report.metrics) for report in w.reports if report.metrics] == [2000]
+
+
+def test_large_notes_are_no_report_of_a_value(tmp_path: Path) -> None:
+    w = Worker(tmp_path, metric="loss")
+    for n in range(3):
+        w.trial.note({f"n{n}": "x" * 30_000})
+    assert not w.trial._answer("nothing"), "it reported no value"
+
+
+def test_an_exception_that_is_too_large_for_a_note(tmp_path: Path) -> None:
+    from outbid._raised import packed, unpacked
+
+    assert unpacked(packed(KeyError("x"))).args == ("x",)
+    w = Worker(tmp_path)
+    for error in [ValueError("y" * 1_000_000), ValueError(np.zeros(100_000)), ValueError("\udcff" * 100_000)]:
+        w.trial.note(raised=packed(error))
+        assert "ValueError: " in str(unpacked(packed(error)))
 
 
 def test_huge_numbers(tmp_path: Path) -> None:

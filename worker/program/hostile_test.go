@@ -101,6 +101,17 @@ echo '{"step": 3, "loss": 3}' >> $OUTBID_REPORT; exec sleep 600`)
 	}
 }
 
+// A report file with a hole of many TiB is read to its end, where it has a report.
+func TestAHoleInAReportFileIsSkipped(t *testing.T) {
+	t.Parallel()
+	_, r := start(t, newSpec(t, 0, `echo '{"loss": 1}' >> $OUTBID_REPORT; truncate -s 8T $OUTBID_REPORT
+printf '\n{"loss": 2}\n' >> $OUTBID_REPORT`))
+	heard := r.heardUntil(t, "ended")
+	if !strings.Contains(heard, "report 1 loss 1\n") || !strings.Contains(heard, "report 2 loss 2\n") || !strings.Contains(heard, "line 2 of the report file") {
+		t.Errorf("heard\n%s", heard)
+	}
+}
+
 // measured is a recorder that reads no checkpoint.
 type measured struct{ *recorder }
 

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+
+	"github.com/outbid-dev/outbid/worker/trialfile"
 )
 
 const (
@@ -41,6 +43,9 @@ func openReports(path string, handler func(record), bad func(int, error)) (*repo
 // it reads lastBytes at most: a file may have no end, such as one of a hole of many TiB, and its trial is to end.
 func (f *reportFile) read(ctx context.Context, last bool) error {
 	for left := lastBytes; ctx.Err() == nil || left > 0; left -= len(f.buf) {
+		if err := f.skipHole(); err != nil {
+			return fmt.Errorf("read the report file: %w", err)
+		}
 		n, err := f.file.Read(f.buf)
 		f.take(f.buf[:n])
 		if errors.Is(err, io.EOF) {
@@ -54,6 +59,24 @@ func (f *reportFile) read(ctx context.Context, last bool) error {
 		f.take([]byte{'\n'})
 	}
 	return nil
+}
+
+// skipHole goes on behind a hole in a line that is too long anyway: a file may have one of many TiB, and no line end is in it.
+func (f *reportFile) skipHole() error {
+	if !f.skip {
+		return nil
+	}
+	at, err := f.file.Seek(0, io.SeekCurrent)
+	if err != nil {
+		return err
+	}
+	info, err := f.file.Stat()
+	if err != nil || info.Size() <= at {
+		return err
+	}
+	begin, _ := trialfile.DataAfter(f.file, at, info.Size())
+	_, err = f.file.Seek(begin, io.SeekStart)
+	return err
 }
 
 func (f *reportFile) take(data []byte) {

@@ -10,6 +10,8 @@ import (
 	"os"
 	"path"
 	"slices"
+
+	"github.com/outbid-dev/outbid/orchestrator/sparse"
 )
 
 // DirectoryMark is the first entry of an archive that stands for a directory: what was saved as a plain tar file comes
@@ -31,7 +33,7 @@ type archiver struct {
 // latter as links. Each file is written as long as it was when it was opened. Archive calls moved after each part and ends
 // with ctx. The error wraps ErrTooLarge beyond the limits, and ErrKind for anything but files, directories and links.
 func Archive(ctx context.Context, to, dir *os.File, l Limits, moved func()) error {
-	out := &sparse{f: to}
+	out := sparse.NewWriter(to)
 	a := &archiver{ctx: ctx, tar: tar.NewWriter(out), limits: l, moved: moved}
 	if err := a.tar.WriteHeader(&tar.Header{Name: DirectoryMark, Typeflag: tar.TypeReg, Mode: 0o600}); err != nil {
 		return err
@@ -42,7 +44,7 @@ func Archive(ctx context.Context, to, dir *os.File, l Limits, moved func()) erro
 	if err := a.tar.Close(); err != nil {
 		return err
 	}
-	return out.end()
+	return out.End()
 }
 
 // directory writes what is in a directory, in order of names.
@@ -115,7 +117,7 @@ func (a *archiver) entry(dir *os.File, name, at string, depth int) error {
 func (a *archiver) data(f *os.File, info fs.FileInfo) error {
 	size := info.Size()
 	for at := int64(0); at < size; {
-		begin, end := dataAfter(f, at, size)
+		begin, end := DataAfter(f, at, size)
 		if err := copyZeros(a.ctx, a.tar, begin-at, a.moved); err != nil {
 			return err
 		}

@@ -1,7 +1,6 @@
 package trialfile
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -26,7 +25,7 @@ func CheckSize(size, most int64) error {
 // after each part, and ends with ctx. The error wraps ErrChanged if the file has fewer bytes by now.
 func Copy(ctx context.Context, to, from *os.File, size int64, moved func()) error {
 	for at := int64(0); at < size; {
-		begin, end := dataAfter(from, at, size)
+		begin, end := DataAfter(from, at, size)
 		if begin >= size {
 			break
 		}
@@ -73,42 +72,3 @@ func copyData(ctx context.Context, to io.Writer, from *os.File, n int64, moved f
 	}
 	return nil
 }
-
-// sparse writes a file and leaves holes where there would be zeros. Close it to give the file its length.
-type sparse struct {
-	f *os.File
-	// at is where the next byte goes.
-	at int64
-	// zeros are what is left out.
-	zeros [page]byte
-}
-
-// page is the least that is left out, in bytes.
-const page = 4 << 10
-
-// Write implements io.Writer.
-func (s *sparse) Write(p []byte) (int, error) {
-	written := 0
-	for len(p) > 0 {
-		n := min(len(p), page-int(s.at%page))
-		zero := s.isZero(p[:n])
-		for n < len(p) && s.isZero(p[n:min(n+page, len(p))]) == zero {
-			n = min(n+page, len(p))
-		}
-		if !zero {
-			if _, err := s.f.WriteAt(p[:n], s.at); err != nil {
-				return written, err
-			}
-		}
-		s.at += int64(n)
-		written += n
-		p = p[n:]
-	}
-	return written, nil
-}
-
-// end gives the file its length.
-func (s *sparse) end() error { return s.f.Truncate(s.at) }
-
-// isZero reports whether p, which is a page at most, is all zeros.
-func (s *sparse) isZero(p []byte) bool { return bytes.Equal(p, s.zeros[:len(p)]) }

@@ -7,9 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// dataAfter returns where the data of a file begins at or after a place, and where it ends: the next hole. Where that
+// DataAfter returns where the data of a file begins at or after a place, and where it ends: the next hole. Where that
 // cannot be told, all up to size is data.
-func dataAfter(f *os.File, at, size int64) (begin, end int64) {
+func DataAfter(f *os.File, at, size int64) (begin, end int64) {
 	fd := int(f.Fd())
 	begin, err := unix.Seek(fd, at, unix.SEEK_DATA)
 	switch {

@@ -4,5 +4,5 @@ package trialfile
 
 import "os"
 
-// dataAfter takes all of a file for data.
-func dataAfter(_ *os.File, at, size int64) (begin, end int64) { return at, size }
+// DataAfter takes all of a file for data.
+func DataAfter(_ *os.File, at, size int64) (begin, end int64) { return at, size }

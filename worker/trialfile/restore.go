@@ -10,6 +10,8 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+
+	"github.com/outbid-dev/outbid/orchestrator/sparse"
 )
 
 // ErrArchive says that an archive of a directory is not as Archive writes them.
@@ -98,7 +100,7 @@ func (x *extractor) extract(head *tar.Header, r io.Reader) error {
 
 // fill writes a file of an archive, with holes where it has zeros.
 func (x *extractor) fill(f *os.File, r io.Reader, size int64) error {
-	out := &sparse{f: f}
+	out := sparse.NewWriter(f)
 	for left := size; left > 0; {
 		if x.ctx.Err() != nil {
 			return context.Cause(x.ctx)
@@ -110,5 +112,5 @@ func (x *extractor) fill(f *os.File, r io.Reader, size int64) error {
 		left -= n
 		x.moved()
 	}
-	return out.end()
+	return out.End()
 }

@@ -12,6 +12,7 @@ from typing import Any
 from outbid._attributes import encode
 from outbid._config import Config, parse_config
 from outbid._connection import Connection
+from outbid._limits import check_report
 from outbid._metrics import metric_values
 from outbid.v1 import event_pb2
 from outbid.v1 import service_pb2 as pb
@@ -107,6 +108,7 @@ class AskTell:
             trial.seq += 1
             report = event_pb2.Report(seq=trial.seq, step=step, metrics=metric_values("tell", named))
             report.attributes.update(encode("tell", notes or {}))
+            check_report("tell", report)
             report.time.GetCurrentTime()
             request.reports.append(report)
         elif not finished:

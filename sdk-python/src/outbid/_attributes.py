@@ -7,16 +7,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from outbid._config import Config
+from outbid._limits import check_name
 
 _DRAWN = "config."  # before the name of a parameter whose value a function of the sweep's space gave
 
 
 def encode(where: str, values: Mapping[str, Any]) -> dict[str, str]:
-    """Return values as JSON by name; TypeError names the one that is none."""
+    """Return values as JSON by name; TypeError names the one that is none, ValueError a name that is too long."""
     found = {}
     for name, value in values.items():
-        if not isinstance(name, str) or not name:
-            raise TypeError(f"{where}: a name must be a string, got {name!r}")
+        check_name(where, "a name", name)
         try:
             found[name] = json.dumps(value, default=_plain, allow_nan=True)
         except (TypeError, ValueError) as error:

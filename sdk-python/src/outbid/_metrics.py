@@ -6,6 +6,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from outbid._limits import check_name
+
 
 def step_number(step: Any) -> int:
     try:
@@ -18,7 +20,7 @@ def step_number(step: Any) -> int:
 
 
 def metric_values(where: str, *sources: Mapping[str, Any] | None) -> dict[str, float]:
-    """Return reported metrics as floats; TypeError names the one that is no number."""
+    """Return reported metrics as floats; TypeError names one that is no number, ValueError a name that is too long."""
     values: dict[str, float] = {}
     for source in sources:
         if source is not None and not isinstance(source, Mapping):
@@ -26,9 +28,7 @@ def metric_values(where: str, *sources: Mapping[str, Any] | None) -> dict[str, f
                 f"{where}: metrics must be a dict or keywords such as loss=0.1, got {type(source).__name__}"
             )
         for name, value in (source or {}).items():
-            if not isinstance(name, str) or not name:
-                raise TypeError(f"{where}: a metric's name must be a string, got {name!r}")
-            values[name] = _number(where, name, value)
+            values[check_name(where, "a metric's name", name)] = _number(where, name, value)
     if not values:
         raise TypeError(f"{where}: name at least one metric, such as loss=0.1")
     return values

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from outbid import _attributes, _tensors
 from outbid._config import Config, parse_config
 from outbid._errors import ENDLESS, LATE_REPORT, CheckpointError, StopTrial, one_line
+from outbid._limits import check_report, room
 from outbid._metrics import is_number, metric_values, step_number
 from outbid._saving import Keeper
 from outbid._session import Incoming, Link, Poke, Terminate
@@ -76,6 +77,7 @@ class Trial:
         self._reached = -1  # the step of the last ProcessReached
         self._known = assignment.start_step  # the last step reported or saved
         self._seq = 0
+        self._reported = False
         self._noted: dict[str, str] = {}  # what the next report takes along
         self._keeper = Keeper(assignment, link)
         self._skipped_save = False
@@ -249,7 +251,8 @@ class Trial:
         trial is held at its target and ended: `StopTrial` is raised when it is told to stop or pause. Call
         `save` before it.
 
-        Raises TypeError for a value that is no number and ValueError for a step that cannot be, naming it.
+        Raises TypeError for a value that is no number, and ValueError for a step that cannot be, a name of more than
+        256 bytes, or metrics that do not fit into one report of 60 KiB, naming it.
         """
         self._report(metric_values("report", metrics, named), step)
 
@@ -257,17 +260,19 @@ class Trial:
         """Report metrics, or with none of them that a step is done: what was noted then waits for the next."""
         with self._lock:
             step = self._report_step(step)
-            self._seq += 1
-            report = event_pb2.Report(seq=self._seq, step=step, metrics=values)
-            report.time.GetCurrentTime()
-            report.train_seconds = self._trained + time.monotonic() - self._since
+            report = event_pb2.Report(metrics=values)
+            check_report("report", report)
             if values:
                 self._annotate(report)
+                if room(report) < 0:  # together they are too large
+                    self._send(event_pb2.Report(attributes=report.attributes), self._known)
+                    report.ClearField("attributes")
             self._known = step
             self._keeper.name(step)
             if self._a.metric in values:
                 self._keeper.measured(step, values[self._a.metric])
-            self._link.report(self._fork, report)
+            self._send(report, step)
+            self._reported = True
             self._enough = self._enough or (self._stop is not None and bool(self._stop(step, values)))
             if self._uses_steps and self._obeyed and not self._late:
                 self._late = True
@@ -283,10 +288,16 @@ class Trial:
 
         They stand in the result: `attributes` of a trial, and the columns "note.<name>" of `frame()`. A name that is
         noted again gets the newer value. They travel with the next report, or when the trial ends.
+
+        Raises TypeError for a value that JSON does not hold, and ValueError for a name of more than 256 bytes or for
+        values that take more than 60 KiB as JSON: what is that large belongs into the checkpoint.
         """
-        found = _attributes.encode("note", {**(values or {}), **named})
+        found = event_pb2.Report(attributes=_attributes.encode("note", {**(values or {}), **named}))
+        check_report("note", found)
         with self._lock:
-            self._noted.update(found)
+            if room(event_pb2.Report(attributes={**self._noted, **found.attributes})) < 0:
+                self._send_noted()
+            self._noted.update(found.attributes)
 
     def save(
         self,
@@ -375,11 +386,11 @@ class Trial:
         """
         with self._lock:
             if self._obeyed:  # told to end: it is not done
-                return self._seq > 0
+                return self._reported
             if not isinstance(answer, Mapping):
                 answer = {self._a.metric: answer}
             numbers = {k: v for k, v in answer.items() if isinstance(k, str) and k and is_number(v)}
-            reported = self._seq > 0
+            reported = self._reported
             step = None if self._uses_steps or not reported else self._known
         if numbers:
             self.report(numbers, step=step)
@@ -392,13 +403,7 @@ class Trial:
             self._keeper.name(self._known)
             if not error and not self._obeyed:
                 self._keep_unsaved()
-            if self._noted:
-                self._seq += 1
-                last = event_pb2.Report(seq=self._seq, step=self._known)
-                last.time.GetCurrentTime()
-                last.train_seconds = self._trained + time.monotonic() - self._since
-                self._annotate(last)
-                self._link.report(self._fork, last)
+            self._send_noted()
             ordered = self._obeyed and not error
             if not (ordered and self._verdict == bus_pb2.VERDICT_STOP):
                 try:
@@ -422,6 +427,21 @@ class Trial:
                 self._keeper.hold(self._known, self._unsaved, None, copy=False)
             except (TypeError, ValueError) as failure:  # the trial has done what it was to do
                 print(f"outbid: trial {self.id} keeps no checkpoint: {one_line(failure)}", file=sys.stderr, flush=True)
+
+    def _send(self, report: event_pb2.Report, step: int) -> None:
+        """Send a report of a step."""
+        self._seq += 1
+        report.seq, report.step = self._seq, step
+        report.time.GetCurrentTime()
+        report.train_seconds = self._trained + time.monotonic() - self._since
+        self._link.report(self._fork, report)
+
+    def _send_noted(self) -> None:
+        """Send what was noted, if anything, in a report of its own."""
+        if self._noted:
+            report = event_pb2.Report()
+            self._annotate(report)
+            self._send(report, self._known)
 
     def _annotate(self, report: event_pb2.Report) -> None:
         report.attributes.update(self._noted)

@@ -1,0 +1,238 @@
+package endtoend
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// containment is a server with one worker, whose trials are users of their own where that can be, and a healthy sweep of one
+// tenant's that trains there all the time.
+type containment struct {
+	*server
+	dir, healthy string
+}
+
+// contain starts it with so many devices for others.
+func contain(t *testing.T, devices int, args ...string) *containment {
+	t.Helper()
+	dir, locks := t.TempDir(), openDir(t)
+	user := "none"
+	if os.Geteuid() == 0 {
+		user = "auto"
+	}
+	c := &containment{dir: dir, server: serve(t, dir, append([]string{
+		"up", "--devices", fmt.Sprintf("cpu:%d", devices+1), "--trial-user", user, "--policy", "drf",
+	}, args...)...)}
+	spec := job{name: "healthy", mode: "well", tuner: random(1_000_000), trials: 1, env: map[string]string{"PACE": "20ms"}}.spec(t, locks)
+	spec.Workload.(*outbidv1.SweepSpec_Program).Program.Command = []string{trojan(t, openDir(t))} //nolint:forcetypeassert // it is one
+	spec.Tenant, spec.Checkpoints = "good", &outbidv1.Checkpoints{Last: true}
+	c.healthy = c.submit(spec)
+	c.waitSteps(c.healthy, 3)
+	return c
+}
+
+// run runs a shell script as a sweep of one trial of another tenant's.
+func (c *containment) run(name, script string, change ...func(*outbidv1.SweepSpec)) string {
+	c.t.Helper()
+	spec := job{name: name, tuner: random(0), trials: 1}.bare()
+	spec.Tenant, spec.MaxRestarts = "bad", new(int32(0))
+	spec.Workload = &outbidv1.SweepSpec_Program{Program: &outbidv1.Program{
+		Command: []string{"sh", "-c", strings.NewReplacer("{", "{{", "}", "}}").Replace(script)}, Grace: "1s",
+	}}
+	for _, f := range change {
+		f(spec)
+	}
+	return c.submit(spec)
+}
+
+// stillTrains fails unless the healthy trial goes on where it is, and did not stand still while the others ran.
+func (c *containment) stillTrains() {
+	c.t.Helper()
+	c.waitSteps(c.healthy, c.sweep(c.healthy).GetSteps()+3)
+	trial := c.trials(c.healthy)[0]
+	if trial.GetRestarts() > 0 || trial.GetState() != outbidv1.TrialState_TRIAL_STATE_RUNNING {
+		c.t.Errorf("the healthy trial is %s after %d restarts", trial.GetState(), trial.GetRestarts())
+	}
+	stream, err := c.ListReports(c.t.Context(), &outbidv1.ListReportsRequest{Sweep: c.healthy})
+	var last time.Time
+	step := int64(0)
+	err = drain(stream, err, func(m *outbidv1.ListReportsResponse) error {
+		for _, r := range m.GetReports() {
+			at := r.GetReport().GetTime().AsTime()
+			if gap := at.Sub(last); !last.IsZero() && gap > 10*time.Second {
+				c.t.Errorf("the healthy trial reported nothing for %s before step %d", gap, r.GetReport().GetStep())
+			}
+			if step++; r.GetReport().GetStep() != step {
+				c.t.Errorf("step %d is reported where %d should be", r.GetReport().GetStep(), step)
+			}
+			last = at
+		}
+		return nil
+	})
+	if err != nil {
+		c.t.Error(err)
+	}
+}
+
+// B2: whatever bytes a program ends with, its sweep says so and the worker serves others.
+func TestWordsThatAreNotTextArrive(t *testing.T) {
+	t.Parallel()
+	c := contain(t, 1)
+	for name, script := range map[string]string{
+		"latin":  `printf 'K\366nnte nicht lesen\n' >&2; exit 3`,
+		"cut":    `i=0; while [ $i -lt 999 ]; do printf a; i=$((i+1)); done >&2; printf 'ä more\n' >&2; exit 3`,
+		"binary": `head -c 100000 /dev/urandom >&2; exit 3`,
+		"zeros":  `printf '\000\001\033[31m\n' >&2; exit 3`,
+		"shot":   `printf '\377\n' >&2; kill -9 $$`,
+	} {
+		id := c.run(name, script)
+		sw := c.wait(id)
+		if sw.GetCounts().GetFailed() != 1 {
+			t.Errorf("%s: %s", name, sw.GetReason())
+		}
+		reason := c.trials(id)[0].GetReason()
+		if name == "latin" && !strings.Contains(reason, "exited with code 3: K\uFFFDnnte nicht lesen") {
+			t.Errorf("the reason is %q", reason)
+		}
+		if name == "latin" && !slices.Contains(c.printed(id, 0), "K\uFFFDnnte nicht lesen") {
+			t.Errorf("it printed %q", c.printed(id, 0))
+		}
+	}
+	c.stillTrains()
+	c.stop()
+}
+
+// H5 and M8: a checkpoint that blocks, has no end or is all holes keeps neither its own device nor others.
+func TestACheckpointHoldsNothingUp(t *testing.T) {
+	t.Parallel()
+	c := contain(t, 1)
+	const again = `while :; do echo '{"step": 1, "loss": 1, "checkpoint": "'$PWD/ckpt'"}' >> $OUTBID_REPORT; sleep .05; done`
+	for name, script := range map[string]string{
+		"swapped": `mkdir ckpt; echo x > ckpt/a; mkfifo b; (while :; do mv ckpt/a t; mv b ckpt/a; mv ckpt/a b; mv t ckpt/a; done) & ` + again,
+		"fifo":    `mkfifo ckpt; ` + again,
+		"endless": `mkdir ckpt; truncate -s 8T ckpt/hole; ` + again,
+		"reports": `truncate -s 8T $OUTBID_REPORT; sleep 600`,
+	} {
+		id := c.run(name, script, func(sp *outbidv1.SweepSpec) { sp.Tuner = random(9) })
+		poll(t, "a device for "+name, func() bool {
+			trials := c.trials(id)
+			return len(trials) == 1 && (trials[0].GetStep() > 0 || name == "reports" && trials[0].GetState() == outbidv1.TrialState_TRIAL_STATE_RUNNING)
+		})
+		began := time.Now()
+		c.command(id, outbidv1.SweepCommand_SWEEP_COMMAND_STOP)
+		if state := c.wait(id).GetState(); state != outbidv1.SweepState_SWEEP_STATE_STOPPED {
+			t.Errorf("%s is %s", name, state)
+		}
+		t.Logf("%s was stopped after %s", name, time.Since(began).Round(time.Millisecond))
+	}
+	// Holes of 3 GB: the reports behind them do not wait.
+	id := c.run("sparse", `truncate -s 3G ckpt; echo '{"step": 1, "loss": 1, "checkpoint": "'$PWD/ckpt'"}' >> $OUTBID_REPORT
+echo '{"step": 2, "loss": 1}' >> $OUTBID_REPORT; exec sleep 600`, func(sp *outbidv1.SweepSpec) { sp.Tuner = random(9) })
+	poll(t, "the report behind the holes", func() bool {
+		trials := c.trials(id)
+		return len(trials) == 1 && trials[0].GetStep() == 2
+	})
+	c.command(id, outbidv1.SweepCommand_SWEEP_COMMAND_STOP)
+	c.wait(id)
+	c.stillTrains()
+	c.stop()
+}
+
+// thieves is the script of a program that names files of its worker's as its checkpoints, for as long as its victim saves.
+const thieves = `ln -s /proc/self/fd fds; ln -s /proc/self/root root; ln -s $STORE store; step=0
+name() { step=$((step+1)); printf '{"step": %d, "loss": 1, "checkpoint": "%s"}\n' $step "$1" >> $OUTBID_REPORT; }
+round=0; while [ $round -lt 60 ]; do round=$((round+1))
+for n in $(seq 0 40); do name /proc/self/fd/$n; name $PWD/fds/$n; name /dev/fd/$n; done
+name /proc/self/root$STORE; name $PWD/root/etc/shadow; name /etc/shadow; name /proc/self/environ; name $STORE; name $PWD/store; name /proc/1/root; name $VICTIM
+sleep .1; done; [ $step -gt 1000 ]; ls -R $STORE; cat $STORE/*/*/*/*`
+
+// B4 and H1: a program gets nothing of another tenant's weights, whatever it names as its own, and reads nothing of the
+// store's directory.
+func TestCheckpointsOfOthersAreNotStolen(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("only root can run trials as other users, so here nothing holds them")
+	}
+	open := openDir(t)
+	store := filepath.Join(open, "store")
+	c := contain(t, 2, "--store", store)
+	const secret = "the weights of another tenant"
+	victim := c.run("victim", `yes '`+secret+`' | head -c 30000000 > w; i=0; while [ $i -lt 60 ]; do i=$((i+1)); cp w $OUTBID_CHECKPOINT_OUT.tmp; mv $OUTBID_CHECKPOINT_OUT.tmp $OUTBID_CHECKPOINT_OUT
+echo '{"step": '$i', "loss": 1, "checkpoint": "'$OUTBID_CHECKPOINT_OUT'"}' >> $OUTBID_REPORT; sleep .1; done`, func(sp *outbidv1.SweepSpec) {
+		sp.Tuner, sp.Checkpoints = random(60), &outbidv1.Checkpoints{All: true}
+	})
+	poll(t, "the victim's weights", func() bool {
+		trials := c.trials(victim)
+		return len(trials) == 1 && len(trials[0].GetCheckpoints()) > 0
+	})
+	thief := c.run("thief", thieves, func(sp *outbidv1.SweepSpec) {
+		sp.Checkpoints = &outbidv1.Checkpoints{All: true}
+		sp.GetProgram().Env = map[string]string{"STORE": store, "VICTIM": filepath.Join(store, "checkpoints", victim, "0")}
+	})
+	sw := c.wait(thief)
+	trial := c.trials(thief)[0]
+	if n := len(trial.GetCheckpoints()); n > 0 {
+		t.Errorf("it has %d checkpoints, one of %d bytes", n, trial.GetCheckpoints()[0].GetBytes())
+		for _, ck := range trial.GetCheckpoints() {
+			if bytes.Contains(c.checkpointAt(thief, ck.GetStep()), []byte(secret)) {
+				t.Fatalf("the checkpoint of step %d holds the weights of another tenant", ck.GetStep())
+			}
+		}
+	}
+	text := strings.Join(c.printed(thief, 0), "\n")
+	if strings.Contains(text, secret) || strings.Count(text, "ermission denied") < 2 {
+		t.Errorf("of the store it read\n%.500s", text)
+	}
+	if trial.GetStep() < 1000 || len(notes(sw, "leads to what only the kernel or the worker has")) == 0 || len(notes(sw, "ermission denied")) == 0 {
+		t.Errorf("it came to step %d, and was told %v", trial.GetStep(), sw.GetNotes())
+	}
+	c.wait(victim)
+	if saved := c.trials(victim)[0].GetCheckpoints(); len(saved) < 10 {
+		t.Errorf("the victim saved %d times", len(saved))
+	}
+	err := filepath.WalkDir(store, func(path string, d os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err == nil && info.Mode().Perm()&0o077 != 0 {
+			t.Errorf("%s is %v", path, info.Mode())
+		}
+		return err
+	})
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		t.Error(err)
+	}
+	c.stillTrains()
+	c.stop()
+}
+
+// checkpointAt is what the checkpoint of a step holds, or its beginning.
+func (c *containment) checkpointAt(id string, step int64) []byte {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	stream, err := c.GetCheckpoint(ctx, &outbidv1.GetCheckpointRequest{Sweep: id, Step: &step})
+	var data []byte
+	for err == nil && len(data) < 1<<20 {
+		var part *outbidv1.GetCheckpointResponse
+		if part, err = stream.Recv(); err == nil {
+			data = append(data, part.GetData()...)
+		}
+	}
+	if err != nil && !errors.Is(err, io.EOF) {
+		c.t.Log(err)
+	}
+	return data
+}

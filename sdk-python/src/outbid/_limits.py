@@ -1,0 +1,60 @@
+"""The largest sizes of what training code says, in bytes; the worker and the server hold it against the same ones."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from outbid.v1 import event_pb2
+
+REPORT: Final = 60 << 10
+"""Bounds one report: its metrics, what was noted with it, and the fields around them, encoded."""
+
+NAME: Final = 256
+"""Bounds the name of a metric, or of what is noted."""
+
+_AROUND: Final = 100  # bytes of a report beside metrics and notes: numbers and times
+_ALLOWED: Final = "\n\t"
+_BIDIRECTIONAL: Final = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+
+
+def check_name(where: str, what: str, name: Any) -> str:
+    """Return a name; TypeError if it is not a string, ValueError if it is too long or is not text."""
+    if not isinstance(name, str) or not name:
+        raise TypeError(f"{where}: {what} must be a string, got {name!r}")
+    if name.isascii() and name.isprintable() and len(name) <= NAME:  # nearly all
+        return name
+    try:
+        size = len(name.encode())
+    except UnicodeEncodeError:
+        raise ValueError(f"{where}: {what} must be text, got {name!r:.80}") from None
+    if size > NAME:
+        raise ValueError(f"{where}: {what} has {size:,} bytes, at most {NAME} are allowed: {name[:40]!r}...")
+    for character in name:
+        control = ord(character) < 0x20 or 0x7F <= ord(character) < 0xA0
+        if (control and character not in _ALLOWED) or character in _BIDIRECTIONAL:
+            raise ValueError(f"{where}: {what} must not have the control character {character!a}, got {name!a:.80}")
+    return name
+
+
+def room(report: event_pb2.Report) -> int:
+    """Return how many bytes more a report may have; below 0 if it is too large."""
+    return REPORT - _AROUND - report.ByteSize()
+
+
+def check_report(where: str, report: event_pb2.Report) -> None:
+    """Raise ValueError if a report is too large, naming the largest thing in it."""
+    left = room(report)
+    if left >= 0:
+        return
+    allowed = REPORT - _AROUND
+    notes = {name: len(text.encode()) for name, text in report.attributes.items()}
+    if notes and (size := max(notes.values())) > allowed // 2:
+        name = max(notes, key=lambda n: notes[n])
+        raise ValueError(
+            f"{where}: {name!r:.80} has {size:,} bytes as JSON, and one report holds {allowed:,} bytes at most: "
+            "save large things in the checkpoint"
+        )
+    raise ValueError(
+        f"{where}: {len(report.metrics)} metrics and {len(notes)} notes have {allowed - left:,} bytes, and one report "
+        f"holds {allowed:,} bytes at most"
+    )
