@@ -207,6 +207,28 @@ func TestWhatIsNoCheckpointIsRefused(t *testing.T) {
 	})
 }
 
+// Training code runs, and may save, before its starter returns.
+func TestAnswerToASaveBeforeTheStartReturns(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, r *rig) {
+		r.hold = make(chan struct{})
+		r.bus.orch.assign(assignment(1, 9, 0))
+		x := <-r.starts
+		x.fork.Saved(&outbidv1.ProcessSaved{Path: x.fork.scratch() + "/none", Step: 1})
+		synctest.Wait()
+		close(r.hold)
+		select {
+		case got := <-x.saves:
+			if !strings.Contains(got, "no such file") {
+				t.Error(got)
+			}
+		case <-time.After(patience):
+			t.Error("no answer")
+		}
+		x.end(finished)
+	})
+}
+
 func TestCheckpointOutsideScratch(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, r *rig) {

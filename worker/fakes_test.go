@@ -233,6 +233,7 @@ type rig struct {
 	starts chan *fakeTraining
 	fail   error
 	block  bool
+	hold   chan struct{} // what the starter waits for once the training code runs
 	agent  *agent
 	stop   context.CancelFunc
 	done   chan struct{}
@@ -317,6 +318,9 @@ func (r *rig) train(ctx context.Context, f *fork) (training, error) {
 		fork: f, orders: make(chan string, 100), saves: make(chan string, 100), killed: make(chan struct{}), over: make(chan func(), 1),
 	}
 	r.starts <- x
+	if r.hold != nil {
+		<-r.hold
+	}
 	return x, nil
 }
 

@@ -79,7 +79,8 @@ type fork struct {
 	drained bool
 	phase   string
 	trainer training
-	decided uint64 // the last report that the orchestrator decided on
+	early   []func(training) // what the training code is told once its starter has returned
+	decided uint64           // the last report that the orchestrator decided on
 	events  []any
 	finish  bool
 	in      *confine.Confinement // what the training code runs in, once that is known
@@ -177,6 +178,19 @@ func (f *fork) tellAcked(seq uint64) {
 	f.mu.Unlock()
 	if t != nil {
 		t.Acked(seq)
+	}
+}
+
+// tell tells the training code something, once it has started: it may save a checkpoint before its starter returns.
+func (f *fork) tell(what func(training)) {
+	f.mu.Lock()
+	t := f.trainer
+	if t == nil {
+		f.early = append(f.early, what)
+	}
+	f.mu.Unlock()
+	if t != nil {
+		what(t)
 	}
 }
 

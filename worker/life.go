@@ -18,10 +18,14 @@ func (f *fork) live() *outbidv1.ForkEnded {
 	f.touch()
 	f.mu.Lock()
 	f.trainer, f.phase = t, "running"
-	told, decided := f.first, f.decided
+	told, decided, early := f.first, f.decided, f.early
+	f.early = nil
 	f.mu.Unlock()
 	if decided > 0 { // it reported before this
 		t.Acked(decided)
+	}
+	for _, what := range early {
+		what(t)
 	}
 	f.changed()
 	f.begin()

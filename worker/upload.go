@@ -87,12 +87,7 @@ func (u *uploader) drop(s *outbidv1.ProcessSaved, failure string) {
 }
 
 func (u *uploader) answer(s *outbidv1.ProcessSaved, failure string) {
-	u.fork.mu.Lock()
-	t := u.fork.trainer
-	u.fork.mu.Unlock()
-	if t != nil {
-		t.SaveDone(s.GetStep(), failure)
-	}
+	u.fork.tell(func(t training) { t.SaveDone(s.GetStep(), failure) })
 }
 
 // idle says whether everything that was offered is in the store.
