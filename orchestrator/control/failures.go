@@ -62,7 +62,9 @@ func (c *Core) attribute(s *state.Sweep, t *state.Trial, l *state.Lease, e *outb
 			blame = func() { c.blame(s, t, e) }
 		}
 	case failedItself(kind) && e.GetNode() != "":
-		e.AvoidUntil = timestamppb.New(c.now.Add(softAvoid))
+		if t.Part(l) == nil { // a fork's failure is no restart of its trial, which would lose the node for its forks
+			e.AvoidUntil = timestamppb.New(c.now.Add(softAvoid))
+		}
 		if !ending {
 			blame = func() { c.suspectNode(s, t, l, e) }
 		}

@@ -24,9 +24,9 @@ import (
 //     the node while another could run them; where a trial of the sweep has started on that node, only this trial does. It
 //     fails once no node is left that has not been tried. If that happened to sweeps of several tenants that have started
 //     elsewhere, all trials keep off the node.
-//   - It failed after it had started. It is restarted on another node first, if one can run it. The sweep's trials keep off the node
-//     while another could run them, once two failed there and got further elsewhere, or others of the sweep did; all trials do if
-//     that happened to sweeps of several tenants.
+//   - It failed after it had started. It is restarted on another node first, if one can run it; a fork's failure is no restart, so
+//     the next round may use the node. The sweep's trials keep off the node while another could run them, once two failed there and
+//     got further elsewhere, or others of the sweep did; all trials do if that happened to sweeps of several tenants.
 //
 // A trial does not return to a node on which it could not be started as long as another can run it, until some trial has started
 // there: else a policy that prefers that node would send it there for ever.

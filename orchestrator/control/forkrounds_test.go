@@ -223,6 +223,9 @@ func TestForksAreShown(t *testing.T) {
 		t.Errorf("while what they saved is averaged\n%s, want\n%s", got, want)
 	}
 	c.consolidates(node, "", false)
+	if avoided := c.trial().Avoided; len(avoided) > 0 {
+		t.Errorf("a fork failed, and the next round keeps off %v", avoided)
+	}
 	want = ` | round 1 from 0 to 85, averaged on "` + node + `", what its forks saved is averaged; 1 ended on a [0] gpu: 75 of 75, 75 count, at 2 of 3/s` +
 		`; 2 ended on b [0] gpu: 10 of 25, 10 count, at 1 of 1/s`
 	if got := c.shown(); !strings.HasSuffix(got, want) || !strings.HasPrefix(got, "1 rounds, 0/s; from 85") {
