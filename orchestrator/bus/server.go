@@ -74,7 +74,7 @@ func StartServer(cfg ServerConfig) (*Server, error) {
 
 func startLocked(cfg ServerConfig) (*Server, error) {
 	opts := options(cfg)
-	log := &serverLog{log: orDiscard(cfg.Logger)}
+	log := newServerLog(orDiscard(cfg.Logger))
 	if err := admit(opts, cfg, log.log); err != nil {
 		return nil, fmt.Errorf("start NATS: %w", err)
 	}
@@ -87,7 +87,7 @@ func startLocked(cfg ServerConfig) (*Server, error) {
 	}
 	ns.SetLoggerV2(log, false, false, false)
 	ns.Start()
-	if !ns.ReadyForConnections(readyTimeout) || !ns.JetStreamEnabled() {
+	if !log.ready(ns) || !ns.JetStreamEnabled() {
 		ns.Shutdown()
 		ns.WaitForShutdown()
 		return nil, fmt.Errorf("start NATS in %s on %s: %w", cfg.Dir, net.JoinHostPort(opts.Host,
@@ -164,14 +164,37 @@ func (s *Server) Close() error {
 
 // serverLog passes the server's log on and keeps its last complaint, which says why a start failed.
 type serverLog struct {
-	log  *slog.Logger
-	mu   sync.Mutex
-	last string
+	log *slog.Logger
+	// ended is closed once the server cannot start.
+	ended chan struct{}
+
+	mu    sync.Mutex
+	last  string
+	fatal error // with the error of the system, such as that of a port in use
+}
+
+func newServerLog(log *slog.Logger) *serverLog {
+	return &serverLog{log: log, ended: make(chan struct{})}
+}
+
+// ready reports whether the server takes connections, as soon as it does or it is known that it will not.
+func (l *serverLog) ready(ns *server.Server) bool {
+	ready := make(chan bool, 1)
+	go func() { ready <- ns.ReadyForConnections(readyTimeout) }()
+	select {
+	case ok := <-ready:
+		return ok
+	case <-l.ended:
+		return false
+	}
 }
 
 func (l *serverLog) cause() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.fatal != nil {
+		return l.fatal
+	}
 	if l.last == "" {
 		return fmt.Errorf("not ready after %s", readyTimeout)
 	}
@@ -208,7 +231,21 @@ func (l *serverLog) Warnf(format string, v ...any) { l.complain(format, v) }
 func (l *serverLog) Errorf(format string, v ...any) { l.complain(format, v) }
 
 // Fatalf implements server.Logger. It does not end the process: StartServer returns the error.
-func (l *serverLog) Fatalf(format string, v ...any) { l.complain(format, v) }
+func (l *serverLog) Fatalf(format string, v ...any) {
+	l.complain(format, v)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.fatal != nil {
+		return
+	}
+	l.fatal = errors.New(l.last)
+	for _, arg := range v {
+		if err, ok := arg.(error); ok {
+			l.fatal = err
+		}
+	}
+	close(l.ended)
+}
 
 func orDiscard(log *slog.Logger) *slog.Logger {
 	if log == nil {
