@@ -88,7 +88,7 @@ func Fields() []Field {
 			"another stream is refused: " + refused, func(t *Tenant) *int64 { return &t.Streams },
 		},
 		{
-			"samplers", Count, 4, 1, "processes on the server that draw configurations for its sweeps",
+			"samplers", Count, 16, 1, "processes on the server that draw configurations for its sweeps",
 			"sweeps take turns with them", func(t *Tenant) *int64 { return &t.Samplers },
 		},
 		{

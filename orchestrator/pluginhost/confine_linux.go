@@ -16,8 +16,8 @@ const (
 	// maxFile is how large a file it may write, and maxFiles how many it may have open.
 	maxFile  = 1 << 30
 	maxFiles = 1024
-	// niceness lets the server go first, and oomScore has the kernel end the program before the server.
-	niceness = 10
+	// niceness gives the server three times the share of a busy core, and oomScore has the kernel end the program before the server.
+	niceness = 5
 	oomScore = 500
 )
 

@@ -25,7 +25,7 @@ const (
 	// DefaultLeadWait is several times what a leader's lease outlives it.
 	DefaultLeadWait = 10 * time.Second
 	// DefaultSamplers take about 60 MB each, and are idle most of the time.
-	DefaultSamplers = 16
+	DefaultSamplers = 32
 )
 
 // Config says what a server is made of and where it listens. What is left empty takes the default that is said here.
