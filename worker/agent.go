@@ -11,6 +11,7 @@ import (
 
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 	"github.com/outbid-dev/outbid/worker/confine"
+	"github.com/outbid-dev/outbid/worker/health"
 	"github.com/outbid-dev/outbid/worker/process"
 	"github.com/outbid-dev/outbid/worker/session"
 	"github.com/outbid-dev/outbid/worker/trialfile"
@@ -63,6 +64,9 @@ type agent struct {
 	complained map[string]bool
 	leaseEnd   time.Time
 	draining   bool
+	checks     checks
+	// warnings are what is listed of the machine.
+	warnings []string
 	// refused is set when the worker may not serve this server.
 	refused error
 }
@@ -104,19 +108,29 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	}
 	defer func() { err = errors.Join(err, sessions.Close()) }()
 	a := newAgent(cfg)
+	machine := &health.Machine{Dirs: dirsOf(cfg), FreeBytes: cfg.FreeBytes, Groups: confiner.Check, Python: cfg.Python}
+	a.warnings, a.checks.check = machine.Warnings(), machine.Check
 	starter := &starter{
 		cfg: cfg, owners: owners, host: host, confiner: confiner, sessions: sessions,
 		blobs: blobs{dir: filepath.Join(cfg.Dir, "blobs")},
 	}
-	a.train, a.behind = starter.start, confiner.IdleGroup()
+	a.train, a.behind = a.checks.after(starter.start), confiner.IdleGroup()
 	return a.serve(ctx)
+}
+
+// dirsOf returns the directories in which a worker and its trials write.
+func dirsOf(cfg Config) []string {
+	if cfg.closed {
+		return []string{cfg.Dir, cfg.files}
+	}
+	return []string{cfg.Dir}
 }
 
 func newAgent(cfg Config) *agent {
 	return &agent{
 		cfg: cfg, out: newOutbox(), forks: make(map[uint64]*fork), averages: map[string]context.CancelFunc{}, boot: cfg.Boot, ended: make(chan struct{}, 1),
 		again: make(chan struct{}, 1), inbox: inbox{boot: cfg.Boot, wake: make(chan struct{}, 1)}, introduce: true,
-		wanted: make(map[uint64]bool), complained: make(map[string]bool),
+		wanted: make(map[uint64]bool), complained: make(map[string]bool), checks: newChecks(),
 	}
 }
 
@@ -129,6 +143,12 @@ func (a *agent) serve(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, stop()) }()
 	defer a.cfg.Bus.Reconnected(func() { poke(a.again) })()
 	defer a.run.Wait()
+	if a.checks.check != nil { // before it offers its devices
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		unfit := a.checked(a.checks.check(ctx))
+		a.run.Go(func() { a.checks.watch(ctx, unfit) })
+	}
 	return a.loop(ctx)
 }
 
@@ -168,6 +188,10 @@ func (a *agent) loop(ctx context.Context) error {
 				return fmt.Errorf("%w %q: give each worker its own with --name", errRival, a.cfg.Node)
 			}
 			a.send(true)
+		case unfit := <-a.checks.found:
+			if a.checked(unfit) {
+				a.send(true)
+			}
 		case <-timer.C:
 		case <-stopping:
 			stopping = nil

@@ -273,8 +273,8 @@ func (r *record) count(what string) int {
 	return strings.Count(r.text.String(), what)
 }
 
-// newRigLogging is a rig whose worker logs to a handler.
-func newRigLogging(t *testing.T, to slog.Handler, ended func(error)) *rig {
+// newRigLogging is a rig whose worker logs to a handler, and is changed by set before it serves.
+func newRigLogging(t *testing.T, to slog.Handler, ended func(error), set ...func(*agent)) *rig {
 	t.Helper()
 	dir, err := objects.OpenDir(t.TempDir())
 	if err != nil {
@@ -292,6 +292,9 @@ func newRigLogging(t *testing.T, to slog.Handler, ended func(error)) *rig {
 	}
 	r.agent = newAgent(cfg)
 	r.agent.train = r.train
+	for _, change := range set {
+		change(r.agent)
+	}
 	ctx, stop := context.WithCancel(t.Context())
 	r.stop = stop
 	go func() {

@@ -70,7 +70,7 @@ func (f *fork) notStarted(err error) *outbidv1.ForkEnded {
 	if failure := (*failure)(nil); errors.As(err, &failure) {
 		return failure.ended()
 	}
-	return fail(outbidv1.FailureKind_FAILURE_KIND_START, "%s (node %s)", oneLine(err), f.cfg.Node).ended()
+	return fail(kindOf(err), "%s (node %s)", oneLine(err), f.cfg.Node).ended()
 }
 
 // life is a fork while its training code runs.

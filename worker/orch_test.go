@@ -33,11 +33,14 @@ type orch struct {
 	taken       map[uint64]uint64
 	forks       []*outbidv1.ForkStatus
 	info        *outbidv1.NodeInfo
-	leaving     bool
-	uplinks     int
-	messages    []*outbidv1.UplinkMessage
-	repeated    int
-	changed     chan struct{}
+	// health is what the worker's checks found, by uplink; introduced is how many there were when it introduced itself.
+	health     []*outbidv1.NodeHealth
+	introduced int
+	leaving    bool
+	uplinks    int
+	messages   []*outbidv1.UplinkMessage
+	repeated   int
+	changed    chan struct{}
 }
 
 func newOrch(send func(*outbidv1.Orders)) *orch {
@@ -51,6 +54,10 @@ func (o *orch) uplink(up *outbidv1.Uplink) {
 		return
 	}
 	o.uplinks++
+	o.health = append(o.health, up.GetHealth())
+	if up.GetInfo() != nil {
+		o.introduced = o.uplinks
+	}
 	if up.GetBoot() != o.boot {
 		if up.GetInfo() == nil {
 			o.generation++

@@ -19,6 +19,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/sanitize"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 	"github.com/outbid-dev/outbid/worker/confine"
+	"github.com/outbid-dev/outbid/worker/health"
 	"github.com/outbid-dev/outbid/worker/inventory"
 	"github.com/outbid-dev/outbid/worker/process"
 	"github.com/outbid-dev/outbid/worker/program"
@@ -78,13 +79,13 @@ func (s *starter) authenticate(fn *outbidv1.FunctionBody) error {
 	return nil
 }
 
-// local explains an error of the worker's own disk. It may be gone with the next try, here or elsewhere.
+// local explains an error of the worker's own directory or of what it makes for a trial. Another node may do better.
 func (s *starter) local(err error) error {
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
-		return fail(outbidv1.FailureKind_FAILURE_KIND_ERROR, "no room left on the disk of the worker's directory %s of node %s",
+		return fail(outbidv1.FailureKind_FAILURE_KIND_NODE, "no room left on the disk of the worker's directory %s of node %s",
 			s.cfg.Dir, s.cfg.Node)
 	}
-	return fail(outbidv1.FailureKind_FAILURE_KIND_ERROR, "the worker's directory: %s", oneLine(err))
+	return fail(outbidv1.FailureKind_FAILURE_KIND_NODE, "the worker of node %s: %s", s.cfg.Node, oneLine(err))
 }
 
 // persist tries until the store answers or ctx ends, and tells the user once that it waits.
@@ -130,7 +131,7 @@ func (s *starter) checkpoint(ctx context.Context, f *fork) (string, error) {
 	case errors.Is(err, objects.ErrNotFound):
 		return "", fail(outbidv1.FailureKind_FAILURE_KIND_CHECKPOINT, "the checkpoint of step %d (%s) is not in %s",
 			c.GetStep(), c.GetKey(), f.store())
-	case errors.Is(err, syscall.ENOSPC):
+	case health.OfNode(err):
 		return "", s.local(err)
 	case err != nil:
 		return "", fail(outbidv1.FailureKind_FAILURE_KIND_CHECKPOINT, "the checkpoint of step %d cannot be read: %s",
@@ -149,7 +150,10 @@ func (s *starter) function(ctx context.Context, f *fork, checkpoint string) (tra
 		blob, err = s.blobs.get(ctx, f.store(), fn.GetBlob())
 		return err
 	})
-	if err != nil {
+	switch {
+	case health.OfNode(err):
+		return nil, s.local(err)
+	case err != nil:
 		return nil, fail(outbidv1.FailureKind_FAILURE_KIND_START, "the function: %s", oneLine(err))
 	}
 	if s.cfg.closed { // the worker's own copy is out of the trial's reach

@@ -44,7 +44,17 @@ func TestLocalErrors(t *testing.T) {
 	if want := "no room left on the disk of the worker's directory /data of node n1"; full.Error() != want {
 		t.Errorf("%v", full)
 	}
-	if err := s.local(syscall.EACCES); err.Error() != "the worker's directory: permission denied" {
+	for err, want := range map[error]outbidv1.FailureKind{
+		full: outbidv1.FailureKind_FAILURE_KIND_NODE,
+		fmt.Errorf("start: %w", &fs.PathError{Op: "fork/exec", Path: "train", Err: syscall.EAGAIN}): outbidv1.FailureKind_FAILURE_KIND_NODE,
+		fmt.Errorf("start: %w", &fs.PathError{Op: "fork/exec", Path: "train", Err: syscall.ENOENT}): outbidv1.FailureKind_FAILURE_KIND_START,
+		fail(outbidv1.FailureKind_FAILURE_KIND_HANG, "hangs"):                                       outbidv1.FailureKind_FAILURE_KIND_HANG,
+	} {
+		if got := kindOf(err); got != want {
+			t.Errorf("%v is %v, want %v", err, got, want)
+		}
+	}
+	if err := s.local(syscall.EACCES); err.Error() != "the worker of node n1: permission denied" {
 		t.Errorf("%v", err)
 	}
 }

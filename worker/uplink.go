@@ -27,7 +27,7 @@ func (a *agent) send(beat bool) {
 	if first == 0 && !beat {
 		return
 	}
-	up := &outbidv1.Uplink{Node: a.cfg.Node, Boot: a.boot}
+	up := &outbidv1.Uplink{Node: a.cfg.Node, Boot: a.boot, Health: a.checks.last}
 	if a.introduce {
 		up.Info = a.info()
 	}
@@ -117,7 +117,7 @@ func (a *agent) info() *outbidv1.NodeInfo {
 	return &outbidv1.NodeInfo{
 		Name: a.cfg.Node, Boot: a.boot, Devices: m.Devices, Links: m.Links, Cpus: float64(m.CPUs), MemoryBytes: m.MemoryBytes,
 		Version: sanitize.Line(a.cfg.Version, limits.Name), Hostname: sanitize.Line(hostname, limits.Name), Labels: a.cfg.Labels,
-		Pid: int32(os.Getpid()),
+		Pid: int32(os.Getpid()), Warnings: a.warnings,
 	}
 }
 

@@ -74,6 +74,9 @@ type Config struct {
 	// CheckpointBytes is how many bytes a checkpoint may have, by the length of its files; 0 means
 	// program.DefaultCheckpointBytes.
 	CheckpointBytes int64
+	// FreeBytes is how many bytes have to be free on the disk of Dir, and of the trials' files, for the worker to take trials; 0
+	// means health.DefaultFreeBytes.
+	FreeBytes int64
 	// Version of the program, and Labels of the node, for listings.
 	Version string
 	Labels  map[string]string

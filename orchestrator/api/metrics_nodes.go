@@ -1,16 +1,19 @@
 package api
 
 import (
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/outbid-dev/outbid/orchestrator/state"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
 // nodeMetrics exports every node that has not left. Nodes that have left are not exported, because autoscalers make names
 // that never come back.
 type nodeMetrics struct {
-	control                     Control
-	state, devices, held, heard *prometheus.Desc
+	control                              Control
+	state, devices, held, heard, keptOff *prometheus.Desc
 }
 
 func newNodeMetrics(c Control) *nodeMetrics {
@@ -20,12 +23,14 @@ func newNodeMetrics(c Control) *nodeMetrics {
 		devices: desc("outbid_node_devices", "Devices of a node by type.", "node", "type"),
 		held:    desc("outbid_node_devices_held", "Devices of a node that trials hold, by type.", "node", "type"),
 		heard:   desc("outbid_node_last_heard_timestamp_seconds", "When a node's worker was heard from last, in Unix time.", "node"),
+		keptOff: desc("outbid_node_kept_off", "1 if new trials keep off a node for a cause, else 0: unfit (the checks of its worker fail), "+
+			"cordoned (trials failed to start there again and again) or failures (trials failed there, and it is tried again soon).", "node", "cause"),
 	}
 }
 
 // Describe implements prometheus.Collector.
 func (m *nodeMetrics) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{m.state, m.devices, m.held, m.heard} {
+	for _, d := range []*prometheus.Desc{m.state, m.devices, m.held, m.heard, m.keptOff} {
 		ch <- d
 	}
 }
@@ -38,6 +43,26 @@ func (m *nodeMetrics) Collect(ch chan<- prometheus.Metric) {
 			continue
 		}
 		m.node(out, n)
+		m.faults(out, n, time.Now())
+	}
+}
+
+// faults exports why trials of all sweeps keep off a node.
+func (m *nodeMetrics) faults(out series, n *outbidv1.Node, now time.Time) {
+	causes := map[string]float64{"unfit": 0, "cordoned": 0, "failures": 0}
+	for _, f := range n.GetFaults() {
+		switch {
+		case f.GetSweep() != "" || !state.FaultActive(f, now) && !f.GetCordoned():
+		case f.GetUnfit():
+			causes["unfit"] = 1
+		case f.GetCordoned():
+			causes["cordoned"] = 1
+		default:
+			causes["failures"] = 1
+		}
+	}
+	for cause, is := range causes {
+		out.gauge(m.keptOff, is, n.GetInfo().GetName(), cause)
 	}
 }
 

@@ -8,9 +8,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/outbid-dev/outbid/orchestrator/state"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
@@ -113,8 +115,14 @@ func TestMetricsOfNodes(t *testing.T) {
 		node("n1", outbidv1.NodeState_NODE_STATE_UP), node("n2", outbidv1.NodeState_NODE_STATE_DRAINING),
 		node("n3", outbidv1.NodeState_NODE_STATE_LOST), node("n4", outbidv1.NodeState_NODE_STATE_LEFT),
 	}
+	soon := timestamppb.New(time.Now().Add(time.Hour))
+	h.control.nodes[0].Faults = []*outbidv1.NodeFault{{Unfit: true}, {Sweep: "digits-1", Until: soon}}
+	h.control.nodes[1].Faults = []*outbidv1.NodeFault{{Cordoned: true, Until: timestamppb.New(time.Unix(9, 0))}, {AfterStart: true, Until: soon}}
 	got := h.scrape(t, "")
 	for _, line := range []string{
+		`outbid_node_kept_off{cause="unfit",node="n1"} 1`, `outbid_node_kept_off{cause="failures",node="n1"} 0`,
+		`outbid_node_kept_off{cause="cordoned",node="n2"} 1`, `outbid_node_kept_off{cause="failures",node="n2"} 1`,
+		`outbid_node_kept_off{cause="unfit",node="n3"} 0`,
 		`outbid_node_state{node="n1",state="up"} 1`, `outbid_node_state{node="n1",state="lost"} 0`,
 		`outbid_node_state{node="n2",state="draining"} 1`, `outbid_node_state{node="n3",state="lost"} 1`,
 		`outbid_node_devices{node="n3",type="v100"} 2`, `outbid_node_devices_held{node="n3",type="v100"} 1`,

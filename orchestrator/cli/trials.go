@@ -10,6 +10,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/server"
 	"github.com/outbid-dev/outbid/orchestrator/spec/terms"
 	"github.com/outbid-dev/outbid/worker"
+	"github.com/outbid-dev/outbid/worker/health"
 	"github.com/outbid-dev/outbid/worker/program"
 )
 
@@ -26,6 +27,8 @@ func trialFlags(cmd *cobra.Command, o *server.TrialConfig) {
 	o.CheckpointBytes = program.DefaultCheckpointBytes
 	f.Var((*bytesFlag)(&o.CheckpointBytes), "checkpoint-bytes", "`BYTES` that one checkpoint may have, by the length of its files; a "+
 		"function's trial fails beyond that, and a program's goes on without that checkpoint")
+	o.FreeDisk = health.DefaultFreeBytes
+	f.Var((*bytesFlag)(&o.FreeDisk), "free-disk", "`BYTES` that have to be free on the disk of the worker's files for it to take new trials")
 	f.BoolVar(&o.Trust, "trust-trials", false, "run what people with tokens submit as the worker's own user: they can read "+
 		"all that it can, its secrets too")
 	_ = cmd.MarkFlagDirname("trial-dir")

@@ -59,12 +59,19 @@ func (c *Core) refuseReport(s *state.Sweep, t *state.Trial, r *outbidv1.Report) 
 // maxNodeDevices is how many devices a node may have.
 const maxNodeDevices = 4096
 
+// maxNodeWarnings is how many warnings a node may have.
+const maxNodeWarnings = 8
+
 // boundInfo returns a copy of what a worker says of its machine, with text that is bounded and safe to show.
 func boundInfo(said *outbidv1.NodeInfo) *outbidv1.NodeInfo {
 	info := proto.CloneOf(said)
 	info.Version, info.Hostname = sanitize.Line(info.GetVersion(), limits.Name), sanitize.Line(info.GetHostname(), limits.Name)
 	info.Devices = info.GetDevices()[:min(len(info.GetDevices()), maxNodeDevices)]
 	info.Links = info.GetLinks()[:min(len(info.GetLinks()), maxNodeDevices*8)]
+	info.Warnings = info.GetWarnings()[:min(len(info.GetWarnings()), maxNodeWarnings)]
+	for i, text := range info.GetWarnings() {
+		info.Warnings[i] = sanitize.Line(text, limits.Detail)
+	}
 	for _, d := range info.GetDevices() {
 		for _, text := range []*string{&d.Type, &d.Name, &d.Uuid, &d.Pci} {
 			*text = sanitize.Line(*text, limits.Name)

@@ -260,7 +260,7 @@ func (c *Core) health(n *state.Node, l *link, h *outbidv1.NodeHealth) {
 	old := n.Unfit()
 	if len(h.GetUnfit()) == 0 {
 		if old != nil {
-			c.clearFault(n, old, "the checks of its worker pass")
+			c.mended(n)
 		}
 		return
 	}
@@ -270,6 +270,15 @@ func (c *Core) health(n *state.Node, l *link, h *outbidv1.NodeHealth) {
 	}
 	if old.GetReason() != reason {
 		c.emitFault(n, &outbidv1.NodeFault{Reason: reason, Since: timestamppb.New(c.now), Unfit: true})
+	}
+}
+
+// mended ends what the checks of a node's worker found, and with that the faults of starts that failed because of the node.
+func (c *Core) mended(n *state.Node) {
+	for _, o := range n.Faults {
+		if o.GetUnfit() || !o.GetAmbiguous() && !o.GetAfterStart() {
+			c.clearFault(n, o, "the checks of its worker pass")
+		}
 	}
 }
 

@@ -81,6 +81,8 @@ type Loop struct {
 	// drawn are the sweeps as readers saw them last, by id.
 	drawn    sync.Map
 	capacity atomic.Pointer[capacity]
+	// faults are what was logged last of the nodes that new trials keep off.
+	faults map[string]faultLogged
 	// rates are how fast tenants report, in bytes a second.
 	rates atomic.Pointer[map[string]float64]
 	// heard has an arrival for each node, by name.
@@ -134,7 +136,7 @@ func Open(ctx context.Context, cfg Config) (*Loop, error) {
 	}
 	l := &Loop{
 		cfg: cfg, in: make(chan Input, inputsPerStep), done: make(chan struct{}),
-		askers: map[string]*asker{}, table: state.NewTable(), saving: make(chan struct{}, 1), deletes: newDeleter(cfg.Delete, cfg.Logger),
+		faults: map[string]faultLogged{}, askers: map[string]*asker{}, table: state.NewTable(), saving: make(chan struct{}, 1), deletes: newDeleter(cfg.Delete, cfg.Logger),
 	}
 	l.samplers = newSamplers(cfg.Samplers, l.samplersOf)
 	l.leading, l.abandon = context.WithCancel(context.Background())

@@ -198,7 +198,8 @@ echo '{"step": '$i', "loss": 1, "checkpoint": "'$OUTBID_CHECKPOINT_OUT'"}' >> $O
 		t.Errorf("it came to step %d, and was told %v", trial.GetStep(), sw.GetNotes())
 	}
 	c.wait(victim)
-	if saved := c.trials(victim)[0].GetCheckpoints(); len(saved) < 10 {
+	// One that is overtaken is not stored, so how many there are depends on the disk.
+	if saved := c.trials(victim)[0].GetCheckpoints(); len(saved) < 2 {
 		t.Errorf("the victim saved %d times", len(saved))
 	}
 	err := filepath.WalkDir(store, func(path string, d os.DirEntry, err error) error {

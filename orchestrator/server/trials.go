@@ -31,6 +31,9 @@ type TrialConfig struct {
 	// CheckpointBytes is how many bytes one checkpoint may have, by the length of its files; 0 means
 	// program.DefaultCheckpointBytes.
 	CheckpointBytes int64
+	// FreeDisk is how many bytes have to be free on the disk of the worker's files for it to take trials; 0 means
+	// health.DefaultFreeBytes.
+	FreeDisk int64
 	// Trust lets people whom the server lets in run code as the worker's user: they can read all that it can.
 	Trust bool
 	// decided is set once it is known whether the server has tenants.
@@ -44,6 +47,9 @@ func (o *TrialConfig) check() error {
 	}
 	if o.CheckpointBytes < 0 {
 		return badField("Trials.CheckpointBytes", "%d: want at least 1 byte, or 0 for the default", o.CheckpointBytes)
+	}
+	if o.FreeDisk < 0 {
+		return badField("Trials.FreeDisk", "%d: want at least 1 byte, or 0 for the default", o.FreeDisk)
 	}
 	switch o.User {
 	case "", confine.None:

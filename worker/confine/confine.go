@@ -210,6 +210,18 @@ func (c *Confiner) New(ctx context.Context, l Limits) (_ *Confinement, err error
 	return in, nil
 }
 
+// Check makes and removes a control group as a trial gets, if trials get any.
+func (c *Confiner) Check() error {
+	if c.tree == nil {
+		return nil
+	}
+	g, err := c.tree.make("check", Limits{})
+	if err != nil {
+		return err
+	}
+	return g.remove()
+}
+
 // switchUser gives a confinement a user, and the user a home.
 func (c *Confiner) switchUser(ctx context.Context, in *Confinement) error {
 	u, err := c.users.take(ctx)

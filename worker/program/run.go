@@ -7,6 +7,7 @@ import (
 	"time"
 
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+	"github.com/outbid-dev/outbid/worker/health"
 	"github.com/outbid-dev/outbid/worker/process"
 )
 
@@ -20,7 +21,11 @@ func (r *Run) run(a *attempt) {
 			if a, err = r.launch(); err == nil {
 				continue
 			}
-			ended = failed(outbidv1.FailureKind_FAILURE_KIND_START, err.Error())
+			kind := outbidv1.FailureKind_FAILURE_KIND_START
+			if health.OfNode(err) {
+				kind = outbidv1.FailureKind_FAILURE_KIND_NODE
+			}
+			ended = failed(kind, err.Error())
 		}
 		ended.Step = r.step
 		r.trial.Ended(ended)

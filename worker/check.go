@@ -1,0 +1,95 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+	"github.com/outbid-dev/outbid/worker/health"
+)
+
+const (
+	// checkEvery is how often a worker checks its machine, and checkAgain how often while it is not fit for trials.
+	checkEvery = 10 * time.Second
+	checkAgain = 2 * time.Second
+)
+
+// checks are the checks of a worker's machine.
+type checks struct {
+	// check returns why the machine is not fit for trials. Nil: it is not checked.
+	check func(context.Context) []string
+	// again asks for a check now, and found has what one came to. Both shared.
+	again chan struct{}
+	found chan []string
+	// last is what the newest check came to; nil before the first.
+	last *outbidv1.NodeHealth
+}
+
+func newChecks() checks { return checks{again: make(chan struct{}, 1), found: make(chan []string)} }
+
+// watch checks the machine again and again until ctx ends.
+func (c *checks) watch(ctx context.Context, unfit bool) {
+	for {
+		pause := checkEvery
+		if unfit {
+			pause = checkAgain
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-c.again:
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		}
+		timer.Stop()
+		why := c.check(ctx)
+		unfit = len(why) > 0
+		select {
+		case c.found <- why:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// checked takes in what a check came to, and reports whether that is new.
+func (a *agent) checked(unfit []string) bool {
+	old := a.checks.last
+	a.checks.last = &outbidv1.NodeHealth{Unfit: unfit, Check: old.GetCheck() + 1}
+	if slices.Equal(old.GetUnfit(), unfit) {
+		return false
+	}
+	if len(unfit) > 0 {
+		a.cfg.Logger.Warn("this machine can take no new trials", "reasons", unfit)
+	} else {
+		a.cfg.Logger.Info("this machine can take trials again")
+	}
+	return true
+}
+
+// after returns a starter that asks for a check of the machine once a trial did not start because of it.
+func (c *checks) after(start func(context.Context, *fork) (training, error)) func(context.Context, *fork) (training, error) {
+	return func(ctx context.Context, f *fork) (training, error) {
+		t, err := start(ctx, f)
+		if kindOf(err) == outbidv1.FailureKind_FAILURE_KIND_NODE {
+			poke(c.again)
+		}
+		return t, err
+	}
+}
+
+// kindOf returns the kind of failure that an error of a start is.
+func kindOf(err error) outbidv1.FailureKind {
+	switch f := (*failure)(nil); {
+	case err == nil:
+		return outbidv1.FailureKind_FAILURE_KIND_UNSPECIFIED
+	case errors.As(err, &f):
+		return f.kind
+	case health.OfNode(err):
+		return outbidv1.FailureKind_FAILURE_KIND_NODE
+	}
+	return outbidv1.FailureKind_FAILURE_KIND_START
+}

@@ -1,0 +1,19 @@
+//go:build unix
+
+package health
+
+import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
+
+// free returns how many bytes and files the file system of a directory has room for; known is false if it does not bound the
+// number of files.
+func free(dir string) (bytes, files uint64, known bool, err error) {
+	var fs unix.Statfs_t
+	if err := unix.Statfs(dir, &fs); err != nil {
+		return 0, 0, false, fmt.Errorf("statfs: %w", err)
+	}
+	return fs.Bavail * uint64(fs.Bsize), uint64(fs.Ffree), fs.Files > 0, nil
+}
