@@ -23,7 +23,7 @@ func (l *Loop) MayReach(req *outbidv1.AccessRequest) error {
 	}
 	if req.GetWrite() {
 		if ck, ok := objects.ParseCheckpoint(req.GetKey()); place == 0 && ok && ck.Of(s.ID, t.Number, ref.GetLeaseId()) {
-			return l.mayKeep(state.TenantOf(s.Spec), req.GetBytes())
+			return l.MayKeep(s.ID, req.GetBytes())
 		}
 		return fmt.Errorf("%s is no checkpoint that trial %d of %s may save under lease %d", req.GetKey(), t.Number, s.ID, ref.GetLeaseId())
 	}
@@ -37,12 +37,15 @@ func (l *Loop) MayReach(req *outbidv1.AccessRequest) error {
 	return fmt.Errorf("%s is nothing that trial %d of %s starts from", req.GetKey(), t.Number, s.ID)
 }
 
-// mayKeep says why a tenant may not store so many bytes more of checkpoints, nil if it may.
-func (l *Loop) mayKeep(tenant string, bytes int64) error {
-	if l.cfg.Settings.Limits == nil {
-		return nil
-	}
+// MayKeep returns why no checkpoint of so many bytes may be stored for a sweep now, nil if it may: a state.LimitError if its
+// tenant has too many.
+func (l *Loop) MayKeep(sweep string, bytes int64) error {
 	v := l.view.Load()
+	s, err := v.Sweep(sweep)
+	if l.cfg.Settings.Limits == nil || err != nil {
+		return nil //nolint:nilerr // a sweep that is gone is not bounded: what it stores is deleted
+	}
+	tenant := state.TenantOf(s.Sweep().Spec)
 	most := l.cfg.Settings.Limits(tenant, v.Tenant(tenant)).CheckpointBytes
 	if kept := v.CheckpointBytes(tenant); most != limits.Unlimited && kept+bytes > most {
 		return &state.LimitError{Limit: "checkpoint_bytes", Tenant: tenant, Text: fmt.Sprintf("the checkpoints of tenant %s take %d bytes, this "+

@@ -3,6 +3,8 @@ package server
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"log/slog"
 	"time"
 
@@ -49,6 +51,25 @@ func (s *Server) openAccess(base string) {
 	}
 	s.objects = objects.NewHandler(s.store, base)
 	s.signer = s.objects
+}
+
+// ownStore returns what a worker in this process keeps checkpoints in: the store itself, within the limits of tenants.
+func (s *Server) ownStore(fork *outbidv1.ForkRef) objects.Access {
+	return &bounded{Access: s.store, may: func(bytes int64) error { return s.loop.MayKeep(fork.GetSweep(), bytes) }}
+}
+
+// bounded is a store that takes what may be kept. The rest is tried again: sweeps may be deleted, and limits raised.
+type bounded struct {
+	objects.Access
+	may func(bytes int64) error
+}
+
+// Put implements objects.Access.
+func (b *bounded) Put(ctx context.Context, key string, r io.Reader, size int64) error {
+	if err := b.may(size); err != nil {
+		return fmt.Errorf("%w: %w", objects.ErrUnavailable, err)
+	}
+	return b.Access.Put(ctx, key, r, size)
 }
 
 // signPatience is how long the store may take to begin an upload.

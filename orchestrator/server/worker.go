@@ -120,7 +120,7 @@ func (s *Server) runWorker(ctx context.Context, o WorkerConfig) error {
 		return err
 	}
 	err = runWorker(ctx, o, workerParts{
-		nc: nc, logs: logs, store: worker.Direct(s.store), who: who, version: s.cfg.Version, log: s.log,
+		nc: nc, logs: logs, store: s.ownStore, who: who, version: s.cfg.Version, log: s.log,
 		lacks: func(why string) { s.health.lacks(o.Name, why) },
 	})
 	return errors.Join(err, logs.Close())
