@@ -26,14 +26,20 @@ type containment struct {
 // contain starts it with so many devices for others.
 func contain(t *testing.T, devices int, args ...string) *containment {
 	t.Helper()
-	dir, locks := t.TempDir(), openDir(t)
+	dir := t.TempDir()
 	user := "none"
 	if os.Geteuid() == 0 {
 		user = "auto"
 	}
-	c := &containment{dir: dir, server: serve(t, dir, append([]string{
+	return containOn(t, dir, serve(t, dir, append([]string{
 		"up", "--devices", fmt.Sprintf("cpu:%d", devices+1), "--trial-user", user, "--policy", "drf",
-	}, args...)...)}
+	}, args...)...))
+}
+
+// containOn starts the healthy sweep on a server.
+func containOn(t *testing.T, dir string, s *server) *containment {
+	t.Helper()
+	c, locks := &containment{dir: dir, server: s}, openDir(t)
 	spec := job{name: "healthy", mode: "well", tuner: random(1_000_000), trials: 1, env: map[string]string{"PACE": "20ms"}}.spec(t, locks)
 	spec.Workload.(*outbidv1.SweepSpec_Program).Program.Command = []string{trojan(t, openDir(t))} //nolint:forcetypeassert // it is one
 	spec.Tenant, spec.Checkpoints = "good", &outbidv1.Checkpoints{Last: true}

@@ -279,12 +279,18 @@ func (s *server) connect(ready string) {
 	if err := json.Unmarshal(data, &s.Info); err != nil {
 		s.t.Fatalf("%s: %v", data, err)
 	}
-	conn, err := grpc.NewClient(strings.TrimPrefix(s.Info.API, "http://"), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	s.OutbidServiceClient = s.dial(strings.TrimPrefix(s.Info.API, "http://"))
+}
+
+// dial makes a client of a server's API.
+func (p *proc) dial(address string, options ...grpc.DialOption) outbidv1.OutbidServiceClient {
+	p.t.Helper()
+	conn, err := grpc.NewClient(address, append(options, grpc.WithTransportCredentials(insecure.NewCredentials()))...)
 	if err != nil {
-		s.t.Fatal(err)
+		p.t.Fatal(err)
 	}
-	s.t.Cleanup(func() { _ = conn.Close() })
-	s.OutbidServiceClient = outbidv1.NewOutbidServiceClient(conn)
+	p.t.Cleanup(func() { _ = conn.Close() })
+	return outbidv1.NewOutbidServiceClient(conn)
 }
 
 // waitFile waits until a file is there: it is written when the server is ready.

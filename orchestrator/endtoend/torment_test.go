@@ -1,0 +1,411 @@
+package endtoend
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/outbid-dev/outbid/orchestrator/identity"
+	"github.com/outbid-dev/outbid/orchestrator/objects/objectstest"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// torment is a cluster of two orchestrators, of which one stands by, three workers, a NATS server and MinIO, each in a process
+// of its own that is killed now and then, while hostile inputs arrive. A tenant that is not hostile trains all the time, and
+// reports of its own program outside.
+type torment struct {
+	t       *testing.T
+	rng     *rand.Rand
+	dir     string
+	keys    string
+	natsURL string
+	minio   *objectstest.Minio
+	procs   map[string]*proc
+	starts  map[string]func() *proc
+	// clients are those of the orchestrators.
+	clients []outbidv1.OutbidServiceClient
+	locks   string
+	trainer string
+	steps   int64    // of each trial of the healthy sweep
+	bad     []string // sweeps of the hostile tenant
+	did     map[string]int
+	wrong   sync.Map // answers that name no offender, by text
+}
+
+// OUTBID_TORMENT says how long it lasts, OUTBID_TORMENT_SEED what happens when.
+func TestHostileInputsAndKillsLoseNothing(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("only root runs trials as other users, and their inputs hold others up otherwise")
+	}
+	lasts := 20 * time.Second
+	if os.Getenv("CI") != "" {
+		lasts = 2 * time.Minute
+	}
+	if text := os.Getenv("OUTBID_TORMENT"); text != "" {
+		var err error
+		if lasts, err = time.ParseDuration(text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	seed := fromEnvironment(t, "OUTBID_TORMENT_SEED", rand.Uint64())
+	t.Logf("OUTBID_TORMENT_SEED=%d", seed)
+	m := newTorment(t, seed)
+	healthy := m.healthy(lasts)
+	told := m.tells("good")
+	over := time.After(lasts)
+	for running := true; running; {
+		m.once()
+		select {
+		case <-over:
+			running = false
+		case <-time.After(time.Duration(m.rng.IntN(2000)) * time.Millisecond):
+		}
+	}
+	t.Logf("what happened: %v", m.did)
+	m.raiseAll()
+	told.end()
+	m.endBad()
+	m.check(healthy, told)
+}
+
+func newTorment(t *testing.T, seed uint64) *torment {
+	t.Helper()
+	m := &torment{
+		t: t, rng: rand.New(rand.NewPCG(seed, 31)), dir: t.TempDir(), minio: objectstest.StartMinio(t), procs: map[string]*proc{},
+		starts: map[string]func() *proc{}, locks: openDir(t), trainer: trojan(t, openDir(t)), did: map[string]int{},
+	}
+	m.keys = filepath.Join(m.dir, "keys")
+	keys, err := identity.MakeKeys(m.keys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	auth, err := keys.NATSConfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ports := freePorts(t, 3)
+	m.natsURL = fmt.Sprintf("nats://127.0.0.1:%d", ports[0])
+	conf := filepath.Join(m.dir, "nats.conf")
+	text := fmt.Sprintf("listen: 127.0.0.1:%d\njetstream { store_dir: %q, sync_interval: always }\nmax_payload: 1MB\nmax_pending: 256MB\n%s",
+		ports[0], filepath.Join(m.dir, "nats"), auth)
+	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	binary := natsServer(t)
+	m.starts["nats"] = func() *proc { return startCommand(t, m.dir, binary, "--config", conf) }
+	m.rise("nats")
+	for i, port := range ports[1:] {
+		m.addServer(fmt.Sprintf("server-%d", i+1), port)
+	}
+	for _, name := range []string{"worker-a", "worker-b"} {
+		m.addWorker(name, nil)
+	}
+	small := filepath.Join(m.dir, "work-worker-small")
+	if err := os.Mkdir(small, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	m.addWorker("worker-small", smallDisk(t, small, 64<<20), "--free-disk", "8MiB")
+	m.must("all nodes", func(ctx context.Context, c outbidv1.OutbidServiceClient) error {
+		r, err := c.ListNodes(ctx, &outbidv1.ListNodesRequest{})
+		if err == nil && len(r.GetNodes()) < 3 {
+			err = fmt.Errorf("%d nodes", len(r.GetNodes()))
+		}
+		return err
+	})
+	return m
+}
+
+func (m *torment) rise(name string) { m.procs[name] = m.starts[name]() }
+
+func (m *torment) addServer(name string, port int) {
+	env := []string{
+		"MINIO_ROOT_USER=" + m.minio.User, "MINIO_ROOT_PASSWORD=" + m.minio.Password, "AWS_ACCESS_KEY_ID=", "AWS_SECRET_ACCESS_KEY=",
+	}
+	address := fmt.Sprintf("127.0.0.1:%d", port)
+	m.starts[name] = func() *proc {
+		return startIn(m.t, m.dir, nil, env, "serve", "--nats", m.natsURL, "--standby", "--lease", "4s", "--keys", m.keys, "--policy", "drf",
+			"--store", "s3://checkpoints/of/outbid?endpoint="+m.minio.Endpoint, "--data", filepath.Join(m.dir, name), "--api", address)
+	}
+	m.rise(name)
+	m.clients = append(m.clients, m.procs[name].dial(address))
+}
+
+func (m *torment) addWorker(name string, wrapper []string, args ...string) {
+	command := append([]string{
+		"worker", "--nats", m.natsURL, "--keys", m.keys, "--name", name, "--devices", "cpu:2", "--dir", filepath.Join(m.dir, "work-"+name),
+		"--trial-user", "auto", "--checkpoint-bytes", "64MiB",
+	}, args...)
+	m.starts[name] = func() *proc { return startIn(m.t, m.dir, wrapper, nil, command...) }
+	m.rise(name)
+}
+
+// once does one hostile thing, or kills something for up to three seconds.
+func (m *torment) once() {
+	if m.rng.IntN(5) < 2 {
+		m.killSomething()
+		return
+	}
+	inputs := hostileInputs()
+	in := inputs[m.rng.IntN(len(inputs))]
+	m.did[in.name]++
+	ctx, cancel := context.WithTimeout(m.t.Context(), 10*time.Second)
+	defer cancel()
+	for _, c := range m.clients {
+		err := in.send(ctx, m, c)
+		switch code := status.Code(err); code {
+		case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled:
+			continue // the other one may lead
+		case codes.Internal, codes.Unknown, codes.DataLoss:
+			m.wrong.Store(in.name+": "+err.Error(), true)
+		}
+		return
+	}
+}
+
+func (m *torment) killSomething() {
+	what := []string{"nats", "minio", "server-1", "server-2", "worker-a", "worker-b", "worker-small", "disk"}[m.rng.IntN(8)]
+	m.did["kill "+what]++
+	pause := time.After(time.Duration(m.rng.IntN(3000)) * time.Millisecond)
+	switch what {
+	case "minio":
+		m.minio.Stop(m.t)
+		<-pause
+		m.minio.Start(m.t)
+	case "disk":
+		filler := m.procs["worker-small"].inside(filepath.Join(m.dir, "work-worker-small", "filler"))
+		_ = os.WriteFile(filler, make([]byte, 128<<20), 0o600) // it fills the disk
+		<-pause
+		_ = os.Remove(filler) // the process may be another by now
+	default:
+		m.procs[what].kill()
+		<-pause
+		m.rise(what)
+	}
+}
+
+// raiseAll starts again what has ended.
+func (m *torment) raiseAll() {
+	for name, p := range m.procs {
+		select {
+		case <-p.ended:
+			m.rise(name)
+		default:
+		}
+	}
+}
+
+// must calls f until one of the orchestrators does as asked.
+func (m *torment) must(what string, f func(context.Context, outbidv1.OutbidServiceClient) error) {
+	m.t.Helper()
+	deadline := time.Now().Add(patience)
+	var last error
+	for time.Now().Before(deadline) {
+		m.raiseAll() // a server whose ledger was away for long ends, and is started again by whoever runs it
+		for _, c := range m.clients {
+			ctx, cancel := context.WithTimeout(m.t.Context(), 10*time.Second)
+			err := f(ctx, c)
+			cancel()
+			if err == nil {
+				return
+			}
+			last = err
+		}
+		<-time.After(100 * time.Millisecond)
+	}
+	m.t.Fatalf("waited in vain for %s: %v", what, last)
+}
+
+// healthy submits the sweep of the tenant that is not hostile. Its trials train for about as long as all lasts.
+func (m *torment) healthy(lasts time.Duration) string {
+	const pace = 100 * time.Millisecond
+	m.steps = max(20, int64(lasts/pace)/2)
+	spec := job{name: "healthy", mode: "well", tuner: random(m.steps), trials: 2, env: map[string]string{"PACE": pace.String()}}.spec(m.t, m.locks)
+	spec.GetProgram().Command = []string{m.trainer}
+	spec.Tenant = "good"
+	return m.submit(spec)
+}
+
+func (m *torment) submit(spec *outbidv1.SweepSpec) (id string) {
+	m.t.Helper()
+	m.must("the submit of "+spec.GetName(), func(ctx context.Context, c outbidv1.OutbidServiceClient) error {
+		r, err := c.SubmitSweep(ctx, &outbidv1.SubmitSweepRequest{Spec: spec})
+		id = r.GetSweep().GetId()
+		return err
+	})
+	return id
+}
+
+// endBad stops the sweeps of the hostile tenant.
+func (m *torment) endBad() {
+	for _, id := range m.bad {
+		m.must("the end of "+id, func(ctx context.Context, c outbidv1.OutbidServiceClient) error {
+			_, err := c.ControlSweep(ctx, &outbidv1.ControlSweepRequest{Sweep: id, Command: outbidv1.SweepCommand_SWEEP_COMMAND_STOP})
+			if code := status.Code(err); code == codes.FailedPrecondition || code == codes.NotFound {
+				return nil // it has ended, or was deleted
+			}
+			return err
+		})
+	}
+}
+
+// check waits until the healthy sweep is done, and looks for what was lost, doubled or held twice.
+func (m *torment) check(healthy string, told *teller) {
+	m.t.Helper()
+	m.must("the end of the healthy sweep", func(ctx context.Context, c outbidv1.OutbidServiceClient) error {
+		r, err := c.GetSweep(ctx, &outbidv1.GetSweepRequest{Sweep: healthy})
+		if sw := r.GetSweep(); err == nil && sw.GetState() != outbidv1.SweepState_SWEEP_STATE_DONE {
+			err = fmt.Errorf("it is %s: %v (%s)", sw.GetState(), sw.GetCounts(), sw.GetReason())
+		}
+		return err
+	})
+	trained, all := m.reports(healthy), map[toldStep]bool{}
+	for key, n := range trained {
+		if n != 1 {
+			m.t.Errorf("step %d of trial %d of the healthy sweep was reported %d times under lease %d", key.step, key.trial, n, key.lease)
+		}
+		all[toldStep{key.trial, key.step, 0}] = true
+	}
+	for trial := range int32(2) {
+		for step := range m.steps {
+			if !all[toldStep{trial, step + 1, 0}] {
+				m.t.Errorf("step %d of trial %d of the healthy sweep is lost", step+1, trial)
+			}
+		}
+	}
+	kept := m.reports(told.sweep)
+	for key := range told.acknowledged {
+		if n := kept[key]; n != 1 {
+			m.t.Errorf("step %d of trial %d was acknowledged under lease %d, and is kept %d times", key.step, key.trial, key.lease, n)
+		}
+	}
+	m.t.Logf("%d reports were acknowledged", len(told.acknowledged))
+	noTwoOwners(m.t, m.locks)
+	m.wrong.Range(func(text, _ any) bool { m.t.Errorf("answered as if the server were wrong: %v", text); return true })
+	for name, p := range m.procs {
+		text, _ := p.out.text()
+		for _, sign := range []string{"panic:", "fatal error:", "DATA RACE"} {
+			if strings.Contains(text, sign) {
+				m.t.Errorf("%s printed %s", name, sign)
+			}
+		}
+	}
+}
+
+// toldStep is a step of a trial that was reported under a lease. A trial that begins again at an earlier checkpoint reports the
+// steps after that again, under a later lease.
+type toldStep struct {
+	trial int32
+	step  int64
+	lease uint64
+}
+
+// reports counts the reports of each step.
+func (m *torment) reports(sweep string) map[toldStep]int {
+	m.t.Helper()
+	var found map[toldStep]int
+	m.must("the reports of "+sweep, func(ctx context.Context, c outbidv1.OutbidServiceClient) error {
+		found = map[toldStep]int{}
+		stream, err := c.ListReports(ctx, &outbidv1.ListReportsRequest{Sweep: sweep})
+		return drain(stream, err, func(r *outbidv1.ListReportsResponse) error {
+			for _, one := range r.GetReports() {
+				found[toldStep{one.GetTrial(), one.GetReport().GetStep(), one.GetReport().GetLeaseId()}]++
+			}
+			return nil
+		})
+	})
+	return found
+}
+
+// teller reports the steps of trials that train outside.
+type teller struct {
+	sweep        string
+	acknowledged map[toldStep]bool
+	stop         context.CancelFunc
+	ended        chan struct{}
+}
+
+func (w *teller) end() {
+	w.stop()
+	<-w.ended
+}
+
+// tells starts a program of a tenant's that asks for trials and tells their steps, whatever becomes of the orchestrators.
+func (m *torment) tells(tenant string) *teller {
+	spec := job{name: "told", tuner: random(25), trials: 100_000}.bare()
+	spec.Tenant, spec.Workload = tenant, &outbidv1.SweepSpec_External{External: &outbidv1.External{}}
+	ctx, stop := context.WithCancel(context.Background())
+	w := &teller{sweep: m.submit(spec), acknowledged: map[toldStep]bool{}, stop: stop, ended: make(chan struct{})}
+	go func() {
+		defer close(w.ended)
+		for ctx.Err() == nil {
+			w.trial(ctx, m.clients)
+		}
+	}()
+	return w
+}
+
+// trial asks for one trial and tells its steps.
+func (w *teller) trial(ctx context.Context, clients []outbidv1.OutbidServiceClient) {
+	var asked *outbidv1.AskTrialResponse
+	err := either(ctx, clients, func(c outbidv1.OutbidServiceClient) (err error) {
+		asked, err = c.AskTrial(ctx, &outbidv1.AskTrialRequest{Sweep: w.sweep, Client: "teller"})
+		return err
+	})
+	if err != nil || asked.GetTrial() == nil {
+		return
+	}
+	trial := asked.GetTrial()
+	from := max(trial.GetStep(), trial.GetLast().GetStep())
+	for step := from + 1; step <= trial.GetUntilStep(); step++ {
+		tell := &outbidv1.TellTrialRequest{
+			Sweep: w.sweep, Trial: trial.GetNumber(), LeaseId: asked.GetLeaseId(), Finished: step == trial.GetUntilStep(),
+			Reports: []*outbidv1.Report{{Seq: uint64(step - from), Step: step, Metrics: map[string]float64{"loss": 1 / float64(step)}}},
+		}
+		var answer *outbidv1.TellTrialResponse
+		err := either(ctx, clients, func(c outbidv1.OutbidServiceClient) (err error) {
+			answer, err = c.TellTrial(ctx, tell)
+			return err
+		})
+		if err != nil || !answer.GetGoOn() {
+			return // it is done, its lease has ended, or the test has
+		}
+		w.acknowledged[toldStep{trial.GetNumber(), step, asked.GetLeaseId()}] = true
+	}
+}
+
+// either calls f with each client in turn until one answers, and returns what it says.
+func either(ctx context.Context, clients []outbidv1.OutbidServiceClient, f func(outbidv1.OutbidServiceClient) error) error {
+	for {
+		for _, c := range clients {
+			err := f(c)
+			if code := status.Code(err); code != codes.Unavailable && code != codes.DeadlineExceeded {
+				return err
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// lineOf is one line of a program's reports.
+func lineOf(report map[string]any) string {
+	data, err := json.Marshal(report)
+	if err != nil {
+		panic(err)
+	}
+	return string(data)
+}
