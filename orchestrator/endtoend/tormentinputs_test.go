@@ -59,7 +59,7 @@ func hostileInputs() []hostileInput {
 func hostileScripts() map[string]string {
 	many := make(map[string]any, 900)
 	for i := range 900 {
-		many[fmt.Sprintf("metric-with-a-long-name-%038d", i)] = i
+		many[fmt.Sprintf("m%045d", i)] = i // encoded they take 55 KB of the 60 that a report may have
 	}
 	const again = `i=0; while [ $i -lt 60 ]; do i=$((i+1)); echo '{"step": 1, "loss": 1, "checkpoint": "'$PWD/ckpt'"}' >> $OUTBID_REPORT; sleep .05; done`
 	return map[string]string{
@@ -110,7 +110,7 @@ func bigSweep(trials int32, bytes int, values ...int) *outbidv1.SweepSpec {
 		choice.Values = append(choice.Values, structpb.NewStringValue(strings.Repeat("v", bytes)+fmt.Sprint(i)))
 	}
 	spec.Space["text"] = &outbidv1.Parameter{Kind: &outbidv1.Parameter_Choice{Choice: choice}}
-	spec.Workload = &outbidv1.SweepSpec_Program{Program: &outbidv1.Program{Command: []string{"sh", "-c", "echo $(wc -c < $OUTBID_CONFIG)"}}}
+	spec.Workload = &outbidv1.SweepSpec_Program{Program: &outbidv1.Program{Command: []string{"sh", "-c", `echo '{{"loss": 1}}' >> $OUTBID_REPORT`}}}
 	return spec
 }
 
