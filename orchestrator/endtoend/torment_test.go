@@ -340,6 +340,9 @@ func (w *teller) end() {
 	<-w.ended
 }
 
+// tellPause leaves the machine to others.
+const tellPause = 20 * time.Millisecond
+
 // tells starts a program of a tenant's that asks for trials and tells their steps, whatever becomes of the orchestrators.
 func (m *torment) tells(tenant string) *teller {
 	spec := job{name: "told", tuner: random(25), trials: 100_000}.bare()
@@ -381,6 +384,7 @@ func (w *teller) trial(ctx context.Context, clients []outbidv1.OutbidServiceClie
 			return // it is done, its lease has ended, or the test has
 		}
 		w.acknowledged[toldStep{trial.GetNumber(), step, asked.GetLeaseId()}] = true
+		<-time.After(tellPause)
 	}
 }
 
