@@ -328,7 +328,7 @@ func (f *fork) Began() {
 // Ended implements session.Trial and program.Trial.
 func (f *fork) Ended(e *outbidv1.ForkEnded) { f.post(endedEvent{e}) }
 
-// Note implements program.Trial.
+// Note implements session.Trial and program.Trial.
 func (f *fork) Note(text string) { f.note("warning", text) }
 
 func (f *fork) post(event any) {
