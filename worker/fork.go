@@ -67,9 +67,12 @@ type fork struct {
 	// heard is when the process last said something, in nanoseconds since the fork was made.
 	heard atomic.Int64
 	made  time.Time
-	// stalled is set while a report waits for room in the outbox.
-	stalled  atomic.Bool
-	began    sync.Once
+	// stalled is set while a report waits for room in the outbox, or for its rate.
+	stalled atomic.Bool
+	began   sync.Once
+	// pace holds up its reports; paced once its user was told.
+	pace     reportPace
+	paced    sync.Once
 	detached bool // owned by its life: its process is not done with it yet, and clears up when it is
 
 	mu      sync.Mutex
@@ -289,7 +292,7 @@ func (f *fork) reports(reports []*outbidv1.Report, delayed bool) {
 	f.step, f.trains = max(f.step, step), f.trains || step > f.body.GetStart().GetStep()
 	f.mu.Unlock()
 	f.stalled.Store(true)
-	f.out.addReports(f.ctx, f, reports, delayed)
+	f.send(reports, delayed)
 	f.touch()
 	f.stalled.Store(false)
 }

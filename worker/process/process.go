@@ -67,6 +67,7 @@ type Process struct {
 	asked   bool
 	killer  *time.Timer
 	pace    *pacer
+	held    bool
 	outcome Outcome
 }
 
@@ -157,6 +158,7 @@ func (p *Process) Stop(grace time.Duration) {
 	}
 	p.unpace()
 	p.signal(syscall.SIGTERM)
+	p.resume()
 	p.killer = time.AfterFunc(grace, p.Kill)
 }
 
