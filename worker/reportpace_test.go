@@ -55,7 +55,7 @@ func TestReportsKeepToTheirRate(t *testing.T) {
 			f.Reports(all)
 			over <- time.Since(began)
 		}()
-		time.Sleep(10 * time.Second)
+		<-time.After(10 * time.Second)
 		synctest.Wait()
 		if sent, _ := queued(a); sent < 90 || sent > 120 || !f.stalled.Load() {
 			t.Errorf("after ten seconds %d reports are queued, and that it waits is %v", sent, f.stalled.Load())
