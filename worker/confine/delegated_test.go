@@ -29,7 +29,7 @@ func delegated(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, controller := range []string{"+cpu", "+memory"} {
+	for _, controller := range []string{"+cpu", "+memory", "+pids"} {
 		if err := enable(mount, controller); err != nil {
 			t.Skipf("a test may not hand down limits: %v", err)
 		}
@@ -66,7 +66,7 @@ func TestADelegatedGroupIsLeftAsItWas(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := tree.controls(); !slices.Equal(got, []string{"cpu", "memory"}) {
+		if got := tree.controls(); !slices.Equal(got, []string{"cpu", "memory", "pids"}) {
 			t.Fatalf("it limits %v", got)
 		}
 		if where() == dir {

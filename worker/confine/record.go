@@ -106,7 +106,7 @@ func endLeftovers(dir string, log *slog.Logger) error {
 			if err := killAll(func() ([]int, error) { return proctable.OfUser(uid) }); err != nil {
 				return fmt.Errorf("end the processes of an earlier worker's trials: %w", err)
 			}
-			if err := sweepShared(uid); err != nil {
+			if err := errors.Join(sweepShared(uid), sweepIPC(uid)); err != nil {
 				log.Warn("files of an earlier worker's trial could not be removed", "error", err)
 			}
 		}

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 
 	"github.com/containerd/cgroups/v3/cgroup1"
 	"github.com/opencontainers/runtime-spec/specs-go"
@@ -84,7 +85,7 @@ func (t *treeV1) where() []string { return t.dirs }
 func (t *treeV1) controls() []string {
 	var list []string
 	for _, name := range t.names {
-		if name == cgroup1.Memory || name == cgroup1.Cpu {
+		if name == cgroup1.Memory || name == cgroup1.Cpu || name == cgroup1.Pids {
 			list = append(list, string(name))
 		}
 	}
@@ -100,13 +101,19 @@ func (t *treeV1) make(name string, l Limits) (group, error) {
 		quota, period := l.quota(), uint64(quotaPeriod)
 		res.CPU = &specs.LinuxCPU{Quota: &quota, Period: &period}
 	}
+	if l.processes > 0 {
+		res.Pids = &specs.LinuxPids{Limit: &l.processes}
+	}
 	c, err := cgroup1.New(func(sub cgroup1.Name) (string, error) {
 		return filepath.Join(t.own[sub], t.name, name), nil
 	}, res, cgroup1.WithHierarchy(hierarchyV1(t.names)))
 	if err != nil {
 		return nil, err
 	}
-	g := &groupV1{tree: t, cgroup: c}
+	g := &groupV1{tree: t, cgroup: c, processes: "max"}
+	if l.processes > 0 {
+		g.processes = strconv.FormatInt(l.processes, 10)
+	}
 	for _, dir := range t.dirs {
 		g.dirs = append(g.dirs, filepath.Join(dir, name))
 	}
@@ -133,6 +140,8 @@ type groupV1 struct {
 	tree   *treeV1
 	cgroup cgroup1.Cgroup
 	dirs   []string
+	// processes is what its pids.max holds.
+	processes string
 }
 
 // start lets this thread enter the group while it starts the command, so that there is no moment at which the new
@@ -177,7 +186,7 @@ func (g *groupV1) kill() error {
 	if err := limit("1"); err != nil {
 		return err
 	}
-	return errors.Join(killAll(g.pids), limit("max"))
+	return errors.Join(killAll(g.pids), limit(g.processes))
 }
 
 // dir is where the group is in a hierarchy; "" if it is not.
@@ -189,7 +198,11 @@ func (g *groupV1) dir(name cgroup1.Name) string {
 }
 
 func (g *groupV1) oomKills() uint64 {
-	return countedIn(filepath.Join(g.dir(cgroup1.Memory), "memory.oom_control"))
+	return countedIn(filepath.Join(g.dir(cgroup1.Memory), "memory.oom_control"), "oom_kill")
+}
+
+func (g *groupV1) refusals() uint64 {
+	return countedIn(filepath.Join(g.dir(cgroup1.Pids), "pids.events"), "max")
 }
 
 func (g *groupV1) remove() error {
