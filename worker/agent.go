@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -42,8 +44,10 @@ type agent struct {
 	// behind is the control group in which it makes them; "" for none.
 	behind string
 	run    sync.WaitGroup
-	boot   string
-	boots  int
+	// disk looks after the disk; shared.
+	disk  *diskWatch
+	boot  string
+	boots int
 
 	// inbox holds the newest orders that were not handled yet; shared.
 	inbox inbox
@@ -80,6 +84,7 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	defer func() { err = errors.Join(err, host.Close()) }()
 	confiner, err := confine.Open(ctx, confine.Config{
 		Dir: cfg.Dir, User: cfg.TrialUser, Groups: cfg.TrialGroups, TrialDir: cfg.TrialDir, Logger: cfg.Logger,
+		Network: cfg.TrialNetwork, Processes: max(0, cfg.TrialProcesses), Files: max(0, cfg.TrialFiles),
 	})
 	if err != nil {
 		return fmt.Errorf("worker: %w", err)
@@ -89,6 +94,16 @@ func Run(ctx context.Context, cfg Config) (err error) {
 		if err := trialfile.Remove(filepath.Join(cfg.Dir, name)); err != nil {
 			return fmt.Errorf("worker: clear its directory: %w", err)
 		}
+	}
+	if err := confiner.LimitSelf(); err != nil {
+		return fmt.Errorf("worker: %w", err)
+	}
+	if cfg.warnings = confiner.Warnings(); len(cfg.warnings) > 0 {
+		level := slog.LevelInfo
+		if cfg.Warn || confiner.Switches() {
+			level = slog.LevelWarn
+		}
+		cfg.Logger.Log(ctx, level, "not everything that trials use is limited on this machine", "missing", strings.Join(cfg.warnings, "; "))
 	}
 	owners := &owners{}
 	sockets := cfg.Dir
@@ -114,7 +129,7 @@ func Run(ctx context.Context, cfg Config) (err error) {
 
 func newAgent(cfg Config) *agent {
 	return &agent{
-		cfg: cfg, out: newOutbox(), forks: make(map[uint64]*fork), averages: map[string]context.CancelFunc{}, boot: cfg.Boot, ended: make(chan struct{}, 1),
+		disk: newDiskWatch(&cfg), cfg: cfg, out: newOutbox(), forks: make(map[uint64]*fork), averages: map[string]context.CancelFunc{}, boot: cfg.Boot, ended: make(chan struct{}, 1),
 		again: make(chan struct{}, 1), inbox: inbox{boot: cfg.Boot, wake: make(chan struct{}, 1)}, introduce: true,
 		wanted: make(map[uint64]bool), complained: make(map[string]bool),
 	}
@@ -129,6 +144,11 @@ func (a *agent) serve(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, stop()) }()
 	defer a.cfg.Bus.Reconnected(func() { poke(a.again) })()
 	defer a.run.Wait()
+	watching, stopWatching := context.WithCancel(context.WithoutCancel(ctx)) // trials that are stopping still write
+	var watch sync.WaitGroup
+	defer watch.Wait()
+	defer stopWatching()
+	watch.Go(func() { a.disk.run(watching) })
 	return a.loop(ctx)
 }
 

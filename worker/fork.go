@@ -52,6 +52,7 @@ type fork struct {
 	out     *outbox
 	start   func(ctx context.Context, f *fork) (training, error)
 	changed func()
+	disk    *diskWatch
 	ref     *outbidv1.ForkRef
 	body    *outbidv1.AssignmentBody
 
@@ -104,7 +105,7 @@ type (
 
 func newFork(a *agent, as *outbidv1.Assignment) *fork {
 	f := &fork{
-		cfg: &a.cfg, out: a.out, start: a.train, ref: as.GetFork(), body: as.GetBody(), wake: make(chan struct{}, 1),
+		cfg: &a.cfg, disk: a.disk, out: a.out, start: a.train, ref: as.GetFork(), body: as.GetBody(), wake: make(chan struct{}, 1),
 		made: time.Now(), phase: "starting", step: as.GetBody().GetStart().GetStep(),
 		changed: func() { a.changed.Store(true) },
 	}
@@ -358,6 +359,8 @@ func (f *fork) silent() time.Duration { return time.Since(f.made) - time.Duratio
 
 // run is the fork's life.
 func (f *fork) run() {
+	f.disk.add(f)
+	defer f.disk.remove(f)
 	ended := f.live()
 	f.upload.close()
 	if cause := context.Cause(f.ctx); cause != nil && !errors.Is(cause, errUnwanted) {

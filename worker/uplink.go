@@ -31,6 +31,9 @@ func (a *agent) send(beat bool) {
 	if a.introduce {
 		up.Info = a.info()
 	}
+	if beat {
+		up.Health = a.disk.health()
+	}
 	a.fill(up, first, bytes)
 	if err := a.publish(up); err != nil {
 		a.isolate(up, err)
@@ -117,7 +120,7 @@ func (a *agent) info() *outbidv1.NodeInfo {
 	return &outbidv1.NodeInfo{
 		Name: a.cfg.Node, Boot: a.boot, Devices: m.Devices, Links: m.Links, Cpus: float64(m.CPUs), MemoryBytes: m.MemoryBytes,
 		Version: sanitize.Line(a.cfg.Version, limits.Name), Hostname: sanitize.Line(hostname, limits.Name), Labels: a.cfg.Labels,
-		Pid: int32(os.Getpid()),
+		Pid: int32(os.Getpid()), Warnings: a.cfg.warnings,
 	}
 }
 
