@@ -91,7 +91,7 @@ func Open(ctx context.Context, cfg Config) (*Confiner, error) {
 	c := &Confiner{cfg: cfg, users: users, record: newRecord(cfg.Dir)}
 	err = errors.New("they are turned off")
 	if !cfg.NoGroups {
-		c.tree, err = openTree()
+		c.tree, err = openTree(filepath.Join(cfg.Dir, "cgroup"))
 	}
 	if err != nil {
 		c.whyNoTree = err.Error()

@@ -107,10 +107,14 @@ func (in *Confinement) Start(cmd *exec.Cmd, start func() error) error {
 	}
 	in.running++
 	in.mu.Unlock()
+	inside := func() error { return in.startInside(cmd, start) }
+	var err error
 	if in.group != nil {
-		start = func() error { return in.group.start(cmd) }
+		err = in.group.start(cmd, inside)
+	} else {
+		err = inside()
 	}
-	if err := in.startInside(cmd, start); err != nil {
+	if err != nil {
 		in.left()
 		return in.explain(err, cmd)
 	}

@@ -62,7 +62,7 @@ func TestADelegatedGroupIsLeftAsItWas(t *testing.T) {
 	}
 	var trees []tree
 	for range 2 {
-		tree, err := openTree()
+		tree, err := openTree(filepath.Join(t.TempDir(), "groups"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -124,7 +124,7 @@ func TestASharedGroupStaysAsItIs(t *testing.T) {
 	if err != nil || filepath.Join("/sys/fs/cgroup", own) != dir {
 		t.Fatalf("the other process is in %s, %v", own, err)
 	}
-	tree, err := openTree()
+	tree, err := openTree(filepath.Join(t.TempDir(), "groups"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -123,6 +123,9 @@ func endLeftovers(dir string, log *slog.Logger) error {
 func endGroups(dir string) error {
 	find := func() (pids []int, err error) {
 		err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+			if errors.Is(err, fs.ErrNotExist) {
+				return nil // it was mounted for that worker alone
+			}
 			if err != nil || !d.IsDir() {
 				return err
 			}

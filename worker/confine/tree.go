@@ -24,8 +24,8 @@ type tree interface {
 
 // group is the control group of one trial.
 type group interface {
-	// start starts a command inside; the caller's goroutine is locked to its thread.
-	start(cmd *exec.Cmd) error
+	// start starts a command inside by start; the caller's goroutine is locked to its thread.
+	start(cmd *exec.Cmd, start func() error) error
 	pids() ([]int, error)
 	// kill kills what is inside and waits until it is gone. Afterwards something may be started again.
 	kill() error

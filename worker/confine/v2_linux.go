@@ -176,14 +176,14 @@ func (t *treeV2) close() error {
 // groupV2 is one group.
 type groupV2 struct{ dir string }
 
-func (g *groupV2) start(cmd *exec.Cmd) error {
+func (g *groupV2) start(cmd *exec.Cmd, start func() error) error {
 	dir, err := os.Open(g.dir)
 	if err != nil {
 		return fmt.Errorf("enter a control group: %w", err)
 	}
 	defer dir.Close() //nolint:errcheck // a directory
 	cmd.SysProcAttr.UseCgroupFD, cmd.SysProcAttr.CgroupFD = true, int(dir.Fd())
-	return cmd.Start()
+	return start()
 }
 
 func (g *groupV2) pids() ([]int, error) { return pidsIn(g.dir) }
