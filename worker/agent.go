@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -43,8 +45,10 @@ type agent struct {
 	// behind is the control group in which it makes them; "" for none.
 	behind string
 	run    sync.WaitGroup
-	boot   string
-	boots  int
+	// disk looks after the disk; shared.
+	disk  *diskWatch
+	boot  string
+	boots int
 
 	// inbox holds the newest orders that were not handled yet; shared.
 	inbox inbox
@@ -65,8 +69,6 @@ type agent struct {
 	leaseEnd   time.Time
 	draining   bool
 	checks     checks
-	// warnings are what is listed of the machine.
-	warnings []string
 	// refused is set when the worker may not serve this server.
 	refused error
 }
@@ -84,6 +86,7 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	defer func() { err = errors.Join(err, host.Close()) }()
 	confiner, err := confine.Open(ctx, confine.Config{
 		Dir: cfg.Dir, User: cfg.TrialUser, Groups: cfg.TrialGroups, TrialDir: cfg.TrialDir, Logger: cfg.Logger,
+		Network: cfg.TrialNetwork, Processes: max(0, cfg.TrialProcesses), Files: max(0, cfg.TrialFiles),
 	})
 	if err != nil {
 		return fmt.Errorf("worker: %w", err)
@@ -93,6 +96,16 @@ func Run(ctx context.Context, cfg Config) (err error) {
 		if err := trialfile.Remove(filepath.Join(cfg.Dir, name)); err != nil {
 			return fmt.Errorf("worker: clear its directory: %w", err)
 		}
+	}
+	if err := confiner.LimitSelf(); err != nil {
+		return fmt.Errorf("worker: %w", err)
+	}
+	if cfg.warnings = confiner.Warnings(); len(cfg.warnings) > 0 {
+		level := slog.LevelInfo
+		if cfg.Warn || confiner.Switches() {
+			level = slog.LevelWarn
+		}
+		cfg.Logger.Log(ctx, level, "not everything that trials use is limited on this machine", "missing", strings.Join(cfg.warnings, "; "))
 	}
 	owners := &owners{}
 	sockets := cfg.Dir
@@ -108,8 +121,9 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	}
 	defer func() { err = errors.Join(err, sessions.Close()) }()
 	a := newAgent(cfg)
-	machine := &health.Machine{Dirs: dirsOf(cfg), FreeBytes: cfg.FreeBytes, Groups: confiner.Check, Python: cfg.Python}
-	a.warnings, a.checks.check = machine.Warnings(), machine.Check
+	machine := &health.Machine{Dirs: dirsOf(cfg), FreeBytes: cfg.DiskMargin, Groups: confiner.Check, Python: cfg.Python}
+	a.cfg.warnings = append(a.cfg.warnings, machine.Warnings()...)
+	a.checks.check, a.disk.changed = machine.Check, func() { poke(a.checks.again) }
 	starter := &starter{
 		cfg: cfg, owners: owners, host: host, confiner: confiner, sessions: sessions,
 		blobs: blobs{dir: filepath.Join(cfg.Dir, "blobs")},
@@ -128,7 +142,7 @@ func dirsOf(cfg Config) []string {
 
 func newAgent(cfg Config) *agent {
 	return &agent{
-		cfg: cfg, out: newOutbox(), forks: make(map[uint64]*fork), averages: map[string]context.CancelFunc{}, boot: cfg.Boot, ended: make(chan struct{}, 1),
+		disk: newDiskWatch(&cfg), cfg: cfg, out: newOutbox(), forks: make(map[uint64]*fork), averages: map[string]context.CancelFunc{}, boot: cfg.Boot, ended: make(chan struct{}, 1),
 		again: make(chan struct{}, 1), inbox: inbox{boot: cfg.Boot, wake: make(chan struct{}, 1)}, introduce: true,
 		wanted: make(map[uint64]bool), complained: make(map[string]bool), checks: newChecks(),
 	}
@@ -149,6 +163,11 @@ func (a *agent) serve(ctx context.Context) (err error) {
 		unfit := a.checked(a.checks.check(ctx))
 		a.run.Go(func() { a.checks.watch(ctx, unfit) })
 	}
+	watching, stopWatching := context.WithCancel(context.WithoutCancel(ctx)) // trials that are stopping still write
+	var watch sync.WaitGroup
+	defer watch.Wait()
+	defer stopWatching()
+	watch.Go(func() { a.disk.run(watching) })
 	return a.loop(ctx)
 }
 

@@ -76,7 +76,12 @@ func TestTrialsOfOtherUsers(t *testing.T) {
 func TestATrialCannotNameFilesOfTheWorker(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	secret := filepath.Join(t.TempDir(), "token")
+	dir, err := os.MkdirTemp("/var/tmp", "outbid-test-") //nolint:usetesting // what is below /tmp a trial does not see
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	secret := filepath.Join(dir, "token")
 	if err := os.WriteFile(secret, []byte("secret"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -93,6 +98,19 @@ id -u; cat %s || true`, secret, secret, secret, secret), 0, 0))
 	s.awaitLog(t, 1, "Permission denied")
 }
 
+// A trial's /tmp is its own, and what it saves there is stored.
+func TestATrialMaySaveInItsOwnTmp(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.work(t, "", others(t))
+	s.orch.assign(script(1, `cd /tmp; echo weights > $USER; cd - >/dev/null; echo '{"step":1,"loss":1,"checkpoint":"/tmp/'$USER'"}' >> $OUTBID_REPORT; echo here: $(ls /tmp)`, 0, 0))
+	s.orch.awaitText(t, 1, "ended FINISHED")
+	if text := s.orch.heard(1); !strings.Contains(text, "\nsaved ") {
+		t.Errorf("its checkpoint is not stored:\n%s", text)
+	}
+	s.awaitLog(t, 1, "here: outbid-")
+}
+
 // A daemon of a trial is gone when the next trial begins on its device.
 func TestNoDaemonOutlivesItsTrial(t *testing.T) {
 	t.Parallel()
@@ -103,7 +121,7 @@ func TestNoDaemonOutlivesItsTrial(t *testing.T) {
 			t.Parallel()
 			s := newSite(t)
 			s.work(t, "", change(t))
-			lock := filepath.Join(os.TempDir(), fmt.Sprintf("outbid-test-%d-%s.lock", os.Getpid(), name[:3]))
+			lock := filepath.Join("/var/tmp", fmt.Sprintf("outbid-test-%d-%s.lock", os.Getpid(), name[:3]))
 			f, err := os.OpenFile(lock, os.O_CREATE|os.O_RDWR, 0o666)
 			if err == nil {
 				err = errors.Join(f.Chmod(0o666), f.Close()) //nolint:gosec // of several users

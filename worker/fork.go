@@ -52,6 +52,7 @@ type fork struct {
 	out     *outbox
 	start   func(ctx context.Context, f *fork) (training, error)
 	changed func()
+	disk    *diskWatch
 	ref     *outbidv1.ForkRef
 	body    *outbidv1.AssignmentBody
 
@@ -67,9 +68,12 @@ type fork struct {
 	// heard is when the process last said something, in nanoseconds since the fork was made.
 	heard atomic.Int64
 	made  time.Time
-	// stalled is set while a report waits for room in the outbox.
-	stalled  atomic.Bool
-	began    sync.Once
+	// stalled is set while a report waits for room in the outbox, or for its rate.
+	stalled atomic.Bool
+	began   sync.Once
+	// pace holds up its reports; paced once its user was told.
+	pace     reportPace
+	paced    sync.Once
 	detached bool // owned by its life: its process is not done with it yet, and clears up when it is
 
 	mu      sync.Mutex
@@ -101,7 +105,7 @@ type (
 
 func newFork(a *agent, as *outbidv1.Assignment) *fork {
 	f := &fork{
-		cfg: &a.cfg, out: a.out, start: a.train, ref: as.GetFork(), body: as.GetBody(), wake: make(chan struct{}, 1),
+		cfg: &a.cfg, disk: a.disk, out: a.out, start: a.train, ref: as.GetFork(), body: as.GetBody(), wake: make(chan struct{}, 1),
 		made: time.Now(), phase: "starting", step: as.GetBody().GetStart().GetStep(),
 		changed: func() { a.changed.Store(true) },
 	}
@@ -289,7 +293,7 @@ func (f *fork) reports(reports []*outbidv1.Report, delayed bool) {
 	f.step, f.trains = max(f.step, step), f.trains || step > f.body.GetStart().GetStep()
 	f.mu.Unlock()
 	f.stalled.Store(true)
-	f.out.addReports(f.ctx, f, reports, delayed)
+	f.send(reports, delayed)
 	f.touch()
 	f.stalled.Store(false)
 }
@@ -328,7 +332,7 @@ func (f *fork) Began() {
 // Ended implements session.Trial and program.Trial.
 func (f *fork) Ended(e *outbidv1.ForkEnded) { f.post(endedEvent{e}) }
 
-// Note implements program.Trial.
+// Note implements session.Trial and program.Trial.
 func (f *fork) Note(text string) { f.note("warning", text) }
 
 func (f *fork) post(event any) {
@@ -355,6 +359,8 @@ func (f *fork) silent() time.Duration { return time.Since(f.made) - time.Duratio
 
 // run is the fork's life.
 func (f *fork) run() {
+	f.disk.add(f)
+	defer f.disk.remove(f)
 	ended := f.live()
 	f.upload.close()
 	if cause := context.Cause(f.ctx); cause != nil && !errors.Is(cause, errUnwanted) {

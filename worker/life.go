@@ -132,6 +132,7 @@ func (l *life) obey() {
 			grace = pauseGrace
 		} else {
 			l.upload.stop()
+			l.pace.release()
 		}
 		l.deadline = time.Now().Add(grace)
 		l.setPhase("ending")
@@ -239,6 +240,7 @@ func (l *life) endRejected() {
 func (l *life) kill() {
 	if !l.killed && l.end == nil {
 		l.killed = true
+		l.pace.release()
 		l.training.Kill()
 	}
 }
@@ -247,6 +249,7 @@ func (l *life) kill() {
 func (l *life) killAndWait() {
 	verdict := l.end
 	l.killed = true
+	l.pace.release()
 	l.training.Kill()
 	for {
 		for _, e := range l.takeEvents() {

@@ -152,6 +152,7 @@ func (a *agent) assign(as *outbidv1.Assignment) {
 		a.forks[leaseID] = f
 		a.changed.Store(true)
 	}
+	f.pace.setRate(as.GetReportRate())
 	f.direct(as.GetVerdict(), as.GetUntilStep(), as.GetReason(), as.GetVersion())
 	if !f.started && as.GetVerdict() != outbidv1.Verdict_VERDICT_TRAIN {
 		a.begin(f) // ends without having started

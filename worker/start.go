@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/outbid-dev/outbid/orchestrator/checksum"
 	"github.com/outbid-dev/outbid/orchestrator/limits"
 	"github.com/outbid-dev/outbid/orchestrator/objects"
@@ -52,6 +54,12 @@ func (s *starter) start(ctx context.Context, f *fork) (training, error) {
 			return nil, err
 		}
 	}
+	if err := s.checkNetwork(f); err != nil {
+		return nil, err
+	}
+	if err := f.disk.lacking(); err != nil {
+		return nil, s.local(err)
+	}
 	if err := f.makeScratch(); err != nil {
 		return nil, s.local(err)
 	}
@@ -77,6 +85,26 @@ func (s *starter) authenticate(fn *outbidv1.FunctionBody) error {
 			"joined, so it is not run here")
 	}
 	return nil
+}
+
+// checkNetwork refuses what cannot run without a network.
+func (s *starter) checkNetwork(f *fork) error {
+	if g := f.body.GetGang(); s.cfg.TrialNetwork == confine.NetworkNone && g.GetPlaces() > 1 {
+		return fail(outbidv1.FailureKind_FAILURE_KIND_START, "trials of node %s have no network (--trial-network none), and this one is a gang over %d "+
+			"nodes, which needs one", s.cfg.Node, g.GetPlaces())
+	}
+	return nil
+}
+
+// gang is the part of a gang that runs here. Without a network its processes meet on the loopback.
+func (s *starter) gang(f *fork) *outbidv1.Gang {
+	g := f.body.GetGang()
+	if g == nil || s.cfg.TrialNetwork != confine.NetworkNone {
+		return g
+	}
+	g = proto.CloneOf(g)
+	g.Address = "127.0.0.1"
+	return g
 }
 
 // local explains an error of the worker's own directory or of what it makes for a trial. Another node may do better.
@@ -250,7 +278,7 @@ func (s *starter) program(ctx context.Context, f *fork, checkpoint string) (trai
 		Host: s.host, In: in, Fork: f.ref, Logger: s.cfg.Logger, Argv: p.GetArgv(), Env: s.environ(f, p.GetEnv()), Dir: dir,
 		ConfigJSON: f.body.GetConfigJson(), Scratch: f.own(), Keep: f.keep(), CheckpointBytes: s.cfg.CheckpointBytes, StartStep: f.body.GetStart().GetStep(),
 		Checkpoint: checkpoint, UntilStep: f.target(), Metric: f.body.GetMetric(), Seed: f.body.GetSeed(),
-		Devices: f.body.GetDevices(), Gang: f.body.GetGang(), Part: f.body.GetPart(), Grace: p.GetGrace().AsDuration(),
+		Devices: f.body.GetDevices(), Gang: s.gang(f), Part: f.body.GetPart(), Grace: p.GetGrace().AsDuration(),
 		Speed:  inventory.Speed(s.cfg.Machine.Devices, f.body.GetDevices()),
 		Output: func(stream process.Stream, line []byte) { log(s.cfg, s.owners, f.ref, stream, line) },
 	}, f)

@@ -20,6 +20,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/limits"
 	"github.com/outbid-dev/outbid/orchestrator/sanitize"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+	"github.com/outbid-dev/outbid/worker/confine"
 	"github.com/outbid-dev/outbid/worker/inventory"
 	"github.com/outbid-dev/outbid/worker/program"
 )
@@ -74,9 +75,16 @@ type Config struct {
 	// CheckpointBytes is how many bytes a checkpoint may have, by the length of its files; 0 means
 	// program.DefaultCheckpointBytes.
 	CheckpointBytes int64
-	// FreeBytes is how many bytes have to be free on the disk of Dir, and of the trials' files, for the worker to take trials; 0
-	// means health.DefaultFreeBytes.
-	FreeBytes int64
+	// ScratchBytes is how many bytes the files of one trial may take on the disk, and DiskMargin how many stay free there: with less the worker takes no new
+	// trials, and ends the one whose files take the most. 0 means DefaultScratchBytes and DefaultDiskMargin, a negative number no bound.
+	ScratchBytes, DiskMargin int64
+	// TrialProcesses is how many processes and threads one trial may have, and TrialFiles how many files each process may have open. 0
+	// means confine.DefaultProcesses and confine.DefaultFiles, a negative number no bound.
+	TrialProcesses, TrialFiles int64
+	// TrialNetwork is confine.NetworkHost or confine.NetworkNone; empty means the first.
+	TrialNetwork string
+	// Warn has the worker log at WARN what of trials it cannot limit on this machine.
+	Warn bool
 	// Version of the program, and Labels of the node, for listings.
 	Version string
 	Labels  map[string]string
@@ -94,6 +102,8 @@ type Config struct {
 	closed bool
 	// spares are directories of trials that ended, for others.
 	spares *spares
+	// warnings are what of trials cannot be limited on this machine.
+	warnings []string
 }
 
 // Timing of the protocol.
@@ -146,6 +156,8 @@ func (c *Config) check() error {
 	if c.CheckpointBytes < 0 {
 		return fmt.Errorf("worker: checkpoints of %d bytes: want at least 1, or 0 for the default", c.CheckpointBytes)
 	}
+	c.ScratchBytes, c.DiskMargin = cmp.Or(c.ScratchBytes, DefaultScratchBytes), cmp.Or(c.DiskMargin, DefaultDiskMargin)
+	c.TrialProcesses, c.TrialFiles = cmp.Or(c.TrialProcesses, confine.DefaultProcesses), cmp.Or(c.TrialFiles, confine.DefaultFiles)
 	if c.Python == "" {
 		c.Python = "python3"
 	}

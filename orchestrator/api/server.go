@@ -72,6 +72,7 @@ type Server struct {
 const (
 	readHeaderTimeout = 10 * time.Second
 	idleTimeout       = 2 * time.Minute
+	maxHeaderBytes    = 64 << 10
 	// stopTimeout is how long calls may take to end when the server stops.
 	stopTimeout = 5 * time.Second
 	// streamsPerConn: a client may well follow hundreds of sweeps over one connection.
@@ -154,6 +155,7 @@ func (s *Server) open(i *interceptor) error {
 		TLSConfig:         s.cfg.TLS,
 		ReadHeaderTimeout: readHeaderTimeout,
 		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeaderBytes,
 		ErrorLog:          slog.NewLogLogger(s.cfg.Logger.Handler(), slog.LevelDebug),
 	}
 	return nil

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+	"golang.org/x/sys/unix"
 
 	"github.com/outbid-dev/outbid/orchestrator/identity"
 )
@@ -130,8 +131,19 @@ func options(cfg ServerConfig) *server.Options {
 		NoSigs:                 true,
 		MaxPayload:             cmp.Or(cfg.MaxPayload, MaxPayload),
 		MaxPending:             256 << 20,
+		MaxConn:                maxConns(),
 		DisableJetStreamBanner: true,
 	}
+}
+
+// maxConns returns how many connections the server takes at once: a quarter of the process's descriptors. The rest is for its
+// files and for what else the process serves.
+func maxConns() int {
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		return server.DEFAULT_MAX_CONNECTIONS
+	}
+	return int(min(max(limit.Cur/4, 64), server.DEFAULT_MAX_CONNECTIONS))
 }
 
 // portFree gives a clear error for a port in use, which the server itself only logs.

@@ -168,7 +168,8 @@ func flagOf(field string) string {
 		"NATS.URL": "--nats", "NATS.Listen": "--nats-listen", "NATS.CA": "--ca", "NATS.NKey": "--nats-nkey",
 		"NATS.Replicas": "--nats-replicas", "NATS.Creds": "--nats-creds", "NATS.Public": "--nats-public",
 		"PolicyOptions": "--policy-option", "Trials.Trust": "--trust-trials", "Trials.User": "--trial-user",
-		"Trials.Groups": "--trial-group", "Trials.Dir": "--trial-dir", "Labels": "--label",
+		"Trials.Groups": "--trial-group", "Trials.Dir": "--trial-dir", "Trials.Processes": "--trial-processes",
+		"Trials.Files": "--trial-files", "Trials.Network": "--trial-network", "Labels": "--label",
 	}[field]; ok {
 		return flag
 	}

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/dustin/go-humanize"
@@ -10,7 +11,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/server"
 	"github.com/outbid-dev/outbid/orchestrator/spec/terms"
 	"github.com/outbid-dev/outbid/worker"
-	"github.com/outbid-dev/outbid/worker/health"
+	"github.com/outbid-dev/outbid/worker/confine"
 	"github.com/outbid-dev/outbid/worker/program"
 )
 
@@ -27,8 +28,14 @@ func trialFlags(cmd *cobra.Command, o *server.TrialConfig) {
 	o.CheckpointBytes = program.DefaultCheckpointBytes
 	f.Var((*bytesFlag)(&o.CheckpointBytes), "checkpoint-bytes", "`BYTES` that one checkpoint may have, by the length of its files; a "+
 		"function's trial fails beyond that, and a program's goes on without that checkpoint")
-	o.FreeDisk = health.DefaultFreeBytes
-	f.Var((*bytesFlag)(&o.FreeDisk), "free-disk", "`BYTES` that have to be free on the disk of the worker's files for it to take new trials")
+	o.ScratchBytes, o.DiskMargin = worker.DefaultScratchBytes, worker.DefaultDiskMargin
+	f.Var(&boundFlag{&o.ScratchBytes, true}, "scratch-bytes", "`BYTES` that the files of one trial may take on the disk, or none; a trial with more fails")
+	f.Var(&boundFlag{&o.DiskMargin, true}, "disk-margin", "`BYTES` of the disk of trials' files that stay free, or none: with less the worker takes no "+
+		"new trials, and the trial fails whose files take the most")
+	o.Processes, o.Files = confine.DefaultProcesses, confine.DefaultFiles
+	f.Var(&boundFlag{&o.Processes, false}, "trial-processes", "`N` processes and threads that one trial may have, or none for no bound")
+	f.Var(&boundFlag{&o.Files, false}, "trial-files", "`N` files that each process of a trial may have open, and the worker too, or none for no bound")
+	f.StringVar(&o.Network, "trial-network", confine.NetworkHost, "`NETWORK` of trials: host, or none for nothing but a loopback")
 	f.BoolVar(&o.Trust, "trust-trials", false, "run what people with tokens submit as the worker's own user: they can read "+
 		"all that it can, its secrets too")
 	_ = cmd.MarkFlagDirname("trial-dir")
@@ -38,7 +45,9 @@ func trialFlags(cmd *cobra.Command, o *server.TrialConfig) {
 type bytesFlag int64
 
 // String implements pflag.Value.
-func (b *bytesFlag) String() string { return strings.ReplaceAll(humanize.IBytes(uint64(*b)), " ", "") }
+func (b *bytesFlag) String() string {
+	return strings.NewReplacer(" ", "", ".0", "").Replace(humanize.IBytes(uint64(*b)))
+}
 
 // Set implements pflag.Value.
 func (b *bytesFlag) Set(text string) error {
@@ -51,6 +60,45 @@ func (b *bytesFlag) Set(text string) error {
 
 // Type implements pflag.Value.
 func (b *bytesFlag) Type() string { return "bytes" }
+
+// boundFlag is the value of a flag that is an amount, of bytes or a number, or none.
+type boundFlag struct {
+	to    *int64
+	bytes bool
+}
+
+// String implements pflag.Value.
+func (b *boundFlag) String() string {
+	switch {
+	case b.to == nil:
+		return ""
+	case *b.to < 0:
+		return "none"
+	case b.bytes:
+		return (*bytesFlag)(b.to).String()
+	}
+	return strconv.FormatInt(*b.to, 10)
+}
+
+// Set implements pflag.Value.
+func (b *boundFlag) Set(text string) error {
+	switch {
+	case text == "none":
+		*b.to = -1
+	case b.bytes:
+		return (*bytesFlag)(b.to).Set(text)
+	default:
+		n, err := strconv.ParseInt(text, 10, 64)
+		if err != nil || n < 1 {
+			return fmt.Errorf("%q: want a number of 1 or more, or none", text)
+		}
+		*b.to = n
+	}
+	return nil
+}
+
+// Type implements pflag.Value.
+func (b *boundFlag) Type() string { return "amount" }
 
 // averageRateFlag is how fast averages of what forks saved are made.
 func averageRateFlag(cmd *cobra.Command, to *string, otherwise string) {

@@ -34,7 +34,7 @@ func TestABadNodeFailsNoTrial(t *testing.T) {
 	}
 	for name, bad := range map[string]badNode{
 		"the disk is full": {
-			wrap: func(t *testing.T, dir, _ string) []string { return smallDisk(t, dir, 32<<20) }, args: []string{"--free-disk", "8MiB"},
+			wrap: func(t *testing.T, dir, _ string) []string { return smallDisk(t, dir, 32<<20) }, args: []string{"--disk-margin", "8MiB"},
 			spoil: func(t *testing.T, p *proc, dir string) {
 				if err := os.WriteFile(p.inside(filepath.Join(dir, "filler")), make([]byte, 64<<20), 0o600); err == nil {
 					t.Fatal("64 MiB fit on a disk of 32 MiB")

@@ -115,7 +115,7 @@ func newTorment(t *testing.T, seed uint64) *torment {
 	if err := os.Mkdir(small, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	m.addWorker("worker-small", smallDisk(t, small, 64<<20), "--free-disk", "8MiB")
+	m.addWorker("worker-small", smallDisk(t, small, 64<<20), "--disk-margin", "8MiB")
 	m.must("all nodes", func(ctx context.Context, c outbidv1.OutbidServiceClient) error {
 		r, err := c.ListNodes(ctx, &outbidv1.ListNodesRequest{})
 		if err == nil && len(r.GetNodes()) < 3 {

@@ -215,7 +215,7 @@ func (s *Server) warnOpen(file string) {
 func (s *Server) listen() (net.Listener, error) {
 	l, err := net.Listen("tcp", s.cfg.API)
 	if err == nil {
-		return l, nil
+		return boundConns(l), nil
 	}
 	if !errors.Is(err, syscall.EADDRINUSE) {
 		return nil, badValue("API", s.cfg.API, "%w", err)
@@ -231,7 +231,7 @@ func (s *Server) listen() (net.Listener, error) {
 		return nil, badValue("API", s.cfg.API, "%w", err)
 	}
 	s.note("port %s is taken, so the API is at http://%s", port, l.Addr())
-	return l, nil
+	return boundConns(l), nil
 }
 
 func (s *Server) openStore(ctx context.Context) (err error) {

@@ -31,14 +31,22 @@ type TrialConfig struct {
 	// CheckpointBytes is how many bytes one checkpoint may have, by the length of its files; 0 means
 	// program.DefaultCheckpointBytes.
 	CheckpointBytes int64
-	// FreeDisk is how many bytes have to be free on the disk of the worker's files for it to take trials; 0 means
-	// health.DefaultFreeBytes.
-	FreeDisk int64
+	// ScratchBytes is how many bytes the files of one trial may take on the disk, and DiskMargin how many stay free there; 0 means
+	// worker.DefaultScratchBytes and worker.DefaultDiskMargin, a negative number no bound.
+	ScratchBytes, DiskMargin int64
+	// Processes is how many processes and threads one trial may have, and Files how many files each of its processes may have open; 0 means
+	// confine.DefaultProcesses and confine.DefaultFiles, a negative number no bound.
+	Processes, Files int64
+	// Network is "host" or "none", for nothing but a loopback; by default host.
+	Network string
 	// Trust lets people whom the server lets in run code as the worker's user: they can read all that it can.
 	Trust bool
 	// decided is set once it is known whether the server has tenants.
 	decided bool
 }
+
+// leastTrialLimit is what an interpreter takes of processes, threads and open files at least.
+const leastTrialLimit = 64
 
 // check finds what is wrong whatever the server is like.
 func (o *TrialConfig) check() error {
@@ -48,8 +56,15 @@ func (o *TrialConfig) check() error {
 	if o.CheckpointBytes < 0 {
 		return badField("Trials.CheckpointBytes", "%d: want at least 1 byte, or 0 for the default", o.CheckpointBytes)
 	}
-	if o.FreeDisk < 0 {
-		return badField("Trials.FreeDisk", "%d: want at least 1 byte, or 0 for the default", o.FreeDisk)
+	for name, n := range map[string]int64{"Trials.Processes": o.Processes, "Trials.Files": o.Files} {
+		if n > 0 && n < leastTrialLimit {
+			return badField(name, "%d: want at least %d, a negative number for no bound, or 0 for the default", n, leastTrialLimit)
+		}
+	}
+	switch o.Network {
+	case "", confine.NetworkHost, confine.NetworkNone:
+	default:
+		return badValue("Trials.Network", o.Network, "want %s or %s", confine.NetworkHost, confine.NetworkNone)
 	}
 	switch o.User {
 	case "", confine.None:

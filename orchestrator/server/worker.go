@@ -170,8 +170,9 @@ func runWorker(ctx context.Context, o WorkerConfig, p workerParts) (err error) {
 	return worker.Run(ctx, worker.Config{
 		Node: o.Name, Machine: machine, Bus: speaks, Store: p.store, Server: orders, Dir: o.Dir,
 		Python: o.Trials.Python, PassEnv: o.Trials.PassEnv, TrialUser: o.Trials.User, TrialGroups: o.Trials.Groups,
-		TrialDir: o.Trials.Dir, TrustTrials: o.Trials.Trust, CheckpointBytes: o.Trials.CheckpointBytes, FreeBytes: o.Trials.FreeDisk,
-		AverageRate: o.AverageRate, Version: p.version, Labels: o.Labels, Logger: log,
+		TrialDir: o.Trials.Dir, TrustTrials: o.Trials.Trust, CheckpointBytes: o.Trials.CheckpointBytes,
+		ScratchBytes: o.Trials.ScratchBytes, DiskMargin: o.Trials.DiskMargin, TrialProcesses: o.Trials.Processes, TrialFiles: o.Trials.Files,
+		TrialNetwork: o.Trials.Network, Warn: p.lacks == nil, AverageRate: o.AverageRate, Version: p.version, Labels: o.Labels, Logger: log,
 	})
 }
 

@@ -12,13 +12,18 @@ import (
 	"github.com/outbid-dev/outbid/worker/trialfile"
 )
 
-// As calls f with the user's rights to files, and no others: what the user may not open, f may not either, whatever
+// As calls f with the user's rights to files, and no others, and sees files where the trial does: what the user may not open, f may not either, whatever
 // links lead there. Files that f makes are the user's.
-func (in *Confinement) As(f func() error) error { return in.User().as(f) }
+func (in *Confinement) As(f func() error) error {
+	if in == nil {
+		return f()
+	}
+	return in.user.as(in.spaces, f)
+}
 
 // Reaches says whether the user may enter a directory and read it.
 func (u *User) Reaches(dir string) bool {
-	err := u.as(func() error {
+	err := u.as(nil, func() error {
 		// Not what a trial has put there meanwhile, such as a FIFO, which would not be opened before it is written to.
 		f, err := os.OpenFile(dir, os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NONBLOCK, 0)
 		if err != nil {
@@ -40,7 +45,8 @@ const TakenMode = 0o400
 func (in *Confinement) TakeFile(ctx context.Context, dir, path, to string, most int64) (err error) {
 	var from *os.File
 	var info fs.FileInfo
-	err = in.As(func() (err error) {
+	// Where the worker sees files and not where the trial does: from there the file could not get another name.
+	err = in.user.as(nil, func() (err error) {
 		from, info, err = trialfile.OpenBelow(dir, path)
 		return err
 	})
@@ -58,7 +64,7 @@ func (in *Confinement) TakeFile(ctx context.Context, dir, path, to string, most 
 	if err := moveOpen(ctx, from, to, info.Size()); err != nil {
 		return err
 	}
-	return in.As(func() error { return os.Remove(path) })
+	return in.user.as(nil, func() error { return os.Remove(path) })
 }
 
 // moveOpen gives an open file another name, or copies it where that cannot be done, and makes it the worker's.

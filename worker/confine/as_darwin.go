@@ -3,7 +3,7 @@ package confine
 import "os"
 
 // as calls f: no thread has another user's rights here, and there is no user for trials (see CanSwitch).
-func (u *User) as(f func() error) error {
+func (u *User) as(_ *spaces, f func() error) error {
 	if u == nil {
 		return f()
 	}

@@ -1,34 +1,25 @@
 package confine
 
 import (
+	"errors"
 	"fmt"
 	"os"
-	"runtime"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
 
-func (u *User) as(f func() error) error {
+func (u *User) as(s *spaces, f func() error) error {
 	if u == nil {
 		return f()
 	}
-	done := make(chan error, 1)
-	go func() {
-		// The thread is never unlocked, so it ends with the goroutine, and nothing else ever runs with the user's rights.
-		runtime.LockOSThread()
-		if unix.Gettid() == os.Getpid() { // the first thread cannot end, and what /proc says of it counts for the process
-			defer runtime.UnlockOSThread()
-			done <- u.as(f) // on another one, as this one is held
-			return
+	// The thread ends with it, so nothing else ever runs with the user's rights.
+	return onThreadOfItsOwn(func() error {
+		if err := errors.Join(s.enterForGood(), u.become()); err != nil {
+			return err
 		}
-		if err := u.become(); err != nil {
-			done <- err
-			return
-		}
-		done <- f()
-	}()
-	return <-done
+		return f()
+	})
 }
 
 // become changes whose rights to files this thread has. The system calls are made without the runtime, which would

@@ -39,13 +39,21 @@ type Config struct {
 	TrialDir string
 	// NoGroups makes no control groups, as on a machine that has none.
 	NoGroups bool
-	Logger   *slog.Logger
+	// NoSpaces makes no namespaces but what Network takes, as where the worker may make none.
+	NoSpaces bool
+	// Network is NetworkHost or NetworkNone; empty is NetworkHost.
+	Network string
+	// Processes bounds the processes and threads of one trial, and Files the open files of each of its processes; 0 for no bound.
+	Processes, Files int64
+	Logger           *slog.Logger
 }
 
 // Limits are what a trial asked for; zero for no limit.
 type Limits struct {
 	CPUs        float64
 	MemoryBytes int64
+	// processes is filled in by the Confiner.
+	processes int64
 }
 
 // Confiner makes confinements for one worker. Close it.
@@ -59,6 +67,8 @@ type Confiner struct {
 	behind string
 	root   string // of trials' files, if they run as another user
 	record *record
+	// whyShared says why trials have no /tmp, /dev/shm and System V IPC of their own; "" if they have.
+	whyShared string
 
 	mu   sync.Mutex
 	made int
@@ -81,7 +91,7 @@ func Open(ctx context.Context, cfg Config) (*Confiner, error) {
 	c := &Confiner{cfg: cfg, users: users, record: newRecord(cfg.Dir)}
 	err = errors.New("they are turned off")
 	if !cfg.NoGroups {
-		c.tree, err = openTree()
+		c.tree, err = openTree(filepath.Join(cfg.Dir, "cgroup"))
 	}
 	if err != nil {
 		c.whyNoTree = err.Error()
@@ -97,6 +107,9 @@ func Open(ctx context.Context, cfg Config) (*Confiner, error) {
 		}
 	}
 	c.record.Root = c.root
+	if err := c.openSpaces(); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
 	if c.tree != nil {
 		c.record.Groups = c.tree.where()
 		removeOrphans(c.record.Groups, cfg.Logger)
@@ -105,6 +118,36 @@ func Open(ctx context.Context, cfg Config) (*Confiner, error) {
 		c.record.Groups = append(slices.Clone(c.record.Groups), c.behind)
 	}
 	return c, c.record.save()
+}
+
+// openSpaces finds out whether the worker can make namespaces.
+func (c *Confiner) openSpaces() error {
+	if c.cfg.Network == NetworkNone {
+		if err := trySpaces(wants{network: true}); err != nil {
+			return fmt.Errorf("trials without a network: that takes root, or the capability CAP_SYS_ADMIN: %w", err)
+		}
+	}
+	err := errors.New("they are turned off")
+	if !c.cfg.NoSpaces {
+		err = trySpaces(wants{files: true, ipc: true})
+	}
+	if err != nil {
+		c.whyShared = "the worker may make no namespaces, which takes CAP_SYS_ADMIN: " + err.Error()
+	}
+	return nil
+}
+
+// spaces makes the namespaces of a confinement.
+func (c *Confiner) spaces(in *Confinement) (err error) {
+	own := c.Switches() && c.whyShared == ""
+	w := wants{files: own, ipc: own, network: c.cfg.Network == NetworkNone, shm: in.limits.MemoryBytes, keep: []string{c.root}}
+	if own {
+		w.tmp = in.tmp()
+	}
+	if w.any() {
+		in.spaces, err = makeSpaces(w)
+	}
+	return err
 }
 
 // makeRoot makes the directory of trials' files. Everybody may pass through it and nobody but the worker may list it.
@@ -191,6 +234,7 @@ func (c *Confiner) New(ctx context.Context, l Limits) (_ *Confinement, err error
 	c.made++
 	name := strconv.Itoa(c.made)
 	c.mu.Unlock()
+	l.processes = c.cfg.Processes
 	in := &Confinement{limits: l, name: name, log: c.cfg.Logger, mark: newMark()}
 	defer func() {
 		if err != nil {
@@ -201,6 +245,9 @@ func (c *Confiner) New(ctx context.Context, l Limits) (_ *Confinement, err error
 		if err := c.switchUser(ctx, in); err != nil {
 			return nil, err
 		}
+	}
+	if err := c.spaces(in); err != nil {
+		return nil, err
 	}
 	if c.tree != nil {
 		if in.group, err = c.tree.make(name, l); err != nil {

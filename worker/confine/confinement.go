@@ -10,7 +10,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -35,11 +37,13 @@ type Confinement struct {
 	home   string
 	group  group
 	forget func() error
+	spaces *spaces
 
 	mu      sync.Mutex
 	running int
 	since   time.Time
 	ooms    uint64
+	refused uint64
 }
 
 // User is who the processes run as; nil for the worker's own user.
@@ -103,14 +107,41 @@ func (in *Confinement) Start(cmd *exec.Cmd, start func() error) error {
 	}
 	in.running++
 	in.mu.Unlock()
+	inside := func() error { return in.startInside(cmd, start) }
+	var err error
 	if in.group != nil {
-		start = func() error { return in.group.start(cmd) }
+		err = in.group.start(cmd, inside)
+	} else {
+		err = inside()
 	}
-	if err := start(); err != nil {
+	if err != nil {
 		in.left()
 		return in.explain(err, cmd)
 	}
 	return nil
+}
+
+// stuck is set once a thread could not leave what a trial runs in: nothing is started on it any more.
+var stuck atomic.Bool //nolint:gochecknoglobals // a property of the process's threads
+
+// startInside starts a command in the namespaces of the trial.
+func (in *Confinement) startInside(cmd *exec.Cmd, start func() error) error {
+	if stuck.Load() {
+		return errors.New("this worker has to be restarted: a thread of it could not leave the namespaces of a trial")
+	}
+	back, err := in.spaces.enter()
+	if err != nil {
+		return err
+	}
+	err = start()
+	if returned := back(); returned != nil {
+		stuck.Store(true)
+		if err == nil {
+			_, _ = cmd.Process.Kill(), cmd.Wait()
+		}
+		return errors.Join(err, fmt.Errorf("leave the namespaces of a trial: %w", returned))
+	}
+	return err
 }
 
 func (in *Confinement) left() (last bool) {
@@ -121,15 +152,18 @@ func (in *Confinement) left() (last bool) {
 }
 
 // Left says that a process that was started is gone. With the last one everything else inside is killed. It returns
-// the memory limit if the kernel has killed a process inside for want of memory, and else 0.
-func (in *Confinement) Left() (outOfMemory int64) {
+// the limits that its processes met since it was called last.
+func (in *Confinement) Left() (met Exceeded) {
 	if in == nil {
-		return 0
+		return met
 	}
-	if in.group != nil && in.limits.MemoryBytes > 0 {
+	if in.group != nil {
 		in.mu.Lock()
-		if n := in.group.oomKills(); n > in.ooms {
-			in.ooms, outOfMemory = n, in.limits.MemoryBytes
+		if n := in.group.oomKills(); n > in.ooms && in.limits.MemoryBytes > 0 {
+			in.ooms, met.MemoryBytes = n, in.limits.MemoryBytes
+		}
+		if n := in.group.refusals(); n > in.refused && in.limits.processes > 0 {
+			in.refused, met.Processes = n, in.limits.processes
 		}
 		in.mu.Unlock()
 	}
@@ -138,7 +172,7 @@ func (in *Confinement) Left() (outOfMemory int64) {
 			in.log.Warn("processes of a trial do not end", "error", err)
 		}
 	}
-	return outOfMemory
+	return met
 }
 
 // Kill ends everything inside and waits until it is gone.
@@ -172,6 +206,7 @@ func (in *Confinement) Close() error {
 		return nil
 	}
 	err := in.Kill()
+	err = errors.Join(err, in.spaces.close())
 	if in.group != nil {
 		err = errors.Join(err, in.group.remove())
 	}
@@ -179,7 +214,7 @@ func (in *Confinement) Close() error {
 		err = errors.Join(err, in.Remove(in.home))
 	}
 	if in.user != nil && in.user.own {
-		err = errors.Join(err, sweepShared(in.user.UID))
+		err = errors.Join(err, sweepShared(in.user.UID), sweepIPC(in.user.UID))
 	}
 	if in.forget != nil {
 		err = errors.Join(err, in.forget())
@@ -223,7 +258,7 @@ func (in *Confinement) Remove(dir string) error {
 // sweepShared removes what a user left in directories that everybody may write to.
 func sweepShared(uid uint32) error {
 	var errs []error
-	for _, dir := range []string{"/tmp", "/var/tmp", "/dev/shm"} {
+	for _, dir := range []string{"/tmp", "/var/tmp", "/dev/shm", "/dev/mqueue"} {
 		entries, err := os.ReadDir(dir)
 		if err != nil {
 			continue // not there
@@ -243,9 +278,23 @@ func sweepShared(uid uint32) error {
 
 // explain says why a command cannot be started as another user.
 func (in *Confinement) explain(err error, cmd *exec.Cmd) error {
-	if in.user == nil || !errors.Is(err, os.ErrPermission) {
+	hidden := func(path string) bool {
+		return in.spaces != nil && strings.HasPrefix(path, "/tmp/") && errors.Is(err, os.ErrNotExist)
+	}
+	switch {
+	case in.user == nil:
+		return err
+	case hidden(cmd.Dir) || hidden(cmd.Path):
+		return fmt.Errorf("%w: each trial has a /tmp of its own and does not see what is below this machine's; move its program and its working "+
+			"directory elsewhere, such as /var/tmp or /opt", err)
+	case !errors.Is(err, os.ErrPermission):
 		return err
 	}
+	return in.explainClosed(err, cmd)
+}
+
+// explainClosed says what is closed to the user of a trial.
+func (in *Confinement) explainClosed(err error, cmd *exec.Cmd) error {
 	if dir := cmd.Dir; dir != "" && !in.user.Reaches(dir) {
 		return fmt.Errorf("the working directory %s is closed to the user that trials run as (%s): chmod o+rx it and what "+
 			"is above it, or name another", dir, in.user)

@@ -29,7 +29,7 @@ func delegated(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, controller := range []string{"+cpu", "+memory"} {
+	for _, controller := range []string{"+cpu", "+memory", "+pids"} {
 		if err := enable(mount, controller); err != nil {
 			t.Skipf("a test may not hand down limits: %v", err)
 		}
@@ -62,11 +62,11 @@ func TestADelegatedGroupIsLeftAsItWas(t *testing.T) {
 	}
 	var trees []tree
 	for range 2 {
-		tree, err := openTree()
+		tree, err := openTree(filepath.Join(t.TempDir(), "groups"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := tree.controls(); !slices.Equal(got, []string{"cpu", "memory"}) {
+		if got := tree.controls(); !slices.Equal(got, []string{"cpu", "memory", "pids"}) {
 			t.Fatalf("it limits %v", got)
 		}
 		if where() == dir {
@@ -124,7 +124,7 @@ func TestASharedGroupStaysAsItIs(t *testing.T) {
 	if err != nil || filepath.Join("/sys/fs/cgroup", own) != dir {
 		t.Fatalf("the other process is in %s, %v", own, err)
 	}
-	tree, err := openTree()
+	tree, err := openTree(filepath.Join(t.TempDir(), "groups"))
 	if err != nil {
 		t.Fatal(err)
 	}

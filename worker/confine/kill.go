@@ -32,14 +32,14 @@ func marked(mark string, since time.Time) ([]int, error) {
 	})
 }
 
-// countedIn reads the count oom_kill from a file of the kernel's.
-func countedIn(path string) uint64 {
+// countedIn reads a count from a file of the kernel's.
+func countedIn(path, what string) uint64 {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return 0
 	}
 	for line := range strings.Lines(string(text)) {
-		if name, count, ok := strings.Cut(strings.TrimSpace(line), " "); ok && name == "oom_kill" {
+		if name, count, ok := strings.Cut(strings.TrimSpace(line), " "); ok && name == what {
 			n, err := strconv.ParseUint(count, 10, 64)
 			if err == nil {
 				return n

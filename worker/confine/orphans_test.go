@@ -15,7 +15,7 @@ import (
 // A worker removes the empty groups of workers that were killed, and nothing else.
 func TestEmptyGroupsOfKilledWorkersAreRemoved(t *testing.T) {
 	t.Parallel()
-	own, err := openTree()
+	own, err := openTree(filepath.Join(t.TempDir(), "groups"))
 	if err != nil {
 		t.Skipf("a test may make no control groups here: %v", err)
 	}

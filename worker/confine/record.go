@@ -106,7 +106,7 @@ func endLeftovers(dir string, log *slog.Logger) error {
 			if err := killAll(func() ([]int, error) { return proctable.OfUser(uid) }); err != nil {
 				return fmt.Errorf("end the processes of an earlier worker's trials: %w", err)
 			}
-			if err := sweepShared(uid); err != nil {
+			if err := errors.Join(sweepShared(uid), sweepIPC(uid)); err != nil {
 				log.Warn("files of an earlier worker's trial could not be removed", "error", err)
 			}
 		}
@@ -123,6 +123,9 @@ func endLeftovers(dir string, log *slog.Logger) error {
 func endGroups(dir string) error {
 	find := func() (pids []int, err error) {
 		err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+			if errors.Is(err, fs.ErrNotExist) {
+				return nil // it was mounted for that worker alone
+			}
 			if err != nil || !d.IsDir() {
 				return err
 			}

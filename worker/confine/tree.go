@@ -14,7 +14,7 @@ type tree interface {
 	make(name string, l Limits) (group, error)
 	// where is what finds the tree again: the directories of its groups.
 	where() []string
-	// controls says which limits hold in it: cpu, memory.
+	// controls says which limits hold in it: cpu, memory, pids.
 	controls() []string
 	// behind makes a control group beside the worker itself, not among its trials, and returns its directory: what is in it
 	// goes behind the worker and all trials alike. It is "" where groups do not share out CPUs. Who asked for it removes it.
@@ -24,11 +24,13 @@ type tree interface {
 
 // group is the control group of one trial.
 type group interface {
-	// start starts a command inside; the caller's goroutine is locked to its thread.
-	start(cmd *exec.Cmd) error
+	// start starts a command inside by start; the caller's goroutine is locked to its thread.
+	start(cmd *exec.Cmd, start func() error) error
 	pids() ([]int, error)
 	// kill kills what is inside and waits until it is gone. Afterwards something may be started again.
 	kill() error
+	// refusals counts how often a process or thread was not started for the limit of them.
+	refusals() uint64
 	// oomKills counts the processes that the kernel killed inside for want of memory.
 	oomKills() uint64
 	remove() error

@@ -4,33 +4,54 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/containerd/cgroups/v3"
+	"golang.org/x/sys/unix"
 )
 
-// openTree makes the tree of the control groups, of the version that the machine has.
-func openTree() (tree, error) {
+// openTree makes the tree of the control groups, of the version that the machine has. Where they are not mounted, as below 'ip netns exec', it
+// mounts them at a directory that it makes.
+func openTree(mountAt string) (tree, error) {
 	name := fmt.Sprintf("outbid-%d.%s-%s", os.Getpid(), pidNamespace(), strings.ToLower(newMark()[len(markEnv)+1:][:8]))
-	switch cgroups.Mode() {
-	case cgroups.Unified:
-		return openV2("/sys/fs/cgroup", name)
-	case cgroups.Legacy, cgroups.Hybrid:
-		return openV1(name)
-	case cgroups.Unavailable:
+	if !groupsMounted() {
+		t, err := openMounted(mountAt, name)
+		if err != nil {
+			return nil, fmt.Errorf("no control groups are mounted at %s: %w", usualMount, err)
+		}
+		return t, nil
 	}
-	return nil, errors.New("this machine has no control groups at /sys/fs/cgroup")
+	if cgroups.Mode() == cgroups.Unified {
+		return openV2(usualMount, name)
+	}
+	return openV1(usualMount, name)
+}
+
+// groupsMounted reports whether control groups are where they usually are, and not only the empty directory that the kernel has there.
+func groupsMounted() bool {
+	var fs unix.Statfs_t
+	return unix.Statfs(usualMount, &fs) == nil && fs.Type != unix.SYSFS_MAGIC
 }
 
 // Groups says which version of control groups this process may make, and which limits hold in them: cpu, memory. An error
 // says why there are none. It tries, and removes what it made.
 func Groups() (version string, controls []string, err error) {
-	t, err := openTree()
+	dir, err := os.MkdirTemp("", "outbid-groups-")
+	if err != nil {
+		return "", nil, err
+	}
+	defer func() { err = errors.Join(err, os.Remove(dir)) }()
+	t, err := openTree(filepath.Join(dir, "groups"))
 	if err != nil {
 		return "", nil, err
 	}
 	version = "1"
-	if _, ok := t.(*treeV2); ok {
+	own := t
+	if m, ok := t.(*mountedTree); ok {
+		own = m.tree
+	}
+	if _, ok := own.(*treeV2); ok {
 		version = "2"
 	}
 	return version, t.controls(), t.close()

@@ -7,17 +7,20 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 
 	"github.com/containerd/cgroups/v3/cgroup1"
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 )
 
-const rootV1 = "/sys/fs/cgroup"
+// usualMount is where control groups are mounted.
+const usualMount = "/sys/fs/cgroup"
 
 // treeV1 is a group below the worker's own in each hierarchy that it may write to.
 type treeV1 struct {
-	name string
+	// root is where the hierarchies are mounted.
+	root, name string
 	// own is where the worker was when the tree was made.
 	own map[cgroup1.Name]string
 	// home is where the worker itself is, and its threads when they do not start anything.
@@ -27,19 +30,19 @@ type treeV1 struct {
 }
 
 // hierarchyV1 lists the subsystems that are used, of those that are named.
-func hierarchyV1(names []cgroup1.Name) cgroup1.Hierarchy {
+func hierarchyV1(root string, names []cgroup1.Name) cgroup1.Hierarchy {
 	return func() ([]cgroup1.Subsystem, error) {
 		var list []cgroup1.Subsystem
 		for _, name := range names {
 			switch name {
 			case cgroup1.Memory:
-				list = append(list, cgroup1.NewMemory(rootV1, cgroup1.OptionalSwap()))
+				list = append(list, cgroup1.NewMemory(root, cgroup1.OptionalSwap()))
 			case cgroup1.Cpu:
-				list = append(list, cgroup1.NewCpu(rootV1))
+				list = append(list, cgroup1.NewCpu(root))
 			case cgroup1.Pids:
-				list = append(list, cgroup1.NewPids(rootV1))
+				list = append(list, cgroup1.NewPids(root))
 			case cgroup1.Freezer:
-				list = append(list, cgroup1.NewFreezer(rootV1))
+				list = append(list, cgroup1.NewFreezer(root))
 			}
 		}
 		return list, nil
@@ -47,16 +50,29 @@ func hierarchyV1(names []cgroup1.Name) cgroup1.Hierarchy {
 }
 
 // openV1 finds the hierarchies in which the worker may make groups.
-func openV1(name string) (tree, error) {
-	t := &treeV1{name: name, own: map[cgroup1.Name]string{}}
+func openV1(root, name string) (tree, error) {
+	t := &treeV1{root: root, name: name, own: map[cgroup1.Name]string{}}
 	own := cgroup1.PidPath(os.Getpid())
+	if root != usualMount { // that looks for mounts of all that the kernel has
+		paths, err := cgroup1.ParseCgroupFile("/proc/self/cgroup")
+		if err != nil {
+			return nil, fmt.Errorf("find the worker's control group: %w", err)
+		}
+		own = func(sub cgroup1.Name) (string, error) {
+			path, ok := paths[string(sub)]
+			if !ok {
+				return "", cgroup1.ErrControllerNotActive
+			}
+			return path, nil
+		}
+	}
 	var why error
 	for _, sub := range []cgroup1.Name{cgroup1.Memory, cgroup1.Cpu, cgroup1.Pids, cgroup1.Freezer} {
 		path, err := own(sub)
 		if err != nil {
 			continue // not on this machine
 		}
-		dir := filepath.Join(rootV1, string(sub), path, name)
+		dir := filepath.Join(root, string(sub), path, name)
 		if err := os.Mkdir(dir, 0o755); err != nil { //nolint:gosec // as the kernel makes them
 			why = err
 			continue
@@ -70,7 +86,7 @@ func openV1(name string) (tree, error) {
 		return nil, fmt.Errorf("the worker may make no control groups (version 1): %w", why)
 	}
 	var err error
-	if t.home, err = cgroup1.Load(t.at, cgroup1.WithHierarchy(hierarchyV1(t.names))); err != nil {
+	if t.home, err = cgroup1.Load(t.at, cgroup1.WithHierarchy(hierarchyV1(t.root, t.names))); err != nil {
 		return nil, errors.Join(fmt.Errorf("find the worker's control group: %w", err), t.close())
 	}
 	return t, nil
@@ -84,7 +100,7 @@ func (t *treeV1) where() []string { return t.dirs }
 func (t *treeV1) controls() []string {
 	var list []string
 	for _, name := range t.names {
-		if name == cgroup1.Memory || name == cgroup1.Cpu {
+		if name == cgroup1.Memory || name == cgroup1.Cpu || name == cgroup1.Pids {
 			list = append(list, string(name))
 		}
 	}
@@ -100,13 +116,19 @@ func (t *treeV1) make(name string, l Limits) (group, error) {
 		quota, period := l.quota(), uint64(quotaPeriod)
 		res.CPU = &specs.LinuxCPU{Quota: &quota, Period: &period}
 	}
+	if l.processes > 0 {
+		res.Pids = &specs.LinuxPids{Limit: &l.processes}
+	}
 	c, err := cgroup1.New(func(sub cgroup1.Name) (string, error) {
 		return filepath.Join(t.own[sub], t.name, name), nil
-	}, res, cgroup1.WithHierarchy(hierarchyV1(t.names)))
+	}, res, cgroup1.WithHierarchy(hierarchyV1(t.root, t.names)))
 	if err != nil {
 		return nil, err
 	}
-	g := &groupV1{tree: t, cgroup: c}
+	g := &groupV1{tree: t, cgroup: c, processes: "max"}
+	if l.processes > 0 {
+		g.processes = strconv.FormatInt(l.processes, 10)
+	}
 	for _, dir := range t.dirs {
 		g.dirs = append(g.dirs, filepath.Join(dir, name))
 	}
@@ -117,7 +139,7 @@ func (t *treeV1) behind() (string, error) {
 	if !slices.Contains(t.names, cgroup1.Cpu) {
 		return "", nil
 	}
-	return makeBehind(filepath.Join(rootV1, string(cgroup1.Cpu), t.own[cgroup1.Cpu], t.name+behindSuffix))
+	return makeBehind(filepath.Join(t.root, string(cgroup1.Cpu), t.own[cgroup1.Cpu], t.name+behindSuffix))
 }
 
 func (t *treeV1) close() error {
@@ -133,15 +155,17 @@ type groupV1 struct {
 	tree   *treeV1
 	cgroup cgroup1.Cgroup
 	dirs   []string
+	// processes is what its pids.max holds.
+	processes string
 }
 
 // start lets this thread enter the group while it starts the command, so that there is no moment at which the new
 // process is outside.
-func (g *groupV1) start(cmd *exec.Cmd) error {
+func (g *groupV1) start(_ *exec.Cmd, start func() error) error {
 	tid := cgroup1.Process{Pid: unix.Gettid()}
 	err := g.cgroup.AddTask(tid)
 	if err == nil {
-		err = cmd.Start()
+		err = start()
 	} else {
 		err = fmt.Errorf("enter a control group: %w", err)
 	}
@@ -177,7 +201,7 @@ func (g *groupV1) kill() error {
 	if err := limit("1"); err != nil {
 		return err
 	}
-	return errors.Join(killAll(g.pids), limit("max"))
+	return errors.Join(killAll(g.pids), limit(g.processes))
 }
 
 // dir is where the group is in a hierarchy; "" if it is not.
@@ -189,7 +213,11 @@ func (g *groupV1) dir(name cgroup1.Name) string {
 }
 
 func (g *groupV1) oomKills() uint64 {
-	return countedIn(filepath.Join(g.dir(cgroup1.Memory), "memory.oom_control"))
+	return countedIn(filepath.Join(g.dir(cgroup1.Memory), "memory.oom_control"), "oom_kill")
+}
+
+func (g *groupV1) refusals() uint64 {
+	return countedIn(filepath.Join(g.dir(cgroup1.Pids), "pids.events"), "max")
 }
 
 func (g *groupV1) remove() error {

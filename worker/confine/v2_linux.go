@@ -94,7 +94,7 @@ func (h *homeGroup) handDown(aside string) error {
 			return errors.Join(err, h.back())
 		}
 	}
-	for _, controller := range []string{"cpu", "memory"} {
+	for _, controller := range []string{"cpu", "memory", "pids"} {
 		if enable(h.dir, "+"+controller) == nil {
 			h.gives = append(h.gives, controller)
 		}
@@ -148,6 +148,9 @@ func (t *treeV2) make(name string, l Limits) (group, error) {
 		quota, period := l.quota(), uint64(quotaPeriod)
 		res.CPU = &cgroup2.CPU{Max: cgroup2.NewCPUMax(&quota, &period)}
 	}
+	if l.processes > 0 && slices.Contains(t.has, "pids") {
+		res.Pids = &cgroup2.Pids{Max: l.processes}
+	}
 	if _, err := cgroup2.NewManager(t.mount, filepath.Join(t.name, name), res); err != nil {
 		return nil, err
 	}
@@ -173,14 +176,14 @@ func (t *treeV2) close() error {
 // groupV2 is one group.
 type groupV2 struct{ dir string }
 
-func (g *groupV2) start(cmd *exec.Cmd) error {
+func (g *groupV2) start(cmd *exec.Cmd, start func() error) error {
 	dir, err := os.Open(g.dir)
 	if err != nil {
 		return fmt.Errorf("enter a control group: %w", err)
 	}
 	defer dir.Close() //nolint:errcheck // a directory
 	cmd.SysProcAttr.UseCgroupFD, cmd.SysProcAttr.CgroupFD = true, int(dir.Fd())
-	return cmd.Start()
+	return start()
 }
 
 func (g *groupV2) pids() ([]int, error) { return pidsIn(g.dir) }
@@ -203,6 +206,10 @@ func (g *groupV2) write(file, text string) error {
 	return os.WriteFile(filepath.Join(g.dir, file), []byte(text), 0o644) //nolint:gosec // a file of the kernel's
 }
 
-func (g *groupV2) oomKills() uint64 { return countedIn(filepath.Join(g.dir, "memory.events")) }
+func (g *groupV2) oomKills() uint64 {
+	return countedIn(filepath.Join(g.dir, "memory.events"), "oom_kill")
+}
+
+func (g *groupV2) refusals() uint64 { return countedIn(filepath.Join(g.dir, "pids.events"), "max") }
 
 func (g *groupV2) remove() error { return removeGroups(g.dir) }

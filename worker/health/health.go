@@ -18,9 +18,6 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/sanitize"
 )
 
-// DefaultFreeBytes is how many bytes have to be free on the disk of a worker's directories for it to take trials.
-const DefaultFreeBytes = 256 << 20
-
 const (
 	// freeInodes is how many files it must be possible to make there. File systems without a fixed number of files say 0 of 0.
 	freeInodes = 1000
@@ -34,7 +31,7 @@ const (
 type Machine struct {
 	// Dirs are the directories in which the worker and its trials write.
 	Dirs []string
-	// FreeBytes is how many bytes must be free there; 0 means DefaultFreeBytes.
+	// FreeBytes is how many bytes must be free there; 0 or less for no bound.
 	FreeBytes int64
 	// Groups makes and removes a control group for a trial; nil if trials get none.
 	Groups func() error
@@ -70,13 +67,6 @@ func (m *Machine) Warnings() []string {
 	return nil
 }
 
-func (m *Machine) least() int64 {
-	if m.FreeBytes == 0 {
-		return DefaultFreeBytes
-	}
-	return m.FreeBytes
-}
-
 func (m *Machine) disk(dir string) error {
 	if err := m.room(dir); err != nil {
 		return err
@@ -90,8 +80,8 @@ func (m *Machine) room(dir string) error {
 	switch {
 	case err != nil:
 		return err
-	case bytes < uint64(m.least()):
-		return fmt.Errorf("less than %s are free (--free-disk)", humanize.IBytes(uint64(m.least())))
+	case m.FreeBytes > 0 && bytes < uint64(m.FreeBytes):
+		return fmt.Errorf("less than %s are free (--disk-margin)", humanize.IBytes(uint64(m.FreeBytes)))
 	case known && files < freeInodes:
 		return fmt.Errorf("it has room for less than %d more files", freeInodes)
 	}

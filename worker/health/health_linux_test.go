@@ -37,7 +37,7 @@ func TestAMachineThatIsNot(t *testing.T) {
 		Groups: func() error { return fmt.Errorf("mkdir x\nxx: %w", syscall.EROFS) },
 	}
 	got := strings.Join(m.Check(t.Context()), "\n")
-	for _, want := range []string{"less than 1.0 EiB are free (--free-disk)", "disk of " + gone + ": statfs", "control groups: mkdir x xx: read-only"} {
+	for _, want := range []string{"less than 1.0 EiB are free (--disk-margin)", "disk of " + gone + ": statfs", "control groups: mkdir x xx: read-only"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%s\ndoes not say %s", got, want)
 		}

@@ -32,6 +32,27 @@ func (p *Process) SetSpeed(speed float64) {
 	p.host.waits.Go(func() { pace.run(p) }) // the group is not reaped, so the host is waited for
 }
 
+// Hold stops the whole group, or lets it run again. One that was asked to end runs.
+func (p *Process) Hold(held bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case !held:
+		p.resume()
+	case !p.held && !p.asked && !p.reaped:
+		p.held = true
+		p.signal(syscall.SIGSTOP)
+	}
+}
+
+// resume lets a group run that is held. The caller holds the lock.
+func (p *Process) resume() {
+	if p.held {
+		p.held = false
+		p.signal(syscall.SIGCONT)
+	}
+}
+
 // unpace ends the pacer, which finds out when it next wakes, and lets the group run.
 func (p *Process) unpace() {
 	if p.pace == nil {
@@ -39,7 +60,9 @@ func (p *Process) unpace() {
 	}
 	close(p.pace.stop)
 	p.pace = nil
-	p.signal(syscall.SIGCONT)
+	if !p.held {
+		p.signal(syscall.SIGCONT)
+	}
 }
 
 // run sends SIGSTOP and SIGCONT in turns. Each rest makes up for what the group really ran, because timers are late on
@@ -76,6 +99,8 @@ func (c *pacer) signal(p *Process, sig syscall.Signal) bool {
 	if p.pace != c {
 		return false
 	}
-	p.signal(sig)
+	if !p.held {
+		p.signal(sig)
+	}
 	return true
 }

@@ -67,6 +67,7 @@ type Process struct {
 	asked   bool
 	killer  *time.Timer
 	pace    *pacer
+	held    bool
 	outcome Outcome
 }
 
@@ -157,6 +158,7 @@ func (p *Process) Stop(grace time.Duration) {
 	}
 	p.unpace()
 	p.signal(syscall.SIGTERM)
+	p.resume()
 	p.killer = time.AfterFunc(grace, p.Kill)
 }
 
@@ -193,7 +195,8 @@ func (p *Process) wait() {
 	p.mu.Unlock()
 	outcome := p.reap()
 	outcome.Asked = asked
-	outcome.OutOfMemory = p.in.Left() // what left the group is ended too, unless others of the trial still run
+	met := p.in.Left() // what left the group is ended too, unless others of the trial still run
+	outcome.OutOfMemory, outcome.TooManyProcesses = met.MemoryBytes, met.Processes
 	p.mu.Lock()
 	p.outcome = outcome
 	p.mu.Unlock()
@@ -250,6 +253,8 @@ type Outcome struct {
 	PeakBytes int64
 	// OutOfMemory is the limit in bytes if the kernel killed a process of the trial for going beyond it; else 0.
 	OutOfMemory int64
+	// TooManyProcesses is the limit of processes and threads if the kernel refused to start one of the trial's for it; else 0.
+	TooManyProcesses int64
 }
 
 // outcomeOf takes the most memory held in bytes.
@@ -266,6 +271,15 @@ func (o Outcome) OK() bool { return o.Code == 0 && o.Signal == 0 }
 
 // String says it in a line for the user.
 func (o Outcome) String() string {
+	text := o.end()
+	if o.TooManyProcesses > 0 && !o.OK() {
+		text += fmt.Sprintf(", after it had all of the %d processes and threads that a trial may have (--trial-processes)", o.TooManyProcesses)
+	}
+	return text
+}
+
+// end says what ended it.
+func (o Outcome) end() string {
 	switch {
 	case o.OutOfMemory > 0 && !o.OK() && !o.Asked:
 		return fmt.Sprintf("out of memory: used its %s (resources.memory)", humanize.IBytes(uint64(o.OutOfMemory)))

@@ -86,6 +86,7 @@ func (r *Run) launch() (*attempt, error) {
 	if r.spec.Speed > 0 && r.spec.Speed < 1 {
 		a.process.SetSpeed(r.spec.Speed)
 	}
+	a.reports.behind.hold = a.process.Hold
 	r.current, r.began = a.process, time.Now()
 	return a, nil
 }

@@ -102,6 +102,13 @@ func (g *rankGroup) Kill() {
 	}
 }
 
+// Hold stops all, or lets them run again.
+func (g *rankGroup) Hold(held bool) {
+	for _, p := range g.members {
+		p.Hold(held)
+	}
+}
+
 // SetSpeed slows all down to a part of full speed.
 func (g *rankGroup) SetSpeed(speed float64) {
 	for _, p := range g.members {

@@ -56,13 +56,12 @@ func (r *Run) attend(a *attempt) *outbidv1.ForkEnded {
 		case <-a.process.Done():
 			running = false
 		}
-		if err := a.reports.read(r.ctx, !running); err != nil {
+		if err := r.read(a, !running); err != nil {
 			a.process.Kill()
 			<-a.process.Done()
 			r.packer.wait()
 			return failed(outbidv1.FailureKind_FAILURE_KIND_ERROR, errors.Join(err, a.reports.close()).Error())
 		}
-		r.flush()
 		r.overrun(a)
 	}
 	r.packer.wait() // what the program named before it ended
@@ -93,6 +92,19 @@ func (r *Run) attend(a *attempt) *outbidv1.ForkEnded {
 		return r.reached()
 	}
 	return ended(outbidv1.ForkOutcome_FORK_OUTCOME_FINISHED)
+}
+
+// read takes in what the program reports. While that waits, the program is held if it has reported much more.
+func (r *Run) read(a *attempt, last bool) error {
+	defer a.reports.behind.watch()()
+	if last {
+		a.reports.behind.release()
+	}
+	err := a.reports.read(r.ctx, last)
+	if err == nil {
+		r.flush()
+	}
+	return err
 }
 
 // overrun asks a program to stop that goes on beyond its target.

@@ -29,6 +29,7 @@ type reportFile struct {
 	line    int
 	handler func(record)
 	bad     func(line int, err error)
+	behind  behind
 }
 
 func openReports(path string, handler func(record), bad func(int, error)) (*reportFile, error) {
@@ -36,7 +37,7 @@ func openReports(path string, handler func(record), bad func(int, error)) (*repo
 	if err != nil {
 		return nil, fmt.Errorf("make the report file: %w", err)
 	}
-	return &reportFile{file: f, buf: make([]byte, 32<<10), handler: handler, bad: bad}, nil
+	return &reportFile{file: f, buf: make([]byte, 32<<10), handler: handler, bad: bad, behind: behind{file: f}}, nil
 }
 
 // read handles the lines that are there; at the end of the program also a last one without a line end. Once ctx has ended
@@ -46,7 +47,9 @@ func (f *reportFile) read(ctx context.Context, last bool) error {
 		if err := f.skipHole(); err != nil {
 			return fmt.Errorf("read the report file: %w", err)
 		}
+		f.behind.check()
 		n, err := f.file.Read(f.buf)
+		f.behind.read(int64(n))
 		f.take(f.buf[:n])
 		if errors.Is(err, io.EOF) {
 			break
@@ -75,6 +78,7 @@ func (f *reportFile) skipHole() error {
 		return err
 	}
 	begin, _ := trialfile.DataAfter(f.file, at, info.Size())
+	f.behind.read(begin - at)
 	_, err = f.file.Seek(begin, io.SeekStart)
 	return err
 }

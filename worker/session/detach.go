@@ -88,5 +88,8 @@ func (detachedTrial) Began() {}
 // Reached implements Trial.
 func (detachedTrial) Reached(int64) {}
 
+// Note implements Trial.
+func (detachedTrial) Note(string) {}
+
 // Ended implements Trial.
 func (a detachedTrial) Ended(*outbidv1.ForkEnded) { a.over() }

@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"sync"
-	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -22,8 +21,6 @@ const (
 	lengthBytes = 4
 	// endTag begins an AttachRequest that holds a ProcessEnded: the field's number and type, as protobuf encodes it.
 	endTag = 5<<3 | 2
-	// helloGrace is how long who connects may take to say who it is.
-	helloGrace = 10 * time.Second
 )
 
 // frames serves the socket on which messages go with their lengths before them. One message costs each side one system
@@ -47,7 +44,6 @@ func (f *frames) serve(s *Server) {
 		if f.opened(conn) {
 			s.served.Go(func() {
 				defer f.over(conn)
-				_ = conn.SetReadDeadline(time.Now().Add(helloGrace))
 				_ = s.attach(&framed{conn: conn, in: bufio.NewReaderSize(conn, 32<<10)}, conn.RemoteAddr())
 			})
 		}
@@ -112,12 +108,7 @@ func (f *framed) Recv() (*outbidv1.AttachRequest, error) {
 	if err := proto.Unmarshal(data, m); err != nil {
 		return nil, fmt.Errorf("a message that is none: %w", err)
 	}
-	if !f.said {
-		f.said = true
-		if err := f.conn.SetReadDeadline(time.Time{}); err != nil {
-			return nil, fmt.Errorf("wait without end: %w", err)
-		}
-	}
+	f.said = true
 	return m, nil
 }
 

@@ -2,59 +2,155 @@ package session
 
 import (
 	"errors"
+	"log/slog"
 	"net"
 	"os"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
 )
 
-// peerListener lets in processes of known users only, by what the kernel says about who connects.
+const (
+	// maxConns bounds the connections of one process group, and, times its processes, those of one user. A process of the SDK
+	// needs one.
+	maxConns = 16
+	// helloGrace bounds how long a connection may take until its process has attached, and helloBytes what it may send until then.
+	helloGrace = 10 * time.Second
+	helloBytes = 128 << 10
+	// acceptPause is how long the listener waits, at first and at most, after the kernel could not accept a connection.
+	acceptPause, maxAcceptPause = 5 * time.Millisecond, time.Second
+)
+
+// peerListener accepts connections of known users only, a bounded number of each, by what the kernel says about the process
+// at the other end.
 type peerListener struct {
 	net.Listener
-	known func(uid uint32) bool
+	srv    *Server
+	closed chan struct{}
+	once   sync.Once
 }
 
-// Accept implements net.Listener.
+// Accept implements net.Listener. It returns an error only once the listener is closed: without a free descriptor it waits for one.
 func (l *peerListener) Accept() (net.Conn, error) {
+	pause := acceptPause
 	for {
 		conn, err := l.Listener.Accept()
-		if err != nil {
+		switch {
+		case err == nil:
+		case errors.Is(err, net.ErrClosed):
 			return nil, err
+		default:
+			if pause == acceptPause {
+				l.srv.cfg.Logger.Warn("cannot accept connections of training processes; trying again", "error", err)
+			}
+			if !l.wait(pause) {
+				return nil, net.ErrClosed
+			}
+			pause = min(2*pause, maxAcceptPause)
+			continue
 		}
-		uid, err := userOf(conn)
-		if err == nil && l.known(uid) {
-			return &peerConn{conn, peerAddr{conn.RemoteAddr(), uid}}, nil
+		pause = acceptPause
+		if admitted := l.srv.admit(conn); admitted != nil {
+			return admitted, nil
 		}
-		_ = conn.Close() // a stranger
+		_ = conn.Close() // a stranger, or one connection too many
 	}
 }
 
-// userOf is whose process is at the other end.
-func userOf(conn net.Conn) (uint32, error) {
+// wait waits; it returns false if the listener was closed meanwhile.
+func (l *peerListener) wait(pause time.Duration) bool {
+	select {
+	case <-time.After(pause):
+		return true
+	case <-l.closed:
+		return false
+	}
+}
+
+// Close implements net.Listener.
+func (l *peerListener) Close() error {
+	l.once.Do(func() { close(l.closed) })
+	return l.Listener.Close()
+}
+
+// credentials are those of the process at the other end of a Unix socket.
+type credentials struct {
+	uid uint32
+	// group is its process group; 0 where the kernel does not say.
+	group int
+}
+
+func credentialsOf(conn net.Conn) (credentials, error) {
 	c, ok := conn.(*net.UnixConn)
 	if !ok {
-		return 0, errors.New("no Unix socket")
+		return credentials{}, errors.New("not a Unix socket")
 	}
 	raw, err := c.SyscallConn()
 	if err != nil {
-		return 0, err
+		return credentials{}, err
 	}
-	var uid uint32
+	var cred credentials
+	var pid int
 	var got error
-	err = raw.Control(func(fd uintptr) { uid, got = peerUser(int(fd)) })
-	return uid, errors.Join(err, got)
+	err = raw.Control(func(fd uintptr) { cred.uid, pid, got = peerUser(int(fd)) })
+	if pid > 0 {
+		if group, err := syscall.Getpgid(pid); err == nil { // else it has ended
+			cred.group = group
+		}
+	}
+	return cred, errors.Join(err, got)
 }
 
-// peerConn is a connection that knows whose process is at its other end.
+// peerConn is a connection that knows the process at its other end. It is closed unless that process attaches in time.
 type peerConn struct {
 	net.Conn
 	addr peerAddr
+	// unattached is how many bytes may still be read before the process attaches; negative once it has.
+	unattached atomic.Int64
+	timer      *time.Timer
+	release    func()
 }
+
+// errMuch says that a process sent too much before it attached.
+var errMuch = errors.New("too much was sent before the process attached")
 
 // RemoteAddr implements net.Conn.
 func (c *peerConn) RemoteAddr() net.Addr { return c.addr }
 
+// Read implements net.Conn.
+func (c *peerConn) Read(b []byte) (int, error) {
+	left := c.unattached.Load()
+	if left < 0 {
+		return c.Conn.Read(b)
+	}
+	n, err := c.Conn.Read(b)
+	if left = c.unattached.Load(); left >= 0 && int64(n) > left {
+		return 0, errMuch
+	}
+	if left >= 0 {
+		c.unattached.CompareAndSwap(left, left-int64(n)) // else it has attached
+	}
+	return n, err
+}
+
+// Close implements net.Conn.
+func (c *peerConn) Close() error {
+	c.timer.Stop()
+	c.release()
+	return c.Conn.Close()
+}
+
+// attached takes the bounds off that hold until a process has attached.
+func (c *peerConn) attached() {
+	c.timer.Stop()
+	c.unattached.Store(-1)
+}
+
 type peerAddr struct {
 	net.Addr
-	uid uint32
+	credentials
+	conn *peerConn
 }
 
 // user is who a process runs as.
@@ -65,23 +161,102 @@ func (p *proc) user() uint32 {
 	return uint32(os.Geteuid())
 }
 
-// knows says whether any process runs as a user.
-func (s *Server) knows(uid uint32) bool {
-	if uid == uint32(os.Geteuid()) {
-		return true
+// mine reports whether a connection comes from the user that the process runs as.
+func (p *proc) mine(from net.Addr) bool {
+	addr, ok := from.(peerAddr)
+	return ok && addr.uid == p.user()
+}
+
+// connCounts counts open connections.
+type connCounts struct {
+	mu     sync.Mutex
+	users  map[uint32]int
+	groups map[int]int
+}
+
+// admit returns the connection if it may be served, or nil.
+func (s *Server) admit(conn net.Conn) *peerConn {
+	cred, err := credentialsOf(conn)
+	if err != nil {
+		return nil
 	}
+	processes := s.processesOf(cred.uid)
+	if processes == 0 && cred.uid != uint32(os.Geteuid()) {
+		return nil
+	}
+	if !s.conns.take(cred, maxConns*max(processes, 1)) {
+		s.noteRefusal(cred)
+		return nil
+	}
+	return newPeerConn(conn, cred, func() { s.conns.give(cred) })
+}
+
+func newPeerConn(conn net.Conn, cred credentials, release func()) *peerConn {
+	c := &peerConn{Conn: conn, release: sync.OnceFunc(release)}
+	c.addr = peerAddr{conn.RemoteAddr(), cred, c}
+	c.unattached.Store(helloBytes)
+	c.timer = time.AfterFunc(helloGrace, func() { _ = conn.Close() })
+	return c
+}
+
+// processesOf counts the processes that run as a user.
+func (s *Server) processesOf(uid uint32) (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, p := range s.procs {
 		if p.user() == uid {
-			return true
+			n++
 		}
 	}
-	return false
+	return n
 }
 
-// mine says whether a connection comes from the user that the process runs as.
-func (p *proc) mine(from net.Addr) bool {
-	addr, ok := from.(peerAddr)
-	return ok && addr.uid == p.user()
+// take counts a connection; it returns false if the user has as many as it may, or the process group.
+func (c *connCounts) take(cred credentials, most int) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.users[cred.uid] >= most || cred.group != 0 && c.groups[cred.group] >= maxConns {
+		return false
+	}
+	if c.users == nil {
+		c.users, c.groups = map[uint32]int{}, map[int]int{}
+	}
+	c.users[cred.uid]++
+	c.groups[cred.group]++
+	return true
+}
+
+func (c *connCounts) give(cred credentials) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.users[cred.uid]--; c.users[cred.uid] == 0 {
+		delete(c.users, cred.uid)
+	}
+	if c.groups[cred.group]--; c.groups[cred.group] == 0 {
+		delete(c.groups, cred.group)
+	}
+}
+
+// noteRefusal tells the trials of the process that opens too many connections, once each.
+func (s *Server) noteRefusal(cred credentials) {
+	var tell []Trial
+	s.mu.Lock()
+	for _, p := range s.procs {
+		if p.user() != cred.uid || p.in.User() == nil && cred.group != 0 && p.process.PID() != cred.group {
+			continue
+		}
+		p.mu.Lock()
+		if t := p.trial; t != nil && !t.refusedConn {
+			t.refusedConn = true
+			tell = append(tell, t.trial)
+		}
+		p.mu.Unlock()
+	}
+	s.mu.Unlock()
+	for _, t := range tell {
+		t.Note("it opens more connections to its worker than the 16 that it may have at a time; the others are closed at once")
+	}
+	if len(tell) > 0 {
+		s.cfg.Logger.Warn("a trial opens too many connections to its worker; they are closed", slog.Uint64("user", uint64(cred.uid)))
+	}
 }

@@ -2,11 +2,11 @@ package session
 
 import "golang.org/x/sys/unix"
 
-// peerUser is whose process is at the other end of a Unix socket.
-func peerUser(fd int) (uint32, error) {
+// peerUser returns the user of the process at the other end of a Unix socket. The kernel does not say its id.
+func peerUser(fd int) (uid uint32, pid int, err error) {
 	cred, err := unix.GetsockoptXucred(fd, unix.SOL_LOCAL, unix.LOCAL_PEERCRED)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
-	return cred.Uid, nil
+	return cred.Uid, 0, nil
 }

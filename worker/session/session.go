@@ -43,6 +43,8 @@ const (
 	leaveGrace = 5 * time.Second
 	// maxSocketPath is what the kernel takes, less a little.
 	maxSocketPath = 100
+	// maxHeaders bounds the headers of a stream of gRPC's, in bytes.
+	maxHeaders = 16 << 10
 )
 
 // Trial is who hears of a trial that runs in a process. Its methods are called one at a time, in order; Ended is the
@@ -56,6 +58,8 @@ type Trial interface {
 	Began()
 	Reached(step int64)
 	Ended(ended *outbidv1.ForkEnded)
+	// Note is a line for the user. It does not block, and may be called while another method is.
+	Note(text string)
 }
 
 // StartError says why a process that was started has no trial.
@@ -142,6 +146,7 @@ type Server struct {
 	grpc   *grpc.Server
 	frames *frames
 	served sync.WaitGroup
+	conns  connCounts
 
 	mu     sync.Mutex
 	closed bool
@@ -176,7 +181,8 @@ func Listen(ctx context.Context, cfg Config) (*Server, error) {
 	if s.frames.listener, err = s.listen(ctx, stream); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
-	s.grpc = grpc.NewServer(grpc.WaitForHandlers(true), grpc.MaxRecvMsgSize(64<<20))
+	s.grpc = grpc.NewServer(grpc.WaitForHandlers(true), grpc.MaxRecvMsgSize(maxFrame), grpc.MaxConcurrentStreams(1),
+		grpc.MaxHeaderListSize(maxHeaders), grpc.ConnectionTimeout(helloGrace))
 	outbidv1.RegisterSessionServiceServer(s.grpc, s)
 	s.served.Go(func() {
 		if err := s.grpc.Serve(l); err != nil {
@@ -203,7 +209,7 @@ func (s *Server) listen(ctx context.Context, path string) (net.Listener, error) 
 	if err := os.Chmod(path, mode); err != nil {
 		return nil, errors.Join(fmt.Errorf("session socket: %w", err), l.Close())
 	}
-	return &peerListener{Listener: l, known: s.knows}, nil
+	return &peerListener{Listener: l, srv: s, closed: make(chan struct{})}, nil
 }
 
 // Start runs a trial in a warm process, or in a new one if there is none for the spec, and returns once the process

@@ -72,6 +72,8 @@ func train(t *sessiontest.Trial) error {
 		return err
 	case "leave":
 		os.Exit(0)
+	case "flood":
+		return flood(t)
 	case "killed":
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 		select {}
@@ -119,6 +121,7 @@ func (r *recorder) Saved(s *outbidv1.ProcessSaved) {
 		r.save(s)
 	}
 }
+func (r *recorder) Note(text string)   { r.events <- "note: " + text }
 func (r *recorder) Began()             { r.events <- "began" }
 func (r *recorder) Reached(step int64) { r.events <- fmt.Sprintf("reached %d", step) }
 func (r *recorder) Ended(e *outbidv1.ForkEnded) {

@@ -62,6 +62,9 @@ func (s *Server) attach(st stream, from net.Addr) error {
 			"attach, and only once")
 	}
 	defer close(p.streamed)
+	if addr, ok := from.(peerAddr); ok {
+		addr.conn.attached()
+	}
 	var sender sync.WaitGroup
 	over := make(chan struct{})
 	sender.Go(func() { p.sendAll(st, over) })
@@ -178,6 +181,8 @@ type Session struct {
 	// Guarded by the process's lock.
 	order outbidv1.Directive
 	dirty bool
+	// refusedConn is set once the trial was told that its process opens too many connections.
+	refusedConn bool
 }
 
 func (t *Session) is(ref *outbidv1.ForkRef) bool {

@@ -1,0 +1,3 @@
+package confine
+
+func sweepIPC(uint32) error { return nil }

@@ -1,0 +1,83 @@
+package worker
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// watched is a disk watch with forks whose files take so many bytes each.
+func watched(t *testing.T, cfg *Config, bytes ...int) (*diskWatch, []*fork) {
+	t.Helper()
+	cfg.Node, cfg.files = "n1", t.TempDir()
+	w := newDiskWatch(cfg)
+	var forks []*fork
+	for i, n := range bytes {
+		f := &fork{cfg: cfg, disk: w, ref: &outbidv1.ForkRef{Sweep: "s-1", LeaseId: uint64(i + 1)}, wake: make(chan struct{}, 1)}
+		if err := os.MkdirAll(filepath.Join(f.own(), "below"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(f.own(), "below", "file"), make([]byte, n), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		w.add(f)
+		w.forks[f].next = f.made // it is due
+		forks = append(forks, f)
+	}
+	return w, forks
+}
+
+// A trial whose files take more than they may fails with that reason, and no other does.
+func TestATrialsFilesAreBounded(t *testing.T) {
+	t.Parallel()
+	w, forks := watched(t, &Config{ScratchBytes: 1 << 20, DiskMargin: -1}, 3<<20, 100<<10)
+	w.look(t.Context())
+	if why := forks[0].rejection(); why == nil || !strings.Contains(why.detail, "of 1.0 MiB that a trial may have (--scratch-bytes)") {
+		t.Errorf("the reason is %v", why)
+	}
+	if why := forks[1].rejection(); why != nil {
+		t.Errorf("another trial fails: %v", why)
+	}
+}
+
+// On a full disk the worker checks its machine at once, and ends the trial whose files take the most, once.
+func TestAFullDiskEndsWhatFillsIt(t *testing.T) {
+	t.Parallel()
+	w, forks := watched(t, &Config{ScratchBytes: -1, DiskMargin: 1 << 20}, 2<<20, 5<<20, 100<<10)
+	free := int64(1 << 30)
+	w.free = func() (int64, error) { return free, nil }
+	changes := 0
+	w.changed = func() { changes++ }
+	w.look(t.Context())
+	if changes != 0 {
+		t.Errorf("with room it asked for %d checks", changes)
+	}
+	free = 1000
+	for range 3 {
+		w.look(t.Context())
+	}
+	for i, f := range forks {
+		if why := f.rejection(); (why != nil) != (i == 1) || why != nil && !strings.Contains(why.detail, "--disk-margin of node n1") {
+			t.Errorf("trial %d: %v", i, why)
+		}
+	}
+	if changes != 1 {
+		t.Errorf("once the disk was full it asked for %d checks", changes)
+	}
+	w.remove(forks[1])
+	w.look(t.Context())
+	if why := forks[0].rejection(); why == nil {
+		t.Error("the next largest trial goes on although the disk is still full")
+	}
+	if why := forks[2].rejection(); why != nil {
+		t.Errorf("a trial whose end would free little fails: %v", why)
+	}
+	free = 1 << 30
+	w.look(t.Context())
+	if changes != 2 {
+		t.Errorf("with room again it had asked for %d checks", changes)
+	}
+}

@@ -1,0 +1,105 @@
+package worker
+
+import (
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+func pacedFork(rate int64) (*agent, *fork) {
+	a := newAgent(Config{Node: "n1", Boot: "b", Logger: slog.New(slog.DiscardHandler), Machine: machine(1)})
+	as := assignment(1, 0, 0)
+	as.ReportRate = rate
+	a.assign(as)
+	return a, a.forks[1]
+}
+
+// queued counts what waits to be sent: reports and notes.
+func queued(a *agent) (reports int, notes []string) {
+	a.out.mu.Lock()
+	defer a.out.mu.Unlock()
+	for _, e := range a.out.entries {
+		if e.report > 0 {
+			reports++
+		}
+		if n := e.message.GetNote(); n != nil {
+			notes = append(notes, n.GetText())
+		}
+	}
+	return reports, notes
+}
+
+func reports(n int) []*outbidv1.Report {
+	all := make([]*outbidv1.Report, n)
+	for i := range all {
+		all[i] = report(uint64(i + 1))
+	}
+	return all
+}
+
+// Reports beyond the rate wait, none is lost, the wait is no hang, and the user is told once.
+func TestReportsKeepToTheirRate(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const n = 500
+		all := reports(n)
+		rate := int64(10 * reportSize(all[0])) // ten reports a second
+		a, f := pacedFork(rate)
+		began := time.Now()
+		over := make(chan time.Duration)
+		go func() {
+			f.Reports(all)
+			over <- time.Since(began)
+		}()
+		<-time.After(10 * time.Second)
+		synctest.Wait()
+		if sent, _ := queued(a); sent < 90 || sent > 120 || !f.stalled.Load() {
+			t.Errorf("after ten seconds %d reports are queued, and that it waits is %v", sent, f.stalled.Load())
+		}
+		if took := <-over; took < 48*time.Second || took > 52*time.Second {
+			t.Errorf("%d reports took %s", n, took)
+		}
+		sent, notes := queued(a)
+		if sent != n || len(notes) != 1 || !strings.Contains(notes[0], "(report_rate)") || !strings.Contains(notes[0], "vision") {
+			t.Errorf("%d of %d reports are queued, and the notes are %q", sent, n, notes)
+		}
+		f.cancel(errUnwanted)
+	})
+}
+
+// A new rate counts at once for what waits, and what ends the fork ends the wait.
+func TestAWaitForTheRateEnds(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(*fork){
+		"another rate": func(f *fork) { f.pace.setRate(0) },
+		"its end":      func(f *fork) { f.pace.release() },
+		"its lease":    func(f *fork) { f.cancel(errExpired) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				a, f := pacedFork(1024)
+				over := make(chan struct{})
+				go func() {
+					defer close(over)
+					f.Reports(reports(100_000))
+				}()
+				synctest.Wait()
+				before := time.Now()
+				end(f)
+				<-over
+				if waited := time.Since(before); waited > 0 {
+					t.Errorf("it waited for another %s", waited)
+				}
+				if sent, _ := queued(a); name != "its lease" && sent != 100_000 {
+					t.Errorf("%d reports are queued", sent)
+				}
+				f.cancel(errUnwanted)
+			})
+		})
+	}
+}
