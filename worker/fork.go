@@ -12,6 +12,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/sanitize"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 	"github.com/outbid-dev/outbid/worker/confine"
+	"github.com/outbid-dev/outbid/worker/redact"
 	"github.com/outbid-dev/outbid/worker/trialfile"
 )
 
@@ -54,6 +55,11 @@ type fork struct {
 	changed func()
 	ref     *outbidv1.ForkRef
 	body    *outbidv1.AssignmentBody
+	// secrets are variables of the training code whose values mask replaces in what it prints and says. unopened is why they cannot
+	// be read, or nil.
+	secrets  map[string]string
+	mask     *redact.Mask
+	unopened error
 
 	// Owned by the agent.
 	started   bool
@@ -107,6 +113,7 @@ func newFork(a *agent, as *outbidv1.Assignment) *fork {
 	}
 	f.ctx, f.cancel = context.WithCancelCause(context.Background())
 	f.upload = newUploader(f)
+	f.openSecrets(a.seal)
 	return f
 }
 
@@ -197,6 +204,7 @@ func (f *fork) tell(what func(training)) {
 // say queues a message for the orchestrator. The fork fails if the message cannot be sent, unless it is a note.
 func (f *fork) say(m *outbidv1.UplinkMessage) {
 	m.Fork = f.ref
+	f.mask.Message(m)
 	if err := f.out.add(f, m); err != nil {
 		f.lose(m, fmt.Errorf("it %w", err))
 	}
@@ -275,6 +283,7 @@ func (f *fork) reports(reports []*outbidv1.Report, delayed bool) {
 	f.begin()
 	f.touch()
 	for i, r := range reports {
+		f.mask.Message(r)
 		if err := checkReport(r); err != nil {
 			f.reject(fail(outbidv1.FailureKind_FAILURE_KIND_ERROR, "the report of step %d %s", r.GetStep(), err))
 			reports = reports[:i]

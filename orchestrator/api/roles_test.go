@@ -1,6 +1,7 @@
 package api
 
 import (
+	"strings"
 	"testing"
 
 	"google.golang.org/grpc"
@@ -14,14 +15,14 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// who may call a method: everybody, those who may look, those who may change a tenant's sweeps, or administrators.
+// whoMayCall says which access each method needs.
 var whoMayCall = map[string]access{
 	"GetServerInfo": read, "PreviewSweep": read, "ListSweeps": read, "GetSweep": read, "WatchSweep": read, "ListTrials": read, "GetTrial": read,
-	"ListReports": read, "StreamLogs": read, "GetCheckpoint": read, "GetSoup": read, "ListNodes": read, "GetRound": read, "ListRounds": read,
+	"ListReports": read, "StreamLogs": readContent, "GetCheckpoint": readContent, "GetSoup": readContent, "ListNodes": read, "GetRound": read, "ListRounds": read,
 	"GetPrices": read, "GetTenant": read, "ListTenants": read,
 
 	"SubmitSweep": write, "ControlSweep": write, "ExtendSweep": write, "DeleteSweep": write, "AskTrial": write, "TellTrial": write,
-	"PutBlob": write, "PutSoup": write,
+	"PutBlob": write, "PutSoup": write, "SetSecret": write, "ListSecrets": write, "DeleteSecret": write,
 
 	"ReadLedger": admin, "NewWorkerToken": admin, "RemoveWorker": admin, "SetTenant": admin, "RemoveTenant": admin,
 
@@ -38,11 +39,13 @@ func TestEveryMethodByEveryRole(t *testing.T) {
 	}{
 		"nobody":       {"", []access{open}},
 		"stranger":     {"unknown-unknown-unknown", []access{open}},
-		"viewer":       {token("eve"), []access{open, read}},
-		"viewer of *":  {token("all"), []access{open, read}},
-		"user":         {token("ann"), []access{open, read, write}},
-		"other tenant": {token("bob"), []access{open, read, write}},
-		"admin":        {token("root"), []access{open, read, write, admin}},
+		"metrics":      {token("prom"), []access{open}},
+		"no logs":      {token("ned"), []access{open, read}},
+		"viewer":       {token("eve"), []access{open, read, readContent}},
+		"viewer of *":  {token("all"), []access{open, read, readContent}},
+		"user":         {token("ann"), []access{open, read, readContent, write}},
+		"other tenant": {token("bob"), []access{open, read, readContent, write}},
+		"admin":        {token("root"), []access{open, read, readContent, write, admin}},
 	}
 	methods := outbidv1.File_outbid_v1_service_proto.Services().ByName("OutbidService").Methods()
 	for role, r := range roles {
@@ -86,3 +89,24 @@ func callEmpty(t *testing.T, conn *grpc.ClientConn, m protoreflect.MethodDescrip
 	var answer proto.Message = dynamicpb.NewMessage(m.Output())
 	return stream.RecvMsg(answer)
 }
+
+// tokens are one of each kind; each is its name repeated.
+func testTokens(t *testing.T) *Tokens {
+	t.Helper()
+	tokens, err := ParseTokens(strings.NewReader(`
+# token name tenant role
+`+token("root")+` root * admin
+`+token("ann")+` ann vision user
+`+token("bob")+` bob speech user
+`+token("eve")+` eve vision viewer
+`+token("all")+` all * viewer
+`+token("ned")+` ned vision viewer-nologs
+`+token("prom")+` prom * metrics
+`), "tokens")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tokens
+}
+
+func token(name string) string { return strings.Repeat(name, 20) }

@@ -25,6 +25,7 @@ type service struct {
 	blobs   *blobBook
 	feeds   *feeds
 	workers Workers
+	secrets Secrets
 	// throttle bounds the sweeps that each tenant submits in a minute.
 	throttle *throttle
 	// maxSpec returns how many bytes the spec of a sweep may have.

@@ -148,7 +148,7 @@ func (s *Server) openLoop(ctx context.Context) error {
 			Limits:     s.limitsOf,
 			Room:       s.room.full,
 			Lease:      s.cfg.Lease, Term: s.lead.Term(), Store: s.store.String(), Tenants: s.tenants(),
-			Trust: s.members.trust, Sign: s.members.signFunction,
+			Trust: s.members.trust, Sign: s.members.signFunction, Seal: s.seal,
 			Agents: s.agents, NewTuner: tuners.opener(ctx, s.log), Fairness: themis.Fairness,
 			NewPolicy: s.cfg.earlierPolicy(s.log),
 		},

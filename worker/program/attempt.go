@@ -99,7 +99,7 @@ func (r *Run) commands(dir string, common []string) []process.Command {
 		if local > 0 || r.spec.follows() {
 			env = append(env, muted(dir, local)...)
 		}
-		commands[local] = process.Command{Argv: r.spec.Argv, Env: env, Dir: r.spec.Dir, In: r.spec.In, Output: r.output}
+		commands[local] = process.Command{Argv: r.spec.Argv, Env: env, Dir: r.spec.Dir, In: r.spec.In, Output: r.output, Mask: r.spec.Mask}
 	}
 	return commands
 }
