@@ -10,9 +10,12 @@ import (
 	"cmp"
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"net/url"
 	"slices"
 	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
 )
 
 const (
@@ -52,8 +55,8 @@ func New(env map[string]string) *Mask {
 				m.add(code.EncodeToString([]byte(value)))
 			}
 		}
-		if quoted, err := json.Marshal(value); err == nil {
-			m.add(string(quoted[1 : len(quoted)-1]))
+		for _, quoted := range jsonForms(value) {
+			m.add(quoted)
 		}
 		m.add(url.QueryEscape(value))
 		m.add(url.PathEscape(value))
@@ -62,6 +65,32 @@ func New(env map[string]string) *Mask {
 		return nil
 	}
 	return m
+}
+
+// jsonForms returns the ways in which encoders write a text in JSON, without the quotes: with the characters that mean something in HTML
+// escaped or not, and in ASCII alone.
+func jsonForms(text string) []string {
+	forms := make([]string, 0, 3)
+	for _, html := range []bool{false, true} {
+		var b strings.Builder
+		encoder := json.NewEncoder(&b)
+		encoder.SetEscapeHTML(html)
+		if encoder.Encode(text) == nil {
+			quoted := strings.TrimSuffix(b.String(), "\n")
+			forms = append(forms, quoted[1:len(quoted)-1])
+		}
+	}
+	var ascii strings.Builder
+	for _, r := range forms[0] {
+		if r < utf8.RuneSelf {
+			ascii.WriteRune(r)
+			continue
+		}
+		for _, unit := range utf16.AppendRune(nil, r) {
+			fmt.Fprintf(&ascii, `\u%04x`, unit)
+		}
+	}
+	return append(forms, ascii.String())
 }
 
 func (m *Mask) add(text string) {

@@ -22,6 +22,7 @@ func TestMaskFindsAValueInEachOfItsForms(t *testing.T) {
 		"base64":     base64.StdEncoding.EncodeToString([]byte(value)),
 		"base64 url": base64.URLEncoding.EncodeToString([]byte(value)),
 		"JSON":       `{"a": "hunter2/\u0026\"secret"}`,
+		"plain JSON": `{"a": "hunter2/&\"secret"}`,
 		"URL":        "https://x/?a=" + url.QueryEscape(value),
 	} {
 		got := m.Text(text)
@@ -31,6 +32,9 @@ func TestMaskFindsAValueInEachOfItsForms(t *testing.T) {
 	}
 	if got := m.Text("nothing here"); got != "nothing here" {
 		t.Errorf("%q", got)
+	}
+	if got := New(map[string]string{"A": "h\u00fcnter\U0001F600zwei"}).Text(`{"a": "h\u00fcnter\ud83d\ude00zwei"}`); got != `{"a": "***"}` {
+		t.Errorf("JSON in ASCII: %q", got)
 	}
 	if New(map[string]string{"A": "short"}) != nil {
 		t.Error("a short value is masked")
