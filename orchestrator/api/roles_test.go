@@ -1,6 +1,7 @@
 package api
 
 import (
+	"net/http"
 	"strings"
 	"testing"
 
@@ -110,3 +111,36 @@ func testTokens(t *testing.T) *Tokens {
 }
 
 func token(name string) string { return strings.Repeat(name, 20) }
+
+// A client is told which of its token's tenants it is, so that it knows whose checkpoints are its own.
+func TestServerInfoNamesTheCaller(t *testing.T) {
+	t.Parallel()
+	h := serve(t, func(c *Config) { c.Tokens = testTokens(t) })
+	got, err := as(t, h, "eve").GetServerInfo(t.Context(), &outbidv1.GetServerInfoRequest{})
+	if c := got.GetCaller(); err != nil || c.GetName() != "eve" || c.GetTenant() != "vision" || c.GetRole() != "viewer" || c.GetLocal() {
+		t.Errorf("%v, %v", c, err)
+	}
+}
+
+func TestMetricsRoleReadsMetricsAlone(t *testing.T) {
+	t.Parallel()
+	h := serve(t, func(c *Config) { c.Tokens = testTokens(t) })
+	for path, want := range map[string]int{
+		"/metrics": http.StatusOK, "/healthz": http.StatusOK, "/readyz": http.StatusOK, "/v1/sweeps": http.StatusForbidden,
+		"/v1/server": http.StatusForbidden, "/v1/nodes": http.StatusForbidden, "/v1/tenants": http.StatusForbidden,
+	} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, h.URL()+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Authorization", "Bearer "+token("prom"))
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		if resp.StatusCode != want {
+			t.Errorf("%s: %d, want %d", path, resp.StatusCode, want)
+		}
+	}
+}

@@ -219,7 +219,9 @@ func (s *service) GetServerInfo(ctx context.Context, req *outbidv1.GetServerInfo
 	if req.GetThorough() && s.verify != nil {
 		s.verify(ctx)
 	}
-	return s.control.Info(), nil
+	resp, who := proto.CloneOf(s.control.Info()), caller(ctx)
+	resp.Caller = &outbidv1.Caller{Name: who.Name, Tenant: who.Tenant, Role: string(who.Role), Local: who.local}
+	return resp, nil
 }
 
 // sweepEnded reports whether nothing more will happen to a sweep by itself.

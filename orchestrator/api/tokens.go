@@ -67,6 +67,8 @@ type Principal struct {
 	Tenant string
 	Role   Role
 
+	// local is set for a caller that was not asked for a token.
+	local bool
 	// also are further tenants for which it may act; nil for none.
 	also *memberships
 }
@@ -77,7 +79,7 @@ func (p Principal) owns(tenant string) bool {
 }
 
 // local is who calls when no tokens are configured, which only loopback allows.
-func local() Principal { return Principal{Name: "local", Tenant: AnyTenant, Role: RoleAdmin} }
+func local() Principal { return Principal{Name: "local", Tenant: AnyTenant, Role: RoleAdmin, local: true} }
 
 // Tokens knows bearer tokens. It keeps only their hashes.
 type Tokens struct {

@@ -4233,6 +4233,8 @@ type GetServerInfoResponse struct {
 	Checks    []*Check               `protobuf:"bytes,8,rep,name=checks,proto3" json:"checks,omitempty"`
 	// Every option of the policy, those left at their defaults too.
 	PolicyOptions map[string]string `protobuf:"bytes,9,rep,name=policy_options,json=policyOptions,proto3" json:"policy_options,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Who asks.
+	Caller        *Caller `protobuf:"bytes,70,opt,name=caller,proto3" json:"caller,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4330,6 +4332,86 @@ func (x *GetServerInfoResponse) GetPolicyOptions() map[string]string {
 	return nil
 }
 
+func (x *GetServerInfoResponse) GetCaller() *Caller {
+	if x != nil {
+		return x.Caller
+	}
+	return nil
+}
+
+// Caller is what the server knows of the sender of a request.
+type Caller struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name of its token.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// The token's tenant; "*" for every tenant.
+	Tenant string `protobuf:"bytes,2,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	// The token's role.
+	Role string `protobuf:"bytes,3,opt,name=role,proto3" json:"role,omitempty"`
+	// Whether the server asks for no tokens, so that every sweep is of users of its machine.
+	Local         bool `protobuf:"varint,4,opt,name=local,proto3" json:"local,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Caller) Reset() {
+	*x = Caller{}
+	mi := &file_outbid_v1_service_proto_msgTypes[64]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Caller) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Caller) ProtoMessage() {}
+
+func (x *Caller) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_service_proto_msgTypes[64]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Caller.ProtoReflect.Descriptor instead.
+func (*Caller) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{64}
+}
+
+func (x *Caller) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Caller) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *Caller) GetRole() string {
+	if x != nil {
+		return x.Role
+	}
+	return ""
+}
+
+func (x *Caller) GetLocal() bool {
+	if x != nil {
+		return x.Local
+	}
+	return false
+}
+
 // Check is one line of the doctor.
 type Check struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
@@ -4344,7 +4426,7 @@ type Check struct {
 
 func (x *Check) Reset() {
 	*x = Check{}
-	mi := &file_outbid_v1_service_proto_msgTypes[64]
+	mi := &file_outbid_v1_service_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4356,7 +4438,7 @@ func (x *Check) String() string {
 func (*Check) ProtoMessage() {}
 
 func (x *Check) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[64]
+	mi := &file_outbid_v1_service_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4369,7 +4451,7 @@ func (x *Check) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Check.ProtoReflect.Descriptor instead.
 func (*Check) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{64}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *Check) GetName() string {
@@ -4411,7 +4493,7 @@ type GetRoundRequest struct {
 
 func (x *GetRoundRequest) Reset() {
 	*x = GetRoundRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[65]
+	mi := &file_outbid_v1_service_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4423,7 +4505,7 @@ func (x *GetRoundRequest) String() string {
 func (*GetRoundRequest) ProtoMessage() {}
 
 func (x *GetRoundRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[65]
+	mi := &file_outbid_v1_service_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4436,7 +4518,7 @@ func (x *GetRoundRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRoundRequest.ProtoReflect.Descriptor instead.
 func (*GetRoundRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{65}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *GetRoundRequest) GetRound() uint64 {
@@ -4456,7 +4538,7 @@ type GetRoundResponse struct {
 
 func (x *GetRoundResponse) Reset() {
 	*x = GetRoundResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[66]
+	mi := &file_outbid_v1_service_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4468,7 +4550,7 @@ func (x *GetRoundResponse) String() string {
 func (*GetRoundResponse) ProtoMessage() {}
 
 func (x *GetRoundResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[66]
+	mi := &file_outbid_v1_service_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4481,7 +4563,7 @@ func (x *GetRoundResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRoundResponse.ProtoReflect.Descriptor instead.
 func (*GetRoundResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{66}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *GetRoundResponse) GetRound() *Round {
@@ -4506,7 +4588,7 @@ type ListRoundsRequest struct {
 
 func (x *ListRoundsRequest) Reset() {
 	*x = ListRoundsRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[67]
+	mi := &file_outbid_v1_service_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4518,7 +4600,7 @@ func (x *ListRoundsRequest) String() string {
 func (*ListRoundsRequest) ProtoMessage() {}
 
 func (x *ListRoundsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[67]
+	mi := &file_outbid_v1_service_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4531,7 +4613,7 @@ func (x *ListRoundsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRoundsRequest.ProtoReflect.Descriptor instead.
 func (*ListRoundsRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{67}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *ListRoundsRequest) GetLimit() int32 {
@@ -4565,7 +4647,7 @@ type ListRoundsResponse struct {
 
 func (x *ListRoundsResponse) Reset() {
 	*x = ListRoundsResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[68]
+	mi := &file_outbid_v1_service_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4577,7 +4659,7 @@ func (x *ListRoundsResponse) String() string {
 func (*ListRoundsResponse) ProtoMessage() {}
 
 func (x *ListRoundsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[68]
+	mi := &file_outbid_v1_service_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4590,7 +4672,7 @@ func (x *ListRoundsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRoundsResponse.ProtoReflect.Descriptor instead.
 func (*ListRoundsResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{68}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *ListRoundsResponse) GetRounds() []*Round {
@@ -4618,7 +4700,7 @@ type Round struct {
 
 func (x *Round) Reset() {
 	*x = Round{}
-	mi := &file_outbid_v1_service_proto_msgTypes[69]
+	mi := &file_outbid_v1_service_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4630,7 +4712,7 @@ func (x *Round) String() string {
 func (*Round) ProtoMessage() {}
 
 func (x *Round) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[69]
+	mi := &file_outbid_v1_service_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4643,7 +4725,7 @@ func (x *Round) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Round.ProtoReflect.Descriptor instead.
 func (*Round) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{69}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *Round) GetRound() uint64 {
@@ -4714,7 +4796,7 @@ type Decision struct {
 
 func (x *Decision) Reset() {
 	*x = Decision{}
-	mi := &file_outbid_v1_service_proto_msgTypes[70]
+	mi := &file_outbid_v1_service_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4726,7 +4808,7 @@ func (x *Decision) String() string {
 func (*Decision) ProtoMessage() {}
 
 func (x *Decision) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[70]
+	mi := &file_outbid_v1_service_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4739,7 +4821,7 @@ func (x *Decision) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Decision.ProtoReflect.Descriptor instead.
 func (*Decision) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{70}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *Decision) GetKind() string {
@@ -4804,7 +4886,7 @@ type NewWorkerTokenRequest struct {
 
 func (x *NewWorkerTokenRequest) Reset() {
 	*x = NewWorkerTokenRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[71]
+	mi := &file_outbid_v1_service_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4816,7 +4898,7 @@ func (x *NewWorkerTokenRequest) String() string {
 func (*NewWorkerTokenRequest) ProtoMessage() {}
 
 func (x *NewWorkerTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[71]
+	mi := &file_outbid_v1_service_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4829,7 +4911,7 @@ func (x *NewWorkerTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NewWorkerTokenRequest.ProtoReflect.Descriptor instead.
 func (*NewWorkerTokenRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{71}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *NewWorkerTokenRequest) GetNode() string {
@@ -4857,7 +4939,7 @@ type NewWorkerTokenResponse struct {
 
 func (x *NewWorkerTokenResponse) Reset() {
 	*x = NewWorkerTokenResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[72]
+	mi := &file_outbid_v1_service_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4869,7 +4951,7 @@ func (x *NewWorkerTokenResponse) String() string {
 func (*NewWorkerTokenResponse) ProtoMessage() {}
 
 func (x *NewWorkerTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[72]
+	mi := &file_outbid_v1_service_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4882,7 +4964,7 @@ func (x *NewWorkerTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NewWorkerTokenResponse.ProtoReflect.Descriptor instead.
 func (*NewWorkerTokenResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{72}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *NewWorkerTokenResponse) GetToken() string {
@@ -4913,7 +4995,7 @@ type JoinWorkerRequest struct {
 
 func (x *JoinWorkerRequest) Reset() {
 	*x = JoinWorkerRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[73]
+	mi := &file_outbid_v1_service_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4925,7 +5007,7 @@ func (x *JoinWorkerRequest) String() string {
 func (*JoinWorkerRequest) ProtoMessage() {}
 
 func (x *JoinWorkerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[73]
+	mi := &file_outbid_v1_service_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4938,7 +5020,7 @@ func (x *JoinWorkerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinWorkerRequest.ProtoReflect.Descriptor instead.
 func (*JoinWorkerRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{73}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *JoinWorkerRequest) GetToken() string {
@@ -4979,7 +5061,7 @@ type JoinWorkerResponse struct {
 
 func (x *JoinWorkerResponse) Reset() {
 	*x = JoinWorkerResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[74]
+	mi := &file_outbid_v1_service_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4991,7 +5073,7 @@ func (x *JoinWorkerResponse) String() string {
 func (*JoinWorkerResponse) ProtoMessage() {}
 
 func (x *JoinWorkerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[74]
+	mi := &file_outbid_v1_service_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5004,7 +5086,7 @@ func (x *JoinWorkerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinWorkerResponse.ProtoReflect.Descriptor instead.
 func (*JoinWorkerResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{74}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *JoinWorkerResponse) GetNode() string {
@@ -5052,7 +5134,7 @@ type RemoveWorkerRequest struct {
 
 func (x *RemoveWorkerRequest) Reset() {
 	*x = RemoveWorkerRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[75]
+	mi := &file_outbid_v1_service_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5064,7 +5146,7 @@ func (x *RemoveWorkerRequest) String() string {
 func (*RemoveWorkerRequest) ProtoMessage() {}
 
 func (x *RemoveWorkerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[75]
+	mi := &file_outbid_v1_service_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5077,7 +5159,7 @@ func (x *RemoveWorkerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveWorkerRequest.ProtoReflect.Descriptor instead.
 func (*RemoveWorkerRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{75}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *RemoveWorkerRequest) GetNode() string {
@@ -5096,7 +5178,7 @@ type RemoveWorkerResponse struct {
 
 func (x *RemoveWorkerResponse) Reset() {
 	*x = RemoveWorkerResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[76]
+	mi := &file_outbid_v1_service_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5108,7 +5190,7 @@ func (x *RemoveWorkerResponse) String() string {
 func (*RemoveWorkerResponse) ProtoMessage() {}
 
 func (x *RemoveWorkerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[76]
+	mi := &file_outbid_v1_service_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5121,7 +5203,7 @@ func (x *RemoveWorkerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveWorkerResponse.ProtoReflect.Descriptor instead.
 func (*RemoveWorkerResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{76}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{77}
 }
 
 var File_outbid_v1_service_proto protoreflect.FileDescriptor
@@ -5442,7 +5524,7 @@ const file_outbid_v1_service_proto_rawDesc = "" +
 	"\x12ReadLedgerResponse\x12&\n" +
 	"\x05batch\x18\x01 \x01(\v2\x10.outbid.v1.BatchR\x05batch\"2\n" +
 	"\x14GetServerInfoRequest\x12\x1a\n" +
-	"\bthorough\x182 \x01(\bR\bthorough\"\xa8\x03\n" +
+	"\bthorough\x182 \x01(\bR\bthorough\"\xd3\x03\n" +
 	"\x15GetServerInfoResponse\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x12\n" +
 	"\x04nats\x18\x02 \x01(\tR\x04nats\x12\x14\n" +
@@ -5453,10 +5535,16 @@ const file_outbid_v1_service_proto_rawDesc = "" +
 	"\astarted\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\astarted\x12\x16\n" +
 	"\x06leader\x18\a \x01(\bR\x06leader\x12(\n" +
 	"\x06checks\x18\b \x03(\v2\x10.outbid.v1.CheckR\x06checks\x12Z\n" +
-	"\x0epolicy_options\x18\t \x03(\v23.outbid.v1.GetServerInfoResponse.PolicyOptionsEntryR\rpolicyOptions\x1a@\n" +
+	"\x0epolicy_options\x18\t \x03(\v23.outbid.v1.GetServerInfoResponse.PolicyOptionsEntryR\rpolicyOptions\x12)\n" +
+	"\x06caller\x18F \x01(\v2\x11.outbid.v1.CallerR\x06caller\x1a@\n" +
 	"\x12PolicyOptionsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"U\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"^\n" +
+	"\x06Caller\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
+	"\x06tenant\x18\x02 \x01(\tR\x06tenant\x12\x12\n" +
+	"\x04role\x18\x03 \x01(\tR\x04role\x12\x14\n" +
+	"\x05local\x18\x04 \x01(\bR\x05local\"U\n" +
 	"\x05Check\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x0e\n" +
 	"\x02ok\x18\x02 \x01(\bR\x02ok\x12\x16\n" +
@@ -5570,7 +5658,7 @@ func file_outbid_v1_service_proto_rawDescGZIP() []byte {
 }
 
 var file_outbid_v1_service_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_outbid_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 80)
+var file_outbid_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 81)
 var file_outbid_v1_service_proto_goTypes = []any{
 	(SweepCommand)(0),              // 0: outbid.v1.SweepCommand
 	(*Secret)(nil),                 // 1: outbid.v1.Secret
@@ -5637,216 +5725,218 @@ var file_outbid_v1_service_proto_goTypes = []any{
 	(*ReadLedgerResponse)(nil),     // 62: outbid.v1.ReadLedgerResponse
 	(*GetServerInfoRequest)(nil),   // 63: outbid.v1.GetServerInfoRequest
 	(*GetServerInfoResponse)(nil),  // 64: outbid.v1.GetServerInfoResponse
-	(*Check)(nil),                  // 65: outbid.v1.Check
-	(*GetRoundRequest)(nil),        // 66: outbid.v1.GetRoundRequest
-	(*GetRoundResponse)(nil),       // 67: outbid.v1.GetRoundResponse
-	(*ListRoundsRequest)(nil),      // 68: outbid.v1.ListRoundsRequest
-	(*ListRoundsResponse)(nil),     // 69: outbid.v1.ListRoundsResponse
-	(*Round)(nil),                  // 70: outbid.v1.Round
-	(*Decision)(nil),               // 71: outbid.v1.Decision
-	(*NewWorkerTokenRequest)(nil),  // 72: outbid.v1.NewWorkerTokenRequest
-	(*NewWorkerTokenResponse)(nil), // 73: outbid.v1.NewWorkerTokenResponse
-	(*JoinWorkerRequest)(nil),      // 74: outbid.v1.JoinWorkerRequest
-	(*JoinWorkerResponse)(nil),     // 75: outbid.v1.JoinWorkerResponse
-	(*RemoveWorkerRequest)(nil),    // 76: outbid.v1.RemoveWorkerRequest
-	(*RemoveWorkerResponse)(nil),   // 77: outbid.v1.RemoveWorkerResponse
-	nil,                            // 78: outbid.v1.Trial.AttributesEntry
-	nil,                            // 79: outbid.v1.ExtendSweepRequest.SpaceEntry
-	nil,                            // 80: outbid.v1.GetServerInfoResponse.PolicyOptionsEntry
-	(*timestamppb.Timestamp)(nil),  // 81: google.protobuf.Timestamp
-	(*Prices)(nil),                 // 82: outbid.v1.Prices
-	(*SweepSpec)(nil),              // 83: outbid.v1.SweepSpec
-	(SweepState)(0),                // 84: outbid.v1.SweepState
-	(*Outlook)(nil),                // 85: outbid.v1.Outlook
-	(*Fairness)(nil),               // 86: outbid.v1.Fairness
-	(*Soup)(nil),                   // 87: outbid.v1.Soup
-	(*Admission)(nil),              // 88: outbid.v1.Admission
-	(TrialState)(0),                // 89: outbid.v1.TrialState
-	(*structpb.Struct)(nil),        // 90: google.protobuf.Struct
-	(*Report)(nil),                 // 91: outbid.v1.Report
-	(*Checkpoint)(nil),             // 92: outbid.v1.Checkpoint
-	(MergeVerdict)(0),              // 93: outbid.v1.MergeVerdict
-	(*Limits)(nil),                 // 94: outbid.v1.Limits
-	(*NodeInfo)(nil),               // 95: outbid.v1.NodeInfo
-	(NodeState)(0),                 // 96: outbid.v1.NodeState
-	(*NodeFault)(nil),              // 97: outbid.v1.NodeFault
-	(*ForkRef)(nil),                // 98: outbid.v1.ForkRef
-	(*Batch)(nil),                  // 99: outbid.v1.Batch
-	(*Auction)(nil),                // 100: outbid.v1.Auction
-	(*LeasePlace)(nil),             // 101: outbid.v1.LeasePlace
-	(*durationpb.Duration)(nil),    // 102: google.protobuf.Duration
-	(*Parameter)(nil),              // 103: outbid.v1.Parameter
-	(*SetTenantRequest)(nil),       // 104: outbid.v1.SetTenantRequest
-	(*GetTenantRequest)(nil),       // 105: outbid.v1.GetTenantRequest
-	(*ListTenantsRequest)(nil),     // 106: outbid.v1.ListTenantsRequest
-	(*RemoveTenantRequest)(nil),    // 107: outbid.v1.RemoveTenantRequest
-	(*SetTenantResponse)(nil),      // 108: outbid.v1.SetTenantResponse
-	(*GetTenantResponse)(nil),      // 109: outbid.v1.GetTenantResponse
-	(*ListTenantsResponse)(nil),    // 110: outbid.v1.ListTenantsResponse
-	(*RemoveTenantResponse)(nil),   // 111: outbid.v1.RemoveTenantResponse
+	(*Caller)(nil),                 // 65: outbid.v1.Caller
+	(*Check)(nil),                  // 66: outbid.v1.Check
+	(*GetRoundRequest)(nil),        // 67: outbid.v1.GetRoundRequest
+	(*GetRoundResponse)(nil),       // 68: outbid.v1.GetRoundResponse
+	(*ListRoundsRequest)(nil),      // 69: outbid.v1.ListRoundsRequest
+	(*ListRoundsResponse)(nil),     // 70: outbid.v1.ListRoundsResponse
+	(*Round)(nil),                  // 71: outbid.v1.Round
+	(*Decision)(nil),               // 72: outbid.v1.Decision
+	(*NewWorkerTokenRequest)(nil),  // 73: outbid.v1.NewWorkerTokenRequest
+	(*NewWorkerTokenResponse)(nil), // 74: outbid.v1.NewWorkerTokenResponse
+	(*JoinWorkerRequest)(nil),      // 75: outbid.v1.JoinWorkerRequest
+	(*JoinWorkerResponse)(nil),     // 76: outbid.v1.JoinWorkerResponse
+	(*RemoveWorkerRequest)(nil),    // 77: outbid.v1.RemoveWorkerRequest
+	(*RemoveWorkerResponse)(nil),   // 78: outbid.v1.RemoveWorkerResponse
+	nil,                            // 79: outbid.v1.Trial.AttributesEntry
+	nil,                            // 80: outbid.v1.ExtendSweepRequest.SpaceEntry
+	nil,                            // 81: outbid.v1.GetServerInfoResponse.PolicyOptionsEntry
+	(*timestamppb.Timestamp)(nil),  // 82: google.protobuf.Timestamp
+	(*Prices)(nil),                 // 83: outbid.v1.Prices
+	(*SweepSpec)(nil),              // 84: outbid.v1.SweepSpec
+	(SweepState)(0),                // 85: outbid.v1.SweepState
+	(*Outlook)(nil),                // 86: outbid.v1.Outlook
+	(*Fairness)(nil),               // 87: outbid.v1.Fairness
+	(*Soup)(nil),                   // 88: outbid.v1.Soup
+	(*Admission)(nil),              // 89: outbid.v1.Admission
+	(TrialState)(0),                // 90: outbid.v1.TrialState
+	(*structpb.Struct)(nil),        // 91: google.protobuf.Struct
+	(*Report)(nil),                 // 92: outbid.v1.Report
+	(*Checkpoint)(nil),             // 93: outbid.v1.Checkpoint
+	(MergeVerdict)(0),              // 94: outbid.v1.MergeVerdict
+	(*Limits)(nil),                 // 95: outbid.v1.Limits
+	(*NodeInfo)(nil),               // 96: outbid.v1.NodeInfo
+	(NodeState)(0),                 // 97: outbid.v1.NodeState
+	(*NodeFault)(nil),              // 98: outbid.v1.NodeFault
+	(*ForkRef)(nil),                // 99: outbid.v1.ForkRef
+	(*Batch)(nil),                  // 100: outbid.v1.Batch
+	(*Auction)(nil),                // 101: outbid.v1.Auction
+	(*LeasePlace)(nil),             // 102: outbid.v1.LeasePlace
+	(*durationpb.Duration)(nil),    // 103: google.protobuf.Duration
+	(*Parameter)(nil),              // 104: outbid.v1.Parameter
+	(*SetTenantRequest)(nil),       // 105: outbid.v1.SetTenantRequest
+	(*GetTenantRequest)(nil),       // 106: outbid.v1.GetTenantRequest
+	(*ListTenantsRequest)(nil),     // 107: outbid.v1.ListTenantsRequest
+	(*RemoveTenantRequest)(nil),    // 108: outbid.v1.RemoveTenantRequest
+	(*SetTenantResponse)(nil),      // 109: outbid.v1.SetTenantResponse
+	(*GetTenantResponse)(nil),      // 110: outbid.v1.GetTenantResponse
+	(*ListTenantsResponse)(nil),    // 111: outbid.v1.ListTenantsResponse
+	(*RemoveTenantResponse)(nil),   // 112: outbid.v1.RemoveTenantResponse
 }
 var file_outbid_v1_service_proto_depIdxs = []int32{
-	81,  // 0: outbid.v1.Secret.set_at:type_name -> google.protobuf.Timestamp
+	82,  // 0: outbid.v1.Secret.set_at:type_name -> google.protobuf.Timestamp
 	1,   // 1: outbid.v1.SetSecretResponse.secret:type_name -> outbid.v1.Secret
 	1,   // 2: outbid.v1.ListSecretsResponse.secrets:type_name -> outbid.v1.Secret
-	82,  // 3: outbid.v1.GetPricesResponse.prices:type_name -> outbid.v1.Prices
-	83,  // 4: outbid.v1.Sweep.spec:type_name -> outbid.v1.SweepSpec
-	84,  // 5: outbid.v1.Sweep.state:type_name -> outbid.v1.SweepState
-	81,  // 6: outbid.v1.Sweep.submitted:type_name -> google.protobuf.Timestamp
-	81,  // 7: outbid.v1.Sweep.ended:type_name -> google.protobuf.Timestamp
+	83,  // 3: outbid.v1.GetPricesResponse.prices:type_name -> outbid.v1.Prices
+	84,  // 4: outbid.v1.Sweep.spec:type_name -> outbid.v1.SweepSpec
+	85,  // 5: outbid.v1.Sweep.state:type_name -> outbid.v1.SweepState
+	82,  // 6: outbid.v1.Sweep.submitted:type_name -> google.protobuf.Timestamp
+	82,  // 7: outbid.v1.Sweep.ended:type_name -> google.protobuf.Timestamp
 	12,  // 8: outbid.v1.Sweep.counts:type_name -> outbid.v1.TrialCounts
 	13,  // 9: outbid.v1.Sweep.best:type_name -> outbid.v1.Trial
 	11,  // 10: outbid.v1.Sweep.notes:type_name -> outbid.v1.SweepNote
-	85,  // 11: outbid.v1.Sweep.outlook:type_name -> outbid.v1.Outlook
-	86,  // 12: outbid.v1.Sweep.fairness:type_name -> outbid.v1.Fairness
-	87,  // 13: outbid.v1.Sweep.soups:type_name -> outbid.v1.Soup
-	88,  // 14: outbid.v1.Sweep.admission:type_name -> outbid.v1.Admission
-	81,  // 15: outbid.v1.SweepNote.time:type_name -> google.protobuf.Timestamp
-	89,  // 16: outbid.v1.Trial.state:type_name -> outbid.v1.TrialState
-	90,  // 17: outbid.v1.Trial.config:type_name -> google.protobuf.Struct
-	91,  // 18: outbid.v1.Trial.last:type_name -> outbid.v1.Report
-	81,  // 19: outbid.v1.Trial.created:type_name -> google.protobuf.Timestamp
-	81,  // 20: outbid.v1.Trial.ended:type_name -> google.protobuf.Timestamp
-	92,  // 21: outbid.v1.Trial.checkpoints:type_name -> outbid.v1.Checkpoint
+	86,  // 11: outbid.v1.Sweep.outlook:type_name -> outbid.v1.Outlook
+	87,  // 12: outbid.v1.Sweep.fairness:type_name -> outbid.v1.Fairness
+	88,  // 13: outbid.v1.Sweep.soups:type_name -> outbid.v1.Soup
+	89,  // 14: outbid.v1.Sweep.admission:type_name -> outbid.v1.Admission
+	82,  // 15: outbid.v1.SweepNote.time:type_name -> google.protobuf.Timestamp
+	90,  // 16: outbid.v1.Trial.state:type_name -> outbid.v1.TrialState
+	91,  // 17: outbid.v1.Trial.config:type_name -> google.protobuf.Struct
+	92,  // 18: outbid.v1.Trial.last:type_name -> outbid.v1.Report
+	82,  // 19: outbid.v1.Trial.created:type_name -> google.protobuf.Timestamp
+	82,  // 20: outbid.v1.Trial.ended:type_name -> google.protobuf.Timestamp
+	93,  // 21: outbid.v1.Trial.checkpoints:type_name -> outbid.v1.Checkpoint
 	17,  // 22: outbid.v1.Trial.leases:type_name -> outbid.v1.TrialLease
 	14,  // 23: outbid.v1.Trial.round:type_name -> outbid.v1.TrialRound
 	16,  // 24: outbid.v1.Trial.merges:type_name -> outbid.v1.TrialMerge
-	78,  // 25: outbid.v1.Trial.attributes:type_name -> outbid.v1.Trial.AttributesEntry
-	81,  // 26: outbid.v1.TrialRound.began:type_name -> google.protobuf.Timestamp
-	81,  // 27: outbid.v1.TrialRound.ends:type_name -> google.protobuf.Timestamp
+	79,  // 25: outbid.v1.Trial.attributes:type_name -> outbid.v1.Trial.AttributesEntry
+	82,  // 26: outbid.v1.TrialRound.began:type_name -> google.protobuf.Timestamp
+	82,  // 27: outbid.v1.TrialRound.ends:type_name -> google.protobuf.Timestamp
 	15,  // 28: outbid.v1.TrialRound.forks:type_name -> outbid.v1.TrialFork
 	18,  // 29: outbid.v1.TrialFork.places:type_name -> outbid.v1.TrialPlace
-	81,  // 30: outbid.v1.TrialMerge.began:type_name -> google.protobuf.Timestamp
-	81,  // 31: outbid.v1.TrialMerge.time:type_name -> google.protobuf.Timestamp
+	82,  // 30: outbid.v1.TrialMerge.began:type_name -> google.protobuf.Timestamp
+	82,  // 31: outbid.v1.TrialMerge.time:type_name -> google.protobuf.Timestamp
 	15,  // 32: outbid.v1.TrialMerge.forks:type_name -> outbid.v1.TrialFork
-	93,  // 33: outbid.v1.TrialMerge.verdict:type_name -> outbid.v1.MergeVerdict
+	94,  // 33: outbid.v1.TrialMerge.verdict:type_name -> outbid.v1.MergeVerdict
 	18,  // 34: outbid.v1.TrialLease.places:type_name -> outbid.v1.TrialPlace
-	81,  // 35: outbid.v1.TrialLease.since:type_name -> google.protobuf.Timestamp
-	81,  // 36: outbid.v1.TrialLease.term_end:type_name -> google.protobuf.Timestamp
-	83,  // 37: outbid.v1.SubmitSweepRequest.spec:type_name -> outbid.v1.SweepSpec
+	82,  // 35: outbid.v1.TrialLease.since:type_name -> google.protobuf.Timestamp
+	82,  // 36: outbid.v1.TrialLease.term_end:type_name -> google.protobuf.Timestamp
+	84,  // 37: outbid.v1.SubmitSweepRequest.spec:type_name -> outbid.v1.SweepSpec
 	10,  // 38: outbid.v1.SubmitSweepResponse.sweep:type_name -> outbid.v1.Sweep
-	83,  // 39: outbid.v1.PreviewSweepRequest.spec:type_name -> outbid.v1.SweepSpec
-	85,  // 40: outbid.v1.PreviewSweepResponse.outlook:type_name -> outbid.v1.Outlook
-	90,  // 41: outbid.v1.PreviewSweepResponse.examples:type_name -> google.protobuf.Struct
+	84,  // 39: outbid.v1.PreviewSweepRequest.spec:type_name -> outbid.v1.SweepSpec
+	86,  // 40: outbid.v1.PreviewSweepResponse.outlook:type_name -> outbid.v1.Outlook
+	91,  // 41: outbid.v1.PreviewSweepResponse.examples:type_name -> google.protobuf.Struct
 	10,  // 42: outbid.v1.ListSweepsResponse.sweeps:type_name -> outbid.v1.Sweep
 	10,  // 43: outbid.v1.GetSweepResponse.sweep:type_name -> outbid.v1.Sweep
 	13,  // 44: outbid.v1.ListTrialsResponse.trials:type_name -> outbid.v1.Trial
 	13,  // 45: outbid.v1.GetTrialResponse.trial:type_name -> outbid.v1.Trial
 	33,  // 46: outbid.v1.ListReportsResponse.reports:type_name -> outbid.v1.TrialReport
-	91,  // 47: outbid.v1.TrialReport.report:type_name -> outbid.v1.Report
+	92,  // 47: outbid.v1.TrialReport.report:type_name -> outbid.v1.Report
 	10,  // 48: outbid.v1.WatchSweepResponse.sweep:type_name -> outbid.v1.Sweep
 	13,  // 49: outbid.v1.WatchSweepResponse.trials:type_name -> outbid.v1.Trial
 	33,  // 50: outbid.v1.WatchSweepResponse.reports:type_name -> outbid.v1.TrialReport
 	0,   // 51: outbid.v1.ControlSweepRequest.command:type_name -> outbid.v1.SweepCommand
-	81,  // 52: outbid.v1.DeleteSweepResponse.deleted:type_name -> google.protobuf.Timestamp
+	82,  // 52: outbid.v1.DeleteSweepResponse.deleted:type_name -> google.protobuf.Timestamp
 	10,  // 53: outbid.v1.ControlSweepResponse.sweep:type_name -> outbid.v1.Sweep
-	79,  // 54: outbid.v1.ExtendSweepRequest.space:type_name -> outbid.v1.ExtendSweepRequest.SpaceEntry
-	94,  // 55: outbid.v1.ExtendSweepRequest.limits:type_name -> outbid.v1.Limits
+	80,  // 54: outbid.v1.ExtendSweepRequest.space:type_name -> outbid.v1.ExtendSweepRequest.SpaceEntry
+	95,  // 55: outbid.v1.ExtendSweepRequest.limits:type_name -> outbid.v1.Limits
 	10,  // 56: outbid.v1.ExtendSweepResponse.sweep:type_name -> outbid.v1.Sweep
 	42,  // 57: outbid.v1.ExtendSweepResponse.trained_again:type_name -> outbid.v1.TrainedAgain
-	81,  // 58: outbid.v1.StreamLogsResponse.time:type_name -> google.protobuf.Timestamp
+	82,  // 58: outbid.v1.StreamLogsResponse.time:type_name -> google.protobuf.Timestamp
 	47,  // 59: outbid.v1.ListNodesResponse.nodes:type_name -> outbid.v1.Node
-	95,  // 60: outbid.v1.Node.info:type_name -> outbid.v1.NodeInfo
-	96,  // 61: outbid.v1.Node.state:type_name -> outbid.v1.NodeState
-	81,  // 62: outbid.v1.Node.last_seen:type_name -> google.protobuf.Timestamp
+	96,  // 60: outbid.v1.Node.info:type_name -> outbid.v1.NodeInfo
+	97,  // 61: outbid.v1.Node.state:type_name -> outbid.v1.NodeState
+	82,  // 62: outbid.v1.Node.last_seen:type_name -> google.protobuf.Timestamp
 	48,  // 63: outbid.v1.Node.uses:type_name -> outbid.v1.DeviceUse
-	97,  // 64: outbid.v1.Node.faults:type_name -> outbid.v1.NodeFault
-	98,  // 65: outbid.v1.DeviceUse.fork:type_name -> outbid.v1.ForkRef
-	92,  // 66: outbid.v1.GetCheckpointResponse.checkpoint:type_name -> outbid.v1.Checkpoint
-	87,  // 67: outbid.v1.PutSoupRequest.soup:type_name -> outbid.v1.Soup
-	87,  // 68: outbid.v1.PutSoupResponse.soup:type_name -> outbid.v1.Soup
-	87,  // 69: outbid.v1.GetSoupResponse.soup:type_name -> outbid.v1.Soup
+	98,  // 64: outbid.v1.Node.faults:type_name -> outbid.v1.NodeFault
+	99,  // 65: outbid.v1.DeviceUse.fork:type_name -> outbid.v1.ForkRef
+	93,  // 66: outbid.v1.GetCheckpointResponse.checkpoint:type_name -> outbid.v1.Checkpoint
+	88,  // 67: outbid.v1.PutSoupRequest.soup:type_name -> outbid.v1.Soup
+	88,  // 68: outbid.v1.PutSoupResponse.soup:type_name -> outbid.v1.Soup
+	88,  // 69: outbid.v1.GetSoupResponse.soup:type_name -> outbid.v1.Soup
 	13,  // 70: outbid.v1.AskTrialResponse.trial:type_name -> outbid.v1.Trial
-	91,  // 71: outbid.v1.TellTrialRequest.reports:type_name -> outbid.v1.Report
+	92,  // 71: outbid.v1.TellTrialRequest.reports:type_name -> outbid.v1.Report
 	13,  // 72: outbid.v1.TellTrialResponse.trial:type_name -> outbid.v1.Trial
-	99,  // 73: outbid.v1.ReadLedgerResponse.batch:type_name -> outbid.v1.Batch
-	81,  // 74: outbid.v1.GetServerInfoResponse.started:type_name -> google.protobuf.Timestamp
-	65,  // 75: outbid.v1.GetServerInfoResponse.checks:type_name -> outbid.v1.Check
-	80,  // 76: outbid.v1.GetServerInfoResponse.policy_options:type_name -> outbid.v1.GetServerInfoResponse.PolicyOptionsEntry
-	70,  // 77: outbid.v1.GetRoundResponse.round:type_name -> outbid.v1.Round
-	70,  // 78: outbid.v1.ListRoundsResponse.rounds:type_name -> outbid.v1.Round
-	81,  // 79: outbid.v1.Round.time:type_name -> google.protobuf.Timestamp
-	100, // 80: outbid.v1.Round.auction:type_name -> outbid.v1.Auction
-	71,  // 81: outbid.v1.Round.decisions:type_name -> outbid.v1.Decision
-	101, // 82: outbid.v1.Decision.places:type_name -> outbid.v1.LeasePlace
-	81,  // 83: outbid.v1.Decision.term_end:type_name -> google.protobuf.Timestamp
-	102, // 84: outbid.v1.NewWorkerTokenRequest.life:type_name -> google.protobuf.Duration
-	81,  // 85: outbid.v1.NewWorkerTokenResponse.expires:type_name -> google.protobuf.Timestamp
-	81,  // 86: outbid.v1.JoinWorkerResponse.expires:type_name -> google.protobuf.Timestamp
-	103, // 87: outbid.v1.ExtendSweepRequest.SpaceEntry.value:type_name -> outbid.v1.Parameter
-	19,  // 88: outbid.v1.OutbidService.SubmitSweep:input_type -> outbid.v1.SubmitSweepRequest
-	21,  // 89: outbid.v1.OutbidService.PreviewSweep:input_type -> outbid.v1.PreviewSweepRequest
-	23,  // 90: outbid.v1.OutbidService.ListSweeps:input_type -> outbid.v1.ListSweepsRequest
-	25,  // 91: outbid.v1.OutbidService.GetSweep:input_type -> outbid.v1.GetSweepRequest
-	27,  // 92: outbid.v1.OutbidService.ListTrials:input_type -> outbid.v1.ListTrialsRequest
-	29,  // 93: outbid.v1.OutbidService.GetTrial:input_type -> outbid.v1.GetTrialRequest
-	31,  // 94: outbid.v1.OutbidService.ListReports:input_type -> outbid.v1.ListReportsRequest
-	34,  // 95: outbid.v1.OutbidService.WatchSweep:input_type -> outbid.v1.WatchSweepRequest
-	36,  // 96: outbid.v1.OutbidService.ControlSweep:input_type -> outbid.v1.ControlSweepRequest
-	40,  // 97: outbid.v1.OutbidService.ExtendSweep:input_type -> outbid.v1.ExtendSweepRequest
-	37,  // 98: outbid.v1.OutbidService.DeleteSweep:input_type -> outbid.v1.DeleteSweepRequest
-	43,  // 99: outbid.v1.OutbidService.StreamLogs:input_type -> outbid.v1.StreamLogsRequest
-	45,  // 100: outbid.v1.OutbidService.ListNodes:input_type -> outbid.v1.ListNodesRequest
-	49,  // 101: outbid.v1.OutbidService.PutBlob:input_type -> outbid.v1.PutBlobRequest
-	51,  // 102: outbid.v1.OutbidService.GetCheckpoint:input_type -> outbid.v1.GetCheckpointRequest
-	53,  // 103: outbid.v1.OutbidService.PutSoup:input_type -> outbid.v1.PutSoupRequest
-	55,  // 104: outbid.v1.OutbidService.GetSoup:input_type -> outbid.v1.GetSoupRequest
-	57,  // 105: outbid.v1.OutbidService.AskTrial:input_type -> outbid.v1.AskTrialRequest
-	59,  // 106: outbid.v1.OutbidService.TellTrial:input_type -> outbid.v1.TellTrialRequest
-	61,  // 107: outbid.v1.OutbidService.ReadLedger:input_type -> outbid.v1.ReadLedgerRequest
-	66,  // 108: outbid.v1.OutbidService.GetRound:input_type -> outbid.v1.GetRoundRequest
-	68,  // 109: outbid.v1.OutbidService.ListRounds:input_type -> outbid.v1.ListRoundsRequest
-	72,  // 110: outbid.v1.OutbidService.NewWorkerToken:input_type -> outbid.v1.NewWorkerTokenRequest
-	74,  // 111: outbid.v1.OutbidService.JoinWorker:input_type -> outbid.v1.JoinWorkerRequest
-	76,  // 112: outbid.v1.OutbidService.RemoveWorker:input_type -> outbid.v1.RemoveWorkerRequest
-	104, // 113: outbid.v1.OutbidService.SetTenant:input_type -> outbid.v1.SetTenantRequest
-	105, // 114: outbid.v1.OutbidService.GetTenant:input_type -> outbid.v1.GetTenantRequest
-	106, // 115: outbid.v1.OutbidService.ListTenants:input_type -> outbid.v1.ListTenantsRequest
-	107, // 116: outbid.v1.OutbidService.RemoveTenant:input_type -> outbid.v1.RemoveTenantRequest
-	2,   // 117: outbid.v1.OutbidService.SetSecret:input_type -> outbid.v1.SetSecretRequest
-	4,   // 118: outbid.v1.OutbidService.ListSecrets:input_type -> outbid.v1.ListSecretsRequest
-	6,   // 119: outbid.v1.OutbidService.DeleteSecret:input_type -> outbid.v1.DeleteSecretRequest
-	8,   // 120: outbid.v1.OutbidService.GetPrices:input_type -> outbid.v1.GetPricesRequest
-	63,  // 121: outbid.v1.OutbidService.GetServerInfo:input_type -> outbid.v1.GetServerInfoRequest
-	20,  // 122: outbid.v1.OutbidService.SubmitSweep:output_type -> outbid.v1.SubmitSweepResponse
-	22,  // 123: outbid.v1.OutbidService.PreviewSweep:output_type -> outbid.v1.PreviewSweepResponse
-	24,  // 124: outbid.v1.OutbidService.ListSweeps:output_type -> outbid.v1.ListSweepsResponse
-	26,  // 125: outbid.v1.OutbidService.GetSweep:output_type -> outbid.v1.GetSweepResponse
-	28,  // 126: outbid.v1.OutbidService.ListTrials:output_type -> outbid.v1.ListTrialsResponse
-	30,  // 127: outbid.v1.OutbidService.GetTrial:output_type -> outbid.v1.GetTrialResponse
-	32,  // 128: outbid.v1.OutbidService.ListReports:output_type -> outbid.v1.ListReportsResponse
-	35,  // 129: outbid.v1.OutbidService.WatchSweep:output_type -> outbid.v1.WatchSweepResponse
-	39,  // 130: outbid.v1.OutbidService.ControlSweep:output_type -> outbid.v1.ControlSweepResponse
-	41,  // 131: outbid.v1.OutbidService.ExtendSweep:output_type -> outbid.v1.ExtendSweepResponse
-	38,  // 132: outbid.v1.OutbidService.DeleteSweep:output_type -> outbid.v1.DeleteSweepResponse
-	44,  // 133: outbid.v1.OutbidService.StreamLogs:output_type -> outbid.v1.StreamLogsResponse
-	46,  // 134: outbid.v1.OutbidService.ListNodes:output_type -> outbid.v1.ListNodesResponse
-	50,  // 135: outbid.v1.OutbidService.PutBlob:output_type -> outbid.v1.PutBlobResponse
-	52,  // 136: outbid.v1.OutbidService.GetCheckpoint:output_type -> outbid.v1.GetCheckpointResponse
-	54,  // 137: outbid.v1.OutbidService.PutSoup:output_type -> outbid.v1.PutSoupResponse
-	56,  // 138: outbid.v1.OutbidService.GetSoup:output_type -> outbid.v1.GetSoupResponse
-	58,  // 139: outbid.v1.OutbidService.AskTrial:output_type -> outbid.v1.AskTrialResponse
-	60,  // 140: outbid.v1.OutbidService.TellTrial:output_type -> outbid.v1.TellTrialResponse
-	62,  // 141: outbid.v1.OutbidService.ReadLedger:output_type -> outbid.v1.ReadLedgerResponse
-	67,  // 142: outbid.v1.OutbidService.GetRound:output_type -> outbid.v1.GetRoundResponse
-	69,  // 143: outbid.v1.OutbidService.ListRounds:output_type -> outbid.v1.ListRoundsResponse
-	73,  // 144: outbid.v1.OutbidService.NewWorkerToken:output_type -> outbid.v1.NewWorkerTokenResponse
-	75,  // 145: outbid.v1.OutbidService.JoinWorker:output_type -> outbid.v1.JoinWorkerResponse
-	77,  // 146: outbid.v1.OutbidService.RemoveWorker:output_type -> outbid.v1.RemoveWorkerResponse
-	108, // 147: outbid.v1.OutbidService.SetTenant:output_type -> outbid.v1.SetTenantResponse
-	109, // 148: outbid.v1.OutbidService.GetTenant:output_type -> outbid.v1.GetTenantResponse
-	110, // 149: outbid.v1.OutbidService.ListTenants:output_type -> outbid.v1.ListTenantsResponse
-	111, // 150: outbid.v1.OutbidService.RemoveTenant:output_type -> outbid.v1.RemoveTenantResponse
-	3,   // 151: outbid.v1.OutbidService.SetSecret:output_type -> outbid.v1.SetSecretResponse
-	5,   // 152: outbid.v1.OutbidService.ListSecrets:output_type -> outbid.v1.ListSecretsResponse
-	7,   // 153: outbid.v1.OutbidService.DeleteSecret:output_type -> outbid.v1.DeleteSecretResponse
-	9,   // 154: outbid.v1.OutbidService.GetPrices:output_type -> outbid.v1.GetPricesResponse
-	64,  // 155: outbid.v1.OutbidService.GetServerInfo:output_type -> outbid.v1.GetServerInfoResponse
-	122, // [122:156] is the sub-list for method output_type
-	88,  // [88:122] is the sub-list for method input_type
-	88,  // [88:88] is the sub-list for extension type_name
-	88,  // [88:88] is the sub-list for extension extendee
-	0,   // [0:88] is the sub-list for field type_name
+	100, // 73: outbid.v1.ReadLedgerResponse.batch:type_name -> outbid.v1.Batch
+	82,  // 74: outbid.v1.GetServerInfoResponse.started:type_name -> google.protobuf.Timestamp
+	66,  // 75: outbid.v1.GetServerInfoResponse.checks:type_name -> outbid.v1.Check
+	81,  // 76: outbid.v1.GetServerInfoResponse.policy_options:type_name -> outbid.v1.GetServerInfoResponse.PolicyOptionsEntry
+	65,  // 77: outbid.v1.GetServerInfoResponse.caller:type_name -> outbid.v1.Caller
+	71,  // 78: outbid.v1.GetRoundResponse.round:type_name -> outbid.v1.Round
+	71,  // 79: outbid.v1.ListRoundsResponse.rounds:type_name -> outbid.v1.Round
+	82,  // 80: outbid.v1.Round.time:type_name -> google.protobuf.Timestamp
+	101, // 81: outbid.v1.Round.auction:type_name -> outbid.v1.Auction
+	72,  // 82: outbid.v1.Round.decisions:type_name -> outbid.v1.Decision
+	102, // 83: outbid.v1.Decision.places:type_name -> outbid.v1.LeasePlace
+	82,  // 84: outbid.v1.Decision.term_end:type_name -> google.protobuf.Timestamp
+	103, // 85: outbid.v1.NewWorkerTokenRequest.life:type_name -> google.protobuf.Duration
+	82,  // 86: outbid.v1.NewWorkerTokenResponse.expires:type_name -> google.protobuf.Timestamp
+	82,  // 87: outbid.v1.JoinWorkerResponse.expires:type_name -> google.protobuf.Timestamp
+	104, // 88: outbid.v1.ExtendSweepRequest.SpaceEntry.value:type_name -> outbid.v1.Parameter
+	19,  // 89: outbid.v1.OutbidService.SubmitSweep:input_type -> outbid.v1.SubmitSweepRequest
+	21,  // 90: outbid.v1.OutbidService.PreviewSweep:input_type -> outbid.v1.PreviewSweepRequest
+	23,  // 91: outbid.v1.OutbidService.ListSweeps:input_type -> outbid.v1.ListSweepsRequest
+	25,  // 92: outbid.v1.OutbidService.GetSweep:input_type -> outbid.v1.GetSweepRequest
+	27,  // 93: outbid.v1.OutbidService.ListTrials:input_type -> outbid.v1.ListTrialsRequest
+	29,  // 94: outbid.v1.OutbidService.GetTrial:input_type -> outbid.v1.GetTrialRequest
+	31,  // 95: outbid.v1.OutbidService.ListReports:input_type -> outbid.v1.ListReportsRequest
+	34,  // 96: outbid.v1.OutbidService.WatchSweep:input_type -> outbid.v1.WatchSweepRequest
+	36,  // 97: outbid.v1.OutbidService.ControlSweep:input_type -> outbid.v1.ControlSweepRequest
+	40,  // 98: outbid.v1.OutbidService.ExtendSweep:input_type -> outbid.v1.ExtendSweepRequest
+	37,  // 99: outbid.v1.OutbidService.DeleteSweep:input_type -> outbid.v1.DeleteSweepRequest
+	43,  // 100: outbid.v1.OutbidService.StreamLogs:input_type -> outbid.v1.StreamLogsRequest
+	45,  // 101: outbid.v1.OutbidService.ListNodes:input_type -> outbid.v1.ListNodesRequest
+	49,  // 102: outbid.v1.OutbidService.PutBlob:input_type -> outbid.v1.PutBlobRequest
+	51,  // 103: outbid.v1.OutbidService.GetCheckpoint:input_type -> outbid.v1.GetCheckpointRequest
+	53,  // 104: outbid.v1.OutbidService.PutSoup:input_type -> outbid.v1.PutSoupRequest
+	55,  // 105: outbid.v1.OutbidService.GetSoup:input_type -> outbid.v1.GetSoupRequest
+	57,  // 106: outbid.v1.OutbidService.AskTrial:input_type -> outbid.v1.AskTrialRequest
+	59,  // 107: outbid.v1.OutbidService.TellTrial:input_type -> outbid.v1.TellTrialRequest
+	61,  // 108: outbid.v1.OutbidService.ReadLedger:input_type -> outbid.v1.ReadLedgerRequest
+	67,  // 109: outbid.v1.OutbidService.GetRound:input_type -> outbid.v1.GetRoundRequest
+	69,  // 110: outbid.v1.OutbidService.ListRounds:input_type -> outbid.v1.ListRoundsRequest
+	73,  // 111: outbid.v1.OutbidService.NewWorkerToken:input_type -> outbid.v1.NewWorkerTokenRequest
+	75,  // 112: outbid.v1.OutbidService.JoinWorker:input_type -> outbid.v1.JoinWorkerRequest
+	77,  // 113: outbid.v1.OutbidService.RemoveWorker:input_type -> outbid.v1.RemoveWorkerRequest
+	105, // 114: outbid.v1.OutbidService.SetTenant:input_type -> outbid.v1.SetTenantRequest
+	106, // 115: outbid.v1.OutbidService.GetTenant:input_type -> outbid.v1.GetTenantRequest
+	107, // 116: outbid.v1.OutbidService.ListTenants:input_type -> outbid.v1.ListTenantsRequest
+	108, // 117: outbid.v1.OutbidService.RemoveTenant:input_type -> outbid.v1.RemoveTenantRequest
+	2,   // 118: outbid.v1.OutbidService.SetSecret:input_type -> outbid.v1.SetSecretRequest
+	4,   // 119: outbid.v1.OutbidService.ListSecrets:input_type -> outbid.v1.ListSecretsRequest
+	6,   // 120: outbid.v1.OutbidService.DeleteSecret:input_type -> outbid.v1.DeleteSecretRequest
+	8,   // 121: outbid.v1.OutbidService.GetPrices:input_type -> outbid.v1.GetPricesRequest
+	63,  // 122: outbid.v1.OutbidService.GetServerInfo:input_type -> outbid.v1.GetServerInfoRequest
+	20,  // 123: outbid.v1.OutbidService.SubmitSweep:output_type -> outbid.v1.SubmitSweepResponse
+	22,  // 124: outbid.v1.OutbidService.PreviewSweep:output_type -> outbid.v1.PreviewSweepResponse
+	24,  // 125: outbid.v1.OutbidService.ListSweeps:output_type -> outbid.v1.ListSweepsResponse
+	26,  // 126: outbid.v1.OutbidService.GetSweep:output_type -> outbid.v1.GetSweepResponse
+	28,  // 127: outbid.v1.OutbidService.ListTrials:output_type -> outbid.v1.ListTrialsResponse
+	30,  // 128: outbid.v1.OutbidService.GetTrial:output_type -> outbid.v1.GetTrialResponse
+	32,  // 129: outbid.v1.OutbidService.ListReports:output_type -> outbid.v1.ListReportsResponse
+	35,  // 130: outbid.v1.OutbidService.WatchSweep:output_type -> outbid.v1.WatchSweepResponse
+	39,  // 131: outbid.v1.OutbidService.ControlSweep:output_type -> outbid.v1.ControlSweepResponse
+	41,  // 132: outbid.v1.OutbidService.ExtendSweep:output_type -> outbid.v1.ExtendSweepResponse
+	38,  // 133: outbid.v1.OutbidService.DeleteSweep:output_type -> outbid.v1.DeleteSweepResponse
+	44,  // 134: outbid.v1.OutbidService.StreamLogs:output_type -> outbid.v1.StreamLogsResponse
+	46,  // 135: outbid.v1.OutbidService.ListNodes:output_type -> outbid.v1.ListNodesResponse
+	50,  // 136: outbid.v1.OutbidService.PutBlob:output_type -> outbid.v1.PutBlobResponse
+	52,  // 137: outbid.v1.OutbidService.GetCheckpoint:output_type -> outbid.v1.GetCheckpointResponse
+	54,  // 138: outbid.v1.OutbidService.PutSoup:output_type -> outbid.v1.PutSoupResponse
+	56,  // 139: outbid.v1.OutbidService.GetSoup:output_type -> outbid.v1.GetSoupResponse
+	58,  // 140: outbid.v1.OutbidService.AskTrial:output_type -> outbid.v1.AskTrialResponse
+	60,  // 141: outbid.v1.OutbidService.TellTrial:output_type -> outbid.v1.TellTrialResponse
+	62,  // 142: outbid.v1.OutbidService.ReadLedger:output_type -> outbid.v1.ReadLedgerResponse
+	68,  // 143: outbid.v1.OutbidService.GetRound:output_type -> outbid.v1.GetRoundResponse
+	70,  // 144: outbid.v1.OutbidService.ListRounds:output_type -> outbid.v1.ListRoundsResponse
+	74,  // 145: outbid.v1.OutbidService.NewWorkerToken:output_type -> outbid.v1.NewWorkerTokenResponse
+	76,  // 146: outbid.v1.OutbidService.JoinWorker:output_type -> outbid.v1.JoinWorkerResponse
+	78,  // 147: outbid.v1.OutbidService.RemoveWorker:output_type -> outbid.v1.RemoveWorkerResponse
+	109, // 148: outbid.v1.OutbidService.SetTenant:output_type -> outbid.v1.SetTenantResponse
+	110, // 149: outbid.v1.OutbidService.GetTenant:output_type -> outbid.v1.GetTenantResponse
+	111, // 150: outbid.v1.OutbidService.ListTenants:output_type -> outbid.v1.ListTenantsResponse
+	112, // 151: outbid.v1.OutbidService.RemoveTenant:output_type -> outbid.v1.RemoveTenantResponse
+	3,   // 152: outbid.v1.OutbidService.SetSecret:output_type -> outbid.v1.SetSecretResponse
+	5,   // 153: outbid.v1.OutbidService.ListSecrets:output_type -> outbid.v1.ListSecretsResponse
+	7,   // 154: outbid.v1.OutbidService.DeleteSecret:output_type -> outbid.v1.DeleteSecretResponse
+	9,   // 155: outbid.v1.OutbidService.GetPrices:output_type -> outbid.v1.GetPricesResponse
+	64,  // 156: outbid.v1.OutbidService.GetServerInfo:output_type -> outbid.v1.GetServerInfoResponse
+	123, // [123:157] is the sub-list for method output_type
+	89,  // [89:123] is the sub-list for method input_type
+	89,  // [89:89] is the sub-list for extension type_name
+	89,  // [89:89] is the sub-list for extension extendee
+	0,   // [0:89] is the sub-list for field type_name
 }
 
 func init() { file_outbid_v1_service_proto_init() }
@@ -5873,7 +5963,7 @@ func file_outbid_v1_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_outbid_v1_service_proto_rawDesc), len(file_outbid_v1_service_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   80,
+			NumMessages:   81,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

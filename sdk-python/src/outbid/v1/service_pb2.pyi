@@ -1884,6 +1884,7 @@ class GetServerInfoResponse(google.protobuf.message.Message):
     LEADER_FIELD_NUMBER: builtins.int
     CHECKS_FIELD_NUMBER: builtins.int
     POLICY_OPTIONS_FIELD_NUMBER: builtins.int
+    CALLER_FIELD_NUMBER: builtins.int
     version: builtins.str
     nats: builtins.str
     store: builtins.str
@@ -1898,6 +1899,10 @@ class GetServerInfoResponse(google.protobuf.message.Message):
     def policy_options(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]:
         """Every option of the policy, those left at their defaults too."""
 
+    @property
+    def caller(self) -> Global___Caller:
+        """Who asks."""
+
     def __init__(
         self,
         *,
@@ -1910,11 +1915,42 @@ class GetServerInfoResponse(google.protobuf.message.Message):
         leader: builtins.bool = ...,
         checks: collections.abc.Iterable[Global___Check] | None = ...,
         policy_options: collections.abc.Mapping[builtins.str, builtins.str] | None = ...,
+        caller: Global___Caller | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["started", b"started"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["checks", b"checks", "leader", b"leader", "ledger_seq", b"ledger_seq", "nats", b"nats", "policy", b"policy", "policy_options", b"policy_options", "started", b"started", "store", b"store", "version", b"version"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["caller", b"caller", "started", b"started"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["caller", b"caller", "checks", b"checks", "leader", b"leader", "ledger_seq", b"ledger_seq", "nats", b"nats", "policy", b"policy", "policy_options", b"policy_options", "started", b"started", "store", b"store", "version", b"version"]) -> None: ...
 
 Global___GetServerInfoResponse: typing_extensions.TypeAlias = GetServerInfoResponse
+
+@typing.final
+class Caller(google.protobuf.message.Message):
+    """Caller is what the server knows of the sender of a request."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: builtins.int
+    TENANT_FIELD_NUMBER: builtins.int
+    ROLE_FIELD_NUMBER: builtins.int
+    LOCAL_FIELD_NUMBER: builtins.int
+    name: builtins.str
+    """Name of its token."""
+    tenant: builtins.str
+    """The token's tenant; "*" for every tenant."""
+    role: builtins.str
+    """The token's role."""
+    local: builtins.bool
+    """Whether the server asks for no tokens, so that every sweep is of users of its machine."""
+    def __init__(
+        self,
+        *,
+        name: builtins.str = ...,
+        tenant: builtins.str = ...,
+        role: builtins.str = ...,
+        local: builtins.bool = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["local", b"local", "name", b"name", "role", b"role", "tenant", b"tenant"]) -> None: ...
+
+Global___Caller: typing_extensions.TypeAlias = Caller
 
 @typing.final
 class Check(google.protobuf.message.Message):
