@@ -79,7 +79,9 @@ func (p Principal) owns(tenant string) bool {
 }
 
 // local is who calls when no tokens are configured, which only loopback allows.
-func local() Principal { return Principal{Name: "local", Tenant: AnyTenant, Role: RoleAdmin, local: true} }
+func local() Principal {
+	return Principal{Name: "local", Tenant: AnyTenant, Role: RoleAdmin, local: true}
+}
 
 // Tokens knows bearer tokens. It keeps only their hashes.
 type Tokens struct {
