@@ -244,7 +244,7 @@ func (f *fork) rejection() *failure {
 func (f *fork) note(level, text string) {
 	trial := f.ref.GetTrial()
 	f.say(&outbidv1.UplinkMessage{Kind: &outbidv1.UplinkMessage_Note{Note: &outbidv1.Note{
-		Sweep: f.ref.GetSweep(), Trial: &trial, Node: f.cfg.Node, Level: level, Text: sanitize.Line(text, limits.Note),
+		Sweep: f.ref.GetSweep(), Trial: &trial, Node: f.cfg.Node, Level: level, Text: sanitize.Line(f.mask.Text(text), limits.Note),
 	}}})
 }
 
@@ -283,7 +283,7 @@ func (f *fork) reports(reports []*outbidv1.Report, delayed bool) {
 	f.begin()
 	f.touch()
 	for i, r := range reports {
-		f.mask.Message(r)
+		f.mask.Report(r)
 		if err := checkReport(r); err != nil {
 			f.reject(fail(outbidv1.FailureKind_FAILURE_KIND_ERROR, "the report of step %d %s", r.GetStep(), err))
 			reports = reports[:i]
@@ -373,7 +373,7 @@ func (f *fork) run() {
 	if !f.detached {
 		f.clear()
 	}
-	ended.Step, ended.Detail = max(ended.GetStep(), f.lastStep()), sanitize.Line(ended.GetDetail(), limits.Detail)
+	ended.Step, ended.Detail = max(ended.GetStep(), f.lastStep()), sanitize.Line(f.mask.Text(ended.GetDetail()), limits.Detail)
 	f.mu.Lock()
 	f.finish, f.phase = true, "ending"
 	f.mu.Unlock()

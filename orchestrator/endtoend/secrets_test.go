@@ -35,8 +35,9 @@ head -c 65530 /dev/zero | tr '\0' x; echo "$WANDB_API_KEY"
 printf '%s' "$WANDB_API_KEY" | base64
 echo "{{\"step\": 1, \"loss\": {height}, \"$WANDB_API_KEY\": 2}}" >> "$OUTBID_REPORT"
 echo "not a report: $WANDB_API_KEY" >> "$OUTBID_REPORT"
+echo "{{\"step\": \"$(head -c 60 /dev/zero | tr '\0' y)$WANDB_API_KEY\"}}" >> "$OUTBID_REPORT"
 echo "{{\"step\": 2, \"loss\": {height}, \"checkpoint\": \"/nowhere/$WANDB_API_KEY\"}}" >> "$OUTBID_REPORT"
-echo "died with $WANDB_API_KEY" >&2
+echo "died with $(head -c 950 /dev/zero | tr '\0' z)$WANDB_API_KEY" >&2
 exit 3
 `
 
@@ -51,8 +52,8 @@ func secretSpec(proof string) *outbidv1.SweepSpec {
 // forms are what the value looks like where it is found.
 func forms() [][]byte {
 	return [][]byte{
-		[]byte(secretValue), []byte(base64.StdEncoding.EncodeToString([]byte(secretValue)))[:40],
-		[]byte("s3cr3t-%2Fvalue"), []byte(`s3cr3t-/value+of=a\u0026`),
+		[]byte(secretValue[:12]), []byte(base64.StdEncoding.EncodeToString([]byte(secretValue)))[:40],
+		[]byte("s3cr3t-%2Fvalue"),
 	}
 }
 

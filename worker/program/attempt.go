@@ -44,7 +44,9 @@ func (r *Run) lay(dir string, a *attempt, checkpoint *os.File) (err error) {
 			return fmt.Errorf("unpack the checkpoint: %w", err)
 		}
 	}
-	a.reports, err = openReports(a.report, r.record, r.badLine)
+	if a.reports, err = openReports(a.report, r.record, r.badLine); err == nil {
+		a.reports.mask = r.spec.Mask
+	}
 	return err
 }
 

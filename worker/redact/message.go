@@ -1,63 +1,46 @@
 package redact
 
-import (
-	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/reflect/protoreflect"
-)
+import outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 
-// Message replaces values in every string of a message, at any depth, the keys of maps among them.
-func (m *Mask) Message(message proto.Message) {
-	if m != nil {
-		m.message(message.ProtoReflect())
+// Message replaces values in the text that a message of a trial carries. Names that Outbid gives, such as those of sweeps, nodes and
+// objects, stay as they are, whatever the secrets are.
+func (m *Mask) Message(message *outbidv1.UplinkMessage) {
+	if m == nil {
+		return
+	}
+	switch k := message.GetKind().(type) {
+	case *outbidv1.UplinkMessage_Ended:
+		k.Ended.Detail = m.Cut(k.Ended.GetDetail())
+	case *outbidv1.UplinkMessage_Note:
+		k.Note.Text = m.Cut(k.Note.GetText())
+	case *outbidv1.UplinkMessage_Report:
+		m.Report(k.Report)
 	}
 }
 
-func (m *Mask) message(message protoreflect.Message) {
-	message.Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
-		text, nested := field.Kind() == protoreflect.StringKind, field.Message() != nil
-		switch {
-		case field.IsMap():
-			m.entries(field, value.Map())
-		case field.IsList() && (text || nested):
-			for list, i := value.List(), 0; i < list.Len(); i++ {
-				if nested {
-					m.message(list.Get(i).Message())
-				} else {
-					list.Set(i, m.value(list.Get(i)))
-				}
-			}
-		case text && !field.IsList():
-			message.Set(field, m.value(value))
-		case nested:
-			m.message(value.Message())
-		}
-		return true
-	})
+// Report replaces values in the names of metrics, and in the names and values of attributes.
+func (m *Mask) Report(report *outbidv1.Report) {
+	if m == nil {
+		return
+	}
+	renameKeys(m, report.Metrics)
+	renameKeys(m, report.Attributes)
+	for name, value := range report.GetAttributes() {
+		report.Attributes[name] = m.Cut(value)
+	}
 }
 
-func (m *Mask) value(v protoreflect.Value) protoreflect.Value {
-	return protoreflect.ValueOfString(m.Text(v.String()))
-}
-
-func (m *Mask) entries(field protoreflect.FieldDescriptor, entries protoreflect.Map) {
-	renamed := map[string]protoreflect.MapKey{}
-	entries.Range(func(key protoreflect.MapKey, value protoreflect.Value) bool {
-		if field.MapKey().Kind() == protoreflect.StringKind {
-			if clean := m.Text(key.String()); clean != key.String() {
-				renamed[clean] = key
-			}
+// renameKeys replaces values in the keys of a map.
+func renameKeys[V any](m *Mask, entries map[string]V) {
+	var renamed []string
+	for name := range entries {
+		if m.Text(name) != name {
+			renamed = append(renamed, name)
 		}
-		switch {
-		case field.MapValue().Kind() == protoreflect.StringKind:
-			entries.Set(key, m.value(value))
-		case field.MapValue().Message() != nil:
-			m.message(value.Message())
-		}
-		return true
-	})
-	for clean, key := range renamed {
-		value := entries.Get(key)
-		entries.Clear(key)
-		entries.Set(protoreflect.ValueOfString(clean).MapKey(), value)
+	}
+	for _, name := range renamed {
+		value := entries[name]
+		delete(entries, name)
+		entries[m.Text(name)] = value
 	}
 }

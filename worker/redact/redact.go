@@ -191,6 +191,19 @@ func (m *Mask) Text(text string) string {
 	return string(replace(data, spans))
 }
 
+// Cut is Text of a text that may have been cut: the beginning of a value at its end is replaced too, if it is long enough.
+func (m *Mask) Cut(text string) string {
+	if m == nil {
+		return text
+	}
+	text = m.Text(text)
+	whole := strings.TrimRight(text, ". …")
+	if n := m.begun([]byte(whole)); n >= MinBytes {
+		return whole[:len(whole)-n] + stars + text[len(whole):]
+	}
+	return text
+}
+
 // Lines replaces values in a stream of lines, of which a long one comes in parts. It is not safe for concurrent use.
 type Lines struct {
 	mask *Mask

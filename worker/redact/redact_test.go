@@ -50,11 +50,32 @@ func TestMaskReplacesTextOfMessages(t *testing.T) {
 	const value = "0123456789abcdef"
 	m := New(map[string]string{"A": value})
 	report := &outbidv1.Report{Metrics: map[string]float64{value: 1}, Attributes: map[string]string{"x": `"` + value + `"`}}
-	m.Message(report)
+	m.Report(report)
 	if report.GetAttributes()["x"] != `"***"` || report.GetMetrics()[stars] != 1 || len(report.GetMetrics()) != 1 {
 		t.Errorf("%v", report)
 	}
-	(*Mask)(nil).Message(report)
+	(*Mask)(nil).Report(report)
+	note := &outbidv1.UplinkMessage{
+		Fork: &outbidv1.ForkRef{Sweep: value},
+		Kind: &outbidv1.UplinkMessage_Note{Note: &outbidv1.Note{Sweep: value, Node: value, Text: "it has " + value}},
+	}
+	m.Message(note)
+	if n := note.GetNote(); n.GetText() != "it has ***" || n.GetSweep() != value || n.GetNode() != value || note.GetFork().GetSweep() != value {
+		t.Errorf("%v", note)
+	}
+}
+
+func TestCutHidesTheBeginningOfAValueAtTheEndOfAText(t *testing.T) {
+	t.Parallel()
+	m := New(map[string]string{"A": "0123456789abcdef"})
+	for text, want := range map[string]string{
+		"it has 0123456789 …": "it has *** …", "it has 0123456789abc...": "it has ***...", "it has 01234567": "it has ***",
+		"it has 0123456": "it has 0123456", "0123456789abcdef": "***", "nothing …": "nothing …",
+	} {
+		if got := m.Cut(text); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
 }
 
 // Wherever a line is split, nothing of what is shown holds a value, and what is shown is the masked line unless values touch.
