@@ -31,6 +31,9 @@ var ErrMissing = errors.New("there is no such secret")
 // bucketSubject begins the subjects of the bucket's entries.
 const bucketSubject = "$KV." + Bucket + "."
 
+// followEvery is how often Follow asks whether the bucket has changed.
+const followEvery = 15 * time.Second
+
 // patience bounds each call to NATS.
 const patience = 10 * time.Second
 
@@ -51,7 +54,8 @@ type record struct {
 
 type id struct{ tenant, name string }
 
-// Vault keeps secrets. It reads the bucket once: only the orchestrator that leads writes to it. It is safe for concurrent use.
+// Vault keeps secrets. It is safe for concurrent use. The orchestrator that leads writes to the bucket; what one that led before writes
+// late, Follow reads.
 type Vault struct {
 	kv   jetstream.KeyValue
 	js   jetstream.JetStream
@@ -60,7 +64,9 @@ type Vault struct {
 
 	// writing is held during a write, so that the limit holds and what is known follows the bucket.
 	writing sync.Mutex
-	mu      sync.RWMutex
+	// read is the bucket's last sequence and its number of entries when it was read. writing must be held.
+	read [2]uint64
+	mu   sync.RWMutex
 	// known are the entries of the bucket; their values are still encrypted.
 	known map[id]record
 }
@@ -111,28 +117,69 @@ func open(ctx context.Context, nc *nats.Conn, cfg Config) (*Vault, error) {
 	return v, v.load(ctx)
 }
 
+// Follow reads the bucket again, whenever it has changed, until ctx ends.
+func (v *Vault) Follow(ctx context.Context) error {
+	tick := time.NewTicker(followEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+			_ = v.load(ctx) // NATS is away: what is known counts until it is back
+		}
+	}
+}
+
+// load reads every entry if the bucket has changed since it was read last.
 func (v *Vault) load(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	v.writing.Lock()
+	defer v.writing.Unlock()
 	stream, err := v.js.Stream(ctx, "KV_"+Bucket)
 	if err != nil {
 		return err
+	}
+	state := stream.CachedInfo().State
+	if mark := [2]uint64{state.LastSeq, state.Msgs}; mark == v.read {
+		return nil
 	}
 	info, err := stream.Info(ctx, jetstream.WithSubjectFilter(bucketSubject+">"))
 	if err != nil {
 		return err
 	}
+	gone := v.keys()
 	for subject := range info.State.Subjects {
-		if err := v.look(ctx, strings.TrimPrefix(subject, bucketSubject)); err != nil {
+		key := strings.TrimPrefix(subject, bucketSubject)
+		delete(gone, key)
+		if err := v.look(ctx, key); err != nil {
 			return err
 		}
 	}
+	for _, i := range gone {
+		v.put(i, nil)
+	}
+	v.read = [2]uint64{state.LastSeq, state.Msgs}
 	return nil
 }
 
-// look reads one entry.
+// keys returns what is known, by the keys of the entries.
+func (v *Vault) keys() map[string]id {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	keys := make(map[string]id, len(v.known))
+	for i := range v.known {
+		keys[i.key()] = i
+	}
+	return keys
+}
+
+// look reads one entry. A damaged one is kept without a value: it must not keep the others from being read.
 func (v *Vault) look(ctx context.Context, key string) error {
 	tenant, name, _ := strings.Cut(key, "/")
 	entry, err := v.kv.Get(ctx, key)
-	if errors.Is(err, jetstream.ErrKeyNotFound) {
+	if errors.Is(err, jetstream.ErrKeyNotFound) || errors.Is(err, jetstream.ErrInvalidKey) {
 		v.put(id{tenant, name}, nil)
 		return nil
 	}
@@ -140,8 +187,8 @@ func (v *Vault) look(ctx context.Context, key string) error {
 		return err
 	}
 	var r record
-	if err := json.Unmarshal(entry.Value(), &r); err != nil {
-		return fmt.Errorf("%s of tenant %s is damaged: set it again", name, tenant)
+	if json.Unmarshal(entry.Value(), &r) != nil {
+		r = record{}
 	}
 	v.put(id{tenant, name}, &r)
 	return nil
@@ -254,7 +301,7 @@ func (v *Vault) Resolve(tenant string, wanted map[string]string) (map[string]str
 		}
 		value, err := v.aead.Open(nil, nil, r.Box, i.bound())
 		if err != nil {
-			return nil, fmt.Errorf("%s: secret %q of tenant %s was stored with other keys of the cluster: set it again with "+
+			return nil, fmt.Errorf("%s: secret %q of tenant %s is damaged or was stored with other keys of the cluster; set it again with "+
 				"'outbid secret set %s'", variable, i.name, tenant, i.name)
 		}
 		env[variable] = string(value)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -101,6 +102,46 @@ func TestARemovedSecretLeavesNothingInTheBucket(t *testing.T) {
 	status, err := v.kv.Status(t.Context())
 	if err != nil || status.Values() != 0 || v.Has("vision", "wandb") || openVault(t, nc, 1).Has("vision", "wandb") {
 		t.Errorf("%d entries are left: %v", status.Values(), err)
+	}
+}
+
+func TestADamagedSecretKeepsNoOtherFromBeingRead(t *testing.T) {
+	t.Parallel()
+	nc := connect(t)
+	v := openVault(t, nc, 1)
+	set(t, v, "vision", "good", "value")
+	if _, err := v.kv.Put(t.Context(), "speech/bad", []byte("{not JSON")); err != nil {
+		t.Fatal(err)
+	}
+	v = openVault(t, nc, 1)
+	if env, err := v.Resolve("vision", map[string]string{"A": "good"}); err != nil || env["A"] != "value" {
+		t.Errorf("%v, %v", env, err)
+	}
+	if _, err := v.Resolve("speech", map[string]string{"A": "bad"}); err == nil || !strings.Contains(err.Error(), "set it again") {
+		t.Errorf("the damaged one: %v", err)
+	}
+	set(t, v, "speech", "bad", "mended")
+	if err := v.Delete(t.Context(), "speech", "bad"); err != nil {
+		t.Error(err)
+	}
+}
+
+// What another orchestrator wrote, which led before, is read at the next look.
+func TestVaultReadsWhatAnotherWrote(t *testing.T) {
+	t.Parallel()
+	nc := connect(t)
+	leads := openVault(t, nc, 1)
+	led := openVault(t, nc, 1)
+	set(t, led, "vision", "late", "value")
+	set(t, led, "vision", "other", "value")
+	if err := leads.load(t.Context()); err != nil || !leads.Has("vision", "late") {
+		t.Errorf("not read: %v", err)
+	}
+	if err := led.Delete(t.Context(), "vision", "late"); err != nil {
+		t.Fatal(err)
+	}
+	if err := leads.load(t.Context()); err != nil || leads.Has("vision", "late") || !leads.Has("vision", "other") {
+		t.Errorf("the removal was not read: %v", err)
 	}
 }
 
