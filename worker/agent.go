@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/outbid-dev/outbid/orchestrator/identity"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 	"github.com/outbid-dev/outbid/worker/confine"
 	"github.com/outbid-dev/outbid/worker/health"
@@ -39,6 +40,8 @@ type agent struct {
 	// train starts training code; tests replace it.
 	train func(ctx context.Context, f *fork) (training, error)
 	out   *outbox // shared
+	// seal opens the secrets of trials; it lives as long as this process. nil for none.
+	seal  *identity.SealKey
 	forks map[uint64]*fork
 	// averages end the averages that it makes, by name.
 	averages map[string]context.CancelFunc
@@ -124,6 +127,9 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	machine := &health.Machine{Dirs: dirsOf(cfg), FreeBytes: cfg.DiskMargin, Groups: confiner.Check, Python: cfg.Python}
 	a.cfg.warnings = append(a.cfg.warnings, machine.Warnings()...)
 	a.checks.check, a.disk.changed = machine.Check, func() { poke(a.checks.again) }
+	if a.seal, err = identity.NewSealKey(); err != nil {
+		return fmt.Errorf("worker: %w", err)
+	}
 	starter := &starter{
 		cfg: cfg, owners: owners, host: host, confiner: confiner, sessions: sessions,
 		blobs: blobs{dir: filepath.Join(cfg.Dir, "blobs")},

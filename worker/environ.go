@@ -66,8 +66,10 @@ func (s *starter) environ(f *fork, user map[string]string) []string {
 	if _, set := os.LookupEnv("OMP_NUM_THREADS"); !set {
 		env = append(env, "OMP_NUM_THREADS="+strconv.Itoa(s.threads(f)))
 	}
-	for _, name := range slices.Sorted(maps.Keys(user)) {
-		env = append(env, name+"="+user[name])
+	for _, given := range []map[string]string{user, f.secrets} {
+		for _, name := range slices.Sorted(maps.Keys(given)) {
+			env = append(env, name+"="+given[name])
+		}
 	}
 	visible := inventory.Visible(s.cfg.Machine.Devices, f.body.GetDevices(), s.cfg.Machine.Given)
 	return append(env, "OUTBID_NODE="+s.cfg.Node, "CUDA_VISIBLE_DEVICES="+visible)

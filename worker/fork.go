@@ -12,6 +12,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/sanitize"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 	"github.com/outbid-dev/outbid/worker/confine"
+	"github.com/outbid-dev/outbid/worker/redact"
 	"github.com/outbid-dev/outbid/worker/trialfile"
 )
 
@@ -55,6 +56,11 @@ type fork struct {
 	disk    *diskWatch
 	ref     *outbidv1.ForkRef
 	body    *outbidv1.AssignmentBody
+	// secrets are variables of the training code whose values mask replaces in what it prints and says. unopened is why they cannot
+	// be read, or nil.
+	secrets  map[string]string
+	mask     *redact.Mask
+	unopened error
 
 	// Owned by the agent.
 	started   bool
@@ -111,6 +117,7 @@ func newFork(a *agent, as *outbidv1.Assignment) *fork {
 	}
 	f.ctx, f.cancel = context.WithCancelCause(context.Background())
 	f.upload = newUploader(f)
+	f.openSecrets(a.seal)
 	return f
 }
 
@@ -201,6 +208,7 @@ func (f *fork) tell(what func(training)) {
 // say queues a message for the orchestrator. The fork fails if the message cannot be sent, unless it is a note.
 func (f *fork) say(m *outbidv1.UplinkMessage) {
 	m.Fork = f.ref
+	f.mask.Message(m)
 	if err := f.out.add(f, m); err != nil {
 		f.lose(m, fmt.Errorf("it %w", err))
 	}
@@ -240,7 +248,7 @@ func (f *fork) rejection() *failure {
 func (f *fork) note(level, text string) {
 	trial := f.ref.GetTrial()
 	f.say(&outbidv1.UplinkMessage{Kind: &outbidv1.UplinkMessage_Note{Note: &outbidv1.Note{
-		Sweep: f.ref.GetSweep(), Trial: &trial, Node: f.cfg.Node, Level: level, Text: sanitize.Line(text, limits.Note),
+		Sweep: f.ref.GetSweep(), Trial: &trial, Node: f.cfg.Node, Level: level, Text: sanitize.Line(f.mask.Text(text), limits.Note),
 	}}})
 }
 
@@ -279,6 +287,7 @@ func (f *fork) reports(reports []*outbidv1.Report, delayed bool) {
 	f.begin()
 	f.touch()
 	for i, r := range reports {
+		f.mask.Report(r)
 		if err := checkReport(r); err != nil {
 			f.reject(fail(outbidv1.FailureKind_FAILURE_KIND_ERROR, "the report of step %d %s", r.GetStep(), err))
 			reports = reports[:i]
@@ -370,7 +379,7 @@ func (f *fork) run() {
 	if !f.detached {
 		f.clear()
 	}
-	ended.Step, ended.Detail = max(ended.GetStep(), f.lastStep()), sanitize.Line(ended.GetDetail(), limits.Detail)
+	ended.Step, ended.Detail = max(ended.GetStep(), f.lastStep()), sanitize.Line(f.mask.Text(ended.GetDetail()), limits.Detail)
 	f.mu.Lock()
 	f.finish, f.phase = true, "ending"
 	f.mu.Unlock()

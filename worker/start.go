@@ -44,6 +44,9 @@ type starter struct {
 // start makes a fork's scratch directory, brings what it needs and starts its training code.
 func (s *starter) start(ctx context.Context, f *fork) (training, error) {
 	s.owners.set(f.ref.GetSweep(), f.body.GetTenant())
+	if f.unopened != nil {
+		return nil, f.unopened
+	}
 	w := f.body.GetWorkload()
 	if w.GetFunction() == nil && w.GetProgram() == nil {
 		return nil, fail(outbidv1.FailureKind_FAILURE_KIND_START, "this worker (%s) does not know the kind of work; "+
@@ -196,6 +199,7 @@ func (s *starter) function(ctx context.Context, f *fork, checkpoint string) (tra
 		Owner: s.owner(f), Limits: s.limits(f), Prepare: f.enter,
 		Argv: s.command(fn), Env: s.environ(f, fn.GetEnv()), Dir: s.workdir(fn.GetWorkdir()), Function: fn.GetBlob(),
 		Devices: f.body.GetDevices(), Speed: inventory.Speed(s.cfg.Machine.Devices, f.body.GetDevices()), Fresh: fn.GetFreshProcess(),
+		Mask: f.mask,
 	}
 	sess, err := s.sessions.Start(ctx, spec, &outbidv1.TrialAssignment{
 		Fork: f.ref, ConfigJson: f.body.GetConfigJson(), FunctionPath: blob, StartStep: f.body.GetStart().GetStep(),
@@ -280,7 +284,7 @@ func (s *starter) program(ctx context.Context, f *fork, checkpoint string) (trai
 		Checkpoint: checkpoint, UntilStep: f.target(), Metric: f.body.GetMetric(), Seed: f.body.GetSeed(),
 		Devices: f.body.GetDevices(), Gang: s.gang(f), Part: f.body.GetPart(), Grace: p.GetGrace().AsDuration(),
 		Speed:  inventory.Speed(s.cfg.Machine.Devices, f.body.GetDevices()),
-		Output: func(stream process.Stream, line []byte) { log(s.cfg, s.owners, f.ref, stream, line) },
+		Output: func(stream process.Stream, line []byte) { log(s.cfg, s.owners, f.ref, stream, line) }, Mask: f.mask,
 	}, f)
 	if err != nil {
 		return nil, err

@@ -37,7 +37,7 @@ chmod 0600 "$secrets/authority"/*
 if [ ! -s "$secrets/admin/admin.token" ]; then
   outbid token new --file "$secrets/serve/tokens" --name admin --tenant '*' --role admin >"$secrets/admin/admin.token"
   # With this one serve asks itself whether it is well.
-  outbid token new --file "$secrets/serve/tokens" --name health --tenant '*' --role viewer >"$secrets/serve/health.token"
+  outbid token new --file "$secrets/serve/tokens" --name health --tenant '*' --role viewer-nologs >"$secrets/serve/health.token"
 fi
 
 outbid nats init --keys "$secrets/serve/keys" --include "$secrets/nats/auth.conf"

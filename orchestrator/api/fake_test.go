@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -559,25 +558,6 @@ func (b bearer) GetRequestMetadata(context.Context, ...string) (map[string]strin
 }
 
 func (b bearer) RequireTransportSecurity() bool { return false }
-
-// tokens are one of each kind; each is its name repeated.
-func testTokens(t *testing.T) *Tokens {
-	t.Helper()
-	tokens, err := ParseTokens(strings.NewReader(`
-# token name tenant role
-`+token("root")+` root * admin
-`+token("ann")+` ann vision user
-`+token("bob")+` bob speech user
-`+token("eve")+` eve vision viewer
-`+token("all")+` all * viewer
-`), "tokens")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return tokens
-}
-
-func token(name string) string { return strings.Repeat(name, 20) }
 
 // awaitActor waits for a command of an actor.
 func (c *fakeControl) awaitActor(t *testing.T, actor string) {

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/outbid-dev/outbid/orchestrator/state"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
@@ -42,6 +43,8 @@ const (
 	// write is the default: a method that is not listed changes something.
 	write access = iota
 	read
+	// readContent is for methods that return what trials print or save.
+	readContent
 	admin
 	// open asks for no token of the API: the method asks for one of its own.
 	open
@@ -53,13 +56,14 @@ func accessOf(method string) access {
 	case outbidv1.OutbidService_PreviewSweep_FullMethodName, outbidv1.OutbidService_ListSweeps_FullMethodName,
 		outbidv1.OutbidService_GetSweep_FullMethodName, outbidv1.OutbidService_ListTrials_FullMethodName,
 		outbidv1.OutbidService_GetTrial_FullMethodName, outbidv1.OutbidService_ListReports_FullMethodName,
-		outbidv1.OutbidService_WatchSweep_FullMethodName, outbidv1.OutbidService_StreamLogs_FullMethodName,
-		outbidv1.OutbidService_ListNodes_FullMethodName, outbidv1.OutbidService_GetCheckpoint_FullMethodName,
-		outbidv1.OutbidService_GetSoup_FullMethodName,
+		outbidv1.OutbidService_WatchSweep_FullMethodName, outbidv1.OutbidService_ListNodes_FullMethodName,
 		outbidv1.OutbidService_GetServerInfo_FullMethodName, outbidv1.OutbidService_GetRound_FullMethodName,
 		outbidv1.OutbidService_ListRounds_FullMethodName, outbidv1.OutbidService_GetPrices_FullMethodName,
 		outbidv1.OutbidService_GetTenant_FullMethodName, outbidv1.OutbidService_ListTenants_FullMethodName:
 		return read
+	case outbidv1.OutbidService_StreamLogs_FullMethodName, outbidv1.OutbidService_GetCheckpoint_FullMethodName,
+		outbidv1.OutbidService_GetSoup_FullMethodName:
+		return readContent
 	case outbidv1.OutbidService_ReadLedger_FullMethodName, // it holds every tenant's sweeps
 		outbidv1.OutbidService_NewWorkerToken_FullMethodName, outbidv1.OutbidService_RemoveWorker_FullMethodName,
 		outbidv1.OutbidService_SetTenant_FullMethodName, outbidv1.OutbidService_RemoveTenant_FullMethodName:
@@ -94,7 +98,11 @@ func (i *interceptor) unary(ctx context.Context, req any, info *grpc.UnaryServer
 	if err := i.scope(ctx, req); err != nil {
 		return nil, err
 	}
-	return handle(ctx, req)
+	resp, err = handle(ctx, req)
+	if m, ok := resp.(proto.Message); ok && err == nil && caller(ctx).Role == RoleViewerNoLogs {
+		return hideEnv(m), nil
+	}
+	return resp, err
 }
 
 // stream is the interceptor of streams. Their context ends when the server stops.
@@ -136,6 +144,17 @@ type interceptedStream struct {
 // Context implements grpc.ServerStream.
 func (s *interceptedStream) Context() context.Context { return s.ctx }
 
+// SendMsg implements grpc.ServerStream.
+func (s *interceptedStream) SendMsg(m any) error {
+	if caller(s.ctx).Role == RoleViewerNoLogs {
+		var err error
+		if m, err = hideEnvSent(m); err != nil {
+			return err
+		}
+	}
+	return s.ServerStream.SendMsg(m)
+}
+
 // RecvMsg implements grpc.ServerStream.
 func (s *interceptedStream) RecvMsg(m any) error {
 	if err := s.ServerStream.RecvMsg(m); err != nil {
@@ -163,15 +182,16 @@ func (i *interceptor) enter(ctx context.Context, method string) (context.Context
 	if err := checkParameters(md, method); err != nil {
 		return ctx, err
 	}
-	if need == admin && who.Role != RoleAdmin {
-		return ctx, status.Errorf(codes.PermissionDenied, "%s needs an admin's token; %s is a %s", path.Base(method),
-			who.Name, who.Role)
-	}
-	if need == write && who.Role == RoleViewer {
-		return ctx, status.Errorf(codes.PermissionDenied, "%s is a viewer, who may not call %s", who.Name,
-			path.Base(method))
+	if need != open && !who.Role.may(need) {
+		return ctx, refusedRole(who, need, path.Base(method))
 	}
 	return ctx, nil
+}
+
+// refusedRole says which role a method needs.
+func refusedRole(who Principal, need access, method string) error {
+	wanted := map[access]string{admin: "an admin's", write: "a user's", readContent: "a viewer's", read: "a viewer's"}[need]
+	return status.Errorf(codes.PermissionDenied, "%s needs %s token; the role of %s is %s", method, wanted, who.Name, who.Role)
 }
 
 // authenticate finds out who sent an Authorization header.

@@ -35,11 +35,16 @@ func (s *service) PreviewSweep(ctx context.Context, req *outbidv1.PreviewSweepRe
 	if err := s.control.CheckAgent(checked); err != nil {
 		return nil, err
 	}
+	if who := caller(ctx); !who.Role.views() { // a viewer may not learn which secrets there are
+		if err := s.checkSecrets(checked); err != nil {
+			return nil, err
+		}
+	}
 	resp, err := Preview(checked, req.GetStepSeconds())
 	if err != nil {
 		return nil, err
 	}
-	resp.Warnings = append(warnings(checked, s.control.Nodes()), resp.GetWarnings()...)
+	resp.Warnings = append(append(warnings(checked, s.control.Nodes()), secretWarnings(checked)...), resp.GetWarnings()...)
 	return resp, nil
 }
 

@@ -10,12 +10,31 @@ import (
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
 // NewDecoder implements runtime.Marshaler: what is wrong with a body is said in words for whoever wrote it.
 func (m jsonMarshaler) NewDecoder(r io.Reader) runtime.Decoder {
 	inner := m.JSONPb.NewDecoder(r)
-	return runtime.DecoderFunc(func(v any) error { return bodyError(inner.Decode(v)) })
+	return runtime.DecoderFunc(func(v any) error {
+		err := inner.Decode(v)
+		if secret := secretBody(v); secret != "" && err != nil && !errors.Is(err, io.EOF) {
+			return errors.New("body: must be " + secret) // an error of the decoder quotes what it cannot read
+		}
+		return bodyError(err)
+	})
+}
+
+// secretBody returns what the body of a request that carries a secret must be, or "" for other requests.
+func secretBody(v any) string {
+	switch v.(type) {
+	case *outbidv1.SetSecretRequest:
+		return `{"value": TEXT}`
+	case *outbidv1.JoinWorkerRequest:
+		return `{"token": TEXT, "public_key": TEXT}`
+	}
+	return ""
 }
 
 // protojsonPlace is how protojson begins an error; it varies its spaces so that nobody relies on them.

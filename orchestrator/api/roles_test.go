@@ -1,6 +1,8 @@
 package api
 
 import (
+	"net/http"
+	"strings"
 	"testing"
 
 	"google.golang.org/grpc"
@@ -14,14 +16,14 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// who may call a method: everybody, those who may look, those who may change a tenant's sweeps, or administrators.
+// whoMayCall says which access each method needs.
 var whoMayCall = map[string]access{
 	"GetServerInfo": read, "PreviewSweep": read, "ListSweeps": read, "GetSweep": read, "WatchSweep": read, "ListTrials": read, "GetTrial": read,
-	"ListReports": read, "StreamLogs": read, "GetCheckpoint": read, "GetSoup": read, "ListNodes": read, "GetRound": read, "ListRounds": read,
+	"ListReports": read, "StreamLogs": readContent, "GetCheckpoint": readContent, "GetSoup": readContent, "ListNodes": read, "GetRound": read, "ListRounds": read,
 	"GetPrices": read, "GetTenant": read, "ListTenants": read,
 
 	"SubmitSweep": write, "ControlSweep": write, "ExtendSweep": write, "DeleteSweep": write, "AskTrial": write, "TellTrial": write,
-	"PutBlob": write, "PutSoup": write,
+	"PutBlob": write, "PutSoup": write, "SetSecret": write, "ListSecrets": write, "DeleteSecret": write,
 
 	"ReadLedger": admin, "NewWorkerToken": admin, "RemoveWorker": admin, "SetTenant": admin, "RemoveTenant": admin,
 
@@ -38,11 +40,13 @@ func TestEveryMethodByEveryRole(t *testing.T) {
 	}{
 		"nobody":       {"", []access{open}},
 		"stranger":     {"unknown-unknown-unknown", []access{open}},
-		"viewer":       {token("eve"), []access{open, read}},
-		"viewer of *":  {token("all"), []access{open, read}},
-		"user":         {token("ann"), []access{open, read, write}},
-		"other tenant": {token("bob"), []access{open, read, write}},
-		"admin":        {token("root"), []access{open, read, write, admin}},
+		"metrics":      {token("prom"), []access{open}},
+		"no logs":      {token("ned"), []access{open, read}},
+		"viewer":       {token("eve"), []access{open, read, readContent}},
+		"viewer of *":  {token("all"), []access{open, read, readContent}},
+		"user":         {token("ann"), []access{open, read, readContent, write}},
+		"other tenant": {token("bob"), []access{open, read, readContent, write}},
+		"admin":        {token("root"), []access{open, read, readContent, write, admin}},
 	}
 	methods := outbidv1.File_outbid_v1_service_proto.Services().ByName("OutbidService").Methods()
 	for role, r := range roles {
@@ -85,4 +89,58 @@ func callEmpty(t *testing.T, conn *grpc.ClientConn, m protoreflect.MethodDescrip
 	_ = stream.CloseSend()
 	var answer proto.Message = dynamicpb.NewMessage(m.Output())
 	return stream.RecvMsg(answer)
+}
+
+// tokens are one of each kind; each is its name repeated.
+func testTokens(t *testing.T) *Tokens {
+	t.Helper()
+	tokens, err := ParseTokens(strings.NewReader(`
+# token name tenant role
+`+token("root")+` root * admin
+`+token("ann")+` ann vision user
+`+token("bob")+` bob speech user
+`+token("eve")+` eve vision viewer
+`+token("all")+` all * viewer
+`+token("ned")+` ned vision viewer-nologs
+`+token("prom")+` prom * metrics
+`), "tokens")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tokens
+}
+
+func token(name string) string { return strings.Repeat(name, 20) }
+
+// A client is told which of its token's tenants it is, so that it knows whose checkpoints are its own.
+func TestServerInfoNamesTheCaller(t *testing.T) {
+	t.Parallel()
+	h := serve(t, func(c *Config) { c.Tokens = testTokens(t) })
+	got, err := as(t, h, "eve").GetServerInfo(t.Context(), &outbidv1.GetServerInfoRequest{})
+	if c := got.GetCaller(); err != nil || c.GetName() != "eve" || c.GetTenant() != "vision" || c.GetRole() != "viewer" || c.GetLocal() {
+		t.Errorf("%v, %v", c, err)
+	}
+}
+
+func TestMetricsRoleReadsMetricsAlone(t *testing.T) {
+	t.Parallel()
+	h := serve(t, func(c *Config) { c.Tokens = testTokens(t) })
+	for path, want := range map[string]int{
+		"/metrics": http.StatusOK, "/healthz": http.StatusOK, "/readyz": http.StatusOK, "/v1/sweeps": http.StatusForbidden,
+		"/v1/server": http.StatusForbidden, "/v1/nodes": http.StatusForbidden, "/v1/tenants": http.StatusForbidden,
+	} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, h.URL()+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Authorization", "Bearer "+token("prom"))
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		if resp.StatusCode != want {
+			t.Errorf("%s: %d, want %d", path, resp.StatusCode, want)
+		}
+	}
 }

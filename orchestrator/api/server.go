@@ -30,6 +30,8 @@ type Config struct {
 	Logs    Logs
 	// Workers may be nil: then none can join or be removed.
 	Workers Workers
+	// Secrets may be nil: then tenants have none.
+	Secrets Secrets
 	Logger  *slog.Logger
 	// Registry is what /metrics shows; the server adds its own metrics to it.
 	Registry *prometheus.Registry
@@ -113,7 +115,7 @@ func New(cfg Config) (*Server, error) {
 		grpc.ForceServerCodecV2(newWireCodec()))
 	outbidv1.RegisterOutbidServiceServer(s.grpc, &service{
 		control: cfg.Control, store: cfg.Store, logs: cfg.Logs, limits: cfg.Limits, logger: cfg.Logger, blobs: s.blobs,
-		feeds: newFeeds(cfg.Control), workers: cfg.Workers, verify: cfg.Verify, throttle: bound,
+		feeds: newFeeds(cfg.Control), workers: cfg.Workers, secrets: cfg.Secrets, verify: cfg.Verify, throttle: bound,
 		maxSpec: func() int { return limits.Spec(cfg.MaxPayload()) },
 	})
 	if err := s.open(i); err != nil {

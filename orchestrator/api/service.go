@@ -25,6 +25,7 @@ type service struct {
 	blobs   *blobBook
 	feeds   *feeds
 	workers Workers
+	secrets Secrets
 	// throttle bounds the sweeps that each tenant submits in a minute.
 	throttle *throttle
 	// maxSpec returns how many bytes the spec of a sweep may have.
@@ -218,7 +219,9 @@ func (s *service) GetServerInfo(ctx context.Context, req *outbidv1.GetServerInfo
 	if req.GetThorough() && s.verify != nil {
 		s.verify(ctx)
 	}
-	return s.control.Info(), nil
+	resp, who := proto.CloneOf(s.control.Info()), caller(ctx)
+	resp.Caller = &outbidv1.Caller{Name: who.Name, Tenant: who.Tenant, Role: string(who.Role), Local: who.local}
+	return resp, nil
 }
 
 // sweepEnded reports whether nothing more will happen to a sweep by itself.

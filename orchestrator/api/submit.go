@@ -27,6 +27,9 @@ func (s *service) SubmitSweep(ctx context.Context, req *outbidv1.SubmitSweepRequ
 	if err != nil {
 		return nil, err
 	}
+	if err := s.checkSecrets(checked); err != nil {
+		return nil, err
+	}
 	if err := s.throttle.submit(who, tenantOf(checked)); err != nil {
 		return nil, err
 	}
@@ -62,7 +65,7 @@ func (s *service) SubmitSweep(ctx context.Context, req *outbidv1.SubmitSweepRequ
 	if err != nil {
 		return nil, fmt.Errorf("show the sweep just submitted: %w", err)
 	}
-	return &outbidv1.SubmitSweepResponse{Sweep: sweep}, nil
+	return &outbidv1.SubmitSweepResponse{Sweep: sweep, Warnings: secretWarnings(checked)}, nil
 }
 
 // drawSeed gives a sweep whose seed was left out one of its own, which its spec shows, so that it can be run again. It is

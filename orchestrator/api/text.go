@@ -56,7 +56,7 @@ func textRule(field protoreflect.FieldDescriptor, key bool) sanitize.Rule {
 	case "outbid.v1.TellTrialRequest.error", "outbid.v1.Report.attributes", "outbid.v1.SoupPart.note":
 		return sanitize.Repair
 	case "outbid.v1.Program.command", "outbid.v1.Program.shell", "outbid.v1.Program.env", "outbid.v1.Function.env",
-		"outbid.v1.PluginTuner.command", "google.protobuf.Value.string_value":
+		"outbid.v1.PluginTuner.command", "outbid.v1.SetSecretRequest.value", "google.protobuf.Value.string_value":
 		return sanitize.RefuseBidi
 	}
 	return sanitize.Refuse

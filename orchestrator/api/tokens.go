@@ -28,7 +28,34 @@ const (
 	RoleUser Role = "user"
 	// RoleViewer may look at the tenant's sweeps.
 	RoleViewer Role = "viewer"
+	// RoleViewerNoLogs may look at the tenant's sweeps, except at what trials print, save, or find in their environment.
+	RoleViewerNoLogs Role = "viewer-nologs"
+	// RoleMetrics may read /metrics and nothing else.
+	RoleMetrics Role = "metrics"
 )
+
+// Roles returns every role, the one that may do the most first.
+func Roles() []Role { return []Role{RoleAdmin, RoleUser, RoleViewer, RoleViewerNoLogs, RoleMetrics} }
+
+// views reports whether the role may look and change nothing.
+func (r Role) views() bool { return r == RoleViewer || r == RoleViewerNoLogs }
+
+// may reports whether the role may call a method that needs an access.
+func (r Role) may(need access) bool {
+	switch need {
+	case open:
+		return true
+	case admin:
+		return r == RoleAdmin
+	case write:
+		return r == RoleAdmin || r == RoleUser
+	case readContent:
+		return r == RoleAdmin || r == RoleUser || r == RoleViewer
+	case read:
+		return r != RoleMetrics
+	}
+	return false
+}
 
 // AnyTenant as a token's tenant stands for every tenant.
 const AnyTenant = "*"
@@ -40,6 +67,8 @@ type Principal struct {
 	Tenant string
 	Role   Role
 
+	// local is set for a caller that was not asked for a token.
+	local bool
 	// also are further tenants for which it may act; nil for none.
 	also *memberships
 }
@@ -50,7 +79,9 @@ func (p Principal) owns(tenant string) bool {
 }
 
 // local is who calls when no tokens are configured, which only loopback allows.
-func local() Principal { return Principal{Name: "local", Tenant: AnyTenant, Role: RoleAdmin} }
+func local() Principal {
+	return Principal{Name: "local", Tenant: AnyTenant, Role: RoleAdmin, local: true}
+}
 
 // Tokens knows bearer tokens. It keeps only their hashes.
 type Tokens struct {
@@ -179,11 +210,10 @@ func checkPrincipal(who Principal) error {
 	if who.Tenant != AnyTenant && !word.MatchString(who.Tenant) {
 		return fmt.Errorf("tenant %q: letters, digits and . _ @ - only, or * for every tenant", who.Tenant)
 	}
-	switch who.Role {
-	case RoleAdmin, RoleUser, RoleViewer:
+	if slices.Contains(Roles(), who.Role) {
 		return nil
 	}
-	return fmt.Errorf("role %q: must be admin, user or viewer", who.Role)
+	return fmt.Errorf("role %q: must be admin, user, viewer, viewer-nologs or metrics", who.Role)
 }
 
 // MakeToken makes a token of 256 random bits, adds it to the file at path, which is created for its owner alone, and

@@ -28,9 +28,10 @@ func (a *app) tokenNewCommand() *cobra.Command {
 		Long: `New makes a token, adds it to the file, and prints it: that is the only time it is shown apart from the file.
 Give it to its owner, who sets OUTBID_TOKEN or passes --token-file.
 
-The role is admin (everything), user (everything with the tenant's sweeps) or viewer (may only look).`,
+The role is admin (everything), user (everything with the tenant's sweeps), viewer (may only look), viewer-nologs (a
+viewer that sees no logs, no checkpoints and no values of environment variables) or metrics (may only read /metrics).`,
 		Example: `  outbid token new --file tokens --name ada
-  outbid token new --file tokens --name dashboard --tenant '*' --role viewer`,
+  outbid token new --file tokens --name prometheus --tenant '*' --role metrics`,
 		Args: exactly(),
 		RunE: func(*cobra.Command, []string) error {
 			if name == "" {
@@ -49,8 +50,12 @@ The role is admin (everything), user (everything with the tenant's sweeps) or vi
 	f.StringVar(&file, "file", filepath.Join(defaultData, "tokens"), "`FILE` of the tokens")
 	f.StringVar(&name, "name", "", "whose token it is, as events record it")
 	f.StringVar(&tenant, "tenant", "default", "the owner's tenant; '*' for every tenant")
-	f.StringVar(&role, "role", string(api.RoleUser), "admin, user or viewer")
-	complete(cmd, "role", string(api.RoleAdmin), string(api.RoleUser), string(api.RoleViewer))
+	f.StringVar(&role, "role", string(api.RoleUser), "admin, user, viewer, viewer-nologs or metrics")
+	roles := make([]string, 0, len(api.Roles()))
+	for _, r := range api.Roles() {
+		roles = append(roles, string(r))
+	}
+	complete(cmd, "role", roles...)
 	return cmd
 }
 

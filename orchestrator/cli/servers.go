@@ -10,7 +10,7 @@ import (
 func (a *app) serverCommands() []*cobra.Command {
 	return []*cobra.Command{
 		a.upCommand(), a.serveCommand(), a.workerCommand(), a.nodesCommand(), a.doctorCommand(), a.tokenCommand(), a.tlsCommand(),
-		a.natsCommand(), a.tenantCommand(),
+		a.natsCommand(), a.tenantCommand(), a.secretCommand(),
 	}
 }
 

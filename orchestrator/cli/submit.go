@@ -147,6 +147,9 @@ func (a *app) submit(ctx context.Context, file string) (*connection, *outbidv1.S
 		c.close()
 		return nil, nil, err
 	}
+	for _, warning := range got.GetWarnings() {
+		a.notef("warning: %s", warning)
+	}
 	return c, got.GetSweep(), nil
 }
 

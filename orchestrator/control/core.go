@@ -34,6 +34,9 @@ type Settings struct {
 	Trust func(node string) bool
 	// Sign makes the proof that this server accepted a function, by the SHA-256 of its blob; nil sends none.
 	Sign func(blob string) []byte
+	// Seal encrypts the values of a tenant's secrets, given by variable, for the worker of a node. The error says which is
+	// missing. nil sends none, as in the simulator.
+	Seal func(node *outbidv1.NodeInfo, tenant string, secrets map[string]string) ([]byte, error)
 	// NewTuner makes a tuner from its sweep's settings, or from a snapshot if that is not nil.
 	NewTuner func(settings tuner.Settings, snapshot []byte) (tuner.Tuner, error)
 	// MayReportNothing: a trial that never reports its sweep's metric has not failed by that. Jobs of traces report nothing.

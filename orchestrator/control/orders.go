@@ -137,6 +137,9 @@ func (c *Core) body(node string, s *state.Sweep, t *state.Trial, l *state.Lease)
 	if d := s.Terms.HangTimeout; d > 0 {
 		b.HangTimeout = durationpb.New(d)
 	}
+	if done, err := c.sealSecrets(node, sp, b); done || err != nil {
+		return b, err
+	}
 	if f := sp.GetFunction(); f != nil {
 		b.Workload = &outbidv1.WorkloadBody{Kind: &outbidv1.WorkloadBody_Function{Function: c.function(f)}}
 		return b, nil
@@ -147,6 +150,22 @@ func (c *Core) body(node string, s *state.Sweep, t *state.Trial, l *state.Lease)
 	}
 	b.Workload = &outbidv1.WorkloadBody{Kind: &outbidv1.WorkloadBody_Program{Program: p}}
 	return b, nil
+}
+
+// sealSecrets adds the values of a sweep's secrets to the body of an assignment, which only the node's worker can read. It reports
+// whether the body is complete without a workload: a worker of a version that cannot open secrets refuses such a body, where it would
+// otherwise train without them.
+func (c *Core) sealSecrets(node string, sp *outbidv1.SweepSpec, b *outbidv1.AssignmentBody) (complete bool, err error) {
+	wanted := spec.Secrets(sp)
+	if len(wanted) == 0 || c.set.Seal == nil {
+		return false, nil
+	}
+	info := c.st.Nodes[node].Info
+	if len(info.GetSealKey()) == 0 {
+		return true, nil
+	}
+	b.SealedSecrets, err = c.set.Seal(info, b.GetTenant(), wanted)
+	return false, err
 }
 
 // tenantOf is whose sweep it is.

@@ -22,7 +22,7 @@ import (
 )
 
 // writes are the methods of the API that change something; every other one must be in reads.
-var writes = []string{"SubmitSweep", "ControlSweep", "ExtendSweep", "PutBlob", "PutSoup", "AskTrial", "TellTrial", "DeleteSweep", "NewWorkerToken", "JoinWorker", "RemoveWorker", "SetTenant", "RemoveTenant"}
+var writes = []string{"SubmitSweep", "ControlSweep", "ExtendSweep", "PutBlob", "PutSoup", "AskTrial", "TellTrial", "DeleteSweep", "NewWorkerToken", "JoinWorker", "RemoveWorker", "SetTenant", "RemoveTenant", "SetSecret", "DeleteSecret"}
 
 // reads call each method of the API that only reads, once, about one sweep, and say what was wrong.
 func (s *server) reads() map[string]func(context.Context, *entry) error {
@@ -94,6 +94,10 @@ func (s *server) reads() map[string]func(context.Context, *entry) error {
 		"GetTenant": func(ctx context.Context, e *entry) error {
 			r, err := s.GetTenant(ctx, &outbidv1.GetTenantRequest{Tenant: "default"})
 			return want(err, r.GetTenant().GetUse().GetSweeps() >= 0, r)
+		},
+		"ListSecrets": func(ctx context.Context, _ *entry) error {
+			_, err := s.ListSecrets(ctx, &outbidv1.ListSecretsRequest{})
+			return err
 		},
 		"GetServerInfo": func(ctx context.Context, _ *entry) error {
 			r, err := s.GetServerInfo(ctx, &outbidv1.GetServerInfoRequest{})

@@ -27,6 +27,14 @@ const (
 	LabelCount = 64
 	// Name bounds names that people give: clients, actors, metrics, functions.
 	Name = 256
+	// SecretName bounds the name of a secret.
+	SecretName = 64
+	// SecretValue bounds the value of a secret.
+	SecretValue = 32 << 10
+	// Secrets is how many secrets a tenant may have.
+	Secrets = 100
+	// SpecSecrets is how many variables of a sweep may be secrets.
+	SpecSecrets = 32
 	// spec is the largest spec of a sweep; see Spec.
 	spec = 1 << 20
 	// envelope is room for what surrounds an item in a message.

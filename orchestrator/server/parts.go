@@ -148,7 +148,7 @@ func (s *Server) openLoop(ctx context.Context) error {
 			Limits:     s.limitsOf,
 			Room:       s.room.full,
 			Lease:      s.cfg.Lease, Term: s.lead.Term(), Store: s.store.String(), Tenants: s.tenants(),
-			Trust: s.members.trust, Sign: s.members.signFunction,
+			Trust: s.members.trust, Sign: s.members.signFunction, Seal: s.seal,
 			Agents: s.agents, NewTuner: tuners.opener(ctx, s.log), Fairness: themis.Fairness,
 			NewPolicy: s.cfg.earlierPolicy(s.log),
 		},
@@ -197,6 +197,7 @@ func (s *Server) ledgerPlace() string {
 func (s *Server) start(ctx context.Context) {
 	s.group.start(ctx, "control loop", s.runLoop)
 	s.group.start(ctx, "output", func(ctx context.Context) error { return s.logs.Keep(ctx, s.members.mayPrint) })
+	s.group.start(ctx, "secrets of tenants", s.vault.Follow)
 	s.group.start(ctx, "agents", s.hearAgents)
 	for _, w := range s.cfg.Workers {
 		s.group.start(ctx, "worker "+w.Name, func(ctx context.Context) error { return s.runWorker(ctx, w) })

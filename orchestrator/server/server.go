@@ -27,6 +27,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/identity"
 	"github.com/outbid-dev/outbid/orchestrator/ledger"
 	"github.com/outbid-dev/outbid/orchestrator/objects"
+	"github.com/outbid-dev/outbid/orchestrator/secrets"
 	"github.com/outbid-dev/outbid/orchestrator/state"
 )
 
@@ -57,6 +58,7 @@ type Server struct {
 	lost     []ledger.Hole
 	scrub    *ledgerScrub
 	agents   *agents.Pool
+	vault    *secrets.Vault
 	api      *api.Server
 	health   *health
 	registry *prometheus.Registry
@@ -141,7 +143,7 @@ func (s *Server) open(ctx context.Context) error {
 	for _, step := range []struct {
 		waitsFor string
 		run      func(context.Context) error
-	}{{"NATS", s.openBus}, {"the store", s.openStore}, {"the lead", s.takeLead}, {"the workers", s.openMembers}, {"the ledger", s.openLoop}} {
+	}{{"NATS", s.openBus}, {"the store", s.openStore}, {"the lead", s.takeLead}, {"the workers", s.openMembers}, {"the secrets", s.openVault}, {"the ledger", s.openLoop}} {
 		notReady.waitFor(step.waitsFor)
 		if err := step.run(ctx); err != nil {
 			return errors.Join(err, notReady.leave(), listener.Close())
@@ -336,7 +338,7 @@ const closeTimeout = 5 * time.Second
 func (s *Server) openAPI(listener net.Listener) error {
 	server, err := api.New(api.Config{
 		Control: s.loop, Store: s.store, Logs: s.logs, Logger: s.log, Registry: s.registry, Listener: listener,
-		Tokens: s.tokens, TLS: s.certs, Limits: s.limits, Objects: s.objects, Workers: s.members, Verify: s.verify,
+		Tokens: s.tokens, TLS: s.certs, Limits: s.limits, Objects: s.objects, Workers: s.members, Secrets: s.vault, Verify: s.verify,
 		MaxPayload: s.maxPayload,
 	})
 	if err != nil {

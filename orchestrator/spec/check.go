@@ -209,7 +209,10 @@ func checkFunction(f *outbidv1.Function) error {
 		return wrong("function.blob", "%q is not a SHA-256 in hex; functions are sent by the SDK, "+
 			"in a file use program", f.GetBlob())
 	}
-	return checkEnv("function.env", f.GetEnv())
+	if err := checkEnv("function.env", f.GetEnv()); err != nil {
+		return err
+	}
+	return checkSecrets("function", f.GetEnv(), f.GetSecrets())
 }
 
 func checkProgram(p *outbidv1.Program, compiled *space.Space) error {
@@ -242,6 +245,9 @@ func checkProgram(p *outbidv1.Program, compiled *space.Space) error {
 		if err := checkTemplate("program.env."+name, p.GetEnv()[name], compiled); err != nil {
 			return err
 		}
+	}
+	if err := checkSecrets("program", p.GetEnv(), p.GetSecrets()); err != nil {
+		return err
 	}
 	return checkDuration("program.grace", p.GetGrace())
 }

@@ -57,6 +57,7 @@ func Parse(data []byte) (*outbidv1.SweepSpec, error) {
 	if err != nil {
 		return nil, err
 	}
+	moveSecrets(root)
 	r := reader{lines: map[string]int{}}
 	spec := &outbidv1.SweepSpec{}
 	if err := decode(&r, root, spec); err != nil {

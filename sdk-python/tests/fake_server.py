@@ -40,6 +40,9 @@ class FakeServer(service.OutbidServiceServicer):
         self.checkpoint = TRAINED
         self.sha256 = hashlib.sha256(TRAINED).hexdigest()
         self.page = 2
+        self.caller = pb.Caller(name="local", tenant="*", role="admin", local=True)
+        self.secrets: dict[tuple[str, str], str] = {}
+        self.warnings: list[str] = []
         self.news: queue.SimpleQueue[pb.WatchSweepResponse | grpc.StatusCode | None] = queue.SimpleQueue()
         self.trained_again: list[pb.TrainedAgain] = []
         self.soups: list[tuple[event_pb2.Soup, bytes]] = []
@@ -83,8 +86,29 @@ class FakeServer(service.OutbidServiceServicer):
     def GetServerInfo(self, request: Any, context: Any) -> Any:
         self._take(request, context)
         return pb.GetServerInfoResponse(
-            version="1.2.3", policy="themis", policy_options={"seed": "1", "lease": "10m0s"}
+            version="1.2.3",
+            policy="themis",
+            policy_options={"seed": "1", "lease": "10m0s"},
+            caller=self.caller,
         )
+
+    def SetSecret(self, request: Any, context: Any) -> Any:
+        self._take(request, context)
+        self.secrets[request.tenant or "default", request.name] = request.value
+        return pb.SetSecretResponse(
+            secret=pb.Secret(tenant=request.tenant or "default", name=request.name, set_by="me")
+        )
+
+    def ListSecrets(self, request: Any, context: Any) -> Any:
+        self._take(request, context)
+        tenant = request.tenant or "default"
+        return pb.ListSecretsResponse(secrets=[pb.Secret(tenant=t, name=n) for t, n in self.secrets if t == tenant])
+
+    def DeleteSecret(self, request: Any, context: Any) -> Any:
+        self._take(request, context)
+        if self.secrets.pop((request.tenant or "default", request.name), None) is None:
+            context.abort(grpc.StatusCode.NOT_FOUND, "there is no such secret")
+        return pb.DeleteSecretResponse()
 
     def PutBlob(self, request_iterator: Any, context: Any) -> Any:
         blob = b"".join(piece.data for piece in request_iterator)
@@ -95,7 +119,7 @@ class FakeServer(service.OutbidServiceServicer):
     def SubmitSweep(self, request: Any, context: Any) -> Any:
         self._take(request, context)
         self.sweep.spec.CopyFrom(request.spec)
-        return pb.SubmitSweepResponse(sweep=self.sweep)
+        return pb.SubmitSweepResponse(sweep=self.sweep, warnings=self.warnings)
 
     def PreviewSweep(self, request: Any, context: Any) -> Any:
         self._take(request, context)

@@ -130,7 +130,7 @@ func TestTracelessDaemonsEndWithTheirWorker(t *testing.T) {
 	closeAll([]*os.File{w})
 	out := newPrinted()
 	var reader sync.WaitGroup
-	reader.Go(func() { readLines(r, Stdout, out.add) })
+	reader.Go(func() { readLines(r, Stdout, nil, out.add) })
 	pid, err := strconv.Atoi(out.await(t, "stdout: daemon "))
 	if err != nil {
 		t.Fatal(err)

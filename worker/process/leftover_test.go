@@ -27,7 +27,7 @@ func TestLeftoversAfterKill(t *testing.T) {
 	}
 	closeAll([]*os.File{w})
 	var reader sync.WaitGroup
-	reader.Go(func() { readLines(r, Stdout, out.add) })
+	reader.Go(func() { readLines(r, Stdout, nil, out.add) })
 	out.await(t, "stdout: all")
 	if err := worker.Process.Kill(); err != nil {
 		t.Fatal(err)

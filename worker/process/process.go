@@ -4,6 +4,7 @@ package process
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -17,6 +18,7 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"github.com/outbid-dev/outbid/worker/confine"
+	"github.com/outbid-dev/outbid/worker/redact"
 	"github.com/outbid-dev/outbid/worker/subreaper"
 )
 
@@ -40,6 +42,8 @@ type Command struct {
 	// Output gets what is printed, line by line without line ends, from one goroutine per stream. The line is only
 	// valid during the call. nil drops it.
 	Output func(stream Stream, line []byte)
+	// Mask replaces values of secrets in what is printed; nil replaces nothing.
+	Mask *redact.Mask
 }
 
 // Stream is where a line was printed.
@@ -97,7 +101,7 @@ func newProcess(h *Host, c Command) (*Process, []*os.File, error) {
 			return nil, nil, fmt.Errorf("make a pipe: %w", err)
 		}
 		p.pipes, ends = append(p.pipes, r), append(ends, w)
-		p.read.Go(func() { readLines(r, stream, c.Output) })
+		p.read.Go(func() { readLines(r, stream, c.Mask, c.Output) })
 	}
 	p.cmd.Stdout, p.cmd.Stderr = ends[0], ends[1]
 	if c.In.Escapes() && subreaper.Ready() {
@@ -116,23 +120,32 @@ func closeAll(files []*os.File) {
 	}
 }
 
-// readLines delivers lines until the pipe ends.
-func readLines(r io.Reader, stream Stream, output func(Stream, []byte)) {
-	br := bufio.NewReaderSize(r, MaxLine)
+// readLines delivers lines until the pipe ends, with the values of secrets replaced. Lines of more than MaxLine bytes come in parts.
+func readLines(r io.Reader, stream Stream, mask *redact.Mask, output func(Stream, []byte)) {
+	br, lines := bufio.NewReaderSize(r, MaxLine), redact.NewLines(mask)
 	for {
 		line, err := br.ReadSlice('\n')
-		if n := len(line); n > 0 && line[n-1] == '\n' {
-			line = line[:n-1]
-		} else if n == 0 && err != nil && !errors.Is(err, bufio.ErrBufferFull) {
-			return
+		part := errors.Is(err, bufio.ErrBufferFull)
+		line, whole := bytes.CutSuffix(line, []byte{'\n'})
+		if shown := lines.Take(line, !part); whole || len(shown) > 0 {
+			deliver(stream, shown, output)
 		}
-		if output != nil {
-			output(stream, line)
-		}
-		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
+		if err != nil && !part {
 			return
 		}
 	}
+}
+
+// deliver hands on a line in parts of at most MaxLine bytes.
+func deliver(stream Stream, line []byte, output func(Stream, []byte)) {
+	if output == nil {
+		return
+	}
+	for len(line) > MaxLine {
+		output(stream, line[:MaxLine])
+		line = line[MaxLine:]
+	}
+	output(stream, line)
 }
 
 // PID returns the process id, which is also the id of its group.

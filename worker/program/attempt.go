@@ -44,7 +44,9 @@ func (r *Run) lay(dir string, a *attempt, checkpoint *os.File) (err error) {
 			return fmt.Errorf("unpack the checkpoint: %w", err)
 		}
 	}
-	a.reports, err = openReports(a.report, r.record, r.badLine)
+	if a.reports, err = openReports(a.report, r.record, r.badLine); err == nil {
+		a.reports.mask = r.spec.Mask
+	}
 	return err
 }
 
@@ -100,7 +102,7 @@ func (r *Run) commands(dir string, common []string) []process.Command {
 		if local > 0 || r.spec.follows() {
 			env = append(env, muted(dir, local)...)
 		}
-		commands[local] = process.Command{Argv: r.spec.Argv, Env: env, Dir: r.spec.Dir, In: r.spec.In, Output: r.output}
+		commands[local] = process.Command{Argv: r.spec.Argv, Env: env, Dir: r.spec.Dir, In: r.spec.In, Output: r.output, Mask: r.spec.Mask}
 	}
 	return commands
 }

@@ -43,6 +43,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 	"github.com/outbid-dev/outbid/worker/confine"
 	"github.com/outbid-dev/outbid/worker/process"
+	"github.com/outbid-dev/outbid/worker/redact"
 )
 
 const (
@@ -110,6 +111,8 @@ type Spec struct {
 	Speed float64
 	// Output gets what the program prints; the line is only valid during the call. nil drops it.
 	Output func(stream process.Stream, line []byte)
+	// Mask replaces values of secrets in what the program prints; nil replaces nothing.
+	Mask *redact.Mask
 	// Poll is how often the report file is read; 0 means 20 ms.
 	Poll time.Duration
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 
+	"github.com/outbid-dev/outbid/worker/redact"
 	"github.com/outbid-dev/outbid/worker/trialfile"
 )
 
@@ -30,6 +31,8 @@ type reportFile struct {
 	handler func(record)
 	bad     func(line int, err error)
 	behind  behind
+	// mask replaces values of secrets in what is wrong with a line; nil replaces nothing.
+	mask *redact.Mask
 }
 
 func openReports(path string, handler func(record), bad func(int, error)) (*reportFile, error) {
@@ -115,10 +118,22 @@ func (f *reportFile) parse(line []byte) {
 	}
 	r, err := parseLine(line)
 	if err != nil {
-		f.bad(f.line, err)
+		f.bad(f.line, f.withoutSecrets(line, err))
 		return
 	}
 	f.handler(r)
+}
+
+// withoutSecrets returns the error for a line without values of secrets: of a long one the error may quote a part only.
+func (f *reportFile) withoutSecrets(line []byte, err error) error {
+	masked := f.mask.Bytes(line)
+	if bytes.Equal(masked, line) {
+		return err
+	}
+	if _, err = parseLine(masked); err == nil {
+		err = errors.New("it holds the value of a secret")
+	}
+	return err
 }
 
 func (f *reportFile) close() error { return f.file.Close() }

@@ -92,7 +92,7 @@ func (s *Server) launch(ctx context.Context, spec Spec, key string, first *outbi
 		return nil, errors.New("the worker is stopping")
 	}
 	p.process, err = s.cfg.Host.Start(process.Command{
-		Argv: spec.Argv, Env: env, Dir: spec.Dir, In: p.in, Output: p.output.line,
+		Argv: spec.Argv, Env: env, Dir: spec.Dir, In: p.in, Output: p.output.line, Mask: spec.Mask,
 	})
 	if err != nil {
 		return nil, err

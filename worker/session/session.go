@@ -24,6 +24,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 	"github.com/outbid-dev/outbid/worker/confine"
 	"github.com/outbid-dev/outbid/worker/process"
+	"github.com/outbid-dev/outbid/worker/redact"
 )
 
 // What a process is given in its environment.
@@ -115,6 +116,8 @@ type Spec struct {
 	Prepare func(in *confine.Confinement) error
 	// Speed relative to full speed; 0 means full. See process.SetSpeed.
 	Speed float64
+	// Mask replaces values of secrets in what the process prints; nil replaces nothing. It follows from Env.
+	Mask *redact.Mask
 	// Fresh asks for a process that has run no trial before, and ends after this one.
 	Fresh bool
 }

@@ -1300,7 +1300,9 @@ type AssignmentBody struct {
 	// Whose sweep it is.
 	Tenant string `protobuf:"bytes,14,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	// Which of the trial's forks this is; absent if it has only one.
-	Part          *ForkPart `protobuf:"bytes,15,opt,name=part,proto3" json:"part,omitempty"`
+	Part *ForkPart `protobuf:"bytes,15,opt,name=part,proto3" json:"part,omitempty"`
+	// A SecretEnvironment, sealed for this boot of the worker (see orchestrator/identity); empty for a trial without secrets.
+	SealedSecrets []byte `protobuf:"bytes,70,opt,name=sealed_secrets,json=sealedSecrets,proto3" json:"sealed_secrets,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1440,6 +1442,58 @@ func (x *AssignmentBody) GetPart() *ForkPart {
 	return nil
 }
 
+func (x *AssignmentBody) GetSealedSecrets() []byte {
+	if x != nil {
+		return x.SealedSecrets
+	}
+	return nil
+}
+
+// SecretEnvironment is what a trial's secrets add to its environment. It is sent sealed and never kept.
+type SecretEnvironment struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Env           map[string]string      `protobuf:"bytes,1,rep,name=env,proto3" json:"env,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SecretEnvironment) Reset() {
+	*x = SecretEnvironment{}
+	mi := &file_outbid_v1_bus_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SecretEnvironment) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SecretEnvironment) ProtoMessage() {}
+
+func (x *SecretEnvironment) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_bus_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SecretEnvironment.ProtoReflect.Descriptor instead.
+func (*SecretEnvironment) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_bus_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *SecretEnvironment) GetEnv() map[string]string {
+	if x != nil {
+		return x.Env
+	}
+	return nil
+}
+
 // ForkPart says which part of a trial's round a fork is.
 type ForkPart struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1458,7 +1512,7 @@ type ForkPart struct {
 
 func (x *ForkPart) Reset() {
 	*x = ForkPart{}
-	mi := &file_outbid_v1_bus_proto_msgTypes[14]
+	mi := &file_outbid_v1_bus_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1470,7 +1524,7 @@ func (x *ForkPart) String() string {
 func (*ForkPart) ProtoMessage() {}
 
 func (x *ForkPart) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_bus_proto_msgTypes[14]
+	mi := &file_outbid_v1_bus_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1483,7 +1537,7 @@ func (x *ForkPart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkPart.ProtoReflect.Descriptor instead.
 func (*ForkPart) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_bus_proto_rawDescGZIP(), []int{14}
+	return file_outbid_v1_bus_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ForkPart) GetIndex() int32 {
@@ -1548,7 +1602,7 @@ type Gang struct {
 
 func (x *Gang) Reset() {
 	*x = Gang{}
-	mi := &file_outbid_v1_bus_proto_msgTypes[15]
+	mi := &file_outbid_v1_bus_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1560,7 +1614,7 @@ func (x *Gang) String() string {
 func (*Gang) ProtoMessage() {}
 
 func (x *Gang) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_bus_proto_msgTypes[15]
+	mi := &file_outbid_v1_bus_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1573,7 +1627,7 @@ func (x *Gang) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Gang.ProtoReflect.Descriptor instead.
 func (*Gang) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_bus_proto_rawDescGZIP(), []int{15}
+	return file_outbid_v1_bus_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Gang) GetFirstRank() int32 {
@@ -1639,7 +1693,7 @@ type WorkloadBody struct {
 
 func (x *WorkloadBody) Reset() {
 	*x = WorkloadBody{}
-	mi := &file_outbid_v1_bus_proto_msgTypes[16]
+	mi := &file_outbid_v1_bus_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1651,7 +1705,7 @@ func (x *WorkloadBody) String() string {
 func (*WorkloadBody) ProtoMessage() {}
 
 func (x *WorkloadBody) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_bus_proto_msgTypes[16]
+	mi := &file_outbid_v1_bus_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1664,7 +1718,7 @@ func (x *WorkloadBody) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkloadBody.ProtoReflect.Descriptor instead.
 func (*WorkloadBody) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_bus_proto_rawDescGZIP(), []int{16}
+	return file_outbid_v1_bus_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *WorkloadBody) GetKind() isWorkloadBody_Kind {
@@ -1727,7 +1781,7 @@ type FunctionBody struct {
 
 func (x *FunctionBody) Reset() {
 	*x = FunctionBody{}
-	mi := &file_outbid_v1_bus_proto_msgTypes[17]
+	mi := &file_outbid_v1_bus_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1739,7 +1793,7 @@ func (x *FunctionBody) String() string {
 func (*FunctionBody) ProtoMessage() {}
 
 func (x *FunctionBody) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_bus_proto_msgTypes[17]
+	mi := &file_outbid_v1_bus_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1752,7 +1806,7 @@ func (x *FunctionBody) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FunctionBody.ProtoReflect.Descriptor instead.
 func (*FunctionBody) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_bus_proto_rawDescGZIP(), []int{17}
+	return file_outbid_v1_bus_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *FunctionBody) GetBlob() string {
@@ -1817,7 +1871,7 @@ type ProgramBody struct {
 
 func (x *ProgramBody) Reset() {
 	*x = ProgramBody{}
-	mi := &file_outbid_v1_bus_proto_msgTypes[18]
+	mi := &file_outbid_v1_bus_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1829,7 +1883,7 @@ func (x *ProgramBody) String() string {
 func (*ProgramBody) ProtoMessage() {}
 
 func (x *ProgramBody) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_bus_proto_msgTypes[18]
+	mi := &file_outbid_v1_bus_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1842,7 +1896,7 @@ func (x *ProgramBody) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProgramBody.ProtoReflect.Descriptor instead.
 func (*ProgramBody) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_bus_proto_rawDescGZIP(), []int{18}
+	return file_outbid_v1_bus_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ProgramBody) GetArgv() []string {
@@ -1891,7 +1945,7 @@ type LogChunk struct {
 
 func (x *LogChunk) Reset() {
 	*x = LogChunk{}
-	mi := &file_outbid_v1_bus_proto_msgTypes[19]
+	mi := &file_outbid_v1_bus_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1903,7 +1957,7 @@ func (x *LogChunk) String() string {
 func (*LogChunk) ProtoMessage() {}
 
 func (x *LogChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_bus_proto_msgTypes[19]
+	mi := &file_outbid_v1_bus_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1916,7 +1970,7 @@ func (x *LogChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogChunk.ProtoReflect.Descriptor instead.
 func (*LogChunk) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_bus_proto_rawDescGZIP(), []int{19}
+	return file_outbid_v1_bus_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *LogChunk) GetFork() *ForkRef {
@@ -2059,7 +2113,7 @@ const file_outbid_v1_bus_proto_rawDesc = "" +
 	"\x04body\x18\x05 \x01(\v2\x19.outbid.v1.AssignmentBodyR\x04body\x12\x16\n" +
 	"\x06reason\x18\x06 \x01(\tR\x06reason\x12\x1f\n" +
 	"\vreport_rate\x18\a \x01(\x03R\n" +
-	"reportRate\"\x9f\x04\n" +
+	"reportRate\"\xc6\x04\n" +
 	"\x0eAssignmentBody\x12\x1f\n" +
 	"\vconfig_json\x18\x01 \x01(\tR\n" +
 	"configJson\x12\x18\n" +
@@ -2078,7 +2132,13 @@ const file_outbid_v1_bus_proto_rawDesc = "" +
 	"\x04gang\x18\f \x01(\v2\x0f.outbid.v1.GangR\x04gang\x12\x1b\n" +
 	"\tkeep_best\x18\r \x01(\bR\bkeepBest\x12\x16\n" +
 	"\x06tenant\x18\x0e \x01(\tR\x06tenant\x12'\n" +
-	"\x04part\x18\x0f \x01(\v2\x13.outbid.v1.ForkPartR\x04part\"\x99\x01\n" +
+	"\x04part\x18\x0f \x01(\v2\x13.outbid.v1.ForkPartR\x04part\x12%\n" +
+	"\x0esealed_secrets\x18F \x01(\fR\rsealedSecrets\"\x84\x01\n" +
+	"\x11SecretEnvironment\x127\n" +
+	"\x03env\x18\x01 \x03(\v2%.outbid.v1.SecretEnvironment.EnvEntryR\x03env\x1a6\n" +
+	"\bEnvEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x99\x01\n" +
 	"\bForkPart\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x05R\x05index\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\x05R\x05count\x12\x14\n" +
@@ -2153,7 +2213,7 @@ func file_outbid_v1_bus_proto_rawDescGZIP() []byte {
 }
 
 var file_outbid_v1_bus_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_outbid_v1_bus_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
+var file_outbid_v1_bus_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
 var file_outbid_v1_bus_proto_goTypes = []any{
 	(ForkOutcome)(0),            // 0: outbid.v1.ForkOutcome
 	(Verdict)(0),                // 1: outbid.v1.Verdict
@@ -2171,67 +2231,70 @@ var file_outbid_v1_bus_proto_goTypes = []any{
 	(*ConsolidationSource)(nil), // 13: outbid.v1.ConsolidationSource
 	(*Assignment)(nil),          // 14: outbid.v1.Assignment
 	(*AssignmentBody)(nil),      // 15: outbid.v1.AssignmentBody
-	(*ForkPart)(nil),            // 16: outbid.v1.ForkPart
-	(*Gang)(nil),                // 17: outbid.v1.Gang
-	(*WorkloadBody)(nil),        // 18: outbid.v1.WorkloadBody
-	(*FunctionBody)(nil),        // 19: outbid.v1.FunctionBody
-	(*ProgramBody)(nil),         // 20: outbid.v1.ProgramBody
-	(*LogChunk)(nil),            // 21: outbid.v1.LogChunk
-	nil,                         // 22: outbid.v1.FunctionBody.EnvEntry
-	nil,                         // 23: outbid.v1.ProgramBody.EnvEntry
-	(*NodeInfo)(nil),            // 24: outbid.v1.NodeInfo
-	(*ForkRef)(nil),             // 25: outbid.v1.ForkRef
-	(*Report)(nil),              // 26: outbid.v1.Report
-	(*Checkpoint)(nil),          // 27: outbid.v1.Checkpoint
-	(*Note)(nil),                // 28: outbid.v1.Note
-	(FailureKind)(0),            // 29: outbid.v1.FailureKind
-	(*durationpb.Duration)(nil), // 30: google.protobuf.Duration
+	(*SecretEnvironment)(nil),   // 16: outbid.v1.SecretEnvironment
+	(*ForkPart)(nil),            // 17: outbid.v1.ForkPart
+	(*Gang)(nil),                // 18: outbid.v1.Gang
+	(*WorkloadBody)(nil),        // 19: outbid.v1.WorkloadBody
+	(*FunctionBody)(nil),        // 20: outbid.v1.FunctionBody
+	(*ProgramBody)(nil),         // 21: outbid.v1.ProgramBody
+	(*LogChunk)(nil),            // 22: outbid.v1.LogChunk
+	nil,                         // 23: outbid.v1.SecretEnvironment.EnvEntry
+	nil,                         // 24: outbid.v1.FunctionBody.EnvEntry
+	nil,                         // 25: outbid.v1.ProgramBody.EnvEntry
+	(*NodeInfo)(nil),            // 26: outbid.v1.NodeInfo
+	(*ForkRef)(nil),             // 27: outbid.v1.ForkRef
+	(*Report)(nil),              // 28: outbid.v1.Report
+	(*Checkpoint)(nil),          // 29: outbid.v1.Checkpoint
+	(*Note)(nil),                // 30: outbid.v1.Note
+	(FailureKind)(0),            // 31: outbid.v1.FailureKind
+	(*durationpb.Duration)(nil), // 32: google.protobuf.Duration
 }
 var file_outbid_v1_bus_proto_depIdxs = []int32{
 	5,  // 0: outbid.v1.Uplink.messages:type_name -> outbid.v1.UplinkMessage
 	4,  // 1: outbid.v1.Uplink.forks:type_name -> outbid.v1.ForkStatus
-	24, // 2: outbid.v1.Uplink.info:type_name -> outbid.v1.NodeInfo
+	26, // 2: outbid.v1.Uplink.info:type_name -> outbid.v1.NodeInfo
 	3,  // 3: outbid.v1.Uplink.health:type_name -> outbid.v1.NodeHealth
-	25, // 4: outbid.v1.ForkStatus.fork:type_name -> outbid.v1.ForkRef
-	25, // 5: outbid.v1.UplinkMessage.fork:type_name -> outbid.v1.ForkRef
+	27, // 4: outbid.v1.ForkStatus.fork:type_name -> outbid.v1.ForkRef
+	27, // 5: outbid.v1.UplinkMessage.fork:type_name -> outbid.v1.ForkRef
 	7,  // 6: outbid.v1.UplinkMessage.began:type_name -> outbid.v1.ForkBegan
-	26, // 7: outbid.v1.UplinkMessage.report:type_name -> outbid.v1.Report
+	28, // 7: outbid.v1.UplinkMessage.report:type_name -> outbid.v1.Report
 	8,  // 8: outbid.v1.UplinkMessage.reached:type_name -> outbid.v1.ForkReached
-	27, // 9: outbid.v1.UplinkMessage.saved:type_name -> outbid.v1.Checkpoint
+	29, // 9: outbid.v1.UplinkMessage.saved:type_name -> outbid.v1.Checkpoint
 	9,  // 10: outbid.v1.UplinkMessage.ended:type_name -> outbid.v1.ForkEnded
-	28, // 11: outbid.v1.UplinkMessage.note:type_name -> outbid.v1.Note
+	30, // 11: outbid.v1.UplinkMessage.note:type_name -> outbid.v1.Note
 	6,  // 12: outbid.v1.UplinkMessage.consolidated:type_name -> outbid.v1.Consolidated
-	27, // 13: outbid.v1.Consolidated.checkpoint:type_name -> outbid.v1.Checkpoint
+	29, // 13: outbid.v1.Consolidated.checkpoint:type_name -> outbid.v1.Checkpoint
 	0,  // 14: outbid.v1.ForkEnded.outcome:type_name -> outbid.v1.ForkOutcome
-	29, // 15: outbid.v1.ForkEnded.failure:type_name -> outbid.v1.FailureKind
-	30, // 16: outbid.v1.Orders.lease:type_name -> google.protobuf.Duration
+	31, // 15: outbid.v1.ForkEnded.failure:type_name -> outbid.v1.FailureKind
+	32, // 16: outbid.v1.Orders.lease:type_name -> google.protobuf.Duration
 	14, // 17: outbid.v1.Orders.assignments:type_name -> outbid.v1.Assignment
 	11, // 18: outbid.v1.Orders.consolidations:type_name -> outbid.v1.Consolidation
-	25, // 19: outbid.v1.Consolidation.fork:type_name -> outbid.v1.ForkRef
+	27, // 19: outbid.v1.Consolidation.fork:type_name -> outbid.v1.ForkRef
 	13, // 20: outbid.v1.Consolidation.sources:type_name -> outbid.v1.ConsolidationSource
 	12, // 21: outbid.v1.Consolidation.outer:type_name -> outbid.v1.OuterStep
-	27, // 22: outbid.v1.OuterStep.start:type_name -> outbid.v1.Checkpoint
-	27, // 23: outbid.v1.ConsolidationSource.checkpoint:type_name -> outbid.v1.Checkpoint
-	25, // 24: outbid.v1.Assignment.fork:type_name -> outbid.v1.ForkRef
+	29, // 22: outbid.v1.OuterStep.start:type_name -> outbid.v1.Checkpoint
+	29, // 23: outbid.v1.ConsolidationSource.checkpoint:type_name -> outbid.v1.Checkpoint
+	27, // 24: outbid.v1.Assignment.fork:type_name -> outbid.v1.ForkRef
 	1,  // 25: outbid.v1.Assignment.verdict:type_name -> outbid.v1.Verdict
 	15, // 26: outbid.v1.Assignment.body:type_name -> outbid.v1.AssignmentBody
-	27, // 27: outbid.v1.AssignmentBody.start:type_name -> outbid.v1.Checkpoint
-	18, // 28: outbid.v1.AssignmentBody.workload:type_name -> outbid.v1.WorkloadBody
-	30, // 29: outbid.v1.AssignmentBody.save_every:type_name -> google.protobuf.Duration
-	30, // 30: outbid.v1.AssignmentBody.hang_timeout:type_name -> google.protobuf.Duration
-	17, // 31: outbid.v1.AssignmentBody.gang:type_name -> outbid.v1.Gang
-	16, // 32: outbid.v1.AssignmentBody.part:type_name -> outbid.v1.ForkPart
-	19, // 33: outbid.v1.WorkloadBody.function:type_name -> outbid.v1.FunctionBody
-	20, // 34: outbid.v1.WorkloadBody.program:type_name -> outbid.v1.ProgramBody
-	22, // 35: outbid.v1.FunctionBody.env:type_name -> outbid.v1.FunctionBody.EnvEntry
-	23, // 36: outbid.v1.ProgramBody.env:type_name -> outbid.v1.ProgramBody.EnvEntry
-	30, // 37: outbid.v1.ProgramBody.grace:type_name -> google.protobuf.Duration
-	25, // 38: outbid.v1.LogChunk.fork:type_name -> outbid.v1.ForkRef
-	39, // [39:39] is the sub-list for method output_type
-	39, // [39:39] is the sub-list for method input_type
-	39, // [39:39] is the sub-list for extension type_name
-	39, // [39:39] is the sub-list for extension extendee
-	0,  // [0:39] is the sub-list for field type_name
+	29, // 27: outbid.v1.AssignmentBody.start:type_name -> outbid.v1.Checkpoint
+	19, // 28: outbid.v1.AssignmentBody.workload:type_name -> outbid.v1.WorkloadBody
+	32, // 29: outbid.v1.AssignmentBody.save_every:type_name -> google.protobuf.Duration
+	32, // 30: outbid.v1.AssignmentBody.hang_timeout:type_name -> google.protobuf.Duration
+	18, // 31: outbid.v1.AssignmentBody.gang:type_name -> outbid.v1.Gang
+	17, // 32: outbid.v1.AssignmentBody.part:type_name -> outbid.v1.ForkPart
+	23, // 33: outbid.v1.SecretEnvironment.env:type_name -> outbid.v1.SecretEnvironment.EnvEntry
+	20, // 34: outbid.v1.WorkloadBody.function:type_name -> outbid.v1.FunctionBody
+	21, // 35: outbid.v1.WorkloadBody.program:type_name -> outbid.v1.ProgramBody
+	24, // 36: outbid.v1.FunctionBody.env:type_name -> outbid.v1.FunctionBody.EnvEntry
+	25, // 37: outbid.v1.ProgramBody.env:type_name -> outbid.v1.ProgramBody.EnvEntry
+	32, // 38: outbid.v1.ProgramBody.grace:type_name -> google.protobuf.Duration
+	27, // 39: outbid.v1.LogChunk.fork:type_name -> outbid.v1.ForkRef
+	40, // [40:40] is the sub-list for method output_type
+	40, // [40:40] is the sub-list for method input_type
+	40, // [40:40] is the sub-list for extension type_name
+	40, // [40:40] is the sub-list for extension extendee
+	0,  // [0:40] is the sub-list for field type_name
 }
 
 func init() { file_outbid_v1_bus_proto_init() }
@@ -2250,7 +2313,7 @@ func file_outbid_v1_bus_proto_init() {
 		(*UplinkMessage_Note)(nil),
 		(*UplinkMessage_Consolidated)(nil),
 	}
-	file_outbid_v1_bus_proto_msgTypes[16].OneofWrappers = []any{
+	file_outbid_v1_bus_proto_msgTypes[17].OneofWrappers = []any{
 		(*WorkloadBody_Function)(nil),
 		(*WorkloadBody_Program)(nil),
 	}
@@ -2260,7 +2323,7 @@ func file_outbid_v1_bus_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_outbid_v1_bus_proto_rawDesc), len(file_outbid_v1_bus_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   22,
+			NumMessages:   24,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -82,6 +82,368 @@ func (SweepCommand) EnumDescriptor() ([]byte, []int) {
 	return file_outbid_v1_service_proto_rawDescGZIP(), []int{0}
 }
 
+// Secret describes a secret of a tenant, without its value.
+type Secret struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Tenant string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	Name   string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	SetAt  *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=set_at,json=setAt,proto3" json:"set_at,omitempty"`
+	// Name of the token that set it.
+	SetBy         string `protobuf:"bytes,4,opt,name=set_by,json=setBy,proto3" json:"set_by,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Secret) Reset() {
+	*x = Secret{}
+	mi := &file_outbid_v1_service_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Secret) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Secret) ProtoMessage() {}
+
+func (x *Secret) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_service_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Secret.ProtoReflect.Descriptor instead.
+func (*Secret) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *Secret) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *Secret) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Secret) GetSetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.SetAt
+	}
+	return nil
+}
+
+func (x *Secret) GetSetBy() string {
+	if x != nil {
+		return x.SetBy
+	}
+	return ""
+}
+
+// SetSecretRequest is the request of SetSecret.
+type SetSecretRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The tenant whose sweeps may use it; the caller's if "".
+	Tenant string `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	// A letter or _, then up to 63 letters, digits, _ and -.
+	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// At most 32 KiB of text without zero bytes.
+	Value         string `protobuf:"bytes,3,opt,name=value,proto3" json:"value,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetSecretRequest) Reset() {
+	*x = SetSecretRequest{}
+	mi := &file_outbid_v1_service_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetSecretRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetSecretRequest) ProtoMessage() {}
+
+func (x *SetSecretRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_service_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetSecretRequest.ProtoReflect.Descriptor instead.
+func (*SetSecretRequest) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *SetSecretRequest) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *SetSecretRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *SetSecretRequest) GetValue() string {
+	if x != nil {
+		return x.Value
+	}
+	return ""
+}
+
+// SetSecretResponse is the response of SetSecret.
+type SetSecretResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Secret        *Secret                `protobuf:"bytes,1,opt,name=secret,proto3" json:"secret,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetSecretResponse) Reset() {
+	*x = SetSecretResponse{}
+	mi := &file_outbid_v1_service_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetSecretResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetSecretResponse) ProtoMessage() {}
+
+func (x *SetSecretResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_service_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetSecretResponse.ProtoReflect.Descriptor instead.
+func (*SetSecretResponse) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *SetSecretResponse) GetSecret() *Secret {
+	if x != nil {
+		return x.Secret
+	}
+	return nil
+}
+
+// ListSecretsRequest is the request of ListSecrets.
+type ListSecretsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The caller's if "".
+	Tenant        string `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListSecretsRequest) Reset() {
+	*x = ListSecretsRequest{}
+	mi := &file_outbid_v1_service_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListSecretsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListSecretsRequest) ProtoMessage() {}
+
+func (x *ListSecretsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_service_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListSecretsRequest.ProtoReflect.Descriptor instead.
+func (*ListSecretsRequest) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *ListSecretsRequest) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+// ListSecretsResponse is the response of ListSecrets.
+type ListSecretsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Sorted by name.
+	Secrets       []*Secret `protobuf:"bytes,1,rep,name=secrets,proto3" json:"secrets,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListSecretsResponse) Reset() {
+	*x = ListSecretsResponse{}
+	mi := &file_outbid_v1_service_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListSecretsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListSecretsResponse) ProtoMessage() {}
+
+func (x *ListSecretsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_service_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListSecretsResponse.ProtoReflect.Descriptor instead.
+func (*ListSecretsResponse) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *ListSecretsResponse) GetSecrets() []*Secret {
+	if x != nil {
+		return x.Secrets
+	}
+	return nil
+}
+
+// DeleteSecretRequest is the request of DeleteSecret.
+type DeleteSecretRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The caller's if "".
+	Tenant        string `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	Name          string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteSecretRequest) Reset() {
+	*x = DeleteSecretRequest{}
+	mi := &file_outbid_v1_service_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteSecretRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteSecretRequest) ProtoMessage() {}
+
+func (x *DeleteSecretRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_service_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteSecretRequest.ProtoReflect.Descriptor instead.
+func (*DeleteSecretRequest) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *DeleteSecretRequest) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *DeleteSecretRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+// DeleteSecretResponse is the response of DeleteSecret.
+type DeleteSecretResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteSecretResponse) Reset() {
+	*x = DeleteSecretResponse{}
+	mi := &file_outbid_v1_service_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteSecretResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteSecretResponse) ProtoMessage() {}
+
+func (x *DeleteSecretResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_service_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteSecretResponse.ProtoReflect.Descriptor instead.
+func (*DeleteSecretResponse) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{6}
+}
+
 // GetPricesRequest asks for prices.
 type GetPricesRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -91,7 +453,7 @@ type GetPricesRequest struct {
 
 func (x *GetPricesRequest) Reset() {
 	*x = GetPricesRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[0]
+	mi := &file_outbid_v1_service_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -103,7 +465,7 @@ func (x *GetPricesRequest) String() string {
 func (*GetPricesRequest) ProtoMessage() {}
 
 func (x *GetPricesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[0]
+	mi := &file_outbid_v1_service_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -116,7 +478,7 @@ func (x *GetPricesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPricesRequest.ProtoReflect.Descriptor instead.
 func (*GetPricesRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{0}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{7}
 }
 
 // GetPricesResponse are prices.
@@ -132,7 +494,7 @@ type GetPricesResponse struct {
 
 func (x *GetPricesResponse) Reset() {
 	*x = GetPricesResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[1]
+	mi := &file_outbid_v1_service_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -144,7 +506,7 @@ func (x *GetPricesResponse) String() string {
 func (*GetPricesResponse) ProtoMessage() {}
 
 func (x *GetPricesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[1]
+	mi := &file_outbid_v1_service_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -157,7 +519,7 @@ func (x *GetPricesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPricesResponse.ProtoReflect.Descriptor instead.
 func (*GetPricesResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{1}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *GetPricesResponse) GetPolicy() string {
@@ -210,7 +572,7 @@ type Sweep struct {
 
 func (x *Sweep) Reset() {
 	*x = Sweep{}
-	mi := &file_outbid_v1_service_proto_msgTypes[2]
+	mi := &file_outbid_v1_service_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -222,7 +584,7 @@ func (x *Sweep) String() string {
 func (*Sweep) ProtoMessage() {}
 
 func (x *Sweep) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[2]
+	mi := &file_outbid_v1_service_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -235,7 +597,7 @@ func (x *Sweep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sweep.ProtoReflect.Descriptor instead.
 func (*Sweep) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{2}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Sweep) GetId() string {
@@ -370,7 +732,7 @@ type SweepNote struct {
 
 func (x *SweepNote) Reset() {
 	*x = SweepNote{}
-	mi := &file_outbid_v1_service_proto_msgTypes[3]
+	mi := &file_outbid_v1_service_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -382,7 +744,7 @@ func (x *SweepNote) String() string {
 func (*SweepNote) ProtoMessage() {}
 
 func (x *SweepNote) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[3]
+	mi := &file_outbid_v1_service_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -395,7 +757,7 @@ func (x *SweepNote) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SweepNote.ProtoReflect.Descriptor instead.
 func (*SweepNote) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{3}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *SweepNote) GetTime() *timestamppb.Timestamp {
@@ -443,7 +805,7 @@ type TrialCounts struct {
 
 func (x *TrialCounts) Reset() {
 	*x = TrialCounts{}
-	mi := &file_outbid_v1_service_proto_msgTypes[4]
+	mi := &file_outbid_v1_service_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -455,7 +817,7 @@ func (x *TrialCounts) String() string {
 func (*TrialCounts) ProtoMessage() {}
 
 func (x *TrialCounts) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[4]
+	mi := &file_outbid_v1_service_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -468,7 +830,7 @@ func (x *TrialCounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrialCounts.ProtoReflect.Descriptor instead.
 func (*TrialCounts) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{4}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *TrialCounts) GetQueued() int32 {
@@ -577,7 +939,7 @@ type Trial struct {
 
 func (x *Trial) Reset() {
 	*x = Trial{}
-	mi := &file_outbid_v1_service_proto_msgTypes[5]
+	mi := &file_outbid_v1_service_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -589,7 +951,7 @@ func (x *Trial) String() string {
 func (*Trial) ProtoMessage() {}
 
 func (x *Trial) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[5]
+	mi := &file_outbid_v1_service_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -602,7 +964,7 @@ func (x *Trial) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Trial.ProtoReflect.Descriptor instead.
 func (*Trial) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{5}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Trial) GetSweep() string {
@@ -820,7 +1182,7 @@ type TrialRound struct {
 
 func (x *TrialRound) Reset() {
 	*x = TrialRound{}
-	mi := &file_outbid_v1_service_proto_msgTypes[6]
+	mi := &file_outbid_v1_service_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -832,7 +1194,7 @@ func (x *TrialRound) String() string {
 func (*TrialRound) ProtoMessage() {}
 
 func (x *TrialRound) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[6]
+	mi := &file_outbid_v1_service_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -845,7 +1207,7 @@ func (x *TrialRound) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrialRound.ProtoReflect.Descriptor instead.
 func (*TrialRound) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{6}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *TrialRound) GetFromStep() int64 {
@@ -912,7 +1274,7 @@ type TrialFork struct {
 
 func (x *TrialFork) Reset() {
 	*x = TrialFork{}
-	mi := &file_outbid_v1_service_proto_msgTypes[7]
+	mi := &file_outbid_v1_service_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -924,7 +1286,7 @@ func (x *TrialFork) String() string {
 func (*TrialFork) ProtoMessage() {}
 
 func (x *TrialFork) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[7]
+	mi := &file_outbid_v1_service_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -937,7 +1299,7 @@ func (x *TrialFork) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrialFork.ProtoReflect.Descriptor instead.
 func (*TrialFork) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{7}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *TrialFork) GetLeaseId() uint64 {
@@ -1022,7 +1384,7 @@ type TrialMerge struct {
 
 func (x *TrialMerge) Reset() {
 	*x = TrialMerge{}
-	mi := &file_outbid_v1_service_proto_msgTypes[8]
+	mi := &file_outbid_v1_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1034,7 +1396,7 @@ func (x *TrialMerge) String() string {
 func (*TrialMerge) ProtoMessage() {}
 
 func (x *TrialMerge) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[8]
+	mi := &file_outbid_v1_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1047,7 +1409,7 @@ func (x *TrialMerge) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrialMerge.ProtoReflect.Descriptor instead.
 func (*TrialMerge) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{8}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *TrialMerge) GetRound() int32 {
@@ -1150,7 +1512,7 @@ type TrialLease struct {
 
 func (x *TrialLease) Reset() {
 	*x = TrialLease{}
-	mi := &file_outbid_v1_service_proto_msgTypes[9]
+	mi := &file_outbid_v1_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1162,7 +1524,7 @@ func (x *TrialLease) String() string {
 func (*TrialLease) ProtoMessage() {}
 
 func (x *TrialLease) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[9]
+	mi := &file_outbid_v1_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1175,7 +1537,7 @@ func (x *TrialLease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrialLease.ProtoReflect.Descriptor instead.
 func (*TrialLease) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{9}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *TrialLease) GetLeaseId() uint64 {
@@ -1257,7 +1619,7 @@ type TrialPlace struct {
 
 func (x *TrialPlace) Reset() {
 	*x = TrialPlace{}
-	mi := &file_outbid_v1_service_proto_msgTypes[10]
+	mi := &file_outbid_v1_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1269,7 +1631,7 @@ func (x *TrialPlace) String() string {
 func (*TrialPlace) ProtoMessage() {}
 
 func (x *TrialPlace) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[10]
+	mi := &file_outbid_v1_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1282,7 +1644,7 @@ func (x *TrialPlace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrialPlace.ProtoReflect.Descriptor instead.
 func (*TrialPlace) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{10}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *TrialPlace) GetNode() string {
@@ -1325,7 +1687,7 @@ type SubmitSweepRequest struct {
 
 func (x *SubmitSweepRequest) Reset() {
 	*x = SubmitSweepRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[11]
+	mi := &file_outbid_v1_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1337,7 +1699,7 @@ func (x *SubmitSweepRequest) String() string {
 func (*SubmitSweepRequest) ProtoMessage() {}
 
 func (x *SubmitSweepRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[11]
+	mi := &file_outbid_v1_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1350,7 +1712,7 @@ func (x *SubmitSweepRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitSweepRequest.ProtoReflect.Descriptor instead.
 func (*SubmitSweepRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{11}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *SubmitSweepRequest) GetSpec() *SweepSpec {
@@ -1369,15 +1731,17 @@ func (x *SubmitSweepRequest) GetIdempotencyKey() string {
 
 // SubmitSweepResponse is the response of SubmitSweep.
 type SubmitSweepResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Sweep         *Sweep                 `protobuf:"bytes,1,opt,name=sweep,proto3" json:"sweep,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Sweep *Sweep                 `protobuf:"bytes,1,opt,name=sweep,proto3" json:"sweep,omitempty"`
+	// What the caller should know about the spec, such as a variable that looks like a secret.
+	Warnings      []string `protobuf:"bytes,70,rep,name=warnings,proto3" json:"warnings,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SubmitSweepResponse) Reset() {
 	*x = SubmitSweepResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[12]
+	mi := &file_outbid_v1_service_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1389,7 +1753,7 @@ func (x *SubmitSweepResponse) String() string {
 func (*SubmitSweepResponse) ProtoMessage() {}
 
 func (x *SubmitSweepResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[12]
+	mi := &file_outbid_v1_service_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1402,12 +1766,19 @@ func (x *SubmitSweepResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitSweepResponse.ProtoReflect.Descriptor instead.
 func (*SubmitSweepResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{12}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *SubmitSweepResponse) GetSweep() *Sweep {
 	if x != nil {
 		return x.Sweep
+	}
+	return nil
+}
+
+func (x *SubmitSweepResponse) GetWarnings() []string {
+	if x != nil {
+		return x.Warnings
 	}
 	return nil
 }
@@ -1424,7 +1795,7 @@ type PreviewSweepRequest struct {
 
 func (x *PreviewSweepRequest) Reset() {
 	*x = PreviewSweepRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[13]
+	mi := &file_outbid_v1_service_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1436,7 +1807,7 @@ func (x *PreviewSweepRequest) String() string {
 func (*PreviewSweepRequest) ProtoMessage() {}
 
 func (x *PreviewSweepRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[13]
+	mi := &file_outbid_v1_service_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1449,7 +1820,7 @@ func (x *PreviewSweepRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreviewSweepRequest.ProtoReflect.Descriptor instead.
 func (*PreviewSweepRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{13}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *PreviewSweepRequest) GetSpec() *SweepSpec {
@@ -1482,7 +1853,7 @@ type PreviewSweepResponse struct {
 
 func (x *PreviewSweepResponse) Reset() {
 	*x = PreviewSweepResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[14]
+	mi := &file_outbid_v1_service_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1494,7 +1865,7 @@ func (x *PreviewSweepResponse) String() string {
 func (*PreviewSweepResponse) ProtoMessage() {}
 
 func (x *PreviewSweepResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[14]
+	mi := &file_outbid_v1_service_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1507,7 +1878,7 @@ func (x *PreviewSweepResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreviewSweepResponse.ProtoReflect.Descriptor instead.
 func (*PreviewSweepResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{14}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *PreviewSweepResponse) GetOutlook() *Outlook {
@@ -1551,7 +1922,7 @@ type ListSweepsRequest struct {
 
 func (x *ListSweepsRequest) Reset() {
 	*x = ListSweepsRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[15]
+	mi := &file_outbid_v1_service_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1563,7 +1934,7 @@ func (x *ListSweepsRequest) String() string {
 func (*ListSweepsRequest) ProtoMessage() {}
 
 func (x *ListSweepsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[15]
+	mi := &file_outbid_v1_service_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1576,7 +1947,7 @@ func (x *ListSweepsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSweepsRequest.ProtoReflect.Descriptor instead.
 func (*ListSweepsRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{15}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ListSweepsRequest) GetTenant() string {
@@ -1611,7 +1982,7 @@ type ListSweepsResponse struct {
 
 func (x *ListSweepsResponse) Reset() {
 	*x = ListSweepsResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[16]
+	mi := &file_outbid_v1_service_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1623,7 +1994,7 @@ func (x *ListSweepsResponse) String() string {
 func (*ListSweepsResponse) ProtoMessage() {}
 
 func (x *ListSweepsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[16]
+	mi := &file_outbid_v1_service_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1636,7 +2007,7 @@ func (x *ListSweepsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSweepsResponse.ProtoReflect.Descriptor instead.
 func (*ListSweepsResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{16}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ListSweepsResponse) GetSweeps() []*Sweep {
@@ -1663,7 +2034,7 @@ type GetSweepRequest struct {
 
 func (x *GetSweepRequest) Reset() {
 	*x = GetSweepRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[17]
+	mi := &file_outbid_v1_service_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1675,7 +2046,7 @@ func (x *GetSweepRequest) String() string {
 func (*GetSweepRequest) ProtoMessage() {}
 
 func (x *GetSweepRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[17]
+	mi := &file_outbid_v1_service_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1688,7 +2059,7 @@ func (x *GetSweepRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSweepRequest.ProtoReflect.Descriptor instead.
 func (*GetSweepRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{17}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *GetSweepRequest) GetSweep() string {
@@ -1708,7 +2079,7 @@ type GetSweepResponse struct {
 
 func (x *GetSweepResponse) Reset() {
 	*x = GetSweepResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[18]
+	mi := &file_outbid_v1_service_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1720,7 +2091,7 @@ func (x *GetSweepResponse) String() string {
 func (*GetSweepResponse) ProtoMessage() {}
 
 func (x *GetSweepResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[18]
+	mi := &file_outbid_v1_service_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1733,7 +2104,7 @@ func (x *GetSweepResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSweepResponse.ProtoReflect.Descriptor instead.
 func (*GetSweepResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{18}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *GetSweepResponse) GetSweep() *Sweep {
@@ -1759,7 +2130,7 @@ type ListTrialsRequest struct {
 
 func (x *ListTrialsRequest) Reset() {
 	*x = ListTrialsRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[19]
+	mi := &file_outbid_v1_service_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1771,7 +2142,7 @@ func (x *ListTrialsRequest) String() string {
 func (*ListTrialsRequest) ProtoMessage() {}
 
 func (x *ListTrialsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[19]
+	mi := &file_outbid_v1_service_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1784,7 +2155,7 @@ func (x *ListTrialsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTrialsRequest.ProtoReflect.Descriptor instead.
 func (*ListTrialsRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{19}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ListTrialsRequest) GetSweep() string {
@@ -1826,7 +2197,7 @@ type ListTrialsResponse struct {
 
 func (x *ListTrialsResponse) Reset() {
 	*x = ListTrialsResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[20]
+	mi := &file_outbid_v1_service_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1838,7 +2209,7 @@ func (x *ListTrialsResponse) String() string {
 func (*ListTrialsResponse) ProtoMessage() {}
 
 func (x *ListTrialsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[20]
+	mi := &file_outbid_v1_service_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1851,7 +2222,7 @@ func (x *ListTrialsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTrialsResponse.ProtoReflect.Descriptor instead.
 func (*ListTrialsResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{20}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ListTrialsResponse) GetTrials() []*Trial {
@@ -1879,7 +2250,7 @@ type GetTrialRequest struct {
 
 func (x *GetTrialRequest) Reset() {
 	*x = GetTrialRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[21]
+	mi := &file_outbid_v1_service_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1891,7 +2262,7 @@ func (x *GetTrialRequest) String() string {
 func (*GetTrialRequest) ProtoMessage() {}
 
 func (x *GetTrialRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[21]
+	mi := &file_outbid_v1_service_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1904,7 +2275,7 @@ func (x *GetTrialRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTrialRequest.ProtoReflect.Descriptor instead.
 func (*GetTrialRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{21}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *GetTrialRequest) GetSweep() string {
@@ -1931,7 +2302,7 @@ type GetTrialResponse struct {
 
 func (x *GetTrialResponse) Reset() {
 	*x = GetTrialResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[22]
+	mi := &file_outbid_v1_service_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1943,7 +2314,7 @@ func (x *GetTrialResponse) String() string {
 func (*GetTrialResponse) ProtoMessage() {}
 
 func (x *GetTrialResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[22]
+	mi := &file_outbid_v1_service_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1956,7 +2327,7 @@ func (x *GetTrialResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTrialResponse.ProtoReflect.Descriptor instead.
 func (*GetTrialResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{22}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *GetTrialResponse) GetTrial() *Trial {
@@ -1978,7 +2349,7 @@ type ListReportsRequest struct {
 
 func (x *ListReportsRequest) Reset() {
 	*x = ListReportsRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[23]
+	mi := &file_outbid_v1_service_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1990,7 +2361,7 @@ func (x *ListReportsRequest) String() string {
 func (*ListReportsRequest) ProtoMessage() {}
 
 func (x *ListReportsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[23]
+	mi := &file_outbid_v1_service_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2003,7 +2374,7 @@ func (x *ListReportsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListReportsRequest.ProtoReflect.Descriptor instead.
 func (*ListReportsRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{23}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ListReportsRequest) GetSweep() string {
@@ -2030,7 +2401,7 @@ type ListReportsResponse struct {
 
 func (x *ListReportsResponse) Reset() {
 	*x = ListReportsResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[24]
+	mi := &file_outbid_v1_service_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2042,7 +2413,7 @@ func (x *ListReportsResponse) String() string {
 func (*ListReportsResponse) ProtoMessage() {}
 
 func (x *ListReportsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[24]
+	mi := &file_outbid_v1_service_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2055,7 +2426,7 @@ func (x *ListReportsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListReportsResponse.ProtoReflect.Descriptor instead.
 func (*ListReportsResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{24}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ListReportsResponse) GetReports() []*TrialReport {
@@ -2078,7 +2449,7 @@ type TrialReport struct {
 
 func (x *TrialReport) Reset() {
 	*x = TrialReport{}
-	mi := &file_outbid_v1_service_proto_msgTypes[25]
+	mi := &file_outbid_v1_service_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2090,7 +2461,7 @@ func (x *TrialReport) String() string {
 func (*TrialReport) ProtoMessage() {}
 
 func (x *TrialReport) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[25]
+	mi := &file_outbid_v1_service_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2103,7 +2474,7 @@ func (x *TrialReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrialReport.ProtoReflect.Descriptor instead.
 func (*TrialReport) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{25}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *TrialReport) GetTrial() int32 {
@@ -2139,7 +2510,7 @@ type WatchSweepRequest struct {
 
 func (x *WatchSweepRequest) Reset() {
 	*x = WatchSweepRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[26]
+	mi := &file_outbid_v1_service_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2151,7 +2522,7 @@ func (x *WatchSweepRequest) String() string {
 func (*WatchSweepRequest) ProtoMessage() {}
 
 func (x *WatchSweepRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[26]
+	mi := &file_outbid_v1_service_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2164,7 +2535,7 @@ func (x *WatchSweepRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchSweepRequest.ProtoReflect.Descriptor instead.
 func (*WatchSweepRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{26}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *WatchSweepRequest) GetSweep() string {
@@ -2193,7 +2564,7 @@ type WatchSweepResponse struct {
 
 func (x *WatchSweepResponse) Reset() {
 	*x = WatchSweepResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[27]
+	mi := &file_outbid_v1_service_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2205,7 +2576,7 @@ func (x *WatchSweepResponse) String() string {
 func (*WatchSweepResponse) ProtoMessage() {}
 
 func (x *WatchSweepResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[27]
+	mi := &file_outbid_v1_service_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2218,7 +2589,7 @@ func (x *WatchSweepResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchSweepResponse.ProtoReflect.Descriptor instead.
 func (*WatchSweepResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{27}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *WatchSweepResponse) GetSweep() *Sweep {
@@ -2253,7 +2624,7 @@ type ControlSweepRequest struct {
 
 func (x *ControlSweepRequest) Reset() {
 	*x = ControlSweepRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[28]
+	mi := &file_outbid_v1_service_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2265,7 +2636,7 @@ func (x *ControlSweepRequest) String() string {
 func (*ControlSweepRequest) ProtoMessage() {}
 
 func (x *ControlSweepRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[28]
+	mi := &file_outbid_v1_service_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2278,7 +2649,7 @@ func (x *ControlSweepRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControlSweepRequest.ProtoReflect.Descriptor instead.
 func (*ControlSweepRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{28}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ControlSweepRequest) GetSweep() string {
@@ -2307,7 +2678,7 @@ type DeleteSweepRequest struct {
 
 func (x *DeleteSweepRequest) Reset() {
 	*x = DeleteSweepRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[29]
+	mi := &file_outbid_v1_service_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2319,7 +2690,7 @@ func (x *DeleteSweepRequest) String() string {
 func (*DeleteSweepRequest) ProtoMessage() {}
 
 func (x *DeleteSweepRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[29]
+	mi := &file_outbid_v1_service_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2332,7 +2703,7 @@ func (x *DeleteSweepRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSweepRequest.ProtoReflect.Descriptor instead.
 func (*DeleteSweepRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{29}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *DeleteSweepRequest) GetSweep() string {
@@ -2361,7 +2732,7 @@ type DeleteSweepResponse struct {
 
 func (x *DeleteSweepResponse) Reset() {
 	*x = DeleteSweepResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[30]
+	mi := &file_outbid_v1_service_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2373,7 +2744,7 @@ func (x *DeleteSweepResponse) String() string {
 func (*DeleteSweepResponse) ProtoMessage() {}
 
 func (x *DeleteSweepResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[30]
+	mi := &file_outbid_v1_service_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2386,7 +2757,7 @@ func (x *DeleteSweepResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSweepResponse.ProtoReflect.Descriptor instead.
 func (*DeleteSweepResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{30}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *DeleteSweepResponse) GetDeleted() *timestamppb.Timestamp {
@@ -2413,7 +2784,7 @@ type ControlSweepResponse struct {
 
 func (x *ControlSweepResponse) Reset() {
 	*x = ControlSweepResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[31]
+	mi := &file_outbid_v1_service_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2425,7 +2796,7 @@ func (x *ControlSweepResponse) String() string {
 func (*ControlSweepResponse) ProtoMessage() {}
 
 func (x *ControlSweepResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[31]
+	mi := &file_outbid_v1_service_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2438,7 +2809,7 @@ func (x *ControlSweepResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControlSweepResponse.ProtoReflect.Descriptor instead.
 func (*ControlSweepResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{31}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ControlSweepResponse) GetSweep() *Sweep {
@@ -2468,7 +2839,7 @@ type ExtendSweepRequest struct {
 
 func (x *ExtendSweepRequest) Reset() {
 	*x = ExtendSweepRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[32]
+	mi := &file_outbid_v1_service_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2480,7 +2851,7 @@ func (x *ExtendSweepRequest) String() string {
 func (*ExtendSweepRequest) ProtoMessage() {}
 
 func (x *ExtendSweepRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[32]
+	mi := &file_outbid_v1_service_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2493,7 +2864,7 @@ func (x *ExtendSweepRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExtendSweepRequest.ProtoReflect.Descriptor instead.
 func (*ExtendSweepRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{32}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ExtendSweepRequest) GetSweep() string {
@@ -2550,7 +2921,7 @@ type ExtendSweepResponse struct {
 
 func (x *ExtendSweepResponse) Reset() {
 	*x = ExtendSweepResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[33]
+	mi := &file_outbid_v1_service_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2562,7 +2933,7 @@ func (x *ExtendSweepResponse) String() string {
 func (*ExtendSweepResponse) ProtoMessage() {}
 
 func (x *ExtendSweepResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[33]
+	mi := &file_outbid_v1_service_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2575,7 +2946,7 @@ func (x *ExtendSweepResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExtendSweepResponse.ProtoReflect.Descriptor instead.
 func (*ExtendSweepResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{33}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ExtendSweepResponse) GetSweep() *Sweep {
@@ -2606,7 +2977,7 @@ type TrainedAgain struct {
 
 func (x *TrainedAgain) Reset() {
 	*x = TrainedAgain{}
-	mi := &file_outbid_v1_service_proto_msgTypes[34]
+	mi := &file_outbid_v1_service_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2618,7 +2989,7 @@ func (x *TrainedAgain) String() string {
 func (*TrainedAgain) ProtoMessage() {}
 
 func (x *TrainedAgain) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[34]
+	mi := &file_outbid_v1_service_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2631,7 +3002,7 @@ func (x *TrainedAgain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrainedAgain.ProtoReflect.Descriptor instead.
 func (*TrainedAgain) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{34}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *TrainedAgain) GetTrial() int32 {
@@ -2671,7 +3042,7 @@ type StreamLogsRequest struct {
 
 func (x *StreamLogsRequest) Reset() {
 	*x = StreamLogsRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[35]
+	mi := &file_outbid_v1_service_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2683,7 +3054,7 @@ func (x *StreamLogsRequest) String() string {
 func (*StreamLogsRequest) ProtoMessage() {}
 
 func (x *StreamLogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[35]
+	mi := &file_outbid_v1_service_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2696,7 +3067,7 @@ func (x *StreamLogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamLogsRequest.ProtoReflect.Descriptor instead.
 func (*StreamLogsRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{35}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *StreamLogsRequest) GetSweep() string {
@@ -2741,7 +3112,7 @@ type StreamLogsResponse struct {
 
 func (x *StreamLogsResponse) Reset() {
 	*x = StreamLogsResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[36]
+	mi := &file_outbid_v1_service_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2753,7 +3124,7 @@ func (x *StreamLogsResponse) String() string {
 func (*StreamLogsResponse) ProtoMessage() {}
 
 func (x *StreamLogsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[36]
+	mi := &file_outbid_v1_service_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2766,7 +3137,7 @@ func (x *StreamLogsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamLogsResponse.ProtoReflect.Descriptor instead.
 func (*StreamLogsResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{36}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *StreamLogsResponse) GetTrial() int32 {
@@ -2813,7 +3184,7 @@ type ListNodesRequest struct {
 
 func (x *ListNodesRequest) Reset() {
 	*x = ListNodesRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[37]
+	mi := &file_outbid_v1_service_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2825,7 +3196,7 @@ func (x *ListNodesRequest) String() string {
 func (*ListNodesRequest) ProtoMessage() {}
 
 func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[37]
+	mi := &file_outbid_v1_service_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2838,7 +3209,7 @@ func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesRequest.ProtoReflect.Descriptor instead.
 func (*ListNodesRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{37}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{44}
 }
 
 // ListNodesResponse is the response of ListNodes.
@@ -2851,7 +3222,7 @@ type ListNodesResponse struct {
 
 func (x *ListNodesResponse) Reset() {
 	*x = ListNodesResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[38]
+	mi := &file_outbid_v1_service_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2863,7 +3234,7 @@ func (x *ListNodesResponse) String() string {
 func (*ListNodesResponse) ProtoMessage() {}
 
 func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[38]
+	mi := &file_outbid_v1_service_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2876,7 +3247,7 @@ func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesResponse.ProtoReflect.Descriptor instead.
 func (*ListNodesResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{38}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ListNodesResponse) GetNodes() []*Node {
@@ -2902,7 +3273,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_outbid_v1_service_proto_msgTypes[39]
+	mi := &file_outbid_v1_service_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2914,7 +3285,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[39]
+	mi := &file_outbid_v1_service_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2927,7 +3298,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{39}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Node) GetInfo() *NodeInfo {
@@ -2983,7 +3354,7 @@ type DeviceUse struct {
 
 func (x *DeviceUse) Reset() {
 	*x = DeviceUse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[40]
+	mi := &file_outbid_v1_service_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2995,7 +3366,7 @@ func (x *DeviceUse) String() string {
 func (*DeviceUse) ProtoMessage() {}
 
 func (x *DeviceUse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[40]
+	mi := &file_outbid_v1_service_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3008,7 +3379,7 @@ func (x *DeviceUse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeviceUse.ProtoReflect.Descriptor instead.
 func (*DeviceUse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{40}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *DeviceUse) GetDevice() int32 {
@@ -3035,7 +3406,7 @@ type PutBlobRequest struct {
 
 func (x *PutBlobRequest) Reset() {
 	*x = PutBlobRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[41]
+	mi := &file_outbid_v1_service_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3047,7 +3418,7 @@ func (x *PutBlobRequest) String() string {
 func (*PutBlobRequest) ProtoMessage() {}
 
 func (x *PutBlobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[41]
+	mi := &file_outbid_v1_service_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3060,7 +3431,7 @@ func (x *PutBlobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutBlobRequest.ProtoReflect.Descriptor instead.
 func (*PutBlobRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{41}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *PutBlobRequest) GetData() []byte {
@@ -3081,7 +3452,7 @@ type PutBlobResponse struct {
 
 func (x *PutBlobResponse) Reset() {
 	*x = PutBlobResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[42]
+	mi := &file_outbid_v1_service_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3093,7 +3464,7 @@ func (x *PutBlobResponse) String() string {
 func (*PutBlobResponse) ProtoMessage() {}
 
 func (x *PutBlobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[42]
+	mi := &file_outbid_v1_service_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3106,7 +3477,7 @@ func (x *PutBlobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutBlobResponse.ProtoReflect.Descriptor instead.
 func (*PutBlobResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{42}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *PutBlobResponse) GetSha256() string {
@@ -3131,7 +3502,7 @@ type GetCheckpointRequest struct {
 
 func (x *GetCheckpointRequest) Reset() {
 	*x = GetCheckpointRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[43]
+	mi := &file_outbid_v1_service_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3143,7 +3514,7 @@ func (x *GetCheckpointRequest) String() string {
 func (*GetCheckpointRequest) ProtoMessage() {}
 
 func (x *GetCheckpointRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[43]
+	mi := &file_outbid_v1_service_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3156,7 +3527,7 @@ func (x *GetCheckpointRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCheckpointRequest.ProtoReflect.Descriptor instead.
 func (*GetCheckpointRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{43}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *GetCheckpointRequest) GetSweep() string {
@@ -3198,7 +3569,7 @@ type GetCheckpointResponse struct {
 
 func (x *GetCheckpointResponse) Reset() {
 	*x = GetCheckpointResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[44]
+	mi := &file_outbid_v1_service_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3210,7 +3581,7 @@ func (x *GetCheckpointResponse) String() string {
 func (*GetCheckpointResponse) ProtoMessage() {}
 
 func (x *GetCheckpointResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[44]
+	mi := &file_outbid_v1_service_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3223,7 +3594,7 @@ func (x *GetCheckpointResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCheckpointResponse.ProtoReflect.Descriptor instead.
 func (*GetCheckpointResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{44}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *GetCheckpointResponse) GetCheckpoint() *Checkpoint {
@@ -3253,7 +3624,7 @@ type PutSoupRequest struct {
 
 func (x *PutSoupRequest) Reset() {
 	*x = PutSoupRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[45]
+	mi := &file_outbid_v1_service_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3265,7 +3636,7 @@ func (x *PutSoupRequest) String() string {
 func (*PutSoupRequest) ProtoMessage() {}
 
 func (x *PutSoupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[45]
+	mi := &file_outbid_v1_service_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3278,7 +3649,7 @@ func (x *PutSoupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutSoupRequest.ProtoReflect.Descriptor instead.
 func (*PutSoupRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{45}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *PutSoupRequest) GetSweep() string {
@@ -3312,7 +3683,7 @@ type PutSoupResponse struct {
 
 func (x *PutSoupResponse) Reset() {
 	*x = PutSoupResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[46]
+	mi := &file_outbid_v1_service_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3324,7 +3695,7 @@ func (x *PutSoupResponse) String() string {
 func (*PutSoupResponse) ProtoMessage() {}
 
 func (x *PutSoupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[46]
+	mi := &file_outbid_v1_service_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3337,7 +3708,7 @@ func (x *PutSoupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutSoupResponse.ProtoReflect.Descriptor instead.
 func (*PutSoupResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{46}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *PutSoupResponse) GetSoup() *Soup {
@@ -3359,7 +3730,7 @@ type GetSoupRequest struct {
 
 func (x *GetSoupRequest) Reset() {
 	*x = GetSoupRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[47]
+	mi := &file_outbid_v1_service_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3371,7 +3742,7 @@ func (x *GetSoupRequest) String() string {
 func (*GetSoupRequest) ProtoMessage() {}
 
 func (x *GetSoupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[47]
+	mi := &file_outbid_v1_service_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3384,7 +3755,7 @@ func (x *GetSoupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSoupRequest.ProtoReflect.Descriptor instead.
 func (*GetSoupRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{47}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *GetSoupRequest) GetSweep() string {
@@ -3412,7 +3783,7 @@ type GetSoupResponse struct {
 
 func (x *GetSoupResponse) Reset() {
 	*x = GetSoupResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[48]
+	mi := &file_outbid_v1_service_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3424,7 +3795,7 @@ func (x *GetSoupResponse) String() string {
 func (*GetSoupResponse) ProtoMessage() {}
 
 func (x *GetSoupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[48]
+	mi := &file_outbid_v1_service_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3437,7 +3808,7 @@ func (x *GetSoupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSoupResponse.ProtoReflect.Descriptor instead.
 func (*GetSoupResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{48}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *GetSoupResponse) GetSoup() *Soup {
@@ -3465,7 +3836,7 @@ type AskTrialRequest struct {
 
 func (x *AskTrialRequest) Reset() {
 	*x = AskTrialRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[49]
+	mi := &file_outbid_v1_service_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3477,7 +3848,7 @@ func (x *AskTrialRequest) String() string {
 func (*AskTrialRequest) ProtoMessage() {}
 
 func (x *AskTrialRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[49]
+	mi := &file_outbid_v1_service_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3490,7 +3861,7 @@ func (x *AskTrialRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AskTrialRequest.ProtoReflect.Descriptor instead.
 func (*AskTrialRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{49}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *AskTrialRequest) GetSweep() string {
@@ -3522,7 +3893,7 @@ type AskTrialResponse struct {
 
 func (x *AskTrialResponse) Reset() {
 	*x = AskTrialResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[50]
+	mi := &file_outbid_v1_service_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3534,7 +3905,7 @@ func (x *AskTrialResponse) String() string {
 func (*AskTrialResponse) ProtoMessage() {}
 
 func (x *AskTrialResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[50]
+	mi := &file_outbid_v1_service_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3547,7 +3918,7 @@ func (x *AskTrialResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AskTrialResponse.ProtoReflect.Descriptor instead.
 func (*AskTrialResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{50}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *AskTrialResponse) GetTrial() *Trial {
@@ -3588,7 +3959,7 @@ type TellTrialRequest struct {
 
 func (x *TellTrialRequest) Reset() {
 	*x = TellTrialRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[51]
+	mi := &file_outbid_v1_service_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3600,7 +3971,7 @@ func (x *TellTrialRequest) String() string {
 func (*TellTrialRequest) ProtoMessage() {}
 
 func (x *TellTrialRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[51]
+	mi := &file_outbid_v1_service_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3613,7 +3984,7 @@ func (x *TellTrialRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TellTrialRequest.ProtoReflect.Descriptor instead.
 func (*TellTrialRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{51}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *TellTrialRequest) GetSweep() string {
@@ -3670,7 +4041,7 @@ type TellTrialResponse struct {
 
 func (x *TellTrialResponse) Reset() {
 	*x = TellTrialResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[52]
+	mi := &file_outbid_v1_service_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3682,7 +4053,7 @@ func (x *TellTrialResponse) String() string {
 func (*TellTrialResponse) ProtoMessage() {}
 
 func (x *TellTrialResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[52]
+	mi := &file_outbid_v1_service_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3695,7 +4066,7 @@ func (x *TellTrialResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TellTrialResponse.ProtoReflect.Descriptor instead.
 func (*TellTrialResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{52}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *TellTrialResponse) GetTrial() *Trial {
@@ -3723,7 +4094,7 @@ type ReadLedgerRequest struct {
 
 func (x *ReadLedgerRequest) Reset() {
 	*x = ReadLedgerRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[53]
+	mi := &file_outbid_v1_service_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3735,7 +4106,7 @@ func (x *ReadLedgerRequest) String() string {
 func (*ReadLedgerRequest) ProtoMessage() {}
 
 func (x *ReadLedgerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[53]
+	mi := &file_outbid_v1_service_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3748,7 +4119,7 @@ func (x *ReadLedgerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadLedgerRequest.ProtoReflect.Descriptor instead.
 func (*ReadLedgerRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{53}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *ReadLedgerRequest) GetFromSeq() uint64 {
@@ -3768,7 +4139,7 @@ type ReadLedgerResponse struct {
 
 func (x *ReadLedgerResponse) Reset() {
 	*x = ReadLedgerResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[54]
+	mi := &file_outbid_v1_service_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3780,7 +4151,7 @@ func (x *ReadLedgerResponse) String() string {
 func (*ReadLedgerResponse) ProtoMessage() {}
 
 func (x *ReadLedgerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[54]
+	mi := &file_outbid_v1_service_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3793,7 +4164,7 @@ func (x *ReadLedgerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadLedgerResponse.ProtoReflect.Descriptor instead.
 func (*ReadLedgerResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{54}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *ReadLedgerResponse) GetBatch() *Batch {
@@ -3814,7 +4185,7 @@ type GetServerInfoRequest struct {
 
 func (x *GetServerInfoRequest) Reset() {
 	*x = GetServerInfoRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[55]
+	mi := &file_outbid_v1_service_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3826,7 +4197,7 @@ func (x *GetServerInfoRequest) String() string {
 func (*GetServerInfoRequest) ProtoMessage() {}
 
 func (x *GetServerInfoRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[55]
+	mi := &file_outbid_v1_service_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3839,7 +4210,7 @@ func (x *GetServerInfoRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetServerInfoRequest.ProtoReflect.Descriptor instead.
 func (*GetServerInfoRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{55}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *GetServerInfoRequest) GetThorough() bool {
@@ -3862,13 +4233,15 @@ type GetServerInfoResponse struct {
 	Checks    []*Check               `protobuf:"bytes,8,rep,name=checks,proto3" json:"checks,omitempty"`
 	// Every option of the policy, those left at their defaults too.
 	PolicyOptions map[string]string `protobuf:"bytes,9,rep,name=policy_options,json=policyOptions,proto3" json:"policy_options,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Who asks.
+	Caller        *Caller `protobuf:"bytes,70,opt,name=caller,proto3" json:"caller,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GetServerInfoResponse) Reset() {
 	*x = GetServerInfoResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[56]
+	mi := &file_outbid_v1_service_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3880,7 +4253,7 @@ func (x *GetServerInfoResponse) String() string {
 func (*GetServerInfoResponse) ProtoMessage() {}
 
 func (x *GetServerInfoResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[56]
+	mi := &file_outbid_v1_service_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3893,7 +4266,7 @@ func (x *GetServerInfoResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetServerInfoResponse.ProtoReflect.Descriptor instead.
 func (*GetServerInfoResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{56}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *GetServerInfoResponse) GetVersion() string {
@@ -3959,6 +4332,86 @@ func (x *GetServerInfoResponse) GetPolicyOptions() map[string]string {
 	return nil
 }
 
+func (x *GetServerInfoResponse) GetCaller() *Caller {
+	if x != nil {
+		return x.Caller
+	}
+	return nil
+}
+
+// Caller is what the server knows of the sender of a request.
+type Caller struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name of its token.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// The token's tenant; "*" for every tenant.
+	Tenant string `protobuf:"bytes,2,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	// The token's role.
+	Role string `protobuf:"bytes,3,opt,name=role,proto3" json:"role,omitempty"`
+	// Whether the server asks for no tokens, so that every sweep is of users of its machine.
+	Local         bool `protobuf:"varint,4,opt,name=local,proto3" json:"local,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Caller) Reset() {
+	*x = Caller{}
+	mi := &file_outbid_v1_service_proto_msgTypes[64]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Caller) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Caller) ProtoMessage() {}
+
+func (x *Caller) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_service_proto_msgTypes[64]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Caller.ProtoReflect.Descriptor instead.
+func (*Caller) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{64}
+}
+
+func (x *Caller) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Caller) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *Caller) GetRole() string {
+	if x != nil {
+		return x.Role
+	}
+	return ""
+}
+
+func (x *Caller) GetLocal() bool {
+	if x != nil {
+		return x.Local
+	}
+	return false
+}
+
 // Check is one line of the doctor.
 type Check struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
@@ -3973,7 +4426,7 @@ type Check struct {
 
 func (x *Check) Reset() {
 	*x = Check{}
-	mi := &file_outbid_v1_service_proto_msgTypes[57]
+	mi := &file_outbid_v1_service_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3985,7 +4438,7 @@ func (x *Check) String() string {
 func (*Check) ProtoMessage() {}
 
 func (x *Check) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[57]
+	mi := &file_outbid_v1_service_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3998,7 +4451,7 @@ func (x *Check) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Check.ProtoReflect.Descriptor instead.
 func (*Check) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{57}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *Check) GetName() string {
@@ -4040,7 +4493,7 @@ type GetRoundRequest struct {
 
 func (x *GetRoundRequest) Reset() {
 	*x = GetRoundRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[58]
+	mi := &file_outbid_v1_service_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4052,7 +4505,7 @@ func (x *GetRoundRequest) String() string {
 func (*GetRoundRequest) ProtoMessage() {}
 
 func (x *GetRoundRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[58]
+	mi := &file_outbid_v1_service_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4065,7 +4518,7 @@ func (x *GetRoundRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRoundRequest.ProtoReflect.Descriptor instead.
 func (*GetRoundRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{58}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *GetRoundRequest) GetRound() uint64 {
@@ -4085,7 +4538,7 @@ type GetRoundResponse struct {
 
 func (x *GetRoundResponse) Reset() {
 	*x = GetRoundResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[59]
+	mi := &file_outbid_v1_service_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4097,7 +4550,7 @@ func (x *GetRoundResponse) String() string {
 func (*GetRoundResponse) ProtoMessage() {}
 
 func (x *GetRoundResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[59]
+	mi := &file_outbid_v1_service_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4110,7 +4563,7 @@ func (x *GetRoundResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRoundResponse.ProtoReflect.Descriptor instead.
 func (*GetRoundResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{59}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *GetRoundResponse) GetRound() *Round {
@@ -4135,7 +4588,7 @@ type ListRoundsRequest struct {
 
 func (x *ListRoundsRequest) Reset() {
 	*x = ListRoundsRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[60]
+	mi := &file_outbid_v1_service_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4147,7 +4600,7 @@ func (x *ListRoundsRequest) String() string {
 func (*ListRoundsRequest) ProtoMessage() {}
 
 func (x *ListRoundsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[60]
+	mi := &file_outbid_v1_service_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4160,7 +4613,7 @@ func (x *ListRoundsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRoundsRequest.ProtoReflect.Descriptor instead.
 func (*ListRoundsRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{60}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *ListRoundsRequest) GetLimit() int32 {
@@ -4194,7 +4647,7 @@ type ListRoundsResponse struct {
 
 func (x *ListRoundsResponse) Reset() {
 	*x = ListRoundsResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[61]
+	mi := &file_outbid_v1_service_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4206,7 +4659,7 @@ func (x *ListRoundsResponse) String() string {
 func (*ListRoundsResponse) ProtoMessage() {}
 
 func (x *ListRoundsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[61]
+	mi := &file_outbid_v1_service_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4219,7 +4672,7 @@ func (x *ListRoundsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRoundsResponse.ProtoReflect.Descriptor instead.
 func (*ListRoundsResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{61}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *ListRoundsResponse) GetRounds() []*Round {
@@ -4247,7 +4700,7 @@ type Round struct {
 
 func (x *Round) Reset() {
 	*x = Round{}
-	mi := &file_outbid_v1_service_proto_msgTypes[62]
+	mi := &file_outbid_v1_service_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4259,7 +4712,7 @@ func (x *Round) String() string {
 func (*Round) ProtoMessage() {}
 
 func (x *Round) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[62]
+	mi := &file_outbid_v1_service_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4272,7 +4725,7 @@ func (x *Round) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Round.ProtoReflect.Descriptor instead.
 func (*Round) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{62}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *Round) GetRound() uint64 {
@@ -4343,7 +4796,7 @@ type Decision struct {
 
 func (x *Decision) Reset() {
 	*x = Decision{}
-	mi := &file_outbid_v1_service_proto_msgTypes[63]
+	mi := &file_outbid_v1_service_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4355,7 +4808,7 @@ func (x *Decision) String() string {
 func (*Decision) ProtoMessage() {}
 
 func (x *Decision) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[63]
+	mi := &file_outbid_v1_service_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4368,7 +4821,7 @@ func (x *Decision) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Decision.ProtoReflect.Descriptor instead.
 func (*Decision) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{63}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *Decision) GetKind() string {
@@ -4433,7 +4886,7 @@ type NewWorkerTokenRequest struct {
 
 func (x *NewWorkerTokenRequest) Reset() {
 	*x = NewWorkerTokenRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[64]
+	mi := &file_outbid_v1_service_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4445,7 +4898,7 @@ func (x *NewWorkerTokenRequest) String() string {
 func (*NewWorkerTokenRequest) ProtoMessage() {}
 
 func (x *NewWorkerTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[64]
+	mi := &file_outbid_v1_service_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4458,7 +4911,7 @@ func (x *NewWorkerTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NewWorkerTokenRequest.ProtoReflect.Descriptor instead.
 func (*NewWorkerTokenRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{64}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *NewWorkerTokenRequest) GetNode() string {
@@ -4486,7 +4939,7 @@ type NewWorkerTokenResponse struct {
 
 func (x *NewWorkerTokenResponse) Reset() {
 	*x = NewWorkerTokenResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[65]
+	mi := &file_outbid_v1_service_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4498,7 +4951,7 @@ func (x *NewWorkerTokenResponse) String() string {
 func (*NewWorkerTokenResponse) ProtoMessage() {}
 
 func (x *NewWorkerTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[65]
+	mi := &file_outbid_v1_service_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4511,7 +4964,7 @@ func (x *NewWorkerTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NewWorkerTokenResponse.ProtoReflect.Descriptor instead.
 func (*NewWorkerTokenResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{65}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *NewWorkerTokenResponse) GetToken() string {
@@ -4542,7 +4995,7 @@ type JoinWorkerRequest struct {
 
 func (x *JoinWorkerRequest) Reset() {
 	*x = JoinWorkerRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[66]
+	mi := &file_outbid_v1_service_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4554,7 +5007,7 @@ func (x *JoinWorkerRequest) String() string {
 func (*JoinWorkerRequest) ProtoMessage() {}
 
 func (x *JoinWorkerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[66]
+	mi := &file_outbid_v1_service_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4567,7 +5020,7 @@ func (x *JoinWorkerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinWorkerRequest.ProtoReflect.Descriptor instead.
 func (*JoinWorkerRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{66}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *JoinWorkerRequest) GetToken() string {
@@ -4608,7 +5061,7 @@ type JoinWorkerResponse struct {
 
 func (x *JoinWorkerResponse) Reset() {
 	*x = JoinWorkerResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[67]
+	mi := &file_outbid_v1_service_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4620,7 +5073,7 @@ func (x *JoinWorkerResponse) String() string {
 func (*JoinWorkerResponse) ProtoMessage() {}
 
 func (x *JoinWorkerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[67]
+	mi := &file_outbid_v1_service_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4633,7 +5086,7 @@ func (x *JoinWorkerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinWorkerResponse.ProtoReflect.Descriptor instead.
 func (*JoinWorkerResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{67}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *JoinWorkerResponse) GetNode() string {
@@ -4681,7 +5134,7 @@ type RemoveWorkerRequest struct {
 
 func (x *RemoveWorkerRequest) Reset() {
 	*x = RemoveWorkerRequest{}
-	mi := &file_outbid_v1_service_proto_msgTypes[68]
+	mi := &file_outbid_v1_service_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4693,7 +5146,7 @@ func (x *RemoveWorkerRequest) String() string {
 func (*RemoveWorkerRequest) ProtoMessage() {}
 
 func (x *RemoveWorkerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[68]
+	mi := &file_outbid_v1_service_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4706,7 +5159,7 @@ func (x *RemoveWorkerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveWorkerRequest.ProtoReflect.Descriptor instead.
 func (*RemoveWorkerRequest) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{68}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *RemoveWorkerRequest) GetNode() string {
@@ -4725,7 +5178,7 @@ type RemoveWorkerResponse struct {
 
 func (x *RemoveWorkerResponse) Reset() {
 	*x = RemoveWorkerResponse{}
-	mi := &file_outbid_v1_service_proto_msgTypes[69]
+	mi := &file_outbid_v1_service_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4737,7 +5190,7 @@ func (x *RemoveWorkerResponse) String() string {
 func (*RemoveWorkerResponse) ProtoMessage() {}
 
 func (x *RemoveWorkerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_service_proto_msgTypes[69]
+	mi := &file_outbid_v1_service_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4750,14 +5203,33 @@ func (x *RemoveWorkerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveWorkerResponse.ProtoReflect.Descriptor instead.
 func (*RemoveWorkerResponse) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_service_proto_rawDescGZIP(), []int{69}
+	return file_outbid_v1_service_proto_rawDescGZIP(), []int{77}
 }
 
 var File_outbid_v1_service_proto protoreflect.FileDescriptor
 
 const file_outbid_v1_service_proto_rawDesc = "" +
 	"\n" +
-	"\x17outbid/v1/service.proto\x12\toutbid.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19outbid/v1/admission.proto\x1a\x17outbid/v1/auction.proto\x1a\x15outbid/v1/event.proto\x1a\x14outbid/v1/node.proto\x1a\x15outbid/v1/sweep.proto\x1a\x16outbid/v1/tenant.proto\"\x12\n" +
+	"\x17outbid/v1/service.proto\x12\toutbid.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19outbid/v1/admission.proto\x1a\x17outbid/v1/auction.proto\x1a\x15outbid/v1/event.proto\x1a\x14outbid/v1/node.proto\x1a\x15outbid/v1/sweep.proto\x1a\x16outbid/v1/tenant.proto\"~\n" +
+	"\x06Secret\x12\x16\n" +
+	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x121\n" +
+	"\x06set_at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x05setAt\x12\x15\n" +
+	"\x06set_by\x18\x04 \x01(\tR\x05setBy\"T\n" +
+	"\x10SetSecretRequest\x12\x16\n" +
+	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
+	"\x05value\x18\x03 \x01(\tR\x05value\">\n" +
+	"\x11SetSecretResponse\x12)\n" +
+	"\x06secret\x18\x01 \x01(\v2\x11.outbid.v1.SecretR\x06secret\",\n" +
+	"\x12ListSecretsRequest\x12\x16\n" +
+	"\x06tenant\x18\x01 \x01(\tR\x06tenant\"B\n" +
+	"\x13ListSecretsResponse\x12+\n" +
+	"\asecrets\x18\x01 \x03(\v2\x11.outbid.v1.SecretR\asecrets\"A\n" +
+	"\x13DeleteSecretRequest\x12\x16\n" +
+	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\"\x16\n" +
+	"\x14DeleteSecretResponse\"\x12\n" +
 	"\x10GetPricesRequest\"V\n" +
 	"\x11GetPricesResponse\x12\x16\n" +
 	"\x06policy\x18\x01 \x01(\tR\x06policy\x12)\n" +
@@ -4889,9 +5361,10 @@ const file_outbid_v1_service_proto_rawDesc = "" +
 	"\x05ended\x18\x04 \x01(\bR\x05ended\"g\n" +
 	"\x12SubmitSweepRequest\x12(\n" +
 	"\x04spec\x18\x01 \x01(\v2\x14.outbid.v1.SweepSpecR\x04spec\x12'\n" +
-	"\x0fidempotency_key\x18\x02 \x01(\tR\x0eidempotencyKey\"=\n" +
+	"\x0fidempotency_key\x18\x02 \x01(\tR\x0eidempotencyKey\"Y\n" +
 	"\x13SubmitSweepResponse\x12&\n" +
-	"\x05sweep\x18\x01 \x01(\v2\x10.outbid.v1.SweepR\x05sweep\"b\n" +
+	"\x05sweep\x18\x01 \x01(\v2\x10.outbid.v1.SweepR\x05sweep\x12\x1a\n" +
+	"\bwarnings\x18F \x03(\tR\bwarnings\"b\n" +
 	"\x13PreviewSweepRequest\x12(\n" +
 	"\x04spec\x18\x01 \x01(\v2\x14.outbid.v1.SweepSpecR\x04spec\x12!\n" +
 	"\fstep_seconds\x18\x02 \x01(\x01R\vstepSeconds\"\xb8\x01\n" +
@@ -5051,7 +5524,7 @@ const file_outbid_v1_service_proto_rawDesc = "" +
 	"\x12ReadLedgerResponse\x12&\n" +
 	"\x05batch\x18\x01 \x01(\v2\x10.outbid.v1.BatchR\x05batch\"2\n" +
 	"\x14GetServerInfoRequest\x12\x1a\n" +
-	"\bthorough\x182 \x01(\bR\bthorough\"\xa8\x03\n" +
+	"\bthorough\x182 \x01(\bR\bthorough\"\xd3\x03\n" +
 	"\x15GetServerInfoResponse\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x12\n" +
 	"\x04nats\x18\x02 \x01(\tR\x04nats\x12\x14\n" +
@@ -5062,10 +5535,16 @@ const file_outbid_v1_service_proto_rawDesc = "" +
 	"\astarted\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\astarted\x12\x16\n" +
 	"\x06leader\x18\a \x01(\bR\x06leader\x12(\n" +
 	"\x06checks\x18\b \x03(\v2\x10.outbid.v1.CheckR\x06checks\x12Z\n" +
-	"\x0epolicy_options\x18\t \x03(\v23.outbid.v1.GetServerInfoResponse.PolicyOptionsEntryR\rpolicyOptions\x1a@\n" +
+	"\x0epolicy_options\x18\t \x03(\v23.outbid.v1.GetServerInfoResponse.PolicyOptionsEntryR\rpolicyOptions\x12)\n" +
+	"\x06caller\x18F \x01(\v2\x11.outbid.v1.CallerR\x06caller\x1a@\n" +
 	"\x12PolicyOptionsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"U\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"^\n" +
+	"\x06Caller\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
+	"\x06tenant\x18\x02 \x01(\tR\x06tenant\x12\x12\n" +
+	"\x04role\x18\x03 \x01(\tR\x04role\x12\x14\n" +
+	"\x05local\x18\x04 \x01(\bR\x05local\"U\n" +
 	"\x05Check\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x0e\n" +
 	"\x02ok\x18\x02 \x01(\bR\x02ok\x12\x16\n" +
@@ -5122,7 +5601,7 @@ const file_outbid_v1_service_proto_rawDesc = "" +
 	"\x19SWEEP_COMMAND_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13SWEEP_COMMAND_PAUSE\x10\x01\x12\x18\n" +
 	"\x14SWEEP_COMMAND_RESUME\x10\x02\x12\x16\n" +
-	"\x12SWEEP_COMMAND_STOP\x10\x032\xb7\x12\n" +
+	"\x12SWEEP_COMMAND_STOP\x10\x032\x9e\x14\n" +
 	"\rOutbidService\x12L\n" +
 	"\vSubmitSweep\x12\x1d.outbid.v1.SubmitSweepRequest\x1a\x1e.outbid.v1.SubmitSweepResponse\x12O\n" +
 	"\fPreviewSweep\x12\x1e.outbid.v1.PreviewSweepRequest\x1a\x1f.outbid.v1.PreviewSweepResponse\x12I\n" +
@@ -5160,6 +5639,9 @@ const file_outbid_v1_service_proto_rawDesc = "" +
 	"\tGetTenant\x12\x1b.outbid.v1.GetTenantRequest\x1a\x1c.outbid.v1.GetTenantResponse\x12L\n" +
 	"\vListTenants\x12\x1d.outbid.v1.ListTenantsRequest\x1a\x1e.outbid.v1.ListTenantsResponse\x12O\n" +
 	"\fRemoveTenant\x12\x1e.outbid.v1.RemoveTenantRequest\x1a\x1f.outbid.v1.RemoveTenantResponse\x12F\n" +
+	"\tSetSecret\x12\x1b.outbid.v1.SetSecretRequest\x1a\x1c.outbid.v1.SetSecretResponse\x12L\n" +
+	"\vListSecrets\x12\x1d.outbid.v1.ListSecretsRequest\x1a\x1e.outbid.v1.ListSecretsResponse\x12O\n" +
+	"\fDeleteSecret\x12\x1e.outbid.v1.DeleteSecretRequest\x1a\x1f.outbid.v1.DeleteSecretResponse\x12F\n" +
 	"\tGetPrices\x12\x1b.outbid.v1.GetPricesRequest\x1a\x1c.outbid.v1.GetPricesResponse\x12R\n" +
 	"\rGetServerInfo\x12\x1f.outbid.v1.GetServerInfoRequest\x1a .outbid.v1.GetServerInfoResponseB7Z5github.com/outbid-dev/outbid/proto/outbid/v1;outbidv1b\x06proto3"
 
@@ -5176,267 +5658,285 @@ func file_outbid_v1_service_proto_rawDescGZIP() []byte {
 }
 
 var file_outbid_v1_service_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_outbid_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 73)
+var file_outbid_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 81)
 var file_outbid_v1_service_proto_goTypes = []any{
 	(SweepCommand)(0),              // 0: outbid.v1.SweepCommand
-	(*GetPricesRequest)(nil),       // 1: outbid.v1.GetPricesRequest
-	(*GetPricesResponse)(nil),      // 2: outbid.v1.GetPricesResponse
-	(*Sweep)(nil),                  // 3: outbid.v1.Sweep
-	(*SweepNote)(nil),              // 4: outbid.v1.SweepNote
-	(*TrialCounts)(nil),            // 5: outbid.v1.TrialCounts
-	(*Trial)(nil),                  // 6: outbid.v1.Trial
-	(*TrialRound)(nil),             // 7: outbid.v1.TrialRound
-	(*TrialFork)(nil),              // 8: outbid.v1.TrialFork
-	(*TrialMerge)(nil),             // 9: outbid.v1.TrialMerge
-	(*TrialLease)(nil),             // 10: outbid.v1.TrialLease
-	(*TrialPlace)(nil),             // 11: outbid.v1.TrialPlace
-	(*SubmitSweepRequest)(nil),     // 12: outbid.v1.SubmitSweepRequest
-	(*SubmitSweepResponse)(nil),    // 13: outbid.v1.SubmitSweepResponse
-	(*PreviewSweepRequest)(nil),    // 14: outbid.v1.PreviewSweepRequest
-	(*PreviewSweepResponse)(nil),   // 15: outbid.v1.PreviewSweepResponse
-	(*ListSweepsRequest)(nil),      // 16: outbid.v1.ListSweepsRequest
-	(*ListSweepsResponse)(nil),     // 17: outbid.v1.ListSweepsResponse
-	(*GetSweepRequest)(nil),        // 18: outbid.v1.GetSweepRequest
-	(*GetSweepResponse)(nil),       // 19: outbid.v1.GetSweepResponse
-	(*ListTrialsRequest)(nil),      // 20: outbid.v1.ListTrialsRequest
-	(*ListTrialsResponse)(nil),     // 21: outbid.v1.ListTrialsResponse
-	(*GetTrialRequest)(nil),        // 22: outbid.v1.GetTrialRequest
-	(*GetTrialResponse)(nil),       // 23: outbid.v1.GetTrialResponse
-	(*ListReportsRequest)(nil),     // 24: outbid.v1.ListReportsRequest
-	(*ListReportsResponse)(nil),    // 25: outbid.v1.ListReportsResponse
-	(*TrialReport)(nil),            // 26: outbid.v1.TrialReport
-	(*WatchSweepRequest)(nil),      // 27: outbid.v1.WatchSweepRequest
-	(*WatchSweepResponse)(nil),     // 28: outbid.v1.WatchSweepResponse
-	(*ControlSweepRequest)(nil),    // 29: outbid.v1.ControlSweepRequest
-	(*DeleteSweepRequest)(nil),     // 30: outbid.v1.DeleteSweepRequest
-	(*DeleteSweepResponse)(nil),    // 31: outbid.v1.DeleteSweepResponse
-	(*ControlSweepResponse)(nil),   // 32: outbid.v1.ControlSweepResponse
-	(*ExtendSweepRequest)(nil),     // 33: outbid.v1.ExtendSweepRequest
-	(*ExtendSweepResponse)(nil),    // 34: outbid.v1.ExtendSweepResponse
-	(*TrainedAgain)(nil),           // 35: outbid.v1.TrainedAgain
-	(*StreamLogsRequest)(nil),      // 36: outbid.v1.StreamLogsRequest
-	(*StreamLogsResponse)(nil),     // 37: outbid.v1.StreamLogsResponse
-	(*ListNodesRequest)(nil),       // 38: outbid.v1.ListNodesRequest
-	(*ListNodesResponse)(nil),      // 39: outbid.v1.ListNodesResponse
-	(*Node)(nil),                   // 40: outbid.v1.Node
-	(*DeviceUse)(nil),              // 41: outbid.v1.DeviceUse
-	(*PutBlobRequest)(nil),         // 42: outbid.v1.PutBlobRequest
-	(*PutBlobResponse)(nil),        // 43: outbid.v1.PutBlobResponse
-	(*GetCheckpointRequest)(nil),   // 44: outbid.v1.GetCheckpointRequest
-	(*GetCheckpointResponse)(nil),  // 45: outbid.v1.GetCheckpointResponse
-	(*PutSoupRequest)(nil),         // 46: outbid.v1.PutSoupRequest
-	(*PutSoupResponse)(nil),        // 47: outbid.v1.PutSoupResponse
-	(*GetSoupRequest)(nil),         // 48: outbid.v1.GetSoupRequest
-	(*GetSoupResponse)(nil),        // 49: outbid.v1.GetSoupResponse
-	(*AskTrialRequest)(nil),        // 50: outbid.v1.AskTrialRequest
-	(*AskTrialResponse)(nil),       // 51: outbid.v1.AskTrialResponse
-	(*TellTrialRequest)(nil),       // 52: outbid.v1.TellTrialRequest
-	(*TellTrialResponse)(nil),      // 53: outbid.v1.TellTrialResponse
-	(*ReadLedgerRequest)(nil),      // 54: outbid.v1.ReadLedgerRequest
-	(*ReadLedgerResponse)(nil),     // 55: outbid.v1.ReadLedgerResponse
-	(*GetServerInfoRequest)(nil),   // 56: outbid.v1.GetServerInfoRequest
-	(*GetServerInfoResponse)(nil),  // 57: outbid.v1.GetServerInfoResponse
-	(*Check)(nil),                  // 58: outbid.v1.Check
-	(*GetRoundRequest)(nil),        // 59: outbid.v1.GetRoundRequest
-	(*GetRoundResponse)(nil),       // 60: outbid.v1.GetRoundResponse
-	(*ListRoundsRequest)(nil),      // 61: outbid.v1.ListRoundsRequest
-	(*ListRoundsResponse)(nil),     // 62: outbid.v1.ListRoundsResponse
-	(*Round)(nil),                  // 63: outbid.v1.Round
-	(*Decision)(nil),               // 64: outbid.v1.Decision
-	(*NewWorkerTokenRequest)(nil),  // 65: outbid.v1.NewWorkerTokenRequest
-	(*NewWorkerTokenResponse)(nil), // 66: outbid.v1.NewWorkerTokenResponse
-	(*JoinWorkerRequest)(nil),      // 67: outbid.v1.JoinWorkerRequest
-	(*JoinWorkerResponse)(nil),     // 68: outbid.v1.JoinWorkerResponse
-	(*RemoveWorkerRequest)(nil),    // 69: outbid.v1.RemoveWorkerRequest
-	(*RemoveWorkerResponse)(nil),   // 70: outbid.v1.RemoveWorkerResponse
-	nil,                            // 71: outbid.v1.Trial.AttributesEntry
-	nil,                            // 72: outbid.v1.ExtendSweepRequest.SpaceEntry
-	nil,                            // 73: outbid.v1.GetServerInfoResponse.PolicyOptionsEntry
-	(*Prices)(nil),                 // 74: outbid.v1.Prices
-	(*SweepSpec)(nil),              // 75: outbid.v1.SweepSpec
-	(SweepState)(0),                // 76: outbid.v1.SweepState
-	(*timestamppb.Timestamp)(nil),  // 77: google.protobuf.Timestamp
-	(*Outlook)(nil),                // 78: outbid.v1.Outlook
-	(*Fairness)(nil),               // 79: outbid.v1.Fairness
-	(*Soup)(nil),                   // 80: outbid.v1.Soup
-	(*Admission)(nil),              // 81: outbid.v1.Admission
-	(TrialState)(0),                // 82: outbid.v1.TrialState
-	(*structpb.Struct)(nil),        // 83: google.protobuf.Struct
-	(*Report)(nil),                 // 84: outbid.v1.Report
-	(*Checkpoint)(nil),             // 85: outbid.v1.Checkpoint
-	(MergeVerdict)(0),              // 86: outbid.v1.MergeVerdict
-	(*Limits)(nil),                 // 87: outbid.v1.Limits
-	(*NodeInfo)(nil),               // 88: outbid.v1.NodeInfo
-	(NodeState)(0),                 // 89: outbid.v1.NodeState
-	(*NodeFault)(nil),              // 90: outbid.v1.NodeFault
-	(*ForkRef)(nil),                // 91: outbid.v1.ForkRef
-	(*Batch)(nil),                  // 92: outbid.v1.Batch
-	(*Auction)(nil),                // 93: outbid.v1.Auction
-	(*LeasePlace)(nil),             // 94: outbid.v1.LeasePlace
-	(*durationpb.Duration)(nil),    // 95: google.protobuf.Duration
-	(*Parameter)(nil),              // 96: outbid.v1.Parameter
-	(*SetTenantRequest)(nil),       // 97: outbid.v1.SetTenantRequest
-	(*GetTenantRequest)(nil),       // 98: outbid.v1.GetTenantRequest
-	(*ListTenantsRequest)(nil),     // 99: outbid.v1.ListTenantsRequest
-	(*RemoveTenantRequest)(nil),    // 100: outbid.v1.RemoveTenantRequest
-	(*SetTenantResponse)(nil),      // 101: outbid.v1.SetTenantResponse
-	(*GetTenantResponse)(nil),      // 102: outbid.v1.GetTenantResponse
-	(*ListTenantsResponse)(nil),    // 103: outbid.v1.ListTenantsResponse
-	(*RemoveTenantResponse)(nil),   // 104: outbid.v1.RemoveTenantResponse
+	(*Secret)(nil),                 // 1: outbid.v1.Secret
+	(*SetSecretRequest)(nil),       // 2: outbid.v1.SetSecretRequest
+	(*SetSecretResponse)(nil),      // 3: outbid.v1.SetSecretResponse
+	(*ListSecretsRequest)(nil),     // 4: outbid.v1.ListSecretsRequest
+	(*ListSecretsResponse)(nil),    // 5: outbid.v1.ListSecretsResponse
+	(*DeleteSecretRequest)(nil),    // 6: outbid.v1.DeleteSecretRequest
+	(*DeleteSecretResponse)(nil),   // 7: outbid.v1.DeleteSecretResponse
+	(*GetPricesRequest)(nil),       // 8: outbid.v1.GetPricesRequest
+	(*GetPricesResponse)(nil),      // 9: outbid.v1.GetPricesResponse
+	(*Sweep)(nil),                  // 10: outbid.v1.Sweep
+	(*SweepNote)(nil),              // 11: outbid.v1.SweepNote
+	(*TrialCounts)(nil),            // 12: outbid.v1.TrialCounts
+	(*Trial)(nil),                  // 13: outbid.v1.Trial
+	(*TrialRound)(nil),             // 14: outbid.v1.TrialRound
+	(*TrialFork)(nil),              // 15: outbid.v1.TrialFork
+	(*TrialMerge)(nil),             // 16: outbid.v1.TrialMerge
+	(*TrialLease)(nil),             // 17: outbid.v1.TrialLease
+	(*TrialPlace)(nil),             // 18: outbid.v1.TrialPlace
+	(*SubmitSweepRequest)(nil),     // 19: outbid.v1.SubmitSweepRequest
+	(*SubmitSweepResponse)(nil),    // 20: outbid.v1.SubmitSweepResponse
+	(*PreviewSweepRequest)(nil),    // 21: outbid.v1.PreviewSweepRequest
+	(*PreviewSweepResponse)(nil),   // 22: outbid.v1.PreviewSweepResponse
+	(*ListSweepsRequest)(nil),      // 23: outbid.v1.ListSweepsRequest
+	(*ListSweepsResponse)(nil),     // 24: outbid.v1.ListSweepsResponse
+	(*GetSweepRequest)(nil),        // 25: outbid.v1.GetSweepRequest
+	(*GetSweepResponse)(nil),       // 26: outbid.v1.GetSweepResponse
+	(*ListTrialsRequest)(nil),      // 27: outbid.v1.ListTrialsRequest
+	(*ListTrialsResponse)(nil),     // 28: outbid.v1.ListTrialsResponse
+	(*GetTrialRequest)(nil),        // 29: outbid.v1.GetTrialRequest
+	(*GetTrialResponse)(nil),       // 30: outbid.v1.GetTrialResponse
+	(*ListReportsRequest)(nil),     // 31: outbid.v1.ListReportsRequest
+	(*ListReportsResponse)(nil),    // 32: outbid.v1.ListReportsResponse
+	(*TrialReport)(nil),            // 33: outbid.v1.TrialReport
+	(*WatchSweepRequest)(nil),      // 34: outbid.v1.WatchSweepRequest
+	(*WatchSweepResponse)(nil),     // 35: outbid.v1.WatchSweepResponse
+	(*ControlSweepRequest)(nil),    // 36: outbid.v1.ControlSweepRequest
+	(*DeleteSweepRequest)(nil),     // 37: outbid.v1.DeleteSweepRequest
+	(*DeleteSweepResponse)(nil),    // 38: outbid.v1.DeleteSweepResponse
+	(*ControlSweepResponse)(nil),   // 39: outbid.v1.ControlSweepResponse
+	(*ExtendSweepRequest)(nil),     // 40: outbid.v1.ExtendSweepRequest
+	(*ExtendSweepResponse)(nil),    // 41: outbid.v1.ExtendSweepResponse
+	(*TrainedAgain)(nil),           // 42: outbid.v1.TrainedAgain
+	(*StreamLogsRequest)(nil),      // 43: outbid.v1.StreamLogsRequest
+	(*StreamLogsResponse)(nil),     // 44: outbid.v1.StreamLogsResponse
+	(*ListNodesRequest)(nil),       // 45: outbid.v1.ListNodesRequest
+	(*ListNodesResponse)(nil),      // 46: outbid.v1.ListNodesResponse
+	(*Node)(nil),                   // 47: outbid.v1.Node
+	(*DeviceUse)(nil),              // 48: outbid.v1.DeviceUse
+	(*PutBlobRequest)(nil),         // 49: outbid.v1.PutBlobRequest
+	(*PutBlobResponse)(nil),        // 50: outbid.v1.PutBlobResponse
+	(*GetCheckpointRequest)(nil),   // 51: outbid.v1.GetCheckpointRequest
+	(*GetCheckpointResponse)(nil),  // 52: outbid.v1.GetCheckpointResponse
+	(*PutSoupRequest)(nil),         // 53: outbid.v1.PutSoupRequest
+	(*PutSoupResponse)(nil),        // 54: outbid.v1.PutSoupResponse
+	(*GetSoupRequest)(nil),         // 55: outbid.v1.GetSoupRequest
+	(*GetSoupResponse)(nil),        // 56: outbid.v1.GetSoupResponse
+	(*AskTrialRequest)(nil),        // 57: outbid.v1.AskTrialRequest
+	(*AskTrialResponse)(nil),       // 58: outbid.v1.AskTrialResponse
+	(*TellTrialRequest)(nil),       // 59: outbid.v1.TellTrialRequest
+	(*TellTrialResponse)(nil),      // 60: outbid.v1.TellTrialResponse
+	(*ReadLedgerRequest)(nil),      // 61: outbid.v1.ReadLedgerRequest
+	(*ReadLedgerResponse)(nil),     // 62: outbid.v1.ReadLedgerResponse
+	(*GetServerInfoRequest)(nil),   // 63: outbid.v1.GetServerInfoRequest
+	(*GetServerInfoResponse)(nil),  // 64: outbid.v1.GetServerInfoResponse
+	(*Caller)(nil),                 // 65: outbid.v1.Caller
+	(*Check)(nil),                  // 66: outbid.v1.Check
+	(*GetRoundRequest)(nil),        // 67: outbid.v1.GetRoundRequest
+	(*GetRoundResponse)(nil),       // 68: outbid.v1.GetRoundResponse
+	(*ListRoundsRequest)(nil),      // 69: outbid.v1.ListRoundsRequest
+	(*ListRoundsResponse)(nil),     // 70: outbid.v1.ListRoundsResponse
+	(*Round)(nil),                  // 71: outbid.v1.Round
+	(*Decision)(nil),               // 72: outbid.v1.Decision
+	(*NewWorkerTokenRequest)(nil),  // 73: outbid.v1.NewWorkerTokenRequest
+	(*NewWorkerTokenResponse)(nil), // 74: outbid.v1.NewWorkerTokenResponse
+	(*JoinWorkerRequest)(nil),      // 75: outbid.v1.JoinWorkerRequest
+	(*JoinWorkerResponse)(nil),     // 76: outbid.v1.JoinWorkerResponse
+	(*RemoveWorkerRequest)(nil),    // 77: outbid.v1.RemoveWorkerRequest
+	(*RemoveWorkerResponse)(nil),   // 78: outbid.v1.RemoveWorkerResponse
+	nil,                            // 79: outbid.v1.Trial.AttributesEntry
+	nil,                            // 80: outbid.v1.ExtendSweepRequest.SpaceEntry
+	nil,                            // 81: outbid.v1.GetServerInfoResponse.PolicyOptionsEntry
+	(*timestamppb.Timestamp)(nil),  // 82: google.protobuf.Timestamp
+	(*Prices)(nil),                 // 83: outbid.v1.Prices
+	(*SweepSpec)(nil),              // 84: outbid.v1.SweepSpec
+	(SweepState)(0),                // 85: outbid.v1.SweepState
+	(*Outlook)(nil),                // 86: outbid.v1.Outlook
+	(*Fairness)(nil),               // 87: outbid.v1.Fairness
+	(*Soup)(nil),                   // 88: outbid.v1.Soup
+	(*Admission)(nil),              // 89: outbid.v1.Admission
+	(TrialState)(0),                // 90: outbid.v1.TrialState
+	(*structpb.Struct)(nil),        // 91: google.protobuf.Struct
+	(*Report)(nil),                 // 92: outbid.v1.Report
+	(*Checkpoint)(nil),             // 93: outbid.v1.Checkpoint
+	(MergeVerdict)(0),              // 94: outbid.v1.MergeVerdict
+	(*Limits)(nil),                 // 95: outbid.v1.Limits
+	(*NodeInfo)(nil),               // 96: outbid.v1.NodeInfo
+	(NodeState)(0),                 // 97: outbid.v1.NodeState
+	(*NodeFault)(nil),              // 98: outbid.v1.NodeFault
+	(*ForkRef)(nil),                // 99: outbid.v1.ForkRef
+	(*Batch)(nil),                  // 100: outbid.v1.Batch
+	(*Auction)(nil),                // 101: outbid.v1.Auction
+	(*LeasePlace)(nil),             // 102: outbid.v1.LeasePlace
+	(*durationpb.Duration)(nil),    // 103: google.protobuf.Duration
+	(*Parameter)(nil),              // 104: outbid.v1.Parameter
+	(*SetTenantRequest)(nil),       // 105: outbid.v1.SetTenantRequest
+	(*GetTenantRequest)(nil),       // 106: outbid.v1.GetTenantRequest
+	(*ListTenantsRequest)(nil),     // 107: outbid.v1.ListTenantsRequest
+	(*RemoveTenantRequest)(nil),    // 108: outbid.v1.RemoveTenantRequest
+	(*SetTenantResponse)(nil),      // 109: outbid.v1.SetTenantResponse
+	(*GetTenantResponse)(nil),      // 110: outbid.v1.GetTenantResponse
+	(*ListTenantsResponse)(nil),    // 111: outbid.v1.ListTenantsResponse
+	(*RemoveTenantResponse)(nil),   // 112: outbid.v1.RemoveTenantResponse
 }
 var file_outbid_v1_service_proto_depIdxs = []int32{
-	74,  // 0: outbid.v1.GetPricesResponse.prices:type_name -> outbid.v1.Prices
-	75,  // 1: outbid.v1.Sweep.spec:type_name -> outbid.v1.SweepSpec
-	76,  // 2: outbid.v1.Sweep.state:type_name -> outbid.v1.SweepState
-	77,  // 3: outbid.v1.Sweep.submitted:type_name -> google.protobuf.Timestamp
-	77,  // 4: outbid.v1.Sweep.ended:type_name -> google.protobuf.Timestamp
-	5,   // 5: outbid.v1.Sweep.counts:type_name -> outbid.v1.TrialCounts
-	6,   // 6: outbid.v1.Sweep.best:type_name -> outbid.v1.Trial
-	4,   // 7: outbid.v1.Sweep.notes:type_name -> outbid.v1.SweepNote
-	78,  // 8: outbid.v1.Sweep.outlook:type_name -> outbid.v1.Outlook
-	79,  // 9: outbid.v1.Sweep.fairness:type_name -> outbid.v1.Fairness
-	80,  // 10: outbid.v1.Sweep.soups:type_name -> outbid.v1.Soup
-	81,  // 11: outbid.v1.Sweep.admission:type_name -> outbid.v1.Admission
-	77,  // 12: outbid.v1.SweepNote.time:type_name -> google.protobuf.Timestamp
-	82,  // 13: outbid.v1.Trial.state:type_name -> outbid.v1.TrialState
-	83,  // 14: outbid.v1.Trial.config:type_name -> google.protobuf.Struct
-	84,  // 15: outbid.v1.Trial.last:type_name -> outbid.v1.Report
-	77,  // 16: outbid.v1.Trial.created:type_name -> google.protobuf.Timestamp
-	77,  // 17: outbid.v1.Trial.ended:type_name -> google.protobuf.Timestamp
-	85,  // 18: outbid.v1.Trial.checkpoints:type_name -> outbid.v1.Checkpoint
-	10,  // 19: outbid.v1.Trial.leases:type_name -> outbid.v1.TrialLease
-	7,   // 20: outbid.v1.Trial.round:type_name -> outbid.v1.TrialRound
-	9,   // 21: outbid.v1.Trial.merges:type_name -> outbid.v1.TrialMerge
-	71,  // 22: outbid.v1.Trial.attributes:type_name -> outbid.v1.Trial.AttributesEntry
-	77,  // 23: outbid.v1.TrialRound.began:type_name -> google.protobuf.Timestamp
-	77,  // 24: outbid.v1.TrialRound.ends:type_name -> google.protobuf.Timestamp
-	8,   // 25: outbid.v1.TrialRound.forks:type_name -> outbid.v1.TrialFork
-	11,  // 26: outbid.v1.TrialFork.places:type_name -> outbid.v1.TrialPlace
-	77,  // 27: outbid.v1.TrialMerge.began:type_name -> google.protobuf.Timestamp
-	77,  // 28: outbid.v1.TrialMerge.time:type_name -> google.protobuf.Timestamp
-	8,   // 29: outbid.v1.TrialMerge.forks:type_name -> outbid.v1.TrialFork
-	86,  // 30: outbid.v1.TrialMerge.verdict:type_name -> outbid.v1.MergeVerdict
-	11,  // 31: outbid.v1.TrialLease.places:type_name -> outbid.v1.TrialPlace
-	77,  // 32: outbid.v1.TrialLease.since:type_name -> google.protobuf.Timestamp
-	77,  // 33: outbid.v1.TrialLease.term_end:type_name -> google.protobuf.Timestamp
-	75,  // 34: outbid.v1.SubmitSweepRequest.spec:type_name -> outbid.v1.SweepSpec
-	3,   // 35: outbid.v1.SubmitSweepResponse.sweep:type_name -> outbid.v1.Sweep
-	75,  // 36: outbid.v1.PreviewSweepRequest.spec:type_name -> outbid.v1.SweepSpec
-	78,  // 37: outbid.v1.PreviewSweepResponse.outlook:type_name -> outbid.v1.Outlook
-	83,  // 38: outbid.v1.PreviewSweepResponse.examples:type_name -> google.protobuf.Struct
-	3,   // 39: outbid.v1.ListSweepsResponse.sweeps:type_name -> outbid.v1.Sweep
-	3,   // 40: outbid.v1.GetSweepResponse.sweep:type_name -> outbid.v1.Sweep
-	6,   // 41: outbid.v1.ListTrialsResponse.trials:type_name -> outbid.v1.Trial
-	6,   // 42: outbid.v1.GetTrialResponse.trial:type_name -> outbid.v1.Trial
-	26,  // 43: outbid.v1.ListReportsResponse.reports:type_name -> outbid.v1.TrialReport
-	84,  // 44: outbid.v1.TrialReport.report:type_name -> outbid.v1.Report
-	3,   // 45: outbid.v1.WatchSweepResponse.sweep:type_name -> outbid.v1.Sweep
-	6,   // 46: outbid.v1.WatchSweepResponse.trials:type_name -> outbid.v1.Trial
-	26,  // 47: outbid.v1.WatchSweepResponse.reports:type_name -> outbid.v1.TrialReport
-	0,   // 48: outbid.v1.ControlSweepRequest.command:type_name -> outbid.v1.SweepCommand
-	77,  // 49: outbid.v1.DeleteSweepResponse.deleted:type_name -> google.protobuf.Timestamp
-	3,   // 50: outbid.v1.ControlSweepResponse.sweep:type_name -> outbid.v1.Sweep
-	72,  // 51: outbid.v1.ExtendSweepRequest.space:type_name -> outbid.v1.ExtendSweepRequest.SpaceEntry
-	87,  // 52: outbid.v1.ExtendSweepRequest.limits:type_name -> outbid.v1.Limits
-	3,   // 53: outbid.v1.ExtendSweepResponse.sweep:type_name -> outbid.v1.Sweep
-	35,  // 54: outbid.v1.ExtendSweepResponse.trained_again:type_name -> outbid.v1.TrainedAgain
-	77,  // 55: outbid.v1.StreamLogsResponse.time:type_name -> google.protobuf.Timestamp
-	40,  // 56: outbid.v1.ListNodesResponse.nodes:type_name -> outbid.v1.Node
-	88,  // 57: outbid.v1.Node.info:type_name -> outbid.v1.NodeInfo
-	89,  // 58: outbid.v1.Node.state:type_name -> outbid.v1.NodeState
-	77,  // 59: outbid.v1.Node.last_seen:type_name -> google.protobuf.Timestamp
-	41,  // 60: outbid.v1.Node.uses:type_name -> outbid.v1.DeviceUse
-	90,  // 61: outbid.v1.Node.faults:type_name -> outbid.v1.NodeFault
-	91,  // 62: outbid.v1.DeviceUse.fork:type_name -> outbid.v1.ForkRef
-	85,  // 63: outbid.v1.GetCheckpointResponse.checkpoint:type_name -> outbid.v1.Checkpoint
-	80,  // 64: outbid.v1.PutSoupRequest.soup:type_name -> outbid.v1.Soup
-	80,  // 65: outbid.v1.PutSoupResponse.soup:type_name -> outbid.v1.Soup
-	80,  // 66: outbid.v1.GetSoupResponse.soup:type_name -> outbid.v1.Soup
-	6,   // 67: outbid.v1.AskTrialResponse.trial:type_name -> outbid.v1.Trial
-	84,  // 68: outbid.v1.TellTrialRequest.reports:type_name -> outbid.v1.Report
-	6,   // 69: outbid.v1.TellTrialResponse.trial:type_name -> outbid.v1.Trial
-	92,  // 70: outbid.v1.ReadLedgerResponse.batch:type_name -> outbid.v1.Batch
-	77,  // 71: outbid.v1.GetServerInfoResponse.started:type_name -> google.protobuf.Timestamp
-	58,  // 72: outbid.v1.GetServerInfoResponse.checks:type_name -> outbid.v1.Check
-	73,  // 73: outbid.v1.GetServerInfoResponse.policy_options:type_name -> outbid.v1.GetServerInfoResponse.PolicyOptionsEntry
-	63,  // 74: outbid.v1.GetRoundResponse.round:type_name -> outbid.v1.Round
-	63,  // 75: outbid.v1.ListRoundsResponse.rounds:type_name -> outbid.v1.Round
-	77,  // 76: outbid.v1.Round.time:type_name -> google.protobuf.Timestamp
-	93,  // 77: outbid.v1.Round.auction:type_name -> outbid.v1.Auction
-	64,  // 78: outbid.v1.Round.decisions:type_name -> outbid.v1.Decision
-	94,  // 79: outbid.v1.Decision.places:type_name -> outbid.v1.LeasePlace
-	77,  // 80: outbid.v1.Decision.term_end:type_name -> google.protobuf.Timestamp
-	95,  // 81: outbid.v1.NewWorkerTokenRequest.life:type_name -> google.protobuf.Duration
-	77,  // 82: outbid.v1.NewWorkerTokenResponse.expires:type_name -> google.protobuf.Timestamp
-	77,  // 83: outbid.v1.JoinWorkerResponse.expires:type_name -> google.protobuf.Timestamp
-	96,  // 84: outbid.v1.ExtendSweepRequest.SpaceEntry.value:type_name -> outbid.v1.Parameter
-	12,  // 85: outbid.v1.OutbidService.SubmitSweep:input_type -> outbid.v1.SubmitSweepRequest
-	14,  // 86: outbid.v1.OutbidService.PreviewSweep:input_type -> outbid.v1.PreviewSweepRequest
-	16,  // 87: outbid.v1.OutbidService.ListSweeps:input_type -> outbid.v1.ListSweepsRequest
-	18,  // 88: outbid.v1.OutbidService.GetSweep:input_type -> outbid.v1.GetSweepRequest
-	20,  // 89: outbid.v1.OutbidService.ListTrials:input_type -> outbid.v1.ListTrialsRequest
-	22,  // 90: outbid.v1.OutbidService.GetTrial:input_type -> outbid.v1.GetTrialRequest
-	24,  // 91: outbid.v1.OutbidService.ListReports:input_type -> outbid.v1.ListReportsRequest
-	27,  // 92: outbid.v1.OutbidService.WatchSweep:input_type -> outbid.v1.WatchSweepRequest
-	29,  // 93: outbid.v1.OutbidService.ControlSweep:input_type -> outbid.v1.ControlSweepRequest
-	33,  // 94: outbid.v1.OutbidService.ExtendSweep:input_type -> outbid.v1.ExtendSweepRequest
-	30,  // 95: outbid.v1.OutbidService.DeleteSweep:input_type -> outbid.v1.DeleteSweepRequest
-	36,  // 96: outbid.v1.OutbidService.StreamLogs:input_type -> outbid.v1.StreamLogsRequest
-	38,  // 97: outbid.v1.OutbidService.ListNodes:input_type -> outbid.v1.ListNodesRequest
-	42,  // 98: outbid.v1.OutbidService.PutBlob:input_type -> outbid.v1.PutBlobRequest
-	44,  // 99: outbid.v1.OutbidService.GetCheckpoint:input_type -> outbid.v1.GetCheckpointRequest
-	46,  // 100: outbid.v1.OutbidService.PutSoup:input_type -> outbid.v1.PutSoupRequest
-	48,  // 101: outbid.v1.OutbidService.GetSoup:input_type -> outbid.v1.GetSoupRequest
-	50,  // 102: outbid.v1.OutbidService.AskTrial:input_type -> outbid.v1.AskTrialRequest
-	52,  // 103: outbid.v1.OutbidService.TellTrial:input_type -> outbid.v1.TellTrialRequest
-	54,  // 104: outbid.v1.OutbidService.ReadLedger:input_type -> outbid.v1.ReadLedgerRequest
-	59,  // 105: outbid.v1.OutbidService.GetRound:input_type -> outbid.v1.GetRoundRequest
-	61,  // 106: outbid.v1.OutbidService.ListRounds:input_type -> outbid.v1.ListRoundsRequest
-	65,  // 107: outbid.v1.OutbidService.NewWorkerToken:input_type -> outbid.v1.NewWorkerTokenRequest
-	67,  // 108: outbid.v1.OutbidService.JoinWorker:input_type -> outbid.v1.JoinWorkerRequest
-	69,  // 109: outbid.v1.OutbidService.RemoveWorker:input_type -> outbid.v1.RemoveWorkerRequest
-	97,  // 110: outbid.v1.OutbidService.SetTenant:input_type -> outbid.v1.SetTenantRequest
-	98,  // 111: outbid.v1.OutbidService.GetTenant:input_type -> outbid.v1.GetTenantRequest
-	99,  // 112: outbid.v1.OutbidService.ListTenants:input_type -> outbid.v1.ListTenantsRequest
-	100, // 113: outbid.v1.OutbidService.RemoveTenant:input_type -> outbid.v1.RemoveTenantRequest
-	1,   // 114: outbid.v1.OutbidService.GetPrices:input_type -> outbid.v1.GetPricesRequest
-	56,  // 115: outbid.v1.OutbidService.GetServerInfo:input_type -> outbid.v1.GetServerInfoRequest
-	13,  // 116: outbid.v1.OutbidService.SubmitSweep:output_type -> outbid.v1.SubmitSweepResponse
-	15,  // 117: outbid.v1.OutbidService.PreviewSweep:output_type -> outbid.v1.PreviewSweepResponse
-	17,  // 118: outbid.v1.OutbidService.ListSweeps:output_type -> outbid.v1.ListSweepsResponse
-	19,  // 119: outbid.v1.OutbidService.GetSweep:output_type -> outbid.v1.GetSweepResponse
-	21,  // 120: outbid.v1.OutbidService.ListTrials:output_type -> outbid.v1.ListTrialsResponse
-	23,  // 121: outbid.v1.OutbidService.GetTrial:output_type -> outbid.v1.GetTrialResponse
-	25,  // 122: outbid.v1.OutbidService.ListReports:output_type -> outbid.v1.ListReportsResponse
-	28,  // 123: outbid.v1.OutbidService.WatchSweep:output_type -> outbid.v1.WatchSweepResponse
-	32,  // 124: outbid.v1.OutbidService.ControlSweep:output_type -> outbid.v1.ControlSweepResponse
-	34,  // 125: outbid.v1.OutbidService.ExtendSweep:output_type -> outbid.v1.ExtendSweepResponse
-	31,  // 126: outbid.v1.OutbidService.DeleteSweep:output_type -> outbid.v1.DeleteSweepResponse
-	37,  // 127: outbid.v1.OutbidService.StreamLogs:output_type -> outbid.v1.StreamLogsResponse
-	39,  // 128: outbid.v1.OutbidService.ListNodes:output_type -> outbid.v1.ListNodesResponse
-	43,  // 129: outbid.v1.OutbidService.PutBlob:output_type -> outbid.v1.PutBlobResponse
-	45,  // 130: outbid.v1.OutbidService.GetCheckpoint:output_type -> outbid.v1.GetCheckpointResponse
-	47,  // 131: outbid.v1.OutbidService.PutSoup:output_type -> outbid.v1.PutSoupResponse
-	49,  // 132: outbid.v1.OutbidService.GetSoup:output_type -> outbid.v1.GetSoupResponse
-	51,  // 133: outbid.v1.OutbidService.AskTrial:output_type -> outbid.v1.AskTrialResponse
-	53,  // 134: outbid.v1.OutbidService.TellTrial:output_type -> outbid.v1.TellTrialResponse
-	55,  // 135: outbid.v1.OutbidService.ReadLedger:output_type -> outbid.v1.ReadLedgerResponse
-	60,  // 136: outbid.v1.OutbidService.GetRound:output_type -> outbid.v1.GetRoundResponse
-	62,  // 137: outbid.v1.OutbidService.ListRounds:output_type -> outbid.v1.ListRoundsResponse
-	66,  // 138: outbid.v1.OutbidService.NewWorkerToken:output_type -> outbid.v1.NewWorkerTokenResponse
-	68,  // 139: outbid.v1.OutbidService.JoinWorker:output_type -> outbid.v1.JoinWorkerResponse
-	70,  // 140: outbid.v1.OutbidService.RemoveWorker:output_type -> outbid.v1.RemoveWorkerResponse
-	101, // 141: outbid.v1.OutbidService.SetTenant:output_type -> outbid.v1.SetTenantResponse
-	102, // 142: outbid.v1.OutbidService.GetTenant:output_type -> outbid.v1.GetTenantResponse
-	103, // 143: outbid.v1.OutbidService.ListTenants:output_type -> outbid.v1.ListTenantsResponse
-	104, // 144: outbid.v1.OutbidService.RemoveTenant:output_type -> outbid.v1.RemoveTenantResponse
-	2,   // 145: outbid.v1.OutbidService.GetPrices:output_type -> outbid.v1.GetPricesResponse
-	57,  // 146: outbid.v1.OutbidService.GetServerInfo:output_type -> outbid.v1.GetServerInfoResponse
-	116, // [116:147] is the sub-list for method output_type
-	85,  // [85:116] is the sub-list for method input_type
-	85,  // [85:85] is the sub-list for extension type_name
-	85,  // [85:85] is the sub-list for extension extendee
-	0,   // [0:85] is the sub-list for field type_name
+	82,  // 0: outbid.v1.Secret.set_at:type_name -> google.protobuf.Timestamp
+	1,   // 1: outbid.v1.SetSecretResponse.secret:type_name -> outbid.v1.Secret
+	1,   // 2: outbid.v1.ListSecretsResponse.secrets:type_name -> outbid.v1.Secret
+	83,  // 3: outbid.v1.GetPricesResponse.prices:type_name -> outbid.v1.Prices
+	84,  // 4: outbid.v1.Sweep.spec:type_name -> outbid.v1.SweepSpec
+	85,  // 5: outbid.v1.Sweep.state:type_name -> outbid.v1.SweepState
+	82,  // 6: outbid.v1.Sweep.submitted:type_name -> google.protobuf.Timestamp
+	82,  // 7: outbid.v1.Sweep.ended:type_name -> google.protobuf.Timestamp
+	12,  // 8: outbid.v1.Sweep.counts:type_name -> outbid.v1.TrialCounts
+	13,  // 9: outbid.v1.Sweep.best:type_name -> outbid.v1.Trial
+	11,  // 10: outbid.v1.Sweep.notes:type_name -> outbid.v1.SweepNote
+	86,  // 11: outbid.v1.Sweep.outlook:type_name -> outbid.v1.Outlook
+	87,  // 12: outbid.v1.Sweep.fairness:type_name -> outbid.v1.Fairness
+	88,  // 13: outbid.v1.Sweep.soups:type_name -> outbid.v1.Soup
+	89,  // 14: outbid.v1.Sweep.admission:type_name -> outbid.v1.Admission
+	82,  // 15: outbid.v1.SweepNote.time:type_name -> google.protobuf.Timestamp
+	90,  // 16: outbid.v1.Trial.state:type_name -> outbid.v1.TrialState
+	91,  // 17: outbid.v1.Trial.config:type_name -> google.protobuf.Struct
+	92,  // 18: outbid.v1.Trial.last:type_name -> outbid.v1.Report
+	82,  // 19: outbid.v1.Trial.created:type_name -> google.protobuf.Timestamp
+	82,  // 20: outbid.v1.Trial.ended:type_name -> google.protobuf.Timestamp
+	93,  // 21: outbid.v1.Trial.checkpoints:type_name -> outbid.v1.Checkpoint
+	17,  // 22: outbid.v1.Trial.leases:type_name -> outbid.v1.TrialLease
+	14,  // 23: outbid.v1.Trial.round:type_name -> outbid.v1.TrialRound
+	16,  // 24: outbid.v1.Trial.merges:type_name -> outbid.v1.TrialMerge
+	79,  // 25: outbid.v1.Trial.attributes:type_name -> outbid.v1.Trial.AttributesEntry
+	82,  // 26: outbid.v1.TrialRound.began:type_name -> google.protobuf.Timestamp
+	82,  // 27: outbid.v1.TrialRound.ends:type_name -> google.protobuf.Timestamp
+	15,  // 28: outbid.v1.TrialRound.forks:type_name -> outbid.v1.TrialFork
+	18,  // 29: outbid.v1.TrialFork.places:type_name -> outbid.v1.TrialPlace
+	82,  // 30: outbid.v1.TrialMerge.began:type_name -> google.protobuf.Timestamp
+	82,  // 31: outbid.v1.TrialMerge.time:type_name -> google.protobuf.Timestamp
+	15,  // 32: outbid.v1.TrialMerge.forks:type_name -> outbid.v1.TrialFork
+	94,  // 33: outbid.v1.TrialMerge.verdict:type_name -> outbid.v1.MergeVerdict
+	18,  // 34: outbid.v1.TrialLease.places:type_name -> outbid.v1.TrialPlace
+	82,  // 35: outbid.v1.TrialLease.since:type_name -> google.protobuf.Timestamp
+	82,  // 36: outbid.v1.TrialLease.term_end:type_name -> google.protobuf.Timestamp
+	84,  // 37: outbid.v1.SubmitSweepRequest.spec:type_name -> outbid.v1.SweepSpec
+	10,  // 38: outbid.v1.SubmitSweepResponse.sweep:type_name -> outbid.v1.Sweep
+	84,  // 39: outbid.v1.PreviewSweepRequest.spec:type_name -> outbid.v1.SweepSpec
+	86,  // 40: outbid.v1.PreviewSweepResponse.outlook:type_name -> outbid.v1.Outlook
+	91,  // 41: outbid.v1.PreviewSweepResponse.examples:type_name -> google.protobuf.Struct
+	10,  // 42: outbid.v1.ListSweepsResponse.sweeps:type_name -> outbid.v1.Sweep
+	10,  // 43: outbid.v1.GetSweepResponse.sweep:type_name -> outbid.v1.Sweep
+	13,  // 44: outbid.v1.ListTrialsResponse.trials:type_name -> outbid.v1.Trial
+	13,  // 45: outbid.v1.GetTrialResponse.trial:type_name -> outbid.v1.Trial
+	33,  // 46: outbid.v1.ListReportsResponse.reports:type_name -> outbid.v1.TrialReport
+	92,  // 47: outbid.v1.TrialReport.report:type_name -> outbid.v1.Report
+	10,  // 48: outbid.v1.WatchSweepResponse.sweep:type_name -> outbid.v1.Sweep
+	13,  // 49: outbid.v1.WatchSweepResponse.trials:type_name -> outbid.v1.Trial
+	33,  // 50: outbid.v1.WatchSweepResponse.reports:type_name -> outbid.v1.TrialReport
+	0,   // 51: outbid.v1.ControlSweepRequest.command:type_name -> outbid.v1.SweepCommand
+	82,  // 52: outbid.v1.DeleteSweepResponse.deleted:type_name -> google.protobuf.Timestamp
+	10,  // 53: outbid.v1.ControlSweepResponse.sweep:type_name -> outbid.v1.Sweep
+	80,  // 54: outbid.v1.ExtendSweepRequest.space:type_name -> outbid.v1.ExtendSweepRequest.SpaceEntry
+	95,  // 55: outbid.v1.ExtendSweepRequest.limits:type_name -> outbid.v1.Limits
+	10,  // 56: outbid.v1.ExtendSweepResponse.sweep:type_name -> outbid.v1.Sweep
+	42,  // 57: outbid.v1.ExtendSweepResponse.trained_again:type_name -> outbid.v1.TrainedAgain
+	82,  // 58: outbid.v1.StreamLogsResponse.time:type_name -> google.protobuf.Timestamp
+	47,  // 59: outbid.v1.ListNodesResponse.nodes:type_name -> outbid.v1.Node
+	96,  // 60: outbid.v1.Node.info:type_name -> outbid.v1.NodeInfo
+	97,  // 61: outbid.v1.Node.state:type_name -> outbid.v1.NodeState
+	82,  // 62: outbid.v1.Node.last_seen:type_name -> google.protobuf.Timestamp
+	48,  // 63: outbid.v1.Node.uses:type_name -> outbid.v1.DeviceUse
+	98,  // 64: outbid.v1.Node.faults:type_name -> outbid.v1.NodeFault
+	99,  // 65: outbid.v1.DeviceUse.fork:type_name -> outbid.v1.ForkRef
+	93,  // 66: outbid.v1.GetCheckpointResponse.checkpoint:type_name -> outbid.v1.Checkpoint
+	88,  // 67: outbid.v1.PutSoupRequest.soup:type_name -> outbid.v1.Soup
+	88,  // 68: outbid.v1.PutSoupResponse.soup:type_name -> outbid.v1.Soup
+	88,  // 69: outbid.v1.GetSoupResponse.soup:type_name -> outbid.v1.Soup
+	13,  // 70: outbid.v1.AskTrialResponse.trial:type_name -> outbid.v1.Trial
+	92,  // 71: outbid.v1.TellTrialRequest.reports:type_name -> outbid.v1.Report
+	13,  // 72: outbid.v1.TellTrialResponse.trial:type_name -> outbid.v1.Trial
+	100, // 73: outbid.v1.ReadLedgerResponse.batch:type_name -> outbid.v1.Batch
+	82,  // 74: outbid.v1.GetServerInfoResponse.started:type_name -> google.protobuf.Timestamp
+	66,  // 75: outbid.v1.GetServerInfoResponse.checks:type_name -> outbid.v1.Check
+	81,  // 76: outbid.v1.GetServerInfoResponse.policy_options:type_name -> outbid.v1.GetServerInfoResponse.PolicyOptionsEntry
+	65,  // 77: outbid.v1.GetServerInfoResponse.caller:type_name -> outbid.v1.Caller
+	71,  // 78: outbid.v1.GetRoundResponse.round:type_name -> outbid.v1.Round
+	71,  // 79: outbid.v1.ListRoundsResponse.rounds:type_name -> outbid.v1.Round
+	82,  // 80: outbid.v1.Round.time:type_name -> google.protobuf.Timestamp
+	101, // 81: outbid.v1.Round.auction:type_name -> outbid.v1.Auction
+	72,  // 82: outbid.v1.Round.decisions:type_name -> outbid.v1.Decision
+	102, // 83: outbid.v1.Decision.places:type_name -> outbid.v1.LeasePlace
+	82,  // 84: outbid.v1.Decision.term_end:type_name -> google.protobuf.Timestamp
+	103, // 85: outbid.v1.NewWorkerTokenRequest.life:type_name -> google.protobuf.Duration
+	82,  // 86: outbid.v1.NewWorkerTokenResponse.expires:type_name -> google.protobuf.Timestamp
+	82,  // 87: outbid.v1.JoinWorkerResponse.expires:type_name -> google.protobuf.Timestamp
+	104, // 88: outbid.v1.ExtendSweepRequest.SpaceEntry.value:type_name -> outbid.v1.Parameter
+	19,  // 89: outbid.v1.OutbidService.SubmitSweep:input_type -> outbid.v1.SubmitSweepRequest
+	21,  // 90: outbid.v1.OutbidService.PreviewSweep:input_type -> outbid.v1.PreviewSweepRequest
+	23,  // 91: outbid.v1.OutbidService.ListSweeps:input_type -> outbid.v1.ListSweepsRequest
+	25,  // 92: outbid.v1.OutbidService.GetSweep:input_type -> outbid.v1.GetSweepRequest
+	27,  // 93: outbid.v1.OutbidService.ListTrials:input_type -> outbid.v1.ListTrialsRequest
+	29,  // 94: outbid.v1.OutbidService.GetTrial:input_type -> outbid.v1.GetTrialRequest
+	31,  // 95: outbid.v1.OutbidService.ListReports:input_type -> outbid.v1.ListReportsRequest
+	34,  // 96: outbid.v1.OutbidService.WatchSweep:input_type -> outbid.v1.WatchSweepRequest
+	36,  // 97: outbid.v1.OutbidService.ControlSweep:input_type -> outbid.v1.ControlSweepRequest
+	40,  // 98: outbid.v1.OutbidService.ExtendSweep:input_type -> outbid.v1.ExtendSweepRequest
+	37,  // 99: outbid.v1.OutbidService.DeleteSweep:input_type -> outbid.v1.DeleteSweepRequest
+	43,  // 100: outbid.v1.OutbidService.StreamLogs:input_type -> outbid.v1.StreamLogsRequest
+	45,  // 101: outbid.v1.OutbidService.ListNodes:input_type -> outbid.v1.ListNodesRequest
+	49,  // 102: outbid.v1.OutbidService.PutBlob:input_type -> outbid.v1.PutBlobRequest
+	51,  // 103: outbid.v1.OutbidService.GetCheckpoint:input_type -> outbid.v1.GetCheckpointRequest
+	53,  // 104: outbid.v1.OutbidService.PutSoup:input_type -> outbid.v1.PutSoupRequest
+	55,  // 105: outbid.v1.OutbidService.GetSoup:input_type -> outbid.v1.GetSoupRequest
+	57,  // 106: outbid.v1.OutbidService.AskTrial:input_type -> outbid.v1.AskTrialRequest
+	59,  // 107: outbid.v1.OutbidService.TellTrial:input_type -> outbid.v1.TellTrialRequest
+	61,  // 108: outbid.v1.OutbidService.ReadLedger:input_type -> outbid.v1.ReadLedgerRequest
+	67,  // 109: outbid.v1.OutbidService.GetRound:input_type -> outbid.v1.GetRoundRequest
+	69,  // 110: outbid.v1.OutbidService.ListRounds:input_type -> outbid.v1.ListRoundsRequest
+	73,  // 111: outbid.v1.OutbidService.NewWorkerToken:input_type -> outbid.v1.NewWorkerTokenRequest
+	75,  // 112: outbid.v1.OutbidService.JoinWorker:input_type -> outbid.v1.JoinWorkerRequest
+	77,  // 113: outbid.v1.OutbidService.RemoveWorker:input_type -> outbid.v1.RemoveWorkerRequest
+	105, // 114: outbid.v1.OutbidService.SetTenant:input_type -> outbid.v1.SetTenantRequest
+	106, // 115: outbid.v1.OutbidService.GetTenant:input_type -> outbid.v1.GetTenantRequest
+	107, // 116: outbid.v1.OutbidService.ListTenants:input_type -> outbid.v1.ListTenantsRequest
+	108, // 117: outbid.v1.OutbidService.RemoveTenant:input_type -> outbid.v1.RemoveTenantRequest
+	2,   // 118: outbid.v1.OutbidService.SetSecret:input_type -> outbid.v1.SetSecretRequest
+	4,   // 119: outbid.v1.OutbidService.ListSecrets:input_type -> outbid.v1.ListSecretsRequest
+	6,   // 120: outbid.v1.OutbidService.DeleteSecret:input_type -> outbid.v1.DeleteSecretRequest
+	8,   // 121: outbid.v1.OutbidService.GetPrices:input_type -> outbid.v1.GetPricesRequest
+	63,  // 122: outbid.v1.OutbidService.GetServerInfo:input_type -> outbid.v1.GetServerInfoRequest
+	20,  // 123: outbid.v1.OutbidService.SubmitSweep:output_type -> outbid.v1.SubmitSweepResponse
+	22,  // 124: outbid.v1.OutbidService.PreviewSweep:output_type -> outbid.v1.PreviewSweepResponse
+	24,  // 125: outbid.v1.OutbidService.ListSweeps:output_type -> outbid.v1.ListSweepsResponse
+	26,  // 126: outbid.v1.OutbidService.GetSweep:output_type -> outbid.v1.GetSweepResponse
+	28,  // 127: outbid.v1.OutbidService.ListTrials:output_type -> outbid.v1.ListTrialsResponse
+	30,  // 128: outbid.v1.OutbidService.GetTrial:output_type -> outbid.v1.GetTrialResponse
+	32,  // 129: outbid.v1.OutbidService.ListReports:output_type -> outbid.v1.ListReportsResponse
+	35,  // 130: outbid.v1.OutbidService.WatchSweep:output_type -> outbid.v1.WatchSweepResponse
+	39,  // 131: outbid.v1.OutbidService.ControlSweep:output_type -> outbid.v1.ControlSweepResponse
+	41,  // 132: outbid.v1.OutbidService.ExtendSweep:output_type -> outbid.v1.ExtendSweepResponse
+	38,  // 133: outbid.v1.OutbidService.DeleteSweep:output_type -> outbid.v1.DeleteSweepResponse
+	44,  // 134: outbid.v1.OutbidService.StreamLogs:output_type -> outbid.v1.StreamLogsResponse
+	46,  // 135: outbid.v1.OutbidService.ListNodes:output_type -> outbid.v1.ListNodesResponse
+	50,  // 136: outbid.v1.OutbidService.PutBlob:output_type -> outbid.v1.PutBlobResponse
+	52,  // 137: outbid.v1.OutbidService.GetCheckpoint:output_type -> outbid.v1.GetCheckpointResponse
+	54,  // 138: outbid.v1.OutbidService.PutSoup:output_type -> outbid.v1.PutSoupResponse
+	56,  // 139: outbid.v1.OutbidService.GetSoup:output_type -> outbid.v1.GetSoupResponse
+	58,  // 140: outbid.v1.OutbidService.AskTrial:output_type -> outbid.v1.AskTrialResponse
+	60,  // 141: outbid.v1.OutbidService.TellTrial:output_type -> outbid.v1.TellTrialResponse
+	62,  // 142: outbid.v1.OutbidService.ReadLedger:output_type -> outbid.v1.ReadLedgerResponse
+	68,  // 143: outbid.v1.OutbidService.GetRound:output_type -> outbid.v1.GetRoundResponse
+	70,  // 144: outbid.v1.OutbidService.ListRounds:output_type -> outbid.v1.ListRoundsResponse
+	74,  // 145: outbid.v1.OutbidService.NewWorkerToken:output_type -> outbid.v1.NewWorkerTokenResponse
+	76,  // 146: outbid.v1.OutbidService.JoinWorker:output_type -> outbid.v1.JoinWorkerResponse
+	78,  // 147: outbid.v1.OutbidService.RemoveWorker:output_type -> outbid.v1.RemoveWorkerResponse
+	109, // 148: outbid.v1.OutbidService.SetTenant:output_type -> outbid.v1.SetTenantResponse
+	110, // 149: outbid.v1.OutbidService.GetTenant:output_type -> outbid.v1.GetTenantResponse
+	111, // 150: outbid.v1.OutbidService.ListTenants:output_type -> outbid.v1.ListTenantsResponse
+	112, // 151: outbid.v1.OutbidService.RemoveTenant:output_type -> outbid.v1.RemoveTenantResponse
+	3,   // 152: outbid.v1.OutbidService.SetSecret:output_type -> outbid.v1.SetSecretResponse
+	5,   // 153: outbid.v1.OutbidService.ListSecrets:output_type -> outbid.v1.ListSecretsResponse
+	7,   // 154: outbid.v1.OutbidService.DeleteSecret:output_type -> outbid.v1.DeleteSecretResponse
+	9,   // 155: outbid.v1.OutbidService.GetPrices:output_type -> outbid.v1.GetPricesResponse
+	64,  // 156: outbid.v1.OutbidService.GetServerInfo:output_type -> outbid.v1.GetServerInfoResponse
+	123, // [123:157] is the sub-list for method output_type
+	89,  // [89:123] is the sub-list for method input_type
+	89,  // [89:89] is the sub-list for extension type_name
+	89,  // [89:89] is the sub-list for extension extendee
+	0,   // [0:89] is the sub-list for field type_name
 }
 
 func init() { file_outbid_v1_service_proto_init() }
@@ -5450,20 +5950,20 @@ func file_outbid_v1_service_proto_init() {
 	file_outbid_v1_node_proto_init()
 	file_outbid_v1_sweep_proto_init()
 	file_outbid_v1_tenant_proto_init()
-	file_outbid_v1_service_proto_msgTypes[3].OneofWrappers = []any{}
-	file_outbid_v1_service_proto_msgTypes[5].OneofWrappers = []any{}
-	file_outbid_v1_service_proto_msgTypes[8].OneofWrappers = []any{}
-	file_outbid_v1_service_proto_msgTypes[23].OneofWrappers = []any{}
-	file_outbid_v1_service_proto_msgTypes[32].OneofWrappers = []any{}
-	file_outbid_v1_service_proto_msgTypes[35].OneofWrappers = []any{}
-	file_outbid_v1_service_proto_msgTypes[43].OneofWrappers = []any{}
+	file_outbid_v1_service_proto_msgTypes[10].OneofWrappers = []any{}
+	file_outbid_v1_service_proto_msgTypes[12].OneofWrappers = []any{}
+	file_outbid_v1_service_proto_msgTypes[15].OneofWrappers = []any{}
+	file_outbid_v1_service_proto_msgTypes[30].OneofWrappers = []any{}
+	file_outbid_v1_service_proto_msgTypes[39].OneofWrappers = []any{}
+	file_outbid_v1_service_proto_msgTypes[42].OneofWrappers = []any{}
+	file_outbid_v1_service_proto_msgTypes[50].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_outbid_v1_service_proto_rawDesc), len(file_outbid_v1_service_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   73,
+			NumMessages:   81,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

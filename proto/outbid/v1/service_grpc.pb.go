@@ -50,6 +50,9 @@ const (
 	OutbidService_GetTenant_FullMethodName      = "/outbid.v1.OutbidService/GetTenant"
 	OutbidService_ListTenants_FullMethodName    = "/outbid.v1.OutbidService/ListTenants"
 	OutbidService_RemoveTenant_FullMethodName   = "/outbid.v1.OutbidService/RemoveTenant"
+	OutbidService_SetSecret_FullMethodName      = "/outbid.v1.OutbidService/SetSecret"
+	OutbidService_ListSecrets_FullMethodName    = "/outbid.v1.OutbidService/ListSecrets"
+	OutbidService_DeleteSecret_FullMethodName   = "/outbid.v1.OutbidService/DeleteSecret"
 	OutbidService_GetPrices_FullMethodName      = "/outbid.v1.OutbidService/GetPrices"
 	OutbidService_GetServerInfo_FullMethodName  = "/outbid.v1.OutbidService/GetServerInfo"
 )
@@ -119,6 +122,12 @@ type OutbidServiceClient interface {
 	ListTenants(ctx context.Context, in *ListTenantsRequest, opts ...grpc.CallOption) (*ListTenantsResponse, error)
 	// RemoveTenant forgets what was set for a tenant whose sweeps have all ended. For admins.
 	RemoveTenant(ctx context.Context, in *RemoveTenantRequest, opts ...grpc.CallOption) (*RemoveTenantResponse, error)
+	// SetSecret stores a secret of a tenant, or replaces its value. Values are never shown.
+	SetSecret(ctx context.Context, in *SetSecretRequest, opts ...grpc.CallOption) (*SetSecretResponse, error)
+	// ListSecrets lists the names of a tenant's secrets.
+	ListSecrets(ctx context.Context, in *ListSecretsRequest, opts ...grpc.CallOption) (*ListSecretsResponse, error)
+	// DeleteSecret removes a secret of a tenant.
+	DeleteSecret(ctx context.Context, in *DeleteSecretRequest, opts ...grpc.CallOption) (*DeleteSecretResponse, error)
 	// GetPrices returns what resources cost in the slots to come, under a policy that has prices.
 	GetPrices(ctx context.Context, in *GetPricesRequest, opts ...grpc.CallOption) (*GetPricesResponse, error)
 	// GetServerInfo says what the server is and how it fares.
@@ -483,6 +492,36 @@ func (c *outbidServiceClient) RemoveTenant(ctx context.Context, in *RemoveTenant
 	return out, nil
 }
 
+func (c *outbidServiceClient) SetSecret(ctx context.Context, in *SetSecretRequest, opts ...grpc.CallOption) (*SetSecretResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SetSecretResponse)
+	err := c.cc.Invoke(ctx, OutbidService_SetSecret_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *outbidServiceClient) ListSecrets(ctx context.Context, in *ListSecretsRequest, opts ...grpc.CallOption) (*ListSecretsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListSecretsResponse)
+	err := c.cc.Invoke(ctx, OutbidService_ListSecrets_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *outbidServiceClient) DeleteSecret(ctx context.Context, in *DeleteSecretRequest, opts ...grpc.CallOption) (*DeleteSecretResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DeleteSecretResponse)
+	err := c.cc.Invoke(ctx, OutbidService_DeleteSecret_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *outbidServiceClient) GetPrices(ctx context.Context, in *GetPricesRequest, opts ...grpc.CallOption) (*GetPricesResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(GetPricesResponse)
@@ -568,6 +607,12 @@ type OutbidServiceServer interface {
 	ListTenants(context.Context, *ListTenantsRequest) (*ListTenantsResponse, error)
 	// RemoveTenant forgets what was set for a tenant whose sweeps have all ended. For admins.
 	RemoveTenant(context.Context, *RemoveTenantRequest) (*RemoveTenantResponse, error)
+	// SetSecret stores a secret of a tenant, or replaces its value. Values are never shown.
+	SetSecret(context.Context, *SetSecretRequest) (*SetSecretResponse, error)
+	// ListSecrets lists the names of a tenant's secrets.
+	ListSecrets(context.Context, *ListSecretsRequest) (*ListSecretsResponse, error)
+	// DeleteSecret removes a secret of a tenant.
+	DeleteSecret(context.Context, *DeleteSecretRequest) (*DeleteSecretResponse, error)
 	// GetPrices returns what resources cost in the slots to come, under a policy that has prices.
 	GetPrices(context.Context, *GetPricesRequest) (*GetPricesResponse, error)
 	// GetServerInfo says what the server is and how it fares.
@@ -668,6 +713,15 @@ func (UnimplementedOutbidServiceServer) ListTenants(context.Context, *ListTenant
 }
 func (UnimplementedOutbidServiceServer) RemoveTenant(context.Context, *RemoveTenantRequest) (*RemoveTenantResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method RemoveTenant not implemented")
+}
+func (UnimplementedOutbidServiceServer) SetSecret(context.Context, *SetSecretRequest) (*SetSecretResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method SetSecret not implemented")
+}
+func (UnimplementedOutbidServiceServer) ListSecrets(context.Context, *ListSecretsRequest) (*ListSecretsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListSecrets not implemented")
+}
+func (UnimplementedOutbidServiceServer) DeleteSecret(context.Context, *DeleteSecretRequest) (*DeleteSecretResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method DeleteSecret not implemented")
 }
 func (UnimplementedOutbidServiceServer) GetPrices(context.Context, *GetPricesRequest) (*GetPricesResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetPrices not implemented")
@@ -1154,6 +1208,60 @@ func _OutbidService_RemoveTenant_Handler(srv interface{}, ctx context.Context, d
 	return interceptor(ctx, in, info, handler)
 }
 
+func _OutbidService_SetSecret_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SetSecretRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(OutbidServiceServer).SetSecret(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: OutbidService_SetSecret_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(OutbidServiceServer).SetSecret(ctx, req.(*SetSecretRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _OutbidService_ListSecrets_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListSecretsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(OutbidServiceServer).ListSecrets(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: OutbidService_ListSecrets_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(OutbidServiceServer).ListSecrets(ctx, req.(*ListSecretsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _OutbidService_DeleteSecret_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DeleteSecretRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(OutbidServiceServer).DeleteSecret(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: OutbidService_DeleteSecret_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(OutbidServiceServer).DeleteSecret(ctx, req.(*DeleteSecretRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _OutbidService_GetPrices_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(GetPricesRequest)
 	if err := dec(in); err != nil {
@@ -1280,6 +1388,18 @@ var OutbidService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "RemoveTenant",
 			Handler:    _OutbidService_RemoveTenant_Handler,
+		},
+		{
+			MethodName: "SetSecret",
+			Handler:    _OutbidService_SetSecret_Handler,
+		},
+		{
+			MethodName: "ListSecrets",
+			Handler:    _OutbidService_ListSecrets_Handler,
+		},
+		{
+			MethodName: "DeleteSecret",
+			Handler:    _OutbidService_DeleteSecret_Handler,
 		},
 		{
 			MethodName: "GetPrices",

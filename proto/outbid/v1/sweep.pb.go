@@ -2524,7 +2524,9 @@ type Function struct {
 	Workdir string `protobuf:"bytes,5,opt,name=workdir,proto3" json:"workdir,omitempty"`
 	// Whether each trial gets a process of its own. Otherwise a process runs one trial after another, and what a trial
 	// changed in modules, such as global variables and caches, the next one finds.
-	FreshProcess  bool `protobuf:"varint,6,opt,name=fresh_process,json=freshProcess,proto3" json:"fresh_process,omitempty"`
+	FreshProcess bool `protobuf:"varint,6,opt,name=fresh_process,json=freshProcess,proto3" json:"fresh_process,omitempty"`
+	// Variables whose values are secrets of the tenant: the variable's name, and the secret's.
+	Secrets       map[string]string `protobuf:"bytes,70,rep,name=secrets,proto3" json:"secrets,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2601,6 +2603,13 @@ func (x *Function) GetFreshProcess() bool {
 	return false
 }
 
+func (x *Function) GetSecrets() map[string]string {
+	if x != nil {
+		return x.Secrets
+	}
+	return nil
+}
+
 // Program is any program. In its arguments {name} stands for a parameter of the configuration, {group.name} for a
 // nested one, {{ and }} for braces.
 type Program struct {
@@ -2614,7 +2623,9 @@ type Program struct {
 	// Working directory on the worker; a scratch directory if empty.
 	Workdir string `protobuf:"bytes,4,opt,name=workdir,proto3" json:"workdir,omitempty"`
 	// Seconds between the signal that asks it to stop and the kill, such as "10s"; "10s" if "".
-	Grace         string `protobuf:"bytes,5,opt,name=grace,proto3" json:"grace,omitempty"`
+	Grace string `protobuf:"bytes,5,opt,name=grace,proto3" json:"grace,omitempty"`
+	// Variables whose values are secrets of the tenant: the variable's name, and the secret's.
+	Secrets       map[string]string `protobuf:"bytes,70,rep,name=secrets,proto3" json:"secrets,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2682,6 +2693,13 @@ func (x *Program) GetGrace() string {
 		return x.Grace
 	}
 	return ""
+}
+
+func (x *Program) GetSecrets() map[string]string {
+	if x != nil {
+		return x.Secrets
+	}
+	return nil
 }
 
 // External trials are run by whoever asks for them.
@@ -3073,24 +3091,32 @@ const file_outbid_v1_sweep_proto_rawDesc = "" +
 	"\x04best\x18\x01 \x01(\x05R\x04best\x12\x12\n" +
 	"\x04last\x18\x02 \x01(\bR\x04last\x12\x10\n" +
 	"\x03all\x18\x03 \x01(\bR\x03all\x12\x14\n" +
-	"\x05every\x18\x04 \x01(\tR\x05every\"\xf1\x01\n" +
+	"\x05every\x18\x04 \x01(\tR\x05every\"\xe9\x02\n" +
 	"\bFunction\x12\x12\n" +
 	"\x04blob\x18\x01 \x01(\tR\x04blob\x12\x16\n" +
 	"\x06python\x18\x02 \x01(\tR\x06python\x12\x12\n" +
 	"\x04name\x18\x03 \x01(\tR\x04name\x12.\n" +
 	"\x03env\x18\x04 \x03(\v2\x1c.outbid.v1.Function.EnvEntryR\x03env\x12\x18\n" +
 	"\aworkdir\x18\x05 \x01(\tR\aworkdir\x12#\n" +
-	"\rfresh_process\x18\x06 \x01(\bR\ffreshProcess\x1a6\n" +
+	"\rfresh_process\x18\x06 \x01(\bR\ffreshProcess\x12:\n" +
+	"\asecrets\x18F \x03(\v2 .outbid.v1.Function.SecretsEntryR\asecrets\x1a6\n" +
 	"\bEnvEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xd0\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a:\n" +
+	"\fSecretsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xc7\x02\n" +
 	"\aProgram\x12\x18\n" +
 	"\acommand\x18\x01 \x03(\tR\acommand\x12\x14\n" +
 	"\x05shell\x18\x02 \x01(\tR\x05shell\x12-\n" +
 	"\x03env\x18\x03 \x03(\v2\x1b.outbid.v1.Program.EnvEntryR\x03env\x12\x18\n" +
 	"\aworkdir\x18\x04 \x01(\tR\aworkdir\x12\x14\n" +
-	"\x05grace\x18\x05 \x01(\tR\x05grace\x1a6\n" +
+	"\x05grace\x18\x05 \x01(\tR\x05grace\x129\n" +
+	"\asecrets\x18F \x03(\v2\x1f.outbid.v1.Program.SecretsEntryR\asecrets\x1a6\n" +
 	"\bEnvEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a:\n" +
+	"\fSecretsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"$\n" +
 	"\bExternal\x12\x18\n" +
@@ -3118,7 +3144,7 @@ func file_outbid_v1_sweep_proto_rawDescGZIP() []byte {
 	return file_outbid_v1_sweep_proto_rawDescData
 }
 
-var file_outbid_v1_sweep_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
+var file_outbid_v1_sweep_proto_msgTypes = make([]protoimpl.MessageInfo, 40)
 var file_outbid_v1_sweep_proto_goTypes = []any{
 	(*SweepSpec)(nil),         // 0: outbid.v1.SweepSpec
 	(*Objective)(nil),         // 1: outbid.v1.Objective
@@ -3157,9 +3183,11 @@ var file_outbid_v1_sweep_proto_goTypes = []any{
 	nil,                       // 34: outbid.v1.SweepSpec.LabelsEntry
 	nil,                       // 35: outbid.v1.Group.SpaceEntry
 	nil,                       // 36: outbid.v1.Function.EnvEntry
-	nil,                       // 37: outbid.v1.Program.EnvEntry
-	(*structpb.Struct)(nil),   // 38: google.protobuf.Struct
-	(*structpb.Value)(nil),    // 39: google.protobuf.Value
+	nil,                       // 37: outbid.v1.Function.SecretsEntry
+	nil,                       // 38: outbid.v1.Program.EnvEntry
+	nil,                       // 39: outbid.v1.Program.SecretsEntry
+	(*structpb.Struct)(nil),   // 40: google.protobuf.Struct
+	(*structpb.Value)(nil),    // 41: google.protobuf.Value
 }
 var file_outbid_v1_sweep_proto_depIdxs = []int32{
 	33, // 0: outbid.v1.SweepSpec.space:type_name -> outbid.v1.SweepSpec.SpaceEntry
@@ -3175,17 +3203,17 @@ var file_outbid_v1_sweep_proto_depIdxs = []int32{
 	3,  // 10: outbid.v1.SweepSpec.agent:type_name -> outbid.v1.Agent
 	2,  // 11: outbid.v1.SweepSpec.utility:type_name -> outbid.v1.Utility
 	1,  // 12: outbid.v1.SweepSpec.objectives:type_name -> outbid.v1.Objective
-	38, // 13: outbid.v1.Agent.settings:type_name -> google.protobuf.Struct
+	40, // 13: outbid.v1.Agent.settings:type_name -> google.protobuf.Struct
 	6,  // 14: outbid.v1.Parameter.float:type_name -> outbid.v1.FloatRange
 	7,  // 15: outbid.v1.Parameter.int:type_name -> outbid.v1.IntRange
 	9,  // 16: outbid.v1.Parameter.choice:type_name -> outbid.v1.Choice
-	39, // 17: outbid.v1.Parameter.constant:type_name -> google.protobuf.Value
+	41, // 17: outbid.v1.Parameter.constant:type_name -> google.protobuf.Value
 	10, // 18: outbid.v1.Parameter.group:type_name -> outbid.v1.Group
 	8,  // 19: outbid.v1.Parameter.normal:type_name -> outbid.v1.Normal
 	11, // 20: outbid.v1.Parameter.when:type_name -> outbid.v1.Condition
-	39, // 21: outbid.v1.Choice.values:type_name -> google.protobuf.Value
+	41, // 21: outbid.v1.Choice.values:type_name -> google.protobuf.Value
 	35, // 22: outbid.v1.Group.space:type_name -> outbid.v1.Group.SpaceEntry
-	39, // 23: outbid.v1.Condition.in:type_name -> google.protobuf.Value
+	41, // 23: outbid.v1.Condition.in:type_name -> google.protobuf.Value
 	13, // 24: outbid.v1.Tuner.random:type_name -> outbid.v1.RandomSearch
 	14, // 25: outbid.v1.Tuner.grid:type_name -> outbid.v1.GridSearch
 	15, // 26: outbid.v1.Tuner.sobol:type_name -> outbid.v1.SobolSearch
@@ -3197,20 +3225,22 @@ var file_outbid_v1_sweep_proto_depIdxs = []int32{
 	23, // 32: outbid.v1.Tuner.plugin:type_name -> outbid.v1.PluginTuner
 	21, // 33: outbid.v1.Tuner.performance_curve:type_name -> outbid.v1.PerformanceCurve
 	22, // 34: outbid.v1.Tuner.freeze_thaw:type_name -> outbid.v1.FreezeThaw
-	38, // 35: outbid.v1.Tuner.points:type_name -> google.protobuf.Struct
-	38, // 36: outbid.v1.PluginTuner.settings:type_name -> google.protobuf.Struct
+	40, // 35: outbid.v1.Tuner.points:type_name -> google.protobuf.Struct
+	40, // 36: outbid.v1.PluginTuner.settings:type_name -> google.protobuf.Struct
 	12, // 37: outbid.v1.PluginTuner.rule:type_name -> outbid.v1.Tuner
 	25, // 38: outbid.v1.Resources.devices:type_name -> outbid.v1.DeviceCount
 	36, // 39: outbid.v1.Function.env:type_name -> outbid.v1.Function.EnvEntry
-	37, // 40: outbid.v1.Program.env:type_name -> outbid.v1.Program.EnvEntry
-	32, // 41: outbid.v1.Outlook.rungs:type_name -> outbid.v1.Rung
-	5,  // 42: outbid.v1.SweepSpec.SpaceEntry.value:type_name -> outbid.v1.Parameter
-	5,  // 43: outbid.v1.Group.SpaceEntry.value:type_name -> outbid.v1.Parameter
-	44, // [44:44] is the sub-list for method output_type
-	44, // [44:44] is the sub-list for method input_type
-	44, // [44:44] is the sub-list for extension type_name
-	44, // [44:44] is the sub-list for extension extendee
-	0,  // [0:44] is the sub-list for field type_name
+	37, // 40: outbid.v1.Function.secrets:type_name -> outbid.v1.Function.SecretsEntry
+	38, // 41: outbid.v1.Program.env:type_name -> outbid.v1.Program.EnvEntry
+	39, // 42: outbid.v1.Program.secrets:type_name -> outbid.v1.Program.SecretsEntry
+	32, // 43: outbid.v1.Outlook.rungs:type_name -> outbid.v1.Rung
+	5,  // 44: outbid.v1.SweepSpec.SpaceEntry.value:type_name -> outbid.v1.Parameter
+	5,  // 45: outbid.v1.Group.SpaceEntry.value:type_name -> outbid.v1.Parameter
+	46, // [46:46] is the sub-list for method output_type
+	46, // [46:46] is the sub-list for method input_type
+	46, // [46:46] is the sub-list for extension type_name
+	46, // [46:46] is the sub-list for extension extendee
+	0,  // [0:46] is the sub-list for field type_name
 }
 
 func init() { file_outbid_v1_sweep_proto_init() }
@@ -3254,7 +3284,7 @@ func file_outbid_v1_sweep_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_outbid_v1_sweep_proto_rawDesc), len(file_outbid_v1_sweep_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   38,
+			NumMessages:   40,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -46,15 +46,17 @@ if TYPE_CHECKING:
         SweepFailedError,
         UnauthenticatedError,
         UnavailableError,
+        UntrustedError,
     )
     from outbid._forks import ForkPart, ForkRound, Lease, Merge, Place
     from outbid._handle import LogLine, SweepHandle
     from outbid._model import Fairness, Note, Report, SweepInfo, TrainedAgain, TrialResult, Update
     from outbid._plots import Chart, InteractiveChart, Plots
-    from outbid._resources import Checkpoints, Limits, Program, Resources, Utility
+    from outbid._resources import Checkpoints, Limits, Program, Resources, Secret, Utility
     from outbid._result import Result
     from outbid._rung import Rung
     from outbid._searchcv import SearchCV
+    from outbid._secrets import SecretInfo, Secrets
     from outbid._space import (
         Parameter,
         choice,
@@ -116,15 +118,17 @@ _HOMES = {
         "SweepFailedError",
         "UnauthenticatedError",
         "UnavailableError",
+        "UntrustedError",
     ),
     "_forks": ("ForkPart", "ForkRound", "Lease", "Merge", "Place"),
     "_handle": ("LogLine", "SweepHandle"),
     "_model": ("Fairness", "Note", "Report", "SweepInfo", "TrainedAgain", "TrialResult", "Update"),
     "_plots": ("Chart", "InteractiveChart", "Plots"),
-    "_resources": ("Checkpoints", "Limits", "Program", "Resources", "Utility"),
+    "_resources": ("Checkpoints", "Limits", "Program", "Resources", "Secret", "Utility"),
     "_result": ("Result",),
     "_rung": ("Rung",),
     "_searchcv": ("SearchCV",),
+    "_secrets": ("SecretInfo", "Secrets"),
     "_space": (
         "Parameter",
         "choice",
@@ -221,6 +225,9 @@ __all__ = [
     "Result",
     "Rung",
     "SearchCV",
+    "Secret",
+    "SecretInfo",
+    "Secrets",
     "ServerError",
     "Sobol",
     "SoupInfo",
@@ -238,6 +245,7 @@ __all__ = [
     "Tuner",
     "UnauthenticatedError",
     "UnavailableError",
+    "UntrustedError",
     "Update",
     "Utility",
     "__version__",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from pathlib import Path
 from types import TracebackType
 
@@ -11,6 +12,7 @@ from outbid._connection import Connection
 from outbid._errors import NotFoundError
 from outbid._handle import SweepHandle
 from outbid._result import Result
+from outbid._secrets import Secrets
 from outbid._server import DATA, LocalServer
 from outbid.rpc import FixedAddress
 from outbid.v1 import service_pb2 as pb
@@ -62,6 +64,11 @@ class Client(Connection):
         found = self.rpc.list_tenants(tenant_pb2.ListTenantsRequest()).tenants
         return [_tenant.tenant(state) for state in found]
 
+    @property
+    def secrets(self) -> Secrets:
+        """The secrets of the caller's tenant, or of another for which the caller may act."""
+        return Secrets(self.rpc)
+
     def attach(self, sweep: str) -> SweepHandle:
         """Return the handle of a sweep that is there: "digits-1", or "digits" for the newest of that name.
 
@@ -87,6 +94,9 @@ class Client(Connection):
         # The same key again, after a lost answer, returns the same sweep.
         request = pb.SubmitSweepRequest(spec=spec, idempotency_key=os.urandom(16).hex())
         answer = self.rpc.submit_sweep(request)
+        self._submitted.add(answer.sweep.id)
+        for warning in answer.warnings:
+            warnings.warn(warning, stacklevel=2)
         return SweepHandle(self, answer.sweep.id)
 
 

@@ -25,6 +25,7 @@ class Connection:
         self._address = address
         self.rpc = Service(address, token, ca_file)
         """The server's calls, one by one."""
+        self._submitted: set[str] = set()  # sweeps whose code is this program's
 
     @property
     def url(self) -> str:
@@ -128,6 +129,17 @@ class Connection:
                 ]
             except UnavailableError as error:
                 self.rpc.recover(error, waiting)
+
+    def foreign(self, sweep_id: str) -> str | None:
+        """Return the tenant that wrote what a sweep saved, or None if it is the caller's.
+
+        On a server without tokens every sweep is the caller's, and so is one that this program submitted.
+        """
+        if sweep_id in self._submitted:
+            return None
+        tenant = self.spec(sweep_id).tenant or "default"
+        caller = self.rpc.get_server_info(pb.GetServerInfoRequest()).caller
+        return None if caller.local or caller.tenant == tenant else tenant
 
     def download(self, sweep: str, trial: int, step: int | None, path: Path) -> Path:
         """Write a trial's checkpoint to a file, whole or not at all."""

@@ -73,6 +73,10 @@ class CheckpointError(OutbidError):
     """A checkpoint cannot be read or written."""
 
 
+class UntrustedError(OutbidError):
+    """Loading what another tenant saved would run code of that tenant, and nothing says that it is trusted."""
+
+
 class StopTrial(BaseException):
     """Raised by `trial.report()` when the trial is to stop or pause and does not use `trial.steps()`.
 

@@ -13,10 +13,11 @@ from typing import Any, Protocol
 
 from outbid import _attributes, _html, _tensors
 from outbid._config import Config, parse_config
+from outbid._errors import UntrustedError
 from outbid._forks import ForkRound, Lease, Merge, fork_facts, fork_round, lease_info, merge_info
 from outbid._messages import time_of, word
 from outbid._stored import Checkpoint, SoupInfo, checkpoint_info, soup_info
-from outbid._whole import unpack
+from outbid._whole import is_pickle, unpack
 from outbid.v1 import event_pb2, service_pb2
 
 ENDED_SWEEP = frozenset({"done", "stopped", "failed"})
@@ -31,6 +32,9 @@ class Source(Protocol):
 
     def reports(self, sweep: str, trial: int | None = None) -> list[Report]:
         """Return reports, oldest first."""
+
+    def foreign(self, sweep_id: str) -> str | None:
+        """Return the tenant that wrote what a sweep saved, or None if it is the caller's."""
 
 
 @dataclass(frozen=True)
@@ -148,18 +152,25 @@ class TrialResult:
         """Whether the trial has ended for good."""
         return self.state in ENDED_TRIAL
 
-    def checkpoint(self, step: int | None = None) -> Any:
+    def checkpoint(self, step: int | None = None, *, trust: bool = False) -> Any:
         """Return the best checkpoint, or the one at `step`: weights by name, an object, or the path of a directory.
 
-        An object that was saved whole is unpickled here: do that with sweeps whose code you trust. A directory is
-        unpacked among the temporary files, and stays there.
+        A directory is unpacked among the temporary files, and stays there. An object that was saved whole is a pickle,
+        and loading a pickle runs code of the tenant that wrote it. One of another tenant's is loaded only with
+        `trust=True`. Weights by name and directories hold no code.
 
-        Raises NotFoundError if there is none, CheckpointError if it is no safetensors file (a program's): see
-        `download`.
+        Raises NotFoundError if there is none, UntrustedError for a pickle of another tenant's, CheckpointError if it
+        is no safetensors file (a program's): see `download`.
         """
         with tempfile.TemporaryDirectory(prefix="outbid-") as place:
             path = self.download(Path(place) / "checkpoint.safetensors", step)
-            return unpack(_tensors.read(path)[0])
+            arrays = _tensors.read(path)[0]
+            if is_pickle(arrays) and not trust and (tenant := self._source.foreign(self.sweep)):
+                raise UntrustedError(
+                    f"the checkpoint of trial {self.id} is a pickle of tenant {tenant}, and loading it runs code of "
+                    "that tenant here: use checkpoint(trust=True) if you trust it, or download(path) for the file"
+                )
+            return unpack(arrays)
 
     def metadata(self, step: int | None = None) -> dict[str, Any]:
         """Return what was given as `save(..., metadata=)` with the checkpoint."""

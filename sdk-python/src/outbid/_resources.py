@@ -190,18 +190,35 @@ class Checkpoints:
 
 
 @dataclass(frozen=True)
+class Secret:
+    """The value of an environment variable that is a secret of the tenant: `env={"WANDB_API_KEY": ob.Secret("wandb")}`.
+
+    The value is set with `client.secrets.set` or `outbid secret set`. Trials find it in their environment. The server
+    never shows it, and workers replace it by *** in what trials print.
+    """
+
+    name: str
+
+
+def environment(env: Mapping[str, str | Secret]) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the plain variables of an environment, and the names of the secrets that others stand for."""
+    plain = {str(name): str(value) for name, value in env.items() if not isinstance(value, Secret)}
+    return plain, {str(name): value.name for name, value in env.items() if isinstance(value, Secret)}
+
+
+@dataclass(frozen=True)
 class Program:
     """Any program as the trial's code, instead of a Python function.
 
     Give either `command` (the program and its arguments) or `shell` (a command line for /bin/sh). In both
     and in the values of `env`, `{lr}` stands for a parameter, `{optimizer.name}` for a nested one, `{{` and
     `}}` for braces. `workdir` is the working directory on the worker (a scratch directory if empty), `grace`
-    the time between the signal to stop and the kill.
+    the time between the signal to stop and the kill. A value of `env` may be a `Secret`.
     """
 
     command: Sequence[str] = ()
     shell: str = ""
-    env: Mapping[str, str] = field(default_factory=dict)
+    env: Mapping[str, str | Secret] = field(default_factory=dict)
     workdir: str = ""
     grace: Duration | None = None
 
@@ -211,10 +228,12 @@ class Program:
             raise TypeError(f"Program: command must be a list, got {self.command!r}; use shell= for a line")
         if bool(self.command) == bool(self.shell):
             raise ValueError("Program: give either command or shell")
+        env, secrets = environment(self.env)
         message = pb.Program(
             command=[str(part) for part in self.command],
             shell=self.shell,
-            env={str(key): str(value) for key, value in self.env.items()},
+            env=env,
+            secrets=secrets,
             workdir=self.workdir,
         )
         if self.grace is not None:

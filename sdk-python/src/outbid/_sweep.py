@@ -25,7 +25,7 @@ from outbid._first import WarmStart, check_earlier, fill_points, start_warm
 from outbid._handle import SweepHandle
 from outbid._layout import config_texts
 from outbid._objectives import fill_objectives
-from outbid._resources import Checkpoints, Duration, Limits, Program, Resources, Utility, duration
+from outbid._resources import Checkpoints, Duration, Limits, Program, Resources, Secret, Utility, duration, environment
 from outbid._result import Result
 from outbid._rung import Rung
 from outbid._space import Space, fill_space, to_value
@@ -159,7 +159,7 @@ class Sweep:
         max_restarts: int | None = None,
         hang_timeout: Duration | None = None,
         python: str | os.PathLike[str] | None = None,
-        env: Mapping[str, str] | None = None,
+        env: Mapping[str, str | Secret] | None = None,
         workdir: str | os.PathLike[str] | None = None,
         fresh_process: bool = False,
         fail_fast: bool = False,
@@ -367,12 +367,14 @@ class Sweep:
         if here and spec.tuner.plugin.HasField("rule") and not spec.tuner.plugin.command:
             spec.tuner.plugin.command.extend([sys.executable, "-m", "outbid.plugin._optuna"])
         if self._train is not None:
+            env, secrets = environment(self._env)
             spec.function.CopyFrom(
                 pb.Function(
                     blob=blob,
                     python=self._python or (sys.executable if here else "python3"),
                     name=_pickle.name_of(self._train),
-                    env={str(k): str(v) for k, v in self._env.items()},
+                    env=env,
+                    secrets=secrets,
                     workdir=self._workdir if self._workdir is not None else os.getcwd() if here else "",
                     fresh_process=self._fresh_process,
                 )

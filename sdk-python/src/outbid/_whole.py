@@ -44,6 +44,11 @@ def pack(thing: Any) -> dict[str, Array]:
         raise TypeError(f"save: {type(thing).__name__} cannot be pickled: {error}") from error
 
 
+def is_pickle(arrays: Mapping[str, Array]) -> bool:
+    """Return whether `unpack` unpickles these arrays, which runs code of whoever wrote them."""
+    return _PICKLE in arrays
+
+
 def unpack(arrays: Mapping[str, Array], into: str | os.PathLike[str] | None = None) -> Any:
     """Return what was saved: arrays by name, an object, or the path of a directory.
 

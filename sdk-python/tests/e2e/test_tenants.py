@@ -64,3 +64,45 @@ def test_a_quota_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert name in tenant(client, "list")
         tenant(client, "remove", name)
         assert [t.added for t in client.tenants() if t.name == name] in ([False], [])
+
+
+def prints_its_secret(trial: ob.Trial) -> None:
+    """Write the secret to a file outside of Outbid, print it, and fail with it."""
+    import os
+    from pathlib import Path
+
+    value = os.environ["API_KEY"]
+    Path(trial.config.proof).write_text(value)
+    print("printed", value)
+    trial.note(noted=f"noted {value}")
+    trial.report(loss=1.0)
+    raise RuntimeError(f"failed with {value}")
+
+
+def test_a_function_finds_a_secret_that_nothing_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(Path(ob.__file__).parents[1]))
+    value, proof = 'a "quoted" välue', tmp_path / "proof"
+    with ob.connect(data=tmp_path / "data") as client:
+        client.secrets.set("key", value)
+        assert [s.name for s in client.secrets.list()] == ["key"]
+        sweep = ob.Sweep(
+            prints_its_secret,
+            {"proof": ob.choice([str(proof)])},
+            metric="loss",
+            mode="min",
+            trials=1,
+            max_restarts=0,
+            env={"API_KEY": ob.Secret("key")},
+        )
+        handle = sweep.submit(client=client)
+        handle.wait(display=False)
+        assert proof.read_text() == value
+        [trial] = handle.trials()
+        assert "failed with ***" in trial.reason, trial.reason
+        assert trial.attributes["noted"] == "noted ***"
+        lines = [line.line for line in handle.logs()]
+        assert "printed ***" in lines
+        assert not [line for line in lines if "quoted" in line]
+        client.secrets.remove("key")
+        with pytest.raises(ob.InvalidError, match=r'function\.env\.API_KEY: tenant default has no secret "key"'):
+            sweep.submit(client=client)

@@ -67,6 +67,18 @@ class Service:
         """Return one page of the sweeps, newest first."""
         return self._transport.call(lambda s: s.ListSweeps, request, pb.ListSweepsResponse)
 
+    def set_secret(self, request: pb.SetSecretRequest) -> pb.SetSecretResponse:
+        """Store a secret of a tenant, or replace its value."""
+        return self._transport.call(lambda s: s.SetSecret, request, pb.SetSecretResponse)
+
+    def list_secrets(self, request: pb.ListSecretsRequest) -> pb.ListSecretsResponse:
+        """Return the names of a tenant's secrets."""
+        return self._transport.call(lambda s: s.ListSecrets, request, pb.ListSecretsResponse)
+
+    def delete_secret(self, request: pb.DeleteSecretRequest) -> pb.DeleteSecretResponse:
+        """Remove a secret of a tenant."""
+        return self._transport.call(lambda s: s.DeleteSecret, request, pb.DeleteSecretResponse)
+
     def get_sweep(self, request: pb.GetSweepRequest) -> pb.GetSweepResponse:
         """Return a sweep as it stands now."""
         return self._transport.call(lambda s: s.GetSweep, request, pb.GetSweepResponse)

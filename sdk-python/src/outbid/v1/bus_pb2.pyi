@@ -577,6 +577,7 @@ class AssignmentBody(google.protobuf.message.Message):
     KEEP_BEST_FIELD_NUMBER: builtins.int
     TENANT_FIELD_NUMBER: builtins.int
     PART_FIELD_NUMBER: builtins.int
+    SEALED_SECRETS_FIELD_NUMBER: builtins.int
     config_json: builtins.str
     """The configuration as canonical JSON: keys sorted, integers without and floats with a decimal point or exponent."""
     seed: builtins.int
@@ -588,6 +589,8 @@ class AssignmentBody(google.protobuf.message.Message):
     """Save at the best value of the metric too, beside the newest: one of the best of the sweep is kept."""
     tenant: builtins.str
     """Whose sweep it is."""
+    sealed_secrets: builtins.bytes
+    """A SecretEnvironment, sealed for this boot of the worker (see orchestrator/identity); empty for a trial without secrets."""
     @property
     def devices(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]: ...
     @property
@@ -630,11 +633,46 @@ class AssignmentBody(google.protobuf.message.Message):
         keep_best: builtins.bool = ...,
         tenant: builtins.str = ...,
         part: Global___ForkPart | None = ...,
+        sealed_secrets: builtins.bytes = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["gang", b"gang", "hang_timeout", b"hang_timeout", "part", b"part", "save_every", b"save_every", "start", b"start", "workload", b"workload"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["config_json", b"config_json", "cpus", b"cpus", "devices", b"devices", "gang", b"gang", "hang_timeout", b"hang_timeout", "keep_best", b"keep_best", "memory_bytes", b"memory_bytes", "metric", b"metric", "mode", b"mode", "part", b"part", "save_every", b"save_every", "seed", b"seed", "start", b"start", "tenant", b"tenant", "workload", b"workload"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["config_json", b"config_json", "cpus", b"cpus", "devices", b"devices", "gang", b"gang", "hang_timeout", b"hang_timeout", "keep_best", b"keep_best", "memory_bytes", b"memory_bytes", "metric", b"metric", "mode", b"mode", "part", b"part", "save_every", b"save_every", "sealed_secrets", b"sealed_secrets", "seed", b"seed", "start", b"start", "tenant", b"tenant", "workload", b"workload"]) -> None: ...
 
 Global___AssignmentBody: typing_extensions.TypeAlias = AssignmentBody
+
+@typing.final
+class SecretEnvironment(google.protobuf.message.Message):
+    """SecretEnvironment is what a trial's secrets add to its environment. It is sent sealed and never kept."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    @typing.final
+    class EnvEntry(google.protobuf.message.Message):
+        DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: builtins.int
+        VALUE_FIELD_NUMBER: builtins.int
+        key: builtins.str
+        value: builtins.str
+        def __init__(
+            self,
+            *,
+            key: builtins.str = ...,
+            value: builtins.str = ...,
+        ) -> None: ...
+        def ClearField(self, field_name: typing.Literal["key", b"key", "value", b"value"]) -> None: ...
+
+    ENV_FIELD_NUMBER: builtins.int
+    @property
+    def env(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]: ...
+    def __init__(
+        self,
+        *,
+        env: collections.abc.Mapping[builtins.str, builtins.str] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["env", b"env"]) -> None: ...
+
+Global___SecretEnvironment: typing_extensions.TypeAlias = SecretEnvironment
 
 @typing.final
 class ForkPart(google.protobuf.message.Message):

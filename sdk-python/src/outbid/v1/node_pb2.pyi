@@ -53,6 +53,7 @@ class NodeInfo(google.protobuf.message.Message):
     PID_FIELD_NUMBER: builtins.int
     WARNINGS_FIELD_NUMBER: builtins.int
     TRUSTED_FIELD_NUMBER: builtins.int
+    SEAL_KEY_FIELD_NUMBER: builtins.int
     name: builtins.str
     """Name of the node, unique in the cluster."""
     boot: builtins.str
@@ -64,6 +65,8 @@ class NodeInfo(google.protobuf.message.Message):
     pid: builtins.int
     trusted: builtins.bool
     """Set by the orchestrator once the node proved that it holds the cluster key: it may be sent functions of users."""
+    seal_key: builtins.bytes
+    """Public key (X25519) that secrets are sealed with for this boot of the worker; empty for a worker that cannot open any."""
     @property
     def devices(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Device]: ...
     @property
@@ -91,8 +94,9 @@ class NodeInfo(google.protobuf.message.Message):
         pid: builtins.int = ...,
         warnings: collections.abc.Iterable[builtins.str] | None = ...,
         trusted: builtins.bool = ...,
+        seal_key: builtins.bytes = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["boot", b"boot", "cpus", b"cpus", "devices", b"devices", "hostname", b"hostname", "labels", b"labels", "links", b"links", "memory_bytes", b"memory_bytes", "name", b"name", "pid", b"pid", "trusted", b"trusted", "version", b"version", "warnings", b"warnings"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["boot", b"boot", "cpus", b"cpus", "devices", b"devices", "hostname", b"hostname", "labels", b"labels", "links", b"links", "memory_bytes", b"memory_bytes", "name", b"name", "pid", b"pid", "seal_key", b"seal_key", "trusted", b"trusted", "version", b"version", "warnings", b"warnings"]) -> None: ...
 
 Global___NodeInfo: typing_extensions.TypeAlias = NodeInfo
 

@@ -54,6 +54,151 @@ SWEEP_COMMAND_STOP: SweepCommand.ValueType  # 3
 Global___SweepCommand: typing_extensions.TypeAlias = SweepCommand
 
 @typing.final
+class Secret(google.protobuf.message.Message):
+    """Secret describes a secret of a tenant, without its value."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    TENANT_FIELD_NUMBER: builtins.int
+    NAME_FIELD_NUMBER: builtins.int
+    SET_AT_FIELD_NUMBER: builtins.int
+    SET_BY_FIELD_NUMBER: builtins.int
+    tenant: builtins.str
+    name: builtins.str
+    set_by: builtins.str
+    """Name of the token that set it."""
+    @property
+    def set_at(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
+    def __init__(
+        self,
+        *,
+        tenant: builtins.str = ...,
+        name: builtins.str = ...,
+        set_at: google.protobuf.timestamp_pb2.Timestamp | None = ...,
+        set_by: builtins.str = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["set_at", b"set_at"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["name", b"name", "set_at", b"set_at", "set_by", b"set_by", "tenant", b"tenant"]) -> None: ...
+
+Global___Secret: typing_extensions.TypeAlias = Secret
+
+@typing.final
+class SetSecretRequest(google.protobuf.message.Message):
+    """SetSecretRequest is the request of SetSecret."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    TENANT_FIELD_NUMBER: builtins.int
+    NAME_FIELD_NUMBER: builtins.int
+    VALUE_FIELD_NUMBER: builtins.int
+    tenant: builtins.str
+    """The tenant whose sweeps may use it; the caller's if ""."""
+    name: builtins.str
+    """A letter or _, then up to 63 letters, digits, _ and -."""
+    value: builtins.str
+    """At most 32 KiB of text without zero bytes."""
+    def __init__(
+        self,
+        *,
+        tenant: builtins.str = ...,
+        name: builtins.str = ...,
+        value: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["name", b"name", "tenant", b"tenant", "value", b"value"]) -> None: ...
+
+Global___SetSecretRequest: typing_extensions.TypeAlias = SetSecretRequest
+
+@typing.final
+class SetSecretResponse(google.protobuf.message.Message):
+    """SetSecretResponse is the response of SetSecret."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    SECRET_FIELD_NUMBER: builtins.int
+    @property
+    def secret(self) -> Global___Secret: ...
+    def __init__(
+        self,
+        *,
+        secret: Global___Secret | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["secret", b"secret"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["secret", b"secret"]) -> None: ...
+
+Global___SetSecretResponse: typing_extensions.TypeAlias = SetSecretResponse
+
+@typing.final
+class ListSecretsRequest(google.protobuf.message.Message):
+    """ListSecretsRequest is the request of ListSecrets."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    TENANT_FIELD_NUMBER: builtins.int
+    tenant: builtins.str
+    """The caller's if ""."""
+    def __init__(
+        self,
+        *,
+        tenant: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["tenant", b"tenant"]) -> None: ...
+
+Global___ListSecretsRequest: typing_extensions.TypeAlias = ListSecretsRequest
+
+@typing.final
+class ListSecretsResponse(google.protobuf.message.Message):
+    """ListSecretsResponse is the response of ListSecrets."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    SECRETS_FIELD_NUMBER: builtins.int
+    @property
+    def secrets(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Secret]:
+        """Sorted by name."""
+
+    def __init__(
+        self,
+        *,
+        secrets: collections.abc.Iterable[Global___Secret] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["secrets", b"secrets"]) -> None: ...
+
+Global___ListSecretsResponse: typing_extensions.TypeAlias = ListSecretsResponse
+
+@typing.final
+class DeleteSecretRequest(google.protobuf.message.Message):
+    """DeleteSecretRequest is the request of DeleteSecret."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    TENANT_FIELD_NUMBER: builtins.int
+    NAME_FIELD_NUMBER: builtins.int
+    tenant: builtins.str
+    """The caller's if ""."""
+    name: builtins.str
+    def __init__(
+        self,
+        *,
+        tenant: builtins.str = ...,
+        name: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["name", b"name", "tenant", b"tenant"]) -> None: ...
+
+Global___DeleteSecretRequest: typing_extensions.TypeAlias = DeleteSecretRequest
+
+@typing.final
+class DeleteSecretResponse(google.protobuf.message.Message):
+    """DeleteSecretResponse is the response of DeleteSecret."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+
+Global___DeleteSecretResponse: typing_extensions.TypeAlias = DeleteSecretResponse
+
+@typing.final
 class GetPricesRequest(google.protobuf.message.Message):
     """GetPricesRequest asks for prices."""
 
@@ -658,15 +803,21 @@ class SubmitSweepResponse(google.protobuf.message.Message):
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     SWEEP_FIELD_NUMBER: builtins.int
+    WARNINGS_FIELD_NUMBER: builtins.int
     @property
     def sweep(self) -> Global___Sweep: ...
+    @property
+    def warnings(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """What the caller should know about the spec, such as a variable that looks like a secret."""
+
     def __init__(
         self,
         *,
         sweep: Global___Sweep | None = ...,
+        warnings: collections.abc.Iterable[builtins.str] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["sweep", b"sweep"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["sweep", b"sweep"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["sweep", b"sweep", "warnings", b"warnings"]) -> None: ...
 
 Global___SubmitSweepResponse: typing_extensions.TypeAlias = SubmitSweepResponse
 
@@ -1733,6 +1884,7 @@ class GetServerInfoResponse(google.protobuf.message.Message):
     LEADER_FIELD_NUMBER: builtins.int
     CHECKS_FIELD_NUMBER: builtins.int
     POLICY_OPTIONS_FIELD_NUMBER: builtins.int
+    CALLER_FIELD_NUMBER: builtins.int
     version: builtins.str
     nats: builtins.str
     store: builtins.str
@@ -1747,6 +1899,10 @@ class GetServerInfoResponse(google.protobuf.message.Message):
     def policy_options(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]:
         """Every option of the policy, those left at their defaults too."""
 
+    @property
+    def caller(self) -> Global___Caller:
+        """Who asks."""
+
     def __init__(
         self,
         *,
@@ -1759,11 +1915,42 @@ class GetServerInfoResponse(google.protobuf.message.Message):
         leader: builtins.bool = ...,
         checks: collections.abc.Iterable[Global___Check] | None = ...,
         policy_options: collections.abc.Mapping[builtins.str, builtins.str] | None = ...,
+        caller: Global___Caller | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["started", b"started"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["checks", b"checks", "leader", b"leader", "ledger_seq", b"ledger_seq", "nats", b"nats", "policy", b"policy", "policy_options", b"policy_options", "started", b"started", "store", b"store", "version", b"version"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["caller", b"caller", "started", b"started"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["caller", b"caller", "checks", b"checks", "leader", b"leader", "ledger_seq", b"ledger_seq", "nats", b"nats", "policy", b"policy", "policy_options", b"policy_options", "started", b"started", "store", b"store", "version", b"version"]) -> None: ...
 
 Global___GetServerInfoResponse: typing_extensions.TypeAlias = GetServerInfoResponse
+
+@typing.final
+class Caller(google.protobuf.message.Message):
+    """Caller is what the server knows of the sender of a request."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: builtins.int
+    TENANT_FIELD_NUMBER: builtins.int
+    ROLE_FIELD_NUMBER: builtins.int
+    LOCAL_FIELD_NUMBER: builtins.int
+    name: builtins.str
+    """Name of its token."""
+    tenant: builtins.str
+    """The token's tenant; "*" for every tenant."""
+    role: builtins.str
+    """The token's role."""
+    local: builtins.bool
+    """Whether the server asks for no tokens, so that every sweep is of users of its machine."""
+    def __init__(
+        self,
+        *,
+        name: builtins.str = ...,
+        tenant: builtins.str = ...,
+        role: builtins.str = ...,
+        local: builtins.bool = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["local", b"local", "name", b"name", "role", b"role", "tenant", b"tenant"]) -> None: ...
+
+Global___Caller: typing_extensions.TypeAlias = Caller
 
 @typing.final
 class Check(google.protobuf.message.Message):

@@ -181,6 +181,21 @@ class OutbidServiceStub(object):
                 request_serializer=outbid_dot_v1_dot_tenant__pb2.RemoveTenantRequest.SerializeToString,
                 response_deserializer=outbid_dot_v1_dot_tenant__pb2.RemoveTenantResponse.FromString,
                 _registered_method=True)
+        self.SetSecret = channel.unary_unary(
+                '/outbid.v1.OutbidService/SetSecret',
+                request_serializer=outbid_dot_v1_dot_service__pb2.SetSecretRequest.SerializeToString,
+                response_deserializer=outbid_dot_v1_dot_service__pb2.SetSecretResponse.FromString,
+                _registered_method=True)
+        self.ListSecrets = channel.unary_unary(
+                '/outbid.v1.OutbidService/ListSecrets',
+                request_serializer=outbid_dot_v1_dot_service__pb2.ListSecretsRequest.SerializeToString,
+                response_deserializer=outbid_dot_v1_dot_service__pb2.ListSecretsResponse.FromString,
+                _registered_method=True)
+        self.DeleteSecret = channel.unary_unary(
+                '/outbid.v1.OutbidService/DeleteSecret',
+                request_serializer=outbid_dot_v1_dot_service__pb2.DeleteSecretRequest.SerializeToString,
+                response_deserializer=outbid_dot_v1_dot_service__pb2.DeleteSecretResponse.FromString,
+                _registered_method=True)
         self.GetPrices = channel.unary_unary(
                 '/outbid.v1.OutbidService/GetPrices',
                 request_serializer=outbid_dot_v1_dot_service__pb2.GetPricesRequest.SerializeToString,
@@ -401,6 +416,27 @@ class OutbidServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def SetSecret(self, request, context):
+        """SetSecret stores a secret of a tenant, or replaces its value. Values are never shown.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListSecrets(self, request, context):
+        """ListSecrets lists the names of a tenant's secrets.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteSecret(self, request, context):
+        """DeleteSecret removes a secret of a tenant.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def GetPrices(self, request, context):
         """GetPrices returns what resources cost in the slots to come, under a policy that has prices.
         """
@@ -562,6 +598,21 @@ def add_OutbidServiceServicer_to_server(servicer, server):
                     servicer.RemoveTenant,
                     request_deserializer=outbid_dot_v1_dot_tenant__pb2.RemoveTenantRequest.FromString,
                     response_serializer=outbid_dot_v1_dot_tenant__pb2.RemoveTenantResponse.SerializeToString,
+            ),
+            'SetSecret': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetSecret,
+                    request_deserializer=outbid_dot_v1_dot_service__pb2.SetSecretRequest.FromString,
+                    response_serializer=outbid_dot_v1_dot_service__pb2.SetSecretResponse.SerializeToString,
+            ),
+            'ListSecrets': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListSecrets,
+                    request_deserializer=outbid_dot_v1_dot_service__pb2.ListSecretsRequest.FromString,
+                    response_serializer=outbid_dot_v1_dot_service__pb2.ListSecretsResponse.SerializeToString,
+            ),
+            'DeleteSecret': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteSecret,
+                    request_deserializer=outbid_dot_v1_dot_service__pb2.DeleteSecretRequest.FromString,
+                    response_serializer=outbid_dot_v1_dot_service__pb2.DeleteSecretResponse.SerializeToString,
             ),
             'GetPrices': grpc.unary_unary_rpc_method_handler(
                     servicer.GetPrices,
@@ -1358,6 +1409,87 @@ class OutbidService(object):
             '/outbid.v1.OutbidService/RemoveTenant',
             outbid_dot_v1_dot_tenant__pb2.RemoveTenantRequest.SerializeToString,
             outbid_dot_v1_dot_tenant__pb2.RemoveTenantResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetSecret(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/outbid.v1.OutbidService/SetSecret',
+            outbid_dot_v1_dot_service__pb2.SetSecretRequest.SerializeToString,
+            outbid_dot_v1_dot_service__pb2.SetSecretResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListSecrets(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/outbid.v1.OutbidService/ListSecrets',
+            outbid_dot_v1_dot_service__pb2.ListSecretsRequest.SerializeToString,
+            outbid_dot_v1_dot_service__pb2.ListSecretsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteSecret(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/outbid.v1.OutbidService/DeleteSecret',
+            outbid_dot_v1_dot_service__pb2.DeleteSecretRequest.SerializeToString,
+            outbid_dot_v1_dot_service__pb2.DeleteSecretResponse.FromString,
             options,
             channel_credentials,
             insecure,

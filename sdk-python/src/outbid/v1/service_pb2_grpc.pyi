@@ -490,6 +490,54 @@ _OutbidServiceRemoveTenantType = typing_extensions.TypeVar(
     ],
 )
 
+_OutbidServiceSetSecretType = typing_extensions.TypeVar(
+    '_OutbidServiceSetSecretType',
+    grpc.UnaryUnaryMultiCallable[
+        outbid.v1.service_pb2.SetSecretRequest,
+        outbid.v1.service_pb2.SetSecretResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        outbid.v1.service_pb2.SetSecretRequest,
+        outbid.v1.service_pb2.SetSecretResponse,
+    ],
+    default=grpc.UnaryUnaryMultiCallable[
+        outbid.v1.service_pb2.SetSecretRequest,
+        outbid.v1.service_pb2.SetSecretResponse,
+    ],
+)
+
+_OutbidServiceListSecretsType = typing_extensions.TypeVar(
+    '_OutbidServiceListSecretsType',
+    grpc.UnaryUnaryMultiCallable[
+        outbid.v1.service_pb2.ListSecretsRequest,
+        outbid.v1.service_pb2.ListSecretsResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        outbid.v1.service_pb2.ListSecretsRequest,
+        outbid.v1.service_pb2.ListSecretsResponse,
+    ],
+    default=grpc.UnaryUnaryMultiCallable[
+        outbid.v1.service_pb2.ListSecretsRequest,
+        outbid.v1.service_pb2.ListSecretsResponse,
+    ],
+)
+
+_OutbidServiceDeleteSecretType = typing_extensions.TypeVar(
+    '_OutbidServiceDeleteSecretType',
+    grpc.UnaryUnaryMultiCallable[
+        outbid.v1.service_pb2.DeleteSecretRequest,
+        outbid.v1.service_pb2.DeleteSecretResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        outbid.v1.service_pb2.DeleteSecretRequest,
+        outbid.v1.service_pb2.DeleteSecretResponse,
+    ],
+    default=grpc.UnaryUnaryMultiCallable[
+        outbid.v1.service_pb2.DeleteSecretRequest,
+        outbid.v1.service_pb2.DeleteSecretResponse,
+    ],
+)
+
 _OutbidServiceGetPricesType = typing_extensions.TypeVar(
     '_OutbidServiceGetPricesType',
     grpc.UnaryUnaryMultiCallable[
@@ -522,7 +570,7 @@ _OutbidServiceGetServerInfoType = typing_extensions.TypeVar(
     ],
 )
 
-class OutbidServiceStub(typing.Generic[_OutbidServiceSubmitSweepType, _OutbidServicePreviewSweepType, _OutbidServiceListSweepsType, _OutbidServiceGetSweepType, _OutbidServiceListTrialsType, _OutbidServiceGetTrialType, _OutbidServiceListReportsType, _OutbidServiceWatchSweepType, _OutbidServiceControlSweepType, _OutbidServiceExtendSweepType, _OutbidServiceDeleteSweepType, _OutbidServiceStreamLogsType, _OutbidServiceListNodesType, _OutbidServicePutBlobType, _OutbidServiceGetCheckpointType, _OutbidServicePutSoupType, _OutbidServiceGetSoupType, _OutbidServiceAskTrialType, _OutbidServiceTellTrialType, _OutbidServiceReadLedgerType, _OutbidServiceGetRoundType, _OutbidServiceListRoundsType, _OutbidServiceNewWorkerTokenType, _OutbidServiceJoinWorkerType, _OutbidServiceRemoveWorkerType, _OutbidServiceSetTenantType, _OutbidServiceGetTenantType, _OutbidServiceListTenantsType, _OutbidServiceRemoveTenantType, _OutbidServiceGetPricesType, _OutbidServiceGetServerInfoType]):
+class OutbidServiceStub(typing.Generic[_OutbidServiceSubmitSweepType, _OutbidServicePreviewSweepType, _OutbidServiceListSweepsType, _OutbidServiceGetSweepType, _OutbidServiceListTrialsType, _OutbidServiceGetTrialType, _OutbidServiceListReportsType, _OutbidServiceWatchSweepType, _OutbidServiceControlSweepType, _OutbidServiceExtendSweepType, _OutbidServiceDeleteSweepType, _OutbidServiceStreamLogsType, _OutbidServiceListNodesType, _OutbidServicePutBlobType, _OutbidServiceGetCheckpointType, _OutbidServicePutSoupType, _OutbidServiceGetSoupType, _OutbidServiceAskTrialType, _OutbidServiceTellTrialType, _OutbidServiceReadLedgerType, _OutbidServiceGetRoundType, _OutbidServiceListRoundsType, _OutbidServiceNewWorkerTokenType, _OutbidServiceJoinWorkerType, _OutbidServiceRemoveWorkerType, _OutbidServiceSetTenantType, _OutbidServiceGetTenantType, _OutbidServiceListTenantsType, _OutbidServiceRemoveTenantType, _OutbidServiceSetSecretType, _OutbidServiceListSecretsType, _OutbidServiceDeleteSecretType, _OutbidServiceGetPricesType, _OutbidServiceGetServerInfoType]):
     """OutbidService is Outbid's API."""
 
     @typing.overload
@@ -642,6 +690,18 @@ class OutbidServiceStub(typing.Generic[_OutbidServiceSubmitSweepType, _OutbidSer
         grpc.UnaryUnaryMultiCallable[
             outbid.v1.tenant_pb2.RemoveTenantRequest,
             outbid.v1.tenant_pb2.RemoveTenantResponse,
+        ],
+        grpc.UnaryUnaryMultiCallable[
+            outbid.v1.service_pb2.SetSecretRequest,
+            outbid.v1.service_pb2.SetSecretResponse,
+        ],
+        grpc.UnaryUnaryMultiCallable[
+            outbid.v1.service_pb2.ListSecretsRequest,
+            outbid.v1.service_pb2.ListSecretsResponse,
+        ],
+        grpc.UnaryUnaryMultiCallable[
+            outbid.v1.service_pb2.DeleteSecretRequest,
+            outbid.v1.service_pb2.DeleteSecretResponse,
         ],
         grpc.UnaryUnaryMultiCallable[
             outbid.v1.service_pb2.GetPricesRequest,
@@ -772,6 +832,18 @@ class OutbidServiceStub(typing.Generic[_OutbidServiceSubmitSweepType, _OutbidSer
             outbid.v1.tenant_pb2.RemoveTenantResponse,
         ],
         grpc.aio.UnaryUnaryMultiCallable[
+            outbid.v1.service_pb2.SetSecretRequest,
+            outbid.v1.service_pb2.SetSecretResponse,
+        ],
+        grpc.aio.UnaryUnaryMultiCallable[
+            outbid.v1.service_pb2.ListSecretsRequest,
+            outbid.v1.service_pb2.ListSecretsResponse,
+        ],
+        grpc.aio.UnaryUnaryMultiCallable[
+            outbid.v1.service_pb2.DeleteSecretRequest,
+            outbid.v1.service_pb2.DeleteSecretResponse,
+        ],
+        grpc.aio.UnaryUnaryMultiCallable[
             outbid.v1.service_pb2.GetPricesRequest,
             outbid.v1.service_pb2.GetPricesResponse,
         ],
@@ -869,6 +941,15 @@ class OutbidServiceStub(typing.Generic[_OutbidServiceSubmitSweepType, _OutbidSer
 
     RemoveTenant: _OutbidServiceRemoveTenantType
     """RemoveTenant forgets what was set for a tenant whose sweeps have all ended. For admins."""
+
+    SetSecret: _OutbidServiceSetSecretType
+    """SetSecret stores a secret of a tenant, or replaces its value. Values are never shown."""
+
+    ListSecrets: _OutbidServiceListSecretsType
+    """ListSecrets lists the names of a tenant's secrets."""
+
+    DeleteSecret: _OutbidServiceDeleteSecretType
+    """DeleteSecret removes a secret of a tenant."""
 
     GetPrices: _OutbidServiceGetPricesType
     """GetPrices returns what resources cost in the slots to come, under a policy that has prices."""
@@ -992,6 +1073,18 @@ OutbidServiceAsyncStub: typing_extensions.TypeAlias = OutbidServiceStub[
     grpc.aio.UnaryUnaryMultiCallable[
         outbid.v1.tenant_pb2.RemoveTenantRequest,
         outbid.v1.tenant_pb2.RemoveTenantResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        outbid.v1.service_pb2.SetSecretRequest,
+        outbid.v1.service_pb2.SetSecretResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        outbid.v1.service_pb2.ListSecretsRequest,
+        outbid.v1.service_pb2.ListSecretsResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        outbid.v1.service_pb2.DeleteSecretRequest,
+        outbid.v1.service_pb2.DeleteSecretResponse,
     ],
     grpc.aio.UnaryUnaryMultiCallable[
         outbid.v1.service_pb2.GetPricesRequest,
@@ -1239,6 +1332,30 @@ class OutbidServiceServicer(metaclass=abc.ABCMeta):
         context: _ServicerContext,
     ) -> typing.Union[outbid.v1.tenant_pb2.RemoveTenantResponse, collections.abc.Awaitable[outbid.v1.tenant_pb2.RemoveTenantResponse]]:
         """RemoveTenant forgets what was set for a tenant whose sweeps have all ended. For admins."""
+
+    @abc.abstractmethod
+    def SetSecret(
+        self,
+        request: outbid.v1.service_pb2.SetSecretRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[outbid.v1.service_pb2.SetSecretResponse, collections.abc.Awaitable[outbid.v1.service_pb2.SetSecretResponse]]:
+        """SetSecret stores a secret of a tenant, or replaces its value. Values are never shown."""
+
+    @abc.abstractmethod
+    def ListSecrets(
+        self,
+        request: outbid.v1.service_pb2.ListSecretsRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[outbid.v1.service_pb2.ListSecretsResponse, collections.abc.Awaitable[outbid.v1.service_pb2.ListSecretsResponse]]:
+        """ListSecrets lists the names of a tenant's secrets."""
+
+    @abc.abstractmethod
+    def DeleteSecret(
+        self,
+        request: outbid.v1.service_pb2.DeleteSecretRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[outbid.v1.service_pb2.DeleteSecretResponse, collections.abc.Awaitable[outbid.v1.service_pb2.DeleteSecretResponse]]:
+        """DeleteSecret removes a secret of a tenant."""
 
     @abc.abstractmethod
     def GetPrices(

@@ -1144,12 +1144,29 @@ class Function(google.protobuf.message.Message):
         ) -> None: ...
         def ClearField(self, field_name: typing.Literal["key", b"key", "value", b"value"]) -> None: ...
 
+    @typing.final
+    class SecretsEntry(google.protobuf.message.Message):
+        DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: builtins.int
+        VALUE_FIELD_NUMBER: builtins.int
+        key: builtins.str
+        value: builtins.str
+        def __init__(
+            self,
+            *,
+            key: builtins.str = ...,
+            value: builtins.str = ...,
+        ) -> None: ...
+        def ClearField(self, field_name: typing.Literal["key", b"key", "value", b"value"]) -> None: ...
+
     BLOB_FIELD_NUMBER: builtins.int
     PYTHON_FIELD_NUMBER: builtins.int
     NAME_FIELD_NUMBER: builtins.int
     ENV_FIELD_NUMBER: builtins.int
     WORKDIR_FIELD_NUMBER: builtins.int
     FRESH_PROCESS_FIELD_NUMBER: builtins.int
+    SECRETS_FIELD_NUMBER: builtins.int
     blob: builtins.str
     """SHA-256, in hex, of the pickled function in the blob store."""
     python: builtins.str
@@ -1166,6 +1183,10 @@ class Function(google.protobuf.message.Message):
     def env(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]:
         """Added to the process's environment."""
 
+    @property
+    def secrets(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]:
+        """Variables whose values are secrets of the tenant: the variable's name, and the secret's."""
+
     def __init__(
         self,
         *,
@@ -1175,8 +1196,9 @@ class Function(google.protobuf.message.Message):
         env: collections.abc.Mapping[builtins.str, builtins.str] | None = ...,
         workdir: builtins.str = ...,
         fresh_process: builtins.bool = ...,
+        secrets: collections.abc.Mapping[builtins.str, builtins.str] | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["blob", b"blob", "env", b"env", "fresh_process", b"fresh_process", "name", b"name", "python", b"python", "workdir", b"workdir"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["blob", b"blob", "env", b"env", "fresh_process", b"fresh_process", "name", b"name", "python", b"python", "secrets", b"secrets", "workdir", b"workdir"]) -> None: ...
 
 Global___Function: typing_extensions.TypeAlias = Function
 
@@ -1204,11 +1226,28 @@ class Program(google.protobuf.message.Message):
         ) -> None: ...
         def ClearField(self, field_name: typing.Literal["key", b"key", "value", b"value"]) -> None: ...
 
+    @typing.final
+    class SecretsEntry(google.protobuf.message.Message):
+        DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: builtins.int
+        VALUE_FIELD_NUMBER: builtins.int
+        key: builtins.str
+        value: builtins.str
+        def __init__(
+            self,
+            *,
+            key: builtins.str = ...,
+            value: builtins.str = ...,
+        ) -> None: ...
+        def ClearField(self, field_name: typing.Literal["key", b"key", "value", b"value"]) -> None: ...
+
     COMMAND_FIELD_NUMBER: builtins.int
     SHELL_FIELD_NUMBER: builtins.int
     ENV_FIELD_NUMBER: builtins.int
     WORKDIR_FIELD_NUMBER: builtins.int
     GRACE_FIELD_NUMBER: builtins.int
+    SECRETS_FIELD_NUMBER: builtins.int
     shell: builtins.str
     """A command line for /bin/sh; values are quoted for it. Either this or command."""
     workdir: builtins.str
@@ -1223,6 +1262,10 @@ class Program(google.protobuf.message.Message):
     def env(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]:
         """Added to the process's environment; values are templates too."""
 
+    @property
+    def secrets(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]:
+        """Variables whose values are secrets of the tenant: the variable's name, and the secret's."""
+
     def __init__(
         self,
         *,
@@ -1231,8 +1274,9 @@ class Program(google.protobuf.message.Message):
         env: collections.abc.Mapping[builtins.str, builtins.str] | None = ...,
         workdir: builtins.str = ...,
         grace: builtins.str = ...,
+        secrets: collections.abc.Mapping[builtins.str, builtins.str] | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["command", b"command", "env", b"env", "grace", b"grace", "shell", b"shell", "workdir", b"workdir"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["command", b"command", "env", b"env", "grace", b"grace", "secrets", b"secrets", "shell", b"shell", "workdir", b"workdir"]) -> None: ...
 
 Global___Program: typing_extensions.TypeAlias = Program
 
