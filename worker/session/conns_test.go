@@ -17,16 +17,26 @@ import (
 
 // flood opens many connections to both sockets, reports how many stay open as its step, and keeps them.
 func flood(t *sessiontest.Trial) error {
-	var open int64
+	var conns []net.Conn
 	for i := range 2000 {
 		conn, err := net.Dial("unix", os.Getenv([]string{EnvStream, EnvSocket}[i%2])) //nolint:noctx // ends with the process
 		if err != nil {
 			continue
 		}
-		if err := conn.SetReadDeadline(time.Now().Add(20 * time.Millisecond)); err != nil {
+		if open, err := staysOpen(conn, time.Now().Add(20*time.Millisecond)); err != nil {
+			return err
+		} else if open {
+			conns = append(conns, conn)
+		}
+	}
+	var open int64
+	within := time.Now().Add(2 * time.Second) // a busy worker closes them some time later
+	for _, conn := range conns {
+		stays, err := staysOpen(conn, within)
+		if err != nil {
 			return err
 		}
-		if _, err := io.ReadFull(conn, make([]byte, 1)); os.IsTimeout(err) {
+		if stays {
 			open++
 		}
 	}
@@ -35,6 +45,15 @@ func flood(t *sessiontest.Trial) error {
 	}
 	_, err := t.Wait()
 	return err
+}
+
+// staysOpen reports whether a connection on which nothing is said is open until a deadline.
+func staysOpen(conn net.Conn, until time.Time) (bool, error) {
+	if err := conn.SetReadDeadline(until); err != nil {
+		return false, err
+	}
+	_, err := io.ReadFull(conn, make([]byte, 1))
+	return os.IsTimeout(err), nil
 }
 
 // A trial that opens connection after connection keeps a few, is told so once, and others run as before.
