@@ -111,6 +111,34 @@ func TestATrialMaySaveInItsOwnTmp(t *testing.T) {
 	s.awaitLog(t, 1, "here: outbid-")
 }
 
+// A trial that opens more connections to its worker than that has descriptors for is told so once, and others of other users
+// begin, report and save meanwhile.
+func TestConnectionsOfOneTrialLeaveOthersAlone(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.work(t, "", others(t))
+	o := s.orch
+	o.assign(function(2, "train", 2, 1))
+	o.awaitText(t, 2, "reached 2")
+	attack := function(1, "connect", 0, 0)
+	attack.Fork.Sweep = "s-2"
+	o.assign(attack)
+	o.awaitText(t, 1, "note it opens more connections")
+	o.change(2, train, 4)
+	o.assign(function(3, "train", 2, 2))
+	o.awaitText(t, 2, "saved 4", "reached 4")
+	o.awaitText(t, 3, "saved 2", "reached 2")
+	o.awaitText(t, 1, "report 1")
+	if n := o.metric(1, "opened"); n < 1000 {
+		t.Errorf("it opened %v connections, which shows nothing", n)
+	}
+	if text := o.heard(1); strings.Count(text, "note ") != 1 {
+		t.Errorf("of the attacker is heard\n%s", text)
+	}
+	o.change(2, train, 5)
+	o.awaitText(t, 2, "reached 5")
+}
+
 // A daemon of a trial is gone when the next trial begins on its device.
 func TestNoDaemonOutlivesItsTrial(t *testing.T) {
 	t.Parallel()

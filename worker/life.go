@@ -130,6 +130,7 @@ func (l *life) obey() {
 		grace := stopGrace
 		if o.verdict == outbidv1.Verdict_VERDICT_PAUSE {
 			grace = pauseGrace
+			l.pace.grantPause()
 		} else {
 			l.upload.stop()
 			l.pace.release()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"net"
 	"os"
 	"strings"
 	"syscall"
@@ -13,6 +14,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/outbid-dev/outbid/worker/session"
 	"github.com/outbid-dev/outbid/worker/session/sessiontest"
 )
 
@@ -47,6 +49,8 @@ func trainForTest(t *sessiontest.Trial) error {
 	switch what {
 	case "flood", "storm":
 		return floodForTest(t)
+	case "connect":
+		return connectForTest(t)
 	case "error":
 		return errors.New("ValueError: bad configuration")
 	case "nan":
@@ -92,6 +96,24 @@ func trainForTest(t *sessiontest.Trial) error {
 			return err
 		}
 	}
+}
+
+// attackConns is how many connections one trial opens.
+const attackConns = 17_400
+
+// connectForTest opens connections to both of its worker's sockets, says how many, and keeps them.
+func connectForTest(t *sessiontest.Trial) error {
+	opened := 0
+	for i := range attackConns {
+		if _, err := net.Dial("unix", os.Getenv([]string{session.EnvStream, session.EnvSocket}[i%2])); err == nil { //nolint:noctx // ends with the process
+			opened++
+		}
+	}
+	if err := t.Report(1, map[string]float64{"opened": float64(opened)}); err != nil {
+		return err
+	}
+	_, err := t.Wait()
+	return err
 }
 
 // floodForTest reports as fast as it can, in batches as the SDK does, until it is stopped.

@@ -101,6 +101,7 @@ func (o *orch) order() {
 	for _, a := range o.assignments {
 		short := &outbidv1.Assignment{
 			Fork: a.GetFork(), Version: a.GetVersion(), Verdict: a.GetVerdict(), UntilStep: a.GetUntilStep(), Reason: a.GetReason(),
+			ReportRate: a.GetReportRate(),
 		}
 		if o.taken[a.GetFork().GetLeaseId()] == 0 {
 			short.Body = a.GetBody()

@@ -17,6 +17,8 @@ type reportPace struct {
 	// after a report that took more than there was.
 	rate, left float64
 	at         time.Time
+	// granted is what may be reported beyond the rate, in bytes.
+	granted float64
 	// open is set once nothing is held up any more, because the fork ends.
 	open bool
 	// changed is closed when rate or open changes; nil if nothing waits for that.
@@ -32,6 +34,17 @@ func (p *reportPace) setRate(rate int64) {
 		p.rate, p.left = next, min(p.left, next)
 		p.wake()
 	}
+}
+
+// pauseBytes is what a fork that is told to pause may still report at once, however fast it did before: what a program is ahead of its worker.
+const pauseBytes = 8 << 20
+
+// grantPause lets what was reported before a pause through, so that the pause does not wait for it.
+func (p *reportPace) grantPause() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.granted = pauseBytes
+	p.wake()
 }
 
 // release ends all waiting for good.
@@ -66,9 +79,13 @@ func (p *reportPace) take(reports []*outbidv1.Report) (n int, wait time.Duration
 		return len(reports), 0, nil
 	}
 	p.refill(time.Now())
-	for n < len(reports) && p.left >= 0 {
-		p.left -= float64(reportSize(reports[n]))
-		n++
+	for ; n < len(reports) && (p.left >= 0 || p.granted > 0); n++ {
+		size := float64(reportSize(reports[n]))
+		if p.granted > 0 {
+			p.granted -= size
+		} else {
+			p.left -= size
+		}
 	}
 	if n > 0 {
 		return n, 0, nil

@@ -103,3 +103,39 @@ func TestAWaitForTheRateEnds(t *testing.T) {
 		})
 	}
 }
+
+// A pause does not wait for what a program has reported before it, within bounds.
+func TestAPauseLetsReportsThrough(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a, f := pacedFork(1024)
+		over := make(chan struct{})
+		go func() {
+			defer close(over)
+			f.Reports(reports(pauseBytes / reportSize(report(1)) * 11 / 10))
+		}()
+		synctest.Wait()
+		f.pace.grantPause()
+		synctest.Wait()
+		most := pauseBytes / reportSize(report(1))
+		if sent, _ := queued(a); sent < most || sent > most+100 {
+			t.Errorf("%d reports are queued, want about %d", sent, most)
+		}
+		f.cancel(errUnwanted)
+		<-over
+	})
+}
+
+// A program that reports as fast as it can is held to its rate, and ends at once when it is told to stop.
+func TestAPacedProgramIsStopped(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.work(t, "", nil)
+	o := s.orch
+	a := script(1, `exec yes '{"loss": 1}' >> $OUTBID_REPORT`, 0, 0)
+	a.ReportRate = 2048
+	o.assign(a)
+	o.awaitText(t, 1, "note s-1/1 waits when it reports")
+	o.change(1, stop, 0)
+	o.awaitText(t, 1, "ended ORDERED") // at its rate that would take a day
+}

@@ -20,7 +20,7 @@ func checkConfined() []checkView {
 	case err != nil:
 		groups.Detail = "cpus and memory are not limits; daemons end with their trial, by its user or a subreaper: " + clean(err.Error()) +
 			"; systemd: Delegate=cpu memory pids"
-	case len(controls) < 2:
+	case len(controls) < 3:
 		groups.Detail = "control groups of version " + version + " end trials whole; they limit " +
 			limitsText(controls) + ", as the others are not delegated (systemd: Delegate=cpu memory pids)"
 	default:

@@ -12,7 +12,7 @@ const (
 	maxBehind = 1 << 20
 	fewBehind = maxBehind / 2
 	// behindEvery is how often that is looked at while what was read waits to be taken.
-	behindEvery = 50 * time.Millisecond
+	behindEvery = 5 * time.Millisecond
 )
 
 // behind holds the program while it has written much more than was read: it reports no faster than its worker takes it.

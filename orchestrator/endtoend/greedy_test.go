@@ -1,0 +1,150 @@
+package endtoend
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// greedy are scripts of programs that use up what all trials of a node share, and how each ends: the reason of the one that fails, or "" for one
+// that goes on.
+var greedy = map[string]struct{ script, ends string }{ //nolint:gochecknoglobals // a table
+	"forks":       {`b() { b | b & }; b; while :; do sleep 1; done`, ""},
+	"descriptors": {`for i in $(seq 40); do sh -c 'i=10; while [ $i -lt 1000 ]; do eval "exec $i</dev/null" || break; i=$((i+1)); done; exec sleep 600' & done; exec sleep 600`, ""},
+	"reports":     {`yes '{"loss": 1}' | head -n 100000 >> $OUTBID_REPORT; exec sleep 600`, ""},
+	"scratch":     {`i=0; while :; do head -c 1000000 /dev/zero > $i; i=$((i+1)); done`, "of 64 MiB that a trial may have (--scratch-bytes)"},
+	"tmp":         {`exec head -c 100G /dev/zero > /tmp/fill`, "of 64 MiB that a trial may have (--scratch-bytes)"},
+	"shm":         {`ipcmk -M 30000000 > /dev/null; ipcmk -M 30000000 > /dev/null; exec head -c 1G /dev/zero > /dev/shm/fill`, "o"},
+}
+
+// stepsIn counts the reports of the healthy trial between two times.
+func (c *containment) stepsIn(from, to time.Time) (n int) {
+	c.t.Helper()
+	stream, err := c.ListReports(c.t.Context(), &outbidv1.ListReportsRequest{Sweep: c.healthy})
+	err = drain(stream, err, func(m *outbidv1.ListReportsResponse) error {
+		for _, r := range m.GetReports() {
+			if at := r.GetReport().GetTime().AsTime(); at.After(from) && at.Before(to) {
+				n++
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		c.t.Error(err)
+	}
+	return n
+}
+
+// Trials of one tenant that use up processes, files, disk, memory and the ledger, all at once, fail alone or are slowed, and a trial of another tenant's on
+// the same node keeps its rate.
+func TestGreedyTrialsLeaveOthersTheirRate(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("only root can run trials as other users, so here nothing holds them")
+	}
+	limits := writeFile(t, "tenants:\n  bad: {report_rate: 1KiB}\n")
+	c := contain(t, len(greedy), "--scratch-bytes", "64MiB", "--trial-processes", "500", "--trial-files", "512", "--limits", limits)
+	c.waitSteps(c.healthy, c.sweep(c.healthy).GetSteps()+50)
+	began := time.Now()
+	before := float64(c.stepsIn(began.Add(-time.Second), began))
+	ids := map[string]string{}
+	for name, g := range greedy {
+		ids[name] = c.run(name, g.script, func(sp *outbidv1.SweepSpec) {
+			sp.Tuner, sp.Resources = random(1_000_000), &outbidv1.Resources{Memory: "256MiB"}
+		})
+	}
+	for name, g := range greedy {
+		if g.ends == "" {
+			continue
+		}
+		c.wait(ids[name])
+		if why := c.trials(ids[name])[0].GetReason(); !strings.Contains(why, g.ends) {
+			t.Errorf("%s ends as %q, want %q", name, why, g.ends)
+		}
+	}
+	poll(t, "the note that reports wait", func() bool { return len(notes(c.sweep(ids["reports"]), "(report_rate)")) > 0 })
+	paced, size := c.sweep(ids["reports"]).GetSteps(), c.ledgerBytes()
+	c.waitSteps(c.healthy, c.sweep(c.healthy).GetSteps()+100)
+	if more := c.sweep(ids["reports"]).GetSteps() - paced; more > 5000 {
+		t.Errorf("it reported another %d steps after it was told that it waits", more)
+	}
+	t.Logf("at its rate the ledger grew by %d bytes in %d steps of the healthy trial", c.ledgerBytes()-size, 100)
+	until := time.Now()
+	rate := float64(c.stepsIn(began, until)) / until.Sub(began).Seconds()
+	t.Logf("the healthy trial made %.1f steps a second before and %.1f for %s beside them", before, rate, until.Sub(began).Round(time.Millisecond))
+	if rate < before/4 {
+		t.Errorf("the healthy trial made %.1f steps a second, and %.1f before", rate, before)
+	}
+	for name, g := range greedy {
+		if g.ends == "" {
+			c.command(ids[name], outbidv1.SweepCommand_SWEEP_COMMAND_STOP)
+			c.wait(ids[name])
+		}
+	}
+	c.stillTrains()
+	c.stop()
+}
+
+// A worker below 'ip netns exec', whose /sys has no control groups, mounts them for itself; one that may not says what it does not limit, in its log
+// and in the listing of nodes.
+func TestAWorkerSaysWhatItCannotLimit(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("this takes root")
+	}
+	dir := t.TempDir()
+	c := serve(t, dir, "up", "--devices", "cpu:1")
+	path, err := binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// What 'ip netns exec' does to /sys.
+	const hide = `umount -l /sys; mount -t sysfs sysfs /sys; exec "$@"`
+	work := func(name string, before ...string) *proc {
+		args := append([]string{"-m", "sh", "-c", hide, "sh"}, before...)
+		return startCommand(t, dir, "unshare", append(args, path, "worker", "--nats", c.Info.NATS, "--keys", c.Info.Keys, "--name", name, "--devices", "cpu:1", "--trial-user", "auto", "--dir", filepath.Join(dir, name))...)
+	}
+	mounts, bare := work("mounts"), work("bare", "setpriv", "--bounding-set=-sys_admin", "--inh-caps=-sys_admin", "--")
+	const want = "trials' memory and CPUs are not limited: no control groups are mounted"
+	bare.until(want)
+	warnings := map[string]string{}
+	poll(t, "the workers", func() bool {
+		list, err := c.ListNodes(t.Context(), &outbidv1.ListNodesRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, n := range list.GetNodes() {
+			warnings[n.GetInfo().GetName()] = strings.Join(n.GetInfo().GetWarnings(), "; ")
+		}
+		return len(warnings) == 3
+	})
+	if !strings.Contains(warnings["bare"], want) || !strings.Contains(warnings["bare"], "share /tmp, /dev/shm and System V IPC") || warnings["mounts"] != "" {
+		t.Errorf("the warnings are %q", warnings)
+	}
+	if text, _ := mounts.out.text(); strings.Contains(text, "not limited") {
+		t.Errorf("it has control groups, and says:\n%s", text)
+	}
+	if text, code := tool(t, dir, "nodes", "--server", c.Info.API); code != 0 || !strings.Contains(text, want) {
+		t.Errorf("the listing of nodes is\n%s", text)
+	}
+	mounts.stop()
+	bare.stop()
+	c.stop()
+}
+
+// ledgerBytes is what the ledger takes on the disk.
+func (c *containment) ledgerBytes() (sum int64) {
+	_ = filepath.WalkDir(c.dir, func(path string, d os.DirEntry, err error) error {
+		if err == nil && strings.Contains(path, "OUTBID_LEDGER") {
+			if info, err := d.Info(); err == nil {
+				sum += info.Size()
+			}
+		}
+		return nil
+	})
+	return sum
+}
