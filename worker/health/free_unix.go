@@ -15,5 +15,5 @@ func free(dir string) (bytes, files uint64, known bool, err error) {
 	if err := unix.Statfs(dir, &fs); err != nil {
 		return 0, 0, false, fmt.Errorf("statfs: %w", err)
 	}
-	return fs.Bavail * uint64(fs.Bsize), uint64(fs.Ffree), fs.Files > 0, nil
+	return fs.Bavail * uint64(fs.Bsize), fs.Ffree, fs.Files > 0, nil
 }
