@@ -27,7 +27,7 @@ func trialFlags(cmd *cobra.Command, o *server.TrialConfig) {
 	f.StringVar(&o.Dir, "trial-dir", "", "`DIR` to make the directory of their files in (default: /var/tmp)")
 	o.CheckpointBytes = program.DefaultCheckpointBytes
 	f.Var((*bytesFlag)(&o.CheckpointBytes), "checkpoint-bytes", "`BYTES` that one checkpoint may have, by the length of its files; a "+
-		"function's trial fails beyond that, and a program's goes on without that checkpoint")
+		"function's trial fails beyond that, and a program's continues without that checkpoint")
 	o.ScratchBytes, o.DiskMargin = worker.DefaultScratchBytes, worker.DefaultDiskMargin
 	f.Var(&boundFlag{&o.ScratchBytes, true}, "scratch-bytes", "`BYTES` that the files of one trial may take on the disk, or none; a trial with more fails")
 	f.Var(&boundFlag{&o.DiskMargin, true}, "disk-margin", "`BYTES` of the disk of trials' files that stay free, or none: with less the worker takes no "+

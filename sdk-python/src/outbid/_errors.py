@@ -30,7 +30,7 @@ class UnauthenticatedError(OutbidError, PermissionError):
 class LimitError(OutbidError):
     """The tenant has all that it may of something; the message names the limit, and `outbid tenant show` shows all.
 
-    `retry_after` is in how many seconds the same may be tried again, None where somebody must free or grant something.
+    `retry_after` is the number of seconds after which to try again; None if waiting does not help.
     """
 
     def __init__(self, message: str, retry_after: float | None = None) -> None:

@@ -160,7 +160,7 @@ class TrialResult:
         `trust=True`. Weights by name and directories hold no code.
 
         Raises NotFoundError if there is none, UntrustedError for a pickle of another tenant's, CheckpointError if it
-        is no safetensors file (a program's): see `download`.
+        is not a safetensors file (a program's): see `download`.
         """
         with tempfile.TemporaryDirectory(prefix="outbid-") as place:
             path = self.download(Path(place) / "checkpoint.safetensors", step)

@@ -14,7 +14,7 @@ class TenantLimit:
     """A limit of a tenant as it is in force.
 
     `limit` is None for no bound, and `used` for what is not counted. `unit` is "", "bytes" or "bytes/s"; `reached` says
-    what happens when there is no more.
+    what happens when the limit is reached.
     """
 
     limit: float | None
@@ -27,10 +27,10 @@ class TenantLimit:
 class Tenant:
     """Who owns sweeps: what it may have and what it has.
 
-    `added` is False for one that has sweeps and that nobody added. `quota` bounds the devices that its trials hold at
+    `added` is False for one that has sweeps but was never added. `quota` bounds the devices that its trials hold at
     once by type, `devices` those of all types; `held` is what they hold. `max_device_hours` bounds `device_hours`,
     those of this calendar month (UTC). `sweeps` are those that have not ended. `limits` are by name, such as
-    "report_rate". None is no bound.
+    "report_rate". None means unlimited.
     """
 
     name: str
