@@ -144,7 +144,7 @@ func (m *torment) addServer(name string, port int) {
 func (m *torment) addWorker(name string, wrapper []string, args ...string) {
 	command := append([]string{
 		"worker", "--nats", m.natsURL, "--keys", m.keys, "--name", name, "--devices", "cpu:2", "--dir", filepath.Join(m.dir, "work-"+name),
-		"--trial-user", "auto", "--checkpoint-bytes", "64MiB",
+		"--trial-user", "auto", "--checkpoint-bytes", "64MiB", "--trial-processes", "300", // other tests run here as well
 	}, args...)
 	m.starts[name] = func() *proc { return startIn(m.t, m.dir, wrapper, nil, command...) }
 	m.rise(name)
