@@ -132,10 +132,10 @@ func TestAPacedProgramIsStopped(t *testing.T) {
 	s := newSite(t)
 	s.work(t, "", nil)
 	o := s.orch
-	a := script(1, `exec yes '{"loss": 1}' >> $OUTBID_REPORT`, 0, 0)
+	a := script(1, `yes '{"loss": 1}' | head -n 10000 >> $OUTBID_REPORT; exec sleep 600`, 0, 0)
 	a.ReportRate = 2048
 	o.assign(a)
 	o.awaitText(t, 1, "note s-1/1 waits when it reports")
 	o.change(1, stop, 0)
-	o.awaitText(t, 1, "ended ORDERED") // at its rate that would take a day
+	o.awaitText(t, 1, "ended ORDERED") // at its rate that would take minutes
 }
