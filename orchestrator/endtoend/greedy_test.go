@@ -17,7 +17,7 @@ var greedy = map[string]struct{ script, ends string }{ //nolint:gochecknoglobals
 	"descriptors": {`for i in $(seq 40); do sh -c 'i=10; while [ $i -lt 1000 ]; do eval "exec $i</dev/null" || break; i=$((i+1)); done; exec sleep 600' & done; exec sleep 600`, ""},
 	"reports":     {`yes '{"loss": 1}' | head -n 100000 >> $OUTBID_REPORT; exec sleep 600`, ""},
 	"scratch":     {`i=0; while :; do head -c 1000000 /dev/zero > $i; i=$((i+1)); done`, "of 64 MiB that a trial may have (--scratch-bytes)"},
-	"tmp":         {`exec head -c 100G /dev/zero > /tmp/fill`, "of 64 MiB that a trial may have (--scratch-bytes)"},
+	"tmp":         {`cd /tmp && exec head -c 100G /dev/zero > fill`, "of 64 MiB that a trial may have (--scratch-bytes)"},
 	"shm":         {`ipcmk -M 30000000 > /dev/null; ipcmk -M 30000000 > /dev/null; exec head -c 1G /dev/zero > /dev/shm/fill`, "o"},
 }
 
