@@ -26,7 +26,7 @@ PROCESSES := ./orchestrator/endtoend
 # Tests of other rooms that only compute, of which the race detector sees a part or nothing: they run whole without it.
 WHOLE := TestSeeds TestSeedsWithFaults TestSeedsOfForks TestPublishedIsTheState TestFaultsChangeNothing \
   TestAHundredThousandTrials TestDecidingAndRestoringAreOne TestDecidingAndRestoringAreOneForEveryEvent \
-  TestAnOlderLedgerIsFoldedAsItWas
+  TestAnOlderLedgerIsFoldedAsItWas TestBadNodesFailNoTrial
 WHOLE_IN := $(addprefix ./orchestrator/,sim control)
 # Most of the SDK's tests wait; those of a file share a server.
 FILES_AT_ONCE := --numprocesses=2 --dist=loadfile --no-loadscope-reorder
