@@ -102,9 +102,9 @@ func (p *parts) load(ctx context.Context, b *outbidv1.Batch) error {
 }
 
 func (p *parts) get(ctx context.Context, subject string) (*jetstream.RawStreamMsg, error) {
-	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
-	defer cancel()
-	return p.stream.GetLastMsgForSubject(ctx, subject)
+	return asking(ctx, func(ctx context.Context) (*jetstream.RawStreamMsg, error) {
+		return p.stream.GetLastMsgForSubject(ctx, subject)
+	})
 }
 
 // open finds the stream. To write it is made if it is not there, and its settings are written once more by each process:

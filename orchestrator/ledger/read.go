@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -116,10 +117,24 @@ func (l *JetStream) readFew(ctx context.Context, c *chain, from, last uint64, f 
 	return nil
 }
 
-func (l *JetStream) get(ctx context.Context, seq uint64) (*jetstream.RawStreamMsg, error) {
-	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
+// readPatience bounds how long one message is asked for. A busy disk may keep one of MiB for more than one try.
+const readPatience = time.Minute
+
+// asking asks for one message until it comes or readPatience is over.
+func asking(ctx context.Context, get func(context.Context) (*jetstream.RawStreamMsg, error)) (m *jetstream.RawStreamMsg, err error) {
+	ctx, cancel := context.WithTimeout(ctx, readPatience)
 	defer cancel()
-	return l.segments.holding(seq).stream.GetMsg(ctx, seq)
+	err = patiently(ctx, func(ctx context.Context) error {
+		m, err = get(ctx)
+		return err
+	})
+	return m, err
+}
+
+func (l *JetStream) get(ctx context.Context, seq uint64) (*jetstream.RawStreamMsg, error) {
+	return asking(ctx, func(ctx context.Context) (*jetstream.RawStreamMsg, error) {
+		return l.segments.holding(seq).stream.GetMsg(ctx, seq)
+	})
 }
 
 // take decodes what is stored as the next batch, with its parts, and verifies it.
