@@ -104,6 +104,12 @@ func (s *server) changes(sweep, saves string) map[string]func(context.Context) e
 		"SetTenant": func(ctx context.Context) error {
 			return only(s.SetTenant(ctx, &outbidv1.SetTenantRequest{Tenant: &outbidv1.Tenant{Name: "busy", Weight: 2}}))
 		},
+		"SetSecret": func(ctx context.Context) error {
+			return only(s.SetSecret(ctx, &outbidv1.SetSecretRequest{Tenant: "busy", Name: "token", Value: "a secret value"}))
+		},
+		"DeleteSecret": func(ctx context.Context) error {
+			return only(s.DeleteSecret(ctx, &outbidv1.DeleteSecretRequest{Tenant: "busy", Name: "token"}))
+		},
 		"RemoveTenant": func(ctx context.Context) error {
 			return only(s.RemoveTenant(ctx, &outbidv1.RemoveTenantRequest{Tenant: "busy"}))
 		},

@@ -233,6 +233,7 @@ func (m *torment) healthy(lasts time.Duration) string {
 	spec := job{name: "healthy", mode: "well", tuner: random(m.steps), trials: 2, env: map[string]string{"PACE": pace.String()}}.spec(m.t, m.locks)
 	spec.GetProgram().Command = []string{m.trainer}
 	spec.Tenant = "good"
+	spec.MaxRestarts = new(int32(1000)) // a trial under which nodes are lost again and again is taken for their cause otherwise
 	return m.submit(spec)
 }
 
@@ -269,6 +270,7 @@ func (m *torment) check(healthy string, told *teller) {
 		}
 		return err
 	})
+	m.mustComplete(healthy)
 	trained, all := m.reports(healthy), map[toldStep]bool{}
 	for key, n := range trained {
 		if n != 1 {
@@ -298,6 +300,23 @@ func (m *torment) check(healthy string, told *teller) {
 			if strings.Contains(text, sign) {
 				m.t.Errorf("%s printed %s", name, sign)
 			}
+		}
+	}
+}
+
+// mustComplete fails unless both trials of the healthy sweep have trained to their end.
+func (m *torment) mustComplete(healthy string) {
+	m.t.Helper()
+	var trials []*outbidv1.Trial
+	m.must("the trials of the healthy sweep", func(ctx context.Context, c outbidv1.OutbidServiceClient) error {
+		r, err := c.ListTrials(ctx, &outbidv1.ListTrialsRequest{Sweep: healthy})
+		trials = r.GetTrials()
+		return err
+	})
+	for _, trial := range trials {
+		if trial.GetState() != outbidv1.TrialState_TRIAL_STATE_COMPLETED {
+			m.t.Fatalf("trial %d of the healthy sweep is %s at step %d after %d restarts: %s", trial.GetNumber(), trial.GetState(), trial.GetStep(),
+				trial.GetRestarts(), trial.GetReason())
 		}
 	}
 }
