@@ -34,6 +34,7 @@ func TestStorageThatIsNearlyFull(t *testing.T) {
 		t.Fatal(err)
 	}
 	startCommand(t, dir, natsServer(t), "--config", conf)
+	poll(t, "NATS", func() bool { return !portIsFree(port) })
 	url := fmt.Sprintf("nats://127.0.0.1:%d", port)
 	s := serve(t, dir, "serve", "--nats", url, "--keys", filepath.Join(dir, "keys"))
 	start(t, dir, "worker", "--nats", url, "--keys", filepath.Join(dir, "keys"), "--name", "w", "--devices", "cpu:1", "--dir", filepath.Join(dir, "w"))

@@ -105,6 +105,7 @@ func newTorment(t *testing.T, seed uint64) *torment {
 	binary := natsServer(t)
 	m.starts["nats"] = func() *proc { return startCommand(t, m.dir, binary, "--config", conf) }
 	m.rise("nats")
+	poll(t, "NATS", func() bool { return !portIsFree(ports[0]) })
 	for i, port := range ports[1:] {
 		m.addServer(fmt.Sprintf("server-%d", i+1), port)
 	}
@@ -208,6 +209,11 @@ func (m *torment) raiseAll() {
 // must calls f until one of the orchestrators does as asked.
 func (m *torment) must(what string, f func(context.Context, outbidv1.OutbidServiceClient) error) {
 	m.t.Helper()
+	m.mustWithin(patience, what, f)
+}
+
+func (m *torment) mustWithin(patience time.Duration, what string, f func(context.Context, outbidv1.OutbidServiceClient) error) {
+	m.t.Helper()
 	deadline := time.Now().Add(patience)
 	var last error
 	for time.Now().Before(deadline) {
@@ -226,10 +232,11 @@ func (m *torment) must(what string, f func(context.Context, outbidv1.OutbidServi
 	m.t.Fatalf("waited in vain for %s: %v", what, last)
 }
 
-// healthy submits the sweep of the tenant that is not hostile. Its trials train for about as long as all lasts.
+// healthy submits the sweep of the tenant that is not hostile. Its trials train for a quarter of the time that all lasts, if
+// nothing holds them up.
 func (m *torment) healthy(lasts time.Duration) string {
 	const pace = 100 * time.Millisecond
-	m.steps = max(20, int64(lasts/pace)/2)
+	m.steps = max(20, int64(lasts/pace)/4)
 	spec := job{name: "healthy", mode: "well", tuner: random(m.steps), trials: 2, env: map[string]string{"PACE": pace.String()}}.spec(m.t, m.locks)
 	spec.GetProgram().Command = []string{m.trainer}
 	spec.Tenant = "good"
@@ -263,7 +270,7 @@ func (m *torment) endBad() {
 // check waits until the healthy sweep is done, and looks for what was lost, doubled or held twice.
 func (m *torment) check(healthy string, told *teller) {
 	m.t.Helper()
-	m.must("the end of the healthy sweep", func(ctx context.Context, c outbidv1.OutbidServiceClient) error {
+	m.mustWithin(5*time.Minute, "the end of the healthy sweep", func(ctx context.Context, c outbidv1.OutbidServiceClient) error {
 		r, err := c.GetSweep(ctx, &outbidv1.GetSweepRequest{Sweep: healthy})
 		if sw := r.GetSweep(); err == nil && sw.GetState() != outbidv1.SweepState_SWEEP_STATE_DONE {
 			err = fmt.Errorf("it is %s: %v (%s)", sw.GetState(), sw.GetCounts(), sw.GetReason())
