@@ -69,7 +69,7 @@ func TestHostileInputsAndKillsLoseNothing(t *testing.T) {
 		select {
 		case <-over:
 			running = false
-		case <-time.After(time.Duration(m.rng.IntN(2000)) * time.Millisecond):
+		case <-time.After(time.Duration(m.rng.IntN(4000)) * time.Millisecond):
 		}
 	}
 	t.Logf("what happened: %v", m.did)
@@ -235,7 +235,7 @@ func (m *torment) mustWithin(patience time.Duration, what string, f func(context
 // healthy submits the sweep of the tenant that is not hostile. Its trials train for a quarter of the time that all lasts, if
 // nothing holds them up.
 func (m *torment) healthy(lasts time.Duration) string {
-	const pace = 100 * time.Millisecond
+	const pace = 200 * time.Millisecond
 	m.steps = max(20, int64(lasts/pace)/4)
 	spec := job{name: "healthy", mode: "well", tuner: random(m.steps), trials: 2, env: map[string]string{"PACE": pace.String()}}.spec(m.t, m.locks)
 	spec.GetProgram().Command = []string{m.trainer}
@@ -367,7 +367,7 @@ func (w *teller) end() {
 }
 
 // tellPause leaves the machine to others.
-const tellPause = 20 * time.Millisecond
+const tellPause = 50 * time.Millisecond
 
 // tells starts a program of a tenant's that asks for trials and tells their steps, whatever becomes of the orchestrators.
 func (m *torment) tells(tenant string) *teller {
