@@ -17,7 +17,7 @@ import pytest
 import outbid as ob
 from outbid import _tensors
 
-DEADLINE = 120.0
+DEADLINE = 300.0
 
 
 def digits(trial: ob.Trial) -> None:
