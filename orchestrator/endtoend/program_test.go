@@ -154,6 +154,7 @@ func lockDevices() (unlock func(), err error) {
 		if err != nil {
 			return nil, err
 		}
+		_ = f.Chmod(0o666) // its owner opens it to the trials of other users that get the device later
 		if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 			return nil, errors.Join(fmt.Errorf("TWO OWNERS of device %s", path), os.WriteFile(path+".two-owners", nil, 0o600))
 		}
