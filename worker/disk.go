@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/dustin/go-humanize"
 
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+	"github.com/outbid-dev/outbid/worker/health"
 	"github.com/outbid-dev/outbid/worker/trialfile"
 )
 
@@ -184,11 +186,11 @@ func (f *fork) writable() []string {
 
 // freeBytes returns how many bytes are free where the first of the directories is that is there, the last first.
 func freeBytes(dirs ...string) (int64, error) {
-	var fs syscall.Statfs_t
 	var err error
-	for i := len(dirs) - 1; i >= 0; i-- {
-		if err = syscall.Statfs(dirs[i], &fs); err == nil {
-			return int64(fs.Bavail) * int64(fs.Bsize), nil //nolint:unconvert // of other types elsewhere
+	for _, dir := range slices.Backward(dirs) {
+		var bytes uint64
+		if bytes, _, _, err = health.Free(dir); err == nil {
+			return int64(bytes), nil
 		}
 	}
 	return 0, err

@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// free returns how many bytes and files the file system of a directory has room for; known is false if it does not bound the
+// Free returns how many bytes and files the file system of a directory has room for; known is false if it does not bound the
 // number of files.
-func free(dir string) (bytes, files uint64, known bool, err error) {
+func Free(dir string) (bytes, files uint64, known bool, err error) {
 	var fs unix.Statfs_t
 	if err := unix.Statfs(dir, &fs); err != nil {
 		return 0, 0, false, fmt.Errorf("statfs: %w", err)

@@ -76,7 +76,7 @@ func (m *Machine) disk(dir string) error {
 
 // room returns an error if a file system has no room for a trial.
 func (m *Machine) room(dir string) error {
-	bytes, files, known, err := free(dir)
+	bytes, files, known, err := Free(dir)
 	switch {
 	case err != nil:
 		return err
