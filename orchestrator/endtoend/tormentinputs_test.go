@@ -97,6 +97,10 @@ func (m *torment) program(path string, env map[string]string, args ...string) *o
 	spec := job{name: "bad", tuner: random(0), trials: 2}.bare()
 	spec.MaxRestarts = new(int32(0))
 	spec.Limits.WallTime = "60s"
+	if env == nil {
+		env = map[string]string{}
+	}
+	env["TORMENT"] = m.dir
 	spec.Workload = &outbidv1.SweepSpec_Program{Program: &outbidv1.Program{Command: append([]string{path}, args...), Env: env, Grace: "1s"}}
 	return spec
 }

@@ -75,7 +75,7 @@ type Confiner struct {
 }
 
 // Open looks at what the machine allows, and ends what an earlier worker left in the same directory; of those that were
-// killed elsewhere it removes the empty control groups. Only the worker that holds the directory's lock may call it.
+// killed elsewhere it ends the trials and removes the control groups. Only the worker that holds the directory's lock may call it.
 func Open(ctx context.Context, cfg Config) (*Confiner, error) {
 	cfg.User = cmp.Or(cfg.User, None)
 	if cfg.Logger == nil {

@@ -27,11 +27,12 @@ func pidNamespace() string {
 	return "0"
 }
 
-// removeOrphans removes the empty control groups beside a worker's own that belong to no process any more: those of workers
-// that were killed and had another directory, whose record nobody reads. A number that another process has by now keeps
+// removeOrphans ends the trials in the control groups beside a worker's own that belong to no process any more, and removes those groups:
+// they are of workers that were killed and had another directory, or lost theirs, whose record nobody reads. Their trials nobody else
+// ends, and what they hold nobody gets back. A number that another process has by now keeps
 // its group until that has ended: it may be a worker without a trial. Whether one of another namespace lives cannot be told from here.
 func removeOrphans(own []string, log *slog.Logger) {
-	var removed []string
+	var removed, ended []string
 	namespace := pidNamespace()
 	for _, dir := range own {
 		home := filepath.Dir(dir)
@@ -45,10 +46,23 @@ func removeOrphans(own []string, log *slog.Logger) {
 			if name == nil || name[2] != namespace || lives(name[1]) {
 				continue
 			}
-			if path := filepath.Join(home, entry.Name()); removeEmpty(path) {
+			path := filepath.Join(home, entry.Name())
+			if removeEmpty(path) {
 				removed = append(removed, path)
+				continue
 			}
+			if name[3] != "" {
+				continue // no trials are inside: those are ended, and then it is empty
+			}
+			if err := endGroups(path); err != nil {
+				log.Warn("the trials of a killed worker cannot be ended", "group", path, "error", err)
+				continue
+			}
+			ended = append(ended, path)
 		}
+	}
+	if len(ended) > 0 {
+		log.Warn("ended the trials that workers left which were killed and had other directories", "groups", ended)
 	}
 	if len(removed) > 0 {
 		log.Info("removed empty control groups of workers that were killed", "groups", removed)

@@ -3,6 +3,7 @@
 package confine
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -12,8 +13,8 @@ import (
 	"testing"
 )
 
-// A worker removes the empty groups of workers that were killed, and nothing else.
-func TestEmptyGroupsOfKilledWorkersAreRemoved(t *testing.T) {
+// A worker ends the trials of workers that were killed, removes their groups, and touches nothing else.
+func TestGroupsOfKilledWorkersAreRemoved(t *testing.T) {
 	t.Parallel()
 	own, err := openTree(filepath.Join(t.TempDir(), "groups"))
 	if err != nil {
@@ -29,14 +30,16 @@ func TestEmptyGroupsOfKilledWorkersAreRemoved(t *testing.T) {
 		t.Fatal(err)
 	}
 	dead := ended.Process.Pid
-	inside := exec.Command("cat")
-	open, err := inside.StdinPipe()
+	trial, other := exec.Command("sleep", "600"), exec.Command("cat")
+	open, err := other.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := inside.Start(); err != nil {
+	if err := errors.Join(trial.Start(), other.Start()); err != nil {
 		t.Fatal(err)
 	}
+	finished := make(chan error, 1)
+	go func() { finished <- trial.Wait() }() // one that waits for nobody is still in its group
 	here := pidNamespace()
 	left := map[string]bool{} // of each group: whether it is to be
 	for _, g := range []struct {
@@ -47,7 +50,8 @@ func TestEmptyGroupsOfKilledWorkersAreRemoved(t *testing.T) {
 		{name: fmt.Sprintf("outbid-%d.%s-aaaaaaaa", dead, here)},
 		{name: fmt.Sprintf("outbid-%d.%s-aaaaaaaa-worker", dead, here)},
 		{name: fmt.Sprintf("outbid-%d.%s-aaaaaaaa-behind", dead, here)},
-		{name: fmt.Sprintf("outbid-%d.%s-bbbbbbbb", dead, here), pid: inside.Process.Pid, left: true},
+		{name: fmt.Sprintf("outbid-%d.%s-bbbbbbbb", dead, here), pid: trial.Process.Pid},
+		{name: fmt.Sprintf("outbid-%d.%s-bbbbbbbb-worker", dead, here), pid: other.Process.Pid, left: true},
 		{name: fmt.Sprintf("outbid-%d.%s-aaaaaaaa", os.Getpid(), here), left: true},
 		{name: fmt.Sprintf("outbid-%d.1-aaaaaaaa", dead), left: true}, // of another namespace, where it may live
 		{name: fmt.Sprintf("outbid-of-others-%d", dead), left: true},
@@ -71,7 +75,7 @@ func TestEmptyGroupsOfKilledWorkersAreRemoved(t *testing.T) {
 		if err := open.Close(); err != nil {
 			t.Error(err)
 		}
-		if err := inside.Wait(); err != nil {
+		if err := other.Wait(); err != nil {
 			t.Error(err)
 		}
 		for dir := range left {
@@ -81,6 +85,9 @@ func TestEmptyGroupsOfKilledWorkersAreRemoved(t *testing.T) {
 		}
 	})
 	removeOrphans(own.where(), slog.New(slog.DiscardHandler))
+	if err := <-finished; err == nil || err.Error() != "signal: killed" {
+		t.Errorf("the trial ended with %v", err)
+	}
 	for _, tree := range own.where() {
 		left[tree] = true
 	}

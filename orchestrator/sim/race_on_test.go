@@ -1,6 +1,0 @@
-//go:build race
-
-package sim_test
-
-// raceEnabled says that the race detector runs, which makes everything many times slower.
-const raceEnabled = true
