@@ -19,15 +19,14 @@ CALM := $(addprefix ./orchestrator/,agent atomicfile checkpoint/safetensors chec
   fork limits plot policy policy/allox policy/astraea policy/baseline policy/elastic policy/gandivafair policy/gavel \
   policy/gavel/rounds policy/hadar policy/hived policy/house policy/oasis policy/oasis/schedule policy/ogasched \
   policy/ogasched/ascent policy/policytest policy/pricing policy/registry policy/rrh policy/themis \
-  policy/themis/auction sanitize sim/clusterspec sim/measure sim/study sim/workload spec spec/terms state trace tuner \
+  policy/themis/auction sanitize sim sim/clusterspec sim/measure sim/study sim/workload spec spec/terms state trace tuner \
   tuner/remote tuner/sample tuner/space tuner/tunertest uptime)
 # Tests that watch processes: nearly all are of bin/outbid, and the race detector would see the tests' own code alone.
 PROCESSES := ./orchestrator/endtoend
-# Tests of other rooms that only compute, of which the race detector sees a part or nothing: they run whole without it.
-WHOLE := TestSeeds TestSeedsWithFaults TestSeedsOfForks TestPublishedIsTheState TestFaultsChangeNothing \
-  TestAHundredThousandTrials TestDecidingAndRestoringAreOne TestDecidingAndRestoringAreOneForEveryEvent \
-  TestAnOlderLedgerIsFoldedAsItWas TestBadNodesFailNoTrial
-WHOLE_IN := $(addprefix ./orchestrator/,sim control)
+# Tests of other rooms of which the race detector sees a part or nothing, as they only compute or try much: they run whole without it.
+WHOLE := TestAHundredThousandTrials TestDecidingAndRestoringAreOne TestDecidingAndRestoringAreOneForEveryEvent \
+  TestAnOlderLedgerIsFoldedAsItWas TestWriterFailsAtEveryRequest TestEveryUplinkFits
+WHOLE_IN := $(addprefix ./,orchestrator/control orchestrator/ledger worker)
 # Most of the SDK's tests wait; those of a file share a server.
 FILES_AT_ONCE := --numprocesses=2 --dist=loadfile --no-loadscope-reorder
 # make lint vets, and a debugger is not at work here.

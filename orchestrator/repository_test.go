@@ -202,7 +202,7 @@ func TestWhatIsLeftOutUnderTheRaceDetectorRunsWithoutIt(t *testing.T) {
 	tests, folders := map[string]bool{}, map[string]bool{}
 	for _, s := range sources(t) {
 		if strings.HasSuffix(s.path, "/race_on_test.go") {
-			folders[strings.TrimPrefix(s.dir, "orchestrator/")] = true
+			folders[s.dir] = true
 		}
 		for _, decl := range s.file.Decls {
 			if f, ok := decl.(*ast.FuncDecl); ok && s.test && f.Recv == nil {
@@ -215,7 +215,7 @@ func TestWhatIsLeftOutUnderTheRaceDetectorRunsWithoutIt(t *testing.T) {
 		t.Errorf("the Makefile's WHOLE_IN is not where tests ask for the race detector (-tests +Makefile):\n%s", diff)
 	}
 	for _, name := range listed(t, `(?m)^WHOLE := (.*)$`) {
-		if !slices.ContainsFunc(where, func(dir string) bool { return tests["orchestrator/"+dir+" "+name] }) {
+		if !slices.ContainsFunc(where, func(dir string) bool { return tests[dir+" "+name] }) {
 			t.Errorf("the Makefile's WHOLE names %s, which is in none of %v", name, where)
 		}
 	}

@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
-	"runtime/debug"
 	"strconv"
 	"strings"
 	"sync"
@@ -189,23 +188,12 @@ func TestMemoryIsBounded(t *testing.T) {
 			}
 			t.Logf("averaging %d x %d MiB took %d MiB of Go's memory, %d MiB resident", c.forks, mib, u.Sys>>20, u.Resident>>20)
 			const limit = 256 << 20
-			if u.Sys > limit || u.Resident > limit && !raced() {
+			if u.Sys > limit || u.Resident > limit && !raceEnabled {
 				t.Errorf("averaging %d x %d MiB took %d MiB, %d MiB resident; want less than %d", c.forks, mib, u.Sys>>20, u.Resident>>20, limit>>20)
 			}
 			mustBe(t, openStore(t, c.url), u.Average)
 		})
 	}
-}
-
-// raced says whether the race detector is on, whose memory is not ours.
-func raced() bool {
-	info, _ := debug.ReadBuildInfo()
-	for _, s := range info.Settings {
-		if s.Key == "-race" && s.Value == "true" {
-			return true
-		}
-	}
-	return false
 }
 
 // tripping is a store's access that calls trip once, when so many bytes of one object were read.

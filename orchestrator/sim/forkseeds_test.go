@@ -20,7 +20,7 @@ import (
 func TestSeedsOfForks(t *testing.T) {
 	t.Parallel()
 	seeds := uint64(30)
-	if testing.Short() || raceEnabled {
+	if testing.Short() {
 		seeds = 4
 	}
 	if text := os.Getenv("OUTBID_FORK_SEEDS"); text != "" {

@@ -21,9 +21,6 @@ func TestPublishedIsTheState(t *testing.T) {
 	t.Parallel()
 	names := registry.Names()
 	seeds := uint64(len(names))
-	if raceEnabled {
-		seeds = 4 // make test runs all of them without the race detector too
-	}
 	for seed := range seeds {
 		t.Run(names[seed], func(t *testing.T) {
 			t.Parallel()

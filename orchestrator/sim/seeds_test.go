@@ -28,9 +28,6 @@ import (
 // Random clusters, workloads and faults under every policy in turn. Each run is checked event by event (see invariants.go), its
 // ledger decides the same again, and a state and a policy restored from it are those that the run ended with.
 func TestSeeds(t *testing.T) {
-	if raceEnabled {
-		t.Skip("TestSeedsWithFaults runs the same code and more: make test runs this one without the race detector")
-	}
 	t.Parallel()
 	names := registry.Names()
 	seeds := uint64(1000)
@@ -60,11 +57,8 @@ func TestSeedsWithFaults(t *testing.T) {
 	t.Parallel()
 	names := registry.Names()
 	seeds := uint64(100)
-	switch {
-	case testing.Short():
+	if testing.Short() {
 		seeds = uint64(len(names))
-	case raceEnabled:
-		seeds = 4 // make test runs all of them without the race detector too
 	}
 	for seed := range seeds {
 		name := names[seed%uint64(len(names))]

@@ -198,8 +198,6 @@ func TestFaultsChangeNothing(t *testing.T) {
 	seeds := uint64(200)
 	if testing.Short() {
 		seeds = 20
-	} else if raceEnabled {
-		seeds = uint64(len(troubles())) // make test runs all of them without the race detector too
 	}
 	all := troubles()
 	for seed := range seeds {

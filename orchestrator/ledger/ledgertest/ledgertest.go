@@ -291,7 +291,7 @@ func testBigBatch(t *testing.T, open func() ledger.Ledger) {
 		mustAppend(ctx, t, l, note(text+text+text)),
 		mustAppend(ctx, t, l, note("small")),
 	}
-	for _, from := range []uint64{1, 2, 3, 4} {
+	for _, from := range []uint64{1, 3} {
 		same := func(a, b *outbidv1.Batch) bool { return proto.Equal(a, b) }
 		if got := mustRead(ctx, t, open(), from); !slices.EqualFunc(want[from-1:], got, same) {
 			t.Errorf("read from %d: %d batches, not the %d that were appended", from, len(got), len(want[from-1:]))

@@ -1,23 +1,23 @@
-package sim_test
+package experiment
 
 import (
 	"context"
 	"errors"
 	"io/fs"
-	"runtime"
-	"runtime/metrics"
 	"testing"
 	"time"
 
+	"github.com/outbid-dev/outbid/orchestrator/control"
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 	"github.com/outbid-dev/outbid/orchestrator/policy/registry"
 	"github.com/outbid-dev/outbid/orchestrator/sim"
 	"github.com/outbid-dev/outbid/orchestrator/sim/clusterspec"
 	"github.com/outbid-dev/outbid/orchestrator/trace"
+	"github.com/outbid-dev/outbid/orchestrator/tuner"
 )
 
 // phillyTrace is where the public Philly trace lies, outside the repository.
-const phillyTrace = "../../../shared/data/traces/philly_82k.csv.gz"
+const phillyTrace = "../../../../shared/data/traces/philly_82k.csv.gz"
 
 // BenchmarkSimPhilly runs ASTRAEA's two weeks of Philly, 44,329 jobs on 210 nodes of 8 GPUs, under policies that need no
 // throughputs. It reports events per second, the share of GPU time in use and the most memory that the process had.
@@ -44,10 +44,10 @@ func BenchmarkSimPhilly(b *testing.B) {
 	for _, name := range []string{"fifo", "tiresias"} {
 		b.Run(name, func(b *testing.B) {
 			events, used := 0, 0.0
-			peak := watchMemory(b)
+			peak := watchMemory()
 			for b.Loop() {
 				r, err := sim.Run(context.Background(), sim.Setup{
-					Nodes: nodes, Apps: apps, Policy: makerOf(b, name), Control: settings(), RestartDelay: 10 * time.Second,
+					Nodes: nodes, Apps: apps, Policy: makerOf(b, name), Control: benchSettings(), RestartDelay: 10 * time.Second,
 				})
 				if err != nil {
 					b.Fatal(err)
@@ -62,6 +62,16 @@ func BenchmarkSimPhilly(b *testing.B) {
 	}
 }
 
+// benchSettings are a server's, with tuners of this process.
+func benchSettings() control.Settings {
+	return control.Settings{Lease: 15 * time.Second, NewTuner: func(s tuner.Settings, snapshot []byte) (tuner.Tuner, error) {
+		if snapshot != nil {
+			return tuner.Restore(s, snapshot)
+		}
+		return tuner.New(s)
+	}}
+}
+
 // makerOf makes a policy of the registry.
 func makerOf(b *testing.B, name string) func() policy.Policy {
 	b.Helper()
@@ -71,34 +81,5 @@ func makerOf(b *testing.B, name string) func() policy.Policy {
 			b.Fatal(err)
 		}
 		return p
-	}
-}
-
-// watchMemory looks at what the Go runtime holds until the function it returns is called, which gives the most it saw.
-func watchMemory(b *testing.B) func() uint64 {
-	b.Helper()
-	runtime.GC()
-	held := func() uint64 {
-		samples := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
-		metrics.Read(samples)
-		return samples[0].Value.Uint64() - samples[1].Value.Uint64()
-	}
-	done, most := make(chan struct{}), make(chan uint64)
-	go func() {
-		tick := time.NewTicker(20 * time.Millisecond)
-		defer tick.Stop()
-		for highest := held(); ; {
-			select {
-			case <-tick.C:
-				highest = max(highest, held())
-			case <-done:
-				most <- max(highest, held())
-				return
-			}
-		}
-	}()
-	return func() uint64 {
-		close(done)
-		return <-most
 	}
 }
