@@ -140,7 +140,8 @@ func (r *round) choices(d cluster.Demand, pools []pool, n int) [][]pool {
 	})
 	all := packed[:min(len(packed), packedTried)]
 	if d.MultiNode {
-		if parts := take(pools, n, -1, r.quota(d)); parts != nil && parts[0].node != parts[len(parts)-1].node {
+		parts := take(pools, n, -1, r.quota(d)) // the cheapest first, so that a node's pools of two types may have another's between them
+		if slices.ContainsFunc(parts, func(p pool) bool { return p.node != parts[0].node }) {
 			all = append(all, parts)
 		}
 	}

@@ -203,6 +203,24 @@ func TestAGangMixesTypesOnlyIfItMay(t *testing.T) {
 	}
 }
 
+// A gang of all devices is found where a machine has some of both types, which are the cheapest and the dearest.
+func TestAGangOfAMixedMachineAndAnother(t *testing.T) {
+	t.Parallel()
+	mixed := stagetest.Nodes("v100", 1, 3, 3)[0]
+	mixed.Name, mixed.Devices[0].Type = "both", "p100"
+	for _, nodes := range [][]cluster.Node{
+		append(stagetest.Nodes("v100", 1, 1, 1), mixed), append([]cluster.Node{mixed}, stagetest.Nodes("v100", 1, 1, 1)...),
+	} {
+		s := stagetest.New(nodes...)
+		j := job(s, "a", 4, 1000, 1)
+		j.Demand.Mixed, j.Demand.MultiNode = true, true
+		s.Decide(t, create(t, nil))
+		if !j.Running() {
+			t.Errorf("it does not run on %v", nodes)
+		}
+	}
+}
+
 // One machine of both types needs no spreading, and two fast devices are better than a fast and a slow one.
 func TestTheFasterDevicesAreTaken(t *testing.T) {
 	t.Parallel()
