@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -25,12 +27,26 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
+// timesAsMany is how many seeds a test runs that usually runs so many: OUTBID_SEEDS times that.
+func timesAsMany(t *testing.T, usual uint64) uint64 {
+	t.Helper()
+	text := os.Getenv("OUTBID_SEEDS")
+	if text == "" {
+		return usual
+	}
+	n, err := strconv.ParseUint(text, 10, 32)
+	if err != nil {
+		t.Fatalf("OUTBID_SEEDS is how many times as many seeds to run: %v", err)
+	}
+	return n * usual
+}
+
 // Random clusters, workloads and faults under every policy in turn. Each run is checked event by event (see invariants.go), its
 // ledger decides the same again, and a state and a policy restored from it are those that the run ended with.
 func TestSeeds(t *testing.T) {
 	t.Parallel()
 	names := registry.Names()
-	seeds := uint64(1000)
+	seeds := timesAsMany(t, 300)
 	if testing.Short() {
 		seeds = 2 * uint64(len(names))
 	}
@@ -56,7 +72,7 @@ func runSeed(seed uint64, policyName string) error {
 func TestSeedsWithFaults(t *testing.T) {
 	t.Parallel()
 	names := registry.Names()
-	seeds := uint64(100)
+	seeds := timesAsMany(t, 2*uint64(len(names)))
 	if testing.Short() {
 		seeds = uint64(len(names))
 	}

@@ -195,7 +195,7 @@ func troubles() []trouble {
 // synchronous tuners end with the very same trials trained equally far as when nothing goes wrong.
 func TestFaultsChangeNothing(t *testing.T) {
 	t.Parallel()
-	seeds := uint64(200)
+	seeds := timesAsMany(t, 120)
 	if testing.Short() {
 		seeds = 20
 	}
