@@ -17,7 +17,7 @@ import pytest
 import outbid as ob
 from outbid import _tensors
 
-DEADLINE = 300.0
+DEADLINE = 500.0
 
 
 def digits(trial: ob.Trial) -> None:

@@ -17,7 +17,7 @@ def measured(*cases: str) -> dict[str, list[float]]:
     command = [sys.executable, "examples/averaging/cases.py", "--seeds", "1"]
     for case in cases:
         command += ["--case", case]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=500)
     assert done.returncode == 0, done.stdout + done.stderr
     rows = [line.strip("| ").split(" | ") for line in done.stdout.splitlines()[2:]]
     return {row[0]: [float(re.split(" ± ", cell)[0]) for cell in row[1:]] for row in rows}

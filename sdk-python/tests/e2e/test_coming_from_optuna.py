@@ -24,7 +24,7 @@ def test_the_scripts_run_as_printed(real: ob.Client, tmp_path: Path) -> None:
     (tmp_path / "both.py").write_text("\n".join(blocks) + "\nprint(len(study.trials), len(result.trials))\n")
     environment = {"PYTHONPATH": str(SRC), "OUTBID_URL": real.url, "PATH": "/usr/bin:/bin"}
     done = subprocess.run(
-        [sys.executable, "both.py"], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=240
+        [sys.executable, "both.py"], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=500
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == "12 12"

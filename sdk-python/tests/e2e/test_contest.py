@@ -30,7 +30,7 @@ def test_three_sweeps_end_as_they_do_alone(tmp_path: Path) -> None:
         "--lease",
         "1s",
     ]
-    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=240)
+    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=500)
     assert done.returncode == 0, done.stdout + done.stderr
     lines = [line.split() for line in done.stdout.splitlines()]
     rows = {line[0]: line for line in lines if line and line[0] in ("large", "medium", "small")}

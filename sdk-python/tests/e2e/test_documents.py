@@ -14,7 +14,7 @@ import pytest
 
 import outbid as ob
 
-DEADLINE = 240.0
+DEADLINE = 500.0
 SRC = str(Path(__file__).resolve().parents[2] / "src")
 ROOT = Path(__file__).resolve().parents[3]
 

@@ -18,7 +18,7 @@ import pytest
 
 import outbid as ob
 
-DEADLINE = 120.0
+DEADLINE = 500.0
 SRC = str(Path(__file__).resolve().parents[2] / "src")
 
 

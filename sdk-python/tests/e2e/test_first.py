@@ -20,7 +20,7 @@ SPACE = {"x": ob.uniform(-5, 5), "deep": {"kind": ob.choice(["a", "b"])}, "n": o
 
 def run(client: ob.Client, function: Any = train, space: Any = SPACE, **fields: Any) -> ob.Result:
     fields = {"metric": "loss", "mode": "min", "tuner": ob.Random(max_steps=2, seed=1), "trials": 4, **fields}
-    return ob.Sweep(function, space, **fields).run(display=False, timeout=100, client=client)
+    return ob.Sweep(function, space, **fields).run(display=False, timeout=500, client=client)
 
 
 TUNERS = [

@@ -21,7 +21,7 @@ def test_a_forked_run_ends_as_one_that_is_not(tmp_path: Path) -> None:
     for name in ("OUTBID_URL", "OUTBID_TOKEN", "OUTBID_DEVICES"):
         env.pop(name, None)
     command = [sys.executable, "examples/forked/forked.py", "--data", str(tmp_path), "--steps", "400", "--slot", "3s"]
-    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=240)
+    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=500)
     assert done.returncode == 0, done.stdout + done.stderr
     rows = dict(
         re.findall(r"^(alone|forked) +(\d+) steps in .* error 0\.0\d+ on what was held out$", done.stdout, re.M)

@@ -21,7 +21,7 @@ import outbid as ob
 from server_log import check_log
 
 SRC = str(Path(__file__).resolve().parents[2] / "src")
-DEADLINE = 300.0
+DEADLINE = 500.0
 STEPS = 2500
 
 

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 SRC = str(Path(__file__).resolve().parents[2] / "src")
-DEADLINE = 300
+DEADLINE = 500.0
 
 SCRIPT = """
 import pathlib, tempfile

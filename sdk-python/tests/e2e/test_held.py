@@ -28,7 +28,7 @@ else:
         command = [sys.executable, __file__, "second"]
         second = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         print(second.stderr.readline(), end="")
-    print(*second.communicate(timeout=100), sep="rest: ")
+    print(*second.communicate(timeout=500), sep="rest: ")
 """
 OWN = ["unshare", "-n", "sh", "-c", 'ip link set lo up && exec "$@"', "sh"]  # where no other test has any device
 
@@ -44,7 +44,7 @@ def test_it_says_once_who_has_them_and_goes_on_when_they_are_free(
     monkeypatch.setenv("PYTHONPATH", SRC)
     (tmp_path / "program.py").write_text(PROGRAM)
     done = subprocess.run(
-        [*OWN, sys.executable, "program.py"], cwd=tmp_path, capture_output=True, text=True, timeout=240
+        [*OWN, sys.executable, "program.py"], cwd=tmp_path, capture_output=True, text=True, timeout=500
     )
     told = re.fullmatch(
         r"first is (\d+)\n"

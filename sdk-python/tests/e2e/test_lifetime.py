@@ -18,7 +18,7 @@ import pytest
 
 from .conftest import SRC
 
-DEADLINE = 300.0
+DEADLINE = 500.0
 
 SWEEP = """
 import os, sys, time

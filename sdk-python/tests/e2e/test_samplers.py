@@ -40,13 +40,13 @@ def test_a_sampler_in_one_line(real: ob.Client) -> None:
         trials=24,
         concurrency=2,
         constraints=["x < 1 or y > 2"],
-    ).run(display=False, timeout=100, client=real)
+    ).run(display=False, timeout=500, client=real)
     assert result.sweep.state == "done" and len(result.trials) == 24
     assert all(t.config["x"] < 1 or t.config["y"] > 2 for t in result.trials)
     assert all(("tilt" in t.config) == (t.config["kind"] == "bowl") for t in result.trials)
     known = ob.TPE(max_steps=1, startup=1, seed=4, prior=result)
     late = ob.Sweep(train, SPACE, metric="loss", mode="min", tuner=known, trials=8)
-    again = late.run(display=False, timeout=100, client=real)
+    again = late.run(display=False, timeout=500, client=real)
     # What was learned counts: the middle of the new trials is better than that of the first draws.
     assert sorted(t.metric or math.inf for t in again.trials)[4] < sorted(t.metric or 0 for t in result.trials[:10])[5]
 
@@ -64,7 +64,7 @@ def test_a_sampler_under_a_rule_that_stops_trials(real: ob.Client, tuner: ob.Tun
     sweep = ob.Sweep(train, SPACE, metric="loss", mode="min", tuner=tuner, trials=trials)
     preview = sweep.preview(client=real)
     assert preview.examples and any("configurations shown are random" in w for w in preview.warnings)
-    result = sweep.run(display=False, timeout=100, client=real)
+    result = sweep.run(display=False, timeout=500, client=real)
     assert result.sweep.state == "done"
     assert len({t.step for t in result.trials}) > 1, "some trials are trained longer than others"
     assert max(t.step for t in result.trials) == 9
@@ -87,7 +87,7 @@ def run_yaml(real: ob.Client, sampler: str) -> subprocess.CompletedProcess[str]:
     env = {**os.environ, "OUTBID_URL": real.url}
     command = [os.environ["OUTBID_BIN"], "run", "-"]
     return subprocess.run(
-        command, input=YAML.format(sampler=sampler), env=env, capture_output=True, text=True, timeout=100
+        command, input=YAML.format(sampler=sampler), env=env, capture_output=True, text=True, timeout=500
     )
 
 
@@ -154,7 +154,7 @@ def test_a_sweep_becomes_a_study(real: ob.Client, tmp_path: Path) -> None:
 
     tuner = ob.ASHA(max_steps=9, form="stop", seed=2)
     sweep = ob.Sweep(train, SPACE, metric="loss", mode="min", tuner=tuner, trials=9, name="exported")
-    result = sweep.run(display=False, timeout=100, client=real)
+    result = sweep.run(display=False, timeout=500, client=real)
     study = outbid.optuna.to_study(result, storage=str(tmp_path / "study.log"))
     assert study.study_name == result.sweep.id and len(study.trials) == 9
     for trial, ours in zip(study.trials, result.trials, strict=True):

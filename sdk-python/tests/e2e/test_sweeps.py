@@ -10,7 +10,7 @@ import pytest
 
 import outbid as ob
 
-DEADLINE = 120.0
+DEADLINE = 500.0
 
 
 def saving(trial: ob.Trial) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-DEADLINE = 300.0
+DEADLINE = 500.0
 PROJECT = Path(__file__).resolve().parents[2]
 LARGEST = 40 << 20
 BUILT_WITH = ["hatchling>=1.25", "pyelftools>=0.31"]

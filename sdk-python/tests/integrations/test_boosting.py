@@ -36,6 +36,6 @@ def boost_lightgbm(trial: ob.Trial) -> float:
 @pytest.mark.parametrize("train", [boost_xgboost, boost_lightgbm])
 def test_a_boosted_model_is_tuned(real: ob.Client, train: Callable[[ob.Trial], float]) -> None:
     sweep = ob.Sweep(train, {"depth": ob.randint(1, 6)}, metric="result", mode="min", tuner=ob.Random(seed=0), trials=3)
-    result = sweep.run(client=real, display=False, timeout=300)
+    result = sweep.run(client=real, display=False, timeout=500)
     assert [trial.state for trial in result.trials] == ["completed"] * 3
     assert result.best.metric is not None and 0 < result.best.metric < 0.5

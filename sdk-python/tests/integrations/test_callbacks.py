@@ -58,7 +58,7 @@ def test_boosters_are_paused_pruned_and_go_on(real: ob.Client, train: Callable[[
     """Successive halving pauses everybody at rungs of 1 and 3 rounds, and the best go on from what they saved."""
     tuner = ob.SuccessiveHalving(max_steps=ROUNDS, trials=9, eta=3, seed=0)
     sweep = ob.Sweep(train, {"eta": ob.loguniform(0.01, 0.5)}, metric="loss", mode="min", tuner=tuner, concurrency=2)
-    result = sweep.run(client=real, display=False, timeout=150)
+    result = sweep.run(client=real, display=False, timeout=500)
     assert sorted(t.step for t in result.trials) == [1, 1, 1, 1, 1, 1, 3, 3, 9]
     assert result.best.step == ROUNDS and 0 < (result.best.metric or 0) < 0.5
     went_on = [t for t in result.trials if t.step > 1]
@@ -91,7 +91,7 @@ def test_a_booster_that_stops_early_is_kept(real: ob.Client) -> None:
     sweep = ob.Sweep(
         stopped_early, {"eta": ob.uniform(0.4, 0.5)}, metric="binary_logloss", mode="min", tuner=ob.Random(), trials=1
     )
-    best = sweep.run(client=real, display=False, timeout=150).best
+    best = sweep.run(client=real, display=False, timeout=500).best
     assert 2 < best.step < 500
     assert best.checkpoint().current_iteration() == best.best_step, "LightGBM keeps the rounds until the best one"
 
@@ -127,5 +127,5 @@ def test_cross_validation_is_reported(real: ob.Client, train: Callable[[ob.Trial
     space = {"eta": ob.loguniform(0.01, 0.5)}
     tuner = ob.Random(max_steps=ROUNDS, seed=0)
     sweep = ob.Sweep(train, space, metric=measured, mode="min", tuner=tuner, trials=2)
-    result = sweep.run(client=real, display=False, timeout=150)
+    result = sweep.run(client=real, display=False, timeout=500)
     assert [(t.state, t.step) for t in result.trials] == [("completed", ROUNDS)] * 2

@@ -110,7 +110,7 @@ def test_a_training_loop_goes_on_from_what_it_saved(
     tuner = ob.ASHA(max_steps=EPOCHS, min_steps=2, eta=2, seed=0)
     space = {"lr": ob.loguniform(1e-3, 0.3)}
     result = ob.Sweep(train, space, metric=metric, mode="min", tuner=tuner, trials=4).run(
-        client=real, display=False, timeout=300
+        client=real, display=False, timeout=500
     )
     states = [trial.state for trial in result.trials]
     assert set(states) <= {"completed", "stopped"} and "completed" in states, [t.reason for t in result.trials]

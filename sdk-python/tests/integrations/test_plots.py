@@ -22,7 +22,7 @@ def result(real: ob.Client) -> ob.Result:
     space = {"x": ob.uniform(-3, 3), "n": ob.integer(1, 4), "kind": ob.choice(["a", "b"])}
     objectives = {"metric": ["loss", "latency"], "mode": ["min", "min"]}
     sweep = ob.Sweep(train, space, tuner=ob.Random(max_steps=2, seed=1), trials=16, **objectives)  # type: ignore[arg-type]
-    return sweep.run(client=real, display=False, timeout=100)
+    return sweep.run(client=real, display=False, timeout=500)
 
 
 @pytest.mark.filterwarnings("default")
@@ -47,5 +47,5 @@ def test_importance_by_fanova(result: ob.Result, caplog: pytest.LogCaptureFixtur
 def test_nothing_matters_where_all_trials_are_alike(real: ob.Client) -> None:
     """Optuna's measure raises an error there."""
     sweep = ob.Sweep(lambda _: 1.0, {"x": ob.uniform(0, 1)}, metric="m", mode="min", tuner=ob.Random(), trials=5)
-    result = sweep.run(client=real, display=False, timeout=100)
+    result = sweep.run(client=real, display=False, timeout=500)
     assert result.importance(method="fanova") == result.importance() == {"x": 0.0}

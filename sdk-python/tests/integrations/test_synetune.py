@@ -37,7 +37,7 @@ def once(trial: ob.Trial) -> float:
 
 def test_asha_stops_trials(server: ob.Client) -> None:
     scheduler = ASHA({"x": uniform(-5, 5)}, metric="loss", time_attr="step", max_t=9, grace_period=1, random_seed=1)
-    result = outbid.synetune.sweep(train, scheduler, trials=16).run(display=False, client=server, timeout=300)
+    result = outbid.synetune.sweep(train, scheduler, trials=16).run(display=False, client=server, timeout=500)
     steps = sorted(trial.step for trial in result.trials)
     assert len(steps) == 16 and steps[-1] == 9 and steps[0] < 9
     assert {trial.state for trial in result.trials} == {"completed", "stopped"}
@@ -48,6 +48,6 @@ def test_searchers_draw(server: ob.Client, kind: Any) -> None:
     space = {"x": uniform(-5, 5), "n": lograndint(1, 8), "kind": choice(["a", "b"]), "epochs": 3}
     named: Any = {"metrics": ["gain"]} if kind is RandomSearch else {"metric": "gain"}
     scheduler = kind({**space, "lr": loguniform(1e-3, 1)}, do_minimize=False, random_seed=3, **named)
-    result = outbid.synetune.sweep(once, scheduler, trials=12).run(display=False, client=server, timeout=300)
+    result = outbid.synetune.sweep(once, scheduler, trials=12).run(display=False, client=server, timeout=500)
     assert len(result.trials) == 12 and result.sweep.mode == "max"
     assert len({trial.config["x"] for trial in result.trials}) == 12

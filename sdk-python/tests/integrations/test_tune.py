@@ -137,7 +137,7 @@ def test_a_script_prints_what_it_prints_with_ray(real: ob.Client, results: Path,
             env={**env, **more},
             capture_output=True,
             text=True,
-            timeout=180,
+            timeout=500,
         )
         assert done.returncode == 0, done.stderr[-3000:]
         told.append([line for line in done.stdout.splitlines() if line.startswith("=")])
@@ -171,7 +171,7 @@ def run(script: Path, server: ob.Client, place: Path, *arguments: str, module: b
     """Run a script against the server; returns what it printed."""
     command = [sys.executable, *(["-m", "outbid.tune"] if module else []), str(script), *arguments]
     env = {**os.environ, "PYTHONPATH": SRC, "OUTBID_URL": server.url, "TMPDIR": str(place)}
-    done = subprocess.run(command, env=env, cwd=place, capture_output=True, text=True, timeout=240)
+    done = subprocess.run(command, env=env, cwd=place, capture_output=True, text=True, timeout=500)
     assert done.returncode == 0, (done.stdout + done.stderr)[-4000:]
     return done.stdout
 
