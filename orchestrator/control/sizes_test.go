@@ -221,6 +221,10 @@ func (s *sized) shown() (ids []string) {
 // 8 MiB. It appends all of it, and starts again.
 func TestInputsOfEverySize(t *testing.T) {
 	t.Parallel()
+	seeds := uint64(2)
+	if raceEnabled {
+		seeds = 1 // make test runs both without the race detector too
+	}
 	for _, payload := range []int32{64 << 10, 100_000, 1 << 20, bus.MaxPayload} {
 		t.Run(fmt.Sprint(payload), func(t *testing.T) {
 			t.Parallel()
@@ -238,7 +242,7 @@ func TestInputsOfEverySize(t *testing.T) {
 					t.Error(err)
 				}
 			})
-			for seed := range uint64(2) {
+			for seed := range seeds {
 				s := &sized{
 					t: t, nc: nc, stream: fmt.Sprint("S", seed), rng: rand.New(rand.NewPCG(seed, uint64(payload))),
 					orders: map[string]*outbidv1.Orders{}, forks: map[string]map[uint64]*outbidv1.ForkRef{},
