@@ -265,7 +265,7 @@ type readers struct {
 }
 
 // readEvery keeps clients from taking the time that trials need.
-const readEvery = 20 * time.Millisecond
+const readEvery = 250 * time.Millisecond
 
 // read starts a client for every read of the API, which goes from sweep to sweep, and those that follow each sweep. A method
 // of the service that is neither among the writes nor read fails the test.
