@@ -39,6 +39,7 @@ DEVICES = ["fast:1", "fast:1@0.8", "slow:1@0.5", "old:1@0.3"]
 def train(trial):
     """Train one configuration of the digits example."""
     (x, y), (x_val, y_val), _ = network.load_images()
+    x, y = x[: trial.config["images"]], y[: trial.config["images"]]
     net = network.Network(network.DEFAULT | trial.config, trial.seed)
     if checkpoint := trial.checkpoint():
         net.state = checkpoint
@@ -49,12 +50,12 @@ def train(trial):
         trial.report(step=step, loss=loss, accuracy=net.accuracy(x_val, y_val))
 
 
-def sweep(name: str, trials: int, first: int, steps: int, repeats: int) -> ob.Sweep:
+def sweep(name: str, trials: int, first: int, steps: int, repeats: int, images: int) -> ob.Sweep:
     """Return a sweep by successive halving: what it promotes depends on nothing but its seed."""
     return ob.Sweep(
         train,
         name=name,
-        space=SPACE | {"repeats": ob.constant(repeats)},
+        space=SPACE | {"repeats": ob.constant(repeats), "images": ob.constant(images)},
         metric="accuracy",
         mode="max",
         tuner=ob.SuccessiveHalving(max_steps=steps, min_steps=first, trials=trials, eta=3, seed=7),
@@ -82,7 +83,7 @@ def cluster(data: Path, lease: str) -> Iterator[ob.Client]:
             time.sleep(0.02)
         with ob.connect(data=data) as client:
             # Each worker starts Python once and keeps it: not at the expense of the sweep that comes first.
-            sweep("warm-up", 2 * len(DEVICES), 1, 1, 1).submit(client).wait()
+            sweep("warm-up", 2 * len(DEVICES), 1, 1, 1, 100).submit(client).wait()
             yield client
     finally:
         process.send_signal(signal.SIGINT)
@@ -110,20 +111,21 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=Path(".outbid/contest"), help="where everything is kept")
     parser.add_argument("--lease", default="3s", help="how long devices are granted for")
     parser.add_argument("--repeats", type=int, default=12, help="how long a step is, in rounds of training")
+    parser.add_argument("--images", type=int, default=1077, help="how many images are trained on, of 1077")
     parser.add_argument("--alone", action=argparse.BooleanOptionalAction, default=True, help="run each alone, too")
     options = parser.parse_args()
 
     failed = False
     alone: list[tuple[ob.SweepInfo, list[tuple[int, int, float | None]]]] = []
     with cluster(options.data, options.lease) as client:
-        together = [sweep(*settings, options.repeats).submit(client) for settings in SWEEPS]
+        together = [sweep(*settings, options.repeats, options.images).submit(client) for settings in SWEEPS]
         for handle in together:
             handle.wait()
         infos = [handle.info() for handle in together]
         outcomes = [outcome(handle) for handle in together]
         counts = rounds(client)
         for settings in SWEEPS if options.alone else []:
-            handle = sweep(*settings, options.repeats).submit(client)
+            handle = sweep(*settings, options.repeats, options.images).submit(client)
             handle.wait()
             alone.append((handle.info(), outcome(handle)))
 

@@ -167,7 +167,7 @@ func fromEnvironment(t *testing.T, name string, otherwise uint64) uint64 {
 func TestAHostileTenantStopsNobodyElse(t *testing.T) {
 	t.Parallel()
 	c := contain(t, 2, "--checkpoint-bytes", "64MiB")
-	seed, n := fromEnvironment(t, "OUTBID_HOSTILE_SEED", rand.Uint64()), fromEnvironment(t, "OUTBID_HOSTILE_SWEEPS", 8)
+	seed, n := fromEnvironment(t, "OUTBID_HOSTILE_SEED", rand.Uint64()), fromEnvironment(t, "OUTBID_HOSTILE_SWEEPS", 5)
 	t.Logf("OUTBID_HOSTILE_SEED=%d", seed)
 	program := trojan(t, openDir(t))
 	var sweeps []string

@@ -27,6 +27,8 @@ def test_three_sweeps_end_as_they_do_alone(tmp_path: Path) -> None:
         str(tmp_path),
         "--repeats",
         "1",
+        "--images",
+        "250",
         "--lease",
         "1s",
     ]
