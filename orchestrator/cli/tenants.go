@@ -139,7 +139,8 @@ func (a *app) tenantRemoveCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "remove NAME",
 		Short: "Forget what was set for a tenant whose sweeps have all ended",
-		Long: `Remove forgets a tenant's weight, quota, limits and members. Its sweeps stay, and must have ended. It takes an
+		Long: `Remove forgets a tenant's weight, quota, limits and members. Its sweeps stay, and must have ended. Its secrets stay
+too, for whoever has its name next: it says how many there are, and 'outbid secret remove' removes them. It takes an
 admin's token.`,
 		Example: "  outbid tenant remove vision",
 		Args:    exactly("NAME"),
@@ -153,6 +154,10 @@ admin's token.`,
 				return err
 			}
 			a.printf("%s has no settings any more\n", args[0])
+			kept, err := c.ListSecrets(cmd.Context(), &outbidv1.ListSecretsRequest{Tenant: args[0]})
+			if n := len(kept.GetSecrets()); err == nil && n > 0 { // an older server keeps none
+				a.notef("%d of its secrets stay: 'outbid secret list --tenant %s' names them, 'outbid secret remove' removes them", n, args[0])
+			}
 			return nil
 		},
 	}

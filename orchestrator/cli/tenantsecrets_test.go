@@ -38,6 +38,12 @@ func (f *fakeService) DeleteSecret(_ context.Context, req *outbidv1.DeleteSecret
 	return &outbidv1.DeleteSecretResponse{}, nil
 }
 
+// RemoveTenant implements the service.
+func (f *fakeService) RemoveTenant(_ context.Context, req *outbidv1.RemoveTenantRequest) (*outbidv1.RemoveTenantResponse, error) {
+	f.note(req)
+	return &outbidv1.RemoveTenantResponse{}, nil
+}
+
 const typedSecret = "typed-secret-value"
 
 func TestSecretSetTakesTheValueFromWhereItIsTold(t *testing.T) {
@@ -91,5 +97,18 @@ func TestSecretsAreListedAndRemoved(t *testing.T) {
 		if text := app.out.String() + app.err.String(); !strings.Contains(text, want) {
 			t.Errorf("%v: not %q:\n%s", args, want, text)
 		}
+	}
+}
+
+// A tenant that is removed keeps its secrets, which whoever removes it is told.
+func TestTenantRemoveNamesWhatStays(t *testing.T) {
+	t.Parallel()
+	service := &fakeService{}
+	url, _ := serveFake(t, service, "127.0.0.1:0")
+	app := newTestApp(nil, map[string]string{"OUTBID_URL": url})
+	code := <-app.start(t.Context(), "tenant", "remove", "vision")
+	if code != 0 || !strings.Contains(app.out.String(), "vision has no settings any more") ||
+		!strings.Contains(app.err.String(), "1 of its secrets stay: 'outbid secret list --tenant vision'") {
+		t.Errorf("exit code %d:\n%s%s", code, app.out, app.err)
 	}
 }
