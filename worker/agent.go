@@ -12,9 +12,12 @@ import (
 	"time"
 
 	"github.com/outbid-dev/outbid/orchestrator/identity"
+	"github.com/outbid-dev/outbid/orchestrator/limits"
+	"github.com/outbid-dev/outbid/orchestrator/sanitize"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 	"github.com/outbid-dev/outbid/worker/confine"
 	"github.com/outbid-dev/outbid/worker/health"
+	"github.com/outbid-dev/outbid/worker/predecessor"
 	"github.com/outbid-dev/outbid/worker/process"
 	"github.com/outbid-dev/outbid/worker/session"
 	"github.com/outbid-dev/outbid/worker/trialfile"
@@ -72,6 +75,8 @@ type agent struct {
 	leaseEnd   time.Time
 	draining   bool
 	checks     checks
+	// killed is the boot of the worker before it, if that was killed by something else than its trials.
+	killed string
 	// refused is set when the worker may not serve this server.
 	refused error
 }
@@ -123,10 +128,16 @@ func Run(ctx context.Context, cfg Config) (err error) {
 		return fmt.Errorf("worker: %w", err)
 	}
 	defer func() { err = errors.Join(err, sessions.Close()) }()
+	before, killed, err := predecessor.Begin(cfg.Dir, cfg.Boot, confiner.Switches())
+	if err != nil {
+		return fmt.Errorf("worker: %w", err)
+	}
+	defer func() { err = errors.Join(err, before.End()) }()
 	a := newAgent(cfg)
+	a.killed = killed
 	machine := &health.Machine{Dirs: dirsOf(cfg), FreeBytes: cfg.DiskMargin, Groups: confiner.Check, Python: cfg.Python}
 	a.cfg.warnings = append(a.cfg.warnings, machine.Warnings()...)
-	a.checks.check, a.disk.changed = machine.Check, func() { poke(a.checks.again) }
+	a.checks.check, a.disk.changed = noting(machine.Check, before), func() { poke(a.checks.again) }
 	if a.seal, err = identity.NewSealKey(); err != nil {
 		return fmt.Errorf("worker: %w", err)
 	}
@@ -136,6 +147,17 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	}
 	a.train, a.behind = a.checks.after(starter.start), confiner.IdleGroup()
 	return a.serve(ctx)
+}
+
+// noting is a check that refreshes the note for the next worker as well. Where that cannot be written, trials could not save either.
+func noting(check func(context.Context) []string, n *predecessor.Note) func(context.Context) []string {
+	return func(ctx context.Context) []string {
+		why := check(ctx)
+		if err := n.Refresh(); err != nil {
+			why = append(why, sanitize.Line(err.Error(), limits.Detail))
+		}
+		return why
+	}
 }
 
 // dirsOf returns the directories in which a worker and its trials write.

@@ -117,7 +117,7 @@ func (a *agent) info() *outbidv1.NodeInfo {
 	return &outbidv1.NodeInfo{
 		Name: a.cfg.Node, Boot: a.boot, Devices: m.Devices, Links: m.Links, Cpus: float64(m.CPUs), MemoryBytes: m.MemoryBytes,
 		Version: sanitize.Line(a.cfg.Version, limits.Name), Hostname: sanitize.Line(hostname, limits.Name), Labels: a.cfg.Labels,
-		Pid: int32(os.Getpid()), Warnings: a.cfg.warnings, SealKey: a.seal.Public(),
+		Pid: int32(os.Getpid()), Warnings: a.cfg.warnings, SealKey: a.seal.Public(), Killed: a.killed,
 	}
 }
 

@@ -66,6 +66,7 @@ const maxNodeWarnings = 8
 func boundInfo(said *outbidv1.NodeInfo) *outbidv1.NodeInfo {
 	info := proto.CloneOf(said)
 	info.Version, info.Hostname = sanitize.Line(info.GetVersion(), limits.Name), sanitize.Line(info.GetHostname(), limits.Name)
+	info.Killed = sanitize.Line(info.GetKilled(), limits.Name)
 	info.Devices = info.GetDevices()[:min(len(info.GetDevices()), maxNodeDevices)]
 	info.Links = info.GetLinks()[:min(len(info.GetLinks()), maxNodeDevices*8)]
 	info.Warnings = info.GetWarnings()[:min(len(info.GetWarnings()), maxNodeWarnings)]

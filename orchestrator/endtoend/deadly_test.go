@@ -79,6 +79,52 @@ func TestATrialThatKillsItsWorkerFailsAndNobodyElse(t *testing.T) {
 	noTwoOwners(t, c.locks)
 }
 
+// A worker that is killed from outside, again and again, is held against no trial, as those are other users and cannot have done it.
+func TestAWorkerThatIsKilledIsHeldAgainstNoTrial(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("only root can run trials as other users")
+	}
+	c := newCluster(t, "--lease", "30s") // longer than a worker takes to start again
+	run := func() *proc {
+		return start(t, c.dir, "worker", "--nats", c.Info.NATS, "--keys", c.Info.Keys, "--name", "a", "--devices", "cpu:1",
+			"--dir", filepath.Join(c.dir, "worker-a"), "--trial-user", "auto")
+	}
+	worker := run()
+	spec := job{name: "well", mode: "well", tuner: random(1_000_000), trials: 1, env: map[string]string{"PACE": "20ms"}}.spec(t, openDir(t))
+	spec.GetProgram().Command, spec.MaxRestarts = []string{trojan(t, openDir(t))}, new(int32(0))
+	id := c.submit(spec)
+	for range 4 {
+		c.waitSteps(id, c.sweep(id).GetSteps()+5)
+		before := killedForMemory(t)
+		worker.kill()
+		worker = run()
+		c.waitSteps(id, c.sweep(id).GetSteps()+1)
+		if killedForMemory(t) != before {
+			t.Skip("the kernel has killed another test's process for want of memory, so that nobody can say why the worker ended")
+		}
+	}
+	if trial := c.trials(id)[0]; trial.GetState() != outbidv1.TrialState_TRIAL_STATE_RUNNING || trial.GetNodeLosses() > 0 || trial.GetSuspected() {
+		t.Errorf("after 4 kills it is %v", trial)
+	}
+	c.command(id, outbidv1.SweepCommand_SWEEP_COMMAND_STOP)
+	c.wait(id)
+	worker.stop()
+	c.stop()
+}
+
+// killedForMemory is the kernel's count.
+func killedForMemory(t *testing.T) string {
+	t.Helper()
+	data, err := os.ReadFile("/proc/vmstat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, after, _ := strings.Cut(string(data), "\noom_kill ")
+	n, _, _ := strings.Cut(after, "\n")
+	return n
+}
+
 func TestADamagedCheckpointFallsBackToTheOneBefore(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)

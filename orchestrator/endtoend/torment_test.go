@@ -238,8 +238,9 @@ func (m *torment) healthy(lasts time.Duration) string {
 	spec := job{name: "healthy", mode: "well", tuner: random(m.steps), trials: 2, env: map[string]string{"PACE": pace.String()}}.spec(m.t, m.locks)
 	spec.GetProgram().Command = []string{m.trainer}
 	spec.Tenant = "good"
-	// A trial under which more than max_restarts nodes in a row are lost fails, as their likely cause: here they are killed for another
-	// reason. Its own code never fails, which mustComplete checks.
+	// A trial under which more than max_restarts nodes in a row are lost fails, as their likely cause. Here they are killed for another reason,
+	// and not all of them know: worker-small loses its note with its disk, and the kernel kills trials for want of memory. The trial's own
+	// code never fails, which mustComplete checks.
 	spec.MaxRestarts = new(int32(1000))
 	return m.submit(spec)
 }

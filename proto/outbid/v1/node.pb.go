@@ -45,7 +45,10 @@ type NodeInfo struct {
 	// Set by the orchestrator once the node proved that it holds the cluster key: it may be sent functions of users.
 	Trusted bool `protobuf:"varint,11,opt,name=trusted,proto3" json:"trusted,omitempty"`
 	// Public key (X25519) that secrets are sealed with for this boot of the worker; empty for a worker that cannot open any.
-	SealKey       []byte `protobuf:"bytes,70,opt,name=seal_key,json=sealKey,proto3" json:"seal_key,omitempty"`
+	SealKey []byte `protobuf:"bytes,70,opt,name=seal_key,json=sealKey,proto3" json:"seal_key,omitempty"`
+	// Boot of the worker before it in its directory if that was killed by something that its trials cannot have done: they ran as other
+	// users, it has not crashed, and the kernel has neither restarted nor killed anything for want of memory. Empty where that is not known.
+	Killed        string `protobuf:"bytes,71,opt,name=killed,proto3" json:"killed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -169,6 +172,13 @@ func (x *NodeInfo) GetSealKey() []byte {
 		return x.SealKey
 	}
 	return nil
+}
+
+func (x *NodeInfo) GetKilled() string {
+	if x != nil {
+		return x.Killed
+	}
+	return ""
 }
 
 // NodeFault is why new trials keep off a node.
@@ -549,7 +559,7 @@ var File_outbid_v1_node_proto protoreflect.FileDescriptor
 
 const file_outbid_v1_node_proto_rawDesc = "" +
 	"\n" +
-	"\x14outbid/v1/node.proto\x12\toutbid.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd0\x03\n" +
+	"\x14outbid/v1/node.proto\x12\toutbid.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xe8\x03\n" +
 	"\bNodeInfo\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04boot\x18\x02 \x01(\tR\x04boot\x12+\n" +
@@ -564,7 +574,8 @@ const file_outbid_v1_node_proto_rawDesc = "" +
 	" \x01(\x05R\x03pid\x12\x1a\n" +
 	"\bwarnings\x18\f \x03(\tR\bwarnings\x12\x18\n" +
 	"\atrusted\x18\v \x01(\bR\atrusted\x12\x19\n" +
-	"\bseal_key\x18F \x01(\fR\asealKey\x1a9\n" +
+	"\bseal_key\x18F \x01(\fR\asealKey\x12\x16\n" +
+	"\x06killed\x18G \x01(\tR\x06killed\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xbc\x02\n" +

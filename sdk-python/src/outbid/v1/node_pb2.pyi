@@ -54,6 +54,7 @@ class NodeInfo(google.protobuf.message.Message):
     WARNINGS_FIELD_NUMBER: builtins.int
     TRUSTED_FIELD_NUMBER: builtins.int
     SEAL_KEY_FIELD_NUMBER: builtins.int
+    KILLED_FIELD_NUMBER: builtins.int
     name: builtins.str
     """Name of the node, unique in the cluster."""
     boot: builtins.str
@@ -67,6 +68,10 @@ class NodeInfo(google.protobuf.message.Message):
     """Set by the orchestrator once the node proved that it holds the cluster key: it may be sent functions of users."""
     seal_key: builtins.bytes
     """Public key (X25519) that secrets are sealed with for this boot of the worker; empty for a worker that cannot open any."""
+    killed: builtins.str
+    """Boot of the worker before it in its directory if that was killed by something that its trials cannot have done: they ran as other
+    users, it has not crashed, and the kernel has neither restarted nor killed anything for want of memory. Empty where that is not known.
+    """
     @property
     def devices(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Device]: ...
     @property
@@ -95,8 +100,9 @@ class NodeInfo(google.protobuf.message.Message):
         warnings: collections.abc.Iterable[builtins.str] | None = ...,
         trusted: builtins.bool = ...,
         seal_key: builtins.bytes = ...,
+        killed: builtins.str = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["boot", b"boot", "cpus", b"cpus", "devices", b"devices", "hostname", b"hostname", "labels", b"labels", "links", b"links", "memory_bytes", b"memory_bytes", "name", b"name", "pid", b"pid", "seal_key", b"seal_key", "trusted", b"trusted", "version", b"version", "warnings", b"warnings"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["boot", b"boot", "cpus", b"cpus", "devices", b"devices", "hostname", b"hostname", "killed", b"killed", "labels", b"labels", "links", b"links", "memory_bytes", b"memory_bytes", "name", b"name", "pid", b"pid", "seal_key", b"seal_key", "trusted", b"trusted", "version", b"version", "warnings", b"warnings"]) -> None: ...
 
 Global___NodeInfo: typing_extensions.TypeAlias = NodeInfo
 
