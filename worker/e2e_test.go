@@ -389,3 +389,31 @@ func keepLogs(t testing.TB, logs *bus.Logs) {
 		}
 	})
 }
+
+// refusing is a store that refuses to be read.
+type refusing struct{ objects.Access }
+
+func (refusing) Get(context.Context, string) (io.ReadCloser, error) {
+	return nil, fmt.Errorf("%w: the node holds no lease 1", objects.ErrRefused)
+}
+
+// A checkpoint that a node may not read, as an orchestrator that is behind says, is not taken for damaged: its trial would lose it and go
+// back to the one before. Nor is the function's sweep to blame.
+func TestAStoreThatRefusesIsNotTheTrialsFault(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.work(t, "", func(c *Config) {
+		real := c.Store
+		c.Store = func(f *outbidv1.ForkRef) objects.Access { return refusing{real(f)} }
+	})
+	resumed := function(1, "train", 3, 1)
+	resumed.Body.Start = &outbidv1.Checkpoint{Key: "checkpoints/s-1/1/000000000002-1.safetensors", Step: 2}
+	for want, a := range map[string]*outbidv1.Assignment{
+		"ended FAILED at 2 NODE: the checkpoint of step 2 cannot be read on node ": resumed,
+		"ended FAILED at 0 NODE: the function cannot be read on node ":             function(2, "train", 3, 1),
+	} {
+		s.orch.assign(a)
+		s.orch.awaitText(t, a.GetFork().GetLeaseId(), want)
+		s.orch.drop(a.GetFork().GetLeaseId())
+	}
+}

@@ -164,9 +164,9 @@ func (s *starter) checkpoint(ctx context.Context, f *fork) (string, error) {
 			c.GetStep(), c.GetKey(), f.store())
 	case health.OfNode(err):
 		return "", s.local(err)
-	case err != nil:
-		return "", fail(outbidv1.FailureKind_FAILURE_KIND_CHECKPOINT, "the checkpoint of step %d cannot be read: %s",
-			c.GetStep(), oneLine(err))
+	case err != nil: // it may be there and whole, so that the trial does not go back to the one before
+		return "", fail(outbidv1.FailureKind_FAILURE_KIND_NODE, "the checkpoint of step %d cannot be read on node %s: %s",
+			c.GetStep(), s.cfg.Node, oneLine(err))
 	case c.GetSha256() != "" && sums.SHA256 != c.GetSha256():
 		return "", fail(outbidv1.FailureKind_FAILURE_KIND_CHECKPOINT, "the checkpoint of step %d (%s) is damaged: its %d "+
 			"bytes have SHA-256 %.12s, not %.12s", c.GetStep(), c.GetKey(), size, sums.SHA256, c.GetSha256())
@@ -184,6 +184,8 @@ func (s *starter) function(ctx context.Context, f *fork, checkpoint string) (tra
 	switch {
 	case health.OfNode(err):
 		return nil, s.local(err)
+	case errors.Is(err, objects.ErrRefused):
+		return nil, fail(outbidv1.FailureKind_FAILURE_KIND_NODE, "the function cannot be read on node %s: %s", s.cfg.Node, oneLine(err))
 	case err != nil:
 		return nil, fail(outbidv1.FailureKind_FAILURE_KIND_START, "the function: %s", oneLine(err))
 	}

@@ -56,7 +56,8 @@ func RequestAccess(
 // errAnswer says that somebody else than the orchestrator answered.
 var errAnswer = errors.New("the answer is not signed by the server that this worker has joined")
 
-// AnswerAccess answers the requests of every node with f, several at once, until Stop, which waits for f to return. A
+// AnswerAccess answers the requests of every node with f, several at once, until Stop, which waits for f to return. Where f returns nil no
+// answer is sent. A
 // request that check refuses is dropped, and so is one that names another node than its subject, or that wants its
 // answer anywhere but in an inbox of its node: the orchestrator may publish where the node may not.
 func AnswerAccess(
@@ -72,7 +73,9 @@ func AnswerAccess(
 		a.places <- struct{}{}
 		a.running.Go(func() {
 			defer func() { <-a.places }()
-			_ = publish(nc, m.Reply, f(req), by) // who hears no answer asks again
+			if answer := f(req); answer != nil {
+				_ = publish(nc, m.Reply, answer, by) // who hears no answer asks again
+			}
 		})
 	})
 	if err != nil {

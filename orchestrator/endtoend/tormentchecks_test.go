@@ -2,12 +2,16 @@ package endtoend
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"testing"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -41,6 +45,7 @@ func (m *torment) check(healthy string, told *teller) {
 			}
 		}
 	}
+	wentBack(m.t, trained)
 	kept := m.reports(told.sweep)
 	for key := range told.acknowledged {
 		if n := kept[key]; n != 1 {
@@ -58,6 +63,30 @@ func (m *torment) check(healthy string, told *teller) {
 				m.t.Errorf("%s printed %s", name, sign)
 			}
 		}
+	}
+}
+
+// mostAgain is how many steps a trial may have to train again: those of half a minute, as the store may be away for that long.
+const mostAgain = 150
+
+// wentBack fails if a trial that saves each step lost more of its work than what it could not store.
+func wentBack(t *testing.T, reports map[toldStep]int) {
+	t.Helper()
+	first, last := map[toldStep]int64{}, map[toldStep]int64{} // of each lease, whose step is 0
+	for key := range reports {
+		of := toldStep{trial: key.trial, lease: key.lease}
+		if from, found := first[of]; !found || key.step < from {
+			first[of] = key.step
+		}
+		last[of] = max(last[of], key.step)
+	}
+	reached := map[int32]int64{}
+	order := slices.SortedFunc(maps.Keys(first), func(a, b toldStep) int { return cmp.Compare(a.lease, b.lease) })
+	for _, of := range order {
+		if again := reached[of.trial] - first[of]; again > mostAgain {
+			t.Errorf("trial %d had done %d steps, and began lease %d at step %d", of.trial, reached[of.trial], of.lease, first[of])
+		}
+		reached[of.trial] = max(reached[of.trial], last[of])
 	}
 }
 

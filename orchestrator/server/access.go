@@ -75,8 +75,12 @@ func (b *bounded) Put(ctx context.Context, key string, r io.Reader, size int64) 
 // signPatience is how long the store may take to begin an upload.
 const signPatience = 8 * time.Second
 
-// answerAccess gives a worker access to an object, if it may have it.
+// answerAccess gives a worker access to an object, if it may have it. A server that does not lead any more says nothing: it knows of no
+// lease that was granted since, and the one that leads answers.
 func (s *Server) answerAccess(req *outbidv1.AccessRequest) *outbidv1.AccessAnswer {
+	if !s.leads() {
+		return nil
+	}
 	answer := &outbidv1.AccessAnswer{Store: s.store.String()}
 	err := s.loop.MayReach(req)
 	if errors.Is(err, state.ErrLimit) { // which somebody may change, so that it is tried again

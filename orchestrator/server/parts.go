@@ -242,11 +242,13 @@ func (s *Server) runLoop(ctx context.Context) error {
 		}
 	})
 	err = s.loop.Run(ctx)
+	// Another may lead by now: what this one knows of leases is out of date, and the store that tidying waits for may be away for long.
+	stopped := errors.Join(answers.Stop(), uplinks.Stop())
 	tidy.Wait()
 	if errors.Is(err, ledger.ErrConflict) {
 		err = errDeposed
 	}
-	return errors.Join(err, answers.Stop(), uplinks.Stop())
+	return errors.Join(err, stopped)
 }
 
 // tunerHost opens tuners and ends those that are programs of their own.
