@@ -47,9 +47,25 @@ func Campaign(ctx context.Context, nc *nats.Conn, c Candidate) (*Leadership, err
 	return lead, nil
 }
 
-// watch finds the bucket and follows the record, until ctx ends. NATS is asked again as often as it is late.
+// peersPatience is how long the servers of a NATS cluster may take to find each other: those that start together with the orchestrator.
+const peersPatience = time.Minute
+
+// forming says whether NATS could not make something because not all of its servers, of which there may be too few, have found each
+// other: no suitable peers for placement (10005), JetStream is temporarily unavailable (10008).
+func forming(err error) bool {
+	var refused jetstream.JetStreamError
+	if !errors.As(err, &refused) || refused.APIError() == nil {
+		return false
+	}
+	code := refused.APIError().ErrorCode
+	return code == 10005 || code == 10008
+}
+
+// watch finds the bucket and follows the record, until ctx ends. NATS is asked again as often as it is late, and for a while if its
+// servers have not found each other.
 func (c *campaign) watch(ctx context.Context, nc *nats.Conn, replicas int) (jetstream.KeyWatcher, error) {
-	for {
+	patience := time.Now().Add(peersPatience)
+	for told := false; ; {
 		var watch jetstream.KeyWatcher
 		kv, err := leaderBucket(ctx, nc, replicas)
 		if err == nil {
@@ -58,6 +74,17 @@ func (c *campaign) watch(ctx context.Context, nc *nats.Conn, replicas int) (jets
 		if err == nil {
 			c.kv = kv
 			return watch, nil
+		}
+		if forming(err) && time.Now().Before(patience) && ctx.Err() == nil {
+			if !told {
+				c.log.Warn("the servers of the NATS cluster have not all found each other; trying again", "error", err)
+			}
+			told = true
+			select {
+			case <-time.After(200 * time.Millisecond):
+			case <-ctx.Done():
+			}
+			continue
 		}
 		if late := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrTimeout); !late || ctx.Err() != nil {
 			return nil, fmt.Errorf("watch %s: %w", LeaderBucket, err)
