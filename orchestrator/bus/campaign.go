@@ -50,8 +50,8 @@ func Campaign(ctx context.Context, nc *nats.Conn, c Candidate) (*Leadership, err
 // peersPatience is how long the servers of a NATS cluster may take to find each other: those that start together with the orchestrator.
 const peersPatience = time.Minute
 
-// forming says whether NATS could not make something because not all of its servers, of which there may be too few, have found each
-// other: no suitable peers for placement (10005), JetStream is temporarily unavailable (10008).
+// forming reports whether NATS refused because too few of the servers in its cluster have connected to each other yet: there are no
+// suitable peers for placement (10005), or JetStream is temporarily unavailable (10008).
 func forming(err error) bool {
 	var refused jetstream.JetStreamError
 	if !errors.As(err, &refused) || refused.APIError() == nil {

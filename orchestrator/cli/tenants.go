@@ -139,9 +139,9 @@ func (a *app) tenantRemoveCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "remove NAME",
 		Short: "Forget what was set for a tenant whose sweeps have all ended",
-		Long: `Remove forgets a tenant's weight, quota, limits and members. Its sweeps stay, and must have ended. Its secrets stay
-too, for whoever has its name next: it says how many there are, and 'outbid secret remove' removes them. It takes an
-admin's token.`,
+		Long: `Remove forgets a tenant's weight, quota, limits and members. Its sweeps stay, and must have ended. Its secrets
+stay too, and belong to the next tenant of that name: the command prints how many there are, and 'outbid secret remove'
+removes them. It takes an admin's token.`,
 		Example: "  outbid tenant remove vision",
 		Args:    exactly("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {

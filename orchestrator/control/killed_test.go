@@ -10,8 +10,8 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// A worker that starts anew and says that the one before it was killed from outside costs its trials nothing; one that says nothing, or
-// names another, makes them suspects.
+// A restarted worker that reports that its predecessor was killed from outside costs its trials nothing. Without that report, or if it
+// names another worker, the trials become suspects.
 func TestAWorkerThatWasKilledIsHeldAgainstNoTrial(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

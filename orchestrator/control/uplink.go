@@ -108,7 +108,7 @@ func (c *Core) rival(n *state.Node, l *link, up *outbidv1.Uplink) bool {
 func (c *Core) join(up *outbidv1.Uplink, old *state.Node) {
 	switch {
 	case old != nil && up.GetInfo().GetKilled() != "" && up.GetInfo().GetKilled() == old.Info.GetBoot():
-		c.freeNode(old, "its worker was killed, by nothing that ran there, and started anew", false)
+		c.freeNode(old, "its worker was killed from outside and restarted", false)
 	case old != nil:
 		c.freeNode(old, "its worker started anew", true)
 	}
@@ -128,8 +128,8 @@ func (c *Core) changeNode(node string, to outbidv1.NodeState, reason string) {
 	}}})
 }
 
-// freeNode ends every lease on a node whose processes are gone. Its worker died, or else it left in good order or was killed by something
-// that no trial can have done.
+// freeNode ends every lease on a node whose processes are gone. died is false if its worker shut down cleanly, or was killed by something
+// that no trial can have caused.
 func (c *Core) freeNode(n *state.Node, why string, died bool) {
 	for _, l := range slices.Clone(n.Leases) {
 		s := c.st.Sweeps[l.Sweep]

@@ -69,7 +69,7 @@ func (c *containment) run(name, script string, change ...func(*outbidv1.SweepSpe
 // may have begun in the meantime.
 const leastRate = 0.25
 
-// stillTrains fails unless the healthy trial goes on where it is, did not stand still while the others ran, and kept its step rate.
+// stillTrains fails unless the healthy trial still runs on the same node, never paused while the others ran, and kept its step rate.
 func (c *containment) stillTrains() {
 	c.t.Helper()
 	c.waitSteps(c.healthy, c.sweep(c.healthy).GetSteps()+3)
@@ -102,7 +102,7 @@ func (c *containment) stillTrains() {
 		c.t.Error(err)
 	}
 	before, beside := float64(alone-1)/c.began.Sub(first).Seconds(), float64(step-alone)/last.Sub(c.began).Seconds()
-	c.t.Logf("the healthy trial made %.1f steps a second alone and %.1f beside the others: %.0f%%", before, beside, 100*beside/before)
+	c.t.Logf("the healthy trial made %.1f steps a second alone and %.1f during the attacks: %.0f%%", before, beside, 100*beside/before)
 	if beside < leastRate*before {
 		c.t.Errorf("the healthy trial made %.1f steps a second, and %.1f before", beside, before)
 	}
