@@ -253,6 +253,9 @@ func TestATrialAtItsTargetWaitsForAnAnswer(t *testing.T) {
 			b.step(control.TunerAnswer{
 				Sweep: "s-1", Question: 2, Actions: []tuner.Action{tuner.Train{Trial: 0, UntilStep: until + 1, Reason: "on"}},
 			})
+			if sent := slices.ContainsFunc(b.out.Orders, func(o *outbidv1.Orders) bool { return o.GetNode() == "n1" }); !late && !sent {
+				t.Error("its worker hears of the answer only when it is heard of itself")
+			}
 			b.step(control.Tick{})
 			if trial.UntilStep != until+1 || trial.AtTarget || trial.Pausing {
 				t.Errorf("it does not go on: %+v", trial)

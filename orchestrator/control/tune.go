@@ -233,17 +233,16 @@ func (c *Core) endTrial(s *state.Sweep, t *state.Trial, end outbidv1.TrialState,
 	c.drop(s, t)
 }
 
-// tellForks tells a trial's forks that they have a later target.
+// tellForks tells a trial's forks that they have a later target. Its worker may not have been heard of in this step: a tuner in
+// a process of its own answers later than that.
 func (c *Core) tellForks(s *state.Sweep, t *state.Trial) {
-	for i, l := range slices.Clone(t.Leases) {
+	for _, l := range slices.Clone(t.Leases) {
 		if l.Gang() {
 			// Its other processes have ended at the old target, where they wait for word. They start again together.
 			c.revokeLease(s, t, l, outbidv1.RevokeKind_REVOKE_KIND_PAUSE, "its gang goes on from the checkpoint, on all its nodes")
 			continue
 		}
-		if i > 0 { // the worker of the lead has just been heard of, or will be within a second
-			c.dirty(l.Rank0())
-		}
+		c.dirty(l.Rank0())
 	}
 }
 
