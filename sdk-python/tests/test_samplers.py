@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import random
 import sys
@@ -15,7 +16,7 @@ from outbid._first import check_earlier, start_warm
 from outbid._space import fill_space
 from outbid._tuners import known_trials
 from outbid.plugin import Create, Exit, Report
-from outbid.plugin._optuna import SAMPLERS, Sampler
+from outbid.plugin._optuna import SAMPLERS, Sampler, distribution_of
 from outbid.plugin._tuner import TunerSide, spec_of
 from outbid.v1 import plugin_pb2, sweep_pb2
 
@@ -124,7 +125,7 @@ def test_a_draw_makes_anew_only_trials_that_reported_since(monkeypatch: pytest.M
     sampler = program(ob.ASHA(max_steps=81, sampler=ob.TPE(startup=5)))
     for trial in range(12):
         sampler.reported(Report(trial, 1, loss(draw(sampler))))
-    sampler._study()
+    sampler._known_trials()
     made: list[list[Any]] = []
     known = sampler._known
 
@@ -134,9 +135,37 @@ def test_a_draw_makes_anew_only_trials_that_reported_since(monkeypatch: pytest.M
 
     monkeypatch.setattr(sampler, "_known", noted)
     sampler.reported(Report(3, 81, 0.5))
-    trials = sampler._study().trials
+    trials = sampler._known_trials()
     assert [seen[-1] for seen in made] == [[81, 0.5]]
     assert trials[3].value == 0.5 and all(t.value is None for n, t in enumerate(trials) if n != 3)
+
+
+def test_draws_are_those_of_optunas_tpe() -> None:
+    """What is made once and shared changes no draw, also while other trials run and after the space has grown."""
+    import optuna
+
+    options: Any = {"n_startup_trials": 4, "multivariate": True, "constant_liar": True}
+    sampler, running = program(ob.TPE(startup=4), seed=3), []
+    for number in range(40):
+        study = optuna.create_study()
+        study.add_trials([copy_of(trial) for trial in sampler._known_trials()])
+        digest = hashlib.sha256(f"{sampler.spec.seed}/{number}".encode()).digest()
+        study.sampler = optuna.samplers.TPESampler(seed=int.from_bytes(digest[:4], "big"), **options)
+        drawn = study.ask({d.path: distribution_of(d) for d in sampler.spec.space})
+        assert draw(sampler) == drawn.params
+        running.append(number)
+        while len(running) > 3:
+            trial = running.pop((number * 7) % 4)
+            value = math.nan if trial % 6 == 5 else loss(sampler.state[trial]["values"])
+            sampler.exited(Exit(trial, 1, value, failed=trial % 9 == 8))
+
+
+def copy_of(trial: Any) -> Any:
+    """Return a trial as Optuna would make it."""
+    import optuna
+
+    names = ("state", "values", "params", "distributions", "system_attrs", "intermediate_values")
+    return optuna.trial.create_trial(**{name: getattr(trial, name) for name in names})
 
 
 def test_draws_that_break_the_constraints_are_no_trials() -> None:
@@ -144,7 +173,7 @@ def test_draws_that_break_the_constraints_are_no_trials() -> None:
     for trial in range(30):
         draw(sampler)
         sampler.exited(Exit(trial, 0, math.nan, failed=True))
-    assert len(sampler._study().trials) == 0 and sampler._rejected() == 30
+    assert len(sampler._known_trials()) == 0 and sampler._rejected() == 30
 
 
 def test_trials_of_before_are_known() -> None:
@@ -156,7 +185,7 @@ def test_trials_of_before_are_known() -> None:
     assert len(prior) == 20 and set(prior[0]) == {"params", "value"}
     sampler = program(ob.TPE(prior=study))
     inside = [p for p in prior if -5 <= p["params"]["x"] <= 5]
-    assert [t.value for t in sampler._study().trials] == [p["value"] for p in inside]
+    assert [t.value for t in sampler._known_trials()] == [p["value"] for p in inside]
     with pytest.raises(TypeError, match="prior must be an Optuna study, a result such as"):
         ob.TPE(prior=[{"x": 1}]).to_proto()
 

@@ -10,14 +10,12 @@ a restart.
 
 from __future__ import annotations
 
-import copy
-import functools
 import hashlib
 import math
 import warnings
 from collections.abc import Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from outbid._errors import InvalidError
 from outbid.plugin._serve import serve
@@ -70,9 +68,15 @@ class Sampler(Tuner):
                 raise settings.wrong("sampler", "cmaes knows one objective only; use tpe, gp or nsga2")
         if not isinstance(prior, list):
             raise settings.wrong("prior", f"{prior!r} is not a list of trials")
+        # Trials with the same parameters share their distributions, and each parameter's is made once.
+        self._distributions = {d.path: distribution_of(d) for d in self.spec.space if d.kind != "constant"}
+        self._shared: dict[tuple[str, ...], dict[str, optuna.distributions.BaseDistribution]] = {}
         self.prior = [made for made in (self._before(p) for p in prior) if made is not None]
         self.state = self.state or []
-        self._made: dict[int, tuple[tuple[Any, ...], optuna.trial.FrozenTrial | None]] = {}
+        # What Optuna is told of each trial, None for nothing; those that something was heard of since are made again.
+        self._made: list[optuna.trial.FrozenTrial | None] = [None] * len(self.state)
+        self._heard_of = set(range(len(self.state)))
+        self._made_at = self._level()
 
     def extended(self) -> Iterable[Action]:
         """Take up a wider space."""
@@ -85,20 +89,8 @@ class Sampler(Tuner):
             if self.created < len(self.spec.points):
                 yield self._given(self.spec.points[self.created])
                 continue
-            study = self._study()
-            at_random = self._rejected() >= (_STUBBORN_GP if self.sampler == "gp" else _STUBBORN)
-            digest = hashlib.sha256(f"{self.spec.seed}/{self.created}".encode()).digest()
-            study.sampler = make(
-                "random" if at_random else self.sampler,
-                int.from_bytes(digest[:4], "big"),
-                self.startup,
-                conditional=self.conditional,
-            )
-            trial = study.ask()
-            config = self.spec.space.configuration(partial(suggest, trial))
-            attributes = study.get_trials(deepcopy=False)[trial.number].system_attrs
-            values = flatten(config, self.spec.space)
-            self.state.append({"values": values, "attributes": dict(attributes), "seen": [], "over": ""})
+            config, attributes = self._draw()
+            self._add(flatten(config, self.spec.space), attributes)
             yield Create(config, reason=f"drawn by Optuna's {self.sampler}")
 
     def reported(self, report: Report) -> Iterable[Action]:
@@ -114,6 +106,7 @@ class Sampler(Tuner):
         """Note a trial's end."""
         self._note(exit.trial, exit.step, exit.metric, exit.metrics)
         self.state[exit.trial]["over"] = "failed" if exit.failed else "ended"
+        self._heard_of.add(exit.trial)
         return ()
 
     def exhausted(self) -> bool:
@@ -129,10 +122,35 @@ class Sampler(Tuner):
         values = flatten(point, self.spec.space)
         config = self.spec.space.configuration(lambda d: values[d.path])
         values = flatten(config, self.spec.space)
-        self.state.append({"values": values, "attributes": {}, "seen": [], "over": ""})
+        self._add(values, {})
         return Create(config, reason="as it was given")
 
+    def _add(self, values: Mapping[str, Any], attributes: Mapping[str, Any]) -> None:
+        """Add the record of a trial."""
+        self._heard_of.add(len(self.state))
+        self._made.append(None)
+        self.state.append({"values": values, "attributes": dict(attributes), "seen": [], "over": ""})
+
+    def _draw(self) -> tuple[dict[str, Any], Mapping[str, Any]]:
+        """Draw a configuration. Returns it and what the sampler notes of its trial."""
+        from outbid.plugin._known import in_all, study_of
+
+        trials = self._known_trials()
+        at_random = self._rejected() >= (_STUBBORN_GP if self.sampler == "gp" else _STUBBORN)
+        digest = hashlib.sha256(f"{self.spec.seed}/{self.created}".encode()).digest()
+        sampler = make(
+            "random" if at_random else self.sampler,
+            int.from_bytes(digest[:4], "big"),
+            self.startup,
+            common=None if self.conditional or self.sampler != "tpe" else in_all(trials),
+        )
+        study = study_of(trials, ["maximize" if up else "minimize" for _, up in self.spec.objectives], sampler)
+        trial = study.ask()
+        config = self.spec.space.configuration(partial(suggest, trial, self._distributions))
+        return config, study.get_trials(deepcopy=False)[trial.number].system_attrs
+
     def _note(self, trial: int, step: int, metric: float, metrics: Mapping[str, float]) -> None:
+        self._heard_of.add(trial)
         others = [metrics.get(name, math.nan) for name, _ in self.spec.objectives[1:]]
         if others and all(map(math.isfinite, others)):
             self.state[trial]["others"] = others
@@ -149,35 +167,22 @@ class Sampler(Tuner):
             n += 1
         return n
 
-    def _study(self) -> optuna.Study:
-        """Return a study of all that is known."""
-        import optuna
-
-        ways: list[Literal["minimize", "maximize"]] = [
-            "maximize" if up else "minimize" for _, up in self.spec.objectives
-        ]
-        storage = optuna.storages.InMemoryStorage()
-        study = optuna.create_study(storage=storage, directions=ways)
-        known = storage.get_study_id_from_name(study.study_name)
-        if len(ways) == 1:
-            study.add_trials(self.prior)
+    def _known_trials(self) -> list[optuna.trial.FrozenTrial]:
+        """Return all that is known, as Optuna's trials, each of which is made again only where it has changed."""
         level = self._level()
-        for number, record in enumerate(self.state):
-            if record["over"] == "failed" or (record["over"] and not record["seen"]):
-                continue  # it ended and said nothing
-            # A trial that a rule has paused is not over: it is made anew only where it has reported since.
-            key = (level, record["over"], len(record["seen"]), *record.get("others", ()))
-            found, made = self._made.get(number, (None, None))
-            if found != key:
-                made = self._known(record, level, len(ways))
-                self._made[number] = (key, made)
-            if made is not None:  # else it lacks an objective
-                storage.create_new_trial(known, made)  # as study.add_trial does, which checks each trial again
-        return study
+        if level != self._made_at:
+            self._made_at, self._heard_of = level, set(range(len(self.state)))
+        for number in self._heard_of:
+            record = self.state[number]
+            failed = record["over"] == "failed" or (record["over"] and not record["seen"])  # it said nothing
+            self._made[number] = None if failed else self._known(record, level)
+        self._heard_of.clear()
+        prior = self.prior if len(self.spec.objectives) == 1 else []
+        return [*prior, *(made for made in self._made if made is not None)]
 
-    def _known(self, record: Mapping[str, Any], level: int, objectives: int) -> optuna.trial.FrozenTrial | None:
+    def _known(self, record: Mapping[str, Any], level: int) -> optuna.trial.FrozenTrial | None:
         """Return what is known of a trial as Optuna's; None if it lacks an objective."""
-        from optuna.trial import TrialState, create_trial
+        from optuna.trial import TrialState
 
         seen, state, value, steps = record["seen"], TrialState.RUNNING, None, {}
         at = next((metric for step, metric in seen if step >= level), None)
@@ -186,18 +191,25 @@ class Sampler(Tuner):
         elif seen and (level or record["over"]):
             state, steps = TrialState.PRUNED, {step: metric for step, metric in seen}
         values = None if value is None else [value, *record.get("others", ())]
-        if values is not None and len(values) < objectives:
+        if values is not None and len(values) < len(self.spec.objectives):
             return None
-        params, distributions = as_params(self.spec.space, record["values"])
-        made = create_trial(
-            state=state,
-            values=values,
-            params=params,
-            distributions=distributions,
-            system_attrs=record["attributes"],
-            intermediate_values=steps,
+        return self._trial(
+            record["values"], state=state, values=values, system_attrs=record["attributes"], intermediate_values=steps
         )
-        made.__class__ = _shared()
+
+    def _trial(self, at: Mapping[str, Any], **known: Any) -> optuna.trial.FrozenTrial:
+        """Return a trial of a configuration."""
+        from optuna.trial import create_trial
+
+        from outbid.plugin._known import Known
+
+        params, distributions = as_params(self.spec.space, at, self._distributions)
+        shared = self._shared.setdefault(tuple(distributions), distributions)
+        made = create_trial(params=params, distributions=shared, **known)
+        made.__class__ = Known
+        assert isinstance(made, Known)
+        made.distributions = shared
+        made.internal = {name: shared[name].to_internal_repr(value) for name, value in params.items()}
         return made
 
     def _level(self) -> int:
@@ -214,35 +226,18 @@ class Sampler(Tuner):
 
     def _before(self, trial: Any) -> optuna.trial.FrozenTrial | None:
         """Return a trial of before as Optuna's, with what of it the space knows; None if that is nothing."""
-        import optuna
-
         if not isinstance(trial, Mapping) or not isinstance(trial.get("params"), Mapping):
             raise InvalidError("tuner.plugin.settings.prior: a trial needs params and a value")
-        params, distributions = as_params(self.spec.space, trial["params"])
-        if not params or not isinstance(trial.get("value"), (int, float)):
+        if not isinstance(trial.get("value"), (int, float)):
             return None
-        made = optuna.trial.create_trial(value=float(trial["value"]), params=params, distributions=distributions)
-        made.__class__ = _shared()
-        return made
+        made = self._trial(trial["params"], value=float(trial["value"]))
+        return made if made.params else None
 
 
-@functools.cache
-def _shared() -> type[optuna.trial.FrozenTrial]:
-    """Return the class of trials that are known: nothing in them changes any more, so that copies may share it.
-
-    A study copies each trial that it is given, which took most of a draw's time.
-    """
-    from optuna.trial import FrozenTrial
-
-    class Shared(FrozenTrial):
-        def __deepcopy__(self, memo: dict[int, Any]) -> FrozenTrial:
-            return copy.copy(self)
-
-    return Shared
-
-
-def make(name: str, seed: int, startup: int, *, conditional: bool = False) -> optuna.samplers.BaseSampler:
-    """Return a sampler of Optuna's."""
+def make(
+    name: str, seed: int, startup: int, *, common: Mapping[str, optuna.distributions.BaseDistribution] | None
+) -> optuna.samplers.BaseSampler:
+    """Return a sampler of Optuna's. `common` is what all trials that ended have in common; None if TPE is to look."""
     from optuna import samplers
 
     if name == "random":
@@ -253,13 +248,12 @@ def make(name: str, seed: int, startup: int, *, conditional: bool = False) -> op
         return samplers.GPSampler(seed=seed, n_startup_trials=startup, warn_independent_sampling=False)
     if name == "nsga2":
         return samplers.NSGAIISampler(seed=seed, population_size=max(2, startup))
-    return samplers.TPESampler(
-        seed=seed,
-        n_startup_trials=startup,
-        multivariate=True,
-        group=conditional,
-        constant_liar=True,
-    )
+    options: dict[str, Any] = {"seed": seed, "n_startup_trials": startup, "multivariate": True, "constant_liar": True}
+    if common is None:
+        return samplers.TPESampler(group=True, **options)
+    from outbid.plugin._known import TPE
+
+    return TPE(common, **options)
 
 
 def distribution_of(d: Dimension) -> optuna.distributions.BaseDistribution:
@@ -274,8 +268,13 @@ def distribution_of(d: Dimension) -> optuna.distributions.BaseDistribution:
     return distributions.FloatDistribution(d.low, last, log=d.log, step=None if d.log or not d.quantum else d.quantum)
 
 
-def as_params(space: Iterable[Dimension], values: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return values by path as Optuna's parameters and distributions, less those that the space does not hold."""
+def as_params(
+    space: Iterable[Dimension], values: Mapping[str, Any], made: Mapping[str, Any] | None = None
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return values by path as Optuna's parameters and distributions, less those that the space does not hold.
+
+    `made` are distributions by path that need not be made again.
+    """
     params: dict[str, Any] = {}
     distributions: dict[str, Any] = {}
     for d in space:
@@ -291,15 +290,15 @@ def as_params(space: Iterable[Dimension], values: Mapping[str, Any]) -> tuple[di
             continue
         else:
             value = d.nearest(value)
-        params[d.path], distributions[d.path] = value, distribution_of(d)
+        params[d.path], distributions[d.path] = value, made[d.path] if made else distribution_of(d)
     return params, distributions
 
 
-def suggest(trial: optuna.Trial, d: Dimension) -> Any:
-    """Ask Optuna for a parameter."""
+def suggest(trial: optuna.Trial, made: Mapping[str, optuna.distributions.BaseDistribution], d: Dimension) -> Any:
+    """Ask Optuna for a parameter, whose distribution is one of those made."""
     from optuna import distributions
 
-    asked = distribution_of(d)
+    asked = made[d.path]
     if isinstance(asked, distributions.CategoricalDistribution):
         return d.values[int(trial.suggest_categorical(d.path, asked.choices))]  # type: ignore[arg-type]
     if isinstance(asked, distributions.IntDistribution):

@@ -1,0 +1,182 @@
+"""A study of what is known of a sweep's trials, which costs a draw as little as it can.
+
+Optuna's storages copy each trial that they are given, and its samplers convert all trials for each draw. Here a trial
+is made and converted once, and shared by all draws, as it does not change.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Container, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Literal
+
+import optuna
+from optuna.distributions import BaseDistribution
+from optuna.storages import BaseStorage
+from optuna.study import StudyDirection
+from optuna.trial import FrozenTrial, TrialState
+
+Way = Literal["minimize", "maximize"]
+
+
+class Known(FrozenTrial):
+    """A trial that is known. Copies share it."""
+
+    internal: dict[str, float]  # its parameters as Optuna computes with them
+    # Optuna looks for constraints in each trial for each draw; ours have none.
+    constraints = property(lambda _: _UNCONSTRAINED)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> FrozenTrial:
+        return copy.copy(self)
+
+
+_UNCONSTRAINED: dict[str, float] = {}
+
+
+def study_of(trials: Sequence[FrozenTrial], ways: Sequence[Way], sampler: Any) -> optuna.Study:
+    """Return a study of trials, which are numbered by it, in which one more can be drawn."""
+    for number, trial in enumerate(trials):
+        if trial._trial_id != number:
+            trial.number = trial._trial_id = number
+    return optuna.create_study(storage=_Drawing(trials), directions=list(ways), sampler=sampler)
+
+
+def in_all(trials: Sequence[FrozenTrial]) -> dict[str, BaseDistribution]:
+    """Return the distributions that all trials that ended have in common, by name, less those of a single value.
+
+    It is what `optuna.search_space.intersection_search_space` finds, in one look at each different set of distributions
+    instead of one at each trial.
+    """
+    sets = {id(trial.distributions): trial.distributions for trial in trials if trial.state is not TrialState.RUNNING}
+    common: dict[str, BaseDistribution] | None = None
+    for found in sets.values():
+        common = dict(found) if common is None else {k: d for k, d in common.items() if found.get(k) == d}
+    return {name: d for name, d in sorted((common or {}).items()) if not d.single()}
+
+
+class _Drawing(BaseStorage):
+    """The storage of one study, for one draw: the trials that are known, and the one that is drawn."""
+
+    def __init__(self, known: Sequence[FrozenTrial]) -> None:
+        self._trials = list(known)
+        self._last = len(known)
+        self._directions: list[StudyDirection] = []
+        self._study_attrs: dict[str, Any] = {}
+
+    def create_new_study(self, directions: Sequence[StudyDirection], study_name: str | None = None) -> int:
+        self._directions = list(directions)
+        return 0
+
+    def get_study_id_from_name(self, study_name: str) -> int:
+        return 0
+
+    def get_study_name_from_id(self, study_id: int) -> str:
+        return "outbid"
+
+    def get_study_directions(self, study_id: int) -> list[StudyDirection]:
+        return self._directions
+
+    def get_study_user_attrs(self, study_id: int) -> dict[str, Any]:
+        return {}
+
+    def get_study_system_attrs(self, study_id: int) -> dict[str, Any]:
+        return self._study_attrs
+
+    def set_study_system_attr(self, study_id: int, key: str, value: Any) -> None:
+        self._study_attrs = {**self._study_attrs, key: value}
+
+    def create_new_trial(self, study_id: int, template_trial: FrozenTrial | None = None) -> int:
+        if template_trial is not None or len(self._trials) > self._last:
+            raise NotImplementedError("one trial is drawn")
+        self._trials.append(
+            FrozenTrial(
+                number=self._last,
+                trial_id=self._last,
+                state=TrialState.RUNNING,
+                value=None,
+                datetime_start=datetime.now(),
+                datetime_complete=None,
+                params={},
+                distributions={},
+                user_attrs={},
+                system_attrs={},
+                intermediate_values={},
+            )
+        )
+        return self._last
+
+    def set_trial_param(
+        self, trial_id: int, param_name: str, param_value_internal: float, distribution: BaseDistribution
+    ) -> None:
+        self._add("params", param_name, distribution.to_external_repr(param_value_internal))
+        self._add("distributions", param_name, distribution)
+
+    def set_trial_system_attr(self, trial_id: int, key: str, value: Any) -> None:
+        self._add("system_attrs", key, value)
+
+    def _add(self, what: str, key: str, value: Any) -> None:
+        """Change the trial that is drawn: the one that was handed out before stays as it was."""
+        changed = copy.copy(self._trials[self._last])
+        setattr(changed, what, {**getattr(changed, what), key: value})
+        self._trials[self._last] = changed
+
+    def get_trial(self, trial_id: int) -> FrozenTrial:
+        return self._trials[trial_id]
+
+    def get_all_trials(
+        self, study_id: int, deepcopy: bool = True, states: Container[TrialState] | None = None
+    ) -> list[FrozenTrial]:
+        trials = self._trials if states is None else [t for t in self._trials if t.state in states]
+        return copy.deepcopy(trials) if deepcopy else list(trials)
+
+    # A draw needs none of these.
+
+    def delete_study(self, study_id: int) -> None:
+        raise NotImplementedError
+
+    def set_study_user_attr(self, study_id: int, key: str, value: Any) -> None:
+        raise NotImplementedError
+
+    def get_all_studies(self) -> list[Any]:
+        raise NotImplementedError
+
+    def set_trial_state_values(self, trial_id: int, state: TrialState, values: Sequence[float] | None = None) -> bool:
+        raise NotImplementedError
+
+    def set_trial_intermediate_value(self, trial_id: int, step: int, intermediate_value: float) -> None:
+        raise NotImplementedError
+
+    def set_trial_user_attr(self, trial_id: int, key: str, value: Any) -> None:
+        raise NotImplementedError
+
+
+class TPE(optuna.samplers.TPESampler):
+    """Optuna's TPE, for a space without conditions: what trials have in common is known, and not looked for again."""
+
+    def __init__(self, common: Mapping[str, BaseDistribution], **options: Any) -> None:
+        super().__init__(**options)
+        self._common = dict(common)
+
+    def infer_relative_search_space(self, study: optuna.Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
+        """Return what all trials that ended have in common."""
+        return self._common
+
+    def _get_internal_repr(
+        self, trials: list[FrozenTrial], search_space: dict[str, BaseDistribution], *rest: Any
+    ) -> dict[str, Any]:
+        """Return the parameters of trials as columns. Optuna converts each value of each trial for each draw."""
+        import numpy as np
+
+        rows: list[Mapping[str, float]] = []
+        for trial in trials:
+            if (
+                isinstance(trial, Known)
+                and trial.state is not TrialState.RUNNING
+                and self._common.keys() >= search_space.keys()
+            ):
+                rows.append(trial.internal)
+                continue
+            one = super()._get_internal_repr([trial], search_space, *rest)
+            rows += [{name: float(column[0]) for name, column in one.items()}] if all(map(len, one.values())) else []
+        return {name: np.asarray([row[name] for row in rows]) for name in search_space}
