@@ -64,7 +64,7 @@ var besides = []string{"alone", "averages", "plain"} //nolint:gochecknoglobals /
 // one elsewhere (averagesOn), and while a plain program averages the same files as often, which tells what averages cost from what any work in their
 // place does. Which comes first rotates.
 func BenchmarkLatencyBesideAverages(b *testing.B) {
-	s := newSite(b, 100)
+	s := newSite(b, 100, openBuiltIn)
 	turn := func() pace {
 		out := b.TempDir()
 		s.forget()

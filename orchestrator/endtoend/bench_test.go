@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -46,7 +47,9 @@ func stub(mode string) int {
 	var train func(*sessiontest.Trial) error
 	switch mode {
 	case "latency":
-		train = func(t *sessiontest.Trial) error { return measure(t, reports, interval) }
+		train = func(t *sessiontest.Trial) error { return measure(t, reports, interval, untilAcknowledged) }
+	case "decision":
+		train = func(t *sessiontest.Trial) error { return measure(t, reports, interval, untilDecided) }
 	case "flood":
 		train = func(t *sessiontest.Trial) error { return flood(t, reports) }
 	default:
@@ -62,8 +65,21 @@ func stub(mode string) int {
 // warmUp is how many reports of each process are not counted: while a hundred processes start, two cores do little else.
 const warmUp = 25
 
-// measure reports at an even pace and notes how long each report took to be decided on.
-func measure(t *sessiontest.Trial, reports uint64, interval time.Duration) error {
+// untilAcknowledged waits until a report is in the ledger.
+func untilAcknowledged(t *sessiontest.Trial, seq uint64) error {
+	for t.Acked < seq {
+		if _, err := t.Wait(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// untilDecided waits until the tuner has said what becomes of a trial that reached its target.
+func untilDecided(t *sessiontest.Trial, seq uint64) error { return t.Reached(int64(seq)) }
+
+// measure reports at an even pace and notes how long each report took until the wait for it was over.
+func measure(t *sessiontest.Trial, reports uint64, interval time.Duration, wait func(*sessiontest.Trial, uint64) error) error {
 	var taken []string
 	// Processes take turns: a hundred that all wake at the same moment would measure the queue for two cores.
 	turn := interval * time.Duration(t.GetFork().GetTrial()%100) / 100
@@ -75,10 +91,8 @@ func measure(t *sessiontest.Trial, reports uint64, interval time.Duration) error
 		if err := t.Report(int64(seq), map[string]float64{"loss": 1 / float64(seq)}); err != nil {
 			return err
 		}
-		for t.Acked < seq {
-			if _, err := t.Wait(); err != nil {
-				return err
-			}
+		if err := wait(t, seq); err != nil && !errors.Is(err, sessiontest.ErrEnded) {
+			return err
 		}
 		if seq > warmUp {
 			taken = append(taken, fmt.Sprint(began.UnixMicro(), time.Since(began).Microseconds()))
@@ -133,7 +147,18 @@ func quantile(values []float64, q float64) float64 {
 	return values[int(q*float64(len(values)-1))]
 }
 
-func newSite(b *testing.B, devices int) *site {
+// opens starts a sweep's tuner, or goes on from a snapshot.
+type opens = func(s tuner.Settings, snapshot []byte) (tuner.Tuner, error)
+
+// openBuiltIn is opens for tuners of the binary.
+func openBuiltIn(s tuner.Settings, snapshot []byte) (tuner.Tuner, error) {
+	if snapshot != nil {
+		return tuner.Restore(s, snapshot)
+	}
+	return tuner.New(s)
+}
+
+func newSite(b *testing.B, devices int, open opens) *site {
 	b.Helper()
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(300) // as outbid sets it for servers and workers
@@ -178,15 +203,10 @@ func newSite(b *testing.B, devices int) *site {
 	loop, err := control.Open(ctx, control.Config{
 		Observe: own.observe,
 		Settings: control.Settings{
-			Lease: 15 * time.Second,
-			Trust: func(node string) bool { return list.Key(node) != "" },
-			Sign:  func(blob string) []byte { return keys.Orders().SignFunction(blob) },
-			NewTuner: func(s tuner.Settings, snapshot []byte) (tuner.Tuner, error) {
-				if snapshot != nil {
-					return tuner.Restore(s, snapshot)
-				}
-				return tuner.New(s)
-			},
+			Lease:    15 * time.Second,
+			Trust:    func(node string) bool { return list.Key(node) != "" },
+			Sign:     func(blob string) []byte { return keys.Orders().SignFunction(blob) },
+			NewTuner: open,
 		},
 		Policy: policy, Ledger: record, History: past, Now: time.Now, Logger: log, Delete: store.Delete,
 		Send: func(o *outbidv1.Orders) error { return bus.PublishOrders(nc, o, keys.Orders()) },
@@ -238,7 +258,13 @@ func newSite(b *testing.B, devices int) *site {
 // run submits a sweep of stubs and waits until it is done.
 func (s *site) run(b *testing.B, trials int, env map[string]string) {
 	b.Helper()
-	spec := job{name: "bench", tuner: random(0), trials: int32(trials)}.bare()
+	s.runUnder(b, random(0), trials, env)
+}
+
+// runUnder does so under a tuner.
+func (s *site) runUnder(b *testing.B, with *outbidv1.Tuner, trials int, env map[string]string) {
+	b.Helper()
+	spec := job{name: "bench", tuner: with, trials: int32(trials)}.bare()
 	spec.Workload = &outbidv1.SweepSpec_Function{Function: &outbidv1.Function{Blob: s.blob, Name: "stub", Env: env}}
 	id, err := s.Submit(context.Background(), spec, "bench", "")
 	if err != nil {
@@ -266,13 +292,23 @@ func (s *site) run(b *testing.B, trials int, env map[string]string) {
 // BenchmarkReportLatency is how long a report takes from the training process until it hears that it was decided on:
 // through the session's gRPC socket, NATS and the synced ledger, at 500 reports a second from 100 processes.
 func BenchmarkReportLatency(b *testing.B) {
-	s := newSite(b, 100)
+	s := newSite(b, 100, openBuiltIn)
 	out := b.TempDir()
 	for b.Loop() {
 		s.run(b, 100, map[string]string{
 			"STUB_MODE": "latency", "STUB_INTERVAL": "200ms", "STUB_REPORTS": "125", "STUB_OUT": out,
 		})
 	}
+	latencies(b, out)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	b.ReportMetric(quantile(s.decide, .99), "ms-p99-decide")
+	b.ReportMetric(quantile(s.store, .99), "ms-p99-append")
+}
+
+// latencies reports how long the reports took that processes noted in a directory.
+func latencies(b *testing.B, out string) {
+	b.Helper()
 	var taken []float64
 	for _, of := range reported(b, out) {
 		for _, r := range of {
@@ -282,16 +318,12 @@ func BenchmarkReportLatency(b *testing.B) {
 	for _, q := range []float64{.5, .95, .99, 1} {
 		b.ReportMetric(quantile(taken, q), fmt.Sprintf("ms-p%g", q*100))
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	b.ReportMetric(quantile(s.decide, .99), "ms-p99-decide")
-	b.ReportMetric(quantile(s.store, .99), "ms-p99-append")
 }
 
 // BenchmarkReportThroughput is how many reports a second come through the same way as fast as they can, from 100
 // processes, each of which waits for word of its reports.
 func BenchmarkReportThroughput(b *testing.B) {
-	s := newSite(b, 100)
+	s := newSite(b, 100, openBuiltIn)
 	const each = 6000
 	began := time.Now()
 	for b.Loop() {
@@ -302,7 +334,7 @@ func BenchmarkReportThroughput(b *testing.B) {
 
 // BenchmarkTrials is how many one-report trials a second are created, placed, run in a warm process and ended.
 func BenchmarkTrials(b *testing.B) {
-	s := newSite(b, 16)
+	s := newSite(b, 16, openBuiltIn)
 	const trials = 10_000
 	began := time.Now()
 	for b.Loop() {

@@ -28,6 +28,9 @@ func servePlugin() {
 	plugin.Serve(plugin.Factory{
 		Name: "outside", Version: "1",
 		New: func(s tuner.Settings) (tuner.Tuner, error) {
+			if s.Spec.GetTuner().GetPlugin().GetSettings().GetFields()["stepwise"].GetBoolValue() {
+				return openStepwise(s, nil)
+			}
 			t, err := tuner.New(within(s))
 			given := s.Spec.GetTuner().GetPlugin().GetSettings().GetFields()
 			if takes := given["takes"].GetNumberValue(); takes > 0 {

@@ -1,0 +1,147 @@
+package endtoend
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/outbid-dev/outbid/orchestrator/tuner"
+	"github.com/outbid-dev/outbid/orchestrator/tuner/plugin"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// stepwise is a tuner that is asked about each step of each trial: every report reaches a target.
+type stepwise struct{ Last, Trials, Created, Ended int64 }
+
+// Handle implements tuner.Tuner.
+func (s *stepwise) Handle(e tuner.Event) ([]tuner.Action, error) {
+	var out []tuner.Action
+	switch e := e.(type) {
+	case tuner.Ask:
+		for ; e.N > 0 && s.Created < s.Trials; e.N-- {
+			s.Created++
+			out = append(out, tuner.Create{Config: tuner.Config{"height": float64(s.Created)}, UntilStep: 1})
+		}
+	case tuner.Reached:
+		if e.Step < s.Last {
+			return append(out, tuner.Train{Trial: e.Trial, UntilStep: e.Step + 1}), nil
+		}
+		s.Ended++
+		out = append(out, tuner.End{Trial: e.Trial, Completed: true})
+	case tuner.Exited:
+		s.Ended++
+	}
+	return out, nil
+}
+
+// Status implements tuner.Tuner.
+func (s *stepwise) Status() tuner.Status { return tuner.Status{Exhausted: s.Created == s.Trials} }
+
+// Outlook implements tuner.Tuner.
+func (s *stepwise) Outlook() tuner.Outlook { return tuner.Outlook{} }
+
+// Snapshot implements tuner.Tuner.
+func (s *stepwise) Snapshot() ([]byte, error) { return json.Marshal(s) }
+
+// openStepwise is opens for it, whatever the sweep names.
+func openStepwise(s tuner.Settings, snapshot []byte) (tuner.Tuner, error) {
+	t := &stepwise{Last: decisions, Trials: int64(s.Spec.GetLimits().GetTrials())}
+	if snapshot == nil {
+		return t, nil
+	}
+	return t, json.Unmarshal(snapshot, t)
+}
+
+// inPython is the same tuner as a program in Python.
+const inPython = `
+from outbid import plugin
+
+class Stepwise(plugin.Tuner):
+    def start(self):
+        self.last = self.spec.settings.whole("last")
+        self.trials = self.spec.settings.whole("trials")
+        self.spec.settings.value("stepwise", True)
+
+    def ask(self, n):
+        for _ in range(min(n, self.trials - self.created)):
+            yield plugin.Create({"height": 1.0 + self.created}, until_step=1)
+
+    def reached(self, report):
+        if report.step < self.last:
+            yield plugin.Train(report.trial, until_step=report.step + 1)
+        else:
+            yield plugin.End(report.trial)
+
+    def exhausted(self):
+        return self.created >= self.trials
+
+plugin.serve(Stepwise())
+`
+
+// outside is a program with its settings, as a sweep's tuner.
+func outside(b *testing.B, trials float64, command ...string) *outbidv1.Tuner {
+	b.Helper()
+	settings, err := structpb.NewStruct(map[string]any{"last": float64(decisions), "trials": trials, "stepwise": true})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return &outbidv1.Tuner{Kind: &outbidv1.Tuner_Plugin{Plugin: &outbidv1.PluginTuner{
+		Command: command, MaxSteps: decisions, Settings: settings,
+	}}}
+}
+
+// decisions is how many steps each of a hundred trials makes.
+const decisions = 125
+
+// BenchmarkDecisionLatency is how long a trial at its target waits for its tuner's answer, at 500 reports a second from 100 processes,
+// each of which reaches a target: of a tuner in the binary, and of programs in Go and in Python.
+func BenchmarkDecisionLatency(b *testing.B) {
+	self, err := os.Executable()
+	if err != nil {
+		b.Fatal(err)
+	}
+	python := os.Getenv("PYTHON")
+	if python == "" {
+		python = "python3"
+	}
+	script := filepath.Join(b.TempDir(), "stepwise.py")
+	if err := os.WriteFile(script, []byte(inPython), 0o600); err != nil {
+		b.Fatal(err)
+	}
+	launch := func(s tuner.Settings, snapshot []byte) (tuner.Tuner, error) {
+		return plugin.Launch(context.Background(), s.Spec.GetTuner().GetPlugin().GetCommand(), s, snapshot, slog.New(slog.DiscardHandler))
+	}
+	const processes = 100
+	for _, c := range []struct {
+		name string
+		open opens
+		with *outbidv1.Tuner
+	}{
+		{"built-in", openStepwise, random(0)},
+		{"in-go", launch, outside(b, processes, self)},
+		{"in-python", launch, outside(b, processes, python, script)},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			if c.name == "in-python" {
+				if out, err := exec.Command(python, "-c", "import outbid.plugin").CombinedOutput(); err != nil {
+					b.Skipf("%s has no package outbid (PYTHON names another): %s", python, out)
+				}
+			}
+			s := newSite(b, processes, c.open)
+			out := b.TempDir()
+			for b.Loop() {
+				s.runUnder(b, c.with, processes, map[string]string{
+					"STUB_MODE": "decision", "STUB_INTERVAL": "200ms", "STUB_REPORTS": fmt.Sprint(decisions), "STUB_OUT": out,
+				})
+			}
+			latencies(b, out)
+		})
+	}
+}
