@@ -99,22 +99,32 @@ func (c *Client) configure(s tuner.Settings, snapshot []byte) error {
 }
 
 // Handle implements tuner.Tuner.
-func (c *Client) Handle(event tuner.Event) ([]tuner.Action, error) {
+func (c *Client) Handle(event tuner.Event) ([]tuner.Action, error) { return c.HandleAll(event) }
+
+// HandleAll tells the plugin of events in one call. The actions are its answer to the last.
+func (c *Client) HandleAll(events ...tuner.Event) ([]tuner.Action, error) {
 	if c.failed != nil {
 		return nil, c.failed
 	}
-	if c.validator.over(event) {
-		return nil, nil // it ended that trial in answer to a question before
+	req := new(outbidv1.HandleRequest)
+	for _, event := range events {
+		if c.validator.over(event) {
+			continue // it ended that trial in answer to a question before
+		}
+		message, err := remote.ToEvent(event)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", c.name, err)
+		}
+		if err := c.validator.seen(event); err != nil {
+			return nil, fmt.Errorf("%s: %w", c.name, err)
+		}
+		req.Events = append(req.Events, message)
 	}
-	message, err := remote.ToEvent(event)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", c.name, err)
-	}
-	if err := c.validator.seen(event); err != nil {
-		return nil, fmt.Errorf("%s: %w", c.name, err)
+	if len(req.GetEvents()) == 0 {
+		return nil, nil
 	}
 	var actions []tuner.Action
-	err = c.call(func(resp *outbidv1.HandleResponse) error {
+	err := c.call(func(resp *outbidv1.HandleResponse) error {
 		for _, m := range resp.GetActions() {
 			a, err := remote.FromAction(m)
 			if err != nil {
@@ -122,8 +132,8 @@ func (c *Client) Handle(event tuner.Event) ([]tuner.Action, error) {
 			}
 			actions = append(actions, a)
 		}
-		return c.validator.check(event, actions)
-	}, &outbidv1.HandleRequest{Events: []*outbidv1.TunerEvent{message}})
+		return c.validator.check(events[len(events)-1], actions)
+	}, req)
 	if err != nil {
 		return nil, err
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/gob"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -29,6 +30,8 @@ type Ruled struct {
 	validator *validator
 	// objectives are the metrics that are optimised beside the first.
 	objectives []*outbidv1.Objective
+	// untold is what the program has not been told yet: it hears of that with the next question.
+	untold []tuner.Event
 	ruledState
 }
 
@@ -134,23 +137,19 @@ func (r *Ruled) Handle(event tuner.Event) ([]tuner.Action, error) {
 		r.note(e.Trial, e.Step, e.Metric, e.Metrics)
 	case tuner.Reached:
 		r.note(e.Trial, e.Step, e.Metric, e.Metrics)
-		if err := r.tell(e.Trial, func(n tuner.Trial) tuner.Event {
-			return tuner.Reported{Trial: n, Step: e.Step, Metric: e.Metric, Metrics: r.Objectives[e.Trial]}
-		}); err != nil {
-			return nil, err
-		}
+		r.tell(e.Trial, func(n tuner.Trial) tuner.Event {
+			return tuner.Reported{Trial: n, Step: e.Step, Metric: e.Metric, Metrics: maps.Clone(r.Objectives[e.Trial])}
+		})
 	case tuner.Exited:
 		r.note(e.Trial, e.Step, e.Metric, e.Metrics)
-		if err := r.ended(e.Trial, e.Failed); err != nil {
-			return nil, err
-		}
+		r.ended(e.Trial, e.Failed)
 	case tuner.Extended:
 		rules = tuner.Extended{Settings: ruleSettings(e.Settings)}
 		drawn, err := drawSettings(e.Settings)
 		if err != nil {
 			return nil, err
 		}
-		if _, err := r.draws.Handle(tuner.Extended{Settings: drawn}); err != nil {
+		if _, err := r.question(tuner.Extended{Settings: drawn}); err != nil {
 			return nil, err
 		}
 	}
@@ -158,8 +157,15 @@ func (r *Ruled) Handle(event tuner.Event) ([]tuner.Action, error) {
 	if err != nil {
 		return nil, err
 	}
-	return r.follow(event, actions)
+	if actions, err = r.follow(event, actions); err != nil || len(r.untold) < untoldAtMost {
+		return actions, err
+	}
+	_, err = r.question()
+	return actions, err
 }
+
+// untoldAtMost is how many events the program is told of together at most, if it is not asked to draw in between.
+const untoldAtMost = 256
 
 // follow draws the configurations that the rule's actions need, and tells the program of the ends among them.
 func (r *Ruled) follow(event tuner.Event, actions []tuner.Action) ([]tuner.Action, error) {
@@ -173,9 +179,7 @@ func (r *Ruled) follow(event tuner.Event, actions []tuner.Action) ([]tuner.Actio
 			}
 			actions[i] = drawn
 		case tuner.End:
-			if err := r.ended(a.Trial, false); err != nil {
-				return nil, err
-			}
+			r.ended(a.Trial, false)
 		}
 	}
 	return actions, r.validator.check(event, actions)
@@ -186,7 +190,7 @@ func (r *Ruled) follow(event tuner.Event, actions []tuner.Action) ([]tuner.Actio
 func (r *Ruled) draw(a tuner.Create) (tuner.Create, error) {
 	number := int32(unknown)
 	for range maxTries {
-		drawn, err := r.draws.Handle(tuner.Ask{N: 1})
+		drawn, err := r.question(tuner.Ask{N: 1})
 		if err != nil {
 			return a, err
 		}
@@ -203,9 +207,7 @@ func (r *Ruled) draw(a tuner.Create) (tuner.Create, error) {
 			a.Reason += ", " + create.Reason
 			break
 		}
-		if _, err := r.draws.Handle(tuner.Exited{Trial: tuner.Trial(r.Next - 1), Failed: true, Metric: math.NaN()}); err != nil {
-			return a, err
-		}
+		r.untold = append(r.untold, tuner.Exited{Trial: tuner.Trial(r.Next - 1), Failed: true, Metric: math.NaN()})
 	}
 	if number == unknown {
 		a.Reason += fmt.Sprintf(", at random: %d that the sampler drew do not meet the constraints", maxTries)
@@ -235,19 +237,29 @@ func (r *Ruled) note(t tuner.Trial, step int64, metric float64, metrics map[stri
 	}
 }
 
-func (r *Ruled) ended(t tuner.Trial, failed bool) error {
-	return r.tell(t, func(n tuner.Trial) tuner.Event {
-		return tuner.Exited{Trial: n, Step: r.Steps[t], Metric: r.Metrics[t], Failed: failed, Metrics: r.Objectives[t]}
+func (r *Ruled) ended(t tuner.Trial, failed bool) {
+	r.tell(t, func(n tuner.Trial) tuner.Event {
+		return tuner.Exited{
+			Trial: n, Step: r.Steps[t], Metric: r.Metrics[t], Failed: failed, Metrics: maps.Clone(r.Objectives[t]),
+		}
 	})
 }
 
-// tell tells the program of a trial, if it knows it and has not heard of its end.
-func (r *Ruled) tell(t tuner.Trial, event func(tuner.Trial) tuner.Event) error {
-	if r.Numbers[t] == unknown {
-		return nil
+// tell has the program told of a trial, if it knows it and has not heard of its end.
+func (r *Ruled) tell(t tuner.Trial, event func(tuner.Trial) tuner.Event) {
+	if r.Numbers[t] != unknown {
+		r.untold = append(r.untold, event(tuner.Trial(r.Numbers[t])))
 	}
-	_, err := r.draws.Handle(event(tuner.Trial(r.Numbers[t])))
-	return err
+}
+
+// question asks the program something, after it is told what it has not been told yet: one call is quicker than several.
+func (r *Ruled) question(last ...tuner.Event) ([]tuner.Action, error) {
+	events := slices.Concat(r.untold, last)
+	r.untold = nil
+	if len(events) == 0 {
+		return nil, nil
+	}
+	return r.draws.HandleAll(events...)
 }
 
 // Status implements tuner.Tuner.
@@ -258,6 +270,9 @@ func (r *Ruled) Outlook() tuner.Outlook { return r.rule.Outlook() }
 
 // Snapshot implements tuner.Tuner.
 func (r *Ruled) Snapshot() ([]byte, error) {
+	if _, err := r.question(); err != nil {
+		return nil, err
+	}
 	kept := ruledEnvelope{Guard: r.validator.validatorState, State: r.ruledState}
 	var err error
 	if kept.Rule, err = r.rule.Snapshot(); err != nil {
