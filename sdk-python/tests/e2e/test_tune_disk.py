@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 import outbid as ob
 from outbid import tune
 from outbid.tune._record import Run
+from outbid.tune.schedulers import FIFOScheduler
 
 
 def test_an_experiment_whose_sweep_is_gone_is_read_from_its_directory(real: ob.Client, tmp_path: Path) -> None:
@@ -71,3 +73,26 @@ def test_trials_leave_no_checkpoints_in_temporary_places(tmp_path: Path) -> None
     assert grid[1].checkpoint.to_dict() == {"step": 2} and repr(grid.errors[0]).startswith("ValueError('fails")
     assert Path(grid[0].checkpoint.path, "weights").read_text() == "0"
     assert not list(place.iterdir())
+
+
+@pytest.mark.usefixtures("real")
+def test_a_scheduler_that_is_asked_about_each_report_answers_at_once(tmp_path: Path) -> None:
+    """Its answers waited for the worker's next word, a second each: 60 reports took over a minute."""
+
+    class Asked(FIFOScheduler):
+        def on_trial_result(self, *_: Any, **__: Any) -> str:
+            return self.CONTINUE
+
+    def train(config: dict[str, Any]) -> None:
+        for _ in range(60):
+            tune.report({"loss": config["x"]})
+
+    began = time.monotonic()
+    (result,) = tune.Tuner(
+        train,
+        param_space={"x": 1.0},
+        tune_config=tune.TuneConfig(metric="loss", mode="min", scheduler=Asked()),
+        run_config=tune.RunConfig(storage_path=str(tmp_path)),
+    ).fit()
+    assert result.metrics is not None and result.metrics["training_iteration"] == 60
+    assert time.monotonic() - began < 45
