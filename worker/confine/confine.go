@@ -14,8 +14,6 @@ import (
 	"slices"
 	"strconv"
 	"sync"
-
-	"github.com/outbid-dev/outbid/worker/trialfile"
 )
 
 // How training code gets its user.
@@ -65,7 +63,8 @@ type Confiner struct {
 	whyNoTree string
 	// behind is the control group of what steps back; "" without one.
 	behind string
-	root   string // of trials' files, if they run as another user
+	root   string // of trials' files, if they run as another user; files removes it
+	files  *root
 	record *record
 	// whyShared says why trials have no /tmp, /dev/shm and System V IPC of their own; "" if they have.
 	whyShared string
@@ -75,7 +74,7 @@ type Confiner struct {
 }
 
 // Open looks at what the machine allows, and ends what an earlier worker left in the same directory; of those that were
-// killed elsewhere it ends the trials and removes the control groups. Only the worker that holds the directory's lock may call it.
+// killed elsewhere it ends the trials and removes the control groups and files. Only the worker that holds the directory's lock may call it.
 func Open(ctx context.Context, cfg Config) (*Confiner, error) {
 	cfg.User = cmp.Or(cfg.User, None)
 	if cfg.Logger == nil {
@@ -102,9 +101,10 @@ func Open(ctx context.Context, cfg Config) (*Confiner, error) {
 		}
 	}
 	if c.Switches() {
-		if c.root, err = makeRoot(cfg.TrialDir); err != nil {
+		if c.files, err = makeRoot(cfg.TrialDir); err != nil {
 			return nil, errors.Join(err, c.Close())
 		}
+		c.root = c.files.path
 	}
 	c.record.Root = c.root
 	if err := c.openSpaces(); err != nil {
@@ -113,6 +113,9 @@ func Open(ctx context.Context, cfg Config) (*Confiner, error) {
 	if c.tree != nil {
 		c.record.Groups = c.tree.where()
 		removeOrphans(c.record.Groups, cfg.Logger)
+		if c.Switches() {
+			removeDeadRoots(cfg.TrialDir, cfg.Logger)
+		}
 	}
 	if c.behind != "" {
 		c.record.Groups = append(slices.Clone(c.record.Groups), c.behind)
@@ -148,31 +151,6 @@ func (c *Confiner) spaces(in *Confinement) (err error) {
 		in.spaces, err = makeSpaces(w)
 	}
 	return err
-}
-
-// makeRoot makes the directory of trials' files. Everybody may pass through it and nobody but the worker may list it.
-func makeRoot(base string) (string, error) {
-	if base == "" {
-		base = "/var/tmp"
-		if _, err := os.Stat(base); err != nil {
-			base = os.TempDir()
-		}
-	}
-	base, err := filepath.Abs(base)
-	if err == nil {
-		err = passable(base)
-	}
-	if err != nil {
-		return "", fmt.Errorf("the directory for trials' files: %w", err)
-	}
-	root, err := os.MkdirTemp(base, "outbid-trials-")
-	if err == nil {
-		err = os.Chmod(root, 0o711) //nolint:gosec // trials pass through it to their own directories
-	}
-	if err != nil {
-		return "", fmt.Errorf("make a directory for trials' files: %w", err)
-	}
-	return root, nil
 }
 
 // passable says which part of a path keeps others out.
@@ -300,8 +278,6 @@ func (c *Confiner) Close() error {
 	if c.tree != nil {
 		errs = append(errs, c.tree.close())
 	}
-	if c.root != "" {
-		errs = append(errs, trialfile.Remove(c.root))
-	}
+	errs = append(errs, c.files.remove())
 	return errors.Join(append(errs, c.record.remove())...)
 }

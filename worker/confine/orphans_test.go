@@ -97,3 +97,45 @@ func TestGroupsOfKilledWorkersAreRemoved(t *testing.T) {
 		}
 	}
 }
+
+// The directory of trials' files of a worker that was killed is removed; that of one that lives, of an earlier version without a lock, and what only
+// has such a name, are left alone.
+func TestFilesOfKilledWorkersAreRemoved(t *testing.T) {
+	t.Parallel()
+	base, err := os.MkdirTemp("", "outbid-roots-") //nolint:usetesting // others must be able to pass to it
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(base) })
+	if err := os.Chmod(base, 0o755); err != nil { //nolint:gosec // as a base must be
+		t.Fatal(err)
+	}
+	start := func() *root {
+		t.Helper()
+		made, err := makeRoot(base)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.MkdirAll(filepath.Join(made.path, "home-1", "deep"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		return made
+	}
+	alive, killed := start(), start()
+	older, other := filepath.Join(base, rootPrefix+"older"), filepath.Join(base, rootPrefix+"file")
+	if err := errors.Join(killed.alive.Close(), os.Mkdir(older, 0o700), os.WriteFile(other, nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	removeDeadRoots(base, slog.New(slog.DiscardHandler))
+	for path, want := range map[string]bool{alive.path: true, killed.path: false, older: true, other: true} {
+		if _, err := os.Stat(path); (err == nil) != want {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+	if err := alive.remove(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(alive.path); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a worker that ends leaves its directory: %v", err)
+	}
+}

@@ -111,7 +111,7 @@ func endLeftovers(dir string, log *slog.Logger) error {
 			}
 		}
 	}
-	if strings.HasPrefix(filepath.Base(old.Root), "outbid-trials-") {
+	if strings.HasPrefix(filepath.Base(old.Root), rootPrefix) {
 		if err := trialfile.Remove(old.Root); err != nil {
 			log.Warn("files of an earlier worker's trials could not be removed", "error", err)
 		}
