@@ -166,7 +166,12 @@ func (c *Core) askTuners() {
 		if s.State != outbidv1.SweepState_SWEEP_STATE_RUNNING || t == nil {
 			continue
 		}
-		if status := t.Status(); status.Waiting || status.Exhausted {
+		status, asked := t.Status(), 0
+		if r := c.Remote(s.ID); r != nil {
+			// While it draws for one device, it is already asked for the next that is free: it need not wait for this step in between.
+			status.Waiting, asked = r.Said().Waiting, r.AskedFor()
+		}
+		if status.Waiting || status.Exhausted {
 			delete(c.mayCreate, s.ID)
 			continue
 		}
@@ -182,7 +187,7 @@ func (c *Core) askTuners() {
 		if c.preempts {
 			n = max(n, min(size/d.Min, aheadAtMost)-len(s.Queued)-len(s.Running))
 		}
-		if !c.askFor(s, min(n, room(s))) {
+		if !c.askFor(s, min(n, room(s))-asked) {
 			return
 		}
 	}

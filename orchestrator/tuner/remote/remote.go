@@ -194,8 +194,17 @@ func (t *Tuner) Said() tuner.Status { return t.status }
 func (t *Tuner) Answered() uint64 { return t.answered }
 
 // Asked says whether it was asked for trials and has not answered yet.
-func (t *Tuner) Asked() bool {
-	return slices.ContainsFunc(t.Open(), func(q Question) bool { _, ask := q.Event.(tuner.Ask); return ask })
+func (t *Tuner) Asked() bool { return t.AskedFor() > 0 }
+
+// AskedFor is how many trials it was asked for in questions that have no answer yet.
+func (t *Tuner) AskedFor() int {
+	n := 0
+	for _, q := range t.Open() {
+		if ask, asked := q.Event.(tuner.Ask); asked {
+			n += ask.N
+		}
+	}
+	return n
 }
 
 // Status implements tuner.Tuner. Nobody need ask it for trials while it was asked; and it is not exhausted while it may yet
