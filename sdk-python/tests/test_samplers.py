@@ -140,14 +140,19 @@ def test_a_draw_makes_anew_only_trials_that_reported_since(monkeypatch: pytest.M
     assert trials[3].value == 0.5 and all(t.value is None for n, t in enumerate(trials) if n != 3)
 
 
-def test_draws_are_those_of_optunas_tpe() -> None:
-    """What is made once and shared changes no draw, also while other trials run and after the space has grown."""
+@pytest.mark.parametrize(("mode", "paused"), [("min", False), ("max", False), ("min", True), ("max", True)])
+def test_draws_are_those_of_optunas_tpe(mode: str, paused: bool) -> None:
+    """What is made once and shared changes no draw, also while other trials run or are paused at a rung."""
     import optuna
 
     options: Any = {"n_startup_trials": 4, "multivariate": True, "constant_liar": True}
-    sampler, running = program(ob.TPE(startup=4), seed=3), []
+    asked = spec(ob.ASHA(max_steps=9, sampler=ob.TPE(startup=4)) if paused else ob.TPE(startup=4), BOWL, 3)
+    asked.mode = mode
+    sampler, running = Sampler(), []
+    sampler.spec = spec_of(asked)
+    sampler.start()
     for number in range(40):
-        study = optuna.create_study()
+        study = optuna.create_study(direction="minimize" if mode == "min" else "maximize")
         study.add_trials([copy_of(trial) for trial in sampler._known_trials()])
         digest = hashlib.sha256(f"{sampler.spec.seed}/{number}".encode()).digest()
         study.sampler = optuna.samplers.TPESampler(seed=int.from_bytes(digest[:4], "big"), **options)
@@ -157,7 +162,10 @@ def test_draws_are_those_of_optunas_tpe() -> None:
         while len(running) > 3:
             trial = running.pop((number * 7) % 4)
             value = math.nan if trial % 6 == 5 else loss(sampler.state[trial]["values"])
-            sampler.exited(Exit(trial, 1, value, failed=trial % 9 == 8))
+            if paused and trial % 3:
+                sampler.reported(Report(trial, 1 + trial % 2 * 2, value))
+            else:
+                sampler.exited(Exit(trial, 9, value, failed=trial % 9 == 8))
 
 
 def copy_of(trial: Any) -> Any:

@@ -9,10 +9,12 @@ from __future__ import annotations
 import copy
 from collections.abc import Container, Mapping, Sequence
 from datetime import datetime
+from operator import attrgetter
 from typing import Any, Literal
 
 import optuna
 from optuna.distributions import BaseDistribution
+from optuna.samplers._tpe.sampler import default_gamma
 from optuna.storages import BaseStorage
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
@@ -24,6 +26,7 @@ class Known(FrozenTrial):
     """A trial that is known. Copies share it."""
 
     internal: dict[str, float]  # its parameters as Optuna computes with them
+    score: tuple[int, float, float]  # the least first: how Optuna's TPE ranks trials of one objective that ended
     # Optuna looks for constraints in each trial for each draw; ours have none.
     constraints = property(lambda _: _UNCONSTRAINED)
 
@@ -161,6 +164,24 @@ class TPE(optuna.samplers.TPESampler):
     def infer_relative_search_space(self, study: optuna.Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
         """Return what all trials that ended have in common."""
         return self._common
+
+    def _sample(
+        self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
+    ) -> dict[str, Any]:
+        """Draw as Optuna does, which looks several times through all trials for each draw."""
+        known = study.get_trials(deepcopy=False)[: trial.number]
+        if len(study.directions) > 1 or not all(isinstance(t, Known) for t in known):
+            return super()._sample(study, trial, search_space)
+        ended = [t for t in known if t.state is not TrialState.RUNNING]
+        ranked = sorted(ended, key=attrgetter("score"))
+        better = set(map(id, ranked[: default_gamma(len(ended))]))
+        below = [t for t in ended if id(t) in better]
+        above = [t for t in known if id(t) not in better]
+        good = self._build_parzen_estimator(study, search_space, below, handle_below=True)
+        rest = self._build_parzen_estimator(study, search_space, above, handle_below=False)
+        samples = good.sample(self._rng.rng, self._n_ei_candidates)
+        drawn = self._compare(samples, self._compute_acquisition_func(samples, good, rest))
+        return {name: search_space[name].to_external_repr(value) for name, value in drawn.items()}
 
     def _get_internal_repr(
         self, trials: list[FrozenTrial], search_space: dict[str, BaseDistribution], *rest: Any

@@ -210,6 +210,7 @@ class Sampler(Tuner):
         assert isinstance(made, Known)
         made.distributions = shared
         made.internal = {name: shared[name].to_internal_repr(value) for name, value in params.items()}
+        made.score = _score(made, up=self.spec.objectives[0][1])
         return made
 
     def _level(self) -> int:
@@ -232,6 +233,17 @@ class Sampler(Tuner):
             return None
         made = self._trial(trial["params"], value=float(trial["value"]))
         return made if made.params else None
+
+
+def _score(trial: optuna.trial.FrozenTrial, up: bool) -> tuple[int, float, float]:
+    """Return how TPE ranks a trial that ended, the least first: by its value, or behind those by how far it got."""
+    sign = -1 if up else 1
+    if trial.values:
+        return 0, sign * trial.values[0], 0.0
+    if not trial.intermediate_values:
+        return 1, 1, 0.0
+    step, value = max(trial.intermediate_values.items())
+    return 1, -step, sign * value
 
 
 def make(
