@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/outbid-dev/outbid/orchestrator/limits"
 	"github.com/outbid-dev/outbid/orchestrator/spec/terms"
@@ -127,9 +128,10 @@ func checkObjective(around, metric, mode string) error {
 	switch {
 	case metric == "":
 		return wrong(around+"metric", "is missing; name the reported value that is optimised, such as accuracy")
-	case !regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_./-]{0,99}$`).MatchString(metric):
-		return wrong(around+"metric", "%q cannot be a metric; start with a letter or _, then use letters, digits and _ . / -",
-			metric)
+	case len(metric) > limits.Name:
+		return wrong(around+"metric", "has %d bytes; at most %d are allowed", len(metric), limits.Name)
+	case strings.ContainsFunc(metric, unicode.IsControl):
+		return wrong(around+"metric", "%q has a control character; remove it", metric)
 	case mode == "":
 		return wrong(around+"mode", "is missing; write max if %s is better when higher, min if lower", metric)
 	case mode != "max" && mode != "min":

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime
+import subprocess
+import sys
 
 import pytest
 
@@ -90,6 +92,15 @@ def test_the_exceptions_that_led_to_the_last_are_shown(how: str) -> None:
     assert last_traceback(lines) == "\n".join(chain)
     assert last_traceback([*lines, "", "afterwards"]) == "\n".join(chain)
     assert last_traceback(chain[: chain.index(how) + 1]) == "", "another follows"
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="exception groups came with Python 3.11")
+def test_the_traceback_of_a_group_is_whole() -> None:
+    code = "raise ExceptionGroup('several', [ValueError('one'), ExceptionGroup('inner', [KeyError(2), KeyError(3)])])"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False).stderr.splitlines()
+    assert last_traceback(["before", *out, "after"]).splitlines() == out
+    assert last_traceback(out[:-1]) == "", "it is not whole yet"
+    assert last_traceback([*out, *TRACE.splitlines()]) == TRACE
 
 
 def test_lines_tell_a_kind_once(capsys: pytest.CaptureFixture[str]) -> None:

@@ -207,6 +207,16 @@ BAD_SWEEPS: list[tuple[Any, type[Exception], str]] = [
     (bad(space={"a": ob.when({"b": ob.sample_from(len)}, "c", in_=[1])}), TypeError, "cannot hold ob.sample_from"),
     (lambda: ob.when(ob.sample_from(len), "a", in_=[1]), TypeError, "cannot stand here"),
     (bad(name="My Sweep"), ValueError, "name must be lower-case letters"),
+    (bad(name="a" * 43), ValueError, "name must be lower-case letters, digits and dashes, 42 at most"),
+    (bad(name="2fast"), ValueError, "the first a letter"),
+    (bad(labels={"a": "b" * 1025}), ValueError, "the value of 'a' has 1,025 bytes, at most 1024 are allowed"),
+    (bad(labels={"ü" * 32: ""}), ValueError, "has 64 bytes, at most 63 are allowed"),
+    (bad(labels={f"a{i}": "b" for i in range(65)}), ValueError, "65 labels are too many, at most 64 are allowed"),
+    (bad(labels={f"a{i}": "b" * 1000 for i in range(17)}), ValueError, "have 17,041 bytes together"),
+    (bad(labels={"a": "\ud800"}), ValueError, "Sweep: labels['a'] must be valid Unicode"),
+    (bad(tenant="\ud800"), ValueError, "Sweep: tenant must be valid Unicode"),
+    (bad(metric="\ud800"), ValueError, "Sweep: metric must be text"),
+    (bad(metric="m" * 257), ValueError, "Sweep: metric has 257 bytes, at most 256 are allowed"),
     (bad(tuner="asha"), TypeError, "tuner must be an outbid Tuner, got 'asha'"),
     (bad(trials=0), ValueError, "trials must be at least 1"),
     (bad(trials=1.5), TypeError, "trials must be a whole number"),
@@ -326,6 +336,10 @@ def test_names_are_made_from_functions() -> None:
 
     assert name(train_Digits_2) == "train-digits-2"
     assert name(lambda t: None) == "lambda"
+    train_Digits_2.__name__ = "_2_" + "very_" * 20 + "long"
+    assert name(train_Digits_2) == "very-very-very-very-very-very-very-very-ve"
+    train_Digits_2.__name__ = "größe_損失"
+    assert name(train_Digits_2) == "gr-e"
     assert name(program=["/opt/bin/solve.sh", "x"]) == "solve"
     assert name() == "sweep"
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import math
 import queue
 import threading
+from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import outbid as ob
@@ -243,12 +247,37 @@ def test_report_steps(tmp_path: Path) -> None:
     assert w.said == [f"report {n}" for n in (2, 3, 3, 4, 4)]
 
 
+class Unreadable:
+    """What neither float nor repr can read."""
+
+    def __float__(self) -> float:
+        raise RuntimeError("no")
+
+    def __repr__(self) -> str:
+        raise RuntimeError("no")
+
+
+class Tensor:
+    """A tensor of one element, as torch's are: `item` reads it, and raises RuntimeError where there are more."""
+
+    def __init__(self, *values: float) -> None:
+        self.ndim, self.shape, self._values = 1, (len(values),), values
+
+    def item(self) -> float:
+        if len(self._values) != 1:
+            raise RuntimeError("a Tensor with 2 elements cannot be converted to Scalar")
+        return self._values[0]
+
+
 BAD_REPORTS: list[tuple[tuple[Any, ...], dict[str, Any], type[Exception], str]] = [
-    ((), {"loss": "0.5"}, TypeError, "metric 'loss' must be one number, got str: '0.5'"),
-    ((), {"loss": None}, TypeError, "metric 'loss' must be one number, got NoneType: None"),
-    ((), {"loss": np.zeros(3)}, TypeError, "metric 'loss' must be one number, got ndarray of shape (3,)"),
-    ((), {"loss": [1]}, TypeError, "metric 'loss' must be one number, got list: [1]"),
-    ((), {"loss": 1j}, TypeError, "metric 'loss' must be one number, got complex"),
+    ((), {"loss": "low"}, TypeError, "metric 'loss' must be one number, such as 0.5, got str: 'low'"),
+    ((), {"loss": None}, TypeError, "metric 'loss' must be one number, such as 0.5, got NoneType: None"),
+    ((), {"loss": np.zeros(3)}, TypeError, "metric 'loss' must be one number, such as 0.5, got ndarray of shape (3,)"),
+    ((), {"loss": np.zeros((2, 0))}, TypeError, "got ndarray of shape (2, 0)"),
+    ((), {"loss": pd.Series([1, 2])}, TypeError, "got Series of shape (2,)"),
+    ((), {"loss": Unreadable()}, TypeError, "metric 'loss' must be one number, such as 0.5, got Unreadable"),
+    ((), {"loss": [1]}, TypeError, "metric 'loss' must be one number, such as 0.5, got list: [1]"),
+    ((), {"loss": 1j}, TypeError, "metric 'loss' must be one number, such as 0.5, got complex"),
     ((), {}, TypeError, "name at least one metric"),
     (([1],), {}, TypeError, "metrics must be a dict or keywords"),
     (({3: 1.0},), {}, TypeError, "a metric's name must be a string, got 3"),
@@ -318,18 +347,80 @@ def test_large_notes_are_no_report_of_a_value(tmp_path: Path) -> None:
     assert not w.trial._answer("nothing"), "it reported no value"
 
 
-def test_an_exception_that_is_too_large_for_a_note(tmp_path: Path) -> None:
-    from outbid._raised import packed, unpacked
+NUMBERS: list[tuple[Any, float]] = [
+    (0.5, 0.5),
+    (np.float32(0.5), 0.5),
+    (np.int64(3), 3),
+    (True, 1),
+    (np.bool_(True), 1),
+    (np.array(0.5), 0.5),
+    (np.array([0.5]), 0.5),
+    (np.array([[[0.5]]]), 0.5),
+    (pd.Series([0.5], index=["a"]), 0.5),
+    (Tensor(0.5), 0.5),
+    (Decimal("0.5"), 0.5),
+    (Fraction(1, 2), 0.5),
+    ("0.5", 0.5),
+    ("1e-3", 0.001),
+    (np.str_("0.5"), 0.5),
+    (np.array(["0.5"]), 0.5),
+    ("nan", math.nan),
+    ("-Infinity", -math.inf),
+    (10**400, math.inf),
+    (-(10**400), -math.inf),
+    (Fraction(10**400), math.inf),
+    (Decimal("1e400"), math.inf),
+]
 
-    assert unpacked(packed(KeyError("x"))).args == ("x",)
-    w = Worker(tmp_path)
-    for error in [ValueError("y" * 1_000_000), ValueError(np.zeros(100_000)), ValueError("\udcff" * 100_000)]:
-        w.trial.note(raised=packed(error))
-        assert "ValueError: " in str(unpacked(packed(error)))
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(("given", "value"), NUMBERS, ids=repr)
+def test_what_float_reads_is_a_metric(tmp_path: Path, given: Any, value: float) -> None:
+    w = Worker(tmp_path, metric="loss")
+    w.trial.report(loss=given)
+    assert _trial.call(lambda trial: given, Worker(tmp_path / "answer", metric="loss").trial) == ("", "")
+    answering = Worker(tmp_path / "dict", metric="loss")
+    assert _trial.call(lambda trial: {"loss": given, "name": "0.5"}, answering.trial) == ("", "")
+    for report in (*w.reports, *answering.reports):
+        assert dict(report.metrics) == pytest.approx({"loss": value}, nan_ok=True), "text elsewhere is not a metric"
+    assert len(answering.reports) == 1
 
 
-def test_huge_numbers(tmp_path: Path) -> None:
-    Worker(tmp_path).trial.report(a=10**400, b=np.int64(3))
+def test_a_value_that_is_not_a_number_is_named(tmp_path: Path) -> None:
+    w = Worker(tmp_path, metric="loss")
+    error = _trial.call(lambda trial: {"loss": np.zeros(2), "accuracy": 0.5}, w.trial)
+    assert error == ("TypeError: return: metric 'loss' must be one number, such as 0.5, got ndarray of shape (2,)", "")
+    said, _ = _trial.call(lambda trial: Unreadable(), w.trial)
+    assert said.startswith("TypeError: the training function returned <Unreadable> and reported nothing")
+    w.trial.report(loss=1)
+    assert _trial.call(lambda trial: {"loss": [3, 2, 1]}, w.trial) == ("", ""), "a history may be returned"
+
+
+class Wordless(Exception):
+    """An exception whose text cannot be read."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no")
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (ValueError("v\ud800"), "ValueError: v\\ud800"),
+        (SystemExit("v\ud800"), "SystemExit: v\\ud800"),
+        (Wordless(), "Wordless: (its text cannot be read: str() of it raises)"),
+    ],
+)
+def test_errors_whose_text_is_not_text(tmp_path: Path, error: BaseException, line: str) -> None:
+    w = Worker(tmp_path, metric="loss")
+
+    def train(trial: Any) -> None:
+        raise error
+
+    said, trace = _trial.call(train, w.trial)
+    assert said == line
+    w.trial._finish(said, trace)
+    assert w.said == ["ended 0"]
 
 
 def test_reports_alone_are_stopped(tmp_path: Path) -> None:

@@ -12,10 +12,13 @@ from typing import Any
 from outbid._attributes import encode
 from outbid._config import Config, parse_config
 from outbid._connection import Connection
+from outbid._errors import as_text
 from outbid._limits import check_report
 from outbid._metrics import metric_values
 from outbid.v1 import event_pb2
 from outbid.v1 import service_pb2 as pb
+
+_ERROR = 4_000  # characters of an error that are sent; the server shows the first
 
 
 @dataclass
@@ -101,18 +104,20 @@ class AskTell:
             trial=trial.number,
             lease_id=trial.lease_id,
             finished=finished,
-            error=error,
+            error=as_text(error)[:_ERROR],
         )
-        if metrics is not None:
-            named = metrics if isinstance(metrics, Mapping) else {self._metric_name(): metrics}
-            trial.seq += 1
-            report = event_pb2.Report(seq=trial.seq, step=step, metrics=metric_values("tell", named))
-            report.attributes.update(encode("tell", notes or {}))
+        if metrics is None and not finished:
+            raise TypeError("tell: give metrics, finished=True or error")
+        if metrics is not None or notes:
+            report = event_pb2.Report(step=step, attributes=encode("tell", notes or {}))
+            if metrics is not None:
+                named = metrics if isinstance(metrics, Mapping) else {self._metric_name(): metrics}
+                report.metrics.update(metric_values("tell", named))
             check_report("tell", report)
+            trial.seq += 1
+            report.seq = trial.seq
             report.time.GetCurrentTime()
             request.reports.append(report)
-        elif not finished:
-            raise TypeError("tell: give metrics, finished=True or error")
         answer = self._client.rpc.tell_trial(request)
         trial.step = step
         if answer.go_on:

@@ -57,6 +57,22 @@ class SweepFailedError(OutbidError):
         return type(self), (self.sweep_id, self.reason)  # so that it may cross processes
 
 
+class TrialError(OutbidError):
+    """A trial raised an exception that cannot be made again here, because its class or what it holds is not here.
+
+    `type_name` is the name of the exception's class, `message` its text, `traceback` the traceback in the trial.
+    """
+
+    def __init__(self, type_name: str, message: str, traceback: str) -> None:
+        super().__init__(f"{type_name}: {message}" if message else type_name)
+        self.type_name = type_name
+        self.message = message
+        self.traceback = traceback
+
+    def __reduce__(self) -> tuple[type[TrialError], tuple[str, str, str]]:
+        return type(self), (self.type_name, self.message, self.traceback)
+
+
 class NoResultError(OutbidError, LookupError):
     """No trial has reported the sweep's metric yet, so there is no best one."""
 
@@ -89,7 +105,23 @@ LATE_REPORT = "reported after its loop over steps() had ended: this does not cou
 
 
 def one_line(error: BaseException) -> str:
-    """Return an exception as one line, such as "ValueError: no such thing"."""
-    text = " ".join(str(error).split())
+    """Return an exception as one line of valid text, such as "ValueError: no such thing"."""
     name = type(error).__name__
-    return f"{name}: {text}" if text else name
+    try:
+        text = " ".join(str(error).split())
+    except Exception:
+        text = "(its text cannot be read: str() of it raises)"
+    return as_text(f"{name}: {text}" if text else name)
+
+
+def shown(value: object) -> str:
+    """Return how a value is written, in 80 characters; its type's name where that cannot be read."""
+    try:
+        return as_text(f"{value!r:.80}")
+    except Exception:
+        return f"<{type(value).__name__}>"
+
+
+def as_text(text: str) -> str:
+    """Return text that messages may hold: what is not valid Unicode is escaped."""
+    return text if text.isascii() else text.encode(errors="backslashreplace").decode()

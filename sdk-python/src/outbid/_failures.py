@@ -15,6 +15,9 @@ _TRIES = 20  # after which a trial has printed no traceback, as one that was kil
 LATE_LOG = 2.0  # seconds that a log may come after the news of its trial
 _EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(: |$)")  # a Python exception, as one line
 _START = "Traceback (most recent call last):"
+_GROUP = "  + Exception Group Traceback (most recent call last):"
+_OF_GROUP = re.compile(r" +[|+].*")
+_GROUP_END = re.compile(r" +\+-{20,}")  # of an inner group too, which may end where its outer one does
 _JOINS = (
     "The above exception was the direct cause of the following exception:",
     "During handling of the above exception, another exception occurred:",
@@ -101,11 +104,15 @@ def last_traceback(lines: Iterable[str]) -> str:
     """
     found: list[str] = []
     after: list[str] = []  # an exception: what may join it to the next
-    inside = joined = False
+    inside = joined = group = False
     for line in lines:
-        if line.startswith(_START):
+        group = group and _OF_GROUP.fullmatch(line) is not None
+        if line.startswith((_START, _GROUP)) and not group:
             found, inside = [*found, *after, line] if joined else [line], True
-            after, joined = [], False
+            after, joined, group = [], False, line.startswith(_GROUP)
+        elif group:
+            found.append(line)
+            inside = not _GROUP_END.fullmatch(line)
         elif inside:
             found.append(line)
             inside = line.startswith((" ", "\t")) or not line.strip()

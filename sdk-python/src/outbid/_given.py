@@ -11,6 +11,10 @@ def text(name: str, value: Any, such: str = "text") -> str:
     """Return text."""
     if not isinstance(value, str):
         raise TypeError(f"{name} must be {such}, got {value!r:.80}")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"{name} must be valid Unicode, got {value!r:.80}") from None
     return value
 
 

@@ -17,9 +17,10 @@ from outbid._callbacks import Callback, Caller, callables
 from outbid._connection import Connection
 from outbid._display import Display, NoDisplay, make_display
 from outbid._errors import OutbidError, SweepFailedError, UnavailableError
-from outbid._failures import LATE_LOG, last_traceback
+from outbid._failures import LATE_LOG, Failures, last_traceback
 from outbid._held import telling_who
 from outbid._interrupt import interrupted
+from outbid._raised import RemoteTraceback
 from outbid._resources import Limits
 from outbid._result import Result
 from outbid._space import Space, fill_space
@@ -235,8 +236,15 @@ class SweepHandle(AskTell):
             screen.close()
         caller.end(result)
         if last is not None and last.state == "failed":
-            raise SweepFailedError(self.id, last.reason or "the server gave no reason")
+            error = SweepFailedError(self.id, last.reason or "the server gave no reason")
+            raise error from (None if display else self._cause(last))  # a display has shown the traceback
         return result
+
+    def _cause(self, failed: _model.SweepInfo) -> RemoteTraceback | None:
+        """Return the traceback of the first trial that failed, if it is a Python function's."""
+        failures = Failures(self._explain)
+        failures.take(failed, last=True)
+        return next((RemoteTraceback(trace) for trace in failures.tracebacks.values()), None)
 
     def _fail(self, update: _model.Update) -> None:
         """Stop the sweep and raise if a trial has failed."""

@@ -1,9 +1,11 @@
-"""The largest sizes of what training code says, in bytes; the worker and the server hold it against the same ones."""
+"""The largest sizes of what users' code says, in bytes. The worker and the server check the same limits."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
+from outbid import _given
 from outbid.v1 import event_pb2
 
 REPORT: Final = 60 << 10
@@ -11,6 +13,18 @@ REPORT: Final = 60 << 10
 
 NAME: Final = 256
 """Bounds the name of a metric, or of what is noted."""
+
+LABEL_NAME: Final = 63
+"""Bounds the name of a label."""
+
+LABEL: Final = 1024
+"""Bounds the value of a label."""
+
+LABELS: Final = 16 << 10
+"""Bounds the names and values of all labels together."""
+
+LABEL_COUNT: Final = 64
+"""How many labels a sweep may have."""
 
 _AROUND: Final = 100  # bytes of a report beside metrics and notes: numbers and times
 _ALLOWED: Final = "\n\t"
@@ -34,6 +48,22 @@ def check_name(where: str, what: str, name: Any) -> str:
         if (control and character not in _ALLOWED) or character in _BIDIRECTIONAL:
             raise ValueError(f"{where}: {what} must not have the control character {character!a}, got {name!a:.80}")
     return name
+
+
+def check_labels(where: str, labels: Mapping[Any, Any]) -> dict[str, str]:
+    """Return labels as text; ValueError names the one that is too large, with its size and the limit."""
+    found = {}
+    for name, value in labels.items():
+        name, value = str(name), str(value)
+        found[name] = _given.text(f"{where}[{name[:40]!r}]", value)
+        for what, text, most in (("name", name, LABEL_NAME), ("value", value, LABEL)):
+            if (size := len(_given.text(where, text).encode())) > most:
+                raise ValueError(f"{where}: the {what} of {name[:40]!r} has {size:,} bytes, at most {most} are allowed")
+    if len(found) > LABEL_COUNT:
+        raise ValueError(f"{where}: {len(found)} labels are too many, at most {LABEL_COUNT} are allowed")
+    if (size := sum(len(name.encode()) + len(value.encode()) for name, value in found.items())) > LABELS:
+        raise ValueError(f"{where}: names and values have {size:,} bytes together, at most {LABELS:,} are allowed")
+    return found
 
 
 def room(report: event_pb2.Report) -> int:

@@ -20,7 +20,7 @@ def step_number(step: Any) -> int:
 
 
 def metric_values(where: str, *sources: Mapping[str, Any] | None) -> dict[str, float]:
-    """Return reported metrics as floats; TypeError names one that is no number, ValueError a name that is too long."""
+    """Return reported metrics as floats; TypeError names one that is not a number, ValueError one with a bad name."""
     values: dict[str, float] = {}
     for source in sources:
         if source is not None and not isinstance(source, Mapping):
@@ -35,20 +35,27 @@ def metric_values(where: str, *sources: Mapping[str, Any] | None) -> dict[str, f
 
 
 def is_number(value: Any) -> bool:
-    """Return whether a value can be reported."""
+    """Report whether a value that nothing named as a metric is a number: text, True, False and None are not."""
+    if value is None or isinstance(value, (bool, str, bytes, bytearray)):
+        return False
     try:
         _number("", "", value)
     except TypeError:
         return False
-    return value is not None and not isinstance(value, bool)
+    return True
 
 
 def _number(where: str, name: str, value: Any) -> float:
+    """Return a metric's value as a float; TypeError names the metric, and the type that came.
+
+    Accepted is whatever `float` reads: numbers of any library, True and False, and text such as "0.5" or "nan". So is
+    an array, tensor or series that has one element. Numbers that are too large for a float are infinite.
+    """
     if type(value) is float:
         return value
-    if isinstance(value, (str, bytes)) or getattr(value, "ndim", 0) != 0:
-        raise _no_number(where, name, value)
     try:
+        if getattr(value, "ndim", 0) and callable(item := getattr(value, "item", None)):
+            value = item()  # raises unless there is one element
         return float(value)
     except OverflowError:
         return math.inf if value > 0 else -math.inf
@@ -58,5 +65,8 @@ def _number(where: str, name: str, value: Any) -> float:
 
 def _no_number(where: str, name: str, value: Any) -> TypeError:
     shape = getattr(value, "shape", None)
-    what = type(value).__name__ + (f" of shape {tuple(shape)}" if shape else f": {value!r:.80}")
-    return TypeError(f"{where}: metric {name!r} must be one number, got {what}")
+    try:
+        what = type(value).__name__ + (f" of shape {tuple(shape)}" if shape else f": {value!r:.80}")
+    except Exception:  # a shape or a text that cannot be read
+        what = type(value).__name__
+    return TypeError(f"{where}: metric {name!r} must be one number, such as 0.5, got {what}")

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from outbid._limits import check_name
 from outbid._model import TrialResult
 from outbid.v1 import sweep_pb2 as pb
 
@@ -19,6 +20,7 @@ def fill_objectives(spec: pb.SweepSpec, metric: str | Sequence[str], mode: str |
     for name, way in zip(metrics, modes, strict=True):
         if not isinstance(name, str) or not name:
             raise TypeError(f"Sweep: metric must be the name of a reported metric, got {name!r}")
+        check_name("Sweep", "metric", name)
         if way not in ("max", "min"):
             raise ValueError(f"Sweep: mode must be 'max' or 'min', got {way!r}")
     if len(set(metrics)) < len(metrics):

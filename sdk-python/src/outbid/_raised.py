@@ -1,33 +1,122 @@
-"""Exceptions on their way from a trial to who waits for the sweep: noted as text."""
+"""Serialise a trial's exception for re-raising in the client, as text that fits into a note."""
 
 from __future__ import annotations
 
 import base64
-from typing import Final
+import json
+import pickle
+import traceback
+from collections.abc import Callable
+from typing import Any, Final
 
-_MOST: Final = 30_000  # bytes of an exception that travel with it; the rest of the report is for other notes
+from outbid._errors import TrialError, as_text
+
+_WHOLE: Final = 16_000  # bytes of a pickled exception that travel
+_TRACE: Final = 12_000  # characters of its traceback; the middle is left out of a longer one
+_MESSAGE: Final = 4_000  # characters of its message
+
+
+class RemoteTraceback(Exception):
+    """The cause of an exception that a trial raised: the traceback in the trial's process, as text."""
+
+    def __str__(self) -> str:
+        return f'\n"""\n{self.args[0]}"""'
 
 
 def packed(error: Exception) -> str:
-    """Return an exception as text, whole if it can be pickled and is not too large for a note."""
-    import cloudpickle
-
-    try:
-        whole = base64.b64encode(cloudpickle.dumps(error)).decode()
-        if len(whole) <= _MOST:
-            return whole
-    except Exception:
-        pass
-    said = f"{type(error).__name__}: {error}"[: _MOST // 6]
-    return base64.b64encode(cloudpickle.dumps(RuntimeError(said))).decode()
+    """Return an exception as text: as much of it as can be pickled, its type's name, message and traceback."""
+    trace = as_text("".join(traceback.format_exception(type(error), error, error.__traceback__)))
+    if len(trace) > _TRACE:  # a long message or stack: both ends say most
+        trace = f"{trace[: _TRACE // 2]}\n...\n{trace[-_TRACE // 2 :]}"
+    found = {"type": type(error).__name__, "message": _described(error), "trace": trace}
+    if whole := _whole(error):
+        found["pickle"] = base64.b64encode(whole).decode()
+    return json.dumps(found, ensure_ascii=False)
 
 
 def unpacked(text: str) -> Exception:
-    """Return the exception that `packed` packed.
+    """Return the exception that `packed` packed, its cause a RemoteTraceback; a TrialError if it cannot be made here.
 
-    It is unpickled, which runs code of the text's writer: give it only what a sweep of this program noted.
+    It is unpickled, which runs code of the text's writer: pass only text that a sweep of this program noted.
     """
-    import pickle
+    found = json.loads(text)
+    error: Any = None
+    if "pickle" in found:
+        try:
+            error = pickle.loads(base64.b64decode(found["pickle"]))
+        except Exception:  # its class, or what it holds, is not here
+            error = None
+    if not isinstance(error, Exception):
+        error = TrialError(found["type"], found["message"], found["trace"])
+    error.__cause__ = RemoteTraceback(found["trace"])
+    made: Exception = error
+    return made
 
-    error: Exception = pickle.loads(base64.b64decode(text))
+
+def _whole(error: Exception) -> bytes:
+    """Return an exception pickled, without what cannot be; b"" if nothing of it can be read back or fits."""
+    for dump in (_as_it_is, _rebuilding):
+        try:
+            whole = dump(error)
+            if len(whole) <= _WHOLE and type(pickle.loads(whole)) is type(error):
+                return whole
+        except Exception:
+            continue
+    return b""
+
+
+def _as_it_is(error: Exception) -> bytes:
+    import cloudpickle
+
+    pickled: bytes = cloudpickle.dumps(error)
+    return pickled
+
+
+def _rebuilding(error: Exception) -> bytes:
+    """Pickle what an exception holds, where its `__init__` takes other arguments or something cannot be pickled."""
+    import cloudpickle
+
+    args = tuple(_small(value, _described) for value in error.args)
+    members = {name: _small(value, None) for name, value in vars(error).items()}
+    kept = {name: value for name, value in members.items() if value is not None}
+    pickled: bytes = cloudpickle.dumps(_Rebuilt(type(error), args, kept))
+    return pickled
+
+
+class _Rebuilt:
+    """An exception on its way: unpickling it makes the exception without calling its `__init__`."""
+
+    def __init__(self, *parts: Any) -> None:
+        self._parts = parts
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, self._parts
+
+
+def _rebuild(kind: type[Exception], args: tuple[Any, ...], members: dict[str, Any]) -> Exception:
+    error = kind.__new__(kind, *args)
+    error.args = args
+    vars(error).update(members)
     return error
+
+
+def _small(value: Any, instead: Callable[[Any], str] | None) -> Any:
+    """Return a value that an exception holds, or what `instead` makes of one that is large or cannot be pickled."""
+    import cloudpickle
+
+    try:
+        pickled = cloudpickle.dumps(value)
+        if len(pickled) <= _MESSAGE:
+            pickle.loads(pickled)
+            return value
+    except Exception:
+        pass
+    return instead(value) if instead is not None else None
+
+
+def _described(value: Any) -> str:
+    """Return the text of an exception, or of something that it holds, cut."""
+    try:
+        return as_text(str(value))[:_MESSAGE]
+    except Exception:
+        return f"<{type(value).__name__}>"

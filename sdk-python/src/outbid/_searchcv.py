@@ -257,7 +257,8 @@ def _run(sweep: Sweep, *, display: bool, raising: bool) -> Result:
         if raising:
             for trial in sweep.result().trials:
                 if text := trial.attributes.get("raised"):
-                    raise unpacked(str(text)) from None
+                    error = unpacked(str(text))
+                    raise error from error.__cause__
         raise
 
 

@@ -21,9 +21,11 @@ from outbid._callbacks import Callback, callables
 from outbid._client import Client, default_client
 from outbid._drawing import drawing, split
 from outbid._endless import endless_steps
+from outbid._errors import as_text
 from outbid._first import WarmStart, check_earlier, fill_points, start_warm
 from outbid._handle import SweepHandle
 from outbid._layout import config_texts
+from outbid._limits import check_labels
 from outbid._objectives import fill_objectives
 from outbid._resources import Checkpoints, Duration, Limits, Program, Resources, Secret, Utility, duration, environment
 from outbid._result import Result
@@ -40,7 +42,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_NAME = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")
+_NAME = re.compile(r"[a-z]([a-z0-9-]*[a-z0-9])?")
+_FUNCTION_NAME = 60  # characters of a function's name that are shown
+_NAME_LENGTH = 42  # characters of a sweep's name, as the server allows
 
 
 @dataclass(frozen=True)
@@ -189,7 +193,7 @@ class Sweep:
             name=_checked_name(name) if name else self._made_name(),
             tenant=_given.text("Sweep: tenant", tenant),
             constraints=_lines(constraints),
-            labels={str(k): str(v) for k, v in _given.mapping("Sweep: labels", labels or {}, '{"who": "me"}').items()},
+            labels=check_labels("Sweep: labels", _given.mapping("Sweep: labels", labels or {}, '{"who": "me"}')),
         )
         fill_objectives(spec, metric, mode)
         fill_space(spec.space, space)
@@ -351,7 +355,7 @@ class Sweep:
             source = PurePath(self._program.command[0]).stem
         else:
             source = "sweep"
-        made = re.sub(r"[^a-z0-9]+", "-", source.lower()).strip("-")
+        made = re.sub(r"[^a-z0-9]+", "-", source.lower()).lstrip("-0123456789")[:_NAME_LENGTH].strip("-")
         return made or "sweep"
 
     def _spec_for(self, client: Client | None, blob: str) -> pb.SweepSpec:
@@ -372,7 +376,7 @@ class Sweep:
                 pb.Function(
                     blob=blob,
                     python=self._python or (sys.executable if here else "python3"),
-                    name=_pickle.name_of(self._train),
+                    name=as_text(_pickle.name_of(self._train))[:_FUNCTION_NAME],
                     env=env,
                     secrets=secrets,
                     workdir=self._workdir if self._workdir is not None else os.getcwd() if here else "",
@@ -452,8 +456,11 @@ def _checked(name: str, value: Any, kind: type[T]) -> T:
 
 
 def _checked_name(name: str) -> str:
-    if not _NAME.fullmatch(name) or len(name) > 50:
-        raise ValueError(f"Sweep: name must be lower-case letters, digits and dashes, got {name!r}")
+    if not _NAME.fullmatch(_given.text("Sweep: name", name)) or len(name) > _NAME_LENGTH:
+        raise ValueError(
+            f"Sweep: name must be lower-case letters, digits and dashes, {_NAME_LENGTH} at most, the first a letter, "
+            f"got {name!r:.80}"
+        )
     return name
 
 

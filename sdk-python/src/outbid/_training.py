@@ -242,7 +242,9 @@ class Trial:
         step: int | None = None,
         **named: Any,
     ) -> None:
-        """Report metrics at a step: numbers, numpy scalars or 0-d tensors; NaN and infinities are allowed.
+        """Report metrics at a step: whatever `float` reads, or an array or tensor of one element.
+
+        NaN and infinities are allowed, as numbers and as text; what is too large for a float is infinite.
 
         `step` is the number of steps done; inside `steps()` it is the loop's step if left out, and must not
         be above it. Never waits for the server, unless 10,000 reports are unsent.
@@ -251,8 +253,8 @@ class Trial:
         trial is held at its target and ended: `StopTrial` is raised when it is told to stop or pause. Call
         `save` before it.
 
-        Raises TypeError for a value that is no number, and ValueError for a step that cannot be, a name of more than
-        256 bytes, or metrics that do not fit into one report of 60 KiB, naming it.
+        Raises TypeError for a value that is not one number, and ValueError for a step that cannot be, a name of more
+        than 256 bytes, or metrics that do not fit into one report of 60 KiB, naming it.
         """
         self._report(metric_values("report", metrics, named), step)
 
@@ -382,15 +384,23 @@ class Trial:
     def _answer(self, answer: Any) -> bool:
         """Take what the training code returned as its last report: the metric, or a dict of them.
 
-        Returns False if it is neither and nothing was reported.
+        Returns False if it is neither and nothing was reported. Raises AnswerError if nothing was reported and a dict
+        has something else than a number under the metric's name.
         """
         with self._lock:
             if self._obeyed:  # told to end: it is not done
                 return self._reported
-            if not isinstance(answer, Mapping):
+            reported = self._reported
+            named = isinstance(answer, Mapping)
+            if not named:
                 answer = {self._a.metric: answer}
             numbers = {k: v for k, v in answer.items() if isinstance(k, str) and k and is_number(v)}
-            reported = self._reported
+            if not reported and self._a.metric in answer:  # it is meant as the value, also as text or True
+                try:
+                    numbers |= metric_values("return", {self._a.metric: answer[self._a.metric]})
+                except TypeError as error:
+                    if named:
+                        raise AnswerError(str(error)) from None
             step = None if self._uses_steps or not reported else self._known
         if numbers:
             self.report(numbers, step=step)
@@ -531,6 +541,10 @@ class Trial:
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0 and self._verdict != bus_pb2.VERDICT_STOP:
             self._wait(left)
+
+
+class AnswerError(TypeError):
+    """A training function returned a dict whose value of the sweep's metric is not a number."""
 
 
 class _Steps(Iterator[int]):

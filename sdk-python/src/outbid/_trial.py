@@ -21,9 +21,9 @@ from typing import Any
 # Training code may fork (data loaders), and use gRPC: its handlers would only print warnings about its threads.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
-from outbid._errors import OutbidError, StopTrial, one_line
+from outbid._errors import OutbidError, StopTrial, as_text, one_line, shown
 from outbid._session import Attached, Poke, Session, Terminate
-from outbid._training import Trial
+from outbid._training import AnswerError, Trial
 from outbid.v1 import node_pb2, session_pb2
 
 _MARK = "\x1eoutbid:"
@@ -92,12 +92,14 @@ def call(function: Callable[[Trial], Any], trial: Trial) -> tuple[str, str]:
     try:
         answer = function(trial)
         if answer is not None and not trial._answer(answer):
-            return f"TypeError: the training function returned {answer!r:.80} and reported nothing: {_how(trial)}", ""
+            return f"TypeError: the training function returned {shown(answer)} and reported nothing: {_how(trial)}", ""
     except StopTrial:
         pass
+    except AnswerError as failure:
+        return f"TypeError: {failure}", ""
     except SystemExit as leave:
         if leave.code not in (None, 0):
-            return f"SystemExit: {leave.code}", trace_of(leave)
+            return as_text(f"SystemExit: {leave.code}"), trace_of(leave)
     except BaseException as failure:
         return one_line(failure), trace_of(failure)
     return "", ""
@@ -106,7 +108,7 @@ def call(function: Callable[[Trial], Any], trial: Trial) -> tuple[str, str]:
 def trace_of(failure: BaseException) -> str:
     """Return the traceback from the training function on, without the runner's own frame."""
     first = failure.__traceback__
-    return "".join(traceback.format_exception(type(failure), failure, first.tb_next if first else None))
+    return as_text("".join(traceback.format_exception(type(failure), failure, first.tb_next if first else None)))
 
 
 def mark(fork: node_pb2.ForkRef) -> None:

@@ -186,6 +186,28 @@ def test_ask_and_tell(real: ob.Client) -> None:
     assert result.best.config.x == min(xs, key=lambda x: abs(x - 0.5))
 
 
+def test_metrics_whose_names_are_alike_stay_apart(real: ob.Client) -> None:
+    def train(trial: ob.Trial) -> dict[str, float]:
+        return {"val acc": trial.config.x, "val_acc": -trial.config.x, "val/acc": 0.0}
+
+    result = ob.Sweep(train, {"x": ob.choice([1, 2, 3])}, metric="val acc", mode="max", tuner=ob.Grid()).run(
+        client=real, display=False
+    )
+    assert result.best.metrics == {"val acc": 3, "val_acc": -3, "val/acc": 0}
+
+
+def test_what_is_told_without_metrics_is_kept(real: ob.Client) -> None:
+    sweep = ob.Sweep(space={"x": ob.uniform(0, 1)}, metric="loss", mode="min", trials=2, max_restarts=0)
+    handle = sweep.submit(real)
+    for told in ({"finished": True}, {"error": "out of memory \ud800" * 1_000_000}):
+        asked = handle.ask(DEADLINE)
+        assert asked is not None
+        handle.tell(asked, notes={"model": "small"}, **told)
+    trials = handle.trials()
+    assert [trial.attributes for trial in trials] == [{"model": "small"}] * 2
+    assert "out of memory \\ud800" in trials[1].reason
+
+
 def test_attach_and_logs(real: ob.Client) -> None:
     def train(trial: ob.Trial) -> None:
         print(f"hello from {trial.number}")

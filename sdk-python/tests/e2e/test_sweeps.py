@@ -116,6 +116,20 @@ def test_the_first_failure_is_explained_and_the_others_counted(
     assert "KeyError: 'nope'" in sweep.handle.traceback(0)
 
 
+def test_a_failed_sweep_raises_with_the_traceback_of_its_trial(real: ob.Client) -> None:
+    class Overheated(Exception):
+        def __init__(self, degrees: int, *, where: str) -> None:
+            super().__init__(f"{degrees} degrees in {where}")
+
+    def train(trial: ob.Trial) -> float:
+        raise Overheated(95, where="the attic")
+
+    sweep = ob.Sweep(train, {"x": ob.uniform(0, 1)}, metric="loss", mode="min", trials=2, max_restarts=0)
+    with pytest.raises(ob.SweepFailedError, match="Overheated: 95 degrees in the attic") as caught:
+        sweep.run(client=real, display=False)
+    assert 'raise Overheated(95, where="the attic")' in str(caught.value.__cause__)
+
+
 def test_fail_fast_stops_and_says_why(real: ob.Client) -> None:
     def train(trial: ob.Trial) -> float:
         if trial.number == 0:
