@@ -9,7 +9,6 @@ import io
 import itertools
 import operator
 import os
-import pickle
 import sys
 import sysconfig
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -17,7 +16,7 @@ from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
-from outbid import _sources
+from outbid import _main_module, _sources
 from outbid._errors import FunctionError
 
 MAX_BYTES = 256 << 20
@@ -58,12 +57,36 @@ def dump(function: Callable[..., Any]) -> bytes:
 
 def load(blob: bytes) -> Callable[..., Any]:
     """Return the function in a blob made by `dump`; FunctionError says what is missing here."""
+    return _load(blob)[0]
+
+
+def load_file(path: str) -> Callable[..., Any]:
+    """Return the function in a file, for a trial: its modules and sources become those of this process."""
+    blob = Path(path).read_bytes()
+    function, made = _load(blob)
+    _main_module.install(made, path)
+    show_sources(blob)
+    return function
+
+
+def main_of_trial() -> dict[str, Any]:
+    """Return what is in the `__main__` of the trial that started this process; other modules are installed."""
+    path = os.environ[_main_module.FUNCTION]
+    _, made = _load(Path(path).read_bytes())
+    names = _main_module.contents(made).get("__main__", {})
+    _main_module.install([thing for thing in made if getattr(thing, "__module__", "") != "__main__"], path)
+    return names
+
+
+def _load(blob: bytes) -> tuple[Callable[..., Any], list[Any]]:
+    """Return the function in a blob, and what was made of things that travelled by value."""
     fields, start = _header(blob)
+    reader = _main_module.Unpickler(memoryview(blob)[start:])
     try:
-        function: Callable[..., Any] = pickle.loads(memoryview(blob)[start:])
+        function: Callable[..., Any] = reader.load()
     except Exception as error:
         raise FunctionError(_explain(error, fields.get("python", _python()))) from error
-    return function
+    return function, reader.made
 
 
 def show_sources(blob: bytes) -> None:

@@ -80,10 +80,7 @@ class Runner:
         if self._function is None or self._path != path:
             from outbid import _pickle
 
-            with open(path, "rb") as file:
-                blob = file.read()
-            self._function, self._path = _pickle.load(blob), path
-            _pickle.show_sources(blob)
+            self._function, self._path = _pickle.load_file(path), path
         return self._function
 
 

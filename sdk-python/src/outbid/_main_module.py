@@ -1,0 +1,162 @@
+"""The modules that travelled with a training function, the user's `__main__` first of all, in a trial's process.
+
+`multiprocessing` sends functions and classes to its processes by name. So that it finds those of the user's script or
+notebook, `install` puts them into `sys.modules`, and processes that are not forked do the same (`outbid._child_main`).
+"""
+
+from __future__ import annotations
+
+import importlib.machinery
+import importlib.util
+import io
+import os
+import pickle
+import sys
+from collections.abc import Callable, Iterable
+from types import FunctionType, ModuleType
+from typing import Any, Final
+
+FUNCTION: Final = "OUTBID_FUNCTION"
+"""The variable that says where processes of a trial find the file of its function."""
+
+_MAIN: Final = "__main__"
+_CHILD: Final = "outbid._child_main"
+_MAKERS: Final = frozenset({"_make_function", "_make_skeleton_class", "_make_skeleton_enum", "dynamic_subimport"})
+
+_installed: dict[str, ModuleType | None] = {}  # by name, with what was there before
+
+
+class Unpickler(pickle.Unpickler):
+    """Notes what cloudpickle makes of things that travelled by value."""
+
+    def __init__(self, pickled: memoryview) -> None:
+        super().__init__(io.BytesIO(pickled))
+        self.made: list[Any] = []
+
+    def find_class(self, module: str, name: str) -> Any:
+        """Return what a pickle refers to."""
+        found = super().find_class(module, name)
+        return self._noting(found) if name in _MAKERS and module.startswith("cloudpickle") else found
+
+    def _noting(self, maker: Callable[..., Any]) -> Callable[..., Any]:
+        def make(*args: Any, **given: Any) -> Any:
+            thing = maker(*args, **given)
+            self.made.append(thing)
+            return thing
+
+        return make
+
+
+class _Part(ModuleType):
+    """A module of which only what a function needs travelled; the rest is imported if its file is here."""
+
+    def __getattr__(self, name: str) -> Any:
+        """Return something else of the module."""
+        if name.startswith("__"):
+            raise AttributeError(name)
+        real = self.__dict__.get("__outbid_file__") or _imported(self.__name__)
+        if real is None:
+            raise AttributeError(
+                f"module {self.__name__!r} has no attribute {name!r} here: the function does not use it"
+            )
+        self.__dict__["__outbid_file__"] = real
+        return getattr(real, name)
+
+
+def contents(made: Iterable[Any]) -> dict[str, dict[str, Any]]:
+    """Return what travelled of each module, by name."""
+    found: dict[str, dict[str, Any]] = {}
+    things = list(made)
+    for thing in things:
+        names = thing.__dict__ if isinstance(thing, ModuleType) else getattr(thing, "__globals__", {})
+        module = names.get("__name__") or getattr(thing, "__module__", None)
+        if isinstance(module, str):
+            plain = {name: value for name, value in names.items() if not name.startswith("__") or name == "__file__"}
+            found.setdefault(module, {}).update(plain)
+    for thing in things:
+        if isinstance(thing, (FunctionType, type)) and thing.__qualname__.isidentifier():
+            found.setdefault(str(thing.__module__), {}).setdefault(thing.__qualname__, thing)
+    return found
+
+
+def install(made: Iterable[Any], function: str) -> None:
+    """Put what travelled into `sys.modules`, in place of what an earlier call put there.
+
+    `function` is the file that it travelled in.
+    """
+    import cloudpickle
+
+    _remove()
+    found = contents(made)
+    if names := found.pop(_MAIN, {}):
+        main = ModuleType(_MAIN)
+        main.__dict__.update(names)
+        main.__spec__ = importlib.util.find_spec(_CHILD)  # what multiprocessing has its processes import
+        _put(_MAIN, main)
+    for name, names in sorted(found.items()):
+        if name not in sys.modules:
+            _place(name).__dict__.update(names)
+            # An object of such a class that is saved has to be read elsewhere.
+            cloudpickle.register_pickle_by_value(sys.modules[name])
+    if _installed:
+        os.environ[FUNCTION] = function
+    _end_fork_server()
+
+
+def _place(name: str) -> ModuleType:
+    """Put a module into `sys.modules`, and before it those that it is in."""
+    around, _, last = name.rpartition(".")
+    outer = None
+    if around:
+        outer = sys.modules[around] if around in sys.modules else _place(around)
+    module = _Part(name)
+    spec = _file_of(name)
+    module.__path__ = list(spec.submodule_search_locations or ()) if spec is not None else []
+    module.__spec__ = importlib.machinery.ModuleSpec(name, None, is_package=True)
+    _put(name, module)
+    if outer is not None:
+        setattr(outer, last, module)
+    return module
+
+
+def _put(name: str, module: ModuleType) -> None:
+    _installed[name] = sys.modules.get(name)
+    sys.modules[name] = module
+
+
+def _remove() -> None:
+    """Take the modules of an earlier function away."""
+    import cloudpickle
+
+    for name, before in _installed.items():
+        if name in cloudpickle.list_registry_pickle_by_value():
+            cloudpickle.unregister_pickle_by_value(sys.modules[name])
+        if before is None:
+            sys.modules.pop(name, None)
+        else:
+            sys.modules[name] = before
+    _installed.clear()
+    os.environ.pop(FUNCTION, None)
+
+
+def _file_of(name: str) -> importlib.machinery.ModuleSpec | None:
+    around = name.rpartition(".")[0]
+    path = list(getattr(sys.modules.get(around), "__path__", ())) if around else None
+    return importlib.machinery.PathFinder.find_spec(name, path)
+
+
+def _imported(name: str) -> ModuleType | None:
+    """Return the module as its file on this machine has it; None if there is none."""
+    spec = _file_of(name)
+    if spec is None or spec.loader is None:
+        return None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _end_fork_server() -> None:
+    """End the process that forks others for multiprocessing: it has the names of an earlier function."""
+    server = getattr(sys.modules.get("multiprocessing.forkserver"), "_forkserver", None)
+    if callable(stop := getattr(server, "_stop", None)):
+        stop()

@@ -1,0 +1,102 @@
+"""Processes that a trial starts: they find what is in the user's script, by name, however they are started."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from fake_worker import SRC, FakeWorker
+
+HELPERS = """
+SIZE = 3
+def cube(x): return x ** SIZE
+def other(x): return x + SIZE
+"""
+SCRIPT = """
+import concurrent.futures, functools, multiprocessing, sys
+import package.inner
+from helpers import cube
+from outbid import _pickle
+
+OFFSET = 7
+
+class Item:
+    def __init__(self, value): self.value = value
+
+class Items:
+    def __getitem__(self, i): return Item(i)
+
+def logged(f):
+    @functools.wraps(f)
+    def wrapper(*args): return f(*args)
+    return wrapper
+
+@logged
+def square(x): return x * x
+def value(item): return item.value
+def plus(x): return x + OFFSET
+
+def train(trial):
+    found = {}
+    how = multiprocessing.get_context(trial.config.how)
+    with how.Pool(1) as pool:
+        found["square"] = pool.map(square, [2])
+        found["cube"] = pool.map(cube, [2])
+        found["twice"] = pool.map(package.inner.twice, [2])
+        found["value"] = pool.map(value, [Item(3)])
+        found["plus"] = pool.map(plus, [1])
+        found["item"] = [pool.map(Items().__getitem__, [5])[0].value]
+    with concurrent.futures.ProcessPoolExecutor(1, mp_context=how) as pool:
+        found["executor"] = list(pool.map(square, [3]))
+    if trial.config.beside:
+        from helpers import other  # not used by what travelled
+        found["other"] = [other(1)]
+    assert sys.modules["helpers"].cube is cube
+    trial.note(found)
+    trial.report(loss=1)
+
+if __name__ == "__main__":
+    sys.stdout.buffer.write(_pickle.dump(train))
+"""
+FOUND = {
+    "square": "[4]",
+    "cube": "[8]",
+    "twice": "[4]",
+    "value": "[3]",
+    "plus": "[8]",
+    "item": "[5]",
+    "executor": "[9]",
+}
+
+
+@pytest.mark.parametrize("beside", [False, True])
+def test_functions_of_the_script_are_found_by_name(
+    worker: Callable[..., FakeWorker], tmp_path: Path, beside: bool
+) -> None:
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "__init__.py").touch()
+    (tmp_path / "package" / "inner.py").write_text("def twice(x): return 2 * x\n")
+    (tmp_path / "helpers.py").write_text(HELPERS)
+    (tmp_path / "script.py").write_text(SCRIPT)
+    blob = subprocess.run(
+        [sys.executable, "script.py"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(SRC)},
+        check=True,
+        capture_output=True,
+    ).stdout
+    # One process runs all trials: each has to find the names again.
+    w = worker(**({"PYTHONPATH": f"{SRC}{os.pathsep}{tmp_path}"} if beside else {}))
+    w.function_path.write_bytes(blob)
+    w.hear("hello")
+    for how in ("fork", "spawn", "forkserver", "spawn"):
+        w.assign(f'{{"how": "{how}", "beside": {str(beside).lower()}}}')
+        said = w.hear()
+        assert hasattr(said, "reports"), (how, said.error, said.traceback)
+        assert dict(said.reports[0].attributes) == FOUND | ({"other": "[4]"} if beside else {})
+        assert w.hear("ended").error == ""
