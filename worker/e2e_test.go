@@ -334,7 +334,7 @@ func TestEnvironment(t *testing.T) {
 			d.Type, d.Uuid = "h200", fmt.Sprint("GPU-", i)
 		}
 	})
-	const want = "CUDA_VISIBLE_DEVICES=GPU-1,GPU-3\nOMP_NUM_THREADS=2\nWORD=yes\nOUTBID_SECRET_OF_TEST=\n" +
+	const want = "CUDA_VISIBLE_DEVICES=GPU-1,GPU-3\nOMP_NUM_THREADS=2\nMKL_NUM_THREADS=2\nWORD=yes\nOUTBID_SECRET_OF_TEST=\n" +
 		"PLANTED_SECRET=\nPASSED_WORD=hello\n"
 	s.orch.assign(function(1, "environment", 0, 1, 3))
 	s.orch.awaitText(t, 1, "ended FINISHED at 1")
@@ -342,9 +342,9 @@ func TestEnvironment(t *testing.T) {
 	s.orch.assign(function(2, "environment", 0, 1, 3))
 	s.orch.awaitText(t, 2, "ended FINISHED at 1")
 	s.awaitLog(t, 2, want)
-	s.orch.assign(script(3, `echo "[$PLANTED_SECRET][$OUTBID_SECRET_OF_TEST][$PASSED_WORD][$HOME]"`, 0, 1))
+	s.orch.assign(script(3, `echo "[$PLANTED_SECRET][$OUTBID_SECRET_OF_TEST][$PASSED_WORD][$HOME][$OPENBLAS_NUM_THREADS]"`, 0, 1))
 	s.orch.awaitText(t, 3, "ended FINISHED")
-	s.awaitLog(t, 3, "[][][hello]["+os.Getenv("HOME")+"]\n")
+	s.awaitLog(t, 3, "[][][hello]["+os.Getenv("HOME")+"][1]\n")
 }
 
 func TestProgramGoesOn(t *testing.T) {

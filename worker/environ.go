@@ -17,12 +17,24 @@ import (
 // patterns: who and where it is, where programs, libraries and modules are found, and what hardware needs. What is
 // not here stays with the worker, as it may be a secret: keys of a store, tokens, passwords of a proxy.
 func inherited() []string {
-	return []string{
+	return append(threadVariables(), []string{
 		"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "LC_*", "TZ", "TMPDIR",
-		"LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV", "CONDA_PREFIX", "OMP_NUM_THREADS",
+		"LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV", "CONDA_PREFIX",
 		"CUDA_HOME", "CUDA_PATH", "CUDA_ROOT", "CUDA_CACHE_PATH", "CUDA_DEVICE_ORDER", "CUDA_MODULE_LOADING",
 		"CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY", "NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES",
 		"NCCL_*", "GLOO_SOCKET_IFNAME",
+	}...)
+}
+
+// openMP bounds the threads of OpenMP's libraries, PyTorch among them.
+const openMP = "OMP_NUM_THREADS"
+
+// threadVariables bound how many threads numeric libraries use: OpenMP, MKL, OpenBLAS, BLIS, NumExpr, Apple's Accelerate, Numba,
+// Rayon and Polars. Each takes all cores of the machine otherwise.
+func threadVariables() []string {
+	return []string{
+		openMP, "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "BLIS_NUM_THREADS", "NUMEXPR_NUM_THREADS", "VECLIB_MAXIMUM_THREADS",
+		"NUMBA_NUM_THREADS", "RAYON_NUM_THREADS", "POLARS_MAX_THREADS",
 	}
 }
 
@@ -60,12 +72,10 @@ func passed(environ []string, patterns []string) []string {
 
 // environ is the environment of training code, made from nothing: what is inherited or passed on from the worker's,
 // what the user set, the node's name, and exactly the granted GPUs. Numeric libraries get as many threads as the trial
-// has CPUs, unless somebody says otherwise: all of them on every core would slow each other down.
+// has CPUs, unless the worker's environment or the user sets another number: trials with threads on every core slow each other down.
 func (s *starter) environ(f *fork, user map[string]string) []string {
 	env := slices.Clone(s.inherit())
-	if _, set := os.LookupEnv("OMP_NUM_THREADS"); !set {
-		env = append(env, "OMP_NUM_THREADS="+strconv.Itoa(s.threads(f)))
-	}
+	env = append(env, threadLimits(env, user, strconv.Itoa(s.threads(f)))...)
 	for _, given := range []map[string]string{user, f.secrets} {
 		for _, name := range slices.Sorted(maps.Keys(given)) {
 			env = append(env, name+"="+given[name])
@@ -73,6 +83,28 @@ func (s *starter) environ(f *fork, user map[string]string) []string {
 	}
 	visible := inventory.Visible(s.cfg.Machine.Devices, f.body.GetDevices(), s.cfg.Machine.Given)
 	return append(env, "OUTBID_NODE="+s.cfg.Node, "CUDA_VISIBLE_DEVICES="+visible)
+}
+
+// threadLimits returns the variables of numeric libraries that neither the inherited environment nor the user sets. A number that is
+// set for OpenMP is meant for the others too.
+func threadLimits(inherited []string, user map[string]string, threads string) (env []string) {
+	set := map[string]string{}
+	for _, entry := range inherited {
+		name, value, _ := strings.Cut(entry, "=")
+		set[name] = value
+	}
+	maps.Copy(set, user)
+	if first, _, _ := strings.Cut(set[openMP], ","); first != "" { // one for each level of nesting
+		if _, err := strconv.ParseUint(first, 10, 31); err == nil {
+			threads = first
+		}
+	}
+	for _, name := range threadVariables() {
+		if _, is := set[name]; !is {
+			env = append(env, name+"="+threads)
+		}
+	}
+	return env
 }
 
 // inherit is what every trial has of the worker's environment, which does not change.

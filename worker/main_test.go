@@ -57,7 +57,7 @@ func trainForTest(t *sessiontest.Trial) error {
 		return t.Report(1, map[string]float64{"loss": math.NaN(), "acc": math.Inf(1)})
 	case "environment":
 		for _, name := range []string{
-			"CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "WORD", "OUTBID_SECRET_OF_TEST", "PLANTED_SECRET", "PASSED_WORD",
+			"CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "WORD", "OUTBID_SECRET_OF_TEST", "PLANTED_SECRET", "PASSED_WORD",
 		} {
 			fmt.Println(name + "=" + os.Getenv(name))
 		}
