@@ -145,6 +145,9 @@ func Run(ctx context.Context, cfg Config) (err error) {
 		cfg: cfg, owners: owners, host: host, confiner: confiner, sessions: sessions,
 		blobs: blobs{dir: filepath.Join(cfg.Dir, "blobs")},
 	}
+	if cfg.Share != nil {
+		cfg.Share.OnRelease(func(ctx context.Context, device int32) error { return sessions.Free(ctx, []int32{device}) })
+	}
 	a.train, a.behind = a.checks.after(starter.start), confiner.IdleGroup()
 	return a.serve(ctx)
 }

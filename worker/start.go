@@ -36,6 +36,7 @@ type starter struct {
 	sessions *session.Server
 	blobs    blobs
 	owners   *owners
+	waiting  waiting
 	// inherited is what every trial has of the worker's environment, once inheriting has found it.
 	inheriting sync.Once
 	inherited  []string
@@ -58,6 +59,9 @@ func (s *starter) start(ctx context.Context, f *fork) (training, error) {
 		}
 	}
 	if err := s.checkNetwork(f); err != nil {
+		return nil, err
+	}
+	if err := s.holdDevices(ctx, f); err != nil {
 		return nil, err
 	}
 	if err := f.disk.lacking(); err != nil {

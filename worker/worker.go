@@ -48,7 +48,11 @@ type Config struct {
 	Boot string
 	// Machine is what the worker offers.
 	Machine inventory.Machine
-	Bus     Bus
+	// Share claims the machine's devices while trials use them; nil if they are the worker's for its life.
+	Share *inventory.Share
+	// Waits hears why a trial waits for devices that another process uses, and "" when none waits any more; may be nil.
+	Waits func(why string)
+	Bus   Bus
 	// Store is where checkpoints and functions are.
 	Store Store
 	// Server checks that the server to which this worker belongs has signed a function. Without it no function runs.

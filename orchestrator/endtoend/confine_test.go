@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -108,9 +109,10 @@ ls "$HOME" > $HOME/ok`, s.Info.Keys+"/*", dir)
 	}
 }
 
-// Two servers of one machine do not both use its devices: the second waits, says for whom, and goes on when the first is
-// gone, however it went. The machine is a network namespace of the test's own, so that no other test has its devices.
-func TestAMachinesDevicesAreClaimedOnce(t *testing.T) {
+// Two servers of one machine share its devices: a trial of the second waits for the first's trial, doctor says for which process, and
+// it goes on when that is gone, however it went. The machine is a network namespace of the test's own, so that no other test has
+// its devices.
+func TestServersOfOneMachineShareItsDevices(t *testing.T) {
 	t.Parallel()
 	if out, err := exec.Command("unshare", "-n", "ip", "link", "set", "lo", "up").CombinedOutput(); err != nil {
 		t.Skipf("this machine gives a test no network of its own: %v: %s", err, out)
@@ -132,16 +134,32 @@ func TestAMachinesDevicesAreClaimedOnce(t *testing.T) {
 		out, _ := exec.Command("nsenter", args...).CombinedOutput() // doctor fails where something is wrong
 		return string(out)
 	}
-	up := regexp.MustCompile(`"state": *"up"`)
-	poll(t, "the first worker", func() bool { return up.MatchString(ask(first, "nodes", "-o", "json")) })
-	second := serveIn(t, two, inside, nil, "up")
-	second.until(fmt.Sprintf("process %d (%s", first.Info.PID, one))
-	if nodes := ask(second, "nodes", "-o", "json"); up.MatchString(nodes) {
-		t.Fatalf("both offer the machine's devices: %s", nodes)
+	submit := func(s *server, spec *outbidv1.SweepSpec) {
+		t.Helper()
+		sweep, err := protojson.Marshal(spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if out := ask(s, "submit", writeFile(t, string(sweep))); !strings.Contains(out, spec.GetName()) {
+			t.Fatal(out)
+		}
 	}
-	if said := ask(second, "doctor"); !strings.Contains(said, fmt.Sprint("is held by process ", first.Info.PID)) {
-		t.Errorf("doctor does not say for whom it waits:\n%s", said)
+	in := func(s *server, sweep, state string) func() bool {
+		return func() bool { return strings.Contains(ask(s, "show", sweep, "-o", "json"), fmt.Sprintf("%q", state)) }
+	}
+	second := serveIn(t, two, inside, nil, "up")
+	done := filepath.Join(t.TempDir(), "done")
+	submit(first, shell("long", done, `touch "$DIR"; sleep 600`, int32(runtime.NumCPU())))
+	poll(t, "a trial of the first", func() bool { _, err := os.Stat(done); return err == nil })
+	submit(second, shell("short", two, "true"+reportOne, 2))
+	held := fmt.Sprint("is held by process ", first.Info.PID)
+	poll(t, "doctor to say for whom it waits", func() bool { return strings.Contains(ask(second, "doctor"), held) })
+	if said := ask(second, "show", "short"); !strings.Contains(said, held) || !strings.Contains(said, one) {
+		t.Errorf("the sweep does not say for whom it waits:\n%s", said)
 	}
 	first.kill()
-	poll(t, "the second worker", func() bool { return up.MatchString(ask(second, "nodes", "-o", "json")) })
+	poll(t, "the second's sweep", in(second, "short", "done"))
+	if said := ask(second, "doctor"); strings.Contains(said, "is held by") {
+		t.Errorf("doctor says that it waits:\n%s", said)
+	}
 }

@@ -28,11 +28,11 @@ type health struct {
 	mu     sync.Mutex
 	at     time.Time
 	checks []*outbidv1.Check
-	// held are the devices of this machine that its own workers do not get, by worker.
+	// held says which devices of this machine the trials of its own workers wait for, by worker.
 	held map[string]string
 }
 
-// lacks says which device a worker of this process does not get, and why; nothing if it has all.
+// lacks sets which device the trials of a worker of this process wait for, and why; "" if none waits.
 func (h *health) lacks(worker, why string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -63,7 +63,7 @@ func (h *health) info() *outbidv1.GetServerInfoResponse {
 			if why := h.held[worker]; why != "" {
 				h.checks = append(h.checks, &outbidv1.Check{
 					Name: "devices", Detail: "worker " + worker + ": " + why,
-					Fix: "stop that one, or share cores with it by declaring slots: outbid up --devices cpu:2, or OUTBID_DEVICES=cpu:2 where a program starts it",
+					Fix: "its trials and this server's take turns; to share cores declare slots: outbid up --devices cpu:2, or OUTBID_DEVICES=cpu:2 where a program starts it",
 				})
 			}
 		}

@@ -132,7 +132,8 @@ type workerParts struct {
 	logs  *bus.Logs
 	store worker.Store
 	who   *identity.Credentials
-	// lacks hears which device the worker does not get; may be nil.
+	// lacks hears which device a trial waits for because another process of this machine uses it; nil for a worker in a process
+	// of its own, which has its devices for its life.
 	lacks func(why string)
 	// version is what this build calls itself.
 	version string
@@ -145,7 +146,7 @@ func runWorker(ctx context.Context, o WorkerConfig, p workerParts) (err error) {
 	if err != nil {
 		return badField("Devices", "%w", err)
 	}
-	machine, release, err := claimDevices(ctx, o, machine, p)
+	machine, share, release, err := claimDevices(ctx, o, machine, p)
 	if err != nil {
 		return err
 	}
@@ -168,7 +169,7 @@ func runWorker(ctx context.Context, o WorkerConfig, p workerParts) (err error) {
 		return err
 	}
 	return worker.Run(ctx, worker.Config{
-		Node: o.Name, Machine: machine, Bus: speaks, Store: p.store, Server: orders, Dir: o.Dir,
+		Node: o.Name, Machine: machine, Share: share, Waits: p.lacks, Bus: speaks, Store: p.store, Server: orders, Dir: o.Dir,
 		Python: o.Trials.Python, PassEnv: o.Trials.PassEnv, TrialUser: o.Trials.User, TrialGroups: o.Trials.Groups,
 		TrialDir: o.Trials.Dir, TrustTrials: o.Trials.Trust, CheckpointBytes: o.Trials.CheckpointBytes,
 		ScratchBytes: o.Trials.ScratchBytes, DiskMargin: o.Trials.DiskMargin, TrialProcesses: o.Trials.Processes, TrialFiles: o.Trials.Files,
@@ -176,23 +177,21 @@ func runWorker(ctx context.Context, o WorkerConfig, p workerParts) (err error) {
 	})
 }
 
-// claimDevices claims the devices that were found, or waits for them, and says who has those that it does not get.
+// claimDevices has the devices that were found claimed: those of a server with a worker while trials use them, so that servers of
+// one machine share them. A worker in a process of its own claims them for its life: its cluster could not know that another one
+// uses them. It waits for those that it does not get, and logs which process has them.
 func claimDevices(
 	ctx context.Context, o WorkerConfig, found inventory.Machine, p workerParts,
-) (inventory.Machine, func() error, error) {
-	lacks := p.lacks
-	if lacks == nil {
-		lacks = func(string) {}
+) (_ inventory.Machine, share *inventory.Share, release func() error, err error) {
+	if p.lacks != nil {
+		share = inventory.NewShare(found, o.Dir)
+		return found, share, share.Close, nil
 	}
-	machine, release, err := found.Claim(ctx, o.Dir, func(h *claim.Held) {
+	found, release, err = found.Claim(ctx, o.Dir, func(h *claim.Held) {
 		p.log.Warn("a device is not offered, or waited for if none is left, as another worker of this machine has it; "+
 			"declare slots, such as --devices cpu:2, to share cores", "device", h.What, "by", h.By.String())
-		lacks(h.Error())
 	})
-	if err == nil && len(machine.Devices) == len(found.Devices) {
-		lacks("")
-	}
-	return machine, release, err
+	return found, nil, release, err
 }
 
 // ordersOf are what a worker checks orders with: the key of the server that it has joined.

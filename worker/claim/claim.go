@@ -58,6 +58,11 @@ const (
 
 // Take claims what is named, in the name of dir. The error is a *Held if another process has it.
 func Take(ctx context.Context, what, dir string, now time.Time) (*Claim, error) {
+	return TakeAsked(ctx, what, dir, now, func() {})
+}
+
+// TakeAsked is Take with a function that is called, without blocking, whenever another process asks for the claim.
+func TakeAsked(ctx context.Context, what, dir string, now time.Time, asked func()) (*Claim, error) {
 	l, err := new(net.ListenConfig).Listen(ctx, "unix", address(what))
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return nil, &Held{What: what, By: ask(ctx, what)}
@@ -70,11 +75,11 @@ func Take(ctx context.Context, what, dir string, now time.Time) (*Claim, error) 
 		return nil, errors.Join(fmt.Errorf("claim %s: %w", what, err), l.Close())
 	}
 	c := &Claim{listener: l}
-	c.served.Go(func() { c.serve(answer) })
+	c.served.Go(func() { c.serve(answer, asked) })
 	return c, nil
 }
 
-func (c *Claim) serve(answer []byte) {
+func (c *Claim) serve(answer []byte, asked func()) {
 	for {
 		conn, err := c.listener.Accept()
 		if err != nil {
@@ -83,6 +88,7 @@ func (c *Claim) serve(answer []byte) {
 		_ = conn.SetDeadline(time.Now().Add(answerTimeout))
 		_, _ = conn.Write(answer) // who asks learns less, and that is all
 		_ = conn.Close()
+		asked()
 	}
 }
 

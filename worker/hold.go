@@ -1,0 +1,76 @@
+package worker
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/outbid-dev/outbid/worker/claim"
+)
+
+// quietWait is how long a trial waits for devices before its user is told: workers of one machine take turns.
+const quietWait = time.Second
+
+// waiting counts the trials that wait for devices that other processes of the machine use.
+type waiting struct {
+	mu     sync.Mutex
+	trials int
+	told   map[string]bool // sweeps whose user was told
+}
+
+// holdDevices claims a fork's devices until its training code is gone, and waits for those that another worker of this machine
+// uses.
+func (s *starter) holdDevices(ctx context.Context, f *fork) error {
+	if s.cfg.Share == nil {
+		return nil
+	}
+	var timer *time.Timer
+	told := make(chan struct{})
+	release, err := s.cfg.Share.Take(ctx, f.body.GetDevices(), func(h *claim.Held) {
+		if timer == nil {
+			timer = time.AfterFunc(quietWait, func() {
+				s.tellWaiting(f, h)
+				close(told)
+			})
+		}
+	})
+	if timer != nil && !timer.Stop() {
+		<-told
+		s.endWaiting()
+	}
+	if err != nil {
+		return err
+	}
+	f.atEnd(release)
+	return nil
+}
+
+// tellWaiting says which process uses a device that a trial waits for: to its user once for each sweep.
+func (s *starter) tellWaiting(f *fork, h *claim.Held) {
+	s.waiting.mu.Lock()
+	defer s.waiting.mu.Unlock()
+	s.waiting.trials++
+	if s.cfg.Waits != nil {
+		s.cfg.Waits(h.Error())
+	}
+	sweep := f.ref.GetSweep()
+	if s.waiting.told[sweep] {
+		return
+	}
+	if s.waiting.told == nil {
+		s.waiting.told = map[string]bool{}
+	}
+	s.waiting.told[sweep] = true
+	s.cfg.Logger.Info("a trial waits for a device", "trial", f.name(), "device", h.What, "by", h.By.String())
+	f.note("warning", "waits for "+h.Error()+", whose trials it takes turns with; declared slots share cores: --devices cpu:2, or "+
+		"OUTBID_DEVICES=cpu:2 where a program starts the server")
+}
+
+func (s *starter) endWaiting() {
+	s.waiting.mu.Lock()
+	defer s.waiting.mu.Unlock()
+	s.waiting.trials--
+	if s.waiting.trials == 0 && s.cfg.Waits != nil {
+		s.cfg.Waits("")
+	}
+}

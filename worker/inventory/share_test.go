@@ -1,0 +1,163 @@
+package inventory
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/outbid-dev/outbid/worker/claim"
+)
+
+// shares returns two Shares of one machine of this test alone, as two servers have them.
+func shares(t *testing.T, spec string) (first, second *Share) {
+	t.Helper()
+	m, err := find(spec, twoGPUs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tail := t.TempDir()
+	for i := range m.Names {
+		if m.Names[i] != "" {
+			m.Names[i] += tail
+		}
+	}
+	first, second = NewShare(m, "/first"), NewShare(m, "/second")
+	t.Cleanup(func() {
+		if err := errors.Join(first.Close(), second.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	return first, second
+}
+
+func take(t *testing.T, s *Share, devices ...int32) (release func() error) {
+	t.Helper()
+	release, err := s.Take(t.Context(), devices, func(*claim.Held) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return release
+}
+
+// A server that runs no trial has no device, once another one wants it; before that, it keeps what is idle on a GPU.
+func TestShareGivesIdleDevicesAway(t *testing.T) {
+	t.Parallel()
+	first, second := shares(t, "gpu")
+	freed := make(chan int32, 2)
+	first.OnRelease(func(_ context.Context, device int32) error {
+		freed <- device
+		return nil
+	})
+	for range 2 { // the second time without a claim
+		if err := take(t, first, 1)(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(freed) > 0 {
+		t.Error("its idle processes were ended though nobody asked")
+	}
+	if err := take(t, second, 1)(); err != nil {
+		t.Fatal(err)
+	}
+	if d := <-freed; d != 1 {
+		t.Errorf("freed device %d", d)
+	}
+}
+
+// A device that is used is waited for, and its process is named; then both take turns.
+func TestSharesTakeTurns(t *testing.T) {
+	t.Parallel()
+	first, second := shares(t, "gpu")
+	const turns = 4
+	held := make(chan *claim.Held, turns)
+	release := take(t, first, 0)
+	var order []string
+	var mu sync.Mutex
+	var both sync.WaitGroup
+	used := func(who string) {
+		mu.Lock()
+		defer mu.Unlock()
+		order = append(order, who)
+	}
+	both.Go(func() {
+		for range turns {
+			again, err := second.Take(t.Context(), []int32{0}, func(h *claim.Held) { held <- h })
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			used("second")
+			_ = again()
+		}
+	})
+	h := <-held
+	if h.By.Dir != "/first" || h.By.PID == 0 {
+		t.Errorf("held by %v", h.By)
+	}
+	both.Go(func() {
+		for range turns {
+			_ = release()
+			again, err := first.Take(t.Context(), []int32{0}, func(*claim.Held) {})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			used("first")
+			release = again
+		}
+		_ = release()
+	})
+	both.Wait()
+	if order[0] != "second" {
+		t.Errorf("the one that waited was not next: %v", order)
+	}
+	if len(order) != 2*turns {
+		t.Errorf("used %v", order)
+	}
+}
+
+// Trials that need the same devices in another order do not wait for each other for ever.
+func TestSharesNeverBlockEachOther(t *testing.T) {
+	t.Parallel()
+	first, second := shares(t, "gpu")
+	var both sync.WaitGroup
+	for i, s := range []*Share{first, second} {
+		both.Go(func() {
+			for range 3 {
+				devices := []int32{0, 1}
+				if i == 1 {
+					slices.Reverse(devices)
+				}
+				release, err := s.Take(t.Context(), devices, func(*claim.Held) {})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if err := release(); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	both.Wait()
+}
+
+// What waits ends with its context and keeps nothing; declared devices are as many servers' as declare them.
+func TestShareEndsWaiting(t *testing.T) {
+	t.Parallel()
+	first, second := shares(t, "gpu,cpu:1")
+	defer take(t, first, 1)() //nolint:errcheck // it cannot fail
+	ctx, cancel := context.WithCancel(t.Context())
+	if _, err := second.Take(ctx, []int32{0, 1}, func(*claim.Held) { cancel() }); !errors.Is(err, context.Canceled) {
+		t.Errorf("it waited: %v", err)
+	}
+	if err := errors.Join(take(t, first, 0, 2)(), take(t, second, 0, 2)()); err != nil {
+		t.Error(err)
+	}
+	first2, second2 := take(t, first, 2), take(t, second, 2)
+	if err := errors.Join(first2(), second2()); err != nil {
+		t.Error(err)
+	}
+}
