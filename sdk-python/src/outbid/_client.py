@@ -7,7 +7,7 @@ import warnings
 from pathlib import Path
 from types import TracebackType
 
-from outbid import _given, _model, _tenant
+from outbid import _given, _model, _programs, _tenant
 from outbid._connection import Connection
 from outbid._errors import NotFoundError
 from outbid._handle import SweepHandle
@@ -76,18 +76,22 @@ class Client(Connection):
         """
         _given.text("attach: sweep", sweep, 'the id of a sweep, such as "digits-1"')
         try:
-            return SweepHandle(self, self.sweep(sweep).id)
+            return self._attached(self.sweep(sweep).id)
         except NotFoundError:
             pass
         there = self.sweeps()
         for found in there:
             if found.name == sweep:
-                return SweepHandle(self, found.id)
+                return self._attached(found.id)
         names = ", ".join(found.id for found in there[:10]) + (", ..." if len(there) > 10 else "")
         raise NotFoundError(
             f"there is no sweep {sweep!r} on {self.where}, which has {names or 'no sweeps'}; for another server, "
             "ob.connect(url) or ob.connect(data=directory) first"
         )
+
+    def _attached(self, sweep: str) -> SweepHandle:
+        _programs.hold(self, sweep, new=False)
+        return SweepHandle(self, sweep)
 
     def submit_spec(self, spec: sweep_pb2.SweepSpec) -> SweepHandle:
         """Submit a sweep given as the API's message."""

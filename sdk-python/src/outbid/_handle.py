@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, SupportsIndex
 
-from outbid import _given, _model
+from outbid import _given, _model, _programs
 from outbid._asktell import AskTell
 from outbid._callbacks import Callback, Caller, callables
 from outbid._connection import Connection
@@ -121,6 +121,7 @@ class SweepHandle(AskTell):
     def resume(self) -> SweepHandle:
         """Let a paused sweep go on from its trials' checkpoints; returns this handle, to `wait` on."""
         self._control(pb.SWEEP_COMMAND_RESUME)
+        _programs.hold(self._client, self.id, new=True)
         return self
 
     def stop(self) -> None:
@@ -297,6 +298,7 @@ class SweepHandle(AskTell):
                 rpc.recover(error, waiting)
                 continue
             if state in _model.ENDED_SWEEP:
+                _programs.release(self._client, self.id)
                 return
             # The server ended the stream because it is going down: wait for it to come back.
             waiting.more()

@@ -1,4 +1,4 @@
-"""Says who has this machine's devices, while a sweep waits for them on a server of one's own."""
+"""Tell the user which process uses the devices that a sweep on a local server waits for."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from outbid._connection import Connection
 from outbid._errors import OutbidError
 from outbid.v1 import service_pb2 as pb
 
-_SILENT_SECONDS = 2.0  # of waiting for a device without a word
+_LOOK_SECONDS = 1.0
 
 
 @contextlib.contextmanager
 def telling_who(client: Connection, sweep: str) -> Iterator[None]:
-    """Say on stderr, once, who has the devices, if another server's worker has them and no trial can run meanwhile."""
-    if client.data is None:  # somebody else's server, whose machines are not this user's to free
+    """Print on stderr, once, which process has the devices, if no trial has begun because of another server's."""
+    if client.data is None:  # a server whose machines are not this user's to free
         yield
         return
     over = threading.Event()
@@ -30,15 +30,15 @@ def telling_who(client: Connection, sweep: str) -> Iterator[None]:
 
 
 def _look(client: Connection, sweep: str, over: threading.Event) -> None:
-    """Look now and then, until a trial runs or it is known who has the devices."""
-    while not over.wait(_SILENT_SECONDS):
+    """Look every second, until a trial has reported or it is known which process has the devices."""
+    while not over.wait(_LOOK_SECONDS):
         try:
             info = client.sweep(sweep)
-            if info.over or info.steps or info.counts.get("running"):
+            if info.over or info.steps:
                 return
             checks = client.rpc.get_server_info(pb.GetServerInfoRequest()).checks
         except OutbidError:
-            continue  # who waits for the sweep sees to that
+            continue  # reported where the sweep is waited for
         why = next((f"{check.detail}; {check.fix}" for check in checks if check.name == "devices" and not check.ok), "")
         if why and not over.is_set():
             print(f"outbid: {sweep} waits: {why}", file=sys.stderr, flush=True)

@@ -17,12 +17,16 @@ from outbid._model import SweepInfo, Update
 from outbid._server import DATA
 
 
-class Followed(Protocol):
-    """The sweep that is waited for."""
+class Identified(Protocol):
+    """A sweep."""
 
     @property
     def id(self) -> str:
         """Its id."""
+
+
+class Followed(Identified, Protocol):
+    """The sweep that is waited for."""
 
     def info(self) -> SweepInfo:
         """Return how it stands."""
@@ -92,7 +96,7 @@ def _paused(handle: Followed, client: Connection, saved: bool) -> KeyboardInterr
     )
 
 
-def go_on(handle: Followed, client: Connection, call: str) -> str:
+def go_on(handle: Identified, client: Connection, call: str) -> str:
     """Return the Python that attaches to a sweep from a program of its own, and calls what is to be called."""
     if client.data is None:
         named = os.environ.get("OUTBID_URL") == client.url

@@ -57,6 +57,17 @@ class Lease:
         file.close()
         return True
 
+    def unused(self) -> bool:
+        """Return whether no program has the lock; False where the file system has no locks."""
+        if fcntl is None:
+            return False
+        with self._path.open("a") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                return False
+        return True
+
     def write(self, text: str) -> None:
         """Write the file's text."""
         with self._path.open("w") as file:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, fields
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from outbid import _given, _html, _pickle
+from outbid import _given, _html, _pickle, _programs
 from outbid._asktell import AskedTrial
 from outbid._callbacks import Callback, callables
 from outbid._client import Client, default_client
@@ -253,7 +253,10 @@ class Sweep:
                 stacklevel=2,
             )
         blob = client.put_blob(_pickle.dump(self._train)) if self._train is not None else ""
+        _programs.pause_left(client)
         self._handle = client.submit_spec(self._spec_for(client, blob))
+        if self._train is not None or self._program:
+            _programs.hold(client, self._handle.id, new=True)
         return self._handle
 
     async def asubmit(self, client: Client | None = None) -> SweepHandle:

@@ -1,4 +1,4 @@
-"""A second server on a machine whose cores another one has."""
+"""Two servers on a machine with the same cores."""
 
 from __future__ import annotations
 
@@ -12,30 +12,45 @@ import pytest
 from .conftest import SRC
 
 PROGRAM = """
-import json, pathlib, subprocess, sys
+import json, os, pathlib, subprocess, sys, time
 import outbid as ob
 
-def run(name, **options):
-    sweep = ob.Sweep(lambda trial: trial.config.x, {"x": ob.constant(1)}, metric="x", mode="max", trials=1, name=name)
-    return sweep.run(display=False, **options)
+def wait(trial):
+    # The first's trials use every core until the second has said that it waits.
+    while not os.path.exists(trial.config.gate):
+        time.sleep(0.02)
+    return 1.0
 
-if sys.argv[1:] == ["second"]:
-    print("ended", run("second").trials[0].state)
+def sweep(name, trials=1, **space):
+    train = wait if space else lambda trial: 1.0
+    space = {n: ob.constant(v) for n, v in (space or {"x": 1}).items()}
+    return ob.Sweep(train, space, metric="x", mode="max", trials=trials, name=name)
+
+if sys.argv[1:]:
+    print("ended", sweep(sys.argv[1]).run(display=False).trials[0].state)
 else:
+    def start(name):
+        command = [sys.executable, __file__, name]
+        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     with ob.connect(data="first") as client:
-        run("first", client=client)
+        sweep("first").run(client=client, display=False)
         print("first is", json.loads(pathlib.Path("first", "server.json").read_text())["pid"])
-        command = [sys.executable, __file__, "second"]
-        second = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        print("idle:", *start("beside").communicate(timeout=500), sep="\\n")
+        gate = os.path.abspath("gate")
+        handle = sweep("busy", trials=os.cpu_count(), gate=gate).submit(client)
+        for update in handle.watch():
+            if update.sweep.counts["running"] == os.cpu_count():
+                break
+        second = start("second")
         print(second.stderr.readline(), end="")
-    print(*second.communicate(timeout=500), sep="rest: ")
+        pathlib.Path(gate).touch()
+        print(*second.communicate(timeout=500), sep="rest: ")
+        print(handle.wait(500).sweep.state)
 """
 OWN = ["unshare", "-n", "sh", "-c", 'ip link set lo up && exec "$@"', "sh"]  # where no other test has any device
 
 
-def test_it_says_once_who_has_them_and_goes_on_when_they_are_free(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_servers_of_one_machine_share_its_devices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     try:
         subprocess.run([*OWN, "true"], check=True, capture_output=True, timeout=30)
     except (OSError, subprocess.CalledProcessError) as error:
@@ -48,9 +63,11 @@ def test_it_says_once_who_has_them_and_goes_on_when_they_are_free(
     )
     told = re.fullmatch(
         r"first is (\d+)\n"
-        r"outbid: second-1 waits: worker local: core/\d+ is held by process (\d+) \(.*/first/.*, since .*\); stop that "
-        r"one, or share cores with it by declaring slots: .*OUTBID_DEVICES=cpu:2 where a program starts it\n"
-        r"ended completed\nrest: \n",
+        r"idle:\nended completed\n\n\n"
+        r"outbid: second-1 waits: worker local: core/\d+ is held by process (\d+) \(.*/first/.*, since .*\); .*"
+        r"OUTBID_DEVICES=cpu:2 where a program starts it\n"
+        r"ended completed\nrest: \n"
+        r"done\n",
         done.stdout,
     )
     assert told and told.group(1) == told.group(2), done.stdout + done.stderr
