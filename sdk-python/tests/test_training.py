@@ -17,6 +17,7 @@ import pytest
 
 import outbid as ob
 from outbid import StopTrial, Trial, _trial
+from outbid._attributes import drawn
 from outbid._session import Incoming, Terminate
 from outbid.callbacks import _step
 from outbid.v1 import bus_pb2, event_pb2, node_pb2, session_pb2
@@ -324,6 +325,12 @@ def test_notes_that_are_too_large_say_so_where_they_are_made(tmp_path: Path) -> 
         w.trial.note({"x" * 257: 1})
     w.trial.report(loss=1)
     assert not w.reports[0].attributes, "what was refused is not sent"
+
+
+def test_a_parameter_whose_name_is_too_long_is_named() -> None:
+    assert drawn({"x" * 249: 1, "kept": object()}) == {"config." + "x" * 249: 1}
+    with pytest.raises(ValueError, match=r"the parameter 'x{40}'... has a name of 250 bytes, at most 249 are allowed"):
+        drawn({"x" * 250: 1})
 
 
 def test_notes_that_are_large_together_go_in_several_reports(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from outbid._config import Config
-from outbid._limits import check_name
+from outbid._limits import NAME, check_name
 
 _DRAWN = "config."  # before the name of a parameter whose value a function of the sweep's space gave
 
@@ -30,9 +30,15 @@ def decode(attributes: Mapping[str, str]) -> dict[str, Any]:
 
 
 def drawn(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return values of parameters, by dotted path, as they are noted; those that are no JSON are left out."""
+    """Return values of parameters, by dotted path, as they are noted; those that JSON does not hold are left out.
+
+    ValueError names a parameter whose name is too long.
+    """
     found = {}
     for path, value in values.items():
+        size, most = len(path.encode(errors="replace")), NAME - len(_DRAWN)
+        if size > most:
+            raise ValueError(f"the parameter {path[:40]!r}... has a name of {size:,} bytes, at most {most} are allowed")
         try:
             encode("", {path: value})
         except TypeError:

@@ -14,7 +14,7 @@ import math
 import re
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -178,7 +178,8 @@ class MLflow(Logger):
 
         when = int(1000 * _stamp(report))
         waiting = self._waiting.setdefault(self._run(trial), [])
-        waiting += [Metric(_allowed(name), value, when, report.step) for name, value in report.metrics.items()]
+        names = _allowed_names(report.metrics)
+        waiting += [Metric(names[name], value, when, report.step) for name, value in report.metrics.items()]
         if len(waiting) >= _BATCH or time.monotonic() - self._sent > _PAUSE:
             self._send()
 
@@ -191,8 +192,9 @@ class MLflow(Logger):
                 run, _allowed(f"best_{self._metric}"), trial.metric, _milliseconds(trial.ended), trial.best_step
             )
         self._client.set_tag(run, "outbid.state", trial.state)
+        names = _allowed_names(trial.attributes)
         for name, value in trial.attributes.items():
-            self._client.set_tag(run, _allowed(name), value if isinstance(value, str) else json.dumps(value))
+            self._client.set_tag(run, names[name], value if isinstance(value, str) else json.dumps(value))
         status = {"failed": "FAILED", "cancelled": "KILLED"}.get(trial.state, "FINISHED")
         self._client.set_terminated(run, status, _milliseconds(trial.ended))
 
@@ -286,6 +288,18 @@ class WandB(Logger):
 def _allowed(name: str) -> str:
     """Return a name as MLflow takes it: "acc@1" is "acc_1"."""
     return re.sub(r"[^\w\-. :/]", "_", name)
+
+
+def _allowed_names(names: Iterable[str]) -> dict[str, str]:
+    """Return what MLflow calls each of several names; two that would be called the same are kept apart by a number."""
+    found = {name: name for name in names if _allowed(name) == name}
+    for name in sorted(set(names) - found.keys()):
+        there, allowed, number = set(found.values()), _allowed(name), 1
+        while allowed in there:
+            number += 1
+            allowed = f"{_allowed(name)}_{number}"
+        found[name] = allowed
+    return found
 
 
 def _flat(trial: TrialResult) -> list[tuple[str, Any]]:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import datetime
 import inspect
 import re
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from outbid._limits import NAME
 from outbid.tune._config import CheckpointConfig, Placement
 from outbid.tune._growth import Growth
 from outbid.tune._trial import Trial, name_trial
@@ -117,9 +119,10 @@ def name_of(trainable: Any) -> str:
 
 
 def sent_name(metric: str) -> str:
-    """Return a metric's name as the server takes it."""
-    clean = re.sub(r"[^A-Za-z0-9_./-]", "_", metric)[:99]
-    return clean if re.match(r"[A-Za-z_]", clean) else f"_{clean}"
+    """Return a metric's name as the server takes it, which is that of no other metric."""
+    if metric.isprintable() and len(metric.encode()) <= NAME:
+        return metric
+    return f"{re.sub(r'[^A-Za-z0-9_./-]', '_', metric)[:90]}-{zlib.crc32(metric.encode()):08x}"
 
 
 def met(stop: Mapping[str, Any], result: Mapping[str, Any], flat: Mapping[str, Any]) -> bool:

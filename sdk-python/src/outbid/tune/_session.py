@@ -119,10 +119,10 @@ class Session:
         self._write(result, flat)
         self.last = result
         self._enough = self._enough or enough
-        numbers = {k: float(v) for k, v in flat.items() if k not in UNSENT and is_number(v) and not _configured(k)}
+        numbers = {k: v for k, v in flat.items() if k not in UNSENT and is_number(v) and not _configured(k)}
         goal = self._plan.metric
         if goal in numbers:
-            numbers.setdefault(sent_name(goal), numbers[goal])
+            numbers[sent_name(goal)] = numbers[goal]
         try:
             self._own.report(numbers, step=None)
         finally:
