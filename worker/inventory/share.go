@@ -1,7 +1,6 @@
 package inventory
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -20,18 +19,20 @@ const (
 )
 
 // Share claims devices of this machine for as long as trials use them, so that workers of several servers can offer the same
-// ones. A device that no trial uses any more is kept until another process asks for it. Close it.
+// ones. A device that no trial uses any more is kept until another process asks for it. Cores are alike: a trial has as many as it
+// needs, whichever are free. Close it.
 type Share struct {
 	names []string
+	cores []string
 	dir   string
 	// free ends what still uses a device, such as an idle process with memory on a GPU, before another process gets it.
 	free func(ctx context.Context, device int32) error
 
 	mu     sync.Mutex
 	closed bool
-	held   map[int32]*holding
+	held   map[string]*holding
 	// left says until when a device is left to other processes.
-	left    map[int32]time.Time
+	left    map[string]time.Time
 	leaving sync.WaitGroup
 }
 
@@ -43,10 +44,22 @@ type holding struct {
 	asked, leaves bool
 }
 
+const (
+	corePrefix, gpuPrefix = "core/", "gpu/"
+	// coresGate is claimed by the trial of the machine that collects several cores: two of them could wait for each other.
+	coresGate = "cores"
+)
+
 // NewShare returns a Share of the machine's devices that were found, in the name of the worker's directory. Declared devices are
 // not claimed, as they need not exist.
 func NewShare(m Machine, dir string) *Share {
-	return &Share{names: m.Names, dir: dir, held: map[int32]*holding{}, left: map[int32]time.Time{}}
+	s := &Share{names: m.Names, dir: dir, held: map[string]*holding{}, left: map[string]time.Time{}}
+	for _, name := range m.Names {
+		if strings.HasPrefix(name, corePrefix) {
+			s.cores = append(s.cores, name)
+		}
+	}
+	return s
 }
 
 // OnRelease sets what ends the idle processes on a GPU before another process gets it. Call it before Take.
@@ -56,25 +69,52 @@ func (s *Share) OnRelease(free func(ctx context.Context, device int32) error) {
 	s.free = free
 }
 
-// Take claims devices, and waits for those that other processes use until ctx ends; waits hears of each once. Release gives them
-// back.
+// Take claims devices, and waits for those that other processes use until ctx ends; waits hears of the first of each kind. Release
+// gives them back.
 func (s *Share) Take(ctx context.Context, devices []int32, waits func(*claim.Held)) (release func() error, err error) {
-	var taken []int32
+	var taken []string
 	release = func() error {
 		s.give(taken)
 		return nil
 	}
-	// In one order on the whole machine, so that no two trials wait for each other.
-	for _, d := range slices.SortedFunc(slices.Values(devices), func(a, b int32) int { return cmp.Compare(s.name(a), s.name(b)) }) {
-		if s.name(d) == "" {
-			continue
+	cores, gpus := s.sort(devices)
+	if cores > 1 {
+		gate, err := s.awaitName(ctx, func() (string, error) { return s.tryAlone(ctx, coresGate) }, waits)
+		if err != nil {
+			return nil, err
 		}
-		if err := s.await(ctx, d, waits); err != nil {
+		defer s.give([]string{gate})
+	}
+	for range cores {
+		name, err := s.awaitName(ctx, func() (string, error) { return s.tryCore(ctx) }, waits)
+		if err != nil {
 			return nil, errors.Join(err, release())
 		}
-		taken = append(taken, d)
+		taken = append(taken, name)
+	}
+	for _, gpu := range gpus {
+		name, err := s.awaitName(ctx, func() (string, error) { return s.try(ctx, gpu) }, waits)
+		if err != nil {
+			return nil, errors.Join(err, release())
+		}
+		taken = append(taken, name)
 	}
 	return release, nil
+}
+
+// sort returns how many of the devices are cores, and the names of the GPUs in one order on the whole machine, so that no two
+// trials wait for each other.
+func (s *Share) sort(devices []int32) (cores int, gpus []string) {
+	for _, d := range devices {
+		switch name := s.name(d); {
+		case strings.HasPrefix(name, corePrefix):
+			cores++
+		case name != "":
+			gpus = append(gpus, name)
+		}
+	}
+	slices.Sort(gpus)
+	return cores, gpus
 }
 
 func (s *Share) name(device int32) string {
@@ -84,12 +124,12 @@ func (s *Share) name(device int32) string {
 	return ""
 }
 
-// await claims one device.
-func (s *Share) await(ctx context.Context, device int32, waits func(*claim.Held)) error {
+// awaitName tries again and again, until it has the name of a device that was claimed.
+func (s *Share) awaitName(ctx context.Context, try func() (string, error), waits func(*claim.Held)) (string, error) {
 	for told := false; ; {
-		had, err := s.try(ctx, device)
-		if had {
-			return nil
+		name, err := try()
+		if name != "" {
+			return name, nil
 		}
 		if held, ok := errors.AsType[*claim.Held](err); ok {
 			if !told {
@@ -97,76 +137,131 @@ func (s *Share) await(ctx context.Context, device int32, waits func(*claim.Held)
 				waits(held)
 			}
 		} else if err != nil {
-			return err
+			return "", err
 		}
 		select {
 		case <-time.After(askEvery):
 		case <-ctx.Done():
-			return ctx.Err()
+			return "", ctx.Err()
 		}
 	}
 }
 
-// try claims a device if it is free; the error is a *claim.Held if another process has it, nil if it is left to others for now.
-func (s *Share) try(ctx context.Context, device int32) (bool, error) {
+// try claims a device by its name and returns that; "" if it is not free. The error is a *claim.Held if another process has it.
+func (s *Share) try(ctx context.Context, name string) (string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if h := s.held[device]; h != nil {
+	if h := s.held[name]; h != nil {
 		if h.leaves {
-			return false, nil
+			return "", nil
 		}
 		h.users++
-		return true, nil
+		return name, nil
 	}
-	if s.closed || time.Now().Before(s.left[device]) {
-		return false, nil
+	return s.claim(ctx, name)
+}
+
+// tryAlone is try for what one trial of this process has at a time.
+func (s *Share) tryAlone(ctx context.Context, name string) (string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if h := s.held[name]; h != nil {
+		if h.leaves || h.users > 0 {
+			return "", nil
+		}
+		h.users++
+		return name, nil
 	}
-	c, err := claim.TakeAsked(ctx, s.names[device], s.dir, time.Now(), func() { s.asked(device) })
+	return s.claim(ctx, name)
+}
+
+// tryCore claims any core: an idle one of this process, else one that no other process has. If this process has all of them, its
+// trials share them: its server sees to it that there are not more than cores.
+func (s *Share) tryCore(ctx context.Context) (string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	least, all := "", true
+	for _, name := range s.cores {
+		switch h := s.held[name]; {
+		case h == nil || h.leaves:
+			all = false
+		case h.users == 0:
+			h.users++
+			return name, nil
+		case least == "" || h.users < s.held[least].users:
+			least = name
+		}
+	}
+	if all && least != "" {
+		s.held[least].users++
+		return least, nil
+	}
+	var held error
+	for _, name := range s.cores {
+		if s.held[name] != nil {
+			continue
+		}
+		switch got, err := s.claim(ctx, name); {
+		case got != "":
+			return got, nil
+		case held == nil:
+			held = err
+		}
+	}
+	return "", held
+}
+
+// claim claims what this process does not have; "" if it is another's or is left to others for now. The caller holds the lock.
+func (s *Share) claim(ctx context.Context, name string) (string, error) {
+	if s.closed || time.Now().Before(s.left[name]) {
+		return "", nil
+	}
+	c, err := claim.TakeAsked(ctx, name, s.dir, time.Now(), func() { s.asked(name) })
 	if err != nil {
-		return false, err
+		return "", err
 	}
-	s.held[device] = &holding{claim: c, users: 1}
-	return true, nil
+	s.held[name] = &holding{claim: c, users: 1}
+	return name, nil
 }
 
 // asked has a device leave once no trial uses it.
-func (s *Share) asked(device int32) {
+func (s *Share) asked(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if h := s.held[device]; h != nil {
+	if h := s.held[name]; h != nil {
 		h.asked = true
-		s.settle(device, h)
+		s.settle(name, h)
 	}
 }
 
-func (s *Share) give(devices []int32) {
+func (s *Share) give(names []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, d := range devices {
-		h := s.held[d]
+	for _, name := range names {
+		h := s.held[name]
 		h.users--
-		s.settle(d, h)
+		s.settle(name, h)
 	}
 }
 
 // settle releases a device that no trial uses if another process wants it, or the worker ends. The caller holds the lock.
-func (s *Share) settle(device int32, h *holding) {
+func (s *Share) settle(name string, h *holding) {
 	if h.users > 0 || h.leaves || !(h.asked || s.closed) {
 		return
 	}
 	h.leaves = true
 	free := s.free
 	s.leaving.Go(func() {
-		if free != nil && strings.HasPrefix(s.names[device], "gpu/") {
+		if free != nil && strings.HasPrefix(name, gpuPrefix) {
 			ctx, cancel := context.WithTimeout(context.Background(), freeTimeout)
-			_ = free(ctx, device) // what does not end keeps its memory, and the device is given away all the same
+			_ = free(ctx, int32(slices.Index(s.names, name))) // what does not end keeps its memory, and the device is given away all the same
 			cancel()
 		}
 		_ = h.claim.Release() // its socket ends with it in any case
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		delete(s.held, device)
-		s.left[device] = time.Now().Add(giveWay)
+		delete(s.held, name)
+		s.left[name] = time.Now().Add(giveWay)
 	})
 }
 

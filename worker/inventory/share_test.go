@@ -3,6 +3,7 @@ package inventory
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"testing"
@@ -142,6 +143,53 @@ func TestSharesNeverBlockEachOther(t *testing.T) {
 		})
 	}
 	both.Wait()
+}
+
+// Cores are alike: a second server's trial has one that is free, whatever its number, and one that needs all of them has its turn
+// while trials that need one come and go.
+func TestShareTakesAnyCore(t *testing.T) {
+	t.Parallel()
+	const cores = 3
+	first, second := coreShares(t, cores), coreShares(t, cores)
+	first.names, first.cores = second.names, second.cores
+	release := take(t, first, 0)
+	other := take(t, second, 0, 1) // while the first has core 0
+	if err := errors.Join(release(), other()); err != nil {
+		t.Fatal(err)
+	}
+	ctx, done := context.WithCancel(t.Context())
+	var small sync.WaitGroup
+	for device := range int32(cores) {
+		small.Go(func() {
+			for ctx.Err() == nil {
+				if release, err := first.Take(ctx, []int32{device}, func(*claim.Held) {}); err == nil {
+					_ = release()
+				}
+			}
+		})
+	}
+	all := take(t, second, 0, 1, 2)
+	done()
+	small.Wait()
+	if err := all(); err != nil {
+		t.Error(err)
+	}
+}
+
+// coreShares returns a Share of a machine with so many cores.
+func coreShares(t *testing.T, cores int) *Share {
+	t.Helper()
+	m := Machine{}
+	for i := range cores {
+		m.Names = append(m.Names, fmt.Sprint(corePrefix, i, t.TempDir()))
+	}
+	s := NewShare(m, t.TempDir())
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
 }
 
 // What waits ends with its context and keeps nothing; declared devices are as many servers' as declare them.

@@ -7,6 +7,7 @@ sweep runs without the program that submitted it.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import sys
 from collections.abc import Iterator
@@ -22,6 +23,12 @@ from outbid.v1 import service_pb2 as pb
 _FOLDER = "programs"
 
 _leases: dict[Path, Lease] = {}  # of this program, until it ends
+
+
+@atexit.register
+def _release_all() -> None:
+    while _leases:
+        _leases.popitem()[1].give_back()
 
 
 @dataclass(frozen=True)
