@@ -1,5 +1,22 @@
-"""The `__main__` of processes that a trial starts by `multiprocessing` without forking: that of the user's script."""
+"""The `__main__` of processes that a trial starts by `multiprocessing` without forking: that of the user's script.
 
-from outbid import _pickle
+It is read from the file of the trial's function once something of it is asked for.
+"""
 
-globals().update(_pickle.main_of_trial())
+import sys
+from typing import Any
+
+from outbid import _main_module, _pickle
+
+_main_module.in_child(_pickle.main_of_trial)
+
+
+def __getattr__(name: str) -> Any:
+    """Return something of the user's script."""
+    main = sys.modules["__main__"].__dict__
+    if not name.startswith("__") and "__outbid_read__" not in main:
+        main["__outbid_read__"] = True
+        main.update(_pickle.main_of_trial())
+        if name in main:
+            return main[name]
+    raise AttributeError(f"module '__main__' of the training function has no attribute {name!r}")

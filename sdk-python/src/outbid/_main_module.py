@@ -6,19 +6,21 @@ notebook, `install` puts them into `sys.modules`, and processes that are not for
 
 from __future__ import annotations
 
+import importlib.abc
 import importlib.machinery
 import importlib.util
 import io
 import os
 import pickle
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from types import FunctionType, ModuleType
 from typing import Any, Final
 
 FUNCTION: Final = "OUTBID_FUNCTION"
 """The variable that says where processes of a trial find the file of its function."""
 
+_MODULES: Final = "OUTBID_FUNCTION_MODULES"  # the variable that names the modules which travelled with it
 _MAIN: Final = "__main__"
 _CHILD: Final = "outbid._child_main"
 _MAKERS: Final = frozenset({"_make_function", "_make_skeleton_class", "_make_skeleton_enum", "dynamic_subimport"})
@@ -84,8 +86,6 @@ def install(made: Iterable[Any], function: str) -> None:
 
     `function` is the file that it travelled in.
     """
-    import cloudpickle
-
     _remove()
     found = contents(made)
     if names := found.pop(_MAIN, {}):
@@ -95,12 +95,48 @@ def install(made: Iterable[Any], function: str) -> None:
         _put(_MAIN, main)
     for name, names in sorted(found.items()):
         if name not in sys.modules:
+            import cloudpickle
+
             _place(name).__dict__.update(names)
             # An object of such a class that is saved has to be read elsewhere.
             cloudpickle.register_pickle_by_value(sys.modules[name])
     if _installed:
         os.environ[FUNCTION] = function
+        os.environ[_MODULES] = ",".join(name for name in _installed if name != _MAIN)
     _end_fork_server()
+
+
+def in_child(load: Callable[[], Any]) -> None:
+    """Have `load` install the modules of a trial's function in a process of the trial once one of them is imported.
+
+    The function may hold much data, which most processes need not read: joblib's get all that they run by value.
+    """
+    names = os.environ.get(_MODULES, "")
+    sys.meta_path.insert(0, _Waiting(frozenset(names.split(",")), load))
+
+
+class _Waiting(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Finds modules that `load` installs."""
+
+    def __init__(self, names: frozenset[str], load: Callable[[], Any]) -> None:
+        self._names, self._load = names, load
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        """Return the spec of one that is installed now."""
+        if fullname not in self._names:
+            return None
+        if fullname not in sys.modules:
+            self._load()
+        return importlib.machinery.ModuleSpec(fullname, self, is_package=True)
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
+        """Return the module that is there."""
+        return sys.modules[spec.name]
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Do nothing more."""
 
 
 def _place(name: str) -> ModuleType:
@@ -126,6 +162,8 @@ def _put(name: str, module: ModuleType) -> None:
 
 def _remove() -> None:
     """Take the modules of an earlier function away."""
+    if not _installed:
+        return
     import cloudpickle
 
     for name, before in _installed.items():
@@ -136,7 +174,8 @@ def _remove() -> None:
         else:
             sys.modules[name] = before
     _installed.clear()
-    os.environ.pop(FUNCTION, None)
+    for variable in (FUNCTION, _MODULES):
+        os.environ.pop(variable, None)
 
 
 def _file_of(name: str) -> importlib.machinery.ModuleSpec | None:

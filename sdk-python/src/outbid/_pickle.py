@@ -69,6 +69,7 @@ def load_file(path: str) -> Callable[..., Any]:
     return function
 
 
+@functools.cache
 def main_of_trial() -> dict[str, Any]:
     """Return what is in the `__main__` of the trial that started this process; other modules are installed."""
     path = os.environ[_main_module.FUNCTION]
