@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// Every library has the trial's share, a number for OpenMP is everybody's, and what a person set is left as it is.
+// Every library has the trial's share, a number for OpenMP holds for all, and what the user sets is left as it is.
 func TestThreadLimits(t *testing.T) {
 	t.Parallel()
 	all := func(n string, but ...string) (env []string) {

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
@@ -62,8 +63,8 @@ func (s *starter) tellWaiting(f *fork, h *claim.Held) {
 	}
 	s.waiting.told[sweep] = true
 	s.cfg.Logger.Info("a trial waits for a device", "trial", f.name(), "device", h.What, "by", h.By.String())
-	f.note("warning", "waits for "+h.Error()+", whose trials it takes turns with; declared slots share cores: --devices cpu:2, or "+
-		"OUTBID_DEVICES=cpu:2 where a program starts the server")
+	f.note("warning", fmt.Sprintf("waits for %s, which a trial of %s uses; both take turns. To share cores declare slots: --devices cpu:2, "+
+		"or OUTBID_DEVICES=cpu:2 where a program starts the server", h.What, h.By))
 }
 
 func (s *starter) endWaiting() {

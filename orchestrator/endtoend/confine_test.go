@@ -154,7 +154,7 @@ func TestServersOfOneMachineShareItsDevices(t *testing.T) {
 	submit(second, shell("short", two, "true"+reportOne, 2))
 	held := fmt.Sprint("is held by process ", first.Info.PID)
 	poll(t, "doctor to say for whom it waits", func() bool { return strings.Contains(ask(second, "doctor"), held) })
-	if said := ask(second, "show", "short"); !strings.Contains(said, held) || !strings.Contains(said, one) {
+	if said := ask(second, "show", "short"); !strings.Contains(said, fmt.Sprintf("which a trial of process %d (%s", first.Info.PID, one)) {
 		t.Errorf("the sweep does not say for whom it waits:\n%s", said)
 	}
 	first.kill()

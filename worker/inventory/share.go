@@ -176,7 +176,7 @@ func (s *Share) tryAlone(ctx context.Context, name string) (string, error) {
 }
 
 // tryCore claims any core: an idle one of this process, else one that no other process has. If this process has all of them, its
-// trials share them: its server sees to it that there are not more than cores.
+// trials share them, because its server starts no more trials than there are cores.
 func (s *Share) tryCore(ctx context.Context) (string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
