@@ -77,6 +77,29 @@ FOUND = {
 }
 
 
+LIBRARY = """
+import sys, types
+from outbid import _main_module
+
+def f(x): return x
+
+def of(module):
+    return types.FunctionType(f.__code__, {"__name__": module, "f": f}, "f")
+
+_main_module.install([of("colorsys"), of("xml.sax.saxutils"), of("outbid._soup"), of("own.inner")], "none")
+assert not {"colorsys", "xml.sax", "outbid._soup"} & set(sys.modules)
+import colorsys, own.inner, xml.sax.saxutils
+assert colorsys.rgb_to_hsv and xml.sax.saxutils.escape and own.inner.f is f
+_main_module.install([], "none")
+assert "own" not in sys.modules and "own.inner" not in sys.modules
+"""
+
+
+def test_modules_of_installed_packages_are_left_alone(tmp_path: Path) -> None:
+    env = {**os.environ, "PYTHONPATH": str(SRC)}
+    subprocess.run([sys.executable, "-c", LIBRARY], cwd=tmp_path, env=env, check=True)
+
+
 @pytest.mark.parametrize("beside", [False, True])
 def test_functions_of_the_script_are_found_by_name(
     worker: Callable[..., FakeWorker], tmp_path: Path, beside: bool

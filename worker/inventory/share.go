@@ -1,6 +1,7 @@
 package inventory
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -201,11 +202,13 @@ func (s *Share) tryCore(ctx context.Context) (string, error) {
 		if s.held[name] != nil {
 			continue
 		}
-		switch got, err := s.claim(ctx, name); {
-		case got != "":
+		got, err := s.claim(ctx, name)
+		if got != "" {
 			return got, nil
-		case held == nil:
-			held = err
+		}
+		held = cmp.Or(held, err)
+		if h, ok := errors.AsType[*claim.Held](err); ok && h.By.PID == 0 {
+			break // a process that does not answer would hold up this one at every core
 		}
 	}
 	return "", held

@@ -14,6 +14,7 @@ import os
 import pickle
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any, Final
 
@@ -94,7 +95,7 @@ def install(made: Iterable[Any], function: str) -> None:
         main.__spec__ = importlib.util.find_spec(_CHILD)  # what multiprocessing has its processes import
         _put(_MAIN, main)
     for name, names in sorted(found.items()):
-        if name not in sys.modules:
+        if name not in sys.modules and _is_own(name):
             import cloudpickle
 
             _place(name).__dict__.update(names)
@@ -128,7 +129,11 @@ class _Waiting(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         if fullname not in self._names:
             return None
         if fullname not in sys.modules:
+            names, self._names = self._names, frozenset()  # what loads them looks for them
             self._load()
+            self._names = names
+        if fullname not in sys.modules:
+            return None
         return importlib.machinery.ModuleSpec(fullname, self, is_package=True)
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
@@ -137,6 +142,32 @@ class _Waiting(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
     def exec_module(self, module: ModuleType) -> None:
         """Do nothing more."""
+
+
+def _is_own(name: str) -> bool:
+    """Return whether a module is the user's rather than installed: functions of both may travel by value."""
+    first = name.partition(".")[0]
+    try:
+        spec = importlib.util.find_spec(first)
+    except (ImportError, ValueError):
+        return first in _installed  # it was put here just now
+    if spec is None:
+        return True
+    if first == "outbid" or spec.origin in ("built-in", "frozen"):
+        return False
+    places = [spec.origin] if spec.origin else list(spec.submodule_search_locations or ())
+    return all(_under_user(Path(place)) for place in places)
+
+
+def _under_user(path: Path) -> bool:
+    """Return whether a file is below the working directory or PYTHONPATH, and not among installed packages."""
+    if {"site-packages", "dist-packages"} & set(path.parts):
+        return False
+    users = [".", *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    try:
+        return any(path.resolve().is_relative_to(Path(place).resolve()) for place in users)
+    except OSError:  # the working directory is gone
+        return False
 
 
 def _place(name: str) -> ModuleType:
