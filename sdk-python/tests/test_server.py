@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 import outbid as ob
-from outbid import _lease, _server
+from outbid import _lease, _programs, _server
 from outbid._server import LocalServer, find_binary
 
 UP = f"""#!{sys.executable}
@@ -262,3 +262,18 @@ def test_the_package_is_the_command_too(binary: Path, tmp_path: Path) -> None:
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 1
     assert done.stderr.startswith("outbid: OUTBID_BIN names")
+
+
+def test_sweeps_whose_program_runs_are_not_left(tmp_path: Path) -> None:
+    (tmp_path / "ended-1").touch()
+    code = (
+        "import pathlib, sys; from outbid._lease import Lease; lease = Lease(pathlib.Path(sys.argv[1])); "
+        "assert lease.take(0); print(flush=True); sys.stdin.read()"
+    )
+    env = {**os.environ, "PYTHONPATH": str(Path(_server.__file__).parents[1])}
+    command = [sys.executable, "-c", code, str(tmp_path / "runs-1")]
+    with subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as program:
+        assert program.stdout is not None and program.stdout.readline()
+        assert [path.name for path in _programs._left(tmp_path)] == ["ended-1"]
+        program.kill()
+    assert [path.name for path in _programs._left(tmp_path)] == ["ended-1", "runs-1"]
