@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -45,19 +46,29 @@ func (a *app) connect() (*connection, error) {
 	if err != nil {
 		return nil, err
 	}
-	conn, err := dial(t, a.caFile())
+	conn, err := dial(t, a.caFile(), func() { a.notef("on %s:", t.where()) })
 	if err != nil {
 		return nil, err
 	}
 	c := &connection{OutbidServiceClient: outbidv1.NewOutbidServiceClient(conn), target: t, conn: conn}
-	if t.data != "" {
+	if t.passing {
 		c.held = server.Hold(t.data)
 	}
 	return c, nil
 }
 
-// dial makes the gRPC connection for a server's URL.
-func dial(t target, caFile string) (*grpc.ClientConn, error) {
+// changesWhatExists reports whether a method of the API ends, removes or replaces something: any that is not known to read or
+// to add.
+func changesWhatExists(method string) bool {
+	name := method[strings.LastIndexByte(method, '/')+1:]
+	return !slices.ContainsFunc([]string{
+		"Ask", "Extend", "Get", "Join", "List", "New", "Preview", "Put", "Read", "Stream", "Submit", "Tell", "Watch",
+	}, func(verb string) bool { return strings.HasPrefix(name, verb) })
+}
+
+// dial makes the gRPC connection for a server's URL. It calls name, which tells the user which server that was, after each call
+// that changed what exists.
+func dial(t target, caFile string, name func()) (*grpc.ClientConn, error) {
 	u, err := url.Parse(t.url)
 	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
 		return nil, badInput("server URL %q (from %s): want http://HOST:PORT or https://HOST:PORT", t.url, t.from)
@@ -84,7 +95,11 @@ func dial(t target, caFile string) (*grpc.ClientConn, error) {
 		grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn,
 			invoke grpc.UnaryInvoker, opts ...grpc.CallOption,
 		) error {
-			return t.explain(invoke(ctx, method, req, reply, cc, opts...))
+			err := invoke(ctx, method, req, reply, cc, opts...)
+			if err == nil && changesWhatExists(method) {
+				name()
+			}
+			return t.explain(err)
 		}),
 		grpc.WithChainStreamInterceptor(func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn,
 			method string, streamer grpc.Streamer, opts ...grpc.CallOption,

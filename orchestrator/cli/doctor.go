@@ -85,8 +85,11 @@ func (a *app) checkServer(ctx context.Context) []checkView {
 		return []checkView{{Name: "server", Detail: line, Fix: fix}}
 	}
 	c, err := a.connect()
+	if unreachableError(err) {
+		return bad(err, "outbid up")
+	}
 	if err != nil {
-		return bad(err, "outbid doctor --server http://127.0.0.1:7700")
+		return bad(err, "outbid doctor --server "+defaultServer)
 	}
 	defer c.close()
 	ctx, cancel := context.WithTimeout(ctx, doctorTimeout)

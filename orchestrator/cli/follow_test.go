@@ -2,12 +2,10 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -18,7 +16,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/outbid-dev/outbid/orchestrator/server"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -210,41 +207,6 @@ func TestUnreachableServerHasItsOwnExitCode(t *testing.T) {
 			t.Errorf("%v: want one line that says how to start a server, got:\n%s", args, app.err)
 		}
 	}
-}
-
-func TestServerIsFoundByItsFile(t *testing.T) {
-	url, _ := serveFake(t, newFake(), "127.0.0.1:0")
-	home := t.TempDir()
-	t.Chdir(t.TempDir())
-	app := newTestApp(nil, map[string]string{"HOME": home})
-	write := func(dir, url string, pid int) {
-		t.Helper()
-		if err := os.MkdirAll(dir, 0o700); err != nil {
-			t.Fatal(err)
-		}
-		data, err := json.Marshal(server.File{API: url, PID: pid})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(server.FilePath(dir), data, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	wantURL := func(want string) {
-		t.Helper()
-		got, err := app.findServer()
-		if err != nil || got.url != want {
-			t.Fatalf("found %q (from %s), want %q: %v", got.url, got.from, want, err)
-		}
-	}
-	wantURL(defaultServer)
-	write(filepath.Join(home, defaultData), "http://127.0.0.1:1", os.Getpid())
-	wantURL("http://127.0.0.1:1")
-	write(defaultData, url, os.Getpid())
-	wantURL(url)
-	wantExit(t, app, app.start(t.Context(), "ls"), exitOK)
-	write(defaultData, url, 1<<30) // no such process: that server is gone
-	wantURL("http://127.0.0.1:1")
 }
 
 func TestBadServerNamesAreBadUsage(t *testing.T) {

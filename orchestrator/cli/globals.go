@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -24,8 +25,8 @@ const defaultData = ".outbid"
 
 func (a *app) globalFlags(root *cobra.Command) {
 	f := root.PersistentFlags()
-	f.StringVar(&a.opts.server, "server", "", "`URL` of the server (environment: OUTBID_URL; default: the server running "+
-		"from ./.outbid or ~/.outbid, else "+defaultServer+")")
+	f.StringVar(&a.opts.server, "server", "", "`URL` of the server (environment: OUTBID_URL; default: the server of "+
+		"./.outbid or ~/.outbid, else "+defaultServer+")")
 	f.StringVar(&a.opts.token, "token", "", "`TOKEN` for the server (environment: OUTBID_TOKEN)")
 	f.StringVar(&a.opts.tokenFile, "token-file", "", "`FILE` that holds the token")
 	f.StringVar(&a.opts.ca, "ca", "", "PEM `FILE` of the authority that signed the server's certificate (environment: "+
@@ -48,12 +49,31 @@ func complete(cmd *cobra.Command, flag string, values ...string) {
 type target struct {
 	url, from string
 	token     string
-	// data is the directory of a server that was found by it and ends with its last client.
+	// data is the directory that names the server; "" if a flag, the environment or the default does.
 	data string
+	// passing is set if the server ends with its last client.
+	passing bool
 }
 
-// findServer decides which server is meant: the flag, the environment, one that runs from ./.outbid or ~/.outbid, or
-// the default address.
+// where names the server for people: its URL, and its directory if that is how it was found.
+func (t target) where() string {
+	if t.data == "" {
+		return "the server at " + t.url
+	}
+	return fmt.Sprintf("the server of %s (%s)", absolute(t.data), t.url)
+}
+
+// absolute returns a path that means the same in every folder, or the path itself if there is none.
+func absolute(path string) string {
+	if whole, err := filepath.Abs(path); err == nil {
+		return whole
+	}
+	return path
+}
+
+// findServer decides which server is meant: the flag, the environment, that of ./.outbid or ~/.outbid, or the default
+// address. If the directory's server does not
+// run, findServer returns an error, because another server would be a different one than the folder names.
 func (a *app) findServer() (target, error) {
 	token, err := a.findToken()
 	if err != nil {
@@ -65,26 +85,47 @@ func (a *app) findServer() (target, error) {
 	if url := a.getenv("OUTBID_URL"); url != "" {
 		return target{url: url, from: "OUTBID_URL", token: token}, nil
 	}
-	for _, dir := range a.dataDirs() {
-		f, ok, err := server.ReadFile(dir)
-		if err == nil && ok && f.API != "" {
-			t := target{url: f.API, from: server.FilePath(dir), token: token}
-			if f.WhileClients {
-				t.data = dir
-			}
-			return t, nil
-		}
+	dir := a.dataDir()
+	if dir == "" {
+		return target{url: defaultServer, from: "the default", token: token}, nil
 	}
-	return target{url: defaultServer, from: "the default", token: token}, nil
+	f, err := runningServer(dir)
+	if err != nil {
+		return target{}, err
+	}
+	return target{url: f.API, from: server.FilePath(dir), token: token, data: dir, passing: f.WhileClients}, nil
 }
 
-// dataDirs are where a server of this machine is looked for.
-func (a *app) dataDirs() []string {
-	dirs := []string{defaultData}
-	if home := a.getenv("HOME"); home != "" {
-		dirs = append(dirs, filepath.Join(home, defaultData))
+// dataDir returns the directory whose server is meant if nothing else names one: ./.outbid, or else ~/.outbid, if a server was
+// ever started from it; "" if none was.
+func (a *app) dataDir() string {
+	if server.HasServer(defaultData) {
+		return defaultData
 	}
-	return dirs
+	if home := a.getenv("HOME"); home != "" {
+		if dir := filepath.Join(home, defaultData); server.HasServer(dir) {
+			return dir
+		}
+	}
+	return ""
+}
+
+// runningServer returns what the server of a directory says of itself, or an error that says how to start it.
+func runningServer(dir string) (server.File, error) {
+	f, running, err := server.ReadFile(dir)
+	if err != nil {
+		return f, &exitError{code: exitUnreachable, msg: fmt.Sprintf("cannot tell where the server of %s is: %v; name a server with "+
+			"--server URL", absolute(dir), trimOp(err))}
+	}
+	if running && f.API != "" {
+		return f, nil
+	}
+	start := "outbid up"
+	if dir != defaultData {
+		start += " --data " + dir
+	}
+	return f, &exitError{code: exitUnreachable, msg: fmt.Sprintf("the server of %s is not running: start it with '%s', or name another "+
+		"with --server URL", absolute(dir), start)}
 }
 
 // caFile is the authority that the API's certificate is checked with; "" for those that the system trusts. The

@@ -86,7 +86,7 @@ func TestOutput(t *testing.T) {
 			t.Parallel()
 			app := newTestApp(strings.NewReader(""), map[string]string{"OUTBID_URL": url})
 			code := app.run(t.Context(), args)
-			checkGolden(t, name, transcript(args, app, code))
+			checkGolden(t, name, bytes.ReplaceAll(transcript(args, app, code), []byte(url), []byte("http://SERVER")))
 		})
 	}
 }

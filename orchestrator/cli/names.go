@@ -94,7 +94,7 @@ func (c *connection) find(ctx context.Context, name string) (*outbidv1.Sweep, er
 	if len(near) > 0 {
 		hint = fmt.Sprintf("did you mean %q?", near[0])
 	}
-	return nil, badInput("there is no sweep %q: %s", name, hint)
+	return nil, badInput("there is no sweep %q on %s: %s", name, c.target.where(), hint)
 }
 
 // trial finds the trial that a ref names.

@@ -113,6 +113,7 @@ func TestUpRunsASweepAndGoesOnAfterARestart(t *testing.T) {
 		}
 	}
 	before := u.command(t, exitOK, "show", "real", "-o", "json")
+	checkLocked(t, data)
 	u.stop(t)
 	if _, err := os.Stat(server.FilePath(data)); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("server.json is still there: %v", err)
@@ -129,6 +130,22 @@ func TestUpRunsASweepAndGoesOnAfterARestart(t *testing.T) {
 		t.Errorf("submit printed %q", got)
 	}
 	u.command(t, exitOK, "watch", "real-2")
+}
+
+// checkLocked checks that the server of a directory counts as running, and that a copy of its file does not: the process id is
+// that of a live process, but that process holds no lock on the copy.
+func checkLocked(t *testing.T, data string) {
+	t.Helper()
+	text, err := os.ReadFile(server.FilePath(data))
+	copied := t.TempDir()
+	if err = errors.Join(err, os.WriteFile(server.FilePath(copied), text, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	for dir, want := range map[string]bool{data: true, copied: false} {
+		if _, running, err := server.ReadFile(dir); err != nil || running != want {
+			t.Errorf("the server of %s runs: %v, want %v: %v", dir, running, want, err)
+		}
+	}
 }
 
 func TestTwoServersDoNotShareData(t *testing.T) {

@@ -92,24 +92,27 @@ func workerFlags(cmd *cobra.Command, o *server.WorkerConfig, nats *server.NATSCo
 	_ = cmd.MarkFlagDirname("dir")
 }
 
-// findNATS fills in what was not given from a server that runs on this machine.
-func (a *app) findNATS(o *server.NATSConfig) {
-	for _, dir := range a.dataDirs() {
-		f, running, err := server.ReadFile(dir)
-		if err != nil || !running || (o.URL != "" && o.URL != f.NATS) {
-			continue
-		}
+// findNATS fills in what was not given from the server of ./.outbid or ~/.outbid, which must run if nothing was given.
+func (a *app) findNATS(o *server.NATSConfig) error {
+	dir := a.dataDir()
+	if dir == "" {
 		if o.URL == "" {
-			o.URL = f.NATS
+			o.URL = bus.DefaultURL
 		}
-		if o.Keys == "" {
-			o.Keys = f.Keys
-		}
-		return
+		return nil
 	}
-	if o.URL == "" {
-		o.URL = bus.DefaultURL
+	f, err := runningServer(dir)
+	switch {
+	case err != nil && o.URL == "":
+		return err
+	case err != nil || (o.URL != "" && o.URL != f.NATS):
+		return nil
 	}
+	o.URL = f.NATS
+	if o.Keys == "" {
+		o.Keys = f.Keys
+	}
+	return nil
 }
 
 // runWorker connects to NATS and runs one worker.
@@ -120,7 +123,9 @@ func (a *app) runWorker(ctx context.Context, cfg server.LoneWorkerConfig) (err e
 	}
 	cfg.Version, cfg.NATS.CA = a.version, a.opts.ca
 	if cfg.Credentials == "" {
-		a.findNATS(&cfg.NATS)
+		if err := a.findNATS(&cfg.NATS); err != nil {
+			return err
+		}
 	}
 	w, err := server.OpenWorker(ctx, cfg)
 	if err != nil {

@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/outbid-dev/outbid/orchestrator/atomicfile"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
@@ -25,25 +27,45 @@ type File struct {
 	Version string `json:"version"`
 	// WhileClients is set if the server ends with its last client.
 	WhileClients bool `json:"while_clients,omitempty"`
+	// Locked is set if the server locks its file for as long as it runs. A process id alone may be another process's by now:
+	// after a restart of the machine, or in a container.
+	Locked bool `json:"locked,omitempty"`
 }
 
 // FilePath is where the server of a data directory leaves its file.
 func FilePath(data string) string { return filepath.Join(data, "server.json") }
 
-// ReadFile reads the file of a data directory's server; ok is false if there is none, or if its process is no more.
+// HasServer reports whether a server has been started from a data directory, whether or not it runs. Workers, tokens and
+// certificates may have a directory of the same name.
+func HasServer(data string) bool {
+	for _, name := range []string{"server.json", "clients", "keys", "nats", "history"} {
+		if _, err := os.Lstat(filepath.Join(data, name)); err == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// ReadFile reads the file of a data directory's server; ok is false if there is none, or if the server does not run.
 func ReadFile(data string) (f File, ok bool, err error) {
 	path := FilePath(data)
-	text, err := os.ReadFile(path)
+	file, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return f, false, nil
 	}
 	if err != nil {
 		return f, false, err
 	}
-	if err := json.Unmarshal(text, &f); err != nil {
+	defer file.Close()
+	if err := json.NewDecoder(file).Decode(&f); err != nil {
 		return f, false, fmt.Errorf("%s is damaged: %w", path, err)
 	}
-	return f, processAlive(f.PID), nil
+	return f, processAlive(f.PID) && !(f.Locked && isFree(file)), nil
+}
+
+// isFree reports whether no server holds a lock on its file.
+func isFree(file *os.File) bool {
+	return unix.Flock(int(file.Fd()), unix.LOCK_SH|unix.LOCK_NB) == nil
 }
 
 // processAlive says whether a process of that id exists. Signal 0 only asks.
@@ -55,14 +77,19 @@ func processAlive(pid int) bool {
 	return err == nil || errors.Is(err, syscall.EPERM)
 }
 
-// write writes the file whole, so that nobody reads half of it.
-func (f File) write(path string) error {
-	return atomicfile.Write(path, 0o644, func(w *os.File) error {
+// write writes the file whole. It returns a lock on the file, which closing it gives back, or nil where files cannot be locked.
+func (f File) write(path string) (lock *os.File, err error) {
+	err = atomicfile.Write(path, 0o644, func(w *os.File) error {
+		if fd, err := unix.FcntlInt(w.Fd(), unix.F_DUPFD_CLOEXEC, 0); err == nil {
+			lock = os.NewFile(uintptr(fd), path)
+			f.Locked = unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB) == nil
+		}
 		enc := json.NewEncoder(w)
 		enc.SetEscapeHTML(false)
 		enc.SetIndent("", "  ")
 		return enc.Encode(f)
 	})
+	return lock, err
 }
 
 // nodesTimeout is how long a server waits for its own workers to be known before it says that it is ready.
@@ -80,7 +107,11 @@ func (s *Server) announce(ctx context.Context) error {
 		WhileClients: s.cfg.WhileClients,
 	}
 	for _, path := range s.readyFiles() {
-		if err := file.write(path); err != nil {
+		lock, err := file.write(path)
+		if lock != nil {
+			s.onClose(lock.Close)
+		}
+		if err != nil {
 			return err
 		}
 	}

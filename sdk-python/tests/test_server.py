@@ -73,6 +73,21 @@ def gone(pid: int) -> bool:
     return True
 
 
+@pytest.mark.parametrize("locked", [False, True])
+def test_a_file_that_another_process_has_the_id_of_is_no_server(binary: Path, tmp_path: Path, locked: bool) -> None:
+    """As after a restart of the machine, or of a container: the process id in the file is that of a live process."""
+    data = tmp_path / "data"
+    data.mkdir()
+    with (data / "server.json").open("w") as file:
+        json.dump({"api": "http://127.0.0.1:9", "pid": os.getpid(), "locked": True}, file)
+        file.flush()
+        if locked:
+            fcntl.flock(file, fcntl.LOCK_EX)
+        server = LocalServer(data)
+        assert server.url() == ("http://127.0.0.1:9" if locked else "http://127.0.0.1:7")
+    server.stop()
+
+
 def test_started_reused_and_stopped(binary: Path, tmp_path: Path) -> None:
     data = tmp_path / "data"
     first, second = LocalServer(data), LocalServer(data)

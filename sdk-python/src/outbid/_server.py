@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from outbid._errors import UnavailableError
 from outbid._lease import Lease
@@ -115,9 +116,12 @@ class LocalServer:
         if self._process is not None and self._process.poll() is not None:
             self._process = None
         try:
-            found = json.loads(self._ready_file.read_text())
+            with self._ready_file.open() as file:
+                found = json.load(file)
+                if found.get("locked") and not _is_locked(file):
+                    return None  # the process of that id is another one
             running = _Running(str(found["api"]), int(found["pid"]), bool(found.get("while_clients")))
-        except (FileNotFoundError, ValueError, KeyError, TypeError):
+        except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
             return None
         return running if _alive(running.pid) else None
 
@@ -206,6 +210,19 @@ def _alive(pid: int) -> bool:
     except PermissionError:
         return True
     return pid > 0
+
+
+def _is_locked(file: IO[str]) -> bool:
+    """Return whether another process has locked a file, as a server does with its own for as long as it runs."""
+    try:
+        import fcntl
+    except ImportError:  # no such lock on this system
+        return True
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    return False
 
 
 def _tail(path: Path, lines: int = 10) -> str:
