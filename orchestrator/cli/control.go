@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/outbid-dev/outbid/orchestrator/spec"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -227,7 +228,7 @@ func (a *app) extendRequest(cmd *cobra.Command, e extension) (*outbidv1.ExtendSw
 	if err != nil {
 		return nil, err
 	}
-	if req.Space, err = parseSpace(data); err != nil {
+	if req.Space, err = spec.ParseSpace(data); err != nil {
 		return nil, badInput("%s: %w", e.space, err)
 	}
 	return req, nil

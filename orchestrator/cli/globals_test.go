@@ -110,9 +110,19 @@ func TestAFoldersServerThatIsDownIsNotReplacedByAnother(t *testing.T) {
 // serverCommandLines are commands that talk to a server, one for each way to find it.
 func serverCommandLines() [][]string {
 	return [][]string{
-		{"ls"}, {"run", "-"}, {"submit", "-"}, {"watch", "digits-1"}, {"stop", "digits-1"}, {"delete", "digits-1", "--force"},
-		{"logs", "digits-1"}, {"nodes"}, {"tenant", "remove", "vision"}, {"secret", "rm", "wandb"}, {"worker", "remove", "gpu-7"},
-		{"doctor"}, {"worker"},
+		{"ls"},
+		{"run", "-"},
+		{"submit", "-"},
+		{"watch", "digits-1"},
+		{"stop", "digits-1"},
+		{"delete", "digits-1", "--force"},
+		{"logs", "digits-1"},
+		{"nodes"},
+		{"tenant", "remove", "vision"},
+		{"secret", "rm", "wandb"},
+		{"worker", "remove", "gpu-7"},
+		{"doctor"},
+		{"worker"},
 	}
 }
 

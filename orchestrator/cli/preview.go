@@ -50,11 +50,11 @@ The server is asked, because it knows the nodes. If none answers, the same tuner
 			if stepSeconds < 0 {
 				return badInput("--step-seconds %g: want more than 0", stepSeconds)
 			}
-			spec, err := a.readSpec(args[0])
+			file, err := a.readSpec(args[0])
 			if err != nil {
 				return err
 			}
-			got, local, err := a.preview(cmd.Context(), spec, stepSeconds)
+			got, local, err := a.preview(cmd.Context(), file, stepSeconds)
 			if err != nil {
 				return err
 			}
@@ -62,7 +62,7 @@ The server is asked, because it knows the nodes. If none answers, the same tuner
 			if out != formatTable {
 				return a.printObject(out, v)
 			}
-			a.printPreview(spec, v, stepSeconds)
+			a.printPreview(file.spec, v, stepSeconds)
 			return nil
 		},
 	}
@@ -72,19 +72,19 @@ The server is asked, because it knows the nodes. If none answers, the same tuner
 }
 
 // preview asks the server, or works it out here if none answers.
-func (a *app) preview(ctx context.Context, spec *outbidv1.SweepSpec, stepSeconds float64) (
+func (a *app) preview(ctx context.Context, file *specFile, stepSeconds float64) (
 	got *outbidv1.PreviewSweepResponse, local bool, err error,
 ) {
 	c, err := a.connect()
-	if err != nil {
-		return nil, false, err
+	if err == nil {
+		defer c.close()
+		file.chooseTuner(ctx, c.target)
+		got, err = c.PreviewSweep(ctx, &outbidv1.PreviewSweepRequest{Spec: file.spec, StepSeconds: stepSeconds})
 	}
-	defer c.close()
-	got, err = c.PreviewSweep(ctx, &outbidv1.PreviewSweepRequest{Spec: spec, StepSeconds: stepSeconds})
-	if !unreachableError(err) || c.target.from == "--server" {
-		return got, false, err
+	if !unreachableError(err) || a.opts.server != "" {
+		return got, false, file.locate(err)
 	}
-	if got, err = api.Preview(spec, stepSeconds); err != nil {
+	if got, err = api.Preview(file.spec, stepSeconds); err != nil {
 		return nil, false, badInput("%w", err)
 	}
 	return got, true, nil

@@ -11,9 +11,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"sigs.k8s.io/yaml"
 
-	"github.com/outbid-dev/outbid/orchestrator/spec"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -124,8 +122,8 @@ func (a *app) presenter(out format) presenter {
 }
 
 // submit reads a sweep's file and starts it. The connection is the caller's to close.
-func (a *app) submit(ctx context.Context, file string) (*connection, *outbidv1.Sweep, error) {
-	parsed, err := a.readSpec(file)
+func (a *app) submit(ctx context.Context, name string) (*connection, *outbidv1.Sweep, error) {
+	file, err := a.readSpec(name)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -133,8 +131,9 @@ func (a *app) submit(ctx context.Context, file string) (*connection, *outbidv1.S
 	if err != nil {
 		return nil, nil, err
 	}
+	file.chooseTuner(ctx, c.target)
 	// The key lets a call that was cut off be repeated without starting a second sweep.
-	req := &outbidv1.SubmitSweepRequest{Spec: parsed, IdempotencyKey: rand.Text()}
+	req := &outbidv1.SubmitSweepRequest{Spec: file.spec, IdempotencyKey: rand.Text()}
 	got, err := c.SubmitSweep(ctx, req)
 	if unreachableError(err) && ctx.Err() == nil {
 		select {
@@ -145,32 +144,12 @@ func (a *app) submit(ctx context.Context, file string) (*connection, *outbidv1.S
 	}
 	if err != nil {
 		c.close()
-		return nil, nil, err
+		return nil, nil, file.locate(err)
 	}
 	for _, warning := range got.GetWarnings() {
 		a.notef("warning: %s", warning)
 	}
 	return c, got.GetSweep(), nil
-}
-
-// readSpec reads a sweep's file; "-" is standard input.
-func (a *app) readSpec(file string) (*outbidv1.SweepSpec, error) {
-	data, err := a.readFile(file)
-	if err != nil {
-		return nil, err
-	}
-	parsed, err := spec.Parse(data)
-	if err != nil {
-		return nil, badInput("%s: %w", file, err)
-	}
-	var written struct {
-		Tenant *string `json:"tenant"`
-	}
-	if err := yaml.Unmarshal(data, &written); err == nil && written.Tenant == nil {
-		// Whose sweep it is follows from the token then, which only the server knows.
-		parsed.Tenant = ""
-	}
-	return parsed, nil
 }
 
 // readFile reads a file that the user named; "-" is standard input.

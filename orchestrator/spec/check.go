@@ -135,9 +135,19 @@ func checkObjective(around, metric, mode string) error {
 	case mode == "":
 		return wrong(around+"mode", "is missing; write max if %s is better when higher, min if lower", metric)
 	case mode != "max" && mode != "min":
-		return wrong(around+"mode", "%q is unknown; use max or min", mode)
+		return wrong(around+"mode", "%q is unknown; use %s", mode, modeMeant(mode))
 	}
 	return nil
+}
+
+// modeMeant returns the mode that another word for it means, or both.
+func modeMeant(word string) string {
+	for mode, begins := range map[string]string{"max": "maxi", "min": "mini"} {
+		if lower := strings.ToLower(word); lower == mode || strings.HasPrefix(lower, begins) {
+			return mode
+		}
+	}
+	return "max or min"
 }
 
 // checkUtility checks what a trial's end is said to be worth, and when the sweep should be done.

@@ -16,6 +16,7 @@ func Default(s *outbidv1.SweepSpec) {
 	}
 	defaultResources(s)
 	defaultCheckpoints(s)
+	usualTuner(s)
 	defaultTuner(s.GetTuner())
 	if f := s.GetFunction(); f != nil {
 		fill(&f.Python, "python3")

@@ -164,11 +164,17 @@ func braceHint(node *yaml.Node) string {
 	if node.Kind == yaml.MappingNode && len(node.Content) == 2 && node.Content[1].ShortTag() == "!!null" {
 		return fmt.Sprintf("; write '{%s}' in quotes", node.Content[0].Value)
 	}
+	if node.Kind == yaml.MappingNode && child(node, "name") != nil {
+		return "; write metric: " + child(node, "name").Value + " and, beside it, mode: max or mode: min"
+	}
 	return ""
 }
 
 // unknownField says what could have been meant.
-func unknownField(md protoreflect.MessageDescriptor, key string) string {
+func unknownField(md protoreflect.MessageDescriptor, key string, value *yaml.Node) string {
+	if hint := habit(md, key, value); hint != "" {
+		return "is not a field here; " + hint
+	}
 	var names []string
 	for i := range md.Fields().Len() {
 		names = append(names, string(md.Fields().Get(i).Name()))

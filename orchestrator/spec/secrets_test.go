@@ -48,7 +48,7 @@ func TestASecretInEnvIsReadAndWrittenAsOne(t *testing.T) {
 func TestWrongSecretsNameTheirFieldAndLine(t *testing.T) {
 	t.Parallel()
 	for old, c := range map[string]struct{ now, want string }{
-		"secret: wandb":      {"secret: 'a b'", "line 12: program.secrets.WANDB_API_KEY: the name of a secret must be a letter or _"},
+		"secret: wandb":      {"secret: 'a b'", "line 12, column 5: program.secrets.WANDB_API_KEY: the name of a secret must be a letter or _"},
 		"PLAIN: \"3\"":       {"OUTBID_X: {secret: a}", "program.secrets.OUTBID_X: is set by Outbid itself"},
 		"{secret: wandb}":    {"{secrte: wandb}", "program.env.WANDB_API_KEY: is a mapping"},
 		"HF_TOKEN:\n":        {"hf token:\n", "program.secrets: \"hf token\" cannot name a variable"},

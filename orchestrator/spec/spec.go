@@ -20,17 +20,22 @@ import (
 
 // An Error says what is wrong with one field.
 type Error struct {
-	// Line is the line in the YAML text; 0 if there is none.
-	Line int
+	// Line and Column are the position in the YAML text, from 1; 0 if there is none.
+	Line, Column int
 	// Field is the path of the field, such as "space.lr.float.low"; "" for the whole.
 	Field string
 	// Problem names the value and what would be right.
 	Problem string
+	// lines is on which line of the field's text the problem is, from 1; 0 if that is not known.
+	lines int
 }
 
 func (e *Error) Error() string {
 	var b strings.Builder
-	if e.Line > 0 {
+	switch {
+	case e.Column > 0:
+		fmt.Fprintf(&b, "line %d, column %d: ", e.Line, e.Column)
+	case e.Line > 0:
 		fmt.Fprintf(&b, "line %d: ", e.Line)
 	}
 	if e.Field != "" {
@@ -58,9 +63,9 @@ func Parse(data []byte) (*outbidv1.SweepSpec, error) {
 		return nil, err
 	}
 	moveSecrets(root)
-	r := reader{lines: map[string]int{}}
+	r := newReader()
 	spec := &outbidv1.SweepSpec{}
-	if err := decode(&r, root, spec); err != nil {
+	if err := decode(r, root, spec); err != nil {
 		return nil, err
 	}
 	Default(spec)
@@ -68,6 +73,47 @@ func Parse(data []byte) (*outbidv1.SweepSpec, error) {
 		return nil, r.locate(err)
 	}
 	return spec, nil
+}
+
+// ParseSpace reads parameters alone, as they are written in the space of a spec, with or without the word "space" above them.
+// An error is an *Error with the line.
+func ParseSpace(data []byte) (map[string]*outbidv1.Parameter, error) {
+	root, err := parseYAML(data)
+	if err != nil {
+		return nil, err
+	}
+	if child(root, "space") == nil || len(root.Content) > 2 {
+		key := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: "space", Line: root.Line}
+		root = &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map", Line: root.Line, Content: []*yaml.Node{key, root}}
+	}
+	r := newReader()
+	spec := &outbidv1.SweepSpec{}
+	if err := decode(r, root, spec); err != nil {
+		return nil, err
+	}
+	if len(spec.GetSpace()) == 0 {
+		return nil, wrong("space", "holds no parameter")
+	}
+	return spec.GetSpace(), nil
+}
+
+// Locate returns a server's answer about a spec, such as "resources.devices.min: 9 is ...", with the position of that field in
+// the YAML text in front, or as it is if the text has no such field.
+func Locate(data []byte, answer string) string {
+	field, problem, ok := strings.Cut(answer, ": ")
+	if !ok || strings.ContainsAny(field, " \n") {
+		return answer
+	}
+	root, err := parseYAML(data)
+	if err != nil {
+		return answer
+	}
+	moveSecrets(root)
+	r := newReader()
+	if err := decode(r, root, &outbidv1.SweepSpec{}); err != nil {
+		return answer
+	}
+	return r.locate(&Error{Field: field, Problem: problem}).Error()
 }
 
 // decode reads YAML into a message by way of the JSON that the schema defines.

@@ -122,6 +122,7 @@ func TestDefaults(t *testing.T) {
 		Tenant: "default", MaxRestarts: new(int32(3)), Limits: &outbidv1.Limits{},
 		Resources:   &outbidv1.Resources{Devices: &outbidv1.DeviceCount{Min: 1, Max: 1}},
 		Checkpoints: &outbidv1.Checkpoints{Best: 1, Every: "30s"},
+		Tuner:       &outbidv1.Tuner{Kind: &outbidv1.Tuner_Random{Random: &outbidv1.RandomSearch{}}},
 	}
 	got := &outbidv1.SweepSpec{}
 	Default(got)
@@ -159,7 +160,7 @@ func tunerOf(t *testing.T, text string) *outbidv1.SweepSpec {
 		t.Fatal(err)
 	}
 	s := &outbidv1.SweepSpec{}
-	if err := decode(&reader{lines: map[string]int{}}, root, s); err != nil {
+	if err := decode(newReader(), root, s); err != nil {
 		t.Fatal(err)
 	}
 	return s

@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -29,11 +30,11 @@ func parseTemplate(text string) ([]part, error) {
 			literal.WriteByte(c)
 			i++
 		case c == '}':
-			return nil, fmt.Errorf("the } after %q has no {; write }} for a brace", tail(text[:i]))
+			return nil, badBrace(text[:i], "the } after %q has no {; write }} for a brace", tail(text[:i]))
 		default:
 			name, _, closed := strings.Cut(text[i+1:], "}")
 			if !closed {
-				return nil, fmt.Errorf("the { before %q is not closed; write {{ for a brace", head(text[i+1:]))
+				return nil, badBrace(text[:i], "the { before %q is not closed; write {{ for a brace", head(text[i+1:]))
 			}
 			if literal.Len() > 0 {
 				parts = append(parts, part{text: literal.String()})
@@ -47,6 +48,13 @@ func parseTemplate(text string) ([]part, error) {
 		parts = append(parts, part{text: literal.String()})
 	}
 	return parts, nil
+}
+
+// badBrace returns an error about a brace after a part of a template.
+func badBrace(before, format string, args ...any) *Error {
+	e := wrong("", format, args...)
+	e.lines = 1 + strings.Count(before, "\n")
+	return e
 }
 
 func head(s string) string {
@@ -225,16 +233,21 @@ func checkTemplate(field, template string, s *space.Space) error {
 		return wrong(field, "%s has a zero byte, which no command line can hold", strconv.Quote(template))
 	}
 	parts, err := parseTemplate(template)
-	if err != nil {
-		return wrong(field, "%v", err)
+	if bad, ok := errors.AsType[*Error](err); ok {
+		bad.Field = field
+		return bad
 	}
+	line := 1
 	for _, p := range parts {
 		if !p.param {
+			line += strings.Count(p.text, "\n")
 			continue
 		}
 		if _, exists := s.Always(p.text); !exists {
-			return wrong(field, "{%s} names no parameter; %s (a brace itself is written {{ or }})", p.text,
+			bad := wrong(field, "{%s} names no parameter; %s (a brace itself is written {{ or }})", p.text,
 				suggestion(p.text, s.Names()))
+			bad.lines = line
+			return bad
 		}
 	}
 	return nil

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"math"
 	"strings"
@@ -26,19 +27,79 @@ func parseYAML(data []byte) (*yaml.Node, error) {
 	case errors.Is(err, io.EOF):
 		return nil, wrong("", "the spec is empty")
 	case err != nil:
-		return nil, wrong("", "%s", strings.TrimPrefix(err.Error(), "yaml: "))
+		return nil, notYAML(data, err)
 	}
 	switch err := dec.Decode(&more); {
 	case err == nil:
-		return nil, &Error{Line: more.Line, Problem: "a second document starts here; write one sweep per file"}
+		return nil, &Error{Line: more.Line, Column: more.Column, Problem: "a second document starts here; write one sweep per file"}
 	case !errors.Is(err, io.EOF):
-		return nil, wrong("", "%s", strings.TrimPrefix(err.Error(), "yaml: "))
+		return nil, notYAML(data, err)
 	}
 	if doc.Kind != yaml.DocumentNode || len(doc.Content) != 1 {
 		return nil, wrong("", "the spec is empty")
 	}
 	return doc.Content[0], nil
 }
+
+// maxSearched is how many lines a text may have whose wrong line is searched for.
+const maxSearched = 2000
+
+// notYAML returns what the YAML library says of a text, with the line from which on the text cannot be read. The library names
+// the line where the surrounding block begins, or none.
+func notYAML(data []byte, err error) *Error {
+	problem := strings.TrimPrefix(err.Error(), "yaml: ")
+	bad := &Error{Problem: problem}
+	if _, scanErr := fmt.Sscanf(problem, "line %d:", &bad.Line); scanErr == nil {
+		_, bad.Problem, _ = strings.Cut(problem, ": ")
+	}
+	lines := bytes.SplitAfter(data, []byte{'\n'})
+	if len(lines) > maxSearched {
+		return bad
+	}
+	readable := len(lines) - 1
+	for readable > 0 && !isYAML(bytes.Join(lines[:readable], nil)) {
+		readable--
+	}
+	if readable > 0 && bad.Problem == "mapping values are not allowed in this context" && isWord(lines[readable-1]) {
+		return &Error{Line: readable, Column: indent(lines[readable-1]) + 1, Problem: "has no colon after the field's name"}
+	}
+	bad.Line, bad.Column = readable+1, indent(lines[readable])+1
+	bad.Problem = plainly(bad.Problem, lines[readable])
+	return bad
+}
+
+// plainly returns the library's word for a problem of a line as people say it.
+func plainly(problem string, line []byte) string {
+	switch {
+	case bytes.HasPrefix(bytes.TrimLeft(line, " "), []byte{'\t'}):
+		return "a tab cannot indent a line; use blanks"
+	case problem == "mapping values are not allowed in this context":
+		return "a field cannot begin here; does its indentation fit the lines above?"
+	case problem == "did not find expected key":
+		return problem + "; does the indentation fit the lines above, and do quotes and brackets close?"
+	}
+	return problem
+}
+
+// isYAML reports whether a text can be read as YAML.
+func isYAML(data []byte) bool {
+	dec := yaml.NewDecoder(bytes.NewReader(data))
+	for {
+		var node yaml.Node
+		if err := dec.Decode(&node); err != nil {
+			return errors.Is(err, io.EOF)
+		}
+	}
+}
+
+// isWord reports whether a line is neither empty nor a comment, nor an item of a list, and has no colon.
+func isWord(line []byte) bool {
+	line = bytes.TrimSpace(line)
+	return len(line) > 0 && line[0] != '#' && line[0] != '-' && !bytes.Contains(line, []byte{':'})
+}
+
+// indent returns how many blanks a line begins with.
+func indent(line []byte) int { return len(line) - len(bytes.TrimLeft(line, " \t")) }
 
 // An object is a JSON object in the making.
 type object map[string]any
@@ -49,17 +110,31 @@ func (o object) MarshalJSON() ([]byte, error) { return json.Marshal(map[string]a
 // A reader walks YAML along the schema. It does what protojson cannot: say the line and the path of what is wrong,
 // suggest the nearest name, and find keys that stand twice.
 type reader struct {
-	// lines says on which line a field's value stands.
-	lines map[string]int
+	// found says where a field is written.
+	found map[string]position
 	nodes int
 	depth int
 }
 
-// enter resolves aliases and notes the line, unless that of the field's key is noted already.
+// A position is where a field is written: its key, or the item of a list.
+type position struct {
+	line, column int
+	// text is the line on which a block of text (written with |) begins; 0 if the value is not one.
+	text int
+}
+
+func newReader() *reader { return &reader{found: map[string]position{}} }
+
+// enter resolves aliases and notes the position, unless that of the field's key is noted already.
 func (r *reader) enter(field string, node *yaml.Node) (*yaml.Node, error) {
-	if r.lines[field] == 0 {
-		r.lines[field] = node.Line
+	at, noted := r.found[field]
+	if !noted {
+		at = position{line: node.Line, column: node.Column}
 	}
+	if node.Style&yaml.LiteralStyle != 0 {
+		at.text = node.Line + 1
+	}
+	r.found[field] = at
 	for node.Kind == yaml.AliasNode {
 		node = node.Alias
 	}
@@ -87,11 +162,18 @@ func coreTag(tag string) bool {
 
 func (r *reader) wrong(field, format string, args ...any) *Error {
 	e := wrong(field, format, args...)
-	e.Line = r.lines[field]
+	e.Line, e.Column = r.found[field].line, r.found[field].column
 	return e
 }
 
-// locate adds the line to an error of Check: that of the field, or of the nearest around it that is written down.
+// at returns an error about a key or another node of the text.
+func at(node *yaml.Node, field, format string, args ...any) *Error {
+	e := wrong(field, format, args...)
+	e.Line, e.Column = node.Line, node.Column
+	return e
+}
+
+// locate adds the position to an error of Check: that of the field, or of the nearest around it that is written down.
 func (r *reader) locate(err error) error {
 	e, ok := errors.AsType[*Error](err)
 	if !ok {
@@ -99,13 +181,16 @@ func (r *reader) locate(err error) error {
 	}
 	located := *e
 	for field := e.Field; ; {
-		if line, found := r.lines[field]; found {
-			located.Line = line
+		if p, found := r.found[field]; found {
+			located.Line, located.Column = p.line, p.column
+			if p.text > 0 && field == e.Field && e.lines > 0 {
+				located.Line, located.Column = p.text+e.lines-1, 0
+			}
 			return &located
 		}
 		cut := strings.LastIndexAny(field, ".[")
 		if cut < 0 {
-			located.Line = 0
+			located.Line, located.Column = 0, 0
 			return &located
 		}
 		field = field[:cut]
@@ -126,18 +211,18 @@ func (r *reader) pairs(field string, node *yaml.Node, each func(key string, k, v
 		for k.Kind == yaml.AliasNode {
 			k = k.Alias
 		}
-		at := join(field, k.Value)
+		name := join(field, k.Value)
 		if k.Kind != yaml.ScalarNode {
-			return &Error{Line: k.Line, Field: field, Problem: "has " + describe(k) + " as a key, but a name is wanted"}
+			return at(k, field, "has %s as a key, but a name is wanted", describe(k))
 		}
 		if k.ShortTag() == "!!merge" {
-			return &Error{Line: k.Line, Field: field, Problem: "the merge key << is not read here; write the fields out"}
+			return at(k, field, "the merge key << is not read here; write the fields out")
 		}
 		if line, dup := first[k.Value]; dup {
-			return &Error{Line: k.Line, Field: at, Problem: "stands twice, the first time on line " + itoa(line)}
+			return at(k, name, "stands twice, the first time on line %d", line)
 		}
 		first[k.Value] = k.Line
-		r.lines[at] = k.Line
+		r.found[name] = position{line: k.Line, column: k.Column}
 		if err := each(k.Value, k, v); err != nil {
 			return err
 		}
@@ -152,6 +237,9 @@ func (r *reader) message(field string, node *yaml.Node, md protoreflect.MessageD
 		return nil, err
 	}
 	defer r.leave()
+	if hint := shapeHabit(md, node); hint != "" {
+		return nil, r.wrong(field, "is %s, but a mapping (key: value) is wanted; %s", describe(node), hint)
+	}
 	out := object{}
 	chosen := map[protoreflect.FullName]string{}
 	err = r.pairs(field, node, func(key string, k, v *yaml.Node) error {
@@ -160,15 +248,15 @@ func (r *reader) message(field string, node *yaml.Node, md protoreflect.MessageD
 			fd = md.Fields().ByJSONName(key)
 		}
 		if fd == nil {
-			return &Error{Line: k.Line, Field: join(field, key), Problem: unknownField(md, key)}
+			return at(k, join(field, key), "%s", unknownField(md, key, v))
 		}
 		name := string(fd.Name())
 		if _, dup := out[name]; dup {
-			return &Error{Line: k.Line, Field: join(field, key), Problem: "stands twice, also as " + name}
+			return at(k, join(field, key), "stands twice, also as %s", name)
 		}
 		if one := fd.ContainingOneof(); one != nil && !one.IsSynthetic() {
 			if other, taken := chosen[one.FullName()]; taken {
-				return &Error{Line: k.Line, Field: join(field, key), Problem: "stands beside " + other + "; set only one of them"}
+				return at(k, join(field, key), "stands beside %s; set only one of them", other)
 			}
 			chosen[one.FullName()] = name
 		}

@@ -1,0 +1,103 @@
+package cli
+
+import (
+	"context"
+	"net"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	"google.golang.org/grpc/codes"
+	"sigs.k8s.io/yaml"
+
+	"github.com/outbid-dev/outbid/orchestrator/spec"
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// specFile is a sweep's file that was read.
+type specFile struct {
+	name string
+	data []byte
+	spec *outbidv1.SweepSpec
+	// hasTuner is set if the file names a tuner.
+	hasTuner bool
+}
+
+// readSpec reads a sweep's file; "-" is standard input.
+func (a *app) readSpec(name string) (*specFile, error) {
+	data, err := a.readFile(name)
+	if err != nil {
+		return nil, err
+	}
+	f := &specFile{name: name, data: data}
+	if f.spec, err = spec.Parse(data); err != nil {
+		return nil, badInput("%s: %w", name, err)
+	}
+	var written struct {
+		Tenant *string        `json:"tenant"`
+		Tuner  map[string]any `json:"tuner"`
+	}
+	if err := yaml.Unmarshal(data, &written); err != nil {
+		f.hasTuner = true
+		return f, nil //nolint:nilerr // Parse has read the file: what this reader does not know is left as it is
+	}
+	if written.Tenant == nil {
+		// Whose sweep it is follows from the token then, which only the server knows.
+		f.spec.Tenant = ""
+	}
+	delete(written.Tuner, "seed")
+	delete(written.Tuner, "points")
+	f.hasTuner = len(written.Tuner) > 0
+	return f, nil
+}
+
+// locate adds the position of a field in the file to an answer of the server about that field.
+func (f *specFile) locate(err error) error {
+	s, ok := grpcStatus(err)
+	if !ok || s.Code() != codes.InvalidArgument {
+		return err
+	}
+	if answer := spec.Locate(f.data, s.Message()); answer != s.Message() {
+		return &exitError{code: exitUsage, msg: f.name + ": " + answer, err: err}
+	}
+	return err
+}
+
+// chooseTuner has a sweep whose file names no tuner drawn by TPE, as the SDK does, if the server is on this machine and a
+// Python here has Optuna.
+func (f *specFile) chooseTuner(ctx context.Context, server target) {
+	if f.hasTuner || !spec.UsesModel(f.spec.GetLimits().GetTrials()) || !isLocal(server.url) {
+		return
+	}
+	if python := optunaPython(ctx); python != "" {
+		spec.UseModel(f.spec, python)
+	}
+}
+
+// isLocal reports whether a server's URL is on this machine.
+func isLocal(server string) bool {
+	u, err := url.Parse(server)
+	if err != nil {
+		return false
+	}
+	return u.Hostname() == "localhost" || net.ParseIP(u.Hostname()).IsLoopback()
+}
+
+// optunaPython returns a Python that has Optuna and the SDK, or "": the one that the binary was installed with, or else python3.
+func optunaPython(ctx context.Context) string {
+	var candidates []string
+	if binary, err := os.Executable(); err == nil {
+		candidates = append(candidates, filepath.Join(filepath.Dir(binary), "python3"))
+	}
+	if found, err := exec.LookPath("python3"); err == nil {
+		candidates = append(candidates, found)
+	}
+	const hasBoth = "import sys, importlib.util as u; sys.exit(not (u.find_spec('outbid') and u.find_spec('optuna')))"
+	for _, python := range candidates {
+		if exec.CommandContext(ctx, python, "-c", hasBoth).Run() == nil {
+			return python
+		}
+	}
+	return ""
+}
