@@ -46,8 +46,8 @@ help: ## say what can be made
 build: ## build bin/outbid
 	go build -trimpath -buildvcs=false -ldflags "-s -w -X main.version=$(VERSION)" -o bin/outbid .
 
-wheel: ## build the wheels for Linux and macOS, with the binary inside, and the source distribution into build/wheel
-	VERSION=$(VERSION) .ci/wheel
+wheel: ## build this machine's wheel into build/wheel, with the binary inside; PLATFORMS=all: those for Linux and macOS, and the source distribution
+	VERSION=$(VERSION) .ci/wheel $(PLATFORMS)
 
 test: build ## run every test, Go's with the race detector; three kinds side by side, as some compute and others wait
 	.ci/python >/dev/null # first: beside tests whose servers sync all the time its thousands of files take minutes

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.util
 import inspect
 import os
+import platform
 import re
 import subprocess
 import sys
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
 
 import pytest
@@ -106,3 +109,24 @@ def test_reference_names_everything() -> None:
 
 def test_py_typed() -> None:
     assert (ROOT / "src/outbid/py.typed").exists()
+
+
+def test_a_wheel_is_for_this_machine_unless_others_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    path = str(ROOT.parent / ".ci" / "wheel")
+    loader = SourceFileLoader("wheel", path)
+    wheel = importlib.util.module_from_spec(importlib.util.spec_from_loader("wheel", loader))  # type: ignore[arg-type]
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    loader.exec_module(wheel)
+    everything = ["linux-amd64", "linux-arm64", "darwin-arm64", "darwin-amd64", "sdist"]
+    assert wheel.chosen(["all"]) == everything and wheel.chosen(["sdist"]) == ["sdist"]
+    for system, machine, name in [
+        ("Linux", "x86_64", "linux-amd64"),
+        ("Linux", "aarch64", "linux-arm64"),
+        ("Darwin", "arm64", "darwin-arm64"),
+    ]:
+        monkeypatch.setattr(platform, "system", lambda system=system: system)
+        monkeypatch.setattr(platform, "machine", lambda machine=machine: machine)
+        assert wheel.chosen([]) == [name]
+    monkeypatch.setattr(platform, "system", lambda: "Windows")
+    with pytest.raises(SystemExit, match="no wheel is built for this machine, windows-arm64; name a platform"):
+        wheel.chosen([])
