@@ -14,6 +14,8 @@ import (
 type Control interface {
 	// Submit starts a sweep whose spec has been checked. The same key gives the same sweep.
 	Submit(ctx context.Context, spec *outbidv1.SweepSpec, actor, key string) (id string, err error)
+	// Impossible says why no trial of a spec could ever run on the nodes that are up; "" if one could.
+	Impossible(spec *outbidv1.SweepSpec) string
 	// CheckAgent says what is wrong with the agent that a sweep chose, as Submit does.
 	CheckAgent(spec *outbidv1.SweepSpec) error
 	// Command pauses, resumes or stops a sweep.

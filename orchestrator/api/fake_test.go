@@ -155,6 +155,14 @@ func (c *fakeControl) Submit(_ context.Context, spec *outbidv1.SweepSpec, actor,
 	return id, nil
 }
 
+// Impossible knows a cluster with four devices.
+func (c *fakeControl) Impossible(s *outbidv1.SweepSpec) string {
+	if n := s.GetResources().GetDevices().GetMin(); n > 4 {
+		return fmt.Sprintf("no node has %d devices; the most is 4", n)
+	}
+	return ""
+}
+
 // CheckAgent knows one agent, patient.
 func (c *fakeControl) CheckAgent(s *outbidv1.SweepSpec) error {
 	if name := s.GetAgent().GetPlugin(); name != "" && name != "patient" {
@@ -445,11 +453,14 @@ type fakeLogs struct {
 	more   chan struct{}
 }
 
-func (l *fakeLogs) print(trial int32, text string) {
+func (l *fakeLogs) print(trial int32, text string) { l.printUnder(trial, 0, text) }
+
+// printUnder prints under a lease.
+func (l *fakeLogs) printUnder(trial int32, lease uint64, text string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.chunks = append(l.chunks, &outbidv1.LogChunk{
-		Fork: &outbidv1.ForkRef{Sweep: "digits-1", Trial: trial}, Node: "n1", Stream: "stdout", Data: []byte(text),
+		Fork: &outbidv1.ForkRef{Sweep: "digits-1", Trial: trial, LeaseId: lease}, Node: "n1", Stream: "stdout", Data: []byte(text),
 	})
 	close(l.more)
 	l.more = make(chan struct{})

@@ -45,6 +45,9 @@ type Config struct {
 	// Limits says what each tenant may take; nil gives everybody the same.
 	Limits *Limits
 
+	// Alone reports whether the nodes that are up are all that there will be, so that a sweep that fits none of them is refused; nil for
+	// a cluster that may grow.
+	Alone func() bool
 	// MaxPayload returns how many bytes one message of NATS may have; nil for no bound.
 	MaxPayload func() int
 
@@ -90,6 +93,9 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
+	if cfg.Alone == nil {
+		cfg.Alone = func() bool { return false }
+	}
 	if cfg.MaxPayload == nil {
 		cfg.MaxPayload = func() int { return math.MaxInt }
 	}
@@ -116,6 +122,7 @@ func New(cfg Config) (*Server, error) {
 	outbidv1.RegisterOutbidServiceServer(s.grpc, &service{
 		control: cfg.Control, store: cfg.Store, logs: cfg.Logs, limits: cfg.Limits, logger: cfg.Logger, blobs: s.blobs,
 		feeds: newFeeds(cfg.Control), workers: cfg.Workers, secrets: cfg.Secrets, verify: cfg.Verify, throttle: bound,
+		alone:   cfg.Alone,
 		maxSpec: func() int { return limits.Spec(cfg.MaxPayload()) },
 	})
 	if err := s.open(i); err != nil {

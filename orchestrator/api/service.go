@@ -28,6 +28,8 @@ type service struct {
 	secrets Secrets
 	// throttle bounds the sweeps that each tenant submits in a minute.
 	throttle *throttle
+	// alone reports whether the nodes that are up are all that there will be.
+	alone func() bool
 	// maxSpec returns how many bytes the spec of a sweep may have.
 	maxSpec func() int
 	// verify reads every file that the server can make again; nil for none.

@@ -30,6 +30,10 @@ func (s *service) SubmitSweep(ctx context.Context, req *outbidv1.SubmitSweepRequ
 	if err := s.checkSecrets(checked); err != nil {
 		return nil, err
 	}
+	if why := s.control.Impossible(checked); why != "" && s.alone() {
+		return nil, fieldError("resources", "%s; ask for less, or start the server with more, such as 'outbid up --devices cpu:%d'", why,
+			checked.GetResources().GetDevices().GetMin())
+	}
 	if err := s.throttle.submit(who, tenantOf(checked)); err != nil {
 		return nil, err
 	}

@@ -137,6 +137,7 @@ Devices that were free for 10 s and that nobody waits for go to running trials t
 			if err := limitAverages(o.Workers, rate); err != nil {
 				return err
 			}
+			o.Alone = len(o.Workers) > 0
 			return a.untilDone(cmd.Context(), func(ctx context.Context) error {
 				return a.runUp(ctx, o)
 			})

@@ -114,6 +114,13 @@ func TestUpRunsASweepAndGoesOnAfterARestart(t *testing.T) {
 	}
 	before := u.command(t, exitOK, "show", "real", "-o", "json")
 	checkLocked(t, data)
+	large := writeFile(t, "large.yaml", realSweep+"resources:\n  devices: {min: 8}\n")
+	for _, command := range []string{"run", "submit"} {
+		got := u.command(t, exitUsage, command, large)
+		if !strings.Contains(got, "line 17, column 1: resources: no node has 8 devices; the most is 1; ask for less") {
+			t.Errorf("%s printed %s", command, got)
+		}
+	}
 	u.stop(t)
 	if _, err := os.Stat(server.FilePath(data)); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("server.json is still there: %v", err)

@@ -75,6 +75,8 @@ type Config struct {
 	WhileClients bool
 	// Workers run in this process.
 	Workers []WorkerConfig
+	// Alone says that no other workers are meant to join, so that a sweep that fits none of Workers is refused.
+	Alone bool
 
 	// Version is what this build calls itself.
 	Version string

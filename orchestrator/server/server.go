@@ -339,7 +339,7 @@ func (s *Server) openAPI(listener net.Listener) error {
 	server, err := api.New(api.Config{
 		Control: s.loop, Store: s.store, Logs: s.logs, Logger: s.log, Registry: s.registry, Listener: listener,
 		Tokens: s.tokens, TLS: s.certs, Limits: s.limits, Objects: s.objects, Workers: s.members, Secrets: s.vault, Verify: s.verify,
-		MaxPayload: s.maxPayload,
+		MaxPayload: s.maxPayload, Alone: func() bool { return s.cfg.Alone && s.missingWorkers() == 0 },
 	})
 	if err != nil {
 		return errors.Join(badField("API", "%w", err), listener.Close())
