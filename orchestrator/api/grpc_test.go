@@ -296,6 +296,38 @@ func TestStreamLogs(t *testing.T) {
 	}
 }
 
+func TestALogSeparatesAttempts(t *testing.T) {
+	t.Parallel()
+	h := serve(t, nil)
+	h.control.add("digits-1", "", 2)
+	h.logs.printUnder(0, 3, "a\n")
+	h.logs.printUnder(1, 4, "b\n")
+	h.logs.printUnder(0, 3, "c\n")
+	h.logs.printUnder(0, 5, "d\n")
+	h.logs.printUnder(0, 5, "e\n")
+	h.logs.printUnder(0, 3, "late\n") // of the first attempt
+	const mark = "--- started on n1 at 1970-01-01T00:00:00Z ---"
+	client := h.dial(t, "")
+	for tail, want := range map[int32][]string{
+		0: {"a", "b", "c", mark, "d", "e", "late"}, 4: {mark, "d", "e", "late"}, 2: {"e", "late"},
+	} {
+		stream, err := client.StreamLogs(t.Context(), &outbidv1.StreamLogsRequest{Sweep: "digits-1", Tail: tail})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for line, err := stream.Recv(); err == nil; line, err = stream.Recv() {
+			got = append(got, line.GetLine())
+			if marked := line.GetStream() == "outbid"; marked != (line.GetLine() == mark) {
+				t.Errorf("%q is of stream %s", line.GetLine(), line.GetStream())
+			}
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("tail %d (-want +got):\n%s", tail, diff)
+		}
+	}
+}
+
 func TestFollowLogs(t *testing.T) {
 	t.Parallel()
 	h := serve(t, nil)

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -66,22 +67,23 @@ func (s *service) pastLogs(
 	ctx context.Context, tenant string, req *outbidv1.StreamLogsRequest, send func(*outbidv1.StreamLogsResponse) error,
 ) error {
 	if req.GetTail() == 0 {
-		return s.logs.Read(ctx, tenant, req.GetSweep(), req.Trial, 0, false, eachLine(send))
+		return s.logs.Read(ctx, tenant, req.GetSweep(), req.Trial, 0, false, attempts{}.eachLine(send))
 	}
-	_, err := s.tailLogs(ctx, tenant, req, send)
+	_, err := s.tailLogs(ctx, tenant, req, attempts{}, send)
 	return err
 }
 
 // tailLogs sends the last lines there are, and returns where to read on.
 func (s *service) tailLogs(
-	ctx context.Context, tenant string, req *outbidv1.StreamLogsRequest, send func(*outbidv1.StreamLogsResponse) error,
+	ctx context.Context, tenant string, req *outbidv1.StreamLogsRequest, known attempts,
+	send func(*outbidv1.StreamLogsResponse) error,
 ) (next uint64, err error) {
 	chunks, next, err := s.logs.Tail(ctx, tenant, req.GetSweep(), req.Trial, int(req.GetTail()))
 	if err != nil {
 		return 0, err
 	}
 	var lines []*outbidv1.StreamLogsResponse
-	each := eachLine(func(line *outbidv1.StreamLogsResponse) error {
+	each := known.eachLine(func(line *outbidv1.StreamLogsResponse) error {
 		lines = append(lines, line)
 		return nil
 	})
@@ -102,14 +104,14 @@ func (s *service) tailLogs(
 func (s *service) followLogs(
 	ctx context.Context, tenant string, req *outbidv1.StreamLogsRequest, send func(*outbidv1.StreamLogsResponse) error,
 ) error {
-	from := uint64(0)
+	from, known := uint64(0), attempts{}
 	if req.GetTail() > 0 {
 		var err error
-		if from, err = s.tailLogs(ctx, tenant, req, send); err != nil {
+		if from, err = s.tailLogs(ctx, tenant, req, known, send); err != nil {
 			return err
 		}
 	}
-	return s.logs.Read(ctx, tenant, req.GetSweep(), req.Trial, from, true, eachLine(send))
+	return s.logs.Read(ctx, tenant, req.GetSweep(), req.Trial, from, true, known.eachLine(send))
 }
 
 // awaitEnd returns errEnded once the sweep, or the trial, has ended and its last lines have had time to come.
@@ -181,10 +183,38 @@ func (s *service) hasEnded(sweep string, trial *int32) (bool, error) {
 	return sweepEnded(v.GetState()), err
 }
 
-// eachLine calls f with every line of a chunk.
-func eachLine(f func(*outbidv1.StreamLogsResponse) error) func(*outbidv1.LogChunk) error {
+// attempts knows the newest lease of each trial whose output was sent. A later lease is another attempt.
+type attempts map[int32]uint64
+
+// MarkStream is the stream of a line that no trial printed: it separates the attempts of a trial.
+const MarkStream = "outbid"
+
+// mark returns the line that separates a trial's later attempt from what was sent before, or nil if the chunk belongs to no later attempt.
+func (a attempts) mark(c *outbidv1.LogChunk, at *timestamppb.Timestamp) *outbidv1.StreamLogsResponse {
+	trial, lease := c.GetFork().GetTrial(), c.GetFork().GetLeaseId()
+	before, known := a[trial]
+	if known && lease <= before {
+		return nil
+	}
+	a[trial] = lease
+	if !known {
+		return nil
+	}
+	return &outbidv1.StreamLogsResponse{
+		Trial: trial, Node: c.GetNode(), Stream: MarkStream, Time: at,
+		Line: fmt.Sprintf("--- started on %s at %s ---", c.GetNode(), at.AsTime().Format(time.RFC3339)),
+	}
+}
+
+// eachLine calls f with every line of a chunk, and with a mark before the output of a later attempt.
+func (a attempts) eachLine(f func(*outbidv1.StreamLogsResponse) error) func(*outbidv1.LogChunk) error {
 	return func(c *outbidv1.LogChunk) error {
 		at := timestamppb.New(time.UnixMilli(c.GetTimeUnixMs()))
+		if mark := a.mark(c, at); mark != nil {
+			if err := f(mark); err != nil {
+				return err
+			}
+		}
 		for line := range strings.Lines(string(c.GetData())) {
 			line = sanitize.Valid(strings.TrimRight(line, "\r\n"))
 			err := f(&outbidv1.StreamLogsResponse{
