@@ -281,7 +281,9 @@ if not TYPE_CHECKING:  # type checkers are to find names that are not there
             return importlib.import_module(f"{__name__}.{name}")
         home = _HOME.get(name)
         if home is None:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+            from outbid._habits import name_hint
+
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}{name_hint(name, __all__)}")
         value = getattr(importlib.import_module(f"{__name__}.{home}"), name)
         globals()[name] = value
         return value

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from outbid._habits import mode_hint
 from outbid._limits import check_name
 from outbid._model import TrialResult
 from outbid.v1 import sweep_pb2 as pb
@@ -22,7 +23,7 @@ def fill_objectives(spec: pb.SweepSpec, metric: str | Sequence[str], mode: str |
             raise TypeError(f"Sweep: metric must be the name of a reported metric, got {name!r}")
         check_name("Sweep", "metric", name)
         if way not in ("max", "min"):
-            raise ValueError(f"Sweep: mode must be 'max' or 'min', got {way!r}")
+            raise ValueError(f"Sweep: mode must be 'max' or 'min', got {way!r}{mode_hint(way)}")
     if len(set(metrics)) < len(metrics):
         raise ValueError(f"Sweep: a metric stands twice in {metrics!r}")
     spec.metric, spec.mode = metrics[0], modes[0]

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from outbid import _given
+from outbid._habits import hinted_class
 from outbid.v1 import sweep_pb2 as pb
 
 Duration: TypeAlias = "str | float | datetime.timedelta"
@@ -18,6 +19,7 @@ Duration: TypeAlias = "str | float | datetime.timedelta"
 _DURATION = re.compile(r"(\d+(\.\d*)?(h|ms|m|s))+")
 
 
+@hinted_class
 @dataclass(frozen=True)
 class Resources:
     """What one trial needs.
@@ -101,6 +103,7 @@ def _forks(forks: str | tuple[int, int] | None) -> str:
     raise ValueError(f'Resources: forks must be "auto" or (least, most) with a most of 2 or more, got {forks!r}')
 
 
+@hinted_class
 @dataclass(frozen=True)
 class Limits:
     """When a sweep ends; what is None does not end it.
@@ -129,6 +132,7 @@ class Limits:
         return message
 
 
+@hinted_class
 @dataclass(frozen=True)
 class Utility:
     """What the end of a trial is worth, for policies that go by it, such as `rrh`.
@@ -166,6 +170,7 @@ class Utility:
         return message
 
 
+@hinted_class
 @dataclass(frozen=True)
 class Checkpoints:
     """Which checkpoints are kept once no trial needs them to resume, and how often a running trial saves.
@@ -189,6 +194,7 @@ class Checkpoints:
         return message
 
 
+@hinted_class
 @dataclass(frozen=True)
 class Secret:
     """The value of an environment variable that is a secret of the tenant: `env={"WANDB_API_KEY": ob.Secret("wandb")}`.
@@ -206,6 +212,7 @@ def environment(env: Mapping[str, str | Secret]) -> tuple[dict[str, str], dict[s
     return plain, {str(name): value.name for name, value in env.items() if isinstance(value, Secret)}
 
 
+@hinted_class
 @dataclass(frozen=True)
 class Program:
     """Any program as the trial's code, instead of a Python function.

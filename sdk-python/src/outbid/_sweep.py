@@ -23,6 +23,7 @@ from outbid._drawing import drawing, split
 from outbid._endless import endless_steps
 from outbid._errors import as_text
 from outbid._first import WarmStart, check_earlier, fill_points, start_warm
+from outbid._habits import hinted
 from outbid._handle import SweepHandle
 from outbid._layout import config_texts
 from outbid._limits import check_labels
@@ -139,6 +140,7 @@ class Sweep:
     Raises TypeError and ValueError for what cannot be, naming the argument.
     """
 
+    @hinted
     def __init__(
         self,
         train: Callable[[Trial], Any] | None = None,
@@ -265,6 +267,7 @@ class Sweep:
 
         return await asyncio.to_thread(self.submit, client)
 
+    @hinted
     def run(
         self,
         *,

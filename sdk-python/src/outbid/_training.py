@@ -98,11 +98,25 @@ class Trial:
     if not TYPE_CHECKING:  # where it would have every name be there
 
         def __getattr__(self, name: str) -> Any:
-            """Say what runs an objective of Optuna's."""
-            missing = f"{type(self).__name__!r} object has no attribute {name!r}"
-            if name.startswith("suggest_") or name in ("should_prune", "set_user_attr"):
-                missing += "; outbid.optuna.optimize(objective, n_trials=100) runs an objective of Optuna's"
-            raise AttributeError(missing)
+            """Say what to write instead."""
+            from outbid._habits import trial_hint
+
+            hint = trial_hint(name, self.__dict__.get("_config", {}))
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}")
+
+        def __getitem__(self, key: object) -> Any:
+            """Say that the configuration is `config`."""
+            from outbid._habits import subscript_hint
+
+            raise TypeError(subscript_hint(key))
+
+        def __contains__(self, key: object) -> bool:
+            """Say that the configuration is `config`."""
+            from outbid._habits import subscript_hint
+
+            raise TypeError(subscript_hint(key))
+
+        __iter__ = None  # a trial is not a collection
 
     @property
     def config(self) -> Config:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, TypeAlias
 
 from outbid import _given
+from outbid._habits import hinted_class
 from outbid._model import flatten
 from outbid._space import to_value
 from outbid.v1 import sweep_pb2 as pb
@@ -40,6 +41,7 @@ class Tuner:
         return _count(self, name, value, least)
 
 
+@hinted_class
 @dataclass(frozen=True)
 class Model(Tuner):
     """Base of Optuna's samplers: they learn from results which configurations to try next.
@@ -78,6 +80,7 @@ class Model(Tuner):
         out.rule.CopyFrom(rule)
 
 
+@hinted_class
 @dataclass(frozen=True)
 class TPE(Model):
     """Tree-structured Parzen estimator (Bergstra et al. 2011), Optuna's own default; see `Model`.
@@ -88,6 +91,7 @@ class TPE(Model):
     _name: ClassVar[str] = "tpe"
 
 
+@hinted_class
 @dataclass(frozen=True)
 class GP(Model):
     """Gaussian process with expected improvement; see `Model`. For few and costly trials. Needs torch, too."""
@@ -95,6 +99,7 @@ class GP(Model):
     _name: ClassVar[str] = "gp"
 
 
+@hinted_class
 @dataclass(frozen=True)
 class CMAES(Model):
     """CMA-ES (Hansen 2016); see `Model`. For many trials over numbers; choices are left to chance. Needs cmaes, too."""
@@ -102,6 +107,7 @@ class CMAES(Model):
     _name: ClassVar[str] = "cmaes"
 
 
+@hinted_class
 @dataclass(frozen=True)
 class NSGA2(Model):
     """NSGA-II (Deb et al. 2002), a genetic algorithm with a population of `startup`; see `Model`."""
@@ -115,6 +121,7 @@ Sampler: TypeAlias = Literal["random", "sobol", "tpe", "gp", "cmaes", "nsga2"] |
 """How configurations are drawn: independently, by a low-discrepancy sequence, or by one of Optuna's samplers."""
 
 
+@hinted_class
 @dataclass(frozen=True)
 class _Sampled(Tuner):
     """Base of the tuners that take a sampler."""
@@ -138,6 +145,7 @@ class _Sampled(Tuner):
         return out
 
 
+@hinted_class
 @dataclass(frozen=True)
 class Random(Tuner):
     """Independent configurations, each trained for `max_steps` steps (0: until the code ends by itself)."""
@@ -149,6 +157,7 @@ class Random(Tuner):
         message.random.SetInParent()
 
 
+@hinted_class
 @dataclass(frozen=True)
 class Grid(Tuner):
     """Every combination; a float range or wide int range gives `points` values."""
@@ -161,6 +170,7 @@ class Grid(Tuner):
         message.grid.points = _count(self, "points", self.points, 1)
 
 
+@hinted_class
 @dataclass(frozen=True)
 class Sobol(Tuner):
     """A scrambled low-discrepancy sequence: fills the space more evenly than `Random`."""
@@ -172,6 +182,7 @@ class Sobol(Tuner):
         message.sobol.SetInParent()
 
 
+@hinted_class
 @dataclass(frozen=True)
 class SuccessiveHalving(_Sampled):
     """Successive halving (Jamieson and Talwalkar 2016).
@@ -198,6 +209,7 @@ class SuccessiveHalving(_Sampled):
         out.sampler = _sampler(self, self.sampler)
 
 
+@hinted_class
 @dataclass(frozen=True)
 class Hyperband(_Sampled):
     """Hyperband (Li et al. 2018): brackets of successive halving, from many short to few long trials.
@@ -221,6 +233,7 @@ class Hyperband(_Sampled):
         out.sampler = _sampler(self, self.sampler)
 
 
+@hinted_class
 @dataclass(frozen=True)
 class ASHA(_Sampled):
     """Asynchronous successive halving (Li et al. 2020).
@@ -246,6 +259,7 @@ class ASHA(_Sampled):
         out.sampler = _sampler(self, self.sampler)
 
 
+@hinted_class
 @dataclass(frozen=True)
 class Median(_Sampled):
     """Median stopping (Golovin et al. 2017): stop a trial whose best is below the median of running means.
@@ -266,6 +280,7 @@ class Median(_Sampled):
         out.sampler = _sampler(self, self.sampler)
 
 
+@hinted_class
 @dataclass(frozen=True)
 class PerformanceCurve(_Sampled):
     """Forecasts how trials will end from their learning curves, and stops those with little chance.
@@ -305,6 +320,7 @@ class PerformanceCurve(_Sampled):
         out.sampler = _sampler(self, self.sampler)
 
 
+@hinted_class
 @dataclass(frozen=True)
 class FreezeThaw(_Sampled):
     """Trains many trials a little at a time, and trains on those whose steps are worth most.
@@ -335,6 +351,7 @@ class FreezeThaw(_Sampled):
         out.sampler = _sampler(self, self.sampler, own="model")
 
 
+@hinted_class
 @dataclass(frozen=True)
 class PBT(Tuner):
     """Population based training (Jaderberg et al. 2017).
@@ -373,6 +390,7 @@ class PBT(Tuner):
         out.factors.extend(self.factors)
 
 
+@hinted_class
 @dataclass(frozen=True)
 class Plugin(Tuner):
     """A tuner outside the server, run there as `command` over hashicorp/go-plugin, with `settings`."""
