@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -40,6 +41,21 @@ def own(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def run() -> ob.Result:
     return ob.Sweep(train, {"x": ob.uniform(0, 1)}, metric="loss", mode="min").run()
+
+
+def test_an_answered_interrupt_prints_no_traceback(
+    server: FakeServer, client: ob.Client, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "excepthook", sys.__excepthook__)
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt) as raised:
+            Presses(monkeypatch, 1)
+            run()
+        capsys.readouterr()
+        sys.excepthook(raised.type, raised.value, raised.tb)
+        assert capsys.readouterr().err == ""
+    sys.excepthook(ValueError, ValueError("another"), None)
+    assert "ValueError: another" in capsys.readouterr().err
 
 
 def commands(server: FakeServer) -> list[int]:

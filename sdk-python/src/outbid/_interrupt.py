@@ -6,15 +6,18 @@ import contextlib
 import os
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Protocol
+from types import TracebackType
+from typing import Any, Protocol
 
 from outbid._connection import Connection
 from outbid._display import Display
 from outbid._errors import OutbidError
 from outbid._model import SweepInfo, Update
 from outbid._server import DATA
+
+_SAID = "outbid_said"  # an attribute of interrupts after which all was said
 
 
 class Identified(Protocol):
@@ -123,7 +126,39 @@ def _lives_on() -> bool:
 def _told(*lines: str) -> KeyboardInterrupt:
     text = "\n".join([lines[0], *(f"  {line}" for line in lines[1:])])
     _say(text)
-    return KeyboardInterrupt(f"{lines[0]}; {lines[1]}")  # the last line of a traceback
+    interrupt = KeyboardInterrupt(f"{lines[0]}; {lines[1]}")
+    _print_no_traceback(interrupt)
+    return interrupt
+
+
+def _print_no_traceback(interrupt: KeyboardInterrupt) -> None:
+    """Have an interrupt end the program, or a notebook's cell, without a traceback: all was said already.
+
+    It is not a class of its own, because Python exits with the code of an interrupt for KeyboardInterrupt itself alone.
+    """
+    interrupt.__dict__[_SAID] = True
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    if shell is not None:
+        shell.set_custom_exc((KeyboardInterrupt,), _in_cell)
+    if not isinstance(sys.excepthook, _Hook):
+        sys.excepthook = _Hook(sys.excepthook)
+
+
+def _in_cell(shell: Any, kind: type[BaseException], error: BaseException, trace: Any, **_: Any) -> None:
+    if _SAID not in error.__dict__:
+        shell.showtraceback((kind, error, trace))
+
+
+class _Hook:
+    """What is called with an exception that ends the program."""
+
+    def __init__(self, before: Callable[..., Any]) -> None:
+        self._before = before
+
+    def __call__(self, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        if _SAID not in error.__dict__:
+            self._before(kind, error, trace)
 
 
 def _say(text: str) -> None:

@@ -159,7 +159,8 @@ def test_interrupt_saves_and_pauses(program: Callable[[str], Program], tmp_path:
     server = server_pid(tmp_path)
     first.interrupt()
     assert first.end() in (-signal.SIGINT, 130), first.text
-    assert "KeyboardInterrupt: long-1 is paused, and its trials are saved" in first.text
+    assert "long-1 is paused, and its trials are saved" in first.text
+    assert "Traceback" not in first.text and "KeyboardInterrupt" not in first.text, first.text
     assert "go on with ob.attach('long-1').resume().wait(display=True)" in first.text
     assert "`outbid up` and, in another shell, `outbid resume long-1`" in first.text
     assert not alive(server), "the server ended before the program did"
@@ -175,7 +176,7 @@ def test_second_interrupt_ends_at_once(program: Callable[[str], Program], tmp_pa
     first.until("long-1: saving its trials and pausing")
     first.interrupt()
     assert first.end() in (-signal.SIGINT, 130), first.text
-    assert "KeyboardInterrupt: long-1 is being paused" in first.text
+    assert "long-1 is being paused" in first.text and "Traceback" not in first.text, first.text
     await_end(server, *first.pids)
     goes_on(program)
 
@@ -294,9 +295,7 @@ def test_interrupted_notebook(tmp_path: Path) -> None:
     assert pressed.is_set()
     said = "".join(o["text"] for o in book.cells[1].outputs if o.get("name") == "stderr")
     assert "go on with ob.attach('long-1').resume().wait(display=True)\n  or `outbid resume long-1`" in said
-    errors = [o["evalue"] for o in book.cells[1].outputs if o["output_type"] == "error"]
-    how = "go on with ob.attach('long-1').resume().wait(display=True)"
-    assert errors == [f"long-1 is paused, and its trials are saved; {how}"]
+    assert [o for o in book.cells[1].outputs if o["output_type"] == "error"] == [], "no traceback: all was said"
     assert book.cells[2].outputs[-1]["data"]["text/plain"] == "'done'"
     if pid := server_pid(tmp_path):
         await_end(pid)
