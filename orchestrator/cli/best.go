@@ -59,8 +59,7 @@ func (a *app) best(ctx context.Context, c *connection, sweep *outbidv1.Sweep, n 
 		trials = append(trials, t)
 	}
 	if len(trials) == 0 {
-		return &exitError{code: exitFailed, msg: fmt.Sprintf("no trial of %s has reported %q yet: see 'outbid logs %s'",
-			sweep.GetId(), sweep.GetSpec().GetMetric(), sweep.GetId())}
+		return &exitError{code: exitFailed, msg: fmt.Sprintf("%s; what its trials printed: outbid logs %s", noMetric(sweep), sweep.GetId())}
 	}
 	if file != "" {
 		want := &outbidv1.GetCheckpointRequest{Sweep: sweep.GetId(), Trial: trials[0].GetNumber(), Best: true}

@@ -79,20 +79,24 @@ func (a *app) rootCommand() *cobra.Command {
 		Long: `Outbid tunes hyperparameters on shared, mixed GPU clusters.
 
 Start everything on this machine with "outbid up", then submit a sweep with "outbid run sweep.yaml".`,
-		Example: `  outbid up
-  outbid init && outbid run sweep.yaml
-  outbid ls`,
+		Example: `  outbid init
+  outbid up
+  outbid run sweep.yaml`,
+		Version:                    a.version,
 		SilenceUsage:               true,
 		SilenceErrors:              true,
 		SuggestionsMinimumDistance: 2,
 		CompletionOptions:          cobra.CompletionOptions{HiddenDefaultCmd: true, DisableDefaultCmd: true},
 	}
+	root.SetVersionTemplate(a.versionLine())
+	root.InitDefaultVersionFlag()
 	root.SetIn(a.stdin)
 	root.SetOut(a.stdout)
 	root.SetErr(a.stderr)
 	root.SetHelpCommand(helpCommand(root))
 	a.globalFlags(root)
 	root.AddGroup(
+		&cobra.Group{ID: groupEveryday, Title: "Everyday:"},
 		&cobra.Group{ID: groupSweeps, Title: "Sweeps:"},
 		&cobra.Group{ID: groupResults, Title: "Results:"},
 		&cobra.Group{ID: groupServer, Title: "Servers and workers:"},
@@ -105,10 +109,10 @@ Start everything on this machine with "outbid up", then submit a sweep with "out
 			root.AddCommand(c)
 		}
 	}
-	add(groupSweeps, a.initCommand(), a.previewCommand(), a.runCommand(), a.submitCommand(), a.watchCommand(),
-		a.pauseCommand(), a.resumeCommand(), a.stopCommand(), a.extendCommand(), a.deleteCommand())
-	add(groupResults, a.lsCommand(), a.showCommand(), a.bestCommand(), a.averageCommand(), a.soupCommand(), a.logsCommand(), a.exportCommand(),
-		a.auctionCommand(), a.pricesCommand())
+	add(groupEveryday, a.initCommand(), a.upCommand(), a.previewCommand(), a.runCommand(), a.lsCommand(), a.watchCommand(),
+		a.showCommand(), a.bestCommand(), a.logsCommand(), a.stopCommand())
+	add(groupSweeps, a.submitCommand(), a.pauseCommand(), a.resumeCommand(), a.extendCommand(), a.deleteCommand())
+	add(groupResults, a.averageCommand(), a.soupCommand(), a.exportCommand(), a.auctionCommand(), a.pricesCommand())
 	add(groupServer, a.serverCommands()...)
 	add(groupSimulation, a.simCommand(), a.studyCommand(), a.replayCommand())
 	add(groupOther, a.versionCommand(), a.completionCommand(), a.docsCommand())
@@ -117,6 +121,7 @@ Start everything on this machine with "outbid up", then submit a sweep with "out
 }
 
 const (
+	groupEveryday   = "everyday"
 	groupSweeps     = "sweeps"
 	groupResults    = "results"
 	groupServer     = "server"

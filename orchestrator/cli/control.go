@@ -27,7 +27,7 @@ func (a *app) resumeCommand() *cobra.Command {
 		outbidv1.SweepState_SWEEP_STATE_PAUSED, outbidv1.SweepState_SWEEP_STATE_STOPPED)
 	cmd.Short = "Let a sweep go on that was paused or stopped"
 	cmd.Long = `Resume lets a sweep go on from its trials' checkpoints: one that was paused, or one that was
-stopped, with the trials that the stop cancelled. A sweep that was done or met a limit is extended instead.`
+stopped, with the trials that were stopped with it. A sweep that was done or met a limit is extended instead.`
 	cmd.Example = "  outbid resume digits-1"
 	return cmd
 }

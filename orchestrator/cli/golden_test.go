@@ -62,6 +62,8 @@ func goldens() map[string][]string {
 		"watch-done":         {"watch", "digits-1"},
 		"watch-json":         {"watch", "digits-2", "-o", "json"},
 		"version":            {"version"},
+		"version-flag":       {"--version"},
+		"help":               {"help"},
 		"typo":               {"lss"},
 		"flag":               {"ls", "--sate", "x"},
 		"format-bad":         {"ls", "-o", "xml"},

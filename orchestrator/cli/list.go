@@ -52,12 +52,12 @@ SWEEP is an id such as digits-1, or a name such as digits, which means its newes
 	cmd.Flags().StringVar(&order, "order", "number", "order of trials: number, or best (by the metric)")
 	cmd.Flags().IntVar(&limit, "limit", 0, "at most this many; 0 for all")
 	complete(cmd, "order", "number", "best")
-	complete(cmd, "state", "queued", "running", "paused", "stopping", "done", "completed", "stopped", "failed", "cancelled")
+	complete(cmd, "state", "queued", "running", "paused", "stopping", "done", "completed", "pruned", "stopped", "failed")
 	return cmd
 }
 
 func (a *app) listSweeps(cmd *cobra.Command, c *connection, out format, tenant, state string, limit int) error {
-	if err := checkState(state, outbidv1.SweepState_name, "SWEEP_STATE_"); err != nil {
+	if err := checkState(state, outbidv1.SweepState_name, sweepState); err != nil {
 		return err
 	}
 	l := newLister(a.stdout, out, []string{"SWEEP", "STATE", "TRIALS", "RUNNING", "STEPS", "METRIC", "BEST", "ELAPSED", "ADMISSION"},
@@ -112,7 +112,7 @@ func (a *app) listTrials(cmd *cobra.Command, c *connection, name string, out for
 	if want.order != "number" && want.order != "best" {
 		return badInput("--order %q: want number or best", want.order)
 	}
-	if err := checkState(want.state, outbidv1.TrialState_name, "TRIAL_STATE_"); err != nil {
+	if err := checkState(want.state, outbidv1.TrialState_name, trialState); err != nil {
 		return err
 	}
 	sweep, err := c.find(cmd.Context(), r.sweep)
@@ -164,21 +164,16 @@ func trialLister(a *app, out format, sweep *outbidv1.Sweep) *lister[trialView] {
 }
 
 // checkState refuses a state that does not exist; "" is any.
-func checkState(state string, names map[int32]string, prefix string) error {
+func checkState[T ~int32](state string, names map[int32]string, word func(T) string) error {
 	if state == "" {
 		return nil
 	}
 	var known []string
-	for i := int32(1); ; i++ {
-		name, ok := names[i]
-		if !ok {
-			break
-		}
-		name = lowerEnum(name, prefix)
-		if name == state {
+	for i := int32(1); names[i] != ""; i++ {
+		if word(T(i)) == state {
 			return nil
 		}
-		known = append(known, name)
+		known = append(known, word(T(i)))
 	}
 	return badInput("--state %q: want one of %s", state, strings.Join(known, ", "))
 }

@@ -17,6 +17,8 @@ type livePresenter struct {
 	drawn int
 	last  time.Time
 	notes noteLog
+	// failed tells of failures, each kind once.
+	failed failureLog
 	// recent are the newest notes, oldest first.
 	recent []*outbidv1.SweepNote
 }
@@ -48,18 +50,28 @@ func (lp *livePresenter) update(p *progress, u *outbidv1.WatchSweepResponse) err
 func (lp *livePresenter) takeNotes(p *progress) error {
 	columns, _ := lp.term.size()
 	for _, n := range lp.notes.fresh(p.sweep.GetNotes()) {
-		if !warns(n) {
+		switch {
+		case !warns(n):
 			lp.recent = append(lp.recent, n)
-			continue
+		case lp.failed.isNews(n):
+			lp.above(hang(noteTime(n, lp.now())+" "+noteLine(n), columns))
 		}
-		lp.hide()
-		lp.last = time.Time{} // what moves is drawn again at once
-		if _, err := fmt.Fprintln(lp.w, hang(noteTime(n, lp.now())+" "+noteLine(n), columns)); err != nil {
-			return err
+	}
+	for _, line := range lp.failed.excerpts() {
+		if !strings.HasPrefix(line, " ") {
+			line = lp.now().Format(time.TimeOnly) + " " + line
 		}
+		lp.above(line)
 	}
 	lp.recent = lp.recent[max(0, len(lp.recent)-recentNotes):]
 	return nil
+}
+
+// above writes a line above what moves, where it stays.
+func (lp *livePresenter) above(line string) {
+	lp.hide()
+	lp.last = time.Time{} // what moves is drawn again at once
+	_, _ = fmt.Fprintln(lp.w, line)
 }
 
 // warns says whether a note is a warning or an error.
@@ -105,7 +117,7 @@ func (lp *livePresenter) hide() {
 func (lp *livePresenter) result(p *progress) error {
 	lp.hide()
 	columns, _ := lp.term.size()
-	lines := resultLines(p, lp.now())
+	lines := append(lp.failed.alike(), resultLines(p, lp.now())...)
 	for i, line := range lines {
 		if !strings.HasPrefix(line, " ") { // values of parameters are to be copied
 			lines[i] = hang(line, columns)
@@ -250,6 +262,9 @@ func bar(share float64, width int) string {
 func bestLine(s *outbidv1.Sweep) string {
 	best := s.GetBest()
 	if best == nil || best.Best == nil {
+		if sweepOver(s.GetState()) {
+			return fmt.Sprintf("none: no trial reported %s", s.GetSpec().GetMetric())
+		}
 		return "no " + s.GetSpec().GetMetric() + " yet"
 	}
 	return fmt.Sprintf("%s %s, trial %d at step %s: %s", s.GetSpec().GetMetric(), formatMetric(best.GetBest()),

@@ -16,7 +16,7 @@ import (
 type logView struct {
 	Trial  int32      `json:"trial" doc:"number of the trial"`
 	Node   string     `json:"node" doc:"where it ran"`
-	Stream string     `json:"stream" doc:"stdout or stderr"`
+	Stream string     `json:"stream" doc:"stdout, stderr, or outbid for a line that separates a trial's attempts"`
 	Time   *time.Time `json:"time" doc:"time in UTC"`
 	Line   string     `json:"line" doc:"the line without its end"`
 }
@@ -34,7 +34,8 @@ func (a *app) logsCommand() *cobra.Command {
 		Use:   "logs SWEEP|SWEEP/TRIAL",
 		Short: "Print what trials printed",
 		Long: `Logs prints what the training processes of a sweep, or of one trial, wrote to stdout and stderr. Lines of a
-whole sweep are led by the trial's number. With -f it waits for more until the sweep, or the trial, ends.
+whole sweep are led by the trial's number. A line of Outbid's own separates the attempts of a trial. With -f it waits
+for more until the sweep, or the trial, ends.
 
 On a terminal control sequences, which could recolour, retitle or rewrite it, are left out; --raw prints them. Other
 outputs hold what was printed.`,

@@ -106,8 +106,7 @@ func (c *connection) trial(ctx context.Context, r ref) (*outbidv1.Trial, *outbid
 	number := r.trial
 	if r.best {
 		if sweep.GetBest() == nil {
-			return nil, nil, badInput("sweep %s has no best trial yet: nothing has reported %q", sweep.GetId(),
-				sweep.GetSpec().GetMetric())
+			return nil, nil, badInput("%s", noMetric(sweep))
 		}
 		number = new(sweep.GetBest().GetNumber())
 	}

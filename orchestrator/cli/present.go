@@ -14,6 +14,7 @@ type plainPresenter struct {
 	w       io.Writer
 	now     func() time.Time
 	notes   noteLog
+	failed  failureLog
 	best    *float64
 	counted time.Time
 	line    string
@@ -35,8 +36,11 @@ func (pp *plainPresenter) update(p *progress, u *outbidv1.WatchSweepResponse) er
 		}
 	}
 	for _, n := range pp.notes.fresh(p.sweep.GetNotes()) {
-		pp.print(p, noteLine(n))
+		if pp.failed.isNews(n) {
+			pp.print(p, noteLine(n))
+		}
 	}
+	pp.printExcerpts(p)
 	for _, t := range u.GetTrials() {
 		pp.merged(p, t)
 	}
@@ -75,6 +79,17 @@ func (pp *plainPresenter) merged(p *progress, t *outbidv1.Trial) {
 	}
 }
 
+// printExcerpts prints what failed trials wrote to stderr.
+func (pp *plainPresenter) printExcerpts(p *progress) {
+	for _, line := range pp.failed.excerpts() {
+		if strings.HasPrefix(line, " ") {
+			_, _ = fmt.Fprintln(pp.w, line)
+		} else {
+			pp.print(p, line)
+		}
+	}
+}
+
 func (pp *plainPresenter) print(p *progress, line string) {
 	_, _ = fmt.Fprintf(pp.w, "%s %s: %s\n", pp.now().Format(time.TimeOnly), p.sweep.GetId(), line)
 }
@@ -82,7 +97,8 @@ func (pp *plainPresenter) print(p *progress, line string) {
 func (pp *plainPresenter) hide() {}
 
 func (pp *plainPresenter) result(p *progress) error {
-	_, err := io.WriteString(pp.w, strings.Join(resultLines(p, pp.now()), "\n")+"\n")
+	lines := append(pp.failed.alike(), resultLines(p, pp.now())...)
+	_, err := io.WriteString(pp.w, strings.Join(lines, "\n")+"\n")
 	return err
 }
 
@@ -130,7 +146,13 @@ func resultLines(p *progress, now time.Time) []string {
 	lines := []string{head}
 	best := s.GetBest()
 	if best == nil || best.Best == nil {
-		return append(lines, fmt.Sprintf("no trial reported %s; see 'outbid logs %s'", s.GetSpec().GetMetric(), s.GetId()))
+		if s.GetState() != outbidv1.SweepState_SWEEP_STATE_FAILED || s.GetReason() == "" {
+			lines = append(lines, noMetric(s)) // else the reason says why
+		}
+		return append(lines, fmt.Sprintf("what its trials printed: outbid logs %s", s.GetId()))
+	}
+	if len(best.GetCheckpoints()) > 0 {
+		lines = append(lines, fmt.Sprintf("the best trial's checkpoint: outbid best %s --checkpoint FILE", s.GetId()))
 	}
 	lines = append(lines, fmt.Sprintf("best %s %s: trial %d at step %s", s.GetSpec().GetMetric(),
 		formatMetric(best.GetBest()), best.GetNumber(), formatCount(best.GetBestStep())))
@@ -141,9 +163,6 @@ func resultLines(p *progress, now time.Time) []string {
 	}
 	for _, v := range settings {
 		lines = append(lines, fmt.Sprintf("  %-*s  %s", width, clean(v.path), clean(v.exact())))
-	}
-	if len(best.GetCheckpoints()) > 0 {
-		lines = append(lines, fmt.Sprintf("its checkpoint: outbid best %s --checkpoint FILE", s.GetId()))
 	}
 	return lines
 }

@@ -9,7 +9,7 @@ import (
 // serverCommands are the commands that run or look after servers and workers.
 func (a *app) serverCommands() []*cobra.Command {
 	return []*cobra.Command{
-		a.upCommand(), a.serveCommand(), a.workerCommand(), a.nodesCommand(), a.doctorCommand(), a.tokenCommand(), a.tlsCommand(),
+		a.serveCommand(), a.workerCommand(), a.nodesCommand(), a.doctorCommand(), a.tokenCommand(), a.tlsCommand(),
 		a.natsCommand(), a.tenantCommand(), a.secretCommand(),
 	}
 }

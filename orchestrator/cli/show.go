@@ -70,6 +70,9 @@ file as well: the newest, or that of --step.`,
 				return a.printObject(out, viewTrial(trial))
 			}
 			a.showTrial(sweep, trial)
+			if trial.GetState() == outbidv1.TrialState_TRIAL_STATE_FAILED {
+				a.showStderr(c.lastStderr(cmd.Context(), sweep.GetId(), trial.GetNumber()))
+			}
 			return nil
 		},
 	}
@@ -105,7 +108,7 @@ func (a *app) showSweep(cmd *cobra.Command, c *connection, r ref, out format) er
 	add("trials", trialsLine(s))
 	add("steps", planned(v.Steps, v.PlannedSteps))
 	add("device time", formatDuration(float64(v.DeviceSeconds)))
-	if f := v.Fairness; f != nil {
+	if f := v.Fairness; f != nil && isShared(float64(f.MeanSweeps)) {
 		add("fairness", fairnessLine(f))
 		if last := f.Auction; last != nil && tellsRho(last.AloneSeconds) {
 			add("auction", fmt.Sprintf("rho %s at %s, as round %d left it", formatRho(float64(last.Rho)), a.when(last.Time), last.Round))
@@ -145,6 +148,9 @@ func (a *app) showSweep(cmd *cobra.Command, c *connection, r ref, out format) er
 // processes to start, whoever shares with it.
 func tellsRho(alone number) bool { return alone >= 60 }
 
+// isShared reports whether other sweeps use the cluster too, on average over a sweep's life: on a laptop none does.
+func isShared(mean float64) bool { return formatMetric(mean) != "1" }
+
 func fairnessLine(f *fairnessView) string {
 	line := fmt.Sprintf("ends %s after its submission, alone on its share %s (%s)", formatDuration(float64(f.ForecastSeconds)),
 		formatDuration(float64(f.AloneSeconds)), sharing(float64(f.MeanSweeps)))
@@ -156,9 +162,6 @@ func fairnessLine(f *fairnessView) string {
 
 // sharing says how many sweeps share the cluster, on average over one's life.
 func sharing(mean float64) string {
-	if formatMetric(mean) == "1" { // a mean of ones
-		return "no other sweep shares the cluster"
-	}
 	return formatMetric(mean) + " sweeps share the cluster"
 }
 
@@ -244,6 +247,13 @@ func (a *app) showTrial(s *outbidv1.Sweep, tr *outbidv1.Trial) {
 		cps.rows = append(cps.rows, []string{formatCount(c.Step), formatBytes(c.Bytes), metric, c.Key})
 	}
 	cps.write(a.stdout)
+}
+
+// showStderr prints the last lines that a trial wrote to stderr.
+func (a *app) showStderr(lines []string) {
+	if len(lines) > 0 {
+		a.printf("\nlast on stderr\n  %s\n", strings.Join(lines, "\n  "))
+	}
 }
 
 // showLeases lists a trial's leases, where there is more to say of them than that it runs on one node.

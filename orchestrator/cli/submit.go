@@ -72,7 +72,7 @@ The exit code is 0 when the sweep is done, 1 when it failed, 3 when it was stopp
 			}
 			defer c.close()
 			f := &following{
-				app: a, conn: c, id: sweep.GetId(), show: a.presenter(out), signals: signals,
+				app: a, conn: c, id: sweep.GetId(), show: a.presenter(cmd.Context(), c, sweep.GetId(), out), signals: signals,
 				ask: a.term.in && a.term.out && out == formatTable, leaving: true,
 			}
 			return f.follow(cmd.Context())
@@ -100,7 +100,9 @@ sweep is done, 1 when it failed, 3 when it was stopped.`,
 			signals, release := a.interrupts()
 			defer release()
 			return a.onSweep(cmd.Context(), args[0], func(c *connection, sweep *outbidv1.Sweep) error {
-				f := &following{app: a, conn: c, id: sweep.GetId(), show: a.presenter(out), signals: signals}
+				f := &following{
+					app: a, conn: c, id: sweep.GetId(), show: a.presenter(cmd.Context(), c, sweep.GetId(), out), signals: signals,
+				}
 				return f.follow(cmd.Context())
 			})
 		},
@@ -110,14 +112,15 @@ sweep is done, 1 when it failed, 3 when it was stopped.`,
 }
 
 // presenter chooses how progress is shown.
-func (a *app) presenter(out format) presenter {
+func (a *app) presenter(ctx context.Context, c *connection, sweep string, out format) presenter {
+	failed := failureLog{stderr: func(trial int32) []string { return c.lastStderr(ctx, sweep, trial) }}
 	switch {
 	case out != formatTable:
 		return &jsonPresenter{w: a.stdout, now: a.now}
 	case a.term.out:
-		return &livePresenter{w: a.stdout, term: a.term, now: a.now}
+		return &livePresenter{w: a.stdout, term: a.term, now: a.now, failed: failed}
 	default:
-		return &plainPresenter{w: a.stdout, now: a.now}
+		return &plainPresenter{w: a.stdout, now: a.now, failed: failed}
 	}
 }
 

@@ -24,7 +24,7 @@ func busyFake() *fakeService {
 		Text: `failed for good: program "bin/anneal": does not exist on this node (node local)`,
 	}}
 	f.list[0] = proto.CloneOf(f.list[0])
-	f.list[0].Fairness = &outbidv1.Fairness{Rho: 0.95, ForecastSeconds: 69, AloneSeconds: 73, MeanSweeps: 1.0000000000000002, Auction: &outbidv1.AuctionFairness{
+	f.list[0].Fairness = &outbidv1.Fairness{Rho: 0.95, ForecastSeconds: 69, AloneSeconds: 73, MeanSweeps: 2.5, Auction: &outbidv1.AuctionFairness{
 		Round: 123, Time: timestamppb.New(noon()), Rho: 1.38, AloneSeconds: 73,
 	}}
 	lot := []*outbidv1.Lot{{Node: "a-machine", Type: "v100", Devices: 2}}

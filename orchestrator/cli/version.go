@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"fmt"
 	"runtime"
 	"runtime/debug"
 
@@ -30,12 +31,18 @@ func (a *app) versionCommand() *cobra.Command {
 			if out != formatTable {
 				return a.printObject(out, v)
 			}
-			a.printf("outbid %s %s %s\n", v.Version, v.Go, v.Platform)
+			a.printf("%s", a.versionLine())
 			return nil
 		},
 	}
 	outputFlag(cmd, &out)
 	return cmd
+}
+
+// versionLine is what `version` and `--version` print.
+func (a *app) versionLine() string {
+	v := a.versionInfo()
+	return fmt.Sprintf("outbid %s %s %s\n", v.Version, v.Go, v.Platform)
 }
 
 // versionInfo says what this binary is.

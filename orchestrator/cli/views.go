@@ -10,6 +10,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/outbid-dev/outbid/orchestrator/state"
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -31,7 +32,7 @@ type sweepView struct {
 	Submitted     *time.Time        `json:"submitted" doc:"time in UTC"`
 	Ended         *time.Time        `json:"ended" doc:"time in UTC; null while it goes on"`
 	Seconds       number            `json:"elapsed_seconds" doc:"from submission to the end, or until now"`
-	Counts        countsView        `json:"counts" doc:"trials by state: queued, running, paused, completed, stopped, failed, cancelled, total"`
+	Counts        countsView        `json:"counts" doc:"trials by state: queued, running, paused, completed, pruned, stopped, failed, total"`
 	PlannedTrials *int32            `json:"planned_trials" doc:"trials in all, as far as the tuner knows; null if unbounded"`
 	PlannedSteps  *int64            `json:"planned_steps" doc:"steps in all; null if unbounded"`
 	Steps         int64             `json:"steps" doc:"steps trained so far by all trials, repeated ones counted once"`
@@ -87,9 +88,9 @@ type countsView struct {
 	Running   int32 `json:"running"`
 	Paused    int32 `json:"paused"`
 	Completed int32 `json:"completed"`
+	Pruned    int32 `json:"pruned"`
 	Stopped   int32 `json:"stopped"`
 	Failed    int32 `json:"failed"`
-	Cancelled int32 `json:"cancelled"`
 	Total     int32 `json:"total"`
 }
 
@@ -112,7 +113,7 @@ type trialView struct {
 	ID             string                     `json:"id" doc:"SWEEP/TRIAL, such as digits-1/17"`
 	Sweep          string                     `json:"sweep" doc:"id of its sweep"`
 	Trial          int32                      `json:"trial" doc:"number within the sweep, from 0"`
-	State          string                     `json:"state" doc:"queued, running, paused, completed, stopped, failed or cancelled"`
+	State          string                     `json:"state" doc:"queued, running, paused, completed, pruned (by its tuner or a limit), stopped (by a person) or failed"`
 	Reason         string                     `json:"reason" doc:"why it is in that state"`
 	Config         json.RawMessage            `json:"config" doc:"configuration; integers and floats are kept apart"`
 	Step           int64                      `json:"step" doc:"steps done"`
@@ -280,7 +281,7 @@ func viewNote(n *outbidv1.SweepNote) noteView {
 func viewCounts(c *outbidv1.TrialCounts) countsView {
 	return countsView{
 		Queued: c.GetQueued(), Running: c.GetRunning(), Paused: c.GetPaused(), Completed: c.GetCompleted(),
-		Stopped: c.GetStopped(), Failed: c.GetFailed(), Cancelled: c.GetCancelled(), Total: c.GetTotal(),
+		Pruned: c.GetStopped(), Stopped: c.GetCancelled(), Failed: c.GetFailed(), Total: c.GetTotal(),
 	}
 }
 
@@ -417,7 +418,7 @@ func elapsedSeconds(s *outbidv1.Sweep, now time.Time) float64 {
 
 func sweepState(s outbidv1.SweepState) string { return lowerEnum(s.String(), "SWEEP_STATE_") }
 
-func trialState(s outbidv1.TrialState) string { return lowerEnum(s.String(), "TRIAL_STATE_") }
+func trialState(s outbidv1.TrialState) string { return state.TrialWord(s) }
 
 // lowerEnum is an enum value's name as people write it.
 func lowerEnum(name, prefix string) string { return strings.ToLower(strings.TrimPrefix(name, prefix)) }

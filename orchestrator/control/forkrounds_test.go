@@ -442,5 +442,5 @@ func TestForksOfASweepThatIsStopped(t *testing.T) {
 		t.Errorf("it is %s before what its forks saved is put together", state.SweepWord(s.State))
 	}
 	c.consolidates(c.trial().Round.Node, "", false)
-	c.stands("cancelled at 80, done 80, goes on from 80")
+	c.stands("stopped at 80, done 80, goes on from 80")
 }

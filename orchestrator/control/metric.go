@@ -18,8 +18,13 @@ func (c *Core) lacksMetric(s *state.Sweep, t *state.Trial) string {
 	if t.HasMetric() || c.set.MayReportNothing {
 		return ""
 	}
-	metric := s.Spec.GetMetric()
-	return fmt.Sprintf("it never reported %s, which the sweep is to optimise; %s", quoted(metric), reportedInstead(metric, t.Last))
+	return missingMetric(s.Spec.GetMetric(), t.Last)
+}
+
+// missingMetric says that a trial did not report its sweep's metric, and what it reported instead. A note about the first such
+// report and the reason of a trial that ended so have the same words, so that clients tell of one mistake once.
+func missingMetric(metric string, r *outbidv1.Report) string {
+	return fmt.Sprintf("it reported no %s, which the sweep is to optimise; %s", quoted(metric), reportedInstead(metric, r))
 }
 
 // mostNames bounds how many metrics are listed.

@@ -215,7 +215,7 @@ func (c *Core) pause(s *state.Sweep, t *state.Trial, reason string) {
 func (c *Core) endTrial(s *state.Sweep, t *state.Trial, end outbidv1.TrialState, reason string, byTuner bool) {
 	if lack := c.lacksMetric(s, t); lack != "" && (end == outbidv1.TrialState_TRIAL_STATE_COMPLETED ||
 		end == outbidv1.TrialState_TRIAL_STATE_STOPPED && byTuner && t.LeaseCount > 0) {
-		c.note(s.ID, &t.Number, "error", "failed: %s", lack)
+		c.note(s.ID, &t.Number, "error", "failed for good: %s", lack)
 		end, reason = outbidv1.TrialState_TRIAL_STATE_FAILED, lack+" ("+reason+")"
 	}
 	if end != outbidv1.TrialState_TRIAL_STATE_CANCELLED {

@@ -265,8 +265,7 @@ func (c *Core) warnOfMetric(s *state.Sweep, t *state.Trial, r *outbidv1.Report) 
 		c.note(s.ID, &t.Number, "warning", "reported %s for %s at step %d: it counts as the worst value", unbounded(value), s.Spec.GetMetric(), r.GetStep())
 	}
 	if !has && s.Best < 0 && !s.LackNoted && len(r.GetMetrics()) > 0 {
-		c.note(s.ID, &t.Number, "warning", "the report of step %d has no %s, which the sweep is to optimise; %s. A trial that never reports it fails",
-			r.GetStep(), quoted(s.Spec.GetMetric()), reportedInstead(s.Spec.GetMetric(), r))
+		c.note(s.ID, &t.Number, "warning", "%s: it fails unless a later report has it", missingMetric(s.Spec.GetMetric(), r))
 	}
 }
 

@@ -212,7 +212,7 @@ func TestAMetricThatIsNeverReportedIsSaid(t *testing.T) {
 	if sw.GetState() != outbidv1.SweepState_SWEEP_STATE_FAILED || !strings.Contains(sw.GetReason(), "is loss what was meant?") {
 		t.Errorf("the sweep is %s: %s", sw.GetState(), sw.GetReason())
 	}
-	if !told(sw, `the report of step 1 has no "loos", which the sweep is to optimise; it reported loss; is loss what was meant?`) {
+	if !told(sw, `it reported no "loos", which the sweep is to optimise; it reported loss; is loss what was meant?`) {
 		t.Errorf("nobody was told: %v", sw.GetNotes())
 	}
 	for _, trial := range c.trials(id) {

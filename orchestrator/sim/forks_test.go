@@ -101,7 +101,7 @@ func TestForksKeepToTheInvariants(t *testing.T) {
 					t.Fatalf("seed %d: %v", seed, err)
 				}
 				total += forks
-				want := map[string]int{"stopped at 1": 6, "stopped at 3": 2, "completed at 9": 1}
+				want := map[string]int{"pruned at 1": 6, "pruned at 3": 2, "completed at 9": 1}
 				got := map[string]int{}
 				for _, trial := range r.State.Sweeps["app-1"].Trials {
 					got[fmt.Sprintf("%s at %d", state.TrialWord(trial.State), trial.MaxStep)]++

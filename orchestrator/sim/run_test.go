@@ -171,7 +171,7 @@ func TestSuccessiveHalving(t *testing.T) {
 	r := simulate(t, "fifo", sim.Setup{Nodes: nodesOf(t, "gpu:9/9"), Apps: []sim.App{exploration("halving", 9)}})
 	wantFigures(t, r, map[string]float64{"makespan": 90, "held": 9*10 + 3*20 + 60, "failed": 0})
 	s := r.State.Sweeps[r.State.SweepIDs[0]]
-	if diff := cmp.Diff(map[string]int{"stopped at 1": 6, "stopped at 3": 2, "completed at 9": 1}, ends(s)); diff != "" {
+	if diff := cmp.Diff(map[string]int{"pruned at 1": 6, "pruned at 3": 2, "completed at 9": 1}, ends(s)); diff != "" {
 		t.Error(diff)
 	}
 	if s.Best != 0 || s.Steps != 6*1+2*3+9 {

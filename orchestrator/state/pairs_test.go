@@ -108,8 +108,8 @@ func TestEveryEventInEveryStateOfATrial(t *testing.T) {
 		"queued": begun, "running": append(slices.Clip(begun), granted(0, 1, 0)), "paused": append(slices.Clip(begun), paused(0)),
 	}
 	over := map[string]outbidv1.TrialState{
-		"completed": outbidv1.TrialState_TRIAL_STATE_COMPLETED, "stopped": outbidv1.TrialState_TRIAL_STATE_STOPPED,
-		"failed": outbidv1.TrialState_TRIAL_STATE_FAILED, "cancelled": outbidv1.TrialState_TRIAL_STATE_CANCELLED,
+		"completed": outbidv1.TrialState_TRIAL_STATE_COMPLETED, "pruned": outbidv1.TrialState_TRIAL_STATE_STOPPED,
+		"failed": outbidv1.TrialState_TRIAL_STATE_FAILED, "stopped": outbidv1.TrialState_TRIAL_STATE_CANCELLED,
 	}
 	events := leaseEvents()
 	maps.Copy(events, map[string]*event{

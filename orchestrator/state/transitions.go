@@ -272,8 +272,18 @@ func nodeCourse(node func(*outbidv1.Event) string, events ...string) *course {
 // SweepWord is a sweep's state as people read it: "running".
 func SweepWord(s outbidv1.SweepState) string { return word(s.String(), "SWEEP_STATE_") }
 
-// TrialWord is a trial's state as people read it: "queued".
-func TrialWord(s outbidv1.TrialState) string { return word(s.String(), "TRIAL_STATE_") }
+// TrialWord is a trial's state as people read it: "queued". A tuner, or a limit, prunes a trial, and a person stops it; the schema
+// has older names for the two.
+func TrialWord(s outbidv1.TrialState) string {
+	switch s {
+	case trialStopped:
+		return "pruned"
+	case trialCancelled:
+		return "stopped"
+	default:
+		return word(s.String(), "TRIAL_STATE_")
+	}
+}
 
 // NodeWord is a node's state as people read it: "up".
 func NodeWord(s outbidv1.NodeState) string { return word(s.String(), "NODE_STATE_") }
