@@ -83,7 +83,8 @@ def test_run_returns_the_result(server: FakeServer, client: ob.Client, capsys: p
     assert type(result.best.config["units"]) is int
     assert (result.best.metric, result.best.best_step, result.best.number) == (0.75, 3, 1)
     out = capsys.readouterr().out
-    assert "s-1: done after 0s; best: accuracy 0.75, trial 1 at step 3" in out
+    assert "s-1: done after 0s\n" in out
+    assert out.endswith("s-1: best accuracy 0.75 (trial 1 at step 3): {'lr': 1.5, 'units': 1}\n")
     assert "\x1b" not in out, "no escape codes where there is no terminal"
 
 

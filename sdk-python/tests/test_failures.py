@@ -10,7 +10,7 @@ import pytest
 
 from fake_server import make_trial
 from outbid import _display, _layout
-from outbid._failures import TRACEBACK, Failures, kind_of, last_traceback
+from outbid._failures import TRACEBACK, Failures, kind_of, last_lines, last_traceback
 from outbid._model import SweepInfo, sweep_info, trial_result
 from outbid.v1 import event_pb2
 from outbid.v1 import service_pb2 as pb
@@ -30,7 +30,34 @@ def sweep(*notes: tuple[str, str, int | None]) -> SweepInfo:
     return sweep_info(message, None)  # type: ignore[arg-type]
 
 
+def test_the_last_lines_of_a_program_are_those_of_its_newest_attempt() -> None:
+    log = [("stderr", f"old {n}") for n in range(9)] + [("outbid", "--- started on a ---")]
+    log += [("stderr", "Error in fit(x) :"), ("stdout", "step 1"), ("stderr", "  "), ("stderr", "Execution halted")]
+    assert last_lines(log) == "Error in fit(x) :\nExecution halted"
+    assert last_lines(log[:9]) == "old 4\nold 5\nold 6\nold 7\nold 8"
+    assert last_lines([]) == ""
+
+
+def test_a_program_that_exits_is_explained() -> None:
+    failures = Failures(lambda trial: "Error in fit(x) :\nExecution halted")
+    text = "exited with code 1: Execution halted"
+    news = sweep(("warning", f"{text}: it starts again from the beginning (restart 1 of 3)", 0), ("error", text, 1))
+    told = failures.take(news)
+    assert told == [
+        (f"warning: trial 0: {text}: it starts again from the beginning (restart 1 of 3)", "warning"),
+        ("Error in fit(x) :\nExecution halted", TRACEBACK),
+    ]
+    assert failures.alike() == [f"1 other trial alike: {text}"]
+    assert "what trial 0 wrote last" in _display.html_of(news, [], tracebacks=failures.tracebacks)
+
+
 def test_kinds() -> None:
+    missing = 'it reported no "a", which the sweep is to optimise; it reported b'
+    assert (
+        kind_of(f"{missing}: it fails unless a later report has it")
+        == missing
+        == kind_of(f"failed for good: {missing}")
+    )
     assert kind_of(AGAIN) == kind_of(FINAL) == "KeyError: 'nope'"
     assert kind_of("out of patience") == "out of patience"
 
@@ -46,7 +73,7 @@ def test_alike_is_counted_and_the_first_is_explained() -> None:
     notes: list[tuple[str, str, int | None]] = [("info", "starts", None), ("warning", AGAIN, 4)]
     assert failures.take(sweep(*notes)) == [(f"warning: trial 4: {AGAIN}", "warning")]
     notes += [("error", FINAL, 4), ("warning", AGAIN, 2), ("error", FINAL, 2), ("warning", "the store is away", None)]
-    told = [(f"error: trial 4: {FINAL}", "error"), ("warning: the store is away", "warning"), (TRACE, TRACEBACK)]
+    told = [("warning: the store is away", "warning"), (TRACE, TRACEBACK)]
     assert failures.take(sweep(*notes)) == told
     assert failures.take(sweep(*notes)) == []
     assert asked == [4, 4] and failures.tracebacks == {4: TRACE}
@@ -68,7 +95,7 @@ def test_what_prints_no_traceback_is_asked_for_a_while_only() -> None:
     assert 1 < len(asked) < 50
     asked.clear()
     assert Failures(explain).take(sweep(("error", "exited with code 1: out of memory", 1)), last=True)
-    assert asked == [], "a program prints no traceback, and is not waited for"
+    assert asked == [1], "a program prints no traceback, and is not waited for"
 
 
 def test_the_last_traceback_of_a_log() -> None:
@@ -121,7 +148,7 @@ def test_the_page_shows_the_traceback() -> None:
 def test_devices_held_and_rho_are_shown() -> None:
     message = pb.Sweep(id="digits-1", state=event_pb2.SWEEP_STATE_RUNNING)
     message.spec.metric = "loss"
-    message.fairness.rho, message.fairness.alone_seconds = 1.234, 60
+    message.fairness.rho, message.fairness.alone_seconds, message.fairness.mean_sweeps = 1.234, 60, 2
     trial = make_trial(3, "running", step=1, until_step=9)
     lease = trial.leases.add()
     lease.places.add(node="a", devices=[0, 1])
@@ -132,6 +159,9 @@ def test_devices_held_and_rho_are_shown() -> None:
     lines = [text for text, _ in _layout.lay_out(info, trials, 80, 0, now, ["2 other trials alike: oh"])]
     assert "devices 2 held, rho 1.23" in lines and "failed  2 other trials alike: oh" in lines
     assert "devices: 2 held, rho 1.23" in _display.html_of(info, trials)
+    message.fairness.mean_sweeps = 1  # no other sweep used the cluster, as on a laptop
+    assert _layout.held_text(sweep_info(message, None), trials) == "2 held"  # type: ignore[arg-type]
+    message.fairness.mean_sweeps = 2
     # Of a sweep of seconds it says how long processes take to start, and nothing of sharing.
     message.fairness.rho, message.fairness.alone_seconds = 53.0, 0.1
     assert _layout.held_text(sweep_info(message, None), trials) == "2 held"  # type: ignore[arg-type]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import html
+import json
 import re
 import sys
 import types
@@ -196,6 +198,10 @@ def test_terminal_display(
     assert not str(display._live.get_renderable()).endswith("\n")
     display.close()
     out = capsys.readouterr().out
+    best = result.best
+    last = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", out.strip().splitlines()[-1])
+    assert last.startswith(f"best accuracy {best.metric:.6g} (trial {best.number} at step")
+    assert last.endswith(repr(dict(best.config)))
     assert "s-1  running, 0s" in out
     assert "best    accuracy" in out
     assert "lr=" in out
@@ -265,12 +271,31 @@ def test_notebook_display(result: ob.Result, server: FakeServer, monkeypatch: py
     assert len(shown) == 1, "the second came too soon to be drawn"
     display.close()  # as after an interrupt
     assert "<td>paused</td>" in shown[-1]
-    display.end(result.sweep, result.trials)
+    display.end(dataclasses.replace(result.sweep, state="done"), result.trials)
     display.close()
     assert len(shown) == 3
     assert "<table>" in shown[-1]
     assert "<br>trials: " in shown[-1] and "<br>best: accuracy " in shown[-1], "each in a line of its own"
     assert shown[-1].count("font-weight: bold") == 1, "the best trial's row"
+    assert shown[-1].endswith(html.escape(repr(dict(result.best.config))) + "</b></p></div>"), (
+        "the winning configuration"
+    )
+
+
+@pytest.mark.parametrize("parameters", [1, 12])
+def test_a_printed_trial_is_one_line(server: FakeServer, client: ob.Client, parameters: int) -> None:
+    config = {f"parameter_{n}": n + 0.5 for n in range(parameters)}
+    trial = make_trial(1, best=0.75, best_step=3, step=3)
+    trial.config_json = json.dumps({**config, "note": "two\nlines"})
+    server.sweep.best.CopyFrom(trial)
+    server.tell_news(trial, ended=True)
+    best = ob.attach("s-1").wait().best
+    line = str(best)
+    assert len(line) <= 100 and "\n" not in line
+    assert line.startswith("s-1/1: completed, best 0.75 at step 3, {")
+    assert (repr(config)[1:-1] in line) == (parameters == 1)
+    assert repr(config)[1:-1] in repr(best), "the whole configuration"
+    assert repr(best).startswith("<outbid.TrialResult s-1/1: completed, ") and len(repr(best)) < 600
 
 
 def test_columns_of_a_parameter_that_not_every_trial_has(result: ob.Result) -> None:

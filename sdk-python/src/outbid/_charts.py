@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 _COLOURS = {
     "completed": "tab:blue",
-    "stopped": "tab:orange",
+    "pruned": "tab:orange",
     "failed": "tab:red",
-    "cancelled": "0.6",
+    "stopped": "0.6",
     "running": "tab:green",
 }
 

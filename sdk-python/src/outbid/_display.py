@@ -26,6 +26,7 @@ from outbid._layout import (
     telling,
     trials_text,
     value_text,
+    winner_text,
 )
 from outbid._model import SweepInfo, TrialResult, Update, best_of
 
@@ -109,8 +110,14 @@ class TerminalDisplay:
         self._draw(self._board.take(update), self._board.trials.values(), self._board.rate)
 
     def end(self, sweep: SweepInfo, trials: Iterable[TrialResult]) -> None:
-        """Draw the table a last time."""
+        """Draw the table a last time, and print the winning configuration below it."""
+        from rich.text import Text
+
+        trials = list(trials)
         self._draw(sweep, trials, 0.0, last=True)
+        self._live.stop()
+        if winner := winner_text(sweep, trials):
+            self._live.console.print(Text(winner, style="bold"), soft_wrap=True)
 
     def close(self) -> None:
         """Leave the table as it is."""
@@ -147,16 +154,16 @@ class LineDisplay:
             print(f"{sweep.id}: {_line(sweep, self._board.rate, self._board.trials.values())}", flush=True)
 
     def end(self, sweep: SweepInfo, trials: Iterable[TrialResult]) -> None:
-        """Print how it ended."""
+        """Print how it ended, and the winning configuration."""
         self._warn(sweep, last=True)
+        trials = list(trials)
         for line in self._failures.alike():
             print(f"{sweep.id}: {line}", flush=True)
         reason = f" ({sweep.reason})" if sweep.reason else ""
         took = duration(elapsed(sweep, _now()))
-        print(
-            f"{sweep.id}: {sweep.state}{reason} after {took}{seed_text(sweep)}; best: {best_text(sweep, trials)}",
-            flush=True,
-        )
+        winner = winner_text(sweep, trials) or best_text(sweep, trials)
+        print(f"{sweep.id}: {sweep.state}{reason} after {took}{seed_text(sweep)}", flush=True)
+        print(f"{sweep.id}: {winner}", flush=True)
 
     def close(self) -> None:
         """Do nothing."""
@@ -237,13 +244,19 @@ def html_of(
     notes = "".join(f"<p>{esc(text)}</p>" for text, _ in failures.take(sweep))
     notes += "".join(f"<p>{esc(text)}</p>" for text in failures.alike())
     notes += "".join(
-        f"<details open><summary>traceback of trial {trial}</summary><pre>{esc(trace)}</pre></details>"
+        f"<details open><summary>{_trace_title(trial, trace)}</summary><pre>{esc(trace)}</pre></details>"
         for trial, trace in (tracebacks or {}).items()
     )
     done = share(sweep)
     bar = f'<progress value="{done:.3f}" max="1"></progress> ' if done is not None else ""
     first, *others = map(esc, _parts(sweep, rate, trials))
+    if sweep.over and (winner := winner_text(sweep, trials)):
+        table += f"<p><b>{esc(winner)}</b></p>"
     return f"<div><p>{bar}<b>{esc(sweep.id)}</b> {'<br>'.join([first, *others])}</p>{notes}{table}</div>"
+
+
+def _trace_title(trial: int, trace: str) -> str:
+    return f"traceback of trial {trial}" if trace.startswith("Traceback") else f"what trial {trial} wrote last"
 
 
 def _line(sweep: SweepInfo, rate: float, trials: Iterable[TrialResult] = ()) -> str:

@@ -11,6 +11,7 @@ from outbid.rpc import Patience
 TRACEBACK = "traceback"
 """The level of a text that is a traceback."""
 
+_LAST = 5  # lines of a program that are shown
 _TRIES = 20  # after which a trial has printed no traceback, as one that was killed
 LATE_LOG = 2.0  # seconds that a log may come after the news of its trial
 _EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(: |$)")  # a Python exception, as one line
@@ -22,19 +23,23 @@ _JOINS = (
     "The above exception was the direct cause of the following exception:",
     "During handling of the above exception, another exception occurred:",
 )
-_AROUND = re.compile(r"(?:failed for good: )?(.*?)(?:: it starts again .*|; it failed twice .*)?", re.DOTALL)
+_EXIT = re.compile(r"exited with code|killed by|out of memory")  # of a program, which has no traceback
+_AROUND = re.compile(
+    r"(?:failed for good: )?(.*?)(?:: it starts again .*|; it failed twice .*|: it fails unless .*)?", re.DOTALL
+)
 
 
 class Failures:
-    """The notes of one sweep that warn: those that are new are told, those that are as another trial's are counted.
+    """The notes of one sweep that warn: the first of each kind is told, and other trials of it are counted.
 
-    `explain` returns a trial's traceback, "" while there is none.
+    `explain` returns a trial's traceback, or the last lines that a program wrote to stderr; "" while there is none.
     """
 
     def __init__(self, explain: Callable[[int], str] | None = None) -> None:
         self._explain = explain
         self._noted: set[tuple[str, int | None, object]] = set()
         self._trials: dict[str, list[int]] = {}  # by what they have in common, the first told of first
+        self._exited: set[int] = set()  # trials of programs that exited: what they wrote is there soon
         self._owed: dict[int, int] = {}  # trials whose traceback has not come yet, and how often it was asked for
         self.tracebacks: dict[int, str] = {}
         """Of the first trial that failed in each way."""
@@ -54,7 +59,7 @@ class Failures:
                 told.append((note_text(note), note.level))
         told += [(trace, TRACEBACK) for trace in self._explained()]
         waiting = Patience(LATE_LOG)
-        while last and self._owed and self._explain and waiting.more():
+        while last and self._owed.keys() - self._exited and self._explain and waiting.more():
             told += [(trace, TRACEBACK) for trace in self._explained()]
         return told
 
@@ -67,16 +72,19 @@ class Failures:
         ]
 
     def _first(self, note: Note) -> bool:
-        """Return whether a note is of the first trial of its kind, or of none."""
+        """Return whether a note is the first of its kind, or of no trial."""
         if note.trial is None:
             return True
         what = kind_of(note.text)
+        known = what in self._trials
         trials = self._trials.setdefault(what, [])
-        if not trials and _EXCEPTION.match(what):
+        if not known and (_EXCEPTION.match(what) or _EXIT.match(what)):
             self._owed[note.trial] = 0
+            if _EXIT.match(what):
+                self._exited.add(note.trial)
         if note.trial not in trials:
             trials.append(note.trial)
-        return note.trial == trials[0]
+        return not known
 
     def _explained(self) -> list[str]:
         found = {trial: trace for trial in self._owed if self._explain and (trace := self._explain(trial))}
@@ -95,6 +103,17 @@ def note_text(note: Note) -> str:
     """Return a note in one line."""
     where = f"trial {note.trial}: " if note.trial is not None else ""
     return f"{note.level}: {where}{note.text}"
+
+
+def last_lines(lines: Iterable[tuple[str, str]]) -> str:
+    """Return the last five lines on stderr of a trial's newest attempt, among lines of a log with their streams."""
+    found: list[str] = []
+    for stream, line in lines:
+        if stream == "outbid":  # another attempt begins
+            found = []
+        elif stream == "stderr" and line.strip():
+            found.append(line)
+    return "\n".join(found[-_LAST:])
 
 
 def last_traceback(lines: Iterable[str]) -> str:

@@ -17,7 +17,7 @@ from outbid._callbacks import Callback, Caller, callables
 from outbid._connection import Connection
 from outbid._display import Display, NoDisplay, make_display
 from outbid._errors import OutbidError, SweepFailedError, UnavailableError
-from outbid._failures import LATE_LOG, Failures, last_traceback
+from outbid._failures import LATE_LOG, Failures, last_lines, last_traceback
 from outbid._held import telling_who
 from outbid._interrupt import interrupted
 from outbid._raised import RemoteTraceback
@@ -32,7 +32,7 @@ _TAIL = 500  # lines of a log in which a traceback is looked for
 
 @dataclass(frozen=True)
 class LogLine:
-    """A line that a trial printed. `stream` is "stdout" or "stderr"."""
+    """A line that a trial printed. `stream` is "stdout" or "stderr", or "outbid" for a line between two attempts."""
 
     trial: int
     node: str
@@ -259,11 +259,15 @@ class SweepHandle(AskTell):
             raise SweepFailedError(self.id, f"{reason}\n{trace}" if trace else reason)
 
     def _explain(self, trial: int) -> str:
-        """Return a trial's traceback; "" if the server does not say."""
+        """Return a trial's traceback, or the last lines of one without; "" if the server does not say."""
         try:
-            return self.traceback(trial)
+            lines = [(line.stream, line.line) for line in self.logs(trial, tail=_TAIL)]
         except OutbidError:
             return ""
+        stderr = [line for stream, line in lines if stream == "stderr"]
+        if any(line.startswith("Traceback") for line in stderr):
+            return last_traceback(stderr)
+        return last_lines(lines)
 
     def _watch(self, reports: bool, timeout: float | None, cancel: _Cancel) -> Iterator[_model.Update]:
         with telling_who(self._client, self.id):

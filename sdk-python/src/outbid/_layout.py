@@ -9,14 +9,16 @@ from typing import Any
 
 from rich.cells import cell_len, set_cell_size
 
-from outbid._model import SweepInfo, TrialResult, best_of, flatten
+from outbid._model import ENDED_TRIAL, SweepInfo, TrialResult, best_of, flatten
 
 _SHOWN = 10  # trials in a table
 _NAME = 20  # columns for the metric's name, at the most
 _CONFIG = 12  # columns for the configuration, at the least
+_WINNER = 2000  # characters of the winning configuration, at the most
 _BAR_FROM = 100  # columns of the screen from which a trial's progress is drawn beside its numbers
 _BAR, _LEAST_BAR = 30, 5  # columns of the sweep's bar
 _RHO_FROM = 60.0  # seconds alone on its share; a shorter sweep's rho says how long processes take to start
+_SHARED_FROM = 1.01  # sweeps on the cluster, on average; below it no other sweep used it, as on a laptop
 _GAP = "  "
 
 Line = tuple[str, str]
@@ -100,7 +102,7 @@ def trials_text(sweep: SweepInfo) -> str:
     """Return "3 of 30 ended, 2 running, 1 failed"."""
     if not sweep.counts.get("total"):
         return "none yet"
-    ended = sum(sweep.counts.get(state, 0) for state in ("completed", "stopped", "failed", "cancelled"))
+    ended = sum(sweep.counts.get(state, 0) for state in ENDED_TRIAL)
     of = f" of {sweep.total_trials:,}" if sweep.total_trials else ""
     others = (f"{sweep.counts[s]:,} {s}" for s in ("running", "queued", "paused", "failed") if sweep.counts.get(s))
     return ", ".join([f"{ended:,}{of} ended", *others])
@@ -125,19 +127,31 @@ def best_text(sweep: SweepInfo, trials: Iterable[TrialResult] = ()) -> str:
     """Return the best value so far, and whose it is."""
     best = best_of(sweep, trials)
     if best is None:
-        return f"no {sweep.metric} yet"
+        return f"no trial reported {sweep.metric}" if sweep.over else f"no {sweep.metric} yet"
     return f"{sweep.metric} {value_text(best.metric)}, trial {best.number} at step {best.best_step:,}"
+
+
+def winner_text(sweep: SweepInfo, trials: Iterable[TrialResult] = ()) -> str:
+    """Return the best value and the configuration that reached it, in one line; "" if no trial reported the metric."""
+    best = best_of(sweep, trials)
+    if best is None or best.metric is None:
+        return ""
+    config = " ".join(repr(dict(best.config)).split())
+    if len(config) > _WINNER:
+        config = f"{config[:_WINNER]}…"
+    return f"best {sweep.metric} {best.metric:.6g} (trial {best.number} at step {best.best_step:,}): {config}"
 
 
 def held_text(sweep: SweepInfo, trials: Iterable[TrialResult]) -> str:
     """Return how many devices the sweep holds, and how it fares by sharing; "" if it holds none and nothing is known.
 
-    Of a sweep that is over only how it fared; of a short one not that.
+    Of a sweep that is over only how it fared; of a short one, or one that had the cluster to itself, not that.
     """
     places = [place for trial in trials for lease in trial.leases for place in lease.places if not place.ended]
     held = sum(len(place.devices) for place in places)
     fared = sweep.fairness
-    rho = f"rho {fared.rho:.2f}" if fared is not None and fared.alone_seconds >= _RHO_FROM else ""
+    tells = fared is not None and fared.alone_seconds >= _RHO_FROM and fared.mean_sweeps >= _SHARED_FROM
+    rho = f"rho {fared.rho:.2f}" if fared is not None and tells else ""
     return ", ".join(text for text in (f"{held:,} held" if held and not sweep.over else "", rho) if text)
 
 
@@ -146,7 +160,7 @@ def share(sweep: SweepInfo) -> float | None:
     if sweep.total_steps:
         return min(1.0, sweep.steps / sweep.total_steps)
     if sweep.total_trials:
-        ended = sum(sweep.counts.get(s, 0) for s in ("completed", "stopped", "failed", "cancelled"))
+        ended = sum(sweep.counts.get(s, 0) for s in ENDED_TRIAL)
         return min(1.0, ended / sweep.total_trials)
     return None
 

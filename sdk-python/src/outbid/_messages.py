@@ -7,10 +7,12 @@ from typing import Any
 
 from google.protobuf import timestamp_pb2
 
+_WORDS = {"TRIAL_STATE_STOPPED": "pruned", "TRIAL_STATE_CANCELLED": "stopped"}  # the schema has older names
+
 
 def word(name: str) -> str:
     """Return "running" for TRIAL_STATE_RUNNING."""
-    return name.split("_STATE_", 1)[1].lower()
+    return _WORDS.get(name) or name.split("_STATE_", 1)[1].lower()
 
 
 def time_of(message: Any, name: str) -> datetime.datetime | None:

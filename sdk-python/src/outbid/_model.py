@@ -21,7 +21,8 @@ from outbid._whole import is_pickle, unpack
 from outbid.v1 import event_pb2, service_pb2
 
 ENDED_SWEEP = frozenset({"done", "stopped", "failed"})
-ENDED_TRIAL = frozenset({"completed", "stopped", "failed", "cancelled"})
+ENDED_TRIAL = frozenset({"completed", "pruned", "stopped", "failed"})
+_COUNTS = {"stopped": "pruned", "cancelled": "stopped"}  # of trials by state: the schema has older names
 
 
 class Source(Protocol):
@@ -83,16 +84,19 @@ class Note:
     time: datetime.datetime | None
 
 
-@dataclass(frozen=True)
+_LINE = 100  # characters of a trial that is printed
+
+
+@dataclass(frozen=True, repr=False)
 class TrialResult:
     """A trial as it stands.
 
-    `state` is queued, running, paused, completed, stopped, failed or cancelled; `reason` says why. `step` is
-    steps done. `metric` is the best value of the sweep's metric, reported at `best_step`, None if it never
-    was; `metrics` are the newest report's values. `device_seconds` is the devices' time it used. `leases` are
-    those that it holds, the oldest first; `node` and `devices` are the first place of the first. `round` is the round
-    of forks that trains it, None if there is none; `merges` are the newest that have ended, and `rounds` counts them
-    all. `attributes` are what its training code noted.
+    `state` is queued, running, paused, completed, pruned (by its tuner or a limit), stopped (by a person) or failed;
+    `reason` says why. `step` is steps done. `metric` is the best value of the sweep's metric, reported at `best_step`,
+    None if it never was; `metrics` are the newest report's values. `device_seconds` is the devices' time it used.
+    `leases` are those that it holds, the oldest first; `node` and `devices` are the first place of the first. `round`
+    is the round of forks that trains it, None if there is none; `merges` are the newest that have ended, and `rounds`
+    counts them all. `attributes` are what its training code noted.
     """
 
     sweep: str
@@ -115,13 +119,25 @@ class TrialResult:
     steps_per_second: float
     created: datetime.datetime | None
     ended: datetime.datetime | None
-    checkpoints: tuple[Checkpoint, ...] = field(repr=False)
-    leases: tuple[Lease, ...] = field(repr=False)
-    round: ForkRound | None = field(repr=False)
-    merges: tuple[Merge, ...] = field(repr=False)
+    checkpoints: tuple[Checkpoint, ...]
+    leases: tuple[Lease, ...]
+    round: ForkRound | None
+    merges: tuple[Merge, ...]
     rounds: int
     attributes: Mapping[str, Any]
-    _source: Source = field(repr=False, compare=False)
+    _source: Source = field(compare=False)
+
+    def __str__(self) -> str:
+        """The trial in one line of at most 100 characters; `repr` has the whole configuration."""
+        line = " ".join(self._told().split())
+        return line if len(line) <= _LINE else line[: _LINE - 1] + "…"
+
+    def __repr__(self) -> str:
+        return f"<outbid.TrialResult {self._told()}>"
+
+    def _told(self) -> str:
+        value = f"best {self.metric:.6g} at step {self.best_step}" if self.metric is not None else f"step {self.step}"
+        return f"{self.id}: {self.state}, {value}, {dict(self.config)!r}"
 
     def _repr_html_(self) -> str:
         value = "" if self.metric is None else f"{self.metric:.6g} at step {self.best_step}"
@@ -356,7 +372,7 @@ def sweep_info(sweep: service_pb2.Sweep, source: Source) -> SweepInfo:
         reason=sweep.reason,
         metric=sweep.spec.metric,
         mode=sweep.spec.mode,
-        counts={f.name: getattr(sweep.counts, f.name) for f in sweep.counts.DESCRIPTOR.fields},
+        counts={_COUNTS.get(f.name, f.name): getattr(sweep.counts, f.name) for f in sweep.counts.DESCRIPTOR.fields},
         best=trial_result(sweep.best, source) if sweep.HasField("best") else None,
         steps=sweep.steps,
         total_trials=sweep.outlook.trials,

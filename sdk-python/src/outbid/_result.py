@@ -173,7 +173,7 @@ class Result:
 
     def _reported(self) -> str:
         """Say what trials that ended well reported instead of the metric."""
-        ended = [trial for trial in self.trials if trial.state in ("completed", "stopped")]
+        ended = [trial for trial in self.trials if trial.state in ("completed", "pruned")]
         names = sorted({name for trial in ended for name in trial.metrics})
         if self.sweep.metric in names:
             return "every value was NaN or infinite"

@@ -126,10 +126,10 @@ def fanova(result: Any, *, seed: int = 0) -> dict[str, float]:
 
 _STATES = {
     "completed": TrialState.COMPLETE,
-    "stopped": TrialState.PRUNED,
+    "pruned": TrialState.PRUNED,
     "paused": TrialState.PRUNED,
     "failed": TrialState.FAIL,
-    "cancelled": TrialState.FAIL,
+    "stopped": TrialState.FAIL,
 }
 
 

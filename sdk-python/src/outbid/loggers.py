@@ -195,7 +195,7 @@ class MLflow(Logger):
         names = _allowed_names(trial.attributes)
         for name, value in trial.attributes.items():
             self._client.set_tag(run, names[name], value if isinstance(value, str) else json.dumps(value))
-        status = {"failed": "FAILED", "cancelled": "KILLED"}.get(trial.state, "FINISHED")
+        status = {"failed": "FAILED", "stopped": "KILLED"}.get(trial.state, "FINISHED")
         self._client.set_terminated(run, status, _milliseconds(trial.ended))
 
     def end(self, sweep: SweepInfo) -> None:

@@ -59,7 +59,7 @@ def test_trials_without_a_value_are_as_in_optuna(real: ob.Client) -> None:
     assert states(ours) == states(theirs)
     assert [t.values for t in ours.trials] == [t.values for t in theirs.trials]
     sweep = real.attach(ours.trials[0].user_attrs["outbid"].split("/")[0]).result()
-    assert [t.state for t in sweep.trials][:3] == ["stopped", "failed", "completed"], "pruned by hand is no failure"
+    assert [t.state for t in sweep.trials][:3] == ["pruned", "failed", "completed"], "pruned by hand is no failure"
     assert (sweep.trials[0].metric, dict(sweep.trials[0].metrics)) == (None, {}), "and has no value"
     assert sweep.trials[0].reason == "its code pruned it at step 0"
     assert not [note.text for note in sweep.sweep.notes if note.trial == 0]

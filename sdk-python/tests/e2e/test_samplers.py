@@ -159,7 +159,7 @@ def test_a_sweep_becomes_a_study(real: ob.Client, tmp_path: Path) -> None:
     assert study.study_name == result.sweep.id and len(study.trials) == 9
     for trial, ours in zip(study.trials, result.trials, strict=True):
         assert trial.params == dict(ours.config) and trial.user_attrs["outbid"] == ours.id
-        assert trial.state.name == {"completed": "COMPLETE", "stopped": "PRUNED"}[ours.state]
+        assert trial.state.name == {"completed": "COMPLETE", "pruned": "PRUNED"}[ours.state]
         assert max(trial.intermediate_values) == ours.step
     assert study.best_value == pytest.approx(result.best.metric)
     assert ob.TPE(prior=study).to_proto().plugin.settings["prior"]

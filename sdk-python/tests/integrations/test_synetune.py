@@ -40,7 +40,7 @@ def test_asha_stops_trials(server: ob.Client) -> None:
     result = outbid.synetune.sweep(train, scheduler, trials=16).run(display=False, client=server, timeout=500)
     steps = sorted(trial.step for trial in result.trials)
     assert len(steps) == 16 and steps[-1] == 9 and steps[0] < 9
-    assert {trial.state for trial in result.trials} == {"completed", "stopped"}
+    assert {trial.state for trial in result.trials} == {"completed", "pruned"}
 
 
 @pytest.mark.parametrize("kind", [RandomSearch, TPE])

@@ -85,7 +85,7 @@ def test_reports_are_the_trials_as_they_come(nodes: RayCluster, tmp_path: Path) 
         reports = [[(r.step, r.metrics) for r in trial.reports()] for trial in result.trials]
         with pytest.raises(ob.SweepFailedError, match=r"call it outside of trial.steps\(\)"):
             wrong.run(client=cluster.client, display=False, timeout=PATIENCE)
-    assert [trial.state for trial in result.trials] == ["completed", "stopped", "stopped"], [
+    assert [trial.state for trial in result.trials] == ["completed", "pruned", "pruned"], [
         trial.reason for trial in result.trials
     ]
     assert reports[0] == [(step, {"loss": 0.1, "rank": 0.0}) for step in range(1, STEPS + 1)]

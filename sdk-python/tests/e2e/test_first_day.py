@@ -1,0 +1,91 @@
+"""What the command line and Python do alike on a user's first day, on a real server."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import outbid as ob
+
+from .conftest import SRC
+
+FILE = """
+name: usual
+space: {x: {float: {low: 0, high: 1}}}
+metric: loss
+mode: min
+external: {}
+"""
+
+
+def outbid(*words: str, cwd: Path, text: str = "") -> subprocess.CompletedProcess[str]:
+    python = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    env = {**os.environ, "PATH": python, "PYTHONPATH": SRC, "HOME": str(cwd)}
+    return subprocess.run(
+        [os.environ["OUTBID_BIN"], *words], input=text, cwd=cwd, env=env, capture_output=True, text=True, timeout=300
+    )
+
+
+@pytest.mark.parametrize("trials", [10, 11, 1000, 1001])
+def test_a_file_without_a_tuner_has_that_of_python(real: ob.Client, tmp_path: Path, trials: int) -> None:
+    pytest.importorskip("optuna")
+    done = outbid(
+        "submit",
+        "-",
+        "--server",
+        real.url,
+        cwd=tmp_path,
+        text=f"{FILE}limits: {{trials: {trials}}}\ntuner: {{seed: 3}}\n",
+    )
+    assert done.returncode == 0, done.stderr
+    there = real.spec(done.stdout.strip()).tuner
+    here = ob.Sweep(space={"x": ob.uniform(0, 1)}, metric="loss", mode="min", trials=trials, name="usual")
+    handle = here.submit(real)
+    mine = real.spec(handle.id).tuner
+    mine.seed = 3
+    for tuner in (there, mine):
+        del tuner.plugin.command[:1]  # which Python
+        if not tuner.plugin.command:
+            tuner.ClearField("plugin") if tuner.WhichOneof("kind") != "random" else None
+    for sweep in (handle, real.attach(done.stdout.strip())):
+        sweep.delete(force=True)
+    assert there == mine
+
+
+def test_a_program_that_fails_shows_its_last_lines(
+    real: ob.Client, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    shell = "for n in 1 2 3 4 5 6 7; do echo line $n >&2; done; exit 3"
+    sweep = ob.Sweep(program=shell, space={"x": ob.uniform(0, 1)}, metric="loss", mode="min", trials=3, concurrency=1)
+    with pytest.raises(ob.SweepFailedError):
+        sweep.run(client=real, timeout=300)
+    out = capsys.readouterr().out
+    assert out.count("\nline 3\nline 4\nline 5\nline 6\nline 7\n") == 1 and "line 2" not in out
+    assert out.count("exited with code 3: line 7") == 3, f"the note, how many are alike, and the sweep's end:\n{out}"
+    assert "2 other trials alike: exited with code 3: line 7\n" in out
+    assert out.endswith("no trial reported loss\n")
+    marks = [line.line for line in sweep.handle.logs(0) if line.stream == "outbid"]
+    assert len(marks) == 1 and marks[0].startswith("--- started on local at "), "two attempts"
+
+
+def test_states_are_words_of_the_field(real: ob.Client, tmp_path: Path) -> None:
+    sweep = ob.Sweep(
+        space={"x": ob.uniform(0, 1)}, metric="loss", mode="min", trials=9, tuner=ob.ASHA(max_steps=9, form="stop")
+    )
+    handle = sweep.submit(real)
+    for loss in range(4):
+        trial = handle.ask()
+        assert trial is not None
+        handle.tell(trial, float(loss), step=1)
+    handle.stop()
+    for _ in handle.watch():
+        pass
+    states = {trial.state for trial in handle.trials()}
+    listed = outbid("ls", handle.id, "--server", real.url, cwd=tmp_path).stdout
+    assert states == {"pruned", "stopped"} and all(state in listed for state in states), (states, listed)
+    counts = handle.info().counts
+    assert counts["pruned"] + counts["stopped"] == counts["total"] and "cancelled" not in counts
