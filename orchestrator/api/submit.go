@@ -31,8 +31,8 @@ func (s *service) SubmitSweep(ctx context.Context, req *outbidv1.SubmitSweepRequ
 		return nil, err
 	}
 	if why := s.control.Impossible(checked); why != "" && s.alone() {
-		return nil, fieldError("resources", "%s; ask for less, or start the server with more, such as 'outbid up --devices cpu:%d'", why,
-			checked.GetResources().GetDevices().GetMin())
+		return nil, fieldError("resources", "%s; ask for what there is ('outbid nodes' lists it), or start the server with more "+
+			"('outbid up --devices', or OUTBID_DEVICES)", why)
 	}
 	if err := s.throttle.submit(who, tenantOf(checked)); err != nil {
 		return nil, err

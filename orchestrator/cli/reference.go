@@ -44,6 +44,10 @@ A sweep is named by its id (` + "`digits-1`" + `), or by its name (` + "`digits`
 that name. A trial is ` + "`digits-1/17`" + `, or ` + "`digits-1/best`" + ` for the best one. With
 ` + "`outbid completion`" + ` the shell completes all of these.
 
+A command acts on the server that ` + "`--server`" + ` names, or else ` + "`OUTBID_URL`" + `, or else on that of ` + "`./.outbid`" + `. Where no server was ever
+started from the folder it is that of ` + "`~/.outbid`" + `, or else ` + "`" + defaultServer + "`" + `. If the directory's server is down, the command
+says so and uses no other.
+
 | exit code | meaning |
 |---|---|
 | 0 | done |

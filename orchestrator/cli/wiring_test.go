@@ -117,7 +117,7 @@ func TestUpRunsASweepAndGoesOnAfterARestart(t *testing.T) {
 	large := writeFile(t, "large.yaml", realSweep+"resources:\n  devices: {min: 8}\n")
 	for _, command := range []string{"run", "submit"} {
 		got := u.command(t, exitUsage, command, large)
-		if !strings.Contains(got, "line 17, column 1: resources: no node has 8 devices; the most is 1; ask for less") {
+		if !strings.Contains(got, "line 17, column 1: resources: no node has 8 devices; the most is 1; ask for what there is") {
 			t.Errorf("%s printed %s", command, got)
 		}
 	}

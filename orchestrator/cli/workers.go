@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -101,17 +102,17 @@ func (a *app) findNATS(o *server.NATSConfig) error {
 		}
 		return nil
 	}
-	f, err := runningServer(dir)
-	switch {
-	case err != nil && o.URL == "":
-		return err
-	case err != nil || (o.URL != "" && o.URL != f.NATS):
+	if o.URL != "" {
+		if f, running, err := server.ReadFile(dir); err == nil && running && o.URL == f.NATS {
+			o.Keys = cmp.Or(o.Keys, f.Keys)
+		}
 		return nil
 	}
-	o.URL = f.NATS
-	if o.Keys == "" {
-		o.Keys = f.Keys
+	f, err := runningServer(dir)
+	if err != nil {
+		return err
 	}
+	o.URL, o.Keys = f.NATS, cmp.Or(o.Keys, f.Keys)
 	return nil
 }
 
