@@ -237,15 +237,24 @@ class SweepHandle(AskTell):
             screen.close()
         caller.end(result)
         if last is not None and last.state == "failed":
-            error = SweepFailedError(self.id, last.reason or "the server gave no reason")
-            raise error from (None if display else self._cause(last))  # a display has shown the traceback
+            cause = None if display else self._cause(last)  # a display has shown the traceback
+            told = display or cause is not None
+            raise SweepFailedError(self.id, self._reason(last, result.trials, told=told)) from cause
         return result
 
     def _cause(self, failed: _model.SweepInfo) -> RemoteTraceback | None:
         """Return the traceback of the first trial that failed, if it is a Python function's."""
         failures = Failures(self._explain)
         failures.take(failed, last=True)
-        return next((RemoteTraceback(trace) for trace in failures.tracebacks.values()), None)
+        found = failures.tracebacks.values()  # of a program, what it wrote last
+        return next((RemoteTraceback(trace) for trace in found if "Traceback (most recent call last)" in trace), None)
+
+    def _reason(self, sweep: _model.SweepInfo, trials: list[_model.TrialResult], *, told: bool) -> str:
+        """Return why a sweep failed; with what its newest failed trial wrote, unless that is told elsewhere."""
+        reason = sweep.reason or "the server gave no reason"
+        failed = [trial.number for trial in trials if trial.state == "failed"]
+        wrote = self._explain(failed[-1]) if failed and not told else ""
+        return f"{reason}\n{wrote}" if wrote else reason
 
     def _fail(self, update: _model.Update) -> None:
         """Stop the sweep and raise if a trial has failed."""

@@ -61,15 +61,36 @@ def test_a_program_that_fails_shows_its_last_lines(
 ) -> None:
     shell = "for n in 1 2 3 4 5 6 7; do echo line $n >&2; done; exit 3"
     sweep = ob.Sweep(program=shell, space={"x": ob.uniform(0, 1)}, metric="loss", mode="min", trials=3, concurrency=1)
-    with pytest.raises(ob.SweepFailedError):
+    lines = "line 3\nline 4\nline 5\nline 6\nline 7"
+    with pytest.raises(ob.SweepFailedError) as silent:
+        sweep.run(client=real, timeout=300, display=False)
+    assert str(silent.value).endswith(f"so it is not tried again\n{lines}") and capsys.readouterr().out == ""
+    with pytest.raises(ob.SweepFailedError) as failed:
         sweep.run(client=real, timeout=300)
+    assert str(failed.value).endswith("so it is not tried again"), "the display has told the rest"
     out = capsys.readouterr().out
-    assert out.count("\nline 3\nline 4\nline 5\nline 6\nline 7\n") == 1 and "line 2" not in out
+    assert out.count(f"\n{lines}\n") == 1 and "line 2" not in out
     assert out.count("exited with code 3: line 7") == 3, f"the note, how many are alike, and the sweep's end:\n{out}"
     assert "2 other trials alike: exited with code 3: line 7\n" in out
     assert out.endswith("no trial reported loss\n")
     marks = [line.line for line in sweep.handle.logs(0) if line.stream == "outbid"]
     assert len(marks) == 1 and marks[0].startswith("--- started on local at "), "two attempts"
+
+
+@pytest.mark.parametrize(
+    ("resources", "why"),
+    [
+        (ob.Resources(devices=4000), "no node has 4000 devices; the most is "),
+        (ob.Resources(types=["h100"]), "no node has 1 device of type h100; the most is 0"),
+        (ob.Resources(memory="900TiB"), "no fitting node has "),
+    ],
+)
+def test_what_this_machine_can_never_run_is_refused_at_once(real: ob.Client, resources: ob.Resources, why: str) -> None:
+    sweep = ob.Sweep(
+        program="true", space={"x": ob.uniform(0, 1)}, metric="x", mode="min", trials=1, resources=resources
+    )
+    with pytest.raises(ob.InvalidError, match=rf"resources: {why}.*; ask for what there is"):
+        sweep.submit(real)
 
 
 def test_states_are_words_of_the_field(real: ob.Client, tmp_path: Path) -> None:
