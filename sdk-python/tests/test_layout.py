@@ -90,3 +90,4 @@ def test_what_differs_comes_first() -> None:
     assert _layout.config_texts(configs) == ["n=1 x=0.5 data=/long", "n=True x=0.25 data=/long", "n=1 data=/long"]
     assert _layout.config_texts(configs[:1]) == ["data=/long n=1 x=0.5"]
     assert _layout.config_texts([]) == []
+    assert _layout.config_texts([{"x": 1, "~pickle": "gASVBg"}]) == ["x=1"], "what outbid.tune puts beside it"

@@ -9,7 +9,7 @@ from typing import Any
 
 from rich.cells import cell_len, set_cell_size
 
-from outbid._model import ENDED_TRIAL, SweepInfo, TrialResult, best_of, flatten
+from outbid._model import ENDED_TRIAL, SweepInfo, TrialResult, best_of, flatten, visible
 
 _SHOWN = 10  # trials in a table
 _NAME = 20  # columns for the metric's name, at the most
@@ -136,7 +136,7 @@ def winner_text(sweep: SweepInfo, trials: Iterable[TrialResult] = ()) -> str:
     best = best_of(sweep, trials)
     if best is None or best.metric is None:
         return ""
-    config = " ".join(repr(dict(best.config)).split())
+    config = " ".join(repr(visible(best.config)).split())
     if len(config) > _WINNER:
         config = f"{config[:_WINNER]}…"
     return f"best {sweep.metric} {best.metric:.6g} (trial {best.number} at step {best.best_step:,}): {config}"
@@ -177,7 +177,7 @@ def value_text(value: float | None) -> str:
 
 def config_texts(configs: Iterable[Mapping[str, Any]]) -> list[str]:
     """Return configurations, each in one line: what all have alike comes last, as a line may be cut."""
-    flat = [flatten(config) for config in configs]
+    flat = [flatten(visible(config)) for config in configs]
     counts = Counter((name, repr(value)) for config in flat for name, value in config.items())
 
     def alike(item: tuple[str, Any]) -> bool:

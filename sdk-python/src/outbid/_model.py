@@ -137,7 +137,7 @@ class TrialResult:
 
     def _told(self) -> str:
         value = f"best {self.metric:.6g} at step {self.best_step}" if self.metric is not None else f"step {self.step}"
-        return f"{self.id}: {self.state}, {value}, {dict(self.config)!r}"
+        return f"{self.id}: {self.state}, {value}, {visible(self.config)!r}"
 
     def _repr_html_(self) -> str:
         value = "" if self.metric is None else f"{self.metric:.6g} at step {self.best_step}"
@@ -403,6 +403,11 @@ def report_info(report: service_pb2.TrialReport) -> Report:
     inner = report.report
     time = time_of(inner, "time")
     return Report(report.trial, inner.step, dict(inner.metrics), time, inner.train_seconds, report.superseded)
+
+
+def visible(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what people see of a configuration: without what other modules put beside it, whose names begin with ~."""
+    return {name: value for name, value in config.items() if not name.startswith("~")}
 
 
 def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
