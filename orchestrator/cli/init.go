@@ -45,8 +45,8 @@ shell script. Every field is explained in it.`,
 			if err := errors.Join(err, f.Close()); err != nil {
 				return err
 			}
-			a.printf("wrote %s\nlook at what it would do with 'outbid preview %s', run it with 'outbid run %s'\n", file, file,
-				file)
+			a.printf("wrote %s\nlook at what it would do with 'outbid preview %s', start a server with 'outbid up', and run it with "+
+				"'outbid run %s'\n", file, file, file)
 			return nil
 		},
 	}
