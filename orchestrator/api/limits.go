@@ -13,6 +13,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/outbid-dev/outbid/orchestrator/limits"
+	"github.com/outbid-dev/outbid/orchestrator/spec"
 )
 
 // Limits knows what each tenant may take. Nil gives everybody the same.
@@ -81,6 +82,9 @@ func (l *Limits) Of(tenant string) limits.Tenant {
 }
 
 func parseLimits(data []byte) (*limitTable, error) {
+	if err := spec.SyntaxError(data); err != nil {
+		return nil, err
+	}
 	var file limitsFile
 	dec := yaml.NewDecoder(bytes.NewReader(data))
 	dec.KnownFields(true)

@@ -113,6 +113,23 @@ func TestASpaceAloneIsReadAsInASpec(t *testing.T) {
 	}
 }
 
+func TestASyntaxErrorHasTheLineFromWhichOnATextCannotBeRead(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"": "", "a: 1\n---\nb: 2\n": "", "default:\n  sweeps: 3\n": "",
+		"default:\n  sweeps: 3\n   queued: 4\n":             "line 3, column 4: a field cannot begin here; does its indentation fit the lines above?",
+		"default: {sweeps: 3\ntenants:\n  a: {sweeps: 4}\n": "line 1, column 1: did not find expected ',' or '}'",
+	} {
+		got := ""
+		if err := SyntaxError([]byte(text)); err != nil {
+			got = err.Error()
+		}
+		if got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+}
+
 func TestASpecWithoutATunerIsDrawnAtRandom(t *testing.T) {
 	t.Parallel()
 	for _, tuner := range []string{"", "tuner: {seed: 3}\n", "tuner: {points: [{lr: 0.01}]}\n"} {

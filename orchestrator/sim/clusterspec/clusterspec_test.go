@@ -124,7 +124,8 @@ func TestBadClusters(t *testing.T) {
 	}
 	for _, c := range [][2]string{
 		{"", "c.yaml: the file is empty"},
-		{"a: [", "c.yaml: line 1: did not find expected node content"},
+		{"a: [", "c.yaml: line 1, column 1: did not find expected node content"},
+		{"nodes:\n  - devices: v100:4\n   count: 2\n", "c.yaml: line 3, column 4: did not find expected '-' indicator"},
 		{"- 1", "c.yaml: line 1: the file: want fields: nodes, nodes_per_rack"},
 		{"nodes: 5", "nodes is missing or no list"},
 		{"nodes:\n  - devices: v100", `line 2: devices: "v100": want TYPE:COUNT, as in v100:4`},

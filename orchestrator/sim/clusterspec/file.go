@@ -11,10 +11,14 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/outbid-dev/outbid/orchestrator/cluster"
+	"github.com/outbid-dev/outbid/orchestrator/spec"
 )
 
 // Read reads a file; name stands for it in errors, which say the line.
 func Read(data []byte, name string) ([]cluster.Node, error) {
+	if err := spec.SyntaxError(data); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
 	var doc yaml.Node
 	if err := yaml.Unmarshal(data, &doc); err != nil {
 		return nil, fmt.Errorf("%s: %s", name, strings.TrimPrefix(err.Error(), "yaml: "))

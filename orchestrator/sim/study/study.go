@@ -19,6 +19,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/sim/experiment"
 	"github.com/outbid-dev/outbid/orchestrator/sim/measure"
 	"github.com/outbid-dev/outbid/orchestrator/sim/workload"
+	"github.com/outbid-dev/outbid/orchestrator/spec"
 )
 
 // Study is what is compared.
@@ -97,6 +98,9 @@ func (s *Study) seeds(t *Table) []uint64 {
 // Read reads a study and checks what needs no workload.
 func Read(data []byte) (*Study, error) {
 	s := &Study{RestartDelay: 10 * time.Second}
+	if err := spec.SyntaxError(data); err != nil {
+		return nil, fmt.Errorf("the study: %w", err)
+	}
 	in := yaml.NewDecoder(bytes.NewReader(data))
 	in.KnownFields(true)
 	if err := in.Decode(s); err != nil && !errors.Is(err, io.EOF) {
