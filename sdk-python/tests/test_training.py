@@ -381,7 +381,9 @@ NUMBERS: list[tuple[Any, float]] = [
 
 
 @pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize(("given", "value"), NUMBERS, ids=repr)
+@pytest.mark.parametrize(
+    ("given", "value"), NUMBERS, ids=[f"{n}-{type(given).__name__}" for n, (given, _) in enumerate(NUMBERS)]
+)
 def test_what_float_reads_is_a_metric(tmp_path: Path, given: Any, value: float) -> None:
     w = Worker(tmp_path, metric="loss")
     w.trial.report(loss=given)
