@@ -99,7 +99,9 @@ def transformers(trial: ob.Trial) -> None:
 
 
 @pytest.mark.parametrize(
-    ("train", "metric"), [(lightning, "loss"), (keras, "loss"), (transformers, "eval_loss")], ids=lambda of: str(of)
+    ("train", "metric"),
+    [(lightning, "loss"), (keras, "loss"), (transformers, "eval_loss")],
+    ids=["lightning", "keras", "transformers"],
 )
 def test_a_training_loop_goes_on_from_what_it_saved(
     real: ob.Client, train: Any, metric: str, monkeypatch: pytest.MonkeyPatch
