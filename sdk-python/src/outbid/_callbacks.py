@@ -25,7 +25,7 @@ class Callback:
         """Call for every report, in order."""
 
     def on_trial_end(self, trial: TrialResult) -> None:
-        """Call once for every trial that has ended for good."""
+        """Call once for every trial that has ended for good, in the order of their ends."""
 
     def on_sweep_end(self, result: Result) -> None:
         """Call when the sweep has ended."""
@@ -75,11 +75,11 @@ class Caller:
                 continue
             for callback in self._callbacks:
                 callback.on_report(trial, report)
-        for trial in update.trials:
-            if trial.over and trial.number not in self._over:
-                self._over.add(trial.number)
-                for callback in self._callbacks:
-                    callback.on_trial_end(trial)
+        ended = [trial for trial in update.trials if trial.over and trial.number not in self._over]
+        for trial in sorted(ended, key=lambda t: (t.ended.timestamp() if t.ended else 0.0, t.number)):
+            self._over.add(trial.number)
+            for callback in self._callbacks:
+                callback.on_trial_end(trial)
 
     def end(self, result: Result) -> None:
         """Call on_sweep_end."""

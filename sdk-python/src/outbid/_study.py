@@ -6,17 +6,14 @@ import contextlib
 import datetime
 import json
 import math
-import os
-import shutil
 import warnings
-import weakref
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import optuna
 from optuna.distributions import CategoricalDistribution
-from optuna.storages import BaseStorage, InMemoryStorage, JournalStorage
+from optuna.storages import BaseStorage, JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState
 
@@ -42,7 +39,7 @@ def to_study(result: Any, *, storage: str | None = None, study_name: str | None 
 def to_study_of_first(result: Any) -> optuna.Study:
     """Return a sweep's trials as a study of the first objective alone, which most of Optuna's plots want."""
     objectives = _objectives(result)[:1]
-    with _unannounced():
+    with unannounced():
         return _fill(_empty(result, objectives, None, None), result, objectives)
 
 
@@ -140,26 +137,8 @@ def kept(storage: str | BaseStorage) -> str | BaseStorage:
     return storage
 
 
-def in_memory(study: optuna.Study) -> optuna.Study:
-    """Return a study that is in memory, as Optuna's own is where no storage was named: it can be pickled as well."""
-    memory = InMemoryStorage()
-    with _unannounced():
-        optuna.copy_study(from_study_name=study.study_name, from_storage=study._storage, to_storage=memory)
-    return optuna.load_study(study_name=study.study_name, storage=memory, sampler=study.sampler, pruner=study.pruner)
-
-
-def forget(study: optuna.Study, folder: Path) -> None:
-    """Delete the folder that a study is kept in once nobody looks at the study any more."""
-    weakref.finalize(study._storage, _delete, str(folder), os.getpid())
-
-
-def _delete(folder: str, owner: int) -> None:
-    if os.getpid() == owner:  # not a process that was forked from it
-        shutil.rmtree(folder, ignore_errors=True)
-
-
 @contextlib.contextmanager
-def _unannounced() -> Iterator[None]:
+def unannounced() -> Iterator[None]:
     """Have Optuna announce no study that nobody asked for."""
     said = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(max(said, optuna.logging.WARNING))

@@ -19,6 +19,7 @@ import outbid as ob
 optuna = pytest.importorskip("optuna")
 
 import outbid.optuna  # noqa: E402
+from outbid import _optuna_work  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
 
@@ -178,7 +179,7 @@ def test_a_timeout_ends_the_study() -> None:
             trial.report(0.0, step)
         return 0.0
 
-    study = optimize(objective, timeout=1)
+    study = optimize(objective, timeout=3)
     assert set(states(study)) == {"FAIL"}, "none is left running"
 
 
@@ -195,7 +196,7 @@ def _asked(url: str, ready: Path) -> list[int]:
     (ready / str(os.getpid())).touch()
     while len(list(ready.iterdir())) < 3:
         pass
-    return [outbid.optuna._ask(study, url).number for _ in range(8)]
+    return [_optuna_work._ask(study, url).number for _ in range(8)]
 
 
 def test_trials_that_wait_in_a_file_of_sqlites_are_given_out_once(tmp_path: Path) -> None:
@@ -299,7 +300,7 @@ def test_an_objective_that_is_given_to_a_sweep_is_sent_here(real: ob.Client) -> 
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({}, "optimize: n_trials is missing: say how many trials, or for how long"),
+        ({"direction": "minimize", "study": True}, "optimize: direction must be left out for a study that is there"),
         ({"n_trials": 1, "sampler": "tpe"}, "optimize: sampler must be one of optuna.samplers, got 'tpe'"),
         ({"n_trials": 1, "pruner": "median"}, "optimize: pruner must be one of optuna.pruners, got 'median'"),
         ({"n_trials": -1}, "optimize: n_trials must be at least 0, got -1"),
@@ -315,5 +316,19 @@ def test_an_objective_that_is_given_to_a_sweep_is_sent_here(real: ob.Client) -> 
 )
 @pytest.mark.usefixtures("real")
 def test_what_cannot_be_is_said(given: dict[str, Any], message: str) -> None:
+    first = [optuna.create_study()] if given.pop("study", False) else []
     with pytest.raises((TypeError, ValueError), match=message):
-        optimize(line, **given)
+        outbid.optuna.optimize(*first, line, display=False, **given)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ((), "optimize: a function of a trial is missing"),
+        ((5,), "optimize: objective must be a function of a trial, got 5"),
+        ((line, 1, 2), r"optimize: expected \(objective, n_trials\) or \(study, objective, n_trials\)"),
+    ],
+)
+def test_what_is_given_by_position_is_checked(given: tuple[Any, ...], message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        outbid.optuna.optimize(*given)

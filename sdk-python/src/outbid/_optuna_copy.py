@@ -1,0 +1,169 @@
+"""A study of Optuna's while its trials run elsewhere: the copy that workers share, and what comes back from it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import optuna
+from optuna.exceptions import UpdateFinishedTrialError
+from optuna.trial import FrozenTrial, TrialState
+
+from outbid._categories import is_plain
+from outbid._optuna_objects import Objects, plain_trial, stale_callback
+from outbid._study import ATTRIBUTE
+
+_OURS = "outbid:"  # before the names of what is kept with the shared study alone
+
+
+class Following:
+    """Keeps a study up to date with `shared`, the study that workers see: the same one, or a copy of it."""
+
+    def __init__(self, study: optuna.Study, shared: optuna.Study) -> None:
+        assert isinstance(shared._storage, Objects)
+        self.study, self.shared = study, shared
+        self._copied = study is not shared
+        self._ids: dict[int, int] = {}  # of the study's trials, by those of the shared ones
+        self._trials: dict[str, int] = {}  # ids of the shared trials, by the trials of the sweep
+        self._over: set[int] = set()  # ids of shared trials that are in the study as they ended
+        self._attributes: dict[str, Any] = {}  # of the study, as they were last the same in both
+        self._stored: dict[str, Any] = {}  # the same as the shared study stores them
+        self._create = study._storage.create_new_trial
+        if self._copied:
+            for name, value in study._storage.get_study_system_attrs(study._study_id).items():
+                shared._storage.set_study_system_attr(shared._study_id, name, value)
+            for trial in study.get_trials(deepcopy=False):
+                made = shared._storage.create_new_trial(shared._study_id, trial)
+                self._ids[made] = trial._trial_id
+                if trial.state.is_finished():
+                    self._over.add(made)
+            self.push()
+
+    @contextlib.contextmanager
+    def numbering(self) -> Iterator[None]:
+        """Have trials that are added to the study here, as by a callback, get the numbers that workers know them by."""
+        storage: Any = self.study._storage
+        if self._copied:
+            storage.create_new_trial = self._add
+        try:
+            yield
+        finally:
+            if self._copied:
+                del storage.create_new_trial
+
+    def push(self) -> None:
+        """Give workers the attributes that the study has been given here."""
+        if not self._copied:
+            return
+        for name, value in self.study._storage.get_study_user_attrs(self.study._study_id).items():
+            if name not in self._attributes or not _is_same(self._attributes[name], value):
+                self.shared.set_user_attr(name, value)
+                self._attributes[name], self._stored[name] = value, self._as_stored()[name]
+
+    def pull(self) -> None:
+        """Bring the study up to date."""
+        for trial in self.shared.get_trials(deepcopy=False):
+            if trial._trial_id in self._over:
+                continue
+            if isinstance(of_sweep := trial._user_attrs.get(ATTRIBUTE), str):
+                self._trials[of_sweep] = trial._trial_id
+            if self._copied:
+                self._take(trial)
+            if trial.state.is_finished():
+                self._over.add(trial._trial_id)
+        if self._copied:
+            self._take_attributes()
+
+    def trial(self, of_sweep: str) -> FrozenTrial | None:
+        """Return the study's trial that a sweep's trial ran, as of the last `pull`; None if there is none."""
+        there = self._trials.get(of_sweep)
+        if there is None:
+            return None
+        return self.study._storage.get_trial(self._ids[there] if self._copied else there)
+
+    def is_over(self, of_sweep: str) -> bool:
+        """Report whether the study's trial that a sweep's trial runs had ended at the last `pull`."""
+        return self._trials.get(of_sweep) in self._over
+
+    def fail(self, of_sweep: str) -> None:
+        """Have a trial fail that still runs in the study, because its process is gone without a word.
+
+        Where the storage records heartbeats, what it calls for stale trials is called, as Optuna does.
+        """
+        there = self._trials.get(of_sweep)
+        if there is None or there in self._over:
+            return
+        storage = self.shared._storage
+        with contextlib.suppress(UpdateFinishedTrialError):
+            storage.set_trial_state_values(there, TrialState.FAIL)
+            if (call := stale_callback(storage)) is not None:
+                call(self.shared, storage.get_trial(there))
+        self.pull()
+
+    def fail_all(self, sweep: str) -> None:
+        """Have the trials of a sweep fail that still run in the study once the sweep has ended."""
+        self.pull()
+        for of_sweep, there in list(self._trials.items()):
+            if there not in self._over and of_sweep.startswith(sweep + "/"):
+                self.fail(of_sweep)
+
+    def _add(self, study_id: int, template_trial: FrozenTrial | None = None) -> int:
+        """Add a trial to both studies."""
+        if study_id != self.study._study_id:
+            return self._create(study_id, template_trial)
+        made = self.shared._storage.create_new_trial(self.shared._study_id, template_trial)
+        self.pull()
+        return self._ids[made]
+
+    def _take(self, trial: FrozenTrial) -> None:
+        """Bring one trial of the study up to date."""
+        storage, trial = self.study._storage, plain_trial(trial)
+        if trial._trial_id not in self._ids:
+            self._ids[trial._trial_id] = self._create(self.study._study_id, trial)
+            return
+        here = self._ids[trial._trial_id]
+        mine = storage.get_trial(here)
+        if mine.state.is_finished():  # it was told here
+            return
+        if mine.state == TrialState.WAITING and trial.state != TrialState.WAITING:
+            storage.set_trial_state_values(here, TrialState.RUNNING)
+        ended = trial.state.is_finished()
+        for name, value in trial.params.items():
+            if name not in mine.params:
+                distribution = trial.distributions[name]
+                storage.set_trial_param(here, name, distribution.to_internal_repr(value), distribution)
+        for step, value in trial.intermediate_values.items():
+            if step not in mine.intermediate_values:
+                storage.set_trial_intermediate_value(here, step, value)
+        for name, value in trial.user_attrs.items():
+            if ended or name not in mine.user_attrs:
+                storage.set_trial_user_attr(here, name, value)
+        for name, value in trial.system_attrs.items():
+            if (ended or name not in mine.system_attrs) and name != "fixed_params":
+                storage.set_trial_system_attr(here, name, value)
+        if ended:
+            storage.set_trial_state_values(here, trial.state, trial.values)
+            mine = storage.get_trial(here)
+            mine.datetime_start, mine.datetime_complete = trial.datetime_start, trial.datetime_complete
+
+    def _take_attributes(self) -> None:
+        """Take what objectives and samplers noted of the study."""
+        here, study_id = self.study._storage, self.study._study_id
+        for name, stored in self._as_stored().items():
+            if name not in self._stored or self._stored[name] != stored:
+                self._stored[name] = stored
+                here.set_study_user_attr(study_id, name, self.shared.user_attrs[name])
+                self._attributes[name] = here.get_study_user_attrs(study_id)[name]
+        for name, value in self.shared._storage.get_study_system_attrs(self.shared._study_id).items():
+            if not name.startswith(_OURS):
+                here.set_study_system_attr(study_id, name, value)
+
+    def _as_stored(self) -> dict[str, Any]:
+        storage: Any = self.shared._storage
+        found: dict[str, Any] = storage.base.get_study_user_attrs(self.shared._study_id)
+        return found
+
+
+def _is_same(a: Any, b: Any) -> bool:
+    return a is b or bool(is_plain(a) and is_plain(b) and a == b)

@@ -1,0 +1,179 @@
+"""A study that is there: its trials are known, results arrive in it, and it ends as in Optuna's own loop."""
+
+from __future__ import annotations
+
+import os
+import signal
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import outbid as ob
+
+optuna = pytest.importorskip("optuna")
+
+import outbid.optuna  # noqa: E402
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning"),
+    pytest.mark.usefixtures("real"),
+]
+
+
+def optimize(*given: Any, **settings: Any) -> Any:
+    return outbid.optuna.optimize(*given, **{"display": False, "n_jobs": 1, **settings})
+
+
+def line(trial: Any) -> float:
+    trial.report(0.5, 0)
+    trial.set_user_attr("size", (trial.number,))
+    return float(trial.suggest_float("x", 0, 1))
+
+
+def states(study: Any) -> list[str]:
+    return [trial.state.name for trial in study.trials]
+
+
+def study_of(kind: str, tmp_path: Path) -> Any:
+    storage: Any = {
+        "memory": None,
+        "sqlite": f"sqlite:///{tmp_path}/study.db",
+        "sqlite in memory": "sqlite:///:memory:",
+        "journal": optuna.storages.JournalStorage(
+            optuna.storages.journal.JournalFileBackend(str(tmp_path / "study.log"))
+        ),
+    }[kind]
+    return optuna.create_study(direction="maximize", storage=storage)
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite", "sqlite in memory", "journal"])
+def test_a_study_is_continued_where_it_is(kind: str, tmp_path: Path) -> None:
+    study = study_of(kind, tmp_path)
+    study.optimize(lambda trial: trial.suggest_float("x", 0, 1), n_trials=2)
+    study.set_user_attr("data", "mnist")
+    study.enqueue_trial({"x": 0.125}, user_attrs={"why": "a guess"})
+    before, seen = study.trials[:2], []
+
+    def objective(trial: Any) -> float:
+        trial.study.set_user_attr("known", [len(trial.study.trials), trial.study.user_attrs["data"]])
+        return line(trial)
+
+    def told(of: Any, trial: Any) -> None:
+        assert of is study and of.trials[trial.number] == trial, "the study is current while it runs"
+        assert trial.state.name == "COMPLETE", ob.attach(trial.user_attrs["outbid"].split("/")[0]).traceback(1)
+        seen.append((trial.number, trial.params["x"], len(of.trials)))
+        if trial.number == 3:
+            of.enqueue_trial({"x": 0.875})
+        if trial.params["x"] == 0.875:
+            of.stop()
+
+    returned = optimize(study, objective, n_trials=200, callbacks=[told])
+    assert returned is study and study.trials[:2] == before
+    assert study.trials[2].params == {"x": 0.125} and study.trials[2].user_attrs["why"] == "a guess"
+    assert 0.875 in [trial.params.get("x") for trial in study.trials[3:]]
+    assert 4 < len(study.trials) < 200 and study.best_value == max(t.value for t in study.trials if t.value is not None)
+    done = [t for t in study.trials[2:] if t.state.name == "COMPLETE"]
+    assert [t.user_attrs["size"] for t in done] == [(t.number,) for t in done]
+    assert done[0].intermediate_values == {0: 0.5} and done[0].datetime_start < done[0].datetime_complete
+    assert study.user_attrs["known"][0] > 2 and study.user_attrs["known"][1] == "mnist"
+    assert sorted(number for number, _, _ in seen) == [t.number for t in done][: len(seen)]
+    study.optimize(lambda trial: trial.suggest_float("x", 0, 1), n_trials=1)  # it goes on in Optuna's own loop
+    assert study.trials[-1].state.name == "COMPLETE"
+
+
+@pytest.mark.filterwarnings("ignore:.*re-evaluat")
+def test_without_a_number_of_trials_the_sampler_or_the_study_ends_it() -> None:
+    def grid(trial: Any) -> float:
+        return float(trial.suggest_int("x", 1, 3) * trial.suggest_int("y", 4, 5))
+
+    ours, theirs = (optuna.create_study(sampler=optuna.samplers.BruteForceSampler(seed=1)) for _ in range(2))
+    optimize(ours, grid)
+    theirs.optimize(grid)
+    assert sorted(t.values for t in ours.trials) == sorted(t.values for t in theirs.trials)
+
+    def stopping(trial: Any) -> float:
+        if trial.number == 2:
+            trial.study.stop()
+        return line(trial)
+
+    assert states(optimize(stopping)) == ["COMPLETE"] * 3
+    assert states(optimize(stopping, None)) == ["COMPLETE"] * 3
+    most = optuna.study.MaxTrialsCallback(2)
+    assert len(optimize(line, callbacks=[most]).trials) >= 2
+
+
+class Raising(optuna.samplers.RandomSampler):  # type: ignore[misc,name-defined]
+    """Raises in one of the calls that a study makes."""
+
+    def __init__(self, where: str) -> None:
+        super().__init__(seed=1)
+        self.where = where
+
+    def _in(self, where: str) -> None:
+        if where == self.where:
+            raise LookupError(f"of {where}")
+
+    def before_trial(self, *given: Any) -> None:
+        self._in("before_trial")
+
+    def infer_relative_search_space(self, *given: Any) -> Any:
+        self._in("infer_relative_search_space")
+        return super().infer_relative_search_space(*given)
+
+    def sample_relative(self, *given: Any) -> Any:
+        self._in("sample_relative")
+        return super().sample_relative(*given)
+
+    def sample_independent(self, *given: Any) -> Any:
+        self._in("sample_independent")
+        return super().sample_independent(*given)
+
+    def after_trial(self, *given: Any) -> None:
+        self._in("after_trial")
+
+
+@pytest.mark.parametrize("catch", [(), (LookupError,)])
+@pytest.mark.parametrize(
+    "where", ["before_trial", "infer_relative_search_space", "sample_relative", "sample_independent", "after_trial"]
+)
+def test_a_samplers_error_is_raised_where_optuna_raises_it(where: str, catch: Any) -> None:
+    def run(of: Any) -> tuple[str, list[str]]:
+        study = optuna.create_study(sampler=Raising(where))
+        try:
+            of(study)
+        except LookupError as error:
+            return str(error), states(study)[:1]
+        except ob.SweepFailedError:  # all of its trials failed
+            return "caught", states(study)[:1]
+        return "caught", states(study)[:1]
+
+    ours = run(lambda study: optimize(study, line, n_trials=3, catch=catch))
+    theirs = run(lambda study: study.optimize(line, n_trials=3, catch=catch))
+    assert ours == theirs
+
+
+def test_a_trial_whose_process_is_gone_is_retried(tmp_path: Path) -> None:
+    retry = optuna.storages.RetryFailedTrialCallback if optuna.__version__ < "4.9" else None
+    retry = retry or optuna.storages.RetryHeartbeatStaleTrialCallback
+    named = "failed_trial_callback" if optuna.__version__ < "4.9" else "heartbeat_stale_trial_callback"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        storage = optuna.storages.RDBStorage(
+            f"sqlite:///{tmp_path}/study.db", heartbeat_interval=60, grace_period=120, **{named: retry(max_retry=2)}
+        )
+    study = optuna.create_study(storage=storage)
+
+    def dying(trial: Any) -> float:
+        x = trial.suggest_float("x", 0, 1)
+        if not (tmp_path / "died").exists():
+            (tmp_path / "died").touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return float(x)
+
+    optimize(study, dying, n_trials=3)
+    assert states(study)[0] == "FAIL"
+    (again,) = [t for t in study.trials if optuna.storages.RetryHeartbeatStaleTrialCallback.retry_history(t)]
+    assert again.params == study.trials[0].params and again.state.name in ("COMPLETE", "WAITING")
+    assert states(study).count("COMPLETE") == 2
