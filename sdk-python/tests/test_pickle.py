@@ -169,3 +169,82 @@ def test_what_cannot_be_pickled_is_named_by_its_path() -> None:
 
     with pytest.raises(ob.FunctionError, match=r"it takes along: setup\.parts\[1\]\['db'\]\)"):
         _pickle.dump(train)
+
+
+LAZY = """
+import importlib
+import importlib.util
+import sys
+import types
+
+class Lazy(types.ModuleType):
+    def __getattr__(self, name):
+        return getattr(importlib.import_module(self.__name__), name)
+
+class Own(Lazy):
+    def __reduce__(self):
+        return importlib.import_module, (self.__name__,)
+
+def of_python(name):
+    spec = importlib.util.find_spec(name)
+    loader = importlib.util.LazyLoader(spec.loader)
+    spec.loader = loader
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    loader.exec_module(module)
+    return module
+
+colors = Lazy("colorsys")
+own = Own("fractions")
+standard = of_python("this_is_lazy")
+missing = Lazy("no_such_module")
+sys.modules["registered.lazily"] = Lazy("registered.lazily")
+
+def train(x):
+    if x == "missing":
+        return missing.anything
+    return colors.rgb_to_hsv(0, 0, 0), own.Fraction(1, 2), standard.VALUE
+"""
+
+
+def test_modules_that_load_when_they_are_used_travel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their classes are those of libraries, or of the script itself; none of them can be pickled as an object."""
+    installed = tmp_path / "site-packages"
+    installed.mkdir()
+    (installed / "this_is_lazy.py").write_text("VALUE = 7\n")
+    script = f"import sys\nsys.path.append({str(installed)!r})\n" + LAZY + DUMP
+    blob = run_script(tmp_path, script)
+    monkeypatch.syspath_prepend(str(installed))
+    train = _pickle.load(blob)
+    assert str(train("x")) == "((0.0, 0.0, 0), Fraction(1, 2), 7)"
+    with pytest.raises(ModuleNotFoundError, match="no_such_module"):
+        train("missing")
+
+
+def test_a_module_of_the_scripts_with_a_class_of_its_own_travels_by_value(tmp_path: Path) -> None:
+    (tmp_path / "settings.py").write_text(
+        "import sys, types\nclass Module(types.ModuleType):\n    pass\n"
+        "SIZE = 5\nsys.modules[__name__].__class__ = Module\n"
+    )
+    blob = run_script(tmp_path, "import settings\ndef train(x):\n    return settings.SIZE\n" + DUMP)
+    assert "settings" not in sys.modules
+    assert _pickle.load(blob)(None) == 5
+
+
+def test_optunas_lazy_modules_travel(tmp_path: Path) -> None:
+    pytest.importorskip("optuna")
+    blob = run_script(
+        tmp_path,
+        """
+        import optuna
+        from optuna import integration
+        from optuna._imports import _LazyImport
+        lazy = _LazyImport("json")
+        def train(x):
+            if x == "callback":
+                return optuna.integration.XGBoostPruningCallback(None, "loss")
+            return lazy.dumps([1]), integration.__name__
+        """
+        + textwrap.dedent(DUMP).replace("\n", "\n        "),
+    )
+    assert _pickle.load(blob)(None) == ("[1]", "optuna.integration")

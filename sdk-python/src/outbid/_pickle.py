@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
+import importlib
 import io
 import itertools
 import operator
@@ -134,6 +135,10 @@ def _write(function: Callable[..., Any], buffer: io.BytesIO) -> list[CodeType]:
             if isinstance(obj, _CACHED) and obj.__module__ in values:
                 kept = obj.cache_parameters()
                 return _empty_cache, (kept["maxsize"], kept["typed"]), obj.__wrapped__, None, None, _fill_cache
+            if isinstance(obj, ModuleType) and type(obj) is not ModuleType and not _says_how(obj):
+                # Such as one that loads when it is first used. cloudpickle knows modules of Python's class only.
+                name = str(_fact(obj, "__name__"))
+                return cloudpickle.cloudpickle._module_reduce(obj) if _is_in(name, values) else (_module, (name,))
             return super().reducer_override(obj)
 
     values = {"__main__", *cloudpickle.list_registry_pickle_by_value()}
@@ -142,6 +147,34 @@ def _write(function: Callable[..., Any], buffer: io.BytesIO) -> list[CodeType]:
 
 
 _CACHED = type(functools.lru_cache(int))
+
+
+def _fact(module: ModuleType, name: str) -> Any:
+    """Return an attribute of a module, None if it has none, without loading a lazy one."""
+    return object.__getattribute__(module, "__dict__").get(name)
+
+
+def _says_how(thing: Any) -> bool:
+    """Report whether the class of an object says how it is pickled."""
+    kind: Any = type(thing)
+    return bool(kind.__reduce__ is not object.__reduce__ or kind.__reduce_ex__ is not object.__reduce_ex__)
+
+
+def _is_in(module: str, packages: set[str]) -> bool:
+    """Report whether a module is one of several, or in one of these packages."""
+    return any(module == name or module.startswith(name + ".") for name in packages)
+
+
+class _Later(ModuleType):
+    """A module that is imported when something in it is first used."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(importlib.import_module(self.__name__), name)
+
+
+def _module(name: str) -> ModuleType:
+    """Return a module by its name: the one that is loaded, or one that loads later, as a worker may never use it."""
+    return sys.modules.get(name) or _Later(name)
 
 
 def _empty_cache(maxsize: int | None, typed: bool) -> Any:
@@ -186,8 +219,8 @@ def _own_modules() -> list[ModuleType]:
     ours = tuple(f"{place}{os.sep}" for place in (sysconfig.get_path("stdlib"), os.path.dirname(__file__)))
     own = []
     for name, module in list(sys.modules.items()):
-        file = getattr(module, "__file__", None)
-        if name == "__main__" or not isinstance(module, ModuleType) or not file:
+        file = _fact(module, "__file__") if isinstance(module, ModuleType) else None
+        if name == "__main__" or not file:
             continue
         if not str(file).endswith(".py"):
             continue
