@@ -61,9 +61,12 @@ class AskTell:
             answer = self._client.rpc.ask_trial(request)
             if answer.HasField("trial"):
                 trial = answer.trial
+                config = parse_config(trial.config_json)
+                if objects := self._client.objects.get(self._sweep_id):
+                    objects.put_back(config)
                 return AskedTrial(
                     number=trial.number,
-                    config=parse_config(trial.config_json),
+                    config=config,
                     step=trial.step,
                     until_step=trial.until_step,
                     sweep=trial.sweep or self._sweep_id,

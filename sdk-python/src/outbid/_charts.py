@@ -30,7 +30,7 @@ class Points:
         self.trials = [t for t in trials if t.metric is not None and math.isfinite(t.metric)]
         self.scores = [float(t.metric or 0) for t in self.trials]
         self.scales = scales
-        configs = [flatten(t.config) for t in self.trials]
+        configs = [flatten(t._stored) for t in self.trials]
         found = sorted({name for config in configs for name in config})
         self.columns = {n: [c.get(n) for c in configs] for n in found}
         self.names = [n for n in found if len({repr(v) for v in self.columns[n] if v is not None}) > 1]
@@ -188,6 +188,6 @@ def _plotly_front(result: Any, go: Any) -> Any:
     others = [t for t in result.trials if t.number not in numbers and values(t, objectives) is not None]
     for name, trials, mode in (("trials", others, "markers"), ("Pareto front", best, "lines+markers")):
         points = [values(t, objectives) or () for t in trials]
-        text = [f"trial {t.number}: {dict(t.config)}" for t in trials]
+        text = [f"trial {t.number}: {dict(t._stored)}" for t in trials]
         figure.add_scatter(x=[p[0] for p in points], y=[p[1] for p in points], mode=mode, name=name, text=text)
     return figure.update_layout(title=result.sweep.id, xaxis_title=objectives[0][0], yaxis_title=objectives[1][0])

@@ -26,6 +26,8 @@ class Connection:
         self.rpc = Service(address, token, ca_file)
         """The server's calls, one by one."""
         self._submitted: set[str] = set()  # sweeps whose code is this program's
+        self.objects: dict[str, Any] = {}
+        """What the choices of sweeps that were submitted here stand for, by sweep."""
 
     @property
     def url(self) -> str:

@@ -235,7 +235,7 @@ def html_of(
     best = best_of(sweep, shown)
     rows = [
         (str(t.number), t.state, step_text(t), value_text(t.metric), config)
-        for t, config in zip(shown, config_texts(t.config for t in shown), strict=True)
+        for t, config in zip(shown, config_texts(t._stored for t in shown), strict=True)
     ]
     bold = next((row for row, t in enumerate(shown) if best and t.number == best.number), None)
     head = ("trial", "state", "step", sweep.metric, "configuration")

@@ -23,15 +23,22 @@ WarmStart: TypeAlias = Earlier | Sequence[Earlier]
 _BEST = 3  # configurations of an earlier sweep that are tried again
 
 
-def fill_points(spec: pb.SweepSpec, points: Sequence[Mapping[str, Any]]) -> None:
-    """Put configurations to try first into a spec. The server says what is wrong with their values."""
+def fill_points(
+    spec: pb.SweepSpec,
+    points: Sequence[Mapping[str, Any]],
+    send: Callable[[Mapping[str, Any]], dict[str, Any]] = dict,
+) -> None:
+    """Put configurations to try first into a spec; `send` returns what is sent for one.
+
+    The server says what is wrong with their values.
+    """
     points = _rows(points)
     if isinstance(points, (str, bytes, Mapping)) or not hasattr(points, "__iter__"):
         raise TypeError(f'points must be a list of configurations such as {{"lr": 0.1}}, got {points!r:.80}')
     for i, point in enumerate(points):
         if not isinstance(point, Mapping):
             raise TypeError(f'points[{i}] must be a configuration such as {{"lr": 0.1}}, got {point!r:.80}')
-        spec.tuner.points.add().CopyFrom(to_value(dict(point), f"points[{i}]").struct_value)
+        spec.tuner.points.add().CopyFrom(to_value(send(point), f"points[{i}]").struct_value)
 
 
 def _rows(points: Any) -> Any:

@@ -29,7 +29,7 @@ _HUGE = 1e100  # a number whose square may be too large for a float, as of a los
 def importance(trials: Sequence[TrialResult], scales: Mapping[str, bool], *, seed: int = 0) -> dict[str, float]:
     """Return each parameter's share of the importance, largest first."""
     scored = [t for t in trials if t.metric is not None and math.isfinite(t.metric)]
-    names, x = encode([flatten(t.config) for t in scored], scales)
+    names, x = encode([flatten(t._stored) for t in scored], scales)
     y = np.array([t.metric for t in scored], dtype=np.float64)
     if len(scored) < _LEAST or not names:
         return {}

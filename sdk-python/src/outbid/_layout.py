@@ -72,7 +72,7 @@ def table(sweep: SweepInfo, trials: Iterable[TrialResult], width: int) -> list[L
     lines = _rows(columns)
     left = width - max(map(cell_len, lines)) - len(_GAP)
     if left >= _CONFIG:
-        configs = ["configuration", *config_texts(t.config for t in shown)]
+        configs = ["configuration", *config_texts(t._stored for t in shown)]
         lines = [line + _GAP + cut(config, left) for line, config in zip(lines, configs, strict=True)]
     styles = ["bold", *("bold" if best and t.number == best.number else "dim" if t.over else "" for t in shown)]
     return [(cut(line, width).rstrip(), style) for line, style in zip(lines, styles, strict=True)]

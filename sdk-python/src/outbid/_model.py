@@ -126,6 +126,7 @@ class TrialResult:
     rounds: int
     attributes: Mapping[str, Any]
     _source: Source = field(compare=False)
+    _stored: Config = field(compare=False)  # as the server has it: with what is sent for objects
 
     def __str__(self) -> str:
         """The trial in one line of at most 100 characters; `repr` has the whole configuration."""
@@ -152,7 +153,7 @@ class TrialResult:
                 ("best", value),
                 ("where", where),
                 *fork_facts(self.round, self.merges),
-                *((name, f"{v:.6g}" if isinstance(v, float) else str(v)) for name, v in flatten(self.config).items()),
+                *((name, f"{v:.6g}" if isinstance(v, float) else str(v)) for name, v in flatten(self._stored).items()),
                 *((f"last {name}", f"{v:.6g}") for name, v in self.metrics.items()),
                 *((f"noted {name}", str(v)) for name, v in self.attributes.items()),
             ],
@@ -332,12 +333,15 @@ def best_of(sweep: SweepInfo, trials: Iterable[TrialResult]) -> TrialResult | No
 
 def trial_result(trial: service_pb2.Trial, source: Source) -> TrialResult:
     """Return a trial of the API as a plain value."""
+    config, stored = (_attributes.complete(parse_config(trial.config_json), trial.attributes) for _ in range(2))
+    if objects := getattr(source, "objects", {}).get(trial.sweep):
+        objects.put_back(config)
     return TrialResult(
         sweep=trial.sweep,
         number=trial.number,
         state=word(event_pb2.TrialState.Name(trial.state)),
         reason=trial.reason,
-        config=_attributes.complete(parse_config(trial.config_json), trial.attributes),
+        config=config,
         step=trial.step,
         until_step=trial.until_step,
         metric=trial.best if trial.HasField("best") else None,
@@ -360,6 +364,7 @@ def trial_result(trial: service_pb2.Trial, source: Source) -> TrialResult:
         rounds=trial.rounds,
         attributes=_attributes.decode(trial.attributes),
         _source=source,
+        _stored=stored,
     )
 
 

@@ -235,7 +235,7 @@ class Plots:
         sweep = self._result.sweep
         trials = _ranked(self._result)[::-1]  # the best are drawn last, on top
         scales = self._result.space_scales()
-        configs = [flatten(t.config) for t in trials]
+        configs = [flatten(t._stored) for t in trials]
         names, x = encode(configs, scales)
         values = [t.metric for t in trials if t.metric is not None]
         columns = [[v for v in x[:, j] if v > _ABSENT] for j in range(len(names))]

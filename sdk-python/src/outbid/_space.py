@@ -213,9 +213,11 @@ def qlograndint(low: SupportsIndex, high: SupportsIndex, q: SupportsIndex = 1) -
 
 
 def choice(values: Sequence[Any]) -> ChoiceParameter:
-    """Return one of `values`: numbers, strings, booleans, None, lists or dicts of these.
+    """Return one of `values`: numbers, strings, booleans, None, or objects of any other kind that can be pickled.
 
-    Numbers travel as JSON does: a float without a fraction, such as 1.0, arrives as the int 1.
+    A training function, and `config` of a result in this program, have the objects as they were given: tuples, classes,
+    functions, numpy's scalars. Elsewhere, as in `outbid show`, an object that JSON does not hold is its text. Programs
+    take JSON only, where a float without a fraction, such as 1.0, is the int 1.
     """
     if isinstance(values, (str, bytes, Mapping)) or not hasattr(values, "__iter__"):
         raise TypeError(f"choice: values must be a list, got {values!r}")
@@ -225,13 +227,11 @@ def choice(values: Sequence[Any]) -> ChoiceParameter:
     for item in items:
         if isinstance(item, Parameter):
             raise TypeError("choice: a parameter cannot be a choice; put it beside, with ob.when(...)")
-        to_value(item, "choice")
     return ChoiceParameter(items)
 
 
 def constant(value: Any) -> ConstantParameter:
-    """Return a parameter that always has this value: a number, string, boolean, None, list or dict."""
-    to_value(value, "constant")
+    """Return a parameter that always has this value, which may be of any kind, as those of `choice`."""
     return ConstantParameter(value)
 
 
@@ -247,8 +247,6 @@ def when(param_spec: Any, param: str, *, in_: Sequence[Any]) -> Parameter:
     values = tuple(in_)
     if not values:
         raise ValueError("when: in_ must not be empty")
-    for value in values:
-        to_value(value, "when: in_")
     if not isinstance(param, str) or not param:
         raise TypeError(f'when: param must be a dotted path such as "optimizer.name", got {param!r}')
     parameter = as_parameter(param_spec, "when")

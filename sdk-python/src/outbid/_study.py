@@ -70,7 +70,7 @@ def _fill(study: optuna.Study, result: Any, objectives: Sequence[tuple[str, str]
         if math.isfinite(value) and not report.superseded:
             reports.setdefault(report.trial, {})[report.step] = value
     for trial in result.trials:
-        values = flatten(trial.config, space)
+        values = flatten(trial._stored, space)
         params, distributions = as_params(space, values)
         for d in space:
             if d.kind == "choice" and d.path in params:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from outbid import _given, _html, _pickle, _programs
 from outbid._asktell import AskedTrial
 from outbid._callbacks import Callback, callables
+from outbid._choices import Objects, restoring, sendable
 from outbid._client import Client, default_client
 from outbid._drawing import drawing, split
 from outbid._endless import endless_steps
@@ -181,7 +182,10 @@ class Sweep:
         ask_timeout: Duration | None = None,
     ) -> None:
         space, functions = split(_checked_space(space))
-        self._train = stopping(drawing(_function(train, program), functions), stop)
+        self._objects = Objects()
+        if program is None:
+            space, self._objects = sendable(space)
+        self._train = stopping(restoring(drawing(_function(train, program), functions), self._objects), stop)
         self._program = _program(program)
         self._python = None if python is None else _given.path("Sweep: python", python)
         self._workdir = None if workdir is None else _given.path("Sweep: workdir", workdir)
@@ -201,7 +205,7 @@ class Sweep:
         fill_space(spec.space, space)
         self._usual = tuner is None  # what it is then, the server's place decides
         spec.tuner.CopyFrom(_checked("tuner", tuner or Random(), Tuner).to_proto())
-        fill_points(spec, points)
+        fill_points(spec, points, self._objects.send_all)
         self._earlier = warm_start
         if warm_start is not None:
             check_earlier(warm_start)
@@ -257,6 +261,8 @@ class Sweep:
         blob = client.put_blob(_pickle.dump(self._train)) if self._train is not None else ""
         _programs.pause_left(client)
         self._handle = client.submit_spec(self._spec_for(client, blob))
+        if self._objects:
+            client.objects[self._handle.id] = self._objects
         if self._train is not None or self._program:
             _programs.hold(client, self._handle.id, new=True)
         return self._handle

@@ -447,7 +447,11 @@ def known_trials(prior: Any) -> list[dict[str, Any]]:
         return [{"params": dict(t.params), "value": t.value} for t in done]
     if hasattr(prior, "sweep") and hasattr(prior, "trials"):
         over = (t for t in prior.trials if t.state == "completed" and t.metric is not None)
-        return [{"params": flatten(t.config), "value": t.metric} for t in over if math.isfinite(t.metric)]
+        return [
+            {"params": flatten(getattr(t, "_stored", t.config)), "value": t.metric}
+            for t in over
+            if math.isfinite(t.metric)
+        ]
     if isinstance(prior, (str, bytes, Mapping)) or not isinstance(prior, Iterable):
         raise TypeError(f"{_PRIOR}, got {prior!r:.80}")
     known = list(prior)

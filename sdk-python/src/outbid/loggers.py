@@ -303,7 +303,7 @@ def _allowed_names(names: Iterable[str]) -> dict[str, str]:
 
 
 def _flat(trial: TrialResult) -> list[tuple[str, Any]]:
-    return list(flatten(trial.config).items())
+    return list(flatten(trial._stored).items())
 
 
 def _stamp(report: Report) -> float:
