@@ -24,6 +24,7 @@ from optuna.trial import FrozenTrial, TrialState
 from outbid import _attributes
 from outbid._categories import index_of, text_of
 from outbid._optuna_objects import Choices, Objects, keeping
+from outbid._outside_state import Outside
 from outbid._raised import packed
 from outbid._study import ATTRIBUTE, kept
 from outbid._training import Trial
@@ -31,11 +32,15 @@ from outbid._training import Trial
 RAISED = "outbid:raised"
 """Noted of a trial: the exception that `optimize` raises."""
 
+CHANGED = "outbid:changed"
+"""Noted of a trial: the names of the state outside the objective that it changed."""
+
 IDLE = "outbid:idle"
 """Noted of a trial of a sweep that runs none of the study's, which was stopped."""
 
 _STOPPED = "outbid:stopped"  # of the study: the sweep that `study.stop()` ends
 _LARGE = 10_000  # elements of an attribute above which the sweep gets its text
+_WATCHED = 10  # trials of a process after each of which the state outside the objective is compared
 _IDLE_SECONDS = 1.0  # seconds that a trial waits for the end of a sweep whose study was stopped
 
 Objective = Callable[[optuna.Trial], float | Sequence[float]]
@@ -93,6 +98,7 @@ class Work:
     def _train(self, study: optuna.Study, asked: _Asked, trial: Trial) -> list[float] | None:
         """Return what the objective measured; None if it pruned the trial."""
         asked.reports = trial
+        watch = _watched(self.func)
         try:
             with (
                 stoppable(study, study, trial.id.rpartition("/")[0]),
@@ -112,6 +118,8 @@ class Work:
             raise
         finally:
             _note(trial, asked)
+            if names := watch():
+                trial.note({CHANGED: names})
             if self.collect:
                 gc.collect()
 
@@ -165,6 +173,30 @@ def _noting(trial: Trial) -> Iterator[None]:
     except Exception as error:
         trial.note({RAISED: packed(error)})
         raise
+
+
+_left: dict[int, int] = {}  # trials of this process that are still watched, by objective
+
+
+def _watched(objective: Any) -> Callable[[], list[str]]:
+    """Return what says, after a trial, which state outside the objective it changed."""
+    left = _left.setdefault(id(objective), _WATCHED)
+    if not left:
+        return list
+    try:
+        outside = Outside(objective)
+    except Exception:  # an object of the user's may do anything where it is looked at
+        _left[id(objective)] = 0
+        return list
+
+    def changed() -> list[str]:
+        names: list[str] = []
+        with contextlib.suppress(Exception):
+            names = outside.changed()
+        _left[id(objective)] = 0 if names else left - 1
+        return names
+
+    return changed
 
 
 def _note(trial: Trial, asked: optuna.Trial) -> None:

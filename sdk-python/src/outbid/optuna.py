@@ -24,6 +24,7 @@ import copy
 import re
 import shutil
 import tempfile
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -43,7 +44,18 @@ from outbid._handle import SweepHandle
 from outbid._model import TrialResult, Update
 from outbid._optuna_copy import Following
 from outbid._optuna_objects import keeping
-from outbid._optuna_work import IDLE, RAISED, Objective, Work, is_stopped, metrics_of, randoms, stoppable, unbound
+from outbid._optuna_work import (
+    CHANGED,
+    IDLE,
+    RAISED,
+    Objective,
+    Work,
+    is_stopped,
+    metrics_of,
+    randoms,
+    stoppable,
+    unbound,
+)
 from outbid._raised import unpacked
 from outbid._resources import Resources, duration
 from outbid._study import kept, to_study, unannounced
@@ -280,7 +292,7 @@ class _Called(Callback):
         callbacks: tuple[Callable[[optuna.Study, FrozenTrial], None], ...],
     ) -> None:
         self._following, self._sweep, self._callbacks = following, sweep, callbacks
-        self._stopped = False
+        self._stopped = self._warned = False
         self._running: set[str] = set()  # trials of the sweep that run, or are about to run, one of the study's
 
     def _on_update(self, update: Update) -> None:
@@ -299,6 +311,9 @@ class _Called(Callback):
             raise unpacked(raised)
         if trial.state in ("failed", "stopped"):
             following.fail(trial.id)
+        if (names := trial.attributes.get(CHANGED)) and not self._warned:
+            self._warned = True
+            warnings.warn(_lost(names), UserWarning, stacklevel=2)
         told = following.trial(trial.id) if self._callbacks else None
         if told is not None and told.state.is_finished():
             try:
@@ -319,6 +334,17 @@ class _Called(Callback):
         if all(map(self._following.is_over, self._running)):
             self._stopped = True
             self._sweep.handle.stop()
+
+
+def _lost(names: Sequence[str]) -> str:
+    """Return the warning of changes that this process does not see."""
+    what = ", ".join(map(repr, names[:3])) + (", ..." if len(names) > 3 else "")
+    return (
+        f"the objective changes {what} outside of itself: trials run in other processes, each with a copy of it, and "
+        "here it stays as it was. Keep what belongs to a trial with trial.set_user_attr(...), which takes any object, "
+        "and read study.best_trial.user_attrs; save large models to files named by trial.number; count with "
+        "trial.number; collect in callbacks=[...], which are called here"
+    )
 
 
 def _settle(following: Following, sweep: SweepHandle) -> bool:

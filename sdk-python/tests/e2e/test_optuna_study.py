@@ -177,3 +177,36 @@ def test_a_trial_whose_process_is_gone_is_retried(tmp_path: Path) -> None:
     (again,) = [t for t in study.trials if optuna.storages.RetryHeartbeatStaleTrialCallback.retry_history(t)]
     assert again.params == study.trials[0].params and again.state.name in ("COMPLETE", "WAITING")
     assert states(study).count("COMPLETE") == 2
+
+
+best_model: Any = None
+losses: list[float] = []
+loaded: Any = None
+
+
+def careless(trial: Any) -> float:
+    global best_model
+    loss = line(trial)
+    if best_model is None or loss < min(losses):
+        best_model = object()
+    losses.append(loss)
+    return loss
+
+
+def careful(trial: Any) -> float:
+    global loaded
+    if loaded is None:
+        loaded = [1, 2, 3]
+    trial.set_user_attr("model", loaded)
+    return line(trial)
+
+
+def test_changes_outside_the_objective_are_warned_of_once() -> None:
+    with pytest.warns(UserWarning, match="the objective changes 'best_model', 'losses' outside of itself") as warned:
+        optimize(careless, 6, n_jobs=-1)
+    assert len([w for w in warned if w.category is UserWarning]) == 1
+    assert best_model is None and not losses
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        study = optimize(careful, 6, n_jobs=-1)
+    assert study.best_trial.user_attrs["model"] == [1, 2, 3]
