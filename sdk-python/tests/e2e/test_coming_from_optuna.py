@@ -20,7 +20,7 @@ def test_the_scripts_run_as_printed(real: ob.Client, tmp_path: Path) -> None:
     if not PAGE.exists():
         pytest.skip("the page is not beside the SDK")
     blocks = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
-    assert len(blocks) == 2
+    assert len(blocks) == 3
     (tmp_path / "both.py").write_text("\n".join(blocks) + "\nprint(len(study.trials), len(result.trials))\n")
     environment = {"PYTHONPATH": str(SRC), "OUTBID_URL": real.url, "PATH": "/usr/bin:/bin"}
     done = subprocess.run(

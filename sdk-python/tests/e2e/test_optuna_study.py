@@ -155,9 +155,9 @@ def test_a_samplers_error_is_raised_where_optuna_raises_it(where: str, catch: An
 
 
 def test_a_trial_whose_process_is_gone_is_retried(tmp_path: Path) -> None:
-    retry = optuna.storages.RetryFailedTrialCallback if optuna.__version__ < "4.9" else None
-    retry = retry or optuna.storages.RetryHeartbeatStaleTrialCallback
-    named = "failed_trial_callback" if optuna.__version__ < "4.9" else "heartbeat_stale_trial_callback"
+    new = hasattr(optuna.storages, "RetryHeartbeatStaleTrialCallback")  # since Optuna 4.9
+    retry = getattr(optuna.storages, "RetryHeartbeatStaleTrialCallback" if new else "RetryFailedTrialCallback")
+    named = "heartbeat_stale_trial_callback" if new else "failed_trial_callback"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         storage = optuna.storages.RDBStorage(
@@ -174,7 +174,7 @@ def test_a_trial_whose_process_is_gone_is_retried(tmp_path: Path) -> None:
 
     optimize(study, dying, n_trials=3)
     assert states(study)[0] == "FAIL"
-    (again,) = [t for t in study.trials if optuna.storages.RetryHeartbeatStaleTrialCallback.retry_history(t)]
+    (again,) = [t for t in study.trials if retry.retry_history(t)]
     assert again.params == study.trials[0].params and again.state.name in ("COMPLETE", "WAITING")
     assert states(study).count("COMPLETE") == 2
 
