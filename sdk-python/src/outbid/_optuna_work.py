@@ -8,7 +8,7 @@ import gc
 import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -46,7 +46,7 @@ _IDLE_SECONDS = 1.0  # seconds that a trial waits for the end of a sweep whose s
 Objective = Callable[[optuna.Trial], float | Sequence[float]]
 
 
-@dataclass(frozen=True)
+@dataclass
 class Work:
     """Runs the trials of a study in the processes of workers, each with a copy of this object."""
 
@@ -60,6 +60,7 @@ class Work:
     caught: tuple[type[Exception], ...]
     collect: bool
     folder: Path | None  # for large objects
+    _objects: Objects | None = field(default=None, init=False)  # of this process: a storage reads only what is new
 
     def __call__(self, trial: Trial) -> None:
         """Run one trial of the study."""
@@ -86,8 +87,10 @@ class Work:
     def _load(self, number: int) -> optuna.Study:
         """Return the study as the trial of a number sees it."""
         _seed(self.sampler, self.seeds, number)
-        base = optuna.storages.get_storage(kept(self.storage))
-        objects = keeping(base, self.study, folder=self.folder, by_text=True)
+        if self._objects is None:
+            base = optuna.storages.get_storage(kept(self.storage))
+            self._objects = keeping(base, self.study, folder=self.folder, by_text=True)
+        objects = self._objects
         study = optuna.load_study(study_name=self.study, storage=objects, sampler=self.sampler, pruner=self.pruner)
         if is_heartbeat_enabled(objects):
             with warnings.catch_warnings():
