@@ -157,7 +157,7 @@ class Board:
 
     def __init__(self, scheduler: Any, n: int, config: dict[str, Any] | None = None) -> None:
         self.scheduler, self.stopped, self.exploited = scheduler, list[Trial](), list[Trial]()
-        scheduler.set_search_properties("score", "max")
+        assert scheduler.set_search_properties("score", scheduler._mode or "max")
         self.trials = [Trial(i, f"t_{i:05d}", "f", dict(config or {})) for i in range(n)]
         for trial in self.trials:
             scheduler.on_trial_add(self, trial)

@@ -6,12 +6,12 @@ import contextlib
 import json
 import math
 import pickle
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from outbid._errors import MissingExtraError
-from outbid.tune import _keeping
+from outbid.tune import _keeping, _order
 from outbid.tune._checkpoint import Checkpoint
 from outbid.tune._trial import Trial, flatten, read_results
 
@@ -81,13 +81,13 @@ class Result:
         """Return the checkpoint with the best value of a metric."""
         if not self.best_checkpoints:
             return None
-        sign = {"max": 1, "min": -1}[mode]
-        found = [(flatten(m).get(metric, m.get(metric)), c) for c, m in self.best_checkpoints]
-        scored = [(sign * float(value), c) for value, c in found if value is not None]
-        if not scored:
+        if mode not in ("max", "min"):
+            raise ValueError(f"get_best_checkpoint: mode must be 'min' or 'max', got {mode!r}")
+        found = _order.best(self.best_checkpoints, lambda pair: value_in(pair[1], metric), mode)
+        if found is None:
             known = sorted({k for _, m in self.best_checkpoints for k in flatten(m) if not k.startswith("config/")})
             raise RuntimeError(f"no checkpoint has the metric {metric!r}; they have {', '.join(known)}")
-        return max(scored, key=lambda pair: pair[0])[1]
+        return found[0]
 
     @classmethod
     def from_path(cls, path: str, storage_filesystem: Any = None) -> Result:
@@ -135,35 +135,44 @@ def result_of(trial: Trial) -> Result:
 
 def value_of(trial: Trial, metric: str, mode: str, scope: str) -> float | None:
     """Return a trial's value of a metric over a scope: last, all, avg, last-5-avg or last-10-avg."""
-    values = [v for r in trial.history if isinstance(v := r.get(metric, flatten(r).get(metric)), (int, float))]
-    if scope == "last":
-        last = trial.last_result.get(metric, flatten(trial.last_result).get(metric))
-        return None if last is None else float(last)
+    if scope not in ("last", "all", "avg", "last-5-avg", "last-10-avg"):
+        raise ValueError(f"scope must be last, all, avg, last-5-avg or last-10-avg, got {scope!r}")
+    values = [v for r in trial.history if (v := _order.number(value_in(r, metric))) is not None]
+    last = _order.number(value_in(trial.last_result, metric))
+    if scope == "last" and last is not None:
+        return last
     if not values:
         return None
     if scope == "all":
-        finite = [v for v in values if not math.isnan(v)] or values
-        return float(max(finite) if mode == "max" else min(finite))
-    cut = {"avg": len(values), "last-5-avg": 5, "last-10-avg": 10}
-    if scope not in cut:
-        raise ValueError(f"scope must be last, all, avg, last-5-avg or last-10-avg, got {scope!r}")
-    return float(sum(values[-cut[scope] :]) / len(values[-cut[scope] :]))
+        return _order.extreme(values, mode)
+    among = values[-{"last": 1, "avg": len(values), "last-5-avg": 5, "last-10-avg": 10}[scope] :]
+    return sum(among) / len(among)
+
+
+def value_in(result: Mapping[str, Any], metric: str) -> Any:
+    """Return what a result has of a metric, whose name may be a path with slashes; None if it has nothing."""
+    return result.get(metric, flatten(result).get(metric))
+
+
+def best_row(trial: Trial, metric: str | None, mode: str | None) -> dict[str, Any]:
+    """Return a trial's best result by a metric; its last one if no metric is named or no result has a value."""
+    if not metric or not mode:
+        return trial.last_result
+    found = _order.best(trial.history, lambda result: value_in(result, metric), mode)
+    return trial.last_result if found is None else found
 
 
 def best_of(trials: list[Trial], metric: str, mode: str, scope: str, finite: bool) -> Trial | None:
     """Return the best trial, the first of equals."""
     if mode not in ("max", "min"):
         raise ValueError(f"mode must be 'min' or 'max', got {mode!r}")
-    best: tuple[float, Trial] | None = None
-    for trial in trials:
-        value = value_of(trial, metric, mode, scope)
-        if value is None or (finite and not math.isfinite(value)):
-            continue
-        score = value if mode == "max" else -value
-        score = -math.inf if math.isnan(score) else score
-        if best is None or score > best[0]:
-            best = (score, trial)
-    return best[1] if best else None
+    values = [(trial, value_of(trial, metric, mode, scope)) for trial in trials]
+    found = _order.best(
+        [(trial, v) for trial, v in values if v is not None and (math.isfinite(v) or not finite)],
+        lambda pair: pair[1],
+        mode,
+    )
+    return found[0] if found else None
 
 
 class ResultGrid:
@@ -220,7 +229,7 @@ class ResultGrid:
         filter_nan_and_inf: bool = True,
     ) -> Result:
         """Return the result with the best value of a metric; those of TuneConfig if none are given."""
-        if len(self._trials) == 1 and not (metric or self._metric):
+        if len(self._trials) == 1:
             return self._results[0]
         metric, mode = metric or self._metric, mode or self._mode
         if not metric:
@@ -245,11 +254,7 @@ class ResultGrid:
             raise ValueError(f"get_dataframe: filter_mode={filter_mode!r} wants a metric: give filter_metric=")
         rows = []
         for trial in self._trials:
-            row = trial.last_result
-            if filter_metric and filter_mode and trial.history:
-                sign = 1 if filter_mode == "max" else -1
-                scored = [r for r in trial.history if flatten(r).get(filter_metric) is not None]
-                row = max(scored, key=lambda r: sign * flatten(r)[filter_metric], default=row)
+            row = best_row(trial, filter_metric, filter_mode)
             flat = {k: v for k, v in flatten(row).items() if k != "experiment_tag"}
             rows.append({**flat, "logdir": Path(trial.local_path).name})
         return frame(rows)

@@ -19,7 +19,7 @@ from typing import IO, Any
 from outbid import _training
 from outbid._errors import StopTrial
 from outbid._metrics import is_number
-from outbid.tune import _keeping
+from outbid.tune import _keeping, _order
 from outbid.tune._checkpoint import Checkpoint
 from outbid.tune._encoding import decode
 from outbid.tune._host import DATE, process
@@ -49,7 +49,7 @@ class Session:
         self.since_restore = 0
         self._clock = self._began = time.time()
         self.time_total = self._before
-        self._kept: list[tuple[Path, float]] = []
+        self._kept: list[tuple[Path, _order.Rank]] = []
         self._made = 0  # checkpoints so far
         self.counts: dict[str, float] = {}
         self._results: IO[str] | None = None

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from outbid.tune import _order
 from outbid.tune._checkpoint import Checkpoint
 from outbid.tune._config import CheckpointConfig, Placement
 from outbid.tune._storage import StorageContext
@@ -119,8 +120,8 @@ class Trial:
                     values.setdefault(name, []).append(value)
         return {
             name: {
-                "max": max(seen),
-                "min": min(seen),
+                "max": _order.extreme(seen, "max"),
+                "min": _order.extreme(seen, "min"),
                 "avg": sum(seen) / len(seen),
                 "last": seen[-1],
                 "last-5-avg": sum(seen[-5:]) / len(seen[-5:]),

@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from outbid._errors import NotFoundError, UnavailableError
+from outbid.tune import _order
 from outbid.tune._checkpoint import Checkpoint
 from outbid.tune._config import ResumeConfig
 from outbid.tune._record import STATE, Run, read
-from outbid.tune._results import best_of, frame, table
+from outbid.tune._results import best_of, best_row, frame, table, value_in
 from outbid.tune._trial import Trial, flatten
 
 if TYPE_CHECKING:
@@ -108,12 +109,7 @@ class ExperimentAnalysis:
             raise ValueError(f"dataframe: mode={mode!r} wants a metric to go by: give metric=")
         rows = []
         for trial in self.trials:
-            row = trial.last_result
-            if metric and mode and trial.history:
-                sign = 1 if mode == "max" else -1
-                scored = [r for r in trial.history if flatten(r).get(metric) is not None]
-                row = max(scored, key=lambda r: sign * flatten(r)[metric], default=row)
-            rows.append({**flatten(row), "logdir": trial.local_path})
+            rows.append({**flatten(best_row(trial, metric, mode)), "logdir": trial.local_path})
         return frame(rows)
 
     def get_best_trial(
@@ -141,10 +137,12 @@ class ExperimentAnalysis:
     def get_best_checkpoint(
         self, trial: Trial, metric: str | None = None, mode: str | None = None
     ) -> Checkpoint | None:
-        """Return a trial's checkpoint with the best value."""
-        metric, sign = self._metric(metric), 1 if self._mode(mode) == "max" else -1
-        scored = [(sign * flatten(r)[metric], c) for c, r in trial.checkpoints if flatten(r).get(metric) is not None]
-        return max(scored, key=lambda pair: pair[0])[1] if scored else trial.checkpoint
+        """Return a trial's checkpoint with the best value, its newest if no result has one; None if all are NaN."""
+        metric, mode = self._metric(metric), self._mode(mode)
+        found = _order.best(trial.checkpoints, lambda pair: value_in(pair[1], metric), mode)
+        if found is None:
+            return trial.checkpoint
+        return found[0] if _order.is_number(value_in(found[1], metric)) else None
 
     def get_trial_checkpoints_paths(self, trial: Trial, metric: str | None = None) -> list[tuple[str, Any]]:
         """Return a trial's checkpoints with their values."""

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from outbid.tune import _order
 from outbid.tune._trial import Trial, flatten
 
 _USUAL = {
@@ -162,9 +163,8 @@ class TuneReporterBase(ProgressReporter):
         by = sorted(trials, key=lambda t: order.index(t.status))
         if not (self._sorts and self._metric and self._mode):
             return by
-        sign = -1 if self._mode == "max" else 1
-        scored = [(flatten(t.last_result).get(self._metric), t) for t in by]
-        return [t for _, t in sorted(scored, key=lambda pair: (pair[0] is None, sign * (pair[0] or 0)))]
+        metric, mode = self._metric, self._mode
+        return sorted(by, key=lambda t: _order.rank(flatten(t.last_result).get(metric), mode), reverse=True)
 
     def _inferred(self, trials: list[Trial]) -> dict[str, str]:
         names: dict[str, str] = {}
@@ -177,9 +177,9 @@ class TuneReporterBase(ProgressReporter):
     def _best(self, trials: list[Trial]) -> Trial | None:
         if not self._metric or not self._mode:
             return None
-        sign = 1 if self._mode == "max" else -1
-        scored = [(v, t) for t in trials if isinstance(v := flatten(t.last_result).get(self._metric), (int, float))]
-        return max(scored, key=lambda pair: sign * pair[0])[1] if scored else None
+        metric = self._metric
+        numbers = [t for t in trials if _order.is_number(flatten(t.last_result).get(metric))]
+        return _order.best(numbers, lambda t: flatten(t.last_result).get(metric), self._mode)
 
     def _short(self, value: Any) -> str:
         text = "" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)

@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from outbid.tune import _order
+
 
 class Stopper:
     """Base of stoppers. It is asked about a result where the trial runs, and about the whole where `fit` waits."""
@@ -117,7 +119,7 @@ class ExperimentPlateauStopper(Stopper):
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
         """Return whether a trial is to end."""
         self._best.append(float(result[self._metric]))
-        self._best = sorted(self._best, reverse=self._mode == "max")[: self._top]
+        self._best = sorted(self._best, key=lambda value: _order.rank(value, self._mode), reverse=True)[: self._top]
         self._flat = self._flat + 1 if self._plateau() else 0
         return self.stop_all()
 
@@ -126,7 +128,8 @@ class ExperimentPlateauStopper(Stopper):
         return self._plateau() and self._flat >= self._patience
 
     def _plateau(self) -> bool:
-        return len(self._best) == self._top and float(np.std(self._best)) <= self._std
+        with np.errstate(invalid="ignore"):  # infinities and NaN differ from everything
+            return len(self._best) == self._top and float(np.std(self._best)) <= self._std
 
 
 class TrialPlateauStopper(Stopper):
@@ -159,7 +162,8 @@ class TrialPlateauStopper(Stopper):
             (self._mode == "min" and value > self._threshold) or (self._mode == "max" and value < self._threshold)
         ):
             return False
-        return float(np.std(self._window[trial_id])) < self._std
+        with np.errstate(invalid="ignore"):
+            return float(np.std(self._window[trial_id])) < self._std
 
     def stop_all(self) -> bool:
         """Never."""

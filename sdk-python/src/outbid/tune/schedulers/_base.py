@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from outbid.tune import _order
 from outbid.tune._trial import Trial
 
 
@@ -80,12 +81,9 @@ class TrialScheduler:
         """
         return step + 1
 
-    def _sign(self) -> float:
-        return -1.0 if self._mode == "min" else 1.0
-
     def _score(self, result: dict[str, Any]) -> float | None:
-        value = result.get(self._metric or "")
-        return None if value is None else self._sign() * float(value)
+        """Return the metric's value so that more is better, None if it is missing; NaN is the worst: see `_order`."""
+        return _order.score(result.get(self._metric or ""), self._mode)
 
 
 class FIFOScheduler(TrialScheduler):

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from outbid.tune import _order
 from outbid.tune._trial import Trial
 from outbid.tune.schedulers._base import FIFOScheduler, TrialScheduler
 
@@ -90,7 +91,9 @@ class AsyncHyperBandScheduler(FIFOScheduler):
         for level, scores in self._of[trial.trial_id].levels:
             if time < level or trial.trial_id in scores:
                 continue
-            good = not scores or score >= float(np.nanpercentile(list(scores.values()), (1 - 1 / self._factor) * 100))
+            # A cutoff of NaN: no trial had a number here, so there is nothing to be worse than.
+            cutoff = _order.percentile(scores.values(), (1 - 1 / self._factor) * 100)
+            good = _order.rank(score) >= _order.rank(cutoff)
             scores[trial.trial_id] = score
             return self.CONTINUE if good else self.STOP
         return self.CONTINUE
@@ -213,8 +216,10 @@ class _Bracket:
         return self.full or bool(controller.no_more_trials())
 
     def halve(self) -> tuple[list[Trial], list[Trial]]:
-        ranked = sorted(self.waiting, key=lambda trial: self.waiting[trial], reverse=True)
+        ranked = sorted(self.waiting, key=lambda trial: _order.rank(self.waiting[trial]), reverse=True)
         keep = max(1, math.ceil(len(ranked) / self.eta))
+        # NaN passes no rung that a number has reached.
+        keep = min(keep, sum(map(_order.is_number, self.waiting.values())) or keep)
         self.rung = min(self.rung * self.eta, self.most)
         self.waiting = {}
         return ranked[:keep], ranked[keep:]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
+from outbid.tune import _order
 from outbid.tune._trial import Trial
 from outbid.tune.schedulers._base import FIFOScheduler
 
@@ -33,6 +35,7 @@ class MedianStoppingRule(FIFOScheduler):
             hard_stop,
         )
         self._results: dict[str, list[tuple[float, float]]] = {}
+        self._stopped: set[str] = set()
 
     def target(self, trial: Trial, step: int) -> int:
         """Decide on every result after the grace period."""
@@ -43,18 +46,22 @@ class MedianStoppingRule(FIFOScheduler):
     def on_trial_result(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> str:
         """Compare a trial with those that have come as far."""
         time, score = result.get(self._time), self._score(result)
-        if time is None or score is None:
+        if time is None or score is None or trial.trial_id in self._stopped:
             return self.CONTINUE
         own = self._results.setdefault(trial.trial_id, [])
         own.append((float(time), score))
+        if time < self._grace:
+            return self.CONTINUE
         others = [
             [s for t, s in seen if self._grace <= t <= time]
             for name, seen in self._results.items()
-            if name != trial.trial_id and seen[-1][0] >= min(float(time), self._grace)
+            if name != trial.trial_id and seen[-1][0] >= float(time)
         ]
-        means = [float(np.mean(scores)) for scores in others if scores]
-        if len(means) < self._least or time < self._grace:
+        means = [mean for scores in others if scores and math.isfinite(mean := sum(scores) / len(scores))]
+        if len(means) < self._least:
             return self.CONTINUE
-        if max(s for _, s in own) < float(np.median(means)):
+        best = _order.extreme([s for _, s in own], "max")
+        if _order.rank(best) < _order.rank(float(np.median(means))):
+            self._stopped.add(trial.trial_id)
             return self.STOP if self._hard else self.PAUSE
         return self.CONTINUE

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -61,7 +62,7 @@ class PB2(PopulationBasedTraining):
         time, score = result.get(self._time), self._score(result)
         if time is not None and score is not None:
             before = self._last.get(trial.trial_id)
-            if before is not None and time > before[0]:
+            if before is not None and time > before[0] and math.isfinite(score - before[1]):
                 self._rows.append((float(time), self._point(trial.config), score - before[1]))
             self._last[trial.trial_id] = (float(time), score)
         return super().on_trial_result(tune_controller, trial, result)

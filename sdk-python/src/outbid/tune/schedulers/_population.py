@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from outbid.tune import _order
 from outbid.tune._sample import Domain, Function
 from outbid.tune._trial import Trial, to_json
 from outbid.tune.schedulers._base import Exploit, FIFOScheduler, next_multiple
@@ -200,16 +201,12 @@ class PopulationBasedTraining(FIFOScheduler):
 
     def _quantiles(self) -> tuple[list[_Member], list[_Member]]:
         """Return the worst and the best of those that have a score."""
-        ranked = [
-            m
-            for m in self._members.values()
-            if m.score is not None and not math.isnan(m.score) and not m.trial.is_finished()
-        ]
-        ranked.sort(key=lambda m: m.score or 0.0)
+        ranked = [m for m in self._members.values() if m.score is not None and not m.trial.is_finished()]
+        ranked.sort(key=lambda m: _order.rank(m.score))
         if len(ranked) <= 1:
             return [], []
         count = min(math.ceil(len(ranked) * self._quantile), len(ranked) // 2)
-        return (ranked[:count], ranked[-count:]) if count else ([], [])
+        return (ranked[:count], [m for m in ranked[-count:] if _order.is_number(m.score)]) if count else ([], [])
 
     def _exploit(self, member: _Member, upper: list[_Member]) -> Exploit | None:
         if not upper:

@@ -8,6 +8,8 @@ import pickle
 from pathlib import Path
 from typing import Any
 
+from outbid.tune import _order
+
 
 class SearchAlgorithm:
     """Base of all search algorithms."""
@@ -157,12 +159,11 @@ class Repeater(_Around):
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
         """Tell the mean once all of a configuration's trials have ended."""
-        value = (result or {}).get(self.searcher.metric)
-        self._scores[trial_id] = None if value is None else float(value)
+        self._scores[trial_id] = _order.number((result or {}).get(self.searcher.metric))
         for members, _ in self._groups:
             if trial_id not in members or len(members) < self.repeat or any(m not in self._scores for m in members):
                 continue
-            good = [s for m in members if (s := self._scores[m]) is not None and not math.isnan(s)]
+            good = [s for m in members if (s := self._scores[m]) is not None and _order.is_number(s)]
             mean = sum(good) / len(good) if good else math.nan
             self.searcher.on_trial_complete(members[0], result={self.searcher.metric: mean}, error=not good)
 
