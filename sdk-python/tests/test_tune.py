@@ -14,7 +14,7 @@ import pytest
 from outbid import air, train, tune
 from outbid.tune._criteria import Criteria
 from outbid.tune._encoding import decode, encode, keep_large
-from outbid.tune._learned import Learned, learn
+from outbid.tune._learned import Learned, learn, learned
 from outbid.tune._named import Kept, by_name, put
 from outbid.tune._plan import met, name_of
 from outbid.tune._program import merge
@@ -401,24 +401,37 @@ def test_a_policy_of_pbt_is_replayed(tmp_path: Path) -> None:
 
 
 def test_scripts_learn_what_was_learned_beside_the_server(tmp_path: Path) -> None:
+    import threading
     import types
 
-    def experiment(search: Any, scheduler: Any) -> Any:
-        return types.SimpleNamespace(searcher=search, scheduler=scheduler, plan=types.SimpleNamespace(folder=tmp_path))
+    def program(search: Any, scheduler: Any) -> Any:
+        plan = types.SimpleNamespace(folder=tmp_path)
+        of = types.SimpleNamespace(searcher=search, scheduler=scheduler, plan=plan, known={})
+        return types.SimpleNamespace(experiment=of, trials=[Trial(0, "a", "f", {})])
 
     there = ConcurrencyLimiter(OptunaSearch(seed=1), 2)
     there.set_search_properties("loss", "min", {"x": tune.uniform(0, 1)})
     there.suggest("a")
     there.on_trial_complete("a", {"loss": 1.0})
-    Learned().keep(experiment(there, AsyncHyperBandScheduler()), last=True)
+    kept = Learned(threading.RLock())
+    kept.keep(program(there, AsyncHyperBandScheduler()), last=False)
+    found = learned(str(tmp_path))
+    assert found is not None and found[2].keys() == {"a"}
+    there.suggest("b")
+    kept._not_before = float("inf")  # what is too soon to be written is written before the process ends
+    kept._due = threading.Timer(3600, print)
+    kept.keep(program(there, AsyncHyperBandScheduler()), last=False)
+    assert len(learned(str(tmp_path))[0].searcher._study.trials) == 1  # type: ignore[index]
+    kept.flush(program(there, AsyncHyperBandScheduler()))
+    assert kept._due is None
     inner = OptunaSearch(seed=1)
     here = ConcurrencyLimiter(inner, 2)
     learn(str(tmp_path), here, None)
-    assert here.searcher is inner and [t.value for t in inner._study.trials] == [1.0]
+    assert here.searcher is inner and [t.value for t in inner._study.trials] == [1.0, None]
     inner.save(str(tmp_path / "saved"))
     again = OptunaSearch()
     again.restore(str(tmp_path / "saved"))
-    assert again.set_search_properties("loss", "min", {"x": tune.uniform(0, 1)}) and len(again._study.trials) == 1
+    assert again.set_search_properties("loss", "min", {"x": tune.uniform(0, 1)}) and len(again._study.trials) == 2
     with pytest.raises(ValueError, match="not both"):
         again.set_search_properties("loss", "min", {"x": tune.uniform(0, 2)})
 

@@ -41,12 +41,15 @@ class Followed(Identified, Protocol):
         """Yield its news."""
 
 
-def interrupted(handle: Followed, client: Connection, display: Display) -> KeyboardInterrupt:
-    """Pause a sweep whose server ends with this program, leave another running; return what is to be raised."""
+def interrupted(handle: Followed, client: Connection, display: Display, *, restore: str = "") -> KeyboardInterrupt:
+    """Pause a sweep whose server ends with this program, leave another running; return what is to be raised.
+
+    `restore` is the Python that goes on with it, where that is not attaching to the sweep.
+    """
     try:
         if not client.passing:
             display.close()  # what is said stands below the table
-            return _leave(handle, client)
+            return _leave(handle, client, restore)
         asked = False
         try:
             _say(f"{handle.id}: saving its trials and pausing; Ctrl-C again does not wait for them")
@@ -60,14 +63,17 @@ def interrupted(handle: Followed, client: Connection, display: Display) -> Keybo
             client.hurry()
             saved = False
         display.close()
-        return _paused(handle, client, saved)
+        return _paused(handle, client, saved, restore)
     except OutbidError as error:
         display.close()
+        with contextlib.suppress(OutbidError):
+            if handle.info().over:
+                return _ended(handle, client, restore)
         return _told(f"{handle.id} could not be paused ({error})", go_on(handle, client, "resume().wait(display=True)"))
 
 
-def _leave(handle: Followed, client: Connection) -> KeyboardInterrupt:
-    attached, shell = go_on(handle, client, "wait(display=True)"), f"outbid{_server_flag(client)}"
+def _leave(handle: Followed, client: Connection, restore: str) -> KeyboardInterrupt:
+    attached, shell = restore or go_on(handle, client, "wait(display=True)"), f"outbid{_server_flag(client)}"
     return _told(
         f"{handle.id} goes on at {client.url}",
         f"follow it with {attached} or `{shell} watch {handle.id}`",
@@ -84,9 +90,9 @@ def _saved(handle: Followed, display: Display) -> bool:
     return False
 
 
-def _paused(handle: Followed, client: Connection, saved: bool) -> KeyboardInterrupt:
+def _paused(handle: Followed, client: Connection, saved: bool, restore: str) -> KeyboardInterrupt:
     if not saved and not client.hurried and handle.info().over:
-        return _told(f"{handle.id} has ended", f"its result: {go_on(handle, client, 'result()')}")
+        return _ended(handle, client, restore)
     state = "is paused, and its trials are saved" if saved else "is being paused"
     shell = f"`outbid{_server_flag(client)} resume {handle.id}`"
     if not _lives_on():
@@ -94,9 +100,12 @@ def _paused(handle: Followed, client: Connection, saved: bool) -> KeyboardInterr
         data = client.data or Path(DATA)
         place = "" if data == Path(DATA).resolve() else f" --data {shlex.quote(str(data))}"
         shell = f"`outbid up{place}` and, in another shell, `outbid resume {handle.id}`"
-    return _told(
-        f"{handle.id} {state}", f"go on with {go_on(handle, client, 'resume().wait(display=True)')}", f"or {shell}"
-    )
+    attached = restore or go_on(handle, client, "resume().wait(display=True)")
+    return _told(f"{handle.id} {state}", f"go on with {attached}", f"or {shell}")
+
+
+def _ended(handle: Followed, client: Connection, restore: str) -> KeyboardInterrupt:
+    return _told(f"{handle.id} has ended", f"its result: {restore or go_on(handle, client, 'result()')}")
 
 
 def go_on(handle: Identified, client: Connection, call: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import itertools
 import os
@@ -9,7 +10,6 @@ import re
 import sys
 import warnings
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,20 +17,21 @@ from outbid._client import Client, default_client
 from outbid._display import Display, NoDisplay, make_display
 from outbid._handle import SweepHandle, _Cancel
 from outbid._interrupt import interrupted
-from outbid._model import TrialResult, Update
+from outbid._model import Update
 from outbid._sweep import Sweep
 from outbid._tuners import Plugin
-from outbid.tune._config import Placement, RunConfig, TuneConfig, placement_of, seconds, storage_of
+from outbid.tune._config import Placement, RunConfig, TuneConfig, placement_of, storage_of
 from outbid.tune._criteria import Criteria
-from outbid.tune._encoding import decode, keep_large
+from outbid.tune._encoding import keep_large
 from outbid.tune._errors import TuneError, unsupported
 from outbid.tune._learned import learn
 from outbid.tune._named import resolve
 from outbid.tune._needs import growth_of, needed
 from outbid.tune._plan import DEFAULT_METRIC, Plan, name_of, sent_name
 from outbid.tune._program import Experiment, pack
-from outbid.tune._record import Run, collect
+from outbid.tune._record import Begun, Run, collect
 from outbid.tune._registry import find_trainable
+from outbid.tune._running_time import RunningTime, budget
 from outbid.tune._trainable import depends, placement_for, unwrapped
 from outbid.tune._trial import Trial
 from outbid.tune._variants import find
@@ -77,15 +78,19 @@ def begin(
         as_ray=getattr(sys.modules.get("ray"), "_outbid", False),
     )
     plan.folder = str(storage_of(run.storage_path) / (run.name or f"{name}_{plan.began:%Y-%m-%d_%H-%M-%S}"))
+    generator = copy.deepcopy(tune.search_alg) if isinstance(tune.search_alg, BasicVariantGenerator) else None
     experiment, limit = _experiment(plan, tune)
-    plan.samples = len(experiment.points) if experiment.points is not None else experiment.samples
+    plan.samples = experiment.samples
     if placement is None:
         plan.placement = _needs(trainable, experiment, space)
     client = default_client()
     plan.growth = growth_of(experiment.scheduler, plan.placement, client)
-    sweep = _sweep(experiment, tune, run, limit, client)
+    sweep = _sweep(experiment, budget(tune, plan.stop), run, limit, client)
+    e = experiment
+    begun = Begun(e.points, e.samples, e.searcher, e.scheduler, generator, limit).to_bytes()
     handle = sweep.submit(client)
-    made = Run(plan, handle.id, client.url, tune=tune, config=run)
+    made = Run(plan, handle.id, client.url, tune=tune, config=run, begun=begun)
+    made.time = RunningTime(plan.folder, new=True)
     made.save()
     return made, handle
 
@@ -119,18 +124,17 @@ def _needs(trainable: Any, experiment: Experiment, space: dict[str, Any]) -> Pla
 
 
 def resubmit(
-    made: Run, trials: dict[int, TrialResult], trainable: Any, tune: TuneConfig, run: RunConfig, *, going_on: bool
+    made: Run, experiment: Experiment, config: RunConfig, *, limit: int, left: float | None
 ) -> tuple[Run, SweepHandle]:
-    """Submit trials of an experiment once more, by their numbers, which they keep as they do their directories."""
-    plan = replace(made.plan, numbers=list(trials), going_on=going_on)
-    if trainable is not None:
-        plan.trainable = find_trainable(trainable)
-    points = [decode(t.config, plan.space, whole=False) for t in trials.values()]
-    scheduler = FIFOScheduler()
+    """Submit what is left of an experiment as a sweep of its own, which has `left` seconds if that is not None.
+
+    Trials keep their numbers and directories.
+    """
     client = default_client()
-    sweep = _sweep(Experiment(plan, scheduler, None, points, len(points)), tune, run, 0, client)
-    handle = sweep.submit(client)
-    return Run(plan, handle.id, client.url, tune=tune, config=run), handle
+    handle = _sweep(experiment, left, config, limit, client).submit(client)
+    again = Run(experiment.plan, handle.id, client.url, tune=made.tune, config=config, begun=made.begun)
+    again.time = made.time
+    return again, handle
 
 
 def follow(made: Run, handle: SweepHandle, tune: TuneConfig, run: RunConfig) -> Run:
@@ -138,20 +142,26 @@ def follow(made: Run, handle: SweepHandle, tune: TuneConfig, run: RunConfig) -> 
     watch, criteria = Watch(made, tune, run), Criteria(made.plan.stop)
     display: Display = NoDisplay()
     fail_fast: Any = run.failure_config and run.failure_config.fail_fast
+    before = {n for n, t in made.infos.items() if t.state == "failed"}  # failed before this run
+    made.time.tick(running=True)
     try:
         try:
             display = make_display(run.verbose != 0 and not watch.shows, handle._explain)
             watch.begin()
             for update in handle._watch(watch.wants_reports, None, _Cancel()):
                 display.update(update)
+                made.time.tick(running=update.sweep.state == "running")
                 _take(made, update)
                 criteria.look(update.trials)
                 watch.update(update)
-                failed = fail_fast and any(t.state == "failed" for t in update.trials)
+                failed = fail_fast and any(t.state == "failed" and t.number not in before for t in update.trials)
                 if (failed or watch.enough) and update.sweep.state not in ("stopping", "stopped", "done", "failed"):
                     handle.stop()
         except KeyboardInterrupt:
-            raise interrupted(handle, handle._client, display) from None
+            told = interrupted(handle, handle._client, display, restore=_restore(made))
+            made.time.tick(running=not handle._client.passing)
+            raise told from None
+        made.time.tick(running=False)
         result = handle.result()
         display.end(result.sweep, result.trials)
     finally:
@@ -166,10 +176,15 @@ def follow(made: Run, handle: SweepHandle, tune: TuneConfig, run: RunConfig) -> 
     if made.failed and not any(t.status == Trial.ERROR for t in made.trials):
         raise TuneError(f"the experiment failed: {made.failed}")
     if fail_fast == "raise":
-        for trial in made.trials:
-            if trial.error is not None:
+        for trial, info in zip(made.trials, result.trials, strict=True):
+            if trial.error is not None and info.number not in before:
                 raise trial.error
     return made
+
+
+def _restore(made: Run) -> str:
+    """Return the Python that goes on with an experiment."""
+    return f"tune.Tuner.restore({made.plan.folder!r}, trainable={made.plan.name}).fit()"
 
 
 def _take(made: Run, update: Update) -> None:
@@ -218,11 +233,13 @@ def _experiment(plan: Plan, tune: TuneConfig) -> tuple[Experiment, int]:
     if not isinstance(search, Searcher) and not hasattr(search, "suggest"):
         unsupported(f"search algorithm {type(search).__name__}", "use OptunaSearch, or a subclass of Searcher")
     plan.prefix, plan.searched = BasicVariantGenerator().prefix, True
-    if not search.set_search_properties(tune.metric, tune.mode, plan.space) and find(plan.space):
-        warnings.warn(
-            f"{type(search).__name__} has a space of its own; the parameters of param_space are not drawn", stacklevel=4
+    if not search.set_search_properties(tune.metric, tune.mode, plan.space) and (left := find(plan.space)):
+        raise ValueError(
+            f"{type(search).__name__} takes no space from param_space, which has parameters "
+            f"({', '.join('/'.join(map(str, path)) for path, _ in left)}): give it the space when you make it, and "
+            "only constants as param_space"
         )
-    return Experiment(plan, scheduler, search, None, 0 if tune.num_samples == -1 else tune.num_samples), limit
+    return Experiment(plan, scheduler, search, [], 0 if tune.num_samples == -1 else tune.num_samples), limit
 
 
 def _goal(tune: TuneConfig, search: Any, scheduler: Any) -> tuple[str | None, str | None, bool]:
@@ -243,11 +260,10 @@ def _goal(tune: TuneConfig, search: Any, scheduler: Any) -> tuple[str | None, st
     return metric, mode, several
 
 
-def _sweep(experiment: Experiment, tune: TuneConfig, run: RunConfig, limit: int, client: Client) -> Sweep:
+def _sweep(experiment: Experiment, span: float | None, run: RunConfig, limit: int, client: Client) -> Sweep:
     plan = experiment.plan
     failures = run.failure_config.max_failures if run.failure_config else 0
     python = sys.executable if client.local else "python3"
-    total = len(experiment.points) if experiment.points is not None else experiment.samples
     name = re.sub(r"[^a-z0-9]+", "-", Path(plan.folder).name.lower()).strip("-0123456789")[:40].strip("-")
     return Sweep(
         Work(plan),
@@ -256,9 +272,9 @@ def _sweep(experiment: Experiment, tune: TuneConfig, run: RunConfig, limit: int,
         mode=plan.mode,  # type: ignore[arg-type]
         tuner=Plugin([python, "-m", "outbid.tune._program"], settings={"experiment": pack(experiment)}),
         resources=needed(plan, client),
-        trials=total or None,
+        trials=experiment.samples or None,
         concurrency=limit or None,
-        wall_time=seconds(tune.time_budget_s),
+        wall_time=span,
         max_restarts=1_000_000 if failures < 0 else failures,
         name=name or "experiment",
     )

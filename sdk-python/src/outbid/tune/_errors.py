@@ -11,12 +11,20 @@ class TuneError(OutbidError):
     """An experiment, or one of its trials, went wrong."""
 
 
+class BadArgumentError(TuneError, ValueError, TypeError):
+    """An argument of an experiment or a scheduler cannot be used."""
+
+
 class UnknownTrainableError(TuneError, ValueError):
     """A trainable is named that was not registered."""
 
 
 class UnsupportedError(OutbidError, NotImplementedError):
     """A part of Ray Tune that Outbid does not have; the message says what to use."""
+
+
+class UnknownNameError(UnsupportedError, ValueError):
+    """A scheduler or search algorithm is named that is not known."""
 
 
 class NoSuchNameError(UnsupportedError, AttributeError):

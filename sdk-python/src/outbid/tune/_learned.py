@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import pickle
+import threading
 import time
 from pathlib import Path
 from typing import Any
 
+from outbid.tune._named import by_name
+from outbid.tune._trial import Trial
 from outbid.tune.schedulers._base import FIFOScheduler
 
 _FILE = ".learned.pkl"
@@ -16,23 +19,48 @@ _SHARE = 20  # of the time between writes that one may take
 
 
 class Learned:
-    """Writes down from time to time what was learned; where the experiment's directory is not there, nothing."""
+    """Writes down what was learned, now or soon; where the experiment's directory is not there, nothing.
 
-    def __init__(self) -> None:
+    Later writes are made in a thread, which holds `lock`.
+    """
+
+    def __init__(self, lock: threading.RLock) -> None:
+        self._lock = lock
         self._not_before = 0.0
+        self._due: threading.Timer | None = None
 
-    def keep(self, experiment: Any, *, last: bool) -> None:
-        """Write it down if it is time to, or if nothing more will be learned."""
-        began = time.monotonic()
-        nothing = experiment.searcher is None and type(experiment.scheduler) is FIFOScheduler
-        if nothing or (began < self._not_before and not last):
+    def keep(self, program: Any, *, last: bool) -> None:
+        """Write it down if it is time to, or if nothing more will be learned; otherwise when it is time to."""
+        experiment, wait = program.experiment, self._not_before - time.monotonic()
+        if experiment.searcher is None and type(experiment.scheduler) is FIFOScheduler:
             return
+        if wait <= 0 or last:
+            self._write(program)
+        elif self._due is None:
+            self._due = threading.Timer(wait, self.flush, [program])
+            self._due.daemon = True
+            self._due.start()
+
+    def flush(self, program: Any) -> None:
+        """Write down what is yet to be written."""
+        with self._lock:
+            if self._due is not None:
+                self._write(program)
+
+    def _write(self, program: Any) -> None:
+        if self._due is not None:
+            self._due.cancel()
+            self._due = None
         import cloudpickle
+
+        experiment, began = program.experiment, time.monotonic()
 
         file = Path(experiment.plan.folder, _FILE)
         try:
             made = file.with_suffix(".new")
-            made.write_bytes(cloudpickle.dumps((experiment.searcher, experiment.scheduler)))
+            trials = {**experiment.known, **{t.trial_id: t for t in program.trials}}
+            with by_name():
+                made.write_bytes(cloudpickle.dumps((experiment.searcher, experiment.scheduler, trials)))
             made.replace(file)
         except OSError:  # no such directory here
             pass
@@ -42,12 +70,17 @@ class Learned:
 
 def learn(folder: str, searcher: Any, scheduler: Any) -> None:
     """Let a script's objects know what was learned, so that they can be saved, or used once more."""
-    try:
-        found = pickle.loads(Path(folder, _FILE).read_bytes())
-    except Exception:  # there is nothing, or it needs what only the other process has
-        return
-    for mine, theirs in zip((searcher, scheduler), found, strict=True):
+    for mine, theirs in zip((searcher, scheduler), learned(folder) or (), strict=False):
         _take(mine, theirs)
+
+
+def learned(folder: str) -> tuple[Any, Any, dict[str, Trial]] | None:
+    """Return searcher, scheduler and the trials they know, by id; None where there is nothing that can be read."""
+    try:
+        searcher, scheduler, trials = pickle.loads(Path(folder, _FILE).read_bytes())
+    except Exception:  # it may need what only the other process has
+        return None
+    return searcher, scheduler, trials
 
 
 def _take(mine: Any, theirs: Any) -> None:

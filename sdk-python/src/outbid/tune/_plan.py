@@ -49,7 +49,12 @@ class Plan:
     as_ray: bool = False
     numbers: list[int] | None = None
     """In a run that goes on where another ended: the trials' numbers in that one."""
-    going_on: bool = False
+    first: int = 0
+    """With `numbers`: the number of the first trial after those."""
+    offsets: dict[int, int] | None = None
+    """Of trials that go on from a checkpoint of another sweep, by number: the iterations done by that checkpoint."""
+    earlier: Any = None
+    """Spaces of before, whose large objects configurations may name."""
     several: bool = False
     """Whether `metric` is the first of several objectives, so that no trial is the best by itself."""
     searched: bool = False
@@ -64,9 +69,16 @@ class Plan:
         """Metric and mode by which one trial is the best; None where nobody said by what, or several were said."""
         return (None, None) if self.several or self.metric == DEFAULT_METRIC else (self.metric, self.mode)
 
+    def number(self, of_sweep: int) -> int:
+        """Return the number that a trial of this run's sweep has in the experiment."""
+        if self.numbers is None:
+            return of_sweep
+        known = len(self.numbers)
+        return self.numbers[of_sweep] if of_sweep < known else self.first + of_sweep - known
+
     def trial(self, number: int, config: dict[str, Any]) -> Trial:
         """Return a trial of this run, named as it was when it began."""
-        number = self.numbers[number] if self.numbers is not None else number
+        number = self.number(number)
         trial = Trial(number, f"{self.prefix}_{number:05d}", self.name, config)
         trial.checkpoint_config = self.checkpoints
         trial.placement, trial.local_experiment_path = self.placement, self.folder

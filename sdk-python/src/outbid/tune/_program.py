@@ -6,6 +6,7 @@ import base64
 import copy
 import math
 import random
+import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -21,6 +22,7 @@ from outbid.tune._learned import Learned
 from outbid.tune._named import by_name
 from outbid.tune._plan import NOTHING, Plan
 from outbid.tune._trial import Trial
+from outbid.tune._variants import assign, find
 from outbid.tune.schedulers._base import Exploit, TrialScheduler
 from outbid.tune.search._searcher import Searcher
 
@@ -28,12 +30,21 @@ from outbid.tune.search._searcher import Searcher
 class Experiment:
     """An experiment on its way to the program: a search algorithm or drawn configurations, and a scheduler.
 
-    `points` are configurations in their order; without them `searcher` is asked for `samples` (0: no end).
+    `points` are the first configurations in their order; `searcher` is asked for the others, up to `samples` in all
+    (0: no end). `known` are trials that the scheduler knows from a run of before, by their ids.
     """
 
-    def __init__(self, plan: Plan, scheduler: Any, searcher: Any, points: list[Any] | None, samples: int) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        scheduler: Any,
+        searcher: Any,
+        points: list[Any],
+        samples: int,
+        known: dict[str, Trial] | None = None,
+    ) -> None:
         self.plan, self.scheduler, self.searcher = plan, scheduler, searcher
-        self.points, self.samples = points, samples
+        self.points, self.samples, self.known = points, samples, known or {}
         self.randomness = (random.getstate(), np.random.get_state())
 
     def __call__(self) -> Experiment:
@@ -82,12 +93,17 @@ class Program(Pickled):
 
     name = "ray-tune"
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.lock = threading.RLock()
+        """Held while an event is handled."""
+
     def start(self) -> None:
         """Take up the experiment."""
         packed = self.spec.settings.text("experiment", "")
         if self.state is None:
             experiment: Experiment = _pickle.load(base64.b64decode(packed))()
-            self.state = {"experiment": experiment, "trials": [], "steps": {}, "drawn_out": False, "free": set()}
+            self.state = {"experiment": experiment, "trials": [], "steps": {}, "offsets": {}, "drawn_out": False}
             random.setstate(experiment.randomness[0])
             np.random.set_state(experiment.randomness[1])
         self.experiment: Experiment = self.state["experiment"]
@@ -96,7 +112,7 @@ class Program(Pickled):
         self.later: list[Action] = []
         self.controller = Controller(self)
         self.nothing = False
-        self.learned = Learned()
+        self.learned = Learned(self.lock)
 
     @property
     def drawn_out(self) -> bool:
@@ -106,35 +122,39 @@ class Program(Pickled):
     def ask(self, n: int) -> Iterable[Create | Train]:
         """Let paused trials go on, and draw new ones."""
         out: list[Create | Train] = []
-        while len(out) < n:
-            created = None if self.drawn_out else self._create()
-            action = created or self._resume()
-            if action is None:
-                break
-            out.append(action)
+        with self.lock:
+            while len(out) < n:
+                created = None if self.drawn_out else self._create()
+                action = created or self._resume()
+                if action is None:
+                    break
+                out.append(action)
         self.nothing = not out
         return out
 
     def reported(self, report: Report) -> Iterable[Action]:
         """Decide on a result of a trial that trains on meanwhile."""
-        return self._decide(report, waits=False)
+        with self.lock:
+            return self._decide(report, waits=False)
 
     def reached(self, report: Report) -> Iterable[Action]:
         """Decide on a result of a trial that waits."""
-        return self._decide(report, waits=True)
+        with self.lock:
+            return self._decide(report, waits=True)
 
     def exited(self, exit: Exit) -> Iterable[Action]:
         """Take in a trial's end."""
         trial = self.trials[exit.trial]
         if trial.is_finished():
             return ()
-        if exit.failed:
-            self.over(trial, Trial.ERROR)
-            self.scheduler.on_trial_error(self.controller, trial)
-        else:
-            self.over(trial, Trial.TERMINATED)
-            self.scheduler.on_trial_complete(self.controller, trial, trial.last_result)
-        return self._all([])
+        with self.lock:
+            if exit.failed:
+                self.over(trial, Trial.ERROR)
+                self.scheduler.on_trial_error(self.controller, trial)
+            else:
+                self.over(trial, Trial.TERMINATED)
+                self.scheduler.on_trial_complete(self.controller, trial, trial.last_result)
+            return self._all([])
 
     def exhausted(self) -> bool:
         """Whether nothing is left to begin, or to go on with."""
@@ -147,35 +167,35 @@ class Program(Pickled):
     def outlook(self) -> Outlook:
         """Say how many trials there will be."""
         e = self.experiment
-        return Outlook(trials=len(e.points) if e.points is not None else e.samples)
+        return Outlook(trials=e.samples)
 
     def over(self, trial: Trial, status: str) -> None:
         """Note a trial's end, and tell the search algorithm."""
         trial.status = status
-        self.state["free"].discard(trial.number)
         searcher = self.experiment.searcher
         if searcher is not None:
             searcher.on_trial_complete(trial.trial_id, result=trial.last_result or None, error=status == Trial.ERROR)
         self.nothing = False
-        self.learned.keep(self.experiment, last=self.drawn_out and all(t.is_finished() for t in self.trials))
+        self.learned.keep(self, last=self.drawn_out and all(t.is_finished() for t in self.trials))
 
     def clone(self, trial: Trial, decision: Exploit) -> Iterator[Action]:
         """Let a trial go on from another's checkpoint, or from its own with another configuration."""
         trial.config = copy.deepcopy(decision.config)
         trial.status = Trial.RUNNING
-        step = self.state["steps"][trial.number]
-        until = max(self.scheduler.target(trial, self.state["steps"][decision.source.number]), step + 1)
-        other = decision.source.number
+        other, own = decision.source.number, self.state["steps"][trial.number] - self._offset(trial)
+        self.state["offsets"][trial.number] = self._offset(decision.source)
+        target = self.scheduler.target(trial, self.state["steps"][other])
+        until = max(target - self._offset(trial), own + 1)
         reason = "goes on with another configuration" if other == trial.number else f"goes on from trial {other}"
         yield Clone(trial.number, decision.source.number, encode(trial.config), until, reason=reason)
 
     def _create(self) -> Create | None:
         e, number = self.experiment, self.created_all()
-        trial_id = f"{e.plan.prefix}_{number:05d}"
+        trial_id = f"{e.plan.prefix}_{e.plan.number(number):05d}"
         config: Any
-        if e.points is not None:
-            config = copy.deepcopy(e.points[number]) if number < len(e.points) else Searcher.FINISHED
-        elif e.samples and number >= e.samples:
+        if number < len(e.points):
+            config = copy.deepcopy(e.points[number])
+        elif e.searcher is None or (e.samples and number >= e.samples):
             config = Searcher.FINISHED
         else:
             config = e.searcher.suggest(trial_id)
@@ -184,18 +204,33 @@ class Program(Pickled):
             return None
         if config is None:
             return None
-        if e.points is None:
+        if number >= len(e.points):
             config = merge(e.plan.space, config)
-        trial = Trial(number, trial_id, e.plan.name, config)
-        named = e.plan.trial(number, config)
-        trial.__dict__.update({k: v for k, v in named.__dict__.items() if k not in ("config", "number", "trial_id")})
+        trial = self._add(number, trial_id, config)
+        self.state["drawn_out"] = bool(e.samples) and number + 1 >= e.samples
+        target = self.scheduler.target(trial, self._offset(trial))
+        self.learned.keep(self, last=False)
+        return Create(encode(trial.config), max(target - self._offset(trial), 1) if target else 0)
+
+    def _add(self, number: int, trial_id: str, config: dict[str, Any]) -> Trial:
+        """Take in a trial, new or known from a run of before."""
+        named = self.experiment.plan.trial(number, config)
+        trial = self.experiment.known.get(trial_id)
+        ended = trial is None or trial.is_finished()
+        trial = trial or Trial(number, trial_id, self.experiment.plan.name, config)
+        trial.__dict__.update({k: v for k, v in named.__dict__.items() if k not in ("number", "trial_id")})
+        trial.number, trial.config = number, config
+        offset = (self.experiment.plan.offsets or {}).get(self.experiment.plan.number(number), 0)
+        self.state["offsets"][number] = self.state["steps"][number] = offset
         self.trials.append(trial)
-        self.scheduler.on_trial_add(self.controller, trial)
+        if ended:
+            self.scheduler.on_trial_add(self.controller, trial)
         trial.status = Trial.RUNNING
-        self.state["steps"][number] = 0
-        last = len(e.points) if e.points is not None else e.samples
-        self.state["drawn_out"] = bool(last) and number + 1 >= last
-        return Create(encode(trial.config), self.scheduler.target(trial, 0))
+        return trial
+
+    def _offset(self, trial: Trial) -> int:
+        """Return how many iterations a trial had done before this run's sweep."""
+        return int(self.state["offsets"].get(trial.number, 0))
 
     def created_all(self) -> int:
         """Count the trials so far."""
@@ -211,13 +246,14 @@ class Program(Pickled):
     def _next(self, trial: Trial) -> int:
         """Return a trial's next target; one that has none from here on has a far one, as targets only grow."""
         step = self.state["steps"][trial.number]
-        return self.scheduler.target(trial, step) or step + (1 << 40)
+        return (self.scheduler.target(trial, step) or step + (1 << 40)) - self._offset(trial)
 
     def _decide(self, report: Report, *, waits: bool) -> Iterable[Action]:
         trial = self.trials[report.trial]
         if trial.is_finished():
             return ()
-        self.state["steps"][trial.number] = max(report.step, self.state["steps"][trial.number])
+        step = report.step + self._offset(trial)
+        self.state["steps"][trial.number] = max(step, self.state["steps"][trial.number])
         if NOTHING in report.metrics:
             return [Train(trial.number, self._next(trial))] if waits else ()
         result = self._result(trial, report)
@@ -248,7 +284,7 @@ class Program(Pickled):
 
     def _result(self, trial: Trial, report: Report) -> dict[str, Any]:
         result: dict[str, Any] = {
-            "training_iteration": report.step,
+            "training_iteration": report.step + self._offset(trial),
             "timestamp": int(time.time()),
             **{k: v for k, v in report.metrics.items() if not math.isnan(v) or k == self.spec.metric},
             "trial_id": trial.trial_id,
@@ -262,29 +298,54 @@ class Program(Pickled):
 
 
 def merge(space: Mapping[str, Any], drawn: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a space's constants with what was drawn, whose names may be paths with slashes."""
+    """Return a space's constants with what was drawn, whose names may be paths with slashes.
+
+    Raises ValueError for a parameter of the space that got no value.
+    """
     out: dict[str, Any] = copy.deepcopy(dict(space))
+    paths = {"/".join(map(str, path)): path for path, _ in find(space)}
     for name, value in drawn.items():
-        inside: Any = out
-        keys: list[Any] = str(name).split("/") if isinstance(name, str) and name not in space else [name]
-        for key in keys[:-1]:
-            if isinstance(inside, list):
-                key = int(key)
-            elif not isinstance(inside.get(key), (dict, list)):
-                inside[key] = {}
-            inside = inside[key]
-        if isinstance(inside, list):
-            inside[int(keys[-1])] = value
-        elif isinstance(value, dict) and isinstance(inside.get(keys[-1]), dict):
-            inside[keys[-1]] = merge(inside[keys[-1]], value)
+        if name in paths:
+            assign(out, paths[name], value)
         else:
-            inside[keys[-1]] = value
+            _put(out, str(name).split("/") if isinstance(name, str) and name not in space else [name], value)
+    if left := find(out):
+        where = ", ".join("/".join(map(str, path)) for path, _ in left)
+        raise ValueError(
+            f"the search algorithm gave no value for {where} of param_space: it returned {dict(drawn)!r:.200}. "
+            "Give it values for every parameter, or leave these out of param_space"
+        )
     return out
+
+
+def _put(out: dict[str, Any], keys: list[Any], value: Any) -> None:
+    """Put a value at a path of names, some of which may not be there yet; dicts are merged."""
+    inside: Any = out
+    for at, key in enumerate(keys[:-1]):
+        key = int(key) if isinstance(inside, (list, tuple)) else key
+        if isinstance(inside, dict) and not isinstance(inside.get(key), (dict, list, tuple)):
+            inside[key] = {}
+        inside, keys[at] = inside[key], key
+    if isinstance(inside, (list, tuple)):
+        assign(out, (*keys[:-1], int(keys[-1])), value)
+    elif isinstance(value, dict) and isinstance(inside.get(keys[-1]), dict):
+        inside[keys[-1]] = _merged(inside[keys[-1]], value)
+    else:
+        inside[keys[-1]] = value
+
+
+def _merged(constants: dict[Any, Any], drawn: dict[Any, Any]) -> dict[Any, Any]:
+    for name, value in drawn.items():
+        _put(constants, [name], value)
+    return constants
 
 
 def main() -> None:
     """Serve until the server has no more use for it."""
-    serve(Program())
+    program = Program()
+    serve(program)
+    if program.state is not None:
+        program.learned.flush(program)
 
 
 if __name__ == "__main__":

@@ -15,12 +15,35 @@ from outbid.tune._checkpoint import Checkpoint
 from outbid.tune._config import RunConfig, TuneConfig
 from outbid.tune._encoding import decode
 from outbid.tune._errors import TuneError
+from outbid.tune._named import by_name
 from outbid.tune._plan import MARKS, NOTHING, Plan
+from outbid.tune._running_time import RunningTime
 from outbid.tune._trial import Trial, read_results
 from outbid.tune._work import Work
 
 STATE = "tuner.pkl"
 """Of an experiment's directory: what `Tuner.restore` needs."""
+
+
+@dataclass
+class Begun:
+    """What an experiment began with, for what is left of it to go on by."""
+
+    points: list[Any]
+    samples: int
+    searcher: Any
+    scheduler: Any
+    generator: Any
+    """What drew the points, before it did."""
+    limit: int
+    """The most trials at once; 0 for any number."""
+
+    def to_bytes(self) -> bytes:
+        """Return it as bytes, without the large objects that travel with the function."""
+        import cloudpickle
+
+        with by_name():
+            return bytes(cloudpickle.dumps(self))
 
 
 @dataclass
@@ -36,21 +59,38 @@ class Run:
     tune: TuneConfig | None = None
     config: RunConfig | None = None
     later: list[tuple[str, list[int]]] = field(default_factory=list)
-    """Sweeps in which trials were trained once more, by their numbers in this one."""
+    """Sweeps in which trials went on or were trained once more, with their numbers in this experiment."""
+    saved_digests: tuple[str, str] = ("", "")
+    """The digests of what the sweep trains; "" if they are not known."""
+
+    begun: bytes = b""
+    """A pickled Begun; empty in experiments of earlier versions."""
+    time: RunningTime = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.time = RunningTime(self.plan.folder)
 
     def save(self) -> None:
         """Write down what is needed to go on with it."""
         import cloudpickle
 
         kept: dict[str, Any] = {"plan": _pickle.dump(Work(self.plan)), "sweep": self.sweep, "url": self.url}
-        kept["later"] = self.later
+        kept |= {"later": self.later, "begun": self.begun, "digests": self.digests()}
         if self.tune is not None and self.config is not None:
-            # Search algorithm, scheduler and callbacks have their own lives.
+            # Search algorithm and scheduler are in `begun`; callbacks come along if they can be pickled.
             kept["tune"] = replace(self.tune, search_alg=None, scheduler=None)
             kept["config"] = replace(self.config, callbacks=None, progress_reporter=None, stop=None)
+            with contextlib.suppress(Exception):
+                kept["callbacks"] = cloudpickle.dumps(self.config.callbacks)
         with contextlib.suppress(OSError):
             Path(self.plan.folder).mkdir(parents=True, exist_ok=True)
             Path(self.plan.folder, STATE).write_bytes(cloudpickle.dumps(kept))
+
+    def digests(self) -> tuple[str, str]:
+        """Return sums of what is trained and of the space, by which a changed one is known."""
+        with by_name():
+            space = _pickle.sha256(_pickle.dump(self.plan.space.copy))
+        return _pickle.sha256(_pickle.dump(self.plan.trainable)), space
 
     @staticmethod
     def load(folder: Path) -> Run:
@@ -58,14 +98,13 @@ class Run:
         kept = pickle.loads((folder / STATE).read_bytes())
         work: Any = _pickle.load(kept["plan"])
         plan = replace(work._plan, folder=str(folder))
-        return Run(
-            plan,
-            kept["sweep"],
-            kept["url"],
-            tune=kept.get("tune"),
-            config=kept.get("config"),
-            later=kept.get("later", []),
-        )
+        run = Run(plan, kept["sweep"], kept["url"], tune=kept.get("tune"), config=kept.get("config"))
+        run.later, run.begun = kept.get("later", []), kept.get("begun", b"")
+        run.saved_digests = kept.get("digests", ("", ""))
+        if run.config is not None and "callbacks" in kept:
+            with contextlib.suppress(Exception):  # what they need may be gone
+                run.config.callbacks = pickle.loads(kept["callbacks"])
+        return run
 
 
 _STATES = {"queued": Trial.PENDING, "running": Trial.RUNNING, "paused": Trial.PAUSED, "failed": Trial.ERROR}

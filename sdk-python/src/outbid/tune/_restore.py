@@ -2,29 +2,59 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
+import itertools
+import pickle
+import time
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from outbid._client import default_client
-from outbid._errors import NotFoundError
+from outbid._errors import InvalidError, NotFoundError
+from outbid._handle import SweepHandle
 from outbid._model import ENDED_SWEEP, TrialResult
+from outbid._resources import Limits
 from outbid.tune._config import ResumeConfig, RunConfig, TuneConfig
 from outbid.tune._driver import follow, resubmit
-from outbid.tune._record import Run, collect
+from outbid.tune._encoding import decode, keep_large
+from outbid.tune._learned import learned
+from outbid.tune._program import Experiment
+from outbid.tune._record import Begun, Run, collect
+from outbid.tune._registry import find_trainable
+from outbid.tune._running_time import budget, longer, spend
+from outbid.tune._trial import Trial, saved_results
+from outbid.tune.schedulers import FIFOScheduler
+from outbid.tune.search import BasicVariantGenerator
+
+_OPEN = ("queued", "running", "paused", "stopped")
+"""States of trials that have not ended: those of a sweep that a person stops are stopped with it."""
+
+
+_PATIENCE = 2.0  # seconds for which what was learned may be written after a sweep has ended
 
 
 class Restored:
-    """An experiment of before: its sweep goes on; trials that failed become a sweep of their own."""
+    """An experiment of before.
 
-    def __init__(self, made: Run, trainable: Any, how: ResumeConfig) -> None:
+    Its sweep is resumed if it trains the same thing. Otherwise, and for trials that failed, what is left becomes a
+    sweep of its own, with the experiment's search algorithm, scheduler, limits and what is left of its time.
+    """
+
+    def __init__(self, made: Run, trainable: Any, how: ResumeConfig, space: Any = None) -> None:
         self._made = made
-        self._trainable = trainable
         self._unfinished = how.unfinished is ResumeConfig.ResumeType.RESUME
         self._errored = how.errored is ResumeConfig.ResumeType.RESUME
         self._restart = how.errored is ResumeConfig.ResumeType.RESTART
         plan = made.plan
         self.tune = made.tune if made.tune is not None else TuneConfig(metric=plan.metric, mode=plan.mode)
         self.config = made.config if made.config is not None else RunConfig()
+        if trainable is not None:
+            plan.trainable = find_trainable(trainable)
+        if space is not None:
+            plan.earlier, plan.space = (plan.earlier, plan.space), keep_large(dict(space))
+        self._changed = (trainable is not None or space is not None) and made.digests() != made.saved_digests
 
     def results(self) -> Run:
         """Return how it stands, with what was trained once more since."""
@@ -32,43 +62,149 @@ class Restored:
         made.infos = {t.number: t for t in default_client().attach(made.sweep).trials()}
         trials = {number: collect(made.plan, info) for number, info in made.infos.items()}
         for sweep, numbers in made.later:
-            plan = replace(made.plan, numbers=numbers)
+            plan = replace(made.plan, numbers=numbers, first=_after(made.infos, numbers))
             for info in default_client().attach(sweep).trials():
-                trials[numbers[info.number]] = collect(plan, info)
-                made.infos[numbers[info.number]] = info
+                number = plan.number(info.number)
+                trials[number] = collect(plan, info)
+                made.infos[number] = info
         made.trials = [trials[number] for number in sorted(trials)]
         return made
 
     def run(self) -> Run:
         """Go on until the end."""
-        made = self._made
+        handles = [self._attach(sweep) for sweep in (self._made.sweep, *(sweep for sweep, _ in self._made.later))]
+        live = next((h for h in handles if h.info().state not in ENDED_SWEEP or h.info().state == "stopped"), None)
+        self._made.time.resume(ran_on=any(h.info().state == "running" for h in handles))
+        plain = not (self._changed or self._errored or self._restart or self._made.later)
+        if plain and live is not None and self._unfinished:
+            return self._resume(live)
+        if self._unfinished or self._errored or self._restart:
+            for handle in handles:
+                _end(handle)
+        made = self.results()
+        return self._go_on(made)
+
+    def _attach(self, sweep: str) -> SweepHandle:
         try:
-            handle = default_client().attach(made.sweep)
+            return default_client().attach(sweep)
         except NotFoundError:
             raise NotFoundError(
-                f"the sweep {made.sweep} of this experiment is not on this server: restore it where it was run, or "
-                f"connect first, with ob.connect(...); it was at {made.url}"
+                f"the sweep {sweep} of this experiment is not on this server: restore it where it was run, or "
+                f"connect first, with ob.connect(...); it was at {self._made.url}"
             ) from None
-        state = handle.info().state
-        if self._unfinished and state in ("paused", "stopped"):
-            handle.resume()
-        if state not in ENDED_SWEEP or (self._unfinished and state == "stopped"):
-            made = follow(made, handle, self.tune, self.config)
-        if made.later or state in ENDED_SWEEP:
-            made = self.results()
-        again = {n: t for n, t in made.infos.items() if t.state == "failed"} if self._errored or self._restart else {}
-        return self._again(made, again) if again else made
 
-    def _again(self, made: Run, failed: dict[int, TrialResult]) -> Run:
-        """Train those that failed once more, from their checkpoints or anew; the others stay as they are."""
-        kept = {t.number: t for t in made.trials}
-        second, handle = resubmit(
-            made, failed, self._trainable, self.tune, self.config, going_on=self._errored and not self._restart
-        )
-        made.later.append((handle.id, list(failed)))
+    def _left(self) -> float | None:
+        """Return the seconds that the experiment may still run; None if it has no budget."""
+        made = self._made
+        span = budget(self.tune, made.plan.stop)
+        spend(made.plan.stop, made.time.seconds)
+        return None if span is None else span - made.time.seconds
+
+    def _resume(self, handle: SweepHandle) -> Run:
+        """Let the experiment's own sweep go on."""
+        made, info = self._made, handle.info()
+        made.infos = {t.number: t for t in handle.trials()}
+        left = self._left()
+        if left is not None and info.state != "running":
+            if left <= 0:
+                return self.results()
+            with contextlib.suppress(InvalidError):  # it was interrupted for no time at all
+                handle.extend(limits=Limits(wall_time=longer(info.submitted, left)))
+        if handle.info().state in ("paused", "stopped"):
+            handle.resume()
+        return follow(made, handle, self.tune, self.config)
+
+    def _go_on(self, made: Run) -> Run:
+        """Train what is left in a sweep of its own: trials that had not ended, failed ones, and those not begun."""
+        begun = self._begun(made)
+        open_ones = [n for n, t in made.infos.items() if self._unfinished and _is_open(t)]
+        failed = [n for n, t in made.infos.items() if (self._errored or self._restart) and t.state == "failed"]
+        first = max(made.infos, default=-1) + 1
+        points = begun.points[first:] if self._unfinished else []
+        samples = 0
+        if self._unfinished and begun.searcher is not None:
+            samples = max(begun.samples - first, 0) if begun.samples else -1
+        left = self._left()
+        if not (open_ones or failed or points or samples) or (left is not None and left <= 0):
+            return made
+        again = sorted(open_ones + failed)
+        numbers = again + list(range(first, first + len(points)))
+        plan = replace(made.plan, numbers=numbers, first=first + len(points))
+        plan.offsets = self._offsets(made, again)
+        known = [decode(made.infos[n].config, plan.space, whole=False) for n in again]
+        searcher, scheduler, trials = self._brains(made, begun)
+        total = 0 if samples < 0 else len(numbers) + samples
+        experiment = Experiment(plan, scheduler, searcher, known + points, total, trials)
+        second, handle = resubmit(made, experiment, self.config, limit=begun.limit, left=left)
+        made.later.append((handle.id, numbers))
+        made.begun = begun.to_bytes()
         made.save()
         second = follow(second, handle, self.tune, self.config)
-        for trial in second.trials:
-            kept[trial.number] = trial
-        second.trials = [kept[n] for n in sorted(kept)]
+        ended = {t.number: t for t in made.trials} | {t.number: t for t in second.trials}
+        second.trials = [ended[n] for n in sorted(ended)]
         return second
+
+    def _offsets(self, made: Run, numbers: list[int]) -> dict[int, int]:
+        """Return from which iteration trials go on that have a checkpoint; those to begin anew are left out."""
+        found = {}
+        for n in numbers:
+            if self._restart and made.infos[n].state == "failed":
+                continue
+            folder = Path(next(t for t in made.trials if t.number == n).local_path)
+            if (result := next((r for r, _ in saved_results(folder)), None)) is not None:
+                found[n] = int(result["training_iteration"])
+        return found
+
+    def _begun(self, made: Run) -> Begun:
+        """Return what the experiment began with; points that were not drawn yet are of the present space."""
+        if not made.begun:  # of an earlier version
+            return Begun([], 0, None, FIFOScheduler(), None, int(self.tune.max_concurrent_trials or 0))
+        begun: Begun = pickle.loads(made.begun)
+        if begun.searcher is None and made.plan.earlier is not None:
+            first, count = max(made.infos, default=-1) + 1, len(begun.points)
+            drawn = copy.deepcopy(begun.generator or BasicVariantGenerator()).draw(made.plan.space, -1)
+            begun.points[first:] = [config for _, config in itertools.islice(drawn, first, count)]
+        return begun
+
+    def _brains(self, made: Run, begun: Begun) -> tuple[Any, Any, dict[str, Trial]]:
+        """Return search algorithm, scheduler, and the trials that it knows: as they were when they last learned."""
+        found = _whole(made) if begun.searcher is not None or type(begun.scheduler) is not FIFOScheduler else None
+        searcher, scheduler, trials = found if found is not None else (begun.searcher, begun.scheduler, {})
+        if searcher is None:
+            return searcher, scheduler, trials
+        by_id = {trial.trial_id: trial for trial in made.trials}
+        for name, known in trials.items():
+            trial = by_id.get(name)
+            if known.is_finished() or (trial is not None and not trial.is_finished()):
+                continue
+            # It has ended since, or the server never heard of it.
+            last = trial.last_result if trial is not None else None
+            failed = trial is None or trial.status == Trial.ERROR
+            searcher.on_trial_complete(name, result=last or None, error=failed)
+        return searcher, scheduler, trials
+
+
+def _is_open(info: TrialResult) -> bool:
+    return info.state in _OPEN or (info.state == "pruned" and info.reason.startswith("given up"))
+
+
+def _whole(made: Run) -> Any:
+    """Return what was learned, once it is of all trials: another process writes it soon after a trial begins."""
+    names, end = {trial.trial_id for trial in made.trials}, time.monotonic() + _PATIENCE
+    while True:
+        found = learned(made.plan.folder)
+        if (found is not None and names <= found[2].keys()) or time.monotonic() > end:
+            return found
+        time.sleep(0.05)
+
+
+def _after(infos: dict[int, TrialResult], numbers: list[int]) -> int:
+    return max([*infos, *numbers], default=-1) + 1
+
+
+def _end(handle: SweepHandle) -> None:
+    """Stop a sweep that has not ended, and wait until its trials have saved."""
+    if handle.info().state not in ENDED_SWEEP:
+        handle.stop()
+        for _ in handle.watch():
+            pass

@@ -15,7 +15,7 @@ from outbid.tune._config import (
     placement_of,
 )
 from outbid.tune._driver import begin, follow
-from outbid.tune._errors import TuneError, unsupported
+from outbid.tune._errors import BadArgumentError, TuneError, unsupported
 from outbid.tune._plan import name_of
 from outbid.tune._registry import find_trainable
 from outbid.tune._trial import Trial
@@ -115,7 +115,7 @@ def run(
         trial_name_creator=trial_name_creator,
         trial_dirname_creator=trial_dirname_creator,
     )
-    made = _resumed(name, run_config, resume, resume_config)
+    made = _resumed(name, run_config, resume, resume_config, given, config)
     if made is None:
         placement: Placement | None = placement_of(resources_per_trial) if resources_per_trial else None
         made = follow(*begin(given, config, tune_config, run_config, placement=placement), tune_config, run_config)
@@ -132,7 +132,7 @@ def run(
     )
 
 
-def _resumed(name: str | None, config: RunConfig, resume: Any, how: Any) -> Any:
+def _resumed(name: str | None, config: RunConfig, resume: Any, how: Any, trainable: Any, space: Any) -> Any:
     """Go on with an experiment if that is asked for, and it is there."""
     if not resume and how is None:
         return None
@@ -148,7 +148,7 @@ def _resumed(name: str | None, config: RunConfig, resume: Any, how: Any) -> Any:
         raise ValueError(
             f"resume: there is no experiment in {folder}; give name= and storage_path= of the one to go on with"
         )
-    return Restored(Run.load(folder), None, how).run()
+    return Restored(Run.load(folder), trainable, how, space).run()
 
 
 _TYPE = ResumeConfig.ResumeType
@@ -207,12 +207,15 @@ class Experiment:
     ) -> None:
         unknown = {"storage_filesystem", "sync_config", "export_formats", "restore", "placeholder_resolvers"}
         for other, value in more.items():
-            if value and other not in {"storage_filesystem", "sync_config"}:
-                unsupported(f"{other} of Experiment", "leave it out")
             if other not in unknown:
                 raise TypeError(f"Experiment has no argument {other!r}")
+            if value and other not in {"storage_filesystem", "sync_config"}:
+                unsupported(f"{other} of Experiment", "leave it out")
         self.name = name
-        find_trainable(run)  # what cannot be trained is said here
+        try:
+            find_trainable(run)  # what cannot be trained is said here
+        except TypeError as error:
+            raise BadArgumentError(f"Experiment: run: {error}") from None
         self._what = run
         self._settings: dict[str, Any] = {
             "stop": stop,
@@ -244,7 +247,10 @@ class Experiment:
         settings = dict(spec)
         if "run" not in settings:
             raise TuneError(f"the experiment {name!r} names nothing to run")
-        return cls(name, settings.pop("run"), **settings)
+        try:
+            return cls(name, settings.pop("run"), **settings)
+        except TypeError as error:
+            raise BadArgumentError(f"the experiment {name!r} cannot be made of its dict: {error}") from None
 
     def _run(self, **more: Any) -> ExperimentAnalysis:
         settings = {**self._settings, **{k: v for k, v in more.items() if v is not None}}
@@ -268,6 +274,8 @@ def run_experiments(
         made = [e if isinstance(e, Experiment) else Experiment.from_json(n, e) for n, e in experiments.items()]
     else:
         made = list(experiments) if isinstance(experiments, (list, tuple)) else [experiments]
+    if wrong := [one for one in made if not isinstance(one, Experiment)]:
+        raise BadArgumentError(f"run_experiments: expected Experiments, or a dict of them, got {wrong[0]!r:.80}")
     trials: list[Trial] = []
     for experiment in made:
         trials += experiment._run(

@@ -24,7 +24,7 @@ from outbid.tune._checkpoint import Checkpoint
 from outbid.tune._encoding import decode
 from outbid.tune._host import DATE, process
 from outbid.tune._plan import NOTHING, Plan, met, sent_name
-from outbid.tune._trial import Trial, flatten, read_results, to_json
+from outbid.tune._trial import Trial, flatten, read_results, saved_results, to_json
 
 current: Session | None = None
 """The session of the trial that runs in this process."""
@@ -220,12 +220,12 @@ class Session:
             self.counts = dict(about.get("counts", {}))
             self._start = Checkpoint(own)
             return
-        if not self._plan.going_on or self.folder is None:
+        offset = (self._plan.offsets or {}).get(self.trial.number)
+        if not offset or self.folder is None:
             return
-        for result in reversed(read_results(self.folder)):
-            path = self.folder / str(result.get("checkpoint_dir_name"))
-            if result.get("checkpoint_dir_name") and path.is_dir():
-                self._offset, self._before = int(result["training_iteration"]), float(result["time_total_s"])
+        for result, path in saved_results(self.folder):
+            if int(result["training_iteration"]) == offset:
+                self._offset, self._before = offset, float(result["time_total_s"])
                 self._start = Checkpoint(path)
                 return
 

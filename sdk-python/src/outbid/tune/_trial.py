@@ -6,7 +6,7 @@ import datetime
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -212,3 +212,11 @@ def read_results(folder: Path) -> list[dict[str, Any]]:
         except ValueError:
             break
     return out
+
+
+def saved_results(folder: Path) -> Iterator[tuple[dict[str, Any], Path]]:
+    """Yield the results of a trial whose checkpoints are in its directory, the newest first, with these."""
+    for result in reversed(read_results(folder)):
+        name = result.get("checkpoint_dir_name")
+        if name and (folder / name).is_dir():
+            yield result, folder / name

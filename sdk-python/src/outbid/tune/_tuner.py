@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from outbid import _pickle
 from outbid.tune._config import ResumeConfig, RunConfig, TuneConfig
 from outbid.tune._driver import begin, follow
-from outbid.tune._errors import unsupported
+from outbid.tune._errors import BadArgumentError, unsupported
 from outbid.tune._plan import name_of
 from outbid.tune._record import STATE, Run
+from outbid.tune._registry import find_trainable
 from outbid.tune._results import ResultGrid
 from outbid.tune.analysis import ExperimentAnalysis
 
@@ -31,9 +34,14 @@ class Tuner:
         if more:
             unsupported(f"{next(iter(more))} of Tuner", "leave it out")
         if trainable is None and _restored is None:
-            raise TypeError("Tuner: give a training function or a tune.Trainable")
+            raise BadArgumentError("Tuner: give a training function or a tune.Trainable")
         if tune_config is not None and not isinstance(tune_config, TuneConfig):
             raise TypeError(f"Tuner: tune_config must be a tune.TuneConfig, got {tune_config!r:.80}")
+        if param_space is not None and not isinstance(param_space, Mapping):
+            raise ValueError(f"Tuner: param_space must be a dict, got {param_space!r:.80}")
+        if trainable is not None:
+            find_trainable(trainable)
+            _pickle.dump(trainable)
         self._trainable = trainable
         self._space: Any = param_space
         self._tune = tune_config or TuneConfig()
@@ -78,7 +86,9 @@ class Tuner:
         """Return a tuner that goes on with the experiment in a directory.
 
         Trials that had not ended go on from their checkpoints, and so do those that failed if `resume_errored`; with
-        `restart_errored` those begin anew.
+        `restart_errored` those begin anew. All that is left is trained by the trainable given here; trials that have
+        not begun have configurations of `param_space`, if one is given. Search algorithm, scheduler, limits and
+        callbacks are those of the experiment, and its time budget is what it has not run yet.
         """
         from outbid.tune._restore import Restored
 
@@ -94,10 +104,8 @@ class Tuner:
                 "which may have changed; another one wants an experiment of its own"
             )
         how = _resume_config or _resume(resume_unfinished, resume_errored, restart_errored)
-        restored = Restored(run, trainable, how)
-        tuner = cls(_restored=restored, tune_config=restored.tune, run_config=restored.config)
-        tuner._space = param_space
-        return tuner
+        restored = Restored(run, trainable, how, param_space)
+        return cls(_restored=restored, tune_config=restored.tune, run_config=restored.config)
 
 
 def _resume(unfinished: bool, errored: bool, restart_errored: bool) -> ResumeConfig:

@@ -82,7 +82,7 @@ def settled(space: Any, config: Any, at: Path = ()) -> dict[Path, Any]:
             values[(*at, *path)] = value = look_up(config, path)
         except (LookupError, TypeError):
             continue
-        chosen = (one for one in getattr(domain, "categories", ()) if _is_nest(one) and fits(one, value))
+        chosen = (one for one in getattr(domain, "categories", ()) if is_nest(one) and fits(one, value))
         values.update(settled(next(chosen, ()), value, (*at, *path)))
     return values
 
@@ -118,7 +118,8 @@ def fits(template: Any, value: Any) -> bool:
         return False
 
 
-def _is_nest(value: Any) -> bool:
+def is_nest(value: Any) -> bool:
+    """Report whether a value may hold parameters itself."""
     return isinstance(value, (dict, list, tuple)) and unresolved(value) is None
 
 

@@ -28,6 +28,13 @@ class Watch:
         self._said: dict[int, int] = {}  # results told, by trial
         self._started: set[int] = set()
         self._ended: set[int] = set()
+        # What callbacks were told before: ended trials, and of others the results up to their checkpoints.
+        over = {n for n, t in made.infos.items() if t.over and t.state != "stopped"}
+        self._ended |= over
+        self._started |= over
+        self._before = {
+            n: t.step if n in over else max((c.step for c in t.checkpoints), default=0) for n, t in made.infos.items()
+        }
         self._lines: dict[int, list[dict[str, Any]]] = {}
         self._iteration = 0
         self.enough = False
@@ -126,6 +133,8 @@ class Watch:
         self._said[own] = step
         if self._stopper is not None:
             self._stopper(trial.trial_id, result)
+        if step <= self._before.get(own, 0):
+            return
         self._call("on_trial_result", trial=trial, result=result)
         name = result.get("checkpoint_dir_name")
         if name:

@@ -85,23 +85,35 @@ class MaximumIterationStopper(Stopper):
 
 
 class TimeoutStopper(Stopper):
-    """Stops everything after a time, in seconds or as a timedelta."""
+    """Stops everything after a time, in seconds or as a timedelta; the time until a restore does not count."""
 
     def __init__(self, timeout: float | datetime.timedelta) -> None:
-        self._timeout = timeout.total_seconds() if isinstance(timeout, datetime.timedelta) else float(timeout)
-        if self._timeout < 0:
-            raise ValueError(f"TimeoutStopper: timeout must not be negative, got {timeout!r}")
-        self._began: float | None = None
+        if isinstance(timeout, datetime.timedelta):
+            timeout = timeout.total_seconds()
+        if not isinstance(timeout, (int, float)) or not timeout >= 0:
+            raise ValueError(f"TimeoutStopper: timeout must be seconds from 0, or a timedelta, got {timeout!r}")
+        self.timeout = float(timeout)
+        self._budget = self.timeout
+        self._last_check: float | None = None
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _last_check=None)
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
         """Return whether a trial is to end."""
-        self._began = self._began if self._began is not None else time.time()
         return False
 
     def stop_all(self) -> bool:
         """When the time is over."""
-        self._began = self._began if self._began is not None else time.time()
-        return time.time() - self._began >= self._timeout
+        now = time.time()
+        if self._last_check is not None:
+            self._budget -= now - self._last_check
+        self._last_check = now
+        return self._budget <= 0
+
+    def spend(self, seconds: float) -> None:
+        """Set what is left to the timeout less the seconds that the experiment has run."""
+        self._budget, self._last_check = self.timeout - seconds, None
 
 
 class ExperimentPlateauStopper(Stopper):
@@ -110,8 +122,13 @@ class ExperimentPlateauStopper(Stopper):
     def __init__(self, metric: str, std: float = 0.001, top: int = 10, mode: str = "min", patience: int = 0) -> None:
         if mode not in ("min", "max"):
             raise ValueError(f"ExperimentPlateauStopper: mode must be 'min' or 'max', got {mode!r}")
-        if top <= 1 or patience < 0 or std <= 0:
-            raise ValueError("ExperimentPlateauStopper: top must be above 1, std above 0, and patience at least 0")
+        for name, value, least in (("top", top, 2), ("patience", patience, 0)):
+            if not isinstance(value, int) or value < least:
+                raise ValueError(
+                    f"ExperimentPlateauStopper: {name} must be a whole number of at least {least}, got {value!r}"
+                )
+        if not isinstance(std, (int, float)) or not std > 0:
+            raise ValueError(f"ExperimentPlateauStopper: std must be a number above 0, got {std!r}")
         self._metric, self._std, self._top, self._mode, self._patience = metric, std, top, mode, patience
         self._best: list[float] = []
         self._flat = 0

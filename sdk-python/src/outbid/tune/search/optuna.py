@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from outbid._errors import MissingExtraError
 from outbid.tune._sample import Categorical, Domain, Float, Integer
 from outbid.tune._trial import flatten
-from outbid.tune._variants import find
+from outbid.tune._variants import find, is_nest, look_up, unresolved
 from outbid.tune.search._searcher import Searcher
 
 DEFAULT_METRIC = "_metric"
@@ -79,7 +80,7 @@ class OptunaSearch(Searcher):
 
     def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
         """Tell Optuna of a result on the way."""
-        if isinstance(self._metric, (list, tuple)) or trial_id in self._told:
+        if isinstance(self._metric, (list, tuple)) or trial_id in self._told or trial_id not in self._asked:
             return
         value, step = result.get(self._metric), result.get("training_iteration")
         if value is not None and step is not None:
@@ -112,9 +113,19 @@ class OptunaSearch(Searcher):
         state = optuna.trial.TrialState.FAIL if error else optuna.trial.TrialState.COMPLETE
         self._made().add_trial(
             optuna.trial.create_trial(
-                state=state, value=None if error else value, params=flatten(parameters), distributions=self._space
+                state=state, value=None if error else value, params=self._flat(parameters), distributions=self._space
             )
         )
+
+    def _flat(self, point: dict[str, Any]) -> dict[str, Any]:
+        """Return a point by the names of parameters; those within lists and tuples are looked up there."""
+        flat = flatten(point)
+        for name in () if callable(self._space) else self._space:
+            if name not in flat:
+                with contextlib.suppress(LookupError, TypeError, ValueError):
+                    keys = [int(key) if key.isdigit() else key for key in name.split("/")]
+                    flat[name] = look_up(point, tuple(keys))
+        return {name: value for name, value in flat.items() if callable(self._space) or name in self._space}
 
     @property
     def _ot_study(self) -> Any:
@@ -141,7 +152,7 @@ class OptunaSearch(Searcher):
             if self._rewards is not None:
                 self.add_evaluated_point(point, self._rewards[i])
             else:
-                self._study.enqueue_trial(flatten(point))
+                self._study.enqueue_trial(self._flat(point))
         return self._study
 
 
@@ -173,6 +184,11 @@ def convert(space: dict[str, Any]) -> dict[str, Any]:
 def _distribution(path: str, domain: Domain) -> Any:
     from optuna import distributions as d
 
+    if isinstance(domain, Categorical) and any(unresolved(c) or (is_nest(c) and find(c)) for c in domain.categories):
+        raise ValueError(
+            f"OptunaSearch cannot draw {path}: its choices have parameters themselves; give a define-by-run function "
+            "as space, or leave the search algorithm out"
+        )
     if isinstance(domain, Categorical) and not domain.is_grid():
         return d.CategoricalDistribution(domain.categories)
     if isinstance(domain, Float) and domain.normal is None:

@@ -1,0 +1,82 @@
+"""How long an experiment has run, over interruptions: what its time budgets are measured by."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from outbid.tune._config import TuneConfig, seconds
+from outbid.tune.stopper import CombinedStopper, TimeoutStopper
+
+_FILE = ".running_time.json"
+"""Of an experiment's directory."""
+
+_EVERY = 1.0  # seconds between writes
+
+
+class RunningTime:
+    """Seconds that an experiment has run. Time in which it is paused or stopped is left out."""
+
+    def __init__(self, folder: str, *, new: bool = False) -> None:
+        self._file = Path(folder, _FILE)
+        self.seconds = 0.0
+        self._at: float | None = None  # when it was last known to run
+        self._before: float | None = None  # the same, in the process that followed it before
+        self._written = 0.0
+        if new:
+            self._file.unlink(missing_ok=True)
+            return
+        with contextlib.suppress(OSError, ValueError):
+            found = json.loads(self._file.read_text())
+            self.seconds, self._before = float(found["seconds"]), found["running_at"]
+
+    def resume(self, *, ran_on: bool) -> None:
+        """Begin to count again; with `ran_on` the time since it was last followed counts as well."""
+        self._at = self._before if ran_on else None
+        self.tick(running=True)
+
+    def tick(self, *, running: bool) -> None:
+        """Add the time since the last call if the experiment ran, and write the sum down from time to time."""
+        now = time.time()
+        if self._at is not None:
+            self.seconds += max(0.0, now - self._at)
+        self._at = now if running else None
+        if not running or now - self._written >= _EVERY:
+            self._written = now
+            with contextlib.suppress(OSError):
+                made = self._file.with_suffix(".new")
+                made.write_text(json.dumps({"seconds": self.seconds, "running_at": self._at}))
+                made.replace(self._file)
+
+
+def budget(tune: TuneConfig, stop: Any) -> float | None:
+    """Return the least of an experiment's time budgets in seconds of running; None if it has none."""
+    spans = [one.timeout for one in _timeouts(stop)]
+    if (span := seconds(tune.time_budget_s)) is not None:
+        spans.append(span)
+    return min(spans, default=None)
+
+
+def spend(stop: Any, spent: float) -> None:
+    """Take time that an experiment has run from the budgets of its stoppers."""
+    for one in _timeouts(stop):
+        one.spend(spent)
+
+
+def longer(submitted: datetime.datetime | None, left: float) -> float:
+    """Return the limit of time since a sweep was submitted that leaves it `left` seconds from now."""
+    since = 0.0 if submitted is None else time.time() - submitted.timestamp()
+    return max(since, 0.0) + left
+
+
+def _timeouts(stop: Any) -> Iterator[TimeoutStopper]:
+    if isinstance(stop, TimeoutStopper):
+        yield stop
+    elif isinstance(stop, CombinedStopper):
+        for one in stop._stoppers:
+            yield from _timeouts(one)
