@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from outbid.tune._errors import unsupported
+from outbid.tune._errors import UnknownNameError
 from outbid.tune.schedulers._base import FIFOScheduler, TrialScheduler
 from outbid.tune.schedulers._halving import AsyncHyperBandScheduler, HyperBandForBOHB, HyperBandScheduler
 from outbid.tune.schedulers._median import MedianStoppingRule
@@ -38,7 +38,7 @@ def create_scheduler(scheduler: str, **kwargs: Any) -> TrialScheduler:
     """Return a scheduler by its name, such as "asha"."""
     kind = SCHEDULERS.get(scheduler.lower())
     if kind is None:
-        unsupported(f"scheduler {scheduler!r}", f"use one of {', '.join(sorted(SCHEDULERS))}")
+        raise UnknownNameError(f"there is no scheduler {scheduler!r}: use one of {', '.join(sorted(SCHEDULERS))}")
     made: TrialScheduler = kind(**kwargs)
     return made
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from outbid.tune._errors import BadArgumentError
 from outbid.tune._trial import Trial
 from outbid.tune.schedulers._population import PopulationBasedTraining, _Member
 
@@ -38,7 +39,9 @@ class PB2(PopulationBasedTraining):
     ) -> None:
         bounds = hyperparam_bounds or {}
         if not bounds:
-            raise ValueError("PB2: hyperparam_bounds must name at least one parameter, such as {'lr': [1e-4, 1e-1]}")
+            raise BadArgumentError(
+                "PB2: hyperparam_bounds must name at least one parameter, such as {'lr': [1e-4, 1e-1]}"
+            )
         self._bounds: dict[tuple[str, ...], tuple[float, float]] = dict(_flat(bounds))
         self._rng = np.random.RandomState(0)
         super().__init__(

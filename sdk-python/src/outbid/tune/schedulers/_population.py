@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from outbid.tune import _order
+from outbid.tune._errors import BadArgumentError
 from outbid.tune._sample import Domain, Function
 from outbid.tune._trial import Trial, to_json
 from outbid.tune.schedulers._base import Exploit, FIFOScheduler, next_multiple
@@ -103,7 +104,7 @@ class PopulationBasedTraining(FIFOScheduler):
                     f"PBT: {name}: a mutation is a list, a dict, a domain or a function, got {values!r:.80}"
                 )
         if not mutations and not custom_explore_fn:
-            raise ValueError("PBT: give hyperparam_mutations or custom_explore_fn")
+            raise BadArgumentError("PBT: give hyperparam_mutations or custom_explore_fn")
         if not 0 <= quantile_fraction <= 0.5:
             raise ValueError(f"PBT: quantile_fraction must be from 0 to 0.5, got {quantile_fraction!r}")
         if perturbation_interval <= 0:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
-from outbid.tune._errors import unsupported
+from outbid.tune._errors import UnknownNameError
 from outbid.tune._sample import grid_search
 from outbid.tune.search._absent import ABSENT
 from outbid.tune.search._basic import BasicVariantGenerator
@@ -29,7 +29,7 @@ def create_searcher(search_alg: str, **kwargs: Any) -> Any:
     if name in ABSENT:
         return ABSENT[name][1](**kwargs)
     if name not in kinds:
-        unsupported(f"search algorithm {search_alg!r}", f"use one of {', '.join(sorted(kinds))}")
+        raise UnknownNameError(f"there is no search algorithm {search_alg!r}: use one of {', '.join(sorted(kinds))}")
     known = inspect.signature(kinds[name]).parameters
     return kinds[name](**{k: v for k, v in kwargs.items() if k in known})
 
