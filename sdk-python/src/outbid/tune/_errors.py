@@ -27,6 +27,10 @@ class UnknownNameError(UnsupportedError, ValueError):
     """A scheduler or search algorithm is named that is not known."""
 
 
+class AbsentNameError(UnsupportedError, ImportError):
+    """A module or name of Ray's that Outbid does not have; the message says what to use. It is an ImportError too."""
+
+
 class NoSuchNameError(UnsupportedError, AttributeError):
     """An attribute that Ray's object has and Outbid's has not; `hasattr` says so too."""
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import enum
+from typing import Any
+
+from outbid.tune._absent_names import absent
 
 
 class Verbosity(enum.IntEnum):
@@ -12,6 +15,10 @@ class Verbosity(enum.IntEnum):
     V1_EXPERIMENT = 1
     V2_TRIAL_NORM = 2
     V3_TRIAL_DETAILS = 3
+
+
+def __getattr__(name: str) -> Any:
+    absent(__name__, name)
 
 
 __all__ = ["Verbosity"]

@@ -12,7 +12,11 @@ import importlib.machinery
 import importlib.util
 import sys
 from collections.abc import Sequence
+from functools import partial
 from types import ModuleType
+
+from outbid.tune._absent_names import absent, check_module
+from outbid.tune._errors import AbsentNameError
 
 _SCHEDULERS = ("async_hyperband", "hyperband", "hb_bohb", "median_stopping_rule", "pb2", "pbt", "trial_scheduler")
 _SEARCH = ("basic_variant", "concurrency_limiter", "repeater", "searcher", "search_algorithm", "search_generator")
@@ -42,6 +46,8 @@ _TUNE = {
         for name in ("experiment_plateau", "function_stopper", "maximum_iteration", "noop", "timeout", "trial_plateau")
     },
     **{f"logger.{name}": "logger" for name in ("logger", "json", "csv", "tensorboardx", "aim", "unified", "noop")},
+    "logger.mlflow": "integration.mlflow",
+    "logger.wandb": "integration.wandb",
     "analysis.experiment_analysis": "analysis",
     "execution.placement_groups": "_placement_names",
     "execution": "_placement_names",
@@ -50,6 +56,7 @@ _TUNE = {
     "experiment.trial": "_experiment_names",
     "experiment.experiment": "_experiment_names",
     "error": "_errors",
+    "exceptions": "_errors",
     "registry": "_registry",
     "result_grid": "_results",
     "syncer": "_config",
@@ -68,8 +75,10 @@ _TUNE = {
     "utils.log": "_log_names",
     "utils.util": "utils",
 }
+"""Modules below `outbid.tune` under Ray's names, and which of its modules each is."""
 
 _TRAIN = {
+    "context": "outbid.train",
     "xgboost": "outbid.tune.integration.xgboost",
     "lightgbm": "outbid.tune.integration.lightgbm",
     **{
@@ -89,18 +98,22 @@ _RAY = {
 }
 
 
+_OWN = ("outbid.tune.", "outbid.train.", "outbid.air.")
+
+
 class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Finds a module under a name that is another's."""
 
     def __init__(self, names: dict[str, str], prefix: str = "") -> None:
         self._names, self._prefix = names, prefix
+        self._parents = {name.rpartition(".")[0] for name in names} - names.keys()
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        """Return a spec for a name that is here."""
+        """Return a spec for a name that is here; raises AbsentNameError for one of Ray's that is not."""
         if self._real(fullname) is None:
-            return None
+            return self._parent(fullname, path)
         return importlib.machinery.ModuleSpec(fullname, self, is_package=True)
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
@@ -117,6 +130,18 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         # Deeper names are looked for below modules that are files, too.
         module.__path__ = self._kept[1] or []
 
+    def _parent(self, name: str, path: Sequence[str] | None) -> importlib.machinery.ModuleSpec | None:
+        """Return the spec of a module of Outbid's that is a file and has other names below; None for any other."""
+        if not name.startswith(_OWN):
+            return None
+        check_module(name)
+        if name not in self._parents:
+            return None
+        spec = importlib.machinery.PathFinder.find_spec(name, path)
+        if spec is not None and spec.submodule_search_locations is None:
+            spec.submodule_search_locations = []
+        return spec
+
     def _real(self, name: str) -> str | None:
         if name in self._names:
             return self._names[name]
@@ -127,6 +152,8 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
                 own = f"outbid.{there[4:]}.{name[len(there) + 1 :]}"
                 try:
                     return own if importlib.util.find_spec(own) is not None else None
+                except AbsentNameError:
+                    raise
                 except (ImportError, ValueError):
                     return None
         return None
@@ -137,7 +164,13 @@ def install() -> None:
     if not any(isinstance(f, _Finder) and not f._prefix for f in sys.meta_path):
         names = {f"outbid.tune.{name}": f"outbid.tune.{real}" for name, real in _TUNE.items()}
         names |= {f"outbid.train.{name}": real for name, real in _TRAIN.items()}
-        sys.meta_path.insert(0, _Finder(names))
+        names["outbid.air.result"] = "outbid.tune._results"
+        finder = _Finder(names)
+        sys.meta_path.insert(0, finder)
+        for name in finder._parents & sys.modules.keys():
+            vars(sys.modules[name]).setdefault("__path__", [])
+        for name in ("outbid.tune.schedulers", "outbid.tune.progress_reporter"):
+            vars(sys.modules[name])["__getattr__"] = partial(absent, name)
 
 
 def pretend() -> None:

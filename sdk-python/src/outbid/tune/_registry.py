@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+from outbid.tune._absent_names import absent
 from outbid.tune._errors import UnknownTrainableError, unsupported
 from outbid.tune._trainable import Trainable, unwrapped
 
@@ -30,6 +31,11 @@ def register_env(name: str, env_creator: Callable[..., Any]) -> None:
 def get_trainable_cls(name: str) -> Any:
     """Return what is registered under a name: the class, or the function itself."""
     return find_trainable(str(name))
+
+
+def validate_trainable(trainable_name: str) -> None:
+    """Raise UnknownTrainableError, a TuneError, for a name that is not registered."""
+    find_trainable(str(trainable_name))
 
 
 def is_function_trainable(trainable: Any) -> bool:
@@ -77,3 +83,7 @@ def _check_arguments(function: Any, inner: Any) -> None:
             f"the training function {getattr(inner, '__name__', inner)}{signature} must take the configuration, and "
             f"no more ({error}); tune.with_parameters binds the others"
         ) from None
+
+
+def __getattr__(name: str) -> Any:
+    absent(__name__, name)

@@ -50,11 +50,7 @@ class Restored:
         plan = made.plan
         self.tune = made.tune if made.tune is not None else TuneConfig(metric=plan.metric, mode=plan.mode)
         self.config = made.config if made.config is not None else RunConfig()
-        if trainable is not None:
-            plan.trainable = find_trainable(trainable)
-        if space is not None:
-            plan.earlier, plan.space = (plan.earlier, plan.space), keep_large(dict(space))
-        self._changed = (trainable is not None or space is not None) and made.digests() != made.saved_digests
+        self._trainable, self._space = trainable, space
 
     def results(self) -> Run:
         """Return how it stands, with what was trained once more since."""
@@ -72,6 +68,7 @@ class Restored:
 
     def run(self) -> Run:
         """Go on until the end."""
+        self._changed = self._take()
         handles = [self._attach(sweep) for sweep in (self._made.sweep, *(sweep for sweep, _ in self._made.later))]
         live = next((h for h in handles if h.info().state not in ENDED_SWEEP or h.info().state == "stopped"), None)
         self._made.time.resume(ran_on=any(h.info().state == "running" for h in handles))
@@ -83,6 +80,16 @@ class Restored:
                 _end(handle)
         made = self.results()
         return self._go_on(made)
+
+    def _take(self) -> bool:
+        """Have the plan train what was given to the restore; report whether that is something else than before."""
+        made, plan = self._made, self._made.plan
+        if self._trainable is not None:
+            plan.trainable = find_trainable(self._trainable)
+        if self._space is not None:
+            plan.earlier, plan.space = (plan.earlier, plan.space), keep_large(dict(self._space))
+        given = self._trainable is not None or self._space is not None
+        return given and made.digests() != made.saved_digests
 
     def _attach(self, sweep: str) -> SweepHandle:
         try:

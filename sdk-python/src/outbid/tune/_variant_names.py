@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from outbid.tune._absent_names import absent
 from outbid.tune._sample import Rng, grid_search
 from outbid.tune._variants import tag, variants
 
@@ -19,6 +20,10 @@ def generate_variants(
 def format_vars(resolved_vars: dict[Any, Any]) -> str:
     """Return drawn values as text."""
     return tag(resolved_vars)
+
+
+def __getattr__(name: str) -> Any:
+    absent(__name__, name)
 
 
 __all__ = ["format_vars", "generate_variants", "grid_search"]

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from outbid.tune._absent_names import absent
 from outbid.tune._checkpoint import Checkpoint
 from outbid.tune.integration._boosting import Reports
 
@@ -54,5 +55,10 @@ class TuneReportCallback(TuneReportCheckpointCallback):
 
 
 RayTrainReportCallback = TuneReportCheckpointCallback
+
+
+def __getattr__(name: str) -> Any:
+    absent(__name__, name)
+
 
 __all__ = ["RayTrainReportCallback", "TuneReportCallback", "TuneReportCheckpointCallback"]

@@ -8,6 +8,7 @@ from typing import Any
 
 import xgboost
 
+from outbid.tune._absent_names import absent
 from outbid.tune._checkpoint import Checkpoint
 from outbid.tune.integration._boosting import Reports
 
@@ -62,5 +63,10 @@ def _last(values: list[Any]) -> Any:
 
 
 RayTrainReportCallback = TuneReportCheckpointCallback
+
+
+def __getattr__(name: str) -> Any:
+    absent(__name__, name)
+
 
 __all__ = ["RayTrainReportCallback", "TuneReportCallback", "TuneReportCheckpointCallback"]

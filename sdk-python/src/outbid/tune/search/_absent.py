@@ -44,6 +44,8 @@ class ZOOptSearch(_Absent):
     """Not here."""
 
 
+BOHB = TuneBOHB
+
 _GP = f"use {_SAMPLERS}(sampler=optuna.samplers.GPSampler()), a Gaussian process"
 _TPE = f"use {_SAMPLERS}(), which is TPE as well"
 

@@ -7,6 +7,7 @@ import random
 from pathlib import Path
 from typing import Any
 
+from outbid.tune._absent_names import absent
 from outbid.tune._trainable import Trainable
 
 
@@ -30,3 +31,7 @@ class MyTrainableClass(Trainable):
     def load_checkpoint(self, checkpoint: Any) -> None:
         """Read the step."""
         self.timestep = json.loads(Path(checkpoint, "checkpoint").read_text())["timestep"]
+
+
+def __getattr__(name: str) -> Any:
+    absent(__name__, name)
