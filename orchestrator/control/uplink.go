@@ -258,9 +258,16 @@ func (c *Core) report(s *state.Sweep, t *state.Trial, l *state.Lease, r *outbidv
 	}
 }
 
+// nothingReported is the metric by which the SDK says that a Ray Tune function ended well without a report; the sweep's
+// metric is NaN in that report.
+const nothingReported = "reported_nothing"
+
 // warnOfMetric tells the user of a report without the sweep's metric, or with one that is not a finite number, the first time.
 func (c *Core) warnOfMetric(s *state.Sweep, t *state.Trial, r *outbidv1.Report) {
 	value, has := r.GetMetrics()[s.Spec.GetMetric()]
+	if _, nothing := r.GetMetrics()[nothingReported]; nothing {
+		return
+	}
 	if has && !state.Finite(value) && !t.NaNNoted {
 		c.note(s.ID, &t.Number, "warning", "reported %s for %s at step %d: it counts as the worst value", unbounded(value), s.Spec.GetMetric(), r.GetStep())
 	}

@@ -34,6 +34,7 @@ from outbid.tune._registry import find_trainable
 from outbid.tune._running_time import RunningTime, budget
 from outbid.tune._trainable import depends, placement_for, unwrapped
 from outbid.tune._trial import Trial
+from outbid.tune._unsaved import Unsaved
 from outbid.tune._variants import find
 from outbid.tune._watch import Watch
 from outbid.tune._work import Work
@@ -139,7 +140,7 @@ def resubmit(
 
 def follow(made: Run, handle: SweepHandle, tune: TuneConfig, run: RunConfig) -> Run:
     """Wait for the end of an experiment, and call its callbacks meanwhile."""
-    watch, criteria = Watch(made, tune, run), Criteria(made.plan.stop)
+    watch, criteria, unsaved = Watch(made, tune, run), Criteria(made.plan.stop), Unsaved(tune.scheduler)
     display: Display = NoDisplay()
     fail_fast: Any = run.failure_config and run.failure_config.fail_fast
     before = {n for n, t in made.infos.items() if t.state == "failed"}  # failed before this run
@@ -153,6 +154,7 @@ def follow(made: Run, handle: SweepHandle, tune: TuneConfig, run: RunConfig) -> 
                 made.time.tick(running=update.sweep.state == "running")
                 _take(made, update)
                 criteria.look(update.trials)
+                unsaved.look(update.trials)
                 watch.update(update)
                 failed = fail_fast and any(t.state == "failed" and t.number not in before for t in update.trials)
                 if (failed or watch.enough) and update.sweep.state not in ("stopping", "stopped", "done", "failed"):

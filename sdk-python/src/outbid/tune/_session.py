@@ -128,6 +128,15 @@ class Session:
         finally:
             self._clock = time.time()
 
+    def finish(self) -> None:
+        """Keep a checkpoint that came after the last report, whose result has it then."""
+        if self._pending is None or not self.last:
+            return
+        checkpoint, self._pending = Checkpoint(self._pending), None
+        about = {_ABOUT: {"offset": self._offset, "time_total": self.time_total, "counts": self.counts}}
+        self._own.save(checkpoint.path, metadata=about)
+        self.keep(checkpoint)
+
     def nothing(self) -> None:
         """Let the server know that the trial ends well, with nothing to report."""
         with contextlib.suppress(StopTrial):

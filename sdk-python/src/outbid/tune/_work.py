@@ -80,6 +80,7 @@ def _call(function: Any, session: _session.Session) -> None:
                 "metrics, a number, or nothing"
             )
         _session.report({"_metric": answer})
+    session.finish()
     if session.iteration == before == 0:
         session.nothing()
 

@@ -1,0 +1,38 @@
+"""Trials that a scheduler pauses or clones, and that save nothing: they begin again each time."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable
+from typing import Any
+
+from outbid._model import TrialResult
+from outbid.tune.schedulers import FIFOScheduler
+
+
+class Unsaved:
+    """Warns once per run when a trial that the scheduler paused or cloned goes on from no checkpoint."""
+
+    def __init__(self, scheduler: Any) -> None:
+        self._scheduler = type(scheduler).__name__
+        self._waits = scheduler is not None and type(scheduler) is not FIFOScheduler
+
+    def look(self, trials: Iterable[TrialResult]) -> None:
+        """Look at news of trials."""
+        found = next(filter(_began_again, trials), None) if self._waits else None
+        if found is None:
+            return
+        self._waits = False
+        warnings.warn(
+            f"{self._scheduler}: trial {found.number} was paused, or was to go on from another trial, and began again "
+            "at step 0, as no checkpoint was saved. A function saves with tune.report(metrics, "
+            "checkpoint=tune.Checkpoint.from_directory(path)) and begins with tune.get_checkpoint(); a tune.Trainable "
+            "has save_checkpoint() and load_checkpoint()",
+            stacklevel=5,
+        )
+
+
+def _began_again(info: TrialResult) -> bool:
+    """Report whether a trial without checkpoints was started more often than its failures explain."""
+    leases = max((lease.lease_id for lease in info.leases), default=0)
+    return not info.checkpoints and bool(info.resumes or leases > 1 + info.restarts)

@@ -1,0 +1,61 @@
+"""Checkpoints that a function saves late, or never, and what it is told of that."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import outbid as ob
+from outbid import tune
+from outbid.tune._record import Run
+from outbid.tune.schedulers import PopulationBasedTraining
+
+
+@pytest.mark.usefixtures("real")
+def test_a_population_that_never_saves_is_warned_of_once(tmp_path: Path) -> None:
+    def train(config: dict[str, Any]) -> None:
+        for _ in range(4):
+            tune.report({"score": config["lr"]})
+
+    pbt = PopulationBasedTraining(
+        "training_iteration", perturbation_interval=1, hyperparam_mutations={"lr": [1, 2, 3, 4]}, quantile_fraction=0.5
+    )
+    tuner = tune.Tuner(
+        train,
+        param_space={"lr": tune.grid_search([1, 2, 3, 4])},
+        tune_config=tune.TuneConfig(metric="score", mode="max", scheduler=pbt),
+        run_config=tune.RunConfig(name="unsaved", storage_path=tmp_path, verbose=0, stop={"training_iteration": 4}),
+    )
+    with pytest.warns(UserWarning, match=r"PopulationBasedTraining: trial \d .* began again at step 0") as told:
+        tuner.fit()
+    assert len([w for w in told if "began again" in str(w.message)]) == 1
+
+
+@pytest.mark.usefixtures("real")
+def test_a_function_that_reports_nothing_is_not_warned_of(tmp_path: Path) -> None:
+    def train(config: dict[str, Any]) -> None:
+        pass
+
+    config = tune.RunConfig(name="nothing", storage_path=tmp_path, verbose=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        grid: Any = tune.Tuner(train, run_config=config, tune_config=tune.TuneConfig(metric="loss", mode="min")).fit()
+    assert grid.num_errors == 0
+    run = Run.load(tmp_path / "nothing")
+    assert not [note.text for note in ob.attach(run.sweep).info().notes if note.level != "info"]
+
+
+@pytest.mark.usefixtures("real")
+def test_a_checkpoint_after_the_last_report_is_kept(tmp_path: Path) -> None:
+    def train(config: dict[str, Any]) -> None:
+        tune.report(test=1)
+        with tune.checkpoint_dir(step=1) as folder:
+            Path(folder, "weights").write_text("1")
+
+    config = tune.RunConfig(name="late", storage_path=tmp_path, verbose=0)
+    grid: Any = tune.Tuner(train, run_config=config).fit()
+    assert Path(grid[0].checkpoint.path, "weights").read_text() == "1" and grid[0].metrics["test"] == 1
+    assert Path(grid[0].path) in Path(grid[0].checkpoint.path).parents
