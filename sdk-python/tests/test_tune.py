@@ -405,7 +405,7 @@ def test_scripts_learn_what_was_learned_beside_the_server(tmp_path: Path) -> Non
     import types
 
     def program(search: Any, scheduler: Any) -> Any:
-        plan = types.SimpleNamespace(folder=tmp_path)
+        plan = types.SimpleNamespace(folder=tmp_path, stop=None)
         of = types.SimpleNamespace(searcher=search, scheduler=scheduler, plan=plan, known={})
         return types.SimpleNamespace(experiment=of, trials=[Trial(0, "a", "f", {})])
 

@@ -13,9 +13,9 @@ from outbid import tune
 from outbid.tune import _session
 from outbid.tune._encoding import decode, encode
 from outbid.tune._plan import Plan
+from outbid.tune._result_files import read_results
 from outbid.tune._results import result_of
 from outbid.tune._session import Session
-from outbid.tune._trial import read_results
 from outbid.tune.logger import pretty_print
 
 

@@ -34,6 +34,7 @@ locked.__module__ = "__main__"  # travels by value
 CASES: dict[str, Any] = {
     "an experiment of nothing": lambda t, s, p, e: t.run_experiments({"x": {}}),
     "an unknown argument": lambda t, s, p, e: t.run_experiments({"x": {"run": train, "bah": 1}}),
+    "an unknown keyword": lambda t, s, p, e: t.run_experiments({"x": {"run": train}}, bah=1),
     "experiments of no kind": lambda t, s, p, e: t.run_experiments([train]),
     "an instance": lambda t, s, p, e: e("x", object()),
     "an instance in JSON": lambda t, s, p, e: e.from_json("x", {"run": object()}),

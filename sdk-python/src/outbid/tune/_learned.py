@@ -11,6 +11,7 @@ from typing import Any
 from outbid.tune._named import by_name
 from outbid.tune._trial import Trial
 from outbid.tune.schedulers._base import FIFOScheduler
+from outbid.tune.stopper import asked_in_trial
 
 _FILE = ".learned.pkl"
 """Of an experiment's directory."""
@@ -32,7 +33,8 @@ class Learned:
     def keep(self, program: Any, *, last: bool) -> None:
         """Write it down if it is time to, or if nothing more will be learned; otherwise when it is time to."""
         experiment, wait = program.experiment, self._not_before - time.monotonic()
-        if experiment.searcher is None and type(experiment.scheduler) is FIFOScheduler:
+        plain = experiment.searcher is None and type(experiment.scheduler) is FIFOScheduler
+        if plain and asked_in_trial(experiment.plan.stop):
             return
         if wait <= 0 or last:
             self._write(program)
@@ -60,7 +62,9 @@ class Learned:
             made = file.with_suffix(".new")
             trials = {**experiment.known, **{t.trial_id: t for t in program.trials}}
             with by_name():
-                made.write_bytes(cloudpickle.dumps((experiment.searcher, experiment.scheduler, trials)))
+                made.write_bytes(
+                    cloudpickle.dumps((experiment.searcher, experiment.scheduler, trials, experiment.plan.stop))
+                )
             made.replace(file)
         except OSError:  # no such directory here
             pass
@@ -74,13 +78,13 @@ def learn(folder: str, searcher: Any, scheduler: Any) -> None:
         _take(mine, theirs)
 
 
-def learned(folder: str) -> tuple[Any, Any, dict[str, Trial]] | None:
-    """Return searcher, scheduler and the trials they know, by id; None where there is nothing that can be read."""
+def learned(folder: str) -> tuple[Any, Any, dict[str, Trial], Any] | None:
+    """Return searcher, scheduler, the trials they know by id, and stopper; None where nothing can be read."""
     try:
-        searcher, scheduler, trials = pickle.loads(Path(folder, _FILE).read_bytes())
+        searcher, scheduler, trials, stop = pickle.loads(Path(folder, _FILE).read_bytes())
     except Exception:  # it may need what only the other process has
         return None
-    return searcher, scheduler, trials
+    return searcher, scheduler, trials, stop
 
 
 def _take(mine: Any, theirs: Any) -> None:

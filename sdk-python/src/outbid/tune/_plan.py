@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import inspect
+import os
 import re
 import zlib
 from collections.abc import Mapping
@@ -25,6 +27,10 @@ NOTHING = "reported_nothing"
 
 MARKS = ".trials"
 """Of an experiment's directory: a file for each trial, with its directory's name."""
+
+
+_OWNERS = ".owners"
+"""Of the marks: a link for each directory's name, to the id of its trial."""
 
 
 @dataclass
@@ -98,17 +104,35 @@ class Plan:
         return trial
 
     def claim(self, trial: Trial) -> Path | None:
-        """Make a trial's directory; None where there can be none."""
+        """Make a trial's directory, of another name if that is another trial's; None where there can be none."""
         mark = Path(self.folder, MARKS, trial.trial_id)
-        path = Path(trial.local_path)
         try:
-            mark.parent.mkdir(parents=True, exist_ok=True)
-            path.mkdir(parents=True, exist_ok=True)
+            owners = mark.parent / _OWNERS
+            owners.mkdir(parents=True, exist_ok=True)
             if not mark.is_file():
+                if not _is_owner(owners / trial.relative_logdir, trial.trial_id):
+                    trial.relative_logdir += f"_{trial.number}"
                 mark.write_text(trial.relative_logdir)
+            path = Path(trial.local_path)
+            path.mkdir(parents=True, exist_ok=True)
         except OSError:
             return None
         return path
+
+    def place(self, trial: Trial) -> Path:
+        """Return the directory that a trial has claimed, or that it will."""
+        try:
+            name = Path(self.folder, MARKS, trial.trial_id).read_text()
+        except OSError:
+            name = trial.relative_logdir
+        return Path(self.folder, name)
+
+
+def _is_owner(claim: Path, trial_id: str) -> bool:
+    """Claim a directory's name for a trial; report whether it is the trial's, and not that of one before it."""
+    with contextlib.suppress(FileExistsError):
+        os.symlink(trial_id, claim)
+    return os.readlink(claim) == trial_id
 
 
 def _tag(trial: Trial) -> str:

@@ -21,10 +21,12 @@ from outbid.tune._encoding import encode
 from outbid.tune._learned import Learned
 from outbid.tune._named import by_name
 from outbid.tune._plan import NOTHING, Plan
+from outbid.tune._result_files import whole_result
 from outbid.tune._trial import Trial
 from outbid.tune._variants import assign, find
 from outbid.tune.schedulers._base import Exploit, TrialScheduler
 from outbid.tune.search._searcher import Searcher
+from outbid.tune.stopper import Stopper, asked_in_trial
 
 
 class Experiment:
@@ -113,6 +115,8 @@ class Program(Pickled):
         self.controller = Controller(self)
         self.nothing = False
         self.learned = Learned(self.lock)
+        stop = self.experiment.plan.stop
+        self.stopper: Stopper | None = None if asked_in_trial(stop) else stop
 
     @property
     def drawn_out(self) -> bool:
@@ -184,7 +188,7 @@ class Program(Pickled):
         trial.status = Trial.RUNNING
         other, own = decision.source.number, self.state["steps"][trial.number] - self._offset(trial)
         self.state["offsets"][trial.number] = self._offset(decision.source)
-        target = self.scheduler.target(trial, self.state["steps"][other])
+        target = self._target(trial, self.state["steps"][other])
         until = max(target - self._offset(trial), own + 1)
         reason = "goes on with another configuration" if other == trial.number else f"goes on from trial {other}"
         yield Clone(trial.number, decision.source.number, encode(trial.config), until, reason=reason)
@@ -208,7 +212,7 @@ class Program(Pickled):
             config = merge(e.plan.space, config)
         trial = self._add(number, trial_id, config)
         self.state["drawn_out"] = bool(e.samples) and number + 1 >= e.samples
-        target = self.scheduler.target(trial, self._offset(trial))
+        target = self._target(trial, self._offset(trial))
         self.learned.keep(self, last=False)
         return Create(encode(trial.config), max(target - self._offset(trial), 1) if target else 0)
 
@@ -246,7 +250,11 @@ class Program(Pickled):
     def _next(self, trial: Trial) -> int:
         """Return a trial's next target; one that has none from here on has a far one, as targets only grow."""
         step = self.state["steps"][trial.number]
-        return (self.scheduler.target(trial, step) or step + (1 << 40)) - self._offset(trial)
+        return (self._target(trial, step) or step + (1 << 40)) - self._offset(trial)
+
+    def _target(self, trial: Trial, step: int) -> int:
+        """Return up to which iteration a trial trains before it waits: to its next, where a stopper is asked."""
+        return step + 1 if self.stopper is not None else self.scheduler.target(trial, step)
 
     def _decide(self, report: Report, *, waits: bool) -> Iterable[Action]:
         trial = self.trials[report.trial]
@@ -258,6 +266,8 @@ class Program(Pickled):
             return [Train(trial.number, self._next(trial))] if waits else ()
         result = self._result(trial, report)
         trial.last_result = result
+        if (ends := self._stops(trial, result)) is not None:
+            return ends
         if self.experiment.searcher is not None:
             self.experiment.searcher.on_trial_result(trial.trial_id, result)
         decision = self.scheduler.on_trial_result(self.controller, trial, result)
@@ -275,6 +285,26 @@ class Program(Pickled):
             self.nothing = False
         elif waits:
             out.append(Train(trial.number, self._next(trial)))
+        return self._all(out)
+
+    def _stops(self, trial: Trial, result: dict[str, Any]) -> list[Action] | None:
+        """Ask the stopper about a result; returns what ends by it, None if the trial goes on."""
+        if self.stopper is None:
+            return None
+        name = type(self.stopper).__name__
+        whole = whole_result(trial, self.experiment.plan.place(trial), result)
+        ends = bool(self.stopper(trial.trial_id, whole))
+        everything = bool(self.stopper.stop_all())
+        if not ends and not everything:
+            return None
+        out: list[Action] = []
+        for one in [t for t in self.trials if not t.is_finished()] if everything else [trial]:
+            out.append(End(one.number, completed=True, reason=f"stopped by {name}"))
+            self.over(one, Trial.TERMINATED)
+            self.scheduler.on_trial_complete(self.controller, one, one.last_result)
+        if everything:
+            self.state["drawn_out"] = True
+            self.later = []
         return self._all(out)
 
     def _all(self, out: list[Action]) -> list[Action]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import pickle
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -17,8 +16,9 @@ from outbid.tune._encoding import decode
 from outbid.tune._errors import TuneError
 from outbid.tune._named import by_name
 from outbid.tune._plan import MARKS, NOTHING, Plan
+from outbid.tune._result_files import agrees, from_report, read_results
 from outbid.tune._running_time import RunningTime
-from outbid.tune._trial import Trial, read_results
+from outbid.tune._trial import Trial
 from outbid.tune._work import Work
 
 STATE = "tuner.pkl"
@@ -126,10 +126,7 @@ def collect(plan: Plan, info: TrialResult) -> Trial:
     """Return a trial with all that it has reported and saved."""
     trial = trial_of(plan, info)
     folder = Path(trial.local_path)
-    trial.history = read_results(folder)
-    if not trial.history and info.step:
-        reports = [r for r in info.reports() if not r.superseded and NOTHING not in r.metrics]
-        trial.history = [from_report(trial, r.step, r.metrics) for r in reports]
+    trial.history = _history(trial, folder, info)
     _take_files(trial)
     if trial.history:
         if info.state in ENDED_TRIAL and info.state != "failed":
@@ -137,12 +134,33 @@ def collect(plan: Plan, info: TrialResult) -> Trial:
     elif NOTHING in info.metrics:
         trial.last_result = {"trial_id": trial.trial_id, "done": True, "config": trial.config}
     trial.num_failures = info.restarts + (info.state == "failed")
-    if not trial.checkpoints and info.checkpoints and not (folder / "result.json").is_file():
+    if not trial.checkpoints and info.checkpoints and not read_results(folder):
         trial.checkpoints.append((Checkpoint(info.checkpoint(info.checkpoints[-1].step)), trial.last_result))
     if info.state == "failed":
         trial.error_msg = info.reason
         trial.error = _error(folder, info.reason, info.number)
     return trial
+
+
+def _history(trial: Trial, folder: Path, info: TrialResult) -> list[dict[str, Any]]:
+    """Return a trial's results as the server has them; what is not a number is of its file, where they agree."""
+    lines = read_results(folder)
+    if not info.step or NOTHING in info.metrics or _is_same(lines, trial, info):
+        return lines
+    reports = [r for r in info.reports() if not r.superseded and NOTHING not in r.metrics]
+    by_step = {line.get("training_iteration"): line for line in lines if line.get("trial_id") == trial.trial_id}
+    history = []
+    for report in reports:
+        made = from_report(trial, report.step, report.metrics)
+        line = by_step.get(made["training_iteration"])
+        history.append(line if line is not None and agrees(line, report.metrics) else made)
+    return history
+
+
+def _is_same(lines: list[dict[str, Any]], trial: Trial, info: TrialResult) -> bool:
+    """Report whether a trial's file ends where the server's record does."""
+    last = lines[-1] if lines else {}
+    return last.get("trial_id") == trial.trial_id and len(lines) >= info.step and agrees(last, info.metrics)
 
 
 def read(plan: Plan) -> list[Trial]:
@@ -189,20 +207,3 @@ def _error(folder: Path, reason: str, number: int) -> Exception:
     except Exception:
         pass
     return TuneError(reason or f"trial {number} failed")
-
-
-def from_report(trial: Trial, step: int, metrics: Mapping[str, float]) -> dict[str, Any]:
-    """Return a result made of a report's numbers, where the trial's files cannot be read here."""
-    out: dict[str, Any] = {}
-    for path, value in metrics.items():
-        inside = out
-        *around, last = path.split("/")
-        for key in around:
-            inside = inside.setdefault(key, {})
-            if not isinstance(inside, dict):
-                break
-        else:
-            inside[last] = value
-    out.setdefault("training_iteration", step)
-    out["training_iteration"] = int(out["training_iteration"])
-    return {**out, "trial_id": trial.trial_id, "config": trial.config, "done": False}

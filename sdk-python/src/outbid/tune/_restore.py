@@ -23,10 +23,12 @@ from outbid.tune._learned import learned
 from outbid.tune._program import Experiment
 from outbid.tune._record import Begun, Run, collect
 from outbid.tune._registry import find_trainable
+from outbid.tune._result_files import saved_results
 from outbid.tune._running_time import budget, longer, spend
-from outbid.tune._trial import Trial, saved_results
+from outbid.tune._trial import Trial
 from outbid.tune.schedulers import FIFOScheduler
 from outbid.tune.search import BasicVariantGenerator
+from outbid.tune.stopper import asked_in_trial
 
 _OPEN = ("queued", "running", "paused", "stopped")
 """States of trials that have not ended: those of a sweep that a person stops are stopped with it."""
@@ -131,6 +133,7 @@ class Restored:
         samples = 0
         if self._unfinished and begun.searcher is not None:
             samples = max(begun.samples - first, 0) if begun.samples else -1
+        searcher, scheduler, trials = self._brains(made, begun)
         left = self._left()
         if not (open_ones or failed or points or samples) or (left is not None and left <= 0):
             return made
@@ -139,7 +142,6 @@ class Restored:
         plan = replace(made.plan, numbers=numbers, first=first + len(points))
         plan.offsets = self._offsets(made, again)
         known = [decode(made.infos[n].config, plan.space, whole=False) for n in again]
-        searcher, scheduler, trials = self._brains(made, begun)
         total = 0 if samples < 0 else len(numbers) + samples
         experiment = Experiment(plan, scheduler, searcher, known + points, total, trials)
         second, handle = resubmit(made, experiment, self.config, limit=begun.limit, left=left)
@@ -175,8 +177,11 @@ class Restored:
 
     def _brains(self, made: Run, begun: Begun) -> tuple[Any, Any, dict[str, Trial]]:
         """Return search algorithm, scheduler, and the trials that it knows: as they were when they last learned."""
-        found = _whole(made) if begun.searcher is not None or type(begun.scheduler) is not FIFOScheduler else None
-        searcher, scheduler, trials = found if found is not None else (begun.searcher, begun.scheduler, {})
+        plain = begun.searcher is None and type(begun.scheduler) is FIFOScheduler
+        found = None if plain and asked_in_trial(made.plan.stop) else _whole(made)
+        if found is None:
+            return begun.searcher, begun.scheduler, {}
+        searcher, scheduler, trials, made.plan.stop = found
         if searcher is None:
             return searcher, scheduler, trials
         by_id = {trial.trial_id: trial for trial in made.trials}

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 from outbid._errors import MissingExtraError
 from outbid.tune import _keeping, _order
 from outbid.tune._checkpoint import Checkpoint
-from outbid.tune._trial import Trial, flatten, read_results
+from outbid.tune._result_files import read_results
+from outbid.tune._trial import Trial, flatten
 
 if TYPE_CHECKING:
     import pandas as pd

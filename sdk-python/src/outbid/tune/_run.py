@@ -270,6 +270,8 @@ def run_experiments(
     **more: Any,
 ) -> list[Trial]:
     """Run experiments one after another, and return all their trials."""
+    if unknown := more.keys() - {"resume_config", "server_port", "queue_trials"}:
+        raise TypeError(f"run_experiments() got an unexpected keyword argument {sorted(unknown)[0]!r}")
     if isinstance(experiments, Mapping):
         made = [e if isinstance(e, Experiment) else Experiment.from_json(n, e) for n, e in experiments.items()]
     else:

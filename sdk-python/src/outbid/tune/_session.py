@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import csv
 import datetime
 import json
 import shutil
@@ -24,7 +23,9 @@ from outbid.tune._checkpoint import Checkpoint
 from outbid.tune._encoding import decode
 from outbid.tune._host import DATE, process
 from outbid.tune._plan import NOTHING, Plan, met, sent_name
-from outbid.tune._trial import Trial, flatten, read_results, saved_results, to_json
+from outbid.tune._result_files import Writer, read_results, saved_results
+from outbid.tune._trial import Trial, flatten, to_json
+from outbid.tune.stopper import asked_in_trial
 
 current: Session | None = None
 """The session of the trial that runs in this process."""
@@ -52,8 +53,7 @@ class Session:
         self._kept: list[tuple[Path, _order.Rank]] = []
         self._made = 0  # checkpoints so far
         self.counts: dict[str, float] = {}
-        self._results: IO[str] | None = None
-        self._progress: Any = None
+        self._files: Writer | None = None
         self._open()
         self._enough = False
         trial._stop = lambda step, metrics: self._enough
@@ -116,7 +116,8 @@ class Session:
         self._pending = None
         self.iteration += 1
         self.since_restore += 1
-        self._write(result, flat)
+        if self._files is not None:
+            self._files.write(result, flat)
         self.last = result
         self._enough = self._enough or enough
         numbers = {k: v for k, v in flat.items() if k not in UNSENT and is_number(v) and not _configured(k)}
@@ -204,21 +205,15 @@ class Session:
                     import cloudpickle
 
                     (self.folder / ".last.pkl").write_bytes(cloudpickle.dumps(self.last))
-        for file in (self._results, self._progress and self._progress[0]):
-            if file:
-                file.close()
+        if self._files is not None:
+            self._files.close()
 
     def keep(self, checkpoint: Checkpoint) -> None:
         """Keep a checkpoint of the last result in the trial's directory, after the trial was told to end."""
         name = self._keep(checkpoint, self.last, flatten(self.last), None)
         self.last["checkpoint_dir_name"] = name
-        if self._results is None or self.folder is None:
-            return
-        self._results.close()
-        self._results = None
-        file = self.folder / "result.json"
-        lines = file.read_text().splitlines()[:-1]
-        file.write_text("\n".join([*lines, to_json(self.last)]) + "\n")
+        if self._files is not None:
+            self._files.replace_last(self.last)
 
     def _load(self) -> None:
         """Find what the trial starts from: Outbid's checkpoint, else that of the run that this one goes on from."""
@@ -250,30 +245,12 @@ class Session:
 
             (self.folder / "params.pkl").write_bytes(cloudpickle.dumps(self.config))
         before = read_results(self.folder)[: self.iteration]  # a line for each iteration
-        self._results = (self.folder / "result.json").open("w")
-        self._progress = None
-        for result in before:
-            self._write(result, flatten(result))
+        self._files = Writer(self.folder, before)
         for path in sorted(self.folder.glob("checkpoint_[0-9]*")):
             self._made = max(self._made, int(path.name.split("_")[1]) + 1)
             of = next((r for r in before if r.get("checkpoint_dir_name") == path.name), None)
             if of is not None:
                 self._kept.append((path, _keeping.score(self._plan.checkpoints, of, flatten(of))))
-
-    def _write(self, result: dict[str, Any], flat: dict[str, Any]) -> None:
-        if self._results is None or self.folder is None:
-            return
-        self._results.write(to_json(result) + "\n")
-        self._results.flush()
-        # The columns of Ray's file: what is nested comes last, and the configuration is in params.json.
-        nested = [name for name in flat if name not in result and not _configured(name)]
-        columns = [name for name in flat if name in result and name != "config"] + nested
-        if self._progress is None:
-            file = (self.folder / "progress.csv").open("w", newline="")
-            self._progress = file, csv.DictWriter(file, columns, extrasaction="ignore")
-            self._progress[1].writeheader()
-        self._progress[1].writerow(flat)
-        self._progress[0].flush()
 
     def _keep(
         self, checkpoint: Checkpoint, result: Mapping[str, Any], flat: Mapping[str, Any], name: str | None
@@ -301,7 +278,7 @@ class Session:
             return False
         if isinstance(stop, Mapping):
             return met(stop, result, flat)
-        return bool(stop(self.trial.trial_id, result))
+        return asked_in_trial(stop) and bool(stop(self.trial.trial_id, result))
 
 
 UNSENT = frozenset(

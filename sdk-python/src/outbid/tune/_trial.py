@@ -6,8 +6,7 @@ import datetime
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 from outbid.tune import _order
@@ -197,26 +196,3 @@ def _plain(value: Any) -> Any:
             except Exception:
                 break
     return dict(value) if isinstance(value, Mapping) else str(value)
-
-
-def read_results(folder: Path) -> list[dict[str, Any]]:
-    """Return what a trial has reported, as its directory says; a line that is being written is left out."""
-    try:
-        lines = (folder / "result.json").read_text().splitlines()
-    except OSError:
-        return []
-    out = []
-    for line in lines:
-        try:
-            out.append(json.loads(line))
-        except ValueError:
-            break
-    return out
-
-
-def saved_results(folder: Path) -> Iterator[tuple[dict[str, Any], Path]]:
-    """Yield the results of a trial whose checkpoints are in its directory, the newest first, with these."""
-    for result in reversed(read_results(folder)):
-        name = result.get("checkpoint_dir_name")
-        if name and (folder / name).is_dir():
-            yield result, folder / name

@@ -19,7 +19,7 @@ class Unsaved:
 
     def look(self, trials: Iterable[TrialResult]) -> None:
         """Look at news of trials."""
-        found = next(filter(_began_again, trials), None) if self._waits else None
+        found = next((t for t in trials if t.resumes and not t.checkpoints), None) if self._waits else None
         if found is None:
             return
         self._waits = False
@@ -30,9 +30,3 @@ class Unsaved:
             "has save_checkpoint() and load_checkpoint()",
             stacklevel=5,
         )
-
-
-def _began_again(info: TrialResult) -> bool:
-    """Report whether a trial without checkpoints was started more often than its failures explain."""
-    leases = max((lease.lease_id for lease in info.leases), default=0)
-    return not info.checkpoints and bool(info.resumes or leases > 1 + info.restarts)

@@ -10,8 +10,9 @@ from outbid._model import TrialResult, Update
 from outbid.tune._checkpoint import Checkpoint
 from outbid.tune._config import RunConfig, TuneConfig, seconds
 from outbid.tune._plan import NOTHING
-from outbid.tune._record import Run, collect, from_report, status_of, trial_of
-from outbid.tune._trial import Trial, read_results
+from outbid.tune._record import Run, collect, status_of, trial_of
+from outbid.tune._result_files import agrees, from_report, read_results
+from outbid.tune._trial import Trial
 
 
 class Watch:
@@ -123,11 +124,14 @@ class Watch:
 
         own = next(n for n, t in self._trials.items() if t is trial)
         lines = self._lines.get(own, [])
-        if step > len(lines):
+        at = int(metrics.get("training_iteration", step))
+        if max(at, step) > len(lines):
             trial.relative_logdir = self._made.plan.trial(own, trial.config).relative_logdir
             lines = self._lines[own] = read_results(Path(trial.local_path))
-        at = int(metrics.get("training_iteration", step))
-        result = dict(lines[step - 1]) if step <= len(lines) else from_report(trial, at, metrics)
+        # One that goes on from another sweep has more lines than steps.
+        found = (lines[n - 1] for n in (at, step) if 0 < n <= len(lines) and agrees(lines[n - 1], metrics))
+        line: dict[str, Any] | None = next(found, None)
+        result = dict(line) if line is not None else from_report(trial, at, metrics)
         result["config"] = trial.config
         trial.last_result = result
         self._said[own] = step

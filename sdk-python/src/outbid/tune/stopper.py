@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,10 @@ from outbid.tune import _order
 
 
 class Stopper:
-    """Base of stoppers. It is asked about a result where the trial runs, and about the whole where `fit` waits."""
+    """Base of stoppers. One copy beside the server is asked about each result of every trial, in their order.
+
+    The script's own object is asked as well, so that it knows what happened; what it says of the whole counts.
+    """
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
         """Return whether a trial is to end."""
@@ -185,6 +188,17 @@ class TrialPlateauStopper(Stopper):
     def stop_all(self) -> bool:
         """Never."""
         return False
+
+
+def asked_in_trial(stop: Any) -> bool:
+    """Report whether conditions need only know of one trial's newest result, so that its process can apply them."""
+    if isinstance(stop, CombinedStopper):
+        return all(map(asked_in_trial, stop._stoppers))
+    return (
+        stop is None
+        or isinstance(stop, Mapping)
+        or type(stop) in (NoopStopper, MaximumIterationStopper, TimeoutStopper)
+    )
 
 
 __all__ = [

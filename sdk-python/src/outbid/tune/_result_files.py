@@ -1,0 +1,170 @@
+"""A trial's results in files of its directory: Outbid's own, and the copies under the names that Ray has.
+
+What counts is what the server has: a file adds what is not a number, where it agrees. Training code may write the
+copies.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import IO, Any
+
+from outbid.tune import _order
+from outbid.tune._trial import Trial, flatten, to_json
+
+OWN, COPY, TABLE = ".results.json", "result.json", "progress.csv"
+
+_TAIL = 256 << 10  # bytes in which the newest result is looked for
+
+
+def read_results(folder: Path) -> list[dict[str, Any]]:
+    """Return what a trial has reported, as its directory says; a line that is being written is left out.
+
+    A directory of Ray's, or of an earlier version, has `result.json` alone.
+    """
+    for name in (OWN, COPY):
+        try:
+            lines = (folder / name).read_bytes().splitlines()
+        except OSError:
+            continue
+        return list(_parsed(lines))
+    return []
+
+
+def newest_result(folder: Path) -> dict[str, Any] | None:
+    """Return the newest result in Outbid's file of a trial's directory; None if there is none, or no such file."""
+    try:
+        with (folder / OWN).open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL))
+            lines = file.read().splitlines()
+    except OSError:
+        return None
+    return next(_parsed(lines[-1:]), None)
+
+
+def saved_results(folder: Path) -> Iterator[tuple[dict[str, Any], Path]]:
+    """Yield the results of a trial whose checkpoints are in its directory, the newest first, with these."""
+    for result in reversed(read_results(folder)):
+        name = result.get("checkpoint_dir_name")
+        if name and (folder / name).is_dir():
+            yield result, folder / name
+
+
+def agrees(result: Mapping[str, Any], metrics: Mapping[str, Any]) -> bool:
+    """Report whether a result of a file has the numbers that the server has of it."""
+    flat = flatten(result)
+    for name, value in metrics.items():
+        mine, theirs = _order.number(flat.get(name, value)), _order.number(value)
+        if mine is None or theirs is None or isinstance(value, bool):
+            continue
+        if mine != theirs and not (math.isnan(mine) and math.isnan(theirs)):
+            return False
+    return True
+
+
+def whole_result(trial: Trial, folder: Path, metrics: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a trial's newest result with what is not a number, if its file has it; else made of its numbers."""
+    newest, step = newest_result(folder), int(metrics["training_iteration"])
+    numbers = {name: value for name, value in metrics.items() if isinstance(value, (int, float))}
+    if newest is not None and newest.get("training_iteration") == step and agrees(newest, numbers):
+        return {**newest, "config": trial.config}
+    return from_report(trial, step, numbers)
+
+
+def from_report(trial: Trial, step: int, metrics: Mapping[str, float]) -> dict[str, Any]:
+    """Return a result made of a report's numbers, where the trial's files cannot be read here."""
+    out: dict[str, Any] = {}
+    for path, value in metrics.items():
+        inside = out
+        *around, last = path.split("/")
+        for key in around:
+            inside = inside.setdefault(key, {})
+            if not isinstance(inside, dict):
+                break
+        else:
+            inside[last] = value
+    out.setdefault("training_iteration", step)
+    out["training_iteration"] = int(out["training_iteration"])
+    return {**out, "trial_id": trial.trial_id, "config": trial.config, "done": False}
+
+
+class Writer:
+    """Writes a trial's results as they come, into Outbid's file and the copies."""
+
+    def __init__(self, folder: Path, before: list[dict[str, Any]]) -> None:
+        self._folder = folder
+        self._own: IO[str] = (folder / OWN).open("w")
+        self._copies: dict[str, IO[str]] = {COPY: (folder / COPY).open("w")}
+        self._table: csv.DictWriter[str] | None = None
+        for result in before:
+            self.write(result, flatten(result))
+
+    def write(self, result: Mapping[str, Any], flat: Mapping[str, Any]) -> None:
+        """Add a result."""
+        line = to_json(result) + "\n"
+        self._own.write(line)
+        self._own.flush()
+        self._copy(COPY, line)
+        # The columns of Ray's file: what is nested comes last, and the configuration is in params.json.
+        nested = [name for name in flat if name not in result and not name.startswith("config/")]
+        if self._table is None:
+            columns = [name for name in flat if name in result and name != "config"] + nested
+            file = self._copies[TABLE] = (self._folder / TABLE).open("w", newline="")
+            self._table = csv.DictWriter(file, columns, extrasaction="ignore")
+            self._table.writeheader()
+            file.flush()
+        if TABLE in self._copies and self._is_ours(TABLE):
+            self._table.writerow(flat)
+            self._copies[TABLE].flush()
+
+    def replace_last(self, result: Mapping[str, Any]) -> None:
+        """Put a result in place of the last one."""
+        for name in (OWN, COPY):
+            if name == COPY and not self._is_ours(COPY):
+                continue
+            file = self._own if name == OWN else self._copies[COPY]
+            lines = (self._folder / name).read_text().splitlines()[:-1]
+            file.seek(0)
+            file.truncate()
+            file.write("\n".join([*lines, to_json(result)]) + "\n")
+            file.flush()
+
+    def close(self) -> None:
+        """Close the files."""
+        for file in (self._own, *self._copies.values()):
+            file.close()
+
+    def _copy(self, name: str, text: str) -> None:
+        if self._is_ours(name):
+            self._copies[name].write(text)
+            self._copies[name].flush()
+
+    def _is_ours(self, name: str) -> bool:
+        """Report whether a copy is as it was left; one that the training code has written is its own from then on."""
+        file = self._copies.get(name)
+        if file is None:
+            return False
+        try:
+            there, here = (self._folder / name).stat(), os.fstat(file.fileno())
+            if (there.st_dev, there.st_ino, there.st_size) == (here.st_dev, here.st_ino, file.tell()):
+                return True
+        except OSError:
+            pass
+        self._copies.pop(name).close()
+        return False
+
+
+def _parsed(lines: list[bytes]) -> Iterator[dict[str, Any]]:
+    for line in lines:
+        try:
+            found = json.loads(line)
+        except ValueError:
+            return
+        if not isinstance(found, dict):
+            return
+        yield found

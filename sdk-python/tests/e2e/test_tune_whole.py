@@ -1,0 +1,85 @@
+"""What sees a whole experiment: stoppers, which are asked about every trial's results, and the server's record."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from outbid import tune
+from outbid.tune.stopper import CombinedStopper, ExperimentPlateauStopper, MaximumIterationStopper, Stopper
+
+
+def train(config: dict[str, Any]) -> None:
+    """Report until told to end."""
+    for step in range(1, 100):
+        tune.report({"loss": config["x"], "step": step, "nest": {"word": f"w{step}"}})
+
+
+class Shared(Stopper):
+    """Ends each trial at its third result, and the experiment at the seventh of all."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[str, int, str]] = []
+
+    def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
+        self.seen.append((trial_id, result["step"], result["nest"]["word"]))
+        return bool(result["step"] == 3)
+
+    def stop_all(self) -> bool:
+        return len(self.seen) >= 7
+
+
+def fit(tmp_path: Path, stop: Any, xs: list[float], function: Any = train, **more: Any) -> Any:
+    tuner = tune.Tuner(
+        function,
+        param_space={"x": tune.grid_search(xs)},
+        tune_config=tune.TuneConfig(metric="loss", mode="min", max_concurrent_trials=1, **more),
+        run_config=tune.RunConfig(name="whole", storage_path=tmp_path, verbose=0, stop=stop),
+    )
+    return tuner.fit()
+
+
+@pytest.mark.usefixtures("real")
+def test_a_stopper_sees_all_trials(tmp_path: Path) -> None:
+    stop = Shared()
+    grid = fit(tmp_path, stop, [0, 1, 2, 3])
+    assert [r.metrics["step"] for r in grid] == [3, 3, 1]
+    assert [seen[1:] for seen in stop.seen] == [(n, f"w{n}") for n in (1, 2, 3, 1, 2, 3, 1)]
+    assert len({seen[0] for seen in stop.seen}) == 3 and grid.num_terminated == 3
+
+
+@pytest.mark.usefixtures("real")
+def test_a_plateau_of_all_trials_ends_the_experiment(tmp_path: Path) -> None:
+    stop = CombinedStopper(MaximumIterationStopper(2), ExperimentPlateauStopper("loss", top=4, std=0.1))
+    assert len(fit(tmp_path, stop, [0, 0, 0, 0, 0, 0])) == 2
+
+
+@pytest.mark.usefixtures("real")
+@pytest.mark.parametrize(
+    "stop", [lambda trial_id, result: result["step"] >= 4, {"step": 4}, MaximumIterationStopper(4)]
+)
+def test_trials_end_at_the_very_result(tmp_path: Path, stop: Any) -> None:
+    grid = fit(tmp_path, stop, [0, 1])
+    assert [len(r.metrics_dataframe) for r in grid] == [4, 4] and grid.num_terminated == 2
+    assert [r.metrics["done"] for r in grid] == [True, True]
+
+
+@pytest.mark.usefixtures("real")
+def test_results_are_what_was_reported_whatever_files_say(tmp_path: Path) -> None:
+    def writes(config: dict[str, Any]) -> None:
+        for step in range(1, 4):
+            tune.report({"loss": config["x"] / step, "word": f"{config['x']}w{step}"})
+            Path(str(tune.get_context().get_trial_dir()), "result.json").write_text(
+                '{"loss": -1, "training_iteration": 3}\n'
+            )
+
+    grid = fit(tmp_path, None, [2.0, 4.0], writes, trial_dirname_creator=lambda trial: "same")
+    assert [r.metrics["loss"] for r in grid] == [2 / 3, 4 / 3]
+    assert [list(r.metrics_dataframe["word"]) for r in grid] == [[f"{x}w{n}" for n in (1, 2, 3)] for x in (2.0, 4.0)]
+    assert [Path(r.path).name for r in grid] == ["same", "same_1"]
+    assert all(Path(r.path, "result.json").read_text().startswith('{"loss": -1') for r in grid)
+    Path(grid[0].path, ".results.json").write_text('{"loss": 7.0, "trial_id": "x", "training_iteration": 3}\n')
+    again: Any = tune.ResultGrid(tune.ExperimentAnalysis(str(tmp_path / "whole")))
+    assert [r.metrics["loss"] for r in again] == [2 / 3, 4 / 3]
