@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from outbid import tune
+from outbid.tune.schedulers import ASHAScheduler, HyperBandScheduler
 from outbid.tune.stopper import CombinedStopper, ExperimentPlateauStopper, MaximumIterationStopper, Stopper
 
 
@@ -83,3 +86,21 @@ def test_results_are_what_was_reported_whatever_files_say(tmp_path: Path) -> Non
     Path(grid[0].path, ".results.json").write_text('{"loss": 7.0, "trial_id": "x", "training_iteration": 3}\n')
     again: Any = tune.ResultGrid(tune.ExperimentAnalysis(str(tmp_path / "whole")))
     assert [r.metrics["loss"] for r in again] == [2 / 3, 4 / 3]
+
+
+@pytest.mark.usefixtures("real")
+@pytest.mark.parametrize("kind", [ASHAScheduler, HyperBandScheduler])
+def test_a_trial_of_nan_wins_nothing(tmp_path: Path, kind: Any) -> None:
+    def learns(config: dict[str, Any]) -> None:
+        for step in range(1, 28):
+            value = math.nan if config["x"] == 0 else config["x"] + 1 / step
+            with tempfile.TemporaryDirectory() as place:
+                tune.report({"loss": value}, checkpoint=tune.Checkpoint.from_directory(place))
+
+    options = {"grace_period": 1} if kind is ASHAScheduler else {}
+    grid = fit(tmp_path, None, [0, 1, 2, 3, 4, 5], learns, scheduler=kind(max_t=27, reduction_factor=3, **options))
+    best = grid.get_best_result()
+    assert best.config["x"] == 1 and best.metrics["training_iteration"] == 27
+    assert [r.metrics["training_iteration"] < 27 for r in grid][2:] == [True] * 4
+    frame = grid.get_dataframe("loss", "min")
+    assert list(frame["loss"].isna()) == [True] + [False] * 5

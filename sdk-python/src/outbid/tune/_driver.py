@@ -175,6 +175,7 @@ def follow(made: Run, handle: SweepHandle, tune: TuneConfig, run: RunConfig) -> 
     made.trials = [collect(made.plan, info) for info in result.trials]
     watch.end(made.trials)
     criteria.end(made.trials)
+    unsaved.end(made.trials, result.trials)
     if made.failed and not any(t.status == Trial.ERROR for t in made.trials):
         raise TuneError(f"the experiment failed: {made.failed}")
     if fail_fast == "raise":

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 from outbid._model import TrialResult
+from outbid.tune._trial import Trial
 from outbid.tune.schedulers import FIFOScheduler
 
 
@@ -17,16 +19,24 @@ class Unsaved:
         self._scheduler = type(scheduler).__name__
         self._waits = scheduler is not None and type(scheduler) is not FIFOScheduler
 
-    def look(self, trials: Iterable[TrialResult]) -> None:
-        """Look at news of trials."""
-        found = next((t for t in trials if t.resumes and not t.checkpoints), None) if self._waits else None
-        if found is None:
+    def look(self, infos: Iterable[TrialResult]) -> None:
+        """Look at news of trials. Of those that have ended most checkpoints are deleted: they tell nothing."""
+        self._warn(t.number for t in infos if t.resumes and not t.checkpoints and not t.over)
+
+    def end(self, trials: Iterable[Trial], infos: Iterable[TrialResult]) -> None:
+        """Look at all trials, whose directories have what they saved."""
+        both = zip(trials, infos, strict=True)
+        self._warn(i.number for t, i in both if i.resumes and not t.checkpoints and Path(t.local_path).is_dir())
+
+    def _warn(self, found: Iterable[int]) -> None:
+        number = next(iter(found), None) if self._waits else None
+        if number is None:
             return
         self._waits = False
         warnings.warn(
-            f"{self._scheduler}: trial {found.number} was paused, or was to go on from another trial, and began again "
+            f"{self._scheduler}: trial {number} was paused, or was to go on from another trial, and began again "
             "at step 0, as no checkpoint was saved. A function saves with tune.report(metrics, "
             "checkpoint=tune.Checkpoint.from_directory(path)) and begins with tune.get_checkpoint(); a tune.Trainable "
             "has save_checkpoint() and load_checkpoint()",
-            stacklevel=5,
+            stacklevel=6,
         )
