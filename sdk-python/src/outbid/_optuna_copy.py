@@ -82,6 +82,10 @@ class Following:
             return None
         return self.study._storage.get_trial(self._ids[there] if self._copied else there)
 
+    def runs(self) -> bool:
+        """Report whether a trial of the sweep still ran at the last `pull`."""
+        return any(there not in self._over for there in self._trials.values())
+
     def is_over(self, of_sweep: str) -> bool:
         """Report whether the study's trial that a sweep's trial runs had ended at the last `pull`."""
         return self._trials.get(of_sweep) in self._over

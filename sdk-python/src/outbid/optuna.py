@@ -292,7 +292,7 @@ class _Called(Callback):
         callbacks: tuple[Callable[[optuna.Study, FrozenTrial], None], ...],
     ) -> None:
         self._following, self._sweep, self._callbacks = following, sweep, callbacks
-        self._stopped = self._warned = False
+        self._stopped = self._stop_seen = self._warned = False
         self._running: set[str] = set()  # trials of the sweep that run, or are about to run, one of the study's
 
     def _on_update(self, update: Update) -> None:
@@ -324,14 +324,18 @@ class _Called(Callback):
                 self._sweep.handle.stop()
                 raise
         following.push()
-        self._stop(trial.sweep)
 
     def _stop(self, sweep: str) -> None:
-        """End the sweep of a study that was stopped once the trials that run have finished."""
-        if self._stopped or not is_stopped(self._following.shared, sweep):
+        """End the sweep of a study that was stopped once the trials that run have finished.
+
+        One that had begun when the study was stopped may be known from the next update on only.
+        """
+        following, seen = self._following, self._stop_seen
+        self._stop_seen = seen or is_stopped(following.shared, sweep)
+        if not seen or self._stopped:
             return
-        self._following.pull()
-        if all(map(self._following.is_over, self._running)):
+        following.pull()
+        if not following.runs() and all(map(following.is_over, self._running)):
             self._stopped = True
             self._sweep.handle.stop()
 
