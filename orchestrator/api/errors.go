@@ -89,7 +89,11 @@ func (i *interceptor) unavailable(err error) (level slog.Level, text string) {
 	case i.stopping.Err() != nil, errors.Is(err, context.Canceled):
 		return slog.LevelInfo, state.ErrStopping.Error()
 	case bus.StorageRefused(err):
-		return slog.LevelError, "NATS takes no writes now; try again later"
+		level := slog.LevelError
+		if bus.Unanswered(err) { // it may just be ending
+			level = slog.LevelWarn
+		}
+		return level, "NATS takes no writes now; try again later"
 	case errors.Is(err, context.DeadlineExceeded):
 		return slog.LevelWarn, "a part of the server did not answer in time; try again later"
 	case bus.Unanswered(err):
