@@ -71,8 +71,7 @@ test-python: build ## run the SDK's tests, the end-to-end ones against bin/outbi
 	OUTBID_BIN=$(CURDIR)/bin/outbid "$$python" -m pytest -q $(FILES_AT_ONCE) # compiled: a thousand processes import it
 
 test-integrations: build ## run the SDK's tests against Ray, MLflow and the other packages that it works with
-	python=$$(.ci/python integrations); cd sdk-python && \
-	OUTBID_BIN=$(CURDIR)/bin/outbid "$$python" -m pytest -q $(FILES_AT_ONCE) tests/integrations
+	python=$$(.ci/python integrations); cd sdk-python && OUTBID_BIN=$(CURDIR)/bin/outbid "$$python" -m pytest -q tests/integrations
 
 matrix: build ## run every policy with every tuner on real servers, while a client reads all the time; make test runs a part
 	OUTBID_MATRIX=all OUTBID_BIN=$(CURDIR)/bin/outbid go test -count 1 $(QUICK) -run '^TestEveryPolicyWithEveryTuner$$' ./orchestrator/endtoend
