@@ -107,6 +107,11 @@ def install(made: Iterable[Any], function: str) -> None:
     _end_fork_server()
 
 
+def travelled(name: str) -> bool:
+    """Report whether a module is here because it travelled with the function that `install` was called for."""
+    return name in _installed
+
+
 def in_child(load: Callable[[], Any]) -> None:
     """Have `load` install the modules of a trial's function in a process of the trial once one of them is imported.
 

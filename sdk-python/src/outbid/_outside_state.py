@@ -20,6 +20,8 @@ from collections.abc import Callable, Iterator
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
+from outbid import _main_module
+
 _DEEPEST = 4  # containers and objects inside of each other
 _MOST = 1000  # elements of a container that are compared
 _ARRAY = 1 << 20  # bytes of an array that is compared
@@ -72,7 +74,7 @@ class Outside:
             if _travelled(value) and not isinstance(value, enum.EnumMeta):
                 self._walk_attributes(value, name, depth)
         elif isinstance(value, ModuleType):
-            if sys.modules.get(value.__name__) is not value:
+            if sys.modules.get(value.__name__) is not value or _main_module.travelled(value.__name__):
                 self._walk_attributes(value, name, depth)
         elif _travelled(type(value)) and not isinstance(value, enum.Enum):
             self._walk_attributes(value, name, depth)
@@ -155,6 +157,8 @@ def _is_small_array(value: Any) -> bool:
 
 def _travelled(thing: Any) -> bool:
     """Report whether a function or a class came with the pickle, because it cannot be imported here."""
+    if _main_module.travelled(thing.__module__):
+        return True
     if thing.__module__ != "__main__":
         return thing.__module__ not in sys.modules
     found: Any = sys.modules["__main__"]
