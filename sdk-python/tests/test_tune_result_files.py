@@ -11,7 +11,7 @@ import pytest
 
 from outbid.tune._config import CheckpointConfig, placement_of
 from outbid.tune._plan import Plan
-from outbid.tune._result_files import COPY, OWN, TABLE, Writer, agrees, newest_result, read_results, whole_result
+from outbid.tune._result_files import COPY, OWN, TABLE, Writer, agrees, newest_results, read_results, whole_result
 from outbid.tune._trial import Trial, flatten
 
 
@@ -51,7 +51,7 @@ def test_a_file_that_training_code_writes_is_its_own(tmp_path: Path, name: str, 
 
 def test_a_directory_without_outbids_file_is_read_by_the_copy(tmp_path: Path) -> None:
     (tmp_path / COPY).write_text(json.dumps(results(1)[0]) + '\n{"half')
-    assert read_results(tmp_path) == results(1) and newest_result(tmp_path) is None
+    assert read_results(tmp_path) == results(1) and not list(newest_results(tmp_path))
     (tmp_path / OWN).write_text("")
     assert read_results(tmp_path) == []
 
@@ -75,6 +75,7 @@ def test_a_file_counts_where_it_agrees_with_the_server(tmp_path: Path, metrics: 
     trial = Trial(0, "t", "f", {"x": 1})
     found = whole_result(trial, tmp_path, {"training_iteration": 2, "nest/a": 2, **metrics})
     assert (found.get("name") == "r2") is same and found["config"] == {"x": 1}
+    assert whole_result(trial, tmp_path, {"training_iteration": 1, "loss": 1.0})["name"] == "r1", "the trial is ahead"
     assert whole_result(trial, tmp_path, {"training_iteration": 3, "nest/a": 2})["nest"] == {"a": 2}
 
 

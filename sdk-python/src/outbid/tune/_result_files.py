@@ -36,15 +36,19 @@ def read_results(folder: Path) -> list[dict[str, Any]]:
     return []
 
 
-def newest_result(folder: Path) -> dict[str, Any] | None:
-    """Return the newest result in Outbid's file of a trial's directory; None if there is none, or no such file."""
+def newest_results(folder: Path) -> Iterator[dict[str, Any]]:
+    """Yield the newest results in Outbid's file of a trial's directory, the newest first.
+
+    There are none without such a file. A line that is being written is left out.
+    """
     try:
         with (folder / OWN).open("rb") as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL))
+            begin = file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL))
             lines = file.read().splitlines()
     except OSError:
-        return None
-    return next(_parsed(lines[-1:]), None)
+        return
+    for line in reversed(lines[1:] if begin else lines):
+        yield from _parsed([line])
 
 
 def saved_results(folder: Path) -> Iterator[tuple[dict[str, Any], Path]]:
@@ -68,11 +72,13 @@ def agrees(result: Mapping[str, Any], metrics: Mapping[str, Any]) -> bool:
 
 
 def whole_result(trial: Trial, folder: Path, metrics: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a trial's newest result with what is not a number, if its file has it; else made of its numbers."""
-    newest, step = newest_result(folder), int(metrics["training_iteration"])
+    """Return a trial's result of an iteration with what is not a number if its file has it, else of its numbers."""
+    step = int(metrics["training_iteration"])
     numbers = {name: value for name, value in metrics.items() if isinstance(value, (int, float))}
-    if newest is not None and newest.get("training_iteration") == step and agrees(newest, numbers):
-        return {**newest, "config": trial.config}
+    # The trial may have written more since.
+    for found in newest_results(folder):
+        if found.get("training_iteration") == step and agrees(found, numbers):
+            return {**found, "config": trial.config}
     return from_report(trial, step, numbers)
 
 
