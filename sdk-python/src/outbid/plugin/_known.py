@@ -133,7 +133,7 @@ class _Drawing(BaseStorage):
         trials = self._trials if states is None else [t for t in self._trials if t.state in states]
         return copy.deepcopy(trials) if deepcopy else list(trials)
 
-    # A draw needs none of these.
+    # Optuna's interface has these too. A draw does not call them.
 
     def delete_study(self, study_id: int) -> None:
         raise NotImplementedError
