@@ -6,6 +6,7 @@ import contextlib
 import copy
 import gc
 import os
+import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -28,6 +29,7 @@ from outbid._outside_state import Outside
 from outbid._raised import packed
 from outbid._study import ATTRIBUTE, kept
 from outbid._training import Trial
+from outbid.v1 import bus_pb2
 
 RAISED = "outbid:raised"
 """Noted of a trial: the exception that `optimize` raises."""
@@ -39,9 +41,12 @@ IDLE = "outbid:idle"
 """Noted of a trial of a sweep that runs none of the study's, which was stopped."""
 
 _STOPPED = "outbid:stopped"  # of the study: the sweep that `study.stop()` ends
+_CALLED = "outbid:called"  # of the study: a sweep, and for how many of its trials the callbacks have been called
 _LARGE = 10_000  # elements of an attribute above which the sweep gets its text
 _WATCHED = 10  # trials of a process after each of which the state outside the objective is compared
 _IDLE_SECONDS = 1.0  # seconds that a trial waits for the end of a sweep whose study was stopped
+_CALLBACK_SECONDS = 60.0  # seconds that a trial waits for callbacks: nobody calls them if that process was killed
+_LOOKS = (0.002, 0.1)  # seconds between two looks at whether callbacks have been called: at first, and at the most
 
 Objective = Callable[[optuna.Trial], float | Sequence[float]]
 
@@ -60,6 +65,8 @@ class Work:
     caught: tuple[type[Exception], ...]
     collect: bool
     folder: Path | None  # for large objects
+    callbacks: bool  # whether trials wait for the callbacks of those before them
+    _gone: int = field(default=-1, init=False)  # how many trials they had been called for when this process gave up
     _objects: Objects | None = field(default=None, init=False)  # of this process: a storage reads only what is new
 
     def __call__(self, trial: Trial) -> None:
@@ -67,6 +74,8 @@ class Work:
         sweep = trial.id.rpartition("/")[0]
         with _noting(trial):
             study = self._load(self.before + trial.number)
+            if self.callbacks:
+                self._await_callbacks(study, trial, sweep)
             if is_stopped(study, sweep):
                 trial.note({IDLE: True})
                 trial._send_noted()
@@ -83,6 +92,23 @@ class Work:
         if constraints := _constraints(told):
             trial.note(constraints=constraints)
         trial.report(dict(zip(metrics_of(study), values, strict=True)), step=asked.steps + 1)
+
+    def _await_callbacks(self, study: optuna.Study, trial: Trial, sweep: str) -> None:
+        """Wait as Optuna's loop does, in which a job calls the callbacks before its next trial.
+
+        So that `study.stop()` of a callback ends a study of one job at once, trials whose callbacks have not been
+        called may be as many as run.
+        """
+        until, pause = time.monotonic() + _CALLBACK_SECONDS, _LOOKS[0]
+        while not is_stopped(study, sweep) and trial._verdict != bus_pb2.VERDICT_STOP:
+            called = called_for(study, sweep)
+            if called == self._gone or _uncalled(study, sweep, called) <= 0:
+                return
+            if time.monotonic() > until:
+                self._gone = called
+                return
+            trial._rest(pause)
+            pause = min(2 * pause, _LOOKS[1])
 
     def _load(self, number: int) -> optuna.Study:
         """Return the study as the trial of a number sees it."""
@@ -240,6 +266,26 @@ def stoppable(study: optuna.Study, shared: optuna.Study, sweep: str) -> Iterator
 def is_stopped(study: optuna.Study, sweep: str) -> bool:
     """Report whether `study.stop()` was called for a sweep."""
     return bool(study._storage.get_study_system_attrs(study._study_id).get(_STOPPED) == sweep)
+
+
+def call_for(study: optuna.Study, sweep: str, count: int) -> None:
+    """Tell workers for how many trials of a sweep the callbacks have been called."""
+    study._storage.set_study_system_attr(study._study_id, _CALLED, [sweep, count])
+
+
+def called_for(study: optuna.Study, sweep: str) -> int:
+    """Return for how many trials of a sweep the callbacks have been called."""
+    of, count = study._storage.get_study_system_attrs(study._study_id).get(_CALLED) or ("", 0)
+    return int(count) if of == sweep else 0
+
+
+def _uncalled(study: optuna.Study, sweep: str, called: int) -> int:
+    """Return by how many the trials of a sweep that wait for their callbacks exceed those that run."""
+    excess = -called
+    for trial in study._storage.get_all_trials(study._study_id, deepcopy=False):
+        if str(trial._user_attrs.get(ATTRIBUTE)).startswith(sweep + "/"):
+            excess += 1 if trial.state.is_finished() else -(trial.state == TrialState.RUNNING)
+    return excess
 
 
 def _constraints(told: FrozenTrial) -> dict[str, float]:

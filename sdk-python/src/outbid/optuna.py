@@ -50,6 +50,7 @@ from outbid._optuna_work import (
     RAISED,
     Objective,
     Work,
+    call_for,
     is_stopped,
     metrics_of,
     randoms,
@@ -110,8 +111,8 @@ def optimize(
     until the sweep has ended, which suits a server on this machine only. A study that the storage has under that
     `study_name` is continued. `n_jobs` is how many trials run at once at the most; None or -1: as many as
     there are devices. When `timeout` seconds are over, trials that run are stopped; after `study.stop()` they finish.
-    `callbacks` are Optuna's, called here; `gc_after_trial` is as there, in the processes that run trials. Progress is
-    shown unless `display` is False; `show_progress_bar` shows it all the same.
+    `callbacks` are Optuna's, called here, as there before the next trial of a job; `gc_after_trial` is as there, in the
+    processes that run trials. Progress is shown unless `display` is False; `show_progress_bar` shows it all the same.
     """
     study, func, n_trials = _positional(objective, n_trials)
     for name, given, kind in (("sampler", sampler, BaseSampler), ("pruner", pruner, BasePruner)):
@@ -151,6 +152,7 @@ def optimize(
         caught=caught,
         collect=gc_after_trial,
         folder=folder,
+        callbacks=bool(called),
     )
     sweep = Sweep(
         work,
@@ -293,6 +295,7 @@ class _Called(Callback):
     ) -> None:
         self._following, self._sweep, self._callbacks = following, sweep, callbacks
         self._stopped = self._stop_seen = self._warned = False
+        self._called = 0  # trials whose callbacks have been called
         self._running: set[str] = set()  # trials of the sweep that run, or are about to run, one of the study's
 
     def _on_update(self, update: Update) -> None:
@@ -324,6 +327,9 @@ class _Called(Callback):
                 self._sweep.handle.stop()
                 raise
         following.push()
+        if told is not None and told.state.is_finished():
+            self._called += 1
+            call_for(following.shared, trial.sweep, self._called)
 
     def _stop(self, sweep: str) -> None:
         """End the sweep of a study that was stopped once the trials that run have finished.

@@ -297,9 +297,11 @@ def test_a_fork_and_a_server_are_killed_in_mid_round(tmp_path: Path) -> None:
 def test_a_fork_that_has_not_begun_holds_up_no_round(tmp_path: Path) -> None:
     with serving(tmp_path) as server:
         handle = submit(server, train=importing)
-        until(lambda: len(server.of("forks_ended")) >= 3, "three rounds are over", server.log)
-        merges = handle.trials()[0].merges
-        assert merges and all(merge.step > merge.from_step for merge in merges), "the fast worker's steps count"
+
+        def moved() -> int:  # on a busy machine the fast worker's own import may take its first slot too
+            return sum(merge.step > merge.from_step for trial in handle.trials() for merge in trial.merges)
+
+        until(lambda: moved() >= 3, "the fast worker's steps count in three rounds", server.log)
         imports = (tmp_path / "imports").read_text().split()
         assert len(imports) == 1, f"the slow worker's import was begun anew, by {imports}"
         (tmp_path / "imported").touch()

@@ -15,6 +15,9 @@ import outbid as ob
 optuna = pytest.importorskip("optuna")
 
 import outbid.optuna  # noqa: E402
+from outbid import _optuna_work as optuna_work  # noqa: E402
+from outbid._optuna_work import Work, call_for  # noqa: E402
+from outbid._study import ATTRIBUTE  # noqa: E402
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning"),
@@ -61,7 +64,7 @@ def test_a_study_is_continued_where_it_is(kind: str, tmp_path: Path) -> None:
         return line(trial)
 
     def told(of: Any, trial: Any) -> None:
-        assert of is study and of.trials[trial.number] == trial, "the study is current while it runs"
+        assert of is study and of.trials == [*of.trials[: trial.number], trial], "the study is current while it runs"
         assert trial.state.name == "COMPLETE", ob.attach(trial.user_attrs["outbid"].split("/")[0]).traceback(1)
         seen.append((trial.number, trial.params["x"], len(of.trials)))
         if trial.number == 3:
@@ -72,8 +75,8 @@ def test_a_study_is_continued_where_it_is(kind: str, tmp_path: Path) -> None:
     returned = optimize(study, objective, n_trials=200, callbacks=[told])
     assert returned is study and study.trials[:2] == before
     assert study.trials[2].params == {"x": 0.125} and study.trials[2].user_attrs["why"] == "a guess"
-    assert 0.875 in [trial.params.get("x") for trial in study.trials[3:]]
-    assert 4 < len(study.trials) < 200 and study.best_value == max(t.value for t in study.trials if t.value is not None)
+    assert [trial.params["x"] for trial in study.trials[4:]] == [0.875], "callbacks are called before the next trial"
+    assert study.best_value == max(t.value for t in study.trials if t.value is not None)
     done = [t for t in study.trials[2:] if t.state.name == "COMPLETE"]
     assert [t.user_attrs["size"] for t in done] == [(t.number,) for t in done]
     assert done[0].intermediate_values == {0: 0.5} and done[0].datetime_start < done[0].datetime_complete
@@ -81,6 +84,52 @@ def test_a_study_is_continued_where_it_is(kind: str, tmp_path: Path) -> None:
     assert sorted(number for number, _, _ in seen) == [t.number for t in done][: len(seen)]
     study.optimize(lambda trial: trial.suggest_float("x", 0, 1), n_trials=1)  # it goes on in Optuna's own loop
     assert study.trials[-1].state.name == "COMPLETE"
+
+
+def test_trials_of_several_jobs_do_not_run_far_ahead_of_callbacks() -> None:
+    ahead: list[int] = []
+
+    def told(of: Any, trial: Any) -> None:
+        ahead.append(len(of.trials) - len(ahead))
+        if len(ahead) == 20:
+            of.stop()
+
+    assert len(optimize(line, n_trials=1000, n_jobs=2, callbacks=[told]).trials) < 30
+    assert max(ahead) < 10, ahead
+
+
+def test_nobody_waits_long_for_callbacks_of_a_process_that_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(optuna_work, "_CALLBACK_SECONDS", 0.05)
+    study = optuna.create_study()
+    name, sampler, pruner = study.study_name, study.sampler, study.pruner
+    work = Work(
+        line, "", name, sampler, pruner, seeds={}, before=0, caught=(), collect=False, folder=None, callbacks=True
+    )
+    rested: list[float] = []
+
+    class Waiting:
+        """A trial that waits without waiting."""
+
+        _verdict = 0
+
+        def _rest(self, seconds: float) -> None:
+            rested.append(seconds)
+
+    def wait() -> int:
+        before = len(rested)
+        work._await_callbacks(study, Waiting(), "s")  # type: ignore[arg-type]
+        return len(rested) - before
+
+    assert wait() == 0, "no trial has ended"
+    for number in range(2):
+        asked = study.ask()
+        asked.set_user_attr(ATTRIBUTE, f"s/{number}")
+        study.tell(asked, 0.0)
+    assert wait() > 0 and wait() == 0, "it gives up once"
+    call_for(study, "s", 1)
+    assert wait() > 0, "somebody calls callbacks again"
+    call_for(study, "s", 2)
+    assert wait() == 0
 
 
 @pytest.mark.filterwarnings("ignore:.*re-evaluat")
