@@ -38,6 +38,8 @@ type Confinement struct {
 	group  group
 	forget func() error
 	spaces *spaces
+	// gate is held by what starts or kills something inside; who holds all of it stops what is inside.
+	gate sync.RWMutex
 
 	mu      sync.Mutex
 	running int
@@ -110,7 +112,7 @@ func (in *Confinement) Start(cmd *exec.Cmd, start func() error) error {
 	inside := func() error { return in.startInside(cmd, start) }
 	var err error
 	if in.group != nil {
-		err = in.group.start(cmd, inside)
+		err = in.whileRunning(func() error { return in.group.start(cmd, inside) })
 	} else {
 		err = inside()
 	}
@@ -187,7 +189,7 @@ func (in *Confinement) Kill() error {
 		return nil // nothing was ever started
 	}
 	if in.group != nil {
-		if err := in.group.kill(); err != nil {
+		if err := in.whileRunning(in.group.kill); err != nil {
 			return fmt.Errorf("kill a control group: %w", err)
 		}
 	}

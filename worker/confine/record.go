@@ -129,6 +129,7 @@ func endGroups(dir string) error {
 			if err != nil || !d.IsDir() {
 				return err
 			}
+			thaw(path)
 			inside, err := pidsIn(path)
 			pids = append(pids, inside...)
 			return err

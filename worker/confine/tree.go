@@ -33,6 +33,13 @@ type group interface {
 	refusals() uint64
 	// oomKills counts the processes that the kernel killed inside for want of memory.
 	oomKills() uint64
+	// holds says whether hold works. hold stops what is inside, or lets it run again. No thread of the worker's may be inside meanwhile.
+	holds() bool
+	hold(held bool) error
+	// unwritten is how many bytes of what was written inside are not on a disk yet.
+	unwritten() (int64, error)
+	// threads is the file that lists the threads inside.
+	threads() string
 	remove() error
 }
 

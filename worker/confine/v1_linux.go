@@ -220,6 +220,30 @@ func (g *groupV1) refusals() uint64 {
 	return countedIn(filepath.Join(g.dir(cgroup1.Pids), "pids.events"), "max")
 }
 
+func (g *groupV1) holds() bool { return g.dir(cgroup1.Freezer) != "" }
+
+func (g *groupV1) hold(held bool) error {
+	dir := g.dir(cgroup1.Freezer)
+	if dir == "" {
+		return errNotHeld
+	}
+	state := "THAWED"
+	if held {
+		state = "FROZEN"
+	}
+	return os.WriteFile(filepath.Join(dir, "freezer.state"), []byte(state), 0o644) //nolint:gosec // a file of the kernel's
+}
+
+func (g *groupV1) unwritten() (int64, error) {
+	dir := g.dir(cgroup1.Memory)
+	if dir == "" {
+		return 0, errNotHeld
+	}
+	return bytesIn(filepath.Join(dir, "memory.stat"), "total_dirty", "total_writeback")
+}
+
+func (g *groupV1) threads() string { return filepath.Join(g.dirs[0], "tasks") }
+
 func (g *groupV1) remove() error {
 	var errs []error
 	for _, dir := range g.dirs {

@@ -191,16 +191,34 @@ func (g *groupV2) pids() ([]int, error) { return pidsIn(g.dir) }
 // kill stops all that is inside, so that nothing is started meanwhile, and kills it. It does not use cgroup.kill: Linux
 // 6.18 kills every process at once that is later started in a group where that was used.
 func (g *groupV2) kill() error {
-	const freeze = "cgroup.freeze" // since Linux 5.2
-	if err := g.write(freeze, "1"); err != nil && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, os.ErrPermission) {
+	if err := g.hold(true); err != nil && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, os.ErrPermission) {
 		return err
 	}
 	err := killAll(g.pids)
-	if thawed := g.write(freeze, "0"); thawed != nil && !errors.Is(thawed, os.ErrNotExist) && !errors.Is(thawed, os.ErrPermission) {
+	if thawed := g.hold(false); thawed != nil && !errors.Is(thawed, os.ErrNotExist) && !errors.Is(thawed, os.ErrPermission) {
 		err = errors.Join(err, thawed)
 	}
 	return err
 }
+
+func (g *groupV2) holds() bool {
+	_, err := os.Stat(filepath.Join(g.dir, "cgroup.freeze"))
+	return err == nil
+}
+
+func (g *groupV2) hold(held bool) error {
+	state := "0"
+	if held {
+		state = "1"
+	}
+	return g.write("cgroup.freeze", state) // since Linux 5.2
+}
+
+func (g *groupV2) unwritten() (int64, error) {
+	return bytesIn(filepath.Join(g.dir, "memory.stat"), "file_dirty", "file_writeback")
+}
+
+func (g *groupV2) threads() string { return filepath.Join(g.dir, "cgroup.threads") }
 
 func (g *groupV2) write(file, text string) error {
 	return os.WriteFile(filepath.Join(g.dir, file), []byte(text), 0o644) //nolint:gosec // a file of the kernel's
