@@ -36,8 +36,9 @@ func (p *reportPace) setRate(rate int64) {
 	}
 }
 
-// pauseBytes is what a fork that is told to pause may still report at once, however fast it did before: what a program is ahead of its worker.
-const pauseBytes = 8 << 20
+// pauseBytes is what a fork that is told to pause may still report at once, however fast it did before: what a program is ahead of its worker. A
+// line of its report file takes up to ten times as many bytes as a report.
+const pauseBytes = 12 << 20
 
 // grantPause lets what was reported before a pause through, so that the pause does not wait for it.
 func (p *reportPace) grantPause() {
