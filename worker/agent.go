@@ -199,6 +199,9 @@ func (a *agent) serve(ctx context.Context) (err error) {
 	defer watch.Wait()
 	defer stopWatching()
 	watch.Go(func() { a.disk.run(watching) })
+	if !a.cfg.NoDiskHold {
+		watch.Go(func() { newDiskPace(&a.cfg, a.disk.running).run(watching) })
+	}
 	return a.loop(ctx)
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"syscall"
@@ -29,9 +30,9 @@ const (
 const (
 	// lookEvery is how often it is looked whether the disk is full, and measureEvery how often the files of a trial are
 	// added up at most: less often if that takes more than a part of the time.
-	lookEvery    = 500 * time.Millisecond
-	measureEvery = 5 * time.Second
-	measureShare = 20
+	lookEvery    = 200 * time.Millisecond
+	measureEvery = 200 * time.Millisecond
+	measureShare = 100
 )
 
 // diskWatch keeps the files of trials to what they may take, and some of the disk free.
@@ -80,6 +81,13 @@ func (w *diskWatch) all() map[*fork]*measured {
 		all[f] = m
 	}
 	return all
+}
+
+// running lists the forks that run.
+func (w *diskWatch) running() []*fork {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Collect(maps.Keys(w.forks))
 }
 
 // run looks after the disk until ctx ends.

@@ -80,7 +80,8 @@ type fork struct {
 	// pace holds up its reports; paced once its user was told.
 	pace     reportPace
 	paced    sync.Once
-	detached bool // owned by its life: its process is not done with it yet, and clears up when it is
+	slowed   sync.Once // once its user was told that it is held up before a disk
+	detached bool      // owned by its life: its process is not done with it yet, and clears up when it is
 
 	mu      sync.Mutex
 	version uint64

@@ -82,6 +82,8 @@ type Config struct {
 	// ScratchBytes is how many bytes the files of one trial may take on the disk, and DiskMargin how many stay free there: with less the worker takes no new
 	// trials, and ends the one whose files take the most. 0 means DefaultScratchBytes and DefaultDiskMargin, a negative number no bound.
 	ScratchBytes, DiskMargin int64
+	// NoDiskHold never holds up trials that write so much that others on the node wait for the disk.
+	NoDiskHold bool
 	// TrialProcesses is how many processes and threads one trial may have, and TrialFiles how many files each process may have open. 0
 	// means confine.DefaultProcesses and confine.DefaultFiles, a negative number no bound.
 	TrialProcesses, TrialFiles int64

@@ -32,6 +32,7 @@ func trialFlags(cmd *cobra.Command, o *server.TrialConfig) {
 	f.Var(&boundFlag{&o.ScratchBytes, true}, "scratch-bytes", "`BYTES` that the files of one trial may take on the disk, or none; a trial with more fails")
 	f.Var(&boundFlag{&o.DiskMargin, true}, "disk-margin", "`BYTES` of the disk of trials' files that stay free, or none: with less the worker takes no "+
 		"new trials, and the trial fails whose files take the most")
+	f.BoolVar(&o.NoDiskHold, "no-disk-hold", false, "never hold up a trial that writes so much that others on the node wait for the disk")
 	o.Processes, o.Files = confine.DefaultProcesses, confine.DefaultFiles
 	f.Var(&boundFlag{&o.Processes, false}, "trial-processes", "`N` processes and threads that one trial may have, or none for no bound")
 	f.Var(&boundFlag{&o.Files, false}, "trial-files", "`N` files that each process of a trial may have open, and the worker too, or none for no bound")

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+	"github.com/outbid-dev/outbid/worker/health"
 )
 
 // greedy are scripts of programs that use up what all trials of a node share, and how each ends: the reason of the one that fails, or "" for one
@@ -14,7 +15,7 @@ import (
 var greedy = map[string]struct{ script, ends string }{ //nolint:gochecknoglobals // a table
 	"forks":       {`b() { b | b & }; b; while :; do sleep 1; done`, ""},
 	"descriptors": {`for i in $(seq 40); do sh -c 'i=10; while [ $i -lt 1000 ]; do eval "exec $i</dev/null" || break; i=$((i+1)); done; exec sleep 600' & done; exec sleep 600`, ""},
-	"reports":     {`yes '{"loss": 1}' | head -n 100000 >> $OUTBID_REPORT; exec sleep 600`, ""},
+	"reports":     {`while :; do yes '{"loss": 1}' | head -n 20000 >> $OUTBID_REPORT; sleep .2; done`, ""},
 	"scratch":     {`i=0; while :; do head -c 1000000 /dev/zero > $i; i=$((i+1)); done`, "of 64 MiB that a trial may have (--scratch-bytes)"},
 	"tmp":         {`cd /tmp && exec head -c 100G /dev/zero > fill`, "of 64 MiB that a trial may have (--scratch-bytes)"},
 	"shm":         {`ipcmk -M 30000000 > /dev/null; ipcmk -M 30000000 > /dev/null; exec head -c 1G /dev/zero > /dev/shm/fill`, "o"},
@@ -56,6 +57,26 @@ func TestGreedyTrialsLeaveOthersTheirRate(t *testing.T) {
 			c.command(ids[name], outbidv1.SweepCommand_SWEEP_COMMAND_STOP)
 			c.wait(ids[name])
 		}
+	}
+	c.stillTrains()
+	c.stop()
+}
+
+// A trial that writes as fast as it can, within what it may have on the disk, is held up while another one waits for that disk, and is told so once.
+func TestAWriterLeavesOthersTheDisk(t *testing.T) {
+	t.Parallel()
+	if _, err := health.DiskBusy(openDir(t)); err != nil || os.Geteuid() != 0 {
+		t.Skip("nothing is held up here: ", err)
+	}
+	c := contain(t, 1)
+	id := c.run("writer", `while :; do dd if=/dev/zero of=file bs=1M count=2000 conv=notrunc 2> /dev/null; done`)
+	const told = "others wait for the disk"
+	poll(t, "the note that it is held up", func() bool { return len(notes(c.sweep(id), told)) > 0 })
+	c.waitSteps(c.healthy, c.sweep(c.healthy).GetSteps()+200)
+	mustTellOnce(t, c.sweep(id), told)
+	c.command(id, outbidv1.SweepCommand_SWEEP_COMMAND_STOP)
+	if state := c.wait(id).GetState(); state != outbidv1.SweepState_SWEEP_STATE_STOPPED {
+		t.Errorf("the writer is %s", state)
 	}
 	c.stillTrains()
 	c.stop()

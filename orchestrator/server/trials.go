@@ -34,6 +34,8 @@ type TrialConfig struct {
 	// ScratchBytes is how many bytes the files of one trial may take on the disk, and DiskMargin how many stay free there; 0 means
 	// worker.DefaultScratchBytes and worker.DefaultDiskMargin, a negative number no bound.
 	ScratchBytes, DiskMargin int64
+	// NoDiskHold never holds up trials that write so much that others on the node wait for the disk.
+	NoDiskHold bool
 	// Processes is how many processes and threads one trial may have, and Files how many files each of its processes may have open; 0 means
 	// confine.DefaultProcesses and confine.DefaultFiles, a negative number no bound.
 	Processes, Files int64

@@ -172,7 +172,7 @@ func runWorker(ctx context.Context, o WorkerConfig, p workerParts) (err error) {
 		Node: o.Name, Machine: machine, Share: share, Waits: p.lacks, Bus: speaks, Store: p.store, Server: orders, Dir: o.Dir,
 		Python: o.Trials.Python, PassEnv: o.Trials.PassEnv, TrialUser: o.Trials.User, TrialGroups: o.Trials.Groups,
 		TrialDir: o.Trials.Dir, TrustTrials: o.Trials.Trust, CheckpointBytes: o.Trials.CheckpointBytes,
-		ScratchBytes: o.Trials.ScratchBytes, DiskMargin: o.Trials.DiskMargin, TrialProcesses: o.Trials.Processes, TrialFiles: o.Trials.Files,
+		ScratchBytes: o.Trials.ScratchBytes, DiskMargin: o.Trials.DiskMargin, NoDiskHold: o.Trials.NoDiskHold, TrialProcesses: o.Trials.Processes, TrialFiles: o.Trials.Files,
 		TrialNetwork: o.Trials.Network, Warn: p.lacks == nil, AverageRate: o.AverageRate, Version: p.version, Labels: o.Labels, Logger: log,
 	})
 }

@@ -1,0 +1,241 @@
+package worker
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/outbid-dev/outbid/worker/confine"
+	"github.com/outbid-dev/outbid/worker/health"
+)
+
+// What a trial that writes much may do while others wait for the same disk. The kernel does not share a disk out here: what is written lands in
+// its cache first, and who writes that to the disk is nobody's in version 1 of control groups.
+const (
+	// paceTick is how often it is looked whether others wait, and how long what is held up runs at a time.
+	paceTick = 10 * time.Millisecond
+	// paceWindow is the time between two decisions.
+	paceWindow = 250 * time.Millisecond
+	// heavyBytes makes a writer: so much of what it wrote is not on the disk yet.
+	heavyBytes = 16 << 20
+	// flushBytes of a writer are brought to the disk at once. The kernel would keep a tenth of the memory, or whatever is younger than thirty
+	// seconds, and then everybody waits for all that; nobody could be asked to give way before.
+	flushBytes = 64 << 20
+	// lookShare times as long as a look took pass before the next: a trial may have hundreds of threads.
+	lookShare = 50
+	// busyDisk and waitShare are parts of a window: the disk was at work, and others waited.
+	busyDisk, waitShare = 0.5, 0.15
+	// leastShare is the part of the time that a writer runs at the least.
+	leastShare = 1.0 / 64
+	// slower and faster change that part at a decision.
+	slower, faster = 0.125, 1.025
+)
+
+// writerPace is how much of the time a fork runs.
+type writerPace struct {
+	share   float64
+	held    bool
+	changes time.Time // when it is held or let run next
+	since   time.Time // when it was last let run
+}
+
+// decide changes the share after a window: a writer gives way while others wait, and recovers once they do not, or it writes no more.
+func (p *writerPace) decide(heavy, othersWait bool) {
+	if heavy && othersWait {
+		p.share = max(leastShare, p.share*slower)
+	} else {
+		p.share = min(1, p.share*faster)
+	}
+}
+
+// turn says whether the fork is held from now on. A rest makes up for what it really ran, because timers are late on a busy machine.
+func (p *writerPace) turn(now time.Time) (held bool) {
+	switch {
+	case p.share >= 1:
+		p.held, p.changes = false, time.Time{}
+	case now.Before(p.changes):
+	case p.held || p.changes.IsZero():
+		p.held, p.since, p.changes = false, now, now.Add(paceTick)
+	default:
+		p.held, p.changes = true, now.Add(time.Duration(float64(now.Sub(p.since))*(1/p.share-1)))
+	}
+	return p.held
+}
+
+// writes is what holds training code up, and knows what it wrote.
+type writes interface {
+	CanHold() bool
+	Hold(held bool) error
+	Unwritten() (int64, error)
+	WaitsForDisk() bool
+}
+
+// diskPace holds up trials that fill the disk's queue while others on the node wait for it.
+type diskPace struct {
+	cfg *Config
+	// forks lists those that run.
+	forks func() []*fork
+	// inside is what a fork's training code runs in.
+	inside func(*fork) writes
+	clock  func() time.Time
+	// busy returns for how long the disk was at work since it was made.
+	busy func() (time.Duration, error)
+	// flush brings what was written to the disk, and returns once it is there.
+	flush func() error
+
+	paces          map[*fork]*writerPace
+	heavy, others  []*fork
+	looks, waits   int
+	nextLook       time.Time
+	flushing       atomic.Bool
+	began          time.Time
+	busyAtTheStart time.Duration
+}
+
+func newDiskPace(cfg *Config, forks func() []*fork) *diskPace {
+	dir := cmp.Or(cfg.files, cfg.Dir)
+	return &diskPace{
+		cfg: cfg, forks: forks, paces: map[*fork]*writerPace{}, clock: time.Now, inside: func(f *fork) writes { return f.confined() },
+		busy:  func() (time.Duration, error) { return health.DiskBusy(dir) },
+		flush: func() error { return health.Flush(dir) },
+	}
+}
+
+// run looks after the disk until ctx ends.
+func (d *diskPace) run(ctx context.Context) {
+	timer := time.NewTimer(paceWindow)
+	defer timer.Stop()
+	defer d.releaseAll()
+	for {
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			return
+		}
+		d.look(d.clock())
+		if d.idle() {
+			timer.Reset(paceWindow)
+		} else {
+			timer.Reset(paceTick)
+		}
+	}
+}
+
+// idle says whether there is nothing to do before the next window.
+func (d *diskPace) idle() bool { return len(d.paces) == 0 && (len(d.heavy) == 0 || len(d.others) == 0) }
+
+// look does what is due.
+func (d *diskPace) look(now time.Time) {
+	for f, p := range d.paces {
+		if held := p.held; p.turn(now) != held {
+			d.hold(f, p.held)
+		}
+	}
+	if now.After(d.nextLook) {
+		began := d.clock()
+		if slices.ContainsFunc(d.others, func(f *fork) bool { return d.inside(f).WaitsForDisk() }) {
+			d.waits++
+		}
+		d.looks++
+		d.nextLook = now.Add(lookShare * d.clock().Sub(began))
+	}
+	if now.Sub(d.began) >= paceWindow {
+		d.decide(now)
+	}
+}
+
+// decide ends a window.
+func (d *diskPace) decide(now time.Time) {
+	busy, err := d.busy()
+	if err != nil {
+		busy = d.busyAtTheStart // nobody knows, so nobody is blamed
+	}
+	wait := float64(d.waits) > waitShare*float64(d.looks) && (busy-d.busyAtTheStart).Seconds() > busyDisk*now.Sub(d.began).Seconds()
+	d.began, d.busyAtTheStart, d.looks, d.waits = now, busy, 0, 0
+	d.split()
+	wait = wait && len(d.others) > 0
+	for _, f := range d.heavy {
+		if wait && d.paces[f] == nil {
+			d.paces[f] = &writerPace{share: 1}
+			f.slowed.Do(func() {
+				f.note("warning", fmt.Sprintf("%s is held up when it writes: others wait for the disk of node %s that it fills", f.name(), d.cfg.Node))
+			})
+		}
+	}
+	for f, p := range d.paces {
+		p.decide(slices.Contains(d.heavy, f), wait)
+		if p.share >= 1 {
+			d.hold(f, false)
+			delete(d.paces, f)
+		}
+	}
+}
+
+// split finds out who writes much.
+func (d *diskPace) split() {
+	d.heavy, d.others = d.heavy[:0], d.others[:0]
+	running := d.forks()
+	for f := range d.paces {
+		if !slices.Contains(running, f) {
+			d.hold(f, false) // its process may serve another
+			delete(d.paces, f)
+		}
+	}
+	if len(running) < 2 {
+		return
+	}
+	most := int64(0)
+	for _, f := range running {
+		in := d.inside(f)
+		if !in.CanHold() {
+			continue
+		}
+		bytes, err := in.Unwritten()
+		most = max(most, bytes)
+		switch {
+		case err != nil:
+		case bytes >= heavyBytes:
+			d.heavy = append(d.heavy, f)
+		case d.paces[f] == nil:
+			d.others = append(d.others, f)
+		}
+	}
+	if most >= flushBytes && len(d.others) > 0 {
+		d.bringToDisk()
+	}
+}
+
+// bringToDisk has what was written brought to the disk, unless that is being done. It takes as long as the disk does, so nobody waits for it.
+func (d *diskPace) bringToDisk() {
+	if !d.flushing.CompareAndSwap(false, true) {
+		return
+	}
+	go func() {
+		defer d.flushing.Store(false)
+		if err := d.flush(); err != nil {
+			d.cfg.Logger.Debug("what was written cannot be brought to the disk", "error", err)
+		}
+	}()
+}
+
+func (d *diskPace) hold(f *fork, held bool) {
+	if err := d.inside(f).Hold(held); err != nil {
+		d.cfg.Logger.Debug("a trial cannot be held up", "trial", f.name(), "error", err)
+	}
+}
+
+func (d *diskPace) releaseAll() {
+	for f := range d.paces {
+		d.hold(f, false)
+	}
+}
+
+// confined is what the fork's training code runs in; nil if that is not known.
+func (f *fork) confined() *confine.Confinement {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.in
+}
