@@ -65,8 +65,8 @@ func (c *containment) run(name, script string, change ...func(*outbidv1.SweepSpe
 	return c.submit(spec)
 }
 
-// leastRate is what the healthy trial must keep of its step rate. Where no other tests run it keeps 92 % or more, except while others fill a disk
-// (docs/benchmarks.md); here other tests may have begun in the meantime.
+// leastRate is what the healthy trial must keep of its step rate. Where no other tests run it keeps 78 % or more, and more the longer the others
+// write (docs/benchmarks.md); here other tests may have begun in the meantime.
 const leastRate = 0.25
 
 // stillTrains fails unless the healthy trial still runs on the same node, never paused while the others ran, and kept its step rate.
