@@ -28,6 +28,8 @@ const (
 
 	// attemptTimeout bounds one try of one request; Append and the others try on until their context ends.
 	attemptTimeout = 5 * time.Second
+	// longestAttempt bounds the later tries of a request that may be repeated, which take twice as long as the one before.
+	longestAttempt = 40 * time.Second
 	firstPause     = 20 * time.Millisecond
 	longestPause   = time.Second
 	// firstAttempt bounds the first try of an append, beside what its bytes take at attemptRate per second; each further try may take
@@ -337,10 +339,11 @@ func retryable(err error) bool {
 	return false
 }
 
-// patiently tries a request that may be repeated until it succeeds, cannot succeed, or ctx ends. Each try has a deadline.
+// patiently tries a request that may be repeated until it succeeds, cannot succeed, or ctx ends. Each try has a deadline, which is later for the next:
+// a busy machine may take longer for a message of MiB than the first.
 func patiently(ctx context.Context, try func(context.Context) error) error {
-	for pause := firstPause; ; pause = min(2*pause, longestPause) {
-		short, cancel := context.WithTimeout(ctx, attemptTimeout)
+	for pause, timeout := firstPause, attemptTimeout; ; pause, timeout = min(2*pause, longestPause), min(2*timeout, longestAttempt) {
+		short, cancel := context.WithTimeout(ctx, timeout)
 		err := try(short)
 		cancel()
 		if err == nil || !retryable(err) {
