@@ -65,7 +65,11 @@ def test_objects_are_asked_for(real: ob.Client) -> None:
 def test_results_with_objects_are_drawn(real: ob.Client, plot: str) -> None:
     pytest.importorskip("matplotlib")
     space = {"layers": ob.choice(CHOICES["layers"]), "x": ob.uniform(0, 1)}
-    sweep = ob.Sweep(lambda trial: trial.config.x, space, metric="loss", mode="min", trials=12, tuner=ob.Random())
+
+    def train(trial: ob.Trial) -> float:
+        return float(trial.config.x + len(trial.config.layers))
+
+    sweep = ob.Sweep(train, space, metric="loss", mode="min", trials=12, tuner=ob.Random(seed=1))
     result = sweep.run(client=real, display=False)
     assert "layers" in result.importance()
     getattr(result.plot, plot)()
