@@ -47,25 +47,57 @@ func (a *asker) give(open []remote.Question) {
 	}
 }
 
-// next waits for a question. It returns early, with no question, when the asker is to end or its place is wanted.
-func (a *asker) next(wanted <-chan struct{}) (q remote.Question, asked bool) {
+// next waits for questions, of which it takes most at the most; several only where each is of a trial. It returns early, with none, when the
+// asker is to end or its place is wanted.
+func (a *asker) next(wanted <-chan struct{}, most int) []remote.Question {
 	for a.ends.Err() == nil {
-		a.mu.Lock()
-		if len(a.queue) > 0 {
-			q := a.queue[0]
-			a.queue = a.queue[1:]
-			a.mu.Unlock()
-			return q, true
+		if q := a.pop(most); len(q) > 0 {
+			return q
 		}
-		a.mu.Unlock()
 		select {
 		case <-a.more:
 		case <-wanted:
-			return remote.Question{}, false
+			return nil
 		case <-a.ends.Done():
 		}
 	}
-	return remote.Question{}, false
+	return nil
+}
+
+func (a *asker) pop(most int) []remote.Question {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	n := 0
+	for ; n < min(most, len(a.queue)); n++ {
+		if !ofTrial(a.queue[n].Event) { // to draw may take long: nothing waits for that but what comes after
+			n = max(n, 1)
+			break
+		}
+	}
+	taken := a.queue[:n:n]
+	a.queue = a.queue[n:]
+	return taken
+}
+
+// ofTrial says whether an event is of a trial that reported or ended.
+func ofTrial(event tuner.Event) bool {
+	switch event.(type) {
+	case tuner.Reported, tuner.Reached, tuner.Exited:
+		return true
+	default:
+		return false
+	}
+}
+
+// What is asked together, of a process that answers each question by itself: at most as many as it has answered in so long.
+const (
+	togetherAtMost = 64
+	togetherWithin = 10 * time.Millisecond
+)
+
+// together is how many questions a process that took so long for some may be asked at once next.
+func together(asked int, took time.Duration) int {
+	return int(min(togetherAtMost, max(1, togetherWithin*time.Duration(asked)/max(took, 1))))
 }
 
 // owns ends a process when the asker ends, and with it a call that is under way.
@@ -109,6 +141,7 @@ func (l *Loop) ask(a *asker, start remote.Start, o *opened) {
 	defer a.cancel()
 	defer func() { o.end() }()
 	a.owns(o)
+	most := 1
 	for {
 		var wanted <-chan struct{}
 		if o != nil {
@@ -122,39 +155,75 @@ func (l *Loop) ask(a *asker, start remote.Start, o *opened) {
 			default:
 			}
 		}
-		q, asked := a.next(wanted)
+		questions := a.next(wanted, most)
 		if a.ends.Err() != nil {
 			return
 		}
-		if !asked {
+		if len(questions) == 0 {
 			continue
 		}
 		if o == nil {
 			var err error
 			if o, err = l.startProcess(a, start); err != nil {
-				l.answer(a, TunerAnswer{Sweep: a.sweep, Question: q.Number, Err: err})
+				l.answer(a, TunerAnswer{Sweep: a.sweep, Question: questions[0].Number, Err: err})
 				return
 			}
 		}
 		o.place.works(true)
-		in := l.put(a, o.process, &start, q)
-		if l.answer(a, in); in.Err != nil {
-			return
+		began := time.Now()
+		answers := l.put(a, o.process, &start, questions)
+		most = together(len(questions), time.Since(began))
+		for _, in := range answers {
+			if l.answer(a, in); in.Err != nil {
+				return
+			}
 		}
 	}
 }
 
-// put asks the process a question, and keeps what another would have to be told.
-func (l *Loop) put(a *asker, process tuner.Tuner, start *remote.Start, q remote.Question) TunerAnswer {
-	in := TunerAnswer{Sweep: a.sweep, Question: q.Number}
-	if in.Actions, in.Err = process.Handle(q.Event); in.Err != nil {
-		return in
+// eachAnswering is a tuner that can be asked several questions at once.
+type eachAnswering interface {
+	HandleEach(events []tuner.Event) ([]remote.Answer, error)
+}
+
+// put asks the process questions, and keeps what another would have to be told.
+func (l *Loop) put(a *asker, process tuner.Tuner, start *remote.Start, questions []remote.Question) []TunerAnswer {
+	before := len(start.Told) / saveEvery
+	answers, err := handleAll(process, questions)
+	var out []TunerAnswer
+	for i, said := range answers {
+		out = append(out, TunerAnswer{
+			Sweep: a.sweep, Question: questions[i].Number, Actions: said.Actions, Status: said.Status, Outlook: said.Outlook,
+		})
+		start.Told = append(start.Told, questions[i])
 	}
-	in.Status, in.Outlook = process.Status(), process.Outlook()
-	if start.Told = append(start.Told, q); len(start.Told)%saveEvery == 0 {
-		in.Snapshot = l.save(a, process, start)
+	if err != nil {
+		return append(out, TunerAnswer{Sweep: a.sweep, Question: questions[len(answers)].Number, Err: err})
 	}
-	return in
+	if len(start.Told)/saveEvery > before {
+		out[len(out)-1].Snapshot = l.save(a, process, start)
+	}
+	return out
+}
+
+// handleAll has a process answer questions: all in one call if it can, else one after another.
+func handleAll(process tuner.Tuner, questions []remote.Question) ([]remote.Answer, error) {
+	if several, ok := process.(eachAnswering); ok {
+		events := make([]tuner.Event, len(questions))
+		for i, q := range questions {
+			events[i] = q.Event
+		}
+		return several.HandleEach(events)
+	}
+	var answers []remote.Answer
+	for _, q := range questions {
+		actions, err := process.Handle(q.Event)
+		if err != nil {
+			return answers, err
+		}
+		answers = append(answers, remote.Answer{Actions: actions, Status: process.Status(), Outlook: process.Outlook()})
+	}
+	return answers, nil
 }
 
 // rest ends a process whose place is wanted.

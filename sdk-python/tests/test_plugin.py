@@ -183,6 +183,18 @@ def test_a_tuner_goes_on_from_its_snapshot() -> None:
     assert again.snapshot(plugin_pb2.SnapshotRequest()) == side.snapshot(plugin_pb2.SnapshotRequest())
 
 
+def test_several_events_are_answered_one_by_one() -> None:
+    spec = sweep({"x": ob.uniform(0, 1)})
+    alone, together = started(Halving(), spec), started(Halving(), spec)
+    gone = plugin_pb2.TunerEvent(exited=plugin_pb2.TunerExit(trial=1, step=2))
+    events = [asked(2), reached(0, 2, 0.5), reached(1, 2, 0.7), gone, asked(1)]
+    response = together.handle(plugin_pb2.HandleRequest(events=events, each=True))
+    one_by_one = [alone.handle(plugin_pb2.HandleRequest(events=[event])) for event in events if event is not gone]
+    assert [*response.each[:3], response.each[4]] == one_by_one
+    assert not response.actions and not response.each[3].actions, "trial 1 was ended by the answer before"
+    assert together.snapshot(plugin_pb2.SnapshotRequest()) == alone.snapshot(plugin_pb2.SnapshotRequest())
+
+
 def test_better() -> None:
     spec = started(Halving(), sweep({"x": ob.uniform(0, 1)}))._tuner.spec
     assert spec.better(1, 2) and not spec.better(2, 1) and not spec.better(1, 1)

@@ -38,6 +38,8 @@ type Client struct {
 	validator   *validator
 	status      tuner.Status
 	outlook     tuner.Outlook
+	// each says that the plugin answers each of several events by itself.
+	each bool
 	// failed is the first error; a plugin that went wrong is not asked again.
 	failed error
 }
@@ -94,7 +96,7 @@ func (c *Client) configure(s tuner.Settings, snapshot []byte) error {
 	if resp.GetName() != "" {
 		c.name = sanitize.Line(fmt.Sprintf("tuner plugin %s %s", resp.GetName(), resp.GetVersion()), limits.Name)
 	}
-	c.outlook = tuner.OutlookOf(resp.GetOutlook())
+	c.outlook, c.each = tuner.OutlookOf(resp.GetOutlook()), resp.GetEach()
 	return c.call(nil, &outbidv1.HandleRequest{}) // for its status
 }
 
@@ -124,13 +126,9 @@ func (c *Client) HandleAll(events ...tuner.Event) ([]tuner.Action, error) {
 		return nil, nil
 	}
 	var actions []tuner.Action
-	err := c.call(func(resp *outbidv1.HandleResponse) error {
-		for _, m := range resp.GetActions() {
-			a, err := remote.FromAction(m)
-			if err != nil {
-				return err
-			}
-			actions = append(actions, a)
+	err := c.call(func(resp *outbidv1.HandleResponse) (err error) {
+		if actions, err = actionsOf(resp); err != nil {
+			return err
 		}
 		return c.validator.check(events[len(events)-1], actions)
 	}, req)
@@ -138,6 +136,115 @@ func (c *Client) HandleAll(events ...tuner.Event) ([]tuner.Action, error) {
 		return nil, err
 	}
 	return actions, nil
+}
+
+// HandleEach tells the plugin of events in one call, and returns its answer to each as if it came alone: one call takes a tenth of the time of
+// several. With an error it returns the answers before.
+func (c *Client) HandleEach(events []tuner.Event) ([]remote.Answer, error) {
+	if !c.each || len(events) == 1 {
+		return c.handleInTurn(events)
+	}
+	if c.failed != nil {
+		return nil, c.failed
+	}
+	req := &outbidv1.HandleRequest{Each: true}
+	told := make([]bool, len(events))
+	for i, event := range events {
+		if c.validator.over(event) {
+			continue // it ended that trial in answer to a question before
+		}
+		message, err := remote.ToEvent(event)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", c.name, err)
+		}
+		req.Events, told[i] = append(req.Events, message), true
+	}
+	said, err := c.askEach(req)
+	if err != nil {
+		return nil, err
+	}
+	answers := make([]remote.Answer, 0, len(events))
+	for i, event := range events {
+		if !told[i] {
+			answers = append(answers, remote.Answer{Status: c.status, Outlook: c.outlook})
+			continue
+		}
+		answer, err := c.answerOf(event, said[0])
+		if err != nil {
+			c.failed = fmt.Errorf("%s: %w", c.name, err)
+			return answers, c.failed
+		}
+		answers, said = append(answers, answer), said[1:]
+	}
+	return answers, nil
+}
+
+// askEach returns the plugin's answers to events, one by one.
+func (c *Client) askEach(req *outbidv1.HandleRequest) ([]*outbidv1.HandleResponse, error) {
+	if len(req.GetEvents()) == 0 {
+		return nil, nil
+	}
+	ctx, cancel := c.callContext()
+	defer cancel()
+	resp, err := c.service.Handle(ctx, req)
+	if err != nil {
+		return nil, c.wrong("handle an event", err)
+	}
+	if len(resp.GetEach()) != len(req.GetEvents()) {
+		c.failed = fmt.Errorf("%s: was told of %d events and answered %d", c.name, len(req.GetEvents()), len(resp.GetEach()))
+		return nil, c.failed
+	}
+	return resp.GetEach(), nil
+}
+
+func (c *Client) handleInTurn(events []tuner.Event) ([]remote.Answer, error) {
+	answers := make([]remote.Answer, 0, len(events))
+	for _, event := range events {
+		actions, err := c.Handle(event)
+		if err != nil {
+			return answers, err
+		}
+		answers = append(answers, remote.Answer{Actions: actions, Status: c.status, Outlook: c.outlook})
+	}
+	return answers, nil
+}
+
+// answerOf takes in the plugin's answer to one of several events.
+func (c *Client) answerOf(event tuner.Event, resp *outbidv1.HandleResponse) (remote.Answer, error) {
+	if !c.validator.over(event) { // else it is of a trial that the plugin has ended
+		if err := c.validator.seen(event); err != nil {
+			return remote.Answer{}, err
+		}
+	}
+	actions, err := actionsOf(resp)
+	if err == nil {
+		err = c.validator.check(event, actions)
+	}
+	if err != nil {
+		return remote.Answer{}, err
+	}
+	c.take(resp)
+	return remote.Answer{Actions: actions, Status: c.status, Outlook: c.outlook}, nil
+}
+
+func actionsOf(resp *outbidv1.HandleResponse) ([]tuner.Action, error) {
+	var actions []tuner.Action
+	for _, m := range resp.GetActions() {
+		a, err := remote.FromAction(m)
+		if err != nil {
+			return nil, err
+		}
+		actions = append(actions, a)
+	}
+	return actions, nil
+}
+
+// take keeps what the plugin says of itself.
+func (c *Client) take(resp *outbidv1.HandleResponse) {
+	c.status = tuner.Status{Waiting: resp.GetWaiting(), Exhausted: resp.GetExhausted()}
+	if resp.GetOutlook() != nil {
+		c.outlook = tuner.OutlookOf(resp.GetOutlook())
+	}
 }
 
 func (c *Client) call(take func(*outbidv1.HandleResponse) error, req *outbidv1.HandleRequest) error {
@@ -157,10 +264,7 @@ func (c *Client) call(take func(*outbidv1.HandleResponse) error, req *outbidv1.H
 			return c.failed
 		}
 	}
-	c.status = tuner.Status{Waiting: resp.GetWaiting(), Exhausted: resp.GetExhausted()}
-	if resp.GetOutlook() != nil {
-		c.outlook = tuner.OutlookOf(resp.GetOutlook())
-	}
+	c.take(resp)
 	return nil
 }
 

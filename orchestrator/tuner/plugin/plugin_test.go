@@ -3,7 +3,9 @@ package plugin
 import (
 	"fmt"
 	"log/slog"
+	"math"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -146,6 +148,80 @@ func TestABuiltInTunerDecidesTheSameAcrossTheBoundary(t *testing.T) {
 		if there.Status() != again.Status() {
 			t.Fatalf("event %d: status %+v, not %+v", i, there.Status(), again.Status())
 		}
+	}
+}
+
+// Several events at once are answered as one after another, and what befell a trial that an answer before ended is not heard of.
+func TestSeveralEventsAreAnsweredOneByOne(t *testing.T) {
+	t.Parallel()
+	here, err := tuner.New(sweep())
+	if err != nil {
+		t.Fatal(err)
+	}
+	result, err := tunertest.Drive(here, tunertest.Options{Seed: 3, ReportEvery: 1, NaN: 0.1, Fail: 0.05, Late: 0.05})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var steps []tunertest.Step
+	ends := 0
+	for _, step := range result.Steps {
+		steps = append(steps, step)
+		for _, a := range step.Actions {
+			if end, ok := a.(tuner.End); ok {
+				ends++
+				steps = append(steps, tunertest.Step{Event: tuner.Exited{Trial: end.Trial, Failed: true, Metric: math.NaN()}})
+			}
+		}
+	}
+	if ends == 0 {
+		t.Fatal("no trial was ended: the test shows less")
+	}
+	for name, size := range map[string]int{"at once": len(steps), "seven": 7, "one": 1} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			there, err := start(t, "none", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for batch := range slices.Chunk(steps, size) {
+				events := make([]tuner.Event, len(batch))
+				for i := range batch {
+					events[i] = batch[i].Event
+				}
+				answers, err := there.HandleEach(events)
+				if err != nil || len(answers) != len(events) {
+					t.Fatalf("%d answers to %d events: %v", len(answers), len(events), err)
+				}
+				for i, step := range batch {
+					if diff := tunertest.Diff(step.Actions, answers[i].Actions); diff != "" {
+						t.Fatalf("event %+v (-here +there):\n%s", step.Event, diff)
+					}
+				}
+			}
+		})
+	}
+}
+
+// A mistake in one answer keeps those before it.
+func TestAWrongAnswerAmongSeveralKeepsThoseBefore(t *testing.T) {
+	t.Parallel()
+	c, err := start(t, "garbage", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked, err := c.HandleEach([]tuner.Event{tuner.Ask{N: 2}})
+	if err != nil || len(asked[0].Actions) != 2 {
+		t.Fatal(asked, err)
+	}
+	until := asked[0].Actions[0].(tuner.Create).UntilStep //nolint:forcetypeassert // it fails the test
+	answers, err := c.HandleEach([]tuner.Event{
+		tuner.Reported{Trial: 0, Step: 1, Metric: 1}, tuner.Reached{Trial: 0, Step: until, Metric: 1}, tuner.Reported{Trial: 1, Step: 1, Metric: 1},
+	})
+	if len(answers) != 1 || err == nil || !strings.Contains(err.Error(), "trains trial 1000, which does not exist") {
+		t.Errorf("%d answers, and %v", len(answers), err)
+	}
+	if _, err := c.HandleEach([]tuner.Event{tuner.Ask{N: 1}, tuner.Ask{N: 1}}); err == nil {
+		t.Error("it is asked again")
 	}
 }
 

@@ -58,7 +58,7 @@ func (s *server) Configure(
 	}
 	s.outlook = s.tuner.Outlook().Message()
 	return &outbidv1.ConfigureResponse{
-		Name: s.factory.Name, Version: s.factory.Version, Outlook: s.outlook,
+		Name: s.factory.Name, Version: s.factory.Version, Outlook: s.outlook, Each: true,
 	}, nil
 }
 
@@ -69,8 +69,48 @@ func (s *server) Handle(_ context.Context, req *outbidv1.HandleRequest) (*outbid
 	if s.tuner == nil {
 		return nil, status.Error(codes.FailedPrecondition, "Handle came before Configure")
 	}
+	if !req.GetEach() {
+		return s.handle(req.GetEvents())
+	}
 	resp := &outbidv1.HandleResponse{}
-	for _, message := range req.GetEvents() {
+	over := map[int32]bool{}
+	for _, event := range req.GetEvents() {
+		one := []*outbidv1.TunerEvent{event}
+		if trial, of := trialOf(event); of && over[trial] {
+			one = nil
+		}
+		answer, err := s.handle(one)
+		if err != nil {
+			return nil, err
+		}
+		for _, a := range answer.GetActions() {
+			if end := a.GetEnd(); end != nil {
+				over[end.GetTrial()] = true
+			}
+		}
+		resp.Each = append(resp.Each, answer)
+	}
+	return resp, nil
+}
+
+// trialOf returns the trial that an event is of.
+func trialOf(event *outbidv1.TunerEvent) (trial int32, of bool) {
+	switch k := event.GetKind().(type) {
+	case *outbidv1.TunerEvent_Reported:
+		return k.Reported.GetTrial(), true
+	case *outbidv1.TunerEvent_Reached:
+		return k.Reached.GetTrial(), true
+	case *outbidv1.TunerEvent_Exited:
+		return k.Exited.GetTrial(), true
+	default:
+		return 0, false
+	}
+}
+
+// handle has the tuner take in events, and answers them together. The caller holds the lock.
+func (s *server) handle(events []*outbidv1.TunerEvent) (*outbidv1.HandleResponse, error) {
+	resp := &outbidv1.HandleResponse{}
+	for _, message := range events {
 		event, err := remote.FromEvent(message)
 		if err != nil {
 			return nil, status.Error(codes.InvalidArgument, err.Error())

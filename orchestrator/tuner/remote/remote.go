@@ -25,6 +25,13 @@ type Question struct {
 	Event  tuner.Event
 }
 
+// An Answer is what the process said to a question.
+type Answer struct {
+	Actions []tuner.Action
+	Status  tuner.Status
+	Outlook tuner.Outlook
+}
+
 // A Tuner in another process. It is not safe for concurrent use.
 type Tuner struct {
 	// spec is what its process is configured with, and snapshot what that goes on from: how the process was when it had

@@ -89,10 +89,12 @@ func (x *ConfigureRequest) GetSnapshot() []byte {
 
 // ConfigureResponse is the response of Configure.
 type ConfigureResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Version       string                 `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`
-	Outlook       *Outlook               `protobuf:"bytes,3,opt,name=outlook,proto3" json:"outlook,omitempty"`
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Name    string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Version string                 `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`
+	Outlook *Outlook               `protobuf:"bytes,3,opt,name=outlook,proto3" json:"outlook,omitempty"`
+	// The plugin answers each event of a HandleRequest by itself if it is asked to.
+	Each          bool `protobuf:"varint,4,opt,name=each,proto3" json:"each,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -148,10 +150,19 @@ func (x *ConfigureResponse) GetOutlook() *Outlook {
 	return nil
 }
 
+func (x *ConfigureResponse) GetEach() bool {
+	if x != nil {
+		return x.Each
+	}
+	return false
+}
+
 // HandleRequest is the request of Handle.
 type HandleRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Events        []*TunerEvent          `protobuf:"bytes,1,rep,name=events,proto3" json:"events,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Events []*TunerEvent          `protobuf:"bytes,1,rep,name=events,proto3" json:"events,omitempty"`
+	// Answer each event by itself, as if it came alone. An event of a trial that an earlier answer ended is answered with nothing, unheard.
+	Each          bool `protobuf:"varint,2,opt,name=each,proto3" json:"each,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -193,6 +204,13 @@ func (x *HandleRequest) GetEvents() []*TunerEvent {
 	return nil
 }
 
+func (x *HandleRequest) GetEach() bool {
+	if x != nil {
+		return x.Each
+	}
+	return false
+}
+
 // HandleResponse is the response of Handle.
 type HandleResponse struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
@@ -202,7 +220,9 @@ type HandleResponse struct {
 	// Never another trial unless extended.
 	Exhausted bool `protobuf:"varint,3,opt,name=exhausted,proto3" json:"exhausted,omitempty"`
 	// Set if it changed.
-	Outlook       *Outlook `protobuf:"bytes,4,opt,name=outlook,proto3" json:"outlook,omitempty"`
+	Outlook *Outlook `protobuf:"bytes,4,opt,name=outlook,proto3" json:"outlook,omitempty"`
+	// The answers to the events one by one, if they were asked for; nothing else is set then.
+	Each          []*HandleResponse `protobuf:"bytes,5,rep,name=each,proto3" json:"each,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -261,6 +281,13 @@ func (x *HandleResponse) GetExhausted() bool {
 func (x *HandleResponse) GetOutlook() *Outlook {
 	if x != nil {
 		return x.Outlook
+	}
+	return nil
+}
+
+func (x *HandleResponse) GetEach() []*HandleResponse {
+	if x != nil {
+		return x.Each
 	}
 	return nil
 }
@@ -2115,18 +2142,21 @@ const file_outbid_v1_plugin_proto_rawDesc = "" +
 	"\x10ConfigureRequest\x12\x1a\n" +
 	"\bprotocol\x18\x01 \x01(\x05R\bprotocol\x12(\n" +
 	"\x04spec\x18\x02 \x01(\v2\x14.outbid.v1.SweepSpecR\x04spec\x12\x1a\n" +
-	"\bsnapshot\x18\x03 \x01(\fR\bsnapshot\"o\n" +
+	"\bsnapshot\x18\x03 \x01(\fR\bsnapshot\"\x83\x01\n" +
 	"\x11ConfigureResponse\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12,\n" +
-	"\aoutlook\x18\x03 \x01(\v2\x12.outbid.v1.OutlookR\aoutlook\">\n" +
+	"\aoutlook\x18\x03 \x01(\v2\x12.outbid.v1.OutlookR\aoutlook\x12\x12\n" +
+	"\x04each\x18\x04 \x01(\bR\x04each\"R\n" +
 	"\rHandleRequest\x12-\n" +
-	"\x06events\x18\x01 \x03(\v2\x15.outbid.v1.TunerEventR\x06events\"\xa8\x01\n" +
+	"\x06events\x18\x01 \x03(\v2\x15.outbid.v1.TunerEventR\x06events\x12\x12\n" +
+	"\x04each\x18\x02 \x01(\bR\x04each\"\xd7\x01\n" +
 	"\x0eHandleResponse\x120\n" +
 	"\aactions\x18\x01 \x03(\v2\x16.outbid.v1.TunerActionR\aactions\x12\x18\n" +
 	"\awaiting\x18\x02 \x01(\bR\awaiting\x12\x1c\n" +
 	"\texhausted\x18\x03 \x01(\bR\texhausted\x12,\n" +
-	"\aoutlook\x18\x04 \x01(\v2\x12.outbid.v1.OutlookR\aoutlook\"\x11\n" +
+	"\aoutlook\x18\x04 \x01(\v2\x12.outbid.v1.OutlookR\aoutlook\x12-\n" +
+	"\x04each\x18\x05 \x03(\v2\x19.outbid.v1.HandleResponseR\x04each\"\x11\n" +
 	"\x0fSnapshotRequest\".\n" +
 	"\x10SnapshotResponse\x12\x1a\n" +
 	"\bsnapshot\x18\x01 \x01(\fR\bsnapshot\"\xf6\x01\n" +
@@ -2352,48 +2382,49 @@ var file_outbid_v1_plugin_proto_depIdxs = []int32{
 	6,  // 2: outbid.v1.HandleRequest.events:type_name -> outbid.v1.TunerEvent
 	9,  // 3: outbid.v1.HandleResponse.actions:type_name -> outbid.v1.TunerAction
 	31, // 4: outbid.v1.HandleResponse.outlook:type_name -> outbid.v1.Outlook
-	7,  // 5: outbid.v1.TunerEvent.reported:type_name -> outbid.v1.TunerReport
-	7,  // 6: outbid.v1.TunerEvent.reached:type_name -> outbid.v1.TunerReport
-	8,  // 7: outbid.v1.TunerEvent.exited:type_name -> outbid.v1.TunerExit
-	30, // 8: outbid.v1.TunerEvent.extended:type_name -> outbid.v1.SweepSpec
-	27, // 9: outbid.v1.TunerReport.metrics:type_name -> outbid.v1.TunerReport.MetricsEntry
-	32, // 10: outbid.v1.TunerExit.state:type_name -> outbid.v1.TrialState
-	28, // 11: outbid.v1.TunerExit.metrics:type_name -> outbid.v1.TunerExit.MetricsEntry
-	10, // 12: outbid.v1.TunerAction.create:type_name -> outbid.v1.TunerCreate
-	11, // 13: outbid.v1.TunerAction.train:type_name -> outbid.v1.TunerTrain
-	12, // 14: outbid.v1.TunerAction.pause:type_name -> outbid.v1.TunerPause
-	13, // 15: outbid.v1.TunerAction.end:type_name -> outbid.v1.TunerEnd
-	14, // 16: outbid.v1.TunerAction.clone:type_name -> outbid.v1.TunerClone
-	32, // 17: outbid.v1.TunerEnd.state:type_name -> outbid.v1.TrialState
-	19, // 18: outbid.v1.BidRequest.lots:type_name -> outbid.v1.OfferedLot
-	20, // 19: outbid.v1.BidRequest.cluster:type_name -> outbid.v1.Stock
-	21, // 20: outbid.v1.BidRequest.apps:type_name -> outbid.v1.AppState
-	26, // 21: outbid.v1.BidResponse.tables:type_name -> outbid.v1.BidTable
-	22, // 22: outbid.v1.AppState.jobs:type_name -> outbid.v1.AppJob
-	31, // 23: outbid.v1.AppState.outlook:type_name -> outbid.v1.Outlook
-	24, // 24: outbid.v1.AppState.speeds:type_name -> outbid.v1.SpeedTable
-	33, // 25: outbid.v1.AppState.settings:type_name -> google.protobuf.Struct
-	26, // 26: outbid.v1.AppState.own:type_name -> outbid.v1.BidTable
-	23, // 27: outbid.v1.AppJob.held:type_name -> outbid.v1.Holding
-	23, // 28: outbid.v1.AppJob.lost:type_name -> outbid.v1.Holding
-	25, // 29: outbid.v1.SpeedTable.measured:type_name -> outbid.v1.MeasuredSpeed
-	29, // 30: outbid.v1.SpeedTable.estimated:type_name -> outbid.v1.SpeedTable.EstimatedEntry
-	34, // 31: outbid.v1.BidTable.rows:type_name -> outbid.v1.Bid
-	0,  // 32: outbid.v1.TunerService.Configure:input_type -> outbid.v1.ConfigureRequest
-	2,  // 33: outbid.v1.TunerService.Handle:input_type -> outbid.v1.HandleRequest
-	4,  // 34: outbid.v1.TunerService.Snapshot:input_type -> outbid.v1.SnapshotRequest
-	15, // 35: outbid.v1.AgentService.Handshake:input_type -> outbid.v1.HandshakeRequest
-	17, // 36: outbid.v1.AgentService.Bid:input_type -> outbid.v1.BidRequest
-	1,  // 37: outbid.v1.TunerService.Configure:output_type -> outbid.v1.ConfigureResponse
-	3,  // 38: outbid.v1.TunerService.Handle:output_type -> outbid.v1.HandleResponse
-	5,  // 39: outbid.v1.TunerService.Snapshot:output_type -> outbid.v1.SnapshotResponse
-	16, // 40: outbid.v1.AgentService.Handshake:output_type -> outbid.v1.HandshakeResponse
-	18, // 41: outbid.v1.AgentService.Bid:output_type -> outbid.v1.BidResponse
-	37, // [37:42] is the sub-list for method output_type
-	32, // [32:37] is the sub-list for method input_type
-	32, // [32:32] is the sub-list for extension type_name
-	32, // [32:32] is the sub-list for extension extendee
-	0,  // [0:32] is the sub-list for field type_name
+	3,  // 5: outbid.v1.HandleResponse.each:type_name -> outbid.v1.HandleResponse
+	7,  // 6: outbid.v1.TunerEvent.reported:type_name -> outbid.v1.TunerReport
+	7,  // 7: outbid.v1.TunerEvent.reached:type_name -> outbid.v1.TunerReport
+	8,  // 8: outbid.v1.TunerEvent.exited:type_name -> outbid.v1.TunerExit
+	30, // 9: outbid.v1.TunerEvent.extended:type_name -> outbid.v1.SweepSpec
+	27, // 10: outbid.v1.TunerReport.metrics:type_name -> outbid.v1.TunerReport.MetricsEntry
+	32, // 11: outbid.v1.TunerExit.state:type_name -> outbid.v1.TrialState
+	28, // 12: outbid.v1.TunerExit.metrics:type_name -> outbid.v1.TunerExit.MetricsEntry
+	10, // 13: outbid.v1.TunerAction.create:type_name -> outbid.v1.TunerCreate
+	11, // 14: outbid.v1.TunerAction.train:type_name -> outbid.v1.TunerTrain
+	12, // 15: outbid.v1.TunerAction.pause:type_name -> outbid.v1.TunerPause
+	13, // 16: outbid.v1.TunerAction.end:type_name -> outbid.v1.TunerEnd
+	14, // 17: outbid.v1.TunerAction.clone:type_name -> outbid.v1.TunerClone
+	32, // 18: outbid.v1.TunerEnd.state:type_name -> outbid.v1.TrialState
+	19, // 19: outbid.v1.BidRequest.lots:type_name -> outbid.v1.OfferedLot
+	20, // 20: outbid.v1.BidRequest.cluster:type_name -> outbid.v1.Stock
+	21, // 21: outbid.v1.BidRequest.apps:type_name -> outbid.v1.AppState
+	26, // 22: outbid.v1.BidResponse.tables:type_name -> outbid.v1.BidTable
+	22, // 23: outbid.v1.AppState.jobs:type_name -> outbid.v1.AppJob
+	31, // 24: outbid.v1.AppState.outlook:type_name -> outbid.v1.Outlook
+	24, // 25: outbid.v1.AppState.speeds:type_name -> outbid.v1.SpeedTable
+	33, // 26: outbid.v1.AppState.settings:type_name -> google.protobuf.Struct
+	26, // 27: outbid.v1.AppState.own:type_name -> outbid.v1.BidTable
+	23, // 28: outbid.v1.AppJob.held:type_name -> outbid.v1.Holding
+	23, // 29: outbid.v1.AppJob.lost:type_name -> outbid.v1.Holding
+	25, // 30: outbid.v1.SpeedTable.measured:type_name -> outbid.v1.MeasuredSpeed
+	29, // 31: outbid.v1.SpeedTable.estimated:type_name -> outbid.v1.SpeedTable.EstimatedEntry
+	34, // 32: outbid.v1.BidTable.rows:type_name -> outbid.v1.Bid
+	0,  // 33: outbid.v1.TunerService.Configure:input_type -> outbid.v1.ConfigureRequest
+	2,  // 34: outbid.v1.TunerService.Handle:input_type -> outbid.v1.HandleRequest
+	4,  // 35: outbid.v1.TunerService.Snapshot:input_type -> outbid.v1.SnapshotRequest
+	15, // 36: outbid.v1.AgentService.Handshake:input_type -> outbid.v1.HandshakeRequest
+	17, // 37: outbid.v1.AgentService.Bid:input_type -> outbid.v1.BidRequest
+	1,  // 38: outbid.v1.TunerService.Configure:output_type -> outbid.v1.ConfigureResponse
+	3,  // 39: outbid.v1.TunerService.Handle:output_type -> outbid.v1.HandleResponse
+	5,  // 40: outbid.v1.TunerService.Snapshot:output_type -> outbid.v1.SnapshotResponse
+	16, // 41: outbid.v1.AgentService.Handshake:output_type -> outbid.v1.HandshakeResponse
+	18, // 42: outbid.v1.AgentService.Bid:output_type -> outbid.v1.BidResponse
+	38, // [38:43] is the sub-list for method output_type
+	33, // [33:38] is the sub-list for method input_type
+	33, // [33:33] is the sub-list for extension type_name
+	33, // [33:33] is the sub-list for extension extendee
+	0,  // [0:33] is the sub-list for field type_name
 }
 
 func init() { file_outbid_v1_plugin_proto_init() }

@@ -229,12 +229,24 @@ class TunerSide:
         t.start()
         t.spec.settings.check()
         name = t.name or type(t).__name__
-        return plugin_pb2.ConfigureResponse(name=name, version=t.version, outlook=_outlook(t.outlook()))
+        return plugin_pb2.ConfigureResponse(name=name, version=t.version, outlook=_outlook(t.outlook()), each=True)
 
     def handle(self, request: plugin_pb2.HandleRequest) -> plugin_pb2.HandleResponse:
         """Hand each event to the tuner."""
-        t, response = self._tuner, plugin_pb2.HandleResponse()
+        if not request.each:
+            return self._answer(request.events)
+        response, over = plugin_pb2.HandleResponse(), set[int]()
         for event in request.events:
+            # An answer before may have ended its trial: then the tuner hears no more of that.
+            heard = [] if _trial_of(event) in over else [event]
+            answer = self._answer(heard)
+            over.update(action.end.trial for action in answer.actions if action.HasField("end"))
+            response.each.append(answer)
+        return response
+
+    def _answer(self, events: Iterable[plugin_pb2.TunerEvent]) -> plugin_pb2.HandleResponse:
+        t, response = self._tuner, plugin_pb2.HandleResponse()
+        for event in events:
             for action in self._heard(event) or ():
                 response.actions.append(self._message(action))
             if event.HasField("extended"):
@@ -305,6 +317,12 @@ def spec_of(message: sweep_pb2.SweepSpec) -> Spec:
         points=tuple(plain_struct(point) for point in message.tuner.points),
         message=message,
     )
+
+
+def _trial_of(event: plugin_pb2.TunerEvent) -> int | None:
+    """Return the trial that an event is of."""
+    kind = event.WhichOneof("kind")
+    return int(getattr(event, kind).trial) if kind in ("reported", "reached", "exited") else None
 
 
 def _report(m: plugin_pb2.TunerReport) -> Report:

@@ -58,8 +58,11 @@ class ConfigureResponse(google.protobuf.message.Message):
     NAME_FIELD_NUMBER: builtins.int
     VERSION_FIELD_NUMBER: builtins.int
     OUTLOOK_FIELD_NUMBER: builtins.int
+    EACH_FIELD_NUMBER: builtins.int
     name: builtins.str
     version: builtins.str
+    each: builtins.bool
+    """The plugin answers each event of a HandleRequest by itself if it is asked to."""
     @property
     def outlook(self) -> outbid.v1.sweep_pb2.Outlook: ...
     def __init__(
@@ -68,9 +71,10 @@ class ConfigureResponse(google.protobuf.message.Message):
         name: builtins.str = ...,
         version: builtins.str = ...,
         outlook: outbid.v1.sweep_pb2.Outlook | None = ...,
+        each: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["outlook", b"outlook"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["name", b"name", "outlook", b"outlook", "version", b"version"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["each", b"each", "name", b"name", "outlook", b"outlook", "version", b"version"]) -> None: ...
 
 Global___ConfigureResponse: typing_extensions.TypeAlias = ConfigureResponse
 
@@ -81,14 +85,18 @@ class HandleRequest(google.protobuf.message.Message):
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     EVENTS_FIELD_NUMBER: builtins.int
+    EACH_FIELD_NUMBER: builtins.int
+    each: builtins.bool
+    """Answer each event by itself, as if it came alone. An event of a trial that an earlier answer ended is answered with nothing, unheard."""
     @property
     def events(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___TunerEvent]: ...
     def __init__(
         self,
         *,
         events: collections.abc.Iterable[Global___TunerEvent] | None = ...,
+        each: builtins.bool = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["events", b"events"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["each", b"each", "events", b"events"]) -> None: ...
 
 Global___HandleRequest: typing_extensions.TypeAlias = HandleRequest
 
@@ -102,6 +110,7 @@ class HandleResponse(google.protobuf.message.Message):
     WAITING_FIELD_NUMBER: builtins.int
     EXHAUSTED_FIELD_NUMBER: builtins.int
     OUTLOOK_FIELD_NUMBER: builtins.int
+    EACH_FIELD_NUMBER: builtins.int
     waiting: builtins.bool
     """Nothing to run until some trial reports."""
     exhausted: builtins.bool
@@ -112,6 +121,10 @@ class HandleResponse(google.protobuf.message.Message):
     def outlook(self) -> outbid.v1.sweep_pb2.Outlook:
         """Set if it changed."""
 
+    @property
+    def each(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___HandleResponse]:
+        """The answers to the events one by one, if they were asked for; nothing else is set then."""
+
     def __init__(
         self,
         *,
@@ -119,9 +132,10 @@ class HandleResponse(google.protobuf.message.Message):
         waiting: builtins.bool = ...,
         exhausted: builtins.bool = ...,
         outlook: outbid.v1.sweep_pb2.Outlook | None = ...,
+        each: collections.abc.Iterable[Global___HandleResponse] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["outlook", b"outlook"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["actions", b"actions", "exhausted", b"exhausted", "outlook", b"outlook", "waiting", b"waiting"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["actions", b"actions", "each", b"each", "exhausted", b"exhausted", "outlook", b"outlook", "waiting", b"waiting"]) -> None: ...
 
 Global___HandleResponse: typing_extensions.TypeAlias = HandleResponse
 
