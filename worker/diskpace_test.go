@@ -29,7 +29,7 @@ type simWriter struct {
 
 func (w *simWriter) CanHold() bool             { return !w.unholdable }
 func (w *simWriter) Unwritten() (int64, error) { return int64(w.unwritten), nil }
-func (w *simWriter) WaitsForDisk() bool { return w.waits && !w.held && w.disk.queue() > 1<<20 }
+func (w *simWriter) WaitsForDisk() bool        { return w.waits && !w.held && w.disk.queue() > 1<<20 }
 
 func (w *simWriter) Hold(held bool) error {
 	w.held = held

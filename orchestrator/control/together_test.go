@@ -13,7 +13,13 @@ func TestWhatIsAskedTogether(t *testing.T) {
 	t.Parallel()
 	a := &asker{more: make(chan struct{}, 1)}
 	events := []tuner.Event{
-		tuner.Ask{N: 1}, tuner.Reported{Trial: 0}, tuner.Reached{Trial: 0}, tuner.Exited{Trial: 1}, tuner.Ask{N: 1}, tuner.Extended{}, tuner.Reported{Trial: 2},
+		tuner.Ask{N: 1},
+		tuner.Reported{Trial: 0},
+		tuner.Reached{Trial: 0},
+		tuner.Exited{Trial: 1},
+		tuner.Ask{N: 1},
+		tuner.Extended{},
+		tuner.Reported{Trial: 2},
 		tuner.Reported{Trial: 2},
 	}
 	var open []remote.Question

@@ -189,5 +189,5 @@ def test_a_budget_does_not_run_while_an_experiment_is_interrupted(tmp_path: Path
     gate.touch()
     assert tune.Tuner.restore(str(tmp_path / "restored"), bound).fit().num_terminated == TRIALS
     run = Run.load(tmp_path / "restored")
-    allowed = float(limits(ob.attach(run.sweep)).wall_time.rstrip("s"))  # since its submission, which was some seconds ago
+    allowed = float(limits(ob.attach(run.sweep)).wall_time.rstrip("s"))  # since it was submitted, some seconds ago
     assert not run.later and 3600 + 600 <= allowed < 3600 + 600 + 300
