@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -51,10 +52,16 @@ func openStandby(l net.Listener, certs *tls.Config, metrics http.Handler) *stand
 	return p
 }
 
-// leave stops answering, and leaves the listener open.
+// answerWithin is how long requests that have come are answered once the server is ready: each is at once, on a machine that has time.
+const answerWithin = 500 * time.Millisecond
+
+// leave answers what was asked, and leaves the listener open.
 func (p *standby) leave() error {
 	p.door.giveBack()
 	err := <-p.ended
+	ctx, cancel := context.WithTimeout(context.Background(), answerWithin)
+	defer cancel()
+	_ = p.http.Shutdown(ctx) // a connection without a request is not waited for
 	closeErr := p.http.Close()
 	if errors.Is(err, http.ErrServerClosed) || errors.Is(err, net.ErrClosed) {
 		err = nil

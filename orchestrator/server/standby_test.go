@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -53,6 +54,45 @@ func TestAServerThatIsNotReadySaysSo(t *testing.T) {
 		t.Errorf("gRPC: %v", err)
 	}
 	if err := p.leave(); err != nil {
+		t.Error(err)
+	}
+}
+
+// What was asked of a server that becomes ready meanwhile is answered.
+func TestWhatWasAskedBeforeIsAnswered(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	entered := make(chan struct{})
+	p := openStandby(l, nil, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		close(entered)
+		select {
+		case <-r.Context().Done(): // its connection is closed
+		case <-time.After(answerWithin / 10):
+			_, _ = io.WriteString(w, "answered")
+		}
+	}))
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+l.Addr().String()+"/metrics", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	left := make(chan error, 1)
+	go func() {
+		<-entered
+		left <- p.leave()
+	}()
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if text, err := io.ReadAll(resp.Body); err != nil || string(text) != "answered" {
+		t.Errorf("it is answered with %q, %v", text, err)
+	}
+	if err := <-left; err != nil {
 		t.Error(err)
 	}
 }
