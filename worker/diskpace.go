@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 	"github.com/outbid-dev/outbid/worker/confine"
 	"github.com/outbid-dev/outbid/worker/health"
 )
@@ -160,6 +161,7 @@ func (d *diskPace) decide(now time.Time) {
 	for _, f := range d.heavy {
 		if wait && d.paces[f] == nil {
 			d.paces[f] = &writerPace{share: 1}
+			f.heldUp.Store(true)
 			f.slowed.Do(func() {
 				f.note("warning", fmt.Sprintf("%s is held up when it writes: others wait for the disk of node %s that it fills", f.name(), d.cfg.Node))
 			})
@@ -168,8 +170,7 @@ func (d *diskPace) decide(now time.Time) {
 	for f, p := range d.paces {
 		p.decide(slices.Contains(d.heavy, f), wait)
 		if p.share >= 1 {
-			d.hold(f, false)
-			delete(d.paces, f)
+			d.release(f)
 		}
 	}
 }
@@ -179,9 +180,8 @@ func (d *diskPace) split() {
 	d.heavy, d.others = d.heavy[:0], d.others[:0]
 	running := d.forks()
 	for f := range d.paces {
-		if !slices.Contains(running, f) {
-			d.hold(f, false) // its process may serve another
-			delete(d.paces, f)
+		if !slices.Contains(running, f) || f.ending() {
+			d.release(f) // its process may serve another
 		}
 	}
 	if len(running) < 2 {
@@ -190,7 +190,7 @@ func (d *diskPace) split() {
 	most := int64(0)
 	for _, f := range running {
 		in := d.inside(f)
-		if !in.CanHold() {
+		if f.ending() || !in.CanHold() { // what is to end has little time to save
 			continue
 		}
 		bytes, err := in.Unwritten()
@@ -227,10 +227,24 @@ func (d *diskPace) hold(f *fork, held bool) {
 	}
 }
 
+// release lets a fork run for good. It has been silent for as long as it was held.
+func (d *diskPace) release(f *fork) {
+	d.hold(f, false)
+	f.touch()
+	f.heldUp.Store(false)
+	delete(d.paces, f)
+}
+
 func (d *diskPace) releaseAll() {
 	for f := range d.paces {
-		d.hold(f, false)
+		d.release(f)
 	}
+}
+
+// ending says whether the fork was told to pause or to stop.
+func (f *fork) ending() bool {
+	v := f.ordered().verdict
+	return v == outbidv1.Verdict_VERDICT_PAUSE || v == outbidv1.Verdict_VERDICT_STOP
 }
 
 // confined is what the fork's training code runs in; nil if that is not known.

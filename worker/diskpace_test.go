@@ -116,8 +116,11 @@ func TestAWriterGivesWay(t *testing.T) {
 	if waited := live(d, disk, healthy, time.Minute); waited > 0.3 {
 		t.Errorf("the other waits %.0f %% of the time", 100*waited)
 	}
-	if healthy.holds > 0 {
+	if healthy.holds > 0 || forks[1].heldUp.Load() {
 		t.Error("the other is held")
+	}
+	if !forks[0].heldUp.Load() {
+		t.Error("the writer is held up, and its silence would count as a hang")
 	}
 	if greedy.written < 60*8e6 {
 		t.Errorf("the writer wrote %.0f MB in a minute", greedy.written/1e6)
@@ -127,8 +130,26 @@ func TestAWriterGivesWay(t *testing.T) {
 	live(d, disk, healthy, time.Minute)
 	before := greedy.written
 	live(d, disk, healthy, time.Second)
-	if mb := (greedy.written - before) / 1e6; mb < 1900 || greedy.held {
+	if mb := (greedy.written - before) / 1e6; mb < 1900 || greedy.held || forks[0].heldUp.Load() {
 		t.Errorf("it writes %.0f MB/s when nobody waits", mb)
+	}
+}
+
+// A trial that is to end is not held up while it saves, and is let run if it was.
+func TestAWriterThatIsToEndRuns(t *testing.T) {
+	t.Parallel()
+	greedy, healthy := &simWriter{rate: 2e9}, &simWriter{waits: true}
+	d, disk, forks := paced(t, greedy, healthy)
+	live(d, disk, healthy, 10*time.Second)
+	if !forks[0].heldUp.Load() {
+		t.Fatal("it is not held up: the test shows nothing")
+	}
+	forks[0].direct(outbidv1.Verdict_VERDICT_PAUSE, 0, "others wait", 0)
+	live(d, disk, healthy, 2*paceWindow)
+	before, holds := greedy.written, greedy.holds
+	live(d, disk, healthy, time.Second)
+	if mb := (greedy.written - before) / 1e6; mb < 1900 || greedy.held || greedy.holds > holds || forks[0].heldUp.Load() {
+		t.Errorf("it writes %.0f MB/s although it is to end", mb)
 	}
 }
 

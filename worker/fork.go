@@ -76,6 +76,8 @@ type fork struct {
 	made  time.Time
 	// stalled is set while a report waits for room in the outbox, or for its rate.
 	stalled atomic.Bool
+	// heldUp is set while it runs for a part of the time only, as others wait for the disk that it fills.
+	heldUp atomic.Bool
 	began   sync.Once
 	// pace holds up its reports; paced once its user was told.
 	pace     reportPace
