@@ -78,7 +78,7 @@ type fork struct {
 	stalled atomic.Bool
 	// heldUp is set while it runs for a part of the time only, as others wait for the disk that it fills.
 	heldUp atomic.Bool
-	began   sync.Once
+	began  sync.Once
 	// pace holds up its reports; paced once its user was told.
 	pace     reportPace
 	paced    sync.Once

@@ -197,7 +197,9 @@ func (l *life) savesMatter() bool {
 }
 
 // excused says whether the process has a reason to be silent.
-func (l *life) excused() bool { return l.waits || l.stalled.Load() || l.heldUp.Load() || !l.upload.idle() }
+func (l *life) excused() bool {
+	return l.waits || l.stalled.Load() || l.heldUp.Load() || !l.upload.idle()
+}
 
 // checkSilence ends a process that hangs, or that does not obey.
 func (l *life) checkSilence() {
