@@ -140,6 +140,13 @@ def _told(*lines: str) -> KeyboardInterrupt:
     return interrupt
 
 
+def tell_more(interrupt: KeyboardInterrupt, line: str) -> None:
+    """Add a line to what an interrupt says, and print it if the rest was printed."""
+    interrupt.args = (f"{interrupt}; {line}",)
+    if _SAID in interrupt.__dict__:
+        _say(f"  {line}")
+
+
 def _print_no_traceback(interrupt: KeyboardInterrupt) -> None:
     """Have an interrupt end the program, or a notebook's cell, without a traceback: all was said already.
 

@@ -41,6 +41,7 @@ from outbid._callbacks import Callback
 from outbid._client import Client, default_client
 from outbid._errors import UnavailableError
 from outbid._handle import SweepHandle
+from outbid._interrupt import tell_more
 from outbid._model import TrialResult, Update
 from outbid._optuna_copy import Following
 from outbid._optuna_objects import keeping
@@ -187,7 +188,8 @@ def _run(
             sweep.run(display=display, callbacks=[_Called(following, sweep, callbacks)], client=client)
     except KeyboardInterrupt as interrupt:
         interrupted = True
-        raise KeyboardInterrupt(f"{interrupt}; its study: {_loading(following.shared, storage)}") from None
+        tell_more(interrupt, f"its study: {_loading(following.shared, storage)}")
+        raise
     finally:
         if sweep.submitted and _settle(following, sweep.handle) and folder is not None:
             if interrupted:
@@ -323,6 +325,8 @@ class _Called(Callback):
                 with stoppable(following.study, following.shared, trial.sweep):
                     for callback in self._callbacks:
                         callback(following.study, copy.deepcopy(told))
+            except KeyboardInterrupt:
+                raise  # the sweep is paused or goes on, as at any other time
             except BaseException:
                 self._sweep.handle.stop()
                 raise

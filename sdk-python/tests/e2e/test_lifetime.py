@@ -168,6 +168,31 @@ def test_interrupt_saves_and_pauses(program: Callable[[str], Program], tmp_path:
     goes_on(program)
 
 
+OPTIMIZE = """
+import time
+import outbid.optuna
+
+def objective(trial):
+    time.sleep(0.05)
+    return trial.suggest_float("x", 0, 1)
+
+def told(study, trial):
+    print("told", trial.number, flush=True)
+
+outbid.optuna.optimize(objective, 1000, callbacks=[told], display=False)
+"""
+
+
+def test_interrupt_of_an_optuna_study_says_where_that_is(program: Callable[[str], Program]) -> None:
+    pytest.importorskip("optuna")
+    first = program(OPTIMIZE)
+    first.until("told 2")
+    first.interrupt()
+    assert first.end() in (-signal.SIGINT, 130), first.text
+    assert "Traceback" not in first.text and "KeyboardInterrupt" not in first.text, first.text
+    assert "  go on with ob.attach(" in first.text and "  its study: optuna.load_study(" in first.text, first.text
+
+
 def test_second_interrupt_ends_at_once(program: Callable[[str], Program], tmp_path: Path) -> None:
     first = program(RUN.replace("time.sleep(0.05 if step", "time.sleep(2 if step in (6, 7) else 0.05 if step"))
     first.until("report 0 5 ")
