@@ -418,7 +418,9 @@ def test_urls(url: str, want: tuple[bool, str]) -> None:
     assert _transport._parse(url) == want
 
 
-@pytest.mark.parametrize("url", ["ftp://host:1", "http://", "http://host:x", "http://host:1/path"])
+@pytest.mark.parametrize(
+    "url", ["ftp://host:1", "http://", "http://host:x", "http://host:1/path", "http://[::1", "[red] no url"]
+)
 def test_bad_urls(url: str) -> None:
     with pytest.raises(ValueError, match="is no server: write http://host:port"):
         ob.connect(url)

@@ -213,12 +213,12 @@ def _parse(url: str) -> tuple[bool, str]:
     """Return whether a URL asks for TLS, and its host:port."""
     if "://" not in url:
         url = "http://" + url
-    parts = urllib.parse.urlsplit(url)
     ports = {"http": 80, "grpc": 80, "https": 443, "grpcs": 443}
     try:
+        parts = urllib.parse.urlsplit(url)
         port = parts.port
-    except ValueError:
-        port = -1
+    except ValueError:  # a port that is no number, a bracket that is not closed
+        parts, port = urllib.parse.urlsplit(""), -1
     if parts.scheme not in ports or not parts.hostname or port == -1 or parts.path not in ("", "/"):
         raise ValueError(
             f"{url!r} is no server: write http://host:port, or https://host:port for TLS, "

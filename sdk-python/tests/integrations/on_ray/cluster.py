@@ -60,6 +60,16 @@ class Program(subprocess.Popen[str]):
         self._late.daemon = True
         self._late.start()
 
+    def says(self, begins: str) -> str:
+        """Return the next line it prints that begins so: between them Ray tells what it thinks of its nodes."""
+        assert self.stdout
+        told: list[str] = []
+        for line in self.stdout:
+            if line.startswith(begins):
+                return line.rstrip("\n")
+            told.append(line)
+        raise AssertionError(f"it never said {begins!r}: {''.join(told)}")
+
     def kill(self) -> None:
         """Kill it."""
         if self.poll() is None:

@@ -104,8 +104,7 @@ sys.stdin.read()
 
 def test_everything_ends_with_the_driver(nodes: RayCluster, tmp_path: Path) -> None:
     with nodes.driver(END, str(tmp_path / "data")) as driver:
-        assert driver.stdout
-        with ob.connect(driver.stdout.readline().strip()) as client:
+        with ob.connect(driver.says("http")) as client:
             handle = sweep(tmp_path, 1).submit(client=client)
             eventually("the trial has done three steps", lambda: handle.trials()[0].step >= 3)
             worker = next(iter(states(client).values())).info.pid
