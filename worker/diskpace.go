@@ -13,8 +13,8 @@ import (
 	"github.com/outbid-dev/outbid/worker/health"
 )
 
-// What a trial that writes much may do while others wait for the same disk. The kernel does not share a disk out here: what is written lands in
-// its cache first, and who writes that to the disk is nobody's in version 1 of control groups.
+// How the worker shares a disk. Writes land in the page cache first, and version 1 of control groups does not charge the write to the disk to
+// the trial that caused it.
 const (
 	// paceTick is how often it is looked whether others wait, and how long what is held up runs at a time.
 	paceTick = 10 * time.Millisecond
@@ -22,8 +22,8 @@ const (
 	paceWindow = 250 * time.Millisecond
 	// heavyBytes makes a writer: so much of what it wrote is not on the disk yet.
 	heavyBytes = 16 << 20
-	// flushBytes of a writer are brought to the disk at once. The kernel would keep a tenth of the memory, or whatever is younger than thirty
-	// seconds, and then everybody waits for all that; nobody could be asked to give way before.
+	// flushBytes is how much unwritten data of a writer makes the worker sync the file system. By default the kernel starts at a tenth of the
+	// memory or after thirty seconds, and then all trials wait for the whole backlog.
 	flushBytes = 64 << 20
 	// lookShare times as long as a look took pass before the next: a trial may have hundreds of threads.
 	lookShare = 50
@@ -66,7 +66,7 @@ func (p *writerPace) turn(now time.Time) (held bool) {
 	return p.held
 }
 
-// writes is what holds training code up, and knows what it wrote.
+// writes is implemented by confine.Confinement: it stops a trial's processes and returns how much they wrote.
 type writes interface {
 	CanHold() bool
 	Hold(held bool) error

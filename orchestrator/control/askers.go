@@ -47,8 +47,8 @@ func (a *asker) give(open []remote.Question) {
 	}
 }
 
-// next waits for questions, of which it takes most at the most; several only where each is of a trial. It returns early, with none, when the
-// asker is to end or its place is wanted.
+// next waits for questions and takes at most the given number. It takes several only if each concerns one trial. It returns nil when the asker
+// ends or its place is wanted.
 func (a *asker) next(wanted <-chan struct{}, most int) []remote.Question {
 	for a.ends.Err() == nil {
 		if q := a.pop(most); len(q) > 0 {
@@ -69,7 +69,7 @@ func (a *asker) pop(most int) []remote.Question {
 	defer a.mu.Unlock()
 	n := 0
 	for ; n < min(most, len(a.queue)); n++ {
-		if !ofTrial(a.queue[n].Event) { // to draw may take long: nothing waits for that but what comes after
+		if !ofTrial(a.queue[n].Event) { // a draw may take long, so that it is asked alone
 			n = max(n, 1)
 			break
 		}
@@ -89,13 +89,13 @@ func ofTrial(event tuner.Event) bool {
 	}
 }
 
-// What is asked together, of a process that answers each question by itself: at most as many as it has answered in so long.
+// Bounds of one call to a process that answers each question by itself: the number of questions, and the time that they are expected to take.
 const (
 	togetherAtMost = 64
 	togetherWithin = 10 * time.Millisecond
 )
 
-// together is how many questions a process that took so long for some may be asked at once next.
+// together returns how many questions the next call may hold, from the number and the duration of the last call.
 func together(asked int, took time.Duration) int {
 	return int(min(togetherAtMost, max(1, togetherWithin*time.Duration(asked)/max(took, 1))))
 }

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// errNotHeld says that what runs inside cannot be stopped as a whole.
-var errNotHeld = errors.New("there is no control group that stops processes")
+// errNotHeld is returned where the processes of a trial cannot be stopped together.
+var errNotHeld = errors.New("no control group can stop the trial's processes")
 
 // mostLooked is how many threads are looked at, at most, to find one that waits for a disk.
 const mostLooked = 256
@@ -18,8 +18,8 @@ const mostLooked = 256
 // CanHold says whether Hold, Unwritten and WaitsForDisk work.
 func (in *Confinement) CanHold() bool { return in != nil && in.group != nil && in.group.holds() }
 
-// Hold stops everything inside, or lets it run again, without its notice. While something is being started or killed inside it does nothing,
-// as nobody could wait for what is stopped; both let what is inside run.
+// Hold stops all processes of the trial, or lets them run again. It does nothing while a process is being started or killed, because a stopped
+// process would block both.
 func (in *Confinement) Hold(held bool) error {
 	if in == nil || in.group == nil {
 		return errNotHeld
@@ -31,7 +31,7 @@ func (in *Confinement) Hold(held bool) error {
 	return in.group.hold(held)
 }
 
-// whileRunning lets what is inside run for as long as f takes.
+// whileRunning calls f with the trial's processes running; Hold does nothing meanwhile.
 func (in *Confinement) whileRunning(f func() error) error {
 	in.gate.RLock()
 	defer in.gate.RUnlock()
@@ -39,7 +39,7 @@ func (in *Confinement) whileRunning(f func() error) error {
 	return f()
 }
 
-// Unwritten is how many bytes inside wrote that are in the kernel's cache only, and not yet on a disk.
+// Unwritten returns how many bytes the trial wrote that are in the page cache and not yet on a disk.
 func (in *Confinement) Unwritten() (int64, error) {
 	if in == nil || in.group == nil {
 		return 0, errNotHeld
@@ -47,7 +47,7 @@ func (in *Confinement) Unwritten() (int64, error) {
 	return in.group.unwritten()
 }
 
-// WaitsForDisk says whether a thread inside waits for a disk, or for something else of the kernel's that no signal ends.
+// WaitsForDisk reports whether a thread of the trial is in uninterruptible sleep (D), usually for a disk.
 func (in *Confinement) WaitsForDisk() bool {
 	if in == nil || in.group == nil {
 		return false
@@ -91,7 +91,7 @@ func thaw(dir string) {
 	}
 }
 
-// bytesIn adds up numbers of a file of the kernel's in which each line is a name and a number.
+// bytesIn returns the sum of the named counters of a cgroup file, each line of which is a name and a number.
 func bytesIn(path string, names ...string) (sum int64, err error) {
 	text, err := os.ReadFile(path)
 	if err != nil {

@@ -4,11 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -32,21 +29,13 @@ func marked(mark string, since time.Time) ([]int, error) {
 	})
 }
 
-// countedIn reads a count from a file of the kernel's.
+// countedIn returns a counter of a cgroup file, or 0 if the file cannot be read.
 func countedIn(path, what string) uint64 {
-	text, err := os.ReadFile(path)
-	if err != nil {
+	n, err := bytesIn(path, what)
+	if err != nil || n < 0 {
 		return 0
 	}
-	for line := range strings.Lines(string(text)) {
-		if name, count, ok := strings.Cut(strings.TrimSpace(line), " "); ok && name == what {
-			n, err := strconv.ParseUint(count, 10, 64)
-			if err == nil {
-				return n
-			}
-		}
-	}
-	return 0
+	return uint64(n)
 }
 
 // removeGroups removes a control group and those below it: only directories can be removed there, the innermost first.

@@ -138,8 +138,8 @@ func (c *Client) HandleAll(events ...tuner.Event) ([]tuner.Action, error) {
 	return actions, nil
 }
 
-// HandleEach tells the plugin of events in one call, and returns its answer to each as if it came alone: one call takes a tenth of the time of
-// several. With an error it returns the answers before.
+// HandleEach tells the plugin of events in one call, and returns its answer to each as if it came alone. With
+// an error it returns the answers before the failed one.
 func (c *Client) HandleEach(events []tuner.Event) ([]remote.Answer, error) {
 	if !c.each || len(events) == 1 {
 		return c.handleInTurn(events)

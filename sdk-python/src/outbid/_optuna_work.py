@@ -45,7 +45,7 @@ _CALLED = "outbid:called"  # of the study: a sweep, and for how many of its tria
 _LARGE = 10_000  # elements of an attribute above which the sweep gets its text
 _WATCHED = 10  # trials of a process after each of which the state outside the objective is compared
 _IDLE_SECONDS = 1.0  # seconds that a trial waits for the end of a sweep whose study was stopped
-_CALLBACK_SECONDS = 60.0  # seconds that a trial waits for callbacks: nobody calls them if that process was killed
+_CALLBACK_SECONDS = 60.0  # seconds that a trial waits for callbacks; a process that was killed never calls them
 _LOOKS = (0.002, 0.1)  # seconds between two looks at whether callbacks have been called: at first, and at the most
 
 Objective = Callable[[optuna.Trial], float | Sequence[float]]
