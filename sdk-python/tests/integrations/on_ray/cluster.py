@@ -35,6 +35,7 @@ ENVIRONMENT = {
     "RAY_CLIENT_RECONNECT_GRACE_PERIOD": "1",  # in seconds, in which a client that died may come back
     "RAY_SCHEDULER_EVENTS": "0",  # what the autoscaler does is not said among a program's lines
     "RAY_FAKE_CLUSTER": "1",  # the autoscaler's nodes are processes of this machine
+    "RAY_enable_metrics_collection": "0",  # what exports metrics crashes a node now and then as it starts (ray#61281)
     # gRPC's handlers of a fork abort what Ray forks to start a process, if another thread happens to be in gRPC.
     "GRPC_ENABLE_FORK_SUPPORT": "0",
     "PYTHONPATH": os.pathsep.join([SRC, str(TESTS)]),
@@ -207,7 +208,7 @@ class RayCluster:
         self._places.append(tempfile.TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True))
         raylet = Raylet(Path(self._places[-1].name))
         self._raylets.append(raylet)
-        with raylet.noted(), patience(self.check):
+        with raylet.noted(), patience(self.check), light_agent():
             where = {"node_ip_address": "127.0.0.1", "temp_dir": str(raylet.place)}
             return self.cluster.add_node(num_cpus=cpus, num_gpus=gpus, object_store_memory=MEMORY, **where)
 
@@ -294,6 +295,17 @@ def jobs_alone() -> Callable[..., Any]:
         return start(command, *args, **kwargs)
 
     return started
+
+
+@contextlib.contextmanager
+def light_agent() -> Iterator[None]:
+    """Start nodes as those of a Ray without the dashboard: no test asks their agents anything.
+
+    A node ends if its agent has not told its ports within 15 s, and on a busy machine the imports take as long.
+    """
+    missing = ImportError("the tests need no dashboard on this node")
+    with mock.patch("ray._private.utils.get_dashboard_dependency_error", return_value=missing):
+        yield
 
 
 @contextlib.contextmanager
