@@ -18,21 +18,29 @@ import (
 const (
 	// paceTick is how often it is looked whether others wait, and how long what is held up runs at a time.
 	paceTick = 10 * time.Millisecond
-	// paceWindow is the time between two decisions.
-	paceWindow = 250 * time.Millisecond
+	// paceWindow is the time between two decisions, and splitTick that between two looks at who writes: in it a writer fills the cache with what
+	// the disk then takes several times as long for.
+	paceWindow, splitTick = 250 * time.Millisecond, 50 * time.Millisecond
+	// brakeLooks looks in a row that find others waiting hold writers up before the window ends.
+	brakeLooks = 3
 	// heavyBytes makes a writer: so much of what it wrote is not on the disk yet.
 	heavyBytes = 16 << 20
+	// someBytes tells a writer that is held up from one that writes no more.
+	someBytes = 1 << 17
 	// flushBytes is how much unwritten data of a writer makes the worker sync the file system. By default the kernel starts at a tenth of the
 	// memory or after thirty seconds, and then all trials wait for the whole backlog.
 	flushBytes = 64 << 20
 	// lookShare times as long as a look took pass before the next: a trial may have hundreds of threads.
 	lookShare = 50
 	// busyDisk and waitShare are parts of a window: the disk was at work, and others waited.
-	busyDisk, waitShare = 0.5, 0.15
-	// leastShare is the part of the time that a writer runs at the least.
-	leastShare = 1.0 / 64
-	// slower and faster change that part at a decision.
-	slower, faster = 0.125, 1.025
+	busyDisk, waitShare = 0.25, 0.15
+	// brakeShare is the part of the time that a writer runs at first, and leastShare that at the least.
+	brakeShare, leastShare = 1.0 / 16, 1.0 / 64
+	// quietWindows in a row in which a writer writes nothing end its pace.
+	quietWindows = 4
+	// These change that part at a decision: where others wait; above half of the part at which others last waited; below it; and where the
+	// writer writes no more.
+	slower, fast, faster, fastest = 0.125, 1.0125, 1.1, 4
 )
 
 // writerPace is how much of the time a fork runs.
@@ -41,15 +49,37 @@ type writerPace struct {
 	held    bool
 	changes time.Time // when it is held or let run next
 	since   time.Time // when it was last let run
+	ceiling float64   // half of the share at which others last waited
+	braked  bool      // it is held for the first time in this window
+	wrote   bool      // in this window
+	quiet   int       // windows in which it wrote nothing
 }
 
-// decide changes the share after a window: a writer gives way while others wait, and recovers once they do not, or it writes no more.
-func (p *writerPace) decide(heavy, othersWait bool) {
-	if heavy && othersWait {
-		p.share = max(leastShare, p.share*slower)
-	} else {
-		p.share = min(1, p.share*faster)
+// brake holds a fork at once.
+func brake(now time.Time) *writerPace {
+	return &writerPace{share: brakeShare, held: true, changes: now.Add(paceTick * (1/brakeShare - 1)), braked: true}
+}
+
+// decide changes the share after a window: a writer gives way while others wait, and recovers once they do not.
+func (p *writerPace) decide(othersWait bool) {
+	braked, wrote := p.braked, p.wrote
+	p.braked, p.wrote = false, false
+	if p.quiet++; wrote {
+		p.quiet = 0
 	}
+	switch {
+	case braked && othersWait: // for what it wrote before it was held
+	case wrote && othersWait:
+		p.ceiling = p.share / 2
+		p.share = max(leastShare, p.share*slower)
+	case p.quiet >= quietWindows:
+		p.share *= fastest
+	case p.share < p.ceiling:
+		p.share *= faster
+	default:
+		p.share *= fast
+	}
+	p.share = min(1, p.share)
 }
 
 // turn says whether the fork is held from now on. A rest makes up for what it really ran, because timers are late on a busy machine.
@@ -91,9 +121,18 @@ type diskPace struct {
 	heavy, others  []*fork
 	looks, waits   int
 	nextLook       time.Time
+	nextSplit      time.Time
 	flushing       atomic.Bool
 	began          time.Time
 	busyAtTheStart time.Duration
+	row            row
+}
+
+// row are the last looks, which all found others waiting.
+type row struct {
+	looks int
+	began time.Time
+	busy  time.Duration // of the disk, as it began
 }
 
 func newDiskPace(cfg *Config, forks func() []*fork) *diskPace {
@@ -107,7 +146,7 @@ func newDiskPace(cfg *Config, forks func() []*fork) *diskPace {
 
 // run looks after the disk until ctx ends.
 func (d *diskPace) run(ctx context.Context) {
-	timer := time.NewTimer(paceWindow)
+	timer := time.NewTimer(splitTick)
 	defer timer.Stop()
 	defer d.releaseAll()
 	for {
@@ -118,14 +157,14 @@ func (d *diskPace) run(ctx context.Context) {
 		}
 		d.look(d.clock())
 		if d.idle() {
-			timer.Reset(paceWindow)
+			timer.Reset(splitTick)
 		} else {
 			timer.Reset(paceTick)
 		}
 	}
 }
 
-// idle says whether there is nothing to do before the next window.
+// idle says whether there is nothing to do before it is looked again who writes.
 func (d *diskPace) idle() bool { return len(d.paces) == 0 && (len(d.heavy) == 0 || len(d.others) == 0) }
 
 // look does what is due.
@@ -135,16 +174,54 @@ func (d *diskPace) look(now time.Time) {
 			d.hold(f, p.held)
 		}
 	}
+	if !now.Before(d.nextSplit) {
+		began := d.clock()
+		d.split()
+		d.nextSplit = now.Add(max(splitTick, lookShare*d.clock().Sub(began)))
+	}
 	if now.After(d.nextLook) {
 		began := d.clock()
-		if slices.ContainsFunc(d.others, func(f *fork) bool { return d.inside(f).WaitsForDisk() }) {
-			d.waits++
-		}
-		d.looks++
+		d.lookForWaits(now)
 		d.nextLook = now.Add(lookShare * d.clock().Sub(began))
 	}
 	if now.Sub(d.began) >= paceWindow {
 		d.decide(now)
+	}
+}
+
+// lookForWaits looks whether others wait for the disk, and brakes the writers once they have for a while.
+func (d *diskPace) lookForWaits(now time.Time) {
+	d.looks++
+	if !slices.ContainsFunc(d.others, func(f *fork) bool { return d.inside(f).WaitsForDisk() }) {
+		d.row = row{}
+		return
+	}
+	d.waits++
+	if d.row.looks++; d.row.looks == 1 {
+		d.row.began = now
+		d.row.busy, _ = d.busy()
+		return
+	}
+	unpaced := slices.ContainsFunc(d.heavy, func(f *fork) bool { return d.paces[f] == nil })
+	if d.row.looks < brakeLooks || !unpaced {
+		return
+	}
+	if busy, err := d.busy(); err == nil && (busy-d.row.busy).Seconds() > busyDisk*now.Sub(d.row.began).Seconds() {
+		d.holdUp(now)
+	}
+}
+
+// holdUp brakes the writers that run at full speed.
+func (d *diskPace) holdUp(now time.Time) {
+	for _, f := range d.heavy {
+		if d.paces[f] == nil {
+			d.paces[f] = brake(now)
+			f.heldUp.Store(true)
+			d.hold(f, true)
+			f.slowed.Do(func() {
+				f.note("warning", fmt.Sprintf("%s is held up when it writes: others wait for the disk of node %s that it fills", f.name(), d.cfg.Node))
+			})
+		}
 	}
 }
 
@@ -158,17 +235,11 @@ func (d *diskPace) decide(now time.Time) {
 	d.began, d.busyAtTheStart, d.looks, d.waits = now, busy, 0, 0
 	d.split()
 	wait = wait && len(d.others) > 0
-	for _, f := range d.heavy {
-		if wait && d.paces[f] == nil {
-			d.paces[f] = &writerPace{share: 1}
-			f.heldUp.Store(true)
-			f.slowed.Do(func() {
-				f.note("warning", fmt.Sprintf("%s is held up when it writes: others wait for the disk of node %s that it fills", f.name(), d.cfg.Node))
-			})
-		}
+	if wait {
+		d.holdUp(now)
 	}
 	for f, p := range d.paces {
-		p.decide(slices.Contains(d.heavy, f), wait)
+		p.decide(wait)
 		if p.share >= 1 {
 			d.release(f)
 		}
@@ -195,6 +266,9 @@ func (d *diskPace) split() {
 		}
 		bytes, err := in.Unwritten()
 		most = max(most, bytes)
+		if p := d.paces[f]; p != nil && bytes >= someBytes {
+			p.wrote = true
+		}
 		switch {
 		case err != nil:
 		case bytes >= heavyBytes:

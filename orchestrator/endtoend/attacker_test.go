@@ -71,7 +71,7 @@ func attack() int {
 		err = os.WriteFile(k.Results, data, 0o644) //nolint:gosec // the test reads it
 	}
 	if err == nil {
-		err = report(1, 1)
+		err = report(1, 1, os.Getenv("OUTBID_CHECKPOINT_OUT"))
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

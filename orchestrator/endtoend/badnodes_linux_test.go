@@ -103,13 +103,14 @@ func (bad badNode) try(t *testing.T) {
 	args := append([]string{
 		"worker", "--nats", c.Info.NATS, "--keys", c.Info.Keys, "--name", "bad", "--devices", "cpu:4", "--dir", work,
 	}, bad.args...)
+	start(t, dir, "worker", "--nats", c.Info.NATS, "--keys", c.Info.Keys, "--name", "good", "--devices", "cpu:3", "--dir", filepath.Join(dir, "good"))
+	healthy := containOn(t, dir, c.server)
 	var p *proc
 	if bad.wrap != nil {
 		p = startIn(t, dir, bad.wrap(t, work, c.programs), nil, args...)
 	} else {
 		p = start(t, dir, args...)
 	}
-	start(t, dir, "worker", "--nats", c.Info.NATS, "--keys", c.Info.Keys, "--name", "good", "--devices", "cpu:1", "--dir", filepath.Join(dir, "good"))
 	poll(t, "both nodes", func() bool { return len(c.nodes()) == 2 })
 	if bad.spoil != nil {
 		bad.spoil(t, p, work)
@@ -119,6 +120,7 @@ func (bad badNode) try(t *testing.T) {
 		if !strings.Contains(noted, bad.reason) {
 			t.Errorf("the sweeps' notes do not say %q:\n%s", bad.reason, noted)
 		}
+		healthy.stillTrains()
 		c.stop()
 		return
 	}
@@ -130,6 +132,7 @@ func (bad badNode) try(t *testing.T) {
 	bad.mend(t, p, work)
 	poll(t, "the end of the fault", func() bool { return c.fault("bad") == "" })
 	c.runsAll("three")
+	healthy.stillTrains()
 	c.stop()
 }
 

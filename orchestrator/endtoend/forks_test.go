@@ -49,7 +49,7 @@ func trainFork() int {
 			fmt.Fprintln(os.Stderr, err)
 			return 6
 		}
-		if err := report(step, 1/float64(step)); err != nil {
+		if err := report(step, 1/float64(step), os.Getenv("OUTBID_CHECKPOINT_OUT")); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			return 7
 		}

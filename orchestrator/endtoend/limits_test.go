@@ -95,7 +95,7 @@ func newLimited(t *testing.T) *limited {
 			l.tokens[name] = token(t, dir, "--name", name, "--tenant", name)
 		}
 	}
-	s := serve(t, dir, "up", "--devices", "cpu:2", "--policy", "drf", "--limits", file, "--tokens", tokens)
+	s := serve(t, dir, "up", "--devices", "cpu:3", "--policy", "drf", "--limits", file, "--tokens", tokens)
 	s.OutbidServiceClient = l.client(s)
 	l.containment = containOn(t, dir, s)
 	return l

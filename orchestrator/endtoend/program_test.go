@@ -77,11 +77,15 @@ func climb(mode string, height float64, step, until int64) int {
 		if mode == "nan" && step >= 2 {
 			loss = math.NaN()
 		}
-		if err := save(step); err != nil {
+		saved, err := "", error(nil)
+		if os.Getenv("SAVES") != "never" {
+			saved, err = save(step)
+		}
+		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			return 6
 		}
-		if err := report(step, loss); err != nil {
+		if err := report(step, loss, saved); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			return 7
 		}
@@ -118,26 +122,29 @@ func mishap(mode string, step int64) (code int, out bool) {
 	return 0, false
 }
 
-func save(step int64) error {
-	path := os.Getenv("OUTBID_CHECKPOINT_OUT")
+func save(step int64) (path string, err error) {
+	path = os.Getenv("OUTBID_CHECKPOINT_OUT")
 	text := fmt.Sprintln(step)
 	if n, err := strconv.Atoi(os.Getenv("CHECKPOINT_BYTES")); err == nil && n > len(text) {
 		text += strings.Repeat(" ", n-len(text))
 	}
 	if err := os.WriteFile(path+".tmp", []byte(text), 0o600); err != nil {
-		return err
+		return "", err
 	}
-	return os.Rename(path+".tmp", path)
+	return path, os.Rename(path+".tmp", path)
 }
 
-func report(step int64, loss float64) error {
+func report(step int64, loss float64, saved string) error {
 	f, err := os.OpenFile(os.Getenv("OUTBID_REPORT"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	value := strconv.FormatFloat(loss, 'g', -1, 64)
-	_, err = fmt.Fprintf(f, "{\"step\": %d, \"loss\": %s, \"checkpoint\": %q}\n", step, value, os.Getenv("OUTBID_CHECKPOINT_OUT"))
+	line := fmt.Sprintf("{\"step\": %d, \"loss\": %s", step, strconv.FormatFloat(loss, 'g', -1, 64))
+	if saved != "" {
+		line += fmt.Sprintf(", \"checkpoint\": %q", saved)
+	}
+	_, err = fmt.Fprintln(f, line+"}")
 	return err
 }
 

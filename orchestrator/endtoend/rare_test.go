@@ -1,0 +1,146 @@
+package endtoend
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
+)
+
+// rare is a server with two tenants and an admin, and what happens there now and then.
+type rare struct {
+	*limited
+	dir string
+	// ended is a sweep that has.
+	ended string
+}
+
+// M1 to M7 and what is less: while sweeps are deleted, files of the history are damaged, tokens change, calls are denied, a standby waits and
+// everything is read, a trial of another tenant's keeps its rate.
+func TestRareEventsCostNoSteps(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("a server with tokens runs each trial as a user of its own, which only root can")
+	}
+	dir := t.TempDir()
+	l := &limited{tokens: map[string]string{"": token(t, dir, "--name", "root", "--role", "admin")}}
+	l.tokens["bad"] = token(t, dir, "--name", "bad", "--tenant", "bad")
+	l.tokens["viewer"] = token(t, dir, "--name", "prometheus", "--tenant", "*", "--role", "viewer")
+	s := serve(t, dir, "up", "--devices", "cpu:4", "--policy", "drf", "--tokens", filepath.Join(dir, "tokens"))
+	s.OutbidServiceClient = l.client(s)
+	l.containment = containOn(t, dir, s)
+	r := &rare{limited: l, dir: dir}
+	standby := start(t, dir, "serve", "--standby", "--nats", s.Info.NATS, "--keys", s.Info.Keys, "--data", filepath.Join(dir, "standby"),
+		"--store", filepath.Join(dir, "data", "store"), "--tokens", filepath.Join(dir, "tokens"), "--api", freeAddress(t))
+	standby.until("standing by")
+	for round := range 2 {
+		for _, event := range []struct {
+			name string
+			do   func(*testing.T, int)
+		}{
+			{"a sweep ends whose environment has a secret", r.endsWithASecret},
+			{"its history is damaged", r.damage},
+			{"what it left is read", r.readAll},
+			{"it is deleted", r.delete},
+			{"calls are denied", r.denied},
+			{"a token is replaced", r.rotate},
+		} {
+			before := r.sweep(r.healthy).GetSteps()
+			event.do(t, round)
+			t.Logf("%s: %d steps", event.name, r.sweep(r.healthy).GetSteps()-before)
+		}
+	}
+	r.stillTrains()
+	standby.stop()
+	r.stop()
+}
+
+func (r *rare) endsWithASecret(_ *testing.T, round int) {
+	r.ended = r.as("bad").run(fmt.Sprint("rare", round), `for i in $(seq 200); do echo '{"step": '$i', "loss": 1}' >> $OUTBID_REPORT; done; exit 3`,
+		func(sp *outbidv1.SweepSpec) {
+			sp.Workload.(*outbidv1.SweepSpec_Program).Program.Env = map[string]string{"API_KEY": "sk-0123456789"} //nolint:forcetypeassert // it is one
+		})
+	r.wait(r.ended)
+}
+
+// damage flips a bit of what the server keeps of the sweep's reports; where it keeps none yet there is nothing to damage.
+func (r *rare) damage(t *testing.T, _ int) {
+	if files, _ := filepath.Glob(filepath.Join(r.dir, "data", "history", r.ended+".reports")); len(files) > 0 {
+		flipBit(t, files[0])
+	}
+}
+
+func (r *rare) readAll(t *testing.T, _ int) {
+	for _, path := range []string{
+		"/v1/sweeps", "/v1/sweeps/" + r.ended, "/v1/sweeps/" + r.ended + "/trials", "/v1/sweeps/" + r.ended + "/reports", "/v1/prices", "/v1/nodes", "/metrics",
+	} {
+		if code := r.get(path, r.tokens[""]); code != http.StatusOK {
+			t.Errorf("GET %s: %d", path, code)
+		}
+	}
+}
+
+func (r *rare) delete(t *testing.T, _ int) {
+	if _, err := r.as("bad").DeleteSweep(t.Context(), &outbidv1.DeleteSweepRequest{Sweep: r.ended}); err != nil {
+		t.Error(err)
+	}
+}
+
+func (r *rare) denied(t *testing.T, _ int) {
+	for range 15 {
+		if code := r.get("/v1/sweeps", "outbid_no-such-token"); code != http.StatusUnauthorized {
+			t.Errorf("an unknown token: %d", code)
+		}
+		_, err := r.as("viewer").SubmitSweep(t.Context(), &outbidv1.SubmitSweepRequest{Spec: r.told("denied")})
+		if err == nil {
+			t.Error("a viewer submits")
+		}
+		_, err = r.as("bad").ControlSweep(t.Context(), &outbidv1.ControlSweepRequest{Sweep: r.healthy, Command: outbidv1.SweepCommand_SWEEP_COMMAND_STOP})
+		if err == nil {
+			t.Error("a tenant stops another's sweep")
+		}
+	}
+}
+
+// rotate takes the tenant's token away, and gives it another.
+func (r *rare) rotate(t *testing.T, _ int) {
+	old, file := r.tokens["bad"], filepath.Join(r.dir, "tokens")
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var kept strings.Builder
+	for line := range strings.Lines(string(text)) {
+		if !strings.Contains(line, " bad ") {
+			kept.WriteString(line)
+		}
+	}
+	if err := os.WriteFile(file, []byte(kept.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r.tokens["bad"] = token(t, r.dir, "--name", "bad", "--tenant", "bad")
+	poll(t, "the new token to count, and the old one no more", func() bool {
+		return r.get("/v1/sweeps", r.tokens["bad"]) == http.StatusOK && r.get("/v1/sweeps", old) == http.StatusUnauthorized
+	})
+}
+
+// get returns the status of an answer over REST, once all of it is read.
+func (r *rare) get(path, token string) int {
+	req, err := http.NewRequestWithContext(r.t.Context(), http.MethodGet, r.Info.API+path, nil)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+token)
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer resp.Body.Close() //nolint:errcheck // it is read
+	_, _ = io.Copy(io.Discard, resp.Body)
+	return resp.StatusCode
+}
