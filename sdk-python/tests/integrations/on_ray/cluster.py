@@ -120,8 +120,14 @@ class Raylet:
         return "\n".join(words)
 
     def crashed_by_itself(self) -> bool:
-        """Return whether it has crashed in Ray's own code, and what was to write a trace was stuck until its alarm."""
-        return self._process is not None and self._process.poll() == -signal.SIGALRM
+        """Return whether it has crashed in Ray's own code.
+
+        Either what was to write a trace was stuck until its alarm, or its agents took longer than 15 s to start.
+        """
+        if self._process is not None and self._process.poll() == -signal.SIGALRM:
+            return True
+        errors = self.place.glob("*/logs/raylet.err")
+        return any("Timed out waiting for file" in file.read_text(errors="replace") for file in errors)
 
 
 class RayCluster:
@@ -193,7 +199,7 @@ class RayCluster:
     def add(self, cpus: int, gpus: int = 0) -> Any:
         """Add a node, of so many GPUs if Ray is to be believed.
 
-        A raylet crashes now and then as it starts (seen of Ray 2.60), before we hear of it; then there is another.
+        A raylet crashes now and then as it starts (seen of Ray 2.60), before it runs anything; then there is another.
         """
         try:
             return self._add(cpus, gpus)
@@ -210,7 +216,22 @@ class RayCluster:
         self._raylets.append(raylet)
         with raylet.noted(), patience(self.check), light_agent():
             where = {"node_ip_address": "127.0.0.1", "temp_dir": str(raylet.place)}
-            return self.cluster.add_node(num_cpus=cpus, num_gpus=gpus, object_store_memory=MEMORY, **where)
+            node = self.cluster.add_node(num_cpus=cpus, num_gpus=gpus, object_store_memory=MEMORY, **where)
+        self.runs(node)
+        return node
+
+    def runs(self, node: Any) -> None:
+        """Fail unless a node runs a task: it may have crashed since it joined."""
+        import ray
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        if not ray.is_initialized():
+            return
+        there = NodeAffinitySchedulingStrategy(node.node_id, soft=False)
+        nothing = ray.remote(num_cpus=0, max_retries=0)(lambda: None).options(scheduling_strategy=there)
+        with contextlib.suppress(ray.exceptions.RayError):
+            ray.get(nothing.remote(), timeout=PATIENCE)
+        self.check()
 
     def check(self) -> bool:
         """Fail at once, with its last words, if a raylet has ended that the tests had not ended; else return True."""
