@@ -1,0 +1,234 @@
+// Package surrogate models how a metric depends on a configuration with a Gaussian process, and says which configuration to try next.
+//
+// The process has a Matérn kernel of smoothness 5/2 with a length for each parameter (Rasmussen and Williams, "Gaussian Processes for Machine
+// Learning", 2006, equation 4.17), and the configuration tried next has the highest expected improvement (Jones, Schonlau and Welch, 1998), in
+// logarithms (Ament et al., "Unexpected Improvements to Expected Improvement", NeurIPS 2023). The package is pure: randomness is an argument.
+package surrogate
+
+import (
+	"math"
+	"slices"
+)
+
+// A Point is a place in the unit cube of a search space: a coordinate for each parameter, NaN for one that is absent.
+type Point = []float64
+
+// A Parameter is what a coordinate stands for.
+type Parameter struct {
+	// Choices is how many values without an order it has; 0 for a number.
+	Choices int
+}
+
+// absent is the column of a number that is not there, and choiceWeight that of the value of a choice: two choices that differ are as far from each other
+// as two numbers at both ends.
+const absent, choiceWeight = 0.5, math.Sqrt2 / 2
+
+// A Model is what was learnt from trials.
+type Model struct {
+	parameters []Parameter
+	columns    []int
+	posterior  posterior
+	// x are the points seen, column after column divided by its length, and lengths are 1 / length.
+	x         []float64
+	lengths   []float64
+	n         int
+	amplitude float64
+	// best is the lowest mean of the points seen, in the model's scale.
+	best float64
+	// shift and scale turn costs into the model's scale.
+	shift, scale float64
+}
+
+// Seen is a trial: where it is, and its cost, lower being better. NaN is a trial that failed.
+type Seen struct {
+	At   Point
+	Cost float64
+}
+
+// columnsOf says which parameter each column of a point belongs to.
+func columnsOf(parameters []Parameter) (columns []int) {
+	for g, p := range parameters {
+		for range max(1, p.Choices) {
+			columns = append(columns, g)
+		}
+	}
+	return columns
+}
+
+// features is a point as the kernel sees it: choices in a column for each value.
+func features(parameters []Parameter, at Point, into []float64) []float64 {
+	into = into[:0]
+	for g, p := range parameters {
+		u := at[g]
+		if p.Choices == 0 {
+			if math.IsNaN(u) {
+				u = absent
+			}
+			into = append(into, u)
+			continue
+		}
+		first := len(into)
+		for range p.Choices {
+			into = append(into, 0)
+		}
+		if !math.IsNaN(u) {
+			into[first+min(int(u*float64(p.Choices)), p.Choices-1)] = choiceWeight
+		}
+	}
+	return into
+}
+
+// Settings are those of a fit that go from one to the next.
+type Settings struct {
+	// Scales, Amplitude and Noise are logarithms; none stands for the prior's centre.
+	Scales           []float64
+	Amplitude, Noise float64
+}
+
+func (s Settings) hyper(groups int) hyper {
+	if len(s.Scales) == groups {
+		return hyper{scales: slices.Clone(s.Scales), amplitude: s.Amplitude, noise: s.Noise}
+	}
+	centre, _ := priorOf(groups)
+	return hyperOf(centre)
+}
+
+// Learn fits a model, in at most so many evaluations of the settings; 0 keeps those given. False means that there is nothing to learn from.
+func Learn(parameters []Parameter, seen []Seen, from Settings, evaluations int) (*Model, Settings, bool) {
+	costs, shift, scale, ok := scaled(seen)
+	if !ok {
+		return nil, from, false
+	}
+	m := &Model{parameters: parameters, columns: columnsOf(parameters), shift: shift, scale: scale, n: len(seen)}
+	x := make([][]float64, len(seen))
+	for i, s := range seen {
+		x[i] = features(parameters, s.At, nil)
+	}
+	p := distances(x, len(parameters), m.columns)
+	h := from.hyper(len(parameters))
+	if evaluations > 0 {
+		h = fit(p, costs, h, evaluations)
+	}
+	if m.posterior, _, ok = condition(p, costs, h); !ok {
+		return nil, from, false
+	}
+	m.amplitude = math.Exp(h.amplitude)
+	for _, g := range m.columns {
+		m.lengths = append(m.lengths, math.Exp(-h.scales[g]))
+	}
+	m.x = make([]float64, 0, m.n*len(m.columns))
+	for c, length := range m.lengths {
+		for i := range x {
+			m.x = append(m.x, x[i][c]*length)
+		}
+	}
+	m.best = math.Inf(1)
+	for i := range costs { // the mean at a point seen is what it cost less its noise
+		m.best = min(m.best, costs[i]-float64(math.Exp(h.noise)*m.posterior.alpha[i]))
+	}
+	return m, Settings{Scales: h.scales, Amplitude: h.amplitude, Noise: h.noise}, true
+}
+
+// clipAt is how many times as far from the median as the best a bad cost counts: what is bad is not worth learning exactly.
+const clipAt = 1.5
+
+// scaled turns costs into numbers with mean 0 and variance 1, of which the bad ones are clipped. Failures count as the worst.
+func scaled(seen []Seen) (costs []float64, shift, scale float64, ok bool) {
+	var finite []float64
+	for _, s := range seen {
+		if !math.IsNaN(s.Cost) && !math.IsInf(s.Cost, 0) {
+			finite = append(finite, s.Cost)
+		}
+	}
+	if len(finite) == 0 {
+		return nil, 0, 0, false
+	}
+	slices.Sort(finite)
+	median := (finite[(len(finite)-1)/2] + finite[len(finite)/2]) / 2
+	worst := min(median+float64(clipAt*(median-finite[0])), finite[len(finite)-1])
+	if median == finite[0] { // half are as good as the best: what is left is not clipped to nothing
+		worst = finite[len(finite)-1]
+	}
+	costs = make([]float64, len(seen))
+	for i, s := range seen {
+		costs[i] = worst
+		if !math.IsNaN(s.Cost) {
+			costs[i] = max(min(s.Cost, worst), finite[0])
+		}
+		shift += costs[i]
+	}
+	shift /= float64(len(costs))
+	for i := range costs {
+		costs[i] -= shift
+		scale += float64(costs[i] * costs[i])
+	}
+	if scale = math.Sqrt(scale / float64(len(costs))); !(scale > 0) || math.IsInf(scale, 0) {
+		scale = 1 // all alike
+	}
+	for i := range costs {
+		costs[i] /= scale
+	}
+	return costs, shift, scale, true
+}
+
+// A look is room for computing at a point.
+type look struct{ features, k []float64 }
+
+// mean is the expected cost at a point, in the model's scale; it leaves the covariances in the look.
+func (m *Model) mean(at Point, l *look) float64 {
+	l.features = features(m.parameters, at, l.features)
+	if len(l.k) != m.n {
+		l.k = make([]float64, m.n)
+	}
+	clear(l.k)
+	for c, f := range l.features {
+		f *= m.lengths[c]
+		for i, x := range m.x[c*m.n : (c+1)*m.n] {
+			d := x - f
+			l.k[i] += float64(d * d)
+		}
+	}
+	for i, r2 := range l.k {
+		k, _ := matern(r2)
+		l.k[i] = float64(m.amplitude * k)
+	}
+	return dot(l.k, m.posterior.alpha)
+}
+
+// spread is the standard deviation at the point of which the mean was asked last.
+func (m *Model) spread(l *look) float64 {
+	v := m.amplitude
+	for i := range l.k {
+		x := dot(m.posterior.inv.row(i), l.k[:i+1])
+		v -= float64(x * x)
+	}
+	return math.Sqrt(max(v, 1e-12))
+}
+
+// Predict returns the expected cost of a configuration, without noise, and its standard deviation.
+func (m *Model) Predict(at Point) (mean, deviation float64) {
+	var l look
+	mean = m.mean(at, &l)
+	return float64(mean*m.scale) + m.shift, m.spread(&l) * m.scale
+}
+
+// logImprovement is the logarithm of the expected improvement on the best (Ament et al. 2023, equation 9).
+func logImprovement(mean, spread, best float64) float64 {
+	z := (best - mean) / spread
+	return math.Log(spread) + logH(z)
+}
+
+// logH is log(phi(z) + z Phi(z)), exact enough for any z.
+func logH(z float64) float64 {
+	const c = 0.918938533204672741780 // log(2 pi) / 2
+	switch {
+	case z > -1:
+		return math.Log(math.Exp(-z*z/2-c) + z*0.5*math.Erfc(-z/math.Sqrt2))
+	case z > -25:
+		// phi(z) (1 + z Phi(z) / phi(z)).
+		ratio := 0.5 * math.Erfc(-z/math.Sqrt2) / math.Exp(-z*z/2-c)
+		return -z*z/2 - c + math.Log1p(z*ratio)
+	default: // 1 + z Phi(z) / phi(z) is about 1 / z^2 - 3 / z^4
+		return -z*z/2 - c - 2*math.Log(-z) + math.Log1p(-3/(z*z))
+	}
+}

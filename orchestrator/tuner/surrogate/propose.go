@@ -1,0 +1,244 @@
+package surrogate
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+)
+
+// How many points a proposal is chosen from.
+const (
+	drawn    = 256 // anywhere
+	nearest  = 5   // best points that others are drawn around
+	around   = 32  // at each width
+	refined  = 3   // candidates that are improved further
+	steps    = 24  // of each of them
+	measured = 150 // of the candidates with the best mean, whose deviation is computed
+)
+
+// widths are how far from a good point others are drawn.
+func widths() []float64 { return []float64{0.15, 0.04, 0.01} }
+
+// Snap returns the point that stands for all that give the same configuration as a point, and false if it may not be tried.
+type Snap func(Point) (Point, bool)
+
+type candidate struct {
+	at    Point
+	mean  float64
+	value float64
+}
+
+// Propose returns the point of the highest expected improvement of those that it tries; false if none of them may be tried. seen are the points
+// that were tried; none is proposed again. effort is the share of the usual number of points that it tries.
+func (m *Model) Propose(seen []Point, snap Snap, effort float64, random *rand.Rand) (Point, bool) {
+	some := func(n int) int { return max(1, int(effort*float64(n))) }
+	tried := triedOf(seen)
+	var l look
+	var all []candidate
+	add := func(at Point) bool {
+		p, ok := snap(at)
+		if !ok {
+			return false
+		}
+		k := key(p)
+		if tried[k] {
+			return false
+		}
+		tried[k] = true
+		all = append(all, candidate{at: p, mean: m.mean(p, &l)})
+		return true
+	}
+	for range some(drawn) {
+		add(m.draw(random))
+	}
+	for _, at := range m.good(seen, &l) {
+		for _, width := range widths() {
+			for range some(around) {
+				add(m.near(at, width, random))
+			}
+		}
+	}
+	if len(all) == 0 {
+		return nil, false
+	}
+	slices.SortStableFunc(all, func(a, b candidate) int { return compare(a.mean, b.mean) })
+	all = all[:min(len(all), some(measured))]
+	for i := range all {
+		all[i].value = m.value(all[i].at, &l)
+	}
+	slices.SortStableFunc(all, func(a, b candidate) int { return compare(b.value, a.value) })
+	best := all[0]
+	for _, c := range all[:min(len(all), refined)] {
+		if c = m.refine(c, tried, snap, random, &l); c.value > best.value {
+			best = c
+		}
+	}
+	return best.at, true
+}
+
+// explored is how many deviations below the mean an explored point may turn out to be.
+const explored = 2.0
+
+// Explore returns a point where the metric may be far better than the model thinks: of those that it draws anywhere, the one with the lowest bound
+// on its cost. If there are choices, one of them has the value that was tried least.
+func (m *Model) Explore(seen []Point, snap Snap, random *rand.Rand) (Point, bool) {
+	tried := triedOf(seen)
+	choice, value := m.rarest(seen, random)
+	var l look
+	var best Point
+	least := math.Inf(1)
+	for range drawn {
+		p := m.draw(random)
+		if choice >= 0 {
+			p[choice] = value
+		}
+		p, ok := snap(p)
+		if !ok || tried[key(p)] {
+			continue
+		}
+		mean := m.mean(p, &l)
+		if bound := mean - explored*m.spread(&l); bound < least {
+			best, least = p, bound
+		}
+	}
+	return best, best != nil
+}
+
+// rarest is a choice, and its value that was tried least; -1 without choices.
+func (m *Model) rarest(seen []Point, random *rand.Rand) (choice int, value float64) {
+	var choices []int
+	for g, p := range m.parameters {
+		if p.Choices > 0 {
+			choices = append(choices, g)
+		}
+	}
+	if len(choices) == 0 {
+		return -1, 0
+	}
+	choice = choices[random.IntN(len(choices))]
+	n := m.parameters[choice].Choices
+	tried := make([]int, n)
+	for _, p := range seen {
+		if u := p[choice]; !math.IsNaN(u) {
+			tried[min(int(u*float64(n)), n-1)]++
+		}
+	}
+	rarest := 0
+	for i := range tried {
+		if tried[i] < tried[rarest] {
+			rarest = i
+		}
+	}
+	return choice, (float64(rarest) + 0.5) / float64(n)
+}
+
+// value is the logarithm of the expected improvement at a point.
+func (m *Model) value(at Point, l *look) float64 {
+	mean := m.mean(at, l)
+	return logImprovement(mean, m.spread(l), m.best)
+}
+
+// draw is a point anywhere.
+func (m *Model) draw(random *rand.Rand) Point {
+	p := make(Point, len(m.parameters))
+	for g := range p {
+		p[g] = random.Float64()
+	}
+	return p
+}
+
+// good are the points seen with the lowest means.
+func (m *Model) good(seen []Point, l *look) []Point {
+	all := make([]candidate, 0, len(seen))
+	for _, p := range seen {
+		all = append(all, candidate{at: p, mean: m.mean(p, l)})
+	}
+	slices.SortStableFunc(all, func(a, b candidate) int { return compare(a.mean, b.mean) })
+	var points []Point
+	for _, c := range all[:min(len(all), nearest)] {
+		points = append(points, c.at)
+	}
+	return points
+}
+
+// near is a point not far from another: some of its parameters are changed, numbers by as much as their lengths allow.
+func (m *Model) near(at Point, width float64, random *rand.Rand) Point {
+	p := slices.Clone(at)
+	share := max(1/float64(len(p)), 0.5)
+	must := random.IntN(len(p))
+	for g, q := range m.parameters {
+		if g != must && random.Float64() >= share {
+			continue
+		}
+		switch {
+		case math.IsNaN(p[g]) || q.Choices > 0 && (g == must || random.Float64() < width):
+			p[g] = random.Float64()
+		case q.Choices == 0:
+			p[g] = reflect(p[g] + float64(width*random.NormFloat64()))
+		}
+	}
+	return p
+}
+
+// refine climbs from a candidate by steps that shrink.
+func (m *Model) refine(c candidate, tried map[string]bool, snap Snap, random *rand.Rand, l *look) candidate {
+	width := 0.05
+	for range steps {
+		p, ok := snap(m.near(c.at, width, random))
+		if !ok || tried[key(p)] {
+			continue
+		}
+		if value := m.value(p, l); value > c.value {
+			c = candidate{at: p, value: value}
+			width *= 1.5
+		} else {
+			width = max(width*0.85, 1e-4)
+		}
+	}
+	return c
+}
+
+// reflect keeps a coordinate within the cube.
+func reflect(u float64) float64 {
+	for u < 0 || u >= 1 {
+		if u < 0 {
+			u = -u
+		} else {
+			u = 2 - u
+		}
+		if u == 1 {
+			u = math.Nextafter(1, 0)
+		}
+	}
+	return u
+}
+
+func compare(a, b float64) int {
+	switch {
+	case a < b:
+		return -1
+	case a > b:
+		return 1
+	default:
+		return 0
+	}
+}
+
+// triedOf are the names of points.
+func triedOf(seen []Point) map[string]bool {
+	tried := map[string]bool{}
+	for _, p := range seen {
+		tried[key(p)] = true
+	}
+	return tried
+}
+
+// key names a point.
+func key(p Point) string {
+	b := make([]byte, 0, 8*len(p))
+	for _, x := range p {
+		bits := math.Float64bits(x)
+		b = append(b, byte(bits), byte(bits>>8), byte(bits>>16), byte(bits>>24), byte(bits>>32), byte(bits>>40), byte(bits>>48), byte(bits>>56))
+	}
+	return string(b)
+}
