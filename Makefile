@@ -20,7 +20,7 @@ CALM := $(addprefix ./orchestrator/,agent atomicfile checkpoint/safetensors chec
   policy/gavel/rounds policy/hadar policy/hived policy/house policy/oasis policy/oasis/schedule policy/ogasched \
   policy/ogasched/ascent policy/policytest policy/pricing policy/registry policy/rrh policy/themis \
   policy/themis/auction sanitize sim sim/clusterspec sim/measure sim/study sim/workload spec spec/terms state trace tuner \
-  tuner/remote tuner/sample tuner/space tuner/tunertest uptime)
+  tuner/remote tuner/sample tuner/space tuner/surrogate tuner/tunertest uptime)
 # Tests that watch processes: nearly all are of bin/outbid, and the race detector would see the tests' own code alone.
 PROCESSES := ./orchestrator/endtoend
 # Tests of other rooms of which the race detector sees a part or nothing, as they only compute or try much: they run whole without it.

@@ -28,6 +28,8 @@ func checkSettings(s *outbidv1.SweepSpec, compiled *space.Space) error {
 		return anyOf(optionalSteps("tuner.random", k.Random.GetMaxSteps()), needsEnd(s, "random"))
 	case *outbidv1.Tuner_Sobol:
 		return anyOf(optionalSteps("tuner.sobol", k.Sobol.GetMaxSteps()), needsEnd(s, "sobol"))
+	case *outbidv1.Tuner_Bayes:
+		return anyOf(optionalSteps("tuner.bayes", k.Bayes.GetMaxSteps()), needsEnd(s, "bayes"))
 	case *outbidv1.Tuner_Grid:
 		return anyOf(optionalSteps("tuner.grid", k.Grid.GetMaxSteps()), checkGrid(k.Grid, compiled))
 	case *outbidv1.Tuner_SuccessiveHalving:
@@ -47,7 +49,7 @@ func checkSettings(s *outbidv1.SweepSpec, compiled *space.Space) error {
 	case *outbidv1.Tuner_Plugin:
 		return checkPlugin(s, k.Plugin, compiled)
 	default:
-		return wrong("tuner", "is missing; set one of random, grid, sobol, successive_halving, hyperband, asha, median, "+
+		return wrong("tuner", "is missing; set one of random, grid, sobol, bayes, successive_halving, hyperband, asha, median, "+
 			"performance_curve, freeze_thaw, pbt or plugin")
 	}
 }

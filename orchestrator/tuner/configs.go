@@ -51,6 +51,8 @@ func newSampler(t *outbidv1.Tuner, s *space.Space) (sample.Sampler, error) {
 		return sample.NewGrid(s, points)
 	case *outbidv1.Tuner_Sobol:
 		return sample.NewSobol(s, t.GetSeed()), nil
+	case *outbidv1.Tuner_Bayes:
+		return sample.NewBayes(s, t.GetSeed()), nil
 	}
 	name := samplerName(t)
 	if t.GetFreezeThaw() != nil && name == "model" {
@@ -87,14 +89,33 @@ func samplerName(t *outbidv1.Tuner) string {
 func (c *configs) next(t Trial) (Config, bool, error) {
 	if int(t) < len(c.points) {
 		config, err := c.point(int(t))
+		if err == nil {
+			c.took(config)
+		}
 		return config, err == nil, err
 	}
 	config, ok, err := c.sampler.Next()
 	if err != nil {
 		return nil, false, err
 	}
-	c.dry = !ok
+	if c.dry = !ok; ok {
+		c.took(config)
+	}
 	return config, ok, nil
+}
+
+// took tells a sampler that learns which configuration the next trial has.
+func (c *configs) took(config Config) {
+	if l, ok := c.sampler.(sample.Learner); ok {
+		l.Took(config)
+	}
+}
+
+// told tells a sampler that learns what a trial cost in the end.
+func (c *configs) told(t Trial, cost float64) {
+	if l, ok := c.sampler.(sample.Learner); ok {
+		l.Told(int(t), cost)
+	}
 }
 
 // seed is the seed handed to a trial's training code: the same for the same trial of the same sweep.

@@ -2,6 +2,7 @@ package tuner
 
 import (
 	"fmt"
+	"math"
 )
 
 // rules are what sets one built-in tuner apart. They see only events of trials that exist and have not ended, and
@@ -58,6 +59,7 @@ func (e *engine) handle(event Event) error {
 		if e.trials[v.Trial].phase != running {
 			return nil // told twice
 		}
+		e.configs.told(v.Trial, e.cost(v.Metric))
 		return e.rules.reached(v)
 	case Exited:
 		over, err := e.over(v.Trial)
@@ -66,6 +68,7 @@ func (e *engine) handle(event Event) error {
 		}
 		before := e.trials[v.Trial].phase
 		e.trials[v.Trial].phase = exited
+		e.configs.told(v.Trial, e.exitCost(v))
 		e.rules.left(v, before)
 		return nil
 	case Extended:
@@ -73,6 +76,14 @@ func (e *engine) handle(event Event) error {
 	default:
 		return fmt.Errorf("there is no event %T", event)
 	}
+}
+
+// exitCost is what a trial that ended without being told to cost: one that failed has none, whatever it reported.
+func (e *engine) exitCost(v Exited) float64 {
+	if v.Failed {
+		return math.NaN()
+	}
+	return e.cost(v.Metric)
 }
 
 // over reports whether a trial has ended, so that events still on their way to it mean nothing.

@@ -2,7 +2,7 @@ package tuner
 
 import "fmt"
 
-// A flat trains every trial for the same number of steps, or until its code ends: random, grid and Sobol search, and
+// A flat trains every trial for the same number of steps, or until its code ends: random, grid, Sobol and Bayesian search, and
 // the base of median stopping.
 //
 // An extension to longer steps takes up all trials that completed.

@@ -25,6 +25,7 @@ func TestGoldenDecisions(t *testing.T) {
 	t.Parallel()
 	for name, settings := range map[string]tuner.Settings{
 		"random":             spec(&outbidv1.Tuner{Seed: new(uint64(1)), Kind: &outbidv1.Tuner_Random{Random: &outbidv1.RandomSearch{}}}, trials(3)),
+		"bayes":              spec(&outbidv1.Tuner{Seed: new(uint64(1)), Kind: &outbidv1.Tuner_Bayes{Bayes: &outbidv1.BayesianSearch{MaxSteps: 2}}}, trials(12)),
 		"sobol":              spec(&outbidv1.Tuner{Seed: new(uint64(1)), Kind: &outbidv1.Tuner_Sobol{Sobol: &outbidv1.SobolSearch{MaxSteps: 2}}}, trials(3)),
 		"grid":               spec(&outbidv1.Tuner{Kind: &outbidv1.Tuner_Grid{Grid: &outbidv1.GridSearch{Points: 3}}}),
 		"successive_halving": spec(halving(&outbidv1.SuccessiveHalving{MaxSteps: 9})),

@@ -116,6 +116,8 @@ func maxSteps(spec *outbidv1.SweepSpec) int64 {
 		return kind.Grid.GetMaxSteps()
 	case *outbidv1.Tuner_Sobol:
 		return kind.Sobol.GetMaxSteps()
+	case *outbidv1.Tuner_Bayes:
+		return kind.Bayes.GetMaxSteps()
 	case *outbidv1.Tuner_SuccessiveHalving:
 		return kind.SuccessiveHalving.GetMaxSteps()
 	case *outbidv1.Tuner_Hyperband:

@@ -17,6 +17,7 @@ func builtins() map[string]maker {
 		"random":             {newRandom, newRandom},
 		"grid":               {newGrid, newGrid},
 		"sobol":              {newSobol, newSobol},
+		"bayes":              {newBayes, newBayes},
 		"successive_halving": {newSuccessiveHalving, bareSuccessiveHalving},
 		"hyperband":          {newHyperband, bareHyperband},
 		"asha":               {newASHA, newASHA},
@@ -71,7 +72,7 @@ func build(s Settings) (*engine, maker, error) {
 	m, ok := builtins()[kind]
 	switch {
 	case kind == "":
-		return nil, maker{}, fmt.Errorf("tuner: nothing is set; name one of random, grid, sobol, successive_halving, " +
+		return nil, maker{}, fmt.Errorf("tuner: nothing is set; name one of random, grid, sobol, bayes, successive_halving, " +
 			"hyperband, asha, median, performance_curve, freeze_thaw, pbt or plugin")
 	case !ok:
 		return nil, maker{}, fmt.Errorf("tuner.%s: not a tuner of this binary", kind)

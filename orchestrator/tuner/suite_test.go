@@ -20,6 +20,7 @@ func sweeps() map[string]func() tuner.Settings {
 		"random code":        make1(&outbidv1.Tuner{Kind: &outbidv1.Tuner_Random{Random: &outbidv1.RandomSearch{}}}, trials(30)),
 		"grid":               make1(&outbidv1.Tuner{Kind: &outbidv1.Tuner_Grid{Grid: &outbidv1.GridSearch{MaxSteps: 9, Points: 20}}}),
 		"sobol":              make1(&outbidv1.Tuner{Kind: &outbidv1.Tuner_Sobol{Sobol: &outbidv1.SobolSearch{MaxSteps: 9}}}, trials(30)),
+		"bayes":              make1(&outbidv1.Tuner{Kind: &outbidv1.Tuner_Bayes{Bayes: &outbidv1.BayesianSearch{MaxSteps: 9}}}, trials(30)),
 		"halving":            make1(halving(&outbidv1.SuccessiveHalving{MaxSteps: 27, Sampler: "sobol"})),
 		"halving min":        make1(halving(&outbidv1.SuccessiveHalving{MaxSteps: 20, Eta: 2, Trials: 45, MinSteps: 2}), minimise),
 		"hyperband":          make1(hyperband(&outbidv1.Hyperband{MaxSteps: 27})),

@@ -1,4 +1,4 @@
-// Package tuner decides what a sweep trains and for how long: random, grid and Sobol search, successive halving,
+// Package tuner decides what a sweep trains and for how long: random, grid, Sobol and Bayesian search, successive halving,
 // Hyperband, ASHA, median stopping, forecasts of learning curves and population based training.
 //
 // A Tuner is a pure value: an event goes in, actions come out. It has no clock, does no I/O, and draws its randomness

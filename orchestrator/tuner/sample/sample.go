@@ -58,6 +58,8 @@ type state struct {
 	Points int      `json:"points,omitempty"`
 	Drawn  int      `json:"drawn,omitempty"`
 	Seen   []uint64 `json:"seen,omitempty"`
+	// Learnt is what the Bayesian sampler knows.
+	Learnt []byte `json:"learnt,omitempty"`
 }
 
 // Restore goes on from a snapshot, over the space that the sampler had when it was taken.
@@ -79,6 +81,8 @@ func Restore(s *space.Space, snapshot []byte) (Sampler, error) {
 		return q, nil
 	case "grid":
 		return restoreGrid(s, st)
+	case "bayes":
+		return restoreBayes(s, st)
 	default:
 		return nil, fmt.Errorf("%w: kind %q", ErrBadSnapshot, st.Kind)
 	}

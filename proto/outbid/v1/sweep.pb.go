@@ -1112,6 +1112,7 @@ type Tuner struct {
 	//	*Tuner_Plugin
 	//	*Tuner_PerformanceCurve
 	//	*Tuner_FreezeThaw
+	//	*Tuner_Bayes
 	Kind isTuner_Kind `protobuf_oneof:"kind"`
 	// Seed of everything random in the sweep; the same seed gives the same configurations. One that is left out is drawn
 	// when the sweep is submitted, and stands in its spec from then on.
@@ -1258,6 +1259,15 @@ func (x *Tuner) GetFreezeThaw() *FreezeThaw {
 	return nil
 }
 
+func (x *Tuner) GetBayes() *BayesianSearch {
+	if x != nil {
+		if x, ok := x.Kind.(*Tuner_Bayes); ok {
+			return x.Bayes
+		}
+	}
+	return nil
+}
+
 func (x *Tuner) GetSeed() uint64 {
 	if x != nil && x.Seed != nil {
 		return *x.Seed
@@ -1320,6 +1330,10 @@ type Tuner_FreezeThaw struct {
 	FreezeThaw *FreezeThaw `protobuf:"bytes,11,opt,name=freeze_thaw,json=freezeThaw,proto3,oneof"`
 }
 
+type Tuner_Bayes struct {
+	Bayes *BayesianSearch `protobuf:"bytes,12,opt,name=bayes,proto3,oneof"`
+}
+
 func (*Tuner_Random) isTuner_Kind() {}
 
 func (*Tuner_Grid) isTuner_Kind() {}
@@ -1341,6 +1355,8 @@ func (*Tuner_Plugin) isTuner_Kind() {}
 func (*Tuner_PerformanceCurve) isTuner_Kind() {}
 
 func (*Tuner_FreezeThaw) isTuner_Kind() {}
+
+func (*Tuner_Bayes) isTuner_Kind() {}
 
 // RandomSearch draws independent configurations.
 type RandomSearch struct {
@@ -1489,6 +1505,52 @@ func (x *SobolSearch) GetMaxSteps() int64 {
 	return 0
 }
 
+// BayesianSearch chooses each configuration by the expected improvement under a Gaussian process of the trials before it.
+type BayesianSearch struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Steps a trial is trained for; 0 lets the training code end by itself.
+	MaxSteps      int64 `protobuf:"varint,1,opt,name=max_steps,json=maxSteps,proto3" json:"max_steps,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BayesianSearch) Reset() {
+	*x = BayesianSearch{}
+	mi := &file_outbid_v1_sweep_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BayesianSearch) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BayesianSearch) ProtoMessage() {}
+
+func (x *BayesianSearch) ProtoReflect() protoreflect.Message {
+	mi := &file_outbid_v1_sweep_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BayesianSearch.ProtoReflect.Descriptor instead.
+func (*BayesianSearch) Descriptor() ([]byte, []int) {
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *BayesianSearch) GetMaxSteps() int64 {
+	if x != nil {
+		return x.MaxSteps
+	}
+	return 0
+}
+
 // SuccessiveHalving (Jamieson and Talwalkar 2016): n trials, the best 1/eta of each rung go on.
 type SuccessiveHalving struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1511,7 +1573,7 @@ type SuccessiveHalving struct {
 
 func (x *SuccessiveHalving) Reset() {
 	*x = SuccessiveHalving{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[16]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1523,7 +1585,7 @@ func (x *SuccessiveHalving) String() string {
 func (*SuccessiveHalving) ProtoMessage() {}
 
 func (x *SuccessiveHalving) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[16]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1536,7 +1598,7 @@ func (x *SuccessiveHalving) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SuccessiveHalving.ProtoReflect.Descriptor instead.
 func (*SuccessiveHalving) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{16}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *SuccessiveHalving) GetMaxSteps() int64 {
@@ -1600,7 +1662,7 @@ type Hyperband struct {
 
 func (x *Hyperband) Reset() {
 	*x = Hyperband{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[17]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1612,7 +1674,7 @@ func (x *Hyperband) String() string {
 func (*Hyperband) ProtoMessage() {}
 
 func (x *Hyperband) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[17]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1625,7 +1687,7 @@ func (x *Hyperband) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hyperband.ProtoReflect.Descriptor instead.
 func (*Hyperband) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{17}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Hyperband) GetMaxSteps() int64 {
@@ -1684,7 +1746,7 @@ type Asha struct {
 
 func (x *Asha) Reset() {
 	*x = Asha{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[18]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1696,7 +1758,7 @@ func (x *Asha) String() string {
 func (*Asha) ProtoMessage() {}
 
 func (x *Asha) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[18]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1709,7 +1771,7 @@ func (x *Asha) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Asha.ProtoReflect.Descriptor instead.
 func (*Asha) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{18}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Asha) GetMaxSteps() int64 {
@@ -1771,7 +1833,7 @@ type MedianStopping struct {
 
 func (x *MedianStopping) Reset() {
 	*x = MedianStopping{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[19]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1783,7 +1845,7 @@ func (x *MedianStopping) String() string {
 func (*MedianStopping) ProtoMessage() {}
 
 func (x *MedianStopping) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[19]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1796,7 +1858,7 @@ func (x *MedianStopping) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MedianStopping.ProtoReflect.Descriptor instead.
 func (*MedianStopping) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{19}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *MedianStopping) GetMaxSteps() int64 {
@@ -1848,7 +1910,7 @@ type Pbt struct {
 
 func (x *Pbt) Reset() {
 	*x = Pbt{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[20]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1860,7 +1922,7 @@ func (x *Pbt) String() string {
 func (*Pbt) ProtoMessage() {}
 
 func (x *Pbt) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[20]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1873,7 +1935,7 @@ func (x *Pbt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pbt.ProtoReflect.Descriptor instead.
 func (*Pbt) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{20}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Pbt) GetMaxSteps() int64 {
@@ -1944,7 +2006,7 @@ type PerformanceCurve struct {
 
 func (x *PerformanceCurve) Reset() {
 	*x = PerformanceCurve{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[21]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1956,7 +2018,7 @@ func (x *PerformanceCurve) String() string {
 func (*PerformanceCurve) ProtoMessage() {}
 
 func (x *PerformanceCurve) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[21]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1969,7 +2031,7 @@ func (x *PerformanceCurve) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PerformanceCurve.ProtoReflect.Descriptor instead.
 func (*PerformanceCurve) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{21}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *PerformanceCurve) GetMaxSteps() int64 {
@@ -2039,7 +2101,7 @@ type FreezeThaw struct {
 
 func (x *FreezeThaw) Reset() {
 	*x = FreezeThaw{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[22]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2051,7 +2113,7 @@ func (x *FreezeThaw) String() string {
 func (*FreezeThaw) ProtoMessage() {}
 
 func (x *FreezeThaw) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[22]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2064,7 +2126,7 @@ func (x *FreezeThaw) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FreezeThaw.ProtoReflect.Descriptor instead.
 func (*FreezeThaw) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{22}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *FreezeThaw) GetMaxSteps() int64 {
@@ -2115,7 +2177,7 @@ type PluginTuner struct {
 
 func (x *PluginTuner) Reset() {
 	*x = PluginTuner{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[23]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2127,7 +2189,7 @@ func (x *PluginTuner) String() string {
 func (*PluginTuner) ProtoMessage() {}
 
 func (x *PluginTuner) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[23]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2140,7 +2202,7 @@ func (x *PluginTuner) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PluginTuner.ProtoReflect.Descriptor instead.
 func (*PluginTuner) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{23}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *PluginTuner) GetCommand() []string {
@@ -2203,7 +2265,7 @@ type Resources struct {
 
 func (x *Resources) Reset() {
 	*x = Resources{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[24]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2215,7 +2277,7 @@ func (x *Resources) String() string {
 func (*Resources) ProtoMessage() {}
 
 func (x *Resources) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[24]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2228,7 +2290,7 @@ func (x *Resources) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Resources.ProtoReflect.Descriptor instead.
 func (*Resources) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{24}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Resources) GetDevices() *DeviceCount {
@@ -2312,7 +2374,7 @@ type DeviceCount struct {
 
 func (x *DeviceCount) Reset() {
 	*x = DeviceCount{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[25]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2324,7 +2386,7 @@ func (x *DeviceCount) String() string {
 func (*DeviceCount) ProtoMessage() {}
 
 func (x *DeviceCount) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[25]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2337,7 +2399,7 @@ func (x *DeviceCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeviceCount.ProtoReflect.Descriptor instead.
 func (*DeviceCount) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{25}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *DeviceCount) GetMin() int32 {
@@ -2373,7 +2435,7 @@ type Limits struct {
 
 func (x *Limits) Reset() {
 	*x = Limits{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[26]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2385,7 +2447,7 @@ func (x *Limits) String() string {
 func (*Limits) ProtoMessage() {}
 
 func (x *Limits) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[26]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2398,7 +2460,7 @@ func (x *Limits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Limits.ProtoReflect.Descriptor instead.
 func (*Limits) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{26}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Limits) GetTrials() int32 {
@@ -2453,7 +2515,7 @@ type Checkpoints struct {
 
 func (x *Checkpoints) Reset() {
 	*x = Checkpoints{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[27]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2465,7 +2527,7 @@ func (x *Checkpoints) String() string {
 func (*Checkpoints) ProtoMessage() {}
 
 func (x *Checkpoints) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[27]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2478,7 +2540,7 @@ func (x *Checkpoints) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checkpoints.ProtoReflect.Descriptor instead.
 func (*Checkpoints) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{27}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Checkpoints) GetBest() int32 {
@@ -2533,7 +2595,7 @@ type Function struct {
 
 func (x *Function) Reset() {
 	*x = Function{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[28]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2545,7 +2607,7 @@ func (x *Function) String() string {
 func (*Function) ProtoMessage() {}
 
 func (x *Function) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[28]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2558,7 +2620,7 @@ func (x *Function) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Function.ProtoReflect.Descriptor instead.
 func (*Function) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{28}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Function) GetBlob() string {
@@ -2632,7 +2694,7 @@ type Program struct {
 
 func (x *Program) Reset() {
 	*x = Program{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[29]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2644,7 +2706,7 @@ func (x *Program) String() string {
 func (*Program) ProtoMessage() {}
 
 func (x *Program) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[29]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2657,7 +2719,7 @@ func (x *Program) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Program.ProtoReflect.Descriptor instead.
 func (*Program) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{29}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Program) GetCommand() []string {
@@ -2713,7 +2775,7 @@ type External struct {
 
 func (x *External) Reset() {
 	*x = External{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[30]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2725,7 +2787,7 @@ func (x *External) String() string {
 func (*External) ProtoMessage() {}
 
 func (x *External) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[30]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2738,7 +2800,7 @@ func (x *External) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use External.ProtoReflect.Descriptor instead.
 func (*External) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{30}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *External) GetTimeout() string {
@@ -2760,7 +2822,7 @@ type Outlook struct {
 
 func (x *Outlook) Reset() {
 	*x = Outlook{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[31]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2772,7 +2834,7 @@ func (x *Outlook) String() string {
 func (*Outlook) ProtoMessage() {}
 
 func (x *Outlook) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[31]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2785,7 +2847,7 @@ func (x *Outlook) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Outlook.ProtoReflect.Descriptor instead.
 func (*Outlook) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{31}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Outlook) GetTrials() int32 {
@@ -2825,7 +2887,7 @@ type Rung struct {
 
 func (x *Rung) Reset() {
 	*x = Rung{}
-	mi := &file_outbid_v1_sweep_proto_msgTypes[32]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2837,7 +2899,7 @@ func (x *Rung) String() string {
 func (*Rung) ProtoMessage() {}
 
 func (x *Rung) ProtoReflect() protoreflect.Message {
-	mi := &file_outbid_v1_sweep_proto_msgTypes[32]
+	mi := &file_outbid_v1_sweep_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2850,7 +2912,7 @@ func (x *Rung) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rung.ProtoReflect.Descriptor instead.
 func (*Rung) Descriptor() ([]byte, []int) {
-	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{32}
+	return file_outbid_v1_sweep_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Rung) GetBracket() int32 {
@@ -2977,7 +3039,7 @@ const file_outbid_v1_sweep_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\v2\x14.outbid.v1.ParameterR\x05value:\x028\x01\"I\n" +
 	"\tCondition\x12\x14\n" +
 	"\x05param\x18\x01 \x01(\tR\x05param\x12&\n" +
-	"\x02in\x18\x02 \x03(\v2\x16.google.protobuf.ValueR\x02in\"\xaf\x05\n" +
+	"\x02in\x18\x02 \x03(\v2\x16.google.protobuf.ValueR\x02in\"\xe2\x05\n" +
 	"\x05Tuner\x121\n" +
 	"\x06random\x18\x01 \x01(\v2\x17.outbid.v1.RandomSearchH\x00R\x06random\x12+\n" +
 	"\x04grid\x18\x02 \x01(\v2\x15.outbid.v1.GridSearchH\x00R\x04grid\x12.\n" +
@@ -2991,7 +3053,8 @@ const file_outbid_v1_sweep_proto_rawDesc = "" +
 	"\x11performance_curve\x18\n" +
 	" \x01(\v2\x1b.outbid.v1.PerformanceCurveH\x00R\x10performanceCurve\x128\n" +
 	"\vfreeze_thaw\x18\v \x01(\v2\x15.outbid.v1.FreezeThawH\x00R\n" +
-	"freezeThaw\x12\x17\n" +
+	"freezeThaw\x121\n" +
+	"\x05bayes\x18\f \x01(\v2\x19.outbid.v1.BayesianSearchH\x00R\x05bayes\x12\x17\n" +
 	"\x04seed\x18\x14 \x01(\x04H\x01R\x04seed\x88\x01\x01\x12/\n" +
 	"\x06points\x18\x15 \x03(\v2\x17.google.protobuf.StructR\x06pointsB\x06\n" +
 	"\x04kindB\a\n" +
@@ -3003,6 +3066,8 @@ const file_outbid_v1_sweep_proto_rawDesc = "" +
 	"\tmax_steps\x18\x01 \x01(\x03R\bmaxSteps\x12\x16\n" +
 	"\x06points\x18\x02 \x01(\x05R\x06points\"*\n" +
 	"\vSobolSearch\x12\x1b\n" +
+	"\tmax_steps\x18\x01 \x01(\x03R\bmaxSteps\"-\n" +
+	"\x0eBayesianSearch\x12\x1b\n" +
 	"\tmax_steps\x18\x01 \x01(\x03R\bmaxSteps\"\xa5\x01\n" +
 	"\x11SuccessiveHalving\x12\x1b\n" +
 	"\tmax_steps\x18\x01 \x01(\x03R\bmaxSteps\x12\x16\n" +
@@ -3144,7 +3209,7 @@ func file_outbid_v1_sweep_proto_rawDescGZIP() []byte {
 	return file_outbid_v1_sweep_proto_rawDescData
 }
 
-var file_outbid_v1_sweep_proto_msgTypes = make([]protoimpl.MessageInfo, 40)
+var file_outbid_v1_sweep_proto_msgTypes = make([]protoimpl.MessageInfo, 41)
 var file_outbid_v1_sweep_proto_goTypes = []any{
 	(*SweepSpec)(nil),         // 0: outbid.v1.SweepSpec
 	(*Objective)(nil),         // 1: outbid.v1.Objective
@@ -3162,85 +3227,87 @@ var file_outbid_v1_sweep_proto_goTypes = []any{
 	(*RandomSearch)(nil),      // 13: outbid.v1.RandomSearch
 	(*GridSearch)(nil),        // 14: outbid.v1.GridSearch
 	(*SobolSearch)(nil),       // 15: outbid.v1.SobolSearch
-	(*SuccessiveHalving)(nil), // 16: outbid.v1.SuccessiveHalving
-	(*Hyperband)(nil),         // 17: outbid.v1.Hyperband
-	(*Asha)(nil),              // 18: outbid.v1.Asha
-	(*MedianStopping)(nil),    // 19: outbid.v1.MedianStopping
-	(*Pbt)(nil),               // 20: outbid.v1.Pbt
-	(*PerformanceCurve)(nil),  // 21: outbid.v1.PerformanceCurve
-	(*FreezeThaw)(nil),        // 22: outbid.v1.FreezeThaw
-	(*PluginTuner)(nil),       // 23: outbid.v1.PluginTuner
-	(*Resources)(nil),         // 24: outbid.v1.Resources
-	(*DeviceCount)(nil),       // 25: outbid.v1.DeviceCount
-	(*Limits)(nil),            // 26: outbid.v1.Limits
-	(*Checkpoints)(nil),       // 27: outbid.v1.Checkpoints
-	(*Function)(nil),          // 28: outbid.v1.Function
-	(*Program)(nil),           // 29: outbid.v1.Program
-	(*External)(nil),          // 30: outbid.v1.External
-	(*Outlook)(nil),           // 31: outbid.v1.Outlook
-	(*Rung)(nil),              // 32: outbid.v1.Rung
-	nil,                       // 33: outbid.v1.SweepSpec.SpaceEntry
-	nil,                       // 34: outbid.v1.SweepSpec.LabelsEntry
-	nil,                       // 35: outbid.v1.Group.SpaceEntry
-	nil,                       // 36: outbid.v1.Function.EnvEntry
-	nil,                       // 37: outbid.v1.Function.SecretsEntry
-	nil,                       // 38: outbid.v1.Program.EnvEntry
-	nil,                       // 39: outbid.v1.Program.SecretsEntry
-	(*structpb.Struct)(nil),   // 40: google.protobuf.Struct
-	(*structpb.Value)(nil),    // 41: google.protobuf.Value
+	(*BayesianSearch)(nil),    // 16: outbid.v1.BayesianSearch
+	(*SuccessiveHalving)(nil), // 17: outbid.v1.SuccessiveHalving
+	(*Hyperband)(nil),         // 18: outbid.v1.Hyperband
+	(*Asha)(nil),              // 19: outbid.v1.Asha
+	(*MedianStopping)(nil),    // 20: outbid.v1.MedianStopping
+	(*Pbt)(nil),               // 21: outbid.v1.Pbt
+	(*PerformanceCurve)(nil),  // 22: outbid.v1.PerformanceCurve
+	(*FreezeThaw)(nil),        // 23: outbid.v1.FreezeThaw
+	(*PluginTuner)(nil),       // 24: outbid.v1.PluginTuner
+	(*Resources)(nil),         // 25: outbid.v1.Resources
+	(*DeviceCount)(nil),       // 26: outbid.v1.DeviceCount
+	(*Limits)(nil),            // 27: outbid.v1.Limits
+	(*Checkpoints)(nil),       // 28: outbid.v1.Checkpoints
+	(*Function)(nil),          // 29: outbid.v1.Function
+	(*Program)(nil),           // 30: outbid.v1.Program
+	(*External)(nil),          // 31: outbid.v1.External
+	(*Outlook)(nil),           // 32: outbid.v1.Outlook
+	(*Rung)(nil),              // 33: outbid.v1.Rung
+	nil,                       // 34: outbid.v1.SweepSpec.SpaceEntry
+	nil,                       // 35: outbid.v1.SweepSpec.LabelsEntry
+	nil,                       // 36: outbid.v1.Group.SpaceEntry
+	nil,                       // 37: outbid.v1.Function.EnvEntry
+	nil,                       // 38: outbid.v1.Function.SecretsEntry
+	nil,                       // 39: outbid.v1.Program.EnvEntry
+	nil,                       // 40: outbid.v1.Program.SecretsEntry
+	(*structpb.Struct)(nil),   // 41: google.protobuf.Struct
+	(*structpb.Value)(nil),    // 42: google.protobuf.Value
 }
 var file_outbid_v1_sweep_proto_depIdxs = []int32{
-	33, // 0: outbid.v1.SweepSpec.space:type_name -> outbid.v1.SweepSpec.SpaceEntry
+	34, // 0: outbid.v1.SweepSpec.space:type_name -> outbid.v1.SweepSpec.SpaceEntry
 	12, // 1: outbid.v1.SweepSpec.tuner:type_name -> outbid.v1.Tuner
-	24, // 2: outbid.v1.SweepSpec.resources:type_name -> outbid.v1.Resources
-	26, // 3: outbid.v1.SweepSpec.limits:type_name -> outbid.v1.Limits
-	27, // 4: outbid.v1.SweepSpec.checkpoints:type_name -> outbid.v1.Checkpoints
-	28, // 5: outbid.v1.SweepSpec.function:type_name -> outbid.v1.Function
-	29, // 6: outbid.v1.SweepSpec.program:type_name -> outbid.v1.Program
-	30, // 7: outbid.v1.SweepSpec.external:type_name -> outbid.v1.External
-	34, // 8: outbid.v1.SweepSpec.labels:type_name -> outbid.v1.SweepSpec.LabelsEntry
+	25, // 2: outbid.v1.SweepSpec.resources:type_name -> outbid.v1.Resources
+	27, // 3: outbid.v1.SweepSpec.limits:type_name -> outbid.v1.Limits
+	28, // 4: outbid.v1.SweepSpec.checkpoints:type_name -> outbid.v1.Checkpoints
+	29, // 5: outbid.v1.SweepSpec.function:type_name -> outbid.v1.Function
+	30, // 6: outbid.v1.SweepSpec.program:type_name -> outbid.v1.Program
+	31, // 7: outbid.v1.SweepSpec.external:type_name -> outbid.v1.External
+	35, // 8: outbid.v1.SweepSpec.labels:type_name -> outbid.v1.SweepSpec.LabelsEntry
 	4,  // 9: outbid.v1.SweepSpec.throughputs:type_name -> outbid.v1.Throughput
 	3,  // 10: outbid.v1.SweepSpec.agent:type_name -> outbid.v1.Agent
 	2,  // 11: outbid.v1.SweepSpec.utility:type_name -> outbid.v1.Utility
 	1,  // 12: outbid.v1.SweepSpec.objectives:type_name -> outbid.v1.Objective
-	40, // 13: outbid.v1.Agent.settings:type_name -> google.protobuf.Struct
+	41, // 13: outbid.v1.Agent.settings:type_name -> google.protobuf.Struct
 	6,  // 14: outbid.v1.Parameter.float:type_name -> outbid.v1.FloatRange
 	7,  // 15: outbid.v1.Parameter.int:type_name -> outbid.v1.IntRange
 	9,  // 16: outbid.v1.Parameter.choice:type_name -> outbid.v1.Choice
-	41, // 17: outbid.v1.Parameter.constant:type_name -> google.protobuf.Value
+	42, // 17: outbid.v1.Parameter.constant:type_name -> google.protobuf.Value
 	10, // 18: outbid.v1.Parameter.group:type_name -> outbid.v1.Group
 	8,  // 19: outbid.v1.Parameter.normal:type_name -> outbid.v1.Normal
 	11, // 20: outbid.v1.Parameter.when:type_name -> outbid.v1.Condition
-	41, // 21: outbid.v1.Choice.values:type_name -> google.protobuf.Value
-	35, // 22: outbid.v1.Group.space:type_name -> outbid.v1.Group.SpaceEntry
-	41, // 23: outbid.v1.Condition.in:type_name -> google.protobuf.Value
+	42, // 21: outbid.v1.Choice.values:type_name -> google.protobuf.Value
+	36, // 22: outbid.v1.Group.space:type_name -> outbid.v1.Group.SpaceEntry
+	42, // 23: outbid.v1.Condition.in:type_name -> google.protobuf.Value
 	13, // 24: outbid.v1.Tuner.random:type_name -> outbid.v1.RandomSearch
 	14, // 25: outbid.v1.Tuner.grid:type_name -> outbid.v1.GridSearch
 	15, // 26: outbid.v1.Tuner.sobol:type_name -> outbid.v1.SobolSearch
-	16, // 27: outbid.v1.Tuner.successive_halving:type_name -> outbid.v1.SuccessiveHalving
-	17, // 28: outbid.v1.Tuner.hyperband:type_name -> outbid.v1.Hyperband
-	18, // 29: outbid.v1.Tuner.asha:type_name -> outbid.v1.Asha
-	19, // 30: outbid.v1.Tuner.median:type_name -> outbid.v1.MedianStopping
-	20, // 31: outbid.v1.Tuner.pbt:type_name -> outbid.v1.Pbt
-	23, // 32: outbid.v1.Tuner.plugin:type_name -> outbid.v1.PluginTuner
-	21, // 33: outbid.v1.Tuner.performance_curve:type_name -> outbid.v1.PerformanceCurve
-	22, // 34: outbid.v1.Tuner.freeze_thaw:type_name -> outbid.v1.FreezeThaw
-	40, // 35: outbid.v1.Tuner.points:type_name -> google.protobuf.Struct
-	40, // 36: outbid.v1.PluginTuner.settings:type_name -> google.protobuf.Struct
-	12, // 37: outbid.v1.PluginTuner.rule:type_name -> outbid.v1.Tuner
-	25, // 38: outbid.v1.Resources.devices:type_name -> outbid.v1.DeviceCount
-	36, // 39: outbid.v1.Function.env:type_name -> outbid.v1.Function.EnvEntry
-	37, // 40: outbid.v1.Function.secrets:type_name -> outbid.v1.Function.SecretsEntry
-	38, // 41: outbid.v1.Program.env:type_name -> outbid.v1.Program.EnvEntry
-	39, // 42: outbid.v1.Program.secrets:type_name -> outbid.v1.Program.SecretsEntry
-	32, // 43: outbid.v1.Outlook.rungs:type_name -> outbid.v1.Rung
-	5,  // 44: outbid.v1.SweepSpec.SpaceEntry.value:type_name -> outbid.v1.Parameter
-	5,  // 45: outbid.v1.Group.SpaceEntry.value:type_name -> outbid.v1.Parameter
-	46, // [46:46] is the sub-list for method output_type
-	46, // [46:46] is the sub-list for method input_type
-	46, // [46:46] is the sub-list for extension type_name
-	46, // [46:46] is the sub-list for extension extendee
-	0,  // [0:46] is the sub-list for field type_name
+	17, // 27: outbid.v1.Tuner.successive_halving:type_name -> outbid.v1.SuccessiveHalving
+	18, // 28: outbid.v1.Tuner.hyperband:type_name -> outbid.v1.Hyperband
+	19, // 29: outbid.v1.Tuner.asha:type_name -> outbid.v1.Asha
+	20, // 30: outbid.v1.Tuner.median:type_name -> outbid.v1.MedianStopping
+	21, // 31: outbid.v1.Tuner.pbt:type_name -> outbid.v1.Pbt
+	24, // 32: outbid.v1.Tuner.plugin:type_name -> outbid.v1.PluginTuner
+	22, // 33: outbid.v1.Tuner.performance_curve:type_name -> outbid.v1.PerformanceCurve
+	23, // 34: outbid.v1.Tuner.freeze_thaw:type_name -> outbid.v1.FreezeThaw
+	16, // 35: outbid.v1.Tuner.bayes:type_name -> outbid.v1.BayesianSearch
+	41, // 36: outbid.v1.Tuner.points:type_name -> google.protobuf.Struct
+	41, // 37: outbid.v1.PluginTuner.settings:type_name -> google.protobuf.Struct
+	12, // 38: outbid.v1.PluginTuner.rule:type_name -> outbid.v1.Tuner
+	26, // 39: outbid.v1.Resources.devices:type_name -> outbid.v1.DeviceCount
+	37, // 40: outbid.v1.Function.env:type_name -> outbid.v1.Function.EnvEntry
+	38, // 41: outbid.v1.Function.secrets:type_name -> outbid.v1.Function.SecretsEntry
+	39, // 42: outbid.v1.Program.env:type_name -> outbid.v1.Program.EnvEntry
+	40, // 43: outbid.v1.Program.secrets:type_name -> outbid.v1.Program.SecretsEntry
+	33, // 44: outbid.v1.Outlook.rungs:type_name -> outbid.v1.Rung
+	5,  // 45: outbid.v1.SweepSpec.SpaceEntry.value:type_name -> outbid.v1.Parameter
+	5,  // 46: outbid.v1.Group.SpaceEntry.value:type_name -> outbid.v1.Parameter
+	47, // [47:47] is the sub-list for method output_type
+	47, // [47:47] is the sub-list for method input_type
+	47, // [47:47] is the sub-list for extension type_name
+	47, // [47:47] is the sub-list for extension extendee
+	0,  // [0:47] is the sub-list for field type_name
 }
 
 func init() { file_outbid_v1_sweep_proto_init() }
@@ -3274,17 +3341,18 @@ func file_outbid_v1_sweep_proto_init() {
 		(*Tuner_Plugin)(nil),
 		(*Tuner_PerformanceCurve)(nil),
 		(*Tuner_FreezeThaw)(nil),
+		(*Tuner_Bayes)(nil),
 	}
-	file_outbid_v1_sweep_proto_msgTypes[20].OneofWrappers = []any{}
 	file_outbid_v1_sweep_proto_msgTypes[21].OneofWrappers = []any{}
-	file_outbid_v1_sweep_proto_msgTypes[26].OneofWrappers = []any{}
+	file_outbid_v1_sweep_proto_msgTypes[22].OneofWrappers = []any{}
+	file_outbid_v1_sweep_proto_msgTypes[27].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_outbid_v1_sweep_proto_rawDesc), len(file_outbid_v1_sweep_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   40,
+			NumMessages:   41,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -31,7 +31,7 @@ except ImportError:  # the class below says so when it is made
 else:
     _MISSING = ""
 
-from outbid._tuners import Model, Random, Tuner
+from outbid._tuners import Bayes, Model, Random, Tuner
 
 if TYPE_CHECKING:
     from outbid._crossval import Data, Job
@@ -322,4 +322,8 @@ def _name(base: Any) -> str:
 def _learns(tuner: Tuner | None) -> bool:
     """Return whether a tuner draws by a sampler of its own."""
     sampler = getattr(tuner, "sampler", None)
-    return isinstance(tuner, Model) or isinstance(sampler, Model) or sampler in ("sobol", "tpe", "gp", "cmaes", "nsga2")
+    return (
+        isinstance(tuner, (Bayes, Model))
+        or isinstance(sampler, Model)
+        or sampler in ("sobol", "tpe", "gp", "cmaes", "nsga2")
+    )

@@ -184,6 +184,24 @@ class Sobol(Tuner):
 
 @hinted_class
 @dataclass(frozen=True)
+class Bayes(Tuner):
+    """Bayesian optimisation (Jones et al. 1998): a Gaussian process of the trials so far chooses each configuration.
+
+    It has the highest expected improvement. The server computes it; Optuna is not needed. The first configuration is
+    the middle of the space, the next few fill it evenly, and every sixth explores. Trials that run count as what the
+    model expects of them, and those that failed as the worst. Conditions and constraints are met. Each trial is trained
+    for `max_steps` steps (0: until the code ends by itself).
+    """
+
+    max_steps: int = 0
+
+    def _fill(self, message: pb.Tuner) -> None:
+        message.bayes.max_steps = self._steps("max_steps", self.max_steps, least=0)
+        message.bayes.SetInParent()
+
+
+@hinted_class
+@dataclass(frozen=True)
 class SuccessiveHalving(_Sampled):
     """Successive halving (Jamieson and Talwalkar 2016).
 

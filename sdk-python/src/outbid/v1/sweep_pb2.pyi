@@ -546,6 +546,7 @@ class Tuner(google.protobuf.message.Message):
     PLUGIN_FIELD_NUMBER: builtins.int
     PERFORMANCE_CURVE_FIELD_NUMBER: builtins.int
     FREEZE_THAW_FIELD_NUMBER: builtins.int
+    BAYES_FIELD_NUMBER: builtins.int
     SEED_FIELD_NUMBER: builtins.int
     POINTS_FIELD_NUMBER: builtins.int
     seed: builtins.int
@@ -575,6 +576,8 @@ class Tuner(google.protobuf.message.Message):
     @property
     def freeze_thaw(self) -> Global___FreezeThaw: ...
     @property
+    def bayes(self) -> Global___BayesianSearch: ...
+    @property
     def points(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[google.protobuf.struct_pb2.Struct]:
         """The first configurations to try, in order, before any is drawn. What one leaves out of the space is drawn at random."""
 
@@ -592,15 +595,16 @@ class Tuner(google.protobuf.message.Message):
         plugin: Global___PluginTuner | None = ...,
         performance_curve: Global___PerformanceCurve | None = ...,
         freeze_thaw: Global___FreezeThaw | None = ...,
+        bayes: Global___BayesianSearch | None = ...,
         seed: builtins.int | None = ...,
         points: collections.abc.Iterable[google.protobuf.struct_pb2.Struct] | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["_seed", b"_seed", "asha", b"asha", "freeze_thaw", b"freeze_thaw", "grid", b"grid", "hyperband", b"hyperband", "kind", b"kind", "median", b"median", "pbt", b"pbt", "performance_curve", b"performance_curve", "plugin", b"plugin", "random", b"random", "seed", b"seed", "sobol", b"sobol", "successive_halving", b"successive_halving"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_seed", b"_seed", "asha", b"asha", "freeze_thaw", b"freeze_thaw", "grid", b"grid", "hyperband", b"hyperband", "kind", b"kind", "median", b"median", "pbt", b"pbt", "performance_curve", b"performance_curve", "plugin", b"plugin", "points", b"points", "random", b"random", "seed", b"seed", "sobol", b"sobol", "successive_halving", b"successive_halving"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_seed", b"_seed", "asha", b"asha", "bayes", b"bayes", "freeze_thaw", b"freeze_thaw", "grid", b"grid", "hyperband", b"hyperband", "kind", b"kind", "median", b"median", "pbt", b"pbt", "performance_curve", b"performance_curve", "plugin", b"plugin", "random", b"random", "seed", b"seed", "sobol", b"sobol", "successive_halving", b"successive_halving"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_seed", b"_seed", "asha", b"asha", "bayes", b"bayes", "freeze_thaw", b"freeze_thaw", "grid", b"grid", "hyperband", b"hyperband", "kind", b"kind", "median", b"median", "pbt", b"pbt", "performance_curve", b"performance_curve", "plugin", b"plugin", "points", b"points", "random", b"random", "seed", b"seed", "sobol", b"sobol", "successive_halving", b"successive_halving"]) -> None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_seed", b"_seed"]) -> typing.Literal["seed"] | None: ...
     @typing.overload
-    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["random", "grid", "sobol", "successive_halving", "hyperband", "asha", "median", "pbt", "plugin", "performance_curve", "freeze_thaw"] | None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["random", "grid", "sobol", "successive_halving", "hyperband", "asha", "median", "pbt", "plugin", "performance_curve", "freeze_thaw", "bayes"] | None: ...
 
 Global___Tuner: typing_extensions.TypeAlias = Tuner
 
@@ -661,6 +665,24 @@ class SobolSearch(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["max_steps", b"max_steps"]) -> None: ...
 
 Global___SobolSearch: typing_extensions.TypeAlias = SobolSearch
+
+@typing.final
+class BayesianSearch(google.protobuf.message.Message):
+    """BayesianSearch chooses each configuration by the expected improvement under a Gaussian process of the trials before it."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    MAX_STEPS_FIELD_NUMBER: builtins.int
+    max_steps: builtins.int
+    """Steps a trial is trained for; 0 lets the training code end by itself."""
+    def __init__(
+        self,
+        *,
+        max_steps: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["max_steps", b"max_steps"]) -> None: ...
+
+Global___BayesianSearch: typing_extensions.TypeAlias = BayesianSearch
 
 @typing.final
 class SuccessiveHalving(google.protobuf.message.Message):

@@ -1,0 +1,44 @@
+"""Bayesian optimisation in sweeps of a real server."""
+
+from __future__ import annotations
+
+import math
+
+import outbid as ob
+
+SPACE = {
+    "x": ob.uniform(-5, 5),
+    "y": ob.loguniform(1e-3, 1e3),
+    "kind": ob.choice(["ball", "bowl"]),
+    "tilt": ob.when(ob.uniform(0, 1), "kind", in_=["bowl"]),
+}
+
+
+def train(trial: ob.Trial) -> None:
+    config = trial.config
+    if config["x"] > 4:
+        raise ValueError("too steep")
+    trial.report(loss=(config["x"] - 2) ** 2 + math.log10(config["y"]) ** 2 + config.get("tilt", 0.5))
+
+
+def test_it_finds_the_best_beside_failures(real: ob.Client) -> None:
+    tuner = ob.Bayes(seed=3)
+    sweep = ob.Sweep(
+        train,
+        SPACE,
+        metric="loss",
+        mode="min",
+        tuner=tuner,
+        trials=40,
+        concurrency=2,
+        constraints=["x < 1 or y > 0.5"],
+        points=[{"x": 4.5, "kind": "ball"}],
+        max_restarts=0,
+    )
+    result = sweep.run(display=False, timeout=500, client=real)
+    assert result.sweep.state == "done" and len(result.trials) == 40
+    assert result.trials[0].state == "failed" and result.trials[0].config.x == 4.5
+    assert all(t.config["x"] < 1 or t.config["y"] > 0.5 for t in result.trials)
+    assert all(("tilt" in t.config) == (t.config["kind"] == "bowl") for t in result.trials)
+    # Of 40 drawn at random the best has a loss of 1.3 in the middle.
+    assert result.best.config["kind"] == "bowl" and result.best.metric is not None and result.best.metric < 0.3
