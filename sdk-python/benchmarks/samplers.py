@@ -26,8 +26,8 @@ from typing import Any
 from functions import FUNCTIONS
 
 TRIALS = 100
-SEEDS = range(4100, 4110)
-OURS = ("random", "sobol", "tpe", "cmaes", "nsga2")
+SEEDS = range(4200, 4210)
+OURS = ("random", "sobol", "bayes", "tpe", "cmaes", "nsga2")
 OPTUNA = ("optuna-tpe", "optuna-tpe-multivariate")
 BLIND = ("random", "sobol")  # they draw without a look at results
 RIVAL = "optuna-tpe"
@@ -80,7 +80,7 @@ def sweep_of(name: str, sampler: str, seed: int) -> Any:
 
     function, space = FUNCTIONS[name]
     tuners: dict[str, Any] = {
-        "random": ob.Random, "sobol": ob.Sobol, "tpe": ob.TPE, "cmaes": ob.CMAES, "nsga2": ob.NSGA2,
+        "random": ob.Random, "sobol": ob.Sobol, "bayes": ob.Bayes, "tpe": ob.TPE, "cmaes": ob.CMAES, "nsga2": ob.NSGA2,
     }  # fmt: skip
     return ob.Sweep(
         partial(train, function=function),
@@ -141,7 +141,7 @@ def run_optuna(name: str, sampler: str, seed: int) -> list[float]:
 def one(function: str, sampler: str, seed: int, data: str) -> dict[str, Any]:
     """Run one sampler on one function."""
     began, used = time.monotonic(), time.process_time()
-    if sampler in BLIND:
+    if sampler in BLIND or sampler == "bayes":
         values = run_sweep(function, sampler, seed, data)
     elif sampler in OURS:
         values = run_program(function, sampler, seed)
