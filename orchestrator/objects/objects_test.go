@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -243,6 +244,19 @@ func TestDeniedBesideARemoval(t *testing.T) {
 		if err := s.Put(t.Context(), "key", strings.NewReader("x"), 1); !errors.Is(err, want) {
 			t.Errorf("put %d: %v, want %v", i+1, err, want)
 		}
+	}
+}
+
+// A server that takes connections and never answers is away as one that takes none is.
+func TestNobodyAnswers(t *testing.T) {
+	t.Parallel()
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // the kernel takes connections
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	if _, err := objects.Open(t.Context(), "s3://bucket/prefix?endpoint=http://"+silent.Addr().String()); err != nil {
+		t.Errorf("%v: a store that is away may come back", err)
 	}
 }
 

@@ -134,7 +134,9 @@ func openS3(ctx context.Context, u *url.URL) (Store, error) {
 	}
 	short, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
-	if err := s.reach(short); err != nil && (ctx.Err() != nil || !errors.Is(err, ErrUnavailable)) {
+	err = s.reach(short)
+	away := errors.Is(err, ErrUnavailable) || short.Err() != nil // it answers no, or not at all
+	if err != nil && (ctx.Err() != nil || !away) {
 		return nil, fmt.Errorf("object store %w", err)
 	}
 	return s, nil
