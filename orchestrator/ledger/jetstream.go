@@ -154,14 +154,20 @@ func (l *JetStream) Resume(seq uint64, hash []byte) {
 }
 
 // Last implements Ledger.
-func (l *JetStream) Last(ctx context.Context) (uint64, error) {
-	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
+func (l *JetStream) Last(ctx context.Context) (last uint64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, readPatience)
 	defer cancel()
-	_, state, err := l.segments.newest(ctx)
+	err = patiently(ctx, func(ctx context.Context) error {
+		_, state, err := l.segments.newest(ctx)
+		if err == nil {
+			last = state.last
+		}
+		return err
+	})
 	if err != nil {
 		return 0, fmt.Errorf("ask for the last batch of the ledger: %w", err)
 	}
-	return state.last, nil
+	return last, nil
 }
 
 // SinceLast returns how long ago the last batch was stored, by the clock of NATS: that of one machine, whoever writes.

@@ -117,7 +117,7 @@ func (l *JetStream) readFew(ctx context.Context, c *chain, from, last uint64, f 
 	return nil
 }
 
-// readPatience bounds how long one message is asked for. A busy disk may keep one of MiB for more than one try.
+// readPatience bounds how long one message, or the end of the ledger, is asked for. A busy disk may take longer than one try.
 const readPatience = time.Minute
 
 // asking asks for one message until it comes or readPatience is over.
