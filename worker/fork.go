@@ -289,17 +289,25 @@ func (f *fork) reports(reports []*outbidv1.Report, delayed bool) {
 	}
 	f.begin()
 	f.touch()
+	var bad *failure
 	for i, r := range reports {
 		f.mask.Report(r)
 		if err := checkReport(r); err != nil {
-			f.reject(fail(outbidv1.FailureKind_FAILURE_KIND_ERROR, "the report of step %d %s", r.GetStep(), err))
+			bad = fail(outbidv1.FailureKind_FAILURE_KIND_ERROR, "the report of step %d %s", r.GetStep(), err)
 			reports = reports[:i]
 			break
 		}
 	}
-	if len(reports) == 0 {
-		return
+	if len(reports) > 0 {
+		f.take(reports, delayed)
 	}
+	if bad != nil { // once those before it are sent: it ends the trial
+		f.reject(bad)
+	}
+}
+
+// take sends reports that are as they should be.
+func (f *fork) take(reports []*outbidv1.Report, delayed bool) {
 	f.mu.Lock()
 	step := reports[len(reports)-1].GetStep()
 	f.step, f.trains = max(f.step, step), f.trains || step > f.body.GetStart().GetStep()
