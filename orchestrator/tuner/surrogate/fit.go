@@ -53,11 +53,7 @@ func condition(p pairs, y []float64, h hyper) (posterior, float64, bool) {
 	for i := range n {
 		row := l.row(i)
 		for j := range i {
-			r2 := 0.0
-			for g := range w {
-				r2 += float64(w[g] * p[g][k])
-			}
-			m, _ := matern(r2)
+			m, _ := matern(p.at(k, w))
 			row[j] = float64(amplitude * m)
 			k++
 		}
@@ -97,11 +93,7 @@ func loss(p pairs, y []float64, v, grad []float64) float64 {
 	for i := range y {
 		row := kinv.row(i)
 		for j := range i {
-			r2 := 0.0
-			for g := range w {
-				r2 += float64(w[g] * p[g][k])
-			}
-			m, slope := matern(r2)
+			m, slope := matern(p.at(k, w))
 			wij := float64(amplitude * (row[j] - float64(post.alpha[i]*post.alpha[j])))
 			signal += float64(wij * m)
 			t := float64(wij * slope)

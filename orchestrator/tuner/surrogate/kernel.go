@@ -29,6 +29,14 @@ func distances(x [][]float64, groups int, columns []int) pairs {
 	return p
 }
 
+// at is the squared distance of a pair, its parameters weighed.
+func (p pairs) at(k int, weights []float64) (r2 float64) {
+	for g, w := range weights {
+		r2 += float64(w * p[g][k])
+	}
+	return r2
+}
+
 // hyper are the settings of a Gaussian process, as logarithms.
 type hyper struct {
 	// scales are the lengths over which the metric changes, one for each parameter.
