@@ -73,7 +73,7 @@ func (c *containment) run(name, script string, change ...func(*outbidv1.SweepSpe
 	return c.submit(spec)
 }
 
-// leastRate is what a healthy trial must keep of its step rate. Where no other tests run it keeps 96 % or more, or 81 % if it saves at each step
+// leastRate is what a healthy trial must keep of its step rate. Where no other tests run it keeps 99 % or more, or 78 % if it saves at each step
 // (docs/benchmarks.md); here other tests may have begun in the meantime.
 const leastRate = 0.25
 

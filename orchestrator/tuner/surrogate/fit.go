@@ -7,9 +7,9 @@ import (
 // The priors of the logarithms, each a normal one. That on the lengths matters most: it grows with the number of parameters, because a distance
 // does (Hvarfner, Hellsten and Nardi, "Vanilla Bayesian Optimization Performs Great in High Dimensions", ICML 2024).
 const (
-	scaleShift, scaleSpread         = -0.3, 0.9
-	amplitudeCentre, amplitudeSpred = 0.0, 0.7
-	noiseCentre, noiseSpread        = -5.0, 1.5
+	scaleShift, scaleSpread          = -0.3, 0.9
+	amplitudeCentre, amplitudeSpread = 0.0, 0.7
+	noiseCentre, noiseSpread         = -5.0, 1.5
 )
 
 // The bounds of the logarithms.
@@ -24,7 +24,7 @@ func priorOf(groups int) (centre, spread []float64) {
 		centre = append(centre, 0.5*math.Log(float64(groups))+scaleShift)
 		spread = append(spread, scaleSpread)
 	}
-	return append(centre, amplitudeCentre, noiseCentre), append(spread, amplitudeSpred, noiseSpread)
+	return append(centre, amplitudeCentre, noiseCentre), append(spread, amplitudeSpread, noiseSpread)
 }
 
 func clampHyper(v []float64) {
@@ -123,7 +123,7 @@ func fit(p pairs, y []float64, start hyper, evaluations int) hyper {
 // kept is how many steps L-BFGS remembers.
 const kept = 8
 
-// minimise is L-BFGS (Nocedal and Wright, "Numerical Optimization", 2006, algorithms 7.4 and 7.5) with a line search that halves, within the
+// minimise is L-BFGS (Nocedal and Wright, "Numerical Optimization", 2006, algorithms 7.4 and 7.5) with a line search that takes a third, within the
 // bounds of the settings.
 func minimise(f func(v, grad []float64) float64, v []float64, evaluations int) []float64 {
 	n := len(v)

@@ -51,7 +51,7 @@ func (l lower) cholesky() bool {
 // inverse is the inverse of a lower triangular matrix.
 func (l lower) inverse() lower {
 	inv := newLower(l.n)
-	// Column by column: L x = e_j. The columns are kept as rows of a square, so that sums run along memory.
+	// Column by column: L x = e_j.
 	col := make([]float64, l.n)
 	for j := range l.n {
 		for i := j; i < l.n; i++ {

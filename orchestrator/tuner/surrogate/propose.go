@@ -1,6 +1,7 @@
 package surrogate
 
 import (
+	"cmp"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -35,18 +36,13 @@ func (m *Model) Propose(seen []Point, snap Snap, effort float64, random *rand.Ra
 	tried := triedOf(seen)
 	var l look
 	var all []candidate
-	add := func(at Point) bool {
+	add := func(at Point) {
 		p, ok := snap(at)
-		if !ok {
-			return false
+		if !ok || tried[key(p)] {
+			return
 		}
-		k := key(p)
-		if tried[k] {
-			return false
-		}
-		tried[k] = true
+		tried[key(p)] = true
 		all = append(all, candidate{at: p, mean: m.mean(p, &l)})
-		return true
 	}
 	for range some(drawn) {
 		add(m.draw(random))
@@ -61,12 +57,12 @@ func (m *Model) Propose(seen []Point, snap Snap, effort float64, random *rand.Ra
 	if len(all) == 0 {
 		return nil, false
 	}
-	slices.SortStableFunc(all, func(a, b candidate) int { return compare(a.mean, b.mean) })
+	slices.SortStableFunc(all, func(a, b candidate) int { return cmp.Compare(a.mean, b.mean) })
 	all = all[:min(len(all), some(measured))]
 	for i := range all {
 		all[i].value = m.value(all[i].at, &l)
 	}
-	slices.SortStableFunc(all, func(a, b candidate) int { return compare(b.value, a.value) })
+	slices.SortStableFunc(all, func(a, b candidate) int { return cmp.Compare(b.value, a.value) })
 	best := all[0]
 	for _, c := range all[:min(len(all), refined)] {
 		if c = m.refine(c, tried, snap, random, &l); c.value > best.value {
@@ -153,7 +149,7 @@ func (m *Model) good(seen []Point, l *look) []Point {
 	for _, p := range seen {
 		all = append(all, candidate{at: p, mean: m.mean(p, l)})
 	}
-	slices.SortStableFunc(all, func(a, b candidate) int { return compare(a.mean, b.mean) })
+	slices.SortStableFunc(all, func(a, b candidate) int { return cmp.Compare(a.mean, b.mean) })
 	var points []Point
 	for _, c := range all[:min(len(all), nearest)] {
 		points = append(points, c.at)
@@ -161,7 +157,7 @@ func (m *Model) good(seen []Point, l *look) []Point {
 	return points
 }
 
-// near is a point not far from another: some of its parameters are changed, numbers by as much as their lengths allow.
+// near is a point not far from another: some of its parameters are changed, numbers by about the width.
 func (m *Model) near(at Point, width float64, random *rand.Rand) Point {
 	p := slices.Clone(at)
 	share := max(1/float64(len(p)), 0.5)
@@ -211,17 +207,6 @@ func reflect(u float64) float64 {
 		}
 	}
 	return u
-}
-
-func compare(a, b float64) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
-	default:
-		return 0
-	}
 }
 
 // triedOf are the names of points.
