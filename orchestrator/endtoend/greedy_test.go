@@ -83,14 +83,14 @@ func TestAWriterLeavesOthersTheDisk(t *testing.T) {
 }
 
 // A worker below 'ip netns exec', whose /sys has no control groups, mounts them for itself; one that may not says what it does not limit, in its log
-// and in the listing of nodes.
+// and in the listing of nodes. Neither costs a trial of another worker's steps.
 func TestAWorkerSaysWhatItCannotLimit(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
 		t.Skip("this takes root")
 	}
 	dir := t.TempDir()
-	c := serve(t, dir, "up", "--devices", "cpu:1")
+	c := containOn(t, dir, serve(t, dir, "up", "--devices", "cpu:3", "--trial-user", "auto", "--policy", "drf"))
 	path, err := binary()
 	if err != nil {
 		t.Fatal(err)
@@ -124,6 +124,7 @@ func TestAWorkerSaysWhatItCannotLimit(t *testing.T) {
 	if text, code := tool(t, dir, "nodes", "--server", c.Info.API); code != 0 || !strings.Contains(text, want) {
 		t.Errorf("the listing of nodes is\n%s", text)
 	}
+	c.stillTrains()
 	mounts.stop()
 	bare.stop()
 	c.stop()

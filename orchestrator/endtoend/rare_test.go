@@ -9,6 +9,9 @@ import (
 	"strings"
 	"testing"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
@@ -20,8 +23,8 @@ type rare struct {
 	ended string
 }
 
-// M1 to M7 and what is less: while sweeps are deleted, files of the history are damaged, tokens change, calls are denied, a standby waits and
-// everything is read, a trial of another tenant's keeps its rate.
+// M1 to M7 and the low rows: another tenant's trial keeps its rate while sweeps are deleted, history files are damaged, tokens change, calls are
+// denied, names hold bidirectional controls, a standby waits and everything is read.
 func TestRareEventsCostNoSteps(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
@@ -49,6 +52,8 @@ func TestRareEventsCostNoSteps(t *testing.T) {
 			{"it is deleted", r.delete},
 			{"calls are denied", r.denied},
 			{"a token is replaced", r.rotate},
+			{"a viewer asks for prices", r.prices},
+			{"names turn text around", r.spoof},
 		} {
 			before := r.sweep(r.healthy).GetSteps()
 			event.do(t, round)
@@ -127,6 +132,26 @@ func (r *rare) rotate(t *testing.T, _ int) {
 	poll(t, "the new token to count, and the old one no more", func() bool {
 		return r.get("/v1/sweeps", r.tokens["bad"]) == http.StatusOK && r.get("/v1/sweeps", old) == http.StatusUnauthorized
 	})
+}
+
+// prices reads the prices as a viewer of all tenants may.
+func (r *rare) prices(t *testing.T, _ int) {
+	if code := r.get("/v1/prices", r.tokens["viewer"]); code != http.StatusOK {
+		t.Errorf("GET /v1/prices as a viewer: %d", code)
+	}
+}
+
+// spoof submits sweeps whose names and labels hold a bidirectional control; both are refused.
+func (r *rare) spoof(t *testing.T, _ int) {
+	const turned = "live\u202Eexe.evil"
+	named, labelled := r.told(turned), r.told("labelled")
+	labelled.Labels = map[string]string{"team": turned}
+	for field, spec := range map[string]*outbidv1.SweepSpec{"name": named, "labels": labelled} {
+		_, err := r.as("bad").SubmitSweep(t.Context(), &outbidv1.SubmitSweepRequest{Spec: spec})
+		if status.Code(err) != codes.InvalidArgument || !strings.Contains(status.Convert(err).Message(), "U+202E") {
+			t.Errorf("a control in %s: %v", field, err)
+		}
+	}
 }
 
 // get returns the status of an answer over REST, once all of it is read.
