@@ -84,6 +84,7 @@ lint: build ## check style, and that everything builds for macOS: golangci-lint,
 	bad=$$(git ls-files '*.go' | grep -v '^proto/' | xargs $$(.ci/tool gofumpt) -l); \
 	test -z "$$bad" || { echo "not gofumpt's format (make fmt): $$bad"; exit 1; }
 	cd proto && $$(../.ci/tool buf) lint
+	.ci/prose --check
 	python=$$(.ci/python); \
 	"$$python" -m ruff check $(PY_FILES); "$$python" -m ruff format --check $(PY_FILES); \
 	cd sdk-python && "$$python" -m mypy --strict
