@@ -4,7 +4,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 
-VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+REVISION ?= $(shell git describe --always --dirty --exclude "*" 2>/dev/null)
 FUZZTIME ?= 20s
 PKG ?= ./orchestrator/policy/themis/auction
 MUTANTS_AT_ONCE ?= 2
@@ -46,10 +46,10 @@ help: ## say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## build bin/outbid
-	go build -trimpath -buildvcs=false -ldflags "-s -w -X main.version=$(VERSION)" -o bin/outbid .
+	go build -trimpath -buildvcs=false -ldflags "-s -w -X main.revision=$(REVISION)" -o bin/outbid .
 
 wheel: ## build this machine's wheel into build/wheel, with the binary inside; PLATFORMS=all: those for Linux and macOS, and the source distribution
-	VERSION=$(VERSION) .ci/wheel $(PLATFORMS)
+	REVISION=$(REVISION) .ci/wheel $(PLATFORMS)
 
 test: build ## run every test, Go's with the race detector; three kinds side by side, as some compute and others wait
 	.ci/python >/dev/null # first: beside tests whose servers sync all the time its thousands of files take minutes
@@ -93,7 +93,9 @@ fmt: ## put code into its standard format
 	$$(.ci/tool golangci-lint) fmt
 	python=$$(.ci/python); "$$python" -m ruff format $(PY_FILES); "$$python" -m ruff check --fix $(PY_FILES)
 
-gen: ## generate the code of proto/ anew
+gen: ## generate the code of proto/, and the SDK's version from VERSION
+	sed -i.old "s/^__version__ = .*/__version__ = \"$$(sed 's/-\(rc\|a\|b\)\./\1/' VERSION)\"/" sdk-python/src/outbid/_version.py
+	rm sdk-python/src/outbid/_version.py.old
 	path=; for t in protoc-gen-go protoc-gen-go-grpc protoc-gen-grpc-gateway; do \
 	  path=$$(dirname $$(.ci/tool $$t)):$$path; done; \
 	gen=.cache/gen; test -x $$gen/bin/protoc-gen-mypy || { "$${PYTHON:-python3}" -m venv $$gen && \

@@ -19,12 +19,32 @@ import (
 func TestTopLevelHoldsNothingElse(t *testing.T) {
 	t.Parallel()
 	allowed := strings.Fields("orchestrator worker sdk-python proto examples deploy docs " +
-		"main.go go.mod go.sum Makefile README.md CHANGELOG.md LICENSE")
+		"main.go VERSION go.mod go.sum Makefile README.md CHANGELOG.md LICENSE")
 	for _, path := range tracked(t) {
 		first, _, _ := strings.Cut(path, "/")
 		if !strings.HasPrefix(first, ".") && !slices.Contains(allowed, first) {
 			t.Errorf("%s does not belong at the top level", path)
 		}
+	}
+}
+
+// VERSION is the one place that says the version: the SDK's copy follows it, and the binary embeds it.
+func TestTheVersionIsSaidOnce(t *testing.T) {
+	t.Parallel()
+	read := func(path string) string {
+		text, err := os.ReadFile(filepath.Join(root, path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.TrimSpace(string(text))
+	}
+	release := read("VERSION")
+	if !regexp.MustCompile(`^\d+\.\d+\.\d+(-(a|b|rc)\.\d+)?$`).MatchString(release) {
+		t.Errorf("VERSION is %q, want such as 1.2.3 or 1.2.3-rc.1", release)
+	}
+	python := regexp.MustCompile(`-(a|b|rc)\.`).ReplaceAllString(release, "$1")
+	if want := `__version__ = "` + python + `"`; !strings.Contains(read("sdk-python/src/outbid/_version.py"), want) {
+		t.Errorf("sdk-python/src/outbid/_version.py does not have %s: run make gen", want)
 	}
 }
 

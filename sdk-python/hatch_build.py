@@ -17,7 +17,7 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-SOURCES = ("go.mod", "go.sum", "main.go", "LICENSE", "orchestrator", "worker", "proto")
+SOURCES = ("go.mod", "go.sum", "main.go", "VERSION", "LICENSE", "orchestrator", "worker", "proto")
 WITHOUT_GO = (
     "outbid: this builds the `outbid` binary, which takes Go 1.26 or later, and there is no `go` in PATH.\n"
     "  Install Go from https://go.dev/dl, or\n"
@@ -87,7 +87,7 @@ class BinaryHook(BuildHookInterface):  # type: ignore[type-arg]
             print("outbid: no C compiler: the binary will find no NVIDIA GPUs", file=sys.stderr)
             env["CGO_ENABLED"] = "0"
         binary = Path(self.directory) / ".binary" / "outbid"
-        flags = ["-trimpath", "-buildvcs=false", "-ldflags", f"-s -w -X main.version=v{self.metadata.version}"]
+        flags = ["-trimpath", "-buildvcs=false", "-ldflags", "-s -w"]
         done = subprocess.run([str(go), "build", *flags, "-o", str(binary), "."], cwd=top, env=env, check=False)
         if done.returncode != 0:
             self.app.abort("outbid: the binary could not be built; what Go said stands above")

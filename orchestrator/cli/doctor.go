@@ -39,7 +39,7 @@ The exit code is 1 if any check fails.`,
 		Args:              exactly(),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			checks := append(a.checkServer(cmd.Context()), checkPython(cmd.Context(), python))
+			checks := append(a.checkServer(cmd.Context()), a.checkPython(cmd.Context(), python))
 			checks = append(checks, checkConfined()...)
 			failed := false
 			l := newLister(a.stdout, out, []string{"CHECK", "", "FOUND"}, checkRow)
@@ -130,10 +130,10 @@ func (a *app) checkServer(ctx context.Context) []checkView {
 	return append(checks, a.checkNodes(ctx, c)...)
 }
 
-// checkVersion compares a version with this binary's.
+// checkVersion compares the release of a server or worker with this binary's. Builds of one release work together.
 func (a *app) checkVersion(name, whose, version string) checkView {
-	if version == a.version {
-		return checkView{Name: name, OK: true, Detail: fmt.Sprintf("%s is %s, as is this command", whose, version)}
+	if release(version) == release(a.version) {
+		return checkView{Name: name, OK: true, Detail: fmt.Sprintf("%s and this command are %s", whose, release(version))}
 	}
 	return checkView{
 		Name: name, Detail: fmt.Sprintf("%s is %s, this command is %s", whose, version, a.version),
@@ -157,7 +157,7 @@ func (a *app) checkNodes(ctx context.Context, c *connection) []checkView {
 			up++
 			devices += len(n.GetInfo().GetDevices())
 			checks = append(checks, a.checkFaults(viewNode(n))...)
-			if n.GetInfo().GetVersion() != a.version {
+			if release(n.GetInfo().GetVersion()) != release(a.version) {
 				checks = append(checks, a.checkVersion("worker "+name, "worker "+name, n.GetInfo().GetVersion()))
 			}
 		case outbidv1.NodeState_NODE_STATE_LOST:
@@ -198,7 +198,8 @@ func (a *app) checkFaults(n nodeView) []checkView {
 }
 
 // checkPython looks for the SDK in this machine's Python.
-func checkPython(ctx context.Context, python string) checkView {
+// It fails if the SDK is of another release than this binary.
+func (a *app) checkPython(ctx context.Context, python string) checkView {
 	check := checkView{Name: "python"}
 	path, err := exec.LookPath(python)
 	if err != nil {
@@ -208,8 +209,7 @@ func checkPython(ctx context.Context, python string) checkView {
 	}
 	ctx, cancel := context.WithTimeout(ctx, doctorTimeout)
 	defer cancel()
-	text, err := exec.CommandContext(ctx, path, "-c", "import sys, importlib.metadata as m\n"+
-		"import outbid\nprint(sys.version.split()[0], m.version('outbid'))").CombinedOutput()
+	text, err := exec.CommandContext(ctx, path, "-c", "import sys\nimport outbid\nprint(sys.version.split()[0], outbid.__version__)").CombinedOutput()
 	found := strings.TrimSpace(string(text))
 	if err != nil {
 		lines := strings.Split(found, "\n")
@@ -218,6 +218,11 @@ func checkPython(ctx context.Context, python string) checkView {
 		return check
 	}
 	version, sdk, _ := strings.Cut(found, " ")
-	check.OK, check.Detail = true, fmt.Sprintf("%s is Python %s with outbid %s", path, version, sdk)
+	check.Detail = fmt.Sprintf("%s is Python %s with outbid %s", path, version, sdk)
+	check.OK = sdk == pythonVersion(a.version)
+	if !check.OK {
+		check.Detail += ", and this command is " + a.version
+		check.Fix = fmt.Sprintf("%s -m pip install outbid==%s; or name another Python with --python PATH", path, pythonVersion(a.version))
+	}
 	return check
 }

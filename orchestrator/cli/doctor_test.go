@@ -60,7 +60,7 @@ func TestDoctorIsContentWhenAllIsWell(t *testing.T) {
 	f.nodes = f.nodes[:1]
 	f.info.Checks = f.info.GetChecks()[:1]
 	url, _ := serveFake(t, f, "127.0.0.1:0")
-	doctorChecks(t, url, fakePython(t, "echo 3.12.1 0.1.0"), exitOK)
+	doctorChecks(t, url, fakePython(t, "echo 3.12.1 test"), exitOK)
 }
 
 func TestDoctorWithoutAServerSaysHowToStartOne(t *testing.T) {
@@ -73,13 +73,39 @@ func TestDoctorWithoutAServerSaysHowToStartOne(t *testing.T) {
 	}
 }
 
+// An SDK of another release is named, with the command that installs the right one.
+func TestDoctorNamesAnotherRelease(t *testing.T) {
+	t.Parallel()
+	f := newFake()
+	f.nodes = f.nodes[:1]
+	f.info.Checks = f.info.GetChecks()[:1]
+	url, _ := serveFake(t, f, "127.0.0.1:0")
+	check := doctorChecks(t, url, fakePython(t, "echo 3.12.1 0.9.0"), exitFailed)["python"]
+	if check.OK || !strings.Contains(check.Detail, "outbid 0.9.0, and this command is test") || !strings.Contains(check.Fix, "outbid==test") {
+		t.Errorf("%+v", check)
+	}
+}
+
+func TestVersionsOfOneRelease(t *testing.T) {
+	t.Parallel()
+	for version, want := range map[string][2]string{
+		"1.0.0-rc.1+52976a3":       {"1.0.0-rc.1", "1.0.0rc1"},
+		"1.0.0-rc.1+52976a3-dirty": {"1.0.0-rc.1", "1.0.0rc1"},
+		"1.2.0":                    {"1.2.0", "1.2.0"},
+	} {
+		if got := [2]string{release(version), pythonVersion(version)}; got != want {
+			t.Errorf("%s: %q, want %q", version, got, want)
+		}
+	}
+}
+
 func TestDoctorNamesOtherVersions(t *testing.T) {
 	t.Parallel()
 	f := newFake()
 	f.info.Version = "older"
 	f.nodes = []*outbidv1.Node{{Info: &outbidv1.NodeInfo{Name: "w", Version: "oldest"}, State: outbidv1.NodeState_NODE_STATE_UP}}
 	url, _ := serveFake(t, f, "127.0.0.1:0")
-	checks := doctorChecks(t, url, fakePython(t, "echo 3.12.1 0.1.0"), exitFailed)
+	checks := doctorChecks(t, url, fakePython(t, "echo 3.12.1 test"), exitFailed)
 	if checks["version"].OK || checks["worker w"].OK || !strings.Contains(checks["worker w"].Detail, "oldest") {
 		t.Errorf("%+v", checks)
 	}

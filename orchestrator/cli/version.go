@@ -3,7 +3,7 @@ package cli
 import (
 	"fmt"
 	"runtime"
-	"runtime/debug"
+	"strings"
 
 	"github.com/spf13/cobra"
 )
@@ -42,20 +42,24 @@ func (a *app) versionCommand() *cobra.Command {
 // versionLine is what `version` and `--version` print.
 func (a *app) versionLine() string {
 	v := a.versionInfo()
-	return fmt.Sprintf("outbid %s %s %s\n", v.Version, v.Go, v.Platform)
+	return fmt.Sprintf("outbid %s %s %s\n", a.version, v.Go, v.Platform)
 }
 
-// versionInfo says what this binary is.
+// versionInfo describes this binary.
 func (a *app) versionInfo() versionView {
-	v := versionView{Version: a.version, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
-	if info, ok := debug.ReadBuildInfo(); ok {
-		for _, s := range info.Settings {
-			if s.Key == "vcs.revision" {
-				v.Revision = s.Value
-			}
-		}
-	}
+	_, revision, _ := strings.Cut(a.version, "+")
+	return versionView{Version: release(a.version), Revision: revision, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+}
+
+// release returns a version without its build metadata.
+func release(version string) string {
+	v, _, _ := strings.Cut(version, "+")
 	return v
+}
+
+// pythonVersion returns a release as PEP 440 writes it: 1.0.0rc1 for 1.0.0-rc.1.
+func pythonVersion(version string) string {
+	return strings.NewReplacer("-rc.", "rc", "-b.", "b", "-a.", "a").Replace(release(version))
 }
 
 func (a *app) completionCommand() *cobra.Command {

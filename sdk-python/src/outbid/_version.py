@@ -1,3 +1,3 @@
-"""The version of the SDK."""
+"""The version of the SDK, as Python writes it. `make gen` writes this file from VERSION."""
 
-__version__ = "0.1.0"
+__version__ = "1.0.0rc1"
