@@ -39,11 +39,11 @@ func TestWhatIsNoCheckpointIsNoted(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = secret.Close() }) // after the subtests
 	for path, want := range map[string]string{
-		fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), secret.Fd()): "leads to what only the kernel or the worker has",
-		fmt.Sprintf("/proc/self/fd/%d", secret.Fd()):            "leads to what only the kernel or the worker has",
-		fmt.Sprintf("/dev/fd/%d", secret.Fd()):                  "leads to what only the kernel or the worker has",
-		"/proc/self/environ":                                    "leads to what only the kernel or the worker has",
-		"fds/1":                                                 "leads to what only the kernel or the worker has",
+		fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), secret.Fd()): "leads into a kernel file system",
+		fmt.Sprintf("/proc/self/fd/%d", secret.Fd()):            "leads into a kernel file system",
+		fmt.Sprintf("/dev/fd/%d", secret.Fd()):                  "leads into a kernel file system",
+		"/proc/self/environ":                                    "leads into a kernel file system",
+		"fds/1":                                                 "leads into a kernel file system",
 		"/dev/zero":                                             "is neither a file nor a directory",
 		"fifo":                                                  "is neither a file nor a directory",
 		"with-fifo":                                             "is neither a file nor a directory",
