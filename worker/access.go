@@ -17,21 +17,21 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// Store is where a fork's function and its checkpoints are.
+// Store returns the access to the function and the checkpoints of a fork.
 type Store func(fork *outbidv1.ForkRef) objects.Access
 
-// Direct is a store that the worker reaches by itself, whatever fork it is for: one in its own process, or one whose
-// credentials it was given.
+// Direct returns a Store that the worker reaches by itself for every fork, because the store is in the worker's
+// process or the worker has its credentials.
 func Direct(store objects.Access) Store {
 	return func(*outbidv1.ForkRef) objects.Access { return store }
 }
 
-// answerPatience is how long an answer to a request for access may take.
+// answerPatience is how long the answer to a request for access may take.
 const answerPatience = 10 * time.Second
 
-// Asking is a store that the worker has no credentials of: for every object it asks the orchestrator over NATS, which
-// signs for the objects of the forks that the node has. It needs of the link the connection, who asks, and how answers are
-// checked. Servers' certificates are checked in the system's way; authority, in PEM, is trusted beside those of the system.
+// Asking returns a Store for a worker without store credentials. For every object it asks the orchestrator over NATS,
+// which signs URLs for the objects of the node's forks. It uses the link's connection, credentials and check of
+// answers. The certificates of servers are verified against the system's authorities and authority, in PEM.
 func Asking(l Link, authority []byte) (Store, error) {
 	client, err := storeClient(authority)
 	if err != nil {
@@ -46,13 +46,14 @@ func Asking(l Link, authority []byte) (Store, error) {
 	}, nil
 }
 
-// asked is what a fork's worker reaches by asking.
+// asked is the access of one fork through an Asking store.
 type asked struct {
 	*objects.Presigned
 	authority []byte
 }
 
-// storeClient is how signed objects are reached. authority is trusted beside those of the system; nil for none.
+// storeClient returns the HTTP client for signed objects. authority is trusted in addition to the system's
+// authorities; nil adds none.
 func storeClient(authority []byte) (*http.Client, error) {
 	transport := &http.Transport{
 		Proxy: http.ProxyFromEnvironment, MaxIdleConnsPerHost: 16, IdleConnTimeout: time.Minute,
@@ -66,14 +67,14 @@ func storeClient(authority []byte) (*http.Client, error) {
 			roots = x509.NewCertPool()
 		}
 		if !roots.AppendCertsFromPEM(authority) {
-			return nil, errors.New("the authority of the server's certificate: it holds no PEM certificate")
+			return nil, errors.New("the authority of the server's certificate: must be a certificate in PEM")
 		}
 		transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots}
 	}
 	return &http.Client{Transport: transport}, nil
 }
 
-// asking asks for a node.
+// asking requests signed access for the objects of a node's forks.
 type asking struct {
 	Link
 
@@ -81,7 +82,7 @@ type asking struct {
 	name string
 }
 
-// String is the store's name, once an answer has told it.
+// String returns the store's name, known from the first answer on.
 func (a *asking) String() string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -119,8 +120,8 @@ func (a *asking) sign(ctx context.Context, req *outbidv1.AccessRequest) (objects
 	return signed, err
 }
 
-// reachable is a URL as this machine reaches it: a server that listens on every address is where its NATS is, as only
-// the NATS inside a server comes with such a URL.
+// reachable returns a URL that this machine can reach. If the server listens on all addresses, the host of its NATS
+// replaces the unspecified address: only a server with NATS inside sends such a URL.
 func reachable(target, natsURL string) (string, error) {
 	u, err := url.Parse(target)
 	if err != nil || target == "" {
@@ -144,7 +145,7 @@ func reachable(target, natsURL string) (string, error) {
 	return u.String(), nil
 }
 
-// hostOf is the host that a URL names; "" if it names none.
+// hostOf returns the host in a URL, or "" if the URL has no host.
 func hostOf(raw string) string {
 	u, err := url.Parse(raw)
 	if err != nil {

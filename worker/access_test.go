@@ -31,7 +31,7 @@ func TestReachable(t *testing.T) {
 		{"http://127.0.0.1" + tail, "nats://127.0.0.1:4222", "http://127.0.0.1" + tail, ""},
 		{"http://127.0.0.1" + tail, "nats://localhost:4222", "http://127.0.0.1" + tail, ""},
 		{"http://127.0.0.1" + tail, "nats://10.0.0.6:4222", "", "start it with --api"},
-		// S3 signs the host.
+		// S3 signs the host, so it must not be replaced.
 		{"http://127.0.0.1:9000/bucket/a?X-Amz-Signature=00", "nats://10.0.0.6:4222", "http://127.0.0.1:9000/bucket/a?X-Amz-Signature=00", ""},
 	} {
 		got, err := reachable(c.url, c.nats)
@@ -41,7 +41,7 @@ func TestReachable(t *testing.T) {
 	}
 }
 
-// A worker that has nothing but a connection to NATS stores and reads through what the orchestrator signs.
+// A worker with only a connection to NATS stores and reads through the URLs that the orchestrator signs.
 func TestAsking(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
@@ -126,26 +126,26 @@ func TestAsking(t *testing.T) {
 		t.Errorf("%d bytes, %v", n, err)
 	}
 	if access.String() != dir.String() {
-		t.Errorf("the store is called %s", access)
+		t.Errorf("the store's name is %s", access)
 	}
 	if _, _, err := objects.GetFile(ctx, access, "a/none", path); !errors.Is(err, objects.ErrNotFound) {
-		t.Errorf("what is not there: %v", err)
+		t.Errorf("a missing object: %v", err)
 	}
 	refuse = "not yours"
 	if err := access.Put(ctx, "a/b", strings.NewReader("x"), 1); !errors.Is(err, objects.ErrRefused) || !strings.Contains(err.Error(), "not yours") {
 		t.Errorf("refused: %v", err)
 	}
-	// A server that does not know yet that nobody listens would leave the request without an answer.
+	// A server that still believes it has a subscriber would leave the request without an answer.
 	if err := errors.Join(answers.Stop(), admin.FlushTimeout(10*time.Second)); err != nil {
 		t.Error(err)
 	}
 	short, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	if _, err := access.Get(short, "a/b"); !errors.Is(err, objects.ErrUnavailable) {
-		t.Errorf("nobody answers any more: %v", err)
+		t.Errorf("without a responder: %v", err)
 	}
 	if status := func() int {
-		resp, err := http.Get(server.URL + objects.HandlerPath + "a/b") //nolint:noctx // a thief's request
+		resp, err := http.Get(server.URL + objects.HandlerPath + "a/b") //nolint:noctx // the request of a thief
 		if err != nil {
 			return 0
 		}

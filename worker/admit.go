@@ -12,15 +12,15 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// maxMessage bounds one encoded message of an uplink, in bytes: the largest report in its wrapping fits, and so does the
-// message together with the envelope of an uplink into the smallest message that NATS may be set to.
+// maxMessage is the largest size of an encoded message of an uplink, in bytes. The largest report with its envelope
+// fits, and such a message in an uplink fits into the smallest message size that NATS may be configured with.
 const maxMessage = limits.Message - 2<<10
 
-// uplinkMessages is the field of an Uplink that holds its messages.
+// uplinkMessages is the number of the field of an Uplink that holds its messages.
 const uplinkMessages = 4
 
-// admit returns how many bytes a message takes in an uplink. It makes invalid text valid and cuts text that is too long. An
-// error says why the message cannot be sent all the same. The caller holds the lock.
+// admit returns how many bytes a message takes in an uplink. It makes invalid text valid and truncates text that is
+// too long. The error says why the message cannot be sent nevertheless. The caller holds the lock.
 func (o *outbox) admit(m *outbidv1.UplinkMessage) (int, error) {
 	n, err := o.encodedSize(m)
 	if err != nil && sanitize.Message(m) {
@@ -38,7 +38,7 @@ func (o *outbox) admit(m *outbidv1.UplinkMessage) (int, error) {
 	return protowire.SizeTag(uplinkMessages) + protowire.SizeBytes(n), nil
 }
 
-// encodedSize encodes a message, which also shows whether that can be done. The caller holds the lock.
+// encodedSize returns the encoded size of a message, or why it cannot be encoded. The caller holds the lock.
 func (o *outbox) encodedSize(m *outbidv1.UplinkMessage) (int, error) {
 	data, err := proto.MarshalOptions{}.MarshalAppend(o.scratch[:0], m)
 	if err != nil {
@@ -48,7 +48,7 @@ func (o *outbox) encodedSize(m *outbidv1.UplinkMessage) (int, error) {
 	return len(data), nil
 }
 
-// cutText cuts the text that a message carries for people, and reports whether it carries any.
+// cutText truncates the text that a message carries for people, and reports whether it carries any.
 func cutText(m *outbidv1.UplinkMessage) bool {
 	switch k := m.GetKind().(type) {
 	case *outbidv1.UplinkMessage_Ended:
@@ -63,12 +63,12 @@ func cutText(m *outbidv1.UplinkMessage) bool {
 	return true
 }
 
-// tooLarge says how large something is, and how large it may be.
+// tooLarge returns an error with a size and the largest allowed size, in bytes.
 func tooLarge(n, most int) error {
 	return fmt.Errorf("has %s bytes; at most %s are allowed", humanize.Comma(int64(n)), humanize.Comma(int64(most)))
 }
 
-// checkReport returns what is wrong with a report that training code sent, or nil. It makes the values of attributes valid.
+// checkReport returns why a report of training code is invalid, or nil. It makes the values of attributes valid.
 func checkReport(r *outbidv1.Report) error {
 	if n := reportSize(r); n > limits.Report {
 		return fmt.Errorf("%w, and it holds %d metrics and %d attributes", tooLarge(n, limits.Report), len(r.GetMetrics()), len(r.GetAttributes()))
@@ -87,8 +87,8 @@ func checkReport(r *outbidv1.Report) error {
 	return nil
 }
 
-// reportSize returns how many bytes a report takes at most, encoded: as many, but for small numbers. There are too many
-// reports to encode each of them twice.
+// reportSize returns an upper bound of a report's encoded size, which is exact except for small numbers. There are
+// too many reports to encode each of them twice.
 func reportSize(r *outbidv1.Report) int {
 	const (
 		numbers = 5 * (1 + 10) // seq, step, train_seconds, lease_id, fork_step
@@ -113,10 +113,11 @@ func admitReport(f *fork, r *outbidv1.Report) int {
 	return protowire.SizeTag(uplinkMessages) + protowire.SizeBytes(n)
 }
 
-// shownName is how much of a name that is too long stands in an error, in bytes.
+// shownName is how many bytes of an overlong name are quoted in an error.
 const shownName = 40
 
-// narrow bounds how many messages go into one uplink, and sends what is under way again: one of them cannot be sent.
+// narrow limits how many messages go into one uplink and sends the messages in flight again, because one of them
+// cannot be sent.
 func (o *outbox) narrow(width int) {
 	o.mu.Lock()
 	o.width = max(width, 1)
@@ -124,8 +125,8 @@ func (o *outbox) narrow(width int) {
 	o.again()
 }
 
-// drop gives up the message of a sequence, which cannot be sent, and returns it. An empty message takes its place, because a
-// sequence must have no gap. Of the end of a fork a failure takes its place, because a fork has to end.
+// drop removes the message of a sequence number, which cannot be sent, and returns it. An empty message replaces it,
+// because sequence numbers must not have a gap. A fork's end is replaced by a failure, because every fork has to end.
 func (o *outbox) drop(seq uint64, why error) (entry, bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -144,8 +145,8 @@ func (o *outbox) drop(seq uint64, why error) (entry, bool) {
 	return dropped, true
 }
 
-// failEnd makes a failure of the end of the fork whose message was dropped, if the end waits already. The caller holds the
-// lock.
+// failEnd turns the end of the fork whose message was dropped into a failure, if the end is queued already. The
+// caller holds the lock.
 func (o *outbox) failEnd(dropped entry, why error) {
 	if _, note := dropped.message.GetKind().(*outbidv1.UplinkMessage_Note); note || dropped.fork == nil {
 		return
@@ -159,30 +160,30 @@ func (o *outbox) failEnd(dropped entry, why error) {
 	}
 }
 
-// measure takes in that an entry has another message. The caller holds the lock.
+// measure updates the sizes after the message of an entry was replaced. The caller holds the lock.
 func (o *outbox) measure(e *entry) {
 	o.bytes -= e.bytes
-	e.bytes, _ = o.admit(e.message) // small, and of valid text
+	e.bytes, _ = o.admit(e.message) // cannot fail: small and valid text
 	o.bytes += e.bytes
 }
 
-// lost returns the end, at a step, of a fork of which a message was lost.
+// lost returns a fork's end at a step that says that a message of the fork was lost.
 func lost(m *outbidv1.UplinkMessage, step int64, why error) *outbidv1.UplinkMessage_Ended {
 	end := lostFailure(m, why).ended()
 	end.Step = step
 	return &outbidv1.UplinkMessage_Ended{Ended: end}
 }
 
-// lostFailure says which message was lost, and why.
+// lostFailure returns a failure that says which message was lost, and why.
 func lostFailure(m *outbidv1.UplinkMessage, why error) *failure {
-	what := "what its worker had to say"
+	what := "a message of its worker"
 	switch k := m.GetKind().(type) {
 	case *outbidv1.UplinkMessage_Report:
 		what = fmt.Sprintf("the report of step %d", k.Report.GetStep())
 	case *outbidv1.UplinkMessage_Saved:
 		what = fmt.Sprintf("the checkpoint of step %d", k.Saved.GetStep())
 	case *outbidv1.UplinkMessage_Reached:
-		what = fmt.Sprintf("that step %d was reached", k.Reached.GetStep())
+		what = fmt.Sprintf("the message that step %d was reached", k.Reached.GetStep())
 	}
 	return fail(outbidv1.FailureKind_FAILURE_KIND_ERROR, "%s", sanitize.Line(fmt.Sprintf("%s is lost: %s", what, why), limits.Detail))
 }

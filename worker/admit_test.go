@@ -19,15 +19,15 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// smallest is how many bytes of an uplink the smallest NATS takes.
+// smallest is how many bytes of an uplink fit into the smallest message size that NATS may be configured with.
 const smallest = limits.Message - 1<<10
 
-// largeReport is a report of about n bytes.
+// largeReport returns a report of about n bytes.
 func largeReport(seq uint64, n int) *outbidv1.Report {
 	return &outbidv1.Report{Seq: seq, Step: int64(seq), Metrics: map[string]float64{"loss": 1}, Attributes: map[string]string{"text": strings.Repeat("x", n)}}
 }
 
-// hostile are reports that a trial of another tenant's would stop its worker with.
+// hostile returns reports that would stop a worker that does not check them.
 func hostile() map[string]*outbidv1.Report {
 	many := map[string]float64{}
 	for i := range 10_000 {
@@ -44,7 +44,7 @@ func hostile() map[string]*outbidv1.Report {
 	}
 }
 
-// A report that cannot be sent fails its own trial with a reason, and the trials of others go on.
+// A report that cannot be sent fails only its own trial, with a reason.
 func TestAReportThatCannotBeSentFailsItsTrialAlone(t *testing.T) {
 	t.Parallel()
 	for name, bad := range hostile() {
@@ -58,20 +58,20 @@ func TestAReportThatCannotBeSentFailsItsTrialAlone(t *testing.T) {
 				o.assign(assignment(2, 9, 1))
 				other := <-r.starts
 				x.fork.Reports([]*outbidv1.Report{report(1), bad, report(3)})
-				x.report(4) // not heard: it is being ended
+				x.report(4) // ignored, because the trial is being ended
 				other.report(1)
 				o.awaitText(t, 1, "report 1\n", "ended FAILED at 1 ERROR: the report of step 2 has ")
 				o.awaitText(t, 2, "report 1\n")
 				<-x.killed
 				if said := o.heard(1); strings.Contains(said, "report 3") || strings.Contains(said, "report 4") {
-					t.Errorf("what came after it counted:\n%s", said)
+					t.Errorf("reports after the bad one were accepted:\n%s", said)
 				}
 			})
 		})
 	}
 }
 
-// Text that is not UTF-8, or has no end, arrives all the same, as one line.
+// Text that is not UTF-8 or too long arrives nevertheless, as one line.
 func TestTextOfATrialArrivesWhateverItIs(t *testing.T) {
 	t.Parallel()
 	for name, text := range map[string]string{
@@ -97,7 +97,7 @@ func TestTextOfATrialArrivesWhateverItIs(t *testing.T) {
 	}
 }
 
-// Whatever is queued, each uplink fits into one message of NATS, and all arrives.
+// Whatever is queued, each uplink fits into one message of NATS, and everything arrives.
 func TestEveryUplinkFits(t *testing.T) {
 	t.Parallel()
 	checks := 0
@@ -114,7 +114,7 @@ func TestEveryUplinkFits(t *testing.T) {
 			r.bus.with(func() { r.bus.most = most })
 			o := r.bus.orch
 			o.with(func() {
-				for i := range forks { // they wait for the device of the first, and are listed
+				for i := range forks { // they wait for the first one's device, and are listed
 					a := assignment(uint64(i)+1, 0, 0)
 					a.Fork.Sweep = "a-sweep-whose-name-is-as-long-as-people-make-them-1"
 					o.assignments = append(o.assignments, a)
@@ -136,7 +136,8 @@ func TestEveryUplinkFits(t *testing.T) {
 	})
 }
 
-// A message that the connection refuses is found among others, and given up alone; its trial fails and the queue goes on.
+// A message that the connection refuses is found among others and dropped alone. Its trial fails and the queue
+// continues.
 func TestAMessageThatIsRefusedIsGivenUpAlone(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, r *rig) {
@@ -161,12 +162,12 @@ func TestAMessageThatIsRefusedIsGivenUpAlone(t *testing.T) {
 		o.awaitText(t, 3, "report 100\n")
 		o.awaitText(t, 2, "ended FAILED at 100 ERROR: the report of step 77 is lost: the message cannot be sent")
 		if said := o.heard(2); strings.Contains(said, "report 77\n") {
-			t.Errorf("it was sent:\n%s", said)
+			t.Errorf("the dropped message was sent:\n%s", said)
 		}
 	})
 }
 
-// A connection that is replaced by one to a server that takes less: what fits goes on, what does not fails its trial.
+// After a reconnect to a server with smaller messages, messages that fit are sent and the others fail their trials.
 func TestAServerThatTakesLess(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, r *rig) {
@@ -191,7 +192,7 @@ func TestAServerThatTakesLess(t *testing.T) {
 	})
 }
 
-// What cannot be sent for another reason than a lost connection is logged once for each cause.
+// Each cause for which an uplink cannot be sent is logged once, except a lost connection.
 func TestWhyAnUplinkCannotBeSentIsLoggedOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -201,7 +202,7 @@ func TestWhyAnUplinkCannotBeSentIsLoggedOnce(t *testing.T) {
 		pass(20 * time.Second)
 		r.bus.with(func() { r.bus.refuses = nil })
 		r.bus.orch.await(t, "introduction", func() bool { return r.bus.orch.info != nil })
-		if n := said.count("an uplink to the orchestrator could not be sent"); n != 1 {
+		if n := said.count("cannot send an uplink to the orchestrator"); n != 1 {
 			t.Errorf("logged %d times", n)
 		}
 	})
@@ -232,7 +233,7 @@ func TestAnyMessageIsAdmittedOrRefused(t *testing.T) {
 			}
 			switch m.GetKind().(type) {
 			case *outbidv1.UplinkMessage_Ended, *outbidv1.UplinkMessage_Note, *outbidv1.UplinkMessage_Consolidated:
-				t.Fatalf("text could have been cut: %v", err)
+				t.Fatalf("a message with text to cut was refused: %v", err)
 			}
 			return
 		}
@@ -243,7 +244,7 @@ func TestAnyMessageIsAdmittedOrRefused(t *testing.T) {
 	})
 }
 
-// The size of a report that is counted is never less than what it takes, and hardly more.
+// The estimated size of a report is never less than its encoded size, and hardly more.
 func TestReportSize(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -257,12 +258,12 @@ func TestReportSize(t *testing.T) {
 		}
 		r.ProtoReflect().SetUnknown([]byte{0xfa, 0x7f, 0x01, 'x'}[:4*rapid.IntRange(0, 1).Draw(t, "unknown")])
 		if n, size := reportSize(r), proto.Size(r); n < size || n > size+60 {
-			t.Fatalf("%d bytes are counted as %d", size, n)
+			t.Fatalf("%d bytes are estimated as %d", size, n)
 		}
 		f := &fork{ref: &outbidv1.ForkRef{Sweep: rapid.StringN(0, 128, 128).Draw(t, "sweep"), LeaseId: rapid.Uint64().Draw(t, "lease")}}
 		up := &outbidv1.Uplink{Messages: []*outbidv1.UplinkMessage{{Fork: f.ref, Kind: &outbidv1.UplinkMessage_Report{Report: r}}}}
 		if n, size := admitReport(f, r), proto.Size(up); n < size || n > size+70 {
-			t.Fatalf("%d bytes in an uplink are counted as %d", size, n)
+			t.Fatalf("%d bytes in an uplink are estimated as %d", size, n)
 		}
 	})
 }

@@ -23,42 +23,42 @@ import (
 	"github.com/outbid-dev/outbid/worker/trialfile"
 )
 
-// Why forks are ended without an order.
+// Causes for which forks are ended without an order.
 var (
-	errExpired  = errors.New("no word from the orchestrator for the time of the lease")
+	errExpired  = errors.New("no orders from the orchestrator for the duration of the lease")
 	errUnknown  = errors.New("the orchestrator does not know this worker any more")
 	errStopping = errors.New("the worker is stopping")
 	errUnwanted = errors.New("ended by order")
-	errRival    = errors.New("another worker runs under the name")
+	errRival    = errors.New("another worker uses the node name")
 )
 
-// ErrTenants says that the worker does not run what the server would send.
+// ErrTenants is returned by Run if the server has several tenants and this worker cannot isolate their trials.
 var ErrTenants = errors.New("this server takes sweeps from several people, and trials here would run as the worker's own " +
 	"user: they could read its secrets and each other's files. Run the worker as root (or with CAP_SETUID, CAP_SETGID, " +
 	"CAP_CHOWN and CAP_KILL), so that each gets a user of its own, or give --trust-trials if you trust all of them")
 
-// agent is the loop. What is not said to be shared belongs to its goroutine.
+// agent is the worker's main loop. Fields that are not marked as shared belong to its goroutine.
 type agent struct {
 	cfg Config
 	// train starts training code; tests replace it.
 	train func(ctx context.Context, f *fork) (training, error)
 	out   *outbox // shared
-	// seal opens the secrets of trials; it lives as long as this process. nil for none.
+	// seal decrypts the secrets of trials. It lives as long as this process; nil if the worker has no key.
 	seal  *identity.SealKey
 	forks map[uint64]*fork
-	// averages end the averages that it makes, by name.
+	// averages maps the name of each average that is being computed to its cancel function.
 	averages map[string]context.CancelFunc
-	// behind is the control group in which it makes them; "" for none.
+	// behind is the idle control group for the computation of averages, or "" if it does not exist.
 	behind string
 	run    sync.WaitGroup
-	// disk looks after the disk; shared.
+	// disk enforces the limits on disk usage; shared.
 	disk  *diskWatch
 	boot  string
 	boots int
 
 	// inbox holds the newest orders that were not handled yet; shared.
 	inbox inbox
-	// ended gets a value whenever a fork has ended; statuses are stale when changed is set. Both shared.
+	// ended receives a value whenever a fork has ended. If changed is set, statuses is stale. Both are shared.
 	ended   chan struct{}
 	changed atomic.Bool
 	again   chan struct{}
@@ -70,19 +70,20 @@ type agent struct {
 	// said counts the uplinks of this boot.
 	said      uint64
 	introduce bool
-	// complained are the causes, other than a lost connection, for which an uplink could not be sent.
+	// complained holds the causes, other than a lost connection, for which a failed uplink was logged already.
 	complained map[string]bool
 	leaseEnd   time.Time
 	draining   bool
 	checks     checks
-	// killed is the boot of the worker before it, if that was killed by something else than its trials.
+	// killed is the boot ID of the previous worker, if that was killed by something other than its trials.
 	killed string
-	// refused is set when the worker may not serve this server.
+	// refused is set if the worker must not serve this server.
 	refused error
 }
 
-// Run is the worker: it returns when ctx has ended and everything was ended, or when it cannot start. At the end of ctx
-// trials are asked to save and end, what they said is delivered, and the orchestrator is told that the node leaves.
+// Run runs a worker. It returns once ctx has ended and everything has been shut down, or if the worker cannot start.
+// When ctx ends, trials are asked to save and end, their messages are delivered, and the orchestrator is notified
+// that the node leaves.
 func Run(ctx context.Context, cfg Config) (err error) {
 	if err := cfg.check(); err != nil {
 		return err
@@ -100,7 +101,7 @@ func Run(ctx context.Context, cfg Config) (err error) {
 		return fmt.Errorf("worker: %w", err)
 	}
 	defer func() { err = errors.Join(err, confiner.Close()) }()
-	for _, name := range []string{"scratch", "blobs"} { // of an earlier worker, whose processes are gone
+	for _, name := range []string{"scratch", "blobs"} { // left by an earlier worker whose processes are gone
 		if err := trialfile.Remove(filepath.Join(cfg.Dir, name)); err != nil {
 			return fmt.Errorf("worker: clear its directory: %w", err)
 		}
@@ -113,7 +114,7 @@ func Run(ctx context.Context, cfg Config) (err error) {
 		if cfg.Warn || confiner.Switches() {
 			level = slog.LevelWarn
 		}
-		cfg.Logger.Log(ctx, level, "not everything that trials use is limited on this machine", "missing", strings.Join(cfg.warnings, "; "))
+		cfg.Logger.Log(ctx, level, "some resources of trials cannot be limited on this machine", "missing", strings.Join(cfg.warnings, "; "))
 	}
 	owners := &owners{}
 	sockets := cfg.Dir
@@ -152,7 +153,8 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	return a.serve(ctx)
 }
 
-// noting is a check that refreshes the note for the next worker as well. Where that cannot be written, trials could not save either.
+// noting returns a check that also refreshes the note for the next worker. If the note cannot be written, trials
+// cannot save either.
 func noting(check func(context.Context) []string, n *predecessor.Note) func(context.Context) []string {
 	return func(ctx context.Context) []string {
 		why := check(ctx)
@@ -163,7 +165,7 @@ func noting(check func(context.Context) []string, n *predecessor.Note) func(cont
 	}
 }
 
-// dirsOf returns the directories in which a worker and its trials write.
+// dirsOf returns the directories that a worker and its trials write to.
 func dirsOf(cfg Config) []string {
 	if cfg.closed {
 		return []string{cfg.Dir, cfg.files}
@@ -179,7 +181,7 @@ func newAgent(cfg Config) *agent {
 	}
 }
 
-// serve subscribes and runs the loop until the worker has drained.
+// serve subscribes to orders and runs the loop until the worker has drained.
 func (a *agent) serve(ctx context.Context) (err error) {
 	stop, err := a.cfg.Bus.Subscribe(a.cfg.Node, a.inbox.put)
 	if err != nil {
@@ -188,13 +190,13 @@ func (a *agent) serve(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, stop()) }()
 	defer a.cfg.Bus.Reconnected(func() { poke(a.again) })()
 	defer a.run.Wait()
-	if a.checks.check != nil { // before it offers its devices
+	if a.checks.check != nil { // before the worker offers its devices
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		unfit := a.checked(a.checks.check(ctx))
 		a.run.Go(func() { a.checks.watch(ctx, unfit) })
 	}
-	watching, stopWatching := context.WithCancel(context.WithoutCancel(ctx)) // trials that are stopping still write
+	watching, stopWatching := context.WithCancel(context.WithoutCancel(ctx)) // not canceled with ctx, because trials that are stopping still write
 	var watch sync.WaitGroup
 	defer watch.Wait()
 	defer stopWatching()
@@ -212,7 +214,8 @@ func poke(c chan struct{}) {
 	}
 }
 
-// loop handles one thing at a time until ctx has ended and the worker has drained, or another worker has its name.
+// loop handles one event at a time until ctx has ended and the worker has drained, or until another worker has taken
+// its name.
 func (a *agent) loop(ctx context.Context) error {
 	beat := time.NewTicker(beatEvery)
 	defer beat.Stop()
@@ -271,7 +274,7 @@ func (a *agent) loop(ctx context.Context) error {
 	}
 }
 
-// arm sets the timer to what is due next beside the heartbeat: sending again, or the end of the lease.
+// arm sets the timer to the next deadline other than the heartbeat: a resend, or the end of the lease.
 func (a *agent) arm(timer *time.Timer) {
 	now := time.Now()
 	next := time.Hour
@@ -284,14 +287,14 @@ func (a *agent) arm(timer *time.Timer) {
 	timer.Reset(next)
 }
 
-// checkLease ends every fork when the time of the orders has run out.
+// checkLease ends every fork once the lease has expired.
 func (a *agent) checkLease() {
 	if a.leaseEnd.IsZero() || time.Now().Before(a.leaseEnd) {
 		return
 	}
 	a.leaseEnd = time.Time{}
 	if !a.quiet() {
-		a.cfg.Logger.Warn("no word from the orchestrator within the lease; ending all trials here")
+		a.cfg.Logger.Warn("no orders from the orchestrator for the duration of the lease; ending all trials here")
 	}
 	a.cancelAll(errExpired)
 }
@@ -303,11 +306,11 @@ func (a *agent) cancelAll(cause error) {
 	}
 }
 
-// cancel ends a fork at once. One that was never started ends here.
+// cancel ends a fork at once, including one that was never started.
 func (a *agent) cancel(f *fork, cause error) {
 	f.cancel(cause)
 	if !f.started {
-		a.begin(f) // finds that it is cancelled
+		a.begin(f) // finds that the fork is canceled
 	}
 }
 
@@ -323,7 +326,7 @@ func (a *agent) drain() {
 	}
 }
 
-// quiet says whether no fork runs.
+// quiet reports whether no fork runs.
 func (a *agent) quiet() bool {
 	for _, f := range a.forks {
 		if !f.over() {

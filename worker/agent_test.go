@@ -55,7 +55,7 @@ func (x *fakeTraining) saved(t *testing.T, want string) {
 	}
 }
 
-// equal compares what a fork said.
+// equal compares the messages of a fork.
 func (o *orch) equal(t *testing.T, leaseID uint64, want string) {
 	t.Helper()
 	if got := o.heard(leaseID); got != want {
@@ -121,7 +121,7 @@ report 3
 reached 3
 ended ORDERED at 3
 `)
-		o.with(func() {}) // the end is acknowledged, and the fork still ordered: it must not start again
+		o.with(func() {}) // the end is acknowledged and the fork is still ordered: it must not start again
 		pass(3 * time.Second)
 		synctest.Wait()
 		if len(r.starts) != 0 {
@@ -131,12 +131,12 @@ ended ORDERED at 3
 		o.drop(1)
 		synctest.Wait()
 		if len(r.agent.forks) != 0 {
-			t.Error("the fork is remembered for ever")
+			t.Error("the fork is never forgotten")
 		}
 	})
 }
 
-// A target that moves on before the old one is reached is no news for the orchestrator.
+// If a target is extended before it is reached, the old one is not reported as reached.
 func TestReachedIsOldNews(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, r *rig) {
@@ -163,7 +163,7 @@ func TestForkNotInOrdersIsStopped(t *testing.T) {
 		o.drop(1)
 		x.heard(t, "STOP 0")
 		began := time.Now()
-		<-x.killed // it does not listen
+		<-x.killed // it ignores the order
 		if d := time.Since(began); d != stopGrace {
 			t.Errorf("killed after %s", d)
 		}
@@ -212,7 +212,7 @@ func TestLeaseExpires(t *testing.T) {
 		pass(time.Minute)
 		r.bus.setCut(false)
 		o.awaitText(t, 1, "ended EXPIRED")
-		o.equal(t, 1, "began 0\nreport 1\nreport 2\nended EXPIRED at 2: no word from the orchestrator for the time of the lease\n")
+		o.equal(t, 1, "began 0\nreport 1\nreport 2\nended EXPIRED at 2: no orders from the orchestrator for the duration of the lease\n")
 		o.with(func() { o.assignments = []*outbidv1.Assignment{assignment(2, 2, 0)} })
 		if y := <-r.starts; y.fork.ref.GetLeaseId() != 2 {
 			t.Errorf("fork %d", y.fork.ref.GetLeaseId())
@@ -235,7 +235,7 @@ func TestCutIsBridged(t *testing.T) {
 		r.bus.setCut(false)
 		synctest.Wait()
 		o.equal(t, 1, "began 0\nreport 1\nreport 2\nreport 3\n")
-		o.with(func() { o.mute = true }) // taken in, but the acknowledgement is lost
+		o.with(func() { o.mute = true }) // the uplink arrives, but the acknowledgement is lost
 		x.report(4)
 		pass(3*resendAfter + time.Millisecond)
 		synctest.Wait()
@@ -254,7 +254,7 @@ func TestOldOrdersAreIgnored(t *testing.T) {
 		o := r.bus.orch
 		o.assign(assignment(1, 0, 0))
 		x := <-r.starts
-		o.with(func() {}) // says the same once more: the first orders are old now
+		o.with(func() {}) // sends the same again: the first orders are outdated now
 		synctest.Wait()
 		for _, old := range []*outbidv1.Orders{
 			{Term: 0, Generation: 1000}, {Term: 1, Generation: 1}, {Term: 9, Generation: 1, Boot: "another"},
@@ -276,7 +276,7 @@ func TestOldOrdersAreIgnored(t *testing.T) {
 	})
 }
 
-// An orchestrator that has lost its memory of this worker meets a new worker.
+// An orchestrator that has lost its state of this worker gets a new boot.
 func TestHello(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, r *rig) {
@@ -309,7 +309,7 @@ func TestHang(t *testing.T) {
 			x.report(1)
 		}
 		x.fork.Reached(2)
-		pass(5 * time.Minute) // it waits for word, which is no hanging
+		pass(5 * time.Minute) // it waits for an order, which is not a hang
 		synctest.Wait()
 		o.change(1, train, 4)
 		began := time.Now()
@@ -350,7 +350,7 @@ func TestStoppedBeforeItRuns(t *testing.T) {
 		o.change(1, stop, 2)
 		o.awaitText(t, 1, "ended ORDERED at 0")
 		a := assignment(3, 2, 0)
-		a.Verdict = stop // revoked before it came here
+		a.Verdict = stop // revoked before it arrived
 		o.assign(a)
 		o.awaitText(t, 3, "ended ORDERED at 0")
 		o.assign(assignment(4, 2, 0))

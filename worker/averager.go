@@ -15,14 +15,14 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// averager is what the process is called that averages: AverageMain knows by it what it is.
+// averager is the name (argv[0]) of a process that was started to average; AverageMain recognises it.
 const averager = "outbid-average"
 
-// subprocesses is set once AverageMain was called: this program may be started again to average.
+// subprocesses is set once AverageMain was called, so that this program can be started again to average.
 var subprocesses atomic.Bool //nolint:gochecknoglobals // a property of the program
 
-// AverageMain is called first thing in a program that runs workers. It returns true where a worker had started the program to
-// average, at the end of that.
+// AverageMain must be called first in the main function of a program that runs workers. In a process that a worker
+// started to average, it computes averages and returns true when the process should exit. Otherwise it returns false.
 func AverageMain() bool {
 	if os.Args[0] != averager {
 		subprocesses.Store(true)
@@ -31,7 +31,7 @@ func AverageMain() bool {
 	ctx, cancel := context.WithCancel(context.Background())
 	orders, rights := make(chan *subprocessOrder), make(chan *subprocessRight)
 	go func() {
-		defer cancel() // it ends with the worker
+		defer cancel() // this process ends with the worker
 		defer close(orders)
 		defer close(rights)
 		for from := gob.NewDecoder(os.Stdin); ; {
@@ -50,7 +50,7 @@ func AverageMain() bool {
 	steppedBack := false
 	for o := range orders {
 		if !steppedBack {
-			stepBack(o.Behind) // which no later order changes
+			stepBack(o.Behind) // which is the same in all later orders
 			steppedBack = true
 		}
 		w := &worksFor{say: say, rights: rights}
@@ -77,7 +77,7 @@ func (o *subprocessOrder) average(ctx context.Context, w *worksFor) (answer subp
 	return answer
 }
 
-// open opens the store, or what the worker has signed of it.
+// open opens the store, or a store that gets signed access from the worker.
 func (o *subprocessOrder) open(ctx context.Context, w *worksFor) (objects.Access, error) {
 	if o.Store != "" {
 		return objects.Open(ctx, o.Store)
@@ -90,7 +90,7 @@ func (o *subprocessOrder) open(ctx context.Context, w *worksFor) (objects.Access
 	return &objects.Presigned{Sign: w.sign, Client: client, Name: w.name}, nil
 }
 
-// worksFor is the worker, as the process that averages for it sees it.
+// worksFor is the averaging process's connection to its worker.
 type worksFor struct {
 	rights <-chan *subprocessRight // closed when the worker is gone
 
@@ -98,7 +98,7 @@ type worksFor struct {
 	say      *gob.Encoder
 	answered bool
 	mu       sync.Mutex
-	store    string // its name
+	store    string // the store's name
 }
 
 func (w *worksFor) name() string {
@@ -107,17 +107,17 @@ func (w *worksFor) name() string {
 	return w.store
 }
 
-// sign asks the worker for the right to an object, which the worker asks the server for: this process has no key.
+// sign asks the worker for access to an object. The worker asks the server, because this process has no credentials.
 func (w *worksFor) sign(_ context.Context, key string, write bool, size int64) (objects.Signed, error) {
 	w.asks.Lock()
 	defer w.asks.Unlock()
 	if w.answered {
-		return objects.Signed{}, errors.New("the average is over")
+		return objects.Signed{}, errors.New("the average is finished")
 	}
 	if err := w.say.Encode(subprocessWord{Ask: &subprocessAsk{Key: key, Write: write, Size: size}}); err != nil {
 		return objects.Signed{}, fmt.Errorf("ask the worker: %w", err)
 	}
-	right, ok := <-w.rights // whatever ends meanwhile: it would else be taken for the next question's
+	right, ok := <-w.rights // not interrupted, because the next question would get this answer
 	if !ok {
 		return objects.Signed{}, errors.New("the worker is gone")
 	}
@@ -127,10 +127,11 @@ func (w *worksFor) sign(_ context.Context, key string, write bool, size int64) (
 	return right.Signed, right.Failure.err()
 }
 
-// answer ends what is done for the worker by one order: whoever still asks then would be answered as of the next.
+// answer sends the result of an order. Later calls of sign fail, because their answer would be taken for one of the
+// next order.
 func (w *worksFor) answer(a subprocessAnswer) {
 	w.asks.Lock()
 	defer w.asks.Unlock()
 	w.answered = true
-	_ = w.say.Encode(subprocessWord{Answer: a}) // if the worker is gone nobody listens
+	_ = w.say.Encode(subprocessWord{Answer: a}) // fails only if the worker is gone
 }

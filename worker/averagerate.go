@@ -10,24 +10,28 @@ import (
 )
 
 const (
-	// LeastAverageRate is the least that Averaging.Rate may be, in bytes a second: the right to read an object ends after some time.
+	// LeastAverageRate is the least value of Averaging.Rate, in bytes a second, because signed access to an object
+	// expires.
 	LeastAverageRate = 1 << 20
-	// AverageRateBeside is a rate that a server on the same machine does not notice (docs/benchmarks.md, "Beside the control loop").
+	// AverageRateBeside is a rate that does not slow down a server on the same machine (docs/benchmarks.md, "Beside
+	// the control loop").
 	AverageRateBeside = 128 << 20
-	// limitedBytes are read at once where the rate is limited. What is computed of them is over in a fraction of a millisecond.
+	// limitedBytes is how much a rate-limited store reads at once. Processing that much takes a fraction of a
+	// millisecond.
 	limitedBytes = 256 << 10
-	// unlimitedBytes may be read before the limit holds: an average of small checkpoints does not notice it.
+	// unlimitedBytes is how much may be read before the limit applies, so that averages of small checkpoints are not
+	// slowed down.
 	unlimitedBytes = 4 << 20
 )
 
-// limited reads the objects of a store no faster than a rate, all of them together.
+// limited reads all objects of a store together no faster than a rate.
 type limited struct {
 	objects.Access
 	rate *rate.Limiter
 }
 
-// limit limits the rate at which the objects of a store are read, in bytes a second; 0 for no limit. What is made of them is stored no faster
-// than they come.
+// limit returns a store whose objects are read at perSecond bytes a second at most; 0 means no limit. Because
+// averages are written as they are computed, this limits the writes as well.
 func limit(store objects.Access, perSecond int64) objects.Access {
 	if perSecond == 0 {
 		return store
@@ -54,10 +58,10 @@ func (l *limited) body(ctx context.Context, body io.ReadCloser) io.ReadCloser {
 	return &limitedBody{ReadCloser: body, ctx: ctx, rate: l.rate}
 }
 
-// limitedBody is an object that is read so.
+// limitedBody is an object of a limited store.
 type limitedBody struct {
 	io.ReadCloser
-	ctx  context.Context //nolint:containedctx // Read has none
+	ctx  context.Context //nolint:containedctx // Read has no context parameter
 	rate *rate.Limiter
 }
 

@@ -16,7 +16,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// atOnce is a store that has every object at once, and sees in how large pieces it is read.
+// atOnce is a store that returns every object at once, and records how large the reads are.
 type atOnce struct {
 	objects.Access
 	largest atomic.Int64
@@ -45,7 +45,7 @@ func (c *counted) Read(p []byte) (int, error) {
 	return c.Reader.Read(p)
 }
 
-// All that is read of a store has one rate, but for the first 4 MiB.
+// All reads of a store together have one rate, except the first 4 MiB.
 func TestALimitHoldsForAllObjectsTogether(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -74,7 +74,7 @@ func TestALimitHoldsForAllObjectsTogether(t *testing.T) {
 			t.Errorf("%d bytes were read; want 16 MiB", n)
 		}
 		if took := time.Since(began).Round(time.Millisecond); took != 3*time.Second {
-			t.Errorf("it took %s; want 3 s for what is more than 4 MiB", took)
+			t.Errorf("it took %s; want 3 s for the bytes beyond 4 MiB", took)
 		}
 		if n := a.largest.Load(); n != limitedBytes {
 			t.Errorf("%d bytes were read at once; want %d", n, limitedBytes)
@@ -82,7 +82,7 @@ func TestALimitHoldsForAllObjectsTogether(t *testing.T) {
 	})
 }
 
-// Who waits for his turn to read stops when it is over.
+// A read that waits for the limit stops when its context ends.
 func TestALimitEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -106,7 +106,7 @@ func TestNoLimitIsNone(t *testing.T) {
 	}
 }
 
-// The limit reaches the process that averages.
+// The limit applies in the averaging process.
 func TestASubprocessAveragesAtItsRate(t *testing.T) {
 	t.Parallel()
 	store := openStore(t, t.TempDir())
@@ -121,12 +121,12 @@ func TestASubprocessAveragesAtItsRate(t *testing.T) {
 		t.Fatal(err)
 	}
 	if took := time.Since(began); took < 450*time.Millisecond {
-		t.Errorf("12 MiB took %s; want half a second or more, as 8 MiB of them come at 16 MiB a second", took)
+		t.Errorf("12 MiB took %s; want half a second or more, because 8 MiB of them are read at 16 MiB a second", took)
 	}
 	mustBe(t, store, made)
 }
 
-// What a worker averages has the rate that it was told.
+// A worker's averages have the configured rate.
 func TestAWorkerAveragesAtItsRate(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -143,7 +143,7 @@ func TestAWorkerAveragesAtItsRate(t *testing.T) {
 			t.Fatal(done.GetFailure())
 		}
 		if took := time.Since(began).Round(100 * time.Millisecond); took != 2*time.Second {
-			t.Errorf("8 MiB took %s; want 2 s, as 4 MiB of them come at 2 MiB a second", took)
+			t.Errorf("8 MiB took %s; want 2 s, because 4 MiB of them are read at 2 MiB a second", took)
 		}
 	})
 }
@@ -151,7 +151,7 @@ func TestAWorkerAveragesAtItsRate(t *testing.T) {
 func TestAWorkerRefusesARateThatIsTooLow(t *testing.T) {
 	t.Parallel()
 	cfg := Config{Node: "n", Bus: newFakeBus(t), Store: Direct(inMemory{}), Dir: t.TempDir(), Machine: machine(1), AverageRate: LeastAverageRate - 1}
-	if err := cfg.check(); err == nil || !strings.Contains(err.Error(), "1048575 bytes a second: want at least 1048576") {
+	if err := cfg.check(); err == nil || !strings.Contains(err.Error(), "must be at least 1048576 bytes a second, or 0 for no limit, got 1048575") {
 		t.Errorf("it says: %v", err)
 	}
 }

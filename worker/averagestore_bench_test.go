@@ -21,10 +21,10 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// BenchmarkAverageThroughMinio averages five checkpoints of 64 MiB, or of OUTBID_AVERAGE_MIB, as a worker does, beside what it
-// takes to read all five at once and then to store one: `plain`; and `checked`, which takes the SHA-256 of all of them too,
-// as averaging them does where no other sum is known: `older`. Where others use the cores as well, the processor time that the
-// worker and the server take says more than the clock.
+// BenchmarkAverageThroughMinio averages five checkpoints of 64 MiB, or of OUTBID_AVERAGE_MIB, as a worker does. It
+// compares that with reading all five at once and then storing one: `plain`; and with `checked`, which also takes the
+// SHA-256 of all of them, as averaging does for checkpoints without another sum: `older`. If others use the cores as
+// well, the processor time of the worker and the server says more than the clock.
 func BenchmarkAverageThroughMinio(b *testing.B) {
 	m := objectstest.StartMinio(b)
 	b.Setenv("AWS_ACCESS_KEY_ID", m.User)
@@ -72,13 +72,14 @@ func BenchmarkAverageThroughMinio(b *testing.B) {
 	}
 }
 
-// averageWay is one way to bring five checkpoints here and one there.
+// averageWay is one way to read five checkpoints and to write one.
 type averageWay struct {
 	name string
 	once func() error
 }
 
-// inTurns has two ways take turns, each first in every other: a server that has run for some seconds is slower than before, to both.
+// inTurns runs two ways alternately, each first in every other turn, because a server that has run for some seconds
+// is slower for both.
 func inTurns(b *testing.B, one, other averageWay) {
 	b.Helper()
 	var took [2][]float64
@@ -103,7 +104,7 @@ func inTurns(b *testing.B, one, other averageWay) {
 	b.ReportMetric(means[1]/means[0], "ratio-of-means")
 }
 
-// ownTime is how much processor time this process has taken.
+// ownTime returns the processor time of this process.
 func ownTime(b *testing.B) time.Duration {
 	b.Helper()
 	var u unix.Rusage
@@ -113,13 +114,13 @@ func ownTime(b *testing.B) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// plain reads all sources at once, then stores as much as one has; checked takes their SHA-256 meanwhile.
+// plain reads all sources at once, then stores as many bytes as one has. With checked it also takes their SHA-256.
 func plain(ctx context.Context, store objects.Access, o *outbidv1.Consolidation, mib int64, checked bool) error {
 	taken := func() io.Writer {
 		if checked {
 			return sha256.New()
 		}
-		return struct{ io.Writer }{io.Discard} // which by itself would read in small pieces
+		return struct{ io.Writer }{io.Discard} // hides ReadFrom, which reads in small pieces
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	for _, s := range o.GetSources() {

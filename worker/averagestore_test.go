@@ -23,7 +23,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// bigWeights is a checkpoint of so many MiB, most of it one tensor, that is made as it is read.
+// bigWeights returns a checkpoint of mib MiB, most of it one tensor, that is generated as it is read.
 func bigWeights(t testing.TB, mib int64) (io.Reader, int64) {
 	t.Helper()
 	h := safetensors.Header{Tensors: []safetensors.Tensor{
@@ -45,7 +45,7 @@ func bigWeights(t testing.TB, mib int64) (io.Reader, int64) {
 	return io.MultiReader(parts...), int64(len(header)) + 2002 + mib<<20
 }
 
-// putBig stores such a checkpoint, and returns what the ledger would say of it.
+// putBig stores such a checkpoint, and returns its entry for the ledger.
 func putBig(t testing.TB, store objects.Store, key string, mib int64) *outbidv1.Checkpoint {
 	t.Helper()
 	r, size := bigWeights(t, mib)
@@ -57,7 +57,7 @@ func putBig(t testing.TB, store objects.Store, key string, mib int64) *outbidv1.
 	return &outbidv1.Checkpoint{Key: key, Step: 100, Bytes: size, Sha256: sums.SHA256, Crc64Nvme: sums.CRC64}
 }
 
-// signedAccess reaches a store as a worker without credentials does.
+// signedAccess returns the access that a worker without credentials has to a store.
 func signedAccess(store objects.Store) objects.Access {
 	signer, _ := store.(objects.Signer)
 	return &objects.Presigned{
@@ -90,7 +90,7 @@ func startMinio(t *testing.T) *objectstest.Minio {
 
 const averageKey = "checkpoints/s-1/0/000000000900-7.safetensors"
 
-// mustBe fails if an object is not what its checkpoint says.
+// mustBe fails if an object does not match its checkpoint.
 func mustBe(t *testing.T, store objects.Store, ck *outbidv1.Checkpoint) {
 	t.Helper()
 	r, err := store.Get(t.Context(), ck.GetKey())
@@ -105,16 +105,16 @@ func mustBe(t *testing.T, store objects.Store, ck *outbidv1.Checkpoint) {
 	}
 }
 
-// usage is what a process says of its memory, in bytes: what Go had at most, and all that was resident at most.
+// usage is the memory usage of a process in bytes: the most that Go obtained, and the most that was resident.
 type usage struct {
 	Sys, Resident uint64
 	Average       *outbidv1.Checkpoint
 }
 
-// averageEnv has this test's binary average what it says.
+// averageEnv makes this test's binary compute the average in its value.
 const averageEnv = "OUTBID_TEST_AVERAGE"
 
-// averageTask is what another process is to average.
+// averageTask describes an average for another process.
 type averageTask struct {
 	URL    string
 	Source *outbidv1.Checkpoint
@@ -122,7 +122,7 @@ type averageTask struct {
 	Signed bool
 }
 
-// averageForTest averages in a process of its own, and says what memory it took.
+// averageForTest computes an average in its own process, and prints its memory usage.
 func averageForTest(text string) error {
 	var task averageTask
 	if err := json.Unmarshal([]byte(text), &task); err != nil {
@@ -155,7 +155,7 @@ func averageForTest(text string) error {
 	return json.NewEncoder(os.Stdout).Encode(u)
 }
 
-// A worker that averages holds less than 256 MiB, however large the checkpoints are and however many: here half a GiB.
+// Averaging takes less than 256 MiB, however large and many the checkpoints are: here half a GiB each.
 func TestMemoryIsBounded(t *testing.T) {
 	m := startMinio(t)
 	bucket := objectstest.URLs(m.Endpoint)()
@@ -196,7 +196,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 }
 
-// tripping is a store's access that calls trip once, when so many bytes of one object were read.
+// tripping is an access to a store that calls trip once, after a number of bytes of one object were read.
 type tripping struct {
 	objects.Access
 	once  *sync.Once
@@ -223,7 +223,8 @@ func (r *trippingReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// A store that ends in the middle of an average, and comes back, has the whole average in the end, and never a part of it.
+// If a store goes away during an average and comes back, it gets the whole average in the end, and never a part of
+// it.
 func TestAStoreThatEndsInMidAverage(t *testing.T) {
 	m := startMinio(t)
 	store := openStore(t, objectstest.URLs(m.Endpoint)())
@@ -242,7 +243,7 @@ func TestAStoreThatEndsInMidAverage(t *testing.T) {
 	m.Stop(t)
 	m.Start(t)
 	if _, err := store.Stat(t.Context(), averageKey); !errors.Is(err, objects.ErrNotFound) {
-		t.Errorf("half an average is there: %v", err)
+		t.Errorf("a part of an average is stored: %v", err)
 	}
 	close(again)
 	select {
@@ -252,6 +253,6 @@ func TestAStoreThatEndsInMidAverage(t *testing.T) {
 		}
 		mustBe(t, store, done.GetCheckpoint())
 	case <-time.After(2 * time.Minute):
-		t.Fatal("it did not go on")
+		t.Fatal("the average was not finished")
 	}
 }

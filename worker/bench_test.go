@@ -6,8 +6,9 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// BenchmarkReports is how many reports a second go from 100 training processes over their sockets, one worker and NATS
-// into an orchestrator that only acknowledges them. Each process sends one report per message, which is the worst case.
+// BenchmarkReports measures how many reports a second go from 100 training processes over their sockets, one worker
+// and NATS to an orchestrator that only acknowledges them. Each process sends one report per message, which is the
+// worst case.
 func BenchmarkReports(b *testing.B) {
 	const trials = 100
 	s := newSite(b)
@@ -46,8 +47,8 @@ func BenchmarkReports(b *testing.B) {
 	b.ReportMetric(float64(o.seen-before)/float64(o.uplinks-uplinks), "messages/uplink")
 }
 
-// BenchmarkTrials is how many trials of one report a second warm processes go through, 8 at a time, one after the
-// other on each device.
+// BenchmarkTrials measures how many trials of one report a second run in warm processes, 8 at a time, one after
+// another on each device.
 func BenchmarkTrials(b *testing.B) {
 	const devices = 8
 	s := newSite(b)

@@ -14,16 +14,16 @@ import (
 
 var blobPattern = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
-// blobs keeps the functions that were brought from the store, by the SHA-256 of their content.
+// blobs caches functions from the store by the SHA-256 of their content.
 type blobs struct {
 	dir string
 	mu  sync.Mutex
 }
 
-// get returns the path of a function. It is read again only if it is not here yet.
+// get returns the path of a function, and fetches it from the store if it is not cached.
 func (b *blobs) get(ctx context.Context, store objects.Access, sum string) (string, error) {
 	if !blobPattern.MatchString(sum) {
-		return "", fmt.Errorf("%q is no SHA-256 in hex", sum)
+		return "", fmt.Errorf("function: must be a SHA-256 in lower-case hex, got %q", sum)
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -11,25 +11,25 @@ import (
 )
 
 const (
-	// checkEvery is how often a worker checks its machine, and checkAgain how often while it is not fit for trials.
+	// checkEvery is the time between two checks of a machine; checkAgain is the time while it cannot run trials.
 	checkEvery = 10 * time.Second
 	checkAgain = 2 * time.Second
 )
 
-// checks are the checks of a worker's machine.
+// checks holds the state of the checks of a worker's machine.
 type checks struct {
-	// check returns why the machine is not fit for trials. Nil: it is not checked.
+	// check returns why the machine cannot run trials. If it is nil, the machine is not checked.
 	check func(context.Context) []string
-	// again asks for a check now, and found has what one came to. Both shared.
+	// again requests a check now, and found receives the result of each check. Both are shared.
 	again chan struct{}
 	found chan []string
-	// last is what the newest check came to; nil before the first.
+	// last is the result of the newest check; nil before the first.
 	last *outbidv1.NodeHealth
 }
 
 func newChecks() checks { return checks{again: make(chan struct{}, 1), found: make(chan []string)} }
 
-// watch checks the machine again and again until ctx ends.
+// watch checks the machine periodically until ctx ends.
 func (c *checks) watch(ctx context.Context, unfit bool) {
 	for {
 		pause := checkEvery
@@ -55,7 +55,7 @@ func (c *checks) watch(ctx context.Context, unfit bool) {
 	}
 }
 
-// checked takes in what a check came to, and reports whether that is new.
+// checked records the result of a check, and reports whether it has changed.
 func (a *agent) checked(unfit []string) bool {
 	old := a.checks.last
 	a.checks.last = &outbidv1.NodeHealth{Unfit: unfit, Check: old.GetCheck() + 1}
@@ -63,14 +63,14 @@ func (a *agent) checked(unfit []string) bool {
 		return false
 	}
 	if len(unfit) > 0 {
-		a.cfg.Logger.Warn("this machine can take no new trials", "reasons", unfit)
+		a.cfg.Logger.Warn("this machine cannot run new trials", "reasons", unfit)
 	} else {
-		a.cfg.Logger.Info("this machine can take trials again")
+		a.cfg.Logger.Info("this machine can run trials again")
 	}
 	return true
 }
 
-// after returns a starter that asks for a check of the machine once a trial did not start because of it.
+// after returns a starter that requests a check when a trial did not start because of the machine.
 func (c *checks) after(start func(context.Context, *fork) (training, error)) func(context.Context, *fork) (training, error) {
 	return func(ctx context.Context, f *fork) (training, error) {
 		t, err := start(ctx, f)
@@ -81,7 +81,7 @@ func (c *checks) after(start func(context.Context, *fork) (training, error)) fun
 	}
 }
 
-// kindOf returns the kind of failure that an error of a start is.
+// kindOf returns the kind of failure that an error at the start of a trial is.
 func kindOf(err error) outbidv1.FailureKind {
 	switch f := (*failure)(nil); {
 	case err == nil:

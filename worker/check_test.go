@@ -12,8 +12,8 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// A worker checks its machine before it offers its devices, then now and then, and at once after a trial did not start
-// because of the machine. Every uplink says what the checks found last.
+// A worker checks its machine before it offers its devices, then periodically, and at once after a trial did not
+// start because of the machine. Every uplink has the result of the last check.
 func TestChecksOfTheMachine(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -65,14 +65,14 @@ func TestChecksOfTheMachine(t *testing.T) {
 	})
 }
 
-// healthSaid returns what the worker's checks found as of its last uplink.
+// healthSaid returns the result of the worker's checks in its last uplink.
 func (o *orch) healthSaid() *outbidv1.NodeHealth {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.health[len(o.health)-1]
 }
 
-// healthWithDevices returns what they had found when the worker introduced itself.
+// healthWithDevices returns the result of the checks when the worker introduced itself.
 func (o *orch) healthWithDevices() *outbidv1.NodeHealth {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -14,13 +14,13 @@ import (
 	"github.com/outbid-dev/outbid/worker/confine"
 )
 
-// others lets trials run as other users, who can reach a copy of this program.
+// others lets trials run as other users, who can access a copy of this program.
 func others(t *testing.T) func(c *Config) {
 	t.Helper()
 	if confine.CanSwitch() != nil {
-		t.Skip("this takes root")
+		t.Skip("needs root")
 	}
-	dir, err := os.MkdirTemp("/var/tmp", "outbid-test-") //nolint:usetesting // other users must reach it
+	dir, err := os.MkdirTemp("/var/tmp", "outbid-test-") //nolint:usetesting // other users must access it
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +41,7 @@ func others(t *testing.T) func(c *Config) {
 	return func(c *Config) { c.TrialUser, c.FunctionCommand = confine.Auto, []string{program} }
 }
 
-// All that a trial does, it can do as another user.
+// A trial can do everything as another user.
 func TestTrialsOfOtherUsers(t *testing.T) {
 	t.Parallel()
 	for name, do := range map[string]func(s *site, t *testing.T){
@@ -62,7 +62,7 @@ func TestTrialsOfOtherUsers(t *testing.T) {
 				err = json.Unmarshal(text, &made)
 			}
 			if err != nil || made.Root == "" {
-				t.Fatalf("where trials' files are is not on record: %v, %s", err, text)
+				t.Fatalf("the record of the trials' directory is missing: %v, %s", err, text)
 			}
 			stop()
 			if _, err := os.Stat(made.Root); !os.IsNotExist(err) {
@@ -72,11 +72,11 @@ func TestTrialsOfOtherUsers(t *testing.T) {
 	}
 }
 
-// What a trial names as its checkpoint is read with the trial's rights.
+// A file that a trial names as its checkpoint is read with the trial's rights.
 func TestATrialCannotNameFilesOfTheWorker(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	dir, err := os.MkdirTemp("/var/tmp", "outbid-test-") //nolint:usetesting // what is below /tmp a trial does not see
+	dir, err := os.MkdirTemp("/var/tmp", "outbid-test-") //nolint:usetesting // a trial does not see the files below /tmp
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,12 +93,12 @@ id -u; cat %s || true`, secret, secret, secret, secret), 0, 0))
 	o.awaitText(t, 1, "ended FINISHED")
 	text := o.heard(1)
 	if strings.Contains(text, "\nsaved ") || strings.Count(text, "was not saved") != 3 {
-		t.Errorf("the trial had a file of the worker's stored:\n%s", text)
+		t.Errorf("a file of the worker was stored for the trial:\n%s", text)
 	}
 	s.awaitLog(t, 1, "Permission denied")
 }
 
-// A trial's /tmp is its own, and what it saves there is stored.
+// A trial has its own /tmp, and checkpoints that it saves there are stored.
 func TestATrialMaySaveInItsOwnTmp(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -111,8 +111,8 @@ func TestATrialMaySaveInItsOwnTmp(t *testing.T) {
 	s.awaitLog(t, 1, "here: outbid-")
 }
 
-// A trial that opens more connections to its worker than that has descriptors for is told so once, and others of other users
-// begin, report and save meanwhile.
+// A trial that opens more connections to its worker than allowed gets one note about it. Trials of other users can
+// start, report and save meanwhile.
 func TestConnectionsOfOneTrialLeaveOthersAlone(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -130,16 +130,16 @@ func TestConnectionsOfOneTrialLeaveOthersAlone(t *testing.T) {
 	o.awaitText(t, 3, "saved 2", "reached 2")
 	o.awaitText(t, 1, "report 1")
 	if n := o.metric(1, "opened"); n < 1000 {
-		t.Errorf("it opened %v connections, which shows nothing", n)
+		t.Errorf("it opened %v connections, too few for the test", n)
 	}
 	if text := o.heard(1); strings.Count(text, "note ") != 1 {
-		t.Errorf("of the attacker is heard\n%s", text)
+		t.Errorf("the attacker's messages are\n%s", text)
 	}
 	o.change(2, train, 5)
 	o.awaitText(t, 2, "reached 5")
 }
 
-// A daemon of a trial is gone when the next trial begins on its device.
+// A daemon of a trial is gone when the next trial starts on its device.
 func TestNoDaemonOutlivesItsTrial(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(t *testing.T) func(*Config){
@@ -152,7 +152,7 @@ func TestNoDaemonOutlivesItsTrial(t *testing.T) {
 			lock := filepath.Join("/var/tmp", fmt.Sprintf("outbid-test-%d-%s.lock", os.Getpid(), name[:3]))
 			f, err := os.OpenFile(lock, os.O_CREATE|os.O_RDWR, 0o666)
 			if err == nil {
-				err = errors.Join(f.Chmod(0o666), f.Close()) //nolint:gosec // of several users
+				err = errors.Join(f.Chmod(0o666), f.Close()) //nolint:gosec // written by several users
 			}
 			if err != nil {
 				t.Fatal(err)
@@ -168,7 +168,7 @@ setsid sh -c 'touch up; exec sleep 600' & while [ ! -e up ]; do sleep 0.01; done
 	}
 }
 
-// A worker that would run code of tenants as its own user ends with one line, unless it is told to trust them.
+// A worker that would run code of tenants as its own user ends with an error, unless it is configured to trust them.
 func TestAWorkerRefusesTenants(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -187,11 +187,11 @@ func TestAWorkerRefusesTenants(t *testing.T) {
 	s.orch.awaitText(t, 1, "ended FINISHED")
 }
 
-// A trial that goes beyond its memory is ended by the kernel, and its failure says so.
+// A trial that exceeds its memory is killed by the kernel, and its failure says so.
 func TestOutOfMemoryIsNamed(t *testing.T) {
 	t.Parallel()
 	if _, controls, err := confine.Groups(); err != nil || !slices.Contains(controls, "memory") {
-		t.Skipf("this machine confines no memory: %v", err)
+		t.Skipf("this machine cannot limit memory: %v", err)
 	}
 	s := newSite(t)
 	s.work(t, "", nil)

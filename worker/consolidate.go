@@ -22,8 +22,8 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// consolidate brings what the worker averages in line with orders: beside its forks, it averages what forks of a trial
-// saved, here or on other nodes.
+// consolidate starts and ends averages according to the orders: a worker also averages what forks of a trial saved,
+// on this node or on others.
 func (a *agent) consolidate(orders []*outbidv1.Consolidation) {
 	wanted := map[string]bool{}
 	for _, o := range orders {
@@ -48,18 +48,18 @@ func (a *agent) consolidate(orders []*outbidv1.Consolidation) {
 	}
 }
 
-// sayAverage says what became of an average.
+// sayAverage queues the result of an average.
 func (a *agent) sayAverage(o *outbidv1.Consolidation, done *outbidv1.Consolidated) {
 	err := a.out.add(nil, &outbidv1.UplinkMessage{Fork: o.GetFork(), Kind: &outbidv1.UplinkMessage_Consolidated{Consolidated: done}})
 	if err == nil {
 		return
 	}
-	a.cfg.Logger.Warn("what became of an average cannot be sent", "sweep", o.GetFork().GetSweep(), "error", err)
-	failed := &outbidv1.Consolidated{Attempt: o.GetAttempt(), Failure: "what became of the average " + err.Error()}
+	a.cfg.Logger.Warn("cannot send the result of an average", "sweep", o.GetFork().GetSweep(), "error", err)
+	failed := &outbidv1.Consolidated{Attempt: o.GetAttempt(), Failure: "the result of the average " + err.Error()}
 	_ = a.out.add(nil, &outbidv1.UplinkMessage{Fork: o.GetFork(), Kind: &outbidv1.UplinkMessage_Consolidated{Consolidated: failed}})
 }
 
-// stopAverages ends all of that; another node will be told.
+// stopAverages ends all averages. The orchestrator assigns them to another node.
 func (a *agent) stopAverages() {
 	for name, cancel := range a.averages {
 		cancel()
@@ -67,12 +67,12 @@ func (a *agent) stopAverages() {
 	}
 }
 
-// averageName is unique among all that a worker is told to average.
+// averageName returns a name that is unique among the averages of a worker.
 func averageName(o *outbidv1.Consolidation) string {
 	return "average-" + strconv.FormatUint(o.GetFork().GetLeaseId(), 10) + "-" + strconv.Itoa(int(o.GetAttempt()))
 }
 
-// average makes one average and says what became of it.
+// average computes one average and returns its result.
 func (a *agent) average(ctx context.Context, o *outbidv1.Consolidation) *outbidv1.Consolidated {
 	done := &outbidv1.Consolidated{Attempt: o.GetAttempt()}
 	store := a.cfg.Store(o.GetFork())
@@ -89,7 +89,8 @@ func (a *agent) average(ctx context.Context, o *outbidv1.Consolidation) *outbidv
 		done.Mismatch = done.Mismatch || errors.Is(err, hopeless)
 	}
 	if done.GetMismatch() {
-		// What cannot be averaged may be so because it is not what was stored: then it may be read well elsewhere.
+		// If the averaging failed because an object is not the one that was stored, another node may read it
+		// correctly.
 		_, sources := openOuter(ctx, store, o)
 		sources = append(sources, openSources(ctx, store, o)...)
 		defer closeSources(sources)
@@ -101,19 +102,20 @@ func (a *agent) average(ctx context.Context, o *outbidv1.Consolidation) *outbidv
 	return done
 }
 
-// turns are the averages that this process makes at once. Each keeps a core or two busy and takes some hundred MiB, and what
-// else runs here, such as the server under `outbid up`, is to notice nothing of them.
+// turns limits the averages that this process computes at once. Each keeps a core or two busy and needs a few hundred
+// MiB, and must not slow down other work here, such as the server under `outbid up`.
 var turns = newTurns(max(runtime.NumCPU()/4, 1)) //nolint:gochecknoglobals // workers of one process share its cores
 
-// Averaging says how averages are made so that other work of the machine goes before them.
+// Averaging configures averages so that other work on the machine has priority.
 type Averaging struct {
-	// Behind is the control group of what steps back, as confine.Confiner makes it; "" for none.
+	// Behind is the idle control group, as confine.Confiner creates it, or "" if it does not exist.
 	Behind string
-	// Rate is how many bytes a second one average may read; 0 means no limit, else it is at least LeastAverageRate.
+	// Rate limits the bytes a second that one average may read. 0 means no limit; otherwise it is at least
+	// LeastAverageRate.
 	Rate int64
 }
 
-// Consolidate averages what forks saved once its turn comes, and stores the average, whole or not at all.
+// Consolidate waits for its turn, averages what forks saved, and stores the average completely or not at all.
 func Consolidate(ctx context.Context, how Averaging, store objects.Access, o *outbidv1.Consolidation) (_ *outbidv1.Checkpoint, err error) {
 	p, err := turns.take(ctx, how.Behind)
 	if err != nil {
@@ -125,7 +127,7 @@ func Consolidate(ctx context.Context, how Averaging, store objects.Access, o *ou
 		return averageOnce(ctx, limit(store, how.Rate), o)
 	}
 	if order.Order, err = proto.Marshal(o); err != nil {
-		return nil, fmt.Errorf("average in a process of its own: %w", err)
+		return nil, fmt.Errorf("encode the order for the averaging process: %w", err)
 	}
 	order.Behind, order.Rate = how.Behind, how.Rate
 	if p == nil {
@@ -140,8 +142,8 @@ func Consolidate(ctx context.Context, how Averaging, store objects.Access, o *ou
 	return ck, err
 }
 
-// averageOnce reads what forks saved where it is, and stores the average as it is computed: nothing is kept on disk, and memory
-// is bounded whatever their size and number. The store has the whole average or nothing.
+// averageOnce reads the forks' checkpoints in place and stores the average as it is computed: it keeps nothing on
+// disk, and its memory does not grow with their size and number. The store has the whole average or nothing.
 func averageOnce(ctx context.Context, store objects.Access, o *outbidv1.Consolidation) (*outbidv1.Checkpoint, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -167,7 +169,7 @@ func averageOnce(ctx context.Context, store objects.Access, o *outbidv1.Consolid
 			return nil, err
 		}
 		mean, ck.Outer = weights, &outbidv1.OuterState{}
-		// Before the weights, so that who has these has that too.
+		// Stored before the weights, so that the velocity is there if the weights are.
 		left, err := storeAverage(ctx, store, objects.OuterKey(o.GetKey()), velocity)
 		if err != nil {
 			return nil, err
@@ -179,7 +181,8 @@ func averageOnce(ctx context.Context, store objects.Access, o *outbidv1.Consolid
 	return ck, err
 }
 
-// openOuter opens what an outer optimizer's step needs; nil if the order has none. Close it.
+// openOuter opens what an outer optimizer's step needs, or returns nil if the order has no such step. The caller
+// closes the sources.
 func openOuter(ctx context.Context, store objects.Access, o *outbidv1.Consolidation) (*checkpoint.Outer, []checkpoint.Source) {
 	step := o.GetOuter()
 	if step == nil {
@@ -197,20 +200,20 @@ func openOuter(ctx context.Context, store objects.Access, o *outbidv1.Consolidat
 	return outer, opened
 }
 
-// storeAverage stores an average as it is computed, and says what its sums are.
+// storeAverage stores an average as it is computed, and returns its checksums.
 func storeAverage(ctx context.Context, store objects.Access, key string, mean *checkpoint.Average) (checksum.Sums, error) {
 	stream := mean.Stream(ctx)
 	err := store.Put(ctx, key, stream, mean.Size())
 	if closeErr := stream.Close(); closeErr != nil {
 		return checksum.Sums{}, closeErr
 	}
-	if failed := stream.Err(); failed != nil { // of which the store only says that it was given too little
+	if failed := stream.Err(); failed != nil { // the store's own error says only that the stream was too short
 		err = failed
 	}
 	return stream.Sums(), err
 }
 
-// openSources opens what forks saved, to be read in place. Close it.
+// openSources opens what forks saved, to be read in place. The caller closes the sources.
 func openSources(ctx context.Context, store objects.Access, o *outbidv1.Consolidation) []checkpoint.Source {
 	var sources []checkpoint.Source
 	for _, s := range o.GetSources() {
@@ -234,12 +237,12 @@ func openSource(ctx context.Context, store objects.Access, ck *outbidv1.Checkpoi
 func closeSources(sources []checkpoint.Source) {
 	for _, s := range sources {
 		if c, ok := s.File.(io.Closer); ok {
-			_ = c.Close() // it was only read
+			_ = c.Close() // errors do not matter after reading
 		}
 	}
 }
 
-// untilAvailable tries until the store answers, or ctx ends.
+// untilAvailable calls try until the store is available or ctx ends.
 func untilAvailable(ctx context.Context, try func() error) error {
 	var retry backoff
 	for {

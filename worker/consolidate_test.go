@@ -14,7 +14,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// weights is a checkpoint of one tensor of two numbers.
+// weights returns a checkpoint of one tensor of two numbers.
 func weights(t *testing.T, name string, values ...float32) []byte {
 	t.Helper()
 	data := make([]byte, 4*len(values))
@@ -29,7 +29,7 @@ func weights(t *testing.T, name string, values ...float32) []byte {
 	return append(header, data...)
 }
 
-// put stores what a fork saved, and returns it as a source of so many steps.
+// put stores a fork's checkpoint, and returns it as a source of a number of steps.
 func (r *rig) put(t *testing.T, key string, steps int64, data []byte) *outbidv1.ConsolidationSource {
 	t.Helper()
 	if err := r.store.Put(t.Context(), key, bytes.NewReader(data), int64(len(data))); err != nil {
@@ -40,7 +40,7 @@ func (r *rig) put(t *testing.T, key string, steps int64, data []byte) *outbidv1.
 
 func (r *rig) average(sources ...*outbidv1.ConsolidationSource) { r.averageFrom(nil, sources...) }
 
-// averageFrom has sources averaged, by an outer step if there is one.
+// averageFrom orders an average of sources, with an outer step if outer is not nil.
 func (r *rig) averageFrom(outer *outbidv1.OuterStep, sources ...*outbidv1.ConsolidationSource) {
 	r.bus.orch.with(func() {
 		r.bus.orch.averages = []*outbidv1.Consolidation{{
@@ -50,7 +50,7 @@ func (r *rig) averageFrom(outer *outbidv1.OuterStep, sources ...*outbidv1.Consol
 	})
 }
 
-// What forks saved is averaged by the steps that each did, and stored under the key that was asked for.
+// Checkpoints of forks are averaged by each fork's steps, and the average is stored under the requested key.
 func TestAWorkerAverages(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -68,7 +68,8 @@ func TestAWorkerAverages(t *testing.T) {
 	}
 }
 
-// An outer optimizer moves on from where the round began, and leaves its velocity beside the weights, for the next step.
+// An outer optimizer starts from the checkpoint where the fork slot began, and stores its velocity next to the
+// weights for the next step.
 func TestAWorkerMakesAnOuterStep(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -89,7 +90,8 @@ func TestAWorkerMakesAnOuterStep(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The means are 4 and 5, so the gradients -3 and 5, the velocities -2.75 and 4.5, and the steps -4.375 and 7.25.
+	// The means are 4 and 5, so the gradients are -3 and 5, the velocities -2.75 and 4.5, and the steps -4.375 and
+	// 7.25.
 	for name, want := range map[string][]byte{key: weights(t, "w", 3.1875, 6.375), key + ".outer": weights(t, "w", -2.75, 4.5)} {
 		got, err := r.store.Get(t.Context(), name)
 		if err != nil {
@@ -104,7 +106,8 @@ func TestAWorkerMakesAnOuterStep(t *testing.T) {
 	mustBe(t, r.store, &outbidv1.Checkpoint{Key: key + ".outer", Bytes: ck.GetOuter().GetBytes(), Sha256: ck.GetOuter().GetSha256(), Crc64Nvme: ck.GetOuter().GetCrc64Nvme()})
 }
 
-// What cannot be averaged is said in one line, as is that nobody else could. A store that does not answer is waited for.
+// A failed average is reported in one line, with whether another node could succeed. A worker waits for an
+// unavailable store.
 func TestAveragesThatFail(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {

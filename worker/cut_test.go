@@ -100,7 +100,7 @@ func TestPartition(t *testing.T) {
 	o.awaitText(t, 1, "report 1")
 	o.awaitText(t, 2, "reached 3")
 	p.set(true)
-	// The forks end by themselves; that they did is only heard once the network is whole again.
+	// The forks end by themselves. The orchestrator learns that only once the network is restored.
 	awaitExit(t, pidFile)
 	p.set(false)
 	o.awaitText(t, 1, "ended EXPIRED at 1")
@@ -109,7 +109,7 @@ func TestPartition(t *testing.T) {
 	o.awaitText(t, 3, "reached 1")
 }
 
-// awaitExit waits for the end of a process whose number is in a file.
+// awaitExit waits for the end of the process whose pid is in a file.
 func awaitExit(t *testing.T, pidFile string) {
 	t.Helper()
 	text, err := os.ReadFile(pidFile)
@@ -141,7 +141,7 @@ echo '{"loss": 1}' >> $OUTBID_REPORT; while :; do sleep 0.01; done`, 0, 0))
 	o.awaitText(t, 2, "ended ORDERED at 3\n")
 }
 
-// workerForTest is a worker in a process of its own, that a test kills.
+// workerForTest runs a worker in a separate process, which a test kills.
 func workerForTest() {
 	var env struct{ URL, Dir, Store, Keys string }
 	if err := json.Unmarshal([]byte(os.Getenv("WORKER_TEST_URL")), &env); err != nil {
@@ -205,19 +205,19 @@ func TestWorkerKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !running(child) {
-		t.Fatal("nothing was left behind: the test shows nothing")
+		t.Fatal("nothing was left behind, so there is nothing to test")
 	}
 	o.with(func() { o.assignments = nil })
 	s.work(t, "", func(c *Config) { c.Dir = dir })
 	o.await(t, "a new boot", func() bool { return o.boots == 2 })
 	if running(leader) || running(child) {
-		t.Error("processes of the killed worker run on")
+		t.Error("processes of the killed worker still run")
 	}
 	o.assign(script(2, `echo '{"loss": 1}' >> $OUTBID_REPORT`, 0, 0))
 	o.awaitText(t, 2, "ended FINISHED at 1")
 }
 
-// running says whether a process runs; a zombie that nobody reaps does not.
+// running reports whether a process runs; a zombie does not.
 func running(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	return err == nil && !strings.Contains(string(stat), ") Z ")

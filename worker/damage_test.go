@@ -13,7 +13,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// inMemory is an access to objects that nothing but a test has: a disk would be asked to sync for each.
+// inMemory is an access to objects in memory, because a disk would sync each of them.
 type inMemory map[string][]byte
 
 func (m inMemory) Put(_ context.Context, key string, r io.Reader, size int64) error {
@@ -35,8 +35,9 @@ func (m inMemory) GetRange(_ context.Context, key string, from, n int64) (io.Rea
 
 func (inMemory) String() string { return "memory" }
 
-// What became another object since it was stored is never averaged, wherever the damage is, and whichever sums the ledger has of it:
-// both, or the SHA-256 alone, as of checkpoints that an older version stored. Nor is it said that no other worker could average it.
+// An object that was damaged after it was stored is never averaged, wherever the damage is, and whichever checksums
+// the ledger has: both, or only the SHA-256 as of checkpoints by older versions. The worker does not report such an
+// average as impossible for other workers.
 func TestWhatIsDamagedIsNotAveraged(t *testing.T) {
 	t.Parallel()
 	whole := weights(t, "w", 1, 10, -3, 0.5, 7, 1e-3)
@@ -62,7 +63,7 @@ func TestWhatIsDamagedIsNotAveraged(t *testing.T) {
 		switch rapid.SampledFrom([]string{"both", "the SHA-256", "the CRC"}).Draw(t, "known") {
 		case "the SHA-256":
 			other.Crc64Nvme = ""
-		case "the CRC": // only here: so that nothing but it can notice
+		case "the CRC": // only here, so that nothing else can detect the damage
 			other.Sha256 = ""
 		}
 		w := &agent{cfg: Config{Store: Direct(store)}}
@@ -72,7 +73,7 @@ func TestWhatIsDamagedIsNotAveraged(t *testing.T) {
 		_, there := store[averageKey]
 		if bytes.Equal(bad, whole) {
 			if done.GetFailure() != "" || !there {
-				t.Fatalf("of what is whole: %v; an average: %v", done, there)
+				t.Fatalf("an undamaged average failed: %v; stored: %v", done, there)
 			}
 			return
 		}

@@ -17,30 +17,31 @@ import (
 	"github.com/outbid-dev/outbid/worker/trialfile"
 )
 
-// What trials may have on the worker's disk, if the configuration says nothing else.
+// Default limits of trials on the worker's disk.
 const (
-	// DefaultScratchBytes is what the files of one trial may take: twice the largest checkpoint.
+	// DefaultScratchBytes is how much the files of one trial may take: twice the largest checkpoint.
 	DefaultScratchBytes = 512 << 30
-	// DefaultDiskMargin is how much of the disk stays free.
+	// DefaultDiskMargin is how much of the disk has to stay free.
 	DefaultDiskMargin = 256 << 20
 	// scratchFiles is how many files and directories a trial may have.
 	scratchFiles = 2_000_000
 )
 
 const (
-	// lookEvery is how often it is looked whether the disk is full, and measureEvery how often the files of a trial are
-	// added up at most: less often if that takes more than a part of the time.
+	// lookEvery is the time between two checks whether the disk is full. measureEvery is the least time between two
+	// measurements of a trial's files; a measurement is also followed by a pause of measureShare times as long as it
+	// took.
 	lookEvery    = 200 * time.Millisecond
 	measureEvery = 200 * time.Millisecond
 	measureShare = 100
 )
 
-// diskWatch keeps the files of trials to what they may take, and some of the disk free.
+// diskWatch enforces the limits on the files of trials and on the free disk space.
 type diskWatch struct {
 	cfg *Config
 	// free returns how many bytes are free where the files of trials are.
 	free func() (int64, error)
-	// changed hears that the disk has become full, or is no more.
+	// changed is called when the disk becomes full, or is no longer full.
 	changed func()
 	full    bool
 
@@ -48,7 +49,7 @@ type diskWatch struct {
 	forks map[*fork]*measured
 }
 
-// measured is what the files of a fork took, and when that is looked at next.
+// measured is the disk usage of a fork's files, and the time of the next measurement.
 type measured struct {
 	usage trialfile.Usage
 	next  time.Time
@@ -72,7 +73,7 @@ func (w *diskWatch) remove(f *fork) {
 	delete(w.forks, f)
 }
 
-// all lists the forks that run.
+// all returns the running forks with their usage.
 func (w *diskWatch) all() map[*fork]*measured {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -83,14 +84,14 @@ func (w *diskWatch) all() map[*fork]*measured {
 	return all
 }
 
-// running lists the forks that run.
+// running lists the running forks.
 func (w *diskWatch) running() []*fork {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Collect(maps.Keys(w.forks))
 }
 
-// run looks after the disk until ctx ends.
+// run watches the disk until ctx ends.
 func (w *diskWatch) run(ctx context.Context) {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
@@ -104,7 +105,7 @@ func (w *diskWatch) run(ctx context.Context) {
 	}
 }
 
-// look does what is due.
+// look does the checks and measurements that are due.
 func (w *diskWatch) look(ctx context.Context) {
 	lacking := w.lacking()
 	if full := lacking != nil; full != w.full {
@@ -122,7 +123,7 @@ func (w *diskWatch) look(ctx context.Context) {
 	}
 }
 
-// lacking says that too little of the disk is free, or nil.
+// lacking returns an error if too little of the disk is free, or nil.
 func (w *diskWatch) lacking() error {
 	margin := w.cfg.DiskMargin
 	if margin <= 0 {
@@ -130,23 +131,23 @@ func (w *diskWatch) lacking() error {
 	}
 	free, err := w.free()
 	if err != nil {
-		w.cfg.Logger.Debug("how much of the disk is free cannot be asked", "error", err)
+		w.cfg.Logger.Debug("cannot read how much of the disk is free", "error", err)
 	}
 	if err != nil || free >= margin {
-		return nil //nolint:nilerr // it is found out when something is written
+		return nil //nolint:nilerr // the next write will find out
 	}
-	return fmt.Errorf("only %s are free on the disk of %s, and %s are to stay free (--disk-margin of node %s)", humanize.IBytes(uint64(free)),
+	return fmt.Errorf("only %s are free on the disk of %s, and %s must stay free (--disk-margin of node %s)", humanize.IBytes(uint64(free)),
 		w.cfg.files, humanize.IBytes(uint64(margin)), w.cfg.Node)
 }
 
-// measure adds up the files of a fork, and ends it if they take more than they may.
+// measure adds up the files of a fork, and ends the fork if it exceeds a limit.
 func (w *diskWatch) measure(ctx context.Context, f *fork, m *measured) {
 	began := time.Now()
 	var sum trialfile.Usage
 	for _, dir := range f.writable() {
 		usage, err := trialfile.Measure(ctx, dir, scratchFiles-sum.Files)
 		if err != nil && !errors.Is(err, syscall.ENOENT) {
-			w.cfg.Logger.Debug("the files of a trial cannot be added up", "trial", f.name(), "error", err)
+			w.cfg.Logger.Debug("cannot add up the files of a trial", "trial", f.name(), "error", err)
 		}
 		sum.Bytes, sum.Files = sum.Bytes+usage.Bytes, sum.Files+usage.Files
 	}
@@ -154,33 +155,34 @@ func (w *diskWatch) measure(ctx context.Context, f *fork, m *measured) {
 	m.next = time.Now().Add(max(measureEvery, measureShare*time.Since(began)))
 	switch most := w.cfg.ScratchBytes; {
 	case most > 0 && sum.Bytes > most:
-		f.reject(fail(outbidv1.FailureKind_FAILURE_KIND_ERROR, "its files take %s on the disk of node %s, of %s that a trial may have (--scratch-bytes)",
+		f.reject(fail(outbidv1.FailureKind_FAILURE_KIND_ERROR, "its files take %s on the disk of node %s; at most %s are allowed (--scratch-bytes)",
 			humanize.IBytes(uint64(sum.Bytes)), w.cfg.Node, humanize.IBytes(uint64(most))))
 	case most > 0 && sum.Files > scratchFiles:
-		f.reject(fail(outbidv1.FailureKind_FAILURE_KIND_ERROR, "it has more files on node %s than the %s that a trial may have", w.cfg.Node,
+		f.reject(fail(outbidv1.FailureKind_FAILURE_KIND_ERROR, "it has too many files on node %s; at most %s are allowed", w.cfg.Node,
 			humanize.Comma(scratchFiles)))
 	}
 }
 
-// endLargest ends the fork whose files take the most, if they take more than is to stay free: the disk is full.
+// endLargest ends the fork with the most bytes on disk if they exceed the disk margin. It is called while the disk is
+// full.
 func (w *diskWatch) endLargest(why error) {
 	var largest *fork
 	most := w.cfg.DiskMargin
 	for f, m := range w.all() {
 		if f.rejection() != nil {
-			return // what it has is removed with it
+			return // its files are about to be removed
 		}
 		if m.usage.Bytes > most {
 			largest, most = f, m.usage.Bytes
 		}
 	}
 	if largest != nil {
-		largest.reject(fail(outbidv1.FailureKind_FAILURE_KIND_ERROR, "its files take %s, more than those of any other trial there, and %s",
+		largest.reject(fail(outbidv1.FailureKind_FAILURE_KIND_ERROR, "its files take %s, the most of all trials there, and %s",
 			humanize.IBytes(uint64(most)), why))
 	}
 }
 
-// writable are the directories that the fork's training code writes to.
+// writable returns the directories that the fork's training code writes to.
 func (f *fork) writable() []string {
 	f.mu.Lock()
 	in := f.in
@@ -192,7 +194,7 @@ func (f *fork) writable() []string {
 	return dirs
 }
 
-// freeBytes returns how many bytes are free where the first of the directories is that is there, the last first.
+// freeBytes returns how many bytes are free in the last of the directories that exists.
 func freeBytes(dirs ...string) (int64, error) {
 	var err error
 	for _, dir := range slices.Backward(dirs) {

@@ -9,7 +9,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// watched is a disk watch with forks whose files take so many bytes each.
+// watched returns a disk watch with forks whose files take the given bytes.
 func watched(t *testing.T, cfg *Config, bytes ...int) (*diskWatch, []*fork) {
 	t.Helper()
 	cfg.Node, cfg.files = "n1", t.TempDir()
@@ -24,18 +24,18 @@ func watched(t *testing.T, cfg *Config, bytes ...int) (*diskWatch, []*fork) {
 			t.Fatal(err)
 		}
 		w.add(f)
-		w.forks[f].next = f.made // it is due
+		w.forks[f].next = f.made // make it due
 		forks = append(forks, f)
 	}
 	return w, forks
 }
 
-// A trial whose files take more than they may fails with that reason, and no other does.
+// A trial whose files exceed the limit fails with that reason; others do not.
 func TestATrialsFilesAreBounded(t *testing.T) {
 	t.Parallel()
 	w, forks := watched(t, &Config{ScratchBytes: 1 << 20, DiskMargin: -1}, 3<<20, 100<<10)
 	w.look(t.Context())
-	if why := forks[0].rejection(); why == nil || !strings.Contains(why.detail, "of 1.0 MiB that a trial may have (--scratch-bytes)") {
+	if why := forks[0].rejection(); why == nil || !strings.Contains(why.detail, "at most 1.0 MiB are allowed (--scratch-bytes)") {
 		t.Errorf("the reason is %v", why)
 	}
 	if why := forks[1].rejection(); why != nil {
@@ -43,7 +43,7 @@ func TestATrialsFilesAreBounded(t *testing.T) {
 	}
 }
 
-// On a full disk the worker checks its machine at once, and ends the trial whose files take the most, once.
+// On a full disk the worker checks its machine at once, and ends the trial with the most files on disk, once.
 func TestAFullDiskEndsWhatFillsIt(t *testing.T) {
 	t.Parallel()
 	w, forks := watched(t, &Config{ScratchBytes: -1, DiskMargin: 1 << 20}, 2<<20, 5<<20, 100<<10)
@@ -53,7 +53,7 @@ func TestAFullDiskEndsWhatFillsIt(t *testing.T) {
 	w.changed = func() { changes++ }
 	w.look(t.Context())
 	if changes != 0 {
-		t.Errorf("with room it asked for %d checks", changes)
+		t.Errorf("with free space it asked for %d checks", changes)
 	}
 	free = 1000
 	for range 3 {
@@ -70,7 +70,7 @@ func TestAFullDiskEndsWhatFillsIt(t *testing.T) {
 	w.remove(forks[1])
 	w.look(t.Context())
 	if why := forks[0].rejection(); why == nil {
-		t.Error("the next largest trial goes on although the disk is still full")
+		t.Error("the next largest trial continues although the disk is still full")
 	}
 	if why := forks[2].rejection(); why != nil {
 		t.Errorf("a trial whose end would free little fails: %v", why)
@@ -78,6 +78,6 @@ func TestAFullDiskEndsWhatFillsIt(t *testing.T) {
 	free = 1 << 30
 	w.look(t.Context())
 	if changes != 2 {
-		t.Errorf("with room again it had asked for %d checks", changes)
+		t.Errorf("with free space again it had asked for %d checks", changes)
 	}
 }

@@ -13,54 +13,60 @@ import (
 	"github.com/outbid-dev/outbid/worker/health"
 )
 
-// How the worker shares a disk. Writes land in the page cache first, and version 1 of control groups does not charge the write to the disk to
-// the trial that caused it.
+// How the worker shares a disk among trials. Writes go to the page cache first, and version 1 of control groups does
+// not charge the write to the disk to the trial that caused it.
 const (
-	// paceTick is how often it is looked whether others wait, and how long what is held up runs at a time.
+	// paceTick is the time between two checks whether forks wait for the disk, and how long a throttled writer runs
+	// at a time.
 	paceTick = 10 * time.Millisecond
-	// paceWindow is the time between two decisions, and splitTick that between two looks at who writes: in it a writer fills the cache with what
-	// the disk then takes several times as long for.
+	// paceWindow is the time between two decisions. splitTick is the time between two checks which forks are writers:
+	// within it, a writer can fill the cache with data that the disk needs several times as long for.
 	paceWindow, splitTick = 250 * time.Millisecond, 50 * time.Millisecond
-	// brakeLooks looks in a row that find others waiting hold writers up before the window ends.
+	// brakeLooks is how many consecutive checks have to find forks waiting until writers are throttled before the
+	// window ends.
 	brakeLooks = 3
-	// heavyBytes makes a writer: so much of what it wrote is not on the disk yet.
+	// heavyBytes is how many bytes of unwritten data (written by the fork, but not on the disk yet) make a fork a
+	// writer.
 	heavyBytes = 16 << 20
-	// someBytes tells a writer that is held up from one that writes no more.
+	// someBytes is how many bytes of unwritten data show that a throttled fork still writes.
 	someBytes = 1 << 17
-	// flushBytes is how much unwritten data of a writer makes the worker sync the file system. By default the kernel starts at a tenth of the
-	// memory or after thirty seconds, and then all trials wait for the whole backlog.
+	// flushBytes is how much unwritten data of a writer makes the worker sync the file system. By default the kernel
+	// starts to write back at a tenth of the memory or after thirty seconds, and then all trials wait for the whole
+	// backlog.
 	flushBytes = 64 << 20
-	// lookShare times as long as a look took pass before the next: a trial may have hundreds of threads.
+	// lookShare is how many times the duration of a check pass before the next one, because a trial may have hundreds
+	// of threads.
 	lookShare = 50
-	// busyDisk and waitShare are parts of a window: the disk was at work, and others waited.
+	// busyDisk and waitShare are the parts of a window in which the disk has to be busy and forks have to wait for
+	// writers to be throttled.
 	busyDisk, waitShare = 0.25, 0.15
-	// brakeShare is the part of the time that a writer runs at first, and leastShare that at the least.
+	// brakeShare is the part of the time that a throttled writer runs at first, and leastShare the least part.
 	brakeShare, leastShare = 1.0 / 16, 1.0 / 64
-	// quietWindows in a row in which a writer writes nothing end its pace.
+	// quietWindows is how many consecutive windows without writes make the share of a writer recover fastest.
 	quietWindows = 4
-	// These change that part at a decision: where others wait; above half of the part at which others last waited; below it; and where the
-	// writer writes no more.
+	// Factors for the share at a decision: slower while others wait; fast above the ceiling; faster below it; fastest
+	// if the fork has stopped writing.
 	slower, fast, faster, fastest = 0.125, 1.0125, 1.1, 4
 )
 
-// writerPace is how much of the time a fork runs.
+// writerPace is the state of a throttled writer. share is the part of the time that it runs.
 type writerPace struct {
 	share   float64
 	held    bool
-	changes time.Time // when it is held or let run next
-	since   time.Time // when it was last let run
-	ceiling float64   // half of the share at which others last waited
-	braked  bool      // it is held for the first time in this window
-	wrote   bool      // in this window
-	quiet   int       // windows in which it wrote nothing
+	changes time.Time // when it is held or released next
+	since   time.Time // when it was last released
+	ceiling float64   // half of the share when others last waited
+	braked  bool      // whether it was first held in this window
+	wrote   bool      // whether it wrote in this window
+	quiet   int       // consecutive windows in which it wrote nothing
 }
 
-// brake holds a fork at once.
+// brake returns the pace of a fork that is held at once.
 func brake(now time.Time) *writerPace {
 	return &writerPace{share: brakeShare, held: true, changes: now.Add(paceTick * (1/brakeShare - 1)), braked: true}
 }
 
-// decide changes the share after a window: a writer gives way while others wait, and recovers once they do not.
+// decide changes the share after a window: it falls while others wait for the disk, and recovers otherwise.
 func (p *writerPace) decide(othersWait bool) {
 	braked, wrote := p.braked, p.wrote
 	p.braked, p.wrote = false, false
@@ -68,7 +74,7 @@ func (p *writerPace) decide(othersWait bool) {
 		p.quiet = 0
 	}
 	switch {
-	case braked && othersWait: // for what it wrote before it was held
+	case braked && othersWait: // others wait for data from before the fork was held
 	case wrote && othersWait:
 		p.ceiling = p.share / 2
 		p.share = max(leastShare, p.share*slower)
@@ -82,7 +88,8 @@ func (p *writerPace) decide(othersWait bool) {
 	p.share = min(1, p.share)
 }
 
-// turn says whether the fork is held from now on. A rest makes up for what it really ran, because timers are late on a busy machine.
+// turn reports whether the fork has to be held now. Its pause is in proportion to how long it really ran, because
+// timers fire late on a busy machine.
 func (p *writerPace) turn(now time.Time) (held bool) {
 	switch {
 	case p.share >= 1:
@@ -96,7 +103,7 @@ func (p *writerPace) turn(now time.Time) (held bool) {
 	return p.held
 }
 
-// writes is implemented by confine.Confinement: it stops a trial's processes and returns how much they wrote.
+// writes is implemented by confine.Confinement. It stops a trial's processes and measures their writes.
 type writes interface {
 	CanHold() bool
 	Hold(held bool) error
@@ -104,17 +111,17 @@ type writes interface {
 	WaitsForDisk() bool
 }
 
-// diskPace holds up trials that fill the disk's queue while others on the node wait for it.
+// diskPace throttles trials that fill the disk's queue while other trials on the node wait for the disk.
 type diskPace struct {
 	cfg *Config
-	// forks lists those that run.
+	// forks lists the running forks.
 	forks func() []*fork
-	// inside is what a fork's training code runs in.
+	// inside returns what a fork's training code runs in.
 	inside func(*fork) writes
 	clock  func() time.Time
-	// busy returns for how long the disk was at work since it was made.
+	// busy returns how long the disk has been busy since it was attached.
 	busy func() (time.Duration, error)
-	// flush brings what was written to the disk, and returns once it is there.
+	// flush syncs the file system and returns when that is done.
 	flush func() error
 
 	paces          map[*fork]*writerPace
@@ -128,11 +135,11 @@ type diskPace struct {
 	row            row
 }
 
-// row are the last looks, which all found others waiting.
+// row is a series of consecutive checks that found forks waiting.
 type row struct {
 	looks int
 	began time.Time
-	busy  time.Duration // of the disk, as it began
+	busy  time.Duration // of the disk, at the beginning
 }
 
 func newDiskPace(cfg *Config, forks func() []*fork) *diskPace {
@@ -144,7 +151,7 @@ func newDiskPace(cfg *Config, forks func() []*fork) *diskPace {
 	}
 }
 
-// run looks after the disk until ctx ends.
+// run throttles writers until ctx ends.
 func (d *diskPace) run(ctx context.Context) {
 	timer := time.NewTimer(splitTick)
 	defer timer.Stop()
@@ -164,7 +171,7 @@ func (d *diskPace) run(ctx context.Context) {
 	}
 }
 
-// idle says whether there is nothing to do before it is looked again who writes.
+// idle reports whether look has nothing to do until the next check for writers.
 func (d *diskPace) idle() bool { return len(d.paces) == 0 && (len(d.heavy) == 0 || len(d.others) == 0) }
 
 // look does what is due.
@@ -189,7 +196,7 @@ func (d *diskPace) look(now time.Time) {
 	}
 }
 
-// lookForWaits looks whether others wait for the disk, and brakes the writers once they have for a while.
+// lookForWaits checks whether forks wait for the disk, and throttles the writers once they have waited for a while.
 func (d *diskPace) lookForWaits(now time.Time) {
 	d.looks++
 	if !slices.ContainsFunc(d.others, func(f *fork) bool { return d.inside(f).WaitsForDisk() }) {
@@ -211,7 +218,7 @@ func (d *diskPace) lookForWaits(now time.Time) {
 	}
 }
 
-// holdUp brakes the writers that run at full speed.
+// holdUp throttles the writers that run at full speed.
 func (d *diskPace) holdUp(now time.Time) {
 	for _, f := range d.heavy {
 		if d.paces[f] == nil {
@@ -219,7 +226,7 @@ func (d *diskPace) holdUp(now time.Time) {
 			f.heldUp.Store(true)
 			d.hold(f, true)
 			f.slowed.Do(func() {
-				f.note("warning", fmt.Sprintf("%s is held up when it writes: others wait for the disk of node %s that it fills", f.name(), d.cfg.Node))
+				f.note("warning", fmt.Sprintf("%s is slowed down: it writes so much that other trials wait for the disk of node %s", f.name(), d.cfg.Node))
 			})
 		}
 	}
@@ -229,7 +236,7 @@ func (d *diskPace) holdUp(now time.Time) {
 func (d *diskPace) decide(now time.Time) {
 	busy, err := d.busy()
 	if err != nil {
-		busy = d.busyAtTheStart // nobody knows, so nobody is blamed
+		busy = d.busyAtTheStart // unknown, so no fork is throttled
 	}
 	wait := float64(d.waits) > waitShare*float64(d.looks) && (busy-d.busyAtTheStart).Seconds() > busyDisk*now.Sub(d.began).Seconds()
 	d.began, d.busyAtTheStart, d.looks, d.waits = now, busy, 0, 0
@@ -246,13 +253,13 @@ func (d *diskPace) decide(now time.Time) {
 	}
 }
 
-// split finds out who writes much.
+// split divides the running forks into writers and others.
 func (d *diskPace) split() {
 	d.heavy, d.others = d.heavy[:0], d.others[:0]
 	running := d.forks()
 	for f := range d.paces {
 		if !slices.Contains(running, f) || f.ending() {
-			d.release(f) // its process may serve another
+			d.release(f) // its process may already serve another fork
 		}
 	}
 	if len(running) < 2 {
@@ -261,7 +268,7 @@ func (d *diskPace) split() {
 	most := int64(0)
 	for _, f := range running {
 		in := d.inside(f)
-		if f.ending() || !in.CanHold() { // what is to end has little time to save
+		if f.ending() || !in.CanHold() { // do not take time from forks that have to save and end
 			continue
 		}
 		bytes, err := in.Unwritten()
@@ -282,7 +289,8 @@ func (d *diskPace) split() {
 	}
 }
 
-// bringToDisk has what was written brought to the disk, unless that is being done. It takes as long as the disk does, so nobody waits for it.
+// bringToDisk syncs the file system in the background, unless a sync is running already. It takes as long as the disk
+// needs.
 func (d *diskPace) bringToDisk() {
 	if !d.flushing.CompareAndSwap(false, true) {
 		return
@@ -290,18 +298,19 @@ func (d *diskPace) bringToDisk() {
 	go func() {
 		defer d.flushing.Store(false)
 		if err := d.flush(); err != nil {
-			d.cfg.Logger.Debug("what was written cannot be brought to the disk", "error", err)
+			d.cfg.Logger.Debug("cannot sync the file system", "error", err)
 		}
 	}()
 }
 
 func (d *diskPace) hold(f *fork, held bool) {
 	if err := d.inside(f).Hold(held); err != nil {
-		d.cfg.Logger.Debug("a trial cannot be held up", "trial", f.name(), "error", err)
+		d.cfg.Logger.Debug("cannot hold or release a trial", "trial", f.name(), "error", err)
 	}
 }
 
-// release lets a fork run for good. It has been silent for as long as it was held.
+// release lets a fork run for good. Its time of silence begins now, because it could not send anything while it was
+// held.
 func (d *diskPace) release(f *fork) {
 	d.hold(f, false)
 	f.touch()
@@ -315,13 +324,13 @@ func (d *diskPace) releaseAll() {
 	}
 }
 
-// ending says whether the fork was told to pause or to stop.
+// ending reports whether the fork has to pause or to stop.
 func (f *fork) ending() bool {
 	v := f.ordered().verdict
 	return v == outbidv1.Verdict_VERDICT_PAUSE || v == outbidv1.Verdict_VERDICT_STOP
 }
 
-// confined is what the fork's training code runs in; nil if that is not known.
+// confined returns what the fork's training code runs in, or nil if that is not known yet.
 func (f *fork) confined() *confine.Confinement {
 	f.mu.Lock()
 	defer f.mu.Unlock()

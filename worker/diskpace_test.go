@@ -11,7 +11,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// simDisk is a disk that brings so many bytes a second from the kernel's cache, in a clock of its own.
+// simDisk is a disk that writes back speed bytes a second from the kernel's cache, with its own clock.
 type simDisk struct {
 	now    time.Time
 	speed  float64
@@ -19,7 +19,8 @@ type simDisk struct {
 	trials map[*fork]*simWriter
 }
 
-// simWriter is training code that writes so many bytes a second while it runs; it waits for the disk while that is busy, if it reads or syncs.
+// simWriter is training code that writes rate bytes a second while it runs. If waits is set, it waits while the disk
+// is busy, as code that reads or syncs does.
 type simWriter struct {
 	rate, unwritten, written float64
 	waits, held, unholdable  bool
@@ -64,7 +65,7 @@ func (d *simDisk) pass(dt time.Duration) {
 	}
 }
 
-// paced is a pace over a disk of 250 MB/s, and its trials.
+// paced returns a pace over a disk of 250 MB/s, and its trials.
 func paced(t testing.TB, writers ...*simWriter) (*diskPace, *simDisk, []*fork) {
 	t.Helper()
 	cfg := &Config{Node: "n1", Logger: slog.New(slog.DiscardHandler)}
@@ -94,7 +95,7 @@ func paced(t testing.TB, writers ...*simWriter) (*diskPace, *simDisk, []*fork) {
 	return d, disk, forks
 }
 
-// live has a pace look for so long, and returns which share of the time others waited.
+// live runs a pace for a while, and returns the share of the time that the other trial waited.
 func live(d *diskPace, disk *simDisk, other *simWriter, during time.Duration) (waited float64) {
 	looks, waits := 0, 0
 	for end := disk.now.Add(during); disk.now.Before(end); looks++ {
@@ -107,12 +108,12 @@ func live(d *diskPace, disk *simDisk, other *simWriter, during time.Duration) (w
 	return float64(waits) / float64(looks)
 }
 
-// A trial that writes more than the disk takes gives way to one that waits for it, and to nobody else.
+// A trial that writes more than the disk takes is throttled while another trial waits for the disk, and only then.
 func TestAWriterGivesWay(t *testing.T) {
 	t.Parallel()
 	greedy, healthy := &simWriter{rate: 2e9}, &simWriter{waits: true}
 	d, disk, forks := paced(t, greedy, healthy)
-	live(d, disk, healthy, 20*time.Second) // what it wrote at first is on the disk
+	live(d, disk, healthy, 20*time.Second) // the first backlog is written
 	if waited := live(d, disk, healthy, time.Minute); waited > 0.2 {
 		t.Errorf("the other waits %.0f %% of the time", 100*waited)
 	}
@@ -120,22 +121,22 @@ func TestAWriterGivesWay(t *testing.T) {
 		t.Error("the other is held")
 	}
 	if !forks[0].heldUp.Load() {
-		t.Error("the writer is held up, and its silence would count as a hang")
+		t.Error("the writer is throttled, but its silence would count as a hang")
 	}
 	if greedy.written < 60*8e6 {
 		t.Errorf("the writer wrote %.0f MB in a minute", greedy.written/1e6)
 	}
-	// Once nobody waits any more it runs at full speed.
+	// Once no trial waits any more it runs at full speed.
 	disk.trials[forks[1]] = &simWriter{disk: disk}
 	live(d, disk, healthy, 2*time.Minute)
 	before := greedy.written
 	live(d, disk, healthy, time.Second)
 	if mb := (greedy.written - before) / 1e6; mb < 1900 || greedy.held || forks[0].heldUp.Load() {
-		t.Errorf("it writes %.0f MB/s when nobody waits", mb)
+		t.Errorf("it writes %.0f MB/s when no trial waits", mb)
 	}
 }
 
-// A writer is held before it has filled the cache with what the disk takes seconds for.
+// A writer is held before it has filled the cache with seconds of work for the disk.
 func TestAWriterIsHeldAtOnce(t *testing.T) {
 	t.Parallel()
 	greedy, healthy := &simWriter{rate: 2e9}, &simWriter{waits: true}
@@ -148,7 +149,7 @@ func TestAWriterIsHeldAtOnce(t *testing.T) {
 	}
 }
 
-// A trial that saves once beside another that waits for the disk runs at full speed as soon as it is saved.
+// A trial that saves once while another waits for the disk runs at full speed as soon as it has saved.
 func TestWhoSavesOnceIsHeldForAMoment(t *testing.T) {
 	t.Parallel()
 	saves, healthy := &simWriter{rate: 2e9}, &simWriter{waits: true}
@@ -157,30 +158,30 @@ func TestWhoSavesOnceIsHeldForAMoment(t *testing.T) {
 	saves.rate = 0
 	live(d, disk, healthy, 2*quietWindows*paceWindow)
 	if saves.held || forks[0].heldUp.Load() {
-		t.Error("it is held up once it has saved")
+		t.Error("it is throttled after it has saved")
 	}
 }
 
-// A trial that is to end is not held up while it saves, and is let run if it was.
+// A trial that has to end is not held while it saves, and is released if it was.
 func TestAWriterThatIsToEndRuns(t *testing.T) {
 	t.Parallel()
 	greedy, healthy := &simWriter{rate: 2e9}, &simWriter{waits: true}
 	d, disk, forks := paced(t, greedy, healthy)
 	live(d, disk, healthy, 10*time.Second)
 	if !forks[0].heldUp.Load() {
-		t.Fatal("it is not held up: the test shows nothing")
+		t.Fatal("it is not throttled, so there is nothing to test")
 	}
 	forks[0].direct(outbidv1.Verdict_VERDICT_PAUSE, 0, "others wait", 0)
 	live(d, disk, healthy, 2*paceWindow)
 	before, holds := greedy.written, greedy.holds
 	live(d, disk, healthy, time.Second)
 	if mb := (greedy.written - before) / 1e6; mb < 1900 || greedy.held || greedy.holds > holds || forks[0].heldUp.Load() {
-		t.Errorf("it writes %.0f MB/s although it is to end", mb)
+		t.Errorf("it writes only %.0f MB/s although it has to end", mb)
 	}
 }
 
-// A trial is left alone that has the node to itself, beside others that do not wait, where all write alike, where others wait while the disk does
-// nothing, or where nobody knows whether it does.
+// A trial is not throttled if it has the node to itself, if others do not wait, if all write alike, if others wait
+// while the disk is idle, or if the disk's activity is unknown.
 func TestAWriterIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	for name, of := range map[string]struct {
@@ -214,7 +215,7 @@ func TestAWriterIsLeftAlone(t *testing.T) {
 	}
 }
 
-// Whatever begins, ends, writes and waits: at the end of the trials, or of the worker, nothing is left held.
+// Whatever starts, ends, writes and waits: when trials or the worker end, nothing is left held.
 func TestNothingIsLeftHeld(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -232,7 +233,7 @@ func TestNothingIsLeftHeld(t *testing.T) {
 				writers[i].rate = rapid.SampledFrom([]float64{0, 1e6, 2e9}).Draw(t, "rate")
 			case 1:
 				writers[i].waits = !writers[i].waits
-			case 2: // its process goes on, for another trial
+			case 2: // its process continues with another trial
 				delete(disk.trials, forks[i])
 				d.inside = insideOf(disk, forks, writers)
 				disk.pass(paceWindow)
@@ -251,7 +252,7 @@ func TestNothingIsLeftHeld(t *testing.T) {
 	})
 }
 
-// insideOf is what forks run in, whether or not they have ended.
+// insideOf returns a function that returns what a fork runs in, whether or not it has ended.
 func insideOf(disk *simDisk, forks []*fork, writers []*simWriter) func(*fork) writes {
 	return func(f *fork) writes {
 		for i := range forks {

@@ -88,7 +88,7 @@ func newSite(t testing.TB) *site {
 	return s
 }
 
-// orders is the public key of the server of a test.
+// orders returns the public key of a test's server.
 func orders(keys *identity.Keys) *identity.Verifier {
 	by, err := identity.NewVerifier(keys.Orders().Public())
 	if err != nil {
@@ -97,7 +97,7 @@ func orders(keys *identity.Keys) *identity.Verifier {
 	return by
 }
 
-// link is the bus of a worker that believes its server alone.
+// link returns the bus of a worker that trusts only its server.
 func link(who *identity.Credentials, nc *nats.Conn, logs *bus.Logs) Bus {
 	by, err := identity.NewVerifier(who.OrdersKey)
 	if err != nil {
@@ -106,7 +106,7 @@ func link(who *identity.Credentials, nc *nats.Conn, logs *bus.Logs) Bus {
 	return NATS(Link{NC: nc, Logs: logs, Who: who, Check: by.Message})
 }
 
-// signFunctions signs the functions in orders, but for those that a test has signed already.
+// signFunctions signs the functions in orders, except those that a test has signed already.
 func signFunctions(t testing.TB, keys *identity.Keys, o *outbidv1.Orders) *outbidv1.Orders {
 	t.Helper()
 	o = proto.CloneOf(o)
@@ -127,7 +127,7 @@ func testConfig(dir string, bus Bus, store objects.Store, keys *identity.Keys) C
 	}
 }
 
-// work runs a worker until the test ends, or until the function that is returned is called.
+// work runs a worker until the test ends, or until the returned function is called.
 func (s *site) work(t testing.TB, url string, change func(*Config)) (stop func()) {
 	t.Helper()
 	return s.workUntil(t, url, change, func(err error) {
@@ -137,7 +137,7 @@ func (s *site) work(t testing.TB, url string, change func(*Config)) (stop func()
 	})
 }
 
-// workUntil is work that hands on how the worker ended.
+// workUntil is like work, and passes on the worker's error.
 func (s *site) workUntil(t testing.TB, url string, change func(*Config), ended func(error)) (stop func()) {
 	t.Helper()
 	who, err := s.keys.Worker("n1", time.Now())
@@ -179,7 +179,7 @@ func (s *site) workUntil(t testing.TB, url string, change func(*Config), ended f
 	return stop
 }
 
-// function assigns a function trial; what is what it does.
+// function returns an assignment of a function; what selects its behaviour.
 func function(leaseID uint64, what string, until int64, devices ...int32) *outbidv1.Assignment {
 	a := assignment(leaseID, until, devices...)
 	a.Body.ConfigJson = fmt.Sprintf("%q", what)
@@ -299,7 +299,7 @@ func TestFailures(t *testing.T) {
 		{damaged, []string{"ended FAILED at 2 CHECKPOINT: the checkpoint of step 2", "is damaged: its 4 bytes have SHA-256 9f86d081884c, not 000000000000"}},
 		{missing, []string{"ended FAILED at 2 CHECKPOINT: the checkpoint of step 2 (checkpoints/none.safetensors) is not in "}},
 		{forged, []string{"ended FAILED at 0 START: the function is not signed by the server"}},
-		{noBlob, []string{"ended FAILED at 0 START: the function: blobs/000", "is not in"}},
+		{noBlob, []string{"ended FAILED at 0 START: the function cannot be fetched: blobs/000", "is not in"}},
 		{script(10, "", 3), []string{"ended FINISHED at 0"}},
 		{assignment(11, 3), []string{"ended FAILED at 0 START: this worker () does not know the kind of work"}},
 	} {
@@ -321,8 +321,8 @@ func TestWithoutKeyNoFunctions(t *testing.T) {
 	s.orch.awaitText(t, 1, "START: this worker runs no functions")
 }
 
-// Training code sees what it needs and what it was given, and nothing else of the worker's environment: neither a
-// function, nor one in a process that is warm, nor a program.
+// Training code sees only the variables that it needs or was given, not the rest of the worker's environment. This
+// holds for functions, also in a warm process, and for programs.
 func TestEnvironment(t *testing.T) {
 	t.Setenv("OUTBID_SECRET_OF_TEST", "secret")
 	t.Setenv("PLANTED_SECRET", "password of a store")
@@ -376,7 +376,7 @@ echo "at $step" > $OUTBID_CHECKPOINT_OUT`
 	s.awaitLog(t, 2, "at 3\n")
 }
 
-// keepLogs keeps what the worker says that trials print, as the orchestrator does.
+// keepLogs stores the output of trials as the orchestrator does.
 func keepLogs(t testing.TB, logs *bus.Logs) {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
@@ -390,15 +390,15 @@ func keepLogs(t testing.TB, logs *bus.Logs) {
 	})
 }
 
-// refusing is a store that refuses to be read.
+// refusing is a store that refuses reads.
 type refusing struct{ objects.Access }
 
 func (refusing) Get(context.Context, string) (io.ReadCloser, error) {
 	return nil, fmt.Errorf("%w: the node holds no lease 1", objects.ErrRefused)
 }
 
-// A checkpoint that a node may not read, as an orchestrator that is behind says, is not taken for damaged: its trial would lose it and go
-// back to the one before. Nor is the function's sweep to blame.
+// A checkpoint that a node may not read, for example because the orchestrator is behind, is not treated as damaged:
+// its trial would lose it and continue from the one before. The function's sweep is not to blame either.
 func TestAStoreThatRefusesIsNotTheTrialsFault(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -22,7 +22,7 @@ func TestStoreIsFull(t *testing.T) {
 		r.store.fail(objects.ErrFull)
 		x.save(t, 1)
 		o.awaitText(t, 1, "note the checkpoint of step 1 of s-1/1 waits: the store")
-		x.report(2) // training goes on
+		x.report(2) // training continues
 		o.awaitText(t, 1, "report 2")
 		x.save(t, 2)
 		x.saved(t, "1 overtaken by a later checkpoint")
@@ -45,8 +45,8 @@ func TestStoreIsFull(t *testing.T) {
 	})
 }
 
-// A paused fork keeps its device until its checkpoint is stored; a stopped one does not wait; nor does one whose lease
-// is over.
+// A paused fork keeps its device until its checkpoint is stored. A fork that is stopped, or whose lease has expired,
+// does not wait.
 func TestEndWaitsForCheckpoint(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -60,7 +60,7 @@ func TestEndWaitsForCheckpoint(t *testing.T) {
 				r.bus.setCut(true)
 				pass(time.Minute)
 				r.bus.setCut(false)
-			}, "ended EXPIRED at 1: no word",
+			}, "ended EXPIRED at 1: no orders",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -120,12 +120,12 @@ func TestDrain(t *testing.T) {
 		r.stop()
 		x.heard(t, "PAUSE 9")
 		y.heard(t, "PAUSE 9")
-		o.change(1, train, 10) // not any more
+		o.change(1, train, 10) // ignored by now
 		o.assign(assignment(3, 9, 2))
 		x.report(1)
 		x.save(t, 1)
 		x.end(ordered)
-		<-r.done // the other does not listen
+		<-r.done // the other ignores the order
 		if d := time.Since(began); d != defaultDrain {
 			t.Errorf("drained in %s", d)
 		}
@@ -138,7 +138,7 @@ func TestDrain(t *testing.T) {
 	})
 }
 
-// Without an orchestrator to hear the last words the worker leaves all the same.
+// A worker leaves even if no orchestrator receives its last messages.
 func TestDrainAlone(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, r *rig) {
@@ -157,7 +157,7 @@ func TestDrainAlone(t *testing.T) {
 	})
 }
 
-// A function whose checkpoint is too large would offer it for ever, so its trial fails with the reason.
+// A function would offer a checkpoint that is too large forever, so its trial fails with the reason.
 func TestACheckpointThatIsTooLargeFailsItsTrial(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, r *rig) {
@@ -173,7 +173,7 @@ func TestACheckpointThatIsTooLargeFailsItsTrial(t *testing.T) {
 	})
 }
 
-// What a function offers that is not a file of its own is refused at once, and blocks nothing.
+// A checkpoint that is not a regular file of the trial is refused at once, and blocks nothing.
 func TestWhatIsNoCheckpointIsRefused(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, r *rig) {

@@ -13,9 +13,9 @@ import (
 	"github.com/outbid-dev/outbid/worker/inventory"
 )
 
-// inherited are the variables of the worker's environment that training code sees without anybody asking for it, as
-// patterns: who and where it is, where programs, libraries and modules are found, and what hardware needs. What is
-// not here stays with the worker, as it may be a secret: keys of a store, tokens, passwords of a proxy.
+// inherited returns patterns of the environment variables of the worker that training code always gets: user and
+// locale, the search paths of programs, libraries and modules, and hardware settings. Other variables are not passed
+// on because they may be secrets, such as the keys of a store, tokens, or passwords of a proxy.
 func inherited() []string {
 	return append(threadVariables(), []string{
 		"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "LC_*", "TZ", "TMPDIR",
@@ -26,11 +26,11 @@ func inherited() []string {
 	}...)
 }
 
-// openMP bounds the threads of OpenMP's libraries, PyTorch among them.
+// openMP limits the threads of OpenMP libraries, which PyTorch uses.
 const openMP = "OMP_NUM_THREADS"
 
-// threadVariables bound how many threads numeric libraries use: OpenMP, MKL, OpenBLAS, BLIS, NumExpr, Apple's Accelerate, Numba,
-// Rayon and Polars. Each takes all cores of the machine otherwise.
+// threadVariables returns the variables that limit the threads of numeric libraries: OpenMP, MKL, OpenBLAS, BLIS,
+// NumExpr, Apple's Accelerate, Numba, Rayon and Polars. Without them each library uses all cores of the machine.
 func threadVariables() []string {
 	return []string{
 		openMP, "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "BLIS_NUM_THREADS", "NUMEXPR_NUM_THREADS", "VECLIB_MAXIMUM_THREADS",
@@ -38,10 +38,10 @@ func threadVariables() []string {
 	}
 }
 
-// ownPrefix begins the names of Outbid's own variables, which training code never inherits.
+// ownPrefix is the prefix of Outbid's own variables, which training code never inherits.
 const ownPrefix = "OUTBID_"
 
-// CheckPassEnv says what is wrong with patterns of names of variables that are passed on to training code.
+// CheckPassEnv returns why patterns of variables to pass on to training code are invalid, or nil.
 func CheckPassEnv(patterns []string) error {
 	for _, p := range patterns {
 		_, err := path.Match(p, "")
@@ -55,7 +55,7 @@ func CheckPassEnv(patterns []string) error {
 	return nil
 }
 
-// passed are the variables of the worker's environment that match a pattern, as "name=value", without Outbid's own.
+// passed returns the variables that match a pattern, as "name=value", except Outbid's own.
 func passed(environ []string, patterns []string) []string {
 	var env []string
 	for _, entry := range environ {
@@ -70,9 +70,10 @@ func passed(environ []string, patterns []string) []string {
 	return env
 }
 
-// environ is the environment of training code, made from nothing: what is inherited or passed on from the worker's,
-// what the user set, the node's name, and exactly the granted GPUs. Numeric libraries get as many threads as the trial
-// has CPUs, unless the worker's environment or the user sets another number: trials with threads on every core slow each other down.
+// environ returns the environment of training code: the variables inherited or passed on from the worker, the user's
+// own, the node's name, and exactly the leased GPUs. Numeric libraries get as many threads as the trial has CPUs,
+// unless the worker's environment or the user sets another number, because trials with threads on every core slow
+// each other down.
 func (s *starter) environ(f *fork, user map[string]string) []string {
 	env := slices.Clone(s.inherit())
 	env = append(env, threadLimits(env, user, strconv.Itoa(s.threads(f)))...)
@@ -85,8 +86,8 @@ func (s *starter) environ(f *fork, user map[string]string) []string {
 	return append(env, "OUTBID_NODE="+s.cfg.Node, "CUDA_VISIBLE_DEVICES="+visible)
 }
 
-// threadLimits returns the variables of numeric libraries that neither the inherited environment nor the user sets. A number that is
-// set for OpenMP is meant for the others too.
+// threadLimits returns the variables of numeric libraries that neither the inherited environment nor the user sets. A
+// number that is set for OpenMP also applies to the others.
 func threadLimits(inherited []string, user map[string]string, threads string) (env []string) {
 	set := map[string]string{}
 	for _, entry := range inherited {
@@ -94,7 +95,7 @@ func threadLimits(inherited []string, user map[string]string, threads string) (e
 		set[name] = value
 	}
 	maps.Copy(set, user)
-	if first, _, _ := strings.Cut(set[openMP], ","); first != "" { // one for each level of nesting
+	if first, _, _ := strings.Cut(set[openMP], ","); first != "" { // the number of the outermost level of nesting
 		if _, err := strconv.ParseUint(first, 10, 31); err == nil {
 			threads = first
 		}
@@ -107,11 +108,11 @@ func threadLimits(inherited []string, user map[string]string, threads string) (e
 	return env
 }
 
-// inherit is what every trial has of the worker's environment, which does not change.
+// inherit returns the variables that every trial gets from the worker's environment.
 func (s *starter) inherit() []string {
 	s.inheriting.Do(func() {
 		names := inherited()
-		if s.cfg.closed { // it has a home and a name of its own
+		if s.cfg.closed { // the trial has its own home and user name
 			names = slices.DeleteFunc(names, func(name string) bool {
 				return slices.Contains([]string{"HOME", "USER", "LOGNAME", "SHELL", "TMPDIR"}, name)
 			})
@@ -121,7 +122,8 @@ func (s *starter) inherit() []string {
 	return s.inherited
 }
 
-// threads is the trial's number of CPUs: what it asked for, the cores it was granted, or its GPUs' share of all.
+// threads returns the trial's number of CPUs: as many as it asked for, the cores that it was leased, or its GPUs'
+// share of all cores.
 func (s *starter) threads(f *fork) int {
 	if n := int(f.body.GetCpus()); n > 0 {
 		return n

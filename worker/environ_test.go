@@ -7,7 +7,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// Every library has the trial's share, a number for OpenMP holds for all, and what the user sets is left as it is.
+// Every library gets the trial's number of CPUs, a number for OpenMP applies to all, and the user's values are not
+// changed.
 func TestThreadLimits(t *testing.T) {
 	t.Parallel()
 	all := func(n string, but ...string) (env []string) {

@@ -29,7 +29,8 @@ type fakeBus struct {
 	ups     chan *outbidv1.Uplink
 	again   func()
 	logs    []string
-	// most is how many bytes an uplink may have; 0 for 1 MiB. refuses says which uplinks cannot be sent; nil for none.
+	// most is how many bytes an uplink may have; 0 means 1 MiB. refuses reports whether an uplink cannot be sent; nil
+	// refuses none.
 	most    int
 	refuses func(up *outbidv1.Uplink) bool
 	refused int
@@ -131,7 +132,7 @@ func (b *fakeBus) Log(c *outbidv1.LogChunk) error {
 	return nil
 }
 
-// stuckStore fails as told.
+// stuckStore fails with the error that a test sets.
 type stuckStore struct {
 	objects.Store
 	mu  sync.Mutex
@@ -174,14 +175,14 @@ func (s *stuckStore) GetRange(ctx context.Context, key string, from, n int64) (i
 	return s.Store.GetRange(ctx, key, from, n)
 }
 
-// fakeTraining is training code that a test moves.
+// fakeTraining is training code that a test controls.
 type fakeTraining struct {
 	fork   *fork
 	orders chan string
 	saves  chan string
 	killed chan struct{}
 	once   sync.Once
-	// stays: it cannot be detached; over is what is called when it is done, once it was.
+	// stays is set if the code cannot be detached; over is the function to call after it was detached.
 	stays bool
 	over  chan func()
 }
@@ -226,14 +227,14 @@ func (x *fakeTraining) save(t *testing.T, step int64) {
 
 func (x *fakeTraining) end(o outbidv1.ForkOutcome) { x.fork.Ended(&outbidv1.ForkEnded{Outcome: o}) }
 
-// rig is a worker with everything around it faked.
+// rig is a worker with a fake environment.
 type rig struct {
 	bus    *fakeBus
 	store  *stuckStore
 	starts chan *fakeTraining
 	fail   error
 	block  bool
-	hold   chan struct{} // what the starter waits for once the training code runs
+	hold   chan struct{} // the starter waits for it once the training code runs
 	agent  *agent
 	stop   context.CancelFunc
 	done   chan struct{}
@@ -248,13 +249,13 @@ func newRig(t *testing.T) *rig {
 	})
 }
 
-// newRigOf is a rig whose worker's end a test looks at.
+// newRigOf returns a rig that passes the worker's error to ended.
 func newRigOf(t *testing.T, ended func(error)) *rig {
 	t.Helper()
 	return newRigLogging(t, slog.DiscardHandler, ended)
 }
 
-// record keeps what is logged.
+// record collects log lines.
 type record struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -266,14 +267,15 @@ func (r *record) Write(p []byte) (int, error) {
 	return r.text.Write(p)
 }
 
-// count returns how often something was logged.
+// count returns how many log lines contain a text.
 func (r *record) count(what string) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return strings.Count(r.text.String(), what)
 }
 
-// newRigLogging is a rig whose worker logs to a handler, and is changed by set before it serves.
+// newRigLogging returns a rig whose worker logs to a handler. Each function in set may change the worker before it
+// serves.
 func newRigLogging(t *testing.T, to slog.Handler, ended func(error), set ...func(*agent)) *rig {
 	t.Helper()
 	dir, err := objects.OpenDir(t.TempDir())

@@ -14,8 +14,8 @@ import (
 	"github.com/outbid-dev/outbid/worker/trialfile"
 )
 
-// own is the directory that the training code is told of and may write to. Where it runs as another user it is below
-// the fork's scratch directory, beside what the worker has taken from it.
+// own returns the directory that the training code may write to. If the code runs as another user, the directory is
+// inside the fork's scratch directory, next to the files that the worker has taken from it.
 func (f *fork) own() string {
 	if f.cfg.closed {
 		return filepath.Join(f.scratch(), "own")
@@ -23,7 +23,8 @@ func (f *fork) own() string {
 	return f.scratch()
 }
 
-// makeScratch makes the fork's directories. The training code's is the worker's until it is given away.
+// makeScratch creates the fork's directories. The training code's directory belongs to the worker until enter changes
+// its owner.
 func (f *fork) makeScratch() error {
 	if !f.cfg.closed {
 		if f.cfg.spares.take(f.scratch()) {
@@ -31,7 +32,7 @@ func (f *fork) makeScratch() error {
 		}
 		return os.MkdirAll(f.scratch(), 0o700)
 	}
-	if err := os.Mkdir(f.scratch(), 0o711); err != nil { //nolint:gosec // its user passes through
+	if err := os.Mkdir(f.scratch(), 0o711); err != nil { //nolint:gosec // the trial's user has to pass through
 		return err
 	}
 	return errors.Join(os.Mkdir(f.own(), 0o700), os.Mkdir(f.takenDir(), 0o700))
@@ -39,7 +40,7 @@ func (f *fork) makeScratch() error {
 
 func (f *fork) takenDir() string { return filepath.Join(f.scratch(), "taken") }
 
-// enter gives the fork's files to what its training code runs in.
+// enter records what the training code runs in, and gives it the fork's files.
 func (f *fork) enter(in *confine.Confinement) error {
 	f.mu.Lock()
 	f.in = in
@@ -47,15 +48,15 @@ func (f *fork) enter(in *confine.Confinement) error {
 	return in.Own(f.own())
 }
 
-// atEnd remembers what is to be done when the training code is gone.
+// atEnd registers a function that is called when the training code is gone.
 func (f *fork) atEnd(do func() error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.leave = append(f.leave, do)
 }
 
-// keep is the directory for what the worker has of the training code's files: out of its reach where it runs as another
-// user.
+// keep returns the directory for the worker's copies of the training code's files. If the code runs as another user,
+// it cannot access this directory.
 func (f *fork) keep() string {
 	if f.cfg.closed {
 		return f.takenDir()
@@ -63,8 +64,8 @@ func (f *fork) keep() string {
 	return f.scratch()
 }
 
-// takeFile takes a checkpoint that training code has written to where its trial cannot get at it any more. Where trials
-// run as the worker's user it makes sure that it is a file, and not too large.
+// takeFile moves a checkpoint that training code has written out of the trial's reach. If trials run as the worker's
+// user, it only checks that the checkpoint is a regular file and not too large.
 func (f *fork) takeFile(s *outbidv1.ProcessSaved) (*outbidv1.ProcessSaved, error) {
 	path := filepath.Clean(s.GetPath())
 	if !f.cfg.closed {
@@ -83,7 +84,7 @@ func (f *fork) takeFile(s *outbidv1.ProcessSaved) (*outbidv1.ProcessSaved, error
 	to := filepath.Join(f.takenDir(), fmt.Sprint(f.taken))
 	f.mu.Unlock()
 	if in == nil {
-		return nil, errors.New("the trial has not begun")
+		return nil, errors.New("the trial has not started")
 	}
 	if err := in.TakeFile(f.ctx, f.own(), path, to, f.cfg.CheckpointBytes); err != nil {
 		return nil, err
@@ -93,7 +94,7 @@ func (f *fork) takeFile(s *outbidv1.ProcessSaved) (*outbidv1.ProcessSaved, error
 	return taken, nil
 }
 
-// clear removes what is left of a fork whose training code is gone.
+// clear removes the files of a fork whose training code is gone.
 func (f *fork) clear() {
 	f.mu.Lock()
 	in, leave := f.in, f.leave
@@ -110,11 +111,11 @@ func (f *fork) clear() {
 		errs = append(errs, trialfile.Remove(f.scratch()))
 	}
 	if err := errors.Join(errs...); err != nil {
-		f.cfg.Logger.Warn("what a trial left could not be removed", "error", err)
+		f.cfg.Logger.Warn("cannot remove the files of a trial", "error", err)
 	}
 }
 
-// copyFile copies what the worker has to where a trial finds it.
+// copyFile copies a file of the worker to a path that a trial can read.
 func copyFile(from, to string) (err error) {
 	in, err := os.Open(from)
 	if err != nil {

@@ -17,13 +17,13 @@ import (
 )
 
 const (
-	// stopGrace is how long training code may take to end when it is stopped; then its process is killed.
+	// stopGrace is how long training code may take to end after the order to stop. Then its process is killed.
 	stopGrace = 15 * time.Second
-	// pauseGrace is the same for a pause, which has a step to finish and a checkpoint to write.
+	// pauseGrace is the same for a pause, which has to finish a step and write a checkpoint.
 	pauseGrace = 2 * time.Minute
 )
 
-// training is training code that runs.
+// training controls running training code.
 type training interface {
 	Direct(verdict outbidv1.Verdict, untilStep int64, reason string)
 	Acked(seq uint64)
@@ -31,8 +31,9 @@ type training interface {
 	Kill()
 }
 
-// detachable is training code in a process that other trials may use. Detach detaches that from this trial before its first
-// step, and over is called when it is done with it; false if it cannot be detached.
+// detachable is training code in a process that other trials may use. Detach detaches the process from this trial
+// before its first step, and over is called when the process is done with the trial. It returns false if the process
+// cannot be detached.
 type detachable interface {
 	Detach(over func()) bool
 }
@@ -44,7 +45,7 @@ type order struct {
 	reason  string
 }
 
-// same says whether training code need not be told again.
+// same reports whether training code already has the order.
 func (o order) same(other order) bool { return o.verdict == other.verdict && o.until == other.until }
 
 // fork is one trial under one lease, from its assignment until its end is in the ledger.
@@ -56,13 +57,13 @@ type fork struct {
 	disk    *diskWatch
 	ref     *outbidv1.ForkRef
 	body    *outbidv1.AssignmentBody
-	// secrets are variables of the training code whose values mask replaces in what it prints and says. unopened is why they cannot
-	// be read, or nil.
+	// secrets are environment variables of the training code; mask removes their values from its output and messages.
+	// unopened is why they cannot be decrypted, or nil.
 	secrets  map[string]string
 	mask     *redact.Mask
 	unopened error
 
-	// Owned by the agent.
+	// The following fields are owned by the agent.
 	started   bool
 	delivered bool
 	acked     uint64
@@ -71,19 +72,19 @@ type fork struct {
 	cancel context.CancelCauseFunc
 	wake   chan struct{}
 	upload *uploader
-	// heard is when the process last said something, in nanoseconds since the fork was made.
+	// heard is when the process last sent anything, in nanoseconds since made.
 	heard atomic.Int64
 	made  time.Time
-	// stalled is set while a report waits for room in the outbox, or for its rate.
+	// stalled is set while a report waits for room in the outbox, or for the report rate.
 	stalled atomic.Bool
-	// heldUp is set while it runs for a part of the time only, as others wait for the disk that it fills.
+	// heldUp is set while the fork runs only part of the time because others wait for the disk that it fills.
 	heldUp atomic.Bool
 	began  sync.Once
-	// pace holds up its reports; paced once its user was told.
+	// pace delays its reports; paced makes sure that the user gets one note about it.
 	pace     reportPace
 	paced    sync.Once
-	slowed   sync.Once // once its user was told that it is held up before a disk
-	detached bool      // owned by its life: its process is not done with it yet, and clears up when it is
+	slowed   sync.Once // makes sure that the user gets one note that the fork is held up for the disk
+	detached bool      // owned by its life: the process is not done with the fork yet, and clears up when it is
 
 	mu      sync.Mutex
 	version uint64
@@ -92,20 +93,20 @@ type fork struct {
 	drained bool
 	phase   string
 	trainer training
-	early   []func(training) // what the training code is told once its starter has returned
-	decided uint64           // the last report that the orchestrator decided on
+	early   []func(training) // calls for the training code, made once its starter has returned
+	decided uint64           // the sequence of the last report that the orchestrator decided on
 	events  []any
 	finish  bool
-	in      *confine.Confinement // what the training code runs in, once that is known
+	in      *confine.Confinement // what the training code runs in, or nil if that is not known yet
 	taken   int
-	leave   []func() error // what is to be done at its end
+	leave   []func() error // functions to call at its end
 	step    int64
-	trains  bool // it has begun its first step
-	// rejected is why the worker ends it as failed, or nil.
+	trains  bool // whether it has begun its first step
+	// rejected is the failure that the worker ends the fork with, or nil.
 	rejected *failure
 }
 
-// What a training process says beside reports, as events.
+// Messages of a training process other than reports, as events.
 type (
 	savedEvent   struct{ saved *outbidv1.ProcessSaved }
 	reachedEvent struct{ step int64 }
@@ -124,10 +125,10 @@ func newFork(a *agent, as *outbidv1.Assignment) *fork {
 	return f
 }
 
-// name is the trial as users see it.
+// name returns the trial's name as users see it.
 func (f *fork) name() string { return fmt.Sprintf("%s/%d", f.ref.GetSweep(), f.ref.GetTrial()) }
 
-// direct says what the fork should do from now on; version 0 for what no assignment says.
+// direct records what the fork should do from now on. version is 0 if the order does not come from an assignment.
 func (f *fork) direct(verdict outbidv1.Verdict, until int64, reason string, version uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -145,7 +146,7 @@ func (f *fork) direct(verdict outbidv1.Verdict, until int64, reason string, vers
 	poke(f.wake)
 }
 
-// drain pauses the fork, whatever the orders, unless it is stopped already.
+// drain pauses the fork, whatever the orders say, unless it is stopped already.
 func (f *fork) drain() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -168,7 +169,7 @@ func (f *fork) over() bool {
 	return f.finish
 }
 
-// status for the uplink; nil once the fork's end is in the ledger.
+// status returns the fork's status for the uplink, or nil once the fork's end is in the ledger.
 func (f *fork) status() *outbidv1.ForkStatus {
 	if f.delivered {
 		return nil
@@ -195,7 +196,8 @@ func (f *fork) tellAcked(seq uint64) {
 	}
 }
 
-// tell tells the training code something, once it has started: it may save a checkpoint before its starter returns.
+// tell calls what with the training code, or later if its starter has not returned yet: the code may already save a
+// checkpoint.
 func (f *fork) tell(what func(training)) {
 	f.mu.Lock()
 	t := f.trainer
@@ -208,7 +210,8 @@ func (f *fork) tell(what func(training)) {
 	}
 }
 
-// say queues a message for the orchestrator. The fork fails if the message cannot be sent, unless it is a note.
+// say queues a message for the orchestrator. If the message cannot be sent, the fork fails, unless the message is a
+// note.
 func (f *fork) say(m *outbidv1.UplinkMessage) {
 	m.Fork = f.ref
 	f.mask.Message(m)
@@ -217,20 +220,20 @@ func (f *fork) say(m *outbidv1.UplinkMessage) {
 	}
 }
 
-// lose fails the fork, of which a message cannot be sent.
+// lose fails the fork because a message of it cannot be sent.
 func (f *fork) lose(m *outbidv1.UplinkMessage, why error) {
-	f.cfg.Logger.Warn("a message of a trial cannot be sent", "trial", f.name(), "message", fmt.Sprintf("%T", m.GetKind()), "error", why)
+	f.cfg.Logger.Warn("cannot send a message of a trial", "trial", f.name(), "message", fmt.Sprintf("%T", m.GetKind()), "error", why)
 	switch m.GetKind().(type) {
 	case *outbidv1.UplinkMessage_Note:
 	case *outbidv1.UplinkMessage_Ended:
-		_ = f.out.add(f, &outbidv1.UplinkMessage{Fork: f.ref, Kind: lost(m, m.GetEnded().GetStep(), why)}) // short, and of valid text
+		_ = f.out.add(f, &outbidv1.UplinkMessage{Fork: f.ref, Kind: lost(m, m.GetEnded().GetStep(), why)}) // cannot fail: short and valid text
 	default:
 		f.reject(lostFailure(m, why))
 	}
 }
 
-// reject ends the fork with a failure that the worker found, whatever becomes of its process. Nothing that the process
-// reports afterwards counts.
+// reject ends the fork with a failure that the worker found, whatever its process does. Reports that come afterwards
+// are ignored.
 func (f *fork) reject(why *failure) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -247,7 +250,7 @@ func (f *fork) rejection() *failure {
 	return f.rejected
 }
 
-// note tells the user a line.
+// note shows the user a line of text.
 func (f *fork) note(level, text string) {
 	trial := f.ref.GetTrial()
 	f.say(&outbidv1.UplinkMessage{Kind: &outbidv1.UplinkMessage_Note{Note: &outbidv1.Note{
@@ -255,7 +258,8 @@ func (f *fork) note(level, text string) {
 	}}})
 }
 
-// begin says, before anything else, that the training code has its assignment. Nothing waits for that word.
+// begin queues the message that the training code has its assignment, once, before any other message. It may wait for
+// the next message.
 func (f *fork) begin() {
 	f.began.Do(func() {
 		from := f.body.GetStart().GetStep()
@@ -268,7 +272,7 @@ func (f *fork) begin() {
 	})
 }
 
-// target is the order that the training code is started with.
+// target returns the step until which the training code is to run, and records the order that it starts with.
 func (f *fork) target() int64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -280,7 +284,7 @@ func (f *fork) target() int64 {
 // Reports implements session.Trial and program.Trial.
 func (f *fork) Reports(reports []*outbidv1.Report) { f.reports(reports, false) }
 
-// LastReports implements session.Trial: they go with what is said of the end.
+// LastReports implements session.Trial. The reports are sent together with the fork's end.
 func (f *fork) LastReports(reports []*outbidv1.Report) { f.reports(reports, true) }
 
 func (f *fork) reports(reports []*outbidv1.Report, delayed bool) {
@@ -301,12 +305,12 @@ func (f *fork) reports(reports []*outbidv1.Report, delayed bool) {
 	if len(reports) > 0 {
 		f.take(reports, delayed)
 	}
-	if bad != nil { // once those before it are sent: it ends the trial
+	if bad != nil { // after the reports before it are sent, because it ends the trial
 		f.reject(bad)
 	}
 }
 
-// take sends reports that are as they should be.
+// take sends valid reports.
 func (f *fork) take(reports []*outbidv1.Report, delayed bool) {
 	f.mu.Lock()
 	step := reports[len(reports)-1].GetStep()
@@ -318,7 +322,8 @@ func (f *fork) take(reports []*outbidv1.Report, delayed bool) {
 	f.stalled.Store(false)
 }
 
-// Saved implements session.Trial. A checkpoint that is too large fails the trial, as it would be offered again and again.
+// Saved implements session.Trial. A checkpoint that is too large fails the trial, because it would be offered again
+// and again.
 func (f *fork) Saved(s *outbidv1.ProcessSaved) {
 	taken, err := f.takeFile(s)
 	switch {
@@ -374,10 +379,10 @@ func (f *fork) takeEvents() []any {
 
 func (f *fork) touch() { f.heard.Store(int64(time.Since(f.made))) }
 
-// silent is how long the process has said nothing.
+// silent returns for how long the process has sent nothing.
 func (f *fork) silent() time.Duration { return time.Since(f.made) - time.Duration(f.heard.Load()) }
 
-// run is the fork's life.
+// run runs the fork from its start to its end.
 func (f *fork) run() {
 	f.disk.add(f)
 	defer f.disk.remove(f)
@@ -386,7 +391,7 @@ func (f *fork) run() {
 	if cause := context.Cause(f.ctx); cause != nil && !errors.Is(cause, errUnwanted) {
 		ended = f.cut(cause)
 	}
-	f.cancel(errUnwanted) // releases what waits for it
+	f.cancel(errUnwanted) // releases everything that waits for the fork
 	if !f.detached {
 		f.clear()
 	}
@@ -398,7 +403,7 @@ func (f *fork) run() {
 	f.say(&outbidv1.UplinkMessage{Kind: &outbidv1.UplinkMessage_Ended{Ended: ended}})
 }
 
-// cut says how a fork ended that was ended from here.
+// cut returns the end of a fork that the worker itself ended.
 func (f *fork) cut(cause error) *outbidv1.ForkEnded {
 	e := &outbidv1.ForkEnded{Outcome: outbidv1.ForkOutcome_FORK_OUTCOME_EXPIRED, Detail: cause.Error()}
 	if errors.Is(cause, errStopping) {
@@ -413,7 +418,7 @@ func (f *fork) lastStep() int64 {
 	return f.step
 }
 
-// failure is how a fork failed.
+// failure describes why a fork failed.
 type failure struct {
 	kind   outbidv1.FailureKind
 	detail string

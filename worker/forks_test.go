@@ -11,15 +11,15 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// forkOf is an assignment of one fork of trial 0 of s-1.
+// forkOf returns an assignment of one fork of trial 0 of s-1.
 func forkOf(leaseID uint64, until int64) *outbidv1.Assignment {
 	a := assignment(leaseID, until, 0)
 	a.Fork.Trial = 0
 	return a
 }
 
-// Two forks of one trial run on two nodes, each under its own lease: they report and save under it, end on their own, and
-// one whose lease is over is ended without the other's noticing.
+// Two forks of one trial run on two nodes, each under its own lease. They report and save under it and end
+// independently, and if one lease expires the other fork is not affected.
 func TestTwoForksOfATrialOnTwoNodes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -37,10 +37,10 @@ func TestTwoForksOfATrialOnTwoNodes(t *testing.T) {
 		a.bus.orch.awaitText(t, 1, "saved 1 checkpoints/s-1/0/000000000001-1.")
 		b.bus.orch.awaitText(t, 2, "saved 2 checkpoints/s-1/0/000000000002-2.")
 		if said := a.bus.orch.heard(2) + b.bus.orch.heard(1); said != "" {
-			t.Errorf("under the other's lease was said %s", said)
+			t.Errorf("messages under the other's lease: %s", said)
 		}
 
-		// Node b is cut off until its lease is over: its fork ends, the other goes on.
+		// Node b is cut off until its lease has expired: its fork ends, the other continues.
 		b.bus.setCut(true)
 		<-y.killed
 		x.report(2)
@@ -51,17 +51,17 @@ func TestTwoForksOfATrialOnTwoNodes(t *testing.T) {
 		default:
 		}
 		pass(time.Minute)
-		b.bus.orch.with(func() { b.bus.orch.assignments = nil }) // its lease is nobody's any more
+		b.bus.orch.with(func() { b.bus.orch.assignments = nil }) // its lease has ended
 		b.bus.setCut(false)
 		b.bus.orch.awaitText(t, 2, "ended EXPIRED at 2")
 
-		// The trial gets another lease on node b, which starts anew beside the one on node a.
+		// The trial gets another lease on node b, where a new fork starts, while the one on node a runs.
 		b.bus.orch.assign(forkOf(3, 9))
 		z := <-b.starts
 		z.report(1)
 		b.bus.orch.awaitText(t, 3, "report 1")
 
-		// What node a is not ordered to do any more it ends, and node b goes on.
+		// Node a ends the fork that it is no longer ordered to run, and node b continues.
 		a.bus.orch.drop(1)
 		x.hears(t, "STOP")
 		x.end(ordered)
@@ -69,14 +69,15 @@ func TestTwoForksOfATrialOnTwoNodes(t *testing.T) {
 		z.report(2)
 		b.bus.orch.awaitText(t, 3, "report 2")
 		if said := b.bus.orch.heard(2); strings.Contains(said, "report 3") || strings.Count(said, "ended") != 1 {
-			t.Errorf("under the lease that is over was said %s", said)
+			t.Errorf("messages under the expired lease: %s", said)
 		}
 		synctest.Wait()
 	})
 }
 
-// A fork of a round that is told to pause before its first step ends at once, detached from its process, and its files stay until that is done
-// with it. One that has begun, or cannot be detached, has the time that a pause gives; so has one that is of no round.
+// A fork of several that gets an order to pause before its first step ends at once, detached from its process. Its
+// files stay until the process is done with them. A fork that has begun, cannot be detached, or is the only one of
+// its trial has the usual time for a pause.
 func TestALateForkHoldsUpNobody(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -85,14 +86,14 @@ func TestALateForkHoldsUpNobody(t *testing.T) {
 		verdict  outbidv1.Verdict
 		detached bool
 	}{
-		"has said nothing":   {detached: true},
+		"has sent nothing":   {detached: true},
 		"reported its start": {does: func(_ *testing.T, x *fakeTraining) { x.report(0) }, detached: true},
 		"has begun":          {does: func(_ *testing.T, x *fakeTraining) { x.fork.Began() }},
 		"reported a step":    {does: func(_ *testing.T, x *fakeTraining) { x.report(1) }},
 		"saved a step":       {does: func(t *testing.T, x *fakeTraining) { t.Helper(); x.save(t, 1); x.saved(t, "1 ") }},
 		"cannot be detached": {does: func(_ *testing.T, x *fakeTraining) { x.stays = true }},
-		"is of no round":     {alone: true},
-		"is to stop":         {verdict: stop},
+		"is the only fork":   {alone: true},
+		"has to stop":        {verdict: stop},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -103,7 +104,7 @@ func TestALateForkHoldsUpNobody(t *testing.T) {
 				}
 				o.assign(a)
 				x := <-r.starts
-				if err := os.MkdirAll(x.fork.scratch(), 0o700); err != nil { // as who starts functions does
+				if err := os.MkdirAll(x.fork.scratch(), 0o700); err != nil { // as the starter of functions does
 					t.Fatal(err)
 				}
 				if tc.does != nil {
@@ -130,20 +131,21 @@ func TestALateForkHoldsUpNobody(t *testing.T) {
 	}
 }
 
-// checkFilesOfDetached checks that the files of a trial whose process was detached are there until that is done.
+// checkFilesOfDetached checks that the files of a trial whose process was detached stay until the process is done
+// with them.
 func checkFilesOfDetached(t *testing.T, x *fakeTraining) {
 	t.Helper()
 	files := x.fork.scratch()
 	if _, err := os.Stat(files); err != nil {
-		t.Errorf("before it is over its files are gone: %v", err)
+		t.Errorf("its files are gone too early: %v", err)
 	}
 	(<-x.over)()
 	if _, err := os.Stat(files); !os.IsNotExist(err) {
-		t.Errorf("when it was over its files stayed: %v", err)
+		t.Errorf("its files were not removed: %v", err)
 	}
 }
 
-// hears waits until training code is told something.
+// hears waits until training code is given a verdict.
 func (x *fakeTraining) hears(t *testing.T, verdict string) {
 	t.Helper()
 	for {

@@ -9,18 +9,19 @@ import (
 	"github.com/outbid-dev/outbid/worker/claim"
 )
 
-// quietWait is how long a trial waits for devices before its user is told: workers of one machine take turns.
+// quietWait is how long a trial waits for devices before its user gets a note, because workers of one machine often
+// take turns.
 const quietWait = time.Second
 
 // waiting counts the trials that wait for devices that other processes of the machine use.
 type waiting struct {
 	mu     sync.Mutex
 	trials int
-	told   map[string]bool // sweeps whose user was told
+	told   map[string]bool // the sweeps whose user got a note
 }
 
-// holdDevices claims a fork's devices until its training code is gone, and waits for those that another worker of this machine
-// uses.
+// holdDevices claims a fork's devices until its training code is gone. It waits while another worker of this machine
+// uses them.
 func (s *starter) holdDevices(ctx context.Context, f *fork) error {
 	if s.cfg.Share == nil {
 		return nil
@@ -46,7 +47,7 @@ func (s *starter) holdDevices(ctx context.Context, f *fork) error {
 	return nil
 }
 
-// tellWaiting says which process uses a device that a trial waits for: to its user once for each sweep.
+// tellWaiting reports which process uses a device that a trial waits for. The user gets one note for each sweep.
 func (s *starter) tellWaiting(f *fork, h *claim.Held) {
 	s.waiting.mu.Lock()
 	defer s.waiting.mu.Unlock()

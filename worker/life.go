@@ -21,7 +21,7 @@ func (f *fork) live() *outbidv1.ForkEnded {
 	told, decided, early := f.first, f.decided, f.early
 	f.early = nil
 	f.mu.Unlock()
-	if decided > 0 { // it reported before this
+	if decided > 0 { // it reported before t was known
 		t.Acked(decided)
 	}
 	for _, what := range early {
@@ -32,7 +32,7 @@ func (f *fork) live() *outbidv1.ForkEnded {
 	return (&life{fork: f, training: t, told: told}).follow()
 }
 
-// prepare starts the training code unless the fork is told to end before it runs.
+// prepare starts the training code, unless the fork has to end before it runs.
 func (f *fork) prepare() (training, error) {
 	if f.ctx.Err() != nil || f.ordered().verdict != outbidv1.Verdict_VERDICT_TRAIN {
 		return nil, errUnwanted
@@ -55,7 +55,7 @@ func (f *fork) prepare() (training, error) {
 		select {
 		case r := <-started:
 			if r.err == nil {
-				poke(f.wake) // something may have come meanwhile
+				poke(f.wake) // an order may have come meanwhile
 			}
 			return r.t, r.err
 		case <-f.wake:
@@ -79,15 +79,16 @@ type life struct {
 	training training
 	// told is the order that the training code has.
 	told order
-	// reached is the step at which it waits for word, if it does; announced once the orchestrator was told.
+	// If waits is set, the training code waits at step reached for an order. announced is set once the orchestrator
+	// was notified.
 	reached   int64
 	waits     bool
 	announced bool
 	end       *outbidv1.ForkEnded
-	// deadline is when it must have obeyed; zero for no order to end.
+	// deadline is when the code must have ended; zero without an order to end.
 	deadline time.Time
 	killed   bool
-	// failed: it ends as rejected.
+	// failed is set once end holds the failure that the worker rejected the fork with.
 	failed bool
 }
 
@@ -119,7 +120,7 @@ func (l *life) follow() *outbidv1.ForkEnded {
 	}
 }
 
-// obey hands on the newest order.
+// obey passes the newest order to the training code.
 func (l *life) obey() {
 	o := l.ordered()
 	if o.same(l.told) || l.end != nil {
@@ -151,8 +152,9 @@ func (l *life) obey() {
 	l.training.Direct(o.verdict, o.until, o.reason)
 }
 
-// late says whether it is one of a round of forks that has to pause before its first step: there is nothing to save, and the
-// others are not to wait for it. Then its process is detached: what that has imported by then the next round's fork need not.
+// late reports whether the fork is one of several forks of a trial and has to pause before its first step. Then it
+// has nothing to save, and the other forks need not wait for it. Its process is detached, so that the fork of the
+// next fork slot can use what it has imported by then.
 func (l *life) late() bool {
 	code, ok := l.training.(detachable)
 	if !ok || l.told.verdict != outbidv1.Verdict_VERDICT_PAUSE || l.body.GetPart() == nil {
@@ -177,38 +179,38 @@ func (l *life) handle(event any) {
 	}
 }
 
-// announce says that the target was reached, once its checkpoint is in the store.
+// announce reports that the target was reached, once its checkpoint is in the store.
 func (l *life) announce() {
 	o := l.ordered()
 	if !l.waits || l.announced || !l.upload.idle() || l.end != nil {
 		return
 	}
 	if o.verdict == outbidv1.Verdict_VERDICT_TRAIN && (o.until == 0 || o.until > l.reached) {
-		l.waits = false // its next target is on the way to it
+		l.waits = false // its next target is on the way to the training code
 		return
 	}
 	l.announced = true
 	l.say(&outbidv1.UplinkMessage{Kind: &outbidv1.UplinkMessage_Reached{Reached: &outbidv1.ForkReached{Step: l.reached}}})
 }
 
-// savesMatter says whether what is not stored yet is waited for.
+// savesMatter reports whether the fork has to wait for checkpoints that are not stored yet.
 func (l *life) savesMatter() bool {
 	return l.ctx.Err() == nil && l.ordered().verdict != outbidv1.Verdict_VERDICT_STOP
 }
 
-// excused says whether the process has a reason to be silent.
+// excused reports whether the process has a reason to be silent.
 func (l *life) excused() bool {
 	return l.waits || l.stalled.Load() || l.heldUp.Load() || !l.upload.idle()
 }
 
-// checkSilence ends a process that hangs, or that does not obey.
+// checkSilence ends a process that hangs or does not obey.
 func (l *life) checkSilence() {
 	if l.end != nil || l.killed {
 		return
 	}
 	if !l.deadline.IsZero() && !time.Now().Before(l.deadline) && l.upload.idle() {
 		if l.told.verdict == outbidv1.Verdict_VERDICT_PAUSE {
-			l.note("warning", fmt.Sprintf("did not save and end within %s of being told to pause; it goes on from its last "+
+			l.note("warning", fmt.Sprintf("did not save and end within %s of being told to pause; it will continue from its last "+
 				"checkpoint", pauseGrace))
 		}
 		l.end = &outbidv1.ForkEnded{
@@ -231,7 +233,7 @@ func (l *life) endRejected() {
 		return
 	}
 	l.failed = true
-	if l.end != nil { // by itself, before its worker could
+	if l.end != nil { // the process ended by itself first
 		l.end = why.ended()
 		return
 	}
@@ -239,7 +241,7 @@ func (l *life) endRejected() {
 	l.killAndWait()
 }
 
-// kill ends the process; that it is gone comes as an event.
+// kill ends the process. Its exit arrives as an event.
 func (l *life) kill() {
 	if !l.killed && l.end == nil {
 		l.killed = true
@@ -248,7 +250,7 @@ func (l *life) kill() {
 	}
 }
 
-// killAndWait ends the process and keeps the verdict that was found. What it still says is taken in.
+// killAndWait ends the process and preserves l.end. It still handles the process's last events.
 func (l *life) killAndWait() {
 	verdict := l.end
 	l.killed = true
@@ -266,7 +268,7 @@ func (l *life) killAndWait() {
 	}
 }
 
-// next is how long to wait at most.
+// next returns how long to wait at most.
 func (l *life) next() time.Duration {
 	next := time.Hour
 	if l.end != nil || l.killed {
@@ -274,7 +276,7 @@ func (l *life) next() time.Duration {
 	}
 	if !l.deadline.IsZero() {
 		if !l.upload.idle() {
-			return next // its end wakes
+			return next // the end of the upload wakes the loop
 		}
 		next = min(next, max(time.Until(l.deadline), time.Millisecond))
 	}

@@ -42,7 +42,7 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// trainForTest is the training code of the tests with real processes; the configuration says what it does.
+// trainForTest is the training code of the tests with real processes; the configuration selects its behaviour.
 func trainForTest(t *sessiontest.Trial) error {
 	fmt.Printf("\x1eoutbid:%s/%d@%d\n", t.GetFork().GetSweep(), t.GetFork().GetTrial(), t.GetFork().GetLeaseId())
 	what := strings.Trim(t.GetConfigJson(), `{}"`)
@@ -80,7 +80,7 @@ func trainForTest(t *sessiontest.Trial) error {
 				return err
 			}
 		}
-		for what == "die" && step == 2 && t.Acked < 2 { // what is under way when a process dies may be lost
+		for what == "die" && step == 2 && t.Acked < 2 { // messages in flight when a process dies may be lost
 			if _, err := t.Wait(); err != nil {
 				return err
 			}
@@ -101,7 +101,7 @@ func trainForTest(t *sessiontest.Trial) error {
 // attackConns is how many connections one trial opens.
 const attackConns = 17_400
 
-// connectForTest opens connections to both of its worker's sockets, says how many, and keeps them.
+// connectForTest opens connections to both of its worker's sockets, reports how many, and keeps them open.
 func connectForTest(t *sessiontest.Trial) error {
 	opened := 0
 	for i := range attackConns {

@@ -10,19 +10,20 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// Link is what the Bus over NATS stands on. The caller keeps connection and logs open for longer than the worker.
+// Link holds the connections of a Bus over NATS. The caller closes NC and Logs after the worker has ended.
 type Link struct {
 	NC   *nats.Conn
 	Logs *bus.Logs
-	// Who signs what the worker says, and takes over new credentials before the old ones run out.
+	// Who holds the credentials that sign the worker's messages. It accepts new credentials before the old ones
+	// expire.
 	Who *identity.Credentials
-	// Check says whether orders are signed by the server that the worker has joined.
+	// Check verifies that orders are signed by the server that the worker has joined.
 	Check bus.Check
-	// Renewed hears how the taking over of new credentials went.
+	// Renewed is called with the result of each renewal of the credentials.
 	Renewed func(error)
 }
 
-// NATS is the Bus over a NATS connection.
+// NATS returns a Bus over a NATS connection.
 func NATS(l Link) Bus { return natsBus{l} }
 
 type natsBus struct{ Link }

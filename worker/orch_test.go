@@ -13,8 +13,8 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// orch is a small orchestrator: it takes in uplinks as the protocol says, writes down what happened, and sends the
-// orders that a test sets.
+// orch is a small orchestrator. It handles uplinks as the protocol says, records what happened, and sends the orders
+// that a test sets.
 type orch struct {
 	send func(*outbidv1.Orders)
 
@@ -25,15 +25,16 @@ type orch struct {
 	generation  uint64
 	term        uint64
 	lease       time.Duration
-	mute        bool // says nothing
-	deaf        bool // hears nothing
+	mute        bool // sends nothing
+	deaf        bool // ignores everything
 	tenants     bool
 	assignments []*outbidv1.Assignment
 	averages    []*outbidv1.Consolidation
 	taken       map[uint64]uint64
 	forks       []*outbidv1.ForkStatus
 	info        *outbidv1.NodeInfo
-	// health is what the worker's checks found, by uplink; introduced is how many there were when it introduced itself.
+	// health has the result of the worker's checks in each uplink; introduced is how many there were when it
+	// introduced itself.
 	health     []*outbidv1.NodeHealth
 	introduced int
 	leaving    bool
@@ -88,7 +89,7 @@ func (o *orch) uplink(up *outbidv1.Uplink) {
 	o.changed = make(chan struct{})
 }
 
-// order sends orders; the caller holds the lock.
+// order sends orders. The caller holds the lock.
 func (o *orch) order() {
 	if o.mute || o.boot == "" {
 		return
@@ -136,14 +137,14 @@ func (o *orch) change(leaseID uint64, verdict outbidv1.Verdict, until int64) {
 	})
 }
 
-// drop takes a fork off the orders.
+// drop removes a fork from the orders.
 func (o *orch) drop(leaseID uint64) {
 	o.with(func() {
 		o.assignments = slices.DeleteFunc(o.assignments, func(a *outbidv1.Assignment) bool { return a.GetFork().GetLeaseId() == leaseID })
 	})
 }
 
-// text writes down the messages of a fork, reports summed up.
+// text returns a summary of a fork's messages.
 func (o *orch) text(leaseID uint64) string {
 	var b strings.Builder
 	for _, m := range o.messages {
@@ -218,7 +219,7 @@ func (o *orch) awaitText(t *testing.T, leaseID uint64, texts ...string) {
 	}
 }
 
-// heard returns what a fork said.
+// heard returns the messages of a fork.
 func (o *orch) heard(leaseID uint64) string {
 	o.mu.Lock()
 	defer o.mu.Unlock()

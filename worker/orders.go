@@ -10,7 +10,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// inbox keeps the newest orders: each says everything, so older ones are of no use.
+// inbox holds the newest orders. Each message has the complete orders, so older ones are dropped.
 type inbox struct {
 	wake chan struct{}
 
@@ -18,7 +18,8 @@ type inbox struct {
 	boot   string
 	orders *outbidv1.Orders
 	came   time.Time
-	// stranger is another boot of the node that was ordered about: since when nobody else was, and when last.
+	// stranger is another boot of the node that received orders. strange is when such orders began without any for
+	// this boot, and again is when the last of them came.
 	stranger       string
 	strange, again time.Time
 }
@@ -49,14 +50,14 @@ func (b *inbox) get() (*outbidv1.Orders, time.Time) {
 	return o, b.came
 }
 
-// become begins another boot: what was ordered before is void.
+// become changes the boot and drops all orders for the previous boot.
 func (b *inbox) become(boot string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.boot, b.orders, b.stranger, b.strange = boot, nil, "", time.Time{}
 }
 
-// rival returns another boot of the node, once.
+// rival returns another boot of the node that has received orders, once.
 func (b *inbox) rival() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -65,7 +66,7 @@ func (b *inbox) rival() string {
 	return boot
 }
 
-// outranked says whether orders have long been for another worker of this node's name, and never for this one.
+// outranked reports whether all orders have gone to another worker of the same name for longer than rivalPatience.
 func (b *inbox) outranked() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -118,14 +119,14 @@ func (a *agent) take(o *outbidv1.Orders, came time.Time) {
 	a.startWaiting()
 }
 
-// hello: the orchestrator does not know this boot. If it has ever heard of it, it has lost its memory, and what runs
-// here belongs to nobody: the worker begins anew.
+// hello handles that the orchestrator does not know this boot. If it did know the boot before, it has lost its state,
+// and these forks have no owner: the worker ends all forks and starts with a new boot.
 func (a *agent) hello() {
 	a.introduce = true
 	if a.out.begun() || len(a.forks) > 0 {
-		a.cfg.Logger.Warn("the orchestrator does not know this worker any more; beginning anew")
+		a.cfg.Logger.Warn("the orchestrator does not know this worker any more; starting with a new boot")
 		if rival := a.inbox.rival(); rival != "" {
-			a.cfg.Logger.Warn("does another worker use the name of this node? Give each its own",
+			a.cfg.Logger.Warn("another worker may use the name of this node; give each worker its own name",
 				"node", a.cfg.Node, "boot", rival)
 		}
 		a.cancelAll(errUnknown)
@@ -140,13 +141,13 @@ func (a *agent) hello() {
 	a.send(true)
 }
 
-// assign takes in one assignment.
+// assign starts or updates a fork as an assignment says.
 func (a *agent) assign(as *outbidv1.Assignment) {
 	leaseID := as.GetFork().GetLeaseId()
 	f := a.forks[leaseID]
 	if f == nil {
 		if as.GetBody() == nil || a.draining {
-			return // it comes with its body once the orchestrator sees that it is not here
+			return // the assignment is sent with its body once the orchestrator sees that the fork is not here
 		}
 		f = newFork(a, as)
 		a.forks[leaseID] = f
@@ -159,7 +160,7 @@ func (a *agent) assign(as *outbidv1.Assignment) {
 	}
 }
 
-// acknowledge drops what is in the ledger, and tells training code up to which report it was decided on.
+// acknowledge drops messages that are in the ledger, and tells training code which reports were decided on.
 func (a *agent) acknowledge(seq uint64) {
 	var heard []*fork
 	a.out.acked(seq, func(e entry) {
@@ -180,7 +181,7 @@ func (a *agent) acknowledge(seq uint64) {
 	}
 }
 
-// forget drops forks whose end is in the ledger and that are not wanted any more.
+// forget drops forks whose end is in the ledger and that the orders no longer list.
 func (a *agent) forget() {
 	for leaseID, f := range a.forks {
 		if f.delivered && !a.wanted[leaseID] {
@@ -189,7 +190,7 @@ func (a *agent) forget() {
 	}
 }
 
-// startWaiting starts the forks whose devices are free: one that ends keeps its devices until it is gone.
+// startWaiting starts the forks whose devices are free. A fork that ends uses its devices until it is gone.
 func (a *agent) startWaiting() {
 	for _, leaseID := range a.leases() {
 		if f := a.forks[leaseID]; !f.started && !a.busy(f) {
@@ -207,7 +208,7 @@ func (a *agent) begin(f *fork) {
 	})
 }
 
-// busy says whether another fork has a device of this one.
+// busy reports whether a running fork uses a device of this one.
 func (a *agent) busy(f *fork) bool {
 	for _, o := range a.forks {
 		if o == f || !o.started || o.over() {

@@ -9,67 +9,69 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// Bounds of the outbox. Bytes are of the encoded messages.
+// Limits of the outbox. Bytes are those of encoded messages.
 const (
-	// maxBacklog is how much may wait; beyond it reports wait in the training processes.
+	// maxBacklog and maxBacklogBytes limit what may be queued. Beyond them, reports wait in the training processes.
 	maxBacklog      = 200_000
 	maxBacklogBytes = 64 << 20
-	// maxUplink and maxUplinkBytes are how much goes into one uplink at most; the connection may take less.
+	// maxUplink and maxUplinkBytes limit what goes into one uplink. The connection may allow less.
 	maxUplink      = 4096
 	maxUplinkBytes = 512 << 10
 )
 
-// sendDelay is how long a message waits that nobody waits for: in a short trial all that it has to say goes in one uplink.
+// sendDelay is how long a message that is not urgent waits, so that a short trial sends all its messages in one
+// uplink.
 const sendDelay = 5 * time.Millisecond
 
-// maxFlights is how many uplinks may be under way at once: enough that a report need not wait for the answer to the one
-// before it, few enough that reports gather while the orchestrator is busy.
+// maxFlights is how many uplinks may be in flight at once: enough that a report need not wait for the previous
+// acknowledgement, few enough that reports are batched while the orchestrator is busy.
 const maxFlights = 4
 
-// outbox keeps what the worker says, in order, until the orchestrator has it in its ledger. A few uplinks are under way
-// at a time; what comes meanwhile gathers for the next.
+// outbox queues the worker's messages in order until the orchestrator has them in its ledger. A few uplinks are in
+// flight at a time; messages that come meanwhile are sent with the next one.
 type outbox struct {
 	wake chan struct{}
 
 	mu      sync.Mutex
 	entries []entry
-	// first is the sequence of entries[0]; sequences count from 1.
+	// first is the sequence number of entries[0]; sequence numbers start at 1.
 	first uint64
-	// flights are the uplinks under way, oldest first; flying counts their entries.
+	// flights are the uplinks in flight, oldest first; flying counts their entries.
 	flights []flight
 	flying  int
 	bytes   int
 	room    chan struct{}
-	// due says that something which is not under way is to be sent now; delay makes it so when what may wait has waited enough.
+	// due is set if messages that are not in flight have to be sent now. The delay timer sets it when messages that
+	// are not urgent have waited long enough.
 	due   bool
 	delay *time.Timer
-	// width bounds how many messages go into one uplink while a message that cannot be sent is looked for; 0 for no bound.
+	// width limits the messages in one uplink while the outbox looks for one that cannot be sent; 0 means no limit.
 	width int
-	// scratch is where messages are encoded to learn their sizes.
+	// scratch is a buffer for encoding messages to learn their sizes.
 	scratch []byte
 }
 
-// flight is an uplink under way: how many entries it carries, and when it was sent.
+// flight is an uplink in flight: how many entries it carries, and when it was sent.
 type flight struct {
 	size int
 	sent time.Time
 }
 
-// entry is one message. What the acknowledgement is good for is kept with it.
+// entry is one message, with the data needed when it is acknowledged.
 type entry struct {
 	message *outbidv1.UplinkMessage
 	// fork may be nil.
 	fork *fork
-	// bytes are what the message takes in an uplink.
+	// bytes is how much the message takes in an uplink.
 	bytes int
-	// report is the number of a report within its fork; 0 for other messages.
+	// report is the sequence number of a report within its fork; 0 for other messages.
 	report uint64
 }
 
 func newOutbox() *outbox { return &outbox{wake: make(chan struct{}, 1), first: 1} }
 
-// add takes a message that must not wait for room: there are few of them. It returns why the message cannot be sent, or
-// nil.
+// add queues a message without waiting for room, because there are few such messages. It returns why the message
+// cannot be sent, or nil.
 func (o *outbox) add(f *fork, m *outbidv1.UplinkMessage) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -78,8 +80,8 @@ func (o *outbox) add(f *fork, m *outbidv1.UplinkMessage) error {
 	return err
 }
 
-// addDelayed takes a message that may wait for the next one, and that is sent soon if there is none. It returns why the
-// message cannot be sent, or nil.
+// addDelayed queues a message that is sent with the next one, or alone after sendDelay. It returns why the message
+// cannot be sent, or nil.
 func (o *outbox) addDelayed(f *fork, m *outbidv1.UplinkMessage) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -88,14 +90,14 @@ func (o *outbox) addDelayed(f *fork, m *outbidv1.UplinkMessage) error {
 	return err
 }
 
-// whisper has what waits sent soon. The caller holds the lock.
+// whisper schedules a flush after sendDelay. The caller holds the lock.
 func (o *outbox) whisper() {
 	if o.delay == nil {
 		o.delay = time.AfterFunc(sendDelay, o.delayOver)
 	}
 }
 
-// delayOver has sent what could wait.
+// delayOver flushes the outbox after sendDelay.
 func (o *outbox) delayOver() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -104,7 +106,7 @@ func (o *outbox) delayOver() {
 	}
 }
 
-// flush has all that waits sent now. The caller holds the lock.
+// flush sends all queued messages now. The caller holds the lock.
 func (o *outbox) flush() {
 	o.due = true
 	if o.delay != nil {
@@ -114,8 +116,8 @@ func (o *outbox) flush() {
 	o.notify()
 }
 
-// addReports takes reports that checkReport has accepted, which may be delayed or not; it waits while the backlog is full, or
-// until ctx ends.
+// addReports queues reports that checkReport has accepted, to be sent now or delayed. It waits while the backlog is
+// full, or until ctx ends.
 func (o *outbox) addReports(ctx context.Context, f *fork, reports []*outbidv1.Report, delayed bool) {
 	type wrapped struct {
 		message outbidv1.UplinkMessage
@@ -143,7 +145,7 @@ func (o *outbox) addReports(ctx context.Context, f *fork, reports []*outbidv1.Re
 	}
 }
 
-// await releases the lock until there may be room; false if ctx ended.
+// await releases the lock until there may be room. It returns false if ctx ended.
 func (o *outbox) await(ctx context.Context) bool {
 	if o.room == nil {
 		o.room = make(chan struct{})
@@ -160,7 +162,7 @@ func (o *outbox) await(ctx context.Context) bool {
 	}
 }
 
-// push queues a message that can be sent, and returns why if it cannot. The caller holds the lock.
+// push queues a message, or returns why it cannot be sent. The caller holds the lock.
 func (o *outbox) push(e entry) error {
 	var err error
 	if e.bytes, err = o.admit(e.message); err != nil {
@@ -178,8 +180,8 @@ func (o *outbox) notify() {
 	}
 }
 
-// ready returns the sequence and the size in bytes of the first message to send now, or 0 and 0 if there is none: a new
-// one if few uplinks are under way, the oldest again if an uplink was not acknowledged in time.
+// ready returns the sequence number and the size in bytes of the first message to send now, or 0 and 0 if no message
+// is due. That is a new message, or the oldest in flight if it was not acknowledged in time.
 func (o *outbox) ready(now time.Time) (first uint64, bytes int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -192,7 +194,7 @@ func (o *outbox) ready(now time.Time) (first uint64, bytes int) {
 	return o.first + uint64(o.flying), o.entries[o.flying].bytes
 }
 
-// next returns what to send now: as much of what is ready as fits into room bytes, and its first sequence.
+// next returns the messages to send now, as many as fit into room bytes, and the first one's sequence number.
 func (o *outbox) next(now time.Time, room int) (first uint64, messages []*outbidv1.UplinkMessage) {
 	if first, _ = o.ready(now); first == 0 {
 		return 0, nil
@@ -220,7 +222,7 @@ func (o *outbox) next(now time.Time, room int) (first uint64, messages []*outbid
 	return first, messages
 }
 
-// again forgets what is under way, so that it is sent with the next uplink.
+// again puts messages in flight back into the queue, so that the next uplink sends them again.
 func (o *outbox) again() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -228,7 +230,7 @@ func (o *outbox) again() {
 	o.flush()
 }
 
-// acked drops messages up to a sequence and calls f for each.
+// acked drops messages up to a sequence number and calls f for each.
 func (o *outbox) acked(seq uint64, f func(e entry)) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -256,7 +258,7 @@ func (o *outbox) acked(seq uint64, f func(e entry)) {
 	}
 }
 
-// land takes n acknowledged entries off the flights that carried them.
+// land removes n acknowledged entries from the flights that carried them.
 func (o *outbox) land(n int) {
 	o.flying = max(0, o.flying-n)
 	landed := 0
@@ -270,7 +272,7 @@ func (o *outbox) land(n int) {
 	}
 }
 
-// reset drops everything: it was said in another boot.
+// reset drops everything for a new boot.
 func (o *outbox) reset() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -282,7 +284,7 @@ func (o *outbox) reset() {
 	}
 }
 
-// empty says whether everything was acknowledged; begun whether anything ever was.
+// empty reports whether all messages were acknowledged; begun whether any ever was.
 func (o *outbox) empty() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -295,7 +297,8 @@ func (o *outbox) begun() bool {
 	return o.first > 1
 }
 
-// resendIn is how long to wait until what is under way is to be sent again; negative for nothing under way.
+// resendIn returns how long to wait until the oldest flight is sent again, or a negative duration if nothing is in
+// flight.
 func (o *outbox) resendIn(now time.Time) time.Duration {
 	o.mu.Lock()
 	defer o.mu.Unlock()

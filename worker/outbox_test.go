@@ -16,8 +16,8 @@ func report(seq uint64) *outbidv1.Report {
 	return &outbidv1.Report{Seq: seq, Step: int64(seq), Metrics: map[string]float64{"loss": 1}}
 }
 
-// Over a network that loses, repeats and reorders, every message arrives once and in order at a receiver that counts
-// sequences, and the sender's bookkeeping stays exact.
+// Over a network that loses, repeats and reorders uplinks, every message arrives once and in order at a receiver that
+// counts sequence numbers, and the sender's bookkeeping stays exact.
 func TestOutboxDelivers(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -78,7 +78,7 @@ func TestOutboxDelivers(t *testing.T) {
 			}
 		}
 		if o.bytes != 0 || o.flying != 0 || acked != total {
-			t.Fatalf("%d bytes, %d under way, %d of %d acknowledged at the end", o.bytes, o.flying, acked, total)
+			t.Fatalf("%d bytes, %d in flight, %d of %d acknowledged at the end", o.bytes, o.flying, acked, total)
 		}
 	})
 }
@@ -100,19 +100,19 @@ func TestOutboxGathers(t *testing.T) {
 	}
 	o.add(f, &outbidv1.UplinkMessage{})
 	o.add(f, &outbidv1.UplinkMessage{})
-	send(0, 0) // enough are under way
+	send(0, 0) // enough are in flight
 	if d := o.resendIn(now); d != resendAfter {
 		t.Errorf("again in %s", d)
 	}
 	o.acked(1, func(entry) {})
-	send(2, maxFlights+1) // one has landed: what has gathered
+	send(2, maxFlights+1) // one was acknowledged: the messages that have gathered
 	now = now.Add(resendAfter)
 	send(maxFlights+1, 2) // all again
 	o.acked(3, func(entry) {})
 	send(0, 0)
 	o.acked(maxFlights+2, func(entry) {})
 	send(0, 0)
-	o.acked(99, func(entry) {}) // of nobody's message
+	o.acked(99, func(entry) {}) // of a message that does not exist
 	if o.first != maxFlights+3 || !o.empty() || len(o.flights) != 0 {
 		t.Errorf("first %d, %d flights", o.first, len(o.flights))
 	}
@@ -144,7 +144,7 @@ func TestOutboxBoundsAnUplink(t *testing.T) {
 	}
 }
 
-// A full backlog holds up reports, not what must not wait, until there is room or the fork is gone.
+// A full backlog delays reports, but not urgent messages, until there is room or the fork is gone.
 func TestOutboxBacklog(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -169,7 +169,7 @@ func TestOutboxBacklog(t *testing.T) {
 		<-gone
 		select {
 		case <-waited:
-			t.Error("a report was taken beyond the bound")
+			t.Error("a report was accepted beyond the limit")
 		default:
 		}
 		o.add(f, &outbidv1.UplinkMessage{})
@@ -181,7 +181,7 @@ func TestOutboxBacklog(t *testing.T) {
 	})
 }
 
-// What nobody waits for goes with what comes next, or alone after a while.
+// A message that is not urgent is sent with the next one, or alone after a while.
 func TestOutboxDelays(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -217,7 +217,7 @@ func TestOutboxDelays(t *testing.T) {
 		pass(2 * sendDelay)
 		select {
 		case <-o.wake:
-			t.Fatal("woken for nothing")
+			t.Fatal("woken without anything to send")
 		default:
 		}
 	})

@@ -9,23 +9,23 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// reportPace is a token bucket that holds up the reports of a fork whose tenant reports faster than it may for longer
-// (report_rate). The zero value holds nothing up.
+// reportPace is a token bucket that delays the reports of a fork whose tenant exceeds its sustained rate
+// (report_rate). The zero value delays nothing.
 type reportPace struct {
 	mu sync.Mutex
-	// rate is in bytes a second, 0 for no bound; left is how much may be reported at once at a time, in bytes. It is negative
-	// after a report that took more than there was.
+	// rate is in bytes a second; 0 means no limit. left is how many bytes may be reported at once; it is negative
+	// after a report that was larger.
 	rate, left float64
 	at         time.Time
-	// granted is what may be reported beyond the rate, in bytes.
+	// granted is how many bytes may be reported beyond the rate.
 	granted float64
-	// open is set once nothing is held up any more, because the fork ends.
+	// open is set once nothing is delayed any more, because the fork ends.
 	open bool
 	// changed is closed when rate or open changes; nil if nothing waits for that.
 	changed chan struct{}
 }
 
-// setRate sets the bound in bytes a second; 0 for none.
+// setRate sets the limit in bytes a second; 0 means no limit.
 func (p *reportPace) setRate(rate int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -36,11 +36,12 @@ func (p *reportPace) setRate(rate int64) {
 	}
 }
 
-// pauseBytes is what a fork that is told to pause may still report at once, however fast it did before: what a program is ahead of its worker. A
-// line of its report file takes up to ten times as many bytes as a report.
+// pauseBytes is how much a fork with an order to pause may report at once, whatever its rate: reports that its
+// program has written and the worker has not read yet. A line of a report file takes up to ten times as many bytes as
+// a report.
 const pauseBytes = 12 << 20
 
-// grantPause lets what was reported before a pause through, so that the pause does not wait for it.
+// grantPause lets reports made before a pause through, so that the pause does not wait for them.
 func (p *reportPace) grantPause() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -48,7 +49,7 @@ func (p *reportPace) grantPause() {
 	p.wake()
 }
 
-// release ends all waiting for good.
+// release ends all delays for good.
 func (p *reportPace) release() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -56,7 +57,7 @@ func (p *reportPace) release() {
 	p.wake()
 }
 
-// wake has what waits look again. The caller holds the lock.
+// wake makes waiting callers check again. The caller holds the lock.
 func (p *reportPace) wake() {
 	if p.changed != nil {
 		close(p.changed)
@@ -64,7 +65,7 @@ func (p *reportPace) wake() {
 	}
 }
 
-// refill counts the time that has passed. The caller holds the lock.
+// refill adds the tokens for the time that has passed. The caller holds the lock.
 func (p *reportPace) refill(now time.Time) {
 	if p.rate > 0 && !p.at.IsZero() {
 		p.left = min(p.left+now.Sub(p.at).Seconds()*p.rate, p.rate)
@@ -72,7 +73,8 @@ func (p *reportPace) refill(now time.Time) {
 	p.at = now
 }
 
-// take returns how many of the reports may be sent now. If none may, it returns how long to wait and what is closed when the bound changes.
+// take returns how many of the reports may be sent now. If none may, it returns how long to wait and a channel that
+// is closed when the limit changes.
 func (p *reportPace) take(reports []*outbidv1.Report) (n int, wait time.Duration, changed <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -97,7 +99,8 @@ func (p *reportPace) take(reports []*outbidv1.Report) (n int, wait time.Duration
 	return 0, time.Duration(-p.left/p.rate*float64(time.Second)) + time.Millisecond, p.changed
 }
 
-// await waits until some of the reports may be sent and returns how many, or 0 if ctx ends before. It calls waits once before it waits.
+// await waits until some of the reports may be sent and returns how many, or 0 if ctx ends first. It calls waits once
+// before it waits.
 func (p *reportPace) await(ctx context.Context, reports []*outbidv1.Report, waits func(rate float64)) int {
 	for told := false; ; told = true {
 		n, wait, changed := p.take(reports)
@@ -123,7 +126,7 @@ func (p *reportPace) await(ctx context.Context, reports []*outbidv1.Report, wait
 	}
 }
 
-// send queues reports as fast as the fork may report. Meanwhile the training code waits.
+// send queues reports as fast as the fork may report. The training code waits meanwhile.
 func (f *fork) send(reports []*outbidv1.Report, delayed bool) {
 	for len(reports) > 0 {
 		n := f.pace.await(f.ctx, reports, f.notePace)
@@ -135,15 +138,15 @@ func (f *fork) send(reports []*outbidv1.Report, delayed bool) {
 	}
 }
 
-// notePace tells the user once that the reports of the fork are held up.
+// notePace tells the user once that the reports of the fork are delayed.
 func (f *fork) notePace(rate float64) {
 	f.paced.Do(func() {
-		f.note("warning", fmt.Sprintf("%s waits when it reports: the trials of tenant %s report more bytes a second than they may for "+
-			"longer (report_rate), so this one may report %.0f a second; report less often to run at full speed", f.name(), f.tenant(), max(rate, 1)))
+		f.note("warning", fmt.Sprintf("%s waits when it reports: the trials of tenant %s exceed their sustained rate of reports in bytes a second "+
+			"(report_rate), so this one may report %.0f a second; report less often to run at full speed", f.name(), f.tenant(), max(rate, 1)))
 	})
 }
 
-// tenant returns the owner of the fork's sweep.
+// tenant returns the tenant of the fork's sweep.
 func (f *fork) tenant() string {
 	if t := f.body.GetTenant(); t != "" {
 		return t

@@ -18,7 +18,7 @@ func pacedFork(rate int64) (*agent, *fork) {
 	return a, a.forks[1]
 }
 
-// queued counts what waits to be sent: reports and notes.
+// queued returns the number of queued reports, and the queued notes.
 func queued(a *agent) (reports int, notes []string) {
 	a.out.mu.Lock()
 	defer a.out.mu.Unlock()
@@ -41,7 +41,7 @@ func reports(n int) []*outbidv1.Report {
 	return all
 }
 
-// Reports beyond the rate wait, none is lost, the wait is no hang, and the user is told once.
+// Reports beyond the rate wait, none is lost, the wait is not a hang, and the user gets one note.
 func TestReportsKeepToTheirRate(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -58,7 +58,7 @@ func TestReportsKeepToTheirRate(t *testing.T) {
 		<-time.After(10 * time.Second)
 		synctest.Wait()
 		if sent, _ := queued(a); sent < 90 || sent > 120 || !f.stalled.Load() {
-			t.Errorf("after ten seconds %d reports are queued, and that it waits is %v", sent, f.stalled.Load())
+			t.Errorf("after ten seconds %d reports are queued, stalled: %v", sent, f.stalled.Load())
 		}
 		if took := <-over; took < 48*time.Second || took > 52*time.Second {
 			t.Errorf("%d reports took %s", n, took)
@@ -71,7 +71,7 @@ func TestReportsKeepToTheirRate(t *testing.T) {
 	})
 }
 
-// A new rate counts at once for what waits, and what ends the fork ends the wait.
+// A new rate applies at once to a waiting report, and the end of a fork ends the wait.
 func TestAWaitForTheRateEnds(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(*fork){
@@ -104,7 +104,7 @@ func TestAWaitForTheRateEnds(t *testing.T) {
 	}
 }
 
-// A pause does not wait for what a program has reported before it, within bounds.
+// A pause does not wait for reports made before it, up to a limit.
 func TestAPauseLetsReportsThrough(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -126,7 +126,7 @@ func TestAPauseLetsReportsThrough(t *testing.T) {
 	})
 }
 
-// A program that reports as fast as it can is held to its rate, and ends at once when it is told to stop.
+// A program that reports as fast as it can is limited to its rate, and ends at once on an order to stop.
 func TestAPacedProgramIsStopped(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -9,7 +9,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// Two workers of one name share a subject: each sees the other's orders.
+// Two workers of one name share a subject: each receives the other's orders.
 func TestAWorkerThatIsNeverOrderedWhileItsNamesakeIsEnds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -21,7 +21,7 @@ func TestAWorkerThatIsNeverOrderedWhileItsNamesakeIsEnds(t *testing.T) {
 		o := r.bus.orch
 		o.assign(assignment(1, 5, 0))
 		x := <-r.starts
-		o.with(func() { o.deaf = true }) // it believes another worker
+		o.with(func() { o.deaf = true }) // it trusts another worker
 		others := func() { o.send(&outbidv1.Orders{Node: "n1", Boot: "another", Generation: 1, Term: 9}) }
 		for range int(rivalPatience / time.Second) {
 			others()

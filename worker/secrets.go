@@ -8,7 +8,7 @@ import (
 	"github.com/outbid-dev/outbid/worker/redact"
 )
 
-// openSecrets reads the values of the trial's secrets, which are sealed for this process.
+// openSecrets decrypts the trial's secrets, which are sealed for this process.
 func (f *fork) openSecrets(key *identity.SealKey) {
 	sealed := f.body.GetSealedSecrets()
 	if len(sealed) == 0 {
@@ -16,8 +16,8 @@ func (f *fork) openSecrets(key *identity.SealKey) {
 	}
 	opened := &outbidv1.SecretEnvironment{}
 	plain, err := key.Open(f.cfg.Node, sealed)
-	if err != nil || proto.Unmarshal(plain, opened) != nil { // whose error may quote a value
-		f.unopened = fail(outbidv1.FailureKind_FAILURE_KIND_ERROR, "the secrets of the trial are not sealed for this worker; it starts "+
+	if err != nil || proto.Unmarshal(plain, opened) != nil { // the error is dropped because it may quote a value
+		f.unopened = fail(outbidv1.FailureKind_FAILURE_KIND_ERROR, "the secrets of the trial are not sealed for this worker; it will be started "+
 			"again with new ones")
 		return
 	}

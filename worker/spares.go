@@ -9,11 +9,12 @@ import (
 	"sync"
 )
 
-// sparesAtMost bounds the directories that are kept.
+// sparesAtMost is how many directories are kept.
 const sparesAtMost = 16
 
-// spares keeps the directories of trials that ended and left them empty for those that begin. On ext4 a directory that is made right
-// after others were removed takes as long as all else that the worker does for a short trial. It keeps none if it is nil.
+// spares keeps the directories that ended trials left empty for new trials. On ext4, creating a directory right after
+// others were removed takes as long as everything else that the worker does for a short trial. A nil spares keeps
+// none.
 type spares struct {
 	mu    sync.Mutex
 	dir   string
@@ -21,7 +22,7 @@ type spares struct {
 	paths []string
 }
 
-// take makes a directory of one that is kept; false if there is none.
+// take moves a spare directory to path. It returns false if no directory is kept.
 func (s *spares) take(path string) bool {
 	if s == nil {
 		return false
@@ -36,7 +37,8 @@ func (s *spares) take(path string) bool {
 	return os.Rename(spare, path) == nil
 }
 
-// keep takes a directory that is as it was made, so that nothing is at its path any more; false if it is to be removed.
+// keep takes the directory at path if it is empty, so that nothing is at path any more. It returns false if the
+// caller has to remove it.
 func (s *spares) keep(path string) bool {
 	if s == nil || !untouched(path) {
 		return false
@@ -55,7 +57,7 @@ func (s *spares) keep(path string) bool {
 	return true
 }
 
-// untouched says whether a directory is empty and open to its owner alone.
+// untouched reports whether a directory is empty and accessible only to its owner.
 func untouched(path string) bool {
 	dir, err := os.Open(path)
 	if err != nil {

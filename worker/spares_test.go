@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// A trial finds an empty directory that is its own alone, and nothing of one that ended is where it was.
+// A trial gets an empty directory, and finds no files of the trial that had its path before.
 func TestSparesAreAsGoodAsNew(t *testing.T) {
 	t.Parallel()
 	s := &spares{dir: t.TempDir()}
@@ -19,27 +19,27 @@ func TestSparesAreAsGoodAsNew(t *testing.T) {
 		return at(name)
 	}
 	if s.take(at("1")) {
-		t.Fatal("a directory from nowhere")
+		t.Fatal("got a directory that was never kept")
 	}
 	full := make("2")
 	if err := os.WriteFile(filepath.Join(full, "left"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	open := make("3")
-	if err := os.Chmod(open, 0o755); err != nil { //nolint:gosec // that is the point
+	if err := os.Chmod(open, 0o755); err != nil { //nolint:gosec // the test needs it
 		t.Fatal(err)
 	}
 	if s.keep(full) || s.keep(open) || s.keep(at("none")) {
-		t.Fatal("kept what is not as it was made")
+		t.Fatal("kept a directory that was changed")
 	}
 	if !s.keep(make("4")) {
 		t.Fatal("an empty directory is not kept")
 	}
 	if err := os.WriteFile(filepath.Join(at("4"), "late"), nil, 0o600); err == nil {
-		t.Fatal("a trial that is over writes into its directory")
+		t.Fatal("an ended trial can write into its directory")
 	}
 	if !s.take(at("5")) || !untouched(at("5")) || s.take(at("6")) {
-		t.Fatal("want the one that was kept, once")
+		t.Fatal("want the kept directory, once")
 	}
 	for i := range sparesAtMost {
 		if !s.keep(make("many-" + string(rune('a'+i)))) {
@@ -47,6 +47,6 @@ func TestSparesAreAsGoodAsNew(t *testing.T) {
 		}
 	}
 	if s.keep(make("one too many")) {
-		t.Fatal("kept without bound")
+		t.Fatal("kept more than the limit")
 	}
 }

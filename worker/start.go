@@ -37,12 +37,12 @@ type starter struct {
 	blobs    blobs
 	owners   *owners
 	waiting  waiting
-	// inherited is what every trial has of the worker's environment, once inheriting has found it.
+	// inherited holds the variables that every trial gets from the worker's environment, computed once by inherit.
 	inheriting sync.Once
 	inherited  []string
 }
 
-// start makes a fork's scratch directory, brings what it needs and starts its training code.
+// start makes a fork's scratch directory, fetches its function and checkpoint, and starts its training code.
 func (s *starter) start(ctx context.Context, f *fork) (training, error) {
 	s.owners.set(f.ref.GetSweep(), f.body.GetTenant())
 	if f.unopened != nil {
@@ -80,8 +80,8 @@ func (s *starter) start(ctx context.Context, f *fork) (training, error) {
 	return s.program(ctx, f, checkpoint)
 }
 
-// authenticate makes sure that the server that this worker belongs to has accepted the function: it is code of
-// whoever can write to the bus otherwise.
+// authenticate verifies that the worker's server has signed the function. Otherwise anyone who can write to the bus
+// could run code here.
 func (s *starter) authenticate(fn *outbidv1.FunctionBody) error {
 	switch {
 	case s.cfg.Server == nil:
@@ -94,7 +94,7 @@ func (s *starter) authenticate(fn *outbidv1.FunctionBody) error {
 	return nil
 }
 
-// checkNetwork refuses what cannot run without a network.
+// checkNetwork rejects gangs over several nodes if trials have no network.
 func (s *starter) checkNetwork(f *fork) error {
 	if g := f.body.GetGang(); s.cfg.TrialNetwork == confine.NetworkNone && g.GetPlaces() > 1 {
 		return fail(outbidv1.FailureKind_FAILURE_KIND_START, "trials of node %s have no network (--trial-network none), and this one is a gang over %d "+
@@ -103,7 +103,7 @@ func (s *starter) checkNetwork(f *fork) error {
 	return nil
 }
 
-// gang is the part of a gang that runs here. Without a network its processes meet on the loopback.
+// gang returns the part of a gang that runs here. Without a network its processes meet on the loopback address.
 func (s *starter) gang(f *fork) *outbidv1.Gang {
 	g := f.body.GetGang()
 	if g == nil || s.cfg.TrialNetwork != confine.NetworkNone {
@@ -114,7 +114,8 @@ func (s *starter) gang(f *fork) *outbidv1.Gang {
 	return g
 }
 
-// local explains an error of the worker's own directory or of what it makes for a trial. Another node may do better.
+// local wraps an error of the worker's own directory or of files made for a trial as a failure of the node, so that
+// the trial is tried on another node.
 func (s *starter) local(err error) error {
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
 		return fail(outbidv1.FailureKind_FAILURE_KIND_NODE, "no room left on the disk of the worker's directory %s of node %s",
@@ -123,7 +124,7 @@ func (s *starter) local(err error) error {
 	return fail(outbidv1.FailureKind_FAILURE_KIND_NODE, "the worker of node %s: %s", s.cfg.Node, oneLine(err))
 }
 
-// persist tries until the store answers or ctx ends, and tells the user once that it waits.
+// persist calls try until the store is available or ctx ends. It tells the user once that the trial waits.
 func (s *starter) persist(ctx context.Context, f *fork, what string, try func() error) error {
 	var retry backoff
 	for told := false; ; {
@@ -143,7 +144,7 @@ func (s *starter) persist(ctx context.Context, f *fork, what string, try func() 
 	}
 }
 
-// checkpoint brings the start checkpoint and returns its path; "" for a fresh start.
+// checkpoint fetches the start checkpoint and returns its path, or "" for a fresh start.
 func (s *starter) checkpoint(ctx context.Context, f *fork) (string, error) {
 	c := f.body.GetStart()
 	if c.GetKey() == "" {
@@ -168,7 +169,7 @@ func (s *starter) checkpoint(ctx context.Context, f *fork) (string, error) {
 			c.GetStep(), c.GetKey(), f.store())
 	case health.OfNode(err):
 		return "", s.local(err)
-	case err != nil: // it may be there and whole, so that the trial does not go back to the one before
+	case err != nil: // the checkpoint may be intact: do not fall back to the one before
 		return "", fail(outbidv1.FailureKind_FAILURE_KIND_NODE, "the checkpoint of step %d cannot be read on node %s: %s",
 			c.GetStep(), s.cfg.Node, oneLine(err))
 	case c.GetSha256() != "" && sums.SHA256 != c.GetSha256():
@@ -191,9 +192,9 @@ func (s *starter) function(ctx context.Context, f *fork, checkpoint string) (tra
 	case errors.Is(err, objects.ErrRefused):
 		return nil, fail(outbidv1.FailureKind_FAILURE_KIND_NODE, "the function cannot be read on node %s: %s", s.cfg.Node, oneLine(err))
 	case err != nil:
-		return nil, fail(outbidv1.FailureKind_FAILURE_KIND_START, "the function: %s", oneLine(err))
+		return nil, fail(outbidv1.FailureKind_FAILURE_KIND_START, "the function cannot be fetched: %s", oneLine(err))
 	}
-	if s.cfg.closed { // the worker's own copy is out of the trial's reach
+	if s.cfg.closed { // the trial cannot read the worker's own copy
 		own := filepath.Join(f.own(), "function")
 		if err := copyFile(blob, own); err != nil {
 			return nil, s.local(err)
@@ -221,7 +222,7 @@ func (s *starter) function(ctx context.Context, f *fork, checkpoint string) (tra
 	return nil, err
 }
 
-// hint says what to do about the most common reason why a function does not start.
+// hint returns advice about the most common reason why a function does not start.
 func hint(detail, python string) string {
 	if !strings.Contains(detail, "No module named 'outbid'") && !strings.Contains(detail, "No module named outbid") {
 		return ""
@@ -240,8 +241,8 @@ func (s *starter) command(fn *outbidv1.FunctionBody) []string {
 	return []string{python, "-m", "outbid._trial"}
 }
 
-// workdir is where a function runs: the user's directory, where this node has it and lets the trial in. Empty for the
-// home of the trial's user.
+// workdir returns the directory in which a function runs: the user's directory, if this node has it and the trial may
+// enter it. Empty means the home directory of the trial's user.
 func (s *starter) workdir(dir string) string {
 	info, err := os.Stat(dir)
 	there := dir != "" && err == nil && info.IsDir()
@@ -254,7 +255,8 @@ func (s *starter) workdir(dir string) string {
 	return s.cfg.Dir
 }
 
-// owner is whose a process is: where trials are kept apart it never runs those of two sweeps.
+// owner returns the sweep as the owner of a process if trials are isolated, so that a process never runs trials of
+// two sweeps.
 func (s *starter) owner(f *fork) string {
 	if s.cfg.closed {
 		return f.ref.GetSweep()
@@ -262,7 +264,7 @@ func (s *starter) owner(f *fork) string {
 	return ""
 }
 
-// limits are what the sweep said that its trials take.
+// limits returns the resources that the sweep declared for its trials.
 func (s *starter) limits(f *fork) confine.Limits {
 	return confine.Limits{CPUs: f.body.GetCpus(), MemoryBytes: f.body.GetMemoryBytes()}
 }
@@ -308,7 +310,7 @@ func (s *starter) devices(f *fork) []*outbidv1.Device {
 	return granted
 }
 
-// owners are the tenants of the sweeps whose trials ran here, by sweep: output is kept by tenant.
+// owners maps the sweeps whose trials ran here to their tenants, because output is stored by tenant.
 type owners struct{ tenants sync.Map }
 
 func (o *owners) set(sweep, tenant string) { o.tenants.Store(sweep, tenant) }
@@ -319,7 +321,7 @@ func (o *owners) of(sweep string) string {
 	return text
 }
 
-// log hands on a line of output. Of a progress bar that redraws itself it keeps what a terminal would show.
+// log sends a line of output. Of a progress bar that redraws itself, it sends only what a terminal would show last.
 func log(cfg Config, whose *owners, fork *outbidv1.ForkRef, stream process.Stream, line []byte) {
 	line = lastDrawn(line)
 	data := make([]byte, 0, len(line)+1)

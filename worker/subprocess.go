@@ -23,60 +23,61 @@ import (
 	"github.com/outbid-dev/outbid/worker/confine"
 )
 
-// workerWord is what the process is told: what to average next, or the right that it asked for. It comes over a pipe: others
-// see a command line, and signed URLs are secrets.
+// workerWord is a message to the process: what to average next, or the signed access that it requested. It is sent
+// over a pipe, because other users can see a command line, and signed URLs are secrets.
 type workerWord struct {
 	Order *subprocessOrder
 	Right *subprocessRight
 }
 
-// subprocessOrder is what the process is to average, and where.
+// subprocessOrder describes an average for the process, and its store.
 type subprocessOrder struct {
-	// Store is where the process opens the store by itself; if it is empty it asks the worker for the right to each object,
-	// of the store called Name, and trusts servers whose certificate Authority signed beside those of the system.
+	// Store is the location that the process opens by itself. If it is empty, the process requests signed access to
+	// each object of the store called Name from the worker, and trusts servers with certificates signed by Authority
+	// in addition to the authorities of the system.
 	Store, Name string
 	Authority   []byte
 	Order       []byte
-	// Behind is the directory of the control group that it steps back into; "" for none.
+	// Behind is the directory of the idle control group that the process moves to, or "" if it does not exist.
 	Behind string
-	// Rate is how many bytes a second it may read; 0 for no limit.
+	// Rate limits the bytes a second that the process may read; 0 means no limit.
 	Rate int64
 }
 
-// subprocessWord is what the process says: that it needs the right to an object, or at last its answer.
+// subprocessWord is a message from the process: a request for access to an object, or finally its answer.
 type subprocessWord struct {
 	Ask    *subprocessAsk
 	Answer subprocessAnswer
 }
 
-// subprocessAsk asks for the right to read an object, or to write one of so many bytes.
+// subprocessAsk requests access to read an object, or to write one of Size bytes.
 type subprocessAsk struct {
 	Key   string
 	Write bool
 	Size  int64
 }
 
-// subprocessRight is what the worker says to that, and how the store is called.
+// subprocessRight is the worker's answer to a subprocessAsk, with the name of the store.
 type subprocessRight struct {
 	Signed  objects.Signed
 	Name    string
 	Failure subprocessFailure
 }
 
-// subprocessAnswer is what became of the average.
+// subprocessAnswer is the result of the average.
 type subprocessAnswer struct {
 	Checkpoint []byte
 	Failure    subprocessFailure
 }
 
-// subprocessFailure is an error on its way between the two, nil if it has no text.
+// subprocessFailure is an error in a form that can be sent between the two processes. An empty text means nil.
 type subprocessFailure struct {
 	Text string
-	// Kinds are which of the errors below it is.
+	// Kinds are the indexes of the errors in subprocessErrors that the error wraps.
 	Kinds []int
 }
 
-// subprocessErrors are the errors that are told apart by who has something averaged.
+// subprocessErrors returns the errors that callers of Consolidate distinguish with errors.Is.
 func subprocessErrors() []error {
 	return []error{
 		checkpoint.ErrMismatch, checkpoint.ErrNotFinite, checkpoint.ErrDamaged, checkpoint.ErrWeight, safetensors.ErrFormat,
@@ -108,7 +109,7 @@ func (f subprocessFailure) err() error {
 	return e
 }
 
-// averageFailure is what the other process says went wrong.
+// averageFailure is an error that was received from the other process.
 type averageFailure struct {
 	text string
 	is   []error
@@ -118,7 +119,7 @@ func (f *averageFailure) Error() string { return f.text }
 
 func (f *averageFailure) Is(target error) bool { return slices.Contains(f.is, target) }
 
-// inSubprocess says how a process of its own reaches a store; false if it cannot.
+// inSubprocess returns how another process reaches a store, or false if it cannot.
 func inSubprocess(store objects.Access) (o subprocessOrder, ok bool) {
 	if !subprocesses.Load() {
 		return o, false
@@ -130,21 +131,22 @@ func inSubprocess(store objects.Access) (o subprocessOrder, ok bool) {
 	return o, o.Store != ""
 }
 
-// subprocess makes averages, one after another, and steps back behind all others of this machine: averaging is work for seconds,
-// and what decides on reports works for milliseconds. While a process is started, a core of the server's stands still for some of
-// these, so one that has averaged goes on with the next average that waits. It ends with the worker.
+// subprocess computes averages one after another, at a lower priority than everything else on this machine: an
+// average takes seconds, while the decisions on reports take milliseconds. Starting a process blocks a core of the
+// server for several milliseconds, so a process that has finished an average continues with the next one that waits.
+// It ends with the worker.
 type subprocess struct {
 	cmd    *exec.Cmd
 	in     io.Closer
 	say    *gob.Encoder
 	words  *gob.Decoder
-	said   bytes.Buffer // its errors
-	behind string       // the control group that it is in
+	said   bytes.Buffer // its stderr
+	behind string       // its control group
 }
 
 func startSubprocess(behind string) (*subprocess, error) {
 	var err error
-	p := &subprocess{cmd: exec.Command("/proc/self/exe"), behind: behind} // the very program, even if another has its name by now
+	p := &subprocess{cmd: exec.Command("/proc/self/exe"), behind: behind} // this program, even if the file was replaced meanwhile
 	if runtime.GOOS != "linux" {
 		p.cmd.Path, err = os.Executable()
 	}
@@ -156,19 +158,19 @@ func startSubprocess(behind string) (*subprocess, error) {
 		err = p.cmd.Start()
 	}
 	if err != nil {
-		return nil, fmt.Errorf("average in a process of its own: %w", err)
+		return nil, fmt.Errorf("start the averaging process: %w", err)
 	}
 	p.in, p.say, p.words = in, gob.NewEncoder(in), gob.NewDecoder(out)
 	return p, nil
 }
 
-// run has an average made. What the process asks for is asked of the store. It is ended with ctx, and where it fails; over says
-// that.
+// run computes an average and gives the process the access to the store that it requests. The process is killed when
+// ctx ends or on failure; over reports whether it has ended.
 func (p *subprocess) run(ctx context.Context, o *subprocessOrder, store objects.Access) (ck *outbidv1.Checkpoint, over bool, err error) {
 	if p.behind != "" {
 		defer confine.WatchStarvation(p.behind, p.cmd.Process.Pid)()
 	}
-	stop := context.AfterFunc(ctx, func() { _ = p.cmd.Process.Kill() }) // if it has ended it has ended
+	stop := context.AfterFunc(ctx, func() { _ = p.cmd.Process.Kill() }) // fails only if the process has ended already
 	answer, err := p.converse(ctx, o, store)
 	if stop() && err == nil {
 		ck, err = answer.checkpoint()
@@ -178,15 +180,15 @@ func (p *subprocess) run(ctx context.Context, o *subprocessOrder, store objects.
 	if ctx.Err() != nil {
 		return nil, true, ctx.Err()
 	}
-	return nil, true, fmt.Errorf("the process that averages ended: %w: %s", errors.Join(ended, err), sanitize.Line(p.said.String(), limits.Detail))
+	return nil, true, fmt.Errorf("the averaging process ended: %w: %s", errors.Join(ended, err), sanitize.Line(p.said.String(), limits.Detail))
 }
 
-// end ends the process, which has nothing to do.
+// end ends an idle process.
 func (p *subprocess) end() error {
 	return errors.Join(p.in.Close(), p.cmd.Wait())
 }
 
-// converse gives the process its order, answers what it asks, and returns its answer.
+// converse sends the process its order, answers its requests for access, and returns its answer.
 func (p *subprocess) converse(ctx context.Context, o *subprocessOrder, store objects.Access) (*subprocessAnswer, error) {
 	err := p.say.Encode(workerWord{Order: o})
 	for err == nil {
@@ -206,7 +208,7 @@ func (p *subprocess) converse(ctx context.Context, o *subprocessOrder, store obj
 func (a *subprocessAsk) answer(ctx context.Context, store objects.Access) (r subprocessRight) {
 	signed, ok := store.(*asked)
 	if !ok {
-		r.Failure = failureOf(fmt.Errorf("%w: %s signs nothing", objects.ErrRefused, store))
+		r.Failure = failureOf(fmt.Errorf("%w: %s does not support signed access", objects.ErrRefused, store))
 		return r
 	}
 	right, err := signed.Sign(ctx, a.Key, a.Write, a.Size)
@@ -219,7 +221,7 @@ func (a *subprocessAnswer) checkpoint() (*outbidv1.Checkpoint, error) {
 	}
 	ck := new(outbidv1.Checkpoint)
 	if err := proto.Unmarshal(a.Checkpoint, ck); err != nil {
-		return nil, fmt.Errorf("what the process that averages said: %w", err)
+		return nil, fmt.Errorf("decode the answer of the averaging process: %w", err)
 	}
 	return ck, nil
 }

@@ -23,8 +23,8 @@ import (
 	"github.com/outbid-dev/outbid/worker/confine"
 )
 
-// A worker that reaches its store by itself has averages made by a process of its own, which says what is wrong as it would
-// itself, and ends when nobody wants the average any more.
+// A worker that reaches its store by itself has averages computed in another process, which returns the same errors
+// as the worker itself would, and ends when the average is no longer wanted.
 func TestAveragesAreMadeByASubprocess(t *testing.T) {
 	t.Parallel()
 	store := openStore(t, t.TempDir())
@@ -53,7 +53,7 @@ func TestAveragesAreMadeByASubprocess(t *testing.T) {
 	}
 }
 
-// A bucket is reached with the same credentials from there.
+// The process reaches a bucket with the same credentials.
 func TestABucketIsAveragedByASubprocess(t *testing.T) {
 	m := startMinio(t)
 	store := openStore(t, objectstest.URLs(m.Endpoint)())
@@ -67,8 +67,8 @@ func TestABucketIsAveragedByASubprocess(t *testing.T) {
 	mustBe(t, store, made)
 }
 
-// signedStore is a store whose objects a server hands out to who has a right that sign gives, over TLS. What this process asks of
-// it itself fails: only another process can average there.
+// signedStore is a store whose objects a server hands out over TLS for URLs signed by sign. Requests of this process
+// fail, so that only another process can average there.
 func signedStore(t *testing.T, store objects.Store, sign func(h *objects.Handler, key string, write bool, size int64) (objects.Signed, error)) *asked {
 	t.Helper()
 	server := httptest.NewUnstartedServer(nil)
@@ -101,8 +101,8 @@ func signByHandler(h *objects.Handler, key string, write bool, size int64) (obje
 	return h.SignGet(context.Background(), key)
 }
 
-// A worker that has no credentials of the store has averages made by a process of its own too: that asks the worker, which asks
-// the server, for the right to each object, and trusts the authority that the worker trusts.
+// A worker without credentials of the store also has averages computed in another process. That requests access to
+// each object from the worker, which asks the server, and trusts the authority that the worker trusts.
 func TestSignedObjectsAreAveragedByASubprocess(t *testing.T) {
 	t.Parallel()
 	dir := openStore(t, t.TempDir())
@@ -130,11 +130,11 @@ func TestSignedObjectsAreAveragedByASubprocess(t *testing.T) {
 	}
 	store.authority = nil
 	if _, err := Consolidate(t.Context(), Averaging{}, store, order); err == nil || !strings.Contains(err.Error(), "certificate") {
-		t.Errorf("a server whose certificate nobody knows: %v", err)
+		t.Errorf("a server with an unknown certificate: %v", err)
 	}
 }
 
-// Why there is no right to an object is told apart there as here.
+// The causes of missing access can be distinguished there as here.
 func TestRightsThatAreNotGiven(t *testing.T) {
 	t.Parallel()
 	for name, no := range map[string]error{
@@ -160,7 +160,7 @@ func TestRightsThatAreNotGiven(t *testing.T) {
 	}
 }
 
-// The process steps back into the group that it is told, and is alone in it: this process and its trials are not held up.
+// The process moves to the idle group alone: this process and its trials are not slowed down.
 func TestTheSubprocessStepsBack(t *testing.T) {
 	t.Parallel()
 	c, err := confine.Open(t.Context(), confine.Config{Dir: t.TempDir()})
@@ -173,7 +173,7 @@ func TestTheSubprocessStepsBack(t *testing.T) {
 		}
 	})
 	if c.IdleGroup() == "" {
-		t.Skip("this machine has no control groups that share out CPUs")
+		t.Skip("this machine has no control groups for CPUs")
 	}
 	dir := openStore(t, t.TempDir())
 	ck := putBig(t, dir, "checkpoints/s-1/0/000000000100-7.safetensors", 1)
@@ -197,7 +197,7 @@ func TestTheSubprocessStepsBack(t *testing.T) {
 	}
 	mustBe(t, dir, made)
 	if len(inside) != 2 || inside[1] != "<nil>" || inside[0] == strconv.Itoa(os.Getpid()) {
-		t.Errorf("in the group are %v; want one process, which is not %d", inside, os.Getpid())
+		t.Errorf("the group has %v; want one process other than %d", inside, os.Getpid())
 	}
 	if late := time.Since(began) > 2*time.Second; !late && waits != "1\n" && waits != "" { // later its patience may be over
 		t.Errorf("it begins with cpu.idle %q: it would not wait for others", waits)

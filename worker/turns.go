@@ -5,14 +5,14 @@ import (
 	"sync"
 )
 
-// averagingTurns let so many averages be made at once. Who takes a turn gets the process that made the average before, if it is
-// there still: one is ended unless an average waits that is made in its control group, so that a worker that averages nothing
-// can remove that.
+// averagingTurns limits how many averages are computed at once. A turn comes with the process of the previous average
+// if that still runs. An idle process is ended unless an average in its control group waits, so that a worker that
+// averages nothing can remove the group.
 type averagingTurns struct {
-	free chan *subprocess // nil for none
+	free chan *subprocess // nil for a turn without a process
 
 	mu      sync.Mutex
-	waiting map[string]int // for a turn, by the control group
+	waiting map[string]int // the number of averages that wait for a turn, by control group
 }
 
 func newTurns(n int) *averagingTurns {
@@ -23,7 +23,7 @@ func newTurns(n int) *averagingTurns {
 	return t
 }
 
-// take waits for a turn to average in a control group. Give it back.
+// take waits for a turn to average in a control group. The caller returns it with give.
 func (t *averagingTurns) take(ctx context.Context, behind string) (*subprocess, error) {
 	t.wait(behind, 1)
 	select {
@@ -41,13 +41,13 @@ func (t *averagingTurns) take(ctx context.Context, behind string) (*subprocess, 
 	}
 }
 
-// give gives a turn back, with the process that is left, or nil.
+// give returns a turn, with the idle process, or nil if it has ended.
 func (t *averagingTurns) give(p *subprocess) {
 	t.free <- t.unlessSpare(p)
-	t.endSpares() // who waited for it may have gone meanwhile
+	t.endSpares() // the average that waited for p may have been canceled meanwhile
 }
 
-// unlessSpare ends a process that nobody waits for.
+// unlessSpare ends the process unless an average waits for it.
 func (t *averagingTurns) unlessSpare(p *subprocess) *subprocess {
 	if p != nil && t.wait(p.behind, 0) == 0 {
 		_ = p.end() // it has nothing to do
@@ -56,7 +56,7 @@ func (t *averagingTurns) unlessSpare(p *subprocess) *subprocess {
 	return p
 }
 
-// endSpares ends those that nobody waits for any more.
+// endSpares ends the processes that no average waits for any more.
 func (t *averagingTurns) endSpares() {
 	for range cap(t.free) {
 		select {
@@ -68,7 +68,7 @@ func (t *averagingTurns) endSpares() {
 	}
 }
 
-// wait counts who waits to average in a control group.
+// wait changes the number of averages that wait for a control group and returns the new number.
 func (t *averagingTurns) wait(behind string, change int) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// waitsIn takes a turn in a goroutine, and returns once it waits there.
+// waitsIn takes a turn in a goroutine, and returns once that waits.
 func waitsIn(ctx context.Context, turns *averagingTurns, behind string) <-chan *subprocess {
 	got := make(chan *subprocess, 1)
 	go func() {
@@ -28,7 +28,8 @@ func waitsIn(ctx context.Context, turns *averagingTurns, behind string) <-chan *
 	return got
 }
 
-// A process that has averaged makes the next average that waits, in whatever store, after one that failed too, and ends where none waits.
+// A process that has averaged computes the next waiting average, in any store and also after a failure, and ends if
+// none waits.
 func TestASubprocessGoesOnWithTheAverageThatWaits(t *testing.T) {
 	t.Parallel()
 	turns := newTurns(1)
@@ -54,7 +55,7 @@ func TestASubprocessGoesOnWithTheAverageThatWaits(t *testing.T) {
 			t.Fatal(err)
 		}
 		order, _ := inSubprocess(store)
-		if k != 1 { // the second time it is told what it cannot read
+		if k != 1 { // the second time it gets an order that it cannot decode
 			order.Order = consolidation
 		}
 		made, over, err := p.run(t.Context(), &order, store)
@@ -67,19 +68,19 @@ func TestASubprocessGoesOnWithTheAverageThatWaits(t *testing.T) {
 		next := waitsIn(t.Context(), turns, "")
 		turns.give(p)
 		if got := <-next; got != p {
-			t.Fatalf("who waits gets %v instead of %v", got, p)
+			t.Fatalf("the waiting average gets %v instead of %v", got, p)
 		}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	elsewhere := waitsIn(ctx, turns, "another group")
 	turns.give(p)
 	if <-elsewhere; p.cmd.ProcessState == nil {
-		t.Error("it is there though no average waits for it")
+		t.Error("the process runs although no average waits for it")
 	}
 	cancel()
 }
 
-// Who stops waiting leaves no process behind, and one that is stopped while it averages is over.
+// An average that stops waiting leaves no process behind, and a process that is stopped while it averages ends.
 func TestASubprocessEndsWithWhoWantsIt(t *testing.T) {
 	t.Parallel()
 	turns := newTurns(1)
@@ -96,12 +97,12 @@ func TestASubprocessEndsWithWhoWantsIt(t *testing.T) {
 	<-gone
 	turns.give(p)
 	if p.cmd.ProcessState == nil {
-		t.Error("it is there though nobody waits any more")
+		t.Error("the process runs although no average waits any more")
 	}
 	if p, err = startSubprocess(""); err != nil {
 		t.Fatal(err)
 	}
 	if _, over, err := p.run(ctx, &subprocessOrder{}, nil); !over || !errors.Is(err, context.Canceled) || p.cmd.ProcessState == nil {
-		t.Errorf("nobody wants what it makes: %v, over: %v", err, over)
+		t.Errorf("after a cancel: %v, over: %v", err, over)
 	}
 }

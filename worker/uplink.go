@@ -15,13 +15,13 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// uplinkForks is the field of an Uplink that lists the forks.
+// uplinkForks is the number of the field of an Uplink that lists the forks.
 const uplinkForks = 5
 
-// maxComplaints bounds for how many causes the worker logs that an uplink could not be sent.
+// maxComplaints limits for how many causes the worker logs that an uplink could not be sent.
 const maxComplaints = 100
 
-// send sends what is due; with beat even if that is nothing.
+// send sends what is due. With beat it sends an uplink even if nothing is due.
 func (a *agent) send(beat bool) {
 	first, bytes := a.out.ready(time.Now())
 	if first == 0 && !beat {
@@ -37,8 +37,8 @@ func (a *agent) send(beat bool) {
 	}
 }
 
-// fill puts into an uplink what is to be said next, the first of which is a message of so many bytes, and the status of
-// the forks, as far as the connection takes it in one message.
+// fill adds the next messages and the status of the forks to an uplink, as far as one message of the connection has
+// room. first and bytes are the sequence number and size of the first message.
 func (a *agent) fill(up *outbidv1.Uplink, first uint64, bytes int) {
 	room := a.cfg.Bus.MaxUplink() - proto.Size(up) - countersBytes
 	forks := a.status()
@@ -55,18 +55,18 @@ func (a *agent) fill(up *outbidv1.Uplink, first uint64, bytes int) {
 	if first == 0 {
 		return
 	}
-	if bytes > room && !a.introduce { // alone it is too large, also without the forks
+	if bytes > room && !a.introduce { // too large alone, even without the forks
 		a.drop(first, fmt.Errorf("it %w", tooLarge(bytes, max(room, 0))))
 		return
 	}
 	up.FirstSeq, up.Messages = a.out.next(time.Now(), room)
 }
 
-// countersBytes are what the numbers of an uplink take at most that are filled in last.
+// countersBytes is the largest size of the numeric fields of an uplink that are filled in last.
 const countersBytes = 64
 
-// isolate looks for the message for which an uplink cannot be sent: it sends fewer and fewer messages at once, and gives
-// the message up that cannot be sent alone.
+// isolate finds the message that prevents an uplink from being sent: it halves the number of messages in an uplink
+// until a single message cannot be sent, and drops that.
 func (a *agent) isolate(up *outbidv1.Uplink, err error) {
 	switch n := len(up.GetMessages()); {
 	case !errors.Is(err, bus.ErrRefused):
@@ -78,22 +78,22 @@ func (a *agent) isolate(up *outbidv1.Uplink, err error) {
 	}
 }
 
-// drop gives up a message that cannot be sent. Its trial fails, unless it was a note.
+// drop gives up on a message that cannot be sent. Its trial fails, unless the message was a note.
 func (a *agent) drop(seq uint64, why error) {
 	e, ok := a.out.drop(seq, why)
 	switch {
 	case !ok:
 	case e.fork != nil:
-		if e.message.GetEnded() == nil { // drop has put a failure in its place
+		if e.message.GetEnded() == nil { // out.drop has replaced an end by a failure
 			e.fork.lose(e.message, why)
 		}
 	default:
-		a.cfg.Logger.Warn("what became of an average cannot be sent", "sweep", e.message.GetFork().GetSweep(), "error", why)
+		a.cfg.Logger.Warn("cannot send the result of an average", "sweep", e.message.GetFork().GetSweep(), "error", why)
 	}
 }
 
-// publish sends an uplink. Why it could not be sent it also logs: once for each cause at WARN, unless the connection is
-// lost, which the connection itself logs.
+// publish sends an uplink. It logs each cause of a failure once at WARN, except a lost connection, which the
+// connection itself logs.
 func (a *agent) publish(up *outbidv1.Uplink) error {
 	a.said++
 	up.Said = a.said
@@ -103,11 +103,11 @@ func (a *agent) publish(up *outbidv1.Uplink) error {
 	}
 	cause := root(err).Error()
 	if errors.Is(err, bus.ErrNotConnected) || a.complained[cause] || len(a.complained) >= maxComplaints {
-		a.cfg.Logger.Debug("could not reach the orchestrator; trying again", "error", err)
+		a.cfg.Logger.Debug("cannot reach the orchestrator; retrying", "error", err)
 		return err
 	}
 	a.complained[cause] = true
-	a.cfg.Logger.Warn("an uplink to the orchestrator could not be sent; trying again", "error", err)
+	a.cfg.Logger.Warn("cannot send an uplink to the orchestrator; retrying", "error", err)
 	return err
 }
 
@@ -121,8 +121,8 @@ func (a *agent) info() *outbidv1.NodeInfo {
 	}
 }
 
-// statusList is the status of every fork of a worker: in full, and in a short form that names leases and versions only,
-// each with the bytes that it takes in an uplink.
+// statusList is the status of every fork of a worker, in full and in a short form with only leases and versions, with
+// the size of each form in an uplink.
 type statusList struct {
 	full, short       []*outbidv1.ForkStatus
 	bytes, shortBytes int
@@ -135,8 +135,8 @@ func (l *statusList) add(s *outbidv1.ForkStatus) {
 	l.short, l.shortBytes = append(l.short, short), l.shortBytes+size(short)
 }
 
-// status lists the forks. One that has ended is listed until its end is in the ledger: a fork that is not listed is
-// taken for lost.
+// status lists the forks. A fork is listed until its end is in the ledger, because the orchestrator considers a fork
+// that is not listed lost.
 func (a *agent) status() *statusList {
 	if !a.changed.Swap(false) {
 		return &a.statuses
@@ -150,10 +150,10 @@ func (a *agent) status() *statusList {
 	return &a.statuses
 }
 
-// leave says goodbye, with what is still to be delivered.
+// leave tells the orchestrator that the node leaves, with the messages that are still to be delivered.
 func (a *agent) leave() {
 	a.out.again()
 	up := &outbidv1.Uplink{Node: a.cfg.Node, Boot: a.boot, Leaving: true}
 	up.FirstSeq, up.Messages = a.out.next(time.Now(), a.cfg.Bus.MaxUplink()-proto.Size(up)-countersBytes)
-	_ = a.publish(up) // logged
+	_ = a.publish(up) // publish logs the error
 }

@@ -16,13 +16,13 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// Pauses between two tries to reach the object store.
+// Pauses between attempts to reach the object store.
 const (
 	firstRetry = 200 * time.Millisecond
 	lastRetry  = 15 * time.Second
 )
 
-// backoff gives growing pauses.
+// backoff returns growing pauses.
 type backoff struct{ next time.Duration }
 
 func (b *backoff) pause() time.Duration {
@@ -31,16 +31,17 @@ func (b *backoff) pause() time.Duration {
 	return pause
 }
 
-// uploader stores a fork's checkpoints, one at a time, for as long as it takes: training goes on meanwhile. Only the
-// newest waits; one that is overtaken is never stored.
+// uploader stores a fork's checkpoints one at a time while training continues. Only the newest checkpoint waits; one
+// that is replaced by a newer one is never stored.
 type uploader struct {
 	fork   *fork
-	ctx    context.Context //nolint:containedctx // the uploader's life
+	ctx    context.Context //nolint:containedctx // the uploader's lifetime
 	cancel context.CancelFunc
 	owner  sync.WaitGroup
 	newer  chan struct{}
 
-	// troubled is since when nothing could be stored; zero if all is well. Owned by run, which is never run twice at once.
+	// troubled is since when nothing could be stored; zero if the last attempt succeeded. It is owned by run, which
+	// never runs twice at once.
 	troubled time.Time
 
 	mu      sync.Mutex
@@ -56,7 +57,7 @@ func newUploader(f *fork) *uploader {
 	return u
 }
 
-// offer takes a checkpoint file away from the training code.
+// offer takes a checkpoint file over from the training code.
 func (u *uploader) offer(s *outbidv1.ProcessSaved) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -64,7 +65,7 @@ func (u *uploader) offer(s *outbidv1.ProcessSaved) {
 	case u.closed:
 		u.drop(s, "the trial has ended")
 	case s.GetStep() == u.stored:
-		u.drop(s, "") // stored already, under the same key
+		u.drop(s, "") // already stored under the same key
 	default:
 		if u.waiting != nil {
 			u.drop(u.waiting, "overtaken by a later checkpoint")
@@ -90,14 +91,14 @@ func (u *uploader) answer(s *outbidv1.ProcessSaved, failure string) {
 	u.fork.tell(func(t training) { t.SaveDone(s.GetStep(), failure) })
 }
 
-// idle says whether everything that was offered is in the store.
+// idle reports whether everything that was offered is in the store.
 func (u *uploader) idle() bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return !u.running
 }
 
-// stop gives up what is not stored yet.
+// stop drops checkpoints that are not stored yet.
 func (u *uploader) stop() {
 	u.mu.Lock()
 	u.closed = true
@@ -105,7 +106,7 @@ func (u *uploader) stop() {
 	u.cancel()
 }
 
-// close stops and waits.
+// close stops the uploader and waits for it.
 func (u *uploader) close() {
 	u.stop()
 	u.owner.Wait()
@@ -119,7 +120,7 @@ func (u *uploader) run() {
 		if s == nil {
 			u.running = false
 			u.mu.Unlock()
-			u.fork.touch() // the process may have waited for this
+			u.fork.touch() // the process may have waited for the upload
 			poke(u.fork.wake)
 			return
 		}
@@ -128,7 +129,7 @@ func (u *uploader) run() {
 	}
 }
 
-// store stores one checkpoint, or gives it up for a newer one.
+// store stores one checkpoint, or drops it for a newer one.
 func (u *uploader) store(s *outbidv1.ProcessSaved) {
 	f := u.fork
 	if !strings.HasPrefix(filepath.Clean(s.GetPath()), f.scratch()+string(filepath.Separator)) {
@@ -163,7 +164,7 @@ func (u *uploader) store(s *outbidv1.ProcessSaved) {
 			u.drop(s, oneLine(err))
 			return
 		}
-		if u.troubled.IsZero() { // one line for the whole outage, however many checkpoints it holds up
+		if u.troubled.IsZero() { // one note for the whole outage, however many checkpoints it delays
 			u.troubled = time.Now()
 			f.note("warning", fmt.Sprintf("the checkpoint of step %d of %s waits: %s", s.GetStep(), f.name(),
 				storeTrouble(f.store(), err)))
@@ -175,7 +176,7 @@ func (u *uploader) store(s *outbidv1.ProcessSaved) {
 	}
 }
 
-// rest waits before the next try; false if there is no next, because there is a newer checkpoint.
+// rest waits before the next attempt. It returns false if there is a newer checkpoint to store instead.
 func (u *uploader) rest(pause time.Duration) bool {
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
@@ -184,7 +185,7 @@ func (u *uploader) rest(pause time.Duration) bool {
 		case <-timer.C:
 			return true
 		case <-u.ctx.Done():
-			return true // the next try finds out
+			return true // the next attempt will fail
 		case <-u.newer:
 			u.mu.Lock()
 			overtaken := u.waiting != nil
@@ -196,7 +197,7 @@ func (u *uploader) rest(pause time.Duration) bool {
 	}
 }
 
-// storeTrouble says in few words what is the matter with the store.
+// storeTrouble describes in a few words what is wrong with the store.
 func storeTrouble(store objects.Access, err error) string {
 	what := ""
 	switch {
@@ -210,14 +211,14 @@ func storeTrouble(store objects.Access, err error) string {
 	if cause := root(err); !errors.Is(cause, objects.ErrFull) && !errors.Is(cause, objects.ErrUnavailable) {
 		what += " (" + oneLine(cause) + ")"
 	}
-	return fmt.Sprintf("the store %s %s; it is tried again until it works", store, what)
+	return fmt.Sprintf("the store %s %s; retrying until it works", store, what)
 }
 
-// root is what an error began with; of several the last.
+// root returns the innermost error that err wraps, following the last of several.
 func root(err error) error {
 	for {
 		next := errors.Unwrap(err)
-		if several, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // looks at this very link
+		if several, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // checks this very link
 			next = several.Unwrap()[len(several.Unwrap())-1]
 		}
 		if next == nil {
@@ -249,8 +250,8 @@ func (f *fork) checkpointKey(step int64) string {
 	}.Key()
 }
 
-// store is what the fork may reach of the object store.
-// Where trials are other users, the files that they are given and give are not the store's own.
+// store returns the fork's access to the object store. If trials run as other users, files exchanged with them are
+// copies of the store's own files.
 func (f *fork) store() objects.Access {
 	if f.cfg.closed {
 		return objects.Copies(f.cfg.Store(f.ref))
@@ -258,7 +259,7 @@ func (f *fork) store() objects.Access {
 	return f.cfg.Store(f.ref)
 }
 
-// scratch is the fork's own directory.
+// scratch returns the fork's own directory.
 func (f *fork) scratch() string {
 	return filepath.Join(f.cfg.files, fmt.Sprint(f.ref.GetLeaseId()))
 }

@@ -1,9 +1,9 @@
-// Package worker is the agent on a machine with devices: it tells the orchestrator what the machine has, does what its
-// orders say (forks of trials, started, directed and ended), and delivers what they report, each message until it is
-// acknowledged. It knows orders only, never the orchestrator's state.
+// Package worker runs trials on a machine with devices. It tells the orchestrator what the machine has, executes its
+// orders (start, direct and end forks of trials), and delivers the forks' reports, each message until it is
+// acknowledged. It knows only its orders, never the orchestrator's state.
 //
-// Orders are desired state: a fork that is not in them is ended. They are also the node's lease: without new ones for
-// its time the worker ends every fork by itself, so that a device has one owner even if the network is cut.
+// Orders are desired state: a fork that they do not list is ended. They are also the node's lease: if no new orders
+// come in time, the worker ends every fork by itself, so that a device has one owner even if the network is cut.
 package worker
 
 import (
@@ -25,103 +25,108 @@ import (
 	"github.com/outbid-dev/outbid/worker/program"
 )
 
-// Bus is how a worker reaches the orchestrator. Its methods may be called concurrently.
+// Bus connects a worker to the orchestrator. Its methods may be called concurrently.
 type Bus interface {
-	// Publish sends what the worker says; it may get lost on the way. The error is bus.ErrNotConnected if there is no
-	// connection now, and bus.ErrRefused if this uplink cannot be sent over any connection.
+	// Publish sends an uplink, which may get lost on the way. The error is bus.ErrNotConnected if the connection is
+	// lost, and bus.ErrRefused if this uplink cannot be sent over any connection.
 	Publish(up *outbidv1.Uplink) error
-	// MaxUplink is how many bytes an encoded uplink may have on the connection as it is now.
+	// MaxUplink returns how many bytes an encoded uplink may have on the current connection.
 	MaxUplink() int
-	// Subscribe calls f with each orders for the node, one at a time, until stop, which waits for f to return.
+	// Subscribe calls f with the orders for the node, one message at a time. stop ends that and waits for f to
+	// return.
 	Subscribe(node string, f func(*outbidv1.Orders)) (stop func() error, err error)
-	// Reconnected calls f whenever the connection is back, until stop, which waits for f to return.
+	// Reconnected calls f whenever the connection is back. stop ends that and waits for f to return.
 	Reconnected(f func()) (stop func())
-	// Log takes output of a trial; it does not block and keeps no reference to the chunk.
+	// Log sends output of a trial. It does not block and does not keep a reference to the chunk.
 	Log(chunk *outbidv1.LogChunk) error
 }
 
-// Config is what a worker needs.
+// Config configures a worker.
 type Config struct {
 	// Node is the machine's name, unique in the cluster.
 	Node string
-	// Boot is new at every start; empty makes one up.
+	// Boot identifies this start of the worker and must be new each time. If it is empty, Run generates one.
 	Boot string
-	// Machine is what the worker offers.
+	// Machine describes what the worker offers.
 	Machine inventory.Machine
-	// Share claims the machine's devices while trials use them; nil if they are the worker's for its life.
+	// Share claims the machine's devices while trials use them; nil if the worker owns them for as long as it runs.
 	Share *inventory.Share
-	// Waits hears why a trial waits for devices that another process uses, and "" when none waits any more; may be nil.
+	// Waits is called with the reason when a trial waits for devices that another process uses, and with "" when no
+	// trial waits any more. It may be nil.
 	Waits func(why string)
 	Bus   Bus
-	// Store is where checkpoints and functions are.
+	// Store gives access to checkpoints and functions.
 	Store Store
-	// Server checks that the server to which this worker belongs has signed a function. Without it no function runs.
+	// Server verifies that the worker's server has signed a function. If it is nil, the worker runs no functions.
 	Server *identity.Verifier
-	// Dir is the worker's own directory, for scratch files and its list of processes. One worker at a time can use it.
+	// Dir is the worker's own directory, for scratch files and its list of processes. Only one worker at a time can
+	// use it.
 	Dir string
-	// Python runs functions that name no interpreter but plain "python3"; empty means python3.
+	// Python is the interpreter for functions that name none, or only "python3". Empty means python3.
 	Python string
-	// FunctionCommand replaces the command that runs functions, by default the interpreter with -m outbid._trial.
+	// FunctionCommand replaces the command that runs functions. The default is the interpreter with -m outbid._trial.
 	FunctionCommand []string
-	// PassEnv are patterns of names of the worker's environment variables that training code sees beside those that it
-	// needs anyway; see CheckPassEnv.
+	// PassEnv lists patterns of environment variables of the worker that training code gets in addition to the ones
+	// that it always gets; see CheckPassEnv.
 	PassEnv []string
-	// TrialUser is who training code runs as, as confine.Config has it; TrialGroups are groups that it keeps, and TrialDir
-	// is where its files are if it runs as another user.
+	// TrialUser is the user that training code runs as, in the format of confine.Config. TrialGroups are the groups
+	// that it keeps. TrialDir holds its files if it runs as another user than the worker.
 	TrialUser   string
 	TrialGroups []string
 	TrialDir    string
-	// TrustTrials runs code of a server's tenants as the worker's own user, with all that this user may do.
+	// TrustTrials allows code of a server's tenants to run as the worker's own user, with all of that user's rights.
 	TrustTrials bool
-	// AverageRate is how many bytes a second one average of what forks saved may read, so that other work of the machine does not notice it; 0
-	// means no limit.
+	// AverageRate limits how many bytes a second the computation of one average of forks may read, so that it does
+	// not slow down other work on the machine. 0 means no limit.
 	AverageRate int64
-	// CheckpointBytes is how many bytes a checkpoint may have, by the length of its files; 0 means
+	// CheckpointBytes limits the size of a checkpoint, as the sum of the lengths of its files. 0 means
 	// program.DefaultCheckpointBytes.
 	CheckpointBytes int64
-	// ScratchBytes is how many bytes the files of one trial may take on the disk, and DiskMargin how many stay free there: with less the worker takes no new
-	// trials, and ends the one whose files take the most. 0 means DefaultScratchBytes and DefaultDiskMargin, a negative number no bound.
+	// ScratchBytes limits how much disk space the files of one trial may take. DiskMargin is how much of the disk has
+	// to stay free: if less is free, the worker accepts no new trials and ends the trial with the most files on disk.
+	// 0 means DefaultScratchBytes and DefaultDiskMargin, a negative number no limit.
 	ScratchBytes, DiskMargin int64
-	// NoDiskHold never holds up trials that write so much that others on the node wait for the disk.
+	// NoDiskHold turns off the throttling of trials that write so much that other trials on the node wait for the
+	// disk.
 	NoDiskHold bool
-	// TrialProcesses is how many processes and threads one trial may have, and TrialFiles how many files each process may have open. 0
-	// means confine.DefaultProcesses and confine.DefaultFiles, a negative number no bound.
+	// TrialProcesses limits the processes and threads of a trial, and TrialFiles the open files of each of its
+	// processes. 0 means confine.DefaultProcesses and confine.DefaultFiles, a negative number no limit.
 	TrialProcesses, TrialFiles int64
-	// TrialNetwork is confine.NetworkHost or confine.NetworkNone; empty means the first.
+	// TrialNetwork is confine.NetworkHost or confine.NetworkNone. Empty means confine.NetworkHost.
 	TrialNetwork string
-	// Warn has the worker log at WARN what of trials it cannot limit on this machine.
+	// Warn raises the log message about resources that the worker cannot limit on this machine from INFO to WARN.
 	Warn bool
-	// Version of the program, and Labels of the node, for listings.
+	// Version of the program and Labels of the node are shown in listings.
 	Version string
 	Labels  map[string]string
 	Logger  *slog.Logger
-	// DrainTimeout bounds how long trials may take to save and end when the worker is stopped; 0 means 30 s.
+	// DrainTimeout bounds how long trials may take to save and end when the worker is stopped. 0 means 30 s.
 	DrainTimeout time.Duration
-	// FlushTimeout bounds how long the last messages may take to be acknowledged then; 0 means 5 s.
+	// FlushTimeout bounds how long the worker then waits until its last messages are acknowledged. 0 means 5 s.
 	FlushTimeout time.Duration
-	// IdleAfter is how long a training process without a trial is kept; 0 means 60 s.
+	// IdleAfter is how long a training process without a trial is kept. 0 means 60 s.
 	IdleAfter time.Duration
 
-	// files is where the files of trials are, each in a directory of its own; closed says that a trial's own are in one
-	// below that, which belongs to another user.
+	// files is the directory of the trials' files; each trial has its own directory there. If closed is set, trials
+	// run as other users and each trial's directory has a subdirectory that its user owns.
 	files  string
 	closed bool
-	// spares are directories of trials that ended, for others.
+	// spares keeps directories of ended trials for reuse.
 	spares *spares
-	// warnings are what of trials cannot be limited on this machine.
+	// warnings lists the resources of trials that cannot be limited on this machine.
 	warnings []string
 }
 
 // Timing of the protocol.
 const (
-	// beatEvery is how often the orchestrator hears of the worker, whether or not there is news.
+	// beatEvery is the time between two heartbeats to the orchestrator.
 	beatEvery = time.Second
-	// resendAfter is when what was not acknowledged is sent again.
+	// resendAfter is the time after which an unacknowledged uplink is sent again.
 	resendAfter = time.Second
-	// rivalPatience is how long a worker bears that another one of its name gets all the orders. The orchestrator takes a
-	// worker that was killed for alive for some seconds, and so the one that was started in its place for a rival.
+	// rivalPatience is how long a worker runs while another worker of the same name gets all orders. After a worker
+	// is killed, the orchestrator believes it alive for some seconds and treats its replacement as a rival.
 	rivalPatience = 10 * time.Second
-	// defaultLease is used for orders that carry none.
+	// defaultLease is used if the orders do not carry a lease.
 	defaultLease = 15 * time.Second
 
 	defaultDrain = 30 * time.Second
@@ -149,7 +154,7 @@ func (c *Config) check() error {
 		return fmt.Errorf("worker: %w", err)
 	}
 	if c.AverageRate != 0 && c.AverageRate < LeastAverageRate {
-		return fmt.Errorf("worker: averages that read %d bytes a second: want at least %d, or 0 for no limit", c.AverageRate, LeastAverageRate)
+		return fmt.Errorf("worker: average rate: must be at least %d bytes a second, or 0 for no limit, got %d", LeastAverageRate, c.AverageRate)
 	}
 	if c.Boot == "" {
 		c.Boot = rand.Text()
@@ -160,7 +165,7 @@ func (c *Config) check() error {
 	c.spares = &spares{dir: c.files}
 	c.CheckpointBytes = cmp.Or(c.CheckpointBytes, program.DefaultCheckpointBytes)
 	if c.CheckpointBytes < 0 {
-		return fmt.Errorf("worker: checkpoints of %d bytes: want at least 1, or 0 for the default", c.CheckpointBytes)
+		return fmt.Errorf("worker: checkpoint bytes: must be at least 1, or 0 for the default, got %d", c.CheckpointBytes)
 	}
 	c.ScratchBytes, c.DiskMargin = cmp.Or(c.ScratchBytes, DefaultScratchBytes), cmp.Or(c.DiskMargin, DefaultDiskMargin)
 	c.TrialProcesses, c.TrialFiles = cmp.Or(c.TrialProcesses, confine.DefaultProcesses), cmp.Or(c.TrialFiles, confine.DefaultFiles)
@@ -179,7 +184,7 @@ func (c *Config) check() error {
 	return nil
 }
 
-// CheckLabels returns what is wrong with the labels of a node, or nil.
+// CheckLabels returns why the labels of a node are invalid, or nil.
 func CheckLabels(labels map[string]string) error {
 	if len(labels) > limits.LabelCount {
 		return fmt.Errorf("%d labels: at most %d are allowed", len(labels), limits.LabelCount)

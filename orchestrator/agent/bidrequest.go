@@ -7,14 +7,14 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/cluster"
 )
 
-// BidRequest is what an agent is asked: an offer, and the apps that it is to bid for.
+// BidRequest is one question to a bidder: an offer, and the sweeps to bid for.
 type BidRequest struct {
 	Offer *Offer
 	Apps  []*AppState
 }
 
-// Notes is an agent that notes what it is asked, and bids for nobody: who wants to know what agents would be asked in a
-// round has it decided with Notes. What is noted shares nothing that changes with who asked.
+// Notes is a bidder that records requests and does not bid. It is used to find out which requests a round would make.
+// Recorded requests do not share mutable data with the caller.
 type Notes struct {
 	Requests []BidRequest
 }
@@ -24,16 +24,16 @@ func (n *Notes) Bid(o *Offer, apps []*AppState) ([]Table, error) {
 	n.Requests = append(n.Requests, BidRequest{o, apps}.clone())
 	tables := make([]Table, len(apps))
 	for i := range tables {
-		tables[i].Refused = "its agent is still to be asked"
+		tables[i].Refused = "its agent has not been asked yet"
 	}
 	return tables, nil
 }
 
-// Answers are what agents answered to requests, by app, and an agent that says so later. By then the offer may be another
-// one: of a table it gives the rows that still fit, and who was not asked has no bid.
+// Answers are bidders' answers to requests, by sweep. As a bidder it returns them later, when the offer may have
+// changed: it returns the rows that still fit, and no bid for sweeps that were not asked.
 type Answers map[string]Table
 
-// Ask asks an agent. Where it has no answer, the app's table says why.
+// Ask asks a bidder. If the bidder has no answer for a sweep, the sweep's table says why.
 func Ask(a Agent, requests []BidRequest) Answers {
 	answers := Answers{}
 	for _, q := range requests {
@@ -58,7 +58,7 @@ func (a Answers) Bid(o *Offer, apps []*AppState) ([]Table, error) {
 	for i, s := range apps {
 		t, asked := a[s.App]
 		if !asked {
-			tables[i].Refused = "its agent was not asked in time: the sweep was not among those to ask when this round began"
+			tables[i].Refused = "its agent was not asked: the sweep did not take part when this round began"
 			continue
 		}
 		t.Rows = slices.DeleteFunc(slices.Clone(t.Rows), func(r Row) bool { return o.Check(s, r.Gangs) != nil })
@@ -67,14 +67,14 @@ func (a Answers) Bid(o *Offer, apps []*AppState) ([]Table, error) {
 	return tables, nil
 }
 
-// clone copies what whoever asked may change or use again. Specs, and what a demand lists, never change.
+// clone copies what the caller may change or reuse. Specs, and the slices of a demand, never change.
 func (q BidRequest) clone() BidRequest {
 	offer := *q.Offer
 	offer.Lots = slices.Clone(offer.Lots)
 	for i := range offer.Lots {
 		offer.Lots[i].Slots = slices.Clone(offer.Lots[i].Slots)
 	}
-	speeds := map[*cluster.Speeds]*cluster.Speeds{nil: nil} // a model's speeds stay one
+	speeds := map[*cluster.Speeds]*cluster.Speeds{nil: nil} // each model's speeds are copied once
 	model := func(s *cluster.Speeds) *cluster.Speeds {
 		c, known := speeds[s]
 		if !known {

@@ -11,7 +11,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/tuner"
 )
 
-// single is an app of one job that can use up to most devices: 1000 steps of a second each on one device.
+// single returns a sweep of one trial that can use least to most devices: 1000 steps of a second each on one device.
 func single(least, most int) *agent.AppState {
 	return &agent.AppState{
 		App: "single", Tuner: "random", MeanApps: 2, Elapsed: 100, Cluster: []agent.Stock{{Type: "k80", Devices: 16}},
@@ -20,7 +20,7 @@ func single(least, most int) *agent.AppState {
 	}
 }
 
-// shapes maps the machines and devices per machine of rows of one gang to their rho.
+// shapes maps the machines and devices per machine of rows with one gang to their rho.
 func shapes(tb agent.Table) map[[2]int]float64 {
 	m := map[[2]int]float64{}
 	for _, r := range tb.Rows {
@@ -52,7 +52,7 @@ func TestASingleJob(t *testing.T) {
 	}
 }
 
-// What was measured of a model takes the place of the usual slowdown, and racks are told apart.
+// Measured slowdowns of a model replace the default ones, and racks are distinguished.
 func TestSlowdownsAsMeasured(t *testing.T) {
 	t.Parallel()
 	s := single(4, 4)
@@ -68,7 +68,8 @@ func TestSlowdownsAsMeasured(t *testing.T) {
 	}
 }
 
-// Unlike devices: the ideal is the best use of the whole cluster, N times as long; a row's speed is the type's.
+// With different devices, T_id is N times the time of the best use of the whole cluster, and a row's speed is that of
+// its type.
 func TestUnlikeDevices(t *testing.T) {
 	t.Parallel()
 	s := single(1, 2)
@@ -92,7 +93,7 @@ func TestUnlikeDevices(t *testing.T) {
 	}
 }
 
-// Trials under curve stopping are bid for to where they are forecast to end, and to their whole training without a forecast.
+// Trials under curve stopping are counted up to their forecast end, and without a forecast up to their full training.
 func TestTrialsUnderCurveStoppingAreCountedToTheirForecastEnd(t *testing.T) {
 	t.Parallel()
 	for longest, forecasts := range map[float64][]float64{300: {300, 0, 350}, 200: {300, 150, 250}, 500: {300, 600, 0}} {
@@ -113,8 +114,8 @@ func TestTrialsUnderCurveStoppingAreCountedToTheirForecastEnd(t *testing.T) {
 	}
 }
 
-// ASHA's promotions wait for nobody: what is left takes as long as all devices need for it, but no less than one job
-// that goes all the way.
+// ASHA's promotions only wait for devices: the rest takes as long as all devices need for it, but at least as long as
+// one trial that is fully trained.
 func TestASHA(t *testing.T) {
 	t.Parallel()
 	s := &agent.AppState{
@@ -134,8 +135,8 @@ func TestASHA(t *testing.T) {
 	}
 }
 
-// Tables are bounded, every row is better than nothing and fits the offer by number, and more devices in the same shape
-// are never worse.
+// Tables have a limited size, every row is better than winning nothing and fits the offer by number, and more devices
+// in the same shape are never worse.
 func TestTablesAreBoundedAndFit(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

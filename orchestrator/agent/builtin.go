@@ -7,14 +7,15 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/cluster"
 )
 
-// BuiltIn is the agent of every app that brings none of its own. It knows single jobs, sets of jobs, successive halving
-// and Hyperband, ASHA, and jobs whose curves are extrapolated.
+// BuiltIn is the bidder for every sweep that does not name another one. It handles single trials, sets of trials,
+// successive halving and Hyperband, ASHA, and trials whose curves are extrapolated.
 type BuiltIn struct{}
 
 var _ Agent = BuiltIn{}
 
-// waiting is what it costs an app to hold nothing: its work is taken to go on at this part of the speed of the least
-// gang. The paper calls rho unbounded then; a number keeps apart those that wait for long from those that just came.
+// waiting is the cost of holding nothing: rho is computed as if the work continued at 1/waiting of the speed of the
+// least gang. In the paper rho is unbounded then; a number distinguishes sweeps that have waited for long from new
+// ones.
 const waiting = 4
 
 // Bid implements Agent.
@@ -31,13 +32,14 @@ func (BuiltIn) Bid(o *Offer, apps []*AppState) ([]Table, error) {
 	return tables, nil
 }
 
-// Estimate is an app's rho, and T_id in seconds, if it keeps all that it holds, leases that are up included.
+// Estimate returns a sweep's rho, and T_id in seconds, if it keeps everything that it holds, including devices of
+// expired leases.
 func Estimate(s *AppState) (rho, ideal float64) {
 	e := newEstimator(s, true)
 	return e.rho(nil), e.ideal
 }
 
-// Shortest is the seconds that an app has still to go if it wants for nothing from now on.
+// Shortest returns the remaining seconds of a sweep if it has all the devices that it can use from now on.
 func Shortest(s *AppState) float64 {
 	e := newEstimator(s, false)
 	gang := max(1, s.Demand.Max)
@@ -51,14 +53,14 @@ func Shortest(s *AppState) float64 {
 	return e.w.seconds(speeds, float64(len(speeds))*e.most, e.most)
 }
 
-// estimator turns gangs into rho for one app.
+// estimator computes rho of one sweep from gangs.
 type estimator struct {
 	s *AppState
 	w *work
-	// held is the speeds of the gangs that the app keeps, the fastest first, and speed their sum.
+	// held has the speeds of the gangs that the sweep keeps, the fastest first, and speed is their sum.
 	held  []float64
 	speed float64
-	// most is the speed of the largest gang that one of its jobs can have, or of all its forks; least that of the smallest gang.
+	// most is the speed of the largest gang of a trial, or of all its forks. least is that of the smallest gang.
 	most, least float64
 	ideal       float64
 	scratch     []float64
@@ -95,8 +97,8 @@ func newEstimator(s *AppState, lost bool) *estimator {
 	return e
 }
 
-// fastest is the speed of a job that has all it can use: a gang of so many devices of the best type or, forked, one on each of the
-// fastest machines.
+// fastest returns the speed of a trial that has everything it can use: a gang of the best type or, if it is forked,
+// one gang on each of the fastest machines.
 func (e *estimator) fastest(gang int) float64 {
 	alone := e.w.pace.Rate(e.w.best, gang, cluster.SameMachine)
 	forks := forksOf(e.s, e.s.Forks, e.s.LeastForks)
@@ -130,7 +132,8 @@ func (e *estimator) hold(j *Job, h *Holding) {
 	}
 }
 
-// rho of what the app keeps and more gangs of the given speeds, the fastest first (equation 1).
+// rho returns rho for the gangs that the sweep keeps and more gangs of the given speeds, the fastest first (equation
+// 1).
 func (e *estimator) rho(more []float64) float64 {
 	return (e.s.Elapsed + e.left(more)) / e.ideal
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/tuner"
 )
 
-// search is an app of single-device jobs of a hundred steps of a second each, which have done so many; those with a rate above
-// 0 run, at that rate.
+// search returns a sweep of single-device trials of a hundred steps of a second each. Trials with a rate above 0 run,
+// at that rate.
 func search(tune string, jobs ...agent.Job) *agent.AppState {
 	s := &agent.AppState{
 		Tuner: tune, MeanApps: 1, Cluster: []agent.Stock{{Type: "k80", Devices: 16}}, Demand: cluster.Demand{Min: 1, Max: 1},
@@ -32,7 +32,7 @@ func search(tune string, jobs ...agent.Job) *agent.AppState {
 	return s
 }
 
-// runs is a job that runs at a step a second; stands one that holds nothing.
+// runs returns a trial that runs at a step a second; stands returns a trial without devices.
 func runs(done, until, total float64) agent.Job {
 	return agent.Job{Done: done, Until: until, Total: total, Held: agent.Holding{Rate: 1}}
 }
@@ -51,7 +51,7 @@ func predicted(forecast float64, j agent.Job) agent.Job {
 	return j
 }
 
-// only has a second, slower type beside, and may run on one.
+// only adds a second, slower type to the cluster, and allows the sweep one type.
 func only(kind string, s *agent.AppState) *agent.AppState {
 	s.Cluster, s.Demand.Types = append(s.Cluster, agent.Stock{Type: "slow", Devices: 4}), []string{kind}
 	s.Speeds = &cluster.Speeds{Measured: []cluster.Speed{{Type: "k80", Devices: 1, Rate: 1}, {Type: "slow", Devices: 1, Rate: .1}}}
@@ -61,7 +61,7 @@ func only(kind string, s *agent.AppState) *agent.AppState {
 	return s
 }
 
-// How long an app still takes on what it holds (equations 1 and 2).
+// The remaining time of a sweep on the devices that it holds (equations 1 and 2).
 func TestHowLongAnAppStillTakes(t *testing.T) {
 	t.Parallel()
 	slow := &cluster.Speeds{Measured: []cluster.Speed{{Type: "k80", Devices: 1, Rate: .5}}}
@@ -129,7 +129,8 @@ func TestHowLongAnAppStillTakes(t *testing.T) {
 	}
 }
 
-// T_id is the whole work on the whole cluster, or on as many devices as the app can use, for its share.
+// T_id is the time for the whole work on the whole cluster, or on as many devices as the sweep can use, for its
+// share.
 func TestTheIdealTime(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -191,13 +192,13 @@ func TestTheShortestTimeToGo(t *testing.T) {
 	}
 }
 
-// Gangs of different speeds are used the fastest first, whether held or bid for.
+// The fastest gangs are used first, whether held or bid for.
 func TestABidBesideWhatIsHeld(t *testing.T) {
 	t.Parallel()
 	o := offer(1)
 	o.Lots[0].Type = "v100"
 	model := &cluster.Speeds{Measured: []cluster.Speed{{Type: "k80", Devices: 1, Rate: 1}, {Type: "v100", Devices: 1, Rate: 5}}}
-	// 100 steps are left of the longer job, 10 of the other: the longer one is on the faster device.
+	// The longer trial has 100 steps left, the other 10: the longer one gets the faster device.
 	for rate, want := range map[float64]float64{1: 100. / 5, 4: 100. / 5, 20: 100. / 20} {
 		held := stands(0, 0, 100)
 		held.Speeds, held.Held.Rate = model, rate
@@ -212,7 +213,7 @@ func TestABidBesideWhatIsHeld(t *testing.T) {
 	}
 }
 
-// An app bids for what it may use of the offer, for jobs that wait for devices.
+// A sweep bids for the part of the offer that it may use, for trials that wait for devices.
 func TestWhatAnAppBidsFor(t *testing.T) {
 	t.Parallel()
 	leaving := stands(0, 0, 100)
@@ -244,7 +245,8 @@ func TestWhatAnAppBidsFor(t *testing.T) {
 	}
 }
 
-// placeable says whether pieces, which are counts of devices of types, the largest first, can be cut from lots, each from one.
+// placeable reports whether pieces (numbers of devices of a type, the largest first) can be cut from lots, each from
+// one lot.
 func placeable(o *agent.Offer, free []int, pieces []piece) bool {
 	if len(pieces) == 0 {
 		return true
@@ -268,7 +270,8 @@ type piece struct {
 	kind, rack, node string
 }
 
-// Every row can be placed on the offer as it is, for no more jobs than want devices, and every device that is of use is bid for.
+// Every row can be placed on the offer, has at most as many trials as want devices, and every useful device is in a
+// bid.
 func TestRowsCanBePlaced(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -322,7 +325,7 @@ func TestRowsCanBePlaced(t *testing.T) {
 	})
 }
 
-// Devices behind one fast link are faster together than all of a machine.
+// Devices behind one fast link are faster together than all devices of a machine.
 func TestSlotsOfAMachine(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -347,7 +350,7 @@ func TestSlotsOfAMachine(t *testing.T) {
 	}
 }
 
-// By another T_id the times that rows stand for stay as they are.
+// A restatement by another T_id does not change the times that rows imply.
 func TestATableIsRestated(t *testing.T) {
 	t.Parallel()
 	got := agent.Table{Rho: 8, Ideal: 10, Rows: []agent.Row{{Rho: 4}, {Rho: 2}}}

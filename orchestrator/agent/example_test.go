@@ -10,8 +10,8 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/tuner"
 )
 
-// halving is the app of the paper's example (section 5.3): four jobs of 80, 100, 100 and 120 s per iteration on one GPU;
-// 8 iterations of all, 16 of the better half, 36 of the best.
+// halving returns the sweep of the paper's example (section 5.3): four trials of 80, 100, 100 and 120 s per iteration
+// on one GPU; 8 iterations of all, 16 of the better half, 36 of the best.
 func halving() *agent.AppState {
 	s := &agent.AppState{
 		App: "example", Tuner: "successive_halving", Weight: 1, MeanApps: 4,
@@ -39,7 +39,7 @@ func offer(free ...int) *agent.Offer {
 	return o
 }
 
-// table is the bid of one app.
+// table returns the bid of one sweep.
 func table(t testing.TB, o *agent.Offer, s *agent.AppState) agent.Table {
 	t.Helper()
 	tables, err := agent.BuiltIn{}.Bid(o, []*agent.AppState{s})
@@ -63,8 +63,8 @@ func TestThePapersExample(t *testing.T) {
 	if math.Abs(got.Ideal-2500) > 1e-6 {
 		t.Errorf("T_id is %v s, want 2500", got.Ideal)
 	}
-	// One and two GPUs as printed; 4, 8 and 16 follow by the same rule: 960+800+900, 480+400+450 and, as no job can have
-	// more than 8, 240+200+450.
+	// Values for one and two GPUs are printed in the paper; 4, 8 and 16 follow by the same rule: 960+800+900,
+	// 480+400+450 and, because no trial can have more than 8, 240+200+450.
 	want := map[int]float64{1: 4, 2: 2, 4: 2660. / 2500, 8: 1330. / 2500, 16: 890. / 2500}
 	for _, r := range got.Rows {
 		n := devices(r)
@@ -80,8 +80,8 @@ func TestThePapersExample(t *testing.T) {
 	}
 }
 
-// Alone on the whole cluster the phases take 200 s (32 iterations of 100 s on 16 GPUs), 200 s (16 on 8 each) and 450 s (36 on
-// the 8 that one job can use).
+// Alone on the whole cluster the phases take 200 s (32 iterations of 100 s on 16 GPUs), 200 s (16 on 8 each) and 450
+// s (36 on the 8 that one trial can use).
 func TestTheShortestTimeOfThePapersExample(t *testing.T) {
 	t.Parallel()
 	if got := agent.Shortest(halving()); math.Abs(got-850) > 1e-6 {
@@ -89,7 +89,8 @@ func TestTheShortestTimeOfThePapersExample(t *testing.T) {
 	}
 }
 
-// "If the jobs that are chosen for the next phase have iteration time 120, 100", the table is made anew with them.
+// "If the jobs that are chosen for the next phase have iteration time 120, 100", the table is computed again with
+// them.
 func TestThePapersExampleInItsSecondPhase(t *testing.T) {
 	t.Parallel()
 	s := halving()
@@ -103,7 +104,8 @@ func TestThePapersExampleInItsSecondPhase(t *testing.T) {
 		if devices(r) != 2 {
 			continue
 		}
-		// The job of 120 s per iteration ends the phase; the third phase is 36 iterations of the median job on two GPUs.
+		// The trial of 120 s per iteration ends the phase; the third phase is 36 iterations of the median trial on
+		// two GPUs.
 		left := r.Rho*got.Ideal - s.Elapsed
 		if want := 120.*16 + 36*120/2; math.Abs(left-want) > 1e-6 {
 			t.Errorf("%v s are left, want %v", left, want)

@@ -4,14 +4,14 @@ import (
 	"fmt"
 )
 
-// maxGangs bounds the kinds of gangs of a row: no sweep runs so many at once.
+// maxGangs limits the kinds of gangs of a row. Sweeps never run that many at once.
 const maxGangs = 64
 
-// Check says what is wrong with the gangs of a row: whatever the offer cannot hold, or holds and the app may not use. nil if
-// they can be granted.
+// Check returns why the gangs of a row cannot be granted, because the offer does not have them or the sweep may not
+// use them, or nil.
 func (o *Offer) Check(s *AppState, gangs []Gangs) error {
 	if len(gangs) == 0 || len(gangs) > maxGangs {
-		return fmt.Errorf("has %d kinds of gangs; there may be 1 to %d", len(gangs), maxGangs)
+		return fmt.Errorf("has %d kinds of gangs; there must be 1 to %d", len(gangs), maxGangs)
 	}
 	wanted := map[place]int{}
 	for _, g := range gangs {
@@ -32,14 +32,14 @@ func (o *Offer) Check(s *AppState, gangs []Gangs) error {
 	return nil
 }
 
-// checkGang looks at one kind of gangs. Two parts of a gang may be on one machine, if it has room for both.
+// checkGang checks one kind of gangs. Two parts of a gang may be on one machine if that has room for both.
 func (o *Offer) checkGang(s *AppState, g Gangs) error {
 	if g.Count < 1 || g.Machines < 1 || g.Devices < 1 {
 		return fmt.Errorf("has %d gangs of %d machines with %d devices each; all must be 1 or more",
 			g.Count, g.Machines, g.Devices)
 	}
 	if g.Node != "" && g.Machines > 1 {
-		return fmt.Errorf("wants %d machines that are all called %s", g.Machines, g.Node)
+		return fmt.Errorf("wants %d machines called %s; a named machine must be the only one", g.Machines, g.Node)
 	}
 	p := place{g.Type, g.Node, g.Rack}
 	room := 0
@@ -48,14 +48,14 @@ func (o *Offer) checkGang(s *AppState, g Gangs) error {
 			room += o.freeIn(s, i) / g.Devices
 		}
 	}
-	// Compared by division: a plugin may write any number.
+	// Division avoids an overflow, because a plugin may send any number.
 	if room/g.Machines < g.Count {
 		return fmt.Errorf("wants %d x %d machines with %d %s each, which the offer does not have", g.Count, g.Machines, g.Devices, p)
 	}
 	return nil
 }
 
-// A place is where gangs want to be: any machine with devices of a type, one of a rack, or a named one.
+// place is where gangs have to be: on any machine with devices of a type, in a rack, or on a named machine.
 type place struct{ kind, node, rack string }
 
 func (p place) String() string {
@@ -83,7 +83,7 @@ func (p place) free(o *Offer, s *AppState) int {
 	return n
 }
 
-// freeIn is what an app may use of a lot.
+// freeIn returns how many devices of a lot a sweep may use.
 func (o *Offer) freeIn(s *AppState, lot int) int {
 	if s.Free == nil {
 		return o.Lots[lot].Free

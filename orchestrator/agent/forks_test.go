@@ -15,8 +15,8 @@ import (
 // rates of a model on types that do four, two and one steps a second.
 var rates = map[string]float64{"v100": 4, "p100": 2, "k80": 1}
 
-// forkable is an app of jobs that have so many steps left, each of which may be trained by least to most forks, on a cluster of one
-// device of each type.
+// forkable returns a sweep of trials with the given remaining steps, each of which may have least to most forks, on a
+// cluster of one device of each type.
 func forkable(least, most int, left ...float64) *agent.AppState {
 	s := &agent.AppState{
 		App: "forkable", Tuner: "random", MeanApps: 1, Demand: cluster.Demand{Min: 1, Max: 1}, Forks: most, LeastForks: least,
@@ -34,7 +34,7 @@ func forkable(least, most int, left ...float64) *agent.AppState {
 	return s
 }
 
-// machines offers one machine with one device of each type, so many times.
+// machines returns an offer of each machines of each type, with one device each.
 func machines(each int, kinds ...string) *agent.Offer {
 	o := &agent.Offer{}
 	for i := range each {
@@ -45,7 +45,7 @@ func machines(each int, kinds ...string) *agent.Offer {
 	return o
 }
 
-// A mixed bundle is worth the sum of the rates of the forks that train on it, for the jobs with most left first.
+// A mixed bundle has the sum of the rates of the forks that train on it, and the longest trials use it first.
 func TestAMixedBundleIsWorthTheSumOfItsForks(t *testing.T) {
 	t.Parallel()
 	one := func(left float64) func(sum float64, gangs int) float64 {
@@ -53,7 +53,7 @@ func TestAMixedBundleIsWorthTheSumOfItsForks(t *testing.T) {
 	}
 	for name, tc := range map[string]struct {
 		s *agent.AppState
-		// took is how long a bundle takes whose gangs have a rate in all; best is the largest bundle.
+		// took returns how long a bundle takes whose gangs have sum as their total rate; best is the largest bundle.
 		took func(sum float64, gangs int) float64
 		best string
 	}{
@@ -92,7 +92,7 @@ func TestAMixedBundleIsWorthTheSumOfItsForks(t *testing.T) {
 	}
 }
 
-// Types that were not measured count by what is estimated of them (equation 10).
+// Types without measurements count with their estimates (equation 10).
 func TestABundleIsWorthWhatIsEstimatedOfIt(t *testing.T) {
 	t.Parallel()
 	s := forkable(1, 9, 700)
@@ -108,7 +108,7 @@ func TestABundleIsWorthWhatIsEstimatedOfIt(t *testing.T) {
 	}
 }
 
-// T_id counts the forks that an app would have alone, as many as there are machines and no two of a job on one.
+// T_id counts the forks that a sweep would have alone: as many as there are machines, each on a different one.
 func TestIdealTimeCountsForks(t *testing.T) {
 	t.Parallel()
 	big := forkable(1, 9, 700)
@@ -131,8 +131,8 @@ func TestIdealTimeCountsForks(t *testing.T) {
 	}
 }
 
-// Tables of apps that may be forked are bounded and fit the offer; no machine has more gangs of a row than there are jobs; what is
-// in a row is worth no more than the sum of its rates, and a bundle that holds another is worth no less.
+// Tables of sweeps with forks have a limited size and fit the offer. No machine has more gangs of a row than there
+// are trials. A row is worth no more than the sum of its rates, and a bundle that contains another is worth no less.
 func TestTablesOfForks(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -191,7 +191,7 @@ func TestTablesOfForks(t *testing.T) {
 	})
 }
 
-// holds says whether a row has what another has.
+// holds reports whether a row contains another.
 func holds(more, less []agent.Gangs) bool {
 	count := map[string]int{}
 	for _, g := range more {

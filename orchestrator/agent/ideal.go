@@ -7,32 +7,34 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/cluster"
 )
 
-// Ideal is T_id in seconds (equations 1 and 2) of an app as it stands, or when it is over: from its work as the spec and its
-// tuner say it, and from the rates that workers measured. It is the only place where T_id is computed: for the arbiter,
-// for what listings say of apps that run, and for those that are over.
+// Ideal returns T_id in seconds (equations 1 and 2) of a sweep that runs or is over, from its work as known from the
+// spec and the tuner, and from the measured rates. It is the only place where T_id is computed: for the arbiter, and
+// for listings.
 func Ideal(s *AppState) float64 { return newWork(s).ideal(s) }
 
-// Rest is what an app has still to do, as a policy that plans ahead reads it.
+// Rest is a sweep's remaining work, for policies that plan ahead.
 type Rest struct {
-	// Steps left of all its jobs, those to come too, in steps of the median job; Pace is that job's model.
+	// Steps is the remaining steps of all its trials, including those to come, in steps of the median trial. Pace has
+	// the speeds of that trial's model.
 	Steps float64
 	Pace  *cluster.Speeds
-	// Jobs that it can have at once from now on when it has most, and Forks of each.
+	// Jobs is how many trials it can have at once from now on when it has most, and Forks how many forks each can
+	// have.
 	Jobs, Forks int
 }
 
-// RestOf reads it off the app's state.
+// RestOf returns the remaining work of a sweep.
 func RestOf(s *AppState) Rest {
 	w := newWork(s)
 	jobs, _, forks := demanded(s)
 	return Rest{Steps: w.left, Pace: w.pace, Jobs: max(len(s.Jobs), jobs-s.Finished), Forks: forks}
 }
 
-// ideal is T_id in seconds (equations 1 and 2): T_cluster * N_avg. T_cluster is the app's whole work on the whole cluster,
-// or on as many devices as it can use at the most, in linear speed-up and without any slowdown. Where devices are
-// unlike it is the app's best use of them: the fastest first, by what was measured of its model; a share of 1/N of every
-// type then takes N times as long. An app of weight w is due w shares. Where its jobs may be forked each can use as many
-// machines as it may have forks, no two of them the same, and their rates add up.
+// ideal returns T_id in seconds (equations 1 and 2): T_cluster * N_avg. T_cluster is the time for the sweep's whole
+// work on the whole cluster, or on as many devices as it can use, with linear speed-up and without slowdown. If
+// devices differ, it is the sweep's best use of them: the fastest first, by the measured speeds of its model. A share
+// of 1/N of every type then takes N times as long. A sweep of weight w is due w shares. If its trials may be forked,
+// each can use as many machines as it may have forks, all different, and the forks' rates add up.
 func (w *work) ideal(s *AppState) float64 {
 	type kind struct {
 		devices int
@@ -48,7 +50,7 @@ func (w *work) ideal(s *AppState) float64 {
 		}
 		rate := w.pace.Rate(t.Type, gang, cluster.SameSlot) / float64(gang)
 		devices := t.Devices
-		if forks > 1 { // forks of a job are on machines of their own
+		if forks > 1 { // the forks of a trial are on different machines
 			devices = min(devices, jobs*size*t.machines())
 		}
 		kinds = append(kinds, kind{devices, max(0, rate)})
@@ -72,8 +74,8 @@ func (w *work) ideal(s *AppState) float64 {
 	return (w.done + w.left) / speed * max(1, s.MeanApps) / weight
 }
 
-// Most is app_demand_max of an app: the devices that the app could use at once when it can use most, at most those
-// that there are of types that it accepts.
+// Most returns app_demand_max of a sweep: the devices that it could use at once when it can use most, limited by the
+// number of devices of accepted types.
 func Most(s *AppState) int {
 	all := 0
 	for _, t := range s.Cluster {
@@ -85,8 +87,8 @@ func Most(s *AppState) int {
 	return min(all, jobs*size*forks)
 }
 
-// demanded is app_demand_max: how many jobs the app can have at once when it has most, the devices of a gang, and the gangs of a
-// job, which are its forks where it may have any.
+// demanded returns the factors of app_demand_max: the largest number of concurrent trials of the sweep, the devices
+// of a gang, and the gangs of a trial, more than one if it may be forked.
 func demanded(s *AppState) (jobs, size, forks int) {
 	jobs = max(len(s.Jobs)+s.Finished, s.Outlook.Trials)
 	first := map[int]bool{}
@@ -104,7 +106,8 @@ func demanded(s *AppState) (jobs, size, forks int) {
 	return max(jobs, entering), max(1, size), forksOf(s, s.Forks, s.LeastForks)
 }
 
-// forksOf is how many forks a job can have on the app's cluster that may have so many: no two are on one machine.
+// forksOf returns how many forks a trial that may have most can have on the cluster, where each needs a different
+// machine.
 func forksOf(s *AppState, most, least int) int {
 	if most <= 1 {
 		return 1

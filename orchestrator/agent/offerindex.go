@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// offerIndex is an offer as a bidder looks it up: by type, how many machines have how many devices free.
+// offerIndex is an offer indexed by type, and by the number of free devices on a machine.
 type offerIndex struct {
 	types []typePool
 }
@@ -14,19 +14,19 @@ type offerIndex struct {
 type typePool struct {
 	kind string
 	free int
-	// slot is the most devices that are free behind one fast link.
+	// slot is the largest number of free devices behind one fast link.
 	slot  int
 	racks []rackPool
 }
 
-// rackPool is the part of it in one rack: holes[k] machines have k devices free.
+// rackPool is the offer of one type in one rack: holes[k] machines have k free devices.
 type rackPool struct {
 	rack  string
 	free  int
 	holes []int
 }
 
-// newOfferIndex sorts the lots; free, if not nil, is what the app may use of each.
+// newOfferIndex builds the index. If free is not nil, it limits what the sweep may use of each lot.
 func newOfferIndex(o *Offer, free []int) *offerIndex {
 	m := &offerIndex{}
 	for i := range o.Lots {
@@ -58,7 +58,7 @@ func newOfferIndex(o *Offer, free []int) *offerIndex {
 	}
 	slices.SortFunc(m.types, func(a, b typePool) int { return cmp.Compare(a.kind, b.kind) })
 	for i := range m.types {
-		// Small racks first, so that large ones stay whole for what needs one.
+		// Small racks first, so that large ones stay whole for large gangs.
 		slices.SortFunc(m.types[i].racks, func(a, b rackPool) int {
 			return cmp.Or(cmp.Compare(a.free, b.free), cmp.Compare(a.rack, b.rack))
 		})
@@ -86,7 +86,7 @@ func (s *typePool) rack(rack string) *rackPool {
 	return &s.racks[len(s.racks)-1]
 }
 
-// copyTo makes the pool in to a copy, reusing what it has.
+// copyTo copies the pool to another one, reusing that one's memory.
 func (s *typePool) copyTo(to *typePool) {
 	racks := to.racks
 	*to = *s
@@ -101,8 +101,8 @@ func (s *typePool) copyTo(to *typePool) {
 	}
 }
 
-// take removes machines pieces of k devices each, all from one rack if together, and says from which; from any racks
-// otherwise. Every piece is cut from the smallest hole that is large enough.
+// take removes machines pieces of k devices each, all from one rack if together is set, and returns the rack;
+// otherwise from any racks. Every piece is cut from the smallest hole that is large enough.
 func (s *typePool) take(machines, k int, together bool) (rack string, ok bool) {
 	if !together {
 		room := 0
@@ -140,7 +140,7 @@ func (s *typePool) takeOne(k int) {
 	}
 }
 
-// room counts the pieces of k devices that could be cut.
+// room returns how many pieces of k devices could be cut.
 func (sh *rackPool) room(k int) int {
 	n := 0
 	for size := k; size < len(sh.holes); size++ {
@@ -161,7 +161,7 @@ func (sh *rackPool) cut(k int) bool {
 	return false
 }
 
-// pieces counts the pieces of k devices that could be cut, at most so many of one machine.
+// pieces returns how many pieces of k devices could be cut, with at most each pieces per machine.
 func (s *typePool) pieces(k, each int) int {
 	n := 0
 	for i := range s.racks {

@@ -4,7 +4,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// Bids are a table's rows as an auction's record holds them.
+// Bids returns the table's rows in the form of an auction's record.
 func (t *Table) Bids() []*outbidv1.Bid {
 	bids := make([]*outbidv1.Bid, 0, len(t.Rows))
 	for _, row := range t.Rows {
@@ -20,7 +20,7 @@ func (t *Table) Bids() []*outbidv1.Bid {
 	return bids
 }
 
-// RowsOf are the rows that Bids made.
+// RowsOf is the inverse of Bids.
 func RowsOf(bids []*outbidv1.Bid) []Row {
 	var rows []Row
 	for _, bid := range bids {
@@ -36,13 +36,13 @@ func RowsOf(bids []*outbidv1.Bid) []Row {
 	return rows
 }
 
-// Recorded answers as agents did in a round of the past: what one outside the binary said cannot be found out again by
-// asking it.
+// Recorded returns a bidder that repeats the answers of a past round, because external bidders may answer differently
+// when they are asked again.
 func Recorded(auction *outbidv1.Auction) Agent { return recorded{auction} }
 
 type recorded struct{ auction *outbidv1.Auction }
 
-// Bid implements Agent. An app that the record does not have was not asked then, and has no bid.
+// Bid implements Agent. A sweep that is not in the record was not asked then, and has no bid.
 func (r recorded) Bid(_ *Offer, apps []*AppState) ([]Table, error) {
 	bidders := map[string]*outbidv1.Bidder{}
 	for _, b := range r.auction.GetBidders() {

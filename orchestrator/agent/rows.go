@@ -8,36 +8,36 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/cluster"
 )
 
-// bidder lists the subsets that one app bids on. A row grows with the devices in it: a gang of the least size for one
-// job more, until all have one, then larger gangs, the longest job's first. Of the many rows that there could be a
-// table lists some: all small ones, and of the larger ones so many in geometric progression.
+// bidder lists the subsets that one sweep bids for. Rows grow by devices: first a gang of the least size for one more
+// trial, until all have one, then larger gangs, the longest trial's first. A table has only some of the possible
+// rows: all small ones, and larger ones in geometric progression.
 type bidder struct {
 	*estimator
 	wants []want
 	work  typePool
 	rows  []Row
 	fast  []float64
-	// rate is the speed that was looked up last.
+	// rate is the speed that was looked up last, for the key known.
 	known pace
 	rate  float64
-	// room is how many gangs its jobs can use in all: one each, or as many as they may have forks.
+	// room is how many gangs its trials can use in total: one each, or one for each possible fork.
 	room int
 }
 
-// pace names a speed.
+// pace is the key of a speed.
 type pace struct {
 	kind   string
 	size   int
 	spread cluster.Locality
 }
 
-// want is a job that could take a gang.
+// want is a trial that could use a gang.
 type want struct {
 	min, max int
 	spread   bool
 	left     float64
 	job      *Job
-	// forks are how many gangs it can use, each on a machine of its own.
+	// forks is how many gangs it can use, each on a different machine.
 	forks int
 }
 
@@ -48,7 +48,7 @@ type portion struct {
 	speeds []float64
 }
 
-// order says which shapes of a gang come first.
+// order says which shapes of a gang are tried first.
 type order int
 
 const (
@@ -83,7 +83,7 @@ func bid(m *offerIndex, s *AppState) Table {
 	return t
 }
 
-// list makes the rows: every combination of some portions of every type, then finer portions and worse shapes as far as
+// list creates the rows: all combinations of a few portions of every type, then finer portions and worse shapes while
 // there is room.
 func (b *bidder) list(m *offerIndex) {
 	var pools []*typePool
@@ -96,7 +96,7 @@ func (b *bidder) list(m *offerIndex) {
 	slices.SortStableFunc(pools, func(x, y *typePool) int { return cmp.Compare(rate(y), rate(x)) })
 	pools = pools[:min(len(pools), 6)]
 	if len(pools) > 1 {
-		// n portions and none, of every type: (n+1)^types - 1 rows.
+		// n portions or none of every type: (n+1)^types - 1 rows.
 		n := int(math.Pow(MaxRows*3/4, 1/float64(len(pools)))) - 1
 		parts := make([][]portion, len(pools))
 		for i, s := range pools {
@@ -128,7 +128,7 @@ func (w *want) accepts(kind string) bool {
 	return cluster.Demand{Types: w.job.Types, Exclude: w.job.Exclude}.Accepts(kind)
 }
 
-// combine adds every choice of at most one portion of each type that does not hold more gangs than its jobs can use.
+// combine adds every choice of at most one portion of each type with at most as many gangs as the trials can use.
 func (b *bidder) combine(parts [][]portion, chosen []portion) {
 	if len(parts) == 0 {
 		if len(chosen) > 0 {
@@ -159,7 +159,7 @@ func (b *bidder) add(parts []portion) {
 		b.fast = append(b.fast, parts[i].speeds...)
 	}
 	if more := len(b.held) + len(b.fast); len(b.fast) > len(b.wants) && !b.w.forked(more) {
-		return // no job has enough of them to be forked
+		return // no trial has enough gangs to be forked
 	}
 	if slices.ContainsFunc(b.rows, func(r Row) bool { return slices.Equal(r.Gangs, gangs) }) {
 		return
@@ -181,10 +181,11 @@ func (b *bidder) portions(s *typePool, sizes []step, n int, o order) []portion {
 	return out
 }
 
-// step is the growth of one gang in a chain: from a size, 0 for a new one, to another.
+// step is the growth of one gang in a chain from one size, 0 for a new gang, to another.
 type step struct{ from, to int }
 
-// growth is how a portion grows: with forks where jobs may have any, for which there are more gangs than jobs.
+// growth returns how a portion grows: with forks if trials may have them, because then there can be more gangs than
+// trials.
 func (b *bidder) growth(s *typePool) []step {
 	if b.room > len(b.wants) {
 		if forks := b.forks(s); len(forks) > 0 {
@@ -194,9 +195,9 @@ func (b *bidder) growth(s *typePool) []step {
 	return b.chain(s)
 }
 
-// forks is how a portion grows by a gang after the other: of the longest job, of the others, then of further forks. No two forks of
-// a job are on one machine, so that a machine has no more gangs than there are jobs. Gangs are as large as the longest job takes
-// them, if there is room for one for each job, and as small otherwise.
+// forks returns how a portion grows gang by gang: for the longest trial, for the others, then for further forks. The
+// forks of a trial are on different machines, so a machine has at most as many gangs as there are trials. Gangs have
+// the largest size of the longest trial if there is room for one for each trial, otherwise the smallest.
 func (b *bidder) forks(s *typePool) []step {
 	var able []want
 	room := 0
@@ -219,8 +220,8 @@ func (b *bidder) forks(s *typePool) []step {
 	return steps
 }
 
-// chain is how a portion grows. All gangs are of the least size until every job has one; then they are doubled, up to
-// what their jobs can use.
+// chain returns how a portion grows without forks. All gangs have the least size until every trial has one; then they
+// are doubled, up to the largest size of the trials.
 func (b *bidder) chain(s *typePool) []step {
 	var steps []step
 	devices := 0
@@ -258,8 +259,8 @@ func (b *bidder) chain(s *typePool) []step {
 	return steps
 }
 
-// grid chooses at most n of the lengths 1 to all of a chain: every one if they are few, otherwise the small ones, then
-// in geometric progression, the whole length always.
+// grid chooses at most n of the lengths 1 to all of a chain: all of them if they are few, otherwise the small ones,
+// then in geometric progression, and always the whole length.
 func grid(all, n int) []int {
 	if all <= n {
 		out := make([]int, all)
@@ -282,7 +283,7 @@ func grid(all, n int) []int {
 	}
 }
 
-// cut fits the gangs at the end of some steps into the offer of a type.
+// cut fits the gangs that result from some steps into the offer of a type.
 func (b *bidder) cut(s *typePool, steps []step, o order) (portion, bool) {
 	var sizes []int
 	var counts []int
@@ -305,7 +306,7 @@ func (b *bidder) cut(s *typePool, steps []step, o order) (portion, bool) {
 	}
 	s.copyTo(&b.work)
 	for {
-		// The largest first: what divides evenly then always fits if it can.
+		// The largest first: if sizes divide each other, they then fit whenever possible.
 		big := -1
 		for i := range sizes {
 			if counts[i] > 0 && (big < 0 || sizes[i] > sizes[big]) {
@@ -322,7 +323,7 @@ func (b *bidder) cut(s *typePool, steps []step, o order) (portion, bool) {
 	}
 }
 
-// shape cuts gangs of one size, in the shapes that the order says first.
+// shape cuts gangs of one size, trying shapes in the given order.
 func (b *bidder) shape(p *portion, size, count int, o order) bool {
 	splits := []int{1}
 	if b.wants[0].spread && size > 1 {

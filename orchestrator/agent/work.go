@@ -7,36 +7,38 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/cluster"
 )
 
-// work is what an app has still to do. Steps of jobs that take longer or shorter than the median job's are counted in
-// the median job's steps, so that one speed serves for all.
+// work is the remaining work of a sweep. Steps of trials that are slower or faster than the median trial are
+// converted to the median trial's steps, so that one speed applies to all.
 type work struct {
-	// pace is the model of the median job by time per step; rate its steps per second on one device of its best type.
+	// pace is the model of the median trial by time per step, and rate its steps per second on one device of its best
+	// type.
 	pace *cluster.Speeds
 	best string
 	rate float64
-	// now is the steps left of every job in the phase at hand, the most first, and sum their prefix sums.
+	// now has the remaining steps of every trial in the current phase, the most first, and sum their prefix sums.
 	now, sum []float64
-	// room is how many gangs the longest jobs can use at once, by how many jobs they are: one each, or as many as they may have forks.
-	// With fewer gangs for a job than least it is not forked.
+	// room is how many gangs the k longest trials can use at once, by k: one each, or one for each possible fork. A
+	// trial is not forked with fewer than least gangs.
 	room  []int
 	least int
-	// later is the phases after it.
+	// later has the phases after the current one.
 	later []stage
-	// loose is work that waits for nobody, beside that of the jobs at hand (eq. 2 has none; ASHA's promotions and trials
-	// still to be created are), and longest the steps that one job has to go through to the app's end.
+	// loose is work besides that of the current trials that does not wait for other trials: ASHA's promotions and
+	// trials still to be created (equation 2 has none). longest is the steps that one trial has to do until the sweep
+	// ends.
 	loose, longest float64
-	// left is all of it, and done the steps behind.
+	// left is all remaining steps, and done the completed ones.
 	left, done float64
 }
 
-// stage is a phase to come: so many jobs, so many steps each. Which jobs they will be is not known; the median job stands
-// for each (section 5.2).
+// stage is a future phase: a number of trials with a number of steps each. Which trials they will be is unknown, so
+// the median trial represents each (section 5.2).
 type stage struct {
 	jobs  float64
 	steps float64
 }
 
-// newWork reads an app's work off its state.
+// newWork computes a sweep's work from its state.
 func newWork(s *AppState) *work {
 	w := &work{done: s.StepsDone}
 	w.choosePace(s)
@@ -51,7 +53,7 @@ func newWork(s *AppState) *work {
 		w.rest(s)
 	}
 	if w.left <= 0 {
-		// It is about to end: a step is less than anything that could matter.
+		// It is about to end: the value is too small to matter.
 		w.now, w.room, w.left = append(w.now, 1), append(w.room, w.room[len(w.room)-1]+1), 1
 	}
 	w.sum = make([]float64, len(w.now)+1)
@@ -61,7 +63,7 @@ func newWork(s *AppState) *work {
 	return w
 }
 
-// atHand reads the work of the jobs at hand, the most first.
+// atHand adds the work of the current trials, the most first.
 func (w *work) atHand(s *AppState, staged bool) {
 	type one struct {
 		steps float64
@@ -81,8 +83,9 @@ func (w *work) atHand(s *AppState, staged bool) {
 	}
 }
 
-// left is the steps that a job has to do in the phase or rung at hand if there are any, otherwise to its end as forecast
-// from its curve, or else to that of its whole training. If nobody knows the end, as many again as it did.
+// left returns the remaining steps of a trial: to its current target if that is a phase or rung, otherwise to its
+// forecast end, or else to the end of its full training. If the end is unknown, it is as many steps again as are
+// done.
 func left(j *Job, s *AppState, staged bool) float64 {
 	until := max(j.Total, j.Until)
 	switch {
@@ -96,7 +99,7 @@ func left(j *Job, s *AppState, staged bool) float64 {
 	return max(0, until-j.Done)
 }
 
-// choosePace finds the median job by its time per step on one device.
+// choosePace finds the median trial by its time per step on one device.
 func (w *work) choosePace(s *AppState) {
 	w.pace = s.Speeds
 	if !alike(s.Jobs) {
@@ -137,7 +140,7 @@ func alike(jobs []Job) bool {
 	return true
 }
 
-// slower is by how much a job's steps take longer than the median job's.
+// slower returns how many times as long a trial's steps take as the median trial's.
 func (w *work) slower(j *Job) float64 {
 	if j.Speeds == w.pace {
 		return 1
@@ -158,7 +161,7 @@ func oneBracket(s *AppState) bool {
 	return len(s.Outlook.Rungs) > 0
 }
 
-// stages adds the phases after the one at hand (equation 2).
+// stages adds the phases after the current one (equation 2).
 func (w *work) stages(s *AppState) {
 	level := 0.0
 	for i := range s.Jobs {
@@ -176,7 +179,7 @@ func (w *work) stages(s *AppState) {
 			current = stage{jobs: float64(r.Trials), steps: steps / float64(r.Trials)}
 		}
 	}
-	// Trials of the phase at hand that were not created yet.
+	// Trials of the current phase that were not created yet.
 	missing := float64(s.Outlook.Steps) - s.StepsDone - w.left - future
 	if current.steps > 0 && missing >= current.steps/2 {
 		w.loose = missing
@@ -185,8 +188,8 @@ func (w *work) stages(s *AppState) {
 	w.left += future
 }
 
-// toCome adds the trials still to be created, where each is on its own and goes to its end. Those that have ended leave
-// nothing behind, however few steps they reported; in the app's whole work they count as the spec has them.
+// toCome adds trials still to be created for tuners whose trials are independent and fully trained. Ended trials have
+// no work left, however few steps they reported; in the sweep's total work they count as in the spec.
 func (w *work) toCome(s *AppState) {
 	if s.Outlook.Trials == 0 || s.Outlook.Steps == 0 {
 		return
@@ -199,8 +202,8 @@ func (w *work) toCome(s *AppState) {
 	w.done = max(w.done, float64(s.Outlook.Steps)-w.left)
 }
 
-// rest adds what is neither done nor a visible job's: trials still to come, promotions, other brackets. Nothing of it
-// waits for anything but devices.
+// rest adds work that is neither done nor that of a current trial: trials to come, promotions, other brackets. This
+// work only waits for devices.
 func (w *work) rest(s *AppState) {
 	if more := float64(s.Outlook.Steps) - s.StepsDone - w.left; more > 0 {
 		w.loose = more
@@ -217,11 +220,11 @@ func (w *work) rest(s *AppState) {
 	}
 }
 
-// seconds is T_sh less what has elapsed: the time that the work takes on gangs of the given speeds, the fastest first,
-// which are speed together, if a job can have at most one of speed most. Jobs take turns at the ends of leases, so that
-// a phase takes as long as the preemptive optimum on uniform machines (Horvath, Lam and Sethi, 1977): the k longest
-// jobs on the k fastest gangs, for the worst k, or everything on all. Jobs that may be forked are on as many gangs as they may have
-// forks, as what forks do adds up. A phase ends with its last job (max_j in eq. 2).
+// seconds returns T_sh without the elapsed time: the time for the work on gangs of the given speeds, the fastest
+// first, where speed is their sum and most the highest speed of one trial. Trials take turns when leases end, so a
+// phase takes as long as the preemptive optimum on uniform machines (Horvath, Lam and Sethi, 1977): the k longest
+// trials on the k fastest gangs, for the worst k, or everything on all gangs. Trials that may be forked use as many
+// gangs as they may have forks, because the work of forks adds up. A phase ends with its last trial (max_j in eq. 2).
 func (w *work) seconds(speeds []float64, speed, most float64) float64 {
 	if speed <= 0 {
 		return 0
@@ -257,5 +260,5 @@ func (w *work) seconds(speeds []float64, speed, most float64) float64 {
 	return took
 }
 
-// forked says whether so many gangs are enough to fork a job, when every job has one.
+// forked reports whether there are enough gangs to fork a trial when every trial has one.
 func (w *work) forked(gangs int) bool { return gangs-len(w.now)+1 >= max(2, w.least) }

@@ -232,7 +232,7 @@ echo '{"step": '$i', "loss": 1, "checkpoint": "'$OUTBID_CHECKPOINT_OUT'"}' >> $O
 	if strings.Contains(text, secret) || strings.Count(text, "ermission denied") < 2 {
 		t.Errorf("of the store it read\n%.500s", text)
 	}
-	if trial.GetStep() < 1000 || len(notes(sw, "leads to what only the kernel or the worker has")) == 0 || len(notes(sw, "ermission denied")) == 0 {
+	if trial.GetStep() < 1000 || len(notes(sw, "leads into a kernel file system")) == 0 || len(notes(sw, "ermission denied")) == 0 {
 		t.Errorf("it came to step %d, and was told %v", trial.GetStep(), sw.GetNotes())
 	}
 	c.wait(victim)

@@ -16,8 +16,8 @@ var greedy = map[string]struct{ script, ends string }{ //nolint:gochecknoglobals
 	"forks":       {`b() { b | b & }; b; while :; do sleep 1; done`, ""},
 	"descriptors": {`for i in $(seq 40); do sh -c 'i=10; while [ $i -lt 1000 ]; do eval "exec $i</dev/null" || break; i=$((i+1)); done; exec sleep 600' & done; exec sleep 600`, ""},
 	"reports":     {`while :; do yes '{"loss": 1}' | head -n 20000 >> $OUTBID_REPORT; sleep .2; done`, ""},
-	"scratch":     {`i=0; while :; do head -c 1000000 /dev/zero > $i; i=$((i+1)); done`, "of 64 MiB that a trial may have (--scratch-bytes)"},
-	"tmp":         {`cd /tmp && exec head -c 100G /dev/zero > fill`, "of 64 MiB that a trial may have (--scratch-bytes)"},
+	"scratch":     {`i=0; while :; do head -c 1000000 /dev/zero > $i; i=$((i+1)); done`, "at most 64 MiB are allowed (--scratch-bytes)"},
+	"tmp":         {`cd /tmp && exec head -c 100G /dev/zero > fill`, "at most 64 MiB are allowed (--scratch-bytes)"},
 	"shm":         {`ipcmk -M 30000000 > /dev/null; ipcmk -M 30000000 > /dev/null; exec head -c 1G /dev/zero > /dev/shm/fill`, "o"},
 }
 

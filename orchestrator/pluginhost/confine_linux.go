@@ -9,31 +9,32 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What one program may take of the server's machine.
+// Limits of one program on the server's machine.
 const (
-	// maxData is its memory, but for what it shares with others.
+	// maxData limits its memory except shared memory.
 	maxData = 4 << 30
-	// maxFile is how large a file it may write, and maxFiles how many it may have open.
+	// maxFile limits the size of files that it writes, and maxFiles its open files.
 	maxFile  = 1 << 30
 	maxFiles = 1024
-	// niceness gives the server three times the share of a busy core, and oomScore has the kernel end the program before the server.
+	// niceness gives the server three times the program's share of a busy core. oomScore makes the kernel kill the
+	// program before the server.
 	niceness = 5
 	oomScore = 500
 )
 
-// withoutPrivileges calls start, whose processes gain no privileges by what they execute. It does so on a thread that ends
-// afterwards, as a thread does not get them back either.
+// withoutPrivileges calls start, whose processes cannot gain privileges by executing programs. It runs on a thread
+// that ends afterwards, because a thread cannot revert that.
 func withoutPrivileges(start func() error) error {
 	ended := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread()              // and never unlocks it
-		if unix.Gettid() == unix.Getpid() { // the main thread does not end, and is what others see of the process
+		if unix.Gettid() == unix.Getpid() { // the main thread does not end, and its state counts as that of the process
 			ended <- withoutPrivileges(start)
 			runtime.UnlockOSThread()
 			return
 		}
 		if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
-			ended <- fmt.Errorf("give up privileges: %w", err)
+			ended <- fmt.Errorf("set no_new_privs: %w", err)
 			return
 		}
 		ended <- start()
@@ -41,7 +42,7 @@ func withoutPrivileges(start func() error) error {
 	return <-ended
 }
 
-// confine bounds what a program takes. What cannot be bounded here is logged.
+// confine limits the resources of a program. It logs limits that cannot be set.
 func confine(pid int, log *slog.Logger) {
 	for what, l := range map[string]struct {
 		resource int
@@ -51,13 +52,13 @@ func confine(pid int, log *slog.Logger) {
 		"open files": {unix.RLIMIT_NOFILE, maxFiles}, "core dumps": {unix.RLIMIT_CORE, 0},
 	} {
 		if err := unix.Prlimit(pid, l.resource, &unix.Rlimit{Cur: l.most, Max: l.most}, nil); err != nil {
-			log.Warn("a plugin runs without a bound", "of", what, "err", err)
+			log.Warn("cannot limit a resource of a plugin", "resource", what, "err", err)
 		}
 	}
 	if err := unix.Setpriority(unix.PRIO_PGRP, pid, niceness); err != nil {
-		log.Warn("a plugin runs with the server's priority", "err", err)
+		log.Warn("cannot lower the priority of a plugin", "err", err)
 	}
 	if err := os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid), fmt.Appendf(nil, "%d", oomScore), 0o600); err != nil {
-		log.Warn("the kernel may end the server before a plugin", "err", err)
+		log.Warn("cannot set the OOM score of a plugin; the kernel may kill the server first", "err", err)
 	}
 }

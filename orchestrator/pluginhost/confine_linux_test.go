@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A program gains no privileges, has bounds, and goes after the server.
+// A program cannot gain privileges, has limits, and is killed before the server.
 func TestAProgramIsConfined(t *testing.T) {
 	t.Parallel()
 	p, err := start(t, Agent, self(t), asProgram)

@@ -7,5 +7,5 @@ import "log/slog"
 // withoutPrivileges calls start.
 func withoutPrivileges(start func() error) error { return start() }
 
-// confine does nothing: only Linux bounds another process.
+// confine does nothing, because only Linux can limit another process.
 func confine(int, *slog.Logger) {}

@@ -1,6 +1,6 @@
-// Package pluginhost runs programs beside the server that serve one gRPC service over hashicorp/go-plugin: tuners and agents
-// written elsewhere. It knows how such a program starts, what it says while it runs, and that it ends with the server;
-// what the service means is the business of orchestrator/tuner/plugin and orchestrator/agent/plugin.
+// Package pluginhost runs programs next to the server that serve one gRPC service over hashicorp/go-plugin: external
+// tuners and bidders. It handles how such a program starts, its output, and that it ends with the server. The
+// services are defined in orchestrator/tuner/plugin and orchestrator/agent/plugin.
 package pluginhost
 
 import (
@@ -23,15 +23,15 @@ import (
 )
 
 const (
-	// Protocol is the version of the services that both sides speak.
+	// Protocol is the version of the services that both sides use.
 	Protocol = 1
-	// Lifeline names the file descriptor that is closed when the server is gone, however it went.
+	// Lifeline names the variable with the file descriptor that is closed when the server is gone, however it ended.
 	Lifeline = "OUTBID_PLUGIN_LIFELINE"
-	// grace is how long a program that was asked to end may take.
+	// grace is how long a program may take to end when it is asked to.
 	grace = 2 * time.Second
 )
 
-// Kind is which service a program serves.
+// Kind is the service that a program serves.
 type Kind string
 
 // The kinds of programs.
@@ -40,32 +40,33 @@ const (
 	Agent Kind = "agent"
 )
 
-// Handshake is what go-plugin asks of the two sides: it is no secret, it only tells a plugin from other programs.
+// Handshake returns go-plugin's handshake for both sides. It is not a secret; it only distinguishes plugins from
+// other programs.
 func Handshake(kind Kind) goplugin.HandshakeConfig {
 	return goplugin.HandshakeConfig{
 		ProtocolVersion: Protocol, MagicCookieKey: "OUTBID_PLUGIN", MagicCookieValue: string(kind),
 	}
 }
 
-// A Program is one that runs. It is safe for concurrent use.
+// Program is a running program. It is safe for concurrent use.
 type Program struct {
 	client *goplugin.Client
 	conn   grpc.ClientConnInterface
-	// cancel kills the process group while its leader runs; group is its number once it has started.
+	// cancel kills the process group while its leader runs. group is its id once it has started.
 	cancel   context.CancelFunc
 	group    atomic.Int64
 	lifeline *os.File
 	errors   *lastLines
 }
 
-// Start starts a program and waits until it says where it listens, at most so long. What it writes goes to the logger.
-// ctx bounds the start, not the program's life: the caller must Close it.
+// Start starts a program and waits at most patience until it reports its address. Its output goes to the logger. ctx
+// limits the start, not the program's life: the caller must Close it.
 func Start(
 	ctx context.Context, kind Kind, command []string, patience time.Duration, logger *slog.Logger,
 ) (*Program, error) {
 	theirs, ours, err := os.Pipe()
 	if err != nil {
-		return nil, fmt.Errorf("make a pipe: %w", err)
+		return nil, fmt.Errorf("create a pipe: %w", err)
 	}
 	defer theirs.Close()
 	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -75,7 +76,7 @@ func Start(
 	cmd := exec.CommandContext(life, command[0], command[1:]...)
 	cmd.ExtraFiles = []*os.File{theirs}
 	cmd.Env = []string{Lifeline + "=3"}
-	// A group of its own: what it starts ends with it, and a terminal's Ctrl-C is for the server alone.
+	// A separate process group: its children end with it, and Ctrl-C in a terminal only reaches the server.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return killGroup(cmd.Process.Pid) }
 	p.client = goplugin.NewClient(&goplugin.ClientConfig{
@@ -98,7 +99,7 @@ func Start(
 	}
 	if err != nil {
 		p.Kill()
-		why := "it is no plugin of Outbid, or ended at once"
+		why := "it is not an Outbid plugin, or it exited at once"
 		if last := p.errors.last(); last != "" {
 			return nil, fmt.Errorf("%s; it said %q: %w", why, last, firstLine(err))
 		}
@@ -118,25 +119,24 @@ func (p *Program) connect(kind Kind) error {
 	}
 	conn, ok := raw.(grpc.ClientConnInterface)
 	if !ok {
-		return errors.New("it has no connection")
+		return errors.New("the plugin does not have a connection")
 	}
 	p.conn = conn
 	return nil
 }
 
-// Conn is the connection to its service.
+// Conn returns the connection to its service.
 func (p *Program) Conn() grpc.ClientConnInterface { return p.conn }
 
-// Exited says whether the process is gone.
+// Exited reports whether the process is gone.
 func (p *Program) Exited() bool { return p.client.Exited() }
 
-// LastWords is the last line that it wrote to its standard error; "" if none. It has all come in once the program was
-// closed.
+// LastWords returns the last line of its standard error, or "". It is complete only after Close.
 func (p *Program) LastWords() string { return p.errors.last() }
 
-// Close asks the program to end, and kills it after two seconds. It can be called more than once.
+// Close asks the program to end, and kills it after two seconds. It may be called more than once.
 func (p *Program) Close() {
-	// A process that is frozen would not even answer that it was asked; and one that it started may keep its pipes open.
+	// A frozen process would not even answer the request, and a child of it may keep its pipes open.
 	late := time.AfterFunc(grace, p.kill)
 	p.client.Kill()
 	late.Stop()
@@ -144,7 +144,7 @@ func (p *Program) Close() {
 	_ = p.lifeline.Close()
 }
 
-// Kill ends the program at once, with all that it started.
+// Kill kills the program with all its children.
 func (p *Program) Kill() {
 	p.kill()
 	p.Close()
@@ -159,8 +159,8 @@ func (p *Program) kill() {
 
 func killGroup(pid int) error { return syscall.Kill(-pid, syscall.SIGKILL) }
 
-// Serve is the main function of a program written in Go: register adds its service. It returns when the server has no
-// more use for it. Nothing may be written to standard output before.
+// Serve is the main function of a program written in Go; register adds its service. It returns when the server does
+// not need the program any more. The program must not write to standard output before.
 func Serve(kind Kind, register func(grpc.ServiceRegistrar)) {
 	goplugin.Serve(&goplugin.ServeConfig{
 		HandshakeConfig: Handshake(kind),
@@ -174,8 +174,8 @@ func Serve(kind Kind, register func(grpc.ServiceRegistrar)) {
 	})
 }
 
-// stopWithServer lets Serve return when the other end of the lifeline is closed. It lives as long as the process: Serve
-// is all that the process does.
+// stopWithServer makes Serve return when the server's end of the lifeline is closed. It runs until the process ends,
+// because Serve is all that the process does.
 func stopWithServer(server *grpc.Server) {
 	fd, err := strconv.Atoi(os.Getenv(Lifeline))
 	if err != nil {
@@ -185,7 +185,7 @@ func stopWithServer(server *grpc.Server) {
 	server.Stop()
 }
 
-// service ties any gRPC service to go-plugin.
+// service adapts any gRPC service to go-plugin.
 type service struct {
 	goplugin.NetRPCUnsupportedPlugin
 	register func(grpc.ServiceRegistrar)

@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// patience bounds every wait: generous, as machines that run tests are busy.
+// patience limits every wait. It is long, because machines that run tests are busy.
 const patience = 2 * time.Minute
 
 func start(t *testing.T, kind Kind, command ...string) (*Program, error) {
@@ -87,7 +87,7 @@ func TestAProgramEndsWithTheServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// All that a killed server does: its descriptors are closed.
+	// As after the end of a killed server, which closes its descriptors.
 	if err := p.lifeline.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -126,9 +126,9 @@ func TestWhatIsNoProgramIsNamed(t *testing.T) {
 		want    []string
 	}{
 		{[]string{"/no/such/program"}, []string{"/no/such/program"}},
-		{[]string{"true"}, []string{"no plugin of Outbid"}},
-		{[]string{"sh", "-c", "echo what is a plugin >&2; exit 1"}, []string{"no plugin of Outbid", "what is a plugin"}},
-		{[]string{"sh", "-c", "echo hello; sleep 60"}, []string{"no plugin of Outbid"}},
+		{[]string{"true"}, []string{"not an Outbid plugin"}},
+		{[]string{"sh", "-c", "echo what is a plugin >&2; exit 1"}, []string{"not an Outbid plugin", "what is a plugin"}},
+		{[]string{"sh", "-c", "echo hello; sleep 60"}, []string{"not an Outbid plugin"}},
 	} {
 		_, err := start(t, Tuner, c.command...)
 		if err == nil {
@@ -166,7 +166,7 @@ func TestAStartCanBeCancelled(t *testing.T) {
 	}
 }
 
-// freeze stops a program's process, as a debugger or a full memory does.
+// freeze stops a program's process, as a debugger or a lack of memory does.
 func freeze(t *testing.T, p *Program) {
 	t.Helper()
 	pid, err := strconv.Atoi(p.client.ID())

@@ -11,7 +11,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/sanitize"
 )
 
-// lastLines logs what a plugin writes to its standard error, and keeps the last line for error messages.
+// lastLines logs a plugin's standard error, and keeps the last line for error messages.
 type lastLines struct {
 	log *slog.Logger
 
@@ -20,7 +20,7 @@ type lastLines struct {
 	line string
 }
 
-// maxLine bounds what is kept of a line without an end.
+// maxLine limits how much of a line is kept.
 const maxLine = 4096
 
 // Write implements io.Writer.
@@ -43,7 +43,7 @@ func (l *lastLines) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// dying tells the line with which Go begins the report of its end; stack traces follow it.
+// dying reports whether a line begins Go's report of a crash. Stack traces follow such a line.
 func dying(line string) bool {
 	return strings.HasPrefix(line, "panic: ") || strings.HasPrefix(line, "fatal error: ")
 }
@@ -54,7 +54,7 @@ func (l *lastLines) last() string {
 	return sanitize.Line(l.line, limits.Detail)
 }
 
-// firstLine cuts go-plugin's pages of advice off an error.
+// firstLine removes go-plugin's long advice from an error.
 func firstLine(err error) error {
 	line, _, _ := strings.Cut(strings.TrimSpace(err.Error()), "\n")
 	return errors.New(strings.TrimSuffix(sanitize.Line(line, limits.Detail), ":"))

@@ -8,13 +8,13 @@ import (
 	"path/filepath"
 )
 
-// address is a file, as there is no abstract namespace. One that a killed process left is removed first: nobody answers
-// there.
+// address returns the path of a file, because this system does not have an abstract namespace. A file that a killed
+// process left is removed first.
 func address(what string) string {
 	sum := sha256.Sum256([]byte(what))
 	path := filepath.Join(os.TempDir(), "outbid-"+hex.EncodeToString(sum[:8]))
 	if conn, err := net.Dial("unix", path); err == nil {
-		_ = conn.Close() // somebody does
+		_ = conn.Close() // the holder is alive
 	} else {
 		_ = os.Remove(path)
 	}

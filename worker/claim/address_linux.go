@@ -2,5 +2,5 @@ package claim
 
 import "strings"
 
-// address is a name in the abstract namespace; a slash is nothing special there.
+// address returns a name in the abstract namespace, in which slashes have no special meaning.
 func address(what string) string { return "@outbid/" + strings.ReplaceAll(what, "\x00", "") }

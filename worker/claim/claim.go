@@ -1,8 +1,8 @@
-// Package claim lets one process of a machine hold something that the others then leave alone, such as a GPU or a user
-// id. A claim is a Unix socket: it ends with its process however that ends, and whoever finds it taken can ask it who
-// holds it. On Linux it is in the kernel's abstract namespace: it has no file, and every user of the machine sees it, but
-// containers that have a network of their own do not see each other's claims. On macOS it is a file in the directory for
-// temporary files, which each user has for himself; one that a killed process left is removed by the next.
+// Package claim gives one process of a machine exclusive use of a resource, such as a GPU or a user id. A claim is a
+// Unix socket: it ends with its process, however that ends, and other processes can ask it who holds the claim. On
+// Linux the socket is in the kernel's abstract namespace: it has no file, and every user of the machine sees it, but
+// containers with their own network do not see each other's claims. On macOS it is a file in the directory for
+// temporary files, which each user has separately; the next process removes a file that a killed process left.
 package claim
 
 import (
@@ -18,23 +18,23 @@ import (
 	"time"
 )
 
-// Holder is who holds a claim.
+// Holder identifies the holder of a claim.
 type Holder struct {
 	PID int `json:"pid"`
-	// Dir is the directory that it works in.
+	// Dir is the directory that the holder works in.
 	Dir   string    `json:"dir"`
 	Since time.Time `json:"since"`
 }
 
-// String says it for people.
+// String returns a text for people.
 func (h Holder) String() string {
 	if h.PID == 0 {
-		return "a process that does not say which"
+		return "an unknown process"
 	}
 	return fmt.Sprintf("process %d (%s, since %s)", h.PID, h.Dir, h.Since.Local().Format(time.DateTime))
 }
 
-// Held is the error of a claim that another process has.
+// Held is the error for a claim that another process holds.
 type Held struct {
 	What string
 	By   Holder
@@ -43,25 +43,26 @@ type Held struct {
 // Error implements error.
 func (e *Held) Error() string { return fmt.Sprintf("%s is held by %s", e.What, e.By) }
 
-// Claim is something held. Release it.
+// Claim is a claim of this process. Release ends it.
 type Claim struct {
 	listener net.Listener
 	served   sync.WaitGroup
 }
 
 const (
-	// answerTimeout bounds what asks, and what answers, who holds a claim.
+	// answerTimeout limits the exchange about who holds a claim, on both sides.
 	answerTimeout = time.Second
-	// maxAnswer bounds the answer, in bytes.
+	// maxAnswer limits the answer, in bytes.
 	maxAnswer = 4 << 10
 )
 
-// Take claims what is named, in the name of dir. The error is a *Held if another process has it.
+// Take claims a resource in the name of dir. The error is a *Held if another process holds it.
 func Take(ctx context.Context, what, dir string, now time.Time) (*Claim, error) {
 	return TakeAsked(ctx, what, dir, now, func() {})
 }
 
-// TakeAsked is Take with a function that is called, without blocking, whenever another process asks for the claim.
+// TakeAsked is like Take, with a function that is called whenever another process asks for the claim. It must not
+// block.
 func TakeAsked(ctx context.Context, what, dir string, now time.Time, asked func()) (*Claim, error) {
 	l, err := new(net.ListenConfig).Listen(ctx, "unix", address(what))
 	if errors.Is(err, syscall.EADDRINUSE) {
@@ -86,20 +87,20 @@ func (c *Claim) serve(answer []byte, asked func()) {
 			return
 		}
 		_ = conn.SetDeadline(time.Now().Add(answerTimeout))
-		_, _ = conn.Write(answer) // who asks learns less, and that is all
+		_, _ = conn.Write(answer) // without an answer the other process does not learn the holder
 		_ = conn.Close()
 		asked()
 	}
 }
 
-// Release gives it back.
+// Release ends the claim.
 func (c *Claim) Release() error {
 	err := c.listener.Close()
 	c.served.Wait()
 	return err
 }
 
-// ask learns who holds a claim, as far as it says.
+// ask asks who holds a claim. The result is zero if the holder does not answer.
 func ask(ctx context.Context, what string) (h Holder) {
 	conn, err := (&net.Dialer{Timeout: answerTimeout}).DialContext(ctx, "unix", address(what))
 	if err != nil {

@@ -2,7 +2,7 @@ package confine
 
 import "os"
 
-// as calls f: no thread has another user's rights here, and there is no user for trials (see CanSwitch).
+// as calls f if u is nil. Otherwise it returns an error, because threads cannot have another user's rights here.
 func (u *User) as(_ *spaces, f func() error) error {
 	if u == nil {
 		return f()
@@ -10,11 +10,11 @@ func (u *User) as(_ *spaces, f func() error) error {
 	return ErrCannotSwitch
 }
 
-// linkOpen is an error: an open file cannot be given another name here.
+// linkOpen returns an error, because an open file cannot get another name here.
 func linkOpen(*os.File, string) error { return os.ErrInvalid }
 
-// dropAmbient does nothing: there are no capabilities.
+// dropAmbient does nothing, because this system does not have capabilities.
 func dropAmbient() error { return nil }
 
-// gainNothing is never called: there is no user for trials.
+// gainNothing is never called, because trials do not have their own users here.
 func gainNothing() error { return ErrCannotSwitch }

@@ -1,6 +1,6 @@
 package confine
 
-// EnterIdleGroup does nothing: there are no control groups.
+// EnterIdleGroup does nothing, because this system does not have control groups.
 func EnterIdleGroup(string) error { return nil }
 
 // WatchStarvation does nothing.

@@ -9,17 +9,18 @@ import (
 	"time"
 )
 
-// behindPatience is how long what is in a group behind takes only CPUs that nobody else wants: whoever else wakes up then interrupts
-// it at once, which no share does, however small. But on a machine that is always busy that is a third of a percent, and a
-// trial's forks stand still until their average is there: so who has waited through it has the share that every group has, for as long.
+// behindPatience is how long processes in an idle group only use idle CPUs. Any other process that wakes up then
+// preempts them at once, which no CPU share achieves, however small. But on a machine that is always busy they only
+// get a third of a percent of the CPUs, and a trial's forks wait for their average. So after this time without
+// progress, the group gets an ordinary share for as long.
 const behindPatience = 3 * time.Second
 
-// starvedBelow is the part of its time that a thread which could go does go, below which it waits in vain.
+// starvedBelow is the part of the time that runnable threads run, below which they count as starved.
 const starvedBelow = 0.1
 
-// makeBehind makes a group behind; none, "", where groups cannot be told to take only what nobody wants, before Linux 5.15.
+// makeBehind creates an idle group. It returns "" if the kernel does not support idle groups (before Linux 5.15).
 func makeBehind(dir string) (string, error) {
-	if err := os.Mkdir(dir, 0o755); err != nil { //nolint:gosec // as the kernel makes them
+	if err := os.Mkdir(dir, 0o755); err != nil { //nolint:gosec // as the kernel creates them
 		return "", err
 	}
 	if _, err := os.Stat(filepath.Join(dir, "cpu.idle")); err != nil {
@@ -29,19 +30,20 @@ func makeBehind(dir string) (string, error) {
 }
 
 func writeIn(dir, file, text string) error {
-	return os.WriteFile(filepath.Join(dir, file), []byte(text), 0o644) //nolint:gosec // a file of the kernel's
+	return os.WriteFile(filepath.Join(dir, file), []byte(text), 0o644) //nolint:gosec // a file of the kernel
 }
 
-// EnterIdleGroup moves this process into a group behind, as Confiner.IdleGroup names it. Once: the kernel holds up every start and end of a process and
-// of a thread on the machine while one enters a group. It enters by itself: a thread that started it inside would be held up there, and with it all that
-// wait to start processes. Who started it watches it: WatchStarvation.
+// EnterIdleGroup moves this process into an idle group (Confiner.IdleGroup). It should be called once, because while
+// a process enters a group, the kernel delays the start and end of all processes and threads on the machine. The
+// process enters by itself: if it were started inside, the starting thread could be held up in the group, and with it
+// all further starts of processes. The starter calls WatchStarvation.
 func EnterIdleGroup(dir string) error {
 	beIdle(dir)
 	return writeIn(dir, "cgroup.procs", "0")
 }
 
-// WatchStarvation gives a process that starves in a group behind a share of the CPUs for some time, until stop. That process cannot itself: who gets
-// nothing does nothing either.
+// WatchStarvation gives a process that starves in an idle group a share of the CPUs for some time, until stop. The
+// process cannot do that itself while it does not run.
 func WatchStarvation(dir string, pid int) (stop func()) {
 	return watchStarvation(dir, pid, behindPatience)
 }
@@ -54,7 +56,7 @@ func watchStarvation(dir string, pid int, patience time.Duration) (stop func()) 
 	return w.stop
 }
 
-// starvationWatch watches a process in a group behind.
+// starvationWatch watches a process in an idle group.
 type starvationWatch struct {
 	dir      string
 	pid      int
@@ -63,11 +65,11 @@ type starvationWatch struct {
 	mu      sync.Mutex
 	timer   *time.Timer
 	stopped bool
-	shares  bool // it has the share of others
+	shares  bool // the group has an ordinary share
 	waiting waiting
 }
 
-// over ends a time of patience, or one of having a share; the next begins.
+// over ends a period of patience or of an ordinary share, and starts the next one.
 func (w *starvationWatch) over() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -78,14 +80,14 @@ func (w *starvationWatch) over() {
 	w.waiting = waited(w.pid)
 	switch {
 	case w.shares:
-		w.shares = writeIn(w.dir, "cpu.idle", "1") != nil // else it goes on as it is
+		w.shares = writeIn(w.dir, "cpu.idle", "1") != nil // on failure it keeps its share
 	case w.waiting.starved(before):
 		w.shares = haveShare(w.dir) == nil
 	}
 	w.timer.Reset(w.patience)
 }
 
-// stop ends that. The next work of the process begins without a share.
+// stop ends the watch. The group is idle again for the process's next work.
 func (w *starvationWatch) stop() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -96,16 +98,16 @@ func (w *starvationWatch) stop() {
 	}
 }
 
-// waiting is what the kernel counts of all threads of a process: how long they went, how long those waited for a CPU that then went, and whether
-// one could go now.
+// waiting is what the kernel counts for all threads of a process: how long they ran, how long they waited for a CPU
+// before they ran, and whether a thread is runnable now.
 type waiting struct {
 	ran, waited time.Duration
 	ready       bool
 }
 
-// waited is the count so far; of a kernel that does not count it tells of nothing.
+// waited returns the counts so far, or zero if the kernel does not count them.
 func waited(pid int) (w waiting) {
-	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", pid)) // the pattern is good
+	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", pid)) // the pattern is valid
 	for _, thread := range threads {
 		text, err := os.ReadFile(filepath.Join(thread, "schedstat"))
 		var ran, waited time.Duration
@@ -120,26 +122,26 @@ func waited(pid int) (w waiting) {
 	return w
 }
 
-// ready says whether a thread could go, or does.
+// ready reports whether a thread is runnable or runs.
 func ready(thread string) bool {
 	text, err := os.ReadFile(filepath.Join(thread, "stat"))
-	end := bytes.LastIndexByte(text, ')') // of its name, which may be anything
+	end := bytes.LastIndexByte(text, ')') // end of the name, which may contain anything
 	return err == nil && end >= 0 && bytes.HasPrefix(text[end:], []byte(") R"))
 }
 
-// starved says whether it has waited in vain since before, or cannot know. The time of a thread that still waits is not counted yet.
+// starved reports whether the process has starved since before, or whether that is unknown. Waits that are not over
+// yet are not counted.
 func (w waiting) starved(before waiting) bool {
 	ran, waited := w.ran-before.ran, w.waited-before.waited
 	return w == waiting{} || float64(ran) < starvedBelow*float64(ran+waited) || ran == 0 && w.ready
 }
 
-// beIdle has a group take only CPUs that nobody else wants. One that others are in is left as it is: they may have waited long
-// enough.
+// beIdle makes a group idle. A group with other processes is not changed, because they may have waited long enough.
 func beIdle(dir string) {
 	if others, err := pidsIn(dir); err == nil && len(others) == 0 {
-		_ = writeIn(dir, "cpu.idle", "1") // else it has its share
+		_ = writeIn(dir, "cpu.idle", "1") // on failure it keeps its share
 	}
 }
 
-// haveShare ends that, whoever began it.
+// haveShare gives the group an ordinary share.
 func haveShare(dir string) error { return writeIn(dir, "cpu.idle", "0") }

@@ -13,13 +13,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// patientIn is the group that TestMain has this process enter, for TestWhoWaitsInVainHasAShareForSomeTime.
+// patientIn names the idle group that TestMain makes this process enter, for TestWhoWaitsInVainHasAShareForSomeTime.
 const patientIn = "CONFINE_PATIENT_IN"
 
-// shortPatience is what one has with that process.
+// shortPatience is the patience with that process.
 const shortPatience = 100 * time.Millisecond
 
-// bePatient enters a group behind and computes until standard input ends.
+// bePatient enters an idle group and computes until standard input ends.
 func bePatient(dir string) (status int) {
 	if EnterIdleGroup(dir) != nil {
 		return 1
@@ -32,8 +32,8 @@ func bePatient(dir string) (status int) {
 	return 0
 }
 
-// Somebody in a group behind who gets next to nothing, as others compute on his CPU all the time, has a share for some time, and then steps back
-// again.
+// A process in an idle group that gets almost no CPU time, because another process always uses its CPU, has an
+// ordinary share for some time, and then is idle again.
 func TestWhoWaitsInVainHasAShareForSomeTime(t *testing.T) {
 	t.Parallel()
 	c, err := Open(t.Context(), Config{Dir: t.TempDir()})
@@ -47,7 +47,7 @@ func TestWhoWaitsInVainHasAShareForSomeTime(t *testing.T) {
 	})
 	behind := c.IdleGroup()
 	if behind == "" {
-		t.Skip("this machine's control groups do not share out CPUs, or know no idle ones")
+		t.Skip("this machine's control groups do not share CPUs or cannot be idle")
 	}
 	if waited(os.Getpid()) == (waiting{}) {
 		t.Skip("this kernel does not count how long threads wait")
@@ -63,8 +63,8 @@ func TestWhoWaitsInVainHasAShareForSomeTime(t *testing.T) {
 		t.Fatal(err)
 	}
 	busy := exec.Command("sh", "-c", "while :; do :; done")
-	// In a session of its own, which the kernel shares out CPUs to: beside many others of one session, whose CPUs are elsewhere, its part
-	// of this one could be so small that nobody starves.
+	// In its own session, because the kernel shares CPUs between sessions: in a session with many other processes,
+	// its part of this CPU could be so small that the idle process does not starve.
 	busy.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	startOnOneCPU(t, patient, busy)
 	stop := watchStarvation(behind, patient.Process.Pid, shortPatience)
@@ -94,7 +94,7 @@ func TestWhoWaitsInVainHasAShareForSomeTime(t *testing.T) {
 	}
 }
 
-// startOnOneCPU starts commands that can use the same CPU only. They are ended with the test.
+// startOnOneCPU starts commands that can only use the same CPU. They are ended with the test.
 func startOnOneCPU(t *testing.T, commands ...*exec.Cmd) {
 	t.Helper()
 	started := make(chan error, len(commands))

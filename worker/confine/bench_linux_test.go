@@ -2,7 +2,7 @@ package confine
 
 import "testing"
 
-// BenchmarkConfine makes and removes what a trial runs in, with namespaces and without.
+// BenchmarkConfine creates and removes the confinement of a trial, with and without namespaces.
 func BenchmarkConfine(b *testing.B) {
 	for name, none := range map[string]bool{"namespaces": false, "none": true} {
 		b.Run(name, func(b *testing.B) {

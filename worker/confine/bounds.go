@@ -6,29 +6,31 @@ import (
 	"strings"
 )
 
-// Defaults of what one trial may use. Training with 64 loaders of data and a collective library takes about a tenth of them.
+// Default limits of one trial. Training with 64 data loaders and a collective library takes about a tenth of them.
 const (
-	// DefaultProcesses bounds processes and threads.
+	// DefaultProcesses limits processes and threads.
 	DefaultProcesses = 8192
-	// DefaultFiles bounds the open files of one process.
+	// DefaultFiles limits the open files of one process.
 	DefaultFiles = 65536
 )
 
-// Exceeded says which limits of a trial its processes met; zero for none.
+// Exceeded describes which limits a trial has reached; 0 means not reached.
 type Exceeded struct {
-	// MemoryBytes is the limit of memory if the kernel killed a process for it.
+	// MemoryBytes is the memory limit if the kernel killed a process because of it.
 	MemoryBytes int64
-	// Processes is the limit of processes and threads if the kernel refused to start one.
+	// Processes is the limit of processes and threads if the kernel refused to start one because of it.
 	Processes int64
 }
 
-// countsByUser reports whether the processes of a trial are bounded by its user: no control group counts them, and nothing else is its user's.
+// countsByUser reports whether the processes of a trial are limited by its user, because no control group counts them
+// and each trial has its own user.
 func (c *Confiner) countsByUser() bool {
 	_, own := c.users.(*autoUsers)
 	return own && (c.tree == nil || !slices.Contains(c.tree.controls(), "pids"))
 }
 
-// Warnings returns what is not confined here although trials could use it up, each in one line; none where all is.
+// Warnings returns, each in one line, the resources that are not confined on this machine, so that trials could
+// exhaust them.
 func (c *Confiner) Warnings() []string {
 	var all []string
 	var missing []string
@@ -46,7 +48,7 @@ func (c *Confiner) Warnings() []string {
 	if len(missing) > 0 {
 		why := c.whyNoTree
 		if c.tree != nil {
-			why = "the worker's control group has not all controllers (systemd: Delegate=cpu memory pids)"
+			why = "the worker's control group does not have all controllers (systemd: Delegate=cpu memory pids)"
 		}
 		all = append(all, fmt.Sprintf("trials' %s are not limited: %s", list(missing), why))
 	}
@@ -56,7 +58,7 @@ func (c *Confiner) Warnings() []string {
 	return all
 }
 
-// list joins words as people do.
+// list joins words with commas and "and".
 func list(words []string) string {
 	if len(words) < 2 {
 		return strings.Join(words, "")

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// openWith opens a Confiner whose trials have users of their own.
+// openWith opens a Confiner whose trials have their own users.
 func openWith(t *testing.T, change func(*Config)) *Confiner {
 	t.Helper()
 	if CanSwitch() != nil {
@@ -33,13 +33,14 @@ func openWith(t *testing.T, change func(*Config)) *Confiner {
 // forks starts more processes than a trial may have and prints how many of them run.
 const forks = `for i in $(seq 100); do (sleep 60 > /dev/null & echo started); done 2>/dev/null | grep -c started; ulimit -Hn; ulimit -Hc; exit 3`
 
-// boundedEnv is set where this program is a worker's process that has bounded itself.
+// boundedEnv is set if this program is a worker's process that has limited itself.
 const boundedEnv = "OUTBID_TEST_BOUNDED"
 
-// A trial has as many processes and open files as it may, by its control group or by its user, and dumps no core.
+// A trial gets as many processes and open files as allowed, limited by its control group or by its user, and dumps no
+// core.
 func TestProcessesAndFilesAreBounded(t *testing.T) {
 	how := os.Getenv(boundedEnv)
-	if how == "" { // what it bounds is this whole process
+	if how == "" { // it limits this whole process
 		t.Parallel()
 		for _, how := range []string{"control group", "user"} {
 			cmd := exec.Command(os.Args[0], "-test.run=^TestProcessesAndFilesAreBounded$", "-test.v")
@@ -67,7 +68,7 @@ func TestProcessesAndFilesAreBounded(t *testing.T) {
 	if met := in.Left(); how == "control group" && met.Processes != 40 {
 		t.Errorf("the limits that it met are %+v", met)
 	}
-	lines, wait = run(t, in, `echo well`) // what it had started is gone
+	lines, wait = run(t, in, `echo well`) // the processes that it had started are gone
 	if err := wait(); err != nil || !slices.Equal(lines, []string{"well"}) {
 		t.Error(err, lines)
 	}
@@ -76,7 +77,7 @@ func TestProcessesAndFilesAreBounded(t *testing.T) {
 	}
 }
 
-// ipcs are the System V objects of a user on this machine.
+// ipcs returns the System V objects of a user on this machine.
 func ipcs(t *testing.T, in *Confinement) (all []uintptr) {
 	t.Helper()
 	for _, kind := range []string{"shm", "sem", "msg"} {
@@ -91,8 +92,8 @@ func ipcs(t *testing.T, in *Confinement) (all []uintptr) {
 
 const leaveIPC = `ipcmk -M 300000 > /dev/null && ipcmk -S 3 > /dev/null && ipcmk -Q > /dev/null; cd /tmp && echo mine > mine; ls /tmp; `
 
-// What a trial leaves of System V IPC, in /tmp and in /dev/shm is gone with it, and is its own before: where there are no
-// namespaces, the worker removes what is its user's.
+// System V IPC objects of a trial and its files in /tmp and /dev/shm are removed with the trial, and are invisible
+// for others before. Without namespaces, the worker removes what belongs to the trial's user.
 func TestWhatATrialLeavesInMemoryGoesWithIt(t *testing.T) {
 	t.Parallel()
 	if _, err := os.Stat("/usr/bin/ipcmk"); err != nil {
@@ -112,7 +113,8 @@ func TestWhatATrialLeavesInMemoryGoesWithIt(t *testing.T) {
 		if ids := ipcs(t, in); len(ids) > 0 {
 			t.Errorf("the machine sees the objects %v of the trial", ids)
 		}
-		// Other processes of the trial share all that, the worker finds what it names, and another trial sees nothing.
+		// Other processes of the trial share all of that, the worker finds files that the trial names, and another
+		// trial sees nothing.
 		const look = `ls /tmp /dev/shm; tail -qn +2 /proc/sysvipc/shm /proc/sysvipc/msg /proc/sysvipc/sem | wc -l`
 		same, _ := run(t, in, look)
 		if want := []string{"/dev/shm:", "shared", "", "/tmp:", "mine", "3"}; !slices.Equal(same, want) {
@@ -150,7 +152,7 @@ func TestWhatATrialLeavesInMemoryGoesWithIt(t *testing.T) {
 		}
 		in.Left()
 		if ids := ipcs(t, in); len(ids) != 3 {
-			t.Errorf("it left the objects %v, which shows nothing", ids)
+			t.Errorf("it left the objects %v, so there is nothing to test", ids)
 		}
 		if err := in.Close(); err != nil {
 			t.Error(err)
@@ -161,7 +163,7 @@ func TestWhatATrialLeavesInMemoryGoesWithIt(t *testing.T) {
 	})
 }
 
-// Without a network a trial has a loopback and nothing else, whatever its user.
+// Without a network, a trial of any user has only a loopback interface.
 func TestATrialWithoutANetwork(t *testing.T) {
 	t.Parallel()
 	for _, user := range []string{Auto, None} {
@@ -173,10 +175,10 @@ func TestATrialWithoutANetwork(t *testing.T) {
 	}
 }
 
-// A directory of trials' files below /tmp stays where it is for them.
+// A directory of trials' files below /tmp stays visible for them.
 func TestTrialsFilesMayBeBelowTmp(t *testing.T) {
 	t.Parallel()
-	dir, err := os.MkdirTemp("/tmp", "outbid-trial-dir-") //nolint:usetesting // other users must reach it
+	dir, err := os.MkdirTemp("/tmp", "outbid-trial-dir-") //nolint:usetesting // other users must access it
 	if err != nil {
 		t.Fatal(err)
 	}

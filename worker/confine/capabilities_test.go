@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// TestTrialsOfAWorkerWithCapabilitiesHaveNone has a worker that is not root and was given the four capabilities that it
-// needs, as a unit of systemd does, and those to read every file, and looks what of them its trials have.
+// TestTrialsOfAWorkerWithCapabilitiesHaveNone checks that trials do not inherit the capabilities of a worker that is
+// not root, but has the four capabilities that it needs, as from a systemd unit, and those to read every file.
 func TestTrialsOfAWorkerWithCapabilitiesHaveNone(t *testing.T) {
 	if os.Getenv("WITH_CAPABILITIES") != "" {
 		lines, wait := run(t, enter(t, open(t, Auto), Limits{}), "id -u; grep '^Cap[PEA]' /proc/self/status")
@@ -41,7 +41,7 @@ func TestTrialsOfAWorkerWithCapabilitiesHaveNone(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("this takes root")
 	}
-	dir, err := os.MkdirTemp("/var/tmp", "outbid-test-") //nolint:usetesting // other users must reach it
+	dir, err := os.MkdirTemp("/var/tmp", "outbid-test-") //nolint:usetesting // other users must access it
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +61,7 @@ func TestTrialsOfAWorkerWithCapabilitiesHaveNone(t *testing.T) {
 	}
 }
 
-// copyProgram makes a copy of this program that everybody may run.
+// copyProgram creates a copy of this program that every user may run.
 func copyProgram(path string) error {
 	from, err := os.Open("/proc/self/exe")
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package confine makes what training code runs in: a user of its own where the worker may switch users, and a control
-// group where the worker may make one. It finds every process that a trial left behind and ends it, and removes the
-// files. What it cannot confine on this machine it says.
+// Package confine isolates training code: each trial gets its own user if the worker may switch users, its own
+// control group if the worker may create one, and its own namespaces. It ends every process that a trial left behind
+// and removes the trial's files. Warnings lists what cannot be confined on this machine.
 package confine
 
 import (
@@ -16,65 +16,67 @@ import (
 	"sync"
 )
 
-// How training code gets its user.
+// Special values of Config.User.
 const (
-	// None runs it as the worker's own user.
+	// None runs training code as the worker's own user.
 	None = "none"
-	// Auto gives each trial that runs a user id of its own, which no account has.
+	// Auto gives each running trial its own user id, which no account has.
 	Auto = "auto"
 )
 
-// Config says how training code is confined.
+// Config configures the confinement of training code.
 type Config struct {
 	// Dir is the worker's own directory.
 	Dir string
-	// User is None, Auto, or the name of a user; empty is None.
+	// User is None, Auto, or the name of a user; empty means None.
 	User string
 	// Groups are names of groups that training code keeps, such as video, because devices need them.
 	Groups []string
-	// TrialDir is where the directory with the files of trials that run as another user is made; it must be one that
-	// everybody may pass through. Empty is /var/tmp.
+	// TrialDir is the parent of the directory with the files of trials that run as other users. Every user must be
+	// able to pass through it. Empty means /var/tmp.
 	TrialDir string
-	// NoGroups makes no control groups, as on a machine that has none.
+	// NoGroups disables control groups, as on a machine without them.
 	NoGroups bool
-	// NoSpaces makes no namespaces but what Network takes, as where the worker may make none.
+	// NoSpaces disables namespaces except those that Network needs, as if the worker could not create them.
 	NoSpaces bool
-	// Network is NetworkHost or NetworkNone; empty is NetworkHost.
+	// Network is NetworkHost or NetworkNone; empty means NetworkHost.
 	Network string
-	// Processes bounds the processes and threads of one trial, and Files the open files of each of its processes; 0 for no bound.
+	// Processes limits the processes and threads of one trial, and Files the open files of each of its processes; 0
+	// means no limit.
 	Processes, Files int64
 	Logger           *slog.Logger
 }
 
-// Limits are what a trial asked for; zero for no limit.
+// Limits are the resources of a trial; 0 means no limit.
 type Limits struct {
 	CPUs        float64
 	MemoryBytes int64
-	// processes is filled in by the Confiner.
+	// processes is set by the Confiner.
 	processes int64
 }
 
-// Confiner makes confinements for one worker. Close it.
+// Confiner creates the confinements of one worker. Close removes what it created.
 type Confiner struct {
 	cfg   Config
 	users userSource
 	tree  tree // nil without control groups
-	// whyNoTree says why there are none.
+	// whyNoTree is why the worker has no control groups, or "".
 	whyNoTree string
-	// behind is the control group of what steps back; "" without one.
+	// behind is the idle control group, or "" without one.
 	behind string
-	root   string // of trials' files, if they run as another user; files removes it
+	root   string // directory of trials' files if they run as other users; files removes it
 	files  *root
 	record *record
-	// whyShared says why trials have no /tmp, /dev/shm and System V IPC of their own; "" if they have.
+	// whyShared is the reason why trials share /tmp, /dev/shm and System V IPC, or "" if they do not.
 	whyShared string
 
 	mu   sync.Mutex
 	made int
 }
 
-// Open looks at what the machine allows, and ends what an earlier worker left in the same directory; of those that were
-// killed elsewhere it ends the trials and removes the control groups and files. Only the worker that holds the directory's lock may call it.
+// Open finds out what the machine supports, and ends what an earlier worker left in the same directory. It also ends
+// the trials of killed workers with other directories, and removes their control groups and files. Only the worker
+// that holds the directory's lock may call it.
 func Open(ctx context.Context, cfg Config) (*Confiner, error) {
 	cfg.User = cmp.Or(cfg.User, None)
 	if cfg.Logger == nil {
@@ -97,7 +99,7 @@ func Open(ctx context.Context, cfg Config) (*Confiner, error) {
 	}
 	if c.tree != nil {
 		if c.behind, err = c.tree.behind(); err != nil {
-			return nil, errors.Join(fmt.Errorf("make a control group for what steps back: %w", err), c.Close())
+			return nil, errors.Join(fmt.Errorf("create the idle control group: %w", err), c.Close())
 		}
 	}
 	if c.Switches() {
@@ -123,11 +125,11 @@ func Open(ctx context.Context, cfg Config) (*Confiner, error) {
 	return c, c.record.save()
 }
 
-// openSpaces finds out whether the worker can make namespaces.
+// openSpaces finds out whether the worker can create namespaces.
 func (c *Confiner) openSpaces() error {
 	if c.cfg.Network == NetworkNone {
 		if err := trySpaces(wants{network: true}); err != nil {
-			return fmt.Errorf("trials without a network: that takes root, or the capability CAP_SYS_ADMIN: %w", err)
+			return fmt.Errorf("trials without a network need root or the capability CAP_SYS_ADMIN: %w", err)
 		}
 	}
 	err := errors.New("they are turned off")
@@ -135,12 +137,12 @@ func (c *Confiner) openSpaces() error {
 		err = trySpaces(wants{files: true, ipc: true})
 	}
 	if err != nil {
-		c.whyShared = "the worker may make no namespaces, which takes CAP_SYS_ADMIN: " + err.Error()
+		c.whyShared = "the worker cannot create namespaces, which needs CAP_SYS_ADMIN: " + err.Error()
 	}
 	return nil
 }
 
-// spaces makes the namespaces of a confinement.
+// spaces creates the namespaces of a confinement.
 func (c *Confiner) spaces(in *Confinement) (err error) {
 	own := c.Switches() && c.whyShared == ""
 	w := wants{files: own, ipc: own, network: c.cfg.Network == NetworkNone, shm: in.limits.MemoryBytes, keep: []string{c.root}}
@@ -153,7 +155,7 @@ func (c *Confiner) spaces(in *Confinement) (err error) {
 	return err
 }
 
-// passable says which part of a path keeps others out.
+// passable returns an error that names the part of a path that other users cannot pass through, or nil.
 func passable(path string) error {
 	for dir := path; ; dir = filepath.Dir(dir) {
 		info, err := os.Stat(dir)
@@ -161,7 +163,7 @@ func passable(path string) error {
 		case err != nil:
 			return err
 		case info.Mode().Perm()&0o001 == 0:
-			return fmt.Errorf("%s lets no other user pass to %s: name another directory with --trial-dir, or chmod o+x it",
+			return fmt.Errorf("%s does not let other users pass to %s: choose another directory with --trial-dir, or chmod o+x it",
 				dir, path)
 		case dir == filepath.Dir(dir):
 			return nil
@@ -169,7 +171,7 @@ func passable(path string) error {
 	}
 }
 
-// Exposed says whether every user of the machine can read a file.
+// Exposed reports whether every user of the machine can read a file.
 func Exposed(file string) (bool, error) {
 	path, err := filepath.Abs(file)
 	if err != nil {
@@ -182,15 +184,16 @@ func Exposed(file string) (bool, error) {
 	return info.Mode().Perm()&0o004 != 0 && passable(filepath.Dir(path)) == nil, nil
 }
 
-// Switches says whether training code runs as another user than the worker.
+// Switches reports whether training code runs as another user than the worker.
 func (c *Confiner) Switches() bool { return c.users != nil }
 
-// Root is the directory of trials' files if they run as another user; "" otherwise.
+// Root returns the directory of trials' files if they run as other users, or "".
 func (c *Confiner) Root() string { return c.root }
 
-// IdleGroup is the directory of a control group for the worker's own work that everything else goes before: what is in it
-// takes only CPUs that nobody else wants, for three seconds, and then its share. A nice value does not do that: the kernel compares
-// those within one group alone, and trials are in others. "" if the worker may make none; then it is in one group with its trials as far as CPUs go.
+// IdleGroup returns the directory of a control group for low-priority work of the worker itself. Its processes only
+// use idle CPUs for three seconds, and then get their share. Nice values cannot achieve that, because the kernel
+// compares them only within one group, and trials are in other groups. It returns "" if the worker cannot create the
+// group; then its work and its trials share one group for CPUs.
 func (c *Confiner) IdleGroup() string {
 	if c == nil {
 		return ""
@@ -198,7 +201,7 @@ func (c *Confiner) IdleGroup() string {
 	return c.behind
 }
 
-// Reaches says whether trials may enter a directory and read it.
+// Reaches reports whether trials may enter a directory and read it.
 func (c *Confiner) Reaches(dir string) bool {
 	if c.users == nil {
 		return true
@@ -206,7 +209,7 @@ func (c *Confiner) Reaches(dir string) bool {
 	return c.users.anyone().Reaches(dir)
 }
 
-// New makes a confinement. Close it.
+// New creates a confinement. The caller closes it.
 func (c *Confiner) New(ctx context.Context, l Limits) (_ *Confinement, err error) {
 	c.mu.Lock()
 	c.made++
@@ -229,13 +232,13 @@ func (c *Confiner) New(ctx context.Context, l Limits) (_ *Confinement, err error
 	}
 	if c.tree != nil {
 		if in.group, err = c.tree.make(name, l); err != nil {
-			return nil, fmt.Errorf("make a control group for a trial: %w", err)
+			return nil, fmt.Errorf("create a control group for a trial: %w", err)
 		}
 	}
 	return in, nil
 }
 
-// Check makes and removes a control group as a trial gets, if trials get any.
+// Check creates and removes a control group, if trials get any.
 func (c *Confiner) Check() error {
 	if c.tree == nil {
 		return nil
@@ -247,7 +250,7 @@ func (c *Confiner) Check() error {
 	return g.remove()
 }
 
-// switchUser gives a confinement a user, and the user a home.
+// switchUser gives a confinement a user, and the user a home directory.
 func (c *Confiner) switchUser(ctx context.Context, in *Confinement) error {
 	u, err := c.users.take(ctx)
 	if err != nil {
@@ -263,13 +266,13 @@ func (c *Confiner) switchUser(ctx context.Context, in *Confinement) error {
 	in.home = filepath.Join(c.root, "home-"+in.name)
 	for _, dir := range []string{in.home, in.tmp()} {
 		if err := os.Mkdir(dir, 0o700); err != nil {
-			return fmt.Errorf("make a home for a trial: %w", err)
+			return fmt.Errorf("create a home directory for a trial: %w", err)
 		}
 	}
 	return in.Own(in.home)
 }
 
-// Close removes what the worker made.
+// Close removes what the worker created.
 func (c *Confiner) Close() error {
 	var errs []error
 	if c.behind != "" {

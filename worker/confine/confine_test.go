@@ -63,7 +63,8 @@ func enter(t *testing.T, c *Confiner, l Limits) *Confinement {
 	return in
 }
 
-// run runs a shell script inside and returns its lines once it prints "ready" or ends; wait waits for its end.
+// run runs a shell script in a confinement and returns its lines once it prints "ready" or ends; wait waits for its
+// end.
 func run(t *testing.T, in *Confinement, script string) (lines []string, wait func() error) {
 	t.Helper()
 	cmd := exec.Command("/bin/sh", "-c", script)
@@ -91,10 +92,10 @@ func run(t *testing.T, in *Confinement, script string) (lines []string, wait fun
 	return lines, cmd.Wait
 }
 
-// outside is a directory of the worker's that trials see, as it is not below /tmp.
+// outside returns a directory of the worker that trials see, because it is not below /tmp.
 func outside(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("/var/tmp", "outbid-test-") //nolint:usetesting // that is below /tmp
+	dir, err := os.MkdirTemp("/var/tmp", "outbid-test-") //nolint:usetesting // the default is below /tmp
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,10 +109,10 @@ func gone(pid string) bool {
 	return err != nil || !lives
 }
 
-// daemonize is a script that leaves a process in a session of its own, twice removed.
+// daemonize is a script that leaves a process in another session, forked twice.
 const daemonize = `(setsid sh -c 'echo $$; exec sleep 600' &) ; sleep 0.2; echo ready`
 
-// What left its process group is ended with its trial: by its control group, by its user, or by its mark.
+// Processes that left their process group end with their trial, found by its control group, its user, or its mark.
 func TestDaemonsEndWithTheirTrial(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(c *Confiner, in *Confinement){
@@ -155,7 +156,7 @@ func checkDaemon(t *testing.T, in *Confinement) {
 		t.Fatal(err, lines)
 	}
 	if gone(lines[0]) {
-		t.Fatal("the daemon is not there: the test shows nothing")
+		t.Fatal("the daemon is not there, so there is nothing to test")
 	}
 	in.Left()
 	if !gone(lines[0]) {
@@ -163,7 +164,7 @@ func checkDaemon(t *testing.T, in *Confinement) {
 	}
 }
 
-// Two trials run as two users who can read neither each other's files nor the worker's, and may signal nobody.
+// Two trials run as two users, who cannot read each other's or the worker's files, and cannot signal other processes.
 func TestUsersAreKeptApart(t *testing.T) {
 	t.Parallel()
 	c := open(t, Auto)
@@ -198,7 +199,7 @@ cat %s 2>&1; ls %s %s 2>&1; kill -9 %d 2>&1; cat /proc/%d/environ 2>&1 | tr '\0'
 	a.home, a.group, a.forget, a.user = "", nil, nil, nil // it is closed
 }
 
-// What the worker does with a trial's files it does with the trial's rights.
+// The worker accesses a trial's files with the trial's rights.
 func TestFilesAreTakenWithTheRightsOfTheTrial(t *testing.T) {
 	t.Parallel()
 	c := open(t, Auto)
@@ -216,14 +217,14 @@ func TestFilesAreTakenWithTheRightsOfTheTrial(t *testing.T) {
 		in.As(func() error { return os.Symlink("/proc/self/fd", path("fds")) }),
 		in.As(func() error { return os.Symlink("/proc/self/root", path("root")) }),
 		in.As(func() error { return os.WriteFile(path("large"), make([]byte, 101), 0o600) }),
-		os.WriteFile(path("worker's"), nil, 0o644), //nolint:gosec // to be read by others
+		os.WriteFile(path("worker's"), nil, 0o644), //nolint:gosec // readable for others
 	} {
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
 	to := filepath.Join(c.Root(), "taken")
-	open, err := os.Open(secret) // as the worker has files of others
+	open, err := os.Open(secret) // as the worker has files of others open
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -307,8 +308,8 @@ func TestCPUsAreConfined(t *testing.T) {
 	}
 }
 
-// What steps back is behind a worker's trials, and behind the worker itself: a group of its own beside both takes only what they leave,
-// until its patience is over. Who comes later does not take that from who is inside.
+// The idle group is next to the groups of the worker and its trials, and only uses CPUs that they leave idle until
+// its patience is over. A process that enters the group later does not change that for those inside.
 func TestWhatStepsBackIsBehindAll(t *testing.T) {
 	t.Parallel()
 	c, err := Open(t.Context(), Config{Dir: t.TempDir()})
@@ -350,7 +351,7 @@ func TestWhatStepsBackIsBehindAll(t *testing.T) {
 	}
 }
 
-// A worker that is killed leaves its groups, users and files; the next one in its directory ends and removes them.
+// A killed worker leaves its groups, users and files; the next worker in its directory ends and removes them.
 func TestTheNextWorkerRemovesWhatAKilledOneLeft(t *testing.T) {
 	t.Parallel()
 	c := open(t, Auto)
@@ -393,9 +394,9 @@ func TestWhatCannotBe(t *testing.T) {
 	}
 	for want, cfg := range map[string]Config{
 		`user "nobody-at-all" of trials: there is no such user`: {User: "nobody-at-all"},
-		`neither root nor the worker's own`:                     {User: "root"},
+		`neither root nor the worker's user`:                    {User: "root"},
 		`group "no-such-group" of trials`:                       {User: Auto, Groups: []string{"no-such-group"}},
-		`lets no other user pass`:                               {User: Auto, TrialDir: closed},
+		`does not let other users pass`:                         {User: Auto, TrialDir: closed},
 	} {
 		cfg.Dir = t.TempDir()
 		_, err := Open(t.Context(), cfg)
@@ -426,8 +427,8 @@ func TestMappedIDs(t *testing.T) {
 	}
 }
 
-// mountV2 is where the second version of control groups is. Where the machine uses the first alone, the kernel has the
-// second all the same, with the controllers that the first leaves over: it is mounted for the test.
+// mountV2 returns the mount of control groups of version 2. If the machine uses only version 1, the kernel still has
+// version 2 with the controllers that version 1 does not use: it is mounted for the test.
 func mountV2(t *testing.T) string {
 	t.Helper()
 	for _, dir := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/unified"} {
@@ -447,7 +448,7 @@ func mountV2(t *testing.T) string {
 	return dir
 }
 
-// What the kernel leaves to the first version is no limit of the second, and nothing claims that it is.
+// The controllers that version 1 uses are not listed as limits of version 2.
 func TestVersionTwoWithoutControllers(t *testing.T) {
 	t.Parallel()
 	mount := mountV2(t)
@@ -475,7 +476,7 @@ func TestVersionTwoWithoutControllers(t *testing.T) {
 	}
 }
 
-// The second version of control groups ends trials whole too, in the hierarchy that machines of the first have beside it.
+// Control groups of version 2 also end whole trials, even on machines that use version 1 otherwise.
 func TestVersionTwo(t *testing.T) {
 	t.Parallel()
 	mount := mountV2(t)

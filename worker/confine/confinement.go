@@ -20,13 +20,13 @@ import (
 	"github.com/outbid-dev/outbid/worker/trialfile"
 )
 
-// markEnv marks the processes of one confinement: where there is no control group and no user of its own, what left
-// its process group is found by it.
+// markEnv marks the processes of one confinement. Processes that left their process group are found by it if there is
+// neither a control group nor a user for the trial.
 const markEnv = "OUTBID_CONFINED"
 
 func newMark() string { return markEnv + "=" + rand.Text() }
 
-// Confinement is what the processes of one trial run in. Its methods may be called concurrently; those of nil confine
+// Confinement holds the processes of one trial. Its methods may be called concurrently; a nil Confinement confines
 // nothing.
 type Confinement struct {
 	limits Limits
@@ -38,7 +38,8 @@ type Confinement struct {
 	group  group
 	forget func() error
 	spaces *spaces
-	// gate is held by what starts or kills something inside; who holds all of it stops what is inside.
+	// gate is read-locked while processes inside are started or killed, and locked while they are stopped or
+	// continued.
 	gate sync.RWMutex
 
 	mu      sync.Mutex
@@ -48,7 +49,7 @@ type Confinement struct {
 	refused uint64
 }
 
-// User is who the processes run as; nil for the worker's own user.
+// User returns the user of the processes; nil for the worker's own user.
 func (in *Confinement) User() *User {
 	if in == nil {
 		return nil
@@ -56,7 +57,7 @@ func (in *Confinement) User() *User {
 	return in.user
 }
 
-// Home is a directory of the user's own; "" if it is the worker's user.
+// Home returns the user's home directory; "" for the worker's own user.
 func (in *Confinement) Home() string {
 	if in == nil {
 		return ""
@@ -66,7 +67,8 @@ func (in *Confinement) Home() string {
 
 func (in *Confinement) tmp() string { return filepath.Join(in.home, "tmp") }
 
-// Env puts what the processes find in their environment around what they are given otherwise, which wins.
+// Env returns the environment of the processes: variables for the user's home, then the given ones, which override
+// them.
 func (in *Confinement) Env(given []string) []string {
 	if in == nil {
 		return given
@@ -81,15 +83,15 @@ func (in *Confinement) Env(given []string) []string {
 	return append(append(env, given...), in.mark)
 }
 
-// Escapes says whether a process inside that leaves its process group and cleans its environment would not be found:
-// there is neither a control group nor a user of its own.
+// Escapes reports whether a process that leaves its process group and clears its environment could not be found,
+// because the trial has neither a control group nor its own user.
 func (in *Confinement) Escapes() bool {
 	return in != nil && in.group == nil && (in.user == nil || !in.user.own)
 }
 
-// Start starts a command inside by start, which is the command's own Start or does more. The caller's goroutine must be
-// locked to its thread: the thread enters the control group for as long as it takes, and never again starts anything
-// that gains privileges.
+// Start starts a command in the confinement by calling start, which is the command's Start method or a wrapper. The
+// caller's goroutine must be locked to its thread: the thread enters the control group meanwhile, and cannot start
+// programs that gain privileges afterwards.
 func (in *Confinement) Start(cmd *exec.Cmd, start func() error) error {
 	if in == nil {
 		return start()
@@ -123,13 +125,13 @@ func (in *Confinement) Start(cmd *exec.Cmd, start func() error) error {
 	return nil
 }
 
-// stuck is set once a thread could not leave what a trial runs in: nothing is started on it any more.
+// stuck is set once a thread could not leave the namespaces of a trial. Then no process is started any more.
 var stuck atomic.Bool //nolint:gochecknoglobals // a property of the process's threads
 
 // startInside starts a command in the namespaces of the trial.
 func (in *Confinement) startInside(cmd *exec.Cmd, start func() error) error {
 	if stuck.Load() {
-		return errors.New("this worker has to be restarted: a thread of it could not leave the namespaces of a trial")
+		return errors.New("restart this worker: one of its threads could not leave the namespaces of a trial")
 	}
 	back, err := in.spaces.enter()
 	if err != nil {
@@ -153,8 +155,8 @@ func (in *Confinement) left() (last bool) {
 	return in.running == 0
 }
 
-// Left says that a process that was started is gone. With the last one everything else inside is killed. It returns
-// the limits that its processes met since it was called last.
+// Left records that a started process is gone. After the last one, everything else inside is killed. It returns the
+// limits that the processes have reached since the last call.
 func (in *Confinement) Left() (met Exceeded) {
 	if in == nil {
 		return met
@@ -171,13 +173,13 @@ func (in *Confinement) Left() (met Exceeded) {
 	}
 	if in.left() {
 		if err := in.Kill(); err != nil {
-			in.log.Warn("processes of a trial do not end", "error", err)
+			in.log.Warn("cannot end processes of a trial", "error", err)
 		}
 	}
 	return met
 }
 
-// Kill ends everything inside and waits until it is gone.
+// Kill kills everything inside and waits until it is gone.
 func (in *Confinement) Kill() error {
 	if in == nil {
 		return nil
@@ -202,7 +204,7 @@ func (in *Confinement) Kill() error {
 	return nil
 }
 
-// Close kills everything inside, removes the files of its user, and gives back the user and the control group.
+// Close kills everything inside, removes the files of its user, and releases the user and the control group.
 func (in *Confinement) Close() error {
 	if in == nil {
 		return nil
@@ -227,7 +229,7 @@ func (in *Confinement) Close() error {
 	return err
 }
 
-// Own gives a directory, with all that is in it, to the user. Nobody else may be able to write there.
+// Own gives a directory with all its content to the user. No other user may be able to write there.
 func (in *Confinement) Own(dir string) error {
 	u := in.User()
 	if u == nil {
@@ -238,7 +240,7 @@ func (in *Confinement) Own(dir string) error {
 		all = append(all, path)
 		return err
 	})
-	// From the inside to the outside: what is the user's already has nothing of the worker's in it.
+	// From the innermost to the outermost: what the user owns already does not contain files of the worker.
 	for i := len(all) - 1; i >= 0 && err == nil; i-- {
 		err = os.Lchown(all[i], int(u.UID), int(u.GID))
 	}
@@ -248,7 +250,7 @@ func (in *Confinement) Own(dir string) error {
 	return nil
 }
 
-// Remove removes a directory of the user's.
+// Remove removes a directory of the user.
 func (in *Confinement) Remove(dir string) error {
 	err := in.As(func() error { return trialfile.Empty(dir) })
 	if removed := trialfile.Remove(dir); removed != nil {
@@ -257,13 +259,13 @@ func (in *Confinement) Remove(dir string) error {
 	return nil
 }
 
-// sweepShared removes what a user left in directories that everybody may write to.
+// sweepShared removes a user's files from directories that every user may write to.
 func sweepShared(uid uint32) error {
 	var errs []error
 	for _, dir := range []string{"/tmp", "/var/tmp", "/dev/shm", "/dev/mqueue"} {
 		entries, err := os.ReadDir(dir)
 		if err != nil {
-			continue // not there
+			continue // does not exist
 		}
 		for _, e := range entries {
 			info, err := e.Info()
@@ -278,7 +280,7 @@ func sweepShared(uid uint32) error {
 	return errors.Join(errs...)
 }
 
-// explain says why a command cannot be started as another user.
+// explain adds to an error why a command cannot be started as another user.
 func (in *Confinement) explain(err error, cmd *exec.Cmd) error {
 	hidden := func(path string) bool {
 		return in.spaces != nil && strings.HasPrefix(path, "/tmp/") && errors.Is(err, os.ErrNotExist)
@@ -287,7 +289,7 @@ func (in *Confinement) explain(err error, cmd *exec.Cmd) error {
 	case in.user == nil:
 		return err
 	case hidden(cmd.Dir) || hidden(cmd.Path):
-		return fmt.Errorf("%w: each trial has a /tmp of its own and does not see what is below this machine's; move its program and its working "+
+		return fmt.Errorf("%w: each trial has its own /tmp and does not see files in the machine's /tmp; move its program and its working "+
 			"directory elsewhere, such as /var/tmp or /opt", err)
 	case !errors.Is(err, os.ErrPermission):
 		return err
@@ -295,21 +297,21 @@ func (in *Confinement) explain(err error, cmd *exec.Cmd) error {
 	return in.explainClosed(err, cmd)
 }
 
-// explainClosed says what is closed to the user of a trial.
+// explainClosed says which file the user of a trial cannot access.
 func (in *Confinement) explainClosed(err error, cmd *exec.Cmd) error {
 	if dir := cmd.Dir; dir != "" && !in.user.Reaches(dir) {
-		return fmt.Errorf("the working directory %s is closed to the user that trials run as (%s): chmod o+rx it and what "+
-			"is above it, or name another", dir, in.user)
+		return fmt.Errorf("the working directory %s is not accessible to the user that trials run as (%s): chmod o+rx it and the "+
+			"directories above it, or choose another", dir, in.user)
 	}
 	path := cmd.Path
 	if at := new(fs.PathError); errors.As(err, &at) {
 		path = at.Path
 	}
-	return fmt.Errorf("%s is closed to the user that trials run as (%s): chmod o+rx it and what is above it, or install "+
-		"it where everybody may read, such as /usr/local or /opt", path, in.user)
+	return fmt.Errorf("%s is not accessible to the user that trials run as (%s): chmod o+rx it and the directories above it, or install "+
+		"it where every user can read it, such as /usr/local or /opt", path, in.user)
 }
 
-// String names a user for people.
+// String returns the user's name and id.
 func (u *User) String() string {
 	return u.Name + ", user id " + strconv.Itoa(int(u.UID))
 }

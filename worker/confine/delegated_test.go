@@ -17,8 +17,8 @@ import (
 	"github.com/containerd/cgroups/v3/cgroup2"
 )
 
-// delegated puts this process, alone, into a control group of the second version that has both controllers, as systemd
-// does with Delegate= and a container does. It needs root and a machine of the second version alone.
+// delegated moves this process, alone, into a control group of version 2 with the controllers, as systemd does with
+// Delegate= and as a container does. It needs root and a machine that only uses version 2.
 func delegated(t *testing.T) string {
 	t.Helper()
 	if cgroups.Mode() != cgroups.Unified {
@@ -35,7 +35,7 @@ func delegated(t *testing.T) string {
 		}
 	}
 	dir := filepath.Join(mount, fmt.Sprint("outbid-delegated-", os.Getpid()))
-	if err := os.Mkdir(dir, 0o755); err != nil { //nolint:gosec // as the kernel makes them
+	if err := os.Mkdir(dir, 0o755); err != nil { //nolint:gosec // as the kernel creates them
 		t.Skipf("a test may make no control groups: %v", err)
 	}
 	if err := moveTo(dir); err != nil {
@@ -49,8 +49,8 @@ func delegated(t *testing.T) string {
 	return dir
 }
 
-// A worker that a group was delegated to moves aside to hand limits down, and leaves the group as it found it: two of one
-// process too, in whatever order they end.
+// A worker in a delegated group moves aside to delegate controllers, and leaves the group as it found it. That also
+// holds for two workers in one process, whatever order they end in.
 func TestADelegatedGroupIsLeftAsItWas(t *testing.T) {
 	dir := delegated(t)
 	where := func() string {
@@ -77,7 +77,7 @@ func TestADelegatedGroupIsLeftAsItWas(t *testing.T) {
 			t.Fatal(err)
 		}
 		if behind == "" || filepath.Dir(behind) != dir {
-			t.Errorf("what steps back is in %q; want a group in %s", behind, dir)
+			t.Errorf("the idle group is %q; want one in %s", behind, dir)
 		}
 		if err := removeGroups(behind); err != nil {
 			t.Error(err)
@@ -116,7 +116,7 @@ func TestADelegatedGroupIsLeftAsItWas(t *testing.T) {
 	}
 }
 
-// A group that others are in hands nothing down, and nobody is moved for it.
+// A group with other processes does not delegate controllers, and no process is moved.
 func TestASharedGroupStaysAsItIs(t *testing.T) {
 	dir := delegated(t)
 	other := sleeper(t)
@@ -142,7 +142,7 @@ func TestASharedGroupStaysAsItIs(t *testing.T) {
 	}
 }
 
-// sleeper is another process in the group of this one, until the test ends.
+// sleeper starts another process in the group of this one, until the test ends.
 func sleeper(t *testing.T) int {
 	t.Helper()
 	cmd := exec.Command("sleep", "600")

@@ -9,17 +9,17 @@ import (
 	"strings"
 )
 
-// errNotHeld is returned where the processes of a trial cannot be stopped together.
+// errNotHeld is returned if the processes of a trial cannot be stopped together.
 var errNotHeld = errors.New("no control group can stop the trial's processes")
 
-// mostLooked is how many threads are looked at, at most, to find one that waits for a disk.
+// mostLooked is how many threads are checked to find one that waits for a disk.
 const mostLooked = 256
 
-// CanHold says whether Hold, Unwritten and WaitsForDisk work.
+// CanHold reports whether Hold, Unwritten and WaitsForDisk work.
 func (in *Confinement) CanHold() bool { return in != nil && in.group != nil && in.group.holds() }
 
-// Hold stops all processes of the trial, or lets them run again. It does nothing while a process is being started or killed, because a stopped
-// process would block both.
+// Hold stops or continues all processes of the trial. It does nothing while a process is being started or killed,
+// because a stopped process would block both.
 func (in *Confinement) Hold(held bool) error {
 	if in == nil || in.group == nil {
 		return errNotHeld
@@ -31,11 +31,11 @@ func (in *Confinement) Hold(held bool) error {
 	return in.group.hold(held)
 }
 
-// whileRunning calls f with the trial's processes running; Hold does nothing meanwhile.
+// whileRunning calls f while the trial's processes run. Hold does nothing meanwhile.
 func (in *Confinement) whileRunning(f func() error) error {
 	in.gate.RLock()
 	defer in.gate.RUnlock()
-	_ = in.group.hold(false) // where that cannot be done nothing was held
+	_ = in.group.hold(false) // if this fails, nothing was held
 	return f()
 }
 
@@ -68,30 +68,30 @@ func (in *Confinement) WaitsForDisk() bool {
 	return false
 }
 
-// stateOf reads the state of a thread; 0 if it is gone.
+// stateOf returns the state of a thread, or 0 if it is gone.
 func stateOf(thread string) byte {
 	stat, err := os.ReadFile(filepath.Join("/proc", thread, "stat"))
 	if err != nil {
 		return 0
 	}
-	// The name before the state may hold anything: 12 (a) b) S 1 ...
+	// The name before the state may contain anything: 12 (a) b) S 1 ...
 	if i := strings.LastIndexByte(string(stat), ')'); i >= 0 && i+2 < len(stat) {
 		return stat[i+2]
 	}
 	return 0
 }
 
-// thaw lets what a killed worker had stopped in a group run, so that it can be ended.
+// thaw continues processes in a group that a killed worker had stopped, so that they can be ended.
 func thaw(dir string) {
 	for file, state := range map[string]string{"freezer.state": "THAWED", "cgroup.freeze": "0"} {
 		path := filepath.Join(dir, file)
 		if _, err := os.Stat(path); err == nil {
-			_ = os.WriteFile(path, []byte(state), 0o644) //nolint:gosec // a file of the kernel's
+			_ = os.WriteFile(path, []byte(state), 0o644) //nolint:gosec // a file of the kernel
 		}
 	}
 }
 
-// bytesIn returns the sum of the named counters of a cgroup file, each line of which is a name and a number.
+// bytesIn returns the sum of the named counters of a cgroup file with a name and a number in each line.
 func bytesIn(path string, names ...string) (sum int64, err error) {
 	text, err := os.ReadFile(path)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/outbid-dev/outbid/worker/proctable"
 )
 
-// holdable is a confinement that can be held.
+// holdable returns a confinement that can be held.
 func holdable(t *testing.T) *Confinement {
 	t.Helper()
 	c := open(t, None)
@@ -21,7 +21,8 @@ func holdable(t *testing.T) *Confinement {
 	return in
 }
 
-// ticking starts a process that makes a file longer all the time, and returns a function that waits until that went on, or false if it does not.
+// ticking starts a process that appends to a file, and returns a function that waits until the file grows, and
+// returns false if it does not.
 func ticking(t *testing.T, in *Confinement) (goesOn func(within time.Duration) bool) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "ticks")
@@ -35,7 +36,7 @@ func ticking(t *testing.T, in *Confinement) (goesOn func(within time.Duration) b
 	}
 	return func(within time.Duration) bool {
 		before, end := size(), time.After(within)
-		for size() <= before+1 { // one may have been under way
+		for size() <= before+1 { // one write may have been in progress
 			select {
 			case <-end:
 				return false
@@ -46,7 +47,7 @@ func ticking(t *testing.T, in *Confinement) (goesOn func(within time.Duration) b
 	}
 }
 
-// What is held does nothing until it is let run, is ended like anything else, and a new process runs at once.
+// Held processes do nothing until they are released, can be killed like others, and a new process runs at once.
 func TestWhatIsHeldStandsStill(t *testing.T) {
 	t.Parallel()
 	in := holdable(t)
@@ -59,13 +60,13 @@ func TestWhatIsHeldStandsStill(t *testing.T) {
 			t.Fatal(err)
 		}
 		if goesOn(300 * time.Millisecond) {
-			t.Fatal("it is held, and goes on")
+			t.Fatal("it is held, and continues")
 		}
 		if err := in.Hold(false); err != nil {
 			t.Fatal(err)
 		}
 		if !goesOn(time.Minute) {
-			t.Fatal("it was let run, and stands still")
+			t.Fatal("it was released, and does not run")
 		}
 	}
 	if err := in.Hold(true); err != nil {
@@ -91,7 +92,7 @@ func TestWhatIsHeldStandsStill(t *testing.T) {
 	}
 }
 
-// The next worker ends what a killed one had held.
+// The next worker ends processes that a killed worker had held.
 func TestWhatAKilledWorkerHeldIsEnded(t *testing.T) {
 	t.Parallel()
 	in := holdable(t)
@@ -115,11 +116,11 @@ func TestWhatAKilledWorkerHeldIsEnded(t *testing.T) {
 		}
 	}
 	if goesOn(300 * time.Millisecond) {
-		t.Error("it goes on")
+		t.Error("it continues")
 	}
 }
 
-// The second version of control groups holds processes too.
+// Control groups of version 2 can hold processes too.
 func TestVersionTwoHolds(t *testing.T) {
 	t.Parallel()
 	tree, err := openV2(mountV2(t), fmt.Sprint("outbid-held-", os.Getpid()))
@@ -145,14 +146,14 @@ func TestVersionTwoHolds(t *testing.T) {
 		t.Fatal(err)
 	}
 	if goesOn(300 * time.Millisecond) {
-		t.Error("it is held, and goes on")
+		t.Error("it is held, and continues")
 	}
 	if err := in.Kill(); err != nil {
 		t.Error(err)
 	}
 }
 
-// What a trial writes counts as unwritten until it is on the disk.
+// A trial's writes count as unwritten until they are on the disk.
 func TestUnwrittenIsWhatIsNotOnTheDisk(t *testing.T) {
 	t.Parallel()
 	in := holdable(t)

@@ -10,10 +10,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ipcRemove is the command that removes a System V object.
+// ipcRemove is the command that removes a System V object (IPC_RMID).
 const ipcRemove = 0
 
-// sweepIPC removes the System V shared memory, semaphores and message queues that a user made.
+// sweepIPC removes the System V shared memory, semaphores and message queues of a user.
 func sweepIPC(uid uint32) error {
 	var errs []error
 	for name, call := range map[string]func(id uintptr) unix.Errno{
@@ -35,11 +35,11 @@ func sweepIPC(uid uint32) error {
 	return errors.Join(errs...)
 }
 
-// madeBy lists the objects in a table of the kernel's that a user made or owns.
+// madeBy returns the ids in a table of the kernel whose objects a user created or owns.
 func madeBy(path string, uid uint32) ([]uintptr, error) {
 	f, err := os.Open(path)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil // the kernel has none
+		return nil, nil // the kernel does not support it
 	}
 	if err != nil {
 		return nil, err

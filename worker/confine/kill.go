@@ -13,12 +13,12 @@ import (
 	"github.com/outbid-dev/outbid/worker/proctable"
 )
 
-// killAll kills the processes that find finds until it finds none.
+// killAll kills the processes that find returns until it returns none.
 func killAll(find func() ([]int, error)) error {
 	return proctable.KillAll(find, time.Now().Add(proctable.Timeout))
 }
 
-// marked finds the processes that began since a time and carry a mark in their environment.
+// marked returns the processes that started after a time and have a mark in their environment.
 func marked(mark string, since time.Time) ([]int, error) {
 	return proctable.Find(func(p proctable.Process) bool {
 		began, err := p.StartTime()
@@ -38,8 +38,8 @@ func countedIn(path, what string) uint64 {
 	return uint64(n)
 }
 
-// removeGroups removes a control group and those below it: only directories can be removed there, the innermost first.
-// What the kernel has not quite let go of is tried again.
+// removeGroups removes a control group and those below it, the innermost first, because only their directories can be
+// removed. It retries while the kernel still reports a group as busy.
 func removeGroups(dir string) error {
 	var dirs []string
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -62,7 +62,7 @@ func removeGroups(dir string) error {
 				err = errors.Join(err, fmt.Errorf("remove control group %s: %w", dir, removed))
 				break
 			}
-			<-time.After(time.Millisecond) // the kernel says nothing when it is done
+			<-time.After(time.Millisecond) // the kernel does not notify when it is done
 		}
 	}
 	return err

@@ -19,9 +19,10 @@ type mountedTree struct {
 	dir string
 }
 
-// openMounted mounts the hierarchies of control groups at a directory and makes a tree there. It takes CAP_SYS_ADMIN.
+// openMounted mounts the hierarchies of control groups at a directory and creates a tree there. It needs
+// CAP_SYS_ADMIN.
 func openMounted(dir, name string) (_ tree, err error) {
-	if err := unmountGroups(dir); err != nil { // of a worker that was killed
+	if err := unmountGroups(dir); err != nil { // left by a killed worker
 		return nil, err
 	}
 	hierarchies, err := hierarchies("/proc/self/cgroup")
@@ -55,8 +56,8 @@ func openMounted(dir, name string) (_ tree, err error) {
 	return &mountedTree{t, dir}, nil
 }
 
-// hierarchies are the controllers of version 1 that are used here, each with those that share its hierarchy. There are none where the kernel uses
-// version 2 for all.
+// hierarchies returns the controllers of version 1 that are used here, each with all controllers of its hierarchy. It
+// returns none if the kernel uses only version 2.
 func hierarchies(path string) (map[string]string, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -81,12 +82,12 @@ func mountGroup(at, kind, controllers string) error {
 		return err
 	}
 	if err := unix.Mount(kind, at, kind, unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, controllers); err != nil {
-		return fmt.Errorf("mount them at %s: %w", at, err)
+		return fmt.Errorf("mount control groups at %s: %w", at, err)
 	}
 	return nil
 }
 
-// unmountGroups takes what is mounted at a directory and below away, and the directory.
+// unmountGroups removes the mounts at and below a directory, and the directory.
 func unmountGroups(dir string) error {
 	inside, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -95,7 +96,7 @@ func unmountGroups(dir string) error {
 	if err != nil {
 		return err
 	}
-	for _, e := range inside { // of version 2 these are groups, at which nothing is mounted
+	for _, e := range inside { // in version 2 these are groups, which are not mount points
 		_ = unix.Unmount(filepath.Join(dir, e.Name()), unix.MNT_DETACH)
 	}
 	_ = unix.Unmount(dir, unix.MNT_DETACH)

@@ -11,10 +11,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hiddenEnv is set where control groups are hidden, as below 'ip netns exec'.
+// hiddenEnv is set if control groups are hidden, as in 'ip netns exec'.
 const hiddenEnv = "OUTBID_TEST_HIDDEN"
 
-// Where control groups are not mounted the worker mounts them for itself; where it may not it says what it does not limit.
+// If control groups are not mounted, the worker mounts them for itself. If it cannot, it warns about what is not
+// limited.
 func TestControlGroupsThatAreNotMounted(t *testing.T) {
 	if os.Getenv(hiddenEnv) == "" {
 		t.Parallel()

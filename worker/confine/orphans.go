@@ -14,11 +14,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// treeName is how the directory of a worker's control groups is called, the one that it moves to, and the one behind: with its process's
-// number, the namespace that the number is of, and a mark that no other of that number has.
+// treeName matches the directory of a worker's control groups, of the group that the worker moves to, and of its idle
+// group. The name has the worker's pid, the number of its pid namespace, and a random mark.
 var treeName = regexp.MustCompile(`^outbid-([0-9]+)\.([0-9]+)-[0-9a-z]{8}(` + asideSuffix + `|` + behindSuffix + `)?$`)
 
-// pidNamespace is the number of the namespace that process numbers are of here; 0 where there are none to tell apart.
+// pidNamespace returns the number of this process's pid namespace, or 0 if the system has no namespaces.
 func pidNamespace() string {
 	link, err := os.Readlink("/proc/self/ns/pid") // pid:[4026531836]
 	if number := strings.TrimSuffix(strings.TrimPrefix(link, "pid:["), "]"); err == nil && number != "" {
@@ -27,10 +27,11 @@ func pidNamespace() string {
 	return "0"
 }
 
-// removeOrphans ends the trials in the control groups beside a worker's own that belong to no process any more, and removes those groups:
-// they are of workers that were killed and had another directory, or lost theirs, whose record nobody reads. Their trials nobody else
-// ends, and what they hold nobody gets back. A number that another process has by now keeps
-// its group until that has ended: it may be a worker without a trial. Whether one of another namespace lives cannot be told from here.
+// removeOrphans ends the trials in control groups of processes that no longer exist, among the groups next to a
+// worker's own, and removes those groups. They belong to killed workers with another directory, or with a lost one,
+// so that no other worker reads their record and ends their trials. If another process has the worker's pid by now,
+// the group stays until that process has ended, because it may be a worker without trials. Groups of other pid
+// namespaces stay, because their workers' state cannot be determined.
 func removeOrphans(own []string, log *slog.Logger) {
 	var removed, ended []string
 	namespace := pidNamespace()
@@ -38,7 +39,7 @@ func removeOrphans(own []string, log *slog.Logger) {
 		home := filepath.Dir(dir)
 		entries, err := os.ReadDir(home)
 		if err != nil {
-			log.Warn("control groups of killed workers cannot be looked for", "error", err)
+			log.Warn("cannot look for control groups of killed workers", "error", err)
 			continue
 		}
 		for _, entry := range entries {
@@ -52,30 +53,31 @@ func removeOrphans(own []string, log *slog.Logger) {
 				continue
 			}
 			if name[3] != "" {
-				continue // no trials are inside: those are ended, and then it is empty
+				continue // no trials are inside: once those are ended, it is empty
 			}
 			if err := endGroups(path); err != nil {
-				log.Warn("the trials of a killed worker cannot be ended", "group", path, "error", err)
+				log.Warn("cannot end the trials of a killed worker", "group", path, "error", err)
 				continue
 			}
 			ended = append(ended, path)
 		}
 	}
 	if len(ended) > 0 {
-		log.Warn("ended the trials that workers left which were killed and had other directories", "groups", ended)
+		log.Warn("ended trials of killed workers with other directories", "groups", ended)
 	}
 	if len(removed) > 0 {
 		log.Info("removed empty control groups of workers that were killed", "groups", removed)
 	}
 }
 
-// lives says whether a process has a number; one that cannot be is nobody's to remove.
+// lives reports whether a process with this pid exists. An unparsable pid counts as alive.
 func lives(number string) bool {
 	pid, err := strconv.Atoi(number)
 	return err != nil || pid <= 0 || !errors.Is(unix.Kill(pid, 0), unix.ESRCH)
 }
 
-// removeEmpty removes a control group and those below it, and says whether it is gone. The kernel refuses where a process is inside.
+// removeEmpty removes a control group and those below it, and reports whether it is gone. The kernel refuses if a
+// process is inside.
 func removeEmpty(dir string) bool {
 	var dirs []string
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {

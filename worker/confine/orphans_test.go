@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// A worker ends the trials of workers that were killed, removes their groups, and touches nothing else.
+// A worker ends the trials of killed workers, removes their groups, and touches nothing else.
 func TestGroupsOfKilledWorkersAreRemoved(t *testing.T) {
 	t.Parallel()
 	own, err := openTree(filepath.Join(t.TempDir(), "groups"))
@@ -39,9 +39,9 @@ func TestGroupsOfKilledWorkersAreRemoved(t *testing.T) {
 		t.Fatal(err)
 	}
 	finished := make(chan error, 1)
-	go func() { finished <- trial.Wait() }() // one that waits for nobody is still in its group
+	go func() { finished <- trial.Wait() }() // a zombie is still in its group
 	here := pidNamespace()
-	left := map[string]bool{} // of each group: whether it is to be
+	left := map[string]bool{} // whether each group has to stay
 	for _, g := range []struct {
 		name string
 		pid  int // inside it; 0 for none
@@ -60,7 +60,7 @@ func TestGroupsOfKilledWorkersAreRemoved(t *testing.T) {
 			dir := filepath.Join(filepath.Dir(tree), g.name)
 			left[dir] = g.left
 			below := filepath.Join(dir, "trial")
-			if err := os.MkdirAll(below, 0o755); err != nil { //nolint:gosec // as the kernel makes them
+			if err := os.MkdirAll(below, 0o755); err != nil { //nolint:gosec // as the kernel creates them
 				t.Fatal(err)
 			}
 			if g.pid == 0 {
@@ -98,11 +98,11 @@ func TestGroupsOfKilledWorkersAreRemoved(t *testing.T) {
 	}
 }
 
-// The directory of trials' files of a worker that was killed is removed; that of one that lives, of an earlier version without a lock, and what only
-// has such a name, are left alone.
+// The directory of trials' files of a killed worker is removed. Those of a running worker, of an earlier version
+// without a lock, and other files with such a name are left alone.
 func TestFilesOfKilledWorkersAreRemoved(t *testing.T) {
 	t.Parallel()
-	base, err := os.MkdirTemp("", "outbid-roots-") //nolint:usetesting // others must be able to pass to it
+	base, err := os.MkdirTemp("", "outbid-roots-") //nolint:usetesting // others must be able to pass through it
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,16 +19,16 @@ import (
 	"github.com/outbid-dev/outbid/worker/trialfile"
 )
 
-// record is the file that says what the worker has made, so that the next one in its directory can remove what a killed
-// one left.
+// record is a file that lists what the worker has created, so that the next worker in its directory can remove what a
+// killed one left.
 type record struct {
-	// Boot of the machine: users and groups of another boot have no processes.
+	// Boot identifies the boot of the machine: users and groups of another boot have no processes.
 	Boot string `json:"boot"`
 	// Root is the directory of trials' files.
 	Root string `json:"root,omitempty"`
 	// Groups are the directories of the control groups.
 	Groups []string `json:"groups,omitempty"`
-	// Users that no account has and that trials run as.
+	// Users are the user ids without an account that trials run as.
 	Users []uint32 `json:"users,omitempty"`
 
 	mu   sync.Mutex
@@ -68,7 +68,7 @@ func (r *record) write() error {
 		})
 	}
 	if err != nil {
-		return fmt.Errorf("note what confines trials: %w", err)
+		return fmt.Errorf("write the record of confined trials: %w", err)
 	}
 	return nil
 }
@@ -81,7 +81,7 @@ func (r *record) remove() error {
 	return err
 }
 
-// endLeftovers ends the processes that an earlier worker left, and removes what it made.
+// endLeftovers ends the processes that an earlier worker left, and removes what it created.
 func endLeftovers(dir string, log *slog.Logger) error {
 	r := newRecord(dir)
 	data, err := os.ReadFile(r.path)
@@ -89,11 +89,11 @@ func endLeftovers(dir string, log *slog.Logger) error {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("read what confined the trials of an earlier worker: %w", err)
+		return fmt.Errorf("read the record of an earlier worker's confined trials: %w", err)
 	}
 	var old record
 	if err := json.Unmarshal(data, &old); err != nil {
-		log.Warn("the list of what confined trials is damaged; some of an earlier worker's may be left", "error", err)
+		log.Warn("the record of confined trials is damaged; processes and files of an earlier worker may be left", "error", err)
 		return nil
 	}
 	if old.Boot == proctable.BootID() {
@@ -107,13 +107,13 @@ func endLeftovers(dir string, log *slog.Logger) error {
 				return fmt.Errorf("end the processes of an earlier worker's trials: %w", err)
 			}
 			if err := errors.Join(sweepShared(uid), sweepIPC(uid)); err != nil {
-				log.Warn("files of an earlier worker's trial could not be removed", "error", err)
+				log.Warn("cannot remove the files of an earlier worker's trial", "error", err)
 			}
 		}
 	}
 	if strings.HasPrefix(filepath.Base(old.Root), rootPrefix) {
 		if err := trialfile.Remove(old.Root); err != nil {
-			log.Warn("files of an earlier worker's trials could not be removed", "error", err)
+			log.Warn("cannot remove the files of an earlier worker's trials", "error", err)
 		}
 	}
 	return nil
@@ -124,7 +124,7 @@ func endGroups(dir string) error {
 	find := func() (pids []int, err error) {
 		err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 			if errors.Is(err, fs.ErrNotExist) {
-				return nil // it was mounted for that worker alone
+				return nil // it was mounted for that worker only
 			}
 			if err != nil || !d.IsDir() {
 				return err
@@ -139,7 +139,7 @@ func endGroups(dir string) error {
 	if err := killAll(find); err != nil {
 		return fmt.Errorf("end the processes of an earlier worker's trials: %w", err)
 	}
-	// What else the earlier worker's process had started may still be where it had moved to.
+	// Other children of the earlier worker may still be in the group that it had moved to.
 	if err := unix.Rmdir(dir + asideSuffix); err != nil && !errors.Is(err, unix.EBUSY) && !errors.Is(err, unix.ENOENT) {
 		return fmt.Errorf("remove the control group of an earlier worker: %w", err)
 	}

@@ -7,25 +7,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// limitSelf bounds this process, and so all that it starts from now on. It is how trials are bounded: nothing else takes no capability and holds from a
-// trial's first instruction.
+// limitSelf sets resource limits of this process, which every process that it starts inherits. Unlike other ways to
+// limit trials, this needs no capability and applies from a trial's first instruction.
 func limitSelf(most map[int]uint64) error {
 	for resource, n := range most {
 		var is syscall.Rlimit
 		err := syscall.Getrlimit(resource, &is)
 		if err == nil && is.Max > n {
-			// The function of this package keeps the runtime from giving children the limits that this process began with.
+			// This function of package syscall keeps the runtime from giving children the original limits of this
+			// process.
 			err = syscall.Setrlimit(resource, &syscall.Rlimit{Cur: n, Max: n})
 		}
 		if err != nil {
-			return fmt.Errorf("limit what trials may use: %w", err)
+			return fmt.Errorf("set resource limits for trials: %w", err)
 		}
 	}
 	return nil
 }
 
-// LimitSelf bounds what this process and all that it starts may use, where no control group does: open files, core dumps, which there are none of, and the
-// processes of each user. The first two bound the worker itself too, the last one does if it is not root.
+// LimitSelf limits what this process and its children may use beyond the limits of control groups: open files, core
+// dumps (disabled), and the processes of each user. The first two also limit the worker itself; the last one does so
+// if the worker is not root.
 func (c *Confiner) LimitSelf() error {
 	most := map[int]uint64{unix.RLIMIT_CORE: 0}
 	if c.cfg.Files > 0 {

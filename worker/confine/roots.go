@@ -12,7 +12,8 @@ import (
 	"github.com/outbid-dev/outbid/worker/trialfile"
 )
 
-// rootPrefix is how the name of a directory of trials' files begins, and aliveName the file in it that its worker keeps locked.
+// rootPrefix is the prefix of the name of a directory of trials' files. aliveName is the file in it that its worker
+// keeps locked.
 const (
 	rootPrefix = "outbid-trials-"
 	aliveName  = "alive"
@@ -24,14 +25,14 @@ type root struct {
 	alive *os.File
 }
 
-// makeRoot makes the directory of trials' files. Every user may pass through it, and only the worker may list it.
+// makeRoot creates the directory of trials' files. Every user may pass through it, but only the worker may list it.
 func makeRoot(base string) (*root, error) {
 	base, err := rootBase(base)
 	if err == nil {
 		err = passable(base)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("the directory for trials' files: %w", err)
+		return nil, fmt.Errorf("directory for trials' files: %w", err)
 	}
 	made := new(root)
 	if made.path, err = os.MkdirTemp(base, rootPrefix); err == nil {
@@ -41,12 +42,12 @@ func makeRoot(base string) (*root, error) {
 		made.alive, err = lockAlive(made.path)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("make a directory for trials' files: %w", errors.Join(err, made.remove()))
+		return nil, fmt.Errorf("create a directory for trials' files: %w", errors.Join(err, made.remove()))
 	}
 	return made, nil
 }
 
-// rootBase returns the absolute path of the directory that directories of trials' files are made in.
+// rootBase returns the absolute path of the parent of the directories of trials' files.
 func rootBase(base string) (string, error) {
 	if base == "" {
 		base = "/var/tmp"
@@ -57,8 +58,8 @@ func rootBase(base string) (string, error) {
 	return filepath.Abs(base)
 }
 
-// lockAlive makes the file that says that the worker of a directory lives. It has its name only once it is locked. It is nil on a file
-// system without locks: nobody then removes the directory of a worker that is killed.
+// lockAlive creates the file whose lock shows that the worker of a directory is alive. The file gets its name only
+// after it is locked. It is nil on a file system without locks; then the directory of a killed worker stays.
 func lockAlive(dir string) (*os.File, error) {
 	unlocked := filepath.Join(dir, aliveName+".new")
 	f, err := os.OpenFile(unlocked, os.O_CREATE|os.O_RDWR, 0o600) //nolint:gosec // a name of ours
@@ -71,7 +72,7 @@ func lockAlive(dir string) (*os.File, error) {
 	return f, os.Rename(unlocked, filepath.Join(dir, aliveName))
 }
 
-// remove removes the directory. It may be nil.
+// remove removes the directory. r may be nil.
 func (r *root) remove() error {
 	if r == nil || r.path == "" {
 		return nil
@@ -83,8 +84,9 @@ func (r *root) remove() error {
 	return err
 }
 
-// removeDeadRoots removes the directories of trials' files whose workers were killed and lost the record of them. Their trials must have
-// ended. Directories without a lock are left alone: they are of workers of earlier versions.
+// removeDeadRoots removes the directories of trials' files of workers that were killed and lost their record. Their
+// trials must have ended. Directories without a lock are left alone, because they belong to workers of earlier
+// versions.
 func removeDeadRoots(base string, log *slog.Logger) {
 	base, err := rootBase(base)
 	if err != nil {
@@ -98,7 +100,7 @@ func removeDeadRoots(base string, log *slog.Logger) {
 		removed, err := removeIfDead(dir)
 		switch {
 		case err != nil:
-			log.Warn("files of a killed worker's trials could not be removed", "dir", dir, "error", err)
+			log.Warn("cannot remove the files of a killed worker's trials", "dir", dir, "error", err)
 		case removed:
 			log.Info("removed the files of a killed worker's trials", "dir", dir)
 		}
@@ -107,14 +109,15 @@ func removeDeadRoots(base string, log *slog.Logger) {
 
 // removeIfDead removes a directory of trials' files if its worker is dead, and reports whether it did.
 func removeIfDead(dir string) (bool, error) {
-	// Others may make directories of such names: only what the worker itself could have made is looked at.
+	// Other users may create directories with such names, so this only considers what the worker itself could have
+	// created.
 	var stat unix.Stat_t
 	if err := unix.Lstat(dir, &stat); err != nil || stat.Mode&unix.S_IFMT != unix.S_IFDIR || int(stat.Uid) != os.Geteuid() {
 		return false, nil //nolint:nilerr // it is gone, or of another user
 	}
 	fd, err := unix.Open(filepath.Join(dir, aliveName), unix.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return false, nil //nolint:nilerr // an earlier version's
+		return false, nil //nolint:nilerr // of an earlier version
 	}
 	defer func() { _ = unix.Close(fd) }()
 	if unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB) != nil {

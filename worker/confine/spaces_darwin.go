@@ -2,10 +2,10 @@ package confine
 
 import "errors"
 
-// spaces are none: macOS has no namespaces.
+// spaces is empty: macOS does not have namespaces.
 type spaces struct{}
 
-var errNoSpaces = errors.New("this system has no namespaces")
+var errNoSpaces = errors.New("this system does not have namespaces")
 
 func makeSpaces(wants) (*spaces, error) { return nil, errNoSpaces }
 

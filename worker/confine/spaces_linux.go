@@ -13,19 +13,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// spaces are the namespaces of one trial. They last as long as they are open or a process is inside; with the last of them the
-// kernel removes what only they held: shared memory, message queues, semaphores, and what is mounted.
+// spaces holds the namespaces of one trial. They last as long as they are open or a process is inside. After that the
+// kernel removes what only they contained: shared memory, message queues, semaphores, and mounts.
 type spaces struct {
 	own []space
 }
 
-// space is one namespace: what kind it is of, and the file that holds it.
+// space is one namespace: its kind, and the file that keeps it open.
 type space struct {
 	flag int
 	file *os.File
 }
 
-// kinds are the names of namespaces below /proc/PID/ns, in the order in which they are entered.
+// kinds returns the names of namespaces below /proc/PID/ns, in the order in which they are entered.
 func kinds(w wants) []struct {
 	flag int
 	name string
@@ -48,7 +48,7 @@ func kinds(w wants) []struct {
 	return all
 }
 
-// makeSpaces makes the namespaces of a trial. It takes CAP_SYS_ADMIN.
+// makeSpaces creates the namespaces of a trial. It needs CAP_SYS_ADMIN.
 func makeSpaces(w wants) (*spaces, error) {
 	var made *spaces
 	err := onThreadOfItsOwn(func() (err error) {
@@ -58,14 +58,15 @@ func makeSpaces(w wants) (*spaces, error) {
 	return made, err
 }
 
-// onThreadOfItsOwn calls f on a thread that ends with it, so that nothing else ever runs as f has left the thread.
+// onThreadOfItsOwn calls f on a thread that ends afterwards, so that no other code runs on the thread in the state
+// that f has left.
 func onThreadOfItsOwn(f func() error) error {
 	done := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread()            // for good
-		if unix.Gettid() == os.Getpid() { // the first thread cannot end, and what /proc says of it counts for the process
+		if unix.Gettid() == os.Getpid() { // the first thread cannot end, and its entries in /proc count for the process
 			defer runtime.UnlockOSThread()
-			done <- onThreadOfItsOwn(f) // on another one, as this one is held
+			done <- onThreadOfItsOwn(f) // on another thread, because this one is locked
 			return
 		}
 		done <- f()
@@ -73,14 +74,14 @@ func onThreadOfItsOwn(f func() error) error {
 	return <-done
 }
 
-// unshare makes namespaces of this thread's own and furnishes them.
+// unshare moves this thread to new namespaces and sets them up.
 func unshare(w wants) (_ *spaces, err error) {
 	flags := unix.CLONE_FS
 	for _, k := range kinds(w) {
 		flags |= k.flag
 	}
 	if err := unix.Unshare(flags); err != nil {
-		return nil, fmt.Errorf("make namespaces: %w", err)
+		return nil, fmt.Errorf("create namespaces: %w", err)
 	}
 	if w.network {
 		if err := loopbackUp(); err != nil {
@@ -96,21 +97,21 @@ func unshare(w wants) (_ *spaces, err error) {
 	for _, k := range kinds(w) {
 		file, err := os.Open(fmt.Sprintf("/proc/%d/task/%d/ns/%s", os.Getpid(), unix.Gettid(), k.name))
 		if err != nil {
-			return nil, errors.Join(fmt.Errorf("hold a namespace: %w", err), s.close())
+			return nil, errors.Join(fmt.Errorf("open a namespace: %w", err), s.close())
 		}
 		s.own = append(s.own, space{k.flag, file})
 	}
 	return s, nil
 }
 
-// machinesTmp is where programs of a machine meet, of which a trial sees little.
+// machinesTmp is the machine's /tmp. A trial sees only a few entries of it.
 const machinesTmp = "/tmp/"
 
-// mountOwn gives the mount namespace that this thread is in a /tmp and a /dev/shm of its own. What is mounted on the machine later is seen there,
-// and nothing that is mounted there outside.
+// mountOwn gives the mount namespace of this thread its own /tmp and /dev/shm. Later mounts of the machine are
+// visible in the namespace, but mounts in the namespace are not visible outside.
 func mountOwn(w wants) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
-		return fmt.Errorf("keep mounts to a namespace: %w", err)
+		return fmt.Errorf("make mounts private to a namespace: %w", err)
 	}
 	if err := mountTmp(w); err != nil {
 		return fmt.Errorf("give a trial its own /tmp: %w", err)
@@ -126,7 +127,7 @@ func mountOwn(w wants) error {
 	return nil
 }
 
-// mountTmp puts a directory over /tmp. What a trial needs of the machine's stays there.
+// mountTmp mounts a directory over /tmp. The entries of the machine's /tmp that a trial needs stay visible.
 func mountTmp(w wants) error {
 	type kept struct {
 		path string
@@ -135,14 +136,14 @@ func mountTmp(w wants) error {
 	var all []kept
 	defer func() {
 		for _, k := range all {
-			_ = k.file.Close() // only held
+			_ = k.file.Close() // only kept open
 		}
 	}()
 	for _, path := range append(slices.Clone(w.keep), machinesTmp+"nvidia-mps", machinesTmp+".X11-unix") {
 		if !strings.HasPrefix(path, machinesTmp) {
 			continue
 		}
-		if file, err := os.OpenFile(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0); err == nil { // else it is not there
+		if file, err := os.OpenFile(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0); err == nil { // skipped if it does not exist
 			all = append(all, kept{path, file})
 		}
 	}
@@ -150,7 +151,7 @@ func mountTmp(w wants) error {
 		return err
 	}
 	for _, k := range all {
-		err := os.MkdirAll(k.path, 0o755) //nolint:gosec // the way to what it had before
+		err := os.MkdirAll(k.path, 0o755) //nolint:gosec // the mount point
 		if err == nil {
 			err = unix.Mount(fmt.Sprintf("/proc/self/task/%d/fd/%d", unix.Gettid(), k.file.Fd()), k.path, "", unix.MS_BIND|unix.MS_REC, "")
 		}
@@ -161,13 +162,13 @@ func mountTmp(w wants) error {
 	return nil
 }
 
-// loopbackUp turns on the loopback of the network namespace that this thread is in.
+// loopbackUp brings up the loopback interface of this thread's network namespace.
 func loopbackUp() error {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return fmt.Errorf("turn on a loopback: %w", err)
+		return fmt.Errorf("bring up the loopback interface: %w", err)
 	}
-	defer unix.Close(fd) //nolint:errcheck // only asked
+	defer unix.Close(fd) //nolint:errcheck // no data is written
 	request := struct {
 		name  [unix.IFNAMSIZ]byte
 		flags uint16
@@ -175,12 +176,12 @@ func loopbackUp() error {
 	}{flags: unix.IFF_UP | unix.IFF_RUNNING}
 	copy(request.name[:], "lo")
 	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SIOCSIFFLAGS, uintptr(unsafe.Pointer(&request))); errno != 0 {
-		return fmt.Errorf("turn on a loopback: %w", errno)
+		return fmt.Errorf("bring up the loopback interface: %w", errno)
 	}
 	return nil
 }
 
-// enter moves this thread, which is locked, into the namespaces, until back is called.
+// enter moves this thread, which must be locked, into the namespaces, until back is called.
 func (s *spaces) enter() (back func() error, err error) {
 	if s == nil {
 		return func() error { return nil }, nil
@@ -202,7 +203,7 @@ func (s *spaces) enter() (back func() error, err error) {
 		err := before.set()
 		return errors.Join(err, unix.Fchdir(int(at.Fd())), at.Close(), before.close())
 	}
-	// What one thread has to itself others are not moved to.
+	// A thread that shares its root and working directory with others cannot be moved to another mount namespace.
 	if err = unix.Unshare(unix.CLONE_FS); err == nil {
 		err = s.set()
 	}
@@ -222,7 +223,7 @@ func (s *spaces) set() error {
 	return nil
 }
 
-// enterForGood moves this thread, which ends with its goroutine, into the namespaces that files are found by.
+// enterForGood moves this thread, which ends with its goroutine, into the trial's mount namespace.
 func (s *spaces) enterForGood() error {
 	if s == nil || !slices.ContainsFunc(s.own, func(o space) bool { return o.flag == unix.CLONE_NEWNS }) {
 		return nil
@@ -245,7 +246,7 @@ func (s *spaces) close() error {
 	return errors.Join(errs...)
 }
 
-// trySpaces returns why this process cannot make the namespaces, or nil.
+// trySpaces returns why this process cannot create the namespaces, or nil.
 func trySpaces(w wants) error {
 	dir, err := os.MkdirTemp("", "outbid-tmp-")
 	if err != nil {

@@ -8,55 +8,57 @@ import (
 	"strings"
 )
 
-// tree is where the control groups of a worker's trials are.
+// tree holds the control groups of a worker's trials.
 type tree interface {
-	// make makes the control group of one trial.
+	// make creates the control group of one trial.
 	make(name string, l Limits) (group, error)
-	// where is what finds the tree again: the directories of its groups.
+	// where returns the directories of the tree, for the record.
 	where() []string
-	// controls says which limits hold in it: cpu, memory, pids.
+	// controls returns the available controllers: cpu, memory, pids.
 	controls() []string
-	// behind makes a control group beside the worker itself, not among its trials, and returns its directory: what is in it
-	// goes behind the worker and all trials alike. It is "" where groups do not share out CPUs. Who asked for it removes it.
+	// behind creates the idle group next to the worker's own group, not among its trials, and returns its directory,
+	// so that it has lower priority than the worker and all trials. It returns "" if groups do not share CPUs. The
+	// caller removes the group.
 	behind() (dir string, err error)
 	close() error
 }
 
 // group is the control group of one trial.
 type group interface {
-	// start starts a command inside by start; the caller's goroutine is locked to its thread.
+	// start starts a command in the group by calling start; the caller's goroutine is locked to its thread.
 	start(cmd *exec.Cmd, start func() error) error
 	pids() ([]int, error)
-	// kill kills what is inside and waits until it is gone. Afterwards something may be started again.
+	// kill kills all processes in the group and waits until they are gone. Afterwards new processes may be started.
 	kill() error
-	// refusals counts how often a process or thread was not started for the limit of them.
+	// refusals counts how often the limit of processes and threads prevented the start of one.
 	refusals() uint64
-	// oomKills counts the processes that the kernel killed inside for want of memory.
+	// oomKills counts the processes in the group that the kernel killed because of the memory limit.
 	oomKills() uint64
-	// holds says whether hold works. hold stops what is inside, or lets it run again. No thread of the worker's may be inside meanwhile.
+	// holds reports whether hold works. hold stops or continues all processes in the group. No thread of the worker
+	// may be in the group meanwhile.
 	holds() bool
 	hold(held bool) error
-	// unwritten is how many bytes of what was written inside are not on a disk yet.
+	// unwritten returns how many bytes written by the group are not on a disk yet.
 	unwritten() (int64, error)
-	// threads is the file that lists the threads inside.
+	// threads returns the file that lists the threads in the group.
 	threads() string
 	remove() error
 }
 
-// asideSuffix ends the name of the group that the process moves to: that of its first tree, and this.
+// asideSuffix is the suffix of the group that the process moves to, after the name of its first tree.
 const asideSuffix = "-worker"
 
-// behindSuffix ends the name of the group of what steps back.
+// behindSuffix is the suffix of the name of the idle group.
 const behindSuffix = "-behind"
 
-// quotaPeriod is how often the share of CPUs is dealt out, in microseconds: the kernel's own default.
+// quotaPeriod is the period of CPU quotas in microseconds: the kernel's default.
 const quotaPeriod = 100_000
 
-// quota is the time on CPUs in a period, in microseconds; the kernel takes no less than a millisecond.
+// quota returns the CPU time per period in microseconds; the kernel's minimum is a millisecond.
 func (l Limits) quota() int64 { return max(int64(l.CPUs*quotaPeriod), 1000) }
 
-// pidsIn reads which processes are in the control group at a directory, without the worker itself: a thread of it is
-// inside while it starts one.
+// pidsIn returns the processes in a control group except the worker itself, which has a thread inside while it starts
+// a process.
 func pidsIn(dir string) ([]int, error) {
 	text, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
 	if err != nil {

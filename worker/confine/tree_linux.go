@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openTree makes the tree of the control groups, of the version that the machine has. Where they are not mounted, as below 'ip netns exec', it
-// mounts them at a directory that it makes.
+// openTree creates the tree of control groups, in the version that the machine uses. If control groups are not
+// mounted, as in 'ip netns exec', it mounts them at a directory that it creates.
 func openTree(mountAt string) (tree, error) {
 	name := fmt.Sprintf("outbid-%d.%s-%s", os.Getpid(), pidNamespace(), strings.ToLower(newMark()[len(markEnv)+1:][:8]))
 	if !groupsMounted() {
@@ -28,14 +28,15 @@ func openTree(mountAt string) (tree, error) {
 	return openV1(usualMount, name)
 }
 
-// groupsMounted reports whether control groups are where they usually are, and not only the empty directory that the kernel has there.
+// groupsMounted reports whether control groups are mounted at the usual place, which otherwise is an empty directory
+// of the kernel.
 func groupsMounted() bool {
 	var fs unix.Statfs_t
 	return unix.Statfs(usualMount, &fs) == nil && fs.Type != unix.SYSFS_MAGIC
 }
 
-// Groups says which version of control groups this process may make, and which limits hold in them: cpu, memory. An error
-// says why there are none. It tries, and removes what it made.
+// Groups returns which version of control groups this process can create, and their controllers: cpu, memory, pids.
+// The error says why it cannot create any. It creates a group and removes it again.
 func Groups() (version string, controls []string, err error) {
 	dir, err := os.MkdirTemp("", "outbid-groups-")
 	if err != nil {

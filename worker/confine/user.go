@@ -19,13 +19,13 @@ import (
 	"github.com/outbid-dev/outbid/worker/claim"
 )
 
-// User is who a trial runs as.
+// User is the user that a trial runs as.
 type User struct {
 	UID, GID uint32
-	// Groups beside GID.
+	// Groups are further groups besides GID.
 	Groups []uint32
 	Name   string
-	// own says that nothing else runs as this user, on the whole machine.
+	// own is set if no other code on the whole machine runs as this user.
 	own   bool
 	claim *claim.Claim
 }
@@ -41,25 +41,26 @@ func (u *User) release() error {
 	return u.claim.Release()
 }
 
-// userSource gives users to trials; nil if they run as the worker's.
+// userSource assigns users to trials; nil if trials run as the worker's user.
 type userSource interface {
 	take(ctx context.Context) (*User, error)
-	// anyone is a user with the rights that all of them have.
+	// anyone returns a user with the rights that all of them have.
 	anyone() *User
 }
 
-// Ranges of user ids that no account has: one that systemd leaves to nobody, and for containers whose ids end at 65536
-// one between its own ranges.
+// Ranges of user ids that no account has. systemd does not assign the first; the second is between systemd's own
+// ranges, for containers whose ids end at 65536.
 const (
 	wideFirst, wideCount     = 1_900_000_000, 10_000_000
 	narrowFirst, narrowCount = 53_000, 7_000
 )
 
-// ErrCannotSwitch says that the worker may not start processes as other users.
-var ErrCannotSwitch = errors.New("this worker may not run trials as another user than its own: that takes root, or the " +
+// ErrCannotSwitch is returned if the worker cannot start processes as other users.
+var ErrCannotSwitch = errors.New("this worker cannot run trials as other users than its own: that needs root or the " +
 	"capabilities CAP_SETUID, CAP_SETGID, CAP_CHOWN and CAP_KILL")
 
-// CanSwitch says whether this process may start processes as other users; the error is ErrCannotSwitch.
+// CanSwitch returns nil if this process can start processes as other users; otherwise the error wraps
+// ErrCannotSwitch.
 func CanSwitch() error {
 	if runtime.GOOS != "linux" {
 		return ErrCannotSwitch
@@ -78,7 +79,7 @@ func CanSwitch() error {
 	return err
 }
 
-// capabilities are those in effect for this process.
+// capabilities returns the effective capabilities of this process.
 func capabilities() (uint64, error) {
 	self, err := procfs.Self()
 	if err != nil {
@@ -96,17 +97,17 @@ func capabilities() (uint64, error) {
 // idRange is a range of user ids.
 type idRange struct{ first, count uint32 }
 
-// freeRange finds user ids for trials among those that this process's user namespace has.
+// freeRange returns a range of user ids for trials that this process's user namespace has.
 func freeRange() (idRange, error) {
 	for _, r := range []idRange{{wideFirst, wideCount}, {narrowFirst, narrowCount}} {
 		if mapped("/proc/self/uid_map", r) && mapped("/proc/self/gid_map", r) {
 			return r, nil
 		}
 	}
-	return idRange{}, fmt.Errorf("%w, and user ids for them: this container has too few (see /proc/self/uid_map)", ErrCannotSwitch)
+	return idRange{}, fmt.Errorf("%w, and enough user ids: this container has too few (see /proc/self/uid_map)", ErrCannotSwitch)
 }
 
-// mapped says whether a user namespace has all ids of a range.
+// mapped reports whether a user namespace has all ids of a range.
 func mapped(path string, r idRange) bool {
 	f, err := os.Open(path)
 	if err != nil {
@@ -126,10 +127,10 @@ func mapped(path string, r idRange) bool {
 	return false
 }
 
-// openUsers makes the source of users that the configuration names.
+// openUsers returns the configured source of users.
 func openUsers(_ context.Context, cfg Config) (userSource, error) {
 	if cfg.User == None {
-		return nil, nil //nolint:nilnil // there is none
+		return nil, nil //nolint:nilnil // None: trials run as the worker's user
 	}
 	if err := CanSwitch(); err != nil {
 		return nil, err
@@ -154,7 +155,7 @@ func openUsers(_ context.Context, cfg Config) (userSource, error) {
 	return oneUser{u}, err
 }
 
-// named is a user with an account.
+// named returns the user of an account.
 func named(name string, groups []uint32) (*User, error) {
 	account, err := user.Lookup(name)
 	if err != nil {
@@ -166,7 +167,7 @@ func named(name string, groups []uint32) (*User, error) {
 	case err1 != nil || err2 != nil:
 		return nil, fmt.Errorf("user %q of trials has no numeric ids", name)
 	case uid == 0 || int(uid) == os.Geteuid():
-		return nil, fmt.Errorf("user %q of trials: it may be neither root nor the worker's own; %q takes one for each trial",
+		return nil, fmt.Errorf("user %q of trials: must be neither root nor the worker's user; %q gives each trial its own",
 			name, Auto)
 	}
 	return &User{UID: uint32(uid), GID: uint32(gid), Groups: groups, Name: account.Username}, nil
@@ -193,11 +194,11 @@ func (a *autoUsers) anyone() *User {
 	return &User{UID: a.ids.first, GID: a.ids.first, Groups: a.groups, Name: "outbid"}
 }
 
-// maxTries bounds the search for a user id that nobody holds.
+// maxTries limits the search for a free user id.
 const maxTries = 1000
 
-// take draws a user id, so that what one trial may leave somewhere is hardly ever another's, and claims it on the whole
-// machine.
+// take picks a random user id, so that a trial hardly ever finds files of an earlier trial with its id, and claims it
+// on the whole machine.
 func (a *autoUsers) take(ctx context.Context) (*User, error) {
 	for range maxTries {
 		id := a.ids.first + rand.Uint32N(a.ids.count)
@@ -208,7 +209,7 @@ func (a *autoUsers) take(ctx context.Context) (*User, error) {
 		if err != nil {
 			return nil, err
 		}
-		if _, err := user.LookupId(fmt.Sprint(id)); err == nil { // an account after all
+		if _, err := user.LookupId(fmt.Sprint(id)); err == nil { // an account has the id
 			if err := c.Release(); err != nil {
 				return nil, err
 			}

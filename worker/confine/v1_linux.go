@@ -17,19 +17,19 @@ import (
 // usualMount is where control groups are mounted.
 const usualMount = "/sys/fs/cgroup"
 
-// treeV1 is a group below the worker's own in each hierarchy that it may write to.
+// treeV1 is a group below the worker's own in each hierarchy that the worker may write to.
 type treeV1 struct {
 	// root is where the hierarchies are mounted.
 	root, name string
-	// own is where the worker was when the tree was made.
+	// own is the worker's group in each hierarchy when the tree was created.
 	own map[cgroup1.Name]string
-	// home is where the worker itself is, and its threads when they do not start anything.
+	// home is the group of the worker and of its threads while they do not start anything.
 	home  cgroup1.Cgroup
 	names []cgroup1.Name
 	dirs  []string
 }
 
-// hierarchyV1 lists the subsystems that are used, of those that are named.
+// hierarchyV1 returns a hierarchy with the named subsystems.
 func hierarchyV1(root string, names []cgroup1.Name) cgroup1.Hierarchy {
 	return func() ([]cgroup1.Subsystem, error) {
 		var list []cgroup1.Subsystem
@@ -49,11 +49,11 @@ func hierarchyV1(root string, names []cgroup1.Name) cgroup1.Hierarchy {
 	}
 }
 
-// openV1 finds the hierarchies in which the worker may make groups.
+// openV1 finds the hierarchies in which the worker can create groups.
 func openV1(root, name string) (tree, error) {
 	t := &treeV1{root: root, name: name, own: map[cgroup1.Name]string{}}
 	own := cgroup1.PidPath(os.Getpid())
-	if root != usualMount { // that looks for mounts of all that the kernel has
+	if root != usualMount { // PidPath looks for mounts of all hierarchies of the kernel
 		paths, err := cgroup1.ParseCgroupFile("/proc/self/cgroup")
 		if err != nil {
 			return nil, fmt.Errorf("find the worker's control group: %w", err)
@@ -73,7 +73,7 @@ func openV1(root, name string) (tree, error) {
 			continue // not on this machine
 		}
 		dir := filepath.Join(root, string(sub), path, name)
-		if err := os.Mkdir(dir, 0o755); err != nil { //nolint:gosec // as the kernel makes them
+		if err := os.Mkdir(dir, 0o755); err != nil { //nolint:gosec // as the kernel creates them
 			why = err
 			continue
 		}
@@ -83,7 +83,7 @@ func openV1(root, name string) (tree, error) {
 		if why == nil {
 			why = errors.New("no hierarchy is mounted")
 		}
-		return nil, fmt.Errorf("the worker may make no control groups (version 1): %w", why)
+		return nil, fmt.Errorf("the worker cannot create control groups (version 1): %w", why)
 	}
 	var err error
 	if t.home, err = cgroup1.Load(t.at, cgroup1.WithHierarchy(hierarchyV1(t.root, t.names))); err != nil {
@@ -92,7 +92,7 @@ func openV1(root, name string) (tree, error) {
 	return t, nil
 }
 
-// at is where the worker is in a hierarchy.
+// at returns the worker's group in a hierarchy.
 func (t *treeV1) at(sub cgroup1.Name) (string, error) { return t.own[sub], nil }
 
 func (t *treeV1) where() []string { return t.dirs }
@@ -155,12 +155,11 @@ type groupV1 struct {
 	tree   *treeV1
 	cgroup cgroup1.Cgroup
 	dirs   []string
-	// processes is what its pids.max holds.
+	// processes is the content of its pids.max.
 	processes string
 }
 
-// start lets this thread enter the group while it starts the command, so that there is no moment at which the new
-// process is outside.
+// start moves this thread into the group while it starts the command, so that the new process is never outside.
 func (g *groupV1) start(_ *exec.Cmd, start func() error) error {
 	tid := cgroup1.Process{Pid: unix.Gettid()}
 	err := g.cgroup.AddTask(tid)
@@ -187,11 +186,11 @@ func (g *groupV1) pids() ([]int, error) {
 	return all, nil
 }
 
-// kill stops what is inside from starting more, and kills it one by one.
+// kill keeps the processes in the group from starting others, and kills them one by one.
 func (g *groupV1) kill() error {
 	limit := func(text string) error {
 		if dir := g.dir(cgroup1.Pids); dir != "" {
-			err := os.WriteFile(filepath.Join(dir, "pids.max"), []byte(text), 0o644) //nolint:gosec // a file of the kernel's
+			err := os.WriteFile(filepath.Join(dir, "pids.max"), []byte(text), 0o644) //nolint:gosec // a file of the kernel
 			if !errors.Is(err, os.ErrNotExist) {
 				return err
 			}
@@ -204,7 +203,7 @@ func (g *groupV1) kill() error {
 	return errors.Join(killAll(g.pids), limit(g.processes))
 }
 
-// dir is where the group is in a hierarchy; "" if it is not.
+// dir returns the group's directory in a hierarchy, or "" if it has none.
 func (g *groupV1) dir(name cgroup1.Name) string {
 	if i := slices.Index(g.tree.names, name); i >= 0 {
 		return g.dirs[i]
@@ -231,7 +230,7 @@ func (g *groupV1) hold(held bool) error {
 	if held {
 		state = "FROZEN"
 	}
-	return os.WriteFile(filepath.Join(dir, "freezer.state"), []byte(state), 0o644) //nolint:gosec // a file of the kernel's
+	return os.WriteFile(filepath.Join(dir, "freezer.state"), []byte(state), 0o644) //nolint:gosec // a file of the kernel
 }
 
 func (g *groupV1) unwritten() (int64, error) {

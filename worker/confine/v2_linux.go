@@ -20,20 +20,21 @@ type treeV2 struct {
 	has              []string
 }
 
-// homeGroup is the group that this process was started in. A group hands limits down only if no process is in it: then
-// this process moves to a group beside its trials', and back when its last tree is closed. All the trees of a process
-// share it.
+// homeGroup is the group that this process was started in. A group can delegate controllers only if it does not
+// contain processes. So this process moves to a group next to those of its trials, and back when its last tree is
+// closed. All trees of a process share it.
 type homeGroup struct {
 	mu    sync.Mutex
 	trees int
 	dir   string
-	aside string   // where the process is now, if it has moved
-	gives []string // the limits that groups below may have
+	aside string   // the group that the process has moved to, or ""
+	gives []string // the controllers that groups below may use
 }
 
 var home homeGroup //nolint:gochecknoglobals // a process is in one group, whichever worker asks
 
-// openV2 makes the tree. An error says that this process may make no groups; limits that it may not set are left out.
+// openV2 creates the tree, without the controllers that this process cannot delegate. The error says that this
+// process cannot create groups.
 func openV2(mount, name string) (tree, error) {
 	home.mu.Lock()
 	defer home.mu.Unlock()
@@ -47,11 +48,11 @@ func openV2(mount, name string) (tree, error) {
 	t := &treeV2{mount: mount, name: strings.TrimPrefix(filepath.Join(home.dir, name), mount)}
 	t.dir = filepath.Join(mount, t.name)
 	if _, err := cgroup2.NewManager(mount, t.name, &cgroup2.Resources{}); err != nil {
-		return nil, fmt.Errorf("the worker may make no control groups (version 2): %w", err)
+		return nil, fmt.Errorf("the worker cannot create control groups (version 2): %w", err)
 	}
 	if home.trees == 0 {
 		if err := home.handDown(t.dir + asideSuffix); err != nil {
-			return nil, errors.Join(fmt.Errorf("hand limits down: %w", err), removeGroups(t.dir))
+			return nil, errors.Join(fmt.Errorf("delegate controllers: %w", err), removeGroups(t.dir))
 		}
 	}
 	home.trees++
@@ -63,26 +64,28 @@ func openV2(mount, name string) (tree, error) {
 	return t, nil
 }
 
-// enable lets the groups below a directory have limits of a kind, with +, or no longer, with -.
+// enable changes whether the groups below a directory can use a controller: with the prefix + they can, with - they
+// cannot.
 func enable(dir, controller string) error {
-	return os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte(controller), 0o644) //nolint:gosec // a file of the kernel's
+	return os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte(controller), 0o644) //nolint:gosec // a file of the kernel
 }
 
 // moveTo moves this process to a group.
 func moveTo(dir string) error {
-	return os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(strconv.Itoa(os.Getpid())), 0o644) //nolint:gosec // a file of the kernel's
+	return os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(strconv.Itoa(os.Getpid())), 0o644) //nolint:gosec // a file of the kernel
 }
 
-// handDown lets groups below the process's own have limits, as far as it may. Only the root of all hands some down with
-// processes in it. Elsewhere a limit on memory is refused as long as one is, and a limit on CPUs makes the groups below
-// unfit for processes: so the process moves aside first, and back at once if it was not the only one. mu must be held.
+// handDown delegates controllers to groups below the process's own, as far as possible. Only the root group delegates
+// some while it contains processes. In other groups, the memory controller is refused while there are processes, and
+// the cpu controller makes the groups below unfit for processes. So the process moves aside first, and back at once
+// if other processes are in its group. The caller holds mu.
 func (h *homeGroup) handDown(aside string) error {
 	h.gives = nil
 	if _, err := os.Stat(filepath.Join(h.dir, "cgroup.type")); err == nil {
 		if others, err := pidsIn(h.dir); err != nil || len(others) > 0 {
 			return err
 		}
-		if err := os.Mkdir(aside, 0o755); err != nil { //nolint:gosec // as the kernel makes them
+		if err := os.Mkdir(aside, 0o755); err != nil { //nolint:gosec // as the kernel creates them
 			return err
 		}
 		h.aside = aside
@@ -105,14 +108,15 @@ func (h *homeGroup) handDown(aside string) error {
 	return nil
 }
 
-// back moves the process back to where it was started. A group that still gives limits takes no processes. mu must be held.
+// back moves the process back to where it was started, after it has disabled the delegated controllers, because a
+// group that delegates does not accept processes. The caller holds mu.
 func (h *homeGroup) back() error {
 	if h.aside == "" {
 		return nil
 	}
 	for _, controller := range h.gives {
 		if err := enable(h.dir, "-"+controller); err != nil {
-			return fmt.Errorf("take limits back from %s: %w", h.dir, err)
+			return fmt.Errorf("disable the controllers of %s: %w", h.dir, err)
 		}
 	}
 	h.gives = nil
@@ -155,7 +159,7 @@ func (t *treeV2) make(name string, l Limits) (group, error) {
 		return nil, err
 	}
 	g := &groupV2{dir: filepath.Join(t.dir, name)}
-	if res.Memory != nil { // without swap, where the kernel counts it: a trial over its limit is to end, not to crawl
+	if res.Memory != nil { // disables swap if the kernel accounts for it: a trial over its limit should end instead of slowing down
 		_ = g.write("memory.swap.max", "0")
 	}
 	return g, nil
@@ -188,8 +192,8 @@ func (g *groupV2) start(cmd *exec.Cmd, start func() error) error {
 
 func (g *groupV2) pids() ([]int, error) { return pidsIn(g.dir) }
 
-// kill stops all that is inside, so that nothing is started meanwhile, and kills it. It does not use cgroup.kill: Linux
-// 6.18 kills every process at once that is later started in a group where that was used.
+// kill freezes the group, so that no new processes start, and kills all processes in it. It does not use cgroup.kill,
+// because Linux 6.18 immediately kills every process that is later started in such a group.
 func (g *groupV2) kill() error {
 	if err := g.hold(true); err != nil && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, os.ErrPermission) {
 		return err
@@ -221,7 +225,7 @@ func (g *groupV2) unwritten() (int64, error) {
 func (g *groupV2) threads() string { return filepath.Join(g.dir, "cgroup.threads") }
 
 func (g *groupV2) write(file, text string) error {
-	return os.WriteFile(filepath.Join(g.dir, file), []byte(text), 0o644) //nolint:gosec // a file of the kernel's
+	return os.WriteFile(filepath.Join(g.dir, file), []byte(text), 0o644) //nolint:gosec // a file of the kernel
 }
 
 func (g *groupV2) oomKills() uint64 {

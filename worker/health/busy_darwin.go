@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// DiskBusy is an error here: the kernel does not say.
+// DiskBusy returns an error, because the kernel does not report it.
 func DiskBusy(string) (time.Duration, error) { return 0, errors.ErrUnsupported }
 
-// Flush is an error here.
+// Flush returns an error.
 func Flush(string) error { return errors.ErrUnsupported }

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// DiskBusy returns for how long the disk of a directory was at work since the machine started. It is an error where the kernel
-// names no disk for it, as for file systems of a network or in layers.
+// DiskBusy returns how long the disk of a directory has been busy since the machine started. It returns an error if
+// the kernel does not report a disk for the directory, as for network or layered file systems.
 func DiskBusy(dir string) (time.Duration, error) {
 	var stat unix.Stat_t
 	if err := unix.Stat(dir, &stat); err != nil {
@@ -29,10 +29,10 @@ func DiskBusy(dir string) (time.Duration, error) {
 			return time.Duration(d.IOsTotalTicks) * time.Millisecond, nil
 		}
 	}
-	return 0, fmt.Errorf("the kernel counts no disk %d:%d, which %s is on", unix.Major(stat.Dev), unix.Minor(stat.Dev), dir)
+	return 0, fmt.Errorf("the kernel has no statistics of disk %d:%d, which holds %s", unix.Major(stat.Dev), unix.Minor(stat.Dev), dir)
 }
 
-// Flush brings everything that was written to the file system of a directory to its disk.
+// Flush writes all data of the file system of a directory to its disk.
 func Flush(dir string) error {
 	f, err := os.Open(dir)
 	if err != nil {

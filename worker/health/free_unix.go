@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Free returns how many bytes and files the file system of a directory has room for; known is false if it does not bound the
-// number of files.
+// Free returns how many bytes and files are free in the file system of a directory. known is false if the file system
+// does not limit the number of files.
 func Free(dir string) (bytes, files uint64, known bool, err error) {
 	var fs unix.Statfs_t
 	if err := unix.Statfs(dir, &fs); err != nil {

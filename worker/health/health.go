@@ -1,5 +1,5 @@
-// Package health checks whether a worker's machine can run trials, so that a machine that cannot offers no devices, and
-// tells failures of the machine from those of a trial.
+// Package health checks whether a worker's machine can run trials, so that a machine that cannot offers no devices,
+// and distinguishes failures of the machine from those of a trial.
 package health
 
 import (
@@ -19,28 +19,30 @@ import (
 )
 
 const (
-	// freeInodes is how many files it must be possible to make there. File systems without a fixed number of files say 0 of 0.
+	// freeInodes is how many files must be free in a file system. File systems without a fixed number of files report
+	// 0 of 0.
 	freeInodes = 1000
-	// spareFiles is how many files a worker must be able to open at once for a trial: sockets, output, reports, checkpoints.
+	// spareFiles is how many files a worker must be able to open at once for a trial: sockets, output, reports,
+	// checkpoints.
 	spareFiles = 64
 	// startWithin is how long a process that does nothing may take.
 	startWithin = 30 * time.Second
 )
 
-// Machine is what is checked.
+// Machine describes what is checked.
 type Machine struct {
-	// Dirs are the directories in which the worker and its trials write.
+	// Dirs are the directories that the worker and its trials write to.
 	Dirs []string
-	// FreeBytes is how many bytes must be free there; 0 or less for no bound.
+	// FreeBytes is how many bytes must be free there; 0 or less means no limit.
 	FreeBytes int64
-	// Groups makes and removes a control group for a trial; nil if trials get none.
+	// Groups creates and removes a control group for a trial; nil if trials get none.
 	Groups func() error
 	// Python is the interpreter of functions.
 	Python string
 }
 
-// Check returns why the machine can take no trials, each reason in a line of at most limits.Detail bytes; nil if it can. A
-// reason is the same as long as its cause is: it holds no numbers that vary.
+// Check returns why the machine cannot run trials, each reason in a line of at most limits.Detail bytes, or nil if it
+// can. The text of a reason does not change while its cause lasts: it contains no varying numbers.
 func (m *Machine) Check(ctx context.Context) []string {
 	var unfit []string
 	find := func(what string, err error) {
@@ -59,7 +61,7 @@ func (m *Machine) Check(ctx context.Context) []string {
 	return unfit
 }
 
-// Warnings returns what is worth knowing about the machine although it can take trials.
+// Warnings returns further problems of the machine that do not keep it from running trials.
 func (m *Machine) Warnings() []string {
 	if _, err := exec.LookPath(m.Python); err != nil {
 		return []string{sanitize.Line(fmt.Sprintf("functions cannot run: %s; name a Python with --python", err), limits.Detail)}
@@ -88,7 +90,8 @@ func (m *Machine) room(dir string) error {
 	return nil
 }
 
-// writable writes a small file, which a read-only or broken disk refuses, and one that is full but for root's share.
+// writable writes a small file. That fails on a read-only or broken disk, and on one on which only root's reserve is
+// left.
 func writable(dir string) (err error) {
 	f, err := os.OpenFile(filepath.Join(dir, ".check"), os.O_CREATE|os.O_WRONLY|os.O_TRUNC|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
@@ -117,7 +120,8 @@ func openable() (err error) {
 	return nil
 }
 
-// startable starts a process that does nothing. On a machine without such a program only the first trial can tell.
+// startable starts a process that does nothing. If the machine does not have such a program, only a trial will find
+// out.
 func startable(ctx context.Context) error {
 	path, err := exec.LookPath("true")
 	if err != nil {
@@ -135,8 +139,7 @@ func startable(ctx context.Context) error {
 	return err
 }
 
-// OfNode reports whether an error that kept a trial from starting says something about the machine, not about what was to
-// run there.
+// OfNode reports whether an error at the start of a trial was caused by the machine, not by the trial.
 func OfNode(err error) bool {
 	for _, e := range []syscall.Errno{
 		syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS, syscall.EIO, syscall.ESTALE, // its disk

@@ -11,13 +11,13 @@ import (
 	"github.com/outbid-dev/outbid/worker/claim"
 )
 
-// lookAgain is how often devices that another process has are asked for again.
+// lookAgain is the time between two attempts to claim devices of other processes.
 const lookAgain = time.Second
 
-// Claim claims the devices that were found, so that no other worker of this machine offers them too, in the name of the
-// worker's directory. Of devices that others have it leaves out some: taken hears of each once. If nothing is left it
-// waits until something is, or ctx ends. Release them when the worker is done. Declared devices need not be claimed, as
-// they need not exist.
+// Claim claims the machine's devices in the name of the worker's directory, so that no other worker of this machine
+// offers them too. The result leaves out devices that other processes hold; taken is called once for each of them. If
+// no device is left, Claim waits until one is free, or ctx ends. The caller calls release when the worker is done.
+// Declared devices are not claimed, because they need not exist.
 func (m Machine) Claim(ctx context.Context, dir string, taken func(*claim.Held)) (_ Machine, release func() error, err error) {
 	told := map[string]bool{}
 	again := time.NewTicker(lookAgain)
@@ -50,7 +50,7 @@ func (m Machine) Claim(ctx context.Context, dir string, taken func(*claim.Held))
 	}
 }
 
-// claimOnce claims what it can, and returns which devices the worker may offer.
+// claimOnce claims all free devices, and returns which devices the worker may offer.
 func (m Machine) claimOnce(ctx context.Context, dir string, taken func(*claim.Held)) (kept []int, all []*claim.Claim, err error) {
 	for i, name := range m.Names {
 		if name == "" {
@@ -70,7 +70,7 @@ func (m Machine) claimOnce(ctx context.Context, dir string, taken func(*claim.He
 	return kept, all, nil
 }
 
-// only is the machine with some of its devices, numbered anew.
+// only returns the machine with some of its devices, renumbered.
 func (m Machine) only(kept []int) Machine {
 	if len(kept) == len(m.Devices) {
 		return m

@@ -10,14 +10,14 @@ import (
 	"github.com/outbid-dev/outbid/worker/claim"
 )
 
-// Devices that exist are held by one worker at a time; declared ones by as many as declare them.
+// Devices that exist are held by one worker at a time; declared ones by every worker that declares them.
 func TestClaims(t *testing.T) {
 	t.Parallel()
 	m, err := find("gpu,cpu:2", twoGPUs)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i := range m.Names { // of this test alone
+	for i := range m.Names { // names only of this test
 		if m.Names[i] != "" {
 			m.Names[i] += t.TempDir()
 		}
@@ -42,7 +42,7 @@ func TestClaims(t *testing.T) {
 	}
 }
 
-// A worker for which nothing is left says for whom it waits, and goes on when that one has ended.
+// A worker without a free device reports which process it waits for, and continues when that has ended.
 func TestClaimsWait(t *testing.T) {
 	t.Parallel()
 	m, err := find("gpu", twoGPUs)
@@ -70,7 +70,7 @@ func TestClaimsWait(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, _, err := m.Claim(ctx, "/third", func(*claim.Held) {}); !errors.Is(err, context.Canceled) {
-		t.Errorf("it waits for ever: %v", err)
+		t.Errorf("it waits although the device is free: %v", err)
 	}
 	if err := again(); err != nil {
 		t.Error(err)

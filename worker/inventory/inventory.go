@@ -1,5 +1,5 @@
-// Package inventory finds what a machine has to train on: NVIDIA GPUs with their links, CPU cores as slots otherwise,
-// or devices that are only declared, for tests and demonstrations.
+// Package inventory finds the devices of a machine: NVIDIA GPUs with their links, otherwise CPU cores as slots, or
+// devices that are only declared, for tests and demonstrations.
 package inventory
 
 import (
@@ -16,31 +16,30 @@ import (
 // CPU is the type of a device that is one CPU core.
 const CPU = "cpu"
 
-// ErrNoGPU says that GPUs were asked for and none was found.
+// ErrNoGPU is returned if GPUs were requested and none was found.
 var ErrNoGPU = errors.New("no NVIDIA GPU was found")
 
-// Machine is what was found.
+// Machine describes the machine.
 type Machine struct {
-	// Devices are numbered from 0 without a gap.
+	// Devices are numbered from 0 without gaps.
 	Devices []*outbidv1.Device
 	Links   []*outbidv1.DeviceLink
-	// CPUs counts the cores this process may use.
+	// CPUs is the number of cores that this process may use.
 	CPUs int
-	// Names are what devices that were found are called on the whole machine, such as gpu/GPU-1234 or core/3, by index; ""
-	// for one that is only declared.
+	// Names are machine-wide names of the devices by index, such as gpu/GPU-1234 or core/3; "" for a declared device.
 	Names []string
 	// MemoryBytes is the machine's memory, or the limit of this process's cgroup if that is lower.
 	MemoryBytes int64
-	// Given are the entries of this process's CUDA_VISIBLE_DEVICES: declared GPUs stand for these, in their order.
+	// Given are the entries of this process's CUDA_VISIBLE_DEVICES. Declared GPUs correspond to these in order.
 	Given []string
 }
 
-// gpus lists the GPUs that the driver knows: none without a driver. An error says why a driver that is there does not
+// gpus lists the GPUs that the driver knows: none without a driver. The error says why an installed driver does not
 // work.
 type gpus func() ([]*outbidv1.Device, []*outbidv1.DeviceLink, error)
 
-// Find returns the machine with the devices that spec names; see Parse. GPUs are found within this process's
-// CUDA_VISIBLE_DEVICES, if it is set.
+// Find returns the machine with the devices in spec; see Parse. It only finds GPUs in this process's
+// CUDA_VISIBLE_DEVICES, if that is set.
 func Find(spec string) (Machine, error) { return find(spec, inherited(findGPUs)) }
 
 func find(spec string, gpus gpus) (Machine, error) {
@@ -69,7 +68,7 @@ func (m *Machine) add(item Item, gpus gpus) error {
 	default: // gpu or auto
 		devices, links, err := gpus()
 		if err != nil {
-			return fmt.Errorf("look for NVIDIA GPUs: %w", err)
+			return fmt.Errorf("find NVIDIA GPUs: %w", err)
 		}
 		if len(devices) == 0 && item.Type == "gpu" {
 			return fmt.Errorf("%w: check that nvidia-smi lists it, that this binary was built with cgo and that "+
@@ -111,9 +110,9 @@ func (m *Machine) cores() {
 	}
 }
 
-// Visible returns the value of CUDA_VISIBLE_DEVICES that shows exactly the granted devices of a machine: UUIDs, or for
-// declared GPUs their number among the GPUs, and nothing if only CPU cores are granted. Where given has an entry of that
-// number, a declared GPU is that one, which whoever started the worker gave it.
+// Visible returns the value of CUDA_VISIBLE_DEVICES that shows exactly the leased devices of a machine. GPUs are
+// named by UUID. A declared GPU is named by its number among the GPUs, or by the entry of given with that number,
+// which is the GPU that the worker was started with. CPU cores are not listed.
 func Visible(all []*outbidv1.Device, granted []int32, given []string) string {
 	var shown []string
 	gpu := 0
@@ -139,7 +138,7 @@ func Visible(all []*outbidv1.Device, granted []int32, given []string) string {
 	return strings.Join(shown, ",")
 }
 
-// Speed returns the relative speed of a set of devices: that of the slowest.
+// Speed returns the relative speed of a set of devices: that of the slowest one.
 func Speed(all []*outbidv1.Device, granted []int32) float64 {
 	speed := 1.0
 	for _, d := range all {

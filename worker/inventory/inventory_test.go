@@ -100,8 +100,8 @@ func TestParseErrors(t *testing.T) {
 		"v100:2@NaN":    `speed "NaN"`,
 		"V100:2":        `type "V100": want lower-case`,
 		"v100:2,,k80:1": "an empty part",
-		"auto:3":        "auto takes what is found and no count",
-		"gpu:3":         "gpu takes what is found and no count",
+		"auto:3":        "auto must not have a count",
+		"gpu:3":         "gpu must not have a count",
 		"auto,gpu":      "would count devices twice",
 		"cpu@0.5":       `type "cpu@0.5"`,
 		"a:4096,b:1":    "more than 4096 devices",
@@ -235,7 +235,7 @@ func TestVisibleAndSpeed(t *testing.T) {
 	}
 }
 
-// A granted set shows as many entries as it has GPUs, whatever the mix.
+// The value of CUDA_VISIBLE_DEVICES has as many entries as GPUs are leased, whatever the mix.
 func TestVisibleCounts(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

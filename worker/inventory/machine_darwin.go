@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// coreNames names no cores: a process is not bound to some of them here, and they are not claimed.
+// coreNames returns nil, so that cores are not claimed: a process cannot be bound to cores on this system.
 func coreNames() []string { return nil }
 
 func memory() (int64, error) {

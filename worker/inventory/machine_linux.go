@@ -12,11 +12,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxCores is how many the kernel's set of CPUs has room for.
+// maxCores is the size of the kernel's set of CPUs.
 const maxCores = 1024
 
-// coreNames names the CPU cores that this process may use; they have no names, and are not claimed, where the kernel does
-// not say which they are.
+// coreNames returns the names of the CPU cores that this process may use, or nil if the kernel does not report them.
+// Cores without names are not claimed.
 func coreNames() []string {
 	var allowed unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &allowed); err != nil {
@@ -47,7 +47,7 @@ func memory() (int64, error) {
 	return min(total, cgroupLimit("/sys/fs/cgroup/memory.max")), nil
 }
 
-// cgroupLimit reads the memory limit of a container; without one it is the largest number.
+// cgroupLimit returns the memory limit of a container, or math.MaxInt64 without one.
 func cgroupLimit(path string) int64 {
 	text, err := os.ReadFile(path)
 	if err != nil {

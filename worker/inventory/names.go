@@ -6,19 +6,19 @@ import (
 )
 
 var (
-	// sizePattern finds where the memory size begins in a name; the model comes before it.
+	// sizePattern matches a memory size, which comes after the model.
 	sizePattern = regexp.MustCompile(`^\d+(\.\d+)?(gb|mb|g|q|c)?$`)
 	// formPattern matches words about the board's form, not its model.
 	formPattern = regexp.MustCompile(`^(pcie?|sxm\d*|smx\d*|hbm\d*e?|nvl\d*|dgxs?|sff|ds|fhhl|generation|edition|server|` +
 		`workstation|blackwell|max|gpu|with|design|q)$`)
 	vendorPattern = regexp.MustCompile(`^(mock|nvidia|tesla|geforce|quadro|grid|graphics|device|rev|prod)$`)
-	// proPattern matches models such as A6000, which are called so without the "RTX" before them.
+	// proPattern matches models such as A6000, whose short name does not include "RTX".
 	proPattern = regexp.MustCompile(`^a\d{3,4}$`)
 	seriesWord = regexp.MustCompile(`^(rtx|gtx|gt|gts|titan|pro)$`)
 )
 
-// TypeOf makes the short type of a GPU from the name that its driver gives it: "NVIDIA A100-SXM4-80GB" is "a100",
-// "NVIDIA GeForce RTX 3090" is "rtx3090".
+// TypeOf returns the short type of a GPU for its driver's name: "a100" for "NVIDIA A100-SXM4-80GB", "rtx3090" for
+// "NVIDIA GeForce RTX 3090".
 func TypeOf(name string) string {
 	words := strings.FieldsFunc(strings.ToLower(name), func(r rune) bool {
 		return r == ' ' || r == '-' || r == '_' || r == '/' || r == '(' || r == ')'

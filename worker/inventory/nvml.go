@@ -23,7 +23,8 @@ func findGPUs() ([]*outbidv1.Device, []*outbidv1.DeviceLink, error) {
 	return listGPUs(nvml.New(), sysPCI)
 }
 
-// listGPUs asks the driver's library. A machine without it has no GPUs, which is no error.
+// listGPUs lists the GPUs that the driver's library reports. A missing library is not an error: the machine does not
+// have GPUs.
 func listGPUs(lib nvml.Interface, sys string) (_ []*outbidv1.Device, _ []*outbidv1.DeviceLink, err error) {
 	switch ret := lib.Init(); ret {
 	case nvml.SUCCESS:
@@ -31,11 +32,11 @@ func listGPUs(lib nvml.Interface, sys string) (_ []*outbidv1.Device, _ []*outbid
 		nvml.ERROR_NO_PERMISSION:
 		return nil, nil, nil
 	default:
-		return nil, nil, fmt.Errorf("the NVIDIA driver does not start: %w", ret)
+		return nil, nil, fmt.Errorf("initialize the NVIDIA driver: %w", ret)
 	}
 	defer func() {
 		if ret := lib.Shutdown(); ret != nvml.SUCCESS {
-			err = errors.Join(err, fmt.Errorf("leave the NVIDIA driver: %w", ret))
+			err = errors.Join(err, fmt.Errorf("shut down the NVIDIA driver: %w", ret))
 		}
 	}()
 	count, ret := lib.DeviceGetCount()
@@ -67,7 +68,7 @@ func describe(index int, h nvml.Device, sys string) (*outbidv1.Device, error) {
 		return nil, fmt.Errorf("UUID of GPU %d: %w", index, ret)
 	}
 	d.Uuid = sanitize.Line(uuid, limits.Name)
-	if m, ret := h.GetMemoryInfo(); ret == nvml.SUCCESS { // not known for GPUs that share the machine's memory
+	if m, ret := h.GetMemoryInfo(); ret == nvml.SUCCESS { // unknown for GPUs that share the machine's memory
 		d.MemoryBytes = int64(m.Total)
 	}
 	if generation, ret := h.GetMaxPcieLinkGeneration(); ret == nvml.SUCCESS {
@@ -80,7 +81,8 @@ func describe(index int, h nvml.Device, sys string) (*outbidv1.Device, error) {
 	return d, nil
 }
 
-// busID gives a PCI address in the kernel's form, such as 0000:3b:00.0; the driver's has a domain of eight digits.
+// busID returns a PCI address in the kernel's form, such as 0000:3b:00.0; in the driver's form the domain has eight
+// digits.
 func busID(pci nvml.PciInfo) string {
 	var b strings.Builder
 	for _, c := range pci.BusId {
@@ -111,7 +113,8 @@ func numa(sys, pci string) int32 {
 	return int32(n)
 }
 
-// links says how every two GPUs are connected: over NVLink, directly or through switches, or over which part of PCIe.
+// links returns how every two GPUs are connected: by NVLink (directly or through switches), or by the PCIe level that
+// they share.
 func links(lib nvml.Interface, handles []nvml.Device, devices []*outbidv1.Device) []*outbidv1.DeviceLink {
 	lanes := nvlinks(lib, handles, devices)
 	tree := lib.Extensions().LookupSymbol("nvmlDeviceGetTopologyCommonAncestor") == nil
@@ -136,7 +139,7 @@ func links(lib nvml.Interface, handles []nvml.Device, devices []*outbidv1.Device
 	return all
 }
 
-// kind names a level of the PCIe tree as nvidia-smi does. Two GPUs on one board are behind one switch.
+// kind returns nvidia-smi's name of a level of the PCIe tree. Two GPUs on one board are behind one switch.
 func kind(level nvml.GpuTopologyLevel) string {
 	switch level {
 	case nvml.TOPOLOGY_INTERNAL, nvml.TOPOLOGY_SINGLE:
@@ -152,10 +155,10 @@ func kind(level nvml.GpuTopologyLevel) string {
 	}
 }
 
-// nvlinks counts the NVLink links between every two GPUs a < b. Links that end in an NVSwitch reach every other GPU
-// with such links, as many as the one with fewer has.
+// nvlinks counts the NVLink links between every two GPUs a < b. GPUs with links to an NVSwitch reach each other with
+// as many links as the one with fewer of them has.
 func nvlinks(lib nvml.Interface, handles []nvml.Device, devices []*outbidv1.Device) map[[2]int]int {
-	// Calling a function that an old driver lacks ends the process, so ask first.
+	// Calling a function that an old driver does not have would crash the process, so check first.
 	ext := lib.Extensions()
 	for _, symbol := range []string{"nvmlDeviceGetNvLinkState", "nvmlDeviceGetNvLinkRemotePciInfo_v2"} {
 		if ext.LookupSymbol(symbol) != nil {
@@ -169,7 +172,7 @@ func nvlinks(lib nvml.Interface, handles []nvml.Device, devices []*outbidv1.Devi
 		for link := range nvml.NVLINK_MAX_LINKS {
 			state, ret := h.GetNvLinkState(link)
 			if ret == nvml.ERROR_NOT_SUPPORTED || ret == nvml.ERROR_INVALID_ARGUMENT {
-				break // no more links
+				break // no further links
 			}
 			if ret != nvml.SUCCESS || state != nvml.FEATURE_ENABLED {
 				continue
@@ -195,7 +198,7 @@ func nvlinks(lib nvml.Interface, handles []nvml.Device, devices []*outbidv1.Devi
 	return lanes
 }
 
-// peer returns the index of the GPU at the other end of a link; -1 if it is none of ours.
+// peer returns the index of the GPU at the other end of a link, or -1 if it is not one of devices.
 func peer(h nvml.Device, link int, devices []*outbidv1.Device) int {
 	pci, ret := h.GetNvLinkRemotePciInfo(link)
 	if ret != nvml.SUCCESS {

@@ -26,7 +26,7 @@ func pciOf(i int) (pci nvml.PciInfo) {
 	return pci
 }
 
-// dgx is a machine of 8 GPUs whose links a test can set.
+// dgx returns a machine of 8 GPUs whose links a test can set.
 func dgx(t *testing.T, links func(gpu, link int) (state nvml.EnableState, peer int, ret nvml.Return)) *dgxa100.Server {
 	t.Helper()
 	server := dgxa100.New()
@@ -70,7 +70,8 @@ func dgx(t *testing.T, links func(gpu, link int) (state nvml.EnableState, peer i
 
 func noLinks(int, int) (nvml.EnableState, int, nvml.Return) { return 0, 0, nvml.ERROR_NOT_SUPPORTED }
 
-// What a driver says that is not UTF-8, or has no end, would otherwise keep the node's introduction from being sent.
+// Names from a driver that are not UTF-8, or too long, would otherwise prevent the node's introduction from being
+// sent.
 func TestNamesOfADriverThatAreNotText(t *testing.T) {
 	t.Parallel()
 	server := dgx(t, noLinks)
@@ -115,7 +116,7 @@ func TestListGPUs(t *testing.T) {
 		t.Errorf("device 1 is %v", d)
 	}
 	if devices[0].GetNuma() != -1 {
-		t.Errorf("device 0 has NUMA node %d, which nobody knows", devices[0].GetNuma())
+		t.Errorf("device 0 has NUMA node %d, want -1 for unknown", devices[0].GetNuma())
 	}
 	kinds := map[[2]int32]string{}
 	for _, l := range links {
@@ -192,7 +193,7 @@ func TestNoDriver(t *testing.T) {
 	}
 }
 
-// An old driver lacks newer functions, and calling one would end the process.
+// An old driver does not have newer functions, and calling one would crash the process.
 func TestOldDriver(t *testing.T) {
 	t.Parallel()
 	server := dgx(t, noLinks)

@@ -11,26 +11,26 @@ import (
 type Item struct {
 	// Type is a device type such as "v100", or "auto" or "gpu".
 	Type string
-	// Count of devices; 0 for those that are found.
+	// Count is the number of declared devices; 0 for devices that have to be found.
 	Count int
-	// Speed relative to what the machine can do, above 0 and at most 1.
+	// Speed is relative to full speed, above 0 and at most 1.
 	Speed float64
 }
 
-// MaxDevices bounds how many devices one node may declare.
+// MaxDevices is how many devices one node may declare.
 const MaxDevices = 4096
 
 var typePattern = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,31}$`)
 
-// Parse reads a list of devices, separated by commas:
+// Parse parses a list of devices, separated by commas:
 //
 //	auto           the GPUs of this machine, or its CPU cores if it has none; also the empty list
 //	gpu            the GPUs of this machine
 //	cpu            its CPU cores
-//	TYPE:COUNT     devices that are declared: they need not exist; cpu:4 are four CPU slots
+//	TYPE:COUNT     declared devices, which need not exist; cpu:4 are four CPU slots
 //	TYPE:COUNT@S   the same, slowed down to S of full speed (0 < S <= 1), for tests and demonstrations
 //
-// An error names the part that is wrong and what would be right.
+// The error names the part that is wrong and what would be right.
 func Parse(spec string) ([]Item, error) {
 	if strings.TrimSpace(spec) == "" {
 		spec = "auto"
@@ -74,7 +74,7 @@ func parseItem(part string) (Item, error) {
 		return item, nil
 	}
 	if found && name != CPU {
-		return Item{}, fmt.Errorf("%q: %s takes what is found and no count; give a type, such as v100:2", part, name)
+		return Item{}, fmt.Errorf("%q: %s must not have a count, because it finds all devices; to declare devices give a type, such as v100:2", part, name)
 	}
 	count, speed, slowed := strings.Cut(count, "@")
 	n, err := strconv.Atoi(count)

@@ -13,26 +13,28 @@ import (
 )
 
 const (
-	// askEvery is how often a device that another process uses is asked for again.
+	// askEvery is the time between two attempts to claim a device of another process.
 	askEvery = 100 * time.Millisecond
-	// giveWay is how long a device that another process has asked for is left to it: several of its questions.
+	// giveWay is how long this process does not claim a device again after another process has asked for it: several
+	// attempts of that process.
 	giveWay = 4 * askEvery
 )
 
-// Share claims devices of this machine for as long as trials use them, so that workers of several servers can offer the same
-// ones. A device that no trial uses any more is kept until another process asks for it. Cores are alike: a trial has as many as it
-// needs, whichever are free. Close it.
+// Share claims devices of this machine only while trials use them, so that workers of several servers can offer the
+// same devices. A device that no trial uses is kept until another process asks for it. Cores are interchangeable: a
+// trial gets as many as it needs, whichever are free. Close releases the devices.
 type Share struct {
 	names []string
 	cores []string
 	dir   string
-	// free ends what still uses a device, such as an idle process with memory on a GPU, before another process gets it.
+	// free ends processes that still use a device, such as an idle process with memory on a GPU, before another
+	// process gets it.
 	free func(ctx context.Context, device int32) error
 
 	mu     sync.Mutex
 	closed bool
 	held   map[string]*holding
-	// left says until when a device is left to other processes.
+	// left has the time until which this process does not claim a device again.
 	left    map[string]time.Time
 	leaving sync.WaitGroup
 }
@@ -41,18 +43,19 @@ type Share struct {
 type holding struct {
 	claim *claim.Claim
 	users int
-	// asked: another process wants it. leaves: it is about to be released.
+	// asked is set if another process wants the device, and leaves if it is about to be released.
 	asked, leaves bool
 }
 
 const (
 	corePrefix, gpuPrefix = "core/", "gpu/"
-	// coresGate is claimed by the trial of the machine that collects several cores: two of them could wait for each other.
+	// coresGate is claimed by the trial of the machine that collects several cores, because two such trials could
+	// wait for each other.
 	coresGate = "cores"
 )
 
-// NewShare returns a Share of the machine's devices that were found, in the name of the worker's directory. Declared devices are
-// not claimed, as they need not exist.
+// NewShare returns a Share of the machine's devices, in the name of the worker's directory. Declared devices are not
+// claimed, because they need not exist.
 func NewShare(m Machine, dir string) *Share {
 	s := &Share{names: m.Names, dir: dir, held: map[string]*holding{}, left: map[string]time.Time{}}
 	for _, name := range m.Names {
@@ -63,15 +66,16 @@ func NewShare(m Machine, dir string) *Share {
 	return s
 }
 
-// OnRelease sets what ends the idle processes on a GPU before another process gets it. Call it before Take.
+// OnRelease sets the function that ends idle processes on a GPU before another process gets it. It must be called
+// before Take.
 func (s *Share) OnRelease(free func(ctx context.Context, device int32) error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.free = free
 }
 
-// Take claims devices, and waits for those that other processes use until ctx ends; waits hears of the first of each kind. Release
-// gives them back.
+// Take claims devices, and waits for those that other processes use, until ctx ends. waits is called for the first
+// device of each kind that it waits for. release returns the devices.
 func (s *Share) Take(ctx context.Context, devices []int32, waits func(*claim.Held)) (release func() error, err error) {
 	var taken []string
 	release = func() error {
@@ -103,8 +107,8 @@ func (s *Share) Take(ctx context.Context, devices []int32, waits func(*claim.Hel
 	return release, nil
 }
 
-// sort returns how many of the devices are cores, and the names of the GPUs in one order on the whole machine, so that no two
-// trials wait for each other.
+// sort returns how many of the devices are cores, and the names of the GPUs in an order that is the same for all
+// trials of the machine, so that no two trials wait for each other.
 func (s *Share) sort(devices []int32) (cores int, gpus []string) {
 	for _, d := range devices {
 		switch name := s.name(d); {
@@ -125,7 +129,7 @@ func (s *Share) name(device int32) string {
 	return ""
 }
 
-// awaitName tries again and again, until it has the name of a device that was claimed.
+// awaitName calls try until it returns the name of a claimed device.
 func (s *Share) awaitName(ctx context.Context, try func() (string, error), waits func(*claim.Held)) (string, error) {
 	for told := false; ; {
 		name, err := try()
@@ -148,7 +152,8 @@ func (s *Share) awaitName(ctx context.Context, try func() (string, error), waits
 	}
 }
 
-// try claims a device by its name and returns that; "" if it is not free. The error is a *claim.Held if another process has it.
+// try claims a device by its name and returns the name, or "" if the device is not free. The error is a *claim.Held
+// if another process has it.
 func (s *Share) try(ctx context.Context, name string) (string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -162,7 +167,7 @@ func (s *Share) try(ctx context.Context, name string) (string, error) {
 	return s.claim(ctx, name)
 }
 
-// tryAlone is try for what one trial of this process has at a time.
+// tryAlone is like try, but only one trial of this process can have the device.
 func (s *Share) tryAlone(ctx context.Context, name string) (string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -176,8 +181,8 @@ func (s *Share) tryAlone(ctx context.Context, name string) (string, error) {
 	return s.claim(ctx, name)
 }
 
-// tryCore claims any core: an idle one of this process, else one that no other process has. If this process has all of them, its
-// trials share them, because its server starts no more trials than there are cores.
+// tryCore claims any core: an idle one of this process, otherwise one that no other process has. If this process has
+// all cores, its trials share them, because its server does not start more trials than there are cores.
 func (s *Share) tryCore(ctx context.Context) (string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -208,13 +213,14 @@ func (s *Share) tryCore(ctx context.Context) (string, error) {
 		}
 		held = cmp.Or(held, err)
 		if h, ok := errors.AsType[*claim.Held](err); ok && h.By.PID == 0 {
-			break // a process that does not answer would hold up this one at every core
+			break // a process that does not answer would delay this one at every core
 		}
 	}
 	return "", held
 }
 
-// claim claims what this process does not have; "" if it is another's or is left to others for now. The caller holds the lock.
+// claim claims a device that this process does not have. It returns "" if the device is not free or left to other
+// processes. The caller holds the lock.
 func (s *Share) claim(ctx context.Context, name string) (string, error) {
 	if s.closed || time.Now().Before(s.left[name]) {
 		return "", nil
@@ -227,7 +233,7 @@ func (s *Share) claim(ctx context.Context, name string) (string, error) {
 	return name, nil
 }
 
-// asked has a device leave once no trial uses it.
+// asked records that another process wants a device, which is released once no trial uses it.
 func (s *Share) asked(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -247,7 +253,8 @@ func (s *Share) give(names []string) {
 	}
 }
 
-// settle releases a device that no trial uses if another process wants it, or the worker ends. The caller holds the lock.
+// settle releases a device that no trial uses if another process wants it or the worker ends. The caller holds the
+// lock.
 func (s *Share) settle(name string, h *holding) {
 	if h.users > 0 || h.leaves || !(h.asked || s.closed) {
 		return
@@ -257,10 +264,10 @@ func (s *Share) settle(name string, h *holding) {
 	s.leaving.Go(func() {
 		if free != nil && strings.HasPrefix(name, gpuPrefix) {
 			ctx, cancel := context.WithTimeout(context.Background(), freeTimeout)
-			_ = free(ctx, int32(slices.Index(s.names, name))) // what does not end keeps its memory, and the device is given away all the same
+			_ = free(ctx, int32(slices.Index(s.names, name))) // a process that does not end keeps its memory; the device is released nevertheless
 			cancel()
 		}
-		_ = h.claim.Release() // its socket ends with it in any case
+		_ = h.claim.Release() // the claim ends even if this fails
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		delete(s.held, name)
@@ -268,10 +275,10 @@ func (s *Share) settle(name string, h *holding) {
 	})
 }
 
-// freeTimeout bounds how long idle processes may take to leave a GPU.
+// freeTimeout limits how long idle processes may take to leave a GPU.
 const freeTimeout = 10 * time.Second
 
-// Close gives every device back once no trial uses it.
+// Close releases every device once no trial uses it.
 func (s *Share) Close() error {
 	s.mu.Lock()
 	s.closed, s.free = true, nil

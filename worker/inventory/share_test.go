@@ -11,7 +11,7 @@ import (
 	"github.com/outbid-dev/outbid/worker/claim"
 )
 
-// shares returns two Shares of one machine of this test alone, as two servers have them.
+// shares returns two Shares of a machine that only exists in this test, as two servers have them.
 func shares(t *testing.T, spec string) (first, second *Share) {
 	t.Helper()
 	m, err := find(spec, twoGPUs)
@@ -42,7 +42,8 @@ func take(t *testing.T, s *Share, devices ...int32) (release func() error) {
 	return release
 }
 
-// A server that runs no trial has no device, once another one wants it; before that, it keeps what is idle on a GPU.
+// A server without trials releases its devices once another server wants them; before that, it keeps idle processes
+// on a GPU.
 func TestShareGivesIdleDevicesAway(t *testing.T) {
 	t.Parallel()
 	first, second := shares(t, "gpu")
@@ -57,7 +58,7 @@ func TestShareGivesIdleDevicesAway(t *testing.T) {
 		}
 	}
 	if len(freed) > 0 {
-		t.Error("its idle processes were ended though nobody asked")
+		t.Error("its idle processes were ended although no process wanted the device")
 	}
 	if err := take(t, second, 1)(); err != nil {
 		t.Fatal(err)
@@ -67,7 +68,7 @@ func TestShareGivesIdleDevicesAway(t *testing.T) {
 	}
 }
 
-// A device that is used is waited for, and its process is named; then both take turns.
+// A trial waits for a device in use and reports its process; then both take turns.
 func TestSharesTakeTurns(t *testing.T) {
 	t.Parallel()
 	first, second := shares(t, "gpu")
@@ -119,7 +120,7 @@ func TestSharesTakeTurns(t *testing.T) {
 	}
 }
 
-// Trials that need the same devices in another order do not wait for each other for ever.
+// Trials that need the same devices in another order do not deadlock.
 func TestSharesNeverBlockEachOther(t *testing.T) {
 	t.Parallel()
 	first, second := shares(t, "gpu")
@@ -145,8 +146,8 @@ func TestSharesNeverBlockEachOther(t *testing.T) {
 	both.Wait()
 }
 
-// Cores are alike: a second server's trial has one that is free, whatever its number, and one that needs all of them has its turn
-// while trials that need one come and go.
+// Cores are interchangeable: a second server's trial gets any free core, and a trial that needs all of them gets its
+// turn while trials that need one come and go.
 func TestShareTakesAnyCore(t *testing.T) {
 	t.Parallel()
 	const cores = 3
@@ -176,7 +177,7 @@ func TestShareTakesAnyCore(t *testing.T) {
 	}
 }
 
-// coreShares returns a Share of a machine with so many cores.
+// coreShares returns a Share of a machine with a number of cores.
 func coreShares(t *testing.T, cores int) *Share {
 	t.Helper()
 	m := Machine{}
@@ -192,7 +193,8 @@ func coreShares(t *testing.T, cores int) *Share {
 	return s
 }
 
-// What waits ends with its context and keeps nothing; declared devices are as many servers' as declare them.
+// A waiting claim ends with its context and keeps nothing. Declared devices can be used by every server that declares
+// them.
 func TestShareEndsWaiting(t *testing.T) {
 	t.Parallel()
 	first, second := shares(t, "gpu,cpu:1")

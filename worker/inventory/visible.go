@@ -9,11 +9,11 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// visibleDevices bounds the GPUs that a CUDA program sees. Ray, SLURM and Kubernetes set it to what they gave a process.
+// visibleDevices limits the GPUs that a CUDA program sees. Ray, SLURM and Kubernetes set it to the GPUs of a process.
 const visibleDevices = "CUDA_VISIBLE_DEVICES"
 
-// inherited bounds what look finds by the worker's own CUDA_VISIBLE_DEVICES, so that a worker offers no GPU that whoever
-// started it kept for others.
+// inherited limits the result of look to the worker's own CUDA_VISIBLE_DEVICES, so that a worker does not offer GPUs
+// that are reserved for other processes.
 func inherited(look gpus) gpus {
 	return func() ([]*outbidv1.Device, []*outbidv1.DeviceLink, error) {
 		devices, links, err := look()
@@ -25,9 +25,9 @@ func inherited(look gpus) gpus {
 	}
 }
 
-// bound returns the devices that a value of CUDA_VISIBLE_DEVICES names, numbered from 0 in the driver's order, and the
-// links among them. It names them by number in the order of their PCI addresses, which is the driver's, or by UUID or
-// what one begins with; -1 and words such as none hide what follows, as they do for CUDA.
+// bound returns the devices named in a value of CUDA_VISIBLE_DEVICES, numbered from 0 in the driver's order, and the
+// links among them. An entry is a number in the order of PCI addresses, which is the driver's order, or a UUID or a
+// prefix of one. -1 and words such as none hide the entries after them, as in CUDA.
 func bound(devices []*outbidv1.Device, links []*outbidv1.DeviceLink, list string) ([]*outbidv1.Device, []*outbidv1.DeviceLink, error) {
 	seen := make(map[int32]bool)
 	for _, entry := range entries(list) {
@@ -58,7 +58,7 @@ func bound(devices []*outbidv1.Device, links []*outbidv1.DeviceLink, list string
 	return kept, among, nil
 }
 
-// entries are those of a value of CUDA_VISIBLE_DEVICES that count.
+// entries returns the effective entries of a value of CUDA_VISIBLE_DEVICES.
 func entries(list string) []string {
 	var counted []string
 	for entry := range strings.SplitSeq(list, ",") {
@@ -100,7 +100,7 @@ func named(devices []*outbidv1.Device, entry string) (int32, error) {
 		found = i
 	}
 	if found < 0 {
-		return 0, fmt.Errorf("%s names %q: the driver knows no GPU of this UUID", visibleDevices, entry)
+		return 0, fmt.Errorf("%s names %q: the driver does not know a GPU with this UUID", visibleDevices, entry)
 	}
 	return devices[found].GetIndex(), nil
 }

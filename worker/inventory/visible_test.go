@@ -9,7 +9,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// four is a machine of four GPUs, each linked with the next.
+// four is a machine of four GPUs, each linked to the next.
 func four() ([]*outbidv1.Device, []*outbidv1.DeviceLink, error) {
 	var devices []*outbidv1.Device
 	var links []*outbidv1.DeviceLink
@@ -22,7 +22,7 @@ func four() ([]*outbidv1.Device, []*outbidv1.DeviceLink, error) {
 	return devices, links, nil
 }
 
-// A worker that was given some of a machine's GPUs, by Ray, SLURM or a person, offers no others.
+// A worker that was given some of a machine's GPUs, by Ray, SLURM or a person, offers only these.
 func TestAnInheritedListBoundsWhatIsOffered(t *testing.T) {
 	for list, want := range map[string]string{
 		"0":                  "gpu/GPU-aa-1",
@@ -36,7 +36,7 @@ func TestAnInheritedListBoundsWhatIsOffered(t *testing.T) {
 		"NoDevFiles":         "core/0",
 		"4":                  `CUDA_VISIBLE_DEVICES names GPU 4: the driver knows 4, numbered from 0`,
 		"-2":                 `CUDA_VISIBLE_DEVICES names GPU -2: the driver knows 4, numbered from 0`,
-		"GPU-z":              `CUDA_VISIBLE_DEVICES names "GPU-z": the driver knows no GPU of this UUID`,
+		"GPU-z":              `CUDA_VISIBLE_DEVICES names "GPU-z": the driver does not know a GPU with this UUID`,
 		"GPU-b":              `CUDA_VISIBLE_DEVICES names "GPU-b", which more than one GPU's UUID begins with`,
 		"MIG-1":              `CUDA_VISIBLE_DEVICES names "MIG-1": workers offer whole GPUs, not MIG instances`,
 	} {
@@ -69,6 +69,6 @@ func TestAnInheritedListBoundsWhatIsOffered(t *testing.T) {
 	}
 	t.Setenv("CUDA_VISIBLE_DEVICES", "none")
 	if _, err := find("gpu", inherited(four)); !errors.Is(err, ErrNoGPU) || !strings.Contains(err.Error(), "CUDA_VISIBLE_DEVICES") {
-		t.Errorf("GPUs that are hidden, asked for: %v", err)
+		t.Errorf("hidden GPUs that are requested: %v", err)
 	}
 }

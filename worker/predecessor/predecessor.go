@@ -1,5 +1,5 @@
-// Package predecessor says how the worker before this one in its directory ended. A worker that something else than its trials
-// has killed is no evidence against these.
+// Package predecessor determines how the previous worker in a directory ended. If something other than its trials
+// killed the worker, that is not evidence against the trials.
 package predecessor
 
 import (
@@ -19,32 +19,32 @@ import (
 	"github.com/outbid-dev/outbid/worker/proctable"
 )
 
-// Note is a worker's note for the next one in its directory.
+// Note is a worker's note for the next worker in its directory.
 type Note struct {
 	path string
-	// kills counts what the kernel has killed.
+	// kills returns how many processes the kernel has killed because of memory.
 	kills func() int64
 
 	mu   sync.Mutex
 	note note
 }
 
-// note is what the file holds.
+// note is the content of the file.
 type note struct {
-	// Boot of the worker, and of its machine.
+	// Boot identifies the start of the worker, and Machine the boot of the machine.
 	Boot    string `json:"boot"`
 	Machine string `json:"machine"`
-	// Isolated says that its trials were other users, who can send it no signals.
+	// Isolated is set if its trials ran as other users, who cannot send it signals.
 	Isolated bool `json:"isolated"`
-	// Crashes is the file into which the process writes a crash of its own; it is empty if there was none.
+	// Crashes is the file into which the Go runtime writes a crash of the process. It is empty without a crash.
 	Crashes string `json:"crashes"`
-	// OOMKills is how many processes the kernel had killed on the machine for want of memory when this was last written.
+	// OOMKills is how many processes the kernel had killed on the machine because of memory at the last write.
 	OOMKills int64 `json:"oom_kills"`
 }
 
-// Begin notes that a worker begins. It returns the boot of the one before if that was killed by something else than its trials:
-// the machine has not restarted since, these were isolated, it has not crashed, and the kernel has killed nothing for want of
-// memory. Otherwise, and where that cannot be told, killed is "".
+// Begin records that a worker begins. killed is the boot of the previous worker if that was killed by something other
+// than its trials: the machine has not restarted since, the trials were isolated, the worker has not crashed, and the
+// kernel has not killed a process because of memory. Otherwise, or if that is unknown, killed is "".
 func Begin(dir, boot string, isolated bool) (n *Note, killed string, err error) {
 	return begin(dir, boot, isolated, oomKills)
 }
@@ -57,7 +57,7 @@ func begin(dir, boot string, isolated bool, kills func() int64) (n *Note, killed
 		killed = old.Boot
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, "", fmt.Errorf("read how the worker before ended: %w", err)
+		return nil, "", fmt.Errorf("read the note of the previous worker: %w", err)
 	}
 	crashes, err := crashFile(dir)
 	if err != nil {
@@ -67,15 +67,16 @@ func begin(dir, boot string, isolated bool, kills func() int64) (n *Note, killed
 	return n, killed, n.write()
 }
 
-// killed says whether the worker of a note that was left was killed by something else than its trials, if the kernel has killed so many processes by now.
+// killed reports whether the worker that left the note was killed by something other than its trials, given the
+// current count of kernel kills.
 func (n note) killed(kills int64) bool {
 	crash, err := os.Stat(n.Crashes)
 	return n.Isolated && n.Machine != "" && n.Machine == proctable.BootID() && err == nil && crash.Size() == 0 &&
 		n.OOMKills >= 0 && n.OOMKills == kills
 }
 
-// Refresh notes how many processes the kernel has killed by now. It is for the worker to call now and then: of what is killed
-// between the last call and its end it may be one.
+// Refresh updates the count of kernel kills. The worker calls it periodically, because any process that the kernel
+// kills between the last call and the worker's end may have been the worker.
 func (n *Note) Refresh() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -87,10 +88,10 @@ func (n *Note) Refresh() error {
 	return n.write()
 }
 
-// End removes the note, as the worker ends in good order.
+// End removes the note when the worker ends in an orderly way.
 func (n *Note) End() error {
 	if err := os.Remove(n.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("remove the note of how the worker ends: %w", err)
+		return fmt.Errorf("remove the worker's note: %w", err)
 	}
 	return nil
 }
@@ -104,12 +105,13 @@ func (n *Note) write() error {
 		})
 	}
 	if err != nil {
-		return fmt.Errorf("note that the worker runs: %w", err)
+		return fmt.Errorf("write the worker's note: %w", err)
 	}
 	return nil
 }
 
-// oomKills is how many processes the kernel has killed on this machine for want of memory, -1 where it does not say.
+// oomKills returns how many processes the kernel has killed on this machine because of memory, or -1 if that is
+// unknown.
 func oomKills() int64 {
 	f, err := os.Open("/proc/vmstat")
 	if err != nil {
@@ -126,13 +128,14 @@ func oomKills() int64 {
 	return -1
 }
 
-// crashes is the file of this process, of which there is one however many workers it has.
+// crashes is the crash file of this process, which all its workers share.
 var crashes struct { //nolint:gochecknoglobals // the Go runtime has one for the process
 	sync.Mutex
 	path string
 }
 
-// crashFile has the Go runtime write what ends this process, such as a panic, into a file. That is in the directory of the first worker.
+// crashFile makes the Go runtime write crashes of this process, such as panics, into a file in the directory of the
+// process's first worker.
 func crashFile(dir string) (string, error) {
 	crashes.Lock()
 	defer crashes.Unlock()
@@ -141,14 +144,14 @@ func crashFile(dir string) (string, error) {
 	}
 	path, err := filepath.Abs(filepath.Join(dir, "crash.txt"))
 	if err != nil {
-		return "", fmt.Errorf("a file for crashes: %w", err)
+		return "", fmt.Errorf("create the crash file: %w", err)
 	}
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err == nil {
-		err = errors.Join(debug.SetCrashOutput(f, debug.CrashOptions{}), f.Close()) // it keeps a copy of the descriptor
+		err = errors.Join(debug.SetCrashOutput(f, debug.CrashOptions{}), f.Close()) // SetCrashOutput duplicates the descriptor
 	}
 	if err != nil {
-		return "", fmt.Errorf("a file for crashes: %w", err)
+		return "", fmt.Errorf("create the crash file: %w", err)
 	}
 	crashes.path = path
 	return path, nil

@@ -9,23 +9,23 @@ import (
 	"testing"
 )
 
-// child names the directory of a worker that this test process is to be.
+// child is set to a directory if this test process has to run a worker in it.
 const child = "PREDECESSOR_DIR"
 
-// run runs the tests; this process's file for crashes outlives each of them.
+// run runs the tests. This process's crash file outlives each of them.
 func run(m *testing.M) int {
 	dir, err := os.MkdirTemp("", "predecessor-")
 	if err != nil {
 		panic(err)
 	}
-	defer os.RemoveAll(dir) //nolint:errcheck // it is a temporary one
+	defer os.RemoveAll(dir) //nolint:errcheck // it is temporary
 	if _, err := crashFile(dir); err != nil {
 		panic(err)
 	}
 	return m.Run()
 }
 
-// few are what the kernel has killed, in a test beside which others have it kill more.
+// few is a constant count of kernel kills, because other tests cause such kills meanwhile.
 func few() int64 { return 3 }
 
 func TestMain(m *testing.M) {
@@ -45,11 +45,11 @@ func TestMain(m *testing.M) {
 			panic(err)
 		}
 	default:
-		os.Exit(1) // like a kill: nothing is run any more
+		os.Exit(1) // like a kill: no deferred function runs
 	}
 }
 
-// The next worker knows how the one before ended.
+// The next worker knows how the previous one ended.
 func TestHowTheWorkerBeforeEnded(t *testing.T) {
 	t.Parallel()
 	change := func(t *testing.T, dir string, f func(*note)) {

@@ -20,13 +20,13 @@ import (
 	"github.com/outbid-dev/outbid/worker/subreaper/subreapertest"
 )
 
-// Exit codes, signals, output, stops and grace are the same below a subreaper.
+// Exit codes, signals, output, stops and grace are the same with a subreaper.
 func TestTheSameBelowASubreaper(t *testing.T) {
 	t.Parallel()
 	subreapertest.Again(t, "^Test(Outcome|Output|LongLine|Stop.*|NoChild.*|CloseKills|DirAndEnv|Speed)$")
 }
 
-// daemonize leaves a process with a session of its own, twice removed, without an environment, that holds a lock.
+// daemonize leaves a process in another session, forked twice, without an environment, that holds a lock.
 const daemonize = `exec 9>"$LOCK"; flock 9; (setsid env -i sh -c 'echo daemon $$; exec sleep 600 >/dev/null 2>&1' &)`
 
 func locked(t *testing.T, path string) bool {
@@ -39,7 +39,8 @@ func locked(t *testing.T, path string) bool {
 	return unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil
 }
 
-// A daemon that took off everything by which it could be known is gone once its trial is done, and so is its lock.
+// A daemon that cannot be recognised by its group, session or environment is gone once its trial is done, and so is
+// its lock.
 func TestDaemonsWithoutATraceEnd(t *testing.T) {
 	t.Parallel()
 	for how, end := range map[string]func(p *Process){
@@ -63,7 +64,7 @@ func TestDaemonsWithoutATraceEnd(t *testing.T) {
 			}
 			checkTraceless(t, pid, p.PID())
 			if !locked(t, lock) {
-				t.Error("there is no lock: the test shows nothing")
+				t.Error("there is no lock, so there is nothing to test")
 			}
 			end(p)
 			if o := awaitDone(t, p); how == "by itself" && (o.Code != 5 || o.PeakBytes == 0) {
@@ -87,7 +88,7 @@ func checkTraceless(t *testing.T, pid, group int) {
 		t.Fatal(err)
 	}
 	if env, _ := p.Environ(); stat.Session == group || stat.PGRP == group || strings.Contains(fmt.Sprint(env), "OUTBID") {
-		t.Errorf("the daemon can be known by its group %d, its session %d or %q", stat.PGRP, stat.Session, env)
+		t.Errorf("the daemon can be recognised by its group %d, its session %d or %q", stat.PGRP, stat.Session, env)
 	}
 }
 
@@ -113,7 +114,7 @@ func hostOfDaemon(dir string) {
 	select {}
 }
 
-// The worker is killed: the subreaper ends everything, and the next worker in the directory waits for that.
+// When the worker is killed, the subreaper ends everything, and the next worker in the directory waits for that.
 func TestTracelessDaemonsEndWithTheirWorker(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -138,7 +139,7 @@ func TestTracelessDaemonsEndWithTheirWorker(t *testing.T) {
 	if err := worker.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	_ = worker.Wait() // killed: an error by design
+	_ = worker.Wait() // an error, because it was killed
 	h, err := Open(dir, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
@@ -153,12 +154,12 @@ func TestTracelessDaemonsEndWithTheirWorker(t *testing.T) {
 	closeAll([]*os.File{r})
 }
 
-// A trial that ends its own subreaper has ended itself.
+// A trial that kills its own subreaper ends.
 func TestASubreaperThatIsKilled(t *testing.T) {
 	t.Parallel()
 	h, out, dir := open(t), newPrinted(), t.TempDir()
 	p, err := h.Start(Command{
-		// Not before the subreaper has said that it runs: Start would fail, as it may.
+		// Not before the subreaper has reported that it runs: before that, Start would fail.
 		Argv: []string{"sh", "-c", "sleep 600 & echo child $!; until [ -e started ]; do sleep 0.01; done; kill -9 $PPID; exec sleep 600"},
 		Dir:  dir, Env: os.Environ(), In: subreapertest.Ungrouped(t),
 		Output: out.add,
@@ -178,7 +179,7 @@ func TestASubreaperThatIsKilled(t *testing.T) {
 	}
 }
 
-// Who stops the worker may send SIGTERM to all that belongs to it: trials are still to save and end as they like.
+// A SIGTERM to all processes of the worker does not end the subreaper, so that trials can still save and end.
 func TestASubreaperOutlastsItsCommand(t *testing.T) {
 	t.Parallel()
 	h, out := open(t), newPrinted()
@@ -195,7 +196,7 @@ func TestASubreaperOutlastsItsCommand(t *testing.T) {
 	}
 }
 
-// What cannot be started is told as without a subreaper.
+// A program that cannot be started gives the same error with a subreaper.
 func TestWhatASubreaperCannotStart(t *testing.T) {
 	t.Parallel()
 	h, dir := open(t), t.TempDir()

@@ -12,14 +12,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// groupEnv marks every process of a worker, so that a later start of the worker knows what it left behind.
+// groupEnv marks every process of a worker, so that the next start of the worker recognises leftovers.
 const groupEnv = "OUTBID_GROUP"
 
-// ErrInUse says that another worker uses the directory.
+// ErrInUse is returned by Open if another worker uses the directory.
 var ErrInUse = errors.New("another worker uses this directory")
 
-// Host starts processes and keeps a list of those that run in a file, so that the next start can end what a killed
-// worker left behind. Close it.
+// Host starts processes and records the running ones in a file, so that the next start can end what a killed worker
+// left behind. Close ends it.
 type Host struct {
 	dir   string
 	token string
@@ -36,11 +36,11 @@ type Host struct {
 	groups []group
 }
 
-// Open takes a directory for the state file, which belongs to one worker at a time, and ends every process that an
-// earlier worker left behind there. ErrInUse if another worker has the directory.
+// Open locks a directory, which one worker at a time can use, and kills every process that an earlier worker left
+// behind there. The error wraps ErrInUse if another worker has the directory.
 func Open(dir string, log *slog.Logger) (*Host, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("make the worker's directory: %w", err)
+		return nil, fmt.Errorf("create the worker's directory: %w", err)
 	}
 	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -65,7 +65,7 @@ func Open(dir string, log *slog.Logger) (*Host, error) {
 	return h, nil
 }
 
-// Start starts a process. An error says in one line what is wrong with the command.
+// Start starts a process. The error says in one line what is wrong with the command.
 func (h *Host) Start(c Command) (*Process, error) {
 	p, ends, err := newProcess(h, c)
 	if err != nil {
@@ -92,7 +92,7 @@ func (h *Host) Start(c Command) (*Process, error) {
 	h.live[p.pid] = p
 	h.groups = append(h.groups, p.group())
 	if err := h.save(); err != nil {
-		h.log.Warn("cannot note a process that was started; it is not ended if this worker is killed", "error", err)
+		h.log.Warn("cannot record a started process; it will not be ended if this worker is killed", "error", err)
 	}
 	h.waits.Go(p.wait)
 	return p, nil
@@ -112,7 +112,7 @@ func (p *Process) start() error {
 	return err
 }
 
-// group is what is noted of it.
+// group returns the process's entry in the list.
 func (p *Process) group() group {
 	g := group{PID: p.pid, Start: startTime(p.pid)}
 	if p.below != nil {
@@ -122,7 +122,7 @@ func (p *Process) group() group {
 	return g
 }
 
-// forget takes a process that is gone off the list.
+// forget removes a process that is gone from the list.
 func (h *Host) forget(p *Process) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -134,11 +134,11 @@ func (h *Host) forget(p *Process) {
 		}
 	}
 	if err := h.save(); err != nil {
-		h.log.Warn("cannot note a process that has ended", "error", err)
+		h.log.Warn("cannot remove an ended process from the record", "error", err)
 	}
 }
 
-// Close kills every process that still runs, waits for them, and gives the directory back.
+// Close kills every process that still runs, waits for them, and unlocks the directory.
 func (h *Host) Close() error {
 	h.mu.Lock()
 	if h.closed {
@@ -153,6 +153,6 @@ func (h *Host) Close() error {
 	h.mu.Unlock()
 	h.waits.Wait()
 	h.thread.Wait()
-	// A process that is just being started by somebody else here has the file open too, until it runs its own program.
+	// A process that is just being started by other code has the file open too, until it executes its own program.
 	return errors.Join(unix.Flock(int(h.lock.Fd()), unix.LOCK_UN), h.lock.Close())
 }

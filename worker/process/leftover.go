@@ -13,21 +13,23 @@ import (
 	"github.com/outbid-dev/outbid/worker/proctable"
 )
 
-// state is the file of running groups.
+// state is the content of the file of running groups.
 type state struct {
-	// Boot of the machine: process ids of another boot mean nothing.
+	// Boot identifies the boot of the machine: process ids of another boot are meaningless.
 	Boot string `json:"boot"`
-	// Token in the environment of every process of the worker.
+	// Token is in the environment of every process of the worker.
 	Token  string  `json:"token"`
 	Groups []group `json:"groups"`
 }
 
-// group is a process group by its leader.
+// group is a process group, identified by its leader.
 type group struct {
 	PID int `json:"pid"`
-	// Start is the leader's start time in clock ticks since boot: with it a process id names one process for ever.
+	// Start is the leader's start time in clock ticks since boot. Together with it, a process id is unique for a
+	// boot.
 	Start uint64 `json:"start"`
-	// Reaper is the subreaper above it, if there is one, and when it started. With its worker it ends everything below.
+	// Reaper is the subreaper above the leader, if there is any, and ReaperStart its start time. A subreaper ends
+	// with its worker, and ends all its descendants.
 	Reaper      int    `json:"reaper,omitempty"`
 	ReaperStart uint64 `json:"reaper_start,omitempty"`
 }
@@ -50,8 +52,8 @@ func (h *Host) save() error {
 	return nil
 }
 
-// endLeftovers kills what an earlier worker left: groups whose leader is still the process that was noted, and every
-// process that carries the earlier worker's token, wherever it went. A process that merely has a noted id is left.
+// endLeftovers kills processes that an earlier worker left behind: groups whose leader is still the recorded process,
+// and every process with the earlier worker's token. A process that only has a recorded id is not killed.
 func (h *Host) endLeftovers() error {
 	data, err := os.ReadFile(h.file())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -82,13 +84,13 @@ func (h *Host) endLeftovers() error {
 	return proctable.Kill(left, time.Now().Add(proctable.Timeout))
 }
 
-// awaitReapers waits for the subreapers of an earlier worker, which end everything below them: they alone know what
-// that is, so that they are not killed.
+// awaitReapers waits for the subreapers of an earlier worker, which end all their descendants. They are not killed,
+// because only they know their descendants.
 func awaitReapers(old state) error {
 	deadline := time.Now().Add(proctable.Timeout)
 	for _, g := range old.Groups {
 		if g.ReaperStart == 0 || startTime(g.Reaper) != g.ReaperStart {
-			continue // gone
+			continue // it has ended
 		}
 		if err := proctable.Await(g.Reaper, deadline); err != nil {
 			return fmt.Errorf("the subreaper of an earlier worker: %w", err)
@@ -99,7 +101,7 @@ func awaitReapers(old state) error {
 
 // leftovers lists the processes of an earlier worker that still run.
 func leftovers(old state) ([]int, error) {
-	ours := make(map[int]bool) // groups whose leader is the noted one
+	ours := make(map[int]bool) // groups whose leader is the recorded one
 	for _, g := range old.Groups {
 		if g.Start != 0 && startTime(g.PID) == g.Start {
 			ours[g.PID] = true
@@ -109,7 +111,7 @@ func leftovers(old state) ([]int, error) {
 	return proctable.Find(func(p proctable.Process) bool { return ours[p.PGRP] || p.Marked(mark) })
 }
 
-// startTime of a process in clock ticks since boot; 0 if there is no such process.
+// startTime returns the start time of a process in clock ticks since boot, or 0 if it does not exist.
 func startTime(pid int) uint64 {
 	p, ok := proctable.Get(pid)
 	if !ok {

@@ -32,7 +32,7 @@ func TestLeftoversAfterKill(t *testing.T) {
 	if err := worker.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	_ = worker.Wait() // killed: an error by design
+	_ = worker.Wait() // an error, because it was killed
 	var pids []int
 	for _, line := range out.all() {
 		if text, ok := strings.CutPrefix(line, "stdout: pid "); ok {
@@ -45,7 +45,7 @@ func TestLeftoversAfterKill(t *testing.T) {
 	}
 	awaitGone(t, pids[2]) // the leader dies with its worker, without help
 	if !alive(pids[0]) || !alive(pids[1]) {
-		t.Fatal("nothing was left behind: the test shows nothing")
+		t.Fatal("nothing was left behind, so there is nothing to test")
 	}
 	h, err := Open(dir, slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -63,7 +63,7 @@ func TestLeftoversAfterKill(t *testing.T) {
 	closeAll([]*os.File{r})
 }
 
-// A process that has a noted id but another start time is somebody else's.
+// A process with a recorded id but another start time is not killed.
 func TestLeftoversSpareTheInnocent(t *testing.T) {
 	t.Parallel()
 	h := open(t)

@@ -5,18 +5,18 @@ import (
 	"time"
 )
 
-// period is how often a slowed process runs and rests.
+// period is how often a slowed process runs and pauses.
 const period = 20 * time.Millisecond
 
-// pacer is a goroutine that slows a group down; stop ends it.
+// pacer slows a group down from a goroutine; stop ends it.
 type pacer struct {
 	speed float64
 	stop  chan struct{}
 }
 
 // SetSpeed slows the whole group down to a part of full speed (above 0; 1 or more is full speed) by stopping and
-// continuing it many times a second. Any program is slower by that much for its clock on the wall, whatever it does.
-// This is for tests and demonstrations of clusters with unlike machines.
+// continuing it many times a second. This slows any program by the same factor of wall-clock time. It is for tests
+// and demonstrations of clusters with different machines.
 func (p *Process) SetSpeed(speed float64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -32,7 +32,7 @@ func (p *Process) SetSpeed(speed float64) {
 	p.host.waits.Go(func() { pace.run(p) }) // the group is not reaped, so the host is waited for
 }
 
-// Hold stops the whole group, or lets it run again. One that was asked to end runs.
+// Hold stops the whole group, or continues it. A group that was asked to end is not stopped.
 func (p *Process) Hold(held bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -45,7 +45,7 @@ func (p *Process) Hold(held bool) {
 	}
 }
 
-// resume lets a group run that is held. The caller holds the lock.
+// resume continues a held group. The caller holds the lock.
 func (p *Process) resume() {
 	if p.held {
 		p.held = false
@@ -53,7 +53,7 @@ func (p *Process) resume() {
 	}
 }
 
-// unpace ends the pacer, which finds out when it next wakes, and lets the group run.
+// unpace ends the pacer and continues the group. The pacer's goroutine notices when it next wakes.
 func (p *Process) unpace() {
 	if p.pace == nil {
 		return
@@ -65,8 +65,8 @@ func (p *Process) unpace() {
 	}
 }
 
-// run sends SIGSTOP and SIGCONT in turns. Each rest makes up for what the group really ran, because timers are late on
-// a busy machine.
+// run sends SIGSTOP and SIGCONT in turns. Each pause is in proportion to how long the group really ran, because
+// timers fire late on a busy machine.
 func (c *pacer) run(p *Process) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -92,7 +92,7 @@ func (c *pacer) run(p *Process) {
 	}
 }
 
-// signal sends unless this pacer was ended: a late SIGSTOP would never be followed by SIGCONT.
+// signal sends sig unless this pacer was ended: a late SIGSTOP would never be followed by SIGCONT.
 func (c *pacer) signal(p *Process, sig syscall.Signal) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -1,5 +1,5 @@
-// Package process starts training processes, each in a process group of its own, reads what they print, stops them
-// and reaps them, and makes sure that none outlives its worker.
+// Package process starts training processes, each in its own process group, reads their output, stops and reaps them,
+// and makes sure that none outlives its worker.
 package process
 
 import (
@@ -22,31 +22,32 @@ import (
 	"github.com/outbid-dev/outbid/worker/subreaper"
 )
 
-// MaxLine is how much of a line is delivered at once, in bytes; a longer line comes in pieces.
+// MaxLine is the most bytes of a line that are delivered at once; a longer line comes in pieces.
 const MaxLine = 64 << 10
 
-// drainTimeout bounds the wait for output after the end of a group: a process that left the group may hold the pipes.
+// drainTimeout limits the wait for output after the end of a group, because a process that left the group may keep
+// the pipes open.
 const drainTimeout = 2 * time.Second
 
-// Command says what to start.
+// Command describes a process to start.
 type Command struct {
-	// Argv is the program and its arguments. A name without a slash is looked up in the PATH of Env; one with a slash
+	// Argv is the program and its arguments. A name without a slash is looked up in the PATH of Env; a relative path
 	// is relative to Dir.
 	Argv []string
 	// Env is the whole environment, as "name=value"; later entries win.
 	Env []string
-	// Dir is the working directory; empty for the worker's own.
+	// Dir is the working directory; empty means that of the worker.
 	Dir string
-	// In confines it; nil for nothing more than a process group.
+	// In confines the process; nil means that it only has its process group.
 	In *confine.Confinement
-	// Output gets what is printed, line by line without line ends, from one goroutine per stream. The line is only
-	// valid during the call. nil drops it.
+	// Output receives the output line by line without line ends, from one goroutine per stream. The line is only
+	// valid during the call. nil discards the output.
 	Output func(stream Stream, line []byte)
-	// Mask replaces values of secrets in what is printed; nil replaces nothing.
+	// Mask replaces values of secrets in the output; nil replaces nothing.
 	Mask *redact.Mask
 }
 
-// Stream is where a line was printed.
+// Stream is the stream that a line was printed to.
 type Stream string
 
 // The streams of a process.
@@ -55,12 +56,12 @@ const (
 	Stderr Stream = "stderr"
 )
 
-// Process is a process group that was started. Its methods may be called concurrently.
+// Process is a running process group. Its methods may be called concurrently.
 type Process struct {
 	host  *Host
 	in    *confine.Confinement
 	cmd   *exec.Cmd
-	below *subreaper.Child // nil unless it runs below a subreaper
+	below *subreaper.Child // nil without a subreaper
 	pid   int
 	pipes []*os.File
 	read  sync.WaitGroup
@@ -75,7 +76,7 @@ type Process struct {
 	outcome Outcome
 }
 
-// newProcess makes the pipes and the command, which the host's launcher starts.
+// newProcess creates the pipes and the command, which the host's launcher starts.
 func newProcess(h *Host, c Command) (*Process, []*os.File, error) {
 	if len(c.Argv) == 0 || c.Argv[0] == "" {
 		return nil, nil, errors.New("no program given")
@@ -92,13 +93,13 @@ func newProcess(h *Host, c Command) (*Process, []*os.File, error) {
 		Path: path, Args: c.Argv, Dir: c.Dir, Env: append(c.In.Env(c.Env[:len(c.Env):len(c.Env)]), groupEnv+"="+h.token),
 		SysProcAttr: attributes(),
 	}
-	var ends []*os.File // the child's
+	var ends []*os.File // the child's ends
 	for _, stream := range []Stream{Stdout, Stderr} {
 		r, w, err := os.Pipe()
 		if err != nil {
 			closeAll(ends)
 			closeAll(p.pipes)
-			return nil, nil, fmt.Errorf("make a pipe: %w", err)
+			return nil, nil, fmt.Errorf("create a pipe: %w", err)
 		}
 		p.pipes, ends = append(p.pipes, r), append(ends, w)
 		p.read.Go(func() { readLines(r, stream, c.Mask, c.Output) })
@@ -116,11 +117,12 @@ func newProcess(h *Host, c Command) (*Process, []*os.File, error) {
 
 func closeAll(files []*os.File) {
 	for _, f := range files {
-		_ = f.Close() // pipes: nothing is lost
+		_ = f.Close() // only pipes: no data is lost
 	}
 }
 
-// readLines delivers lines until the pipe ends, with the values of secrets replaced. Lines of more than MaxLine bytes come in parts.
+// readLines delivers lines until the pipe ends, with the values of secrets replaced. Lines longer than MaxLine come
+// in parts.
 func readLines(r io.Reader, stream Stream, mask *redact.Mask, output func(Stream, []byte)) {
 	br, lines := bufio.NewReaderSize(r, MaxLine), redact.NewLines(mask)
 	for {
@@ -136,7 +138,7 @@ func readLines(r io.Reader, stream Stream, mask *redact.Mask, output func(Stream
 	}
 }
 
-// deliver hands on a line in parts of at most MaxLine bytes.
+// deliver passes on a line in parts of at most MaxLine bytes.
 func deliver(stream Stream, line []byte, output func(Stream, []byte)) {
 	if output == nil {
 		return
@@ -151,17 +153,17 @@ func deliver(stream Stream, line []byte, output func(Stream, []byte)) {
 // PID returns the process id, which is also the id of its group.
 func (p *Process) PID() int { return p.pid }
 
-// Done is closed once the group is gone, reaped, and its output delivered.
+// Done is closed once the group is gone and reaped, and its output is delivered.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Outcome says how the process ended. It is only valid after Done.
+// Outcome returns how the process ended. It is only valid after Done.
 func (p *Process) Outcome() Outcome {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.outcome
 }
 
-// Stop asks the group to end (SIGTERM) and kills it after the grace. It returns at once.
+// Stop asks the group to end (SIGTERM) and kills it after grace. It returns at once.
 func (p *Process) Stop(grace time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -175,7 +177,7 @@ func (p *Process) Stop(grace time.Duration) {
 	p.killer = time.AfterFunc(grace, p.Kill)
 }
 
-// Kill ends the group at once (SIGKILL).
+// Kill kills the group (SIGKILL).
 func (p *Process) Kill() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -183,15 +185,15 @@ func (p *Process) Kill() {
 	p.signal(syscall.SIGKILL)
 }
 
-// signal sends to the whole group. Once the leader is reaped its number may belong to somebody else.
+// signal sends a signal to the whole group, unless the leader was reaped: then another process may have its id.
 func (p *Process) signal(sig syscall.Signal) {
 	if !p.reaped {
 		_ = syscall.Kill(-p.pid, sig) // ESRCH: already gone
 	}
 }
 
-// wait owns the process until it is gone. The leader stays a zombie until its group is killed, so that the group's
-// number cannot have become another's.
+// wait waits for the process until it is gone. The leader stays a zombie until its group is killed, so that no other
+// process can have the group's id.
 func (p *Process) wait() {
 	there := p.awaitExit()
 	p.mu.Lock()
@@ -208,13 +210,13 @@ func (p *Process) wait() {
 	p.mu.Unlock()
 	outcome := p.reap()
 	outcome.Asked = asked
-	met := p.in.Left() // what left the group is ended too, unless others of the trial still run
+	met := p.in.Left() // this also ends processes that left the group, unless others of the trial still run
 	outcome.OutOfMemory, outcome.TooManyProcesses = met.MemoryBytes, met.Processes
 	p.mu.Lock()
 	p.outcome = outcome
 	p.mu.Unlock()
 	for _, r := range p.pipes {
-		_ = r.SetReadDeadline(time.Now().Add(drainTimeout)) // pipes take deadlines
+		_ = r.SetReadDeadline(time.Now().Add(drainTimeout)) // pipes support deadlines
 	}
 	p.read.Wait()
 	closeAll(p.pipes)
@@ -222,8 +224,8 @@ func (p *Process) wait() {
 	close(p.done)
 }
 
-// awaitExit returns when the process has ended and leaves it to be reaped. It returns false if somebody else has reaped
-// it: its number may be another's.
+// awaitExit returns when the process has ended, without reaping it. It returns false if the process was reaped
+// elsewhere, so that another process may have its id.
 func (p *Process) awaitExit() bool {
 	if p.below != nil {
 		return p.below.Await() == nil
@@ -232,7 +234,7 @@ func (p *Process) awaitExit() bool {
 	return true
 }
 
-// reap takes the process off the kernel's list, and below a subreaper everything that it left.
+// reap reaps the process. With a subreaper it also ends all its descendants.
 func (p *Process) reap() Outcome {
 	if p.below == nil {
 		err := p.cmd.Wait()
@@ -241,36 +243,38 @@ func (p *Process) reap() Outcome {
 			status, _ := state.Sys().(syscall.WaitStatus)
 			return outcomeOf(status, usage.Maxrss*maxrssUnit)
 		}
-		return Outcome{Code: -1} // reaped by nobody we know
+		return Outcome{Code: -1} // reaped elsewhere
 	}
 	status, maxrss, remains, err := p.below.Reap()
 	if err != nil {
-		p.host.log.Warn("what a trial left behind is looked for by its environment alone", "error", err)
-		return Outcome{Code: -1, Signal: syscall.SIGKILL} // which is how it ends with its subreaper
+		p.host.log.Warn("cannot list the processes that a trial left behind; only those with its environment are ended", "error", err)
+		return Outcome{Code: -1, Signal: syscall.SIGKILL} // what happens to it without its subreaper
 	}
 	if len(remains) > 0 {
-		p.host.log.Warn("processes of a trial do not end", "pids", remains)
+		p.host.log.Warn("cannot end processes of a trial", "pids", remains)
 	}
 	return outcomeOf(status, maxrss*maxrssUnit)
 }
 
-// Outcome is how a process ended.
+// Outcome describes how a process ended.
 type Outcome struct {
-	// Code is the exit code; -1 if a signal ended it.
+	// Code is the exit code; -1 if a signal ended the process.
 	Code int
-	// Signal that ended it; 0 for none.
+	// Signal is the signal that ended the process; 0 if none did.
 	Signal syscall.Signal
 	// Asked is set if Stop or Kill was called before it ended.
 	Asked bool
-	// PeakBytes is the most memory the process held at a time.
+	// PeakBytes is the most memory that the process used at a time.
 	PeakBytes int64
-	// OutOfMemory is the limit in bytes if the kernel killed a process of the trial for going beyond it; else 0.
+	// OutOfMemory is the memory limit in bytes if the kernel killed a process of the trial for exceeding it;
+	// otherwise 0.
 	OutOfMemory int64
-	// TooManyProcesses is the limit of processes and threads if the kernel refused to start one of the trial's for it; else 0.
+	// TooManyProcesses is the limit of processes and threads if the kernel refused to start another one of the trial;
+	// otherwise 0.
 	TooManyProcesses int64
 }
 
-// outcomeOf takes the most memory held in bytes.
+// outcomeOf returns an Outcome from a wait status and the peak memory usage in bytes.
 func outcomeOf(status syscall.WaitStatus, peak int64) Outcome {
 	o := Outcome{Code: status.ExitStatus(), PeakBytes: peak}
 	if status.Signaled() {
@@ -279,25 +283,25 @@ func outcomeOf(status syscall.WaitStatus, peak int64) Outcome {
 	return o
 }
 
-// OK says whether the process ended well by itself.
+// OK reports whether the process ended successfully by itself.
 func (o Outcome) OK() bool { return o.Code == 0 && o.Signal == 0 }
 
-// String says it in a line for the user.
+// String describes the outcome in one line for the user.
 func (o Outcome) String() string {
 	text := o.end()
 	if o.TooManyProcesses > 0 && !o.OK() {
-		text += fmt.Sprintf(", after it had all of the %d processes and threads that a trial may have (--trial-processes)", o.TooManyProcesses)
+		text += fmt.Sprintf(", after it reached the limit of %d processes and threads (--trial-processes)", o.TooManyProcesses)
 	}
 	return text
 }
 
-// end says what ended it.
+// end describes what ended the process.
 func (o Outcome) end() string {
 	switch {
 	case o.OutOfMemory > 0 && !o.OK() && !o.Asked:
 		return fmt.Sprintf("out of memory: used its %s (resources.memory)", humanize.IBytes(uint64(o.OutOfMemory)))
 	case o.Signal == syscall.SIGKILL && !o.Asked:
-		return fmt.Sprintf("killed by signal 9: perhaps out of memory (it held up to %d MiB)", o.PeakBytes>>20)
+		return fmt.Sprintf("killed by signal 9: perhaps out of memory (it used up to %d MiB)", o.PeakBytes>>20)
 	case o.Signal != 0:
 		return fmt.Sprintf("killed by signal %d (%s)", int(o.Signal), o.Signal)
 	default:

@@ -38,7 +38,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// hostForTest is a worker that a test kills: it starts a group of two and one process that leaves the group.
+// hostForTest is a worker that a test kills: it starts a group of two processes and one process that leaves the
+// group.
 func hostForTest(dir string) {
 	h, err := Open(dir, slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -203,7 +204,7 @@ func TestStopKillsAfterGrace(t *testing.T) {
 	}
 }
 
-// alive says whether a process runs; a zombie that nobody reaps does not.
+// alive reports whether a process runs; a zombie does not.
 func alive(pid int) bool {
 	p, err := procfs.NewProc(pid)
 	if err != nil {
@@ -315,8 +316,8 @@ func TestDirAndEnv(t *testing.T) {
 	}
 }
 
-// A slowed process gets about its part of the time, measured by what it did against an unslowed one beside it would
-// be a test with a stopwatch; here it is only shown that it runs, rests, and can be stopped while it rests.
+// A slowed process gets about its part of the time. Measuring that against a process at full speed would depend on
+// the machine's load, so this only tests that the process runs, pauses, and can be stopped while it pauses.
 func TestSpeed(t *testing.T) {
 	t.Parallel()
 	h := open(t)

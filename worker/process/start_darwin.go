@@ -7,18 +7,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxrssUnit is in what the kernel counts the most memory held, in bytes.
+// maxrssUnit is the unit of Rusage.Maxrss in bytes.
 const maxrssUnit = 1
 
-// attributes makes a process lead a group. It does not die with who started it, as the kernel knows no such thing: one of
-// the SDK's ends when it finds its worker gone, others when the next worker starts in the directory.
+// attributes makes a process lead its group. The process does not die with its parent, because this kernel does not
+// support that: an SDK process ends when it notices that its worker is gone, other processes end when the next worker
+// starts in the directory.
 func attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 
-// awaitZombie returns when a child has ended and leaves it to be reaped.
+// awaitZombie returns when a child has ended, without reaping it.
 func awaitZombie(pid int) {
 	queue, err := unix.Kqueue()
 	if err != nil {
-		return // it is waited for when it is reaped
+		return // reaping waits for the end instead
 	}
 	defer unix.Close(queue) //nolint:errcheck // only read
 	var end unix.Kevent_t
@@ -32,7 +33,7 @@ func awaitZombie(pid int) {
 	}
 }
 
-// launch starts processes, one at a time.
+// launch starts processes one at a time.
 func (h *Host) launch() {
 	for start := range h.starts {
 		start()

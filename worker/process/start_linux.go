@@ -10,15 +10,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxrssUnit is in what the kernel counts the most memory held, in bytes.
+// maxrssUnit is the unit of Rusage.Maxrss in bytes.
 const maxrssUnit = 1 << 10
 
-// attributes makes a process lead a group and die with who started it.
+// attributes makes a process lead its group and die with its parent.
 func attributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }
 
-// awaitZombie returns when a child has ended and leaves it to be reaped.
+// awaitZombie returns when a child has ended, without reaping it.
 func awaitZombie(pid int) {
 	for {
 		err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
@@ -28,15 +28,15 @@ func awaitZombie(pid int) {
 	}
 }
 
-// launch starts processes from one thread that lives as long as the host: the kernel sends a child its parent's
-// death signal when the *thread* that started it ends. The thread ends with the goroutine, as it may have given up
+// launch starts processes from one thread that lives as long as the host, because the kernel sends a child its death
+// signal when the *thread* that started it ends. The thread ends with the goroutine, because it may have dropped
 // privileges for good.
 func (h *Host) launch() {
 	runtime.LockOSThread()
 	if unix.Gettid() == os.Getpid() { // the first thread cannot end, and its control group counts for the process
 		defer runtime.UnlockOSThread()
 		var other sync.WaitGroup
-		other.Go(h.launch) // on another one, as this one is held
+		other.Go(h.launch) // on another thread, because this one is locked
 		other.Wait()
 		return
 	}

@@ -8,9 +8,9 @@ import (
 )
 
 const (
-	// tailLines is how many of the last lines are kept to explain a failure: a deep traceback fits.
+	// tailLines is how many of the last lines are kept to explain a failure: enough for a deep traceback.
 	tailLines = 200
-	// tailWidth is how much of a line is kept, in bytes.
+	// tailWidth is how many bytes of a line are kept.
 	tailWidth = limits.Detail
 )
 
@@ -20,7 +20,7 @@ type Tail struct {
 	next  int
 }
 
-// Add adds a line as valid, printable text, and of a very long line the beginning.
+// Add adds a line as valid, printable text; a very long line is truncated.
 func (t *Tail) Add(line []byte) {
 	text := sanitize.Text(string(line[:min(len(line), 4*tailWidth)]), tailWidth)
 	if len(t.lines) < tailLines {
@@ -31,11 +31,11 @@ func (t *Tail) Add(line []byte) {
 	t.next = (t.next + 1) % tailLines
 }
 
-// Reset forgets everything.
+// Reset removes all lines.
 func (t *Tail) Reset() { t.lines, t.next = t.lines[:0], 0 }
 
-// Cause returns the line that best explains why the process failed: the exception of the last Python traceback, or else
-// the last line that is not empty. It is one line of at most limits.Detail bytes.
+// Cause returns the line that best explains why the process failed: the exception of the last Python traceback, or
+// otherwise the last line that is not empty. It is one line of at most limits.Detail bytes.
 func (t *Tail) Cause() string { return sanitize.Line(t.cause(), limits.Detail) }
 
 func (t *Tail) cause() string {

@@ -1,5 +1,5 @@
-// Package proctable finds and ends processes in the kernel's table, by what the kernel says of them: on Linux /proc, and
-// descriptors that name one process for as long as they are open.
+// Package proctable finds and ends processes by the kernel's table of them: on Linux /proc, and descriptors that
+// refer to the same process as long as they are open.
 package proctable
 
 import (
@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// Timeout is how long processes that were killed may take to be gone, as a rule.
+// Timeout is the usual time in which killed processes must be gone.
 const Timeout = 10 * time.Second
 
-// KillAll kills the processes that find finds until it finds none: those that are found may have started others. A find
-// that fails with os.ErrNotExist has found none.
+// KillAll kills the processes that find returns until it returns none, because they may have started others. If find
+// fails with os.ErrNotExist, KillAll has nothing to kill.
 func KillAll(find func() ([]int, error), deadline time.Time) error {
 	for {
 		pids, err := find()
@@ -27,7 +27,7 @@ func KillAll(find func() ([]int, error), deadline time.Time) error {
 			return err
 		}
 		if !time.Now().Before(deadline) {
-			return fmt.Errorf("processes start others faster than they are killed")
+			return fmt.Errorf("processes start others faster than they can be killed")
 		}
 	}
 }

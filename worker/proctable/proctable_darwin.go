@@ -13,27 +13,28 @@ import (
 // zombie is the state of a process that has ended and is not reaped (SZOMB of sys/proc.h).
 const zombie = 5
 
-// again is how often a process that is to end is looked at: the kernel tells its end to who may ask, not to all.
+// again is the time between two checks whether a process has ended, because the kernel only notifies certain
+// processes of its end.
 const again = 5 * time.Millisecond
 
-// Process is a process that lives: no zombie.
+// Process is a process that is alive, not a zombie.
 type Process struct {
 	PID, PPID, PGRP int
-	// Starttime is when it began, in microseconds since 1970.
+	// Starttime is its start time, in microseconds since 1970.
 	Starttime uint64
 	uid       uint32
 }
 
-// StartTime is when it began, in seconds since 1970.
+// StartTime returns its start time, in seconds since 1970.
 func (p Process) StartTime() (float64, error) { return float64(p.Starttime) / 1e6, nil }
 
-// Marked says whether its environment holds NAME=value, which it inherits from who started it.
+// Marked reports whether its environment contains mark (NAME=value), which it inherits from its parent.
 func (p Process) Marked(mark string) bool {
-	text, err := unix.SysctlRaw("kern.procargs2", p.PID) // arguments and environment, each ended by a zero
+	text, err := unix.SysctlRaw("kern.procargs2", p.PID) // arguments and environment, each terminated by a zero byte
 	return err == nil && bytes.Contains(text, []byte("\x00"+mark+"\x00"))
 }
 
-// Get returns a process; ok is false if it does not live.
+// Get returns a process; ok is false if it is not alive.
 func Get(pid int) (p Process, ok bool) {
 	info, err := unix.SysctlKinfoProc("kern.proc.pid", pid)
 	if err != nil {
@@ -53,7 +54,7 @@ func of(info *unix.KinfoProc) (Process, bool) {
 	}, true
 }
 
-// Find returns the ids of the processes, other than this one, that match.
+// Find returns the ids of the matching processes except this one.
 func Find(match func(Process) bool) ([]int, error) {
 	all, err := unix.SysctlKinfoProcSlice("kern.proc.all")
 	if err != nil {
@@ -68,7 +69,7 @@ func Find(match func(Process) bool) ([]int, error) {
 	return pids, nil
 }
 
-// OfUser returns the ids of the processes of a user, this one included.
+// OfUser returns the ids of the processes of a user, including this one.
 func OfUser(uid uint32) ([]int, error) {
 	pids, err := Find(func(p Process) bool { return p.uid == uid })
 	if uid == uint32(os.Getuid()) {
@@ -77,8 +78,8 @@ func OfUser(uid uint32) ([]int, error) {
 	return pids, err
 }
 
-// Kill kills processes and waits until they are gone, or the deadline has passed, which is an error. Those that are
-// gone already are passed over.
+// Kill kills processes and waits until they are gone. It returns an error if the deadline passes first. Processes
+// that are already gone are skipped.
 func Kill(pids []int, deadline time.Time) error {
 	var killed []Process
 	for _, pid := range pids {
@@ -94,7 +95,7 @@ func Kill(pids []int, deadline time.Time) error {
 	return err
 }
 
-// Await waits until a process is gone, or the deadline has passed, which is an error.
+// Await waits until a process is gone. It returns an error if the deadline passes first.
 func Await(pid int, deadline time.Time) error {
 	p, ok := Get(pid)
 	if !ok {
@@ -103,7 +104,7 @@ func Await(pid int, deadline time.Time) error {
 	return await(p, deadline)
 }
 
-// await waits until a process is gone: nothing has its number, or another that began later.
+// await waits until no process has the id, or one with a later start time has it.
 func await(p Process, deadline time.Time) error {
 	for {
 		if now, ok := Get(p.PID); !ok || now.Starttime != p.Starttime {
@@ -116,8 +117,8 @@ func await(p Process, deadline time.Time) error {
 	}
 }
 
-// BootID is different after every start of the machine; empty where the kernel does not tell. Process ids and start
-// times mean nothing in another boot.
+// BootID returns an id that differs after every start of the machine, or "" if it is unknown. Process ids and start
+// times are meaningless in another boot.
 func BootID() string {
 	id, err := unix.Sysctl("kern.bootsessionuuid")
 	if err != nil {

@@ -13,19 +13,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Process is a process that lives: no zombie.
+// Process is a process that is alive, not a zombie.
 type Process struct {
 	procfs.ProcStat
 	proc procfs.Proc
 }
 
-// Marked says whether its environment holds NAME=value, which it inherits from who started it.
+// Marked reports whether its environment contains mark (NAME=value), which it inherits from its parent.
 func (p Process) Marked(mark string) bool {
 	env, err := p.proc.Environ()
 	return err == nil && slices.Contains(env, mark)
 }
 
-// Get returns a process; ok is false if it does not live.
+// Get returns a process; ok is false if it is not alive.
 func Get(pid int) (p Process, ok bool) {
 	proc, err := procfs.NewProc(pid)
 	if err != nil {
@@ -42,7 +42,7 @@ func of(proc procfs.Proc) (Process, bool) {
 	return Process{ProcStat: stat, proc: proc}, true
 }
 
-// Find returns the ids of the processes, other than this one, that match.
+// Find returns the ids of the matching processes except this one.
 func Find(match func(Process) bool) ([]int, error) {
 	all, err := procfs.AllProcs()
 	if err != nil {
@@ -60,7 +60,7 @@ func Find(match func(Process) bool) ([]int, error) {
 	return pids, nil
 }
 
-// OfUser returns the ids of the processes of a user, this one included.
+// OfUser returns the ids of the processes of a user, including this one.
 func OfUser(uid uint32) ([]int, error) {
 	all, err := procfs.AllProcs()
 	if err != nil {
@@ -80,8 +80,8 @@ func OfUser(uid uint32) ([]int, error) {
 	return pids, nil
 }
 
-// Kill kills processes and waits until they are gone, or the deadline has passed, which is an error. Those that are
-// gone already are passed over.
+// Kill kills processes and waits until they are gone. It returns an error if the deadline passes first. Processes
+// that are already gone are skipped.
 func Kill(pids []int, deadline time.Time) error {
 	var fds []int
 	for _, pid := range pids {
@@ -99,7 +99,7 @@ func Kill(pids []int, deadline time.Time) error {
 	return err
 }
 
-// Await waits until a process is gone, or the deadline has passed, which is an error.
+// Await waits until a process is gone. It returns an error if the deadline passes first.
 func Await(pid int, deadline time.Time) error {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
@@ -124,8 +124,8 @@ func await(fd int, deadline time.Time) error {
 	}
 }
 
-// BootID is different after every start of the machine; empty where the kernel does not tell. Process ids and start
-// times mean nothing in another boot.
+// BootID returns an id that differs after every start of the machine, or "" if it is unknown. Process ids and start
+// times are meaningless in another boot.
 func BootID() string {
 	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {

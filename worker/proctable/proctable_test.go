@@ -60,7 +60,7 @@ func TestMarkedProcessesAreFoundAndKilled(t *testing.T) {
 		}
 	}
 	if err := Kill([]int{first, second}, time.Now()); err != nil {
-		t.Errorf("those that are gone: %v", err)
+		t.Errorf("processes that are gone: %v", err)
 	}
 }
 
@@ -75,7 +75,7 @@ func TestAwaitHasADeadline(t *testing.T) {
 	}
 	<-reaped
 	if err := Await(pid, time.Now()); err != nil {
-		t.Errorf("one that is gone: %v", err)
+		t.Errorf("a process that is gone: %v", err)
 	}
 }
 

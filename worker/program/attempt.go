@@ -18,17 +18,17 @@ import (
 type attempt struct {
 	process *rankGroup
 	reports *reportFile
-	// config, report, in and out are paths of what the program is given.
+	// config, report, in and out are the paths of the program's files.
 	config, report, in, out string
 	until                   int64
 	overran                 bool
 }
 
-// lay makes the files that the program finds, with its rights, and its checkpoint of a file of the worker's, or of nothing.
-// What the trial may have put there before is not written to.
+// lay creates the program's files with the program's rights, and unpacks its checkpoint from a file of the worker, or
+// none if it is nil. It does not write to files that the trial may have put there before.
 func (r *Run) lay(dir string, a *attempt, checkpoint *os.File) (err error) {
 	if err := os.Mkdir(dir, 0o700); err != nil {
-		return fmt.Errorf("make a scratch directory: %w", err)
+		return fmt.Errorf("create a scratch directory: %w", err)
 	}
 	config, err := os.OpenFile(a.config, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err == nil {
@@ -50,7 +50,7 @@ func (r *Run) lay(dir string, a *attempt, checkpoint *os.File) (err error) {
 	return err
 }
 
-// prepare opens the checkpoint to start from and makes the files of an attempt.
+// prepare opens the start checkpoint and creates the files of an attempt.
 func (r *Run) prepare(dir string, a *attempt) error {
 	var checkpoint *os.File
 	if r.in != "" {
@@ -78,7 +78,7 @@ func (r *Run) launch() (*attempt, error) {
 	defer r.mu.Unlock()
 	a.until, r.step = r.until, r.inStep
 	if r.killed {
-		err = errors.New("killed before it was started")
+		err = errors.New("the trial was killed before its program started")
 	} else {
 		a.process, err = startRanks(&r.spec, r.commands(dir, r.environment(a)))
 	}
@@ -93,7 +93,8 @@ func (r *Run) launch() (*attempt, error) {
 	return a, nil
 }
 
-// commands are what is started: one process, or one for each rank of a gang that runs here. Rank 0 speaks for all.
+// commands returns the processes to start: one, or one for each rank of a gang that runs here. Only reports of rank 0
+// count.
 func (r *Run) commands(dir string, common []string) []process.Command {
 	commands := make([]process.Command, r.spec.size())
 	for local := range commands {

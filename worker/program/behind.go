@@ -7,24 +7,24 @@ import (
 )
 
 const (
-	// maxBehind is how many bytes of the report file may wait to be read before the program is held, and fewBehind how many when it
-	// runs again.
+	// maxBehind is how many unread bytes of the report file hold the program, and fewBehind how many release it.
 	maxBehind = 1 << 20
 	fewBehind = maxBehind / 2
-	// behindEvery is how often that is looked at while what was read waits to be taken.
+	// behindEvery is how often the size is checked while reports wait to be sent.
 	behindEvery = 5 * time.Millisecond
 )
 
-// behind holds the program while it has written much more than was read: it reports no faster than its worker takes it.
+// behind holds the program while its report file has many unread bytes, so that it reports no faster than its worker
+// can send.
 type behind struct {
 	file *os.File
-	// hold stops the program, or lets it run again; nil if it cannot be held.
+	// hold stops or continues the program; nil if it cannot be held.
 	hold func(held bool)
 
 	mu   sync.Mutex
 	at   int64
 	held bool
-	// over is set when the program is not to be held any more.
+	// over is set when the program must not be held any more.
 	over bool
 }
 
@@ -35,7 +35,7 @@ func (b *behind) read(n int64) {
 	b.at += n
 }
 
-// check holds the program or lets it run.
+// check holds or releases the program.
 func (b *behind) check() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -44,7 +44,7 @@ func (b *behind) check() {
 	}
 	info, err := b.file.Stat()
 	if err != nil {
-		return // reading says so
+		return // reading returns the error
 	}
 	left := info.Size() - b.at
 	if held := left > maxBehind || b.held && left > fewBehind; held != b.held {
@@ -53,7 +53,7 @@ func (b *behind) check() {
 	}
 }
 
-// watch checks again and again until stop.
+// watch calls check periodically until stop is called.
 func (b *behind) watch() (stop func()) {
 	var mu sync.Mutex
 	stopped := false

@@ -11,14 +11,14 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// A program whose reports wait is held, so that its report file does not grow without end, and ends when it is told to.
+// A program whose reports wait is held, so that its report file does not grow without limit, and ends when it has to.
 func TestAProgramIsHeldWhileItsReportsWait(t *testing.T) {
 	t.Parallel()
 	for _, verdict := range []outbidv1.Verdict{outbidv1.Verdict_VERDICT_STOP, outbidv1.Verdict_VERDICT_PAUSE} {
 		t.Run(verdict.String(), func(t *testing.T) {
 			t.Parallel()
 			spec := newSpec(t, 0, `echo $$ > pid; exec yes '{"loss": 1}' >> $OUTBID_REPORT`)
-			run, r := start(t, spec) // of which nothing is taken in
+			run, r := start(t, spec) // none of its reports is sent
 			report := filepath.Join(spec.Scratch, "run-1", "report.jsonl")
 			deadline := time.After(patience)
 			for tick := time.NewTicker(10 * time.Millisecond); ; <-tick.C {
@@ -39,7 +39,7 @@ func TestAProgramIsHeldWhileItsReportsWait(t *testing.T) {
 			}
 			t.Logf("it is held after %d bytes", info.Size())
 			run.Direct(verdict, 0, "")
-			if verdict == outbidv1.Verdict_VERDICT_PAUSE { // what it has reported is taken in until the worker has enough of it
+			if verdict == outbidv1.Verdict_VERDICT_PAUSE { // its reports are handled until the worker kills it
 				time.AfterFunc(100*time.Millisecond, run.Kill)
 			}
 			for event := range r.events {

@@ -12,7 +12,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// heardUntil returns what was heard up to an event.
+// heardUntil returns the events up to a given one.
 func (r *recorder) heardUntil(t *testing.T, last string) string {
 	t.Helper()
 	var heard []string
@@ -30,7 +30,7 @@ func (r *recorder) heardUntil(t *testing.T, last string) string {
 	}
 }
 
-// What a program may not have as its checkpoint is noted, and the program goes on.
+// A checkpoint that is refused is noted, and the program continues.
 func TestWhatIsNoCheckpointIsNoted(t *testing.T) {
 	t.Parallel()
 	secret, err := os.Create(filepath.Join(t.TempDir(), "another tenant's"))
@@ -39,11 +39,11 @@ func TestWhatIsNoCheckpointIsNoted(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = secret.Close() }) // after the subtests
 	for path, want := range map[string]string{
-		fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), secret.Fd()): "leads to what only the kernel or the worker has",
-		fmt.Sprintf("/proc/self/fd/%d", secret.Fd()):            "leads to what only the kernel or the worker has",
-		fmt.Sprintf("/dev/fd/%d", secret.Fd()):                  "leads to what only the kernel or the worker has",
-		"/proc/self/environ":                                    "leads to what only the kernel or the worker has",
-		"fds/1":                                                 "leads to what only the kernel or the worker has",
+		fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), secret.Fd()): "leads into a kernel file system",
+		fmt.Sprintf("/proc/self/fd/%d", secret.Fd()):            "leads into a kernel file system",
+		fmt.Sprintf("/dev/fd/%d", secret.Fd()):                  "leads into a kernel file system",
+		"/proc/self/environ":                                    "leads into a kernel file system",
+		"fds/1":                                                 "leads into a kernel file system",
 		"/dev/zero":                                             "is neither a file nor a directory",
 		"fifo":                                                  "is neither a file nor a directory",
 		"with-fifo":                                             "is neither a file nor a directory",
@@ -78,7 +78,7 @@ echo '{"step": 2, "loss": 2}' >> $OUTBID_REPORT`)
 	}
 }
 
-// M8: a checkpoint of holes is taken at once, and its reports do not wait for one that takes long.
+// A sparse checkpoint is copied quickly, and reports do not wait for a checkpoint that takes long.
 func TestReportsDoNotWaitForACheckpoint(t *testing.T) {
 	t.Parallel()
 	spec := newSpec(t, 0, `truncate -s 1T hole; mkdir big; truncate -s 1T big/hole
@@ -97,7 +97,7 @@ echo '{"step": 3, "loss": 3}' >> $OUTBID_REPORT; exec sleep 600`)
 	run.Wait()
 	left, err := filepath.Glob(filepath.Join(spec.Scratch, "*-2*"))
 	if err != nil || len(left) > 0 {
-		t.Errorf("half a copy is left: %v, %v", left, err)
+		t.Errorf("a partial copy is left: %v, %v", left, err)
 	}
 }
 
@@ -112,20 +112,20 @@ printf '\n{"loss": 2}\n' >> $OUTBID_REPORT`))
 	}
 }
 
-// measured is a recorder that reads no checkpoint.
+// measured is a recorder that does not read checkpoints.
 type measured struct{ *recorder }
 
 func (m *measured) Packed(s *outbidv1.ProcessSaved) { m.events <- fmt.Sprint("saved ", s.GetStep()) }
 
-// What a killed or stopped trial has left to be read holds nobody up: not a checkpoint, and not a report file without end.
+// A killed or stopped trial ends without delay, even if a large checkpoint or an endless report file is left to read.
 func TestATrialEndsWhateverIsLeftToRead(t *testing.T) {
 	t.Parallel()
 	for name, script := range map[string]string{
-		"a report file of holes":     `truncate -s 8T $OUTBID_REPORT; touch began; exec sleep 600`,
-		"a report file that grows":   `touch began; yes '{"loss": 1, "x": "'$(seq -s. 300)'"}' | head -c 300M >> $OUTBID_REPORT; exec sleep 600`,
-		"a checkpoint of holes":      `mkdir big; truncate -s 8T big/hole; echo '{"step": 1, "loss": 1, "checkpoint": "big"}' >> $OUTBID_REPORT; touch began; exec sleep 600`,
-		"a checkpoint as it ends":    `trap 'exit 0' TERM; mkdir $OUTBID_CHECKPOINT_OUT; truncate -s 8T $OUTBID_CHECKPOINT_OUT/hole; touch began; while :; do sleep .01; done`,
-		"a process that ignores all": `trap '' TERM; touch began; while :; do sleep .01; done`,
+		"a report file of holes":         `truncate -s 8T $OUTBID_REPORT; touch began; exec sleep 600`,
+		"a report file that grows":       `touch began; yes '{"loss": 1, "x": "'$(seq -s. 300)'"}' | head -c 300M >> $OUTBID_REPORT; exec sleep 600`,
+		"a checkpoint of holes":          `mkdir big; truncate -s 8T big/hole; echo '{"step": 1, "loss": 1, "checkpoint": "big"}' >> $OUTBID_REPORT; touch began; exec sleep 600`,
+		"a checkpoint as it ends":        `trap 'exit 0' TERM; mkdir $OUTBID_CHECKPOINT_OUT; truncate -s 8T $OUTBID_CHECKPOINT_OUT/hole; touch began; while :; do sleep .01; done`,
+		"a process that ignores SIGTERM": `trap '' TERM; touch began; while :; do sleep .01; done`,
 	} {
 		for _, how := range []string{"stop", "kill", "pause and kill"} {
 			t.Run(name+", "+how, func(t *testing.T) {
@@ -158,7 +158,7 @@ func TestATrialEndsWhateverIsLeftToRead(t *testing.T) {
 	}
 }
 
-// unheard is a Trial of which only the end matters.
+// unheard is a Trial that only records its end.
 type unheard struct{ ended chan struct{} }
 
 func (*unheard) Reports([]*outbidv1.Report)    {}

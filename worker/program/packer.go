@@ -14,20 +14,20 @@ import (
 )
 
 const (
-	// packPatience is how long the copy of a checkpoint may make no progress before it is given up.
+	// packPatience is how long the copy of a checkpoint may make no progress before it is canceled.
 	packPatience = 2 * time.Minute
-	// packEnd is how long a copy that is given up may take to end. One that waits for a file system is left behind.
+	// packEnd is how long a canceled copy may take to end. A copy that is blocked in a file system is abandoned.
 	packEnd = 5 * time.Second
-	// keptMode is that of a copy, which is the worker's and never written again.
+	// keptMode is the mode of a copy, which belongs to the worker and is never written again.
 	keptMode = 0o400
 )
 
-// errStalled says that a checkpoint could not be read for packPatience.
-var errStalled = fmt.Errorf("nothing of it could be read for %s", packPatience)
+// errStalled is the error of a checkpoint that could not be read for packPatience.
+var errStalled = fmt.Errorf("reading it made no progress for %s", packPatience)
 
-// pack is the copy of one checkpoint that is being made, or that waits to be.
+// pack is the copy of one checkpoint that is running or waiting.
 type pack struct {
-	// path is where the program has it, to where the copy is made.
+	// path is the program's checkpoint, and to the path of the copy.
 	path, to string
 	step     int64
 	metric   *float64
@@ -35,20 +35,20 @@ type pack struct {
 	done     chan error
 	// progress counts the parts that were copied.
 	progress atomic.Int64
-	// seen is the progress that was seen last, and since when.
+	// seen is the progress at the last check, and since is when it was reached.
 	seen  int64
 	since time.Time
 }
 
-// packer copies the checkpoints that a program names while the program runs and reports, one at a time. Only the newest
-// waits. It belongs to the goroutine that runs the trial.
+// packer copies the checkpoints that a program names while the program continues to run and report, one at a time.
+// Only the newest checkpoint waits. A packer belongs to the goroutine that runs the trial.
 type packer struct {
 	run  *Run
 	busy *pack
 	next *pack
 }
 
-// finished is closed, or has a value, when the copy that is being made is over; nil if there is none.
+// finished returns a channel that receives the result of the running copy, or nil if no copy runs.
 func (p *packer) finished() <-chan error {
 	if p.busy == nil {
 		return nil
@@ -56,13 +56,13 @@ func (p *packer) finished() <-chan error {
 	return p.busy.done
 }
 
-// offer takes in a checkpoint. Nothing of it is copied any more after a stop or a kill.
+// offer queues a checkpoint in place of the one that waits. After a stop or a kill its copy fails at once.
 func (p *packer) offer(c *pack) {
 	p.next = c
 	p.begin()
 }
 
-// begin begins the copy that waits, unless one is being made.
+// begin starts the copy that waits, unless one is running.
 func (p *packer) begin() {
 	if p.busy != nil || p.next == nil {
 		return
@@ -74,7 +74,7 @@ func (p *packer) begin() {
 	go func() { c.done <- c.copy(ctx, &p.run.spec) }()
 }
 
-// take takes in how the copy ended.
+// take handles the end of the copy.
 func (p *packer) take(err error) {
 	c := p.busy
 	p.busy = nil
@@ -83,7 +83,7 @@ func (p *packer) take(err error) {
 	p.begin()
 }
 
-// check gives up a copy that makes no progress, and reports whether there was progress since the last check.
+// check cancels a copy that makes no progress, and reports whether there was progress since the last check.
 func (p *packer) check(now time.Time) bool {
 	c := p.busy
 	if c == nil {
@@ -100,7 +100,7 @@ func (p *packer) check(now time.Time) bool {
 	return false
 }
 
-// leave waits a while for a copy that was cancelled, and goes on without it.
+// leave waits a while for a canceled copy, and then continues without it.
 func (p *packer) leave(why error) {
 	timer := time.NewTimer(packEnd)
 	defer timer.Stop()
@@ -112,7 +112,7 @@ func (p *packer) leave(why error) {
 	}
 }
 
-// wait returns once nothing is being copied any more, or the trial was stopped or killed.
+// wait returns once no copy is running, or the trial was stopped or killed.
 func (p *packer) wait() {
 	tick := time.NewTicker(p.run.spec.Poll)
 	defer tick.Stop()
@@ -131,7 +131,7 @@ func (p *packer) wait() {
 	}
 }
 
-// soon waits as long for a small copy as for the next look at the reports, so that it is done before them.
+// soon waits for a small copy as long as until the next read of the reports, so that the copy is done before them.
 func (p *packer) soon() {
 	timer := time.NewTimer(p.run.spec.Poll)
 	defer timer.Stop()
@@ -142,7 +142,8 @@ func (p *packer) soon() {
 	}
 }
 
-// copy makes the copy: of a file as it is, of a directory an archive. It is read with the trial's rights and is the worker's.
+// copy copies a file as it is and a directory as an archive. The source is read with the trial's rights; the copy
+// belongs to the worker.
 func (c *pack) copy(ctx context.Context, s *Spec) (err error) {
 	out, err := os.OpenFile(c.to, os.O_RDWR|os.O_CREATE|os.O_EXCL, keptMode)
 	if err != nil {
@@ -150,7 +151,7 @@ func (c *pack) copy(ctx context.Context, s *Spec) (err error) {
 	}
 	defer func() {
 		if err = errors.Join(err, out.Close()); err != nil {
-			_ = os.Remove(c.to) // half of it is of no use
+			_ = os.Remove(c.to) // a partial copy is useless
 		}
 	}()
 	moved := func() { c.progress.Add(1) }
@@ -174,7 +175,7 @@ func (c *pack) fill(ctx context.Context, out, from *os.File, info fs.FileInfo, s
 	return trialfile.Copy(ctx, out, from, info.Size(), moved)
 }
 
-// save has what the program named, or left, copied.
+// save starts the copy of a checkpoint that the program named or left.
 func (r *Run) save(path string) {
 	r.saves++
 	to := filepath.Join(r.spec.Keep, fmt.Sprintf("%012d-%d", r.step, r.saves))

@@ -19,14 +19,14 @@ import (
 
 // record is one line of a report file.
 type record struct {
-	step       int64 // -1 if the line names none
+	step       int64 // -1 if the line has none
 	metrics    map[string]float64
 	checkpoint string
 }
 
-// parseLine reads one line: a JSON object whose numbers are metrics, with NaN, Infinity and -Infinity as Python prints
-// them. "step" and "checkpoint" have a meaning of their own; other strings, and whatever else is no number, are not
-// looked at.
+// parseLine parses one line: a JSON object whose numbers are metrics, with NaN, Infinity and -Infinity as Python
+// prints them. "step" and "checkpoint" have their own meanings. Other strings and other values that are not numbers
+// are ignored.
 func parseLine(line []byte) (record, error) {
 	dec := json.NewDecoder(bytes.NewReader(quoteSpecials(line)))
 	dec.UseNumber()
@@ -55,10 +55,10 @@ func parseLine(line []byte) (record, error) {
 	return r, nil
 }
 
-// maxMetrics is what the metrics of a report may take, encoded; its numbers take the rest of limits.Report.
+// maxMetrics is how much the encoded metrics of a report may take; the other fields take the rest of limits.Report.
 const maxMetrics = limits.Report - 100
 
-// shownText is how much of a value that is wrong stands in an error, in bytes.
+// shownText is how many bytes of a wrong value are quoted in an error.
 const shownText = 80
 
 func (r *record) set(key string, value any) error {
@@ -90,7 +90,7 @@ func (r *record) set(key string, value any) error {
 	return nil
 }
 
-// measure takes in a metric.
+// measure adds a metric.
 func (r *record) measure(name string, value float64) error {
 	if err := sanitize.Check(name, limits.Name); err != nil {
 		return fmt.Errorf("metric %q; its name %w", sanitize.Line(name, shownText), err)
@@ -108,7 +108,7 @@ func stepOf(value any) (int64, error) {
 		if n, err := strconv.ParseInt(number.String(), 10, 64); err == nil && n >= 0 {
 			return n, nil
 		}
-		// 3.0 and 1e3 are whole too.
+		// 3.0 and 1e3 are whole numbers too.
 		f, err := strconv.ParseFloat(number.String(), 64)
 		if err == nil && f >= 0 && f < 1<<53 && f == math.Trunc(f) {
 			return int64(f), nil
@@ -131,7 +131,7 @@ func explain(err error) error {
 	return fmt.Errorf("not JSON: %w", err)
 }
 
-// mark begins the strings that stand for NaN and the infinities, which JSON has no words for.
+// mark is the prefix of the strings that stand for NaN and the infinities, which JSON cannot express.
 const mark = "\x00"
 
 func special(text string) (float64, bool) {
@@ -146,7 +146,7 @@ func special(text string) (float64, bool) {
 	return 0, false
 }
 
-// quoteSpecials puts NaN, Infinity and -Infinity into strings, outside of strings.
+// quoteSpecials quotes NaN, Infinity and -Infinity where they are not part of a string.
 func quoteSpecials(line []byte) []byte {
 	if !bytes.Contains(line, []byte("NaN")) && !bytes.Contains(line, []byte("Infinity")) {
 		return line

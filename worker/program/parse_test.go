@@ -73,7 +73,7 @@ func TestParseLineErrors(t *testing.T) {
 	}
 }
 
-// manyMetrics is a line with n metrics.
+// manyMetrics returns a line with n metrics.
 func manyMetrics(n int) string {
 	line := `{"step": 1`
 	for i := range n {
@@ -105,7 +105,7 @@ func FuzzParseLine(f *testing.F) {
 	})
 }
 
-// However the lines arrive, they are the same lines.
+// Lines are the same however they are split into reads.
 func FuzzReportFile(f *testing.F) {
 	f.Add([]byte("{\"loss\": 1}\n\n{\"loss\": 2}\nbad\n{\"loss\": 3}"), 3)
 	f.Add([]byte(strings.Repeat("x", maxLine+5)+"\n{\"loss\": 1}\n"), 1000)

@@ -1,7 +1,7 @@
-// Package program runs trials that are programs: a command line that learns what to do from its environment and
-// reports by appending JSON lines to a file.
+// Package program runs trials that are programs: command lines that are configured by environment variables and
+// report by appending JSON lines to a file.
 //
-// What a program is given:
+// Environment variables of a program:
 //
 //	OUTBID_SWEEP, OUTBID_TRIAL   which trial it is
 //	OUTBID_NODE                  name of the node it runs on
@@ -12,18 +12,19 @@
 //	OUTBID_START_STEP            steps that the checkpoint holds
 //	OUTBID_UNTIL_STEP            train until this step, save, and exit with code 0; 0 until it is done by itself
 //	OUTBID_SEED                  seed of everything random in the trial
-//	OUTBID_TRIAL_SEED            the same for all processes that train the trial at once, each of which has an OUTBID_SEED
+//	OUTBID_TRIAL_SEED            the same for all forks that train the trial at once; OUTBID_SEED differs between them
 //	OUTBID_FORK, OUTBID_FORKS    which of the processes that train the trial at once this is, from 0, and how many there are
 //	OUTBID_DEVICES               indexes of the devices it may use, separated by commas
 //
-// A line of the report file is a JSON object: its numbers are metrics; "step" counts the steps done (one more than the
-// line before if left out); "checkpoint" names a file or directory that the program has saved and moved into place.
+// A line of the report file is a JSON object. Its numbers are metrics. "step" is the number of steps done; the
+// default is one more than in the line before. "checkpoint" names a file or directory that the program has saved and
+// moved into place.
 //
-// A program cannot wait for word as a function does. When its report says that the target is reached, it is to save
-// and exit; the answer may be to go on, and then it is started again from its checkpoint. One that reports a step
-// beyond the target did not look at OUTBID_UNTIL_STEP: it is asked to stop (SIGTERM), as for a pause. What it writes to
-// OUTBID_CHECKPOINT_OUT counts only if it exits by itself, whatever the code: a program that a signal ended may have
-// been in the middle of writing. So a program that is to be paused and does not look at its target should handle
+// Unlike a function, a program cannot wait for orders. When its report reaches the target, it has to save and exit;
+// if the order then is to continue, it is started again from its checkpoint. A program that reports a step beyond the
+// target did not check OUTBID_UNTIL_STEP: it is asked to stop (SIGTERM), as for a pause. The checkpoint in
+// OUTBID_CHECKPOINT_OUT counts only if it exits by itself, with any code: a program that was ended by a signal may
+// not have finished writing. So a program that has to support pauses and does not check its target should handle
 // SIGTERM or name checkpoints in its reports.
 package program
 
@@ -51,20 +52,21 @@ const (
 	defaultGrace = 10 * time.Second
 )
 
-// DefaultCheckpointBytes is Spec.CheckpointBytes by default: the weights and the optimizer of 16 billion parameters.
+// DefaultCheckpointBytes is the default of Spec.CheckpointBytes: the weights and the optimizer state of 16 billion
+// parameters.
 const DefaultCheckpointBytes = 256 << 30
 
-// Trial is who hears of a trial that a program runs. Its methods are called one at a time, in order; Ended is the last
-// call. Reports may block: it holds up the reading of the report file.
+// Trial receives the events of a trial that a program runs. Its methods are called one at a time, in order; Ended is
+// the last call. Reports may block, which delays the reading of the report file.
 type Trial interface {
 	Reports(reports []*outbidv1.Report)
-	// Packed offers a file of the worker's in Spec.Keep that nobody else uses.
+	// Packed offers a checkpoint: a file in Spec.Keep that then belongs to the caller.
 	Packed(saved *outbidv1.ProcessSaved)
-	// Working says that the trial waits for its worker, which makes progress with a checkpoint.
+	// Working is called when the trial waits for its worker, which makes progress with a checkpoint.
 	Working()
 	Reached(step int64)
 	Ended(ended *outbidv1.ForkEnded)
-	// Note is a line for the user.
+	// Note receives a line for the user.
 	Note(text string)
 }
 
@@ -73,45 +75,45 @@ type Starter interface {
 	Start(c process.Command) (*process.Process, error)
 }
 
-// Spec says what to run.
+// Spec describes what to run.
 type Spec struct {
 	Host   Starter
 	Fork   *outbidv1.ForkRef
 	Logger *slog.Logger
-	// In confines the program; nil for no more than its process group. What the program named, or may have changed, is
-	// read with its rights.
+	// In confines the program; if it is nil, the program has only its process group. Files that the program named or
+	// may have changed are read with its rights.
 	In *confine.Confinement
-	// Argv, Env and Dir of the program; the variables of the package's comment are added to Env.
+	// Argv, Env and Dir describe the program; the variables of the package's comment are added to Env.
 	Argv []string
 	Env  []string
 	Dir  string
 	// ConfigJSON is the configuration.
 	ConfigJSON string
-	// Scratch is a directory of this trial's own. Keep is one of the worker's, which the trial need not reach, for copies of
-	// checkpoints; empty means Scratch.
+	// Scratch is the trial's directory. Keep is a directory for copies of checkpoints, which the trial need not have
+	// access to; empty means Scratch.
 	Scratch, Keep string
-	// CheckpointBytes bounds a checkpoint by the length of its files; 0 means 256 GiB.
+	// CheckpointBytes limits the sum of the lengths of a checkpoint's files; 0 means DefaultCheckpointBytes.
 	CheckpointBytes int64
-	// StartStep and Checkpoint (a path to a file of the worker's) to start from.
+	// StartStep and Checkpoint (the path of a file of the worker) are where the trial starts.
 	StartStep  int64
 	Checkpoint string
-	// UntilStep is the first target; 0 for none.
+	// UntilStep is the first target; 0 means none.
 	UntilStep int64
-	// Metric goes with checkpoints.
+	// Metric is the metric that is sent with checkpoints.
 	Metric  string
 	Seed    uint64
 	Devices []int32
-	// Gang says which ranks of a gang run here; nil for a program that is one process.
+	// Gang describes the ranks of a gang that run here; nil for a program with one process.
 	Gang *outbidv1.Gang
-	// Part says which of the forks that train the trial at once this is; nil if it is the only one.
+	// Part identifies this fork among those that train the trial at once; nil if it is the only one.
 	Part *outbidv1.ForkPart
 	// Grace is how long the program may take to end after SIGTERM; 0 means 10 s.
 	Grace time.Duration
-	// Speed relative to full speed; 0 means full. See process.SetSpeed.
+	// Speed is relative to full speed; 0 means full speed. See process.SetSpeed.
 	Speed float64
-	// Output gets what the program prints; the line is only valid during the call. nil drops it.
+	// Output receives what the program prints. The line is only valid during the call. nil discards the output.
 	Output func(stream process.Stream, line []byte)
-	// Mask replaces values of secrets in what the program prints; nil replaces nothing.
+	// Mask replaces values of secrets in the program's output; nil replaces nothing.
 	Mask *redact.Mask
 	// Poll is how often the report file is read; 0 means 20 ms.
 	Poll time.Duration
@@ -123,7 +125,7 @@ type Run struct {
 	trial Trial
 	wake  chan struct{}
 	owner sync.WaitGroup
-	// ctx ends with a stop or a kill: what the worker does for the trial then ends too.
+	// ctx ends with a stop or a kill, which ends the worker's own work for the trial.
 	ctx    context.Context //nolint:containedctx // the trial's life
 	cancel context.CancelCauseFunc
 
@@ -133,7 +135,7 @@ type Run struct {
 	killed  bool
 	current *rankGroup
 
-	// Owned by the goroutine that runs the trial.
+	// The following fields are owned by the goroutine that runs the trial.
 	tail      process.Tail
 	tailMu    sync.Mutex
 	round     int
@@ -142,7 +144,7 @@ type Run struct {
 	saves     int
 	in        string // the newest checkpoint, to start again from
 	inStep    int64
-	savedPath string // where the program had it
+	savedPath string // the path that the program gave for it
 	metric    *float64
 	began     time.Time
 	trained   time.Duration
@@ -151,13 +153,14 @@ type Run struct {
 	packer    packer
 }
 
-// Why what the worker does for a trial ends.
+// Causes for which a trial's context ends.
 var (
 	errStopped = errors.New("the trial was stopped")
 	errKilled  = errors.New("the trial was killed")
 )
 
-// Start starts the program; to bring its checkpoint ends with ctx. An error says in one line why it cannot be started.
+// Start starts the program. Unpacking its checkpoint stops when ctx ends. The error says in one line why the program
+// cannot be started.
 func Start(ctx context.Context, spec Spec, trial Trial) (*Run, error) {
 	if spec.Grace == 0 {
 		spec.Grace = defaultGrace
@@ -184,8 +187,8 @@ func Start(ctx context.Context, spec Spec, trial Trial) (*Run, error) {
 	return r, nil
 }
 
-// Direct says what the trial should do from now on. A later target takes effect when the program has reached the one
-// that it was started with.
+// Direct orders what the trial should do from now on. A later target takes effect when the program has reached the
+// one that it was started with.
 func (r *Run) Direct(verdict outbidv1.Verdict, untilStep int64, _ string) {
 	r.mu.Lock()
 	r.verdict, r.until = verdict, untilStep
@@ -199,7 +202,7 @@ func (r *Run) Direct(verdict outbidv1.Verdict, untilStep int64, _ string) {
 	r.notify()
 }
 
-// Kill ends the program at once; the trial hears of it by Ended.
+// Kill kills the program. The trial's Ended is called later.
 func (r *Run) Kill() {
 	r.mu.Lock()
 	r.killed = true
@@ -211,13 +214,13 @@ func (r *Run) Kill() {
 	r.notify()
 }
 
-// Acked does nothing: a program is not told what was decided on.
+// Acked does nothing: a program does not receive decisions.
 func (r *Run) Acked(uint64) {}
 
-// SaveDone does nothing: a program does not wait for its checkpoint to be stored.
+// SaveDone does nothing: a program does not wait until its checkpoint is stored.
 func (r *Run) SaveDone(int64, string) {}
 
-// Wait returns when the trial has ended and nothing of it runs any more.
+// Wait returns when the trial has ended and none of its processes runs any more.
 func (r *Run) Wait() { r.owner.Wait() }
 
 func (r *Run) notify() {
@@ -238,11 +241,11 @@ func (r *Run) output(stream process.Stream, line []byte) {
 	}
 }
 
-// record takes in one line of the report file.
+// record handles one line of the report file.
 func (r *Run) record(rec record) {
 	if rec.step < 0 {
 		rec.step = r.step + 1
-		if len(rec.metrics) == 0 { // a checkpoint alone is no step
+		if len(rec.metrics) == 0 { // a line with only a checkpoint does not begin a step
 			rec.step = r.step
 		}
 	}
@@ -270,7 +273,7 @@ func (r *Run) record(rec record) {
 	}
 }
 
-// flush hands on the reports that were read.
+// flush delivers the reports that were read.
 func (r *Run) flush() {
 	if len(r.pending) > 0 {
 		r.trial.Reports(r.pending)
@@ -278,7 +281,7 @@ func (r *Run) flush() {
 	}
 }
 
-// badLine tells the user once about each kind of bad line.
+// badLine tells the user about the first bad line of each kind.
 func (r *Run) badLine(line int, err error) {
 	kind, _, _ := strings.Cut(err.Error(), ";")
 	if r.isNews(kind) {
@@ -286,17 +289,17 @@ func (r *Run) badLine(line int, err error) {
 	}
 }
 
-// note tells the user something once.
+// note shows the user a text, once.
 func (r *Run) note(text string) {
 	if r.isNews(text) {
 		r.trial.Note(text)
 	}
 }
 
-// maxNotes bounds how many notes a trial makes of what it reports and saves.
+// maxNotes limits how many notes a trial makes about its reports and checkpoints.
 const maxNotes = 20
 
-// isNews reports whether something was not noted before, and takes it for noted.
+// isNews reports whether a text was not noted before, and records it.
 func (r *Run) isNews(text string) bool {
 	if r.noted[text] || len(r.noted) >= maxNotes {
 		return false

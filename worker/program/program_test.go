@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// recorder is a Trial that writes down what it hears.
+// recorder is a Trial that records its events.
 type recorder struct {
 	events chan string
 	ended  *outbidv1.ForkEnded
@@ -108,7 +108,7 @@ func start(t *testing.T, spec Spec) (*Run, *recorder) {
 	return run, r
 }
 
-// steps trains to its target and saves what it started from and where it got to.
+// steps trains to its target, and saves where it started and how far it got.
 const steps = `
 step=$OUTBID_START_STEP
 from=$(cat "$OUTBID_CHECKPOINT_IN" 2>/dev/null || echo nothing)
@@ -187,7 +187,7 @@ func TestEndsByItself(t *testing.T) {
 	}
 }
 
-// A program that does not look at its target is stopped beyond it, and counts as having reached it.
+// A program that does not check its target is stopped beyond it, and counts as having reached it.
 func TestOverrun(t *testing.T) {
 	t.Parallel()
 	run, r := start(t, newSpec(t, 2, `
@@ -211,7 +211,7 @@ while :; do sleep 0.01; done`))
 	r.awaitEnd(t, outbidv1.ForkOutcome_FORK_OUTCOME_ORDERED, 1)
 }
 
-// What a killed program wrote may be half a checkpoint.
+// The checkpoint of a killed program may be incomplete.
 func TestPauseByForceDoesNotSave(t *testing.T) {
 	t.Parallel()
 	spec := newSpec(t, 100, `
@@ -304,7 +304,7 @@ func TestStartFails(t *testing.T) {
 	}
 }
 
-// Exit codes, signals, output, stops and grace are the same below a subreaper.
+// Exit codes, signals, output, stops and grace are the same with a subreaper.
 func TestTheSameBelowASubreaper(t *testing.T) {
 	t.Parallel()
 	subreapertest.Again(t, "^Test")

@@ -10,8 +10,8 @@ import (
 	"github.com/outbid-dev/outbid/worker/process"
 )
 
-// rankGroup is the processes of one start of a program: one, or one for each device of a gang. It ends when all have; when
-// one fails the others are stopped, as none of them can go on without it.
+// rankGroup is the processes of one start of a program: one, or one for each device of a gang. The group ends when
+// all processes have ended. When one fails, the others are stopped, because they cannot continue without it.
 type rankGroup struct {
 	members []*process.Process
 	done    chan struct{}
@@ -22,7 +22,7 @@ type rankGroup struct {
 	failed  bool
 }
 
-// size is how many processes of the gang run here.
+// size returns how many processes of the gang run here.
 func (s *Spec) size() int {
 	if s.Gang.GetPerDevice() {
 		return max(1, len(s.Devices))
@@ -30,10 +30,10 @@ func (s *Spec) size() int {
 	return 1
 }
 
-// follows says whether rank 0 runs elsewhere: nothing that is reported or saved here counts.
+// follows reports whether rank 0 runs on another node. Then reports and checkpoints of this node do not count.
 func (s *Spec) follows() bool { return s.Gang.GetFirstRank() > 0 }
 
-// startRanks starts the processes. If one cannot be started none runs on.
+// startRanks starts the processes. If one cannot be started, the others are killed.
 func startRanks(s *Spec, commands []process.Command) (*rankGroup, error) {
 	g := &rankGroup{done: make(chan struct{}), grace: s.Grace}
 	for _, command := range commands {
@@ -51,7 +51,7 @@ func startRanks(s *Spec, commands []process.Command) (*rankGroup, error) {
 	return g, nil
 }
 
-// wait owns the group: it ends with its last member.
+// wait ends the group after its last member.
 func (g *rankGroup) wait() {
 	var all sync.WaitGroup
 	for _, p := range g.members {
@@ -64,7 +64,7 @@ func (g *rankGroup) wait() {
 	close(g.done)
 }
 
-// left takes in how a member ended. The first that failed speaks for all.
+// left records how a member ended. The group's outcome is that of the first failure.
 func (g *rankGroup) left(o process.Outcome) {
 	g.mu.Lock()
 	first := !g.failed && !o.OK()
@@ -81,42 +81,42 @@ func (g *rankGroup) left(o process.Outcome) {
 // Done is closed once every process is gone.
 func (g *rankGroup) Done() <-chan struct{} { return g.done }
 
-// Outcome is how the first of them failed, or that none did. It is only valid after Done.
+// Outcome returns the first failure, or the outcome of a member if none failed. It is only valid after Done.
 func (g *rankGroup) Outcome() process.Outcome {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.outcome
 }
 
-// Stop asks all to end, and kills those that have not after the grace.
+// Stop asks all processes to end, and kills those that have not ended after grace.
 func (g *rankGroup) Stop(grace time.Duration) {
 	for _, p := range g.members {
 		p.Stop(grace)
 	}
 }
 
-// Kill ends all at once.
+// Kill kills all processes.
 func (g *rankGroup) Kill() {
 	for _, p := range g.members {
 		p.Kill()
 	}
 }
 
-// Hold stops all, or lets them run again.
+// Hold stops or continues all processes.
 func (g *rankGroup) Hold(held bool) {
 	for _, p := range g.members {
 		p.Hold(held)
 	}
 }
 
-// SetSpeed slows all down to a part of full speed.
+// SetSpeed slows all processes down to a part of full speed.
 func (g *rankGroup) SetSpeed(speed float64) {
 	for _, p := range g.members {
 		p.SetSpeed(speed)
 	}
 }
 
-// rankEnvironment is what torchrun would tell the process of a local rank; nothing for a program without a gang.
+// rankEnvironment returns the variables that torchrun sets for a local rank, or nil for a program without a gang.
 func (s *Spec) rankEnvironment(local int) []string {
 	g := s.Gang
 	if g == nil {
@@ -131,14 +131,15 @@ func (s *Spec) rankEnvironment(local int) []string {
 	}
 }
 
-// muted are the variables of a process whose reports and checkpoints do not count: it may write them all the same.
+// muted returns the variables of a process whose reports and checkpoints do not count, so that it can write them
+// nevertheless.
 func muted(dir string, local int) []string {
 	base := filepath.Join(dir, "rank-"+strconv.Itoa(local))
 	return []string{"OUTBID_REPORT=" + base + "-report.jsonl", "OUTBID_CHECKPOINT_OUT=" + base + "-checkpoint-out"}
 }
 
-// follow is how a part of a gang goes on whose processes ended well: rank 0 decides, and what it decides comes as an
-// order to end. nil never comes: a gang over several nodes does not start again in place.
+// follow waits for the order to end after the processes of a part of a gang without rank 0 have finished, because
+// rank 0 decides. It never returns nil: a gang over several nodes is not restarted in place.
 func (r *Run) follow() *outbidv1.ForkEnded {
 	for {
 		r.mu.Lock()

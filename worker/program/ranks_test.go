@@ -10,7 +10,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// ranks writes down what each process was told, and reports as rank 0 alone is to be heard.
+// ranks records the variables of each process, and every rank reports, but only reports of rank 0 count.
 const ranks = `
 echo "$RANK/$WORLD_SIZE local $LOCAL_RANK/$LOCAL_WORLD_SIZE group $GROUP_RANK/$GROUP_WORLD_SIZE at $MASTER_ADDR:$MASTER_PORT" > "$RANKS/$RANK"
 echo "{\"step\": 2, \"loss\": 0.$RANK}" >> $OUTBID_REPORT
@@ -56,11 +56,11 @@ func TestOneProcessForEachDevice(t *testing.T) {
 	r.awaitEnd(t, outbidv1.ForkOutcome_FORK_OUTCOME_ORDERED, 2)
 	want := []string{"0/2 local 0/2 group 0/1 at here:29501", "1/2 local 1/2 group 0/1 at here:29501"}
 	if got := told(t, dir); !slices.Equal(got, want) {
-		t.Errorf("the ranks were told %q", got)
+		t.Errorf("the ranks got %q", got)
 	}
 }
 
-// Rank 1 fails: rank 0, which would wait for it for ever, is stopped, and the trial has failed for rank 1's reason.
+// Rank 1 fails: rank 0, which would wait for it endlessly, is stopped, and the trial fails with rank 1's reason.
 func TestOneFailureEndsEveryRank(t *testing.T) {
 	t.Parallel()
 	spec, _ := gangSpec(t, `if [ $RANK = 1 ]; then echo "rank 1 has no data" >&2; exit 3; fi; exec sleep 600`,
@@ -72,7 +72,8 @@ func TestOneFailureEndsEveryRank(t *testing.T) {
 	}
 }
 
-// The part of a gang without rank 0 says nothing of what it does, waits at its end for word, and ends by order.
+// The part of a gang without rank 0 reports nothing, waits for an order when its processes have ended, and ends by
+// it.
 func TestAFollowerWaitsForWord(t *testing.T) {
 	t.Parallel()
 	spec, dir := gangSpec(t, ranks, &outbidv1.Gang{FirstRank: 1, Ranks: 3, Place: 1, Places: 2, Address: "there", Port: 1, PerDevice: true})
@@ -86,6 +87,6 @@ func TestAFollowerWaitsForWord(t *testing.T) {
 	r.awaitEnd(t, outbidv1.ForkOutcome_FORK_OUTCOME_ORDERED, 0)
 	want := []string{"1/3 local 0/2 group 1/2 at there:1", "2/3 local 1/2 group 1/2 at there:1"}
 	if got := told(t, dir); !slices.Equal(got, want) {
-		t.Errorf("the ranks were told %q", got)
+		t.Errorf("the ranks got %q", got)
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/outbid-dev/outbid/worker/process"
 )
 
-// run starts the program as often as the trial goes on.
+// run starts the program again each time the trial continues.
 func (r *Run) run(a *attempt) {
 	defer r.cancel(nil)
 	for {
@@ -64,14 +64,14 @@ func (r *Run) attend(a *attempt) *outbidv1.ForkEnded {
 		}
 		r.overrun(a)
 	}
-	r.packer.wait() // what the program named before it ended
+	r.packer.wait() // checkpoints that the program named before it ended
 	r.mu.Lock()
 	r.current = nil
 	verdict, killed := r.verdict, r.killed
 	r.mu.Unlock()
 	r.trained += time.Since(r.began)
 	if err := a.reports.close(); err != nil {
-		r.spec.Logger.Warn("close the report file", "error", err)
+		r.spec.Logger.Warn("cannot close the report file", "error", err)
 	}
 	outcome := a.process.Outcome()
 	ordered := verdict != outbidv1.Verdict_VERDICT_TRAIN
@@ -94,7 +94,8 @@ func (r *Run) attend(a *attempt) *outbidv1.ForkEnded {
 	return ended(outbidv1.ForkOutcome_FORK_OUTCOME_FINISHED)
 }
 
-// read takes in what the program reports. While that waits, the program is held if it has reported much more.
+// read handles the program's new reports. While they wait to be sent, the program is held if it has reported much
+// more.
 func (r *Run) read(a *attempt, last bool) error {
 	defer a.reports.behind.watch()()
 	if last {
@@ -107,10 +108,10 @@ func (r *Run) read(a *attempt, last bool) error {
 	return err
 }
 
-// overrun asks a program to stop that goes on beyond its target.
+// overrun asks a program to stop that continues beyond its target.
 func (r *Run) overrun(a *attempt) {
 	r.mu.Lock()
-	until := r.until // the newest: if it has moved on, the program may go on
+	until := r.until // the newest target: if it has moved, the program may continue
 	r.mu.Unlock()
 	if a.overran || until <= 0 || r.step <= until {
 		return
@@ -119,7 +120,7 @@ func (r *Run) overrun(a *attempt) {
 	a.process.Stop(r.spec.Grace)
 }
 
-// reached says that the target is reached and waits for the answer; nil to train on.
+// reached reports that the target is reached and waits for the answer: nil to continue training.
 func (r *Run) reached() *outbidv1.ForkEnded {
 	told := false
 	for {
@@ -156,10 +157,10 @@ func (r *Run) failure(outcome process.Outcome) *outbidv1.ForkEnded {
 	return failed(outbidv1.FailureKind_FAILURE_KIND_ERROR, detail)
 }
 
-// saveFinal offers what the program left in OUTBID_CHECKPOINT_OUT, if anything.
+// saveFinal offers the checkpoint in OUTBID_CHECKPOINT_OUT, if there is one.
 func (r *Run) saveFinal(path string) {
 	if r.savedPath == path && r.inStep == r.step {
-		return // named in the last report
+		return // the last report named it
 	}
 	there := r.spec.In.As(func() error { _, err := os.Stat(path); return err })
 	if errors.Is(there, os.ErrNotExist) {
@@ -168,11 +169,12 @@ func (r *Run) saveFinal(path string) {
 	r.save(path)
 }
 
-// packed takes in how the copy of a checkpoint ended. It offers the copy and keeps another name of it to start again from.
+// packed handles the end of a checkpoint's copy. It offers the copy, and keeps a link to it as the next start
+// checkpoint.
 func (r *Run) packed(c *pack, err error) {
 	kept, offered := c.to+".in", c.to+".ckpt"
 	if err == nil {
-		err = errors.Join(os.Link(c.to, kept), os.Rename(c.to, offered)) // neither is ever written to again
+		err = errors.Join(os.Link(c.to, kept), os.Rename(c.to, offered)) // neither is ever written again
 	}
 	if err != nil {
 		if r.ctx.Err() == nil {
@@ -182,7 +184,7 @@ func (r *Run) packed(c *pack, err error) {
 	}
 	if r.in != "" && r.in != r.spec.Checkpoint {
 		if err := os.Remove(r.in); err != nil {
-			r.spec.Logger.Warn("remove an old checkpoint", "error", err)
+			r.spec.Logger.Warn("cannot remove an old checkpoint", "error", err)
 		}
 	}
 	r.in, r.inStep, r.savedPath = kept, c.step, c.path

@@ -13,11 +13,11 @@ import (
 )
 
 const (
-	// maxLine bounds a line of the report file, in bytes.
+	// maxLine limits a line of the report file, in bytes.
 	maxLine = 64 << 10
-	// maxPending bounds how many reports are handed on at once.
+	// maxPending limits how many reports are delivered at once.
 	maxPending = 1000
-	// lastBytes is how much is still read of a trial that was stopped or killed, each time it is looked at.
+	// lastBytes is how much of the report file each read still handles after the trial was stopped or killed.
 	lastBytes = 256 << 10
 )
 
@@ -25,26 +25,27 @@ const (
 type reportFile struct {
 	file    *os.File
 	buf     []byte
-	rest    []byte // the beginning of a line whose end is not there yet
-	skip    bool   // the line is too long: its rest is skipped
+	rest    []byte // the beginning of a line without its end
+	skip    bool   // the line is too long: its remaining bytes are skipped
 	line    int
 	handler func(record)
 	bad     func(line int, err error)
 	behind  behind
-	// mask replaces values of secrets in what is wrong with a line; nil replaces nothing.
+	// mask replaces values of secrets in errors about a line; nil replaces nothing.
 	mask *redact.Mask
 }
 
 func openReports(path string, handler func(record), bad func(int, error)) (*reportFile, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("make the report file: %w", err)
+		return nil, fmt.Errorf("create the report file: %w", err)
 	}
 	return &reportFile{file: f, buf: make([]byte, 32<<10), handler: handler, bad: bad, behind: behind{file: f}}, nil
 }
 
-// read handles the lines that are there; at the end of the program also a last one without a line end. Once ctx has ended
-// it reads lastBytes at most: a file may have no end, such as one of a hole of many TiB, and its trial is to end.
+// read handles the complete lines of the file. With last, after the program has ended, it also handles an incomplete
+// last line. Once ctx has ended, it reads at most lastBytes, because a file may be practically endless, for example
+// with a hole of many TiB, and its trial has to end.
 func (f *reportFile) read(ctx context.Context, last bool) error {
 	for left := lastBytes; ctx.Err() == nil || left > 0; left -= len(f.buf) {
 		if err := f.skipHole(); err != nil {
@@ -67,7 +68,8 @@ func (f *reportFile) read(ctx context.Context, last bool) error {
 	return nil
 }
 
-// skipHole goes on behind a hole in a line that is too long anyway: a file may have one of many TiB, and no line end is in it.
+// skipHole skips a hole in a line that is too long anyway: a file may have one of many TiB, which contains no line
+// end.
 func (f *reportFile) skipHole() error {
 	if !f.skip {
 		return nil
@@ -124,14 +126,15 @@ func (f *reportFile) parse(line []byte) {
 	f.handler(r)
 }
 
-// withoutSecrets returns the error for a line without values of secrets: of a long one the error may quote a part only.
+// withoutSecrets returns the error for a line with secrets masked. The error may quote only a part of a secret, so
+// the line is masked and parsed again.
 func (f *reportFile) withoutSecrets(line []byte, err error) error {
 	masked := f.mask.Bytes(line)
 	if bytes.Equal(masked, line) {
 		return err
 	}
 	if _, err = parseLine(masked); err == nil {
-		err = errors.New("it holds the value of a secret")
+		err = errors.New("it contains the value of a secret")
 	}
 	return err
 }

@@ -2,8 +2,8 @@ package redact
 
 import outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 
-// Message replaces values in the text that a message of a trial carries. Names that Outbid gives, such as those of sweeps, nodes and
-// objects, stay as they are, whatever the secrets are.
+// Message replaces values in the text of a trial's message. Names that Outbid assigns, such as those of sweeps, nodes
+// and objects, are not changed, whatever the secrets are.
 func (m *Mask) Message(message *outbidv1.UplinkMessage) {
 	if m == nil {
 		return

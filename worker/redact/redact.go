@@ -1,8 +1,8 @@
-// Package redact replaces the values of a trial's secrets in what the trial prints and says.
+// Package redact replaces the values of a trial's secrets in the trial's output and messages.
 //
-// It finds a value as it is, each long line of it, and the value in base64, in JSON and in a URL. It does not find a value that is
-// shorter than MinBytes, split over several lines, or changed in another way: reversed, compressed, encrypted, or in base64
-// together with other text.
+// It finds a value as it is, each long line of it, and the value in base64, in JSON and in a URL. It does not find a
+// value that is shorter than MinBytes, split over several lines, or changed in another way: reversed, compressed,
+// encrypted, or in base64 together with other text.
 package redact
 
 import (
@@ -19,22 +19,22 @@ import (
 )
 
 const (
-	// MinBytes is the size of the shortest value that is replaced: shorter ones stand in too many words.
+	// MinBytes is the size of the shortest value that is replaced: shorter values occur in too many words.
 	MinBytes = 8
-	// shortPeriod is the longest period of a value that is looked for by its beginning alone.
+	// shortPeriod is the longest period of a value for which only its beginning is searched.
 	shortPeriod = 16
-	// maxHeld bounds what a Lines holds back of a line, in bytes.
+	// maxHeld limits how many bytes of a line Lines holds back.
 	maxHeld = 256 << 10
 )
 
-// stars is what stands for a value.
+// stars replaces a value.
 const stars = "***"
 
 // Mask replaces values. A nil Mask replaces nothing. It is safe for concurrent use.
 type Mask struct{ needles []needle }
 
-// needle is a text to find. A text that repeats itself after a few bytes is found by its beginning, and then followed for as long as it
-// repeats: otherwise a long line of such text takes long to search.
+// needle is a text to find. For a text with a short period, only the beginning is searched, and a match is then
+// extended as long as it repeats: otherwise the search of a long line of such text would take long.
 type needle struct {
 	text    []byte
 	period  int
@@ -67,8 +67,8 @@ func New(env map[string]string) *Mask {
 	return m
 }
 
-// jsonForms returns the ways in which encoders write a text in JSON, without the quotes: with the characters that mean something in HTML
-// escaped or not, and in ASCII alone.
+// jsonForms returns the ways in which encoders write a text in JSON, without the quotes: with HTML characters escaped
+// or not, and in ASCII only.
 func jsonForms(text string) []string {
 	forms := make([]string, 0, 3)
 	for _, html := range []bool{false, true} {
@@ -122,10 +122,10 @@ func period(text string) int {
 	return len(text) - border[len(text)-1]
 }
 
-// span is a part of a text, from its first byte to before its end.
+// span is the part of a text from the byte at from to before the byte at to.
 type span struct{ from, to int }
 
-// find returns where values stand, in order. Spans that overlap are one.
+// find returns the positions of values, in order, with overlapping spans merged.
 func (m *Mask) find(data []byte) []span {
 	var found []span
 	for _, n := range m.needles {
@@ -158,7 +158,7 @@ func (m *Mask) find(data []byte) []span {
 	return merged
 }
 
-// Bytes returns data with values replaced: data itself if there are none.
+// Bytes returns data with values replaced, or data itself if it has none.
 func (m *Mask) Bytes(data []byte) []byte {
 	if m == nil {
 		return data
@@ -178,7 +178,7 @@ func replace(data []byte, spans []span) []byte {
 	return append(out, data[at:]...)
 }
 
-// Text is Bytes of a text.
+// Text is like Bytes for a string.
 func (m *Mask) Text(text string) string {
 	if m == nil || len(text) < MinBytes {
 		return text
@@ -191,7 +191,8 @@ func (m *Mask) Text(text string) string {
 	return string(replace(data, spans))
 }
 
-// Cut is Text of a text that may have been cut: the beginning of a value at its end is replaced too, if it is long enough.
+// Cut is like Text for a text that may have been truncated: it also replaces the beginning of a value at the end, if
+// it is long enough.
 func (m *Mask) Cut(text string) string {
 	if m == nil {
 		return text
@@ -204,17 +205,17 @@ func (m *Mask) Cut(text string) string {
 	return text
 }
 
-// Lines replaces values in a stream of lines, of which a long one comes in parts. It is not safe for concurrent use.
+// Lines replaces values in a stream of lines, in which a long line comes in parts. It is not safe for concurrent use.
 type Lines struct {
 	mask *Mask
 	held []byte
 }
 
-// NewLines returns a Lines for one stream. It passes everything through if the mask is nil.
+// NewLines returns a Lines for one stream. It changes nothing if the mask is nil.
 func NewLines(m *Mask) *Lines { return &Lines{mask: m} }
 
-// Take takes a part of a line, and returns what can be shown by now. What may be the beginning of a value is held back until the next
-// part, unless last says that the line ends here. The result is valid until the next call.
+// Take takes a part of a line, and returns what can be shown now. It holds back what may be the beginning of a value
+// until the next part, unless last says that the line ends here. The result is valid until the next call.
 func (l *Lines) Take(part []byte, last bool) []byte {
 	if l.mask == nil {
 		return part
@@ -230,7 +231,7 @@ func (l *Lines) Take(part []byte, last bool) []byte {
 	}
 	cut := len(data) - l.mask.begun(data)
 	for i := len(spans) - 1; i >= 0; i-- {
-		if s := spans[i]; s.to > cut || s.to == len(data) { // it may go on, or be a part of another that does
+		if s := spans[i]; s.to > cut || s.to == len(data) { // it may continue, or be a part of another value that does
 			cut = min(cut, s.from)
 		}
 	}

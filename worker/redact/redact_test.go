@@ -78,7 +78,7 @@ func TestCutHidesTheBeginningOfAValueAtTheEndOfAText(t *testing.T) {
 	}
 }
 
-// Wherever a line is split, nothing of what is shown holds a value, and what is shown is the masked line unless values touch.
+// However a line is split, the output does not contain a value, and it is the masked line unless values touch.
 func TestLinesMaskValuesAcrossParts(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -15,7 +15,7 @@ import (
 	"github.com/outbid-dev/outbid/worker/session/sessiontest"
 )
 
-// flood opens many connections to both sockets, reports how many stay open as its step, and keeps them.
+// flood opens many connections to both sockets, reports as its step how many stay open, and keeps them.
 func flood(t *sessiontest.Trial) error {
 	var conns []net.Conn
 	for i := range 2000 {
@@ -47,7 +47,7 @@ func flood(t *sessiontest.Trial) error {
 	return err
 }
 
-// staysOpen reports whether a connection on which nothing is said is open until a deadline.
+// staysOpen reports whether a connection without traffic stays open until a deadline.
 func staysOpen(conn net.Conn, until time.Time) (bool, error) {
 	if err := conn.SetReadDeadline(until); err != nil {
 		return false, err
@@ -56,19 +56,19 @@ func staysOpen(conn net.Conn, until time.Time) (bool, error) {
 	return os.IsTimeout(err), nil
 }
 
-// A trial that opens connection after connection keeps a few, is told so once, and others run as before.
+// A trial that opens many connections keeps a few and gets one note, and other trials are not affected.
 func TestConnectionsOfATrialAreBounded(t *testing.T) {
 	t.Parallel()
 	s, _ := listen(t, nil)
 	flooder, other := newRecorder(), newRecorder()
 	sp := spec()
 	flooding := begin(t, s, sp, assignment(1, 1, "flood", t.TempDir()), flooder)
-	flooder.await(t, "note: it opens more connections to its worker than the 16 that it may have at a time; the others are closed at once")
+	flooder.await(t, "note: it opens more connections to its worker than the 16 that are allowed at a time; further ones are closed at once")
 	var open int64
 	select {
 	case got := <-flooder.events:
 		if _, err := fmt.Sscanf(got, "report %d", &open); err != nil || open > maxConns {
-			t.Errorf("heard %q: of 2,000 connections at most %d may stay open", got, maxConns)
+			t.Errorf("got %q: of 2,000 connections at most %d may stay open", got, maxConns)
 		}
 	case <-time.After(patience):
 		t.Fatal("the trial that floods has not reported")
@@ -84,7 +84,7 @@ func TestConnectionsOfATrialAreBounded(t *testing.T) {
 	}
 }
 
-// A process that connects and says nothing, or too much, without ever attaching is hung up on.
+// A connection that sends nothing, or too much, without attaching is closed.
 func TestConnectionsThatDoNotAttachAreClosed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -100,7 +100,7 @@ func TestConnectionsThatDoNotAttachAreClosed(t *testing.T) {
 		}
 		_, _ = c.Close(), c.Close()
 		if given != 1 {
-			t.Errorf("the connection was given back %d times", given)
+			t.Errorf("the connection was released %d times", given)
 		}
 		_ = theirs.Close()
 	})
@@ -129,7 +129,7 @@ func TestConnectionsThatDoNotAttachAreClosed(t *testing.T) {
 	})
 }
 
-// scarce is a listener whose machine has no descriptors left at first.
+// scarce is a listener that has no free descriptors at first.
 type scarce struct {
 	net.Listener
 	failures int

@@ -7,14 +7,16 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// A trial that is told to end while its process is still busy with what comes before the first step, such as the import of a
-// framework, has nothing to save, and its process does not listen yet. To wait for it takes long, and to kill it throws the
-// import away. So the process is detached from its trial: the worker goes on as if it had ended, and the process is warm once it has.
+// A trial may have to end while its process still prepares the first step, for example imports a framework. Then the
+// trial has nothing to save, and the process does not read its orders yet. Waiting for the process would take long,
+// and killing it would waste the import. So the process is detached from its trial: the worker continues as if the
+// process had ended, and the process is warm once it has finished the trial.
 
-// Detach detaches the process from the trial, one of a round of forks of which Began was not told. The trial hears nothing more, what runs is told to stop, and
-// over is called when that has ended or the process is gone. The process then runs the next trial that can share it; it is killed
-// if there can be none, if another needs its devices before, or after Config.StartTimeout. Detach returns false, and does
-// nothing, if the process is telling something, would not tell when the trial began, or is done with it.
+// Detach detaches the process from the trial, one of several forks whose Began was not called. The trial does not
+// receive further events, the process is ordered to stop it, and over is called when the process has done so or is
+// gone. Then the process runs the next trial that can share it. It is killed if no trial can, if another process
+// needs its devices first, or after Config.StartTimeout. Detach returns false, and does nothing, if the process is
+// just delivering an event, does not report when a trial begins, or is done with the trial.
 func (t *Session) Detach(over func()) bool {
 	p := t.proc
 	if !p.telling.TryLock() {
@@ -37,7 +39,7 @@ func (t *Session) Detach(over func()) bool {
 	return true
 }
 
-// rest tells who waits that the process is done with the trial that it was detached from. The caller holds the lock.
+// rest wakes callers that wait until the process is done with the detached trial. The caller holds the lock.
 func (p *proc) rest() {
 	if p.rested != nil {
 		close(p.rested)
@@ -45,7 +47,7 @@ func (p *proc) rest() {
 	}
 }
 
-// awaitDetached waits until a detached process is done with its trial; false if there is no such process.
+// awaitDetached waits until a detached process is done with its trial. It returns false if no process is detached.
 func (s *Server) awaitDetached(ctx context.Context, key string) (bool, error) {
 	s.mu.Lock()
 	var rested <-chan struct{}
@@ -70,7 +72,7 @@ func (s *Server) awaitDetached(ctx context.Context, key string) (bool, error) {
 	}
 }
 
-// detachedTrial hears for nobody what a detached process still says of its trial.
+// detachedTrial discards the events of a trial after its process was detached.
 type detachedTrial struct{ over func() }
 
 // Reports implements Trial.

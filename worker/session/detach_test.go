@@ -14,7 +14,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// slow is a trial that does not listen until its gate is opened.
+// slow is a trial that does not read its orders until its gate is opened.
 type slow struct {
 	*recorder
 
@@ -36,7 +36,7 @@ func beginSlow(t *testing.T, s *Server, sp Spec) *slow {
 
 func (x *slow) detach() bool { return x.sess.Detach(func() { close(x.over) }) }
 
-// open has it listen.
+// open makes it read its orders.
 func (x *slow) open(t *testing.T) {
 	t.Helper()
 	if err := os.WriteFile(x.gate, []byte("go"), 0); err != nil {
@@ -52,24 +52,24 @@ func (x *slow) awaitOver(t *testing.T) {
 		t.Fatal("it was never over")
 	}
 	if len(x.events) > 0 {
-		t.Errorf("it heard %q after its process was detached", <-x.events)
+		t.Errorf("it received %q after its process was detached", <-x.events)
 	}
 }
 
-// A detached process runs the next trial when it is done with its own, and is not started anew.
+// A detached process finishes its trial and then runs the next one, without a new start.
 func TestADetachedProcessIsWarmForTheNextTrial(t *testing.T) {
 	t.Parallel()
 	s, out := listen(t, nil)
 	x := beginSlow(t, s, spec())
 	if !x.detach() || x.detach() {
-		t.Fatal("it is detached once")
+		t.Fatal("it is detached twice")
 	}
-	x.sess.Kill() // is nobody's any more
+	x.sess.Kill() // has no effect any more
 	given, cancel := context.WithCancelCause(t.Context())
 	unwanted := errors.New("not wanted any more")
 	cancel(unwanted)
 	if _, err := s.Start(given, spec(), assignment(1, 1, "steps", t.TempDir()), newRecorder()); !errors.Is(err, unwanted) {
-		t.Fatalf("who waits for it and gives up hears %v", err)
+		t.Fatalf("a canceled wait for it returned %v", err)
 	}
 	next := newRecorder()
 	started := make(chan error, 1)
@@ -88,8 +88,8 @@ func TestADetachedProcessIsWarmForTheNextTrial(t *testing.T) {
 	}
 }
 
-// A detached process is killed where others need its devices, when it takes too long, when it was for that trial alone,
-// and with the server.
+// A detached process is killed if another process needs its devices, if it takes too long, if it is only for that
+// trial, and when the server is closed.
 func TestADetachedProcessIsKilled(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -131,7 +131,7 @@ func TestADetachedProcessIsKilled(t *testing.T) {
 	}
 }
 
-// Processes of older SDKs do not say when a trial begins its first step: they are not detached.
+// Processes of older SDKs do not report when a trial begins its first step: they are not detached.
 func TestAProcessOfAnOlderSDKIsNotDetached(t *testing.T) {
 	t.Parallel()
 	s, _ := listen(t, nil)

@@ -14,17 +14,17 @@ import (
 )
 
 const (
-	// maxFrame bounds a message, maxHello the first one, with which a process says who it is.
+	// maxFrame limits a message, and maxHello the first one, which attaches a process.
 	maxFrame = 64 << 20
 	maxHello = 64 << 10
-	// lengthBytes is how much stands before a message: its length, the highest byte first.
+	// lengthBytes is the size of the length in front of a message, in big-endian order.
 	lengthBytes = 4
-	// endTag begins an AttachRequest that holds a ProcessEnded: the field's number and type, as protobuf encodes it.
+	// endTag is the first byte of an AttachRequest with a ProcessEnded: the field's number and wire type in protobuf.
 	endTag = 5<<3 | 2
 )
 
-// frames serves the socket on which messages go with their lengths before them. One message costs each side one system
-// call, and a process no thread and no library for it.
+// frames serves the socket on which each message has its length in front of it. A message costs each side one system
+// call, and a process needs neither a thread nor a library for it.
 type frames struct {
 	path     string
 	listener net.Listener
@@ -34,7 +34,7 @@ type frames struct {
 	conns  map[net.Conn]struct{}
 }
 
-// serve takes connections until the listener is closed.
+// serve accepts connections until the listener is closed.
 func (f *frames) serve(s *Server) {
 	for {
 		conn, err := f.listener.Accept()
@@ -68,7 +68,7 @@ func (f *frames) over(conn net.Conn) {
 	_ = conn.Close()
 }
 
-// close ends all connections, and takes no more.
+// close closes all connections and the listener.
 func (f *frames) close() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -98,7 +98,7 @@ func (f *framed) Recv() (*outbidv1.AttachRequest, error) {
 		most = maxHello
 	}
 	if n > most {
-		return nil, fmt.Errorf("a message of %d bytes, of %d at most", n, most)
+		return nil, fmt.Errorf("message: must be at most %d bytes, got %d", most, n)
 	}
 	data := make([]byte, n)
 	if _, err := io.ReadFull(f.in, data); err != nil {
@@ -106,7 +106,7 @@ func (f *framed) Recv() (*outbidv1.AttachRequest, error) {
 	}
 	m := new(outbidv1.AttachRequest)
 	if err := proto.Unmarshal(data, m); err != nil {
-		return nil, fmt.Errorf("a message that is none: %w", err)
+		return nil, fmt.Errorf("decode a message: %w", err)
 	}
 	f.said = true
 	return m, nil

@@ -11,16 +11,16 @@ import (
 	"github.com/outbid-dev/outbid/worker/process"
 )
 
-// marker begins a line that says which trial the output that follows belongs to: "\x1eoutbid:digits-1/17@42".
+// marker begins a line that says which trial the output after it belongs to: "\x1eoutbid:digits-1/17@42".
 const marker = "\x1eoutbid:"
 
-// recentTrials is how many trials of a process may still be named by a marker: what a process prints is read later than it
+// recentTrials is how many of the latest trials of a process a marker may name, because output is read later than it
 // is printed.
 const recentTrials = 64
 
-// output attributes what a process prints to its trials. A process that prints no markers is attributed by what it
-// was last given to do. A marker that names a trial of another process is text like any other: otherwise one tenant's code
-// could print into the log of another's.
+// output attributes the output of a process to its trials. If a process prints no markers, its output belongs to its
+// current trial. A marker that names a trial of another process is ordinary text: otherwise code of one tenant could
+// print into the log of another.
 type output struct {
 	sink func(*outbidv1.ForkRef, process.Stream, []byte)
 
@@ -36,7 +36,8 @@ func newOutput(sink func(*outbidv1.ForkRef, process.Stream, []byte), first *outb
 	return &output{sink: sink, current: first, recent: []*outbidv1.ForkRef{first}, marked: make(map[process.Stream]*outbidv1.ForkRef)}
 }
 
-// begin says that a trial begins. The last lines of the one before do not explain how this one ends.
+// begin records that a trial begins. It drops the last lines of the previous trial, because they do not explain how
+// this one ends.
 func (o *output) begin(fork *outbidv1.ForkRef) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -65,7 +66,7 @@ func (o *output) line(stream process.Stream, line []byte) {
 	}
 }
 
-// had reports whether the process had a trial lately. The caller holds the lock.
+// had reports whether the process ran a trial recently. The caller holds the lock.
 func (o *output) had(ref *outbidv1.ForkRef) bool {
 	return slices.ContainsFunc(o.recent, func(f *outbidv1.ForkRef) bool {
 		return f.GetLeaseId() == ref.GetLeaseId() && f.GetTrial() == ref.GetTrial() && f.GetSweep() == ref.GetSweep()

@@ -12,18 +12,20 @@ import (
 )
 
 const (
-	// maxConns bounds the connections of one process group, and, times its processes, those of one user. A process of the SDK
-	// needs one.
+	// maxConns limits the connections of one process group and, multiplied by the number of its processes, those of
+	// one user. A process of the SDK needs one connection.
 	maxConns = 16
-	// helloGrace bounds how long a connection may take until its process has attached, and helloBytes what it may send until then.
+	// helloGrace limits the time from a connection until its process has attached, and helloBytes what the process
+	// may send until then.
 	helloGrace = 10 * time.Second
 	helloBytes = 128 << 10
-	// acceptPause is how long the listener waits, at first and at most, after the kernel could not accept a connection.
+	// acceptPause and maxAcceptPause are the first and the longest pause after the kernel could not accept a
+	// connection.
 	acceptPause, maxAcceptPause = 5 * time.Millisecond, time.Second
 )
 
-// peerListener accepts connections of known users only, a bounded number of each, by what the kernel says about the process
-// at the other end.
+// peerListener accepts a limited number of connections of each known user, identified by the kernel's credentials of
+// the peer.
 type peerListener struct {
 	net.Listener
 	srv    *Server
@@ -31,7 +33,7 @@ type peerListener struct {
 	once   sync.Once
 }
 
-// Accept implements net.Listener. It returns an error only once the listener is closed: without a free descriptor it waits for one.
+// Accept implements net.Listener. It returns an error only after Close. If no descriptor is free, it waits for one.
 func (l *peerListener) Accept() (net.Conn, error) {
 	pause := acceptPause
 	for {
@@ -42,7 +44,7 @@ func (l *peerListener) Accept() (net.Conn, error) {
 			return nil, err
 		default:
 			if pause == acceptPause {
-				l.srv.cfg.Logger.Warn("cannot accept connections of training processes; trying again", "error", err)
+				l.srv.cfg.Logger.Warn("cannot accept connections of training processes; retrying", "error", err)
 			}
 			if !l.wait(pause) {
 				return nil, net.ErrClosed
@@ -54,11 +56,11 @@ func (l *peerListener) Accept() (net.Conn, error) {
 		if admitted := l.srv.admit(conn); admitted != nil {
 			return admitted, nil
 		}
-		_ = conn.Close() // a stranger, or one connection too many
+		_ = conn.Close() // an unknown user, or too many connections
 	}
 }
 
-// wait waits; it returns false if the listener was closed meanwhile.
+// wait waits for pause. It returns false if the listener was closed meanwhile.
 func (l *peerListener) wait(pause time.Duration) bool {
 	select {
 	case <-time.After(pause):
@@ -74,10 +76,10 @@ func (l *peerListener) Close() error {
 	return l.Listener.Close()
 }
 
-// credentials are those of the process at the other end of a Unix socket.
+// credentials identify the process at the other end of a Unix socket.
 type credentials struct {
 	uid uint32
-	// group is its process group; 0 where the kernel does not say.
+	// group is its process group; 0 if it is unknown.
 	group int
 }
 
@@ -95,14 +97,14 @@ func credentialsOf(conn net.Conn) (credentials, error) {
 	var got error
 	err = raw.Control(func(fd uintptr) { cred.uid, pid, got = peerUser(int(fd)) })
 	if pid > 0 {
-		if group, err := syscall.Getpgid(pid); err == nil { // else it has ended
+		if group, err := syscall.Getpgid(pid); err == nil { // fails if the process has ended
 			cred.group = group
 		}
 	}
 	return cred, errors.Join(err, got)
 }
 
-// peerConn is a connection that knows the process at its other end. It is closed unless that process attaches in time.
+// peerConn is a connection with the credentials of its peer. It is closed unless the process attaches in time.
 type peerConn struct {
 	net.Conn
 	addr peerAddr
@@ -112,8 +114,8 @@ type peerConn struct {
 	release    func()
 }
 
-// errMuch says that a process sent too much before it attached.
-var errMuch = errors.New("too much was sent before the process attached")
+// errMuch is returned by Read if a process sent too much before it attached.
+var errMuch = errors.New("the process sent too many bytes before it attached")
 
 // RemoteAddr implements net.Conn.
 func (c *peerConn) RemoteAddr() net.Addr { return c.addr }
@@ -129,7 +131,7 @@ func (c *peerConn) Read(b []byte) (int, error) {
 		return 0, errMuch
 	}
 	if left >= 0 {
-		c.unattached.CompareAndSwap(left, left-int64(n)) // else it has attached
+		c.unattached.CompareAndSwap(left, left-int64(n)) // fails if the process has attached
 	}
 	return n, err
 }
@@ -141,7 +143,7 @@ func (c *peerConn) Close() error {
 	return c.Conn.Close()
 }
 
-// attached takes the bounds off that hold until a process has attached.
+// attached removes the limits for connections whose process has not attached.
 func (c *peerConn) attached() {
 	c.timer.Stop()
 	c.unattached.Store(-1)
@@ -153,7 +155,7 @@ type peerAddr struct {
 	conn *peerConn
 }
 
-// user is who a process runs as.
+// user returns the uid that the process runs as.
 func (p *proc) user() uint32 {
 	if u := p.in.User(); u != nil {
 		return u.UID
@@ -199,7 +201,7 @@ func newPeerConn(conn net.Conn, cred credentials, release func()) *peerConn {
 	return c
 }
 
-// processesOf counts the processes that run as a user.
+// processesOf returns the number of processes that run as a user.
 func (s *Server) processesOf(uid uint32) (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -211,7 +213,7 @@ func (s *Server) processesOf(uid uint32) (n int) {
 	return n
 }
 
-// take counts a connection; it returns false if the user has as many as it may, or the process group.
+// take counts a connection. It returns false if the user or the process group has too many already.
 func (c *connCounts) take(cred credentials, most int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -237,7 +239,7 @@ func (c *connCounts) give(cred credentials) {
 	}
 }
 
-// noteRefusal tells the trials of the process that opens too many connections, once each.
+// noteRefusal notifies the trials of a process that opens too many connections, once each.
 func (s *Server) noteRefusal(cred credentials) {
 	var tell []Trial
 	s.mu.Lock()
@@ -254,7 +256,7 @@ func (s *Server) noteRefusal(cred credentials) {
 	}
 	s.mu.Unlock()
 	for _, t := range tell {
-		t.Note("it opens more connections to its worker than the 16 that it may have at a time; the others are closed at once")
+		t.Note("it opens more connections to its worker than the 16 that are allowed at a time; further ones are closed at once")
 	}
 	if len(tell) > 0 {
 		s.cfg.Logger.Warn("a trial opens too many connections to its worker; they are closed", slog.Uint64("user", uint64(cred.uid)))

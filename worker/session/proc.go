@@ -14,17 +14,17 @@ import (
 	"github.com/outbid-dev/outbid/worker/process"
 )
 
-// streamGrace is how long the stream of a process that is gone may still deliver.
+// streamGrace is how long the stream of a process that is gone may still deliver messages.
 const streamGrace = 2 * time.Second
 
-// phase is what a process is doing.
+// phase is the state of a process.
 type phase int
 
 const (
 	starting phase = iota // or reserved for a trial that is about to be assigned
 	idle
 	busy
-	detached // from its trial, with which it is not done yet
+	detached // from its trial, which it has not finished yet
 	leaving
 )
 
@@ -37,25 +37,26 @@ type proc struct {
 	in      *confine.Confinement
 	process *process.Process
 	output  *output
-	// attached is closed when the process has shown its secret; gone when it is over and the trial was told.
+	// attached is closed when the process has presented its secret, and gone when it has ended and its trial was
+	// notified.
 	attached chan struct{}
 	gone     chan struct{}
 	// streamed is closed when the stream is over.
 	streamed chan struct{}
 	wake     chan struct{}
-	// telling is held while the trial is told what the process said.
+	// telling is held while an event is delivered to the trial.
 	telling sync.Mutex
 
 	mu      sync.Mutex
 	phase   phase
 	streams bool
-	// tellsBegin: it tells when a fork begins its first step.
+	// tellsBegin is set if the process reports when a fork begins its first step.
 	tellsBegin bool
 	trial      *Session
 	out        []*outbidv1.AttachResponse
 	// rested is closed when a detached process is done with its trial; nil if it is not detached.
 	rested chan struct{}
-	// idleStop ends the process when it was idle, or detached, for too long.
+	// idleStop ends the process after it was idle or detached for too long.
 	idleStop *time.Timer
 }
 
@@ -64,7 +65,7 @@ func secretID(secret string) string {
 	return string(sum[:])
 }
 
-// launch starts a process. What it prints before its first trial counts to that trial.
+// launch starts a process. Its output before the first trial is attributed to that trial.
 func (s *Server) launch(ctx context.Context, spec Spec, key string, first *outbidv1.ForkRef) (_ *proc, err error) {
 	secret := rand.Text()
 	p := &proc{
@@ -102,7 +103,7 @@ func (s *Server) launch(ctx context.Context, spec Spec, key string, first *outbi
 	return p, nil
 }
 
-// awaitAttached waits until a new process has attached; if it does not, it is killed.
+// awaitAttached waits until a new process has attached, and kills it if it does not.
 func (p *proc) awaitAttached(ctx context.Context, timeout time.Duration) error {
 	timer := time.NewTimer(timeout)
 	defer timer.Stop()
@@ -122,7 +123,7 @@ func (p *proc) awaitAttached(ctx context.Context, timeout time.Duration) error {
 	return err
 }
 
-// startError says how a process ended before it had a trial. One that a signal ended may do better next time.
+// startError describes how a process ended before it had a trial. After a signal, another start may succeed.
 func (p *proc) startError(what string) error {
 	kind := outbidv1.FailureKind_FAILURE_KIND_START
 	if p.process.Outcome().Signal != 0 {
@@ -131,7 +132,7 @@ func (p *proc) startError(what string) error {
 	return &StartError{kind, what + ": " + p.detail()}
 }
 
-// detail says in a line how a process that is gone ended.
+// detail describes in one line how a process ended.
 func (p *proc) detail() string {
 	outcome := p.process.Outcome()
 	cause := p.output.cause()
@@ -141,7 +142,7 @@ func (p *proc) detail() string {
 	return outcome.String() + ": " + cause
 }
 
-// reserve takes an idle process for a trial.
+// reserve takes an idle process for a trial. It returns false if the process is not idle.
 func (p *proc) reserve() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -153,7 +154,7 @@ func (p *proc) reserve() bool {
 	return true
 }
 
-// assign hands a trial to an attached process that is reserved; nil if the process is leaving after all.
+// assign gives a trial to a reserved process. It returns nil if the process is leaving.
 func (p *proc) assign(a *outbidv1.TrialAssignment, trial Trial, speed float64) *Session {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -185,7 +186,7 @@ func (p *proc) notify() {
 	}
 }
 
-// finish takes the trial off the process. The caller holds the lock.
+// finish removes the trial from the process. The caller holds the lock.
 func (p *proc) finish() {
 	p.trial = nil
 	p.rest()
@@ -206,8 +207,8 @@ func (p *proc) finish() {
 	p.idleStop = time.AfterFunc(after, func() { p.leave(reason) })
 }
 
-// leave tells an idle process to end, and kills a detached one; false if it has a trial or is starting. A
-// process that is leaving already is only waited for.
+// leave asks an idle process to exit and kills a detached one. It returns false if the process has a trial or is
+// starting, and true if it is leaving already.
 func (p *proc) leave(reason string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -222,7 +223,7 @@ func (p *proc) leave(reason string) bool {
 		})
 		p.idleStop = time.AfterFunc(leaveGrace, p.process.Kill)
 		return true
-	case detached: // it does not listen
+	case detached: // it does not read its orders
 		p.phase = leaving
 		p.process.Kill()
 		return true
@@ -231,7 +232,7 @@ func (p *proc) leave(reason string) bool {
 	}
 }
 
-// watch owns a process until it is gone, and tells its trial.
+// watch waits until a process is gone, and notifies its trial.
 func (p *proc) watch() {
 	<-p.process.Done()
 	p.mu.Lock()
@@ -241,10 +242,10 @@ func (p *proc) watch() {
 		p.idleStop.Stop()
 	}
 	p.mu.Unlock()
-	if streams { // what the process said before it ended comes first
+	if streams { // messages that the process sent before it ended come first
 		select {
 		case <-p.streamed:
-		case <-time.After(streamGrace): // a process that left the group holds the socket
+		case <-time.After(streamGrace): // a process that left the group keeps the socket open
 		}
 	}
 	p.mu.Lock()
@@ -262,12 +263,12 @@ func (p *proc) watch() {
 	delete(p.srv.procs, p.id)
 	p.srv.mu.Unlock()
 	if err := p.in.Close(); err != nil {
-		p.srv.cfg.Logger.Warn("what a training process ran in could not be removed", "error", err)
+		p.srv.cfg.Logger.Warn("cannot remove the confinement of a training process", "error", err)
 	}
 	close(p.gone)
 }
 
-// failure says how a process failed its trial.
+// failure describes how a process failed its trial.
 func (p *proc) failure() *outbidv1.ForkEnded {
 	outcome := p.process.Outcome()
 	ended := &outbidv1.ForkEnded{
@@ -279,7 +280,7 @@ func (p *proc) failure() *outbidv1.ForkEnded {
 	case outcome.Signal != 0:
 		ended.Failure = outbidv1.FailureKind_FAILURE_KIND_SIGNAL
 	case outcome.Code == 0:
-		ended.Detail = "the process left in the middle of the trial, with exit code 0"
+		ended.Detail = "the process exited in the middle of the trial, with exit code 0"
 	}
 	return ended
 }

@@ -1,7 +1,7 @@
-// Package session serves the Unix socket that training processes talk to, and keeps those processes warm: one process
-// runs trial after trial of the same function on the same devices, so that a trial need not wait for an interpreter to
-// start and a framework to load. On the socket each message goes with its length before it; on another it is gRPC's, for
-// processes of older SDKs.
+// Package session serves the Unix sockets of training processes, and keeps those processes warm: one process runs
+// several trials of the same function on the same devices, so that a trial need not wait until an interpreter has
+// started and a framework is loaded. On one socket, each message has its length in front of it. The other one serves
+// gRPC for processes of older SDKs.
 package session
 
 import (
@@ -27,43 +27,44 @@ import (
 	"github.com/outbid-dev/outbid/worker/redact"
 )
 
-// What a process is given in its environment.
+// Environment variables of a process.
 const (
-	// EnvStream names the variable with the path of the Unix socket, EnvSocket that with the path of the one on which
-	// gRPC is spoken.
+	// EnvStream names the variable with the path of the Unix socket, EnvSocket the one with the path of the gRPC
+	// socket.
 	EnvStream = "OUTBID_STREAM"
 	EnvSocket = "OUTBID_SOCKET"
-	// EnvSession names the variable with the secret that the process shows when it attaches.
+	// EnvSession names the variable with the secret that the process presents when it attaches.
 	EnvSession = "OUTBID_SESSION"
 )
 
 const (
 	defaultIdleAfter    = 60 * time.Second
 	defaultStartTimeout = 5 * time.Minute
-	// leaveGrace is how long an idle process may take to leave when it is told to.
+	// leaveGrace is how long an idle process may take to exit when it has to.
 	leaveGrace = 5 * time.Second
-	// maxSocketPath is what the kernel takes, less a little.
+	// maxSocketPath is slightly less than the longest path of a socket that the kernel accepts.
 	maxSocketPath = 100
-	// maxHeaders bounds the headers of a stream of gRPC's, in bytes.
+	// maxHeaders limits the headers of a gRPC stream, in bytes.
 	maxHeaders = 16 << 10
 )
 
-// Trial is who hears of a trial that runs in a process. Its methods are called one at a time, in order; Ended is the
-// last call. Reports may block: it holds up what the process says, and the process once its buffers are full.
+// Trial receives the events of a trial that runs in a process. Its methods are called one at a time, in order; Ended
+// is the last call. Reports may block, which delays further messages of the process, and the process itself once its
+// buffers are full.
 type Trial interface {
 	Reports(reports []*outbidv1.Report)
-	// LastReports are those behind which Ended follows at once.
+	// LastReports receives the reports directly before the end of the trial.
 	LastReports(reports []*outbidv1.Report)
 	Saved(saved *outbidv1.ProcessSaved)
-	// Began is told of one of a round of forks.
+	// Began is called when one of several forks begins its first step.
 	Began()
 	Reached(step int64)
 	Ended(ended *outbidv1.ForkEnded)
-	// Note is a line for the user. It does not block, and may be called while another method is.
+	// Note receives a line for the user. It must not block, and may be called while another method runs.
 	Note(text string)
 }
 
-// StartError says why a process that was started has no trial.
+// StartError is returned if a process was started but cannot run its trial.
 type StartError struct {
 	Kind outbidv1.FailureKind
 	// Detail is one line for the user.
@@ -78,47 +79,50 @@ type Starter interface {
 	Start(c process.Command) (*process.Process, error)
 }
 
-// Config is what a server needs.
+// Config configures a server.
 type Config struct {
-	// Dir for the socket; it must exist.
+	// Dir is an existing directory for the sockets.
 	Dir string
 	// Host starts the processes.
 	Host Starter
-	// Output gets what trials print, without line end; the line is only valid during the call. nil drops it.
+	// Output receives what trials print, without line ends. The line is only valid during the call. nil discards the
+	// output.
 	Output func(fork *outbidv1.ForkRef, stream process.Stream, line []byte)
-	// Confine makes what a process runs in; nil for no more than its process group.
+	// Confine creates the confinement of a process. If it is nil, a process has only its process group.
 	Confine func(ctx context.Context, l confine.Limits) (*confine.Confinement, error)
 	Logger  *slog.Logger
-	// Others lets processes of other users than this one connect, of those that Confine gave.
+	// Others allows the users of processes from Confine to connect, in addition to the worker's own user.
 	Others bool
 	// IdleAfter is how long a process without a trial is kept; 0 means 60 s.
 	IdleAfter time.Duration
-	// StartTimeout is how long a process may take to attach, or, detached, to be done with its trial; 0 means 5 minutes.
+	// StartTimeout is how long a process may take to attach or, after it was detached, to finish its trial. 0 means 5
+	// minutes.
 	StartTimeout time.Duration
 }
 
-// Spec says which process a trial needs. Trials with equal specs, Speed and Prepare aside, can share one.
+// Spec describes the process that a trial needs. Trials whose specs are equal except for Speed and Prepare can share
+// a process.
 type Spec struct {
-	// Argv of the process.
+	// Argv is the command line of the process.
 	Argv []string
 	// Env is its environment, as "name=value".
 	Env []string
 	Dir string
-	// Function is what the process is for, such as a hash: a process never runs two functions.
+	// Function identifies the function that the process runs, such as by a hash. A process never runs two functions.
 	Function string
-	// Devices it uses: no two processes share one.
+	// Devices are the devices of the process. No two processes share a device.
 	Devices []int32
-	// Owner is whose the process is: it never runs a trial of another's. Empty if all are one's own.
+	// Owner is the owner of the process, which never runs a trial of another owner. Empty if trials are not isolated.
 	Owner string
-	// Limits confine it.
+	// Limits are the resource limits of the process.
 	Limits confine.Limits
-	// Prepare makes the trial's files ready for the process that is about to get it; may be nil.
+	// Prepare makes the trial's files ready for the process that will run the trial; may be nil.
 	Prepare func(in *confine.Confinement) error
-	// Speed relative to full speed; 0 means full. See process.SetSpeed.
+	// Speed is relative to full speed; 0 means full speed. See process.SetSpeed.
 	Speed float64
-	// Mask replaces values of secrets in what the process prints; nil replaces nothing. It follows from Env.
+	// Mask replaces values of secrets in the output of the process; nil replaces nothing. It follows from Env.
 	Mask *redact.Mask
-	// Fresh asks for a process that has run no trial before, and ends after this one.
+	// Fresh requests a process that has not run a trial before, and that ends after this one.
 	Fresh bool
 }
 
@@ -139,13 +143,13 @@ func (s Spec) key() string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// Server is the session socket and the processes behind it. Close it.
+// Server serves the session sockets and manages their processes. Close ends it.
 type Server struct {
 	outbidv1.UnimplementedSessionServiceServer
 
 	cfg    Config
 	socket string
-	tmp    string // made for the sockets, if Dir is too long a path
+	tmp    string // created for the sockets if the path of Dir is too long
 	grpc   *grpc.Server
 	frames *frames
 	served sync.WaitGroup
@@ -156,7 +160,7 @@ type Server struct {
 	procs  map[string]*proc // by the hash of their secret
 }
 
-// Listen opens the socket.
+// Listen opens the sockets.
 func Listen(ctx context.Context, cfg Config) (*Server, error) {
 	if cfg.IdleAfter == 0 {
 		cfg.IdleAfter = defaultIdleAfter
@@ -196,7 +200,7 @@ func Listen(ctx context.Context, cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// listen opens a socket that lets in processes of known users.
+// listen opens a socket that accepts processes of known users.
 func (s *Server) listen(ctx context.Context, path string) (net.Listener, error) {
 	if err := os.Remove(path); err != nil && !os.IsNotExist(err) {
 		return nil, fmt.Errorf("session socket: %w", err)
@@ -207,7 +211,7 @@ func (s *Server) listen(ctx context.Context, path string) (net.Listener, error) 
 	}
 	mode := os.FileMode(0o600)
 	if s.cfg.Others {
-		mode = 0o666 // who connects is asked for its user
+		mode = 0o666 // admit checks the user of each connection
 	}
 	if err := os.Chmod(path, mode); err != nil {
 		return nil, errors.Join(fmt.Errorf("session socket: %w", err), l.Close())
@@ -215,10 +219,10 @@ func (s *Server) listen(ctx context.Context, path string) (net.Listener, error) 
 	return &peerListener{Listener: l, srv: s, closed: make(chan struct{})}, nil
 }
 
-// Start runs a trial in a warm process, or in a new one if there is none for the spec, and returns once the process
-// has the assignment. For a detached process that could be used it waits until that is done. The error says
-// in one line why the process cannot be started. Other processes without a trial that hold a device of the spec are ended
-// first.
+// Start runs a trial in a warm process, or in a new one if no warm process has the spec, and returns once the process
+// has the assignment. It waits for a detached process that can be reused. Before it starts a process, it ends other
+// processes without a trial that have a device of the spec. The error says in one line why the process cannot be
+// started.
 func (s *Server) Start(
 	ctx context.Context, spec Spec, a *outbidv1.TrialAssignment, trial Trial,
 ) (*Session, error) {
@@ -258,12 +262,12 @@ func (s *Server) Start(
 	sess := p.assign(a, trial, spec.Speed)
 	if sess == nil {
 		<-p.gone
-		return nil, p.startError("the process ended before it had the trial")
+		return nil, p.startError("the process ended before it received the trial")
 	}
 	return sess, nil
 }
 
-// prepare makes the trial's files ready for a process that is reserved, which is ended if that fails.
+// prepare makes the trial's files ready for a reserved process. The process is killed if that fails.
 func (s *Spec) prepare(p *proc) error {
 	if s.Prepare == nil {
 		return nil
@@ -276,7 +280,7 @@ func (s *Spec) prepare(p *proc) error {
 	return err
 }
 
-// takeIdle reserves an idle process.
+// takeIdle reserves an idle process, or returns nil.
 func (s *Server) takeIdle(key string) *proc {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -288,8 +292,8 @@ func (s *Server) takeIdle(key string) *proc {
 	return nil
 }
 
-// Free ends the processes that hold any of the devices and are idle or detached, and waits until they
-// are gone, so that the devices' memory is free.
+// Free ends the idle and detached processes that have any of the devices, and waits until they are gone, so that the
+// devices' memory is free.
 func (s *Server) Free(ctx context.Context, devices []int32) error {
 	s.mu.Lock()
 	var leaving []*proc
@@ -304,20 +308,20 @@ func (s *Server) Free(ctx context.Context, devices []int32) error {
 		select {
 		case <-p.gone:
 		case <-ctx.Done():
-			return fmt.Errorf("wait for the process that had the devices before: %w", ctx.Err())
+			return fmt.Errorf("wait for the previous process on the devices: %w", ctx.Err())
 		}
 	}
 	return nil
 }
 
-// Processes counts the processes, idle ones included.
+// Processes returns the number of processes, including idle ones.
 func (s *Server) Processes() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.procs)
 }
 
-// Close ends idle processes, kills the others, waits for all of them and removes the socket.
+// Close ends idle processes, kills the others, waits for all of them and removes the sockets.
 func (s *Server) Close() error {
 	s.mu.Lock()
 	s.closed = true

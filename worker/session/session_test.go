@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 			select {}
 		}
 		if os.Getenv("SESSION_TEST") == "older" {
-			os.Unsetenv("OUTBID_STREAM") //nolint:errcheck,gosec // an SDK that does not know of it
+			os.Unsetenv("OUTBID_STREAM") //nolint:errcheck,gosec // as an SDK that does not know it
 		}
 		if os.Getenv("SESSION_TEST") == "broken" {
 			fmt.Fprintln(os.Stderr, "Traceback (most recent call last):\n  File x\nModuleNotFoundError: No module named 'outbid'")
@@ -49,7 +49,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// train is the training code of the tests; the configuration names what it does.
+// train is the training code of the tests; the configuration selects its behaviour.
 func train(t *sessiontest.Trial) error {
 	fmt.Printf("\x1eoutbid:%s/%d@%d\n", t.GetFork().GetSweep(), t.GetFork().GetTrial(), t.GetFork().GetLeaseId())
 	fmt.Println("training", t.GetConfigJson())
@@ -95,7 +95,7 @@ func train(t *sessiontest.Trial) error {
 	return nil
 }
 
-// recorder is a Trial that writes down what it hears.
+// recorder is a Trial that records its events.
 type recorder struct {
 	events chan string
 	save   func(*outbidv1.ProcessSaved)
@@ -293,7 +293,7 @@ func TestFreshProcesses(t *testing.T) {
 	warm := begin(t, s, spec(), assignment(3, 0, "nothing", ""), r)
 	r.await(t, "ended")
 	if next := begin(t, s, fresh, assignment(4, 0, "nothing", ""), newRecorder()); next.proc == warm.proc {
-		t.Error("a process that was warm is no fresh one")
+		t.Error("a trial that needs a fresh process got a warm one")
 	}
 }
 
@@ -305,7 +305,7 @@ func TestProcessDies(t *testing.T) {
 		detail string
 	}{
 		"crash":  {outbidv1.FailureKind_FAILURE_KIND_ERROR, "exited with code 1: KeyError: 'lr'"},
-		"leave":  {outbidv1.FailureKind_FAILURE_KIND_ERROR, "left in the middle of the trial, with exit code 0"},
+		"leave":  {outbidv1.FailureKind_FAILURE_KIND_ERROR, "exited in the middle of the trial, with exit code 0"},
 		"killed": {outbidv1.FailureKind_FAILURE_KIND_SIGNAL, "killed by signal 9: perhaps out of memory"},
 	} {
 		r := newRecorder()
@@ -329,7 +329,7 @@ func TestKill(t *testing.T) {
 	if r.ended.GetFailure() != outbidv1.FailureKind_FAILURE_KIND_SIGNAL {
 		t.Errorf("ended as %v", r.ended)
 	}
-	sess.Kill() // nothing to kill any more
+	sess.Kill() // has no effect any more
 	sess.Direct(outbidv1.Verdict_VERDICT_STOP, 0, "")
 	sess.SaveDone(1, "")
 }
@@ -351,7 +351,7 @@ func TestAnotherFunctionTakesTheDevices(t *testing.T) {
 		t.Error("the process that had the device still runs")
 	}
 	if !one.proc.process.Outcome().OK() {
-		t.Errorf("it did not leave well: %v", one.proc.process.Outcome())
+		t.Errorf("it did not exit cleanly: %v", one.proc.process.Outcome())
 	}
 	third := spec()
 	third.Devices = []int32{1}
@@ -436,7 +436,8 @@ func TestSecret(t *testing.T) {
 	}
 }
 
-// What comes behind a trial's last reports is known before they are handed on, and what is no message ends the stream.
+// The stream knows what follows a trial's last reports before they are delivered, and an invalid message ends the
+// stream.
 func TestFrames(t *testing.T) {
 	t.Parallel()
 	ours, theirs := net.Pipe()
@@ -476,7 +477,7 @@ func TestFrames(t *testing.T) {
 	}
 }
 
-// Who has not said who it is may not have much memory taken for it.
+// A process that has not attached cannot make the server allocate much memory.
 func TestALongHelloIsRefused(t *testing.T) {
 	t.Parallel()
 	ours, theirs := net.Pipe()
@@ -488,12 +489,13 @@ func TestALongHelloIsRefused(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	if _, err := in.Recv(); err == nil || !strings.Contains(err.Error(), "65537 bytes, of 65536 at most") {
+	if _, err := in.Recv(); err == nil || !strings.Contains(err.Error(), "at most 65536 bytes, got 65537") {
 		t.Fatalf("want it refused by its length: %v", err)
 	}
 }
 
-// FuzzFrames reads what anybody may send: messages or an error, and no more memory than a message may take.
+// FuzzFrames reads arbitrary input: it gives messages or an error, and does not allocate more memory than a message
+// may take.
 func FuzzFrames(f *testing.F) {
 	hello, err := proto.Marshal(&outbidv1.AttachRequest{Kind: &outbidv1.AttachRequest_Hello{Hello: &outbidv1.ProcessHello{Session: "s", Pid: 1}}})
 	if err != nil {
@@ -506,10 +508,10 @@ func FuzzFrames(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 9, 1})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		ours, theirs := net.Pipe()
-		defer ours.Close() //nolint:errcheck // both ends are the test's
+		defer ours.Close() //nolint:errcheck // both ends belong to the test
 		var writer sync.WaitGroup
 		writer.Go(func() {
-			_, _ = theirs.Write(data) // who reads may have hung up
+			_, _ = theirs.Write(data) // the reader may have hung up
 			_ = theirs.Close()
 		})
 		defer writer.Wait()
@@ -548,12 +550,12 @@ func TestParseMarker(t *testing.T) {
 	}
 	for _, line := range []string{"", "outbid:a/1@2", "\x1eoutbid:a/1", "\x1eoutbid:a@2", "\x1eoutbid:/1@2", "\x1eoutbid:a/x@2"} {
 		if _, ok := parseMarker([]byte(line)); ok {
-			t.Errorf("%q is taken for a marker", line)
+			t.Errorf("%q is parsed as a marker", line)
 		}
 	}
 }
 
-// A marker counts for the process's own trials only: code of one tenant must not print into the log of another's.
+// A marker only applies to the process's recent trials: code of one tenant must not print into the log of another.
 func TestOutputIsOfTheProcessesOwnTrials(t *testing.T) {
 	t.Parallel()
 	var got []string

@@ -18,17 +18,17 @@ import (
 // strayGrace is how long a process may live after its stream has ended.
 const strayGrace = 5 * time.Second
 
-// stream is how a process and the worker talk.
+// stream carries messages between a process and the worker.
 type stream interface {
 	Recv() (*outbidv1.AttachRequest, error)
 	Send(m *outbidv1.AttachResponse) error
-	// EndFollows says whether it is known that what comes next is the end of a trial.
+	// EndFollows reports whether the next message is known to be the end of a trial.
 	EndFollows() bool
-	// HangUp has Recv and Send return.
+	// HangUp makes Recv and Send return.
 	HangUp()
 }
 
-// called is a stream of gRPC's: that of a process whose SDK is older than streams of frames.
+// called is a gRPC stream, used by processes whose SDK does not support framed streams.
 type called struct {
 	grpc.BidiStreamingServer[outbidv1.AttachRequest, outbidv1.AttachResponse]
 }
@@ -36,19 +36,19 @@ type called struct {
 // EndFollows implements stream.
 func (called) EndFollows() bool { return false }
 
-// HangUp implements stream: gRPC does, when Attach returns.
+// HangUp implements stream. gRPC hangs up when Attach returns.
 func (called) HangUp() {}
 
-// Attach serves one training process for its life.
+// Attach serves one training process until its stream ends.
 func (s *Server) Attach(st grpc.BidiStreamingServer[outbidv1.AttachRequest, outbidv1.AttachResponse]) error {
 	from, ok := peer.FromContext(st.Context())
 	if !ok {
-		return status.Error(codes.PermissionDenied, "from nowhere")
+		return status.Error(codes.PermissionDenied, "the peer's address is unknown")
 	}
 	return s.attach(called{st}, from.Addr)
 }
 
-// attach serves the process at the other end of a stream for its life.
+// attach serves the process at the other end of a stream until the stream ends.
 func (s *Server) attach(st stream, from net.Addr) error {
 	first, err := st.Recv()
 	if err != nil {
@@ -79,7 +79,7 @@ func (s *Server) attach(st stream, from net.Addr) error {
 	close(over)
 	st.HangUp()
 	sender.Wait()
-	time.AfterFunc(strayGrace, p.process.Kill) // without a stream it is of no use
+	time.AfterFunc(strayGrace, p.process.Kill) // without a stream the process is useless
 	return nil
 }
 
@@ -93,7 +93,7 @@ func (p *proc) attach(hello *outbidv1.ProcessHello) bool {
 	return true
 }
 
-// sendAll sends what is queued until the stream is over. Directives are desired state: only the newest is sent.
+// sendAll sends queued messages until the stream is over. Directives are desired state: only the newest one is sent.
 func (p *proc) sendAll(st stream, over <-chan struct{}) {
 	for {
 		select {
@@ -112,13 +112,14 @@ func (p *proc) sendAll(st stream, over <-chan struct{}) {
 		p.mu.Unlock()
 		for _, m := range out {
 			if st.Send(m) != nil {
-				return // the receiving side finds out too
+				return // the receiving side detects the error too
 			}
 		}
 	}
 }
 
-// take handles what the process says, behind which the end of its trial follows or not. What concerns a trial that is over is dropped.
+// take handles a message of the process. endFollows says that the end of its trial comes next. Messages about an
+// ended trial are dropped.
 func (p *proc) take(m *outbidv1.AttachRequest, endFollows bool) {
 	p.telling.Lock()
 	defer p.telling.Unlock()
@@ -172,16 +173,17 @@ func endOf(e *outbidv1.ProcessEnded) *outbidv1.ForkEnded {
 	return ended
 }
 
-// Session is one trial in a process. Its methods do nothing once the trial has ended or the process was detached from it.
+// Session is one trial in a process. Its methods do nothing once the trial has ended or the process was detached from
+// it.
 type Session struct {
 	proc  *proc
 	fork  *outbidv1.ForkRef
 	trial Trial
 
-	// Guarded by the process's lock.
+	// The following fields are guarded by the process's lock.
 	order outbidv1.Directive
 	dirty bool
-	// refusedConn is set once the trial was told that its process opens too many connections.
+	// refusedConn is set once the trial got a note that its process opens too many connections.
 	refusedConn bool
 }
 
@@ -190,10 +192,10 @@ func (t *Session) is(ref *outbidv1.ForkRef) bool {
 		ref.GetSweep() == t.fork.GetSweep()
 }
 
-// current says whether the process is busy with the trial. The caller holds the process's lock.
+// current reports whether the process runs the trial. The caller holds the process's lock.
 func (t *Session) current() bool { return t.proc.trial == t && t.proc.phase == busy }
 
-// due makes a message of the newest directive, if it was not sent yet. The caller holds the lock.
+// due returns a message with the newest directive, or nil if it was sent already. The caller holds the lock.
 func (t *Session) due() *outbidv1.AttachResponse {
 	if !t.dirty {
 		return nil
@@ -217,21 +219,20 @@ func (t *Session) update(change func(d *outbidv1.Directive)) {
 	t.proc.notify()
 }
 
-// Direct says what the trial should do from now on.
+// Direct orders what the trial should do from now on.
 func (t *Session) Direct(verdict outbidv1.Verdict, untilStep int64, reason string) {
 	t.update(func(d *outbidv1.Directive) { d.Verdict, d.UntilStep, d.Reason = verdict, untilStep, reason })
 }
 
-// Acked says up to which report the orchestrator has decided. It goes with the next directive, or with a repeat of
-// the last one.
+// Acked records the last report that the orchestrator has decided on. It is sent with the current directive.
 func (t *Session) Acked(seq uint64) {
 	t.update(func(d *outbidv1.Directive) { d.AckedSeq = seq })
 }
 
-// Save asks for a checkpoint now, while the trial goes on.
+// Save orders a checkpoint now; the trial continues.
 func (t *Session) Save() { t.update(func(d *outbidv1.Directive) { d.Save = true }) }
 
-// SaveDone answers what the process saved.
+// SaveDone answers a checkpoint of the process.
 func (t *Session) SaveDone(step int64, failure string) {
 	t.proc.mu.Lock()
 	defer t.proc.mu.Unlock()
@@ -242,7 +243,7 @@ func (t *Session) SaveDone(step int64, failure string) {
 	t.proc.send(&outbidv1.AttachResponse{Kind: &outbidv1.AttachResponse_SaveDone{SaveDone: done}})
 }
 
-// Kill ends the process of the trial at once; the trial hears of it by Ended.
+// Kill kills the process of the trial. The trial's Ended is called later.
 func (t *Session) Kill() {
 	t.proc.mu.Lock()
 	mine := t.current()

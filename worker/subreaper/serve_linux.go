@@ -19,15 +19,16 @@ import (
 // connection is the file descriptor of the socket to the worker.
 const connection = 3
 
-// serve is the subreaper. The worker hears everything over the socket.
+// serve runs the subreaper, which reports to the worker over the socket.
 func serve() {
 	runtime.LockOSThread() // the command dies with the thread that starts it
 	unix.CloseOnExec(connection)
 	conn := os.NewFile(connection, "worker")
 	children := make(chan os.Signal, 1)
 	signal.Notify(children, unix.SIGCHLD)
-	// Who stops the worker may tell every process of it (systemd does), and trials are to save first: the subreaper ends
-	// after the command. Ignored signals would be ignored by the command too, so they are taken and dropped.
+	// A signal to stop the worker may go to all of its processes (as systemd does), and trials have to save first, so
+	// the subreaper must end after the command. SIGTERM is caught and dropped instead of ignored, because the command
+	// would inherit that.
 	signal.Notify(make(chan os.Signal, 1), unix.SIGTERM)
 	say := gob.NewEncoder(conn)
 	words := gob.NewDecoder(conn)
@@ -37,14 +38,14 @@ func serve() {
 	}
 	pid, err := start(o)
 	if err != nil {
-		_ = say.Encode(because(err)) // if the worker is gone nobody listens
+		_ = say.Encode(because(err)) // fails only if the worker is gone
 		return
 	}
 	_ = say.Encode(word{PID: pid})
 	over := make(chan struct{})
 	go func() { // returns with the process
 		var w word
-		_ = words.Decode(&w) // the worker has taken note of the end, or is gone
+		_ = words.Decode(&w) // the worker has recorded the end, or is gone
 		close(over)
 	}()
 	if awaitCommand(pid, children, over) {
@@ -54,7 +55,7 @@ func serve() {
 	_ = say.Encode(endAll(pid, children))
 }
 
-// start starts the command, whose orphans come here.
+// start starts the command, after it has made this process the parent of the command's orphans.
 func start(o order) (int, error) {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return 0, err
@@ -78,8 +79,8 @@ func because(err error) word {
 	return w
 }
 
-// awaitCommand reaps the orphans that end until the command has ended, which is left to be reaped. It returns false if
-// the worker is gone before.
+// awaitCommand reaps orphans until the command has ended, which it does not reap. It returns false if the worker is
+// gone first.
 func awaitCommand(pid int, children <-chan os.Signal, over <-chan struct{}) bool {
 	for {
 		select {
@@ -96,9 +97,9 @@ func awaitCommand(pid int, children <-chan os.Signal, over <-chan struct{}) bool
 	}
 }
 
-// ended returns a child that has ended and leaves it to be reaped; 0 if there is none.
+// ended returns a child that has ended, without reaping it, or 0.
 func ended() int {
-	// siginfo is the beginning of the kernel's siginfo_t for SIGCHLD: x/sys/unix does not name the process id.
+	// siginfo is the beginning of the kernel's siginfo_t for SIGCHLD, because x/sys/unix does not export the pid.
 	type siginfo struct {
 		number, errno, code, _ int32
 		pid                    int32
@@ -116,10 +117,10 @@ func ended() int {
 	}
 }
 
-// endAll kills the command's group and then children until there are none: the children of those that die come here.
-// It says how the command ended.
+// endAll kills the command's group and then all children until none is left: the children of killed processes become
+// children of this process. It returns how the command ended.
 func endAll(pid int, children <-chan os.Signal) (w word) {
-	_ = unix.Kill(-pid, unix.SIGKILL) // not reaped yet: the number is its own
+	_ = unix.Kill(-pid, unix.SIGKILL) // not reaped yet, so no other process has this id
 	deadline := time.Now().Add(proctable.Timeout)
 	for {
 		if none := reap(pid, &w); none {
@@ -131,16 +132,16 @@ func endAll(pid int, children <-chan os.Signal) (w word) {
 			return w
 		}
 		for _, child := range left {
-			_ = unix.Kill(child, unix.SIGKILL) // nobody else reaps it: the number is its own
+			_ = unix.Kill(child, unix.SIGKILL) // only this process reaps it, so no other process has this id
 		}
 		select {
 		case <-children:
-		case <-time.After(10 * time.Millisecond): // a new child came, of which the kernel says nothing
+		case <-time.After(10 * time.Millisecond): // the kernel does not notify about new children
 		}
 	}
 }
 
-// reap reaps the children that have ended; none says that no child is left at all.
+// reap reaps the children that have ended, and reports whether no child is left.
 func reap(command int, w *word) (none bool) {
 	for {
 		var status unix.WaitStatus

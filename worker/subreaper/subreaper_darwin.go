@@ -6,32 +6,32 @@ import (
 	"syscall"
 )
 
-// errNone says that there are none here.
-var errNone = errors.New("this system has no subreapers")
+// errNone is returned by all operations, because this system does not have subreapers.
+var errNone = errors.New("this system does not have subreapers")
 
-// Main returns false: no program here is a subreaper.
+// Main returns false, because a program is never a subreaper here.
 func Main() bool { return false }
 
-// Ready says that there are none.
+// Ready returns false.
 func Ready() bool { return false }
 
-// Child is a command below a subreaper, of which there is none here.
+// Child is a command below a subreaper. It is never created here.
 type Child struct{ Reaper *exec.Cmd }
 
-// Wrap is an error.
+// Wrap returns an error.
 func Wrap(*exec.Cmd) (*Child, error) { return nil, errNone }
 
-// Start is an error.
+// Start returns an error.
 func (*Child) Start() error { return errNone }
 
 // Close does nothing.
 func (*Child) Close() {}
 
-// PID is that of no process.
+// PID returns 0.
 func (*Child) PID() int { return 0 }
 
-// Await is an error.
+// Await returns an error.
 func (*Child) Await() error { return errNone }
 
-// Reap is an error.
+// Reap returns an error.
 func (*Child) Reap() (syscall.WaitStatus, int64, []int, error) { return 0, 0, nil, errNone }

@@ -13,14 +13,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// name is what the process is called: Main knows by it what it is.
+// name is the name (argv[0]) by which Main recognises a subreaper.
 const name = "outbid-subreaper"
 
-// ready is set once Main was called: this program may be started again as a subreaper.
+// ready is set once Main was called, so that this program can be started again as a subreaper.
 var ready atomic.Bool //nolint:gochecknoglobals // a property of the program
 
-// Main is called first thing in a program that calls Wrap. It returns true at the end of a subreaper: the program has
-// nothing more to do.
+// Main must be called first in the main function of a program that calls Wrap. In a subreaper it returns true when
+// the process should exit. Otherwise it returns false.
 func Main() bool {
 	if os.Args[0] == name {
 		serve()
@@ -30,17 +30,17 @@ func Main() bool {
 	return false
 }
 
-// Ready says whether Main was called.
+// Ready reports whether Main was called.
 func Ready() bool { return ready.Load() }
 
-// order is what the subreaper is to start.
+// order describes the command that the subreaper has to start.
 type order struct {
 	Path      string
 	Argv, Env []string
 }
 
-// word is what the subreaper says: that it has started the command or why not, that the command has ended, and at last
-// how, when all is gone.
+// word is a message of the subreaper: that it has started the command or why not, that the command has ended, and
+// finally how, when all its descendants are gone.
 type word struct {
 	PID     int
 	Errno   syscall.Errno
@@ -52,7 +52,7 @@ type word struct {
 
 // Child is a command below a subreaper.
 type Child struct {
-	// Reaper is the subreaper, which is what is started with Start.
+	// Reaper is the subreaper, which Start starts.
 	Reaper *exec.Cmd
 	order  order
 	theirs *os.File
@@ -61,15 +61,15 @@ type Child struct {
 	pid    int
 }
 
-// Wrap makes a subreaper for a command with nothing but a path, arguments, an environment, a directory and open files
-// for what it prints. The command gets a process group of its own.
+// Wrap creates a subreaper for a command. It uses only the command's path, arguments, environment, directory, stdout
+// and stderr. The command gets its own process group.
 func Wrap(cmd *exec.Cmd) (*Child, error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err == nil {
 		err = unix.SetNonblock(fds[0], true)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("make a socket for a subreaper: %w", err)
+		return nil, fmt.Errorf("create a socket for a subreaper: %w", err)
 	}
 	c := &Child{
 		conn: os.NewFile(uintptr(fds[0]), "subreaper"), theirs: os.NewFile(uintptr(fds[1]), "worker"),
@@ -89,7 +89,7 @@ func (c *Child) Start() error {
 	_ = c.theirs.Close() // the subreaper has it
 	if err != nil {
 		if at := new(fs.PathError); errors.As(err, &at) && at.Path == c.Reaper.Path {
-			at.Path, _ = os.Executable() // by the name that people know
+			at.Path, _ = os.Executable() // a path that users know
 		}
 		return errors.Join(err, c.conn.Close())
 	}
@@ -98,7 +98,7 @@ func (c *Child) Start() error {
 	}
 	if err != nil {
 		_ = c.conn.Close()
-		_ = c.Reaper.Wait() // it has said what is wrong
+		_ = c.Reaper.Wait() // it has reported the error
 	}
 	return err
 }
@@ -116,21 +116,21 @@ func (c *Child) started() (int, error) {
 	return w.PID, nil
 }
 
-// Close gives up a command that was not started.
+// Close releases a command that was not started.
 func (c *Child) Close() { _, _ = c.theirs.Close(), c.conn.Close() }
 
-// PID of the command, which leads a process group.
+// PID returns the id of the command, which leads a process group.
 func (c *Child) PID() int { return c.pid }
 
-// Await returns when the command has ended. Until Reap is called its process id belongs to nobody else. An error says
-// that the subreaper is gone, and with it the command; what that one left may still run.
+// Await returns when the command has ended. Its process id stays reserved until Reap is called. An error means that
+// the subreaper is gone, and the command with it; descendants of the command may still run.
 func (c *Child) Await() error {
 	var w word
 	return c.words.Decode(&w)
 }
 
-// Reap ends everything that the command left and returns how the command ended, when all is gone. The process ids that
-// it could not end are in remains.
+// Reap ends all descendants of the command and returns how the command ended, when all are gone. remains has the ids
+// of processes that it could not end.
 func (c *Child) Reap() (status syscall.WaitStatus, maxrss int64, remains []int, err error) {
 	var w word
 	if err = gob.NewEncoder(c.conn).Encode(word{}); err == nil {
@@ -138,7 +138,7 @@ func (c *Child) Reap() (status syscall.WaitStatus, maxrss int64, remains []int, 
 	}
 	err = errors.Join(err, c.conn.Close())
 	if ended := c.Reaper.Wait(); err != nil {
-		err = fmt.Errorf("the subreaper of a trial was ended: %w", errors.Join(err, ended))
+		err = fmt.Errorf("the subreaper of a trial has ended early: %w", errors.Join(err, ended))
 	}
 	return w.Status, w.Maxrss, w.Remains, err
 }

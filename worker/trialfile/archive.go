@@ -14,8 +14,8 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/sparse"
 )
 
-// DirectoryMark is the first entry of an archive that stands for a directory: what was saved as a plain tar file comes
-// back as a file.
+// DirectoryMark is the first entry of an archive that represents a directory, so that a checkpoint that is itself a
+// tar file is restored as a file.
 const DirectoryMark = ".outbid-checkpoint-directory"
 
 // archiver writes a directory as an archive.
@@ -24,14 +24,15 @@ type archiver struct {
 	tar    *tar.Writer
 	limits Limits
 	moved  func()
-	// files and bytes are what it has written so far.
+	// files and bytes count what it has written so far.
 	files int
 	bytes int64
 }
 
-// Archive writes an open directory as a tar archive to a new and empty file: its files, directories and symbolic links, the
-// latter as links. Each file is written as long as it was when it was opened. Archive calls moved after each part and ends
-// with ctx. The error wraps ErrTooLarge beyond the limits, and ErrKind for anything but files, directories and links.
+// Archive writes an open directory as a tar archive to a new and empty file: its files, directories and symbolic
+// links, which are stored as links. Each file is written with the length that it had when it was opened. Archive
+// calls moved after each part and stops when ctx ends. The error wraps ErrTooLarge beyond the limits, and ErrKind for
+// anything but files, directories and links.
 func Archive(ctx context.Context, to, dir *os.File, l Limits, moved func()) error {
 	out := sparse.NewWriter(to)
 	a := &archiver{ctx: ctx, tar: tar.NewWriter(out), limits: l, moved: moved}
@@ -47,7 +48,7 @@ func Archive(ctx context.Context, to, dir *os.File, l Limits, moved func()) erro
 	return out.End()
 }
 
-// directory writes what is in a directory, in order of names.
+// directory writes the content of a directory in order of names.
 func (a *archiver) directory(dir *os.File, at string, depth int) error {
 	if depth > a.limits.Depth {
 		return fmt.Errorf("%s %w: its directories are more than %d deep", dir.Name(), ErrTooLarge, a.limits.Depth)
@@ -68,7 +69,7 @@ func (a *archiver) directory(dir *os.File, at string, depth int) error {
 	return nil
 }
 
-// names lists a directory in order, no more of it than is allowed.
+// names lists a directory in order, up to the allowed number of files.
 func (a *archiver) names(dir *os.File) ([]string, error) {
 	names, err := dir.Readdirnames(a.limits.Files - a.files + 1)
 	if err != nil && !errors.Is(err, io.EOF) {
@@ -81,7 +82,7 @@ func (a *archiver) names(dir *os.File) ([]string, error) {
 	return names, nil
 }
 
-// entry writes one entry of a directory under the name that it has in the archive.
+// entry writes one entry of a directory under its name in the archive.
 func (a *archiver) entry(dir *os.File, name, at string, depth int) error {
 	f, info, err := openIn(dir, name)
 	if isLink(err) {
@@ -113,7 +114,7 @@ func (a *archiver) entry(dir *os.File, name, at string, depth int) error {
 	return a.data(f, info)
 }
 
-// data writes a file; of its holes it reads nothing.
+// data writes a file without reading its holes.
 func (a *archiver) data(f *os.File, info fs.FileInfo) error {
 	size := info.Size()
 	for at := int64(0); at < size; {

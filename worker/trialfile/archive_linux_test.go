@@ -21,7 +21,7 @@ import (
 
 func nothing() {}
 
-// pack copies or archives what is at a path into a new file.
+// pack copies or archives a path into a new file.
 func pack(ctx context.Context, t testing.TB, path string, l Limits) (*os.File, error) {
 	t.Helper()
 	from, info, err := Open(path)
@@ -43,7 +43,7 @@ func pack(ctx context.Context, t testing.TB, path string, l Limits) (*os.File, e
 	return to, err
 }
 
-// tree writes down what is in a directory.
+// tree describes the content of a directory.
 func tree(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -69,7 +69,7 @@ func tree(t *testing.T, dir string) map[string]string {
 	return all
 }
 
-// blocks is how much of a file takes room, in bytes.
+// blocks returns how many bytes of a file take space.
 func blocks(t *testing.T, path string) int64 {
 	t.Helper()
 	var st unix.Stat_t
@@ -79,7 +79,7 @@ func blocks(t *testing.T, path string) int64 {
 	return st.Blocks * 512
 }
 
-// A directory comes back as it was: with names that are not text, links, empty files and directories, and holes.
+// A directory is restored as it was: with names that are not text, links, empty files and directories, and holes.
 func TestADirectoryComesBack(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -137,7 +137,7 @@ func makeSparse(t testing.TB, path string, size int64) {
 	}
 }
 
-// A file comes back as it was, also one that is an archive itself.
+// A file is restored as it was, even if it is an archive itself.
 func TestAFileComesBack(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -165,7 +165,7 @@ func TestAFileComesBack(t *testing.T) {
 	}
 }
 
-// A file of holes takes no time and no room, whatever its length says, and its length counts.
+// A sparse file takes no time and no space, whatever its length, but its length counts.
 func TestHolesCostNothing(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "sparse")
@@ -217,7 +217,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// H5: in a directory a file and a FIFO are swapped all the time. Nothing blocks, and nothing but files is taken.
+// A file and a FIFO are swapped in a directory all the time. Nothing blocks, and only files are accepted.
 func TestAFifoThatIsSwappedInDoesNotBlock(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -251,7 +251,7 @@ func TestAFifoThatIsSwappedInDoesNotBlock(t *testing.T) {
 	}
 }
 
-// The end of a context ends what copies, at once.
+// The end of a context stops copies at once.
 func TestCopiesEndWithTheirContext(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "ckpt")
@@ -259,7 +259,7 @@ func TestCopiesEndWithTheirContext(t *testing.T) {
 		t.Fatal(err)
 	}
 	write(t, filepath.Join(dir, "a"), strings.Repeat("x", 3*chunk))
-	why := errors.New("told to stop")
+	why := errors.New("stopped")
 	for _, path := range []string{dir, filepath.Join(dir, "a")} {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		from, info, err := Open(path)
@@ -287,7 +287,7 @@ func TestCopiesEndWithTheirContext(t *testing.T) {
 	}
 }
 
-// A file that is cut while it is copied is no checkpoint.
+// A file that is truncated while it is copied is not accepted as a checkpoint.
 func TestAFileThatIsCutMeanwhile(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "model")
@@ -312,7 +312,7 @@ func TestAFileThatIsCutMeanwhile(t *testing.T) {
 	}
 }
 
-// What is no archive of this package's making fills neither the disk nor anything outside.
+// Arbitrary input as an archive neither fills the disk nor creates anything outside.
 func FuzzRestore(f *testing.F) {
 	dir := f.TempDir()
 	if err := os.MkdirAll(filepath.Join(dir, "model", "sub"), 0o700); err != nil {
@@ -367,7 +367,7 @@ func FuzzRestore(f *testing.F) {
 	})
 }
 
-// crafted is an archive with a link out of it and an entry.
+// crafted returns an archive with a link that leads out of it and an entry.
 func crafted(f *testing.F, h *tar.Header) []byte {
 	f.Helper()
 	var b bytes.Buffer

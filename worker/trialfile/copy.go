@@ -9,10 +9,10 @@ import (
 	"github.com/dustin/go-humanize"
 )
 
-// chunk is how much is copied between two looks at the context, in bytes.
+// chunk is how much is copied between two checks of the context, in bytes.
 const chunk = 8 << 20
 
-// CheckSize returns an error that wraps ErrTooLarge if a file of size bytes is larger than most.
+// CheckSize returns an error that wraps ErrTooLarge if size is larger than most, in bytes.
 func CheckSize(size, most int64) error {
 	if size > most {
 		return fmt.Errorf("%w: it has %s bytes, at most %s (%s) are allowed", ErrTooLarge, humanize.Comma(size), humanize.Comma(most),
@@ -21,8 +21,8 @@ func CheckSize(size, most int64) error {
 	return nil
 }
 
-// Copy copies the first size bytes of a file to a new and empty one. Holes stay holes and take no time. It calls moved
-// after each part, and ends with ctx. The error wraps ErrChanged if the file has fewer bytes by now.
+// Copy copies the first size bytes of a file to a new and empty one. Holes stay holes and take no time. It calls
+// moved after each part, and stops when ctx ends. The error wraps ErrChanged if the file has become shorter.
 func Copy(ctx context.Context, to, from *os.File, size int64, moved func()) error {
 	for at := int64(0); at < size; {
 		begin, end := DataAfter(from, at, size)
@@ -50,10 +50,10 @@ func Copy(ctx context.Context, to, from *os.File, size int64, moved func()) erro
 	if info.Size() < size {
 		return fmt.Errorf("%s %w", from.Name(), ErrChanged)
 	}
-	return to.Truncate(size) // a hole at the end is part of it
+	return to.Truncate(size) // a hole at the end is part of the file
 }
 
-// copyData copies n bytes from where both files are.
+// copyData copies n bytes from the current offsets.
 func copyData(ctx context.Context, to io.Writer, from *os.File, n int64, moved func()) error {
 	for n > 0 {
 		if ctx.Err() != nil {
@@ -62,7 +62,7 @@ func copyData(ctx context.Context, to io.Writer, from *os.File, n int64, moved f
 		part := min(n, chunk)
 		done, err := io.CopyN(to, from, part)
 		switch {
-		case err == io.EOF: //nolint:errorlint // CopyN's own
+		case err == io.EOF: //nolint:errorlint // the error of CopyN itself
 			return fmt.Errorf("%s %w", from.Name(), ErrChanged)
 		case err != nil:
 			return err

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// DataAfter returns where the data of a file begins at or after a place, and where it ends: the next hole. Where that
-// cannot be told, all up to size is data.
+// DataAfter returns the beginning and the end of the first data of a file at or after an offset. If the file system
+// does not report holes, everything up to size is data.
 func DataAfter(f *os.File, at, size int64) (begin, end int64) {
 	fd := int(f.Fd())
 	begin, err := unix.Seek(fd, at, unix.SEEK_DATA)

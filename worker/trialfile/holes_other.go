@@ -4,5 +4,5 @@ package trialfile
 
 import "os"
 
-// DataAfter takes all of a file for data.
+// DataAfter treats the whole file as data.
 func DataAfter(_ *os.File, at, size int64) (begin, end int64) { return at, size }

@@ -7,13 +7,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxTarget bounds what a symbolic link may lead to, in bytes.
+// maxTarget limits the target of a symbolic link, in bytes.
 const maxTarget = 4 << 10
 
-// isLink reports whether something was not opened because it is a symbolic link.
+// isLink reports whether an open failed because of a symbolic link.
 func isLink(err error) bool { return errors.Is(err, unix.ELOOP) || errors.Is(err, unix.EMLINK) }
 
-// linkTarget reads a symbolic link in an open directory.
+// linkTarget returns the target of a symbolic link in an open directory.
 func linkTarget(dir *os.File, name string) (string, error) {
 	buf := make([]byte, maxTarget)
 	n, err := unix.Readlinkat(int(dir.Fd()), name, buf)

@@ -1,10 +1,10 @@
-// Package trialfile opens and copies files that training code named, so that the worker takes nothing but files and
+// Package trialfile opens and copies files that training code named, so that the worker only accesses files and
 // directories that the trial's own user may read, in bounded size and time.
 //
-// A name is followed as far as ordinary symbolic links lead, with the rights of the caller's thread (confine.As gives it
-// those of the trial). It is never followed through a link of the kernel's, such as /proc/self/fd/3 or /proc/self/root:
-// through those the worker's own files would be opened, which it may read and the trial may not. Nothing is opened that
-// could block, and nothing is taken of file systems that hold no files, such as proc.
+// Ordinary symbolic links in a name are followed, with the rights of the caller's thread (confine.As gives it those
+// of the trial). Links of the kernel, such as /proc/self/fd/3 or /proc/self/root, are never followed: they could open
+// the worker's own files, which the worker may read and the trial may not. Opening never blocks, and files on file
+// systems of the kernel, such as proc, are refused.
 package trialfile
 
 import (
@@ -18,38 +18,38 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/sanitize"
 )
 
-// Errors of what training code named.
+// Errors about files that training code named.
 var (
-	// ErrKind says that something is neither a file nor a directory.
+	// ErrKind is returned for anything but files and directories.
 	ErrKind = errors.New("is neither a file nor a directory")
-	// ErrKernel says that a name leads into a file system of the kernel's, or through a link of the kernel's.
-	ErrKernel = errors.New("leads to what only the kernel or the worker has: /proc, /sys, /dev/fd and the like are not read")
-	// ErrOutside says that a name leads out of the directory that it should be below.
+	// ErrKernel is returned if a name leads into a file system of the kernel, or through a link of the kernel.
+	ErrKernel = errors.New("leads into a kernel file system: paths in /proc, /sys, /dev/fd and the like are not allowed")
+	// ErrOutside is returned if a name leads out of the directory that it has to be in.
 	ErrOutside = errors.New("is not in the trial's scratch directory")
-	// ErrTooLarge says that a checkpoint has more bytes, files or levels of directories than allowed.
+	// ErrTooLarge is returned if a checkpoint has more bytes, files or levels of directories than allowed.
 	ErrTooLarge = errors.New("is too large")
-	// ErrChanged says that a file became shorter while it was copied.
+	// ErrChanged is returned if a file became shorter while it was copied.
 	ErrChanged = errors.New("changed while it was copied")
 )
 
-// Limits bound a checkpoint.
+// Limits are the limits of a checkpoint.
 type Limits struct {
-	// Bytes are those of its files by their length, holes included.
+	// Bytes is the sum of the lengths of its files, including holes.
 	Bytes int64
-	// Files counts its files, directories and links; Depth the levels of directories below it.
+	// Files counts its files, directories and links; Depth is the number of levels of directories.
 	Files, Depth int
 }
 
-// Bounds of a checkpoint directory, far beyond what a framework writes.
+// Limits of a checkpoint directory, far beyond what a framework writes.
 const (
 	maxFiles = 200_000
 	maxDepth = 100
 )
 
-// Within are the limits of a checkpoint of so many bytes.
+// Within returns the limits of a checkpoint of at most bytes bytes.
 func Within(bytes int64) Limits { return Limits{Bytes: bytes, Files: maxFiles, Depth: maxDepth} }
 
-// Open opens a file or a directory by an absolute path. The error wraps ErrKind, ErrKernel or an error of the system's.
+// Open opens a file or a directory by an absolute path. The error wraps ErrKind, ErrKernel or an error of the system.
 func Open(path string) (*os.File, fs.FileInfo, error) {
 	fd, err := openNamed(path)
 	if err != nil {
@@ -58,8 +58,8 @@ func Open(path string) (*os.File, fs.FileInfo, error) {
 	return accept(fd, path)
 }
 
-// OpenBelow opens a file or a directory below a directory, whose path must not be the trial's to change. No part of the
-// path below it may be a symbolic link. The error wraps ErrOutside, ErrKind, ErrKernel or an error of the system's.
+// OpenBelow opens a file or a directory below a directory whose path the trial must not be able to change. No part of
+// the path below it may be a symbolic link. The error wraps ErrOutside, ErrKind, ErrKernel or an error of the system.
 func OpenBelow(dir, path string) (*os.File, fs.FileInfo, error) {
 	rel, err := filepath.Rel(dir, path)
 	if err != nil || !filepath.IsLocal(rel) || rel == "." {
@@ -90,14 +90,14 @@ func openIn(dir *os.File, name string) (*os.File, fs.FileInfo, error) {
 	return accept(fd, path)
 }
 
-// shownPath is how much of a path stands in errors, in bytes.
+// shownPath is how many bytes of a path are quoted in errors.
 const shownPath = 400
 
-// shown returns a path that training code named as it stands in errors. It is also the name of the files that are opened.
+// shown returns a path that training code named in the form for errors. It is also the name of opened files.
 func shown(path string) string { return sanitize.Line(path, shownPath) }
 
-// accept makes a file of a descriptor if it is a file or a directory on a file system that keeps files, and closes it
-// otherwise. It looks at what is open, whatever has the name by now.
+// accept returns an os.File for a descriptor of a file or a directory on a file system for users' files; otherwise it
+// closes the descriptor. It checks what is open, not what has the name by now.
 func accept(fd int, path string) (*os.File, fs.FileInfo, error) {
 	path = shown(path)
 	if isKernels(fd) {

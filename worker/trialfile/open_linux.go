@@ -9,14 +9,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// atCWD stands for the working directory where the descriptor of a directory is wanted.
+// atCWD is the descriptor argument that means the working directory.
 const atCWD = unix.AT_FDCWD
 
 const (
-	// openFlags open for reading what may be anything: a FIFO without a writer and a file with a lease do not block, and a
-	// terminal does not become the worker's.
+	// openFlags opens any kind of file for reading: it does not block on a FIFO without a writer or a file with a
+	// lease, and a terminal does not become the worker's controlling terminal.
 	openFlags = unix.O_RDONLY | unix.O_CLOEXEC | unix.O_NONBLOCK | unix.O_NOCTTY
-	// maxLinks bounds how many symbolic links one name may lead through, as the kernel does.
+	// maxLinks is how many symbolic links a name may lead through, as in the kernel.
 	maxLinks = 40
 )
 
@@ -32,7 +32,7 @@ func openNamed(path string) (int, error) {
 	return fd, err
 }
 
-// walk does what openNamed does without openat2: it goes from directory to directory and follows links by itself.
+// walk is openNamed without openat2: it goes from directory to directory and follows links itself.
 func walk(path string) (int, error) {
 	at, err := openDirectory(unix.AT_FDCWD, "/")
 	if err != nil {
@@ -77,7 +77,7 @@ func walk(path string) (int, error) {
 	return openEntry(at, ".")
 }
 
-// readLink reads a symbolic link in a directory, unless that is a directory of the kernel's.
+// readLink returns the target of a symbolic link in a directory, unless that is on a file system of the kernel.
 func readLink(at int, name string) (string, error) {
 	if isKernels(at) {
 		return "", ErrKernel
@@ -90,19 +90,19 @@ func readLink(at int, name string) (string, error) {
 	return string(buf[:n]), nil
 }
 
-// openDirectory opens a directory to go on from, which need not be readable.
+// openDirectory opens a directory to continue from, which need not be readable.
 func openDirectory(at int, name string) (int, error) {
 	return unix.Openat(at, name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 }
 
-// openEntry opens what a directory has by a name, unless it is a symbolic link.
+// openEntry opens an entry of a directory that is not a symbolic link.
 func openEntry(at int, name string) (int, error) {
 	return unix.Openat(at, name, openFlags|unix.O_NOFOLLOW, 0)
 }
 
 func closeFD(fd int) { _ = unix.Close(fd) }
 
-// isKernels reports whether a descriptor is of a file system that keeps no files of users.
+// isKernels reports whether a descriptor is on a file system that does not hold users' files.
 func isKernels(fd int) bool {
 	var st unix.Statfs_t
 	if err := unix.Fstatfs(fd, &st); err != nil {
@@ -118,7 +118,7 @@ func isKernels(fd int) bool {
 	return false
 }
 
-// Magic numbers that the unix package does not name.
+// Magic numbers that the unix package does not define.
 const (
 	configfsMagic = 0x62656570
 	mqueueMagic   = 0x19800202

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// opener is one of the ways in which a name is followed.
+// opener is one of the implementations of openNamed.
 type opener func(path string) (int, error)
 
 func openers() map[string]opener { return map[string]opener{"openat2": openNamed, "walk": walk} }
@@ -35,7 +35,7 @@ func write(t *testing.T, path, text string) {
 	}
 }
 
-// What is the trial's own is read by whatever ordinary name it has.
+// A trial's own file can be read by any ordinary name.
 func TestOrdinaryNamesAreFollowed(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -73,12 +73,12 @@ func TestOrdinaryNamesAreFollowed(t *testing.T) {
 			must(f.Close())
 		}
 		if _, err := o.open(dir + "/none"); !errors.Is(err, os.ErrNotExist) {
-			t.Errorf("%s: what is not there: %v", name, err)
+			t.Errorf("%s: a missing file: %v", name, err)
 		}
 	}
 }
 
-// What only this process has open is not read, by whatever name the kernel gives it.
+// A file that only this process has open is not read, by whatever name of the kernel.
 func TestFilesOfTheWorkersAreNotOpened(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -121,7 +121,7 @@ func TestFilesOfTheWorkersAreNotOpened(t *testing.T) {
 	}
 }
 
-// What is not a file neither blocks nor is taken.
+// Anything but a file or directory neither blocks nor is accepted.
 func TestOnlyFilesAndDirectoriesAreOpened(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -154,7 +154,7 @@ func TestOnlyFilesAndDirectoriesAreOpened(t *testing.T) {
 	}
 }
 
-// Nothing below a directory that leads out of it is opened, whatever is swapped while it is looked at.
+// Links that lead out of a directory are not opened below it, even if they are swapped in meanwhile.
 func TestNothingOutsideIsOpenedBelow(t *testing.T) {
 	t.Parallel()
 	base := t.TempDir()
@@ -193,7 +193,7 @@ func TestNothingOutsideIsOpenedBelow(t *testing.T) {
 	}
 }
 
-// swapping makes of own/swapped now a directory of own and now a link to another, until it is stopped.
+// swapping makes own/swapped alternately a directory of own and a link to another, until it is stopped.
 func swapping(own, other string) (stop context.CancelFunc, swapper *sync.WaitGroup) {
 	ctx, stop := context.WithCancel(context.Background())
 	swapper = new(sync.WaitGroup)

@@ -14,8 +14,8 @@ const (
 	openFlags = unix.O_RDONLY | unix.O_CLOEXEC | unix.O_NONBLOCK | unix.O_NOCTTY
 )
 
-// openNamed opens an absolute path. Trials run as the worker's own user here, so that links give them nothing that they
-// could not read themselves; what is below /dev, where descriptors have names, is refused all the same.
+// openNamed opens an absolute path. Trials run as the worker's own user here, so links do not give them more than
+// they could read themselves. Files below /dev, where descriptors have names, are refused nevertheless.
 func openNamed(path string) (int, error) {
 	real, err := filepath.EvalSymlinks(path)
 	if err != nil {
@@ -27,12 +27,12 @@ func openNamed(path string) (int, error) {
 	return unix.Open(real, openFlags, 0)
 }
 
-// openEntry opens what a directory has by a name, unless it is a symbolic link.
+// openEntry opens an entry of a directory that is not a symbolic link.
 func openEntry(at int, name string) (int, error) {
 	return unix.Openat(at, name, openFlags|unix.O_NOFOLLOW, 0)
 }
 
 func closeFD(fd int) { _ = unix.Close(fd) }
 
-// isKernels is false: see openNamed.
+// isKernels returns false: see openNamed.
 func isKernels(int) bool { return false }

@@ -13,9 +13,10 @@ import (
 // listed is how many names of a directory are read at once.
 const listed = 1000
 
-// Remove removes a file or a directory with all that is in it, as os.RemoveAll does, with three descriptors however deep
-// the directory is: a trial could otherwise take all of the worker's by the directories that it leaves. What is deeper than
-// one level is moved up first. No process of the trial may run any more, and links are removed and not followed.
+// Remove removes a file or a directory with its content, as os.RemoveAll does, but with three descriptors however
+// deep the directory is: otherwise a trial could exhaust the worker's descriptors by nested directories. Directories
+// below the first level are moved up first. No process of the trial may still run. Links are removed and not
+// followed.
 func Remove(path string) error {
 	if err := Empty(path); err != nil && !errors.Is(err, unix.ENOTDIR) && !errors.Is(err, unix.ELOOP) {
 		return err
@@ -26,7 +27,8 @@ func Remove(path string) error {
 	return nil
 }
 
-// Empty removes what is in a directory in that way, and leaves the directory. A directory that is not there is empty.
+// Empty removes the content of a directory in that way, but not the directory. It does nothing if the directory does
+// not exist.
 func Empty(path string) error {
 	fd, err := openToRemove(unix.AT_FDCWD, path)
 	if errors.Is(err, unix.ENOENT) {
@@ -37,7 +39,7 @@ func Empty(path string) error {
 		err = errors.Join(r.empty(r.top, r.sub), r.top.Close())
 	}
 	if err != nil {
-		return &os.PathError{Op: "remove what is in", Path: path, Err: err}
+		return &os.PathError{Op: "empty", Path: path, Err: err}
 	}
 	return nil
 }
@@ -45,16 +47,16 @@ func Empty(path string) error {
 // remover empties a directory.
 type remover struct {
 	top *os.File
-	// moved counts what was moved up.
+	// moved counts the directories that were moved up.
 	moved int
 }
 
-// empty removes what is in a directory: files by itself, directories by calling directory. What cannot be removed keeps
-// nothing else from being removed.
+// empty removes the content of a directory: files itself, directories by calling directory. An entry that cannot be
+// removed does not stop the removal of the others.
 func (r *remover) empty(dir *os.File, directory func(dir *os.File, name string) error) error {
-	_ = dir.Chmod(0o700) // or it is found below that it may not be emptied
+	_ = dir.Chmod(0o700) // if this fails, the removal of entries does too
 	for {
-		if _, err := dir.Seek(0, io.SeekStart); err != nil { // what was moved up may stand anywhere
+		if _, err := dir.Seek(0, io.SeekStart); err != nil { // directories that were moved up may be anywhere in the list
 			return err
 		}
 		names, err := dir.Readdirnames(listed)
@@ -100,7 +102,7 @@ func (r *remover) sub(top *os.File, name string) error {
 
 // up moves a directory to the top.
 func (r *remover) up(dir *os.File, name string) error {
-	_ = unix.Fchmodat(int(dir.Fd()), name, 0o700, 0) // who moves a directory has to be able to write to it
+	_ = unix.Fchmodat(int(dir.Fd()), name, 0o700, 0) // moving a directory needs write permission for it
 	for {
 		r.moved++
 		err := unix.Renameat(int(dir.Fd()), name, int(r.top.Fd()), "outbid-removes-"+strconv.Itoa(r.moved))

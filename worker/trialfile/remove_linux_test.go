@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// makeDeep makes directories one in the other. The thread's working directory goes down with them, as a path of that length
-// would be too long, and so the thread ends afterwards.
+// makeDeep creates nested directories. The thread changes its working directory with them, because a path of that
+// length would be too long, and so the thread ends afterwards.
 func makeDeep(t *testing.T, dir string, depth int) {
 	t.Helper()
 	failed := make(chan error)
@@ -34,7 +34,7 @@ func makeDeep(t *testing.T, dir string, depth int) {
 	}
 }
 
-// A directory deeper than the worker may have descriptors is removed with few of them.
+// A directory with more levels than the worker may have descriptors is removed with few of them.
 func TestADeepDirectoryIsRemoved(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "left")
 	if err := os.Mkdir(dir, 0o700); err != nil {
@@ -61,7 +61,7 @@ func TestADeepDirectoryIsRemoved(t *testing.T) {
 	}
 }
 
-// Whatever a directory holds is removed, and nothing that its links lead to.
+// Everything in a directory is removed, but not the targets of its links.
 func TestAllOfADirectoryIsRemoved(t *testing.T) {
 	t.Parallel()
 	base := t.TempDir()
@@ -82,13 +82,13 @@ func TestAllOfADirectoryIsRemoved(t *testing.T) {
 	}
 	for _, err := range []error{
 		unix.Mkfifo(filepath.Join(dir, "a", "fifo"), 0o600), os.Chmod(filepath.Join(dir, "shut", "in"), 0), os.Chmod(filepath.Join(dir, "shut"), 0o500),
-		os.Chmod(dir, 0o500), //nolint:gosec // it is a test's
+		os.Chmod(dir, 0o500), //nolint:gosec // it belongs to the test
 	} {
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	for range 2 { // the second time there is nothing
+	for range 2 { // the second time it does not exist
 		if err := Remove(dir); err != nil {
 			t.Error(err)
 		}
@@ -103,6 +103,6 @@ func TestAllOfADirectoryIsRemoved(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := os.Stat(filepath.Join(other, "kept")); err != nil {
-		t.Errorf("what a link led to: %v", err)
+		t.Errorf("the target of a link: %v", err)
 	}
 }

@@ -14,12 +14,12 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/sparse"
 )
 
-// ErrArchive says that an archive of a directory is not as Archive writes them.
+// ErrArchive is returned for an archive of a directory that Archive did not write.
 var ErrArchive = errors.New("the archive of the checkpoint directory is damaged")
 
-// Restore makes at path to what Copy or Archive made from is: a file, or a directory with what was in it. Nothing may be
-// at the path before, and nothing is made outside of it. Restore calls moved after each part and ends with ctx. What it has
-// made by then stays.
+// Restore recreates, at to, the source of a copy that Copy or Archive made: a file, or a directory with its content.
+// The path must not exist, and nothing is created outside of it. Restore calls moved after each part and stops when
+// ctx ends. In case of an error, what it has created stays.
 func Restore(ctx context.Context, from *os.File, to string, moved func()) error {
 	info, err := from.Stat()
 	if err != nil {
@@ -64,23 +64,23 @@ func restoreFile(ctx context.Context, from *os.File, to string, size int64, move
 	return errors.Join(Copy(ctx, out, from, size, moved), out.Close())
 }
 
-// extractor makes what is in an archive.
+// extractor creates the content of an archive.
 type extractor struct {
 	ctx  context.Context //nolint:containedctx // lives as long as one call
 	root *os.Root
-	// left is what may still come: an archive holds no more bytes than it has itself.
+	// left limits the remaining content: it cannot be larger than the archive itself.
 	left  Limits
 	moved func()
 }
 
-// extract makes one entry; the root keeps it inside its directory.
+// extract creates one entry; the root keeps it inside its directory.
 func (x *extractor) extract(head *tar.Header, r io.Reader) error {
 	name := filepath.FromSlash(path.Clean(head.Name))
 	x.left.Files--
 	x.left.Bytes -= head.Size
 	switch {
 	case x.left.Files < 0, x.left.Bytes < 0, strings.Count(name, "/") > x.left.Depth:
-		return fmt.Errorf("%w: %q is more than it can hold", ErrArchive, head.Name)
+		return fmt.Errorf("%w: %q is beyond the limits of its content", ErrArchive, head.Name)
 	case head.Typeflag == tar.TypeDir:
 		return x.root.MkdirAll(name, 0o700)
 	case head.Typeflag == tar.TypeSymlink:
@@ -98,7 +98,7 @@ func (x *extractor) extract(head *tar.Header, r io.Reader) error {
 	return errors.Join(x.fill(f, r, head.Size), f.Close())
 }
 
-// fill writes a file of an archive, with holes where it has zeros.
+// fill writes a file of an archive, with holes for zeros.
 func (x *extractor) fill(f *os.File, r io.Reader, size int64) error {
 	out := sparse.NewWriter(f)
 	for left := size; left > 0; {

@@ -9,17 +9,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Usage is what files take.
+// Usage is the disk usage of files.
 type Usage struct {
-	// Bytes on the disk, and Files: those and directories, each once for each name.
+	// Bytes is the space on the disk. Files counts files and directories, once for each name.
 	Bytes, Files int64
 }
 
-// blockBytes is in what the kernel counts the blocks of a file, in bytes.
+// blockBytes is the unit of the kernel's block counts, in bytes.
 const blockBytes = 512
 
-// Measure adds up what is below a directory, which training code may change meanwhile, until there are more files than most. It needs
-// three descriptors however deep the directory is, and follows no link. What cannot be read, or is moved away while it is looked at, is left out.
+// Measure adds up the content of a directory, which training code may change meanwhile, until it has more than most
+// files. It needs three descriptors however deep the directory is, and does not follow links. It skips entries that
+// it cannot read or that are moved away meanwhile.
 func Measure(ctx context.Context, path string, most int64) (Usage, error) {
 	fd, err := openToRemove(unix.AT_FDCWD, path)
 	if err != nil {
@@ -32,15 +33,15 @@ func Measure(ctx context.Context, path string, most int64) (Usage, error) {
 
 // measure walks a tree: down by a directory's name, up by "..".
 type measure struct {
-	ctx  context.Context //nolint:containedctx // one call's
+	ctx  context.Context //nolint:containedctx // the context of one call
 	most int64
 	sum  Usage
 	at   *os.File
-	// above are the directories on the way from the top, the last of which is at.
+	// above are the directories from the top down to at.
 	above []level
 }
 
-// level is a directory: which it is, and the directories in it that are still to be walked.
+// level identifies a directory, and has the directories in it that are still to be walked.
 type level struct {
 	dev, ino uint64
 	left     []string
@@ -73,7 +74,7 @@ func (m *measure) walk() error {
 	return nil
 }
 
-// open goes to another directory; it returns false, and stays, if that cannot be opened.
+// open moves to another directory. It returns false, and stays, if that cannot be opened.
 func (m *measure) open(name string) bool {
 	fd, err := openToRemove(int(m.at.Fd()), name)
 	if err != nil {
@@ -84,8 +85,8 @@ func (m *measure) open(name string) bool {
 	return true
 }
 
-// up goes back to the directory above; it returns false if there is none any more. One that was moved elsewhere meanwhile ends the walk: what is above it
-// is not the trial's.
+// up moves to the parent directory, or returns false at the top. If the directory was moved elsewhere meanwhile, the
+// walk ends, because the new parent may not belong to the trial.
 func (m *measure) up() bool {
 	m.above = m.above[:len(m.above)-1]
 	if len(m.above) == 0 || !m.open("..") {
@@ -93,16 +94,16 @@ func (m *measure) up() bool {
 	}
 	var st unix.Stat_t
 	to := m.above[len(m.above)-1]
-	return unix.Fstat(int(m.at.Fd()), &st) == nil && uint64(st.Dev) == to.dev && st.Ino == to.ino //nolint:unconvert // an int32 elsewhere
+	return unix.Fstat(int(m.at.Fd()), &st) == nil && uint64(st.Dev) == to.dev && st.Ino == to.ino //nolint:unconvert // an int32 on other systems
 }
 
-// enter counts what is in the directory that the walk is at.
+// enter counts the content of the current directory.
 func (m *measure) enter() error {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(m.at.Fd()), &st); err != nil {
 		return err
 	}
-	m.above = append(m.above, level{dev: uint64(st.Dev), ino: st.Ino}) //nolint:unconvert // an int32 elsewhere
+	m.above = append(m.above, level{dev: uint64(st.Dev), ino: st.Ino}) //nolint:unconvert // an int32 on other systems
 	here := &m.above[len(m.above)-1]
 	for m.sum.Files <= m.most && m.ctx.Err() == nil {
 		names, err := m.at.Readdirnames(listed)
@@ -110,8 +111,8 @@ func (m *measure) enter() error {
 			if unix.Fstatat(int(m.at.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
 				continue // gone
 			}
-			m.sum.Files, m.sum.Bytes = m.sum.Files+1, m.sum.Bytes+int64(st.Blocks)*blockBytes //nolint:unconvert // so it is everywhere
-			if st.Mode&unix.S_IFMT == unix.S_IFDIR && uint64(st.Dev) == here.dev {            //nolint:unconvert // an int32 elsewhere
+			m.sum.Files, m.sum.Bytes = m.sum.Files+1, m.sum.Bytes+int64(st.Blocks)*blockBytes //nolint:unconvert // the type differs between systems
+			if st.Mode&unix.S_IFMT == unix.S_IFDIR && uint64(st.Dev) == here.dev {            //nolint:unconvert // an int32 on other systems
 				here.left = append(here.left, name)
 			}
 		}

@@ -9,7 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What files take is added up however deep they are and whatever links are among them, and no further than asked.
+// The usage of files is measured however deep they are and whatever links are among them, up to the given number of
+// files.
 func TestMeasure(t *testing.T) {
 	t.Parallel()
 	top, outside := t.TempDir(), t.TempDir()
@@ -33,7 +34,7 @@ func TestMeasure(t *testing.T) {
 		t.Fatal(err)
 	}
 	const deep = 3000
-	for i := range deep { // deeper than any path is long
+	for i := range deep { // longer than any path may be
 		if err := unix.Mkdirat(fd, "deep", 0o700); err != nil {
 			t.Fatal(i, err)
 		}
@@ -61,11 +62,11 @@ func TestMeasure(t *testing.T) {
 		t.Errorf("measured %+v, want no more than 100 files: %v", got, err)
 	}
 	if _, err := Measure(t.Context(), filepath.Join(top, "missing"), 1); err == nil {
-		t.Error("what is not there was measured")
+		t.Error("a missing directory was measured")
 	}
 }
 
-// A directory that is moved while its files are added up does not lead out of the trial's.
+// If a directory is moved during the measurement, the walk does not leave the trial's directory.
 func TestMeasureStaysInside(t *testing.T) {
 	t.Parallel()
 	top := t.TempDir()

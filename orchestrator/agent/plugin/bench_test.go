@@ -9,8 +9,8 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/agent"
 )
 
-// BenchmarkBid is one round of an agent in another process: 64 sweeps, 64 machines with 4 free devices each. What the
-// server's own agent would bid goes with the question.
+// BenchmarkBid measures one round of a bidder in another process: 64 sweeps, 64 machines with 4 free devices each.
+// The request includes the bids of the built-in bidder.
 func BenchmarkBid(b *testing.B) {
 	exe, err := os.Executable()
 	if err != nil {

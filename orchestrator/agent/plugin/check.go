@@ -9,15 +9,15 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// longestReason bounds, in bytes, what a plugin may say of why it does not bid.
+// longestReason limits a plugin's reason for not bidding, in bytes.
 const longestReason = 200
 
-// answer reads a response. An error says which app's bid cannot be believed, and why.
+// answer checks a response. The error says which sweep's bid is invalid, and why.
 func answer(
 	offer *agent.Offer, states []*agent.AppState, resp *outbidv1.BidResponse,
 ) ([]agent.Table, error) {
 	if got, want := len(resp.GetTables()), len(states); got != want {
-		return nil, fmt.Errorf("it answered %d tables to %d states", got, want)
+		return nil, fmt.Errorf("it returned %d tables for %d states", got, want)
 	}
 	tables := make([]agent.Table, len(states))
 	for i, m := range resp.GetTables() {
@@ -36,13 +36,13 @@ func answer(
 	return tables, nil
 }
 
-// check says what is wrong with a table; the error goes on from "its bid for x".
+// check returns why a table is invalid, or nil. The text follows "its bid for x".
 func check(t *agent.Table, offer *agent.Offer, s *agent.AppState) error {
 	if !sound(t.Rho) {
-		return fmt.Errorf("has rho %v for nothing; it must be finite and above 0", t.Rho)
+		return fmt.Errorf("has rho %v without devices; it must be finite and above 0", t.Rho)
 	}
 	if !sound(t.Ideal) {
-		return fmt.Errorf("takes %v s alone; that must be finite and above 0", t.Ideal)
+		return fmt.Errorf("has an ideal time of %v s; it must be finite and above 0", t.Ideal)
 	}
 	for i, row := range t.Rows {
 		if !sound(row.Rho) {

@@ -9,7 +9,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// Whatever a plugin answers, it is refused or fits what was offered.
+// Whatever a plugin answers is refused, or fits the offer.
 func FuzzAnswer(f *testing.F) {
 	s := states("it")
 	tables, err := agent.BuiltIn{}.Bid(offer(), s)
@@ -46,7 +46,7 @@ func FuzzAnswer(f *testing.F) {
 					wanted[g.Type] += g.Size()
 				}
 				if !sound(row.Rho) || wanted["v100"] > 6 || wanted["k80"] > 3 || len(wanted) == 0 {
-					t.Fatalf("a bid for more than there is was believed: %+v", row)
+					t.Fatalf("a bid for more than the offer was accepted: %+v", row)
 				}
 			}
 		}

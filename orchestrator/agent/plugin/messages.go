@@ -7,7 +7,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// noSpeeds is the index of speeds that nobody knows.
+// noSpeeds is the index of unknown speeds.
 const noSpeeds = -1
 
 func toRequest(offer *agent.Offer, states []*agent.AppState) *outbidv1.BidRequest {
@@ -22,7 +22,7 @@ func toRequest(offer *agent.Offer, states []*agent.AppState) *outbidv1.BidReques
 			req.Cluster = append(req.Cluster, &outbidv1.Stock{Type: s.Type, Devices: int32(s.Devices), Machines: int32(s.Machines)})
 		}
 	}
-	// The server's own agent never fails; without its tables a plugin would only know less.
+	// The built-in bidder never fails; without its tables a plugin would only have less information.
 	own, err := agent.BuiltIn{}.Bid(offer, states)
 	for i, s := range states {
 		m := toAppState(s)
@@ -34,7 +34,7 @@ func toRequest(offer *agent.Offer, states []*agent.AppState) *outbidv1.BidReques
 	return req
 }
 
-// A speedBook gives each model's speeds one place in a state.
+// speedBook stores each model's speeds once in a state.
 type speedBook struct {
 	index map[*cluster.Speeds]int32
 	list  []*outbidv1.SpeedTable

@@ -1,10 +1,10 @@
-// Package plugin is the boundary for agents outside the binary: programs that serve AgentService over
-// hashicorp/go-plugin. Serve makes such a program of a Go agent; Open starts those that the server was told of and makes
-// one agent.Agent of them all.
+// Package plugin runs bidders outside the binary: programs that serve AgentService over hashicorp/go-plugin. Serve is
+// the main function of such a program in Go. Open starts the configured programs and combines them into one
+// agent.Agent.
 //
-// Nothing that a plugin says is taken on trust. One that crashes, hangs, bids for what was not offered or answers
-// nonsense loses its bid for the round, is named in the log, and is started again after a pause that grows; nobody
-// waits for it.
+// The answers of plugins are checked. A plugin that crashes, hangs, bids for devices that were not offered or returns
+// invalid answers loses its bid for the round, is logged, and is restarted after a growing pause. Other sweeps do not
+// wait for it.
 package plugin
 
 import (
@@ -22,27 +22,27 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// protocol is the version of AgentService that both sides speak.
+// protocol is the version of AgentService that both sides use.
 const protocol = pluginhost.Protocol
 
-// A Factory is the agent that a plugin serves.
+// Factory describes the bidder that a plugin serves.
 type Factory struct {
 	// Name and Version are shown to users.
 	Name, Version string
 	Agent         agent.Agent
 }
 
-// Serve is the main function of a plugin written in Go. It returns when the server has no more use for it. Nothing may be
-// written to standard output before; standard error goes to the server's log.
+// Serve is the main function of a plugin written in Go. It returns when the server does not need the plugin any more.
+// The plugin must not write to standard output before; its standard error goes to the server's log.
 func Serve(f Factory) {
-	// go-plugin puts another in the place of the process's own.
+	// go-plugin replaces os.Stderr.
 	stderr := os.Stderr
 	pluginhost.Serve(pluginhost.Agent, func(registrar grpc.ServiceRegistrar) {
 		outbidv1.RegisterAgentServiceServer(registrar, &server{factory: f, stderr: stderr})
 	})
 }
 
-// server is AgentService over one agent.
+// server implements AgentService with one bidder.
 type server struct {
 	outbidv1.UnimplementedAgentServiceServer
 	factory Factory
@@ -57,10 +57,10 @@ func (s *server) Handshake(
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if req.GetProtocol() != protocol {
-		return nil, status.Errorf(codes.FailedPrecondition, "protocol %d is unknown, this plugin speaks %d",
+		return nil, status.Errorf(codes.FailedPrecondition, "protocol %d is not supported; this plugin uses protocol %d",
 			req.GetProtocol(), protocol)
 	}
-	// What is written to os.Stderr would go over the connection, where the last words before a crash are lost.
+	// go-plugin would send os.Stderr over the connection, where the last lines before a crash get lost.
 	os.Stderr = s.stderr
 	return &outbidv1.HandshakeResponse{
 		Protocol: protocol, Name: s.factory.Name, Version: s.factory.Version,
@@ -77,7 +77,7 @@ func (s *server) Bid(_ context.Context, req *outbidv1.BidRequest) (*outbidv1.Bid
 		return nil, status.Error(codes.Internal, err.Error())
 	}
 	if len(tables) != len(states) {
-		return nil, status.Error(codes.Internal, fmt.Sprintf("answered %d tables to %d states",
+		return nil, status.Error(codes.Internal, fmt.Sprintf("returned %d tables for %d states",
 			len(tables), len(states)))
 	}
 	return toResponse(tables), nil

@@ -24,7 +24,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/tuner"
 )
 
-// asPlugin is the first argument that makes the test binary a plugin; the second says how it behaves.
+// asPlugin is the first argument that makes the test binary a plugin; the second selects its behaviour.
 const asPlugin = "serve-as-plugin"
 
 func TestMain(m *testing.M) {
@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// servePlugin serves the server's own agent, with a flaw. "once FILE" crashes in its first life only.
+// servePlugin serves the built-in bidder with a flaw. "once FILE" crashes only the first time it runs.
 func servePlugin(flaw string, args []string) {
 	if flaw == "no plugin" {
 		fmt.Fprintln(os.Stderr, "what is an agent?")
@@ -101,7 +101,7 @@ func offer() *agent.Offer {
 	}}
 }
 
-// states are two apps that the agent called name answers for.
+// states returns two sweeps that the agent called name bids for.
 func states(name string) []*agent.AppState {
 	settings, err := structpb.NewStruct(map[string]any{"minutes": 2})
 	if err != nil {
@@ -132,17 +132,18 @@ func states(name string) []*agent.AppState {
 	}
 }
 
-// patience bounds every wait: generous, as machines that run tests are busy.
+// patience limits every wait. It is long, because machines that run tests are busy.
 const patience = 2 * time.Minute
 
-// quick are settings for tests. The deadline is generous but for agents that hang: the machine may be busy.
+// quick returns settings for tests. The deadline is long except for agents that hang, because the machine may be
+// busy.
 func quick() Settings {
 	return Settings{
 		Deadline: patience, Start: patience, FirstPause: time.Millisecond, LastPause: 20 * time.Millisecond,
 	}
 }
 
-// A lines is a log that a test reads.
+// lines is a log that a test reads.
 type lines struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -251,7 +252,7 @@ func TestAnAgentThatGoesWrongLosesItsBidAndIsStartedAgain(t *testing.T) {
 		{"too many", []string{"digits-1", "does not have"}},
 		{"elsewhere", []string{"digits-1", "on n9", "does not have"}},
 		{"not a number", []string{"digits-1", "rho NaN in row 0"}},
-		{"negative", []string{"digits-1", "rho -1 for nothing"}},
+		{"negative", []string{"digits-1", "rho -1 without devices"}},
 		{"oversized", []string{"digits-1", "65 rows, more than 64"}},
 	} {
 		t.Run(c.flaw, func(t *testing.T) {
@@ -265,7 +266,7 @@ func TestAnAgentThatGoesWrongLosesItsBidAndIsStartedAgain(t *testing.T) {
 				up(t, p)
 				for _, table := range bid(t, p, states("it")) {
 					if life > 0 && strings.HasPrefix(table.Refused, "agent it is down") {
-						continue // it ended between the two
+						continue // it ended in between
 					}
 					says(t, table.Refused, append(c.want, "agent it lost its bid")...)
 					if table.Rows != nil || strings.Contains(table.Refused, "\n") {
@@ -318,7 +319,7 @@ func TestNobodyWaitsForAnAgentThatIsDown(t *testing.T) {
 			t.Fatalf("the log does not say that it is down:\n%s", log)
 		}
 	}
-	says(t, log.String(), "agent=it", "does not start", "no plugin of Outbid")
+	says(t, log.String(), "agent=it", "does not start", "not an Outbid plugin")
 }
 
 func TestAnAgentMayDecline(t *testing.T) {
@@ -370,7 +371,7 @@ func TestOpenNamesAProgramThatIsNotThere(t *testing.T) {
 	}
 }
 
-// python is the interpreter that has the SDK.
+// python returns the interpreter that has the SDK.
 func python(t testing.TB) string {
 	t.Helper()
 	out, err := exec.Command("../../../.ci/python").Output()
@@ -380,7 +381,7 @@ func python(t testing.TB) string {
 	return strings.TrimSpace(string(out))
 }
 
-// The agent of examples/own-agent, as its README starts it.
+// The agent of examples/own-agent, started as in its README.
 func TestTheAgentOfTheExamples(t *testing.T) {
 	t.Parallel()
 	p, log := openCommand(t, quick(), []string{python(t), "../../../examples/own-agent/agent.py"})
@@ -391,19 +392,19 @@ func TestTheAgentOfTheExamples(t *testing.T) {
 		t.Fatal(err)
 	}
 	tables := bid(t, p, s)
-	// The first has two minutes: it bids for the fewest devices that will do, if any do.
+	// The first has two minutes: it bids for the fewest devices that suffice, if any do.
 	first := tables[0]
 	if first.Refused != "" || first.Rho != own[0].Rho || len(first.Rows) == 0 || len(first.Rows) > len(own[0].Rows) {
 		t.Errorf("it bid %+v; the server's own agent %+v", first, own[0])
 	}
-	// The second says nothing.
+	// The second has no settings.
 	says(t, tables[1].Refused, "agent.settings.minutes: is missing")
 	if strings.Contains(log.String(), "lost its bid") {
 		t.Errorf("log:\n%s", log)
 	}
 }
 
-// An agent in Python that goes wrong is no worse than one in Go.
+// Wrong results of an agent in Python are handled like those of one in Go.
 func TestAgentsInPythonThatGoWrong(t *testing.T) {
 	t.Parallel()
 	interpreter := python(t)
@@ -412,7 +413,7 @@ func TestAgentsInPythonThatGoWrong(t *testing.T) {
 		"crashes": {"print('bye'); os._exit(3)", `it said "bye"`},
 		"hangs":   {"import time; time.sleep(1000)", "more than 1s"},
 		"lies":    {"return plugin.Bid(2, 3, (plugin.Row(1, (plugin.Gangs('v100', 99),)),))", "99 v100"},
-		"nan":     {"return plugin.Bid(float('nan'), 3)", "rho NaN for nothing"},
+		"nan":     {"return plugin.Bid(float('nan'), 3)", "rho NaN without devices"},
 		"types":   {"return 'everything'", "AttributeError"},
 	} {
 		t.Run(name, func(t *testing.T) {

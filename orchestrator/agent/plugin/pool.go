@@ -14,28 +14,28 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/agent"
 )
 
-// Settings bound what agents may take.
+// Settings configures external bidders.
 type Settings struct {
-	// Deadline is how long a bid may take: so long does a round wait for an agent that hangs, once. Nothing else waits for it.
+	// Deadline is how long a bid may take. A round waits at most this long for a bidder that hangs, once.
 	Deadline time.Duration
 	// Start is how long a program may take to start.
 	Start time.Duration
-	// FirstPause and LastPause bound the pauses before a program is started again: each is half as long again as the one
-	// before.
+	// FirstPause and LastPause limit the pauses before a program is started again. Each pause is half as long again
+	// as the previous one.
 	FirstPause, LastPause time.Duration
 }
 
-// Usual are the settings of a server that was not told others.
+// Usual returns the default settings.
 func Usual() Settings {
 	return Settings{
 		Deadline: 500 * time.Millisecond, Start: 30 * time.Second, FirstPause: time.Second, LastPause: time.Minute,
 	}
 }
 
-// A Pool is every agent outside the binary, as one agent: each app is answered for by the agent that its state names. It is
-// safe for concurrent use.
+// Pool combines all external bidders into one agent.Agent: each sweep's bid is made by the bidder that its state
+// names. It is safe for concurrent use.
 type Pool struct {
-	ctx         context.Context //nolint:containedctx // an Agent's methods have no context of their own
+	ctx         context.Context //nolint:containedctx // an Agent's methods have no context parameter
 	end         context.CancelFunc
 	supervisors map[string]*supervisor
 	log         *slog.Logger
@@ -45,8 +45,8 @@ type Pool struct {
 
 var _ agent.Agent = (*Pool)(nil)
 
-// Open starts agents by name; their programs are looked for before, so that one that is not there is named at once. A
-// program that does not start well is tried again and again. The caller must Close the pool.
+// Open starts bidders by name. It first looks for their programs, so that a missing program is an error at once. A
+// program that does not start is retried. The caller must Close the pool.
 func Open(ctx context.Context, commands map[string][]string, set Settings, log *slog.Logger) (*Pool, error) {
 	for _, name := range slices.Sorted(maps.Keys(commands)) {
 		command := commands[name]
@@ -67,13 +67,13 @@ func Open(ctx context.Context, commands map[string][]string, set Settings, log *
 	return p, nil
 }
 
-// Names lists the agents, sorted.
+// Names returns the bidders' names, sorted.
 func (p *Pool) Names() []string { return slices.Sorted(maps.Keys(p.supervisors)) }
 
-// Up has a value when an agent has come up since it was last looked at.
+// Up receives a value when a bidder has come up.
 func (p *Pool) Up() <-chan struct{} { return p.up }
 
-// Wait returns when every agent is up, or ctx ends.
+// Wait returns when every bidder is up, or ctx ends.
 func (p *Pool) Wait(ctx context.Context) error {
 	for _, name := range p.Names() {
 		if err := p.supervisors[name].wait(ctx); err != nil {
@@ -99,14 +99,14 @@ func (s *supervisor) wait(ctx context.Context) error {
 	}
 }
 
-// Close ends the agents and waits for them. It can be called more than once.
+// Close ends the bidders and waits for them. It may be called more than once.
 func (p *Pool) Close() {
 	p.end()
 	p.running.Wait()
 }
 
-// Bid implements agent.Agent. The agents are asked at the same time, each once with all its states. What one of them
-// does wrong refuses its own tables, and no others.
+// Bid implements agent.Agent. The bidders are asked concurrently, each once with all its states. The failure of one
+// bidder refuses only its own tables.
 func (p *Pool) Bid(offer *agent.Offer, states []*agent.AppState) ([]agent.Table, error) {
 	asked := map[string][]int{}
 	for i, s := range states {
@@ -130,7 +130,7 @@ func (p *Pool) Bid(offer *agent.Offer, states []*agent.AppState) ([]agent.Table,
 	return tables, nil
 }
 
-// ask returns one agent's tables; a refusal in each if it went wrong.
+// ask returns one bidder's tables, or a refusal in each if it failed.
 func (p *Pool) ask(name string, offer *agent.Offer, states []*agent.AppState) []agent.Table {
 	k := p.supervisors[name]
 	if k == nil {
@@ -138,7 +138,7 @@ func (p *Pool) ask(name string, offer *agent.Offer, states []*agent.AppState) []
 	}
 	up, err := k.up()
 	if err != nil {
-		// The log has said so when it went down.
+		// The supervisor has logged it.
 		return refused(states, fmt.Sprintf("agent %s is down: %v", name, err))
 	}
 	tables, err := k.bid(p.ctx, up, offer, states)

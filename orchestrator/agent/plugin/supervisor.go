@@ -19,34 +19,34 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// pollInterval is how often it is looked whether a program that nobody asks still runs.
+// pollInterval is the time between two checks whether a program that is not asked still runs.
 const pollInterval = time.Second
 
-// A supervisor keeps one agent's program running.
+// supervisor keeps one bidder's program running.
 type supervisor struct {
 	name    string
 	command []string
 	set     Settings
 	log     *slog.Logger
-	// told hears when the program is up.
+	// told receives a value when the program is up.
 	told chan<- struct{}
 
 	mu sync.Mutex
-	// running is what answers now; nil while none does. Then down says why, and when it is started again.
+	// running is the current instance, or nil. Then down says why, and next is when it is started again.
 	running *instance
 	down    error
 	next    time.Time
-	// answered: it gave a bid that could be believed since it was started.
+	// answered is set if it has returned a valid bid since it was started.
 	answered bool
-	// changed is closed when running or down change.
+	// changed is closed when running or down changes.
 	changed chan struct{}
 }
 
-// An instance is one run of the program.
+// instance is one run of the program.
 type instance struct {
 	program *pluginhost.Program
 	service outbidv1.AgentServiceClient
-	// wrong takes why it lost its bid; one reason is enough.
+	// wrong receives why the instance lost its bid; the first reason is enough.
 	wrong chan error
 }
 
@@ -57,7 +57,7 @@ func newSupervisor(name string, command []string, set Settings, log *slog.Logger
 	}
 }
 
-// run starts the program, and starts it again whenever it ended or lost its bid, until ctx ends.
+// run starts the program, and restarts it whenever it ended or lost its bid, until ctx ends.
 func (s *supervisor) run(ctx context.Context) {
 	pause := backoff.NewExponentialBackOff()
 	pause.InitialInterval, pause.MaxInterval = s.set.FirstPause, s.set.LastPause
@@ -73,7 +73,7 @@ func (s *supervisor) run(ctx context.Context) {
 			pause.Reset()
 		}
 		wait := pause.NextBackOff()
-		s.log.Warn("an agent is down; it is started again", "problem", err.Error(), "in", wait.Round(time.Millisecond))
+		s.log.Warn("an agent is down; it will be started again", "problem", err.Error(), "in", wait.Round(time.Millisecond))
 		s.put(nil, err, time.Now().Add(wait))
 		timer := time.NewTimer(wait)
 		select {
@@ -100,18 +100,18 @@ func (s *supervisor) start(ctx context.Context) (*instance, error) {
 		return nil, fmt.Errorf("its handshake failed: %s", sanitize.Line(status.Convert(err).Message(), longestReason))
 	case resp.GetProtocol() != protocol:
 		program.Kill()
-		return nil, fmt.Errorf("it speaks protocol %d, and this server %d", resp.GetProtocol(), protocol)
+		return nil, fmt.Errorf("it uses protocol %d, but this server uses protocol %d", resp.GetProtocol(), protocol)
 	}
 	s.log.Info("an agent is up", "name", sanitize.Line(resp.GetName(), limits.Name), "version", sanitize.Line(resp.GetVersion(), limits.Name))
 	s.put(i, nil, time.Time{})
 	select {
 	case s.told <- struct{}{}:
-	default: // somebody is to hear of another already
+	default: // a notification is already pending
 	}
 	return i, nil
 }
 
-// watch returns when an instance has ended, with why.
+// watch waits until an instance has ended, and returns why.
 func (s *supervisor) watch(ctx context.Context, i *instance) error {
 	look := time.NewTicker(pollInterval)
 	defer look.Stop()
@@ -131,9 +131,9 @@ func (s *supervisor) watch(ctx context.Context, i *instance) error {
 	}
 }
 
-// ended says how an instance ended, once it has.
+// ended describes how an instance ended.
 func (i *instance) ended() error {
-	i.program.Kill() // waits for what it had to say
+	i.program.Kill() // waits for its output
 	if last := i.program.LastWords(); last != "" {
 		return fmt.Errorf("it ended; it said %q", last)
 	}
@@ -156,7 +156,7 @@ func (s *supervisor) believed() bool {
 	return was
 }
 
-// up returns what answers now, or why nothing does.
+// up returns the current instance, or why no instance runs.
 func (s *supervisor) up() (*instance, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -164,12 +164,12 @@ func (s *supervisor) up() (*instance, error) {
 		return s.running, nil
 	}
 	if wait := time.Until(s.next); wait > 0 {
-		return nil, fmt.Errorf("%w; it is started again in %v", s.down, wait.Round(time.Millisecond))
+		return nil, fmt.Errorf("%w; it will be started again in %v", s.down, wait.Round(time.Millisecond))
 	}
 	return nil, s.down
 }
 
-// bid asks an instance. An error is why its apps have no bid in this round.
+// bid asks an instance. The error says why its sweeps have no bid in this round.
 func (s *supervisor) bid(
 	ctx context.Context, i *instance, offer *agent.Offer, states []*agent.AppState,
 ) ([]agent.Table, error) {
@@ -192,7 +192,7 @@ func (s *supervisor) bid(
 	return tables, nil
 }
 
-// worded says what the failure of a call means.
+// worded describes the failure of a call.
 func (s *supervisor) worded(i *instance, err error) error {
 	said := status.Convert(err)
 	switch {
@@ -205,7 +205,7 @@ func (s *supervisor) worded(i *instance, err error) error {
 	}
 }
 
-// fail takes an instance out of use; run ends it and starts another.
+// fail takes an instance out of use; run ends it and starts another one.
 func (s *supervisor) fail(i *instance, why error) {
 	s.mu.Lock()
 	if s.running == i {

@@ -310,11 +310,11 @@ func contains(t *testing.T, err error, parts ...string) {
 func TestWhatIsNoPluginIsNamed(t *testing.T) {
 	t.Parallel()
 	_, err := start(t, "no plugin", nil)
-	contains(t, err, "no plugin of Outbid", "what is a tuner?")
+	contains(t, err, "not an Outbid plugin", "what is a tuner?")
 	_, err = Launch(t.Context(), []string{"/no/such/program"}, sweep(), nil, quiet())
 	contains(t, err, "/no/such/program")
 	_, err = Launch(t.Context(), []string{"true"}, sweep(), nil, quiet())
-	contains(t, err, "no plugin of Outbid")
+	contains(t, err, "not an Outbid plugin")
 	if text := err.Error(); strings.HasSuffix(text, ":") || strings.Contains(text, "\n") {
 		t.Errorf("%q is no whole line", text)
 	}

@@ -1,4 +1,4 @@
-// Package sessiontest is a small training process in Go: the other end of the session socket, for tests and
+// Package sessiontest is a small training process in Go: the client side of the session socket, for tests and
 // benchmarks of workers and orchestrators without Python.
 package sessiontest
 
@@ -21,17 +21,17 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// stream is the other end of the worker's.
+// stream is the client side of the worker's stream.
 type stream interface {
 	Send(m *outbidv1.AttachRequest) error
 	Recv() (*outbidv1.AttachResponse, error)
 }
 
-// Enabled says whether this process was started by a worker: a test binary asks first thing in TestMain.
+// Enabled reports whether this process was started by a worker. Test binaries call it first in TestMain.
 func Enabled() bool { return os.Getenv("OUTBID_SOCKET") != "" && os.Getenv("OUTBID_SESSION") != "" }
 
-// ErrEnded is returned by Reached and Wait when the trial was told to pause or stop.
-var ErrEnded = errors.New("the trial was told to end")
+// ErrEnded is returned by Reached and Wait when the trial has to pause or stop.
+var ErrEnded = errors.New("the trial has to end")
 
 // Client is an attached process.
 type Client struct {
@@ -47,7 +47,7 @@ func Attach(ctx context.Context) (*Client, error) {
 	return Dial(ctx, os.Getenv("OUTBID_SOCKET"), os.Getenv("OUTBID_SESSION"))
 }
 
-// Open connects to a socket on which messages go with their lengths before them, and shows a secret.
+// Open connects to the socket with framed messages, and presents a secret.
 func Open(ctx context.Context, socket, secret string) (*Client, error) {
 	conn, err := new(net.Dialer).DialContext(ctx, "unix", socket)
 	if err != nil {
@@ -56,7 +56,7 @@ func Open(ctx context.Context, socket, secret string) (*Client, error) {
 	return (&Client{conn, &framed{conn}}).hello(&outbidv1.ProcessHello{Session: secret, TellsBegin: true})
 }
 
-// Dial connects as processes of older SDKs do, to a socket on which gRPC is spoken, and shows a secret.
+// Dial connects to the gRPC socket, as processes of older SDKs do, and presents a secret.
 func Dial(ctx context.Context, socket, secret string) (*Client, error) {
 	conn, err := grpc.NewClient("unix:"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
@@ -80,7 +80,7 @@ func (c *Client) hello(hello *outbidv1.ProcessHello) (*Client, error) {
 // Close ends the stream.
 func (c *Client) Close() error { return c.conn.Close() }
 
-// Send says something to the worker.
+// Send sends a message to the worker.
 func (c *Client) Send(m *outbidv1.AttachRequest) error {
 	if err := c.stream.Send(m); err != nil {
 		return fmt.Errorf("send to the worker: %w", err)
@@ -88,7 +88,7 @@ func (c *Client) Send(m *outbidv1.AttachRequest) error {
 	return nil
 }
 
-// Next waits for a trial. io.EOF when the process is to leave.
+// Next waits for a trial. It returns io.EOF when the process has to exit.
 func (c *Client) Next() (*Trial, error) {
 	for {
 		m, err := c.stream.Recv()
@@ -107,8 +107,8 @@ func (c *Client) Next() (*Trial, error) {
 	}
 }
 
-// Run attaches and trains trial after trial until the worker says to leave. What train returns ends its trial: nil
-// well, ErrEnded as ordered, anything else as a failure.
+// Run attaches and trains trials until the process has to exit. The result of train ends its trial: nil as finished,
+// ErrEnded as ordered, any other error as failed.
 func Run(ctx context.Context, train func(t *Trial) error) error {
 	c, err := Attach(ctx)
 	if err != nil {
@@ -132,12 +132,12 @@ func Run(ctx context.Context, train func(t *Trial) error) error {
 type Trial struct {
 	*outbidv1.TrialAssignment
 
-	// Until and Verdict are the last that was heard.
+	// Until and Verdict are those of the last order.
 	Until   int64
 	Verdict outbidv1.Verdict
 	// Acked is the last report that the orchestrator decided on.
 	Acked uint64
-	// Step is that of the last report.
+	// Step is the step of the last report.
 	Step int64
 
 	client *Client
@@ -155,7 +155,7 @@ func (t *Trial) Report(step int64, metrics map[string]float64) error {
 	}}})
 }
 
-// Begin says that the first step begins.
+// Begin reports that the first step begins.
 func (t *Trial) Begin() error {
 	began := &outbidv1.ProcessBegan{Fork: t.GetFork()}
 	return t.client.Send(&outbidv1.AttachRequest{Kind: &outbidv1.AttachRequest_Began{Began: began}})
@@ -186,7 +186,8 @@ func (t *Trial) Save(step int64, data []byte) error {
 	}
 }
 
-// Reached says that the target was reached and waits for word: nil to train until the new Until, ErrEnded to end.
+// Reached reports that the target was reached and waits for an order: nil means to train until the new Until,
+// ErrEnded to end.
 func (t *Trial) Reached(step int64) error {
 	if err := t.client.Send(&outbidv1.AttachRequest{Kind: &outbidv1.AttachRequest_Reached{
 		Reached: &outbidv1.ProcessReached{Fork: t.GetFork(), Step: step},
@@ -204,7 +205,7 @@ func (t *Trial) Reached(step int64) error {
 	return nil
 }
 
-// Wait takes in the next thing the worker says; it returns the answer to a save, if that is what it is.
+// Wait handles the next message of the worker. It returns the answer to a save if the message is one.
 func (t *Trial) Wait() (*outbidv1.SaveDone, error) {
 	m, err := t.client.stream.Recv()
 	if err != nil {
@@ -219,7 +220,7 @@ func (t *Trial) Wait() (*outbidv1.SaveDone, error) {
 	return nil, nil
 }
 
-// End says how the trial ended.
+// End reports how the trial ended.
 func (t *Trial) End(err error) error {
 	ended := &outbidv1.ProcessEnded{Fork: t.GetFork(), Step: t.Step}
 	if errors.Is(err, ErrEnded) {
@@ -230,7 +231,7 @@ func (t *Trial) End(err error) error {
 	return t.client.Send(&outbidv1.AttachRequest{Kind: &outbidv1.AttachRequest_Ended{Ended: ended}})
 }
 
-// framed is a connection on which each message goes with its length, four bytes, before it.
+// framed is a connection on which each message has its length, four bytes, in front of it.
 type framed struct{ conn net.Conn }
 
 // Send implements stream.

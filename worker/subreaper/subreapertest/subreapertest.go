@@ -1,5 +1,5 @@
-// Package subreapertest runs the tests of a package a second time, in which every process that they start stands below a
-// subreaper: exit codes, signals, output, stops and grace are to be the same there.
+// Package subreapertest runs the tests of a package a second time with a subreaper above every process that they
+// start: exit codes, signals, output, stops and grace must be the same.
 package subreapertest
 
 import (
@@ -10,10 +10,11 @@ import (
 	"github.com/outbid-dev/outbid/worker/confine"
 )
 
-// env is set where the tests run for the second time.
+// env is set if the tests run for the second time.
 const env = "OUTBID_TEST_BELOW"
 
-// Inside is what the tests' processes run in: nothing the first time, a confinement without a control group the second.
+// Inside returns the confinement of the tests' processes: nil the first time, one without a control group the second
+// time.
 func Inside(t *testing.T) *confine.Confinement {
 	t.Helper()
 	if os.Getenv(env) == "" {
@@ -22,7 +23,7 @@ func Inside(t *testing.T) *confine.Confinement {
 	return Ungrouped(t)
 }
 
-// Ungrouped is a confinement without a control group, so that a subreaper stands above who runs in it.
+// Ungrouped returns a confinement without a control group, so that its processes get a subreaper.
 func Ungrouped(t *testing.T) *confine.Confinement {
 	t.Helper()
 	c, err := confine.Open(t.Context(), confine.Config{Dir: t.TempDir(), NoGroups: true})
@@ -36,11 +37,11 @@ func Ungrouped(t *testing.T) *confine.Confinement {
 	return in
 }
 
-// Again runs the tests whose names match a pattern for the second time. TestMain of the package calls subreaper.Main.
+// Again runs the tests whose names match a pattern a second time. TestMain of the package must call subreaper.Main.
 func Again(t *testing.T, pattern string) {
 	t.Helper()
 	if os.Getenv(env) != "" {
-		t.Skip("this is it")
+		t.Skip("already the second run")
 	}
 	again := exec.Command(os.Args[0], "-test.run", pattern)
 	again.Env = append(os.Environ(), env+"=1")
