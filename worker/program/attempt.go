@@ -89,6 +89,7 @@ func (r *Run) launch() (*attempt, error) {
 		a.process.SetSpeed(r.spec.Speed)
 	}
 	a.reports.behind.hold = a.process.Hold
+	r.reports, r.read, r.readAll = a.reports.file, 0, false
 	r.current, r.began = a.process, time.Now()
 	return a, nil
 }

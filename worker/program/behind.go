@@ -35,6 +35,13 @@ func (b *behind) read(n int64) {
 	b.at += n
 }
 
+// position returns how many bytes were read.
+func (b *behind) position() int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.at
+}
+
 // check holds or releases the program.
 func (b *behind) check() {
 	b.mu.Lock()

@@ -91,7 +91,7 @@ echo '{"step": 3, "loss": 3}' >> $OUTBID_REPORT; exec sleep 600`)
 	if err != nil {
 		t.Fatal(err)
 	}
-	trial.await(t, "report 1 loss 1", "saved 1", "report 2 loss 2", "report 3 loss 3")
+	trial.awaitAll(t, "report 1 loss 1", "saved 1", "report 2 loss 2", "report 3 loss 3")
 	run.Direct(outbidv1.Verdict_VERDICT_STOP, 0, "") // while a TiB of zeros is being read
 	trial.awaitEnd(t, outbidv1.ForkOutcome_FORK_OUTCOME_ORDERED, 3)
 	run.Wait()

@@ -31,8 +31,13 @@ type pack struct {
 	path, to string
 	step     int64
 	metric   *float64
-	cancel   context.CancelCauseFunc
-	done     chan error
+	// end is the offset after the line that names the checkpoint. reports is the report file, nil if no line names it.
+	end     int64
+	reports *os.File
+	// covers is the size of the report file when the checkpoint was opened, 0 before.
+	covers atomic.Int64
+	cancel context.CancelCauseFunc
+	done   chan error
 	// progress counts the parts that were copied.
 	progress atomic.Int64
 	// seen is the progress at the last check, and since is when it was reached.
@@ -156,7 +161,7 @@ func (c *pack) copy(ctx context.Context, s *Spec) (err error) {
 	}()
 	moved := func() { c.progress.Add(1) }
 	return s.In.As(func() error {
-		from, info, err := trialfile.Open(c.path)
+		from, info, err := c.open(ctx)
 		if err != nil {
 			return err
 		}
@@ -176,11 +181,15 @@ func (c *pack) fill(ctx context.Context, out, from *os.File, info fs.FileInfo, s
 }
 
 // save starts the copy of a checkpoint that the program named or left.
-func (r *Run) save(path string) {
+func (r *Run) save(line named) {
 	r.saves++
-	to := filepath.Join(r.spec.Keep, fmt.Sprintf("%012d-%d", r.step, r.saves))
+	to := filepath.Join(r.spec.Keep, fmt.Sprintf("%012d-%d", line.step, r.saves))
 	idle := r.packer.busy == nil
-	r.packer.offer(&pack{path: path, to: to, step: r.step, metric: r.metric})
+	c := &pack{path: line.path, to: to, step: line.step, metric: line.metric, end: line.end}
+	if line.end > 0 {
+		c.reports = r.reports
+	}
+	r.packer.offer(c)
 	if idle {
 		r.packer.soon()
 	}

@@ -22,6 +22,7 @@ type record struct {
 	step       int64 // -1 if the line has none
 	metrics    map[string]float64
 	checkpoint string
+	end        int64 // offset after the line in the report file
 }
 
 // parseLine parses one line: a JSON object whose numbers are metrics, with NaN, Infinity and -Infinity as Python

@@ -34,6 +34,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -151,6 +152,13 @@ type Run struct {
 	noted     map[string]bool
 	pending   []*outbidv1.Report
 	packer    packer
+	// reports is the report file of the current attempt; the first read bytes of it have been handled, with readAll all that will be.
+	reports *os.File
+	read    int64
+	readAll bool
+	// named are the newest lines that name checkpoints, and unlabelled the copies that wait for the lines before their opening.
+	named      []named
+	unlabelled []*pack
 }
 
 // Causes for which a trial's context ends.
@@ -269,7 +277,10 @@ func (r *Run) record(rec record) {
 		if !filepath.IsAbs(path) {
 			path = filepath.Join(r.spec.Dir, path)
 		}
-		r.save(path)
+		line := named{path: path, end: rec.end, step: r.step, metric: r.metric}
+		if !r.name(line) {
+			r.save(line)
+		}
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -64,6 +65,24 @@ func (r *recorder) await(t *testing.T, want ...string) {
 			}
 		case <-time.After(patience):
 			t.Fatalf("never heard %q", w)
+		}
+	}
+}
+
+// awaitAll waits for events in any order.
+func (r *recorder) awaitAll(t *testing.T, want ...string) {
+	t.Helper()
+	left := slices.Clone(want)
+	for len(left) > 0 {
+		select {
+		case got := <-r.events:
+			at := slices.Index(left, got)
+			if at < 0 {
+				t.Fatalf("heard %q, want %q", got, left)
+			}
+			left = slices.Delete(left, at, at+1)
+		case <-time.After(patience):
+			t.Fatalf("never heard %q", left)
 		}
 	}
 }
@@ -233,16 +252,9 @@ if [ -n "$OUTBID_CHECKPOINT_IN" ]; then cat $OUTBID_CHECKPOINT_IN/weights >&2; e
 mkdir model; echo first > model/weights
 echo '{"step": 1, "loss": 1, "checkpoint": "model"}' >> $OUTBID_REPORT
 echo '{"step": 2, "loss": 1}' >> $OUTBID_REPORT`))
-	r.await(t, "report 1 loss 1")
-	select {
-	case got := <-r.events:
-		if !strings.HasPrefix(got, "saved 1 "+trialfile.DirectoryMark) {
-			t.Fatalf("heard %q", got)
-		}
-	case <-time.After(patience):
-		t.Fatal("no checkpoint")
+	if heard := r.heardUntil(t, "reached 2"); !strings.Contains(heard, "\nsaved 1 "+trialfile.DirectoryMark) || !strings.Contains(heard, "report 2 loss 1") {
+		t.Fatalf("heard\n%s", heard)
 	}
-	r.await(t, "report 2 loss 1", "reached 2")
 	run.Direct(outbidv1.Verdict_VERDICT_TRAIN, 4, "")
 	r.await(t, "ended")
 	if r.ended.GetDetail() != "exited with code 5: first" {

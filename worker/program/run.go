@@ -56,7 +56,7 @@ func (r *Run) attend(a *attempt) *outbidv1.ForkEnded {
 		case <-a.process.Done():
 			running = false
 		}
-		if err := r.read(a, !running); err != nil {
+		if err := r.readReports(a, !running); err != nil {
 			a.process.Kill()
 			<-a.process.Done()
 			r.packer.wait()
@@ -94,9 +94,9 @@ func (r *Run) attend(a *attempt) *outbidv1.ForkEnded {
 	return ended(outbidv1.ForkOutcome_FORK_OUTCOME_FINISHED)
 }
 
-// read handles the program's new reports. While they wait to be sent, the program is held if it has reported much
+// readReports handles the program's new reports. While they wait to be sent, the program is held if it has reported much
 // more.
-func (r *Run) read(a *attempt, last bool) error {
+func (r *Run) readReports(a *attempt, last bool) error {
 	defer a.reports.behind.watch()()
 	if last {
 		a.reports.behind.release()
@@ -104,6 +104,8 @@ func (r *Run) read(a *attempt, last bool) error {
 	err := a.reports.read(r.ctx, last)
 	if err == nil {
 		r.flush()
+		r.read, r.readAll = a.reports.behind.position(), last
+		r.offer(last)
 	}
 	return err
 }
@@ -166,15 +168,13 @@ func (r *Run) saveFinal(path string) {
 	if errors.Is(there, os.ErrNotExist) {
 		return
 	}
-	r.save(path)
+	r.save(named{path: path, step: r.step, metric: r.metric})
 }
 
-// packed handles the end of a checkpoint's copy. It offers the copy, and keeps a link to it as the next start
-// checkpoint.
+// packed handles the end of a checkpoint's copy. It keeps a link to the copy as the next start checkpoint.
 func (r *Run) packed(c *pack, err error) {
-	kept, offered := c.to+".in", c.to+".ckpt"
 	if err == nil {
-		err = errors.Join(os.Link(c.to, kept), os.Rename(c.to, offered)) // neither is ever written again
+		err = errors.Join(os.Link(c.to, c.to+".in"), os.Rename(c.to, c.to+".ckpt")) // neither is ever written again
 	}
 	if err != nil {
 		if r.ctx.Err() == nil {
@@ -182,11 +182,6 @@ func (r *Run) packed(c *pack, err error) {
 		}
 		return
 	}
-	if r.in != "" && r.in != r.spec.Checkpoint {
-		if err := os.Remove(r.in); err != nil {
-			r.spec.Logger.Warn("cannot remove an old checkpoint", "error", err)
-		}
-	}
-	r.in, r.inStep, r.savedPath = kept, c.step, c.path
-	r.trial.Packed(&outbidv1.ProcessSaved{Fork: r.spec.Fork, Path: offered, Step: c.step, Metric: c.metric})
+	r.unlabelled = append(r.unlabelled, c)
+	r.offer(r.readAll)
 }

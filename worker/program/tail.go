@@ -28,6 +28,7 @@ type reportFile struct {
 	rest    []byte // the beginning of a line without its end
 	skip    bool   // the line is too long: its remaining bytes are skipped
 	line    int
+	end     int64 // offset after the last complete line
 	handler func(record)
 	bad     func(line int, err error)
 	behind  behind
@@ -107,6 +108,7 @@ func (f *reportFile) take(data []byte) {
 		}
 		data = data[end+1:]
 		f.line++
+		f.end = f.behind.position() - int64(len(data))
 		if !f.skip {
 			f.parse(bytes.TrimSpace(f.rest))
 		}
@@ -123,6 +125,7 @@ func (f *reportFile) parse(line []byte) {
 		f.bad(f.line, f.withoutSecrets(line, err))
 		return
 	}
+	r.end = f.end
 	f.handler(r)
 }
 
