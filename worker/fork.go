@@ -79,7 +79,10 @@ type fork struct {
 	stalled atomic.Bool
 	// heldUp is set while the fork runs only part of the time because others wait for the disk that it fills.
 	heldUp atomic.Bool
-	began  sync.Once
+	// incomplete is set once a report was dropped because the fork ended while it waited for room in the outbox. No later report,
+	// checkpoint or target counts then: the trial would resume after steps that were never reported.
+	incomplete atomic.Bool
+	began      sync.Once
 	// pace delays its reports; paced makes sure that the user gets one note about it.
 	pace     reportPace
 	paced    sync.Once
@@ -213,6 +216,9 @@ func (f *fork) tell(what func(training)) {
 // say queues a message for the orchestrator. If the message cannot be sent, the fork fails, unless the message is a
 // note.
 func (f *fork) say(m *outbidv1.UplinkMessage) {
+	if f.incomplete.Load() && (m.GetSaved() != nil || m.GetReached() != nil) {
+		return // the trial resumes from before the reports that are missing
+	}
 	m.Fork = f.ref
 	f.mask.Message(m)
 	if err := f.out.add(f, m); err != nil {
@@ -288,7 +294,7 @@ func (f *fork) Reports(reports []*outbidv1.Report) { f.reports(reports, false) }
 func (f *fork) LastReports(reports []*outbidv1.Report) { f.reports(reports, true) }
 
 func (f *fork) reports(reports []*outbidv1.Report, delayed bool) {
-	if f.over() || len(reports) == 0 || f.rejection() != nil {
+	if f.over() || len(reports) == 0 || f.rejection() != nil || f.incomplete.Load() {
 		return
 	}
 	f.begin()
@@ -317,7 +323,9 @@ func (f *fork) take(reports []*outbidv1.Report, delayed bool) {
 	f.step, f.trains = max(f.step, step), f.trains || step > f.body.GetStart().GetStep()
 	f.mu.Unlock()
 	f.stalled.Store(true)
-	f.send(reports, delayed)
+	if !f.send(reports, delayed) {
+		f.incomplete.Store(true)
+	}
 	f.touch()
 	f.stalled.Store(false)
 }

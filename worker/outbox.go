@@ -117,8 +117,8 @@ func (o *outbox) flush() {
 }
 
 // addReports queues reports that checkReport has accepted, to be sent now or delayed. It waits while the backlog is
-// full, or until ctx ends.
-func (o *outbox) addReports(ctx context.Context, f *fork, reports []*outbidv1.Report, delayed bool) {
+// full, or until ctx ends; then it returns false.
+func (o *outbox) addReports(ctx context.Context, f *fork, reports []*outbidv1.Report, delayed bool) (all bool) {
 	type wrapped struct {
 		message outbidv1.UplinkMessage
 		kind    outbidv1.UplinkMessage_Report
@@ -129,7 +129,7 @@ func (o *outbox) addReports(ctx context.Context, f *fork, reports []*outbidv1.Re
 	for i, r := range reports {
 		for len(o.entries) >= maxBacklog || o.bytes >= maxBacklogBytes {
 			if !o.await(ctx) {
-				return
+				return false
 			}
 		}
 		w := &wraps[i]
@@ -143,6 +143,7 @@ func (o *outbox) addReports(ctx context.Context, f *fork, reports []*outbidv1.Re
 	} else {
 		o.flush()
 	}
+	return true
 }
 
 // await releases the lock until there may be room. It returns false if ctx ended.

@@ -161,7 +161,9 @@ func TestOutboxBacklog(t *testing.T) {
 			close(waited)
 		}()
 		go func() {
-			o.addReports(ctx, f, []*outbidv1.Report{report(maxBacklog + 2)}, false)
+			if o.addReports(ctx, f, []*outbidv1.Report{report(maxBacklog + 2)}, false) {
+				t.Error("a report of a fork that is gone was accepted beyond the limit")
+			}
 			close(gone)
 		}()
 		synctest.Wait()

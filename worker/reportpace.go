@@ -126,16 +126,17 @@ func (p *reportPace) await(ctx context.Context, reports []*outbidv1.Report, wait
 	}
 }
 
-// send queues reports as fast as the fork may report. The training code waits meanwhile.
-func (f *fork) send(reports []*outbidv1.Report, delayed bool) {
+// send queues reports as fast as the fork may report. The training code waits meanwhile. It returns false if the fork ended before all
+// were queued.
+func (f *fork) send(reports []*outbidv1.Report, delayed bool) (all bool) {
 	for len(reports) > 0 {
 		n := f.pace.await(f.ctx, reports, f.notePace)
-		if n == 0 {
-			return
+		if n == 0 || !f.out.addReports(f.ctx, f, reports[:n], delayed && n == len(reports)) {
+			return false
 		}
-		f.out.addReports(f.ctx, f, reports[:n], delayed && n == len(reports))
 		reports = reports[n:]
 	}
+	return true
 }
 
 // notePace tells the user once that the reports of the fork are delayed.

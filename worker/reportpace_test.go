@@ -139,3 +139,36 @@ func TestAPacedProgramIsStopped(t *testing.T) {
 	o.change(1, stop, 0)
 	o.awaitText(t, 1, "ended ORDERED") // at its rate that would take minutes
 }
+
+// A fork that ends while its reports wait sends nothing that its trial could resume after them from.
+func TestNothingFollowsADroppedReport(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		all := reports(3)
+		a, f := pacedFork(int64(reportSize(all[0])) / 10)
+		waits := make(chan struct{})
+		go func() {
+			f.Reports(all)
+			close(waits)
+		}()
+		synctest.Wait()
+		f.cancel(errUnwanted)
+		<-waits
+		sent, _ := queued(a)
+		f.Reports([]*outbidv1.Report{report(4)})
+		f.say(&outbidv1.UplinkMessage{Kind: &outbidv1.UplinkMessage_Saved{Saved: &outbidv1.Checkpoint{Step: 3}}})
+		f.say(&outbidv1.UplinkMessage{Kind: &outbidv1.UplinkMessage_Reached{Reached: &outbidv1.ForkReached{Step: 3}}})
+		f.say(&outbidv1.UplinkMessage{Kind: &outbidv1.UplinkMessage_Ended{Ended: &outbidv1.ForkEnded{Step: 3}}})
+		if now, _ := queued(a); sent == 3 || now != sent {
+			t.Errorf("%d reports are queued, and %d after one was dropped", sent, now)
+		}
+		for _, e := range a.out.entries {
+			if e.message.GetSaved() != nil || e.message.GetReached() != nil {
+				t.Errorf("queued after a dropped report: %v", e.message)
+			}
+		}
+		if last := a.out.entries[len(a.out.entries)-1]; last.message.GetEnded() == nil {
+			t.Errorf("the end of the fork is not queued: %v", last.message)
+		}
+	})
+}
