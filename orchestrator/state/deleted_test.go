@@ -79,7 +79,7 @@ func restore(t *testing.T, st *state.State) *state.State {
 	return restored
 }
 
-// Snapshots of versions that deleted no sweeps say no orders.
+// Snapshots of versions without deletions contain no orders.
 func TestASnapshotWithoutOrdersCountsSweeps(t *testing.T) {
 	t.Parallel()
 	st := state.New()
