@@ -11,7 +11,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// A node reaches the objects of the leases that it holds, as the ledger knows them, and no others.
+// A node can reach the objects of the leases that it holds according to the ledger, and no others.
 func TestANodeReachesWhatItsLeasesNeed(t *testing.T) {
 	t.Parallel()
 	l := startLoop(t, startNATS(t), &reports{})
@@ -76,7 +76,7 @@ func TestANodeReachesWhatItsLeasesNeed(t *testing.T) {
 	l.end(t)
 }
 
-// A clone reads the checkpoint of the trial that it goes on from, and no other of that trial or of others.
+// A clone reads the checkpoint of the trial that it starts from, and no other checkpoint of that trial or of others.
 func TestACloneReadsWhatItStartsFrom(t *testing.T) {
 	t.Parallel()
 	l := startLoopOn(t, ledger.NewMemory(), &reports{}, baseline.DRF{})

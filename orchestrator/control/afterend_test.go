@@ -7,8 +7,8 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// A function that fails once its trial has all its steps leaves the trial as it is, and that is said. A program may well
-// exit with an error when it is told to stop.
+// A function that fails after its trial has finished does not change the trial, but leaves a note. A program may exit
+// with an error when it is stopped.
 func TestWhatFailsAfterItsTrialHasEnded(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
