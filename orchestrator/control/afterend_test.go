@@ -9,7 +9,7 @@ import (
 
 // A function that fails after its trial has finished does not change the trial, but leaves a note. A program may exit
 // with an error when it is stopped.
-func TestWhatFailsAfterItsTrialHasEnded(t *testing.T) {
+func TestFailuresAfterTheEndOfATrial(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		function bool

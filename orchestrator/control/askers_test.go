@@ -82,7 +82,7 @@ func leadAsking(t *testing.T, record ledger.Ledger, p *programs) (l *control.Loo
 
 // While a remote tuner does not answer, sweeps are submitted and get trials at once, and commands are obeyed. After
 // its timeout, the tuner's sweep fails and its process ends.
-func TestATunerThatSaysNothingHoldsNobodyUp(t *testing.T) {
+func TestASilentTunerDelaysOnlyItsSweep(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := &programs{takes: time.Minute}
@@ -163,7 +163,7 @@ func TestTheNextLeaderAsksAgain(t *testing.T) {
 
 // Some answers come with a snapshot of the process, from which the next leader starts it. Only the events since then
 // are sent again.
-func TestTheNextLeaderGoesOnFromASnapshot(t *testing.T) {
+func TestTheNextLeaderContinuesFromASnapshot(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		record := natsClock{ledger.NewMemory(), new(time.Time)}

@@ -124,7 +124,7 @@ func TestOnlyRoundsWaitForAgents(t *testing.T) {
 
 // Devices that were free when agents were asked may be taken when they answer, and a sweep that asked may be gone.
 // Such bids are dropped. The others count, and are in the ledger as they counted.
-func TestBidsThatFitNoMore(t *testing.T) {
+func TestBidsThatNoLongerFit(t *testing.T) {
 	t.Parallel()
 	row := func(node string, rho float64) agent.Row {
 		return agent.Row{Gangs: []agent.Gangs{{Count: 1, Machines: 1, Devices: 1, Type: "cpu", Node: node}}, Rho: rho}
@@ -211,7 +211,7 @@ func leadAuctions(t *testing.T, record ledger.Ledger, agents control.Agents) (l 
 
 // While an agent hangs for a minute, reports are decided at once, and workers are seen. The round comes after the
 // answer.
-func TestAnAgentThatHangsDelaysNobodysReports(t *testing.T) {
+func TestAHangingAgentDoesNotDelayReports(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		agents := &slowAgents{takes: time.Minute}
@@ -273,7 +273,7 @@ func runningTrials(t *testing.T, l *control.Loop, sweep string) (n int) {
 
 // A leader that ends while an agent is asked leaves no trace of the question. The next leader asks about its own
 // state, and the ledger of both is replayed without an agent.
-func TestTheNextLeaderAsksAgentsAnew(t *testing.T) {
+func TestTheNextLeaderAsksAgentsAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		record := natsClock{ledger.NewMemory(), new(time.Time)}

@@ -57,7 +57,7 @@ func (b *bench) command(c outbidv1.SweepCommand) {
 
 // A client that asks gets a trial if there is one. It learns that the sweep is exhausted as soon as that is known,
 // and not before.
-func TestWhoAsksHearsWhetherThereIsMore(t *testing.T) {
+func TestClientsLearnWhetherThereAreMoreTrials(t *testing.T) {
 	t.Parallel()
 	check := func(when string, got *outbidv1.AskTrialResponse, trial, exhausted bool) {
 		t.Helper()
@@ -163,7 +163,7 @@ func TestASweepWithoutHopeIsGivenUp(t *testing.T) {
 
 // A process that fails twice in the same way at the same step would fail a third time. A process that hung may have
 // waited for something outside.
-func TestWhatFailsTwiceInTheSameWay(t *testing.T) {
+func TestFailingTwiceInTheSameWay(t *testing.T) {
 	t.Parallel()
 	for kind, again := range map[outbidv1.FailureKind]bool{
 		outbidv1.FailureKind_FAILURE_KIND_ERROR: false, outbidv1.FailureKind_FAILURE_KIND_SIGNAL: false,

@@ -74,7 +74,7 @@ type drifting struct {
 // now has no monotonic reading that a test could set. So the clock gets real time, and the skew is in its start.
 func (d *drifting) now() time.Time { return d.real.Add(d.offset) }
 
-func TestTheLedgersTimeGoesOnAtItsPace(t *testing.T) {
+func TestTheLedgersTimeAdvancesSteadily(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		// The ledger's time and the machine's clock are hours apart when the server begins to lead.
@@ -114,7 +114,7 @@ func TestAClockThatIsSetBackStopsNothing(t *testing.T) {
 	}
 }
 
-func TestASkewIsToldOnce(t *testing.T) {
+func TestASkewIsLoggedOnce(t *testing.T) {
 	t.Parallel()
 	var said bytes.Buffer
 	d := &drifting{real: noon, offset: -5 * time.Minute}

@@ -32,7 +32,7 @@ func newThemis() *themis.Policy { return themis.New(policy.NewOptions(nil)) }
 
 // A policy takes five seconds for each round. Meanwhile reports and commands are handled and workers are seen.
 // Snapshots are still taken, and a replay makes the same decisions.
-func TestAPolicyThatTakesItsTimeDelaysNobodysReports(t *testing.T) {
+func TestASlowPolicyDoesNotDelayReports(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		record := ledger.NewMemory()
@@ -109,7 +109,7 @@ func TestAPolicyThatTakesItsTimeDelaysNobodysReports(t *testing.T) {
 
 // The decisions of a long round are applied as far as they still fit: not on a node that is lost, nor for a sweep
 // that was stopped or deleted. That does not count as a mistake of the policy.
-func TestOfARoundThatTookLongWhatStillFitsHappens(t *testing.T) {
+func TestLongRoundsApplyDecisionsThatStillFit(t *testing.T) {
 	t.Parallel()
 	sweep := func() *outbidv1.SweepSpec {
 		return sim.Sweep("s", "min", 2, sim.Tuner("random", map[string]int64{"max_steps": 9}))

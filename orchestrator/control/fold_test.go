@@ -103,7 +103,7 @@ func TestAnExternalSweepDrawsNothingAhead(t *testing.T) {
 }
 
 // A finished trial whose process is just ending continues if its sweep is extended at that moment.
-func TestATrialThatIsJustEndingGoesOn(t *testing.T) {
+func TestATrialThatIsJustEndingContinues(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 2, sim.Sweep("s", "min", 1, sim.Tuner("random", map[string]int64{"max_steps": 2})))
 	trial := b.core.State().Sweeps["s-1"].Trials[0]

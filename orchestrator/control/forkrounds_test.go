@@ -254,7 +254,7 @@ func TestForksAreShown(t *testing.T) {
 
 // When a slot ends, a fork that has not trained its share saves what it has, and the next slot divides the remaining
 // steps. The steps that a fork saved count even if it then fails or its node is lost.
-func TestWhatForksSavedCounts(t *testing.T) {
+func TestSavedStepsOfForksCount(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		ends func(*forkedCluster)

@@ -120,7 +120,7 @@ func (r *running) end(t *testing.T) {
 	}
 }
 
-func TestWhatWasAnsweredIsThereAfterARestart(t *testing.T) {
+func TestAcknowledgedWorkSurvivesARestart(t *testing.T) {
 	t.Parallel()
 	nc := startNATS(t)
 	h := &reports{}
@@ -213,7 +213,7 @@ func (s *stalled) Append(ctx context.Context, at time.Time, events []*outbidv1.E
 }
 
 // A server that no longer leads gives up its append. Otherwise readers, and the server's end, would wait for it.
-func TestWhoLeadsNoMoreGivesUpItsAppend(t *testing.T) {
+func TestADeposedLeaderGivesUpItsAppend(t *testing.T) {
 	t.Parallel()
 	nc := startNATS(t)
 	real, err := ledger.OpenJetStream(t.Context(), nc, ledger.Config{})

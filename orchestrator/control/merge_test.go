@@ -57,7 +57,7 @@ func (c *forkedCluster) keepsWhatIsNeeded() {
 }
 
 // Whatever forks do, nothing that is still needed is deleted, and in the end only what the spec keeps is left.
-func TestForksLeaveNothingThatNobodyNeeds(t *testing.T) {
+func TestForksLeaveNoUnneededCheckpoints(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		c := newRoundCluster(t, rapid.SampledFrom([]string{"steps", "uniform", "outer"}).Draw(rt, "merge"))
@@ -129,7 +129,7 @@ func (c *forkedCluster) trainsOn(t *rapid.T, node string, l *state.Lease, saved 
 
 // A worker averages forks as the sweep's spec says. An outer optimizer gets the start of the fork slot and the
 // optimizer's last state, which is kept as long as its checkpoint.
-func TestAWorkerIsToldHowForksArePutTogether(t *testing.T) {
+func TestOrdersContainTheMergeSettings(t *testing.T) {
 	t.Parallel()
 	for merge, want := range map[string]bool{"": false, "steps": false, "uniform": true} {
 		if m := halfway(t, merge).merge(); m.GetUniform() != want || m.GetOuter() != nil {

@@ -22,7 +22,7 @@ func (s shelf) List(_ context.Context, _ string, f func(objects.Info) bool) erro
 	return nil
 }
 
-func TestOrphansAreOldNamelessAndOfNoForkThatGoesOn(t *testing.T) {
+func TestDeleteOrphans(t *testing.T) {
 	t.Parallel()
 	l := startLoop(t, startNATS(t), &reports{})
 	spec := sim.Sweep("s", "min", 2, sim.Tuner("random", map[string]int64{"max_steps": 50}))

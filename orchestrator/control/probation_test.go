@@ -84,7 +84,7 @@ func (c *forkedCluster) sameAgain() {
 
 // An average whose first report is no worse than the best fork's is kept, whichever fork reports it. Until then the
 // best fork's checkpoint is kept too.
-func TestAnAverageThatIsNoWorseStays(t *testing.T) {
+func TestAnAverageThatIsNotWorseIsKept(t *testing.T) {
 	t.Parallel()
 	for node, loss := range map[string]float64{"a": 0.5, "b": 0.4} {
 		c := newRoundCluster(t, "best")
@@ -192,7 +192,7 @@ func (c *forkedCluster) aloneUntil(step int64) {
 	c.step(control.Command{Sweep: "s-1", Command: outbidv1.SweepCommand_SWEEP_COMMAND_RESUME, Actor: "me", Done: func(error) {}})
 }
 
-func TestATrialWhoseAveragesAreDroppedIsForkedNoMore(t *testing.T) {
+func TestRepeatedlyDroppedAveragesEndForking(t *testing.T) {
 	t.Parallel()
 	c := newClusterOf(t, func(seen *[]string) policy.Policy { return careful{sharing{forking{seen}}} }, 101, "best")
 	for i, from := range []int64{0, 45} {
@@ -219,7 +219,7 @@ func TestATrialWhoseAveragesAreDroppedIsForkedNoMore(t *testing.T) {
 }
 
 // An average without a report is kept once steps trained from it count.
-func TestAnAverageThatNobodyReportsOnStays(t *testing.T) {
+func TestAnAverageWithoutReportsIsKept(t *testing.T) {
 	t.Parallel()
 	c := newRoundCluster(t, "best")
 	c.round(0, 40, 10, 0.9, 0.5)

@@ -337,7 +337,7 @@ func finished(tb testing.TB, sweeps, trials int, cfg control.Config) *site {
 
 // Unchanged results are reused. A list of sweeps that have ended needs no forecasts, and each sweep is drawn once. A
 // running sweep has a new forecast after a while, however many read it.
-func TestListsDoNotWorkOutAgainWhatIsAsItWas(t *testing.T) {
+func TestListsReuseUnchangedResults(t *testing.T) {
 	t.Parallel()
 	f := &fair{}
 	s := finished(t, 200, 5, control.Config{Fairness: f.of})

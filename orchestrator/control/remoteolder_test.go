@@ -18,7 +18,7 @@ import (
 
 // A ledger of a version that waited for every answer of a remote tuner can be continued: the events in it count as
 // answered, and the process gets them again before new questions.
-func TestALedgerWithoutAnswersGoesOn(t *testing.T) {
+func TestALedgerWithoutAnswersCanBeContinued(t *testing.T) {
 	t.Parallel()
 	tune := map[string]int64{"max_steps": 4, "eta": 2, "trials": 4, "min_steps": 1, "seed": 1}
 	b := newBench(t, 1, sim.Sweep("s", "min", 3, sim.Tuner("random", tune)))

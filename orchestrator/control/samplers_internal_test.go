@@ -11,7 +11,7 @@ import (
 
 // However long processes work and idle, the limits of the server and of each tenant hold, and every waiting process
 // gets a place in the end.
-func TestNoMoreSamplersRunThanMay(t *testing.T) {
+func TestSamplerLimitsHold(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		plan := samplerPlan{all: rapid.IntRange(1, 5).Draw(r, "all"), most: map[string]int64{}}
 		for _, tenant := range []string{"a", "b", "c"} {
@@ -87,7 +87,7 @@ func (p samplerPlan) work(ctx context.Context, s *samplers, w samplerWork) strin
 }
 
 // A process that stops waiting leaves nothing behind.
-func TestWhoWaitsForAPlaceMayGiveUp(t *testing.T) {
+func TestAWaitingSamplerMayGiveUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newSamplers(1, func(string) int64 { return 1 })

@@ -86,7 +86,7 @@ func TestAWorkerThatCannotOpenSecretsIsSentNoWorkload(t *testing.T) {
 	}
 }
 
-func TestATrialWhoseSecretIsMissingFails(t *testing.T) {
+func TestATrialWithAMissingSecretFails(t *testing.T) {
 	t.Parallel()
 	body, s := startWithSecrets(t, []byte("key"), func(*outbidv1.NodeInfo, string, map[string]string) ([]byte, error) {
 		return nil, fmt.Errorf("no secret %q", "wandb")

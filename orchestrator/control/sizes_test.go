@@ -274,9 +274,9 @@ func TestInputsOfEverySize(t *testing.T) {
 	}
 }
 
-// TestALedgerWithWhatIsTooLarge starts on a ledger of a version that accepted a choice of 2.5 MB. The sweep fails
+// TestALedgerWithAnOversizedSpec starts on a ledger of a version that accepted a choice of 2.5 MB. The sweep fails
 // with the reason, and others run.
-func TestALedgerWithWhatIsTooLarge(t *testing.T) {
+func TestALedgerWithAnOversizedSpec(t *testing.T) {
 	t.Parallel()
 	nc := startNATS(t)
 	l, err := ledger.OpenJetStream(t.Context(), nc, ledger.Config{})

@@ -38,7 +38,7 @@ func stateOf(t *testing.T, l *control.Loop, node string) outbidv1.NodeState {
 
 // The ledger blocks for half a minute, twice a worker's lease, while workers continue to send. None of them is lost
 // because of that. A worker that fell silent just before is lost after its usual time plus the stall.
-func TestAStalledLedgerLosesNobody(t *testing.T) {
+func TestAStalledLedgerLosesNoNode(t *testing.T) {
 	t.Parallel()
 	for range 8 { // which input comes first after a stall is random
 		synctest.Test(t, func(t *testing.T) {
@@ -74,7 +74,7 @@ func TestAStalledLedgerLosesNobody(t *testing.T) {
 }
 
 // A worker that sends more than the queue holds while the loop is stalled is still seen, and blocks nothing.
-func TestAFullQueueKeepsNobodyWaiting(t *testing.T) {
+func TestAFullQueueDoesNotBlock(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		disk := &slowDisk{Ledger: ledger.NewMemory()}

@@ -152,7 +152,7 @@ func TestAQuotaHoldsUnderEveryPolicy(t *testing.T) {
 	}
 }
 
-func TestWhatAQuotaLeavesGoesToOthers(t *testing.T) {
+func TestDevicesBeyondAQuotaGoToOtherTenants(t *testing.T) {
 	t.Parallel()
 	c := newTenantCluster(t, "drf")
 	c.set(tenant("one", 1, -1, -1))
@@ -168,7 +168,7 @@ func TestWhatAQuotaLeavesGoesToOthers(t *testing.T) {
 
 // A sweep is refused if it could never run, exceeds the limit of sweeps, or comes after the device-hours are used up.
 // The error names the field, the value and the limit.
-func TestWhatATenantMayNotSubmit(t *testing.T) {
+func TestSubmissionsBeyondTenantLimitsAreRefused(t *testing.T) {
 	t.Parallel()
 	c := newTenantCluster(t, "drf")
 	c.set(tenant("one", 2, 1, -1))

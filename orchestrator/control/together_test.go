@@ -9,7 +9,7 @@ import (
 )
 
 // Questions about trials are sent together in their order. A question that may take long is sent alone.
-func TestWhatIsAskedTogether(t *testing.T) {
+func TestWhichQuestionsAreSentTogether(t *testing.T) {
 	t.Parallel()
 	a := &tunerClient{more: make(chan struct{}, 1)}
 	events := []tuner.Event{
@@ -44,7 +44,7 @@ func TestWhatIsAskedTogether(t *testing.T) {
 }
 
 // A call holds as many questions as a process answers in ten milliseconds.
-func TestAsManyAsAreAnsweredSoonAreAskedTogether(t *testing.T) {
+func TestHowManyQuestionsAreSentTogether(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		asked int

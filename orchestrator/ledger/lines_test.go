@@ -56,7 +56,7 @@ func TestLinesReadBack(t *testing.T) {
 	}
 }
 
-func TestLinesSayWhatIsDamaged(t *testing.T) {
+func TestDamagedLinesAreNamed(t *testing.T) {
 	t.Parallel()
 	_, text := written(t)
 	for _, c := range []struct {

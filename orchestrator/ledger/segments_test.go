@@ -60,7 +60,7 @@ func notesIn(t *testing.T, l ledger.Ledger) (texts []string, last *outbidv1.Batc
 	return texts, last
 }
 
-func TestALedgerGoesOnInAnotherStream(t *testing.T) {
+func TestALedgerContinuesInAnotherStream(t *testing.T) {
 	t.Parallel()
 	for what, cfg := range map[string]ledger.Config{
 		"after so many batches": {SegmentBatches: 40}, "after so many bytes": {SegmentBytes: 40 * 10_000},
@@ -95,9 +95,9 @@ func TestALedgerGoesOnInAnotherStream(t *testing.T) {
 	}
 }
 
-// TestALedgerOfOneStreamGoesOn continues a ledger of earlier versions, which has one stream with any number of
+// TestALedgerOfOneStreamContinues continues a ledger of earlier versions, which has one stream with any number of
 // batches.
-func TestALedgerOfOneStreamGoesOn(t *testing.T) {
+func TestALedgerOfOneStreamContinues(t *testing.T) {
 	t.Parallel()
 	nc := connect(t, bus.ConnConfig{Server: startServer(t, t.TempDir(), 0)})
 	js, err := jetstream.New(nc)
@@ -217,8 +217,8 @@ func TestStreamsThatDoNotFit(t *testing.T) {
 	wantDamage(t, err, 3, "ends with batch 2, and OUTBID_LEDGER_2 begins with 7")
 }
 
-// TestNATSThatTakesNoMoreStreams uses an account with a limit of streams: the ledger continues in the stream it has.
-func TestNATSThatTakesNoMoreStreams(t *testing.T) {
+// TestNATSWithAStreamLimit uses an account with a limit of streams: the ledger continues in the stream it has.
+func TestNATSWithAStreamLimit(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	conf := filepath.Join(dir, "nats.conf")

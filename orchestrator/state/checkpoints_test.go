@@ -122,7 +122,7 @@ func TestTheBestOfATrialsCheckpoints(t *testing.T) {
 }
 
 // A clone's start is kept until the clone has saved a checkpoint, has ended, or was cloned from another trial.
-func TestWhatClonesStartFromIsKept(t *testing.T) {
+func TestStartsOfClonesAreKept(t *testing.T) {
 	t.Parallel()
 	st, s := running(t, spec(0), 4)
 	done := outbidv1.TrialState_TRIAL_STATE_COMPLETED
@@ -154,7 +154,7 @@ func TestWhatClonesStartFromIsKept(t *testing.T) {
 }
 
 // No trial starts from a checkpoint that could not be read, whether it is the trial's own or the start of a clone.
-func TestNothingStartsFromWhatCannotBeRead(t *testing.T) {
+func TestNoTrialStartsFromAnUnreadableCheckpoint(t *testing.T) {
 	t.Parallel()
 	st, s := running(t, spec(2), 4)
 	apply(t, st, saved(0, "a", 1, .5), saved(0, "b", 2, .4), saved(3, "z", 1, .9), cloned(1, 0, 9), cloned(2, 0, 9))

@@ -101,7 +101,7 @@ func TestASnapshotWithoutOrdersCountsSweeps(t *testing.T) {
 	}
 }
 
-func TestWhatANewerVersionWroteIsRefused(t *testing.T) {
+func TestNewerLedgersAreRefused(t *testing.T) {
 	t.Parallel()
 	started := func(format uint32) *outbidv1.Event {
 		return &outbidv1.Event{Kind: &outbidv1.Event_OrchestratorStarted{OrchestratorStarted: &outbidv1.OrchestratorStarted{

@@ -122,7 +122,7 @@ func TestAnEndedTrialsForksEnd(t *testing.T) {
 }
 
 // The tuner gets only the events of the leading fork.
-func TestTheTunerHearsOfTheLead(t *testing.T) {
+func TestTheTunerGetsEventsOfTheLead(t *testing.T) {
 	t.Parallel()
 	st, _, _ := forked(t)
 	reached := func(leaseID uint64) *outbidv1.Event {

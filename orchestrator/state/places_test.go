@@ -53,7 +53,7 @@ func racks(t *testing.T) *state.State {
 }
 
 // The type and locality of a lease's devices do not change while its places end, nor after a restart during that.
-func TestWhatALeasesDevicesAre(t *testing.T) {
+func TestTypeAndLocalityOfALease(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		places   []*outbidv1.LeasePlace
@@ -87,7 +87,7 @@ func TestWhatALeasesDevicesAre(t *testing.T) {
 	}
 }
 
-func TestWhatKeepsALeaseFromBeingGranted(t *testing.T) {
+func TestCanGrant(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		before []*outbidv1.Event

@@ -36,7 +36,7 @@ func shown(p *state.Published) string {
 }
 
 // The state that is published after some events equals the whole state, and earlier published states do not change.
-func TestWhatReadersSee(t *testing.T) {
+func TestPublishedStates(t *testing.T) {
 	t.Parallel()
 	st := state.New()
 	now := st.Publish()
@@ -113,7 +113,7 @@ func TestTrialsOfAPublishedSweep(t *testing.T) {
 }
 
 // A Change describes an event to components that do not know the kinds of events.
-func TestWhatAnEventDid(t *testing.T) {
+func TestChanges(t *testing.T) {
 	t.Parallel()
 	const done, paused = outbidv1.SweepState_SWEEP_STATE_DONE, outbidv1.TrialState_TRIAL_STATE_PAUSED
 	type did struct {

@@ -136,7 +136,7 @@ func TestASweepIsLiveUntilItEnds(t *testing.T) {
 
 // A trial that was cancelled by a person's stop returns to its earlier state when the sweep continues. Other trials
 // that ended stay ended.
-func TestAStoppedSweepGoesOnWhereItWas(t *testing.T) {
+func TestAStoppedSweepContinues(t *testing.T) {
 	t.Parallel()
 	for name, on := range map[string]*outbidv1.Event{
 		"resumed": changed("s-1", outbidv1.SweepState_SWEEP_STATE_RUNNING), "extended": extended("s-1"),
@@ -205,7 +205,7 @@ func TestSweepsAreFoundByTheirKeys(t *testing.T) {
 	}
 }
 
-func TestWhatEventsAreAbout(t *testing.T) {
+func TestSubjectsOfEvents(t *testing.T) {
 	t.Parallel()
 	st := state.New()
 	for name, tc := range map[string]struct {

@@ -64,7 +64,7 @@ func TestTenantsAreFoldedMeteredAndRestored(t *testing.T) {
 	}
 }
 
-func TestWhatAQuotaAllows(t *testing.T) {
+func TestAllows(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		quota *outbidv1.TenantQuota
@@ -86,7 +86,7 @@ func TestWhatAQuotaAllows(t *testing.T) {
 }
 
 // TenantFull names the reason: the devices, those of a type, or the device-hours of the month.
-func TestWhyATenantIsFull(t *testing.T) {
+func TestTenantFull(t *testing.T) {
 	t.Parallel()
 	now := at().Add(30 * time.Minute)
 	gpus := func(n int, types ...string) cluster.Demand { return cluster.Demand{Min: n, Max: n, Types: types} }
@@ -125,7 +125,7 @@ func TestWhyATenantIsFull(t *testing.T) {
 
 // The devices that tenants hold by type, and the number of their running sweeps, are the same for the loop and for
 // readers, and for one tenant as for all.
-func TestWhatTenantsUse(t *testing.T) {
+func TestTenantUse(t *testing.T) {
 	t.Parallel()
 	st := state.New()
 	info := joined(3)

@@ -130,7 +130,7 @@ func TestStepsAreCountedOnce(t *testing.T) {
 
 // A tuner gets only new reports: not those that a restarted fork repeats, nor the one at the target, which has its
 // own event.
-func TestWhatTunersHearOf(t *testing.T) {
+func TestWhichReportsTunersGet(t *testing.T) {
 	t.Parallel()
 	open := created(0)
 	open.GetTrialCreated().UntilStep = 0
@@ -169,7 +169,7 @@ func TestWhatTunersHearOf(t *testing.T) {
 	}
 }
 
-func TestWhatIsRememberedOfTheMetric(t *testing.T) {
+func TestMissingAndNaNMetrics(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		events            []*outbidv1.Event
@@ -263,7 +263,7 @@ func TestATargetMoves(t *testing.T) {
 
 // A reader that has seen a version of a sweep gets what changed since, or everything if the version is not from this
 // state.
-func TestWhatChangedSinceAVersion(t *testing.T) {
+func TestChangedSinceAVersion(t *testing.T) {
 	t.Parallel()
 	st, s := running(t, spec(1), 3)
 	seen := map[uint64][]int32{s.Version: {0, 1, 2}, s.Version + 1: {0, 2}, s.Version + 2: {0}, s.Version + 3: nil}
