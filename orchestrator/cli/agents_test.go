@@ -10,7 +10,7 @@ func TestASweepsAgentNeedsAuctions(t *testing.T) {
 	t.Parallel()
 	file := writeFile(t, "sweep.yaml", realSweep+"\nagent: {plugin: patient}\n")
 	for policy, want := range map[string]string{
-		"drf":    `agent.plugin: policy drf of this server holds no auctions, so agent "patient" would never be asked`,
+		"drf":    `agent.plugin: policy drf of this server does not hold auctions, so agent "patient" would never be asked`,
 		"themis": `agent.plugin: this server has no agent "patient"; it has none`,
 	} {
 		u := startServer(t, "up", "--data", t.TempDir(), "--api", "127.0.0.1:0", "--workers", "0", "--policy", policy)

@@ -10,8 +10,9 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// MayReach says why a node may not read or store an object, nil if it may: only for a trial whose lease it holds, what
-// that trial starts from, its sweep's function, and the checkpoints that it saves under this lease.
+// MayReach returns why a node may not read or store an object, or nil if it may. A node may reach, for a trial whose
+// lease it holds, what the trial starts from, its sweep's function, and the checkpoints that it saves under this
+// lease.
 func (l *Loop) MayReach(req *outbidv1.AccessRequest) error {
 	ref := req.GetFork()
 	if mayConsolidate(l.view.Load(), req) {
@@ -25,7 +26,7 @@ func (l *Loop) MayReach(req *outbidv1.AccessRequest) error {
 		if ck, ok := objects.ParseCheckpoint(req.GetKey()); place == 0 && ok && ck.Of(s.ID, t.Number, ref.GetLeaseId()) {
 			return l.MayKeep(s.ID, req.GetBytes())
 		}
-		return fmt.Errorf("%s is no checkpoint that trial %d of %s may save under lease %d", req.GetKey(), t.Number, s.ID, ref.GetLeaseId())
+		return fmt.Errorf("%s: trial %d of %s may not save this checkpoint under lease %d", req.GetKey(), t.Number, s.ID, ref.GetLeaseId())
 	}
 	if f := s.Spec.GetFunction(); f != nil && req.GetKey() == objects.BlobKey(f.GetBlob()) {
 		return nil
@@ -34,11 +35,11 @@ func (l *Loop) MayReach(req *outbidv1.AccessRequest) error {
 	if t.Start != nil && named(t.Start) || slices.ContainsFunc(t.Checkpoints, named) {
 		return nil
 	}
-	return fmt.Errorf("%s is nothing that trial %d of %s starts from", req.GetKey(), t.Number, s.ID)
+	return fmt.Errorf("%s: trial %d of %s does not start from this object", req.GetKey(), t.Number, s.ID)
 }
 
-// MayKeep returns why no checkpoint of so many bytes may be stored for a sweep now, nil if it may: a state.LimitError if its
-// tenant has too many.
+// MayKeep returns why a checkpoint of this size may not be stored for a sweep now, or nil if it may. The error is a
+// state.LimitError if the checkpoints of the sweep's tenant would exceed its limit.
 func (l *Loop) MayKeep(sweep string, bytes int64) error {
 	v := l.view.Load()
 	s, err := v.Sweep(sweep)
@@ -48,13 +49,14 @@ func (l *Loop) MayKeep(sweep string, bytes int64) error {
 	tenant := state.TenantOf(s.Sweep().Spec)
 	most := l.cfg.Settings.Limits(tenant, v.Tenant(tenant)).CheckpointBytes
 	if kept := v.CheckpointBytes(tenant); most != limits.Unlimited && kept+bytes > most {
-		return &state.LimitError{Limit: "checkpoint_bytes", Tenant: tenant, Text: fmt.Sprintf("the checkpoints of tenant %s take %d bytes, this "+
-			"one takes %d, and all may take %d; delete sweeps that are done with", tenant, kept, bytes, most)}
+		return &state.LimitError{Limit: "checkpoint_bytes", Tenant: tenant, Text: fmt.Sprintf("the checkpoints of tenant %s take %d bytes and this "+
+			"one %d; the limit is %d; delete sweeps that are no longer needed", tenant, kept, bytes, most)}
 	}
 	return nil
 }
 
-// holder returns the trial whose lease a node holds, and which place of a gang the node is; nil if it holds none.
+// holder returns the trial whose lease a node holds, and the index of the node among the places of a gang, or -1 if
+// the node does not hold that lease.
 func holder(v *view, node string, ref *outbidv1.ForkRef) (*state.Sweep, *state.Trial, int) {
 	s, err := v.Sweep(ref.GetSweep())
 	if err != nil {
@@ -71,7 +73,7 @@ func holder(v *view, node string, ref *outbidv1.ForkRef) (*state.Sweep, *state.T
 	return s.Sweep(), t, l.PlaceOn(node)
 }
 
-// EachPlace calls f for every node that holds a lease, with the tenant whose trial that is.
+// EachPlace calls f for every node that holds a lease, with the tenant of its trial.
 func (l *Loop) EachPlace(f func(node string, fork *outbidv1.ForkRef, tenant string)) {
 	v := l.view.Load()
 	for _, id := range v.SweepIDs {

@@ -11,8 +11,8 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// A node reaches the objects of the leases that it holds, as the ledger knows them, and no others.
-func TestANodeReachesWhatItsLeasesNeed(t *testing.T) {
+// A node can reach the objects of the leases that it holds according to the ledger, and no others.
+func TestANodeReachesTheObjectsOfItsLeases(t *testing.T) {
 	t.Parallel()
 	l := startLoop(t, startNATS(t), &reports{})
 	spec := sim.Sweep("s", "min", 2, sim.Tuner("random", map[string]int64{"max_steps": 50}))
@@ -76,8 +76,8 @@ func TestANodeReachesWhatItsLeasesNeed(t *testing.T) {
 	l.end(t)
 }
 
-// A clone reads the checkpoint of the trial that it goes on from, and no other of that trial or of others.
-func TestACloneReadsWhatItStartsFrom(t *testing.T) {
+// A clone reads the checkpoint of the trial that it starts from, and no other checkpoint of that trial or of others.
+func TestACloneReadsItsStart(t *testing.T) {
 	t.Parallel()
 	l := startLoopOn(t, ledger.NewMemory(), &reports{}, baseline.DRF{})
 	spec := sim.Sweep("s", "min", 0, sim.Tuner("pbt", map[string]int64{"max_steps": 40, "trials": 8}))

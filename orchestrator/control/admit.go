@@ -13,8 +13,8 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// boundMessage shortens what a worker says to what is kept of it. Workers do so themselves; one of another version, or one
-// that somebody else wrote, may not.
+// boundMessage shortens the text of a worker's message to the stored length. Workers do so themselves, but those of
+// other versions or authors may not.
 func boundMessage(m *outbidv1.UplinkMessage) {
 	line := func(text *string) { *text = sanitize.Line(*text, limits.Detail) }
 	switch k := m.GetKind().(type) {
@@ -42,27 +42,27 @@ func boundCheckpoint(ck *outbidv1.Checkpoint) {
 	}
 }
 
-// refuseReport fails a trial whose report is larger than what is kept, and reports whether it was.
+// refuseReport fails a trial whose report is too large, and reports whether it was.
 func (c *Core) refuseReport(s *state.Sweep, t *state.Trial, r *outbidv1.Report) bool {
 	size := proto.Size(r)
 	if size <= limits.Report {
 		return false
 	}
 	if !t.Done() {
-		reason := fmt.Sprintf("its report of step %d has %d bytes; at most %d are allowed", r.GetStep(), size, limits.Report)
+		reason := fmt.Sprintf("its report of step %d has %d bytes; the limit is %d", r.GetStep(), size, limits.Report)
 		c.note(s.ID, &t.Number, "error", "failed for good: %s", reason)
 		c.endTrial(s, t, outbidv1.TrialState_TRIAL_STATE_FAILED, reason, false)
 	}
 	return true
 }
 
-// maxNodeDevices is how many devices a node may have.
+// maxNodeDevices is the maximum number of devices of a node.
 const maxNodeDevices = 4096
 
-// maxNodeWarnings is how many warnings a node may have.
+// maxNodeWarnings is the maximum number of warnings of a node.
 const maxNodeWarnings = 8
 
-// boundInfo returns a copy of what a worker says of its machine, with text that is bounded and safe to show.
+// boundInfo returns a copy of a node's info with text that is bounded and safe to show.
 func boundInfo(said *outbidv1.NodeInfo) *outbidv1.NodeInfo {
 	info := proto.CloneOf(said)
 	info.Version, info.Hostname = sanitize.Line(info.GetVersion(), limits.Name), sanitize.Line(info.GetHostname(), limits.Name)

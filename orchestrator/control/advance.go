@@ -11,11 +11,11 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// endsPerStep bounds how many trials of one sweep are ended in one step, so that a batch stays small; the rest follows
-// in the next steps.
+// endsPerStep limits how many trials of a sweep end in one step, to keep batches small. The others end in the next
+// steps.
 const endsPerStep = 2000
 
-// advance does what a sweep's state calls for: end what is to end, apply its limits, notice that it is done.
+// advance does what a sweep's state requires: it ends trials, applies limits and finishes the sweep.
 func (c *Core) advance(s *state.Sweep) {
 	c.advanceForks(s)
 	switch s.State {
@@ -35,7 +35,7 @@ func (c *Core) advance(s *state.Sweep) {
 	}
 }
 
-// answerWaiting pauses trials that reached their target and whose tuner has no answer yet.
+// answerWaiting pauses trials that reached their target if their tuner has not decided about them.
 func (c *Core) answerWaiting(s *state.Sweep) {
 	for _, n := range slices.Clone(s.Running) {
 		t := s.Trials[n]
@@ -45,10 +45,11 @@ func (c *Core) answerWaiting(s *state.Sweep) {
 	}
 }
 
-// hopelessAfter is how many trials may fail before the first report of any until the sweep is given up.
+// hopelessAfter is the number of failed trials after which a sweep without any report is ended.
 const hopelessAfter = 5
 
-// hopeless says that trials only ever failed: something is wrong with the program, not with configurations.
+// hopeless reports whether all trials failed without a report, which suggests a fault in the program and not in
+// configurations.
 func hopeless(s *state.Sweep) bool {
 	failed := s.Counts[outbidv1.TrialState_TRIAL_STATE_FAILED]
 	return s.Best < 0 && failed > 0 && (int(failed) == len(s.Trials) || failed >= hopelessAfter)
@@ -63,10 +64,10 @@ func lastFailure(s *state.Sweep) string {
 	return ""
 }
 
-// limitReached says which limit a sweep has reached; "" for none.
+// limitReached returns which limit a sweep has reached, or "".
 func (c *Core) limitReached(s *state.Sweep) string {
 	if hopeless(s) && s.Counts[outbidv1.TrialState_TRIAL_STATE_FAILED] >= hopelessAfter {
-		return "given up, as trials only fail: " + lastFailure(s)
+		return "ended because its trials only fail: " + lastFailure(s)
 	}
 	if full := c.reportsFull(s); full != "" {
 		return full
@@ -90,7 +91,7 @@ func (c *Core) limitReached(s *state.Sweep) string {
 	return ""
 }
 
-// wallEnd is when the sweep's wall time is over; zero for never.
+// wallEnd returns when the sweep's wall time is over, or zero for never.
 func wallEnd(s *state.Sweep) time.Time {
 	if s.Terms.WallTime == 0 {
 		return time.Time{}
@@ -98,7 +99,7 @@ func wallEnd(s *state.Sweep) time.Time {
 	return s.Submitted.Add(s.Terms.WallTime)
 }
 
-// finishExhausted ends a sweep whose tuner wants nothing more once nothing runs.
+// finishExhausted ends an idle sweep whose tuner is exhausted.
 func (c *Core) finishExhausted(s *state.Sweep) {
 	t := c.tuners[s.ID]
 	if t == nil || len(s.Queued) > 0 || len(s.Running) > 0 || len(s.Forked) > 0 || !t.Status().Exhausted {
@@ -109,15 +110,15 @@ func (c *Core) finishExhausted(s *state.Sweep) {
 		return
 	}
 	end := outbidv1.SweepState_SWEEP_STATE_DONE
-	reason := fmt.Sprintf("the tuner is done after %d trials", len(s.Trials))
+	reason := fmt.Sprintf("the tuner finished after %d trials", len(s.Trials))
 	if hopeless(s) {
 		end, reason = outbidv1.SweepState_SWEEP_STATE_FAILED, "every trial failed: "+lastFailure(s)
 	}
 	c.changeSweep(s, end, reason, "")
 }
 
-// finishStopping ends a stopping sweep's trials and, once no device is held any more, the sweep. What a person stops may
-// be resumed: there the trials save first, while their reports still count, and end when their devices are free.
+// finishStopping ends a stopping sweep's trials and, once it holds no devices, the sweep. A sweep that a person stops
+// may be resumed: its trials save first, while their reports still count, and end once their devices are free.
 func (c *Core) finishStopping(s *state.Sweep) {
 	state, reason := outbidv1.TrialState_TRIAL_STATE_STOPPED, s.Reason
 	if s.StopActor != "" {
@@ -146,7 +147,7 @@ func (c *Core) finishStopping(s *state.Sweep) {
 	c.changeSweep(s, end, reason, s.StopActor)
 }
 
-// endOpen ends the sweep's open trials, at most endsPerStep in one step, and says whether none is left.
+// endOpen ends the sweep's open trials, at most endsPerStep in one step, and reports whether none is left.
 func (c *Core) endOpen(s *state.Sweep, end outbidv1.TrialState, reason string, byTuner bool) bool {
 	open := s.Counts[outbidv1.TrialState_TRIAL_STATE_QUEUED] + s.Counts[outbidv1.TrialState_TRIAL_STATE_RUNNING] +
 		s.Counts[outbidv1.TrialState_TRIAL_STATE_PAUSED]
@@ -160,7 +161,7 @@ func (c *Core) endOpen(s *state.Sweep, end outbidv1.TrialState, reason string, b
 		if t.Done() {
 			continue
 		}
-		c.mayEnd()
+		c.markBatchEnd()
 		c.endTrial(s, t, end, reason, byTuner)
 		if open--; open == 0 || c.err != nil {
 			return true
@@ -187,7 +188,7 @@ func (c *Core) changeSweep(s *state.Sweep, to outbidv1.SweepState, reason, actor
 	}
 }
 
-// fairness is how a sweep fares in a view; nil if it is not in it or nobody can say.
+// fairness returns how a sweep fares in a view, or nil if the sweep is not in it or fairness is not measured.
 func (c *Core) fairness(v *policy.View, s *state.Sweep, over bool) *outbidv1.Fairness {
 	at := c.views.apps[s.ID]
 	if at == nil || c.set.Fairness == nil {
@@ -196,14 +197,14 @@ func (c *Core) fairness(v *policy.View, s *state.Sweep, over bool) *outbidv1.Fai
 	return c.set.Fairness(v, at.app, over)
 }
 
-// Tick lets time pass: silent nodes are lost, limits and time-outs apply.
+// Tick applies the passing of time: silent nodes become lost, limits and timeouts apply.
 type Tick struct{}
 
 func (Tick) apply(c *Core) {
 	for _, name := range c.st.NodeNames {
 		c.checkNode(c.st.Nodes[name])
 	}
-	c.touchForked() // a slot may be over
+	c.touchForked() // a fork slot may be over
 	for _, s := range slices.Clone(c.st.Live) {
 		if s.State == outbidv1.SweepState_SWEEP_STATE_STOPPING || s.Terms.WallTime > 0 || c.anyHeld(s) {
 			c.touched[s.ID] = true
@@ -214,7 +215,7 @@ func (Tick) apply(c *Core) {
 	}
 }
 
-// Look has a sweep looked at again: by the time its limits may apply. Unlike Tick it says nothing about nodes.
+// Look applies the limits of a sweep. Unlike Tick, it does not judge nodes.
 type Look struct{ Sweep string }
 
 func (in Look) apply(c *Core) {
@@ -223,7 +224,7 @@ func (in Look) apply(c *Core) {
 	}
 }
 
-// expireClients takes trials back from clients that did not tell about them in time.
+// expireClients takes trials back from clients that did not report in time.
 func (c *Core) expireClients(s *state.Sweep) {
 	limit, text := s.Terms.ClientTimeout, s.Spec.GetExternal().GetTimeout()
 	if limit == 0 {
@@ -233,8 +234,8 @@ func (c *Core) expireClients(s *state.Sweep) {
 		t := s.Trials[n]
 		l := t.Lead()
 		if last := c.clientSeen(t, l); c.now.Sub(last) >= limit {
-			c.note(s.ID, &t.Number, "warning", "client %s said nothing for %s: the trial is given to the next who asks", l.Client, text)
-			c.endLease(s, t, l, "its client said nothing for "+text)
+			c.note(s.ID, &t.Number, "warning", "client %s sent no report for %s: the trial is given to the next client that asks", l.Client, text)
+			c.endLease(s, t, l, "its client sent no report for "+text)
 		}
 	}
 }

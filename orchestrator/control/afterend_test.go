@@ -7,9 +7,9 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// A function that fails once its trial has all its steps leaves the trial as it is, and that is said. A program may well
-// exit with an error when it is told to stop.
-func TestWhatFailsAfterItsTrialHasEnded(t *testing.T) {
+// A function that fails after its trial has finished does not change the trial, but leaves a note. A program may exit
+// with an error when it is stopped.
+func TestFailuresAfterTheEndOfATrial(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		function bool

@@ -7,9 +7,10 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// trainedAgain says which trials of a sweep would train again what they had done if it were extended: those that its tuner
-// lets go on, and whose newest checkpoint was dropped when they ended. The tuner is asked on a copy; what it will let go on
-// only after further results is not known, nor what one in another process will do: of that one, all that could be are named.
+// trainedAgain returns which trials of a sweep would repeat steps if it were extended: those that its tuner continues
+// and whose newest checkpoint was dropped when they ended. It asks a copy of the tuner. Trials that the tuner would
+// continue only after further results are not known. Nor are those of a remote tuner, for which all candidates are
+// returned.
 func (c *Core) trainedAgain(s *state.Sweep, wider *outbidv1.SweepSpec) []*outbidv1.TrainedAgain {
 	var again []*outbidv1.TrainedAgain
 	for _, n := range c.goOn(s, wider) {
@@ -24,7 +25,7 @@ func (c *Core) trainedAgain(s *state.Sweep, wider *outbidv1.SweepSpec) []*outbid
 	return again
 }
 
-// goOn lists the completed trials that go on in an extension, by number.
+// goOn lists the completed trials that an extension continues, by number.
 func (c *Core) goOn(s *state.Sweep, wider *outbidv1.SweepSpec) []int32 {
 	copied := c.copyTuner(s)
 	if copied == nil && spec.MaxSteps(wider.GetTuner()) == spec.MaxSteps(s.Spec.GetTuner()) {
@@ -42,7 +43,7 @@ func (c *Core) goOn(s *state.Sweep, wider *outbidv1.SweepSpec) []int32 {
 		for _, e := range []tuner.Event{tuner.Extended{Settings: tuner.Settings{Spec: wider}}, tuner.Ask{N: len(s.Trials) + 1}} {
 			actions, err := copied.Handle(e)
 			if err != nil {
-				break // it says so when it is extended
+				break // the extension itself will return this error
 			}
 			note(actions)
 		}
@@ -56,7 +57,7 @@ func (c *Core) goOn(s *state.Sweep, wider *outbidv1.SweepSpec) []int32 {
 	return all
 }
 
-// copyTuner returns a tuner as the sweep's is, nil for one in another process or that does not start.
+// copyTuner returns a copy of the sweep's tuner, or nil if the tuner is remote or does not start.
 func (c *Core) copyTuner(s *state.Sweep) tuner.Tuner {
 	snapshot := c.archived[s.ID].snapshot
 	if t := c.tuners[s.ID]; t != nil {

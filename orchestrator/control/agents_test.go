@@ -16,8 +16,8 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// market is a policy that gives a sweep as many devices as its agent's table has rows. It counts its rounds, so that it
-// has a state.
+// market is a policy that gives a sweep as many devices as its agent's table has rows. It counts its rounds, so that
+// it has state.
 type market struct {
 	agents agent.Agent
 	rounds int
@@ -61,7 +61,7 @@ func (m *market) Decide(v *policy.View) policy.Plan {
 	return plan
 }
 
-// onOffer is what is free.
+// onOffer returns the free devices.
 func onOffer(v *policy.View) *agent.Offer {
 	o := &agent.Offer{Round: v.Round}
 	for i := range v.Nodes {
@@ -72,7 +72,7 @@ func onOffer(v *policy.View) *agent.Offer {
 	return o
 }
 
-// moody is agents that answer otherwise each time they are asked.
+// moody agents answer differently each time they are asked.
 type moody struct{ asked int }
 
 func (*moody) Names() []string { return []string{"moody"} }
@@ -103,8 +103,8 @@ func moodySweep(name string) *outbidv1.SweepSpec {
 	return spec
 }
 
-// What an agent outside the binary answered cannot be asked for again: the ledger has it, and whoever decides a round
-// again, in replay and after a restart, hears it from there.
+// The answer of an external agent cannot be obtained again. It is in the ledger, from which replays and restarts read
+// it.
 func TestRoundsOfAgentsAreDecidedAgainFromTheLedger(t *testing.T) {
 	t.Parallel()
 	live := &moody{}
@@ -155,8 +155,8 @@ func TestASweepChoosesAnAgentThatIsThere(t *testing.T) {
 		{settings(), &market{}, `agent.plugin: this server has no agent "other"; it has none`},
 		{(&moody{}).settings(), &market{}, `agent.plugin: this server has no agent "other"; it has moody`},
 		{
-			(&moody{}).settings(), baseline.FIFO{}, `agent.plugin: policy fifo of this server holds no auctions, so agent "other" ` +
-				`would never be asked; leave agent out, or submit to a server under a policy that does, such as themis`,
+			(&moody{}).settings(), baseline.FIFO{}, `agent.plugin: policy fifo of this server does not hold auctions, so agent "other" ` +
+				`would never be asked; leave agent out, or submit to a server with a policy that does, such as themis`,
 		},
 	} {
 		core := control.NewCore(c.set, c.rules, state.New())

@@ -9,17 +9,18 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// arrival is what is known of a node's messages before the loop takes them in.
+// arrival tracks a node's messages before the loop processes them.
 type arrival struct {
-	// at is when the newest came, in nanoseconds of the ledger's time; waiting counts those in the queue, and bytes what
-	// they take.
+	// at is when the newest message came, in nanoseconds of the ledger's time. waiting is the number of queued
+	// messages, and bytes their size.
 	at      atomic.Int64
 	waiting atomic.Int32
 	bytes   atomic.Int64
 }
 
-// What waits for the loop is bounded: the messages of one node, and what the messages of all nodes take. A worker says what
-// is not acknowledged again after a second, so what is beyond is dropped: that the node was heard counts all the same.
+// The queue for the loop is limited by the number and size of one node's messages, and by the size of all messages. A
+// message over a limit is dropped: the worker sends it again after a second without an acknowledgement, and it still
+// counts as a sign of life.
 const (
 	uplinksWaiting       = 2048
 	uplinkBytesWaiting   = 16 << 20
@@ -32,7 +33,7 @@ type arrived struct {
 	bytes int
 }
 
-// sizeOf returns how many bytes an input takes, as far as that matters.
+// sizeOf returns the approximate size of an input in bytes.
 func sizeOf(in Input) int {
 	switch in := in.(type) {
 	case arrived:
@@ -46,8 +47,8 @@ func sizeOf(in Input) int {
 	}
 }
 
-// Uplink notes that a worker was heard, and queues what it said. It never waits: what finds no room is dropped, and the
-// worker says it again.
+// Uplink records that a node was seen, and queues its message. It never waits: a message that finds no room is
+// dropped, and the worker sends it again.
 func (l *Loop) Uplink(up *outbidv1.Uplink) {
 	a := l.arrival(up.GetNode())
 	a.at.Store(l.clock.now().UnixNano())
@@ -62,7 +63,7 @@ func (l *Loop) Uplink(up *outbidv1.Uplink) {
 	}
 }
 
-// enterQueue counts an uplink into the queue, and reports whether there is room for it.
+// enterQueue adds an uplink to the queue's counts, and reports whether there is room for it.
 func (l *Loop) enterQueue(a *arrival, in arrived) bool {
 	size := int64(in.bytes)
 	waiting, bytes, all := a.waiting.Add(1), a.bytes.Add(size), l.uplinkBytes.Add(size)
@@ -73,7 +74,7 @@ func (l *Loop) enterQueue(a *arrival, in arrived) bool {
 	return false
 }
 
-// leftQueue counts an uplink out of the queue.
+// leftQueue removes an uplink from the queue's counts.
 func (l *Loop) leftQueue(in arrived) {
 	a := l.arrival(in.Message.GetNode())
 	a.waiting.Add(-1)
@@ -90,7 +91,7 @@ func (l *Loop) arrival(node string) *arrival {
 	return a
 }
 
-// lastSeen is when a node was last heard of; zero if it was not.
+// lastSeen returns when a node was last seen, or zero if it was not.
 func (l *Loop) lastSeen(node string) time.Time {
 	known, ok := l.heard.Load(node)
 	if !ok {
@@ -100,10 +101,10 @@ func (l *Loop) lastSeen(node string) time.Time {
 	return time.Unix(0, a.at.Load())
 }
 
-// Heard says when nodes were last heard of, be it that what they said waits to be taken in.
-type Heard map[string]time.Time
+// NodesSeen gives the times when nodes were last seen, including messages that are still in the queue.
+type NodesSeen map[string]time.Time
 
-func (in Heard) apply(c *Core) {
+func (in NodesSeen) apply(c *Core) {
 	for name, at := range in {
 		if l, known := c.nodes[name]; known && at.After(l.seen) {
 			l.seen = at
@@ -111,12 +112,12 @@ func (in Heard) apply(c *Core) {
 	}
 }
 
-// Stalled says that nobody was listened to for a while: a disk, a decision or the whole machine stood still. Whoever was
-// silent meanwhile is not to blame, and orders that were to go out may have gone out so much later: every node is given
-// that time.
-type Stalled struct{ For time.Duration }
+// LoopStalled tells the core that the loop did not run for a while, because of a disk, a decision or the whole
+// machine. Nodes are not to blame for their silence during that time, and orders may have been late by as much: every
+// node is given that time.
+type LoopStalled struct{ For time.Duration }
 
-func (in Stalled) apply(c *Core) {
+func (in LoopStalled) apply(c *Core) {
 	later := func(t time.Time) time.Time {
 		if t = t.Add(in.For); t.After(c.now) {
 			return c.now
@@ -136,13 +137,13 @@ func (in Stalled) apply(c *Core) {
 }
 
 const (
-	// stallAfter is how long the loop may take to come round until that counts as a stall.
+	// stallAfter is how long an iteration of the loop may take before it counts as a stall.
 	stallAfter = time.Second
-	// stallTold is the stall that the log names.
+	// stallTold is the shortest stall that is logged.
 	stallTold = 3 * time.Second
 )
 
-// attend returns what has the core know of a stall since the loop last came round; nil if there was none.
+// attend returns inputs that tell the core about a stall since the last iteration of the loop, or nil.
 func (l *Loop) attend() []Input {
 	now := time.Now()
 	gap := now.Sub(l.attended)
@@ -152,18 +153,19 @@ func (l *Loop) attend() []Input {
 		return nil
 	}
 	if gap >= stallTold {
-		l.cfg.Logger.Warn("the control loop stood still; every worker is given that time before it is taken for lost",
+		l.cfg.Logger.Warn("the control loop stalled; every worker is given that much more time before it counts as lost",
 			"for", gap.Round(time.Millisecond), "in_decisions", l.took.Decide.Round(time.Millisecond),
 			"in_the_ledger", l.took.Append.Round(time.Millisecond))
 	}
-	return []Input{l.allHeard(), Stalled{For: gap}}
+	return []Input{l.allHeard(), LoopStalled{For: gap}}
 }
 
-// judge returns what has the core look who is silent. It comes last, after all that had arrived.
+// judge returns the inputs that make the core look for silent nodes. They come last, after everything that had
+// arrived.
 func (l *Loop) judge() []Input { return []Input{l.allHeard(), Tick{}} }
 
-func (l *Loop) allHeard() Heard {
-	heard := Heard{}
+func (l *Loop) allHeard() NodesSeen {
+	heard := NodesSeen{}
 	l.heard.Range(func(name, known any) bool {
 		node, _ := name.(string)
 		heard[node] = l.lastSeen(node)

@@ -13,18 +13,18 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// saveEvery is how many questions a tuner in a process of its own answers between two snapshots of it. What it answered since
-// is told again to the process that takes over from it.
+// saveEvery is the number of questions that a remote tuner answers between two snapshots. The process that takes over
+// from it is sent the later questions again.
 const saveEvery = 256
 
-// asker asks the tuner of one sweep, which is a program of its own, one question after another, in a goroutine of its own. So
-// nothing but its sweep waits for it. Its answers come back as inputs.
-type asker struct {
+// tunerClient sends questions to the remote tuner of one sweep, one after another, in its own goroutine, so that only
+// its sweep waits for it. The answers come back as inputs.
+type tunerClient struct {
 	sweep string
-	// ends is cancelled when nobody waits for answers any more.
-	ends   context.Context //nolint:containedctx // it is the asker's life
+	// ends is cancelled when answers are no longer needed.
+	ends   context.Context //nolint:containedctx // the lifetime of the client
 	cancel context.CancelFunc
-	// given is the newest question that it was given; the loop's alone.
+	// given is the number of the newest question in the queue; only the loop uses it.
 	given uint64
 
 	mu    sync.Mutex
@@ -32,54 +32,54 @@ type asker struct {
 	more  chan struct{}
 }
 
-// give adds a sweep's open questions to those that are asked.
-func (a *asker) give(open []remote.Question) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
+// give adds a sweep's open questions to the queue.
+func (c *tunerClient) give(open []remote.Question) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	for _, q := range open {
-		if q.Number > a.given {
-			a.queue, a.given = append(a.queue, q), q.Number
+		if q.Number > c.given {
+			c.queue, c.given = append(c.queue, q), q.Number
 		}
 	}
 	select {
-	case a.more <- struct{}{}:
+	case c.more <- struct{}{}:
 	default:
 	}
 }
 
-// next waits for questions and takes at most the given number. It takes several only if each concerns one trial. It returns nil when the asker
-// ends or its place is wanted.
-func (a *asker) next(wanted <-chan struct{}, most int) []remote.Question {
-	for a.ends.Err() == nil {
-		if q := a.pop(most); len(q) > 0 {
+// next waits for questions and returns at most the given number. It returns several only if each is about one trial.
+// It returns nil when the client ends or another tuner needs its place.
+func (c *tunerClient) next(wanted <-chan struct{}, most int) []remote.Question {
+	for c.ends.Err() == nil {
+		if q := c.pop(most); len(q) > 0 {
 			return q
 		}
 		select {
-		case <-a.more:
+		case <-c.more:
 		case <-wanted:
 			return nil
-		case <-a.ends.Done():
+		case <-c.ends.Done():
 		}
 	}
 	return nil
 }
 
-func (a *asker) pop(most int) []remote.Question {
-	a.mu.Lock()
-	defer a.mu.Unlock()
+func (c *tunerClient) pop(most int) []remote.Question {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	n := 0
-	for ; n < min(most, len(a.queue)); n++ {
-		if !ofTrial(a.queue[n].Event) { // a draw may take long, so that it is asked alone
+	for ; n < min(most, len(c.queue)); n++ {
+		if !ofTrial(c.queue[n].Event) { // an Ask may take long, so send it alone
 			n = max(n, 1)
 			break
 		}
 	}
-	taken := a.queue[:n:n]
-	a.queue = a.queue[n:]
+	taken := c.queue[:n:n]
+	c.queue = c.queue[n:]
 	return taken
 }
 
-// ofTrial says whether an event is of a trial that reported or ended.
+// ofTrial reports whether an event is about a trial that reported or ended.
 func ofTrial(event tuner.Event) bool {
 	switch event.(type) {
 	case tuner.Reported, tuner.Reached, tuner.Exited:
@@ -89,7 +89,8 @@ func ofTrial(event tuner.Event) bool {
 	}
 }
 
-// Bounds of one call to a process that answers each question by itself: the number of questions, and the time that they are expected to take.
+// togetherAtMost and togetherWithin limit a call to a process that answers each question separately: the number of
+// questions, and the expected duration.
 const (
 	togetherAtMost = 64
 	togetherWithin = 10 * time.Millisecond
@@ -100,19 +101,19 @@ func together(asked int, took time.Duration) int {
 	return int(min(togetherAtMost, max(1, togetherWithin*time.Duration(asked)/max(took, 1))))
 }
 
-// owns ends a process when the asker ends, and with it a call that is under way.
-func (a *asker) owns(o *opened) {
+// owns ends a process, and a call to it, when the client ends.
+func (c *tunerClient) owns(o *opened) {
 	if o != nil {
-		context.AfterFunc(a.ends, o.end)
+		context.AfterFunc(c.ends, o.end)
 	}
 }
 
-// consultRemote ends the askers that are no longer needed, and gives the others what their tuners were told.
+// consultRemote ends the clients that are no longer needed, and queues new questions for the others.
 func (l *Loop) consultRemote(retire, ask []string) {
 	for _, id := range retire {
-		if a := l.askers[id]; a != nil {
+		if a := l.tunerClients[id]; a != nil {
 			a.cancel()
-			delete(l.askers, id)
+			delete(l.tunerClients, id)
 		}
 	}
 	for _, id := range ask {
@@ -120,24 +121,25 @@ func (l *Loop) consultRemote(retire, ask []string) {
 		if t == nil {
 			continue
 		}
-		if l.askers[id] == nil {
-			l.startAsker(id, t.Start(), nil)
+		if l.tunerClients[id] == nil {
+			l.startTunerClient(id, t.Start(), nil)
 		}
-		l.askers[id].give(t.Open())
+		l.tunerClients[id].give(t.Open())
 	}
 }
 
-// startAsker asks a process that runs at a place, or one that is started when there is something to ask if it is nil.
-func (l *Loop) startAsker(sweep string, start remote.Start, process *opened) {
-	a := &asker{sweep: sweep, given: start.Answered, more: make(chan struct{}, 1)}
+// startTunerClient starts the client of a remote tuner. If process is nil, it is started when there is a question.
+func (l *Loop) startTunerClient(sweep string, start remote.Start, process *opened) {
+	a := &tunerClient{sweep: sweep, given: start.Answered, more: make(chan struct{}, 1)}
 	a.ends, a.cancel = context.WithCancel(l.leading)
-	l.askers[sweep] = a
+	l.tunerClients[sweep] = a
 	go l.ask(a, start, process)
 }
 
-// ask answers one question after another, until the asker ends or the process does. While it has nothing to answer, or its turn
-// is over, the process makes room for those that wait for a place: it ends, and another goes on from its snapshot later.
-func (l *Loop) ask(a *asker, start remote.Start, o *opened) {
+// ask sends one question after another until the client or the process ends. While the process has no question, or
+// its turn is over, it yields its place to waiting tuners: it ends, and another process continues from its snapshot
+// later.
+func (l *Loop) ask(a *tunerClient, start remote.Start, o *opened) {
 	defer a.cancel()
 	defer func() { o.end() }()
 	a.owns(o)
@@ -148,8 +150,8 @@ func (l *Loop) ask(a *asker, start remote.Start, o *opened) {
 			wanted = o.place.wanted
 			o.place.works(false)
 			select {
-			case <-wanted: // whether or not there is a question
-				l.rest(a, &start, o)
+			case <-wanted: // yield even if there is a question
+				l.yieldPlace(a, &start, o)
 				o = nil
 				continue
 			default:
@@ -171,7 +173,7 @@ func (l *Loop) ask(a *asker, start remote.Start, o *opened) {
 		}
 		o.place.works(true)
 		began := time.Now()
-		answers := l.put(a, o.process, &start, questions)
+		answers := l.sendQuestions(a, o.process, &start, questions)
 		most = together(len(questions), time.Since(began))
 		for _, in := range answers {
 			if l.answer(a, in); in.Err != nil {
@@ -181,13 +183,13 @@ func (l *Loop) ask(a *asker, start remote.Start, o *opened) {
 	}
 }
 
-// eachAnswering is a tuner that can be asked several questions at once.
+// eachAnswering is a tuner that accepts several questions at once.
 type eachAnswering interface {
 	HandleEach(events []tuner.Event) ([]remote.Answer, error)
 }
 
-// put asks the process questions, and keeps what another would have to be told.
-func (l *Loop) put(a *asker, process tuner.Tuner, start *remote.Start, questions []remote.Question) []TunerAnswer {
+// sendQuestions sends questions to the process, and records in start what a successor of the process must be sent.
+func (l *Loop) sendQuestions(a *tunerClient, process tuner.Tuner, start *remote.Start, questions []remote.Question) []TunerAnswer {
 	before := len(start.Told) / saveEvery
 	answers, err := handleAll(process, questions)
 	var out []TunerAnswer
@@ -206,7 +208,7 @@ func (l *Loop) put(a *asker, process tuner.Tuner, start *remote.Start, questions
 	return out
 }
 
-// handleAll has a process answer questions: all in one call if it can, else one after another.
+// handleAll returns the process's answers to the questions, from a single call if it supports that.
 func handleAll(process tuner.Tuner, questions []remote.Question) ([]remote.Answer, error) {
 	if several, ok := process.(eachAnswering); ok {
 		events := make([]tuner.Event, len(questions))
@@ -226,17 +228,17 @@ func handleAll(process tuner.Tuner, questions []remote.Question) ([]remote.Answe
 	return answers, nil
 }
 
-// rest ends a process whose place is wanted.
-func (l *Loop) rest(a *asker, start *remote.Start, o *opened) {
+// yieldPlace ends a process whose place another tuner needs.
+func (l *Loop) yieldPlace(a *tunerClient, start *remote.Start, o *opened) {
 	if len(start.Told) > 0 {
 		l.save(a, o.process, start)
 	}
 	o.end()
 }
 
-// startProcess waits for a place, starts a tuner's process there, and tells it again what it has answered since its snapshot:
-// its answers are known.
-func (l *Loop) startProcess(a *asker, start remote.Start) (*opened, error) {
+// startProcess waits for a place, starts a tuner's process there, and sends it the questions since its snapshot,
+// whose answers are already known.
+func (l *Loop) startProcess(a *tunerClient, start remote.Start) (*opened, error) {
 	o, err := l.open(a.ends, start.Settings, start.Snapshot)
 	if err != nil {
 		return nil, err
@@ -245,18 +247,19 @@ func (l *Loop) startProcess(a *asker, start remote.Start) (*opened, error) {
 	for _, q := range start.Told {
 		if _, err := o.process.Handle(q.Event); err != nil {
 			o.end()
-			return nil, fmt.Errorf("told again what it was told before: %w", err)
+			return nil, fmt.Errorf("replaying earlier questions: %w", err)
 		}
 	}
 	return o, nil
 }
 
-// save takes a snapshot of the process, after which it need not be told again what it was told; nil if there is none.
-func (l *Loop) save(a *asker, process tuner.Tuner, start *remote.Start) []byte {
+// save returns a snapshot of the process, or nil if it fails to make one. After a snapshot, earlier questions need
+// not be sent again.
+func (l *Loop) save(a *tunerClient, process tuner.Tuner, start *remote.Start) []byte {
 	data, err := process.Snapshot()
 	if err != nil {
 		if a.ends.Err() == nil {
-			l.cfg.Logger.Warn("a tuner gives no snapshot: a process that takes over is told again all that it was told", "sweep", a.sweep, "err", err)
+			l.cfg.Logger.Warn("could not save a tuner's snapshot; a process that takes over replays all of its questions", "sweep", a.sweep, "err", err)
 		}
 		return nil
 	}
@@ -269,8 +272,8 @@ func (l *Loop) save(a *asker, process tuner.Tuner, start *remote.Start) []byte {
 	return data
 }
 
-// answer brings an answer to the loop, unless nobody waits for it any more.
-func (l *Loop) answer(a *asker, in TunerAnswer) {
+// answer sends an answer to the loop, unless the client has ended.
+func (l *Loop) answer(a *tunerClient, in TunerAnswer) {
 	select {
 	case <-a.ends.Done():
 		return
@@ -289,14 +292,14 @@ func closeTuner(t tuner.Tuner) {
 	}
 }
 
-// endAskers has no tuner asked any more. It does not wait for those that start.
-func (l *Loop) endAskers() {
-	for _, a := range l.askers {
+// endTunerClients ends all clients. It does not wait for processes that are starting.
+func (l *Loop) endTunerClients() {
+	for _, a := range l.tunerClients {
 		a.cancel()
 	}
 }
 
-// opened is a tuner in a process of its own that runs at a place.
+// opened is the process of a remote tuner at a place.
 type opened struct {
 	loop    *Loop
 	process tuner.Tuner
@@ -325,13 +328,13 @@ func (o *opened) end() {
 	}
 }
 
-// openPatience is how long who submits a sweep waits for a place for its tuner.
+// openPatience is how long a submission waits for a place for its tuner.
 const openPatience = 30 * time.Second
 
-// openTuner starts the tuner of a sweep that is being submitted if it is a program of its own: nobody but who submits waits.
+// openTuner starts the tuner of a sweep that is being submitted if it is remote. Only the submitting call waits.
 func (l *Loop) openTuner(ctx context.Context, spec *outbidv1.SweepSpec) (*opened, error) {
 	if !isRemote(spec) {
-		return nil, nil //nolint:nilnil // most tuners are no programs
+		return nil, nil //nolint:nilnil // most tuners are not programs
 	}
 	ctx, cancel := context.WithTimeout(ctx, openPatience)
 	defer cancel()
@@ -340,7 +343,7 @@ func (l *Loop) openTuner(ctx context.Context, spec *outbidv1.SweepSpec) (*opened
 	case errors.Is(err, context.DeadlineExceeded) && l.samplers.held(tenant) > 0:
 		return nil, &state.LimitError{
 			Limit: "samplers", Tenant: tenant, RetryAfter: openPatience,
-			Text: fmt.Sprintf("all processes that may draw configurations for tenant %s are at work", tenant),
+			Text: fmt.Sprintf("all tuner processes of tenant %s are in use", tenant),
 		}
 	case err != nil && ctx.Err() != nil:
 		return nil, err
@@ -350,8 +353,8 @@ func (l *Loop) openTuner(ctx context.Context, spec *outbidv1.SweepSpec) (*opened
 	return o, nil
 }
 
-// said is what the process says of itself; nil for none.
-func (o *opened) said() *outbidv1.TunerStatus {
+// status returns the status of the process, or nil if o is nil.
+func (o *opened) status() *outbidv1.TunerStatus {
 	if o == nil {
 		return nil
 	}
@@ -359,16 +362,16 @@ func (o *opened) said() *outbidv1.TunerStatus {
 	return &outbidv1.TunerStatus{Waiting: s.Waiting, Exhausted: s.Exhausted, Outlook: o.process.Outlook().Message()}
 }
 
-// use has the process of a sweep that was submitted asked from now on, or ended if the sweep has another or was refused. It is
-// called by the loop.
-func (o *opened) use(id string, err error) {
+// adopt makes the process the tuner of a sweep that was submitted, or ends it if the sweep has another one or was
+// refused. The loop calls it.
+func (o *opened) adopt(id string, err error) {
 	if o == nil {
 		return
 	}
 	t := o.loop.core.Remote(id)
-	if err != nil || t == nil || o.loop.askers[id] != nil || !t.Fresh() {
+	if err != nil || t == nil || o.loop.tunerClients[id] != nil || !t.Fresh() {
 		go o.end()
 		return
 	}
-	o.loop.startAsker(id, t.Start(), o)
+	o.loop.startTunerClient(id, t.Start(), o)
 }

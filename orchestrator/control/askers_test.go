@@ -16,13 +16,13 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// programs are the tuners in processes of their own that a loop starts.
+// programs makes the tuner processes that a loop starts.
 type programs struct {
 	mu sync.Mutex
-	// takes is how long each takes for an answer, of which none waits for longer than 30 s.
+	// takes is how long each answer takes; the limit is 30 s.
 	takes         time.Duration
 	started, open int
-	// handled counts what the newest was told, and resumed says that it began from a snapshot.
+	// handled counts the events sent to the newest process. resumed reports that it began from a snapshot.
 	handled int
 	resumed bool
 }
@@ -80,9 +80,9 @@ func leadAsking(t *testing.T, record ledger.Ledger, p *programs) (l *control.Loo
 	return leadWith(t, set, record, time.Now)
 }
 
-// While a tuner in a process of its own says nothing, sweeps are submitted and get trials at once, and commands are obeyed. When
-// its time is over its sweep fails, and its process is ended.
-func TestATunerThatSaysNothingHoldsNobodyUp(t *testing.T) {
+// While a remote tuner does not answer, sweeps are submitted and get trials at once, and commands are obeyed. After
+// its timeout, the tuner's sweep fails and its process ends.
+func TestASilentTunerDelaysOnlyItsSweep(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := &programs{takes: time.Minute}
@@ -124,8 +124,8 @@ func TestATunerThatSaysNothingHoldsNobodyUp(t *testing.T) {
 	})
 }
 
-// A leader that ends while a tuner is asked leaves the question to the next, which starts the process, asks again, and has the
-// trials that there would have been.
+// A question that is open when a leader ends is asked again by the next one, which starts the process and creates the
+// same trials.
 func TestTheNextLeaderAsksAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -161,9 +161,9 @@ func TestTheNextLeaderAsksAgain(t *testing.T) {
 	})
 }
 
-// Every so often an answer comes with a snapshot of the process, from which the next leader starts it. It tells it again only what
-// it was told since.
-func TestTheNextLeaderGoesOnFromASnapshot(t *testing.T) {
+// Some answers come with a snapshot of the process, from which the next leader starts it. Only the events since then
+// are sent again.
+func TestTheNextLeaderContinuesFromASnapshot(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		record := natsClock{ledger.NewMemory(), new(time.Time)}
@@ -188,7 +188,7 @@ func TestTheNextLeaderGoesOnFromASnapshot(t *testing.T) {
 			}
 		}
 		synctest.Wait()
-		end() // which saves a snapshot of the state
+		end() // saves a snapshot of the state
 		second, end := leadAsking(t, record, p)
 		defer end()
 		if b, err := second.Ask(t.Context(), id, "c"); err != nil || b.GetTrial().GetNumber() != 1 {
@@ -200,8 +200,8 @@ func TestTheNextLeaderGoesOnFromASnapshot(t *testing.T) {
 	})
 }
 
-// Of a tenant's sweeps whose tuners are processes of their own only so many run at once; the others take turns, each from a
-// snapshot, and every sweep gets the trials that it would have had.
+// Only a limited number of a tenant's tuner processes run at the same time. The sweeps take turns, each from a
+// snapshot, and every sweep gets the same trials as without the limit.
 func TestSweepsTakeTurnsWithSamplers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

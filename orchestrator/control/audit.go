@@ -15,37 +15,37 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// Audit is what a ledger's rounds were when they were decided again.
+// Audit is the result of deciding a ledger's rounds again.
 type Audit struct {
-	// Batches and Events read.
+	// Batches and Events that were read.
 	Batches, Events int
-	// Rounds of the policy that were decided again; Others are rounds of another policy.
+	// Rounds of the policy that were decided again. Others are rounds of another policy.
 	Rounds, Others int
-	// Decisions compared: grants, renewals and revocations.
+	// Decisions that were compared: grants, renewals and revocations.
 	Decisions int
-	// Differences, the first maxDifferences of them.
+	// Differences are the first maxDifferences differences.
 	Differences []Difference
-	// Differing counts them all.
+	// Differing is the number of all differences.
 	Differing int
-	// Policies are the names of those that decided, with their rounds.
+	// Policies are the names of the policies, with their numbers of rounds.
 	Policies map[string]int
 
 	table state.Table
 }
 
-// Difference is a decision that came out otherwise.
+// Difference is a decision that differs.
 type Difference struct {
 	Seq   uint64
 	At    time.Time
 	Round uint64
-	// Then and Now are the decisions as text; one of them is empty if there was none.
+	// Then and Now are the decisions as text; an empty text means that there was no decision.
 	Then, Now string
 }
 
 const maxDifferences = 100
 
-// Replay reads a ledger from its start and lets the policy decide every round of its again: what it decides now must be
-// what the ledger says it decided then. The ledger must reach back to its first batch.
+// Replay reads a ledger from its start and makes the policy decide each of its rounds again. The decisions must equal
+// those in the ledger, which must reach back to its first batch.
 func Replay(ctx context.Context, set Settings, p policy.Policy, l ledger.Ledger) (*Audit, *state.State, error) {
 	a := &Audit{Policies: map[string]int{}, table: state.NewTable()}
 	c := NewCore(set, p, state.New())
@@ -81,8 +81,8 @@ func Replay(ctx context.Context, set Settings, p policy.Policy, l ledger.Ledger)
 	return a, c.st, nil
 }
 
-// ofPolicy are events that follow a round without the grants to trials that are to run alone: control makes these itself, in a step in
-// which a round that was decided beside it may end before, and no policy sees such a trial.
+// ofPolicy returns the events that follow a round, without grants to trials that must run alone. Control makes these
+// itself, perhaps in the step in which a concurrent round ends, and policies do not see such trials.
 func (c *Core) ofPolicy(a *Audit, then []*outbidv1.Event) []*outbidv1.Event {
 	return slices.DeleteFunc(slices.Clone(then), func(e *outbidv1.Event) bool {
 		if a.decision(e).GetKind() != state.DecisionGrant {
@@ -95,10 +95,10 @@ func (c *Core) ofPolicy(a *Audit, then []*outbidv1.Event) []*outbidv1.Event {
 	})
 }
 
-// compare puts a round's decisions beside those of then, in order.
+// compare compares a round's decisions with the recorded ones, in order.
 func (a *Audit) compare(seq uint64, at time.Time, round *outbidv1.RoundDecided, now, then []*outbidv1.Event) {
 	a.Rounds++
-	// What begins a round of forks follows from its grants, and is no decision.
+	// The start of a fork slot follows from its grants, and is not a decision.
 	now = slices.DeleteFunc(slices.Clone(now), func(e *outbidv1.Event) bool { return a.decision(e) == nil })
 	var before []*outbidv1.Event
 	for _, e := range then {
@@ -109,7 +109,7 @@ func (a *Audit) compare(seq uint64, at time.Time, round *outbidv1.RoundDecided, 
 		if d == nil {
 			continue
 		}
-		// What failures and tuners take stands behind the round too.
+		// Revocations because of failures and tuners may follow the round too.
 		if !takes(d) || len(before) < len(now) && takes(a.decision(now[len(before)])) {
 			before = append(before, e)
 		}
@@ -137,7 +137,7 @@ func (a *Audit) decision(e *outbidv1.Event) *outbidv1.Decision {
 	return d
 }
 
-// takes says whether a decision takes devices from a trial.
+// takes reports whether a decision revokes devices of a trial.
 func takes(d *outbidv1.Decision) bool { return d.GetKind() == state.DecisionRevoke }
 
 func text(e *outbidv1.Event) string {

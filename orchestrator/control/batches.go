@@ -7,16 +7,16 @@ import (
 )
 
 const (
-	// eventsPerBatch bounds the events of a batch, where a step that decides more can be cut.
+	// eventsPerBatch limits the events of a batch, if the step can be split there.
 	eventsPerBatch = 8192
-	// bytesPerStep is how much a step may have decided until it begins nothing more that can wait for the next step. What
-	// belongs together is finished all the same.
+	// bytesPerStep is the size of a step's events from which work that can wait is left to the next step. Events that
+	// belong together are still finished.
 	bytesPerStep = 16 << 20
 )
 
-// batches cuts what a step decided into batches, each as large as one message of the ledger (mostBytes) and eventsPerBatch
-// allow. A crash may come between any two, so each ends where the step says that it may. What must be in one batch stays
-// together even if it is larger: the ledger then stores it in parts.
+// batches splits a step's events into batches that fit one message of the ledger (mostBytes) and eventsPerBatch. A
+// crash may occur between any two, so each ends where the step allows it. Events that must be in one batch stay
+// together even if they are larger: the ledger then stores the batch in parts.
 func batches(out Outcome, mostBytes int) [][]*outbidv1.Event {
 	if len(out.Events) <= eventsPerBatch && out.Bytes <= mostBytes {
 		if len(out.Events) == 0 {
@@ -25,7 +25,7 @@ func batches(out Outcome, mostBytes int) [][]*outbidv1.Event {
 		return [][]*outbidv1.Event{out.Events}
 	}
 	var all [][]*outbidv1.Event
-	from, to, bytes := 0, 0, 0 // the batch under way is events from..to
+	from, to, bytes := 0, 0, 0 // the current batch is events from..to
 	for _, end := range append(out.Ends, len(out.Events)) {
 		group := sizeOfEvents(out.Events[to:end])
 		if to > from && (end-from > eventsPerBatch || bytes+group > mostBytes) {
@@ -40,7 +40,7 @@ func batches(out Outcome, mostBytes int) [][]*outbidv1.Event {
 	return all
 }
 
-// sizeOfEvents returns how many bytes events take in a batch.
+// sizeOfEvents returns the size of events in a batch in bytes.
 func sizeOfEvents(events []*outbidv1.Event) int {
 	n := 0
 	for _, e := range events {
@@ -49,8 +49,8 @@ func sizeOfEvents(events []*outbidv1.Event) int {
 	return n
 }
 
-// sizeOfEvent counts the tag and the length that come before an event, too.
+// sizeOfEvent includes the tag and the length before an event.
 func sizeOfEvent(e *outbidv1.Event) int { return proto.Size(e) + 6 }
 
-// full reports whether the step under way has decided so much that what can wait should come in the next.
+// full reports whether the current step is so large that work that can wait should be left to the next step.
 func (c *Core) full() bool { return c.out.Bytes > bytesPerStep }

@@ -7,7 +7,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// A step is cut where it may be cut, and nowhere else.
+// A step is split only where that is allowed.
 func TestAStepIsCutWhereItMayBe(t *testing.T) {
 	t.Parallel()
 	const most, big, eventSize = eventsPerBatch, 1 << 20, 6

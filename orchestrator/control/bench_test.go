@@ -29,22 +29,22 @@ func settings() control.Settings {
 	}
 }
 
-// bench is a core with one node, and the node's side of the protocol done as cheaply as can be.
+// bench is a core with one node, and a minimal implementation of the node's side of the protocol.
 type bench struct {
 	core   *control.Core
 	ledger *ledger.Memory
 	now    time.Time
 	seq    uint64
-	// forks that run, by lease id.
+	// forks that are running, by lease ID.
 	forks map[uint64]*outbidv1.ForkRef
 	tb    judge
-	// out is what the newest step wants done.
+	// out is the outcome of the last step.
 	out control.Outcome
-	// fresh counts the messages of a worker that started anew.
+	// fresh counts the messages of a restarted worker.
 	fresh uint64
 }
 
-// judge is what a bench needs of a test, a benchmark or a property.
+// judge is the part of a test, a benchmark or a property that a bench needs.
 type judge interface {
 	Helper()
 	Fatal(args ...any)
@@ -114,7 +114,8 @@ func report(f *outbidv1.ForkRef, seq uint64, step int64) *outbidv1.UplinkMessage
 	}}}
 }
 
-// BenchmarkReports is the cost of one report in the deciding core, ledger in memory: 100 trials, 100 reports a step.
+// BenchmarkReports measures the cost of a report in the core with a ledger in memory: 100 trials, 100 reports per
+// step.
 func BenchmarkReports(b *testing.B) {
 	n := newBench(b, 100, sim.Sweep("s", "min", 100, sim.Tuner("random", map[string]int64{"max_steps": 1 << 30})))
 	b.ReportAllocs()
@@ -128,14 +129,14 @@ func BenchmarkReports(b *testing.B) {
 	}
 }
 
-// turnOver lets the node finish one-report trials until the sweep has n of them.
+// turnOver makes the node finish trials of one report until the sweep has n of them.
 func (b *bench) turnOver(n int) {
 	for len(b.core.State().Sweeps["s-1"].Trials) < n || len(b.forks) > 0 {
 		b.work()
 	}
 }
 
-// work lets every fork report once and end.
+// work makes every fork report once and end.
 func (b *bench) work() {
 	var messages []*outbidv1.UplinkMessage
 	for leaseID, f := range b.forks {
@@ -148,7 +149,7 @@ func (b *bench) work() {
 	b.say(messages)
 }
 
-// BenchmarkOneReportTrials is the cost of one trial from creation to end in the deciding core.
+// BenchmarkOneReportTrials measures the cost of a trial in the core from creation to end.
 func BenchmarkOneReportTrials(b *testing.B) {
 	n := newBench(b, 16, sim.Sweep("s", "min", int32(b.N), sim.Tuner("random", nil)))
 	b.ReportAllocs()
@@ -156,14 +157,14 @@ func BenchmarkOneReportTrials(b *testing.B) {
 	n.turnOver(b.N)
 }
 
-// A sweep of 100,000 trials fits in memory, and a snapshot of it is made and loaded quickly.
+// A sweep of 100,000 trials fits in memory, and a snapshot of it is saved and loaded quickly.
 func TestAHundredThousandTrials(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes some seconds")
 	}
 	trials := 100_000
 	if raceEnabled {
-		trials = 5_000 // make test runs all of them without the race detector too
+		trials = 5_000 // make test also runs all of them without the race detector
 	}
 	n := newBench(t, 64, sim.Sweep("s", "min", int32(trials), sim.Tuner("asha", map[string]int64{"max_steps": 27})))
 	n.turnOver(trials)

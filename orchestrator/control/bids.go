@@ -8,31 +8,31 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 )
 
-// A round in which agents outside the binary bid is gone through twice, as nobody waits for them.
+// A round with external bidders is decided twice, so that the core need not wait for them.
 //
-// First the policy decides with an agent that only notes what it is asked. If it asks for bids, that round did not happen: the
-// policy's memory is put back, and what was noted is the question to the agents. The core goes on without their answer: reports,
-// tuners, commands, nodes. Only rounds wait, for as long as agents may take for a bid. When the answer comes back, as
-// an input, the policy decides on what there is by then, with the agents' bids as far as they still fit.
+// First the policy decides with an agent that only records the requests for bids. If there are any, that round is
+// undone: the policy's state is restored, and the recorded requests are sent to the agents. The core continues with
+// reports, tuners, commands and nodes. Only rounds wait, for as long as agents may take for a bid. When the answer
+// comes back as an input, the policy decides on the current state, with the agents' bids as far as they still fit.
 //
-// So nothing of a question is in the ledger, nor need it be: a round has all that was answered in its auction's record, and was
-// decided on the state that it follows in the ledger. Who restores, replays, or leads next asks nobody about the past; a
-// question that was open when its leader ended is asked anew by the next one, about what there is then.
+// Questions are not in the ledger and need not be. The record of an auction has all answers, and the round was
+// decided on the state that it follows in the ledger. So a restore, a replay or the next leader asks no agent about
+// the past. The next leader asks open questions again, about its own state.
 
-// BidsQuestion is what agents outside the binary are to be asked.
+// BidsQuestion is a question to external agents.
 type BidsQuestion struct {
 	// Number counts a core's questions, from 1.
 	Number uint64
 	Asked  []agent.BidRequest
 }
 
-// Ask asks the agents, and may take as long as they do. It may be called from any goroutine.
+// Ask asks the agents and waits for their answers. It may be called from any goroutine.
 func (q *BidsQuestion) Ask(a agent.Agent) BidsAnswer {
 	return BidsAnswer{Question: q.Number, Answers: agent.Ask(a, q.Asked)}
 }
 
-// BidsAnswer is what agents outside the binary answered to a question, or why one of them did not. It counts if the question is open:
-// what comes twice or too late is dropped.
+// BidsAnswer is the answer of external agents to a question, or the errors of those that failed. It is ignored unless
+// the question is open.
 type BidsAnswer struct {
 	Question uint64
 	Answers  agent.Answers
@@ -44,17 +44,17 @@ func (in BidsAnswer) apply(c *Core) {
 	}
 }
 
-// bids is a round that is gone through again when agents outside have answered.
+// bids is a round that is decided again when external agents have answered.
 type bids struct {
 	question uint64
 	answered bool
 	answers  agent.Answers
 }
 
-// awaitsBids says whether no round can be decided until agents outside have answered.
+// awaitsBids reports whether rounds wait for external agents.
 func (c *Core) awaitsBids() bool { return c.bids != nil && !c.bids.answered }
 
-// bidders says who bids for agents outside in a round: their answers, or one who notes what they are to be asked.
+// bidders sets who bids for external agents in a round: their answers, or an agent that records the requests.
 func (c *Core) bidders(r *round) {
 	answered := c.bids
 	c.bids = nil
@@ -66,7 +66,7 @@ func (c *Core) bidders(r *round) {
 		return
 	}
 	before, err := c.policy.Snapshot()
-	if err != nil { // it cannot go through a round twice, so nobody bids
+	if err != nil { // such a policy cannot decide a round twice, so nothing is bid
 		r.outside = agent.Answers{}
 		return
 	}
@@ -74,13 +74,13 @@ func (c *Core) bidders(r *round) {
 	r.outside = r.notes
 }
 
-// asksOutside says whether agents outside are to be asked before a round. Then that was none.
+// asksOutside reports whether external agents must be asked before a round. If so, it undoes the round.
 func (c *Core) asksOutside(r *round) bool {
 	if r.notes == nil || len(r.notes.Requests) == 0 {
 		return false
 	}
 	if err := c.policy.Restore(r.before); err != nil {
-		c.err = fmt.Errorf("policy %s does not go on from its own snapshot: %w", c.policy.Name(), err)
+		c.err = fmt.Errorf("policy %s cannot restore its own snapshot: %w", c.policy.Name(), err)
 		return true
 	}
 	c.asked++
@@ -91,8 +91,8 @@ func (c *Core) asksOutside(r *round) bool {
 
 func bidsOutside(a *policy.App) bool { return a.Spec.GetAgent().GetPlugin() != "" }
 
-// askAgents has agents outside asked beside the loop, and brings their answer back as an input. The pool bounds how long they
-// may take.
+// askAgents asks external agents concurrently and sends their answer as an input. The pool limits how long they may
+// take.
 func (l *Loop) askAgents(q *BidsQuestion) {
 	if q == nil {
 		return

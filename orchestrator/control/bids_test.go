@@ -17,7 +17,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// hear has agents answer what the newest step asked of them, and what follows from that.
+// hear answers the question of the last step, and those of the steps that follow.
 func (b *bench) hear(agents agent.Agent) {
 	b.tb.Helper()
 	for b.out.Bids != nil {
@@ -25,7 +25,7 @@ func (b *bench) hear(agents agent.Agent) {
 	}
 }
 
-// rounds are those that the newest step decided.
+// rounds returns the rounds that the last step decided.
 func (b *bench) rounds() []*outbidv1.RoundDecided {
 	var all []*outbidv1.RoundDecided
 	for _, e := range b.out.Events {
@@ -36,7 +36,7 @@ func (b *bench) rounds() []*outbidv1.RoundDecided {
 	return all
 }
 
-// auctioneer is a bench on which sweeps bid under Themis, and agents that bid as the server's own does.
+// auctioneer returns a bench on which sweeps bid under Themis, with agents that bid like the built-in one.
 func auctioneer(t *testing.T, devices int) (*bench, *themis.Policy) {
 	t.Helper()
 	p := themis.New(policy.NewOptions(map[string]string{"f": "0"}))
@@ -57,7 +57,7 @@ func (b *bench) join(node string, devices int) {
 	b.step(control.Uplink{Message: &outbidv1.Uplink{Node: node, Boot: "b", Info: info}})
 }
 
-// submit submits a sweep and returns its id.
+// submit submits a sweep and returns its ID.
 func (b *bench) submit(spec *outbidv1.SweepSpec) (id string) {
 	b.tb.Helper()
 	b.step(control.Submit{Spec: spec, Done: func(got string, err error) {
@@ -68,8 +68,8 @@ func (b *bench) submit(spec *outbidv1.SweepSpec) (id string) {
 	return id
 }
 
-// While agents outside are asked, reports are decided, sweeps submitted and workers heard; only rounds wait. Of what comes back, an answer
-// counts once, and only to the question that is open. A policy remembers nothing of a round that waits.
+// While external agents are asked, reports, submissions and workers are handled; only rounds wait. An answer counts
+// once, and only for the open question. A policy keeps no state from a round that waits.
 func TestOnlyRoundsWaitForAgents(t *testing.T) {
 	t.Parallel()
 	b, p := auctioneer(t, 4)
@@ -122,9 +122,9 @@ func TestOnlyRoundsWaitForAgents(t *testing.T) {
 	}
 }
 
-// What was free when agents were asked may be gone when they answer, and so may those who asked. Bids for it are dropped; what is left of them
-// counts, and stands in the ledger as it counted.
-func TestBidsThatFitNoMore(t *testing.T) {
+// Devices that were free when agents were asked may be taken when they answer, and a sweep that asked may be gone.
+// Such bids are dropped. The others count, and are in the ledger as they counted.
+func TestBidsThatNoLongerFit(t *testing.T) {
 	t.Parallel()
 	row := func(node string, rho float64) agent.Row {
 		return agent.Row{Gangs: []agent.Gangs{{Count: 1, Machines: 1, Devices: 1, Type: "cpu", Node: node}}, Rho: rho}
@@ -171,7 +171,7 @@ func TestBidsThatFitNoMore(t *testing.T) {
 	})
 }
 
-// bidderOf is what the newest step's round says of a sweep.
+// bidderOf returns a sweep's entry in the rounds of the last step.
 func bidderOf(t *testing.T, b *bench, sweep string) *outbidv1.Bidder {
 	t.Helper()
 	for _, r := range b.rounds() {
@@ -185,7 +185,7 @@ func bidderOf(t *testing.T, b *bench, sweep string) *outbidv1.Bidder {
 	return nil
 }
 
-// slowAgents bid as the server's own agent does, after a while.
+// slowAgents bid like the built-in agent, after a delay.
 type slowAgents struct {
 	takes time.Duration
 	asked atomic.Int32
@@ -209,8 +209,9 @@ func leadAuctions(t *testing.T, record ledger.Ledger, agents control.Agents) (l 
 	return l, end
 }
 
-// While an agent hangs for a minute, what others tell is decided at once, and workers are heard. The round comes when it has answered.
-func TestAnAgentThatHangsDelaysNobodysReports(t *testing.T) {
+// While an agent hangs for a minute, reports are decided at once, and workers are seen. The round comes after the
+// answer.
+func TestAHangingAgentDoesNotDelayReports(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		agents := &slowAgents{takes: time.Minute}
@@ -270,9 +271,9 @@ func runningTrials(t *testing.T, l *control.Loop, sweep string) (n int) {
 	return n
 }
 
-// A leader that ends while an agent is asked leaves no trace of the question. The next one asks about what there is then, and the
-// ledger of both is decided again without any agent.
-func TestTheNextLeaderAsksAgentsAnew(t *testing.T) {
+// A leader that ends while an agent is asked leaves no trace of the question. The next leader asks about its own
+// state, and the ledger of both is replayed without an agent.
+func TestTheNextLeaderAsksAgentsAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		record := natsClock{ledger.NewMemory(), new(time.Time)}
@@ -284,7 +285,7 @@ func TestTheNextLeaderAsksAgentsAnew(t *testing.T) {
 		}
 		pass(5 * time.Second)
 		end()
-		pass(10 * time.Second) // it answers to nobody
+		pass(10 * time.Second) // its answer is not used
 		second, end := leadAuctions(t, natsClock{record.Another(), record.last}, agents)
 		pass(5 * time.Second)
 		if running := runningTrials(t, second, id); running > 0 {

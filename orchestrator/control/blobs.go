@@ -6,14 +6,14 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/state"
 )
 
-// Tenants lists those who own sweeps.
+// Tenants lists the tenants that have sweeps.
 func (l *Loop) Tenants() []string {
 	seen := map[string]bool{}
 	l.view.Load().each(func(s *state.Sweep) { seen[s.Spec.GetTenant()] = true })
 	return sortedKeys(seen)
 }
 
-// Blobs says which functions sweeps use, by SHA-256, and of which tenants those are.
+// Blobs returns the functions that sweeps use, by SHA-256, with the tenants of those sweeps.
 func (l *Loop) Blobs() map[string][]string {
 	used := map[string][]string{}
 	l.view.Load().each(func(s *state.Sweep) {

@@ -13,7 +13,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// byClients is a bench whose sweep's trials clients train: two of them, of two steps each.
+// byClients returns a bench whose sweep has two trials of two steps, which clients train.
 func byClients(t *testing.T, timeout string) *bench {
 	t.Helper()
 	spec := sim.Sweep("s", "min", 2, sim.Tuner("random", map[string]int64{"max_steps": 2}))
@@ -55,8 +55,9 @@ func (b *bench) command(c outbidv1.SweepCommand) {
 	}})
 }
 
-// Who asks gets a trial if there is one, and hears that there will be none as soon as that is so, and not before.
-func TestWhoAsksHearsWhetherThereIsMore(t *testing.T) {
+// A client that asks gets a trial if there is one. It learns that the sweep is exhausted as soon as that is known,
+// and not before.
+func TestClientsLearnWhetherThereAreMoreTrials(t *testing.T) {
 	t.Parallel()
 	check := func(when string, got *outbidv1.AskTrialResponse, trial, exhausted bool) {
 		t.Helper()
@@ -91,7 +92,8 @@ func TestWhoAsksHearsWhetherThereIsMore(t *testing.T) {
 	check("once it is stopped", b.ask("b"), false, true)
 }
 
-// A client that says nothing for as long as the spec allows loses its trial to the next who asks; each report is a word.
+// A client that does not report for the spec's timeout loses its trial to the next client that asks. Every report
+// resets the timeout.
 func TestASilentClientLosesItsTrial(t *testing.T) {
 	t.Parallel()
 	b := byClients(t, "1h")
@@ -117,7 +119,7 @@ func TestASilentClientLosesItsTrial(t *testing.T) {
 	}
 }
 
-// A sweep of which nothing but failures was ever heard is given up: when all failed, or five did. Reports are a reason to go on.
+// A sweep without any report fails when all of its trials have failed, or five have. After a report, it continues.
 func TestASweepWithoutHopeIsGivenUp(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -159,9 +161,9 @@ func TestASweepWithoutHopeIsGivenUp(t *testing.T) {
 	}
 }
 
-// A process that fails twice in the same way at the same step would fail a third time; one that hung may have waited for
-// something outside.
-func TestWhatFailsTwiceInTheSameWay(t *testing.T) {
+// A process that fails twice in the same way at the same step would fail a third time. A process that hung may have
+// waited for something outside.
+func TestFailingTwiceInTheSameWay(t *testing.T) {
 	t.Parallel()
 	for kind, again := range map[outbidv1.FailureKind]bool{
 		outbidv1.FailureKind_FAILURE_KIND_ERROR: false, outbidv1.FailureKind_FAILURE_KIND_SIGNAL: false,

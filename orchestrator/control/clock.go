@@ -11,25 +11,25 @@ import (
 )
 
 const (
-	// slowest and fastest say by how much of the time that passes the ledger's time approaches this machine's clock: it
-	// slows down by a fiftieth and hurries by a two-hundredth at most, so that no lease ends before its worker ends its forks.
+	// slowest and fastest limit how the ledger's time approaches this machine's clock: it slows down by at most 1/50
+	// and speeds up by at most 1/200, so that no lease ends before its worker ends its forks.
 	slowest = 50
 	fastest = 200
-	// skewTold is how far this machine's clock and the ledger's time must be apart for somebody to be told.
+	// skewTold is the smallest difference between this machine's clock and the ledger's time that is reported.
 	skewTold = 2 * time.Second
 )
 
-// clock is the time of one leader, by which everything is decided. It begins where the leader before left off, passes as
-// this process's monotonic clock does, and approaches this machine's wall clock slowly. So it never stops and never jumps,
-// whatever the clocks of the machines that lead one after the other say. It may be used by several goroutines.
+// clock is the time of one leader, which all decisions use. It begins where the previous leader's ended, advances
+// with this process's monotonic clock, and slowly approaches this machine's wall clock. So it never stops or jumps,
+// whatever the clocks of successive leaders say. It is safe for concurrent use.
 type clock struct {
 	wall func() time.Time
 
 	mu   sync.Mutex
-	at   time.Time // without a monotonic reading: a replay has none
-	read time.Time // what wall said then
+	at   time.Time // without a monotonic reading, because a replay has none
+	read time.Time // what wall returned then
 	told time.Duration
-	// noted is when the time was last noted; of the loop's goroutine alone.
+	// noted is when the time was last noted; only the loop's goroutine uses it.
 	noted time.Time
 }
 
@@ -38,7 +38,7 @@ func newClock(wall func() time.Time, at time.Time) *clock {
 	return &clock{wall: wall, at: at.Round(0), read: wall()}
 }
 
-// now never goes back.
+// now returns the time, which never goes back.
 func (c *clock) now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -50,13 +50,13 @@ func (c *clock) now() time.Time {
 	return c.at
 }
 
-// skew is how far this machine's clock is ahead of the ledger's time; below zero if it is behind.
+// skew returns how far this machine's clock is ahead of the ledger's time. It is negative if it is behind.
 func (c *clock) skew() time.Duration {
 	now := c.now()
 	return c.wall().Round(0).Sub(now)
 }
 
-// news is the skew if it is worth telling and was not told: it has come, or has grown or shrunk by a half.
+// news returns the skew if it should be reported: it is new, or has grown or shrunk by half since the last report.
 func (c *clock) news() (time.Duration, bool) {
 	skew := c.skew()
 	c.mu.Lock()
@@ -68,10 +68,10 @@ func (c *clock) news() (time.Duration, bool) {
 	return skew, true
 }
 
-// passedSince is how much time passed since the last batch, which was appended at a time. Up to three clocks say so: this
-// machine's own, that of NATS, which is the same for all who lead, and the one that counts from this machine's start, if
-// this orchestrator led before and the machine has run on. Only what all of them saw passing counts, because a clock that
-// is hours ahead must not end what has hours left. One that says less than nothing was set back, and says nothing.
+// passedSince returns how much time has passed since the last batch, which was appended at last. It asks up to three
+// clocks: this machine's clock; that of NATS, which all leaders share; and the uptime of this machine, if this server
+// led before and the machine has not restarted. The smallest answer counts, because a clock that is hours ahead must
+// not end leases that have hours left. Negative answers come from clocks that were set back, and are ignored.
 func passedSince(ctx context.Context, cfg Config, last, wall time.Time) (time.Duration, error) {
 	said := []time.Duration{wall.Round(0).Sub(last)}
 	if timed, ok := cfg.Ledger.(interface {
@@ -99,18 +99,19 @@ func passedSince(ctx context.Context, cfg Config, last, wall time.Time) (time.Du
 	return slices.Min(said), nil
 }
 
-// Uptime is a clock that nobody can set and that goes on while the server is down.
+// Uptime is a clock that cannot be set and continues while the server is down.
 type Uptime interface {
-	// Note says that it is a moment now.
+	// Note records that the time is now at.
 	Note(at time.Time) error
-	// Since is how long ago a moment was; false if what was noted does not tell.
+	// Since returns how long ago a time was, or false if the recorded notes do not tell.
 	Since(at time.Time) (time.Duration, bool, error)
 }
 
-// noteEvery is how often the ledger's time is noted. It need not be often: both clocks run alike.
+// noteEvery is how often the ledger's time is noted. That need not be often, because both clocks run at the same
+// speed.
 const noteEvery = 10 * time.Second
 
-// keepTime tells of a skew, and notes the ledger's time for the next start on this machine.
+// keepTime reports a skew, and notes the ledger's time for the next start on this machine.
 func (l *Loop) keepTime() {
 	l.tellSkew()
 	now := l.clock.now()
@@ -119,11 +120,11 @@ func (l *Loop) keepTime() {
 	}
 	l.clock.noted = now
 	if err := l.cfg.Uptime.Note(now); err != nil {
-		l.cfg.Logger.Warn("if somebody sets this machine's clock while the server is down, the next start cannot tell", "err", err)
+		l.cfg.Logger.Warn("could not note the uptime: a change of this machine's clock while the server is down would not be detected", "err", err)
 	}
 }
 
-// startClock begins this leader's time, once the state is restored.
+// startClock starts this leader's time, once the state is restored.
 func (l *Loop) startClock(ctx context.Context) error {
 	wall, last := l.cfg.Now(), l.core.st.Time
 	if last.IsZero() {
@@ -139,20 +140,20 @@ func (l *Loop) startClock(ctx context.Context) error {
 	return nil
 }
 
-// tellSkew says in the log that this machine's clock and the ledger's time are apart.
+// tellSkew logs a difference between this machine's clock and the ledger's time.
 func (l *Loop) tellSkew() {
 	skew, ok := l.clock.news()
 	if !ok {
 		return
 	}
-	l.cfg.Logger.Warn("this machine's clock differs from the time in the ledger, which goes on and approaches it slowly: timers "+
-		"are not disturbed; set the clocks of the machines that lead, with NTP", "clock_ahead_by", skew.Round(time.Millisecond))
+	l.cfg.Logger.Warn("this machine's clock differs from the time in the ledger, which approaches it slowly; timers "+
+		"are not affected; synchronise the clocks of the servers with NTP", "clock_ahead_by", skew.Round(time.Millisecond))
 }
 
-// Skew is how far this machine's clock is ahead of the time by which everything is decided.
+// Skew returns how far this machine's clock is ahead of the ledger's time.
 func (l *Loop) Skew() time.Duration { return l.clock.skew() }
 
-// checkClock is the doctor's line about this machine's clock.
+// checkClock returns the line of outbid doctor about this machine's clock.
 func (l *Loop) checkClock() *outbidv1.Check {
 	skew := l.clock.skew().Round(time.Millisecond)
 	c := &outbidv1.Check{Name: "clock", Ok: skew.Abs() < skewTold}
@@ -160,10 +161,10 @@ func (l *Loop) checkClock() *outbidv1.Check {
 	if skew < 0 {
 		word = "behind"
 	}
-	c.Detail = fmt.Sprintf("the server's is %s %s the time in the ledger", skew.Abs(), word)
+	c.Detail = fmt.Sprintf("the server's clock is %s %s the time in the ledger", skew.Abs(), word)
 	if !c.Ok {
-		c.Detail += ", which approaches it slowly: timers are not disturbed"
-		c.Fix = "set the clocks of the machines that lead, with NTP"
+		c.Detail += ", which approaches it slowly; timers are not affected"
+		c.Fix = "synchronise the clocks of the servers with NTP"
 	}
 	return c
 }

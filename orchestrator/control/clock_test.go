@@ -15,7 +15,7 @@ import (
 
 var noon = time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
 
-// storeClock is a ledger whose NATS says how long ago the last batch was stored.
+// storeClock is a ledger in a NATS server that returns how long ago the last batch was stored.
 type storeClock struct {
 	ledger.Ledger
 	since time.Duration
@@ -23,7 +23,7 @@ type storeClock struct {
 
 func (s storeClock) SinceLast(context.Context) (time.Duration, error) { return s.since, nil }
 
-// upFor is an uptime that says how long ago anything was, unless that is nothing.
+// upFor is an uptime since which any time has passed; 0 means that it is unknown.
 type upFor time.Duration
 
 func (upFor) Note(time.Time) error { return nil }
@@ -35,8 +35,8 @@ func TestTimeBetweenLeaders(t *testing.T) {
 	for name, tc := range map[string]struct {
 		wall  time.Duration // the new leader's clock, from the last batch's time
 		store time.Duration // by the clock of NATS
-		up    time.Duration // by the machine's uptime; 0 if it does not tell
-		alone bool          // there is no clock but the new leader's
+		up    time.Duration // by the machine's uptime; 0 if unknown
+		alone bool          // only the new leader's clock exists
 		want  time.Duration
 	}{
 		"clocks agree":                                  {wall: 5 * time.Second, store: 5 * time.Second, want: 5 * time.Second},
@@ -65,19 +65,19 @@ func TestTimeBetweenLeaders(t *testing.T) {
 	}
 }
 
-// drifting is a machine: real time passes, and its wall clock shows something else.
+// drifting is a machine whose wall clock differs from real time.
 type drifting struct {
 	real   time.Time
 	offset time.Duration
 }
 
-// now has no monotonic reading that a test could set: so the clock is told of real time, and skew is in where it began.
+// now has no monotonic reading that a test could set. So the clock gets real time, and the skew is in its start.
 func (d *drifting) now() time.Time { return d.real.Add(d.offset) }
 
-func TestTheLedgersTimeGoesOnAtItsPace(t *testing.T) {
+func TestTheLedgersTimeAdvancesSteadily(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		// The ledger's time and the machine's are apart by hours when it begins to lead.
+		// The ledger's time and the machine's clock are hours apart when the server begins to lead.
 		apart := time.Duration(rapid.Int64Range(-int64(5*time.Hour), int64(5*time.Hour)).Draw(t, "apart"))
 		d := &drifting{real: noon, offset: apart}
 		c := newClock(d.now, noon)
@@ -101,20 +101,20 @@ func TestTheLedgersTimeGoesOnAtItsPace(t *testing.T) {
 
 func TestAClockThatIsSetBackStopsNothing(t *testing.T) {
 	t.Parallel()
-	wall := time.Now() // with a monotonic reading, which goes on
+	wall := time.Now() // with a monotonic reading, which continues
 	c := newClock(func() time.Time { return wall }, wall)
 	first := c.now()
 	wall = wall.Add(time.Minute)
 	if passed := c.now().Sub(first); passed != time.Minute {
 		t.Errorf("%s passed in a minute", passed)
 	}
-	wall = wall.Round(0).Add(-time.Hour) // and one without, for want of a clock that can be set
+	wall = wall.Round(0).Add(-time.Hour) // and one without, for lack of a clock that can be set
 	if passed := c.now().Sub(first); passed < time.Minute {
 		t.Errorf("time went back by %s", time.Minute-passed)
 	}
 }
 
-func TestASkewIsToldOnce(t *testing.T) {
+func TestASkewIsLoggedOnce(t *testing.T) {
 	t.Parallel()
 	var said bytes.Buffer
 	d := &drifting{real: noon, offset: -5 * time.Minute}

@@ -16,12 +16,12 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// A Submit starts a sweep. Done is called with the sweep's id once it is in the ledger.
+// A Submit starts a sweep. Done is called with the sweep's ID once the sweep is in the ledger.
 type Submit struct {
-	// Spec has been checked and holds its defaults.
+	// Spec has been checked and includes defaults.
 	Spec       *outbidv1.SweepSpec
 	Actor, Key string
-	// Opened is what its tuner said when it was started, if that is a program of its own.
+	// Opened is the status of a remote tuner when it was started, or nil.
 	Opened *outbidv1.TunerStatus
 	Done   func(id string, err error)
 }
@@ -103,7 +103,7 @@ func (c *Core) command(in Command) error {
 		}
 		c.changeSweep(s, outbidv1.SweepState_SWEEP_STATE_STOPPING, by, in.Actor)
 	default:
-		return fmt.Errorf("%w: command: %s is none of pause, resume, stop", state.ErrInvalid, in.Command)
+		return fmt.Errorf("%w: command: must be pause, resume or stop, got %s", state.ErrInvalid, in.Command)
 	}
 	return nil
 }
@@ -113,7 +113,7 @@ func (c *Core) pauseSweep(s *state.Sweep, by, actor string) error {
 		return nil
 	}
 	if s.State != outbidv1.SweepState_SWEEP_STATE_RUNNING {
-		return conflict(s, "paused", "only a running sweep can be")
+		return conflict(s, "paused", "only a running sweep can be paused")
 	}
 	c.changeSweep(s, outbidv1.SweepState_SWEEP_STATE_PAUSED, by, actor)
 	for _, n := range slices.Clone(s.Running) {
@@ -122,7 +122,7 @@ func (c *Core) pauseSweep(s *state.Sweep, by, actor string) error {
 	return nil
 }
 
-// resumeSweep lets a sweep go on that was paused, or that was stopped: then with the trials that the stop cancelled.
+// resumeSweep continues a paused sweep, or a stopped one with the trials that the stop cancelled.
 func (c *Core) resumeSweep(s *state.Sweep, by, actor string) error {
 	switch s.State {
 	case outbidv1.SweepState_SWEEP_STATE_PAUSED:
@@ -130,7 +130,7 @@ func (c *Core) resumeSweep(s *state.Sweep, by, actor string) error {
 		return conflict(s, "resumed", "wait until its trials have saved and it has stopped")
 	case outbidv1.SweepState_SWEEP_STATE_STOPPED:
 		if reached := c.limitReached(s); reached != "" {
-			return conflict(s, "resumed", reached+"; extend it by a higher limit, which resumes it too")
+			return conflict(s, "resumed", reached+"; extend it with a higher limit, which also resumes it")
 		}
 		if err := c.mayBegin(s.Spec); err != nil {
 			return err
@@ -139,13 +139,13 @@ func (c *Core) resumeSweep(s *state.Sweep, by, actor string) error {
 			return err
 		}
 	default:
-		return conflict(s, "resumed", "only one that was paused or stopped by a person can be; extend it by more trials or steps")
+		return conflict(s, "resumed", "only a sweep that was paused or stopped can be resumed; extend it by more trials or steps")
 	}
 	c.changeSweep(s, outbidv1.SweepState_SWEEP_STATE_RUNNING, by, actor)
 	return nil
 }
 
-// A Delete forgets a sweep that has ended. Who keeps its objects, logs and reports deletes them when it is in the ledger.
+// A Delete removes a sweep that has ended. Its objects, logs and reports are deleted once the event is in the ledger.
 type Delete struct {
 	Sweep, Actor string
 	Done         func(state.Deleted, error)
@@ -177,7 +177,7 @@ func (c *Core) delete(in Delete) (state.Deleted, error) {
 	return state.Deleted{}, err
 }
 
-// forget drops what is kept of a deleted sweep beside the state.
+// forget drops what the core holds for a deleted sweep outside the state.
 func (c *Core) forget(id string) {
 	delete(c.tuners, id)
 	delete(c.archived, id)
@@ -193,11 +193,11 @@ func conflict(s *state.Sweep, what, rule string) error {
 	return fmt.Errorf("%w: sweep %s is %s and cannot be %s: %s", state.ErrConflict, s.ID, state.SweepWord(s.State), what, rule)
 }
 
-// An Extend gives a sweep more trials, longer steps or a wider space.
+// An Extend gives a sweep more trials, longer training or a wider space.
 type Extend struct {
 	Request *outbidv1.ExtendSweepRequest
 	Actor   string
-	// Done is told what is trained again, as its checkpoint was dropped.
+	// Done receives the trials that restart because their checkpoints were dropped.
 	Done func([]*outbidv1.TrainedAgain, error)
 }
 
@@ -212,7 +212,7 @@ func (c *Core) extend(in Extend) ([]*outbidv1.TrainedAgain, error) {
 		return nil, err
 	}
 	if s.State == outbidv1.SweepState_SWEEP_STATE_STOPPING || s.State == outbidv1.SweepState_SWEEP_STATE_FAILED {
-		return nil, conflict(s, "extended", "wait until it has stopped, or submit it anew")
+		return nil, conflict(s, "extended", "wait until it has stopped, or submit it again")
 	}
 	wider, err := spec.Extend(s.Spec, in.Request)
 	if err == nil {
@@ -242,7 +242,7 @@ func (c *Core) extend(in Extend) ([]*outbidv1.TrainedAgain, error) {
 	return again, nil
 }
 
-// maxSpec returns how many bytes the spec of a sweep may have.
+// maxSpec returns the maximum size of a sweep's spec in bytes.
 func (c *Core) maxSpec() int {
 	if c.set.MaxPayload == nil {
 		return limits.Spec(math.MaxInt)
@@ -250,7 +250,7 @@ func (c *Core) maxSpec() int {
 	return limits.Spec(c.set.MaxPayload())
 }
 
-// An Ask gives a client of an external sweep something to train.
+// An Ask requests a trial for a client of an external sweep.
 type Ask struct {
 	Sweep, Client string
 	Done          func(*outbidv1.AskTrialResponse, error)
@@ -262,7 +262,8 @@ func (in Ask) apply(c *Core) {
 	}
 }
 
-// reply answers a client, unless the sweep's tuner, which may be asked or was, has not answered yet: false then.
+// reply answers a client and returns true. It returns false while the answer depends on the sweep's tuner, which may
+// be asked or has not answered yet.
 func (in Ask) reply(c *Core, ask bool) bool {
 	answer, err := c.askTrial(in, ask)
 	if t := c.Remote(in.Sweep); t != nil && t.Asked() && err == nil && answer.GetTrial() == nil && takesAnswers(c.st.Sweeps[in.Sweep]) {
@@ -278,7 +279,7 @@ func (c *Core) external(id string) (*state.Sweep, error) {
 		return nil, err
 	}
 	if s.Spec.GetExternal() == nil {
-		return nil, fmt.Errorf("%w: sweep %s runs its trials on workers; only a sweep with an external workload can be asked", state.ErrConflict, id)
+		return nil, fmt.Errorf("%w: sweep %s runs its trials on workers; ask and tell need a sweep with an external workload", state.ErrConflict, id)
 	}
 	return s, nil
 }
@@ -309,7 +310,7 @@ func (c *Core) askTrial(in Ask, ask bool) (*outbidv1.AskTrialResponse, error) {
 	return &outbidv1.AskTrialResponse{Trial: c.st.TrialView(s, t), LeaseId: leaseID}, nil
 }
 
-// A Tell is what a client measured.
+// A Tell reports what a client measured.
 type Tell struct {
 	Request *outbidv1.TellTrialRequest
 	Done    func(*outbidv1.TellTrialResponse, error)
@@ -325,7 +326,7 @@ func (in Tell) apply(c *Core) {
 	c.advance(s)
 	reply := func() bool {
 		if c.held(s, t) {
-			return false // the tuner says whether it goes on
+			return false // the tuner decides whether the trial continues
 		}
 		goOn := t.Held(in.Request.GetLeaseId()) != nil && !t.Done()
 		answer := &outbidv1.TellTrialResponse{Trial: c.st.TrialView(s, t), GoOn: goOn}
@@ -351,7 +352,7 @@ func (c *Core) tellTrial(r *outbidv1.TellTrialRequest) (*state.Trial, error) {
 	}
 	l := t.Held(r.GetLeaseId())
 	if l == nil {
-		return t, nil // it was taken back or ended in the meantime: the client is told not to go on
+		return t, nil // the lease was revoked or ended in the meantime: the client must stop
 	}
 	for _, report := range r.GetReports() {
 		if report.GetSeq() == 0 {

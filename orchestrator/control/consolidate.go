@@ -10,10 +10,11 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// consolidationTries is how many times a consolidation is ordered before the trial goes on from one fork's checkpoint.
+// consolidationTries is how many times an average is ordered before the trial continues from one fork's checkpoint.
 const consolidationTries = 5
 
-// consolidate has what a round's forks saved put together, or goes on without where there is nothing to average.
+// consolidate averages what the forks of a slot saved, or continues without an average if no fork, or only one, saved
+// anything.
 func (c *Core) consolidate(s *state.Sweep, t *state.Trial) {
 	r := t.Round
 	sources := r.Sources()
@@ -29,19 +30,20 @@ func (c *Core) consolidate(s *state.Sweep, t *state.Trial) {
 	}
 }
 
-// endFruitless ends a round of which no fork saved a step. One process trains the trial next, and is taken from its device for the
-// next round. Where that saved nothing either, forks would have the trial begin at the same step forever: it is forked no more.
+// endFruitless ends a fork slot in which no fork saved a step. One process trains the trial next, until the next slot
+// takes it from its device. If that process saves nothing either, forks would restart at the same step forever, so
+// the trial is not forked again.
 func (c *Core) endFruitless(s *state.Sweep, t *state.Trial) {
 	again, reason := max(t.ForkAgain, outbidv1.ForkAgain_FORK_AGAIN_LATER), "none of its forks saved a step"
 	if again == outbidv1.ForkAgain_FORK_AGAIN_LATER && !t.Round.Void && fruitlessFrom(t, t.Round.From) {
 		again = outbidv1.ForkAgain_FORK_AGAIN_NEVER
-		reason = fmt.Sprintf("nothing was saved after step %d in two rounds of forks", t.Round.From)
-		c.note(s.ID, &t.Number, "warning", "%s: it goes on as one, and is not forked again. Forks need code that saves within a slot", reason)
+		reason = fmt.Sprintf("no fork saved anything after step %d in two fork slots", t.Round.From)
+		c.note(s.ID, &t.Number, "warning", "%s: it continues as one process and is not forked again. Forks need code that saves within a fork slot", reason)
 	}
 	c.endForks(s, t, nil, again, reason)
 }
 
-// fruitlessFrom says whether the trial's newest round that has ended began at a step and came to nothing.
+// fruitlessFrom reports whether the trial's last fork slot began at this step and saved nothing.
 func fruitlessFrom(t *state.Trial, from int64) bool {
 	if len(t.Merges) == 0 {
 		return false
@@ -50,7 +52,7 @@ func fruitlessFrom(t *state.Trial, from int64) bool {
 	return last.GetFromStep() == from && last.GetStep() == from
 }
 
-// orderConsolidation has a node average what forks saved, unless one that is there does.
+// orderConsolidation makes a node average what the forks saved, unless a live node is doing so.
 func (c *Core) orderConsolidation(s *state.Sweep, t *state.Trial) {
 	r := t.Round
 	if n := c.st.Nodes[r.Node]; n != nil && n.Up() && n.Info.GetBoot() == r.Boot {
@@ -65,7 +67,7 @@ func (c *Core) orderConsolidation(s *state.Sweep, t *state.Trial) {
 	}
 }
 
-// orderConsolidationOn has a node that is up average what forks saved: one attempt more.
+// orderConsolidationOn orders another attempt at an average from a live node.
 func (c *Core) orderConsolidationOn(s *state.Sweep, t *state.Trial, node string) {
 	c.emit(&outbidv1.Event{Kind: &outbidv1.Event_ConsolidationOrdered{ConsolidationOrdered: &outbidv1.ConsolidationOrdered{
 		Sweep: s.ID, Trial: t.Number, Node: node, Boot: c.st.Nodes[node].Info.GetBoot(), Attempt: t.Round.Attempt + 1,
@@ -73,8 +75,8 @@ func (c *Core) orderConsolidationOn(s *state.Sweep, t *state.Trial, node string)
 	c.dirty(node)
 }
 
-// consolidator is the node to average on: the one with the fewest leases, and not the one that failed if there is another; ""
-// if no node is up.
+// consolidator returns the node to average on, or "" if no node is up. It is the node with the fewest leases, and a
+// node other than the one that failed if there is another.
 func (c *Core) consolidator(failed string) string {
 	best := ""
 	rank := func(name string) int {
@@ -91,28 +93,29 @@ func (c *Core) consolidator(failed string) string {
 	return best
 }
 
-// withoutConsolidation goes on from the checkpoint of the fork that did most. The other forks' steps are lost.
+// withoutConsolidation continues from the checkpoint of the fork with the most steps. The other forks' steps are
+// lost.
 func (c *Core) withoutConsolidation(s *state.Sweep, t *state.Trial, again outbidv1.ForkAgain, why string) {
-	most, how := t.Round.Sources()[0], "as one for now"
+	most, how := t.Round.Sources()[0], "continues as one process for now"
 	if again == outbidv1.ForkAgain_FORK_AGAIN_NEVER {
 		how = "is not forked again"
 	}
-	c.note(s.ID, &t.Number, "warning", "%s: it goes on from the fork that did most, at step %d of %d, and %s",
+	c.note(s.ID, &t.Number, "warning", "%s: it continues from the fork with the most steps, at step %d of %d, and %s",
 		why, most.Saved.GetStep(), t.Round.Counts(), how)
 	c.endForks(s, t, most.Saved, again, why)
 }
 
-// consolidated takes in what a node says of a consolidation.
+// consolidated applies a node's result of an average.
 func (c *Core) consolidated(n *state.Node, s *state.Sweep, t *state.Trial, done *outbidv1.Consolidated) {
 	r := t.Round
 	if !t.Consolidating() || r.Node != n.Info.GetName() || r.Attempt != done.GetAttempt() {
-		return // another has done it
+		return // the result of an older attempt
 	}
 	ck := done.GetCheckpoint()
 	switch {
 	case ck.GetKey() == consolidatedKey(s, t) && ck.GetStep() == r.Counts():
 		ck.LeaseId = r.Parts[0].Lease
-		c.endForks(s, t, ck, outbidv1.ForkAgain_FORK_AGAIN_UNSPECIFIED, "what its forks saved is averaged")
+		c.endForks(s, t, ck, outbidv1.ForkAgain_FORK_AGAIN_UNSPECIFIED, "the checkpoints of its forks were averaged")
 	case done.GetMismatch():
 		c.withoutConsolidation(s, t, outbidv1.ForkAgain_FORK_AGAIN_NEVER, done.GetFailure())
 	case r.Attempt >= consolidationTries:
@@ -122,8 +125,8 @@ func (c *Core) consolidated(n *state.Node, s *state.Sweep, t *state.Trial, done 
 	}
 }
 
-// consolidatedKey is where the average of a round is stored: beside the checkpoints of its first fork, none of which did so
-// many steps.
+// consolidatedKey returns where the average of a fork slot is stored: with the checkpoints of its first fork, which
+// all have fewer steps.
 func consolidatedKey(s *state.Sweep, t *state.Trial) string {
 	r := t.Round
 	format := objects.Safetensors
@@ -135,7 +138,7 @@ func consolidatedKey(s *state.Sweep, t *state.Trial) string {
 	return objects.Checkpoint{Sweep: s.ID, Trial: t.Number, Step: r.Counts(), LeaseID: r.Parts[0].Lease, Format: format}.Key()
 }
 
-// consolidations are what a node is to average.
+// consolidations returns the averages that a node must compute.
 func (c *Core) consolidations(n *state.Node) []*outbidv1.Consolidation {
 	var all []*outbidv1.Consolidation
 	for _, s := range c.st.Forked() {
@@ -166,7 +169,7 @@ func consolidationOf(s *state.Sweep, t *state.Trial) *outbidv1.Consolidation {
 	return order
 }
 
-// mayConsolidate says whether an object is one that a node reads or stores for a consolidation that it was ordered to do.
+// mayConsolidate reports whether a node reads or stores an object for an average that it was ordered to compute.
 func mayConsolidate(v *view, req *outbidv1.AccessRequest) bool {
 	s, err := v.Sweep(req.GetFork().GetSweep())
 	if err != nil {

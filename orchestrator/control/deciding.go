@@ -11,26 +11,26 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// A policy that takes its time over a round decides beside the core's steps, which go on: Settings.Beside says when it does. It is left
-// the view, which nobody else changes from then on, and the core makes itself a new one. RoundBegun marks in the ledger what there
-// was then, so that whoever reads the ledger has the round decided again on the same. What it decided comes back as an
-// input, PolicyDone, and happens as far as it still fits. Until then there is no other round, and no snapshot, as the policy is not to be
-// disturbed. A round whose leader ends before it is over never was.
+// A policy that takes long to decide a round does so concurrently with the core's steps: see Settings.Beside. It
+// keeps the view, which does not change any more, and the core makes a new one. The event RoundBegun marks the view's
+// position in the ledger, so that a replay decides on the same view. The decision comes back as the input PolicyDone,
+// and the parts that still fit are applied. Until then, rounds and snapshots wait, because the policy is busy. If the
+// leader ends first, the round has no effect.
 
-// round is one that the policy decides.
+// round is a decision of the policy.
 type round struct {
 	view *policy.View
-	// outside has the bids of agents outside. It is notes where the round is gone through to hear what they are to be asked; before is
-	// what the policy remembered until then.
+	// outside has the bids of external agents. notes is set while the round is simulated to collect the questions to
+	// them; before is the policy's snapshot from before that.
 	outside agent.Agent
 	notes   *agent.Notes
 	before  []byte
 	plan    policy.Plan
-	// beside the core's steps, and over.
+	// beside reports that the policy decides concurrently with the core's steps; over, that it has finished.
 	beside, over bool
 }
 
-// PolicyDone says that the policy has decided the round that it was taking its time over.
+// PolicyDone reports that the policy has finished the round it was deciding.
 type PolicyDone struct{}
 
 func (PolicyDone) apply(c *Core) {
@@ -39,16 +39,17 @@ func (PolicyDone) apply(c *Core) {
 	}
 }
 
-// Deciding says whether the policy decides a round beside the core's steps.
+// Deciding reports whether the policy is deciding a round concurrently.
 func (c *Core) Deciding() bool { return c.deciding != nil }
 
-// HoldRound has no round begin in the step in which the one under way ends: the core can be frozen then.
-func (c *Core) HoldRound() { c.holding = true }
+// HoldRound keeps the next round from starting in the step in which the current one ends, so that the core can be
+// frozen.
+func (c *Core) HoldRound() { c.deferRound = true }
 
-// mayDecide says whether a round may begin.
-func (c *Core) mayDecide() bool { return c.deciding == nil && !c.awaitsBids() && !c.holding }
+// mayDecide reports whether a round may begin.
+func (c *Core) mayDecide() bool { return c.deciding == nil && !c.awaitsBids() && !c.deferRound }
 
-// begin has the policy decide on the view. If that takes long the round is concluded in a later step.
+// begin starts a round on the view. A long decision is concluded in a later step.
 func (c *Core) begin(v *policy.View) {
 	r := &round{view: v}
 	c.bidders(r)
@@ -65,13 +66,13 @@ func (c *Core) begin(v *policy.View) {
 	c.conclude(r)
 }
 
-// leaveView makes the core a new view. The one before changes no more.
+// leaveView makes a new view for the core. The old one stays as it is.
 func (c *Core) leaveView() {
 	c.views.live.freeze(c.views.view.Apps)
 	c.views = newViewCache()
 }
 
-// conclude has a round happen that the policy has decided.
+// conclude applies a decided round.
 func (c *Core) conclude(r *round) {
 	if c.err != nil || c.asksOutside(r) {
 		return
@@ -91,7 +92,7 @@ func (c *Core) conclude(r *round) {
 	}
 }
 
-// answer says to sweeps what a policy with admission answers them.
+// answer records a policy's admission decisions.
 func (c *Core) answer(said []*outbidv1.Admission) {
 	for _, a := range said {
 		if c.st.Sweeps[a.GetSweep()] != nil {
@@ -100,7 +101,7 @@ func (c *Core) answer(said []*outbidv1.Admission) {
 	}
 }
 
-// decisions are what a round decided, as events; of one that was decided beside, those that still fit.
+// decisions returns a round's decisions as events. Of a concurrent round it returns those that still fit.
 func (c *Core) decisions(r *round) []*outbidv1.Event {
 	events := c.decided(r.view, r.plan)
 	if r.beside {
@@ -109,9 +110,9 @@ func (c *Core) decisions(r *round) []*outbidv1.Event {
 	return c.withinQuotas(events)
 }
 
-// withinQuotas are the decisions of a round without what gives trials devices by which a tenant would hold more than its quota allows.
-// The view's Free finds no place for these; but a quota may have been lowered since a round began, and policies do not see trials that
-// run alone.
+// withinQuotas returns the decisions without grants that would exceed the quota of their tenant. The view's Free
+// already respects quotas, but a quota may have been lowered since the round began, and policies do not see trials
+// that run alone.
 func (c *Core) withinQuotas(events []*outbidv1.Event) []*outbidv1.Event {
 	if len(c.st.Tenants()) == 0 {
 		return events
@@ -127,7 +128,7 @@ func (c *Core) withinQuotas(events []*outbidv1.Event) []*outbidv1.Event {
 	book, beyond := c.quotaBook(), map[trial]bool{}
 	for _, e := range events {
 		g, grants := e.GetKind().(*outbidv1.Event_LeaseGranted)
-		if s := c.st.Sweeps[of(e).sweep]; grants && s != nil && !book.take(s, g.LeaseGranted) {
+		if s := c.st.Sweeps[of(e).sweep]; grants && s != nil && !book.add(s, g.LeaseGranted) {
 			beyond[of(e)] = true
 		}
 	}
@@ -139,7 +140,7 @@ func (c *Core) withinQuotas(events []*outbidv1.Event) []*outbidv1.Event {
 	for _, e := range events {
 		g, grants := e.GetKind().(*outbidv1.Event_LeaseGranted)
 		_, begins := e.GetKind().(*outbidv1.Event_ForksBegan)
-		if beyond[of(e)] && (grants || begins) { // forks come together or not at all
+		if beyond[of(e)] && (grants || begins) { // forks are granted together or not at all
 			continue
 		}
 		if grants {
@@ -151,7 +152,8 @@ func (c *Core) withinQuotas(events []*outbidv1.Event) []*outbidv1.Event {
 	return kept
 }
 
-// stillFit are the decisions of a round that began at a time, without those about trials for which one of them fits no more.
+// stillFit returns the decisions of a round that began at a time. It omits all those about a trial if one of them no
+// longer fits.
 func (c *Core) stillFit(events []*outbidv1.Event, began time.Time) []*outbidv1.Event {
 	type trial struct {
 		sweep  string
@@ -182,7 +184,7 @@ func (c *Core) stillFit(events []*outbidv1.Event, began time.Time) []*outbidv1.E
 	return kept
 }
 
-// fits says whether a decision of a round that began at a time fits what there is by now.
+// fits reports whether a decision of a round that began at a time fits the current state.
 func (c *Core) fits(e *outbidv1.Event, began time.Time) bool {
 	ref := c.st.TrialOf(e)
 	s := c.st.Sweeps[ref.GetSweep()]
@@ -209,7 +211,7 @@ func (c *Core) fits(e *outbidv1.Event, began time.Time) bool {
 	}
 }
 
-// rebegin has the policy of the past decide on what there is here when the ledger says later what it decided.
+// rebegin saves the current view during replay, for the decision that the ledger records later.
 func (c *Core) rebegin() {
 	c.begun = nil
 	if c.policy != nil && (c.stateful || c.audit != nil) {
@@ -218,11 +220,11 @@ func (c *Core) rebegin() {
 	}
 }
 
-// live is what a view works out only when a policy asks for it, of what changes as the core goes on: until the view is left to a policy
-// that takes its time.
+// live computes values of the changing state on demand for a view, until the view is frozen for a concurrent round.
 type live struct {
 	mu sync.Mutex
-	// core is nil once it is frozen: then outlooks are those of the view's apps, and weights of their tenants.
+	// core is nil once live is frozen. outlooks and weights then hold the values of the view's apps and their
+	// tenants.
 	core     *Core
 	outlooks map[string]tuner.Outlook
 	weights  map[string]float64
@@ -260,11 +262,11 @@ func (l *live) freeze(apps []*policy.App) {
 	l.core = nil
 }
 
-// decidePatience is how long the loop waits for the policy before it goes on beside it: longer than nearly every round takes, as the
-// view costs more to make anew than most rounds; and so short that nobody minds.
+// decidePatience is how long the loop waits for the policy before it continues concurrently. It is longer than nearly
+// every round, because a new view costs more than most rounds, and too short to be noticed.
 const decidePatience = 100 * time.Millisecond
 
-// beside runs what decides a round, and says whether it is over within decidePatience. If not, an input says when it is.
+// beside runs decide and reports whether it finishes within decidePatience. If not, an input follows when it has.
 func (l *Loop) beside(decide func()) bool {
 	done := make(chan struct{})
 	l.policy.Go(func() {

@@ -17,7 +17,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// pondering is Themis, which takes its time before it looks at anything.
+// pondering is Themis with a delay before each decision.
 type pondering struct {
 	*themis.Policy
 	takes time.Duration
@@ -30,9 +30,9 @@ func (p pondering) Decide(v *policy.View) policy.Plan {
 
 func newThemis() *themis.Policy { return themis.New(policy.NewOptions(nil)) }
 
-// A policy takes five seconds for each round. What others tell is decided meanwhile, commands are obeyed, workers heard; snapshots are taken
-// all the same, and who reads the ledger comes to the same decisions.
-func TestAPolicyThatTakesItsTimeDelaysNobodysReports(t *testing.T) {
+// A policy takes five seconds for each round. Meanwhile reports and commands are handled and workers are seen.
+// Snapshots are still taken, and a replay makes the same decisions.
+func TestASlowPolicyDoesNotDelayReports(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		record := ledger.NewMemory()
@@ -73,7 +73,7 @@ func TestAPolicyThatTakesItsTimeDelaysNobodysReports(t *testing.T) {
 			}}); err != nil {
 				t.Fatal(err)
 			}
-			if step%10 == 0 { // what a tuner will do in all changes while the policy may look at it
+			if step%10 == 0 { // a tuner's outlook changes while the policy may read it
 				if _, err := l.Extend(t.Context(), &outbidv1.ExtendSweepRequest{Sweep: runs, Trials: new(int32(3 + step))}, "me"); err != nil {
 					t.Fatal(err)
 				}
@@ -107,14 +107,15 @@ func TestAPolicyThatTakesItsTimeDelaysNobodysReports(t *testing.T) {
 	})
 }
 
-// What a round decided that took its time happens as far as it still fits: not on a node that is gone, nor for a sweep that was
-// stopped or is gone. That is no mistake of the policy.
-func TestOfARoundThatTookLongWhatStillFitsHappens(t *testing.T) {
+// The decisions of a long round are applied as far as they still fit: not on a node that is lost, nor for a sweep
+// that was stopped or deleted. That does not count as a mistake of the policy.
+func TestLongRoundsApplyDecisionsThatStillFit(t *testing.T) {
 	t.Parallel()
 	sweep := func() *outbidv1.SweepSpec {
 		return sim.Sweep("s", "min", 2, sim.Tuner("random", map[string]int64{"max_steps": 9}))
 	}
-	// open has a sweep wait for two devices when there are two, and the policy ponder.
+	// open returns a bench with a sweep that waits for two devices when there are two, and with the policy in a long
+	// decision.
 	open := func(t *testing.T) (*bench, func()) {
 		set := settings()
 		var decide func()

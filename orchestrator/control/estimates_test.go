@@ -12,7 +12,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// guessing grants jobs that wait a device, the first the fastest by what is known of it, and notes the rates that it sees.
+// guessing grants each waiting job a device, the one with the highest known rate, and records the rates that it sees.
 type guessing struct{ forking }
 
 func (p guessing) ForksJobs() bool { return true }
@@ -40,8 +40,8 @@ func (p guessing) Decide(v *policy.View) (plan policy.Plan) {
 	return plan
 }
 
-// A job that may be forked is thought to run on types of devices as they are said to compare, before anything was measured of
-// them; then in proportion to what was measured, by any job of its sweep.
+// Before any measurement, a job that may be forked has rates in proportion to the estimated speeds of the device
+// types. After that, they are in proportion to the measurements of any job of its sweep.
 func TestRatesOfJobsThatMayBeForked(t *testing.T) {
 	t.Parallel()
 	c := newClusterOf(t, func(seen *[]string) policy.Policy { return guessing{forking{seen}} }, 100)
@@ -70,14 +70,14 @@ func TestRatesOfJobsThatMayBeForked(t *testing.T) {
 		}
 		t.Errorf("nothing was seen of %s: %q", job, c.seen)
 	}
-	expect("s-1/0", " gpu 1.0 gpu 1.0 h100 1.0 v100 1.0") // it is never forked: all count as equal
+	expect("s-1/0", " gpu 1.0 gpu 1.0 h100 1.0 v100 1.0") // it is never forked: all types count as equal
 	expect("f-1/0", " gpu 1.0 gpu 1.0 h100 1.0 v100 0.2")
 	f := c.forks["h"][0]
 	r := report(f, 1, 80)
 	r.GetReport().TrainSeconds = 1
 	c.say("h", begins(f, 0), r)
 	c.step(control.Tick{})
-	c.say("h", endsFork(f, outbidv1.ForkOutcome_FORK_OUTCOME_ORDERED, 80)) // the policy is asked
+	c.say("h", endsFork(f, outbidv1.ForkOutcome_FORK_OUTCOME_ORDERED, 80)) // asks the policy
 	expect("f-1/0", " gpu 80.0 gpu 80.0 h100 80.0 v100 18.3")
 	expect("f-1/1", " gpu 80.0 gpu 80.0 h100 80.0 v100 18.3")
 }

@@ -15,7 +15,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// natsClock is a ledger in a NATS whose clock is right.
+// natsClock is a ledger in a NATS server whose clock is correct.
 type natsClock struct {
 	*ledger.Memory
 	last *time.Time
@@ -40,7 +40,7 @@ func leadWith(t *testing.T, set control.Settings, record ledger.Ledger, now func
 	return leadBy(t, baseline.DRF{}, set, record, now)
 }
 
-// leadBy runs a loop under a policy until end is called.
+// leadBy runs a loop with a policy until end is called.
 func leadBy(t *testing.T, p policy.Policy, set control.Settings, record ledger.Ledger, now func() time.Time) (l *control.Loop, end func()) {
 	t.Helper()
 	l, err := control.Open(t.Context(), control.Config{
@@ -63,7 +63,7 @@ func leadBy(t *testing.T, p policy.Policy, set control.Settings, record ledger.L
 	}
 }
 
-// A failover to a machine whose clock is off: timers go on as if nothing had been.
+// After a failover to a machine whose clock is off, timers continue unaffected.
 func TestAClockThatIsOffDisturbsNoTimers(t *testing.T) {
 	t.Parallel()
 	for name, off := range map[string]time.Duration{

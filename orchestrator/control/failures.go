@@ -13,14 +13,14 @@ import (
 type failure struct {
 	kind   outbidv1.FailureKind
 	detail string
-	// step that it had done, as far as its worker says.
+	// step that it had reached, according to its worker.
 	step int64
-	// died: its node's worker is gone, and the process may be why.
+	// died reports that the node's worker is gone, which the process may have caused.
 	died bool
 }
 
-// suspectAfter is how many nodes are lost under a trial, without its getting further, until it is to run alone: one may
-// be a power cut, and what ran beside it is innocent.
+// suspectAfter is how many nodes may be lost while they run a trial that makes no progress, before the trial must run
+// alone. A single loss may be a power cut, and the other trials on the node are innocent.
 const suspectAfter = 2
 
 // forkFailed ends a lease whose process failed, and the trial with it if it has failed too often.
@@ -34,7 +34,7 @@ func (c *Core) forkFailed(s *state.Sweep, t *state.Trial, l *state.Lease, node s
 	}
 	end, inRound := "", t.Part(l) != nil
 	blame := c.attribute(s, t, l, e, f.died)
-	if !inRound { // where forks fail and none saves anything, it is tried alone, and that counts
+	if !inRound { // after fruitless forks the trial runs as one process, whose failures count
 		end = c.gaveUp(s, t, e)
 	}
 	c.emit(&outbidv1.Event{Kind: &outbidv1.Event_ForkFailed{ForkFailed: e}})
@@ -45,14 +45,14 @@ func (c *Core) forkFailed(s *state.Sweep, t *state.Trial, l *state.Lease, node s
 	}
 	if alone(t) {
 		for _, o := range t.Leases {
-			c.revokeLease(s, t, o, outbidv1.RevokeKind_REVOKE_KIND_PAUSE, "it is to run alone on a node")
+			c.revokeLease(s, t, o, outbidv1.RevokeKind_REVOKE_KIND_PAUSE, "it must run alone on a node")
 		}
 	}
 	c.tellFailure(s, t, e, end, again, inRound)
 }
 
-// attribute completes the event of a failure by what it is held against. It returns what holds it against the node, which comes
-// after the event.
+// attribute completes the event of a failure with the things it counts against. It returns a function that blames the
+// node, to be called after the event.
 func (c *Core) attribute(s *state.Sweep, t *state.Trial, l *state.Lease, e *outbidv1.ForkFailed, died bool) (blame func()) {
 	blame = func() {}
 	ending := s.Done() || s.State == outbidv1.SweepState_SWEEP_STATE_STOPPING
@@ -62,14 +62,14 @@ func (c *Core) attribute(s *state.Sweep, t *state.Trial, l *state.Lease, e *outb
 			blame = func() { c.blame(s, t, e) }
 		}
 	case failedItself(kind) && e.GetNode() != "":
-		if t.Part(l) == nil { // a fork's failure is no restart of its trial, which would lose the node for its forks
+		if t.Part(l) == nil { // a fork's failure does not restart its trial, whose other forks may still use the node
 			e.AvoidUntil = timestamppb.New(c.now.Add(softAvoid))
 		}
 		if !ending {
 			blame = func() { c.suspectNode(s, t, l, e) }
 		}
 	case died:
-		// Nodes of one round are often lost together, and count once.
+		// Nodes of one fork slot are often lost together, and count once.
 		if e.Losses = t.NodeLosses; t.Part(l) == nil || !t.Round.Lost {
 			e.Losses++
 		}
@@ -80,12 +80,12 @@ func (c *Core) attribute(s *state.Sweep, t *state.Trial, l *state.Lease, e *outb
 	return blame
 }
 
-// tellFailure tells the user what follows from a failure, and ends the trial if end says why.
+// tellFailure notes the consequences of a failure for the user, and ends the trial if end says why.
 func (c *Core) tellFailure(s *state.Sweep, t *state.Trial, e *outbidv1.ForkFailed, end, again string, inRound bool) {
 	detail := e.GetDetail()
 	switch {
 	case t.Done():
-		// A program may well exit with an error once it is told to stop; a function's own end is an error of its own.
+		// A stopped program may exit with an error; if a function fails after its end, its code is wrong.
 		if e.GetKind() == outbidv1.FailureKind_FAILURE_KIND_ERROR && s.Spec.GetFunction() != nil {
 			c.note(s.ID, &t.Number, "warning", "failed after it had ended: %s", detail)
 		}
@@ -97,7 +97,7 @@ func (c *Core) tellFailure(s *state.Sweep, t *state.Trial, e *outbidv1.ForkFaile
 	case e.GetUnreadable() != "":
 		c.note(s.ID, &t.Number, "warning", "%s: it %s instead", detail, again)
 	case e.GetSuspected():
-		c.note(s.ID, &t.Number, "warning", "%s: %d nodes in a row were lost under it, so it %s alone on a node",
+		c.note(s.ID, &t.Number, "warning", "%s: %d nodes in a row were lost while they ran it, so it %s alone on a node",
 			detail, e.GetLosses(), again)
 	case e.GetKind() == outbidv1.FailureKind_FAILURE_KIND_NODE_LOST || inRound:
 		c.note(s.ID, &t.Number, "warning", "%s: it %s", detail, again)
@@ -106,32 +106,32 @@ func (c *Core) tellFailure(s *state.Sweep, t *state.Trial, e *outbidv1.ForkFaile
 	}
 }
 
-// goesOn says how a trial goes on after one of its processes has failed.
+// goesOn returns how a trial continues after one of its processes has failed.
 func goesOn(t *state.Trial, inRound bool) string {
 	switch from := t.From(); {
 	case inRound:
-		return "goes on with what its forks saved"
+		return "continues from what its forks saved"
 	case len(t.Leases) > 1:
-		return "goes on with its other forks"
+		return "continues with its other forks"
 	case from != nil:
-		return fmt.Sprintf("goes on from step %d", from.GetStep())
+		return fmt.Sprintf("continues from step %d", from.GetStep())
 	default:
 		return "starts again from the beginning"
 	}
 }
 
-// gaveUp says why a trial is not tried once more after a failure that is about to be taken in; "" if it is.
+// gaveUp returns why a trial is not restarted after a failure that is about to be recorded, or "" if it is.
 func (c *Core) gaveUp(s *state.Sweep, t *state.Trial, e *outbidv1.ForkFailed) string {
 	most := s.Spec.GetMaxRestarts()
 	switch {
 	case e.GetExcused():
 		return ""
 	case e.GetUnreadable() != "":
-		return "" // there is one checkpoint less to start from, so this ends
+		return "" // each time there is one checkpoint less to start from, so this ends
 	case e.GetKind() == outbidv1.FailureKind_FAILURE_KIND_NODE_LOST:
-		// Only what it did while nothing else ran there is held against it.
+		// Only losses while nothing else ran there count against it.
 		if t.Suspected && e.GetLosses()+t.Restarts > most {
-			return fmt.Sprintf("%d nodes in a row were lost under it, also while it ran alone there: %s", e.GetLosses(), e.GetDetail())
+			return fmt.Sprintf("%d nodes in a row were lost while they ran it, also when it ran alone: %s", e.GetLosses(), e.GetDetail())
 		}
 		return ""
 	case e.GetKind() == outbidv1.FailureKind_FAILURE_KIND_START:
@@ -145,8 +145,8 @@ func (c *Core) gaveUp(s *state.Sweep, t *state.Trial, e *outbidv1.ForkFailed) st
 	}
 }
 
-// comesAgain says whether a failure of a kind that was the same twice would be the same a third time. A process that hung
-// may have waited for something outside.
+// comesAgain reports whether a kind of failure that occurred twice would occur a third time. A process that hung may
+// have waited for something outside.
 func comesAgain(kind outbidv1.FailureKind) bool {
 	return kind == outbidv1.FailureKind_FAILURE_KIND_ERROR || kind == outbidv1.FailureKind_FAILURE_KIND_SIGNAL
 }
@@ -156,8 +156,8 @@ func failedItself(kind outbidv1.FailureKind) bool {
 	return comesAgain(kind) || kind == outbidv1.FailureKind_FAILURE_KIND_HANG
 }
 
-// onlyThere reports whether a trial failed twice in the same way on one node while another could run it: then the node may be
-// the cause, and the trial is tried elsewhere.
+// onlyThere reports whether a trial failed twice in the same way on one node while another could run it. The node may
+// be the cause, so the trial is restarted elsewhere.
 func (c *Core) onlyThere(s *state.Sweep, t *state.Trial, e *outbidv1.ForkFailed) bool {
 	node := e.GetNode()
 	return node != "" && t.LastFailure.GetNode() == node && c.couldRun(s, func(n *state.Node) bool {
@@ -165,7 +165,7 @@ func (c *Core) onlyThere(s *state.Sweep, t *state.Trial, e *outbidv1.ForkFailed)
 	})
 }
 
-// triedAgain says where a trial is tried next that could not be started.
+// triedAgain returns where a trial that could not be started is tried next.
 func (c *Core) triedAgain(s *state.Sweep, e *outbidv1.ForkFailed) string {
 	if c.couldRun(s, func(n *state.Node) bool { return n.Info.GetName() != e.GetNode() && n.KeepsOff(c.now) == nil }) {
 		return "it is tried on another node"
@@ -173,7 +173,7 @@ func (c *Core) triedAgain(s *state.Sweep, e *outbidv1.ForkFailed) string {
 	return "no other node can run it now, so it waits"
 }
 
-// triedEverywhere says why a trial fails that could not be started on any node.
+// triedEverywhere returns why a trial fails that could not be started on any node.
 func triedEverywhere(t *state.Trial, e *outbidv1.ForkFailed) string {
 	nodes := 1
 	for _, a := range t.Avoided {

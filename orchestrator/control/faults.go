@@ -15,46 +15,48 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// A trial that cannot be started, or fails, may be wrong itself, or its sweep's code may be, or the node. What is known
-// decides who keeps off the node, and what counts against the trial:
+// A trial that cannot be started, or fails, may be wrong itself, or its sweep's code or the node may be. The known
+// facts decide which trials avoid the node, and which failures count against the trial:
 //
-//   - Its worker says that the node is to blame (FAILURE_KIND_NODE: a full disk, no descriptors). It never counts against the
-//     trial. Once a second trial could not be started there, all trials keep off the node.
-//   - It could not be started, and the cause is not clear (FAILURE_KIND_START: a program is missing). The sweep's trials keep off
-//     the node while another could run them; where a trial of the sweep has started on that node, only this trial does. It
-//     fails once no node is left that has not been tried. If that happened to sweeps of several tenants that have started
-//     elsewhere, all trials keep off the node.
-//   - It failed after it had started. It is restarted on another node first, if one can run it; a fork's failure is no restart, so
-//     the next round may use the node. The sweep's trials keep off the node while another could run them, once two failed there and
-//     got further elsewhere, or others of the sweep did; all trials do if that happened to sweeps of several tenants.
+//   - The worker blames the node (FAILURE_KIND_NODE: a full disk, no descriptors). The failure never counts against
+//     the trial. Once a second trial could not be started there, all trials avoid the node.
+//   - The trial could not be started, and the cause is unclear (FAILURE_KIND_START: a program is missing). The
+//     sweep's trials avoid the node while another could run them. If a trial of the sweep has started on that node,
+//     only this trial avoids it. It fails once every node has been tried. If this happens to sweeps of several
+//     tenants that have started elsewhere, all trials avoid the node.
+//   - The trial failed after it had started. It is restarted on another node first, if one can run it. A fork's
+//     failure does not restart it, so the next fork slot may use the node. Once two trials of a sweep failed there
+//     and got further elsewhere, or others of the sweep did, the sweep's trials avoid the node while another could
+//     run them. All trials do if this happens to sweeps of several tenants.
 //
-// A trial does not return to a node on which it could not be started as long as another can run it, until some trial has started
-// there: else a policy that prefers that node would send it there for ever.
+// While other nodes can run it, a trial does not return to a node on which it could not be started until some trial
+// has started there. Otherwise a policy that prefers that node would send it there forever.
 //
-// A node is kept off for firstBackoff, then twice as long each time, up to longestBackoff. At the third time it is cordoned:
-// it is tried again only once the checks of its own worker have passed as well. A trial that starts there ends all of it.
+// A node is avoided for firstBackoff, then twice as long each time, up to longestBackoff. The third time it is
+// cordoned: it is retried only after its worker's checks have passed as well. A trial that starts there ends all of
+// this.
 const (
 	firstBackoff   = 10 * time.Second
 	longestBackoff = 10 * time.Minute
 	cordonAfter    = 3
-	// softAvoid is how long a trial that failed after it had started keeps off a node if another can run it, unless one of its
-	// sweep trains well there before.
+	// softAvoid is how long a trial that failed after it had started avoids a node if another can run it, unless a
+	// trial of its sweep trains well there before.
 	softAvoid = time.Hour
-	// faultTrials is how many trials a fault names.
+	// faultTrials is the maximum number of trials that a fault names.
 	faultTrials = 8
 )
 
-// keptOffFor is how long a node is kept off the n-th time in a row, counted from 1.
+// keptOffFor returns how long a node is avoided the n-th time in a row, counted from 1.
 func keptOffFor(n int32) time.Duration {
 	return min(longestBackoff, firstBackoff<<min(max(n-1, 0), 10))
 }
 
-// startFailed completes the event of a trial that could not be started: whether it is excused, and how long it keeps off the
-// node. It reports whether the node is to be blamed.
+// startFailed completes the event of a trial that could not be started: whether it is excused, and how long it avoids
+// the node. It reports whether to blame the node.
 func (c *Core) startFailed(s *state.Sweep, t *state.Trial, e *outbidv1.ForkFailed) (blame bool) {
 	n := c.st.Nodes[e.GetNode()]
 	if n == nil {
-		return false // of a client
+		return false // the trial of a client
 	}
 	ambiguous := e.GetKind() == outbidv1.FailureKind_FAILURE_KIND_START
 	e.Excused = !ambiguous || c.untried(s, t, n)
@@ -69,8 +71,8 @@ func (c *Core) startFailed(s *state.Sweep, t *state.Trial, e *outbidv1.ForkFaile
 	return !ambiguous || !s.StartedOn(n)
 }
 
-// untried reports whether there is a node, other than n, that could run a trial and on which neither it nor another trial of
-// its sweep has just failed to start for an unclear cause.
+// untried reports whether a node other than n could run a trial and neither the trial nor another of its sweep has
+// just failed to start there for an unclear cause.
 func (c *Core) untried(s *state.Sweep, t *state.Trial, n *state.Node) bool {
 	return c.couldRun(s, func(o *state.Node) bool {
 		a := t.Avoids(o.Info.GetName())
@@ -79,13 +81,14 @@ func (c *Core) untried(s *state.Sweep, t *state.Trial, n *state.Node) bool {
 	})
 }
 
-// refuses reports whether the trials of a sweep keep off a node because of failures there that may be their own.
+// refuses reports whether the trials of a sweep avoid a node because of failures there that may be their own.
 func (c *Core) refuses(n *state.Node, s *state.Sweep) bool {
 	start := n.Fault(s.ID)
 	return start.GetAmbiguous() && state.FaultActive(start, c.now) || state.FaultActive(n.AfterStart(s.ID), c.now)
 }
 
-// couldRun reports whether the nodes for which usable returns true could run a trial of a sweep if nothing else ran there.
+// couldRun reports whether the nodes for which usable returns true could run a trial of a sweep if they were
+// otherwise idle.
 func (c *Core) couldRun(s *state.Sweep, usable func(*state.Node) bool) bool {
 	var nodes []cluster.Node
 	for _, name := range c.st.NodeNames {
@@ -97,8 +100,7 @@ func (c *Core) couldRun(s *state.Sweep, usable func(*state.Node) bool) bool {
 	return ok
 }
 
-// blame notes that a trial could not be started on a node, against the node and its sweep, and against the node alone if
-// there is reason to.
+// blame records a failed start against the node and its sweep, and against the node alone if there is reason to.
 func (c *Core) blame(s *state.Sweep, t *state.Trial, e *outbidv1.ForkFailed) {
 	n := c.st.Nodes[e.GetNode()]
 	ambiguous := e.GetKind() == outbidv1.FailureKind_FAILURE_KIND_START
@@ -122,8 +124,8 @@ func (c *Core) blame(s *state.Sweep, t *state.Trial, e *outbidv1.ForkFailed) {
 	}
 }
 
-// suspectNode holds it against a node that a trial failed there after it had started, if trials of its sweep get further on
-// other nodes, and nothing on this one got as far as the trial did.
+// suspectNode records a failure after the start against the node, if trials of the sweep get further on other nodes
+// and no trial on this node got as far as the failed one did.
 func (c *Core) suspectNode(s *state.Sweep, t *state.Trial, l *state.Lease, e *outbidv1.ForkFailed) {
 	n := c.st.Nodes[e.GetNode()]
 	if n == nil {
@@ -139,7 +141,7 @@ func (c *Core) suspectNode(s *state.Sweep, t *state.Trial, l *state.Lease, e *ou
 	}
 }
 
-// gotFurther holds it against the nodes on which a trial failed that it got further under the lease l elsewhere.
+// gotFurther records against the nodes on which a trial failed that it got further under the lease l elsewhere.
 func (c *Core) gotFurther(s *state.Sweep, t *state.Trial, l *state.Lease) {
 	for _, a := range t.Avoided {
 		n := c.st.Nodes[a.Node]
@@ -149,8 +151,8 @@ func (c *Core) gotFurther(s *state.Sweep, t *state.Trial, l *state.Lease) {
 	}
 }
 
-// blameAfterStart keeps the trials of a sweep off a node once two have failed there after they had started, and all trials once
-// that happened to sweeps of two tenants: one tenant's code can fail wherever it likes.
+// blameAfterStart makes the trials of a sweep avoid a node once two have failed there after they had started. All
+// trials avoid it once this happens to sweeps of two tenants, because one tenant's code can fail anywhere.
 func (c *Core) blameAfterStart(n *state.Node, s *state.Sweep, t *state.Trial, reason string) {
 	trial, reason := fmt.Sprintf("%s/%d", s.ID, t.Number), sanitize.Line(reason, limits.Detail)
 	if slices.Contains(n.AfterStart(s.ID).GetTrials(), trial) {
@@ -168,8 +170,8 @@ func (c *Core) blameAfterStart(n *state.Node, s *state.Sweep, t *state.Trial, re
 	}
 }
 
-// fault keeps trials off a node for a while, as soon as least of them have failed there. Trials that were on their way there
-// already add their names, and nothing else.
+// fault makes trials avoid a node for a while, once at least least of them have failed there. A trial that was
+// already on its way only adds its name.
 func (c *Core) fault(n *state.Node, fault *outbidv1.NodeFault, trial string, least int) {
 	old := n.Fault(fault.GetSweep())
 	if fault.GetAfterStart() {
@@ -207,7 +209,7 @@ func (c *Core) clearFault(n *state.Node, fault *outbidv1.NodeFault, reason strin
 	}}})
 }
 
-// forgetFaults ends the faults of a sweep that has ended: there is nothing more to keep off.
+// forgetFaults clears the faults of a sweep that has ended.
 func (c *Core) forgetFaults(s *state.Sweep) {
 	for _, n := range c.st.Faulty() {
 		for _, o := range n.Faults {
@@ -218,7 +220,7 @@ func (c *Core) forgetFaults(s *state.Sweep) {
 	}
 }
 
-// startedWell ends the faults of the nodes on which a trial has just started.
+// startedWell clears the faults of the nodes on which a trial has just started.
 func (c *Core) startedWell(s *state.Sweep, l *state.Lease) {
 	for _, p := range l.Places {
 		n := c.st.Nodes[p.Node]
@@ -233,7 +235,8 @@ func (c *Core) startedWell(s *state.Sweep, l *state.Lease) {
 	}
 }
 
-// trained notes that a trial got further under a lease: for the nodes of that lease, and against those where it failed.
+// trained records that a trial got further under a lease, which counts for the nodes of that lease and against those
+// where the trial failed.
 func (c *Core) trained(s *state.Sweep, t *state.Trial, l *state.Lease, done bool) {
 	if len(t.Avoided) > 0 {
 		c.gotFurther(s, t, l)
@@ -251,8 +254,8 @@ func (c *Core) trained(s *state.Sweep, t *state.Trial, l *state.Lease, done bool
 	}
 }
 
-// health takes in what a worker's checks of its machine found.
-func (c *Core) health(n *state.Node, l *link, h *outbidv1.NodeHealth) {
+// health records the results of a worker's checks of its machine.
+func (c *Core) health(n *state.Node, l *nodeContact, h *outbidv1.NodeHealth) {
 	if h == nil {
 		return
 	}
@@ -273,7 +276,7 @@ func (c *Core) health(n *state.Node, l *link, h *outbidv1.NodeHealth) {
 	}
 }
 
-// mended ends what the checks of a node's worker found, and with that the faults of starts that failed because of the node.
+// mended clears what the checks of a node's worker found, and the faults of starts that failed because of the node.
 func (c *Core) mended(n *state.Node) {
 	for _, o := range n.Faults {
 		if o.GetUnfit() || !o.GetAmbiguous() && !o.GetAfterStart() {
@@ -282,8 +285,8 @@ func (c *Core) mended(n *state.Node) {
 	}
 }
 
-// readmit opens cordoned nodes whose time is over and whose worker's checks have passed since. The fault stays, and counts on
-// if the next start fails.
+// readmit opens cordoned nodes whose time is over and whose worker's checks have passed since. The fault remains and
+// continues to count if the next start fails.
 func (c *Core) readmit(n *state.Node) {
 	for _, fault := range n.Faults {
 		if fault.GetCordoned() && !c.now.Before(fault.GetUntil().AsTime()) && n.Unfit() == nil {
@@ -293,8 +296,8 @@ func (c *Core) readmit(n *state.Node) {
 }
 
 func (c *Core) readmitAfter(n *state.Node, fault *outbidv1.NodeFault) {
-	l := c.link(n.Info.GetName())
-	if l.check > 0 { // its worker makes checks: one that began after the time was over has to pass
+	l := c.contact(n.Info.GetName())
+	if l.check > 0 { // the worker makes checks: one that began after the time was over has to pass
 		if l.probed == 0 {
 			l.probed = l.check
 		}
@@ -308,7 +311,8 @@ func (c *Core) readmitAfter(n *state.Node, fault *outbidv1.NodeFault) {
 	c.emitFault(n, open)
 }
 
-// keptOff are the nodes that no new trial is given: their workers say so, or trials could not be started there.
+// keptOff returns the nodes that are not given new trials, because their workers say so or trials could not be
+// started there.
 func (c *Core) keptOff() map[string]bool {
 	var off map[string]bool
 	for _, n := range c.st.Faulty() {
@@ -322,7 +326,8 @@ func (c *Core) keptOff() map[string]bool {
 	return off
 }
 
-// avoids returns the nodes that a trial of a sweep must not be given now: t is nil for those of the whole sweep.
+// avoids returns the nodes that a trial of a sweep must not be given now. If t is nil, it returns those of the whole
+// sweep.
 func (c *Core) avoids(s *state.Sweep, t *state.Trial) []string {
 	var avoid []string
 	refused := false
@@ -332,7 +337,7 @@ func (c *Core) avoids(s *state.Sweep, t *state.Trial) []string {
 			avoid = append(avoid, n.Info.GetName())
 		}
 	}
-	// Where no other node is left, the sweep is to find out that its own code is wrong.
+	// If no other node is left, let the sweep find out that its own code is wrong.
 	if refused && !c.couldRun(s, func(n *state.Node) bool { return !c.refuses(n, s) }) {
 		avoid = slices.DeleteFunc(avoid, func(name string) bool { return c.refuses(c.st.Nodes[name], s) })
 	}
@@ -359,7 +364,7 @@ func (c *Core) avoids(s *state.Sweep, t *state.Trial) []string {
 	return avoid
 }
 
-// offLimits returns a node of a grant that the trial is to keep off; "" for none.
+// offLimits returns a node of a grant that the trial must avoid, or "".
 func (c *Core) offLimits(s *state.Sweep, t *state.Trial, g *outbidv1.LeaseGranted) string {
 	if len(c.st.Faulty()) == 0 && len(t.Avoided) == 0 {
 		return ""
@@ -373,7 +378,7 @@ func (c *Core) offLimits(s *state.Sweep, t *state.Trial, g *outbidv1.LeaseGrante
 	return ""
 }
 
-// openNodesAgain opens the cordoned nodes that may be tried again, and notes when the next node is.
+// openNodesAgain opens the cordoned nodes that may be retried, and computes when the next node may be.
 func (c *Core) openNodesAgain() {
 	for _, n := range c.st.Faulty() {
 		c.readmit(n)
@@ -381,7 +386,7 @@ func (c *Core) openNodesAgain() {
 	c.opening = c.nextOpening()
 }
 
-// nextOpening is when the first node is open again that trials keep off now; zero for never.
+// nextOpening returns when the first avoided node may be used again, or zero for never.
 func (c *Core) nextOpening() time.Time {
 	var next time.Time
 	sooner := func(at time.Time) {

@@ -10,16 +10,16 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// answer is what a sweep's tuner said to an event; nothing if it was not asked.
+// answer is the response of a sweep's tuner to an event. It is empty if the tuner was not asked.
 type answer struct {
 	sweep   *state.Sweep
 	actions []tuner.Action
 	err     error
 }
 
-// fold takes in one event, be it decided just now, read from the ledger at a start, or replayed: the state changes, and
-// then all those hear of it to whom it means something by the table of events. It returns what the tuner says to that.
-// Who decides acts on it; in the ledger, what followed from it comes next.
+// fold applies an event: one just decided, read from the ledger at startup, or replayed. It changes the state and
+// then notifies the components that the table of events names. It returns the tuner's answer. A live caller acts on
+// the answer; on replay its consequences are the next events in the ledger.
 func (c *Core) fold(at time.Time, e *outbidv1.Event) (state.Change, answer, error) {
 	c.now = at
 	if err := c.beforeFold(e); err != nil {
@@ -33,24 +33,24 @@ func (c *Core) fold(at time.Time, e *outbidv1.Event) (state.Change, answer, erro
 	c.views.mark(change)
 	if !c.replaying {
 		c.mark(change)
-		c.scheduleDue = c.scheduleDue || suspects != c.st.CountSuspects() // a node is kept for one, or open to all again
+		c.scheduleDue = c.scheduleDue || suspects != c.st.CountSuspects() // trials now avoid a node, or no longer do
 	}
 	a, err := c.tellTuner(change)
 	return change, a, err
 }
 
-// beforeFold has those act on an event who need the state before it.
+// beforeFold acts on an event for components that need the state before it.
 func (c *Core) beforeFold(e *outbidv1.Event) error {
 	kind := c.st.Kind(e)
 	if kind == nil {
-		return nil // the state refuses it
+		return nil // the state rejects the event
 	}
 	if c.replaying {
 		switch kind.Policy {
 		case state.PolicyBegins:
 			c.rebegin()
 		case state.PolicyStarts:
-			c.begun = nil // whoever decided then did not come to an end
+			c.begun = nil // the earlier server's decision did not finish
 			if err := c.installPast(e.GetOrchestratorStarted().GetPolicy()); err != nil {
 				return err
 			}
@@ -60,7 +60,7 @@ func (c *Core) beforeFold(e *outbidv1.Event) error {
 	}
 	if kind.Tuner == state.TunerArchives || kind.Tuner == state.TunerWidens {
 		if s := c.reopened(e); s != nil {
-			if err := c.wake(s, "gone on with"); err != nil {
+			if err := c.wake(s, "continued"); err != nil {
 				c.unopened[s.ID] = err
 			}
 		}
@@ -68,7 +68,7 @@ func (c *Core) beforeFold(e *outbidv1.Event) error {
 	return nil
 }
 
-// mark notes what the step under way has to do because of an event.
+// mark records the work that an event causes in the current step.
 func (c *Core) mark(change state.Change) {
 	if change.Kind.Asks {
 		c.scheduleDue = true
@@ -83,7 +83,7 @@ func (c *Core) mark(change state.Change) {
 	}
 }
 
-// tellTuner lets a sweep's tuner follow an event.
+// tellTuner passes an event to its sweep's tuner, if the table of events says so.
 func (c *Core) tellTuner(change state.Change) (answer, error) {
 	s := change.Sweep
 	switch change.Kind.Tuner {
@@ -119,12 +119,12 @@ func (c *Core) tellTuner(change state.Change) (answer, error) {
 	return answer{}, nil
 }
 
-// consult asks a sweep's tuner what is to follow from an event. One that fails is not asked again. One in a process of its own
-// is told, and answers later.
+// consult passes an event to a sweep's tuner and returns its answer. A tuner that fails is not asked again. A remote
+// tuner answers later.
 func (c *Core) consult(s *state.Sweep, e tuner.Event) answer {
 	t := c.tuners[s.ID]
 	if t == nil {
-		return answer{} // it failed, and the sweep with it
+		return answer{} // the tuner failed, and so did the sweep
 	}
 	if r, ok := t.(*remote.Tuner); ok {
 		r.Tell(c.now, e)
@@ -141,7 +141,7 @@ func (c *Core) consult(s *state.Sweep, e tuner.Event) answer {
 	return answer{sweep: s, actions: actions}
 }
 
-// handle lets a tuner handle an event. One that panics has failed like any other, and its sweep alone with it.
+// handle passes an event to a tuner. A panic counts as a failure of that tuner, so that only its sweep fails.
 func handle(t tuner.Tuner, e tuner.Event) (actions []tuner.Action, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -151,7 +151,7 @@ func handle(t tuner.Tuner, e tuner.Event) (actions []tuner.Action, err error) {
 	return t.Handle(e)
 }
 
-// follow has happen what a tuner answered.
+// follow acts on a tuner's answer.
 func (c *Core) follow(a answer) {
 	if a.err != nil {
 		c.tunerFailed(a.sweep, a.err)
@@ -160,7 +160,7 @@ func (c *Core) follow(a answer) {
 	c.act(a.sweep, a.actions)
 }
 
-// reopened is the sweep that an event is to let go on though it may have ended; nil for none.
+// reopened returns the sweep that an event continues though it may have ended, or nil.
 func (c *Core) reopened(e *outbidv1.Event) *state.Sweep {
 	if s := c.st.Sweeps[e.GetSweepExtended().GetSweep()]; s != nil {
 		return s

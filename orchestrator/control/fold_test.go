@@ -13,8 +13,8 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// Whatever happens, who reads the ledger is where who decided is: the state, the tuners and the policy are the same, be
-// they read from the first batch on or from a snapshot and what follows, and so is what is decided next.
+// A core restored from the ledger equals the one that decided: the state, the tuners and the policy are the same,
+// whether restored from the first batch or from a snapshot and the batches after it, and so are its next decisions.
 func TestDecidingAndRestoringAreOne(t *testing.T) {
 	if raceEnabled {
 		t.Skip("it only computes: make test runs it without the race detector")
@@ -29,7 +29,7 @@ func TestDecidingAndRestoringAreOne(t *testing.T) {
 	})
 }
 
-// The same of lives in which there is every kind of event.
+// TestDecidingAndRestoringAreOneForEveryEvent does the same for lives that contain every kind of event.
 func TestDecidingAndRestoringAreOneForEveryEvent(t *testing.T) {
 	if raceEnabled {
 		t.Skip("it only computes: make test runs it without the race detector")
@@ -38,7 +38,7 @@ func TestDecidingAndRestoringAreOneForEveryEvent(t *testing.T) {
 	var mu sync.Mutex
 	seen := map[string]int{}
 	t.Run("seeds", func(t *testing.T) {
-		// In the first three a trial is granted a node to itself in the step in which a round that was decided beside ends.
+		// In the first three, a trial is granted a node for itself in the step in which a concurrent round ends.
 		seeds := []uint64{502, 883, 1003}
 		for seed := range uint64(26) {
 			seeds = append(seeds, seed)
@@ -71,7 +71,7 @@ func TestDecidingAndRestoringAreOneForEveryEvent(t *testing.T) {
 	t.Log(seen)
 }
 
-// policyOf is the policy of a life: the last ones are oasis's.
+// policyOf returns the policy of a life. The last ones use oasis.
 func policyOf(seed uint64) string {
 	if seed == 24 || seed == 25 {
 		return "oasis"
@@ -81,7 +81,7 @@ func policyOf(seed uint64) string {
 
 func policies() []string { return []string{"themis", "drf", "tiresias", "oasis"} }
 
-// Clients of an external sweep are handed trials when they ask: none is drawn before, with what is known then.
+// Trials of an external sweep are drawn only when a client asks for one, with all results known then.
 func TestAnExternalSweepDrawsNothingAhead(t *testing.T) {
 	t.Parallel()
 	sweep := sim.Sweep("s", "min", 4, sim.Tuner("random", map[string]int64{"max_steps": 2}))
@@ -102,8 +102,8 @@ func TestAnExternalSweepDrawsNothingAhead(t *testing.T) {
 	}
 }
 
-// A trial that is done, and whose process is just ending, goes on when its sweep is extended at that moment.
-func TestATrialThatIsJustEndingGoesOn(t *testing.T) {
+// A finished trial whose process is just ending continues if its sweep is extended at that moment.
+func TestATrialThatIsJustEndingContinues(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 2, sim.Sweep("s", "min", 1, sim.Tuner("random", map[string]int64{"max_steps": 2})))
 	trial := b.core.State().Sweeps["s-1"].Trials[0]

@@ -14,7 +14,7 @@ func (m *machine) bootName() string { return fmt.Sprintf("%s-%d", m.name, m.boot
 
 func (l *life) machine() *machine { return pick(l, l.machines) }
 
-// join starts a node's worker, the first or another one.
+// join starts a node's worker, for the first time or again.
 func (l *life) join() {
 	m := l.machine()
 	m.boot++
@@ -57,7 +57,7 @@ func (l *life) uplink(m *machine, messages ...*outbidv1.UplinkMessage) {
 	l.step(control.Uplink{Message: l.message(m, messages...)})
 }
 
-// work lets a worker do something for one of its forks, or say that it lives.
+// work makes a worker do something for one of its forks, or send a heartbeat.
 func (l *life) work() {
 	m := l.machine()
 	if m.boot == 0 {
@@ -140,7 +140,7 @@ func ended(e *outbidv1.ForkEnded) *outbidv1.UplinkMessage {
 	return &outbidv1.UplinkMessage{Kind: &outbidv1.UplinkMessage_Ended{Ended: e}}
 }
 
-// average has a worker say what became of an average that it was told to make.
+// average makes a worker send the result of an average that it was ordered to compute.
 func (l *life) average(m *machine) {
 	o := pick(l, m.averages)
 	done := &outbidv1.Consolidated{Attempt: o.GetAttempt()}
@@ -155,7 +155,7 @@ func (l *life) average(m *machine) {
 	l.uplink(m, &outbidv1.UplinkMessage{Fork: o.GetFork(), Kind: &outbidv1.UplinkMessage_Consolidated{Consolidated: done}})
 }
 
-// dividing is a drf that forks what it grants where there is room for another.
+// dividing is a drf policy that forks what it grants if there is room for another fork.
 func dividing(p policy.Policy) policy.Policy {
 	if p == nil || p.Name() != "drf" {
 		return p

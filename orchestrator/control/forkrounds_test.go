@@ -17,11 +17,11 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// slot is that of the rounds in these tests.
+// slot is the length of the fork slots in these tests.
 const slot = 90 * time.Second
 
-// sharing grants each job that waits a device of every node, as forks of which node a does three times what b does, but for
-// the last step, which one does alone.
+// sharing grants each waiting job a device of every node for forks. Node a gets three times the steps of b, except
+// for the last step, which one fork trains alone.
 type sharing struct{ forking }
 
 func (p sharing) Decide(v *policy.View) (plan policy.Plan) {
@@ -46,18 +46,18 @@ func (p sharing) Decide(v *policy.View) (plan policy.Plan) {
 	return plan
 }
 
-// newRoundCluster trains a trial until step 101 in rounds: of the first, a does 75 steps and b 25.
+// newRoundCluster trains a trial until step 101 in fork slots. In the first one, a trains 75 steps and b 25.
 func newRoundCluster(t *testing.T, merge ...string) *forkedCluster {
 	t.Helper()
 	return newClusterOf(t, func(seen *[]string) policy.Policy { return sharing{forking{seen}} }, 101, merge...)
 }
 
-// newest is the fork that a node was told of last.
+// newest returns the last fork that a node was given.
 func (c *forkedCluster) newest(node string) *outbidv1.ForkRef {
 	return c.forks[node][len(c.forks[node])-1]
 }
 
-// trains has a node's newest fork begin at a step, report steps and, where it is above 0, save one.
+// trains makes a node's newest fork begin at a step, report steps, and save a step if save is above 0.
 func (c *forkedCluster) trains(node string, from, step, save int64) *outbidv1.ForkRef {
 	c.t.Helper()
 	f := c.newest(node)
@@ -74,7 +74,7 @@ func (c *forkedCluster) reaches(node string, step int64) {
 	c.say(node, saves(f, step), &outbidv1.UplinkMessage{Fork: f, Kind: &outbidv1.UplinkMessage_Reached{Reached: &outbidv1.ForkReached{Step: step}}})
 }
 
-// ends has a node's newest fork end as it was told to.
+// ends makes a node's newest fork end as ordered.
 func (c *forkedCluster) ends(node string) {
 	c.t.Helper()
 	f := c.newest(node)
@@ -87,7 +87,7 @@ func (c *forkedCluster) ends(node string) {
 	c.say(node, endsFork(f, outbidv1.ForkOutcome_FORK_OUTCOME_ORDERED, 0))
 }
 
-// averages is what a node is told to average, in words.
+// averages describes what a node was ordered to average.
 func (c *forkedCluster) averages(node string) string {
 	var all []string
 	for _, m := range c.merges[node] {
@@ -100,7 +100,7 @@ func (c *forkedCluster) averages(node string) string {
 	return strings.Join(all, "; ")
 }
 
-// consolidates has a node say that it did what it was told.
+// consolidates makes a node send the result of the average that it was ordered to compute.
 func (c *forkedCluster) consolidates(node string, failure string, mismatch bool) []*outbidv1.Event {
 	c.t.Helper()
 	if len(c.merges[node]) != 1 {
@@ -123,8 +123,9 @@ func (c *forkedCluster) stands(want string) {
 	}
 }
 
-// A round: each fork does its share from the same checkpoint, what they say adds up, a worker averages what they saved by
-// the steps that each did, and the trial goes on from there. The last step is done alone, and is what its tuner hears of.
+// In a fork slot each fork trains its share from the same checkpoint. Their steps add up, a worker averages what they
+// saved weighted by steps, and the trial continues from the average. The last step is trained by one process, whose
+// report the tuner gets.
 func TestARoundOfForks(t *testing.T) {
 	t.Parallel()
 	c := newRoundCluster(t)
@@ -144,7 +145,7 @@ func TestARoundOfForks(t *testing.T) {
 		t.Errorf("the last report is %v", last)
 	}
 	c.reaches("a", 75)
-	c.stands("running at 79, done 79, goes on from 75") // that of the lead would do, if nothing else were saved
+	c.stands("running at 79, done 79, goes on from 75") // the leading fork's checkpoint would do if nothing else were saved
 	c.ends("a")
 	c.reaches("b", 25)
 	if told := c.told["b"][0]; told.GetVerdict() != outbidv1.Verdict_VERDICT_PAUSE {
@@ -170,7 +171,7 @@ func TestARoundOfForks(t *testing.T) {
 	c.stands("completed at 101, done 101, goes on from 101")
 }
 
-// shown is a trial's forks as people see them: those of its round, and those of the newest that ended.
+// shown returns a trial's forks as users see them: those of its current slot, and those of the last one that ended.
 func (c *forkedCluster) shown() string {
 	t := c.core.State().TrialView(c.core.State().Sweeps["s-1"], c.trial())
 	in := func(forks []*outbidv1.TrialFork) (text string) {
@@ -194,8 +195,8 @@ func (c *forkedCluster) shown() string {
 	return text
 }
 
-// What is shown of forks: where each trains, its share, its steps, its rate beside the one that was forecast, and what a round
-// came to; after a restart as well.
+// Users see where each fork trains, its share, its steps, its rate and the forecast rate, and the result of a fork
+// slot, also after a restart.
 func TestForksAreShown(t *testing.T) {
 	t.Parallel()
 	c := newRoundCluster(t)
@@ -226,7 +227,7 @@ func TestForksAreShown(t *testing.T) {
 	if avoided := c.trial().Avoided; len(avoided) > 0 {
 		t.Errorf("a fork failed, and the next round keeps off %v", avoided)
 	}
-	want = ` | round 1 from 0 to 85, averaged on "` + node + `", what its forks saved is averaged; 1 ended on a [0] gpu: 75 of 75, 75 count, at 2 of 3/s` +
+	want = ` | round 1 from 0 to 85, averaged on "` + node + `", the checkpoints of its forks were averaged; 1 ended on a [0] gpu: 75 of 75, 75 count, at 2 of 3/s` +
 		`; 2 ended on b [0] gpu: 10 of 25, 10 count, at 1 of 1/s`
 	if got := c.shown(); !strings.HasSuffix(got, want) || !strings.HasPrefix(got, "1 rounds, 0/s; from 85") {
 		t.Errorf("afterwards\n%s, want ...\n%s", got, want)
@@ -251,9 +252,9 @@ func TestForksAreShown(t *testing.T) {
 	}
 }
 
-// A slot ends: who has not done its share saves what it has, and the next round divides what is left. A fork that fails, and
-// one whose node is lost, counts what it saved.
-func TestWhatForksSavedCounts(t *testing.T) {
+// When a slot ends, a fork that has not trained its share saves what it has, and the next slot divides the remaining
+// steps. The steps that a fork saved count even if it then fails or its node is lost.
+func TestSavedStepsOfForksCount(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		ends func(*forkedCluster)
@@ -309,8 +310,8 @@ func TestWhatForksSavedCounts(t *testing.T) {
 	}
 }
 
-// All nodes of a round that are lost at once, as by a power cut, are one loss: the trial is not suspected, and is forked again. If it
-// happens again before the trial got further, it is.
+// All nodes of a fork slot that are lost at once, as by a power cut, count as one loss: the trial is not suspected,
+// and is forked again. If it happens again before the trial makes progress, the trial is suspected.
 func TestNodesThatARoundLosesCountOnce(t *testing.T) {
 	t.Parallel()
 	c := newRoundCluster(t)
@@ -341,7 +342,7 @@ func TestNodesThatARoundLosesCountOnce(t *testing.T) {
 	}
 }
 
-// endsSlot is the end of a round's slot: both nodes are heard once more, and their forks end.
+// endsSlot ends a fork slot: both nodes are seen once more, and their forks end.
 func (c *forkedCluster) endsSlot() {
 	c.t.Helper()
 	c.now = c.now.Add(slot)
@@ -352,7 +353,7 @@ func (c *forkedCluster) endsSlot() {
 	c.ends("b")
 }
 
-// halfway is a cluster whose trial's forks have saved 60 and 20 steps, which a node is to average.
+// halfway returns a cluster whose trial's forks have saved 60 and 20 steps, which a node must average.
 func halfway(t *testing.T, merge ...string) *forkedCluster {
 	t.Helper()
 	c := newRoundCluster(t, merge...)
@@ -363,8 +364,8 @@ func halfway(t *testing.T, merge ...string) *forkedCluster {
 	return c
 }
 
-// A consolidation that fails is tried elsewhere, one whose node is lost too. What cannot be averaged ends the round with the
-// fork that did most.
+// An average that fails, or whose node is lost, is retried on another node. If averaging is impossible, the trial
+// continues from the fork with the most steps.
 func TestConsolidationsThatFail(t *testing.T) {
 	t.Parallel()
 	t.Run("is tried elsewhere", func(t *testing.T) {
@@ -378,7 +379,7 @@ func TestConsolidationsThatFail(t *testing.T) {
 		}
 		c.say(second)
 		c.consolidates(second, "", false)
-		if c.trial().Round.Counts() != 80 || len(c.trial().Leases) != 2 { // its next round
+		if c.trial().Round.Counts() != 80 || len(c.trial().Leases) != 2 { // its next fork slot
 			t.Errorf("it goes on with %v", c.trial().Round)
 		}
 	})
@@ -405,7 +406,7 @@ func TestConsolidationsThatFail(t *testing.T) {
 			t.Errorf("it may be forked again: %s", again)
 		}
 		notes := c.core.State().Sweeps["s-1"].Notes
-		if len(notes) == 0 || !strings.Contains(notes[len(notes)-1].GetText(), "differ in their tensors: it goes on from the fork that did most, at step 60 of 80, and is not forked again") {
+		if len(notes) == 0 || !strings.Contains(notes[len(notes)-1].GetText(), "differ in their tensors: it continues from the fork with the most steps, at step 60 of 80, and is not forked again") {
 			t.Errorf("the notes are %v", notes)
 		}
 	})
@@ -425,7 +426,7 @@ func TestConsolidationsThatFail(t *testing.T) {
 	})
 }
 
-// Whoever pauses or stops a sweep while forks train loses nothing that they saved.
+// Pausing or stopping a sweep while forks train loses nothing that they saved.
 func TestForksOfASweepThatIsStopped(t *testing.T) {
 	t.Parallel()
 	c := newRoundCluster(t)

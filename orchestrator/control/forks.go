@@ -14,20 +14,20 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// A trial may be trained by several forks in rounds (package fork). A policy grants the leases of a round, each with a share
-// of the steps that are left. A fork that did its share, or whose slot is over, saves and ends. When all have ended, a worker
-// averages what they saved (consolidate.go), and the trial waits for its next round.
+// A trial may be trained by several forks in fork slots (package fork). A policy grants the leases of a slot, each
+// with a share of the remaining steps. A fork that has trained its share, or whose slot is over, saves and ends. When
+// all have ended, a worker averages what they saved (consolidate.go), and the trial waits for its next slot.
 
-// checkForks says why a policy cannot have a sweep's trials forked, nil if it can or need not.
+// checkForks returns an error if a sweep asks for forks and the policy does not support them.
 func checkForks(p policy.Policy, sp *outbidv1.SweepSpec) error {
 	if sp.GetResources().GetForks() == "" || policy.ForksJobs(p) {
 		return nil
 	}
-	return fmt.Errorf("%w: resources.forks: this server's policy, %s, forks no trials: start it with --policy themis or hadare, or leave it out",
+	return fmt.Errorf("%w: resources.forks: policy %s of this server does not fork trials; start the server with --policy themis or hadare, or leave forks out",
 		state.ErrInvalid, p.Name())
 }
 
-// forksBegan begins a round before its first grant; nil where a grant is none.
+// forksBegan returns the event that begins a fork slot before its first grant, or nil for other grants.
 func (c *Core) forksBegan(plan policy.Plan, g *policy.Grant) *outbidv1.Event {
 	if g.Steps <= 0 || g.Fork {
 		return nil
@@ -47,7 +47,7 @@ func (c *Core) forksBegan(plan policy.Plan, g *policy.Grant) *outbidv1.Event {
 	return &outbidv1.Event{Kind: &outbidv1.Event_ForksBegan{ForksBegan: e}}
 }
 
-// mayShare says whether a lease may be part of the trial's round, or of none.
+// mayShare reports whether a lease fits the trial's current fork slot, or fits a trial without one.
 func mayShare(t *state.Trial, e *outbidv1.LeaseGranted) bool {
 	r := t.Round
 	if r == nil || e.GetShare() <= 0 {
@@ -56,7 +56,7 @@ func mayShare(t *state.Trial, e *outbidv1.LeaseGranted) bool {
 	return !r.Void && len(r.Parts) < int(r.Forks) && (len(r.Parts) == 0 || len(t.Leases) > 0)
 }
 
-// startOf is the checkpoint that a lease's fork starts from: all of a round from the same.
+// startOf returns the checkpoint that a lease's fork starts from. It is the same for all forks of a slot.
 func startOf(t *state.Trial, l *state.Lease) *outbidv1.Checkpoint {
 	if t.Part(l) != nil {
 		return t.Round.Start
@@ -64,19 +64,20 @@ func startOf(t *state.Trial, l *state.Lease) *outbidv1.Checkpoint {
 	return t.From()
 }
 
-// seedOf is the seed of a lease's fork: one of its own in each round, so that forks draw their data in another order.
+// seedOf returns the seed of a lease's fork. It differs in each fork slot, so that forks draw their data in different
+// orders.
 func seedOf(t *state.Trial, l *state.Lease) uint64 {
 	_, i := t.Round.Part(l.ID)
 	if i <= 0 && (t.Round == nil || t.Round.From == 0) {
 		return t.Seed
 	}
 	x := t.Seed ^ uint64(t.Round.From)*0x9e3779b97f4a7c15 ^ uint64(i)<<48
-	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9 // splitmix64's mixing
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9 // the mixing function of splitmix64
 	x = (x ^ x>>27) * 0x94d049bb133111eb
 	return x ^ x>>31
 }
 
-// partOf says which fork of a round a lease's is; nil for none.
+// partOf returns the part of a fork slot that a lease trains, or nil.
 func partOf(t *state.Trial, l *state.Lease) *outbidv1.ForkPart {
 	own, i := t.Round.Part(l.ID)
 	if own == nil {
@@ -92,8 +93,8 @@ func partOf(t *state.Trial, l *state.Lease) *outbidv1.ForkPart {
 	return p
 }
 
-// countForks is a report whose step is the trial's: where the round began, and what all forks have done since. What was said is
-// left as it is, as it may be said again.
+// countForks returns a report with the trial's step: the start of the fork slot plus the steps of all forks since. It
+// copies the report, because the original may be sent again.
 func countForks(t *state.Trial, l *state.Lease, r *outbidv1.Report) *outbidv1.Report {
 	r.ForkStep = 0
 	if t.Part(l) == nil {
@@ -105,14 +106,14 @@ func countForks(t *state.Trial, l *state.Lease, r *outbidv1.Report) *outbidv1.Re
 	return r
 }
 
-// touchForked has sweeps looked at again of which forks train a trial, or what those saved is put together.
+// touchForked marks the sweeps whose trials are trained by forks, or whose forks are being averaged.
 func (c *Core) touchForked() {
 	for _, s := range c.st.Forked() {
 		c.touched[s.ID] = true
 	}
 }
 
-// advanceForks ends what is over of a sweep's rounds: forks that did their share, slots, and rounds.
+// advanceForks ends what is over: forks that trained their share, and fork slots.
 func (c *Core) advanceForks(s *state.Sweep) {
 	for _, n := range slices.Clone(s.Forked) {
 		t := s.Trials[n]
@@ -120,9 +121,9 @@ func (c *Core) advanceForks(s *state.Sweep) {
 			switch {
 			case l.Revoking != outbidv1.RevokeKind_REVOKE_KIND_UNSPECIFIED || t.Part(l) == nil:
 			case l.AtTarget:
-				c.revokeLease(s, t, l, outbidv1.RevokeKind_REVOKE_KIND_PAUSE, "did its share of the round")
+				c.revokeLease(s, t, l, outbidv1.RevokeKind_REVOKE_KIND_PAUSE, "trained its share of the fork slot")
 			case t.Round.Overdue(c.now):
-				c.revokeLease(s, t, l, outbidv1.RevokeKind_REVOKE_KIND_PAUSE, "the slot is over")
+				c.revokeLease(s, t, l, outbidv1.RevokeKind_REVOKE_KIND_PAUSE, "the fork slot is over")
 			}
 		}
 		if t.Consolidating() {
@@ -131,11 +132,11 @@ func (c *Core) advanceForks(s *state.Sweep) {
 	}
 }
 
-// endForks ends a round: the trial goes on from a checkpoint, nil for the one where the round began.
+// endForks ends a fork slot. The trial continues from a checkpoint, or from where the slot began if that is nil.
 func (c *Core) endForks(s *state.Sweep, t *state.Trial, to *outbidv1.Checkpoint, again outbidv1.ForkAgain, reason string) {
 	r := t.Round
 	if to != nil && !r.Void {
-		c.undoubted(t)
+		c.acceptAverage(t)
 	}
 	e := &outbidv1.ForksEnded{Sweep: s.ID, Trial: t.Number, Step: cmp.Or(to.GetStep(), r.From), Checkpoint: to, Again: again, Reason: reason}
 	for _, p := range r.Sources() {
@@ -151,20 +152,20 @@ func (c *Core) endForks(s *state.Sweep, t *state.Trial, to *outbidv1.Checkpoint,
 	c.drop(s, t)
 }
 
-// inRound says whether a checkpoint may be one that a round is about to make of those of its forks.
+// inRound reports whether a checkpoint may be used by an average that is about to be made.
 func inRound(t *state.Trial, ck objects.Checkpoint) bool {
 	part, _ := t.Round.Part(ck.LeaseID)
 	return part != nil
 }
 
-// forkable says whether a sweep's jobs may be forked at all.
-func (at *appEntry) forkable() bool { return at.sweep.Terms.MostForks > 1 }
+// forkable reports whether a sweep's jobs may be forked.
+func (e *appEntry) forkable() bool { return e.sweep.Terms.MostForks > 1 }
 
-// fillForks says how a job may be forked.
-func (at *appEntry) fillForks(j *policy.Job, t *state.Trial) {
+// fillForks sets how a job may be forked.
+func (e *appEntry) fillForks(j *policy.Job, t *state.Trial) {
 	j.Forked, j.Consolidating = t.Round != nil && len(t.Leases) > 0, t.Consolidating()
 	if t.ForkAgain == outbidv1.ForkAgain_FORK_AGAIN_UNSPECIFIED && t.UntilStep > 0 {
-		j.LeastForks, j.Forks = at.sweep.Terms.LeastForks, at.sweep.Terms.MostForks
+		j.LeastForks, j.Forks = e.sweep.Terms.LeastForks, e.sweep.Terms.MostForks
 		if len(t.Leases) == 0 {
 			j.StartStep = t.From().GetStep()
 		}

@@ -18,7 +18,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// forking grants each job that waits a device of every node, as forks of it.
+// forking grants each waiting job a device of every node, as its forks.
 type forking struct{ seen *[]string }
 
 func (forking) Name() string              { return "forking" }
@@ -45,7 +45,7 @@ func (p forking) Decide(v *policy.View) policy.Plan {
 	return plan
 }
 
-// forkedCluster is a core with two nodes, on both of which the only trial is trained.
+// forkedCluster is a core with two nodes, both of which train the only trial.
 type forkedCluster struct {
 	t     *testing.T
 	core  *control.Core
@@ -54,10 +54,10 @@ type forkedCluster struct {
 	seq   map[string]uint64
 	forks map[string][]*outbidv1.ForkRef
 	told  map[string][]*outbidv1.Assignment
-	// merges are the consolidations that each node was told of last.
+	// merges are the averages that each node was last ordered to compute.
 	merges map[string][]*outbidv1.Consolidation
 	seen   []string
-	// deleted are the objects that nothing needs any more.
+	// deleted are the objects that are no longer needed.
 	deleted []string
 }
 
@@ -127,7 +127,7 @@ func (c *forkedCluster) step(inputs ...control.Input) []*outbidv1.Event {
 	return out.Events
 }
 
-// say sends messages as a node, and returns what was decided.
+// say sends messages as a node, and returns the decisions.
 func (c *forkedCluster) say(node string, messages ...*outbidv1.UplinkMessage) []*outbidv1.Event {
 	c.t.Helper()
 	up := &outbidv1.Uplink{Node: node, Boot: node + "1", FirstSeq: c.seq[node], Messages: messages}
@@ -140,7 +140,7 @@ func (c *forkedCluster) say(node string, messages ...*outbidv1.UplinkMessage) []
 
 func (c *forkedCluster) trial() *state.Trial { return c.core.State().Sweeps["s-1"].Trials[0] }
 
-// expect compares the leases that the trial holds, with how far each of its forks is.
+// expect compares the trial's leases and the progress of its forks.
 func (c *forkedCluster) expect(want string) {
 	c.t.Helper()
 	var got []string
@@ -169,7 +169,7 @@ func saves(f *outbidv1.ForkRef, step int64) *outbidv1.UplinkMessage {
 	}}}
 }
 
-// A plan that grants a trial two leases has it trained by two forks, on two nodes, each under its own lease.
+// A plan that grants a trial two leases makes two forks on two nodes train it, each with its own lease.
 func TestATrialHoldsTwoLeases(t *testing.T) {
 	t.Parallel()
 	c := newForkedCluster(t)
@@ -180,7 +180,7 @@ func TestATrialHoldsTwoLeases(t *testing.T) {
 	}
 	c.say("a", begins(a[0], 0), report(a[0], 1, 1))
 	c.say("b", begins(b[0], 0), report(b[0], 1, 1), report(b[0], 2, 2))
-	// Neither may speak for the other.
+	// A node cannot report for the other's fork.
 	c.say("a", report(b[0], 3, 7), saves(b[0], 7))
 	c.say("b", report(a[0], 3, 7), saves(a[0], 7))
 	c.expect("running: 1 on a at 1, 2 on b at 2")
@@ -192,7 +192,7 @@ func TestATrialHoldsTwoLeases(t *testing.T) {
 	if got := c.seen[len(c.seen)-1]; got != "0 holds [[{0 [0]}] [{1 [0]}]], of them [{0 [0]}]" {
 		t.Errorf("the policy sees that %s", got)
 	}
-	// A restart knows both.
+	// A restart restores both.
 	again, err := control.Restore(t.Context(), settings(), forking{new([]string)}, c.led.Another(), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -202,7 +202,8 @@ func TestATrialHoldsTwoLeases(t *testing.T) {
 	}
 }
 
-// A node that is lost ends the lease on it and no other, be it the lead's or not. What it still says is nobody's.
+// The loss of a node ends only the lease on it, whether it is the leading one or not. Later messages of the node are
+// ignored.
 func TestALostNodeEndsTheLeaseOnItOnly(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct{ lost, left, before, after string }{
@@ -216,7 +217,7 @@ func TestALostNodeEndsTheLeaseOnItOnly(t *testing.T) {
 			for _, node := range []string{"a", "b"} {
 				c.say(node, begins(fork[node], 0), report(fork[node], 1, 1), report(fork[node], 2, 2))
 			}
-			for range 20 { // the other is heard of, and this one is not
+			for range 20 { // only the other node is seen
 				c.now = c.now.Add(time.Second)
 				c.say(tc.left)
 				c.step(control.Tick{})
@@ -236,7 +237,7 @@ func TestALostNodeEndsTheLeaseOnItOnly(t *testing.T) {
 	}
 }
 
-// Forks that fail or end do so on their own; what a trial is told it is told under each lease.
+// Forks fail and end independently. Orders for a trial are sent under each of its leases.
 func TestForksEndOnTheirOwn(t *testing.T) {
 	t.Parallel()
 	c := newForkedCluster(t)
@@ -256,7 +257,7 @@ func TestForksEndOnTheirOwn(t *testing.T) {
 	}
 }
 
-// When the trial ends all of its forks are told so, each under its own lease.
+// When the trial ends, all of its forks are ended, each under its own lease.
 func TestTheEndOfATrialEndsItsForks(t *testing.T) {
 	t.Parallel()
 	c := newForkedCluster(t)
@@ -264,7 +265,7 @@ func TestTheEndOfATrialEndsItsForks(t *testing.T) {
 	c.say("b", begins(b, 0), report(b, 1, 9), &outbidv1.UplinkMessage{
 		Fork: b, Kind: &outbidv1.UplinkMessage_Reached{Reached: &outbidv1.ForkReached{Step: 9}},
 	})
-	c.expect("running: 1 on a at 0, 2 on b at 9") // it waits for the one that leads
+	c.expect("running: 1 on a at 0, 2 on b at 9") // it waits for the leading fork
 	c.say("a", begins(a, 0), report(a, 1, 9), &outbidv1.UplinkMessage{
 		Fork: a, Kind: &outbidv1.UplinkMessage_Reached{Reached: &outbidv1.ForkReached{Step: 9}},
 	})

@@ -13,8 +13,8 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// Begin is an orchestrator's first decision: that it leads from now on, in which version, and by which policy. The options
-// are all that the policy was made with, so that whoever reads the ledger can make it again.
+// Begin returns a server's first event as the leader, with its version and policy. It has all options that the policy
+// was made with, so that a reader of the ledger can make it again.
 func (c *Core) Begin(now time.Time, version string, options map[string]string) (*outbidv1.Event, error) {
 	e := &outbidv1.Event{Kind: &outbidv1.Event_OrchestratorStarted{OrchestratorStarted: &outbidv1.OrchestratorStarted{
 		Term: c.set.Term, Version: version, Format: state.Format, Policy: &outbidv1.PolicySettings{Name: c.policy.Name(), Options: options},
@@ -24,7 +24,7 @@ func (c *Core) Begin(now time.Time, version string, options map[string]string) (
 	return e, err
 }
 
-// install lets a policy decide from now on; nil for one whose rounds are of no interest.
+// install makes a policy decide rounds, or none if p is nil because its rounds are not needed.
 func (c *Core) install(p policy.Policy) {
 	c.policy, c.stateful, c.preempts = p, false, false
 	if p == nil {
@@ -37,8 +37,8 @@ func (c *Core) install(p policy.Policy) {
 	}
 }
 
-// installPast lets the policy of an orchestrator of the past decide, made as it was then; nil settings are those of a server
-// that did not write them down, for whom the core's own policy stands in.
+// installPast installs the policy of an earlier server as it was then. Settings that are nil are those of a server
+// that did not record them; the core's own policy is used instead.
 func (c *Core) installPast(then *outbidv1.PolicySettings) error {
 	switch {
 	case c.set.NewPolicy == nil:
@@ -61,15 +61,15 @@ func (c *Core) installPast(then *outbidv1.PolicySettings) error {
 	return nil
 }
 
-// installConfigured puts the core's own policy in charge after the past was gone through.
+// installConfigured installs the core's own policy after the replay.
 func (c *Core) installConfigured() error {
 	if c.set.NewPolicy == nil || c.st.Decider == nil {
-		return nil // it is in charge
+		return nil // it is already installed
 	}
 	if c.hasHistory {
 		return c.handOver(c.configured)
 	}
-	// It may have stood in for that of an older server, and others came in between: then it starts afresh.
+	// It may have replaced the policy of an older server, with others since then: start from its initial state.
 	if now, err := c.configured.Snapshot(); err == nil && c.initial != nil && !bytes.Equal(now, c.initial) {
 		if err := c.configured.Restore(c.initial); err != nil {
 			return fmt.Errorf("policy %s: %w", c.configured.Name(), err)
@@ -79,7 +79,7 @@ func (c *Core) installConfigured() error {
 	return nil
 }
 
-// handOver lets the next policy decide, which goes on from what the one before remembers.
+// handOver installs the next policy, which continues from the state of the previous one.
 func (c *Core) handOver(next policy.Policy) error {
 	if c.policy != nil && c.hasHistory {
 		data, err := c.policy.Snapshot()
@@ -88,7 +88,7 @@ func (c *Core) handOver(next policy.Policy) error {
 		}
 		if data != nil {
 			if err := next.Restore(data); err != nil {
-				return fmt.Errorf("policy %s cannot go on with other options from what it remembers under %s: %w", next.Name(),
+				return fmt.Errorf("policy %s cannot restore the state that it saved with other options, %s: %w", next.Name(),
 					OptionsText(c.st.Decider.GetOptions()), err)
 			}
 		}
@@ -97,7 +97,7 @@ func (c *Core) handOver(next policy.Policy) error {
 	return nil
 }
 
-// OptionsText is a policy's options as one line, by name.
+// OptionsText returns a policy's options on one line, by name.
 func OptionsText(options map[string]string) string {
 	if len(options) == 0 {
 		return "no options"

@@ -22,8 +22,8 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// dial is a policy that runs at most so many trials. What it says of each follows from all rounds before, and from the
-// options it had in them, so that none of these can be forgotten unseen.
+// dial is a policy that runs at most a number of trials. The reason it gives for each depends on all earlier rounds
+// and on its options in them, so the test notices if any of these is lost.
 type dial struct {
 	name       string
 	salt, most int
@@ -63,7 +63,7 @@ func (d *dial) settings() *outbidv1.PolicySettings {
 	}
 }
 
-// dialled makes one from its settings.
+// dialled makes a policy from its settings.
 func dialled(s *outbidv1.PolicySettings) (policy.Policy, error) {
 	salt, err := strconv.Atoi(s.GetOptions()["salt"])
 	if err != nil {
@@ -79,7 +79,7 @@ func dialSettings() control.Settings {
 	return set
 }
 
-// restart ends a bench's core, with a snapshot or without, and lets another go on under a policy.
+// restart replaces a bench's core, with or without a snapshot, and continues with another policy.
 func (b *bench) restart(p *dial, saved bool) error {
 	if saved {
 		data, err := b.core.Snapshot()
@@ -108,19 +108,19 @@ func (b *bench) restart(p *dial, saved bool) error {
 	return nil
 }
 
-// A ledger holds all that its decisions follow from: with other options after each start, under one policy or another and
-// back, with snapshots or without, all are decided again as they were.
+// A ledger holds everything that its decisions depend on. Restarts with other options, with another policy and back,
+// and with or without snapshots all lead to the same decisions in a replay.
 func TestEachPeriodIsDecidedAgainWithItsOptions(t *testing.T) {
 	t.Parallel()
 	checks := 0
 	rapid.Check(t, func(t *rapid.T) {
 		if checks++; raceEnabled && checks > 20 {
-			return // make test checks all of them without the race detector too
+			return // make test also checks all of them without the race detector
 		}
 		draw := func(name string) *dial {
 			return &dial{name: name, salt: rapid.IntRange(0, 3).Draw(t, "salt"), most: rapid.IntRange(1, 4).Draw(t, "most")}
 		}
-		old := draw("dial") // of an older server, which does not say its options
+		old := draw("dial") // an older server, which does not record its options
 		b := story(t, old)
 		for range rapid.IntRange(0, 5).Draw(t, "rounds of the older server") {
 			b.work()
@@ -128,7 +128,7 @@ func TestEachPeriodIsDecidedAgainWithItsOptions(t *testing.T) {
 		want := []control.PolicyPeriod{{Policy: "dial"}}
 		for i := range rapid.IntRange(1, 5).Draw(t, "starts") {
 			next := draw(rapid.SampledFrom([]string{"dial", "dial", "knob"}).Draw(t, "policy"))
-			saved := i == 0 || rapid.Bool().Draw(t, "snapshot") // what an older server remembered follows from options that it does not say
+			saved := i == 0 || rapid.Bool().Draw(t, "snapshot") // the state of an older server depends on options that were not recorded
 			if err := b.restart(next, saved); err != nil {
 				t.Fatal(err)
 			}
@@ -161,13 +161,13 @@ func TestEachPeriodIsDecidedAgainWithItsOptions(t *testing.T) {
 	})
 }
 
-// story is a bench under a policy.
+// story returns a bench with a policy.
 func story(t *rapid.T, p policy.Policy) *bench {
 	spec := sim.Sweep("s", "min", 400, sim.Tuner("random", map[string]int64{"max_steps": 2}))
 	return benchOf(t, control.NewCore(dialSettings(), p, state.New()), 4, spec)
 }
 
-// A policy that cannot go on from what it knows is named with the options that it can go on with.
+// If a policy cannot continue from its saved state, the error names the options that it was saved with.
 func TestAStartThatForgetsIsRefused(t *testing.T) {
 	t.Parallel()
 	b := benchOf(t, control.NewCore(dialSettings(), &dial{name: "dial"}, state.New()), 2,
@@ -178,8 +178,8 @@ func TestAStartThatForgetsIsRefused(t *testing.T) {
 		}
 		b.work()
 		err := b.restart(&dial{name: "dial", salt: -1, most: 1}, saved)
-		if err == nil || !strings.Contains(err.Error(), "policy dial cannot go on with other options") ||
-			!strings.Contains(err.Error(), "under most=1 salt=2: salt -1 goes with no memory") {
+		if err == nil || !strings.Contains(err.Error(), "policy dial cannot restore the state that it saved with other options") ||
+			!strings.Contains(err.Error(), "most=1 salt=2: salt -1 goes with no memory") {
 			t.Errorf("with a snapshot %v: %v", saved, err)
 		}
 	}
@@ -188,7 +188,7 @@ func TestAStartThatForgetsIsRefused(t *testing.T) {
 	}
 }
 
-// contested is a ledger that another orchestrator writes to once more, just before this one's first append.
+// contested is a ledger to which another server appends a batch just before this server's first append.
 type contested struct {
 	*ledger.Memory
 	last func()
@@ -202,7 +202,7 @@ func (c *contested) Append(ctx context.Context, at time.Time, events []*outbidv1
 	return c.Memory.Append(ctx, at, events)
 }
 
-// What was read in vain, as whoever led before wrote once more, is not remembered twice.
+// A restore that is repeated because the previous leader appended another batch does not record anything twice.
 func TestAContestedStartRemembersTheLedgerOnce(t *testing.T) {
 	t.Parallel()
 	for _, older := range []bool{true, false} {

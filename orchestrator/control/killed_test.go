@@ -10,8 +10,8 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// A restarted worker that reports that its predecessor was killed from outside costs its trials nothing. Without that report, or if it
-// names another worker, the trials become suspects.
+// A restarted worker that reports that its predecessor was killed from outside costs its trials nothing. Without that
+// report, or if it names another worker, the trials become suspects.
 func TestAWorkerThatWasKilledIsHeldAgainstNoTrial(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -28,7 +28,7 @@ func TestAWorkerThatWasKilledIsHeldAgainstNoTrial(t *testing.T) {
 			spec.MaxRestarts = new(int32(3))
 			b := newBench(t, 1, spec)
 			for n := range 3 {
-				b.now = b.now.Add(10 * time.Second) // the one before is silent for that long
+				b.now = b.now.Add(10 * time.Second) // the previous worker is silent for that long
 				boot := fmt.Sprint("b", n+1)
 				b.step(control.Uplink{Message: &outbidv1.Uplink{Node: "n1", Boot: fmt.Sprint("b", n+2), Info: &outbidv1.NodeInfo{
 					Name: "n1", Boot: fmt.Sprint("b", n+2), Devices: []*outbidv1.Device{{Type: "cpu"}}, Killed: c.says(boot),

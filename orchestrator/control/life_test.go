@@ -24,30 +24,31 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// life is a core, what is sent to it, and all that it decided.
+// life is a core, its inputs, and all of its decisions.
 type life struct {
 	judge
-	// dice are thrown here, as rapid prefers the small and the first.
+	// dice makes the random choices, because rapid prefers small values and first elements.
 	dice   *rand.Rand
 	policy string
 	core   *control.Core
 	now    time.Time
-	// whole is read from its first batch on, and short from its newest snapshot on: the same batches.
+	// whole is read from its first batch, and short from its newest snapshot. They hold the same batches.
 	whole, short *ledger.Memory
 	machines     []*machine
 	submitted    int
 	kinds        map[string]int
 	// asked are the trials that clients train.
 	asked []*outbidv1.AskTrialResponse
-	// outside: tuners may be programs of their own, which are processes.
+	// outside allows remote tuners, which run in processes.
 	outside   bool
 	processes map[string]*asked
-	// auctions: sweeps may have an agent outside bid, which was asked question last; nil if nothing is open.
+	// auctions allows sweeps with an external bidder. question is its open question, or nil.
 	auctions bool
 	question *control.BidsQuestion
-	// slow policies decide some rounds beside: deciding is what is left of such a round, nil for none. calm is who wants none now.
+	// slow policies decide some rounds concurrently: deciding finishes such a round, or is nil. calm disables these
+	// rounds for now.
 	slow, calm bool
-	// frail nodes cannot start some trials, and their workers may say so.
+	// frail nodes cannot start some trials, and their workers may report that.
 	frail    bool
 	deciding func()
 }
@@ -59,10 +60,10 @@ type machine struct {
 	boot    int
 	seq     uint64
 	orders  []*outbidv1.Assignment
-	// averages are what it is to average.
+	// averages are the averages that it must compute.
 	averages []*outbidv1.Consolidation
 	forks    map[uint64]*fork
-	// checks counts those of the machine.
+	// checks counts the checks of the machine.
 	checks uint64
 }
 
@@ -93,7 +94,7 @@ func (l *life) must(err error) {
 }
 
 func (l *life) options() map[string]string {
-	if l.auctions { // everybody is asked
+	if l.auctions { // ask every sweep
 		return map[string]string{"lease": "5s", "f": "0"}
 	}
 	if l.policy == "themis" {
@@ -129,7 +130,7 @@ func (l *life) restore(from *ledger.Memory) (*control.Core, *ledger.Memory) {
 	return core, again
 }
 
-// begin starts an orchestrator, the first or one after a crash.
+// begin starts a server, the first one or after a crash.
 func (l *life) begin() {
 	l.core, l.short = l.restore(l.short)
 	_, l.whole = l.restore(l.whole)
@@ -154,7 +155,7 @@ func (l *life) append(events []*outbidv1.Event) {
 	l.core.Appended(b)
 }
 
-// step takes in what happened; times are such that sums of them are exact.
+// step runs a step of the core. The times are such that their sums are exact.
 func (l *life) step(inputs ...control.Input) []*outbidv1.Event {
 	l.Helper()
 	l.now = l.now.Add(250 * time.Millisecond)
@@ -177,7 +178,7 @@ func (l *life) step(inputs ...control.Input) []*outbidv1.Event {
 	return out.Events
 }
 
-// compare restores the core in both ways, and lets all three decide once more.
+// compare restores the core in both ways, and makes all three decide another round.
 func (l *life) compare() {
 	l.Helper()
 	l.conclude()
@@ -193,7 +194,7 @@ func (l *life) compare() {
 		}
 	}
 	if l.question != nil {
-		return // it is not asked again, and those are
+		return // the core itself is not asked again, the restored ones are
 	}
 	l.same(others, control.AgentUp{}, control.AgentUp{})
 	if l.question != nil {
@@ -206,7 +207,7 @@ func (l *life) compare() {
 	}
 }
 
-// same has the core and others take in the same, and fails if they do not decide or ask the same.
+// same gives the core and others the same input, and fails if their decisions or questions differ.
 func (l *life) same(others map[string]*control.Core, mine, theirs control.Input) {
 	l.Helper()
 	events := l.step(mine)
@@ -233,7 +234,7 @@ func (l *life) snapshot(core *control.Core) *outbidv1.StateSnapshot {
 	return snap
 }
 
-// happen lets one thing happen.
+// happen makes one thing happen.
 func (l *life) happen() {
 	happenings := map[string]func(){
 		"submit": l.submit, "command": l.command, "extend": l.extend, "remove": l.remove, "tenant": l.tenant, "join": l.join, "leave": l.leave,
@@ -252,7 +253,7 @@ func (l *life) happen() {
 	}
 }
 
-// n is a number below n.
+// n returns a number below n.
 func (l *life) n(n int) int { return l.dice.IntN(n) }
 
 func pick[T any](l *life, from []T) T { return from[l.n(len(from))] }
@@ -287,17 +288,17 @@ func (l *life) submit() {
 	}
 	spec.Default(s)
 	l.must(spec.Check(s))
-	if l.policy == "drf" && s.GetResources() != nil { // which forks unasked: see dividing
+	if l.policy == "drf" && s.GetResources() != nil { // dividing forks these without their asking
 		s.Resources.ForksMerge = "best"
 	}
 	l.step(control.Submit{Spec: s, Actor: "ann", Done: func(_ string, err error) {
-		if l.core.State().Tenant("default") == nil { // with a quota it may be refused
+		if l.core.State().Tenant("default") == nil { // a quota might refuse it
 			l.must(err)
 		}
 	}})
 }
 
-// sweep draws one of the sweeps; "" if there is none.
+// sweep picks one of the sweeps, or returns "" if there are not any.
 func (l *life) sweep() string {
 	ids := l.core.State().SweepIDs
 	if len(ids) == 0 {
@@ -326,7 +327,7 @@ func (l *life) remove() {
 	l.step(control.Delete{Sweep: l.sweep(), Actor: "ann", Done: func(state.Deleted, error) {}})
 }
 
-// tenant gives the tenant of all sweeps other quotas, or takes them away.
+// tenant gives the tenant of all sweeps another quota, or removes it.
 func (l *life) tenant() {
 	none := func(error) {}
 	if l.n(2) == 0 {
@@ -359,7 +360,7 @@ func (l *life) tell() {
 	}, Done: func(*outbidv1.TellTrialResponse, error) {}})
 }
 
-// soup publishes an average of what the newest sweep's trials saved.
+// soup publishes an average of checkpoints of the newest sweep.
 func (l *life) soup() {
 	if ids := l.core.State().SweepIDs; len(ids) > 0 {
 		soup := &outbidv1.Soup{Key: fmt.Sprintf("soup-%d", l.now.UnixNano()), Parts: []*outbidv1.SoupPart{{Kept: true}}}
@@ -378,7 +379,7 @@ func (l *life) metrics() map[string]float64 {
 	return map[string]float64{"loss": v}
 }
 
-// pass lets time pass; who is silent meanwhile is lost.
+// pass lets time pass; silent nodes become lost.
 func (l *life) pass() {
 	if l.n(4) == 0 {
 		l.now = l.now.Add(time.Duration(5+l.n(26)) * time.Second)
@@ -397,7 +398,7 @@ func (l *life) crash() {
 	l.all()
 }
 
-// all workers say that they live.
+// all makes all workers send a heartbeat.
 func (l *life) all() {
 	for _, m := range l.machines {
 		if m.boot > 0 {

@@ -9,7 +9,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/control"
 )
 
-// hear has agents outside answer the open question; some answers come twice, and some to another question before.
+// hear makes external agents answer the open question. Some answers come twice, and some are for an earlier question.
 func (l *life) hear() {
 	answer := l.bid()
 	if l.n(4) == 0 {
@@ -25,7 +25,7 @@ func (l *life) hear() {
 	}
 }
 
-// bid is what agents outside answer: as the server's own, less some rows, or nothing.
+// bid returns the answer of external agents: like the built-in agent's, with fewer rows or none.
 func (l *life) bid() control.BidsAnswer {
 	answer := l.question.Ask(agent.BuiltIn{})
 	apps := make([]string, 0, len(answer.Answers))
@@ -47,7 +47,7 @@ func (l *life) bid() control.BidsAnswer {
 	return answer
 }
 
-// questions are what was asked, whatever its number.
+// questions returns the requests of a question, whatever its number.
 func questions(q *control.BidsQuestion) []agent.BidRequest {
 	if q == nil {
 		return nil
@@ -55,7 +55,7 @@ func questions(q *control.BidsQuestion) []agent.BidRequest {
 	return q.Asked
 }
 
-// beside has some rounds decided later.
+// beside leaves some decisions for later.
 func (l *life) beside(decide func()) (over bool) {
 	if !l.slow || l.calm || l.n(4) > 0 {
 		decide()
@@ -65,7 +65,7 @@ func (l *life) beside(decide func()) (over bool) {
 	return false
 }
 
-// conclude has a round decided that was left for later, on what there was then.
+// conclude finishes a decision that was left for later, on the view of that time.
 func (l *life) conclude() {
 	if decide := l.deciding; decide != nil {
 		decide()
@@ -78,7 +78,7 @@ func (l *life) conclude() {
 	}
 }
 
-// audit has every round of the ledger decided again: it comes out as it did.
+// audit replays the ledger and fails if a decision differs.
 func (l *life) audit() {
 	l.Helper()
 	audit, _, err := control.Replay(context.Background(), l.settings(), l.newPolicy(), l.whole.Another())

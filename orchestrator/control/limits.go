@@ -13,8 +13,8 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// limitsOf returns what a tenant may take: what was set for it, and what the server's settings say of the rest. Without
-// settings, as in simulation, nothing bounds the rest.
+// limitsOf returns the limits of a tenant: its own settings, and the server's settings for the rest. Without server
+// settings, as in simulation, the rest is unlimited.
 func (c *Core) limitsOf(tenant string) limits.Tenant {
 	if c.set.Limits != nil {
 		return c.set.Limits(tenant, c.st.Tenant(tenant))
@@ -26,11 +26,11 @@ func (c *Core) limitsOf(tenant string) limits.Tenant {
 	return limit
 }
 
-// checkLimits says why a tenant may not have another sweep of a spec just now, nil if it may.
+// checkLimits returns why a tenant may not have another sweep of a spec now, or nil if it may.
 func (c *Core) checkLimits(name string, s *outbidv1.SweepSpec, use state.TenantUse) error {
 	if c.set.Room != nil {
 		if why := c.set.Room(); why != "" {
-			return &state.LimitError{Limit: "max_file_store", Text: "there is no room for another sweep: " + why, RetryAfter: roomAgain}
+			return &state.LimitError{Limit: "max_file_store", Text: "no room for another sweep: " + why, RetryAfter: roomAgain}
 		}
 	}
 	limit := c.limitsOf(name)
@@ -39,22 +39,22 @@ func (c *Core) checkLimits(name string, s *outbidv1.SweepSpec, use state.TenantU
 	switch size := int64(proto.Size(s)); {
 	case over(limit.Sweeps, int64(use.Sweeps)+1):
 		return &state.LimitError{
-			Limit: "sweeps", Tenant: name, Text: fmt.Sprintf("tenant %s has %d sweeps that have not ended, and may have %d", name, use.Sweeps, limit.Sweeps),
+			Limit: "sweeps", Tenant: name, Text: fmt.Sprintf("tenant %s has %d sweeps that have not ended; the limit is %d", name, use.Sweeps, limit.Sweeps),
 		}
 	case over(limit.SpecBytes, specs+size):
-		return &state.LimitError{Limit: "spec_bytes", Tenant: name, Text: fmt.Sprintf("the specs of tenant %s take %d bytes, this one "+
-			"takes %d, and all may take %d; delete sweeps that are done with", name, specs, size, limit.SpecBytes)}
+		return &state.LimitError{Limit: "spec_bytes", Tenant: name, Text: fmt.Sprintf("the specs of tenant %s take %d bytes and this one "+
+			"%d; the limit is %d; delete sweeps that are no longer needed", name, specs, size, limit.SpecBytes)}
 	case over(limit.CheckpointBytes, checkpoints):
-		return &state.LimitError{Limit: "checkpoint_bytes", Tenant: name, Text: fmt.Sprintf("the checkpoints of tenant %s take %d bytes, and "+
-			"may take %d; delete sweeps that are done with", name, checkpoints, limit.CheckpointBytes)}
+		return &state.LimitError{Limit: "checkpoint_bytes", Tenant: name, Text: fmt.Sprintf("the checkpoints of tenant %s take %d bytes; "+
+			"the limit is %d; delete sweeps that are no longer needed", name, checkpoints, limit.CheckpointBytes)}
 	}
 	return nil
 }
 
-// roomAgain is when a sweep may be submitted again that was refused for lack of room.
+// roomAgain is when to retry a submission that was refused for lack of room.
 const roomAgain = time.Minute
 
-// reportsFull says that a sweep's reports take as much as they may; "" if they do not.
+// reportsFull returns that a sweep's reports exceed their limit, or "" if they do not.
 func (c *Core) reportsFull(s *state.Sweep) string {
 	if s.ReportBytes < limits.LeastReportBytes {
 		return ""
@@ -63,26 +63,28 @@ func (c *Core) reportsFull(s *state.Sweep) string {
 	if limit.ReportBytes == limits.Unlimited || s.ReportBytes <= limit.ReportBytes {
 		return ""
 	}
-	return fmt.Sprintf("limit reached: its reports take %d bytes, and those of one sweep may take %d (report_bytes of tenant %s)",
+	return fmt.Sprintf("limit reached: its reports take %d bytes; the limit for a sweep is %d (report_bytes of tenant %s)",
 		s.ReportBytes, limit.ReportBytes, state.TenantOf(s.Spec))
 }
 
-// reportMeter counts what a tenant's trials report against its rate. It is not part of the state: it decides how fast workers
-// and clients may say things, and never what they mean.
+// reportMeter measures a tenant's reports against its rate. It is not part of the state: it decides how fast workers
+// and clients may report, but not the effect of reports.
 type reportMeter struct {
-	// rate is the bound in bytes a second, 0 for none, and left how much may still be reported at once, at a time.
+	// rate is the limit in bytes per second, or 0 for none. left is how many bytes could be reported at once at the
+	// time at.
 	rate, left float64
 	at         time.Time
-	// looked is when the bound was looked up.
+	// looked is when the limit was looked up.
 	looked time.Time
-	// minute is what was reported in the last minute, in bytes; what is older counts less and less.
+	// minute is the number of bytes reported in the last minute, as an exponential moving average.
 	minute float64
 }
 
 // burstSeconds is how many seconds' worth of its rate a tenant may report at once.
 const burstSeconds = 1000
 
-// meterOf brings a tenant's meter up to date. Its bound is looked up once a second: reports are many.
+// meterOf updates and returns a tenant's meter. It looks up the limit at most once a second, because reports are
+// frequent.
 func (c *Core) meterOf(tenant string) *reportMeter {
 	m := c.meters[tenant]
 	if m == nil {
@@ -101,7 +103,7 @@ func (c *Core) meterOf(tenant string) *reportMeter {
 	return m
 }
 
-// rates are the bytes a second that tenants reported in the last minute.
+// rates returns the bytes per second that tenants reported in the last minute.
 func (c *Core) rates() map[string]float64 {
 	all := make(map[string]float64, len(c.meters))
 	for tenant := range c.meters {
@@ -116,7 +118,7 @@ func (c *Core) countReport(s *state.Sweep, r *outbidv1.Report) {
 	m.left, m.minute = m.left-size, m.minute+size
 }
 
-// tooFast says that a client of a tenant may tell nothing just now, and when it may; nil if it may.
+// tooFast returns an error with the time to wait if a tenant's clients must not report now, or nil.
 func (c *Core) tooFast(tenant string) error {
 	m := c.meterOf(tenant)
 	if m.rate == 0 || m.left >= 0 {
@@ -125,19 +127,20 @@ func (c *Core) tooFast(tenant string) error {
 	wait := max(time.Duration(-m.left/m.rate*float64(time.Second)).Round(time.Millisecond), time.Millisecond)
 	return &state.LimitError{
 		Limit: "report_rate", Tenant: tenant, RetryAfter: wait,
-		Text: fmt.Sprintf("tenant %s reports faster than the %.0f bytes a second that it may for longer; try again in %s", tenant, m.rate, wait),
+		Text: fmt.Sprintf("tenant %s reports faster than its limit of %.0f bytes a second; try again in %s", tenant, m.rate, wait),
 	}
 }
 
 const (
-	// leastShare is what a trial may report in a second at the least, in bytes.
+	// leastShare is the minimum rate of a trial's reports in bytes per second.
 	leastShare = 1 << 10
-	// spendIn is in how many seconds what is left of a burst may be spent.
+	// spendIn is in how many seconds the remainder of a burst may be spent.
 	spendIn = 10
 )
 
-// reportShare returns how fast a trial may report, in bytes a second: its share of what its tenant may, rounded down to a power
-// of two so that it changes seldom. 0 for no bound, as long as the tenant has used less than half of its burst.
+// reportShare returns how fast a trial may report in bytes per second: its share of its tenant's rate, rounded down
+// to a power of two so that it seldom changes. It returns 0 for no limit while the tenant has used less than half of
+// its burst.
 func (c *Core) reportShare(s *state.Sweep) int64 {
 	tenant := state.TenantOf(s.Spec)
 	m := c.meterOf(tenant)
@@ -154,7 +157,7 @@ func (c *Core) reportShare(s *state.Sweep) int64 {
 	return max(leastShare, int64(1)<<(bits.Len64(uint64(share))-1))
 }
 
-// samplersOf is how many tuners of a tenant may run in processes of their own at once.
+// samplersOf returns how many tuner processes of a tenant may run at the same time.
 func (l *Loop) samplersOf(tenant string) int64 {
 	if l.cfg.Settings.Limits == nil {
 		return limits.Unlimited

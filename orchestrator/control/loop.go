@@ -15,48 +15,48 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// Config is what a loop needs.
+// Config configures a Loop.
 type Config struct {
 	Settings Settings
 	Policy   policy.Policy
-	// PolicyOptions are all the options that it was made with; the ledger keeps them.
+	// PolicyOptions are all the options that Policy was made with; the ledger records them.
 	PolicyOptions map[string]string
 	Ledger        ledger.Ledger
 	History       History
-	// Send sends orders to a node. Orders that are lost are made anew when the node is heard of next.
+	// Send sends orders to a node. Lost orders are sent again when the node is next seen.
 	Send func(*outbidv1.Orders) error
-	// Delete removes an object from the store; it is tried again until it succeeds.
+	// Delete removes an object from the store. It is retried until it succeeds.
 	Delete func(ctx context.Context, key string) error
-	// Now is the clock.
-	Now func() time.Time
-	// Uptime is a clock of this machine that nobody sets; nil for none.
+	Now    func() time.Time
+	// Uptime is a monotonic clock of this machine, or nil.
 	Uptime Uptime
 	Logger *slog.Logger
-	// Fairness is what readers, who call it side by side, are told; nil for Settings.Fairness.
+	// Fairness is called concurrently for readers. It defaults to Settings.Fairness.
 	Fairness func(v *policy.View, a *policy.App, over bool) *outbidv1.Fairness
-	// Info says what the server is, for the API.
+	// Info describes the server for the API.
 	Info func() *outbidv1.GetServerInfoResponse
-	// Seen is told of every batch that is in the ledger, once it is; nil for nobody.
+	// Seen is called after each batch has been appended to the ledger. It may be nil.
 	Seen func(seq uint64, hash []byte) error
-	// Observe is told how long each step's decisions and append took, and of how many reports; nil for nobody.
+	// Observe is called with the durations of each step's decisions and append, and its number of reports. It may be
+	// nil.
 	Observe func(Observation)
-	// AppendPatience is how long one append is tried before the loop ends; a minute if 0. JetStream takes nothing any more
-	// after a full disk until it is started again, and readers wait as long as an append does.
+	// AppendPatience is how long one append is retried before the loop ends; 0 means a minute. After a full disk,
+	// JetStream accepts nothing until it is restarted, and readers wait as long as an append does.
 	AppendPatience time.Duration
-	// Samplers is how many tuners may run in processes of their own at once; 16 if 0.
+	// Samplers is the maximum number of tuners that run in processes at the same time; 0 means 16.
 	Samplers int
-	// SnapshotEvery is the least number of events between two snapshots; 50,000 if 0.
+	// SnapshotEvery is the minimum number of events between two snapshots; 0 means 50,000.
 	SnapshotEvery int
 }
 
-// Observation is how one step went.
+// Observation holds the measurements of one step.
 type Observation struct {
 	Inputs, Events, Reports int
 	Merges                  Merges
 	Decide, Append          time.Duration
 }
 
-// History keeps every report of a sweep for reading.
+// History stores every report of a sweep.
 type History interface {
 	Append(seq uint64, events []*outbidv1.Event) error
 	Flush() error
@@ -71,59 +71,60 @@ type Loop struct {
 	in   chan Input
 	done chan struct{}
 
-	// core and askers, which ask the tuners in processes of their own, by sweep, are Run's alone.
-	core   *Core
-	askers map[string]*asker
-	// samplers are the places of their processes.
+	// core and tunerClients, the clients of remote tuners by sweep, are used only by Run.
+	core         *Core
+	tunerClients map[string]*tunerClient
+	// samplers limits the processes of remote tuners.
 	samplers *samplers
-	// view is what readers see: what the ledger says after the newest append. They take no lock that Run holds.
+	// view is what readers see: the state after the last append. Readers take no lock that Run holds.
 	view atomic.Pointer[view]
-	// drawn are the sweeps as readers saw them last, by id.
+	// drawn holds the latest version of each sweep for readers, by ID.
 	drawn    sync.Map
 	capacity atomic.Pointer[capacity]
-	// faults are what was logged last of the nodes that new trials keep off.
+	// faults holds the last logged faults of avoided nodes.
 	faults map[string]faultLogged
-	// rates are how fast tenants report, in bytes a second.
+	// rates are the tenants' report rates in bytes per second.
 	rates atomic.Pointer[map[string]float64]
 	// heard has an arrival for each node, by name.
 	heard sync.Map
-	// uplinkBytes is what the uplinks in the queue take.
+	// uplinkBytes is the size of the uplinks in the queue.
 	uplinkBytes atomic.Int64
-	// sent are the newest orders of each node, by name; busy is when the step under way began, in nanoseconds, 0 for none.
+	// sent holds the latest orders of each node, by name. busy is when the current step began in nanoseconds, or 0
+	// between steps.
 	sent sync.Map
 	busy atomic.Int64
-	// attended is when the loop last came round, by the monotonic clock, and took how long its last step was.
+	// attended is when the loop last ran, by the monotonic clock. took describes its last step.
 	attended time.Time
 	took     Observation
-	// policy decides a round beside the loop.
+	// policy waits for the round that is being decided concurrently.
 	policy sync.WaitGroup
 
 	recent recent
 	clock  *clock
-	// table says what events are that are read from the ledger.
+	// table describes the kinds of events that are read from the ledger.
 	table state.Table
 
-	// blind: the log has it that Seen failed.
+	// blind reports that a failure of Seen has been logged.
 	blind bool
-	// events since the newest snapshot.
+	// events since the latest snapshot.
 	events   int
 	snapshot sync.WaitGroup
 	saving   chan struct{}
 	deletes  *deleter
 
-	// leading ends when Abandon says that this orchestrator leads no more.
+	// leading ends when Abandon is called because this server no longer leads.
 	leading context.Context //nolint:containedctx // it outlives every call
 	abandon context.CancelFunc
 }
 
-// inputsPerStep and inputBytesPerStep bound how much is decided in one step.
+// inputsPerStep and inputBytesPerStep limit the inputs of one step.
 const (
 	inputsPerStep     = 4096
 	inputBytesPerStep = 8 << 20
 	tickEvery         = 250 * time.Millisecond
 )
 
-// Open restores the state from the ledger. Run must be called next.
+// Open restores the state from the ledger. The caller must call Run next.
 func Open(ctx context.Context, cfg Config) (*Loop, error) {
 	if cfg.SnapshotEvery == 0 {
 		cfg.SnapshotEvery = 50_000
@@ -136,7 +137,7 @@ func Open(ctx context.Context, cfg Config) (*Loop, error) {
 	}
 	l := &Loop{
 		cfg: cfg, in: make(chan Input, inputsPerStep), done: make(chan struct{}),
-		faults: map[string]faultLogged{}, askers: map[string]*asker{}, table: state.NewTable(), saving: make(chan struct{}, 1), deletes: newDeleter(cfg.Delete, cfg.Logger),
+		faults: map[string]faultLogged{}, tunerClients: map[string]*tunerClient{}, table: state.NewTable(), saving: make(chan struct{}, 1), deletes: newDeleter(cfg.Delete, cfg.Logger),
 	}
 	l.samplers = newSamplers(cfg.Samplers, l.samplersOf)
 	l.leading, l.abandon = context.WithCancel(context.Background())
@@ -146,7 +147,7 @@ func Open(ctx context.Context, cfg Config) (*Loop, error) {
 		if err = l.takeOver(ctx); err == nil {
 			return l, nil
 		}
-		// Whoever led before wrote once more while this one was reading: read again, with a policy that has seen nothing yet.
+		// The previous leader appended during the restore: restore again, with a policy in its initial state.
 		if errors.Is(err, ledger.ErrConflict) {
 			if err = nil; initial != nil {
 				err = cfg.Policy.Restore(initial)
@@ -156,8 +157,8 @@ func Open(ctx context.Context, cfg Config) (*Loop, error) {
 	return nil, fmt.Errorf("restoring the state: %w", err)
 }
 
-// takeOver restores the state and appends this orchestrator's first event. Once that is in the ledger, nobody who led
-// before can append any more, however late they notice.
+// takeOver restores the state and appends this server's first event. Once that is in the ledger, a previous leader
+// can no longer append, however late it notices.
 func (l *Loop) takeOver(ctx context.Context) error {
 	began, batches, replayed := time.Now(), 0, 0
 	core, err := Restore(ctx, l.cfg.Settings, l.cfg.Policy, l.cfg.Ledger, func(b *outbidv1.Batch, events []*outbidv1.Event) error {
@@ -190,35 +191,35 @@ func (l *Loop) takeOver(ctx context.Context) error {
 	core.Appended(b)
 	l.remember(b, []*outbidv1.Event{started})
 	l.publishAll()
-	l.cfg.Logger.Info("the state is restored", "ledger", b.GetSeq(), "batches_after_snapshot", batches, "events", replayed,
+	l.cfg.Logger.Info("state restored", "ledger", b.GetSeq(), "batches_after_snapshot", batches, "events", replayed,
 		"took", time.Since(began).Round(time.Millisecond))
 	return nil
 }
 
-// remember adds a batch to the newest rounds and to the history, which hears of every batch: so it knows that it lacks
-// none. What it cannot take is made good from the ledger at the next start.
+// remember adds a batch to the recent rounds and to the history. The history receives every batch, so that it can
+// detect gaps. Reports that it fails to store are restored from the ledger at the next start.
 func (l *Loop) remember(b *outbidv1.Batch, events []*outbidv1.Event) {
 	l.recent.add(roundsOf(l.table, b, events))
 	if l.cfg.Seen != nil {
 		if err := l.cfg.Seen(b.GetSeq(), b.GetHash()); err != nil && !l.blind {
 			l.blind = true
-			l.cfg.Logger.Warn("if the ledger loses its end, the next start cannot tell", "err", err)
+			l.cfg.Logger.Warn("could not save the position in the ledger: a later loss of its end would not be detected", "err", err)
 		}
 	}
 	if err := l.cfg.History.Append(b.GetSeq(), events); err != nil {
-		l.cfg.Logger.Error("reports could not be added to the history, which can be rebuilt from the ledger", "err", err)
+		l.cfg.Logger.Error("could not add reports to the history; it can be rebuilt from the ledger", "err", err)
 	}
 }
 
 // Run decides until ctx ends, and then takes a last snapshot. It returns an error that wraps ledger.ErrConflict if
-// another orchestrator has taken over.
+// another server has taken over.
 func (l *Loop) Run(ctx context.Context) error {
 	defer close(l.done)
 	stop := l.deletes.start()
 	defer stop()
 	defer l.startRenewing()()
 	defer l.policy.Wait()
-	defer l.endAskers()
+	defer l.endTunerClients()
 	tick := time.NewTicker(tickEvery)
 	defer tick.Stop()
 	for {
@@ -228,11 +229,11 @@ func (l *Loop) Run(ctx context.Context) error {
 			l.snapshot.Wait()
 			return l.finish(ctx)
 		case in := <-l.in:
-			inputs = l.gather(l.taken(in))
+			inputs = l.gather(l.dequeued(in))
 		case <-tick.C:
 			l.keepTime()
 			l.rates.Store(new(l.core.rates()))
-			if inputs = l.gather(); len(l.in) == 0 { // nobody is judged by what was not listened to
+			if inputs = l.gather(); len(l.in) == 0 { // nodes are not judged by uplinks that are still in the queue
 				inputs = append(inputs, l.judge()...)
 			}
 		}
@@ -247,7 +248,7 @@ func (l *Loop) Run(ctx context.Context) error {
 	}
 }
 
-// gather takes what else is waiting, so that one append serves all, up to a number of inputs and of bytes.
+// gather takes the waiting inputs, up to a number of inputs and of bytes, so that they share one append.
 func (l *Loop) gather(inputs ...Input) []Input {
 	bytes := 0
 	for _, in := range inputs {
@@ -256,7 +257,7 @@ func (l *Loop) gather(inputs ...Input) []Input {
 	for len(inputs) < inputsPerStep && bytes < inputBytesPerStep {
 		select {
 		case in := <-l.in:
-			inputs = append(inputs, l.taken(in))
+			inputs = append(inputs, l.dequeued(in))
 			bytes += sizeOf(in)
 		default:
 			return inputs
@@ -265,8 +266,8 @@ func (l *Loop) gather(inputs ...Input) []Input {
 	return inputs
 }
 
-// taken counts an input out of the queue.
-func (l *Loop) taken(in Input) Input {
+// dequeued accounts for an input that has left the queue.
+func (l *Loop) dequeued(in Input) Input {
 	if up, ok := in.(arrived); ok {
 		l.leftQueue(up)
 	}
@@ -286,7 +287,7 @@ func (l *Loop) step(ctx context.Context, inputs []Input) (more bool, err error) 
 	}
 	for _, o := range out.Orders {
 		if err := l.cfg.Send(o); err != nil {
-			l.cfg.Logger.Warn("orders could not be sent", "node", o.GetNode(), "err", err)
+			l.cfg.Logger.Warn("could not send orders", "node", o.GetNode(), "err", err)
 		}
 		l.sent.Store(o.GetNode(), o)
 	}
@@ -296,7 +297,7 @@ func (l *Loop) step(ctx context.Context, inputs []Input) (more bool, err error) 
 	return out.More, nil
 }
 
-// StepAge returns how long ago the step under way began, its append included; 0 between two steps.
+// StepAge returns how long ago the current step began, including its append, or 0 between two steps.
 func (l *Loop) StepAge(now time.Time) time.Duration {
 	began := l.busy.Load()
 	if began == 0 {
@@ -314,16 +315,16 @@ func (l *Loop) decide(ctx context.Context, inputs []Input) (Outcome, error) {
 	}
 	decided := time.Since(began)
 	if len(out.Events) > 0 {
-		// An append that was begun is finished even if the loop is to end: half a step must not be acted on.
+		// Finish an append that has begun even if the loop is to end: half a step must not be acted on.
 		patient, cancel := outlive(ctx, lastAppend)
 		defer cancel()
 		patient, giveUp := context.WithTimeout(patient, l.cfg.AppendPatience)
 		defer giveUp()
 		defer context.AfterFunc(l.leading, giveUp)()
 		if err := l.append(patient, now, out); l.leading.Err() != nil && err != nil {
-			return Outcome{}, fmt.Errorf("this orchestrator leads no more: %w", err)
+			return Outcome{}, fmt.Errorf("this server no longer leads: %w", err)
 		} else if errors.Is(err, context.DeadlineExceeded) && patient.Err() != nil {
-			return Outcome{}, fmt.Errorf("the ledger took nothing for %s; make room on the disk of NATS, start NATS again, "+
+			return Outcome{}, fmt.Errorf("the ledger accepted no append for %s; make room on the disk of NATS, restart NATS, "+
 				"then this server: nothing acknowledged is lost: %w", l.cfg.AppendPatience, err)
 		} else if err != nil {
 			return Outcome{}, err
@@ -339,8 +340,8 @@ func (l *Loop) decide(ctx context.Context, inputs []Input) (Outcome, error) {
 	return out, nil
 }
 
-// lastAppend is how long an append may still take once the loop is to end: the ledger may be out of reach, and what was
-// not appended did not happen.
+// lastAppend is how long an append may still take once the loop is to end. The ledger may be unreachable, and
+// decisions that were not appended did not happen.
 const lastAppend = 3 * time.Second
 
 // outlive returns a context that ends some time after ctx.
@@ -384,11 +385,11 @@ func (l *Loop) append(ctx context.Context, now time.Time, out Outcome) error {
 	return nil
 }
 
-// Abandon says that this orchestrator leads no more: an append under way is given up, as whoever leads next reads what the
-// ledger took of it, and readers no longer wait for it.
+// Abandon tells the loop that this server no longer leads. An append in progress is cancelled, because the next
+// leader reads what the ledger accepted of it, and readers no longer wait for it.
 func (l *Loop) Abandon() { l.abandon() }
 
-// send hands an input to the loop.
+// send puts an input into the loop's queue.
 func (l *Loop) send(ctx context.Context, in Input) error {
 	select {
 	case l.in <- in:

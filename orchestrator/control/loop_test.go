@@ -70,7 +70,7 @@ func startNATS(t *testing.T) *nats.Conn {
 	return nc
 }
 
-// running is a loop and its end.
+// running is a loop that can be ended.
 type running struct {
 	*control.Loop
 	ended  chan error
@@ -120,7 +120,7 @@ func (r *running) end(t *testing.T) {
 	}
 }
 
-func TestWhatWasAnsweredIsThereAfterARestart(t *testing.T) {
+func TestAcknowledgedWorkSurvivesARestart(t *testing.T) {
 	t.Parallel()
 	nc := startNATS(t)
 	h := &reports{}
@@ -166,7 +166,7 @@ func TestWhatWasAnsweredIsThereAfterARestart(t *testing.T) {
 	second.end(t)
 }
 
-// times is a policy that hands on the time of each decision.
+// times is a policy that sends the time of each decision to a channel.
 type times struct {
 	baseline.DRF
 	decided chan time.Time
@@ -180,7 +180,7 @@ func (p times) Decide(v *policy.View) policy.Plan {
 	return p.DRF.Decide(v)
 }
 
-// A replay has the wall times of the ledger only: a decision that followed from the monotonic clock came out otherwise.
+// A replay has only the wall times of the ledger: a decision that depended on the monotonic clock would differ.
 func TestDecisionsFollowFromTimesThatTheLedgerKeeps(t *testing.T) {
 	t.Parallel()
 	p := times{decided: make(chan time.Time, 1)}
@@ -212,8 +212,8 @@ func (s *stalled) Append(ctx context.Context, at time.Time, events []*outbidv1.E
 	}
 }
 
-// Who leads no more does not go on trying to append: readers, and the end of the server, would wait for that.
-func TestWhoLeadsNoMoreGivesUpItsAppend(t *testing.T) {
+// A server that no longer leads gives up its append. Otherwise readers, and the server's end, would wait for it.
+func TestADeposedLeaderGivesUpItsAppend(t *testing.T) {
 	t.Parallel()
 	nc := startNATS(t)
 	real, err := ledger.OpenJetStream(t.Context(), nc, ledger.Config{})

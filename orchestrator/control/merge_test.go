@@ -13,10 +13,10 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// ForksJobs: it does, as sweeps that say how their forks are put together want to be forked.
+// ForksJobs returns true, because sweeps with a forks_merge setting require it.
 func (sharing) ForksJobs() bool { return true }
 
-// merge is the only average that a node is to make.
+// merge returns the only average that a node must compute.
 func (c *forkedCluster) merge() *outbidv1.Consolidation {
 	c.t.Helper()
 	m := c.merges[c.trial().Round.Node]
@@ -26,7 +26,7 @@ func (c *forkedCluster) merge() *outbidv1.Consolidation {
 	return m[0]
 }
 
-// leavesState has the node that averages say that it did, and what an outer optimizer left.
+// leavesState makes the averaging node send its result with the state of an outer optimizer.
 func (c *forkedCluster) leavesState(bytes int64) {
 	c.t.Helper()
 	m := c.merge()
@@ -35,7 +35,7 @@ func (c *forkedCluster) leavesState(bytes int64) {
 	}}})
 }
 
-// keepsWhatIsNeeded fails if something was deleted that a trial may still start from, or that is to be averaged.
+// keepsWhatIsNeeded fails if a checkpoint was deleted that a trial may start from, or that must be averaged.
 func (c *forkedCluster) keepsWhatIsNeeded() {
 	c.t.Helper()
 	for _, s := range c.core.State().Sweeps {
@@ -56,8 +56,8 @@ func (c *forkedCluster) keepsWhatIsNeeded() {
 	}
 }
 
-// Whatever forks do, nothing is deleted that is needed still, and in the end nothing is left but what the spec says.
-func TestForksLeaveNothingThatNobodyNeeds(t *testing.T) {
+// Whatever forks do, nothing that is still needed is deleted, and in the end only what the spec keeps is left.
+func TestForksLeaveNoUnneededCheckpoints(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		c := newRoundCluster(t, rapid.SampledFrom([]string{"steps", "uniform", "outer"}).Draw(rt, "merge"))
@@ -94,7 +94,7 @@ func TestForksLeaveNothingThatNobodyNeeds(t *testing.T) {
 	})
 }
 
-// trainsOn has a node's fork go on, save, end as it is told, or fail.
+// trainsOn makes a node's fork train, save, end as ordered, or fail.
 func (c *forkedCluster) trainsOn(t *rapid.T, node string, l *state.Lease, saved map[string]bool) {
 	f := c.newest(node)
 	if f.GetLeaseId() != l.ID {
@@ -127,9 +127,9 @@ func (c *forkedCluster) trainsOn(t *rapid.T, node string, l *state.Lease, saved 
 	}
 }
 
-// A worker is told how to put forks together as the sweep says; an outer optimizer gets where the round began, and what the last
-// step left, which lives as long as the checkpoint that it lies beside.
-func TestAWorkerIsToldHowForksArePutTogether(t *testing.T) {
+// A worker averages forks as the sweep's spec says. An outer optimizer gets the start of the fork slot and the
+// optimizer's last state, which is kept as long as its checkpoint.
+func TestOrdersContainTheMergeSettings(t *testing.T) {
 	t.Parallel()
 	for merge, want := range map[string]bool{"": false, "steps": false, "uniform": true} {
 		if m := halfway(t, merge).merge(); m.GetUniform() != want || m.GetOuter() != nil {
@@ -169,7 +169,7 @@ func TestAWorkerIsToldHowForksArePutTogether(t *testing.T) {
 	}
 }
 
-// A trial that saves nothing is not forked over and over from the same step: one process is left to train it to its end.
+// A trial that saves nothing is not forked repeatedly from the same step: one process trains it to its end.
 func TestForksThatSaveNothing(t *testing.T) {
 	t.Parallel()
 	c := newRoundCluster(t)
@@ -187,7 +187,7 @@ func TestForksThatSaveNothing(t *testing.T) {
 	if again := c.trial().ForkAgain; again != outbidv1.ForkAgain_FORK_AGAIN_NEVER {
 		t.Errorf("after two rounds it may be forked again: %s", again)
 	}
-	const want = "nothing was saved after step 0 in two rounds of forks: it goes on as one, and is not forked again"
+	const want = "no fork saved anything after step 0 in two fork slots: it continues as one process and is not forked again"
 	if notes := c.core.State().Sweeps["s-1"].Notes; len(notes) == 0 || !strings.Contains(notes[len(notes)-1].GetText(), want) {
 		t.Errorf("the notes are %v", notes)
 	}

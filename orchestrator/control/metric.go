@@ -12,8 +12,8 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// lacksMetric says that a trial never reported the metric that its sweep is to optimise; "" if it did. Such a trial has
-// taught nothing, however well its code ended.
+// lacksMetric returns that a trial never reported the metric that its sweep optimises, or "" if it did. Such a trial
+// is useless to the tuner even if its code succeeded.
 func (c *Core) lacksMetric(s *state.Sweep, t *state.Trial) string {
 	if t.HasMetric() || c.set.MayReportNothing {
 		return ""
@@ -21,16 +21,17 @@ func (c *Core) lacksMetric(s *state.Sweep, t *state.Trial) string {
 	return missingMetric(s.Spec.GetMetric(), t.Last)
 }
 
-// missingMetric says that a trial did not report its sweep's metric, and what it reported instead. A note about the first such
-// report and the reason of a trial that ended so have the same words, so that clients tell of one mistake once.
+// missingMetric describes that a trial did not report its sweep's metric, and lists the metrics that it reported. The
+// note about the first such report and the reason of a trial that ended for it have the same words, so that clients
+// can show the mistake once.
 func missingMetric(metric string, r *outbidv1.Report) string {
 	return fmt.Sprintf("it reported no %s, which the sweep is to optimise; %s", quoted(metric), reportedInstead(metric, r))
 }
 
-// mostNames bounds how many metrics are listed.
+// mostNames limits how many metrics are listed.
 const mostNames = 10
 
-// reportedInstead names what a report holds in place of a metric, and which of it was likely meant.
+// reportedInstead names the metrics of a report, and which of them was probably meant.
 func reportedInstead(metric string, r *outbidv1.Report) string {
 	names := slices.Sorted(maps.Keys(r.GetMetrics()))
 	if len(names) == 0 {

@@ -25,8 +25,8 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// standing is how everything stood after a batch, in words that do not depend on how a version makes its state. The files in
-// ledger/testdata/format2 were written by the last version whose ledgers had format 2.
+// standing is the state after a batch in a form that does not depend on how a version represents it. The files in
+// ledger/testdata/format2 were written by the last version with ledgers of format 2.
 type standing struct {
 	Seq     uint64              `json:"seq"`
 	Sweeps  []json.RawMessage   `json:"sweeps"`
@@ -41,7 +41,7 @@ type standing struct {
 	Best    map[string]int32    `json:"best"`
 	Starts  map[string]string   `json:"starts"`
 	Measure map[string][]string `json:"measured"`
-	// Snapshot is the server's own.
+	// Snapshot is the server's own snapshot.
 	Snapshot []byte `json:"snapshot"`
 }
 
@@ -128,7 +128,7 @@ func asJSON(t *testing.T, m proto.Message) json.RawMessage {
 	return compact.Bytes()
 }
 
-// older is the ledger that an older version wrote, and how everything stood then.
+// older returns a ledger that an older version wrote, and the states that it led to then.
 func older(t *testing.T) (*ledger.Lines, []*standing) {
 	t.Helper()
 	var then []*standing
@@ -181,8 +181,8 @@ func olderCore(t *testing.T, l ledger.Ledger) *control.Core {
 	return c
 }
 
-// A ledger that an older version wrote is folded to what that version folded it to: read from its start, and from each
-// of its snapshots.
+// A ledger of an older version leads to the same states as it did then, from its start and from each of its
+// snapshots.
 func TestAnOlderLedgerIsFoldedAsItWas(t *testing.T) {
 	if raceEnabled {
 		t.Skip("it only computes: make test runs it without the race detector")
@@ -208,7 +208,7 @@ func TestAnOlderLedgerIsFoldedAsItWas(t *testing.T) {
 	}
 }
 
-// seenAsPaused changes what the older version said of trials that wait in a paused sweep. It showed them as queued.
+// seenAsPaused adapts the older version's view of trials that wait in a paused sweep, which it showed as queued.
 func seenAsPaused(sweeps []*outbidv1.Sweep, trials []*outbidv1.Trial) {
 	for _, s := range sweeps {
 		if s.GetState() != outbidv1.SweepState_SWEEP_STATE_PAUSED {
@@ -224,7 +224,7 @@ func seenAsPaused(sweeps []*outbidv1.Sweep, trials []*outbidv1.Trial) {
 	}
 }
 
-// sameStanding compares what the ledger leads to with what the older version said of it. That did not list leases.
+// sameStanding compares a state with that of the older version, which did not list leases.
 func sameStanding(t *testing.T, what string, got, want *standing) {
 	t.Helper()
 	unsaid := protocmp.IgnoreFields(&outbidv1.Trial{}, "leases")
@@ -238,7 +238,7 @@ func sameStanding(t *testing.T, what string, got, want *standing) {
 	same("sweeps", messages[outbidv1.Sweep](t, got.Sweeps), sweeps)
 	same("trials", messages[outbidv1.Trial](t, got.Trials), trials)
 	same("nodes", messages[outbidv1.Node](t, got.Nodes), messages[outbidv1.Node](t, want.Nodes))
-	// As JSON, where no list and an empty one are the same.
+	// Compare as JSON, in which a missing list equals an empty one.
 	var g, w any
 	for _, side := range []struct {
 		from standing
@@ -256,7 +256,7 @@ func sameStanding(t *testing.T, what string, got, want *standing) {
 	same("state", g, w)
 }
 
-// messages reads messages as any version wrote them.
+// messages decodes messages of any version.
 func messages[M any, P interface {
 	*M
 	proto.Message

@@ -15,23 +15,23 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// order makes orders for every node that something changed for, or that was just heard of.
+// order makes orders for every node that changed or was just seen.
 func (c *Core) order() {
 	if c.err != nil {
 		return
 	}
 	for _, name := range sortedKeys(c.ordersDue) {
-		if o := c.orders(name, c.link(name)); o != nil {
+		if o := c.orders(name, c.contact(name)); o != nil {
 			c.out.Orders = append(c.out.Orders, o)
 		}
 	}
 	clear(c.ordersDue)
 }
 
-// orders is all that a node should be doing. Bodies are left out of what it has taken in already. The lease counts from when
-// the node was last heard of, as its loss does: one whose uplinks are lost and whose orders arrive must not go on for longer
-// than one that is cut off altogether.
-func (c *Core) orders(name string, l *link) *outbidv1.Orders {
+// orders returns everything that a node should be doing. It omits the bodies that the node already has. The lease
+// counts from when the node was last seen, like the time until its loss. Otherwise a node whose uplinks are lost and
+// whose orders arrive would run longer than one that is cut off altogether.
+func (c *Core) orders(name string, l *nodeContact) *outbidv1.Orders {
 	l.generation += renewals
 	o := &outbidv1.Orders{
 		Node: name, Boot: l.boot, Generation: l.generation, Term: c.set.Term, Store: c.set.Store,
@@ -40,7 +40,7 @@ func (c *Core) orders(name string, l *link) *outbidv1.Orders {
 	n := c.st.Nodes[name]
 	if n == nil || l.boot == "" {
 		if l.boot == "" {
-			return nil // not heard of since this orchestrator began
+			return nil // not seen since this server started
 		}
 		return o
 	}
@@ -66,8 +66,8 @@ func (c *Core) orders(name string, l *link) *outbidv1.Orders {
 	return o
 }
 
-// bodiesPerOrders is how many bytes the bodies of new assignments take in one message of orders until the rest waits for
-// the next, which follows once the node has taken these in.
+// bodiesPerOrders is the maximum size in bytes of the new assignments' bodies in one orders message. The others
+// follow once the node has accepted these.
 const bodiesPerOrders = 512 << 10
 
 // unordered is a lease for which no orders can be made.
@@ -76,7 +76,7 @@ type unordered struct {
 	err   error
 }
 
-// failUnordered fails the trials for which no orders could be made, and nothing else.
+// failUnordered fails only the trials for which no orders could be made.
 func (c *Core) failUnordered() {
 	for _, u := range c.unordered {
 		s := c.st.Sweeps[u.lease.Sweep]
@@ -85,19 +85,20 @@ func (c *Core) failUnordered() {
 		}
 		t := s.Trials[u.lease.Trial]
 		if !t.Done() {
-			reason := "no orders can be made for it: " + sanitize.Line(u.err.Error(), limits.Detail)
+			reason := "cannot make orders for it: " + sanitize.Line(u.err.Error(), limits.Detail)
 			c.note(s.ID, &t.Number, "error", "failed for good: %s", reason)
 			c.endTrial(s, t, outbidv1.TrialState_TRIAL_STATE_FAILED, reason, false)
 		}
-		// No worker has heard of the lease, so nothing has to end there.
+		// The lease was never sent to a worker, so it can end at once.
 		if l := t.Held(u.lease.ID); l != nil {
-			c.endLease(s, t, l, "no orders can be made for it")
+			c.endLease(s, t, l, "cannot make orders for it")
 		}
 	}
 	c.unordered = nil
 }
 
-// assignment is what a node should do for one lease: before, the one it was told last, if it is the same.
+// assignment returns what a node should do for one lease. It returns before, the last assignment that was sent, if
+// that is unchanged.
 func (c *Core) assignment(
 	node string, l *state.Lease, withBody bool, before *outbidv1.Assignment,
 ) (*outbidv1.Assignment, error) {
@@ -152,9 +153,9 @@ func (c *Core) body(node string, s *state.Sweep, t *state.Trial, l *state.Lease)
 	return b, nil
 }
 
-// sealSecrets adds the values of a sweep's secrets to the body of an assignment, which only the node's worker can read. It reports
-// whether the body is complete without a workload: a worker of a version that cannot open secrets refuses such a body, where it would
-// otherwise train without them.
+// sealSecrets adds the values of a sweep's secrets to the body of an assignment, encrypted for the node's worker. It
+// reports whether the body is complete without a workload: a worker too old to open secrets rejects such a body,
+// instead of training without them.
 func (c *Core) sealSecrets(node string, sp *outbidv1.SweepSpec, b *outbidv1.AssignmentBody) (complete bool, err error) {
 	wanted := spec.Secrets(sp)
 	if len(wanted) == 0 || c.set.Seal == nil {
@@ -168,7 +169,7 @@ func (c *Core) sealSecrets(node string, sp *outbidv1.SweepSpec, b *outbidv1.Assi
 	return false, err
 }
 
-// tenantOf is whose sweep it is.
+// tenantOf returns the tenant of a sweep.
 func tenantOf(sp *outbidv1.SweepSpec) string {
 	if sp.GetTenant() == "" {
 		return "default"
@@ -199,13 +200,13 @@ func program(p *outbidv1.Program, configJSON string, grace time.Duration) (*outb
 	return &outbidv1.ProgramBody{Argv: argv, Env: env, Workdir: p.GetWorkdir(), Grace: durationpb.New(grace)}, nil
 }
 
-// portBase is the first of portCount ports that gangs meet at: torchrun's own is 29500.
+// portBase is the first of portCount ports for the rendezvous of gangs; torchrun's default is 29500.
 const (
 	portBase  = 29500
 	portCount = 2000
 )
 
-// gang says which part of the trial's processes a place runs; nil if one process is all there is.
+// gang returns which of the trial's processes a place runs, or nil if there is only one process.
 func (c *Core) gang(s *state.Sweep, l *state.Lease, place int) *outbidv1.Gang {
 	perDevice := s.Spec.GetResources().GetProcesses() == "per_device"
 	if !l.Gang() && !perDevice {

@@ -10,15 +10,15 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// lister is what DeleteOrphans needs of a store.
+// lister is the part of a store that DeleteOrphans needs.
 type lister interface {
 	List(ctx context.Context, prefix string, f func(objects.Info) bool) error
 }
 
-// DeleteOrphans deletes checkpoints and soups of this ledger's sweeps that the ledger does not name: those of a crash between
-// letting one go and deleting it, or between storing one and reporting it. Objects newer than before are left
-// alone, and those of forks that go on, as their report may be under way: a worker keeps it while there is no
-// orchestrator. So is everything of sweeps that this ledger does not know.
+// DeleteOrphans deletes checkpoints and soups of this ledger's sweeps that the ledger does not name. A crash leaves
+// them between dropping and deleting an object, or between storing and reporting it. It keeps objects newer than
+// before; those of running forks, because their report may be on its way from a worker that waits for a server; and
+// everything of sweeps that this ledger does not know.
 func (l *Loop) DeleteOrphans(ctx context.Context, store lister, before time.Time) (int, error) {
 	var orphans []string
 	err := store.List(ctx, objects.Checkpoints, func(o objects.Info) bool {
@@ -28,7 +28,7 @@ func (l *Loop) DeleteOrphans(ctx context.Context, store lister, before time.Time
 		return true
 	})
 	if err != nil {
-		return 0, fmt.Errorf("looking for checkpoints that nothing needs: %w", err)
+		return 0, fmt.Errorf("listing unneeded checkpoints: %w", err)
 	}
 	l.deletes.add(orphans)
 	return len(orphans), nil

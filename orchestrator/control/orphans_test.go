@@ -14,7 +14,7 @@ import (
 // shelf is a list of objects.
 type shelf map[string]time.Time
 
-// List gives the objects.
+// List calls f for every object.
 func (s shelf) List(_ context.Context, _ string, f func(objects.Info) bool) error {
 	for key, modified := range s {
 		f(objects.Info{Key: key, Modified: modified})
@@ -22,7 +22,7 @@ func (s shelf) List(_ context.Context, _ string, f func(objects.Info) bool) erro
 	return nil
 }
 
-func TestOrphansAreOldNamelessAndOfNoForkThatGoesOn(t *testing.T) {
+func TestDeleteOrphans(t *testing.T) {
 	t.Parallel()
 	l := startLoop(t, startNATS(t), &reports{})
 	spec := sim.Sweep("s", "min", 2, sim.Tuner("random", map[string]int64{"max_steps": 50}))
@@ -41,13 +41,13 @@ func TestOrphansAreOldNamelessAndOfNoForkThatGoesOn(t *testing.T) {
 	old := now.Add(-2 * time.Hour)
 	for key, want := range map[string]int{
 		fmt.Sprintf("checkpoints/%s/0/000000000003-%d.ckpt", id, leaseID+7):              1,
-		fmt.Sprintf("checkpoints/%s/0/000000000004-%d.ckpt", id, leaseID):                0, // of the fork that runs
-		fmt.Sprintf("checkpoints/%s/0/000000000003-%d.safetensors.outer", id, leaseID+7): 1, // an outer optimizer's
+		fmt.Sprintf("checkpoints/%s/0/000000000004-%d.ckpt", id, leaseID):                0, // of the running fork
+		fmt.Sprintf("checkpoints/%s/0/000000000003-%d.safetensors.outer", id, leaseID+7): 1, // of an outer optimizer
 		fmt.Sprintf("checkpoints/%s/0/000000000004-%d.safetensors.outer", id, leaseID):   0,
-		"checkpoints/other-9/0/000000000003-1.ckpt":                                      0, // of a sweep of somebody else
+		"checkpoints/other-9/0/000000000003-1.ckpt":                                      0, // of a sweep that is not in the ledger
 		"checkpoints/" + id + "/99/000000000003-1.ckpt":                                  0,
 		"checkpoints/readme":                             0,
-		objects.SoupKey(id, "name"):                      1, // it was stored, and its server killed
+		objects.SoupKey(id, "name"):                      1, // it was stored before its server was killed
 		objects.SoupKey("other-9", "name"):               0,
 		"checkpoints/" + id + "/soups/n/a.safetensors":   0,
 		"checkpoints/" + id + "/soups/name.safetensors2": 0,

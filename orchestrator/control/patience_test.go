@@ -16,7 +16,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// fullDisk is a ledger that takes nothing any more once it is full, and tries as long as it may.
+// fullDisk is a ledger that accepts nothing once it is full, and retries until its context ends.
 type fullDisk struct {
 	ledger.Ledger
 	full atomic.Bool

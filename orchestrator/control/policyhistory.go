@@ -11,12 +11,12 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// Summary is what a ledger holds, and which policies decided in it.
+// Summary counts the contents of a ledger, and lists the policies that decided in it.
 type Summary struct {
 	Batches, Events int
 	// Rounds by the name of the policy that decided.
 	Rounds map[string]int
-	// History of policies in order. A server that was started again with the same policy and options goes on with the period before.
+	// History of policies in order. A restart with the same policy and options does not begin a new period.
 	History []PolicyPeriod
 }
 
@@ -26,13 +26,14 @@ type PolicyPeriod struct {
 	First  uint64
 	From   time.Time
 	Policy string
-	// Recorded says that the ledger holds Options, which are all that the policy had. Older servers did not write them down.
+	// Recorded reports that the ledger holds Options, which are all that the policy had. Older servers did not record
+	// them.
 	Recorded bool
 	Options  map[string]string
 	Rounds   int
 }
 
-// Summarise reads a ledger from its first batch on, and decides nothing again.
+// Summarise reads a ledger from its first batch, without a replay.
 func Summarise(ctx context.Context, l ledger.Ledger) (*Summary, error) {
 	o, table := &Summary{Rounds: map[string]int{}}, state.NewTable()
 	err := l.Read(ctx, 1, func(b *outbidv1.Batch) error {
@@ -43,18 +44,18 @@ func Summarise(ctx context.Context, l ledger.Ledger) (*Summary, error) {
 		o.Batches++
 		o.Events += len(events)
 		for _, e := range events {
-			o.take(table, b, e)
+			o.add(table, b, e)
 		}
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("reading who decided: %w", err)
+		return nil, fmt.Errorf("reading the policies: %w", err)
 	}
 	return o, nil
 }
 
-// take adds an event of a batch.
-func (o *Summary) take(table state.Table, b *outbidv1.Batch, e *outbidv1.Event) {
+// add adds an event of a batch.
+func (o *Summary) add(table state.Table, b *outbidv1.Batch, e *outbidv1.Event) {
 	if started := table.Leader(e); started != nil {
 		p := started.GetPolicy()
 		if p != nil || o.recorded() {
@@ -72,13 +73,14 @@ func (o *Summary) take(table state.Table, b *outbidv1.Batch, e *outbidv1.Event) 
 	o.History[len(o.History)-1].Rounds++
 }
 
-// recorded says whether the options of who decides now are known.
+// recorded reports whether the options of the current policy are known.
 func (o *Summary) recorded() bool {
 	n := len(o.History)
 	return n > 0 && o.History[n-1].Recorded
 }
 
-// begin adds a period, unless it is as the one before. Of a server that did not write down its policy, the first round says it.
+// begin adds a period, unless it continues the last one. If a server did not record its policy, the first round names
+// it.
 func (o *Summary) begin(b *outbidv1.Batch, s PolicyPeriod) {
 	if n := len(o.History); n > 0 {
 		last := &o.History[n-1]
@@ -93,8 +95,8 @@ func (o *Summary) begin(b *outbidv1.Batch, s PolicyPeriod) {
 	o.History = append(o.History, s)
 }
 
-// PolicyText is a policy and its options as one line. Servers that do not tell options, and policies that have none, are
-// shown by name alone.
+// PolicyText returns a policy and its options on one line, or only its name if it has no options or they are not
+// known.
 func PolicyText(name string, options map[string]string) string {
 	if len(options) == 0 {
 		return name

@@ -19,7 +19,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// says has a node's newest fork report a loss at a step.
+// says makes a node's newest fork report a loss at a step.
 func (c *forkedCluster) says(node string, seq uint64, step int64, loss float64) []*outbidv1.Event {
 	c.t.Helper()
 	r := report(c.newest(node), seq, step)
@@ -27,7 +27,7 @@ func (c *forkedCluster) says(node string, seq uint64, step int64, loss float64) 
 	return c.say(node, r)
 }
 
-// savesWith has a node's newest fork save a step at which it had a loss.
+// savesWith makes a node's newest fork save a step with a loss.
 func (c *forkedCluster) savesWith(node string, step int64, loss float64) string {
 	c.t.Helper()
 	m := saves(c.newest(node), step)
@@ -36,7 +36,8 @@ func (c *forkedCluster) savesWith(node string, step int64, loss float64) string 
 	return m.GetSaved().GetKey()
 }
 
-// round has both nodes' forks train from a step on, save with these losses until the slot ends, and a node average that.
+// round makes both nodes' forks train from a step and save with these losses until the slot ends, and a node average
+// the result.
 func (c *forkedCluster) round(from int64, a, b int64, lossA, lossB float64) (average, first, second string) {
 	c.t.Helper()
 	c.say("a", begins(c.newest("a"), from))
@@ -48,7 +49,7 @@ func (c *forkedCluster) round(from int64, a, b int64, lossA, lossB float64) (ave
 	return average, first, second
 }
 
-// verdict is what the newest round that ended came to, in words.
+// verdict describes the result of the last fork slot that ended.
 func (c *forkedCluster) verdict() string {
 	t := c.core.State().TrialView(c.core.State().Sweeps["s-1"], c.trial())
 	m := t.GetMerges()[len(t.GetMerges())-1]
@@ -81,9 +82,9 @@ func (c *forkedCluster) sameAgain() {
 	}
 }
 
-// An average whose first report is no worse than the best fork's stays, whichever fork says it. Until then the best fork's
-// checkpoint is kept.
-func TestAnAverageThatIsNoWorseStays(t *testing.T) {
+// An average whose first report is no worse than the best fork's is kept, whichever fork reports it. Until then the
+// best fork's checkpoint is kept too.
+func TestAnAverageThatIsNotWorseIsKept(t *testing.T) {
 	t.Parallel()
 	for node, loss := range map[string]float64{"a": 0.5, "b": 0.4} {
 		c := newRoundCluster(t, "best")
@@ -111,8 +112,9 @@ func TestAnAverageThatIsNoWorseStays(t *testing.T) {
 	}
 }
 
-// One that is worse makes room for the best fork's checkpoint. No step is taken back, what was done since counts for nothing,
-// whoever says it, and the trial is forked again once one process has trained it; after two in a row never.
+// A worse average is replaced by the best fork's checkpoint. The trial keeps its step, and steps trained from the
+// average do not count. The trial is forked again once one process has trained it, or never after two dropped
+// averages in a row.
 func TestAnAverageThatIsWorseIsDropped(t *testing.T) {
 	t.Parallel()
 	c := newRoundCluster(t, "best")
@@ -120,7 +122,7 @@ func TestAnAverageThatIsWorseIsDropped(t *testing.T) {
 	a, b := c.newest("a"), c.newest("b")
 	c.say("a", begins(a, 80))
 	c.say("b", begins(b, 80))
-	before := saves(b, 81) // before anything is reported
+	before := saves(b, 81) // before any report
 	c.say("b", before)
 	early := before.GetSaved().GetKey()
 	events := c.says("a", 1, 84, 0.6)
@@ -139,7 +141,7 @@ func TestAnAverageThatIsWorseIsDropped(t *testing.T) {
 		}
 	}
 	c.sameAgain()
-	// What forks say that have not heard of it yet.
+	// Messages of forks that do not know of it yet.
 	c.says("b", 1, 85, 0.01)
 	late := c.savesWith("b", 85, 0.01)
 	c.say("a", &outbidv1.UplinkMessage{Fork: a, Kind: &outbidv1.UplinkMessage_Reached{Reached: &outbidv1.ForkReached{Step: 95}}})
@@ -153,8 +155,8 @@ func TestAnAverageThatIsWorseIsDropped(t *testing.T) {
 		}
 	}
 	notes := c.core.State().Sweeps["s-1"].Notes
-	want := "the average of round 1 of forks is dropped, as loss is 0.6, and was 0.5 at the best fork: it goes on from the best fork's " +
-		"checkpoint, at step 80 still, and is trained by one process before it is forked again"
+	want := "the average of fork slot 1 is dropped: loss is 0.6; that of the best fork was 0.5. It continues from the best fork's " +
+		"checkpoint, still at step 80; it is trained by one process before it is forked again"
 	if !slices.ContainsFunc(notes, func(n *outbidv1.SweepNote) bool { return n.GetText() == want }) {
 		t.Errorf("the notes are %v", notes)
 	}
@@ -164,7 +166,7 @@ func TestAnAverageThatIsWorseIsDropped(t *testing.T) {
 	c.sameAgain()
 }
 
-// careful shares as sharing does, and grants one process to trials that may not be forked for now.
+// careful shares like sharing, and grants one process to trials that may not be forked for now.
 type careful struct{ sharing }
 
 func (p careful) Decide(v *policy.View) (plan policy.Plan) {
@@ -178,7 +180,7 @@ func (p careful) Decide(v *policy.View) (plan policy.Plan) {
 	return p.sharing.Decide(v)
 }
 
-// aloneUntil has one process train until a step, save, and leave its device.
+// aloneUntil makes one process train until a step, save, and leave its device.
 func (c *forkedCluster) aloneUntil(step int64) {
 	c.t.Helper()
 	c.say("a", begins(c.newest("a"), c.trial().From().GetStep()))
@@ -190,7 +192,7 @@ func (c *forkedCluster) aloneUntil(step int64) {
 	c.step(control.Command{Sweep: "s-1", Command: outbidv1.SweepCommand_SWEEP_COMMAND_RESUME, Actor: "me", Done: func(error) {}})
 }
 
-func TestATrialWhoseAveragesAreDroppedIsForkedNoMore(t *testing.T) {
+func TestRepeatedlyDroppedAveragesEndForking(t *testing.T) {
 	t.Parallel()
 	c := newClusterOf(t, func(seen *[]string) policy.Policy { return careful{sharing{forking{seen}}} }, 101, "best")
 	for i, from := range []int64{0, 45} {
@@ -216,8 +218,8 @@ func TestATrialWhoseAveragesAreDroppedIsForkedNoMore(t *testing.T) {
 	c.sameAgain()
 }
 
-// Where nothing is reported of an average alone before what was made of it counts, it stays.
-func TestAnAverageThatNobodyReportsOnStays(t *testing.T) {
+// An average without a report is kept once steps trained from it count.
+func TestAnAverageWithoutReportsIsKept(t *testing.T) {
 	t.Parallel()
 	c := newRoundCluster(t, "best")
 	c.round(0, 40, 10, 0.9, 0.5)
@@ -232,7 +234,7 @@ func TestAnAverageThatNobodyReportsOnStays(t *testing.T) {
 		t.Errorf("it is %v, and the next %s", first, c.verdict())
 	}
 	c.sameAgain()
-	// A round in which nobody reported has nothing to be compared with.
+	// A fork slot without any report cannot be compared.
 	c = newRoundCluster(t, "best")
 	c.trains("a", 0, 60, 60)
 	c.trains("b", 0, 20, 20)
@@ -243,7 +245,7 @@ func TestAnAverageThatNobodyReportsOnStays(t *testing.T) {
 	}
 }
 
-// What is on probation when an orchestrator is gone is judged by the next; nodes that are lost meanwhile change nothing.
+// An average on probation is judged by the next server if this one ends; the loss of nodes meanwhile has no effect.
 func TestAProbationOutlivesNodes(t *testing.T) {
 	t.Parallel()
 	c := newRoundCluster(t, "best")

@@ -8,7 +8,8 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// A trial that its own code prunes is stopped, whether it has reported or not; one that ends without a report fails.
+// A trial that its own code prunes is stopped, whether it has reported or not. A trial that ends without a report
+// fails.
 func TestATrialThatItsCodePrunes(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {

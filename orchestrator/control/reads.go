@@ -11,7 +11,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// do hands in an input and waits for its answer.
+// do queues an input and waits for its answer.
 func do[T any](ctx context.Context, l *Loop, input func(done func(T, error)) Input) (T, error) {
 	type answer struct {
 		value T
@@ -44,8 +44,8 @@ func (l *Loop) Submit(ctx context.Context, spec *outbidv1.SweepSpec, actor, key 
 		return "", err
 	}
 	return do(ctx, l, func(done func(string, error)) Input {
-		return Submit{Spec: proto.CloneOf(spec), Actor: actor, Key: key, Opened: process.said(), Done: func(id string, err error) {
-			process.use(id, err)
+		return Submit{Spec: proto.CloneOf(spec), Actor: actor, Key: key, Opened: process.status(), Done: func(id string, err error) {
+			process.adopt(id, err)
 			done(id, err)
 		}}
 	})
@@ -59,29 +59,30 @@ func (l *Loop) Command(ctx context.Context, sweep string, cmd outbidv1.SweepComm
 	return err
 }
 
-// Delete forgets a sweep that has ended, and says when that was and who did it; one that is forgotten already is no error.
+// Delete removes a sweep that has ended, and returns the time and the user of the deletion. It succeeds for a sweep
+// that was deleted before.
 func (l *Loop) Delete(ctx context.Context, sweep, actor string) (state.Deleted, error) {
 	return do(ctx, l, func(done func(state.Deleted, error)) Input {
 		return Delete{Sweep: sweep, Actor: actor, Done: done}
 	})
 }
 
-// Extend gives a sweep more trials, longer steps or a wider space, and says what is trained again, as its checkpoint was
-// dropped. A preview changes nothing.
+// Extend gives a sweep more trials, longer training or a wider space. It returns the trials that restart because
+// their checkpoints were dropped. A preview changes nothing.
 func (l *Loop) Extend(ctx context.Context, req *outbidv1.ExtendSweepRequest, actor string) ([]*outbidv1.TrainedAgain, error) {
 	return do(ctx, l, func(done func([]*outbidv1.TrainedAgain, error)) Input {
 		return Extend{Request: req, Actor: actor, Done: done}
 	})
 }
 
-// Ask gives a client of an external sweep something to train.
+// Ask requests a trial for a client of an external sweep.
 func (l *Loop) Ask(ctx context.Context, sweep, client string) (*outbidv1.AskTrialResponse, error) {
 	return do(ctx, l, func(done func(*outbidv1.AskTrialResponse, error)) Input {
 		return Ask{Sweep: sweep, Client: client, Done: done}
 	})
 }
 
-// Tell takes in what that client measured.
+// Tell records what a client measured.
 func (l *Loop) Tell(ctx context.Context, req *outbidv1.TellTrialRequest) (*outbidv1.TellTrialResponse, error) {
 	return do(ctx, l, func(done func(*outbidv1.TellTrialResponse, error)) Input {
 		now := timestamppb.New(l.clock.now())
@@ -120,7 +121,7 @@ func (l *Loop) ReportsAfter(
 	return nil
 }
 
-// Ledger calls f for every batch from a sequence to the last one.
+// Ledger calls f for every batch from a sequence number to the last one.
 func (l *Loop) Ledger(ctx context.Context, from uint64, f func(*outbidv1.Batch) error) error {
 	return l.cfg.Ledger.Read(ctx, max(1, from), f)
 }

@@ -19,11 +19,11 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// site is a loop and a node on which every trial trains as fast as it is told to.
+// site is a loop with a node on which every trial trains at once as ordered.
 type site struct {
 	*control.Loop
 	seq    uint64
-	began  map[uint64]int64 // until which step each fork has trained, by lease id
+	began  map[uint64]int64 // the step that each fork has reached, by lease ID
 	orders chan *outbidv1.Orders
 	ended  chan error
 	stop   context.CancelFunc
@@ -72,11 +72,11 @@ func openSite(tb testing.TB, devices int, cfg control.Config) *site {
 	return s
 }
 
-// train does what orders say.
+// train follows orders.
 func (s *site) train(o *outbidv1.Orders) *outbidv1.Uplink {
 	up := &outbidv1.Uplink{Node: "n1", Boot: "b1", FirstSeq: o.GetAckedSeq() + 1}
 	if o.GetAckedSeq() < s.seq {
-		return up // it is told again when all before is known
+		return up // wait until everything before is acknowledged
 	}
 	say := func(f *outbidv1.ForkRef, m *outbidv1.UplinkMessage) {
 		m.Fork = f
@@ -144,7 +144,7 @@ func (s *site) await(tb testing.TB, id string) {
 	}
 }
 
-// everything calls each read of the loop once.
+// everything calls each read method of the loop once.
 func (s *site) everything(tb testing.TB) {
 	tb.Helper()
 	for _, sweep := range s.Sweeps() {
@@ -184,7 +184,7 @@ func (s *site) everything(tb testing.TB) {
 	_ = s.CheckAgent(&outbidv1.SweepSpec{Agent: &outbidv1.Agent{Plugin: "none"}})
 }
 
-// fair says how sweeps fare, and counts how often it is asked.
+// fair returns how sweeps fare, and counts the calls.
 type fair struct {
 	asked atomic.Int64
 }
@@ -194,7 +194,7 @@ func (f *fair) of(v *policy.View, a *policy.App, over bool) *outbidv1.Fairness {
 	return themis.Fairness(v, a, over)
 }
 
-// Everything is read, again and again, while every tuner decides: the race detector looks on.
+// Everything is read repeatedly while every tuner decides, so that the race detector can find conflicts.
 func TestEverythingIsReadWhileEveryTunerDecides(t *testing.T) {
 	t.Parallel()
 	set := settings()
@@ -240,14 +240,14 @@ func TestEverythingIsReadWhileEveryTunerDecides(t *testing.T) {
 	}
 }
 
-// slowDisk is a ledger whose next append takes until it is let go.
+// slowDisk is a ledger whose next append can be delayed.
 type slowDisk struct {
 	ledger.Ledger
 	next atomic.Pointer[chan struct{}]
 	held chan struct{}
 }
 
-// hold has the next append wait, and returns what lets it go.
+// hold delays the next append until release is called.
 func (d *slowDisk) hold() (release func()) {
 	d.held = make(chan struct{})
 	ch := make(chan struct{})
@@ -263,7 +263,7 @@ func (d *slowDisk) Append(ctx context.Context, at time.Time, events []*outbidv1.
 	return d.Ledger.Append(ctx, at, events)
 }
 
-// While the ledger takes its time, all is read as it was before, and nothing that the ledger does not hold yet.
+// While the ledger is slow, readers see the state before the append, and nothing that the ledger does not hold yet.
 func TestReadsDoNotWaitForTheDisk(t *testing.T) {
 	t.Parallel()
 	disk := &slowDisk{Ledger: ledger.NewMemory()}
@@ -308,7 +308,7 @@ func TestReadsDoNotWaitForTheDisk(t *testing.T) {
 	}
 }
 
-// finished runs sweeps to their end and opens a loop on what the ledger holds of them.
+// finished runs sweeps to their end and opens a loop on the resulting ledger.
 func finished(tb testing.TB, sweeps, trials int, cfg control.Config) *site {
 	tb.Helper()
 	spec := sim.Sweep("s", "min", int32(trials), sim.Tuner("random", map[string]int64{"max_steps": 1}))
@@ -335,9 +335,9 @@ func finished(tb testing.TB, sweeps, trials int, cfg control.Config) *site {
 	return openSite(tb, 4, cfg)
 }
 
-// What has not changed is not worked out again: a list of sweeps that have ended costs no forecast, and each is drawn once;
-// one that goes on has its forecast made again after a while, however many read.
-func TestListsDoNotWorkOutAgainWhatIsAsItWas(t *testing.T) {
+// Unchanged results are reused. A list of sweeps that have ended needs no forecasts, and each sweep is drawn once. A
+// running sweep has a new forecast after a while, however many read it.
+func TestListsReuseUnchangedResults(t *testing.T) {
 	t.Parallel()
 	f := &fair{}
 	s := finished(t, 200, 5, control.Config{Fairness: f.of})

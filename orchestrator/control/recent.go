@@ -8,14 +8,14 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// How much of the newest rounds is kept in memory.
+// recentRounds and recentBytes limit the rounds that are kept in memory.
 const (
 	recentRounds = 4096
 	recentBytes  = 16 << 20
 )
 
-// recent is the newest rounds of the policy, so that whoever looks at those does not read the ledger. It may be used by
-// several goroutines.
+// recent holds the policy's newest rounds, so that they can be read without the ledger. It is safe for concurrent
+// use.
 type recent struct {
 	mu     sync.Mutex
 	rounds []*outbidv1.Round // in the order of the ledger
@@ -23,18 +23,18 @@ type recent struct {
 	bytes  int
 	// from is the first batch whose rounds are all here.
 	from uint64
-	// fared is how the newest auction that each sweep had a part in left it. The values never change.
+	// fared holds the result of the last auction that concerned each sweep. The values must not be changed.
 	fared map[string]*outbidv1.AuctionFairness
 }
 
-// begin forgets everything: rounds are known from a batch on.
+// begin clears everything. Rounds from a batch on will be added.
 func (r *recent) begin(from uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.rounds, r.sizes, r.bytes, r.from, r.fared = nil, nil, 0, from, nil
 }
 
-// add takes the rounds of a batch, which follows the one before. They are copied.
+// add copies the rounds of the next batch.
 func (r *recent) add(rounds []*outbidv1.Round) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -46,7 +46,7 @@ func (r *recent) add(rounds []*outbidv1.Round) {
 	}
 	for len(r.rounds) > recentRounds || r.bytes > recentBytes && len(r.rounds) > 1 {
 		r.from = r.rounds[0].GetSeq() + 1
-		for len(r.rounds) > 0 && r.rounds[0].GetSeq() < r.from { // a batch is here whole or not at all
+		for len(r.rounds) > 0 && r.rounds[0].GetSeq() < r.from { // keep or drop the rounds of a batch together
 			r.bytes -= r.sizes[0]
 			r.rounds[0] = nil
 			r.rounds, r.sizes = r.rounds[1:], r.sizes[1:]
@@ -54,7 +54,7 @@ func (r *recent) add(rounds []*outbidv1.Round) {
 	}
 }
 
-// fare notes how an auction left the sweeps that it asked or gave something. The caller holds the lock.
+// fare records the results of an auction for the sweeps in it. The caller holds the lock.
 func (r *recent) fare(round *outbidv1.Round) {
 	for _, b := range round.GetAuction().GetBidders() {
 		if b.GetRhoAfter() <= 0 {
@@ -69,22 +69,22 @@ func (r *recent) fare(round *outbidv1.Round) {
 	}
 }
 
-// lastFared is how the newest auction that a sweep had a part in left it; nil if there was none.
+// lastFared returns the result of the last auction that concerned a sweep, or nil.
 func (r *recent) lastFared(sweep string) *outbidv1.AuctionFairness {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.fared[sweep]
 }
 
-// forget drops how auctions left a sweep that has ended.
+// forget drops the auction results of a sweep that has ended.
 func (r *recent) forget(sweep string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.fared, sweep)
 }
 
-// newest calls f with rounds, the newest first, until it returns false. The caller may keep and change them. It returns
-// the first batch whose rounds were all there.
+// newest calls f with rounds, newest first, until it returns false. The caller must copy a round to keep or change
+// it. It returns the first batch whose rounds were all available.
 func (r *recent) newest(f func(*outbidv1.Round) bool) (from uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

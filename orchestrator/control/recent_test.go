@@ -72,7 +72,7 @@ func TestTheNewestRoundsAreShownWithoutReadingTheLedger(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// One more command: what it waits for has the rounds before it.
+	// The reply to another command comes after the rounds before it.
 	if _, err := l.Submit(t.Context(), sim.Sweep("s", "min", 1, sim.Tuner("random", nil)), "me", ""); err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +82,7 @@ func TestTheNewestRoundsAreShownWithoutReadingTheLedger(t *testing.T) {
 		t.Errorf("%d rounds were shown after %d reads of the ledger", len(rounds), record.reads.Load()-before)
 	}
 	end()
-	again, end := open() // from its last snapshot: it knows of no rounds
+	again, end := open() // from its last snapshot: it has no rounds in memory
 	if diff := cmp.Diff(rounds, list(again), protocmp.Transform()); diff != "" {
 		t.Errorf("after a restart (-want +got):\n%s", diff)
 	}

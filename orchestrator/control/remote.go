@@ -12,17 +12,17 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// isRemote says whether a sweep's tuner is a program of its own.
+// isRemote reports whether a sweep's tuner runs in its own process.
 func isRemote(spec *outbidv1.SweepSpec) bool { return spec.GetTuner().GetPlugin() != nil }
 
-// Remote is the tuner of a sweep if it is a program of its own; nil if not, or if it failed. It must not be changed.
+// Remote returns the remote tuner of a sweep, or nil if it is not remote or failed. The caller must not change it.
 func (c *Core) Remote(sweep string) *remote.Tuner {
 	t, _ := c.tuners[sweep].(*remote.Tuner)
 	return t
 }
 
-// newTuner makes a tuner from its sweep's settings, or from a snapshot if that is not nil. A program of its own is not
-// started: who asks it does that.
+// newTuner makes a tuner from its sweep's settings, and from a snapshot unless that is nil. It does not start the
+// process of a remote tuner; its client does.
 func (c *Core) newTuner(spec *outbidv1.SweepSpec, snapshot []byte) (tuner.Tuner, error) {
 	switch {
 	case !isRemote(spec):
@@ -34,18 +34,18 @@ func (c *Core) newTuner(spec *outbidv1.SweepSpec, snapshot []byte) (tuner.Tuner,
 	}
 }
 
-// TunerAnswer is what a tuner in a process of its own answered to a question. It counts if its sweep goes on and the question
-// is the next to be answered: what comes twice, too late, or from a process of before is dropped, and what a sweep that
-// has ended was not answered is asked again when it goes on.
+// TunerAnswer is a remote tuner's answer to a question. It counts if its sweep is active and the question is the next
+// one to be answered. Duplicates, late answers and those of earlier processes are dropped. Questions that were open
+// when a sweep ended are asked again when it continues.
 type TunerAnswer struct {
 	Sweep    string
 	Question uint64
 	Actions  []tuner.Action
 	Status   tuner.Status
 	Outlook  tuner.Outlook
-	// Err is why the tuner cannot go on; the sweep fails with it.
+	// Err is why the tuner failed, and the sweep with it.
 	Err error
-	// Snapshot of the process as it was with that answer; nil if none was taken.
+	// Snapshot of the process after that answer, or nil if none was taken.
 	Snapshot []byte
 }
 
@@ -70,9 +70,9 @@ func (in TunerAnswer) apply(c *Core) {
 	c.emit(tunerAnswered(in.Sweep, in.Question, said, ""))
 	t.Save(in.Question, in.Snapshot)
 	switch q.Event.(type) {
-	case tuner.Reported: // alone it changes nobody's demand
+	case tuner.Reported: // a report alone does not change the demand
 		c.scheduleDue = c.scheduleDue || t.Said() != before
-	case tuner.Ask: // who has nothing is not asked at once again
+	case tuner.Ask: // a tuner without trials is not asked again at once
 		c.scheduleDue = c.scheduleDue || len(in.Actions) > 0
 	default:
 		c.scheduleDue = true
@@ -86,17 +86,17 @@ func tunerAnswered(sweep string, question uint64, said *outbidv1.TunerStatus, fa
 	}}}
 }
 
-// takesAnswers says whether a sweep does what its tuner wants. One that is stopping does not: what is open then is asked again
-// if it goes on.
+// takesAnswers reports whether a sweep follows its tuner. A stopping sweep does not: open questions are asked again
+// if it continues.
 func takesAnswers(s *state.Sweep) bool {
 	return s.State == outbidv1.SweepState_SWEEP_STATE_RUNNING || s.State == outbidv1.SweepState_SWEEP_STATE_PAUSED
 }
 
-// answered has a tuner in a process of its own take in that it has answered.
+// answered records that a remote tuner has answered.
 func (c *Core) answered(s *state.Sweep, e *outbidv1.TunerAnswered) error {
 	t := c.Remote(s.ID)
 	if t == nil {
-		return nil // it failed, and the sweep with it
+		return nil // the tuner failed, and so did the sweep
 	}
 	if e.GetError() != "" {
 		c.dropTuner(s)
@@ -106,14 +106,14 @@ func (c *Core) answered(s *state.Sweep, e *outbidv1.TunerAnswered) error {
 	return t.Answer(e.GetQuestion(), e.GetStatus())
 }
 
-// dropTuner forgets a tuner that failed.
+// dropTuner removes a tuner that failed.
 func (c *Core) dropTuner(s *state.Sweep) {
 	delete(c.tuners, s.ID)
 	delete(c.mayCreate, s.ID)
 	c.out.Retire = append(c.out.Retire, s.ID)
 }
 
-// recordAnswers: the ledger tells from here on what tuners in processes of their own answer. An earlier version waited for
+// recordAnswers marks that the ledger contains the answers of remote tuners from here on. Earlier versions waited for
 // each answer.
 func (c *Core) recordAnswers() error {
 	for _, id := range sortedKeys(c.tuners) {
@@ -138,7 +138,7 @@ func (c *Core) recordAnswers() error {
 	return nil
 }
 
-// overtaken says whether an action of a tuner in a process of its own names a trial that has ended since it was asked.
+// overtaken reports whether an action of a remote tuner names a trial that has ended since the question.
 func (c *Core) overtaken(s *state.Sweep, action tuner.Action) bool {
 	t := c.Remote(s.ID)
 	if t == nil {
@@ -158,11 +158,11 @@ func (c *Core) overtaken(s *state.Sweep, action tuner.Action) bool {
 	}
 }
 
-// heldFor is how long a trial that reached its target keeps its devices while its tuner, a program of its own, has not
-// answered yet. Then it is paused, as those are whose tuner waits.
+// heldFor is how long a trial that reached its target keeps its devices while its remote tuner has not answered.
+// After that it is paused, like trials whose tuner waits.
 const heldFor = 2 * time.Second
 
-// held says whether a trial that reached its target keeps its devices, as its tuner's answer is under way.
+// held reports whether a trial that reached its target keeps its devices because its tuner has not answered yet.
 func (c *Core) held(s *state.Sweep, t *state.Trial) bool {
 	r := c.Remote(s.ID)
 	if r == nil || s.State != outbidv1.SweepState_SWEEP_STATE_RUNNING || !t.AtTarget || t.Pausing || t.Done() || len(t.Leases) == 0 {
@@ -172,13 +172,13 @@ func (c *Core) held(s *state.Sweep, t *state.Trial) bool {
 	return open && c.now.Sub(q.At) < heldFor
 }
 
-// anyHeld says whether a sweep has trials that wait so.
+// anyHeld reports whether a sweep has such trials.
 func (c *Core) anyHeld(s *state.Sweep) bool {
 	r := c.Remote(s.ID)
 	return r != nil && slices.ContainsFunc(r.Open(), func(q remote.Question) bool { _, reached := q.Event.(tuner.Reached); return reached })
 }
 
-// questions lists the sweeps whose tuners are to be asked something.
+// questions lists the sweeps whose remote tuners have open questions.
 func (c *Core) questions() []string {
 	var ask []string
 	for _, id := range sortedKeys(c.asking) {
@@ -190,7 +190,7 @@ func (c *Core) questions() []string {
 	return ask
 }
 
-// resume replies to the commands that waited for a tuner's answer, as far as that is there.
+// resume replies to commands that waited for a tuner's answer, if that has come.
 func (c *Core) resume() {
 	waiting := c.pending
 	c.pending = nil

@@ -18,7 +18,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// outside is a built-in tuner as a program of its own: nobody who decides, restores or replays can start it.
+// outside returns a built-in tuner as a plugin, whose process cannot be started by a decision, a restore or a replay.
 func outside(kind string, maxSteps int64, seed int64) *outbidv1.Tuner {
 	set, err := structpb.NewStruct(map[string]any{"kind": kind, "seed": seed})
 	if err != nil {
@@ -29,13 +29,13 @@ func outside(kind string, maxSteps int64, seed int64) *outbidv1.Tuner {
 	}}}
 }
 
-// process is that program. Like any, it is not told of what befell a trial that it had ended.
+// process is that plugin's process. Like any remote tuner, it gets no events of trials that it had ended.
 type process struct {
 	tuner.Tuner
 	over map[tuner.Trial]bool
 }
 
-// startProcess starts the program, afresh or from a snapshot.
+// startProcess starts the process, from the beginning or from a snapshot.
 func startProcess(s tuner.Settings, snapshot []byte) (*process, error) {
 	s = within(s)
 	p := &process{over: map[tuner.Trial]bool{}}
@@ -46,7 +46,7 @@ func startProcess(s tuner.Settings, snapshot []byte) (*process, error) {
 	return p, err
 }
 
-// within are the settings of the tuner within the program.
+// within returns the settings of the tuner inside the plugin.
 func within(s tuner.Settings) tuner.Settings {
 	out := s.Spec.GetTuner().GetPlugin()
 	set := out.GetSettings().GetFields()
@@ -82,7 +82,7 @@ func (p *process) Handle(e tuner.Event) ([]tuner.Action, error) {
 	return actions, err
 }
 
-// answerTo asks a process a question.
+// answerTo returns a process's answer to a question.
 func answerTo(p *process, sweep string, number uint64, e tuner.Event) control.TunerAnswer {
 	actions, err := p.Handle(e)
 	return control.TunerAnswer{
@@ -90,14 +90,14 @@ func answerTo(p *process, sweep string, number uint64, e tuner.Event) control.Tu
 	}
 }
 
-// asked are the processes of a life's sweeps, and how many questions each has answered.
+// asked holds the process of a sweep, and how many questions it has answered.
 type asked struct {
 	*process
 	answered uint64
 }
 
-// answer has a process answer its next question; some answers come twice, and some with a snapshot. It says
-// whether one had any.
+// answer makes a process answer its next question; some answers come twice, and some with a snapshot. It reports
+// whether there was a question.
 func (l *life) answer() bool {
 	var open []string
 	for _, id := range l.core.State().SweepIDs {
@@ -129,7 +129,7 @@ func (l *life) answer() bool {
 		}
 		in := answerTo(p.process, id, q.Number, q.Event)
 		p.answered = q.Number
-		if l.n(3) == 0 && len(p.over) == 0 { // who is over is not in the snapshot of this program
+		if l.n(3) == 0 && len(p.over) == 0 { // the snapshot does not contain which trials are over
 			var err error
 			in.Snapshot, err = p.Snapshot()
 			l.must(err)
@@ -144,7 +144,7 @@ func (l *life) answer() bool {
 	return true
 }
 
-// forgetSaved leaves out what a process can go on from: who read the ledger from its first batch on has every question.
+// forgetSaved removes snapshots of the process: a core restored from the first batch has every question instead.
 func (l *life) forgetSaved(r *outbidv1.SweepRecord) {
 	if !r.GetTunerRemote() || r.GetTuner() == nil {
 		return
@@ -158,7 +158,7 @@ func (l *life) forgetSaved(r *outbidv1.SweepRecord) {
 	r.Tuner = data
 }
 
-// remoteBench is a bench with a sweep whose tuner is a program of its own.
+// remoteBench is a bench with a sweep whose tuner is remote.
 type remoteBench struct {
 	*bench
 	t *testing.T
@@ -176,7 +176,7 @@ func newRemoteBench(t *testing.T, devices int, kind string, trials int32) *remot
 	return &remoteBench{b, t, p}
 }
 
-// answer is what the process answers to the next question.
+// answer returns the process's answer to the next question.
 func (b *remoteBench) answer() control.TunerAnswer {
 	b.t.Helper()
 	q, open := b.core.Remote("s-1").Next()
@@ -188,7 +188,7 @@ func (b *remoteBench) answer() control.TunerAnswer {
 
 func (b *remoteBench) sweep() *state.Sweep { return b.core.State().Sweeps["s-1"] }
 
-// answered says how many questions were answered, and how many trials there are.
+// expect checks the numbers of answered questions and of trials.
 func (b *remoteBench) expect(answered uint64, trials int) {
 	b.t.Helper()
 	if got := b.core.Remote("s-1").Answered(); got != answered || len(b.sweep().Trials) != trials {
@@ -196,8 +196,8 @@ func (b *remoteBench) expect(answered uint64, trials int) {
 	}
 }
 
-// Until a tuner in a process of its own answers nothing is decided for its sweep, and it is asked once. What comes out of order,
-// twice, or for a sweep that is not there is dropped.
+// Nothing is decided for a sweep until its remote tuner answers, which is asked once. Answers that are out of order,
+// duplicates, or for an unknown sweep are dropped.
 func TestAnswersCountOnceAndInOrder(t *testing.T) {
 	t.Parallel()
 	b := newRemoteBench(t, 2, "random", 3)
@@ -224,8 +224,8 @@ func TestAnswersCountOnceAndInOrder(t *testing.T) {
 	b.expect(1, 2)
 }
 
-// A trial that reached its target keeps its devices while its tuner's answer is under way, goes on where it is if that comes
-// soon, and is paused if it takes long.
+// A trial that reached its target keeps its devices while its tuner's answer is pending. It continues in place if the
+// answer comes soon, and is paused if it takes long.
 func TestATrialAtItsTargetWaitsForAnAnswer(t *testing.T) {
 	t.Parallel()
 	for name, late := range map[string]bool{"soon": false, "late": true} {
@@ -267,7 +267,7 @@ func TestATrialAtItsTargetWaitsForAnAnswer(t *testing.T) {
 	}
 }
 
-// A trial that ends while its tuner is asked about it is not brought back by the answer.
+// A trial that ends while its tuner is asked about it is not reopened by the answer.
 func TestAnAnswerAboutATrialThatHasEnded(t *testing.T) {
 	t.Parallel()
 	for name, action := range map[string]tuner.Action{
@@ -296,7 +296,7 @@ func TestAnAnswerAboutATrialThatHasEnded(t *testing.T) {
 	}
 }
 
-// A sweep is not over while its tuner has a question: it may want more.
+// A sweep does not end while its tuner has a question, because it may create more trials.
 func TestASweepIsNotOverWithOpenQuestions(t *testing.T) {
 	t.Parallel()
 	b := newRemoteBench(t, 1, "random", 1)
@@ -325,7 +325,7 @@ func TestASweepIsNotOverWithOpenQuestions(t *testing.T) {
 	}
 }
 
-// What a sweep was not answered before it was stopped is dropped when it comes, and asked again when the sweep goes on.
+// Answers that arrive after a sweep was stopped are dropped, and the questions are asked again when it continues.
 func TestAStoppedSweepIsAskedAgain(t *testing.T) {
 	t.Parallel()
 	b := newRemoteBench(t, 1, "random", 3)
@@ -354,7 +354,7 @@ func TestAStoppedSweepIsAskedAgain(t *testing.T) {
 	b.expect(1, 1)
 }
 
-// A tuner that fails takes its sweep with it, at once or by what it wants.
+// A tuner that fails makes its sweep fail, whether by an error or by an invalid action.
 func TestATunerThatFails(t *testing.T) {
 	t.Parallel()
 	for name, in := range map[string]control.TunerAnswer{
@@ -378,12 +378,12 @@ func TestATunerThatFails(t *testing.T) {
 	}
 }
 
-// retried is an answer that comes too late.
+// retried returns an answer that comes too late.
 func (b *remoteBench) retried() control.TunerAnswer {
 	return control.TunerAnswer{Sweep: "s-1", Question: 1, Actions: []tuner.Action{tuner.Create{UntilStep: 1}}}
 }
 
-// Clients of an external sweep wait for its tuner's answers, as far as those concern them.
+// Clients of an external sweep wait for its tuner's answers that concern them.
 func TestClientsWaitForATunersAnswer(t *testing.T) {
 	t.Parallel()
 	core := control.NewCore(settings(), baseline.FIFO{}, state.New())

@@ -16,9 +16,9 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// A ledger of a version that waited for every answer of a tuner in a process of its own goes on: what it told is answered, and
-// the process is told it again before it is asked for more.
-func TestALedgerWithoutAnswersGoesOn(t *testing.T) {
+// A ledger of a version that waited for every answer of a remote tuner can be continued: the events in it count as
+// answered, and the process gets them again before new questions.
+func TestALedgerWithoutAnswersCanBeContinued(t *testing.T) {
 	t.Parallel()
 	tune := map[string]int64{"max_steps": 4, "eta": 2, "trials": 4, "min_steps": 1, "seed": 1}
 	b := newBench(t, 1, sim.Sweep("s", "min", 3, sim.Tuner("random", tune)))
@@ -97,13 +97,13 @@ func TestALedgerWithoutAnswersGoesOn(t *testing.T) {
 	}
 }
 
-// next is the number of the next n messages of a worker that started anew.
+// next returns the number of the next n messages of a restarted worker.
 func (b *bench) next(n uint64) uint64 {
 	b.fresh += n
 	return b.fresh - n + 1
 }
 
-// complete trains the trial that runs until its target.
+// complete trains the running trial until its target.
 func (b *bench) complete() {
 	for _, f := range maps.Clone(b.forks) {
 		b.say([]*outbidv1.UplinkMessage{

@@ -11,18 +11,19 @@ import (
 )
 
 const (
-	// renewAfter is how long a step may take until nodes' leases are renewed beside it, and renewEvery how often.
+	// renewAfter is the duration of a step after which leases are renewed during it, and renewEvery how often they
+	// are.
 	renewAfter = 2 * time.Second
 	renewEvery = time.Second
-	// renewals is by how much the generation of orders grows: renewals of them take the numbers in between, so that workers
-	// take none for newer than the next orders.
+	// renewals is the increment of the generation of orders. Renewals use the numbers in between, so that workers
+	// never take a renewal for newer than the next orders.
 	renewals = 1 << 16
 )
 
-// startRenewing sends nodes the orders that they have once more while a step takes long, or a policy at the end: what takes
-// its time must not end what workers train. Nothing is said that is not in the ledger. Only nodes that were heard
-// just now are renewed: so none trains on for longer than it is waited for before it is taken for lost. What takes longer than
-// AppendPatience will not end well, and is not covered. The function that it returns ends that and waits.
+// startRenewing sends nodes their last orders again during a long step, or while the loop's end waits for a policy,
+// so that a slow decision does not end training. Renewals contain only what is in the ledger. Only nodes that were
+// just seen are renewed, so none trains for longer than the core waits before it counts as lost. A step longer than
+// AppendPatience will fail, and is not covered. The returned function ends the renewals and waits.
 func (l *Loop) startRenewing() (stop func()) {
 	ctx, cancel := context.WithCancel(l.leading)
 	var wg sync.WaitGroup
@@ -45,8 +46,8 @@ func (l *Loop) startRenewing() (stop func()) {
 	return func() { cancel(); wg.Wait() }
 }
 
-// renew sends each node that was heard within leaseMargin its orders again. times counts the renewals since orders of the
-// loop's went out, by node.
+// renew sends each node that was seen within leaseMargin its orders again. times counts the renewals since the loop
+// last sent orders, by node.
 func (l *Loop) renew(times map[string]uint64) {
 	now := l.clock.now()
 	l.sent.Range(func(_, known any) bool {
@@ -58,7 +59,7 @@ func (l *Loop) renew(times map[string]uint64) {
 		times[o.GetNode()]++
 		again.Generation += 1 + times[o.GetNode()]%(renewals-1)
 		if err := l.cfg.Send(again); err != nil {
-			l.cfg.Logger.Warn("a lease could not be renewed", "node", o.GetNode(), "err", err)
+			l.cfg.Logger.Warn("could not renew a lease", "node", o.GetNode(), "err", err)
 		}
 		return true
 	})

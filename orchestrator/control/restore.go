@@ -14,8 +14,8 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// Restore returns the core that a ledger's newest snapshot and the batches after it lead to. seen is called with every
-// batch that was folded in; it may be nil.
+// Restore returns the core from a ledger's newest snapshot and the batches after it. seen is called with every batch
+// that was applied; it may be nil.
 func Restore(
 	ctx context.Context, set Settings, p policy.Policy, l ledger.Ledger, seen func(b *outbidv1.Batch, events []*outbidv1.Event) error,
 ) (*Core, error) {
@@ -53,11 +53,11 @@ func Restore(
 	return c, nil
 }
 
-// Appended tells the core that its newest events are in the ledger as a batch.
+// Appended records that the core's newest events are in the ledger as a batch.
 func (c *Core) Appended(b *outbidv1.Batch) { c.st.Seq, c.st.Hash = b.GetSeq(), b.GetHash() }
 
-// Replay folds in events of a batch that was decided before. Tuners and the policy are asked what they were asked then;
-// what they answer is in the events already.
+// Replay applies events of a batch that was decided before. Tuners and the policy get the same questions as they did
+// then; their answers are ignored, because the events contain them.
 func (c *Core) Replay(at time.Time, events []*outbidv1.Event) error {
 	c.replaying = true
 	defer func() { c.replaying, c.following = false, nil }()
@@ -70,7 +70,7 @@ func (c *Core) Replay(at time.Time, events []*outbidv1.Event) error {
 	return nil
 }
 
-// redecide lets a policy with state go through a round again, as it did then. What it decides is in the events already.
+// redecide makes a stateful policy decide a past round again. The result is ignored, because the events contain it.
 func (c *Core) redecide(then *outbidv1.RoundDecided) {
 	r := &round{view: c.begun, beside: then.GetBegunBefore()}
 	c.begun = nil

@@ -10,7 +10,8 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// Two workers that were given one name would push each other out each second, and no trial would ever get on.
+// Without this rule, two workers with the same name would evict each other every second, and no trial would make
+// progress.
 func TestTheFirstOfTwoWorkersOfOneNameKeepsIt(t *testing.T) {
 	t.Parallel()
 	core := control.NewCore(settings(), baseline.FIFO{}, state.New())
@@ -39,7 +40,7 @@ func TestTheFirstOfTwoWorkersOfOneNameKeepsIt(t *testing.T) {
 	if has() != "first" || !core.State().Nodes["w"].Up() {
 		t.Fatalf("%s has the name, up: %v", has(), core.State().Nodes["w"].Up())
 	}
-	for range 4 { // the first one is silent
+	for range 4 { // the first worker is silent
 		beat("second", false)
 	}
 	if has() != "first" {

@@ -13,13 +13,13 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// roundsBlock is how many batches are read at a time when rounds are looked for.
+// roundsBlock is how many batches are read at a time in a search for rounds.
 const roundsBlock = 256
 
 // errEnough ends a read of the ledger early.
 var errEnough = errors.New("enough was read")
 
-// Round returns one round from the ledger, 0 for the newest that gave or took something.
+// Round returns one round from the ledger. 0 means the newest that granted or revoked something.
 func (l *Loop) Round(ctx context.Context, number uint64) (*outbidv1.Round, error) {
 	if number == 0 {
 		newest, err := l.Rounds(ctx, 0, "", 1)
@@ -44,8 +44,8 @@ func (l *Loop) Round(ctx context.Context, number uint64) (*outbidv1.Round, error
 	return l.olderRound(ctx, number, min(from, l.last()+1)-1)
 }
 
-// olderRound looks for a round in the ledger up to a batch. Rounds count up through the ledger: it halves what is left
-// until that is one block.
+// olderRound searches the ledger for a round up to a batch. Rounds are in ascending order, so it bisects down to one
+// block.
 func (l *Loop) olderRound(ctx context.Context, number, high uint64) (*outbidv1.Round, error) {
 	low, last := uint64(1), high
 	for high > low+roundsBlock {
@@ -78,8 +78,8 @@ func (l *Loop) olderRound(ctx context.Context, number, high uint64) (*outbidv1.R
 	}
 }
 
-// Rounds returns at most limit rounds that gave or took something before a round, 0 for the newest, newest first; with a
-// sweep only those that it had a part in.
+// Rounds returns at most limit rounds that granted or revoked something, newest first, from before a round, or the
+// newest if before is 0. With a sweep, it returns only those that concern it.
 func (l *Loop) Rounds(ctx context.Context, before uint64, sweep string, limit int) ([]*outbidv1.Round, error) {
 	var found []*outbidv1.Round
 	wanted := func(r *outbidv1.Round) bool {
@@ -119,10 +119,10 @@ func takesPart(r *outbidv1.Round, sweep string) bool {
 		slices.ContainsFunc(r.GetAuction().GetBidders(), func(b *outbidv1.Bidder) bool { return b.GetSweep() == sweep })
 }
 
-// last is the sequence of the newest batch.
+// last returns the sequence number of the newest batch.
 func (l *Loop) last() uint64 { return l.view.Load().Seq }
 
-// firstRound is the first round between two batches, both included; nil if there is none.
+// firstRound returns the first round between two batches, inclusive, or nil.
 func (l *Loop) firstRound(ctx context.Context, low, high uint64) (*outbidv1.Round, error) {
 	var first *outbidv1.Round
 	err := l.readRounds(ctx, low, high, func(r *outbidv1.Round) error {
@@ -154,7 +154,7 @@ func (l *Loop) readRounds(ctx context.Context, low, high uint64, f func(*outbidv
 	return err
 }
 
-// roundsOf are the rounds of a batch, each with what it decided: the events that follow it and are a decision.
+// roundsOf returns the rounds of a batch with their decisions, which are the events that follow them.
 func roundsOf(table state.Table, b *outbidv1.Batch, events []*outbidv1.Event) []*outbidv1.Round {
 	var rounds []*outbidv1.Round
 	deciding := false

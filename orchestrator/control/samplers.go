@@ -9,9 +9,9 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/limits"
 )
 
-// samplers is the pool of places for tuners in processes of their own: so many on this server, and of each tenant. A sweep
-// whose tuner has to be told something waits for a place. The process that has been idle the longest makes room, and one that
-// has worked for its turn does after its answer. It may be used by several goroutines.
+// samplers is the pool of places for the processes of remote tuners, which limits their number on this server and for
+// each tenant. A sweep whose tuner has questions waits for a place. The process that has been idle the longest yields
+// its place, and one whose turn is over does so after its answer. It is safe for concurrent use.
 type samplers struct {
 	all  int
 	most func(tenant string) int64
@@ -22,23 +22,23 @@ type samplers struct {
 	waiting []*place
 }
 
-// usualSamplers is how many processes run at once on a server if nothing else is said, and samplerTurn how long one may go on
-// answering while others wait.
+// usualSamplers is the default number of processes that run at the same time. samplerTurn is how long a process may
+// continue to answer while others wait.
 const (
 	usualSamplers = 16
 	samplerTurn   = 10 * time.Second
 )
 
-// place is where one process runs, or waits to.
+// place is where one process runs, or waits to run.
 type place struct {
 	pool   *samplers
 	tenant string
-	// granted is closed once the process may start, and wanted once it is to make room for another.
+	// granted is closed once the process may start, and wanted once it must yield to another.
 	granted, wanted chan struct{}
 	// since is when the process started, or when it last became idle.
 	since time.Time
 	idle  bool
-	// victim was asked to make room for this one.
+	// victim was asked to yield its place to this one.
 	victim *place
 	asked  bool
 	left   bool
@@ -51,12 +51,12 @@ func newSamplers(all int, most func(tenant string) int64) *samplers {
 	return &samplers{all: all, most: most, now: time.Now}
 }
 
-// enter waits for a place until ctx ends; leave it.
+// enter waits for a place until ctx ends. The caller must leave it.
 func (s *samplers) enter(ctx context.Context, tenant string) (*place, error) {
 	p := &place{pool: s, tenant: tenant, granted: make(chan struct{}), wanted: make(chan struct{})}
 	s.mu.Lock()
 	s.waiting = append(s.waiting, p)
-	s.settle()
+	s.assignPlaces()
 	s.mu.Unlock()
 	select {
 	case <-p.granted:
@@ -67,7 +67,7 @@ func (s *samplers) enter(ctx context.Context, tenant string) (*place, error) {
 	}
 }
 
-// leave gives a place up. It may be called more than once.
+// leave frees a place. It may be called more than once.
 func (p *place) leave() {
 	if p == nil {
 		return
@@ -77,10 +77,10 @@ func (p *place) leave() {
 	defer s.mu.Unlock()
 	same := func(o *place) bool { return o == p }
 	s.inside, s.waiting, p.left = slices.DeleteFunc(s.inside, same), slices.DeleteFunc(s.waiting, same), true
-	s.settle()
+	s.assignPlaces()
 }
 
-// works says whether the process has something to answer.
+// works records whether the process has a question to answer.
 func (p *place) works(now bool) {
 	s := p.pool
 	s.mu.Lock()
@@ -90,7 +90,7 @@ func (p *place) works(now bool) {
 			p.since = s.now()
 		}
 	}
-	s.settle()
+	s.assignPlaces()
 }
 
 // held counts a tenant's processes.
@@ -110,8 +110,8 @@ func (s *samplers) count(tenant string) int {
 	return n
 }
 
-// settle lets in who fits, in their order, and asks others to make room for who does not.
-func (s *samplers) settle() {
+// assignPlaces grants free places to waiting processes in their order, and asks others to yield for the rest.
+func (s *samplers) assignPlaces() {
 	for _, p := range slices.Clone(s.waiting) {
 		most := s.most(p.tenant)
 		full := most != limits.Unlimited && int64(s.count(p.tenant)) >= max(1, most)
@@ -131,8 +131,8 @@ func (s *samplers) settle() {
 	}
 }
 
-// choose returns who is to make room: one of the tenant if that has all that it may, else one of the tenant with the most; who
-// is idle first, and then whose turn is over; nil if nobody yet.
+// choose returns the place that must yield, or nil if none can yet. It belongs to the same tenant if that is at its
+// limit, otherwise to the tenant with the most places. Idle processes come first, then those whose turn is over.
 func (s *samplers) choose(p *place, own bool) *place {
 	var best *place
 	var bestRank [3]int64

@@ -9,9 +9,9 @@ import (
 	"pgregory.net/rapid"
 )
 
-// However long processes work and rest, never do more run than may, on the server or of a tenant, and each that waits gets a
-// place in the end.
-func TestNoMoreSamplersRunThanMay(t *testing.T) {
+// However long processes work and idle, the limits of the server and of each tenant hold, and every waiting process
+// gets a place in the end.
+func TestSamplerLimitsHold(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		plan := samplerPlan{all: rapid.IntRange(1, 5).Draw(r, "all"), most: map[string]int64{}}
 		for _, tenant := range []string{"a", "b", "c"} {
@@ -28,7 +28,7 @@ func TestNoMoreSamplersRunThanMay(t *testing.T) {
 	})
 }
 
-// samplerPlan is which processes want a place, each with the questions that come to it: how long they take.
+// samplerPlan lists processes that need a place, each with the durations of its questions.
 type samplerPlan struct {
 	all       int
 	most      map[string]int64
@@ -40,7 +40,7 @@ type samplerWork struct {
 	seconds []int
 }
 
-// run says what went wrong; "" for nothing.
+// run returns what went wrong, or "".
 func (p samplerPlan) run(ctx context.Context) string {
 	s := newSamplers(p.all, func(tenant string) int64 { return p.most[tenant] })
 	ctx, cancel := context.WithTimeout(ctx, 24*time.Hour)
@@ -74,7 +74,7 @@ func (p samplerPlan) work(ctx context.Context, s *samplers, w samplerWork) strin
 		at.works(true)
 		<-time.After(time.Duration(seconds) * time.Second)
 		at.works(false)
-		if seconds%2 == 0 { // it stays until its place is wanted, or its sweep ends
+		if seconds%2 == 0 { // it stays until its place is needed, or its sweep ends
 			select {
 			case <-at.wanted:
 			case <-time.After(time.Hour):
@@ -86,8 +86,8 @@ func (p samplerPlan) work(ctx context.Context, s *samplers, w samplerWork) strin
 	return ""
 }
 
-// Who waits and gives up leaves nothing behind.
-func TestWhoWaitsForAPlaceMayGiveUp(t *testing.T) {
+// A process that stops waiting leaves nothing behind.
+func TestAWaitingSamplerMayGiveUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newSamplers(1, func(string) int64 { return 1 })

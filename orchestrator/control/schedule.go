@@ -12,7 +12,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// schedule lets tuners fill what is free, then asks the policy who gets it.
+// schedule asks tuners for trials to fill free devices, then asks the policy which trials get devices.
 func (c *Core) schedule() {
 	if c.err != nil {
 		return
@@ -25,8 +25,8 @@ func (c *Core) schedule() {
 	_, c.metered = c.meter()
 }
 
-// decide asks the policy, in which agents outside the binary have the bids that outside says; nil for nobody. It leaves the view as
-// it was even if a policy that is not of the registry does not.
+// decide asks the policy for its decision. outside holds the bids of external agents, or is nil. The view is restored
+// even after a policy that leaves simulated changes in it.
 func (c *Core) decide(v *policy.View, outside agent.Agent) policy.Plan {
 	if p, ok := c.policy.(policy.Bidding); ok {
 		p.UseAgents(outside)
@@ -36,13 +36,13 @@ func (c *Core) decide(v *policy.View, outside agent.Agent) policy.Plan {
 	return c.policy.Decide(v)
 }
 
-// decided is a plan as events: what is taken first, then what is kept, then what is given.
+// decided returns a plan as events: first the revocations, then the renewals, then the grants.
 func (c *Core) decided(v *policy.View, plan policy.Plan) []*outbidv1.Event {
 	var events []*outbidv1.Event
 	for _, r := range plan.Revokes {
 		for _, l := range c.leasesOf(r.Job) {
 			if l.Revoking != outbidv1.RevokeKind_REVOKE_KIND_UNSPECIFIED {
-				continue // a fork that did its share is ending already
+				continue // a fork that trained its share is ending already
 			}
 			events = append(events, &outbidv1.Event{Kind: &outbidv1.Event_LeaseRevoked{LeaseRevoked: &outbidv1.LeaseRevoked{
 				Sweep: r.Job.App.ID, Trial: l.Trial, LeaseId: l.ID, How: outbidv1.RevokeKind_REVOKE_KIND_PAUSE,
@@ -68,7 +68,7 @@ func (c *Core) decided(v *policy.View, plan policy.Plan) []*outbidv1.Event {
 	return events
 }
 
-// leasesOf are the leases that a job's trial holds.
+// leasesOf returns the leases of a job's trial.
 func (c *Core) leasesOf(j *policy.Job) []*state.Lease {
 	s := c.st.Sweeps[j.App.ID]
 	if s == nil || int(j.Trial) >= len(s.Trials) {
@@ -88,8 +88,8 @@ func granted(v *policy.View, g *policy.Grant, leaseID uint64) *outbidv1.Event {
 	return &outbidv1.Event{Kind: &outbidv1.Event_LeaseGranted{LeaseGranted: e}}
 }
 
-// refused says whether what a policy decided does not fit the state. That is the policy's mistake: it is told in the
-// sweep's notes and has no effect.
+// refused reports whether a policy's decision does not fit the state. That is a mistake of the policy: it is recorded
+// in the sweep's notes and has no effect.
 func (c *Core) refused(e *outbidv1.Event) bool {
 	ref := c.st.TrialOf(e)
 	s := c.st.Sweeps[ref.GetSweep()]
@@ -102,30 +102,30 @@ func (c *Core) refused(e *outbidv1.Event) bool {
 		}
 	case *outbidv1.Event_ForksBegan:
 		if t.State != outbidv1.TrialState_TRIAL_STATE_QUEUED || t.Round != nil {
-			why = "forks that it cannot have now"
+			why = "forks that the trial cannot have now"
 		}
 	case *outbidv1.Event_LeaseGranted:
-		k.LeaseGranted.LeaseId = c.st.NextLease // one that was refused before leaves no gap
+		k.LeaseGranted.LeaseId = c.st.NextLease // reuse the IDs of refused grants
 		if !mayHave(t, k.LeaseGranted) || s.State != outbidv1.SweepState_SWEEP_STATE_RUNNING || holdsNothing(k.LeaseGranted) {
-			why = "devices that it cannot have now"
+			why = "devices that the trial cannot have now"
 		} else if err := c.st.CanGrant(k.LeaseGranted); err != nil {
-			why = "what is not free: " + err.Error()
+			why = "devices that are not free: " + err.Error()
 		} else if node := c.offLimits(s, t, k.LeaseGranted); node != "" {
-			why = "node " + node + ", which it is to keep off"
+			why = "node " + node + ", which the trial must avoid"
 		}
 	}
 	if why == "" {
 		return false
 	}
 	c.emit(&outbidv1.Event{Kind: &outbidv1.Event_Note{Note: &outbidv1.Note{
-		Sweep: s.ID, Trial: &t.Number, Level: "error", Text: fmt.Sprintf("policy %s granted it %s", c.policy.Name(), why),
+		Sweep: s.ID, Trial: &t.Number, Level: "error", Text: fmt.Sprintf("policy %s granted %s", c.policy.Name(), why),
 		Kind: outbidv1.NoteKind_NOTE_KIND_GRANT_REFUSED,
 	}}})
 	return true
 }
 
-// mayHave says whether a trial may have a lease now: one that waits its first, and one that trains another for a fork, if it
-// goes on.
+// mayHave reports whether a trial may have a lease now: the first one if it is queued, or another one for a fork if
+// it is running.
 func mayHave(t *state.Trial, e *outbidv1.LeaseGranted) bool {
 	if !mayShare(t, e) {
 		return false
@@ -137,18 +137,18 @@ func mayHave(t *state.Trial, e *outbidv1.LeaseGranted) bool {
 		t.Lead().Revoking == outbidv1.RevokeKind_REVOKE_KIND_UNSPECIFIED
 }
 
-// holdsNothing says whether a grant has a place without devices, or none.
+// holdsNothing reports whether a grant lacks places or has a place without devices.
 func holdsNothing(e *outbidv1.LeaseGranted) bool {
 	return len(e.GetPlaces()) == 0 ||
 		slices.ContainsFunc(e.GetPlaces(), func(p *outbidv1.LeasePlace) bool { return len(p.GetDevices()) == 0 })
 }
 
-// aheadAtMost bounds how many trials a tuner is asked for beyond what is free, so that a policy that preempts sees them.
+// aheadAtMost limits how many trials a tuner is asked for beyond what is free, so that a preempting policy sees them.
 const aheadAtMost = 256
 
-// askTuners asks tuners for trials where devices are free that no trial waits for. A sweep that has none running or
-// waiting is always asked for one, so that the policy sees that it wants something; where the policy preempts, for as
-// many as the cluster could run.
+// askTuners asks tuners for trials if devices are free that no trial waits for. A sweep without running or waiting
+// trials is always asked for one, so that the policy sees its demand. If the policy preempts, it is asked for as many
+// as the cluster could run.
 func (c *Core) askTuners() {
 	if len(c.mayCreate) == 0 {
 		return
@@ -168,7 +168,8 @@ func (c *Core) askTuners() {
 		}
 		status, asked := t.Status(), 0
 		if r := c.Remote(s.ID); r != nil {
-			// While it draws for one device, it is already asked for the next that is free: it need not wait for this step in between.
+			// Ask for the next free device while the tuner draws for another one, so that the tuner does not wait for
+			// this step.
 			status.Waiting, asked = r.Said().Waiting, r.AskedFor()
 		}
 		if status.Waiting || status.Exhausted {
@@ -193,7 +194,7 @@ func (c *Core) askTuners() {
 	}
 }
 
-// askAtOnce bounds how many trials a tuner is asked for in one question, whose answer is one batch of the ledger.
+// askAtOnce limits how many trials a tuner is asked for in one question, whose answer is one batch of the ledger.
 const askAtOnce = 256
 
 // askFor asks a sweep's tuner for n trials, or for as many as it has. It reports whether the step has room for more.
@@ -204,7 +205,7 @@ func (c *Core) askFor(s *state.Sweep, n int) (room bool) {
 			return false
 		}
 		c.ask(s, min(n, askAtOnce))
-		c.mayEnd()
+		c.markBatchEnd()
 		n -= askAtOnce
 		t := c.tuners[s.ID]
 		if t == nil || s.State != outbidv1.SweepState_SWEEP_STATE_RUNNING || t.Status().Waiting || t.Status().Exhausted {
@@ -223,7 +224,7 @@ func (c *Core) creatorsInOrder() []*state.Sweep {
 	return all
 }
 
-// noteMayCreate notes that a sweep's tuner may want trials.
+// noteMayCreate records that a sweep's tuner may have new trials.
 func (c *Core) noteMayCreate(s *state.Sweep) {
 	if s.Spec.GetExternal() == nil && !s.Done() {
 		c.mayCreate[s.ID] = true

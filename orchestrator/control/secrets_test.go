@@ -17,7 +17,8 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// startWithSecrets submits a sweep with a secret to a core with one node, and returns what the node is ordered to start and the sweep.
+// startWithSecrets submits a sweep with a secret to a core with one node, and returns the order to the node and the
+// sweep.
 func startWithSecrets(t *testing.T, sealKey []byte, seal func(*outbidv1.NodeInfo, string, map[string]string) ([]byte, error)) (
 	*outbidv1.AssignmentBody, *state.Sweep,
 ) {
@@ -73,7 +74,7 @@ func TestSecretsAreSealedForTheNodeThatStartsATrial(t *testing.T) {
 	}
 }
 
-// A worker of an earlier version would start the trial without its secrets: it is sent nothing that it could start.
+// A worker of an earlier version would start the trial without its secrets, so it gets no workload.
 func TestAWorkerThatCannotOpenSecretsIsSentNoWorkload(t *testing.T) {
 	t.Parallel()
 	body, _ := startWithSecrets(t, nil, func(*outbidv1.NodeInfo, string, map[string]string) ([]byte, error) {
@@ -85,7 +86,7 @@ func TestAWorkerThatCannotOpenSecretsIsSentNoWorkload(t *testing.T) {
 	}
 }
 
-func TestATrialWhoseSecretIsMissingFails(t *testing.T) {
+func TestATrialWithAMissingSecretFails(t *testing.T) {
 	t.Parallel()
 	body, s := startWithSecrets(t, []byte("key"), func(*outbidv1.NodeInfo, string, map[string]string) ([]byte, error) {
 		return nil, fmt.Errorf("no secret %q", "wandb")
@@ -95,7 +96,7 @@ func TestATrialWhoseSecretIsMissingFails(t *testing.T) {
 	}
 }
 
-// The simulator and replay know no values: a core without Seal orders trials by the names alone.
+// The simulator and replay have no values: a core without Seal orders trials with the names only.
 func TestACoreWithoutValuesOrdersTrialsWithSecrets(t *testing.T) {
 	t.Parallel()
 	body, s := startWithSecrets(t, nil, nil)

@@ -32,7 +32,7 @@ func (l *Loop) Sweep(id string) (*outbidv1.Sweep, error) {
 	return l.sweep(v, s), nil
 }
 
-// Deleted lists the sweeps that were deleted, by id.
+// Deleted lists the sweeps that were deleted, by ID.
 func (l *Loop) Deleted() []state.Deleted { return l.view.Load().Deleted() }
 
 // Trials returns at most n trials of a sweep by number, beginning with number from.
@@ -109,7 +109,8 @@ func (l *Loop) Changes(sweep string, since uint64) (trials []*outbidv1.Trial, ve
 	return trials, s.Sweep().Version, s.Changed(), nil
 }
 
-// Superseded returns what says of a sweep's reports whether their trial was started again from before them since.
+// Superseded returns a function that reports whether a report of the sweep was made before its trial restarted from
+// an earlier step.
 func (l *Loop) Superseded(sweep string) (func(trial int32, r *outbidv1.Report) bool, error) {
 	s, err := l.view.Load().Sweep(sweep)
 	if err != nil {
@@ -136,10 +137,10 @@ func (l *Loop) exists(sweep string, trial *int32) error {
 	return err
 }
 
-// Prices are the policy's newest; nil if it has made none.
+// Prices returns the policy's latest prices, or nil if it has made none.
 func (l *Loop) Prices() *outbidv1.Prices { return l.view.Load().Prices() }
 
-// Info says what the server is and how it fares.
+// Info describes the server and its health.
 func (l *Loop) Info() *outbidv1.GetServerInfoResponse {
 	info := l.cfg.Info()
 	info.Checks = append(info.Checks, l.checkClock())

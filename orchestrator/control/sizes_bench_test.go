@@ -18,9 +18,9 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// BenchmarkLargeConfigurations starts 1,000 trials with configurations of 60,000 bytes on 1,000 devices of ten nodes that join
-// at once, on NATS servers that take messages of 8 MiB and of 64 KiB: from the submission until each node has been sent
-// what all of its trials need.
+// BenchmarkLargeConfigurations starts 1,000 trials with configurations of 60,000 bytes on 1,000 devices of ten nodes
+// that join at once, on NATS servers with a message limit of 8 MiB and of 64 KiB. It measures from the submission
+// until each node has been sent everything that its trials need.
 func BenchmarkLargeConfigurations(b *testing.B) {
 	for _, payload := range []int32{bus.MaxPayload, 64 << 10} {
 		b.Run(fmt.Sprint(payload), func(b *testing.B) {

@@ -25,7 +25,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// gate is a ledger whose appends can be made to wait.
+// gate is a ledger whose appends can be blocked.
 type gate struct {
 	*ledger.JetStream
 	sync.RWMutex
@@ -37,7 +37,7 @@ func (g *gate) Append(ctx context.Context, at time.Time, events []*outbidv1.Even
 	return g.JetStream.Append(ctx, at, events)
 }
 
-// sized is an orchestrator on a real ledger, with nodes whose workers are played, for inputs of every size.
+// sized is a server on a real ledger with simulated workers, for inputs of every size.
 type sized struct {
 	t      *testing.T
 	nc     *nats.Conn
@@ -51,7 +51,8 @@ type sized struct {
 	calls sync.WaitGroup
 
 	mu sync.Mutex
-	// orders are the newest of each node; forks run there, with the reports of each; seq counts the messages of each node.
+	// orders are the newest orders of each node. forks are those that run there, said the numbers of their reports,
+	// and seq the number of messages of each node.
 	orders map[string]*outbidv1.Orders
 	forks  map[string]map[uint64]*outbidv1.ForkRef
 	said   map[uint64]uint64
@@ -108,7 +109,7 @@ func (s *sized) order(o *outbidv1.Orders) error {
 	return nil
 }
 
-// join has a node come with many devices at once.
+// join adds a node with many devices.
 func (s *sized) join() {
 	name := fmt.Sprint("n", len(s.nodes))
 	info := &outbidv1.NodeInfo{Hostname: strings.Repeat("h", s.rng.IntN(2000)), Labels: map[string]string{}}
@@ -122,7 +123,7 @@ func (s *sized) join() {
 	s.Uplink(&outbidv1.Uplink{Node: name, Boot: "b", Info: info})
 }
 
-// beat has every node be heard with what it runs, and perhaps with a report of each fork, of up to size bytes.
+// beat sends a heartbeat of every node with its forks, and perhaps a report of each fork, of up to size bytes.
 func (s *sized) beat(report bool, size int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -146,7 +147,7 @@ func (s *sized) beat(report bool, size int) {
 	}
 }
 
-// submit hands in a sweep of any size; what the check refuses is not handed in.
+// submit submits a sweep of any size that the check accepts.
 func (s *sized) submit(n int) {
 	text := func() *structpb.Value {
 		return structpb.NewStringValue(strings.Repeat("v", []int{1, 1000, 30_000, 60_000, 62_000, 2_500_000}[s.rng.IntN(6)]))
@@ -167,7 +168,7 @@ func (s *sized) submit(n int) {
 	})
 }
 
-// call runs what may wait for the ledger.
+// call runs f, which may wait for the ledger.
 func (s *sized) call(f func() error) {
 	s.calls.Go(func() {
 		if err := f(); err != nil {
@@ -192,7 +193,7 @@ func (s *sized) act(n int) {
 	case 6:
 		s.calls.Wait()
 		if all := s.Sweeps(); len(all) > 0 {
-			// One that has ended meanwhile cannot be stopped, and says so.
+			// A sweep that has ended meanwhile cannot be stopped, which is an error.
 			_ = s.Command(s.t.Context(), all[s.rng.IntN(len(all))].GetId(), outbidv1.SweepCommand(1+s.rng.IntN(3)), "me")
 		}
 	case 7:
@@ -207,7 +208,7 @@ func (s *sized) act(n int) {
 	}
 }
 
-// shown waits for what was called and names the sweeps.
+// shown waits for the calls in progress and returns the IDs of the sweeps.
 func (s *sized) shown() (ids []string) {
 	s.calls.Wait()
 	for _, sweep := range s.Sweeps() {
@@ -216,14 +217,14 @@ func (s *sized) shown() (ids []string) {
 	return ids
 }
 
-// TestInputsOfEverySize gives an orchestrator sweeps, configurations, reports, notes and nodes of every size that is accepted,
-// and some that are not, in any order, with stalls of the ledger and restarts, on NATS servers that take messages of 64 KiB to
-// 8 MiB. It appends all of it, and starts again.
+// TestInputsOfEverySize sends a server sweeps, configurations, reports, notes and nodes of every accepted size, and
+// some that are refused, in any order, with stalls of the ledger and restarts, on NATS servers with message limits of
+// 64 KiB to 8 MiB. All accepted inputs are appended and restored.
 func TestInputsOfEverySize(t *testing.T) {
 	t.Parallel()
 	seeds := uint64(2)
 	if raceEnabled {
-		seeds = 1 // make test runs both without the race detector too
+		seeds = 1 // make test also runs both without the race detector
 	}
 	for _, payload := range []int32{64 << 10, 100_000, 1 << 20, bus.MaxPayload} {
 		t.Run(fmt.Sprint(payload), func(t *testing.T) {
@@ -273,9 +274,9 @@ func TestInputsOfEverySize(t *testing.T) {
 	}
 }
 
-// TestALedgerWithWhatIsTooLarge starts on a ledger of a version that took a choice of 2.5 MB: its sweep fails with the reason,
-// and others run.
-func TestALedgerWithWhatIsTooLarge(t *testing.T) {
+// TestALedgerWithAnOversizedSpec starts on a ledger of a version that accepted a choice of 2.5 MB. The sweep fails
+// with the reason, and others run.
+func TestALedgerWithAnOversizedSpec(t *testing.T) {
 	t.Parallel()
 	nc := startNATS(t)
 	l, err := ledger.OpenJetStream(t.Context(), nc, ledger.Config{})

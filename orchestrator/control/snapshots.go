@@ -13,13 +13,13 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// Frozen is a core at one time, with its tuners and policy. It does not change while the core goes on.
+// Frozen is an immutable copy of a core with its tuners and policy.
 type Frozen struct {
 	seq      uint64
 	snapshot *outbidv1.StateSnapshot
 }
 
-// Freeze returns the core as it is. That takes a fifth of the time that encoding it takes.
+// Freeze copies the core. That takes a fifth of the time of encoding it.
 func (c *Core) Freeze() (Frozen, error) {
 	if c.Deciding() {
 		return Frozen{}, errDeciding
@@ -38,12 +38,13 @@ func (c *Core) Freeze() (Frozen, error) {
 	return Frozen{c.st.Seq, snap}, nil
 }
 
-// Encode returns the snapshot as load takes it: the same state gives the same bytes. It may be called from any goroutine.
+// Encode returns the snapshot in the format that load reads. Equal states give equal bytes. It may be called from any
+// goroutine.
 func (f Frozen) Encode() ([]byte, error) {
 	return proto.MarshalOptions{Deterministic: true}.Marshal(f.snapshot)
 }
 
-// Snapshot is the core, encoded.
+// Snapshot returns the encoded core.
 func (c *Core) Snapshot() ([]byte, error) {
 	frozen, err := c.Freeze()
 	if err != nil {
@@ -52,44 +53,45 @@ func (c *Core) Snapshot() ([]byte, error) {
 	return frozen.Encode()
 }
 
-// maybeSnapshot saves a snapshot once enough events have come since the last one. Freezing the state costs time in
-// proportion to the number of trials, so the more trials there are the more events are waited for. Encoding and saving it
-// happen while the loop goes on.
+// maybeSnapshot saves a snapshot after enough events since the last one. Freezing takes time in proportion to the
+// number of trials, so more trials require more events. Encoding and saving run concurrently with the loop.
 func (l *Loop) maybeSnapshot() {
 	if l.events < max(l.cfg.SnapshotEvery, 2*l.core.trials()) {
 		return
 	}
 	if l.core.Deciding() {
-		l.core.HoldRound() // then it is made before the next
+		l.core.HoldRound() // the snapshot is made before the next round
 		return
 	}
 	select {
 	case l.saving <- struct{}{}:
 	default:
-		return // the one before is still being written
+		return // the previous snapshot is still being written
 	}
 	frozen, err := l.core.Freeze()
 	if err != nil {
 		<-l.saving
-		l.cfg.Logger.Error("no snapshot could be made", "err", err)
+		l.cfg.Logger.Error("could not make a snapshot", "err", err)
 		return
 	}
 	l.events = 0
 	l.snapshot.Go(func() {
 		defer func() { <-l.saving }()
 		if err := l.saveSnapshot(frozen, snapshotTimeout); err != nil {
-			l.cfg.Logger.Error("no snapshot could be saved", "err", err)
+			l.cfg.Logger.Error("could not save a snapshot", "err", err)
 		}
 	})
 }
 
-// How long the writing of a snapshot may take: one while the loop runs, and the last one, which its end waits for.
+// snapshotTimeout limits the saving of a snapshot while the loop runs, and finalTimeout that of the last one, which
+// the loop's end waits for.
 const (
 	snapshotTimeout = 2 * time.Minute
 	finalTimeout    = 10 * time.Second
 )
 
-// saveSnapshot saves a snapshot once the history before it is on disk: that part of the ledger will not be read again.
+// saveSnapshot saves a snapshot after flushing the history, because a restart will not read that part of the ledger
+// again.
 func (l *Loop) saveSnapshot(frozen Frozen, timeout time.Duration) error {
 	data, err := frozen.Encode()
 	if err != nil {
@@ -101,16 +103,16 @@ func (l *Loop) saveSnapshot(frozen Frozen, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	if err := l.cfg.Ledger.SaveSnapshot(ctx, frozen.seq, data); err != nil {
-		l.cfg.Logger.Warn("the snapshot could not be saved; the next restart reads more of the ledger", "seq", frozen.seq, "err", err)
+		l.cfg.Logger.Warn("could not save the snapshot; the next restart reads more of the ledger", "seq", frozen.seq, "err", err)
 	}
 	return nil
 }
 
-// finish has the round happen that the policy is still deciding, and then takes the last snapshot.
+// finish applies the round that the policy is still deciding, and then takes the last snapshot.
 func (l *Loop) finish(ctx context.Context) error {
 	if l.core.Deciding() {
 		l.core.HoldRound()
-		l.busy.Store(time.Now().UnixNano()) // nodes are renewed meanwhile; the step below ends that
+		l.busy.Store(time.Now().UnixNano()) // renew leases meanwhile; the step below ends that
 		l.policy.Wait()
 		if _, err := l.step(ctx, []Input{PolicyDone{}}); err != nil {
 			return err
@@ -119,7 +121,7 @@ func (l *Loop) finish(ctx context.Context) error {
 	return l.finalSnapshot()
 }
 
-// finalSnapshot makes the next start quick.
+// finalSnapshot saves a snapshot so that the next start is fast.
 func (l *Loop) finalSnapshot() error {
 	if l.events == 0 {
 		return l.cfg.History.Flush()
@@ -131,7 +133,7 @@ func (l *Loop) finalSnapshot() error {
 	return l.saveSnapshot(frozen, finalTimeout)
 }
 
-// trials counts those of sweeps that are in memory.
+// trials counts the trials in memory.
 func (c *Core) trials() int {
 	n := 0
 	for _, s := range c.st.Sweeps {
@@ -140,8 +142,8 @@ func (c *Core) trials() int {
 	return n
 }
 
-// deleter removes objects one after another, each until it succeeds or the loop ends. What is left then is found as
-// an orphan at the next start.
+// deleter deletes objects one after another, and retries each until it succeeds or the loop ends. Objects that remain
+// are found as orphans at the next start.
 type deleter struct {
 	delete func(context.Context, string) error
 	logger *slog.Logger
@@ -168,7 +170,7 @@ func (d *deleter) add(keys []string) {
 	}
 }
 
-func (d *deleter) take() []string {
+func (d *deleter) drain() []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	keys := d.keys
@@ -176,7 +178,7 @@ func (d *deleter) take() []string {
 	return keys
 }
 
-// start begins to delete; the function it returns ends that and waits.
+// start begins to delete. The returned function ends that and waits.
 func (d *deleter) start() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
@@ -187,7 +189,7 @@ func (d *deleter) start() (stop func()) {
 				return
 			case <-d.ready:
 			}
-			for _, key := range d.take() {
+			for _, key := range d.drain() {
 				d.remove(ctx, key)
 			}
 		}
@@ -199,6 +201,6 @@ func (d *deleter) remove(ctx context.Context, key string) {
 	_, err := backoff.Retry(ctx, func() (struct{}, error) { return struct{}{}, d.delete(ctx, key) },
 		backoff.WithBackOff(backoff.NewExponentialBackOff()), backoff.WithMaxElapsedTime(0))
 	if err != nil && ctx.Err() == nil {
-		d.logger.Warn("a checkpoint that nothing needs could not be deleted", "key", key, "err", err)
+		d.logger.Warn("could not delete a checkpoint that is no longer needed", "key", key, "err", err)
 	}
 }

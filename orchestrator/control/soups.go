@@ -12,10 +12,10 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// A PublishSoup makes a soup that is in the store one of a sweep's. Done is called once it is in the ledger.
+// A PublishSoup adds a stored soup to a sweep. Done is called once it is in the ledger.
 type PublishSoup struct {
 	Sweep string
-	// Soup has been checked, and says where it is; the core says its number and when it was made.
+	// Soup has been checked and has its key. The core sets its number and time.
 	Soup *outbidv1.Soup
 	Done func(*outbidv1.Soup, error)
 }
@@ -45,8 +45,8 @@ func (c *Core) publishSoup(in PublishSoup) (*outbidv1.Soup, error) {
 	return soup, nil
 }
 
-// PublishSoup makes a soup that is in the store one of a sweep's, and returns it as it stands in the ledger. What the sweep keeps no
-// longer because of it is deleted.
+// PublishSoup adds a stored soup to a sweep, and returns it as recorded in the ledger. Soups that the sweep no longer
+// keeps are deleted.
 func (l *Loop) PublishSoup(ctx context.Context, sweep string, soup *outbidv1.Soup) (*outbidv1.Soup, error) {
 	return do(ctx, l, func(done func(*outbidv1.Soup, error)) Input {
 		return PublishSoup{Sweep: sweep, Soup: soup, Done: done}

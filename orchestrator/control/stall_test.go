@@ -15,7 +15,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// beat sends a node's heartbeats, one a second, for as long.
+// beat sends a node's heartbeats, one per second.
 func beat(l *control.Loop, node string, seconds int) {
 	for range seconds {
 		l.Uplink(&outbidv1.Uplink{Node: node, Boot: "b", Info: &outbidv1.NodeInfo{
@@ -36,11 +36,11 @@ func stateOf(t *testing.T, l *control.Loop, node string) outbidv1.NodeState {
 	return 0
 }
 
-// While the ledger takes nothing for half a minute, twice a worker's lease, workers go on sending. None of them is lost by
-// that; one that fell silent just before is lost as long after as if nothing had been.
-func TestAStalledLedgerLosesNobody(t *testing.T) {
+// The ledger blocks for half a minute, twice a worker's lease, while workers continue to send. None of them is lost
+// because of that. A worker that fell silent just before is lost after its usual time plus the stall.
+func TestAStalledLedgerLosesNoNode(t *testing.T) {
 	t.Parallel()
-	for range 8 { // what comes first after a stall is a matter of chance
+	for range 8 { // which input comes first after a stall is random
 		synctest.Test(t, func(t *testing.T) {
 			disk := &slowDisk{Ledger: ledger.NewMemory()}
 			l, end := lead(t, disk, 0)
@@ -73,8 +73,8 @@ func TestAStalledLedgerLosesNobody(t *testing.T) {
 	}
 }
 
-// A worker that says more than can be taken in while the loop stands still is heard all the same, and keeps nobody waiting.
-func TestAFullQueueKeepsNobodyWaiting(t *testing.T) {
+// A worker that sends more than the queue holds while the loop is stalled is still seen, and blocks nothing.
+func TestAFullQueueDoesNotBlock(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		disk := &slowDisk{Ledger: ledger.NewMemory()}
@@ -87,7 +87,7 @@ func TestAFullQueueKeepsNobodyWaiting(t *testing.T) {
 		}()
 		<-disk.held
 		for range 20 {
-			for range 1000 { // blocks for ever if it waits: nothing else moves in this bubble
+			for range 1000 { // blocks forever if it waits: nothing else moves in this bubble
 				l.Uplink(&outbidv1.Uplink{Node: "n", Boot: "b"})
 			}
 			pass(time.Second)
@@ -100,8 +100,8 @@ func TestAFullQueueKeepsNobodyWaiting(t *testing.T) {
 	})
 }
 
-// While a step takes forty seconds, nodes that are heard get their orders again, in time for their leases, and those that
-// are silent get none. What is said afterwards is newer than all of that.
+// While a step takes forty seconds, nodes that are seen get their orders again in time for their leases, and silent
+// nodes do not. Later orders have a higher generation than all of these.
 func TestLeasesAreRenewedWhileAStepTakesLong(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -9,13 +9,13 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// Trials under which nodes were lost run alone, so that they take nobody down with them and nobody is blamed for them.
-// Policies do not see them, nor the nodes that they have to themselves: those look as if they were drained.
+// Trials that lost several nodes run alone, so that they cannot harm other trials and are not blamed for them.
+// Policies do not see these trials, and see their nodes as draining.
 
-// alone says whether a trial is to have its nodes to itself.
+// alone reports whether a trial must run alone on its nodes.
 func alone(t *state.Trial) bool { return t.Suspected && !t.Done() }
 
-// placeSuspects grants nodes on which nothing runs to trials that are to run alone.
+// placeSuspects grants idle nodes to trials that must run alone.
 func (c *Core) placeSuspects() {
 	for _, sus := range c.st.Suspects() {
 		s, t := sus.Sweep, sus.Trial
@@ -31,7 +31,7 @@ func (c *Core) placeSuspects() {
 		}
 		grant := &outbidv1.LeaseGranted{
 			Sweep: s.ID, Trial: t.Number, LeaseId: c.st.NextLease, Places: state.LeasePlaces(nodes, gang),
-			Reason: "alone on its node, as nodes were lost under it",
+			Reason: "alone on its node, because it lost nodes before",
 		}
 		if !c.beyondQuota(s, grant) {
 			c.emit(&outbidv1.Event{Kind: &outbidv1.Event_LeaseGranted{LeaseGranted: grant}})
@@ -39,8 +39,8 @@ func (c *Core) placeSuspects() {
 	}
 }
 
-// apart are the nodes that nobody else is to be given: those that a trial has to itself, and those that are kept for the
-// first one that waits for some. That way at most one trial at a time keeps nodes idle.
+// apart returns the nodes that other trials must not be given: those of trials that run alone, and those kept for the
+// first one that waits for some. So at most one trial at a time keeps nodes idle.
 func (c *Core) apart() map[string]bool {
 	var apart map[string]bool
 	kept := false
@@ -64,8 +64,8 @@ func (c *Core) apart() map[string]bool {
 	return apart
 }
 
-// toEmpty are the nodes that a trial that is to run alone will have once others have ended there: the one with the fewest
-// leases on which it fits, or as many as it takes if it may spread.
+// toEmpty returns the nodes that a trial that must run alone will get once others have ended there: the node with the
+// fewest leases on which it fits, or several if it may spread.
 func (c *Core) toEmpty(d cluster.Demand) []string {
 	all := c.openNodes(func(*state.Node) bool { return true })
 	order := make([]int, len(all))
@@ -91,7 +91,7 @@ func (c *Core) toEmpty(d cluster.Demand) []string {
 	return names
 }
 
-// openNodes are the nodes that take new trials, that no trial has to itself, and that are as asked for.
+// openNodes returns the nodes that accept new trials, do not run a trial alone, and fulfil as.
 func (c *Core) openNodes(as func(*state.Node) bool) []cluster.Node {
 	var nodes []cluster.Node
 	for _, name := range c.st.NodeNames {

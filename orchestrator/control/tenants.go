@@ -17,15 +17,15 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// Quotas hold in three places: a sweep that could never run within its tenant's is refused when it is submitted; the view's Free finds
-// no place beyond them, whatever the policy; and what a tenant holds beyond a quota that was lowered, or when its device-hours are used
-// up, is taken back here, the newest lease first.
+// Quotas are enforced in three places. A sweep that could never run within its tenant's quota is refused when it is
+// submitted. The view's Free finds no place beyond a quota, whatever the policy is. And here, leases beyond a quota
+// are revoked, newest first, when the quota is lowered or the tenant's device-hours are used up.
 
-// A SetTenant adds a tenant or changes one.
+// A SetTenant adds or changes a tenant.
 type SetTenant struct {
 	// Tenant has been checked.
 	Tenant *outbidv1.Tenant
-	// Add: it must be new.
+	// Add requires that the tenant does not exist yet.
 	Add   bool
 	Actor string
 	Done  func(error)
@@ -35,7 +35,7 @@ func (in SetTenant) apply(c *Core) {
 	name := in.Tenant.GetName()
 	if in.Add && c.st.Tenant(name) != nil {
 		c.reply(func() {
-			in.Done(fmt.Errorf("%w: there is a tenant %s already; change it with 'outbid tenant set'", state.ErrConflict, name))
+			in.Done(fmt.Errorf("%w: tenant %s already exists; change it with 'outbid tenant set'", state.ErrConflict, name))
 		})
 		return
 	}
@@ -45,7 +45,7 @@ func (in SetTenant) apply(c *Core) {
 	c.reply(func() { in.Done(nil) })
 }
 
-// A RemoveTenant forgets what was set for a tenant whose sweeps have all ended.
+// A RemoveTenant removes the settings of a tenant whose sweeps have all ended.
 type RemoveTenant struct {
 	Tenant, Actor string
 	Done          func(error)
@@ -65,7 +65,7 @@ func (in RemoveTenant) apply(c *Core) {
 	c.reply(func() { in.Done(err) })
 }
 
-// checkDeadline refuses a deadline that has passed.
+// checkDeadline rejects a deadline that has passed.
 func (c *Core) checkDeadline(s *outbidv1.SweepSpec) error {
 	if _, at, _ := terms.ParseDeadline(s.GetDeadline()); !at.IsZero() && !at.After(c.now) {
 		return fmt.Errorf("%w: deadline: %s has passed; it is %s", state.ErrInvalid, s.GetDeadline(), c.now.UTC().Format(time.RFC3339))
@@ -73,7 +73,7 @@ func (c *Core) checkDeadline(s *outbidv1.SweepSpec) error {
 	return nil
 }
 
-// mayBegin says why a tenant may not have another sweep of a spec just now, nil if it may.
+// mayBegin returns why a tenant may not start a sweep with this spec now, or nil if it may.
 func (c *Core) mayBegin(s *outbidv1.SweepSpec) error {
 	name := state.TenantOf(s)
 	if err := c.checkLimits(name, s, c.st.TenantUse(name, c.now)); err != nil {
@@ -92,7 +92,7 @@ func (c *Core) mayBegin(s *outbidv1.SweepSpec) error {
 	return c.fitsQuota(name, t.GetQuota(), s)
 }
 
-// fitsQuota says why no trial of a spec could ever run within a quota.
+// fitsQuota returns an error if no trial of a spec could ever run within a quota.
 func (c *Core) fitsQuota(name string, q *outbidv1.TenantQuota, s *outbidv1.SweepSpec) error {
 	if q == nil {
 		return nil
@@ -109,7 +109,7 @@ func (c *Core) fitsQuota(name string, q *outbidv1.TenantQuota, s *outbidv1.Sweep
 		}
 	}
 	if len(kinds) == 0 && (q.Devices == nil || int(q.GetDevices()) >= d.Min) {
-		return nil // nothing is known of the types that it would run on
+		return nil // the types that the trial would run on are not known
 	}
 	if d.Mixed && (q.Devices == nil || int(q.GetDevices()) >= d.Min) {
 		return nil
@@ -121,7 +121,8 @@ func (c *Core) fitsQuota(name string, q *outbidv1.TenantQuota, s *outbidv1.Sweep
 		strings.Join(kinds, ", "))
 }
 
-// typesFor are the types of device that a demand accepts: those that it names, or those of the cluster and of the quota.
+// typesFor returns the types of device that a demand accepts: those that it names, or those of the cluster and of the
+// quota.
 func (c *Core) typesFor(d cluster.Demand, q *outbidv1.TenantQuota) []string {
 	var kinds []string
 	add := func(kind string) {
@@ -141,7 +142,8 @@ func (c *Core) typesFor(d cluster.Demand, q *outbidv1.TenantQuota) []string {
 	return kinds
 }
 
-// tenantsInView are the tenants as policies see them. One whose device-hours are used up may hold nothing.
+// tenantsInView returns the tenants as policies see them. A tenant whose device-hours are used up may hold no
+// devices.
 func tenantsInView(list []*outbidv1.Tenant, spent map[string]bool) []policy.Tenant {
 	var all []policy.Tenant
 	for _, t := range list {
@@ -168,7 +170,7 @@ func quotaOf(t *outbidv1.Tenant, spent bool) cluster.Quota {
 	return q
 }
 
-// meter finds out whose device-hours are used up, and when that changes next if all goes on as it does.
+// meter returns the tenants whose device-hours are used up, and when that changes next at the current use.
 func (c *Core) meter() (spent map[string]bool, next time.Time) {
 	var metered []*outbidv1.Tenant
 	for _, t := range c.st.Tenants() {
@@ -195,7 +197,8 @@ func (c *Core) meter() (spent map[string]bool, next time.Time) {
 	return spent, next
 }
 
-// meterOne says whether a tenant's device-hours are used up, and when that changes if all goes on as it does; zero for never.
+// meterOne reports whether a tenant's device-hours are used up, and when that changes at the current use, or zero for
+// never.
 func (c *Core) meterOne(t *outbidv1.Tenant, use state.TenantUse) (over bool, changes time.Time) {
 	left := t.GetLimits().GetDeviceHours()*3600 - use.DeviceSeconds
 	if left <= 0 {
@@ -211,13 +214,13 @@ func (c *Core) meterOne(t *outbidv1.Tenant, use state.TenantUse) (over bool, cha
 	return false, changes
 }
 
-// takeBackSpent takes back what tenants hold beyond what they may.
+// takeBackSpent revokes leases of tenants beyond their quotas and device-hours.
 func (c *Core) takeBackSpent() {
 	c.spent, c.metered = c.meter()
 	c.takeBack()
 }
 
-// holding is what a tenant that has a quota holds, without what is being taken back.
+// holding is what a tenant with a quota holds, without leases that are already being revoked.
 type holding struct {
 	policy.Tenant
 	held   map[string]int
@@ -225,7 +228,7 @@ type holding struct {
 	leases []*state.Lease
 }
 
-// takeBack revokes what tenants hold beyond their quotas, the newest leases first.
+// takeBack revokes leases of tenants beyond their quotas, newest first.
 func (c *Core) takeBack() {
 	var bounded []*holding
 	byName := map[string]*holding{}
@@ -248,7 +251,7 @@ func (c *Core) takeBack() {
 	}
 }
 
-// count adds what a sweep's trials hold.
+// count adds the leases of a sweep's trials.
 func (c *Core) count(h *holding, s *state.Sweep) {
 	for _, n := range s.Running {
 		for _, l := range s.Trials[n].Leases {
@@ -264,7 +267,7 @@ func (c *Core) count(h *holding, s *state.Sweep) {
 	}
 }
 
-// takeBackOf revokes what a tenant holds beyond its quota.
+// takeBackOf revokes a tenant's leases beyond its quota.
 func (c *Core) takeBackOf(h *holding) {
 	slices.SortFunc(h.leases, func(a, b *state.Lease) int { return cmp.Compare(b.ID, a.ID) })
 	for _, l := range h.leases {
@@ -307,7 +310,7 @@ func within(q cluster.Quota, held map[string]int, all int) bool {
 	return q.All < 0 || all <= q.All
 }
 
-// helps says whether a lease holds something of which there is too much.
+// helps reports whether a lease holds a type of device that exceeds the quota.
 func (c *Core) helps(q cluster.Quota, held map[string]int, all int, l *state.Lease) bool {
 	return q.All >= 0 && all > q.All || slices.ContainsFunc(c.typesOf(l), func(kind string) bool {
 		most, named := q.Of[kind]
@@ -315,14 +318,15 @@ func (c *Core) helps(q cluster.Quota, held map[string]int, all int, l *state.Lea
 	})
 }
 
-// quotaBook counts what tenants hold, and are granted. It holds for one moment: what a tenant has is looked up once.
+// quotaBook counts what tenants hold and are granted. It is valid for one moment, because it looks up a tenant's
+// holdings once.
 type quotaBook struct {
 	c *Core
-	// of each tenant that was asked about; nil for one that nothing bounds.
+	// of holds the counts of the tenants looked up so far, or nil for a tenant without limits.
 	of map[string]*quotaCount
 }
 
-// quotaCount is a tenant's quota and what it holds of it.
+// quotaCount is a tenant's quota and its holdings.
 type quotaCount struct {
 	quota cluster.Quota
 	held  map[string]int
@@ -331,7 +335,7 @@ type quotaCount struct {
 
 func (c *Core) quotaBook() quotaBook { return quotaBook{c: c, of: map[string]*quotaCount{}} }
 
-// find looks up what a tenant may have and has; nil if nothing bounds it.
+// find returns a tenant's quota and holdings, or nil if the tenant is not limited.
 func (b *quotaBook) find(name string) *quotaCount {
 	if n, known := b.of[name]; known {
 		return n
@@ -356,8 +360,8 @@ func (b *quotaBook) find(name string) *quotaCount {
 	return n
 }
 
-// take counts a grant, unless its tenant would hold more than its quota allows then.
-func (b *quotaBook) take(s *state.Sweep, e *outbidv1.LeaseGranted) bool {
+// add counts a grant and returns true, or returns false if its tenant would exceed its quota.
+func (b *quotaBook) add(s *state.Sweep, e *outbidv1.LeaseGranted) bool {
 	n := b.find(state.TenantOf(s.Spec))
 	if n == nil {
 		return true
@@ -378,13 +382,13 @@ func (b *quotaBook) take(s *state.Sweep, e *outbidv1.LeaseGranted) bool {
 	return false
 }
 
-// beyondQuota says whether a grant would have its tenant hold more than its quota allows.
+// beyondQuota reports whether a grant would exceed the quota of its tenant.
 func (c *Core) beyondQuota(s *state.Sweep, e *outbidv1.LeaseGranted) bool {
 	book := c.quotaBook()
-	return !book.take(s, e)
+	return !book.add(s, e)
 }
 
-// SetTenant adds a tenant or changes one.
+// SetTenant adds or changes a tenant.
 func (l *Loop) SetTenant(ctx context.Context, t *outbidv1.Tenant, add bool, actor string) error {
 	_, err := do(ctx, l, func(done func(struct{}, error)) Input {
 		return SetTenant{Tenant: proto.CloneOf(t), Add: add, Actor: actor, Done: func(err error) { done(struct{}{}, err) }}
@@ -392,7 +396,7 @@ func (l *Loop) SetTenant(ctx context.Context, t *outbidv1.Tenant, add bool, acto
 	return err
 }
 
-// RemoveTenant forgets what was set for a tenant.
+// RemoveTenant removes the settings of a tenant.
 func (l *Loop) RemoveTenant(ctx context.Context, tenant, actor string) error {
 	_, err := do(ctx, l, func(done func(struct{}, error)) Input {
 		return RemoveTenant{Tenant: tenant, Actor: actor, Done: func(err error) { done(struct{}{}, err) }}
@@ -400,7 +404,7 @@ func (l *Loop) RemoveTenant(ctx context.Context, tenant, actor string) error {
 	return err
 }
 
-// TenantStates are the tenants that were added or have sweeps, by name.
+// TenantStates returns the tenants that were added or have sweeps, by name.
 func (l *Loop) TenantStates() []*outbidv1.TenantState {
 	all := l.view.Load().TenantViews(l.clock.now())
 	rates := l.rates.Load()
@@ -414,10 +418,10 @@ func (l *Loop) TenantStates() []*outbidv1.TenantState {
 	return all
 }
 
-// Tenant is what was set for a tenant, nil if nobody added it.
+// Tenant returns the settings of a tenant, or nil if it was not added.
 func (l *Loop) Tenant(name string) *outbidv1.Tenant { return l.view.Load().Tenant(name) }
 
-// MemberOf are the tenants that name a member.
+// MemberOf returns the tenants that name a member.
 func (l *Loop) MemberOf(member string) []string {
 	var all []string
 	for _, t := range l.view.Load().Tenants() {

@@ -31,7 +31,7 @@ func newTenantCluster(t *testing.T, policy string) *tenantCluster {
 	}
 	c := &tenantCluster{t: t, led: ledger.NewMemory(), now: time.Date(2026, 3, 31, 20, 0, 0, 0, time.UTC)}
 	set := settings()
-	set.Lease = 24 * time.Hour // nobody is heard of, and nobody is lost
+	set.Lease = 24 * time.Hour // nodes send nothing, and none is lost
 	c.core = control.NewCore(set, p, state.New())
 	gpu := &outbidv1.Device{Type: "gpu"}
 	c.step(control.Uplink{Message: &outbidv1.Uplink{Node: "a", Boot: "a1", Info: &outbidv1.NodeInfo{Devices: []*outbidv1.Device{gpu, gpu, gpu, gpu}}}})
@@ -78,7 +78,7 @@ func (c *tenantCluster) submit(tenant string, trials, devices int32) (id string,
 	return id, err
 }
 
-// holds is how many devices a tenant's trials hold that are not told to give them back.
+// holds returns how many devices a tenant's trials hold, without leases that are being revoked.
 func (c *tenantCluster) holds(tenant string) (n int) {
 	for _, s := range c.core.State().Live {
 		for _, t := range s.Trials {
@@ -99,7 +99,7 @@ func (c *tenantCluster) expect(when string, one, two int) {
 	}
 }
 
-// quota of a tenant in all, and sweeps and device-hours, below 0 for none.
+// tenant returns a tenant with a quota of devices and limits of sweeps and device-hours; a value below 0 means none.
 func tenant(name string, devices, sweeps int32, hours float64) *outbidv1.Tenant {
 	t := &outbidv1.Tenant{Name: name, Quota: &outbidv1.TenantQuota{}, Limits: &outbidv1.TenantLimits{}}
 	if devices >= 0 {
@@ -114,8 +114,8 @@ func tenant(name string, devices, sweeps int32, hours float64) *outbidv1.Tenant 
 	return t
 }
 
-// A quota holds under every policy: what it leaves goes to others, and what is held beyond one that was lowered is taken back. Whoever
-// reads the ledger comes to the same.
+// A quota holds under every policy: devices beyond it go to other tenants, and leases beyond a lowered quota are
+// revoked. A replay makes the same decisions.
 func TestAQuotaHoldsUnderEveryPolicy(t *testing.T) {
 	t.Parallel()
 	for _, name := range registry.Names() {
@@ -126,7 +126,7 @@ func TestAQuotaHoldsUnderEveryPolicy(t *testing.T) {
 			if _, err := c.submit("one", 4, 1); err != nil {
 				t.Fatal(err)
 			}
-			for range 20 { // policies of rounds take some
+			for range 20 { // some policies need several rounds
 				c.now = c.now.Add(time.Minute)
 				c.step()
 				if n := c.holds("one"); n > 3 {
@@ -152,7 +152,7 @@ func TestAQuotaHoldsUnderEveryPolicy(t *testing.T) {
 	}
 }
 
-func TestWhatAQuotaLeavesGoesToOthers(t *testing.T) {
+func TestDevicesBeyondAQuotaGoToOtherTenants(t *testing.T) {
 	t.Parallel()
 	c := newTenantCluster(t, "drf")
 	c.set(tenant("one", 1, -1, -1))
@@ -166,8 +166,9 @@ func TestWhatAQuotaLeavesGoesToOthers(t *testing.T) {
 	c.expect("with another of 2", 1, 2)
 }
 
-// What could never run, is one sweep too many, or comes when the hours are used up, is refused with the field, the value and the limit.
-func TestWhatATenantMayNotSubmit(t *testing.T) {
+// A sweep is refused if it could never run, exceeds the limit of sweeps, or comes after the device-hours are used up.
+// The error names the field, the value and the limit.
+func TestSubmissionsBeyondTenantLimitsAreRefused(t *testing.T) {
 	t.Parallel()
 	c := newTenantCluster(t, "drf")
 	c.set(tenant("one", 2, 1, -1))
@@ -179,7 +180,7 @@ func TestWhatATenantMayNotSubmit(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := c.submit("one", 1, 1); !errors.Is(err, state.ErrLimit) ||
-		!strings.Contains(err.Error(), "sweeps: tenant one has 1 sweeps that have not ended, and may have 1") {
+		!strings.Contains(err.Error(), "sweeps: tenant one has 1 sweeps that have not ended; the limit is 1") {
 		t.Errorf("a second sweep, of one: %v", err)
 	}
 	var removed error
@@ -196,11 +197,12 @@ func TestWhatATenantMayNotSubmit(t *testing.T) {
 	}})
 }
 
-// Device-hours that are used up end leases at that time, not when something else happens; in the next month there are new ones.
+// When the device-hours are used up, leases end at that moment and not at the next event. The next month has new
+// ones.
 func TestDeviceHoursAreUsedUp(t *testing.T) {
 	t.Parallel()
 	c := newTenantCluster(t, "drf")
-	c.set(tenant("one", -1, -1, 2)) // four devices, half an hour
+	c.set(tenant("one", -1, -1, 2)) // four devices for half an hour
 	if _, err := c.submit("one", 4, 1); err != nil {
 		t.Fatal(err)
 	}

@@ -8,10 +8,10 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/tuner/remote"
 )
 
-// Questions about trials are taken together, in their order; what may take long is asked alone.
-func TestWhatIsAskedTogether(t *testing.T) {
+// Questions about trials are sent together in their order. A question that may take long is sent alone.
+func TestWhichQuestionsAreSentTogether(t *testing.T) {
 	t.Parallel()
-	a := &asker{more: make(chan struct{}, 1)}
+	a := &tunerClient{more: make(chan struct{}, 1)}
 	events := []tuner.Event{
 		tuner.Ask{N: 1},
 		tuner.Reported{Trial: 0},
@@ -43,8 +43,8 @@ func TestWhatIsAskedTogether(t *testing.T) {
 	}
 }
 
-// As many questions are asked together as a process answers in ten milliseconds.
-func TestAsManyAsAreAnsweredSoonAreAskedTogether(t *testing.T) {
+// A call holds as many questions as a process answers in ten milliseconds.
+func TestHowManyQuestionsAreSentTogether(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		asked int

@@ -13,7 +13,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// tunerEvent is an event as the tuner is told of it, after it was folded in.
+// tunerEvent returns the tuner's form of an event that has been applied.
 func tunerEvent(change state.Change) tuner.Event {
 	s, t := change.Sweep, change.Trial
 	switch k := change.Event.GetKind().(type) {
@@ -39,7 +39,7 @@ func tunerEvent(change state.Change) tuner.Event {
 	}
 }
 
-// comparable is a value as tuners rank it: an infinity is no better than NaN, whatever the mode.
+// comparable returns a value for ranking: infinities become NaN, so that they rank as worst in either mode.
 func comparable(v float64) float64 {
 	if state.Finite(v) {
 		return v
@@ -78,8 +78,8 @@ func (c *Core) tunerFailed(s *state.Sweep, err error) {
 	c.changeSweep(s, outbidv1.SweepState_SWEEP_STATE_STOPPING, fmt.Sprintf("the tuner failed: %v", err), "")
 }
 
-// act turns a tuner's actions into events. A sweep that is ending does nothing new; but what a person stops may go on
-// later, with the tuner as it is then.
+// act turns a tuner's actions into events. A sweep that is ending ignores them. But a sweep that a person stops may
+// be resumed, so it still follows its tuner.
 func (c *Core) act(s *state.Sweep, actions []tuner.Action) {
 	for _, a := range actions {
 		if s.State == outbidv1.SweepState_SWEEP_STATE_STOPPING && s.StopActor == "" || s.Done() {
@@ -105,7 +105,7 @@ func (c *Core) actOne(s *state.Sweep, action tuner.Action) error {
 			return err
 		}
 		if t.UntilStep != 0 && a.UntilStep <= t.UntilStep {
-			return fmt.Errorf("it wants trial %d to train until step %d, which is not beyond %d", a.Trial, a.UntilStep, t.UntilStep)
+			return fmt.Errorf("trial %d: the tuner's new target must be beyond step %d, got %d", a.Trial, t.UntilStep, a.UntilStep)
 		}
 		c.emit(&outbidv1.Event{Kind: &outbidv1.Event_TrialTargeted{TrialTargeted: &outbidv1.TrialTargeted{
 			Sweep: s.ID, Trial: t.Number, UntilStep: a.UntilStep, Reason: a.Reason, Reopens: t.Done() && len(t.Leases) > 0,
@@ -130,25 +130,25 @@ func (c *Core) actOne(s *state.Sweep, action tuner.Action) error {
 	case tuner.Clone:
 		return c.clone(s, a)
 	default:
-		return fmt.Errorf("it gave an unknown action %T", action)
+		return fmt.Errorf("unknown action %T", action)
 	}
 	return nil
 }
 
-// live finds a trial that an action names and that has not ended.
+// live returns the unfinished trial that an action names.
 func (c *Core) live(s *state.Sweep, n tuner.Trial, what string) (*state.Trial, error) {
 	t, err := s.Trial(int32(n))
 	if err != nil {
-		return nil, fmt.Errorf("it wants to %s trial %d, which does not exist", what, n)
+		return nil, fmt.Errorf("cannot %s trial %d: it does not exist", what, n)
 	}
 	if t.Done() {
-		return nil, fmt.Errorf("it wants to %s trial %d, which is %s", what, n, state.TrialWord(t.State))
+		return nil, fmt.Errorf("cannot %s trial %d: it is %s", what, n, state.TrialWord(t.State))
 	}
 	return t, nil
 }
 
-// trainable finds a trial that a Train names: one that has not ended, or one that completed before the sweep was
-// extended by longer steps. The latter starts anew if its checkpoint was not kept.
+// trainable returns the trial that a Train action names. It has not ended, or it completed before the sweep was
+// extended with longer training; such a trial restarts from step 0 if its checkpoint was not kept.
 func (c *Core) trainable(s *state.Sweep, n tuner.Trial) (*state.Trial, error) {
 	t, err := s.Trial(int32(n))
 	if err == nil && t.State == outbidv1.TrialState_TRIAL_STATE_COMPLETED {
@@ -157,14 +157,15 @@ func (c *Core) trainable(s *state.Sweep, n tuner.Trial) (*state.Trial, error) {
 	return c.live(s, n, "train on")
 }
 
-// canonical returns a configuration that a tuner made as the ledger keeps it. One that is too large is the tuner's error.
+// canonical returns a configuration as the ledger stores it. A configuration that is too large is an error of the
+// tuner.
 func canonical(trial int, made space.Config) (string, error) {
 	config, err := space.Canonical(made)
 	if err == nil && len(config) > limits.Config {
-		err = fmt.Errorf("it has %d bytes; at most %d are allowed", len(config), limits.Config)
+		err = fmt.Errorf("must have at most %d bytes, got %d", limits.Config, len(config))
 	}
 	if err != nil {
-		return "", fmt.Errorf("its configuration of trial %d: %w", trial, err)
+		return "", fmt.Errorf("configuration of trial %d: %w", trial, err)
 	}
 	return config, nil
 }
@@ -187,7 +188,7 @@ func (c *Core) clone(s *state.Sweep, a tuner.Clone) error {
 		return err
 	}
 	if _, err := s.Trial(int32(a.Source)); err != nil {
-		return fmt.Errorf("it wants to clone trial %d, which does not exist", a.Source)
+		return fmt.Errorf("cannot clone trial %d: it does not exist", a.Source)
 	}
 	config, err := canonical(int(a.Trial), a.Config)
 	if err != nil {
@@ -200,7 +201,7 @@ func (c *Core) clone(s *state.Sweep, a tuner.Clone) error {
 	return nil
 }
 
-// pause takes a trial off its devices until its tuner wants it again.
+// pause takes a trial off its devices until its tuner continues it.
 func (c *Core) pause(s *state.Sweep, t *state.Trial, reason string) {
 	if t.State == outbidv1.TrialState_TRIAL_STATE_PAUSED || t.Pausing {
 		return
@@ -211,7 +212,7 @@ func (c *Core) pause(s *state.Sweep, t *state.Trial, reason string) {
 	c.revoke(s, t, outbidv1.RevokeKind_REVOKE_KIND_PAUSE, reason)
 }
 
-// endTrial is the last word on a trial; what it holds is freed.
+// endTrial ends a trial and frees what it holds.
 func (c *Core) endTrial(s *state.Sweep, t *state.Trial, end outbidv1.TrialState, reason string, byTuner bool) {
 	if lack := c.lacksMetric(s, t); lack != "" && (end == outbidv1.TrialState_TRIAL_STATE_COMPLETED ||
 		end == outbidv1.TrialState_TRIAL_STATE_STOPPED && byTuner && t.LeaseCount > 0) {
@@ -219,7 +220,7 @@ func (c *Core) endTrial(s *state.Sweep, t *state.Trial, end outbidv1.TrialState,
 		end, reason = outbidv1.TrialState_TRIAL_STATE_FAILED, lack+" ("+reason+")"
 	}
 	if end != outbidv1.TrialState_TRIAL_STATE_CANCELLED {
-		c.undoubted(t)
+		c.acceptAverage(t)
 	}
 	c.emit(&outbidv1.Event{Kind: &outbidv1.Event_TrialEnded{TrialEnded: &outbidv1.TrialEnded{
 		Sweep: s.ID, Trial: t.Number, State: end, Reason: reason, ByTuner: byTuner,
@@ -227,33 +228,34 @@ func (c *Core) endTrial(s *state.Sweep, t *state.Trial, end outbidv1.TrialState,
 	}}})
 	how := outbidv1.RevokeKind_REVOKE_KIND_STOP
 	if (!byTuner || t.Number == s.Best) && end != outbidv1.TrialState_TRIAL_STATE_FAILED {
-		how = outbidv1.RevokeKind_REVOKE_KIND_PAUSE // a limit or a person ended it, or it is the best: worth saving
+		how = outbidv1.RevokeKind_REVOKE_KIND_PAUSE // a limit or a person ended it, or it is the best: save it
 	}
 	c.revoke(s, t, how, reason)
 	c.drop(s, t)
 }
 
-// tellForks tells a trial's forks that they have a later target. Its worker may not have been heard of in this step: a tuner in
-// a process of its own answers later than that.
+// tellForks sends a trial's forks their later target. The worker may not have been seen in this step, because a
+// remote tuner answers later.
 func (c *Core) tellForks(s *state.Sweep, t *state.Trial) {
 	for _, l := range slices.Clone(t.Leases) {
 		if l.Gang() {
-			// Its other processes have ended at the old target, where they wait for word. They start again together.
-			c.revokeLease(s, t, l, outbidv1.RevokeKind_REVOKE_KIND_PAUSE, "its gang goes on from the checkpoint, on all its nodes")
+			// The other processes have ended at the old target and wait there. All of them start again together.
+			c.revokeLease(s, t, l, outbidv1.RevokeKind_REVOKE_KIND_PAUSE, "its gang continues from the checkpoint on all its nodes")
 			continue
 		}
 		c.dirty(l.Rank0())
 	}
 }
 
-// revoke asks for the end of all forks of a trial.
+// revoke revokes all leases of a trial.
 func (c *Core) revoke(s *state.Sweep, t *state.Trial, how outbidv1.RevokeKind, reason string) {
 	for _, l := range slices.Clone(t.Leases) {
 		c.revokeLease(s, t, l, how, reason)
 	}
 }
 
-// revokeLease asks the nodes of a lease to end its fork. A client's lease ends at once: there is no process of ours to wait for.
+// revokeLease asks the nodes of a lease to end its fork. A client's lease ends at once, because it has no process on
+// a worker.
 func (c *Core) revokeLease(s *state.Sweep, t *state.Trial, l *state.Lease, how outbidv1.RevokeKind, reason string) {
 	if l.Revoking == how || l.Revoking == outbidv1.RevokeKind_REVOKE_KIND_STOP {
 		return
@@ -271,12 +273,12 @@ func (c *Core) endLease(s *state.Sweep, t *state.Trial, l *state.Lease, reason s
 		Sweep: s.ID, Trial: t.Number, LeaseId: l.ID, Reason: reason, DeviceSeconds: l.DeviceSeconds(c.now),
 	}}})
 	if t.Round == nil && t.From().GetKey() != t.Probation.GetKey() {
-		c.undoubted(t)
+		c.acceptAverage(t)
 	}
 	c.drop(s, t)
 }
 
-// drop lets go of a trial's checkpoints that nothing needs.
+// drop deletes the checkpoints of a trial that are no longer needed.
 func (c *Core) drop(s *state.Sweep, t *state.Trial) {
 	for _, ck := range s.Droppable(t) {
 		c.emit(&outbidv1.Event{Kind: &outbidv1.Event_CheckpointDropped{CheckpointDropped: &outbidv1.CheckpointDropped{
@@ -289,7 +291,7 @@ func (c *Core) drop(s *state.Sweep, t *state.Trial) {
 	}
 }
 
-// room says how many more trials of a sweep may be active at once, as its limits have it.
+// room returns how many more trials of a sweep may be active under its concurrency limit.
 func room(s *state.Sweep) int {
 	limit := int(s.Spec.GetLimits().GetConcurrency())
 	if limit == 0 {

@@ -9,14 +9,14 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// archived is the tuner of a sweep that has ended: its snapshot, from which it goes on if the sweep is extended.
+// archived is the tuner of a sweep that has ended. It continues from its snapshot if the sweep is extended.
 type archived struct {
 	snapshot []byte
 	outlook  tuner.Outlook
 }
 
-// open starts a sweep's tuner, or goes on from its snapshot. A tuner that does not start fails its sweep in the next
-// step, and nothing else.
+// open starts a sweep's tuner, or restores it from a snapshot. A tuner that does not start fails its sweep in the
+// next step.
 func (c *Core) open(id string, spec *outbidv1.SweepSpec, snapshot []byte) {
 	t, err := c.newTuner(spec, snapshot)
 	if err != nil {
@@ -36,7 +36,7 @@ func (c *Core) failUnopened() {
 	}
 }
 
-// archive puts a sweep's tuner away once the sweep has ended: it keeps its snapshot.
+// archive replaces the tuner of a sweep that has ended with its snapshot.
 func (c *Core) archive(s *state.Sweep) {
 	t := c.tuners[s.ID]
 	if t == nil {
@@ -50,7 +50,7 @@ func (c *Core) archive(s *state.Sweep) {
 	c.out.Retire = append(c.out.Retire, s.ID)
 }
 
-// wake takes up the tuner of a sweep that is to be extended or resumed, as what says.
+// wake restores the tuner of a sweep that is to be extended or resumed; what is the participle for errors.
 func (c *Core) wake(s *state.Sweep, what string) error {
 	if c.tuners[s.ID] != nil {
 		return nil
@@ -71,7 +71,7 @@ func (c *Core) wake(s *state.Sweep, what string) error {
 	return nil
 }
 
-// outlook is what a sweep's tuner will do, or did, in all; false if nobody knows.
+// outlook returns the total work that a sweep's tuner expects, or false if that is not known.
 func (c *Core) outlook(id string) (tuner.Outlook, bool) {
 	if t := c.tuners[id]; t != nil {
 		return t.Outlook(), true
@@ -103,7 +103,7 @@ func (c *Core) loadTuner(r *outbidv1.SweepRecord) error {
 	if snapshot == nil {
 		return nil
 	}
-	if isRemote(r.GetSpec()) && !r.GetTunerRemote() { // it is the program's own
+	if isRemote(r.GetSpec()) && !r.GetTunerRemote() { // an older snapshot, of the plugin itself
 		var err error
 		if snapshot, err = remote.Resume(r.GetSpec(), snapshot).Snapshot(); err != nil {
 			return err

@@ -12,36 +12,37 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// Uplink is what a worker said.
+// Uplink is a message from a worker.
 type Uplink struct{ Message *outbidv1.Uplink }
 
-// link is what the core knows of a node beyond the state: what would be wrong to remember over a restart.
-type link struct {
-	// seen is when the node was last heard of.
+// nodeContact is what the core knows of a node besides the state: what must not outlive a restart.
+type nodeContact struct {
+	// seen is when the node was last seen.
 	seen time.Time
-	// own is when the worker that has the node's name was last heard of; zero if it was not since the start.
+	// own is when the worker that owns the node's name was last seen, or zero if it has not been since the start.
 	own time.Time
-	// boot that was last heard of; unknown boots are asked for their info.
+	// boot is the boot ID that was last seen. The core asks for the info of unknown boots.
 	boot string
-	// taken is the version of each assignment that the node acts on, by lease id.
+	// taken is the version of each assignment that the node acts on, by lease ID.
 	taken map[uint64]uint64
-	// missing says since when the node has not named a fork that it had taken in, by lease id.
+	// missing is the time since when the node has not named a fork that it had accepted, by lease ID.
 	missing map[uint64]time.Time
-	// said are the assignments of the orders sent last, by lease id: most are the same the next time. They are not changed.
+	// said are the assignments of the last orders, by lease ID. Most are the same in the next orders. They must not
+	// be changed.
 	said map[uint64]*outbidv1.Assignment
-	// generation of the orders sent last.
+	// generation of the last orders.
 	generation uint64
-	// hello: the node is to send its info.
+	// hello reports that the node must send its info.
 	hello bool
-	// check is the number of the newest check of the machine that the worker made, 0 for none; probed is what it was when a
-	// cordoned node could be tried again, 0 while it cannot.
+	// check is the number of the worker's latest check of its machine, or 0. probed is its value when a cordoned node
+	// became eligible for a retry, or 0 while it is not.
 	check, probed uint64
 }
 
-func (c *Core) link(node string) *link {
+func (c *Core) contact(node string) *nodeContact {
 	l, ok := c.nodes[node]
 	if !ok {
-		l = &link{seen: c.started, missing: map[uint64]time.Time{}}
+		l = &nodeContact{seen: c.started, missing: map[uint64]time.Time{}}
 		c.nodes[node] = l
 	}
 	return l
@@ -56,7 +57,7 @@ func (c *Core) dirty(node string) {
 
 func (u Uplink) apply(c *Core) {
 	up := u.Message
-	l := c.link(up.GetNode())
+	l := c.contact(up.GetNode())
 	n := c.st.Nodes[up.GetNode()]
 	if c.rival(n, l, up) {
 		return
@@ -71,7 +72,7 @@ func (u Uplink) apply(c *Core) {
 		c.join(up, n)
 		n = c.st.Nodes[up.GetNode()]
 	} else if n.State == outbidv1.NodeState_NODE_STATE_LOST && !up.GetLeaving() {
-		c.changeNode(up.GetNode(), outbidv1.NodeState_NODE_STATE_UP, "heard of again")
+		c.changeNode(up.GetNode(), outbidv1.NodeState_NODE_STATE_UP, "seen again")
 	}
 	l.hello, l.own = false, c.now
 	if !up.GetForksLeftOut() {
@@ -94,23 +95,23 @@ func (u Uplink) apply(c *Core) {
 	}
 }
 
-// rivalAfter is how long a worker must be silent before another one may have its name: a worker that was killed and
-// started again waits that long, and two workers of one name do not push each other out.
+// rivalAfter is how long a worker must be silent before another one may take its name. A worker that was killed and
+// restarted waits that long, and two workers with the same name do not evict each other.
 const rivalAfter = 3 * time.Second
 
-// rival says whether an uplink comes from another worker than the one that has the node's name and is alive. It gets no
-// answer; from the orders of that one it learns why.
-func (c *Core) rival(n *state.Node, l *link, up *outbidv1.Uplink) bool {
+// rival reports whether an uplink comes from a worker other than the live owner of the node's name. It gets no
+// answer; it learns the reason from the owner's orders.
+func (c *Core) rival(n *state.Node, l *nodeContact, up *outbidv1.Uplink) bool {
 	return n != nil && n.Up() && n.Info.GetBoot() != up.GetBoot() && !l.own.IsZero() && c.now.Sub(l.own) < rivalAfter
 }
 
-// join registers a node or a new boot of one: what an earlier boot ran is gone.
+// join registers a node, or a new boot of a node. The trials of an earlier boot are gone.
 func (c *Core) join(up *outbidv1.Uplink, old *state.Node) {
 	switch {
 	case old != nil && up.GetInfo().GetKilled() != "" && up.GetInfo().GetKilled() == old.Info.GetBoot():
 		c.freeNode(old, "its worker was killed from outside and restarted", false)
 	case old != nil:
-		c.freeNode(old, "its worker started anew", true)
+		c.freeNode(old, "its worker restarted", true)
 	}
 	info := boundInfo(up.GetInfo())
 	sanitize.RepairFields(info)
@@ -120,7 +121,7 @@ func (c *Core) join(up *outbidv1.Uplink, old *state.Node) {
 	c.emit(&outbidv1.Event{Kind: &outbidv1.Event_NodeJoined{NodeJoined: &outbidv1.NodeJoined{Node: info}}})
 }
 
-// changeNode says what became of a node. What it was to average, another is.
+// changeNode records a node's new state. Averages that were assigned to the node are reassigned.
 func (c *Core) changeNode(node string, to outbidv1.NodeState, reason string) {
 	c.touchForked()
 	c.emit(&outbidv1.Event{Kind: &outbidv1.Event_NodeChanged{NodeChanged: &outbidv1.NodeChanged{
@@ -128,8 +129,8 @@ func (c *Core) changeNode(node string, to outbidv1.NodeState, reason string) {
 	}}})
 }
 
-// freeNode ends every lease on a node whose processes are gone. died is false if its worker shut down cleanly, or was killed by something
-// that no trial can have caused.
+// freeNode ends every lease on a node whose processes are gone. died is false if its worker shut down cleanly, or was
+// killed by something that no trial can have caused.
 func (c *Core) freeNode(n *state.Node, why string, died bool) {
 	for _, l := range slices.Clone(n.Leases) {
 		s := c.st.Sweeps[l.Sweep]
@@ -140,12 +141,13 @@ func (c *Core) freeNode(n *state.Node, why string, died bool) {
 	}
 }
 
-// checkNode declares a node lost that was silent for longer than its lease: its worker has ended its forks by then.
+// checkNode marks a node as lost if it was silent for longer than its lease, because its worker has ended its forks
+// by then.
 func (c *Core) checkNode(n *state.Node) {
 	if !n.Up() {
 		return
 	}
-	silent := c.now.Sub(c.link(n.Info.GetName()).seen)
+	silent := c.now.Sub(c.contact(n.Info.GetName()).seen)
 	if silent <= c.set.Lease+leaseMargin {
 		return
 	}
@@ -153,11 +155,11 @@ func (c *Core) checkNode(n *state.Node) {
 	c.changeNode(n.Info.GetName(), outbidv1.NodeState_NODE_STATE_LOST, fmt.Sprintf("silent for %s", silent.Round(time.Second)))
 }
 
-// leaseMargin allows for the time that orders take to arrive, and that a worker takes to end a process at its lease.
+// leaseMargin covers the delivery of orders and the time that a worker takes to end a process when its lease expires.
 const leaseMargin = 2 * time.Second
 
-// messages takes in what the ledger does not hold yet, in order. A gap means that something was lost on the way: the
-// node sends it all again.
+// messages applies the messages that are not in the ledger yet, in order. If one is missing, the node sends all of
+// them again.
 func (c *Core) messages(n *state.Node, up *outbidv1.Uplink) {
 	first := up.GetFirstSeq()
 	if len(up.GetMessages()) == 0 || first > n.SeenSeq+1 {
@@ -175,7 +177,7 @@ func (c *Core) messages(n *state.Node, up *outbidv1.Uplink) {
 	}}})
 }
 
-// message takes in one message. What comes from a fork whose lease is over is too late and counts for nothing.
+// message applies one message. Messages of a fork whose lease is over are ignored.
 func (c *Core) message(n *state.Node, m *outbidv1.UplinkMessage) {
 	boundMessage(m)
 	ref := m.GetFork()
@@ -203,7 +205,7 @@ func (c *Core) message(n *state.Node, m *outbidv1.UplinkMessage) {
 	case place < 0:
 		return
 	case place > 0 && m.GetEnded() == nil:
-		return // rank 0 speaks for all
+		return // only rank 0 reports for a gang
 	}
 	switch k := m.GetKind().(type) {
 	case *outbidv1.UplinkMessage_Began:
@@ -216,7 +218,7 @@ func (c *Core) message(n *state.Node, m *outbidv1.UplinkMessage) {
 	case *outbidv1.UplinkMessage_Reached:
 		c.reached(s, t, l, k.Reached.GetStep())
 	case *outbidv1.UplinkMessage_Saved:
-		// A worker that names another trial's object would have it read by this one, and deleted.
+		// Reject another trial's object, which this trial would otherwise read and delete.
 		if ck, ok := objects.ParseCheckpoint(k.Saved.GetKey()); ok && ck.Of(s.ID, t.Number, l.ID) {
 			c.saved(s, t, l, k.Saved)
 		}
@@ -234,7 +236,7 @@ func (c *Core) workerNote(n *state.Node, s *state.Sweep, ref *outbidv1.ForkRef, 
 }
 
 func (c *Core) report(s *state.Sweep, t *state.Trial, l *state.Lease, r *outbidv1.Report) {
-	if r.GetSeq() <= l.LastReportSeq || t.Done() || l.Void || c.refuseReport(s, t, r) || c.judged(s, t, r) {
+	if r.GetSeq() <= l.LastReportSeq || t.Done() || l.Void || c.refuseReport(s, t, r) || c.judgeReport(s, t, r) {
 		return
 	}
 	if l == t.Lead() {
@@ -258,11 +260,11 @@ func (c *Core) report(s *state.Sweep, t *state.Trial, l *state.Lease, r *outbidv
 	}
 }
 
-// nothingReported is the metric by which the SDK says that a Ray Tune function ended well without a report; the sweep's
+// nothingReported is the metric that the SDK sends if a Ray Tune function succeeded without a report. The sweep's
 // metric is NaN in that report.
 const nothingReported = "reported_nothing"
 
-// warnOfMetric tells the user of a report without the sweep's metric, or with one that is not a finite number, the first time.
+// warnOfMetric warns the user about the first report that lacks the sweep's metric or has a value that is not finite.
 func (c *Core) warnOfMetric(s *state.Sweep, t *state.Trial, r *outbidv1.Report) {
 	value, has := r.GetMetrics()[s.Spec.GetMetric()]
 	if _, nothing := r.GetMetrics()[nothingReported]; nothing {
@@ -276,7 +278,7 @@ func (c *Core) warnOfMetric(s *state.Sweep, t *state.Trial, r *outbidv1.Report) 
 	}
 }
 
-// unbounded names a value that is no finite number, as reports write it.
+// unbounded returns the name of a value that is not finite, as reports write it.
 func unbounded(v float64) string {
 	switch {
 	case math.IsInf(v, 1):
@@ -288,7 +290,8 @@ func unbounded(v float64) string {
 	}
 }
 
-// reached: the fork did its steps and waits. One that reports an older target has its new one on the way to it.
+// reached records that the fork reached its target step and waits. A fork that reports an older target receives the
+// new one with its next orders.
 func (c *Core) reached(s *state.Sweep, t *state.Trial, l *state.Lease, step int64) {
 	if l.AtTarget || l.Void || t.Done() || t.Until(l) == 0 || step < t.Until(l) || t.Pausing {
 		return
@@ -320,7 +323,7 @@ func (c *Core) saved(s *state.Sweep, t *state.Trial, l *state.Lease, ck *outbidv
 	}
 }
 
-// ended: the process is gone from the devices.
+// ended handles the end of a fork's process on its devices.
 func (c *Core) ended(s *state.Sweep, t *state.Trial, l *state.Lease, node string, e *outbidv1.ForkEnded) {
 	switch e.GetOutcome() {
 	case outbidv1.ForkOutcome_FORK_OUTCOME_FAILED:
@@ -332,11 +335,11 @@ func (c *Core) ended(s *state.Sweep, t *state.Trial, l *state.Lease, node string
 	case outbidv1.ForkOutcome_FORK_OUTCOME_FINISHED:
 		c.finished(s, t, l, node, e)
 	default:
-		c.leave(s, t, l, node, "ended as it was told to")
+		c.leave(s, t, l, node, "ended as ordered")
 	}
 }
 
-// leave ends a lease on one node: the whole of it if that was all, or the last of it. Otherwise the rest of the gang is
+// leave ends a lease on one node: the whole lease if it has no other places left. Otherwise the rest of the gang is
 // ended too, and the lease with its last place.
 func (c *Core) leave(s *state.Sweep, t *state.Trial, l *state.Lease, node, reason string) {
 	if !l.Gang() {
@@ -351,12 +354,13 @@ func (c *Core) leave(s *state.Sweep, t *state.Trial, l *state.Lease, node, reaso
 	}
 }
 
-// finished: the training code ended by itself, before its target or without one. A trial that it gave up need not have reported.
+// finished handles training code that exited by itself, before its target or without one. A pruned trial need not
+// have reported.
 func (c *Core) finished(s *state.Sweep, t *state.Trial, l *state.Lease, node string, e *outbidv1.ForkEnded) {
 	first := l.Rank0() == node && l == t.Lead() && t.Part(l) == nil && !l.Void
 	c.leave(s, t, l, node, "its code ended")
 	if t.Done() || !first {
-		return // the others of a gang are done when rank 0 is, and other forks when the one that leads is; one of a round counts what it saved
+		return // a gang is done when its rank 0 is, and a trial when its leading fork is; a fork in a fork slot counts with the steps that it saved
 	}
 	step := max(e.GetStep(), t.Step)
 	if e.GetPruned() {
@@ -365,14 +369,14 @@ func (c *Core) finished(s *state.Sweep, t *state.Trial, l *state.Lease, node str
 	}
 	reason := fmt.Sprintf("its code ended at step %d", step)
 	if t.UntilStep > 0 {
-		reason = fmt.Sprintf("its code ended at step %d, before the %d it was to do", step, t.UntilStep)
+		reason = fmt.Sprintf("its code ended at step %d, before its target of %d", step, t.UntilStep)
 	}
 	c.endTrial(s, t, outbidv1.TrialState_TRIAL_STATE_COMPLETED, reason, false)
 }
 
-// missing ends leases whose fork the node took in once and has not named for a lease's time: it cannot be waited for.
+// missing ends leases whose fork the node had accepted but has not named for the duration of a lease.
 func (c *Core) missing(n *state.Node, up *outbidv1.Uplink) {
-	l := c.link(up.GetNode())
+	l := c.contact(up.GetNode())
 	for _, lease := range slices.Clone(n.Leases) {
 		if _, has := l.taken[lease.ID]; has || !lease.Started {
 			delete(l.missing, lease.ID)
@@ -389,7 +393,7 @@ func (c *Core) missing(n *state.Node, up *outbidv1.Uplink) {
 		delete(l.missing, lease.ID)
 		s := c.st.Sweeps[lease.Sweep]
 		c.forkFailed(s, s.Trials[lease.Trial], lease, up.GetNode(), failure{
-			kind: outbidv1.FailureKind_FAILURE_KIND_NODE_LOST, detail: "its worker does not know it any more",
+			kind: outbidv1.FailureKind_FAILURE_KIND_NODE_LOST, detail: "its worker no longer runs it",
 		})
 	}
 }

@@ -9,7 +9,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// An uplink that has no room for the list of forks says nothing of them: their bodies are not sent again, and none is
+// An uplink that has no room for the list of forks does not affect them: their bodies are not sent again, and none is
 // missing.
 func TestForksThatAnUplinkLeavesOutAreAsBefore(t *testing.T) {
 	t.Parallel()
@@ -24,7 +24,7 @@ func TestForksThatAnUplinkLeavesOutAreAsBefore(t *testing.T) {
 		for _, f := range b.forks {
 			reports = append(reports, report(f, uint64(step)+1, step+1))
 		}
-		b.now = b.now.Add(10 * time.Second) // all of them together take longer than a lease
+		b.now = b.now.Add(10 * time.Second) // together longer than a lease
 		up := &outbidv1.Uplink{Node: "n1", Boot: "b1", FirstSeq: b.seq, Messages: reports, ForksLeftOut: true}
 		b.seq += uint64(len(reports))
 		b.step(control.Uplink{Message: up})

@@ -15,19 +15,19 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// viewCache is the policy's view, kept up to date as events are folded in: what changed is looked at again before a
-// round, and nothing else, so that a round costs what changed and not what there is.
+// viewCache maintains the policy's view as events are applied. Before a round only what has changed is updated, so
+// the cost of a round depends on the changes and not on the size of the cluster.
 type viewCache struct {
 	view  policy.View
 	nodes map[string]int
-	// estimates of how fast types of devices are, for jobs that may be forked.
+	// estimates of the speeds of device types, for jobs that may be forked.
 	estimates map[string]float64
 	apps      map[string]*appEntry
 	live      *live
 
-	// apart are the nodes that others keep off, for trials that run alone.
+	// apart are the nodes reserved for trials that run alone.
 	apart map[string]bool
-	// off are the nodes that new trials keep off; avoiding is set while some trials keep off some node.
+	// off are the nodes that new trials avoid. avoiding is set while some trials avoid some node.
 	off      map[string]bool
 	avoiding bool
 	// spent are the tenants whose device-hours are used up.
@@ -41,13 +41,13 @@ type viewCache struct {
 type appEntry struct {
 	sweep *state.Sweep
 	app   *policy.App
-	// hints of the spec about speeds, and whether some are of one trial only.
+	// hints are the spec's throughputs; byTrial are those of single trials.
 	hints   []cluster.Speed
 	byTrial map[int32][]cluster.Speed
 	jobs    map[int32]*jobEntry
 }
 
-// jobEntry is a trial in the view. held is the gang that the view's capacity lacks.
+// jobEntry is a trial in the view. held is the gang that has been taken from the view's capacity.
 type jobEntry struct {
 	job  *policy.Job
 	held cluster.Gang
@@ -60,168 +60,168 @@ func newViewCache() *viewCache {
 	}
 }
 
-// mark notes what an event changed.
-func (b *viewCache) mark(change state.Change) {
+// mark records what an event has changed.
+func (vc *viewCache) mark(change state.Change) {
 	s := change.Sweep
 	switch change.Kind.View {
 	case state.ViewNodes, state.ViewTenants:
-		b.staleNodes = true
+		vc.staleNodes = true
 	case state.ViewSweep, state.ViewWaiting, state.ViewTrial:
 		if s.Spec.GetExternal() != nil {
 			return
 		}
-		b.staleSweeps[s] = true
+		vc.staleSweeps[s] = true
 		if change.Trial != nil {
-			b.staleTrials[change.Trial] = s
+			vc.staleTrials[change.Trial] = s
 		}
 	}
-	if change.Kind.View == state.ViewWaiting { // it may have brought trials back
+	if change.Kind.View == state.ViewWaiting { // the event may have continued ended trials
 		for _, n := range s.Queued {
-			b.staleTrials[s.Trials[n]] = s
+			vc.staleTrials[s.Trials[n]] = s
 		}
 	}
 }
 
 // refresh brings the view up to date and returns it.
-func (b *viewCache) refresh(c *Core) *policy.View {
-	b.view.Now, b.view.Round, b.view.AppSeconds = c.now, c.st.NextRound, c.st.AppSeconds(c.now)
-	if b.live == nil {
-		b.live = &live{core: c}
-		b.view.MeanWeight = b.live.meanWeight
+func (vc *viewCache) refresh(c *Core) *policy.View {
+	vc.view.Now, vc.view.Round, vc.view.AppSeconds = c.now, c.st.NextRound, c.st.AppSeconds(c.now)
+	if vc.live == nil {
+		vc.live = &live{core: c}
+		vc.view.MeanWeight = vc.live.meanWeight
 	}
-	if apart := c.apart(); !maps.Equal(apart, b.apart) {
-		b.apart, b.staleNodes = apart, true
+	if apart := c.apart(); !maps.Equal(apart, vc.apart) {
+		vc.apart, vc.staleNodes = apart, true
 	}
-	if off := c.keptOff(); !maps.Equal(off, b.off) {
-		b.off, b.staleNodes = off, true
+	if off := c.keptOff(); !maps.Equal(off, vc.off) {
+		vc.off, vc.staleNodes = off, true
 	}
-	if spent, _ := c.meter(); !maps.Equal(spent, b.spent) {
-		b.spent, b.staleNodes = spent, true
+	if spent, _ := c.meter(); !maps.Equal(spent, vc.spent) {
+		vc.spent, vc.staleNodes = spent, true
 	}
-	if b.staleNodes {
-		b.rebuild(c)
+	if vc.staleNodes {
+		vc.rebuild(c)
 	}
-	b.markAvoiding(c)
-	for s := range b.staleSweeps { // in any order: each changes its own place only
-		b.refreshSweep(s)
+	vc.markAvoiding(c)
+	for s := range vc.staleSweeps { // in any order: each changes only its own entry
+		vc.refreshSweep(s)
 	}
-	stale := slices.SortedFunc(maps.Keys(b.staleTrials), func(t, o *state.Trial) int {
-		return cmp.Or(b.staleTrials[t].Order-b.staleTrials[o].Order, int(t.Number-o.Number))
+	stale := slices.SortedFunc(maps.Keys(vc.staleTrials), func(t, o *state.Trial) int {
+		return cmp.Or(vc.staleTrials[t].Order-vc.staleTrials[o].Order, int(t.Number-o.Number))
 	})
-	for _, t := range stale { // before others take what these held
-		if at := b.apps[b.staleTrials[t].ID]; at != nil {
-			b.vacate(at.jobs[t.Number], held(t, b.nodes))
+	for _, t := range stale { // free these devices before other trials take them
+		if at := vc.apps[vc.staleTrials[t].ID]; at != nil {
+			vc.vacate(at.jobs[t.Number], held(t, vc.nodes))
 		}
 	}
 	for _, t := range stale {
-		b.refreshTrial(c, b.staleTrials[t], t)
+		vc.refreshTrial(c, vc.staleTrials[t], t)
 	}
-	clear(b.staleSweeps)
-	clear(b.staleTrials)
-	b.view.Free.Commit()
-	return &b.view
+	clear(vc.staleSweeps)
+	clear(vc.staleTrials)
+	vc.view.Free.Commit()
+	return &vc.view
 }
 
-// vacate frees what a trial held unless it holds it still.
-func (b *viewCache) vacate(ch *jobEntry, gang cluster.Gang) {
+// vacate frees the devices that a trial no longer holds.
+func (vc *viewCache) vacate(ch *jobEntry, gang cluster.Gang) {
 	if ch != nil && !gang.Equal(ch.held) {
-		b.view.Free.Release(ch.held, ch.job.Demand)
+		vc.view.Free.Release(ch.held, ch.job.Demand)
 		ch.held = nil
 	}
 }
 
-// rebuild starts over: gangs name nodes by index, and those have changed.
-func (b *viewCache) rebuild(c *Core) {
-	b.staleNodes = false
-	clear(b.nodes)
-	b.view.Nodes = nil
+// rebuild recreates the view, because gangs refer to nodes by index and the indices have changed.
+func (vc *viewCache) rebuild(c *Core) {
+	vc.staleNodes = false
+	clear(vc.nodes)
+	vc.view.Nodes = nil
 	for _, name := range c.st.NodeNames {
 		if n := c.st.Nodes[name]; n.Up() {
-			b.nodes[name] = len(b.view.Nodes)
+			vc.nodes[name] = len(vc.view.Nodes)
 			shape := n.Shape
-			shape.Draining = shape.Draining || b.apart[name] || b.off[name]
-			b.view.Nodes = append(b.view.Nodes, shape)
+			shape.Draining = shape.Draining || vc.apart[name] || vc.off[name]
+			vc.view.Nodes = append(vc.view.Nodes, shape)
 		}
 	}
-	b.view.Free, b.estimates = cluster.NewCapacity(b.view.Nodes), cluster.Estimates(b.view.Nodes)
-	b.view.Tenants = tenantsInView(c.st.Tenants(), b.spent)
-	b.view.Bound()
-	b.view.Apps, b.apps = nil, map[string]*appEntry{}
+	vc.view.Free, vc.estimates = cluster.NewCapacity(vc.view.Nodes), cluster.Estimates(vc.view.Nodes)
+	vc.view.Tenants = tenantsInView(c.st.Tenants(), vc.spent)
+	vc.view.Bound()
+	vc.view.Apps, vc.apps = nil, map[string]*appEntry{}
 	for _, s := range c.st.Live {
 		if s.Spec.GetExternal() != nil {
 			continue
 		}
-		b.staleSweeps[s] = true
+		vc.staleSweeps[s] = true
 		for _, n := range s.Running {
-			b.staleTrials[s.Trials[n]] = s
+			vc.staleTrials[s.Trials[n]] = s
 		}
 		for _, n := range s.Queued {
-			b.staleTrials[s.Trials[n]] = s
+			vc.staleTrials[s.Trials[n]] = s
 		}
 	}
 }
 
-func (b *viewCache) refreshSweep(s *state.Sweep) {
-	at := b.apps[s.ID]
+func (vc *viewCache) refreshSweep(s *state.Sweep) {
+	at := vc.apps[s.ID]
 	if s.Done() {
 		if at != nil {
-			delete(b.apps, s.ID)
+			delete(vc.apps, s.ID)
 			for _, ch := range at.jobs {
-				b.view.Free.Release(ch.held, ch.job.Demand)
+				vc.view.Free.Release(ch.held, ch.job.Demand)
 			}
-			if i := slices.Index(b.view.Apps, at.app); i >= 0 {
-				b.view.Apps = slices.Delete(b.view.Apps, i, i+1)
+			if i := slices.Index(vc.view.Apps, at.app); i >= 0 {
+				vc.view.Apps = slices.Delete(vc.view.Apps, i, i+1)
 			}
 		}
 		return
 	}
 	if at == nil || at.sweep.Spec != at.app.Spec {
-		at = b.describe(s, at)
-		for n := range at.jobs { // how far they are to be trained at most has changed, those that run too
-			b.staleTrials[s.Trials[n]] = s
+		at = vc.describe(s, at)
+		for n := range at.jobs { // the number of steps left has changed, also for running trials
+			vc.staleTrials[s.Trials[n]] = s
 		}
 	}
 	at.update(s, len(s.Trials))
 	if at.forkable() {
-		at.app.Speeds.Estimated = b.estimates
+		at.app.Speeds.Estimated = vc.estimates
 	}
 }
 
-// update takes in how far a sweep is.
-func (at *appEntry) update(s *state.Sweep, trials int) {
-	a := at.app
+// update sets the progress of a sweep.
+func (e *appEntry) update(s *state.Sweep, trials int) {
+	a := e.app
 	a.DeviceSeconds, a.StepsDone = s.DeviceSeconds, s.Steps
 	a.Paused = s.State != outbidv1.SweepState_SWEEP_STATE_RUNNING
 	open := s.Counts[outbidv1.TrialState_TRIAL_STATE_QUEUED] + s.Counts[outbidv1.TrialState_TRIAL_STATE_RUNNING] +
 		s.Counts[outbidv1.TrialState_TRIAL_STATE_PAUSED]
 	a.Finished = trials - int(open)
-	a.Speeds.Measured = merged(s.Measured, at.hints)
+	a.Speeds.Measured = merged(s.Measured, e.hints)
 }
 
-// describe adds a sweep to the view, or brings it up to date after an extension.
-func (b *viewCache) describe(s *state.Sweep, at *appEntry) *appEntry {
+// describe adds a sweep to the view, or updates it after an extension.
+func (vc *viewCache) describe(s *state.Sweep, at *appEntry) *appEntry {
 	if at == nil {
 		at = &appEntry{sweep: s, app: &policy.App{}, jobs: map[int32]*jobEntry{}}
-		b.apps[s.ID] = at
-		i, _ := slices.BinarySearchFunc(b.view.Apps, s.Order, func(a *policy.App, order int) int { return a.Order - order })
-		b.view.Apps = slices.Insert(b.view.Apps, i, at.app)
+		vc.apps[s.ID] = at
+		i, _ := slices.BinarySearchFunc(vc.view.Apps, s.Order, func(a *policy.App, order int) int { return a.Order - order })
+		vc.view.Apps = slices.Insert(vc.view.Apps, i, at.app)
 	}
-	of := b.live
+	of := vc.live
 	at.describe(func() tuner.Outlook { return of.outlook(s.ID) })
-	at.app.Demand.Quota = b.view.QuotaOf(state.TenantOf(s.Spec))
+	at.app.Demand.Quota = vc.view.QuotaOf(state.TenantOf(s.Spec))
 	return at
 }
 
-// describe fills in what only an extension of the sweep changes.
-func (at *appEntry) describe(outlook func() tuner.Outlook) {
-	s := at.sweep
-	at.readHints()
+// describe sets what only an extension of the sweep changes.
+func (e *appEntry) describe(outlook func() tuner.Outlook) {
+	s := e.sweep
+	e.readHints()
 	weight := s.Spec.GetWeight()
 	if weight == 0 {
 		weight = 1
 	}
-	jobs := at.app.Jobs
-	*at.app = policy.App{
+	jobs := e.app.Jobs
+	*e.app = policy.App{
 		ID: s.ID, Tenant: s.Spec.GetTenant(), Weight: weight, Submitted: s.Submitted, Order: s.Order, Spec: s.Spec,
 		AppSecondsBefore: s.AppSecondsBefore, Demand: s.Terms.Demand, Speeds: &cluster.Speeds{}, Jobs: jobs,
 		TotalSteps: spec.MaxSteps(s.Spec.GetTuner()), Tuner: spec.TunerKind(s.Spec.GetTuner()),
@@ -229,22 +229,22 @@ func (at *appEntry) describe(outlook func() tuner.Outlook) {
 	}
 }
 
-func (at *appEntry) readHints() {
-	at.hints, at.byTrial = nil, nil
-	for _, h := range at.sweep.Spec.GetThroughputs() {
+func (e *appEntry) readHints() {
+	e.hints, e.byTrial = nil, nil
+	for _, h := range e.sweep.Spec.GetThroughputs() {
 		m, _ := terms.SpeedOf(h)
 		if h.Trial == nil {
-			at.hints = append(at.hints, m)
+			e.hints = append(e.hints, m)
 			continue
 		}
-		if at.byTrial == nil {
-			at.byTrial = map[int32][]cluster.Speed{}
+		if e.byTrial == nil {
+			e.byTrial = map[int32][]cluster.Speed{}
 		}
-		at.byTrial[h.GetTrial()] = append(at.byTrial[h.GetTrial()], m)
+		e.byTrial[h.GetTrial()] = append(e.byTrial[h.GetTrial()], m)
 	}
 }
 
-// merged is what was measured, and of the hints what was not.
+// merged returns the measurements, and the hints that no measurement replaces.
 func merged(measured, hints []cluster.Speed) []cluster.Speed {
 	if len(measured) == 0 {
 		return hints
@@ -260,9 +260,9 @@ func merged(measured, hints []cluster.Speed) []cluster.Speed {
 	return all
 }
 
-// refreshTrial gives a trial its place, takes it away, or brings it up to date.
-func (b *viewCache) refreshTrial(c *Core, s *state.Sweep, t *state.Trial) {
-	at := b.apps[s.ID]
+// refreshTrial adds a trial to the view, removes it, or updates it.
+func (vc *viewCache) refreshTrial(c *Core, s *state.Sweep, t *state.Trial) {
+	at := vc.apps[s.ID]
 	if at == nil {
 		return
 	}
@@ -280,24 +280,24 @@ func (b *viewCache) refreshTrial(c *Core, s *state.Sweep, t *state.Trial) {
 		i, _ := slices.BinarySearchFunc(at.app.Jobs, t.Number, func(j *policy.Job, n int32) int { return int(j.Trial - n) })
 		at.app.Jobs = slices.Insert(at.app.Jobs, i, ch.job)
 	}
-	gang := held(t, b.nodes)
+	gang := held(t, vc.nodes)
 	if !gang.Equal(ch.held) {
-		b.view.Free.Take(gang, ch.job.Demand)
+		vc.view.Free.Take(gang, ch.job.Demand)
 		ch.held = gang
 	}
-	at.fill(ch.job, t, b.nodes)
-	if ch.job.Demand.Avoid = nil; b.avoiding {
+	at.fill(ch.job, t, vc.nodes)
+	if ch.job.Demand.Avoid = nil; vc.avoiding {
 		ch.job.Demand.Avoid = c.avoids(s, t)
 	}
 }
 
-// markAvoiding has the trials looked at again that keep off other nodes than they did.
-func (b *viewCache) markAvoiding(c *Core) {
-	before := b.avoiding
-	if b.avoiding = len(c.st.Faulty()) > 0 || len(c.st.Avoiding()) > 0; !b.avoiding && !before {
+// markAvoiding marks the trials as stale whose avoided nodes have changed.
+func (vc *viewCache) markAvoiding(c *Core) {
+	before := vc.avoiding
+	if vc.avoiding = len(c.st.Faulty()) > 0 || len(c.st.Avoiding()) > 0; !vc.avoiding && !before {
 		return
 	}
-	for _, at := range b.apps { // in any order: each changes its own jobs only
+	for _, at := range vc.apps { // in any order: each changes only its own jobs
 		of := c.avoids(at.sweep, nil)
 		for _, ch := range at.jobs {
 			t, avoid := at.sweep.Trials[ch.job.Trial], of
@@ -305,27 +305,27 @@ func (b *viewCache) markAvoiding(c *Core) {
 				avoid = c.avoids(at.sweep, t)
 			}
 			if !slices.Equal(avoid, ch.job.Demand.Avoid) {
-				b.staleTrials[t] = at.sweep
+				vc.staleTrials[t] = at.sweep
 			}
 		}
 	}
 }
 
-// shown says whether a trial is in the view: it holds devices of workers or waits for some, and is none that control itself
-// places alone on a node.
+// shown reports whether a trial is in the view: it holds devices of workers or waits for some, and control does not
+// place it alone on a node.
 func shown(t *state.Trial) bool {
 	leased := len(t.Leases) > 0 && t.Lead().Holder == state.Workers
 	return !alone(t) && (leased || t.State == outbidv1.TrialState_TRIAL_STATE_QUEUED)
 }
 
-// fill makes a job of a trial. Of its demand only the most devices change.
-func (at *appEntry) fill(j *policy.Job, t *state.Trial, nodes map[string]int) {
+// fill describes a trial as a job. Only the maximum of its demand changes.
+func (e *appEntry) fill(j *policy.Job, t *state.Trial, nodes map[string]int) {
 	demand := j.Demand
-	demand.Max = at.sweep.Terms.DemandUntil(t.UntilStep).Max
+	demand.Max = e.sweep.Terms.DemandUntil(t.UntilStep).Max
 	*j = policy.Job{
-		App: at.app, Trial: t.Number, Demand: demand, Weight: 1, Created: t.Created, Queued: t.Queued,
-		Step: t.Step, UntilStep: t.UntilStep, TotalSteps: at.app.TotalSteps,
-		DeviceSeconds: t.DeviceSeconds, Leases: t.LeaseCount, Minimise: !at.sweep.Maximise(), Speeds: at.app.Speeds,
+		App: e.app, Trial: t.Number, Demand: demand, Weight: 1, Created: t.Created, Queued: t.Queued,
+		Step: t.Step, UntilStep: t.UntilStep, TotalSteps: e.app.TotalSteps,
+		DeviceSeconds: t.DeviceSeconds, Leases: t.LeaseCount, Minimise: !e.sweep.Maximise(), Speeds: e.app.Speeds,
 	}
 	for _, l := range t.Leases {
 		j.Gangs = append(j.Gangs, gangOf(l, nodes))
@@ -334,20 +334,20 @@ func (at *appEntry) fill(j *policy.Job, t *state.Trial, nodes map[string]int) {
 		j.Reported, j.Granted, j.TermEnd, j.Queued = l.Training, l.Granted, l.TermEnd, time.Time{}
 		j.Ending = l.Revoking != outbidv1.RevokeKind_REVOKE_KIND_UNSPECIFIED
 	}
-	at.fillForks(j, t)
-	if own := at.byTrial[t.Number]; len(t.Measured) > 0 || len(own) > 0 {
-		shared := at.hints
-		if at.forkable() {
-			shared = at.app.Speeds.Measured // where its forks are to go others of the sweep may have been
+	e.fillForks(j, t)
+	if own := e.byTrial[t.Number]; len(t.Measured) > 0 || len(own) > 0 {
+		shared := e.hints
+		if e.forkable() {
+			shared = e.app.Speeds.Measured // use the sweep's measurements: its other trials may have run where the forks will
 		}
-		j.Speeds = &cluster.Speeds{Measured: merged(merged(t.Measured, own), shared), Estimated: at.app.Speeds.Estimated}
+		j.Speeds = &cluster.Speeds{Measured: merged(merged(t.Measured, own), shared), Estimated: e.app.Speeds.Estimated}
 	}
 	for _, p := range t.Curve {
 		j.Curve = append(j.Curve, policy.Point{Step: p.Step, Value: p.Value})
 	}
 }
 
-// held is all that a trial's leases still hold.
+// held returns everything that a trial's leases still hold.
 func held(t *state.Trial, nodes map[string]int) cluster.Gang {
 	var all cluster.Gang
 	for _, l := range t.Leases {
@@ -356,7 +356,7 @@ func held(t *state.Trial, nodes map[string]int) cluster.Gang {
 	return all
 }
 
-// gangOf is what a lease still holds on nodes that are up, which have an index.
+// gangOf returns what a lease still holds on nodes that are up, which have an index.
 func gangOf(l *state.Lease, nodes map[string]int) cluster.Gang {
 	return state.GangOf(l.Places, func(p state.Place) (int, bool) {
 		i, up := nodes[p.Node]

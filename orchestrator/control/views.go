@@ -17,14 +17,14 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// view is what readers see. It never changes: after each append there is another one, which shares with it what is as it
-// was. It holds only what is in the ledger, and what tuners said of it.
+// view is an immutable state for readers. After each append a new view replaces it, which shares the unchanged parts.
+// It contains only the state in the ledger and the outlooks of tuners.
 type view struct {
 	*state.Published
 	outlooks *immutable.Map[string, tuner.Outlook]
 }
 
-// publishAll lets readers see the whole state.
+// publishAll publishes the whole state to readers.
 func (l *Loop) publishAll() {
 	v := &view{l.core.st.Publish(), immutable.NewMap[string, tuner.Outlook](nil)}
 	for _, id := range v.SweepIDs {
@@ -33,7 +33,7 @@ func (l *Loop) publishAll() {
 	l.view.Store(v)
 }
 
-// publish lets readers see what has changed, and wakes those who wait for that.
+// publish publishes changes to readers, and wakes those who wait for them.
 func (l *Loop) publish(changes []state.Change) {
 	before := l.view.Load()
 	now, tell := before.After(l.core.st, changes)
@@ -56,7 +56,7 @@ func (l *Loop) publish(changes []state.Change) {
 	tell()
 }
 
-// ask takes in what a sweep's tuner will do in all.
+// ask updates the total work that a sweep's tuner expects.
 func (v *view) ask(c *Core, id string) {
 	if o, known := c.outlook(id); known {
 		v.outlooks = v.outlooks.Set(id, o)
@@ -74,7 +74,7 @@ func (v *view) each(f func(*state.Sweep)) {
 	}
 }
 
-// app is a sweep as policies see it.
+// app returns a sweep as policies see it.
 func (v *view) app(s *state.PublishedSweep) *policy.App {
 	at := &appEntry{sweep: s.Sweep(), app: &policy.App{}}
 	at.describe(func() tuner.Outlook { o, _ := v.outlooks.Get(at.sweep.ID); return o })
@@ -91,7 +91,7 @@ func (v *view) app(s *state.PublishedSweep) *policy.App {
 	return at.app
 }
 
-// whyWaiting says why a sweep's trials wait for devices.
+// whyWaiting returns why a sweep's trials wait for devices.
 func (v *view) whyWaiting(s *state.PublishedSweep) string {
 	if s.Sweep().Spec.GetExternal() != nil {
 		return ""
@@ -107,15 +107,15 @@ func (v *view) whyWaiting(s *state.PublishedSweep) string {
 	}
 	queued := s.Sweep().Queued
 	if len(queued) > 0 && alone(s.At(queued[0])) {
-		return fmt.Sprintf("trial %d waits for a node of its own, as nodes were lost under it", queued[0])
+		return fmt.Sprintf("trial %d waits for a node without other trials, because it lost nodes before", queued[0])
 	}
 	if len(queued) > 0 {
-		return "waits for devices that others hold"
+		return "waits for devices that other trials hold"
 	}
-	return fmt.Sprintf("waits for devices; %d of this cluster's are held", v.Held())
+	return fmt.Sprintf("waits for devices; %d of the cluster's devices are held", v.Held())
 }
 
-// keptOff says why no node that could run a sweep's trials takes them now; "" if one does.
+// keptOff returns why no node that could run a sweep's trials accepts them now, or "" if one does.
 func (v *view) keptOff(s *state.PublishedSweep) string {
 	open, reasons, now := slices.Clone(v.Inventory.Nodes), []string{}, time.Now()
 	v.Nodes(func(name string, n *state.PublishedNode) {
@@ -139,15 +139,15 @@ func (v *view) keptOff(s *state.PublishedSweep) string {
 	return "waits for a node that can start its trials; " + strings.Join(reasons, "; ")
 }
 
-// drawing is a sweep as readers saw it last. What has not changed is not worked out again.
+// drawing caches a sweep as readers last saw it.
 type drawing struct {
 	mu sync.Mutex
-	// of, in is what view shows, made At.
+	// view was made from of and in inventory at the given time.
 	of        *state.PublishedSweep
 	inventory *state.Inventory
 	view      *outbidv1.Sweep
 	at        time.Time
-	// fairness as it was fairAt.
+	// fairness as of fairAt.
 	fairness *outbidv1.Fairness
 	fairAt   time.Time
 	// best are the trials of ranked, the best first.
@@ -157,11 +157,11 @@ type drawing struct {
 	failed map[string]bool
 }
 
-// drawnFor is how long a sweep that goes on is shown as it was though time passed; and how long what a forecast says of it
-// holds, as that costs the most.
+// drawnFor is how long the view of a running sweep is reused although time passes. A forecast, which costs the most,
+// is reused for as long.
 const drawnFor = time.Second
 
-// sweep is a sweep as readers see it.
+// sweep returns a sweep as readers see it.
 func (l *Loop) sweep(v *view, s *state.PublishedSweep) *outbidv1.Sweep {
 	d := l.drawing(s)
 	d.mu.Lock()
@@ -172,7 +172,7 @@ func (l *Loop) sweep(v *view, s *state.PublishedSweep) *outbidv1.Sweep {
 		return d.view
 	}
 	drawn := l.draw(d, v, s)
-	if d.of == nil || d.of.Sweep().Version <= s.Sweep().Version { // another reader may have seen a newer one
+	if d.of == nil || d.of.Sweep().Version <= s.Sweep().Version { // another reader may have stored a newer one
 		d.of, d.inventory, d.view, d.at = s, v.Inventory, drawn, now
 	}
 	return drawn
@@ -205,7 +205,7 @@ func (l *Loop) draw(d *drawing, v *view, of *state.PublishedSweep) *outbidv1.Swe
 	return drawn
 }
 
-// fairness forecasts how a sweep fares, unless that was done just now.
+// fairness forecasts how a sweep fares, or returns a recent forecast.
 func (l *Loop) fairness(d *drawing, v *view, of *state.PublishedSweep) *outbidv1.Fairness {
 	if l.cfg.Fairness == nil || of.Sweep().Spec.GetExternal() != nil {
 		return nil
@@ -225,13 +225,13 @@ func (l *Loop) fairness(d *drawing, v *view, of *state.PublishedSweep) *outbidv1
 	return d.fairness
 }
 
-// capacity is that of a cluster on which nothing runs.
+// capacity caches the capacity of an idle cluster.
 type capacity struct {
 	of   *state.Inventory
 	free *cluster.Capacity
 }
 
-// idle is the capacity of a cluster on which nothing runs. It is not changed.
+// idle returns the capacity of the cluster as if it were idle. The result must not be changed.
 func (l *Loop) idle(of *state.Inventory) *cluster.Capacity {
 	known := l.capacity.Load()
 	if known == nil || known.of != of {
@@ -241,7 +241,7 @@ func (l *Loop) idle(of *state.Inventory) *cluster.Capacity {
 	return known.free
 }
 
-// best lists a sweep's trials, the best first. The list is not changed.
+// best lists a sweep's trials, the best first. The list must not be changed.
 func (l *Loop) best(s *state.PublishedSweep) []*state.Trial {
 	d := l.drawing(s)
 	d.mu.Lock()
@@ -252,9 +252,8 @@ func (l *Loop) best(s *state.PublishedSweep) []*state.Trial {
 	return d.best
 }
 
-// part computes one part of a sweep's view. If that panics, the view does without it, so that the other parts and the
-// other sweeps of a list are shown all the same. A sweep's part is logged the first time only: readers come many times a
-// second.
+// part computes one part of a sweep's view. After a panic the view lacks only this part, so that readers still see
+// the other parts and sweeps. Only the first panic of a part is logged, because readers come many times a second.
 func (l *Loop) part(d *drawing, s *state.Sweep, name string, compute func()) {
 	defer func() {
 		p := recover()
@@ -265,7 +264,7 @@ func (l *Loop) part(d *drawing, s *state.Sweep, name string, compute func()) {
 			d.failed = map[string]bool{}
 		}
 		d.failed[name] = true
-		l.cfg.Logger.Error("a part of a sweep cannot be shown; it is left out from now on", "sweep", s.ID, "part", name,
+		l.cfg.Logger.Error("could not compute a part of a sweep's view; it is left out", "sweep", s.ID, "part", name,
 			"err", fmt.Sprint(p), "stack", string(debug.Stack()))
 	}()
 	compute()

@@ -64,7 +64,7 @@ func TestATrialThatKillsItsWorkerFailsAndNobodyElse(t *testing.T) {
 	good := c.submit(job{name: "good", mode: "well", tuner: random(20), trials: 3, env: pace, change: restarts(0)}.spec(t, c.locks))
 	c.wait(bad)
 	trial := c.trials(bad)[0]
-	if trial.GetState() != outbidv1.TrialState_TRIAL_STATE_FAILED || !strings.Contains(trial.GetReason(), "4 nodes in a row were lost under it") {
+	if trial.GetState() != outbidv1.TrialState_TRIAL_STATE_FAILED || !strings.Contains(trial.GetReason(), "4 nodes in a row were lost while they ran it") {
 		t.Errorf("the trial is %s: %s", trial.GetState(), trial.GetReason())
 	}
 	sw := c.mustDone(good)
@@ -146,7 +146,7 @@ func TestADamagedCheckpointFallsBackToTheOneBefore(t *testing.T) {
 	}
 	c.command(id, outbidv1.SweepCommand_SWEEP_COMMAND_RESUME)
 	sw := c.mustDone(id)
-	if !told(sw, "is damaged") || !told(sw, fmt.Sprintf("goes on from step %d instead", kept[len(kept)-2].GetStep())) {
+	if !told(sw, "is damaged") || !told(sw, fmt.Sprintf("continues from step %d instead", kept[len(kept)-2].GetStep())) {
 		t.Errorf("nobody was told: %v", sw.GetNotes())
 	}
 }

@@ -194,7 +194,7 @@ func TestALedgerInANATSOfItsOwnIsExported(t *testing.T) {
 	if got := export("c.jsonl", "--nats", nats, "--data", data); !strings.Contains(got, `"kept-1"`) {
 		t.Errorf("of the NATS without a server: %.300s", got)
 	}
-	if got := export("d.jsonl", "--nats", startNATS(t), "--data", data); !strings.Contains(got, "there is none in this NATS") {
+	if got := export("d.jsonl", "--nats", startNATS(t), "--data", data); !strings.Contains(got, "this NATS server has no ledger") {
 		t.Errorf("of a NATS without a ledger: %.300s", got)
 	}
 	if got := export("e.jsonl", "--data", data); !strings.Contains(got, "--nats URL") {

@@ -86,7 +86,7 @@ func (s *server) fill(name string, reports, each int) string {
 	return c.sweep
 }
 
-var restored = regexp.MustCompile(`the state is restored.* ledger=(\d+) batches_after_snapshot=(\d+) events=(\d+)`)
+var restored = regexp.MustCompile(`state restored.* ledger=(\d+) batches_after_snapshot=(\d+) events=(\d+)`)
 
 // restoredFrom is what a server said of its start: up to which batch its ledger went, and how much of it was read.
 func (s *server) restoredFrom() (ledger, batches, events int) {

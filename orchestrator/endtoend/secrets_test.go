@@ -151,7 +151,7 @@ func TestNoValueOfASecretIsFoundAnywhere(t *testing.T) {
 func TestTrialsAfterARemovedSecretFailAndSayWhy(t *testing.T) {
 	t.Parallel()
 	dir, proof := t.TempDir(), t.TempDir()
-	expectErrors(t, "no orders can be made for it")
+	expectErrors(t, "cannot make orders for it")
 	s := serve(t, dir, "up", "--devices", "cpu:1")
 	set := func(value string) {
 		if _, err := s.SetSecret(t.Context(), &outbidv1.SetSecretRequest{Name: "wandb", Value: value}); err != nil {

@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// Divide divides the steps that a trial has left over nodes that train it at some rates, in steps per second. While there
-// is more to do than all of them can within a slot, each node gets a share in proportion to its rate, and trains until the
-// slot ends. In the last round only as many of the fastest nodes get one as can do the rest within the slot. A slot of 0 has
-// no end: there the fastest does it all.
+// Divide divides a trial's remaining steps over nodes with known rates in steps per second. While there are more
+// steps than all nodes can train within a slot, each node gets a share in proportion to its rate, and trains until
+// the slot ends. In the last slot, only as many of the fastest nodes get a share as can train the rest within the
+// slot. A slot of 0 does not end: the fastest node trains all steps.
 //
-// The shares add up to left, to the step. A node that is not needed, or whose rate is not above 0, has a share of 0; where
-// no rate is, all have.
+// The shares add up to left exactly. A node that is not needed, or whose rate is not above 0, has a share of 0. If no
+// rate is above 0, all shares are 0.
 func Divide(left int64, rates []float64, slot time.Duration) []int64 {
 	shares := make([]int64, len(rates))
 	nodes := fastest(rates)
@@ -32,11 +32,11 @@ func Divide(left int64, rates []float64, slot time.Duration) []int64 {
 	given, parts := int64(0), make([]part, len(needed))
 	for i, n := range needed {
 		exact := float64(left) * (rates[n] / sum)
-		shares[n] = min(int64(exact), left-given) // a float of many steps is not exact
+		shares[n] = min(int64(exact), left-given) // a float64 of many steps is not exact
 		given += shares[n]
 		parts[i] = part{n, exact - math.Floor(exact)}
 	}
-	// The steps that rounding down left over go to those that it cost most, and of these to the fastest.
+	// The steps lost by rounding down go to the nodes that lost most by it, and of these to the fastest.
 	slices.SortStableFunc(parts, func(a, b part) int { return cmp.Compare(b.lost, a.lost) })
 	for i := 0; given < left; i = (i + 1) % len(parts) {
 		more := max(1, (left-given)/int64(len(parts)))
@@ -46,7 +46,7 @@ func Divide(left int64, rates []float64, slot time.Duration) []int64 {
 	return shares
 }
 
-// fastest are the nodes that train at all, the fastest first.
+// fastest returns the nodes with a usable rate, the fastest first.
 func fastest(rates []float64) []int {
 	var nodes []int
 	for i, r := range rates {
@@ -58,7 +58,8 @@ func fastest(rates []float64) []int {
 	return nodes
 }
 
-// needed is how many of the fastest nodes do all that is left within a slot; all if even they do not.
+// needed returns how many of the fastest nodes can train the remaining steps within a slot, or all if even they
+// cannot.
 func needed(left float64, rates []float64, nodes []int, slot float64) int {
 	if slot <= 0 {
 		return 1

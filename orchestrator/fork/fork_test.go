@@ -47,7 +47,8 @@ func sum(shares []int64) (total int64) {
 	return total
 }
 
-// What is divided adds up, and as long as all nodes are needed each one's share is its part of the rates, to a step.
+// The shares add up to the total. While all nodes are needed, each share is proportional to its rate, to within a
+// step.
 func TestSharesAddUp(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -75,8 +76,8 @@ func TestSharesAddUp(t *testing.T) {
 	})
 }
 
-// trained plays a job on nodes round after round with forks on the fastest of them, and returns how many rounds it took
-// and the mean of the nodes' utilisation in them.
+// trained simulates a job with forks on the fastest nodes, and returns the number of fork slots and the mean
+// utilisation of the nodes in them.
 func trained(t *rapid.T, steps int64, rates []float64, forks int, slot time.Duration) (rounds int, utilisation float64) {
 	mine := rates[:min(forks, len(rates))]
 	for left := steps; left > 0; rounds++ {
@@ -97,8 +98,8 @@ func trained(t *rapid.T, steps int64, rates []float64, forks int, slot time.Dura
 	return rounds, utilisation / float64(rounds)
 }
 
-// Theorem 3: the more copies a job is forked into, up to the number of nodes, the better they are used; beyond that nothing
-// changes. A slot is shorter than the job's training, by so much that its last round, in which some idle, weighs little.
+// Theorem 3: the more copies a job is forked into, up to the number of nodes, the higher the utilisation; more copies
+// change nothing. The slots are short enough that the last one, in which some nodes idle, hardly matters.
 func TestMoreForksUseNodesBetter(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -124,8 +125,8 @@ func TestMoreForksUseNodesBetter(t *testing.T) {
 	})
 }
 
-// Whatever forks do, a round is over with the slot, and what they saved counts once: no step is lost that was saved, none is
-// counted that was not, and all together never go beyond the target.
+// Whatever forks do, a slot ends in time and saved steps count once: no saved step is lost, no other step counts, and
+// the total never exceeds the target.
 func TestStepsAreConserved(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -172,7 +173,7 @@ func TestStepsAreConserved(t *testing.T) {
 	})
 }
 
-// A round is a value: what readers have of it does not change.
+// A Round is a value: one that readers have does not change.
 func TestRoundsDoNotChange(t *testing.T) {
 	t.Parallel()
 	r := fork.Begin(&outbidv1.Checkpoint{Step: 10}, 2, time.Time{}).Join(1, 30).Join(2, 10)

@@ -1,7 +1,8 @@
-// Package fork is HadarE's job tracker (Sultana et al., "Hadar: Heterogeneity-Aware Optimization-Based Online Scheduling
-// for Deep Learning Clusters", section V): a trial is forked over unlike nodes, round after round. In each round its forks
-// begin at the same checkpoint, each trains its share of the steps that are left, or until the slot ends, and saves; what
-// they saved adds up, is averaged into the checkpoint of the next round, and counts once.
+// Package fork implements HadarE's job tracker (Sultana et al., "Hadar: Heterogeneity-Aware Optimization-Based Online
+// Scheduling for Deep Learning Clusters", section V): a trial is forked over different nodes, one fork slot after
+// another. In each slot its forks start from the same checkpoint. Each trains its share of the remaining steps, or
+// until the slot ends, and saves. The saved steps add up and count once, and the checkpoints are averaged into the
+// start of the next slot.
 package fork
 
 import (
@@ -11,43 +12,45 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// Round is one round of a trial. It never changes: what happens makes another one.
+// Round is a fork slot of a trial. It is immutable: changes return a new one.
 type Round struct {
-	// From is the step that Start holds: where every fork begins. Start is nil where they begin anew.
+	// From is the step of Start, from which every fork starts. Start is nil if they start from the beginning.
 	From  int64
 	Start *outbidv1.Checkpoint
-	// Began is when it did, zero if that is unknown; Ends is when the slot ends, zero for never. Forks is how many there are to be.
+	// Began is when the slot began, or zero if unknown. Ends is when it ends, or zero for never. Forks is the planned
+	// number of forks.
 	Began, Ends time.Time
 	Forks       int32
-	// Parts are the forks, in the order of their grants.
+	// Parts are the forks in the order of their grants.
 	Parts []Part
-	// Attempt counts the consolidations that were ordered, and Node is the one that was told to last; "" for none.
+	// Attempt counts the averages that were ordered. Node is the node that was last ordered to average, or "".
 	Attempt    int32
 	Node, Boot string
-	// Void: what it does counts for nothing, as the trial goes on from somewhere else.
+	// Void reports that the slot's work does not count, because the trial continues from another checkpoint.
 	Void bool
-	// Lost: a node was lost under one of its forks. Those that are lost after it in this round may be of the same power cut.
+	// Lost reports that a fork's node was lost. Further losses in this slot may have the same cause, such as a power
+	// cut.
 	Lost bool
 }
 
-// Part is a fork's part of a round.
+// Part is a fork's part of a slot.
 type Part struct {
-	// Lease that it trains under.
+	// Lease under which the fork trains.
 	Lease uint64
-	// Share is how many steps it is to do, and Done how many it has said that it did.
+	// Share is the number of steps to train, and Done the number that the fork has reported.
 	Share, Done int64
-	// Saved is its newest checkpoint of this round; nil before the first.
+	// Saved is the fork's newest checkpoint in this slot, or nil.
 	Saved *outbidv1.Checkpoint
-	// Over: its lease has ended.
+	// Over reports that the fork's lease has ended.
 	Over bool
-	// Places are where it trains. They are not changed.
+	// Places are where the fork trains. They must not be changed.
 	Places []*outbidv1.TrialPlace
-	// Forecast is the rate by which its share was made, and Rate the one that was measured in this round, both in steps per
-	// second; 0 if unknown.
+	// Forecast is the rate from which the share was computed, and Rate the rate that was measured in this slot, both
+	// in steps per second; 0 if unknown.
 	Forecast, Rate float64
 }
 
-// Steps are those that its checkpoint holds of this round: what counts once the round is over.
+// Steps returns the steps of this slot in the part's checkpoint, which count once the slot is over.
 func (r *Round) Steps(p *Part) int64 {
 	if p.Saved == nil {
 		return 0
@@ -55,7 +58,7 @@ func (r *Round) Steps(p *Part) int64 {
 	return max(0, p.Saved.GetStep()-r.From)
 }
 
-// Begin is a round in which nobody trains yet.
+// Begin returns a slot without forks.
 func Begin(start *outbidv1.Checkpoint, forks int32, ends time.Time) *Round {
 	return &Round{From: start.GetStep(), Start: start, Forks: forks, Ends: ends}
 }
@@ -67,12 +70,12 @@ func (r *Round) Join(lease uint64, share int64) *Round {
 	return next
 }
 
-// Placed takes in where a fork trains, and the rate by which its share was made.
+// Placed sets where a fork trains, and the rate from which its share was computed.
 func (r *Round) Placed(lease uint64, places []*outbidv1.TrialPlace, forecast float64) *Round {
 	return r.with(lease, func(p *Part) { p.Places, p.Forecast = places, forecast })
 }
 
-// Part is the part of a lease, and its index; nil and -1 if it has none.
+// Part returns the part of a lease and its index, or nil and -1.
 func (r *Round) Part(lease uint64) (*Part, int) {
 	if r == nil {
 		return nil, -1
@@ -84,7 +87,7 @@ func (r *Round) Part(lease uint64) (*Part, int) {
 	return &r.Parts[i], i
 }
 
-// Until is the step that a fork is to train until.
+// Until returns a fork's target step.
 func (r *Round) Until(lease uint64) int64 {
 	p, _ := r.Part(lease)
 	if p == nil {
@@ -93,17 +96,17 @@ func (r *Round) Until(lease uint64) int64 {
 	return r.From + p.Share
 }
 
-// Reported takes in how far a fork is, by its own count. One that was started anew may be further back than before.
+// Reported sets a fork's step by its own count. It may go back if the fork restarted.
 func (r *Round) Reported(lease uint64, step int64) *Round {
 	return r.with(lease, func(p *Part) { p.Done = max(0, step-r.From) })
 }
 
-// Measured takes in how fast a fork trains, in steps per second.
+// Measured sets how fast a fork trains, in steps per second.
 func (r *Round) Measured(lease uint64, rate float64) *Round {
 	return r.with(lease, func(p *Part) { p.Rate = rate })
 }
 
-// Saved takes in a checkpoint of a fork. An older one than it has changes nothing.
+// Saved sets a fork's checkpoint, unless the fork has a newer one.
 func (r *Round) Saved(lease uint64, c *outbidv1.Checkpoint) *Round {
 	return r.with(lease, func(p *Part) {
 		if p.Saved == nil || c.GetStep() >= p.Saved.GetStep() {
@@ -112,33 +115,34 @@ func (r *Round) Saved(lease uint64, c *outbidv1.Checkpoint) *Round {
 	})
 }
 
-// Ended takes in that a fork's lease has ended, and with it what was not saved.
+// Ended records that a fork's lease has ended. Steps that it has not saved are lost.
 func (r *Round) Ended(lease uint64) *Round {
 	return r.with(lease, func(p *Part) { p.Over, p.Done = true, r.Steps(p) })
 }
 
-// Ordered takes in that a node is to consolidate, and which boot of it.
+// Ordered records that a boot of a node was ordered to average.
 func (r *Round) Ordered(attempt int32, node, boot string) *Round {
 	next := r.clone()
 	next.Attempt, next.Node, next.Boot = attempt, node, boot
 	return next
 }
 
-// LostNode takes in that a node was lost under one of its forks.
+// LostNode records that a fork's node was lost.
 func (r *Round) LostNode() *Round {
 	next := r.clone()
 	next.Lost = true
 	return next
 }
 
-// Voided takes in that the trial goes on from somewhere else.
+// Voided records that the trial continues from another checkpoint.
 func (r *Round) Voided() *Round {
 	next := r.clone()
 	next.Void = true
 	return next
 }
 
-// Dropped takes in that what all forks began with was dropped: what they did is not there any more, and is not counted.
+// Dropped records that the checkpoint from which all forks started was dropped: their steps and checkpoints no longer
+// count.
 func (r *Round) Dropped() *Round {
 	next := r.Voided()
 	for i := range next.Parts {
@@ -147,7 +151,7 @@ func (r *Round) Dropped() *Round {
 	return next
 }
 
-// Step is how far the trial is by what its forks said: where they began, and what each has done since.
+// Step returns the trial's step from the reports of its forks: the start of the slot, and the steps of each since.
 func (r *Round) Step() int64 {
 	step := r.From
 	for i := range r.Parts {
@@ -156,7 +160,7 @@ func (r *Round) Step() int64 {
 	return step
 }
 
-// Counts is how far the trial is by what its forks saved: what the round adds up to.
+// Counts returns the trial's step from the checkpoints of its forks, which is the result of the slot.
 func (r *Round) Counts() int64 {
 	step := r.From
 	for i := range r.Parts {
@@ -165,7 +169,7 @@ func (r *Round) Counts() int64 {
 	return step
 }
 
-// Rate is that of all forks that train, in steps per second.
+// Rate returns the total rate of all forks that are training, in steps per second.
 func (r *Round) Rate() (sum float64) {
 	for i := range r.Parts {
 		if !r.Parts[i].Over {
@@ -175,10 +179,11 @@ func (r *Round) Rate() (sum float64) {
 	return sum
 }
 
-// Overdue says whether the slot has ended.
+// Overdue reports whether the slot's time is over.
 func (r *Round) Overdue(now time.Time) bool { return !r.Ends.IsZero() && !now.Before(r.Ends) }
 
-// Sources are the forks that saved steps, those that did most first: what is consolidated, each by the steps that it did.
+// Sources returns the forks that saved steps, those with the most steps first. Their checkpoints are averaged,
+// weighted by steps.
 func (r *Round) Sources() []Part {
 	var parts []Part
 	for i := range r.Parts {
@@ -190,7 +195,7 @@ func (r *Round) Sources() []Part {
 	return parts
 }
 
-// Over says whether the lease of every fork has ended.
+// Over reports whether the lease of every fork has ended.
 func (r *Round) Over() bool {
 	return !slices.ContainsFunc(r.Parts, func(p Part) bool { return !p.Over })
 }

@@ -16,8 +16,8 @@ import (
 
 const crashed = "crash-1"
 
-// script appends batches to a history in dir, which it leaves as a process does that is killed: what was written is
-// in the file, what was only pending is not. It returns the batches by sequence and how much was flushed.
+// script appends batches to a history in dir and leaves it as a killed process would: written blocks are in the file,
+// pending records are not. It returns the batches by sequence number, and the flushed length.
 func script(t *rapid.T, dir string) (batches [][]*outbidv1.Event, flushed int64) {
 	h := openHistory(t, dir)
 	for seq := range uint64(rapid.IntRange(1, 12).Draw(t, "batches")) {
@@ -55,7 +55,7 @@ func all(batches [][]*outbidv1.Event) []entry {
 	return out
 }
 
-// tempDir is removed when one run of a property ends.
+// tempDir is removed after one run of a property.
 func tempDir(t *rapid.T) string {
 	dir, err := os.MkdirTemp("", "history")
 	if err != nil {
@@ -69,8 +69,8 @@ func tempDir(t *rapid.T) string {
 	return dir
 }
 
-// TestCrashAtAnyByte cuts or spoils the file anywhere behind what was flushed. What is left is a prefix of whole
-// batches, and appending all batches again gives exactly what there was.
+// TestCrashAtAnyByte truncates or corrupts the file anywhere after the flushed part. The rest is a prefix of whole
+// batches, and appending all batches again restores the contents.
 func TestCrashAtAnyByte(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -89,7 +89,7 @@ func TestCrashAtAnyByte(t *testing.T) {
 			switch rapid.IntRange(0, 2).Draw(t, "how") {
 			case 0:
 				data = data[:at]
-			case 1: // the size got to the disk, the data did not
+			case 1: // the size reached the disk, the data did not
 				clear(data[at:])
 			case 2:
 				data[at] ^= 1 << rapid.IntRange(0, 7).Draw(t, "bit")
@@ -112,8 +112,8 @@ func TestCrashAtAnyByte(t *testing.T) {
 	})
 }
 
-// TestDamageIsNamed cuts or spoils what was flushed. It must be noticed, at open or at reading, or not count; and a
-// rebuild from the ledger mends it.
+// TestDamageIsNamed truncates or corrupts the flushed part. That must be noticed on open or read, or not matter, and
+// a rebuild from the ledger repairs it.
 func TestDamageIsNamed(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -12,13 +12,13 @@ import (
 )
 
 const (
-	// blockBytes is how much is gathered before it is written.
+	// blockBytes is the size of collected records that triggers a write.
 	blockBytes = 64 << 10
-	// maxPending is how much is kept while the disk takes nothing.
+	// maxPending is the maximum size of records that are kept while writes fail.
 	maxPending = 32 << 20
 )
 
-// DamageError says that a sweep's file has lost what was once on disk. Rebuild makes it again from the ledger.
+// DamageError means that a sweep's file has lost data that was once on disk. Rebuild restores it from the ledger.
 type DamageError struct {
 	Sweep  string
 	Reason string
@@ -34,21 +34,21 @@ type sweepFile struct {
 	sweep   string
 	path    string
 	file    *os.File
-	size    int64 // of the head and of whole blocks
+	size    int64 // of the head and whole blocks
 	blocks  []block
 	reports int64
-	lastSeq uint64 // pending records included
+	lastSeq uint64 // including pending records
 	pending buffer
 
-	turn  int    // which slot is written next
+	turn  int    // the slot to be written next
 	dirty bool   // something has been written since the last sync
-	lost  error  // reports were dropped: only a rebuild helps
-	tryAt int    // how much must be pending for the next write after one that failed
-	used  uint64 // for the choice of what to close
+	lost  error  // reports were lost: only a rebuild helps
+	tryAt int    // retry a failed write once this many bytes are pending
+	used  uint64 // for closeOldest
 }
 
-// openFile opens the file of a sweep and cuts a torn end; with create it makes the file if there is none, without it
-// returns nil.
+// openFile opens the file of a sweep and truncates a torn end. If the file does not exist, it is created if create is
+// set; otherwise openFile returns nil.
 func openFile(sweep, path string, create bool) (*sweepFile, error) {
 	flags := os.O_RDWR
 	if create {
@@ -68,7 +68,7 @@ func openFile(sweep, path string, create bool) (*sweepFile, error) {
 	return s, nil
 }
 
-// mustHave returns s if it has the batches up to one that it had when it was closed; s may be nil.
+// mustHave returns s if it still has the batches up to last, the last one when it was closed; s may be nil.
 func (s *sweepFile) mustHave(sweep string, last uint64) (*sweepFile, error) {
 	switch {
 	case s == nil:
@@ -83,8 +83,8 @@ func (s *sweepFile) damaged(format string, args ...any) error {
 	return &DamageError{Sweep: s.sweep, Reason: fmt.Sprintf(format, args...)}
 }
 
-// load reads the head and the headers of the blocks. Blocks that are known to be on disk must be there; what follows
-// them counts up to the first block that is not whole, which is where the last process was when it ended.
+// load reads the head and the headers of the blocks. Blocks that are known to be on disk must exist. Later blocks
+// count up to the first one that is not whole, which the previous process did not finish.
 func (s *sweepFile) load() error {
 	info, err := s.file.Stat()
 	if err != nil {
@@ -113,7 +113,7 @@ func (s *sweepFile) load() error {
 		if err != nil {
 			return err
 		}
-		s.take(b)
+		s.addBlock(b)
 	}
 	if s.size < int64(synced.length) || s.lastSeq < synced.seq {
 		return s.damaged("at byte %d of %d there is no whole block", s.size, synced.length)
@@ -124,8 +124,8 @@ func (s *sweepFile) load() error {
 	return nil
 }
 
-// loadHead returns what was on disk at the last sync. A new head is put on disk at once, so that one that is not whole
-// is damage wherever something stands behind it.
+// loadHead returns what was on disk at the last sync. A new head is synced at once, so that a head that is not whole
+// means damage if anything follows it.
 func (s *sweepFile) loadHead(length int64) (slot, error) {
 	head := make([]byte, headSize)
 	if n, err := s.file.ReadAt(head, 0); err != nil && (!errors.Is(err, io.EOF) || int64(n) != length) {
@@ -149,7 +149,7 @@ func (s *sweepFile) loadHead(length int64) (slot, error) {
 	return newest, nil
 }
 
-// decodeHead returns the newest slot of a head and its number; false if there is none.
+// decodeHead returns the newest slot of a head and its number, or false.
 func decodeHead(head []byte) (newest slot, at int, ok bool) {
 	if string(head[:8]) != fileMagic {
 		return slot{}, 0, false
@@ -180,7 +180,7 @@ func (s *sweepFile) verify(b block) error {
 	return err
 }
 
-// readBlock returns the records of a block, or errTorn if the file does not hold what the index knows.
+// readBlock returns the records of a block, or errTorn if the file does not match the index.
 func readBlock(r io.ReaderAt, b block) ([]byte, error) {
 	data := make([]byte, b.size)
 	if _, err := r.ReadAt(data, b.offset); errors.Is(err, io.EOF) {
@@ -195,8 +195,8 @@ func readBlock(r io.ReaderAt, b block) ([]byte, error) {
 	return records, err
 }
 
-// take adds a block to the index.
-func (s *sweepFile) take(b block) {
+// addBlock adds a block to the index.
+func (s *sweepFile) addBlock(b block) {
 	b.offset = s.size
 	s.blocks = append(s.blocks, b)
 	s.size += b.size
@@ -204,7 +204,8 @@ func (s *sweepFile) take(b block) {
 	s.lastSeq = b.lastSeq
 }
 
-// addBatch buffers the reports of batch seq. They go into one block, so that a batch is stored or not.
+// addBatch buffers the reports of batch seq. They go into one block, so that a batch is stored as a whole or not at
+// all.
 func (s *sweepFile) addBatch(seq uint64, reports []*outbidv1.TrialReported) error {
 	if s.lost == nil && len(s.pending.data) > maxPending {
 		s.lost = s.damaged("reports came while nothing could be written")
@@ -225,7 +226,7 @@ func (s *sweepFile) addBatch(seq uint64, reports []*outbidv1.TrialReported) erro
 	return s.write()
 }
 
-// write puts what is pending into the file, not yet on disk. A write that fails half-way is written over next time.
+// write writes pending records to the file without a sync. The next write overwrites a failed one.
 func (s *sweepFile) write() error {
 	if s.pending.records == 0 {
 		return nil
@@ -236,13 +237,13 @@ func (s *sweepFile) write() error {
 		return err
 	}
 	s.tryAt = 0
-	s.take(b)
+	s.addBlock(b)
 	s.dirty = true
 	s.pending.reset()
 	return nil
 }
 
-// sync puts all on disk, then says so in the head; that may reach the disk later.
+// sync syncs the file and then updates its head, which may reach the disk later.
 func (s *sweepFile) sync() error {
 	done, err := s.begin()
 	if err != nil || done.length == 0 {
@@ -254,7 +255,8 @@ func (s *sweepFile) sync() error {
 	return s.synced(done)
 }
 
-// begin writes what is pending and returns what the head is to say once that is on disk; a length of 0 if it is.
+// begin writes pending records and returns the slot for the head after a sync, or a length of 0 if everything is
+// synced.
 func (s *sweepFile) begin() (slot, error) {
 	if s.lost != nil {
 		return slot{}, s.lost
@@ -265,7 +267,7 @@ func (s *sweepFile) begin() (slot, error) {
 	return slot{length: uint64(s.size), seq: s.lastSeq}, nil
 }
 
-// synced says in the head what is on disk. More may have been written meanwhile.
+// synced updates the head after a sync. More may have been written meanwhile.
 func (s *sweepFile) synced(done slot) error {
 	if _, err := s.file.WriteAt(done.encode(), int64(8+s.turn*slotSize)); err != nil {
 		return err

@@ -12,8 +12,8 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// A file begins with a head of headSize bytes: fileMagic and two slots, written in turn, each of which says up to where
-// the file is known to be on disk. Blocks follow: a header, a filter of the trials in it if there are many records, and
+// A file begins with a head of headSize bytes: fileMagic and two slots, written in turn, which give the length of the
+// file that is known to be on disk. Blocks follow: a header, a filter of the trials if there are many records, and
 // the records, compressed if that makes them smaller.
 //
 //	slot:   u64 length on disk, u64 last ledger sequence, u32 CRC-32C of the two
@@ -32,20 +32,23 @@ const (
 	blockHeader = 48
 	filterBits  = 1024
 	filterSize  = filterBits / 8
-	// filterFrom is how many records a block has at least before a filter is worth its size.
+	// filterFrom is the number of records from which a block has a filter.
 	filterFrom = 64
-	// filterFull is how many bits of a filter may be set before the next block begins: with more it says too little.
+	// filterFull is the number of bits that may be set in a filter before a new block begins; more would make it
+	// useless.
 	filterFull = filterBits / 4
-	// maxBlock bounds what a damaged length can make us ask for, in bytes. A block holds a bit more than one batch.
+	// maxBlock limits the bytes that are allocated because of a damaged length. A block holds a little more than one
+	// batch.
 	maxBlock = 64 << 20
 
 	flagPacked = 1
 	flagFilter = 2
-	// flagSummed says that header and filter have a sum of their own, so that they can be trusted without reading the records.
+	// flagSummed means that header and filter have a separate checksum, so that they can be trusted without reading
+	// the records.
 	flagSummed = 4
 )
 
-// errTorn says that bytes are not a whole block.
+// errTorn means that bytes are not a whole block.
 var errTorn = errors.New("not a whole block")
 
 func checksum(parts ...[]byte) uint32 {
@@ -57,7 +60,7 @@ func checksum(parts ...[]byte) uint32 {
 	return sum
 }
 
-// slot says that length bytes are on disk, the last of them of ledger sequence seq.
+// slot records that length bytes are on disk, and that seq is the last ledger sequence in them.
 type slot struct{ length, seq uint64 }
 
 func (s slot) encode() []byte {
@@ -72,8 +75,8 @@ func decodeSlot(b []byte) (slot, bool) {
 	return slot{length: binary.LittleEndian.Uint64(b), seq: binary.LittleEndian.Uint64(b[8:])}, ok
 }
 
-// filter has a bit for every trial modulo its size: trials of neighbouring numbers, which is what a block has, do not
-// share one.
+// filter has a bit for every trial modulo its size. The trials of a block have neighbouring numbers, which do not
+// share bits.
 type filter [filterSize]byte
 
 func (f *filter) set(trial int32) { f[uint32(trial)%filterBits/8] |= 1 << (uint32(trial) % 8) }
@@ -81,26 +84,26 @@ func (f *filter) has(trial int32) bool {
 	return f[uint32(trial)%filterBits/8]&(1<<(uint32(trial)%8)) != 0
 }
 
-// block is what the index knows of one block.
+// block is an index entry of a block.
 type block struct {
 	offset   int64
 	size     int64 // with header and filter
 	records  int
 	firstSeq uint64
 	lastSeq  uint64
-	low      int32 // trial
+	low      int32 // trial number
 	high     int32
-	trials   *filter // nil: any trial in between may be in it
-	// summed: header and filter were held against a sum of their own.
+	trials   *filter // nil: any trial in between may be in the block
+	// summed reports that header and filter have been verified with their separate checksum.
 	summed bool
 }
 
-// has says whether a trial may be in the block.
+// has reports whether a trial may be in the block.
 func (b *block) has(trial int32) bool {
 	return b.low <= trial && trial <= b.high && (b.trials == nil || b.trials.has(trial))
 }
 
-// buffer gathers the records of the next block.
+// buffer collects the records of the next block.
 type buffer struct {
 	data     []byte
 	records  int
@@ -109,15 +112,15 @@ type buffer struct {
 	low      int32
 	high     int32
 	trials   filter
-	bits     int // set in trials
+	bits     int // bits set in trials
 	// starts of every startEvery-th record.
 	starts []int
 }
 
-// startEvery is how many records apart the buffer remembers where one begins.
+// startEvery is the number of records between two entries of starts.
 const startEvery = 64
 
-// after is the records after the first n.
+// after returns the records after the first n.
 func (b *buffer) after(n int) []byte {
 	if n >= b.records {
 		return nil
@@ -125,7 +128,7 @@ func (b *buffer) after(n int) []byte {
 	return skipRecords(b.data[b.starts[n/startEvery]:], int64(n%startEvery))
 }
 
-// skipRecords is the records after the first n. They are whole: what is read from a file is checked before.
+// skipRecords returns the records after the first n. They must be whole; those from a file have been verified.
 func skipRecords(data []byte, n int64) []byte {
 	for ; n > 0 && len(data) > 0; n-- {
 		var size uint64
@@ -138,7 +141,7 @@ func skipRecords(data []byte, n int64) []byte {
 	return data
 }
 
-// full says that it is time to write the block.
+// full reports whether to write the block.
 func (b *buffer) full() bool { return len(b.data) >= blockBytes || b.bits >= filterFull }
 
 func (b *buffer) reset() { *b = buffer{data: b.data[:0], starts: b.starts[:0]} }
@@ -168,7 +171,7 @@ func (b *buffer) add(seq uint64, trial int32, r *outbidv1.Report) error {
 	return nil
 }
 
-// encode returns the block and what the index should know of it, but for its offset.
+// encode returns the block and its index entry without the offset.
 func (b *buffer) encode() ([]byte, block) {
 	meta := block{records: b.records, firstSeq: b.firstSeq, lastSeq: b.lastSeq, low: b.low, high: b.high, summed: true}
 	flags, payload := byte(flagSummed), b.data
@@ -192,13 +195,13 @@ func (b *buffer) encode() ([]byte, block) {
 	binary.LittleEndian.PutUint32(head[40:], uint32(b.low))
 	binary.LittleEndian.PutUint32(head[44:], uint32(b.high))
 	putHeaderSum(head, headerSum(head))
-	binary.LittleEndian.PutUint32(head[20:], checksum(head, payload)) // over a sum of 0
+	binary.LittleEndian.PutUint32(head[20:], checksum(head, payload)) // computed with a checksum of 0
 	out := append(head, payload...)
 	meta.size = int64(len(out))
 	return out, meta
 }
 
-// headerSum is the sum of a header, and of the filter that follows it, but for the sums in the header.
+// headerSum returns the checksum of a header and the filter after it, without the checksums in the header.
 func headerSum(head []byte) uint32 {
 	return checksum(head[:5], head[8:20], head[24:]) & 0xff_ffff
 }
@@ -211,7 +214,8 @@ func getHeaderSum(head []byte) uint32 {
 	return uint32(head[5]) | uint32(head[6])<<8 | uint32(head[7])<<16
 }
 
-// decodeHeader reads what stands before the records; b holds at least the header, and the filter if there is one.
+// decodeHeader decodes the part of a block before the records. b holds at least the header, and the filter if there
+// is one.
 func decodeHeader(b []byte) (block, error) {
 	if len(b) < blockHeader || binary.LittleEndian.Uint32(b) != blockMagic || b[4]&^(flagPacked|flagFilter|flagSummed) != 0 {
 		return block{}, errTorn
@@ -249,7 +253,7 @@ func decodeHeader(b []byte) (block, error) {
 	return meta, nil
 }
 
-// decodeBlock returns the records of a whole block as encoded.
+// decodeBlock returns the encoded records of a whole block.
 func decodeBlock(b []byte) (block, []byte, error) {
 	meta, err := decodeHeader(b)
 	if err != nil || int64(len(b)) != meta.size {
@@ -280,7 +284,8 @@ func decodeBlock(b []byte) (block, []byte, error) {
 	return meta, payload, nil
 }
 
-// eachRecord calls f for the records of a block, or of one trial if trial is not nil. Others are passed over undecoded.
+// eachRecord calls f for the records of a block, or of one trial if trial is not nil. Others are skipped without
+// decoding.
 func eachRecord(data []byte, trial *int32, f func(int32, *outbidv1.Report) error) error {
 	for len(data) > 0 {
 		var fields [3]uint64

@@ -11,7 +11,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// TestFullDisk writes to a file system of 1 MB, where the system lets the test mount one.
+// TestFullDisk writes to a file system of 1 MB, if the system allows the test to mount one.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

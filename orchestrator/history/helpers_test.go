@@ -9,7 +9,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// tContext is a context for helpers that serve tests, properties and fuzzers.
+// tContext returns a context for helpers of tests, properties and fuzzers.
 func tContext(testFataler) context.Context { return context.Background() }
 
 // failingReader is a ledger that cannot be read to its end.
@@ -26,7 +26,7 @@ func benchEvents(seq, n int) []*outbidv1.Event {
 	return events
 }
 
-// BenchmarkAppend takes in batches of reports, without the sync, which comes once per snapshot.
+// BenchmarkAppend appends batches of reports without the sync, which happens once per snapshot.
 func BenchmarkAppend(b *testing.B) {
 	for _, n := range []int{1, 32, 512} {
 		b.Run(fmt.Sprintf("reports=%d", n), func(b *testing.B) {
@@ -43,7 +43,7 @@ func BenchmarkAppend(b *testing.B) {
 	}
 }
 
-// BenchmarkRead reads a sweep of a million reports whole, one trial of it, and opens it.
+// BenchmarkRead opens a sweep with a million reports, and reads all of it and one trial.
 func BenchmarkRead(b *testing.B) {
 	dir := b.TempDir()
 	h := openHistory(b, dir)

@@ -1,6 +1,6 @@
-// Package history keeps every report of every sweep in files of its own, so that memory and snapshots need not hold
-// them: learning curves and exports read from here. It is a projection of the ledger: what a crash takes from it is
-// appended again when the ledger's tail is folded, and what is damaged is rebuilt from the ledger.
+// Package history stores every report of every sweep in one file per sweep, so that memory and snapshots need not
+// hold them. Learning curves and exports are read from it. It is a projection of the ledger: reports that a crash
+// loses are appended again when the end of the ledger is replayed, and damaged files are rebuilt from the ledger.
 package history
 
 import (
@@ -20,30 +20,31 @@ import (
 
 const (
 	suffix = ".reports"
-	// maxOpen is how many files are open at once; the one that was not used for longest is closed.
+	// maxOpen is the maximum number of open files; the least recently used one is closed.
 	maxOpen = 64
 )
 
 var namePattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,127}$`)
 
-// History is the reports of all sweeps. Its methods may be called concurrently.
+// History holds the reports of all sweeps. It is safe for concurrent use.
 type History struct {
 	dir string
-	max int // files open at once
-	// table says which events are reports, and after which a sweep is forgotten.
+	max int // maximum number of open files
+	// table identifies the events that are reports, and those that delete a sweep.
 	table state.Table
 
 	mu    sync.Mutex
 	files map[string]*sweepFile
 	clock uint64 // counts uses
-	// appended is the last batch that Append was given.
+	// appended is the last batch passed to Append.
 	appended uint64
-	// closed has the last batch of each file that was closed meanwhile: one that has less when it is opened again was damaged.
+	// closed holds the last batch of each file that was closed. A file with fewer batches when it is opened again is
+	// damaged.
 	closed map[string]uint64
 }
 
-// Open opens the history in a directory, which is made if missing and is shut for other users: what trials of every tenant
-// reported is in it.
+// Open opens the history in a directory. It creates the directory if it is missing, and closes it to other users,
+// because it holds reports of every tenant.
 func Open(dir string) (*History, error) {
 	err := os.MkdirAll(dir, 0o700)
 	if err == nil {
@@ -85,8 +86,8 @@ func (h *History) get(sweep string, create bool) (*sweepFile, error) {
 	return s, nil
 }
 
-// closeOldest closes the file that was not used for longest. One that cannot be written stays open, over the limit, for
-// what is pending; Flush tells.
+// closeOldest closes the least recently used file. If it cannot be written, it stays open beyond the limit because of
+// its pending reports; Flush will return the error.
 func (h *History) closeOldest() {
 	var oldest *sweepFile
 	for _, s := range h.files {
@@ -97,18 +98,18 @@ func (h *History) closeOldest() {
 	if oldest.sync() == nil {
 		delete(h.files, oldest.sweep)
 		h.closed[oldest.sweep] = oldest.lastSeq
-		_ = oldest.file.Close() // all of it is on disk
+		_ = oldest.file.Close() // everything is on disk
 	}
 }
 
-// Append takes the reports among the events of batch seq, and removes those of sweeps that were deleted. Batches that a sweep's file already has are passed over, so
-// that folding a part of the ledger again does no harm. It writes nothing to disk for certain before Flush. After an
-// error the reports are still kept and the next call tries to write them again, but for a *DamageError.
+// Append adds the reports among the events of batch seq, and removes those of deleted sweeps. Batches that a sweep's
+// file already has are skipped, so part of the ledger may be replayed. Data is safely on disk only after Flush. After
+// an error the reports are kept and the next call retries, except after a *DamageError.
 func (h *History) Append(seq uint64, events []*outbidv1.Event) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.appended = max(h.appended, seq)
-	// One sweep after the other: its part of a batch must not be split by the closing of its file.
+	// Add one sweep after another, because closing a file must not split its part of a batch.
 	bySweep, sweeps := group(h.table, events)
 	var errs []error
 	for _, sweep := range sweeps {
@@ -128,7 +129,7 @@ func (h *History) Append(seq uint64, events []*outbidv1.Event) error {
 	return errors.Join(errs...)
 }
 
-// group sorts reports by sweep and lists the sweeps in the order in which they come.
+// group groups reports by sweep, and lists the sweeps in order of appearance.
 func group(table state.Table, events []*outbidv1.Event) (bySweep map[string][]*outbidv1.TrialReported, sweeps []string) {
 	bySweep = map[string][]*outbidv1.TrialReported{}
 	for _, event := range events {
@@ -142,8 +143,8 @@ func group(table state.Table, events []*outbidv1.Event) (bySweep map[string][]*o
 	return bySweep, sweeps
 }
 
-// Flush returns once everything appended before is on disk. A snapshot of the state may only be taken after it. Nobody
-// else waits for the disk meanwhile.
+// Flush returns once everything appended before is on disk. It must precede a snapshot of the state. Other calls do
+// not wait for the disk.
 func (h *History) Flush() error {
 	h.mu.Lock()
 	files := h.sorted()
@@ -157,7 +158,7 @@ func (h *History) Flush() error {
 	return errors.Join(errs...)
 }
 
-// flush puts a file on disk, unless it was closed, and so was put on disk, meanwhile.
+// flush syncs a file, unless it was closed, and so synced, in the meantime.
 func (h *History) flush(s *sweepFile) error {
 	h.mu.Lock()
 	var done slot
@@ -170,7 +171,7 @@ func (h *History) flush(s *sweepFile) error {
 	if !open || err != nil || done.length == 0 {
 		return err
 	}
-	if err := syncFile(s.path); err != nil && !errors.Is(err, os.ErrNotExist) { // then it was deleted
+	if err := syncFile(s.path); err != nil && !errors.Is(err, os.ErrNotExist) { // the file was deleted
 		return err
 	}
 	h.mu.Lock()
@@ -206,8 +207,8 @@ func syncDir(path string) error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// LastSeq returns the sequence of the last batch with a report of the sweep, 0 if there is none. A *DamageError says
-// that the file must be rebuilt.
+// LastSeq returns the sequence number of the last batch with a report of the sweep, or 0. A *DamageError means that
+// the file must be rebuilt.
 func (h *History) LastSeq(sweep string) (uint64, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -218,7 +219,7 @@ func (h *History) LastSeq(sweep string) (uint64, error) {
 	return s.lastSeq, s.lost
 }
 
-// Reports returns how many reports of the sweep there are: if the state counts more, the file is to be rebuilt.
+// Reports returns the number of reports of the sweep. If the state has more, the file must be rebuilt.
 func (h *History) Reports(sweep string) (int64, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -229,7 +230,7 @@ func (h *History) Reports(sweep string) (int64, error) {
 	return s.reports + int64(s.pending.records), s.lost
 }
 
-// Sweeps lists the sweeps that have a file, in order.
+// Sweeps returns the sorted names of the sweeps that have a file.
 func (h *History) Sweeps() ([]string, error) {
 	entries, err := os.ReadDir(h.dir)
 	if err != nil {
@@ -266,7 +267,7 @@ func (h *History) remove(sweep string) error {
 	return nil
 }
 
-// drop closes the file of a sweep and forgets what is pending.
+// drop closes the file of a sweep and discards pending reports.
 func (h *History) drop(sweep string) error {
 	delete(h.closed, sweep)
 	s := h.files[sweep]

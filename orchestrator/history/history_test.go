@@ -21,7 +21,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// entry is what is appended and read back.
+// entry is a report that is appended and read back.
 type entry struct {
 	Trial  int32
 	Report *outbidv1.Report
@@ -41,7 +41,7 @@ func other() *outbidv1.Event {
 	return &outbidv1.Event{Kind: &outbidv1.Event_Note{Note: &outbidv1.Note{Text: "not a report"}}}
 }
 
-// testFataler is what *testing.T and *rapid.T share.
+// testFataler is implemented by *testing.T and *rapid.T.
 type testFataler interface {
 	Helper()
 	Fatalf(format string, args ...any)
@@ -109,8 +109,8 @@ func closeHistory(t testFataler, h *History) {
 	}
 }
 
-// Other users of the machine, such as those of trials, read nothing of what trials reported; not in a directory either that
-// an earlier version made.
+// Other users of the machine, such as those that run trials, cannot read reports, even if an earlier version made the
+// directory.
 func TestOtherUsersReadNothing(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "history")
@@ -157,7 +157,7 @@ func TestAppendReadReopen(t *testing.T) {
 	check(h) // unflushed
 	mustFlush(t, h)
 	check(h)
-	for seq := range uint64(8) { // a fold of what is there already
+	for seq := range uint64(8) { // replays batches that are already there
 		mustAppend(t, h, seq, report("a-1", 5, 5))
 	}
 	check(h)
@@ -195,7 +195,7 @@ func TestBadNames(t *testing.T) {
 	}
 }
 
-// TestFewFilesOpen has more sweeps than open files, all in every batch.
+// TestFewFilesOpen has more sweeps than open files, all of them in every batch.
 func TestFewFilesOpen(t *testing.T) {
 	t.Parallel()
 	h := openHistory(t, t.TempDir())
@@ -220,7 +220,7 @@ func TestFewFilesOpen(t *testing.T) {
 	closeHistory(t, h)
 }
 
-// TestTrialsAreFound writes many blocks and reads single trials, for which only their blocks may be decoded.
+// TestTrialsAreFound writes many blocks and reads single trials, which must decode only the blocks of these trials.
 func TestTrialsAreFound(t *testing.T) {
 	t.Parallel()
 	h := openHistory(t, t.TempDir())
@@ -231,7 +231,7 @@ func TestTrialsAreFound(t *testing.T) {
 		for i := range 64 {
 			trial := int32(seq)*64 + int32(i)
 			if i == 63 {
-				trial = int32(seq / 2) // an early one goes on later
+				trial = int32(seq / 2) // an early trial continues later
 			}
 			e := report("s-1", trial, int64(seq))
 			events = append(events, e)
@@ -314,7 +314,7 @@ func TestReadAfter(t *testing.T) {
 		step := int64(3 * seq)
 		mustAppend(t, h, seq+1, report("s-1", int32(seq%7), step), report("s-1", 1, step+1), report("s-1", 2, step+2))
 		if seq%400 == 399 {
-			mustFlush(t, h) // blocks; the last ones are in memory only
+			mustFlush(t, h) // written as blocks; the last ones are only in memory
 		}
 	}
 	all := readAll(t, h, "s-1", nil)

@@ -13,7 +13,8 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// Every bit of a header and its filter that flips is noticed when the file is opened, before anything is passed over because of it.
+// Every flipped bit of a header and its filter is noticed when the file is opened, before it can cause a block to be
+// skipped.
 func TestEveryBitOfAHeaderCounts(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -38,7 +39,7 @@ func TestEveryBitOfAHeaderCounts(t *testing.T) {
 		h := openHistory(t, dir)
 		_, err := h.LastSeq(crashed)
 		if _, ok := errors.AsType[*DamageError](err); !ok && bit/8 >= 20 && bit/8 < 24 {
-			err = h.Verify(t.Context(), crashed) // the sum of the whole block, which includes the records
+			err = h.Verify(t.Context(), crashed) // the checksum of the whole block, which includes the records
 		}
 		if _, ok := errors.AsType[*DamageError](err); !ok {
 			t.Errorf("bit %d of byte %d of the header: %v", bit%8, bit/8, err)
@@ -46,7 +47,7 @@ func TestEveryBitOfAHeaderCounts(t *testing.T) {
 	}
 }
 
-// Blocks of older versions have no sum of their headers: they are read whole when the file is opened.
+// Blocks of older versions have no checksum of their headers: they are read in full when the file is opened.
 func TestOlderBlocksAreVerified(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -80,7 +81,7 @@ func TestOlderBlocksAreVerified(t *testing.T) {
 	check(false)
 }
 
-// A file that is closed because others are used, and is gone or cut short when it is opened again, is not begun anew.
+// A file that was closed, and is missing or truncated when it is opened again, is not recreated.
 func TestAFileThatIsGoneIsDamage(t *testing.T) {
 	t.Parallel()
 	for name, spoil := range map[string]func(path string) error{
@@ -90,7 +91,7 @@ func TestAFileThatIsGoneIsDamage(t *testing.T) {
 		h := openHistory(t, dir)
 		h.max = 1
 		mustAppend(t, h, 1, report(crashed, 0, 1))
-		mustAppend(t, h, 2, report("other-1", 0, 1)) // which closes the first
+		mustAppend(t, h, 2, report("other-1", 0, 1)) // closes the first
 		if err := spoil(filepath.Join(dir, crashed+suffix)); err != nil {
 			t.Fatal(err)
 		}
@@ -107,7 +108,7 @@ func TestAFileThatIsGoneIsDamage(t *testing.T) {
 	}
 }
 
-// A file is made again while reports are appended and read: none of them is lost, and none is there twice.
+// A file is restored while reports are appended and read: none is lost or duplicated.
 func TestMendBesideAppends(t *testing.T) {
 	t.Parallel()
 	h, l := openHistory(t, t.TempDir()), ledger.NewMemory()
@@ -145,7 +146,7 @@ func TestMendBesideAppends(t *testing.T) {
 	same(t, entries(all...), readAll(t, openHistory(t, h.dir), crashed, nil))
 }
 
-// A sweep that is deleted while its file is made again has none.
+// A sweep that is deleted while its file is being restored has no file.
 func TestMendOfADeletedSweep(t *testing.T) {
 	t.Parallel()
 	h := openHistory(t, t.TempDir())
@@ -166,7 +167,7 @@ func TestMendOfADeletedSweep(t *testing.T) {
 	}
 }
 
-// Whatever bit flips or wherever the file is cut while it is open, Verify finds it, and Mend makes it good.
+// Any flipped bit or truncation while a file is open is found by Verify and repaired by Mend.
 func TestDamageBehindTheServersBack(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

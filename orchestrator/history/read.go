@@ -11,17 +11,17 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// Read calls f for the reports of a sweep, or of one trial of it if trial is not nil, in the order of the ledger,
-// unflushed ones included. Reports appended while it runs are not read. Blocks without the trial are passed over
-// unread: the index has the lowest, the highest and a filter of their trials. A *DamageError says that the file must be rebuilt.
+// Read calls f for the reports of a sweep, or of one trial if trial is not nil, in the order of the ledger, including
+// unflushed ones. Reports that are appended meanwhile are not read. Blocks without the trial are skipped, because the
+// index has the lowest and highest trial and a filter. A *DamageError means that the file must be rebuilt.
 func (h *History) Read(
 	ctx context.Context, sweep string, trial *int32, f func(trial int32, r *outbidv1.Report) error,
 ) error {
 	return h.read(ctx, sweep, trial, 0, f)
 }
 
-// ReadAfter is Read without the first n reports of the sweep. Blocks of those are passed over unread, and what is not
-// written yet is read from memory: so who asks again and again for what is new reads nothing else.
+// ReadAfter is Read without the first n reports of the sweep. It skips their blocks, and reads reports that are not
+// written yet from memory, so polling reads only new reports.
 func (h *History) ReadAfter(ctx context.Context, sweep string, n int64, f func(trial int32, r *outbidv1.Report) error) error {
 	return h.read(ctx, sweep, nil, n, f)
 }
@@ -41,18 +41,18 @@ func (h *History) read(ctx context.Context, sweep string, trial *int32, skip int
 	return nil
 }
 
-// view is what one reader sees: its own handle, so that nobody closes it meanwhile, and the blocks there are, which
+// view is what one reader sees: a separate file handle, which nothing else closes, and the blocks at that time, which
 // never change.
 type view struct {
 	sweep   string
-	file    *os.File // nil if there are no blocks
+	file    *os.File // nil without blocks
 	blocks  []block
 	pending []byte
-	// skip is how many reports of the first block, or of what is pending if there are no blocks, are not read.
+	// skip is the number of reports to skip in the first block, or in pending without blocks.
 	skip int64
 }
 
-// view returns nil if the sweep has no reports after the first ones.
+// view returns a view, or nil if the sweep has no reports after the first skip ones.
 func (h *History) view(sweep string, skip int64) (*view, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -64,7 +64,7 @@ func (h *History) view(sweep string, skip int64) (*view, error) {
 		return nil, s.lost
 	}
 	v := &view{sweep: sweep, skip: skip}
-	if skip >= s.reports { // as most who follow a sweep
+	if skip >= s.reports { // the usual case when following a sweep
 		skip -= s.reports
 		if skip >= int64(s.pending.records) {
 			return nil, nil
@@ -95,7 +95,7 @@ func (v *view) block(b block) ([]byte, error) {
 	return records, err
 }
 
-// Verify reads the file of a sweep and returns a *DamageError if it does not hold what it should.
+// Verify reads the file of a sweep and returns a *DamageError if its contents are wrong.
 func (h *History) Verify(ctx context.Context, sweep string) error {
 	v, err := h.view(sweep, 0)
 	if v == nil || v.file == nil || err != nil {
@@ -128,7 +128,7 @@ func (v *view) read(ctx context.Context, trial *int32, f func(int32, *outbidv1.R
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if trial != nil && !b.has(*trial) { // who reads one trial skips none
+		if trial != nil && !b.has(*trial) { // reads of one trial do not skip reports
 			continue
 		}
 		records, err := v.block(b)

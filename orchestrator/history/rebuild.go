@@ -10,12 +10,12 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// Reader reads the ledger; see ledger.Ledger.
+// Reader reads the ledger: see ledger.Ledger.
 type Reader interface {
 	Read(ctx context.Context, from uint64, f func(*outbidv1.Batch) error) error
 }
 
-// Rebuild makes the files of the sweeps again from the whole ledger, in one pass. Nothing may be appended meanwhile.
+// Rebuild restores the files of the sweeps from the whole ledger in one pass. Nothing may be appended meanwhile.
 func (h *History) Rebuild(ctx context.Context, from Reader, sweeps ...string) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -39,11 +39,11 @@ func (h *History) Rebuild(ctx context.Context, from Reader, sweeps ...string) er
 	return nil
 }
 
-// lateBatches is how many batches Mend may have left to read once it keeps others from appending.
+// lateBatches is the maximum number of batches that Mend reads while it blocks appends.
 const lateBatches = 64
 
-// Mend makes the file of one sweep again from the whole ledger while others append and read. What they append meanwhile must be in
-// the ledger before. A sweep that the ledger deletes gets no file.
+// Mend restores the file of one sweep from the whole ledger while others append and read. Appended reports must
+// already be in the ledger. A sweep that the ledger deletes gets no file.
 func (h *History) Mend(ctx context.Context, from Reader, sweep string) error {
 	if !namePattern.MatchString(sweep) {
 		return fmt.Errorf("mend the report history: sweep %q: want letters, digits, '-' or '_'", sweep)
@@ -73,7 +73,7 @@ func (h *History) Mend(ctx context.Context, from Reader, sweep string) error {
 	return nil
 }
 
-// removed removes a file that may be gone.
+// removed removes a file if it exists.
 func removed(path string) error {
 	if err := os.Remove(path); !errors.Is(err, os.ErrNotExist) {
 		return err
@@ -89,16 +89,16 @@ type mending struct {
 	files map[string]*sweepFile
 	// upTo is the last batch that was read.
 	upTo uint64
-	// deleted: the ledger deletes the sweep.
+	// deleted reports that the ledger deletes the sweep.
 	deleted bool
-	// locked: nothing is appended any more.
+	// locked reports that appends are blocked.
 	locked bool
 }
 
-// run reads the ledger until the file has all that was appended, and locks the history for the last batches.
+// run reads the ledger until the file is complete, and locks the history for the last batches.
 func (m *mending) run(ctx context.Context) error {
 	for !m.locked {
-		if err := errors.Join(m.read(ctx), m.s.sync()); err != nil { // what is on disk need not be waited for later
+		if err := errors.Join(m.read(ctx), m.s.sync()); err != nil { // sync now, so that less is left to sync under the lock
 			return err
 		}
 		m.h.mu.Lock()
@@ -114,7 +114,7 @@ func (m *mending) run(ctx context.Context) error {
 	return m.s.sync()
 }
 
-// read adds what the ledger has after the last batch that was read.
+// read adds the batches after the last one that was read.
 func (m *mending) read(ctx context.Context) error {
 	return m.from.Read(ctx, m.upTo+1, func(b *outbidv1.Batch) error {
 		events, err := ledger.Decode(b)
@@ -129,7 +129,7 @@ func (m *mending) read(ctx context.Context) error {
 	})
 }
 
-// rebuild fills files with new ones, under other names.
+// rebuild fills new files under temporary names.
 func (h *History) rebuild(ctx context.Context, from Reader, sweeps []string, files map[string]*sweepFile) error {
 	for _, sweep := range sweeps {
 		if !namePattern.MatchString(sweep) {

@@ -13,11 +13,11 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// defaultMaxBatchBytes is what fits a message of the embedded server, beside the time and the hashes.
+// defaultMaxBatchBytes is the space for events in a message of the embedded server, without the time and the hashes.
 const defaultMaxBatchBytes = 8<<20 - batchOverhead
 
-// MaxBatchBytes returns how many bytes of encoded events fit one message of l. A batch may have more, but costs several
-// messages: a writer with more should append several batches where it can.
+// MaxBatchBytes returns how many bytes of encoded events fit one message of l. A larger batch takes several messages,
+// so a writer should append several batches instead if it can.
 func MaxBatchBytes(l Ledger) int {
 	if bounded, ok := l.(interface{ MaxBatchBytes() int }); ok {
 		return bounded.MaxBatchBytes()
@@ -25,12 +25,12 @@ func MaxBatchBytes(l Ledger) int {
 	return defaultMaxBatchBytes
 }
 
-// NewBatch encodes events as the batch seq that follows the one of hash prev, which is nil for the first.
+// NewBatch encodes events as batch seq, which follows a batch with hash prev; prev is nil for the first batch.
 func NewBatch(seq uint64, at time.Time, prev []byte, events []*outbidv1.Event) (*outbidv1.Batch, error) {
 	if len(events) == 0 {
 		return nil, fmt.Errorf("ledger batch %d: no events", seq)
 	}
-	// The same events give the same bytes, so that two runs of one seed have one hash.
+	// Equal events give equal bytes, so that two runs with the same seed have the same hash.
 	data, err := proto.MarshalOptions{Deterministic: true}.Marshal(&outbidv1.Events{Events: events})
 	if err != nil {
 		return nil, fmt.Errorf("encode ledger batch %d: %w", seq, err)
@@ -43,7 +43,7 @@ func NewBatch(seq uint64, at time.Time, prev []byte, events []*outbidv1.Event) (
 	return b, nil
 }
 
-// Hash returns SHA-256 of the hash before, the sequence, the time and the events as encoded.
+// Hash returns the SHA-256 of the previous hash, the sequence number, the time and the encoded events.
 func Hash(b *outbidv1.Batch) []byte {
 	var head [20]byte
 	binary.BigEndian.PutUint64(head[0:], b.GetSeq())
@@ -56,7 +56,7 @@ func Hash(b *outbidv1.Batch) []byte {
 	return h.Sum(nil)
 }
 
-// Verify says, as a *DamageError, whether b is not the batch seq that follows the one of hash prev.
+// Verify returns a *DamageError if b is not batch seq following a batch with hash prev.
 func Verify(b *outbidv1.Batch, seq uint64, prev []byte) error {
 	if err := verifyAlone(b, seq); err != nil {
 		return err
@@ -80,8 +80,7 @@ func verifyAlone(b *outbidv1.Batch, seq uint64) error {
 	return nil
 }
 
-// Decode returns the events of a batch, as this version says them: those of older versions are turned into what this one
-// would have written. An error is a *DamageError.
+// Decode returns the events of a batch, upgraded to the form that this version writes. An error is a *DamageError.
 func Decode(b *outbidv1.Batch) ([]*outbidv1.Event, error) {
 	events, err := decodeAsWritten(b)
 	for _, e := range events {
@@ -90,7 +89,7 @@ func Decode(b *outbidv1.Batch) ([]*outbidv1.Event, error) {
 	return events, err
 }
 
-// decodeAsWritten returns the events of a batch, which encode to its bytes again.
+// decodeAsWritten returns the events of a batch without an upgrade, so that they encode to the same bytes.
 func decodeAsWritten(b *outbidv1.Batch) ([]*outbidv1.Event, error) {
 	events := new(outbidv1.Events)
 	if err := proto.Unmarshal(b.GetEvents(), events); err != nil {
@@ -107,7 +106,7 @@ func encodeBatch(b *outbidv1.Batch) ([]byte, error) {
 	return data, nil
 }
 
-// decodeBatch reads what is stored as batch seq. It is not verified, and its events may be kept in parts.
+// decodeBatch decodes what is stored as batch seq. It does not verify the batch, whose events may be stored in parts.
 func decodeBatch(seq uint64, data []byte) (*outbidv1.Batch, error) {
 	b := new(outbidv1.Batch)
 	if err := proto.Unmarshal(data, b); err != nil {
@@ -120,24 +119,24 @@ func damaged(seq uint64, format string, args ...any) *DamageError {
 	return &DamageError{Seq: seq, Reason: fmt.Sprintf(format, args...)}
 }
 
-// chain follows a run of batches and checks that each continues the one before.
+// chain checks that each batch of a run continues the previous one.
 type chain struct {
 	next uint64
 	prev []byte
-	// any is set while the next batch may follow anything, because the one before it is not read.
+	// any is set if the next batch may follow any hash, because the previous one is not read.
 	any bool
-	// lost are the batches that reading does without.
+	// lost are the batches whose loss was accepted.
 	lost []Hole
 }
 
-// skip passes over batches that are lost.
+// skip skips lost batches.
 func (c *chain) skip() {
 	if next := after(c.lost, c.next); next != c.next {
 		c.next, c.any = next, true
 	}
 }
 
-func (c *chain) take(b *outbidv1.Batch) error {
+func (c *chain) verifyNext(b *outbidv1.Batch) error {
 	if c.any {
 		c.prev, c.any = b.GetPrevHash(), false
 	}

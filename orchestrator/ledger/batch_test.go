@@ -71,7 +71,7 @@ func TestVerify(t *testing.T) {
 	}
 }
 
-// TestAnyChangeShows flips one bit of a stored batch anywhere: it must be noticed, or change nothing that counts.
+// TestAnyChangeShows flips one bit of a stored batch anywhere: that must be noticed, or change nothing that matters.
 func TestAnyChangeShows(t *testing.T) {
 	t.Parallel()
 	first := testBatch(t, 1, nil, "a")

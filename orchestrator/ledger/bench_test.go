@@ -26,7 +26,7 @@ func reports(n int) []*outbidv1.Event {
 	return events
 }
 
-// BenchmarkAppend is one decision made durable: encode, hash, send, fsync, acknowledge.
+// BenchmarkAppend makes one decision durable: encode, hash, send, fsync, acknowledge.
 func BenchmarkAppend(b *testing.B) {
 	for _, n := range []int{1, 32, 512} {
 		b.Run(fmt.Sprintf("reports=%d", n), func(b *testing.B) {
@@ -42,7 +42,7 @@ func BenchmarkAppend(b *testing.B) {
 	}
 }
 
-// BenchmarkRead reads, verifies and decodes a whole ledger of 200,000 events in batches of n, as a restart does.
+// BenchmarkRead reads, verifies and decodes a whole ledger of 200,000 events in batches of n, like a restart.
 func BenchmarkRead(b *testing.B) {
 	const total = 200_000
 	for _, n := range []int{8, 32, 512} {

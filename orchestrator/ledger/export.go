@@ -9,8 +9,8 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// Export writes every batch of a ledger as WriteLine does, and says how many there were. Each is read again before it
-// counts: what a newer outbid wrote, and this one does not know in full, is an error and not left out.
+// Export writes every batch of a ledger with WriteLine, and returns their number. Each line is parsed again to check
+// it: fields of a newer version that this one does not know are an error, and are not dropped.
 func Export(ctx context.Context, l Ledger, w io.Writer) (batches uint64, err error) {
 	var text bytes.Buffer
 	err = l.Read(ctx, 1, func(b *outbidv1.Batch) error {
@@ -19,7 +19,7 @@ func Export(ctx context.Context, l Ledger, w io.Writer) (batches uint64, err err
 			return err
 		}
 		if _, err := parseLine(b.GetSeq(), b.GetPrevHash(), text.Bytes()); err != nil {
-			return fmt.Errorf("ledger batch %d holds what this version does not know: export it with the one that wrote it: %w",
+			return fmt.Errorf("ledger batch %d contains data that this version does not know; export it with the version that wrote it: %w",
 				b.GetSeq(), err)
 		}
 		if _, err := w.Write(text.Bytes()); err != nil {

@@ -80,7 +80,8 @@ func TestADamagedExportIsNamed(t *testing.T) {
 	}
 }
 
-// What an older version wrote is exported as it was written, whose hashes it has, and decoded as this version says it.
+// A ledger of an older version is exported as it was written, because its hashes depend on that, and decoded as this
+// version would write it.
 func TestAnOlderLedgerIsExportedAsItWasWritten(t *testing.T) {
 	t.Parallel()
 	text := ledgertest.Unzipped(t, "testdata/format2/ledger.jsonl.gz")

@@ -18,7 +18,7 @@ type Hole struct {
 	To   uint64 `json:"to"`
 }
 
-// String is the hole as people read it.
+// String returns the hole in words.
 func (h Hole) String() string {
 	if h.From == h.To {
 		return fmt.Sprintf("batch %d", h.From)
@@ -26,7 +26,7 @@ func (h Hole) String() string {
 	return fmt.Sprintf("batches %d to %d", h.From, h.To)
 }
 
-// HolesText lists holes, the first ones by number.
+// HolesText lists the first holes in words, and the number of the rest.
 func HolesText(holes []Hole) string {
 	var all []string
 	for _, h := range holes[:min(len(holes), 5)] {
@@ -38,8 +38,8 @@ func HolesText(holes []Hole) string {
 	return strings.Join(all, ", ")
 }
 
-// Holes asks NATS which batches it counts and does not have. It takes one request for each segment; what NATS believes to
-// have, and cannot read, only reading tells.
+// Holes returns the batches that NATS counts but does not have. It takes one request per segment. Batches that NATS
+// believes to have but cannot read are found only by reading.
 func (l *JetStream) Holes(ctx context.Context) ([]Hole, error) {
 	if _, _, err := l.segments.newest(ctx); err != nil {
 		return nil, fmt.Errorf("look for holes in the ledger: %w", err)
@@ -60,7 +60,7 @@ func (l *JetStream) Holes(ctx context.Context) ([]Hole, error) {
 	return holes, nil
 }
 
-// holes returns those of a segment whose last batch is end, if others follow it, or else the last that there is.
+// holes returns the holes of a segment whose last batch is end, or math.MaxUint64 for the newest segment.
 func (s *segment) holes(ctx context.Context, end uint64) ([]Hole, error) {
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
@@ -77,9 +77,9 @@ func (s *segment) holes(ctx context.Context, end uint64) ([]Hole, error) {
 		end = st.LastSeq
 	}
 	if st.LastSeq < s.first {
-		return holes, nil // it is empty
+		return holes, nil // the segment is empty
 	}
-	if st.Msgs == 0 { // all of it is gone
+	if st.Msgs == 0 { // all messages are lost
 		return []Hole{{s.first, end}}, nil
 	}
 	if st.FirstSeq > s.first {
@@ -96,11 +96,11 @@ func (s *segment) holes(ctx context.Context, end uint64) ([]Hole, error) {
 	} else if err != nil {
 		return nil, err
 	}
-	// The seal is no batch, and has the sequence of the first batch that follows.
+	// The seal is not a batch. It has the sequence number of the next batch.
 	return Without(holes, []Hole{{end + 1, math.MaxUint64 - 1}}), nil
 }
 
-// runs joins numbers that follow one another.
+// runs joins consecutive numbers.
 func runs(missing []uint64) []Hole {
 	slices.Sort(missing)
 	var holes []Hole
@@ -110,7 +110,7 @@ func runs(missing []uint64) []Hole {
 	return joinHoles(holes)
 }
 
-// joinHoles sorts holes and joins those that touch.
+// joinHoles sorts holes and joins adjacent ones.
 func joinHoles(holes []Hole) []Hole {
 	slices.SortFunc(holes, func(a, b Hole) int { return int(int64(a.From - b.From)) })
 	var joined []Hole
@@ -144,8 +144,8 @@ func Without(holes, others []Hole) []Hole {
 	return left
 }
 
-// Accept has the ledger do without batches that are lost: reading passes over them, and the batch after them may follow any.
-// A snapshot of a batch that the ledger does not reach is passed over too.
+// Accept accepts the loss of batches: reading skips them, and the batch after them may follow any hash. Snapshots of
+// batches beyond the ledger's end are also skipped.
 func (l *JetStream) Accept(holes []Hole) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -159,7 +159,7 @@ func (l *JetStream) lost() []Hole {
 	return l.accepted
 }
 
-// after returns the first sequence from seq on that is in no hole.
+// after returns the first sequence number from seq on that is not in a hole.
 func after(holes []Hole, seq uint64) uint64 {
 	for _, h := range holes {
 		if h.From <= seq && seq <= h.To {

@@ -17,7 +17,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// blockFiles are the files in which NATS keeps a stream, in order.
+// blockFiles returns the files in which NATS stores a stream, in order.
 func blockFiles(t *testing.T, dir, stream string) []string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, "store", "jetstream", "*", "streams", stream, "msgs", "*.blk"))
@@ -39,7 +39,8 @@ func cut(t *testing.T, path string, bytes int64) {
 	}
 }
 
-// filled makes a ledger of batches of 24 KB in dir, with a snapshot of one of them, and stops its NATS in good order.
+// filled creates a ledger of batches of 24 KB in dir, with a snapshot of one of them, and shuts its NATS server down
+// cleanly.
 func filled(t *testing.T, dir string, batches int, snapshot uint64, cfg ledger.Config) {
 	t.Helper()
 	s := startServer(t, dir, 0)
@@ -55,15 +56,15 @@ func filled(t *testing.T, dir string, batches int, snapshot uint64, cfg ledger.C
 	}
 }
 
-// A block of NATS that was cut by 352 KB is noticed when the ledger is opened, wherever it is, and so is one that is gone. Reading does
-// without what is accepted, and the ledger goes on.
+// A block of NATS that is truncated by 352 KB, or missing, is noticed when the ledger is opened, wherever it is.
+// Reading skips accepted losses, and the ledger continues.
 func TestHoles(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		stream string
 		spoil  func(t *testing.T, blocks []string)
 		cfg    ledger.Config
-		// lost is how many batches are lost at the least, tail whether they are the last ones.
+		// lost is the minimum number of lost batches. tail reports whether they are the last ones.
 		lost uint64
 		tail bool
 	}{
@@ -144,7 +145,7 @@ func accepting(t *testing.T, l *ledger.JetStream, holes []ledger.Hole, batches i
 	}
 }
 
-// Where NATS itself ends earlier, an older snapshot is taken once the loss is accepted.
+// If NATS itself ends earlier, an older snapshot is used once the loss is accepted.
 func TestAnOlderSnapshotAfterALoss(t *testing.T) {
 	t.Parallel()
 	nc, js, _ := looseStream(t)
@@ -203,7 +204,7 @@ func TestWithout(t *testing.T) {
 	}
 }
 
-// BenchmarkHoles is what a start pays to look for holes.
+// BenchmarkHoles measures the search for holes at a start.
 func BenchmarkHoles(b *testing.B) {
 	nc := connect(b, bus.ConnConfig{Server: startServer(b, b.TempDir(), 0)})
 	l := open(b, nc, ledger.Config{})

@@ -17,49 +17,51 @@ import (
 )
 
 const (
-	// DefaultStream is the stream of the ledger, on subject outbid.v1.ledger.
+	// DefaultStream is the stream of the ledger, with the subject outbid.v1.ledger.
 	DefaultStream = "OUTBID_LEDGER"
-	// DefaultSnapshots is the stream of its snapshots, on subjects outbid.v1.snapshots.>.
+	// DefaultSnapshots is the stream of its snapshots, with the subjects outbid.v1.snapshots.>.
 	DefaultSnapshots = "OUTBID_SNAPSHOTS"
 
 	ledgerSubject    = "outbid.v1.ledger"
 	snapshotsSubject = "outbid.v1.snapshots"
 	partsSubject     = "outbid.v1.ledgerparts"
 
-	// attemptTimeout bounds one try of one request; Append and the others try on until their context ends.
+	// attemptTimeout limits one attempt of a request. Append and others retry until their context ends.
 	attemptTimeout = 5 * time.Second
-	// longestAttempt bounds the later tries of a request that may be repeated, which take twice as long as the one before.
+	// longestAttempt limits later attempts of an idempotent request. Their timeouts double.
 	longestAttempt = 40 * time.Second
 	firstPause     = 20 * time.Millisecond
 	longestPause   = time.Second
-	// firstAttempt bounds the first try of an append, beside what its bytes take at attemptRate per second; each further try may take
-	// twice as long. longestAppendPause is the longest pause between two of them: an election of NATS ends at any time.
+	// firstAttempt limits the first attempt of an append, in addition to the time for its bytes at attemptRate per
+	// second. The timeout of further attempts doubles. longestAppendPause is the longest pause between two attempts;
+	// it is short because an election of NATS may end at any time.
 	firstAttempt       = 500 * time.Millisecond
 	attemptRate        = 4 << 20
 	longestAppendPause = 200 * time.Millisecond
-	// minPayload is the least a server must take in one message to be of use.
+	// minPayload is the smallest message limit of a server that Outbid supports.
 	minPayload = 64 << 10
-	// batchOverhead is room in a message for what a batch holds besides its events, and for headers.
+	// batchOverhead is the space in a message for headers and for the fields of a batch besides its events.
 	batchOverhead = 4096
 )
 
-// Config says where in JetStream the ledger is.
+// Config locates the ledger in JetStream.
 type Config struct {
-	// Stream of the ledger; empty means DefaultStream and DefaultSnapshots. Another name has subjects of its own.
+	// Stream of the ledger. The default is DefaultStream with DefaultSnapshots. Other names have separate subjects.
 	Stream string
 	// Replicas of new streams in a NATS cluster; 0 means 1.
 	Replicas int
-	// Logger gets retries and snapshots that cannot be read; nil drops it.
+	// Logger logs retries and snapshots that cannot be read. If nil, nothing is logged.
 	Logger *slog.Logger
-	// SegmentBatches and SegmentBytes are what one stream of the ledger may hold before the next one begins; 0 means a million
-	// batches and 512 MiB.
+	// SegmentBatches and SegmentBytes limit the size of a stream before the ledger continues in a new one; 0 means a
+	// million batches and 512 MiB.
 	SegmentBatches, SegmentBytes uint64
-	// MustExist refuses to make a ledger where there is none, for those who only read.
+	// MustExist refuses to create a ledger, for commands that only read.
 	MustExist bool
 }
 
-// JetStream is a ledger in streams of JetStream, in which the sequence of a message is that of its batch. What is
-// acknowledged is durable if the server syncs before it acknowledges (sync_interval: always), as the embedded one does.
+// JetStream is a ledger in streams of JetStream, in which the sequence number of a message is that of its batch. An
+// acknowledged batch is durable if the server syncs before it acknowledges (sync_interval: always), like the embedded
+// server.
 type JetStream struct {
 	nc        *nats.Conn
 	js        jetstream.JetStream
@@ -71,12 +73,12 @@ type JetStream struct {
 	mu   sync.Mutex
 	seq  uint64
 	hash []byte
-	// accepted are batches that are lost, and lossy is set once Accept was called.
+	// accepted are batches whose loss was accepted. lossy is set once Accept was called.
 	accepted []Hole
 	lossy    bool
 }
 
-// OpenJetStream opens the ledger, or makes an empty one. The connection stays the caller's.
+// OpenJetStream opens the ledger, or creates an empty one. The caller still owns the connection.
 func OpenJetStream(ctx context.Context, nc *nats.Conn, cfg Config) (*JetStream, error) {
 	js, err := jetstream.New(nc)
 	if err != nil {
@@ -97,7 +99,7 @@ func OpenJetStream(ctx context.Context, nc *nats.Conn, cfg Config) (*JetStream, 
 	}
 	if cfg.MustExist {
 		if _, err := js.Stream(ctx, name); errors.Is(err, jetstream.ErrStreamNotFound) {
-			return nil, fmt.Errorf("open ledger: there is none in this NATS: %w", err)
+			return nil, fmt.Errorf("open ledger: this NATS server has no ledger: %w", err)
 		}
 	}
 	l.segments = &segments{
@@ -116,7 +118,7 @@ func OpenJetStream(ctx context.Context, nc *nats.Conn, cfg Config) (*JetStream, 
 	return l, nil
 }
 
-// openStream makes a stream unless it is there, and refuses one that may lose what it was given.
+// openStream opens or creates a stream, and refuses one that may lose messages.
 func openStream(ctx context.Context, js jetstream.JetStream, cfg jetstream.StreamConfig) (jetstream.Stream, error) {
 	stream, err := js.Stream(ctx, cfg.Name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -131,7 +133,7 @@ func openStream(ctx context.Context, js jetstream.JetStream, cfg jetstream.Strea
 	return stream, nil
 }
 
-// keepsAll fails if a stream may lose what it was given, unlike one of the settings cfg.
+// keepsAll returns an error if a stream may lose messages that a stream with the settings cfg would keep.
 func keepsAll(stream jetstream.Stream, cfg jetstream.StreamConfig) error {
 	got := stream.CachedInfo().Config
 	if got.Storage != cfg.Storage || got.MaxMsgs > 0 || got.MaxBytes > 0 || got.MaxAge > 0 ||
@@ -143,7 +145,7 @@ func keepsAll(stream jetstream.Stream, cfg jetstream.StreamConfig) error {
 	return nil
 }
 
-// MaxBatchBytes returns what fits one message of the server; see the function of that name.
+// MaxBatchBytes returns how many bytes of events fit one message of the server: see the function MaxBatchBytes.
 func (l *JetStream) MaxBatchBytes() int { return int(l.nc.MaxPayload()) - batchOverhead }
 
 // Resume implements Ledger.
@@ -170,7 +172,7 @@ func (l *JetStream) Last(ctx context.Context) (last uint64, err error) {
 	return last, nil
 }
 
-// SinceLast returns how long ago the last batch was stored, by the clock of NATS: that of one machine, whoever writes.
+// SinceLast returns how long ago the last batch was stored, by the clock of NATS, which is the same for all writers.
 func (l *JetStream) SinceLast(ctx context.Context) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
@@ -187,8 +189,8 @@ func (l *JetStream) SinceLast(ctx context.Context) (time.Duration, error) {
 	return state.info.TimeStamp.Sub(state.info.State.LastTime), nil
 }
 
-// Append implements Ledger. It tries until ctx ends. If ctx ends first, it is unknown whether the batch was stored: the
-// caller may append again only after it has read on.
+// Append implements Ledger. It retries until ctx ends. In that case it is unknown whether the batch was stored, and
+// the caller must read on before it appends again.
 func (l *JetStream) Append(ctx context.Context, at time.Time, events []*outbidv1.Event) (*outbidv1.Batch, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -220,7 +222,7 @@ func (l *JetStream) Append(ctx context.Context, at time.Time, events []*outbidv1
 	return b, nil
 }
 
-// cleanParts removes what crashes left of big batches. Nothing depends on it.
+// cleanParts removes parts of large batches that crashes have left. Nothing depends on it.
 func (l *JetStream) cleanParts(ctx context.Context) {
 	err := l.parts.clean(ctx, l.seq, func(ctx context.Context, seq uint64) ([]byte, error) {
 		m, err := l.get(ctx, seq)
@@ -231,13 +233,13 @@ func (l *JetStream) cleanParts(ctx context.Context) {
 		return b.GetHash(), err
 	})
 	if err != nil {
-		l.log.Warn("parts of batches that were not appended could not be removed", "error", err)
+		l.log.Warn("could not remove parts of batches that were not appended", "error", err)
 	}
 }
 
-// store publishes a batch until it is known to be stored, or not to be. An answer that does not come may have been lost with the NATS
-// server that was to give it, so the first attempts are short. To publish a batch again does no harm: it names the sequence that it
-// follows, so that it is stored once at the most.
+// store publishes a batch until it is known whether it is stored. A missing answer may have been lost with its NATS
+// server, so the first attempts are short. Publishing again is safe, because the message names the preceding sequence
+// number and is therefore stored at most once.
 func (l *JetStream) store(ctx context.Context, b *outbidv1.Batch, data []byte) error {
 	told := time.Time{}
 	timeout := min(firstAttempt+time.Duration(len(data))*time.Second/attemptRate, attemptTimeout)
@@ -249,7 +251,7 @@ func (l *JetStream) store(ctx context.Context, b *outbidv1.Batch, data []byte) e
 		if !retryable(err) {
 			return fmt.Errorf("append batch %d to the ledger: %w", b.GetSeq(), err)
 		}
-		if isOutOfPlace(err) { // something has its place: an attempt before, a seal, or another writer's batch
+		if isOutOfPlace(err) { // another message is there: an earlier attempt, a seal, or the batch of another writer
 			stored, readErr := l.fate(ctx, b, timeout)
 			switch {
 			case stored:
@@ -289,8 +291,8 @@ func (l *JetStream) publish(ctx context.Context, seq uint64, data []byte, timeou
 	return nil
 }
 
-// fate asks whether b is in the ledger. ErrConflict if another batch has its place. If that is where its segment was
-// sealed, there is a next one when fate returns.
+// fate reports whether b is in the ledger. The error is ErrConflict if another batch is in its place. If the segment
+// was sealed there, fate creates the next one.
 func (l *JetStream) fate(ctx context.Context, b *outbidv1.Batch, timeout time.Duration) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -320,14 +322,14 @@ func (l *JetStream) fate(ctx context.Context, b *outbidv1.Batch, timeout time.Du
 	return false, nil
 }
 
-// isOutOfPlace reports whether the stream does not end where the batch was to be appended.
+// isOutOfPlace reports whether the stream does not end where the batch should be appended.
 func isOutOfPlace(err error) bool {
 	refused, ok := errors.AsType[*jetstream.APIError](err)
 	return ok && (refused.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence ||
 		refused.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequenceConstant)
 }
 
-// retryable says whether a request may yet succeed, or may have succeeded without our knowing.
+// retryable reports whether a request may still succeed, or may have succeeded without an answer.
 func retryable(err error) bool {
 	var api *jetstream.APIError
 	if errors.As(err, &api) {
@@ -345,8 +347,8 @@ func retryable(err error) bool {
 	return false
 }
 
-// patiently tries a request that may be repeated until it succeeds, cannot succeed, or ctx ends. Each try has a deadline, which is later for the next:
-// a busy machine may take longer for a message of MiB than the first.
+// patiently retries an idempotent request until it succeeds, cannot succeed, or ctx ends. The timeout of each attempt
+// doubles, because a busy machine may take longer than the first one for a message of several MiB.
 func patiently(ctx context.Context, try func(context.Context) error) error {
 	for pause, timeout := firstPause, attemptTimeout; ; pause, timeout = min(2*pause, longestPause), min(2*timeout, longestAttempt) {
 		short, cancel := context.WithTimeout(ctx, timeout)

@@ -34,7 +34,7 @@ func startServer(t testing.TB, dir string, port int) *bus.Server {
 	return start(t, bus.ServerConfig{Dir: dir, Port: port})
 }
 
-// startSmallServer starts one that takes the smallest messages with which Outbid works.
+// startSmallServer starts a server with the smallest message limit that Outbid supports.
 func startSmallServer(t testing.TB, dir string) *bus.Server {
 	t.Helper()
 	return start(t, bus.ServerConfig{Dir: dir, MaxPayload: 64 << 10})
@@ -176,7 +176,7 @@ func TestServerRestart(t *testing.T) {
 	}
 }
 
-// TestAppendOutlivesServer cuts the server off under an append and brings it back: the batch is stored once.
+// TestAppendOutlivesServer stops the server during an append and starts it again: the batch is stored once.
 func TestAppendOutlivesServer(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -211,7 +211,7 @@ func TestAppendOutlivesServer(t *testing.T) {
 	}
 }
 
-// looseStream makes a ledger's stream that lets its messages be deleted, for a test to do damage.
+// looseStream creates a ledger's stream that allows deletion of messages, so that a test can damage it.
 func looseStream(t *testing.T) (*nats.Conn, jetstream.JetStream, jetstream.Stream) {
 	t.Helper()
 	nc := connect(t, bus.ConnConfig{Server: startServer(t, t.TempDir(), 0)})
@@ -231,7 +231,7 @@ func looseStream(t *testing.T) (*nats.Conn, jetstream.JetStream, jetstream.Strea
 func TestMissingBatchesAreNamed(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
-		batches int // few are asked for one by one, many are sent
+		batches int // few are requested one by one, many are sent
 		missing uint64
 	}{{5, 1}, {5, 2}, {5, 5}, {100, 1}, {100, 2}, {100, 100}} {
 		missing := tc.missing
@@ -343,7 +343,7 @@ func TestDamagedSnapshotIsPassedOver(t *testing.T) {
 	for _, want := range []struct {
 		seq  uint64
 		data string
-	}{{3, "state 3"}, {2, "state 2"}, {0, ""}} { // two are kept; then the whole ledger must do
+	}{{3, "state 3"}, {2, "state 2"}, {0, ""}} { // two are kept; after that only the whole ledger is left
 		seq, data, err := l.LoadSnapshot(testContext(t))
 		if err != nil || seq != want.seq || string(data) != want.data {
 			t.Fatalf("snapshot %d, %q, %v; want %d", seq, data, err, want.seq)
@@ -358,7 +358,7 @@ func TestDamagedSnapshotIsPassedOver(t *testing.T) {
 	}
 }
 
-// lines is a writer that may be read; the tests that use it log from one goroutine.
+// lines is a log writer that can be read. The tests that use it log from one goroutine.
 type lines struct{ strings.Builder }
 
 func TestOpenRefusesLossyStream(t *testing.T) {

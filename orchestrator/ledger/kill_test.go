@@ -21,8 +21,8 @@ const (
 	killedBegin = "OUTBID_TEST_KILLED_BEGIN"
 )
 
-// TestKilledWriterProcess is not a test but the process that TestKillNineWhileStreamsRoll kills: NATS and a writer, which says what
-// was acknowledged.
+// TestKilledWriterProcess is not a test but the process that TestKillNineWhileStreamsRoll kills: a NATS server and a
+// writer that prints what was acknowledged.
 func TestKilledWriterProcess(t *testing.T) {
 	t.Parallel()
 	dir := os.Getenv(killedDir)
@@ -44,8 +44,8 @@ func TestKilledWriterProcess(t *testing.T) {
 	}
 }
 
-// TestKillNineWhileStreamsRoll kills the process with NATS and the writer in it, again and again, while every third batch begins another
-// stream. Everything acknowledged is there, once and in order.
+// TestKillNineWhileStreamsRoll repeatedly kills the process with the NATS server and the writer, while every third
+// batch begins another stream. Every acknowledged batch is there, once and in order.
 func TestKillNineWhileStreamsRoll(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -67,7 +67,7 @@ func TestKillNineWhileStreamsRoll(t *testing.T) {
 		for n := 0; lines.Scan(); {
 			if text, ok := strings.CutPrefix(lines.Text(), "acknowledged "); ok {
 				acked = append(acked, text)
-				if n++; n == until { // somewhere in what follows
+				if n++; n == until { // during one of the next appends
 					kill.Reset(time.Duration(random.IntN(30_000)) * time.Microsecond)
 				}
 			}

@@ -16,8 +16,8 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// line is a batch as JSON on one line, for people and for replay. What it leaves out can be worked out anew: the hash of
-// the batch before is that of the line before.
+// line is a batch as JSON on one line, for people and for replay. It omits what can be computed: the previous hash is
+// that of the previous line.
 type line struct {
 	Seq    uint64            `json:"seq"`
 	Time   time.Time         `json:"time"`
@@ -25,9 +25,9 @@ type line struct {
 	Events []json.RawMessage `json:"events"`
 }
 
-// WriteLine writes a batch as JSON on one line, its events readable. The same batch gives the same bytes.
+// WriteLine writes a batch with readable events as JSON on one line. Equal batches give equal bytes.
 func WriteLine(w io.Writer, b *outbidv1.Batch) error {
-	events, err := decodeAsWritten(b) // the hash of a line is that of the events as they were written
+	events, err := decodeAsWritten(b) // the hash in a line is that of the events as they were written
 	if err != nil {
 		return err
 	}
@@ -37,7 +37,7 @@ func WriteLine(w io.Writer, b *outbidv1.Batch) error {
 		if err != nil {
 			return fmt.Errorf("write ledger batch %d: %w", b.GetSeq(), err)
 		}
-		// protojson puts spaces in at random, so that nobody relies on its bytes.
+		// protojson inserts spaces at random, so that its bytes are not stable.
 		var compact bytes.Buffer
 		if err := json.Compact(&compact, text); err != nil {
 			return fmt.Errorf("write ledger batch %d: %w", b.GetSeq(), err)
@@ -49,18 +49,18 @@ func WriteLine(w io.Writer, b *outbidv1.Batch) error {
 	return encoder.Encode(l)
 }
 
-// Lines is a ledger that WriteLine wrote, to be read and no more.
+// Lines is a read-only ledger that WriteLine wrote.
 type Lines struct {
 	open func() (io.ReadCloser, error)
 }
 
-// NewLines returns the ledger in what open opens, anew for each Read.
+// NewLines returns the ledger in the file that open opens for each Read.
 func NewLines(open func() (io.ReadCloser, error)) *Lines { return &Lines{open: open} }
 
-// ErrReadOnly says that a ledger was opened to be read.
+// ErrReadOnly means that a ledger was opened for reading only.
 var ErrReadOnly = errors.New("this ledger can only be read")
 
-// Read implements Ledger. A line that does not give the hash that it names is a *DamageError.
+// Read implements Ledger. A line that does not match its hash is a *DamageError.
 func (l *Lines) Read(ctx context.Context, from uint64, f func(*outbidv1.Batch) error) error {
 	r, err := l.open()
 	if err != nil {
@@ -99,7 +99,7 @@ func (l *Lines) Read(ctx context.Context, from uint64, f func(*outbidv1.Batch) e
 	}
 }
 
-// parseLine makes batch seq, which follows the one of hash prev, of its line.
+// parseLine decodes the line of batch seq, which follows a batch with hash prev.
 func parseLine(seq uint64, prev, text []byte) (*outbidv1.Batch, error) {
 	var l line
 	if err := json.Unmarshal(text, &l); err != nil {
@@ -133,7 +133,7 @@ func (l *Lines) Append(context.Context, time.Time, []*outbidv1.Event) (*outbidv1
 // SaveSnapshot implements Ledger.
 func (l *Lines) SaveSnapshot(context.Context, uint64, []byte) error { return ErrReadOnly }
 
-// LoadSnapshot implements Ledger: there is none.
+// LoadSnapshot implements Ledger. It returns no snapshot.
 func (l *Lines) LoadSnapshot(context.Context) (uint64, []byte, error) { return 0, nil, nil }
 
 // Resume implements Ledger.

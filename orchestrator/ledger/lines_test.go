@@ -15,7 +15,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// written is three batches as lines.
+// written returns three batches and their lines.
 func written(t *testing.T) (batches []*outbidv1.Batch, text string) {
 	t.Helper()
 	var prev []byte
@@ -56,7 +56,7 @@ func TestLinesReadBack(t *testing.T) {
 	}
 }
 
-func TestLinesSayWhatIsDamaged(t *testing.T) {
+func TestDamagedLinesAreNamed(t *testing.T) {
 	t.Parallel()
 	_, text := written(t)
 	for _, c := range []struct {

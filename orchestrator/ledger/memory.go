@@ -12,8 +12,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// Memory is a ledger that lives as long as the process: for simulation and tests. It keeps batches encoded, so that
-// nobody can change what was written.
+// Memory is a ledger in memory, for simulation and tests. It stores batches encoded, so that they cannot be changed.
 type Memory struct {
 	record *record
 	mu     sync.Mutex
@@ -21,7 +20,7 @@ type Memory struct {
 	hash   []byte
 }
 
-// record is what writers share.
+// record is shared by the writers.
 type record struct {
 	mu       sync.Mutex
 	batches  [][]byte
@@ -32,11 +31,10 @@ type record struct {
 // NewMemory returns an empty ledger.
 func NewMemory() *Memory { return &Memory{record: new(record)} }
 
-// Another returns a further writer of the same record, which stands at its beginning: what a restarted or a second
-// orchestrator would open.
+// Another returns another writer at the beginning of the same record, like a restarted or a second server.
 func (m *Memory) Another() *Memory { return &Memory{record: m.record} }
 
-// MaxBatchBytes is that of the embedded server, so that a simulation chunks as the real thing does.
+// MaxBatchBytes returns the limit of the embedded server, so that a simulation splits batches in the same way.
 func (m *Memory) MaxBatchBytes() int { return defaultMaxBatchBytes }
 
 // Append implements Ledger.
@@ -82,7 +80,7 @@ func (m *Memory) Read(ctx context.Context, from uint64, f func(*outbidv1.Batch) 
 		if err := proto.Unmarshal(batches[i-1], b); err != nil {
 			return damaged(i, "it cannot be decoded: %v", err)
 		}
-		if err := c.take(b); err != nil {
+		if err := c.verifyNext(b); err != nil {
 			return err
 		}
 		if i < from {

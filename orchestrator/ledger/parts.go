@@ -16,13 +16,13 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// maxPart is the largest message that holds a part of a batch, in bytes; smaller where the server takes less.
+// maxPart is the maximum size in bytes of a message with a part of a batch. It is smaller if the server's limit is.
 const maxPart = 512 << 10
 
-// parts keeps the events of batches that one message of the ledger cannot hold, because a step decided more than that at
-// once or because the server's max_payload is small. The parts are stored first, each on a subject of its own,
-// PREFIX.<seq>.<hash>.<part>. The batch follows in the ledger without its events: only then does it exist, whole. Parts
-// of a batch that was never appended stay behind after a crash, and are removed when the next big batch is stored.
+// parts stores the events of batches that do not fit one message of the ledger, because a step decided a lot at once
+// or because the server's max_payload is small. The parts are stored first, each with a separate subject,
+// PREFIX.<seq>.<hash>.<part>. The batch follows in the ledger without its events, and does not exist before that. After
+// a crash, parts of a batch that was never appended remain, and are removed when the next large batch is stored.
 type parts struct {
 	js      jetstream.JetStream
 	name    string
@@ -32,7 +32,7 @@ type parts struct {
 	payload func() int
 
 	mu sync.Mutex
-	// stream is nil until it was needed; confirmed says that its settings were written by this process.
+	// stream is nil until it is needed. confirmed reports that this process has written its settings.
 	stream    jetstream.Stream
 	confirmed bool
 }
@@ -42,16 +42,17 @@ func newParts(js jetstream.JetStream, name, subject string, replicas int, payloa
 		Name: name, Subjects: []string{subject + ".*.*.*"}, Description: "events of batches that one message cannot hold",
 		Storage: jetstream.FileStorage, Discard: jetstream.DiscardNew, Replicas: max(replicas, 1),
 		MaxMsgs: -1, MaxBytes: -1, MaxMsgsPerSubject: 1, // a part that is sent again replaces itself
-		AllowDirect: replicas <= 1, // no replica that could lag behind answers
+		AllowDirect: replicas <= 1, // a replica that lags behind must not answer
 	}}
 }
 
-// prefix returns what the subjects of a batch's parts begin with. The hash keeps two writers of one sequence apart.
+// prefix returns the prefix of the subjects of a batch's parts. The hash distinguishes two writers of one sequence
+// number.
 func (p *parts) prefix(b *outbidv1.Batch) string {
 	return fmt.Sprintf("%s.%020d.%s.", p.subject, b.GetSeq(), hex.EncodeToString(b.GetHash()[:16]))
 }
 
-// save stores the events of a batch and returns the batch as the ledger keeps it: without them.
+// save stores the events of a batch, and returns the batch without them for the ledger.
 func (p *parts) save(ctx context.Context, b *outbidv1.Batch) (*outbidv1.Batch, error) {
 	kept := &outbidv1.Batch{Seq: b.GetSeq(), Time: b.GetTime(), PrevHash: b.GetPrevHash(), Hash: b.GetHash()}
 	if err := patiently(ctx, func(ctx context.Context) error { return p.open(ctx, true) }); err != nil {
@@ -71,7 +72,7 @@ func (p *parts) save(ctx context.Context, b *outbidv1.Batch) (*outbidv1.Batch, e
 	return kept, nil
 }
 
-// load puts the events back into a batch that is kept in parts. A part that is missing is a *DamageError.
+// load adds the events to a batch that is stored in parts. A missing part is a *DamageError.
 func (p *parts) load(ctx context.Context, b *outbidv1.Batch) error {
 	if b.GetParts() == 0 {
 		return nil
@@ -107,8 +108,9 @@ func (p *parts) get(ctx context.Context, subject string) (*jetstream.RawStreamMs
 	})
 }
 
-// open finds the stream. To write it is made if it is not there, and its settings are written once more by each process:
-// a server that was killed while it made a stream ignores it at its next start (see segments).
+// open opens the stream. For writing it creates the stream if it is missing, and each process writes its settings
+// again, because a server that was killed while it created a stream ignores the stream at its next start (see
+// segments).
 func (p *parts) open(ctx context.Context, write bool) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -136,8 +138,8 @@ func (p *parts) open(ctx context.Context, write bool) error {
 	return nil
 }
 
-// clean removes the parts of batches that were never appended: those whose place another batch has, as hash tells by
-// sequence. Nobody can append them any more.
+// clean removes the parts of batches that were never appended, because the ledger has another hash at their sequence
+// number. No writer can append them any more.
 func (p *parts) clean(ctx context.Context, last uint64, hash func(ctx context.Context, seq uint64) ([]byte, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()

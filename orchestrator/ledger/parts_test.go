@@ -16,7 +16,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// partsOf lists the subjects of the parts that are kept.
+// partsOf lists the subjects of the stored parts.
 func partsOf(t *testing.T, nc *nats.Conn) (jetstream.Stream, []string) {
 	t.Helper()
 	js, err := jetstream.New(nc)
@@ -38,7 +38,8 @@ func partsOf(t *testing.T, nc *nats.Conn) (jetstream.Stream, []string) {
 	return stream, subjects
 }
 
-// TestPartsThatWereNotAppendedAreRemoved has a writer store the parts of a batch whose place another one takes.
+// TestPartsThatWereNotAppendedAreRemoved makes a writer store the parts of a batch in whose place another one is
+// appended.
 func TestPartsThatWereNotAppendedAreRemoved(t *testing.T) {
 	t.Parallel()
 	nc := connect(t, bus.ConnConfig{Server: startSmallServer(t, t.TempDir())})
@@ -92,7 +93,7 @@ func TestAMissingOrChangedPartIsNamed(t *testing.T) {
 	wantDamage(t, read(), 2, "which holds its events, is missing")
 }
 
-// TestSnapshotsOfSmallMessages: a state does not fit into one message of any server.
+// TestSnapshotsOfSmallMessages saves a state that does not fit one message.
 func TestSnapshotsOfSmallMessages(t *testing.T) {
 	t.Parallel()
 	nc := connect(t, bus.ConnConfig{Server: startSmallServer(t, t.TempDir())})

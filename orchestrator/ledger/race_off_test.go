@@ -2,5 +2,5 @@
 
 package ledger_test
 
-// raceEnabled says that the race detector runs, which makes everything many times slower.
+// raceEnabled reports whether the race detector is on, which makes everything many times slower.
 const raceEnabled = false

@@ -12,11 +12,12 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// What may be under way from the server while batches are read: bounded in bytes, because a message may have 8 MB.
+// readAheadMessages and readAheadBytes limit what the server sends ahead. The limit in bytes is needed because a
+// message may have 8 MB.
 const (
 	readAheadMessages = 4096
 	readAheadBytes    = 32 << 20
-	// fewBatches are asked for one by one.
+	// fewBatches are requested one by one.
 	fewBatches = 64
 )
 
@@ -33,7 +34,7 @@ func (l *JetStream) Read(ctx context.Context, from uint64, f func(*outbidv1.Batc
 	if from > last {
 		return nil
 	}
-	// The batch before is read too, for the hash that the first one must continue.
+	// Read the previous batch too, for the hash that the first one must continue.
 	start := max(from-1, 1)
 	c := chain{next: start, any: start > 1, lost: l.lost()}
 	c.skip()
@@ -43,7 +44,7 @@ func (l *JetStream) Read(ctx context.Context, from uint64, f func(*outbidv1.Batc
 	return l.readMany(ctx, &c, from, last, f)
 }
 
-// readMany makes the server send the batches of one segment after the other.
+// readMany makes the server send the batches of one segment after another.
 func (l *JetStream) readMany(ctx context.Context, c *chain, from, last uint64, f func(*outbidv1.Batch) error) error {
 	list := l.segments.known()
 	for i, segment := range list {
@@ -61,13 +62,13 @@ func (l *JetStream) readMany(ctx context.Context, c *chain, from, last uint64, f
 	return nil
 }
 
-// readSegment reads from c.next on, to batch end.
+// readSegment reads from c.next to batch end.
 func (l *JetStream) readSegment(
 	ctx context.Context, segment *segment, c *chain, from, end uint64, f func(*outbidv1.Batch) error,
 ) error {
 	start := c.next
 	if start > end {
-		return nil // the rest of it is lost
+		return nil // the rest of the segment is lost
 	}
 	r := bus.StreamRead{Stream: segment.name, From: start, AheadMessages: readAheadMessages, AheadBytes: readAheadBytes}
 	r.Pending = func(messages uint64) (bool, error) {
@@ -76,7 +77,7 @@ func (l *JetStream) readSegment(
 		}
 		return true, nil
 	}
-	var failed error // of f, or damage
+	var failed error // an error of f, or damage
 	err := bus.ReadStream(ctx, l.js, r, func(m jetstream.Msg) (bool, error) {
 		var b *outbidv1.Batch
 		if b, failed = l.takeMessage(ctx, c, m, end); failed == nil && b.GetSeq() >= from {
@@ -93,7 +94,7 @@ func (l *JetStream) readSegment(
 	return err
 }
 
-// readFew asks for one batch after the other, which is quicker for a few than to make the server send them.
+// readFew requests one batch after another, which is faster for a few than to make the server send them.
 func (l *JetStream) readFew(ctx context.Context, c *chain, from, last uint64, f func(*outbidv1.Batch) error) error {
 	for c.next <= last {
 		m, err := l.get(ctx, c.next)
@@ -103,7 +104,7 @@ func (l *JetStream) readFew(ctx context.Context, c *chain, from, last uint64, f 
 		if err != nil {
 			return fmt.Errorf("read the ledger: %w", err)
 		}
-		b, err := l.take(ctx, c, m.Data)
+		b, err := l.decodeNext(ctx, c, m.Data)
 		if err != nil {
 			return err
 		}
@@ -117,10 +118,11 @@ func (l *JetStream) readFew(ctx context.Context, c *chain, from, last uint64, f 
 	return nil
 }
 
-// readPatience bounds how long one message, or the end of the ledger, is asked for. A busy disk may take longer than one try.
+// readPatience limits the retries for one message, or for the end of the ledger. A busy disk may take longer than one
+// attempt.
 const readPatience = time.Minute
 
-// asking asks for one message until it comes or readPatience is over.
+// asking retries a request for one message until it succeeds or readPatience is over.
 func asking(ctx context.Context, get func(context.Context) (*jetstream.RawStreamMsg, error)) (m *jetstream.RawStreamMsg, err error) {
 	ctx, cancel := context.WithTimeout(ctx, readPatience)
 	defer cancel()
@@ -137,8 +139,8 @@ func (l *JetStream) get(ctx context.Context, seq uint64) (*jetstream.RawStreamMs
 	})
 }
 
-// take decodes what is stored as the next batch, with its parts, and verifies it.
-func (l *JetStream) take(ctx context.Context, c *chain, data []byte) (*outbidv1.Batch, error) {
+// decodeNext decodes what is stored as the next batch, adds its parts, and verifies it.
+func (l *JetStream) decodeNext(ctx context.Context, c *chain, data []byte) (*outbidv1.Batch, error) {
 	b, err := decodeBatch(c.next, data)
 	if err != nil {
 		return nil, err
@@ -146,10 +148,10 @@ func (l *JetStream) take(ctx context.Context, c *chain, data []byte) (*outbidv1.
 	if err := l.parts.load(ctx, b); err != nil {
 		return nil, err
 	}
-	return b, c.take(b)
+	return b, c.verifyNext(b)
 }
 
-// takeMessage checks that m is the batch that comes next.
+// takeMessage checks that m is the next batch.
 func (l *JetStream) takeMessage(ctx context.Context, c *chain, m jetstream.Msg, last uint64) (*outbidv1.Batch, error) {
 	meta, err := m.Metadata()
 	if err != nil {
@@ -158,7 +160,7 @@ func (l *JetStream) takeMessage(ctx context.Context, c *chain, m jetstream.Msg, 
 	if meta.Sequence.Stream != c.next {
 		return nil, damaged(c.next, "it is missing from the stream; the next one there is %d", meta.Sequence.Stream)
 	}
-	b, err := l.take(ctx, c, m.Data())
+	b, err := l.decodeNext(ctx, c, m.Data())
 	if err != nil {
 		return nil, err
 	}

@@ -13,36 +13,37 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// What a segment may hold before the next one begins, unless Config says otherwise. After a kill NATS reads a segment
-// that was written to in the last minutes once, from its beginning: about half a second for one of this size.
+// Default limits of a segment. After a kill, NATS reads a segment that was written to in the last minutes from its
+// beginning, which takes about half a second for a segment of this size.
 const (
 	defaultSegmentBatches = 1_000_000
 	defaultSegmentBytes   = 512 << 20
 )
 
-// sealHeader marks the last message of a full segment, which is no batch.
+// sealHeader marks the last message of a full segment, which is not a batch.
 const sealHeader = "Outbid-Sealed"
 
-// segments are the streams of a ledger, one after the other. Batches are appended to the newest. When it is full a last
-// message seals it, appended as batches are: behind the one that its writer knows as the last. The next segment begins
-// with the sequence of that message. So there is one order of everything: a writer that was deposed meanwhile finds the
-// seal where its batch would have been, and whoever finds a sealed segment that nothing follows makes the next one.
-// NATS keeps an index of what no longer changes, so after a kill it reads only the newest segments again.
+// segments are the successive streams of a ledger. Batches are appended to the newest. When it is full, a last
+// message seals it. The seal is appended like a batch, after the sequence number that its writer knows as the last.
+// The next segment begins with the sequence number of that message, so there is one order of everything. A writer
+// that was deposed meanwhile finds the seal in the place of its batch, and a writer that finds a sealed segment
+// without a successor creates the next one. NATS keeps an index of data that no longer changes, so after a kill it reads
+// only the newest segments again.
 //
-// A stream of JetStream has a file with its settings and one with their checksum, and NATS ignores it when it was killed
-// between writing the one and the other, also when it makes the same stream once more. So settings are written again
-// before the first batch, and never changed after it.
+// A stream of JetStream has a file with its settings and another with their checksum. NATS ignores the stream if it
+// was killed between writing the two, even after creating the same stream again. So settings are written again before
+// the first batch, and never changed after it.
 type segments struct {
 	js jetstream.JetStream
 	// config makes the settings of a new segment.
 	config segmentConfig
-	// batches and bytes are what a segment may hold.
+	// batches and bytes are the maximum size of a segment.
 	batches, bytes uint64
 	log            *slog.Logger
 
 	mu   sync.Mutex
-	list []*segment // in order; the last one is the newest that is known
-	// notBefore is the batch before which no segment is sealed, because an attempt failed.
+	list []*segment // in order; the last one is the newest known
+	// notBefore is the batch before which no segment is sealed, after an attempt failed.
 	notBefore uint64
 }
 
@@ -51,22 +52,22 @@ type segment struct {
 	stream  jetstream.Stream
 	name    string
 	subject string
-	// first is the sequence of its first batch.
+	// first is the sequence number of its first batch.
 	first uint64
 	// bytes is its size, as far as this process knows.
 	bytes uint64
 }
 
-// segmentConfig are the names and settings that the streams of a ledger have in common.
+// segmentConfig holds the names and settings that the streams of a ledger share.
 type segmentConfig struct {
 	stream, subject string
 	replicas        int
 }
 
-// of returns the settings of segment n, 1 being the first, whose first batch is first. It has no limit and lets nobody
-// delete: a full disk must refuse the new, never drop the old. Direct reads are off, because they may be answered by a
-// replica that lags behind.
-func (c segmentConfig) of(n int, first uint64) jetstream.StreamConfig {
+// settings returns the settings of segment n, counted from 1, whose first batch is first. It has no limits and denies
+// deletion, because a full disk must refuse new messages and never drop old ones. Direct reads are off, because a
+// replica that lags behind may answer them.
+func (c segmentConfig) settings(n int, first uint64) jetstream.StreamConfig {
 	cfg := jetstream.StreamConfig{
 		Name: c.name(n), Subjects: []string{c.subject}, Description: "what happened, in order",
 		Storage: jetstream.FileStorage, Discard: jetstream.DiscardNew, Replicas: max(c.replicas, 1),
@@ -87,9 +88,9 @@ func (c segmentConfig) name(n int) string {
 	return c.stream + "_" + strconv.Itoa(n)
 }
 
-// open opens the first segment, or makes it, and those that follow.
+// open opens or creates the first segment, and opens those that follow.
 func (s *segments) open(ctx context.Context) error {
-	stream, err := openStream(ctx, s.js, s.config.of(1, 1))
+	stream, err := openStream(ctx, s.js, s.config.settings(1, 1))
 	if err != nil {
 		return err
 	}
@@ -98,7 +99,8 @@ func (s *segments) open(ctx context.Context) error {
 		if _, _, err = s.newest(ctx); err != nil {
 			return err
 		}
-		// A segment that others follow was sealed. One whose seal is missing has lost its end, and is not the newest.
+		// A segment with a successor was sealed. If its seal is missing, it has lost its end, but it is not the
+		// newest.
 		next, err := s.js.Stream(ctx, s.config.name(len(s.known())+1))
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
 			return nil
@@ -110,7 +112,7 @@ func (s *segments) open(ctx context.Context) error {
 	}
 }
 
-// add notes the segment that follows the last one that is known, unless it is known already.
+// add appends a segment to the list, unless it is in it already.
 func (s *segments) add(stream jetstream.Stream) {
 	info := stream.CachedInfo()
 	s.mu.Lock()
@@ -124,16 +126,16 @@ func (s *segments) add(stream jetstream.Stream) {
 	})
 }
 
-// known returns the segments that are known, in order.
+// known returns the known segments in order.
 func (s *segments) known() []*segment {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clip(s.list)
 }
 
-// segmentState is how far a segment goes.
+// segmentState describes the end of a segment.
 type segmentState struct {
-	// last is the sequence of its last batch; first-1 if it has none.
+	// last is the sequence number of its last batch, or first-1.
 	last   uint64
 	sealed bool
 	info   *jetstream.StreamInfo
@@ -151,10 +153,10 @@ func (s *segments) newest(ctx context.Context) (*segment, segmentState, error) {
 		name := s.config.name(len(list) + 1)
 		next, err := s.js.Stream(ctx, name)
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
-			return newest, state, nil // its writer was killed, or has yet to make it
+			return newest, state, nil // its writer was killed, or has not created it yet
 		}
 		if err == nil {
-			err = keepsAll(next, s.config.of(len(list)+1, 1))
+			err = keepsAll(next, s.config.settings(len(list)+1, 1))
 		}
 		if err != nil {
 			return nil, segmentState{}, fmt.Errorf("stream %s: %w", name, err)
@@ -177,7 +179,7 @@ func (s *segment) state(ctx context.Context) (segmentState, error) {
 		return state, nil
 	}
 	m, err := s.stream.GetMsg(ctx, info.State.LastSeq)
-	if errors.Is(err, jetstream.ErrMsgNotFound) { // who reads on will name it
+	if errors.Is(err, jetstream.ErrMsgNotFound) { // a later read will report it
 		return state, nil
 	}
 	if err != nil {
@@ -191,22 +193,22 @@ func (s *segment) state(ctx context.Context) (segmentState, error) {
 
 func isSeal(m *jetstream.RawStreamMsg) bool { return m.Header.Get(sealHeader) != "" }
 
-// extend makes the segment that follows the newest, if that is sealed.
+// extend creates the segment after the newest, if that is sealed.
 func (s *segments) extend(ctx context.Context) error {
 	newest, state, err := s.newest(ctx)
 	if err != nil || !state.sealed {
 		return err
 	}
-	cfg := s.config.of(len(s.known())+1, state.last+1)
+	cfg := s.config.settings(len(s.known())+1, state.last+1)
 	next, err := s.js.CreateStream(ctx, cfg)
-	if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // another writer was quicker
+	if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // another writer was faster
 		next, err = s.js.Stream(ctx, cfg.Name)
 	}
 	if err != nil {
-		return fmt.Errorf("make stream %s, in which the ledger goes on: %w", cfg.Name, err)
+		return fmt.Errorf("create stream %s to continue the ledger: %w", cfg.Name, err)
 	}
 	s.add(next)
-	s.log.Info("the ledger goes on in another stream", "stream", cfg.Name, "from", cfg.FirstSeq, "before", newest.name)
+	s.log.Info("the ledger continues in another stream", "stream", cfg.Name, "from", cfg.FirstSeq, "before", newest.name)
 	return nil
 }
 
@@ -216,7 +218,7 @@ func (s *segments) confirm(ctx context.Context, empty *segment) error {
 	return err
 }
 
-// holding returns the segment in which batch seq is, or would be.
+// holding returns the segment for batch seq.
 func (s *segments) holding(seq uint64) *segment {
 	list := s.known()
 	for i := len(list) - 1; i > 0; i-- {
@@ -227,14 +229,14 @@ func (s *segments) holding(seq uint64) *segment {
 	return list[0]
 }
 
-// grow notes that a batch of so many bytes was appended to the newest segment.
+// grow records the size of a batch that was appended to the newest segment.
 func (s *segments) grow(bytes int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.list[len(s.list)-1].bytes += uint64(bytes)
 }
 
-// full says whether the newest segment should be sealed, now that it ends with batch seq.
+// full reports whether to seal the newest segment, which ends with batch seq.
 func (s *segments) full(seq uint64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -242,8 +244,8 @@ func (s *segments) full(seq uint64) bool {
 	return seq >= newest.first && seq >= s.notBefore && (seq-newest.first+1 >= s.batches || newest.bytes >= s.bytes)
 }
 
-// seal ends the newest segment after batch seq, which its writer has appended, and makes the next one. If that fails the
-// ledger goes on where it can, and the next attempt comes some batches later.
+// seal ends the newest segment after batch seq, which its writer has appended, and creates the next one. If that
+// fails, the ledger continues where it can, and another attempt follows some batches later.
 func (s *segments) seal(ctx context.Context, seq uint64) {
 	err := s.trySeal(ctx, seq)
 	if err == nil {
@@ -252,7 +254,7 @@ func (s *segments) seal(ctx context.Context, seq uint64) {
 	s.mu.Lock()
 	s.notBefore = seq + max(s.batches/100, 1)
 	s.mu.Unlock()
-	s.log.Warn("the ledger could not be continued in another stream; starts after a crash will take longer",
+	s.log.Warn("could not continue the ledger in another stream; starts after a crash will take longer",
 		"batch", seq, "err", err)
 }
 
@@ -264,7 +266,7 @@ func (s *segments) trySeal(ctx context.Context, seq uint64) error {
 		return err
 	}
 	if limit := account.Limits.MaxStreams; limit > 0 && account.Streams >= limit {
-		return fmt.Errorf("this NATS takes %d streams and has as many: allow more", limit)
+		return fmt.Errorf("max_streams: this NATS account has reached its limit of %d streams; raise it", limit)
 	}
 	list := s.known()
 	newest := list[len(list)-1]

@@ -60,7 +60,7 @@ func notesIn(t *testing.T, l ledger.Ledger) (texts []string, last *outbidv1.Batc
 	return texts, last
 }
 
-func TestALedgerGoesOnInAnotherStream(t *testing.T) {
+func TestALedgerContinuesInAnotherStream(t *testing.T) {
 	t.Parallel()
 	for what, cfg := range map[string]ledger.Config{
 		"after so many batches": {SegmentBatches: 40}, "after so many bytes": {SegmentBytes: 40 * 10_000},
@@ -95,8 +95,9 @@ func TestALedgerGoesOnInAnotherStream(t *testing.T) {
 	}
 }
 
-// TestALedgerOfOneStreamGoesOn is what earlier versions wrote: one stream, however many batches.
-func TestALedgerOfOneStreamGoesOn(t *testing.T) {
+// TestALedgerOfOneStreamContinues continues a ledger of earlier versions, which has one stream with any number of
+// batches.
+func TestALedgerOfOneStreamContinues(t *testing.T) {
 	t.Parallel()
 	nc := connect(t, bus.ConnConfig{Server: startServer(t, t.TempDir(), 0)})
 	js, err := jetstream.New(nc)
@@ -134,7 +135,7 @@ func TestALedgerOfOneStreamGoesOn(t *testing.T) {
 	}
 }
 
-// TestSealedAndNotContinued is a ledger whose writer was killed between the two steps.
+// TestSealedAndNotContinued opens a ledger whose writer was killed between the two steps.
 func TestSealedAndNotContinued(t *testing.T) {
 	t.Parallel()
 	nc := connect(t, bus.ConnConfig{Server: startServer(t, t.TempDir(), 0)})
@@ -162,8 +163,8 @@ func TestSealedAndNotContinued(t *testing.T) {
 	}
 }
 
-// TestAStreamThatWasHalfMade is what a kill of NATS leaves behind while it makes a stream: settings without their checksum. NATS
-// ignores such a stream when it starts, and when it makes it again it does not write the checksum.
+// TestAStreamThatWasHalfMade opens what a kill of NATS leaves while it creates a stream: settings without their
+// checksum. NATS ignores such a stream when it starts, and does not write the checksum when it creates it again.
 func TestAStreamThatWasHalfMade(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -192,7 +193,7 @@ func TestAStreamThatWasHalfMade(t *testing.T) {
 	}
 }
 
-// TestStreamsThatDoNotFit is a ledger of which one stream was replaced.
+// TestStreamsThatDoNotFit opens a ledger with a replaced stream.
 func TestStreamsThatDoNotFit(t *testing.T) {
 	t.Parallel()
 	nc := connect(t, bus.ConnConfig{Server: startServer(t, t.TempDir(), 0)})
@@ -216,8 +217,8 @@ func TestStreamsThatDoNotFit(t *testing.T) {
 	wantDamage(t, err, 3, "ends with batch 2, and OUTBID_LEDGER_2 begins with 7")
 }
 
-// TestNATSThatTakesNoMoreStreams is one whose account allows only so many: the ledger goes on in the stream it has.
-func TestNATSThatTakesNoMoreStreams(t *testing.T) {
+// TestNATSWithAStreamLimit uses an account with a limit of streams: the ledger continues in the stream it has.
+func TestNATSWithAStreamLimit(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	conf := filepath.Join(dir, "nats.conf")
@@ -250,26 +251,26 @@ func TestNATSThatTakesNoMoreStreams(t *testing.T) {
 		mustAppend(t, l, "x")
 	}
 	names := streamsOf(t, nc, ledger.DefaultStream)
-	if len(names) != 2 { // and OUTBID_SNAPSHOTS: as many as it takes
+	if len(names) != 2 { // the other one is OUTBID_SNAPSHOTS, so the limit is reached
 		t.Errorf("streams %v", names)
 	}
 }
 
-// faultyConn does something to the request of a number, and all after it.
+// faultyConn applies a fault to a request by its number, and to all later ones.
 type faultyConn struct {
 	net.Conn
 	fault *fault
 }
 
-// fault is what happens to a connection at its request number at.
+// fault is what happens to a connection at request number at.
 type fault struct {
 	kind string // lost: the process dies before it sends; unanswered: after; late: it is frozen before it sends
-	pad  string // appended to what every second batch holds
+	pad  string // appended to the text of every second batch
 	at   int
 
 	mu       sync.Mutex
 	requests int
-	frozen   chan struct{} // closed when it is
+	frozen   chan struct{} // closed once it is frozen
 	thaw     chan struct{}
 }
 
@@ -301,7 +302,7 @@ func (c *faultyConn) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// finish lets the server take what was sent, and hears no answer.
+// finish lets the server process what was sent, without an answer.
 func (c *faultyConn) finish() error {
 	conn, ok := c.Conn.(*net.TCPConn)
 	if !ok {
@@ -310,11 +311,11 @@ func (c *faultyConn) finish() error {
 	return errors.Join(conn.CloseRead(), conn.CloseWrite())
 }
 
-// inParts returns a text that a server of 64 KiB a message keeps in three parts.
+// inParts returns a text that a server with a message limit of 64 KiB stores in three parts.
 func inParts() string { return strings.Repeat("x", 150<<10) }
 
-// TestWriterFailsAtEveryRequest kills or freezes a writer at each of its requests to NATS, rolls included, while another
-// takes over. What was acknowledged is there once, whoever wrote it.
+// TestWriterFailsAtEveryRequest kills or freezes a writer at each of its requests to NATS, including those that begin
+// a segment, while another writer takes over. Every acknowledged batch is there once, whichever writer appended it.
 func TestWriterFailsAtEveryRequest(t *testing.T) {
 	t.Parallel()
 	s := startSmallServer(t, t.TempDir())
@@ -331,7 +332,7 @@ func TestWriterFailsAtEveryRequest(t *testing.T) {
 			t.Parallel()
 			every := 1
 			if raceEnabled {
-				every = 6 // make test tries all of them without the race detector too
+				every = 6 // make test also tries all of them without the race detector
 			}
 			for at := 1; ; at += every {
 				f := &fault{kind: c.kind, pad: c.pad, at: at, frozen: make(chan struct{}), thaw: make(chan struct{})}
@@ -352,7 +353,7 @@ func TestWriterFailsAtEveryRequest(t *testing.T) {
 
 func failOnce(t *testing.T, url string, nc *nats.Conn, cfg ledger.Config, f *fault) {
 	t.Helper()
-	open(t, nc, cfg) // the fault is that of a writer of a ledger that is there
+	open(t, nc, cfg) // the fault affects the writer of an existing ledger
 	var acked []string
 	var mu sync.Mutex
 	ended := make(chan struct{})
@@ -413,8 +414,8 @@ func failOnce(t *testing.T, url string, nc *nats.Conn, cfg ledger.Config, f *fau
 	}
 }
 
-// takeOver appends a batch of its own, as an orchestrator does that begins to lead, and returns what the ledger holds then.
-// What the one before sent last may come in between: then it reads again.
+// takeOver appends a batch, like a new leader, and returns the contents of the ledger. The last batch of the previous
+// writer may arrive meanwhile: then it reads again.
 func takeOver(t *testing.T, l ledger.Ledger) []string {
 	t.Helper()
 	for {

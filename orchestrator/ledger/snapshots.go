@@ -20,12 +20,14 @@ import (
 	"github.com/nats-io/nuid"
 )
 
-// snapshotChunk is the size of one message of a snapshot, in bytes; smaller where the server takes less.
+// snapshotChunk is the maximum size in bytes of a message with a part of a snapshot. It is smaller if the server's
+// limit is.
 const snapshotChunk = 512 << 10
 
-// snapshots keeps snapshots as chunks on subjects PREFIX.<seq>.<nonce>.<chunk>, with a manifest on
-// PREFIX.<seq>.<nonce>.end written last. The nonce keeps two writers apart. JetStream's own object store is not used
-// because it publishes without a bound, leaves a marker for every deleted object, and waits for ever for lost chunks.
+// snapshots stores snapshots as chunks with subjects PREFIX.<seq>.<nonce>.<chunk>, and a manifest with
+// PREFIX.<seq>.<nonce>.end, which is written last. The nonce distinguishes two writers. JetStream's object store is
+// not used because it publishes without a limit, leaves a marker for every deleted object, and waits forever for lost
+// chunks.
 type snapshots struct {
 	js      jetstream.JetStream
 	stream  jetstream.Stream
@@ -35,7 +37,7 @@ type snapshots struct {
 	log     *slog.Logger
 }
 
-// manifest says what a whole snapshot is.
+// manifest describes a whole snapshot.
 type manifest struct {
 	Seq    uint64 `json:"seq"`
 	Bytes  int    `json:"bytes"`
@@ -43,7 +45,7 @@ type manifest struct {
 	SHA256 string `json:"sha256"`
 }
 
-// snapshotsConfig allows direct reads, which are several times faster, where no replica can lag behind.
+// snapshotsConfig allows direct reads, which are several times faster, unless a replica can lag behind.
 func snapshotsConfig(name, subject string, replicas int) jetstream.StreamConfig {
 	return jetstream.StreamConfig{
 		Name: name, Subjects: []string{subject + ".*.*.*"}, Description: "snapshots of the state",
@@ -53,7 +55,7 @@ func snapshotsConfig(name, subject string, replicas int) jetstream.StreamConfig 
 	}
 }
 
-// SaveSnapshot implements Ledger. Besides the new snapshot the newest whole one before it is kept.
+// SaveSnapshot implements Ledger. It also keeps the newest whole snapshot before the new one.
 func (l *JetStream) SaveSnapshot(ctx context.Context, seq uint64, snapshot []byte) error {
 	last, err := l.Last(ctx)
 	if err == nil && seq > last {
@@ -68,9 +70,9 @@ func (l *JetStream) SaveSnapshot(ctx context.Context, seq uint64, snapshot []byt
 	return nil
 }
 
-// LoadSnapshot implements Ledger. A snapshot that cannot be read is passed over with a warning: the ledger itself is
-// whole, so that an older snapshot, or none, gives the same state more slowly. A snapshot of a batch that the ledger
-// does not have means that the ledger has lost its end, and is a *DamageError.
+// LoadSnapshot implements Ledger. A snapshot that cannot be read is skipped with a warning, because an older one, or
+// none, gives the same state more slowly. A snapshot of a batch that the ledger does not have means that the ledger
+// has lost its end, and is a *DamageError.
 func (l *JetStream) LoadSnapshot(ctx context.Context) (uint64, []byte, error) {
 	most, err := l.usable(ctx)
 	if err != nil {
@@ -90,7 +92,7 @@ func (l *JetStream) LoadSnapshot(ctx context.Context) (uint64, []byte, error) {
 	return seq, data, nil
 }
 
-// usable is the last batch of which a snapshot may be loaded: any, unless the loss of the ledger's end was accepted.
+// usable returns the last batch whose snapshot may be loaded: any, unless the loss of the ledger's end was accepted.
 func (l *JetStream) usable(ctx context.Context) (uint64, error) {
 	l.mu.Lock()
 	lossy := l.lossy
@@ -132,7 +134,7 @@ func (s *snapshots) publish(ctx context.Context, id, part string, data []byte) e
 	})
 }
 
-// ids lists what there is, newest first: whole snapshots, and others that a crash has left or that are being written.
+// ids lists whole snapshots, and partial ones that a crash has left or that are being written, newest first.
 func (s *snapshots) ids(ctx context.Context) (whole, partial []string, err error) {
 	info, err := s.stream.Info(ctx, jetstream.WithSubjectFilter(s.subject+".>"))
 	if err != nil {
@@ -155,7 +157,7 @@ func (s *snapshots) ids(ctx context.Context) (whole, partial []string, err error
 	return whole, partial, nil
 }
 
-// clean removes all but id, the newest whole one before it, and what a writer further on may be writing.
+// clean removes all snapshots except id, the newest whole one before it, and later ones of another writer.
 func (s *snapshots) clean(ctx context.Context, id string) error {
 	whole, partial, err := s.ids(ctx)
 	if err != nil {
@@ -173,7 +175,7 @@ func (s *snapshots) clean(ctx context.Context, id string) error {
 	return errors.Join(errs...)
 }
 
-// load returns the newest snapshot of a batch up to most that can be read.
+// load returns the newest readable snapshot of a batch up to most.
 func (s *snapshots) load(ctx context.Context, most uint64) (uint64, []byte, error) {
 	whole, _, err := s.ids(ctx)
 	if err != nil {
@@ -183,15 +185,15 @@ func (s *snapshots) load(ctx context.Context, most uint64) (uint64, []byte, erro
 		seq, data, err := s.read(ctx, id)
 		switch {
 		case err == nil && seq > most:
-			s.log.Warn("a snapshot is of a batch that the ledger has lost; taking an older one", "snapshot", id)
+			s.log.Warn("a snapshot is of a batch that the ledger has lost; using an older one", "snapshot", id)
 			continue
 		case err == nil:
 			return seq, data, nil
 		}
 		if retryable(err) {
-			return 0, nil, err // no damage, only out of reach
+			return 0, nil, err // not damaged, only unreachable
 		}
-		s.log.Warn("a snapshot cannot be read; taking an older one", "snapshot", id, "error", err)
+		s.log.Warn("a snapshot cannot be read; using an older one", "snapshot", id, "error", err)
 	}
 	return 0, nil, nil
 }

@@ -36,7 +36,7 @@ func TestATrialThatKillsItsNodeFails(t *testing.T) {
 				t.Fatal(err)
 			}
 			end := w.State().Sweeps["deadly-1"].Trials[0]
-			if end.State != outbidv1.TrialState_TRIAL_STATE_FAILED || !strings.Contains(end.Reason, "nodes in a row were lost under it") {
+			if end.State != outbidv1.TrialState_TRIAL_STATE_FAILED || !strings.Contains(end.Reason, "nodes in a row were lost while they ran it") {
 				t.Errorf("the trial is %s: %s", end.State, end.Reason)
 			}
 			if w.Killed() != 4 {

@@ -265,7 +265,7 @@ func TestInvariantsNameWhatPoliciesBreak(t *testing.T) {
 		"has a gang of 2 over 1 nodes; its trial wants": func(v *policy.View) policy.Plan {
 			return grant(v.Jobs()[0], cluster.Gang{{Node: 0, Devices: []int{0, 1}}}, v, time.Minute)
 		},
-		"granted it what is not free": func(v *policy.View) policy.Plan {
+		"granted devices that are not free": func(v *policy.View) policy.Plan {
 			p := grant(v.Jobs()[0], cluster.Gang{{Node: 0, Devices: []int{0}}}, v, time.Minute)
 			p.Grants = append(p.Grants, policy.Grant{Job: v.Jobs()[1], Gang: p.Grants[0].Gang, Reason: "too"})
 			return p

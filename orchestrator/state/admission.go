@@ -6,15 +6,15 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// pricing is what the policy's newest prices are.
+// pricing holds the policy's newest prices.
 type pricing struct{ prices *outbidv1.Prices }
 
-// Prices of what devices will cost; nil if the policy has made none. They never change.
+// Prices returns the policy's prices of devices, or nil if it has made none. They must not be changed.
 func (p pricing) Prices() *outbidv1.Prices { return p.prices }
 
-// sweepAnswered: a policy with admission has said something to a sweep. What it is told anew is a note too; that it still waits, or goes
-// on as planned, is none.
-func (f *folding) sweepAnswered(e *outbidv1.SweepAnswered) error {
+// sweepAnswered records a policy's admission decision about a sweep. A new decision also adds a note; that the sweep
+// still waits, or continues as planned, does not.
+func (f *foldContext) sweepAnswered(e *outbidv1.SweepAnswered) error {
 	s, now := f.sweep, e.GetAdmission()
 	news := s.Admission.GetKind() != now.GetKind() || now.GetKind() == outbidv1.AdmissionKind_ADMISSION_KIND_BROKEN
 	s.Admission = now

@@ -9,7 +9,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-func (f *folding) submitted(e *outbidv1.SweepSubmitted) error {
+func (f *foldContext) submitted(e *outbidv1.SweepSubmitted) error {
 	st, at := f.st, f.at
 	name := e.GetSpec().GetName()
 	if e.GetSweep() != st.NextID(name) {
@@ -29,7 +29,7 @@ func (f *folding) submitted(e *outbidv1.SweepSubmitted) error {
 	return nil
 }
 
-// compile reads the spec. Who accepted it has checked it; what cannot be read counts as if it was not said.
+// compile compiles the spec, which was checked on submission. Fields that cannot be read are ignored.
 func (s *Sweep) compile() {
 	s.Terms, _ = terms.Of(s.Spec)
 	s.SpecBytes = int64(proto.Size(s.Spec))
@@ -47,14 +47,14 @@ func (st *State) addSweep(s *Sweep) {
 	}
 }
 
-func (f *folding) sweepChanged(e *outbidv1.SweepChanged) error {
+func (f *foldContext) sweepChanged(e *outbidv1.SweepChanged) error {
 	st, s, at := f.st, f.sweep, f.at
 	if s.Done() && e.GetState() == sweepRunning {
 		st.reopen(at, s)
-		s.Admission = nil // it is asked for anew
+		s.Admission = nil // the policy answers again
 	}
 	if (s.State == sweepPaused) != (e.GetState() == sweepPaused) {
-		for _, n := range s.Queued { // people see them in another state
+		for _, n := range s.Queued { // their visible state changes
 			s.touch(s.Trials[n])
 		}
 	}
@@ -73,7 +73,7 @@ func (f *folding) sweepChanged(e *outbidv1.SweepChanged) error {
 	return nil
 }
 
-func (f *folding) sweepExtended(e *outbidv1.SweepExtended) error {
+func (f *foldContext) sweepExtended(e *outbidv1.SweepExtended) error {
 	st, s, at := f.st, f.sweep, f.at
 	if !s.Done() {
 		st.weigh(s, -1)
@@ -91,24 +91,24 @@ func (f *folding) sweepExtended(e *outbidv1.SweepExtended) error {
 	return nil
 }
 
-// tunerAsked: the tuner was asked for trials, and said whether it has more.
-func (f *folding) tunerAsked(e *outbidv1.TunerAsked) error {
+// tunerAsked records the status of a tuner that was asked for trials.
+func (f *foldContext) tunerAsked(e *outbidv1.TunerAsked) error {
 	f.sweep.Waiting, f.sweep.Exhausted = e.GetWaiting(), e.GetExhausted()
 	return nil
 }
 
-// tunerAnswered: a tuner in a process of its own has answered, and said whether it has more.
-func (f *folding) tunerAnswered(e *outbidv1.TunerAnswered) error {
+// tunerAnswered records the status of a remote tuner that has answered.
+func (f *foldContext) tunerAnswered(e *outbidv1.TunerAnswered) error {
 	if e.GetError() == "" {
 		f.sweep.Waiting, f.sweep.Exhausted = e.GetStatus().GetWaiting(), e.GetStatus().GetExhausted()
 	}
 	return nil
 }
 
-// roundBegun: the policy decides on the state as it is here, and says later what.
-func (f *folding) roundBegun(*outbidv1.RoundBegun) error { return nil }
+// roundBegun marks the state on which the policy decides; its decision comes later.
+func (f *foldContext) roundBegun(*outbidv1.RoundBegun) error { return nil }
 
-func (f *folding) roundDecided(e *outbidv1.RoundDecided) error {
+func (f *foldContext) roundDecided(e *outbidv1.RoundDecided) error {
 	f.st.NextRound = e.GetRound() + 1
 	if e.GetPrices() != nil {
 		f.st.prices = e.GetPrices()
@@ -116,10 +116,10 @@ func (f *folding) roundDecided(e *outbidv1.RoundDecided) error {
 	return nil
 }
 
-func (f *folding) note(e *outbidv1.Note) error {
+func (f *foldContext) note(e *outbidv1.Note) error {
 	s, ok := f.st.Sweeps[e.GetSweep()]
 	if !ok {
-		return nil // a note about a node is for the log
+		return nil // a note about a node is only for the log
 	}
 	f.sweep = s
 	s.Version++

@@ -8,13 +8,13 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// Part is what a lease has to do of the trial's round of forks; nil if it is no part of one.
+// Part returns the part of the trial's fork slot that a lease trains, or nil.
 func (t *Trial) Part(l *Lease) *fork.Part {
 	part, _ := t.Round.Part(l.ID)
 	return part
 }
 
-// Until is the step that a lease's fork is to train until: the trial's, or what its share of a round makes it.
+// Until returns the target step of a lease's fork: the target of the trial, or that of its share of the fork slot.
 func (t *Trial) Until(l *Lease) int64 {
 	if t.Part(l) != nil {
 		return t.Round.Until(l.ID)
@@ -22,10 +22,10 @@ func (t *Trial) Until(l *Lease) int64 {
 	return t.UntilStep
 }
 
-// Consolidating says whether the trial's forks have ended, and what they saved is still to be put together.
+// Consolidating reports whether the trial's forks have ended and must be averaged.
 func (t *Trial) Consolidating() bool { return t.Round != nil && len(t.Leases) == 0 }
 
-// Forked are the sweeps of which several forks train some trial, in order of submission.
+// Forked returns the sweeps with a trial in a fork slot, in order of submission.
 func (st *State) Forked() []*Sweep {
 	if len(st.forked) == 0 {
 		return nil
@@ -38,8 +38,8 @@ func (st *State) Forked() []*Sweep {
 	return all
 }
 
-// setRound moves the trial's round on; nil ends it.
-func (f *folding) setRound(r *fork.Round) { f.st.setRound(f.sweep, f.trial, r) }
+// setRound updates the trial's fork slot; nil ends it.
+func (f *foldContext) setRound(r *fork.Round) { f.st.setRound(f.sweep, f.trial, r) }
 
 func (st *State) setRound(s *Sweep, t *Trial, r *fork.Round) {
 	t.Round = r
@@ -57,9 +57,9 @@ func (st *State) setRound(s *Sweep, t *Trial, r *fork.Round) {
 	}
 }
 
-func (f *folding) forksBegan(e *outbidv1.ForksBegan) error {
+func (f *foldContext) forksBegan(e *outbidv1.ForksBegan) error {
 	if f.trial.Round != nil {
-		return broken("a round of forks begins while there is one")
+		return broken("a fork slot begins during another one")
 	}
 	r := fork.Begin(e.GetStart(), e.GetForks(), from(e.GetEnds()))
 	r.Began = f.at
@@ -67,31 +67,31 @@ func (f *folding) forksBegan(e *outbidv1.ForksBegan) error {
 	return nil
 }
 
-// joinRound makes a lease that was granted a share of the trial's round part of it.
-func (f *folding) joinRound(e *outbidv1.LeaseGranted) error {
+// joinRound adds a lease with a share of the trial's fork slot to the slot.
+func (f *foldContext) joinRound(e *outbidv1.LeaseGranted) error {
 	t, l := f.trial, f.lease
 	switch {
 	case e.GetShare() == 0 && t.Round == nil:
 		return nil
 	case e.GetShare() <= 0 || t.Round == nil || t.Round.Void:
-		return broken("lease %d has a share of %d steps, which is none of a round of forks", l.ID, e.GetShare())
+		return broken("lease %d has a share of %d steps, which does not fit the trial's fork slot", l.ID, e.GetShare())
 	}
 	f.setRound(t.Round.Join(l.ID, e.GetShare()).Placed(l.ID, l.placesView(), e.GetRate()))
 	l.Step = t.Round.From
 	return nil
 }
 
-// leftRound: what a fork has not saved when its lease ends is lost.
-func (f *folding) leftRound(l *Lease) {
+// dropUnsavedSteps drops the steps that a fork has not saved when its lease ends.
+func (f *foldContext) dropUnsavedSteps(l *Lease) {
 	if t := f.trial; t.Part(l) != nil {
 		f.setRound(t.Round.Ended(l.ID))
 		f.sweep.advance(t, t.Round.Step())
 	}
 }
 
-// movedOn counts the steps that a fork has done towards the trial's, if it has a part in a round. A trial that got further
-// alone may be forked again.
-func (f *folding) movedOn(l *Lease) {
+// countForkSteps adds a fork's steps to the trial's if it is part of a fork slot. A trial that makes progress as one
+// process may be forked again.
+func (f *foldContext) countForkSteps(l *Lease) {
 	t := f.trial
 	switch {
 	case t.Part(l) != nil:
@@ -102,13 +102,13 @@ func (f *folding) movedOn(l *Lease) {
 	}
 }
 
-func (f *folding) savedInRound(c *outbidv1.Checkpoint) {
+func (f *foldContext) savedInRound(c *outbidv1.Checkpoint) {
 	if part, _ := f.trial.Round.Part(c.GetLeaseId()); part != nil && !part.Over {
 		f.setRound(f.trial.Round.Saved(c.GetLeaseId(), c))
 	}
 }
 
-// needsForRound says whether a checkpoint is one that the trial's round began at, or that is to be consolidated.
+// needsForRound reports whether the trial's fork slot started from a checkpoint, or needs it for the average.
 func (t *Trial) needsForRound(c *outbidv1.Checkpoint) bool {
 	if t.Round == nil {
 		return false
@@ -118,23 +118,23 @@ func (t *Trial) needsForRound(c *outbidv1.Checkpoint) bool {
 	})
 }
 
-func (f *folding) consolidationOrdered(e *outbidv1.ConsolidationOrdered) error {
+func (f *foldContext) consolidationOrdered(e *outbidv1.ConsolidationOrdered) error {
 	t := f.trial
 	if !t.Consolidating() {
-		return broken("it has no forks to consolidate, or they train still")
+		return broken("it has no forks to average, or they are still training")
 	}
 	f.setRound(t.Round.Ordered(e.GetAttempt(), e.GetNode(), e.GetBoot()))
 	return nil
 }
 
-// forksEnded: the trial goes on from what its forks did together.
-func (f *folding) forksEnded(e *outbidv1.ForksEnded) error {
+// forksEnded continues the trial from the result of its forks.
+func (f *foldContext) forksEnded(e *outbidv1.ForksEnded) error {
 	s, t, c := f.sweep, f.trial, e.GetCheckpoint()
 	if !t.Consolidating() {
-		return broken("it has no forks to consolidate, or they train still")
+		return broken("it has no forks to average, or they are still training")
 	}
 	void := t.Round.Void
-	f.merged(e)
+	f.recordMerge(e)
 	f.setRound(nil)
 	t.ForkAgain = e.GetAgain()
 	if void {
@@ -145,7 +145,7 @@ func (f *folding) forksEnded(e *outbidv1.ForksEnded) error {
 		return nil
 	}
 	t.Checkpoints = slices.DeleteFunc(slices.Clone(t.Checkpoints), func(o *outbidv1.Checkpoint) bool { return o.GetKey() == c.GetKey() })
-	t.Checkpoints = append(t.Checkpoints, c) // the one of record
+	t.Checkpoints = append(t.Checkpoints, c) // the last one is the one to continue from
 	s.rank(t.Number, c)
 	return nil
 }

@@ -9,7 +9,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-func (f *folding) leaseGranted(e *outbidv1.LeaseGranted) error {
+func (f *foldContext) leaseGranted(e *outbidv1.LeaseGranted) error {
 	st, s, t, at := f.st, f.sweep, f.trial, f.at
 	l := &Lease{
 		Sweep: s.ID, Trial: t.Number, ID: e.GetLeaseId(), Places: PlacesOf(e.GetPlaces()),
@@ -25,7 +25,7 @@ func (f *folding) leaseGranted(e *outbidv1.LeaseGranted) error {
 		l.TermEnd = e.GetTermEnd().AsTime()
 	}
 	if beside := len(t.Leases) > 0; beside != e.GetFork() {
-		return broken("lease %d: the trial holds %d, and it is granted as a fork: %t", l.ID, len(t.Leases), e.GetFork())
+		return broken("lease %d: the trial holds %d leases, but fork is %t", l.ID, len(t.Leases), e.GetFork())
 	}
 	f.lease = l
 	if err := st.lease(s, t, l); err != nil {
@@ -36,7 +36,7 @@ func (f *folding) leaseGranted(e *outbidv1.LeaseGranted) error {
 	return f.joinRound(e)
 }
 
-// CanGrant says what keeps a lease from being granted: devices that are held or do not exist.
+// CanGrant returns why a lease cannot be granted, or nil: devices may be held or missing.
 func (st *State) CanGrant(e *outbidv1.LeaseGranted) error {
 	l := &Lease{ID: e.GetLeaseId(), Places: PlacesOf(e.GetPlaces())}
 	for _, p := range l.Places {
@@ -47,11 +47,11 @@ func (st *State) CanGrant(e *outbidv1.LeaseGranted) error {
 	return st.canHold(l)
 }
 
-// canHold says what keeps a lease's devices from being held by it.
+// canHold returns why a lease's devices cannot be held by it, or nil.
 func (st *State) canHold(l *Lease) error {
 	for _, p := range l.Places {
 		if p.Ended {
-			continue // others may have its devices by now
+			continue // other leases may hold its devices
 		}
 		n, ok := st.Nodes[p.Node]
 		if !ok {
@@ -69,7 +69,7 @@ func (st *State) canHold(l *Lease) error {
 	return nil
 }
 
-// hold marks a lease's devices as its own, and finds out what they are together.
+// hold assigns a lease its devices, and computes their type and locality.
 func (st *State) hold(l *Lease) {
 	l.types = make([]string, len(l.Places))
 	for i, p := range l.Places {
@@ -81,7 +81,7 @@ func (st *State) hold(l *Lease) {
 			}
 		}
 		if p.Ended && len(p.Devices) > 0 && int(slices.Max(p.Devices)) >= len(n.Shape.Devices) {
-			continue // the node came back with fewer
+			continue // the node came back with fewer devices
 		}
 		here, gang := []cluster.Node{n.Shape}, cluster.Gang{gangPlace(0, p)}
 		kind, spread := cluster.TypeOf(here, gang), cluster.LocalityOf(here, gang)
@@ -101,10 +101,10 @@ func (st *State) hold(l *Lease) {
 	}
 }
 
-func (f *folding) trialAsked(e *outbidv1.TrialAsked) error {
+func (f *foldContext) trialAsked(e *outbidv1.TrialAsked) error {
 	s, t := f.sweep, f.trial
 	if len(t.Leases) > 0 {
-		return broken("a client asked for it, and it holds lease %d", t.Lead().ID)
+		return broken("a client asked for it, but it holds lease %d", t.Lead().ID)
 	}
 	f.lease = &Lease{
 		Sweep: s.ID, Trial: t.Number, ID: e.GetLeaseId(), Granted: f.at, Holder: Client, Client: e.GetClient(), Started: true,
@@ -115,14 +115,14 @@ func (f *folding) trialAsked(e *outbidv1.TrialAsked) error {
 
 func (st *State) lease(s *Sweep, t *Trial, l *Lease) error {
 	if l.ID != st.NextLease {
-		return broken("lease has id %d, %d was to be next", l.ID, st.NextLease)
+		return broken("lease has ID %d, want %d", l.ID, st.NextLease)
 	}
 	st.NextLease++
 	l.Step = t.Step
 	t.Leases = append(t.Leases, l)
 	t.LeaseCount++
 	if len(t.Leases) > 1 {
-		return nil // it runs already
+		return nil // the trial is running already
 	}
 	t.AtTarget, t.forkFailed = false, false
 	s.setState(t, trialRunning)
@@ -130,12 +130,12 @@ func (st *State) lease(s *Sweep, t *Trial, l *Lease) error {
 	return nil
 }
 
-func (f *folding) leaseRevoked(e *outbidv1.LeaseRevoked) error {
+func (f *foldContext) leaseRevoked(e *outbidv1.LeaseRevoked) error {
 	l := f.lease
 	if l == nil {
-		return broken("revoked lease %d is not its own", e.GetLeaseId())
+		return broken("revoked lease %d, which it does not hold", e.GetLeaseId())
 	}
-	// A stop overrides a pause, never the other way round.
+	// A stop overrides a pause, but not the other way round.
 	if l.Revoking != outbidv1.RevokeKind_REVOKE_KIND_STOP {
 		l.Revoking = e.GetHow()
 	}
@@ -143,11 +143,11 @@ func (f *folding) leaseRevoked(e *outbidv1.LeaseRevoked) error {
 	return nil
 }
 
-func (f *folding) leaseEnded(e *outbidv1.LeaseEnded) error {
+func (f *foldContext) leaseEnded(e *outbidv1.LeaseEnded) error {
 	st, s, t, at := f.st, f.sweep, f.trial, f.at
 	l := f.lease
 	if l == nil {
-		return broken("ended lease %d is not its own", e.GetLeaseId())
+		return broken("ended lease %d, which it does not hold", e.GetLeaseId())
 	}
 	led := t.Lead() == l
 	t.Leases = slices.DeleteFunc(t.Leases, func(o *Lease) bool { return o == l })
@@ -161,7 +161,7 @@ func (f *folding) leaseEnded(e *outbidv1.LeaseEnded) error {
 	for _, p := range l.Places {
 		st.release(l, p)
 	}
-	f.leftRound(l)
+	f.dropUnsavedSteps(l)
 	if len(t.Leases) > 0 {
 		if led {
 			s.lead(t)
@@ -180,7 +180,7 @@ func (f *folding) leaseEnded(e *outbidv1.LeaseEnded) error {
 	return nil
 }
 
-// lead has the trial's oldest lease speak for it, as the one that did so has ended.
+// lead makes the trial's oldest lease the leading one after the previous one has ended.
 func (s *Sweep) lead(t *Trial) {
 	l := t.Lead()
 	s.Running = remove(s.Running, t.Number)
@@ -189,26 +189,26 @@ func (s *Sweep) lead(t *Trial) {
 	})
 	s.Running = slices.Insert(s.Running, i, t.Number)
 	if t.Done() || t.Pausing {
-		return // its forks end, and it stays where it is
+		return // its forks end, and the trial keeps its step
 	}
 	if t.Part(l) != nil {
-		return // the steps of all count
+		return // the steps of all forks count
 	}
 	if t.AtTarget = l.AtTarget; l.Started {
-		t.goBack(l.ID, l.Step)
+		t.recordRollback(l.ID, l.Step)
 		s.advance(t, l.Step)
 	}
 }
 
 // placeEnded frees what a lease held on one node, while the rest of its gang ends too.
-func (f *folding) placeEnded(e *outbidv1.PlaceEnded) error {
+func (f *foldContext) placeEnded(e *outbidv1.PlaceEnded) error {
 	st, l := f.st, f.lease
 	if l == nil {
-		return broken("ended place of lease %d, which is not its own", e.GetLeaseId())
+		return broken("ended place of lease %d, which it does not hold", e.GetLeaseId())
 	}
 	i := l.PlaceOn(e.GetNode())
 	if i < 0 {
-		return broken("lease %d has no place on node %s, or it has ended", l.ID, e.GetNode())
+		return broken("lease %d has no place on node %s, or the place has ended", l.ID, e.GetNode())
 	}
 	st.release(l, l.Places[i])
 	l.Places[i].Ended = true
@@ -218,9 +218,9 @@ func (f *folding) placeEnded(e *outbidv1.PlaceEnded) error {
 	return nil
 }
 
-func (f *folding) leaseRenewed(e *outbidv1.LeaseRenewed) error {
+func (f *foldContext) leaseRenewed(e *outbidv1.LeaseRenewed) error {
 	if f.lease == nil {
-		return broken("renewed lease %d is not its own", e.GetLeaseId())
+		return broken("renewed lease %d, which it does not hold", e.GetLeaseId())
 	}
 	f.lease.TermEnd = from(e.GetTermEnd())
 	return nil
@@ -239,27 +239,27 @@ func (st *State) release(l *Lease, p Place) {
 	}
 }
 
-func (f *folding) forkStarted(e *outbidv1.ForkStarted) error {
+func (f *foldContext) forkStarted(e *outbidv1.ForkStarted) error {
 	t, l := f.trial, f.lease
 	if l == nil {
-		return broken("started lease %d is not its own", e.GetLeaseId())
+		return broken("started lease %d, which it does not hold", e.GetLeaseId())
 	}
 	l.Started, l.FromStep, l.Step, l.Training = true, e.GetFromStep(), e.GetFromStep(), f.at
 	if l == t.Lead() {
-		t.goBack(l.ID, l.FromStep)
+		t.recordRollback(l.ID, l.FromStep)
 		t.Step = l.FromStep
 	}
-	f.movedOn(l)
+	f.countForkSteps(l)
 	f.st.startedOn(f.sweep, t, l)
 	return nil
 }
 
-func (f *folding) nodeJoined(e *outbidv1.NodeJoined) error {
+func (f *foldContext) nodeJoined(e *outbidv1.NodeJoined) error {
 	st, at := f.st, f.at
 	info := e.GetNode()
 	n, ok := st.Nodes[info.GetName()]
 	if ok && len(n.Leases) > 0 {
-		return broken("node %s joined anew while %d leases are on it", info.GetName(), len(n.Leases))
+		return broken("node %s joined again while it has %d leases", info.GetName(), len(n.Leases))
 	}
 	if !ok {
 		n = &Node{}
@@ -276,7 +276,7 @@ func (f *folding) nodeJoined(e *outbidv1.NodeJoined) error {
 	return nil
 }
 
-func (f *folding) nodeChanged(e *outbidv1.NodeChanged) error {
+func (f *foldContext) nodeChanged(e *outbidv1.NodeChanged) error {
 	st, at := f.st, f.at
 	n, ok := st.Nodes[e.GetNode()]
 	if !ok {
@@ -287,11 +287,11 @@ func (f *folding) nodeChanged(e *outbidv1.NodeChanged) error {
 	return nil
 }
 
-func (f *folding) uplinkSeen(e *outbidv1.UplinkSeen) error {
+func (f *foldContext) uplinkSeen(e *outbidv1.UplinkSeen) error {
 	st := f.st
 	n, ok := st.Nodes[e.GetNode()]
 	if !ok || n.Info.GetBoot() != e.GetBoot() {
-		return broken("uplink of node %q boot %q, which is not known", e.GetNode(), e.GetBoot())
+		return broken("uplink of node %q with unknown boot %q", e.GetNode(), e.GetBoot())
 	}
 	n.SeenSeq = e.GetSeq()
 	return nil

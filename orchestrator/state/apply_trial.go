@@ -9,10 +9,10 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-func (f *folding) created(e *outbidv1.TrialCreated) error {
+func (f *foldContext) created(e *outbidv1.TrialCreated) error {
 	s, at := f.sweep, f.at
 	if int(e.GetTrial()) != len(s.Trials) {
-		return broken("trial %d created, %d was to be next", e.GetTrial(), len(s.Trials))
+		return broken("trial %d created, want trial %d", e.GetTrial(), len(s.Trials))
 	}
 	t := &Trial{
 		Number: e.GetTrial(), Config: e.GetConfigJson(), Bracket: e.GetBracket(), Seed: e.GetSeed(),
@@ -26,7 +26,7 @@ func (f *folding) created(e *outbidv1.TrialCreated) error {
 	return nil
 }
 
-// setState keeps the counts and the queue in step.
+// setState keeps the counts and the queue consistent.
 func (s *Sweep) setState(t *Trial, to trialState) {
 	if t.State == trialQueued {
 		s.Queued = remove(s.Queued, t.Number)
@@ -51,10 +51,10 @@ func remove(list []int32, n int32) []int32 {
 	return list
 }
 
-func (f *folding) reported(e *outbidv1.TrialReported) error {
+func (f *foldContext) reported(e *outbidv1.TrialReported) error {
 	s, t, l := f.sweep, f.trial, f.lease
 	if l == nil {
-		return broken("report under lease %d, which is not its own", e.GetLeaseId())
+		return broken("report under lease %d, which it does not hold", e.GetLeaseId())
 	}
 	r := e.GetReport()
 	l.Step, l.LastReportSeq, l.Training = r.GetStep(), r.GetSeq(), f.at
@@ -69,7 +69,7 @@ func (f *folding) reported(e *outbidv1.TrialReported) error {
 	if rate := s.measure(t, l, r); rate > 0 && t.Part(l) != nil {
 		f.setRound(t.Round.Measured(l.ID, rate))
 	}
-	f.movedOn(l)
+	f.countForkSteps(l)
 	if l != t.Lead() {
 		return nil
 	}
@@ -95,8 +95,8 @@ func (f *folding) reported(e *outbidv1.TrialReported) error {
 	return nil
 }
 
-// annotate keeps what the training code noted, in place of what it noted before under the same names. The map of before stays
-// as it is: who reads an earlier state has it.
+// annotate merges attributes from the training code into those of the trial. It replaces the map, because readers may
+// have the old one.
 func (t *Trial) annotate(noted map[string]string) {
 	all := make(map[string]string, len(t.Attributes)+len(noted))
 	maps.Copy(all, t.Attributes)
@@ -104,26 +104,27 @@ func (t *Trial) annotate(noted map[string]string) {
 	t.Attributes = all
 }
 
-// reportIsNews says whether the tuner hears of a report. What a restarted fork repeats is no news, nor what one says that
-// does not lead, and at its target a trial is said to have reached it.
-func (f *folding) reportIsNews(e *outbidv1.TrialReported) bool {
+// reportIsNews reports whether the tuner gets a report. It does not get repeated reports of a restarted fork, reports
+// of forks that do not lead, or the report at the target, which has its own event.
+func (f *foldContext) reportIsNews(e *outbidv1.TrialReported) bool {
 	t, r := f.trial, e.GetReport()
 	_, has := r.GetMetrics()[f.sweep.Spec.GetMetric()]
 	return has && f.lease == t.Lead() && !t.Done() && r.GetStep() > t.MetricStep && (t.UntilStep == 0 || r.GetStep() < t.UntilStep)
 }
 
-// targetIsNews says whether the tuner hears that a fork reached the trial's target: that of the lead did, unless
-// it has done no more than its share of a round.
-func (f *folding) targetIsNews(*outbidv1.TrialReached) bool {
+// targetIsNews reports whether the tuner learns that a fork reached its target: the leading fork, unless it only
+// trained its share of a fork slot.
+func (f *foldContext) targetIsNews(*outbidv1.TrialReached) bool {
 	return f.lease != nil && f.lease == f.trial.Lead() && f.trial.Part(f.lease) == nil
 }
 
-// exitIsNews says whether the tuner hears of a trial's end: it neither ended it, nor is the trial to go on after all.
-func (f *folding) exitIsNews(e *outbidv1.TrialEnded) bool {
+// exitIsNews reports whether the tuner learns of a trial's end: not if the tuner ended it, or if the trial may be
+// resumed.
+func (f *foldContext) exitIsNews(e *outbidv1.TrialEnded) bool {
 	return !e.GetByTuner() && !e.GetResumable()
 }
 
-// advance counts a step once, however often it is trained.
+// advance sets a trial's step, and counts each step once however often it is trained.
 func (s *Sweep) advance(t *Trial, step int64) {
 	t.Step = step
 	if step > t.MaxStep {
@@ -138,21 +139,21 @@ func (s *Sweep) improve(t *Trial, v float64, step int64) {
 	}
 	t.Best, t.BestStep = v, step
 	if s.Best < 0 || better(v, s.Trials[s.Best].Best, s.Maximise()) ||
-		v == s.Trials[s.Best].Best && t.Number < s.Best { // of equals the first by number, as after a restart
+		v == s.Trials[s.Best].Best && t.Number < s.Best { // the lowest number of equals, as after a restart
 		s.Best = t.Number
 	}
 }
 
-func (f *folding) reached(e *outbidv1.TrialReached) error {
+func (f *foldContext) reached(e *outbidv1.TrialReached) error {
 	s, t, l := f.sweep, f.trial, f.lease
 	if l == nil {
-		return broken("target reached under lease %d, which is not its own", e.GetLeaseId())
+		return broken("target reached under lease %d, which it does not hold", e.GetLeaseId())
 	}
 	l.Step, l.AtTarget, l.Training = e.GetStep(), true, time.Time{}
 	t.gotFurther(f.at, l, e.GetStep(), 0)
 	f.st.trainedOn(s, l)
 	if t.Part(l) != nil {
-		f.movedOn(l)
+		f.countForkSteps(l)
 		return nil
 	}
 	if l == t.Lead() {
@@ -162,7 +163,7 @@ func (f *folding) reached(e *outbidv1.TrialReached) error {
 	return nil
 }
 
-func (f *folding) targeted(e *outbidv1.TrialTargeted) error {
+func (f *foldContext) targeted(e *outbidv1.TrialTargeted) error {
 	s, t, at := f.sweep, f.trial, f.at
 	if t.UntilStep != 0 && e.GetUntilStep() <= t.UntilStep {
 		return broken("target %d is not beyond %d", e.GetUntilStep(), t.UntilStep)
@@ -176,7 +177,7 @@ func (f *folding) targeted(e *outbidv1.TrialTargeted) error {
 	}
 	for _, l := range t.Leases {
 		if t.Part(l) != nil {
-			continue // its share of the round is what it was
+			continue // its share of the fork slot is unchanged
 		}
 		if l.AtTarget = false; l.Training.IsZero() && l.Started {
 			l.Training = at
@@ -194,7 +195,7 @@ func (f *folding) targeted(e *outbidv1.TrialTargeted) error {
 	return nil
 }
 
-func (f *folding) paused(e *outbidv1.TrialPaused) error {
+func (f *foldContext) paused(e *outbidv1.TrialPaused) error {
 	s, t := f.sweep, f.trial
 	t.Reason = e.GetReason()
 	if len(t.Leases) > 0 {
@@ -205,7 +206,7 @@ func (f *folding) paused(e *outbidv1.TrialPaused) error {
 	return nil
 }
 
-func (f *folding) ended(e *outbidv1.TrialEnded) error {
+func (f *foldContext) ended(e *outbidv1.TrialEnded) error {
 	s, t, at := f.sweep, f.trial, f.at
 	if e.GetState() < trialCompleted || e.GetState() > trialCancelled {
 		return broken("a trial cannot end as %s", TrialWord(e.GetState()))
@@ -230,7 +231,7 @@ func (f *folding) ended(e *outbidv1.TrialEnded) error {
 	return nil
 }
 
-func (f *folding) cloned(e *outbidv1.TrialCloned) error {
+func (f *foldContext) cloned(e *outbidv1.TrialCloned) error {
 	s, t, at := f.sweep, f.trial, f.at
 	source, err := s.Trial(e.GetSource())
 	if err != nil {
@@ -259,9 +260,9 @@ func (s *Sweep) touch(t *Trial) {
 	}
 }
 
-// compactChanges keeps the newest change of each trial.
+// compactChanges keeps only the newest change of each trial.
 func (s *Sweep) compactChanges() {
-	var kept []change // readers may have the list
+	var kept []change // readers may have the old list
 	for _, c := range s.changes {
 		if s.Trials[c.trial].version == c.version {
 			kept = append(kept, c)
@@ -270,7 +271,7 @@ func (s *Sweep) compactChanges() {
 	s.changes = kept
 }
 
-// ChangedSince lists the trials that changed after a version, by number; 0 lists all, math.MaxUint64 none.
+// ChangedSince lists the trials that changed after a version, by number. 0 lists all, math.MaxUint64 none.
 func (s *Sweep) ChangedSince(version uint64) []int32 {
 	return s.changedSince(version, len(s.Trials), func(n int32) *Trial { return s.Trials[n] })
 }

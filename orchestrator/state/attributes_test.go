@@ -9,8 +9,8 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// What training code notes stays with the trial, each name with its newest value, over a restart too. A report that does
-// nothing else takes no other's place, and who holds an earlier state sees what it held.
+// Attributes from training code stay with the trial, each name with its newest value, also after a restart. A report
+// with only attributes does not replace the last report, and an earlier state does not change.
 func TestNotesStayWithTheTrial(t *testing.T) {
 	t.Parallel()
 	st, sweep := running(t, spec(1), 1)

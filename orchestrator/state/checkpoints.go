@@ -8,7 +8,8 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// ranking holds the best checkpoints of a sweep, best first: one of each trial, at most as many as are to be kept.
+// ranking holds the best checkpoints of a sweep, best first: one of each trial, and at most as many as the spec
+// keeps.
 type ranking []ranked
 
 type ranked struct {
@@ -17,15 +18,15 @@ type ranked struct {
 	metric float64
 }
 
-func (f *folding) checkpointSaved(e *outbidv1.CheckpointSaved) error {
+func (f *foldContext) checkpointSaved(e *outbidv1.CheckpointSaved) error {
 	s, t, c := f.sweep, f.trial, e.GetCheckpoint()
 	if c.GetKey() == "" {
 		return broken("checkpoint without a key")
 	}
-	// The same checkpoint sent again replaces itself.
+	// A checkpoint that is sent again replaces itself.
 	t.Checkpoints = slices.DeleteFunc(t.Checkpoints, func(o *outbidv1.Checkpoint) bool { return o.GetKey() == c.GetKey() })
 	t.Checkpoints = slices.Insert(t.Checkpoints, t.place(c), c)
-	t.gotFurther(f.at, t.savedUnder(c), c.GetStep(), settled)
+	t.gotFurther(f.at, t.savedUnder(c), c.GetStep(), trustAfter)
 	s.setStart(t, nil)
 	f.savedInRound(c)
 	s.ranking = slices.DeleteFunc(s.ranking, func(r ranked) bool { return r.key == c.GetKey() })
@@ -35,7 +36,8 @@ func (f *folding) checkpointSaved(e *outbidv1.CheckpointSaved) error {
 	return nil
 }
 
-// savedUnder is the lease that a checkpoint was saved under, if the trial holds it still. Checkpoints of old ledgers do not say.
+// savedUnder returns the lease that a checkpoint was saved under if the trial still holds it, or nil. Old ledgers do
+// not record the lease.
 func (t *Trial) savedUnder(c *outbidv1.Checkpoint) *Lease {
 	if c.GetLeaseId() == 0 {
 		return t.Lead()
@@ -43,7 +45,7 @@ func (t *Trial) savedUnder(c *outbidv1.Checkpoint) *Lease {
 	return t.Held(c.GetLeaseId())
 }
 
-// SavedBy is the newest checkpoint that can be read of those that were saved under a lease; nil if there is none.
+// SavedBy returns the newest readable checkpoint that was saved under a lease, or nil.
 func (t *Trial) SavedBy(l *Lease) *outbidv1.Checkpoint {
 	for _, c := range slices.Backward(t.Checkpoints) {
 		if c.GetLeaseId() == l.ID && !c.GetUnreadable() {
@@ -53,9 +55,10 @@ func (t *Trial) SavedBy(l *Lease) *outbidv1.Checkpoint {
 	return nil
 }
 
-// place is where a checkpoint belongs among the trial's: one of the best step may be written after later ones. The last one
-// that can be read is the checkpoint of record, from which the trial goes on. It is the lead's: what other forks save comes
-// before it, and so does what a fork saves as it ends that leads only because the lead has ended before it, and further on.
+// place returns the index at which a new checkpoint of the trial is inserted. The checkpoint of the best step may be
+// written after later ones. The trial continues from the last readable checkpoint, which belongs to the leading fork.
+// Checkpoints of other forks come before it. So does the last checkpoint of a fork that leads only because the
+// previous leading fork, which got further, ended first.
 func (t *Trial) place(c *outbidv1.Checkpoint) int {
 	i, newest := len(t.Checkpoints), t.Newest()
 	if l := t.savedUnder(c); l != nil && newest != nil && newest.GetLeaseId() != l.ID &&
@@ -68,7 +71,7 @@ func (t *Trial) place(c *outbidv1.Checkpoint) int {
 	return i
 }
 
-// rank enters a checkpoint among the best. Of two as good, the one of the earlier trial comes first, so that a restored
+// rank adds a checkpoint to the best ones. Of equals, the one of the earlier trial comes first, so that a restored
 // ranking does not depend on which was saved first.
 func (s *Sweep) rank(trial int32, c *outbidv1.Checkpoint) {
 	keep := int(s.Spec.GetCheckpoints().GetBest())
@@ -94,11 +97,11 @@ func (s *Sweep) rank(trial int32, c *outbidv1.Checkpoint) {
 	}
 }
 
-func (f *folding) checkpointDropped(e *outbidv1.CheckpointDropped) error {
+func (f *foldContext) checkpointDropped(e *outbidv1.CheckpointDropped) error {
 	t, key := f.trial, e.GetKey()
 	i := slices.IndexFunc(t.Checkpoints, func(c *outbidv1.Checkpoint) bool { return c.GetKey() == key })
 	if i < 0 {
-		return broken("dropped checkpoint %q is not there", key)
+		return broken("dropped checkpoint %q does not exist", key)
 	}
 	t.Checkpoints = slices.Delete(t.Checkpoints, i, i+1)
 	return nil
@@ -115,13 +118,13 @@ func (s *Sweep) setStart(t *Trial, c *outbidv1.Checkpoint) {
 	}
 }
 
-// unreadable: nothing starts from a checkpoint any more, be it the trial's own or the one that it was to be a clone of.
-// It stays in the store, where a person may look at it, until a newer one takes its place.
+// unreadable marks a checkpoint as unreadable, so that no trial or clone starts from it. It stays in the store for
+// inspection until a newer one replaces it.
 func (s *Sweep) unreadable(t *Trial, key string) {
 	for _, o := range s.holders(t) {
 		for i, c := range o.Checkpoints {
 			if c.GetKey() == key {
-				c = proto.CloneOf(c) // the event that saved it is not changed
+				c = proto.CloneOf(c) // the event that saved it must not change
 				c.Unreadable = true
 				s.touch(o)
 				o.Checkpoints = slices.Clone(o.Checkpoints)
@@ -129,7 +132,7 @@ func (s *Sweep) unreadable(t *Trial, key string) {
 			}
 		}
 		if o.Probation != nil && o.Probation.GetKey() == key {
-			o.Probation = nil // there is nothing to judge any more
+			o.Probation = nil // nothing is left to judge
 		}
 		if o.Start.GetKey() == key {
 			s.touch(o)
@@ -144,7 +147,7 @@ func (s *Sweep) unreadable(t *Trial, key string) {
 	}
 }
 
-// holders are the trials that a trial's start may be a checkpoint of, or be shared with: all, where it is a clone.
+// holders returns the trials that may have or share a trial's start: all trials if it is a clone.
 func (s *Sweep) holders(t *Trial) []*Trial {
 	if t.Start == nil {
 		return []*Trial{t}
@@ -152,7 +155,7 @@ func (s *Sweep) holders(t *Trial) []*Trial {
 	return s.Trials
 }
 
-// before is the newest checkpoint that can be read of the trial that a checkpoint is of; nil if there is none.
+// before returns the newest readable checkpoint of the trial that a checkpoint belongs to, or nil.
 func (s *Sweep) before(key string) *outbidv1.Checkpoint {
 	for _, t := range s.Trials {
 		if slices.ContainsFunc(t.Checkpoints, func(c *outbidv1.Checkpoint) bool { return c.GetKey() == key }) {
@@ -162,8 +165,8 @@ func (s *Sweep) before(key string) *outbidv1.Checkpoint {
 	return nil
 }
 
-// Droppable lists the checkpoints of a trial that nothing needs any more, oldest first: not to resume it or a clone of
-// it, and not by what the spec says is to be kept. A trial that goes on has the one before its newest too, in case that
+// Droppable lists the checkpoints of a trial that are no longer needed, oldest first: neither to resume it or a clone
+// of it, nor because of the spec. A trial that has not ended also keeps the one before its newest, in case that
 // cannot be read.
 func (s *Sweep) Droppable(t *Trial) []*outbidv1.Checkpoint {
 	rules := s.Spec.GetCheckpoints()
@@ -181,7 +184,8 @@ func (s *Sweep) Droppable(t *Trial) []*outbidv1.Checkpoint {
 		case t.needsForRound(c), t.onProbation(c):
 		case s.refs[c.GetKey()] > 0:
 		case t.Number == s.Best && rules.GetBest() > 0 && c == s.BestCheckpoint(t):
-			// The best trial always has one to load, also if its best value was never saved or another's equals it.
+			// Keep a checkpoint of the best trial even if its best value was never saved, or equals that of another
+			// trial.
 		case slices.ContainsFunc(s.ranking, func(r ranked) bool { return r.key == c.GetKey() }):
 		default:
 			drop = append(drop, c)
@@ -190,7 +194,7 @@ func (s *Sweep) Droppable(t *Trial) []*outbidv1.Checkpoint {
 	return drop
 }
 
-// spare is the newest checkpoint but one that can be read; nil if there is none.
+// spare returns the second newest readable checkpoint, or nil.
 func (t *Trial) spare() *outbidv1.Checkpoint {
 	newest := t.Newest()
 	for _, c := range slices.Backward(t.Checkpoints) {
@@ -201,7 +205,7 @@ func (t *Trial) spare() *outbidv1.Checkpoint {
 	return nil
 }
 
-// BestCheckpoint is the trial's checkpoint with the best metric, the newest if none has one, nil if there is none.
+// BestCheckpoint returns the trial's checkpoint with the best metric, or the newest if none has a metric, or nil.
 func (s *Sweep) BestCheckpoint(t *Trial) *outbidv1.Checkpoint {
 	if best := BestOf(t.Checkpoints, s.Maximise()); best != nil {
 		return best
@@ -209,8 +213,8 @@ func (s *Sweep) BestCheckpoint(t *Trial) *outbidv1.Checkpoint {
 	return t.Newest()
 }
 
-// BestOf is the checkpoint with the best metric, of equals the first; nil if none has one that is a number. Each goes with
-// what was reported at its step, or last before it.
+// BestOf returns the first checkpoint with the best finite metric, or nil. A checkpoint's metric was reported at its
+// step, or last before it.
 func BestOf(checkpoints []*outbidv1.Checkpoint, maximise bool) *outbidv1.Checkpoint {
 	var best *outbidv1.Checkpoint
 	for _, c := range checkpoints {

@@ -20,7 +20,7 @@ func keysOf(checkpoints []*outbidv1.Checkpoint) []string {
 	return keys
 }
 
-// without is a checkpoint that was saved without a metric.
+// without saves a checkpoint without a metric.
 func without(n int32, key string, step int64) *outbidv1.Event {
 	e := saved(n, key, step, 0)
 	e.GetCheckpointSaved().Checkpoint.Metric = nil
@@ -31,14 +31,15 @@ func dropped(n int32, key string) *outbidv1.Event {
 	return &outbidv1.Event{Kind: &outbidv1.Event_CheckpointDropped{CheckpointDropped: &outbidv1.CheckpointDropped{Sweep: "s-1", Trial: n, Key: key}}}
 }
 
-// unreadable is said by the fork of a trial's lease n+1 that was to start from a checkpoint.
+// unreadable is the failure of the fork of a trial's lease n+1 that could not read the checkpoint it should start
+// from.
 func unreadable(n int32, key string) *outbidv1.Event {
 	f := failed(n, outbidv1.FailureKind_FAILURE_KIND_CHECKPOINT)
 	f.Unreadable = key
 	return failing(f)
 }
 
-// Checkpoints are in the order of their steps as far as one fork saved them: the best may be written after later ones.
+// The checkpoints of one fork are in the order of their steps, although the best one may be written after later ones.
 func TestTheOrderOfCheckpoints(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -61,7 +62,8 @@ func TestTheOrderOfCheckpoints(t *testing.T) {
 	}
 }
 
-// The best checkpoints of a sweep are those with the best finite metrics, one of each trial, of equals the first by number.
+// The best checkpoints of a sweep are those with the best finite metrics, one of each trial; of equals, the lowest
+// number comes first.
 func TestTheBestCheckpoints(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -119,8 +121,8 @@ func TestTheBestOfATrialsCheckpoints(t *testing.T) {
 	}
 }
 
-// What clones are to start from is kept until each has saved one of its own, or ended, or was made a clone of another.
-func TestWhatClonesStartFromIsKept(t *testing.T) {
+// A clone's start is kept until the clone has saved a checkpoint, has ended, or was cloned from another trial.
+func TestStartsOfClonesAreKept(t *testing.T) {
 	t.Parallel()
 	st, s := running(t, spec(0), 4)
 	done := outbidv1.TrialState_TRIAL_STATE_COMPLETED
@@ -151,8 +153,8 @@ func TestWhatClonesStartFromIsKept(t *testing.T) {
 	}
 }
 
-// Nothing starts from a checkpoint that could not be read, be it the trial's own or another's that it is a clone of.
-func TestNothingStartsFromWhatCannotBeRead(t *testing.T) {
+// No trial starts from a checkpoint that could not be read, whether it is the trial's own or the start of a clone.
+func TestNoTrialStartsFromAnUnreadableCheckpoint(t *testing.T) {
 	t.Parallel()
 	st, s := running(t, spec(2), 4)
 	apply(t, st, saved(0, "a", 1, .5), saved(0, "b", 2, .4), saved(3, "z", 1, .9), cloned(1, 0, 9), cloned(2, 0, 9))
@@ -177,7 +179,7 @@ func TestNothingStartsFromWhatCannotBeRead(t *testing.T) {
 		t.Errorf("it starts from %v", got)
 	}
 	if got := s.Trials[1].From().GetKey(); got != "a" {
-		t.Errorf("a clone whose own start could be read is at %q", got) // it finds out for itself
+		t.Errorf("a clone whose own start could be read is at %q", got) // it will find out itself
 	}
 	apply(t, st, unreadable(2, "a"))
 	if s.Trials[1].From() != nil || s.Trials[2].From() != nil {
@@ -185,7 +187,7 @@ func TestNothingStartsFromWhatCannotBeRead(t *testing.T) {
 	}
 }
 
-// What an event said is never changed: it is in the ledger.
+// An event must not change, because it is in the ledger.
 func TestEventsAreNotChanged(t *testing.T) {
 	t.Parallel()
 	st, s := running(t, spec(1), 1)

@@ -10,37 +10,38 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// Deleted is what the state keeps of a sweep that was deleted.
+// Deleted is what the state keeps of a deleted sweep.
 type Deleted struct {
 	ID, Tenant string
-	// Blob is the SHA-256 of its function; empty if it had none.
+	// Blob is the SHA-256 of the sweep's function, or "".
 	Blob string
-	// Actor deleted it At a time.
+	// Actor deleted the sweep at time At.
 	Actor string
 	At    time.Time
 }
 
-// DeletedError says that a sweep was deleted. It is ErrNotFound as well.
+// DeletedError reports that a sweep was deleted. It is also an ErrNotFound.
 type DeletedError struct{ Deleted }
 
 func (e *DeletedError) Error() string {
 	return fmt.Sprintf("there is no sweep %q any more: %s deleted it at %s", e.ID, e.Actor, e.At.UTC().Format(time.RFC3339))
 }
 
-// Is says that it is ErrNotFound.
+// Is reports whether target is ErrNotFound.
 func (e *DeletedError) Is(target error) bool { return target == ErrNotFound }
 
-// EndingError says that a sweep has ended but holds devices yet: its last processes are ending. It is ErrConflict as well.
+// EndingError reports that a sweep has ended but still holds devices, because its last processes are ending. It is
+// also an ErrConflict.
 type EndingError struct{ Sweep string }
 
 func (e *EndingError) Error() string {
 	return fmt.Sprintf("the last trials of sweep %s are just ending; try again in a moment", e.Sweep)
 }
 
-// Is says that it is ErrConflict.
+// Is reports whether target is ErrConflict.
 func (e *EndingError) Is(target error) bool { return target == ErrConflict }
 
-// CanDelete says why a sweep cannot be deleted, nil if it can.
+// CanDelete returns why a sweep cannot be deleted, or nil if it can.
 func (s *Sweep) CanDelete() error {
 	switch {
 	case !s.Done():
@@ -52,15 +53,15 @@ func (s *Sweep) CanDelete() error {
 	return nil
 }
 
-// Deleted lists the sweeps that were deleted, by id.
+// Deleted lists the sweeps that were deleted, by ID.
 func (st *State) Deleted() []Deleted { return sortedDeleted(st.deleted) }
 
 func sortedDeleted(deleted map[string]Deleted) []Deleted {
 	return slices.SortedFunc(maps.Values(deleted), func(a, b Deleted) int { return strings.Compare(a.ID, b.ID) })
 }
 
-// sweepDeleted forgets a sweep. Its id is not given again: names are counted.
-func (f *folding) sweepDeleted(e *outbidv1.SweepDeleted) error {
+// sweepDeleted removes a sweep. Its ID is not reused, because names are counted.
+func (f *foldContext) sweepDeleted(e *outbidv1.SweepDeleted) error {
 	st, s := f.st, f.sweep
 	if err := s.CanDelete(); err != nil {
 		return broken("%v", err)

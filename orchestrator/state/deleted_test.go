@@ -79,7 +79,7 @@ func restore(t *testing.T, st *state.State) *state.State {
 	return restored
 }
 
-// Snapshots of versions that deleted no sweeps say no orders.
+// Snapshots of versions without deletions contain no orders.
 func TestASnapshotWithoutOrdersCountsSweeps(t *testing.T) {
 	t.Parallel()
 	st := state.New()
@@ -101,7 +101,7 @@ func TestASnapshotWithoutOrdersCountsSweeps(t *testing.T) {
 	}
 }
 
-func TestWhatANewerVersionWroteIsRefused(t *testing.T) {
+func TestNewerLedgersAreRefused(t *testing.T) {
 	t.Parallel()
 	started := func(format uint32) *outbidv1.Event {
 		return &outbidv1.Event{Kind: &outbidv1.Event_OrchestratorStarted{OrchestratorStarted: &outbidv1.OrchestratorStarted{

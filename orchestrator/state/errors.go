@@ -7,17 +7,17 @@ import (
 )
 
 var (
-	// ErrNotFound says that there is no sweep, trial or node of that name.
+	// ErrNotFound means that a sweep, trial or node does not exist.
 	ErrNotFound = errors.New("not found")
-	// ErrInvalid says that what was asked for is wrong in itself.
+	// ErrInvalid means that a request is wrong in itself.
 	ErrInvalid = errors.New("invalid")
-	// ErrConflict says that what was asked for does not fit the state that something is in.
+	// ErrConflict means that a request does not fit the current state.
 	ErrConflict = errors.New("conflict")
-	// ErrLimit says that a tenant would take more than it may; see LimitError.
+	// ErrLimit means that a tenant would exceed a limit: see LimitError.
 	ErrLimit = errors.New("limit reached")
-	// ErrStopping says that what was asked for was not done, because the server ends.
+	// ErrStopping means that a request was not carried out because the server is stopping.
 	ErrStopping = errors.New("the server is stopping; try again")
-	// ErrBroken says that an event cannot follow the state: the ledger is damaged or was written by another version.
+	// ErrBroken means that an event does not fit the state: the ledger is damaged or was written by another version.
 	ErrBroken = errors.New("event does not fit the state")
 )
 
@@ -25,11 +25,11 @@ var (
 type LimitError struct {
 	// Limit is the name of the limit, such as "spec_bytes"; see package limits.
 	Limit string
-	// Tenant is whose limit it is; "" if it is not one of a tenant.
+	// Tenant whose limit it is, or "" if it is not the limit of a tenant.
 	Tenant string
-	// Text says what there is and what may be, as a sentence.
+	// Text is a sentence with the current value and the limit.
 	Text string
-	// RetryAfter is when the same may be tried again; 0 where only a person can change that.
+	// RetryAfter is when to retry, or 0 if a person must act first.
 	RetryAfter time.Duration
 }
 

@@ -10,19 +10,19 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// What shows that a trial does not take nodes down: that it saved, beyond the step at which one was lost, when its lease
-// had lasted for as long as settled; or that the lease lasted for as long as longSettled, for code that never saves.
-// Ledgers are folded with these: they stay as they are.
+// A trial under which nodes were lost is cleared of suspicion if it saves beyond the step of the loss under a lease
+// that has lasted for trustAfter, or if its lease lasts for longTrustAfter, for code that never saves. These values must
+// not change, because they determine the state of a ledger.
 const (
-	settled     = time.Minute
-	longSettled = 10 * time.Minute
+	trustAfter     = time.Minute
+	longTrustAfter = 10 * time.Minute
 )
 
-// forkFailed: the training process of a lease ended badly.
-func (f *folding) forkFailed(e *outbidv1.ForkFailed) error {
+// forkFailed records that the training process of a lease failed.
+func (f *foldContext) forkFailed(e *outbidv1.ForkFailed) error {
 	s, t := f.sweep, f.trial
 	if f.lease == nil {
-		return broken("failed lease %d is not its own", e.GetLeaseId())
+		return broken("failed lease %d, which it does not hold", e.GetLeaseId())
 	}
 	f.st.count(s.countedAs, func(t *Totals) { t.ForkFailures = plus(t.ForkFailures, e.GetKind(), 1) })
 	t.avoid(e)
@@ -32,7 +32,7 @@ func (f *folding) forkFailed(e *outbidv1.ForkFailed) error {
 	case e.GetExcused():
 	case e.GetKind() != outbidv1.FailureKind_FAILURE_KIND_NODE_LOST:
 		if t.forkFailed = true; t.Part(f.lease) != nil {
-			break // one of several: the trial is not started again
+			break // one of several: the trial is not restarted
 		}
 		t.Restarts++
 		if e.Step != nil {
@@ -48,34 +48,33 @@ func (f *folding) forkFailed(e *outbidv1.ForkFailed) error {
 	return nil
 }
 
-// Repeats says whether a failure is the trial's last one over again: of the same kind, with the same words, at the same
-// step.
+// Repeats reports whether a failure has the same kind, detail and step as the trial's last one.
 func (t *Trial) Repeats(e *outbidv1.ForkFailed) bool {
 	last := t.LastFailure
 	return last != nil && last.GetKind() == e.GetKind() && last.GetDetail() == e.GetDetail() && last.GetStep() == e.GetStep()
 }
 
-// HasMetric says whether the trial ever reported its sweep's metric, be it NaN.
+// HasMetric reports whether the trial ever reported its sweep's metric, including as NaN.
 func (t *Trial) HasMetric() bool { return !math.IsNaN(t.Metric) || t.NaNNoted }
 
-// gotFurther takes the suspicion from a trial that has done more than when a node was lost under it, if its lease has
-// lasted for a while.
+// gotFurther clears the suspicion of a trial that got beyond the step of a node's loss under a lease that has lasted
+// for a while.
 func (t *Trial) gotFurther(at time.Time, l *Lease, step int64, least time.Duration) {
 	if t.NodeLosses > 0 && l != nil && step > t.LostStep && at.Sub(l.Granted) >= least {
 		t.NodeLosses, t.Suspected = 0, false
 	}
 }
 
-// outlived takes the suspicion from a trial that has trained for long.
+// outlived clears the suspicion of a trial that has trained for long.
 func (t *Trial) outlived(at time.Time, l *Lease) {
-	if t.NodeLosses > 0 && at.Sub(l.Granted) >= longSettled {
+	if t.NodeLosses > 0 && at.Sub(l.Granted) >= longTrustAfter {
 		t.NodeLosses, t.Suspected = 0, false
 	}
 }
 
-// goBack notes a fork that begins before the furthest step that was done: what was reported beyond is said again. Of
-// those before only the ones that went back less far matter still.
-func (t *Trial) goBack(leaseID uint64, from int64) {
+// recordRollback records a fork that begins before the highest step, whose reports beyond its start will be repeated. It
+// replaces earlier rollbacks to the same or a later step.
+func (t *Trial) recordRollback(leaseID uint64, from int64) {
 	if from >= t.MaxStep {
 		return
 	}
@@ -86,10 +85,10 @@ func (t *Trial) goBack(leaseID uint64, from int64) {
 	t.Rollbacks = append(kept, &outbidv1.Rollback{LeaseId: leaseID, FromStep: from})
 }
 
-// Superseded says whether a report was said by a fork that a later one went back behind.
+// Superseded reports whether a later fork started before the step of a report.
 func (t *Trial) Superseded(r *outbidv1.Report) bool {
 	if r.GetLeaseId() == 0 {
-		return false // nobody knows
+		return false // unknown lease
 	}
 	i, _ := slices.BinarySearchFunc(t.Rollbacks, r.GetLeaseId()+1, func(b *outbidv1.Rollback, leaseID uint64) int {
 		return cmp.Compare(b.GetLeaseId(), leaseID)
@@ -97,13 +96,13 @@ func (t *Trial) Superseded(r *outbidv1.Report) bool {
 	return i < len(t.Rollbacks) && t.Rollbacks[i].GetFromStep() < r.GetStep()
 }
 
-// Suspect is a trial that is to run alone on a node.
+// Suspect is a trial that must run alone on a node.
 type Suspect struct {
 	Sweep *Sweep
 	Trial *Trial
 }
 
-// watch keeps the suspects, and the trials that keep off a node, that have not ended.
+// watch updates the sets of suspects and of trials that avoid a node. Trials that have ended are removed.
 func (st *State) watch(s *Sweep, t *Trial) {
 	if t.Suspected && !t.Done() {
 		st.suspects[t] = s
@@ -117,10 +116,10 @@ func (st *State) watch(s *Sweep, t *Trial) {
 	}
 }
 
-// CountSuspects is how many trials are to run alone.
+// CountSuspects returns how many trials must run alone.
 func (st *State) CountSuspects() int { return len(st.suspects) }
 
-// Suspects are the trials that are to run alone, those of earlier sweeps first.
+// Suspects returns the trials that must run alone, those of earlier sweeps first.
 func (st *State) Suspects() []Suspect {
 	all := make([]Suspect, 0, len(st.suspects))
 	for t, s := range maps.All(st.suspects) {
@@ -132,7 +131,7 @@ func (st *State) Suspects() []Suspect {
 	return all
 }
 
-// reopen lets a sweep that has ended go on, with the trials that a person's stop cancelled.
+// reopen continues a sweep that has ended, with the trials that a person's stop cancelled.
 func (st *State) reopen(at time.Time, s *Sweep) {
 	s.State, s.Reason, s.Ended, s.Fairness = sweepRunning, "", time.Time{}, nil
 	st.shares(at, s, 1)

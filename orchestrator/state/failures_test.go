@@ -19,7 +19,7 @@ func failing(f *outbidv1.ForkFailed) *outbidv1.Event {
 	return &outbidv1.Event{Kind: &outbidv1.Event_ForkFailed{ForkFailed: f}}
 }
 
-// lost is a node that was lost under a trial that had done some steps.
+// lost is the loss of a node on which a trial had reached a step.
 func lost(n, losses int32, step int64, suspected bool) *outbidv1.Event {
 	f := failed(n, outbidv1.FailureKind_FAILURE_KIND_NODE_LOST)
 	f.Losses, f.Step, f.Suspected = losses, &step, suspected
@@ -28,7 +28,7 @@ func lost(n, losses int32, step int64, suspected bool) *outbidv1.Event {
 
 const processFailed = outbidv1.FailureKind_FAILURE_KIND_ERROR
 
-// A trial whose process failed is restarted; the failure that ended it was not followed by a start.
+// A trial whose process failed is restarted. The failure that ended it was not followed by a restart.
 func TestFailuresAndRestarts(t *testing.T) {
 	t.Parallel()
 	atStep := failed(0, processFailed)
@@ -70,7 +70,7 @@ func TestFailuresAndRestarts(t *testing.T) {
 	}
 }
 
-// A failure repeats the last one if kind, words and step are the same.
+// A failure repeats the last one if kind, detail and step are the same.
 func TestRepeatedFailures(t *testing.T) {
 	t.Parallel()
 	st, s := running(t, spec(1), 1)
@@ -92,7 +92,8 @@ func TestRepeatedFailures(t *testing.T) {
 	}
 }
 
-// A trial under which nodes were lost is a suspect until it saved, or reached its target, further on, or trained for long.
+// A trial that lost nodes is a suspect until it saves or reaches its target at a higher step, or has trained for
+// long.
 func TestASuspectIsCleared(t *testing.T) {
 	t.Parallel()
 	save := func(step int64) *outbidv1.Event { return saved(0, "a", step, .5) }
@@ -143,7 +144,7 @@ func TestASuspectIsCleared(t *testing.T) {
 	}
 }
 
-// One loss alone does not make a trial suspect, and what was said of it once is not taken back by the next one.
+// One loss alone does not make a trial a suspect, and a later loss does not clear a suspect.
 func TestLossesAddUp(t *testing.T) {
 	t.Parallel()
 	st, s := running(t, spec(1), 1)
@@ -154,7 +155,7 @@ func TestLossesAddUp(t *testing.T) {
 		step      int64
 		suspected bool
 	}{
-		{failing(failed(0, outbidv1.FailureKind_FAILURE_KIND_NODE_LOST)), 0, 0, false}, // as versions before said it
+		{failing(failed(0, outbidv1.FailureKind_FAILURE_KIND_NODE_LOST)), 0, 0, false}, // as earlier versions recorded it
 		{lost(0, 1, 5, false), 1, 5, false},
 		{lost(0, 2, 3, true), 2, 5, true},
 		{lost(0, 3, 6, false), 3, 6, true},
@@ -195,13 +196,13 @@ func TestSuspectsAreInOrder(t *testing.T) {
 	}
 }
 
-// A report is superseded if a later fork went back behind it.
+// A report is superseded if a later fork started before its step.
 func TestSupersededReports(t *testing.T) {
 	t.Parallel()
 	st := state.New()
 	apply(t, st, submitted(spec(1)), joined(1), created(0))
 	type fork struct{ from, to int64 }
-	// Leases 1 to 5: they begin at a step and train to another. The third goes back furthest, the fourth less far.
+	// Leases 1 to 5 start at a step and train to another. The third starts earliest, the fourth a little later.
 	for i, f := range []fork{{0, 10}, {8, 12}, {2, 6}, {4, 20}, {20, 30}} {
 		id := uint64(i + 1)
 		apply(t, st, granted(0, id, 0), began(id, f.from), said(id, 1, f.to, .5), leaseEnded(0, id))
@@ -211,7 +212,7 @@ func TestSupersededReports(t *testing.T) {
 		step  int64
 		want  bool
 	}{
-		{0, 30, false}, // nobody knows
+		{0, 30, false}, // unknown lease
 		{1, 2, false},
 		{1, 3, true},
 		{1, 10, true},

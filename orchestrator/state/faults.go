@@ -10,20 +10,20 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// maxAvoided bounds the nodes that a trial keeps off; the one that it has avoided longest is tried again first.
+// maxAvoided limits the nodes that a trial avoids. The one that it has avoided longest is dropped first.
 const maxAvoided = 64
 
-// Avoided is a node that a trial keeps off until a time.
+// Avoided is a node that a trial avoids until a time.
 type Avoided struct {
 	Node  string
 	Until time.Time
-	// Starts counts how often in a row the trial could not be started there; 0 after another failure. If no other node can
-	// run the trial, it may return after Until in the first case, and at once in the second.
+	// Starts counts how often in a row the trial could not be started there, and is 0 after another failure. If no
+	// other node can run the trial, it may return after Until if Starts is above 0, and at once otherwise.
 	Starts int32
 }
 
-// nodeFaulted: new trials keep off a node.
-func (f *folding) nodeFaulted(e *outbidv1.NodeFaulted) error {
+// nodeFaulted records that new trials avoid a node.
+func (f *foldContext) nodeFaulted(e *outbidv1.NodeFaulted) error {
 	n := f.st.Nodes[e.GetNode()]
 	n.clear(e.GetFault())
 	n.Faults = append(n.Faults, e.GetFault())
@@ -31,8 +31,8 @@ func (f *folding) nodeFaulted(e *outbidv1.NodeFaulted) error {
 	return nil
 }
 
-// nodeCleared: a fault of a node has ended.
-func (f *folding) nodeCleared(e *outbidv1.NodeCleared) error {
+// nodeCleared records that a fault of a node has ended.
+func (f *foldContext) nodeCleared(e *outbidv1.NodeCleared) error {
 	n := f.st.Nodes[e.GetNode()]
 	n.clear(e)
 	f.st.noteFaulty(n)
@@ -42,9 +42,9 @@ func (f *folding) nodeCleared(e *outbidv1.NodeCleared) error {
 	return nil
 }
 
-// avoidNoMore lets the trials of a sweep ("" for all) return to a node on which they could not be started.
+// avoidNoMore lets the trials of a sweep, or all if it is "", return to a node on which they could not be started.
 func (st *State) avoidNoMore(node, sweep string) {
-	for t, s := range st.avoiding { // in any order: each changes its own trial only
+	for t, s := range st.avoiding { // in any order: each changes only its own trial
 		if a := t.Avoids(node); a == nil || a.Starts == 0 || sweep != "" && sweep != s.ID {
 			continue
 		}
@@ -53,7 +53,7 @@ func (st *State) avoidNoMore(node, sweep string) {
 	}
 }
 
-// noteFaulty keeps the list of nodes with faults.
+// noteFaulty updates the list of nodes with faults.
 func (st *State) noteFaulty(n *Node) {
 	i, known := slices.BinarySearch(st.faulty, n.Info.GetName())
 	switch faulty := len(n.Faults) > 0; {
@@ -64,7 +64,8 @@ func (st *State) noteFaulty(n *Node) {
 	}
 }
 
-// Faulty are the nodes that new trials keep off, or kept off, by name: all of them or those of some sweeps.
+// Faulty returns the nodes with faults, by name. New trials of all or some sweeps avoid them, or did until the
+// fault's time was over.
 func (st *State) Faulty() []*Node {
 	nodes := make([]*Node, len(st.faulty))
 	for i, name := range st.faulty {
@@ -73,34 +74,34 @@ func (st *State) Faulty() []*Node {
 	return nodes
 }
 
-// Avoiding are the trials that keep off a node, or did, with their sweeps.
+// Avoiding returns the trials that avoid a node, or did until a time, with their sweeps.
 func (st *State) Avoiding() map[*Trial]*Sweep { return st.avoiding }
 
-// faultKey is what faults of a node differ by.
+// faultKey identifies a fault of a node.
 type faultKey interface {
 	GetSweep() string
 	GetUnfit() bool
 	GetAfterStart() bool
 }
 
-// clear removes a fault. The slice is a new one: readers have the old.
+// clear removes a fault. It makes a new slice, because readers have the old one.
 func (n *Node) clear(k faultKey) {
 	n.Faults = slices.DeleteFunc(slices.Clone(n.Faults), func(o *outbidv1.NodeFault) bool {
 		return o.GetSweep() == k.GetSweep() && o.GetUnfit() == k.GetUnfit() && o.GetAfterStart() == k.GetAfterStart()
 	})
 }
 
-// Fault returns the fault by which the trials of a sweep ("" for all trials) keep off a node because some could not be started
-// there, or nil if there is none.
+// Fault returns the fault that makes the trials of a sweep, or all trials if it is "", avoid a node after failed
+// starts, or nil.
 func (n *Node) Fault(sweep string) *outbidv1.NodeFault {
 	return n.find(&outbidv1.NodeFault{Sweep: sweep})
 }
 
-// Unfit returns the fault that the node's worker reports, or nil if there is none.
+// Unfit returns the fault that the node's worker reports, or nil.
 func (n *Node) Unfit() *outbidv1.NodeFault { return n.find(&outbidv1.NodeFault{Unfit: true}) }
 
-// AfterStart returns the fault by which the trials of a sweep ("" for all trials) keep off a node because some failed there after
-// they had started, or nil if there is none.
+// AfterStart returns the fault that makes the trials of a sweep, or all trials if it is "", avoid a node after
+// failures of started trials, or nil.
 func (n *Node) AfterStart(sweep string) *outbidv1.NodeFault {
 	return n.find(&outbidv1.NodeFault{Sweep: sweep, AfterStart: true})
 }
@@ -114,7 +115,7 @@ func (n *Node) find(k faultKey) *outbidv1.NodeFault {
 	return nil
 }
 
-// KeepsOff returns why a node takes no new trials of any sweep at a time; nil if it takes them.
+// KeepsOff returns why a node accepts no new trials of any sweep at a time, or nil if it does.
 func (n *Node) KeepsOff(at time.Time) *outbidv1.NodeFault {
 	for _, o := range n.Faults {
 		if o.GetSweep() == "" && FaultActive(o, at) {
@@ -124,12 +125,13 @@ func (n *Node) KeepsOff(at time.Time) *outbidv1.NodeFault {
 	return nil
 }
 
-// FaultActive reports whether a fault keeps trials off at a time. A node that is cordoned is opened by an event.
+// FaultActive reports whether trials avoid a node because of a fault at a time. A cordoned node is opened by an
+// event.
 func FaultActive(o *outbidv1.NodeFault, at time.Time) bool {
 	return o != nil && (o.GetUnfit() || o.GetCordoned() || at.Before(from(o.GetUntil())))
 }
 
-// avoid notes which node a trial keeps off after a failure.
+// avoid records that a trial avoids a node after a failure.
 func (t *Trial) avoid(e *outbidv1.ForkFailed) {
 	if e.GetAvoidUntil() == nil || e.GetNode() == "" {
 		return
@@ -151,7 +153,7 @@ func (t *Trial) avoid(e *outbidv1.ForkFailed) {
 	t.Avoided = append(kept[max(0, len(kept)+1-maxAvoided):], a)
 }
 
-// Avoids returns what a trial knows of a node that it keeps off; nil for nothing. Its time may be over.
+// Avoids returns the entry of a node that a trial avoids, or nil. Its time may be over.
 func (t *Trial) Avoids(node string) *Avoided {
 	for i := range t.Avoided {
 		if t.Avoided[i].Node == node {
@@ -166,20 +168,21 @@ func CouldNotStart(kind outbidv1.FailureKind) bool {
 	return kind == outbidv1.FailureKind_FAILURE_KIND_START || kind == outbidv1.FailureKind_FAILURE_KIND_NODE
 }
 
-// startedOn notes that a trial of the sweep has started on the nodes of a lease.
+// startedOn records that a trial of the sweep has started on the nodes of a lease.
 func (st *State) startedOn(s *Sweep, t *Trial, l *Lease) {
 	t.Avoided = slices.DeleteFunc(slices.Clone(t.Avoided), func(a Avoided) bool { return a.Starts > 0 && l.PlaceOn(a.Node) >= 0 })
 	st.markNodes(&s.started, l)
 }
 
-// TrainedWell is how long a trial has to train under a lease until that shows that its node can train.
+// TrainedWell is how long a trial must train under a lease to show that its node can train.
 const TrainedWell = time.Minute
 
-// trainedOn notes that a trial of the sweep has trained well on the nodes of a lease: those that failed there may return.
+// trainedOn records that a trial of the sweep has trained well on the nodes of a lease. Trials that failed there may
+// return.
 func (st *State) trainedOn(s *Sweep, l *Lease) {
 	l.trainedWell = true
 	st.markNodes(&s.trained, l)
-	for t, of := range st.avoiding { // in any order: each changes its own trial only
+	for t, of := range st.avoiding { // in any order: each changes only its own trial
 		if of == s {
 			t.Avoided = slices.DeleteFunc(slices.Clone(t.Avoided), func(a Avoided) bool { return a.Starts == 0 && l.PlaceOn(a.Node) >= 0 })
 			st.watch(s, t)
@@ -187,7 +190,7 @@ func (st *State) trainedOn(s *Sweep, l *Lease) {
 	}
 }
 
-// markNodes notes the boots of a lease's nodes.
+// markNodes records the boots of a lease's nodes.
 func (st *State) markNodes(boots *map[string]string, l *Lease) {
 	for _, p := range l.Places {
 		n := st.Nodes[p.Node]
@@ -201,7 +204,7 @@ func (st *State) markNodes(boots *map[string]string, l *Lease) {
 	}
 }
 
-// StartedOn reports whether a trial of the sweep has started on a node since its worker did.
+// StartedOn reports whether a trial of the sweep has started on a node since the node's worker started.
 func (s *Sweep) StartedOn(n *Node) bool { return isMarked(s.started, n) }
 
 func isMarked(boots map[string]string, n *Node) bool {
@@ -209,10 +212,11 @@ func isMarked(boots map[string]string, n *Node) bool {
 	return ok && boot == n.Info.GetBoot()
 }
 
-// StartedElsewhere reports whether a trial of the sweep has started on another node since that node's worker did.
+// StartedElsewhere reports whether a trial of the sweep has started on another node since that node's worker started.
 func (st *State) StartedElsewhere(s *Sweep, n *Node) bool { return st.markedElsewhere(s.started, n) }
 
-// TrainedElsewhere reports whether a trial of the sweep has trained well on another node since that node's worker started.
+// TrainedElsewhere reports whether a trial of the sweep has trained well on another node since that node's worker
+// started.
 func (st *State) TrainedElsewhere(s *Sweep, n *Node) bool { return st.markedElsewhere(s.trained, n) }
 
 func (st *State) markedElsewhere(boots map[string]string, n *Node) bool {
@@ -224,7 +228,7 @@ func (st *State) markedElsewhere(boots map[string]string, n *Node) bool {
 	return false
 }
 
-// markedNodes are the nodes that are marked with the boots that they have, sorted.
+// markedNodes returns the sorted names of the nodes that are marked with their current boots.
 func (st *State) markedNodes(boots map[string]string) []string {
 	var nodes []string
 	for _, name := range slices.Sorted(maps.Keys(boots)) {
@@ -265,8 +269,8 @@ func avoidedOf(records []*outbidv1.NodeAvoided) []Avoided {
 	return all
 }
 
-// FaultWord names what a fault does to a node at a time, in one word or two: "unfit" if its worker reports it, "cordoned",
-// "backing off", or "open again" while the next start has yet to show whether it is over.
+// FaultWord describes a fault at a time: "unfit" if the node's worker reports it, "cordoned", "backing off", or "open
+// again" until the next start shows whether the fault is over.
 func FaultWord(o *outbidv1.NodeFault, at time.Time) string {
 	switch {
 	case o.GetUnfit():

@@ -7,26 +7,26 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// folding is one event being folded in.
-type folding struct {
+// foldContext is an event that is being applied.
+type foldContext struct {
 	st    *State
 	kind  *Kind
 	at    time.Time
 	sweep *Sweep
 	trial *Trial
-	// lease that the event names and the trial holds; nil for none.
+	// lease that the event names and the trial holds, or nil.
 	lease *Lease
 }
 
-// Fold takes in one event, decided at the given time: it is the only way in which a state changes. An error wraps
-// ErrBroken and means that the event cannot have been decided in this state, or ErrNewer.
+// Fold applies an event that was decided at the given time. It is the only way to change a state. An error wraps
+// ErrBroken if the event cannot have been decided in this state, or ErrNewer.
 func (st *State) Fold(at time.Time, event *outbidv1.Event) (Change, error) {
 	st.Time = at
 	kind := st.Kind(event)
 	if kind == nil {
 		return Change{}, errUnknown(event)
 	}
-	f := &folding{st: st, kind: kind, at: at}
+	f := &foldContext{st: st, kind: kind, at: at}
 	if err := f.find(kind, event); err != nil {
 		return Change{}, err
 	}
@@ -56,30 +56,30 @@ func (st *State) Fold(at time.Time, event *outbidv1.Event) (Change, error) {
 	return done, nil
 }
 
-// run folds the event in, and holds what it does against the tables of transitions.
-func (f *folding) run(event *outbidv1.Event, done *Change) error {
-	for _, c := range f.kind.courses {
+// run applies the event, and checks its effects against the tables of transitions.
+func (f *foldContext) run(event *outbidv1.Event, done *Change) error {
+	for _, c := range f.kind.lifecycles {
 		from := c.where(f, event)
 		done.from[c.of] = from
-		if err := c.leaves(from); err != nil {
+		if err := c.allowsFrom(from); err != nil {
 			return err
 		}
 	}
 	if err := f.kind.fold(f, event); err != nil {
 		return err
 	}
-	for _, c := range f.kind.courses {
+	for _, c := range f.kind.lifecycles {
 		to := c.where(f, event)
 		done.to[c.of] = to
-		if err := c.leads(done.from[c.of], to); err != nil {
+		if err := c.allows(done.from[c.of], to); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// find looks up whom an event is about, and counts its versions up.
-func (f *folding) find(kind *Kind, event *outbidv1.Event) error {
+// find looks up what an event is about, and increments the versions.
+func (f *foldContext) find(kind *Kind, event *outbidv1.Event) error {
 	if kind.sweep == nil {
 		return nil
 	}
@@ -105,7 +105,7 @@ func (f *folding) find(kind *Kind, event *outbidv1.Event) error {
 	return nil
 }
 
-// Apply is Fold for who follows nothing.
+// Apply is Fold without the change.
 func (st *State) Apply(at time.Time, event *outbidv1.Event) error {
 	_, err := st.Fold(at, event)
 	return err

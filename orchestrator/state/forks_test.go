@@ -13,7 +13,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// forked is a trial that two forks train, under leases 1 and 2; trial 1 is trained by one under lease 3.
+// forked returns a trial that two forks train under leases 1 and 2. Trial 1 is trained by one process under lease 3.
 func forked(t *testing.T) (*state.State, *state.Sweep, *state.Trial) {
 	t.Helper()
 	st := state.New()
@@ -43,7 +43,7 @@ func savedUnder(leaseID uint64, key string, step int64) *outbidv1.Event {
 	return e
 }
 
-// Each fork counts its own steps and reports; those of the lead are the trial's.
+// Each fork counts its own steps and reports; those of the leading fork count for the trial.
 func TestForksCountTheirOwnSteps(t *testing.T) {
 	t.Parallel()
 	st, s, tr := forked(t)
@@ -62,7 +62,7 @@ func TestForksCountTheirOwnSteps(t *testing.T) {
 	}
 }
 
-// One fork ends and the other goes on; the trial waits for devices again when the last has ended.
+// One fork ends and the other continues. The trial waits for devices again when the last one has ended.
 func TestForksEndIndependently(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -89,7 +89,7 @@ func TestForksEndIndependently(t *testing.T) {
 			if tr.Step != 4 || tr.Last.GetLeaseId() != tc.lead {
 				t.Errorf("it is at step %d by lease %d", tr.Step, tr.Last.GetLeaseId())
 			}
-			// What the one that is over still says is nobody's.
+			// Later messages of the fork that has ended are ignored.
 			before := st.Snapshot()
 			for _, e := range []*outbidv1.Event{said(tc.ends, 5, 9, .01), leaseEnded(0, tc.ends), began(tc.ends, 0)} {
 				if err := st.Apply(at(), e); !errors.Is(err, state.ErrBroken) {
@@ -107,7 +107,7 @@ func TestForksEndIndependently(t *testing.T) {
 	}
 }
 
-// A trial that was paused or ended stays so while its forks end one by one.
+// A trial that was paused or has ended remains so while its forks end one by one.
 func TestAnEndedTrialsForksEnd(t *testing.T) {
 	t.Parallel()
 	st, s, tr := forked(t)
@@ -121,8 +121,8 @@ func TestAnEndedTrialsForksEnd(t *testing.T) {
 	}
 }
 
-// The tuner hears of the lead alone.
-func TestTheTunerHearsOfTheLead(t *testing.T) {
+// The tuner gets only the events of the leading fork.
+func TestTheTunerGetsEventsOfTheLead(t *testing.T) {
 	t.Parallel()
 	st, _, _ := forked(t)
 	reached := func(leaseID uint64) *outbidv1.Event {
@@ -143,7 +143,8 @@ func TestTheTunerHearsOfTheLead(t *testing.T) {
 	}
 }
 
-// The checkpoint of record is the lead's; of each other fork the newest is kept as long as it is held.
+// The trial continues from the leading fork's checkpoint. The newest checkpoint of each other fork is kept while its
+// lease is held.
 func TestCheckpointsOfForks(t *testing.T) {
 	t.Parallel()
 	st, s, tr := forked(t)
@@ -184,7 +185,7 @@ func TestForksAreRestored(t *testing.T) {
 	}
 }
 
-// A grant beside another says so, and one for a trial that waits does not.
+// A grant in addition to another is marked as a fork, and one for a waiting trial is not.
 func TestOnlyAForkIsGrantedBesideAnother(t *testing.T) {
 	t.Parallel()
 	st, _, _ := forked(t)
@@ -199,7 +200,7 @@ func TestOnlyAForkIsGrantedBesideAnother(t *testing.T) {
 	}
 }
 
-// A trial that is paused goes on from where its lead was, though another fork ends after it and saves less.
+// A paused trial continues from where its leading fork was, even if another fork ends later and saves less.
 func TestTheSlowerForkEndsLast(t *testing.T) {
 	t.Parallel()
 	st, _, tr := forked(t)

@@ -9,15 +9,15 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// Format of the ledgers that this version writes. It grows when a version before would fold what is written to another
-// state, and not where that would fail anyway. 1 is what was written before there were formats; 2 deletes sweeps; 3 says
-// the places of a lease without a first one apart; 4 says which nodes are at fault, and excuses trials for that.
+// Format of the ledgers that this version writes. It is incremented if an earlier version would compute another state
+// from the ledger without an error. Format 1 is the format before numbering; 2 deletes sweeps; 3 stores all places of
+// a lease in one list; 4 records faults of nodes, and excuses trials because of them.
 const Format = 4
 
-// ErrNewer says that a newer version wrote the ledger, and that this one cannot know what it means.
+// ErrNewer means that a newer version wrote the ledger, and this version cannot read it.
 var ErrNewer = errors.New("a newer version of Outbid wrote this ledger")
 
-// checkFormat refuses what a newer version writes.
+// checkFormat rejects the formats of newer versions.
 func checkFormat(format uint32, version string) error {
 	if format <= Format {
 		return nil
@@ -25,12 +25,12 @@ func checkFormat(format uint32, version string) error {
 	if version != "" {
 		version = " by version " + version
 	}
-	return fmt.Errorf("%w%s: its format is %d, and this version reads formats up to %d; go on with the newer version: nothing "+
+	return fmt.Errorf("%w%s: its format is %d, and this version reads formats up to %d; use the newer version: nothing "+
 		"was changed", ErrNewer, version, format, Format)
 }
 
-// started takes in that an orchestrator leads.
-func (f *folding) started(e *outbidv1.OrchestratorStarted) error {
+// started records a server that begins to lead.
+func (f *foldContext) started(e *outbidv1.OrchestratorStarted) error {
 	if err := checkFormat(e.GetFormat(), e.GetVersion()); err != nil {
 		return err
 	}
@@ -38,7 +38,7 @@ func (f *folding) started(e *outbidv1.OrchestratorStarted) error {
 	return nil
 }
 
-// CheckReadable says, as an ErrNewer, whether an event is one that this version cannot understand.
+// CheckReadable returns an ErrNewer if this version does not know an event.
 func CheckReadable(event *outbidv1.Event) error {
 	if event.GetKind() == nil {
 		return errUnknown(event)
@@ -47,9 +47,9 @@ func CheckReadable(event *outbidv1.Event) error {
 	return checkFormat(started.GetFormat(), started.GetVersion())
 }
 
-// errUnknown is what an event of a kind is that this version does not know: it is never passed over.
+// errUnknown returns the error for an event of an unknown kind. Such an event must not be skipped.
 func errUnknown(event *outbidv1.Event) error {
 	kind, _, _ := protowire.ConsumeTag(event.ProtoReflect().GetUnknown())
-	return fmt.Errorf("%w: it holds an event of a kind that this version does not know (%d); go on with the newer version: "+
+	return fmt.Errorf("%w: it holds an event of a kind that this version does not know (%d); use the newer version: "+
 		"nothing was changed", ErrNewer, max(kind, 0))
 }

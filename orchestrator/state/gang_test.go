@@ -11,8 +11,8 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// A gang has left one of its nodes and not yet the other, and somebody else holds what it left: a server that crashes then
-// must start again from its snapshot.
+// A gang has left one of its nodes but not the other, and another trial holds the free devices: a server that crashes
+// at that moment can restart from its snapshot.
 func TestAGangThatLeavesIsRestored(t *testing.T) {
 	t.Parallel()
 	st := state.New()

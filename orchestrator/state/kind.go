@@ -8,51 +8,51 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// Kind is a row of the table of events: what one kind of event means to each who follows them. Its values are the words
-// that docs/architecture.md prints.
+// Kind is a row of the table of events: what a kind of event means to each component that follows events. Its texts
+// are printed in docs/architecture.md.
 type Kind struct {
 	// Name of the event's message.
 	Name string
-	// About says whose event it is.
+	// About is what the event concerns.
 	About About
-	// Tuner is what it means to the sweep's tuner, Policy to the scheduling policy.
+	// Tuner is what the event means to the sweep's tuner, and Policy to the scheduling policy.
 	Tuner  TunerPart
 	Policy PolicyPart
-	// Asks: devices, or trials that want some, may have changed, so that the policy is asked again.
+	// Asks causes a round, because the devices or the trials that need some may have changed.
 	Asks bool
-	// Advances: the sweep may have reached a limit or its end, and is looked at again before the step ends.
+	// Advances causes a check of the sweep before the step ends, because it may have reached a limit or its end.
 	Advances bool
-	// View is what changes of what policies see.
+	// View is the part of the policies' view that changes.
 	View ViewPart
-	// Orders: the workers that hold the trial's lease are told.
+	// Orders sends orders to the workers that hold the trial's lease.
 	Orders bool
-	// Readers is what it is to those who read the ledger's batches without a state.
+	// Readers is what the event means to readers of the ledger that do not compute a state.
 	Readers ReaderPart
-	// Outlook: what the sweep's tuner will do in all may be something else.
+	// Outlook reports that the tuner's outlook may change.
 	Outlook bool
 
-	fold func(*folding, *outbidv1.Event) error
-	// courses are what it does to those that have a life of their own.
-	courses []*course
-	// creates: the trial exists only once the event is folded in.
+	fold func(*foldContext, *outbidv1.Event) error
+	// lifecycles are the transitions that the event makes.
+	lifecycles []*lifecycle
+	// creates reports that the trial exists only after the event.
 	creates bool
-	// news says, before the event is folded in, whether it is news to the tuner.
-	news func(*folding, *outbidv1.Event) bool
-	// sweep, trial and node name what the event is about.
+	// news reports, before the event is applied, whether the tuner gets it.
+	news func(*foldContext, *outbidv1.Event) bool
+	// sweep, trial and node return what the event is about.
 	sweep func(*outbidv1.Event) string
 	trial func(*outbidv1.Event) TrialRef
 	node  func(*outbidv1.Event) string
-	// step is how far it says that a fork was.
+	// step returns the step of the fork.
 	step func(*outbidv1.Event) int64
-	// body is the message that says what happened; decision is what it is in its round.
+	// body returns the message of the event; decision is what the event decides in its round.
 	body     func(*outbidv1.Event) message
 	decision func(*outbidv1.Event) *outbidv1.Decision
 }
 
-// About says whose event a kind is.
+// About is what a kind of event concerns.
 type About string
 
-// What events are about.
+// Values of About.
 const (
 	AboutLedger About = "ledger"
 	AboutNode   About = "node"
@@ -64,56 +64,56 @@ const (
 // TunerPart is what an event means to a sweep's tuner.
 type TunerPart string
 
-// What events mean to tuners.
+// Values of TunerPart.
 const (
 	TunerStarts    TunerPart = "starts"
-	TunerArchives  TunerPart = "is archived when its sweep has ended, and taken up when that goes on"
-	TunerWidens    TunerPart = "is taken up if need be, and hears of it"
+	TunerArchives  TunerPart = "is archived when its sweep ends, and restored when the sweep continues"
+	TunerWidens    TunerPart = "is restored if archived, then notified"
 	TunerForgotten TunerPart = "is forgotten"
 	TunerAsked     TunerPart = "was asked; is asked again on replay"
-	TunerAnswers   TunerPart = "has answered, in a process of its own; what it wants follows"
-	TunerRecorded  TunerPart = "if in a process of its own: what it answers is in the ledger from here on"
-	TunerHears     TunerPart = "hears of it"
-	TunerHearsNews TunerPart = "hears of it if it is news"
+	TunerAnswers   TunerPart = "if remote: has answered; its actions follow"
+	TunerRecorded  TunerPart = "if remote: its answers are in the ledger from here on"
+	TunerHears     TunerPart = "is notified"
+	TunerHearsNews TunerPart = "is notified if the event is new to it"
 )
 
-// PolicyPart is what an event means to the policy, beside having to decide.
+// PolicyPart is what an event means to the policy besides causing a round.
 type PolicyPart string
 
-// What events mean to policies.
+// Values of PolicyPart.
 const (
-	PolicyStarts  PolicyPart = "decided from here on; takes over on replay"
-	PolicyBegins  PolicyPart = "begins to decide, on what there is here"
+	PolicyStarts  PolicyPart = "decided from here on; is installed on replay"
+	PolicyBegins  PolicyPart = "begins to decide on the current view"
 	PolicyDecided PolicyPart = "decided; decides again on replay"
 )
 
-// ViewPart is what an event changes of the policies' view.
+// ViewPart is what an event changes in the policies' view.
 type ViewPart string
 
-// What events change of the view.
+// Values of ViewPart.
 const (
 	ViewNodes   ViewPart = "nodes"
 	ViewTenants ViewPart = "tenants"
 	ViewSweep   ViewPart = "sweep"
-	ViewWaiting ViewPart = "sweep, and its trials that wait"
+	ViewWaiting ViewPart = "sweep and its waiting trials"
 	ViewTrial   ViewPart = "sweep and trial"
 )
 
-// ReaderPart is what an event is to those who read the ledger's batches without a state: the history of reports, and whoever
-// lists rounds.
+// ReaderPart is what an event means to readers of the ledger that do not compute a state: the history of reports, and
+// lists of rounds.
 type ReaderPart string
 
-// What events are to readers of batches.
+// Values of ReaderPart.
 const (
 	ReadersReport  ReaderPart = "a report"
 	ReadersForget  ReaderPart = "forget the sweep"
 	ReadersRound   ReaderPart = "a round"
 	ReadersDecided ReaderPart = "a decision of its round"
-	ReadersAside   ReaderPart = "may stand between a round's decisions"
+	ReadersAside   ReaderPart = "may come between a round's decisions"
 	ReadersLeader  ReaderPart = "a new leader"
 )
 
-// A part is one cell of a row. Cells that are not set mean nothing to whom they are about.
+// A part is a cell of a row. Cells that are not set have no effect.
 type part interface{ set(*Kind) }
 
 func (p TunerPart) set(k *Kind)  { k.Tuner = p }
@@ -121,17 +121,17 @@ func (p PolicyPart) set(k *Kind) { k.Policy = p }
 func (p ViewPart) set(k *Kind)   { k.View = p }
 func (p ReaderPart) set(k *Kind) { k.Readers = p }
 
-// decides is a decision of a round, as the API lists it.
+// decides returns the decision of a round in an event, in the API's form.
 type decides func(*outbidv1.Event) *outbidv1.Decision
 
 func (d decides) set(k *Kind) { k.Readers, k.decision = ReadersDecided, d }
 
-// seenAt says how far a fork was.
+// seenAt returns the step of a fork in an event.
 type seenAt func(*outbidv1.Event) int64
 
 func (s seenAt) set(k *Kind) { k.step = s }
 
-// A flag is a cell that is there or not.
+// A flag is a cell that is either set or not.
 type flag int
 
 const (
@@ -157,22 +157,22 @@ func (f flag) set(k *Kind) {
 	}
 }
 
-// newsIf is told to the tuner if f says so before the event is folded in.
-func newsIf[M message](body func(*outbidv1.Event) M, f func(*folding, M) bool) part {
-	return news(func(in *folding, e *outbidv1.Event) bool { return f(in, body(e)) })
+// newsIf passes an event to the tuner if f returns true before the event is applied.
+func newsIf[M message](body func(*outbidv1.Event) M, f func(*foldContext, M) bool) part {
+	return news(func(in *foldContext, e *outbidv1.Event) bool { return f(in, body(e)) })
 }
 
-type news func(*folding, *outbidv1.Event) bool
+type news func(*foldContext, *outbidv1.Event) bool
 
 func (f news) set(k *Kind) { k.Tuner, k.news = TunerHearsNews, f }
 
-// TrialRef is what every event about a trial has.
+// TrialRef is implemented by every event about a trial.
 type TrialRef interface {
 	GetSweep() string
 	GetTrial() int32
 }
 
-// message is what every event's body is.
+// message is implemented by every event's body.
 type message interface{ ProtoReflect() protoreflect.Message }
 
 func nameOf[M message]() string {
@@ -180,11 +180,11 @@ func nameOf[M message]() string {
 	return string(none.ProtoReflect().Descriptor().Name())
 }
 
-// of makes a row for an event about the ledger or a node, or about a sweep that need not exist.
-func of[M message](about About, body func(*outbidv1.Event) M, fold func(*folding, M) error, parts ...part) *Kind {
+// newKind makes a row for an event about the ledger or a node, or about a sweep that need not exist.
+func newKind[M message](about About, body func(*outbidv1.Event) M, fold func(*foldContext, M) error, parts ...part) *Kind {
 	k := &Kind{
 		Name: nameOf[M](), About: about,
-		fold: func(f *folding, e *outbidv1.Event) error { return fold(f, body(e)) },
+		fold: func(f *foldContext, e *outbidv1.Event) error { return fold(f, body(e)) },
 		body: func(e *outbidv1.Event) message { return body(e) },
 	}
 	for _, p := range parts {
@@ -193,30 +193,31 @@ func of[M message](about About, body func(*outbidv1.Event) M, fold func(*folding
 	return k
 }
 
-// ofSweep makes a row for an event about a sweep.
-func ofSweep[M interface {
+// newSweepKind makes a row for an event about a sweep.
+func newSweepKind[M interface {
 	message
 	GetSweep() string
-}](body func(*outbidv1.Event) M, fold func(*folding, M) error, parts ...part,
+}](body func(*outbidv1.Event) M, fold func(*foldContext, M) error, parts ...part,
 ) *Kind {
-	k := of(AboutSweep, body, fold, parts...)
+	k := newKind(AboutSweep, body, fold, parts...)
 	k.sweep = func(e *outbidv1.Event) string { return body(e).GetSweep() }
 	return k
 }
 
-// ofTrial makes a row for an event about a trial.
-func ofTrial[M interface {
+// newTrialKind makes a row for an event about a trial.
+func newTrialKind[M interface {
 	message
 	TrialRef
-}](body func(*outbidv1.Event) M, fold func(*folding, M) error, parts ...part,
+}](body func(*outbidv1.Event) M, fold func(*foldContext, M) error, parts ...part,
 ) *Kind {
-	k := of(AboutTrial, body, fold, parts...)
+	k := newKind(AboutTrial, body, fold, parts...)
 	k.sweep = func(e *outbidv1.Event) string { return body(e).GetSweep() }
 	k.trial = func(e *outbidv1.Event) TrialRef { return body(e) }
 	return k
 }
 
-// lease is the id of the lease that an event about a trial names, if it names one. Checkpoints of old ledgers do not say.
+// lease returns the ID of the lease that an event about a trial names, if any. Checkpoints in old ledgers do not name
+// one.
 func (k *Kind) lease(e *outbidv1.Event) (id uint64, named bool) {
 	switch l := k.trial(e).(type) {
 	case interface{ GetLeaseId() uint64 }:
@@ -228,10 +229,10 @@ func (k *Kind) lease(e *outbidv1.Event) (id uint64, named bool) {
 	}
 }
 
-// Table finds the row of an event. It never changes.
+// Table finds the row of an event. It is immutable.
 type Table struct{ rows map[reflect.Type]*Kind }
 
-// NewTable returns the table of events for those who read them without a state.
+// NewTable returns the table of events, for readers that do not compute a state.
 func NewTable() Table {
 	rows := map[string]*Kind{}
 	for _, k := range Kinds() {
@@ -251,7 +252,7 @@ func NewTable() Table {
 	return Table{all}
 }
 
-// Kind is an event's row in the table; nil for one that this version does not know.
+// Kind returns an event's row in the table, or nil if this version does not know the kind.
 func (t Table) Kind(e *outbidv1.Event) *Kind {
 	if e.GetKind() == nil {
 		return nil
@@ -259,10 +260,10 @@ func (t Table) Kind(e *outbidv1.Event) *Kind {
 	return t.rows[reflect.TypeOf(e.GetKind())]
 }
 
-// Kind is Table.Kind.
+// Kind returns an event's row in the table of events: see Table.Kind.
 func (st *State) Kind(e *outbidv1.Event) *Kind { return st.table.Kind(e) }
 
-// TrialOf is the body of an event about a trial, nil for others.
+// TrialOf returns the body of an event about a trial, or nil for others.
 func (st *State) TrialOf(e *outbidv1.Event) TrialRef {
 	if k := st.Kind(e); k != nil && k.trial != nil {
 		return k.trial(e)

@@ -6,8 +6,8 @@ import (
 
 type event = outbidv1.Event
 
-// Kinds is the table of events: one row for each kind. What an event means stands here and nowhere else; tests hold the
-// table against the messages, and docs/architecture.md prints it.
+// Kinds returns the table of events, with one row for each kind. It alone defines what an event means; tests compare
+// the table with the messages, and docs/architecture.md prints it.
 func Kinds() []*Kind {
 	var all []*Kind
 	for _, rows := range [][]*Kind{tenantKinds(), sweepKinds(), trialKinds(), leaseKinds(), ledgerKinds()} {
@@ -18,89 +18,89 @@ func Kinds() []*Kind {
 
 func tenantKinds() []*Kind {
 	return []*Kind{
-		of(AboutTenant, (*event).GetTenantChanged, (*folding).tenantChanged, asks, ViewTenants),
-		of(AboutTenant, (*event).GetTenantRemoved, (*folding).tenantRemoved, asks, ViewTenants),
+		newKind(AboutTenant, (*event).GetTenantChanged, (*foldContext).tenantChanged, asks, ViewTenants),
+		newKind(AboutTenant, (*event).GetTenantRemoved, (*foldContext).tenantRemoved, asks, ViewTenants),
 	}
 }
 
 func sweepKinds() []*Kind {
 	return []*Kind{
-		of(AboutSweep, (*event).GetSweepSubmitted, (*folding).submitted,
-			sweepCourse("submitted"), TunerStarts, asks, advances, outlook, ViewSweep),
-		ofSweep((*event).GetSweepChanged, (*folding).sweepChanged,
-			sweepCourse("pause", "resume", "stop or limit", "tuner done", "trials ended", "tuner failed"), TunerArchives, asks, advances, outlook, ViewWaiting),
-		ofSweep((*event).GetSweepExtended, (*folding).sweepExtended,
-			sweepCourse(Extended), TunerWidens, asks, advances, outlook, ViewWaiting),
-		ofSweep((*event).GetSweepDeleted, (*folding).sweepDeleted, sweepCourse("deleted"), TunerForgotten, outlook, ReadersForget),
-		ofSweep((*event).GetSoupPublished, (*folding).soupPublished),
-		ofSweep((*event).GetSoupDropped, (*folding).soupDropped),
-		ofSweep((*event).GetTunerAsked, (*folding).tunerAsked, TunerAsked, advances, ViewSweep),
-		ofSweep((*event).GetTunerAnswered, (*folding).tunerAnswered, TunerAnswers, advances, outlook),
-		ofSweep((*event).GetSweepAnswered, (*folding).sweepAnswered, advances, ReadersAside),
+		newKind(AboutSweep, (*event).GetSweepSubmitted, (*foldContext).submitted,
+			sweepLifecycle("submitted"), TunerStarts, asks, advances, outlook, ViewSweep),
+		newSweepKind((*event).GetSweepChanged, (*foldContext).sweepChanged,
+			sweepLifecycle("pause", "resume", "stop or limit", "tuner done", "trials ended", "tuner failed"), TunerArchives, asks, advances, outlook, ViewWaiting),
+		newSweepKind((*event).GetSweepExtended, (*foldContext).sweepExtended,
+			sweepLifecycle(Extended), TunerWidens, asks, advances, outlook, ViewWaiting),
+		newSweepKind((*event).GetSweepDeleted, (*foldContext).sweepDeleted, sweepLifecycle("deleted"), TunerForgotten, outlook, ReadersForget),
+		newSweepKind((*event).GetSoupPublished, (*foldContext).soupPublished),
+		newSweepKind((*event).GetSoupDropped, (*foldContext).soupDropped),
+		newSweepKind((*event).GetTunerAsked, (*foldContext).tunerAsked, TunerAsked, advances, ViewSweep),
+		newSweepKind((*event).GetTunerAnswered, (*foldContext).tunerAnswered, TunerAnswers, advances, outlook),
+		newSweepKind((*event).GetSweepAnswered, (*foldContext).sweepAnswered, advances, ReadersAside),
 	}
 }
 
 func trialKinds() []*Kind {
 	return []*Kind{
-		ofTrial((*event).GetTrialCreated, (*folding).created,
-			trialCourse("created"), createsTrial, asks, advances, ViewTrial),
-		ofTrial((*event).GetTrialTargeted, (*folding).targeted, trialCourse(Targeted), asks, advances, ViewTrial),
-		ofTrial((*event).GetTrialPaused, (*folding).paused, trialCourse(Paused), advances, ViewTrial),
-		ofTrial((*event).GetTrialEnded, (*folding).ended,
-			trialCourse("ended"), newsIf((*event).GetTrialEnded, (*folding).exitIsNews), asks, advances, outlook, ViewTrial),
-		ofTrial((*event).GetTrialCloned, (*folding).cloned, trialCourse(Cloned), asks, advances, ViewTrial),
-		// By far the most events are reports, and alone they change nobody's demand.
-		ofTrial((*event).GetTrialReported, (*folding).reported,
-			leaseCourse("reported"), newsIf((*event).GetTrialReported, (*folding).reportIsNews), ViewTrial,
+		newTrialKind((*event).GetTrialCreated, (*foldContext).created,
+			trialLifecycle("created"), createsTrial, asks, advances, ViewTrial),
+		newTrialKind((*event).GetTrialTargeted, (*foldContext).targeted, trialLifecycle(Targeted), asks, advances, ViewTrial),
+		newTrialKind((*event).GetTrialPaused, (*foldContext).paused, trialLifecycle(Paused), advances, ViewTrial),
+		newTrialKind((*event).GetTrialEnded, (*foldContext).ended,
+			trialLifecycle("ended"), newsIf((*event).GetTrialEnded, (*foldContext).exitIsNews), asks, advances, outlook, ViewTrial),
+		newTrialKind((*event).GetTrialCloned, (*foldContext).cloned, trialLifecycle(Cloned), asks, advances, ViewTrial),
+		// Most events are reports, which alone do not change the demand.
+		newTrialKind((*event).GetTrialReported, (*foldContext).reported,
+			leaseLifecycle("reported"), newsIf((*event).GetTrialReported, (*foldContext).reportIsNews), ViewTrial,
 			seenAt(stepReported), ReadersReport),
-		ofTrial((*event).GetTrialReached, (*folding).reached,
-			leaseCourse(TargetReached), newsIf((*event).GetTrialReached, (*folding).targetIsNews), asks, advances, ViewTrial,
+		newTrialKind((*event).GetTrialReached, (*foldContext).reached,
+			leaseLifecycle(TargetReached), newsIf((*event).GetTrialReached, (*foldContext).targetIsNews), asks, advances, ViewTrial,
 			seenAt(stepReached)),
-		ofTrial((*event).GetCheckpointSaved, (*folding).checkpointSaved, advances, seenAt(stepSaved)),
-		ofTrial((*event).GetCheckpointDropped, (*folding).checkpointDropped, advances),
+		newTrialKind((*event).GetCheckpointSaved, (*foldContext).checkpointSaved, advances, seenAt(stepSaved)),
+		newTrialKind((*event).GetCheckpointDropped, (*foldContext).checkpointDropped, advances),
 	}
 }
 
 func leaseKinds() []*Kind {
 	return []*Kind{
-		ofTrial((*event).GetLeaseGranted, (*folding).leaseGranted,
-			trialCourse("lease granted"), leaseCourse("granted"), advances, ViewTrial, orders, decides(aGrant)),
-		ofTrial((*event).GetTrialAsked, (*folding).trialAsked,
-			trialCourse("lease granted"), leaseCourse("asked for by a client"), advances, ViewTrial),
-		ofTrial((*event).GetLeaseRenewed, (*folding).leaseRenewed, leaseCourse("renewed"), advances, ViewTrial, orders,
+		newTrialKind((*event).GetLeaseGranted, (*foldContext).leaseGranted,
+			trialLifecycle("lease granted"), leaseLifecycle("granted"), advances, ViewTrial, orders, decides(aGrant)),
+		newTrialKind((*event).GetTrialAsked, (*foldContext).trialAsked,
+			trialLifecycle("lease granted"), leaseLifecycle("asked for by a client"), advances, ViewTrial),
+		newTrialKind((*event).GetLeaseRenewed, (*foldContext).leaseRenewed, leaseLifecycle("renewed"), advances, ViewTrial, orders,
 			decides(aRenewal)),
-		ofTrial((*event).GetLeaseRevoked, (*folding).leaseRevoked, leaseCourse("revoked"), advances, ViewTrial, orders,
+		newTrialKind((*event).GetLeaseRevoked, (*foldContext).leaseRevoked, leaseLifecycle("revoked"), advances, ViewTrial, orders,
 			decides(aRevocation)),
-		ofTrial((*event).GetPlaceEnded, (*folding).placeEnded, leaseCourse(PlaceEnded), asks, advances, ViewTrial),
-		ofTrial((*event).GetLeaseEnded, (*folding).leaseEnded,
-			trialCourse("lease ended"), leaseCourse("ended"), asks, advances, ViewTrial, orders),
-		ofTrial((*event).GetForkStarted, (*folding).forkStarted, leaseCourse(ProcessStarted), advances, ViewTrial),
-		ofTrial((*event).GetForkFailed, (*folding).forkFailed, leaseCourse(ProcessFailed), advances, ViewTrial),
-		ofTrial((*event).GetForksBegan, (*folding).forksBegan, trialCourse("forks begin"), advances, ViewTrial, ReadersAside),
-		ofTrial((*event).GetConsolidationOrdered, (*folding).consolidationOrdered,
-			trialCourse("forks are consolidated"), advances, ViewTrial),
-		ofTrial((*event).GetForksEnded, (*folding).forksEnded, trialCourse("forks are consolidated"), asks, advances, ViewTrial),
-		ofTrial((*event).GetMergeJudged, (*folding).mergeJudged, trialCourse("an average is judged"), asks, advances, ViewTrial),
+		newTrialKind((*event).GetPlaceEnded, (*foldContext).placeEnded, leaseLifecycle(PlaceEnded), asks, advances, ViewTrial),
+		newTrialKind((*event).GetLeaseEnded, (*foldContext).leaseEnded,
+			trialLifecycle("lease ended"), leaseLifecycle("ended"), asks, advances, ViewTrial, orders),
+		newTrialKind((*event).GetForkStarted, (*foldContext).forkStarted, leaseLifecycle(ProcessStarted), advances, ViewTrial),
+		newTrialKind((*event).GetForkFailed, (*foldContext).forkFailed, leaseLifecycle(ProcessFailed), advances, ViewTrial),
+		newTrialKind((*event).GetForksBegan, (*foldContext).forksBegan, trialLifecycle("forks begin"), advances, ViewTrial, ReadersAside),
+		newTrialKind((*event).GetConsolidationOrdered, (*foldContext).consolidationOrdered,
+			trialLifecycle("forks are averaged"), advances, ViewTrial),
+		newTrialKind((*event).GetForksEnded, (*foldContext).forksEnded, trialLifecycle("forks are averaged"), asks, advances, ViewTrial),
+		newTrialKind((*event).GetMergeJudged, (*foldContext).mergeJudged, trialLifecycle("an average is judged"), asks, advances, ViewTrial),
 	}
 }
 
 func ledgerKinds() []*Kind {
 	return []*Kind{
-		of(AboutNode, (*event).GetNodeJoined, (*folding).nodeJoined, nodeCourse(joining, "joined"), asks, ViewNodes),
-		of(AboutNode, (*event).GetNodeChanged, (*folding).nodeChanged,
-			nodeCourse(changing, "drained", "opened again", "silent", "heard of again", "said goodbye"), asks, ViewNodes),
-		of(AboutNode, (*event).GetNodeFaulted, (*folding).nodeFaulted, nodeCourse(faulting, FoundAtFault), asks, ViewNodes),
-		of(AboutNode, (*event).GetNodeCleared, (*folding).nodeCleared, nodeCourse(clearing, ClearedOfFault), asks, ViewNodes),
-		of(AboutNode, (*event).GetUplinkSeen, (*folding).uplinkSeen, nodeCourse(heardOf, "heard of")),
-		of(AboutLedger, (*event).GetNote, (*folding).note, ReadersAside),
-		of(AboutLedger, (*event).GetRoundBegun, (*folding).roundBegun, PolicyBegins),
-		of(AboutLedger, (*event).GetRoundDecided, (*folding).roundDecided, PolicyDecided, ReadersRound),
-		of(AboutLedger, (*event).GetOrchestratorStarted, (*folding).started, TunerRecorded, PolicyStarts, ReadersLeader),
+		newKind(AboutNode, (*event).GetNodeJoined, (*foldContext).nodeJoined, nodeLifecycle(joining, "joined"), asks, ViewNodes),
+		newKind(AboutNode, (*event).GetNodeChanged, (*foldContext).nodeChanged,
+			nodeLifecycle(changing, "drained", "opened again", "silent", "seen again", "left"), asks, ViewNodes),
+		newKind(AboutNode, (*event).GetNodeFaulted, (*foldContext).nodeFaulted, nodeLifecycle(faulting, FoundAtFault), asks, ViewNodes),
+		newKind(AboutNode, (*event).GetNodeCleared, (*foldContext).nodeCleared, nodeLifecycle(clearing, ClearedOfFault), asks, ViewNodes),
+		newKind(AboutNode, (*event).GetUplinkSeen, (*foldContext).uplinkSeen, nodeLifecycle(uplinkNode, "seen")),
+		newKind(AboutLedger, (*event).GetNote, (*foldContext).note, ReadersAside),
+		newKind(AboutLedger, (*event).GetRoundBegun, (*foldContext).roundBegun, PolicyBegins),
+		newKind(AboutLedger, (*event).GetRoundDecided, (*foldContext).roundDecided, PolicyDecided, ReadersRound),
+		newKind(AboutLedger, (*event).GetOrchestratorStarted, (*foldContext).started, TunerRecorded, PolicyStarts, ReadersLeader),
 	}
 }
 
-func joining(e *event) string  { return e.GetNodeJoined().GetNode().GetName() }
-func changing(e *event) string { return e.GetNodeChanged().GetNode() }
-func faulting(e *event) string { return e.GetNodeFaulted().GetNode() }
-func clearing(e *event) string { return e.GetNodeCleared().GetNode() }
-func heardOf(e *event) string  { return e.GetUplinkSeen().GetNode() }
+func joining(e *event) string    { return e.GetNodeJoined().GetNode().GetName() }
+func changing(e *event) string   { return e.GetNodeChanged().GetNode() }
+func faulting(e *event) string   { return e.GetNodeFaulted().GetNode() }
+func clearing(e *event) string   { return e.GetNodeCleared().GetNode() }
+func uplinkNode(e *event) string { return e.GetUplinkSeen().GetNode() }

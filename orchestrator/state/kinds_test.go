@@ -9,7 +9,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// printKinds is the table of events as docs/architecture.md prints it.
+// printKinds returns the table of events as docs/architecture.md prints it.
 func printKinds() string {
 	var out strings.Builder
 	out.WriteString("| event | about | moves | the sweep's tuner | the policy | its view changes | the sweep | workers | readers |\n|---|---|---|---|---|---|---|---|---|\n")
@@ -19,13 +19,13 @@ func printKinds() string {
 			policy = "is asked"
 		}
 		if k.Advances {
-			sweep = "is looked at"
+			sweep = "is checked"
 		}
 		if k.Orders {
 			workers = "get orders"
 		}
 		var moves []string
-		for _, c := range k.courses {
+		for _, c := range k.lifecycles {
 			moves = append(moves, c.what)
 		}
 		readers := string(k.Readers)
@@ -53,7 +53,7 @@ func TestTheDocsPrintTheEvents(t *testing.T) {
 	}
 }
 
-// Whoever adds an event says in the table what it means.
+// Every event must have a row in the table.
 func TestEveryEventHasARow(t *testing.T) {
 	t.Parallel()
 	st := New()

@@ -12,20 +12,20 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// Holder is who trains under a lease.
+// Holder is the kind of process that trains under a lease.
 type Holder uint8
 
 const (
 	// Workers train on the places of their lease.
 	Workers Holder = iota
-	// Client is a program of the user's that asked for a trial of an external sweep. Its lease has no places.
+	// Client is a user's program that asked for a trial of an external sweep. Its lease has no places.
 	Client
 )
 
-// Lead is the oldest lease that the trial holds; nil if it holds none. Where a trial is trained by several forks, each under
-// a lease of its own, each counts its own steps, and the fork of the lead speaks for the trial: its reports are the trial's,
-// which the tuner hears of, and its step is the trial's. What the others do is kept with their leases. When the lead ends the
-// next one leads. This is the seam for those who want the forks' steps to add up.
+// Lead returns the oldest lease that the trial holds, or nil. If several forks train a trial, each has a lease and
+// counts its own steps. The fork of the leading lease represents the trial: its reports are the trial's reports,
+// which the tuner gets, and its step is the trial's step. Those of other forks are kept with their leases. When the
+// leading lease ends, the next one leads.
 func (t *Trial) Lead() *Lease {
 	if len(t.Leases) == 0 {
 		return nil
@@ -33,7 +33,7 @@ func (t *Trial) Lead() *Lease {
 	return t.Leases[0]
 }
 
-// Held is the lease of an id, if the trial holds it; nil otherwise.
+// Held returns the lease with an ID if the trial holds it, or nil.
 func (t *Trial) Held(id uint64) *Lease {
 	for _, l := range t.Leases {
 		if l.ID == id {
@@ -43,12 +43,12 @@ func (t *Trial) Held(id uint64) *Lease {
 	return nil
 }
 
-// PlaceOn is the index of the lease's place on a node; -1 if it has none, or that has ended.
+// PlaceOn returns the index of the lease's place on a node, or -1 if it has none or the place has ended.
 func (l *Lease) PlaceOn(node string) int {
 	return slices.IndexFunc(l.Places, func(p Place) bool { return p.Node == node && !p.Ended })
 }
 
-// Rank0 is the node that rank 0 is on; "" for a client's lease.
+// Rank0 returns the node of rank 0, or "" for a client's lease.
 func (l *Lease) Rank0() string {
 	if len(l.Places) == 0 {
 		return ""
@@ -56,15 +56,15 @@ func (l *Lease) Rank0() string {
 	return l.Places[0].Node
 }
 
-// Over says whether every place of the lease has ended.
+// Over reports whether every place of the lease has ended.
 func (l *Lease) Over() bool {
 	return !slices.ContainsFunc(l.Places, func(p Place) bool { return !p.Ended })
 }
 
-// Gang says whether the lease is over several nodes.
+// Gang reports whether the lease spans several nodes.
 func (l *Lease) Gang() bool { return len(l.Places) > 1 }
 
-// Size is the number of its devices on all places.
+// Size returns the number of devices on all places.
 func (l *Lease) Size() int {
 	n := 0
 	for _, p := range l.Places {
@@ -73,13 +73,13 @@ func (l *Lease) Size() int {
 	return n
 }
 
-// Type is the type of its devices; "" if they are of several.
+// Type returns the type of the devices, or "" if there are several.
 func (l *Lease) Type() string { return l.kind }
 
-// Locality is how close together its devices are.
+// Locality returns how close together the devices are.
 func (l *Lease) Locality() cluster.Locality { return l.spread }
 
-// shape is a node as policies see it.
+// shape returns a node as policies see it.
 func shape(info *outbidv1.NodeInfo) cluster.Node {
 	node := cluster.Node{
 		Name: info.GetName(), CPUs: info.GetCpus(), Memory: info.GetMemoryBytes(), Trusted: info.GetTrusted(),
@@ -97,7 +97,7 @@ func shape(info *outbidv1.NodeInfo) cluster.Node {
 	return node
 }
 
-// linkRank orders links by speed: any NVLink before any PCIe path, and those by how close they meet.
+// linkRank orders links by speed: any NVLink above any PCIe path, and PCIe paths by how near they meet.
 func linkRank(l *outbidv1.DeviceLink) int {
 	switch l.GetKind() {
 	case "nvlink":
@@ -115,10 +115,10 @@ func linkRank(l *outbidv1.DeviceLink) int {
 	}
 }
 
-// shares says whether a sweep competes for devices: clients run the trials of an external one.
+// shares reports whether a sweep competes for devices. Clients run the trials of an external sweep.
 func shares(s *Sweep) bool { return s.Spec.GetExternal() == nil }
 
-// shares counts a sweep in or out of those that compete for devices.
+// shares adds a sweep to those that compete for devices, or removes it.
 func (st *State) shares(at time.Time, s *Sweep, by int) {
 	if !shares(s) {
 		return
@@ -134,18 +134,18 @@ type sharing struct {
 	appSeconds  float64
 	appsChanged time.Time
 	competing   int
-	// tenants are what those of each tenant weigh; nil for no tenant.
+	// tenants holds the weights of each tenant's competing sweeps, or is nil.
 	tenants *immutable.Map[string, tenantWeight]
 }
 
-// tenantWeight is how many sweeps of a tenant compete, and the sum of their weights in millionths: sums of whole numbers are
-// the same in whatever order sweeps come and go.
+// tenantWeight holds the number of a tenant's competing sweeps, and the sum of their weights in millionths. Sums of
+// integers do not depend on the order of the sweeps.
 type tenantWeight struct{ sweeps, millionths int64 }
 
-// heaviest is the largest weight that is counted as such.
+// heaviest is the maximum weight that is counted.
 const heaviest = 1e9
 
-// weigh counts a sweep in or out of its tenant's weight.
+// weigh adds a sweep's weight to its tenant's, or removes it.
 func (st *State) weigh(s *Sweep, by int64) {
 	if !shares(s) {
 		return
@@ -164,7 +164,7 @@ func (st *State) weigh(s *Sweep, by int64) {
 	}
 }
 
-// weight of a sweep relative to others; 1 if its spec says none.
+// weight returns the weight of a sweep relative to others. The default is 1.
 func (s *Sweep) weight() float64 {
 	if w := s.Spec.GetWeight(); w > 0 {
 		return w
@@ -172,8 +172,8 @@ func (s *Sweep) weight() float64 {
 	return 1
 }
 
-// MeanWeight is the mean weight of a tenant's sweeps that compete for devices: what one of them weighs is a part of what the
-// tenant has. 1 if there are none.
+// MeanWeight returns the mean weight of a tenant's sweeps that compete for devices, or 1 without such sweeps. The
+// weight of a sweep is relative to this mean.
 func (s *sharing) MeanWeight(tenant string) float64 {
 	if s.tenants == nil {
 		return 1
@@ -185,8 +185,8 @@ func (s *sharing) MeanWeight(tenant string) float64 {
 	return float64(sum.millionths) / 1e6 / float64(sum.sweeps)
 }
 
-// AppSeconds is the time integral of the number of sweeps that competed for devices, in seconds, up to a time: the mean
-// over a span, Themis's N_avg, is the difference over it.
+// AppSeconds returns the time integral, in seconds, of the number of sweeps that competed for devices, up to a time.
+// The difference over a span divided by the span is Themis's N_avg.
 func (s *sharing) AppSeconds(now time.Time) float64 {
 	if s.appsChanged.IsZero() || now.Before(s.appsChanged) {
 		return s.appSeconds

@@ -9,20 +9,21 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// Point of a learning curve.
+// Point is a point of a learning curve.
 type Point struct {
 	Step  int64
 	Value float64
 }
 
 const (
-	// curvePoints bounds a curve; when there are more, every other one is forgotten.
+	// curvePoints limits the points of a curve. When it is reached, every second point is dropped.
 	curvePoints = 64
 	// smoothing is the weight of a sweep's newest measurement in its running mean.
 	smoothing = 0.1
 )
 
-// measure takes a report's speed in, once it has trained for some time, and returns it in steps per second; 0 if unknown.
+// measure records the speed in a report, once the fork has trained for some time, and returns it in steps per second,
+// or 0 if unknown.
 func (s *Sweep) measure(t *Trial, l *Lease, r *outbidv1.Report) float64 {
 	if r.GetTrainSeconds() <= 0 || l.Step <= l.FromStep || l.Holder == Client {
 		return 0
@@ -32,7 +33,7 @@ func (s *Sweep) measure(t *Trial, l *Lease, r *outbidv1.Report) float64 {
 		return 0
 	}
 	if l.kind == "" {
-		return rate // of devices of several types
+		return rate // several types of devices
 	}
 	m := cluster.Speed{Type: l.kind, Devices: l.Size(), Locality: l.spread, Rate: rate}
 	t.Measured = record(t.Measured, m, 1)
@@ -40,7 +41,7 @@ func (s *Sweep) measure(t *Trial, l *Lease, r *outbidv1.Report) float64 {
 	return rate
 }
 
-// record puts a measurement in place of the one of the same kind, or its weight of it.
+// record replaces the measurement of the same kind, or moves it towards the new one by weight.
 func record(all []cluster.Speed, m cluster.Speed, weight float64) []cluster.Speed {
 	for i := range all {
 		if o := &all[i]; o.Type == m.Type && o.Devices == m.Devices && o.Locality == m.Locality {
@@ -51,10 +52,10 @@ func record(all []cluster.Speed, m cluster.Speed, weight float64) []cluster.Spee
 	return append(all, m)
 }
 
-// plot adds a point to the curve; what a restarted fork repeats takes the place of what was there.
+// plot adds a point to the curve. Repeated steps of a restarted fork replace the old points.
 func (t *Trial) plot(step int64, value float64) {
 	for len(t.Curve) > 0 && t.Curve[len(t.Curve)-1].Step >= step {
-		t.Curve = slices.Clip(t.Curve[:len(t.Curve)-1]) // readers may have what is beyond
+		t.Curve = slices.Clip(t.Curve[:len(t.Curve)-1]) // readers may have the points beyond
 	}
 	if len(t.Curve) >= curvePoints {
 		kept := make([]Point, 0, curvePoints)

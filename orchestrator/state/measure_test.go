@@ -12,14 +12,14 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// timed is a report of a trial's lease, with the seconds that its fork has trained.
+// timed is a report of a trial's lease with the seconds that its fork has trained.
 func timed(n int32, leaseID uint64, step int64, seconds float64) *outbidv1.Event {
 	e := reported(n, leaseID, .5)
 	e.GetTrialReported().Report.Step, e.GetTrialReported().Report.TrainSeconds = step, seconds
 	return e
 }
 
-// A trial's speed is the newest that it trained at on such devices, and a sweep's the running mean of them.
+// A trial's speed is the newest measurement on such devices, and a sweep's is the running mean.
 func TestSpeedsAreMeasured(t *testing.T) {
 	t.Parallel()
 	st := racks(t)
@@ -45,7 +45,8 @@ func TestSpeedsAreMeasured(t *testing.T) {
 		{Type: "a100", Devices: 1, Rate: 42}, {Type: "v100", Devices: 2, Rate: 43}, {Type: "v100", Devices: 2, Locality: cluster.SameMachine, Rate: 44},
 	}
 	check("other devices", append([]cluster.Speed{one(10)}, others...), append([]cluster.Speed{one(2.8)}, others...))
-	// What says nothing is not taken in: no time, no steps, a number that is none, devices of several types.
+	// Reports that show no speed are ignored: without time or steps, with invalid numbers, or with devices of several
+	// types.
 	apply(t, st, grant(0, 6, place("a", 0)), began(6, 50), timed(0, 6, 60, 0), timed(0, 6, 60, -1), timed(0, 6, 50, 1), timed(0, 6, 45, 1),
 		timed(0, 6, 60, math.NaN()), timed(0, 6, 60, 5e-324), leaseEnded(0, 6), grant(0, 7, place("a", 0), place("c", 0)), timed(0, 7, 70, 1))
 	check("what says nothing", append([]cluster.Speed{one(10)}, others...), append([]cluster.Speed{one(2.8)}, others...))
@@ -70,7 +71,7 @@ func TestAClientIsNotMeasured(t *testing.T) {
 	}
 }
 
-// A curve has a bounded number of points, from the first to the newest, and of a step that is repeated the newest value.
+// A curve has a limited number of points, from the first to the newest. Of a repeated step it has the newest value.
 func TestCurves(t *testing.T) {
 	t.Parallel()
 	st, s := running(t, spec(1), 1)

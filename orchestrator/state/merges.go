@@ -7,11 +7,11 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// mergesKept bounds the rounds of forks that are kept of a trial once they have ended; the ledger holds them all.
+// mergesKept limits the finished fork slots that a trial keeps; the ledger has all of them.
 const mergesKept = 8
 
-// merged keeps what became of the trial's round of forks, which ends.
-func (f *folding) merged(e *outbidv1.ForksEnded) {
+// recordMerge records the result of the trial's fork slot, which ends.
+func (f *foldContext) recordMerge(e *outbidv1.ForksEnded) {
 	t, r := f.trial, f.trial.Round
 	t.Rounds++
 	m := &outbidv1.TrialMerge{
@@ -26,10 +26,10 @@ func (f *folding) merged(e *outbidv1.ForksEnded) {
 		m.Forks = append(m.Forks, part)
 	}
 	kept := t.Merges[max(0, len(t.Merges)+1-mergesKept):]
-	t.Merges = append(slices.Clip(slices.Clone(kept)), m) // readers may have what was
+	t.Merges = append(slices.Clip(slices.Clone(kept)), m) // readers may have the old list
 }
 
-// countedOf are the steps of a fork that count once its round has ended.
+// countedOf returns the steps of a fork that count after its fork slot.
 func countedOf(e *outbidv1.ForksEnded, lease uint64) int64 {
 	for _, f := range e.GetForks() {
 		if f.GetLeaseId() == lease {
@@ -39,7 +39,7 @@ func countedOf(e *outbidv1.ForksEnded, lease uint64) int64 {
 	return 0
 }
 
-// roundView is the trial's round of forks as people see it.
+// roundView returns the trial's fork slot as users see it.
 func (t *Trial) roundView() *outbidv1.TrialRound {
 	r := t.Round
 	v := &outbidv1.TrialRound{FromStep: r.From, Began: stamp(r.Began), Ends: stamp(r.Ends)}

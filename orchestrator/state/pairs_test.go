@@ -14,11 +14,11 @@ import (
 
 type (
 	event = outbidv1.Event
-	// legal says where an event leads, by the state before; what is not in it must be refused.
+	// legal gives the state after an event by the state before. States that are missing must refuse the event.
 	legal map[string]string
 )
 
-// same is legal for states that an event leaves as they are.
+// same is legal for states that an event does not change.
 func same(states ...string) legal {
 	l := legal{}
 	for _, s := range states {
@@ -32,7 +32,7 @@ func (l legal) and(from, to string) legal {
 	return l
 }
 
-// tryPairs folds every event into every state, and looks where that leads.
+// tryPairs applies every event in every state, and checks the result.
 func tryPairs(
 	t *testing.T, states map[string][]*event, events map[string]*event, want map[string]legal, word func(*state.State) string,
 ) {
@@ -65,7 +65,7 @@ func tryPairs(
 	}
 }
 
-// everyKind fails if a kind of event that something is about is not among those that were tried.
+// everyKind fails if a kind of event about one of these was not tried.
 func everyKind(t *testing.T, events map[string]*event, about ...state.About) {
 	t.Helper()
 	tried := map[string]bool{}
@@ -144,7 +144,7 @@ func TestEveryEventInEveryStateOfATrial(t *testing.T) {
 		leaseOver[word+" and leased"] = word
 	}
 	want := map[string]legal{
-		"TrialCreated": {}, // it is there
+		"TrialCreated": {}, // it exists already
 		"LeaseGranted": {"queued": "running"}, "TrialAsked": {"queued": "running"}, "LeaseEnded": leaseOver,
 		"LeaseRevoked": withLease, "LeaseRenewed": withLease, "PlaceEnded": withLease, "ForkStarted": withLease,
 		"ForkFailed": withLease, "TrialReported": withLease, "TrialReached": withLease,
@@ -156,7 +156,7 @@ func TestEveryEventInEveryStateOfATrial(t *testing.T) {
 		"CheckpointSaved":   same(slices.Collect(maps.Keys(states))...),
 		"CheckpointDropped": same(slices.Collect(maps.Keys(states))...),
 		"TrialEnded queued": {},
-		"ForksBegan":        same("queued"), "ConsolidationOrdered": {}, "ForksEnded": {}, // there is no round
+		"ForksBegan":        same("queued"), "ConsolidationOrdered": {}, "ForksEnded": {}, // it is not in a fork slot
 		"MergeJudged": same("queued", "paused"), "MergeJudged kept": {}, // nothing is on probation
 	}
 	for _, word := range ends {
@@ -216,7 +216,7 @@ func TestEveryEventInEveryStateOfALease(t *testing.T) {
 			return map[bool]string{true: "running", false: "starting"}[l.Started]
 		}
 	})
-	for name, e := range events { // the lease that was held before is nobody's
+	for name, e := range events { // the lease that was held before is no longer held
 		if name == "LeaseGranted" || name == "TrialAsked" {
 			continue
 		}
@@ -262,7 +262,7 @@ func TestEveryEventInEveryStateOfASweep(t *testing.T) {
 	want := map[string]legal{
 		"SweepSubmitted": {"none": "running"}, "SweepDeleted": {"done": "none", "stopped": "none", "failed": "none"},
 		"SweepExtended": same("running", "paused").and("done", "running").and("stopped", "running"), "TunerAsked": same(all...), "TunerAnswered": same(all...), "SweepAnswered": same(all...),
-		"SoupPublished": same(all...), "SoupPublished keyless": {}, "SoupPublished later": {}, "SoupDropped": {}, // there is none
+		"SoupPublished": same(all...), "SoupPublished keyless": {}, "SoupPublished later": {}, "SoupDropped": {}, // it has no soups
 		"SweepChanged unspecified": {}, "SweepChanged running": {"paused": "running", "stopped": "running"},
 		"SweepChanged paused": {"running": "paused"}, "SweepChanged stopping": {"running": "stopping", "paused": "stopping"},
 		"SweepChanged done": {"running": "done", "stopping": "done"}, "SweepChanged stopped": {"stopping": "stopped"},
@@ -283,7 +283,7 @@ func soupPublished(number int32, key string) *event {
 	}}}
 }
 
-// A sweep keeps as many soups as checkpoints, and gives no number twice.
+// A sweep keeps as many soups as checkpoints, and never reuses a number.
 func TestASweepKeepsItsNewestSoups(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

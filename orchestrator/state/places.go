@@ -5,17 +5,17 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// Place is the part of a lease on one node. Events and records say it as a LeasePlace, and policies, which know nodes by
-// their index, as a cluster.Place: what turns one into another is in this file.
+// Place is the part of a lease on one node. Events and records contain it as a LeasePlace, and policies, which refer
+// to nodes by index, as a cluster.Place. This file converts between them.
 type Place struct {
 	Node string
-	// Devices by their index on the node.
+	// Devices by index on the node.
 	Devices []int32
-	// Ended: its processes are gone and its devices free.
+	// Ended reports that its processes have ended and its devices are free.
 	Ended bool
 }
 
-// PlacesOf are places as an event or a record says them.
+// PlacesOf converts the places of an event or a record.
 func PlacesOf(said []*outbidv1.LeasePlace) []Place {
 	if len(said) == 0 {
 		return nil
@@ -27,7 +27,7 @@ func PlacesOf(said []*outbidv1.LeasePlace) []Place {
 	return places
 }
 
-// placeRecords are places as a record says them.
+// placeRecords converts places for a record.
 func placeRecords(places []Place) []*outbidv1.LeasePlace {
 	var records []*outbidv1.LeasePlace
 	for _, p := range places {
@@ -36,7 +36,7 @@ func placeRecords(places []Place) []*outbidv1.LeasePlace {
 	return records
 }
 
-// LeasePlaces are the places of a gang on nodes, as an event says them.
+// LeasePlaces converts the places of a gang on nodes for an event.
 func LeasePlaces(nodes []cluster.Node, gang cluster.Gang) []*outbidv1.LeasePlace {
 	places := make([]*outbidv1.LeasePlace, len(gang))
 	for i, p := range gang {
@@ -48,7 +48,7 @@ func LeasePlaces(nodes []cluster.Node, gang cluster.Gang) []*outbidv1.LeasePlace
 	return places
 }
 
-// GangOf is what places are to policies: index says which node one is on, and whether it is to count.
+// GangOf converts places for policies. index returns the node of a place, and whether the place is included.
 func GangOf(places []Place, index func(Place) (node int, counts bool)) cluster.Gang {
 	var g cluster.Gang
 	for _, p := range places {

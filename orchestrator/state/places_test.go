@@ -27,7 +27,7 @@ func nodeChanged(name string, to outbidv1.NodeState) *outbidv1.Event {
 	return &outbidv1.Event{Kind: &outbidv1.Event_NodeChanged{NodeChanged: &outbidv1.NodeChanged{Node: name, State: to}}}
 }
 
-// grant is of places by their nodes.
+// grant grants places by node names.
 func grant(trial int32, leaseID uint64, places ...*outbidv1.LeasePlace) *outbidv1.Event {
 	return &outbidv1.Event{Kind: &outbidv1.Event_LeaseGranted{LeaseGranted: &outbidv1.LeaseGranted{
 		Sweep: "s-1", Trial: trial, LeaseId: leaseID, Places: places,
@@ -42,7 +42,8 @@ func placeEnded(trial int32, leaseID uint64, node string) *outbidv1.Event {
 	return &outbidv1.Event{Kind: &outbidv1.Event_PlaceEnded{PlaceEnded: &outbidv1.PlaceEnded{Sweep: "s-1", Trial: trial, LeaseId: leaseID, Node: node}}}
 }
 
-// racks are two racks of machines: a and b with V100s and c with A100s in the first, d in the second.
+// racks returns a state with two racks of machines: a and b with V100s and c with A100s in the first, d in the
+// second.
 func racks(t *testing.T) *state.State {
 	t.Helper()
 	st := state.New()
@@ -51,8 +52,8 @@ func racks(t *testing.T) *state.State {
 	return st
 }
 
-// What a lease's devices are together does not change while its places end, nor by a restart meanwhile.
-func TestWhatALeasesDevicesAre(t *testing.T) {
+// The type and locality of a lease's devices do not change while its places end, nor after a restart during that.
+func TestTypeAndLocalityOfALease(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		places   []*outbidv1.LeasePlace
@@ -86,13 +87,13 @@ func TestWhatALeasesDevicesAre(t *testing.T) {
 	}
 }
 
-func TestWhatKeepsALeaseFromBeingGranted(t *testing.T) {
+func TestCanGrant(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		before []*outbidv1.Event
 		places []*outbidv1.LeasePlace
 		fits   bool
-		// folds: the state takes it in though nobody would decide it.
+		// folds reports that the state accepts the grant, although no policy would make it.
 		folds bool
 	}{
 		"free devices":         {nil, []*outbidv1.LeasePlace{place("a", 0, 3), place("b", 1)}, true, true},
@@ -119,7 +120,8 @@ func TestWhatKeepsALeaseFromBeingGranted(t *testing.T) {
 	}
 }
 
-// A gang leaves its nodes one by one: what it left is free at once, and who took it keeps it when the gang has ended.
+// A gang leaves its nodes one by one. Devices that it left are free at once, and a trial that takes them keeps them
+// when the gang has ended.
 func TestPlacesEndOneByOne(t *testing.T) {
 	t.Parallel()
 	st := racks(t)
@@ -176,7 +178,7 @@ func TestALeaseOnItsWay(t *testing.T) {
 	}
 }
 
-// A trial that goes back behind what it has done says so, with the step from which it repeats.
+// A trial that restarts behind its highest step records that, with the step from which it repeats.
 func TestTheLeadGoesBack(t *testing.T) {
 	t.Parallel()
 	st, s := running(t, spec(1), 1)
@@ -215,7 +217,7 @@ func TestNodesAsPoliciesSeeThem(t *testing.T) {
 	}
 }
 
-// Links are ordered by speed: NVLink by its lanes, before every PCIe path, and those by how close they meet.
+// Links are ordered by speed: NVLink by its lanes, above every PCIe path, and PCIe paths by how near they meet.
 func TestLinksAreOrdered(t *testing.T) {
 	t.Parallel()
 	info := &outbidv1.NodeInfo{Name: "n", Links: []*outbidv1.DeviceLink{

@@ -8,15 +8,15 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// mergeJudged: the average that the trial goes on from is on probation, stays, or makes room for the best fork's checkpoint. A
-// dropped one takes no step back: the trial is where its round ended, and what was done since from the average counts for nothing.
-func (f *folding) mergeJudged(e *outbidv1.MergeJudged) error {
+// mergeJudged puts the average that the trial continued from on probation, keeps it, or replaces it with the best
+// fork's checkpoint. If it is dropped, the trial keeps its step, but steps trained from the average do not count.
+func (f *foldContext) mergeJudged(e *outbidv1.MergeJudged) error {
 	t := f.trial
 	switch pending := e.GetVerdict() == outbidv1.MergeVerdict_MERGE_VERDICT_PENDING; {
 	case pending && (len(t.Leases) > 0 || t.From().GetKey() != e.GetKey()):
-		return broken("%q is on probation, and is not what the trial goes on from", e.GetKey())
+		return broken("%q is on probation, but the trial does not continue from it", e.GetKey())
 	case !pending && (t.Probation == nil || t.Probation.GetKey() != e.GetKey()):
-		return broken("%q is judged, and was not to be", e.GetKey())
+		return broken("%q is judged, but was not on probation", e.GetKey())
 	}
 	f.showVerdict(e)
 	t.Probation = nil
@@ -30,16 +30,16 @@ func (f *folding) mergeJudged(e *outbidv1.MergeJudged) error {
 		t.ForkAgain = e.GetAgain()
 		f.goOnFrom(e.GetCheckpoint())
 	default:
-		return broken("%q is judged, and not said how", e.GetKey())
+		return broken("%q is judged without a verdict", e.GetKey())
 	}
 	return nil
 }
 
-// goOnFrom has the trial go on from a checkpoint instead of the one that its forks began with.
-func (f *folding) goOnFrom(c *outbidv1.Checkpoint) {
+// goOnFrom makes the trial continue from a checkpoint instead of the one that its forks started from.
+func (f *foldContext) goOnFrom(c *outbidv1.Checkpoint) {
 	t := f.trial
 	void := func(o *outbidv1.Checkpoint) bool { return t.Held(o.GetLeaseId()) != nil }
-	var first, rest []*outbidv1.Checkpoint // what was saved since comes first: nothing falls back on it
+	var first, rest []*outbidv1.Checkpoint // saved since, so that nothing continues from it
 	for _, o := range t.Checkpoints {
 		switch {
 		case o.GetKey() == c.GetKey():
@@ -60,20 +60,21 @@ func (f *folding) goOnFrom(c *outbidv1.Checkpoint) {
 	t.Step = c.GetStep()
 }
 
-// showVerdict notes beside a round that has ended what became of its average.
-func (f *folding) showVerdict(e *outbidv1.MergeJudged) {
+// showVerdict adds the verdict on an average to the fork slot that made it.
+func (f *foldContext) showVerdict(e *outbidv1.MergeJudged) {
 	t := f.trial
 	i := slices.IndexFunc(t.Merges, func(m *outbidv1.TrialMerge) bool { return m.GetRound() == e.GetRound() })
 	if i < 0 {
 		return
 	}
-	t.Merges = slices.Clone(t.Merges) // readers may have what was
+	t.Merges = slices.Clone(t.Merges) // readers may have the old list
 	m := proto.CloneOf(t.Merges[i])
 	m.Verdict, m.BestMetric, m.Metric = e.GetVerdict(), new(e.GetBest()), e.Metric
 	t.Merges[i] = m
 }
 
-// onProbation says whether a checkpoint is the best fork's, which the trial goes on from if the average is dropped.
+// onProbation reports whether a checkpoint is the best fork's, from which the trial continues if the average is
+// dropped.
 func (t *Trial) onProbation(c *outbidv1.Checkpoint) bool {
 	return t.Probation != nil && (!t.Done() || t.ResumesAs != trialNone) && t.Probation.GetCheckpoint().GetKey() == c.GetKey()
 }

@@ -11,15 +11,15 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// Published is what the ledger says after one of its batches, for readers. It never changes, so it is read without a lock
-// while the state goes on. The next one shares with it what the events between them did not change.
+// Published is an immutable state after a batch of the ledger, for readers. It can be read without a lock while the
+// state changes. The next one shares the unchanged parts.
 type Published struct {
 	// Seq and Time are those of the last batch.
 	Seq  uint64
 	Time time.Time
 	// SweepIDs in order of submission.
 	SweepIDs []string
-	// Inventory are the nodes that can be counted on; it is the same value as long as those are the same.
+	// Inventory holds the nodes that are up or draining. It is the same pointer while these are unchanged.
 	Inventory *Inventory
 
 	sweeps  *immutable.Map[string, *PublishedSweep]
@@ -38,10 +38,10 @@ type Inventory struct {
 	Index map[string]int
 }
 
-// PublishedNode is a node as people see it.
+// PublishedNode is a node as users see it.
 type PublishedNode struct {
 	View *outbidv1.Node
-	// Up says whether the node can be counted on.
+	// Up reports whether the node is up or draining.
 	Up bool
 }
 
@@ -62,8 +62,8 @@ func (st *State) Publish() *Published {
 	return next
 }
 
-// After returns what readers see once the events whose changes led from p to the state are in the ledger. Call tell when
-// others can get at it: it wakes those who wait for a change.
+// After returns the published state after changes, once their events are in the ledger. The caller must call tell
+// after storing the result: it wakes readers that wait for a change.
 func (p *Published) After(st *State, changes []Change) (next *Published, tell func()) {
 	sweeps, nodes := map[string]bool{}, map[string]bool{}
 	list, inventory := false, false
@@ -88,7 +88,7 @@ func (p *Published) After(st *State, changes []Change) (next *Published, tell fu
 	return next, tell
 }
 
-// next copies some sweeps and nodes, and the nodes on which those sweeps' trials hold or held devices.
+// next copies the given sweeps and nodes, and the nodes on which trials of these sweeps hold or held devices.
 func (p *Published) next(st *State, sweeps, nodes map[string]bool) (*Published, func()) {
 	next := &Published{
 		Seq: st.Seq, Time: st.Time, sharing: st.sharing, tenancy: st.tenancy, counting: st.counting, pricing: st.pricing,
@@ -136,7 +136,7 @@ func (st *State) inventory() *Inventory {
 	return inv
 }
 
-// Sweep returns a sweep by id; a *DeletedError if it was deleted.
+// Sweep returns a sweep by ID. The error is a *DeletedError if it was deleted.
 func (p *Published) Sweep(id string) (*PublishedSweep, error) {
 	if s, ok := p.sweeps.Get(id); ok {
 		return s, nil
@@ -147,7 +147,7 @@ func (p *Published) Sweep(id string) (*PublishedSweep, error) {
 	return nil, notFound("sweep", id)
 }
 
-// Deleted lists the sweeps that were deleted, by id.
+// Deleted lists the sweeps that were deleted, by ID.
 func (p *Published) Deleted() []Deleted { return sortedDeleted(p.deleted) }
 
 // Nodes calls f with every node, by name.
@@ -158,7 +158,7 @@ func (p *Published) Nodes(f func(name string, n *PublishedNode)) {
 	}
 }
 
-// Held counts the devices that trials hold on nodes that can be counted on.
+// Held returns how many devices trials hold on nodes that are up or draining.
 func (p *Published) Held() int { return p.held }
 
 func (n *PublishedNode) held() int {

@@ -11,7 +11,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// shown is all that readers can see of what was published.
+// shown returns everything that readers can see of a published state.
 func shown(p *state.Published) string {
 	text := fmt.Sprintf("%v, %d deleted, %d held, %v", p.SweepIDs, len(p.Deleted()), p.Held(), *p.Inventory)
 	see := func(m proto.Message) { text += fmt.Sprint("\n", m) }
@@ -35,8 +35,8 @@ func shown(p *state.Published) string {
 	return text
 }
 
-// What is published after some events is what the whole state is, and what was published before stays as it was.
-func TestWhatReadersSee(t *testing.T) {
+// The state that is published after some events equals the whole state, and earlier published states do not change.
+func TestPublishedStates(t *testing.T) {
 	t.Parallel()
 	st := state.New()
 	now := st.Publish()
@@ -112,8 +112,8 @@ func TestTrialsOfAPublishedSweep(t *testing.T) {
 	}
 }
 
-// What one event did, to those who follow the state without knowing the kinds of events.
-func TestWhatAnEventDid(t *testing.T) {
+// A Change describes an event to components that do not know the kinds of events.
+func TestChanges(t *testing.T) {
 	t.Parallel()
 	const done, paused = outbidv1.SweepState_SWEEP_STATE_DONE, outbidv1.TrialState_TRIAL_STATE_PAUSED
 	type did struct {

@@ -9,16 +9,16 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// PublishedSweep is a sweep after a batch of the ledger. It never changes.
+// PublishedSweep is an immutable copy of a sweep after a batch of the ledger.
 type PublishedSweep struct {
-	// sweep has no Trials: those are in trials, by number.
+	// sweep has no Trials: they are in trials, by number.
 	sweep  Sweep
 	trials *immutable.List[*Trial]
 	next   chan struct{}
 }
 
-// publish copies a sweep: of its trials those that changed since old was made, which may be nil. It adds the nodes where
-// these hold devices, or held some in old.
+// publish copies a sweep with the trials that changed since old, which may be nil. It adds the nodes where these
+// trials hold devices, or held some in old.
 func (s *Sweep) publish(old *PublishedSweep, nodes map[string]bool) *PublishedSweep {
 	p := &PublishedSweep{sweep: *s, next: make(chan struct{})}
 	p.sweep.Trials, p.sweep.ranking, p.sweep.refs = nil, nil, nil
@@ -69,13 +69,13 @@ func (t *Trial) publish() *Trial {
 	return &c
 }
 
-// Sweep is the sweep without its Trials. It must not be changed.
+// Sweep returns the sweep without its Trials. It must not be changed.
 func (p *PublishedSweep) Sweep() *Sweep { return &p.sweep }
 
-// Len is the number of its trials.
+// Len returns the number of trials.
 func (p *PublishedSweep) Len() int { return p.trials.Len() }
 
-// At returns the trial of a number, which is at least 0 and below Len. It must not be changed.
+// At returns the trial with a number, which must be at least 0 and below Len. It must not be changed.
 func (p *PublishedSweep) At(n int32) *Trial { return p.trials.Get(int(n)) }
 
 // Trial returns a trial by number.
@@ -86,7 +86,7 @@ func (p *PublishedSweep) Trial(n int32) (*Trial, error) {
 	return p.At(n), nil
 }
 
-// Best lists all trials by the metric, best first; those without one come last.
+// Best lists all trials by the metric, best first. Trials without a metric come last.
 func (p *PublishedSweep) Best() []*Trial {
 	all := make([]*Trial, 0, p.Len())
 	for i := p.trials.Iterator(); !i.Done(); {
@@ -97,18 +97,18 @@ func (p *PublishedSweep) Best() []*Trial {
 	return all
 }
 
-// ChangedSince lists the trials that changed after a version, by number; 0 lists all, math.MaxUint64 none.
+// ChangedSince lists the trials that changed after a version, by number. 0 lists all, math.MaxUint64 none.
 func (p *PublishedSweep) ChangedSince(version uint64) []int32 {
 	return p.sweep.changedSince(version, p.Len(), p.At)
 }
 
-// Changed is closed when a newer one of the sweep is published, or that it was deleted.
+// Changed returns a channel that is closed when a newer version or the deletion of the sweep is published.
 func (p *PublishedSweep) Changed() <-chan struct{} { return p.next }
 
-// View is State.View at a time.
+// View returns the sweep as users see it at a time.
 func (p *PublishedSweep) View(at time.Time) *outbidv1.Sweep { return p.sweep.view(at, p.Len(), p.At) }
 
-// TrialView is State.TrialView at a time.
+// TrialView returns a trial as users see it at a time.
 func (p *PublishedSweep) TrialView(at time.Time, t *Trial) *outbidv1.Trial {
 	return p.sweep.trialView(at, t)
 }

@@ -2,15 +2,15 @@ package state
 
 import outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 
-// The methods below say what an event is to those who read batches without a state; see ReaderPart.
+// The methods below are for readers of batches that do not compute a state: see ReaderPart.
 
-// Report is the report that an event is; nil for others.
+// Report returns the report in an event, or nil.
 func (t Table) Report(e *outbidv1.Event) *outbidv1.TrialReported {
 	body, _ := t.as(e, ReadersReport).(*outbidv1.TrialReported)
 	return body
 }
 
-// Forgotten is the sweep of which nothing is kept from an event on; "" for none.
+// Forgotten returns the sweep whose data is deleted after an event, or "".
 func (t Table) Forgotten(e *outbidv1.Event) string {
 	if t.as(e, ReadersForget) == nil {
 		return ""
@@ -18,14 +18,14 @@ func (t Table) Forgotten(e *outbidv1.Event) string {
 	return t.Kind(e).sweep(e)
 }
 
-// Round is the round that an event begins; nil for others.
+// Round returns the round that an event begins, or nil.
 func (t Table) Round(e *outbidv1.Event) *outbidv1.RoundDecided {
 	body, _ := t.as(e, ReadersRound).(*outbidv1.RoundDecided)
 	return body
 }
 
-// Decision is what an event that follows a round is in it, and whether there may be more: nil and true for one that stands
-// between them.
+// Decision returns the decision in an event that follows a round, and whether more may follow. It returns nil and
+// true for an event between decisions.
 func (t Table) Decision(e *outbidv1.Event) (decided *outbidv1.Decision, more bool) {
 	switch k := t.Kind(e); {
 	case k == nil:
@@ -37,13 +37,13 @@ func (t Table) Decision(e *outbidv1.Event) (decided *outbidv1.Decision, more boo
 	}
 }
 
-// Leader is the orchestrator that leads from an event on; nil for other events.
+// Leader returns the start of the server that leads from an event on, or nil.
 func (t Table) Leader(e *outbidv1.Event) *outbidv1.OrchestratorStarted {
 	body, _ := t.as(e, ReadersLeader).(*outbidv1.OrchestratorStarted)
 	return body
 }
 
-// as is the body of an event that is something to readers; nil for others.
+// as returns the body of an event that has a meaning to readers, or nil.
 func (t Table) as(e *outbidv1.Event, what ReaderPart) message {
 	if k := t.Kind(e); k != nil && k.Readers == what {
 		return k.body(e)
@@ -51,7 +51,7 @@ func (t Table) as(e *outbidv1.Event, what ReaderPart) message {
 	return nil
 }
 
-// Kinds of decisions, as the API lists them.
+// Kinds of decisions in the API.
 const (
 	DecisionGrant  = "grant"
 	DecisionRenew  = "renew"

@@ -12,7 +12,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// checkBooks says where a state's counts, queues and holders are not what its trials say.
+// checkBooks returns an error if a state's counts, queues or holders do not match its trials.
 func checkBooks(st *state.State) error {
 	holders := map[*state.Lease]int{}
 	for _, s := range st.Sweeps {
@@ -66,7 +66,7 @@ func checkBooks(st *state.State) error {
 	return nil
 }
 
-// A snapshot in which a trial is not what it says, or not where, or two leases are on one device, is damaged.
+// A snapshot is damaged if a trial has a wrong number or state, or if two leases hold one device.
 func TestADamagedSnapshotIsRefused(t *testing.T) {
 	t.Parallel()
 	st, _ := running(t, spec(1), 2)
@@ -89,7 +89,7 @@ func TestADamagedSnapshotIsRefused(t *testing.T) {
 	}
 }
 
-// Snapshots of versions that did not say whether a trial failed otherwise than its process show no fewer than no restarts.
+// Snapshots of versions that did not record whether a trial failed otherwise never show fewer than 0 restarts.
 func TestRestartsOfAnOldSnapshot(t *testing.T) {
 	t.Parallel()
 	st, _ := running(t, spec(1), 1)
@@ -105,7 +105,7 @@ func TestRestartsOfAnOldSnapshot(t *testing.T) {
 	}
 }
 
-// What another fork than the lead saved last is kept as long as that runs, however often the lead saves.
+// The last checkpoint of a fork that does not lead is kept while it runs, however often the leading fork saves.
 func TestTheNewestOfEachForkIsKept(t *testing.T) {
 	t.Parallel()
 	st, s, tr := forked(t)
@@ -115,7 +115,7 @@ func TestTheNewestOfEachForkIsKept(t *testing.T) {
 	}
 }
 
-// A clone whose start cannot be read starts from the one before of the same trial.
+// A clone whose start cannot be read starts from the previous checkpoint of the same trial.
 func TestACloneStartsFromTheOneBefore(t *testing.T) {
 	t.Parallel()
 	st, s := running(t, spec(2), 3)

@@ -44,7 +44,7 @@ func forksEnded(step int64, key string, steps map[uint64]int64) *event {
 	return &event{Kind: &outbidv1.Event_ForksEnded{ForksEnded: e}}
 }
 
-// round is a trial whose two forks have shares of six and four steps from step 2 on.
+// round returns a trial whose two forks have shares of six and four steps from step 2 on.
 func round(t *testing.T) (*state.State, *state.Sweep, *state.Trial) {
 	t.Helper()
 	st := state.New()
@@ -55,7 +55,8 @@ func round(t *testing.T) (*state.State, *state.Sweep, *state.Trial) {
 	return st, st.Sweeps["s-1"], tr
 }
 
-// Steps of forks add up to the trial's; what a fork has not saved when its lease ends is taken back; the trial goes on from the average.
+// The steps of forks add up to those of the trial. Steps that a fork has not saved when its lease ends are
+// subtracted. The trial continues from the average.
 func TestARoundOfForks(t *testing.T) {
 	t.Parallel()
 	st, s, tr := round(t)
@@ -65,7 +66,7 @@ func TestARoundOfForks(t *testing.T) {
 	if all := st.Forked(); len(all) != 1 || all[0] != s || tr.Consolidating() {
 		t.Errorf("forked sweeps: %d", len(all))
 	}
-	first, second := said(2, 1, 5, .8), said(3, 1, 7, .7) // each says the trial's step as it knows it, and its own
+	first, second := said(2, 1, 5, .8), said(3, 1, 7, .7) // each report has the trial's step as far as its fork knows it, and the fork's own step
 	first.GetTrialReported().GetReport().ForkStep, second.GetTrialReported().GetReport().ForkStep = 5, 4
 	apply(t, st, first, second)
 	if tr.Step != 2+3+2 || s.Steps != 7 {
@@ -100,7 +101,7 @@ func TestARoundOfForks(t *testing.T) {
 	if m.GetRound() != 1 || m.GetAveragedOn() != "n" || m.GetForks()[0].GetCounted() != 3 || m.GetForks()[1].GetCounted() != 1 || m.GetStep() != 6 {
 		t.Errorf("the round is kept as %v", m)
 	}
-	// A trial that gets further alone may be forked again; one that only starts again may not.
+	// A trial that makes progress as one process may be forked again; a trial that only restarts may not.
 	apply(t, st, granted(0, 4, 0), began(4, 6))
 	if tr.ForkAgain != outbidv1.ForkAgain_FORK_AGAIN_LATER {
 		t.Error("it may be forked again before it got any further")
@@ -137,7 +138,8 @@ func TestRoundsThatCannotBe(t *testing.T) {
 	}
 }
 
-// Of a trial's rounds the newest are kept; a round of one fork was not averaged; one of which nothing was saved leaves the trial where it was.
+// The newest fork slots of a trial are kept. A slot with one fork was not averaged; a slot without a saved step
+// leaves the trial where it was.
 func TestRoundsThatAreKept(t *testing.T) {
 	t.Parallel()
 	st, _, tr := round(t)
@@ -167,7 +169,8 @@ const (
 	droppedIt = outbidv1.MergeVerdict_MERGE_VERDICT_DROPPED
 )
 
-// An average on probation stays, or makes room for the best fork's checkpoint, and what was done from it since counts for nothing.
+// An average on probation is kept, or is replaced by the best fork's checkpoint; then steps trained from it do not
+// count.
 func TestAnAverageIsJudged(t *testing.T) {
 	t.Parallel()
 	average := func(t *testing.T) (*state.State, *state.Sweep, *state.Trial) {

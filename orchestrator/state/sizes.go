@@ -4,8 +4,8 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// ReportSize returns how many bytes a report counts against its sweep's limit. It follows from the report alone, in every
-// version: it is not what the report takes in the ledger, but close to it.
+// ReportSize returns how many bytes a report counts against its sweep's limit. It must depend only on the report, in
+// every version. It is close to the size in the ledger.
 func ReportSize(r *outbidv1.Report) int64 {
 	const each, metric, attribute = 48, 14, 6
 	n := each
@@ -18,8 +18,9 @@ func ReportSize(r *outbidv1.Report) int64 {
 	return int64(n)
 }
 
-// checkpointBytes is what the checkpoints of the event's trial take. Reports, of which there are most, change none.
-func (f *folding) checkpointBytes() int64 {
+// checkpointBytes returns the size of the checkpoints of the event's trial. It is 0 for reports, which are the most
+// frequent events and change no checkpoints.
+func (f *foldContext) checkpointBytes() int64 {
 	if f.trial == nil || f.kind.Readers == ReadersReport {
 		return 0
 	}
@@ -34,7 +35,8 @@ func (t *Trial) checkpointBytes() int64 {
 	return n
 }
 
-// TenantBytes is what the sweeps of a tenant take until they are deleted: their specs, and their checkpoints in the store.
+// TenantBytes returns the sizes of a tenant's sweeps that were not deleted: of their specs, and of their checkpoints
+// in the store.
 func (st *State) TenantBytes(tenant string) (specs, checkpoints int64) {
 	for _, s := range st.Sweeps {
 		if TenantOf(s.Spec) == tenant {
@@ -44,7 +46,7 @@ func (st *State) TenantBytes(tenant string) (specs, checkpoints int64) {
 	return specs, checkpoints
 }
 
-// CheckpointBytes is what the checkpoints of a tenant's sweeps take in the store.
+// CheckpointBytes returns the size of the checkpoints of a tenant's sweeps in the store.
 func (p *Published) CheckpointBytes(tenant string) int64 {
 	n := int64(0)
 	for _, id := range p.SweepIDs {

@@ -13,7 +13,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// Snapshot is the whole state. Tuners' and the policy's own snapshots are added by who owns them.
+// Snapshot returns the whole state. Callers add the snapshots of the tuners and the policy.
 func (st *State) Snapshot() *outbidv1.StateSnapshot {
 	snap := &outbidv1.StateSnapshot{
 		Seq: st.Seq, Hash: st.Hash, Time: stamp(st.Time), NextLeaseId: st.NextLease, NextRound: st.NextRound,
@@ -82,7 +82,7 @@ func (t *Trial) snapshot(sweep string) *outbidv1.TrialRecord {
 	return r
 }
 
-// Restore returns the state that a snapshot holds.
+// Restore returns the state in a snapshot.
 func Restore(snap *outbidv1.StateSnapshot) (*State, error) {
 	if err := checkFormat(snap.GetFormat(), ""); err != nil {
 		return nil, err
@@ -123,7 +123,7 @@ func Restore(snap *outbidv1.StateSnapshot) (*State, error) {
 	switch {
 	case snap.AppSecondsAt != nil:
 		st.appSeconds, st.appsChanged = snap.GetAppSecondsCounted(), snap.GetAppSecondsAt().AsTime()
-	case snap.GetAppSeconds() > 0 || st.competing > 0: // of a version that said their sum only
+	case snap.GetAppSeconds() > 0 || st.competing > 0: // a version that recorded only the sum
 		st.appSeconds, st.appsChanged = snap.GetAppSeconds(), st.Time
 	}
 	return st, nil
@@ -162,7 +162,7 @@ func (st *State) restoreSweep(r *outbidv1.SweepRecord) (*Sweep, error) {
 	return s, nil
 }
 
-// indexTrial rebuilds what can be derived from the trials.
+// indexTrial rebuilds what is derived from the trials.
 func (s *Sweep) indexTrial(t *Trial) {
 	t.version = 1
 	s.changes = append(s.changes, change{1, t.Number})

@@ -6,30 +6,31 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// soupPublished: a sweep has another soup, an average of its checkpoints that somebody chose.
-func (f *folding) soupPublished(e *outbidv1.SoupPublished) error {
+// soupPublished adds a soup to a sweep: an average of chosen checkpoints.
+func (f *foldContext) soupPublished(e *outbidv1.SoupPublished) error {
 	s, soup := f.sweep, e.GetSoup()
 	switch {
 	case soup.GetKey() == "":
 		return broken("soup without a key")
 	case soup.GetNumber() != s.NextSoup():
-		return broken("soup %d of %s is not the next", soup.GetNumber(), s.ID)
+		return broken("soup %d of %s is out of order", soup.GetNumber(), s.ID)
 	}
 	s.Soups = append(slices.Clip(s.Soups), soup) // readers may have the list
 	return nil
 }
 
-func (f *folding) soupDropped(e *outbidv1.SoupDropped) error {
+func (f *foldContext) soupDropped(e *outbidv1.SoupDropped) error {
 	s := f.sweep
 	i := slices.IndexFunc(s.Soups, func(o *outbidv1.Soup) bool { return o.GetKey() == e.GetKey() })
 	if i < 0 {
-		return broken("dropped soup %q is not there", e.GetKey())
+		return broken("dropped soup %q does not exist", e.GetKey())
 	}
 	s.Soups = slices.Delete(slices.Clone(s.Soups), i, i+1)
 	return nil
 }
 
-// NextSoup is the number of the sweep's next soup. The newest is never dropped, so that none is given twice.
+// NextSoup returns the number of the sweep's next soup. Numbers are not reused, because the newest soup is never
+// dropped.
 func (s *Sweep) NextSoup() int32 {
 	if n := len(s.Soups); n > 0 {
 		return s.Soups[n-1].GetNumber() + 1
@@ -37,8 +38,8 @@ func (s *Sweep) NextSoup() int32 {
 	return 1
 }
 
-// DroppableSoups lists the soups that the sweep's spec does not have it keep: all but so many of the newest as of its best
-// trials' checkpoints, and at least one.
+// DroppableSoups lists the soups that the spec does not keep. It keeps as many of the newest soups as it keeps best
+// checkpoints, and at least one.
 func (s *Sweep) DroppableSoups() []*outbidv1.Soup {
 	rules := s.Spec.GetCheckpoints()
 	if rules.GetAll() {

@@ -1,6 +1,6 @@
-// Package state is the fold of the ledger's events: sweeps, trials, leases and nodes as they stand. Fold is its only
-// way to change. It has no clock, does no I/O and draws nothing at random, so that the same events always give the
-// same state, live, after a restart, in the simulator and in replay.
+// Package state computes the state of sweeps, trials, leases and nodes from the ledger's events. It changes only by
+// Fold. It has no clock, does no I/O and uses no randomness, so the same events always give the same state: live,
+// after a restart, in the simulator and in replay.
 package state
 
 import (
@@ -14,28 +14,28 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// State is everything the ledger says.
+// State is everything that the ledger says.
 type State struct {
-	// Seq and Hash are those of the last batch folded in; Time is when it was decided.
+	// Seq and Hash are those of the last applied batch. Time is when it was decided.
 	Seq  uint64
 	Hash []byte
 	Time time.Time
-	// NextLease is the id of the next lease; NextRound the number of the policy's next round.
+	// NextLease is the ID of the next lease, and NextRound the number of the policy's next round.
 	NextLease uint64
 	NextRound uint64
-	// Decider is the policy of the newest orchestrator; nil if that did not write it down.
+	// Decider is the policy of the newest server, or nil if that did not record it.
 	Decider *outbidv1.PolicySettings
 
-	// Nodes by name; NodeNames are sorted.
+	// Nodes by name. NodeNames are sorted.
 	Nodes     map[string]*Node
 	NodeNames []string
-	// Sweeps by id; SweepIDs in order of submission.
+	// Sweeps by ID. SweepIDs are in order of submission.
 	Sweeps   map[string]*Sweep
 	SweepIDs []string
 	// Live are the sweeps that have not ended, in order of submission.
 	Live []*Sweep
 
-	// deleted sweeps, by id; nextOrder is the order of the next sweep.
+	// deleted holds deleted sweeps by ID. nextOrder is the order of the next sweep.
 	deleted   map[string]Deleted
 	nextOrder int
 
@@ -46,7 +46,7 @@ type State struct {
 	counting
 	pricing
 	suspects map[*Trial]*Sweep
-	// avoiding are the trials that keep off a node, and faulty the names of the nodes that trials keep off, sorted.
+	// avoiding are the trials that avoid a node. faulty are the sorted names of the nodes that trials avoid.
 	avoiding map[*Trial]*Sweep
 	faulty   []string
 	forked   map[*Sweep]bool
@@ -71,29 +71,29 @@ func New() *State {
 	}
 }
 
-// Node is a machine with a worker on it.
+// Node is a machine with a worker.
 type Node struct {
 	Info    *outbidv1.NodeInfo
 	State   outbidv1.NodeState
 	Reason  string
 	Changed time.Time
-	// SeenSeq is the last uplink message of this boot that the ledger holds.
+	// SeenSeq is the last uplink message of this boot that is in the ledger.
 	SeenSeq uint64
 	// Shape is the node as policies see it.
 	Shape cluster.Node
-	// Holders says which lease holds each device, by index; nil for none.
+	// Holders holds the lease of each device by index, or nil.
 	Holders []*Lease
-	// Leases on this node, by lease id.
+	// Leases on this node, by lease ID.
 	Leases []*Lease
-	// Faults keep new trials off it. Slice and faults never change.
+	// Faults keep new trials off the node. The slice and the faults must not be changed.
 	Faults []*outbidv1.NodeFault
 }
 
-// Sweep is one hyperparameter exploration: an app.
+// Sweep is a search over configurations.
 type Sweep struct {
 	ID   string
 	Spec *outbidv1.SweepSpec
-	// Terms are the spec compiled.
+	// Terms are the compiled spec.
 	Terms          *terms.Terms
 	State          outbidv1.SweepState
 	Reason         string
@@ -105,47 +105,47 @@ type Sweep struct {
 
 	// Trials by number.
 	Trials []*Trial
-	// Queued are the trials that want a device, first come first; Running those with a lease, by lease id.
+	// Queued are the trials that wait for devices, first come first. Running are those with a lease, by lease ID.
 	Queued  []int32
 	Running []int32
 	Counts  [8]int32
-	// Forked are the trials that have a round of forks, by number.
+	// Forked are the trials in a fork slot, by number.
 	Forked []int32
-	// Best is the number of the best trial by the metric, -1 before the first report.
+	// Best is the number of the best trial by the metric, or -1 before the first report.
 	Best int32
-	// Steps trained over all trials, repeated ones counted once.
+	// Steps trained over all trials. Repeated steps count once.
 	Steps int64
 	// DeviceSeconds of leases that have ended.
 	DeviceSeconds float64
-	// SpecBytes is what its spec takes, CheckpointBytes what its trials' checkpoints take in the store, and ReportBytes what all
-	// reports of its trials took.
+	// SpecBytes is the size of the spec, CheckpointBytes that of the trials' checkpoints in the store, and
+	// ReportBytes that of all reports.
 	SpecBytes, CheckpointBytes, ReportBytes int64
-	// Order counts sweeps by submission. AppSecondsBefore is the state's AppSeconds at that time.
+	// Order numbers sweeps by submission. AppSecondsBefore is the state's AppSeconds at that time.
 	Order            int
 	AppSecondsBefore float64
-	// Fairness is how it fared by sharing the cluster, once it has ended.
+	// Fairness is how the sweep fared by sharing the cluster, once it has ended.
 	Fairness *outbidv1.Fairness
-	// Measured is how fast its trials trained on average.
+	// Measured is how fast the trials trained on average.
 	Measured []cluster.Speed
 	Notes    []*outbidv1.SweepNote
-	// Soups that it keeps, oldest first. The list never changes.
+	// Soups that are kept, oldest first. The list must not be changed.
 	Soups []*outbidv1.Soup
-	// Admission is what a policy with admission answered it last; nil under others.
+	// Admission is the last answer of a policy with admission, or nil under other policies.
 	Admission *outbidv1.Admission
-	// Waiting and Exhausted are what the tuner said last.
+	// Waiting and Exhausted are the last status of the tuner.
 	Waiting, Exhausted bool
-	// LackNoted: a report lacked the metric before any held it.
+	// LackNoted reports that a report lacked the metric before any had it.
 	LackNoted bool
 
-	// Version grows with every change; changes says which trials changed at which version.
+	// Version grows with every change. changes lists changed trials with their versions.
 	Version uint64
 	changes []change
 	ranking ranking
 	refs    map[string]int
-	// started has the boots of the nodes on which a trial of it has started, by node, and trained those on which one has
-	// trained well.
+	// started holds the boots of the nodes on which a trial of the sweep has started, by node. trained holds those on
+	// which one has trained well.
 	started, trained map[string]string
-	// countedAs is the tenant whose totals count it.
+	// countedAs is the tenant whose totals include the sweep.
 	countedAs string
 }
 
@@ -154,10 +154,10 @@ type change struct {
 	trial   int32
 }
 
-// maxNotes bounds the notes kept of a sweep; the ledger holds them all.
+// maxNotes limits the notes of a sweep; the ledger has all of them.
 const maxNotes = 50
 
-// Trial is one configuration being trained: a job.
+// Trial is a configuration that is trained.
 type Trial struct {
 	Number  int32
 	State   outbidv1.TrialState
@@ -165,18 +165,19 @@ type Trial struct {
 	Config  string
 	Bracket int32
 	Seed    uint64
-	// Step done, and the step to train until (0: until the code ends).
+	// Step is the last step, and UntilStep the target (0: until the code ends).
 	Step, UntilStep int64
-	// MaxStep ever done, which Step falls behind after a restart.
+	// MaxStep is the highest step so far. Step is lower after a restart.
 	MaxStep int64
-	// Last report; nil before the first.
+	// Last is the last report, or nil.
 	Last *outbidv1.Report
-	// Attributes are what the training code noted: values as JSON by name. The map never changes.
+	// Attributes are values set by the training code, as JSON by name. The map must not be changed.
 	Attributes map[string]string
-	// Metric is the newest value of the sweep's metric, Best the best one and BestStep its step; NaN before any.
+	// Metric is the newest value of the sweep's metric, Best the best one and BestStep its step. They are NaN before
+	// the first.
 	Metric, Best float64
 	BestStep     int64
-	// MetricStep is the furthest step that the metric was reported at: what a restarted fork says again is not new.
+	// MetricStep is the highest step at which the metric was reported. A restarted fork repeats reports up to it.
 	MetricStep    int64
 	Created       time.Time
 	Queued        time.Time
@@ -186,50 +187,51 @@ type Trial struct {
 	DeviceSeconds float64
 	// Checkpoints in the store, oldest first.
 	Checkpoints []*outbidv1.Checkpoint
-	// Start is another trial's checkpoint that a clone goes on from until it has saved one of its own; nil otherwise.
+	// Start is the checkpoint of another trial that a clone starts from until it has saved a checkpoint, or nil.
 	Start *outbidv1.Checkpoint
-	// Leases it holds, by their ids: see Lead. An ended trial may still hold some for a moment.
+	// Leases that the trial holds, by ID: see Lead. An ended trial may still hold some for a moment.
 	Leases []*Lease
-	// Round is that of its forks: several train it, or what they saved is still to be put together; nil for none. ForkAgain
-	// says whether it may have another one.
+	// Round is the fork slot in which forks train the trial or are being averaged, or nil. ForkAgain restricts
+	// further fork slots.
 	Round     *fork.Round
 	ForkAgain outbidv1.ForkAgain
-	// Rounds counts its rounds of forks that have ended, and Merges are the newest of them, oldest first.
+	// Rounds counts the fork slots that have ended. Merges are the newest of them, oldest first.
 	Rounds int32
 	Merges []*outbidv1.TrialMerge
-	// Probation is the average that it goes on from, where that is still to be judged, and what by; nil for none. DroppedMerges
-	// are the averages that were dropped in a row.
+	// Probation is the average that the trial continued from while it is not judged yet, or nil. DroppedMerges counts
+	// the averages that were dropped in a row.
 	Probation     *outbidv1.MergeJudged
 	DroppedMerges int32
-	// AtTarget: the fork that leads did UntilStep and waits for word.
+	// AtTarget reports that the leading fork reached UntilStep and waits.
 	AtTarget bool
-	// Pausing: it is to be paused once its lease has ended.
+	// Pausing reports that the trial will be paused once its lease has ended.
 	Pausing bool
-	// NaNNoted: the user was told that it reported NaN or an infinity.
+	// NaNNoted reports that the user was warned about a metric of NaN or infinity.
 	NaNNoted bool
-	// LeaseCount counts the leases that it has had.
+	// LeaseCount counts the leases that the trial has had.
 	LeaseCount int32
-	// NodeLosses counts the nodes that were lost under it since it last got further than LostStep, the furthest step it
-	// had done when one was. Suspected: it runs alone on a node until it gets further.
+	// NodeLosses counts the nodes that were lost while they ran the trial, since it last got beyond LostStep, the
+	// highest step at such a loss. A Suspected trial runs alone on a node until it gets further.
 	NodeLosses int32
 	LostStep   int64
 	Suspected  bool
-	// LastFailure is the newest failure of its process of which the step is known; nil for none.
+	// LastFailure is the newest failure of the trial's process at a known step, or nil.
 	LastFailure *outbidv1.ForkFailed
-	// Avoided are nodes that it keeps off after failures there. The slice never changes.
+	// Avoided are nodes that the trial avoids after failures there. The slice must not be changed.
 	Avoided []Avoided
-	// ResumesAs is what it is again once its sweep, which a person stopped, goes on; unspecified if it does not.
+	// ResumesAs is the state that the trial returns to when its sweep, which a person stopped, continues; unspecified
+	// if it does not.
 	ResumesAs outbidv1.TrialState
-	// Rollbacks are its newest forks that went back behind what it had done, oldest first.
+	// Rollbacks are the newest forks that started behind the highest step, oldest first.
 	Rollbacks []*outbidv1.Rollback
-	// FailedOtherwise: it failed, and not as its process did once more.
+	// FailedOtherwise reports that the trial failed for a reason other than another failure of its process.
 	FailedOtherwise bool
-	// Measured is how fast it trained, and Curve its metric over steps, thinned.
+	// Measured is how fast the trial trained, and Curve its metric over steps, thinned.
 	Measured []cluster.Speed
 	Curve    []Point
 
 	version uint64
-	// forkFailed: its process failed, and it has had no lease since.
+	// forkFailed reports that the process failed and no lease has been granted since.
 	forkFailed bool
 }
 
@@ -238,53 +240,54 @@ type Lease struct {
 	Sweep string
 	Trial int32
 	ID    uint64
-	// Holder trains under it; Client is the name that it gave, if it is a client.
+	// Holder trains under the lease. Client is the name of a client.
 	Holder Holder
 	Client string
-	// Places are where its processes run, in the order of their ranks: rank 0 is on the first. A client's lease has none.
+	// Places are where the processes run, in the order of their ranks: rank 0 is on the first. A client's lease has
+	// no places.
 	Places  []Place
 	Granted time.Time
 	TermEnd time.Time
 	Reason  string
-	// Revoking says how the fork was asked to end; unspecified while it was not.
+	// Revoking is how the fork was asked to end, or unspecified.
 	Revoking outbidv1.RevokeKind
-	// Started: the training process runs, from FromStep.
+	// Started reports that the training process runs, from FromStep.
 	Started  bool
 	FromStep int64
-	// Step is how far its fork is; AtTarget that this did the trial's UntilStep and waits for word. Training is when Step
-	// was true and the fork trains on; zero while it does not.
+	// Step is the fork's step. AtTarget reports that it reached the trial's UntilStep and waits. Training is when the
+	// fork reached Step if it is training, or zero.
 	Step     int64
 	AtTarget bool
 	Training time.Time
-	// Void: what is done under it counts for nothing, as the average that it began with was dropped.
+	// Void reports that the fork's work does not count, because the average that it started from was dropped.
 	Void bool
-	// LastReportSeq is the number of the newest report said under it.
+	// LastReportSeq is the number of the newest report under this lease.
 	LastReportSeq uint64
-	// Version of the assignment: grows with whatever the fork must be told.
+	// Version of the assignment. It grows with every change that the fork must learn.
 	Version uint64
 
-	// trainedWell: it has lasted for long enough to show that its nodes can train.
+	// trainedWell reports that the lease has lasted long enough to show that its nodes can train.
 	trainedWell bool
 	kind        string
 	spread      cluster.Locality
-	// types of the devices of each place, as kind.
+	// types of the devices of each place, like kind.
 	types []string
-	// metered are its devices by type, as its tenant's totals count them. The map never changes.
+	// metered are the devices by type as in the totals of the tenant. The map must not be changed.
 	metered map[string]int32
 }
 
-// Done says whether the sweep has ended for good, unless it is extended.
+// Done reports whether the sweep has ended. It may still be extended.
 func (s *Sweep) Done() bool { return sweepOver(s.State) }
 
 func sweepOver(s sweepState) bool { return s == sweepDone || s == sweepStopped || s == sweepFailed }
 
-// Maximise says whether the sweep's metric is to be large.
+// Maximise reports whether the sweep maximises its metric.
 func (s *Sweep) Maximise() bool { return s.Spec.GetMode() == "max" }
 
-// Done says whether the trial has ended for good.
+// Done reports whether the trial has ended.
 func (t *Trial) Done() bool { return t.State >= outbidv1.TrialState_TRIAL_STATE_COMPLETED }
 
-// Newest is the trial's newest checkpoint that can be read, nil if there is none.
+// Newest returns the trial's newest readable checkpoint, or nil.
 func (t *Trial) Newest() *outbidv1.Checkpoint {
 	for _, c := range slices.Backward(t.Checkpoints) {
 		if !c.GetUnreadable() {
@@ -294,7 +297,7 @@ func (t *Trial) Newest() *outbidv1.Checkpoint {
 	return nil
 }
 
-// From is the checkpoint that the trial's next fork starts from, nil for a fresh start.
+// From returns the checkpoint that the trial's next fork starts from, or nil to start from the beginning.
 func (t *Trial) From() *outbidv1.Checkpoint {
 	if t.Start != nil {
 		return t.Start
@@ -302,7 +305,7 @@ func (t *Trial) From() *outbidv1.Checkpoint {
 	return t.Newest()
 }
 
-// Sweep returns a sweep by id; a *DeletedError if it was deleted.
+// Sweep returns a sweep by ID. The error is a *DeletedError if it was deleted.
 func (st *State) Sweep(id string) (*Sweep, error) {
 	if s, ok := st.Sweeps[id]; ok {
 		return s, nil
@@ -321,7 +324,7 @@ func (s *Sweep) Trial(n int32) (*Trial, error) {
 	return s.Trials[n], nil
 }
 
-// ByKey returns the id of the sweep that was submitted with an idempotency key, "" if none was.
+// ByKey returns the ID of the sweep that was submitted with an idempotency key, or "".
 func (st *State) ByKey(key string) string {
 	if key == "" {
 		return ""
@@ -329,10 +332,10 @@ func (st *State) ByKey(key string) string {
 	return st.keys[key]
 }
 
-// NextID is the id that the next sweep of a name gets.
+// NextID returns the ID of the next sweep of a name.
 func (st *State) NextID(name string) string { return sweepID(name, st.names[name]+1) }
 
-// FreeDevices are the indexes of a node's devices that no lease holds.
+// FreeDevices returns the indexes of a node's devices that no lease holds.
 func (n *Node) FreeDevices() []int32 {
 	var free []int32
 	for i, l := range n.Holders {
@@ -343,13 +346,13 @@ func (n *Node) FreeDevices() []int32 {
 	return free
 }
 
-// Up says whether the node can be counted on.
+// Up reports whether the node is up or draining.
 func (n *Node) Up() bool {
 	return n.State == outbidv1.NodeState_NODE_STATE_UP || n.State == outbidv1.NodeState_NODE_STATE_DRAINING
 }
 
-// better says whether a is better than b. What is no number is worst, and an infinity is none: a loss of -Inf is an
-// overflow, never the best there is.
+// better reports whether a is better than b. Values that are not finite are worst, because a loss of -Inf is an
+// overflow and not a good result.
 func better(a, b float64, maximise bool) bool {
 	switch {
 	case !Finite(a):
@@ -363,5 +366,5 @@ func better(a, b float64, maximise bool) bool {
 	}
 }
 
-// Finite says whether a value is a number that can be compared.
+// Finite reports whether a value is neither NaN nor infinite.
 func Finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }

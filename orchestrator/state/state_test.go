@@ -186,7 +186,7 @@ func TestRetention(t *testing.T) {
 	}
 }
 
-// Random legal histories: a snapshot, restored, is the same state, and goes on the same.
+// In random legal histories, a restored snapshot equals the state, and continues in the same way.
 func TestSnapshotRoundTrip(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -292,7 +292,7 @@ func TestChangedSince(t *testing.T) {
 	}
 }
 
-// What a spec says is read when the sweep is submitted, extended or restored.
+// The spec is compiled when the sweep is submitted, extended or restored.
 func TestTermsAreThoseOfTheSpec(t *testing.T) {
 	t.Parallel()
 	sp, wider := spec(1), spec(1)

@@ -13,7 +13,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// after is a time some seconds after at.
+// after returns a time some seconds after at.
 func after(seconds int) time.Time { return at().Add(time.Duration(seconds) * time.Second) }
 
 func applyAt(t *testing.T, st *state.State, seconds int, events ...*outbidv1.Event) {
@@ -43,7 +43,8 @@ func ids(sweeps []*state.Sweep) []string {
 	return all
 }
 
-// The integral counts the sweeps that compete for devices: from their submission to their end, and from when they go on.
+// The integral counts the sweeps that compete for devices, from their submission to their end, and again after they
+// continue.
 func TestAppSecondsCountTheSweepsThatCompete(t *testing.T) {
 	t.Parallel()
 	st := state.New()
@@ -75,7 +76,7 @@ func TestAppSecondsCountTheSweepsThatCompete(t *testing.T) {
 	}
 }
 
-// Snapshots of versions before said the sum up to their own time and no more.
+// Snapshots of earlier versions contained only the sum up to their own time.
 func TestAppSecondsOfAnOldSnapshotGoOn(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -90,7 +91,7 @@ func TestAppSecondsOfAnOldSnapshotGoOn(t *testing.T) {
 	} {
 		st := state.New()
 		apply(t, st, tc.events...)
-		st.Time = at() // who folds batches in keeps it
+		st.Time = at() // callers that apply batches set it
 		snap := st.Snapshot()
 		snap.AppSeconds, snap.AppSecondsAt, snap.AppSecondsCounted = tc.sum, nil, 0
 		old, err := state.Restore(snap)
@@ -133,8 +134,9 @@ func TestASweepIsLiveUntilItEnds(t *testing.T) {
 	}
 }
 
-// What a person's stop cancelled is again what it was when the sweep goes on; what ended otherwise is over.
-func TestAStoppedSweepGoesOnWhereItWas(t *testing.T) {
+// A trial that was cancelled by a person's stop returns to its earlier state when the sweep continues. Other trials
+// that ended stay ended.
+func TestAStoppedSweepContinues(t *testing.T) {
 	t.Parallel()
 	for name, on := range map[string]*outbidv1.Event{
 		"resumed": changed("s-1", outbidv1.SweepState_SWEEP_STATE_RUNNING), "extended": extended("s-1"),
@@ -154,7 +156,7 @@ func TestAStoppedSweepGoesOnWhereItWas(t *testing.T) {
 		for _, tr := range s.Trials {
 			got = append(got, fmt.Sprintf("%s %d", state.TrialWord(tr.State), tr.Resumes))
 		}
-		// Waiting; paused; running; to be paused; at its target; over.
+		// Waiting; paused; running; to be paused; at its target; ended.
 		if want := []string{"queued 1", "paused 1", "queued 1", "paused 1", "paused 1", "completed 0"}; !slices.Equal(got, want) {
 			t.Errorf("%s: %v, want %v", name, got, want)
 		}
@@ -203,7 +205,7 @@ func TestSweepsAreFoundByTheirKeys(t *testing.T) {
 	}
 }
 
-func TestWhatEventsAreAbout(t *testing.T) {
+func TestSubjectsOfEvents(t *testing.T) {
 	t.Parallel()
 	st := state.New()
 	for name, tc := range map[string]struct {
@@ -233,7 +235,7 @@ func TestRoundsAreCounted(t *testing.T) {
 	}
 }
 
-// A state that no version knows is refused, not stumbled over.
+// A state that no version knows is rejected.
 func TestAnUnknownStateIsBroken(t *testing.T) {
 	t.Parallel()
 	st := state.New()
@@ -251,7 +253,8 @@ func TestAnUnknownStateIsBroken(t *testing.T) {
 	}
 }
 
-// What a tenant's sweeps weigh on average follows as they come, are extended, end and go on, and is the same when restored.
+// The mean weight of a tenant's sweeps follows submissions, extensions, ends and continuations, and is the same when
+// restored.
 func TestTheMeanWeightOfATenantsSweeps(t *testing.T) {
 	t.Parallel()
 	st := state.New()

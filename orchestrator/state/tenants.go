@@ -15,42 +15,43 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// DefaultTenant owns the sweeps that name no tenant.
+// DefaultTenant owns the sweeps that do not name a tenant.
 const DefaultTenant = "default"
 
-// TenantOf is the tenant who owns a sweep.
+// TenantOf returns the tenant that owns a sweep.
 func TenantOf(spec *outbidv1.SweepSpec) string { return cmp.Or(spec.GetTenant(), DefaultTenant) }
 
-// tenancy is what tenants may have, and what their leases have cost. The maps are replaced, never changed: readers have them.
+// tenancy holds the settings of tenants, and what their leases have cost. The maps are replaced and never changed,
+// because readers have them.
 type tenancy struct {
-	// added tenants by name; nil for none.
+	// added tenants by name, or nil.
 	added map[string]*outbidv1.Tenant
-	// meters by tenant; nil for none.
+	// meters by tenant, or nil.
 	meters *immutable.Map[string, meter]
 }
 
-// meter is what the leases that have ended cost in one month.
+// meter is the cost of the leases that have ended in a month.
 type meter struct {
 	month   int64
 	seconds float64
 }
 
-// monthOf counts months since year 0, by UTC.
+// monthOf counts months since year 0, in UTC.
 func monthOf(at time.Time) int64 {
 	at = at.UTC()
 	return int64(at.Year())*12 + int64(at.Month()) - 1
 }
 
-// MonthBegan is when the month of a time began, by UTC.
+// MonthBegan returns when the month of a time began, in UTC.
 func MonthBegan(at time.Time) time.Time {
 	at = at.UTC()
 	return time.Date(at.Year(), at.Month(), 1, 0, 0, 0, 0, time.UTC)
 }
 
-// MonthEnds is when the month of a time ends, by UTC.
+// MonthEnds returns when the month of a time ends, in UTC.
 func MonthEnds(at time.Time) time.Time { return MonthBegan(at).AddDate(0, 1, 0) }
 
-func (f *folding) tenantChanged(e *outbidv1.TenantChanged) error {
+func (f *foldContext) tenantChanged(e *outbidv1.TenantChanged) error {
 	name := e.GetTenant().GetName()
 	if name == "" {
 		return broken("a tenant has no name")
@@ -64,9 +65,9 @@ func (f *folding) tenantChanged(e *outbidv1.TenantChanged) error {
 	return nil
 }
 
-func (f *folding) tenantRemoved(e *outbidv1.TenantRemoved) error {
+func (f *foldContext) tenantRemoved(e *outbidv1.TenantRemoved) error {
 	if f.st.added[e.GetTenant()] == nil {
-		return broken("tenant %q is removed, which nobody added", e.GetTenant())
+		return broken("tenant %q is removed, but was not added", e.GetTenant())
 	}
 	next := maps.Clone(f.st.added)
 	delete(next, e.GetTenant())
@@ -74,7 +75,7 @@ func (f *folding) tenantRemoved(e *outbidv1.TenantRemoved) error {
 	return nil
 }
 
-// charge adds what a lease that ends cost to its tenant's month.
+// charge adds the cost of a lease that ends to its tenant's month.
 func (st *State) charge(at time.Time, s *Sweep, l *Lease) {
 	cost := l.since(MonthBegan(at), at)
 	if cost == 0 {
@@ -92,7 +93,7 @@ func (st *State) charge(at time.Time, s *Sweep, l *Lease) {
 	st.meters = st.meters.Set(tenant, m)
 }
 
-// since is the device-seconds that the lease cost between two times.
+// since returns the device-seconds that the lease cost between two times.
 func (l *Lease) since(from, to time.Time) float64 {
 	if l.Granted.After(from) {
 		from = l.Granted
@@ -100,15 +101,15 @@ func (l *Lease) since(from, to time.Time) float64 {
 	return max(0, to.Sub(from).Seconds()) * float64(l.Size())
 }
 
-// Tenant is what was set for a tenant; nil if nobody added it.
+// Tenant returns the settings of a tenant, or nil if it was not added.
 func (t *tenancy) Tenant(name string) *outbidv1.Tenant { return t.added[name] }
 
-// Tenants are the tenants that somebody added, by name.
+// Tenants returns the tenants that were added, by name.
 func (t *tenancy) Tenants() []*outbidv1.Tenant {
 	return slices.SortedFunc(maps.Values(t.added), func(a, b *outbidv1.Tenant) int { return cmp.Compare(a.GetName(), b.GetName()) })
 }
 
-// metered is the device-seconds of a tenant's leases that ended in the month of a time.
+// metered returns the device-seconds of a tenant's leases that ended in the month of a time.
 func (t *tenancy) metered(name string, now time.Time) float64 {
 	if t.meters == nil {
 		return 0
@@ -119,16 +120,18 @@ func (t *tenancy) metered(name string, now time.Time) float64 {
 	return 0
 }
 
-// TenantUse is what a tenant has at a time: the devices that its leases hold by type, its sweeps, and its device-seconds of the month.
+// TenantUse is what a tenant uses at a time: the devices that its leases hold by type, its sweeps, and its
+// device-seconds of the month.
 type TenantUse struct {
 	Held          map[string]int
 	Sweeps        int
 	DeviceSeconds float64
-	// SpecBytes and CheckpointBytes are what its sweeps take until they are deleted, and ReportBytes is of the sweep with the most.
+	// SpecBytes and CheckpointBytes are the sizes of the tenant's sweeps that were not deleted. ReportBytes is that
+	// of the sweep with the most reports.
 	SpecBytes, CheckpointBytes, ReportBytes int64
 }
 
-// count takes in a sweep of the tenant.
+// count adds a sweep of the tenant.
 func (u *TenantUse) count(s *Sweep, trial func(int32) *Trial, types func(Place) []string, now time.Time) {
 	if !s.Done() {
 		u.Sweeps++
@@ -145,12 +148,12 @@ func (u *TenantUse) count(s *Sweep, trial func(int32) *Trial, types func(Place) 
 	}
 }
 
-// TenantUse is what a tenant has at a time.
+// TenantUse returns what a tenant uses at a time.
 func (st *State) TenantUse(name string, now time.Time) TenantUse {
 	return st.uses(now, name)[0]
 }
 
-// TenantUses is what several tenants have at a time, in their order.
+// TenantUses returns what several tenants use at a time, in their order.
 func (st *State) TenantUses(now time.Time, tenants ...*outbidv1.Tenant) []TenantUse {
 	names := make([]string, len(tenants))
 	for i, t := range tenants {
@@ -173,7 +176,7 @@ func (st *State) uses(now time.Time, names ...string) []TenantUse {
 	return all
 }
 
-// TypesAt are the types of a place's devices that are still held there.
+// TypesAt returns the types of a place's devices that are still held.
 func (st *State) TypesAt(p Place) []string {
 	n := st.Nodes[p.Node]
 	if p.Ended || n == nil {
@@ -186,7 +189,7 @@ func (st *State) TypesAt(p Place) []string {
 	return kinds
 }
 
-// TenantViews are the tenants that were added or have sweeps, by name, as people see them at a time.
+// TenantViews returns the tenants that were added or have sweeps, by name, as users see them at a time.
 func (p *Published) TenantViews(now time.Time) []*outbidv1.TenantState {
 	uses := map[string]*TenantUse{}
 	use := func(name string) *TenantUse {
@@ -238,7 +241,7 @@ func (p *Published) typesAt(at Place) []string {
 	return kinds
 }
 
-// Allows is how many devices of a type a tenant may hold at once; -1 for any number.
+// Allows returns how many devices of a type a tenant may hold at once, or -1 for any number.
 func Allows(q *outbidv1.TenantQuota, kind string) int {
 	n, named := q.GetTypes()[kind]
 	switch {
@@ -252,7 +255,7 @@ func Allows(q *outbidv1.TenantQuota, kind string) int {
 	return int(n)
 }
 
-// TenantUse is what a tenant has at a time.
+// TenantUse returns what a tenant uses at a time.
 func (p *Published) TenantUse(name string, now time.Time) TenantUse {
 	u := TenantUse{Held: map[string]int{}, DeviceSeconds: p.metered(name, now)}
 	for _, id := range p.SweepIDs {
@@ -263,7 +266,7 @@ func (p *Published) TenantUse(name string, now time.Time) TenantUse {
 	return u
 }
 
-// TenantFull says why a tenant may hold no more devices for a demand just now; "" if it may.
+// TenantFull returns why a tenant may not hold more devices for a demand now, or "" if it may.
 func (p *Published) TenantFull(name string, d cluster.Demand, now time.Time) string {
 	t := p.Tenant(name)
 	if t.GetQuota() == nil && t.GetLimits() == nil {
@@ -286,12 +289,12 @@ func (p *Published) TenantFull(name string, d cluster.Demand, now time.Time) str
 		}
 	}
 	if len(d.Types) > 0 {
-		return fmt.Sprintf("tenant %s holds what its quota allows of type %s", name, strings.Join(d.Types, " and "))
+		return fmt.Sprintf("the quota of tenant %s does not allow %d more devices of type %s", name, d.Min, strings.Join(d.Types, " or "))
 	}
 	return ""
 }
 
-// SpentText says what a tenant has used of its device-hours of the month; "" while it may use more.
+// SpentText says that a tenant has used up its device-hours of the month, or is "" if it has not.
 func (st *State) SpentText(name string, now time.Time) string {
 	t := st.Tenant(name)
 	if limits := t.GetLimits(); limits == nil || limits.DeviceHours == nil {
@@ -305,7 +308,7 @@ func spentText(t *outbidv1.Tenant, u TenantUse, now time.Time) string {
 	if limits == nil || limits.DeviceHours == nil || used < limits.GetDeviceHours() {
 		return ""
 	}
-	return fmt.Sprintf("tenant %s has used %.4g of its %g device-hours of %s (limits.device_hours); there are more from %s on", t.GetName(),
+	return fmt.Sprintf("tenant %s has used %.4g of its %g device-hours of %s (limits.device_hours); the next month begins on %s", t.GetName(),
 		used, limits.GetDeviceHours(), now.UTC().Format("January 2006"), MonthEnds(now).Format(time.DateOnly))
 }
 

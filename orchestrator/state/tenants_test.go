@@ -17,7 +17,7 @@ func tenantChanged(t *outbidv1.Tenant) *event {
 	return &event{Kind: &outbidv1.Event_TenantChanged{TenantChanged: &outbidv1.TenantChanged{Tenant: t, Actor: "root"}}}
 }
 
-// What tenants may have and have used is the same when restored, in the month that it was used in and in no other.
+// The settings and the use of tenants are the same when restored. Use counts in its own month only.
 func TestTenantsAreFoldedMeteredAndRestored(t *testing.T) {
 	t.Parallel()
 	st := state.New()
@@ -64,7 +64,7 @@ func TestTenantsAreFoldedMeteredAndRestored(t *testing.T) {
 	}
 }
 
-func TestWhatAQuotaAllows(t *testing.T) {
+func TestAllows(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		quota *outbidv1.TenantQuota
@@ -85,8 +85,8 @@ func TestWhatAQuotaAllows(t *testing.T) {
 	}
 }
 
-// A tenant is told that it may hold no more, and why: its devices, those of a type, or its hours of the month.
-func TestWhyATenantIsFull(t *testing.T) {
+// TenantFull names the reason: the devices, those of a type, or the device-hours of the month.
+func TestTenantFull(t *testing.T) {
 	t.Parallel()
 	now := at().Add(30 * time.Minute)
 	gpus := func(n int, types ...string) cluster.Demand { return cluster.Demand{Min: n, Max: n, Types: types} }
@@ -100,12 +100,12 @@ func TestWhyATenantIsFull(t *testing.T) {
 		"room for one more":      {&outbidv1.Tenant{Name: "default", Quota: &outbidv1.TenantQuota{Devices: new(int32(2))}}, gpus(1), ""},
 		"none for two":           {&outbidv1.Tenant{Name: "default", Quota: &outbidv1.TenantQuota{Devices: new(int32(2))}}, gpus(2), "tenant default holds 1 of the 2 devices of its quota"},
 		"room of the type":       {&outbidv1.Tenant{Name: "default", Quota: &outbidv1.TenantQuota{Types: map[string]int32{"gpu": 2}}}, gpus(1, "gpu"), ""},
-		"none of the type":       {&outbidv1.Tenant{Name: "default", Quota: &outbidv1.TenantQuota{Types: map[string]int32{"gpu": 2}}}, gpus(2, "gpu"), "tenant default holds what its quota allows of type gpu"},
+		"none of the type":       {&outbidv1.Tenant{Name: "default", Quota: &outbidv1.TenantQuota{Types: map[string]int32{"gpu": 2}}}, gpus(2, "gpu"), "the quota of tenant default does not allow 2 more devices of type gpu"},
 		"another type would do":  {&outbidv1.Tenant{Name: "default", Quota: &outbidv1.TenantQuota{Types: map[string]int32{"gpu": 1}}}, gpus(1, "gpu", "tpu"), ""},
 		"any type would do":      {&outbidv1.Tenant{Name: "default", Quota: &outbidv1.TenantQuota{Types: map[string]int32{"gpu": 1}}}, gpus(1), ""},
-		"neither of two":         {&outbidv1.Tenant{Name: "default", Quota: &outbidv1.TenantQuota{Types: map[string]int32{"gpu": 1, "tpu": 0}}}, gpus(1, "gpu", "tpu"), "tenant default holds what its quota allows of type gpu and tpu"},
+		"neither of two":         {&outbidv1.Tenant{Name: "default", Quota: &outbidv1.TenantQuota{Types: map[string]int32{"gpu": 1, "tpu": 0}}}, gpus(1, "gpu", "tpu"), "the quota of tenant default does not allow 1 more devices of type gpu or tpu"},
 		"hours left":             {&outbidv1.Tenant{Name: "default", Limits: &outbidv1.TenantLimits{DeviceHours: new(.75)}}, gpus(1), ""},
-		"no hours left":          {&outbidv1.Tenant{Name: "default", Limits: &outbidv1.TenantLimits{DeviceHours: new(.5)}}, gpus(1), "tenant default has used 0.5 of its 0.5 device-hours of November 2023 (limits.device_hours); there are more from 2023-12-01 on"},
+		"no hours left":          {&outbidv1.Tenant{Name: "default", Limits: &outbidv1.TenantLimits{DeviceHours: new(.5)}}, gpus(1), "tenant default has used 0.5 of its 0.5 device-hours of November 2023 (limits.device_hours); the next month begins on 2023-12-01"},
 		"its sweeps are bounded": {&outbidv1.Tenant{Name: "default", Limits: &outbidv1.TenantLimits{Sweeps: new(int32(1))}}, gpus(1), ""},
 	} {
 		st := state.New()
@@ -123,8 +123,9 @@ func TestWhyATenantIsFull(t *testing.T) {
 	}
 }
 
-// What tenants hold, by type, and how many sweeps of theirs go on: as the loop sees it, as readers do, and for one tenant as for all.
-func TestWhatTenantsUse(t *testing.T) {
+// The devices that tenants hold by type, and the number of their running sweeps, are the same for the loop and for
+// readers, and for one tenant as for all.
+func TestTenantUse(t *testing.T) {
 	t.Parallel()
 	st := state.New()
 	info := joined(3)

@@ -11,14 +11,15 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// Totals are the cumulative counts of one tenant since the ledger began. No event makes one of them smaller: deleting a
-// sweep leaves them as they are.
+// Totals are the cumulative counts of one tenant since the ledger began. They never decrease, even if sweeps are
+// deleted.
 type Totals struct {
 	Tenant string
-	// DeviceMicros are the microseconds that leases held devices, by device type, each device counted on its own. They are
-	// whole numbers so that a lease counts the same while it runs and after its end.
+	// DeviceMicros are the microseconds that leases held devices, by device type, summed over devices. They are
+	// integers so that a lease counts the same while it runs and after its end.
 	DeviceMicros map[string]int64
-	// TrialsEnded counts ends of trials by state, and SweepsEnded ends of sweeps. What is resumed and ends again counts again.
+	// TrialsEnded counts ends of trials by state, and SweepsEnded those of sweeps. A trial or sweep that is resumed
+	// and ends again counts again.
 	TrialsEnded map[outbidv1.TrialState]int64
 	SweepsEnded map[outbidv1.SweepState]int64
 	// ForkFailures counts failures of training processes by kind.
@@ -27,23 +28,25 @@ type Totals struct {
 }
 
 const (
-	// OtherTotals is the tenant, and the device type, under which everything beyond maxCountedTenants and maxCountedTypes is
-	// counted. Neither can have this name.
+	// OtherTotals is the name under which tenants beyond maxCountedTenants, and device types beyond maxCountedTypes,
+	// are counted. Neither can have this name.
 	OtherTotals = "(others)"
-	// unknownType is the device type of leases that ended before there were totals.
+	// unknownType is the device type of leases that ended before totals were recorded.
 	unknownType = "(unknown)"
-	// Where nobody shows a token, a client may name any tenant. The totals are never forgotten, so their number is bounded.
-	// Ledgers are folded with these bounds: they stay as they are.
+	// Without tokens, a client may name any tenant, and totals are never dropped, so their number is limited. These
+	// limits must not change, because they determine the state of a ledger.
 	maxCountedTenants = 1000
 	maxCountedTypes   = 100
 )
 
-// counting holds the totals of all tenants. Readers share the map and its values, which are replaced and never changed.
+// counting holds the totals of all tenants. Readers share the map and its values, which are replaced and never
+// changed.
 type counting struct {
 	totals *immutable.Map[string, *Totals]
 }
 
-// countedAs returns the tenant whose totals count a tenant's new sweep: its own, unless there are too many.
+// countedAs returns the tenant under which a tenant's new sweep is counted: the tenant itself, unless there are too
+// many.
 func (c *counting) countedAs(tenant string) string {
 	if c.totals == nil {
 		return tenant
@@ -54,7 +57,7 @@ func (c *counting) countedAs(tenant string) string {
 	return tenant
 }
 
-// count replaces a tenant's totals by a copy that add has changed.
+// count replaces a tenant's totals with a copy that add has changed.
 func (c *counting) count(tenant string, add func(*Totals)) {
 	if c.totals == nil {
 		c.totals = immutable.NewMap[string, *Totals](nil)
@@ -67,7 +70,7 @@ func (c *counting) count(tenant string, add func(*Totals)) {
 	c.totals = c.totals.Set(tenant, &next)
 }
 
-// plus returns a copy of a map in which a key counts n more.
+// plus returns a copy of a map with n added to a key.
 func plus[K comparable](of map[K]int64, key K, n int64) map[K]int64 {
 	next := make(map[K]int64, len(of)+1)
 	maps.Copy(next, of)
@@ -81,7 +84,7 @@ func (st *State) countSubmitted(s *Sweep) {
 	st.count(s.countedAs, func(t *Totals) { t.SweepsSubmitted++ })
 }
 
-// meter notes how a new lease's devices are counted. A device type that the tenant had none of before is counted from here on.
+// meter determines how a new lease's devices are counted.
 func (st *State) meter(s *Sweep, l *Lease) {
 	devices := map[string]int32{}
 	for _, p := range l.Places {
@@ -98,7 +101,7 @@ func (st *State) meter(s *Sweep, l *Lease) {
 	}
 }
 
-// meteredAs returns the name under which a device type is counted, and begins to count it.
+// meteredAs returns the name under which a device type is counted, and adds it if it is new.
 func (st *State) meteredAs(s *Sweep, kind string) string {
 	t, _ := st.totals.Get(s.countedAs)
 	if _, known := t.DeviceMicros[kind]; known {
@@ -111,14 +114,14 @@ func (st *State) meteredAs(s *Sweep, kind string) string {
 	return kind
 }
 
-// countLease counts what a lease that ends cost.
+// countLease counts the cost of a lease that ends.
 func (st *State) countLease(at time.Time, s *Sweep, l *Lease) {
 	if len(l.metered) > 0 {
 		st.count(s.countedAs, func(t *Totals) { t.DeviceMicros = l.meteredUntil(at, t.DeviceMicros) })
 	}
 }
 
-// meteredUntil returns a copy of device-microseconds with what a lease cost up to a time.
+// meteredUntil returns a copy of device-microseconds with the cost of a lease up to a time.
 func (l *Lease) meteredUntil(at time.Time, before map[string]int64) map[string]int64 {
 	held := max(0, at.Sub(l.Granted).Microseconds())
 	next := maps.Clone(before)
@@ -128,9 +131,8 @@ func (l *Lease) meteredUntil(at time.Time, before map[string]int64) map[string]i
 	return next
 }
 
-// Totals returns the cumulative counts of every tenant that ever had a sweep, by name. Leases that still run are counted
-// up to the newest batch. So the counts depend on the ledger alone, and are the same on every machine and after every
-// restart.
+// Totals returns the cumulative counts of every tenant that ever had a sweep, by name. Running leases count up to the
+// newest batch. So the counts depend only on the ledger, and are the same on every machine and after every restart.
 func (p *Published) Totals() []*Totals {
 	if p.totals == nil {
 		return nil
@@ -188,7 +190,7 @@ func named[E ~int32](of map[int32]int64) map[E]int64 {
 	return all
 }
 
-// restoreTotals takes in the totals of a snapshot, once its sweeps are restored.
+// restoreTotals restores the totals of a snapshot after its sweeps.
 func (st *State) restoreTotals(snap *outbidv1.StateSnapshot) {
 	if snap.GetTotals() == nil {
 		st.estimateTotals()
@@ -203,9 +205,9 @@ func (st *State) restoreTotals(snap *outbidv1.StateSnapshot) {
 	}
 }
 
-// estimateTotals begins the totals with what a snapshot of a version without them says. Of its sweeps that is how many
-// there are, how they and their trials ended, and what their leases cost; the type of those devices is not known any more.
-// Of deleted sweeps it is only that they were submitted. Failures are counted from here on.
+// estimateTotals estimates the totals of a snapshot from a version without them: the number of sweeps, how they and
+// their trials ended, and the cost of leases with an unknown device type. Deleted sweeps count only as submitted.
+// Failures count from here on.
 func (st *State) estimateTotals() {
 	for _, d := range st.Deleted() {
 		tenant := st.countedAs(cmp.Or(d.Tenant, DefaultTenant))

@@ -14,7 +14,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// counters flattens all totals, as they are exported.
+// counters flattens all totals as they are exported.
 func counters(all []*state.Totals) map[string]int64 {
 	flat := map[string]int64{}
 	for _, t := range all {
@@ -44,8 +44,8 @@ func mustNotFall(t interface{ Fatalf(string, ...any) }, before, after map[string
 	}
 }
 
-// No event makes a counter smaller, nor does a restart. Deletions are among the events, and places that end before their
-// lease does, whose node may have other devices when a snapshot is restored.
+// No event or restart makes a counter smaller. The events include deletions, and places that end before their lease,
+// whose node may have other devices when a snapshot is restored.
 func TestTotalsNeverFall(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -142,7 +142,7 @@ func TestTotalsOutliveTheirSweep(t *testing.T) {
 	}
 }
 
-// Clients without tokens may name any tenant; that must not make as many counters.
+// Clients without tokens may name any tenant, which must not create any number of counters.
 func TestTotalsAreBounded(t *testing.T) {
 	t.Parallel()
 	const rows = 1001 // a thousand tenants, and the others
@@ -174,7 +174,7 @@ func TestTotalsAreBounded(t *testing.T) {
 	}
 }
 
-// A snapshot of a version without totals says what its sweeps have used and come to.
+// The totals of a snapshot from a version without them include what its sweeps have used, and how they ended.
 func TestTotalsOfAnOlderSnapshot(t *testing.T) {
 	t.Parallel()
 	st, now := state.New(), at()

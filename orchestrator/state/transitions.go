@@ -8,13 +8,13 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// A transition says in which states something may be when an event is folded in, and where that leads. The tables below
-// are the whole legal graph: every event is held against them, docs/architecture.md prints them, and a test tries every
-// pair of state and event.
+// A transition gives the states in which an event may occur, and those that it leads to. The tables below are the
+// complete graph of legal transitions: every event is checked against them, docs/architecture.md prints them, and a
+// test tries every pair of state and event.
 type transition[S ~int32] struct {
 	Event string
 	From  []S
-	// To are the states that it may lead to, each of From to each of them; nil leaves it as it was.
+	// To are the states that each of From may lead to. If nil, the state is unchanged.
 	To []S
 }
 
@@ -49,20 +49,20 @@ const (
 	nodeLeft     = outbidv1.NodeState_NODE_STATE_LEFT
 )
 
-// leaseState is where a lease is in its life.
+// leaseState is the state of a lease.
 type leaseState int32
 
 const (
 	leaseNone leaseState = iota
-	// leaseStarting: devices are held, and no process has begun.
+	// leaseStarting means that devices are held and no process has started.
 	leaseStarting
 	leaseRunning
-	// leasePausing and leaseStopping: the process was asked to end, to save first or not.
+	// leasePausing and leaseStopping mean that the process was asked to end, with or without saving first.
 	leasePausing
 	leaseStopping
 )
 
-// state of a lease; leaseNone of none.
+// state returns the state of a lease, or leaseNone for nil.
 func (l *Lease) state() leaseState {
 	switch {
 	case l == nil:
@@ -78,7 +78,7 @@ func (l *Lease) state() leaseState {
 	}
 }
 
-// sweepTransitions is the life of a sweep.
+// sweepTransitions returns the transitions of a sweep.
 func sweepTransitions() []transition[sweepState] {
 	return []transition[sweepState]{
 		{"submitted", []sweepState{sweepNone}, []sweepState{sweepRunning}},
@@ -94,38 +94,39 @@ func sweepTransitions() []transition[sweepState] {
 	}
 }
 
-// trialTransitions is the life of a trial.
+// trialTransitions returns the transitions of a trial.
 func trialTransitions() []transition[trialState] {
 	open := []trialState{trialQueued, trialRunning, trialPaused}
 	over := []trialState{trialCompleted, trialStopped, trialFailed, trialCancelled}
 	return []transition[trialState]{
 		{"created", []trialState{trialNone}, []trialState{trialQueued}},
 		{"lease granted", []trialState{trialQueued}, []trialState{trialRunning}},
-		// A trial that is trained by several forks holds a lease for each, and runs until the last has ended.
+		// A trial that is trained by several forks holds a lease for each, and runs until the last one has ended.
 		{"lease granted", []trialState{trialRunning}, nil},
 		{"lease ended", []trialState{trialRunning}, []trialState{trialQueued, trialPaused, trialRunning}},
 		{"lease ended", over, nil},
 		{Targeted, []trialState{trialQueued, trialRunning}, nil},
 		{Targeted, []trialState{trialPaused}, []trialState{trialQueued}},
-		// A completed trial goes on when its sweep is extended by longer steps: it runs while its process is still ending.
-		// Where versions before did not say so, it stays as it was.
+		// A completed trial continues when its sweep is extended with longer training. It runs while its process is
+		// still ending. In ledgers of earlier versions it remains completed in that case.
 		{Targeted, []trialState{trialCompleted}, []trialState{trialQueued, trialRunning, trialCompleted}},
-		// One that holds a lease is paused once that has ended.
+		// A trial that holds a lease is paused once the lease has ended.
 		{Paused, []trialState{trialQueued}, []trialState{trialPaused}},
 		{Paused, []trialState{trialRunning}, nil},
 		{Cloned, []trialState{trialQueued, trialRunning}, nil},
 		{Cloned, []trialState{trialPaused}, []trialState{trialQueued}},
-		// Several forks are to train it in a round; what they saved is put together when all have ended.
+		// A fork slot begins; when all forks have ended, they are averaged.
 		{"forks begin", []trialState{trialQueued}, nil},
-		{"forks are consolidated", append([]trialState{trialQueued, trialPaused}, over...), nil},
+		{"forks are averaged", append([]trialState{trialQueued, trialPaused}, over...), nil},
 		{"an average is judged", append(slices.Clone(open), over...), nil},
-		// What a person's stop cancelled is again what it was once the sweep is resumed or extended.
+		// A trial that was cancelled by a person's stop returns to its earlier state when the sweep is resumed or
+		// extended.
 		{"resumed", []trialState{trialCancelled}, []trialState{trialQueued, trialPaused}},
 		{"ended", open, over},
 	}
 }
 
-// leaseTransitions is the life of a lease.
+// leaseTransitions returns the transitions of a lease.
 func leaseTransitions() []transition[leaseState] {
 	held := []leaseState{leaseStarting, leaseRunning, leasePausing, leaseStopping}
 	return []transition[leaseState]{
@@ -144,7 +145,7 @@ func leaseTransitions() []transition[leaseState] {
 	}
 }
 
-// nodeTransitions is the life of a node.
+// nodeTransitions returns the transitions of a node.
 func nodeTransitions() []transition[nodeState] {
 	known := []nodeState{nodeUp, nodeDraining, nodeLost, nodeLeft}
 	return []transition[nodeState]{
@@ -152,18 +153,18 @@ func nodeTransitions() []transition[nodeState] {
 		{"drained", []nodeState{nodeUp}, []nodeState{nodeDraining}},
 		{"opened again", []nodeState{nodeDraining}, []nodeState{nodeUp}},
 		{"silent", []nodeState{nodeUp, nodeDraining}, []nodeState{nodeLost}},
-		{"heard of again", []nodeState{nodeLost}, []nodeState{nodeUp}},
-		{"said goodbye", []nodeState{nodeUp, nodeDraining, nodeLost}, []nodeState{nodeLeft}},
-		{"heard of", known, nil},
+		{"seen again", []nodeState{nodeLost}, []nodeState{nodeUp}},
+		{"left", []nodeState{nodeUp, nodeDraining, nodeLost}, []nodeState{nodeLeft}},
+		{"seen", known, nil},
 		{FoundAtFault, known, nil},
 		{ClearedOfFault, known, nil},
 	}
 }
 
-// graph says where a state may lead, as bits.
+// graph holds the states that a state may lead to, as bits.
 type graph [9]uint16
 
-// graphOf is the part of a table that some events make.
+// graphOf returns the part of a table that belongs to some events.
 func graphOf[S ~int32](table []transition[S], events ...string) graph {
 	var g graph
 	for _, t := range table {
@@ -182,57 +183,57 @@ func graphOf[S ~int32](table []transition[S], events ...string) graph {
 	return g
 }
 
-// A course is what a kind of event does to one of those that have a life of their own.
-type course struct {
+// A lifecycle describes what a kind of event does to a sweep, trial, lease or node.
+type lifecycle struct {
 	of     subject
 	what   string
 	events []string
 	legal  graph
-	// node names the node that an event is about; nil if it is about none.
+	// node returns the node that an event is about. It is nil if the event is not about a node.
 	node func(*outbidv1.Event) string
-	// where it is in its life; 0 for one that is not there.
-	where func(*folding, *outbidv1.Event) int32
+	// where returns the current state, or 0 if the subject does not exist.
+	where func(*foldContext, *outbidv1.Event) int32
 	word  func(int32) string
 }
 
-// leaves says whether the event may be folded in, in a state.
-func (c *course) leaves(from int32) error {
-	if int(from) < len(c.legal) && c.legal[from] != 0 {
+// allowsFrom returns an error if the event may not occur in a state.
+func (l *lifecycle) allowsFrom(from int32) error {
+	if int(from) < len(l.legal) && l.legal[from] != 0 {
 		return nil
 	}
-	return broken("%s: the %s is %s", c.name(), c.what, c.word(from))
+	return broken("%s: the %s is %s", l.name(), l.what, l.word(from))
 }
 
-// leads says whether the event may have led from one state to another.
-func (c *course) leads(from, to int32) error {
-	if c.legal[from]&(1<<to) != 0 {
+// allows returns an error if the event may not lead from one state to another.
+func (l *lifecycle) allows(from, to int32) error {
+	if l.legal[from]&(1<<to) != 0 {
 		return nil
 	}
-	return broken("%s: the %s goes from %s to %s", c.name(), c.what, c.word(from), c.word(to))
+	return broken("%s: the %s cannot go from %s to %s", l.name(), l.what, l.word(from), l.word(to))
 }
 
-func (c *course) name() string { return strings.Join(c.events, " or ") }
+func (l *lifecycle) name() string { return strings.Join(l.events, " or ") }
 
-// set makes it a part of a row.
-func (c *course) set(k *Kind) {
-	k.courses = append(k.courses, c)
-	if c.node != nil {
-		k.node = c.node
+// set adds the lifecycle to a row.
+func (l *lifecycle) set(k *Kind) {
+	k.lifecycles = append(k.lifecycles, l)
+	if l.node != nil {
+		k.node = l.node
 	}
 }
 
-func aCourse[S ~int32](
-	of subject, what string, table []transition[S], where func(*folding, *outbidv1.Event) S, word func(S) string, events []string,
-) *course {
-	return &course{
+func newLifecycle[S ~int32](
+	of subject, what string, table []transition[S], where func(*foldContext, *outbidv1.Event) S, word func(S) string, events []string,
+) *lifecycle {
+	return &lifecycle{
 		of: of, what: what, events: events, legal: graphOf(table, events...),
-		where: func(f *folding, e *outbidv1.Event) int32 { return int32(where(f, e)) },
+		where: func(f *foldContext, e *outbidv1.Event) int32 { return int32(where(f, e)) },
 		word:  func(s int32) string { return word(S(s)) },
 	}
 }
 
-func sweepCourse(events ...string) *course {
-	return aCourse(subjectSweep, "sweep", sweepTransitions(), func(f *folding, _ *outbidv1.Event) sweepState {
+func sweepLifecycle(events ...string) *lifecycle {
+	return newLifecycle(subjectSweep, "sweep", sweepTransitions(), func(f *foldContext, _ *outbidv1.Event) sweepState {
 		if f.sweep == nil || f.st.Sweeps[f.sweep.ID] != f.sweep {
 			return sweepNone
 		}
@@ -240,8 +241,8 @@ func sweepCourse(events ...string) *course {
 	}, SweepWord, events)
 }
 
-func trialCourse(events ...string) *course {
-	return aCourse(subjectTrial, "trial", trialTransitions(), func(f *folding, _ *outbidv1.Event) trialState {
+func trialLifecycle(events ...string) *lifecycle {
+	return newLifecycle(subjectTrial, "trial", trialTransitions(), func(f *foldContext, _ *outbidv1.Event) trialState {
 		if f.trial == nil {
 			return trialNone
 		}
@@ -249,17 +250,17 @@ func trialCourse(events ...string) *course {
 	}, TrialWord, events)
 }
 
-// leaseCourse is of the lease that an event names by its id.
-func leaseCourse(events ...string) *course {
-	return aCourse(subjectLease, "lease", leaseTransitions(), func(f *folding, e *outbidv1.Event) leaseState {
+// leaseLifecycle is for the lease that an event names by its ID.
+func leaseLifecycle(events ...string) *lifecycle {
+	return newLifecycle(subjectLease, "lease", leaseTransitions(), func(f *foldContext, e *outbidv1.Event) leaseState {
 		id, _ := f.kind.lease(e)
 		return f.trial.Held(id).state()
 	}, leaseWord, events)
 }
 
-// nodeCourse is of the node that an event names.
-func nodeCourse(node func(*outbidv1.Event) string, events ...string) *course {
-	c := aCourse(subjectNode, "node", nodeTransitions(), func(f *folding, e *outbidv1.Event) nodeState {
+// nodeLifecycle is for the node that an event names.
+func nodeLifecycle(node func(*outbidv1.Event) string, events ...string) *lifecycle {
+	c := newLifecycle(subjectNode, "node", nodeTransitions(), func(f *foldContext, e *outbidv1.Event) nodeState {
 		if n := f.st.Nodes[node(e)]; n != nil {
 			return n.State
 		}
@@ -269,11 +270,11 @@ func nodeCourse(node func(*outbidv1.Event) string, events ...string) *course {
 	return c
 }
 
-// SweepWord is a sweep's state as people read it: "running".
+// SweepWord returns a sweep's state as users read it, such as "running".
 func SweepWord(s outbidv1.SweepState) string { return word(s.String(), "SWEEP_STATE_") }
 
-// TrialWord is a trial's state as people read it: "queued". A tuner, or a limit, prunes a trial, and a person stops it; the schema
-// has older names for the two.
+// TrialWord returns a trial's state as users read it, such as "queued". A trial that a tuner or a limit ended is
+// "pruned", and a trial that a person ended is "stopped"; the schema has older names for these.
 func TrialWord(s outbidv1.TrialState) string {
 	switch s {
 	case trialStopped:
@@ -285,7 +286,7 @@ func TrialWord(s outbidv1.TrialState) string {
 	}
 }
 
-// NodeWord is a node's state as people read it: "up".
+// NodeWord returns a node's state as users read it, such as "up".
 func NodeWord(s outbidv1.NodeState) string { return word(s.String(), "NODE_STATE_") }
 
 func leaseWord(s leaseState) string {

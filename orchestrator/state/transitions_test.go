@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// printTransitions is a table of transitions as docs/architecture.md prints it.
+// printTransitions returns a table of transitions as docs/architecture.md prints it.
 func printTransitions[S ~int32](what string, all []transition[S], word func(S) string) string {
 	words := func(states []S) string {
 		named := make([]string, len(states))
@@ -46,7 +46,7 @@ func TestTheDocsPrintTheTransitions(t *testing.T) {
 	}
 }
 
-// orNone prints what is not there as "-".
+// orNone prints the zero state as "-".
 func orNone[S ~int32](word func(S) string) func(S) string {
 	return func(s S) string {
 		if s == 0 {

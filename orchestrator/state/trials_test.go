@@ -9,7 +9,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// running is a state whose trials each hold a lease: trial n lease n+1 on device n.
+// running returns a state whose trials each hold a lease: trial n holds lease n+1 on device n.
 func running(t *testing.T, sp *outbidv1.SweepSpec, trials int32) (*state.State, *state.Sweep) {
 	t.Helper()
 	st := state.New()
@@ -20,7 +20,7 @@ func running(t *testing.T, sp *outbidv1.SweepSpec, trials int32) (*state.State, 
 	return st, st.Sweeps["s-1"]
 }
 
-// says is a report of a trial's step; NaN stands for a report that lacks the metric.
+// says is a report of a trial's step; NaN means a report that lacks the metric.
 func says(n int32, step int64, loss float64) *outbidv1.Event {
 	e := reported(n, uint64(n+1), loss)
 	e.GetTrialReported().Report.Step = step
@@ -45,7 +45,7 @@ func begins(n int32, step int64) *outbidv1.Event {
 	return e
 }
 
-// The best trial has the best finite value; of equals it is the first by number, whoever said it first.
+// The best trial has the best finite value. Of equals it is the first by number, whichever reported first.
 func TestTheBestTrial(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -128,8 +128,9 @@ func TestStepsAreCountedOnce(t *testing.T) {
 	}
 }
 
-// A tuner hears of what is new: not of what a restarted fork repeats, nor of the target, which is said apart.
-func TestWhatTunersHearOf(t *testing.T) {
+// A tuner gets only new reports: not those that a restarted fork repeats, nor the one at the target, which has its
+// own event.
+func TestWhichReportsTunersGet(t *testing.T) {
 	t.Parallel()
 	open := created(0)
 	open.GetTrialCreated().UntilStep = 0
@@ -168,7 +169,7 @@ func TestWhatTunersHearOf(t *testing.T) {
 	}
 }
 
-func TestWhatIsRememberedOfTheMetric(t *testing.T) {
+func TestMissingAndNaNMetrics(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		events            []*outbidv1.Event
@@ -194,7 +195,7 @@ func TestWhatIsRememberedOfTheMetric(t *testing.T) {
 	}
 }
 
-// A target moves onwards only; a trial that waits for word trains on, and one that was done is resumed.
+// A target only moves forward. A trial that waits at its target then continues, and a completed trial is resumed.
 func TestATargetMoves(t *testing.T) {
 	t.Parallel()
 	reopens := targeted(0, 9)
@@ -205,7 +206,7 @@ func TestATargetMoves(t *testing.T) {
 		event   *outbidv1.Event
 		want    string
 		resumes int32
-		trains  int // seconds after the beginning since when it trains; -1 for not at all
+		trains  int // seconds after the beginning since when it trains; -1 if it does not
 	}{
 		"while it starts":              {nil, targeted(0, 9), "running", 0, -1},
 		"while it trains":              {[]*outbidv1.Event{begins(0, 0)}, targeted(0, 9), "running", 0, 0},
@@ -260,8 +261,9 @@ func TestATargetMoves(t *testing.T) {
 	}
 }
 
-// Who has seen a sweep at a version is told of what changed since, and of all if that version is not of this state.
-func TestWhatChangedSinceAVersion(t *testing.T) {
+// A reader that has seen a version of a sweep gets what changed since, or everything if the version is not from this
+// state.
+func TestChangedSinceAVersion(t *testing.T) {
 	t.Parallel()
 	st, s := running(t, spec(1), 3)
 	seen := map[uint64][]int32{s.Version: {0, 1, 2}, s.Version + 1: {0, 2}, s.Version + 2: {0}, s.Version + 3: nil}

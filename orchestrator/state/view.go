@@ -13,7 +13,8 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// View is the sweep as people see it. The caller adds what the state does not know: outlook and why trials wait.
+// View returns the sweep as users see it. The caller adds what the state does not know: the outlook, and why trials
+// wait.
 func (st *State) View(s *Sweep) *outbidv1.Sweep {
 	return s.view(st.Time, len(s.Trials), func(n int32) *Trial { return s.Trials[n] })
 }
@@ -44,13 +45,13 @@ func (s *Sweep) view(at time.Time, trials int, trial func(int32) *Trial) *outbid
 	return v
 }
 
-// heldUp says whether a trial gets no device because people paused its sweep. They see it as paused, the tuner and the
-// policy as one that wants a device. One whose forks are being averaged is not at rest yet.
+// heldUp reports whether a trial gets no device because its sweep is paused. Users see it as paused, the tuner and
+// the policy as queued. A trial whose forks are being averaged is not paused yet.
 func (s *Sweep) heldUp(t *Trial) bool {
 	return s.State == sweepPaused && t.State == trialQueued && t.Round == nil
 }
 
-// deviceSeconds counts the leases that still run up to the newest event.
+// deviceSeconds includes running leases up to the newest event.
 func (s *Sweep) deviceSeconds(at time.Time, trial func(int32) *Trial) float64 {
 	total := s.DeviceSeconds
 	for _, n := range s.Running {
@@ -61,12 +62,12 @@ func (s *Sweep) deviceSeconds(at time.Time, trial func(int32) *Trial) float64 {
 	return total
 }
 
-// DeviceSeconds is what the lease has cost by a time.
+// DeviceSeconds returns the cost of the lease up to a time.
 func (l *Lease) DeviceSeconds(now time.Time) float64 {
 	return max(0, now.Sub(l.Granted).Seconds()) * float64(l.Size())
 }
 
-// TrialView is the trial as people see it.
+// TrialView returns the trial as users see it.
 func (st *State) TrialView(s *Sweep, t *Trial) *outbidv1.Trial { return s.trialView(st.Time, t) }
 
 func (s *Sweep) trialView(at time.Time, t *Trial) *outbidv1.Trial {
@@ -76,7 +77,7 @@ func (s *Sweep) trialView(at time.Time, t *Trial) *outbidv1.Trial {
 		v.State = trialPaused
 	}
 	if t.State == trialFailed && v.GetRestarts() > 0 && !t.FailedOtherwise {
-		v.Restarts-- // its last failure was not followed by a start
+		v.Restarts-- // no start followed its last failure
 	}
 	for _, l := range t.Leases {
 		v.DeviceSeconds += l.DeviceSeconds(at)
@@ -96,7 +97,7 @@ func (s *Sweep) trialView(at time.Time, t *Trial) *outbidv1.Trial {
 	return v
 }
 
-// view is the lease as people see it.
+// view returns the lease as users see it.
 func (l *Lease) view() *outbidv1.TrialLease {
 	v := &outbidv1.TrialLease{
 		LeaseId: l.ID, Holder: "workers", Client: l.Client, State: leaseWord(l.state()), Since: stamp(l.Granted), TermEnd: stamp(l.TermEnd),
@@ -109,7 +110,7 @@ func (l *Lease) view() *outbidv1.TrialLease {
 	return v
 }
 
-// placesView are the lease's places as people see them.
+// placesView returns the lease's places as users see them.
 func (l *Lease) placesView() []*outbidv1.TrialPlace {
 	var all []*outbidv1.TrialPlace
 	for i, p := range l.Places {
@@ -161,7 +162,7 @@ func configStruct(text string) *structpb.Struct {
 	return s
 }
 
-// NodeView is the node as people see it.
+// NodeView returns the node as users see it.
 func (n *Node) NodeView() *outbidv1.Node {
 	v := &outbidv1.Node{Info: n.Info, State: n.State, Reason: n.Reason, Faults: n.Faults}
 	for i, l := range n.Holders {
@@ -172,19 +173,19 @@ func (n *Node) NodeView() *outbidv1.Node {
 	return v
 }
 
-// Fork names the fork that runs under the lease.
+// Fork identifies the fork that runs under the lease.
 func (l *Lease) Fork() *outbidv1.ForkRef {
 	return &outbidv1.ForkRef{Sweep: l.Sweep, Trial: l.Trial, LeaseId: l.ID}
 }
 
-// BestTrials lists up to n trials by the metric, best first, from offset on; trials without one come last.
+// BestTrials lists up to n trials by the metric, best first, starting at offset. Trials without a metric come last.
 func (s *Sweep) BestTrials(n, offset int) []*Trial {
 	sorted := slices.Clone(s.Trials)
 	s.sortBest(sorted)
 	return sorted[min(len(sorted), offset):min(len(sorted), offset+n)]
 }
 
-// sortBest puts the best trial first, and those without a value last.
+// sortBest puts the best trial first, and trials without a metric last.
 func (s *Sweep) sortBest(trials []*Trial) {
 	slices.SortStableFunc(trials, func(a, b *Trial) int {
 		switch {

@@ -11,7 +11,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// People see what a trial that runs has cost until now, where its lead is, and how fast that trains.
+// Users see the cost of a running trial until now, the node of its leading fork, and that fork's speed.
 func TestATrialAsPeopleSeeIt(t *testing.T) {
 	t.Parallel()
 	st, s := running(t, spec(1), 2)
@@ -49,8 +49,8 @@ func TestATrialAsPeopleSeeIt(t *testing.T) {
 	}
 }
 
-// Trials that wait are seen as paused as long as their sweep is, by those who follow the changes too; what is in the ledger says
-// that they want devices.
+// Waiting trials are shown as paused while their sweep is, also to readers that follow the changes. In the ledger
+// they still wait for devices.
 func TestATrialThatWaitsInAPausedSweep(t *testing.T) {
 	t.Parallel()
 	const wants, held = outbidv1.TrialState_TRIAL_STATE_QUEUED, outbidv1.TrialState_TRIAL_STATE_PAUSED

@@ -1,4 +1,4 @@
-// Package ledgertest is the conformance suite of ledgers: what control relies on, for whoever writes another ledger.
+// Package ledgertest is the conformance suite for implementations of ledgers: it tests what control relies on.
 package ledgertest
 
 import (
@@ -22,7 +22,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// Unzipped is what a file of testdata holds, such as a ledger that an older version wrote.
+// Unzipped returns the contents of a file in testdata, such as a ledger that an older version wrote.
 func Unzipped(t testing.TB, path string) []byte {
 	t.Helper()
 	f, err := os.Open(path)
@@ -41,8 +41,8 @@ func Unzipped(t testing.TB, path string) []byte {
 	return text
 }
 
-// Open makes an empty ledger and returns a function that opens it: every call gives a new writer of the same ledger,
-// standing at its beginning, like a process that has just started.
+// Open creates an empty ledger and returns a function that opens it. Every call returns a new writer at the beginning
+// of the same ledger, like a process that has just started.
 type Open func(t *testing.T) func() ledger.Ledger
 
 // Run checks a ledger against its contract.
@@ -74,7 +74,7 @@ func Run(t *testing.T, open Open) {
 	})
 }
 
-// fataler is what *testing.T and *rapid.T share.
+// fataler is implemented by *testing.T and *rapid.T.
 type fataler interface {
 	Helper()
 	Fatalf(format string, args ...any)
@@ -87,7 +87,7 @@ func testContext(t *testing.T) context.Context {
 	return ctx
 }
 
-// start is the time of the first batch; nanoseconds must survive.
+// start is the time of the first batch. Its nanoseconds must be preserved.
 var start = time.Date(2026, 3, 14, 15, 9, 26, 535897932, time.UTC) //nolint:gochecknoglobals // a constant
 
 func note(text string) *outbidv1.Event {
@@ -233,12 +233,12 @@ func testTwoWriters(t *testing.T, open func() ledger.Ledger) {
 	last := mustRead(ctx, t, b, 1)[0]
 	b.Resume(last.GetSeq(), last.GetHash())
 	mustAppend(ctx, t, b, note("b2"))
-	for range 2 { // deposed for good
+	for range 2 { // it remains deposed
 		if _, err := a.Append(ctx, start, notes(0, 1)); !errors.Is(err, ledger.ErrConflict) {
 			t.Fatalf("a deposed writer: %v", err)
 		}
 	}
-	// The same content is no excuse: it is not the same batch.
+	// Equal contents do not help, because it is another batch.
 	a.Resume(1, last.GetHash())
 	if _, err := a.Append(ctx, start.Add(time.Second), []*outbidv1.Event{note("b2")}); !errors.Is(err, ledger.ErrConflict) {
 		t.Fatalf("a deposed writer with the same events: %v", err)
@@ -281,7 +281,7 @@ func testRefused(t *testing.T, open func() ledger.Ledger) {
 	mustAppend(ctx, t, l, note("still works"))
 }
 
-// testBigBatch appends batches of any size: what one message cannot hold is kept whole all the same.
+// testBigBatch appends batches of any size: those that do not fit one message are stored too.
 func testBigBatch(t *testing.T, open func() ledger.Ledger) {
 	ctx, l := testContext(t), open()
 	text := string(bytes.Repeat([]byte("x"), ledger.MaxBatchBytes(l)-64))
@@ -347,7 +347,7 @@ func testSnapshots(t *testing.T, open func() ledger.Ledger) {
 	}
 }
 
-// testModel lets two writers append and catch up in any order: only one that stands at the end may append.
+// testModel makes two writers append and catch up in any order: only a writer at the end may append.
 func testModel(t *rapid.T, open func() ledger.Ledger) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
