@@ -2,29 +2,29 @@ package tuner
 
 import "fmt"
 
-// A flat trains every trial for the same number of steps, or until its code ends: random, grid, Sobol and Bayesian search, and
-// the base of median stopping.
+// A flat trains every trial for the same number of steps, or until its code ends. It implements random, grid, Sobol and
+// Bayesian search, and is the base of median stopping.
 //
-// An extension to longer steps takes up all trials that completed.
+// After an extension to more steps, all completed trials are resumed.
 type flat struct {
 	*core
-	// label names the sampler in reasons.
+	// label describes the sampler in reasons.
 	label string
-	// total is the number of configurations there are, 0 for no end.
+	// total returns the number of configurations, or 0 if unlimited.
 	total func() (int, error)
 	flatState
 }
 
-// flatState is what a snapshot holds beside the trials.
+// flatState is the part of a snapshot besides the trials.
 type flatState struct {
-	// Resume holds trials that completed before an extension and are to be trained on.
+	// Resume lists the trials that completed before an extension and are to be resumed.
 	Resume []Trial
 }
 
 func newFlat(c *core, label string) (*flat, error) {
 	f := &flat{core: c, label: label, total: func() (int, error) { return 0, nil }}
 	if f.steps() < 0 {
-		return nil, fmt.Errorf("tuner.%s.max_steps: %d is negative; use 0 to let the code end by itself",
+		return nil, fmt.Errorf("tuner.%s.max_steps: %d is negative; use 0 to train until the code ends",
 			kindOf(c.spec.GetTuner()), f.steps())
 	}
 	return f, nil

@@ -10,42 +10,43 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/curve/population"
 )
 
-// Streams of the seed.
+// The streams separate the uses of the seed.
 const (
 	scaleStream = 0x7363616c65
 	poolStream  = 0x706f6f6c
 )
 
 const (
-	// loyal is how many times as much another's steps must be worth before a trial leaves its device for it: a pause costs time.
+	// loyal is the ratio of worth above which a trial is paused for another one, because a pause costs time.
 	loyal = 1.1
-	// leastSeen is how many trials must have a cost before configurations are chosen by the model.
+	// leastSeen is the number of trials that must have a cost before the model chooses configurations.
 	leastSeen = 4
-	// drawnPool and nearPool are how many configurations a new trial's is chosen from: drawn ones, and some near the best.
+	// A new trial's configuration is chosen from drawnPool random configurations and nearPool ones near the best.
 	drawnPool, nearPool = 48, 16
-	// chosenShare is the share of new trials whose configuration the model chooses where standings surely tell of ends. Where they do not, it is less:
-	// it would choose by what trials that are not trained to the end seem to say.
+	// chosenShare is the share of new trials whose configuration the model chooses if ranks certainly predict final
+	// ranks. It is lowered where they may not, because the model would learn from trials whose ranks mean little.
 	chosenShare = 0.5
-	// abreast is how many trials are begun, and looked at twice, before any is trained on: until then nothing is known of how much trials differ.
-	// The ones that wait are not lost, as on a task where standings say nothing they are as good as any other.
+	// abreast is the number of trials that are begun and reach two looks before any trial is trained further: until
+	// then it is unknown how much trials differ. Waiting trials are not wasted, because where ranks predict nothing
+	// they are as good as any others.
 	abreast = 8
-	// leastEnds is how many trials must have got to the end before any is stopped as poor.
+	// leastEnds is the number of trials that must have reached the end before any is stopped as poor.
 	leastEnds = 3
-	// scaleTries is how many scales of the model are tried at each look.
+	// scaleTries is the number of scales of the model that are tried at each look.
 	scaleTries = 4
 )
 
-// A freezeView is what is thought of all trials at one time.
+// A freezeView is the forecast of all trials at one time.
 type freezeView struct {
 	model *population.Model
 	paths map[Trial]population.Outlook
-	// seen is how many trials have a cost.
+	// seen is the number of trials that have a cost.
 	seen int
-	// ends is how many got to the last look.
+	// ends is the number of trials that reached the last look.
 	ends int
 }
 
-// look is what is thought of all trials now.
+// look returns the current forecast of all trials.
 func (z *freeze) look() *freezeView {
 	if z.view == nil {
 		z.view = z.think(0)
@@ -53,7 +54,7 @@ func (z *freeze) look() *freezeView {
 	return z.view
 }
 
-// curves are what is known of all trials: first of those that live, by number.
+// curves returns the known costs of all trials: live trials first, by number.
 func (z *freeze) curves() []population.Curve {
 	var curves []population.Curve
 	for _, t := range slices.Sorted(maps.Keys(z.live)) {
@@ -66,8 +67,8 @@ func (z *freeze) curves() []population.Curve {
 	return curves
 }
 
-// think thinks all trials through. It tries to learn more of configurations; what it thinks is what it would think with what it
-// learned, and so follows from what a snapshot holds.
+// think forecasts all trials. It tries this many new scales of the model first. The forecast uses the scale that was
+// learned, so it depends only on the state in a snapshot.
 func (z *freeze) think(tries int) *freezeView {
 	curves := z.curves()
 	v := &freezeView{paths: map[Trial]population.Outlook{}}
@@ -90,7 +91,7 @@ func (z *freeze) think(tries int) *freezeView {
 	return v
 }
 
-// judge says whether a trial at a look goes on, waits or ends.
+// judge decides whether a trial at a look continues, waits or ends.
 func (z *freeze) judge(w *frozen) {
 	at := fmt.Sprintf("step %d: ", w.Step)
 	if len(w.Costs) == 0 || z.Seen == 0 || math.IsNaN(w.Costs[len(w.Costs)-1]) {
@@ -133,7 +134,7 @@ func (z *freeze) judge(w *frozen) {
 	z.spare()
 }
 
-// spare ends the trial with the least chance of those that wait, if too many do.
+// spare ends the waiting trial with the least chance if too many wait.
 func (z *freeze) spare() {
 	if len(z.live)-z.running <= waitingKept {
 		return
@@ -154,7 +155,7 @@ func (z *freeze) spare() {
 	}
 }
 
-// says is what is thought of a trial in words.
+// says describes the forecast of a trial.
 func (z *freeze) says(w *frozen) string {
 	v := z.look()
 	p := v.paths[w.Trial]
@@ -167,16 +168,16 @@ func (z *freeze) says(w *frozen) string {
 	return says
 }
 
-// best is the part of all configurations, in %, that end above a place.
+// best returns the percentage of all configurations that end above a place.
 func best(place float64) float64 { return max(50*math.Erfc(place/math.Sqrt2), 1) }
 
-// index is the number of a trial among those that live.
+// index returns the position of a trial among the live trials.
 func (z *freeze) index(t Trial) int {
 	i, _ := slices.BinarySearch(slices.Sorted(maps.Keys(z.live)), t)
 	return i
 }
 
-// waiting is the trial whose steps are worth most of those that wait, and what they are worth; nil if none does.
+// waiting returns the waiting trial whose steps are worth most, and their worth, or nil if no trial waits.
 func (z *freeze) waiting() (most *frozen, worth float64) {
 	for _, t := range slices.Sorted(maps.Keys(z.live)) {
 		if z.trials[t].phase != paused {
@@ -213,7 +214,7 @@ func (z *freeze) thaw(t Trial, until int64, reason string) {
 	z.train(t, until, reason)
 }
 
-// start gives a device to a trial that waits or to a new one, and reports whether there was any.
+// start gives a device to a waiting or new trial and reports whether there was one.
 func (z *freeze) start() (bool, error) {
 	if z.owing() {
 		if w := z.nextKept(); w != nil {
@@ -237,7 +238,7 @@ func (z *freeze) start() (bool, error) {
 	return true, nil
 }
 
-// begin creates a trial, unless the configurations have run dry.
+// begin creates a trial, or returns false if no configuration is left.
 func (z *freeze) begin() (bool, error) {
 	var config Config
 	var x []float64
@@ -245,7 +246,7 @@ func (z *freeze) begin() (bool, error) {
 	w := &frozen{}
 	owed := ""
 	switch {
-	case len(z.trials) == 0: // its end tells soonest what standings are worth
+	case len(z.trials) == 0: // its end shows earliest how well ranks predict
 		w.Kept, owed = true, z.keeps()
 		z.Given = z.steps()
 	case z.owing():
@@ -278,7 +279,7 @@ func (z *freeze) begin() (bool, error) {
 	}
 	z.live[w.Trial] = w
 	z.running++
-	// What is thought of the others stays.
+	// The forecasts of the others stay valid.
 	z.look().paths[w.Trial] = z.look().model.Fresh()
 	return true, nil
 }
@@ -293,5 +294,5 @@ func (z *freeze) status() Status {
 	return Status{Waiting: idle, Exhausted: idle}
 }
 
-// narrow reports whether too few trials were begun to say how much they differ.
+// narrow reports whether too few trials were begun to know how much they differ.
 func (z *freeze) narrow() bool { return len(z.trials) < abreast }

@@ -21,7 +21,7 @@ func (z *freeze) load(decode func(any) error) error {
 	if err := decode(&state); err != nil {
 		return err
 	}
-	other := len(state.Beliefs.Weights) != len(population.Courses()) // of a version with other courses, or with none
+	other := len(state.Beliefs.Weights) != len(population.Courses()) // written by a version with other courses, or with none
 	if other {
 		state.Beliefs = population.Prior()
 	}

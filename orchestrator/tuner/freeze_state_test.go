@@ -9,7 +9,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// freezeOf is freeze_thaw behind a tuner.
+// freezeOf returns the engine and the freeze_thaw rules behind a tuner.
 func freezeOf(t *testing.T, made Tuner) (*engine, *freeze) {
 	t.Helper()
 	e, ok := made.(*engine)
@@ -23,7 +23,7 @@ func freezeOf(t *testing.T, made Tuner) (*engine, *freeze) {
 	return e, z
 }
 
-// A snapshot of a version that knew other courses goes on with what its curves teach of those that there are now.
+// A snapshot of a version with other courses is restored with beliefs that its curves give for the present courses.
 func TestFreezeThawReadsBeliefsInOtherCourses(t *testing.T) {
 	t.Parallel()
 	spec := &outbidv1.SweepSpec{

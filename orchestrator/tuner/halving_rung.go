@@ -68,12 +68,13 @@ func (h *halving) reached(e Reached) error {
 	return nil
 }
 
-// tooEarly is an error because a tuner that took such an event would wait for the trial for ever.
+// tooEarly returns an error for an early Reached. A tuner that accepted the event would wait forever for the trial.
 func tooEarly(e Reached, target int64) error {
 	return fmt.Errorf("trial %d reached step %d, but it was to train until step %d", e.Trial, e.Step, target)
 }
 
-// admit lets a trial wait in its rung. It returns the trial that has no place any more, -1 if all have.
+// admit adds a trial to the ranking of its rung. It returns the trial that no longer has a place, or -1 if all have
+// one.
 func (h *halving) admit(t Trial) Trial {
 	rec := h.trials[t]
 	b := &h.Brackets[rec.bracket]
@@ -88,7 +89,7 @@ func (h *halving) admit(t Trial) Trial {
 	return h.giveUp(r.worst.pop().Trial)
 }
 
-// waitsIn tells the entries of a rung's ranking that still hold from those of trials that exited.
+// waitsIn returns a filter for a rung's ranking that rejects entries of trials that exited or moved on.
 func (h *halving) waitsIn(bracket int32, rung uint8) func(entry) bool {
 	return func(e entry) bool {
 		r := &h.trials[e.Trial]
@@ -110,8 +111,8 @@ func (h *halving) left(e Exited, before phase) {
 	h.settle(int(rec.bracket), -1)
 }
 
-// settle decides the rungs of a bracket that can be decided. here is the trial that just reached one, -1 for none: it
-// is on its device and goes on at once if it is to.
+// settle decides the rungs of a bracket that can be decided. here is the trial that just reached one, or -1. That trial
+// still has its device, so if it is promoted it continues at once.
 func (h *halving) settle(bracket int, here Trial) {
 	b := &h.Brackets[bracket]
 	if b.N == 0 {
@@ -138,7 +139,8 @@ func (h *halving) settle(bracket int, here Trial) {
 	}
 }
 
-// winners takes the best trials out of a rung's ranking, best first. Without an exit the ranking holds no others.
+// winners removes and returns the best trials of a rung's ranking, best first. The ranking contains only trials that
+// have a place.
 func (h *halving) winners(bracket int32, rung uint8) []entry {
 	r := &h.Brackets[bracket].Rungs[rung]
 	waits := h.waitsIn(bracket, rung)
@@ -148,12 +150,12 @@ func (h *halving) winners(bracket int32, rung uint8) []entry {
 	return list
 }
 
-// where names a rung for people.
+// where describes a rung in reasons.
 func (b *bracket) where(rung int) string {
 	return fmt.Sprintf("bracket %d, rung %d at step %d", b.Label, rung, b.Rungs[rung].Level)
 }
 
-// promoted says why a trial, whose rung is already the next one, goes on.
+// promoted explains why a trial was promoted. The trial's rung is already the next one.
 func (h *halving) promoted(b *bracket, p promotion) string {
 	rec := h.trials[p.Trial]
 	k := int(rec.rung) - 1
@@ -161,7 +163,7 @@ func (h *halving) promoted(b *bracket, p promotion) string {
 		h.metricName(), rec.metric, ordinal(p.Rank))
 }
 
-// dropped says why a trial ends at a rung.
+// dropped explains why a trial ends at a rung.
 func (h *halving) dropped(b *bracket, rung int, metric float64) string {
 	size, keeps := b.sizes()[rung], b.keeps(rung)
 	switch {

@@ -2,21 +2,20 @@ package tuner
 
 import "fmt"
 
-// Members of a population advance abreast.
+// The members of a population advance abreast.
 //
-// Where some wait for a device, a member that is ready pauses while another is behind it: one that waits at an earlier
-// step, or one that still trains towards the step that it is at itself. The devices go to those that are least far, so that
-// no two members are ever more than an interval apart.
+// If members wait for a device, a member that finishes its interval pauses while another is behind it: waiting at an
+// earlier step, or still training towards the same step. Devices go to the members with the fewest steps, so that no
+// two members are more than an interval apart.
 //
-// Where every member has a device, one that is ready goes on at once, without a checkpoint being loaded, as long as it
-// is no more than an interval ahead of the others. That costs no time in all: the population is done when its slowest
-// member is. A member that was not heard of since it was queued may well have no device yet, so it is waited for as in the
-// first case.
+// If every member has a device, a member that finishes its interval continues without reloading a checkpoint, unless it
+// is more than an interval ahead of the others. This does not delay the population, which is done when its slowest
+// member is. A member that did not report since it was queued may not have a device yet, so others wait for it as in
+// the first case.
 //
-// Members that are further behind than this can come about by themselves, such as those that an extension added, hold
-// nobody back.
+// Members can be further behind than this, for example after an extension added them. The others do not wait for those.
 
-// next is the member that goes on next: of those that wait, the one that is least far; false if all must wait.
+// next returns the waiting member with the fewest steps that may continue, or false if all must wait.
 func (p *pbt) next() (Trial, bool) {
 	best, found := Trial(0), false
 	targets := p.targets(-1)
@@ -31,7 +30,8 @@ func (p *pbt) next() (Trial, bool) {
 	return best, found
 }
 
-// waits says why a member that is ready leaves its device; "" if it goes on at once.
+// waits explains why a member that finished its interval must leave its device. It returns "" if the member continues
+// at once.
 func (p *pbt) waits(t Trial) string {
 	at := p.Members[t].Step
 	if p.canGrow() {
@@ -48,12 +48,12 @@ func (p *pbt) waits(t Trial) string {
 	return ""
 }
 
-// waitsFor says whether a member has no device and waits for one.
+// waitsFor reports whether a member waits for a device.
 func (p *pbt) waitsFor(t Trial) bool {
 	return p.trials[t].phase == paused || p.trials[t].phase == ready
 }
 
-// waiting is the number of members that wait for a device.
+// waiting returns the number of members that wait for a device.
 func (p *pbt) waiting() int {
 	n := 0
 	for t := range p.Members {
@@ -64,13 +64,14 @@ func (p *pbt) waiting() int {
 	return n
 }
 
-// A pbtTarget is a step that members are on their way to; begun says whether they were heard of.
+// A pbtTarget is a step that members train towards. begun is set if these members have reported since they were queued.
 type pbtTarget struct {
 	step  int64
 	begun bool
 }
 
-// targets are the steps that running members other than one are on their way to. They are few, however many members.
+// targets returns the steps that running members, except for one, train towards. There are few, even in a large
+// population.
 func (p *pbt) targets(but Trial) map[pbtTarget]bool {
 	set := map[pbtTarget]bool{}
 	for t := range p.Members {
@@ -81,7 +82,7 @@ func (p *pbt) targets(but Trial) map[pbtTarget]bool {
 	return set
 }
 
-// held reports whether a member at a step must wait for some that are on their way to the targets.
+// held reports whether a member at a step must wait for members that train towards the targets.
 func (p *pbt) held(at int64, targets map[pbtTarget]bool, scarce bool) bool {
 	interval := p.set().GetInterval()
 	for target := range targets {

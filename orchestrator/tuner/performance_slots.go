@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// share says whether a trial that is not poor keeps its slot.
+// share decides whether a trial that is not poor keeps its slot.
 func (p *performance) share(w *watched, at, why string) {
 	if p.promising(w) {
 		p.goOn(w, at+"promising: "+why)
@@ -33,9 +33,9 @@ func (p *performance) share(w *watched, at, why string) {
 	p.pause(w.Trial, reason+"; "+rival+" has the better chance for its steps")
 }
 
-// promising reports whether a running trial is among those that slots are set aside for. The threshold p is the one
-// that sets most slots aside usefully: no more than p times all slots, which trials with a chance of p deserve, and no
-// more than there are trials above p (section 3.2 of the paper).
+// promising reports whether a running trial is among those that slots are reserved for. The threshold p is the one that
+// reserves the most useful slots: no more than p times all slots, which trials with a chance of p deserve, and no more
+// than there are trials above p (section 3.2 of the paper).
 func (p *performance) promising(w *watched) bool {
 	var chances []float64
 	for _, other := range p.live {
@@ -66,10 +66,10 @@ func (p *performance) promising(w *watched) bool {
 	return better < int(math.Round(aside))
 }
 
-// slots is how many trials can run at once.
+// slots returns the number of trials that can run at once.
 func (p *performance) slots() int { return max(p.Slots, p.running) }
 
-// merit is a trial's chance for each step that it still needs.
+// merit returns a trial's chance divided by its remaining steps.
 func (p *performance) merit(w *watched) float64 {
 	chance := w.Chance
 	if math.IsNaN(chance) {
@@ -78,8 +78,8 @@ func (p *performance) merit(w *watched) float64 {
 	return chance / float64(max(1, p.steps()-w.Step))
 }
 
-// fresh is the merit of a trial that is not begun: the chance of a new draw to be the best of all so far, for the
-// steps that those that ended took on average.
+// fresh returns the merit of a new trial: the probability that a new draw is the best so far, divided by the average
+// steps of the trials that ended.
 func (p *performance) fresh() float64 {
 	each := float64(p.steps())
 	if p.Ended > 0 {
@@ -88,7 +88,7 @@ func (p *performance) fresh() float64 {
 	return 1 / float64(len(p.trials)+1) / each
 }
 
-// worthMore reports whether a trial has a better chance for its steps than a new one would have.
+// worthMore reports whether a trial has at least the merit of a new one.
 func (p *performance) worthMore(w *watched) bool { return p.canCreate() && p.merit(w) >= p.fresh() }
 
 func (p *performance) freshOrNone() float64 {
@@ -100,7 +100,7 @@ func (p *performance) freshOrNone() float64 {
 
 func (p *performance) heap() *ranking { return &ranking{ahead, p.Waiting} }
 
-// someoneWaits reports whether a paused trial is on top of those that wait.
+// someoneWaits reports whether a paused trial waits, and moves the best one to the top of the heap.
 func (p *performance) someoneWaits() bool {
 	waiting := p.heap()
 	ok := waiting.dropTop(func(e entry) bool { return p.live[e.Trial] != nil && p.trials[e.Trial].phase == paused })
@@ -148,7 +148,7 @@ func (p *performance) resume(t Trial, from int64, reason string) {
 	p.train(t, p.next(from), reason)
 }
 
-// begin creates a trial, unless the configurations have run dry.
+// begin creates a trial, or returns false if no configuration is left.
 func (p *performance) begin() (bool, error) {
 	reason := fmt.Sprintf("%s %d", p.label, len(p.trials)+1)
 	if p.limit() > 0 {

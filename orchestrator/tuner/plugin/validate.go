@@ -8,24 +8,24 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/tuner/space"
 )
 
-// A validator knows where each trial is, and so what a plugin may say of it.
+// A validator tracks the state of each trial and checks a plugin's actions against it.
 type validator struct {
 	validatorState
-	// space is nil if the sweep declares none and leaves it to the plugin.
+	// space is nil if the sweep does not declare a space and leaves it to the plugin.
 	space *space.Space
-	// maxSteps is the most that a trial may be trained for, 0 for no bound.
+	// maxSteps is the maximum number of steps of a trial, or 0 if unlimited.
 	maxSteps int64
 }
 
-// validatorState goes into snapshots.
+// validatorState is the part of a validator that is in snapshots.
 type validatorState struct {
 	Targets []int64
 	Places  []place
-	// Extended: trials that completed may be trained on.
+	// Extended is set if the sweep was extended, so that completed trials may be resumed.
 	Extended bool
 }
 
-// A place says where a trial is.
+// A place is the validator's view of a trial's state.
 type place uint8
 
 const (
@@ -35,7 +35,7 @@ const (
 	ended
 )
 
-// newValidator takes the bound from the plugin's settings; a built-in tuner served by a plugin bounds itself.
+// newValidator takes maxSteps from the plugin's settings. A built-in tuner served by a plugin checks its own limit.
 func newValidator(s tuner.Settings) (*validator, error) {
 	g := &validator{}
 	return g, g.use(s)
@@ -52,7 +52,7 @@ func (g *validator) use(s tuner.Settings) error {
 	return err
 }
 
-// seen takes in an event that the plugin is told.
+// seen updates the state for an event that is sent to the plugin.
 func (g *validator) seen(event tuner.Event) error {
 	switch e := event.(type) {
 	case tuner.Reached:
@@ -67,7 +67,8 @@ func (g *validator) seen(event tuner.Event) error {
 	}
 }
 
-// over says whether an event is about a trial that the plugin has ended. It happened before the plugin's answer came.
+// over reports whether an event concerns a trial that the plugin has ended. Such an event occurred before the plugin's
+// answer arrived.
 func (g *validator) over(event tuner.Event) bool {
 	t := tuner.Trial(-1)
 	switch e := event.(type) {
@@ -83,7 +84,7 @@ func (g *validator) over(event tuner.Event) bool {
 
 func (g *validator) put(t tuner.Trial, p place) error {
 	if t < 0 || int(t) >= len(g.Places) {
-		return fmt.Errorf("trial %d does not exist; %d were created", t, len(g.Places))
+		return fmt.Errorf("trial %d does not exist; the tuner created %d", t, len(g.Places))
 	}
 	if g.Places[t] < completed {
 		g.Places[t] = p
@@ -91,7 +92,7 @@ func (g *validator) put(t tuner.Trial, p place) error {
 	return nil
 }
 
-// check takes in the answer to an event, and says what is wrong with it.
+// check validates and applies the actions that answer an event.
 func (g *validator) check(event tuner.Event, actions []tuner.Action) error {
 	started := 0
 	ask, asked := event.(tuner.Ask)
@@ -118,7 +119,7 @@ func (g *validator) check(event tuner.Event, actions []tuner.Action) error {
 		}
 	}
 	if asked && started > ask.N {
-		return fmt.Errorf("was asked for %d trials and answered with %d", ask.N, started)
+		return fmt.Errorf("was asked for at most %d trials but started %d", ask.N, started)
 	}
 	return nil
 }
@@ -126,7 +127,7 @@ func (g *validator) check(event tuner.Event, actions []tuner.Action) error {
 func (g *validator) create(a tuner.Create) error {
 	t := len(g.Targets)
 	if a.Bracket < 0 {
-		return fmt.Errorf("creates trial %d in bracket %d", t, a.Bracket)
+		return fmt.Errorf("creates trial %d in bracket %d; it must not be negative", t, a.Bracket)
 	}
 	if a.UntilStep != 0 || g.maxSteps > 0 {
 		if err := g.target(tuner.Trial(t), 0, a.UntilStep); err != nil {
@@ -143,12 +144,12 @@ func (g *validator) config(t tuner.Trial, config tuner.Config) error {
 		return nil
 	}
 	if err := g.space.Check(config); err != nil {
-		return fmt.Errorf("gives trial %d a configuration that is not of the space: %w", t, err)
+		return fmt.Errorf("gives trial %d a configuration outside the search space: %w", t, err)
 	}
 	return nil
 }
 
-// target checks that a target grows and keeps within the bound.
+// target checks that a target increases and is within maxSteps.
 func (g *validator) target(t tuner.Trial, last, until int64) error {
 	if until <= last {
 		return fmt.Errorf("sets the target of trial %d to step %d, which is not beyond %d", t, until, last)
@@ -159,11 +160,11 @@ func (g *validator) target(t tuner.Trial, last, until int64) error {
 	return nil
 }
 
-// open says why an action cannot name a trial.
+// open returns an error if an action must not name a trial.
 func (g *validator) open(verb string, t tuner.Trial) error {
 	switch {
 	case t < 0 || int(t) >= len(g.Places):
-		return fmt.Errorf("%s trial %d, which does not exist; %d were created", verb, t, len(g.Places))
+		return fmt.Errorf("%s trial %d, which does not exist; it created %d", verb, t, len(g.Places))
 	case g.Places[t] >= completed:
 		return fmt.Errorf("%s trial %d, which has ended", verb, t)
 	}
@@ -211,8 +212,8 @@ func (g *validator) clone(a tuner.Clone) error {
 	if err := g.atTarget("clones into", a.Trial); err != nil {
 		return err
 	}
-	if a.Source < 0 || int(a.Source) >= len(g.Places) { // itself: the same trial with another configuration
-		return fmt.Errorf("clones trial %d from trial %d, which cannot be a source", a.Trial, a.Source)
+	if a.Source < 0 || int(a.Source) >= len(g.Places) { // a trial may clone itself, to continue with another configuration
+		return fmt.Errorf("clones trial %d from trial %d, which does not exist", a.Trial, a.Source)
 	}
 	if err := g.target(a.Trial, g.Targets[a.Trial], a.UntilStep); err != nil {
 		return err
