@@ -4,9 +4,9 @@
 
 YAHPO Gym's surrogate (Pfisterer et al. 2022) is a network that maps the data set, seven hyperparameters and the epoch
 to six metrics. The script keeps the validation accuracy, in percent, at epochs 1 to 52. All data sets use the same
-configurations, drawn from seed 12. The inputs are in the order of the constants with which the network normalises
-them. Tables are numbered like the rows of the network's embedding, from 1; the data set of a row is unknown. Needs
-numpy and onnxruntime.
+configurations, drawn from seed 12. The inputs are in the order of the network's normalisation constants. Tables are
+numbered like the rows of the network's embedding, from 1; the data set of a row is unknown. Needs numpy and
+onnxruntime.
 """
 
 from __future__ import annotations
