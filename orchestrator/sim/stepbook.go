@@ -9,36 +9,37 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// stepBook counts what trials trained: what their forks say that they trained, once the ledger says that it counts.
+// stepBook counts what trials trained: the steps that their forks did, when the ledger counts them.
 type stepBook struct {
-	// done is how far each trial is saved, or has come at its end, as the sum of what its leases trained that led. lines are
-	// how far the forks are saved that run, by lease: from where each began on.
+	// done is the step of each trial's last save, or of its end: the sum of the steps of its leading leases. lines are
+	// the steps of the running forks' last saves, by lease.
 	done  map[trialKey]float64
 	lines map[uint64]float64
-	// begin are the steps at which forks may begin that have not, by lease, where their trial has several: there it was saved
-	// when the second was granted, and since.
+	// begin are the steps from which forks that have not begun may begin, by lease, if their trial has several: the
+	// trial's saved step when the second was granted, and those since.
 	begin map[uint64]starts
-	// checkpoints of each trial that can be read, oldest first.
+	// checkpoints are the readable checkpoints of each trial, oldest first.
 	checkpoints map[trialKey][]checkpoint
-	// unheard is what forks trained up to each checkpoint that the ledger has not heard of, in order of saving.
+	// unheard are the steps that forks trained for each checkpoint that is not in the ledger yet, in order of saving.
 	unheard map[string][]float64
-	// finishing is what forks trained until their code ended, by lease; last is the lease of each trial that leads, or led.
+	// finishing are the steps that forks trained until their code ended, by lease. last is the lease of each trial that
+	// leads, or led.
 	finishing map[uint64]float64
 	last      map[trialKey]uint64
-	// over are the trials whose code ended by itself: what their other forks still save counts for nothing. gave is where a
-	// trial was when its lead ended, beside others.
+	// over are the trials whose code ended: later saves of their other forks do not count. gave is the step of a trial
+	// when its lead ended while it had other forks.
 	over map[trialKey]bool
 	gave map[trialKey]handedOver
-	// clones go on from where others were, and of forked trials several forks trained a part.
+	// clones are trials that continued from another trial. forked are trials in which several forks trained a part.
 	clones, forked map[trialKey]bool
-	// exact is the world's: how far training was at each checkpoint, by its key.
+	// exact is the world's map of the exact step of each checkpoint, by key.
 	exact map[string]float64
 }
 
-// standing is what a lease is among those that its trial holds.
+// standing is the position of a lease among those that its trial holds.
 type standing struct {
 	lease uint64
-	// leads: it is the oldest; ends: it was told to end.
+	// leads is set for the oldest lease, ends for one that was revoked.
 	leads, ends bool
 }
 
@@ -54,9 +55,10 @@ type starts struct {
 
 type checkpoint struct {
 	key string
-	// done at it.
+	// done is the step of the checkpoint.
 	done float64
-	// lease that it was saved under; foreign is another trial's, which this one is a clone of.
+	// lease is the lease that it was saved under. foreign is set if it belongs to the trial that this one was cloned
+	// from.
 	lease   uint64
 	foreign bool
 }
@@ -86,13 +88,13 @@ func (b *stepBook) granted(key trialKey, l standing) {
 	}
 }
 
-// ended: a lease is over. What its code trained until its end may still be asked for.
+// ended handles the end of a lease. finishing is kept, because it may still be needed.
 func (b *stepBook) ended(lease uint64) {
 	delete(b.lines, lease)
 	delete(b.begin, lease)
 }
 
-// lead has another lease lead a trial: the trial is where its fork is, if it goes on.
+// lead makes another lease the leading one. If the trial continues, it is at that fork's step.
 func (b *stepBook) lead(key trialKey, lease uint64, goesOn bool) {
 	b.gave[key] = handedOver{b.last[key], b.done[key]}
 	b.last[key] = lease
@@ -104,9 +106,9 @@ func (b *stepBook) lead(key trialKey, lease uint64, goesOn bool) {
 	}
 }
 
-// saved: a checkpoint is in the ledger. One of a trial that is a clone of another by now counts for nothing. What a fork
-// saves that does not lead comes before the newest, as nobody begins from it while the lead has one; so does what one saves that
-// led no more than its own end, if that is further back.
+// saved handles a checkpoint in the ledger. It does not count if the trial has since become a clone of another (stale).
+// A checkpoint of a fork that does not lead is inserted before the newest one, because no process begins from it while
+// the lead has one. The same holds for one of an ending lead that is behind the newest.
 func (b *stepBook) saved(key trialKey, l standing, name string, stale bool) {
 	steps := b.heard(name)
 	if stale {
@@ -114,7 +116,7 @@ func (b *stepBook) saved(key trialKey, l standing, name string, stale bool) {
 	}
 	b.lines[l.lease] += steps
 	if c := b.checkpoints[key]; len(c) > 0 && c[0].foreign {
-		b.checkpoints[key] = nil // it has its own now
+		b.checkpoints[key] = nil // it has its own checkpoint now
 	}
 	at, done := len(b.checkpoints[key]), b.lines[l.lease]
 	if at > 0 {
@@ -134,7 +136,7 @@ func (b *stepBook) saved(key trialKey, l standing, name string, stale bool) {
 	}
 }
 
-// heard is what a fork trained until a checkpoint, of which the ledger hears now.
+// heard returns the steps that a fork trained for a checkpoint that is now in the ledger.
 func (b *stepBook) heard(name string) (steps float64) {
 	if heard := b.unheard[name]; len(heard) > 0 {
 		steps, b.unheard[name] = heard[0], heard[1:]
@@ -145,7 +147,8 @@ func (b *stepBook) heard(name string) (steps float64) {
 	return steps
 }
 
-// together: a round of forks has ended, and the trial goes on from what they saved; "" from where they began.
+// together handles the end of a round of forks: the trial continues from the named checkpoint, or where they began if
+// it is "".
 func (b *stepBook) together(key trialKey, step int64, name string) {
 	b.done[key], b.forked[key] = float64(step), true
 	delete(b.over, key)
@@ -154,37 +157,37 @@ func (b *stepBook) together(key trialKey, step int64, name string) {
 	}
 }
 
-// dropped: nothing starts from a checkpoint any more.
+// dropped removes a checkpoint.
 func (b *stepBook) dropped(key trialKey, name string) {
 	b.checkpoints[key] = slices.DeleteFunc(b.checkpoints[key], func(c checkpoint) bool { return c.key == name })
 }
 
-// cloned: a trial goes on from another's checkpoint.
+// cloned handles a trial that continues from another's checkpoint.
 func (b *stepBook) cloned(key trialKey, from string, step float64) {
 	b.clones[key] = true
 	b.done[key] = step
 	b.checkpoints[key] = []checkpoint{{key: from, done: step, foreign: true}}
 }
 
-// rounding is how far sums of steps may be off.
+// rounding is the tolerance for sums of steps.
 const rounding = 1e-6
 
-// saveOf is how far a trial is at its checkpoint of record.
+// saveOf returns the step of a trial's checkpoint of record.
 func (b *stepBook) saveOf(key trialKey) float64 {
 	saved := b.checkpoints[key]
 	if len(saved) == 0 {
 		return 0
 	}
 	last := saved[len(saved)-1]
-	// The source of a clone may have saved again since at the same whole step, under the same key.
+	// The source of a clone may have saved again at the same whole step, under the same key.
 	if exact, ok := b.exact[last.key]; ok && last.foreign {
 		return exact
 	}
 	return last.done
 }
 
-// started: a fork goes on from what was saved, no more and no less. Beside others it may have been ordered to before they
-// saved again.
+// started checks that a fork continues from exactly the saved step. With other forks, it may have been ordered to start
+// before they saved again.
 func (b *stepBook) started(key trialKey, l standing, from int64) error {
 	done := b.saveOf(key)
 	is := func(done float64) bool { return int64(done) == from || int64(done+rounding) == from }
@@ -198,12 +201,12 @@ func (b *stepBook) started(key trialKey, l standing, from int64) error {
 		b.done[key] = done
 	}
 	if !is(done) {
-		return fmt.Errorf("trial %d of %s starts from step %d; its leases trained %g", key.trial, key.sweep, from, done)
+		return fmt.Errorf("trial %d of %s starts from step %d, but its leases trained %g", key.trial, key.sweep, from, done)
 	}
 	return nil
 }
 
-// finished: a trial's code ended under the lease that led.
+// finished handles the end of a trial's code under the leading lease.
 func (b *stepBook) finished(key trialKey) {
 	b.over[key] = true
 	if gave, ok := b.gave[key]; ok {
@@ -217,8 +220,8 @@ func (b *stepBook) finished(key trialKey) {
 	delete(b.finishing, b.last[key])
 }
 
-// end checks that a trial that completed trained all of it: until its target, or the steps after which its code ends, 0 for
-// never.
+// end checks that a completed trial trained all its steps: until its target, or until its code ends after steps (0 for
+// never).
 func (b *stepBook) end(key trialKey, t *state.Trial, steps float64) error {
 	if t.State != outbidv1.TrialState_TRIAL_STATE_COMPLETED {
 		return nil
@@ -228,10 +231,10 @@ func (b *stepBook) end(key trialKey, t *state.Trial, steps float64) error {
 		steps = until
 	}
 	if b.clones[key] || b.forked[key] {
-		done = math.Min(done, steps) // it may have gone on from beyond its own end
+		done = math.Min(done, steps) // it may have continued from a step after its own end
 	}
 	if steps > 0 && math.Abs(done-steps) > 1e-6*steps+1e-3 {
-		return fmt.Errorf("trial %d of %s completed after %g steps of %g", key.trial, key.sweep, done, steps)
+		return fmt.Errorf("trial %d of %s completed after %g of %g steps", key.trial, key.sweep, done, steps)
 	}
 	return nil
 }
