@@ -96,7 +96,7 @@ func (a *ashaPromote) reached(e Reached) error {
 func (a *ashaPromote) wait(t Trial) {
 	rec, r := &a.trials[t], a.rung(t)
 	rec.phase = paused
-	a.hold(t)
+	a.addToRankings(t)
 	waits := a.waitsIn(int(rec.bracket), int(rec.rung))
 	if r.best.dropTop(waits); a.places(r, r.Size) > r.Promoted && r.best.top().Trial == t {
 		a.promote(t)
@@ -113,7 +113,7 @@ func (a *ashaPromote) wait(t Trial) {
 	}
 }
 
-func (a *ashaPromote) hold(t Trial) {
+func (a *ashaPromote) addToRankings(t Trial) {
 	r := a.rung(t)
 	r.best.push(a.entry(t))
 	r.worst.push(a.entry(t))
@@ -139,7 +139,7 @@ func (a *ashaPromote) hopeless(bracket, rung int) Trial {
 	return a.giveUp(r.worst.pop().Trial)
 }
 
-func (a *ashaPromote) left(e Exited, before phase) {
+func (a *ashaPromote) handleExit(e Exited, before phase) {
 	r := a.rung(e.Trial)
 	if before == paused {
 		r.held--
@@ -150,8 +150,8 @@ func (a *ashaPromote) left(e Exited, before phase) {
 	a.finish()
 }
 
-// over reports whether no trial can be promoted any more.
-func (a *ashaPromote) over() bool {
+// isOver reports whether no trial can be promoted any more.
+func (a *ashaPromote) isOver() bool {
 	if a.canCreate() {
 		return false
 	}
@@ -169,7 +169,7 @@ func (a *ashaPromote) over() bool {
 // finish ends the waiting trials once no further place can become free. Only trials that waited for the places of
 // trials that exited or reported NaN are left then.
 func (a *ashaPromote) finish() {
-	if !a.over() {
+	if !a.isOver() {
 		return
 	}
 	for i := range a.Brackets {
@@ -199,7 +199,7 @@ func (a *ashaPromote) extend(old Settings) error {
 
 func (a *ashaPromote) status() Status {
 	s := Status{Waiting: !a.canCreate() && a.promotable() < 0}
-	s.Exhausted = s.Waiting && a.over()
+	s.Exhausted = s.Waiting && a.isOver()
 	return s
 }
 
@@ -243,8 +243,8 @@ func (a *ashaPromote) derive() {
 		switch {
 		case rec.phase == running:
 			a.rung(Trial(t)).expecting++
-		case rec.phase == paused, rec.mayGoOn(a.Brackets[rec.bracket].top()):
-			a.hold(Trial(t))
+		case rec.phase == paused, rec.mayContinue(a.Brackets[rec.bracket].top()):
+			a.addToRankings(Trial(t))
 		}
 	}
 }

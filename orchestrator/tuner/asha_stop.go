@@ -54,7 +54,7 @@ func (a *ashaStop) reached(e Reached) error {
 		return tooEarly(e, r.Level)
 	}
 	rec.metric = e.Metric
-	among := a.see(r, e.Trial)
+	among := a.record(r, e.Trial)
 	where := a.whereIs(e.Trial)
 	switch {
 	case int(rec.rung) == a.Brackets[rec.bracket].top():
@@ -73,8 +73,8 @@ func (a *ashaStop) reached(e Reached) error {
 	return nil
 }
 
-// see records a trial in its rung and reports whether it is among the best floor(Size/eta).
-func (a *ashaStop) see(r *ashaRung, t Trial) bool {
+// record records a trial in its rung and reports whether it is among the best floor(Size/eta).
+func (a *ashaStop) record(r *ashaRung, t Trial) bool {
 	r.Size++
 	top, rest := ranking{behind, r.Top}, ranking{ahead, r.Rest}
 	e := a.entry(t)
@@ -89,7 +89,7 @@ func (a *ashaStop) see(r *ashaRung, t Trial) bool {
 	return !math.IsNaN(e.Cost) && top.len() > 0 && !ahead(top.top(), e)
 }
 
-func (a *ashaStop) left(e Exited, before phase) {
+func (a *ashaStop) handleExit(e Exited, before phase) {
 	if before == running {
 		a.rung(e.Trial).Size++
 	}

@@ -90,7 +90,7 @@ func (c *configs) next(t Trial) (Config, bool, error) {
 	if int(t) < len(c.points) {
 		config, err := c.point(int(t))
 		if err == nil {
-			c.took(config)
+			c.recordConfig(config)
 		}
 		return config, err == nil, err
 	}
@@ -99,20 +99,20 @@ func (c *configs) next(t Trial) (Config, bool, error) {
 		return nil, false, err
 	}
 	if c.dry = !ok; ok {
-		c.took(config)
+		c.recordConfig(config)
 	}
 	return config, ok, nil
 }
 
-// took informs a learning sampler of the configuration of the next trial.
-func (c *configs) took(config Config) {
+// recordConfig informs a learning sampler of the configuration of the next trial.
+func (c *configs) recordConfig(config Config) {
 	if l, ok := c.sampler.(sample.Learner); ok {
 		l.Took(config)
 	}
 }
 
-// told informs a learning sampler of the final cost of a trial.
-func (c *configs) told(t Trial, cost float64) {
+// recordCost informs a learning sampler of the final cost of a trial.
+func (c *configs) recordCost(t Trial, cost float64) {
 	if l, ok := c.sampler.(sample.Learner); ok {
 		l.Told(int(t), cost)
 	}

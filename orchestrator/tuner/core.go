@@ -35,8 +35,9 @@ type record struct {
 	phase   phase
 }
 
-// mayGoOn reports whether the trial completed the rung that was the last one before an extension added rungs above it.
-func (r record) mayGoOn(top int) bool {
+// mayContinue reports whether the trial completed the rung that was the last one before an extension added rungs above
+// it.
+func (r record) mayContinue(top int) bool {
 	return r.phase == completed && int(r.rung) < top && !math.IsNaN(r.metric)
 }
 

@@ -11,8 +11,8 @@ type rules interface {
 	ask(n int) error
 	reported(Reported)
 	reached(Reached) error
-	// left handles a trial that exited. Its phase is already set; before is its previous phase.
-	left(e Exited, before phase)
+	// handleExit handles a trial that exited. Its phase is already set; before is its previous phase.
+	handleExit(e Exited, before phase)
 	// extend handles new settings, which the core already has; old are the previous ones.
 	extend(old Settings) error
 	status() Status
@@ -46,30 +46,30 @@ func (e *engine) handle(event Event) error {
 		}
 		return e.rules.ask(v.N)
 	case Reported:
-		if over, err := e.over(v.Trial); over || err != nil {
+		if over, err := e.hasEnded(v.Trial); over || err != nil {
 			return err
 		}
 		e.rules.reported(v)
 		return nil
 	case Reached:
-		over, err := e.over(v.Trial)
+		over, err := e.hasEnded(v.Trial)
 		if over || err != nil {
 			return err
 		}
 		if e.trials[v.Trial].phase != running {
 			return nil // a repeated event
 		}
-		e.configs.told(v.Trial, e.cost(v.Metric))
+		e.configs.recordCost(v.Trial, e.cost(v.Metric))
 		return e.rules.reached(v)
 	case Exited:
-		over, err := e.over(v.Trial)
+		over, err := e.hasEnded(v.Trial)
 		if over || err != nil {
 			return err
 		}
 		before := e.trials[v.Trial].phase
 		e.trials[v.Trial].phase = exited
-		e.configs.told(v.Trial, e.exitCost(v))
-		e.rules.left(v, before)
+		e.configs.recordCost(v.Trial, e.exitCost(v))
+		e.rules.handleExit(v, before)
 		return nil
 	case Extended:
 		return e.extend(v.Settings)
@@ -86,8 +86,8 @@ func (e *engine) exitCost(v Exited) float64 {
 	return e.cost(v.Metric)
 }
 
-// over reports whether a trial has ended, so that its late events must be ignored.
-func (e *engine) over(t Trial) (bool, error) {
+// hasEnded reports whether a trial has ended, so that its late events must be ignored.
+func (e *engine) hasEnded(t Trial) (bool, error) {
 	if t < 0 || int(t) >= len(e.trials) {
 		return false, fmt.Errorf("trial %d does not exist; the tuner created %d", t, len(e.trials))
 	}

@@ -16,7 +16,7 @@ import (
 //
 // All decisions follow from the state in a snapshot: forecasts are recomputed from the costs at the looks.
 type freeze struct {
-	*flat
+	*singleStage
 	freezeState
 	// live holds the trials that have not ended.
 	live map[Trial]*frozen
@@ -47,7 +47,7 @@ type freezeState struct {
 	Spent, Given int64
 	// Done is the step where trials completed before an extension.
 	Done int64
-	Flat flatState
+	Flat singleStageState
 }
 
 // A frozen is the state of a trial.
@@ -67,16 +67,16 @@ type frozen struct {
 }
 
 const (
-	// pastKept is the maximum number of ended trials that the model learns from, waitingKept that of waiting trials.
-	pastKept, waitingKept = 256, 256
-	// believes is the number of looks reached between updates of Beliefs; each completed trial also updates them.
-	believes = 4
-	// looksTo is the default ratio of all steps to the step of the first look.
-	looksTo = 40
+	// maxPast is the maximum number of ended trials that the model learns from, maxWaiting that of waiting trials.
+	maxPast, maxWaiting = 256, 256
+	// beliefsEvery is the number of looks reached between updates of Beliefs; each completed trial also updates them.
+	beliefsEvery = 4
+	// lookRatio is the default ratio of all steps to the step of the first look.
+	lookRatio = 40
 )
 
 func newFreeze(c *core) (rules, error) {
-	f, err := newFlat(c, "random draw")
+	f, err := newSingleStage(c, "random draw")
 	if err != nil {
 		return nil, err
 	}
@@ -84,10 +84,10 @@ func newFreeze(c *core) (rules, error) {
 	if err := checkFreeze(set); err != nil {
 		return nil, fmt.Errorf("tuner.freeze_thaw.%w", err)
 	}
-	z := &freeze{flat: f, live: map[Trial]*frozen{}}
+	z := &freeze{singleStage: f, live: map[Trial]*frozen{}}
 	first := set.GetMinSteps()
 	if first == 0 {
-		first = (set.GetMaxSteps() + looksTo - 1) / looksTo
+		first = (set.GetMaxSteps() + lookRatio - 1) / lookRatio
 	}
 	z.Looks = looksUp(first, set.GetMaxSteps())
 	z.worths = population.NewWorths(z.Looks)
@@ -151,12 +151,12 @@ func (z *freeze) reported(e Reported) {
 		_, given = e.Metrics[z.spec.GetMetric()]
 	}
 	if w := z.live[e.Trial]; given && w != nil {
-		z.hear(w, e.Metric)
+		z.recordMetric(w, e.Metric)
 	}
 }
 
-// hear records a metric.
-func (z *freeze) hear(w *frozen, metric float64) {
+// recordMetric records a metric.
+func (z *freeze) recordMetric(w *frozen, metric float64) {
 	w.Newest, w.Heard, w.Lost = metric, true, math.IsNaN(metric) || math.IsInf(metric, 0)
 	if w.Lost {
 		return
@@ -173,16 +173,16 @@ func (z *freeze) reached(e Reached) error {
 		return fmt.Errorf("trial %d reached a step, but it is not running", e.Trial)
 	}
 	if !math.IsNaN(e.Metric) || w.Heard {
-		z.hear(w, e.Metric)
+		z.recordMetric(w, e.Metric)
 	}
 	z.Spent = plus(z.Spent, max(0, e.Step-w.Step))
-	z.note(w, e.Step)
+	z.recordCosts(w, e.Step)
 	z.view = nil
-	if z.Reaches++; z.Reaches%believes == 0 {
+	if z.Reaches++; z.Reaches%beliefsEvery == 0 {
 		z.Beliefs = population.Believe(z.curves(), z.worths)
 	}
 	if z.modelled() && !w.Lost && e.Step < z.steps() {
-		z.view = z.think(scaleTries)
+		z.view = z.forecastAll(scaleTries)
 	}
 	switch {
 	case e.Step >= z.steps():
@@ -196,8 +196,8 @@ func (z *freeze) reached(e Reached) error {
 	return nil
 }
 
-// note records the newest cost at the look of a step. A diverged trial keeps infinite cost.
-func (z *freeze) note(w *frozen, step int64) {
+// recordCosts records the newest cost at the look of a step. A diverged trial keeps infinite cost.
+func (z *freeze) recordCosts(w *frozen, step int64) {
 	for k, look := range z.Looks {
 		if look > step && !w.Lost {
 			break
@@ -219,12 +219,12 @@ func (z *freeze) note(w *frozen, step int64) {
 
 // stop ends a running or waiting trial.
 func (z *freeze) stop(w *frozen, whole bool, reason string) {
-	z.forget(w, z.trials[w.Trial].phase == running, w.Step)
+	z.moveToPast(w, z.trials[w.Trial].phase == running, w.Step)
 	z.end(w.Trial, whole, reason)
 }
 
-// forget moves a trial to Past.
-func (z *freeze) forget(w *frozen, ran bool, worked int64) {
+// moveToPast moves a trial to Past.
+func (z *freeze) moveToPast(w *frozen, ran bool, worked int64) {
 	if ran {
 		z.running--
 	}
@@ -232,15 +232,15 @@ func (z *freeze) forget(w *frozen, ran bool, worked int64) {
 	z.Worked = plus(z.Worked, max(0, worked))
 	delete(z.live, w.Trial)
 	z.view = nil
-	if len(z.Past) >= pastKept {
-		z.Past = z.Past[len(z.Past)-pastKept+1:]
+	if len(z.Past) >= maxPast {
+		z.Past = z.Past[len(z.Past)-maxPast+1:]
 	}
 	z.Past = append(z.Past, *w)
 }
 
-func (z *freeze) left(e Exited, before phase) {
+func (z *freeze) handleExit(e Exited, before phase) {
 	if w := z.live[e.Trial]; w != nil {
-		z.forget(w, before == running, e.Step)
+		z.moveToPast(w, before == running, e.Step)
 	}
 }
 
@@ -255,12 +255,12 @@ func (z *freeze) extend(old Settings) error {
 		return nil
 	}
 	resumed := len(z.Resume)
-	if err := z.flat.extend(old); err != nil {
+	if err := z.singleStage.extend(old); err != nil {
 		return err
 	}
 	z.Looks = append(z.Looks, looksUp(int64(math.Ceil(float64(before)*math.Sqrt2)), z.steps())...)
 	for _, t := range z.Resume[resumed:] {
-		z.live[t] = z.remember(t, before)
+		z.live[t] = z.restoreEnded(t, before)
 		z.Ended--
 		z.Worked = max(0, z.Worked-before)
 	}
@@ -270,8 +270,8 @@ func (z *freeze) extend(old Settings) error {
 	return nil
 }
 
-// remember returns the state of a trial that completed.
-func (z *freeze) remember(t Trial, step int64) *frozen {
+// restoreEnded returns the state of a trial that completed.
+func (z *freeze) restoreEnded(t Trial, step int64) *frozen {
 	for i, w := range z.Past {
 		if w.Trial == t {
 			z.Past = append(z.Past[:i:i], z.Past[i+1:]...)

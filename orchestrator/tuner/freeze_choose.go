@@ -17,8 +17,8 @@ const (
 )
 
 const (
-	// loyal is the ratio of worth above which a trial is paused for another one, because a pause costs time.
-	loyal = 1.1
+	// switchFactor is the ratio of worth above which a trial is paused for another one, because a pause costs time.
+	switchFactor = 1.1
 	// leastSeen is the number of trials that must have a cost before the model chooses configurations.
 	leastSeen = 4
 	// A new trial's configuration is chosen from drawnPool random configurations and nearPool ones near the best.
@@ -26,10 +26,10 @@ const (
 	// chosenShare is the share of new trials whose configuration the model chooses if ranks certainly predict final
 	// ranks. It is lowered where they may not, because the model would learn from trials whose ranks mean little.
 	chosenShare = 0.5
-	// abreast is the number of trials that are begun and reach two looks before any trial is trained further: until
+	// warmupTrials is the number of trials that are begun and reach two looks before any trial is trained further: until
 	// then it is unknown how much trials differ. Waiting trials are not wasted, because where ranks predict nothing
 	// they are as good as any others.
-	abreast = 8
+	warmupTrials = 8
 	// leastEnds is the number of trials that must have reached the end before any is stopped as poor.
 	leastEnds = 3
 	// scaleTries is the number of scales of the model that are tried at each look.
@@ -46,10 +46,10 @@ type freezeView struct {
 	ends int
 }
 
-// look returns the current forecast of all trials.
-func (z *freeze) look() *freezeView {
+// currentView returns the current forecast of all trials.
+func (z *freeze) currentView() *freezeView {
 	if z.view == nil {
-		z.view = z.think(0)
+		z.view = z.forecastAll(0)
 	}
 	return z.view
 }
@@ -67,9 +67,9 @@ func (z *freeze) curves() []population.Curve {
 	return curves
 }
 
-// think forecasts all trials. It tries this many new scales of the model first. The forecast uses the scale that was
-// learned, so it depends only on the state in a snapshot.
-func (z *freeze) think(tries int) *freezeView {
+// forecastAll forecasts all trials. It tries this many new scales of the model first. The forecast uses the scale that
+// was learned, so it depends only on the state in a snapshot.
+func (z *freeze) forecastAll(tries int) *freezeView {
 	curves := z.curves()
 	v := &freezeView{paths: map[Trial]population.Outlook{}}
 	for _, c := range curves {
@@ -98,8 +98,8 @@ func (z *freeze) judge(w *frozen) {
 		z.train(w.Trial, z.next(w.Step), at+z.metricName()+" was not reported yet")
 		return
 	}
-	v := z.look()
-	own, says := v.paths[w.Trial], z.says(w)
+	v := z.currentView()
+	own, says := v.paths[w.Trial], z.describe(w)
 	switch {
 	case w.Kept:
 		z.train(w.Trial, z.next(w.Step), at+"kept, and trained to the end; "+says)
@@ -107,13 +107,13 @@ func (z *freeze) judge(w *frozen) {
 	case own.Chance < z.poor() && v.ends >= leastEnds:
 		z.stop(w, false, at+fmt.Sprintf("poor: %s, below %.2g", says, z.poor()))
 		return
-	case len(w.Costs) >= 2 && z.narrow() && z.canCreate():
+	case len(w.Costs) >= 2 && z.isWarmingUp() && z.canCreate():
 		z.running--
-		z.pause(w.Trial, at+says+fmt.Sprintf("; it waits until %s are begun, as how much they differ tells how soon to choose among them", count(abreast, "trial")))
+		z.pause(w.Trial, at+says+fmt.Sprintf("; it waits until %s are begun, as how much they differ tells how soon to choose among them", count(warmupTrials, "trial")))
 		return
 	}
-	if z.owing() && (z.young(w) || z.keepable(z.index(w.Trial))) {
-		z.train(w.Trial, z.next(w.Step), at+z.keep(w)+"; "+says)
+	if z.isKeptDue() && (z.isYoung(w) || z.keepable(z.index(w.Trial))) {
+		z.train(w.Trial, z.next(w.Step), at+z.assignKept(w)+"; "+says)
 		return
 	}
 	rival, whose := 0.0, ""
@@ -125,18 +125,18 @@ func (z *freeze) judge(w *frozen) {
 			rival, whose = worth, "a new trial"
 		}
 	}
-	if whose == "" || rival <= loyal*own.Worth {
+	if whose == "" || rival <= switchFactor*own.Worth {
 		z.train(w.Trial, z.next(w.Step), at+says)
 		return
 	}
 	z.running--
 	z.pause(w.Trial, at+says+fmt.Sprintf("; training %s is worth a chance of %.2g to end among the best, and training this one %.2g", whose, rival, own.Worth))
-	z.spare()
+	z.dropWorstWaiting()
 }
 
-// spare ends the waiting trial with the least chance if too many wait.
-func (z *freeze) spare() {
-	if len(z.live)-z.running <= waitingKept {
+// dropWorstWaiting ends the waiting trial with the least chance if too many wait.
+func (z *freeze) dropWorstWaiting() {
+	if len(z.live)-z.running <= maxWaiting {
 		return
 	}
 	var least *frozen
@@ -145,19 +145,19 @@ func (z *freeze) spare() {
 		if z.trials[t].phase != paused {
 			continue
 		}
-		if chance := z.look().paths[t].Chance; chance < lowest {
+		if chance := z.currentView().paths[t].Chance; chance < lowest {
 			least, lowest = z.live[t], chance
 		}
 	}
 	if least != nil {
 		z.stop(least, false, fmt.Sprintf("step %d: of %s that wait it has the least chance to beat the best, %.2g",
-			least.Step, count(waitingKept+1, "trial"), lowest))
+			least.Step, count(maxWaiting+1, "trial"), lowest))
 	}
 }
 
-// says describes the forecast of a trial.
-func (z *freeze) says(w *frozen) string {
-	v := z.look()
+// describe describes the forecast of a trial.
+func (z *freeze) describe(w *frozen) string {
+	v := z.currentView()
 	p := v.paths[w.Trial]
 	place, of := v.model.Standing(z.index(w.Trial))
 	says := fmt.Sprintf("number %d of %d by %s; expected to end among the best %.0f %%, from %.0f to %.0f at 90 %%",
@@ -183,7 +183,7 @@ func (z *freeze) waiting() (most *frozen, worth float64) {
 		if z.trials[t].phase != paused {
 			continue
 		}
-		if s := z.look().paths[t].Worth; most == nil || s > worth {
+		if s := z.currentView().paths[t].Worth; most == nil || s > worth {
 			most, worth = z.live[t], s
 		}
 	}
@@ -197,7 +197,7 @@ func (z *freeze) ask(n int) error {
 		if z.trials[t].phase != ready {
 			continue
 		}
-		z.thaw(t, z.next(z.Done), fmt.Sprintf("the sweep was extended to %s", count(int(z.steps()), "step")))
+		z.resume(t, z.next(z.Done), fmt.Sprintf("the sweep was extended to %s", count(int(z.steps()), "step")))
 		n--
 	}
 	for ; n > 0; n-- {
@@ -209,17 +209,17 @@ func (z *freeze) ask(n int) error {
 	return nil
 }
 
-func (z *freeze) thaw(t Trial, until int64, reason string) {
+func (z *freeze) resume(t Trial, until int64, reason string) {
 	z.running++
 	z.train(t, until, reason)
 }
 
 // start gives a device to a waiting or new trial and reports whether there was one.
 func (z *freeze) start() (bool, error) {
-	if z.owing() {
+	if z.isKeptDue() {
 		if w := z.nextKept(); w != nil {
-			says := z.says(w)
-			z.thaw(w.Trial, z.next(w.Step), fmt.Sprintf("step %d: %s; %s", w.Step, z.keep(w), says))
+			says := z.describe(w)
+			z.resume(w.Trial, z.next(w.Step), fmt.Sprintf("step %d: %s; %s", w.Step, z.assignKept(w), says))
 			return true, nil
 		}
 		if z.canCreate() {
@@ -227,14 +227,14 @@ func (z *freeze) start() (bool, error) {
 		}
 	}
 	other, worth := z.waiting()
-	if z.canCreate() && (other == nil || z.narrow() || z.look().model.Fresh().Worth > worth) {
+	if z.canCreate() && (other == nil || z.isWarmingUp() || z.currentView().model.Fresh().Worth > worth) {
 		return z.begin()
 	}
 	if other == nil {
 		return false, nil
 	}
-	z.thaw(other.Trial, z.next(other.Step), fmt.Sprintf("step %d: %s; of all that wait training it is worth most, a chance of %.2g to end among the best",
-		other.Step, z.says(other), worth))
+	z.resume(other.Trial, z.next(other.Step), fmt.Sprintf("step %d: %s; of all that wait training it is worth most, a chance of %.2g to end among the best",
+		other.Step, z.describe(other), worth))
 	return true, nil
 }
 
@@ -247,10 +247,10 @@ func (z *freeze) begin() (bool, error) {
 	owed := ""
 	switch {
 	case len(z.trials) == 0: // its end shows earliest how well ranks predict
-		w.Kept, owed = true, z.keeps()
+		w.Kept, owed = true, z.keptReason()
 		z.Given = z.steps()
-	case z.owing():
-		owed = z.keep(w)
+	case z.isKeptDue():
+		owed = z.assignKept(w)
 	default:
 		config, x, why = z.choose()
 	}
@@ -280,7 +280,7 @@ func (z *freeze) begin() (bool, error) {
 	z.live[w.Trial] = w
 	z.running++
 	// The forecasts of the others stay valid.
-	z.look().paths[w.Trial] = z.look().model.Fresh()
+	z.currentView().paths[w.Trial] = z.currentView().model.Fresh()
 	return true, nil
 }
 
@@ -294,5 +294,5 @@ func (z *freeze) status() Status {
 	return Status{Waiting: idle, Exhausted: idle}
 }
 
-// narrow reports whether too few trials were begun to know how much they differ.
-func (z *freeze) narrow() bool { return len(z.trials) < abreast }
+// isWarmingUp reports whether too few trials were begun to know how much they differ.
+func (z *freeze) isWarmingUp() bool { return len(z.trials) < warmupTrials }

@@ -23,24 +23,24 @@ const (
 	worstKept, keptFrom = 1.0 / 3, 0.06
 )
 
-// kept returns the part of all steps that kept trials get.
-func (z *freeze) kept() float64 {
+// keptShare returns the part of all steps that kept trials get.
+func (z *freeze) keptShare() float64 {
 	return max(leastKept, doubtKept*min(1, 2*(1-z.Beliefs.Trust())))
 }
 
-// owing reports whether kept trials are due more steps. The first trial is always due; after that, none is until it is
-// known how much trials differ.
-func (z *freeze) owing() bool {
-	return float64(z.Given) <= z.kept()*float64(z.Spent) && (len(z.trials) == 0 || !z.narrow())
+// isKeptDue reports whether kept trials are due more steps. The first trial is always due; after that, none is until it
+// is known how much trials differ.
+func (z *freeze) isKeptDue() bool {
+	return float64(z.Given) <= z.keptShare()*float64(z.Spent) && (len(z.trials) == 0 || !z.isWarmingUp())
 }
 
-// young reports whether a trial has trained too little to decide whether it is kept.
-func (z *freeze) young(w *frozen) bool { return float64(w.Step) < keptFrom*float64(z.steps()) }
+// isYoung reports whether a trial has trained too little to decide whether it is kept.
+func (z *freeze) isYoung(w *frozen) bool { return float64(w.Step) < keptFrom*float64(z.steps()) }
 
 // keepable reports whether a trial that is not young may be kept because it is not among the worst. index is its
 // position among the live trials.
 func (z *freeze) keepable(index int) bool {
-	place, of := z.look().model.Standing(index)
+	place, of := z.currentView().model.Standing(index)
 	return float64(place)-0.5 <= (1-worstKept)*float64(of)
 }
 
@@ -52,28 +52,28 @@ func (z *freeze) nextKept() *frozen {
 		w := z.live[t]
 		switch {
 		case z.trials[t].phase != paused:
-		case !z.young(w) && z.keepable(i):
+		case !z.isYoung(w) && z.keepable(i):
 			return w
-		case z.young(w) && young == nil:
+		case z.isYoung(w) && young == nil:
 			young = w
 		}
 	}
 	return young
 }
 
-// keep assigns a trial steps that are due to kept trials and returns the reason: until its next look if it is young,
-// otherwise until the end.
-func (z *freeze) keep(w *frozen) string {
-	if z.young(w) {
+// assignKept assigns a trial steps that are due to kept trials and returns the reason: until its next look if it is
+// young, otherwise until the end.
+func (z *freeze) assignKept(w *frozen) string {
+	if z.isYoung(w) {
 		z.Given = plus(z.Given, z.next(w.Step)-w.Step)
 		return fmt.Sprintf("trained for %s before it is said whether it is kept", count(int(math.Ceil(keptFrom*float64(z.steps()))), "step"))
 	}
 	w.Kept = true
 	z.Given = plus(z.Given, z.steps()-w.Step)
-	return z.keeps()
+	return z.keptReason()
 }
 
-// keeps explains why a trial is kept.
-func (z *freeze) keeps() string {
-	return fmt.Sprintf("kept, one of the %.0f %% of steps that go to trials that are trained to the end whatever is said of them", 100*z.kept())
+// keptReason explains why a trial is kept.
+func (z *freeze) keptReason() string {
+	return fmt.Sprintf("kept, one of the %.0f %% of steps that go to trials that are trained to the end whatever is said of them", 100*z.keptShare())
 }

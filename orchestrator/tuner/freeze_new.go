@@ -11,7 +11,7 @@ import (
 // choose returns the configuration of the next new trial and the reason, or nil if it is to be drawn. The choice
 // follows from the seed, the trial's number and the costs of the other trials.
 func (z *freeze) choose() (chosen Config, x []float64, why string) {
-	v := z.look()
+	v := z.currentView()
 	rng := rand.New(rand.NewPCG(z.configs.root, poolStream+uint64(len(z.trials))))
 	if !z.modelled() || v.seen < leastSeen || len(z.trials) < len(z.configs.points) || rng.Float64() > chosenShare*z.Beliefs.Trust() {
 		return nil, nil, ""

@@ -8,7 +8,7 @@ import (
 )
 
 func (z *freeze) save() (any, error) {
-	z.freezeState.Flat = z.flatState
+	z.freezeState.Flat = z.singleStageState
 	z.Live = nil
 	for _, t := range slices.Sorted(maps.Keys(z.live)) {
 		z.Live = append(z.Live, *z.live[t])
@@ -29,7 +29,7 @@ func (z *freeze) load(decode func(any) error) error {
 		len(state.Scale.Lengths) != z.configs.space.Dims() || !state.Beliefs.Whole() {
 		return ErrBadSnapshot
 	}
-	z.freezeState, z.flatState = state, state.Flat
+	z.freezeState, z.singleStageState = state, state.Flat
 	z.worths = population.NewWorths(z.Looks)
 	for _, w := range slices.Concat(state.Live, state.Past) {
 		if w.Trial < 0 || int(w.Trial) >= len(z.trials) || len(w.Costs) > len(z.Looks) || w.X != nil && len(w.X) != z.configs.space.Dims() {
@@ -51,5 +51,5 @@ func (z *freeze) load(decode func(any) error) error {
 			z.running++
 		}
 	}
-	return z.flatState.check(len(z.trials))
+	return z.singleStageState.check(len(z.trials))
 }

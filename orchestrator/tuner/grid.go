@@ -6,7 +6,7 @@ import "github.com/outbid-dev/outbid/orchestrator/tuner/sample"
 // trained to the end. The product of the value sets is the definition of Bergstra and Bengio, "Random Search for
 // Hyper-Parameter Optimization" (JMLR 13, 2012), section 1.
 func newGrid(c *core) (rules, error) {
-	f, err := newFlat(c, "grid point")
+	f, err := newSingleStage(c, "grid point")
 	if err != nil {
 		return nil, err
 	}

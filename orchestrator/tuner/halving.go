@@ -89,8 +89,8 @@ func (b *bracket) places(rung, n int) int {
 	return max(n/b.Eta, min(n, b.Rungs[rung].Extra))
 }
 
-// keeps returns how many trials continue from a rung.
-func (b *bracket) keeps(rung int) int {
+// promotions returns how many trials continue from a rung.
+func (b *bracket) promotions(rung int) int {
 	n := b.N
 	for i := range rung + 1 {
 		n = b.places(i, n)
@@ -100,8 +100,8 @@ func (b *bracket) keeps(rung int) int {
 
 func (b *bracket) top() int { return len(b.Rungs) - 1 }
 
-// open reports whether a trial may still be promoted.
-func (b bracket) open() bool { return b.N > 0 && b.top() > 0 && !b.Rungs[b.top()-1].Decided }
+// canPromote reports whether a trial may still be promoted.
+func (b bracket) canPromote() bool { return b.N > 0 && b.top() > 0 && !b.Rungs[b.top()-1].Decided }
 
 // complete reports whether a rung can be decided.
 func (b *bracket) complete(rung int) bool {
@@ -155,7 +155,7 @@ func (h *halving) allot() {
 func (h *halving) status() Status {
 	create := h.fill() != nil && h.canCreate()
 	s := Status{Waiting: h.ready == 0 && !create}
-	s.Exhausted = s.Waiting && !slices.ContainsFunc(h.Brackets, bracket.open)
+	s.Exhausted = s.Waiting && !slices.ContainsFunc(h.Brackets, bracket.canPromote)
 	return s
 }
 
@@ -203,7 +203,7 @@ func (h *halving) extend(old Settings) error {
 	}
 	h.allot()
 	for i := range h.Brackets {
-		h.settle(i, -1)
+		h.decideRungs(i, -1)
 	}
 	return nil
 }
@@ -260,7 +260,7 @@ func (h *halving) restoreRungs() {
 	}
 	for t, r := range h.trials {
 		b := &h.Brackets[r.bracket]
-		if r.phase == paused || r.mayGoOn(b.top()) && !b.Rungs[r.rung].Decided {
+		if r.phase == paused || r.mayContinue(b.top()) && !b.Rungs[r.rung].Decided {
 			h.admit(Trial(t))
 		}
 	}

@@ -56,10 +56,10 @@ func (h *halving) reached(e Reached) error {
 	if out == e.Trial {
 		h.end(out, false, h.dropped(b, k, e.Metric))
 	}
-	h.settle(int(rec.bracket), e.Trial)
+	h.decideRungs(int(rec.bracket), e.Trial)
 	if rec.phase == paused {
 		r := &b.Rungs[k]
-		h.pause(e.Trial, fmt.Sprintf("%s: the best %d of %d go on; %d are not here yet", b.where(k), b.keeps(k),
+		h.pause(e.Trial, fmt.Sprintf("%s: the best %d of %d go on; %d are not here yet", b.where(k), b.promotions(k),
 			max(r.In, b.sizes()[k]), max(r.In, b.sizes()[k])-r.Here))
 	}
 	if out >= 0 && out != e.Trial && h.trials[out].phase == paused {
@@ -81,7 +81,7 @@ func (h *halving) admit(t Trial) Trial {
 	r := &b.Rungs[rec.rung]
 	r.worst.push(h.entry(t))
 	r.held++
-	if r.held <= b.keeps(int(rec.rung)) {
+	if r.held <= b.promotions(int(rec.rung)) {
 		return -1
 	}
 	r.worst.dropTop(h.waitsIn(rec.bracket, rec.rung))
@@ -97,7 +97,7 @@ func (h *halving) waitsIn(bracket int32, rung uint8) func(entry) bool {
 	}
 }
 
-func (h *halving) left(e Exited, before phase) {
+func (h *halving) handleExit(e Exited, before phase) {
 	rec := h.trials[e.Trial]
 	r := &h.Brackets[rec.bracket].Rungs[rec.rung]
 	if before == paused {
@@ -108,12 +108,12 @@ func (h *halving) left(e Exited, before phase) {
 	if before == ready {
 		h.ready--
 	}
-	h.settle(int(rec.bracket), -1)
+	h.decideRungs(int(rec.bracket), -1)
 }
 
-// settle decides the rungs of a bracket that can be decided. here is the trial that just reached one, or -1. That trial
-// still has its device, so if it is promoted it continues at once.
-func (h *halving) settle(bracket int, here Trial) {
+// decideRungs decides the rungs of a bracket that can be decided. here is the trial that just reached one, or -1. That
+// trial still has its device, so if it is promoted it continues at once.
+func (h *halving) decideRungs(bracket int, here Trial) {
 	b := &h.Brackets[bracket]
 	if b.N == 0 {
 		return
@@ -159,13 +159,13 @@ func (b *bracket) where(rung int) string {
 func (h *halving) promoted(b *bracket, p promotion) string {
 	rec := h.trials[p.Trial]
 	k := int(rec.rung) - 1
-	return fmt.Sprintf("%s: best %d of %d by %s (%.6g), this one is %s", b.where(k), b.keeps(k), b.Rungs[k].In,
+	return fmt.Sprintf("%s: best %d of %d by %s (%.6g), this one is %s", b.where(k), b.promotions(k), b.Rungs[k].In,
 		h.metricName(), rec.metric, ordinal(p.Rank))
 }
 
 // dropped explains why a trial ends at a rung.
 func (h *halving) dropped(b *bracket, rung int, metric float64) string {
-	size, keeps := b.sizes()[rung], b.keeps(rung)
+	size, keeps := b.sizes()[rung], b.promotions(rung)
 	switch {
 	case math.IsNaN(metric):
 		return fmt.Sprintf("%s: %s is NaN or was not reported", b.where(rung), h.metricName())

@@ -17,7 +17,7 @@ import (
 // past it. This limits the state to one number for each trial and checkpoint. A report without the metric is ignored. A
 // report whose metric is NaN makes the trial the worst at its next checkpoint, both as average and as best.
 type median struct {
-	*flat
+	*singleStage
 	medianState
 	// live is the state of running trials, and of completed ones in case of an extension.
 	live map[Trial]*course
@@ -27,7 +27,7 @@ type median struct {
 type medianState struct {
 	Points []checkpoint
 	Curves []course
-	Flat   flatState
+	Flat   singleStageState
 }
 
 // A course is the state of one trial.
@@ -49,7 +49,7 @@ type checkpoint struct {
 }
 
 func newMedian(c *core) (rules, error) {
-	f, err := newFlat(c, "random draw")
+	f, err := newSingleStage(c, "random draw")
 	if err != nil {
 		return nil, err
 	}
@@ -65,7 +65,7 @@ func newMedian(c *core) (rules, error) {
 	case set.GetMinTrials() < 0:
 		return nil, fmt.Errorf("tuner.median.min_trials: %d is negative; use 1 or more", set.GetMinTrials())
 	}
-	return &median{flat: f, live: map[Trial]*course{}}, nil
+	return &median{singleStage: f, live: map[Trial]*course{}}, nil
 }
 
 func (m *median) grace() int64 { return max(1, m.spec.GetTuner().GetMedian().GetGraceSteps()) }
@@ -90,7 +90,7 @@ func (m *median) reported(e Reported) {
 
 // judge records a report and ends the trial if it fails at a checkpoint.
 func (m *median) judge(t Trial, step int64, metric float64) {
-	c, passed := m.take(t, step, metric)
+	c, passed := m.record(t, step, metric)
 	if passed < 0 {
 		return
 	}
@@ -107,9 +107,9 @@ func (m *median) judge(t Trial, step int64, metric float64) {
 	}
 }
 
-// take records a report. It returns the last checkpoint that the trial passed with it, or -1 if none, and adds the
+// record records a report. It returns the last checkpoint that the trial passed with it, or -1 if none, and adds the
 // trial to the checkpoints passed before that one.
-func (m *median) take(t Trial, step int64, metric float64) (*course, int) {
+func (m *median) record(t Trial, step int64, metric float64) (*course, int) {
 	c := m.live[t]
 	if c == nil {
 		c = &course{Trial: t, Best: math.Inf(1)}
@@ -140,14 +140,14 @@ func (m *median) take(t Trial, step int64, metric float64) (*course, int) {
 
 func (m *median) reached(e Reached) error {
 	if !math.IsNaN(e.Metric) {
-		if c, passed := m.take(e.Trial, e.Step, e.Metric); passed >= 0 {
+		if c, passed := m.record(e.Trial, e.Step, e.Metric); passed >= 0 {
 			m.Points[passed].add(c.average())
 		}
 	}
-	return m.flat.reached(e)
+	return m.singleStage.reached(e)
 }
 
-func (m *median) left(e Exited, _ phase) { delete(m.live, e.Trial) }
+func (m *median) handleExit(e Exited, _ phase) { delete(m.live, e.Trial) }
 
 // at returns the step of the k-th checkpoint.
 func (m *median) at(k int) int64 { return times(m.grace(), power(2, k)) }
@@ -209,7 +209,7 @@ func (p *checkpoint) median() float64 {
 }
 
 func (m *median) save() (any, error) {
-	m.medianState.Flat = m.flatState
+	m.medianState.Flat = m.singleStageState
 	m.medianState.Curves = nil
 	for _, t := range slices.Sorted(maps.Keys(m.live)) {
 		m.medianState.Curves = append(m.medianState.Curves, *m.live[t])
@@ -221,10 +221,10 @@ func (m *median) load(decode func(any) error) error {
 	if err := decode(&m.medianState); err != nil {
 		return err
 	}
-	m.flatState = m.medianState.Flat
+	m.singleStageState = m.medianState.Flat
 	for _, c := range m.Curves {
 		m.live[c.Trial] = &c
 	}
 	m.Curves = nil
-	return m.flatState.check(len(m.trials))
+	return m.singleStageState.check(len(m.trials))
 }

@@ -88,10 +88,10 @@ func checkPBT(set *outbidv1.Pbt) error {
 	return nil
 }
 
-func (p *pbt) set() *outbidv1.Pbt { return p.spec.GetTuner().GetPbt() }
+func (p *pbt) settings() *outbidv1.Pbt { return p.spec.GetTuner().GetPbt() }
 
 func (p *pbt) population() int {
-	n := int(p.set().GetPopulation())
+	n := int(p.settings().GetPopulation())
 	if n == 0 {
 		n = 10
 	}
@@ -103,7 +103,7 @@ func (p *pbt) population() int {
 
 // after returns the target one interval past a step.
 func (p *pbt) after(step int64) int64 {
-	return min(plus(step, p.set().GetInterval()), p.set().GetMaxSteps())
+	return min(plus(step, p.settings().GetInterval()), p.settings().GetMaxSteps())
 }
 
 // canGrow reports whether the population needs another member.
@@ -124,16 +124,16 @@ func (p *pbt) ask(n int) error {
 		}
 		if p.trials[t].phase == ready {
 			p.Members[t].Begun = false
-			p.goOn(t, fmt.Sprintf("the sweep was extended to %s", count(int(p.set().GetMaxSteps()), "step")))
+			p.trainOn(t, fmt.Sprintf("the sweep was extended to %s", count(int(p.settings().GetMaxSteps()), "step")))
 			continue
 		}
 		copied, err := p.compare(p.Members[t].Step)
 		if err != nil {
 			return err
 		}
-		if n -= copied; p.waitsFor(t) {
+		if n -= copied; p.isWaiting(t) {
 			p.Members[t].Begun = false
-			p.goOn(t, "its turn: "+p.standing(t))
+			p.trainOn(t, "its turn: "+p.standing(t))
 		} else {
 			n++ // t itself copied another member and was counted in copied
 		}
@@ -176,7 +176,7 @@ func (p *pbt) grow() (bool, error) {
 	return true, nil
 }
 
-func (p *pbt) goOn(t Trial, reason string) {
+func (p *pbt) trainOn(t Trial, reason string) {
 	m := &p.Members[t]
 	m.Target = p.after(m.Step)
 	p.train(t, m.Target, reason)
@@ -202,17 +202,17 @@ func (p *pbt) reached(e Reached) error {
 		m.Cost = math.Inf(1)
 	}
 	p.rank(e.Trial)
-	if m.Step >= p.set().GetMaxSteps() {
+	if m.Step >= p.settings().GetMaxSteps() {
 		p.end(e.Trial, true, fmt.Sprintf("trained for all its %s", count(int(m.Step), "step")))
 		return nil
 	}
-	if why := p.waits(e.Trial); why != "" {
+	if why := p.whyWait(e.Trial); why != "" {
 		p.pause(e.Trial, why)
 		return nil
 	}
 	standing := p.standing(e.Trial)
 	if source, ok := p.source(e.Trial); !ok {
-		p.goOn(e.Trial, standing)
+		p.trainOn(e.Trial, standing)
 	} else if err := p.copyFrom(e.Trial, source, standing); err != nil {
 		return err
 	}
@@ -267,7 +267,7 @@ func (p *pbt) copies() int {
 
 // share returns the size of the top share, and of the bottom share, among this many members.
 func (p *pbt) share(among int) int {
-	q := p.set().GetQuantile()
+	q := p.settings().GetQuantile()
 	if q == 0 {
 		q = 0.2
 	}
@@ -291,13 +291,13 @@ func (p *pbt) copyFrom(t, source Trial, standing string) error {
 	if err != nil {
 		return err
 	}
-	factors := p.set().GetFactors()
+	factors := p.settings().GetFactors()
 	if len(factors) == 0 {
 		factors = []float64{0.8, 1.2}
 	}
 	resample := 0.25
-	if p.set().Resample != nil {
-		resample = p.set().GetResample()
+	if p.settings().Resample != nil {
+		resample = p.settings().GetResample()
 	}
 	config = p.configs.space.Perturb(config, p.rng, resample, factors)
 	if m.Config, err = space.Canonical(config); err != nil {
@@ -332,7 +332,7 @@ func (p *pbt) unrank(t Trial) {
 	}
 }
 
-func (p *pbt) left(e Exited, _ phase) {
+func (p *pbt) handleExit(e Exited, _ phase) {
 	p.unrank(e.Trial)
 	p.Members[e.Trial].Config = ""
 }
@@ -354,15 +354,15 @@ func (p *pbt) status() Status {
 		return Status{}
 	}
 	_, ok := p.next()
-	return Status{Waiting: !ok, Exhausted: !ok && p.waiting() == 0}
+	return Status{Waiting: !ok, Exhausted: !ok && p.countWaiting() == 0}
 }
 
 // outlook counts every member once from its first step to its last. Copies of members that are behind train more.
 func (p *pbt) outlook() Outlook {
-	steps := times(int64(p.population()), p.set().GetMaxSteps())
+	steps := times(int64(p.population()), p.settings().GetMaxSteps())
 	return Outlook{
 		Trials: p.population(), Steps: steps,
-		Rungs: []Rung{{UntilStep: p.set().GetMaxSteps(), Trials: p.population(), Steps: steps}},
+		Rungs: []Rung{{UntilStep: p.settings().GetMaxSteps(), Trials: p.population(), Steps: steps}},
 	}
 }
 

@@ -20,44 +20,44 @@ func (p *pbt) next() (Trial, bool) {
 	best, found := Trial(0), false
 	targets := p.targets(-1)
 	for t := range p.Members {
-		if !p.waitsFor(Trial(t)) || found && p.Members[t].Step >= p.Members[best].Step {
+		if !p.isWaiting(Trial(t)) || found && p.Members[t].Step >= p.Members[best].Step {
 			continue
 		}
-		if !p.held(p.Members[t].Step, targets, true) {
+		if !p.mustWait(p.Members[t].Step, targets, true) {
 			best, found = Trial(t), true
 		}
 	}
 	return best, found
 }
 
-// waits explains why a member that finished its interval must leave its device. It returns "" if the member continues
+// whyWait explains why a member that finished its interval must leave its device. It returns "" if the member continues
 // at once.
-func (p *pbt) waits(t Trial) string {
+func (p *pbt) whyWait(t Trial) string {
 	at := p.Members[t].Step
 	if p.canGrow() {
 		return fmt.Sprintf("waits until %s more have begun", count(p.population()-len(p.trials), "member"))
 	}
 	for o := range p.Members {
-		if p.waitsFor(Trial(o)) && p.Members[o].Step < at {
+		if p.isWaiting(Trial(o)) && p.Members[o].Step < at {
 			return fmt.Sprintf("waits for trial %d, which is at step %d", o, p.Members[o].Step)
 		}
 	}
-	if p.held(at, p.targets(t), p.waiting() > 0) {
+	if p.mustWait(at, p.targets(t), p.countWaiting() > 0) {
 		return fmt.Sprintf("waits for the other members to come to step %d", at)
 	}
 	return ""
 }
 
-// waitsFor reports whether a member waits for a device.
-func (p *pbt) waitsFor(t Trial) bool {
+// isWaiting reports whether a member waits for a device.
+func (p *pbt) isWaiting(t Trial) bool {
 	return p.trials[t].phase == paused || p.trials[t].phase == ready
 }
 
-// waiting returns the number of members that wait for a device.
-func (p *pbt) waiting() int {
+// countWaiting returns the number of members that wait for a device.
+func (p *pbt) countWaiting() int {
 	n := 0
 	for t := range p.Members {
-		if p.waitsFor(Trial(t)) {
+		if p.isWaiting(Trial(t)) {
 			n++
 		}
 	}
@@ -82,9 +82,9 @@ func (p *pbt) targets(but Trial) map[pbtTarget]bool {
 	return set
 }
 
-// held reports whether a member at a step must wait for members that train towards the targets.
-func (p *pbt) held(at int64, targets map[pbtTarget]bool, scarce bool) bool {
-	interval := p.set().GetInterval()
+// mustWait reports whether a member at a step must wait for members that train towards the targets.
+func (p *pbt) mustWait(at int64, targets map[pbtTarget]bool, scarce bool) bool {
+	interval := p.settings().GetInterval()
 	for target := range targets {
 		lead, least := at-target.step, interval
 		if scarce || !target.begun {

@@ -28,7 +28,7 @@ import (
 // although the rules would stop them. When their forecasts are checked, they represent the trials that were stopped.
 // Which trials are kept follows from the seed and the trial's number.
 type performance struct {
-	*flat
+	*singleStage
 	performanceState
 	// live holds the trials that have not ended.
 	live map[Trial]*watched
@@ -58,7 +58,7 @@ type performanceState struct {
 	// Ended is the number of trials that ended, EndedSteps the sum of their steps.
 	Ended      int
 	EndedSteps int64
-	Flat       flatState
+	Flat       singleStageState
 }
 
 // A watched is the state of a live trial.
@@ -91,7 +91,7 @@ const maxKeptWeight = 20
 const maxWatchedPoints = 128
 
 func newPerformance(c *core) (rules, error) {
-	f, err := newFlat(c, "random draw")
+	f, err := newSingleStage(c, "random draw")
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +102,7 @@ func newPerformance(c *core) (rules, error) {
 	if err := checkPerformance(set); err != nil {
 		return nil, fmt.Errorf("tuner.performance_curve.%w", err)
 	}
-	p := &performance{flat: f, live: map[Trial]*watched{}}
+	p := &performance{singleStage: f, live: map[Trial]*watched{}}
 	if p.Interval = set.GetInterval(); p.Interval == 0 {
 		p.Interval = max(1, set.GetMaxSteps()/20)
 	}
@@ -142,7 +142,7 @@ func (p *performance) poor() float64 {
 	return 0.05
 }
 
-func (p *performance) keep() float64 {
+func (p *performance) keepShare() float64 {
 	if set := p.settings(); set.Keep != nil {
 		return set.GetKeep()
 	}
@@ -177,12 +177,12 @@ func (p *performance) reported(e Reported) {
 		_, given = e.Metrics[p.spec.GetMetric()]
 	}
 	if given {
-		p.watch(e.Trial).take(e.Step, e.Metric)
+		p.watch(e.Trial).addPoint(e.Step, e.Metric)
 	}
 }
 
-// take adds a point. If there are too many points, neighbours are averaged.
-func (w *watched) take(step int64, metric float64) {
+// addPoint adds a point. If there are too many points, neighbours are averaged.
+func (w *watched) addPoint(step int64, metric float64) {
 	w.Fresh = true
 	if w.Lost = math.IsNaN(metric) || math.IsInf(metric, 0); w.Lost {
 		return
@@ -204,7 +204,7 @@ func (w *watched) take(step int64, metric float64) {
 
 func (p *performance) reached(e Reached) error {
 	w := p.watch(e.Trial)
-	w.hear(e)
+	w.addMetric(e)
 	w.Fresh, w.Step = false, e.Step
 	p.check(w, e)
 	switch {
@@ -218,15 +218,15 @@ func (p *performance) reached(e Reached) error {
 	return nil
 }
 
-// hear adds the metric of a Reached, which may repeat the newest report. NaN means that the newest report was NaN, or
-// that the trial has not reported the metric.
-func (w *watched) hear(e Reached) {
+// addMetric adds the metric of a Reached, which may repeat the newest report. NaN means that the newest report was NaN,
+// or that the trial has not reported the metric.
+func (w *watched) addMetric(e Reached) {
 	n := len(w.Points)
 	switch {
 	case math.IsNaN(e.Metric) && n == 0:
 	case w.Fresh && n > 0 && e.Metric == w.Points[n-1].Value:
 	default:
-		w.take(e.Step, e.Metric)
+		w.addPoint(e.Step, e.Metric)
 	}
 }
 
@@ -241,7 +241,7 @@ func (p *performance) check(w *watched, e Reached) {
 			weight := 1.0
 			if w.Kept {
 				// It represents similar trials that were stopped.
-				weight = min(maxKeptWeight, 1/p.keep())
+				weight = min(maxKeptWeight, 1/p.keepShare())
 			}
 			p.Known.Learn(c, value, weight)
 		}
@@ -256,25 +256,25 @@ func (p *performance) complete(w *watched, e Reached) {
 		}
 		p.Completed++
 	}
-	p.forget(w)
+	p.drop(w)
 	p.end(e.Trial, true, fmt.Sprintf("trained for all its %s", count(int(e.Step), "step")))
 }
 
 // stop prunes a running trial.
 func (p *performance) stop(w *watched, reason string) {
-	p.forget(w)
+	p.drop(w)
 	p.end(w.Trial, false, reason)
 }
 
-// forget removes a running trial that ends now.
-func (p *performance) forget(w *watched) {
+// drop removes a running trial that ends now.
+func (p *performance) drop(w *watched) {
 	p.running--
 	p.Ended++
 	p.EndedSteps = plus(p.EndedSteps, w.Step)
 	delete(p.live, w.Trial)
 }
 
-func (p *performance) left(e Exited, before phase) {
+func (p *performance) handleExit(e Exited, before phase) {
 	if before == running {
 		p.running--
 	}
@@ -289,7 +289,7 @@ func (p *performance) extend(old Settings) error {
 		return nil
 	}
 	before := len(p.Resume)
-	if err := p.flat.extend(old); err != nil {
+	if err := p.singleStage.extend(old); err != nil {
 		return err
 	}
 	again := len(p.Resume) - before

@@ -40,8 +40,8 @@ func (r *rankRung) place(cost float64) float64 {
 	return share
 }
 
-// see records a trial and reports whether it is outside the worst floor(Size/eta) of the rung.
-func (r *rankRung) see(e entry, eta int) bool {
+// record records a trial and reports whether it is outside the worst floor(Size/eta) of the rung.
+func (r *rankRung) record(e entry, eta int) bool {
 	r.Size++
 	best, worst := ranking{behind, r.Best}, ranking{ahead, r.Worst}
 	if !math.IsNaN(e.Cost) {
@@ -62,22 +62,22 @@ func (p *performance) judge(w *watched, e Reached) {
 	at := fmt.Sprintf("step %d: ", e.Step)
 	switch {
 	case e.Step < p.Grace:
-		p.goOn(w, at+fmt.Sprintf("none is stopped before step %d", p.Grace))
+		p.trainOn(w, at+fmt.Sprintf("none is stopped before step %d", p.Grace))
 	case w.Kept:
-		p.goOn(w, at+"kept, so that forecasts are checked on trials like it")
+		p.trainOn(w, at+"kept, so that forecasts are checked on trials like it")
 	case !forecast:
 		// The rank rule decides instead of the forecast, for the reason why.
-		p.obey(w, fails, at+why+": "+rank)
+		p.endOrKeep(w, fails, at+why+": "+rank)
 	case w.Chance < p.poor() && !p.worthMore(w):
-		p.obey(w, true, at+"poor: "+why)
+		p.endOrKeep(w, true, at+"poor: "+why)
 	default:
-		p.share(w, at, why)
+		p.keepSlotOrYield(w, at, why)
 	}
 }
 
-// obey ends a trial if ends is set, except for a random share that is kept for calibration.
-func (p *performance) obey(w *watched, ends bool, reason string) {
-	if ends && rand.New(rand.NewPCG(p.configs.root, keepStream+uint64(w.Trial))).Float64() < p.keep() {
+// endOrKeep ends a trial if ends is set, except for a random share that is kept for calibration.
+func (p *performance) endOrKeep(w *watched, ends bool, reason string) {
+	if ends && rand.New(rand.NewPCG(p.configs.root, keepStream+uint64(w.Trial))).Float64() < p.keepShare() {
 		w.Kept = true
 		reason += "; kept, so that forecasts are checked on trials like it"
 	}
@@ -85,10 +85,10 @@ func (p *performance) obey(w *watched, ends bool, reason string) {
 		p.stop(w, reason)
 		return
 	}
-	p.goOn(w, reason)
+	p.trainOn(w, reason)
 }
 
-func (p *performance) goOn(w *watched, reason string) { p.train(w.Trial, p.next(w.Step), reason) }
+func (p *performance) trainOn(w *watched, reason string) { p.train(w.Trial, p.next(w.Step), reason) }
 
 // forecast updates the trial's Chance and Sure, and keeps the forecast for checking. It reports whether the forecast
 // may decide; text describes the forecast, or why it may not decide.
@@ -99,7 +99,7 @@ func (p *performance) forecast(w *watched, step int64) (text string, decides boo
 	}
 	c.Place = w.Place
 	end := c.At(p.steps(), &p.Known)
-	w.Sure = p.sure(end)
+	w.Sure = p.sureCost(end)
 	goal, what := p.goal(w)
 	w.Chance = 1
 	if !math.IsNaN(goal) {
@@ -115,7 +115,7 @@ func (p *performance) forecast(w *watched, step int64) (text string, decides boo
 		}
 		w.Claims = append(w.Claims, end.Claim())
 	}
-	if why := p.mistrust(); why != "" {
+	if why := p.whyUncalibrated(); why != "" {
 		return why, false
 	}
 	low, high := end.Interval(curve.Nominal)
@@ -130,16 +130,16 @@ func (p *performance) forecast(w *watched, step int64) (text string, decides boo
 // would not do: the best of many medians is that of the trial with the most uncertain forecast.
 const sureness = 0.75
 
-// sure returns the cost that a trial will beat with probability sureness.
-func (p *performance) sure(f curve.Forecast) float64 {
+// sureCost returns the cost that a trial will beat with probability sureness.
+func (p *performance) sureCost(f curve.Forecast) float64 {
 	if p.maximise {
 		return -f.Quantile(1 - sureness)
 	}
 	return f.Quantile(sureness)
 }
 
-// mistrust explains why forecasts may not decide, or returns "" if they may.
-func (p *performance) mistrust() string {
+// whyUncalibrated explains why forecasts may not decide, or returns "" if they may.
+func (p *performance) whyUncalibrated() string {
 	if p.Known.Holds() {
 		return ""
 	}
@@ -195,7 +195,7 @@ func (p *performance) rank(w *watched, e Reached) (text string, fails bool) {
 		}
 		r, where := &p.Rungs[k], fmt.Sprintf("the rung of step %d", p.rung(k))
 		w.Place = r.place(p.cost(e.Metric))
-		passes := r.see(entry{p.cost(e.Metric), w.Trial}, int(p.eta()))
+		passes := r.record(entry{p.cost(e.Metric), w.Trial}, int(p.eta()))
 		switch worst := r.Size / int(p.eta()); {
 		case worst == 0:
 			text = fmt.Sprintf("only %d got to %s, too few to rank", r.Size, where)

@@ -6,24 +6,24 @@ import (
 	"slices"
 )
 
-// share decides whether a trial that is not poor keeps its slot.
-func (p *performance) share(w *watched, at, why string) {
+// keepSlotOrYield decides whether a trial that is not poor keeps its slot.
+func (p *performance) keepSlotOrYield(w *watched, at, why string) {
 	if p.promising(w) {
-		p.goOn(w, at+"promising: "+why)
+		p.trainOn(w, at+"promising: "+why)
 		return
 	}
 	reason := at + "opportunistic: " + why
 	waiting := p.heap()
 	rival := ""
 	own := p.merit(w)
-	if p.canCreate() && p.fresh() > own {
+	if p.canCreate() && p.newTrialMerit() > own {
 		rival = "a new trial"
 	}
-	if p.someoneWaits() && -waiting.top().Cost > max(own, p.freshOrNone()) {
+	if p.someoneWaits() && -waiting.top().Cost > max(own, p.newTrialMeritOrZero()) {
 		rival = fmt.Sprintf("trial %d", waiting.top().Trial)
 	}
 	if rival == "" {
-		p.goOn(w, reason)
+		p.trainOn(w, reason)
 		return
 	}
 	p.running--
@@ -78,9 +78,9 @@ func (p *performance) merit(w *watched) float64 {
 	return chance / float64(max(1, p.steps()-w.Step))
 }
 
-// fresh returns the merit of a new trial: the probability that a new draw is the best so far, divided by the average
-// steps of the trials that ended.
-func (p *performance) fresh() float64 {
+// newTrialMerit returns the merit of a new trial: the probability that a new draw is the best so far, divided by the
+// average steps of the trials that ended.
+func (p *performance) newTrialMerit() float64 {
 	each := float64(p.steps())
 	if p.Ended > 0 {
 		each = max(1, float64(p.EndedSteps)/float64(p.Ended))
@@ -89,11 +89,13 @@ func (p *performance) fresh() float64 {
 }
 
 // worthMore reports whether a trial has at least the merit of a new one.
-func (p *performance) worthMore(w *watched) bool { return p.canCreate() && p.merit(w) >= p.fresh() }
+func (p *performance) worthMore(w *watched) bool {
+	return p.canCreate() && p.merit(w) >= p.newTrialMerit()
+}
 
-func (p *performance) freshOrNone() float64 {
+func (p *performance) newTrialMeritOrZero() float64 {
 	if p.canCreate() {
-		return p.fresh()
+		return p.newTrialMerit()
 	}
 	return 0
 }
@@ -122,7 +124,7 @@ func (p *performance) ask(n int) error {
 	for n > 0 {
 		waits := p.someoneWaits()
 		switch {
-		case waits && (!p.canCreate() || -p.Waiting[0].Cost > p.fresh()):
+		case waits && (!p.canCreate() || -p.Waiting[0].Cost > p.newTrialMerit()):
 			waiting := p.heap()
 			t := waiting.pop().Trial
 			p.Waiting = waiting.items
