@@ -79,11 +79,11 @@ func (w *World) average(o *outbidv1.Consolidation) *outbidv1.Consolidated {
 	}
 	if chance := w.set.Mishaps.AverageFails; chance > 0 && w.rng.Float64() < chance {
 		done.Failure, done.Mismatch = "the disk is full", w.rng.IntN(4) == 0
-		w.invariants.rounds.spoiled(o)
+		w.invariants.rounds.recordFailure(o)
 		return done
 	}
 	w.exact[o.GetKey()] = float64(o.GetStep())
-	w.invariants.rounds.made[o.GetKey()] = o
+	w.invariants.rounds.averages[o.GetKey()] = o
 	done.Checkpoint = &outbidv1.Checkpoint{Key: o.GetKey(), Step: o.GetStep(), Bytes: 1}
 	return done
 }

@@ -14,19 +14,20 @@ import (
 // independently of the control loop's own state:
 //
 //   - A device has one owner. It is not leased on a node that is gone or draining.
-//   - A lease is a complete gang that meets its trial's demand. A trial has at most one lease, except for forks. A trial that is
-//     paused or has ended, or whose sweep is not running, gets none.
+//   - A lease is a complete gang that meets its trial's demand. A trial has at most one lease, except for forks. A
+//     trial that is paused or has ended, or whose sweep is not running, gets none.
 //   - A lease lasts as long as promised, and a paused sweep keeps none.
-//   - A process runs under a lease in the ledger, on devices that no other process uses. It is gone before its lease ends. A trial
-//     trains only under leases that it holds.
-//   - A process starts from the newest readable checkpoint. A fork that joins others starts from one that was newest at some time
-//     since its lease was granted. Steps are neither lost nor counted twice: what a trial has trained at its end is the sum of what
-//     its leading leases trained, each from its starting step.
-//   - Messages of training code count only under a lease that its trial holds. Each report of a fork is in the ledger once, in order.
+//   - A process runs under a lease in the ledger, on devices that no other process uses. It is gone before its lease
+//     ends. A trial trains only under leases that it holds.
+//   - A process starts from the newest readable checkpoint. A fork that joins others starts from one that was newest at
+//     some time since its lease was granted. Steps are neither lost nor counted twice: what a trial has trained at its
+//     end is the sum of what its leading leases trained, each from its starting step.
+//   - Messages of training code count only under a lease that its trial holds. Each report of a fork is in the ledger
+//     once, in order.
 //   - What the forks of a round trained and saved is counted exactly once (roundbook.go).
 //   - No trial fails because of a node while another node could run it (badnodes.go).
-//   - With a real network, a revoked lease ends within minutes, not counting the time when one of its nodes receives nothing. Such a
-//     node stops training.
+//   - With a real network, a revoked lease ends within minutes, not counting the time when one of its nodes receives
+//     nothing. Such a node stops training.
 type invariants struct {
 	w *World
 	// up are the nodes that may be given work, according to the ledger.
@@ -38,8 +39,8 @@ type invariants struct {
 	// runs are the devices used by processes, by lease. trains counts the processes of each trial, by lease.
 	runs   map[deviceKey]uint64
 	trains map[trialKey][]processes
-	steps  *stepBook
-	rounds *roundBook
+	steps  *stepChecker
+	rounds *roundChecker
 	// quiet trials are paused or have ended, and idle sweeps are not running: they must get no devices.
 	quiet map[trialKey]bool
 	idle  map[string]bool
@@ -83,8 +84,8 @@ const fewApps = 32
 func newInvariants(w *World) *invariants {
 	return &invariants{
 		w: w, up: map[string]bool{}, leases: map[uint64]*watched{}, owner: map[deviceKey]uint64{}, holds: map[trialKey][]uint64{},
-		runs: map[deviceKey]uint64{}, trains: map[trialKey][]processes{}, steps: newStepBook(w.exact),
-		rounds: newRoundBook(), quiet: map[trialKey]bool{}, idle: map[string]bool{}, cancelled: map[string][]trialKey{}, deep: len(w.set.Apps) <= fewApps,
+		runs: map[deviceKey]uint64{}, trains: map[trialKey][]processes{}, steps: newStepChecker(w.exact),
+		rounds: newRoundChecker(), quiet: map[trialKey]bool{}, idle: map[string]bool{}, cancelled: map[string][]trialKey{}, deep: len(w.set.Apps) <= fewApps,
 	}
 }
 
@@ -110,25 +111,25 @@ func (v *invariants) see(e *outbidv1.Event) error {
 			return fmt.Errorf("sweep %s trial %d: %s", k.Note.GetSweep(), k.Note.GetTrial(), k.Note.GetText())
 		}
 	default:
-		return v.training(e)
+		return v.handleTraining(e)
 	}
 	return nil
 }
 
-// training handles events about what trials did and should do.
-func (v *invariants) training(e *outbidv1.Event) error {
+// handleTraining handles events about what trials did and should do.
+func (v *invariants) handleTraining(e *outbidv1.Event) error {
 	switch k := e.GetKind().(type) {
 	case *outbidv1.Event_ForkStarted:
 		key := trialKey{k.ForkStarted.GetSweep(), k.ForkStarted.GetTrial()}
-		if err := v.speaks(key, k.ForkStarted.GetLeaseId(), "started"); err != nil {
+		if err := v.checkHolds(key, k.ForkStarted.GetLeaseId(), "started"); err != nil {
 			return err
 		}
 		if part := v.rounds.parts[k.ForkStarted.GetLeaseId()]; part != nil {
-			return part.started(k.ForkStarted)
+			return part.checkStart(k.ForkStarted)
 		}
-		return v.steps.started(key, v.standing(key, k.ForkStarted.GetLeaseId()), k.ForkStarted.GetFromStep())
+		return v.steps.checkStart(key, v.standing(key, k.ForkStarted.GetLeaseId()), k.ForkStarted.GetFromStep())
 	case *outbidv1.Event_TrialEnded:
-		v.wishes(e)
+		v.trackEligible(e)
 		return v.failedByNode(k.TrialEnded)
 	case *outbidv1.Event_TrialReported:
 		return v.reported(k.TrialReported)
@@ -136,35 +137,35 @@ func (v *invariants) training(e *outbidv1.Event) error {
 		if part := v.rounds.parts[k.TrialReached.GetLeaseId()]; part != nil {
 			part.reached = true
 		}
-		return v.speaks(trialKey{k.TrialReached.GetSweep(), k.TrialReached.GetTrial()}, k.TrialReached.GetLeaseId(), "reached its target")
+		return v.checkHolds(trialKey{k.TrialReached.GetSweep(), k.TrialReached.GetTrial()}, k.TrialReached.GetLeaseId(), "reached its target")
 	case *outbidv1.Event_CheckpointSaved:
 		key, c := trialKey{k.CheckpointSaved.GetSweep(), k.CheckpointSaved.GetTrial()}, k.CheckpointSaved.GetCheckpoint()
-		if err := v.speaks(key, c.GetLeaseId(), "saved"); err != nil {
+		if err := v.checkHolds(key, c.GetLeaseId(), "saved"); err != nil {
 			return err
 		}
 		if part := v.rounds.parts[c.GetLeaseId()]; part != nil {
-			return part.saved(c, v.steps.heard(c.GetKey()))
+			return part.handleSave(c, v.steps.confirm(c.GetKey()))
 		}
-		v.steps.saved(key, v.standing(key, c.GetLeaseId()), c.GetKey(), v.leases[c.GetLeaseId()].stale)
+		v.steps.handleSave(key, v.standing(key, c.GetLeaseId()), c.GetKey(), v.leases[c.GetLeaseId()].stale)
 	case *outbidv1.Event_ForksBegan:
 		return v.forksBegan(k.ForksBegan)
 	case *outbidv1.Event_ConsolidationOrdered:
-		return v.ordered(k.ConsolidationOrdered)
+		return v.handleOrder(k.ConsolidationOrdered)
 	case *outbidv1.Event_ForksEnded:
 		return v.forksEnded(k.ForksEnded)
 	case *outbidv1.Event_MergeJudged:
 		return v.mergeJudged(k.MergeJudged)
 	case *outbidv1.Event_CheckpointDropped:
-		v.steps.dropped(trialKey{k.CheckpointDropped.GetSweep(), k.CheckpointDropped.GetTrial()}, k.CheckpointDropped.GetKey())
+		v.steps.dropCheckpoint(trialKey{k.CheckpointDropped.GetSweep(), k.CheckpointDropped.GetTrial()}, k.CheckpointDropped.GetKey())
 	default:
-		v.wishes(e)
+		v.trackEligible(e)
 	}
 	return nil
 }
 
-// speaks checks that a trial holds the lease under which it did something.
-func (v *invariants) speaks(key trialKey, lease uint64, what string) error {
-	if v.rounds.void[lease] && what != "started" {
+// checkHolds checks that a trial holds the lease under which it did something.
+func (v *invariants) checkHolds(key trialKey, lease uint64, what string) error {
+	if v.rounds.voided[lease] && what != "started" {
 		return fmt.Errorf("trial %d of %s %s under lease %d, whose fork began with an average that was dropped", key.trial, key.sweep, what, lease)
 	}
 	if holds := v.holds[key]; !slices.Contains(holds, lease) {
@@ -180,14 +181,14 @@ func (v *invariants) standing(key trialKey, lease uint64) standing {
 
 // reported checks that a report is the next one that a process of its lease made.
 func (v *invariants) reported(e *outbidv1.TrialReported) error {
-	if err := v.speaks(trialKey{e.GetSweep(), e.GetTrial()}, e.GetLeaseId(), "reported"); err != nil {
+	if err := v.checkHolds(trialKey{e.GetSweep(), e.GetTrial()}, e.GetLeaseId(), "reported"); err != nil {
 		return err
 	}
 	l, r := v.leases[e.GetLeaseId()], e.GetReport()
 	step := r.GetStep()
 	if part := v.rounds.parts[e.GetLeaseId()]; part != nil {
 		step = r.GetForkStep()
-		if err := part.reported(r); err != nil {
+		if err := part.checkReport(r); err != nil {
 			return err
 		}
 	}
@@ -199,8 +200,8 @@ func (v *invariants) reported(e *outbidv1.TrialReported) error {
 	return nil
 }
 
-// wishes records which trials may have devices.
-func (v *invariants) wishes(e *outbidv1.Event) {
+// trackEligible records which trials may have devices.
+func (v *invariants) trackEligible(e *outbidv1.Event) {
 	switch k := e.GetKind().(type) {
 	case *outbidv1.Event_TrialPaused:
 		v.quiet[trialKey{k.TrialPaused.GetSweep(), k.TrialPaused.GetTrial()}] = true
@@ -211,7 +212,7 @@ func (v *invariants) wishes(e *outbidv1.Event) {
 			v.cancelled[key.sweep] = append(v.cancelled[key.sweep], key)
 		}
 		if k.TrialEnded.GetState() == outbidv1.TrialState_TRIAL_STATE_COMPLETED && !k.TrialEnded.GetByTuner() {
-			v.steps.finished(key)
+			v.steps.handleCodeEnd(key)
 		}
 	case *outbidv1.Event_TrialTargeted:
 		key := trialKey{k.TrialTargeted.GetSweep(), k.TrialTargeted.GetTrial()}
@@ -220,23 +221,24 @@ func (v *invariants) wishes(e *outbidv1.Event) {
 			v.leases[lease].targeted = true
 		}
 	case *outbidv1.Event_TrialCloned:
-		v.cloned(k.TrialCloned)
+		v.handleClone(k.TrialCloned)
 	case *outbidv1.Event_ForkFailed:
 		if l := v.leases[k.ForkFailed.GetLeaseId()]; l != nil {
 			l.failed = true
 		}
 		if key := k.ForkFailed.GetUnreadable(); key != "" {
-			v.steps.dropped(trialKey{k.ForkFailed.GetSweep(), k.ForkFailed.GetTrial()}, key)
+			v.steps.dropCheckpoint(trialKey{k.ForkFailed.GetSweep(), k.ForkFailed.GetTrial()}, key)
 		}
 	case *outbidv1.Event_SweepChanged:
-		v.sweepIs(k.SweepChanged.GetSweep(), k.SweepChanged.GetState())
+		v.setSweepState(k.SweepChanged.GetSweep(), k.SweepChanged.GetState())
 	case *outbidv1.Event_SweepExtended:
-		v.sweepIs(k.SweepExtended.GetSweep(), v.w.core.State().Sweeps[k.SweepExtended.GetSweep()].State)
+		v.setSweepState(k.SweepExtended.GetSweep(), v.w.core.State().Sweeps[k.SweepExtended.GetSweep()].State)
 	}
 }
 
-// sweepIs records the state of a sweep. If it runs again, the trials that were cancelled when it was stopped continue.
-func (v *invariants) sweepIs(id string, now outbidv1.SweepState) {
+// setSweepState records the state of a sweep. If it runs again, the trials that were cancelled when it was stopped
+// continue.
+func (v *invariants) setSweepState(id string, now outbidv1.SweepState) {
 	v.idle[id] = now != outbidv1.SweepState_SWEEP_STATE_RUNNING
 	switch now {
 	case outbidv1.SweepState_SWEEP_STATE_PAUSED:
@@ -249,8 +251,9 @@ func (v *invariants) sweepIs(id string, now outbidv1.SweepState) {
 	}
 }
 
-// cloned handles a trial that continues from another's newest checkpoint, or from its own if the other's were deleted.
-func (v *invariants) cloned(e *outbidv1.TrialCloned) {
+// handleClone handles a trial that continues from another's newest checkpoint, or from its own if the other's were
+// deleted.
+func (v *invariants) handleClone(e *outbidv1.TrialCloned) {
 	key := trialKey{e.GetSweep(), e.GetTrial()}
 	delete(v.quiet, key)
 	start := v.w.core.State().Sweeps[key.sweep].Trials[key.trial].Start
@@ -260,7 +263,7 @@ func (v *invariants) cloned(e *outbidv1.TrialCloned) {
 	for _, lease := range v.holds[key] {
 		v.leases[lease].stale = true
 	}
-	v.steps.cloned(key, start.GetKey(), v.w.exact[start.GetKey()])
+	v.steps.handleClone(key, start.GetKey(), v.w.exact[start.GetKey()])
 }
 
 // batch checks conditions that hold after all events of a moment.
@@ -318,12 +321,12 @@ func (v *invariants) granted(e *outbidv1.LeaseGranted) error {
 	}
 	v.leases[e.GetLeaseId()], v.holds[l.key] = l, append(v.holds[l.key], e.GetLeaseId())
 	if e.GetShare() > 0 {
-		return v.joined(l.key, e)
+		return v.handleRoundLease(l.key, e)
 	}
-	if v.rounds.of[l.key] != nil {
+	if v.rounds.active[l.key] != nil {
 		return fmt.Errorf("trial %d of %s is given lease %d, which is not part of its round of forks", e.GetTrial(), e.GetSweep(), e.GetLeaseId())
 	}
-	v.steps.granted(l.key, v.standing(l.key, e.GetLeaseId()))
+	v.steps.handleGrant(l.key, v.standing(l.key, e.GetLeaseId()))
 	return nil
 }
 
@@ -354,7 +357,7 @@ func (v *invariants) leaseRevoked(e *outbidv1.LeaseRevoked) error {
 		return fmt.Errorf("lease %d is revoked, which does not exist", e.GetLeaseId())
 	}
 	part := v.rounds.parts[e.GetLeaseId()]
-	excused := l.revoked || l.failed || l.stale || v.rounds.void[e.GetLeaseId()] || v.quiet[l.key] || v.idle[l.key.sweep] || l.targeted && len(l.places) > 1 ||
+	excused := l.revoked || l.failed || l.stale || v.rounds.voided[e.GetLeaseId()] || v.quiet[l.key] || v.idle[l.key.sweep] || l.targeted && len(l.places) > 1 ||
 		part != nil && (part.reached || part.suspected(v.w.core.State())) ||
 		part == nil && len(l.places) == 1 && v.w.core.State().Sweeps[l.key.sweep].Terms.MostForks > 1 ||
 		policy.GrowsJobs(v.w.policy) && v.mayGrow(l)
@@ -440,11 +443,11 @@ func (v *invariants) leaseEnded(e *outbidv1.LeaseEnded) error {
 		delete(v.holds, l.key)
 	}
 	part := v.rounds.parts[e.GetLeaseId()]
-	part.end()
+	part.handleLeaseEnd()
 	if led && len(holds) > 0 && part == nil {
-		v.steps.lead(l.key, holds[0], !v.quiet[l.key])
+		v.steps.changeLead(l.key, holds[0], !v.quiet[l.key])
 	}
-	v.steps.ended(e.GetLeaseId())
+	v.steps.handleLeaseEnd(e.GetLeaseId())
 	for _, p := range l.places {
 		if err := v.free(e.GetLeaseId(), p); err != nil {
 			return err

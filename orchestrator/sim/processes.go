@@ -64,7 +64,9 @@ func (v *invariants) reporting(f *fork, step float64) {
 
 // saving records the steps that a fork trained since its last save, before the orchestrator receives the checkpoint.
 // finishing records the steps that it trained until its code ended.
-func (v *invariants) saving(checkpoint string, steps float64) { v.steps.saving(checkpoint, steps) }
+func (v *invariants) saving(checkpoint string, steps float64) {
+	v.steps.addUnconfirmed(checkpoint, steps)
+}
 
 func (v *invariants) finishing(f *fork, steps float64) {
 	if l := v.leases[f.ref.GetLeaseId()]; l != nil && !l.stale && !f.part {
@@ -83,7 +85,7 @@ func (v *invariants) end() error {
 		if job := v.w.apps[key.sweep].job(key.trial); job != nil {
 			steps = float64(job.Steps)
 		}
-		if err := v.steps.end(key, t, steps); err != nil {
+		if err := v.steps.checkEnd(key, t, steps); err != nil {
 			return err
 		}
 	}

@@ -8,22 +8,23 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// roundBook counts what the forks of rounds trained, based on the actions of their processes, independently of the
+// roundChecker counts what the forks of rounds trained, based on the actions of their processes, independently of the
 // control loop:
 //
 //   - All forks of a round begin at the trial's checkpoint, and their shares do not exceed the trial's remaining steps.
 //   - A report has the step of the trial: the step where the round began plus the steps that each fork has done since.
-//   - When the round ends, everything that the forks had saved according to the ledger counts once, and the checkpoint that the
-//     trial continues from is made of exactly that. Less counts only if no worker could average, or the trial had ended.
-//   - If an average is dropped, no step is undone: the trial continues at the step where its round ended, from the checkpoint of one
-//     fork. Steps done since do not count.
-type roundBook struct {
-	of    map[trialKey]*watchedRound
-	parts map[uint64]*watchedPart
-	// made are the averages that workers stored, by key.
-	made map[string]*outbidv1.Consolidation
-	// void are the leases whose forks began with an average that was dropped.
-	void map[uint64]bool
+//   - When the round ends, everything that the forks had saved according to the ledger counts once, and the checkpoint
+//     that the trial continues from is made of exactly that. Less counts only if no worker could average, or the trial
+//     had ended.
+//   - If an average is dropped, no step is undone: the trial continues at the step where its round ended, from the
+//     checkpoint of one fork. Steps done since do not count.
+type roundChecker struct {
+	active map[trialKey]*watchedRound
+	parts  map[uint64]*watchedPart
+	// averages are those that workers stored, by key.
+	averages map[string]*outbidv1.Consolidation
+	// voided are the leases whose forks began with an average that was dropped.
+	voided map[uint64]bool
 }
 
 type watchedRound struct {
@@ -31,9 +32,9 @@ type watchedRound struct {
 	from int64
 	// forks are the forks of the round, in order.
 	forks []*watchedPart
-	// orders counts the orders to average. spoiled is set if one failed in a worker.
-	orders  int
-	spoiled bool
+	// orders counts the orders to average. failed is set if one failed in a worker.
+	orders int
+	failed bool
 }
 
 // watchedPart is a fork of a round.
@@ -41,35 +42,35 @@ type watchedPart struct {
 	round *watchedRound
 	lease uint64
 	share int64
-	// trained is the number of steps of its process until newest, its newest checkpoint in the ledger. said is the
-	// number until its last report.
-	trained, said int64
-	newest        string
+	// trained is the number of steps of its process until newest, its newest checkpoint in the ledger. reported is
+	// the number until its last report.
+	trained, reported int64
+	newest            string
 	// reached is set once it did its share.
 	reached bool
 }
 
-func newRoundBook() *roundBook {
-	return &roundBook{of: map[trialKey]*watchedRound{}, parts: map[uint64]*watchedPart{}, made: map[string]*outbidv1.Consolidation{}, void: map[uint64]bool{}}
+func newRoundChecker() *roundChecker {
+	return &roundChecker{active: map[trialKey]*watchedRound{}, parts: map[uint64]*watchedPart{}, averages: map[string]*outbidv1.Consolidation{}, voided: map[uint64]bool{}}
 }
 
-// spoiled records that a worker could not average.
-func (b *roundBook) spoiled(o *outbidv1.Consolidation) {
-	if p := b.parts[o.GetFork().GetLeaseId()]; p != nil {
-		p.round.spoiled = true
+// recordFailure records that a worker could not average.
+func (c *roundChecker) recordFailure(o *outbidv1.Consolidation) {
+	if p := c.parts[o.GetFork().GetLeaseId()]; p != nil {
+		p.round.failed = true
 	}
 }
 
 func (v *invariants) forksBegan(e *outbidv1.ForksBegan) error {
 	key := trialKey{e.GetSweep(), e.GetTrial()}
-	if r := v.rounds.of[key]; r != nil || len(v.holds[key]) > 0 {
+	if r := v.rounds.active[key]; r != nil || len(v.holds[key]) > 0 {
 		return fmt.Errorf("trial %d of %s begins a round of forks while it holds leases %v, or has a round from step %d", key.trial, key.sweep, v.holds[key], r.start())
 	}
 	// A step that was almost complete when it was saved may count or not.
-	if saved := v.steps.saveOf(key); e.GetStart().GetStep() != int64(saved+rounding) && e.GetStart().GetStep() != int64(saved) {
+	if saved := v.steps.savedStep(key); e.GetStart().GetStep() != int64(saved+rounding) && e.GetStart().GetStep() != int64(saved) {
 		return fmt.Errorf("trial %d of %s begins a round of forks at step %d, but is saved at %g", key.trial, key.sweep, e.GetStart().GetStep(), saved)
 	}
-	v.rounds.of[key] = &watchedRound{key: key, from: e.GetStart().GetStep()}
+	v.rounds.active[key] = &watchedRound{key: key, from: e.GetStart().GetStep()}
 	return nil
 }
 
@@ -81,9 +82,9 @@ func (r *watchedRound) start() int64 {
 	return r.from
 }
 
-// joined handles a lease that is part of its trial's round.
-func (v *invariants) joined(key trialKey, e *outbidv1.LeaseGranted) error {
-	r := v.rounds.of[key]
+// handleRoundLease handles a lease that is part of its trial's round.
+func (v *invariants) handleRoundLease(key trialKey, e *outbidv1.LeaseGranted) error {
+	r := v.rounds.active[key]
 	if r == nil {
 		return fmt.Errorf("lease %d has a share of %d steps, but trial %d of %s has no round of forks", e.GetLeaseId(), e.GetShare(), key.trial, key.sweep)
 	}
@@ -99,15 +100,15 @@ func (v *invariants) joined(key trialKey, e *outbidv1.LeaseGranted) error {
 	return nil
 }
 
-func (p *watchedPart) started(e *outbidv1.ForkStarted) error {
+func (p *watchedPart) checkStart(e *outbidv1.ForkStarted) error {
 	if e.GetFromStep() != p.round.from {
 		return fmt.Errorf("a fork of trial %d of %s starts from step %d; its round began at %d", e.GetTrial(), e.GetSweep(), e.GetFromStep(), p.round.from)
 	}
 	return nil
 }
 
-// saved handles a checkpoint in the ledger. steps is the number of steps that the process trained for it.
-func (p *watchedPart) saved(c *outbidv1.Checkpoint, steps float64) error {
+// handleSave handles a checkpoint in the ledger. steps is the number of steps that the process trained for it.
+func (p *watchedPart) handleSave(c *outbidv1.Checkpoint, steps float64) error {
 	p.trained += int64(steps + rounding)
 	p.newest = c.GetKey()
 	if c.GetStep() != p.round.from+p.trained || p.trained > p.share {
@@ -117,12 +118,12 @@ func (p *watchedPart) saved(c *outbidv1.Checkpoint, steps float64) error {
 	return nil
 }
 
-// reported checks the step of a report, which counts the steps of all forks.
-func (p *watchedPart) reported(r *outbidv1.Report) error {
-	p.said = r.GetForkStep() - p.round.from
+// checkReport checks the step of a report, which counts the steps of all forks.
+func (p *watchedPart) checkReport(r *outbidv1.Report) error {
+	p.reported = r.GetForkStep() - p.round.from
 	sum := p.round.from
 	for _, o := range p.round.forks {
-		sum += o.said
+		sum += o.reported
 	}
 	if r.GetStep() != sum {
 		return fmt.Errorf("lease %d of trial %d of %s reports step %d; its round began at %d, and its forks have said %d since",
@@ -131,10 +132,10 @@ func (p *watchedPart) reported(r *outbidv1.Report) error {
 	return nil
 }
 
-// end handles the end of its lease. Steps that were not saved are lost.
-func (p *watchedPart) end() {
+// handleLeaseEnd handles the end of its lease. Steps that were not saved are lost.
+func (p *watchedPart) handleLeaseEnd() {
 	if p != nil {
-		p.said = p.trained
+		p.reported = p.trained
 	}
 }
 
@@ -143,9 +144,9 @@ func (p *watchedPart) suspected(st *state.State) bool {
 	return st.Sweeps[p.round.key.sweep].Trials[p.round.key.trial].Suspected
 }
 
-func (v *invariants) ordered(e *outbidv1.ConsolidationOrdered) error {
+func (v *invariants) handleOrder(e *outbidv1.ConsolidationOrdered) error {
 	key := trialKey{e.GetSweep(), e.GetTrial()}
-	r := v.rounds.of[key]
+	r := v.rounds.active[key]
 	if r == nil || len(v.holds[key]) > 0 {
 		return fmt.Errorf("an average is ordered for trial %d of %s, which holds leases %v; its round began at step %d", key.trial, key.sweep, v.holds[key], r.start())
 	}
@@ -159,11 +160,11 @@ const mostOrders = 5
 // forksEnded checks that a round counts all steps of its forks, once.
 func (v *invariants) forksEnded(e *outbidv1.ForksEnded) error {
 	key := trialKey{e.GetSweep(), e.GetTrial()}
-	r := v.rounds.of[key]
+	r := v.rounds.active[key]
 	if r == nil || len(v.holds[key]) > 0 {
 		return fmt.Errorf("a round of forks of trial %d of %s ends, which holds leases %v; it began at step %d", key.trial, key.sweep, v.holds[key], r.start())
 	}
-	delete(v.rounds.of, key)
+	delete(v.rounds.active, key)
 	var saved []*watchedPart
 	for _, p := range r.forks {
 		delete(v.rounds.parts, p.lease)
@@ -171,18 +172,18 @@ func (v *invariants) forksEnded(e *outbidv1.ForksEnded) error {
 			saved = append(saved, p)
 		}
 	}
-	excused := r.spoiled || r.orders >= mostOrders || v.quiet[key] || v.idle[key.sweep]
-	if err := r.counted(saved, e, v.rounds.made[e.GetCheckpoint().GetKey()], excused); err != nil {
+	excused := r.failed || r.orders >= mostOrders || v.quiet[key] || v.idle[key.sweep]
+	if err := r.checkCounted(saved, e, v.rounds.averages[e.GetCheckpoint().GetKey()], excused); err != nil {
 		return fmt.Errorf("a round of %d forks of trial %d of %s, which began at step %d: %w", len(r.forks), key.trial, key.sweep, r.from, err)
 	}
-	v.steps.together(key, e.GetStep(), e.GetCheckpoint().GetKey())
+	v.steps.handleRoundEnd(key, e.GetStep(), e.GetCheckpoint().GetKey())
 	return nil
 }
 
 // mergeJudged checks that a dropped average costs no step that its round counted.
 func (v *invariants) mergeJudged(e *outbidv1.MergeJudged) error {
 	key, to := trialKey{e.GetSweep(), e.GetTrial()}, e.GetCheckpoint()
-	made := v.rounds.made[e.GetKey()]
+	made := v.rounds.averages[e.GetKey()]
 	if made == nil {
 		return fmt.Errorf("trial %d of %s: %q is judged, but no worker made that average", key.trial, key.sweep, e.GetKey())
 	}
@@ -198,21 +199,21 @@ func (v *invariants) mergeJudged(e *outbidv1.MergeJudged) error {
 			t.Step, t.From(), made.GetStep())
 	}
 	for _, lease := range v.holds[key] {
-		v.rounds.void[lease] = true
+		v.rounds.voided[lease] = true
 	}
-	if r := v.rounds.of[key]; r != nil {
+	if r := v.rounds.active[key]; r != nil {
 		for _, p := range r.forks {
-			p.trained, p.said, p.newest = 0, 0, ""
+			p.trained, p.reported, p.newest = 0, 0, ""
 		}
 	}
 	v.w.exact[to.GetKey()] = float64(to.GetStep()) // the checkpoint now stands for all steps of the round
-	v.steps.dropped(key, to.GetKey())
-	v.steps.together(key, to.GetStep(), to.GetKey())
+	v.steps.dropCheckpoint(key, to.GetKey())
+	v.steps.handleRoundEnd(key, to.GetStep(), to.GetKey())
 	return nil
 }
 
-// counted checks that the steps of all forks that saved are counted, or those of one fork if that is excused.
-func (r *watchedRound) counted(saved []*watchedPart, e *outbidv1.ForksEnded, made *outbidv1.Consolidation, excused bool) error {
+// checkCounted checks that the steps of all forks that saved are counted, or those of one fork if that is excused.
+func (r *watchedRound) checkCounted(saved []*watchedPart, e *outbidv1.ForksEnded, made *outbidv1.Consolidation, excused bool) error {
 	all, key := r.from, e.GetCheckpoint().GetKey()
 	for _, p := range saved {
 		all += p.trained
@@ -234,15 +235,15 @@ func (r *watchedRound) counted(saved []*watchedPart, e *outbidv1.ForksEnded, mad
 	case len(saved) < 2:
 		return nil
 	case e.GetStep() == all:
-		return r.madeOf(saved, key, made)
+		return r.checkAverage(saved, key, made)
 	case len(e.GetForks()) != 1 || !slices.ContainsFunc(saved, func(p *watchedPart) bool { return p.newest == key }):
 		return fmt.Errorf("the trial continues from %q, which is not the newest checkpoint of a fork", key)
 	}
 	return nil
 }
 
-// madeOf checks that an average is made of each fork's newest checkpoint, weighted by the fork's steps.
-func (r *watchedRound) madeOf(saved []*watchedPart, key string, made *outbidv1.Consolidation) error {
+// checkAverage checks that an average is made of each fork's newest checkpoint, weighted by the fork's steps.
+func (r *watchedRound) checkAverage(saved []*watchedPart, key string, made *outbidv1.Consolidation) error {
 	ok := len(made.GetSources()) == len(saved)
 	for _, s := range made.GetSources() {
 		ok = ok && slices.ContainsFunc(saved, func(p *watchedPart) bool {

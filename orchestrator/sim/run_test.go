@@ -262,7 +262,7 @@ func TestInvariantsNameWhatPoliciesBreak(t *testing.T) {
 		"which is past": func(v *policy.View) policy.Plan {
 			return grant(v.Jobs()[0], cluster.Gang{{Node: 0, Devices: []int{0}}}, v, -time.Second)
 		},
-		"has a gang of 2 over 1 nodes; its trial wants": func(v *policy.View) policy.Plan {
+		"has a gang of 2 over 1 nodes; its trial needs": func(v *policy.View) policy.Plan {
 			return grant(v.Jobs()[0], cluster.Gang{{Node: 0, Devices: []int{0, 1}}}, v, time.Minute)
 		},
 		"granted it what is not free": func(v *policy.View) policy.Plan {

@@ -7,16 +7,16 @@
 //
 //   - A job's completion time (JCT) is from its arrival to its end. It queues while it wants devices and holds none. Its
 //     slowdown is JCT over the time that the work it did takes alone and undisturbed.
-//   - rho of an app (Themis, section 3 and equations 1 and 2): T_sh / T_id. T_sh is from its submission to its end, T_id =
-//     T_cluster * N_avg. T_cluster is the app's work in device-seconds over min(devices of the cluster that it accepts, the
-//     demand of all its jobs). N_avg is the time-weighted mean number of apps over its life. A job without an app is an
-//     app of one job; its T_cluster is its isolated duration, if the cluster is large enough.
-//   - The share slowdown of an app: T_sh over the least time that it takes alone on a real 1/N_avg of the cluster. This accounts
-//     for its longest job and the order of its phases, which equation 2 ignores by dividing work evenly.
+//   - rho of an app (Themis, section 3 and equations 1 and 2): T_sh / T_id. T_sh is from its submission to its end,
+//     T_id = T_cluster * N_avg. T_cluster is the app's work in device-seconds over min(devices of the cluster that it
+//     accepts, the demand of all its jobs). N_avg is the time-weighted mean number of apps over its life. A job without
+//     an app is an app of one job; its T_cluster is its isolated duration, if the cluster is large enough.
+//   - The share slowdown of an app: T_sh over the least time that it takes alone on a real 1/N_avg of the cluster. This
+//     accounts for its longest job and the order of its phases, which equation 2 ignores by dividing work evenly.
 //   - The bound of rho: the mean of rho, weighted by T_cluster, is at most the time with at least one app over the sum of
 //     T_cluster, whatever the schedule. If that is far below 1, every schedule meets the sharing incentive.
-//   - The slowdown against the app alone: T_sh over the time that the same app took when it was simulated alone on its share. The
-//     caller simulates that and passes it to Against.
+//   - The slowdown against the app alone: T_sh over the time that the same app took when it was simulated alone on its
+//     share. The caller simulates that and passes it to Against.
 //   - The static rho (Shockwave's simulator) is a job's slowdown over max(1, jobs of the run / devices).
 //   - rho of a tenant (ASTRAEA, equation 12) over an interval: the integral of the devices that it holds over the integral
 //     of min(its jobs' demand, its quota). Its quota is the cluster times its weight over all tenants' weights.
