@@ -111,14 +111,14 @@ func (c *Client) HandleAll(events ...tuner.Event) ([]tuner.Action, error) {
 	}
 	req := new(outbidv1.HandleRequest)
 	for _, event := range events {
-		if c.validator.over(event) {
+		if c.validator.isStale(event) {
 			continue // the plugin ended that trial in an earlier answer
 		}
 		message, err := remote.ToEvent(event)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", c.name, err)
 		}
-		if err := c.validator.seen(event); err != nil {
+		if err := c.validator.recordEvent(event); err != nil {
 			return nil, fmt.Errorf("%s: %w", c.name, err)
 		}
 		req.Events = append(req.Events, message)
@@ -151,7 +151,7 @@ func (c *Client) HandleEach(events []tuner.Event) ([]remote.Answer, error) {
 	req := &outbidv1.HandleRequest{Each: true}
 	told := make([]bool, len(events))
 	for i, event := range events {
-		if c.validator.over(event) {
+		if c.validator.isStale(event) {
 			continue // the plugin ended that trial in an earlier answer
 		}
 		message, err := remote.ToEvent(event)
@@ -212,8 +212,8 @@ func (c *Client) handleInTurn(events []tuner.Event) ([]remote.Answer, error) {
 
 // answerOf validates and applies the plugin's answer to one of several events.
 func (c *Client) answerOf(event tuner.Event, resp *outbidv1.HandleResponse) (remote.Answer, error) {
-	if !c.validator.over(event) { // otherwise the plugin has ended the trial
-		if err := c.validator.seen(event); err != nil {
+	if !c.validator.isStale(event) { // otherwise the plugin has ended the trial
+		if err := c.validator.recordEvent(event); err != nil {
 			return remote.Answer{}, err
 		}
 	}

@@ -126,10 +126,10 @@ func drawSettings(s tuner.Settings) (tuner.Settings, error) {
 
 // Handle implements tuner.Tuner.
 func (r *Ruled) Handle(event tuner.Event) ([]tuner.Action, error) {
-	if r.validator.over(event) {
+	if r.validator.isStale(event) {
 		return nil, nil
 	}
-	if err := r.validator.seen(event); err != nil {
+	if err := r.validator.recordEvent(event); err != nil {
 		return nil, err
 	}
 	rules := event

@@ -29,7 +29,7 @@ func bounded(t *testing.T) *validator {
 		{tuner.Reached{Trial: 2, Step: 3}, []tuner.Action{tuner.End{Trial: 2, Completed: true}}},
 	}
 	for _, e := range events {
-		if err := g.seen(e.event); err != nil {
+		if err := g.recordEvent(e.event); err != nil {
 			t.Fatal(err)
 		}
 		if err := g.check(e.event, e.actions); err != nil {
@@ -72,13 +72,13 @@ func TestTheGuardRefusesWhatBreaksTheContract(t *testing.T) {
 		})
 	}
 	contains(t, bounded(t).check(tuner.Ask{N: 1}, []tuner.Action{create, create}), "asked for at most 1 trials but started 2")
-	contains(t, bounded(t).seen(tuner.Reached{Trial: 9}), "trial 9 does not exist")
+	contains(t, bounded(t).recordEvent(tuner.Reached{Trial: 9}), "trial 9 does not exist")
 }
 
 func TestTheGuardLetsAnExtensionTakeUpCompletedTrials(t *testing.T) {
 	t.Parallel()
 	g := bounded(t)
-	if err := g.seen(tuner.Extended{Settings: sweep()}); err != nil {
+	if err := g.recordEvent(tuner.Extended{Settings: sweep()}); err != nil {
 		t.Fatal(err)
 	}
 	if err := g.check(tuner.Ask{N: 1}, []tuner.Action{tuner.Train{Trial: 2, UntilStep: 12}}); err != nil {
@@ -89,16 +89,16 @@ func TestTheGuardLetsAnExtensionTakeUpCompletedTrials(t *testing.T) {
 // Events that happened before the plugin's End of a trial arrived are dropped.
 func TestNothingIsToldOfATrialThatThePluginEnded(t *testing.T) {
 	t.Parallel()
-	g := &validator{validatorState: validatorState{Targets: make([]int64, 4), Places: []place{onItsWay, waits, completed, ended}}}
+	g := &validator{validatorState: validatorState{Targets: make([]int64, 4), Places: []place{training, waiting, completed, ended}}}
 	for trial, want := range []bool{false, false, true, true, false} {
 		n := tuner.Trial(trial)
 		for _, e := range []tuner.Event{tuner.Reported{Trial: n}, tuner.Reached{Trial: n}, tuner.Exited{Trial: n}} {
-			if got := g.over(e); got != want {
+			if got := g.isStale(e); got != want {
 				t.Errorf("%#v: %t", e, got)
 			}
 		}
 	}
-	if g.over(tuner.Ask{N: 1}) || g.over(tuner.Extended{}) {
+	if g.isStale(tuner.Ask{N: 1}) || g.isStale(tuner.Extended{}) {
 		t.Error("an ask is not told")
 	}
 }
