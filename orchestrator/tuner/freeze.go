@@ -23,8 +23,8 @@ type freeze struct {
 	// running is the number of trials that should be on a device.
 	running int
 	// view is the current forecast of all trials, or nil if it must be recomputed.
-	view   *freezeView
-	worths *population.Worths
+	view    *freezeView
+	gittins *population.GittinsIndex
 }
 
 // freezeState is the part of a snapshot besides the trials.
@@ -90,7 +90,7 @@ func newFreeze(c *core) (rules, error) {
 		first = (set.GetMaxSteps() + lookRatio - 1) / lookRatio
 	}
 	z.Looks = looksUp(first, set.GetMaxSteps())
-	z.worths = population.NewWorths(z.Looks)
+	z.gittins = population.NewGittinsIndex(z.Looks)
 	z.Scale, z.Beliefs = population.NewScale(z.configs.space.Dims()), population.Prior()
 	if samplerName(c.spec.GetTuner()) == "sobol" {
 		f.label = "Sobol point"
@@ -179,7 +179,7 @@ func (z *freeze) reached(e Reached) error {
 	z.recordCosts(w, e.Step)
 	z.view = nil
 	if z.Reaches++; z.Reaches%beliefsEvery == 0 {
-		z.Beliefs = population.Believe(z.curves(), z.worths)
+		z.Beliefs = population.Believe(z.curves(), z.gittins)
 	}
 	if z.modelled() && !w.Lost && e.Step < z.steps() {
 		z.view = z.forecastAll(scaleTries)
@@ -187,7 +187,7 @@ func (z *freeze) reached(e Reached) error {
 	switch {
 	case e.Step >= z.steps():
 		z.stop(w, true, fmt.Sprintf("trained for all its %s", count(int(e.Step), "step")))
-		z.Beliefs = population.Believe(z.curves(), z.worths)
+		z.Beliefs = population.Believe(z.curves(), z.gittins)
 	case w.Lost:
 		z.stop(w, false, fmt.Sprintf("step %d: %s is not a finite number", e.Step, z.metricName()))
 	default:
@@ -265,8 +265,8 @@ func (z *freeze) extend(old Settings) error {
 		z.Worked = max(0, z.Worked-before)
 	}
 	z.Done = before
-	z.worths = population.NewWorths(z.Looks)
-	z.Beliefs = population.Believe(z.curves(), z.worths)
+	z.gittins = population.NewGittinsIndex(z.Looks)
+	z.Beliefs = population.Believe(z.curves(), z.gittins)
 	return nil
 }
 

@@ -81,7 +81,7 @@ func (z *freeze) forecastAll(tries int) *freezeView {
 		}
 	}
 	v.model = population.Learn(curves, population.Settings{
-		Worths: z.worths, Beliefs: z.Beliefs, Choices: z.configs.space.Unordered(), Scale: z.Scale, Tries: tries,
+		Gittins: z.gittins, Beliefs: z.Beliefs, Choices: z.configs.space.Unordered(), Scale: z.Scale, Tries: tries,
 		Random: rand.New(rand.NewPCG(z.configs.root, scaleStream+uint64(z.Seen))),
 	})
 	z.Scale = v.model.Scale(z.Scale)

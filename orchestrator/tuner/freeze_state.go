@@ -21,7 +21,7 @@ func (z *freeze) load(decode func(any) error) error {
 	if err := decode(&state); err != nil {
 		return err
 	}
-	other := len(state.Beliefs.Weights) != len(population.Courses()) // written by a version with other courses, or with none
+	other := len(state.Beliefs.Weights) != len(population.CorrelationModels()) // written by a version with other models, or with none
 	if other {
 		state.Beliefs = population.Prior()
 	}
@@ -30,7 +30,7 @@ func (z *freeze) load(decode func(any) error) error {
 		return ErrBadSnapshot
 	}
 	z.freezeState, z.singleStageState = state, state.Flat
-	z.worths = population.NewWorths(z.Looks)
+	z.gittins = population.NewGittinsIndex(z.Looks)
 	for _, w := range slices.Concat(state.Live, state.Past) {
 		if w.Trial < 0 || int(w.Trial) >= len(z.trials) || len(w.Costs) > len(z.Looks) || w.X != nil && len(w.X) != z.configs.space.Dims() {
 			return ErrBadSnapshot
@@ -44,7 +44,7 @@ func (z *freeze) load(decode func(any) error) error {
 	}
 	z.Live = nil
 	if other {
-		z.Beliefs = population.Believe(z.curves(), z.worths)
+		z.Beliefs = population.Believe(z.curves(), z.gittins)
 	}
 	for _, r := range z.trials {
 		if r.phase == running {

@@ -6,18 +6,18 @@ import (
 	"slices"
 )
 
-// Beliefs are what a sweep's curves showed about the courses. They are plain data. New beliefs are always computed from
-// the prior.
+// Beliefs are what a sweep's curves showed about the correlation models. They are plain data. New beliefs are always
+// computed from the prior.
 type Beliefs struct {
-	// Weights are the probabilities of the courses, which sum to 1.
+	// Weights are the probabilities of the correlation models, which sum to 1.
 	Weights []float64
-	// Bars holds for each course the place of the best curve that ended; it is empty before one did.
+	// Bars holds for each correlation model the place of the best curve that ended; it is empty before one did.
 	Bars []float64
 }
 
-// Whole reports whether the beliefs match the present courses. Stored ones may be about others.
+// Whole reports whether the beliefs match the present correlation models. Stored ones may be about others.
 func (b Beliefs) Whole() bool {
-	n := len(Courses())
+	n := len(CorrelationModels())
 	return len(b.Weights) == n && (len(b.Bars) == n || len(b.Bars) == 0)
 }
 
@@ -33,32 +33,32 @@ const (
 // Prior returns the beliefs before any curve is known.
 func Prior() Beliefs {
 	var b Beliefs
-	for _, c := range Courses() {
+	for _, c := range CorrelationModels() {
 		b.Weights = append(b.Weights, c.Prior)
 	}
 	return b
 }
 
-// trusted is the smallest correlation of end and quality for which a course's ranks are trusted. soon is the
+// trusted is the smallest correlation of end and quality for which a correlation model's ranks are trusted. soon is the
 // smallest correlation of rank and quality after an eighth of training.
 const trusted, soon = 0.9, 0.6
 
-// Trust returns the weight of the courses whose ranks can be trusted to predict ends: the end follows from the
+// Trust returns the weight of the correlation models whose ranks can be trusted to predict ends: the end follows from the
 // quality, and early ranks show the quality.
 func (b Beliefs) Trust() float64 {
 	trust := 0.0
-	for i, c := range Courses() {
-		if c.Sure >= trusted && c.toldAt(1.0/8) >= soon {
+	for i, c := range CorrelationModels() {
+		if c.Sure >= trusted && c.correlationAt(1.0/8) >= soon {
 			trust += b.Weights[i]
 		}
 	}
 	return trust
 }
 
-// learn computes beliefs from curves. Courses are weighted by three likelihoods: of the order in which pairs of curves
-// ended, given their ranks at each look; of the order at each look, given that at the look before; and of the size of
-// falls. Pairs and looks are correlated, so their mean is used.
-func (s *standings) learn(w *Worths) Beliefs {
+// learn computes beliefs from curves. Correlation models are weighted by three likelihoods: of the order in which pairs
+// of curves ended, given their ranks at each look; of the order at each look, given that at the look before; and of the
+// size of falls. Pairs and looks are correlated, so their mean is used.
+func (s *standings) learn(w *GittinsIndex) Beliefs {
 	b := Prior()
 	logs := make([]float64, len(w.courses))
 	fall := s.fall(w.looks)
@@ -88,7 +88,7 @@ func (s *standings) endings(c *laid) float64 {
 		said := make([]forecast, len(s.ends))
 		for n, e := range s.ends {
 			look, standing := s.known(e.curve, k)
-			said[n] = c.after(look, standing)
+			said[n] = c.forecastEnd(look, standing)
 			for m, o := range s.ends[:n] {
 				if e.cost != o.cost { // ends are in ascending order of their costs
 					sum += chanceLog((said[m].mean - said[n].mean) / math.Sqrt(said[n].variance+said[m].variance))
@@ -140,7 +140,7 @@ func (s *standings) places(c *laid) []float64 {
 	said := make([]forecast, len(s.ends))
 	for n, e := range s.ends {
 		look, standing := s.known(e.curve, len(c.told)-1)
-		said[n] = c.after(look, standing)
+		said[n] = c.forecastEnd(look, standing)
 	}
 	at := make([]float64, len(said))
 	for n := range at {

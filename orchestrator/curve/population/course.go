@@ -2,9 +2,10 @@ package population
 
 import "math"
 
-// A Course is a model of how ranks predict ends. A curve has a quality, a standard normal variable, and each look
-// reveals more of it. Its end depends on chance and on the quality up to a ceiling, above which all curves are alike.
-type Course struct {
+// A CorrelationModel is a model of how ranks predict ends. A curve has a quality, a standard normal variable, and each
+// look reveals more of it. Its end depends on chance and on the quality up to a ceiling, above which all curves are
+// alike.
+type CorrelationModel struct {
 	Name string
 	// Told is the correlation of the rank at a look with the quality, after a 32nd, 16th, 8th, quarter and half of
 	// training and at its end. Between them it is linear in the logarithm of the steps.
@@ -17,15 +18,15 @@ type Course struct {
 	// Falls is how much curves fall in a doubling of the steps, relative to the spread of the better half of
 	// them.
 	Falls float64
-	// Prior is the prior probability of the course.
+	// Prior is the prior probability of the correlation model.
 	Prior float64
 }
 
 // none is a ceiling above all qualities.
 const none = 9
 
-// Courses returns the courses that tasks may follow. They were derived from the development tasks of TaskSet, AlgoPerf
-// and LCBench, each roughly following one. On AlgoPerf's ImageNet ResNet, ranks correlate 0.2 with the end
+// CorrelationModels returns the models that tasks may follow. They were derived from the development tasks of TaskSet,
+// AlgoPerf and LCBench, each roughly following one. On AlgoPerf's ImageNet ResNet, ranks correlate 0.2 with the end
 // ("nothing"). On its Criteo, they say nothing until a sixth of training ("late"). On its Conformer, they identify the
 // worse third early and do not distinguish the others ("roughly"), or hardly more than the better half ("halfway"). On
 // its OGBG, they identify the best curves from half of training on ("slowly"). On LCBench they correlate 0.6 to 0.85
@@ -37,11 +38,11 @@ const none = 9
 //
 // On AlgoPerf, curves fall in a doubling of the steps by 0.4 to 1.7 of the spread of the better half of 16. On TaskSet
 // and LCBench they fall by 0.4 to 0.03 before a 16th of training and by less than 0.15 later. A few looks at a few
-// curves therefore distinguish the first five courses from the last two long before a curve ends, and the prior can be
+// curves therefore distinguish the first five models from the last two long before a curve ends, and the prior can be
 // neutral. A prior that trusted ranks lost to random search on hard curves. One that did not, with 0.8 on
 // "nothing", lost half of the first four trainings on easy ones.
-func Courses() []Course {
-	return []Course{
+func CorrelationModels() []CorrelationModel {
+	return []CorrelationModel{
 		{"nothing", [6]float64{0.3, 0.45, 0.63, 0.8, 0.9, 0.92}, 0.15, none, 0.75, 0.7, 0.4},
 		{"late", [6]float64{0.02, 0.04, 0.14, 0.7, 0.85, 0.87}, 0.75, 0.8, 0.75, 0.7, 0.125},
 		{"roughly", [6]float64{0.36, 0.56, 0.77, 0.9, 0.95, 0.97}, 0.75, -0.5, 0.8, 0.7, 0.1},
@@ -52,8 +53,8 @@ func Courses() []Course {
 	}
 }
 
-// toldAt returns the correlation of the rank with the quality after a share of training.
-func (c *Course) toldAt(share float64) float64 {
+// correlationAt returns the correlation of the rank with the quality after a share of training.
+func (c *CorrelationModel) correlationAt(share float64) float64 {
 	at := math.Log2(share) + float64(len(c.Told)-1) // 0 at a 32nd
 	i := min(max(int(math.Floor(at)), 0), len(c.Told)-2)
 	told := c.Told[i] + (at-float64(i))*(c.Told[i+1]-c.Told[i])
@@ -63,9 +64,9 @@ func (c *Course) toldAt(share float64) float64 {
 // These limit the information of a look.
 const leastTold, mostTold = 0.02, 0.995
 
-// A laid is a course applied to a sweep's looks.
+// A laid is a correlation model applied to a sweep's looks.
 type laid struct {
-	*Course
+	*CorrelationModel
 	// told holds Told at each look except the last, made non-decreasing.
 	told []float64
 	// ceilingMean and ceilingSpread standardise the quality below the ceiling.
@@ -74,12 +75,12 @@ type laid struct {
 	luck float64
 }
 
-// lay applies a course to looks.
-func lay(c *Course, looks []int64) laid {
-	l := laid{Course: c, luck: math.Sqrt(1 - c.Sure*c.Sure)}
+// lay applies a correlation model to looks.
+func lay(c *CorrelationModel, looks []int64) laid {
+	l := laid{CorrelationModel: c, luck: math.Sqrt(1 - c.Sure*c.Sure)}
 	last, before := looks[len(looks)-1], 0.0
 	for _, step := range looks[:len(looks)-1] {
-		before = max(before, c.toldAt(float64(step)/float64(last)))
+		before = max(before, c.correlationAt(float64(step)/float64(last)))
 		l.told = append(l.told, before)
 	}
 	// The moments of min(q, c) of a standard normal q.
@@ -98,8 +99,8 @@ func (l *laid) end(quality float64) float64 {
 // A forecast is the mean and variance of the final place of a curve.
 type forecast struct{ mean, variance float64 }
 
-// after forecasts the end of a curve from its rank at a look. look is -1 for a curve without a rank.
-func (l *laid) after(look int, standing float64) forecast {
+// forecastEnd forecasts the end of a curve from its rank at a look. look is -1 for a curve without a rank.
+func (l *laid) forecastEnd(look int, standing float64) forecast {
 	told := 0.0
 	if look >= 0 {
 		told = l.told[look]

@@ -10,7 +10,7 @@ const (
 	fallsCount = 5
 	// leastFall and mostFall limit a fall. Curves that rise count as falling by the least.
 	leastFall, mostFall = 0.01, 3
-	// fallsDiffer is the standard deviation of the logarithm of the fall between tasks of one course.
+	// fallsDiffer is the standard deviation of the logarithm of the fall between tasks of one correlation model.
 	fallsDiffer = 0.7
 	// The fall after a look counts if at least leastBegun curves have begun and leastBetter of them are known there.
 	leastBegun, leastBetter = 5, 3
@@ -59,7 +59,7 @@ func (s *standings) fallAfter(k int, looks []int64) float64 {
 }
 
 // falling returns the log likelihood of a fall: Student's t with three degrees of freedom.
-func (c *Course) falling(fall float64) float64 {
+func (c *CorrelationModel) falling(fall float64) float64 {
 	if math.IsNaN(fall) {
 		return 0
 	}

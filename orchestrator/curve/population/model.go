@@ -32,7 +32,7 @@ type Curve struct {
 
 // A Model forecasts the curves of a sweep.
 type Model struct {
-	worths  *Worths
+	gittins *GittinsIndex
 	beliefs Beliefs
 	*standings
 	// process is nil if it does not model configurations.
@@ -41,7 +41,7 @@ type Model struct {
 
 // Settings configure a model.
 type Settings struct {
-	Worths  *Worths
+	Gittins *GittinsIndex
 	Beliefs Beliefs
 	// Choices marks the parameters without an order.
 	Choices []bool
@@ -52,11 +52,11 @@ type Settings struct {
 }
 
 // Believe returns the beliefs that follow from a sweep's curves.
-func Believe(curves []Curve, w *Worths) Beliefs { return stand(curves, len(w.looks)).learn(w) }
+func Believe(curves []Curve, w *GittinsIndex) Beliefs { return stand(curves, len(w.looks)).learn(w) }
 
 // Learn returns the model of a sweep's curves.
 func Learn(curves []Curve, s Settings) *Model {
-	m := &Model{worths: s.Worths, beliefs: s.Beliefs, standings: stand(curves, len(s.Worths.looks))}
+	m := &Model{gittins: s.Gittins, beliefs: s.Beliefs, standings: stand(curves, len(s.Gittins.looks))}
 	m.configure(s)
 	return m
 }
@@ -99,9 +99,9 @@ func (m *Model) ended() map[int]forecast {
 	if len(m.ends) == 0 {
 		return ends
 	}
-	places := make([][]float64, len(m.worths.courses))
+	places := make([][]float64, len(m.gittins.courses))
 	for p := range places {
-		places[p] = m.places(&m.worths.courses[p])
+		places[p] = m.places(&m.gittins.courses[p])
 	}
 	for n, e := range m.ends {
 		under := make([]forecast, len(places))
@@ -113,21 +113,21 @@ func (m *Model) ended() map[int]forecast {
 	return ends
 }
 
-// under returns the forecast of a curve's end under each course.
+// under returns the forecast of a curve's end under each correlation model.
 func (m *Model) under(curve int) []forecast {
 	look, standing := m.known(curve, len(m.curves[curve].Costs)-1)
 	return m.after(look, standing)
 }
 
 func (m *Model) after(look int, standing float64) []forecast {
-	under := make([]forecast, len(m.worths.courses))
+	under := make([]forecast, len(m.gittins.courses))
 	for p := range under {
-		under[p] = m.worths.courses[p].after(look, standing)
+		under[p] = m.gittins.courses[p].forecastEnd(look, standing)
 	}
 	return under
 }
 
-// mean returns the forecast over all courses.
+// mean returns the forecast over all correlation models.
 func (m *Model) mean(under []forecast) forecast {
 	first, second := 0.0, 0.0
 	for p, f := range under {
@@ -150,7 +150,7 @@ type Outlook struct {
 	// Worth is the probability of ending among the best that is gained for each full training.
 	Worth float64
 	// Chance is the probability of ending better than all curves that ended, for a normal variable with the end's mean
-	// and variance under each course; 1 before any curve ended.
+	// and variance under each correlation model; 1 before any curve ended.
 	Chance float64
 	// Mean and Spread describe the place of its end among all configurations, as a normal score.
 	Mean, Spread float64
@@ -184,7 +184,7 @@ func (m *Model) Promise(x []float64) float64 {
 	return chance
 }
 
-// bar returns the place that training should get above under a course.
+// bar returns the place that training should get above under a correlation model.
 func (m *Model) bar(course int) float64 {
 	if len(m.beliefs.Bars) == 0 {
 		return ambition
@@ -199,10 +199,10 @@ func (m *Model) outlook(passed, look int, standing float64) Outlook {
 	for p, f := range under {
 		w, told := m.beliefs.Weights[p], 0.0
 		if look >= 0 {
-			told = m.worths.courses[p].told[look]
+			told = m.gittins.courses[p].told[look]
 		}
-		if passed < len(m.worths.looks) {
-			o.Worth += w * m.worths.of(p, passed, told*standing, m.bar(p))
+		if passed < len(m.gittins.looks) {
+			o.Worth += w * m.gittins.at(p, passed, told*standing, m.bar(p))
 		}
 		if len(m.beliefs.Bars) == 0 {
 			o.Chance += w

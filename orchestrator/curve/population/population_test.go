@@ -35,18 +35,18 @@ func made(n int, early, late float64, rng *rand.Rand) []population.Curve {
 func below(z float64) float64 { return 0.5 * math.Erfc(-z/math.Sqrt2) }
 
 func learn(curves []population.Curve) *population.Model {
-	w := population.NewWorths(looks())
+	w := population.NewGittinsIndex(looks())
 	return population.Learn(curves, population.Settings{
-		Worths: w, Beliefs: population.Believe(curves, w), Choices: []bool{false, false}, Scale: population.NewScale(2), Tries: 60,
+		Gittins: w, Beliefs: population.Believe(curves, w), Choices: []bool{false, false}, Scale: population.NewScale(2), Tries: 60,
 		Random: rand.New(rand.NewPCG(1, 1)),
 	})
 }
 
-// Priors are probabilities, and courses reveal more at each look but never everything.
-func TestCoursesAreSound(t *testing.T) {
+// Priors are probabilities, and correlation models reveal more at each look but never everything.
+func TestCorrelationModelsAreSound(t *testing.T) {
 	t.Parallel()
 	sum := 0.0
-	for _, c := range population.Courses() {
+	for _, c := range population.CorrelationModels() {
 		sum += c.Prior
 		if !slices.IsSorted(c.Told[:]) || c.Told[0] <= 0 || c.Told[5] > 1 || c.Sure <= 0 || c.Sure >= 1 {
 			t.Errorf("%s: %v, %v", c.Name, c.Told, c.Sure)
@@ -60,7 +60,7 @@ func TestCoursesAreSound(t *testing.T) {
 // weight returns the total weight of courses.
 func weight(b population.Beliefs, names ...string) float64 {
 	sum := 0.0
-	for i, c := range population.Courses() {
+	for i, c := range population.CorrelationModels() {
 		if slices.Contains(names, c.Name) {
 			sum += b.Weights[i]
 		}
@@ -72,7 +72,7 @@ func weight(b population.Beliefs, names ...string) float64 {
 // the rest.
 func TestEndsTeachWhatStandingsAreWorth(t *testing.T) {
 	t.Parallel()
-	w := population.NewWorths(looks())
+	w := population.NewGittinsIndex(looks())
 	told := func(late float64) (little, much float64) {
 		const seeds = 20
 		for seed := range uint64(seeds) {
@@ -90,10 +90,10 @@ func TestEndsTeachWhatStandingsAreWorth(t *testing.T) {
 	}
 }
 
-// How much curves fall distinguishes courses long before the first curve ends.
+// How much curves fall distinguishes correlation models long before the first curve ends.
 func TestFallsTeachWhatStandingsAreWorth(t *testing.T) {
 	t.Parallel()
-	w := population.NewWorths(looks())
+	w := population.NewGittinsIndex(looks())
 	told := func(fall float64) float64 {
 		curves := made(8, 0, 0, rand.New(rand.NewPCG(2, 3)))
 		for i := range curves {
@@ -139,7 +139,7 @@ func TestScaleDoesNotMatter(t *testing.T) {
 
 // At a look, a better rank is never worth less, and no training is worth more than if the next look were certain to
 // be the end, above the bar. The chance may be lower by up to a hundredth: it assumes a normal distribution, which
-// narrows with better ranks under a course with a ceiling.
+// narrows with better ranks under a correlation model with a ceiling.
 func TestBetterStandingsAreWorthMore(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -262,12 +262,12 @@ func TestUnmeasuredLooksAreNoStandings(t *testing.T) {
 	}
 }
 
-// Standings are trusted under courses that are informative early and certain, and not under one that is certain but
-// late.
+// Standings are trusted under correlation models that are informative early and certain, and not under one that is
+// certain but late.
 func TestTrust(t *testing.T) {
 	t.Parallel()
-	for i, c := range population.Courses() {
-		b := population.Beliefs{Weights: make([]float64, len(population.Courses()))}
+	for i, c := range population.CorrelationModels() {
+		b := population.Beliefs{Weights: make([]float64, len(population.CorrelationModels()))}
 		b.Weights[i] = 1
 		want := 0.0
 		if c.Name == "well" || c.Name == "surely" {

@@ -9,30 +9,31 @@ const (
 	leastPrice, dearer, prices = 1e-3, 1.36, 36
 )
 
-// Worths holds the worth of further training by the mean quality: the highest price of a full training that is still
-// worth paying for its steps, if ending above a bar pays 1 and training may be stopped at each look. This is the
-// Gittins index (Gittins, "Bandit Processes and Dynamic Allocation Indices", 1979) of a curve under a course. It is a
-// probability for each full training, and accounts for the low cost of stopping a bad curve early. Tables are computed
-// when they are first used.
-type Worths struct {
+// A GittinsIndex holds the worth of further training by the mean quality: the highest price of a full training that is
+// still worth paying for its steps, if ending above a bar pays 1 and training may be stopped at each look. This is the
+// Gittins index (Gittins, "Bandit Processes and Dynamic Allocation Indices", 1979) of a curve under a correlation
+// model. It is a probability for each full training, and accounts for the low cost of stopping a bad curve early.
+// Tables are computed when they are first used.
+type GittinsIndex struct {
 	looks   []int64
 	courses []laid
-	// tables is indexed by course, bar, number of looks passed, and mean of the quality.
+	// tables is indexed by correlation model, bar, number of looks passed, and mean of the quality.
 	tables [][bars][][]float64
 }
 
-// NewWorths returns the worths of curves with the given looks; the last one is the end.
-func NewWorths(looks []int64) *Worths {
-	w := &Worths{looks: looks}
-	for _, c := range Courses() {
+// NewGittinsIndex returns the index of curves with the given looks; the last one is the end.
+func NewGittinsIndex(looks []int64) *GittinsIndex {
+	w := &GittinsIndex{looks: looks}
+	for _, c := range CorrelationModels() {
 		w.courses = append(w.courses, lay(&c, looks))
 	}
 	w.tables = make([][bars][][]float64, len(w.courses))
 	return w
 }
 
-// of returns the worth of a curve's training under a course, after a number of looks, given the mean of its quality.
-func (w *Worths) of(course, passed int, mean, bar float64) float64 {
+// at returns the worth of a curve's training under a correlation model, after a number of looks, given the mean of its
+// quality.
+func (w *GittinsIndex) at(course, passed int, mean, bar float64) float64 {
 	i, f := knot(bar, leastBar, barStep, bars)
 	j, g := knot(mean, leastMean, meanStep, means)
 	low, high := w.table(course, i)[passed], w.table(course, i+1)[passed]
@@ -46,7 +47,7 @@ func knot(v, least, step float64, knots int) (int, float64) {
 	return i, at - float64(i)
 }
 
-func (w *Worths) table(course, bar int) [][]float64 {
+func (w *GittinsIndex) table(course, bar int) [][]float64 {
 	if w.tables[course][bar] == nil {
 		w.tables[course][bar] = w.price(&w.courses[course], leastBar+barStep*float64(bar))
 	}
@@ -59,8 +60,8 @@ type move struct {
 	weight float64
 }
 
-// price computes the worths for a course and a bar from the gain of training at increasing prices.
-func (w *Worths) price(c *laid, bar float64) [][]float64 {
+// price computes the worths for a correlation model and a bar from the gain of training at increasing prices.
+func (w *GittinsIndex) price(c *laid, bar float64) [][]float64 {
 	last := len(w.looks) - 1
 	worth, before := make([][]float64, last+1), make([][]float64, last+1)
 	for k := range worth {
@@ -71,7 +72,7 @@ func (w *Worths) price(c *laid, bar float64) [][]float64 {
 	for n, price := 0, leastPrice; n < prices; n, price = n+1, price*dearer {
 		for k := last; k >= 0; k-- {
 			now[k] = make([]float64, means)
-			cost := price * w.part(k)
+			cost := price * w.trainingPart(k)
 			for j := range means {
 				gain := wins[j]
 				if k < last {
@@ -95,8 +96,8 @@ func (w *Worths) price(c *laid, bar float64) [][]float64 {
 	return worth
 }
 
-// part returns the part of a full training between look k-1 and look k.
-func (w *Worths) part(k int) float64 {
+// trainingPart returns the part of a full training between look k-1 and look k.
+func (w *GittinsIndex) trainingPart(k int) float64 {
 	steps := w.looks[k]
 	if k > 0 {
 		steps -= w.looks[k-1]
@@ -105,7 +106,7 @@ func (w *Worths) part(k int) float64 {
 }
 
 // wins returns the probabilities of ending above a bar after all looks except the last, by the mean of the quality.
-func (w *Worths) wins(c *laid, bar float64) []float64 {
+func (w *GittinsIndex) wins(c *laid, bar float64) []float64 {
 	told := 0.0
 	if n := len(c.told); n > 0 {
 		told = c.told[n-1]
@@ -121,7 +122,7 @@ func (w *Worths) wins(c *laid, bar float64) []float64 {
 
 // moves returns the transitions of the mean from each look to the next. The mean moves by the additional information of
 // the look.
-func (w *Worths) moves(c *laid) [][][]move {
+func (w *GittinsIndex) moves(c *laid) [][][]move {
 	moves := make([][][]move, len(c.told))
 	before := 0.0
 	for k, told := range c.told {
