@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// pureRooms take values and return values; impureCorners of them may do what their room may not.
+// pureRooms are the deterministic packages. impureCorners are subpackages that are exempt.
 var (
 	pureRooms = []string{
 		"orchestrator/state", "orchestrator/cluster", "orchestrator/tuner", "orchestrator/curve",
@@ -18,13 +18,13 @@ var (
 	impureCorners = []string{"orchestrator/tuner/plugin", "orchestrator/agent/plugin"}
 )
 
-// pureMayImport are the modules that a pure room may use: they compute, and touch nothing.
+// pureMayImport are the modules that a deterministic package may use, because they only compute.
 var pureMayImport = []string{
 	"google.golang.org/protobuf", "gonum.org/v1/gonum", "github.com/expr-lang/expr", "sigs.k8s.io/yaml",
 	"github.com/google/go-cmp", "pgregory.net/rapid", "github.com/benbjohnson/immutable", "github.com/dustin/go-humanize",
 }
 
-// pureMayNotImport are the packages of the standard library that reach outside, or hide state.
+// pureMayNotImport are the packages of the standard library that do I/O or have hidden state.
 var pureMayNotImport = []string{
 	"net", "os", "sync", "log", "math/rand", "crypto/rand", "runtime", "syscall", "unsafe", "plugin", "database",
 	"context", "embed",
@@ -33,7 +33,7 @@ var pureMayNotImport = []string{
 // clockCalls are the names in package time that read the clock or wait for it.
 var clockCalls = []string{"Now", "Sleep", "After", "AfterFunc", "Since", "Until", "NewTimer", "NewTicker", "Tick"}
 
-// seededNames are the names in math/rand/v2 that draw from no hidden generator.
+// seededNames are the names in math/rand/v2 that do not use a global generator.
 var seededNames = []string{
 	"New", "NewPCG", "NewChaCha8", "NewZipf", "Rand", "PCG", "ChaCha8", "Zipf", "Source",
 }
@@ -56,7 +56,7 @@ func TestPureRoomsImportNothingThatReachesOutside(t *testing.T) {
 	}
 }
 
-// impure says why a pure room may not import a package; "" if it may.
+// impure explains why a deterministic package must not import a package, or returns "" if it may.
 func impure(path string) string {
 	if dir, ok := local(path); ok {
 		if in(dir, "proto") || in(dir, pureRooms...) && !in(dir, impureCorners...) {
@@ -102,7 +102,7 @@ func TestPureRoomsReadNoClockAndNoHiddenRandomness(t *testing.T) {
 	}
 }
 
-// importNames maps the names by which a file knows its imports to their paths.
+// importNames maps the names of a file's imports to their paths.
 func importNames(s *source) map[string]string {
 	names := make(map[string]string)
 	for i, spec := range s.file.Imports {
@@ -120,10 +120,10 @@ func importNames(s *source) map[string]string {
 	return names
 }
 
-// A wall says that the files in from may not import what is in to.
+// A wall forbids the files in from to import the packages in to.
 type wall struct {
 	from, to, except []string
-	// tests holds the wall for tests as well.
+	// tests applies the wall to tests as well.
 	tests bool
 	why   string
 }
@@ -136,7 +136,7 @@ func orchestratorRooms(names ...string) []string {
 	return rooms
 }
 
-// walls are the arrows of the picture that must not be drawn.
+// walls lists the forbidden dependencies.
 func walls() []wall {
 	return []wall{
 		{
@@ -198,7 +198,7 @@ func TestWallsBetweenRooms(t *testing.T) {
 	for _, w := range walls() {
 		for _, s := range all {
 			inside := in(s.dir, w.from...) || slices.Contains(w.from, ".") && s.dir == "."
-			// This package's own tests look at every room.
+			// This package's own tests read every part.
 			if !inside || in(s.dir, w.except...) || s.test && !w.tests || s.dir == "orchestrator" {
 				continue
 			}
@@ -211,7 +211,7 @@ func TestWallsBetweenRooms(t *testing.T) {
 	}
 }
 
-// A server is configured by values: flags and what is printed are the command line's.
+// A server is configured by values; flags and output belong to the command line.
 func TestServersReadNoFlags(t *testing.T) {
 	t.Parallel()
 	for _, s := range sources(t) {

@@ -10,8 +10,8 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/policy/registry"
 )
 
-// TestEveryPolicyCanBeChosen holds the page that helps to choose a policy to the registry: each policy has its row, once, and
-// nothing in it is left empty.
+// TestEveryPolicyCanBeChosen compares the page on choosing a policy with the registry: each policy has exactly one row,
+// without empty cells.
 func TestEveryPolicyCanBeChosen(t *testing.T) {
 	t.Parallel()
 	const file = "docs/choosing-a-policy.md"

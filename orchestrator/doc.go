@@ -1,15 +1,16 @@
-// Package orchestrator holds no code: its folders are the rooms of the orchestrator, and its tests hold the walls
-// between them. docs/architecture.md draws the picture.
+// Package orchestrator contains no code. Its folders are the parts of the orchestrator, and its tests check the
+// dependencies between them. docs/architecture.md has a diagram.
 //
-//   - cli is the command line; it wires the rooms together and is the only one that main sees.
-//   - api speaks gRPC and REST; it checks who asks and hands commands to control. It never decides.
-//   - control is the loop: commands, reports and ticks in; events and orders out.
-//   - ledger appends and reads events; it is the only truth.
+//   - cli is the command line; it connects the parts and is the only one that main imports.
+//   - api serves gRPC and REST; it authenticates clients and passes commands to control. It makes no decisions.
+//   - control is the loop: its inputs are commands, reports and ticks; its outputs are events and orders.
+//   - ledger appends and reads events; it is the only source of truth.
 //   - state folds events into sweeps, trials, leases and nodes.
-//   - cluster matches what a trial needs with what nodes have.
-//   - tuner decides what is trained and for how long; policy decides who gets which device.
+//   - cluster matches the needs of a trial with the devices of nodes.
+//   - tuner decides what is trained and for how long; policy decides which trial gets which device.
 //   - bus carries messages over NATS; objects keeps checkpoints; checkpoint reads and writes safetensors.
 //
-// The rooms state, cluster, tuner, curve, agent, policy and fork are pure: they take values and return values, time
-// and randomness come in as arguments. So the same code runs live, in simulation and in replay.
+// The packages state, cluster, tuner, curve, agent, policy and fork are deterministic: they take values and return
+// values, and time and randomness are arguments. The same code therefore runs in production, in simulation and in
+// replay.
 package orchestrator

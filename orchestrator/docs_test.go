@@ -15,7 +15,7 @@ import (
 // shown is a line of a shell block in a Markdown file.
 type shown struct{ file, line string }
 
-// shownLines returns the lines of every sh block in the repository's Markdown, continued ones joined.
+// shownLines returns the lines of every sh block in the repository's Markdown, with continued lines joined.
 func shownLines(t *testing.T) []shown {
 	t.Helper()
 	block := regexp.MustCompile("(?ms)^```(?:sh|bash|console)\\n(.*?)^```")
@@ -26,7 +26,7 @@ func shownLines(t *testing.T) []shown {
 		}
 		text, err := os.ReadFile(filepath.Join(root, path))
 		if os.IsNotExist(err) {
-			continue // Deleted and not yet committed.
+			continue // deleted but not yet committed
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -43,7 +43,7 @@ func shownLines(t *testing.T) []shown {
 	return lines
 }
 
-// helps keeps what help has printed, as many lines show the same commands.
+// helps caches the output of help, because many lines show the same commands.
 type helps map[string]string
 
 func (h helps) of(t *testing.T, words []string) string {
@@ -57,7 +57,7 @@ func (h helps) of(t *testing.T, words []string) string {
 	return text
 }
 
-// commands splits a line into the simple commands in it, each as words; what follows a # is left out.
+// commands splits a line into its simple commands, each as words, without the comment after a #.
 func commands(line string) [][]string {
 	line, _, _ = strings.Cut(line, " #")
 	var found [][]string
@@ -69,7 +69,7 @@ func commands(line string) [][]string {
 	return found
 }
 
-// help is what `outbid WORDS --help` prints.
+// help returns the output of `outbid WORDS --help`.
 func help(t *testing.T, words []string) string {
 	t.Helper()
 	var out bytes.Buffer
@@ -90,7 +90,7 @@ func TestShownCommandsExist(t *testing.T) {
 			if name := filepath.Base(cmd[0]); name != "outbid" || strings.Contains(cmd[0], "=") {
 				continue
 			}
-			// The command, and the subcommand of those that have some.
+			// The command, and the subcommand if it has any.
 			var path []string
 			for _, w := range cmd[1:] {
 				if !word.MatchString(w) || len(path) == 2 || len(path) == 1 && !slices.Contains([]string{"token", "tls", "worker", "nats", "tenant", "secret"}, path[0]) {
@@ -146,7 +146,7 @@ func TestLinksLeadSomewhere(t *testing.T) {
 		}
 		text, err := os.ReadFile(filepath.Join(root, path))
 		if err != nil {
-			continue // Deleted and not yet committed.
+			continue // deleted but not yet committed
 		}
 		for _, m := range link.FindAllStringSubmatch(string(text), -1) {
 			if strings.Contains(m[1], "://") {

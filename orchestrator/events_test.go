@@ -8,14 +8,15 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// readsKinds are the files that may look at what kind an event is, each with the reason. All others read what the fold says that
-// it changed (state.Change), or what the table of events says that it is (state.Table): a new kind is said in that table alone.
+// readsKinds are the files that may inspect the kind of an event, each with the reason. All others read the changes
+// that the fold reports (state.Change) or the table of events (state.Table), so that a new kind is described only in
+// that table.
 var readsKinds = map[string]string{ //nolint:gochecknoglobals // a table of this test
-	"orchestrator/state":               "the table and the fold stand there",
-	"orchestrator/control/tune.go":     "makes of events what tuners are told, as the table says",
-	"orchestrator/control/fold.go":     "has those act who need the state before an event, as the table says",
-	"orchestrator/control/schedule.go": "decides: checks what the policy wants before it is an event",
-	"orchestrator/control/deciding.go": "decides: checks what of a round that took its time still fits",
+	"orchestrator/state":               "contains the table and the fold",
+	"orchestrator/control/tune.go":     "converts events for tuners, according to the table",
+	"orchestrator/control/fold.go":     "calls code that needs the state before an event, according to the table",
+	"orchestrator/control/schedule.go": "decides: checks a policy's actions before they are events",
+	"orchestrator/control/deciding.go": "decides: checks which results of a slow round still apply",
 	"orchestrator/sim/invariants.go":   "is there to disagree with the fold: it must not ask it what an event means",
 	"orchestrator/ledger/ledgertest":   "checks that events come back as they were",
 	"proto/outbid/v1/older.go":         "reads what older versions wrote",
@@ -54,7 +55,7 @@ func TestWhatAnEventMeansStandsInOneTable(t *testing.T) {
 	}
 }
 
-// kindOfEvent says whether an expression is *outbidv1.Event_Something.
+// kindOfEvent reports whether an expression is *outbidv1.Event_Something.
 func kindOfEvent(e ast.Expr) bool {
 	star, ok := e.(*ast.StarExpr)
 	if !ok {

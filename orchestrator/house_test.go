@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// What fits on a screen can be read at once. The hard limits fail; beyond the soft ones a test's log lists what to
-// look at next.
+// Files and functions should be short enough to read at once. Above the hard limits the test fails; above the soft ones
+// it logs them.
 const (
 	fileLinesSoft, fileLinesHard         = 400, 600
 	functionLinesSoft, functionLinesHard = 50, 70
@@ -42,7 +42,7 @@ func TestFilesAndFunctionsAreShort(t *testing.T) {
 	}
 }
 
-// conformance reports whether a folder holds a conformance suite: tests that others can run.
+// conformance reports whether a folder is a conformance suite: tests that others can run.
 func conformance(dir string) bool {
 	return strings.HasSuffix(dir, "test")
 }
@@ -101,7 +101,8 @@ func TestExportedNamesAreExplained(t *testing.T) {
 	}
 }
 
-// unexplained reports exported types, variables and constants without a comment of their own or their group's.
+// unexplained reports exported types, variables and constants that have no comment, neither directly nor for their
+// group.
 func unexplained(t *testing.T, s *source, d *ast.GenDecl) {
 	t.Helper()
 	if d.Tok == token.IMPORT || d.Doc != nil {
@@ -123,7 +124,7 @@ func unexplained(t *testing.T, s *source, d *ast.GenDecl) {
 	}
 }
 
-// saysItself reports whether a method is one of those that everybody knows.
+// saysItself reports whether a method is one of the well-known ones.
 func saysItself(d *ast.FuncDecl) bool {
 	return d.Recv != nil && slices.Contains([]string{"Error", "Unwrap", "String"}, d.Name.Name)
 }

@@ -48,7 +48,7 @@ func TestTheVersionIsSaidOnce(t *testing.T) {
 	}
 }
 
-// goMod is what `go mod edit -json` says.
+// goMod is the output of `go mod edit -json`.
 type goMod struct {
 	Require []struct {
 		Path, Version string
@@ -71,7 +71,7 @@ func readGoMod(t *testing.T) goMod {
 	return mod
 }
 
-// directDependencies are the modules that the repository's own code imports.
+// directDependencies returns the modules that the repository's own code imports.
 func directDependencies(t *testing.T, mod goMod) []string {
 	t.Helper()
 	used := make(map[string]bool)
@@ -123,7 +123,7 @@ func TestEveryDependencyHasItsReason(t *testing.T) {
 	}
 }
 
-// elsewhere are words that tie the repository to one machine or one network, where they stand as before and after say.
+// elsewhere are words that tie the repository to one machine or network, with the text required before and after them.
 var elsewhere = []struct {
 	what, before, after string
 	words               []string
@@ -152,10 +152,10 @@ func TestNothingTiesTheRepositoryToOneMachine(t *testing.T) {
 			}
 			text, err := os.ReadFile(filepath.Join(root, path))
 			if err != nil || bytes.IndexByte(text, 0) >= 0 {
-				continue // Deleted and not yet committed, or not text.
+				continue // deleted but not yet committed, or not text
 			}
 			for i, line := range strings.Split(string(text), "\n") {
-				// Looking for a word is much cheaper than the pattern, and nearly no line has one.
+				// Searching for a word is much cheaper than the pattern, and few lines contain one.
 				has := func(word string) bool { return strings.Contains(line, word) }
 				if !slices.ContainsFunc(e.words, has) {
 					continue
@@ -168,7 +168,7 @@ func TestNothingTiesTheRepositoryToOneMachine(t *testing.T) {
 	}
 }
 
-// built is the binary as `make build` makes it: make test has made it and names it.
+// built returns the path of the binary. make test builds it and sets OUTBID_BIN.
 func built(t *testing.T) string {
 	t.Helper()
 	if path := os.Getenv("OUTBID_BIN"); path != "" {
@@ -199,7 +199,7 @@ func TestBinaryStaysSmall(t *testing.T) {
 	}
 }
 
-// listed are the words of the Makefile that a pattern's group holds.
+// listed returns the words of the Makefile in a pattern's group.
 func listed(t *testing.T, pattern string) []string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(root, "Makefile"))
@@ -215,8 +215,8 @@ func listed(t *testing.T, pattern string) []string {
 	return words
 }
 
-// What tests leave out under the race detector, make test runs without it: the Makefile names those tests and where
-// they are.
+// Tests that are skipped under the race detector are run without it by make test. The Makefile names those tests and
+// their packages.
 func TestWhatIsLeftOutUnderTheRaceDetectorRunsWithoutIt(t *testing.T) {
 	t.Parallel()
 	tests, folders := map[string]bool{}, map[string]bool{}
@@ -241,7 +241,7 @@ func TestWhatIsLeftOutUnderTheRaceDetectorRunsWithoutIt(t *testing.T) {
 	}
 }
 
-// Rooms whose tests run without the race detector start nothing at once, and neither do their tests.
+// Packages whose tests run without the race detector, and their tests, must not start goroutines.
 func TestRoomsWithoutTheRaceDetectorStartNothing(t *testing.T) {
 	t.Parallel()
 	calm := listed(t, `(?m)^CALM := .*,(.*)\)$`)

@@ -14,7 +14,7 @@ import (
 
 var update = flag.Bool("update", false, "write the generated parts of docs/scheduling.md anew")
 
-// between replaces what is between two marks of a page.
+// between replaces the text between two marks of a page.
 func between(t *testing.T, page, mark, text string) string {
 	t.Helper()
 	open, end := "<!-- "+mark+" -->\n", "<!-- /"+mark+" -->"
@@ -26,7 +26,7 @@ func between(t *testing.T, page, mark, text string) string {
 	return before + open + text + end + after
 }
 
-// optionTable lists the options of every policy; policies with the same ones share their rows.
+// optionTable lists the options of every policy; policies with the same options share their rows.
 func optionTable() string {
 	var b strings.Builder
 	b.WriteString("| policy | option | default | meaning |\n|---|---|---|---|\n")
@@ -59,7 +59,7 @@ func optionTable() string {
 	return b.String()
 }
 
-// TestSchedulingPageIsTrue holds the page to the example that compiles and passes, and to the registry.
+// TestSchedulingPageIsTrue compares the page with the example, which compiles and passes, and with the registry.
 func TestSchedulingPageIsTrue(t *testing.T) {
 	t.Parallel()
 	example, err := os.ReadFile(filepath.Join(root, "orchestrator/policy/example_test.go"))

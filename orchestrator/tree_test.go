@@ -21,9 +21,9 @@ const (
 	root   = ".."
 )
 
-// source is one Go file of the repository.
+// source is a Go file of the repository.
 type source struct {
-	// path is relative to the root, dir its folder ("." for the root's).
+	// path is relative to the root; dir is its folder ("." for the root).
 	path, dir string
 	file      *ast.File
 	fset      *token.FileSet
@@ -33,17 +33,17 @@ type source struct {
 	generated bool
 }
 
-// at names a place in the file.
+// at returns a position in the file.
 func (s *source) at(n ast.Node) string {
 	return s.path + ":" + strconv.Itoa(s.fset.Position(n.Pos()).Line)
 }
 
-// span is the number of lines of a node.
+// span returns the number of lines of a node.
 func (s *source) span(n ast.Node) int {
 	return s.fset.Position(n.End()).Line - s.fset.Position(n.Pos()).Line + 1
 }
 
-// sources are the Go files of the repository.
+// sources returns the Go files of the repository.
 func sources(t *testing.T) []*source {
 	t.Helper()
 	all, err := tree()
@@ -53,7 +53,7 @@ func sources(t *testing.T) []*source {
 	return all
 }
 
-// tree parses every Go file of the repository, once for all tests: they only read it.
+// tree parses every Go file of the repository, once for all tests, which only read it.
 var tree = sync.OnceValues(func() ([]*source, error) { //nolint:gochecknoglobals // one parse for all tests
 	var all []*source
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {

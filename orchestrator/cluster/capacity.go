@@ -6,23 +6,23 @@ import (
 	"slices"
 )
 
-// Capacity is what is free on a cluster, for planning: Take and Release change it, Rollback undoes them, and the cluster
-// itself stays as it is.
+// Capacity is the free part of a cluster, for planning. Take and Release change it, Rollback undoes them, and the
+// cluster itself is not affected.
 type Capacity struct {
 	nodes []Node
 	types []string
 	rooms []room
-	// free devices of each type on nodes that take new jobs, and of all types together.
+	// free is the number of free devices of each type on nodes that accept new jobs; total is their sum.
 	free  []int
 	total int
 	undo  []move
 	quotas
 }
 
-// room is what is free on one node.
+// room is the free part of a node.
 type room struct {
 	held []bool
-	// kind of each device, and how many of each kind are free, by index in Capacity.types.
+	// kind is the type of each device, and free the number of free devices of each type, as indices in Capacity.types.
 	kind   []int
 	free   []int
 	all    int
@@ -30,7 +30,7 @@ type room struct {
 	memory int64
 }
 
-// cores are CPU cores in millionths: whole numbers, so that what is taken and given back adds up.
+// cores are CPU cores in millionths. They are integers, so that taking and releasing them is exact.
 type cores int64
 
 func coresOf(cpus float64) cores { return cores(math.Round(cpus * 1e6)) }
@@ -44,7 +44,7 @@ type move struct {
 	take   bool
 }
 
-// NewCapacity is the capacity of nodes on which nothing runs.
+// NewCapacity returns the capacity of nodes without running jobs.
 func NewCapacity(nodes []Node) *Capacity {
 	c := &Capacity{nodes: nodes, rooms: make([]room, len(nodes))}
 	for i := range nodes {
@@ -71,7 +71,7 @@ func NewCapacity(nodes []Node) *Capacity {
 	return c
 }
 
-// count adds to what is free of a device's kind.
+// count changes the number of free devices of a device's type.
 func (c *Capacity) count(node, device, by int) {
 	r := &c.rooms[node]
 	r.free[r.kind[device]] += by
@@ -82,16 +82,16 @@ func (c *Capacity) count(node, device, by int) {
 	}
 }
 
-// Nodes are those of the view.
+// Nodes returns the nodes.
 func (c *Capacity) Nodes() []Node { return c.nodes }
 
-// Types of device in the cluster, sorted.
+// Types returns the device types in the cluster, sorted.
 func (c *Capacity) Types() []string { return c.types }
 
-// FreeDevices counts the free devices on nodes that take new jobs.
+// FreeDevices returns the number of free devices on nodes that accept new jobs.
 func (c *Capacity) FreeDevices() int { return c.total }
 
-// FreeOf counts those of a type.
+// FreeOf returns the number of free devices of a type on nodes that accept new jobs.
 func (c *Capacity) FreeOf(kind string) int {
 	if i := slices.Index(c.types, kind); i >= 0 {
 		return c.free[i]
@@ -99,7 +99,7 @@ func (c *Capacity) FreeOf(kind string) int {
 	return 0
 }
 
-// FreeAt counts the free devices of a type on a node, of all types for "".
+// FreeAt returns the number of free devices of a type on a node; "" means all types.
 func (c *Capacity) FreeAt(node int, kind string) int {
 	if kind == "" {
 		return c.rooms[node].all
@@ -110,7 +110,7 @@ func (c *Capacity) FreeAt(node int, kind string) int {
 	return 0
 }
 
-// IsFree says whether every device of a gang is free.
+// IsFree reports whether every device of a gang is free.
 func (c *Capacity) IsFree(g Gang) bool {
 	for _, p := range g {
 		for _, d := range p.Devices {
@@ -122,7 +122,7 @@ func (c *Capacity) IsFree(g Gang) bool {
 	return true
 }
 
-// Fits says whether a gang is free, the demand's quota leaves room for it, and its other needs are met where it lies.
+// Fits reports whether a gang is free, within the demand's quota, and on nodes that meet the demand's other needs.
 func (c *Capacity) Fits(g Gang, d Demand) bool {
 	for _, p := range g {
 		if !c.Admits(p.Node, d) {
@@ -132,7 +132,7 @@ func (c *Capacity) Fits(g Gang, d Demand) bool {
 	return c.IsFree(g) && c.Within(g, d)
 }
 
-// Take removes a gang from what is free; Release gives it back. Taking what is held is the caller's mistake.
+// Take removes a gang from the free devices, which the caller must have checked. Release adds it again.
 func (c *Capacity) Take(g Gang, d Demand) {
 	c.move(move{g, coresOf(d.CPUs), d.Memory, d.Quota, true}, true)
 }
@@ -142,7 +142,7 @@ func (c *Capacity) Release(g Gang, d Demand) {
 	c.move(move{g, coresOf(d.CPUs), d.Memory, d.Quota, false}, true)
 }
 
-// Mark remembers how things are, for Rollback.
+// Mark returns the present state for Rollback.
 func (c *Capacity) Mark() int { return len(c.undo) }
 
 // Rollback undoes every Take and Release since the mark.
@@ -180,17 +180,18 @@ func (c *Capacity) move(m move, record bool) {
 	}
 }
 
-// Admits says whether one job of the demand would find cores, memory and trust on the node, and may run there.
+// Admits reports whether a job of the demand may run on the node and finds enough cores, memory and trust there.
 func (c *Capacity) Admits(node int, d Demand) bool {
 	n, r := &c.nodes[node], &c.rooms[node]
 	return !n.Draining && (n.Trusted || !d.NeedsTrust) && !slices.Contains(d.Avoid, n.Name) &&
 		(n.CPUs == 0 || coresOf(d.CPUs) <= r.cpus) && (n.Memory == 0 || d.Memory <= r.memory)
 }
 
-// Slots says how many jobs of the demand could start now, at most limit; for gangs over nodes it is an estimate.
+// Slots returns the number of jobs of the demand that could start now, at most limit. For gangs over several nodes it
+// is an estimate.
 func (c *Capacity) Slots(d Demand, limit int) int {
 	least, total := max(1, d.Min), 0
-	var loose []int // devices by kind that are left over on their nodes
+	var loose []int // devices by type that remain on their nodes
 	if d.MultiNode {
 		loose = make([]int, len(c.types))
 	}
@@ -232,7 +233,7 @@ func (c *Capacity) Slots(d Demand, limit int) int {
 	return min(total, limit, c.jobsAllowed(d, least))
 }
 
-// speed is that of the slowest of some devices of a node.
+// speed returns the speed of the slowest of some devices of a node.
 func (c *Capacity) speed(node int, devices []int) float64 {
 	slowest := 1.0
 	for _, d := range devices {
@@ -243,7 +244,8 @@ func (c *Capacity) speed(node int, devices []int) float64 {
 	return slowest
 }
 
-// freeDevices are a node's free devices of a kind, of all kinds the demand accepts for -1.
+// freeDevices returns a node's free devices of a type. If kind is -1, it returns those of all types that the demand
+// accepts.
 func (c *Capacity) freeDevices(node, kind int, d Demand) []int {
 	r := &c.rooms[node]
 	var free []int

@@ -39,7 +39,7 @@ func drawDemand(t *rapid.T) cluster.Demand {
 	}
 }
 
-// text of everything that can be seen of a capacity.
+// text describes the visible state of a capacity.
 func text(c *cluster.Capacity) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d free:", c.FreeDevices())
@@ -51,7 +51,7 @@ func text(c *cluster.Capacity) string {
 		for d := range c.Nodes()[i].Devices {
 			fmt.Fprintf(&b, " %v", c.IsFree(cluster.Gang{on(i, d)}))
 		}
-		// What is left of cores and memory shows in what fits.
+		// The remaining cores and memory are visible in the demands that fit.
 		for _, d := range []cluster.Demand{{CPUs: 0.1}, {CPUs: 0.2}, {CPUs: 0.3}, {CPUs: 1}, {CPUs: 3}, {Memory: 2}, {Memory: 4}, {Memory: 9}} {
 			fmt.Fprintf(&b, " %v", c.Fits(cluster.Gang{on(i)}, d))
 		}
@@ -59,7 +59,7 @@ func text(c *cluster.Capacity) string {
 	return b.String()
 }
 
-// checkGang fails if a gang breaks the demand.
+// checkGang fails if a gang violates the demand.
 func checkGang(t *rapid.T, c *cluster.Capacity, g cluster.Gang, d cluster.Demand, least, most int) {
 	t.Helper()
 	nodes := c.Nodes()
@@ -89,7 +89,7 @@ func checkGang(t *rapid.T, c *cluster.Capacity, g cluster.Gang, d cluster.Demand
 	}
 }
 
-// Every place that is found keeps to its demand, and all moves undo exactly: by Release, and by Rollback.
+// Every place that is found meets its demand, and Release and Rollback undo all moves exactly.
 func TestMovesUndo(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -143,7 +143,7 @@ func TestMovesUndo(t *testing.T) {
 	})
 }
 
-// A place is found if and only if there is one, for jobs on one node and for those over many; Slots agrees.
+// A place is found if and only if one exists, for jobs on one node and over several. Slots gives a consistent result.
 func TestPlacesAreFoundWhereThereAre(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -178,7 +178,7 @@ func TestPlacesAreFoundWhereThereAre(t *testing.T) {
 	})
 }
 
-// mostFor is the largest gang that a demand could have, found by counting.
+// mostFor returns the size of the largest gang that a demand could have, found by counting.
 func mostFor(c *cluster.Capacity, d cluster.Demand) int {
 	most, mixed, across := 0, 0, map[string]int{}
 	for i, n := range c.Nodes() {

@@ -1,6 +1,6 @@
-// Package cluster knows nodes and their devices: what is free, what a trial could use, where it is best placed, and how
-// fast it trains there, as measured or as guessed from the kind of device. It is pure: policies plan on a Capacity, which
-// can be rolled back, and nothing here touches the real machines.
+// Package cluster models nodes and their devices: which devices are free, which of them a trial could use, the best
+// place for a trial, and its training speed there, measured or estimated from the device type. It does no I/O: policies
+// plan on a Capacity, which can be rolled back.
 package cluster
 
 import (
@@ -12,34 +12,34 @@ import (
 // Node is a machine that is up.
 type Node struct {
 	Name string
-	// Rack that the node stands in; "" if nobody said, which is a rack of its own for all that did not say.
+	// Rack is the node's rack. All nodes with an empty Rack count as one rack.
 	Rack    string
 	Devices []Device
-	// CPUs in cores and Memory in bytes.
+	// CPUs is in cores, Memory in bytes.
 	CPUs   float64
 	Memory int64
 	// Trusted nodes may run functions sent by users.
 	Trusted bool
-	// Draining nodes take nothing new.
+	// Draining nodes accept no new jobs.
 	Draining bool
 	// Links are the fast links between devices, by index.
 	Links []Link
 }
 
-// Device is one GPU, or one CPU slot.
+// Device is a GPU or a CPU slot.
 type Device struct {
 	Index int
 	Type  string
-	// Slot is the group of devices behind one fast link that it belongs to.
+	// Slot is the group of devices behind a common fast link.
 	Slot int
-	// Speed relative to others of its type; 1 is full.
+	// Speed is relative to other devices of the type; 1 is full speed.
 	Speed float64
-	// Memory in bytes, and the generation of PCIe, as the driver told; 0 if unknown.
+	// Memory in bytes and the PCIe generation are as reported by the driver, or 0 if unknown.
 	Memory int64
 	PCIe   int
 }
 
-// Link is a link between two devices of a node; the higher its rank the faster.
+// Link is a link between two devices of a node; a higher rank is faster.
 type Link struct {
 	A, B int
 	Rank int
@@ -47,37 +47,38 @@ type Link struct {
 
 // Demand is what one job needs.
 type Demand struct {
-	// Min and Max devices, all of one type unless Mixed.
+	// Min and Max are numbers of devices, all of one type unless Mixed.
 	Min, Max int
-	// Types it may run on, any if empty, and types it must not run on.
+	// Types are the allowed device types, or any if empty. Exclude are forbidden types.
 	Types, Exclude []string
-	// CPUs in cores and Memory in bytes on each node it runs on, 0 for no demand.
+	// CPUs in cores and Memory in bytes are needed on each node; 0 for no requirement.
 	CPUs   float64
 	Memory int64
-	// NeedsTrust: only trusted nodes will do.
+	// NeedsTrust is set if the job must run on trusted nodes.
 	NeedsTrust bool
-	// MultiNode: its gang may run over several nodes.
+	// MultiNode is set if its gang may use several nodes.
 	MultiNode bool
-	// Mixed: its gang may hold devices of several types.
+	// Mixed is set if its gang may have devices of several types.
 	Mixed bool
 	// Avoid names nodes that it must not run on.
 	Avoid []string
-	// Quota bounds the job with others of its owner: its number in the capacity, from 1 on; 0 for none.
+	// Quota is the number, from 1, of the quota in the capacity that limits the job together with others, or 0 for
+	// none.
 	Quota int
 }
 
 // Place is the part of a gang on one node.
 type Place struct {
-	// Node is its index among the nodes of the view.
+	// Node is an index in the capacity's nodes.
 	Node int
-	// Devices by index, ascending.
+	// Devices are indices, ascending.
 	Devices []int
 }
 
-// Gang is where a job runs: whole or not at all. Rank 0 is in the first place.
+// Gang is the set of devices of a job, which are allocated together or not at all. Rank 0 runs in the first place.
 type Gang []Place
 
-// Size is the number of devices.
+// Size returns the number of devices.
 func (g Gang) Size() int {
 	n := 0
 	for i := range g {
@@ -86,12 +87,12 @@ func (g Gang) Size() int {
 	return n
 }
 
-// Equal says whether two gangs are the same places in the same order.
+// Equal reports whether two gangs are the same places in the same order.
 func (g Gang) Equal(o Gang) bool {
 	return slices.EqualFunc(g, o, func(a, b Place) bool { return a.Node == b.Node && slices.Equal(a.Devices, b.Devices) })
 }
 
-// Accepts says whether the demand allows a device type.
+// Accepts reports whether the demand allows a device type.
 func (d Demand) Accepts(deviceType string) bool {
 	if slices.Contains(d.Exclude, deviceType) {
 		return false
@@ -99,12 +100,12 @@ func (d Demand) Accepts(deviceType string) bool {
 	return len(d.Types) == 0 || slices.Contains(d.Types, deviceType)
 }
 
-// Plain says whether nothing but the number of devices matters to the demand.
+// Plain reports whether the demand depends on nothing except the number of devices.
 func (d Demand) Plain() bool {
 	return d.Quota == 0 && len(d.Types) == 0 && len(d.Exclude) == 0 && d.CPUs == 0 && d.Memory == 0 && !d.NeedsTrust
 }
 
-// Impossible says why a job of this demand could never run, were the cluster empty; "" if it could.
+// Impossible explains why a job of this demand could not run even on an empty cluster, or returns "" if it could.
 func Impossible(nodes []Node, d Demand) string {
 	if len(nodes) == 0 {
 		return "no worker is connected"
@@ -156,7 +157,8 @@ func Impossible(nodes []Node, d Demand) string {
 	return strings.Join(reasons, "; ")
 }
 
-// refuses says what, beside devices, keeps a job of the demand off the node were it empty; "" for nothing.
+// refuses explains what, other than devices, prevents a job of the demand on the node even if it is empty, or returns
+// "".
 func (n *Node) refuses(d Demand) string {
 	switch {
 	case d.NeedsTrust && !n.Trusted:

@@ -11,12 +11,12 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/cluster"
 )
 
-// node of devices "type" or "type/slot".
+// node returns a node with devices given as "type" or "type/slot".
 func node(name string, devices ...string) cluster.Node {
 	n := cluster.Node{Name: name, Trusted: true}
 	for i, d := range devices {
 		kind, slot, _ := strings.Cut(d, "/")
-		number, _ := strconv.Atoi(slot) // slot 0 where there is none
+		number, _ := strconv.Atoi(slot) // 0 without a slot
 		n.Devices = append(n.Devices, cluster.Device{Index: i, Type: kind, Speed: 1, Slot: number})
 	}
 	return n
@@ -27,7 +27,7 @@ func inRack(rack string, n cluster.Node) cluster.Node {
 	return n
 }
 
-// capacity of nodes, without the devices that are held.
+// capacity returns the capacity of nodes without the devices that are held.
 func capacity(nodes []cluster.Node, held ...cluster.Place) *cluster.Capacity {
 	c := cluster.NewCapacity(nodes)
 	for _, p := range held {
@@ -202,7 +202,7 @@ func TestPartsOfACoreAddUp(t *testing.T) {
 	}
 }
 
-// Of all ways to choose two devices, the greedy growth finds the best linked.
+// The greedy growth finds the best linked pair of devices.
 func TestGangsGetTheBestLinks(t *testing.T) {
 	t.Parallel()
 	n := node("a", "v100", "v100", "v100", "v100", "v100", "v100")

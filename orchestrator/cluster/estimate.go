@@ -2,16 +2,17 @@ package cluster
 
 import "math"
 
-// facts are what is known of a kind of GPU.
+// facts are the known properties of a GPU type.
 type facts struct {
-	// tflops are its tensor cores' at half precision, without sparsity; of GPUs that have none, its single-precision ones.
+	// tflops is the half-precision throughput of the tensor cores without sparsity, or the single-precision throughput
+	// of GPUs without tensor cores.
 	tflops float64
-	// memory in GiB, and the generation of PCIe that it speaks. Of kinds that come in several sizes, the smallest.
+	// memory in GiB and the PCIe generation. For types with several sizes, the smallest.
 	memory float64
 	pcie   int
 }
 
-// gpus are common kinds of GPUs, by the names that workers give their types. Figures are the vendor's.
+// gpus are common GPU types, by the names that workers give them, with the vendor's figures.
 func gpus() map[string]facts {
 	return map[string]facts{
 		"k80": {4.4, 12, 3}, "m60": {4.8, 8, 3}, "p4": {5.5, 8, 3}, "p40": {11.8, 24, 3}, "p100": {21.2, 12, 3},
@@ -26,13 +27,14 @@ func gpus() map[string]facts {
 	}
 }
 
-// Estimates are first guesses of how fast devices of each type train, relative to the fastest, before anything was measured:
-// HadarE's equation 10, PMI x batch size x PCIe scaling / (model's weight x data set's size), of which for one job all but PMI
-// and PCIe scaling are the same on every device. PMI is the tensor TFLOP/s "and the GPU's VRAM capacity in a square root fashion";
-// here they are divided by the root of the capacity, as the root of the whole quotient would put a T4 level with an A100.
+// Estimates returns first estimates of the training speed of each device type, relative to the fastest, for use before
+// measurements. They are HadarE's equation 10, PMI x batch size x PCIe scaling / (model's weight x data set's size).
+// For one job, everything except PMI and PCIe scaling is the same on every device. PMI is the tensor TFLOP/s "and the
+// GPU's VRAM capacity in a square root fashion". Here the TFLOP/s are divided by the root of the capacity, because the
+// root of the whole quotient would rate a T4 like an A100.
 //
-// Capacity and PCIe's generation are those that the driver told, if it did. Types that are not among the common ones, CPUs for
-// one, have no estimate: nothing says that one is faster than another.
+// Capacity and PCIe generation are the driver's values if known. Types that are not among the common ones, such as
+// CPUs, have no estimate.
 func Estimates(nodes []Node) map[string]float64 {
 	sums, devices := map[string]float64{}, map[string]int{}
 	known := gpus()
@@ -55,7 +57,7 @@ func Estimates(nodes []Node) map[string]float64 {
 	return sums
 }
 
-// index is PMI x PCIe scaling of a device.
+// index returns PMI x PCIe scaling of a device.
 func index(f facts, d *Device) float64 {
 	if d.Memory > 0 {
 		f.memory = float64(d.Memory) / (1 << 30)
@@ -66,8 +68,8 @@ func index(f facts, d *Device) float64 {
 	return f.tflops / math.Sqrt(f.memory) * pcieScaling(f.pcie)
 }
 
-// pcieScaling is how much of its pace a GPU keeps on a bus of a generation. The paper gives none: these fall by a tenth for each
-// halving of the bandwidth.
+// pcieScaling returns the fraction of its speed that a GPU keeps on a bus of a generation. The paper gives no values;
+// these fall by a tenth for each halving of the bandwidth.
 func pcieScaling(generation int) float64 {
 	return math.Pow(0.9, float64(max(0, 5-generation)))
 }

@@ -11,8 +11,8 @@ func single(kind string, memory int64, pcie int) cluster.Node {
 	return cluster.Node{Name: kind, Devices: []cluster.Device{{Type: kind, Memory: memory, PCIe: pcie}}}
 }
 
-// The paper's five-node clusters: V100, 2 K80, 2 T4; Titan RTX, T4, T400, RTX 3090, RTX A2000. An A2000 has little memory, which
-// the equation counts in its favour.
+// The paper's five-node clusters: V100, 2 K80, 2 T4; Titan RTX, T4, T400, RTX 3090, RTX A2000. An A2000 has little
+// memory, which improves its estimate.
 func TestEstimatesOrderThePapersNodes(t *testing.T) {
 	t.Parallel()
 	for name, order := range map[string][]string{
@@ -36,7 +36,7 @@ func TestEstimatesOrderThePapersNodes(t *testing.T) {
 	}
 }
 
-// What the driver tells counts more than the table, and devices of one type are averaged.
+// The driver's values override the table, and devices of one type are averaged.
 func TestEstimatesTakeWhatTheDriverTells(t *testing.T) {
 	t.Parallel()
 	of := func(nodes ...cluster.Node) float64 {
@@ -54,7 +54,7 @@ func TestEstimatesTakeWhatTheDriverTells(t *testing.T) {
 	}
 }
 
-// Estimates stand in for what was not measured, in proportion to what was.
+// Missing measurements are estimated in proportion to existing ones.
 func TestRatesThatWereNotMeasured(t *testing.T) {
 	t.Parallel()
 	guess := map[string]float64{"h100": 1, "v100": .25}

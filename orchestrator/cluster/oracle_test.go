@@ -10,14 +10,14 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/cluster"
 )
 
-// occupied is a capacity of which some jobs hold parts.
+// occupied returns a capacity that is partly held by jobs.
 func occupied(t *rapid.T) *cluster.Capacity {
 	nodes := drawNodes(t)
 	for i := range nodes {
 		if n := len(nodes[i].Devices); n > 1 && rapid.Bool().Draw(t, "links") {
 			a := rapid.IntRange(0, n-2).Draw(t, "link")
 			nodes[i].Links = []cluster.Link{{A: a, B: a + 1, Rank: 1}}
-			for d := range nodes[i].Devices { // links go before speeds
+			for d := range nodes[i].Devices { // links take precedence over speeds
 				nodes[i].Devices[d].Speed = 1
 			}
 		}
@@ -33,7 +33,7 @@ func occupied(t *rapid.T) *cluster.Capacity {
 	return c
 }
 
-// fastest are the speeds of a node's free devices of a type, the fastest first.
+// fastest returns the speeds of a node's free devices of a type, the fastest first.
 func fastest(c *cluster.Capacity, node int, kind string) []float64 {
 	var speeds []float64
 	for i, dev := range c.Nodes()[node].Devices {
@@ -46,8 +46,8 @@ func fastest(c *cluster.Capacity, node int, kind string) []float64 {
 	return speeds
 }
 
-// Of all nodes and types that a job may run on, it gets those whose slowest device is the fastest; of these the most devices;
-// of these the node with the fewest left; of these the first.
+// Of all nodes and types that a job may run on, it gets those whose slowest device is the fastest, then the most
+// devices, then the node with the fewest remaining devices, then the first node.
 func TestBestIsTheBestThereIs(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -97,7 +97,7 @@ func TestBestIsTheBestThereIs(t *testing.T) {
 	})
 }
 
-// A node has room for a job if one type that it accepts has enough free devices there.
+// A node has room for a job if one accepted type has enough free devices there.
 func TestPlaceAtFindsRoom(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -122,13 +122,13 @@ func TestPlaceAtFindsRoom(t *testing.T) {
 	})
 }
 
-// As many jobs of the least size can be placed one after another as there are slots.
+// The number of slots equals the number of jobs of the least size that can be placed one after another.
 func TestSlotsAreJobsThatCanBePlaced(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		c, d := occupied(t), drawDemand(t)
 		if d.MultiNode = d.MultiNode && d.CPUs == 0 && d.Memory == 0; d.MultiNode {
-			// Without cores and memory to share out, only whole devices count.
+			// Without cores and memory, only devices count.
 			want, all := 0, 0
 			for _, kind := range c.Types() {
 				free := 0
@@ -213,7 +213,7 @@ func TestFreeSlots(t *testing.T) {
 	t.Parallel()
 	c := capacity([]cluster.Node{node("a"), node("b", "v100/0", "v100/2", "k80/2", "v100/2", "v100/-1", "v100/99", "v100/70")}, on(1, 3))
 	for kind, want := range map[string][]int{"": {2, 2, 2}, "v100": {2, 1, 2}, "k80": {1}, "h100": nil} {
-		// Slots below 0 count as the first, and those beyond the last that is counted as that.
+		// Negative slots count as the first one, and slots beyond the last counted one as the last.
 		if got := c.FreeSlots(1, kind, []int{7}); !slices.Equal(got, append([]int{7}, want...)) {
 			t.Errorf("slots of %q: %v, want 7 and %v", kind, got, want)
 		}
@@ -223,7 +223,7 @@ func TestFreeSlots(t *testing.T) {
 	}
 }
 
-// A job over nodes of one rack takes the rack with the least room that has enough; without one it goes over racks.
+// A job over nodes takes the rack with the least sufficient room, or several racks if no rack has enough.
 func TestTheTightestRack(t *testing.T) {
 	t.Parallel()
 	nodes := []cluster.Node{
@@ -274,7 +274,7 @@ func TestGangsAreEqual(t *testing.T) {
 	}
 }
 
-// A speed that was measured far apart is larger close together; what nobody said is as usual.
+// A speed measured at a far locality is higher at a close one. Unknown values have their defaults.
 func TestRatesAtOtherLocalities(t *testing.T) {
 	t.Parallel()
 	apart := &cluster.Speeds{Measured: []cluster.Speed{{Type: "v100", Devices: 4, Locality: cluster.AcrossRacks, Rate: 12}}, S: [...]float64{0, 0, 2, 4}}
@@ -288,7 +288,7 @@ func TestRatesAtOtherLocalities(t *testing.T) {
 		}
 	}
 	unsaid := node("a", "v100", "v100")
-	unsaid.Devices[0].Speed = 0 // full
+	unsaid.Devices[0].Speed = 0 // full speed
 	if got := cluster.RateOf([]cluster.Node{unsaid}, cluster.Gang{on(0, 0, 1)}, nil); got != 2 {
 		t.Errorf("two devices at %g steps/s, want 2", got)
 	}

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Best finds the best place for a job: on one node if any has room for it, with as many devices, up to its Max, as are
-// free there; over several nodes if its demand allows that and no single one has room.
+// Best returns the best place for a job: on one node if any has room, with as many devices up to Max as are free there.
+// If no node has room, it uses several nodes if the demand allows that.
 func (c *Capacity) Best(d Demand) (Gang, bool) {
 	if g, ok := c.onOne(d, max(1, d.Min), max(1, d.Max), ""); ok {
 		return g, true
@@ -17,8 +17,8 @@ func (c *Capacity) Best(d Demand) (Gang, bool) {
 	return c.Place(d, max(1, d.Min), "")
 }
 
-// Place finds the best place for n devices of a type, "" for any one type that the demand accepts: on one node if
-// possible, otherwise, if the demand allows it, over the fewest nodes, of one rack if possible.
+// Place returns the best place for n devices of a type; "" means any one type that the demand accepts. It uses one node
+// if possible. Otherwise, if the demand allows it, it uses the fewest nodes, in one rack if possible.
 func (c *Capacity) Place(d Demand, n int, kind string) (Gang, bool) {
 	if n > c.total {
 		return nil, false
@@ -45,7 +45,7 @@ func (c *Capacity) Place(d Demand, n int, kind string) (Gang, bool) {
 	return nil, false
 }
 
-// PlaceAt picks n of the free devices of a type on one node, "" for any one type.
+// PlaceAt picks n free devices of a type on one node; "" means any one type.
 func (c *Capacity) PlaceAt(node int, d Demand, n int, kind string) (Gang, bool) {
 	if !c.Admits(node, d) {
 		return nil, false
@@ -58,8 +58,8 @@ func (c *Capacity) PlaceAt(node int, d Demand, n int, kind string) (Gang, bool) 
 	return nil, false
 }
 
-// onOne places least to most devices on one node: the fastest devices; of those, as many as there are; of those, the node
-// that is left with the fewest free devices, so that large holes stay for large jobs; of those, the first by name.
+// onOne places least to most devices on one node. It prefers the fastest devices, then as many as possible, then the
+// node with the fewest remaining free devices, which keeps large gaps for large jobs, then the first node by name.
 func (c *Capacity) onOne(d Demand, least, most int, kind string) (Gang, bool) {
 	if least > c.total {
 		return nil, false
@@ -80,7 +80,7 @@ func (c *Capacity) onOne(d Demand, least, most int, kind string) (Gang, bool) {
 			left := free - take
 			better := cmp.Or(take-bestTake, bestLeft-left) > 0
 			if bestSpeed >= 1 && !better {
-				continue // no faster, no larger, and no tighter
+				continue // not faster, larger or tighter
 			}
 			devices := c.pick(i, c.freeDevices(i, k, d), take)
 			if speed := c.speed(i, devices); speed > bestSpeed || speed == bestSpeed && better {
@@ -89,7 +89,7 @@ func (c *Capacity) onOne(d Demand, least, most int, kind string) (Gang, bool) {
 			}
 		}
 		if bestSpeed >= 1 && bestTake == most && bestLeft == 0 {
-			break // nothing is better
+			break // cannot be improved
 		}
 	}
 	if bestSpeed < 0 {
@@ -98,8 +98,8 @@ func (c *Capacity) onOne(d Demand, least, most int, kind string) (Gang, bool) {
 	return Gang{best}, true
 }
 
-// overMany places n devices over several nodes: in the rack with the least room that has enough, otherwise anywhere;
-// the nodes with most free devices first, so that they are few.
+// overMany places n devices over several nodes: in the rack with the least sufficient room, otherwise anywhere. Nodes
+// with the most free devices come first, so that few are used.
 func (c *Capacity) overMany(d Demand, n, kind int) (Gang, bool) {
 	type host struct{ node, free int }
 	var hosts []host
@@ -146,8 +146,8 @@ func (c *Capacity) freeOn(node, kind int, d Demand) int {
 	return len(c.freeDevices(node, kind, d))
 }
 
-// pick chooses n of a node's free devices: on a node with links those with the fastest links between them, grown greedily
-// from each free device in turn; without links the fastest devices, and of these those of one slot.
+// pick chooses n of a node's free devices. On a node with links, it chooses those with the fastest links between them,
+// grown greedily from each free device in turn. Without links, it chooses the fastest devices, preferably in one slot.
 func (c *Capacity) pick(node int, free []int, n int) []int {
 	c.bySpeed(node, free)
 	var picked []int
@@ -168,8 +168,8 @@ func (c *Capacity) pick(node int, free []int, n int) []int {
 	return picked
 }
 
-// bySlot picks from the slot with the fewest free devices that has enough at full speed; otherwise slot after slot, the
-// fullest first.
+// bySlot picks from the slot with the fewest free devices that has enough at full speed. Otherwise it picks slot after
+// slot, the fullest first.
 func (c *Capacity) bySlot(node int, free []int, n int) []int {
 	devices := c.nodes[node].Devices
 	slowest := devices[free[n-1]].Speed
@@ -180,7 +180,7 @@ func (c *Capacity) bySlot(node int, free []int, n int) []int {
 			count[slotOf(d)]++
 		}
 	}
-	// A slot that fits best comes first, then those with more.
+	// The best fitting slot comes first, then those with more devices.
 	rank := func(d int) int {
 		if have := count[slotOf(d)]; have >= n {
 			return have
@@ -194,7 +194,7 @@ func (c *Capacity) bySlot(node int, free []int, n int) []int {
 	return free[:n]
 }
 
-// grow adds to a device, one by one, the free device that is linked best to those already chosen.
+// grow extends a device to a group by repeatedly adding the free device with the best links to the group.
 func (c *Capacity) grow(node, start int, free []int, n int) (group []int, total int) {
 	group = []int{start}
 	for len(group) < n {

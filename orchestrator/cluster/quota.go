@@ -5,25 +5,27 @@ import (
 	"slices"
 )
 
-// Quota bounds what the jobs of one owner hold together. Demands name it by its number in their capacity, from 1 on.
+// Quota limits the devices that the jobs of one owner hold together. Demands refer to it by its number in their
+// capacity, from 1.
 type Quota struct {
-	// Owner is who has it.
+	// Owner is the owner's name.
 	Owner string
-	// All bounds the devices of all types together, and Of those of a type; what is negative or not named has no bound.
+	// All limits the devices of all types together, and Of those of each type. Negative and missing values mean no
+	// limit.
 	All int
 	Of  map[string]int
 }
 
-// quotas is what a capacity knows of them.
+// quotas is the state of the quotas in a capacity.
 type quotas struct {
-	// most by type, by index in Capacity.types, and of all; math.MaxInt for no bound.
+	// most is the limit by type, an index in Capacity.types, and all the total limit; math.MaxInt for no limit.
 	most [][]int
 	all  []int
-	// held by type.
+	// held is the number of devices held by type.
 	held [][]int
 }
 
-// SetQuotas has demands bounded by quotas from now on. Nothing may be taken yet.
+// SetQuotas sets the quotas that limit demands. It must be called before the first Take.
 func (c *Capacity) SetQuotas(list []Quota) {
 	c.quotas = quotas{}
 	bound := func(n int) int {
@@ -46,17 +48,17 @@ func (c *Capacity) SetQuotas(list []Quota) {
 	}
 }
 
-// bounds says whether the demand has a quota that the capacity knows.
+// bounds reports whether the demand has a quota in the capacity.
 func (c *Capacity) bounds(d Demand) bool { return d.Quota > 0 && d.Quota <= len(c.quotas.held) }
 
-// own counts what jobs of a quota hold of a device's kind.
+// own changes the number of devices of a type that the jobs of a quota hold.
 func (c *Capacity) own(quota, kind, by int) {
 	if quota > 0 && quota <= len(c.quotas.held) {
 		c.quotas.held[quota-1][kind] += by
 	}
 }
 
-// Allowance is how many more devices of a type, by index in Types, the demand's quota leaves.
+// Allowance returns how many more devices of a type, an index in Types, the demand's quota allows.
 func (c *Capacity) Allowance(d Demand, kind int) int {
 	if !c.bounds(d) {
 		return math.MaxInt
@@ -65,7 +67,7 @@ func (c *Capacity) Allowance(d Demand, kind int) int {
 	return max(0, min(c.quotas.most[q][kind]-c.quotas.held[q][kind], c.AllowanceOfAll(d)))
 }
 
-// AllowanceOfAll is how many more devices of all types together the demand's quota leaves.
+// AllowanceOfAll returns how many more devices of all types together the demand's quota allows.
 func (c *Capacity) AllowanceOfAll(d Demand) int {
 	if !c.bounds(d) {
 		return math.MaxInt
@@ -77,7 +79,7 @@ func (c *Capacity) AllowanceOfAll(d Demand) int {
 	return max(0, left)
 }
 
-// Within says whether the demand's quota leaves room for a gang that is free.
+// Within reports whether the demand's quota allows a free gang.
 func (c *Capacity) Within(g Gang, d Demand) bool {
 	if !c.bounds(d) {
 		return true
@@ -85,7 +87,7 @@ func (c *Capacity) Within(g Gang, d Demand) bool {
 	return c.HasRoom(d, c.CountTypes(g, nil))
 }
 
-// HasRoom says whether the demand's quota leaves room for so many devices by type, by index.
+// HasRoom reports whether the demand's quota allows this many more devices by type.
 func (c *Capacity) HasRoom(d Demand, more []int) bool {
 	if !c.bounds(d) {
 		return true
@@ -103,7 +105,7 @@ func (c *Capacity) HasRoom(d Demand, more []int) bool {
 	return sum <= c.quotas.all[q]
 }
 
-// CountTypes adds a gang's devices by type, by index, to counts.
+// CountTypes adds a gang's devices to counts by type.
 func (c *Capacity) CountTypes(g Gang, counts []int) []int {
 	counts = append(counts, make([]int, max(0, len(c.types)-len(counts)))...)
 	for _, p := range g {
@@ -114,7 +116,7 @@ func (c *Capacity) CountTypes(g Gang, counts []int) []int {
 	return counts
 }
 
-// jobsAllowed is how many jobs of so many devices the demand's quota leaves room for.
+// jobsAllowed returns the number of jobs with this many devices that the demand's quota allows.
 func (c *Capacity) jobsAllowed(d Demand, least int) int {
 	if !c.bounds(d) {
 		return math.MaxInt
@@ -132,7 +134,7 @@ func (c *Capacity) jobsAllowed(d Demand, least int) int {
 	return max(0, min(sum, all/least))
 }
 
-// FreeFor counts the free devices of a type on a node that the demand's quota leaves.
+// FreeFor returns the number of free devices of a type on a node within the demand's quota.
 func (c *Capacity) FreeFor(node int, kind string, d Demand) int {
 	if k := slices.Index(c.types, kind); k >= 0 {
 		return c.bounded(d, k, c.rooms[node].free[k])
@@ -140,5 +142,5 @@ func (c *Capacity) FreeFor(node int, kind string, d Demand) int {
 	return 0
 }
 
-// bounded is how many of the free devices of a type the demand may take.
+// bounded returns the number of free devices of a type that the demand may take.
 func (c *Capacity) bounded(d Demand, kind, free int) int { return min(free, c.Allowance(d, kind)) }

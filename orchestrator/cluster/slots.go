@@ -1,6 +1,6 @@
 package cluster
 
-// FreeSlots counts a node's free devices of a type by slot, and appends the counts above 0 to slots; "" for all types.
+// FreeSlots counts a node's free devices of a type by slot and appends the counts above 0 to slots; "" means all types.
 func (c *Capacity) FreeSlots(node int, kind string, slots []int) []int {
 	r := &c.rooms[node]
 	var count [64]int

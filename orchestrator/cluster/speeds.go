@@ -2,10 +2,10 @@ package cluster
 
 import "slices"
 
-// Locality is how close together the devices of a gang are; a larger one is farther apart.
+// Locality is the distance between the devices of a gang; larger is farther.
 type Locality int
 
-// Localities, from close to far: behind one fast link, in one machine, in one rack, in different racks.
+// The localities from close to far: behind one fast link, in one machine, in one rack, in different racks.
 const (
 	SameSlot Locality = iota
 	SameMachine
@@ -14,12 +14,12 @@ const (
 	localities
 )
 
-// String is its word in events and tables.
+// String returns the name in events and tables.
 func (s Locality) String() string {
 	return [...]string{"slot", "machine", "rack", "cluster"}[min(max(s, 0), localities-1)]
 }
 
-// ParseLocality reads the word of a locality; "" is SameMachine.
+// ParseLocality parses the name of a locality; "" is SameMachine.
 func ParseLocality(word string) (Locality, bool) {
 	if word == "" {
 		return SameMachine, true
@@ -32,32 +32,31 @@ func ParseLocality(word string) (Locality, bool) {
 	return SameMachine, false
 }
 
-// Slowdown is Themis's S by locality until it was measured: 1 in a machine, 1.1 across machines, 1.3 across racks (NSDI
-// 2020, section 5.2).
+// Slowdown returns Themis's S by locality before it is measured: 1 in a machine, 1.1 across machines, 1.3 across racks
+// (NSDI 2020, section 5.2).
 func Slowdown(s Locality) float64 { return [...]float64{1, 1, 1.1, 1.3}[min(max(s, 0), localities-1)] }
 
-// Speed is one measurement of how fast a model trains.
+// Speed is a measurement of a model's training speed.
 type Speed struct {
-	// Type of the devices; "" stands for every type that is not named.
+	// Type is the type of the devices; "" stands for every type without a measurement.
 	Type     string
 	Devices  int
 	Locality Locality
-	// Rate in steps per second of the whole gang; 0 says that it does not run there.
+	// Rate is in steps per second of the whole gang; 0 means that the model does not run there.
 	Rate float64
 }
 
-// Speeds is what is known of how fast one model trains: measurements, and slowdowns by locality where they differ from
-// Slowdown. The zero value knows nothing, and then every device does one step per second.
+// Speeds is the known training speed of a model: measurements, and slowdowns by locality if they differ from Slowdown.
+// With the zero value, every device does one step per second.
 type Speeds struct {
 	Measured []Speed
-	// S is the slowdown by locality; 0 for the usual one.
+	// S is the slowdown by locality; 0 for the default.
 	S [localities]float64
-	// Estimated is how fast devices of each type are relative to others, as far as that is guessed; nil if all count as equal
-	// that were not measured.
+	// Estimated is the estimated relative speed of device types that were not measured, or nil if they count as equal.
 	Estimated map[string]float64
 }
 
-// Slowdown of the model at a locality: iterations take so many times longer than in one place.
+// Slowdown returns the ratio of the model's iteration time at a locality to that in one place.
 func (s *Speeds) Slowdown(at Locality) float64 {
 	if s != nil && s.S[at] > 0 {
 		return s.S[at]
@@ -65,9 +64,9 @@ func (s *Speeds) Slowdown(at Locality) float64 {
 	return Slowdown(at)
 }
 
-// Rate is the steps per second of a gang of n devices of a type at a locality: measured if it was; otherwise in proportion
-// to the nearest number of devices that was measured, divided by the slowdown of the locality. Of a type that was not measured,
-// what another one was, in the proportion that is estimated of the two.
+// Rate returns the steps per second of a gang of n devices of a type at a locality. Without a measurement, it scales
+// the one with the nearest number of devices in proportion and divides by the slowdown of the locality. For a type
+// without measurements, it scales those of another type by the ratio of their estimates.
 func (s *Speeds) Rate(kind string, n int, at Locality) float64 {
 	if s == nil || len(s.Measured) == 0 {
 		return float64(n) / s.Slowdown(at) * s.guess(kind)
@@ -90,7 +89,7 @@ func (s *Speeds) Rate(kind string, n int, at Locality) float64 {
 	return rate * s.Slowdown(best.Locality) / s.Slowdown(at)
 }
 
-// guess is how fast a type is relative to the fastest, as far as that is guessed; 1 otherwise.
+// guess returns the estimated speed of a type relative to the fastest, or 1 without an estimate.
 func (s *Speeds) guess(kind string) float64 {
 	if s == nil || s.Estimated[kind] <= 0 {
 		return 1
@@ -98,7 +97,7 @@ func (s *Speeds) guess(kind string) float64 {
 	return s.Estimated[kind]
 }
 
-// like is a type that was measured to stand for one that was not: the first that it can be compared with, if there is one.
+// like returns a measured type to represent one that was not measured, preferably one that it can be compared with.
 func (s *Speeds) like(kind string) string {
 	if s.Estimated[kind] > 0 {
 		for i := range s.Measured {
@@ -110,7 +109,7 @@ func (s *Speeds) like(kind string) string {
 	return s.Measured[0].Type
 }
 
-// nearest is the measurement of a type that is closest to what is asked: in the number of devices, then in locality.
+// nearest returns the measurement of a type with the nearest number of devices, and among those the nearest locality.
 func (s *Speeds) nearest(kind string, n int, at Locality) (Speed, bool) {
 	best := -1
 	for i := range s.Measured {
@@ -135,12 +134,12 @@ func distance(m *Speed, n int, at Locality) int {
 
 func abs(n int) int { return max(n, -n) }
 
-// Knows says whether the model was measured on a type, or on every type.
+// Knows reports whether the model was measured on a type, or on every type.
 func (s *Speeds) Knows(kind string) bool {
 	return s != nil && slices.ContainsFunc(s.Measured, func(m Speed) bool { return m.Type == kind || m.Type == "" })
 }
 
-// LocalityOf says how far apart the devices of a gang are.
+// LocalityOf returns the locality of a gang.
 func LocalityOf(nodes []Node, g Gang) Locality {
 	if len(g) == 0 {
 		return SameSlot
@@ -163,7 +162,7 @@ func LocalityOf(nodes []Node, g Gang) Locality {
 	return SameRack
 }
 
-// TypeOf is the type of a gang's devices; "" if they are of several.
+// TypeOf returns the type of a gang's devices, or "" if they have several.
 func TypeOf(nodes []Node, g Gang) string {
 	kind := ""
 	for _, p := range g {
@@ -180,8 +179,8 @@ func TypeOf(nodes []Node, g Gang) string {
 	return kind
 }
 
-// RateOf is the steps per second of a gang. In one of several types the slowest sets the pace of all (Hadar, section
-// 3.1), and so does the slowest device.
+// RateOf returns the steps per second of a gang. With several types, the slowest determines the pace of all (Hadar,
+// section 3.1), and so does the slowest device.
 func RateOf(nodes []Node, g Gang, s *Speeds) float64 {
 	n, at := g.Size(), LocalityOf(nodes, g)
 	if n == 0 {

@@ -82,7 +82,7 @@ func TestRate(t *testing.T) {
 	}
 }
 
-// The slowest of a gang sets the pace of all.
+// The slowest device of a gang determines the pace.
 func TestRateOf(t *testing.T) {
 	t.Parallel()
 	nodes := []cluster.Node{node("a", "v100", "v100"), node("b", "k80", "v100")}

@@ -7,55 +7,57 @@ import (
 )
 
 const (
-	// maxScore bounds scores: what diverges is off by any number of scales.
+	// maxScore limits scores, because a diverged curve is off by any number of scales.
 	maxScore = 20
-	// maxResults bounds the results that a calibration keeps, the newest.
+	// maxResults is the number of results that a calibration keeps; older ones are dropped.
 	maxResults = 256
-	// priorResults is how many results the built-in prior counts for at first; it counts for half after as many.
+	// priorResults is the number of results that the built-in prior initially counts for. The prior counts half after
+	// as many results.
 	priorResults = 4
-	// Nominal is the probability of the intervals that coverage is counted for.
+	// Nominal is the probability of the intervals whose coverage is counted.
 	Nominal = 0.9
-	// LeastResults is the fewest results that a calibration is judged by.
+	// LeastResults is the smallest number of results from which a calibration is judged.
 	LeastResults = 20
-	// nominalResults is how many results are added that are as they should be: a few scatter more than the band is wide.
+	// nominalResults is the number of results with nominal coverage that are added, because the coverage of a few
+	// results varies by more than the width of the band.
 	nominalResults = 20
-	// lowest and highest are the band of coverage that counts as calibrated.
+	// lowest and highest limit the coverage that counts as calibrated.
 	lowest, highest = 0.85, 0.95
 )
 
-// A Result is what became of a forecast.
+// A Result is the outcome of a forecast.
 type Result struct {
-	// Doublings of the steps between the forecast and what it was of.
+	// Doublings is the number of doublings of the steps from the forecast to its step.
 	Doublings float64
-	// Place of the curve among others when it was forecast; NaN if unknown.
+	// Place is the curve's place among others when it was forecast, or NaN if unknown.
 	Place float64
-	// Score of the value that came.
+	// Score is the score of the actual value.
 	Score float64
-	// Weight of the result among others; 1 if 0.
+	// Weight is the weight of the result among others; 0 means 1.
 	Weight float64
-	// Inside: it lay in the forecast's nominal interval, as of when that was made.
+	// Inside is set if the value was in the forecast's nominal interval at the time of the forecast.
 	Inside bool
 }
 
-// A Calibration is what was learned of how far forecasts are off. The zero value knows the built-in prior alone; it
-// is plain data, and so its own snapshot.
+// A Calibration is what was learned about the errors of forecasts. The zero value knows only the built-in prior. It is
+// plain data and can be stored as it is.
 type Calibration struct {
-	// Results are the newest, oldest first.
+	// Results are the newest results, oldest first.
 	Results []Result
 }
 
-// A Claim is what a forecast says, kept until its step comes. It is plain data.
+// A Claim is a forecast that is kept until its step is reached. It is plain data.
 type Claim struct {
 	Step            int64
 	Doublings       float64
 	Place           float64
 	Location, Scale float64
-	// Low and High are the scores between which the nominal interval lay when the forecast was made.
+	// Low and High are the scores at the ends of the nominal interval when the forecast was made.
 	Low, High float64
 	Maximise  bool
 }
 
-// Claim is what the forecast says, to be checked later.
+// Claim returns the forecast in a form that can be checked later.
 func (f Forecast) Claim() Claim {
 	low, high := f.scores.interval(Nominal)
 	return Claim{
@@ -64,8 +66,8 @@ func (f Forecast) Claim() Claim {
 	}
 }
 
-// Score is how far a value is from what was forecast, in scales; a positive one is worse. What is not finite is as
-// bad as a score can be.
+// Score returns the error of the forecast in scales; a positive score is worse. A value that is not finite has the
+// worst possible score.
 func (c Claim) Score(value float64) float64 {
 	z := (cost(value, c.Maximise) - c.Location) / c.Scale
 	if math.IsNaN(z) {
@@ -74,14 +76,14 @@ func (c Claim) Score(value float64) float64 {
 	return min(max(z, -maxScore), maxScore)
 }
 
-// Learn takes in what a forecast turned out to be, NaN for a curve that broke. A weight above 1 lets a result stand
-// for others that were not seen because their curves were stopped.
+// Learn adds the outcome of a forecast, NaN for a curve that diverged. With a weight above 1, a result also represents
+// others that are unknown because their curves were stopped.
 func (k *Calibration) Learn(c Claim, value, weight float64) {
 	score := c.Score(value)
 	k.Add(Result{Doublings: c.Doublings, Place: c.Place, Score: score, Weight: weight, Inside: c.Low <= score && score <= c.High})
 }
 
-// Add takes in a result.
+// Add adds a result.
 func (k *Calibration) Add(r Result) {
 	if len(k.Results) >= maxResults {
 		k.Results = slices.Delete(k.Results, 0, len(k.Results)-maxResults+1)
@@ -89,7 +91,7 @@ func (k *Calibration) Add(r Result) {
 	k.Results = append(k.Results, r)
 }
 
-// Coverage is the share of results that lay in their nominal intervals, and the number of results.
+// Coverage returns the share of results inside their nominal intervals, and the number of results.
 func (k *Calibration) Coverage() (share float64, n int) {
 	inside := 0
 	for _, r := range k.Results {
@@ -103,8 +105,8 @@ func (k *Calibration) Coverage() (share float64, n int) {
 	return float64(inside) / float64(len(k.Results)), len(k.Results)
 }
 
-// Holds reports whether forecasts may be relied on: at least 20 results are known, and the coverage of the 90 %
-// intervals is from 85 % to 95 % once 20 more are counted in that cover as they should.
+// Holds reports whether forecasts may be trusted: at least 20 results are known, and the coverage of the 90 % intervals
+// is from 85 % to 95 % after adding 20 results with nominal coverage.
 func (k *Calibration) Holds() bool {
 	share, n := k.Coverage()
 	if n < LeastResults {
@@ -114,17 +116,18 @@ func (k *Calibration) Holds() bool {
 	return lowest <= smooth && smooth <= highest
 }
 
-// scores is a distribution of scores: atoms in rising order, and the weight up to the middle of each, over 1.
+// scores is a distribution of scores: atoms in ascending order, and the cumulative weight up to the middle of each,
+// normalised to a total of 1.
 type scores struct {
 	atoms, upTo []float64
-	// The tails beyond the first and the last atom fall off exponentially at these scales.
+	// left and right are the scales of the exponential tails beyond the first and the last atom.
 	left, right float64
-	// results is how many results of equal weight would say as much.
+	// results is the equivalent number of results of equal weight.
 	results float64
 }
 
-// scores for a forecast so many doublings away of a curve at a place among others: the prior, and the results of
-// forecasts about as far of curves about there.
+// scores returns the distribution for a forecast over a number of doublings and a curve at a place among others. It
+// combines the prior with the results of forecasts over similar distances for curves at similar places.
 func (k *Calibration) scores(doublings, place float64) *scores {
 	type atom struct{ at, weight float64 }
 	prior, own := priorScores(doublings), 0.0
@@ -161,15 +164,16 @@ func (k *Calibration) scores(doublings, place float64) *scores {
 	return s
 }
 
-// tails lets the probability fall from a half at the median to that of the outermost atom, and on like that.
+// tails chooses exponential tails through a half at the median and the probability of the outermost atom.
 func (s *scores) tails() {
 	last, middle := len(s.atoms)-1, s.quantile(0.5)
 	s.left = max(1e-3, (middle-s.atoms[0])/math.Log(0.5/s.upTo[0]))
 	s.right = max(1e-3, (s.atoms[last]-middle)/math.Log(0.5/(1-s.upTo[last])))
 }
 
-// wide makes up for how few the results are: the i-th of n lies, in the median, at (i-1/3)/(n+1/3) of what they are drawn
-// from (Hyndman and Fan 1996, definition 8), and not at (i-1/2)/n. Intervals need that to cover what they should.
+// wide corrects for a small number of results: the median position of the i-th of n values is (i-1/3)/(n+1/3) in the
+// distribution that they are drawn from (Hyndman and Fan 1996, definition 8), not (i-1/2)/n. Without it, intervals
+// cover too little.
 func (s *scores) wide() *scores {
 	w := &scores{atoms: s.atoms, upTo: make([]float64, len(s.upTo)), results: s.results}
 	for i, p := range s.upTo {
@@ -179,7 +183,7 @@ func (s *scores) wide() *scores {
 	return w
 }
 
-// interval holds a score with probability p.
+// interval returns the interval that contains a score with probability p.
 func (s *scores) interval(p float64) (low, high float64) {
 	w := s.wide()
 	return w.quantile((1 - p) / 2), w.quantile((1 + p) / 2)
@@ -197,11 +201,11 @@ func (s *scores) quantile(p float64) float64 {
 	return between(s.atoms[i-1], s.atoms[i], (p-s.upTo[i-1])/(s.upTo[i]-s.upTo[i-1]))
 }
 
-// between is the value at a fraction of the way from low to high. It never falls as the fraction grows, and never leaves
-// the two, which a weighted mean of them does by a rounding.
+// between interpolates from low to high. The result is monotonic in fraction and never outside the two, unlike a
+// weighted mean, because of rounding.
 func between(low, high, fraction float64) float64 { return min(high, low+(high-low)*fraction) }
 
-// below is the probability of a score below z.
+// below returns the probability of a score below z.
 func (s *scores) below(z float64) float64 {
 	i, _ := slices.BinarySearch(s.atoms, z)
 	last := len(s.atoms) - 1
@@ -218,7 +222,7 @@ func (s *scores) below(z float64) float64 {
 	return between(s.upTo[i-1], s.upTo[i], (z-s.atoms[i-1])/(s.atoms[i]-s.atoms[i-1]))
 }
 
-// mean by the trapezoids of the quantile function.
+// mean returns the mean by numerical integration of the quantile function.
 func (s *scores) mean() float64 {
 	const parts = 200
 	sum := 0.0

@@ -22,20 +22,20 @@ func (y *tally) add(r curve.Result) {
 
 func (y *tally) share() float64 { return y.inside / y.all }
 
-// A row is what the 90 % intervals of a task's curves covered at one cut.
+// A row is the coverage of the 90 % intervals of a task's curves at one cut.
 type row struct {
 	curves int
-	// alone knows the built-in prior only, taught the scores of finished curves of the same sweep too; best holds of
-	// the taught ones those that were the best quarter at the cut.
+	// alone uses only the built-in prior, taught also the scores of completed curves of the same sweep. best is taught
+	// restricted to the curves that were in the best quarter at the cut.
 	alone, taught, best tally
 }
 
 const (
-	// taughtBy is how many of the sweep's own finished curves a calibration has seen.
+	// taughtBy is the number of the sweep's completed curves that a calibration has seen.
 	taughtBy = 32
-	// orders of the curves that are averaged over.
+	// orders is the number of orders of the curves to average over.
 	orders = 50
-	// tested is how many others are forecast then, at the most.
+	// tested is the maximum number of other curves that are then forecast.
 	tested = 80
 )
 
@@ -75,8 +75,8 @@ func outcome(g guess, k *curve.Calibration) curve.Result {
 	return known.Results[len(known.Results)-1]
 }
 
-// On tasks that nothing was fitted on, the 90 % intervals of forecasts of a curve's end cover 85 to 95 % once 32 of the
-// sweep's own curves have finished. The table is that of docs/tuners.md:
+// On held-out tasks, the 90 % intervals of forecasts of a curve's end cover 85 to 95 % once 32 of the sweep's own
+// curves have completed. The test prints the table of docs/tuners.md:
 //
 //	go test ./orchestrator/curve -run Coverage -v
 func TestCoverageOnRealCurves(t *testing.T) {
@@ -98,7 +98,7 @@ func TestCoverageOnRealCurves(t *testing.T) {
 			if sums[key] == nil {
 				sums[key] = &row{}
 			}
-			// Each task counts alike.
+			// Each task has the same weight.
 			sums[key].curves++
 			sums[key].taught.inside += r.taught.share()
 			sums[key].alone.inside += r.alone.share()

@@ -11,41 +11,41 @@ type Point struct {
 	Value float64
 }
 
-// MinPoints is the fewest points that can be extrapolated.
+// MinPoints is the smallest number of points that can be extrapolated.
 const MinPoints = 4
 
 const (
-	// maxFitted bounds the points that are fitted; more are averaged in groups.
+	// maxFitted is the maximum number of points that are fitted; more are averaged in groups.
 	maxFitted = 64
-	// maxUnits bounds what a shape may say, in units of the curve's spread: beyond it a fit has no meaning.
+	// maxUnits limits the prediction of a shape, in units of the curve's spread, beyond which a fit is meaningless.
 	maxUnits = 10
-	// outlier bounds what a point may say, in the same units: curves have spikes.
+	// outlier limits a point, in the same units, because curves have spikes.
 	outlier = 3
-	// pooling is the power of the number of points that they count for together: neighbours err alike.
+	// pooling is the exponent of the number of points in their joint weight: the errors of neighbours are correlated.
 	pooling = 0.7
-	// walkShare is the share of the last-value model in what is said. Evidence alone would seldom leave it any, since it
-	// does not say that a curve can be smooth and still turn.
+	// walkShare is the share of the last-value model in a prediction. The evidence alone would seldom leave it any,
+	// because it does not account for smooth curves that turn later.
 	walkShare = 0.25
-	// floor is the least scale, in units of the curve's spread.
+	// floor is the smallest scale, in units of the curve's spread.
 	floor = 0.02
 )
 
 // A Curve is a fitted learning curve.
 type Curve struct {
-	// Place of the curve among others of its sweep that were as long: the share of them that were better. It is NaN
-	// after Fit, for unknown.
+	// Place is the share of its sweep's curves of the same length that were better. It is NaN after Fit, which means
+	// unknown.
 	Place float64
-	// newest is the newest step that was fitted; a cost is level + unit * y, and lower is better.
+	// newest is the newest step that was fitted. A cost is level + unit * y; lower is better.
 	newest, level, unit float64
 	maximise            bool
 	members             []member
-	// The last-value model: a random walk in the logarithm of the step. end is the newest value, smoothed, walk the
-	// variance of the change in one doubling of the steps, noise that of one point.
+	// These are the last-value model, a random walk in the logarithm of the step: end is the smoothed newest value,
+	// walk the variance of the change in one doubling of the steps, noise the variance of one point.
 	end, walk, noise float64
 }
 
-// Fit fits points in order of their steps; points that are not finite or do not come later than those before are
-// left out. It reports false if fewer than MinPoints are left.
+// Fit fits points, which must be in order of their steps. It ignores points that are not finite or not after the
+// previous one. It returns false if fewer than MinPoints are left.
 func Fit(points []Point, maximise bool) (*Curve, bool) {
 	us, ys := usable(points, maximise)
 	n := len(us)
@@ -61,7 +61,7 @@ func Fit(points []Point, maximise bool) (*Curve, bool) {
 	for i := range us {
 		us[i] /= c.newest
 		ys[i] = min(max((ys[i]-c.level)/c.unit, -outlier), outlier)
-		// What a curve does late says more about its end than how it began.
+		// Late points say more about the end than early ones.
 		ws[i] = us[i]
 		sum += ws[i]
 	}
@@ -78,7 +78,7 @@ func Fit(points []Point, maximise bool) (*Curve, bool) {
 	return c, true
 }
 
-// usable are the steps and costs of the points that can be fitted, thinned to maxFitted.
+// usable returns the steps and costs of the points that can be fitted, averaged to at most maxFitted.
 func usable(points []Point, maximise bool) (us, ys []float64) {
 	for _, p := range points {
 		step := float64(p.Step)
@@ -91,7 +91,7 @@ func usable(points []Point, maximise bool) (us, ys []float64) {
 	if group <= 1 {
 		return us, ys
 	}
-	// The newest groups are whole, so that the newest point is the end of one.
+	// The newest groups are complete, so that the newest point is the end of a group.
 	from, k := 0, 0
 	for to := (len(us)-1)%group + 1; to <= len(us); to += group {
 		sum := 0.0
@@ -104,7 +104,7 @@ func usable(points []Point, maximise bool) (us, ys []float64) {
 	return us[:k], ys[:k]
 }
 
-// cost is what less of is better.
+// cost converts a value so that lower is better.
 func cost(value float64, maximise bool) float64 {
 	if maximise {
 		return -value
@@ -131,7 +131,7 @@ func (c *Curve) follow(us, ys, ws []float64) {
 	c.walk = (c.end-before)*(c.end-before) + c.noise
 }
 
-// predict is the location and the scale of the cost at a step.
+// predict returns the location and the scale of the cost at a step.
 func (c *Curve) predict(step float64) (location, scale float64) {
 	u := max(1, step/c.newest)
 	var m, v float64
@@ -155,7 +155,7 @@ func mean(values []float64) float64 {
 	return sum / float64(len(values))
 }
 
-// quantile of values in rising order, interpolated.
+// quantile returns an interpolated quantile of values in ascending order.
 func quantile(rising []float64, p float64) float64 {
 	at := p * float64(len(rising)-1)
 	i := int(at)

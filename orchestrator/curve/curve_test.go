@@ -10,7 +10,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/curve"
 )
 
-// along is a curve measured at every so many steps.
+// along returns a curve measured at regular steps.
 func along(n int, every int64, at func(step float64) float64) []curve.Point {
 	var points []curve.Point
 	for i := range int64(n) {
@@ -20,7 +20,7 @@ func along(n int, every int64, at func(step float64) float64) []curve.Point {
 	return points
 }
 
-// A curve that is one of the shapes, or close to one, is forecast within a tenth of what it has left to go.
+// The error of the forecast of a curve that is close to one of the shapes is within a tenth of the remaining change.
 func TestCurvesOfTheFamiliesAreForecast(t *testing.T) {
 	t.Parallel()
 	for name, at := range map[string]func(float64) float64{
@@ -78,8 +78,8 @@ func drawCurve(t *rapid.T) []curve.Point {
 
 func near(a, b float64) bool { return math.Abs(a-b) <= 1e-6*(1+math.Abs(a)+math.Abs(b)) }
 
-// Whatever the curve and whatever was learned, a forecast is a distribution: quantiles rise, Beats is their inverse,
-// and turning the metric around turns the forecast around.
+// For any curve and calibration, a forecast is a distribution: quantiles increase, Beats is their inverse, and negating
+// the metric negates the forecast.
 func TestForecastsAreDistributions(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -123,7 +123,8 @@ func TestForecastsAreDistributions(t *testing.T) {
 	})
 }
 
-// Many results alike are many atoms alike or nearly: quantiles between them must not fall by a rounding, nor may Beats.
+// Many equal results give many atoms that are equal or almost equal. Rounding must not make quantiles between them, or
+// Beats, decrease.
 func TestQuantilesNeverFall(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(1, 1))
@@ -157,7 +158,7 @@ func TestQuantilesNeverFall(t *testing.T) {
 	}
 }
 
-// A metric in other units, or from another zero, is forecast alike.
+// Forecasts do not depend on the metric's unit or offset.
 func TestForecastsKeepTheUnitsOfTheMetric(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -209,7 +210,7 @@ func TestCoverageIsCountedAndJudged(t *testing.T) {
 	}
 }
 
-// Scores that are all off to one side move the forecast there.
+// Scores that are all on one side move the forecast to that side.
 func TestACalibrationLearnsABias(t *testing.T) {
 	t.Parallel()
 	c, _ := curve.Fit(along(20, 1, func(s float64) float64 { return 1 / s }), false)

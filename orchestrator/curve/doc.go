@@ -1,14 +1,15 @@
-// Package curve extrapolates learning curves, with error bars that are calibrated on curves that went on.
+// Package curve extrapolates learning curves with calibrated error bars.
 //
 // A curve is fitted by a grid of parametric shapes and a last-value model. Every shape is linear in its level and its
-// change, so that its posterior and its evidence have closed forms (Bayesian linear regression): the evidence weighs
-// the shapes, and what they say together, plus the last-value model's fixed share, gives the location and the scale of
-// a later value. There is nothing to iterate and nothing random.
+// change, so that its posterior and its evidence have closed forms (Bayesian linear regression). The shapes, weighted
+// by their evidence, and the last-value model with a fixed share give the location and the scale of a later value. The
+// computation is not iterative and not random.
 //
-// How far the truth lies from the location, in scales, is the score of a forecast. The distribution of scores is
-// learned: a built-in prior, and the scores of the sweep's own curves as they get to the steps that were forecast. A
-// quantile of a forecast is location + scale * quantile of the scores (split conformal prediction with normalised
-// scores); the scores of curves that had a like place among the others count most. Signed scores make up for what no shape can see, such as a learning rate that falls at the end.
+// The score of a forecast is its error in scales. The distribution of scores is learned: it combines a built-in prior
+// with the scores of the sweep's own curves when they reach the forecast steps. A quantile of a forecast is location +
+// scale * quantile of the scores (split conformal prediction with normalised scores). Curves at a similar place among
+// the others have the most weight. Scores are signed, so they correct systematic errors of the shapes, for example if
+// the learning rate falls at the end.
 //
-// Points may be of any metric; those that are maximised are turned around inside.
+// Metrics that are maximised are negated internally.
 package curve

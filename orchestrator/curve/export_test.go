@@ -1,9 +1,9 @@
 package curve
 
-// PriorScores lets tests compare the built-in tables with what they come from.
+// PriorScores exports the built-in tables for tests that compare them with their source.
 func PriorScores(doublings float64) []float64 { return priorScores(doublings) }
 
-// Interval is the nominal interval of scores.
+// Interval returns the nominal interval of scores.
 func (k *Calibration) Interval(doublings, place float64) (low, high float64) {
 	return k.scores(doublings, place).interval(Nominal)
 }

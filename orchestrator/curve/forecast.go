@@ -2,20 +2,20 @@ package curve
 
 import "math"
 
-// A Forecast is what a metric will be at a step: a distribution.
+// A Forecast is the distribution of a metric at a step.
 type Forecast struct {
-	// Step that was forecast, and how many doublings of the steps seen lie before it.
+	// Step is the step that was forecast, Doublings the number of doublings from the newest step to it.
 	Step      int64
 	Doublings float64
-	// Place is the curve's.
+	// Place is the curve's place.
 	Place float64
-	// location and scale of the cost, and the distribution of scores.
+	// location and scale belong to the cost; scores is the distribution of scores.
 	location, scale float64
 	maximise        bool
 	scores          *scores
 }
 
-// At forecasts the metric at a step under a calibration. A step that was seen is forecast as the newest one.
+// At forecasts the metric at a step. A past step is forecast like the newest one.
 func (c *Curve) At(step int64, k *Calibration) Forecast {
 	location, scale := c.predict(float64(step))
 	doublings := math.Log2(max(1, float64(step)/c.newest))
@@ -25,7 +25,7 @@ func (c *Curve) At(step int64, k *Calibration) Forecast {
 	}
 }
 
-// Quantile is the value that the metric stays below with probability p.
+// Quantile returns the value that the metric is below with probability p.
 func (f Forecast) Quantile(p float64) float64 {
 	if f.maximise {
 		return -(f.location + f.scale*f.scores.quantile(1-p))
@@ -33,14 +33,14 @@ func (f Forecast) Quantile(p float64) float64 {
 	return f.location + f.scale*f.scores.quantile(p)
 }
 
-// Median of the metric.
+// Median returns the median of the metric.
 func (f Forecast) Median() float64 { return f.Quantile(0.5) }
 
-// Mean of the metric. Scores are bounded for it: what diverges has no mean.
+// Mean returns the mean of the metric. Scores are limited, because the mean of a diverging curve does not exist.
 func (f Forecast) Mean() float64 { return cost(f.location+f.scale*f.scores.mean(), f.maximise) }
 
-// Interval holds the metric with probability p, and leaves out as much below as above. It is wider than the quantiles
-// are apart: it makes up for how few results they rest on.
+// Interval returns the central interval that contains the metric with probability p. It is wider than the distance of
+// the quantiles, to account for the small number of results.
 func (f Forecast) Interval(p float64) (low, high float64) {
 	low, high = f.scores.interval(p)
 	low, high = f.location+f.scale*low, f.location+f.scale*high
@@ -50,13 +50,13 @@ func (f Forecast) Interval(p float64) (low, high float64) {
 	return low, high
 }
 
-// Beats is the probability that the metric is better than a value.
+// Beats returns the probability that the metric is better than a value.
 func (f Forecast) Beats(value float64) float64 {
 	return f.scores.below((cost(value, f.maximise) - f.location) / f.scale)
 }
 
-// Reach is the probability that the metric is better than a value at some step up to by. It is a bound from below: the
-// highest probability of any one of the steps.
+// Reach returns the probability that the metric is better than a value at some step up to by. It is a lower bound: the
+// highest probability at any single step.
 func (c *Curve) Reach(value float64, by int64, k *Calibration) float64 {
 	const looks = 8
 	best := 0.0

@@ -2,7 +2,7 @@ package curve
 
 import "math"
 
-// priorScores are the built-in scores for a forecast so many doublings away, in rising order.
+// priorScores returns the built-in scores for a forecast over a number of doublings, in ascending order.
 func priorScores(doublings float64) []float64 {
 	tables := priorTables()
 	for i, t := range tables {
@@ -23,13 +23,13 @@ func priorScores(doublings float64) []float64 {
 	return nil
 }
 
-// A priorTable holds the scores at the quantiles (j + 1/2) / 40 of forecasts so many doublings away.
+// A priorTable holds the scores at the quantiles (j + 1/2) / 40 of forecasts over a number of doublings.
 type priorTable struct {
 	doublings float64
 	scores    [40]float64
 }
 
-// priorTables come from the tasks that TestThePriorIsWhatTheFittedTasksGive names, at 50, 25 and 10 % of training:
+// priorTables come from the tasks in TestThePriorIsWhatTheFittedTasksGive, at 50, 25 and 10 % of training:
 //
 //	go test ./orchestrator/curve -run Prior -v -args -prior
 func priorTables() [3]priorTable {

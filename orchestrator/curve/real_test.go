@@ -17,14 +17,14 @@ import (
 
 var printPrior = flag.Bool("prior", false, "print the prior's tables as prior.go holds them")
 
-// shared is where the real curves lie beside a checkout.
+// shared is the path of the real curves relative to this package.
 const shared = "../../../shared/data/curves"
 
-// cuts are the shares of training after which curves are forecast.
+// cuts returns the shares of training after which curves are forecast.
 func cuts() []float64 { return []float64{0.1, 0.25, 0.5} }
 
-// fitted are the tasks that the prior was fitted on. All others are held out, and none of them is a variant of the
-// same model and data.
+// fitted reports whether the prior was fitted on a task. All other tasks are held out, and none of them is a variant of
+// the same model and data.
 func fitted(name string) bool {
 	for _, family := range []string{
 		"patch128_LSTM128_bs64", "patch32_IRNN64", "patch32_GRU128", "criteo1tb", "imagenet_resnet", "librispeech_conformer", "ogbg",
@@ -73,14 +73,14 @@ func realTasks(tb testing.TB) []realTask {
 
 func cutStep(t *curvetest.Task, cut float64) int { return int(math.Round(cut * float64(t.Steps()))) }
 
-// A guess is a forecast of a curve's end, what came, and the cost at the cut for ranking.
+// A guess is a forecast of a curve's end, the actual end, and the cost at the cut for ranking.
 type guess struct {
 	forecast    curve.Forecast
 	final, rank float64
 	fit         *curve.Curve
 }
 
-// guesses forecast the ends of a task's curves that were alive at a cut and long enough to be forecast.
+// guesses forecasts the ends of a task's curves that had not diverged at a cut and were long enough.
 func guesses(t *curvetest.Task, cut float64) []guess {
 	step := cutStep(t, cut)
 	var all []guess
@@ -111,7 +111,8 @@ func guesses(t *curvetest.Task, cut float64) []guess {
 	return all
 }
 
-// The tables of prior.go are what the fitted tasks give, each task counting alike within its set, and both sets.
+// The tables of prior.go follow from the fitted tasks. Each task has the same weight within its set, and both sets have
+// the same weight.
 func TestThePriorIsWhatTheFittedTasksGive(t *testing.T) {
 	t.Parallel()
 	tasks := realTasks(t)

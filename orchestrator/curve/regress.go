@@ -8,23 +8,24 @@ type member struct {
 	shape shape
 	// weight is the log evidence until the weights are normalised.
 	weight float64
-	// first and newest are phi at the first and the newest point, which phi is measured by.
+	// first and newest are phi at the first and the newest point, used to normalise phi.
 	first, newest float64
 	level, change float64
-	// noise is the expected variance of a point; the others are the posterior's covariance over the noise.
+	// noise is the expected variance of a point; the others are the posterior's covariance divided by the noise.
 	noise, aa, ab, bb float64
 }
 
-// The prior of the regression, in units of the curve's spread. It matters for short curves alone.
+// The prior of the regression, in units of the curve's spread. It matters only for short curves.
 const (
-	// priorNoise is the noise that priorPoints points speak for.
+	// priorNoise is the prior noise, with the weight of priorPoints points.
 	priorNoise  = 0.05
 	priorPoints = 1.0
-	// priorPrecision of level and change, over the noise's: one unit of spread.
+	// priorPrecision is the precision of level and change, times the noise: their prior deviation is one unit of
+	// spread.
 	priorPrecision = priorNoise * priorNoise
 )
 
-// basis is phi measured so that it is 1 at the first point and 0 at the newest.
+// basis returns phi, scaled to 1 at the first point and 0 at the newest.
 func (m *member) basis(u float64) float64 {
 	if m.first == m.newest {
 		return 0
@@ -32,7 +33,8 @@ func (m *member) basis(u float64) float64 {
 	return (m.shape.at(u) - m.newest) / (m.first - m.newest)
 }
 
-// regress fits a shape to points us, ys with weights ws. Its weight is its log evidence, but for what all share.
+// regress fits a shape to points us, ys with weights ws. Its weight is its log evidence without the terms that all
+// shapes share.
 func regress(s shape, us, ys, ws []float64) member {
 	m := member{shape: s, first: s.at(us[0]), newest: s.at(1)}
 	var sw, sx, sxx, sy, sxy, syy float64
@@ -57,14 +59,14 @@ func regress(s shape, us, ys, ws []float64) member {
 	return m
 }
 
-// at is the mean of a point at u, and its variance.
+// at returns the mean of a point at u, and its variance.
 func (m *member) at(u float64) (mean, variance float64) {
 	x := m.basis(u)
 	mean = min(max(m.level+m.change*x, -maxUnits), maxUnits)
 	return mean, m.noise * (1 + m.aa + 2*m.ab*x + m.bb*x*x)
 }
 
-// normalise turns log evidence into weights that sum to 1.
+// normalise converts log evidence to weights that sum to 1.
 func normalise(members []member) {
 	top, sum := math.Inf(-1), 0.0
 	for i := range members {

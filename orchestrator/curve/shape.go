@@ -3,31 +3,31 @@ package curve
 import "math"
 
 // A family names the parametric shapes phi(u) of y = a + b phi(u), where u is the step over the newest step seen. All
-// but the constant fall from early to late steps and flatten out, or keep falling slowly.
+// except the constant fall from early to late steps and flatten out, or keep falling slowly.
 type family uint8
 
 const (
-	// constant: the curve stays where it is.
+	// constant: the curve does not change.
 	constant family = iota
 	// power: (u + s)^-p, the power law of Hestness et al. (2017) with an offset.
 	power
 	// exponential: exp(-k u).
 	exponential
-	// janoschek: exp(-(k u)^d), Weibull's growth, of which the exponential is one case.
+	// janoschek: exp(-(k u)^d), Weibull's growth; the exponential is a special case.
 	janoschek
 	// logPower: 1 / (1 + (k u)^d), which is also Morgan, Mercer and Flodin's growth.
 	logPower
-	// logarithm: -log(u + s), which never ends.
+	// logarithm: -log(u + s), which is unbounded.
 	logarithm
-	// straight: -u, what a curve does under a learning rate that goes on falling.
+	// straight: -u, as for a learning rate that keeps falling.
 	straight
 )
 
-// A shape is one member of a family: a point of the grid over its non-linear parameters.
+// A shape is a member of a family: a point of the grid over its non-linear parameters.
 type shape struct {
 	family family
 	p, q   float64
-	// prior is the log of its prior weight, shared by the members of the family.
+	// prior is the log of its prior weight, which the members of a family share equally.
 	prior float64
 }
 
@@ -50,7 +50,8 @@ func (s shape) at(u float64) float64 {
 	}
 }
 
-// shapes is the grid over the non-linear parameters. Scales are relative to the newest step, so one grid serves curves of any length.
+// shapes returns the grid over the non-linear parameters. Scales are relative to the newest step, so one grid serves
+// curves of any length.
 func shapes() []shape {
 	var all []shape
 	add := func(f family, ps, qs []float64) {

@@ -9,13 +9,13 @@ import (
 	"gonum.org/v1/plot/vg"
 )
 
-// Bars compares figures: for each group (a policy) one bar of each series (a workload).
+// Bars compares figures: each group (a policy) has one bar of each series (a workload).
 type Bars struct {
 	Title, Y string
 	Groups   []string
 	// Series have one value for each group; NaN leaves a gap.
 	Series []Sample
-	// Level draws a thin line across at a value; 0 for none.
+	// Level draws a thin horizontal line at a value; 0 for none.
 	Level float64
 }
 

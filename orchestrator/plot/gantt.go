@@ -13,24 +13,24 @@ import (
 func faint() color.NRGBA     { return color.NRGBA{225, 225, 225, 255} }
 func faintText() color.NRGBA { return color.NRGBA{110, 110, 110, 255} }
 
-// Bar is a time in which rows (devices) were in use.
+// Bar is a time interval in which rows (devices) were in use.
 type Bar struct {
-	// Rows by index.
+	// Rows are indices.
 	Rows       []int
 	From, Till float64
-	// Group (an app) decides the colour.
+	// Group (an app) determines the colour.
 	Group string
 }
 
 // Gantt shows which group used which row when.
 type Gantt struct {
 	Title, X string
-	// Rows from the bottom up, by name.
+	// Rows are names, from the bottom up.
 	Rows []string
 	Bars []Bar
 }
 
-// rowsNamed is how many rows still fit their names.
+// rowsNamed is the number of rows up to which all are labelled.
 const rowsNamed = 48
 
 func (g Gantt) build() (*plot.Plot, plot.Legend, size, error) {
@@ -90,7 +90,7 @@ func (b bars) Plot(c draw.Canvas, p *plot.Plot) {
 	}
 }
 
-// runs joins neighbouring rows, so that a gang is one rectangle.
+// runs joins neighbouring rows, so that a gang is drawn as one rectangle.
 func runs(rows []int) [][2]int {
 	var out [][2]int
 	for _, row := range slices.Sorted(slices.Values(rows)) {

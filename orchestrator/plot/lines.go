@@ -11,7 +11,7 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// Point of a line.
+// Point is a point of a line.
 type Point struct{ X, Y float64 }
 
 // Series is one line.
@@ -20,25 +20,25 @@ type Series struct {
 	Points []Point
 }
 
-// Lines draws series over a common axis: utilisation over time, or a figure over a setting. What cannot be drawn (NaN,
-// infinite, or not above 0 on a logarithmic axis) is left out.
+// Lines draws series over a common axis: utilisation over time, or a figure over a setting. Values that cannot be drawn
+// (NaN, infinite, or not above 0 on a logarithmic axis) are skipped.
 type Lines struct {
 	Title, X, Y string
 	LogX, LogY  bool
-	// Marks puts a mark on every point, for measurements.
+	// Marks draws a mark at every point, for measurements.
 	Marks bool
-	// Steps holds a value until the next point, instead of going there in a straight line.
+	// Steps holds a value until the next point, instead of drawing a straight line to it.
 	Steps  bool
 	Series []Series
-	// Level draws a thin line across at a value of Y, such as the rho of 1; 0 for none.
+	// Level draws a thin horizontal line at a value of Y, such as a rho of 1; 0 for none.
 	Level float64
-	// FromZero makes Y begin at 0, and MaxY, if above 0, end there.
+	// FromZero makes the Y axis begin at 0, and MaxY, if above 0, is its end.
 	FromZero bool
 	MaxY     float64
 }
 
-// ErrEmpty is the error of a figure without anything to draw.
-var ErrEmpty = errors.New("there is nothing to draw")
+// ErrEmpty is the error for a figure without data.
+var ErrEmpty = errors.New("there is no data to draw")
 
 func (l Lines) build() (*plot.Plot, plot.Legend, size, error) {
 	p, legend := newPlot(l.Title, l.X, l.Y), newLegend()
@@ -107,7 +107,7 @@ func (l Lines) add(p *plot.Plot, legend *plot.Legend, i int, name string, xys pl
 	return nil
 }
 
-// level draws the line across.
+// level draws the horizontal line.
 func (l Lines) level(p *plot.Plot) {
 	if l.Level == 0 {
 		return
@@ -120,7 +120,7 @@ func (l Lines) level(p *plot.Plot) {
 	p.Add(f)
 }
 
-// bounds leaves room where all values are the same, and takes the wishes for Y.
+// bounds sets the limits of the axes.
 func (l Lines) bounds(p *plot.Plot) {
 	if l.FromZero && !l.LogY {
 		p.Y.Min = min(0, p.Y.Min)
@@ -132,7 +132,7 @@ func (l Lines) bounds(p *plot.Plot) {
 	widen(&p.Y, l.LogY)
 }
 
-// widen makes a range of one value a range.
+// widen gives an axis with a single value some range.
 func widen(a *plot.Axis, log bool) {
 	switch {
 	case a.Min < a.Max:
@@ -150,11 +150,11 @@ type Sample struct {
 	Values []float64
 }
 
-// cdfPoints bounds the points of a distribution's line.
+// cdfPoints is the maximum number of points of a distribution's line.
 const cdfPoints = 800
 
-// CDF is the figure of what share of values is at most x, for several samples. Values that are not finite are left out,
-// and so are those not above 0 if log asks for a logarithmic axis.
+// CDF returns the cumulative distributions of several samples. Values that are not finite are skipped, and so are those
+// not above 0 if log selects a logarithmic axis.
 func CDF(title, x string, log bool, samples ...Sample) Lines {
 	l := Lines{Title: title, X: x, Y: "share", LogX: log, Steps: true, FromZero: true, MaxY: 1}
 	for _, s := range samples {

@@ -1,6 +1,6 @@
-// Package plot draws the figures that papers on schedulers draw: distributions, lines over time, sweeps over a setting,
-// Gantt charts and bars. Each is written twice, as SVG for reading and as PNG for showing. It needs no display, no
-// network and no fonts of the machine: they are in the binary. The same data gives the same bytes.
+// Package plot draws the usual figures of papers on schedulers: distributions, lines over time, values over a setting,
+// Gantt charts and bars. Each is written as SVG and as PNG. It needs no display, network or system fonts, because the
+// fonts are in the binary. The same data gives the same bytes.
 package plot
 
 import (
@@ -21,22 +21,22 @@ import (
 
 // A Figure can be written.
 type Figure interface {
-	// build makes the plot and the legend beside it, and says how large all of it is.
+	// build returns the plot, the legend, and the size of both together.
 	build() (*plot.Plot, plot.Legend, size, error)
 }
 
 type size struct{ width, height vg.Length }
 
-// usual is the size of most figures, that of a column and a half of a paper.
+// usual returns the size of most figures, one and a half columns of a paper.
 func usual() size { return size{7 * vg.Inch, 4 * vg.Inch} }
 
 // pngDPI makes the usual figure 1,050 pixels wide.
 const pngDPI = 150
 
-// legendEntries bounds the legend; what is beyond is drawn and not named.
+// legendEntries is the maximum number of legend entries; further series are drawn without one.
 const legendEntries = 20
 
-// Write writes dir/name.svg and dir/name.png, and makes dir if it is missing. It returns the two paths.
+// Write writes dir/name.svg and dir/name.png, and creates dir if necessary. It returns the two paths.
 func Write(dir, name string, f Figure) ([]string, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("figure %s: %w", name, err)
@@ -60,7 +60,7 @@ func Render(f Figure) (svg, png []byte, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	// The library places the label of Y wrongly on a logarithmic axis, and makes room for it there: it is drawn here.
+	// The library misplaces the label of a logarithmic Y axis, so drawTo draws it.
 	label := p.Y.Label.Text
 	p.Y.Label.Text = ""
 	vector := vgsvg.New(s.width, s.height)
@@ -77,7 +77,7 @@ func Render(f Figure) (svg, png []byte, err error) {
 	return a.Bytes(), b.Bytes(), nil
 }
 
-// drawTo draws the plot with the legend to its right, where it hides nothing, and the label of Y to its left.
+// drawTo draws the plot with the legend to its right, where it does not cover the data, and the label of Y to its left.
 func drawTo(c draw.Canvas, p *plot.Plot, legend plot.Legend, label string) {
 	c.SetColor(color.White)
 	c.Fill(c.Path())
@@ -95,7 +95,7 @@ func drawTo(c draw.Canvas, p *plot.Plot, legend plot.Legend, label string) {
 	p.Draw(draw.Crop(c, 0, -(r.Max.X - r.Min.X + vg.Points(8)), 0, 0))
 }
 
-// newPlot is an empty plot in the house's style.
+// newPlot returns an empty plot in Outbid's style.
 func newPlot(title, x, y string) *plot.Plot {
 	p := plot.New()
 	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = title, x, y
@@ -126,8 +126,8 @@ func sans(points float64) font.Font {
 	return font.From(font.Font{Typeface: "Liberation", Variant: "Sans"}, vg.Points(points))
 }
 
-// colours are Okabe and Ito's, which people who see colours differently can tell apart too; yellow, too light for a line,
-// comes last.
+// colours are those of Okabe and Ito, which colour-blind people can distinguish too. Yellow is last because it is too
+// light for a line.
 func colours() []color.NRGBA {
 	return []color.NRGBA{
 		{0, 114, 178, 255},
@@ -146,7 +146,7 @@ func colour(i int) color.NRGBA {
 	return all[i%len(all)]
 }
 
-// dashes tell lines of the same colour apart.
+// dashes distinguish lines of the same colour.
 func dashes(i int) []vg.Length {
 	patterns := [][]vg.Length{
 		nil,
@@ -157,7 +157,8 @@ func dashes(i int) []vg.Length {
 	return patterns[i/len(colours())%len(patterns)]
 }
 
-// shade is the i-th of any number of colours: neighbours differ most, by the golden angle.
+// shade returns the i-th of any number of colours. Neighbouring ones differ most, because hues advance by the golden
+// angle.
 func shade(i int) color.NRGBA {
 	hue := math.Mod(float64(i)*0.618033988749895, 1) * 6
 	light := []float64{.55, .75, .40}[i/7%3]
@@ -169,7 +170,7 @@ func shade(i int) color.NRGBA {
 	return color.NRGBA{part(2), part(0), part(4), 255}
 }
 
-// finite says whether a value can be drawn on a scale.
+// finite reports whether a value can be drawn on a scale.
 func finite(v float64, log bool) bool {
 	return !math.IsNaN(v) && !math.IsInf(v, 0) && (!log || v > 0)
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/plot"
 )
 
-// figures is one of each kind.
+// figures returns a figure of each kind.
 func figures() map[string]plot.Figure {
 	rng := rand.New(rand.NewPCG(1, 1))
 	sample := func(name string, n int, scale float64) plot.Sample {
@@ -85,7 +85,7 @@ func TestFiguresAreDrawnAlikeTwice(t *testing.T) {
 			t.Fatalf("%s: %v", name, err)
 		}
 		svg, image := read(t, paths[0]), read(t, paths[1])
-		if name == "gantt" || name == "sweep" { // all kinds of drawing; one of each is enough for two looks
+		if name == "gantt" || name == "sweep" { // all kinds of drawing; it suffices to render two of them twice
 			again, imageAgain, err := plot.Render(figures()[name])
 			if err != nil {
 				t.Fatal(err)

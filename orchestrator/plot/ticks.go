@@ -30,7 +30,7 @@ func (t ticks) Ticks(low, high float64) []plot.Tick {
 	return out
 }
 
-// logTicks labels powers of ten, and where there are few of them 2 and 5 times these as well.
+// logTicks labels powers of ten, and 2 and 5 times these if there are few.
 func logTicks(low, high float64) []plot.Tick {
 	var out []plot.Tick
 	first, last := math.Floor(math.Log10(low)+1e-9), math.Ceil(math.Log10(high)-1e-9)
@@ -52,7 +52,7 @@ func logTicks(low, high float64) []plot.Tick {
 	return out
 }
 
-// label writes a value shortly: 1.5, 20k, 3M.
+// label formats a value briefly: 1.5, 20k, 3M.
 func label(v float64) string {
 	unit := ""
 	switch a := math.Abs(v); {

@@ -9,7 +9,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// An extension says beforehand which trials train again, as their checkpoints were dropped, and does what it said.
+// An extension reports which trials will train again because their checkpoints were deleted, and does what it reported.
 func TestAnExtensionSaysWhatIsTrainedAgain(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, sim.Setup{Model: sim.Steps{Time: time.Second}}, "drf")
@@ -49,7 +49,7 @@ func TestAnExtensionSaysWhatIsTrainedAgain(t *testing.T) {
 	if did := w.Trained() - before; did != 4*4+3*5 {
 		t.Errorf("it trained %d steps more", did)
 	}
-	// What was trained twice was reported twice, and the first time is superseded.
+	// Steps that were trained twice were reported twice, and the first reports are superseded.
 	for _, trial := range w.State().Sweeps[id].Trials {
 		twice := false
 		for _, s := range said {

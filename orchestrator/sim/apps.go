@@ -17,27 +17,27 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// Metric is what simulated trials report: a loss, the less the better.
+// Metric is the metric that simulated trials report: a loss, to be minimised.
 const Metric = "loss"
 
-// Making says how the jobs of a trace become apps.
+// Making describes the conversion of a trace's jobs into apps.
 type Making struct {
-	// Types of device in the cluster; throughputs are looked up for each.
+	// Types are the device types in the cluster, for which throughputs are looked up.
 	Types []string
-	// Throughputs of the jobs' models; nil if durations hold on every type.
+	// Throughputs are those of the jobs' models, or nil if durations apply to every type.
 	Throughputs *trace.Throughputs
-	// Slowdown S by spread: slot, machine, rack, cluster. nil is 1, 1, 1.1, 1.3 for jobs without a throughput table, and
-	// 1 everywhere for those with one, as in Gavel.
+	// Slowdown is S by spread: slot, machine, rack, cluster. nil means 1, 1, 1.1, 1.3 for jobs without a throughput
+	// table, and 1 everywhere for those with one, as in Gavel.
 	Slowdown []float64
-	// Mixed lets the devices of a job be of several types.
+	// Mixed allows the devices of a job to be of several types.
 	Mixed bool
-	// Forks is how many processes may train a job at once that does not say itself; empty for one.
+	// Forks is the number of processes that may train a job, unless the job sets it; empty for one.
 	Forks string
-	// Reports is how often a job with a loss curve reports on its way; 0 is 16.
+	// Reports is the number of reports of a job with a loss curve before its end; 0 is 16.
 	Reports int
 }
 
-// Apps makes the apps of a trace: one for each of its explorations, and one for each job on its own, in order of arrival.
+// Apps returns the apps of a trace in order of arrival: one for each exploration, and one for each other job.
 func Apps(t *trace.Trace, how Making) ([]App, error) {
 	if how.Reports == 0 {
 		how.Reports = 16
@@ -58,7 +58,7 @@ func Apps(t *trace.Trace, how Making) ([]App, error) {
 		jobs := []*trace.Job{j}
 		if j.App != "" {
 			if jobs = members[j.App]; jobs == nil {
-				continue // its exploration is made already
+				continue // its exploration was already added
 			}
 			delete(members, j.App)
 		}
@@ -82,7 +82,7 @@ func (how *Making) app(jobs []*trace.Job, of *trace.App) (App, error) {
 	}
 	least, most := first.MinGPUs, first.MaxGPUs
 	if most == 0 {
-		return App{}, errors.New("it needs no GPU; leave such jobs out")
+		return App{}, errors.New("it has no GPUs; leave such jobs out")
 	}
 	a := App{
 		Submit: seconds(first.Submit),
@@ -106,7 +106,7 @@ func (how *Making) app(jobs []*trace.Job, of *trace.App) (App, error) {
 	restarts := int32(math.MaxInt32)
 	a.Spec.MaxRestarts = &restarts
 	if u := first.Utility; u != nil && len(jobs) == 1 {
-		// What a policy that goes by utilities sees of it.
+		// for policies that use utilities
 		a.Spec.Utility = &outbidv1.Utility{Priority: u.Priority, Decay: u.Decay, Target: u.Target}
 	}
 	longest := int64(0)
@@ -131,7 +131,7 @@ func (how *Making) app(jobs []*trace.Job, of *trace.App) (App, error) {
 	return a, nil
 }
 
-// tunerOf is the tuner of an exploration; without one each job runs to its end.
+// tunerOf returns the tuner of an exploration. Without one, each job runs to its end.
 func tunerOf(of *trace.App, longest int64, jobs int) *outbidv1.Tuner {
 	if of != nil && of.Tuner == "successive-halving" {
 		return &outbidv1.Tuner{Kind: &outbidv1.Tuner_SuccessiveHalving{SuccessiveHalving: &outbidv1.SuccessiveHalving{
@@ -144,7 +144,7 @@ func tunerOf(of *trace.App, longest int64, jobs int) *outbidv1.Tuner {
 	return &outbidv1.Tuner{Kind: &outbidv1.Tuner_Random{Random: &outbidv1.RandomSearch{MaxSteps: longest}}}
 }
 
-// job is how one job behaves. Without a throughput table a step is a second on all its GPUs.
+// job returns the behaviour of a job. Without a throughput table, a step takes a second on all its GPUs.
 func (how *Making) job(j *trace.Job) (Job, error) {
 	out := Job{Speeds: &cluster.Speeds{}, Steps: j.TotalSteps, Isolated: j.Duration}
 	if j.Loss != nil {
@@ -163,12 +163,12 @@ func (how *Making) job(j *trace.Job) (Job, error) {
 		return out, nil
 	}
 	if j.Duration <= 0 {
-		return Job{}, errors.New("it has neither a duration nor steps and a throughput table: give --throughputs FILE")
+		return Job{}, errors.New("it has no duration, and no steps with a throughput table: give --throughputs FILE")
 	}
 	if out.Steps <= 0 {
 		out.Steps = max(1, int64(math.Round(j.Duration)))
 	}
-	// A trace's durations are without any slowdown: equation 2 has T_cluster from them.
+	// A trace's durations are without slowdown: equation 2 derives T_cluster from them.
 	out.Speeds.Measured = []cluster.Speed{{
 		Devices: j.MaxGPUs, Locality: cluster.SameSlot, Rate: float64(out.Steps) / j.Duration,
 	}}
@@ -176,7 +176,7 @@ func (how *Making) job(j *trace.Job) (Job, error) {
 	return out, nil
 }
 
-// own takes the job's speeds from the job, for every type of the cluster that it names.
+// own takes the job's speeds from its rates, for every type of the cluster that has one.
 func (how *Making) own(j *trace.Job, out *Job) error {
 	fastest := 0.0
 	for _, kind := range how.Types {
@@ -186,7 +186,7 @@ func (how *Making) own(j *trace.Job, out *Job) error {
 		}
 	}
 	if fastest == 0 {
-		return fmt.Errorf("it has rates on %s, and the cluster has %s", strings.Join(slices.Sorted(maps.Keys(j.Rates)), ", "), strings.Join(how.Types, ", "))
+		return fmt.Errorf("it has rates on %s, but the cluster has only %s", strings.Join(slices.Sorted(maps.Keys(j.Rates)), ", "), strings.Join(how.Types, ", "))
 	}
 	out.Isolated = float64(j.TotalSteps) / fastest
 	how.slow(out, j.Model)
@@ -202,7 +202,7 @@ func (how *Making) table(j *trace.Job, out *Job) error {
 			if missing, ok := errors.AsType[*trace.MissingError](err); ok && !missing.NoType {
 				return err
 			}
-			continue // a type that the table lacks altogether: the job runs there as fast as on the slowest it has
+			continue // a type that the table lacks completely: the job runs there as fast as on its slowest type
 		}
 		out.Speeds.Measured = append(out.Speeds.Measured, cluster.Speed{
 			Type: kind, Devices: j.MaxGPUs, Locality: cluster.SameMachine, Rate: rate,
@@ -226,7 +226,8 @@ func (how *Making) table(j *trace.Job, out *Job) error {
 	return nil
 }
 
-// slow sets the slowdowns of a model by spread. Those that Themis's workloads know for network-intensive lose most.
+// slow sets the slowdowns of a model by spread. Models that Themis's workloads list as network-intensive have the
+// largest.
 func (how *Making) slow(out *Job, model string) {
 	if how.Slowdown != nil {
 		copy(out.Speeds.S[:], how.Slowdown)

@@ -9,24 +9,24 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// ForkCosts is what rounds of forks take beside training.
+// ForkCosts are the costs of rounds of forks in addition to training.
 type ForkCosts struct {
-	// Upload is how long a fork takes to save at the end of its share, or of the slot. It holds its device meanwhile.
+	// Upload is the time that a fork takes to save at the end of its share or of the slot, while it holds its device.
 	Upload time.Duration `yaml:"upload"`
-	// Average is how long a worker takes to average, and Each what it takes more for each checkpoint.
+	// Average is the time that a worker takes to average, and Each the additional time for each checkpoint.
 	Average time.Duration `yaml:"average"`
 	Each    time.Duration `yaml:"each"`
 }
 
-// upload is how long a fork takes to save before its lease ends.
+// upload returns the time that a fork takes to save before its lease ends.
 func (f *fork) upload() time.Duration {
 	if !f.part {
-		return 0 // what that takes is in the time of a restart
+		return 0 // included in the time of a restart
 	}
 	return f.k.w.set.Forks.Upload
 }
 
-// uploadsAt is the same of a fork that is told to end.
+// uploadsAt returns upload for a fork that is ordered to end with a verdict.
 func (f *fork) uploadsAt(v outbidv1.Verdict) time.Duration {
 	if v != outbidv1.Verdict_VERDICT_PAUSE {
 		return 0
@@ -34,7 +34,7 @@ func (f *fork) uploadsAt(v outbidv1.Verdict) time.Duration {
 	return f.upload()
 }
 
-// keepPart is the message that a fork of a round, whose code ended, saved; nil of any other.
+// keepPart returns the message that a fork of a round saved when its code ended, or nil for any other fork.
 func (f *fork) keepPart() *outbidv1.UplinkMessage {
 	if !f.part {
 		return nil
@@ -42,13 +42,13 @@ func (f *fork) keepPart() *outbidv1.UplinkMessage {
 	return f.keep(f.step)
 }
 
-// averaging names one average that a worker is told to make.
+// averaging identifies an average that a worker is ordered to make.
 type averaging struct {
 	lease   uint64
 	attempt int32
 }
 
-// consolidate brings what the worker averages in line with orders. What they do not name any more is given up.
+// consolidate starts the averages in orders and drops those that they no longer name.
 func (k *worker) consolidate(orders []*outbidv1.Consolidation) {
 	wanted := map[averaging]bool{}
 	for _, o := range orders {
@@ -68,7 +68,7 @@ func (k *worker) consolidate(orders []*outbidv1.Consolidation) {
 	maps.DeleteFunc(k.averages, func(name averaging, _ bool) bool { return !wanted[name] })
 }
 
-// average makes one average, if all that it is made of is in the store.
+// average makes one average, if all its checkpoints are in the store.
 func (w *World) average(o *outbidv1.Consolidation) *outbidv1.Consolidated {
 	done := &outbidv1.Consolidated{Attempt: o.GetAttempt()}
 	for _, s := range o.GetSources() {
@@ -79,11 +79,11 @@ func (w *World) average(o *outbidv1.Consolidation) *outbidv1.Consolidated {
 	}
 	if chance := w.set.Mishaps.AverageFails; chance > 0 && w.rng.Float64() < chance {
 		done.Failure, done.Mismatch = "the disk is full", w.rng.IntN(4) == 0
-		w.invariants.rounds.spoiled(o)
+		w.invariants.rounds.recordFailure(o)
 		return done
 	}
 	w.exact[o.GetKey()] = float64(o.GetStep())
-	w.invariants.rounds.made[o.GetKey()] = o
+	w.invariants.rounds.averages[o.GetKey()] = o
 	done.Checkpoint = &outbidv1.Checkpoint{Key: o.GetKey(), Step: o.GetStep(), Bytes: 1}
 	return done
 }

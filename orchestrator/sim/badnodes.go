@@ -9,28 +9,31 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// BadNode is a node on which trials fail because of the node: its disk is full, a program is missing.
+// BadNode is a node on which trials fail because of the node, for example because its disk is full or a program is
+// missing.
 type BadNode struct {
 	Node string
-	// From and To bound the time in which that is so; to the end if To is 0.
+	// From and To limit the time of the fault; without an end if To is 0.
 	From, To time.Duration
-	// How trials fail: FAILURE_KIND_NODE or FAILURE_KIND_START before they run, FAILURE_KIND_ERROR soon after.
+	// How is the kind of failure: FAILURE_KIND_NODE or FAILURE_KIND_START before trials run, FAILURE_KIND_ERROR soon
+	// after.
 	How outbidv1.FailureKind
-	// Sweep is the id of the sweep whose trials alone fail; "" for all.
+	// Sweep is the ID of the only sweep whose trials fail, or "" for all.
 	Sweep string
 }
 
 const (
-	// badNode is what a trial fails with there.
+	// badNode is the detail of these failures.
 	badNode = "the node is bad"
-	// startTakes is how long a start takes that fails, and failsAfter how long a trial runs until it fails.
+	// startTakes is the time that a failing start takes; failsAfter is the time that a trial runs until it fails.
 	startTakes = 200 * time.Millisecond
 	failsAfter = 2 * time.Second
-	// knownBad is how long the control loop may take to notice that a node is good again: its longest pause between two tries.
+	// knownBad is the time that the control loop may take to notice that a node is good again: its longest pause
+	// between two tries.
 	knownBad = 10*time.Minute + time.Second
 )
 
-// bad returns what is wrong with a node for the trials of a sweep now; nil for nothing.
+// bad returns the present fault of a node for the trials of a sweep, or nil.
 func (w *World) bad(node, sweep string) *BadNode {
 	at := w.clock.now.Sub(w.start)
 	for i := range w.set.Bad {
@@ -42,7 +45,7 @@ func (w *World) bad(node, sweep string) *BadNode {
 	return nil
 }
 
-// wasBad reports whether something was wrong with a node for the trials of a sweep in a span that ends now.
+// wasBad reports whether a node had a fault for the trials of a sweep during a span that ends now.
 func (w *World) wasBad(node, sweep string, span time.Duration) bool {
 	at := w.clock.now.Sub(w.start)
 	for _, b := range w.set.Bad {

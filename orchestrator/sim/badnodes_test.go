@@ -19,7 +19,7 @@ const (
 	byError = outbidv1.FailureKind_FAILURE_KIND_ERROR
 )
 
-// badWorld is a cluster of three nodes with six devices, of which some are bad, and sweeps with their trials.
+// badWorld returns a cluster of three nodes with six devices, some of them bad, and sweeps with their trials.
 func badWorld(t *testing.T, name string, bad []sim.BadNode, restarts int32, sweeps ...string) *sim.World {
 	t.Helper()
 	w := newWorld(t, sim.Setup{Seed: 1, Model: sim.Steps{Time: 2 * time.Second}, Bad: bad}, name)
@@ -44,7 +44,7 @@ func pass(t *testing.T, w *sim.World, d time.Duration) {
 	}
 }
 
-// completed fails unless every trial of a sweep completed with at most so many restarts.
+// completed fails unless every trial of a sweep completed with at most this many restarts.
 func completed(t *testing.T, w *sim.World, sweep string, restarts int32) {
 	t.Helper()
 	s := w.State().Sweeps[sweep]
@@ -58,7 +58,7 @@ func completed(t *testing.T, w *sim.World, sweep string, restarts int32) {
 	}
 }
 
-// Under every policy: nodes that cannot start trials cost no trial anything as long as another node runs them, and those that
+// Under every policy, nodes that cannot start trials cost a trial nothing while another node can run it, and nodes that
 // end trials cost a restart each.
 func TestBadNodesFailNoTrial(t *testing.T) {
 	t.Parallel()
@@ -92,8 +92,8 @@ func TestBadNodesFailNoTrial(t *testing.T) {
 	}
 }
 
-// A node that can start no trials is kept off, longer each time, and cordoned; when it is mended the next trial that starts
-// there ends that.
+// A node that cannot start trials is avoided, longer each time, and cordoned. Once it is repaired, the next trial that
+// starts there readmits it.
 func TestABadNodeIsCordonedAndReadmitted(t *testing.T) {
 	t.Parallel()
 	w := badWorld(t, "drf", []sim.BadNode{{Node: "a", How: byNode, To: 5 * time.Minute}}, 0, "one", "two", "three", "four", "five", "six", "seven")
@@ -116,7 +116,7 @@ func TestABadNodeIsCordonedAndReadmitted(t *testing.T) {
 	}
 }
 
-// A program that only one team's sweep misses on a node keeps that sweep off the node, and nobody else.
+// A program that only one team's sweep misses on a node keeps only that sweep off the node.
 func TestAMissingProgramKeepsOffItsSweepAlone(t *testing.T) {
 	t.Parallel()
 	w := badWorld(t, "drf", []sim.BadNode{{Node: "a", How: byStart, Sweep: "one-1"}}, 0, "one", "two")
@@ -135,7 +135,7 @@ func TestAMissingProgramKeepsOffItsSweepAlone(t *testing.T) {
 	}
 }
 
-// A program that is missing everywhere fails its sweep soon, with the reason, and keeps nobody else off.
+// A program that is missing everywhere fails its sweep soon, with the reason, and does not affect other sweeps.
 func TestAMissingProgramEverywhereFailsItsSweep(t *testing.T) {
 	t.Parallel()
 	w := badWorld(t, "drf", []sim.BadNode{
@@ -157,7 +157,8 @@ func TestAMissingProgramEverywhereFailsItsSweep(t *testing.T) {
 	completed(t, w, "two-1", 0)
 }
 
-// A node on which trials start and fail is found out by those that get further elsewhere: soon no trial is sent there.
+// A node on which trials start and fail is identified by trials that get further elsewhere: soon no trial is sent
+// there.
 func TestANodeThatEndsTrialsIsFoundOut(t *testing.T) {
 	t.Parallel()
 	w := badWorld(t, "drf", []sim.BadNode{{Node: "a", How: byError, To: 20 * time.Minute}}, 1, "one", "two", "three", "four")

@@ -12,12 +12,12 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// buggy is a transport behind which workers, or the way to them, have a bug.
+// buggy is a transport that simulates a bug in workers or in the transport.
 type buggy struct {
 	sim.Transport
 	up   func(*outbidv1.Uplink)
 	down func(*outbidv1.Orders)
-	// twice are orders that arrive at this node too.
+	// twice is a node that also receives other nodes' orders.
 	twice string
 }
 
@@ -46,7 +46,7 @@ func (b *buggy) Down(o *outbidv1.Orders, arrive func(*outbidv1.Orders)) {
 	}
 }
 
-// A bug of each kind in a worker, or on the way to it, breaks an invariant that is named.
+// Each kind of bug in a worker or the transport violates an invariant, and the error names it.
 func TestInjectedBugsAreCaught(t *testing.T) {
 	t.Parallel()
 	networks := map[string]func() sim.Transport{
@@ -70,7 +70,7 @@ func TestInjectedBugsAreCaught(t *testing.T) {
 		{"a worker goes on from a later step than was saved", networks, startsLater, "its leases trained"},
 		{"a worker says that its process has ended, and it has not", networks, endsTooEarly, "ended while its process uses device"},
 		{"a lease is given to a second worker too", networks, func() buggy { return buggy{twice: "gpu-2"} }, "a process of lease 1 starts on device 0 of gpu-2"},
-		{"the order to stop is lost for good", networks, neverStops, "has not ended|nothing happens any more"},
+		{"the order to stop is lost for good", networks, neverStops, "has not ended|no more events"},
 		{"a worker goes on when its lease is over", cuts, goesOn, "ended while its process uses device"},
 	} {
 		for name, transport := range c.over {
@@ -98,7 +98,7 @@ func TestInjectedBugsAreCaught(t *testing.T) {
 	}
 }
 
-// staleReports has a trial's reports under a later lease be those of its first.
+// staleReports replaces a trial's reports under a later lease by those under its first.
 func staleReports() buggy {
 	first := map[int32]*outbidv1.UplinkMessage{}
 	return buggy{up: func(u *outbidv1.Uplink) {

@@ -8,8 +8,8 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// Check says which invariant of the state is broken: devices have one owner, gangs are whole, a trial that holds
-// devices is running or ending, a paused one holds none, and counts are what they count.
+// Check returns an error if an invariant of the state is violated: devices have one owner, gangs are complete, a trial
+// that holds devices is running or ending, a paused one holds none, and counts are correct.
 func Check(st *state.State) error {
 	held := map[uint64]int{}
 	for _, name := range st.NodeNames {
@@ -19,7 +19,7 @@ func Check(st *state.State) error {
 			}
 			held[l.ID]++
 			if at := l.PlaceOn(name); at < 0 || !slices.Contains(l.Places[at].Devices, int32(i)) {
-				return fmt.Errorf("device %d of %s is held by lease %d, which has no such place", i, name, l.ID)
+				return fmt.Errorf("device %d of %s is held by lease %d, which does not have it", i, name, l.ID)
 			}
 		}
 	}
@@ -32,13 +32,13 @@ func Check(st *state.State) error {
 		for _, l := range sus.Trial.Leases {
 			for _, p := range l.Places {
 				if n := len(st.Nodes[p.Node].Leases); !p.Ended && n != 1 && l.Revoking == outbidv1.RevokeKind_REVOKE_KIND_UNSPECIFIED {
-					return fmt.Errorf("trial %d of %s is to be alone on %s, which has %d leases", l.Trial, l.Sweep, p.Node, n)
+					return fmt.Errorf("trial %d of %s should be alone on %s, but there are %d leases", l.Trial, l.Sweep, p.Node, n)
 				}
 			}
 		}
 	}
 	for leaseID := range held {
-		return fmt.Errorf("devices are held by lease %d, which no trial has", leaseID)
+		return fmt.Errorf("devices are held by lease %d, which belongs to no trial", leaseID)
 	}
 	return nil
 }
@@ -56,7 +56,7 @@ func checkSweep(s *state.Sweep, held map[uint64]int) error {
 				return fmt.Errorf("trial %d holds lease %d after %d", t.Number, l.ID, t.Leases[i-1].ID)
 			}
 			if want := stillHeld(l); held[l.ID] != want {
-				return fmt.Errorf("trial %d: its gang of %d, of which %d have not ended, holds %d devices", t.Number, l.Size(), want, held[l.ID])
+				return fmt.Errorf("trial %d: of its gang of %d devices %d have not ended, but it holds %d", t.Number, l.Size(), want, held[l.ID])
 			}
 			delete(held, l.ID)
 		}
@@ -71,7 +71,8 @@ func checkSweep(s *state.Sweep, held map[uint64]int) error {
 	return nil
 }
 
-// stillHeld counts the devices of the places of a lease that have not ended. A lease ends with the last of them.
+// stillHeld returns the number of devices in the places of a lease that have not ended. A lease ends with the last of
+// them.
 func stillHeld(l *state.Lease) int {
 	n := 0
 	for _, p := range l.Places {

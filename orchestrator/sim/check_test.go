@@ -9,7 +9,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// gangState is a trial that holds a device of each of two nodes.
+// gangState returns a state with a trial that holds a device of each of two nodes.
 func gangState(t *testing.T) *state.State {
 	t.Helper()
 	st := state.New()

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// clock is virtual time: it jumps from one timer to the next. Timers due at the same moment fire in the order in which
+// clock is virtual time. It jumps from one timer to the next. Timers for the same moment fire in the order in which
 // they were set.
 type clock struct {
 	now    time.Time
@@ -25,7 +25,7 @@ func (c *clock) after(d time.Duration, fire func()) {
 	heap.Push(&c.timers, timer{c.now.Add(d), c.count, fire})
 }
 
-// next fires the next timer, and says false if there is none before the end.
+// next fires the next timer. It returns false if none is due before the end.
 func (c *clock) next(end time.Time) bool {
 	if len(c.timers) == 0 || c.timers[0].at.After(end) {
 		return false

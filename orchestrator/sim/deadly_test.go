@@ -13,8 +13,8 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// Under every policy a trial that takes its node down costs as many nodes as it may be restarted, and one more; it fails
-// with that reason, and everybody else trains to the end. Its ledger, decided again, comes out the same.
+// Under every policy, a trial that crashes its node costs one node more than its number of allowed restarts. It fails
+// with that reason, and all other trials train to the end. Its ledger gives the same decisions again.
 func TestATrialThatKillsItsNodeFails(t *testing.T) {
 	t.Parallel()
 	for i, name := range registry.Names() {

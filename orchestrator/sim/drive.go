@@ -40,7 +40,7 @@ func (w *World) open() error {
 	return w.begin()
 }
 
-// control is the settings of the orchestrator's next start.
+// control returns the settings for the next start of the orchestrator.
 func (w *World) control() control.Settings {
 	w.term++
 	set := w.set.Control
@@ -49,7 +49,7 @@ func (w *World) control() control.Settings {
 	return set
 }
 
-// decider makes the policy, timed where somebody wants to know.
+// decider creates the policy, with timing if a clock is set.
 func (w *World) decider() policy.Policy {
 	w.policy = w.set.Policy()
 	if w.set.Clock == nil {
@@ -58,7 +58,7 @@ func (w *World) decider() policy.Policy {
 	return &stopwatch{Policy: w.policy, w: w}
 }
 
-// begin writes the policy and its options into the ledger, if there are any to tell.
+// begin writes the policy and its options to the ledger, if options are set.
 func (w *World) begin() error {
 	if w.set.Options == nil {
 		return nil
@@ -71,7 +71,7 @@ func (w *World) begin() error {
 	return w.err
 }
 
-// crash ends the orchestrator, with all that it had not yet put into the ledger, and starts another.
+// crash ends the orchestrator, losing everything that is not in the ledger, and starts another.
 func (w *World) crash() {
 	w.crashes++
 	w.ledger = w.memory.Another()
@@ -87,8 +87,8 @@ func (w *World) crash() {
 	}
 }
 
-// crashBetween is a crash between two steps, when everything decided is in the ledger: what the policy remembers must be
-// the same before and after.
+// crashBetween crashes between two steps, when every decision is in the ledger. The policy's state must be the same
+// before and after.
 func (w *World) crashBetween() {
 	before, err1 := w.policy.Snapshot()
 	w.crash()
@@ -97,12 +97,12 @@ func (w *World) crashBetween() {
 	}
 	after, err2 := w.policy.Snapshot()
 	if err1 != nil || err2 != nil || !bytes.Equal(before, after) {
-		w.fail(fmt.Errorf("after crash %d policy %s remembers\n%s, and before\n%s (%w)", w.crashes, w.policy.Name(), after, before,
+		w.fail(fmt.Errorf("after crash %d the state of policy %s is\n%s, and it was\n%s (%w)", w.crashes, w.policy.Name(), after, before,
 			errors.Join(err1, err2)))
 	}
 }
 
-// tick lets the orchestrator notice each second that time passes, and sometimes crash.
+// tick gives the orchestrator a tick each second, and sometimes crashes it.
 func (w *World) tick() {
 	if mean := w.set.Mishaps.OrchestratorFails; mean > 0 && w.rng.Float64() < float64(time.Second)/float64(mean) {
 		w.crashBetween()
@@ -112,13 +112,15 @@ func (w *World) tick() {
 	w.clock.after(time.Second, w.tick)
 }
 
-// strikes says whether the orchestrator dies right here; rarer than between steps, as there are many steps.
+// strikes reports whether the orchestrator crashes at this point. This is rarer than crashes between steps, because
+// there are many steps.
 func (w *World) strikes() bool {
 	mean := w.set.Mishaps.OrchestratorFails
 	return mean > 0 && w.rng.Float64() < float64(time.Second)/float64(mean)/20
 }
 
-// instant lets everything happen that is due at the next moment at which something is; false if that is after end.
+// instant advances to the next moment with a timer and handles everything due then. It returns false if that is after
+// end.
 func (w *World) instant(end time.Time) bool {
 	if len(w.clock.timers) == 0 || w.clock.timers[0].at.After(end) {
 		return false
@@ -131,15 +133,15 @@ func (w *World) instant(end time.Time) bool {
 	return true
 }
 
-// mostTalk bounds how often core and workers answer each other at one moment: more is a circle.
+// mostTalk is the maximum number of exchanges between core and workers at one moment; more indicates an endless loop.
 const mostTalk = 10_000
 
-// settle steps the core until it and the workers have nothing to say to each other at this moment.
+// settle steps the core until it and the workers stop exchanging messages at this moment.
 func (w *World) settle() {
 	talk := 0
 	for again := true; w.err == nil && (again || len(w.pending) > 0); {
 		if talk++; talk > mostTalk {
-			w.fail(fmt.Errorf("nothing settles at %s: policy %s gives and takes the same devices again and again",
+			w.fail(fmt.Errorf("endless loop at %s: policy %s gives and takes the same devices repeatedly",
 				w.clock.now.Sub(w.start), w.policy.Name()))
 			return
 		}
@@ -148,7 +150,7 @@ func (w *World) settle() {
 	w.wake()
 }
 
-// step decides, appends and acts, as control.Loop does. The orchestrator may crash between any two of these. It says
+// step decides, appends and acts, as control.Loop does. The orchestrator may crash between any two of these. It reports
 // whether there is more to do at once.
 func (w *World) step() (again bool) {
 	inputs := w.pending
@@ -181,7 +183,7 @@ func (w *World) step() (again bool) {
 	return out.More
 }
 
-// append puts events into the ledger, and has those look at what they changed who follow the run.
+// append writes events to the ledger and passes their changes to the invariants and the recorder.
 func (w *World) append(events []*outbidv1.Event, changes []state.Change) bool {
 	b, err := w.ledger.Append(context.Background(), w.clock.now, events)
 	if err != nil {
@@ -211,7 +213,7 @@ func (w *World) append(events []*outbidv1.Event, changes []state.Change) bool {
 	return w.snapshot(b.GetSeq())
 }
 
-// know keeps what workers and models are told of sweeps and leases.
+// know records what workers and models need to know of sweeps and leases.
 func (w *World) know(c *state.Change) {
 	switch {
 	case c.SweepBegan():
@@ -219,7 +221,7 @@ func (w *World) know(c *state.Change) {
 			w.apps[c.Sweep.ID] = w.all[i]
 		}
 	case c.LeaseBegan():
-		// A fork that comes while others train begins from a checkpoint, as one does that had devices before.
+		// A fork that joins others begins from a checkpoint, like one whose trial had devices before.
 		beside := c.Trial.Lead() != c.Lease && c.Trial.From() != nil
 		part := c.Trial.Part(c.Lease) != nil
 		w.leases[c.Lease.ID] = grant{w.gang(c.Lease.Places), w.had[keyOf(c)] || beside, part}
@@ -231,13 +233,13 @@ func (w *World) know(c *state.Change) {
 
 func keyOf(c *state.Change) trialKey { return trialKey{c.Sweep.ID, c.Trial.Number} }
 
-// gang is what places are to policies.
+// gang converts places to the form that policies use.
 func (w *World) gang(places []state.Place) cluster.Gang {
 	return state.GangOf(places, func(p state.Place) (int, bool) { return w.places[p.Node], true })
 }
 
-// snapshot stores one now and then. The orchestrator encodes it while it goes on: so the one before must still give the same
-// bytes.
+// snapshot stores a snapshot every few batches. The real orchestrator encodes it while it continues, so the previous
+// one must still give the same bytes.
 func (w *World) snapshot(seq uint64) bool {
 	w.batches++
 	if w.set.SnapshotEvery == 0 || w.batches%w.set.SnapshotEvery > 0 {
@@ -262,7 +264,7 @@ func (w *World) snapshot(seq uint64) bool {
 	return err == nil
 }
 
-// wake sets a timer for when the policy wants to be asked again.
+// wake sets a timer for the time when the policy wants to be called again.
 func (w *World) wake() {
 	next := w.core.Next()
 	if next.IsZero() || !next.After(w.clock.now) || next.Equal(w.wakeAt) {
@@ -271,7 +273,7 @@ func (w *World) wake() {
 	w.wakeAt = next
 	w.clock.after(next.Sub(w.clock.now), func() {
 		if w.wakeAt.Equal(w.clock.now) {
-			w.wakeAt = time.Time{} // the step that follows has no news, but the time
+			w.wakeAt = time.Time{} // the following step has no input except the time
 		}
 	})
 }
@@ -311,10 +313,10 @@ func newMeasured(set Setup) (*World, error) {
 	return w, err
 }
 
-// errRead is what a forgetful ledger says.
+// errRead is the error of reading a forgetful ledger.
 var errRead = errors.New("this run's ledger was not kept")
 
-// forgetful is a ledger that counts batches, and keeps, encodes and chains none.
+// forgetful is a ledger that counts batches and does not store them.
 type forgetful struct{ seq uint64 }
 
 // Append implements ledger.Ledger.

@@ -10,8 +10,8 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// fork is a simulated training process on its worker. Of a gang over several nodes the one in place 0 trains and speaks for
-// all; the others hold devices.
+// fork is a simulated training process on its worker. In a gang over several nodes, the process in place 0 trains and
+// reports for all; the others hold devices.
 type fork struct {
 	k       *worker
 	ref     *outbidv1.ForkRef
@@ -20,34 +20,34 @@ type fork struct {
 	version uint64
 	until   int64
 	config  string
-	// start is the checkpoint that it starts from; nil for none.
+	// start is the checkpoint that it starts from, or nil.
 	start   *outbidv1.Checkpoint
 	devices []int32
 	gang    cluster.Gang
-	// again says that its trial had devices before.
+	// again is set if its trial had devices before.
 	again    bool
 	training Training
-	// from is the step that is saved, and step how far it was at since; it trains while running is true.
+	// from is the step that is saved. step is the step at the time since. It is training while running is true.
 	from, step float64
 	since      time.Time
 	running    bool
-	// savedAt is when it last saved of its own accord, at the step saved.
+	// savedAt is the time of its last periodic save, at the step saved.
 	savedAt time.Time
 	saved   float64
-	// reported is the step of its last report, which said value; reports counts them.
+	// reported is the step of its last report, with value; reports counts them.
 	reported, value float64
 	reports         uint64
-	// part says that it is one of a round of forks: then it counts whole steps, and its code's end is saved too.
+	// part is set if it belongs to a round of forks. It then counts whole steps and also saves when its code ends.
 	part bool
-	// claimed says that its process uses its devices; verdict is what it was told last; over says that it has ended.
+	// claimed is set if its process uses its devices. verdict is the newest one. over is set once it has ended.
 	claimed bool
 	verdict outbidv1.Verdict
 	over    bool
-	// turn numbers what was planned: an older plan is void.
+	// turn counts plans: a plan with an older number is void.
 	turn int
 }
 
-// start takes in a new assignment.
+// start handles a new assignment.
 func (k *worker) start(a *outbidv1.Assignment) {
 	body, ref := a.GetBody(), a.GetFork()
 	f := &fork{
@@ -59,12 +59,12 @@ func (k *worker) start(a *outbidv1.Assignment) {
 	if g, ok := k.w.leases[ref.GetLeaseId()]; ok {
 		f.gang, f.again = g.gang, g.again
 	} else {
-		f.gang, f.place = k.part(f.devices), 0 // the lease has ended: an invariant will say so
+		f.gang, f.place = k.part(f.devices), 0 // the lease has ended: an invariant will report it
 	}
 	f.launch()
 }
 
-// part is a gang of devices of this node.
+// part returns a gang of devices of this node.
 func (k *worker) part(devices []int32) cluster.Gang {
 	p := cluster.Place{Node: k.w.places[k.node.Name]}
 	for _, d := range devices {
@@ -76,7 +76,7 @@ func (k *worker) part(devices []int32) cluster.Gang {
 // launchWaiting launches forks whose devices are free now.
 func (k *worker) launchWaiting() {
 	if !k.careful() {
-		return // there devices are free before they are given again
+		return // then devices are free before they are leased again
 	}
 	for _, leaseID := range k.leaseIDs() {
 		if f := k.forks[leaseID]; f != nil && !f.claimed {
@@ -85,7 +85,7 @@ func (k *worker) launchWaiting() {
 	}
 }
 
-// busy says whether another process of the worker uses one of the devices.
+// busy reports whether another process of the worker uses one of the devices.
 func (k *worker) busy(f *fork) bool {
 	for _, o := range k.forks {
 		if o == f || !o.claimed {
@@ -102,7 +102,7 @@ func (k *worker) busy(f *fork) bool {
 	return false
 }
 
-// launch starts the process, unless one that ends has its devices still.
+// launch starts the process, unless an ending process still has its devices.
 func (f *fork) launch() {
 	w := f.k.w
 	if f.k.careful() && f.k.busy(f) {
@@ -142,7 +142,7 @@ func (f *fork) launch() {
 	f.plan(delay, f.begin)
 }
 
-// plan lets something happen after a while, unless something else is planned or told before.
+// plan schedules an action, which is void if another is planned or an order arrives before.
 func (f *fork) plan(after time.Duration, do func()) {
 	f.turn++
 	turn := f.turn
@@ -183,7 +183,7 @@ func (f *fork) message(m *outbidv1.UplinkMessage) *outbidv1.UplinkMessage {
 	return m
 }
 
-// next plans what will be seen next.
+// next plans the next visible event.
 func (f *fork) next() {
 	sight := f.training.Next(f.step, f.until)
 	var do func()
@@ -197,7 +197,7 @@ func (f *fork) next() {
 	case Kills:
 		do = f.kill
 	case Unseen:
-		return // until it is told something
+		return // until an order arrives
 	}
 	f.plan(sight.After, func() {
 		f.passed(sight.Step)
@@ -205,7 +205,7 @@ func (f *fork) next() {
 	})
 }
 
-// advance works out how far training is.
+// advance computes the present step.
 func (f *fork) advance() {
 	if !f.running {
 		return
@@ -217,7 +217,7 @@ func (f *fork) advance() {
 	f.passed(step)
 }
 
-// passed notes that training is at a step now, and what it saved on the way.
+// passed records the present step and the periodic saves on the way.
 func (f *fork) passed(step float64) {
 	now := f.k.w.clock.now
 	if every := f.k.w.set.SaveEvery; now.Sub(f.savedAt) >= every {
@@ -227,10 +227,10 @@ func (f *fork) passed(step float64) {
 	f.step, f.since = step, now
 }
 
-// keep is the message that a step was saved; nil if that is no news.
+// keep returns the message that a step was saved, or nil if it was saved already.
 func (f *fork) keep(step float64) *outbidv1.UplinkMessage {
 	if f.part {
-		step = math.Floor(step + rounding) // else each fork would count what is done of a step where they begin
+		step = math.Floor(step + rounding) // otherwise each fork would count the fraction of a step that they start with
 	}
 	if f.place > 0 || step <= f.from {
 		return nil
@@ -249,7 +249,7 @@ func (f *fork) keep(step float64) *outbidv1.UplinkMessage {
 	return f.message(&outbidv1.UplinkMessage{Kind: &outbidv1.UplinkMessage_Saved{Saved: c}})
 }
 
-// report says what is measured now.
+// report reports the present metric.
 func (f *fork) report() {
 	if m := f.reportMessage(); m != nil {
 		f.k.say(m)
@@ -257,7 +257,7 @@ func (f *fork) report() {
 	f.next()
 }
 
-// reportMessage is nil if nothing is reported, or this step was.
+// reportMessage returns nil if the trial does not report, or has reported this step.
 func (f *fork) reportMessage() *outbidv1.UplinkMessage {
 	value, reports := f.training.Metric(f.step)
 	if !reports || f.reported == f.step {
@@ -272,7 +272,7 @@ func (f *fork) reportMessage() *outbidv1.UplinkMessage {
 	}}})
 }
 
-// reach: it did what it was to do, saves, and waits for word.
+// reach handles the target: the fork saves and waits for an order.
 func (f *fork) reach() {
 	f.running = false
 	f.plan(f.upload(), f.reached)
@@ -291,17 +291,17 @@ func (f *fork) reached() {
 	}}))...)
 }
 
-// finish: its code ended.
+// finish handles the end of its code.
 func (f *fork) finish() {
 	w := f.k.w
 	if save := f.keepPart(); save != nil {
 		f.k.say(save)
 	}
-	w.invariants.finishing(f, f.step-f.from) // nobody needs the checkpoint
+	w.invariants.finishing(f, f.step-f.from) // this checkpoint is not needed
 	if m := f.reportMessage(); m != nil {
 		f.k.say(m)
 	}
-	for _, p := range f.gang[1:] { // rank 0 is the last to leave
+	for _, p := range f.gang[1:] { // rank 0 leaves last
 		k := w.workers[w.nodes[p.Node].Name]
 		if o := k.forks[f.ref.GetLeaseId()]; k.up && o != nil && !o.over {
 			o.end(outbidv1.ForkOutcome_FORK_OUTCOME_FINISHED)
@@ -310,7 +310,7 @@ func (f *fork) finish() {
 	f.end(outbidv1.ForkOutcome_FORK_OUTCOME_FINISHED)
 }
 
-// crash: its code failed.
+// crash handles a failure of its code.
 func (f *fork) crash() {
 	f.advance()
 	if save := f.keep(f.saved); save != nil {
@@ -319,25 +319,25 @@ func (f *fork) crash() {
 	f.fail(outbidv1.FailureKind_FAILURE_KIND_ERROR, fmt.Sprintf("exit code 1 of lease %d", f.ref.GetLeaseId()))
 }
 
-// kill: it takes its worker down, which is back after a while.
+// kill crashes its worker, which boots again after a while.
 func (f *fork) kill() {
 	f.k.w.killed++
 	f.k.crash()
 	f.k.w.clock.after(5*time.Second, f.k.boot)
 }
 
-// expire: the worker heard nothing for its lease's time.
+// expire handles the end of the lease without contact to the orchestrator.
 func (f *fork) expire() {
 	f.advance()
 	f.end(outbidv1.ForkOutcome_FORK_OUTCOME_EXPIRED)
 }
 
-// told does what an assignment says now.
+// told handles a changed verdict.
 func (f *fork) told(v outbidv1.Verdict) {
 	ending := f.verdict != outbidv1.Verdict_VERDICT_TRAIN
 	f.verdict = v
 	switch {
-	case ending: // it is on its way, and does at its end what it was told last
+	case ending: // the process is ending, and follows the newest verdict when it does
 	case v != outbidv1.Verdict_VERDICT_TRAIN && f.training == nil:
 		f.end(outbidv1.ForkOutcome_FORK_OUTCOME_ORDERED)
 	case v != outbidv1.Verdict_VERDICT_TRAIN:
@@ -351,7 +351,7 @@ func (f *fork) told(v outbidv1.Verdict) {
 	}
 }
 
-// obey ends as it was told: with everything saved, or with what it had saved of its own accord.
+// obey ends according to the verdict: with everything saved, or only with the periodic saves.
 func (f *fork) obey() {
 	step := f.saved
 	if f.verdict == outbidv1.Verdict_VERDICT_PAUSE {
@@ -363,15 +363,15 @@ func (f *fork) obey() {
 	f.end(outbidv1.ForkOutcome_FORK_OUTCOME_ORDERED)
 }
 
-// fail ends with a failure.
+// fail ends the process with a failure.
 func (f *fork) fail(kind outbidv1.FailureKind, detail string) {
 	f.ended(&outbidv1.ForkEnded{Outcome: outbidv1.ForkOutcome_FORK_OUTCOME_FAILED, Failure: kind, Detail: detail})
 }
 
-// end ends without one.
+// end ends the process without a failure.
 func (f *fork) end(how outbidv1.ForkOutcome) { f.ended(&outbidv1.ForkEnded{Outcome: how}) }
 
-// ended frees the devices and says so.
+// ended frees the devices and reports the end.
 func (f *fork) ended(ended *outbidv1.ForkEnded) {
 	f.gone()
 	ended.Step = int64(f.step)
@@ -379,7 +379,7 @@ func (f *fork) ended(ended *outbidv1.ForkEnded) {
 	f.k.launchWaiting()
 }
 
-// gone: the process is no more.
+// gone removes the process.
 func (f *fork) gone() {
 	f.over, f.running = true, false
 	f.turn++
@@ -387,7 +387,7 @@ func (f *fork) gone() {
 	f.k.w.invariants.unclaim(f)
 }
 
-// scripted does steps up to one and reports a value of a metric there, as a script says; at its target it waits.
+// scripted does steps up to one and reports a value of a metric there, as ordered by a script. At its target it waits.
 func (f *fork) scripted(step int64, metric string, value float64) {
 	f.passed(float64(step))
 	f.reports++

@@ -19,7 +19,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// forking gives trials what another policy gives them, and each that trains a second lease where a device is left.
+// forking is a policy that adds a second lease to each training trial if a device is left.
 type forking struct {
 	policy.Policy
 	granted *int
@@ -28,7 +28,7 @@ type forking struct {
 func (p forking) Decide(v *policy.View) policy.Plan {
 	plan := p.Policy.Decide(v)
 	if len(plan.Grants) > 0 {
-		return plan // what those leave is seen next
+		return plan // the remaining devices are seen in the next round
 	}
 	var given []cluster.Gang
 	for _, a := range v.Apps {
@@ -56,12 +56,12 @@ func sameGang(a, b cluster.Gang) bool {
 	return a[0].Node == b[0].Node && a[0].Devices[0] == b[0].Devices[0]
 }
 
-// halvingForked is a sweep of nine trials on four devices, whose trials have a fork beside their first where a device is left.
+// halvingForked runs a sweep of nine trials on four devices, whose trials get a second fork if a device is left.
 func halvingForked(transport func() sim.Transport, mishaps sim.Mishaps, seed uint64) (r sim.Result, forks int, err error) {
 	r, err = sim.Run(context.Background(), sim.Setup{
 		Nodes: mustNodes("gpu:4/2"), Apps: []sim.App{exploration("halving", 9)}, Control: settings(), Seed: seed,
 		Policy: func() policy.Policy {
-			p, _ := registry.New("fifo", nil) // its name is one of the registry's
+			p, _ := registry.New("fifo", nil) // the name is one of the registry's names
 			return forking{p, &forks}
 		},
 		Transport: transport(), Mishaps: mishaps, RestartDelay: 3 * time.Second, SaveEvery: 30 * time.Second,
@@ -77,7 +77,7 @@ func mustNodes(text string) []cluster.Node {
 	return nodes
 }
 
-// Trials that are trained by two forks at a time keep to every invariant, whatever fails, and end where they do with one.
+// Trials trained by two forks at a time meet every invariant with any faults, and end like trials with one fork.
 func TestForksKeepToTheInvariants(t *testing.T) {
 	t.Parallel()
 	lossy := func() sim.Transport {
@@ -117,7 +117,8 @@ func TestForksKeepToTheInvariants(t *testing.T) {
 	}
 }
 
-// A fork that speaks under the lease of another of its trial, or that begins where nothing was saved, is caught.
+// A fork that sends messages under the lease of another fork of its trial, or that begins at a step that was not saved,
+// is detected.
 func TestBugsOfForksAreCaught(t *testing.T) {
 	t.Parallel()
 	for bug, c := range map[string]struct {
@@ -140,7 +141,7 @@ func TestBugsOfForksAreCaught(t *testing.T) {
 	}
 }
 
-// swappedReports has the reports of a trial be those of the fork that began last.
+// swappedReports attributes the reports of a trial to the fork that began last.
 func swappedReports() buggy {
 	newest := map[int32]*outbidv1.ForkRef{}
 	return buggy{up: func(u *outbidv1.Uplink) {
@@ -155,7 +156,7 @@ func swappedReports() buggy {
 	}}
 }
 
-// forksStartLater has the second fork of a trial say that it began beyond its checkpoint.
+// forksStartLater makes the second fork of a trial report a start beyond its checkpoint.
 func forksStartLater() buggy {
 	running := map[int32]int{}
 	return buggy{up: func(u *outbidv1.Uplink) {
@@ -172,7 +173,8 @@ func forksStartLater() buggy {
 	}}
 }
 
-// What two forks of a job held is counted for each, and the job neither waits nor is preempted as one of them ends.
+// The device time of two forks of a job is counted for each, and the job neither waits nor is preempted when one of
+// them ends.
 func TestForksAreMeasured(t *testing.T) {
 	t.Parallel()
 	forks := 0
@@ -188,8 +190,9 @@ func TestForksAreMeasured(t *testing.T) {
 	})
 }
 
-// What would count a round's steps twice or lose some is caught: a fork whose checkpoint says a step that it has not done, a lease
-// whose checkpoint holds fewer than it did, and an average by other weights than the steps that were done.
+// Bugs that would count a round's steps twice or lose some are detected: a fork whose checkpoint has a step that it has
+// not done, a lease whose checkpoint has fewer steps than it did, and an average with weights other than the steps that
+// were done.
 func TestBugsOfRoundsAreCaught(t *testing.T) {
 	t.Parallel()
 	each := func(f func(*outbidv1.UplinkMessage)) buggy {

@@ -13,10 +13,11 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// Random sweeps whose trials may be forked, on random clusters of unlike nodes under HadarE and under Themis in turn, half of them undisturbed or with failing
-// nodes and code, half behind a network that loses and delays messages, with an orchestrator that crashes and averages that
-// fail. Each run keeps to every invariant, so that the steps that forks trained and saved count once and none is lost
-// (roundbook.go); its ledger decides the same again. OUTBID_FORK_SEEDS=1000 runs more of them.
+// Random sweeps whose trials may be forked, on random heterogeneous clusters, under HadarE and Themis in turn. Half of
+// the runs are undisturbed or have failing nodes and code; half have a network that loses and delays messages, an
+// orchestrator that crashes, and averages that fail. Each run meets every invariant, so that the steps that forks
+// trained and saved count exactly once (roundbook.go), and its ledger gives the same decisions again.
+// OUTBID_FORK_SEEDS=1000 runs more seeds.
 func TestSeedsOfForks(t *testing.T) {
 	t.Parallel()
 	seeds := uint64(30)
@@ -30,7 +31,7 @@ func TestSeedsOfForks(t *testing.T) {
 		}
 		seeds = n
 	}
-	var ran, averaged, kept, dropped atomic.Int64 // -run may choose some
+	var ran, averaged, kept, dropped atomic.Int64 // -run may select some
 	t.Cleanup(func() {
 		t.Logf("%d rounds of forks were averaged; of those to be judged %d were kept, %d dropped", averaged.Load(), kept.Load(), dropped.Load())
 		if averaged.Load() < ran.Load() {
@@ -59,7 +60,7 @@ func TestSeedsOfForks(t *testing.T) {
 	}
 }
 
-// runForks runs what a seed draws under HadarE in short slots, or under Themis with leases as short.
+// runForks runs the setup of a seed under HadarE with short slots, or under Themis with equally short leases.
 func runForks(d dice, seed uint64, kept *ledger.Memory) error {
 	set, slot := d.forkable(seed)
 	if seed%2 == 1 {
@@ -68,10 +69,10 @@ func runForks(d dice, seed uint64, kept *ledger.Memory) error {
 	return runAndReplay(set, "hadare", map[string]string{"round": slot}, kept)
 }
 
-// forkable is a setup whose trials may be forked, and the slot of its rounds.
+// forkable returns a setup whose trials may be forked, and the slot of its rounds.
 func (d dice) forkable(seed uint64) (set sim.Setup, slot string) {
 	set = d.setup(seed)
-	for _, kind := range []string{"v100", "p100", "k80"}[:d.between(2, 3)] { // one node more of each, so that there is something to fork over
+	for _, kind := range []string{"v100", "p100", "k80"}[:d.between(2, 3)] { // one more node of each type, so that there are nodes for forks
 		for range d.between(1, 2) {
 			n := len(set.Nodes)
 			set.Nodes = append(set.Nodes, d.node(n, "r1", kind))
@@ -97,7 +98,7 @@ func (d dice) forkable(seed uint64) (set sim.Setup, slot string) {
 		slot, set.SnapshotEvery = d.oneOf("12s", "20s", "40s"), 10*set.SnapshotEvery
 		set.Forks = sim.ForkCosts{Upload: d.seconds(0, 2), Average: d.seconds(0, 8), Each: d.seconds(0, 1)}
 	}
-	for i := range set.Apps { // what is reported rises: with a mode of min every average is worse than its forks
+	for i := range set.Apps { // reported values rise, so with a mode of min every average is worse than its forks
 		if s := set.Apps[i].Spec; s.GetResources().GetForks() != "" && d.chance(.5) {
 			s.Resources.ForksMerge, s.Mode = "best", d.oneOf("min", "max")
 		}

@@ -10,43 +10,43 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// invariants checks, event by event and without looking at how the control loop got there, what must hold in every run,
-// whatever is lost and whoever crashes:
+// invariants checks conditions that must hold in every run, whatever is lost or crashes. It checks them event by event,
+// independently of the control loop's own state:
 //
-//   - a device has one owner, and is not leased on a node that is not there, or that gets nothing;
-//   - a lease is a whole gang where its trial's demand allows, a trial has one at most that is not granted as a fork beside
-//     others, and who is paused or has ended, or whose sweep does not run, gets none;
-//   - a lease lasts as long as was promised, and a sweep that is paused keeps none;
-//   - a process runs under a lease that the ledger holds and on devices that no other process uses, it is gone before its
-//     lease ends, and a trial trains under leases that it holds alone;
-//   - a process starts from the newest checkpoint that can be read, one beside others from one that was it since its lease was
-//     granted, and steps are neither lost nor counted twice: what a trial has trained at its end is what its leases trained
-//     that led, each from where it began;
-//   - what training code says counts only under a lease that its trial has, and reports are in the ledger as each fork made
-//     them: each once, in order;
-//   - what the forks of a round trained and saved is counted once, and none of it is lost (roundbook.go);
-//   - no trial fails because of a node while another node could run it (badnodes.go);
-//   - behind a network, a lease that is revoked ends within minutes, not counting those in which one of its nodes hears nothing,
-//     and such a node trains nothing.
+//   - A device has one owner. It is not leased on a node that is gone or draining.
+//   - A lease is a complete gang that meets its trial's demand. A trial has at most one lease, except for forks. A
+//     trial that is paused or has ended, or whose sweep is not running, gets none.
+//   - A lease lasts as long as promised, and a paused sweep keeps none.
+//   - A process runs under a lease in the ledger, on devices that no other process uses. It is gone before its lease
+//     ends. A trial trains only under leases that it holds.
+//   - A process starts from the newest readable checkpoint. A fork that joins others starts from one that was newest at
+//     some time since its lease was granted. Steps are neither lost nor counted twice: what a trial has trained at its
+//     end is the sum of what its leading leases trained, each from its starting step.
+//   - Messages of training code count only under a lease that its trial holds. Each report of a fork is in the ledger
+//     once, in order.
+//   - What the forks of a round trained and saved is counted exactly once (roundbook.go).
+//   - No trial fails because of a node while another node could run it (badnodes.go).
+//   - With a real network, a revoked lease ends within minutes, not counting the time when one of its nodes receives
+//     nothing. Such a node stops training.
 type invariants struct {
 	w *World
-	// up are the nodes that may be given work, as the ledger says.
+	// up are the nodes that may be given work, according to the ledger.
 	up map[string]bool
-	// leases by number; the lease that holds each device, and those of each trial, the oldest first: it leads.
+	// leases by number, the lease that holds each device, and the leases of each trial, oldest first. The oldest leads.
 	leases map[uint64]*watched
 	owner  map[deviceKey]uint64
 	holds  map[trialKey][]uint64
-	// runs are the devices that processes use, by lease; trains counts the processes of each trial, by lease.
+	// runs are the devices used by processes, by lease. trains counts the processes of each trial, by lease.
 	runs   map[deviceKey]uint64
 	trains map[trialKey][]processes
-	steps  *stepBook
-	rounds *roundBook
-	// quiet trials are paused or have ended, and idle sweeps do not run: they want nothing.
+	steps  *stepChecker
+	rounds *roundChecker
+	// quiet trials are paused or have ended, and idle sweeps are not running: they must get no devices.
 	quiet map[trialKey]bool
 	idle  map[string]bool
-	// cancelled trials, by sweep: they go on if it does.
+	// cancelled are the cancelled trials by sweep. They continue if it does.
 	cancelled map[string][]trialKey
-	// deep has the whole state checked after each batch, where there is little of it.
+	// deep checks the whole state after each batch, if it is small.
 	deep bool
 	// pausing are the sweeps that were paused in this batch.
 	pausing []string
@@ -57,7 +57,7 @@ type deviceKey struct {
 	device int32
 }
 
-// processes are how many of a trial's run under a lease.
+// processes is the number of a trial's processes under a lease.
 type processes struct {
 	lease uint64
 	n     int
@@ -67,29 +67,29 @@ type processes struct {
 type watched struct {
 	key    trialKey
 	places []*outbidv1.LeasePlace
-	// term ends then; zero for none.
+	// term is the end of its term, or zero for none.
 	term time.Time
-	// revoked since revokedAt; failed by itself; stale, as its trial is a clone of another by now; targeted, as its trial was
-	// given a later target under it.
+	// The lease is revoked since revokedAt, its process failed, its trial has since become a clone of another (stale),
+	// or its trial was given a later target (targeted).
 	revoked, failed, stale, targeted bool
 	revokedAt                        time.Time
-	// said are the steps that its process reported, in order, and heard how many of these are in the ledger.
+	// said are the steps that its process reported, in order; heard is the number of them in the ledger.
 	said  []int64
 	heard int
 }
 
-// fewApps is how many apps a run may have for its whole state to be checked after each batch.
+// fewApps is the number of apps up to which the whole state is checked after each batch.
 const fewApps = 32
 
 func newInvariants(w *World) *invariants {
 	return &invariants{
 		w: w, up: map[string]bool{}, leases: map[uint64]*watched{}, owner: map[deviceKey]uint64{}, holds: map[trialKey][]uint64{},
-		runs: map[deviceKey]uint64{}, trains: map[trialKey][]processes{}, steps: newStepBook(w.exact),
-		rounds: newRoundBook(), quiet: map[trialKey]bool{}, idle: map[string]bool{}, cancelled: map[string][]trialKey{}, deep: len(w.set.Apps) <= fewApps,
+		runs: map[deviceKey]uint64{}, trains: map[trialKey][]processes{}, steps: newStepChecker(w.exact),
+		rounds: newRoundChecker(), quiet: map[trialKey]bool{}, idle: map[string]bool{}, cancelled: map[string][]trialKey{}, deep: len(w.set.Apps) <= fewApps,
 	}
 }
 
-// see takes in an event, after the state did.
+// see handles an event, after the state did.
 func (v *invariants) see(e *outbidv1.Event) error {
 	switch k := e.GetKind().(type) {
 	case *outbidv1.Event_LeaseGranted:
@@ -111,25 +111,25 @@ func (v *invariants) see(e *outbidv1.Event) error {
 			return fmt.Errorf("sweep %s trial %d: %s", k.Note.GetSweep(), k.Note.GetTrial(), k.Note.GetText())
 		}
 	default:
-		return v.training(e)
+		return v.handleTraining(e)
 	}
 	return nil
 }
 
-// training takes in what trials did and are to do.
-func (v *invariants) training(e *outbidv1.Event) error {
+// handleTraining handles events about what trials did and should do.
+func (v *invariants) handleTraining(e *outbidv1.Event) error {
 	switch k := e.GetKind().(type) {
 	case *outbidv1.Event_ForkStarted:
 		key := trialKey{k.ForkStarted.GetSweep(), k.ForkStarted.GetTrial()}
-		if err := v.speaks(key, k.ForkStarted.GetLeaseId(), "started"); err != nil {
+		if err := v.checkHolds(key, k.ForkStarted.GetLeaseId(), "started"); err != nil {
 			return err
 		}
 		if part := v.rounds.parts[k.ForkStarted.GetLeaseId()]; part != nil {
-			return part.started(k.ForkStarted)
+			return part.checkStart(k.ForkStarted)
 		}
-		return v.steps.started(key, v.standing(key, k.ForkStarted.GetLeaseId()), k.ForkStarted.GetFromStep())
+		return v.steps.checkStart(key, v.standing(key, k.ForkStarted.GetLeaseId()), k.ForkStarted.GetFromStep())
 	case *outbidv1.Event_TrialEnded:
-		v.wishes(e)
+		v.trackEligible(e)
 		return v.failedByNode(k.TrialEnded)
 	case *outbidv1.Event_TrialReported:
 		return v.reported(k.TrialReported)
@@ -137,71 +137,71 @@ func (v *invariants) training(e *outbidv1.Event) error {
 		if part := v.rounds.parts[k.TrialReached.GetLeaseId()]; part != nil {
 			part.reached = true
 		}
-		return v.speaks(trialKey{k.TrialReached.GetSweep(), k.TrialReached.GetTrial()}, k.TrialReached.GetLeaseId(), "reached its target")
+		return v.checkHolds(trialKey{k.TrialReached.GetSweep(), k.TrialReached.GetTrial()}, k.TrialReached.GetLeaseId(), "reached its target")
 	case *outbidv1.Event_CheckpointSaved:
 		key, c := trialKey{k.CheckpointSaved.GetSweep(), k.CheckpointSaved.GetTrial()}, k.CheckpointSaved.GetCheckpoint()
-		if err := v.speaks(key, c.GetLeaseId(), "saved"); err != nil {
+		if err := v.checkHolds(key, c.GetLeaseId(), "saved"); err != nil {
 			return err
 		}
 		if part := v.rounds.parts[c.GetLeaseId()]; part != nil {
-			return part.saved(c, v.steps.heard(c.GetKey()))
+			return part.handleSave(c, v.steps.confirm(c.GetKey()))
 		}
-		v.steps.saved(key, v.standing(key, c.GetLeaseId()), c.GetKey(), v.leases[c.GetLeaseId()].stale)
+		v.steps.handleSave(key, v.standing(key, c.GetLeaseId()), c.GetKey(), v.leases[c.GetLeaseId()].stale)
 	case *outbidv1.Event_ForksBegan:
 		return v.forksBegan(k.ForksBegan)
 	case *outbidv1.Event_ConsolidationOrdered:
-		return v.ordered(k.ConsolidationOrdered)
+		return v.handleOrder(k.ConsolidationOrdered)
 	case *outbidv1.Event_ForksEnded:
 		return v.forksEnded(k.ForksEnded)
 	case *outbidv1.Event_MergeJudged:
 		return v.mergeJudged(k.MergeJudged)
 	case *outbidv1.Event_CheckpointDropped:
-		v.steps.dropped(trialKey{k.CheckpointDropped.GetSweep(), k.CheckpointDropped.GetTrial()}, k.CheckpointDropped.GetKey())
+		v.steps.dropCheckpoint(trialKey{k.CheckpointDropped.GetSweep(), k.CheckpointDropped.GetTrial()}, k.CheckpointDropped.GetKey())
 	default:
-		v.wishes(e)
+		v.trackEligible(e)
 	}
 	return nil
 }
 
-// speaks checks that a trial holds the lease under which it did something.
-func (v *invariants) speaks(key trialKey, lease uint64, what string) error {
-	if v.rounds.void[lease] && what != "started" {
+// checkHolds checks that a trial holds the lease under which it did something.
+func (v *invariants) checkHolds(key trialKey, lease uint64, what string) error {
+	if v.rounds.voided[lease] && what != "started" {
 		return fmt.Errorf("trial %d of %s %s under lease %d, whose fork began with an average that was dropped", key.trial, key.sweep, what, lease)
 	}
 	if holds := v.holds[key]; !slices.Contains(holds, lease) {
-		return fmt.Errorf("trial %d of %s %s under lease %d, and holds %d", key.trial, key.sweep, what, lease, holds)
+		return fmt.Errorf("trial %d of %s %s under lease %d, but it holds %d", key.trial, key.sweep, what, lease, holds)
 	}
 	return nil
 }
 
-// standing is what a lease is among those that its trial holds.
+// standing returns the position of a lease among those that its trial holds.
 func (v *invariants) standing(key trialKey, lease uint64) standing {
 	return standing{lease, v.holds[key][0] == lease, v.leases[lease].revoked}
 }
 
-// reported checks that a report is the next that a process of its lease made.
+// reported checks that a report is the next one that a process of its lease made.
 func (v *invariants) reported(e *outbidv1.TrialReported) error {
-	if err := v.speaks(trialKey{e.GetSweep(), e.GetTrial()}, e.GetLeaseId(), "reported"); err != nil {
+	if err := v.checkHolds(trialKey{e.GetSweep(), e.GetTrial()}, e.GetLeaseId(), "reported"); err != nil {
 		return err
 	}
 	l, r := v.leases[e.GetLeaseId()], e.GetReport()
 	step := r.GetStep()
 	if part := v.rounds.parts[e.GetLeaseId()]; part != nil {
 		step = r.GetForkStep()
-		if err := part.reported(r); err != nil {
+		if err := part.checkReport(r); err != nil {
 			return err
 		}
 	}
 	if l.heard == len(l.said) || int(r.GetSeq()) != l.heard+1 || step != l.said[l.heard] {
-		return fmt.Errorf("trial %d of %s has a report %d of step %d under lease %d, whose process made %d, of which %d were heard",
+		return fmt.Errorf("trial %d of %s has report %d of step %d under lease %d, whose process made %d reports; the ledger has %d",
 			e.GetTrial(), e.GetSweep(), r.GetSeq(), r.GetStep(), e.GetLeaseId(), len(l.said), l.heard)
 	}
 	l.heard++
 	return nil
 }
 
-// wishes notes who wants devices and who does not.
-func (v *invariants) wishes(e *outbidv1.Event) {
+// trackEligible records which trials may have devices.
+func (v *invariants) trackEligible(e *outbidv1.Event) {
 	switch k := e.GetKind().(type) {
 	case *outbidv1.Event_TrialPaused:
 		v.quiet[trialKey{k.TrialPaused.GetSweep(), k.TrialPaused.GetTrial()}] = true
@@ -212,7 +212,7 @@ func (v *invariants) wishes(e *outbidv1.Event) {
 			v.cancelled[key.sweep] = append(v.cancelled[key.sweep], key)
 		}
 		if k.TrialEnded.GetState() == outbidv1.TrialState_TRIAL_STATE_COMPLETED && !k.TrialEnded.GetByTuner() {
-			v.steps.finished(key)
+			v.steps.handleCodeEnd(key)
 		}
 	case *outbidv1.Event_TrialTargeted:
 		key := trialKey{k.TrialTargeted.GetSweep(), k.TrialTargeted.GetTrial()}
@@ -221,23 +221,24 @@ func (v *invariants) wishes(e *outbidv1.Event) {
 			v.leases[lease].targeted = true
 		}
 	case *outbidv1.Event_TrialCloned:
-		v.cloned(k.TrialCloned)
+		v.handleClone(k.TrialCloned)
 	case *outbidv1.Event_ForkFailed:
 		if l := v.leases[k.ForkFailed.GetLeaseId()]; l != nil {
 			l.failed = true
 		}
 		if key := k.ForkFailed.GetUnreadable(); key != "" {
-			v.steps.dropped(trialKey{k.ForkFailed.GetSweep(), k.ForkFailed.GetTrial()}, key)
+			v.steps.dropCheckpoint(trialKey{k.ForkFailed.GetSweep(), k.ForkFailed.GetTrial()}, key)
 		}
 	case *outbidv1.Event_SweepChanged:
-		v.sweepIs(k.SweepChanged.GetSweep(), k.SweepChanged.GetState())
+		v.setSweepState(k.SweepChanged.GetSweep(), k.SweepChanged.GetState())
 	case *outbidv1.Event_SweepExtended:
-		v.sweepIs(k.SweepExtended.GetSweep(), v.w.core.State().Sweeps[k.SweepExtended.GetSweep()].State)
+		v.setSweepState(k.SweepExtended.GetSweep(), v.w.core.State().Sweeps[k.SweepExtended.GetSweep()].State)
 	}
 }
 
-// sweepIs notes what state a sweep is in. One that runs again takes up the trials that were cancelled when it was stopped.
-func (v *invariants) sweepIs(id string, now outbidv1.SweepState) {
+// setSweepState records the state of a sweep. If it runs again, the trials that were cancelled when it was stopped
+// continue.
+func (v *invariants) setSweepState(id string, now outbidv1.SweepState) {
 	v.idle[id] = now != outbidv1.SweepState_SWEEP_STATE_RUNNING
 	switch now {
 	case outbidv1.SweepState_SWEEP_STATE_PAUSED:
@@ -250,9 +251,9 @@ func (v *invariants) sweepIs(id string, now outbidv1.SweepState) {
 	}
 }
 
-// cloned: the trial goes on from where another was when it saved last; from its own checkpoint, if nothing of the other's is
-// kept.
-func (v *invariants) cloned(e *outbidv1.TrialCloned) {
+// handleClone handles a trial that continues from another's newest checkpoint, or from its own if the other's were
+// deleted.
+func (v *invariants) handleClone(e *outbidv1.TrialCloned) {
 	key := trialKey{e.GetSweep(), e.GetTrial()}
 	delete(v.quiet, key)
 	start := v.w.core.State().Sweeps[key.sweep].Trials[key.trial].Start
@@ -262,15 +263,15 @@ func (v *invariants) cloned(e *outbidv1.TrialCloned) {
 	for _, lease := range v.holds[key] {
 		v.leases[lease].stale = true
 	}
-	v.steps.cloned(key, start.GetKey(), v.w.exact[start.GetKey()])
+	v.steps.handleClone(key, start.GetKey(), v.w.exact[start.GetKey()])
 }
 
-// batch checks what must hold once all events of a moment are told.
+// batch checks conditions that hold after all events of a moment.
 func (v *invariants) batch() error {
 	for _, id := range v.pausing {
 		for lease, l := range v.leases {
 			if l.key.sweep == id && !l.revoked {
-				return fmt.Errorf("sweep %s is paused, and lease %d of its trial %d was not revoked", id, lease, l.key.trial)
+				return fmt.Errorf("sweep %s is paused, but lease %d of its trial %d was not revoked", id, lease, l.key.trial)
 			}
 		}
 	}
@@ -316,20 +317,20 @@ func (v *invariants) granted(e *outbidv1.LeaseGranted) error {
 	sweep := v.w.core.State().Sweeps[e.GetSweep()]
 	want := sweep.Terms.DemandUntil(sweep.Trials[e.GetTrial()].UntilStep)
 	if size < want.Min || size > want.Max || len(l.places) > 1 && !what.GetSpread() {
-		return fmt.Errorf("lease %d has a gang of %d over %d nodes; its trial wants %s", e.GetLeaseId(), size, len(l.places), what)
+		return fmt.Errorf("lease %d has a gang of %d over %d nodes; its trial needs %s", e.GetLeaseId(), size, len(l.places), what)
 	}
 	v.leases[e.GetLeaseId()], v.holds[l.key] = l, append(v.holds[l.key], e.GetLeaseId())
 	if e.GetShare() > 0 {
-		return v.joined(l.key, e)
+		return v.handleRoundLease(l.key, e)
 	}
-	if v.rounds.of[l.key] != nil {
-		return fmt.Errorf("trial %d of %s is given lease %d while it has a round of forks, of which that is no part", e.GetTrial(), e.GetSweep(), e.GetLeaseId())
+	if v.rounds.active[l.key] != nil {
+		return fmt.Errorf("trial %d of %s is given lease %d, which is not part of its round of forks", e.GetTrial(), e.GetSweep(), e.GetLeaseId())
 	}
-	v.steps.granted(l.key, v.standing(l.key, e.GetLeaseId()))
+	v.steps.handleGrant(l.key, v.standing(l.key, e.GetLeaseId()))
 	return nil
 }
 
-// mayHold says what keeps a trial from having a lease of its own now, and sets the lease's term.
+// mayHold returns an error if a trial must not have this lease, and sets the lease's term.
 func (v *invariants) mayHold(e *outbidv1.LeaseGranted, l *watched) error {
 	if e.GetTermEnd() != nil {
 		if l.term = e.GetTermEnd().AsTime(); !l.term.After(v.w.clock.now) {
@@ -341,22 +342,22 @@ func (v *invariants) mayHold(e *outbidv1.LeaseGranted, l *watched) error {
 			others, e.GetFork())
 	}
 	if v.quiet[l.key] || v.idle[e.GetSweep()] {
-		return fmt.Errorf("trial %d of %s is given lease %d, and wants none: paused or ended %t, its sweep %t",
+		return fmt.Errorf("trial %d of %s is given lease %d, but must have none: paused or ended %t, its sweep %t",
 			e.GetTrial(), e.GetSweep(), e.GetLeaseId(), v.quiet[l.key], v.idle[e.GetSweep()])
 	}
 	return nil
 }
 
-// leaseRevoked: before its term's end only a tuner, a person, a failure, or a new target of a gang over several nodes may
-// end a lease; and a policy that of a trial which may be forked, which leaves it for several where nodes would idle, or, if it has
-// running jobs grow, of one that may have more devices.
+// leaseRevoked checks the reason. Before the end of its term, only a tuner, a person, a failure, or a new target of a
+// gang over several nodes may end a lease. Also, a policy may end that of a trial that may be forked, to use idle
+// nodes, and, if it grows running jobs, that of a trial that may have more devices.
 func (v *invariants) leaseRevoked(e *outbidv1.LeaseRevoked) error {
 	l := v.leases[e.GetLeaseId()]
 	if l == nil {
 		return fmt.Errorf("lease %d is revoked, which does not exist", e.GetLeaseId())
 	}
 	part := v.rounds.parts[e.GetLeaseId()]
-	excused := l.revoked || l.failed || l.stale || v.rounds.void[e.GetLeaseId()] || v.quiet[l.key] || v.idle[l.key.sweep] || l.targeted && len(l.places) > 1 ||
+	excused := l.revoked || l.failed || l.stale || v.rounds.voided[e.GetLeaseId()] || v.quiet[l.key] || v.idle[l.key.sweep] || l.targeted && len(l.places) > 1 ||
 		part != nil && (part.reached || part.suspected(v.w.core.State())) ||
 		part == nil && len(l.places) == 1 && v.w.core.State().Sweeps[l.key.sweep].Terms.MostForks > 1 ||
 		policy.GrowsJobs(v.w.policy) && v.mayGrow(l)
@@ -370,7 +371,7 @@ func (v *invariants) leaseRevoked(e *outbidv1.LeaseRevoked) error {
 	return nil
 }
 
-// mayGrow says whether a lease's trial may have more devices than it holds under it.
+// mayGrow reports whether a lease's trial may have more devices than the lease has.
 func (v *invariants) mayGrow(l *watched) bool {
 	held := 0
 	for _, p := range l.places {
@@ -389,7 +390,7 @@ func (v *invariants) leaseRenewed(e *outbidv1.LeaseRenewed) error {
 	return nil
 }
 
-// nodeChanged: nothing holds devices of a node that is gone.
+// nodeChanged checks that no lease holds devices of a node that is gone.
 func (v *invariants) nodeChanged(e *outbidv1.NodeChanged) error {
 	v.up[e.GetNode()] = e.GetState() == outbidv1.NodeState_NODE_STATE_UP
 	if e.GetState() != outbidv1.NodeState_NODE_STATE_LEFT && e.GetState() != outbidv1.NodeState_NODE_STATE_LOST {
@@ -397,7 +398,7 @@ func (v *invariants) nodeChanged(e *outbidv1.NodeChanged) error {
 	}
 	for d := range v.w.workers[e.GetNode()].node.Devices {
 		if lease, held := v.owner[deviceKey{e.GetNode(), int32(d)}]; held {
-			return fmt.Errorf("node %s is gone, and lease %d holds device %d of it", e.GetNode(), lease, d)
+			return fmt.Errorf("node %s is gone, but lease %d holds its device %d", e.GetNode(), lease, d)
 		}
 	}
 	return nil
@@ -442,11 +443,11 @@ func (v *invariants) leaseEnded(e *outbidv1.LeaseEnded) error {
 		delete(v.holds, l.key)
 	}
 	part := v.rounds.parts[e.GetLeaseId()]
-	part.end()
+	part.handleLeaseEnd()
 	if led && len(holds) > 0 && part == nil {
-		v.steps.lead(l.key, holds[0], !v.quiet[l.key])
+		v.steps.changeLead(l.key, holds[0], !v.quiet[l.key])
 	}
-	v.steps.ended(e.GetLeaseId())
+	v.steps.handleLeaseEnd(e.GetLeaseId())
 	for _, p := range l.places {
 		if err := v.free(e.GetLeaseId(), p); err != nil {
 			return err

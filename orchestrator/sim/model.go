@@ -12,48 +12,49 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/cluster"
 )
 
-// A Model says how trials train.
+// A Model determines how trials train.
 type Model interface {
-	// Start is called when a fork's process starts, on the node where its rank 0 is. An error breaks off the run.
+	// Start is called when a fork's process starts, on the node of its rank 0. An error aborts the run.
 	Start(f ForkInfo) (Training, error)
 }
 
-// ForkInfo is what a model knows of a fork.
+// ForkInfo is the information about a fork for its model.
 type ForkInfo struct {
 	Sweep, Config string
-	// Job is how the trial behaves by its App; nil if that does not say.
+	// Job is the trial's behaviour in its App, or nil if that does not have it.
 	Job *Job
-	// Nodes of the cluster, and the places on them that the fork holds.
+	// Nodes are those of the cluster, and Gang the places that the fork holds.
 	Nodes []cluster.Node
 	Gang  cluster.Gang
-	// Random draws whatever is random; it is the run's own.
+	// Random is the run's random generator.
 	Random *rand.Rand
 }
 
-// Training is how one fork trains. Steps may be broken: checkpoints and reports say the whole step below.
+// Training is the training of one fork. Steps may be fractional; checkpoints and reports have the whole step below.
 type Training interface {
-	// Next says what is seen next of a fork that is at a step and is to train until another; 0 for no such target.
+	// Next returns the next visible event of a fork that is at a step and trains until another; 0 means without a
+	// target.
 	Next(step float64, until int64) Sight
-	// At is the step at which a fork is that was at step, so long before; passed may be below 0.
+	// At returns the step after a time; passed may be negative.
 	At(step float64, passed time.Duration) float64
-	// Metric is what is reported at a step; false if nothing is.
+	// Metric returns the metric reported at a step, or false if nothing is reported.
 	Metric(step float64) (value float64, reports bool)
-	// Stop is how long the process takes to end when it is told to.
+	// Stop returns the time that the process takes to end when ordered to.
 	Stop() time.Duration
 }
 
-// Sight is what is seen of a fork: after how long, at which step, and what.
+// Sight is a visible event of a fork: the time until then, the step, and the kind.
 type Sight struct {
 	After time.Duration
 	Step  float64
 	What  Seen
 }
 
-// Seen is what may be seen of a fork.
+// Seen is a kind of visible event.
 type Seen int
 
-// Unseen is nothing until it is told something. Otherwise it reports, has reached its target, its code has ended, or it has
-// taken its worker down with it.
+// Unseen means that nothing happens without an order. Otherwise the fork reports, reaches its target, its code ends, or
+// it crashes its worker.
 const (
 	Unseen Seen = iota
 	Reports
@@ -62,18 +63,18 @@ const (
 	Kills
 )
 
-// Curves is the model of traces: a trial trains at the rate that its Job has on its gang, and reports its loss now and then.
-// It works out when something will next be seen, however long that is.
+// Curves is the model for traces. A trial trains at its Job's rate on its gang and reports its loss at intervals. It
+// computes the time of the next event directly.
 type Curves struct{}
 
 // Start implements Model.
 func (Curves) Start(f ForkInfo) (Training, error) {
 	if f.Job == nil {
-		return nil, errors.New("its app does not say how it trains: the model Curves needs Jobs")
+		return nil, errors.New("its app has no Jobs, which the model Curves needs")
 	}
 	rate := cluster.RateOf(f.Nodes, f.Gang, f.Job.Speeds)
 	if rate <= 0 {
-		return nil, fmt.Errorf("it is on %d devices of type %s, where it does not run", f.Gang.Size(), cluster.TypeOf(f.Nodes, f.Gang))
+		return nil, fmt.Errorf("it was placed on %d devices of type %s, on which it does not run", f.Gang.Size(), cluster.TypeOf(f.Nodes, f.Gang))
 	}
 	return &curve{f.Job, rate}, nil
 }
@@ -104,7 +105,7 @@ func (c *curve) Next(step float64, until int64) Sight {
 	if math.IsInf(next.Step, 1) {
 		return Sight{Step: next.Step}
 	}
-	next.Step = max(next.Step, step) // forks, or who it is a clone of, came further than its own code would
+	next.Step = max(next.Step, step) // forks, or the source of a clone, may be past the end of its code
 	seconds := (next.Step - step) / c.rate
 	next.After = time.Duration(math.Ceil(seconds * 1e9))
 	return next
@@ -130,13 +131,14 @@ func (c *curve) Metric(step float64) (float64, bool) {
 // Stop implements Training.
 func (c *curve) Stop() time.Duration { return 0 }
 
-// Steps is the model of sweeps that bring no jobs: each step takes about the same time, and is reported. How good a
-// configuration is shows more and more as it trains, and depends on nothing else, so that a run with faults must end as one
-// without.
+// Steps is the model for sweeps without jobs: each step takes about the same time and is reported. The metric converges
+// to the configuration's quality with the number of steps and depends on nothing else, so that a run with faults must
+// end like one without.
 type Steps struct {
-	// Time of a step on a device of full speed; 0 lets nothing happen by itself but that targets are reached.
+	// Time is the time of a step on a device of full speed. With 0, targets are reached at once and nothing else
+	// happens.
 	Time time.Duration
-	// Deadly is the name of a sweep whose trials take their worker down at their third step.
+	// Deadly is the name of a sweep whose trials crash their worker at their third step.
 	Deadly string
 }
 
@@ -175,10 +177,10 @@ func (s *steps) Next(step float64, until int64) Sight {
 	}
 }
 
-// uneven is how long one step takes.
+// uneven returns the time of one step.
 func (s *steps) uneven() time.Duration { return time.Duration(s.time * (0.9 + 0.2*s.random.Float64())) }
 
-// At implements Training: a step that is not done counts for nothing.
+// At implements Training: an unfinished step does not count.
 func (s *steps) At(step float64, _ time.Duration) float64 { return step }
 
 // Metric implements Training.
@@ -186,7 +188,7 @@ func (s *steps) Metric(step float64) (float64, bool) {
 	return s.quality * (1 - math.Exp(-step/3)), s.time > 0
 }
 
-// mostStop is the longest that a process takes to end.
+// mostStop is the maximum time that a process takes to end.
 const mostStop = 500 * time.Millisecond
 
 // Stop implements Training.

@@ -13,7 +13,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// Submit starts a sweep at once and returns its id.
+// Submit submits a sweep at once and returns its ID.
 func (w *World) Submit(sweep *outbidv1.SweepSpec) (id string, err error) {
 	spec.Default(sweep)
 	w.submit(w.register(&App{Spec: sweep}), func(got string, failed error) { id, err = got, failed })
@@ -24,13 +24,13 @@ func (w *World) Submit(sweep *outbidv1.SweepSpec) (id string, err error) {
 	return id, err
 }
 
-// Do hands an input to the orchestrator at once. It is lost if the orchestrator crashes at that.
+// Do passes an input to the orchestrator at once. It is lost if the orchestrator crashes meanwhile.
 func (w *World) Do(in control.Input) {
 	w.pending = append(w.pending, in)
 	w.settle()
 }
 
-// arrive lets an app be submitted when its time comes.
+// arrive schedules the submission of an app.
 func (w *World) arrive(a *App) {
 	w.left++
 	number := w.register(a)
@@ -47,7 +47,7 @@ func (w *World) arrive(a *App) {
 	})
 }
 
-// ask hands in what somebody asks for until there is an answer: again, if the orchestrator crashes before.
+// ask passes a request to the orchestrator, again after each crash until there is an answer.
 func (w *World) ask(input func(answered func()) control.Input) {
 	w.asks++
 	number := w.asks
@@ -61,7 +61,7 @@ func (w *World) register(a *App) int {
 	return len(w.all) - 1
 }
 
-// submit hands an app in. The key of the submission says in the event which app it was, and that it is the same again.
+// submit submits an app. The idempotency key identifies the app in the event and in repeated submissions.
 func (w *World) submit(app int, done func(id string, err error)) {
 	w.ask(func(answered func()) control.Input {
 		return control.Submit{Spec: w.all[app].Spec, Actor: "sim", Key: strconv.Itoa(app), Done: func(id string, err error) {
@@ -71,14 +71,14 @@ func (w *World) submit(app int, done func(id string, err error)) {
 	})
 }
 
-// command asks for something to be done to a sweep.
+// command requests a command on a sweep.
 func (w *World) command(sweep string, command outbidv1.SweepCommand) {
 	w.ask(func(answered func()) control.Input {
 		return control.Command{Sweep: sweep, Command: command, Actor: "sim", Done: func(error) { answered() }}
 	})
 }
 
-// timed asks for what people ask for at set times, and lets the core notice that the app's wall time is over.
+// timed schedules the app's commands, and lets the core notice the end of the app's wall time.
 func (w *World) timed(id string, a *App) {
 	for _, c := range a.Commands {
 		w.at(c.At, func() { w.command(id, c.Command) })
@@ -88,7 +88,7 @@ func (w *World) timed(id string, a *App) {
 	}
 }
 
-// person lets somebody pause an app, and let it go on, now and then.
+// person pauses and resumes an app at random times.
 func (w *World) person(app string, command outbidv1.SweepCommand) {
 	next, mean := outbidv1.SweepCommand_SWEEP_COMMAND_RESUME, w.set.Mishaps.AppPauses
 	if command == next {
@@ -106,7 +106,7 @@ func (w *World) person(app string, command outbidv1.SweepCommand) {
 	})
 }
 
-// forever is later than any run.
+// forever is longer than any run.
 const forever = 1 << 62
 
 // runApps runs the setup's apps to their ends.
@@ -120,7 +120,7 @@ func (w *World) runApps(ctx context.Context) error {
 			w.tell()
 		}
 		if !w.instant(end) {
-			return fmt.Errorf("simulating: nothing happens any more at %s, and %d apps have not ended: %s",
+			return fmt.Errorf("simulating: no more events after %s, but %d apps have not ended: %s",
 				w.clock.now.Sub(w.start), len(w.core.State().Live), w.stuck())
 		}
 	}
@@ -131,7 +131,7 @@ func (w *World) runApps(ctx context.Context) error {
 	return w.err
 }
 
-// tell says how far the run is.
+// tell reports progress.
 func (w *World) tell() {
 	if w.set.Progress == nil {
 		return
@@ -140,7 +140,7 @@ func (w *World) tell() {
 	w.set.Progress(w.clock.now.Sub(w.start), done, done+live+w.left)
 }
 
-// stuck says why nothing happens any more.
+// stuck explains why the run does not continue.
 func (w *World) stuck() string {
 	text := ""
 	for i, s := range w.core.State().Live {
@@ -156,7 +156,7 @@ func (w *World) stuck() string {
 	return text
 }
 
-// addTenant has a person add a tenant.
+// addTenant adds a tenant in the role of an administrator.
 func (w *World) addTenant(t *outbidv1.Tenant) {
 	w.pending = append(w.pending, control.SetTenant{Tenant: t, Actor: "simulation", Done: w.fail})
 }

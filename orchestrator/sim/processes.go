@@ -8,7 +8,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// claim and unclaim are a process's use of devices.
+// claim and unclaim record a process's use of devices.
 func (v *invariants) claim(f *fork) error {
 	lease := f.ref.GetLeaseId()
 	for _, d := range f.devices {
@@ -55,16 +55,18 @@ func (v *invariants) unclaim(f *fork) {
 	}
 }
 
-// reporting is told what a process reports, before the orchestrator hears of it.
+// reporting records a process's report before the orchestrator receives it.
 func (v *invariants) reporting(f *fork, step float64) {
 	if l := v.leases[f.ref.GetLeaseId()]; l != nil {
 		l.said = append(l.said, int64(step))
 	}
 }
 
-// saving is told what a fork trained since it saved last, before the orchestrator hears of the checkpoint; finishing, what
-// it trained until its code ended.
-func (v *invariants) saving(checkpoint string, steps float64) { v.steps.saving(checkpoint, steps) }
+// saving records the steps that a fork trained since its last save, before the orchestrator receives the checkpoint.
+// finishing records the steps that it trained until its code ended.
+func (v *invariants) saving(checkpoint string, steps float64) {
+	v.steps.addUnconfirmed(checkpoint, steps)
+}
 
 func (v *invariants) finishing(f *fork, steps float64) {
 	if l := v.leases[f.ref.GetLeaseId()]; l != nil && !l.stale && !f.part {
@@ -72,10 +74,10 @@ func (v *invariants) finishing(f *fork, steps float64) {
 	}
 }
 
-// end checks, once every app has ended, that nothing is held and that all that was to be trained was.
+// end checks, once every app has ended, that no devices are held and that all steps were trained.
 func (v *invariants) end() error {
 	if len(v.owner) > 0 || len(v.runs) > 0 {
-		return fmt.Errorf("every app has ended, and %d devices are leased and %d used", len(v.owner), len(v.runs))
+		return fmt.Errorf("every app has ended, but %d devices are leased and %d used", len(v.owner), len(v.runs))
 	}
 	for key := range v.steps.done {
 		t := v.w.core.State().Sweeps[key.sweep].Trials[key.trial]
@@ -83,20 +85,20 @@ func (v *invariants) end() error {
 		if job := v.w.apps[key.sweep].job(key.trial); job != nil {
 			steps = float64(job.Steps)
 		}
-		if err := v.steps.end(key, t, steps); err != nil {
+		if err := v.steps.checkEnd(key, t, steps); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// overdue is how long after its revocation a lease may end, while its nodes hear what they are ordered: the end of a process
-// and messages that are lost take that.
+// overdue is the maximum time from the revocation of a lease to its end while its nodes receive orders. It covers the
+// end of a process and lost messages.
 const overdue = 3 * time.Minute
 
-// waits checks that what was revoked ends, and that a worker that hears nothing trains nothing. A node whose orders are lost
-// and that is heard of is not lost, and a lease that it never heard of ends when it hears again, however long that takes: the
-// devices stay its own meanwhile, as orders may still be on their way.
+// waits checks that revoked leases end, and that a worker that receives nothing stops training. A node whose uplinks
+// arrive is not lost, even if its orders do not. A lease that it never received ends when orders arrive again, however
+// long that takes; until then the devices stay reserved, because orders may still be under way.
 func (v *invariants) waits() error {
 	for lease, l := range v.leases {
 		switch late := v.w.clock.now.Sub(l.revokedAt); {
@@ -104,13 +106,13 @@ func (v *invariants) waits() error {
 		case slices.ContainsFunc(l.places, func(p *outbidv1.LeasePlace) bool { return v.w.workers[p.GetNode()].deaf() }):
 			l.revokedAt = v.w.clock.now
 		case late > overdue:
-			return fmt.Errorf("lease %d of trial %d of %s was revoked %s ago, its nodes hear, and it has not ended", lease, l.key.trial,
+			return fmt.Errorf("lease %d of trial %d of %s was revoked %s ago and has not ended, although its nodes receive orders", lease, l.key.trial,
 				l.key.sweep, late)
 		}
 	}
 	for name, k := range v.w.workers {
 		if k.deaf() && len(k.forks) > 0 && v.w.clock.now.Sub(k.leaseEnd) > 2*time.Second {
-			return fmt.Errorf("node %s has heard nothing since its lease ended %s ago, and trains under leases %d", name,
+			return fmt.Errorf("node %s received nothing since its lease ended %s ago, but still trains under leases %d", name,
 				v.w.clock.now.Sub(k.leaseEnd), k.leaseIDs())
 		}
 	}

@@ -16,7 +16,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// What is published after each batch of random runs is the state, and stays as it was while the state goes on.
+// The state published after each batch of random runs equals the state, and does not change when the state does.
 func TestPublishedIsTheState(t *testing.T) {
 	t.Parallel()
 	names := registry.Names()
@@ -41,7 +41,7 @@ func TestPublishedIsTheState(t *testing.T) {
 func publishAgain(ctx context.Context, kept *ledger.Memory) error {
 	st := state.New()
 	now := st.Publish()
-	// held are some of the past, with what they showed then.
+	// held are some published states, with what they contained then.
 	type shown struct {
 		published *state.Published
 		text      []proto.Message
@@ -157,7 +157,7 @@ func showState(st *state.State) []proto.Message {
 	return append(all, &outbidv1.Note{Text: fmt.Sprint(up, held, st.Deleted(), st.AppSeconds(st.Time))})
 }
 
-// hidden is what readers see of a sweep only through forecasts.
+// hidden returns the data of a sweep that readers see only through forecasts.
 func hidden(s *state.Sweep, trials int, at func(int32) *state.Trial) proto.Message {
 	text := fmt.Sprint(s.Queued, s.Running, s.Measured, s.Steps, s.AppSecondsBefore)
 	for n := range int32(trials) {

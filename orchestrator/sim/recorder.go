@@ -11,19 +11,19 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// recorder tells a meter what the events of a run changed.
+// recorder passes the changes of a run to a meter.
 type recorder struct {
 	w       *World
 	meter   *measure.Meter
 	apps    map[string]int
 	jobs    map[trialKey]*entry
 	devices int
-	// there are the nodes that count.
+	// there are the present nodes.
 	there map[string]bool
 	// offset is the number of a node's first device, by name.
 	offset map[string]int
 	next   int
-	// ended are the leases that ended in this batch: what follows in it says why.
+	// ended are the leases that ended in this batch. Later events of the batch give the reason.
 	ended []ending
 }
 
@@ -32,12 +32,12 @@ type ending struct {
 	lease uint64
 }
 
-// entry is a trial in the meter's books.
+// entry is a trial in the meter.
 type entry struct {
 	number int
-	// wants devices: it is not paused, nor at its target.
+	// wants is set if the trial should have devices: it is not paused, nor at its target.
 	wants, atTarget bool
-	// held are its leases, the oldest first, with those that ended in this batch and are not booked yet.
+	// held are its leases, oldest first, including those that ended in this batch and are not recorded yet.
 	held []held
 	over bool
 }
@@ -45,13 +45,15 @@ type entry struct {
 // held is a lease of a trial.
 type held struct {
 	id uint64
-	// ends: a place of it has ended, and with that the use of all; failed says how.
+	// ends is set once a place of it has ended, after which the others are useless. failed is set if its process
+	// failed.
 	ends, failed bool
-	// spread over several nodes; restarts, as its gang has a later target; part of a round of forks.
+	// spread is set for a gang over several nodes, restarts if the gang has a later target, part if it is part of a
+	// round of forks.
 	spread, restarts, part bool
 }
 
-// lease is the lease of an id, if the trial holds it.
+// lease returns the lease with an ID, if the trial holds it.
 func (e *entry) lease(id uint64) *held {
 	for i := range e.held {
 		if e.held[i].id == id {
@@ -72,7 +74,7 @@ func newRecorder(w *World, cfg measure.Config) *recorder {
 	return s
 }
 
-// machine gives a node's devices their numbers.
+// machine numbers a node's devices.
 func (s *recorder) machine(n *cluster.Node) {
 	s.offset[n.Name] = s.next
 	s.next += len(n.Devices)
@@ -95,7 +97,7 @@ func (s *recorder) see(at float64, c *state.Change) {
 	}
 }
 
-// trial takes in what a trial did, or was told.
+// trial handles a change of a trial.
 func (s *recorder) trial(at float64, c *state.Change) {
 	key := keyOf(c)
 	switch {
@@ -120,7 +122,7 @@ func (s *recorder) trial(at float64, c *state.Change) {
 	}
 }
 
-// leaves: a lease has ended, or a first place of its gang, which is then of no use to anybody.
+// leaves handles the end of a lease, or of the first place of its gang to end.
 func (s *recorder) leaves(key trialKey, lease uint64) {
 	if l := s.jobs[key].lease(lease); l != nil && !l.ends {
 		l.ends = true
@@ -128,7 +130,7 @@ func (s *recorder) leaves(key trialKey, lease uint64) {
 	}
 }
 
-// present notes whether a node is there. One that starts anew was, and stays.
+// present records whether a node is present. A node that restarts stays present.
 func (s *recorder) present(at float64, node string, there bool) {
 	if s.there[node] == there {
 		return
@@ -143,7 +145,7 @@ func (s *recorder) present(at float64, node string, there bool) {
 	s.meter.Devices(at, s.devices)
 }
 
-// appOf is an app as the meter knows it.
+// appOf describes an app for the meter.
 func (s *recorder) appOf(sweep string, spec *outbidv1.SweepSpec) measure.App {
 	devices := spec.GetResources().GetDevices()
 	accepted := cluster.Demand{Types: spec.GetResources().GetTypes(), Exclude: spec.GetResources().GetExcludeTypes()}
@@ -162,7 +164,7 @@ func (s *recorder) appOf(sweep string, spec *outbidv1.SweepSpec) measure.App {
 	}
 }
 
-// nameOf is what an app is called in its trace.
+// nameOf returns the name of an app in its trace.
 func nameOf(s *outbidv1.SweepSpec) string {
 	return cmp.Or(s.GetLabels()["app"], s.GetLabels()["job"], s.GetName())
 }
@@ -179,7 +181,7 @@ func (s *recorder) arrived(at float64, key trialKey) {
 }
 
 func (s *recorder) granted(at float64, key trialKey, lease *state.Lease) {
-	s.flush(at) // it may have held others until just now
+	s.flush(at) // it may have held other leases until now
 	j := s.jobs[key]
 	l := measure.Lease{ID: lease.ID}
 	for _, p := range lease.Places {
@@ -200,7 +202,7 @@ func (s *recorder) granted(at float64, key trialKey, lease *state.Lease) {
 	s.meter.Grant(at, j.number, l)
 }
 
-// paused: a trial is to rest, at once or when its lease has ended.
+// paused handles a trial that should rest, at once or when its lease has ended.
 func (s *recorder) paused(at float64, key trialKey) {
 	s.flush(at)
 	j := s.jobs[key]
@@ -210,26 +212,27 @@ func (s *recorder) paused(at float64, key trialKey) {
 	j.wants = false
 }
 
-// wanted: a trial wants devices again, or goes on on those that it has.
+// wanted handles a trial that should have devices again, or continues on its devices.
 func (s *recorder) wanted(at float64, key trialKey) {
 	s.flush(at)
 	j := s.jobs[key]
 	if len(j.held) == 0 && !j.wants && !j.over {
 		s.meter.Want(at, j.number)
 	}
-	for i := range j.held { // control has a gang over several nodes start again together, from its checkpoint
+	for i := range j.held { // control restarts a gang over several nodes together, from its checkpoint
 		j.held[i].restarts = j.held[i].spread
 	}
 	j.wants, j.atTarget = true, false
 }
 
-// rejected says whether a sweep ended because its policy did not admit it: its trials are dropped, and their end is worth nothing.
+// rejected reports whether a sweep ended because its policy did not admit it. Its trials are dropped, and their ends
+// are worth nothing.
 func (s *recorder) rejected(sweep string) bool {
 	of, err := s.w.core.State().Sweep(sweep)
 	return err == nil && of.Admission.GetKind() == outbidv1.AdmissionKind_ADMISSION_KIND_REJECTED
 }
 
-// over: a trial has ended, and with it its lease, which its last moments no longer count to.
+// over handles the end of a trial. The rest of its lease does not count.
 func (s *recorder) over(at float64, key trialKey, to outbidv1.TrialState) {
 	j := s.jobs[key]
 	if j == nil || j.over {
@@ -243,7 +246,7 @@ func (s *recorder) over(at float64, key trialKey, to outbidv1.TrialState) {
 	s.meter.End(at, j.number, done, to != outbidv1.TrialState_TRIAL_STATE_FAILED && !dropped)
 }
 
-// done is the part of a trial's work that it has done.
+// done returns the fraction of a trial's work that is done.
 func (s *recorder) done(key trialKey) float64 {
 	app := s.w.apps[key.sweep]
 	job := &app.Jobs[min(int(key.trial), len(app.Jobs)-1)]
@@ -254,8 +257,8 @@ func (s *recorder) done(key trialKey) float64 {
 	return min(1, float64(s.w.core.State().Sweeps[key.sweep].Trials[key.trial].MaxStep)/float64(steps))
 }
 
-// reached: a trial's lead is at the target, where its tuner says what comes next. Another fork that is there waits, and one that
-// did its share of a round ends.
+// reached handles a trial whose lead is at the target and waits for its tuner. Another fork at the target waits, or
+// ends if it did its share of a round.
 func (s *recorder) reached(at float64, key trialKey, lease uint64) {
 	j := s.jobs[key]
 	if len(j.held) > 0 && (j.held[0].id != lease || j.held[0].part) {
@@ -265,7 +268,7 @@ func (s *recorder) reached(at float64, key trialKey, lease uint64) {
 	s.meter.Reach(at, j.number, s.done(key))
 }
 
-// flush books the leases that ended and whose trials did not.
+// flush records the leases that ended although their trials did not.
 func (s *recorder) flush(at float64) {
 	for _, e := range s.ended {
 		j := s.jobs[e.key]

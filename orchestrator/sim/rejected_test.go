@@ -6,7 +6,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/trace"
 )
 
-// A job that its policy rejects is not one that ended, and its end is worth nothing.
+// A job that its policy rejects does not count as ended, and its end is worth nothing.
 func TestARejectedJobIsWorthNothing(t *testing.T) {
 	t.Parallel()
 	job := func(id string, seconds float64, u trace.Utility) trace.Job {

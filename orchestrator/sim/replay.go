@@ -18,23 +18,23 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// Recording is what a ledger says happened, as something that can be run again under any policy.
+// Recording is a run reconstructed from a ledger, which can be simulated under any policy.
 type Recording struct {
 	Nodes []cluster.Node
 	Stays []Stay
 	Apps  []App
-	// Restart is how long trials that had trained before took on average from a grant until they trained again.
+	// Restart is the mean time from a grant until a trial that had trained before trained again.
 	Restart time.Duration
-	// Forks is what rounds of forks took on average.
+	// Forks is the mean cost of rounds of forks.
 	Forks ForkCosts
-	// Policy that decided last; "" if none decided anything.
+	// Policy is the policy that decided last, or "" if none decided anything.
 	Policy string
-	// Assumptions say in what the run is not what happened, or would have happened.
+	// Assumptions describe the differences between the simulation and the actual run.
 	Assumptions []string
 }
 
-// Setup is that of a run of this past under a policy. One that forks no trials would refuse sweeps whose trials may be forked: under
-// it one process trains each.
+// Setup returns the setup for simulating the recording under a policy. A policy that forks no trials would reject
+// sweeps with forks, so under it one process trains each trial.
 func (p *Recording) Setup(under policy.Policy) Setup {
 	set := Setup{Nodes: p.Nodes, Stays: p.Stays, Apps: p.Apps, RestartDelay: p.Restart, Forks: p.Forks}
 	if !policy.ForksJobs(under) {
@@ -43,7 +43,7 @@ func (p *Recording) Setup(under policy.Policy) Setup {
 	return set
 }
 
-// ErrNothingRan says that a ledger holds no sweep that workers ran.
+// ErrNothingRan means that a ledger has no sweep that workers ran.
 var ErrNothingRan = errors.New("no sweep of this ledger ran on workers")
 
 // ReadRecording reads a ledger from its first batch on.
@@ -76,21 +76,21 @@ func ReadRecording(ctx context.Context, l ledger.Ledger) (*Recording, error) {
 	return h.recording()
 }
 
-// historian gathers what happened.
+// historian collects the events of a ledger.
 type historian struct {
 	st     *state.State
 	start  time.Time
 	policy string
-	// order of sweeps, and what is known of each.
+	// order lists the sweeps, and sweeps has their data.
 	order  []string
 	sweeps map[string]*recorded
-	// names of nodes by shape, and when each was there.
+	// names lists the nodes by shape, and nodes has the times when each was present.
 	names []string
 	nodes map[string]*presence
-	// forks that run, by lease.
+	// forks are the running forks, by lease.
 	forks map[uint64]*segment
 	table state.Table
-	// starts adds up the time that trials which had trained before took from a grant until they trained again.
+	// starts is the total time from a grant until a trial that had trained before trained again.
 	starts   time.Duration
 	started  int
 	rounds   roundTimes
@@ -101,7 +101,7 @@ type historian struct {
 	lastEnd  time.Duration
 }
 
-// recorded is what is known of a sweep.
+// recorded is the data of a sweep.
 type recorded struct {
 	spec     *outbidv1.SweepSpec
 	submit   time.Duration
@@ -110,18 +110,18 @@ type recorded struct {
 	pace     map[pace]work
 }
 
-// record is what is known of a trial.
+// record is the data of a trial.
 type record struct {
 	pace   map[pace]work
 	points []point
-	// ended is the step at which its code ended by itself; 0 if it did not.
+	// ended is the step where its code ended without an order, or 0.
 	ended int64
-	// last is its last fork, which ended then.
+	// last is its last fork, which ended at lastAt.
 	last   *segment
 	lastAt time.Duration
 }
 
-// pace is where a trial's speed was measured, and work what it did there.
+// pace is a place where a trial's speed was measured, and work the work done there.
 type pace struct {
 	kind    string
 	devices int
@@ -132,14 +132,14 @@ type work struct{ steps, seconds float64 }
 
 type point struct{ step, value float64 }
 
-// segment is a stretch of training under way.
+// segment is a stretch of training in progress.
 type segment struct {
 	at   time.Duration
 	step int64
 	on   pace
 }
 
-// presence is when a node of one shape was there.
+// presence is the times when a node of one shape was present.
 type presence struct {
 	node  cluster.Node
 	stays []Stay
@@ -172,7 +172,7 @@ func (h *historian) see(at time.Duration, c *state.Change) {
 	}
 }
 
-// joined: a node that comes back with other devices is another node.
+// joined handles a node that joins. A node that comes back with other devices counts as another node.
 func (h *historian) joined(at time.Duration, name string) {
 	h.left(at, name)
 	shape := h.st.Nodes[name].Shape
@@ -199,7 +199,7 @@ func sameDevices(a, b cluster.Node) bool {
 	return a.Rack == b.Rack && a.CPUs == b.CPUs && a.Memory == b.Memory && slices.Equal(a.Devices, b.Devices)
 }
 
-// left ends the stay of whichever node of a name is there.
+// left ends the stay of the present node with a name.
 func (h *historian) left(at time.Duration, name string) {
 	for _, alias := range h.names {
 		if p := h.nodes[alias]; p.up && (alias == name || len(alias) > len(name) && alias[:len(name)+1] == name+"#") {
@@ -222,7 +222,7 @@ func (h *historian) submitted(at time.Duration, s *state.Sweep) {
 	}
 }
 
-// command: what people asked for, they ask for again.
+// command records a person's command, to repeat it.
 func (h *historian) command(at time.Duration, c *state.Change) {
 	s := h.sweeps[c.Sweep.ID]
 	if s == nil {
@@ -256,7 +256,7 @@ func (h *historian) trial(at time.Duration, c *state.Change) {
 	}
 	lease := c.Lease
 	if lease == nil {
-		lease = t.Lead() // checkpoints of old ledgers do not say
+		lease = t.Lead() // checkpoints of old ledgers do not name a lease
 	}
 	if step, said := c.Step(); said && lease != nil {
 		own := step
@@ -284,7 +284,7 @@ func (h *historian) trial(at time.Duration, c *state.Change) {
 		r.last, r.lastAt = h.forks[c.Lease.ID], at
 		delete(h.forks, c.Lease.ID)
 	case c.TrialEnded():
-		if c.TrialTo() == outbidv1.TrialState_TRIAL_STATE_COMPLETED && c.News { // its tuner hears of what it did not decide
+		if c.TrialTo() == outbidv1.TrialState_TRIAL_STATE_COMPLETED && c.News { // News is set for a decision that the tuner did not make
 			r.finish(s, t.Number, t.MaxStep)
 		}
 		if c.TrialTo() == outbidv1.TrialState_TRIAL_STATE_FAILED {
@@ -305,7 +305,7 @@ func (h *historian) forkStarted(at time.Duration, c *state.Change) {
 	h.forks[l.ID] = &segment{at, l.FromStep, pace{l.Type(), l.Size(), l.Locality()}}
 }
 
-// trained measures a stretch of training.
+// trained records a stretch of training.
 func (h *historian) trained(at time.Duration, s *recorded, r *record, lease uint64, step int64) {
 	f := h.forks[lease]
 	if f == nil || step <= f.step || at <= f.at {
@@ -319,8 +319,8 @@ func (h *historian) trained(at time.Duration, s *recorded, r *record, lease uint
 	f.at, f.step = at, step
 }
 
-// finish: its code ended by itself. How far it came since it was last heard of follows from its speed; one that nobody
-// knows the speed of does a step per second.
+// finish handles the end of a trial's code. The number of steps since its last message is computed from its speed, or
+// from one step per second if that is unknown.
 func (r *record) finish(s *recorded, number int32, told int64) {
 	r.ended = max(1, told)
 	f := r.last
@@ -336,7 +336,7 @@ func (r *record) finish(s *recorded, number int32, told int64) {
 	r.pace[f.on] = work{w.steps + rate*seconds, w.seconds + seconds}
 }
 
-// hints are the speeds that the spec tells of a trial.
+// hints returns the speeds that the spec has for a trial.
 func (s *recorded) hints(number int32) (all []cluster.Speed) {
 	for _, h := range s.spec.GetThroughputs() {
 		if speed, ok := terms.SpeedOf(h); ok && (h.Trial == nil || h.GetTrial() == number) {
@@ -346,7 +346,7 @@ func (s *recorded) hints(number int32) (all []cluster.Speed) {
 	return all
 }
 
-// plot adds a point; what a restarted fork said again takes the place of what it said before.
+// plot adds a point. A repeated report of a restarted fork replaces the earlier one.
 func (r *record) plot(step, value float64) {
 	i, found := slices.BinarySearchFunc(r.points, step, func(p point, s float64) int { return cmp.Compare(p.step, s) })
 	if found {
@@ -356,7 +356,7 @@ func (r *record) plot(step, value float64) {
 	r.points = slices.Insert(r.points, i, point{step, value})
 }
 
-// at is the metric at a step: on the line between two points, and beyond the last as there.
+// at returns the metric at a step, interpolated linearly and constant after the last point.
 func (r *record) at(step float64) float64 {
 	i, found := slices.BinarySearchFunc(r.points, step, func(p point, s float64) int { return cmp.Compare(p.step, s) })
 	switch {

@@ -19,7 +19,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// kept is the ledger of a run.
+// kept returns the ledger of a run.
 func kept(t *testing.T, policyName string, set sim.Setup) (*ledger.Memory, sim.Result) {
 	t.Helper()
 	m := ledger.NewMemory()
@@ -28,7 +28,7 @@ func kept(t *testing.T, policyName string, set sim.Setup) (*ledger.Memory, sim.R
 	return m.Another(), r
 }
 
-// What happened, run again under the policy that it happened under, comes out the same but for what is not in a ledger.
+// A recording that is simulated under its own policy gives the same results, except for what is not in a ledger.
 func TestThePastRunsAgain(t *testing.T) {
 	t.Parallel()
 	nodes := nodesOf(t, "fast:2/2,slow:2/1")
@@ -68,7 +68,8 @@ func TestThePastRunsAgain(t *testing.T) {
 	}
 }
 
-// A trial reports what it did, on a line between two reports; beyond the last it holds that.
+// A replayed trial reports what it reported, interpolated between two reports; after the last report the value is
+// constant.
 func TestThePastReportsWhatWasReported(t *testing.T) {
 	t.Parallel()
 	a := exploration("random", 1)
@@ -90,7 +91,8 @@ func TestThePastReportsWhatWasReported(t *testing.T) {
 	}
 }
 
-// forkedJobs are jobs of 3,600 steps that may be forked, which do 4, 2 and 1 steps a second on a v100, a p100 and a k80.
+// forkedJobs returns jobs of 3,600 steps that may be forked. They do 4, 2 and 1 steps a second on a v100, a p100 and a
+// k80.
 func forkedJobs(t *testing.T, jobs int) []sim.App {
 	t.Helper()
 	var apps []sim.App
@@ -109,8 +111,8 @@ func forkedJobs(t *testing.T, jobs int) []sim.App {
 	return apps
 }
 
-// A past in which forks trained is run again with forks under a policy that has them, and comes out the same; under one that has
-// none one process trains each trial, and whoever asks is told.
+// A recording with forks gives the same results under a policy with forks. Under a policy without forks, one process
+// trains each trial, and the assumptions say so.
 func TestAPastWithForksRunsAgain(t *testing.T) {
 	t.Parallel()
 	record, was := kept(t, "hadare", sim.Setup{
@@ -154,7 +156,8 @@ func averages(t testing.TB, l ledger.Ledger) (n int) {
 	return n
 }
 
-// verdicts counts the averages that a ledger says were judged: those that stayed, and those that were dropped.
+// verdicts counts the averages that were judged according to a ledger: those that were kept, and those that were
+// dropped.
 func verdicts(t testing.TB, l ledger.Ledger) (kept, dropped int64) {
 	t.Helper()
 	if err := l.Read(context.Background(), 1, func(b *outbidv1.Batch) error {
@@ -181,7 +184,7 @@ func TestAnEmptyPast(t *testing.T) {
 	}
 }
 
-// A ledger in which one grant was written otherwise still holds together, and replay names that grant.
+// A ledger with a changed grant is still consistent, and the replay reports that grant.
 func TestReplayNamesATamperedGrant(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"fifo", "tiresias", "gavel-las", "themis"} {

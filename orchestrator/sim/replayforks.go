@@ -10,9 +10,10 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// roundTimes adds up what rounds of forks took beside training.
+// roundTimes adds up the costs of rounds of forks.
 type roundTimes struct {
-	// told is when forks whose slot was over were told to save, by lease; over is when the last fork of a trial's round had ended.
+	// told is the time when a fork was ordered to save at the end of its slot, by lease. over is the time when the last
+	// fork of a trial's round ended.
 	told map[uint64]time.Duration
 	over map[trialKey]time.Duration
 
@@ -20,7 +21,7 @@ type roundTimes struct {
 	saves, averages   int
 }
 
-// see takes in what happened to a trial.
+// see handles a change of a trial.
 func (r *roundTimes) see(at time.Duration, c *state.Change) {
 	if r.told == nil {
 		r.told, r.over = map[uint64]time.Duration{}, map[trialKey]time.Duration{}
@@ -48,7 +49,7 @@ func (r *roundTimes) see(at time.Duration, c *state.Change) {
 	}
 }
 
-// costs are the means.
+// costs returns the means.
 func (r *roundTimes) costs() (f ForkCosts) {
 	if r.saves > 0 {
 		f.Upload = r.saving / time.Duration(r.saves)
@@ -59,7 +60,7 @@ func (r *roundTimes) costs() (f ForkCosts) {
 	return f
 }
 
-// WithoutForks are apps each of whose trials one process trains.
+// WithoutForks returns the apps with one process for each trial.
 func WithoutForks(apps []App) []App {
 	apps = slices.Clone(apps)
 	for i := range apps {

@@ -13,7 +13,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/spec"
 )
 
-// past is what was gathered, as something that runs.
+// recording returns the collected data in a form that can be simulated.
 func (h *historian) recording() (*Recording, error) {
 	p := &Recording{Policy: h.policy}
 	if h.started > 0 {
@@ -25,7 +25,7 @@ func (h *historian) recording() (*Recording, error) {
 		p.Nodes = append(p.Nodes, n.node)
 		for _, stay := range n.stays {
 			if h.lastEnd > 0 && stay.To >= h.lastEnd {
-				stay.To = 0 // there as long as there was work
+				stay.To = 0 // present as long as there was work
 			}
 			p.Stays = append(p.Stays, stay)
 		}
@@ -74,7 +74,7 @@ func (h *historian) assumptions(p *Recording, unknown int) []string {
 	return said
 }
 
-// app is a sweep with what its trials did; guessed says that no speed of it is known.
+// app returns a sweep with the behaviour of its trials. guessed is set if none of its speeds are known.
 func (s *recorded) app(id string) (a App, guessed bool) {
 	a = App{Spec: proto.CloneOf(s.spec), Submit: s.submit, Commands: s.commands}
 	if a.Spec.Labels == nil {
@@ -97,7 +97,7 @@ func (s *recorded) app(id string) (a App, guessed bool) {
 	return a, len(own)+len(s.spec.GetThroughputs()) == 0
 }
 
-// job is a trial that behaves as it did.
+// job returns the behaviour of a trial.
 func (r *record) job(sweep []cluster.Speed, steps int64, devices int) Job {
 	j := Job{Speeds: &cluster.Speeds{Measured: speedsOf(r.pace)}, Steps: r.ended}
 	for _, m := range sweep {
@@ -122,7 +122,7 @@ func (r *record) job(sweep []cluster.Speed, steps int64, devices int) Job {
 	return j
 }
 
-// speedsOf are the rates that work was done at, in a fixed order.
+// speedsOf returns the measured rates in a fixed order.
 func speedsOf(done map[pace]work) []cluster.Speed {
 	keys := slices.SortedFunc(maps.Keys(done), func(a, b pace) int {
 		return cmp.Or(cmp.Compare(a.kind, b.kind), cmp.Compare(a.devices, b.devices), cmp.Compare(a.spread, b.spread))

@@ -8,31 +8,33 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// roundBook counts what the forks of rounds trained, by what their processes did and not by what the control loop made of it:
+// roundChecker counts what the forks of rounds trained, based on the actions of their processes, independently of the
+// control loop:
 //
-//   - all forks of a round begin where the trial was saved, and their shares are no more than what it has left;
-//   - a report's step is the trial's: where the round began, and what each fork has done since;
-//   - when it ends, what each fork had saved and the ledger had heard of counts once, and the checkpoint that the trial goes on
-//     from is made of just that. Less counts only where nobody could average, or the trial had ended;
-//   - an average that is dropped takes no step back: the trial goes on at the step where its round ended, from what one of its
-//     forks saved, and nothing counts that was done since.
-type roundBook struct {
-	of    map[trialKey]*watchedRound
-	parts map[uint64]*watchedPart
-	// made are the averages that workers stored, by key.
-	made map[string]*outbidv1.Consolidation
-	// void are the leases whose forks began with an average that was dropped.
-	void map[uint64]bool
+//   - All forks of a round begin at the trial's checkpoint, and their shares do not exceed the trial's remaining steps.
+//   - A report has the step of the trial: the step where the round began plus the steps that each fork has done since.
+//   - When the round ends, everything that the forks had saved according to the ledger counts once, and the checkpoint
+//     that the trial continues from is made of exactly that. Less counts only if no worker could average, or the trial
+//     had ended.
+//   - If an average is dropped, no step is undone: the trial continues at the step where its round ended, from the
+//     checkpoint of one fork. Steps done since do not count.
+type roundChecker struct {
+	active map[trialKey]*watchedRound
+	parts  map[uint64]*watchedPart
+	// averages are those that workers stored, by key.
+	averages map[string]*outbidv1.Consolidation
+	// voided are the leases whose forks began with an average that was dropped.
+	voided map[uint64]bool
 }
 
 type watchedRound struct {
 	key  trialKey
 	from int64
-	// forks that there are to be, the first first.
+	// forks are the forks of the round, in order.
 	forks []*watchedPart
-	// orders counts those to average; spoiled says that one failed in a worker.
-	orders  int
-	spoiled bool
+	// orders counts the orders to average. failed is set if one failed in a worker.
+	orders int
+	failed bool
 }
 
 // watchedPart is a fork of a round.
@@ -40,38 +42,39 @@ type watchedPart struct {
 	round *watchedRound
 	lease uint64
 	share int64
-	// trained is what its process did until its newest checkpoint in the ledger, saved there as newest, and said what it did until its last report.
-	trained, said int64
-	newest        string
-	// reached: it did its share.
+	// trained is the number of steps of its process until newest, its newest checkpoint in the ledger. reported is
+	// the number until its last report.
+	trained, reported int64
+	newest            string
+	// reached is set once it did its share.
 	reached bool
 }
 
-func newRoundBook() *roundBook {
-	return &roundBook{of: map[trialKey]*watchedRound{}, parts: map[uint64]*watchedPart{}, made: map[string]*outbidv1.Consolidation{}, void: map[uint64]bool{}}
+func newRoundChecker() *roundChecker {
+	return &roundChecker{active: map[trialKey]*watchedRound{}, parts: map[uint64]*watchedPart{}, averages: map[string]*outbidv1.Consolidation{}, voided: map[uint64]bool{}}
 }
 
-// spoiled notes that a worker could not average.
-func (b *roundBook) spoiled(o *outbidv1.Consolidation) {
-	if p := b.parts[o.GetFork().GetLeaseId()]; p != nil {
-		p.round.spoiled = true
+// recordFailure records that a worker could not average.
+func (c *roundChecker) recordFailure(o *outbidv1.Consolidation) {
+	if p := c.parts[o.GetFork().GetLeaseId()]; p != nil {
+		p.round.failed = true
 	}
 }
 
 func (v *invariants) forksBegan(e *outbidv1.ForksBegan) error {
 	key := trialKey{e.GetSweep(), e.GetTrial()}
-	if r := v.rounds.of[key]; r != nil || len(v.holds[key]) > 0 {
-		return fmt.Errorf("trial %d of %s begins a round of forks while it has %v, or one from step %d", key.trial, key.sweep, v.holds[key], r.start())
+	if r := v.rounds.active[key]; r != nil || len(v.holds[key]) > 0 {
+		return fmt.Errorf("trial %d of %s begins a round of forks while it holds leases %v, or has a round from step %d", key.trial, key.sweep, v.holds[key], r.start())
 	}
-	// A step that was as good as done when it was saved may count or not.
-	if saved := v.steps.saveOf(key); e.GetStart().GetStep() != int64(saved+rounding) && e.GetStart().GetStep() != int64(saved) {
-		return fmt.Errorf("trial %d of %s begins a round of forks at step %d, and is saved at %g", key.trial, key.sweep, e.GetStart().GetStep(), saved)
+	// A step that was almost complete when it was saved may count or not.
+	if saved := v.steps.savedStep(key); e.GetStart().GetStep() != int64(saved+rounding) && e.GetStart().GetStep() != int64(saved) {
+		return fmt.Errorf("trial %d of %s begins a round of forks at step %d, but is saved at %g", key.trial, key.sweep, e.GetStart().GetStep(), saved)
 	}
-	v.rounds.of[key] = &watchedRound{key: key, from: e.GetStart().GetStep()}
+	v.rounds.active[key] = &watchedRound{key: key, from: e.GetStart().GetStep()}
 	return nil
 }
 
-// start is the step that a round began at; -1 for none.
+// start returns the first step of a round, or -1 without a round.
 func (r *watchedRound) start() int64 {
 	if r == nil {
 		return -1
@@ -79,11 +82,11 @@ func (r *watchedRound) start() int64 {
 	return r.from
 }
 
-// joined: a lease is part of its trial's round.
-func (v *invariants) joined(key trialKey, e *outbidv1.LeaseGranted) error {
-	r := v.rounds.of[key]
+// handleRoundLease handles a lease that is part of its trial's round.
+func (v *invariants) handleRoundLease(key trialKey, e *outbidv1.LeaseGranted) error {
+	r := v.rounds.active[key]
 	if r == nil {
-		return fmt.Errorf("lease %d has a share of %d steps, and trial %d of %s has no round of forks", e.GetLeaseId(), e.GetShare(), key.trial, key.sweep)
+		return fmt.Errorf("lease %d has a share of %d steps, but trial %d of %s has no round of forks", e.GetLeaseId(), e.GetShare(), key.trial, key.sweep)
 	}
 	p := &watchedPart{round: r, lease: e.GetLeaseId(), share: e.GetShare()}
 	r.forks, v.rounds.parts[e.GetLeaseId()] = append(r.forks, p), p
@@ -92,20 +95,20 @@ func (v *invariants) joined(key trialKey, e *outbidv1.LeaseGranted) error {
 		shares += o.share
 	}
 	if until := v.w.core.State().Sweeps[key.sweep].Trials[key.trial].UntilStep; shares > until {
-		return fmt.Errorf("the forks of trial %d of %s are to train until step %d together, and it until %d", key.trial, key.sweep, shares, until)
+		return fmt.Errorf("the forks of trial %d of %s train until step %d together, past the trial's target %d", key.trial, key.sweep, shares, until)
 	}
 	return nil
 }
 
-func (p *watchedPart) started(e *outbidv1.ForkStarted) error {
+func (p *watchedPart) checkStart(e *outbidv1.ForkStarted) error {
 	if e.GetFromStep() != p.round.from {
 		return fmt.Errorf("a fork of trial %d of %s starts from step %d; its round began at %d", e.GetTrial(), e.GetSweep(), e.GetFromStep(), p.round.from)
 	}
 	return nil
 }
 
-// saved: a checkpoint of it is in the ledger, until which its process trained so many steps more.
-func (p *watchedPart) saved(c *outbidv1.Checkpoint, steps float64) error {
+// handleSave handles a checkpoint in the ledger. steps is the number of steps that the process trained for it.
+func (p *watchedPart) handleSave(c *outbidv1.Checkpoint, steps float64) error {
 	p.trained += int64(steps + rounding)
 	p.newest = c.GetKey()
 	if c.GetStep() != p.round.from+p.trained || p.trained > p.share {
@@ -115,12 +118,12 @@ func (p *watchedPart) saved(c *outbidv1.Checkpoint, steps float64) error {
 	return nil
 }
 
-// reported: the step of a report is the trial's.
-func (p *watchedPart) reported(r *outbidv1.Report) error {
-	p.said = r.GetForkStep() - p.round.from
+// checkReport checks the step of a report, which counts the steps of all forks.
+func (p *watchedPart) checkReport(r *outbidv1.Report) error {
+	p.reported = r.GetForkStep() - p.round.from
 	sum := p.round.from
 	for _, o := range p.round.forks {
-		sum += o.said
+		sum += o.reported
 	}
 	if r.GetStep() != sum {
 		return fmt.Errorf("lease %d of trial %d of %s reports step %d; its round began at %d, and its forks have said %d since",
@@ -129,39 +132,39 @@ func (p *watchedPart) reported(r *outbidv1.Report) error {
 	return nil
 }
 
-// end: its lease has ended, and what it had not saved is lost.
-func (p *watchedPart) end() {
+// handleLeaseEnd handles the end of its lease. Steps that were not saved are lost.
+func (p *watchedPart) handleLeaseEnd() {
 	if p != nil {
-		p.said = p.trained
+		p.reported = p.trained
 	}
 }
 
-// suspected says whether its trial is to run alone, as nodes were lost under it.
+// suspected reports whether its trial should run alone because nodes were lost under it.
 func (p *watchedPart) suspected(st *state.State) bool {
 	return st.Sweeps[p.round.key.sweep].Trials[p.round.key.trial].Suspected
 }
 
-func (v *invariants) ordered(e *outbidv1.ConsolidationOrdered) error {
+func (v *invariants) handleOrder(e *outbidv1.ConsolidationOrdered) error {
 	key := trialKey{e.GetSweep(), e.GetTrial()}
-	r := v.rounds.of[key]
+	r := v.rounds.active[key]
 	if r == nil || len(v.holds[key]) > 0 {
-		return fmt.Errorf("the forks of trial %d of %s are to be averaged, which holds %v and began at %d", key.trial, key.sweep, v.holds[key], r.start())
+		return fmt.Errorf("an average is ordered for trial %d of %s, which holds leases %v; its round began at step %d", key.trial, key.sweep, v.holds[key], r.start())
 	}
 	r.orders++
 	return nil
 }
 
-// mostOrders is after how many orders a trial goes on without an average.
+// mostOrders is the number of orders after which a trial continues without an average.
 const mostOrders = 5
 
-// forksEnded checks that a round counts what its forks did: all of it, once.
+// forksEnded checks that a round counts all steps of its forks, once.
 func (v *invariants) forksEnded(e *outbidv1.ForksEnded) error {
 	key := trialKey{e.GetSweep(), e.GetTrial()}
-	r := v.rounds.of[key]
+	r := v.rounds.active[key]
 	if r == nil || len(v.holds[key]) > 0 {
-		return fmt.Errorf("a round of forks of trial %d of %s ends, which holds %v and began at %d", key.trial, key.sweep, v.holds[key], r.start())
+		return fmt.Errorf("a round of forks of trial %d of %s ends, which holds leases %v; it began at step %d", key.trial, key.sweep, v.holds[key], r.start())
 	}
-	delete(v.rounds.of, key)
+	delete(v.rounds.active, key)
 	var saved []*watchedPart
 	for _, p := range r.forks {
 		delete(v.rounds.parts, p.lease)
@@ -169,48 +172,48 @@ func (v *invariants) forksEnded(e *outbidv1.ForksEnded) error {
 			saved = append(saved, p)
 		}
 	}
-	excused := r.spoiled || r.orders >= mostOrders || v.quiet[key] || v.idle[key.sweep]
-	if err := r.counted(saved, e, v.rounds.made[e.GetCheckpoint().GetKey()], excused); err != nil {
+	excused := r.failed || r.orders >= mostOrders || v.quiet[key] || v.idle[key.sweep]
+	if err := r.checkCounted(saved, e, v.rounds.averages[e.GetCheckpoint().GetKey()], excused); err != nil {
 		return fmt.Errorf("a round of %d forks of trial %d of %s, which began at step %d: %w", len(r.forks), key.trial, key.sweep, r.from, err)
 	}
-	v.steps.together(key, e.GetStep(), e.GetCheckpoint().GetKey())
+	v.steps.handleRoundEnd(key, e.GetStep(), e.GetCheckpoint().GetKey())
 	return nil
 }
 
 // mergeJudged checks that a dropped average costs no step that its round counted.
 func (v *invariants) mergeJudged(e *outbidv1.MergeJudged) error {
 	key, to := trialKey{e.GetSweep(), e.GetTrial()}, e.GetCheckpoint()
-	made := v.rounds.made[e.GetKey()]
+	made := v.rounds.averages[e.GetKey()]
 	if made == nil {
-		return fmt.Errorf("trial %d of %s: %q is judged, which no worker averaged", key.trial, key.sweep, e.GetKey())
+		return fmt.Errorf("trial %d of %s: %q is judged, but no worker made that average", key.trial, key.sweep, e.GetKey())
 	}
 	if e.GetVerdict() != outbidv1.MergeVerdict_MERGE_VERDICT_DROPPED {
 		return nil
 	}
 	of := func(s *outbidv1.ConsolidationSource) bool { return s.GetCheckpoint().GetKey() == to.GetKey() }
 	if to.GetStep() != made.GetStep() || !slices.ContainsFunc(made.GetSources(), of) {
-		return fmt.Errorf("trial %d of %s goes on from %v instead of the average %v", key.trial, key.sweep, to, made)
+		return fmt.Errorf("trial %d of %s continues from %v instead of a source of the average %v", key.trial, key.sweep, to, made)
 	}
 	if t := v.w.core.State().Sweeps[key.sweep].Trials[key.trial]; t.Step != made.GetStep() || t.From().GetKey() != to.GetKey() {
-		return fmt.Errorf("trial %d of %s is at step %d, goes on from %v, and its average of step %d was dropped", key.trial, key.sweep,
+		return fmt.Errorf("trial %d of %s is at step %d and continues from %v, after its average of step %d was dropped", key.trial, key.sweep,
 			t.Step, t.From(), made.GetStep())
 	}
 	for _, lease := range v.holds[key] {
-		v.rounds.void[lease] = true
+		v.rounds.voided[lease] = true
 	}
-	if r := v.rounds.of[key]; r != nil {
+	if r := v.rounds.active[key]; r != nil {
 		for _, p := range r.forks {
-			p.trained, p.said, p.newest = 0, 0, ""
+			p.trained, p.reported, p.newest = 0, 0, ""
 		}
 	}
-	v.w.exact[to.GetKey()] = float64(to.GetStep()) // so many steps were done for it, whatever it learned
-	v.steps.dropped(key, to.GetKey())
-	v.steps.together(key, to.GetStep(), to.GetKey())
+	v.w.exact[to.GetKey()] = float64(to.GetStep()) // the checkpoint now stands for all steps of the round
+	v.steps.dropCheckpoint(key, to.GetKey())
+	v.steps.handleRoundEnd(key, to.GetStep(), to.GetKey())
 	return nil
 }
 
-// counted checks that the steps of all forks that saved are counted, or of one where that is excused.
-func (r *watchedRound) counted(saved []*watchedPart, e *outbidv1.ForksEnded, made *outbidv1.Consolidation, excused bool) error {
+// checkCounted checks that the steps of all forks that saved are counted, or those of one fork if that is excused.
+func (r *watchedRound) checkCounted(saved []*watchedPart, e *outbidv1.ForksEnded, made *outbidv1.Consolidation, excused bool) error {
 	all, key := r.from, e.GetCheckpoint().GetKey()
 	for _, p := range saved {
 		all += p.trained
@@ -218,29 +221,29 @@ func (r *watchedRound) counted(saved []*watchedPart, e *outbidv1.ForksEnded, mad
 	steps := r.from
 	for _, f := range e.GetForks() {
 		if !slices.ContainsFunc(saved, func(p *watchedPart) bool { return p.lease == f.GetLeaseId() && p.trained == f.GetSteps() }) {
-			return fmt.Errorf("%d steps of lease %d are counted, which saved others", f.GetSteps(), f.GetLeaseId())
+			return fmt.Errorf("%d steps of lease %d are counted, but it saved another number", f.GetSteps(), f.GetLeaseId())
 		}
 		steps += f.GetSteps()
 	}
 	switch {
 	case e.GetStep() != steps:
-		return fmt.Errorf("it ends at %d, and its forks add up to %d", e.GetStep(), steps)
+		return fmt.Errorf("it ends at %d, but its forks add up to %d", e.GetStep(), steps)
 	case e.GetStep() != all && !excused:
-		return fmt.Errorf("it ends at %d, and its forks had saved until %d: %s", e.GetStep(), all, e.GetReason())
+		return fmt.Errorf("it ends at %d, but its forks had saved until %d: %s", e.GetStep(), all, e.GetReason())
 	case len(saved) == 0 && key != "", len(saved) == 1 && key != saved[0].newest:
-		return fmt.Errorf("the trial goes on from %q, and %d forks saved anything", key, len(saved))
+		return fmt.Errorf("the trial continues from %q, but %d forks saved anything", key, len(saved))
 	case len(saved) < 2:
 		return nil
 	case e.GetStep() == all:
-		return r.madeOf(saved, key, made)
+		return r.checkAverage(saved, key, made)
 	case len(e.GetForks()) != 1 || !slices.ContainsFunc(saved, func(p *watchedPart) bool { return p.newest == key }):
-		return fmt.Errorf("the trial goes on from %q, which is no checkpoint of one fork", key)
+		return fmt.Errorf("the trial continues from %q, which is not the newest checkpoint of a fork", key)
 	}
 	return nil
 }
 
-// madeOf checks that an average is of each fork's newest checkpoint, by the steps that it did.
-func (r *watchedRound) madeOf(saved []*watchedPart, key string, made *outbidv1.Consolidation) error {
+// checkAverage checks that an average is made of each fork's newest checkpoint, weighted by the fork's steps.
+func (r *watchedRound) checkAverage(saved []*watchedPart, key string, made *outbidv1.Consolidation) error {
 	ok := len(made.GetSources()) == len(saved)
 	for _, s := range made.GetSources() {
 		ok = ok && slices.ContainsFunc(saved, func(p *watchedPart) bool {
@@ -248,7 +251,7 @@ func (r *watchedRound) madeOf(saved []*watchedPart, key string, made *outbidv1.C
 		})
 	}
 	if !ok {
-		return fmt.Errorf("the trial goes on from %q, which is of %v, and not of what its %d forks saved", key, made.GetSources(), len(saved))
+		return fmt.Errorf("the trial continues from %q, which is made of %v, not of what its %d forks saved", key, made.GetSources(), len(saved))
 	}
 	return nil
 }

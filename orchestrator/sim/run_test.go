@@ -26,7 +26,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// jobsOf are single jobs: submit, GPUs and duration in seconds.
+// jobsOf returns single jobs, given by submission time, GPUs and duration in seconds.
 func jobsOf(t *testing.T, jobs ...[3]float64) []sim.App {
 	t.Helper()
 	made := &trace.Trace{Name: "hand"}
@@ -61,7 +61,7 @@ func nodesOf(t *testing.T, text string) []cluster.Node {
 	return nodes
 }
 
-// figures are those of a result that a test worked out by hand.
+// figures returns those figures of a result that tests compute by hand.
 func figures(r sim.Result) map[string]float64 {
 	return map[string]float64{
 		"jobs": float64(r.Jobs), "makespan": r.Makespan, "jct": r.JCTMean, "queue": r.QueueMean, "slowdown": r.SlowdownMean,
@@ -91,7 +91,7 @@ func TestTwoJobsOnOneGPU(t *testing.T) {
 	})
 }
 
-// The gang of two trains 1.1 times as long over two machines, and 1.3 times over two racks.
+// A gang of two takes 1.1 times as long over two machines, and 1.3 times over two racks.
 func TestAGangOverNodesIsSlower(t *testing.T) {
 	t.Parallel()
 	for cluster, seconds := range map[string]float64{"gpu:2/2": 100, "gpu:2/1": 110, "gpu:2/1/1": 130} {
@@ -102,7 +102,7 @@ func TestAGangOverNodesIsSlower(t *testing.T) {
 	}
 }
 
-// The short job takes the GPU at 20 and has it until 30; the long one, which saved, takes 10 s to start again and trains
+// The short job takes the GPU at 20 and has it until 30. The long one, which saved, takes 10 s to restart and trains
 // from 40 to 120.
 func TestAPreemptedJobRestarts(t *testing.T) {
 	t.Parallel()
@@ -114,7 +114,7 @@ func TestAPreemptedJobRestarts(t *testing.T) {
 	})
 }
 
-// The node is lost at 50 and back at 60. The job saved at 30, starts again by 70 and trains the last 70 s.
+// The node is lost at 50 and back at 60. The job saved at 30, restarts by 70 and trains the last 70 s.
 func TestALostNodeCostsWhatWasNotSaved(t *testing.T) {
 	t.Parallel()
 	nodes := nodesOf(t, "gpu:1/1")
@@ -125,7 +125,7 @@ func TestALostNodeCostsWhatWasNotSaved(t *testing.T) {
 	wantFigures(t, r, map[string]float64{"makespan": 140, "jct": 140, "queue": 10, "preempted": 0, "leases": 2, "held": 130})
 }
 
-// A failing job goes on from what it saved each time, and in the end has done all its steps once.
+// A failing job continues from its last save each time, and has done all its steps once in the end.
 func TestFailingJobsEnd(t *testing.T) {
 	t.Parallel()
 	r := simulate(t, "fifo", sim.Setup{
@@ -142,7 +142,7 @@ func TestFailingJobsEnd(t *testing.T) {
 	}
 }
 
-// exploration is an app whose trial n gets better the lower n is. A step takes 10 s.
+// exploration is an app whose trial n is better the lower n is. A step takes 10 s.
 func exploration(tuner string, trials int32) sim.App {
 	a := sim.App{Spec: sim.Sweep("app", "min", trials, sim.Tuner(tuner, map[string]int64{
 		"max_steps": 9, "min_steps": 1, "eta": 3, "trials": int64(trials), "seed": 1,
@@ -179,7 +179,7 @@ func TestSuccessiveHalving(t *testing.T) {
 	}
 }
 
-// On one GPU ASHA promotes as results come in; what it completes is the best there was.
+// On one GPU, ASHA promotes as results arrive; the trial that it completes is the best.
 func TestExplorationsOnOneGPU(t *testing.T) {
 	t.Parallel()
 	for _, tuner := range []string{"asha", "asha-stop", "hyperband", "performance", "median", "random", "pbt"} {
@@ -194,7 +194,7 @@ func TestExplorationsOnOneGPU(t *testing.T) {
 	}
 }
 
-// A run is the same each time: the events, byte for byte, and the figures.
+// A run is reproducible: the events, byte for byte, and the figures.
 func TestRunsRepeat(t *testing.T) {
 	t.Parallel()
 	for seed, name := range []string{"fifo", "tiresias", "gavel-las", "gandiva-fair", "themis", "optimus", "hived"} {
@@ -207,7 +207,7 @@ func TestRunsRepeat(t *testing.T) {
 		}
 		events, result := once()
 		again, result2 := once()
-		// Finding out what differs takes much longer than whether something does.
+		// Computing the difference takes much longer than comparing.
 		if !slices.EqualFunc(events, again, func(a, b *outbidv1.Batch) bool { return proto.Equal(a, b) }) {
 			t.Errorf("%s: the events differ: %s", name, cmp.Diff(events, again, protocmp.Transform()))
 		}
@@ -228,7 +228,7 @@ func batchesOf(t *testing.T, l *ledger.Memory, r sim.Result) (all []*outbidv1.Ba
 	return all, figures(r)
 }
 
-// rogue breaks a rule.
+// rogue is a policy that violates a rule.
 type rogue struct {
 	policy.Policy
 	decide func(*policy.View) policy.Plan
@@ -262,7 +262,7 @@ func TestInvariantsNameWhatPoliciesBreak(t *testing.T) {
 		"which is past": func(v *policy.View) policy.Plan {
 			return grant(v.Jobs()[0], cluster.Gang{{Node: 0, Devices: []int{0}}}, v, -time.Second)
 		},
-		"has a gang of 2 over 1 nodes; its trial wants": func(v *policy.View) policy.Plan {
+		"has a gang of 2 over 1 nodes; its trial needs": func(v *policy.View) policy.Plan {
 			return grant(v.Jobs()[0], cluster.Gang{{Node: 0, Devices: []int{0, 1}}}, v, time.Minute)
 		},
 		"granted devices that are not free": func(v *policy.View) policy.Plan {
@@ -270,7 +270,7 @@ func TestInvariantsNameWhatPoliciesBreak(t *testing.T) {
 			p.Grants = append(p.Grants, policy.Grant{Job: v.Jobs()[1], Gang: p.Grants[0].Gang, Reason: "too"})
 			return p
 		},
-		"nothing happens any more at": func(*policy.View) policy.Plan { return policy.Plan{} },
+		"no more events after": func(*policy.View) policy.Plan { return policy.Plan{} },
 	} {
 		_, err := sim.Run(context.Background(), sim.Setup{
 			Nodes: nodesOf(t, "gpu:2/2"), Apps: jobsOf(t, [3]float64{0, 1, 100}, [3]float64{0, 1, 100}), Control: settings(),

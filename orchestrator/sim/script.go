@@ -14,8 +14,8 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// Script runs a scheduling scenario: one command a line, comments after '#', times since the start. Trials do only
-// what the script says. The commands:
+// Script runs a scheduling scenario: one command on each line, comments after '#', times since the start. Trials do
+// only what the script orders. The commands:
 //
 //	gpus N                          a node n1 with N devices of type gpu
 //	node NAME TYPE:N                a node
@@ -23,15 +23,15 @@ import (
 //	at DURATION                     let time pass until then
 //	report TRIAL step=N NAME=VALUE  a trial does steps up to N and reports; at its target it says so and waits
 //	save TRIAL                      its process saves, and the checkpoint is in the store
-//	fail TRIAL [WHY]                its process fails; WHY is damaged for one that cannot read its checkpoint
-//	finish TRIAL                    its code ends by itself
-//	pause|resume|stop NAME          what a person would ask for
-//	crash orchestrator|NODE         and the next line finds the orchestrator restarted, or the node gone
+//	fail TRIAL [WHY]                its process fails; WHY is damaged if it cannot read its checkpoint
+//	finish TRIAL                    its code ends
+//	pause|resume|stop NAME          a person's command
+//	crash orchestrator|NODE         the orchestrator has restarted, or the node is gone, at the next line
 //	boot NODE                       the node comes back
 //	expect TRIAL STATE [on NODE]    queued, running, paused, completed, stopped, failed, cancelled
 //	expect TRIAL from N             the step that its next process starts from, or that its newest started from
 //	expect NAME STATE               running, paused, stopping, done, stopped, failed
-//	expect free N                   devices that nobody holds
+//	expect free N                   the number of free devices
 //
 // Any command may follow "at DURATION" on the same line. An error names the line.
 func Script(w *World, r io.Reader) error {
@@ -51,7 +51,7 @@ type script struct {
 	names map[string]string
 }
 
-var errScript = errors.New("not understood; see the doc of sim.Script")
+var errScript = errors.New("unknown command or wrong number of arguments; see the documentation of sim.Script")
 
 func (p *script) run(words []string) error {
 	if len(words) == 0 {
@@ -74,7 +74,7 @@ func (p *script) run(words []string) error {
 	return p.w.RunUntil(p.w.Now().Add(600 * time.Millisecond))
 }
 
-// command is one line's first word, how many words follow it, and what it does.
+// command runs the command of one line.
 func (p *script) command(words []string) error {
 	type action struct {
 		least, most int
@@ -147,7 +147,7 @@ func (p *script) ask(what, name string) error {
 	return failed
 }
 
-// trial finds a trial.
+// trial returns a trial.
 func (p *script) trial(name string) (*state.Trial, error) {
 	sweep, number, _ := strings.Cut(name, "/")
 	n, err := strconv.Atoi(number)
@@ -161,7 +161,7 @@ func (p *script) trial(name string) (*state.Trial, error) {
 	return s.Trial(int32(n))
 }
 
-// fork finds the process of a trial that runs.
+// fork returns the process of a running trial.
 func (p *script) fork(name string) (*fork, error) {
 	t, err := p.trial(name)
 	if err != nil {
@@ -253,7 +253,7 @@ func (p *script) expect(words []string) error {
 	}
 }
 
-// startOf is the step that a trial's process started from, or will.
+// startOf returns the step that a trial's process started from, or will start from.
 func startOf(t *state.Trial) int64 {
 	if t.Lead() != nil && t.Lead().Started {
 		return t.Lead().FromStep
@@ -261,7 +261,7 @@ func startOf(t *state.Trial) int64 {
 	return t.From().GetStep()
 }
 
-// submit makes a sweep from a tuner's name and settings.
+// submit submits a sweep with a tuner given by name and settings.
 func (p *script) submit(name, tunerName string, settings []string) error {
 	values := map[string]int64{}
 	mode := "min"
@@ -292,7 +292,7 @@ func (p *script) submit(name, tunerName string, settings []string) error {
 	return err
 }
 
-// Sweep is a sweep over two parameters that reports "loss".
+// Sweep returns a sweep over two parameters that reports "loss".
 func Sweep(name, mode string, trials int32, t *outbidv1.Tuner) *outbidv1.SweepSpec {
 	restarts := int32(1000)
 	return &outbidv1.SweepSpec{
@@ -308,7 +308,7 @@ func Sweep(name, mode string, trials int32, t *outbidv1.Tuner) *outbidv1.SweepSp
 	}
 }
 
-// Tuner makes a tuner from its name and settings such as max_steps and eta.
+// Tuner returns a tuner with settings such as max_steps and eta.
 func Tuner(name string, v map[string]int64) *outbidv1.Tuner {
 	t := &outbidv1.Tuner{Seed: new(uint64(v["seed"]))}
 	steps, eta, least := v["max_steps"], int32(v["eta"]), v["min_steps"]

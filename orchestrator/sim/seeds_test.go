@@ -27,7 +27,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// timesAsMany is how many seeds a test runs that usually runs so many: OUTBID_SEEDS times that.
+// timesAsMany returns the number of seeds of a test: usual times OUTBID_SEEDS.
 func timesAsMany(t *testing.T, usual uint64) uint64 {
 	t.Helper()
 	text := os.Getenv("OUTBID_SEEDS")
@@ -41,8 +41,9 @@ func timesAsMany(t *testing.T, usual uint64) uint64 {
 	return n * usual
 }
 
-// Random clusters, workloads and faults under every policy in turn. Each run is checked event by event (see invariants.go), its
-// ledger decides the same again, and a state and a policy restored from it are those that the run ended with.
+// Random clusters, workloads and faults under every policy in turn. Each run is checked event by event (see
+// invariants.go), its ledger gives the same decisions again, and a state and a policy restored from it equal those at
+// the end of the run.
 func TestSeeds(t *testing.T) {
 	t.Parallel()
 	names := registry.Names()
@@ -67,8 +68,8 @@ func runSeed(seed uint64, policyName string) error {
 	return runSetup(d.setup(seed), policyName)
 }
 
-// The same behind a network that loses, doubles, delays and reorders messages and cuts nodes off, with an orchestrator that
-// crashes. Every invariant holds there too.
+// The same with a network that loses, duplicates, delays and reorders messages and cuts nodes off, and an orchestrator
+// that crashes. Every invariant must hold.
 func TestSeedsWithFaults(t *testing.T) {
 	t.Parallel()
 	names := registry.Names()
@@ -93,12 +94,12 @@ func runSetup(set sim.Setup, policyName string) error {
 	return runAndReplay(set, policyName, nil, ledger.NewMemory())
 }
 
-// runAndReplay runs a set-up to its end under a policy of the registry, and its ledger again.
+// runAndReplay runs a setup to its end under a policy of the registry, and replays its ledger.
 func runAndReplay(set sim.Setup, policyName string, options map[string]string, kept *ledger.Memory) error {
 	set.Ledger = kept
 	var last policy.Policy
 	set.Policy = func() policy.Policy {
-		last, _ = registry.New(policyName, policy.NewOptions(options)) // its name is one of the registry's
+		last, _ = registry.New(policyName, policy.NewOptions(options)) // the name is one of the registry's names
 		return last
 	}
 	ctx, stop := context.WithCancelCause(context.Background())
@@ -129,7 +130,7 @@ func again(policyName string, options map[string]string, kept *ledger.Memory, r 
 		return fmt.Errorf("%d of %d decisions differ; the first in round %d, batch %d:\nthen %s\nnow  %s", audit.Differing,
 			audit.Decisions, diff.Round, diff.Seq, diff.Then, diff.Now)
 	}
-	if led, run := st.Snapshot(), r.State.Snapshot(); !proto.Equal(led, run) { // what says where they differ takes two fifths of a run
+	if led, run := st.Snapshot(), r.State.Snapshot(); !proto.Equal(led, run) { // computing the difference takes two fifths of a run
 		return fmt.Errorf("the state that the ledger leads to is another than the run's (-ledger +run):\n%s",
 			cmp.Diff(led, run, protocmp.Transform()))
 	}
@@ -171,8 +172,8 @@ func (d dice) setup(seed uint64) sim.Setup {
 	return set
 }
 
-// badNodes are some on which trials fail for a while, in a third of the set-ups. They are drawn apart, so that a seed's other
-// draws are what they were before there were any.
+// badNodes returns nodes on which trials fail for a while, in a third of the setups. They are drawn from a separate
+// generator, so that the other draws of a seed do not change.
 func badNodes(seed uint64, nodes []cluster.Node) []sim.BadNode {
 	d := dice{rand.New(rand.NewPCG(seed, 99))}
 	if !d.chance(1. / 3) {
@@ -187,7 +188,7 @@ func badNodes(seed uint64, nodes []cluster.Node) []sim.BadNode {
 			from := d.seconds(0, 3000)
 			kind := d.IntN(len(kinds))
 			bad = append(bad, sim.BadNode{Node: n.Name, From: from, To: from + d.seconds(1, 5000), How: kinds[kind]})
-			if kind == 2 { // a trial that fails in the same way on two nodes is taken for wrong itself
+			if kind == 2 { // a trial that fails in the same way on two nodes is considered faulty itself
 				kinds = kinds[:2]
 			}
 		}
@@ -195,10 +196,10 @@ func badNodes(seed uint64, nodes []cluster.Node) []sim.BadNode {
 	return bad
 }
 
-// faster is how much shorter everything takes behind a network, where each second costs heartbeats.
+// faster is the factor that shortens everything with a network, where each second costs heartbeats.
 const faster = 20
 
-// behindNetwork has a setup run behind a network with faults, and faster.
+// behindNetwork makes a setup run with a faulty network, and faster.
 func (d dice) behindNetwork(set sim.Setup) sim.Setup {
 	f := sim.Faults{Late: time.Duration(d.between(1, 500)) * time.Millisecond}
 	if d.chance(.5) {
@@ -241,7 +242,7 @@ func (d dice) nodes() []cluster.Node {
 	return nodes
 }
 
-// node is one with devices of a type.
+// node returns a node with devices of a type.
 func (d dice) node(i int, rack, kind string) cluster.Node {
 	n, perSlot := cluster.Node{Name: fmt.Sprintf("n%d", i), Rack: rack}, d.between(1, 4)
 	if d.chance(.3) {
@@ -286,7 +287,7 @@ func (d dice) app(nodes []cluster.Node, i int) sim.App {
 	return a
 }
 
-// resources that the whole cluster could give.
+// resources returns a demand that the whole cluster could meet.
 func (d dice) resources(nodes []cluster.Node) *outbidv1.Resources {
 	for {
 		least := []int{1, 1, 1, 2, 3, 4, 8}[d.IntN(7)]
@@ -322,7 +323,7 @@ func (d dice) job(s *outbidv1.SweepSpec, nodes []cluster.Node, steps int64, n in
 	for _, kind := range []string{"v100", "p100", "k80"} {
 		m := cluster.Speed{Type: kind, Devices: most, Locality: cluster.SameMachine, Rate: rate * (.2 + .8*d.Float64())}
 		j.Speeds.Measured = append(j.Speeds.Measured, m)
-		if d.chance(.8) { // of others the policy learns by reports only
+		if d.chance(.8) { // policies learn the other speeds only from reports
 			number := int32(n)
 			s.Throughputs = append(s.Throughputs, &outbidv1.Throughput{
 				Type: kind, Devices: int32(most), Spread: m.Locality.String(), StepsPerSecond: m.Rate, Trial: &number,

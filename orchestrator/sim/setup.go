@@ -12,46 +12,48 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// Setup is what a simulated cluster is made of, and what happens on it.
+// Setup describes a simulated cluster and the events on it.
 type Setup struct {
 	Nodes []cluster.Node
 	// Apps arrive over time. More can be submitted to a World.
 	Apps []App
-	// Policy makes the policy, anew after each crash of the orchestrator.
+	// Policy creates the policy, again after each crash of the orchestrator.
 	Policy func() policy.Policy
-	// Options are all that the policy was made with, for whoever replays the ledger; nil leaves them out of it.
+	// Options are the policy's options, recorded in the ledger for replays, or nil to omit them.
 	Options map[string]string
-	// Stays say when nodes are there; one that is not named always is.
+	// Stays are the times when nodes are present. A node without a stay is always present.
 	Stays []Stay
-	// Tenants with their weights, which are added at the beginning, and which the figures count; those not named weigh 1.
+	// Tenants are added at the beginning with their weights. Tenants that are not listed have weight 1.
 	Tenants []measure.Tenant
-	// Control is the control loop's settings; NewTuner must be set. Term and Trust are the simulator's own.
+	// Control is the control loop's settings. NewTuner must be set. The simulator sets Term and Trust.
 	Control control.Settings
-	// Seed of everything random in the run itself: faults, and what the model draws.
+	// Seed is the seed of everything random in the run: faults, and the model's draws.
 	Seed uint64
 	// Transport carries messages; nil is Perfect.
 	Transport Transport
-	// Model says how trials train; nil is Curves, for which each App needs Jobs. Their trials may end without a report.
+	// Model determines how trials train. nil is Curves, which needs Jobs in each App; its trials may end without a
+	// report.
 	Model Model
-	// RestartDelay is how long a trial that had devices before takes to restore its checkpoint before it trains again.
+	// RestartDelay is the time to restore the checkpoint of a trial that had devices before.
 	RestartDelay time.Duration
-	// Forks is what rounds of forks take beside training.
+	// Forks are the costs of rounds of forks in addition to training.
 	Forks ForkCosts
-	// SaveEvery is how often a running trial saves of its own accord; what it did since is lost when it fails. 0 is 30 minutes.
+	// SaveEvery is the interval of a running trial's periodic saves; steps since the last save are lost in a failure. 0
+	// is 30 minutes.
 	SaveEvery time.Duration
 	// SnapshotEvery is the number of batches between two snapshots of the orchestrator; 0 for none.
 	SnapshotEvery int
-	// Mishaps are what goes wrong beside messages.
+	// Mishaps are faults other than those of messages.
 	Mishaps Mishaps
 	// Bad are nodes on which trials fail because of the node.
 	Bad []BadNode
-	// Bars is how many leases are kept for a Gantt chart.
+	// Bars is the number of leases that are kept for a Gantt chart.
 	Bars int
-	// Ledger takes every batch. Nil is one that forgets them, or one in memory where the orchestrator can crash.
+	// Ledger receives every batch. With nil, batches are discarded, or kept in memory if the orchestrator can crash.
 	Ledger ledger.Ledger
-	// Progress is told now and then how far the run is; nil for nobody.
+	// Progress is called at intervals with the progress of the run, if not nil.
 	Progress func(at time.Duration, done, jobs int)
-	// Clock tells real time, for the cost of decisions; nil leaves that out of the result.
+	// Clock returns real time to measure the cost of decisions; without it the result does not have that cost.
 	Clock func() time.Time
 }
 
@@ -59,13 +61,13 @@ type Setup struct {
 type App struct {
 	Spec   *outbidv1.SweepSpec
 	Submit time.Duration
-	// Jobs says how its trials behave, by number. Trials beyond the last behave as the last.
+	// Jobs are the behaviours of its trials, by number. Further trials behave like the last.
 	Jobs []Job
-	// Commands of people, in order of time.
+	// Commands are people's commands, in order of time.
 	Commands []Command
 }
 
-// job is how a trial behaves; nil if the app does not say.
+// job returns the behaviour of a trial, or nil if the app does not have it.
 func (a *App) job(trial int32) *Job {
 	if len(a.Jobs) == 0 {
 		return nil
@@ -73,55 +75,58 @@ func (a *App) job(trial int32) *Job {
 	return &a.Jobs[min(int(trial), len(a.Jobs)-1)]
 }
 
-// Job says how a trial behaves: what a policy learns of it, it learns by reports.
+// Job is the behaviour of a trial. Policies learn about it only through reports.
 type Job struct {
-	// Speeds are the steps per second that it really makes.
+	// Speeds are the actual steps per second.
 	Speeds *cluster.Speeds
-	// Steps after which its code ends by itself; 0 for never.
+	// Steps is the number of steps after which its code ends; 0 for never.
 	Steps int64
-	// Loss is what it reports at a step; nil reports nothing. Reports is how often it does on its way to Steps; Every is
-	// the steps between two reports instead.
+	// Loss returns the metric reported at a step; nil reports nothing. Reports is the number of reports before Steps;
+	// alternatively, Every is the number of steps between two reports.
 	Loss    func(step float64) float64
 	Reports int
 	Every   float64
-	// Isolated is the seconds that it takes alone and undisturbed.
+	// Isolated is the time in seconds that it takes alone and undisturbed.
 	Isolated float64
-	// Utility is what its end so many seconds after its arrival is worth; nil for nothing.
+	// Utility returns the worth of its end this many seconds after its arrival, or is nil.
 	Utility func(seconds float64) float64
-	// Target is the seconds from its arrival in which it should end, and Decay how fast lateness hurts, per second; 0 for none.
+	// Target is the time in seconds from its arrival until it should end. Decay is the cost of lateness per second; 0
+	// for none.
 	Target, Decay float64
 }
 
-// Stay is a time in which a node is there; To is 0 if it stays to the end.
+// Stay is a time when a node is present; To is 0 if it stays to the end.
 type Stay struct {
 	Node     string
 	From, To time.Duration
 }
 
-// Command is what a person asks for at some time.
+// Command is a person's command at a time.
 type Command struct {
 	At      time.Duration
 	Command outbidv1.SweepCommand
 }
 
-// Mishaps are mean times between things going wrong, exponentially distributed; 0 for never.
+// Mishaps are mean times between faults, exponentially distributed; 0 for never.
 type Mishaps struct {
-	// NodeFails per node, and NodeBack until it is up again.
+	// NodeFails is per node, and NodeBack the time until it is up again.
 	NodeFails, NodeBack time.Duration
-	// JobFails per running job.
+	// JobFails is per running job.
 	JobFails time.Duration
-	// AverageFails is the chance, from 0 to 1, that a worker cannot average what forks saved; one time in four no other could.
+	// AverageFails is the probability that a worker cannot average what forks saved. One time in four, other workers
+	// could not either.
 	AverageFails float64
-	// AppPauses per app, by a person, and AppGoesOn until the same person lets it go on.
+	// AppPauses is per app, by a person, and AppGoesOn the time until the person resumes it.
 	AppPauses, AppGoesOn time.Duration
-	// OrchestratorFails: between two steps, and sometimes within one, before or after what was decided is in the ledger. It
-	// is started again at once. Workers notice only under a transport that is not perfect.
+	// OrchestratorFails is the mean time between crashes. They occur between two steps, and sometimes within one,
+	// before or after its decisions are in the ledger. The orchestrator restarts at once. Workers notice only with a
+	// transport that is not perfect.
 	OrchestratorFails time.Duration
 }
 
-// Result is how a run went.
+// Result is the result of a run.
 type Result struct {
 	measure.Result
-	// State at the end.
+	// State is the final state.
 	State *state.State
 }

@@ -35,7 +35,7 @@ func settings() control.Settings {
 	}
 }
 
-// policyOf makes a policy of the registry.
+// policyOf returns a function that creates a policy of the registry.
 func policyOf(t *testing.T, name string) func() policy.Policy {
 	t.Helper()
 	return func() policy.Policy {
@@ -47,7 +47,7 @@ func policyOf(t *testing.T, name string) func() policy.Policy {
 	}
 }
 
-// newWorld is a world behind a network, whose trials go step by step unless the setup says otherwise.
+// newWorld returns a world with a network, whose trials train step by step unless the setup has another model.
 func newWorld(t *testing.T, set sim.Setup, policyName string) *sim.World {
 	t.Helper()
 	set.Control, set.Policy = settings(), policyOf(t, policyName)
@@ -85,7 +85,7 @@ func TestScripts(t *testing.T) {
 	}
 }
 
-// A scenario is what a seed draws: sweeps on a cluster.
+// A scenario is the sweeps and the cluster of a seed.
 type scenario struct {
 	nodes  map[string]int
 	sweeps []*outbidv1.SweepSpec
@@ -93,7 +93,7 @@ type scenario struct {
 
 func scenarioOf(seed uint64) scenario {
 	s := scenario{nodes: map[string]int{"a": 1 + int(seed%4), "b": 1 + int(seed/4%3)}}
-	if seed%4 == 3 { // gangs over nodes of a device each
+	if seed%4 == 3 { // gangs over nodes with one device each
 		s.nodes = map[string]int{"a": 1, "b": 1, "c": 1, "d": 1, "e": 1 + int(seed/4%2)}
 	}
 	names := []string{"halving", "hyperband", "asha", "asha-stop", "median", "random", "pbt"}
@@ -111,7 +111,7 @@ func scenarioOf(seed uint64) scenario {
 	return s
 }
 
-// trouble is what goes wrong in a run: with messages, and with all else.
+// trouble is the faults of a run: those of messages and others.
 type trouble struct {
 	faults  sim.Faults
 	mishaps sim.Mishaps
@@ -156,7 +156,7 @@ func decidesAgain(t *testing.T, seed uint64, policyName string, w *sim.World) {
 	}
 }
 
-// outcome is how far each trial of synchronous tuners was trained, and how it ended.
+// outcome returns the steps and the final states of the trials of synchronous tuners.
 func outcome(st *state.State) map[string][]string {
 	result := map[string][]string{}
 	for _, id := range st.SweepIDs {
@@ -169,12 +169,12 @@ func outcome(st *state.State) map[string][]string {
 		for _, t := range s.Trials {
 			result[name] = append(result[name], fmt.Sprintf("%s %s step %d best %.6f", t.Config, state.TrialWord(t.State), t.MaxStep, t.Best))
 		}
-		slices.Sort(result[name]) // Hyperband's brackets start in the order in which devices fall free
+		slices.Sort(result[name]) // Hyperband's brackets start in the order in which devices become free
 	}
 	return result
 }
 
-// troubles are of each kind, and all at once.
+// troubles returns each kind of fault, and all together.
 func troubles() []trouble {
 	return []trouble{
 		{faults: sim.Faults{Lose: 0.1, Double: 0.1, Late: 3 * time.Second}},
@@ -191,8 +191,8 @@ func troubles() []trouble {
 	}
 }
 
-// Whatever goes wrong, every sweep ends, no promise is broken on the way (World checks them after each batch), and
-// synchronous tuners end with the very same trials trained equally far as when nothing goes wrong.
+// With any faults, every sweep ends, no invariant is violated (World checks them after each batch), and synchronous
+// tuners end with the same trials trained equally far as without faults.
 func TestFaultsChangeNothing(t *testing.T) {
 	t.Parallel()
 	seeds := timesAsMany(t, 120)
@@ -223,7 +223,7 @@ func TestTheSameSeedGivesTheSameRun(t *testing.T) {
 	}
 }
 
-// A finished sweep can be extended by more trials and by longer steps, as often as one likes.
+// A finished sweep can be extended repeatedly by more trials and more steps.
 func TestAFinishedSweepCanBeExtended(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"random", "asha", "asha-stop", "halving", "hyperband", "median", "pbt"} {
@@ -275,7 +275,7 @@ func TestAFinishedSweepCanBeExtended(t *testing.T) {
 	}
 }
 
-// Policies see the tenants of a trace with their weights, as a server's see those that people added.
+// Policies see the tenants of a trace with their weights, like those that an administrator adds to a server.
 func TestTenantsOfATraceAreAdded(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, sim.Setup{Tenants: []measure.Tenant{{Name: "heavy", Weight: 3}}}, "drf")

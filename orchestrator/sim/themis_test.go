@@ -26,13 +26,14 @@ func addSweep(to *trace.Trace, id string, submit float64, jobs int, seconds floa
 	}
 }
 
-// under simulates a trace under Themis with some options, and returns how each app fared, the result and its rounds.
+// under simulates a trace under Themis with some options. It returns the outcome of each app, the result and the
+// rounds.
 func under(t *testing.T, nodes string, made *trace.Trace, pairs ...string) (map[string]measure.Fate, sim.Result, []*outbidv1.RoundDecided) {
 	t.Helper()
 	return underPolicy(t, "themis", nodes, made, pairs...)
 }
 
-// underPolicy does so under another policy.
+// underPolicy does the same under another policy.
 func underPolicy(t *testing.T, name, nodes string, made *trace.Trace, pairs ...string) (map[string]measure.Fate, sim.Result, []*outbidv1.RoundDecided) {
 	t.Helper()
 	kept := ledger.NewMemory()
@@ -52,7 +53,7 @@ func underPolicy(t *testing.T, name, nodes string, made *trace.Trace, pairs ...s
 	if set.Apps, err = sim.Apps(made, how); err != nil {
 		t.Fatal(err)
 	}
-	for i := range set.Apps { // trials that report nothing are not measured
+	for i := range set.Apps { // trials without reports are not measured
 		set.Apps[i].Spec.Throughputs = append(set.Apps[i].Spec.Throughputs, &outbidv1.Throughput{Devices: 1, StepsPerSecond: 1})
 	}
 	set.Policy = func() policy.Policy {
@@ -92,7 +93,8 @@ func underPolicy(t *testing.T, name, nodes string, made *trace.Trace, pairs ...s
 	return fates, r, rounds
 }
 
-// sharing lists those whose sweeps are to lose nothing by sharing, and whether each sweep is a tenant's own.
+// sharing runs a check for policies under which sharing must not cost a sweep anything, with a common tenant and a
+// tenant for each sweep.
 func sharing(t *testing.T, check func(t *testing.T, policy string, own bool)) {
 	t.Helper()
 	for name, c := range map[string]struct {
@@ -106,15 +108,15 @@ func sharing(t *testing.T, check func(t *testing.T, policy string, own bool)) {
 	}
 }
 
-// tenants makes each app a tenant's own.
+// tenants gives each app a separate tenant.
 func tenants(of *trace.Trace) {
 	for i := range of.Jobs {
 		of.Jobs[i].Tenant = of.Jobs[i].App
 	}
 }
 
-// Two equal sweeps, the second five hours after the first: it has devices within a lease, and neither is worse off than on
-// half of the cluster of its own.
+// The second of two equal sweeps, five hours after the first, gets devices within a lease, and neither is worse off
+// than alone on half of the cluster.
 func TestTheSecondOfTwoEqualSweepsNeedNotWait(t *testing.T) {
 	t.Parallel()
 	sharing(t, theSecondNeedNotWait)
@@ -146,8 +148,8 @@ func theSecondNeedNotWait(t *testing.T, policy string, own bool) {
 	t.Logf("rho of the first is %.3f, of the second %.3f", fates["first"].Rho, fates["second"].Rho)
 }
 
-// Two equal sweeps whose trials may be forked, beside one that is like them and may not, on unlike nodes: to none is sharing a loss. The
-// survivors of those that may are forked.
+// Two equal sweeps whose trials may be forked share heterogeneous nodes with a similar one whose trials may not: no
+// sweep loses by sharing, and the survivors of the forkable sweeps are forked.
 func TestSharingIsNoLossToSweepsThatFork(t *testing.T) {
 	t.Parallel()
 	sharing(t, forkingIsNoLoss)
@@ -185,8 +187,8 @@ func forkingIsNoLoss(t *testing.T, policy string, own bool) {
 	t.Logf("rho %.3f and %.3f forked, %.3f alone; %d rounds", fates["forked"].Rho, fates["forked too"].Rho, fates["alone"].Rho, merged)
 }
 
-// An app alone that accepts only the rarer type is due all of that and nothing else: its rho is 1, to the arbiter and to
-// the meter.
+// The fair share of a single app that accepts only the rarer type is all devices of that type: its rho is 1, for the
+// arbiter and for the meter.
 func TestRhoIsByWhatAnAppAccepts(t *testing.T) {
 	t.Parallel()
 	made := &trace.Trace{Name: "one type"}
@@ -207,8 +209,8 @@ func TestRhoIsByWhatAnAppAccepts(t *testing.T) {
 	}
 }
 
-// Twenty sweeps wait for one type, three share the other: those bid for it, though none of them is among the fifth of all
-// that is worst off.
+// Twenty sweeps wait for one type, three share the other. Those bid for it, although none of them is among the
+// worst-off fifth of all sweeps.
 func TestWhoWaitsForOneTypeDoesNotKeepAnotherFromAuction(t *testing.T) {
 	t.Parallel()
 	made := &trace.Trace{Name: "two types"}
@@ -240,8 +242,8 @@ func TestWhoWaitsForOneTypeDoesNotKeepAnotherFromAuction(t *testing.T) {
 	t.Logf("%.0f of %.0f devices of the other type were won in auctions", won, all)
 }
 
-// T_id of an app is one number: what the ledger says of it once it is over is what the meter of the simulator works out from
-// what its jobs did, though it was preempted and started again many times.
+// T_id of an app in the ledger equals the one that the simulator's meter computes from its jobs' work, although the app
+// was preempted and restarted many times.
 func TestTheMeterAndTheLedgerAgreeOnIdealTimes(t *testing.T) {
 	t.Parallel()
 	made := &trace.Trace{Name: "agree"}

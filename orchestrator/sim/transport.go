@@ -9,18 +9,17 @@ import (
 
 // A Transport carries messages between the workers and the orchestrator. It belongs to one run.
 type Transport interface {
-	// Open is called once, before anything is sent. after sets a timer of virtual time; rng is the run's own.
+	// Open is called once, before any message. after sets a timer of virtual time; rng is the run's random generator.
 	Open(after func(d time.Duration, do func()), rng *rand.Rand)
-	// Perfect says that every message arrives once, in order, and within the moment in which it is sent. Then workers send
-	// no heartbeats, say nothing twice, and say that they crash: an undisturbed job costs a handful of messages.
+	// Perfect reports whether every message arrives once, in order and immediately. Workers then send no heartbeats, do
+	// not repeat messages, and announce crashes, so an undisturbed job needs only a few messages.
 	Perfect() bool
-	// Up carries what a node's worker says, Down what it is ordered. arrive may be called at once, later, several times, or
-	// never.
+	// Up carries a worker's messages, Down its orders. arrive may be called at once, later, several times, or never.
 	Up(u *outbidv1.Uplink, arrive func(*outbidv1.Uplink))
 	Down(o *outbidv1.Orders, arrive func(*outbidv1.Orders))
 }
 
-// Perfect returns the transport that loses nothing and takes no time.
+// Perfect returns the transport without losses and delays.
 func Perfect() Transport { return perfect{} }
 
 type perfect struct{}
@@ -30,22 +29,22 @@ func (perfect) Perfect() bool                                          { return 
 func (perfect) Up(u *outbidv1.Uplink, arrive func(*outbidv1.Uplink))   { arrive(u) }
 func (perfect) Down(o *outbidv1.Orders, arrive func(*outbidv1.Orders)) { arrive(o) }
 
-// Faults are what goes wrong with messages. The zero value is a network that takes a millisecond.
+// Faults configures a faulty network. The zero value is a network with a delay of one millisecond.
 type Faults struct {
-	// Lose and Double are chances, from 0 to 1, that a message is lost, or arrives twice.
+	// Lose and Double are the probabilities that a message is lost, or arrives twice.
 	Lose, Double float64
-	// Late is the most that a message is late; what is late is overtaken by what is not.
+	// Late is the maximum additional delay. Messages can overtake each other.
 	Late time.Duration
-	// CutOff is the mean time until a node is cut off from the orchestrator, and CutFor the mean time for which; 0 for never.
-	// One cut in three is in both directions, one loses only what the worker says, one only what it is ordered. With cuts
-	// Late must stay below what leases allow for messages under way: control's lease margin less a heartbeat.
+	// CutOff is the mean time until a node is cut off from the orchestrator, and CutFor the mean duration; 0 for never.
+	// One cut in three affects both directions, one only the worker's messages, and one only its orders. With cuts,
+	// Late must be below the time that leases allow for messages under way: control's lease margin minus a heartbeat.
 	CutOff, CutFor time.Duration
-	// Cuts is how many times a node is cut off at most; 0 for no limit. Without one, a job that never saves and takes longer
-	// than the time between cuts never ends.
+	// Cuts is the maximum number of cuts of a node; 0 for no limit. Without a limit, a job that never saves and takes
+	// longer than the time between cuts never ends.
 	Cuts int
 }
 
-// Network returns a transport with faults: messages are lost, doubled, late, overtaken, and nodes cut off.
+// Network returns a transport with faults: messages are lost, duplicated, delayed and reordered, and nodes are cut off.
 func Network(f Faults) Transport { return &network{faults: f, links: map[string]*link{}} }
 
 type network struct {
@@ -55,13 +54,13 @@ type network struct {
 	links  map[string]*link
 }
 
-// link is the way to a node and back.
+// link is the connection of a node in both directions.
 type link struct {
 	upCut, downCut bool
 	cuts           int
 }
 
-// transit is how long a message takes that is not late.
+// transit is the minimum delay of a message.
 const transit = time.Millisecond
 
 func (n *network) Open(after func(time.Duration, func()), rng *rand.Rand) {
@@ -84,7 +83,7 @@ func (n *network) Down(o *outbidv1.Orders, arrive func(*outbidv1.Orders)) {
 	}
 }
 
-// link is that of a node. The first message begins to wait for its first cut.
+// link returns the link of a node. The first message schedules its first cut.
 func (n *network) link(node string) *link {
 	l, ok := n.links[node]
 	if !ok {
@@ -95,7 +94,7 @@ func (n *network) link(node string) *link {
 	return l
 }
 
-// cut lets a link be cut after a while, heal, and be cut again.
+// cut schedules a cut, its repair, and the next cut.
 func (n *network) cut(l *link) {
 	if n.faults.CutOff <= 0 || n.faults.Cuts > 0 && l.cuts == n.faults.Cuts {
 		return
@@ -111,7 +110,7 @@ func (n *network) cut(l *link) {
 	})
 }
 
-// carry lets a message arrive, unless it is lost.
+// carry delivers a message, unless it is lost.
 func (n *network) carry(arrive func()) {
 	f := n.faults
 	if f.Lose > 0 && n.rng.Float64() < f.Lose {
@@ -130,7 +129,7 @@ func (n *network) carry(arrive func()) {
 	}
 }
 
-// exponential is an exponentially distributed time, at least a second.
+// exponential returns an exponentially distributed time, at least a second.
 func exponential(rng *rand.Rand, mean time.Duration) time.Duration {
 	return time.Second + time.Duration(rng.ExpFloat64()*float64(mean))
 }

@@ -10,35 +10,35 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// worker is a simulated worker: it keeps to the same protocol as the real one. Under a perfect transport it leaves out what
-// that makes needless: heartbeats, saying again what is not acknowledged, and the end of its lease.
+// worker is a simulated worker, which uses the same protocol as a real one. With a perfect transport it omits what is
+// then unnecessary: heartbeats, repeating unacknowledged messages, and the end of its lease.
 type worker struct {
 	w     *World
 	node  cluster.Node
 	boots int
 	up    bool
 	forks map[uint64]*fork
-	// averages are those that it makes or has made, as long as it is told to.
+	// averages are those that it makes or has made, as long as they are ordered.
 	averages map[averaging]bool
 
-	// unacked is what it said and is not known to be in the ledger, the first of it with the number first.
+	// unacked are the messages that may not be in the ledger yet; first is the number of the first one.
 	unacked []*outbidv1.UplinkMessage
 	first   uint64
-	// term and generation of the newest orders, and until when they let it go on.
+	// term and generation are those of the newest orders; leaseEnd is the time until which they allow it to continue.
 	term, generation uint64
 	leaseEnd         time.Time
-	// known says that the orchestrator knows this boot.
+	// known is set once the orchestrator knows this boot.
 	known bool
 }
 
 func (k *worker) careful() bool { return !k.w.set.Transport.Perfect() }
 
-// deaf says that it is up and has heard nothing for as long as its lease lasts.
+// deaf reports whether it is up and has received nothing for the duration of its lease.
 func (k *worker) deaf() bool { return k.careful() && k.up && k.w.clock.now.After(k.leaseEnd) }
 
 func (k *worker) bootName() string { return "boot-" + strconv.Itoa(k.boots) }
 
-// boot joins the cluster. Whatever ran before is gone.
+// boot joins the cluster, without anything that ran before.
 func (k *worker) boot() {
 	k.boots++
 	k.up, k.known, k.generation = true, false, 0
@@ -53,7 +53,7 @@ func (k *worker) boot() {
 	k.known = true
 }
 
-// fails lets the node fail after a while, if nodes do.
+// fails schedules a failure of the node, if nodes fail.
 func (k *worker) fails() {
 	mean := k.w.set.Mishaps.NodeFails
 	if mean <= 0 {
@@ -68,7 +68,7 @@ func (k *worker) fails() {
 	})
 }
 
-// info is what it says of its node.
+// info describes its node.
 func (k *worker) info() *outbidv1.NodeInfo {
 	info := &outbidv1.NodeInfo{
 		Name: k.node.Name, Boot: k.bootName(), Cpus: k.node.CPUs, MemoryBytes: k.node.Memory, Hostname: k.node.Name,
@@ -99,7 +99,7 @@ func (k *worker) beat(boot int) {
 	k.w.clock.after(time.Second, func() { k.beat(boot) })
 }
 
-// leaseIDs are the leases of its forks, sorted.
+// leaseIDs returns the leases of its forks, sorted.
 func (k *worker) leaseIDs() []uint64 { return slices.Sorted(maps.Keys(k.forks)) }
 
 // say sends messages, and keeps them until they are known to be in the ledger.
@@ -113,13 +113,13 @@ func (k *worker) say(messages ...*outbidv1.UplinkMessage) {
 	k.first += uint64(len(messages))
 }
 
-// send sends an uplink; without messages, what is not acknowledged.
+// send sends an uplink with messages, or with the unacknowledged ones for nil.
 func (k *worker) send(messages []*outbidv1.UplinkMessage) {
 	if messages == nil {
 		messages = k.unacked
 	}
 	if k.careful() {
-		messages = slices.Clone(messages) // what is unacknowledged changes while it is on its way
+		messages = slices.Clone(messages) // unacked changes while the uplink is under way
 	}
 	k.w.up(k.uplink(messages))
 }
@@ -130,13 +130,13 @@ func (k *worker) uplink(messages []*outbidv1.UplinkMessage) *outbidv1.Uplink {
 		up.Info = k.info()
 	}
 	up.Forks = make([]*outbidv1.ForkStatus, 0, len(k.forks))
-	for _, f := range k.forks { // the core makes a map of them
+	for _, f := range k.forks { // the order does not matter, because the core makes a map of them
 		up.Forks = append(up.Forks, &outbidv1.ForkStatus{Fork: f.ref, Version: f.version})
 	}
 	return up
 }
 
-// crash ends the node and all that ran on it. What its jobs had saved before is not lost, if the orchestrator heard of it.
+// crash stops the node and its processes. Earlier saves are not lost if the orchestrator received them.
 func (k *worker) crash() {
 	if k.careful() {
 		for _, leaseID := range k.leaseIDs() {
@@ -148,7 +148,7 @@ func (k *worker) crash() {
 	k.leave()
 }
 
-// leave ends the node in good order until it boots again.
+// leave stops the node in an orderly way until it boots again.
 func (k *worker) leave() {
 	if !k.up {
 		return
@@ -168,7 +168,7 @@ func (k *worker) leave() {
 	k.w.up(up)
 }
 
-// obey takes in what the orchestrator wants.
+// obey handles orders.
 func (k *worker) obey(o *outbidv1.Orders) {
 	if !k.up || o.GetBoot() != k.bootName() {
 		return
@@ -185,7 +185,7 @@ func (k *worker) obey(o *outbidv1.Orders) {
 	k.consolidate(o.GetConsolidations())
 }
 
-// heed takes in what orders say beside assignments, and says whether they are to be followed.
+// heed handles everything in orders except the assignments, and reports whether the assignments apply.
 func (k *worker) heed(o *outbidv1.Orders) bool {
 	if o.GetTerm() < k.term || o.GetTerm() == k.term && o.GetGeneration() <= k.generation {
 		return false
@@ -197,7 +197,7 @@ func (k *worker) heed(o *outbidv1.Orders) bool {
 		return false
 	}
 	if o.GetLease().AsDuration() <= 0 {
-		return false // what it would begin it would have to end at once
+		return false // it would have to end immediately whatever it started
 	}
 	if o.GetAckedSeq() >= k.first {
 		k.unacked = k.unacked[o.GetAckedSeq()-k.first+1:]
@@ -206,7 +206,7 @@ func (k *worker) heed(o *outbidv1.Orders) bool {
 	return true
 }
 
-// endUnwanted ends the forks that orders do not name any more.
+// endUnwanted ends the forks that orders no longer name.
 func (k *worker) endUnwanted(o *outbidv1.Orders) {
 	wanted := map[uint64]bool{}
 	for _, a := range o.GetAssignments() {
@@ -229,7 +229,7 @@ func (k *worker) assign(a *outbidv1.Assignment) {
 		f.told(a.GetVerdict())
 	case a.GetBody() == nil || k.ending(leaseID):
 	case a.GetVerdict() != outbidv1.Verdict_VERDICT_TRAIN:
-		// Revoked before it was heard of: there is nothing to end but its place.
+		// Revoked before the worker received it: only the place has to end.
 		f = &fork{k: k, ref: a.GetFork(), version: a.GetVersion(), place: int(a.GetBody().GetGang().GetPlace())}
 		k.forks[leaseID] = f
 		f.end(outbidv1.ForkOutcome_FORK_OUTCOME_ORDERED)
@@ -238,7 +238,7 @@ func (k *worker) assign(a *outbidv1.Assignment) {
 	}
 }
 
-// ending says whether the end of a fork is still to be acknowledged: it must not start a second time.
+// ending reports whether the end of a fork is unacknowledged, so that it must not start a second time.
 func (k *worker) ending(leaseID uint64) bool {
 	return slices.ContainsFunc(k.unacked, func(m *outbidv1.UplinkMessage) bool {
 		return m.GetEnded() != nil && m.GetFork().GetLeaseId() == leaseID

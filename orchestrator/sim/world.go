@@ -1,7 +1,7 @@
-// Package sim runs the control loop itself on a virtual clock, with simulated workers that keep to the real protocol. How
-// messages travel is a Transport: Perfect, or a Network with faults; how trials train is a Model. Everything random comes
-// from one seed: the same setup gives the same events. Every event is checked against the invariants (invariants.go); a run
-// that breaks one is an error.
+// Package sim runs the real control loop on a virtual clock, with simulated workers that use the real protocol. A
+// Transport carries messages: Perfect, or a Network with faults. A Model determines how trials train. Everything random
+// comes from one seed, so the same setup gives the same events. Every event is checked against the invariants
+// (invariants.go); a violation is an error.
 package sim
 
 import (
@@ -21,7 +21,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// World is a simulated cluster and its orchestrator. Its methods may not be called side by side.
+// World is a simulated cluster and its orchestrator. It is not safe for concurrent use.
 type World struct {
 	set   Setup
 	clock clock
@@ -32,13 +32,13 @@ type World struct {
 	core   *control.Core
 	policy policy.Policy
 	ledger ledger.Ledger
-	// memory is the ledger where it can be read again; nil where it cannot.
+	// memory is the ledger if it can be read again, or nil.
 	memory *ledger.Memory
-	// batches appended, the orchestrator's term, and how often it crashed.
+	// batches is the number of appended batches, term the orchestrator's term, crashes the number of its crashes.
 	batches int
 	term    uint64
 	crashes int
-	// frozen is the newest snapshot, and encoded what it was encoded as.
+	// frozen is the newest snapshot, and encoded its encoding at that time.
 	frozen  control.Frozen
 	encoded []byte
 
@@ -47,38 +47,38 @@ type World struct {
 	places  map[string]int
 	names   []string
 	workers map[string]*worker
-	// leases are what the ledger grants now, by lease.
+	// leases are the current leases in the ledger.
 	leases map[uint64]grant
-	// had are the trials of which a lease has ended.
+	// had are the trials that had a lease that ended.
 	had map[trialKey]bool
-	// exact is how far training was when it saved a checkpoint, by its key; the checkpoint says the whole step below.
+	// exact is the exact step of each checkpoint, by key; the checkpoint itself has the whole step below.
 	exact map[string]float64
-	// apps by sweep, and all of them in order of submission; left have not arrived yet.
+	// apps are indexed by sweep; all lists them in order of submission; left is the number that have not arrived yet.
 	apps map[string]*App
 	all  []*App
 	left int
 
-	// pending is what goes into the core's next step.
+	// pending are the inputs of the core's next step.
 	pending []control.Input
-	// asked is what people asked for and had no answer to, by number: they ask again when the orchestrator has crashed.
+	// asked are the unanswered requests, by number. They are repeated after a crash of the orchestrator.
 	asked map[int]func() control.Input
 	asks  int
-	// wakeAt is when the core is to step although nothing happens.
+	// wakeAt is the time when the core must step even without input.
 	wakeAt     time.Time
 	invariants *invariants
-	// recorder is nil where nobody wants figures.
+	// recorder is nil if no figures are needed.
 	recorder *recorder
 	events   int64
-	// trained counts reports, killed the workers that trials took down.
+	// trained counts reports, killed the workers that trials crashed.
 	trained int64
 	killed  int
 	err     error
 }
 
-// grant is what the simulator knows of a lease.
+// grant is the simulator's data of a lease.
 type grant struct {
 	gang cluster.Gang
-	// again says that its trial had devices before; part that it is one of a round of forks.
+	// again is set if its trial had devices before, part if it is part of a round of forks.
 	again, part bool
 }
 
@@ -87,10 +87,10 @@ type trialKey struct {
 	trial int32
 }
 
-// beginning of virtual time.
+// beginning is the start of virtual time.
 func beginning() time.Time { return time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) }
 
-// New returns a world at the beginning of its time.
+// New returns a world at the start of its time.
 func New(set Setup) (*World, error) {
 	if set.SaveEvery == 0 {
 		set.SaveEvery = 30 * time.Minute
@@ -103,7 +103,7 @@ func New(set Setup) (*World, error) {
 		set.Control.MayReportNothing = true
 	}
 	if set.Mishaps.OrchestratorFails > 0 && set.Transport.Perfect() {
-		return nil, errors.New("simulating: an orchestrator that crashes needs workers that say things again, so a transport that is not perfect")
+		return nil, errors.New("simulating: crashes of the orchestrator need a transport that is not perfect, so that workers repeat messages")
 	}
 	w := &World{
 		set: set, start: beginning(), clock: clock{now: beginning()}, rng: rand.New(rand.NewPCG(set.Seed, 2)), model: set.Model,
@@ -128,7 +128,7 @@ func New(set Setup) (*World, error) {
 	return w, w.err
 }
 
-// Run lets the control loop run the setup's apps to their ends. Without faults an undisturbed job costs a handful of
+// Run lets the control loop run the setup's apps to their ends. Without faults, an undisturbed job needs only a few
 // messages.
 func Run(ctx context.Context, set Setup) (Result, error) {
 	began := time.Time{}
@@ -153,7 +153,7 @@ func Run(ctx context.Context, set Setup) (Result, error) {
 	return Result{Result: figures, State: w.core.State()}, nil
 }
 
-// addNodes lets the setup's nodes boot, at once or when they stay.
+// addNodes boots the setup's nodes, at once or at their stays.
 func (w *World) addNodes() {
 	for _, n := range w.set.Nodes {
 		k := w.addWorker(n)
@@ -179,7 +179,7 @@ func (w *World) addWorker(n cluster.Node) *worker {
 	return k
 }
 
-// AddNode adds a node with n devices of a type, and boots it.
+// AddNode adds a node with n devices of a type and boots it.
 func (w *World) AddNode(name, deviceType string, n int, speed float64) {
 	node := cluster.Node{Name: name}
 	for i := range n {
@@ -189,22 +189,23 @@ func (w *World) AddNode(name, deviceType string, n int, speed float64) {
 	w.settle()
 }
 
-// Now is the virtual time.
+// Now returns the virtual time.
 func (w *World) Now() time.Time { return w.clock.now }
 
-// State is the orchestrator's state.
+// State returns the orchestrator's state.
 func (w *World) State() *state.State { return w.core.State() }
 
-// Policy is the one that decides now.
+// Policy returns the current policy.
 func (w *World) Policy() policy.Policy { return w.policy }
 
-// Killed counts the workers that deadly trials took down.
+// Killed returns the number of workers that deadly trials crashed.
 func (w *World) Killed() int { return w.killed }
 
-// Trained counts the reports that workers made; under the model Steps these are the steps, repeated ones each time.
+// Trained returns the number of reports that workers made. With the model Steps these are the steps, including repeated
+// ones.
 func (w *World) Trained() int64 { return w.trained }
 
-// Ledger returns another reader of the world's ledger; nil if that forgets.
+// Ledger returns another reader of the world's ledger, or nil if it discards batches.
 func (w *World) Ledger() ledger.Ledger {
 	if w.memory == nil {
 		return nil
@@ -212,7 +213,8 @@ func (w *World) Ledger() ledger.Ledger {
 	return w.memory.Another()
 }
 
-// Run lets time pass until every sweep has ended, and fails if that takes longer than limit or an invariant breaks.
+// Run lets time pass until every sweep has ended. It returns an error if that takes longer than limit or an invariant
+// is violated.
 func (w *World) Run(limit time.Duration) error {
 	end := w.clock.now.Add(limit)
 	for w.err == nil && !w.done() {
@@ -251,22 +253,22 @@ func (w *World) summary() string {
 	return text
 }
 
-// fail keeps the first error.
+// fail stores the first error.
 func (w *World) fail(err error) {
 	if w.err == nil {
 		w.err = err
 	}
 }
 
-// at sets a timer for so long after the beginning.
+// at sets a timer for a time after the beginning.
 func (w *World) at(after time.Duration, do func()) {
 	w.clock.after(w.start.Add(after).Sub(w.clock.now), do)
 }
 
-// up carries what a worker says to the orchestrator.
+// up carries a worker's uplink to the orchestrator.
 func (w *World) up(u *outbidv1.Uplink) {
 	w.set.Transport.Up(u, func(u *outbidv1.Uplink) { w.pending = append(w.pending, control.Uplink{Message: u}) })
 }
 
-// quiet says that workers leave out what a perfect transport makes needless.
+// quiet reports whether workers omit what is unnecessary with a perfect transport.
 func (w *World) quiet() bool { return w.set.Transport.Perfect() }

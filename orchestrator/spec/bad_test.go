@@ -13,9 +13,9 @@ import (
 )
 
 //nolint:gochecknoglobals // A flag of the test binary.
-var update = flag.Bool("update", false, "write the errors that are found into testdata/bad.txt")
+var update = flag.Bool("update", false, "write the errors into testdata/bad.txt")
 
-// good is a spec without fault, one line for each key.
+// good is a valid spec with one line for each key.
 const good = `name: digits
 metric: accuracy
 mode: max
@@ -40,7 +40,7 @@ func readBad(t *testing.T, text string) (intro string, cases []badCase) {
 	return blocks[0], cases
 }
 
-// compose puts the lines of a case before those of the good spec that it does not replace.
+// compose returns the lines of a case, followed by those of the good spec that it does not replace.
 func compose(lines string) string {
 	if rest, raw := strings.CutPrefix(lines+"\n", "raw\n"); raw {
 		return rest
@@ -65,7 +65,7 @@ func compose(lines string) string {
 	return text.String()
 }
 
-// Every bad spec gets one line that names the field, the value and what would be right.
+// Every invalid spec gives one line that names the field, the value and the allowed values.
 func TestBadSpecs(t *testing.T) {
 	t.Parallel()
 	const file = "testdata/bad.txt"

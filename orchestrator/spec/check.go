@@ -21,8 +21,7 @@ const (
 	maxText     = 64 << 10
 )
 
-// Check says what is wrong with a spec, nil if it may run. Default must have been called before. The error is an
-// *Error for the first problem.
+// Check returns an *Error for the first problem of a spec, or nil if it may run. Default must have been called before.
 func Check(s *outbidv1.SweepSpec) error {
 	if err := checkNames(s); err != nil {
 		return err
@@ -44,7 +43,7 @@ func Check(s *outbidv1.SweepSpec) error {
 	return checkWorkload(s, compiled)
 }
 
-// isSlug reports whether a name has lower-case letters, digits and dashes alone, and at most 42 of them.
+// isSlug reports whether a name has only lower-case letters, digits and dashes, and at most 42 of them.
 func isSlug(name string) bool {
 	return regexp.MustCompile(`^[a-z]([a-z0-9-]{0,40}[a-z0-9])?$`).MatchString(name)
 }
@@ -55,24 +54,24 @@ func checkNames(s *outbidv1.SweepSpec) error {
 	case s.GetName() == "":
 		return wrong("name", "is missing; give the sweep a short name, such as digits")
 	case !isSlug(s.GetName()):
-		return wrong("name", "%q cannot be a name; %s", s.GetName(), right)
+		return wrong("name", "%q is not a valid name; %s", s.GetName(), right)
 	case !isSlug(s.GetTenant()):
-		return wrong("tenant", "%q cannot be a tenant; %s", s.GetTenant(), right)
+		return wrong("tenant", "%q is not a valid name of a tenant; %s", s.GetTenant(), right)
 	}
 	return checkLabels(s.GetLabels())
 }
 
 func checkLabels(labels map[string]string) error {
 	if n := len(labels); n > limits.LabelCount {
-		return wrong("labels", "%d labels are too many; %d are allowed", n, limits.LabelCount)
+		return wrong("labels", "at most %d labels are allowed, got %d", limits.LabelCount, n)
 	}
 	all := 0
 	for _, name := range sortedKeys(labels) {
 		if name == "" || len(name) > limits.LabelName {
-			return wrong("labels", "%.80q cannot be a label's name; use 1 to %d bytes", name, limits.LabelName)
+			return wrong("labels", "%.80q is not a valid name of a label; use 1 to %d bytes", name, limits.LabelName)
 		}
 		if n := len(labels[name]); n > limits.Label {
-			return wrong("labels."+name, "the value has %d bytes; at most %d are allowed", n, limits.Label)
+			return wrong("labels."+name, "its value has %d bytes; at most %d are allowed", n, limits.Label)
 		}
 		all += len(name) + len(labels[name])
 	}
@@ -94,7 +93,7 @@ func checkSpace(s *outbidv1.SweepSpec) (*space.Space, error) {
 	return compiled, checkConfigSize(compiled)
 }
 
-// drawsAlone says whether a program of its own draws a sweep's configurations: it may draw what no space says.
+// drawsAlone reports whether a plugin draws the sweep's configurations without a rule. It may then do without a space.
 func drawsAlone(s *outbidv1.SweepSpec) bool {
 	own := s.GetTuner().GetPlugin()
 	return len(own.GetCommand()) > 0 && own.GetRule() == nil
@@ -102,12 +101,12 @@ func drawsAlone(s *outbidv1.SweepSpec) bool {
 
 func checkMetric(s *outbidv1.SweepSpec) error { return checkObjective("", s.GetMetric(), s.GetMode()) }
 
-// maxObjectives bounds the metrics that are optimised beside the first: a front of more says little.
+// maxObjectives is the maximum number of additional metrics to optimise: a front of more is of little use.
 const maxObjectives = 9
 
 func checkObjectives(s *outbidv1.SweepSpec) error {
 	if n := len(s.GetObjectives()); n > maxObjectives {
-		return wrong("objectives", "%d are too many beside %s; %d are allowed", n, s.GetMetric(), maxObjectives)
+		return wrong("objectives", "at most %d metrics are allowed in addition to %s, got %d", maxObjectives, s.GetMetric(), n)
 	}
 	seen := map[string]bool{s.GetMetric(): true}
 	for i, o := range s.GetObjectives() {
@@ -123,7 +122,7 @@ func checkObjectives(s *outbidv1.SweepSpec) error {
 	return nil
 }
 
-// checkObjective checks a metric and which way it is better; around is what stands before the names of the fields.
+// checkObjective checks a metric and its mode. around is the prefix of the field names in errors.
 func checkObjective(around, metric, mode string) error {
 	switch {
 	case metric == "":
@@ -140,7 +139,7 @@ func checkObjective(around, metric, mode string) error {
 	return nil
 }
 
-// modeMeant returns the mode that another word for it means, or both.
+// modeMeant returns the mode that a similar word probably means, or both modes.
 func modeMeant(word string) string {
 	for mode, begins := range map[string]string{"max": "maxi", "min": "mini"} {
 		if lower := strings.ToLower(word); lower == mode || strings.HasPrefix(lower, begins) {
@@ -150,7 +149,7 @@ func modeMeant(word string) string {
 	return "max or min"
 }
 
-// checkUtility checks what a trial's end is said to be worth, and when the sweep should be done.
+// checkUtility checks the utility of finishing a trial and the sweep's deadline.
 func checkUtility(s *outbidv1.SweepSpec) error {
 	if _, err := terms.UtilityOf(s.GetUtility()); err != nil {
 		field, problem, _ := strings.Cut(err.Error(), ": ")
@@ -166,7 +165,7 @@ func checkLimits(s *outbidv1.SweepSpec) error {
 	l := s.GetLimits()
 	switch {
 	case l.GetTrials() < 0 || l.GetTrials() > maxTrials:
-		return wrong("limits.trials", "%d is not from 0 (no limit) to %d", l.GetTrials(), maxTrials)
+		return wrong("limits.trials", "must be from 0 (no limit) to %d, got %d", maxTrials, l.GetTrials())
 	case l.GetConcurrency() < 0:
 		return wrong("limits.concurrency", "%d is negative; use 0 for no limit", l.GetConcurrency())
 	case l.GetSteps() < 0:
@@ -177,7 +176,7 @@ func checkLimits(s *outbidv1.SweepSpec) error {
 	return checkDuration("limits.wall_time", l.GetWallTime())
 }
 
-// checkDuration checks a duration that may be left out.
+// checkDuration checks a duration that may be empty.
 func checkDuration(field, text string) error {
 	if text == "" {
 		return nil
@@ -190,14 +189,14 @@ func checkDuration(field, text string) error {
 
 func checkCheckpoints(s *outbidv1.SweepSpec) error {
 	if best := s.GetCheckpoints().GetBest(); best < 0 {
-		return wrong("checkpoints.best", "%d is negative; say how many trials' checkpoints are kept", best)
+		return wrong("checkpoints.best", "must be at least 0, the number of trials whose checkpoints are kept, got %d", best)
 	}
 	return checkDuration("checkpoints.every", s.GetCheckpoints().GetEvery())
 }
 
 func checkRestarts(s *outbidv1.SweepSpec) error {
 	if n := s.GetMaxRestarts(); n < 0 || n > maxRestarts {
-		return wrong("max_restarts", "%d is not from 0 to %d", n, maxRestarts)
+		return wrong("max_restarts", "must be from 0 to %d, got %d", maxRestarts, n)
 	}
 	return checkDuration("hang_timeout", s.GetHangTimeout())
 }
@@ -211,15 +210,15 @@ func checkWorkload(s *outbidv1.SweepSpec, compiled *space.Space) error {
 	case *outbidv1.SweepSpec_External:
 		return checkDuration("external.timeout", w.External.GetTimeout())
 	default:
-		return wrong("program", "is missing; say what runs for each trial: program (or function, which the SDK sets, "+
+		return wrong("program", "is missing; set what runs for each trial: program (or function, which the SDK sets, "+
 			"or external)")
 	}
 }
 
 func checkFunction(f *outbidv1.Function) error {
 	if !regexp.MustCompile(`^[0-9a-f]{64}$`).MatchString(f.GetBlob()) {
-		return wrong("function.blob", "%q is not a SHA-256 in hex; functions are sent by the SDK, "+
-			"in a file use program", f.GetBlob())
+		return wrong("function.blob", "%q is not a SHA-256 in hex; only the SDK can send functions, "+
+			"so use program in a file", f.GetBlob())
 	}
 	if err := checkEnv("function.env", f.GetEnv()); err != nil {
 		return err
@@ -230,7 +229,7 @@ func checkFunction(f *outbidv1.Function) error {
 func checkProgram(p *outbidv1.Program, compiled *space.Space) error {
 	switch {
 	case len(p.GetCommand()) > 0 && p.GetShell() != "":
-		return wrong("program.shell", "stands beside command; use only one of them")
+		return wrong("program.shell", "is set as well as command; use only one of them")
 	case len(p.GetCommand()) == 0 && p.GetShell() == "":
 		return wrong("program.command", "is missing; write the program and its arguments, such as "+
 			"[python, train.py, --lr, '{lr}'], or use shell")
@@ -245,7 +244,7 @@ func checkProgram(p *outbidv1.Program, compiled *space.Space) error {
 		}
 	}
 	if len(p.GetShell()) > maxText {
-		return wrong("program.shell", "has %d bytes; at most %d fit, put more into a script", len(p.GetShell()), maxText)
+		return wrong("program.shell", "has %d bytes; at most %d are allowed, so move the text to a script", len(p.GetShell()), maxText)
 	}
 	if err := checkTemplate("program.shell", p.GetShell(), compiled); err != nil {
 		return err
@@ -264,17 +263,17 @@ func checkProgram(p *outbidv1.Program, compiled *space.Space) error {
 	return checkDuration("program.grace", p.GetGrace())
 }
 
-// checkEnv checks the names of variables; those that Outbid sets itself are taken.
+// checkEnv checks the names of variables, and that they are not among those that Outbid sets.
 func checkEnv(field string, env map[string]string) error {
 	valid := regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 	for _, name := range sortedKeys(env) {
 		switch {
 		case !valid.MatchString(name):
-			return wrong(field, "%q cannot name a variable; use letters, digits and _", name)
+			return wrong(field, "%q is not a valid name of a variable; use letters, digits and _", name)
 		case strings.HasPrefix(name, "OUTBID_") || name == "CUDA_VISIBLE_DEVICES":
 			return wrong(field+"."+name, "is set by Outbid itself; use another name")
 		case strings.Contains(env[name], "\x00"):
-			return wrong(field+"."+name, "has a zero byte, which no environment can hold")
+			return wrong(field+"."+name, "has a zero byte, which an environment cannot contain")
 		}
 	}
 	return nil

@@ -5,7 +5,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// Default fills in what a spec leaves out, as the schema documents it. Doing it twice changes nothing.
+// Default fills in the fields that a spec does not set, as documented in the schema. It is idempotent.
 func Default(s *outbidv1.SweepSpec) {
 	fill(&s.Tenant, "default")
 	if s.MaxRestarts == nil {
@@ -26,7 +26,7 @@ func Default(s *outbidv1.SweepSpec) {
 	}
 }
 
-// fill sets what is zero.
+// fill sets a field that is zero.
 func fill[T comparable](field *T, value T) {
 	var zero T
 	if *field == zero {
@@ -81,7 +81,8 @@ func defaultTuner(t *outbidv1.Tuner) {
 		fill(&k.Median.MinTrials, 3)
 		fill(&k.Median.Sampler, "random")
 	case *outbidv1.Tuner_PerformanceCurve:
-		// The interval and the grace follow max_steps, and stay as they were if that is raised: the tuner settles them.
+		// The defaults of interval and grace_steps depend on max_steps but do not change if max_steps is raised, so the
+		// tuner sets them.
 		fill(&k.PerformanceCurve.Poor, 0.05)
 		if k.PerformanceCurve.Keep == nil {
 			k.PerformanceCurve.Keep = new(0.1)
@@ -89,7 +90,8 @@ func defaultTuner(t *outbidv1.Tuner) {
 		fill(&k.PerformanceCurve.Eta, 3)
 		fill(&k.PerformanceCurve.Sampler, "random")
 	case *outbidv1.Tuner_FreezeThaw:
-		// The first look follows max_steps, and stays as it was if that is raised: the tuner settles it.
+		// The default of the first look depends on max_steps but does not change if max_steps is raised, so the tuner
+		// sets it.
 		fill(&k.FreezeThaw.Poor, 0.01)
 		fill(&k.FreezeThaw.Sampler, "model")
 	case *outbidv1.Tuner_Pbt:

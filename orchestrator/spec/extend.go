@@ -13,16 +13,15 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// Extend returns the spec of a sweep that gets more trials, longer steps, a wider space or other limits; old stays as
-// it is. What would become fewer, shorter or narrower is an error, as is a request that sets nothing. Old must be a
-// spec that Check accepts.
+// Extend returns the spec of a sweep with more trials, more steps, a wider space or other limits; old is not changed.
+// It returns an error if something would become fewer, shorter or narrower, or if the request sets nothing. Check must
+// accept old.
 //
-// More trials mean a higher limits.trials. For successive halving they are the trials of the first rung, for
-// hyperband as many more iterations as it takes, for pbt the population.
+// More trials mean a higher limits.trials. For successive halving they are also the trials of the first rung, for
+// hyperband as many iterations as needed, and for pbt the population.
 func Extend(old *outbidv1.SweepSpec, req *outbidv1.ExtendSweepRequest) (*outbidv1.SweepSpec, error) {
 	if req.Trials == nil && req.MaxSteps == nil && len(req.GetSpace()) == 0 && proto.Size(req.GetLimits()) == 0 {
-		return nil, wrong("", "an extension needs more trials, a higher max_steps, a wider space or other limits; "+
-			"none is set")
+		return nil, wrong("", "the extension is empty; set more trials, a higher max_steps, a wider space or other limits")
 	}
 	s := proto.CloneOf(old)
 	Default(s)
@@ -49,7 +48,7 @@ func Extend(old *outbidv1.SweepSpec, req *outbidv1.ExtendSweepRequest) (*outbidv
 	return s, nil
 }
 
-// fromTuner turns an error of a tuner, which begins with the field, into one of the spec.
+// fromTuner converts an error of a tuner, which begins with the field, to one of the spec.
 func fromTuner(err error) error {
 	if _, ok := errors.AsType[*space.Error](err); ok {
 		return fromSpace(err)
@@ -93,7 +92,7 @@ func extendLimits(s *outbidv1.SweepSpec, req *outbidv1.ExtendSweepRequest) error
 	return nil
 }
 
-// longer compares durations; none given before was no limit, and nothing is longer.
+// longer reports whether now is at least was. An empty was means no limit, so nothing is longer.
 func longer(now, was string) bool {
 	a, err := terms.ParseDuration(now)
 	if err != nil {
@@ -103,11 +102,11 @@ func longer(now, was string) bool {
 	return err == nil && a >= b
 }
 
-// narrower words a refusal to take back what the sweep was given.
+// narrower returns the error for a value that an extension would lower.
 func narrower[T comparable](field string, now, was T) error {
 	var none T
 	if was == none {
-		return wrong(field, "%v would be a new limit; an extension can only raise one that is there", now)
+		return wrong(field, "%v would add a limit; an extension can only raise an existing one", now)
 	}
 	return wrong(field, "%v is less than before (%v); an extension can only raise it", now, was)
 }
@@ -118,11 +117,11 @@ func extendSteps(s *outbidv1.SweepSpec, req *outbidv1.ExtendSweepRequest) error 
 	}
 	kind, field := tunerField(s.GetTuner(), "max_steps")
 	if field == nil {
-		return wrong("max_steps", "the sweep's tuner has none")
+		return wrong("max_steps", "the sweep's tuner does not have this setting")
 	}
 	was := kind.Get(field).Int()
 	if was == 0 {
-		return wrong("max_steps", "%d would be a new limit; the trials of this sweep end by themselves", req.GetMaxSteps())
+		return wrong("max_steps", "%d would add a limit; the trials of this sweep train until their code ends", req.GetMaxSteps())
 	}
 	if req.GetMaxSteps() < was {
 		return narrower("max_steps", req.GetMaxSteps(), was)
@@ -131,7 +130,7 @@ func extendSteps(s *outbidv1.SweepSpec, req *outbidv1.ExtendSweepRequest) error 
 	return nil
 }
 
-// tunerField finds a field of whichever tuner is set.
+// tunerField returns a field of the tuner that is set, or nil.
 func tunerField(t *outbidv1.Tuner, name protoreflect.Name) (protoreflect.Message, protoreflect.FieldDescriptor) {
 	m := t.ProtoReflect()
 	kind := m.WhichOneof(m.Descriptor().Oneofs().ByName("kind"))
@@ -175,7 +174,7 @@ func extendTrials(s *outbidv1.SweepSpec, req *outbidv1.ExtendSweepRequest) error
 	return nil
 }
 
-// plannedTrials is how many trials a sweep has in all as it is; 0 if nothing bounds them.
+// plannedTrials returns the total number of trials of a sweep, or 0 if it is unbounded.
 func plannedTrials(s *outbidv1.SweepSpec) (int32, error) {
 	if limit := s.GetLimits().GetTrials(); limit > 0 {
 		return limit, nil
@@ -188,8 +187,8 @@ func plannedTrials(s *outbidv1.SweepSpec) (int32, error) {
 	}
 }
 
-// tunerTrials asks the tuner itself how many trials it makes without the sweep's limit; a positive number of
-// iterations replaces that of hyperband.
+// tunerTrials returns the number of trials that the tuner makes without the trial limit. A positive iterations replaces
+// that setting of hyperband.
 func tunerTrials(s *outbidv1.SweepSpec, iterations int32) (int32, error) {
 	probe := proto.CloneOf(s)
 	probe.Limits.Trials = 0
@@ -213,7 +212,7 @@ func extendSpace(s *outbidv1.SweepSpec, req *outbidv1.ExtendSweepRequest) error 
 	}
 	for _, name := range sortedKeys(req.GetSpace()) {
 		if _, known := s.GetSpace()[name]; !known {
-			return wrong("space."+name, "is no parameter of the sweep, whose trials have no value for it; there are %s",
+			return wrong("space."+name, "is not a parameter of the sweep, and an extension cannot add one; the parameters are %s",
 				strings.Join(sortedKeys(s.GetSpace()), ", "))
 		}
 		s.Space[name] = req.GetSpace()[name]

@@ -78,7 +78,7 @@ func TestBadExtensions(t *testing.T) {
 	t.Parallel()
 	const choices = "space: {lr: {choice: {values: [a, b]}}, g: {group: {space: {n: {int: {low: 1, high: 9}}}}}}"
 	for _, tc := range []struct{ title, lines, request, want string }{
-		{"nothing", "", `{}`, "an extension needs more trials, a higher max_steps, a wider space or other limits; none is set"},
+		{"nothing", "", `{}`, "the extension is empty; set more trials, a higher max_steps, a wider space or other limits"},
 		{"fewer trials", "", `{"trials": 9}`, "trials: 9 is less than before (10); an extension can only raise it"},
 		{
 			"fewer trials by limits", "", `{"limits": {"trials": 9}}`,
@@ -90,7 +90,7 @@ func TestBadExtensions(t *testing.T) {
 		},
 		{
 			"a new limit", "limits: {steps: 100}", `{"trials": 12}`,
-			"trials: 12 would be a new limit; an extension can only raise one that is there",
+			"trials: 12 would add a limit; an extension can only raise an existing one",
 		},
 		{
 			"fewer steps in all", limited, `{"limits": {"steps": 99}}`,
@@ -98,7 +98,7 @@ func TestBadExtensions(t *testing.T) {
 		},
 		{
 			"steps not limited before", "", `{"limits": {"steps": 99}}`,
-			"limits.steps: 99 would be a new limit; an extension can only raise one that is there",
+			"limits.steps: 99 would add a limit; an extension can only raise an existing one",
 		},
 		{
 			"less time", limited, `{"limits": {"wall_time": "59m"}}`,
@@ -113,7 +113,7 @@ func TestBadExtensions(t *testing.T) {
 		},
 		{
 			"steps that had no end", "", `{"max_steps": 8}`,
-			"max_steps: 8 would be a new limit; the trials of this sweep end by themselves",
+			"max_steps: 8 would add a limit; the trials of this sweep train until their code ends",
 		},
 		{
 			"fewer trials of hyperband", "tuner: {hyperband: {max_steps: 9}}\nlimits: {}", `{"trials": 16}`,
@@ -129,7 +129,7 @@ func TestBadExtensions(t *testing.T) {
 		},
 		{
 			"a new parameter", "", `{"space": {"l2": {"constant": 0}}}`,
-			"space.l2: is no parameter of the sweep, whose trials have no value for it; there are lr",
+			"space.l2: is not a parameter of the sweep, and an extension cannot add one; the parameters are lr",
 		},
 		{
 			"a lost choice", choices, `{"space": {"lr": {"choice": {"values": ["a", "c"]}}}}`,

@@ -7,8 +7,8 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// habit returns what to write instead of a field of Ray, Optuna, W&B or another tuner, or instead of one of Outbid's that belongs
-// elsewhere in the spec; "" for other fields.
+// habit returns a correction for a field name of Ray, Optuna, W&B or another tuner, or for a field of Outbid that
+// belongs elsewhere in the spec. It returns "" for other fields.
 func habit(md protoreflect.MessageDescriptor, key string, value *yaml.Node) string {
 	key = strings.ToLower(key)
 	switch md.FullName() {
@@ -40,7 +40,7 @@ func habit(md protoreflect.MessageDescriptor, key string, value *yaml.Node) stri
 	return ""
 }
 
-// topHabit is habit for the spec's own fields.
+// topHabit is habit for fields at the top of the spec.
 func topHabit(key string, value *yaml.Node) string {
 	switch key {
 	case "trials", "n_trials", "num_samples", "max_trials", "run_cap", "max_evals":
@@ -73,7 +73,7 @@ func topHabit(key string, value *yaml.Node) string {
 	return ""
 }
 
-// parameterHabit is habit for what stands directly below a parameter's name.
+// parameterHabit is habit for fields directly below a parameter's name.
 func parameterHabit(key string) string {
 	switch key {
 	case "min", "max", "low", "high", "log", "distribution", "mu", "sigma", "uniform", "loguniform":
@@ -100,12 +100,12 @@ func tunerHabit(key string) string {
 	case "sampler", "max_steps", "eta", "min_steps":
 		return "write it within the tuner's name, such as tuner: {asha: {max_steps: 81}}"
 	case "trials":
-		return "write limits: {trials: 20} beside tuner"
+		return "write limits: {trials: 20} outside of tuner"
 	}
 	return ""
 }
 
-// number returns a scalar as it is written, or otherwise an example.
+// number returns a numeric scalar as written, or the example for any other node.
 func number(node *yaml.Node, example string) string {
 	if node != nil && node.Kind == yaml.ScalarNode && (node.ShortTag() == "!!int" || node.ShortTag() == "!!float") {
 		return node.Value
@@ -113,7 +113,8 @@ func number(node *yaml.Node, example string) string {
 	return example
 }
 
-// shapeHabit returns what to write where a value stands in place of a mapping; "" if it is a mapping or could mean anything.
+// shapeHabit returns a correction for a value that should be a mapping. It returns "" if it is a mapping or has no
+// obvious meaning.
 func shapeHabit(md protoreflect.MessageDescriptor, node *yaml.Node) string {
 	if node.Kind == yaml.MappingNode || node.ShortTag() == "!!null" {
 		return ""

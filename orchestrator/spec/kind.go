@@ -4,7 +4,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// TunerKind is a tuner's name as it is written in a sweep's file: "asha"; "" for none.
+// TunerKind returns a tuner's name as written in a spec, such as "asha", or "" if none is set.
 func TunerKind(t *outbidv1.Tuner) string {
 	m := t.ProtoReflect()
 	field := m.WhichOneof(m.Descriptor().Oneofs().ByName("kind"))
@@ -14,7 +14,7 @@ func TunerKind(t *outbidv1.Tuner) string {
 	return string(field.Name())
 }
 
-// MaxSteps is how far the tuner trains a trial at the most; 0 if it leaves that to the training code.
+// MaxSteps returns the maximum number of steps of a trial, or 0 if the training code decides when to end.
 func MaxSteps(t *outbidv1.Tuner) int64 {
 	m := t.ProtoReflect()
 	kind := m.WhichOneof(m.Descriptor().Oneofs().ByName("kind"))

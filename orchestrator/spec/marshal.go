@@ -16,8 +16,8 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// Marshal writes a spec as YAML that Parse reads back as the same spec. Fields stand in the order of the schema,
-// those that are not set are left out.
+// Marshal writes a spec as YAML that Parse reads back as the same spec. Fields are in the order of the schema, without
+// those that are not set.
 func Marshal(s *outbidv1.SweepSpec) ([]byte, error) {
 	var buf bytes.Buffer
 	enc := yaml.NewEncoder(&buf)
@@ -141,7 +141,7 @@ func stringNode(s string) *yaml.Node {
 	n := scalarNode("!!str", s)
 	switch {
 	case s == "<<":
-		n.Style = yaml.DoubleQuotedStyle // or it would be a merge key
+		n.Style = yaml.DoubleQuotedStyle // otherwise it would be a merge key
 	case isScript(s):
 		n.Style = yaml.LiteralStyle
 	case strings.Contains(s, "\n"):
@@ -150,7 +150,7 @@ func stringNode(s string) *yaml.Node {
 	return n
 }
 
-// isScript reports whether a text is lines that can stand as they are in a block of YAML.
+// isScript reports whether a text can be written verbatim as a YAML block.
 func isScript(s string) bool {
 	if !strings.HasSuffix(s, "\n") || strings.ContainsFunc(s, func(r rune) bool { return r != '\n' && !unicode.IsPrint(r) }) {
 		return false

@@ -11,7 +11,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// genValue draws any JSON value, texts that YAML could take for something else among them.
+// genValue draws any JSON value, including texts that YAML could read as another type.
 func genValue(t *rapid.T, depth int) any {
 	kinds := 5
 	if depth == 0 {
@@ -54,7 +54,7 @@ func genText(t *rapid.T) string {
 	return rapid.String().Draw(t, "text")
 }
 
-// Whatever a spec holds, its YAML is read back as the same spec.
+// The YAML of any spec is read back as the same spec.
 func TestMarshalLosesNothing(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {

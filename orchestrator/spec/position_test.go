@@ -10,7 +10,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// keysOf lists the keys of every mapping in a text that are written as plain words.
+// keysOf lists the plain keys of every mapping in a text.
 func keysOf(node *yaml.Node) []*yaml.Node {
 	var keys []*yaml.Node
 	for i, inner := range node.Content {
@@ -25,7 +25,7 @@ func keysOf(node *yaml.Node) []*yaml.Node {
 	return keys
 }
 
-// rename returns a text with another word in the place of a key.
+// rename returns a text with a key replaced.
 func rename(text string, key *yaml.Node, word string) string {
 	lines := strings.Split(text, "\n")
 	line := lines[key.Line-1]
@@ -60,7 +60,7 @@ func TestAnErrorPointsToTheKeyThatWasEdited(t *testing.T) {
 		for _, key := range keysOf(&doc) {
 			_, err := Parse([]byte(rename(text, key, word)))
 			bad, ok := errors.AsType[*Error](err)
-			if !ok || !strings.HasSuffix(bad.Field, word) { // a name of one's own, or a field that is missing now
+			if !ok || !strings.HasSuffix(bad.Field, word) { // a user-defined name, or a field that is now missing
 				continue
 			}
 			found++
@@ -104,7 +104,7 @@ func TestASpaceAloneIsReadAsInASpec(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                             "the spec is empty",
 		"lr:\n  float:\n    min: 1\n":  "line 3, column 5: space.lr.float.min: is not a field here; write low",
-		"space: {}\n":                  "space: holds no parameter",
+		"space: {}\n":                  "space: has no parameters",
 		"lr: {float: {low: 1}\nx: 1\n": "line 1, column 1: did not find expected ',' or '}'",
 	} {
 		if _, err := ParseSpace([]byte(text)); err == nil || err.Error() != want {
@@ -117,7 +117,7 @@ func TestASyntaxErrorHasTheLineFromWhichOnATextCannotBeRead(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		"": "", "a: 1\n---\nb: 2\n": "", "default:\n  sweeps: 3\n": "",
-		"default:\n  sweeps: 3\n   queued: 4\n":             "line 3, column 4: a field cannot begin here; does its indentation fit the lines above?",
+		"default:\n  sweeps: 3\n   queued: 4\n":             "line 3, column 4: a field must not begin here; check the indentation against the lines above",
 		"default: {sweeps: 3\ntenants:\n  a: {sweeps: 4}\n": "line 1, column 1: did not find expected ',' or '}'",
 	} {
 		got := ""

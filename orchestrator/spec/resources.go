@@ -15,13 +15,13 @@ func checkResources(s *outbidv1.SweepSpec) error {
 	d := r.GetDevices()
 	switch {
 	case d.GetMin() < 1 || d.GetMin() > maxDevices:
-		return wrong("resources.devices.min", "%d is not from 1 to %d", d.GetMin(), maxDevices)
+		return wrong("resources.devices.min", "must be from 1 to %d, got %d", maxDevices, d.GetMin())
 	case d.GetMax() < d.GetMin():
 		return wrong("resources.devices.max", "%d is below min (%d)", d.GetMax(), d.GetMin())
 	case d.GetMax() > maxDevices:
-		return wrong("resources.devices.max", "%d is not from 1 to %d", d.GetMax(), maxDevices)
+		return wrong("resources.devices.max", "must be from 1 to %d, got %d", maxDevices, d.GetMax())
 	case math.IsNaN(r.GetCpus()) || math.IsInf(r.GetCpus(), 0) || r.GetCpus() < 0:
-		return wrong("resources.cpus", "%v is not a number of CPU cores; use 0 for no demand", r.GetCpus())
+		return wrong("resources.cpus", "must be a number of CPU cores, or 0 for no requirement, got %v", r.GetCpus())
 	}
 	if err := checkTypes("resources.types", r.GetTypes()); err != nil {
 		return err
@@ -31,7 +31,7 @@ func checkResources(s *outbidv1.SweepSpec) error {
 	}
 	for i, t := range r.GetExcludeTypes() {
 		if slices.Contains(r.GetTypes(), t) {
-			return wrong("resources.exclude_types["+itoa(i)+"]", "%q is among resources.types too; keep it in one of them", t)
+			return wrong("resources.exclude_types["+itoa(i)+"]", "%q is also in resources.types; keep it in one of them", t)
 		}
 	}
 	if err := checkGang(s); err != nil {
@@ -48,7 +48,7 @@ func checkResources(s *outbidv1.SweepSpec) error {
 	return nil
 }
 
-// checkGang checks how a trial's processes are spread over its devices.
+// checkGang checks how a trial's processes are distributed over its devices.
 func checkGang(s *outbidv1.SweepSpec) error {
 	r := s.GetResources()
 	switch p := r.GetProcesses(); {
@@ -62,7 +62,7 @@ func checkGang(s *outbidv1.SweepSpec) error {
 	return nil
 }
 
-// checkForks checks whether several forks may train a trial.
+// checkForks checks the settings for training a trial in several forks.
 func checkForks(s *outbidv1.SweepSpec) error {
 	r := s.GetResources()
 	if _, err := terms.ParseMerge(r.GetForksMerge()); err != nil {
@@ -70,7 +70,7 @@ func checkForks(s *outbidv1.SweepSpec) error {
 	}
 	if r.GetForks() == "" {
 		if r.GetForksMerge() != "" {
-			return wrong("resources.forks_merge", "says how forks are put together: leave it out, or say resources.forks")
+			return wrong("resources.forks_merge", "has no effect without forks; set resources.forks, or leave it out")
 		}
 		return nil
 	}
@@ -79,21 +79,21 @@ func checkForks(s *outbidv1.SweepSpec) error {
 	case err != nil:
 		return wrong("resources.forks", "%v", err)
 	case s.GetExternal() != nil:
-		return wrong("resources.forks", "is for trials that workers train; clients train those of an external sweep")
+		return wrong("resources.forks", "cannot be used in an external sweep, whose trials are trained by clients")
 	case r.GetSpread():
-		return wrong("resources.forks", "a fork runs on one node: leave out resources.spread, or forks")
+		return wrong("resources.forks", "cannot be used with resources.spread, because a fork runs on one node; leave out one of them")
 	case s.GetTuner().GetPbt() != nil:
-		return wrong("resources.forks", "the members of a population copy each other, and are not forked: use another tuner, or leave it out")
+		return wrong("resources.forks", "cannot be used with tuner.pbt, whose members copy each other; use another tuner, or leave it out")
 	case MaxSteps(s.GetTuner()) == 0:
-		return wrong("resources.forks", "the steps of a trial are divided over its forks: say how many there are (max_steps of the tuner)")
+		return wrong("resources.forks", "needs max_steps of the tuner, because a trial's steps are divided over its forks")
 	}
 	return nil
 }
 
-// checkShare checks the weight and the hints of speed.
+// checkShare checks the weight and the throughput hints.
 func checkShare(s *outbidv1.SweepSpec) error {
 	if w := s.GetWeight(); !(w >= 0) || math.IsInf(w, 0) {
-		return wrong("weight", "%v is not a number from 0; 1 is usual", w)
+		return wrong("weight", "must be at least 0, got %v; 1 is usual", w)
 	}
 	for i, h := range s.GetThroughputs() {
 		field := "throughputs[" + itoa(i) + "]"
@@ -101,9 +101,9 @@ func checkShare(s *outbidv1.SweepSpec) error {
 		case !ok:
 			return wrong(field+".spread", "%q is unknown; use slot, machine, rack or cluster", h.GetSpread())
 		case h.GetDevices() < 0 || h.GetDevices() > maxDevices:
-			return wrong(field+".devices", "%d is not from 1 to %d", h.GetDevices(), maxDevices)
+			return wrong(field+".devices", "must be from 1 to %d, got %d", maxDevices, h.GetDevices())
 		case !(h.GetStepsPerSecond() >= 0) || math.IsInf(h.GetStepsPerSecond(), 0):
-			return wrong(field+".steps_per_second", "%v is not a number from 0", h.GetStepsPerSecond())
+			return wrong(field+".steps_per_second", "must be at least 0, got %v", h.GetStepsPerSecond())
 		case h.GetTrial() < 0:
 			return wrong(field+".trial", "%d is negative; trials count from 0", h.GetTrial())
 		}
@@ -115,9 +115,9 @@ func checkTypes(field string, types []string) error {
 	for i, t := range types {
 		switch {
 		case strings.TrimSpace(t) == "" || len(t) > 100:
-			return wrong(field+"["+itoa(i)+"]", "%q cannot be a device type; write one such as v100 or cpu", t)
+			return wrong(field+"["+itoa(i)+"]", "%q is not a valid device type; use a name such as v100 or cpu", t)
 		case slices.Contains(types[:i], t):
-			return wrong(field+"["+itoa(i)+"]", "%q stands twice", t)
+			return wrong(field+"["+itoa(i)+"]", "%q is listed twice", t)
 		}
 	}
 	return nil

@@ -20,8 +20,7 @@ func join(field, name string) string {
 	return field + "." + name
 }
 
-// plain reads a scalar as nil, bool, int64, uint64 (beyond int64), float64 or string. What YAML takes for a date is
-// text here.
+// plain reads a scalar as nil, bool, int64, uint64 (beyond int64), float64 or string. A YAML timestamp stays text.
 func plain(node *yaml.Node) (any, error) {
 	if tag := node.ShortTag(); tag == "!!timestamp" || tag == "!!str" {
 		return node.Value, nil
@@ -36,21 +35,21 @@ func plain(node *yaml.Node) (any, error) {
 	case nil, bool, int64, uint64, float64, string:
 		return v, nil
 	default:
-		return nil, fmt.Errorf("%T is not a value here", v)
+		return nil, fmt.Errorf("a %T is not allowed here", v)
 	}
 }
 
-// scalar reads a scalar as the schema's kind.
+// scalar reads a scalar as the kind of its field.
 func (r *reader) scalar(field string, node *yaml.Node, fd protoreflect.FieldDescriptor) (any, error) {
 	if fd.Kind() == protoreflect.StringKind {
-		// A number or true is taken as it is written: command: [train, --epochs, 3].
+		// Numbers and booleans are accepted as text: command: [train, --epochs, 3].
 		return node.Value, nil
 	}
 	v, err := plain(node)
 	if err != nil {
 		return nil, r.wrong(field, "%q cannot be read: %v", node.Value, err)
 	}
-	bad := r.wrong(field, "%s is %s, but %s is wanted", strconv.Quote(node.Value), describe(node), wanted(fd))
+	bad := r.wrong(field, "%s is %s; must be %s", strconv.Quote(node.Value), describe(node), wanted(fd))
 	switch fd.Kind() {
 	case protoreflect.BoolKind:
 		if b, ok := v.(bool); ok {
@@ -82,8 +81,8 @@ func (r *reader) scalar(field string, node *yaml.Node, fd protoreflect.FieldDesc
 	}
 }
 
-// whole reads a whole number that the field can hold. Text is taken for the 64-bit kinds, which JSON made from a spec
-// writes in quotes.
+// whole reads an integer that the field can represent. Text is accepted for 64-bit kinds, which protojson writes in
+// quotes.
 func whole(v any, fd protoreflect.FieldDescriptor) (json.Number, bool) {
 	var text string
 	switch v := v.(type) {
@@ -119,7 +118,7 @@ func whole(v any, fd protoreflect.FieldDescriptor) (json.Number, bool) {
 	return json.Number(strings.TrimPrefix(text, "+")), err == nil
 }
 
-// wanted says what a field takes, for an error.
+// wanted describes the values of a field, for an error.
 func wanted(fd protoreflect.FieldDescriptor) string {
 	switch fd.Kind() {
 	case protoreflect.StringKind:
@@ -137,7 +136,7 @@ func wanted(fd protoreflect.FieldDescriptor) string {
 	}
 }
 
-// describe says what a node is, for an error.
+// describe describes a node, for an error.
 func describe(node *yaml.Node) string {
 	switch node.Kind {
 	case yaml.MappingNode:
@@ -159,18 +158,18 @@ func describe(node *yaml.Node) string {
 	}
 }
 
-// braceHint helps with the commonest slip in a command: [train, --lr, {lr}] is a mapping in YAML.
+// braceHint explains the most common mistake in a command: [train, --lr, {lr}] is a mapping in YAML.
 func braceHint(node *yaml.Node) string {
 	if node.Kind == yaml.MappingNode && len(node.Content) == 2 && node.Content[1].ShortTag() == "!!null" {
 		return fmt.Sprintf("; write '{%s}' in quotes", node.Content[0].Value)
 	}
 	if node.Kind == yaml.MappingNode && child(node, "name") != nil {
-		return "; write metric: " + child(node, "name").Value + " and, beside it, mode: max or mode: min"
+		return "; write metric: " + child(node, "name").Value + ", and mode: max or mode: min"
 	}
 	return ""
 }
 
-// unknownField says what could have been meant.
+// unknownField describes an unknown field and suggests the one that was probably meant.
 func unknownField(md protoreflect.MessageDescriptor, key string, value *yaml.Node) string {
 	if hint := habit(md, key, value); hint != "" {
 		return "is not a field here; " + hint
@@ -180,15 +179,15 @@ func unknownField(md protoreflect.MessageDescriptor, key string, value *yaml.Nod
 		names = append(names, string(md.Fields().Get(i).Name()))
 	}
 	if len(names) == 0 {
-		return "is not a field here; this takes none"
+		return "is not a field here; no fields are allowed"
 	}
 	return "is not a field here; " + suggestion(key, names)
 }
 
-// Nearest is the name that was likely meant by another, "" if none is like it.
+// Nearest returns the most similar of the names, or "" if none is similar.
 func Nearest(name string, names []string) string { return nearest(name, names) }
 
-// nearest is the name that differs least from the one given, "" if all differ much.
+// nearest returns the name with the smallest edit distance, or "" if all differ much.
 func nearest(name string, names []string) string {
 	best, least := "", max(2, len(name)/3)+1
 	for _, n := range names {
@@ -199,7 +198,7 @@ func nearest(name string, names []string) string {
 	return best
 }
 
-// distance is the edit distance of Levenshtein.
+// distance returns the Levenshtein edit distance.
 func distance(a, b string) int {
 	if len(a) > 100 {
 		return len(a)
@@ -223,7 +222,7 @@ func distance(a, b string) int {
 	return row[len(b)]
 }
 
-// suggestion says which of the names was likely meant, or lists them.
+// suggestion names the most similar of the names, or lists them.
 func suggestion(name string, names []string) string {
 	if near := nearest(name, names); near != "" {
 		return "did you mean " + near + "?"
@@ -232,5 +231,5 @@ func suggestion(name string, names []string) string {
 	if len(names) > most {
 		names = append(names[:most:most], "...")
 	}
-	return "there are " + strings.Join(names, ", ")
+	return "use one of " + strings.Join(names, ", ")
 }

@@ -10,7 +10,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// Secrets returns the variables of a sweep's trials whose values are secrets: the variable's name, and the secret's.
+// Secrets returns the environment variables whose values are secrets: a map from variable to name of the secret.
 func Secrets(s *outbidv1.SweepSpec) map[string]string {
 	if f := s.GetFunction(); f != nil {
 		return f.GetSecrets()
@@ -18,7 +18,7 @@ func Secrets(s *outbidv1.SweepSpec) map[string]string {
 	return s.GetProgram().GetSecrets()
 }
 
-// Env returns the variables of a sweep's trials that are written in its spec, and the path of that field.
+// Env returns the environment variables that are written in the spec, and the path of that field.
 func Env(s *outbidv1.SweepSpec) (field string, env map[string]string) {
 	if f := s.GetFunction(); f != nil {
 		return "function.env", f.GetEnv()
@@ -26,18 +26,18 @@ func Env(s *outbidv1.SweepSpec) (field string, env map[string]string) {
 	return "program.env", s.GetProgram().GetEnv()
 }
 
-// CheckSecretName returns what is wrong with the name of a secret, or "".
+// CheckSecretName describes what is wrong with the name of a secret, or returns "".
 func CheckSecretName(name string) string {
 	if !regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]*$`).MatchString(name) || len(name) > limits.SecretName {
-		return "must be a letter or _, then letters, digits, _ and -, at most " + itoa(limits.SecretName) + " in all"
+		return "must be a letter or _ followed by letters, digits, _ and -, at most " + itoa(limits.SecretName) + " in total"
 	}
 	return ""
 }
 
-// CheckTenant returns what is wrong with the name of a tenant, as an *Error of the field "tenant", or nil.
+// CheckTenant returns an *Error for the field "tenant" if the name is invalid, or nil.
 func CheckTenant(name string) error {
 	if !isSlug(name) {
-		return wrong("tenant", "%.80q cannot be a tenant; use lower-case letters, digits and dashes, a letter first", name)
+		return wrong("tenant", "%.80q is not a valid name of a tenant; use lower-case letters, digits and dashes, starting with a letter", name)
 	}
 	return nil
 }
@@ -62,14 +62,14 @@ func checkSecrets(workload string, env, secrets map[string]string) error {
 	return nil
 }
 
-// LooksSecret reports whether a variable's name says that its value is a secret.
+// LooksSecret reports whether a variable's name suggests that its value is a secret.
 func LooksSecret(variable string) bool {
 	words := regexp.MustCompile(`(^|_)(KEY|[A-Z0-9]*(TOKEN|SECRET|PASSWORD|PASSWD|APIKEY|ACCESSKEY|CREDENTIALS))(_|$)`)
 	return words.MatchString(strings.ToUpper(variable))
 }
 
-// moveSecrets rewrites "env: {A: {secret: b}}" of a program or function as "secrets: {A: b}", which is how the schema has it.
-// Lines stay, for errors.
+// moveSecrets rewrites "env: {A: {secret: b}}" of a program or function as "secrets: {A: b}", the form in the schema.
+// Nodes keep their line numbers for errors.
 func moveSecrets(root *yaml.Node) {
 	for _, workload := range []string{"program", "function"} {
 		within := child(root, workload)

@@ -51,7 +51,7 @@ func TestWrongSecretsNameTheirFieldAndLine(t *testing.T) {
 		"secret: wandb":      {"secret: 'a b'", "line 12, column 5: program.secrets.WANDB_API_KEY: the name of a secret must be a letter or _"},
 		"PLAIN: \"3\"":       {"OUTBID_X: {secret: a}", "program.secrets.OUTBID_X: is set by Outbid itself"},
 		"{secret: wandb}":    {"{secrte: wandb}", "program.env.WANDB_API_KEY: is a mapping"},
-		"HF_TOKEN:\n":        {"hf token:\n", "program.secrets: \"hf token\" cannot name a variable"},
+		"HF_TOKEN:\n":        {"hf token:\n", "program.secrets: \"hf token\" is not a valid name of a variable"},
 		"command: [train]\n": {"command: [train]\n  secrets: {PLAIN: a}\n", "program.secrets.PLAIN: is also in env"},
 	} {
 		_, err := Parse([]byte(strings.Replace(withSecret, old, c.now, 1)))

@@ -9,8 +9,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// CheckSize says, as an *Error, whether a spec has more than most bytes, encoded. The error names the part that takes the
-// most.
+// CheckSize returns an *Error if the encoded spec has more than most bytes. The error names the largest part.
 func CheckSize(s *outbidv1.SweepSpec, most int) error {
 	size := proto.Size(s)
 	if size <= most {
@@ -21,7 +20,7 @@ func CheckSize(s *outbidv1.SweepSpec, most int) error {
 		"trials read, and their names into the spec", bytes, size, most)
 }
 
-// largestField returns the path of the field, or of the entry of a map in it, that takes the most bytes.
+// largestField returns the path and size of the largest field, or of the largest entry of a map field.
 func largestField(s *outbidv1.SweepSpec) (path string, bytes int) {
 	take := func(name string, n int) {
 		if n > bytes {
@@ -51,7 +50,7 @@ func largestField(s *outbidv1.SweepSpec) (path string, bytes int) {
 	return path, bytes
 }
 
-// checkConfigSize refuses a space of which some configuration is certain to be larger than a trial's may be.
+// checkConfigSize rejects a space in which some configuration certainly exceeds the limit for a trial.
 func checkConfigSize(compiled *space.Space) error {
 	bytes, field := compiled.Largest()
 	if bytes <= limits.Config {
@@ -61,7 +60,7 @@ func checkConfigSize(compiled *space.Space) error {
 		"trials read, and their names into the space", bytes, limits.Config)
 }
 
-// checkPoints refuses a configuration to begin with that is larger than a trial's may be.
+// checkPoints rejects an initial configuration that exceeds the limit for a trial.
 func checkPoints(s *outbidv1.SweepSpec) error {
 	for i, p := range s.GetTuner().GetPoints() {
 		if n := proto.Size(p); n > limits.Config {

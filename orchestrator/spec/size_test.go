@@ -13,7 +13,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// TestTooLarge names the field, its size and the limit of each part that is too large.
+// TestTooLarge checks that the error names the field, its size and the limit of each part that is too large.
 func TestTooLarge(t *testing.T) {
 	t.Parallel()
 	big := strings.Repeat("v", 70_000)

@@ -1,8 +1,8 @@
-// Package spec is the one schema of a sweep: what a YAML file, the SDK and the API may say, which defaults hold, what
-// is wrong with a spec, and how a sweep may be extended.
+// Package spec defines the schema of a sweep for YAML files, the SDK and the API: fields, defaults, validation and
+// extension.
 //
-// Parse, Default and Check answer with one error for the first problem: the field, its value and what would be
-// right, with the line for YAML.
+// Parse, Default and Check return one error for the first problem: the field, its value and the allowed values, with
+// the line for YAML.
 package spec
 
 import (
@@ -18,15 +18,15 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// An Error says what is wrong with one field.
+// An Error describes what is wrong with one field.
 type Error struct {
-	// Line and Column are the position in the YAML text, from 1; 0 if there is none.
+	// Line and Column are the position in the YAML text, from 1, or 0 if unknown.
 	Line, Column int
-	// Field is the path of the field, such as "space.lr.float.low"; "" for the whole.
+	// Field is the path of the field, such as "space.lr.float.low", or "" for the whole spec.
 	Field string
-	// Problem names the value and what would be right.
+	// Problem names the value and describes the error.
 	Problem string
-	// lines is on which line of the field's text the problem is, from 1; 0 if that is not known.
+	// lines is the line within the field's text, from 1, or 0 if unknown.
 	lines int
 }
 
@@ -49,11 +49,11 @@ func wrong(field, format string, args ...any) *Error {
 	return &Error{Field: field, Problem: fmt.Sprintf(format, args...)}
 }
 
-// maxSize bounds the text of a spec.
+// maxSize is the maximum size in bytes of a spec's text.
 const maxSize = 4 << 20
 
-// Parse reads a spec from YAML or JSON, fills in the defaults and checks it. Unknown fields and keys that stand twice
-// are errors. An error is an *Error with the line.
+// Parse reads a spec from YAML or JSON, fills in the defaults and checks it. Unknown fields and duplicate keys are
+// errors. An error is an *Error with the line.
 func Parse(data []byte) (*outbidv1.SweepSpec, error) {
 	if len(data) > maxSize {
 		return nil, wrong("", "the spec has %d bytes; at most %d are read", len(data), maxSize)
@@ -75,8 +75,8 @@ func Parse(data []byte) (*outbidv1.SweepSpec, error) {
 	return spec, nil
 }
 
-// ParseSpace reads parameters alone, as they are written in the space of a spec, with or without the word "space" above them.
-// An error is an *Error with the line.
+// ParseSpace reads only parameters, in the form of a spec's space, with or without the key "space" above them. An error
+// is an *Error with the line.
 func ParseSpace(data []byte) (map[string]*outbidv1.Parameter, error) {
 	root, err := parseYAML(data)
 	if err != nil {
@@ -92,13 +92,13 @@ func ParseSpace(data []byte) (map[string]*outbidv1.Parameter, error) {
 		return nil, err
 	}
 	if len(spec.GetSpace()) == 0 {
-		return nil, wrong("space", "holds no parameter")
+		return nil, wrong("space", "has no parameters")
 	}
 	return spec.GetSpace(), nil
 }
 
-// Locate returns a server's answer about a spec, such as "resources.devices.min: 9 is ...", with the position of that field in
-// the YAML text in front, or as it is if the text has no such field.
+// Locate adds the field's position in the YAML text to a server's error about a spec, such as "resources.devices.min:
+// must be ...". It returns the error unchanged if the text does not have the field.
 func Locate(data []byte, answer string) string {
 	field, problem, ok := strings.Cut(answer, ": ")
 	if !ok || strings.ContainsAny(field, " \n") {
@@ -116,7 +116,7 @@ func Locate(data []byte, answer string) string {
 	return r.locate(&Error{Field: field, Problem: problem}).Error()
 }
 
-// decode reads YAML into a message by way of the JSON that the schema defines.
+// decode converts YAML to a message via its JSON form.
 func decode(r *reader, root *yaml.Node, into proto.Message) error {
 	tree, err := r.message("", root, into.ProtoReflect().Descriptor())
 	if err != nil {
@@ -132,7 +132,7 @@ func decode(r *reader, root *yaml.Node, into proto.Message) error {
 	return nil
 }
 
-// fromSpace turns an error of the search space into one of the spec.
+// fromSpace converts an error of the search space to one of the spec.
 func fromSpace(err error) error {
 	if e, ok := errors.AsType[*space.Error](err); ok {
 		return &Error{Field: e.Field, Problem: e.Problem}

@@ -88,7 +88,7 @@ func TestParseReadsEveryField(t *testing.T) {
 	}
 }
 
-// YAML, JSON as protojson writes it, and JSON with schema names give the same spec.
+// YAML, protojson's JSON, and JSON with schema names give the same spec.
 func TestOneSchema(t *testing.T) {
 	t.Parallel()
 	s := mustParse(t, full)

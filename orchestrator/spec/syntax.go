@@ -10,11 +10,11 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// maxSearched is how many lines a text may have whose wrong line is searched for.
+// maxSearched is the maximum number of lines of a text that is searched for the wrong line.
 const maxSearched = 2000
 
-// SyntaxError returns what keeps a text from being YAML, as an *Error with the line from which on it cannot be read; nil if it
-// is YAML. Other readers of YAML use it for the same reason as notYAML.
+// SyntaxError returns an *Error with the first line that cannot be parsed, or nil if the text is YAML. It is exported
+// so that other parsers of YAML files give the same errors.
 func SyntaxError(data []byte) error {
 	dec := yaml.NewDecoder(bytes.NewReader(data))
 	for {
@@ -28,8 +28,8 @@ func SyntaxError(data []byte) error {
 	}
 }
 
-// notYAML returns what the YAML library says of a text, with the line from which on the text cannot be read. The library names
-// the line where the surrounding block begins, or none.
+// notYAML converts an error of the YAML library to one with the first line that cannot be parsed. The library reports
+// the line where the surrounding block begins, or no line.
 func notYAML(data []byte, err error) *Error {
 	problem := strings.TrimPrefix(err.Error(), "yaml: ")
 	bad := &Error{Problem: problem}
@@ -52,20 +52,20 @@ func notYAML(data []byte, err error) *Error {
 	return bad
 }
 
-// plainly returns the library's word for a problem of a line as people say it.
+// plainly rewords an error of the YAML library about a line.
 func plainly(problem string, line []byte) string {
 	switch {
 	case bytes.HasPrefix(bytes.TrimLeft(line, " "), []byte{'\t'}):
-		return "a tab cannot indent a line; use blanks"
+		return "a line must not be indented with a tab; use spaces"
 	case problem == "mapping values are not allowed in this context":
-		return "a field cannot begin here; does its indentation fit the lines above?"
+		return "a field must not begin here; check the indentation against the lines above"
 	case problem == "did not find expected key":
-		return problem + "; does the indentation fit the lines above, and do quotes and brackets close?"
+		return problem + "; check the indentation against the lines above, and that quotes and brackets are closed"
 	}
 	return problem
 }
 
-// isYAML reports whether a text can be read as YAML.
+// isYAML reports whether a text can be parsed as YAML.
 func isYAML(data []byte) bool {
 	dec := yaml.NewDecoder(bytes.NewReader(data))
 	for {
@@ -76,11 +76,11 @@ func isYAML(data []byte) bool {
 	}
 }
 
-// isWord reports whether a line is neither empty nor a comment, nor an item of a list, and has no colon.
+// isWord reports whether a line has no colon and is not empty, a comment or a list item.
 func isWord(line []byte) bool {
 	line = bytes.TrimSpace(line)
 	return len(line) > 0 && line[0] != '#' && line[0] != '-' && !bytes.Contains(line, []byte{':'})
 }
 
-// indent returns how many blanks a line begins with.
+// indent returns the number of blanks at the start of a line.
 func indent(line []byte) int { return len(line) - len(bytes.TrimLeft(line, " \t")) }

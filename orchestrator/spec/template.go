@@ -10,13 +10,13 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// A part of a template is literal text, or the dotted path of a parameter.
+// A part of a template is literal text or the dotted path of a parameter.
 type part struct {
 	text  string
 	param bool
 }
 
-// parseTemplate splits a template: {name} or {group.name} stands for a parameter, {{ and }} for braces.
+// parseTemplate splits a template: {name} and {group.name} are parameters, {{ and }} are literal braces.
 func parseTemplate(text string) ([]part, error) {
 	var parts []part
 	var literal strings.Builder
@@ -30,11 +30,11 @@ func parseTemplate(text string) ([]part, error) {
 			literal.WriteByte(c)
 			i++
 		case c == '}':
-			return nil, badBrace(text[:i], "the } after %q has no {; write }} for a brace", tail(text[:i]))
+			return nil, badBrace(text[:i], "the } after %q has no matching {; write }} for a literal brace", tail(text[:i]))
 		default:
 			name, _, closed := strings.Cut(text[i+1:], "}")
 			if !closed {
-				return nil, badBrace(text[:i], "the { before %q is not closed; write {{ for a brace", head(text[i+1:]))
+				return nil, badBrace(text[:i], "the { before %q is not closed; write {{ for a literal brace", head(text[i+1:]))
 			}
 			if literal.Len() > 0 {
 				parts = append(parts, part{text: literal.String()})
@@ -50,7 +50,7 @@ func parseTemplate(text string) ([]part, error) {
 	return parts, nil
 }
 
-// badBrace returns an error about a brace after a part of a template.
+// badBrace returns an error about a brace. before is the text up to the brace.
 func badBrace(before, format string, args ...any) *Error {
 	e := wrong("", format, args...)
 	e.lines = 1 + strings.Count(before, "\n")
@@ -67,10 +67,10 @@ func tail(s string) string {
 	return string(runes[max(0, len(runes)-20):])
 }
 
-// Render fills a configuration into a program's command line and environment. In the shell form, whose argv is that
-// of /bin/sh -c, a value is quoted so that the shell sees it whole, wherever it stands: bare, in ” or in "".
-// Numbers are written as in the configuration's JSON, text as it is, lists and objects as JSON. A parameter that is
-// absent by its condition is empty text. Env holds the program's own variables alone.
+// Render fills a configuration into a program's command line and environment. In the shell form, whose argv is that of
+// /bin/sh -c, a value is quoted so that the shell passes it unchanged, whether it is unquoted, in ” or in "". Numbers
+// are written as in the configuration's JSON, text unchanged, lists and objects as JSON. A parameter that is absent
+// because of its condition is empty text. env holds only the variables in the spec.
 func Render(p *outbidv1.Program, cfg space.Config) (argv []string, env map[string]string, err error) {
 	if p.GetShell() != "" {
 		text, err := renderShell(p.GetShell(), cfg)
@@ -139,7 +139,7 @@ func renderShell(template string, cfg space.Config) (string, error) {
 	return b.String(), nil
 }
 
-// value is a parameter's value as text.
+// value returns a parameter's value as text.
 func value(cfg space.Config, path string) (string, error) {
 	var v any = cfg
 	for key := range strings.SplitSeq(path, ".") {
@@ -160,12 +160,12 @@ func value(cfg space.Config, path string) (string, error) {
 		text = strings.TrimSuffix(strings.TrimPrefix(wrapped, `{"":`), "}")
 	}
 	if strings.Contains(text, "\x00") {
-		return "", fmt.Errorf("parameter %s has a zero byte, which no command line can hold", path)
+		return "", fmt.Errorf("parameter %s has a zero byte, which a command line cannot contain", path)
 	}
 	return text, nil
 }
 
-// quoting follows how far a shell line stands in quotes. The stack has one entry per $( that is open.
+// quoting tracks the quotes of a shell command. The stack has an entry for each open $(.
 type quoting struct {
 	mode    byte // 0, ' or "
 	stack   []byte
@@ -174,7 +174,7 @@ type quoting struct {
 	last    byte
 }
 
-// read takes in literal text.
+// read advances over literal text.
 func (q *quoting) read(text string) {
 	for i := range len(text) {
 		c := text[i]
@@ -206,7 +206,7 @@ func (q *quoting) read(text string) {
 	}
 }
 
-// quote writes a value so that the shell takes it as it is where it stands.
+// quote escapes a value for the current position, so that the shell passes it unchanged.
 func (q *quoting) quote(v string) string {
 	q.last = 'x'
 	switch q.mode {
@@ -227,10 +227,10 @@ func (q *quoting) quote(v string) string {
 	return `'` + strings.ReplaceAll(v, `'`, `'\''`) + `'`
 }
 
-// checkTemplate checks the form of a template and that its names are parameters.
+// checkTemplate checks the syntax of a template and that its names are parameters.
 func checkTemplate(field, template string, s *space.Space) error {
 	if strings.Contains(template, "\x00") {
-		return wrong(field, "%s has a zero byte, which no command line can hold", strconv.Quote(template))
+		return wrong(field, "%s has a zero byte, which a command line cannot contain", strconv.Quote(template))
 	}
 	parts, err := parseTemplate(template)
 	if bad, ok := errors.AsType[*Error](err); ok {
@@ -244,7 +244,7 @@ func checkTemplate(field, template string, s *space.Space) error {
 			continue
 		}
 		if _, exists := s.Always(p.text); !exists {
-			bad := wrong(field, "{%s} names no parameter; %s (a brace itself is written {{ or }})", p.text,
+			bad := wrong(field, "{%s} is not a parameter; %s (write {{ or }} for a literal brace)", p.text,
 				suggestion(p.text, s.Names()))
 			bad.lines = line
 			return bad

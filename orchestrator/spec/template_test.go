@@ -77,13 +77,13 @@ func TestRender(t *testing.T) {
 func TestRenderRefusesZeroBytes(t *testing.T) {
 	t.Parallel()
 	_, _, err := Render(&outbidv1.Program{Command: []string{"a", "{s}"}}, space.Config{"s": "a\x00b"})
-	const want = "program.command[1]: parameter s has a zero byte, which no command line can hold"
+	const want = "program.command[1]: parameter s has a zero byte, which a command line cannot contain"
 	if err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
 }
 
-// Whatever a value holds, a real shell hands it on unchanged: bare, in ” and in "".
+// A real shell passes any value unchanged: unquoted, in ” and in "".
 func TestShellGetsValuesWhole(t *testing.T) {
 	t.Parallel()
 	sh, err := exec.LookPath("sh")

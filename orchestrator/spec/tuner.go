@@ -8,10 +8,10 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// maxRung bounds the trials of one rung: what a mistyped max_steps would otherwise ask for.
+// maxRung is the maximum number of trials in a rung, to catch a mistyped max_steps.
 const maxRung = 1_000_000
 
-// checkTuner checks the tuner's settings, then lets the tuner itself have a look.
+// checkTuner checks the tuner's settings, and then creates the tuner to check the rest.
 func checkTuner(s *outbidv1.SweepSpec, compiled *space.Space) error {
 	if err := checkSettings(s, compiled); err != nil || s.GetTuner().GetPlugin() != nil {
 		return err
@@ -67,7 +67,7 @@ func checkPlugin(s *outbidv1.SweepSpec, p *outbidv1.PluginTuner, compiled *space
 		*outbidv1.Tuner_Median, *outbidv1.Tuner_PerformanceCurve, *outbidv1.Tuner_FreezeThaw:
 		return checkTuner(tuner.RuleSpec(s), compiled)
 	default:
-		return wrong("tuner.plugin.rule", "draws by itself; use random, successive_halving, hyperband, asha, median, "+
+		return wrong("tuner.plugin.rule", "must be a tuner whose sampler can be replaced: random, successive_halving, hyperband, asha, median, "+
 			"performance_curve or freeze_thaw")
 	}
 }
@@ -84,23 +84,23 @@ func anyOf(errs ...error) error {
 
 func optionalSteps(field string, steps int64) error {
 	if steps < 0 {
-		return wrong(field+".max_steps", "%d is negative; use 0 to let the training code end by itself", steps)
+		return wrong(field+".max_steps", "%d is negative; use 0 to train until the code ends", steps)
 	}
 	return nil
 }
 
-// needsEnd asks for something that ends a sweep whose tuner would draw trials for ever.
+// needsEnd requires a limit that ends a sweep whose tuner would otherwise draw trials forever.
 func needsEnd(s *outbidv1.SweepSpec, kind string) error {
 	l := s.GetLimits()
 	if l.GetTrials() > 0 || l.GetSteps() > 0 || l.GetWallTime() != "" || l.Target != nil {
 		return nil
 	}
-	return wrong("limits.trials", "is missing; with %s a sweep needs an end: set trials, or steps, wall_time or target", kind)
+	return wrong("limits.trials", "is missing; a sweep with %s needs a limit: trials, steps, wall_time or target", kind)
 }
 
 func checkGrid(g *outbidv1.GridSearch, compiled *space.Space) error {
 	if g.GetPoints() < 1 {
-		return wrong("tuner.grid.points", "%d is not 1 or more", g.GetPoints())
+		return wrong("tuner.grid.points", "must be at least 1, got %d", g.GetPoints())
 	}
 	if _, err := compiled.GridSize(int(g.GetPoints())); err != nil {
 		return fromSpace(err)
@@ -108,22 +108,22 @@ func checkGrid(g *outbidv1.GridSearch, compiled *space.Space) error {
 	return nil
 }
 
-// checkRungs checks what all forms of successive halving share.
+// checkRungs checks the settings that all forms of successive halving share.
 func checkRungs(field string, maxSteps, minSteps int64, eta int32, sampler string) error {
 	switch {
 	case maxSteps <= 0:
-		return wrong(field+".max_steps", "%s; say how many steps the longest trials are trained", missing(maxSteps))
+		return wrong(field+".max_steps", "%s; set the number of steps of the longest trials", missing(maxSteps))
 	case minSteps < 1:
-		return wrong(field+".min_steps", "%d is not 1 or more", minSteps)
+		return wrong(field+".min_steps", "must be at least 1, got %d", minSteps)
 	case minSteps > maxSteps:
 		return wrong(field+".min_steps", "%d is above max_steps (%d)", minSteps, maxSteps)
 	case eta < 2:
-		return wrong(field+".eta", "%d is not 2 or more; a rung keeps 1 of eta trials", eta)
+		return wrong(field+".eta", "must be at least 2, got %d; a rung keeps 1 of eta trials", eta)
 	}
 	return checkSampler(field, sampler)
 }
 
-// missing words a number that must be above 0.
+// missing describes a number that must be above 0.
 func missing(n int64) string {
 	if n == 0 {
 		return "is missing"
@@ -138,7 +138,7 @@ func checkSampler(field, sampler string) error {
 	return nil
 }
 
-// rungs is how many rungs lie from min to max steps: floor(log_eta(max/min)) + 1.
+// rungs returns the number of rungs between min and max steps: floor(log_eta(max/min)) + 1.
 func rungs(maxSteps, minSteps int64, eta int32) int {
 	n := 1
 	for steps := minSteps; steps <= maxSteps/int64(eta); steps *= int64(eta) {
@@ -153,7 +153,7 @@ func checkHalving(h *outbidv1.SuccessiveHalving) error {
 		return err
 	}
 	if h.GetTrials() < 0 || h.GetTrials() > maxRung {
-		return wrong(field+".trials", "%d is not from 1 to %d, or 0 for eta^(rungs-1)", h.GetTrials(), maxRung)
+		return wrong(field+".trials", "must be from 1 to %d, or 0 for eta^(rungs-1), got %d", maxRung, h.GetTrials())
 	}
 	if h.GetTrials() == 0 {
 		return firstRung(field, h.GetMaxSteps(), h.GetMinSteps(), h.GetEta())
@@ -161,7 +161,7 @@ func checkHalving(h *outbidv1.SuccessiveHalving) error {
 	return nil
 }
 
-// firstRung refuses a first rung of more trials than anyone could want.
+// firstRung rejects a first rung of too many trials.
 func firstRung(field string, maxSteps, minSteps int64, eta int32) error {
 	if n := math.Pow(float64(eta), float64(rungs(maxSteps, minSteps, eta)-1)); n > maxRung {
 		return wrong(field+".min_steps", "%d up to max_steps %d makes a first rung of %.0f trials, more than %d; raise it",
@@ -176,7 +176,7 @@ func checkHyperband(h *outbidv1.Hyperband) error {
 		return err
 	}
 	if h.GetIterations() < 1 || h.GetIterations() > maxRung {
-		return wrong(field+".iterations", "%d is not from 1 to %d", h.GetIterations(), maxRung)
+		return wrong(field+".iterations", "must be from 1 to %d, got %d", maxRung, h.GetIterations())
 	}
 	return firstRung(field, h.GetMaxSteps(), h.GetMinSteps(), h.GetEta())
 }
@@ -190,7 +190,7 @@ func checkAsha(a *outbidv1.Asha) error {
 		return wrong(field+".form", "%q is unknown; use promote or stop", a.GetForm())
 	}
 	if most := rungs(a.GetMaxSteps(), a.GetMinSteps(), a.GetEta()); a.GetBrackets() < 1 || int(a.GetBrackets()) > most {
-		return wrong(field+".brackets", "%d is not from 1 to %d, the number of rungs", a.GetBrackets(), most)
+		return wrong(field+".brackets", "must be from 1 to %d, the number of rungs, got %d", most, a.GetBrackets())
 	}
 	return nil
 }
@@ -199,11 +199,11 @@ func checkMedian(m *outbidv1.MedianStopping) error {
 	const field = "tuner.median"
 	switch {
 	case m.GetMaxSteps() <= 0:
-		return wrong(field+".max_steps", "%s; say how many steps a trial is trained", missing(m.GetMaxSteps()))
+		return wrong(field+".max_steps", "%s; set the number of steps of a trial", missing(m.GetMaxSteps()))
 	case m.GetGraceSteps() < 1:
-		return wrong(field+".grace_steps", "%d is not 1 or more", m.GetGraceSteps())
+		return wrong(field+".grace_steps", "must be at least 1, got %d", m.GetGraceSteps())
 	case m.GetMinTrials() < 1:
-		return wrong(field+".min_trials", "%d is not 1 or more", m.GetMinTrials())
+		return wrong(field+".min_trials", "must be at least 1, got %d", m.GetMinTrials())
 	}
 	return checkSampler(field, m.GetSampler())
 }
@@ -212,17 +212,17 @@ func checkPerformance(p *outbidv1.PerformanceCurve) error {
 	const field = "tuner.performance_curve"
 	switch most := p.GetMaxSteps(); {
 	case most <= 0:
-		return wrong(field+".max_steps", "%s; say how many steps a trial is trained at the most", missing(most))
+		return wrong(field+".max_steps", "%s; set the maximum number of steps of a trial", missing(most))
 	case p.GetInterval() < 0 || p.GetInterval() > most:
-		return wrong(field+".interval", "%d is not from 1 to max_steps (%d), or 0 for a twentieth of it", p.GetInterval(), most)
+		return wrong(field+".interval", "must be from 1 to max_steps (%d), or 0 for a twentieth of it, got %d", most, p.GetInterval())
 	case p.GetGraceSteps() < 0 || p.GetGraceSteps() > most:
-		return wrong(field+".grace_steps", "%d is not from 1 to max_steps (%d), or 0 for two intervals", p.GetGraceSteps(), most)
+		return wrong(field+".grace_steps", "must be from 1 to max_steps (%d), or 0 for two intervals, got %d", most, p.GetGraceSteps())
 	case !(p.GetPoor() > 0 && p.GetPoor() < 1):
-		return wrong(field+".poor", "%v is not a chance above 0 and below 1; 0.05 is usual", p.GetPoor())
+		return wrong(field+".poor", "must be a probability above 0 and below 1, got %v; 0.05 is usual", p.GetPoor())
 	case !(p.GetKeep() >= 0 && p.GetKeep() <= 1):
-		return wrong(field+".keep", "%v is not a share from 0 to 1; 0.1 is usual", p.GetKeep())
+		return wrong(field+".keep", "must be a share from 0 to 1, got %v; 0.1 is usual", p.GetKeep())
 	case p.GetEta() < 2:
-		return wrong(field+".eta", "%d is not 2 or more; the rank rule stops 1 of eta trials", p.GetEta())
+		return wrong(field+".eta", "must be at least 2, got %d; the rank rule stops 1 of eta trials", p.GetEta())
 	}
 	return checkSampler(field, p.GetSampler())
 }
@@ -231,11 +231,11 @@ func checkFreeze(p *outbidv1.FreezeThaw) error {
 	const field = "tuner.freeze_thaw"
 	switch most := p.GetMaxSteps(); {
 	case most <= 0:
-		return wrong(field+".max_steps", "%s; say how many steps a trial is trained at the most", missing(most))
+		return wrong(field+".max_steps", "%s; set the maximum number of steps of a trial", missing(most))
 	case p.GetMinSteps() < 0 || p.GetMinSteps() > most:
-		return wrong(field+".min_steps", "%d is not from 1 to max_steps (%d), or 0 for a 64th of it", p.GetMinSteps(), most)
+		return wrong(field+".min_steps", "must be from 1 to max_steps (%d), or 0 for a 40th of it, got %d", most, p.GetMinSteps())
 	case !(p.GetPoor() > 0 && p.GetPoor() < 1):
-		return wrong(field+".poor", "%v is not a chance above 0 and below 1; 0.01 is usual", p.GetPoor())
+		return wrong(field+".poor", "must be a probability above 0 and below 1, got %v; 0.01 is usual", p.GetPoor())
 	}
 	switch p.GetSampler() {
 	case "model", "random", "sobol":
@@ -249,21 +249,21 @@ func checkPbt(p *outbidv1.Pbt) error {
 	const field = "tuner.pbt"
 	switch {
 	case p.GetMaxSteps() <= 0:
-		return wrong(field+".max_steps", "%s; say how many steps a member is trained", missing(p.GetMaxSteps()))
+		return wrong(field+".max_steps", "%s; set the number of steps of a member", missing(p.GetMaxSteps()))
 	case p.GetPopulation() < 2 || p.GetPopulation() > maxRung:
-		return wrong(field+".population", "%d is not from 2 to %d", p.GetPopulation(), maxRung)
+		return wrong(field+".population", "must be from 2 to %d, got %d", maxRung, p.GetPopulation())
 	case p.GetInterval() <= 0:
-		return wrong(field+".interval", "%s; say after how many steps members are compared", missing(p.GetInterval()))
+		return wrong(field+".interval", "%s; set the number of steps after which members are compared", missing(p.GetInterval()))
 	case p.GetInterval() > p.GetMaxSteps():
 		return wrong(field+".interval", "%d is above max_steps (%d)", p.GetInterval(), p.GetMaxSteps())
 	case !(p.GetQuantile() > 0 && p.GetQuantile() <= 0.5):
-		return wrong(field+".quantile", "%v is not above 0 and at most 0.5", p.GetQuantile())
+		return wrong(field+".quantile", "must be above 0 and at most 0.5, got %v", p.GetQuantile())
 	case !(p.GetResample() >= 0 && p.GetResample() <= 1):
-		return wrong(field+".resample", "%v is not a chance from 0 to 1", p.GetResample())
+		return wrong(field+".resample", "must be a probability from 0 to 1, got %v", p.GetResample())
 	}
 	for i, f := range p.GetFactors() {
 		if !(f > 0) || math.IsInf(f, 0) {
-			return wrong(field+".factors["+itoa(i)+"]", "%v is not a number above 0", f)
+			return wrong(field+".factors["+itoa(i)+"]", "must be above 0, got %v", f)
 		}
 	}
 	return nil

@@ -7,17 +7,18 @@ import (
 )
 
 const (
-	// usualLeast is the fewest trials for which a sampler that learns is the default: it draws the first ten at random anyway.
+	// usualLeast is the smallest number of trials for which a learning sampler is the default: it draws the first ten
+	// at random.
 	usualLeast = 11
-	// usualMost is the most: beyond it TPE takes longer to draw a configuration than many take to train.
+	// usualMost is the largest: beyond it, TPE takes longer to draw a configuration than many trials take to train.
 	usualMost = 1000
 )
 
-// UsesModel reports whether a sweep of that many trials (0 for no limit) that names no tuner is drawn by TPE where Optuna is
-// installed. The SDK's _usual.py says the same; a test compares them.
+// UsesModel reports whether a sweep with this trial limit (0 for none) and without a tuner uses TPE if Optuna is
+// installed. The SDK has the same rule; a test compares them.
 func UsesModel(trials int32) bool { return usualLeast <= trials && trials <= usualMost }
 
-// UseModel makes TPE, run by that Python, the sampler of a spec whose tuner is random search.
+// UseModel makes TPE, run by the given Python, the sampler of a spec whose tuner is random search.
 func UseModel(s *outbidv1.SweepSpec, python string) {
 	s.Tuner.Kind = &outbidv1.Tuner_Plugin{Plugin: &outbidv1.PluginTuner{
 		Command: []string{python, "-m", "outbid.plugin._optuna"},
@@ -28,7 +29,7 @@ func UseModel(s *outbidv1.SweepSpec, python string) {
 	}}
 }
 
-// usualTuner fills in random search as the tuner of a spec that names none.
+// usualTuner sets random search in a spec without a tuner.
 func usualTuner(s *outbidv1.SweepSpec) {
 	if s.GetTuner().GetKind() != nil {
 		return

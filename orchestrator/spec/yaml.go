@@ -13,12 +13,12 @@ import (
 )
 
 const (
-	// maxDepth and maxNodes bound what aliases of aliases can blow up.
+	// maxDepth and maxNodes limit the expansion of nested aliases.
 	maxDepth = 100
 	maxNodes = 1_000_000
 )
 
-// parseYAML returns the one document of a text.
+// parseYAML returns the only document of a text.
 func parseYAML(data []byte) (*yaml.Node, error) {
 	dec := yaml.NewDecoder(bytes.NewReader(data))
 	var doc, more yaml.Node
@@ -40,31 +40,31 @@ func parseYAML(data []byte) (*yaml.Node, error) {
 	return doc.Content[0], nil
 }
 
-// An object is a JSON object in the making.
+// An object is a JSON object under construction.
 type object map[string]any
 
-// MarshalJSON writes the object.
+// MarshalJSON implements json.Marshaler.
 func (o object) MarshalJSON() ([]byte, error) { return json.Marshal(map[string]any(o)) }
 
-// A reader walks YAML along the schema. It does what protojson cannot: say the line and the path of what is wrong,
-// suggest the nearest name, and find keys that stand twice.
+// A reader walks YAML along the schema. Unlike protojson it reports the line and path of an error, suggests the nearest
+// name, and rejects duplicate keys.
 type reader struct {
-	// found says where a field is written.
+	// found is the position of each field.
 	found map[string]position
 	nodes int
 	depth int
 }
 
-// A position is where a field is written: its key, or the item of a list.
+// A position is the position of a field's key, or of a list item.
 type position struct {
 	line, column int
-	// text is the line on which a block of text (written with |) begins; 0 if the value is not one.
+	// text is the line on which a literal block (written with |) begins, or 0 if the value is not one.
 	text int
 }
 
 func newReader() *reader { return &reader{found: map[string]position{}} }
 
-// enter resolves aliases and notes the position, unless that of the field's key is noted already.
+// enter resolves aliases and records the position, unless that of the field's key is recorded already.
 func (r *reader) enter(field string, node *yaml.Node) (*yaml.Node, error) {
 	at, noted := r.found[field]
 	if !noted {
@@ -83,7 +83,7 @@ func (r *reader) enter(field string, node *yaml.Node) (*yaml.Node, error) {
 		return nil, r.wrong(field, "is nested too deep or repeats itself through aliases too often")
 	}
 	if tag := node.Tag; tag != "" && node.Style&yaml.TaggedStyle != 0 && !coreTag(tag) {
-		return nil, r.wrong(field, "the tag %s is not known here; leave it out", tag)
+		return nil, r.wrong(field, "the tag %s is not supported; leave it out", tag)
 	}
 	return node, nil
 }
@@ -105,14 +105,14 @@ func (r *reader) wrong(field, format string, args ...any) *Error {
 	return e
 }
 
-// at returns an error about a key or another node of the text.
+// at returns an error about a node of the text.
 func at(node *yaml.Node, field, format string, args ...any) *Error {
 	e := wrong(field, format, args...)
 	e.Line, e.Column = node.Line, node.Column
 	return e
 }
 
-// locate adds the position to an error of Check: that of the field, or of the nearest around it that is written down.
+// locate adds the position to an error of Check: that of the field, or of the nearest enclosing field in the text.
 func (r *reader) locate(err error) error {
 	e, ok := errors.AsType[*Error](err)
 	if !ok {
@@ -136,13 +136,13 @@ func (r *reader) locate(err error) error {
 	}
 }
 
-// pairs checks that a node is a mapping without keys that stand twice, and hands out its entries in order.
+// pairs calls each for the entries of a mapping in order. It returns an error for other nodes and for duplicate keys.
 func (r *reader) pairs(field string, node *yaml.Node, each func(key string, k, v *yaml.Node) error) error {
 	if node.Kind == yaml.ScalarNode && node.ShortTag() == "!!null" {
 		return nil
 	}
 	if node.Kind != yaml.MappingNode {
-		return r.wrong(field, "is %s, but a mapping (key: value) is wanted", describe(node))
+		return r.wrong(field, "is %s; must be a mapping (key: value)", describe(node))
 	}
 	first := map[string]int{}
 	for i := 0; i+1 < len(node.Content); i += 2 {
@@ -152,13 +152,13 @@ func (r *reader) pairs(field string, node *yaml.Node, each func(key string, k, v
 		}
 		name := join(field, k.Value)
 		if k.Kind != yaml.ScalarNode {
-			return at(k, field, "has %s as a key, but a name is wanted", describe(k))
+			return at(k, field, "has %s as a key; must be a name", describe(k))
 		}
 		if k.ShortTag() == "!!merge" {
-			return at(k, field, "the merge key << is not read here; write the fields out")
+			return at(k, field, "the merge key << is not supported; write the fields out")
 		}
 		if line, dup := first[k.Value]; dup {
-			return at(k, name, "stands twice, the first time on line %d", line)
+			return at(k, name, "is set twice; the first is on line %d", line)
 		}
 		first[k.Value] = k.Line
 		r.found[name] = position{line: k.Line, column: k.Column}
@@ -177,7 +177,7 @@ func (r *reader) message(field string, node *yaml.Node, md protoreflect.MessageD
 	}
 	defer r.leave()
 	if hint := shapeHabit(md, node); hint != "" {
-		return nil, r.wrong(field, "is %s, but a mapping (key: value) is wanted; %s", describe(node), hint)
+		return nil, r.wrong(field, "is %s; must be a mapping (key: value): %s", describe(node), hint)
 	}
 	out := object{}
 	chosen := map[protoreflect.FullName]string{}
@@ -191,11 +191,11 @@ func (r *reader) message(field string, node *yaml.Node, md protoreflect.MessageD
 		}
 		name := string(fd.Name())
 		if _, dup := out[name]; dup {
-			return at(k, join(field, key), "stands twice, also as %s", name)
+			return at(k, join(field, key), "is set twice, also as %s", name)
 		}
 		if one := fd.ContainingOneof(); one != nil && !one.IsSynthetic() {
 			if other, taken := chosen[one.FullName()]; taken {
-				return at(k, join(field, key), "stands beside %s; set only one of them", other)
+				return at(k, join(field, key), "is set as well as %s; set only one of them", other)
 			}
 			chosen[one.FullName()] = name
 		}
@@ -239,7 +239,7 @@ func (r *reader) list(field string, node *yaml.Node, each func(string, *yaml.Nod
 	}
 	defer r.leave()
 	if node.Kind != yaml.SequenceNode {
-		return nil, r.wrong(field, "is %s, but a list is wanted, such as [a, b]", describe(node))
+		return nil, r.wrong(field, "is %s; must be a list, such as [a, b]", describe(node))
 	}
 	out := make([]any, len(node.Content))
 	for i, n := range node.Content {
@@ -259,7 +259,7 @@ func (r *reader) single(field string, node *yaml.Node, fd protoreflect.FieldDesc
 		case "google.protobuf.Struct":
 			v, err := r.free(field, node)
 			if _, ok := v.(object); !ok && err == nil {
-				return nil, r.wrong(field, "is not a mapping (key: value)")
+				return nil, r.wrong(field, "must be a mapping (key: value)")
 			}
 			return v, err
 		default:
@@ -272,12 +272,12 @@ func (r *reader) single(field string, node *yaml.Node, fd protoreflect.FieldDesc
 	}
 	defer r.leave()
 	if node.Kind != yaml.ScalarNode || node.ShortTag() == "!!null" {
-		return nil, r.wrong(field, "is %s, but %s is wanted%s", describe(node), wanted(fd), braceHint(node))
+		return nil, r.wrong(field, "is %s; must be %s%s", describe(node), wanted(fd), braceHint(node))
 	}
 	return r.scalar(field, node, fd)
 }
 
-// free reads any YAML as JSON.
+// free reads any YAML value as JSON.
 func (r *reader) free(field string, node *yaml.Node) (any, error) {
 	switch node.Kind {
 	case yaml.SequenceNode:
@@ -315,10 +315,10 @@ func (r *reader) free(field string, node *yaml.Node) (any, error) {
 		}
 	case int64:
 		if v > 1<<53 || v < -1<<53 {
-			return nil, r.wrong(field, "%s is beyond 2^53, which not every reader of JSON holds; write it in quotes", node.Value)
+			return nil, r.wrong(field, "%s is beyond 2^53, which not every JSON parser can represent; write it in quotes", node.Value)
 		}
 	case uint64:
-		return nil, r.wrong(field, "%s is beyond 2^53, which not every reader of JSON holds; write it in quotes", node.Value)
+		return nil, r.wrong(field, "%s is beyond 2^53, which not every JSON parser can represent; write it in quotes", node.Value)
 	}
 	return v, nil
 }

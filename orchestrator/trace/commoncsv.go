@@ -10,14 +10,14 @@ func commonColumns() []string {
 	return []string{"job_id", "submit_s", "num_gpus", "duration_s", "tenant", "status", "model", "gpu_type", "extra"}
 }
 
-// readCommonCSV reads the layout into which traces of several clusters were brought:
+// readCommonCSV reads a common layout for traces of several clusters:
 //
 //	job_id      unique id
 //	submit_s    seconds from the trace's start
 //	num_gpus    gang size; 0 for a job without GPU
 //	duration_s  run time on those GPUs; may be empty
 //	tenant      virtual cluster, or quality of service
-//	status      how it ended
+//	status      final state
 //	model       job type, as in Gavel's tables
 //	gpu_type    the type on which duration_s was measured (not a demand)
 //	extra       key=value;…: steps or iters, priority (a weight), user, nodes, mode, bs, cpu_milli, mem_mib, gpu_milli

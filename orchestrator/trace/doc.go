@@ -1,7 +1,7 @@
-// Package trace holds workloads: the jobs of real clusters read from the formats they were published in, and made ones
-// with the parameters of the papers and a seed. Whatever the source, a workload is a Trace of Jobs in one neutral form.
+// Package trace holds workloads: the jobs of real clusters, read from the formats in which they were published, and
+// jobs generated with the parameters of papers and a seed. Every workload is a Trace of Jobs in one neutral form.
 //
-// Open knows a file's format by its content, compressed with gzip or not:
+// Open detects a file's format from its content, compressed with gzip or not:
 //
 //	Outbid's JSON lines and CSV            outbid_json.go, outbid_csv.go
 //	the common CSV (job_id,submit_s,…)     commoncsv.go
@@ -13,7 +13,7 @@
 //	Shockwave (.trace, 12 columns)         shockwave.go
 //	Muri and Tiresias (.csv)               muri.go
 //
-// A broken row is an error that names file, line, column and reason; with Options.Lenient it is counted and left out.
-// Throughput tables are read by OpenThroughputs. The makers (Gavel, Themis, Hadar, HadarE, OASiS, OGASched, ASTRAEA)
+// A broken row is an error with file, line, column and reason; with Options.Lenient it is counted and skipped.
+// OpenThroughputs reads throughput tables. The makers (Gavel, Themis, Hadar, HadarE, OASiS, OGASched, ASTRAEA, Venus)
 // are deterministic: the same options give the same bytes.
 package trace

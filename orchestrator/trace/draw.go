@@ -7,8 +7,8 @@ import (
 	"math/rand/v2"
 )
 
-// draw is one stream of random numbers. Every purpose has its own stream, so that one more draw for one of them does
-// not change the others.
+// draw is one stream of random numbers. Every purpose has a separate stream, so that an additional draw for one of them
+// does not change the others.
 type draw struct{ *rand.Rand }
 
 func newDraw(seed uint64, purpose string) draw {
@@ -17,18 +17,18 @@ func newDraw(seed uint64, purpose string) draw {
 	return draw{rand.New(rand.NewPCG(seed, h.Sum64()))}
 }
 
-// between is uniform in [low, high).
+// between returns a uniform number in [low, high).
 func (d draw) between(low, high float64) float64 { return low + float64(d.Float64()*(high-low)) }
 
-// whole is uniform among the whole numbers from low to high.
+// whole returns a uniform integer from low to high.
 func (d draw) whole(low, high int) int { return low + d.IntN(high-low+1) }
 
-// lognormal with a median and the standard deviation of its logarithm.
+// lognormal returns a log-normal number with a median and the standard deviation of its logarithm.
 func (d draw) lognormal(median, sigma float64) float64 {
 	return median * math.Exp(sigma*d.NormFloat64())
 }
 
-// Choice is a number of GPUs and how often it is drawn; the shares of a list are relative.
+// Choice is a number of GPUs and its frequency, relative to the other choices in a list.
 type Choice struct {
 	GPUs  int
 	Share float64
@@ -63,7 +63,7 @@ func checkChoices(field string, from []Choice) error {
 	return nil
 }
 
-// positive checks that settings are above 0, naming the first that is not.
+// positive returns an error for the first setting that is not above 0.
 func positive(maker string, settings ...setting) error {
 	for _, s := range settings {
 		if !finite(s.value) || s.value <= 0 {
@@ -78,7 +78,7 @@ type setting struct {
 	value float64
 }
 
-// lossCurve draws how a job's loss falls: every job of an app starts alike, ends differently and at its own pace.
+// lossCurve draws a job's loss curve: every job of an app starts at the same loss, but has a different end and speed.
 func (d draw) lossCurve(steps int64) *Curve {
 	return &Curve{
 		Start: 2.5,

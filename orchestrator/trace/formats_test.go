@@ -12,13 +12,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// sample is a small file in a published format, and what it must be read as.
+// sample is a small file in a published format, and the expected result of reading it.
 type sample struct {
 	name, text, format string
 	want               []Job
 	rows               int
 	leftOut            map[string]int
-	// broken is a text with one broken row, at which line, in which column.
+	// broken is a text with one broken row; line and column are its position.
 	broken string
 	line   int
 	column string
@@ -303,7 +303,7 @@ func TestWhatIsNoTraceIsRefusedWithAReason(t *testing.T) {
 		{"{\"kind\":\"job\",\"id\":\"a\",\"gpu\":1}\n", "unknown field"},
 		{"{\"kind\":\"dog\"}\n", "want trace, app or job"},
 		{"{\"kind\":\"job\",\"id\":\"a\",\"min_gpus\":2,\"max_gpus\":1}\n", "0 <= min <= max"},
-		{"{\"kind\":\"job\",\"id\":\"a\",\"app\":\"x\"}\n", "no line of kind app"},
+		{"{\"kind\":\"job\",\"id\":\"a\",\"app\":\"x\"}\n", "no earlier line of kind app"},
 		{"job_id,submit_s,num_gpus,duration_s,tenant,status,model,gpu_type,extra\n1,2\n", "2 columns, want 9"},
 		{"id,submit_s,min_gpus,max_gpus\na,0,1,1\na,0,1,1\n", "unique ids"},
 	} {

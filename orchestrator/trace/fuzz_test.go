@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// checkParse holds a parser to its promises on any input: it ends, every job it gives is sound and in order, a strict
-// reading that succeeds found what the lenient one finds, and the lenient one skips nothing then.
+// checkParse checks a parser on any input: it ends, every job is valid and in order, and a successful strict reading
+// gives the same as a lenient one, which then skips nothing.
 func checkParse(t *testing.T, data []byte, read func(*reader) error) {
 	t.Helper()
 	parse := func(lenient bool) (*Trace, error) {
@@ -50,7 +50,7 @@ func checkParse(t *testing.T, data []byte, read func(*reader) error) {
 	lenient.Summary()
 }
 
-// seeds are the good and the broken samples of some formats.
+// seeds adds the good and the broken samples of some formats.
 func seeds(f *testing.F, formats ...string) {
 	f.Helper()
 	for _, s := range samples() {
@@ -117,7 +117,7 @@ func FuzzOutbidCSV(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) { checkParse(t, data, readOutbidCSV) })
 }
 
-// FuzzRead goes through the guess of the format too, and gzip.
+// FuzzRead also covers the detection of the format, and gzip.
 func FuzzRead(f *testing.F) {
 	seeds(f)
 	f.Add([]byte{0x1f, 0x8b, 8, 0})

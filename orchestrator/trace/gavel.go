@@ -20,7 +20,7 @@ const (
 //	 9 SLO             as a multiple of the run time; negative for none
 //	10 arrival         seconds
 //
-// Jobs have no id: their number, from 0, is taken. They have no duration either: steps over throughput is theirs.
+// Jobs have neither an ID, for which their number from 0 is used, nor a duration, which is steps over throughput.
 func readGavel(r *reader) error {
 	t := r.tsvTable([]string{
 		"job type", "command", "directory", "step flag", "needs data dir",
@@ -59,7 +59,7 @@ func (w *row) gavelJob() Job {
 //	6 arrival         seconds
 //	7 scale factor    GPUs
 //
-// The virtual cluster is the file's name, and becomes the tenant.
+// The file's name is the virtual cluster, which becomes the tenant.
 func readGavelVC(r *reader) error {
 	t := r.tsvTable([]string{
 		"job type", "command", "step flag", "needs data dir", "total steps", "arrival", "scale factor",

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// wallClock is how Philly and Helios write times: local, without zone.
+// wallClock is the format of times in Philly and Helios: local, without a zone.
 const wallClock = "2006-01-02 15:04:05"
 
 // readHelios reads SenseTime's Helios traces (Venus, Earth, Saturn, Uranus), cluster_log.csv, one job a row under a
@@ -55,7 +55,7 @@ func readHelios(r *reader) error {
 	return err
 }
 
-// wallClock is a time as seconds since 1970.
+// wallClock returns a time as seconds since 1970.
 func (w *row) wallClock(column string) float64 {
 	at, err := time.Parse(wallClock, w.text(column))
 	if err != nil || at.Unix() < 0 {
@@ -65,7 +65,7 @@ func (w *row) wallClock(column string) float64 {
 	return float64(at.Unix())
 }
 
-// fromZero counts the arrivals from the first.
+// fromZero makes arrivals count from the first one.
 func (t *Trace) fromZero() {
 	start := math.Inf(1)
 	for i := range t.Jobs {

@@ -8,73 +8,73 @@ import (
 	"strconv"
 )
 
-// Limits of what a job may ask for; beyond them a row is taken for broken.
+// Limits of a job's resources; a row beyond them is considered broken.
 const (
 	maxGPUs    = 1 << 20
 	maxSeconds = 1e12
 	maxSteps   = 1 << 53
 )
 
-// Job is one training run in neutral form. Zero means unknown unless said otherwise.
+// Job is one training run in neutral form. Zero means unknown unless stated otherwise.
 type Job struct {
 	// ID is unique within the trace.
 	ID string
-	// Tenant is who owns the job (a virtual cluster, a user group), User the person.
+	// Tenant is the owner of the job (a virtual cluster, a user group), User the person.
 	Tenant, User string
-	// Submit is when it arrives, in seconds from the trace's start.
+	// Submit is the arrival, in seconds from the trace's start.
 	Submit float64
-	// MinGPUs and MaxGPUs bound the gang. They are equal for a rigid job, and both 0 for a job that needs no GPU.
+	// MinGPUs and MaxGPUs limit the gang. They are equal for a rigid job, and both 0 for a job without GPUs.
 	MinGPUs, MaxGPUs int
 	// Share is the part of each GPU that the job needs, in (0, 1]; 1 is whole GPUs.
 	Share float64
-	// GPUTypes it may run on; any if empty.
+	// GPUTypes are the allowed types; any if empty.
 	GPUTypes []string
-	// Nodes over which it was spread where it ran.
+	// Nodes is the number of nodes in the original run.
 	Nodes int
-	// Duration is its run time in seconds with MaxGPUs, without interruption.
+	// Duration is the run time in seconds with MaxGPUs, without interruption.
 	Duration float64
-	// MeasuredOn is the GPU type that Duration is of; it does not bind the job.
+	// MeasuredOn is the GPU type of Duration; it does not restrict the job.
 	MeasuredOn string
-	// TotalSteps of training; with a throughput table they say more than Duration.
+	// TotalSteps is the number of training steps; with a throughput table they are more informative than Duration.
 	TotalSteps int64
-	// Model is the job type as Gavel's tables name it: "ResNet-18 (batch size 32)".
+	// Model is the job type as in Gavel's tables: "ResNet-18 (batch size 32)".
 	Model string
-	// BatchMode says how the batch size changes while it runs: static (or empty), accordion or gns.
+	// BatchMode is the change of the batch size during training: static (or empty), accordion or gns.
 	BatchMode string
 	// Weight is its share relative to others; 1 is usual.
 	Weight float64
-	// SLO is the time in which it should end as a multiple of its run time alone; 0 for none.
+	// SLO is the time until it should end, as a multiple of its run time alone; 0 for none.
 	SLO float64
-	// Status is how it ended where it ran, in the source's words.
+	// Status is the final state of the original run, in the source's words.
 	Status string
 	// CPUs in cores and Memory in bytes, over the whole gang.
 	CPUs   float64
 	Memory int64
-	// App is the ID of the hyperparameter exploration it belongs to; empty for a job on its own.
+	// App is the ID of the hyperparameter exploration it belongs to; empty for a single job.
 	App string
-	// Loss is how its loss falls; nil if unknown.
+	// Loss is its loss curve, or nil if unknown.
 	Loss *Curve
-	// Utility is what its end is worth; nil if nobody said.
+	// Utility is the worth of its end, or nil if unknown.
 	Utility *Utility
-	// Rates are its steps per second with MaxGPUs by GPU type, where it brings them along; nil to look its model up in a table.
+	// Rates are its steps per second with MaxGPUs by GPU type, or nil to look its model up in a table.
 	Rates map[string]float64
-	// Forks is how many processes on nodes of their own may train it at once: auto, or the least and the most, such as 2-5; empty
-	// for one.
+	// Forks is the number of processes on different nodes that may train it at once: auto, or the least and the most,
+	// such as 2-5; empty for one.
 	Forks string
 }
 
 // App is one hyperparameter exploration: the jobs that name it, and how its tuner ends them.
 type App struct {
 	ID string
-	// Tuner is "successive-halving", "performance-curve", or "none" where every job runs to its end.
+	// Tuner is "successive-halving", "performance-curve", or "none" if every job runs to its end.
 	Tuner string
-	// Category is what it trains: "cv", "nlp" or "speech".
+	// Category is its kind of task: "cv", "nlp" or "speech".
 	Category string
-	// Eta is the factor of halving: one job in Eta goes on after a phase. 0 where the tuner has none.
+	// Eta is the factor of halving: one job in Eta continues after a phase. 0 for other tuners.
 	Eta int
-	// MinSteps is the length of the first phase and MaxSteps that of a job that goes all the way.
+	// MinSteps is the length of the first phase and MaxSteps that of a job that completes all phases.
 	MinSteps, MaxSteps int64
-	// Grow says that a job that goes on may use Eta times as many GPUs in the next phase.
+	// Grow is set if a job that continues may use Eta times as many GPUs in the next phase.
 	Grow bool
 }
 
@@ -83,22 +83,23 @@ type Curve struct {
 	Start, Floor, Scale, Power float64
 }
 
-// At returns the loss after so many steps.
+// At returns the loss after a number of steps.
 func (c *Curve) At(step float64) float64 {
 	return c.Floor + float64((c.Start-c.Floor)*math.Pow(1+step/c.Scale, -c.Power))
 }
 
-// Utility is OASiS's sigmoid in seconds: Value(t) = Priority / (1 + exp(Decay * (t - Target))), section V-A of the paper.
+// Utility is OASiS's sigmoid in seconds: Value(t) = Priority / (1 + exp(Decay * (t - Target))), section V-A of the
+// paper.
 type Utility struct {
-	// Priority is the most it can be worth (gamma 1).
+	// Priority is the maximum worth (gamma 1).
 	Priority float64
-	// Decay is how fast lateness hurts, per second (gamma 2); 0 for a job that does not care.
+	// Decay is the cost of lateness, per second (gamma 2); 0 if lateness does not matter.
 	Decay float64
-	// Target is the time from arrival to end that is wished for, in seconds (gamma 3).
+	// Target is the wanted time from arrival to end, in seconds (gamma 3).
 	Target float64
 }
 
-// Value of an end so many seconds after the arrival.
+// Value returns the worth of an end this many seconds after the arrival.
 func (u *Utility) Value(seconds float64) float64 {
 	return u.Priority / (1 + math.Exp(u.Decay*(seconds-u.Target)))
 }
@@ -106,7 +107,7 @@ func (u *Utility) Value(seconds float64) float64 {
 // Tenant is an owner of jobs.
 type Tenant struct {
 	Name string
-	// Weight is the tenant's share relative to the others'.
+	// Weight is the tenant's share relative to the others.
 	Weight float64
 }
 
@@ -114,27 +115,27 @@ type Tenant struct {
 type Trace struct {
 	Name string
 	Jobs []Job
-	// Apps in order of their first job.
+	// Apps are in order of their first job.
 	Apps []App
-	// Tenants with their weights, sorted by name; empty where the source gives no weights.
+	// Tenants have weights and are sorted by name; empty if the source has no weights.
 	Tenants []Tenant
-	// Source says where the jobs come from, and what was assumed in making them.
+	// Source describes the origin of the jobs, and the assumptions in generating them.
 	Source string
-	// Report says what reading left out.
+	// Report describes what was read; it is empty for generated traces.
 	Report Report
 }
 
-// GPUSeconds is what the job holds when it runs undisturbed, fractions counted as such.
+// GPUSeconds returns the GPU time of an undisturbed run. Part of a GPU counts as that part.
 func (j *Job) GPUSeconds() float64 { return j.Duration * float64(j.MaxGPUs) * j.Share }
 
-// bad is the error of a field.
+// bad returns the error for a field.
 func bad(field, value, want string, args ...any) *FieldError {
 	return &FieldError{Field: field, Value: value, Want: fmt.Sprintf(want, args...)}
 }
 
 func number(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
 
-// Validate says what is wrong with the job: a FieldError.
+// Validate returns a FieldError if the job is invalid.
 func (j *Job) Validate() error {
 	switch {
 	case j.ID == "":

@@ -13,25 +13,26 @@ type ASTRAEAOptions struct {
 	Seed uint64
 	// Base is the cluster's trace: Philly's or Venus's.
 	Base *Trace
-	// Days of the snapshot, from the busiest of the base trace.
+	// Days is the length of the snapshot, the busiest such time of the base trace.
 	Days float64
-	// Jobs of the snapshot; 0 for all that arrive in it. Of more, Jobs are drawn. Where the base trace has fewer, as a
-	// published reduction may, the rest is drawn from the base trace's other jobs, arriving as the snapshot's do.
+	// Jobs is the number of jobs in the snapshot; 0 for all that arrive in it. If there are more, Jobs of them are
+	// drawn. A published excerpt of a base trace may have fewer; the rest is then drawn from its other jobs, with
+	// arrivals near those in the snapshot.
 	Jobs int
 }
 
-// ASTRAEAPhilly are the paper's figures for Philly: two weeks, 44,329 jobs (on 210 nodes of 8 GPUs).
+// ASTRAEAPhilly returns the paper's figures for Philly: two weeks, 44,329 jobs (on 210 nodes of 8 GPUs).
 func ASTRAEAPhilly(base *Trace) ASTRAEAOptions {
 	return ASTRAEAOptions{Base: base, Days: 14, Jobs: 44329}
 }
 
-// ASTRAEAVenus are the paper's figures for Venus: two weeks, 11,304 jobs (on 100 nodes of 8 GPUs).
+// ASTRAEAVenus returns the paper's figures for Venus: two weeks, 11,304 jobs (on 100 nodes of 8 GPUs).
 func ASTRAEAVenus(base *Trace) ASTRAEAOptions {
 	return ASTRAEAOptions{Base: base, Days: 14, Jobs: 11304}
 }
 
-// MakeASTRAEA cuts a snapshot. CPU jobs are left out, durations and gangs stay as they are. The tenants' weights are in
-// proportion to the GPUs that all their jobs of the snapshot ask for, as the paper assumes for Philly.
+// MakeASTRAEA cuts a snapshot. CPU jobs are dropped; durations and gangs do not change. Following the paper's
+// assumption for Philly, the tenants' weights are proportional to the GPUs that all their jobs in the snapshot request.
 func MakeASTRAEA(o ASTRAEAOptions) (*Trace, error) {
 	if o.Base == nil {
 		return nil, errors.New("make an astraea snapshot: the base trace is missing")
@@ -66,7 +67,7 @@ func MakeASTRAEA(o ASTRAEAOptions) (*Trace, error) {
 	return out, nil
 }
 
-// sample draws n jobs without putting them back, and keeps their order.
+// sample draws n jobs without replacement, and keeps their order.
 func (d draw) sample(jobs []Job, n int) []Job {
 	chosen := d.Perm(len(jobs))[:n]
 	slices.Sort(chosen)
@@ -77,8 +78,8 @@ func (d draw) sample(jobs []Job, n int) []Job {
 	return out
 }
 
-// fill draws jobs from outside the snapshot; where these do not suffice some are drawn twice. A job arrives within a
-// minute of one of the snapshot's.
+// fill draws jobs from outside the snapshot, some of them twice if there are not enough. A job arrives within a minute
+// of a job in the snapshot.
 func (o *ASTRAEAOptions) fill(base *Trace, inside []Job, start float64, n int, d draw) []Job {
 	span := o.Days * 86400
 	outside := base.Filter(func(j *Job) bool { return j.Submit < start || j.Submit >= start+span }).Jobs
@@ -98,8 +99,8 @@ func (o *ASTRAEAOptions) fill(base *Trace, inside []Job, start float64, n int, d
 	return out
 }
 
-// WeighByDemand gives every tenant of a trace a weight in proportion to the GPUs that its jobs ask for; the weights add
-// up to 1.
+// WeighByDemand returns the tenants of a trace with weights proportional to the GPUs that their jobs request. The
+// weights sum to 1.
 func WeighByDemand(t *Trace) []Tenant {
 	demand, total := make(map[string]float64), 0.0
 	for i := range t.Jobs {

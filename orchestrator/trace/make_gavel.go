@@ -7,7 +7,7 @@ import (
 	"strconv"
 )
 
-// GavelOptions are those of Gavel's trace generator.
+// GavelOptions are the options of Gavel's trace generator.
 type GavelOptions struct {
 	Seed uint64
 	Jobs int
@@ -16,20 +16,20 @@ type GavelOptions struct {
 	// Hours are the durations to choose from. Empty for Philly's distribution: 80 % of the jobs last 10^U(1.5, 3)
 	// minutes and 20 % 10^U(3, 4) minutes.
 	Hours []float64
-	// Gangs of the models that can be distributed; the others use one GPU.
+	// Gangs are the gangs of models that can be distributed; the others use one GPU.
 	Gangs []Choice
 	// Priorities gives one job in five the weight 5.
 	Priorities bool
-	// SLOs gives every job one of 1.2, 2 or 10 times its duration, each to a third.
+	// SLOs gives every job an SLO of 1.2, 2 or 10 times its duration, each with probability 1/3.
 	SLOs bool
-	// Throughputs turn durations into steps, on GPUs of type Reference.
+	// Throughputs convert durations into steps, on GPUs of type Reference.
 	Throughputs *Throughputs
 	Reference   string
 }
 
-// GavelDefaults are those of the trace on which Gavel's policies and ours are compared: 300 jobs with a mean gap of
-// 900 s, 1 to 8 whole hours long (the generator's own default is 1 to 4), gangs of 1, 2 and 4 GPUs in 70, 10 and 20 %
-// of the jobs that can be distributed, V100 as reference.
+// GavelDefaults returns the options of the trace for comparing Gavel's policies and Outbid's: 300 jobs with a mean gap
+// of 900 s, 1 to 8 whole hours long (the generator's default is 1 to 4), gangs of 1, 2 and 4 GPUs in 70, 10 and 20 % of
+// the jobs that can be distributed, V100 as reference.
 func GavelDefaults(table *Throughputs) GavelOptions {
 	return GavelOptions{
 		Jobs:        300,
@@ -41,8 +41,8 @@ func GavelDefaults(table *Throughputs) GavelOptions {
 	}
 }
 
-// GavelContinuousDefaults are those of the paper's continuous experiments: Philly's durations and gangs of 1, 2, 4 and
-// 8 GPUs in 70, 10, 15 and 5 % of the jobs.
+// GavelContinuousDefaults returns the options of the paper's continuous experiments: Philly's durations and gangs of 1,
+// 2, 4 and 8 GPUs in 70, 10, 15 and 5 % of the jobs.
 func GavelContinuousDefaults(table *Throughputs) GavelOptions {
 	o := GavelDefaults(table)
 	o.Hours, o.Gangs = nil, []Choice{{1, .7}, {2, .1}, {4, .15}, {8, .05}}
@@ -55,7 +55,7 @@ type gavelModel struct {
 	distributed bool
 }
 
-// gavelModels are Gavel's 26 job types, each as likely as the others.
+// gavelModels returns Gavel's 26 job types, which are equally likely.
 func gavelModels() []gavelModel {
 	var models []gavelModel
 	for _, family := range []struct {
@@ -76,8 +76,8 @@ func gavelModels() []gavelModel {
 	return append(models, gavelModel{"A3C", false}, gavelModel{"CycleGAN", false})
 }
 
-// MakeGavel makes a workload as Gavel's generator does (its distributions, not its random numbers). Jobs know both
-// their duration on the reference GPU and their steps.
+// MakeGavel generates a workload with the distributions of Gavel's generator, but not its random numbers. Jobs have
+// both their duration on the reference GPU and their steps.
 func MakeGavel(o GavelOptions) (*Trace, error) {
 	if err := o.check(); err != nil {
 		return nil, err
@@ -142,7 +142,7 @@ func (o *GavelOptions) duration(d draw) float64 {
 	return d.phillyDuration()
 }
 
-// phillyDuration is how Gavel's authors describe the run times of the Philly trace.
+// phillyDuration draws a run time from the Philly trace as described by Gavel's authors.
 func (d draw) phillyDuration() float64 {
 	if d.Float64() < .8 {
 		return 60 * math.Pow(10, d.between(1.5, 3))

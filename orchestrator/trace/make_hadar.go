@@ -12,29 +12,29 @@ import (
 type HadarOptions struct {
 	Seed uint64
 	Jobs int
-	// Base is the trace to take jobs from, Philly's in the paper; nil for jobs with Philly's distribution as Gavel's
-	// authors describe it.
+	// Base is the trace to take jobs from, Philly's in the paper; nil for jobs with Philly's distribution as described
+	// by Gavel's authors.
 	Base *Trace
-	// FromHour and ToHour bound the hours of the base trace's days that jobs are taken from.
+	// FromHour and ToHour limit the hours of the base trace's days from which jobs are taken.
 	FromHour, ToHour float64
-	// UniformSizes draws the size first and then a job of that size. Otherwise jobs are drawn as they come, which keeps
+	// UniformSizes draws the size first and then a job of that size. Otherwise jobs are drawn uniformly, which keeps
 	// the base trace's many small jobs.
 	UniformSizes bool
-	// Arrive keeps the arrivals. In the paper all jobs are there at the start.
+	// Arrive keeps the arrivals. In the paper all jobs are present at the start.
 	Arrive bool
-	// Throughputs turn durations into steps, on GPUs of type Reference.
+	// Throughputs convert durations into steps, on GPUs of type Reference.
 	Throughputs *Throughputs
 	Reference   string
 }
 
-// HadarDefaults are the paper's: 480 jobs of the hours 3 to 10, all there at the start, V100 as reference. The paper
-// can be read both ways as to UniformSizes; with sizes drawn first its total of 40 hours on 60 GPUs could not be met
-// (480 jobs of 29 GPU-hours each), so the jobs are drawn as they come.
+// HadarDefaults returns the paper's options: 480 jobs of the hours 3 to 10, all present at the start, V100 as
+// reference. The paper is ambiguous about UniformSizes. With sizes drawn first, its total of 40 hours on 60 GPUs would
+// be impossible (480 jobs of 29 GPU-hours each), so the jobs are drawn uniformly.
 func HadarDefaults(table *Throughputs) HadarOptions {
 	return HadarOptions{Jobs: 480, FromHour: 3, ToHour: 10, Throughputs: table, Reference: "v100"}
 }
 
-// hadarSize is a row of the paper's table II: GPU-hours from Low to High, and the families of models trained.
+// hadarSize is a row of the paper's table II: GPU-hours from low to high, and the families of models.
 type hadarSize struct {
 	name      string
 	low, high float64
@@ -50,15 +50,15 @@ func hadarSizes() []hadarSize {
 	}
 }
 
-// sizeOf finds the size by GPU-hours; -1 between L and XL and beyond XL.
+// sizeOf returns the index of the size for a number of GPU-hours, or -1 between L and XL and beyond XL.
 func sizeOf(gpuHours float64) int {
 	return slices.IndexFunc(hadarSizes(), func(s hadarSize) bool {
 		return gpuHours > s.low && gpuHours <= s.high
 	})
 }
 
-// MakeHadar makes the paper's workload. A gang that the table of throughputs does not have is cut to the largest that
-// it has, and lasts longer in proportion. The size is kept as the job's status.
+// MakeHadar generates the paper's workload. A gang that is not in the table of throughputs is reduced to the largest
+// that is, and lasts proportionally longer. The size becomes the job's status.
 func MakeHadar(o HadarOptions) (*Trace, error) {
 	if o.Throughputs == nil {
 		return nil, errors.New("make a hadar trace: throughputs are missing: its jobs are measured in steps")
@@ -92,7 +92,7 @@ func MakeHadar(o HadarOptions) (*Trace, error) {
 	return out, nil
 }
 
-// pick draws the jobs without putting them back.
+// pick draws the jobs without replacement.
 func (o *HadarOptions) pick() (picked []Job, from string, err error) {
 	d := newDraw(o.Seed, "hadar pick")
 	sized := make([][]Job, len(hadarSizes()))
@@ -133,22 +133,22 @@ func (o *HadarOptions) pick() (picked []Job, from string, err error) {
 	return picked, from, nil
 }
 
-// synthetic jobs to pick from where no trace is at hand.
+// synthetic returns jobs to pick from without a trace.
 func (o *HadarOptions) synthetic() *Trace {
 	d, out := newDraw(o.Seed, "hadar base"), &Trace{}
 	for i := range 20 * o.Jobs {
 		gpus := d.choose([]Choice{{1, .7}, {2, .1}, {4, .15}, {8, .05}})
 		out.Jobs = append(out.Jobs, Job{
 			ID: strconv.Itoa(i), Submit: d.between(0, 7*3600), MinGPUs: gpus, MaxGPUs: gpus, Share: 1,
-			// A tenth of Gavel's distribution, which begins at half an hour, has the mean of the real trace's jobs in the
-			// paper's four sizes: 3.3 against 3.4 GPU-hours.
+			// A tenth of Gavel's distribution, which begins at half an hour, has the mean of the real trace's jobs in
+			// the paper's four sizes: 3.3 against 3.4 GPU-hours.
 			Duration: d.phillyDuration() / 10, Weight: 1,
 		})
 	}
 	return out
 }
 
-// train gives the job the model of its size.
+// train gives the job a model of its size.
 func (o *HadarOptions) train(job *Job, d draw) error {
 	size := hadarSizes()[sizeOf(job.GPUSeconds()/3600)]
 	family := size.families[d.IntN(len(size.families))]

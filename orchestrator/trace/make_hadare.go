@@ -14,21 +14,22 @@ import (
 type HadarEOptions struct {
 	// Mix is M-1, M-3, M-4, M-5, M-8, M-10 or M-12.
 	Mix string
-	// Seconds by size of the data set (S, M, L, XL): the run time on the reference GPU. The paper does not give them.
+	// Seconds is the run time on the reference GPU by size of the data set (S, M, L, XL). The paper does not give it.
 	Seconds map[string]float64
-	// Throughputs turn durations into steps for the models they have, on GPUs of type Reference, and say how fast a model is on
-	// the types that they have. What they do not say, and all if they are nil, follows from data sheets.
+	// Throughputs convert durations into steps on GPUs of type Reference, and give the speeds of the models and types
+	// that they have. Other speeds, or all if it is nil, follow from data sheets.
 	Throughputs *Throughputs
 	Reference   string
-	// Forks is how many processes may train a job at once.
+	// Forks is the number of processes that may train a job at once.
 	Forks string
-	// Vary draws each job's run time from 0.75 to 1.33 times its size's, evenly in its logarithm, and how much its speed follows
-	// a GPU's arithmetic and how much its memory, by Seed. Otherwise nothing is random, and it follows both alike.
+	// Vary draws by Seed each job's run time, from 0.75 to 1.33 times that of its size, log-uniformly, and the
+	// influence of a GPU's arithmetic and memory on its speed. Otherwise nothing is random, and both have the same
+	// influence.
 	Vary bool
 	Seed uint64
 }
 
-// HadarEDefaults is a mix with run times under which M-5 takes about the paper's 4,000 s on five nodes.
+// HadarEDefaults returns a mix with run times for which M-5 takes about the paper's 4,000 s on five nodes.
 func HadarEDefaults(mix string, table *Throughputs) HadarEOptions {
 	return HadarEOptions{
 		Mix:         mix,
@@ -39,10 +40,11 @@ func HadarEDefaults(mix string, table *Throughputs) HadarEOptions {
 	}
 }
 
-// hadarEGPU is what data sheets say of a GPU: teraflops per second in single precision, and the bandwidth of its memory in GB/s.
+// hadarEGPU has a GPU's data sheet values: single-precision teraflops, and memory bandwidth in GB/s.
 type hadarEGPU struct{ arithmetic, memory float64 }
 
-// hadarEGPUs are those of the paper's two clusters, a K80 being one of its two halves, and of the other clusters here.
+// hadarEGPUs returns the GPUs of the paper's two clusters, where a K80 is one of its two halves, and of the other
+// clusters here.
 func hadarEGPUs() map[string]hadarEGPU {
 	return map[string]hadarEGPU{
 		"v100": {15.7, 900}, "p100": {10.6, 732}, "k80": {4.4, 240}, "t4": {8.1, 320}, "titan-rtx": {16.3, 672}, "t400": {1.1, 80},
@@ -50,8 +52,8 @@ func hadarEGPUs() map[string]hadarEGPU {
 	}
 }
 
-// speeds are a model's steps per second by type, given that on the reference: measured where the table has it, otherwise by
-// the geometric mean of what the data sheets say, weighted.
+// speeds returns a model's steps per second by type, given that on the reference: measured if the table has it,
+// otherwise the weighted geometric mean of the ratios in the data sheets.
 func (o *HadarEOptions) speeds(model string, reference, weight float64) map[string]float64 {
 	rates, base := map[string]float64{}, hadarEGPUs()[o.Reference]
 	for kind, g := range hadarEGPUs() {
@@ -69,7 +71,8 @@ func (o *HadarEOptions) speeds(model string, reference, weight float64) map[stri
 // hadarEUnmeasured is the steps per second on the reference of a model that no table has.
 const hadarEUnmeasured = 10
 
-// hadarETask is a row of the paper's table III. The model is the nearest in Gavel's tables; MiMa's weather model is in none.
+// hadarETask is a row of the paper's table III. The model is the nearest in Gavel's tables, which lack MiMa's weather
+// model.
 type hadarETask struct{ model, size string }
 
 func hadarETasks() map[string]hadarETask {
@@ -82,7 +85,7 @@ func hadarETasks() map[string]hadarETask {
 	}
 }
 
-// hadarEMixes are the tasks of each mix, in the paper's order.
+// hadarEMixes returns the tasks of each mix, in the paper's order.
 func hadarEMixes() map[string][]string {
 	mixes := map[string][]string{
 		"M-1": {"MM"},
@@ -99,7 +102,7 @@ func hadarEMixes() map[string][]string {
 	return mixes
 }
 
-// MakeHadarE makes a mix; all jobs are there at the start. The size is kept as the status.
+// MakeHadarE generates a mix. All jobs are present at the start. The size becomes the status.
 func MakeHadarE(o HadarEOptions) (*Trace, error) {
 	mix, ok := hadarEMixes()[o.Mix]
 	if !ok {
@@ -141,7 +144,7 @@ func MakeHadarE(o HadarEOptions) (*Trace, error) {
 	return out, nil
 }
 
-// cutModel parts "LM (batch size 5)" into family and batch size.
+// cutModel splits "LM (batch size 5)" into family and batch size.
 func cutModel(model string) (family string, batch int, ok bool) {
 	family, rest, found := strings.Cut(model, " (batch size ")
 	if !found {

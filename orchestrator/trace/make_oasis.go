@@ -10,32 +10,33 @@ import (
 type OASiSOptions struct {
 	Seed uint64
 	Jobs int
-	// Slots is T; SlotSeconds the length of a slot, which the paper gives for its testbed only (20 minutes).
+	// Slots is T. SlotSeconds is the length of a slot, which the paper gives only for its testbed (20 minutes).
 	Slots       int
 	SlotSeconds float64
 	// WorkerServers (H) and PSServers (K), and their network in Gb/s.
 	WorkerServers, PSServers int
 	ServerGbps               [2]float64
-	// Epochs (E), Chunks (N), Batches (M) a chunk, BatchSlots (tau) a mini-batch and gradient MB (e).
+	// Epochs (E), Chunks (N), Batches (M) of a chunk, BatchSlots (tau) of a mini-batch and gradient MB (e).
 	Epochs, Chunks, Batches [2]int
 	BatchSlots, GradientMB  [2]float64
-	// A worker's needs.
+	// The needs of a worker.
 	WorkerGPUs, WorkerCPUs, WorkerGB, WorkerDiskGB [2]int
 	WorkerGbps                                     [2]float64
-	// A parameter server's needs.
+	// The needs of a parameter server.
 	PSCPUs, PSGB, PSDiskGB [2]int
 	PSGbps                 [2]float64
-	// Priority (gamma 1) and Target in slots (gamma 3) of the utilities; Decay (gamma 2) of sensitive and critical jobs.
+	// Priority (gamma 1) and Target in slots (gamma 3) of the utilities; Decay (gamma 2) of sensitive and critical
+	// jobs.
 	Priority, Target, Sensitive, Critical [2]float64
-	// Insensitive and CriticalPart of the jobs; the rest is sensitive.
+	// Insensitive and CriticalPart are the parts of such jobs; the rest is sensitive.
 	Insensitive, CriticalPart float64
 	// Burst is the standard deviation of the logarithm of the arrival rate from slot to slot; 0 for Poisson.
 	Burst float64
 }
 
-// OASiSDefaults are the paper's: T = 300, 50 + 50 servers, and its ranges; 10 % of the jobs insensitive to time and 35 %
-// critical. 200 jobs, as in its figure 4. Arrivals follow the Google cluster's pattern there; here the rate of a slot is
-// lognormal around its mean, for that pattern's bursts.
+// OASiSDefaults returns the paper's options: T = 300, 50 + 50 servers, and its ranges; 10 % of the jobs insensitive to
+// time and 35 % critical; 200 jobs, as in its figure 4. The paper's arrivals follow the Google cluster's pattern. Here
+// the rate of a slot is lognormal around its mean, to imitate that pattern's bursts.
 func OASiSDefaults() OASiSOptions {
 	return OASiSOptions{
 		Jobs: 200, Slots: 300, SlotSeconds: 1200,
@@ -51,7 +52,7 @@ func OASiSDefaults() OASiSOptions {
 	}
 }
 
-// Needs of one worker or parameter server.
+// Needs are the needs of one worker or parameter server.
 type Needs struct {
 	GPUs, CPUs, GB, DiskGB int
 	Gbps                   float64
@@ -60,9 +61,9 @@ type Needs struct {
 // OASiSJob is a job in the paper's terms.
 type OASiSJob struct {
 	ID string
-	// Slot in which it arrives (a).
+	// Slot is the slot of its arrival (a).
 	Slot int
-	// Epochs (E), Chunks (N) and Batches (M) a chunk.
+	// Epochs (E), Chunks (N) and Batches (M) of a chunk.
 	Epochs, Chunks, Batches int
 	// BatchSlots (tau) in slots, GradientMB (e).
 	BatchSlots, GradientMB float64
@@ -73,7 +74,7 @@ type OASiSJob struct {
 	Class string
 }
 
-// OASiSWorkload is what the paper's simulations run on.
+// OASiSWorkload is the workload of the paper's simulations.
 type OASiSWorkload struct {
 	Name        string
 	Slots       int
@@ -84,12 +85,12 @@ type OASiSWorkload struct {
 	source                         string
 }
 
-// BatchTime is what one mini-batch takes a worker, in slots: tau + 2e/b.
+// BatchTime returns the time of one mini-batch on a worker, in slots: tau + 2e/b.
 func (j *OASiSJob) BatchTime(slotSeconds float64) float64 {
 	return j.BatchSlots + 2*j.GradientMB*8e6/(j.Worker.Gbps*1e9)/slotSeconds
 }
 
-// MakeOASiS makes the workload of the paper's simulations.
+// MakeOASiS generates the workload of the paper's simulations.
 func MakeOASiS(o OASiSOptions) (*OASiSWorkload, error) {
 	if err := o.check(); err != nil {
 		return nil, err
@@ -153,7 +154,8 @@ func (o *OASiSOptions) check() error {
 		setting{"ps servers", float64(o.PSServers)})
 }
 
-// arrivals are the slots in which the jobs arrive, in order: a rate for each slot, then so many jobs by those rates.
+// arrivals returns the slots in which the jobs arrive, in order. It draws a rate for each slot, and the jobs by those
+// rates.
 func (o *OASiSOptions) arrivals() []int {
 	d := newDraw(o.Seed, "oasis arrivals")
 	sums, total := make([]float64, o.Slots), 0.0
@@ -201,9 +203,9 @@ func (o *OASiSOptions) job(d draw) OASiSJob {
 	return job
 }
 
-// Trace is the workload in neutral form, for policies that do not know workers from parameter servers: a job has one
-// worker to one for each chunk, and its Duration is that with all of them. A step is a mini-batch. A worker without
-// GPU stays without.
+// Trace returns the workload in neutral form, for policies that do not distinguish workers and parameter servers. A job
+// has from one worker to one for each chunk, and its Duration is that with all of them. A step is a mini-batch. A
+// worker without a GPU stays without.
 func (w *OASiSWorkload) Trace() *Trace {
 	out := &Trace{Name: w.Name, Source: w.source}
 	for i := range w.Jobs {

@@ -17,14 +17,15 @@ type OGASchedOptions struct {
 	Arrival float64
 	// Contention multiplies the ports' requests.
 	Contention float64
-	// Density is how many ports an instance serves on average; at most Ports.
+	// Density is the mean number of ports that an instance serves; at most Ports.
 	Density float64
-	// Request and Capacity are the ranges of a port's request, before contention, and of an instance's capacity, per kind.
+	// Request and Capacity are the ranges of a port's request, before contention, and of an instance's capacity, per
+	// kind.
 	Request, Capacity [2]float64
 }
 
-// OGASchedDefaults are the paper's. It takes requests and capacities from Alibaba's traces without naming them, and
-// its density is in a table as 2 to 3: the ranges here are ours.
+// OGASchedDefaults returns the paper's options. The paper takes requests and capacities from Alibaba's traces without
+// giving them, and its table has a density of 2 to 3, so these ranges are Outbid's.
 func OGASchedDefaults() OGASchedOptions {
 	return OGASchedOptions{
 		Ports: 10, Instances: 128, Kinds: 6, Slots: 2000,
@@ -45,24 +46,24 @@ const (
 	Poly       Gain = "poly"
 )
 
-// OGASchedWorkload is what the paper's simulations run on: a bipartite graph of ports and instances, and arrivals.
+// OGASchedWorkload is the workload of the paper's simulations: a bipartite graph of ports and instances, and arrivals.
 type OGASchedWorkload struct {
 	Name string
 	// Request of a port, [l][k], and Capacity of an instance, [r][k].
 	Request, Capacity [][]float64
 	// Edges are the instances that a port may use, [l], ascending.
 	Edges [][]int
-	// Alpha [r][k] and Gains [k] are the reward's, Beta [k] the overhead's.
+	// Alpha [r][k] and Gains [k] belong to the reward, Beta [k] to the overhead.
 	Alpha [][]float64
 	Gains []Gain
 	Beta  []float64
-	// Arrivals say whether a port has a job in a slot, [t][l].
+	// Arrivals are set if a port has a job in a slot, [t][l].
 	Arrivals [][]bool
 	source   string
 }
 
-// MakeOGASched makes the workload of the paper's simulations. Every port reaches an instance and every instance serves
-// a port.
+// MakeOGASched generates the workload of the paper's simulations. Every port reaches an instance and every instance
+// serves a port.
 func MakeOGASched(o OGASchedOptions) (*OGASchedWorkload, error) {
 	if err := o.check(); err != nil {
 		return nil, err
@@ -122,7 +123,7 @@ func (d draw) matrix(rows, columns int, low, high float64) [][]float64 {
 	return m
 }
 
-// edges of the graph: one for each instance and each port that has none, the rest by chance.
+// edges returns the edges of the graph: one for each instance and for each port without one, the rest at random.
 func (o *OGASchedOptions) edges() [][]int {
 	d, edges := newDraw(o.Seed, "ogasched edges"), make([][]int, o.Ports)
 	more := 0.0
@@ -146,8 +147,8 @@ func (o *OGASchedOptions) edges() [][]int {
 	return edges
 }
 
-// Trace is the workload in neutral form: a job for every arrival, which lasts one slot and asks for as many GPUs as its
-// port's request of one kind of resource says, rounded up.
+// Trace returns the workload in neutral form: each arrival is a job of one slot that requests as many GPUs as its
+// port's request of one kind of resource, rounded up.
 func (w *OGASchedWorkload) Trace(kind int, slotSeconds float64) (*Trace, error) {
 	if kind < 0 || kind >= len(w.Beta) || !finite(slotSeconds) || slotSeconds <= 0 {
 		return nil, fmt.Errorf("ogasched as a trace: kind %d, slot of %g s: want a kind below %d and a slot above 0",
@@ -169,9 +170,9 @@ func (w *OGASchedWorkload) Trace(kind int, slotSeconds float64) (*Trace, error) 
 	return out, nil
 }
 
-// Rewarded is Trace for elastic jobs that say what their ends are worth: a job may have from one device to its port's request, and its
-// reward is that request if it ends within two slots, which falls to nothing in the next. In the paper what a job was not given in its slot is
-// lost at once; a job that goes on ends later for it.
+// Rewarded returns Trace with elastic jobs and utilities. A job may have from one device to its port's request. Its
+// reward is that request if it ends within two slots, and falls to nothing in the next. In the paper, resources that a
+// job does not get in its slot reduce its reward at once; here the job continues and ends later.
 func (w *OGASchedWorkload) Rewarded(kind int, slotSeconds float64) (*Trace, error) {
 	out, err := w.Trace(kind, slotSeconds)
 	if err != nil {

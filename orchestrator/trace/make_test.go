@@ -18,7 +18,7 @@ func near(t *testing.T, what string, got, want, tolerance float64) {
 	}
 }
 
-// madeTable is a table of throughputs with all of Gavel's job types.
+// madeTable returns a table of throughputs with all of Gavel's job types.
 func madeTable() *Throughputs {
 	table := newThroughputs("made")
 	for i, m := range gavelModels() {
@@ -31,7 +31,7 @@ func madeTable() *Throughputs {
 	return table
 }
 
-// makers of everything, by seed.
+// makers returns all makers, as functions of the seed.
 func makers() map[string]func(seed uint64) (*Trace, error) {
 	return map[string]func(uint64) (*Trace, error){
 		"gavel": func(seed uint64) (*Trace, error) {
@@ -99,7 +99,7 @@ func TestMakersAreDeterministicAndSound(t *testing.T) {
 	for name, maker := range makers() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			// Few seeds, for making a trace takes its time; the distributions have tests of their own.
+			// Few seeds, because generating a trace takes time; the distributions have separate tests.
 			for _, seed := range []uint64{0, 7, math.MaxUint64 - 1} {
 				first := written(t, maker, seed)
 				if again := written(t, maker, seed); !bytes.Equal(first, again) {
@@ -243,8 +243,8 @@ func TestThemisHalvingAndNetwork(t *testing.T) {
 	}
 }
 
-// Both workloads are the same work, but for what the longest jobs of the second lose to the length of the snapshot, which
-// is long here.
+// Both workloads have the same amount of work, except for the longest jobs of the second, which are cut to the length
+// of the snapshot; it is long here.
 func TestThemisWorkloadsAreTheSameWork(t *testing.T) {
 	t.Parallel()
 	work := map[bool]float64{}
@@ -270,7 +270,7 @@ func TestThemisWorkloadsAreTheSameWork(t *testing.T) {
 	near(t, "work of halving, relative", work[true]/work[false], 1, .1)
 }
 
-// Some apps are there at the start, the others come in bursts, and no job is longer than the snapshot.
+// Some apps are present at the start, the others arrive in bursts, and no job is longer than the snapshot.
 func TestThemisArrivals(t *testing.T) {
 	t.Parallel()
 	for burst, want := range map[float64]float64{0: .13, 1.2: .47} {
@@ -405,7 +405,8 @@ func TestOGASchedGraph(t *testing.T) {
 	}
 }
 
-// A rewarded job is worth its port's request until two slots after its arrival, and nothing after the third; it may have any part of it.
+// A rewarded job is worth its port's request until two slots after its arrival, and nothing after the third; it may
+// have any part of it.
 func TestOGASchedRewards(t *testing.T) {
 	t.Parallel()
 	o := OGASchedDefaults()

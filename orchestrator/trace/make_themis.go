@@ -10,53 +10,56 @@ import (
 // ThemisOptions describe the workloads of the Themis paper: hyperparameter explorations.
 type ThemisOptions struct {
 	Seed uint64
-	// Halving makes workload 2 (jobs end by successive halving); otherwise it is workload 1 (performance curves).
+	// Halving selects workload 2 (jobs end by successive halving); otherwise it is workload 1 (performance curves).
 	Halving bool
 	Apps    int
-	// Days is the length of the snapshot, and Contention by how much its arrivals are compressed.
+	// Days is the length of the snapshot, and Contention the factor that compresses its arrivals.
 	Days, Contention float64
-	// EarlyStop has the jobs of workload 1 stopped by a tuner that extrapolates their learning curves.
+	// EarlyStop lets a tuner that extrapolates learning curves stop the jobs of workload 1.
 	EarlyStop bool
 	// Arrivals is a trace whose busiest Days give the arrivals. Without one they come in bursts: Burst is the standard
 	// deviation of the logarithm of an hour's intensity; with 0 they are uniform in time (Poisson).
 	Arrivals *Trace
 	Burst    float64
-	// Present is how many of the apps are there when the snapshot begins.
+	// Present is the number of apps that are present when the snapshot begins.
 	Present int
-	// CV, NLP and Speech are the mix of the apps, relative.
+	// CV, NLP and Speech are the relative shares of the apps.
 	CV, NLP, Speech float64
-	// Single is the part of the apps that have one job. The others' number of jobs has MedianJobs as the median over
-	// all apps and is at most MaxJobs.
+	// Single is the part of the apps that have one job. The number of jobs of the others has MedianJobs as the median
+	// over all apps and is at most MaxJobs.
 	Single                       float64
 	FewJobs, MedianJobs, MaxJobs int
-	// Tasks of a job, one GPU each. They are a gang: "long running tasks that need to be scheduled together". Elastic lets
-	// a job run with fewer at a time, as equation 1 allows for.
+	// Tasks are the tasks of a job, one GPU each. They are a gang: "long running tasks that need to be scheduled
+	// together". Elastic lets a job run with fewer at a time, which equation 1 allows.
 	Tasks   []Choice
 	Elastic bool
-	// TaskHours is the median run time of a task of workload 1. AppSpread and JobSpread are the standard deviations of its
-	// logarithm between apps, and between the jobs of an app.
+	// TaskHours is the median run time of a task of workload 1. AppSpread and JobSpread are the standard deviations of
+	// its logarithm between apps, and between the jobs of an app.
 	TaskHours, AppSpread, JobSpread float64
-	// JobGPUs is the mean number of GPUs of a job of workload 1. An app of workload 2 is as much work, in GPU time, as
-	// one of workload 1 with as many jobs whose tasks take as long: its jobs have more tasks, and few go all the way.
+	// JobGPUs is the mean number of GPUs of a job of workload 1. An app of workload 2 has the same GPU time as one of
+	// workload 1 with the same number of jobs and the same task length: its jobs have more tasks, and few complete all
+	// phases.
 	JobGPUs float64
-	// Grow lets a job of workload 2 that is kept use Eta times as many GPUs in the next phase, as in the paper; otherwise its
-	// gang stays as it is.
+	// Grow lets a job of workload 2 that survives use Eta times as many GPUs in the next phase, as in the paper;
+	// otherwise its gang is constant.
 	Grow bool
 	// Eta is the factor of halving; StepSeconds the run time of one step with the whole gang.
 	Eta         int
 	StepSeconds float64
-	// Network is the part of the apps whose models need a fast network; below 0 for what the mix brings.
+	// Network is the part of the apps whose models need a fast network; if negative, it follows from the mix.
 	Network float64
 }
 
-// ThemisDefaults are the paper's figures: 85 apps in two weeks; CV, NLP and speech 10, 60 and 30 %; one app in ten with
-// a single job, the median of 75 jobs and the maximum of 100; the median task of 3.75 GPU-hours. The spreads are ours:
-// with them one task in ten is more than ten times shorter than the median and one in ten more than ten times longer
-// ("significant fraction"), and the median app of workload 1 takes the paper's 11.5 GPU-days within a fifth. So are
-// the numbers of tasks, which the paper shows in a figure only: in workload 1 "all jobs are either 1 or 2 GPU jobs", and
-// workload 2 has more. Arrivals are as bursty as those of Philly's busiest two weeks, a tenth of whose hours have 47 % of the
-// jobs. As the snapshot is of a busy cluster it begins with apps that came before: 10, what Little's law makes of 6 a
-// day that stay for a day or two. No job takes longer than the snapshot is long: it would not have ended in it.
+// ThemisDefaults returns the paper's figures: 85 apps in two weeks; CV, NLP and speech 10, 60 and 30 %; one app in ten
+// with a single job, a median of 75 jobs and a maximum of 100; a median task of 3.75 GPU-hours.
+//
+// Other values are Outbid's. With the spreads, one task in ten is more than ten times shorter than the median and one
+// in ten more than ten times longer ("significant fraction"), and the median app of workload 1 takes the paper's 11.5
+// GPU-days within a fifth. The paper shows the numbers of tasks only in a figure: in workload 1 "all jobs are either 1
+// or 2 GPU jobs", and workload 2 has more. Arrivals are as bursty as those of Philly's busiest two weeks, where a tenth
+// of the hours has 47 % of the jobs. The snapshot of a busy cluster begins with apps that came before: 10, by Little's
+// law for 6 a day that stay for a day or two. No job takes longer than the snapshot, because it would not have ended in
+// it.
 func ThemisDefaults(halving bool) ThemisOptions {
 	o := ThemisOptions{
 		Halving: halving, Apps: 85, Days: 14, Contention: 1, Burst: 1.2, Present: 10,
@@ -78,8 +81,8 @@ type themisModel struct {
 	network bool
 }
 
-// themisModels by category. The paper names VGG16 as sensitive to placement and Inception-v3 as not; the others are
-// sorted by the size of their parameters.
+// themisModels returns the models by category. The paper names VGG16 as sensitive to placement and Inception-v3 as
+// insensitive; the others are classified by the size of their parameters.
 func themisModels() map[string][]themisModel {
 	return map[string][]themisModel{
 		"cv":     {{"VGG16", true}, {"VGG19", true}, {"AlexNet", true}, {"Inception-v3", false}, {"ResNet-50", false}},
@@ -98,10 +101,10 @@ func NetworkIntensive(model string) bool {
 	return false
 }
 
-// MakeThemis makes workload 1 or 2 of the Themis paper. Every app is a tenant. Jobs of workload 1 are as long as they
-// were in the end, like those of the trace that the paper took them from: its simulator, too, takes their number of
-// iterations as known. With EarlyStop, and in workload 2, durations and steps are those of a job that goes all the way, and
-// the app's tuner ends most of them sooner, by their losses.
+// MakeThemis generates workload 1 or 2 of the Themis paper. Every app is a tenant. Jobs of workload 1 have their final
+// length, like those of the paper's source trace; the paper's simulator also takes their number of iterations as known.
+// With EarlyStop, and in workload 2, durations and steps are those of a job that is not stopped, and the app's tuner
+// ends most of them sooner, by their losses.
 func MakeThemis(o ThemisOptions) (*Trace, error) {
 	if err := o.check(); err != nil {
 		return nil, err
@@ -152,7 +155,7 @@ func (o *ThemisOptions) check() error {
 		setting{"step seconds", o.StepSeconds}, setting{"the mix's sum", o.CV + o.NLP + o.Speech})
 }
 
-// arrivals of the apps, sorted, the first at 0.
+// arrivals returns the arrivals of the apps, sorted, the first at 0.
 func (o *ThemisOptions) arrivals() []float64 {
 	d, span := newDraw(o.Seed, "themis arrivals"), o.Days*86400
 	var from *Trace
@@ -181,7 +184,7 @@ func (o *ThemisOptions) arrivals() []float64 {
 	return append(make([]float64, o.Apps-len(at)), at...)
 }
 
-// hours are the sums of the intensities of arrivals up to each hour of the snapshot.
+// hours returns the cumulative intensities of arrivals up to each hour of the snapshot.
 func (o *ThemisOptions) hours(d draw) []float64 {
 	hours, sum := make([]float64, max(1, int(o.Days*24))), 0.0
 	for i := range hours {
@@ -223,7 +226,7 @@ func (o *ThemisOptions) addApp(out *Trace, id string, at float64, apps, jobs dra
 		duration := min(median*math.Exp(o.JobSpread*jobs.NormFloat64()), o.Days*86400)
 		steps := max(1, int64(math.Round(duration/o.StepSeconds)))
 		if app.MaxSteps > 0 {
-			// All jobs of the app go through the same phases; what differs is the time of a step.
+			// All jobs of the app go through the same phases; only the time of a step differs.
 			steps = full
 		}
 		out.Jobs = append(out.Jobs, Job{
@@ -233,8 +236,8 @@ func (o *ThemisOptions) addApp(out *Trace, id string, at float64, apps, jobs dra
 	}
 }
 
-// trained is the part of the way that the mean job of a successive halving goes: all go to the first rung, and of so many
-// to each rung beyond one in eta goes on, eta times as far.
+// trained returns the mean part of the steps that a job of a successive halving does: all jobs reach the first rung,
+// and one in eta continues from each rung to the next, which is eta times as far.
 func (o *ThemisOptions) trained(phases int) float64 {
 	eta := float64(o.Eta)
 	return (1 + float64(phases)*(1-1/eta)) / math.Pow(eta, float64(phases))
@@ -259,7 +262,7 @@ func (o *ThemisOptions) model(d draw, category string) string {
 	return from[d.IntN(len(from))].name
 }
 
-// jobs of an app: one, or uniform on either side of the median over all apps.
+// jobs draws the number of jobs of an app: one, or uniform on either side of the median over all apps.
 func (o *ThemisOptions) jobs(d draw) int {
 	if d.Float64() < o.Single {
 		return 1

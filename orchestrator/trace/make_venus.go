@@ -7,27 +7,28 @@ import (
 	"strconv"
 )
 
-// VenusOptions describe jobs like Venus's as the ASTRAEA paper publishes them: run times by its table 1, gangs by its
-// section 3.1, where single-GPU jobs are shorter than others. What it does not publish is made, and said in MakeVenus.
+// VenusOptions describe jobs like Venus's as published in the ASTRAEA paper: run times from its table 1, gangs from its
+// section 3.1, where single-GPU jobs are shorter than others. MakeVenus documents the assumptions.
 type VenusOptions struct {
 	Seed uint64
-	// Jobs that Tenants submit in so many Days, and the Devices that they share.
+	// Jobs is the number of jobs that Tenants submit in Days; Devices is the number of devices that they share.
 	Jobs, Tenants, Devices int
 	Days                   float64
-	// Sizes, Activity and Burst are standard deviations of logarithms: of tenants' parts of the devices, of how much they submit
-	// for their part, and of the rate at which they do, from one half of a day to the next.
+	// Sizes, Activity and Burst are standard deviations of logarithms: of tenants' shares of the devices, of their
+	// submissions relative to their share, and of their rate of submission from one half of a day to the next.
 	Sizes, Activity, Burst float64
 }
 
-// VenusDefaults are the paper's two weeks: 11,304 jobs of 16 tenants (on 100 nodes of 8 GPUs).
+// VenusDefaults returns the paper's two weeks: 11,304 jobs of 16 tenants (on 100 nodes of 8 GPUs).
 func VenusDefaults() VenusOptions {
 	return VenusOptions{Jobs: 11304, Tenants: 16, Devices: 800, Days: 14, Sizes: 1, Activity: .5, Burst: 1}
 }
 
-// span is a range of run times in seconds, and how often jobs have one of it.
+// span is a range of run times in seconds, and the share of jobs in it.
 type span struct{ from, to, share float64 }
 
-// venusSpans are table 1's for Venus. Its shares are of all jobs. The ends of the first and the last are made.
+// venusSpans returns table 1's spans for Venus, with shares of all jobs. The lower end of the first and the upper end
+// of the last are assumed.
 func venusSpans() []span {
 	const minute, hour, day = 60, 3600, 86400
 	return []span{
@@ -40,12 +41,14 @@ func venusSpans() []span {
 	}
 }
 
-// MakeVenus makes jobs. Published are the shares of run times, of jobs of one GPU (52.5 %), of eight (22.6 %) and of more
-// (10.3 %), and that of jobs of one GPU 87.4 % run for less than an hour and 2.2 % for more than a day; the others' shares follow
-// so that all together have table 1's. Made are: run times within a span, which are log-uniform; gangs of two and four, alike
-// often, and of those of more than eight 80 % of 16, 15 % of 32 and 5 % of 64; tenants' parts of the devices, of eight at least, which
-// are their weights; whose a job is, as no tenant has gangs beyond its part; and arrivals, which follow the hour of the day, and each
-// tenant's bursts.
+// MakeVenus generates jobs. Published are the shares of run times, of jobs of one GPU (52.5 %), of eight (22.6 %) and
+// of more (10.3 %), and that of the jobs of one GPU 87.4 % run for less than an hour and 2.2 % for more than a day. The
+// shares of other jobs follow from table 1.
+//
+// The rest is assumed. Run times within a span are log-uniform. Gangs of two and four are equally frequent. Of gangs of
+// more than eight, 80 % have 16, 15 % have 32 and 5 % have 64. Tenants have at least eight devices, and their shares
+// are their weights. A job belongs to a tenant whose share is at least its gang. Arrivals follow the hour of the day
+// and each tenant's bursts.
 func MakeVenus(o VenusOptions) (*Trace, error) {
 	if o.Jobs < 1 || o.Tenants < 1 || o.Devices < venusLeast*o.Tenants {
 		return nil, fmt.Errorf("make a trace like Venus's: jobs is %d, tenants is %d and devices is %d: want 1 or more, and %d devices for each tenant",
@@ -85,10 +88,10 @@ func MakeVenus(o VenusOptions) (*Trace, error) {
 	return out, nil
 }
 
-// venusShares are the spans of jobs of one GPU, and of the others.
+// venusShares returns the spans of jobs of one GPU, and of the others.
 func venusShares() (one, more []span) {
 	const single, underHour, overDay = .525, .874, .022
-	// by class of run time, under an hour, to a day and beyond: of all jobs, and of those of one GPU.
+	// by class of run time, under an hour, to a day and beyond: of all jobs, and of those of one GPU
 	all, ones := [3]float64{.833, .129, .038}, [3]float64{underHour, 1 - underHour - overDay, overDay}
 	for i, s := range venusSpans() {
 		class := i / 2
@@ -99,7 +102,7 @@ func venusShares() (one, more []span) {
 	return one, more
 }
 
-// runTime draws one of spans, and a time in it.
+// runTime draws a span, and a time in it.
 func (d draw) runTime(from []span) float64 {
 	at := d.Float64()
 	chosen := from[len(from)-1]
@@ -112,19 +115,20 @@ func (d draw) runTime(from []span) float64 {
 	return math.Round(chosen.from * math.Pow(chosen.to/chosen.from, d.Float64()))
 }
 
-// venusLeast is the fewest devices of a tenant's part.
+// venusLeast is the minimum number of a tenant's devices.
 const venusLeast = 8
 
-// venusOwners draws whose the next job is, and when it comes.
+// venusOwners draws the tenant and the time of the next job.
 type venusOwners struct {
 	draw
 	names []string
-	// parts of the devices; activity is how often a job is a tenant's; ends are sums of its rate, hour by hour.
+	// parts are shares of the devices, activity is the relative frequency of a tenant's jobs, and ends are cumulative
+	// rates by hour.
 	parts, activity []float64
 	ends            [][]float64
 }
 
-// owners draws tenants: how much each has and submits, and when.
+// owners draws the tenants: their shares, their activity, and their rates.
 func (o *VenusOptions) owners() *venusOwners {
 	d := newDraw(o.Seed, "venus tenants")
 	all := &venusOwners{draw: newDraw(o.Seed, "venus arrivals")}
@@ -142,8 +146,8 @@ func (o *VenusOptions) owners() *venusOwners {
 	return all
 }
 
-// bursts are sums of a rate, hour by hour. It follows the hour of the day, the least at four in the morning, and changes each half of
-// a day.
+// bursts returns a cumulative rate by hour. The rate follows the hour of the day, with a minimum at four in the
+// morning, and changes every half day.
 func (d draw) bursts(days, sigma float64) (sums []float64) {
 	rate, at := 1.0, 0.0
 	for hour := range int(math.Ceil(days * 24)) {
@@ -156,7 +160,7 @@ func (d draw) bursts(days, sigma float64) (sums []float64) {
 	return sums
 }
 
-// next draws the tenant of a gang, of those whose part has room for it, and when it comes.
+// next draws the tenant of a gang, among those whose share is large enough, and its arrival.
 func (v *venusOwners) next(gpus int) (tenant string, submit float64) {
 	var sums []float64
 	sum := 0.0
@@ -171,7 +175,7 @@ func (v *venusOwners) next(gpus int) (tenant string, submit float64) {
 	return v.names[owner], math.Floor(3600 * (float64(hour) + v.Float64()))
 }
 
-// within draws the place of a number among sums.
+// within draws an index by cumulative weights.
 func (v *venusOwners) within(sums []float64) int {
 	all := sums[len(sums)-1]
 	at := v.Float64() * all

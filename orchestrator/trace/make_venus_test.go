@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// The made trace has what the ASTRAEA paper publishes of Venus: table 1, and section 3.1's shares of gangs and of GPU time.
+// The generated trace has the figures of Venus in the ASTRAEA paper: table 1, and section 3.1's shares of gangs and of
+// GPU time.
 func TestVenusLikeHasThePublishedFigures(t *testing.T) {
 	t.Parallel()
 	o := VenusDefaults()
@@ -40,7 +41,7 @@ func TestVenusLikeHasThePublishedFigures(t *testing.T) {
 	singles := count(single, one)
 	share("one GPU for less than an hour", count(func(j *Job) bool { return single(j) && j.Duration < 3600 }, one)/singles, .874)
 	share("one GPU for a day", count(func(j *Job) bool { return single(j) && j.Duration >= 86400 }, one)/singles, .022)
-	// The shares of GPU time follow from these, and are not made to come out: published are 4.7 % and 85.7 %.
+	// The shares of GPU time are a consequence, not an input; published are 4.7 % and 85.7 %.
 	all := count(func(*Job) bool { return true }, (*Job).GPUSeconds)
 	if part := count(single, (*Job).GPUSeconds) / all; math.Abs(part-.047) > .02 {
 		t.Errorf("jobs of one GPU have %.3f of the GPU time, published .047", part)

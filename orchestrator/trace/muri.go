@@ -1,6 +1,6 @@
 package trace
 
-// readMuri reads the traces of Muri, and of Tiresias from which its layout comes; a header names the columns:
+// readMuri reads the traces of Muri and of Tiresias, which have similar layouts; a header names the columns:
 //
 //	job_id          unique id
 //	num_gpu         GPUs
@@ -14,7 +14,7 @@ package trace
 //	resource_time_0, resource_time_1, resource_time_2   milliseconds of storage, CPU, GPU an iteration; Muri only
 //	priority        Muri only; 1 for high
 //
-// The column iteration_time tells the two apart. The priority is a class, not a weight, and is kept as the status.
+// The column iteration_time distinguishes the two. The priority is a class, not a weight, and becomes the status.
 func readMuri(r *reader) error {
 	t, err := r.csvTable(nil)
 	if err != nil {

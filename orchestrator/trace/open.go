@@ -14,20 +14,20 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/sanitize"
 )
 
-// Options of reading.
+// Options are options of reading.
 type Options struct {
-	// Lenient counts broken rows and leaves them out, instead of failing at the first.
+	// Lenient counts and skips broken rows, instead of failing at the first.
 	Lenient bool
-	// JobTable is the path of Alibaba's pai_job_table that belongs to a pai_task_table: it says who submitted a job
-	// and when. Without it a job's tenant is unknown, and it arrives when its first task started.
+	// JobTable is the path of the pai_job_table for Alibaba's pai_task_table. It has the user and the submission of a
+	// job. Without it a job's tenant is unknown, and it arrives when its first task started.
 	JobTable string
 }
 
-// sniffed is how much of a file's beginning tells its format.
+// sniffed is the size of a file's beginning from which its format is detected.
 const sniffed = 64 << 10
 
-// Open reads a trace from a file, whose format it knows by its content. Files compressed with gzip are read as such.
-// Errors are those of the file system, *RowError for a broken row, or say which formats are known.
+// Open reads a trace from a file and detects the format from its content. Files may be compressed with gzip. Errors are
+// those of the file system, *RowError for a broken row, or list the known formats.
 func Open(path string, opts Options) (*Trace, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -41,7 +41,7 @@ func Open(path string, opts Options) (*Trace, error) {
 	return t, nil
 }
 
-// Read is Open for what is already open; name stands for the file in errors, and gives the trace its name.
+// Read is Open for an open file. name is its name in errors, and gives the trace its name.
 func Read(r io.Reader, name string, opts Options) (*Trace, error) {
 	plain, err := unpack(r, name)
 	if err != nil {
@@ -81,7 +81,7 @@ func unpack(r io.Reader, name string) (*bufio.Reader, error) {
 	return bufio.NewReaderSize(z, sniffed), nil
 }
 
-// baseName is a file's name without folder and endings.
+// baseName returns a file's name without folder and extensions.
 func baseName(path string) string {
 	name := strings.TrimSuffix(filepath.Base(path), ".gz")
 	for _, ending := range []string{".csv", ".trace", ".jsonl", ".json"} {
@@ -90,7 +90,7 @@ func baseName(path string) string {
 	return name
 }
 
-// layout is a format of delimited text that its header gives away.
+// layout is a format of delimited text that is detected from its header.
 type layout struct {
 	format string
 	read   func(*reader) error
@@ -109,7 +109,7 @@ func layouts() []layout {
 	}
 }
 
-// sniff finds the format by a file's beginning.
+// sniff detects the format from a file's beginning.
 func sniff(head []byte) (string, func(*reader) error, error) {
 	text := strings.TrimPrefix(string(head), "\ufeff")
 	text = strings.TrimLeft(text, " \t\r\n")
@@ -151,7 +151,7 @@ func sniffCSV(line string) (string, func(*reader) error, error) {
 		return "", nil, errors.New("this is a table of throughputs, not a trace: give it to --throughputs")
 	case containsAll(cells, []string{"cpu_milli", "num_gpu", "gpu_milli"}):
 		return "", nil, errors.New("this list of openb pods has no creation_time and deletion_time: " +
-			"without times it is no trace")
+			"a trace needs these times")
 	case len(cells) == len(paiTaskColumns()) && plausiblePAI(cells):
 		return "pai_task_table", readPAI, nil
 	case len(cells) == len(paiJobColumns()) && (cells[3] == "status" || knownPAIStatus(cells[3])):

@@ -14,10 +14,10 @@ import "strings"
 //	pod_phase       Running, Succeeded, Failed or Pending
 //	creation_time   seconds
 //	deletion_time   seconds
-//	scheduled_time  seconds; empty if it was never scheduled
+//	scheduled_time  seconds; empty if never scheduled
 //
-// The quality of service stands for the tenant, of whom nothing is published. A pod's duration is from being
-// scheduled to deletion; a pod that was never scheduled has no other length than from creation to deletion.
+// The quality of service is used as the tenant, which is not published. A pod's duration is from being scheduled to
+// deletion, or from creation to deletion if it was never scheduled.
 func readOpenb(r *reader) error {
 	t, err := r.csvTable(nil)
 	if err != nil {

@@ -16,9 +16,9 @@ func outbidColumns() []string {
 	}
 }
 
-// WriteCSV writes Outbid's CSV: a header and one job a row, with its app's settings beside it. gpu_types are joined by
-// |; loss is start;floor;scale;power and utility priority;decay;target. Unknown values are empty. Name, source, the
-// tenants' weights, rates and forks are not in it: JSON lines keep everything.
+// WriteCSV writes Outbid's CSV: a header and one job a row, with the settings of its app. gpu_types are joined by
+// ; loss is start;floor;scale;power and utility priority;decay;target. Unknown values are empty. Name, source, the
+// tenants' weights, rates and forks are omitted; the JSON format has everything.
 func (t *Trace) WriteCSV(w io.Writer) error {
 	out := csv.NewWriter(w)
 	apps := make(map[string]App, len(t.Apps))
@@ -63,7 +63,7 @@ func grows(grow bool) string {
 	return ""
 }
 
-// known is a number, or nothing for 0.
+// known formats a number, or returns "" for 0.
 func known(v float64) string {
 	if v == 0 {
 		return ""
@@ -86,8 +86,8 @@ func join(values ...float64) string {
 	return strings.Join(text, ";")
 }
 
-// readOutbidCSV reads what WriteCSV writes. Columns may be in any order; all but id, submit_s, min_gpus and max_gpus
-// may be missing or empty, and then mean unknown (share and weight: 1).
+// readOutbidCSV reads the output of WriteCSV. Columns may be in any order. All except id, submit_s, min_gpus and
+// max_gpus may be missing or empty, which means unknown (share and weight: 1).
 func readOutbidCSV(r *reader) error {
 	t, err := r.csvTable(nil)
 	if err != nil {
@@ -186,7 +186,7 @@ func (w *row) optionalSteps(column string) int64 {
 	return w.steps(column)
 }
 
-// list is so many numbers with ; between; nil if the cell is empty or broken.
+// list parses a list of n numbers separated by ;. It returns nil if the cell is empty or broken.
 func (w *row) list(column string, n int) []float64 {
 	text := w.text(column)
 	if text == "" {

@@ -10,7 +10,7 @@ import (
 	"strconv"
 )
 
-// The version of Outbid's own formats. Readers take this one and no other.
+// formatVersion is the version of Outbid's formats. Readers accept only this one.
 const formatVersion = 1
 
 // headLine is the first line of Outbid's JSON lines.
@@ -52,7 +52,7 @@ type jobLine struct {
 	Forks string             `json:"forks,omitempty"`
 }
 
-// appLine is a line for an app; it comes before the first job that names the app.
+// appLine is a line for an app; it precedes the first job that names the app.
 type appLine struct {
 	Kind     string `json:"kind"`
 	ID       string `json:"id"`
@@ -101,7 +101,8 @@ func (t *Trace) WriteJSON(w io.Writer) error {
 	return out.Flush()
 }
 
-// readOutbidJSON reads what WriteJSON writes. Unknown names are errors: a misspelt field would be lost silently.
+// readOutbidJSON reads the output of WriteJSON. Unknown names are errors, because a misspelt field would otherwise be
+// ignored.
 func readOutbidJSON(r *reader) error {
 	lines := bufio.NewScanner(r.in)
 	lines.Buffer(nil, 1<<20)
@@ -150,7 +151,7 @@ func (r *reader) outbidLine(text []byte, line int, apps map[string]bool) error {
 			return r.fault(fault)
 		}
 		if from.App != "" && !apps[from.App] {
-			return r.fault(badValue(line, "app", from.App, "no line of kind app before this one has that id"))
+			return r.fault(badValue(line, "app", from.App, "no earlier line of kind app has this id"))
 		}
 		return r.add(line, from.job())
 	}
@@ -182,7 +183,7 @@ func (r *reader) addApp(line int, app App, apps map[string]bool) error {
 	case app.ID == "":
 		return r.fault(badValue(line, "id", "", "want a name"))
 	case apps[app.ID]:
-		return r.fault(badValue(line, "id", app.ID, "an app of that id was there before"))
+		return r.fault(badValue(line, "id", app.ID, "is a duplicate: want unique ids"))
 	case app.Eta < 0 || app.MinSteps < 0 || app.MaxSteps < app.MinSteps:
 		reason := fmt.Sprintf("eta %d, steps %d-%d: want 0 <= min <= max and no eta below 0",
 			app.Eta, app.MinSteps, app.MaxSteps)
@@ -193,14 +194,14 @@ func (r *reader) addApp(line int, app App, apps map[string]bool) error {
 	return nil
 }
 
-// strict decodes one JSON value that may hold known names only.
+// strict decodes one JSON value that may contain only known names.
 func strict(text []byte, into any, line int) *RowError {
 	in := json.NewDecoder(bytes.NewReader(text))
 	in.DisallowUnknownFields()
 	err := in.Decode(into)
 	if err == nil {
 		if _, err := in.Token(); !errors.Is(err, io.EOF) {
-			return &RowError{Line: line, Reason: "more follows the object on its line"}
+			return &RowError{Line: line, Reason: "the line has text after its object"}
 		}
 		return nil
 	}

@@ -34,8 +34,8 @@ type paiTask struct {
 	status           string
 }
 
-// readPAI reads Alibaba's GPU trace of 2020, pai_task_table.csv, as published: without header (its header is a file of
-// its own), ten columns, one task a row; the tasks of a job need not be together:
+// readPAI reads Alibaba's GPU trace of 2020, pai_task_table.csv, as published: without header (it is in a
+// separate file), ten columns, one task a row; the tasks of a job need not be together:
 //
 //	job_name, task_name   a job has one task or more: worker, ps, evaluator, …
 //	inst_num              instances of the task
@@ -46,9 +46,9 @@ type paiTask struct {
 //	plan_gpu              percent of a GPU, for each instance; empty for none
 //	gpu_type              T4, P100, V100, MISC, …; empty for none
 //
-// A job's gang is the sum over its tasks: instances times GPUs, where part of a GPU counts as one GPU with a Share
-// that makes the sum right. It lasts from its first task's start to its last task's end. Jobs with a task that never
-// started or never ended are left out and counted. The arrival and the user are in pai_job_table: see Options.JobTable.
+// A job's gang is the sum over its tasks of instances times GPUs. Part of a GPU counts as one GPU, and Share corrects
+// the sum. A job lasts from its first task's start to its last task's end. Jobs with a task that never started or
+// never ended are skipped and counted. The arrival and the user are in pai_job_table: see Options.JobTable.
 func readPAI(r *reader) error {
 	t, err := r.csvTable(paiTaskColumns())
 	if err != nil {
@@ -57,7 +57,7 @@ func readPAI(r *reader) error {
 	return t.readTasks()
 }
 
-// readPAIWithHeader reads the same table where someone put its header on top.
+// readPAIWithHeader reads the same table with a header on top.
 func readPAIWithHeader(r *reader) error {
 	t, err := r.csvTable(nil)
 	if err != nil {
@@ -160,14 +160,14 @@ func (t *table) addPAI(name string, tasks []paiTask, owner paiOwner) error {
 	return t.add(tasks[0].line, job)
 }
 
-// paiOwner is what pai_job_table says about a job.
+// paiOwner is the data of a job in pai_job_table.
 type paiOwner struct {
 	user   string
 	submit float64
 }
 
-// readPAIOwners reads pai_job_table.csv, with or without header: job_name, inst_id, user, status, start_time (which is
-// the submission), end_time.
+// readPAIOwners reads pai_job_table.csv, with or without header: job_name, inst_id, user, status, start_time (the
+// submission), end_time.
 func readPAIOwners(path string) (map[string]paiOwner, error) {
 	f, err := os.Open(path)
 	if err != nil {

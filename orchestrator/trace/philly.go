@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// phillyJob is one entry of Philly's log.
+// phillyJob is an entry of Philly's log.
 type phillyJob struct {
 	Status    string `json:"status"`
 	VC        string `json:"vc"`
@@ -31,9 +31,9 @@ type phillyJob struct {
 //	 "submitted_time": "2017-10-07 01:11:39",
 //	 "attempts": [{"start_time": "…", "end_time": "…", "detail": [{"ip": "m47", "gpus": ["gpu0", …]}, …]}, …]}
 //
-// A time may be null or "None". A job's gang is that of its last attempt that held GPUs, its duration the sum of its
-// attempts. Jobs without GPUs or without any finished attempt are left out and counted: their size is not known. The
-// clock is local and jumps by an hour at the end of October; seconds are counted as written, from the first submission.
+// A time may be null or "None". A job's gang is that of its last attempt with GPUs, its duration the sum of its
+// attempts. Jobs without GPUs or without a finished attempt are skipped and counted, because their size is unknown.
+// Times are local and jump by an hour at the end of October; seconds count from the first submission as written.
 func readPhilly(r *reader) error {
 	count := &lineCounter{in: r.in}
 	in := json.NewDecoder(count)
@@ -41,7 +41,7 @@ func readPhilly(r *reader) error {
 		return &RowError{File: r.file, Line: 1, Reason: err.Error()}
 	}
 	for in.More() {
-		// The offset is behind the comma or bracket before the entry, which begins with the next non-space byte.
+		// The offset is after the comma or bracket before the entry, which begins with the next non-space byte.
 		var entry json.RawMessage
 		if err := in.Decode(&entry); err != nil {
 			return r.phillySyntax(count.line(in.InputOffset()), err)
@@ -59,7 +59,7 @@ func readPhilly(r *reader) error {
 	return nil
 }
 
-// phillySyntax is an error behind which nothing can be read, lenient or not.
+// phillySyntax returns an error after which reading must stop, lenient or not.
 func (r *reader) phillySyntax(line int, err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return &RowError{File: r.file, Line: line, Reason: "the list does not end: the file is cut short"}
@@ -130,7 +130,7 @@ func (p *phillyJob) attempts(job *Job) *RowError {
 	return nil
 }
 
-// phillyTime is a time as seconds since 1970; false if there is none.
+// phillyTime returns a time as seconds since 1970, or false if it is missing.
 func phillyTime(text string) (float64, bool) {
 	at, err := time.Parse(wallClock, text)
 	if err != nil {
@@ -139,7 +139,7 @@ func phillyTime(text string) (float64, bool) {
 	return float64(at.Unix()), true
 }
 
-// lineCounter turns offsets in what it read into line numbers. Offsets must be asked for in rising order.
+// lineCounter converts offsets in the input to line numbers. Offsets must be passed in ascending order.
 type lineCounter struct {
 	in     io.Reader
 	offset int64

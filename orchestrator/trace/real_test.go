@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// real is the path of a real trace, which lies beside the repository; the test is skipped where it does not.
+// realFile returns the path of a real trace outside the repository, and skips the test if it is missing.
 func realFile(t *testing.T, name string) string {
 	t.Helper()
 	path := filepath.Join("..", "..", "..", "shared", "data", "traces", name)
@@ -66,7 +66,7 @@ func TestRealTraces(t *testing.T) {
 	}
 }
 
-// The common-CSV files of Gavel's traces hold the durations that Gavel's table gives for their steps.
+// The durations in the common-CSV files of Gavel's traces equal those that Gavel's table gives for their steps.
 func TestCommonAndPublishedFormsAgree(t *testing.T) {
 	t.Parallel()
 	table, err := OpenThroughputs(realFile(t, "gavel/simulation_throughputs.json.gz"))
@@ -128,7 +128,7 @@ func TestRealThroughputs(t *testing.T) {
 	}
 }
 
-// What Gavel's generator made, ours makes alike.
+// A generated trace resembles one of Gavel's generator.
 func TestMadeGavelTraceLooksLikeTheRealOne(t *testing.T) {
 	t.Parallel()
 	table, err := OpenThroughputs(realFile(t, "gavel/simulation_throughputs.json.gz"))

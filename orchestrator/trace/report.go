@@ -9,23 +9,23 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/sanitize"
 )
 
-// keptErrors is how many broken rows a report holds in full; the rest are only counted.
+// keptErrors is the number of broken rows that a report contains; further ones are only counted.
 const keptErrors = 20
 
-// RowError is a row that could not be read.
+// RowError is an error about a row.
 type RowError struct {
-	// File and Line say where; Line counts from 1.
+	// File and Line are the position; Line counts from 1.
 	File string
 	Line int
-	// Column is the name of the column, or of the job's field; empty if the row as a whole is broken.
+	// Column is the name of the column, or of the job's field; empty for the whole row.
 	Column string
-	// Value is what stood there, shortened to 40 bytes; nil if no one value is wrong.
+	// Value is the wrong value, shortened to 40 bytes, or nil if the error is not about a single value.
 	Value *string
-	// Reason says what would be right, or what is wrong.
+	// Reason describes the error or the correct value.
 	Reason string
 }
 
-// Error names file, line, column, value and reason.
+// Error returns file, line, column, value and reason.
 func (e *RowError) Error() string {
 	text := fmt.Sprintf("%s:%d: ", e.File, e.Line)
 	if e.Column != "" {
@@ -37,19 +37,19 @@ func (e *RowError) Error() string {
 	return text + e.Reason
 }
 
-// badValue is the error of a value.
+// badValue returns the error for a value.
 func badValue(line int, column, value, reason string) *RowError {
 	short := sanitize.Line(value, 40)
 	return &RowError{Line: line, Column: column, Value: &short, Reason: reason}
 }
 
-// FieldError is a value that a job cannot have.
+// FieldError is an invalid value of a job's field.
 type FieldError struct {
-	// Field of the job, its Value, and what it Wants.
+	// Field of the job, its Value, and the values that are wanted.
 	Field, Value, Want string
 }
 
-// Error names the field, its value and what would be right.
+// Error returns the field, its value and the correct values.
 func (e *FieldError) Error() string {
 	if e.Value == "" {
 		return fmt.Sprintf("%s is empty: want %s", e.Field, e.Want)
@@ -57,20 +57,20 @@ func (e *FieldError) Error() string {
 	return fmt.Sprintf("%s %s: want %s", e.Field, e.Value, e.Want)
 }
 
-// Report says what became of a file's rows.
+// Report describes the rows of a file.
 type Report struct {
-	// Format is the name of the format that was found.
+	// Format is the name of the detected format.
 	Format string
-	// Rows that were read, headers not counted, good or not.
+	// Rows is the number of rows that were read, without headers, good or not.
 	Rows int
-	// Broken is how many rows were skipped because they were broken (lenient reading only), and Errors the first of them.
+	// Broken is the number of broken rows that were skipped (only if lenient), and Errors the first of them.
 	Broken int
 	Errors []RowError
-	// LeftOut counts good rows that make no job, by reason: a job that never ran has neither GPUs nor duration.
+	// LeftOut counts good rows that give no job, by reason: a job that never ran has neither GPUs nor duration.
 	LeftOut map[string]int
 }
 
-// String is one line: the format, the rows and what was left out.
+// String returns one line: the format, the rows and the skipped rows.
 func (r *Report) String() string {
 	var s strings.Builder
 	fmt.Fprintf(&s, "%s: %d rows", r.Format, r.Rows)

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// A bad value is named by file, line, field and value, as fields of the error and in its text.
+// The error about a bad value has its file, line, field and value, as fields and in its text.
 func TestABadValueIsNamed(t *testing.T) {
 	t.Parallel()
 	const head = "job_id,submit_s,num_gpus,duration_s,tenant,status,model,gpu_type,extra\na,0,1,5,,,,,\n"
@@ -17,7 +17,7 @@ func TestABadValueIsNamed(t *testing.T) {
 	}{
 		{"a.csv", head + "b,0,1.5,5,,,,,\n", "num_gpus", "1.5", `a.csv:3: column num_gpus: "1.5": want a whole number, 0 to 1048576`, 3},
 		{"a.csv", head + "b,,1,5,,,,,\n", "submit_s", "", `a.csv:3: column submit_s: "": want a number, 0 or more`, 3},
-		{"a.csv", head + "a,0,1,5,,,,,\n", "job id", "a", `a.csv:3: column job id: "a": was there before: want unique ids`, 3},
+		{"a.csv", head + "a,0,1,5,,,,,\n", "job id", "a", `a.csv:3: column job id: "a": is a duplicate: want unique ids`, 3},
 		{
 			"a.jsonl", jsonHead + `{"kind":"job","id":"x","min_gpus":3,"max_gpus":2,"share":1}` + "\n", "gpus", "3-2",
 			`a.jsonl:2: column gpus: "3-2": want 0 <= min <= max <= 1048576`, 2,

@@ -38,7 +38,7 @@ func (t *Trace) Filter(keep func(*Job) bool) *Trace {
 	return t.with(jobs)
 }
 
-// Window returns the jobs that arrive in [from, to), in seconds; time then counts from from.
+// Window returns the jobs that arrive in [from, to), in seconds, with arrivals relative to from.
 func (t *Trace) Window(from, to float64) *Trace {
 	out := t.Filter(func(j *Job) bool { return j.Submit >= from && j.Submit < to })
 	for i := range out.Jobs {
@@ -47,7 +47,7 @@ func (t *Trace) Window(from, to float64) *Trace {
 	return out
 }
 
-// Busiest returns where the window of that many seconds with the most arrivals begins.
+// Busiest returns the start of the window of this many seconds with the most arrivals.
 func (t *Trace) Busiest(seconds float64) float64 {
 	best, at, first := 0, 0.0, 0
 	for last := range t.Jobs {
@@ -71,13 +71,13 @@ func (t *Trace) OfTenants(names ...string) *Trace {
 	return t.Filter(func(j *Job) bool { return slices.Contains(names, j.Tenant) })
 }
 
-// GPUJobs returns the jobs that need a GPU and have something to do.
+// GPUJobs returns the jobs that have GPUs and work.
 func (t *Trace) GPUJobs() *Trace {
 	return t.Filter(func(j *Job) bool { return j.MaxGPUs > 0 && (j.Duration > 0 || j.TotalSteps > 0) })
 }
 
-// Scale returns the trace with arrivals load times as dense, and jobs length times as long, steps and app settings
-// alike. Both must be above 0.
+// Scale returns the trace with arrivals load times as dense, and with the durations, steps and app settings multiplied
+// by length. Both must be above 0.
 func (t *Trace) Scale(load, length float64) (*Trace, error) {
 	if !finite(load, length) || load <= 0 || length <= 0 {
 		return nil, fmt.Errorf("scale by load %g and length %g: want both above 0", load, length)
@@ -96,7 +96,7 @@ func (t *Trace) Scale(load, length float64) (*Trace, error) {
 	return out, nil
 }
 
-// scaleSteps never turns work into none.
+// scaleSteps scales steps, to at least 1 if they were not 0.
 func scaleSteps(steps int64, by float64) int64 {
 	if steps == 0 {
 		return 0

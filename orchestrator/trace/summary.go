@@ -7,24 +7,25 @@ import (
 	"strings"
 )
 
-// Quantiles of a distribution, by the nearest rank.
+// Quantiles are those of a distribution, by the nearest rank.
 type Quantiles struct {
 	Mean, Min, P10, P50, P90, P99, Max float64
 }
 
-// Summary says how large a workload is.
+// Summary describes the size of a workload.
 type Summary struct {
 	Jobs, GPUJobs, Apps, Tenants int
-	// Span in seconds from the first arrival to the last.
+	// Span is the time in seconds from the first arrival to the last.
 	Span float64
-	// GPUHours of the jobs whose duration is known; Untimed counts the GPU jobs where it is not.
+	// GPUHours is the sum over jobs with a known duration; Untimed counts the other GPU jobs.
 	GPUHours float64
 	Untimed  int
-	// GPUs a GPU job wants at most, Duration of the timed jobs and Gap between arrivals, both in seconds.
+	// GPUs is the maximum number of GPUs of a GPU job, Duration that of timed jobs and Gap the time between arrivals,
+	// both in seconds.
 	GPUs, Duration, Gap Quantiles
 }
 
-// Summary of the trace.
+// Summary returns the summary of the trace.
 func (t *Trace) Summary() Summary {
 	s := Summary{Jobs: len(t.Jobs), Apps: len(t.Apps)}
 	tenants := make(map[string]bool)
@@ -74,7 +75,7 @@ func quantiles(values []float64) Quantiles {
 	}
 }
 
-// String is a small table for people.
+// String returns a small table.
 func (s Summary) String() string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "%d jobs (%d with GPUs), %d apps, %d tenants over %.1f days; %.0f GPU-hours",

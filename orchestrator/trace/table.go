@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// reader is one reading of one file.
+// reader is the state of reading one file.
 type reader struct {
 	file  string
 	opts  Options
@@ -20,7 +20,7 @@ type reader struct {
 	seen  map[string]bool
 }
 
-// fault takes a broken row: it returns the error to end with, or nil when reading is lenient.
+// fault handles a broken row: it returns the error, or nil if reading is lenient.
 func (r *reader) fault(err *RowError) error {
 	err.File = r.file
 	if !r.opts.Lenient {
@@ -34,7 +34,7 @@ func (r *reader) fault(err *RowError) error {
 	return nil
 }
 
-// add takes a job, if it is sound.
+// add adds a valid job.
 func (r *reader) add(line int, job Job) error {
 	if err := r.check(line, &job); err != nil {
 		return r.fault(err)
@@ -52,7 +52,7 @@ func (r *reader) check(line int, job *Job) *RowError {
 		return &RowError{Line: line, Reason: err.Error()}
 	}
 	if r.seen[job.ID] {
-		return badValue(line, "job id", job.ID, "was there before: want unique ids")
+		return badValue(line, "job id", job.ID, "is a duplicate: want unique ids")
 	}
 	return nil
 }
@@ -60,13 +60,13 @@ func (r *reader) check(line int, job *Job) *RowError {
 // table reads delimited text row by row.
 type table struct {
 	*reader
-	// columns by name.
+	// columns maps names to indices.
 	columns map[string]int
 	width   int
 	next    func() (cells []string, line int, err error)
 }
 
-// csvTable reads comma-separated text; header is nil where the first row holds the names.
+// csvTable reads comma-separated text. header is nil if the first row has the names.
 func (r *reader) csvTable(header []string) (*table, error) {
 	in := csv.NewReader(r.in)
 	in.ReuseRecord = true
@@ -98,7 +98,7 @@ func (r *reader) csvTable(header []string) (*table, error) {
 	return t, nil
 }
 
-// tsvTable reads tab-separated text without header and without quotes.
+// tsvTable reads tab-separated text without header and quotes.
 func (r *reader) tsvTable(header []string) *table {
 	lines := bufio.NewScanner(r.in)
 	lines.Buffer(nil, 1<<20)
@@ -126,7 +126,7 @@ func (t *table) name(header []string) {
 	}
 }
 
-// each calls take for every row until the end or an error; take's own faults are the row's.
+// each calls take for every row until the end or an error.
 func (t *table) each(take func(*row) error) error {
 	for {
 		cells, line, err := t.next()
@@ -162,7 +162,7 @@ func recoverable(err error) bool {
 	return errors.Is(err, csv.ErrBareQuote) || errors.Is(err, csv.ErrQuote) || errors.Is(err, csv.ErrFieldCount)
 }
 
-// row reads the cells of one row; its first fault sticks.
+// row reads the cells of one row and keeps its first error.
 type row struct {
 	*table
 	cells []string
@@ -170,7 +170,7 @@ type row struct {
 	err   *RowError
 }
 
-// text of a column; empty if the file lacks the column.
+// text returns a column's text, or "" if the file does not have the column.
 func (w *row) text(column string) string {
 	i, ok := w.columns[column]
 	if !ok || i >= len(w.cells) {
@@ -179,14 +179,14 @@ func (w *row) text(column string) string {
 	return strings.TrimSpace(w.cells[i])
 }
 
-// bad marks a column's value as broken.
+// bad records an error for a column's value.
 func (w *row) bad(column, want string) {
 	if w.err == nil {
 		w.err = badValue(w.line, column, w.text(column), "want "+want)
 	}
 }
 
-// optional is a number from 0 up; 0 where the cell is empty.
+// optional returns a number of at least 0, or 0 if the cell is empty.
 func (w *row) optional(column string) float64 {
 	if w.text(column) == "" {
 		return 0
@@ -194,7 +194,7 @@ func (w *row) optional(column string) float64 {
 	return w.number(column)
 }
 
-// number from 0 up.
+// number returns a number of at least 0.
 func (w *row) number(column string) float64 {
 	v, err := strconv.ParseFloat(w.text(column), 64)
 	if err != nil || !(v >= 0 && v <= maxSeconds) {
@@ -204,7 +204,7 @@ func (w *row) number(column string) float64 {
 	return v
 }
 
-// signed is any finite number.
+// signed returns any finite number.
 func (w *row) signed(column string) float64 {
 	v, err := strconv.ParseFloat(w.text(column), 64)
 	if err != nil || !finite(v) {
@@ -214,7 +214,7 @@ func (w *row) signed(column string) float64 {
 	return v
 }
 
-// whole number from least up; numbers such as 8.0 count as whole.
+// whole returns an integer of at least least; numbers such as 8.0 count as integers.
 func (w *row) whole(column string, least int) int {
 	v, err := strconv.ParseFloat(w.text(column), 64)
 	if err != nil || v != math.Trunc(v) || !(v >= float64(least) && v <= maxGPUs) {
@@ -224,7 +224,7 @@ func (w *row) whole(column string, least int) int {
 	return int(v)
 }
 
-// steps is a whole number from 0 up.
+// steps returns an integer of at least 0.
 func (w *row) steps(column string) int64 {
 	v, err := strconv.ParseInt(w.text(column), 10, 64)
 	if err != nil || v < 0 || v > maxSteps {
@@ -234,7 +234,7 @@ func (w *row) steps(column string) int64 {
 	return v
 }
 
-// finish takes the job, or the row's first fault.
+// finish adds the job, or handles the row's first error.
 func (w *row) finish(job Job) error {
 	if w.err != nil {
 		return w.fault(w.err)

@@ -9,20 +9,20 @@ import (
 	"strings"
 )
 
-// Spread marks the throughput of a gang that does not sit together: a table holds it under the GPU type with this
-// ending, "v100_unconsolidated".
+// Spread is the suffix of a GPU type for the throughput of a gang whose devices are not close together:
+// "v100_unconsolidated".
 const Spread = "_unconsolidated"
 
-// JobType is what a throughput was measured of: a model with so many GPUs.
+// JobType is the object of a throughput measurement: a model with a number of GPUs.
 type JobType struct {
 	Model string
 	GPUs  int
 }
 
-// String is the type as Gavel's tables write it, for errors.
+// String returns the type as in Gavel's tables, for errors.
 func (j JobType) String() string { return fmt.Sprintf("%s on %d GPUs", j.Model, j.GPUs) }
 
-// Throughputs are training speeds in steps per second. A speed of 0 was measured: the job does not fit that type.
+// Throughputs are training speeds in steps per second. A speed of 0 means that the job does not fit on that type.
 type Throughputs struct {
 	// Source is the file they were read from.
 	Source   string
@@ -30,17 +30,17 @@ type Throughputs struct {
 	pairs    map[string]map[[2]JobType][2]float64
 }
 
-// MissingError says that a table holds no speed for what was asked, and what it does hold.
+// MissingError is the error for a speed that a table does not have.
 type MissingError struct {
 	Job     JobType
 	GPUType string
-	// NoType says that the table lacks the GPU type altogether.
+	// NoType is set if the table does not have the GPU type at all.
 	NoType bool
-	// Known is what the table does hold.
+	// Known describes what the table has.
 	Known string
 }
 
-// Error names the job type, the GPU type and what is known.
+// Error returns the job type, the GPU type and Known.
 func (e *MissingError) Error() string {
 	return fmt.Sprintf("no throughput of %s of type %s: %s", e.Job, e.GPUType, e.Known)
 }
@@ -67,7 +67,7 @@ func (t *Throughputs) setPair(gpuType string, a, b JobType, speeds [2]float64) {
 	t.pairs[gpuType][[2]JobType{a, b}] = speeds
 }
 
-// GPUTypes are the types in the table, sorted, those of spread gangs left out.
+// GPUTypes returns the types in the table, sorted, without those of spread gangs.
 func (t *Throughputs) GPUTypes() []string {
 	var types []string
 	for _, name := range slices.Sorted(maps.Keys(t.isolated)) {
@@ -78,14 +78,14 @@ func (t *Throughputs) GPUTypes() []string {
 	return types
 }
 
-// JobTypes are those measured alone on a GPU type, sorted by model and GPUs.
+// JobTypes returns those measured alone on a GPU type, sorted by model and GPUs.
 func (t *Throughputs) JobTypes(gpuType string) []JobType {
 	return slices.SortedFunc(maps.Keys(t.isolated[gpuType]), func(a, b JobType) int {
 		return cmp.Or(cmp.Compare(a.Model, b.Model), cmp.Compare(a.GPUs, b.GPUs))
 	})
 }
 
-// Len is how many isolated speeds the table holds.
+// Len returns the number of isolated speeds in the table.
 func (t *Throughputs) Len() int {
 	n := 0
 	for _, speeds := range t.isolated {
@@ -94,8 +94,8 @@ func (t *Throughputs) Len() int {
 	return n
 }
 
-// Isolated is the speed of a model with so many GPUs of a type, alone and sitting together; with the type's name
-// ending in Spread, not together. What the table lacks is a *MissingError.
+// Isolated returns the speed of a model with a number of GPUs of a type, alone and close together, or spread if the
+// type's name ends in Spread. It returns a *MissingError if the table does not have it.
 func (t *Throughputs) Isolated(model string, gpus int, gpuType string) (float64, error) {
 	job := JobType{model, gpus}
 	if speed, ok := t.isolated[gpuType][job]; ok {
@@ -105,7 +105,7 @@ func (t *Throughputs) Isolated(model string, gpus int, gpuType string) (float64,
 	return 0, &MissingError{Job: job, GPUType: gpuType, NoType: !measured, Known: t.known(job, gpuType)}
 }
 
-// known says what could have been asked instead.
+// known describes what the table has instead.
 func (t *Throughputs) known(job JobType, gpuType string) string {
 	speeds, ok := t.isolated[gpuType]
 	if !ok {
@@ -124,8 +124,8 @@ func (t *Throughputs) known(job JobType, gpuType string) string {
 	return fmt.Sprintf("the table has that model with %s GPUs", strings.Trim(fmt.Sprint(sizes), "[]"))
 }
 
-// Pair is the speeds of two jobs that share the same GPUs, in the order of the arguments. What the table lacks is a
-// *MissingError of the first.
+// Pair returns the speeds of two jobs that share the same GPUs, in the order of the arguments. It returns a
+// *MissingError for the first if the table does not have them.
 func (t *Throughputs) Pair(a, b JobType, gpuType string) (speedA, speedB float64, err error) {
 	if speeds, ok := t.pairs[gpuType][[2]JobType{a, b}]; ok {
 		return speeds[0], speeds[1], nil
@@ -136,7 +136,7 @@ func (t *Throughputs) Pair(a, b JobType, gpuType string) (speedA, speedB float64
 	return 0, 0, &MissingError{Job: a, GPUType: gpuType, Known: "it was not measured together with " + b.String()}
 }
 
-// largest is the biggest gang of a model, at most so many GPUs, that runs on a type; 0 if there is none.
+// largest returns the size of the largest gang of a model, up to gpus, that runs on a type, or 0.
 func (t *Throughputs) largest(model string, gpus int, gpuType string) int {
 	best := 0
 	for job, speed := range t.isolated[gpuType] {
@@ -147,8 +147,8 @@ func (t *Throughputs) largest(model string, gpus int, gpuType string) int {
 	return best
 }
 
-// Timed returns the trace with every duration set to steps over throughput on a GPU type, as Gavel reads its traces.
-// Jobs without steps or model keep theirs.
+// Timed returns the trace with every duration set to steps over throughput on a GPU type, which is how Gavel interprets
+// its traces. Jobs without steps or model keep their duration.
 func (t *Trace) Timed(table *Throughputs, gpuType string) (*Trace, error) {
 	return t.convert(table, gpuType, func(job *Job, speed float64) {
 		if job.TotalSteps > 0 {
@@ -158,7 +158,7 @@ func (t *Trace) Timed(table *Throughputs, gpuType string) (*Trace, error) {
 }
 
 // Stepped returns the trace with the steps set to duration times throughput on a GPU type. Jobs without duration or
-// model keep theirs.
+// model keep their steps.
 func (t *Trace) Stepped(table *Throughputs, gpuType string) (*Trace, error) {
 	return t.convert(table, gpuType, func(job *Job, speed float64) {
 		if job.Duration > 0 {

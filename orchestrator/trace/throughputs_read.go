@@ -25,7 +25,7 @@ func OpenThroughputs(path string) (*Throughputs, error) {
 	return ReadThroughputs(f, path)
 }
 
-// ReadThroughputs is OpenThroughputs for what is already open; name stands for the file in errors.
+// ReadThroughputs is OpenThroughputs for an open file. name is its name in errors.
 func ReadThroughputs(r io.Reader, name string) (*Throughputs, error) {
 	in, err := unpack(r, name)
 	if err != nil {
@@ -42,7 +42,7 @@ func ReadThroughputs(r io.Reader, name string) (*Throughputs, error) {
 		return nil, err
 	}
 	if table.Len() == 0 {
-		return nil, fmt.Errorf("%s: the table holds no throughput", name)
+		return nil, fmt.Errorf("%s: the table has no throughputs", name)
 	}
 	return table, nil
 }
@@ -91,7 +91,7 @@ func (t *Throughputs) takeJSON(shape *regexp.Regexp, gpuType string, job JobType
 	return nil
 }
 
-// parseJobType reads ('LM (batch size 5)', 4).
+// parseJobType parses ('LM (batch size 5)', 4).
 func parseJobType(shape *regexp.Regexp, key string) (JobType, error) {
 	parts := shape.FindStringSubmatch(key)
 	if parts == nil {
@@ -128,7 +128,7 @@ func (t *Throughputs) readCSV(r *reader, head []byte) error {
 			return w.fault(w.err)
 		}
 		if _, twice := t.isolated[gpuType][job]; twice {
-			reason := fmt.Sprintf("%s of type %s was there before", job, gpuType)
+			reason := fmt.Sprintf("%s of type %s is a duplicate", job, gpuType)
 			return w.fault(&RowError{Line: w.line, Reason: reason})
 		}
 		t.set(gpuType, job, speed)

@@ -80,14 +80,14 @@ func TestBrokenTablesAreRefused(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		"":                                       "no table of throughputs",
-		"{}":                                     "holds no throughput",
+		"{}":                                     "has no throughputs",
 		"{1}":                                    "not a table",
 		`{"v100": {"A3C": {"null": 1}}}`:         "want ('MODEL', GPUS)",
 		`{"v100": {"('A3C', 0)": {"null": 1}}}`:  "at least 1 GPU",
 		`{"v100": {"('A3C', 1)": {"null": -1}}}`: "0 or more",
 		`{"v100": {"('A3C', 1)": {"null": 1, "('A3C', 1)": [1]}}}`: "two speeds",
 		"model,num_gpus,gpu_type,steps_per_s\nA3C,1,k80,fast\n":    "f:2: column steps_per_s",
-		"model,num_gpus,gpu_type,steps_per_s\nA,1,k,1\nA,1,k,2\n":  "f:3: A on 1 GPUs of type k was there before",
+		"model,num_gpus,gpu_type,steps_per_s\nA,1,k,1\nA,1,k,2\n":  "f:3: A on 1 GPUs of type k is a duplicate",
 		"model,num_gpus,gpu_type,steps_per_s\n,1,k80,1\n":          "f:2: column model",
 	} {
 		_, err := ReadThroughputs(strings.NewReader(text), "f")

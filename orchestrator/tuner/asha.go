@@ -6,28 +6,28 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// asha is what both forms of asynchronous successive halving share: Li, Jamieson, Rostamizadeh, Gonina, Ben-tzur,
-// Hardt, Recht and Talwalkar, "A System for Massively Parallel Hyperparameter Tuning" (MLSys 2020).
+// asha is the common part of both forms of asynchronous successive halving: Li, Jamieson, Rostamizadeh, Gonina,
+// Ben-tzur, Hardt, Recht and Talwalkar, "A System for Massively Parallel Hyperparameter Tuning" (MLSys 2020).
 //
-// Bracket s begins at rung r eta^s, as algorithms 1 and 2 have it; with several brackets a new trial goes to the one
+// Bracket s begins at rung r eta^s, as in algorithms 1 and 2. With several brackets, a new trial goes to the bracket
 // that is furthest behind its share. The shares are Hyperband's sizes n_s = ceil(K eta^(K-1-s)/(K-s)) for K rungs, so
-// that every bracket gets about the same steps.
+// that every bracket gets about the same number of steps.
 type asha struct {
 	*core
 	low, eta int64
 	ashaState
-	// quotas are the trials that each bracket gets of the limit, nil without one.
+	// quotas are the trials of the limit that each bracket gets, or nil without a limit.
 	quotas []int
 }
 
-// ashaState is what a snapshot holds beside the trials.
+// ashaState is the part of a snapshot besides the trials.
 type ashaState struct {
 	Brackets []ashaBracket
-	// Queue holds trials that completed before an extension of the stop-only form and are to go on.
+	// Queue lists the trials of the stop-only form that completed before an extension and are to be resumed.
 	Queue []Trial
 }
 
-// An ashaBracket is a ladder of rungs.
+// An ashaBracket is a sequence of rungs.
 type ashaBracket struct {
 	Share   int64
 	Created int
@@ -37,15 +37,15 @@ type ashaBracket struct {
 // An ashaRung is one stage of a bracket.
 type ashaRung struct {
 	Level int64
-	// Size counts the trials that got here or failed on the way, Promoted those that went on.
+	// Size counts the trials that reached the rung or failed on the way, Promoted those that continued.
 	Size, Promoted int
-	// Extra is 1 where an extension put the rung above: at least the best trial goes on.
+	// Extra is 1 if an extension added the rung above: at least the best trial continues.
 	Extra int
-	// Top and Rest are the stop-only form's: the best 1/eta of the metrics seen here, and the others.
+	// Top and Rest belong to the stop-only form: the best 1/eta of the metrics seen in the rung, and the others.
 	Top, Rest []entry
 
-	// What the promotion form derives from the trials: those that wait here, best first and worst first, their number
-	// without those that exited, and the number of those on their way here.
+	// The promotion form derives these from the trials: the waiting trials, best first and worst first, their number
+	// without those that exited, and the number of trials that train towards the rung.
 	best, worst     ranking
 	held, expecting int
 }
@@ -79,7 +79,7 @@ func (a *asha) makeBrackets(set *outbidv1.Asha) error {
 	case n < 0:
 		return fmt.Errorf("tuner.asha.brackets: %d is negative; use 1 or more", n)
 	case n > len(levels):
-		return fmt.Errorf("tuner.asha.brackets: %d are more than the %d rungs from min_steps %d to max_steps %d", n,
+		return fmt.Errorf("tuner.asha.brackets: %d is more than the %d rungs from min_steps %d to max_steps %d", n,
 			len(levels), a.low, set.GetMaxSteps())
 	}
 	for s := range max(n, 1) {
@@ -93,7 +93,7 @@ func (a *asha) makeBrackets(set *outbidv1.Asha) error {
 	return nil
 }
 
-// turn is the bracket that gets the next trial after those counted: the one furthest behind its share.
+// turn returns the bracket for the next trial, given the number of trials in each: the one furthest behind its share.
 func (a *asha) turn(counts []int) int {
 	total, made := int64(0), int64(1)
 	for i, n := range counts {
@@ -102,7 +102,7 @@ func (a *asha) turn(counts []int) int {
 	}
 	best, lag := 0, int64(0)
 	for i, n := range counts {
-		// |lag| stays below total, because every bracket keeps within one trial of its share.
+		// lag| stays below total because every bracket stays within one trial of its share.
 		l := a.Brackets[i].Share*made - total*int64(n)
 		if i == 0 || l > lag {
 			best, lag = i, l
@@ -119,7 +119,7 @@ func (a *asha) counts() []int {
 	return counts
 }
 
-// allot plays the creation of all trials that the limit still allows, nil without a limit.
+// allot distributes all trials that the limit still allows over the brackets. It returns nil without a limit.
 func (a *asha) allot() []int {
 	if a.limit() == 0 {
 		return nil
@@ -139,7 +139,7 @@ func (a *asha) allot() []int {
 	return counts
 }
 
-// add creates one trial at the bottom of the bracket whose turn it is.
+// add creates a trial in the bottom rung of the bracket whose turn it is.
 func (a *asha) add() (bool, error) {
 	i := a.turn(a.counts())
 	b := &a.Brackets[i]
@@ -159,10 +159,10 @@ func (a *asha) rung(t Trial) *ashaRung {
 
 func (b *ashaBracket) top() int { return len(b.Rungs) - 1 }
 
-// places is how many of the n trials of a rung may go on.
+// places returns how many of the n trials in a rung may continue.
 func (a *asha) places(r *ashaRung, n int) int { return max(n/int(a.eta), min(n, r.Extra)) }
 
-// where names a rung for people.
+// where describes a rung in reasons.
 func (a *asha) where(bracket, rung int) string {
 	b := &a.Brackets[bracket]
 	at := fmt.Sprintf("rung %d at step %d", rung, b.Rungs[rung].Level)
@@ -176,7 +176,7 @@ func (a *asha) whereIs(t Trial) string {
 	return a.where(int(a.trials[t].bracket), int(a.trials[t].rung))
 }
 
-// raise puts rungs up to high above every bracket.
+// raise adds rungs up to high above every bracket.
 func (a *asha) raise(high int64) {
 	for i := range a.Brackets {
 		b := &a.Brackets[i]
@@ -189,7 +189,7 @@ func (a *asha) raise(high int64) {
 
 func (a *asha) save() (any, error) { return a.ashaState, nil }
 
-// load is the part of both forms: the state, checked against the trials.
+// load restores the common state of both forms and checks it against the trials.
 func (a *asha) load(decode func(any) error) error {
 	var state ashaState
 	if err := decode(&state); err != nil {

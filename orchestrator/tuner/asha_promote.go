@@ -5,18 +5,18 @@ import (
 	"math"
 )
 
-// ashaPromote is algorithm 2 of the paper (see asha): a trial that reaches a rung is paused, and whenever there is
-// room, get_job looks from the top rung down for a trial to promote, and grows the bottom rung if there is none.
+// ashaPromote is algorithm 2 of the paper (see asha). A trial that reaches a rung is paused. When a device is free,
+// get_job searches from the top rung down for a trial to promote, and otherwise adds a trial to the bottom rung.
 //
-// Algorithm 2 calls a trial promotable while it is among the best floor(|rung|/eta) of its rung and was not promoted.
-// Taken literally a rung can promote all its trials, if each is better than those before it. Here a rung promotes at
-// most floor(|rung|/eta) trials in all: the best that waits takes the next place, and such a trial is always among
-// the best floor(|rung|/eta). So the rungs hold floor(n/eta^k) trials in the end, as in the synchronous algorithm,
-// and a trial that comes after worse ones were promoted waits for the next place instead of a place of its own.
+// In algorithm 2 a trial is promotable while it is among the best floor(|rung|/eta) of its rung and was not promoted.
+// Taken literally, a rung can promote all its trials, if each is better than those before it. Here a rung promotes at
+// most floor(|rung|/eta) trials in total. The best waiting trial takes the next place, and it is always among the best
+// floor(|rung|/eta). The rungs therefore hold floor(n/eta^k) trials in the end, as in the synchronous algorithm. A good
+// trial that arrives after worse ones were promoted waits for the next place.
 //
-// A trial that reaches a rung and is the one to be promoted goes on at once, where it is: that saves a pause and a
-// resume. With a limit of trials the sweep's end is in sight, and a trial behind more others than there can ever be
-// places ends early. NaN is worst and never promoted; a trial that exits counts as worst.
+// A trial that is promoted when it reaches a rung continues on its device, without a pause and a resume. With a trial
+// limit, a trial ends early if more trials are ahead of it than there can ever be places. NaN is worst and never
+// promoted; a trial that exits counts as worst.
 type ashaPromote struct{ *asha }
 
 func (a *ashaPromote) ask(n int) error {
@@ -35,7 +35,7 @@ func (a *ashaPromote) ask(n int) error {
 	return nil
 }
 
-// promotable is the trial to promote next, from the highest rung that has one; -1 if none has.
+// promotable returns the trial to promote next, from the highest rung that has one, or -1.
 func (a *ashaPromote) promotable() Trial {
 	found, level := Trial(-1), int64(-1)
 	for i := range a.Brackets {
@@ -58,7 +58,7 @@ func (a *ashaPromote) waitsIn(bracket, rung int) func(entry) bool {
 	}
 }
 
-// promote sends the best waiting trial of a rung to the next one.
+// promote sends a trial, the best waiting one of its rung, to the next rung.
 func (a *ashaPromote) promote(t Trial) {
 	rec, r := &a.trials[t], a.rung(t)
 	r.Promoted++
@@ -92,11 +92,11 @@ func (a *ashaPromote) reached(e Reached) error {
 	return nil
 }
 
-// wait lets a trial wait in the rung it reached, or promotes it at once if its turn is now.
+// wait pauses a trial in the rung that it reached, or promotes it if it takes the next place.
 func (a *ashaPromote) wait(t Trial) {
 	rec, r := &a.trials[t], a.rung(t)
 	rec.phase = paused
-	a.hold(t)
+	a.addToRankings(t)
 	waits := a.waitsIn(int(rec.bracket), int(rec.rung))
 	if r.best.dropTop(waits); a.places(r, r.Size) > r.Promoted && r.best.top().Trial == t {
 		a.promote(t)
@@ -113,14 +113,14 @@ func (a *ashaPromote) wait(t Trial) {
 	}
 }
 
-func (a *ashaPromote) hold(t Trial) {
+func (a *ashaPromote) addToRankings(t Trial) {
 	r := a.rung(t)
 	r.best.push(a.entry(t))
 	r.worst.push(a.entry(t))
 	r.held++
 }
 
-// hopeless takes the worst trial out of a rung in which more wait than can ever be promoted; -1 if there is none.
+// hopeless removes the worst trial of a rung in which more trials wait than can ever be promoted, or returns -1.
 func (a *ashaPromote) hopeless(bracket, rung int) Trial {
 	if a.quotas == nil {
 		return -1
@@ -139,7 +139,7 @@ func (a *ashaPromote) hopeless(bracket, rung int) Trial {
 	return a.giveUp(r.worst.pop().Trial)
 }
 
-func (a *ashaPromote) left(e Exited, before phase) {
+func (a *ashaPromote) handleExit(e Exited, before phase) {
 	r := a.rung(e.Trial)
 	if before == paused {
 		r.held--
@@ -150,8 +150,8 @@ func (a *ashaPromote) left(e Exited, before phase) {
 	a.finish()
 }
 
-// over reports whether nothing can be promoted any more.
-func (a *ashaPromote) over() bool {
+// isOver reports whether no trial can be promoted any more.
+func (a *ashaPromote) isOver() bool {
 	if a.canCreate() {
 		return false
 	}
@@ -166,10 +166,10 @@ func (a *ashaPromote) over() bool {
 	return true
 }
 
-// finish ends the trials that still wait when no place can come any more. They are few: those that hope for the
-// places of trials that exited or reported NaN.
+// finish ends the waiting trials once no further place can become free. Only trials that waited for the places of
+// trials that exited or reported NaN are left then.
 func (a *ashaPromote) finish() {
-	if !a.over() {
+	if !a.isOver() {
 		return
 	}
 	for i := range a.Brackets {
@@ -199,7 +199,7 @@ func (a *ashaPromote) extend(old Settings) error {
 
 func (a *ashaPromote) status() Status {
 	s := Status{Waiting: !a.canCreate() && a.promotable() < 0}
-	s.Exhausted = s.Waiting && a.over()
+	s.Exhausted = s.Waiting && a.isOver()
 	return s
 }
 
@@ -231,7 +231,7 @@ func (a *ashaPromote) load(decode func(any) error) error {
 	return nil
 }
 
-// derive fills in what follows from the trials.
+// derive rebuilds the state that follows from the trials.
 func (a *ashaPromote) derive() {
 	for i := range a.Brackets {
 		for k := range a.Brackets[i].Rungs {
@@ -243,8 +243,8 @@ func (a *ashaPromote) derive() {
 		switch {
 		case rec.phase == running:
 			a.rung(Trial(t)).expecting++
-		case rec.phase == paused, rec.mayGoOn(a.Brackets[rec.bracket].top()):
-			a.hold(Trial(t))
+		case rec.phase == paused, rec.mayContinue(a.Brackets[rec.bracket].top()):
+			a.addToRankings(Trial(t))
 		}
 	}
 }

@@ -7,17 +7,17 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// ashaStop is the stop-only form of asynchronous successive halving: no trial is ever paused. At a rung a trial goes
-// on at once if it is among the best floor(m/eta) of the m that got there so far, itself included, and ends if not.
-// The paper has no such form; this is the rule that Ray Tune's AsyncHyperBandScheduler and the stopping type of Syne
-// Tune's ASHA apply with a quantile of the metrics. As there, the first eta-1 trials of a rung go on, since too few
-// were seen to judge them: otherwise the first trials of every sweep would end at the first rung.
+// ashaStop is the stop-only form of asynchronous successive halving: no trial is paused. At a rung, a trial continues
+// if it is among the best floor(m/eta) of the m trials that reached the rung so far, including itself, and ends if not.
+// The paper does not have this form. It is the rule that Ray Tune's AsyncHyperBandScheduler and the stopping type of
+// Syne Tune's ASHA apply with a quantile of the metrics. As there, the first eta-1 trials of a rung continue, because
+// otherwise the first trials of every sweep would end at the first rung.
 //
-// A trial that looked good among few goes on although better ones come later, so more than 1/eta of a rung can go
-// on; each was among the best 1/eta when it did. NaN ends a trial; one that exits counts as worst.
+// A trial that was among the best of a few continues even if better ones follow, so more than 1/eta of a rung can
+// continue. NaN ends a trial; a trial that exits counts as worst.
 type ashaStop struct {
 	*asha
-	// expected is the outlook for the spec that was rehearsed.
+	// expected is the outlook of the spec that was rehearsed.
 	expected  Outlook
 	rehearsed *outbidv1.SweepSpec
 }
@@ -54,7 +54,7 @@ func (a *ashaStop) reached(e Reached) error {
 		return tooEarly(e, r.Level)
 	}
 	rec.metric = e.Metric
-	among := a.see(r, e.Trial)
+	among := a.record(r, e.Trial)
 	where := a.whereIs(e.Trial)
 	switch {
 	case int(rec.rung) == a.Brackets[rec.bracket].top():
@@ -73,8 +73,8 @@ func (a *ashaStop) reached(e Reached) error {
 	return nil
 }
 
-// see counts a trial in and reports whether it is among the best floor(Size/eta) of its rung.
-func (a *ashaStop) see(r *ashaRung, t Trial) bool {
+// record records a trial in its rung and reports whether it is among the best floor(Size/eta).
+func (a *ashaStop) record(r *ashaRung, t Trial) bool {
 	r.Size++
 	top, rest := ranking{behind, r.Top}, ranking{ahead, r.Rest}
 	e := a.entry(t)
@@ -89,13 +89,13 @@ func (a *ashaStop) see(r *ashaRung, t Trial) bool {
 	return !math.IsNaN(e.Cost) && top.len() > 0 && !ahead(top.top(), e)
 }
 
-func (a *ashaStop) left(e Exited, before phase) {
+func (a *ashaStop) handleExit(e Exited, before phase) {
 	if before == running {
 		a.rung(e.Trial).Size++
 	}
 }
 
-// extend lets the best of those that completed the last rung so far go on.
+// extend resumes the best trials that completed the previously last rung.
 func (a *ashaStop) extend(old Settings) error {
 	a.quotas = a.allot()
 	if maxSteps(a.spec) <= maxSteps(old.Spec) {
@@ -131,11 +131,11 @@ func (a *ashaStop) status() Status {
 	return Status{Waiting: idle, Exhausted: idle}
 }
 
-// outlook is what a run on random metrics gives: how many go on depends on the order in which trials come. There is no
-// closed form, because those that get to a higher rung come in an order that is random no more.
+// outlook rehearses the sweep on random metrics, because the number of trials that continue depends on their order. A
+// closed form does not exist: trials do not reach the higher rungs in random order.
 func (a *ashaStop) outlook() Outlook {
 	if a.rehearsed != a.spec {
-		// Without a limit of trials, and for a spec that New refuses, there is nothing to say.
+		// The outlook is unknown without a trial limit, and for a spec that New rejects.
 		a.expected = Outlook{}
 		if a.limit() > 0 {
 			a.expected, _ = Rehearse(Settings{Spec: a.spec}, a.limit())

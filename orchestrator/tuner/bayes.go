@@ -1,5 +1,5 @@
 package tuner
 
-// newBayes is Bayesian optimisation: a Gaussian process of all trials before chooses each configuration; see package surrogate. Each is trained
-// to the end.
-func newBayes(c *core) (rules, error) { return newFlat(c, "Bayesian choice") }
+// newBayes returns Bayesian optimisation: a Gaussian process of all earlier trials proposes each configuration (package
+// surrogate). Each trial is trained to the end.
+func newBayes(c *core) (rules, error) { return newSingleStage(c, "Bayesian choice") }

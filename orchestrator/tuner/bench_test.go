@@ -10,8 +10,8 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// hundredThousand runs a sweep of 100,000 trials to its end, one event at a time, and says what an event, a trial and
-// a snapshot cost. Drawing configurations is part of it.
+// hundredThousand runs a sweep of 100,000 trials to its end, one event at a time, and reports the cost of an event, a
+// trial and a snapshot, including drawing configurations.
 func hundredThousand(b *testing.B, settings tuner.Settings, reportEvery int64) {
 	for b.Loop() {
 		var before, after runtime.MemStats
@@ -43,7 +43,7 @@ func hundredThousand(b *testing.B, settings tuner.Settings, reportEvery int64) {
 	}
 }
 
-// run feeds a tuner as 1,000 workers would, without keeping anything of what it says.
+// run sends events to a tuner as 1,000 workers would, without storing its answers.
 func run(b *testing.B, made tuner.Tuner, reportEvery int64) (events int, spent time.Duration) {
 	type trial struct{ step, target int64 }
 	var trials []trial

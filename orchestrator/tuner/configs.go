@@ -11,21 +11,21 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// Streams keep the uses of a sweep's seed apart: drawing more from one never changes the others.
+// The streams separate the uses of a sweep's seed: drawing more from one does not change the others.
 const (
 	trialStream   = 0x747269616c
 	exploreStream = 0x6578706c6f7265
 	pointStream   = 0x706f696e74
 )
 
-// configs is where new configurations and the trials' seeds come from.
+// configs is the source of new configurations and of the trials' seeds.
 type configs struct {
 	space   *space.Space
 	sampler sample.Sampler
 	root    uint64
-	// points are the first configurations to try: trial t tries points[t].
+	// points are the initial configurations: trial t uses points[t].
 	points []space.Point
-	// dry is set once the sampler has no more: a grid that is done.
+	// dry is set once the sampler is exhausted, as at the end of a grid.
 	dry bool
 }
 
@@ -56,7 +56,7 @@ func newSampler(t *outbidv1.Tuner, s *space.Space) (sample.Sampler, error) {
 	}
 	name := samplerName(t)
 	if t.GetFreezeThaw() != nil && name == "model" {
-		name = "random" // what is not chosen is drawn
+		name = "random" // used for the configurations that the model does not choose
 	}
 	drawn, err := sample.New(name, s, t.GetSeed())
 	if err != nil {
@@ -65,7 +65,7 @@ func newSampler(t *outbidv1.Tuner, s *space.Space) (sample.Sampler, error) {
 	return drawn, nil
 }
 
-// samplerName is the sampler that the settings of a tuner ask for; "" is random.
+// samplerName returns the sampler named in the settings of a tuner; "" means random.
 func samplerName(t *outbidv1.Tuner) string {
 	switch kind := t.GetKind().(type) {
 	case *outbidv1.Tuner_SuccessiveHalving:
@@ -85,12 +85,12 @@ func samplerName(t *outbidv1.Tuner) string {
 	}
 }
 
-// next is the configuration of a new trial: one of the first ones to try, or a draw. False means that there are no more.
+// next returns the configuration of a new trial: an initial one or a draw. It returns false if none is left.
 func (c *configs) next(t Trial) (Config, bool, error) {
 	if int(t) < len(c.points) {
 		config, err := c.point(int(t))
 		if err == nil {
-			c.took(config)
+			c.recordConfig(config)
 		}
 		return config, err == nil, err
 	}
@@ -99,31 +99,31 @@ func (c *configs) next(t Trial) (Config, bool, error) {
 		return nil, false, err
 	}
 	if c.dry = !ok; ok {
-		c.took(config)
+		c.recordConfig(config)
 	}
 	return config, ok, nil
 }
 
-// took tells a sampler that learns which configuration the next trial has.
-func (c *configs) took(config Config) {
+// recordConfig informs a learning sampler of the configuration of the next trial.
+func (c *configs) recordConfig(config Config) {
 	if l, ok := c.sampler.(sample.Learner); ok {
 		l.Took(config)
 	}
 }
 
-// told tells a sampler that learns what a trial cost in the end.
-func (c *configs) told(t Trial, cost float64) {
+// recordCost informs a learning sampler of the final cost of a trial.
+func (c *configs) recordCost(t Trial, cost float64) {
 	if l, ok := c.sampler.(sample.Learner); ok {
 		l.Told(int(t), cost)
 	}
 }
 
-// seed is the seed handed to a trial's training code: the same for the same trial of the same sweep.
+// seed returns the seed that trial t's training code receives. It depends only on the sweep's seed and t.
 func (c *configs) seed(t Trial) uint64 {
 	return rand.New(rand.NewPCG(c.root, trialStream+uint64(t))).Uint64()
 }
 
-// widen draws from the space of a new spec, which must contain the one so far.
+// widen switches to the space of a new spec, which must contain the old space.
 func (c *configs) widen(old, now *outbidv1.SweepSpec) error {
 	a := &outbidv1.SweepSpec{Space: old.GetSpace(), Constraints: old.GetConstraints()}
 	b := &outbidv1.SweepSpec{Space: now.GetSpace(), Constraints: now.GetConstraints()}

@@ -8,8 +8,8 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/curve/curvetest"
 )
 
-// crossedTasks are tasks whose curves are others' until three quarters of training, and worse there than any end: how well one does until
-// then says nothing of its end.
+// crossedTasks returns tasks whose curves equal those of other curves until three quarters of training, with values
+// worse than any final value, so that earlier ranks say nothing about the end.
 func crossedTasks(tasks []curvetest.Task) []curvetest.Task {
 	var crossed []curvetest.Task
 	for _, task := range tasks {

@@ -12,8 +12,9 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// tableSpace is the search space of a task's table, and the row that a configuration stands for: the nearest one, in parts of
-// the ranges, of the same kind; among rows that are alike one drawn at random. Blind, a space says nothing: it draws a row.
+// tableSpace returns the search space of a task's table and a function that picks the row for a configuration: the
+// nearest row of the same kind, measured in fractions of the ranges, or a random one of equally near rows. If blind is
+// set, the space has a row number as its only parameter.
 func tableSpace(task *curvetest.Task, blind bool, seed uint64) (map[string]*outbidv1.Parameter, func(tuner.Config) int) {
 	if blind {
 		rows := &outbidv1.IntRange{High: int64(len(task.Curves) - 1)}
@@ -31,14 +32,14 @@ func tableSpace(task *curvetest.Task, blind bool, seed uint64) (map[string]*outb
 	}
 }
 
-// A table lays a task's rows into the unit cube.
+// A table maps a task's rows to the unit cube.
 type table struct {
 	space map[string]*outbidv1.Parameter
 	names []string
 	at    []func(float64) float64
 	units [][]float64
 	kinds []string
-	// used are the rows that were taken: none is taken twice until all of its kind are.
+	// used are the rows already picked: no row is picked twice until all of its kind are used.
 	used map[int]bool
 }
 
@@ -75,7 +76,7 @@ func newTable(task *curvetest.Task) *table {
 	return b
 }
 
-// nearest are the rows nearest to a configuration.
+// nearest returns the rows nearest to a configuration.
 func (b *table) nearest(c tuner.Config) []int {
 	u := make([]float64, len(b.names))
 	for j, name := range b.names {

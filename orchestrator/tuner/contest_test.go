@@ -19,11 +19,11 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// A contest is one tuner on one task from one seed: every tick each slot trains a trial for a step.
+// A contest runs one tuner on one task with one seed. At every tick, each slot trains a trial for a step.
 type contest struct {
 	task  *curvetest.Task
 	tuner tuner.Tuner
-	// pick is the curve of a new trial.
+	// pick returns the curve of a new trial.
 	pick    func(tuner.Config) int
 	which   []int
 	step    []int
@@ -31,16 +31,17 @@ type contest struct {
 	running []tuner.Trial
 	waiting []tuner.Trial
 	pauses  int
-	// decisions are the targets that were reached and the times that trials were asked for.
+	// decisions counts reached targets and requests for trials.
 	decisions int
 	best      float64
-	bySteps   []float64 // the best cost after so many steps of all trials
-	byTicks   []float64 // and after so many ticks
+	bySteps   []float64 // the best cost after each number of steps of all trials
+	byTicks   []float64 // the best cost after each tick
 	forecast  func(contestEnd)
-	// kept are the trials that freeze_thaw trains to the end whatever is said of them, and keeping hears why.
+	// kept are the trials that freeze_thaw trains to the end regardless of their forecast. keeping is called with the
+	// reason.
 	kept    map[tuner.Trial]bool
 	keeping func(reason string)
-	// said are chances to beat the best, whether that came true, and whether the trial was stopped with it.
+	// said holds, for each forecast, the chance to beat the best, whether the trial did, and whether it was stopped.
 	said [][3]float64
 }
 
@@ -52,7 +53,7 @@ type contestEnd struct {
 	step   int
 }
 
-// hold runs the contest for so many ticks with so many slots.
+// hold runs the contest for a number of ticks.
 func (c *contest) hold(t testing.TB, slots, ticks int) {
 	t.Helper()
 	c.best = math.Inf(1)
@@ -129,7 +130,7 @@ func (c *contest) send(t testing.TB, e tuner.Event) {
 	}
 }
 
-// keep notes a trial that is trained to the end whatever is said of it.
+// keep records a trial that is kept regardless of its forecast.
 func (c *contest) keep(t tuner.Trial, reason string) {
 	if !strings.Contains(reason, ": kept, ") {
 		return
@@ -145,7 +146,8 @@ func (c *contest) keep(t tuner.Trial, reason string) {
 
 var chanceOf = regexp.MustCompile(`a chance of ([-+.0-9e]+) to beat`)
 
-// check notes what a tuner said of a trial's chance, and whether the trial would have gone on to beat what was best then.
+// check records the chance that a tuner gave a trial, and whether the trial would have beaten the best value of that
+// time.
 func (c *contest) check(e tuner.Reached, actions []tuner.Action) {
 	for _, a := range actions {
 		reason, ends := "", false
@@ -179,9 +181,9 @@ func (c *contest) check(e tuner.Reached, actions []tuner.Action) {
 	}
 }
 
-// devTask says which tasks the tuner was developed on: those that the prior of package curve was fitted on, LCBench's tables with odd numbers,
-// and since the tenth comparison all of AlgoPerf's and the first that trained.py trained. All others are held out, those of
-// trained_large_tasks.py among them.
+// devTask reports whether the tuner was developed on a task: those that the prior of package curve was fitted on,
+// LCBench's tables with odd numbers, and since the tenth comparison all of AlgoPerf's and the first tasks of
+// trained.py. All others are held out, including those of trained_large_tasks.py.
 func devTask(task *curvetest.Task) bool {
 	if strings.HasPrefix(task.Name, "row-") {
 		return strings.ContainsAny(task.Name[len(task.Name)-1:], "13579")
@@ -209,24 +211,25 @@ var (
 	contestMost  = flag.Int("contest-tasks", 100, "tasks of each set, at the most")
 )
 
-// contestBudgets are in trainings of max_steps.
+// contestBudgets returns budgets in trainings of max_steps.
 func contestBudgets() []int { return []int{2, 4, 8, 16} }
 
-// A contestResult is a line of the results: the best costs at the budgets, by steps of all trials and by ticks of the clock.
+// A contestResult is a line of the results: the best costs at the budgets, by steps of all trials and by ticks.
 type contestResult struct {
 	Set, Task, Space, Tuner string
 	Slots                   int
 	Seed                    uint64
-	// Share of the task's curves, in %, that ever get better than the best seen; Regret is of the value, of that between the best
-	// of the task and the median of the curves' bests.
+	// Share is the percentage of the task's curves that ever get better than the best seen. Regret is the best value's
+	// distance from the best of the task, relative to the distance of the median of the curves' best values.
 	ShareBySteps, ShareByTicks, RegretBySteps, RegretByTicks []float64
-	// RegretMean is the mean over all ticks after 8 trainings: at 16 all trainings of random search happen to end on 4 slots.
+	// RegretMean is the mean over all ticks after 8 trainings. At exactly 16, all trainings of random search end at
+	// once on 4 slots.
 	RegretMean     float64
 	Trials, Pauses int
 	Said           [][3]float64
 }
 
-// A scale says how good a cost is on a task.
+// A contestScale rates the costs of a task.
 type contestScale struct{ rising []float64 }
 
 func newContestScale(task *curvetest.Task) contestScale {
@@ -271,7 +274,8 @@ func contestant(name string, steps int64) *outbidv1.Tuner {
 	}
 }
 
-// contestTables are the tasks of the tables in the file that a variable names; none where it names none.
+// contestTables returns the tasks of the tables in the file that an environment variable names, or nil if it is not
+// set.
 func contestTables(t *testing.T, variable string) []curvetest.Task {
 	t.Helper()
 	name := os.Getenv(variable)
@@ -290,8 +294,8 @@ func contestTables(t *testing.T, variable string) []curvetest.Task {
 	return tasks
 }
 
-// contestTasks are the tasks of the shared curves, those of LCBench where OUTBID_LCBENCH names their tables, and those that trained.py
-// trained where OUTBID_TRAINED does.
+// contestTasks returns the tasks of the shared curves, those of LCBench if OUTBID_LCBENCH names their tables, and those
+// of trained.py if OUTBID_TRAINED names theirs.
 func contestTasks(t *testing.T) []curvetest.Task {
 	t.Helper()
 	tasks := realTasks(t)
@@ -354,7 +358,8 @@ func contestOn(t *testing.T, task *curvetest.Task, name, mode string, slots int,
 	return r
 }
 
-// contestTuner makes a tuner, and what ends it: ASHA with Optuna's TPE is a program of Python's, with the SDK on PYTHONPATH.
+// contestTuner returns a tuner and a function that stops it. ASHA with Optuna's TPE is a Python program and needs the
+// SDK on PYTHONPATH.
 func contestTuner(t *testing.T, s tuner.Settings, name string) (tuner.Tuner, func()) {
 	t.Helper()
 	tuner.Outside(s.Spec.GetTuner())
@@ -365,7 +370,7 @@ func contestTuner(t *testing.T, s tuner.Settings, name string) (tuner.Tuner, fun
 	return made, end
 }
 
-// Contests of tuners on real curves, whose results a file takes in.
+// TestContest compares tuners on real curves and appends the results to a file.
 func TestContest(t *testing.T) {
 	if *contestOut == "" {
 		t.Skip("a study: give -args -contest-out FILE")

@@ -7,17 +7,17 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// A phase says where the tuner has a trial.
+// A phase is the tuner's view of a trial's state.
 type phase uint8
 
 const (
-	// running: wanted on a device until its target.
+	// running: the trial should be on a device until it reaches its target.
 	running phase = iota
-	// paused: reached its target and waits for a decision.
+	// paused: the trial reached its target and waits for a decision.
 	paused
-	// ready: is to go on, and will be trained at one of the next Asks.
+	// ready: the trial will be resumed by one of the next Asks.
 	ready
-	// stopped, completed and exited are ends; only an extension to longer steps takes a completed trial up again.
+	// stopped, completed and exited are final, except that an extension to more steps may resume a completed trial.
 	stopped
 	completed
 	exited
@@ -25,22 +25,24 @@ const (
 
 func (p phase) ended() bool { return p >= stopped }
 
-// A record is all that is kept of a trial: 16 bytes.
+// A record is the state kept for every trial; it takes 16 bytes.
 type record struct {
-	// metric at the newest rung, for the tuners that have rungs.
+	// metric is the value at the newest rung, for tuners that have rungs.
 	metric float64
-	// bracket is an index into the tuner's list of brackets, rung the one that the trial is on its way to or waits in.
+	// bracket is an index into the tuner's brackets. rung is the one that the trial trains towards or waits in.
 	bracket int32
 	rung    uint8
 	phase   phase
 }
 
-// mayGoOn reports whether the trial completed what was the last rung before an extension put others above it.
-func (r record) mayGoOn(top int) bool {
+// mayContinue reports whether the trial completed the rung that was the last one before an extension added rungs above
+// it.
+func (r record) mayContinue(top int) bool {
 	return r.phase == completed && int(r.rung) < top && !math.IsNaN(r.metric)
 }
 
-// A core is what all built-in tuners share: the trials, where configurations come from, and the actions under way.
+// A core holds what all built-in tuners share: the trials, the source of configurations, and the actions of the current
+// event.
 type core struct {
 	spec     *outbidv1.SweepSpec
 	maximise bool
@@ -65,15 +67,16 @@ func (c *core) use(spec *outbidv1.SweepSpec) {
 	c.maximise = spec.GetMode() == "max"
 }
 
-// limit is the most trials that may be created, 0 for no limit.
+// limit returns the maximum number of trials, or 0 for no limit.
 func (c *core) limit() int { return int(c.spec.GetLimits().GetTrials()) }
 
-// canCreate reports whether the limit of trials and the supply of configurations allow another trial.
+// canCreate reports whether the trial limit and the sampler allow another trial.
 func (c *core) canCreate() bool {
 	return !c.configs.dry && len(c.trials) < math.MaxInt32 && (c.limit() == 0 || len(c.trials) < c.limit())
 }
 
-// create makes the next trial and returns its configuration. It reports false, and does nothing, if there is none left.
+// create makes the next trial and returns its configuration. If no configuration is left, it does nothing and returns
+// false.
 func (c *core) create(r record, until int64, label int, reason string) (Config, bool, error) {
 	config, ok, err := c.configs.next(Trial(len(c.trials)))
 	if err != nil || !ok {
@@ -86,7 +89,7 @@ func (c *core) create(r record, until int64, label int, reason string) (Config, 
 	return config, true, nil
 }
 
-// add makes the next trial of a configuration.
+// add makes the next trial with a given configuration.
 func (c *core) add(r record, config Config, until int64, label int, reason string) {
 	t := Trial(len(c.trials))
 	c.trials = append(c.trials, r)
@@ -113,8 +116,8 @@ func (c *core) end(t Trial, whole bool, reason string) {
 	c.do(End{Trial: t, Completed: whole, Reason: reason})
 }
 
-// giveUp marks a trial that completed before an extension and is not to go on: for everybody else it has ended long
-// ago. It returns the trial.
+// giveUp marks a trial that completed before an extension and will not continue. Outside the tuner it ended long ago,
+// so no action is needed. It returns the trial.
 func (c *core) giveUp(t Trial) Trial {
 	if c.trials[t].phase == completed {
 		c.trials[t].phase = stopped
@@ -122,7 +125,7 @@ func (c *core) giveUp(t Trial) Trial {
 	return t
 }
 
-// cost turns a metric into what rankings order by: lower is better. NaN stays NaN.
+// cost converts a metric into the value that rankings use: lower is better. NaN stays NaN.
 func (c *core) cost(metric float64) float64 {
 	if c.maximise {
 		return -metric

@@ -5,24 +5,24 @@ import (
 	"math"
 )
 
-// rules are what sets one built-in tuner apart. They see only events of trials that exist and have not ended, and
-// leave their actions in the core.
+// rules implement one built-in tuner. They receive only events of trials that exist and have not ended, and append
+// their actions to the core.
 type rules interface {
 	ask(n int) error
 	reported(Reported)
 	reached(Reached) error
-	// left says that a trial exited; its phase is already set, before is the one it had.
-	left(e Exited, before phase)
-	// extend takes up new settings, which the core holds already; old are those before.
+	// handleExit handles a trial that exited. Its phase is already set; before is its previous phase.
+	handleExit(e Exited, before phase)
+	// extend handles new settings, which the core already has; old are the previous ones.
 	extend(old Settings) error
 	status() Status
 	outlook() Outlook
-	// save returns the state beside the core's as a value for encoding/gob, load takes it back into fresh rules.
+	// save returns the rules' own state as a value for encoding/gob. load decodes it into new rules.
 	save() (any, error)
 	load(decode func(any) error) error
 }
 
-// An engine is a built-in tuner: the core, and the rules that set it apart.
+// An engine is a built-in tuner: the core and its rules.
 type engine struct {
 	*core
 	kind  string
@@ -46,39 +46,39 @@ func (e *engine) handle(event Event) error {
 		}
 		return e.rules.ask(v.N)
 	case Reported:
-		if over, err := e.over(v.Trial); over || err != nil {
+		if over, err := e.hasEnded(v.Trial); over || err != nil {
 			return err
 		}
 		e.rules.reported(v)
 		return nil
 	case Reached:
-		over, err := e.over(v.Trial)
+		over, err := e.hasEnded(v.Trial)
 		if over || err != nil {
 			return err
 		}
 		if e.trials[v.Trial].phase != running {
-			return nil // told twice
+			return nil // a repeated event
 		}
-		e.configs.told(v.Trial, e.cost(v.Metric))
+		e.configs.recordCost(v.Trial, e.cost(v.Metric))
 		return e.rules.reached(v)
 	case Exited:
-		over, err := e.over(v.Trial)
+		over, err := e.hasEnded(v.Trial)
 		if over || err != nil {
 			return err
 		}
 		before := e.trials[v.Trial].phase
 		e.trials[v.Trial].phase = exited
-		e.configs.told(v.Trial, e.exitCost(v))
-		e.rules.left(v, before)
+		e.configs.recordCost(v.Trial, e.exitCost(v))
+		e.rules.handleExit(v, before)
 		return nil
 	case Extended:
 		return e.extend(v.Settings)
 	default:
-		return fmt.Errorf("there is no event %T", event)
+		return fmt.Errorf("unknown event %T; want Ask, Reported, Reached, Exited or Extended", event)
 	}
 }
 
-// exitCost is what a trial that ended without being told to cost: one that failed has none, whatever it reported.
+// exitCost returns the cost of a trial that exited, or NaN if it failed.
 func (e *engine) exitCost(v Exited) float64 {
 	if v.Failed {
 		return math.NaN()
@@ -86,15 +86,15 @@ func (e *engine) exitCost(v Exited) float64 {
 	return e.cost(v.Metric)
 }
 
-// over reports whether a trial has ended, so that events still on their way to it mean nothing.
-func (e *engine) over(t Trial) (bool, error) {
+// hasEnded reports whether a trial has ended, so that its late events must be ignored.
+func (e *engine) hasEnded(t Trial) (bool, error) {
 	if t < 0 || int(t) >= len(e.trials) {
-		return false, fmt.Errorf("trial %d does not exist; %d were created", t, len(e.trials))
+		return false, fmt.Errorf("trial %d does not exist; the tuner created %d", t, len(e.trials))
 	}
 	return e.trials[t].phase.ended(), nil
 }
 
-// extend changes nothing if the new settings cannot be taken up.
+// extend applies new settings. On an error nothing has changed.
 func (e *engine) extend(s Settings) error {
 	old := Settings{Spec: e.spec}
 	if err := CheckExtension(old, s); err != nil {

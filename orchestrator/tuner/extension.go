@@ -7,9 +7,9 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// CheckExtension says why a sweep with old settings cannot be extended to new ones; nil if it can. More trials, longer
-// steps, a larger population, more iterations and a wider space can be taken up; everything else that a tuner's
-// decisions rest on must stay. An error names the field.
+// CheckExtension returns an error that names the field if a sweep with old settings cannot be extended to new ones.
+// More trials, more steps, a larger population, more iterations and a wider space are allowed. Everything else that a
+// tuner's decisions depend on must stay the same.
 func CheckExtension(old, now Settings) error {
 	if _, err := New(now); err != nil {
 		return err
@@ -40,10 +40,11 @@ func bound(n int64) string {
 	return fmt.Sprint(n)
 }
 
-// checkTunerExtension compares the settings of two tuners of one kind, field by field: some may grow, the rest stay.
+// checkTunerExtension compares the settings of two tuners of the same kind field by field: some may grow, the others
+// must be equal.
 func checkTunerExtension(was, is *outbidv1.Tuner) error {
 	if was.GetSeed() != is.GetSeed() {
-		return fmt.Errorf("tuner.seed: %d cannot become %d; the sweep goes on with its seed", was.GetSeed(), is.GetSeed())
+		return fmt.Errorf("tuner.seed: %d cannot become %d; an extended sweep keeps its seed", was.GetSeed(), is.GetSeed())
 	}
 	kind := kindOf(was)
 	a, b := was.ProtoReflect(), is.ProtoReflect()

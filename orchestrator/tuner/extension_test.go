@@ -13,14 +13,14 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// grown is a sweep with more of something.
+// grown returns a sweep's settings after a change to a copy of its spec.
 func grown(s tuner.Settings, change func(*outbidv1.SweepSpec)) tuner.Settings {
 	c := proto.CloneOf(s.Spec)
 	change(c)
 	return tuner.Settings{Spec: c}
 }
 
-// longer multiplies the steps of every tuner.
+// longer multiplies max_steps of the tuner.
 func longer(factor int64) func(*outbidv1.SweepSpec) {
 	return func(s *outbidv1.SweepSpec) {
 		m := s.GetTuner().ProtoReflect()
@@ -53,7 +53,8 @@ func more(n int32) func(*outbidv1.SweepSpec) {
 
 func wider(s *outbidv1.SweepSpec) { s.GetSpace()["lr"].GetFloat().High = 2 }
 
-// Every tuner can be extended, twice, in any way, at its end; it keeps its contract, and snapshots hold.
+// Every tuner can be extended twice, in any way, at its end. It meets its contract, and snapshots are restored
+// correctly.
 func TestExtensionsKeepTheContract(t *testing.T) {
 	t.Parallel()
 	all := sweeps()
@@ -74,7 +75,7 @@ func TestExtensionsKeepTheContract(t *testing.T) {
 				now = grown(now, wider)
 			}
 			if tuner.CheckExtension(last, now) != nil {
-				now = last // too few trials for so many rungs
+				now = last // too few trials for this many rungs
 			}
 			last = now
 			o.Extend = append(o.Extend, now)
@@ -86,7 +87,7 @@ func TestExtensionsKeepTheContract(t *testing.T) {
 	})
 }
 
-// An extension in the middle of a sweep counts like one at the start, as far as trials have not ended.
+// An extension in the middle of a sweep has the same effect as at the start, for trials that have not ended.
 func TestExtensionsInTheMiddle(t *testing.T) {
 	t.Parallel()
 	all := sweeps()
@@ -126,13 +127,13 @@ func TestLongerStepsTakeTheBestOfTheLastRungOn(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]struct {
 		settings tuner.Settings
-		// full is how many trials get to the new end.
+		// full is the number of trials that reach the new end.
 		full int
 	}{
 		"random": {spec(&outbidv1.Tuner{
 			Kind: &outbidv1.Tuner_Random{Random: &outbidv1.RandomSearch{MaxSteps: 9}},
 		}, trials(7)), 7},
-		// 9, 3 and 1 trials in bracket 2, 5 and 1 in bracket 1, 3 in bracket 0: each takes its best on.
+		// 9, 3 and 1 trials in bracket 2, 5 and 1 in bracket 1, 3 in bracket 0: the best of each bracket continues.
 		"hyperband":   {spec(hyperband(&outbidv1.Hyperband{MaxSteps: 9})), 3},
 		"asha":        {spec(asha(&outbidv1.Asha{MaxSteps: 9}), trials(54)), 2},
 		"asha few":    {spec(asha(&outbidv1.Asha{MaxSteps: 9}), trials(9)), 1},

@@ -2,37 +2,37 @@ package tuner
 
 import "fmt"
 
-// A flat trains every trial for the same number of steps, or until its code ends: random, grid, Sobol and Bayesian search, and
-// the base of median stopping.
+// A singleStage trains every trial for the same number of steps, or until its code ends. It implements random, grid,
+// Sobol and Bayesian search, and is the base of median stopping.
 //
-// An extension to longer steps takes up all trials that completed.
-type flat struct {
+// After an extension to more steps, all completed trials are resumed.
+type singleStage struct {
 	*core
-	// label names the sampler in reasons.
+	// label describes the sampler in reasons.
 	label string
-	// total is the number of configurations there are, 0 for no end.
+	// total returns the number of configurations, or 0 if unlimited.
 	total func() (int, error)
-	flatState
+	singleStageState
 }
 
-// flatState is what a snapshot holds beside the trials.
-type flatState struct {
-	// Resume holds trials that completed before an extension and are to be trained on.
+// singleStageState is the part of a snapshot besides the trials.
+type singleStageState struct {
+	// Resume lists the trials that completed before an extension and are to be resumed.
 	Resume []Trial
 }
 
-func newFlat(c *core, label string) (*flat, error) {
-	f := &flat{core: c, label: label, total: func() (int, error) { return 0, nil }}
+func newSingleStage(c *core, label string) (*singleStage, error) {
+	f := &singleStage{core: c, label: label, total: func() (int, error) { return 0, nil }}
 	if f.steps() < 0 {
-		return nil, fmt.Errorf("tuner.%s.max_steps: %d is negative; use 0 to let the code end by itself",
+		return nil, fmt.Errorf("tuner.%s.max_steps: %d is negative; use 0 to train until the code ends",
 			kindOf(c.spec.GetTuner()), f.steps())
 	}
 	return f, nil
 }
 
-func (f *flat) steps() int64 { return maxSteps(f.spec) }
+func (f *singleStage) steps() int64 { return maxSteps(f.spec) }
 
-func (f *flat) ask(n int) error {
+func (f *singleStage) ask(n int) error {
 	for n > 0 && len(f.Resume) > 0 {
 		t := f.Resume[0]
 		f.Resume = f.Resume[1:]
@@ -56,9 +56,9 @@ func (f *flat) ask(n int) error {
 	return nil
 }
 
-func (f *flat) reported(Reported) {}
+func (f *singleStage) reported(Reported) {}
 
-func (f *flat) reached(e Reached) error {
+func (f *singleStage) reached(e Reached) error {
 	if e.Step < f.steps() {
 		// The target was set before the sweep was extended.
 		f.train(e.Trial, f.steps(), fmt.Sprintf("the sweep was extended to %s", count(int(f.steps()), "step")))
@@ -68,9 +68,9 @@ func (f *flat) reached(e Reached) error {
 	return nil
 }
 
-func (f *flat) left(Exited, phase) {}
+func (f *singleStage) handleExit(Exited, phase) {}
 
-func (f *flat) extend(old Settings) error {
+func (f *singleStage) extend(old Settings) error {
 	if f.steps() <= maxSteps(old.Spec) {
 		return nil
 	}
@@ -83,12 +83,12 @@ func (f *flat) extend(old Settings) error {
 	return nil
 }
 
-func (f *flat) status() Status {
+func (f *singleStage) status() Status {
 	idle := len(f.Resume) == 0 && !f.canCreate()
 	return Status{Waiting: idle, Exhausted: idle}
 }
 
-func (f *flat) outlook() Outlook {
+func (f *singleStage) outlook() Outlook {
 	n := f.limit()
 	if total, err := f.total(); err == nil && total > 0 && (n == 0 || total < n) {
 		n = total
@@ -97,16 +97,16 @@ func (f *flat) outlook() Outlook {
 	return Outlook{Trials: n, Steps: steps, Rungs: []Rung{{UntilStep: f.steps(), Trials: n, Steps: steps}}}
 }
 
-func (f *flat) save() (any, error) { return f.flatState, nil }
+func (f *singleStage) save() (any, error) { return f.singleStageState, nil }
 
-func (f *flat) load(decode func(any) error) error {
-	if err := decode(&f.flatState); err != nil {
+func (f *singleStage) load(decode func(any) error) error {
+	if err := decode(&f.singleStageState); err != nil {
 		return err
 	}
-	return f.flatState.check(len(f.trials))
+	return f.singleStageState.check(len(f.trials))
 }
 
-func (s flatState) check(trials int) error {
+func (s singleStageState) check(trials int) error {
 	for _, t := range s.Resume {
 		if t < 0 || int(t) >= trials {
 			return ErrBadSnapshot

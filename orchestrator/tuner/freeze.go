@@ -8,74 +8,75 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// freeze trains many trials a little at a time, after Swersky, Snoek and Adams, "Freeze-Thaw Bayesian Optimization" (2014): at
-// each look all trials that wait, and ones that are not begun, are forecast (package population), and the one whose steps are
-// worth most is trained on until its next look: by Gittins's index of ending among the best. A part of the steps goes to trials that
-// are kept: trained to the end whatever is said of them. It is small where standings tell of ends, and nearly all where they do not.
+// freeze trains many trials a little at a time, after Swersky, Snoek and Adams, "Freeze-Thaw Bayesian Optimization"
+// (2014). At each look, all waiting trials and a new one are forecast (package population), and the trial whose steps
+// are worth most is trained until its next look. The worth is the Gittins index of ending among the best. A part of the
+// steps goes to kept trials, which are trained to the end regardless of their forecast. This part is small if ranks at
+// looks predict final ranks, and nearly everything if they do not.
 //
-// Everything is decided from what a snapshot holds: forecasts are made anew from the costs at the looks.
+// All decisions follow from the state in a snapshot: forecasts are recomputed from the costs at the looks.
 type freeze struct {
-	*flat
+	*singleStage
 	freezeState
 	// live holds the trials that have not ended.
 	live map[Trial]*frozen
-	// running counts those that are wanted on a device.
+	// running is the number of trials that should be on a device.
 	running int
-	// view is what is thought of all trials now, nil if it has to be thought through.
-	view   *freezeView
-	worths *population.Worths
+	// view is the current forecast of all trials, or nil if it must be recomputed.
+	view    *freezeView
+	gittins *population.GittinsIndex
 }
 
-// freezeState is what a snapshot holds beside the trials.
+// freezeState is the part of a snapshot besides the trials.
 type freezeState struct {
-	// Looks are the steps at which trials are looked at; the last one is the end.
+	// Looks are the steps after which trials are judged; the last one is the end.
 	Looks []int64
-	// Live are the trials that have not ended, by number, and Past those that have, the newest.
+	// Live are the trials that have not ended, by number. Past are the most recent trials that ended.
 	Live, Past []frozen
-	// Scale is what was learned of configurations, and Beliefs what standings proved to be worth.
+	// Scale is what was learned of configurations, Beliefs how well ranks were found to predict.
 	Scale   population.Scale
 	Beliefs population.Beliefs
-	// Best is the best cost that was seen and Holder whose it is, if Seen is above 0.
+	// Best is the trial with the best cost seen, if Seen is above 0.
 	Best entry
 	Seen int
-	// Reaches counts the looks that trials got to.
+	// Reaches is the number of looks that trials reached, over all trials.
 	Reaches int
 	Ended   int
 	Worked  int64
-	// Spent is the steps that all trials trained, and Given those that kept ones were promised.
+	// Spent is the number of steps that all trials trained, Given the number of steps assigned to kept trials.
 	Spent, Given int64
-	// Done is the step at which trials that completed before an extension stand.
+	// Done is the step where trials completed before an extension.
 	Done int64
-	Flat flatState
+	Flat singleStageState
 }
 
-// A frozen is what is kept of a trial.
+// A frozen is the state of a trial.
 type frozen struct {
 	Trial Trial
-	// X is its configuration in the unit cube, nil if that is not learned from.
+	// X is its configuration in the unit cube, or nil if the model does not learn from it.
 	X []float64
-	// Costs at the looks that it got to, NaN where none was known.
+	// Costs are the costs at the looks that it reached, NaN where none was known.
 	Costs []float64
-	// Newest metric, if any was Heard; Lost says that it was NaN.
+	// Newest is the newest metric if Heard is set. Lost is set if it was NaN.
 	Newest      float64
 	Heard, Lost bool
-	// Step of the last look.
+	// Step is the step of the last look.
 	Step int64
-	// Kept: it is trained to the end whatever is said of it.
+	// Kept is set if the trial is trained to the end regardless of its forecast.
 	Kept bool
 }
 
 const (
-	// pastKept bounds the trials that ended and are still learned from, and waitingKept those that wait.
-	pastKept, waitingKept = 256, 256
-	// believes is how many looks trials get to before what standings are worth is thought through anew; it is at each end too.
-	believes = 4
-	// looksTo is how many times the first look goes into all steps, at the most, if nothing else is said.
-	looksTo = 40
+	// maxPast is the maximum number of ended trials that the model learns from, maxWaiting that of waiting trials.
+	maxPast, maxWaiting = 256, 256
+	// beliefsEvery is the number of looks reached between updates of Beliefs; each completed trial also updates them.
+	beliefsEvery = 4
+	// lookRatio is the default ratio of all steps to the step of the first look.
+	lookRatio = 40
 )
 
 func newFreeze(c *core) (rules, error) {
-	f, err := newFlat(c, "random draw")
+	f, err := newSingleStage(c, "random draw")
 	if err != nil {
 		return nil, err
 	}
@@ -83,13 +84,13 @@ func newFreeze(c *core) (rules, error) {
 	if err := checkFreeze(set); err != nil {
 		return nil, fmt.Errorf("tuner.freeze_thaw.%w", err)
 	}
-	z := &freeze{flat: f, live: map[Trial]*frozen{}}
+	z := &freeze{singleStage: f, live: map[Trial]*frozen{}}
 	first := set.GetMinSteps()
 	if first == 0 {
-		first = (set.GetMaxSteps() + looksTo - 1) / looksTo
+		first = (set.GetMaxSteps() + lookRatio - 1) / lookRatio
 	}
 	z.Looks = looksUp(first, set.GetMaxSteps())
-	z.worths = population.NewWorths(z.Looks)
+	z.gittins = population.NewGittinsIndex(z.Looks)
 	z.Scale, z.Beliefs = population.NewScale(z.configs.space.Dims()), population.Prior()
 	if samplerName(c.spec.GetTuner()) == "sobol" {
 		f.label = "Sobol point"
@@ -100,16 +101,16 @@ func newFreeze(c *core) (rules, error) {
 func checkFreeze(set *outbidv1.FreezeThaw) error {
 	switch most := set.GetMaxSteps(); {
 	case most < 1:
-		return fmt.Errorf("max_steps: %d steps are no training; use 1 or more", most)
+		return fmt.Errorf("max_steps: must be at least 1, got %d", most)
 	case set.GetMinSteps() < 0 || set.GetMinSteps() > most:
-		return fmt.Errorf("min_steps: %d is not from 1 to max_steps %d, or 0 for a 40th of it", set.GetMinSteps(), most)
+		return fmt.Errorf("min_steps: must be from 1 to max_steps (%d), or 0 for a 40th of it, got %d", most, set.GetMinSteps())
 	case !(set.GetPoor() >= 0 && set.GetPoor() < 1):
-		return fmt.Errorf("poor: %v is not a chance below 1; 0.01 is usual", set.GetPoor())
+		return fmt.Errorf("poor: must be a probability below 1, got %v; 0.01 is usual", set.GetPoor())
 	}
 	return nil
 }
 
-// looksUp are the steps of looks from a first one to a last, about 1.4 times as far apart each time.
+// looksUp returns the steps of the looks from first to last, each about 1.4 times the one before.
 func looksUp(first, last int64) []int64 {
 	var looks []int64
 	for at := float64(first); at < float64(last)*0.85; at *= math.Sqrt2 {
@@ -120,7 +121,8 @@ func looksUp(first, last int64) []int64 {
 	return append(looks, last)
 }
 
-// modelled reports whether configurations are chosen by the model; otherwise they are drawn, and nothing is learned from them.
+// modelled reports whether the model chooses configurations. Otherwise they are drawn, and the model does not learn
+// from them.
 func (z *freeze) modelled() bool {
 	name := samplerName(z.spec.GetTuner())
 	return name == "" || name == "model"
@@ -133,7 +135,7 @@ func (z *freeze) poor() float64 {
 	return 0.01
 }
 
-// next is the first look after a step.
+// next returns the first look after a step.
 func (z *freeze) next(step int64) int64 {
 	for _, look := range z.Looks {
 		if look > step {
@@ -149,12 +151,12 @@ func (z *freeze) reported(e Reported) {
 		_, given = e.Metrics[z.spec.GetMetric()]
 	}
 	if w := z.live[e.Trial]; given && w != nil {
-		z.hear(w, e.Metric)
+		z.recordMetric(w, e.Metric)
 	}
 }
 
-// hear takes a metric in.
-func (z *freeze) hear(w *frozen, metric float64) {
+// recordMetric records a metric.
+func (z *freeze) recordMetric(w *frozen, metric float64) {
 	w.Newest, w.Heard, w.Lost = metric, true, math.IsNaN(metric) || math.IsInf(metric, 0)
 	if w.Lost {
 		return
@@ -168,24 +170,24 @@ func (z *freeze) hear(w *frozen, metric float64) {
 func (z *freeze) reached(e Reached) error {
 	w := z.live[e.Trial]
 	if w == nil {
-		return fmt.Errorf("trial %d is not trained", e.Trial)
+		return fmt.Errorf("trial %d reached a step, but it is not running", e.Trial)
 	}
 	if !math.IsNaN(e.Metric) || w.Heard {
-		z.hear(w, e.Metric)
+		z.recordMetric(w, e.Metric)
 	}
 	z.Spent = plus(z.Spent, max(0, e.Step-w.Step))
-	z.note(w, e.Step)
+	z.recordCosts(w, e.Step)
 	z.view = nil
-	if z.Reaches++; z.Reaches%believes == 0 {
-		z.Beliefs = population.Believe(z.curves(), z.worths)
+	if z.Reaches++; z.Reaches%beliefsEvery == 0 {
+		z.Beliefs = population.Believe(z.curves(), z.gittins)
 	}
 	if z.modelled() && !w.Lost && e.Step < z.steps() {
-		z.view = z.think(scaleTries)
+		z.view = z.forecastAll(scaleTries)
 	}
 	switch {
 	case e.Step >= z.steps():
 		z.stop(w, true, fmt.Sprintf("trained for all its %s", count(int(e.Step), "step")))
-		z.Beliefs = population.Believe(z.curves(), z.worths)
+		z.Beliefs = population.Believe(z.curves(), z.gittins)
 	case w.Lost:
 		z.stop(w, false, fmt.Sprintf("step %d: %s is not a finite number", e.Step, z.metricName()))
 	default:
@@ -194,8 +196,8 @@ func (z *freeze) reached(e Reached) error {
 	return nil
 }
 
-// note enters the newest cost at the look of a step. A trial that diverged stays as bad as can be.
-func (z *freeze) note(w *frozen, step int64) {
+// recordCosts records the newest cost at the look of a step. A diverged trial keeps infinite cost.
+func (z *freeze) recordCosts(w *frozen, step int64) {
 	for k, look := range z.Looks {
 		if look > step && !w.Lost {
 			break
@@ -215,14 +217,14 @@ func (z *freeze) note(w *frozen, step int64) {
 	w.Step = step
 }
 
-// stop ends a trial that runs or waits.
+// stop ends a running or waiting trial.
 func (z *freeze) stop(w *frozen, whole bool, reason string) {
-	z.forget(w, z.trials[w.Trial].phase == running, w.Step)
+	z.moveToPast(w, z.trials[w.Trial].phase == running, w.Step)
 	z.end(w.Trial, whole, reason)
 }
 
-// forget moves a trial to the past.
-func (z *freeze) forget(w *frozen, ran bool, worked int64) {
+// moveToPast moves a trial to Past.
+func (z *freeze) moveToPast(w *frozen, ran bool, worked int64) {
 	if ran {
 		z.running--
 	}
@@ -230,19 +232,19 @@ func (z *freeze) forget(w *frozen, ran bool, worked int64) {
 	z.Worked = plus(z.Worked, max(0, worked))
 	delete(z.live, w.Trial)
 	z.view = nil
-	if len(z.Past) >= pastKept {
-		z.Past = z.Past[len(z.Past)-pastKept+1:]
+	if len(z.Past) >= maxPast {
+		z.Past = z.Past[len(z.Past)-maxPast+1:]
 	}
 	z.Past = append(z.Past, *w)
 }
 
-func (z *freeze) left(e Exited, before phase) {
+func (z *freeze) handleExit(e Exited, before phase) {
 	if w := z.live[e.Trial]; w != nil {
-		z.forget(w, before == running, e.Step)
+		z.moveToPast(w, before == running, e.Step)
 	}
 }
 
-// extend adds looks beyond those that there are.
+// extend adds looks after the existing ones.
 func (z *freeze) extend(old Settings) error {
 	z.view = nil
 	if len(z.Scale.Lengths) != z.configs.space.Dims() {
@@ -253,23 +255,23 @@ func (z *freeze) extend(old Settings) error {
 		return nil
 	}
 	resumed := len(z.Resume)
-	if err := z.flat.extend(old); err != nil {
+	if err := z.singleStage.extend(old); err != nil {
 		return err
 	}
 	z.Looks = append(z.Looks, looksUp(int64(math.Ceil(float64(before)*math.Sqrt2)), z.steps())...)
 	for _, t := range z.Resume[resumed:] {
-		z.live[t] = z.remember(t, before)
+		z.live[t] = z.restoreEnded(t, before)
 		z.Ended--
 		z.Worked = max(0, z.Worked-before)
 	}
 	z.Done = before
-	z.worths = population.NewWorths(z.Looks)
-	z.Beliefs = population.Believe(z.curves(), z.worths)
+	z.gittins = population.NewGittinsIndex(z.Looks)
+	z.Beliefs = population.Believe(z.curves(), z.gittins)
 	return nil
 }
 
-// remember is what is known of a trial that completed.
-func (z *freeze) remember(t Trial, step int64) *frozen {
+// restoreEnded returns the state of a trial that completed.
+func (z *freeze) restoreEnded(t Trial, step int64) *frozen {
 	for i, w := range z.Past {
 		if w.Trial == t {
 			z.Past = append(z.Past[:i:i], z.Past[i+1:]...)
@@ -285,7 +287,7 @@ func (z *freeze) remember(t Trial, step int64) *frozen {
 	return w
 }
 
-// outlook errs on the long side, as that of performance_curve does.
+// outlook errs on the long side, like that of performance_curve.
 func (z *freeze) outlook() Outlook {
 	return longSide(z.limit(), len(z.trials), z.Ended, z.Worked, z.steps())
 }

@@ -10,50 +10,51 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/curve/population"
 )
 
-// Streams of the seed.
+// The streams separate the uses of the seed.
 const (
 	scaleStream = 0x7363616c65
 	poolStream  = 0x706f6f6c
 )
 
 const (
-	// loyal is how many times as much another's steps must be worth before a trial leaves its device for it: a pause costs time.
-	loyal = 1.1
-	// leastSeen is how many trials must have a cost before configurations are chosen by the model.
+	// switchFactor is the ratio of worth above which a trial is paused for another one, because a pause costs time.
+	switchFactor = 1.1
+	// leastSeen is the number of trials that must have a cost before the model chooses configurations.
 	leastSeen = 4
-	// drawnPool and nearPool are how many configurations a new trial's is chosen from: drawn ones, and some near the best.
+	// A new trial's configuration is chosen from drawnPool random configurations and nearPool ones near the best.
 	drawnPool, nearPool = 48, 16
-	// chosenShare is the share of new trials whose configuration the model chooses where standings surely tell of ends. Where they do not, it is less:
-	// it would choose by what trials that are not trained to the end seem to say.
+	// chosenShare is the share of new trials whose configuration the model chooses if ranks certainly predict final
+	// ranks. It is lowered where they may not, because the model would learn from trials whose ranks mean little.
 	chosenShare = 0.5
-	// abreast is how many trials are begun, and looked at twice, before any is trained on: until then nothing is known of how much trials differ.
-	// The ones that wait are not lost, as on a task where standings say nothing they are as good as any other.
-	abreast = 8
-	// leastEnds is how many trials must have got to the end before any is stopped as poor.
+	// warmupTrials is the number of trials that are begun and reach two looks before any trial is trained further: until
+	// then it is unknown how much trials differ. Waiting trials are not wasted, because where ranks predict nothing
+	// they are as good as any others.
+	warmupTrials = 8
+	// leastEnds is the number of trials that must have reached the end before any is stopped as poor.
 	leastEnds = 3
-	// scaleTries is how many scales of the model are tried at each look.
+	// scaleTries is the number of scales of the model that are tried at each look.
 	scaleTries = 4
 )
 
-// A freezeView is what is thought of all trials at one time.
+// A freezeView is the forecast of all trials at one time.
 type freezeView struct {
 	model *population.Model
 	paths map[Trial]population.Outlook
-	// seen is how many trials have a cost.
+	// seen is the number of trials that have a cost.
 	seen int
-	// ends is how many got to the last look.
+	// ends is the number of trials that reached the last look.
 	ends int
 }
 
-// look is what is thought of all trials now.
-func (z *freeze) look() *freezeView {
+// currentView returns the current forecast of all trials.
+func (z *freeze) currentView() *freezeView {
 	if z.view == nil {
-		z.view = z.think(0)
+		z.view = z.forecastAll(0)
 	}
 	return z.view
 }
 
-// curves are what is known of all trials: first of those that live, by number.
+// curves returns the known costs of all trials: live trials first, by number.
 func (z *freeze) curves() []population.Curve {
 	var curves []population.Curve
 	for _, t := range slices.Sorted(maps.Keys(z.live)) {
@@ -66,9 +67,9 @@ func (z *freeze) curves() []population.Curve {
 	return curves
 }
 
-// think thinks all trials through. It tries to learn more of configurations; what it thinks is what it would think with what it
-// learned, and so follows from what a snapshot holds.
-func (z *freeze) think(tries int) *freezeView {
+// forecastAll forecasts all trials. It tries this many new scales of the model first. The forecast uses the scale that
+// was learned, so it depends only on the state in a snapshot.
+func (z *freeze) forecastAll(tries int) *freezeView {
 	curves := z.curves()
 	v := &freezeView{paths: map[Trial]population.Outlook{}}
 	for _, c := range curves {
@@ -80,7 +81,7 @@ func (z *freeze) think(tries int) *freezeView {
 		}
 	}
 	v.model = population.Learn(curves, population.Settings{
-		Worths: z.worths, Beliefs: z.Beliefs, Choices: z.configs.space.Unordered(), Scale: z.Scale, Tries: tries,
+		Gittins: z.gittins, Beliefs: z.Beliefs, Choices: z.configs.space.Unordered(), Scale: z.Scale, Tries: tries,
 		Random: rand.New(rand.NewPCG(z.configs.root, scaleStream+uint64(z.Seen))),
 	})
 	z.Scale = v.model.Scale(z.Scale)
@@ -90,15 +91,15 @@ func (z *freeze) think(tries int) *freezeView {
 	return v
 }
 
-// judge says whether a trial at a look goes on, waits or ends.
+// judge decides whether a trial at a look continues, waits or ends.
 func (z *freeze) judge(w *frozen) {
 	at := fmt.Sprintf("step %d: ", w.Step)
 	if len(w.Costs) == 0 || z.Seen == 0 || math.IsNaN(w.Costs[len(w.Costs)-1]) {
 		z.train(w.Trial, z.next(w.Step), at+z.metricName()+" was not reported yet")
 		return
 	}
-	v := z.look()
-	own, says := v.paths[w.Trial], z.says(w)
+	v := z.currentView()
+	own, says := v.paths[w.Trial], z.describe(w)
 	switch {
 	case w.Kept:
 		z.train(w.Trial, z.next(w.Step), at+"kept, and trained to the end; "+says)
@@ -106,13 +107,13 @@ func (z *freeze) judge(w *frozen) {
 	case own.Chance < z.poor() && v.ends >= leastEnds:
 		z.stop(w, false, at+fmt.Sprintf("poor: %s, below %.2g", says, z.poor()))
 		return
-	case len(w.Costs) >= 2 && z.narrow() && z.canCreate():
+	case len(w.Costs) >= 2 && z.isWarmingUp() && z.canCreate():
 		z.running--
-		z.pause(w.Trial, at+says+fmt.Sprintf("; it waits until %s are begun, as how much they differ tells how soon to choose among them", count(abreast, "trial")))
+		z.pause(w.Trial, at+says+fmt.Sprintf("; it waits until %s are begun, as how much they differ tells how soon to choose among them", count(warmupTrials, "trial")))
 		return
 	}
-	if z.owing() && (z.young(w) || z.keepable(z.index(w.Trial))) {
-		z.train(w.Trial, z.next(w.Step), at+z.keep(w)+"; "+says)
+	if z.isKeptDue() && (z.isYoung(w) || z.keepable(z.index(w.Trial))) {
+		z.train(w.Trial, z.next(w.Step), at+z.assignKept(w)+"; "+says)
 		return
 	}
 	rival, whose := 0.0, ""
@@ -124,18 +125,18 @@ func (z *freeze) judge(w *frozen) {
 			rival, whose = worth, "a new trial"
 		}
 	}
-	if whose == "" || rival <= loyal*own.Worth {
+	if whose == "" || rival <= switchFactor*own.Worth {
 		z.train(w.Trial, z.next(w.Step), at+says)
 		return
 	}
 	z.running--
 	z.pause(w.Trial, at+says+fmt.Sprintf("; training %s is worth a chance of %.2g to end among the best, and training this one %.2g", whose, rival, own.Worth))
-	z.spare()
+	z.dropWorstWaiting()
 }
 
-// spare ends the trial with the least chance of those that wait, if too many do.
-func (z *freeze) spare() {
-	if len(z.live)-z.running <= waitingKept {
+// dropWorstWaiting ends the waiting trial with the least chance if too many wait.
+func (z *freeze) dropWorstWaiting() {
+	if len(z.live)-z.running <= maxWaiting {
 		return
 	}
 	var least *frozen
@@ -144,19 +145,19 @@ func (z *freeze) spare() {
 		if z.trials[t].phase != paused {
 			continue
 		}
-		if chance := z.look().paths[t].Chance; chance < lowest {
+		if chance := z.currentView().paths[t].Chance; chance < lowest {
 			least, lowest = z.live[t], chance
 		}
 	}
 	if least != nil {
 		z.stop(least, false, fmt.Sprintf("step %d: of %s that wait it has the least chance to beat the best, %.2g",
-			least.Step, count(waitingKept+1, "trial"), lowest))
+			least.Step, count(maxWaiting+1, "trial"), lowest))
 	}
 }
 
-// says is what is thought of a trial in words.
-func (z *freeze) says(w *frozen) string {
-	v := z.look()
+// describe describes the forecast of a trial.
+func (z *freeze) describe(w *frozen) string {
+	v := z.currentView()
 	p := v.paths[w.Trial]
 	place, of := v.model.Standing(z.index(w.Trial))
 	says := fmt.Sprintf("number %d of %d by %s; expected to end among the best %.0f %%, from %.0f to %.0f at 90 %%",
@@ -167,22 +168,22 @@ func (z *freeze) says(w *frozen) string {
 	return says
 }
 
-// best is the part of all configurations, in %, that end above a place.
+// best returns the percentage of all configurations that end above a place.
 func best(place float64) float64 { return max(50*math.Erfc(place/math.Sqrt2), 1) }
 
-// index is the number of a trial among those that live.
+// index returns the position of a trial among the live trials.
 func (z *freeze) index(t Trial) int {
 	i, _ := slices.BinarySearch(slices.Sorted(maps.Keys(z.live)), t)
 	return i
 }
 
-// waiting is the trial whose steps are worth most of those that wait, and what they are worth; nil if none does.
+// waiting returns the waiting trial whose steps are worth most, and their worth, or nil if no trial waits.
 func (z *freeze) waiting() (most *frozen, worth float64) {
 	for _, t := range slices.Sorted(maps.Keys(z.live)) {
 		if z.trials[t].phase != paused {
 			continue
 		}
-		if s := z.look().paths[t].Worth; most == nil || s > worth {
+		if s := z.currentView().paths[t].Worth; most == nil || s > worth {
 			most, worth = z.live[t], s
 		}
 	}
@@ -196,7 +197,7 @@ func (z *freeze) ask(n int) error {
 		if z.trials[t].phase != ready {
 			continue
 		}
-		z.thaw(t, z.next(z.Done), fmt.Sprintf("the sweep was extended to %s", count(int(z.steps()), "step")))
+		z.resume(t, z.next(z.Done), fmt.Sprintf("the sweep was extended to %s", count(int(z.steps()), "step")))
 		n--
 	}
 	for ; n > 0; n-- {
@@ -208,17 +209,17 @@ func (z *freeze) ask(n int) error {
 	return nil
 }
 
-func (z *freeze) thaw(t Trial, until int64, reason string) {
+func (z *freeze) resume(t Trial, until int64, reason string) {
 	z.running++
 	z.train(t, until, reason)
 }
 
-// start gives a device to a trial that waits or to a new one, and reports whether there was any.
+// start gives a device to a waiting or new trial and reports whether there was one.
 func (z *freeze) start() (bool, error) {
-	if z.owing() {
+	if z.isKeptDue() {
 		if w := z.nextKept(); w != nil {
-			says := z.says(w)
-			z.thaw(w.Trial, z.next(w.Step), fmt.Sprintf("step %d: %s; %s", w.Step, z.keep(w), says))
+			says := z.describe(w)
+			z.resume(w.Trial, z.next(w.Step), fmt.Sprintf("step %d: %s; %s", w.Step, z.assignKept(w), says))
 			return true, nil
 		}
 		if z.canCreate() {
@@ -226,18 +227,18 @@ func (z *freeze) start() (bool, error) {
 		}
 	}
 	other, worth := z.waiting()
-	if z.canCreate() && (other == nil || z.narrow() || z.look().model.Fresh().Worth > worth) {
+	if z.canCreate() && (other == nil || z.isWarmingUp() || z.currentView().model.Fresh().Worth > worth) {
 		return z.begin()
 	}
 	if other == nil {
 		return false, nil
 	}
-	z.thaw(other.Trial, z.next(other.Step), fmt.Sprintf("step %d: %s; of all that wait training it is worth most, a chance of %.2g to end among the best",
-		other.Step, z.says(other), worth))
+	z.resume(other.Trial, z.next(other.Step), fmt.Sprintf("step %d: %s; of all that wait training it is worth most, a chance of %.2g to end among the best",
+		other.Step, z.describe(other), worth))
 	return true, nil
 }
 
-// begin creates a trial, unless the configurations have run dry.
+// begin creates a trial, or returns false if no configuration is left.
 func (z *freeze) begin() (bool, error) {
 	var config Config
 	var x []float64
@@ -245,11 +246,11 @@ func (z *freeze) begin() (bool, error) {
 	w := &frozen{}
 	owed := ""
 	switch {
-	case len(z.trials) == 0: // its end tells soonest what standings are worth
-		w.Kept, owed = true, z.keeps()
+	case len(z.trials) == 0: // its end shows earliest how well ranks predict
+		w.Kept, owed = true, z.keptReason()
 		z.Given = z.steps()
-	case z.owing():
-		owed = z.keep(w)
+	case z.isKeptDue():
+		owed = z.assignKept(w)
 	default:
 		config, x, why = z.choose()
 	}
@@ -278,8 +279,8 @@ func (z *freeze) begin() (bool, error) {
 	}
 	z.live[w.Trial] = w
 	z.running++
-	// What is thought of the others stays.
-	z.look().paths[w.Trial] = z.look().model.Fresh()
+	// The forecasts of the others stay valid.
+	z.currentView().paths[w.Trial] = z.currentView().model.Fresh()
 	return true, nil
 }
 
@@ -293,5 +294,5 @@ func (z *freeze) status() Status {
 	return Status{Waiting: idle, Exhausted: idle}
 }
 
-// narrow reports whether too few trials were begun to say how much they differ.
-func (z *freeze) narrow() bool { return len(z.trials) < abreast }
+// isWarmingUp reports whether too few trials were begun to know how much they differ.
+func (z *freeze) isWarmingUp() bool { return len(z.trials) < warmupTrials }

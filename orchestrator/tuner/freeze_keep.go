@@ -7,67 +7,73 @@ import (
 	"slices"
 )
 
-// Kept trials are trained to the end whatever is said of them. Where standings tell of ends they get few of the steps: just enough to see that
-// standings still do. Where they do not, or nobody knows yet, kept trials get nearly all: new trials are begun, each is looked at early, and all but
-// the worst go on to the end. Such a sweep is random search but for this one early cut, which costs it hardly an end.
+// Kept trials are trained to the end regardless of their forecast. If ranks predict final ranks, kept trials get only
+// the few steps that verify that. If ranks do not, or it is not known yet, kept trials get nearly all steps: new trials
+// are begun, each is judged early, and all except the worst continue to the end. Such a sweep is random search with one
+// early cut, which hardly lowers the number of completed trials.
 
 const (
-	// leastKept is the part of all steps that kept trials get at least, and doubtKept what they get where standings are trusted by no more than a half.
+	// leastKept is the least part of all steps that kept trials get; doubtKept is their part if ranks are trusted by at
+	// most a half.
 	leastKept, doubtKept = 0.03, 0.9
-	// worstKept is the part of the trials at a look of which none is kept. For that they must have had keptFrom of all of training. Trained to
-	// the end but for the worst third after 6 %, as many steps left a regret of 0.20 on AlgoPerf's fourteen tasks where all trained to the end
-	// left 0.24, and less on twelve of them; to cut later, or again, or more, helped some and cost others more than that.
+	// No trial in the worst part worstKept at a look is kept, once it has trained for the part keptFrom of a full
+	// training. With the worst third cut after 6 %, the same number of steps left a regret of 0.20 on AlgoPerf's
+	// fourteen tasks, against 0.24 without a cut, and less on twelve of them. Cutting later, again or more helped on
+	// some tasks and cost more on others.
 	worstKept, keptFrom = 1.0 / 3, 0.06
 )
 
-// kept is the part of all steps that kept trials get.
-func (z *freeze) kept() float64 {
+// keptShare returns the part of all steps that kept trials get.
+func (z *freeze) keptShare() float64 {
 	return max(leastKept, doubtKept*min(1, 2*(1-z.Beliefs.Trust())))
 }
 
-// owing reports whether kept trials have not had their part of the steps: at the very first, and once it is known how much trials differ.
-func (z *freeze) owing() bool {
-	return float64(z.Given) <= z.kept()*float64(z.Spent) && (len(z.trials) == 0 || !z.narrow())
+// isKeptDue reports whether kept trials are due more steps. The first trial is always due; after that, none is until it
+// is known how much trials differ.
+func (z *freeze) isKeptDue() bool {
+	return float64(z.Given) <= z.keptShare()*float64(z.Spent) && (len(z.trials) == 0 || !z.isWarmingUp())
 }
 
-// young reports whether a trial was not trained for long enough to say whether it is to be kept.
-func (z *freeze) young(w *frozen) bool { return float64(w.Step) < keptFrom*float64(z.steps()) }
+// isYoung reports whether a trial has trained too little to decide whether it is kept.
+func (z *freeze) isYoung(w *frozen) bool { return float64(w.Step) < keptFrom*float64(z.steps()) }
 
-// keepable reports whether a trial that is not young is to be kept: it is not among the worst. The index is its place among those that live, by number.
+// keepable reports whether a trial that is not young may be kept because it is not among the worst. index is its
+// position among the live trials.
 func (z *freeze) keepable(index int) bool {
-	place, of := z.look().model.Standing(index)
+	place, of := z.currentView().model.Standing(index)
 	return float64(place)-0.5 <= (1-worstKept)*float64(of)
 }
 
-// nextKept is the trial that waits and is the next to get what kept ones are owed: the oldest that is to be kept, or else that is too young to say. Nil if there
-// is none.
+// nextKept returns the waiting trial that gets the next steps due to kept trials: the oldest one that may be kept,
+// otherwise the oldest one that is still young, or nil if neither exists.
 func (z *freeze) nextKept() *frozen {
 	var young *frozen
 	for i, t := range slices.Sorted(maps.Keys(z.live)) {
 		w := z.live[t]
 		switch {
 		case z.trials[t].phase != paused:
-		case !z.young(w) && z.keepable(i):
+		case !z.isYoung(w) && z.keepable(i):
 			return w
-		case z.young(w) && young == nil:
+		case z.isYoung(w) && young == nil:
 			young = w
 		}
 	}
 	return young
 }
 
-// keep gives a trial some of what kept ones are owed, and says what for: its next look if it is young, and otherwise all of training.
-func (z *freeze) keep(w *frozen) string {
-	if z.young(w) {
+// assignKept assigns a trial steps that are due to kept trials and returns the reason: until its next look if it is
+// young, otherwise until the end.
+func (z *freeze) assignKept(w *frozen) string {
+	if z.isYoung(w) {
 		z.Given = plus(z.Given, z.next(w.Step)-w.Step)
 		return fmt.Sprintf("trained for %s before it is said whether it is kept", count(int(math.Ceil(keptFrom*float64(z.steps()))), "step"))
 	}
 	w.Kept = true
 	z.Given = plus(z.Given, z.steps()-w.Step)
-	return z.keeps()
+	return z.keptReason()
 }
 
-// keeps says why a trial is kept.
-func (z *freeze) keeps() string {
-	return fmt.Sprintf("kept, one of the %.0f %% of steps that go to trials that are trained to the end whatever is said of them", 100*z.kept())
+// keptReason explains why a trial is kept.
+func (z *freeze) keptReason() string {
+	return fmt.Sprintf("kept, one of the %.0f %% of steps that go to trials that are trained to the end whatever is said of them", 100*z.keptShare())
 }

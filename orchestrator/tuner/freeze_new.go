@@ -8,10 +8,10 @@ import (
 	"slices"
 )
 
-// choose chooses the configuration of the next new trial, and says why; nil if it is to be drawn. It follows from the seed, the trial's number
-// and what is known of the others.
+// choose returns the configuration of the next new trial and the reason, or nil if it is to be drawn. The choice
+// follows from the seed, the trial's number and the costs of the other trials.
 func (z *freeze) choose() (chosen Config, x []float64, why string) {
-	v := z.look()
+	v := z.currentView()
 	rng := rand.New(rand.NewPCG(z.configs.root, poolStream+uint64(len(z.trials))))
 	if !z.modelled() || v.seen < leastSeen || len(z.trials) < len(z.configs.points) || rng.Float64() > chosenShare*z.Beliefs.Trust() {
 		return nil, nil, ""
@@ -34,7 +34,8 @@ func (z *freeze) choose() (chosen Config, x []float64, why string) {
 	return chosen, x, fmt.Sprintf("of %s the one with the best chance, %.2g, to end among the best", count(drawnPool+nearPool, "draw"), most)
 }
 
-// tried are the coordinates of all configurations that are learned from: to train one again tells nothing new.
+// tried returns the coordinates of all configurations that the model learns from. Training one again would teach it
+// nothing.
 func (z *freeze) tried() map[string]bool {
 	tried := map[string]bool{}
 	for _, w := range z.live {
@@ -46,10 +47,10 @@ func (z *freeze) tried() map[string]bool {
 	return tried
 }
 
-// spot tells coordinates apart, but for what is lost on the way from a value to them and back.
+// spot returns a key for coordinates that is robust against rounding in the conversion from values and back.
 func spot(x []float64) string { return fmt.Sprintf("%.6f", x) }
 
-// pool is what a new configuration is chosen from.
+// pool returns the candidates for a new configuration.
 func (z *freeze) pool(rng *rand.Rand) [][]float64 {
 	var pool [][]float64
 	dims := z.configs.space.Dims()
@@ -76,7 +77,7 @@ func (z *freeze) pool(rng *rand.Rand) [][]float64 {
 	return pool
 }
 
-// leaders are the configurations of the trials with the best newest costs.
+// leaders returns the configurations of the trials with the best newest costs.
 func (z *freeze) leaders() [][]float64 {
 	const most = 4
 	type leader struct {

@@ -8,7 +8,7 @@ import (
 )
 
 func (z *freeze) save() (any, error) {
-	z.freezeState.Flat = z.flatState
+	z.freezeState.Flat = z.singleStageState
 	z.Live = nil
 	for _, t := range slices.Sorted(maps.Keys(z.live)) {
 		z.Live = append(z.Live, *z.live[t])
@@ -21,7 +21,7 @@ func (z *freeze) load(decode func(any) error) error {
 	if err := decode(&state); err != nil {
 		return err
 	}
-	other := len(state.Beliefs.Weights) != len(population.Courses()) // of a version with other courses, or with none
+	other := len(state.Beliefs.Weights) != len(population.CorrelationModels()) // written by a version with other models, or with none
 	if other {
 		state.Beliefs = population.Prior()
 	}
@@ -29,8 +29,8 @@ func (z *freeze) load(decode func(any) error) error {
 		len(state.Scale.Lengths) != z.configs.space.Dims() || !state.Beliefs.Whole() {
 		return ErrBadSnapshot
 	}
-	z.freezeState, z.flatState = state, state.Flat
-	z.worths = population.NewWorths(z.Looks)
+	z.freezeState, z.singleStageState = state, state.Flat
+	z.gittins = population.NewGittinsIndex(z.Looks)
 	for _, w := range slices.Concat(state.Live, state.Past) {
 		if w.Trial < 0 || int(w.Trial) >= len(z.trials) || len(w.Costs) > len(z.Looks) || w.X != nil && len(w.X) != z.configs.space.Dims() {
 			return ErrBadSnapshot
@@ -44,12 +44,12 @@ func (z *freeze) load(decode func(any) error) error {
 	}
 	z.Live = nil
 	if other {
-		z.Beliefs = population.Believe(z.curves(), z.worths)
+		z.Beliefs = population.Believe(z.curves(), z.gittins)
 	}
 	for _, r := range z.trials {
 		if r.phase == running {
 			z.running++
 		}
 	}
-	return z.flatState.check(len(z.trials))
+	return z.singleStageState.check(len(z.trials))
 }

@@ -9,7 +9,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// freezeOf is freeze_thaw behind a tuner.
+// freezeOf returns the engine and the freeze_thaw rules behind a tuner.
 func freezeOf(t *testing.T, made Tuner) (*engine, *freeze) {
 	t.Helper()
 	e, ok := made.(*engine)
@@ -23,7 +23,8 @@ func freezeOf(t *testing.T, made Tuner) (*engine, *freeze) {
 	return e, z
 }
 
-// A snapshot of a version that knew other courses goes on with what its curves teach of those that there are now.
+// A snapshot of a version with other correlation models is restored with beliefs that its curves give for the present
+// ones.
 func TestFreezeThawReadsBeliefsInOtherCourses(t *testing.T) {
 	t.Parallel()
 	spec := &outbidv1.SweepSpec{
@@ -48,7 +49,7 @@ func TestFreezeThawReadsBeliefsInOtherCourses(t *testing.T) {
 			}
 		}
 	}
-	want := population.Believe(z.curves(), z.worths)
+	want := population.Believe(z.curves(), z.gittins)
 	z.Beliefs = population.Beliefs{Weights: []float64{0.5, 0.5}}
 	snapshot, err := made.Snapshot()
 	if err != nil {

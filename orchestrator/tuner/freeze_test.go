@@ -13,7 +13,8 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// crossed are made curves whose last tenth is that of another: how well one does until then says nothing of its end.
+// crossed returns synthetic curves whose last tenth is that of another curve, so that earlier ranks say nothing about
+// the end.
 func crossed(curves, steps int, seed uint64) curvetest.Task {
 	task := curvetest.Made("power law", curves, steps, seed)
 	whose := rand.New(rand.NewPCG(seed, 1)).Perm(curves)
@@ -22,7 +23,7 @@ func crossed(curves, steps int, seed uint64) curvetest.Task {
 		ends[i] = append(ends[i], task.Curves[w][steps*9/10:]...)
 	}
 	for i := range task.Curves {
-		// All fall at the end, as where the learning rate does.
+		// All curves fall at the end, as under a decaying learning rate.
 		for s, v := range ends[i] {
 			task.Curves[i][steps*9/10+s] = v - 1
 		}
@@ -32,8 +33,8 @@ func crossed(curves, steps int, seed uint64) curvetest.Task {
 
 var keptAt = regexp.MustCompile(`step (\d+): kept, one of .* number (\d+) of (\d+) by`)
 
-// ended is how many trials freeze_thaw trained to the end with a budget of 24 trainings, and how many of those it kept. But for the first
-// trial, none of those was young or among the worst third.
+// ended returns the number of trials that freeze_thaw trained to the end with a budget of 24 trainings, and how many of
+// those it kept. It checks that, except for the first trial, no kept trial was young or among the worst third.
 func ended(t *testing.T, task curvetest.Task, seed uint64) (all, kept int) {
 	t.Helper()
 	steps := int64(task.Steps())
@@ -70,8 +71,8 @@ func ended(t *testing.T, task curvetest.Task, seed uint64) (all, kept int) {
 	return all, kept
 }
 
-// Where ends prove that standings say nothing, freeze_thaw comes near to random search: most of what a budget could train to the end is
-// trained to the end, and most of that whatever is said of it. Where they prove right it is less than half.
+// If completed trials prove that ranks predict nothing, freeze_thaw approaches random search: it completes most of the
+// trials that the budget allows, most of them as kept trials. If ranks predict well, it completes less than half.
 func TestFreezeThawDoubtsForecastsThatProveWrong(t *testing.T) {
 	t.Parallel()
 	var all, kept [2]int
@@ -90,7 +91,7 @@ func TestFreezeThawDoubtsForecastsThatProveWrong(t *testing.T) {
 	}
 }
 
-// A kept trial says what share of the steps goes to such trials, and why.
+// The reason of a kept trial states the share of steps that kept trials get.
 func TestFreezeThawSaysWhatItKeeps(t *testing.T) {
 	t.Parallel()
 	made, err := tuner.New(spec(freeze(&outbidv1.FreezeThaw{MaxSteps: 4})))
@@ -107,7 +108,8 @@ func TestFreezeThawSaysWhatItKeeps(t *testing.T) {
 	}
 }
 
-// Eight trials are begun before any but a kept one is trained beyond its second look; a sweep of fewer trials is not held up by that.
+// Eight trials are begun before any trial that is not kept is trained beyond its second look. A sweep of fewer trials
+// does not wait for eight.
 func TestFreezeThawBeginsTrialsAbreast(t *testing.T) {
 	t.Parallel()
 	const steps, second = 40, 2 // looks are at 1, 2, 3, 4, 6 steps and so on
@@ -121,7 +123,7 @@ func TestFreezeThawBeginsTrialsAbreast(t *testing.T) {
 			t.Fatal(err)
 		}
 		c := &contest{task: &task, tuner: made, pick: pick}
-		beyond := 0 // how many were begun when one that is not kept was first trained beyond its second look
+		beyond := 0 // the number of trials begun when a trial that is not kept was first trained beyond its second look
 		for range 10 * steps {
 			if c.hold(t, 1, 1); beyond > 0 {
 				break
@@ -138,7 +140,8 @@ func TestFreezeThawBeginsTrialsAbreast(t *testing.T) {
 	}
 }
 
-// What a decision of freeze_thaw costs: a sweep of 24 trainings of 50 steps, four at a time, whose configurations are learned from.
+// BenchmarkFreezeThaw measures the cost of a decision in a sweep of 24 trainings of 50 steps, four at a time, whose
+// configurations are modelled.
 func BenchmarkFreezeThaw(b *testing.B) {
 	task := curvetest.Made("power law", 400, 50, 1)
 	params, pick := tableSpace(&task, true, 1)
@@ -159,7 +162,7 @@ func BenchmarkFreezeThaw(b *testing.B) {
 	b.ReportMetric(float64(trials)/float64(b.N), "trials")
 }
 
-// No configuration is chosen a second time: it would be trained for what is known.
+// No configuration is chosen twice, because the second training would teach the model nothing.
 func TestFreezeThawTriesNothingTwice(t *testing.T) {
 	t.Parallel()
 	task := curvetest.Made("power law", 400, 20, 5)

@@ -8,7 +8,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/tuner/tunertest"
 )
 
-// FuzzRestore: whatever the bytes, Restore gives ErrBadSnapshot or a tuner that does not panic.
+// FuzzRestore checks that Restore returns ErrBadSnapshot or a tuner that does not panic.
 func FuzzRestore(f *testing.F) {
 	all := sweeps()
 	names := sortedKeys(all)

@@ -16,11 +16,11 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// With -update the golden files are written anew: go test -run Golden -update.
-var update = flag.Bool("update", false, "write the golden files anew")
+// With -update the golden files are rewritten: go test -run Golden -update.
+var update = flag.Bool("update", false, "rewrite the golden files")
 
-// Small sweeps with fixed seeds, event by event. A change of these files is a change of what users get from the same
-// seed, and of what a ledger written before replays to.
+// TestGoldenDecisions compares small sweeps with fixed seeds event by event. A change of the golden files changes the
+// results of a seed, and the replay of existing ledgers.
 func TestGoldenDecisions(t *testing.T) {
 	t.Parallel()
 	for name, settings := range map[string]tuner.Settings{
@@ -69,7 +69,7 @@ func TestGoldenDecisions(t *testing.T) {
 	}
 }
 
-// script writes a sweep for people.
+// script formats a sweep as readable text.
 func script(t *testing.T, steps []tunertest.Step) string {
 	t.Helper()
 	var b strings.Builder

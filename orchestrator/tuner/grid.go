@@ -2,11 +2,11 @@ package tuner
 
 import "github.com/outbid-dev/outbid/orchestrator/tuner/sample"
 
-// newGrid is grid search: every combination of the parameters' values that meets the constraints, once, each trained
-// to the end; Bergstra and Bengio, "Random Search for Hyper-Parameter Optimization" (JMLR 13, 2012), section 1, give
-// the definition: the product of the value sets.
+// newGrid returns grid search: every combination of the parameters' values that meets the constraints, once, each
+// trained to the end. The product of the value sets is the definition of Bergstra and Bengio, "Random Search for
+// Hyper-Parameter Optimization" (JMLR 13, 2012), section 1.
 func newGrid(c *core) (rules, error) {
-	f, err := newFlat(c, "grid point")
+	f, err := newSingleStage(c, "grid point")
 	if err != nil {
 		return nil, err
 	}

@@ -5,47 +5,47 @@ import (
 	"slices"
 )
 
-// A halving runs brackets of synchronous successive halving: successive halving itself is one bracket, Hyperband
-// several. Brackets are filled in order, and a later one is filled while an earlier one's rungs wait.
+// A halving runs brackets of synchronous successive halving: successive halving has one bracket, Hyperband several.
+// Brackets are filled in order, and a later one is filled while an earlier one's rungs wait.
 //
-// A rung is decided when every trial in it has reached its step or exited: the best go on, the others end. A trial
-// that cannot be among the best any more ends at once; that changes no decision, and keeps only the checkpoints that
-// may be needed. NaN is worst and an exit is worse: neither goes on, even if that leaves places empty, and both count
-// as the worst of the rungs that they do not get to.
+// A rung is decided when every trial in it has reached its step or exited: the best continue, the others end. A trial
+// that can no longer be among the best ends at once. That changes no decision and frees its checkpoint early. NaN is
+// worst, and an exit is worse than NaN. Neither continues, even if places stay empty. In higher rungs, both count as
+// the worst trials.
 type halving struct {
 	*core
 	design design
 	halvingState
-	// next is the bracket that is being filled, ready the number of queued trials that did not exit.
+	// next is the bracket being filled. ready is the number of queued trials that have not exited.
 	next, ready int
 }
 
-// A design says which brackets a spec asks for.
+// A design derives the brackets from a spec.
 type design interface {
-	// brackets are all of them, whatever the limit of trials.
+	// brackets returns all brackets, regardless of the trial limit.
 	brackets(Settings) ([]bracket, error)
-	// added are those that new settings ask for beside those of the old ones.
+	// added returns the brackets that the new settings have in addition to those of the old ones.
 	added(old, now Settings) ([]bracket, error)
 }
 
-// halvingState is what a snapshot holds beside the trials.
+// halvingState is the part of a snapshot besides the trials.
 type halvingState struct {
 	Brackets []bracket
 	Queue    []promotion
 }
 
-// A promotion waits for the next Ask.
+// A promotion is a trial that the next Ask can resume.
 type promotion struct {
 	Trial Trial
-	// Rank in the rung it comes from, from 1.
+	// Rank is its rank, from 1, in the rung that it comes from.
 	Rank int
 }
 
 // A bracket is one run of successive halving.
 type bracket struct {
 	Label int
-	// Full is the number of trials by the definition, N what the limit of trials leaves of it, Created those that
-	// exist.
+	// Full is the number of trials in the definition, N the number that the trial limit allows, Created the number of
+	// existing trials.
 	Full, N, Created int
 	Eta              int
 	Rungs            []halvingRung
@@ -54,13 +54,13 @@ type bracket struct {
 // A halvingRung is one stage of a bracket.
 type halvingRung struct {
 	Level int64
-	// Extra is 1 where an extension put the rung above: at least the best trial goes on.
+	// Extra is 1 if an extension added the rung above: at least the best trial continues.
 	Extra int
-	// In counts the trials that entered, Here those of them that reached the level or exited.
+	// In is the number of trials that entered, Here the number of those that reached the level or exited.
 	In, Here int
 	Decided  bool
 
-	// worst ranks the trials that wait, held is their number without those that exited.
+	// worst ranks the waiting trials. held is their number without those that exited.
 	worst ranking
 	held  int
 }
@@ -73,7 +73,7 @@ func newBracket(label, n int, eta int64, levels []int64) bracket {
 	return b
 }
 
-// sizes are the numbers of trials that enter the rungs by the definition: n_i = floor(n / eta^i).
+// sizes returns the number of trials that enter each rung: n_i = floor(n / eta^i).
 func (b *bracket) sizes() []int {
 	sizes := make([]int, len(b.Rungs))
 	n := b.N
@@ -84,13 +84,13 @@ func (b *bracket) sizes() []int {
 	return sizes
 }
 
-// places is how many of the n trials of a rung go on.
+// places returns how many of the n trials in a rung continue.
 func (b *bracket) places(rung, n int) int {
 	return max(n/b.Eta, min(n, b.Rungs[rung].Extra))
 }
 
-// keeps is how many trials go on from a rung.
-func (b *bracket) keeps(rung int) int {
+// promotions returns how many trials continue from a rung.
+func (b *bracket) promotions(rung int) int {
 	n := b.N
 	for i := range rung + 1 {
 		n = b.places(i, n)
@@ -100,8 +100,8 @@ func (b *bracket) keeps(rung int) int {
 
 func (b *bracket) top() int { return len(b.Rungs) - 1 }
 
-// open reports whether some trial may still be promoted.
-func (b bracket) open() bool { return b.N > 0 && b.top() > 0 && !b.Rungs[b.top()-1].Decided }
+// canPromote reports whether a trial may still be promoted.
+func (b bracket) canPromote() bool { return b.N > 0 && b.top() > 0 && !b.Rungs[b.top()-1].Decided }
 
 // complete reports whether a rung can be decided.
 func (b *bracket) complete(rung int) bool {
@@ -121,8 +121,8 @@ func startHalving(c *core, d design) (*halving, error) {
 	return h, nil
 }
 
-// allot hands the trials that the limit allows to the brackets in order. The bracket in which the limit falls is cut
-// to what is left, and its rungs with it; those after it get nothing until the limit is raised.
+// allot assigns the trials that the limit allows to the brackets in order. The bracket in which the limit falls is
+// reduced, with its rungs. Later brackets get no trials until the limit is raised.
 func (h *halving) allot() {
 	room := math.MaxInt32
 	if h.limit() > 0 {
@@ -155,11 +155,11 @@ func (h *halving) allot() {
 func (h *halving) status() Status {
 	create := h.fill() != nil && h.canCreate()
 	s := Status{Waiting: h.ready == 0 && !create}
-	s.Exhausted = s.Waiting && !slices.ContainsFunc(h.Brackets, bracket.open)
+	s.Exhausted = s.Waiting && !slices.ContainsFunc(h.Brackets, bracket.canPromote)
 	return s
 }
 
-// fill is the bracket that gets the next new trial, nil if all are full.
+// fill returns the bracket for the next new trial, or nil if all are full.
 func (h *halving) fill() *bracket {
 	for h.next < len(h.Brackets) {
 		if b := &h.Brackets[h.next]; b.Created < b.N {
@@ -203,12 +203,12 @@ func (h *halving) extend(old Settings) error {
 	}
 	h.allot()
 	for i := range h.Brackets {
-		h.settle(i, -1)
+		h.decideRungs(i, -1)
 	}
 	return nil
 }
 
-// raise puts rungs above every bracket. The trials that completed the last rung so far may go on.
+// raise adds rungs above every bracket. The trials that completed the last rung before may continue.
 func (h *halving) raise(high int64) {
 	for i := range h.Brackets {
 		b := &h.Brackets[i]
@@ -250,7 +250,7 @@ func (h *halving) load(decode func(any) error) error {
 	return nil
 }
 
-// restoreRungs fills the rankings from the trials.
+// restoreRungs rebuilds the rankings from the trials.
 func (h *halving) restoreRungs() {
 	for i := range h.Brackets {
 		for k := range h.Brackets[i].Rungs {
@@ -260,7 +260,7 @@ func (h *halving) restoreRungs() {
 	}
 	for t, r := range h.trials {
 		b := &h.Brackets[r.bracket]
-		if r.phase == paused || r.mayGoOn(b.top()) && !b.Rungs[r.rung].Decided {
+		if r.phase == paused || r.mayContinue(b.top()) && !b.Rungs[r.rung].Decided {
 			h.admit(Trial(t))
 		}
 	}

@@ -56,10 +56,10 @@ func (h *halving) reached(e Reached) error {
 	if out == e.Trial {
 		h.end(out, false, h.dropped(b, k, e.Metric))
 	}
-	h.settle(int(rec.bracket), e.Trial)
+	h.decideRungs(int(rec.bracket), e.Trial)
 	if rec.phase == paused {
 		r := &b.Rungs[k]
-		h.pause(e.Trial, fmt.Sprintf("%s: the best %d of %d go on; %d are not here yet", b.where(k), b.keeps(k),
+		h.pause(e.Trial, fmt.Sprintf("%s: the best %d of %d go on; %d are not here yet", b.where(k), b.promotions(k),
 			max(r.In, b.sizes()[k]), max(r.In, b.sizes()[k])-r.Here))
 	}
 	if out >= 0 && out != e.Trial && h.trials[out].phase == paused {
@@ -68,19 +68,20 @@ func (h *halving) reached(e Reached) error {
 	return nil
 }
 
-// tooEarly is an error because a tuner that took such an event would wait for the trial for ever.
+// tooEarly returns an error for an early Reached. A tuner that accepted the event would wait forever for the trial.
 func tooEarly(e Reached, target int64) error {
 	return fmt.Errorf("trial %d reached step %d, but it was to train until step %d", e.Trial, e.Step, target)
 }
 
-// admit lets a trial wait in its rung. It returns the trial that has no place any more, -1 if all have.
+// admit adds a trial to the ranking of its rung. It returns the trial that no longer has a place, or -1 if all have
+// one.
 func (h *halving) admit(t Trial) Trial {
 	rec := h.trials[t]
 	b := &h.Brackets[rec.bracket]
 	r := &b.Rungs[rec.rung]
 	r.worst.push(h.entry(t))
 	r.held++
-	if r.held <= b.keeps(int(rec.rung)) {
+	if r.held <= b.promotions(int(rec.rung)) {
 		return -1
 	}
 	r.worst.dropTop(h.waitsIn(rec.bracket, rec.rung))
@@ -88,7 +89,7 @@ func (h *halving) admit(t Trial) Trial {
 	return h.giveUp(r.worst.pop().Trial)
 }
 
-// waitsIn tells the entries of a rung's ranking that still hold from those of trials that exited.
+// waitsIn returns a filter for a rung's ranking that rejects entries of trials that exited or moved on.
 func (h *halving) waitsIn(bracket int32, rung uint8) func(entry) bool {
 	return func(e entry) bool {
 		r := &h.trials[e.Trial]
@@ -96,7 +97,7 @@ func (h *halving) waitsIn(bracket int32, rung uint8) func(entry) bool {
 	}
 }
 
-func (h *halving) left(e Exited, before phase) {
+func (h *halving) handleExit(e Exited, before phase) {
 	rec := h.trials[e.Trial]
 	r := &h.Brackets[rec.bracket].Rungs[rec.rung]
 	if before == paused {
@@ -107,12 +108,12 @@ func (h *halving) left(e Exited, before phase) {
 	if before == ready {
 		h.ready--
 	}
-	h.settle(int(rec.bracket), -1)
+	h.decideRungs(int(rec.bracket), -1)
 }
 
-// settle decides the rungs of a bracket that can be decided. here is the trial that just reached one, -1 for none: it
-// is on its device and goes on at once if it is to.
-func (h *halving) settle(bracket int, here Trial) {
+// decideRungs decides the rungs of a bracket that can be decided. here is the trial that just reached one, or -1. That
+// trial still has its device, so if it is promoted it continues at once.
+func (h *halving) decideRungs(bracket int, here Trial) {
 	b := &h.Brackets[bracket]
 	if b.N == 0 {
 		return
@@ -138,7 +139,8 @@ func (h *halving) settle(bracket int, here Trial) {
 	}
 }
 
-// winners takes the best trials out of a rung's ranking, best first. Without an exit the ranking holds no others.
+// winners removes and returns the best trials of a rung's ranking, best first. The ranking contains only trials that
+// have a place.
 func (h *halving) winners(bracket int32, rung uint8) []entry {
 	r := &h.Brackets[bracket].Rungs[rung]
 	waits := h.waitsIn(bracket, rung)
@@ -148,22 +150,22 @@ func (h *halving) winners(bracket int32, rung uint8) []entry {
 	return list
 }
 
-// where names a rung for people.
+// where describes a rung in reasons.
 func (b *bracket) where(rung int) string {
 	return fmt.Sprintf("bracket %d, rung %d at step %d", b.Label, rung, b.Rungs[rung].Level)
 }
 
-// promoted says why a trial, whose rung is already the next one, goes on.
+// promoted explains why a trial was promoted. The trial's rung is already the next one.
 func (h *halving) promoted(b *bracket, p promotion) string {
 	rec := h.trials[p.Trial]
 	k := int(rec.rung) - 1
-	return fmt.Sprintf("%s: best %d of %d by %s (%.6g), this one is %s", b.where(k), b.keeps(k), b.Rungs[k].In,
+	return fmt.Sprintf("%s: best %d of %d by %s (%.6g), this one is %s", b.where(k), b.promotions(k), b.Rungs[k].In,
 		h.metricName(), rec.metric, ordinal(p.Rank))
 }
 
-// dropped says why a trial ends at a rung.
+// dropped explains why a trial ends at a rung.
 func (h *halving) dropped(b *bracket, rung int, metric float64) string {
-	size, keeps := b.sizes()[rung], b.keeps(rung)
+	size, keeps := b.sizes()[rung], b.promotions(rung)
 	switch {
 	case math.IsNaN(metric):
 		return fmt.Sprintf("%s: %s is NaN or was not reported", b.where(rung), h.metricName())

@@ -1,12 +1,12 @@
 package tuner
 
-// An entry is a trial and the cost it is ranked by: lower is better, and ties go to the trial created first.
+// An entry is a trial and the cost that it is ranked by. Lower is better; ties go to the trial created first.
 type entry struct {
 	Cost  float64
 	Trial Trial
 }
 
-// ahead reports whether a ranks before b. Costs are never NaN here: a NaN metric does not enter a ranking.
+// ahead reports whether a ranks before b. Costs are never NaN, because trials whose metric is NaN are not ranked.
 func ahead(a, b entry) bool {
 	if a.Cost != b.Cost {
 		return a.Cost < b.Cost
@@ -28,8 +28,8 @@ func compareEntries(a, b entry) int {
 	}
 }
 
-// A heap is a binary heap: the item that is above all others is on top. container/heap boxes every item, which costs
-// a sweep of 100,000 trials twice the memory.
+// A heap is a binary heap whose top is the item above all others. container/heap boxes every item, which doubles the
+// memory of a sweep of 100,000 trials.
 type heap[T any] struct {
 	above func(a, b T) bool
 	items []T
@@ -37,7 +37,7 @@ type heap[T any] struct {
 
 func (h *heap[T]) len() int { return len(h.items) }
 
-// top is the item that pop would remove; the heap must not be empty.
+// top returns the item that pop would remove. The heap must not be empty.
 func (h *heap[T]) top() T { return h.items[0] }
 
 func (h *heap[T]) push(item T) {
@@ -73,8 +73,8 @@ func (h *heap[T]) pop() T {
 	}
 }
 
-// dropTop pops items until the top one holds, and reports whether one is left. Trials that leave stay in the heaps
-// and are skipped here.
+// dropTop pops stale items until holds accepts the top one, and reports whether an item is left. Entries of trials that
+// left the ranking stay in the heap until dropTop removes them.
 func (h *heap[T]) dropTop(holds func(T) bool) bool {
 	for h.len() > 0 {
 		if holds(h.top()) {
@@ -85,7 +85,7 @@ func (h *heap[T]) dropTop(holds func(T) bool) bool {
 	return false
 }
 
-// A ranking is a heap of trials, the best or the worst on top.
+// A ranking is a heap of trials with the best or the worst on top.
 type ranking = heap[entry]
 
 func bestFirst() ranking  { return ranking{above: ahead} }

@@ -5,21 +5,22 @@ import (
 	"math/big"
 )
 
-// hyperband follows algorithm 1 of Li, Jamieson, DeSalvo, Rostamizadeh and Talwalkar, "Hyperband: A Novel
-// Bandit-Based Approach to Hyperparameter Optimization" (JMLR 18(185), 2018). With R counted in units of min_steps:
+// hyperband follows algorithm 1 of Li, Jamieson, DeSalvo, Rostamizadeh and Talwalkar, "Hyperband: A Novel Bandit-Based
+// Approach to Hyperparameter Optimization" (JMLR 18(185), 2018). With R counted in units of min_steps:
 //
 //	s_max = floor(log_eta(R)), B = (s_max+1) R
 //	for s = s_max .. 0:  n = ceil(B/R * eta^s/(s+1)),  r = R eta^-s
-//	  for i = 0 .. s:    n_i = floor(n eta^-i) trials until r_i = r eta^i; the best floor(n_i/eta) go on
+//	  for i = 0 .. s:    n_i = floor(n eta^-i) trials until r_i = r eta^i; the best floor(n_i/eta) continue
 //
-// For R = 81 and eta = 3 that gives n = 81, 34, 15, 8, 5. Table 1 of the paper prints 81, 27, 9, 6, 5 instead: it
-// belongs to floor((s_max+1)/(s+1)) * eta^s, and not to the algorithm beside it. The algorithm is what is built.
-// Logarithm, ceiling and floors are taken in whole numbers; r_i is rounded down to whole steps.
+// For R = 81 and eta = 3 that gives n = 81, 34, 15, 8, 5. Table 1 of the paper prints 81, 27, 9, 6, 5 instead, which
+// follows from floor((s_max+1)/(s+1)) * eta^s. This implementation uses the algorithm. Logarithm, ceiling and floors
+// are computed in integers; r_i is rounded down to whole steps.
 //
-// The limit of trials cuts the plan: brackets are filled in order, the one in which the limit falls runs with the
-// trials that are left (its rungs shrink with it, and nothing goes on from fewer than eta), those after it do not
-// run. The outlook shows what is left. An extension to longer steps puts rungs above every bracket; the best 1/eta of
-// the trials that completed the last rung, and at least one, go on. Further iterations are run for the new R.
+// The trial limit cuts the plan. Brackets are filled in order. The bracket in which the limit falls runs with the
+// remaining trials (its rungs shrink accordingly, and no trial continues from a rung of fewer than eta), and later
+// brackets do not run. The outlook shows the plan after the cut. An extension to more steps adds rungs above every
+// bracket: of the trials that completed the last rung, the best 1/eta, and at least one, continue. Further iterations
+// use the new R.
 type hyperband struct{}
 
 func newHyperband(c *core) (rules, error) { return startHalving(c, hyperband{}) }
@@ -30,7 +31,7 @@ func (d hyperband) brackets(s Settings) ([]bracket, error) {
 	return d.sets(s, d.iterations(s))
 }
 
-// sets are n runs of all brackets.
+// sets returns n runs of all brackets.
 func (hyperband) sets(s Settings, n int) ([]bracket, error) {
 	set := s.Spec.GetTuner().GetHyperband()
 	low, eta, err := checkRungs("hyperband", set.GetMaxSteps(), set.GetMinSteps(), int64(set.GetEta()))
@@ -57,7 +58,7 @@ func (hyperband) sets(s Settings, n int) ([]bracket, error) {
 			"or eta, or set limits.trials", smax+1, times(total, int64(n)), maxTrials)
 	}
 	if n > maxTrials/len(one) {
-		return nil, fmt.Errorf("tuner.hyperband.iterations: %d are more than %d trials can fill", n, maxTrials)
+		return nil, fmt.Errorf("tuner.hyperband.iterations: %d iterations need more than the maximum of %d trials; use fewer", n, maxTrials)
 	}
 	all := make([]bracket, 0, n*len(one))
 	for range n {
@@ -69,7 +70,7 @@ func (hyperband) sets(s Settings, n int) ([]bracket, error) {
 	return all, nil
 }
 
-// hyperbandTrials is ceil((smax+1)/(s+1) * eta^s). It can be more than any sweep may have, hence the saturation.
+// hyperbandTrials returns ceil((smax+1)/(s+1) * eta^s), or math.MaxInt64 if that overflows.
 func hyperbandTrials(smax, s int, eta int64) int64 {
 	n := new(big.Int).Exp(big.NewInt(eta), big.NewInt(int64(s)), nil)
 	n.Mul(n, big.NewInt(int64(smax+1)))

@@ -8,14 +8,14 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// maxTrials bounds the trials that a plan may hold by itself.
+// maxTrials is the maximum number of trials that a tuner may plan without a trial limit.
 const maxTrials = 10_000_000
 
-// maxRungs is the most rungs a bracket can have: 2^62 is the last power of two among the steps.
+// maxRungs is the maximum number of rungs in a bracket: 2^62 is the largest power of two that is a valid step.
 const maxRungs = 63
 
-// logFloor is floor(log_eta(high/low)) for 1 <= low <= high and eta >= 2, in whole numbers: the logarithm of floats
-// is off by one for values such as log_3(243).
+// logFloor returns floor(log_eta(high/low)) for 1 <= low <= high and eta >= 2. It uses integers because floating point
+// logarithms are off by one for values such as log_3(243).
 func logFloor(low, high, eta int64) int {
 	n := 0
 	for q := high / eta; q >= low; q /= eta {
@@ -24,7 +24,7 @@ func logFloor(low, high, eta int64) int {
 	return n
 }
 
-// power is base^n, or math.MaxInt64 if that does not fit.
+// power returns base^n, or math.MaxInt64 if that overflows.
 func power(base int64, n int) int64 {
 	p := int64(1)
 	for range n {
@@ -33,7 +33,7 @@ func power(base int64, n int) int64 {
 	return p
 }
 
-// times is a*b for a, b >= 0, or math.MaxInt64 if that does not fit.
+// times returns a*b for a, b >= 0, or math.MaxInt64 if that overflows.
 func times(a, b int64) int64 {
 	hi, lo := bits.Mul64(uint64(a), uint64(b))
 	if hi != 0 || lo > math.MaxInt64 {
@@ -42,8 +42,8 @@ func times(a, b int64) int64 {
 	return int64(lo)
 }
 
-// risingLevels are the steps at which the rungs from low to high end: low * eta^k, the last one moved up to high, so
-// that the longest trials are trained for exactly the steps asked for. Their number is the papers' s_max + 1.
+// risingLevels returns the last steps of the rungs from low to high: low * eta^k, with the last one raised to high so
+// that the longest trials train for exactly the requested steps. There are s_max + 1 of them, in the papers' notation.
 func risingLevels(low, high, eta int64) []int64 {
 	n := logFloor(low, high, eta)
 	levels := make([]int64, n+1)
@@ -54,7 +54,7 @@ func risingLevels(low, high, eta int64) []int64 {
 	return levels
 }
 
-// higherLevels are the rungs to put above top when a sweep is extended to high steps: at least one.
+// higherLevels returns the levels of the rungs, at least one, to add above top when a sweep is extended to high steps.
 func higherLevels(top, high, eta int64) []int64 {
 	levels := risingLevels(top, high, eta)[1:]
 	if len(levels) == 0 {
@@ -63,8 +63,8 @@ func higherLevels(top, high, eta int64) []int64 {
 	return levels
 }
 
-// checkRungs checks the settings that all tuners with rungs share, and puts in the defaults. The names of the fields in
-// errors begin with the tuner's.
+// checkRungs checks the settings that all tuners with rungs share and returns them with defaults filled in. Field names
+// in errors begin with the tuner's name.
 func checkRungs(tuner string, maxSteps, minSteps, eta int64) (low, factor int64, err error) {
 	if eta == 0 {
 		eta = 3
@@ -74,18 +74,18 @@ func checkRungs(tuner string, maxSteps, minSteps, eta int64) (low, factor int64,
 	}
 	switch {
 	case eta < 2:
-		return 0, 0, fmt.Errorf("tuner.%s.eta: %d is too small; the least is 2, 3 is usual", tuner, eta)
+		return 0, 0, fmt.Errorf("tuner.%s.eta: must be at least 2, got %d; 3 is usual", tuner, eta)
 	case minSteps < 0:
 		return 0, 0, fmt.Errorf("tuner.%s.min_steps: %d is negative; use 1 or more", tuner, minSteps)
 	case maxSteps < 1:
-		return 0, 0, fmt.Errorf("tuner.%s.max_steps: %d steps are no training; use 1 or more", tuner, maxSteps)
+		return 0, 0, fmt.Errorf("tuner.%s.max_steps: must be at least 1, got %d", tuner, maxSteps)
 	case minSteps > maxSteps:
-		return 0, 0, fmt.Errorf("tuner.%s.min_steps: %d is more than max_steps %d", tuner, minSteps, maxSteps)
+		return 0, 0, fmt.Errorf("tuner.%s.min_steps: %d is more than max_steps (%d)", tuner, minSteps, maxSteps)
 	}
 	return minSteps, eta, nil
 }
 
-// bracketOutlook adds a bracket whose rung i is entered by sizes[i] trials.
+// bracketOutlook adds a bracket to o; sizes[i] trials enter its rung i.
 func bracketOutlook(o *Outlook, label int, levels []int64, sizes []int) {
 	from := int64(0)
 	for i, level := range levels {
@@ -99,7 +99,7 @@ func bracketOutlook(o *Outlook, label int, levels []int64, sizes []int) {
 	}
 }
 
-// plus is a+b for a, b >= 0, or math.MaxInt64 if that does not fit.
+// plus returns a+b for a, b >= 0, or math.MaxInt64 if that overflows.
 func plus(a, b int64) int64 {
 	if a > math.MaxInt64-b {
 		return math.MaxInt64
@@ -107,7 +107,7 @@ func plus(a, b int64) int64 {
 	return a + b
 }
 
-// maxSteps is the most steps that a spec trains one trial for, 0 if its code ends by itself.
+// maxSteps returns the maximum number of steps of one trial, or 0 if the training code decides when to end.
 func maxSteps(spec *outbidv1.SweepSpec) int64 {
 	switch kind := spec.GetTuner().GetKind().(type) {
 	case *outbidv1.Tuner_Random:

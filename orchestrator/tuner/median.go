@@ -8,48 +8,48 @@ import (
 )
 
 // median is the median stopping rule of Golovin, Solnik, Moitra, Kochanski, Karro and Sculley, "Google Vizier: A
-// Service for Black-Box Optimization" (KDD 2017), section 3.2.2: a trial is stopped at step s if its best objective by
-// s is strictly worse than the median of the running averages up to s of the other trials. The paper averages over
-// completed trials; here, as in Ray Tune, over all that got to step s, so that stopping begins before the first trial
-// is done.
+// Service for Black-Box Optimization" (KDD 2017), section 3.2.2. It stops a trial at step s if its best objective up to
+// s is strictly worse than the median of the other trials' running averages up to s. The paper averages over completed
+// trials. This implementation, like Ray Tune, averages over all trials that reached s, so that stopping begins before
+// the first trial is done.
 //
-// Trials are judged at checkpoints: grace_steps, 2 grace_steps, 4 grace_steps and so on, each at the first report at
-// or past it. That bounds what is kept to one number for each trial and checkpoint. A report without the metric says
-// nothing; one whose metric is NaN makes the trial the worst at its next checkpoint, as average and as best.
+// Trials are judged at checkpoints: grace_steps, 2 grace_steps, 4 grace_steps and so on, each at the first report at or
+// past it. This limits the state to one number for each trial and checkpoint. A report without the metric is ignored. A
+// report whose metric is NaN makes the trial the worst at its next checkpoint, both as average and as best.
 type median struct {
-	*flat
+	*singleStage
 	medianState
-	// live is the state of the trials under way, and of those that completed, for an extension.
+	// live is the state of running trials, and of completed ones in case of an extension.
 	live map[Trial]*course
 }
 
-// medianState is what a snapshot holds beside the trials.
+// medianState is the part of a snapshot besides the trials.
 type medianState struct {
 	Points []checkpoint
 	Curves []course
-	Flat   flatState
+	Flat   singleStageState
 }
 
-// A course is what is kept of a trial under way.
+// A course is the state of one trial.
 type course struct {
 	Trial Trial
 	Step  int64
 	Sum   float64
 	Best  float64
 	N     int32
-	// Lost: its newest metric was NaN.
+	// Lost is set if the newest metric was NaN.
 	Lost bool
 }
 
-// A checkpoint holds the running averages, as costs, of the trials that got there: the better half and the others,
-// and the number of those that are NaN.
+// A checkpoint holds the running averages, as costs, of the trials that reached it: the better half, the worse half,
+// and the number of trials whose average is NaN.
 type checkpoint struct {
 	Better, Worse []float64
 	NaN           int
 }
 
 func newMedian(c *core) (rules, error) {
-	f, err := newFlat(c, "random draw")
+	f, err := newSingleStage(c, "random draw")
 	if err != nil {
 		return nil, err
 	}
@@ -59,13 +59,13 @@ func newMedian(c *core) (rules, error) {
 	set := c.spec.GetTuner().GetMedian()
 	switch {
 	case set.GetMaxSteps() < 1:
-		return nil, fmt.Errorf("tuner.median.max_steps: %d steps are no training; use 1 or more", set.GetMaxSteps())
+		return nil, fmt.Errorf("tuner.median.max_steps: must be at least 1, got %d", set.GetMaxSteps())
 	case set.GetGraceSteps() < 0:
 		return nil, fmt.Errorf("tuner.median.grace_steps: %d is negative; use 1 or more", set.GetGraceSteps())
 	case set.GetMinTrials() < 0:
 		return nil, fmt.Errorf("tuner.median.min_trials: %d is negative; use 1 or more", set.GetMinTrials())
 	}
-	return &median{flat: f, live: map[Trial]*course{}}, nil
+	return &median{singleStage: f, live: map[Trial]*course{}}, nil
 }
 
 func (m *median) grace() int64 { return max(1, m.spec.GetTuner().GetMedian().GetGraceSteps()) }
@@ -88,9 +88,9 @@ func (m *median) reported(e Reported) {
 	m.judge(e.Trial, e.Step, e.Metric)
 }
 
-// judge takes in a report, and ends the trial if it passed a checkpoint badly.
+// judge records a report and ends the trial if it fails at a checkpoint.
 func (m *median) judge(t Trial, step int64, metric float64) {
-	c, passed := m.take(t, step, metric)
+	c, passed := m.record(t, step, metric)
 	if passed < 0 {
 		return
 	}
@@ -107,9 +107,9 @@ func (m *median) judge(t Trial, step int64, metric float64) {
 	}
 }
 
-// take counts in a report. It returns the last checkpoint that the trial passed with it, -1 if none; the trial is in
-// those it passed before.
-func (m *median) take(t Trial, step int64, metric float64) (*course, int) {
+// record records a report. It returns the last checkpoint that the trial passed with it, or -1 if none, and adds the
+// trial to the checkpoints passed before that one.
+func (m *median) record(t Trial, step int64, metric float64) (*course, int) {
 	c := m.live[t]
 	if c == nil {
 		c = &course{Trial: t, Best: math.Inf(1)}
@@ -140,19 +140,19 @@ func (m *median) take(t Trial, step int64, metric float64) (*course, int) {
 
 func (m *median) reached(e Reached) error {
 	if !math.IsNaN(e.Metric) {
-		if c, passed := m.take(e.Trial, e.Step, e.Metric); passed >= 0 {
+		if c, passed := m.record(e.Trial, e.Step, e.Metric); passed >= 0 {
 			m.Points[passed].add(c.average())
 		}
 	}
-	return m.flat.reached(e)
+	return m.singleStage.reached(e)
 }
 
-func (m *median) left(e Exited, _ phase) { delete(m.live, e.Trial) }
+func (m *median) handleExit(e Exited, _ phase) { delete(m.live, e.Trial) }
 
-// at is the step of the k-th checkpoint.
+// at returns the step of the k-th checkpoint.
 func (m *median) at(k int) int64 { return times(m.grace(), power(2, k)) }
 
-// first is the first checkpoint past a step.
+// first returns the index of the first checkpoint past a step.
 func (m *median) first(step int64) int {
 	k := 0
 	for k < maxRungs && m.at(k) <= step {
@@ -177,7 +177,7 @@ func (c *course) best() float64 {
 
 func (p *checkpoint) len() int { return len(p.Better) + len(p.Worse) + p.NaN }
 
-// add counts a running average in. Better holds the lower ceil(n/2) of all n, as far as they are numbers.
+// add records a running average. Better holds the lower ceil(n/2) of all n averages, if that many are not NaN.
 func (p *checkpoint) add(cost float64) {
 	better := heap[float64]{func(a, b float64) bool { return a > b }, p.Better}
 	worse := heap[float64]{func(a, b float64) bool { return a < b }, p.Worse}
@@ -193,7 +193,7 @@ func (p *checkpoint) add(cost float64) {
 	p.Better, p.Worse = better.items, worse.items
 }
 
-// median is the middle one, or halfway between the two in the middle; NaN if one of those is.
+// median returns the middle average, or the mean of the two middle ones. It is NaN if one of those is NaN.
 func (p *checkpoint) median() float64 {
 	n := p.len()
 	switch {
@@ -209,7 +209,7 @@ func (p *checkpoint) median() float64 {
 }
 
 func (m *median) save() (any, error) {
-	m.medianState.Flat = m.flatState
+	m.medianState.Flat = m.singleStageState
 	m.medianState.Curves = nil
 	for _, t := range slices.Sorted(maps.Keys(m.live)) {
 		m.medianState.Curves = append(m.medianState.Curves, *m.live[t])
@@ -221,10 +221,10 @@ func (m *median) load(decode func(any) error) error {
 	if err := decode(&m.medianState); err != nil {
 		return err
 	}
-	m.flatState = m.medianState.Flat
+	m.singleStageState = m.medianState.Flat
 	for _, c := range m.Curves {
 		m.live[c.Trial] = &c
 	}
 	m.Curves = nil
-	return m.flatState.check(len(m.trials))
+	return m.singleStageState.check(len(m.trials))
 }

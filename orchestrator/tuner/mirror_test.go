@@ -16,7 +16,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// mirrored is a sweep that looks for the contrary: the least of what is the most, and a target that is its negative.
+// mirrored returns a sweep with the opposite mode and the negated target.
 func mirrored(s tuner.Settings) tuner.Settings {
 	c := proto.CloneOf(s.Spec)
 	if c.Mode = "max"; s.Spec.GetMode() == "max" {
@@ -28,7 +28,7 @@ func mirrored(s tuner.Settings) tuner.Settings {
 	return tuner.Settings{Spec: c}
 }
 
-// learning is a curve that rises towards a value of the trial's own, with a little noise.
+// learning is a curve that rises towards the trial's final value, with a little noise.
 func learning(t tuner.Trial, _ tuner.Config, step int64) float64 {
 	part := func(n float64) float64 { _, f := math.Modf(math.Abs(math.Sin(n)) * 1e4); return f }
 	own := part(float64(t) + 1)
@@ -37,7 +37,7 @@ func learning(t tuner.Trial, _ tuner.Config, step int64) float64 {
 
 func negative(t tuner.Trial, c tuner.Config, step int64) float64 { return -learning(t, c, step) }
 
-// To look for the most of a metric is to look for the least of its negative: the same trials are created, go on and end.
+// Maximising a metric equals minimising its negative: the same trials are created, continue and end.
 func TestTheMostIsTheLeastOfTheNegative(t *testing.T) {
 	t.Parallel()
 	run := func(t *testing.T, s, longer tuner.Settings, metric func(tuner.Trial, tuner.Config, int64) float64) []string {
@@ -77,7 +77,7 @@ func TestTheMostIsTheLeastOfTheNegative(t *testing.T) {
 			t.Parallel()
 			s := settings()
 			more := grown(s, longer(2))
-			if name == "random code" || strings.HasPrefix(name, "performance") { // of which one has no steps, and others take long
+			if name == "random code" || strings.HasPrefix(name, "performance") { // one of these has no steps, and the others take long
 				more = s
 			}
 			was := run(t, s, more, learning)
@@ -88,7 +88,7 @@ func TestTheMostIsTheLeastOfTheNegative(t *testing.T) {
 	}
 }
 
-// Reasons count as people do: 1st, 2nd, 3rd, 11th, 21st.
+// Reasons use ordinals: 1st, 2nd, 3rd, 11th, 21st.
 func TestPlacesAreSaidAsPeopleSayThem(t *testing.T) {
 	t.Parallel()
 	made, err := tuner.New(spec(halving(&outbidv1.SuccessiveHalving{MaxSteps: 27, Eta: 2, Trials: 256})))
@@ -126,7 +126,7 @@ func TestPlacesAreSaidAsPeopleSayThem(t *testing.T) {
 	}
 }
 
-// A trial has to beat the target where the user set one, and what others are sure of where not.
+// A trial has to beat the target if the user set one, and otherwise the value that other trials are sure to reach.
 func TestWhatATrialHasToBeat(t *testing.T) {
 	t.Parallel()
 	plain := sweeps()["performance"]()

@@ -6,12 +6,12 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// A maker makes the rules of one built-in tuner: for a new sweep, or bare for a snapshot to be loaded into.
+// A maker makes the rules of one built-in tuner: fresh for a new sweep, bare to load a snapshot into.
 type maker struct {
 	fresh, bare func(*core) (rules, error)
 }
 
-// builtins is the registry: one line for each tuner in the binary.
+// builtins lists the built-in tuners by name.
 func builtins() map[string]maker {
 	return map[string]maker{
 		"random":             {newRandom, newRandom},
@@ -28,7 +28,7 @@ func builtins() map[string]maker {
 	}
 }
 
-// kindOf is the name of a spec's tuner as it is written in the spec, "" if none is set.
+// kindOf returns the name of a spec's tuner as written in the spec, or "" if none is set.
 func kindOf(t *outbidv1.Tuner) string {
 	m := t.ProtoReflect()
 	field := m.WhichOneof(m.Descriptor().Oneofs().ByName("kind"))
@@ -38,8 +38,8 @@ func kindOf(t *outbidv1.Tuner) string {
 	return string(field.Name())
 }
 
-// New starts the built-in tuner of a sweep. An error names the field of the spec that is wrong. Tuners outside the
-// binary are started by package plugin.
+// New returns the built-in tuner of a new sweep. An error names the invalid field of the spec. Package plugin starts
+// tuners that are not built in.
 func New(s Settings) (Tuner, error) {
 	e, m, err := build(s)
 	if err != nil {
@@ -51,8 +51,8 @@ func New(s Settings) (Tuner, error) {
 	return e, nil
 }
 
-// Restore goes on from a snapshot of a tuner with the same settings. Bytes that are no such snapshot give
-// ErrBadSnapshot.
+// Restore returns a tuner in the state of a snapshot, which must have been taken with the settings s. It returns
+// ErrBadSnapshot if the bytes are not such a snapshot.
 func Restore(s Settings, snapshot []byte) (Tuner, error) {
 	e, m, err := build(s)
 	if err != nil {
@@ -72,10 +72,10 @@ func build(s Settings) (*engine, maker, error) {
 	m, ok := builtins()[kind]
 	switch {
 	case kind == "":
-		return nil, maker{}, fmt.Errorf("tuner: nothing is set; name one of random, grid, sobol, bayes, successive_halving, " +
-			"hyperband, asha, median, performance_curve, freeze_thaw, pbt or plugin")
+		return nil, maker{}, fmt.Errorf("tuner: must be one of random, grid, sobol, bayes, successive_halving, " +
+			"hyperband, asha, median, performance_curve, freeze_thaw, pbt or plugin; none is set")
 	case !ok:
-		return nil, maker{}, fmt.Errorf("tuner.%s: not a tuner of this binary", kind)
+		return nil, maker{}, fmt.Errorf("tuner.%s: not a built-in tuner", kind)
 	}
 	c, err := newCore(s)
 	if err != nil {

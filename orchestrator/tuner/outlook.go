@@ -6,7 +6,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// Message is the outlook as the API, snapshots and plugins carry it.
+// Message returns the outlook as a protobuf message, the form that the API, snapshots and plugins use.
 func (o Outlook) Message() *outbidv1.Outlook {
 	m := &outbidv1.Outlook{Trials: int32(min(o.Trials, math.MaxInt32)), Steps: o.Steps}
 	for _, r := range o.Rungs {
@@ -17,7 +17,7 @@ func (o Outlook) Message() *outbidv1.Outlook {
 	return m
 }
 
-// OutlookOf is the outlook that a message carries.
+// OutlookOf is the inverse of Outlook.Message.
 func OutlookOf(m *outbidv1.Outlook) Outlook {
 	o := Outlook{Trials: int(m.GetTrials()), Steps: m.GetSteps()}
 	for _, r := range m.GetRungs() {

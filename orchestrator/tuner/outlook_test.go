@@ -22,7 +22,7 @@ func merged(rungs []tuner.Rung) map[place]tuner.Rung {
 	return all
 }
 
-// What a tuner promises is what it does when it is run.
+// The outlook equals what the tuner does when it is run.
 func TestOutlooksAreWhatTheTunersDo(t *testing.T) {
 	t.Parallel()
 	for name, settings := range sweeps() {
@@ -42,12 +42,12 @@ func TestOutlooksAreWhatTheTunersDo(t *testing.T) {
 			}
 			switch kind := settings().Spec.GetTuner(); {
 			case kind.GetPbt() != nil:
-				// Its rungs are one for each interval; copies can train more than their share.
+				// Its rungs are one for each interval, and copies can train more than their share.
 				if run.Steps < promised.Steps || run.Steps > 2*promised.Steps {
 					t.Errorf("%d steps, promised %d", run.Steps, promised.Steps)
 				}
 			case kind.GetPerformanceCurve() != nil:
-				// What no curve was seen of is taken for whole.
+				// Trials without any report count as fully trained.
 				if run.Steps > promised.Steps || promised.Steps != int64(promised.Trials)*kind.GetPerformanceCurve().GetMaxSteps() {
 					t.Errorf("%d steps, promised %d", run.Steps, promised.Steps)
 				}
@@ -76,7 +76,7 @@ func TestARehearsalOfWhatHasNoEndGivesItsOutlook(t *testing.T) {
 	}
 }
 
-// The limit of trials cuts Hyperband bracket by bracket.
+// The trial limit cuts Hyperband bracket by bracket.
 func TestHyperbandUnderALimit(t *testing.T) {
 	t.Parallel()
 	made, err := tuner.New(spec(hyperband(&outbidv1.Hyperband{MaxSteps: 27}), trials(30)))
@@ -99,7 +99,7 @@ func TestHyperbandUnderALimit(t *testing.T) {
 	}
 }
 
-// Brackets of ASHA share the trials as Hyperband's brackets do, and their first rungs are shifted.
+// Brackets of ASHA share the trials like Hyperband's brackets, and their first rungs are shifted.
 func TestASHABrackets(t *testing.T) {
 	t.Parallel()
 	made, err := tuner.New(spec(asha(&outbidv1.Asha{MaxSteps: 9, Brackets: 3}), trials(17)))
@@ -123,8 +123,8 @@ func TestASHABrackets(t *testing.T) {
 	}
 }
 
-// Levels end at max_steps exactly, and their number is that of exact arithmetic: floor(log_3(243)) is 5, although
-// floats say 4.999.
+// The last level is exactly max_steps. The number of levels is computed exactly: floor(log_3(243)) is 5, although
+// floating point gives 4.999.
 func TestLevels(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -11,24 +11,24 @@ import (
 )
 
 // pbt is population based training: Jaderberg, Dalibard, Osindero, Czarnecki and others, "Population Based Training of
-// Neural Networks" (2017), algorithm 1 in its asynchronous form. Every interval steps a member is ready and looks at the
+// Neural Networks" (2017), algorithm 1 in its asynchronous form. Every interval steps, a member is compared with the
 // newest metrics of the others:
 //
 //   - exploit by truncation selection (section 4.1.1): a member in the bottom share of the population copies weights
 //     and configuration of a member drawn from the top share;
-//   - explore by perturbing: each number times one of the factors, or, with chance resample, drawn anew.
+//   - explore by perturbation: each number is multiplied by one of the factors or, with probability resample, redrawn.
 //
-// The top and the bottom hold floor(quantile * n) of the n members ranked, at least one. A member is ranked once it
-// has a metric; NaN ranks last, and gives no copies. A member that copied is ranked again after its next interval, and
-// counts as one of the bottom until then. One that completed stays ranked but is not copied: its checkpoint may be gone,
-// and it has no steps left to try.
+// The top and the bottom hold floor(quantile * n) of the n ranked members, at least one. A member is ranked once it has
+// a metric. NaN ranks last and is never copied. A member that copied another is ranked again after its next interval,
+// and counts as a bottom member until then. A completed member stays ranked but is not copied, because its checkpoint
+// may be deleted and it has no steps left to try.
 //
-// Members advance together, so that they learn from each other at like steps (see abreast): where there are devices for
-// fewer than all, a member that is ready leaves its device to those behind it, and is compared with the others once all
-// have come as far.
+// Members advance together, so that they are compared at similar steps (see pbt_abreast.go). With fewer devices than
+// members, a member that finishes its interval gives its device to members behind it, and is compared once all have
+// reached the same step.
 //
-// A checkpoint brings the step of its training with it. A copy trains until one interval past the further of the
-// two, so that targets always grow.
+// A copied checkpoint keeps its step. A copy trains until one interval past the larger of the two steps, so that
+// targets always increase.
 type pbt struct {
 	*core
 	pcg *rand.PCG
@@ -38,24 +38,24 @@ type pbt struct {
 	board []entry
 }
 
-// pbtState is what a snapshot holds beside the trials.
+// pbtState is the part of a snapshot besides the trials.
 type pbtState struct {
-	// Members by trial.
+	// Members is indexed by trial.
 	Members []member
 	Rng     []byte
 }
 
 // A member is a trial of the population.
 type member struct {
-	// Step it reached last, Target it is to train until.
+	// Step is the step reached last, Target the step to train until.
 	Step, Target int64
-	// Config as canonical JSON: what a copy of it perturbs.
+	// Config is the configuration as canonical JSON; a copy of the member perturbs it.
 	Config string
-	// Cost of its newest metric, +Inf for NaN.
+	// Cost is the cost of the newest metric, or +Inf for NaN.
 	Cost   float64
 	Ranked bool
-	// Begun says that it was heard of since it was last queued for a device: it has one. Compared says that it was decided at the step that it reached
-	// last whether it copies another.
+	// Begun is set if the member reported since it was last queued, so that it has a device. Compared is set if the
+	// decision whether to copy another member was made at Step.
 	Begun, Compared bool
 }
 
@@ -70,28 +70,28 @@ func newPBT(c *core) (rules, error) {
 func checkPBT(set *outbidv1.Pbt) error {
 	switch q := set.GetQuantile(); {
 	case set.GetMaxSteps() < 1:
-		return fmt.Errorf("tuner.pbt.max_steps: %d steps are no training; use 1 or more", set.GetMaxSteps())
+		return fmt.Errorf("tuner.pbt.max_steps: must be at least 1, got %d", set.GetMaxSteps())
 	case set.GetInterval() < 1 || set.GetInterval() > set.GetMaxSteps():
-		return fmt.Errorf("tuner.pbt.interval: %d is not from 1 to max_steps %d", set.GetInterval(), set.GetMaxSteps())
+		return fmt.Errorf("tuner.pbt.interval: must be from 1 to max_steps (%d), got %d", set.GetMaxSteps(), set.GetInterval())
 	case set.GetPopulation() < 0 || set.GetPopulation() == 1:
-		return fmt.Errorf("tuner.pbt.population: %d members cannot learn from each other; use 2 or more", set.GetPopulation())
+		return fmt.Errorf("tuner.pbt.population: must be at least 2, or 0 for 10, got %d", set.GetPopulation())
 	case !(q >= 0 && q <= 0.5):
-		return fmt.Errorf("tuner.pbt.quantile: %v is not from 0 to 0.5", q)
+		return fmt.Errorf("tuner.pbt.quantile: must be from 0 to 0.5, got %v", q)
 	case !(set.GetResample() >= 0 && set.GetResample() <= 1):
-		return fmt.Errorf("tuner.pbt.resample: %v is not a chance from 0 to 1", set.GetResample())
+		return fmt.Errorf("tuner.pbt.resample: must be a probability from 0 to 1, got %v", set.GetResample())
 	}
 	for i, f := range set.GetFactors() {
 		if !(f > 0) || math.IsInf(f, 0) {
-			return fmt.Errorf("tuner.pbt.factors[%d]: %v is not a positive number", i, f)
+			return fmt.Errorf("tuner.pbt.factors[%d]: must be a positive number, got %v", i, f)
 		}
 	}
 	return nil
 }
 
-func (p *pbt) set() *outbidv1.Pbt { return p.spec.GetTuner().GetPbt() }
+func (p *pbt) settings() *outbidv1.Pbt { return p.spec.GetTuner().GetPbt() }
 
 func (p *pbt) population() int {
-	n := int(p.set().GetPopulation())
+	n := int(p.settings().GetPopulation())
 	if n == 0 {
 		n = 10
 	}
@@ -101,15 +101,15 @@ func (p *pbt) population() int {
 	return n
 }
 
-// after is the target one interval past a step.
+// after returns the target one interval past a step.
 func (p *pbt) after(step int64) int64 {
-	return min(plus(step, p.set().GetInterval()), p.set().GetMaxSteps())
+	return min(plus(step, p.settings().GetInterval()), p.settings().GetMaxSteps())
 }
 
-// canGrow reports whether a member is still to be created.
+// canGrow reports whether the population needs another member.
 func (p *pbt) canGrow() bool { return len(p.trials) < p.population() && p.canCreate() }
 
-// ask starts new members first, then those that wait, the least far first.
+// ask starts new members first, then waiting members in order of their steps.
 func (p *pbt) ask(n int) error {
 	for ; n > 0; n-- {
 		if p.canGrow() {
@@ -124,25 +124,25 @@ func (p *pbt) ask(n int) error {
 		}
 		if p.trials[t].phase == ready {
 			p.Members[t].Begun = false
-			p.goOn(t, fmt.Sprintf("the sweep was extended to %s", count(int(p.set().GetMaxSteps()), "step")))
+			p.trainOn(t, fmt.Sprintf("the sweep was extended to %s", count(int(p.settings().GetMaxSteps()), "step")))
 			continue
 		}
 		copied, err := p.compare(p.Members[t].Step)
 		if err != nil {
 			return err
 		}
-		if n -= copied; p.waitsFor(t) {
+		if n -= copied; p.isWaiting(t) {
 			p.Members[t].Begun = false
-			p.goOn(t, "its turn: "+p.standing(t))
+			p.trainOn(t, "its turn: "+p.standing(t))
 		} else {
-			n++ // it is among those that copied
+			n++ // t itself copied another member and was counted in copied
 		}
 	}
 	return nil
 }
 
-// compare looks for what to copy for every member that waits at a step, all at once: none of them has gone on yet. It
-// returns how many copied, which are queued for a device from then on; the others go on when it is their turn.
+// compare makes the copy decision for all members that wait at a step, before any of them continues. It returns the
+// number of members that copied another one; they are queued for a device. The others continue when it is their turn.
 func (p *pbt) compare(at int64) (copied int, err error) {
 	for t := range p.Members {
 		m := &p.Members[t]
@@ -162,7 +162,7 @@ func (p *pbt) compare(at int64) (copied int, err error) {
 	return copied, nil
 }
 
-// grow creates a member, unless the configurations have run dry.
+// grow creates a member, or returns false if no configuration is left.
 func (p *pbt) grow() (bool, error) {
 	config, ok, err := p.create(record{}, p.after(0), 0, fmt.Sprintf("member %d of %d", len(p.trials)+1, p.population()))
 	if err != nil || !ok {
@@ -176,7 +176,7 @@ func (p *pbt) grow() (bool, error) {
 	return true, nil
 }
 
-func (p *pbt) goOn(t Trial, reason string) {
+func (p *pbt) trainOn(t Trial, reason string) {
 	m := &p.Members[t]
 	m.Target = p.after(m.Step)
 	p.train(t, m.Target, reason)
@@ -186,7 +186,7 @@ func (p *pbt) reported(e Reported) {
 	m := &p.Members[e.Trial]
 	m.Begun = true
 	if p.trials[e.Trial].phase == paused && e.Step > m.Step {
-		// It trains on: an earlier version of this tuner, whose decisions are in the ledger, never paused it.
+		// It is running: an earlier version of this tuner, whose decisions are in the ledger, never paused it.
 		p.trials[e.Trial].phase, m.Target = running, p.after(m.Step)
 	}
 }
@@ -202,26 +202,26 @@ func (p *pbt) reached(e Reached) error {
 		m.Cost = math.Inf(1)
 	}
 	p.rank(e.Trial)
-	if m.Step >= p.set().GetMaxSteps() {
+	if m.Step >= p.settings().GetMaxSteps() {
 		p.end(e.Trial, true, fmt.Sprintf("trained for all its %s", count(int(m.Step), "step")))
 		return nil
 	}
-	if why := p.waits(e.Trial); why != "" {
+	if why := p.whyWait(e.Trial); why != "" {
 		p.pause(e.Trial, why)
 		return nil
 	}
 	standing := p.standing(e.Trial)
 	if source, ok := p.source(e.Trial); !ok {
-		p.goOn(e.Trial, standing)
+		p.trainOn(e.Trial, standing)
 	} else if err := p.copyFrom(e.Trial, source, standing); err != nil {
 		return err
 	}
-	// It was the last that the others at this step waited for. They are compared before it gets any further.
+	// It may be the last member that the others at this step waited for. They are compared before it advances.
 	_, err := p.compare(e.Step)
 	return err
 }
 
-// place is a member's place among the ranked, from 0, and of how many.
+// place returns a member's rank, from 0, and the number of members compared.
 func (p *pbt) place(t Trial) (place, among int) {
 	place, _ = slices.BinarySearchFunc(p.board, entry{p.Members[t].Cost, t}, compareEntries)
 	return place, len(p.board) + p.copies()
@@ -232,7 +232,7 @@ func (p *pbt) standing(t Trial) string {
 	return fmt.Sprintf("%s of %d by %s (%.6g)", ordinal(place+1), among, p.metricName(), p.metric(p.Members[t].Cost))
 }
 
-// source draws the member that one copies; false if it is not among the bottom, or there is no better one.
+// source draws the member that t copies. It returns false if t is not in the bottom share or there is no better member.
 func (p *pbt) source(t Trial) (Trial, bool) {
 	place, among := p.place(t)
 	share := p.share(among)
@@ -246,7 +246,7 @@ func (p *pbt) source(t Trial) (Trial, bool) {
 	return sources[p.rng.IntN(len(sources))], true
 }
 
-// metric is the one of a cost.
+// metric converts a cost back into a metric.
 func (p *pbt) metric(cost float64) float64 {
 	if math.IsInf(cost, 1) {
 		return math.NaN()
@@ -254,7 +254,7 @@ func (p *pbt) metric(cost float64) float64 {
 	return p.cost(cost)
 }
 
-// copies is the number of members that copied and were not ranked since.
+// copies returns the number of members that copied another and were not ranked since.
 func (p *pbt) copies() int {
 	n := 0
 	for t := range p.Members {
@@ -265,16 +265,16 @@ func (p *pbt) copies() int {
 	return n
 }
 
-// share is the number of members at the top, and at the bottom, of so many.
+// share returns the size of the top share, and of the bottom share, among this many members.
 func (p *pbt) share(among int) int {
-	q := p.set().GetQuantile()
+	q := p.settings().GetQuantile()
 	if q == 0 {
 		q = 0.2
 	}
 	return max(1, int(q*float64(among)))
 }
 
-// sources are the members at the top that can be copied by one of that cost.
+// sources returns the top members that are better than cost and can be copied.
 func (p *pbt) sources(share int, cost float64) []Trial {
 	var list []Trial
 	for _, e := range p.board[:share] {
@@ -291,13 +291,13 @@ func (p *pbt) copyFrom(t, source Trial, standing string) error {
 	if err != nil {
 		return err
 	}
-	factors := p.set().GetFactors()
+	factors := p.settings().GetFactors()
 	if len(factors) == 0 {
 		factors = []float64{0.8, 1.2}
 	}
 	resample := 0.25
-	if p.set().Resample != nil {
-		resample = p.set().GetResample()
+	if p.settings().Resample != nil {
+		resample = p.settings().GetResample()
 	}
 	config = p.configs.space.Perturb(config, p.rng, resample, factors)
 	if m.Config, err = space.Canonical(config); err != nil {
@@ -332,7 +332,7 @@ func (p *pbt) unrank(t Trial) {
 	}
 }
 
-func (p *pbt) left(e Exited, _ phase) {
+func (p *pbt) handleExit(e Exited, _ phase) {
 	p.unrank(e.Trial)
 	p.Members[e.Trial].Config = ""
 }
@@ -354,15 +354,15 @@ func (p *pbt) status() Status {
 		return Status{}
 	}
 	_, ok := p.next()
-	return Status{Waiting: !ok, Exhausted: !ok && p.waiting() == 0}
+	return Status{Waiting: !ok, Exhausted: !ok && p.countWaiting() == 0}
 }
 
-// outlook counts every member once from its first step to its last; a copy of a member that is behind trains more.
+// outlook counts every member once from its first step to its last. Copies of members that are behind train more.
 func (p *pbt) outlook() Outlook {
-	steps := times(int64(p.population()), p.set().GetMaxSteps())
+	steps := times(int64(p.population()), p.settings().GetMaxSteps())
 	return Outlook{
 		Trials: p.population(), Steps: steps,
-		Rungs: []Rung{{UntilStep: p.set().GetMaxSteps(), Trials: p.population(), Steps: steps}},
+		Rungs: []Rung{{UntilStep: p.settings().GetMaxSteps(), Trials: p.population(), Steps: steps}},
 	}
 }
 

@@ -2,75 +2,76 @@ package tuner
 
 import "fmt"
 
-// Members of a population advance abreast.
+// The members of a population advance abreast.
 //
-// Where some wait for a device, a member that is ready pauses while another is behind it: one that waits at an earlier
-// step, or one that still trains towards the step that it is at itself. The devices go to those that are least far, so that
-// no two members are ever more than an interval apart.
+// If members wait for a device, a member that finishes its interval pauses while another is behind it: waiting at an
+// earlier step, or still training towards the same step. Devices go to the members with the fewest steps, so that no
+// two members are more than an interval apart.
 //
-// Where every member has a device, one that is ready goes on at once, without a checkpoint being loaded, as long as it
-// is no more than an interval ahead of the others. That costs no time in all: the population is done when its slowest
-// member is. A member that was not heard of since it was queued may well have no device yet, so it is waited for as in the
-// first case.
+// If every member has a device, a member that finishes its interval continues without reloading a checkpoint, unless it
+// is more than an interval ahead of the others. This does not delay the population, which is done when its slowest
+// member is. A member that did not report since it was queued may not have a device yet, so others wait for it as in
+// the first case.
 //
-// Members that are further behind than this can come about by themselves, such as those that an extension added, hold
-// nobody back.
+// Members can be further behind than this, for example after an extension added them. The others do not wait for those.
 
-// next is the member that goes on next: of those that wait, the one that is least far; false if all must wait.
+// next returns the waiting member with the fewest steps that may continue, or false if all must wait.
 func (p *pbt) next() (Trial, bool) {
 	best, found := Trial(0), false
 	targets := p.targets(-1)
 	for t := range p.Members {
-		if !p.waitsFor(Trial(t)) || found && p.Members[t].Step >= p.Members[best].Step {
+		if !p.isWaiting(Trial(t)) || found && p.Members[t].Step >= p.Members[best].Step {
 			continue
 		}
-		if !p.held(p.Members[t].Step, targets, true) {
+		if !p.mustWait(p.Members[t].Step, targets, true) {
 			best, found = Trial(t), true
 		}
 	}
 	return best, found
 }
 
-// waits says why a member that is ready leaves its device; "" if it goes on at once.
-func (p *pbt) waits(t Trial) string {
+// whyWait explains why a member that finished its interval must leave its device. It returns "" if the member continues
+// at once.
+func (p *pbt) whyWait(t Trial) string {
 	at := p.Members[t].Step
 	if p.canGrow() {
 		return fmt.Sprintf("waits until %s more have begun", count(p.population()-len(p.trials), "member"))
 	}
 	for o := range p.Members {
-		if p.waitsFor(Trial(o)) && p.Members[o].Step < at {
+		if p.isWaiting(Trial(o)) && p.Members[o].Step < at {
 			return fmt.Sprintf("waits for trial %d, which is at step %d", o, p.Members[o].Step)
 		}
 	}
-	if p.held(at, p.targets(t), p.waiting() > 0) {
+	if p.mustWait(at, p.targets(t), p.countWaiting() > 0) {
 		return fmt.Sprintf("waits for the other members to come to step %d", at)
 	}
 	return ""
 }
 
-// waitsFor says whether a member has no device and waits for one.
-func (p *pbt) waitsFor(t Trial) bool {
+// isWaiting reports whether a member waits for a device.
+func (p *pbt) isWaiting(t Trial) bool {
 	return p.trials[t].phase == paused || p.trials[t].phase == ready
 }
 
-// waiting is the number of members that wait for a device.
-func (p *pbt) waiting() int {
+// countWaiting returns the number of members that wait for a device.
+func (p *pbt) countWaiting() int {
 	n := 0
 	for t := range p.Members {
-		if p.waitsFor(Trial(t)) {
+		if p.isWaiting(Trial(t)) {
 			n++
 		}
 	}
 	return n
 }
 
-// A pbtTarget is a step that members are on their way to; begun says whether they were heard of.
+// A pbtTarget is a step that members train towards. begun is set if these members have reported since they were queued.
 type pbtTarget struct {
 	step  int64
 	begun bool
 }
 
-// targets are the steps that running members other than one are on their way to. They are few, however many members.
+// targets returns the steps that running members, except for one, train towards. There are few, even in a large
+// population.
 func (p *pbt) targets(but Trial) map[pbtTarget]bool {
 	set := map[pbtTarget]bool{}
 	for t := range p.Members {
@@ -81,9 +82,9 @@ func (p *pbt) targets(but Trial) map[pbtTarget]bool {
 	return set
 }
 
-// held reports whether a member at a step must wait for some that are on their way to the targets.
-func (p *pbt) held(at int64, targets map[pbtTarget]bool, scarce bool) bool {
-	interval := p.set().GetInterval()
+// mustWait reports whether a member at a step must wait for members that train towards the targets.
+func (p *pbt) mustWait(at int64, targets map[pbtTarget]bool, scarce bool) bool {
+	interval := p.settings().GetInterval()
 	for target := range targets {
 		lead, least := at-target.step, interval
 		if scarce || !target.begun {

@@ -12,7 +12,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// spread follows how far the members of a population are.
+// spread tracks the distance between the members of a population.
 type spread struct {
 	population int
 	at         map[tuner.Trial]int64
@@ -66,7 +66,7 @@ func (s *spread) observe(step tunertest.Step) error {
 	return nil
 }
 
-// Where there are fewer devices than members these are never more than an interval apart, whatever the devices' speeds.
+// With fewer devices than members, members are at most an interval apart, whatever the devices' speeds.
 func TestMembersOfAPopulationAdvanceTogether(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -89,7 +89,7 @@ func TestMembersOfAPopulationAdvanceTogether(t *testing.T) {
 		}
 		bound := set.GetInterval()
 		if slices.ContainsFunc(result.Trials, func(f tunertest.Fact) bool { return f.Failed }) {
-			bound *= 2 // those that are left may have a device each
+			bound *= 2 // the remaining members may have a device each
 		}
 		if members.widest > bound {
 			t.Errorf("members were up to %d steps apart, at an interval of %d", members.widest, set.GetInterval())
@@ -102,8 +102,7 @@ func TestMembersOfAPopulationAdvanceTogether(t *testing.T) {
 	})
 }
 
-// Four members on two devices, of which the one with the smaller height is better: the configurations of the bad ones
-// give way.
+// Four members share two devices, and a smaller height is better: bad configurations are replaced.
 func TestMembersLearnFromEachOtherOnFewerDevices(t *testing.T) {
 	t.Parallel()
 	members := newSpread(4)
@@ -132,7 +131,7 @@ func TestMembersLearnFromEachOtherOnFewerDevices(t *testing.T) {
 	}
 }
 
-// Where every member has a device and all are about as fast, none leaves it.
+// If every member has a device and all are about as fast, no member pauses.
 func TestMembersWithADeviceEachDoNotPause(t *testing.T) {
 	t.Parallel()
 	const population, interval = 6, 5
@@ -156,7 +155,7 @@ func TestMembersWithADeviceEachDoNotPause(t *testing.T) {
 	if got := handle(tuner.Ask{N: population}); len(got) != population {
 		t.Fatalf("asked for %d, got %v", population, got)
 	}
-	for step := int64(1); step <= 50; step++ { // in lockstep, as on alike devices
+	for step := int64(1); step <= 50; step++ { // in lockstep, as on equal devices
 		for m := range tuner.Trial(population) {
 			e := tuner.Event(tuner.Reported{Trial: m, Step: step, Metric: float64(m)})
 			if step%interval == 0 {

@@ -9,88 +9,89 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// performance forecasts from its learning curve how each trial will end. The idea is that of Rasley, He, Yan, Ruwase
-// and Fonseca, "HyperDrive: Exploring Hyperparameters with POP Scheduling" (Middleware 2017): by its chance to get to
-// the target a trial is promising, opportunistic or poor; poor ones are stopped, and slots are split between the
-// others. The forecasts are ours (package curve), and so is what follows.
+// performance forecasts each trial's final metric from its learning curve. The idea is that of Rasley, He, Yan, Ruwase
+// and Fonseca, "HyperDrive: Exploring Hyperparameters with POP Scheduling" (Middleware 2017): the probability of
+// reaching the target makes a trial promising, opportunistic or poor; poor trials are stopped, and slots are divided
+// between the others. The forecasts (package curve) and the following rules are Outbid's.
 //
-// Every trial is looked at each interval. Without a target, its chance is that of ending better than the best that is
-// known: the best trial that completed, or what any other trial gets to with a chance of 3 in 4, whichever is better.
-// Promising trials go on. Poor is one whose chance is below a bound, and lower for the steps that it still needs than
-// that of a trial that is not begun; that chance is 1/(n+1) after n trials, that of a new draw to be the best. An
-// opportunistic trial yields its slot to one that waits, or is not begun, with a better chance for its steps.
+// Every trial is judged at each interval. Without a target, its chance is the probability of ending better than the
+// best known value: that of the best completed trial, or the value that another trial reaches with probability 3/4,
+// whichever is better. Promising trials continue. A trial is poor if its chance is below a bound, and if its chance
+// divided by its remaining steps is below that of a new trial. The chance of a new trial after n trials is 1/(n+1), the
+// probability that a new draw is the best. An opportunistic trial yields its slot to a waiting or new trial with a
+// better chance for its steps.
 //
-// Forecasts are checked when their steps come, and the checks calibrate later ones. Unless at least 20 were checked
-// and the 90 % intervals held 85 to 95 % of them, no forecast decides anything: a rank rule does, which stops the worst
-// 1/eta of those that got to a rung, at rungs grace_steps * eta^k, asynchronously. It is milder than ASHA, because it
-// rules where early ranks may mean as little as forecasts. A share of the trials, keep, is trained on although it
-// should be stopped; when their forecasts are checked they stand for those that were. Which ones is settled by the seed
-// and the trial's number.
+// Forecasts are checked when their steps are reached, and the checks calibrate later forecasts. Forecasts decide only
+// if at least 20 were checked and the 90 % intervals contained 85 to 95 % of the values. Otherwise a rank rule decides:
+// it asynchronously stops the worst 1/eta of the trials that reached a rung, at rungs grace_steps * eta^k. It is milder
+// than ASHA because it applies where early ranks may say as little as forecasts. A share of the trials, keep, continues
+// although the rules would stop them. When their forecasts are checked, they represent the trials that were stopped.
+// Which trials are kept follows from the seed and the trial's number.
 type performance struct {
-	*flat
+	*singleStage
 	performanceState
 	// live holds the trials that have not ended.
 	live map[Trial]*watched
-	// running counts those that are wanted on a device.
+	// running is the number of trials that should be on a device.
 	running int
 }
 
-// performanceState is what a snapshot holds beside the trials.
+// performanceState is the part of a snapshot besides the trials.
 type performanceState struct {
-	// Interval and Grace are steps, as they were settled when the sweep began.
+	// Interval and Grace are numbers of steps, fixed when the sweep began.
 	Interval, Grace int64
 	// Watched are the live trials, by number.
 	Watched []watched
-	// Waiting are paused trials, the one with the best chance for its steps on top.
+	// Waiting is a heap of the paused trials; the one with the best chance for its steps is on top.
 	Waiting []entry
-	// Rungs are those of the rank rule.
+	// Rungs are the rungs of the rank rule.
 	Rungs []rankRung
-	// Known is what became of forecasts.
+	// Known holds the outcomes of the forecasts.
 	Known curve.Calibration
-	// Best is the best trial that completed, if Completed is above 0.
+	// Best is the best completed trial if Completed is above 0.
 	Best      entry
 	Completed int
-	// Done is the step at which trials that completed before an extension stand.
+	// Done is the step where trials completed before an extension.
 	Done int64
-	// Slots is how many trials can run at once, as far as was seen.
+	// Slots is the highest number of trials that can run at once, as far as known.
 	Slots int
-	// Ended counts the trials that ended, and EndedSteps what they trained.
+	// Ended is the number of trials that ended, EndedSteps the sum of their steps.
 	Ended      int
 	EndedSteps int64
-	Flat       flatState
+	Flat       singleStageState
 }
 
-// A watched is what is kept of a live trial.
+// A watched is the state of a live trial.
 type watched struct {
 	Trial  Trial
 	Points []curve.Point
-	// Fresh: a point came since the last look. Lost: the newest metric was NaN.
+	// Fresh is set if a point was added since the trial was last judged. Lost is set if the newest metric was NaN.
 	Fresh, Lost bool
 	Claims      []curve.Claim
-	// NextClaim is the step from which on forecasts are kept to be checked.
+	// NextClaim is the step from which forecasts are kept for checking.
 	NextClaim int64
-	// Chance to beat the target or the best, and the cost at the end that it is sure to beat, as of the last look; NaN
-	// before there was a forecast.
+	// Chance is the probability of beating the target or the best trial. Sure is the final cost that the trial beats
+	// with probability sureness. Both are as of the last forecast, and NaN before the first.
 	Chance, Sure float64
-	// Step of the last look.
+	// Step is the step of the trial's last judgement.
 	Step int64
-	// Place among those that got to the last rung: the share of them that were better; NaN before the first rung.
+	// Place is the share of the trials in its last rung that were better; NaN before the first rung.
 	Place float64
-	// Kept: it is trained on although it should be stopped.
+	// Kept is set if the trial continues although it should be stopped.
 	Kept bool
 }
 
-// keepStream keeps the draw of which trials are kept apart from the seed's other uses.
+// keepStream separates the draws that decide which trials are kept from other uses of the seed.
 const keepStream = 0x6b656570
 
-// maxKeptWeight bounds for how many trials one that was kept may stand.
+// maxKeptWeight is the maximum number of trials that a kept trial represents.
 const maxKeptWeight = 20
 
-// maxWatchedPoints bounds the points that are kept of a trial.
+// maxWatchedPoints is the maximum number of points that are kept of a trial.
 const maxWatchedPoints = 128
 
 func newPerformance(c *core) (rules, error) {
-	f, err := newFlat(c, "random draw")
+	f, err := newSingleStage(c, "random draw")
 	if err != nil {
 		return nil, err
 	}
@@ -101,7 +102,7 @@ func newPerformance(c *core) (rules, error) {
 	if err := checkPerformance(set); err != nil {
 		return nil, fmt.Errorf("tuner.performance_curve.%w", err)
 	}
-	p := &performance{flat: f, live: map[Trial]*watched{}}
+	p := &performance{singleStage: f, live: map[Trial]*watched{}}
 	if p.Interval = set.GetInterval(); p.Interval == 0 {
 		p.Interval = max(1, set.GetMaxSteps()/20)
 	}
@@ -115,17 +116,17 @@ func checkPerformance(set *outbidv1.PerformanceCurve) error {
 	most := set.GetMaxSteps()
 	switch {
 	case most < 1:
-		return fmt.Errorf("max_steps: %d steps are no training; use 1 or more", most)
+		return fmt.Errorf("max_steps: must be at least 1, got %d", most)
 	case set.GetInterval() < 0 || set.GetInterval() > most:
-		return fmt.Errorf("interval: %d is not from 1 to max_steps %d, or 0 for a twentieth of it", set.GetInterval(), most)
+		return fmt.Errorf("interval: must be from 1 to max_steps (%d), or 0 for a twentieth of it, got %d", most, set.GetInterval())
 	case set.GetGraceSteps() < 0 || set.GetGraceSteps() > most:
-		return fmt.Errorf("grace_steps: %d is not from 1 to max_steps %d, or 0 for two intervals", set.GetGraceSteps(), most)
+		return fmt.Errorf("grace_steps: must be from 1 to max_steps (%d), or 0 for two intervals, got %d", most, set.GetGraceSteps())
 	case !(set.GetPoor() >= 0 && set.GetPoor() < 1):
-		return fmt.Errorf("poor: %v is not a chance below 1; 0.05 is usual", set.GetPoor())
+		return fmt.Errorf("poor: must be a probability below 1, got %v; 0.05 is usual", set.GetPoor())
 	case !(set.GetKeep() >= 0 && set.GetKeep() <= 1):
-		return fmt.Errorf("keep: %v is not a share from 0 to 1; 0.1 is usual", set.GetKeep())
+		return fmt.Errorf("keep: must be a share from 0 to 1, got %v; 0.1 is usual", set.GetKeep())
 	case set.GetEta() < 0 || set.GetEta() == 1:
-		return fmt.Errorf("eta: %d is too small; the least is 2, 3 is usual", set.GetEta())
+		return fmt.Errorf("eta: must be at least 2, got %d; 3 is usual", set.GetEta())
 	}
 	return nil
 }
@@ -141,7 +142,7 @@ func (p *performance) poor() float64 {
 	return 0.05
 }
 
-func (p *performance) keep() float64 {
+func (p *performance) keepShare() float64 {
 	if set := p.settings(); set.Keep != nil {
 		return set.GetKeep()
 	}
@@ -155,7 +156,7 @@ func (p *performance) eta() int64 {
 	return 3
 }
 
-// next is the step of the next look after a step.
+// next returns the step after a given one when a trial is judged again.
 func (p *performance) next(step int64) int64 {
 	looks := step / p.Interval
 	return min(p.steps(), times(looks+1, p.Interval))
@@ -176,12 +177,12 @@ func (p *performance) reported(e Reported) {
 		_, given = e.Metrics[p.spec.GetMetric()]
 	}
 	if given {
-		p.watch(e.Trial).take(e.Step, e.Metric)
+		p.watch(e.Trial).addPoint(e.Step, e.Metric)
 	}
 }
 
-// take keeps a point. When there are too many, neighbours are averaged.
-func (w *watched) take(step int64, metric float64) {
+// addPoint adds a point. If there are too many points, neighbours are averaged.
+func (w *watched) addPoint(step int64, metric float64) {
 	w.Fresh = true
 	if w.Lost = math.IsNaN(metric) || math.IsInf(metric, 0); w.Lost {
 		return
@@ -203,7 +204,7 @@ func (w *watched) take(step int64, metric float64) {
 
 func (p *performance) reached(e Reached) error {
 	w := p.watch(e.Trial)
-	w.hear(e)
+	w.addMetric(e)
 	w.Fresh, w.Step = false, e.Step
 	p.check(w, e)
 	switch {
@@ -217,19 +218,19 @@ func (p *performance) reached(e Reached) error {
 	return nil
 }
 
-// hear takes the newest metric of a trial that reached its target, which may be one that was heard of before. NaN
-// says that the newest report was NaN, or that there was none yet.
-func (w *watched) hear(e Reached) {
+// addMetric adds the metric of a Reached, which may repeat the newest report. NaN means that the newest report was NaN,
+// or that the trial has not reported the metric.
+func (w *watched) addMetric(e Reached) {
 	n := len(w.Points)
 	switch {
 	case math.IsNaN(e.Metric) && n == 0:
 	case w.Fresh && n > 0 && e.Metric == w.Points[n-1].Value:
 	default:
-		w.take(e.Step, e.Metric)
+		w.addPoint(e.Step, e.Metric)
 	}
 }
 
-// check learns from the forecasts of this step.
+// check calibrates with the forecasts that were made for this step.
 func (p *performance) check(w *watched, e Reached) {
 	w.Claims = slices.DeleteFunc(w.Claims, func(c curve.Claim) bool {
 		if c.Step == e.Step {
@@ -239,8 +240,8 @@ func (p *performance) check(w *watched, e Reached) {
 			}
 			weight := 1.0
 			if w.Kept {
-				// It stands for those like it that were stopped.
-				weight = min(maxKeptWeight, 1/p.keep())
+				// It represents similar trials that were stopped.
+				weight = min(maxKeptWeight, 1/p.keepShare())
 			}
 			p.Known.Learn(c, value, weight)
 		}
@@ -255,25 +256,25 @@ func (p *performance) complete(w *watched, e Reached) {
 		}
 		p.Completed++
 	}
-	p.forget(w)
+	p.drop(w)
 	p.end(e.Trial, true, fmt.Sprintf("trained for all its %s", count(int(e.Step), "step")))
 }
 
-// stop ends a trial that runs before its time.
+// stop prunes a running trial.
 func (p *performance) stop(w *watched, reason string) {
-	p.forget(w)
+	p.drop(w)
 	p.end(w.Trial, false, reason)
 }
 
-// forget drops a trial that runs and ends now.
-func (p *performance) forget(w *watched) {
+// drop removes a running trial that ends now.
+func (p *performance) drop(w *watched) {
 	p.running--
 	p.Ended++
 	p.EndedSteps = plus(p.EndedSteps, w.Step)
 	delete(p.live, w.Trial)
 }
 
-func (p *performance) left(e Exited, before phase) {
+func (p *performance) handleExit(e Exited, before phase) {
 	if before == running {
 		p.running--
 	}
@@ -282,13 +283,13 @@ func (p *performance) left(e Exited, before phase) {
 	delete(p.live, e.Trial)
 }
 
-// extend keeps the interval. Trials that completed are no longer the best there can be: they are forecast again.
+// extend keeps the interval. Completed trials are forecast again, because they can still improve.
 func (p *performance) extend(old Settings) error {
 	if p.steps() <= maxSteps(old.Spec) {
 		return nil
 	}
 	before := len(p.Resume)
-	if err := p.flat.extend(old); err != nil {
+	if err := p.singleStage.extend(old); err != nil {
 		return err
 	}
 	again := len(p.Resume) - before

@@ -9,18 +9,19 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/curve"
 )
 
-// A rankRung is what the rank rule knows of a rung: the best of the costs seen there, and the worst 1/eta.
+// A rankRung is the rank rule's state of a rung: the best of its costs and the worst 1/eta.
 type rankRung struct {
 	Size        int
 	Best, Worst []entry
-	// Recent are the newest costs, which a new one's place is told by.
+	// Recent are the newest costs, against which the place of a new cost is measured.
 	Recent []float64
 }
 
-// maxRecent bounds the costs that a rung keeps for places.
+// maxRecent is the number of recent costs that a rung keeps.
 const maxRecent = 256
 
-// place is the share of the recent costs that are better than a new one, which joins them; NaN if it is the first.
+// place returns the share of the recent costs that are better than cost, and adds cost to them. It returns NaN for the
+// first cost.
 func (r *rankRung) place(cost float64) float64 {
 	better := 0.0
 	for _, other := range r.Recent {
@@ -39,8 +40,8 @@ func (r *rankRung) place(cost float64) float64 {
 	return share
 }
 
-// see counts a trial in and reports whether it is not among the worst floor(Size/eta) of the rung.
-func (r *rankRung) see(e entry, eta int) bool {
+// record records a trial and reports whether it is outside the worst floor(Size/eta) of the rung.
+func (r *rankRung) record(e entry, eta int) bool {
 	r.Size++
 	best, worst := ranking{behind, r.Best}, ranking{ahead, r.Worst}
 	if !math.IsNaN(e.Cost) {
@@ -54,29 +55,29 @@ func (r *rankRung) see(e entry, eta int) bool {
 	return !math.IsNaN(e.Cost) && best.len() > 0 && !ahead(best.top(), e)
 }
 
-// judge says whether a trial at a look goes on, pauses or ends.
+// judge decides whether a trial continues, pauses or ends.
 func (p *performance) judge(w *watched, e Reached) {
 	rank, fails := p.rank(w, e)
 	why, forecast := p.forecast(w, e.Step)
 	at := fmt.Sprintf("step %d: ", e.Step)
 	switch {
 	case e.Step < p.Grace:
-		p.goOn(w, at+fmt.Sprintf("none is stopped before step %d", p.Grace))
+		p.trainOn(w, at+fmt.Sprintf("none is stopped before step %d", p.Grace))
 	case w.Kept:
-		p.goOn(w, at+"kept, so that forecasts are checked on trials like it")
+		p.trainOn(w, at+"kept, so that forecasts are checked on trials like it")
 	case !forecast:
-		// Rank rules stand in, and why says why.
-		p.obey(w, fails, at+why+": "+rank)
+		// The rank rule decides instead of the forecast, for the reason why.
+		p.endOrKeep(w, fails, at+why+": "+rank)
 	case w.Chance < p.poor() && !p.worthMore(w):
-		p.obey(w, true, at+"poor: "+why)
+		p.endOrKeep(w, true, at+"poor: "+why)
 	default:
-		p.share(w, at, why)
+		p.keepSlotOrYield(w, at, why)
 	}
 }
 
-// obey ends a trial, or not. Some that should end are kept.
-func (p *performance) obey(w *watched, ends bool, reason string) {
-	if ends && rand.New(rand.NewPCG(p.configs.root, keepStream+uint64(w.Trial))).Float64() < p.keep() {
+// endOrKeep ends a trial if ends is set, except for a random share that is kept for calibration.
+func (p *performance) endOrKeep(w *watched, ends bool, reason string) {
+	if ends && rand.New(rand.NewPCG(p.configs.root, keepStream+uint64(w.Trial))).Float64() < p.keepShare() {
 		w.Kept = true
 		reason += "; kept, so that forecasts are checked on trials like it"
 	}
@@ -84,13 +85,13 @@ func (p *performance) obey(w *watched, ends bool, reason string) {
 		p.stop(w, reason)
 		return
 	}
-	p.goOn(w, reason)
+	p.trainOn(w, reason)
 }
 
-func (p *performance) goOn(w *watched, reason string) { p.train(w.Trial, p.next(w.Step), reason) }
+func (p *performance) trainOn(w *watched, reason string) { p.train(w.Trial, p.next(w.Step), reason) }
 
-// forecast puts the trial's chance and what it is sure of up to date, and keeps what it claims. It reports whether the forecast
-// may decide; text says what it is, or why not.
+// forecast updates the trial's Chance and Sure, and keeps the forecast for checking. It reports whether the forecast
+// may decide; text describes the forecast, or why it may not decide.
 func (p *performance) forecast(w *watched, step int64) (text string, decides bool) {
 	c, ok := curve.Fit(w.Points, p.maximise)
 	if !ok {
@@ -98,7 +99,7 @@ func (p *performance) forecast(w *watched, step int64) (text string, decides boo
 	}
 	c.Place = w.Place
 	end := c.At(p.steps(), &p.Known)
-	w.Sure = p.sure(end)
+	w.Sure = p.sureCost(end)
 	goal, what := p.goal(w)
 	w.Chance = 1
 	if !math.IsNaN(goal) {
@@ -114,7 +115,7 @@ func (p *performance) forecast(w *watched, step int64) (text string, decides boo
 		}
 		w.Claims = append(w.Claims, end.Claim())
 	}
-	if why := p.mistrust(); why != "" {
+	if why := p.whyUncalibrated(); why != "" {
 		return why, false
 	}
 	low, high := end.Interval(curve.Nominal)
@@ -125,20 +126,20 @@ func (p *performance) forecast(w *watched, step int64) (text string, decides boo
 	return text, true
 }
 
-// sureness is the chance with which a live trial gets to what it sets as the goal of the others. Medians would not do:
-// the best of many medians is that of the trial whose forecast is wildest.
+// sureness is the probability that a live trial reaches the value that it sets as the goal of the others. A median
+// would not do: the best of many medians is that of the trial with the most uncertain forecast.
 const sureness = 0.75
 
-// sure is the cost that a trial will beat with that chance.
-func (p *performance) sure(f curve.Forecast) float64 {
+// sureCost returns the cost that a trial will beat with probability sureness.
+func (p *performance) sureCost(f curve.Forecast) float64 {
 	if p.maximise {
 		return -f.Quantile(1 - sureness)
 	}
 	return f.Quantile(sureness)
 }
 
-// mistrust says why forecasts may not decide, "" if they may.
-func (p *performance) mistrust() string {
+// whyUncalibrated explains why forecasts may not decide, or returns "" if they may.
+func (p *performance) whyUncalibrated() string {
 	if p.Known.Holds() {
 		return ""
 	}
@@ -149,13 +150,13 @@ func (p *performance) mistrust() string {
 	return fmt.Sprintf("not calibrated (90 %% intervals held %.0f %% of %d)", 100*share, n)
 }
 
-// target is what the user wants to reach.
+// target returns the metric's value that the user wants to reach.
 func (p *performance) target() (value float64, fixed bool) {
 	l := p.spec.GetLimits()
 	return l.GetTarget(), l != nil && l.Target != nil
 }
 
-// goal is the cost that a trial has to beat, and whose it is; NaN if there is none yet.
+// goal returns the cost that a trial must beat and a description of it. The cost is NaN if it is not known yet.
 func (p *performance) goal(w *watched) (cost float64, what string) {
 	if target, fixed := p.target(); fixed {
 		return p.cost(target), "the target"
@@ -176,11 +177,11 @@ func (p *performance) goal(w *watched) (cost float64, what string) {
 	return best, fmt.Sprintf("trial %d", whose.Trial)
 }
 
-// rung is the step of the k-th rung of the rank rule.
+// rung returns the step of the k-th rung of the rank rule.
 func (p *performance) rung(k int) int64 { return times(p.Grace, power(p.eta(), k)) }
 
-// rank counts a trial in at the rungs it passed, and reports whether the rank rule would end it. None of the first
-// eta-1 trials of a rung is ended, as too few were seen.
+// rank records a trial in the rungs that it passed and reports whether the rank rule would end it. The first eta-1
+// trials of a rung pass because there are too few to compare with.
 func (p *performance) rank(w *watched, e Reached) (text string, fails bool) {
 	rec := &p.trials[w.Trial]
 	text = "goes on to the next rung"
@@ -194,7 +195,7 @@ func (p *performance) rank(w *watched, e Reached) (text string, fails bool) {
 		}
 		r, where := &p.Rungs[k], fmt.Sprintf("the rung of step %d", p.rung(k))
 		w.Place = r.place(p.cost(e.Metric))
-		passes := r.see(entry{p.cost(e.Metric), w.Trial}, int(p.eta()))
+		passes := r.record(entry{p.cost(e.Metric), w.Trial}, int(p.eta()))
 		switch worst := r.Size / int(p.eta()); {
 		case worst == 0:
 			text = fmt.Sprintf("only %d got to %s, too few to rank", r.Size, where)

@@ -2,25 +2,26 @@ package tuner
 
 import "math"
 
-// How far the work left errs on the long side. Both were chosen on the tasks that the prior of package curve was fitted
-// on, before any other was looked at (docs/work-left.md).
+// These constants make the estimate of the remaining work err on the long side. They were chosen on the tasks that the
+// prior of package curve was fitted on, before the estimate was tested on others (docs/work-left.md).
 const (
-	// wholeTrials are so many trials, trained to their end, that count beside those that were begun.
+	// wholeTrials is the number of imaginary fully trained trials that are added to the trials seen.
 	wholeTrials = 4
-	// wholeErrors is how many standard errors the mean of those not begun is taken to lie above what was seen.
+	// wholeErrors is the number of standard errors that are added to the mean for trials that have not begun.
 	wholeErrors = 2.33
 )
 
-// outlook errs on the long side. A trial that was begun and has not ended counts as trained to its end: of those that
-// were not stopped by some step more than a tenth are, whatever their forecasts say, so that no lower bound would hold for
-// nine in ten. Those not begun count as the mean of the others, taken to lie wholeErrors standard errors higher: the trials that end first are the
-// short ones, and more are trained to the end once forecasts are trusted.
+// outlook errs on the long side. It counts a trial that has begun but not ended as trained to its end: whatever the
+// forecasts, more than a tenth of the trials that are still running at a step will be, so no lower estimate would hold
+// for nine trials in ten. Trials that have not begun count as the mean of the others plus wholeErrors standard errors,
+// because the trials that end first are the short ones, and more trials are trained to the end once forecasts are
+// trusted.
 func (p *performance) outlook() Outlook {
 	return longSide(p.limit(), len(p.trials), p.Ended, p.EndedSteps, p.steps())
 }
 
-// longSide is the outlook of a sweep of at most n trials, 0 for no end, of which some were begun, and some of those ended after so
-// many steps together.
+// longSide returns the outlook of a sweep of at most n trials (0 for no limit). begun trials have begun, and ended of
+// them ended after endedSteps steps in total. most is the number of steps of a full training.
 func longSide(n, begun, ended int, endedSteps, most int64) Outlook {
 	if n == 0 {
 		return Outlook{Rungs: []Rung{{UntilStep: most}}}
@@ -32,7 +33,7 @@ func longSide(n, begun, ended int, endedSteps, most int64) Outlook {
 	return Outlook{Trials: n, Steps: steps, Rungs: []Rung{{UntilStep: most, Trials: n, Steps: steps}}}
 }
 
-// meanShare is the part of its whole training that a trial not begun is taken to go through, on average.
+// meanShare returns the average part of a full training that a trial that has not begun is expected to run.
 func meanShare(begun, ended int, endedSteps, most int64) float64 {
 	seen := float64(begun + wholeTrials)
 	whole := float64(begun-ended+wholeTrials) + float64(endedSteps)/float64(most)

@@ -6,24 +6,24 @@ import (
 	"slices"
 )
 
-// share says whether a trial that is not poor keeps its slot.
-func (p *performance) share(w *watched, at, why string) {
+// keepSlotOrYield decides whether a trial that is not poor keeps its slot.
+func (p *performance) keepSlotOrYield(w *watched, at, why string) {
 	if p.promising(w) {
-		p.goOn(w, at+"promising: "+why)
+		p.trainOn(w, at+"promising: "+why)
 		return
 	}
 	reason := at + "opportunistic: " + why
 	waiting := p.heap()
 	rival := ""
 	own := p.merit(w)
-	if p.canCreate() && p.fresh() > own {
+	if p.canCreate() && p.newTrialMerit() > own {
 		rival = "a new trial"
 	}
-	if p.someoneWaits() && -waiting.top().Cost > max(own, p.freshOrNone()) {
+	if p.someoneWaits() && -waiting.top().Cost > max(own, p.newTrialMeritOrZero()) {
 		rival = fmt.Sprintf("trial %d", waiting.top().Trial)
 	}
 	if rival == "" {
-		p.goOn(w, reason)
+		p.trainOn(w, reason)
 		return
 	}
 	p.running--
@@ -33,9 +33,9 @@ func (p *performance) share(w *watched, at, why string) {
 	p.pause(w.Trial, reason+"; "+rival+" has the better chance for its steps")
 }
 
-// promising reports whether a running trial is among those that slots are set aside for. The threshold p is the one
-// that sets most slots aside usefully: no more than p times all slots, which trials with a chance of p deserve, and no
-// more than there are trials above p (section 3.2 of the paper).
+// promising reports whether a running trial is among those that slots are reserved for. The threshold p is the one that
+// reserves the most useful slots: no more than p times all slots, which trials with a chance of p deserve, and no more
+// than there are trials above p (section 3.2 of the paper).
 func (p *performance) promising(w *watched) bool {
 	var chances []float64
 	for _, other := range p.live {
@@ -66,10 +66,10 @@ func (p *performance) promising(w *watched) bool {
 	return better < int(math.Round(aside))
 }
 
-// slots is how many trials can run at once.
+// slots returns the number of trials that can run at once.
 func (p *performance) slots() int { return max(p.Slots, p.running) }
 
-// merit is a trial's chance for each step that it still needs.
+// merit returns a trial's chance divided by its remaining steps.
 func (p *performance) merit(w *watched) float64 {
 	chance := w.Chance
 	if math.IsNaN(chance) {
@@ -78,9 +78,9 @@ func (p *performance) merit(w *watched) float64 {
 	return chance / float64(max(1, p.steps()-w.Step))
 }
 
-// fresh is the merit of a trial that is not begun: the chance of a new draw to be the best of all so far, for the
-// steps that those that ended took on average.
-func (p *performance) fresh() float64 {
+// newTrialMerit returns the merit of a new trial: the probability that a new draw is the best so far, divided by the
+// average steps of the trials that ended.
+func (p *performance) newTrialMerit() float64 {
 	each := float64(p.steps())
 	if p.Ended > 0 {
 		each = max(1, float64(p.EndedSteps)/float64(p.Ended))
@@ -88,19 +88,21 @@ func (p *performance) fresh() float64 {
 	return 1 / float64(len(p.trials)+1) / each
 }
 
-// worthMore reports whether a trial has a better chance for its steps than a new one would have.
-func (p *performance) worthMore(w *watched) bool { return p.canCreate() && p.merit(w) >= p.fresh() }
+// worthMore reports whether a trial has at least the merit of a new one.
+func (p *performance) worthMore(w *watched) bool {
+	return p.canCreate() && p.merit(w) >= p.newTrialMerit()
+}
 
-func (p *performance) freshOrNone() float64 {
+func (p *performance) newTrialMeritOrZero() float64 {
 	if p.canCreate() {
-		return p.fresh()
+		return p.newTrialMerit()
 	}
 	return 0
 }
 
 func (p *performance) heap() *ranking { return &ranking{ahead, p.Waiting} }
 
-// someoneWaits reports whether a paused trial is on top of those that wait.
+// someoneWaits reports whether a paused trial waits, and moves the best one to the top of the heap.
 func (p *performance) someoneWaits() bool {
 	waiting := p.heap()
 	ok := waiting.dropTop(func(e entry) bool { return p.live[e.Trial] != nil && p.trials[e.Trial].phase == paused })
@@ -122,7 +124,7 @@ func (p *performance) ask(n int) error {
 	for n > 0 {
 		waits := p.someoneWaits()
 		switch {
-		case waits && (!p.canCreate() || -p.Waiting[0].Cost > p.fresh()):
+		case waits && (!p.canCreate() || -p.Waiting[0].Cost > p.newTrialMerit()):
 			waiting := p.heap()
 			t := waiting.pop().Trial
 			p.Waiting = waiting.items
@@ -148,7 +150,7 @@ func (p *performance) resume(t Trial, from int64, reason string) {
 	p.train(t, p.next(from), reason)
 }
 
-// begin creates a trial, unless the configurations have run dry.
+// begin creates a trial, or returns false if no configuration is left.
 func (p *performance) begin() (bool, error) {
 	reason := fmt.Sprintf("%s %d", p.label, len(p.trials)+1)
 	if p.limit() > 0 {

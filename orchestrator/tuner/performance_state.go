@@ -6,7 +6,7 @@ import (
 )
 
 func (p *performance) save() (any, error) {
-	p.performanceState.Flat = p.flatState
+	p.performanceState.Flat = p.singleStageState
 	p.Watched = nil
 	for _, t := range slices.Sorted(maps.Keys(p.live)) {
 		p.Watched = append(p.Watched, *p.live[t])
@@ -22,7 +22,7 @@ func (p *performance) load(decode func(any) error) error {
 	if state.Interval < 1 || state.Grace < 1 || state.Slots < 0 || state.Done < 0 || len(state.Rungs) > maxRungs {
 		return ErrBadSnapshot
 	}
-	p.performanceState, p.flatState = state, state.Flat
+	p.performanceState, p.singleStageState = state, state.Flat
 	for _, e := range state.Waiting {
 		if e.Trial < 0 || int(e.Trial) >= len(p.trials) {
 			return ErrBadSnapshot
@@ -40,5 +40,5 @@ func (p *performance) load(decode func(any) error) error {
 			p.running++
 		}
 	}
-	return p.flatState.check(len(p.trials))
+	return p.singleStageState.check(len(p.trials))
 }

@@ -11,7 +11,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// said counts the actions of a sweep by words in their reasons.
+// said counts actions by words in their reasons.
 func said(result *tunertest.Result) map[string]int {
 	words := map[string]int{}
 	for _, step := range result.Steps {
@@ -37,16 +37,16 @@ func said(result *tunertest.Result) map[string]int {
 	return words
 }
 
-// level is where a trial's made curve ends: one of few is good.
+// level is the value at which a trial's synthetic curve ends. Good values are rare.
 func level(t tuner.Trial) float64 { return 1 - math.Pow(tunertest.RandomMetric(7, t), 0.25) }
 
-// made is a curve that comes down to its level, with noise.
+// made returns a point of a noisy curve that falls to the trial's level.
 func made(t tuner.Trial, step int64) float64 {
 	noise := rand.New(rand.NewPCG(uint64(t), uint64(step))).NormFloat64()
 	return level(t) + (2-level(t))*math.Exp(-float64(step)/15) + 0.02*noise
 }
 
-// Once forecasts have been checked, trials are classed by them: poor ones end, and most steps go to the good ones.
+// Once forecasts have been checked, they classify the trials: poor ones end, and most steps go to the good ones.
 func TestTrialsAreClassedOnceForecastsHold(t *testing.T) {
 	t.Parallel()
 	s := spec(performance(&outbidv1.PerformanceCurve{MaxSteps: 100}), trials(200), minimise)
@@ -88,7 +88,7 @@ func TestTrialsAreClassedOnceForecastsHold(t *testing.T) {
 	}
 }
 
-// Where curves do not do what any forecast can say, more so each time, no forecast decides anything.
+// If curves behave more and more unlike any forecast, the rank rule decides.
 func TestTheRankRuleStandsInWhereForecastsFail(t *testing.T) {
 	t.Parallel()
 	s := spec(performance(&outbidv1.PerformanceCurve{MaxSteps: 40}), trials(60), minimise)
@@ -117,7 +117,7 @@ func TestTheRankRuleStandsInWhereForecastsFail(t *testing.T) {
 	}
 }
 
-// A target that nothing comes near makes every trial poor; one that is met easily makes none poor.
+// A target that no trial approaches makes every trial poor; an easy target makes no trial poor.
 func TestChancesAreThoseOfTheTarget(t *testing.T) {
 	t.Parallel()
 	for target, wantPoor := range map[float64]bool{0.001: true, 1.5: false} {

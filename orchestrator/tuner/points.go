@@ -10,18 +10,18 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// maxPoints bounds the first configurations to try, and pointTries how often the rest of one is drawn anew until it meets
-// the constraints.
+// maxPoints limits the number of initial configurations (tuner.points). pointTries limits how often the open parameters
+// of a point are redrawn until it meets the constraints.
 const (
 	maxPoints  = 10_000
 	pointTries = 1_000
 )
 
-// readPoints reads the first configurations to try, and makes sure that each meets the constraints.
+// readPoints reads the initial configurations and checks that each can meet the constraints.
 func (c *configs) readPoints(spec *outbidv1.SweepSpec) error {
 	given := spec.GetTuner().GetPoints()
 	if len(given) > maxPoints {
-		return fmt.Errorf("tuner.points: %d points are too many; %d are allowed", len(given), maxPoints)
+		return fmt.Errorf("tuner.points: at most %d points are allowed, got %d", maxPoints, len(given))
 	}
 	c.points = make([]space.Point, len(given))
 	for i, g := range given {
@@ -36,8 +36,8 @@ func (c *configs) readPoints(spec *outbidv1.SweepSpec) error {
 	return nil
 }
 
-// point is the configuration of the first ones to try that has a number. What it leaves open is drawn from randomness of
-// its own, so that draws after it are what they are without it.
+// point returns the i-th initial configuration. Parameters that it leaves open are drawn from a separate random stream,
+// so that they do not influence later draws.
 func (c *configs) point(i int) (Config, error) {
 	rng := rand.New(rand.NewPCG(c.root, pointStream+uint64(i)))
 	u := make([]float64, c.space.Dims())
@@ -54,7 +54,7 @@ func (c *configs) point(i int) (Config, error) {
 	return nil, fmt.Errorf("tuner.points[%d]: breaks the constraint %q", i, violated)
 }
 
-// Points are the first configurations to try, complete.
+// Points returns the initial configurations with all parameters filled in.
 func Points(spec *outbidv1.SweepSpec) ([]*structpb.Struct, error) {
 	if len(spec.GetTuner().GetPoints()) == 0 {
 		return nil, nil

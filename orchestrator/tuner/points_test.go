@@ -10,8 +10,8 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// Points come first, what they leave open is the same for the same seed, and the draws after them are as without them, also
-// for a tuner that was restored in the middle.
+// Points are used first, open parameters are the same for the same seed, and the draws after them are the same as
+// without points, also for a tuner that was restored in between.
 func TestPointsComeFirst(t *testing.T) {
 	t.Parallel()
 	plain := Settings{Spec: &outbidv1.SweepSpec{
@@ -57,7 +57,8 @@ func asFloat(v any) float64 {
 	return float64(n)
 }
 
-// configsOf are the configurations of the first n trials of a tuner, which is restored from its snapshot after some.
+// configsOf returns the configurations of a tuner's first n trials. The tuner is restored from its snapshot after some
+// of them.
 func configsOf(t *testing.T, s Settings, n, restoredAfter int) []Config {
 	t.Helper()
 	tuner, err := New(s)

@@ -1,5 +1,5 @@
 package tuner
 
-// newRandom is random search as in Bergstra and Bengio, "Random Search for Hyper-Parameter Optimization" (JMLR 13,
+// newRandom returns random search as in Bergstra and Bengio, "Random Search for Hyper-Parameter Optimization" (JMLR 13,
 // 2012): independent draws from the space, each trained to the end.
-func newRandom(c *core) (rules, error) { return newFlat(c, "random draw") }
+func newRandom(c *core) (rules, error) { return newSingleStage(c, "random draw") }

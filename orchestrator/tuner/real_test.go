@@ -14,7 +14,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// A race is a tuner that trains real curves: each configuration is the number of one.
+// A race is a tuner that trains real curves: a configuration is the index of a curve.
 type race struct {
 	task    *curvetest.Task
 	tuner   tuner.Tuner
@@ -24,12 +24,12 @@ type race struct {
 	until   []int
 	running []tuner.Trial
 	waiting []tuner.Trial
-	// spent is the steps trained, best the best cost that was seen, for each step spent.
+	// spent is the number of steps trained; best holds the best cost for each number of steps.
 	best []float64
-	// reasons counts the first words of those given for ends and pauses, and ended are the trials that did.
+	// reasons counts the first words of the reasons of ends and pauses; ended are the trials that ended.
 	reasons map[string]int
 	ended   []tuner.Trial
-	// order is the curves of the trials, if they are not drawn by their configurations.
+	// order is the curves of the trials, if they do not follow from the configurations.
 	order []int
 }
 
@@ -56,7 +56,7 @@ func (r *race) run(t *testing.T, budget int) {
 	}
 }
 
-// fill gives the workers trials, and reports whether any runs.
+// fill gives trials to free workers and reports whether any trial runs.
 func (r *race) fill(t *testing.T) bool {
 	t.Helper()
 	if room := r.workers - len(r.running); room > 0 {
@@ -68,7 +68,7 @@ func (r *race) fill(t *testing.T) bool {
 	return len(r.running) > 0
 }
 
-// train lets a trial do a step, and report it.
+// train lets a trial do a step and report it.
 func (r *race) train(t *testing.T, trial tuner.Trial) {
 	t.Helper()
 	r.step[trial]++
@@ -94,7 +94,7 @@ func (r *race) train(t *testing.T, trial tuner.Trial) {
 	}
 }
 
-// send hands an event on, and returns the trials that are to be trained.
+// send passes an event to the tuner and returns the trials to train.
 func (r *race) send(t *testing.T, e tuner.Event) []tuner.Trial {
 	t.Helper()
 	actions, err := r.tuner.Handle(e)
@@ -139,7 +139,7 @@ func reasonKind(a tuner.End) string {
 	}
 }
 
-// racers are the tuners that are compared, with what their users would set.
+// racers returns the tuners to compare, with typical settings.
 func racers(steps int64) []*outbidv1.Tuner {
 	return []*outbidv1.Tuner{
 		{Kind: &outbidv1.Tuner_Random{Random: &outbidv1.RandomSearch{MaxSteps: steps}}},
@@ -153,7 +153,7 @@ func racerNames() []string { return []string{"random", "median", "asha", "perfor
 
 var raceSeeds = flag.Int("race-seeds", 0, "seeds of the races on real curves, each with a budget of 64 trainings")
 
-// budgets of a race, in trainings of max_steps.
+// budgets returns the budgets of a race in trainings of max_steps.
 func budgets() []int {
 	if *raceSeeds == 0 {
 		return []int{4, 8, 16}
@@ -161,7 +161,7 @@ func budgets() []int {
 	return []int{4, 8, 16, 32, 64}
 }
 
-// raceOn returns, for each budget, the share of a task's curves, in %, that ever get better than the best that a tuner
+// raceOn returns, for each budget, the percentage of a task's curves that ever get better than the best that a tuner
 // has seen: the mean over seeds.
 func raceOn(t *testing.T, task *curvetest.Task, racer int, seeds int, reasons map[string]int) []float64 {
 	t.Helper()
@@ -200,7 +200,7 @@ func raceOn(t *testing.T, task *curvetest.Task, racer int, seeds int, reasons ma
 	return regret
 }
 
-// realTasks are the tasks of the shared curves; a test that they are not there for is skipped.
+// realTasks returns the tasks of the shared curves, and skips the test if they are not available.
 func realTasks(t *testing.T) []curvetest.Task {
 	t.Helper()
 	tasks, err := curvetest.All(os.DirFS("../../../shared/data/curves"))
@@ -213,7 +213,8 @@ func realTasks(t *testing.T) []curvetest.Task {
 	return tasks
 }
 
-// Tuners race on real curves at equal budgets, with four workers. The tables of docs/tuners.md are made by
+// TestRaceOnRealCurves compares tuners on real curves at equal budgets, with four workers. It prints the tables of
+// docs/tuners.md:
 //
 //	go test ./orchestrator/tuner -run Race -v -args -race-seeds 20
 func TestRaceOnRealCurves(t *testing.T) {
@@ -248,7 +249,7 @@ func TestRaceOnRealCurves(t *testing.T) {
 		}
 	}
 	t.Logf("\n%s", table.String())
-	// At 16 trainings: what early stopping can be had for, and what it must not cost.
+	// These hold at 16 trainings: the benefit of early stopping where it helps, and a limit on its cost elsewhere.
 	if ours, random := sums["TaskSet performance_curve"][2], sums["TaskSet random"][2]; ours > random/2 {
 		t.Errorf("on TaskSet %.1f %% of the curves are better than the best found, by random search %.1f %%", ours, random)
 	}

@@ -15,14 +15,14 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// plainASHA is get_job of Li et al. (2020), algorithm 2, in the plainest form: sorted lists, everything looked at each
-// time. The one difference is said in the tuner's own doc: a rung promotes floor(|rung|/eta) trials in all.
+// plainASHA is get_job of Li et al. (2020), algorithm 2, in the simplest form: sorted lists, searched completely each
+// time. The one difference is documented in ashaPromote: a rung promotes floor(|rung|/eta) trials in total.
 type plainASHA struct {
 	eta    int
 	levels []int64
 	rungs  [][]scored
 	rung   []int
-	// promoted and out, by trial: has gone on from its rung; has exited or is worth nothing.
+	// promoted are the trials that continued from their rung; out are those that exited or reported NaN.
 	promoted map[[2]int]bool
 	out      map[tuner.Trial]bool
 }
@@ -32,7 +32,7 @@ type scored struct {
 	metric float64
 }
 
-// job is the trial to promote, -1 for a new one.
+// job returns the trial to promote, or -1 for a new one.
 func (p *plainASHA) job() tuner.Trial {
 	for k := len(p.rungs) - 2; k >= 0; k-- {
 		if t := p.promotable(k); t >= 0 {
@@ -137,14 +137,14 @@ func TestASHAAgreesWithAlgorithm2(t *testing.T) {
 	})
 }
 
-// plainMedian is the rule of Golovin et al. (2017) over all that was ever reported.
+// plainMedian is the rule of Golovin et al. (2017) over all reports.
 type plainMedian struct {
 	grace   int64
 	least   int
 	reports map[tuner.Trial][]tuner.Reported
 }
 
-// at is the running average and the best of a trial up to its first report at or past a step.
+// at returns the running average and the best of a trial up to its first report at or past a step.
 func (p *plainMedian) at(t tuner.Trial, step int64) (average, best float64, ok bool) {
 	sum, best := 0.0, math.Inf(-1)
 	for i, r := range p.reports[t] {
@@ -197,7 +197,7 @@ func TestMedianStoppingAgreesWithThePlainRule(t *testing.T) {
 		o := anyWeather(t)
 		o.NaN, o.Late, o.ReportEvery = 0, 0, rapid.Int64Range(1, 7).Draw(t, "report every")
 		o.Metric = func(n tuner.Trial, _ tuner.Config, step int64) float64 {
-			// Halves of whole numbers: sums are exact, whatever their order.
+			// Halves of integers: sums are exact in any order.
 			return math.Floor(20*tunertest.RandomMetric(o.Seed+uint64(step), n))/2 + float64(n%5)
 		}
 		o.Observe = func(s tunertest.Step) error {
@@ -224,7 +224,7 @@ func TestMedianStoppingAgreesWithThePlainRule(t *testing.T) {
 		}
 		drive(t, spec(median(set), trials(40)), o)
 	})
-	// One sweep alone may have nothing to stop: each trial may be better than those before it.
+	// A single sweep may stop nothing, because each trial may be better than those before it.
 	if stopped == 0 {
 		t.Error("nothing was stopped")
 	}
@@ -234,7 +234,7 @@ func TestMedianStoppingAgreesWithThePlainRule(t *testing.T) {
 type plainPBT struct {
 	share  float64
 	newest map[tuner.Trial]float64
-	// copied members have reached nothing since.
+	// copied members have not reached a target since they copied another.
 	ended, copied map[tuner.Trial]bool
 	space         *space.Space
 	clones        int
@@ -258,7 +258,7 @@ func (p *plainPBT) observe(s tunertest.Step) error {
 		case tuner.End:
 			p.ended[a.Trial] = true
 		case tuner.Train:
-			// One that waited for its turn was compared before: what was to copy then may be gone, and other come.
+			// A member that waited was compared earlier, when the members that it could copy were different.
 			e, ok := s.Event.(tuner.Reached)
 			if top := p.sources(a.Trial); ok && e.Trial == a.Trial && len(top) > 0 {
 				return fmt.Errorf("%d trains on, but could copy %v", a.Trial, top)
@@ -278,7 +278,7 @@ func (p *plainPBT) observe(s tunertest.Step) error {
 	return nil
 }
 
-// sources are the members that one can copy if it is among the bottom; none if it is not.
+// sources returns the members that a member in the bottom share can copy; none if it is not in the bottom share.
 func (p *plainPBT) sources(t tuner.Trial) []tuner.Trial {
 	order := slices.SortedFunc(mapsKeys(p.newest), func(a, b tuner.Trial) int {
 		switch {
@@ -336,7 +336,7 @@ func TestPBTSelectsByTruncation(t *testing.T) {
 		}
 		clones += plain.clones
 	})
-	if clones == 0 { // a run may well end without, but not all of them
+	if clones == 0 { // a run may end without a copy, but not all of them
 		t.Error("nobody copied anybody")
 	}
 }

@@ -6,12 +6,12 @@ import (
 	"slices"
 )
 
-// rehearsalWidth is how many trials a rehearsal trains at once.
+// rehearsalWidth is the number of trials that a rehearsal trains at once.
 const rehearsalWidth = 64
 
-// Rehearse runs the real tuner of a sweep to its end on made-up metrics, independent of the order of the trials, and
-// tallies what it did: what a preview shows. Nothing fails in it. If the tuner creates more than limit trials, or has
-// no end, the result is its own Outlook.
+// Rehearse runs a sweep's tuner to its end on random metrics and counts the trials and steps of each rung, for a
+// preview. No trial fails, and a trial's metric does not depend on the order of the trials. If the tuner creates more
+// than limit trials, Rehearse returns the tuner's own Outlook.
 func Rehearse(s Settings, limit int) (Outlook, error) {
 	t, err := New(s)
 	if err != nil {
@@ -35,7 +35,7 @@ func Rehearse(s Settings, limit int) (Outlook, error) {
 			if t.Status().Exhausted {
 				break
 			}
-			return Outlook{}, fmt.Errorf("tuner: nothing runs, but it waits for something")
+			return Outlook{}, fmt.Errorf("tuner: it waits for an event of a trial, but no trial is running")
 		}
 		if err := r.next(); err != nil {
 			return Outlook{}, err
@@ -44,7 +44,7 @@ func Rehearse(s Settings, limit int) (Outlook, error) {
 	return r.outlook(), nil
 }
 
-// A rehearsal trains trials in the order in which the tuner wants them.
+// A rehearsal trains trials in the order in which the tuner starts them.
 type rehearsal struct {
 	tuner  Tuner
 	trials []rehearsed
@@ -57,7 +57,7 @@ type rehearsed struct {
 	step, target int64
 }
 
-// next lets the trial that waits longest reach its target, or end if it has none.
+// next lets the trial that has waited longest reach its target, or exit if it has none.
 func (r *rehearsal) next() error {
 	t := r.queue[0]
 	r.queue = r.queue[1:]
@@ -103,7 +103,7 @@ func (r *rehearsal) start(t Trial, until int64) {
 	r.rungs[i].Steps += steps
 }
 
-// outlook lists the brackets in the order in which they began, and their rungs from the bottom.
+// outlook returns the counts: brackets in the order in which they began, and their rungs from the bottom.
 func (r *rehearsal) outlook() Outlook {
 	o := Outlook{Trials: len(r.trials)}
 	order := map[int]int{}

@@ -8,7 +8,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// Modelled says whether a sampler is one of Optuna's: it learns from results, and is a program of its own.
+// Modelled reports whether a sampler is one of Optuna's, which learn from results and run in a separate process.
 func Modelled(sampler string) bool {
 	switch sampler {
 	case "tpe", "gp", "cmaes", "nsga2":
@@ -18,8 +18,8 @@ func Modelled(sampler string) bool {
 	}
 }
 
-// Outside replaces a tuner whose sampler is a program of its own by the plugin that it is: the tuner is its rule. Other
-// tuners stay as they are.
+// Outside replaces a tuner whose sampler runs in a separate process by a plugin tuner with the original tuner as its
+// rule. Other tuners are not changed.
 func Outside(t *outbidv1.Tuner) {
 	sampler := samplerName(t)
 	if !Modelled(sampler) {
@@ -36,7 +36,7 @@ func Outside(t *outbidv1.Tuner) {
 	}}
 }
 
-// RuleSpec is the spec of the sweep that the rule of a plugin would make alone, drawing configurations at random.
+// RuleSpec returns the spec of the sweep that a plugin's rule would run by itself, with randomly drawn configurations.
 func RuleSpec(spec *outbidv1.SweepSpec) *outbidv1.SweepSpec {
 	spec = proto.CloneOf(spec)
 	own := spec.GetTuner().GetPlugin()
@@ -50,7 +50,7 @@ func RuleSpec(spec *outbidv1.SweepSpec) *outbidv1.SweepSpec {
 	return spec
 }
 
-// ruleKind returns the settings of whichever tuner is set, and their fields; nil if none is.
+// ruleKind returns the settings of the tuner that is set and their fields, or nil if none is set.
 func ruleKind(t *outbidv1.Tuner) (protoreflect.Message, protoreflect.FieldDescriptors) {
 	m := t.ProtoReflect()
 	kind := m.WhichOneof(m.Descriptor().Oneofs().ByName("kind"))

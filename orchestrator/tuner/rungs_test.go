@@ -17,10 +17,10 @@ type place struct {
 	level   int64
 }
 
-// A ledger counts, event by event, who got to a rung and who went on from it.
+// A ledger counts, event by event, the trials that reach a rung and those that continue from it.
 type ledger struct {
 	eta int
-	// arrived counts trials that reached the level or exited on the way, gone those that went on from it.
+	// arrived counts trials that reached the level or exited on the way, gone those that continued from it.
 	arrived, gone map[place]int
 	bracket       []int
 	target        []int64
@@ -33,7 +33,7 @@ func newLedger(eta int) *ledger {
 	return &ledger{eta: eta, arrived: map[place]int{}, gone: map[place]int{}, wentOn: map[string]bool{}}
 }
 
-// observe checks, at every moment, that no rung has promoted more than 1/eta of the trials that it has seen, and no
+// observe checks after every event that no rung has promoted more than 1/eta of the trials that it has seen, and no
 // trial twice.
 func (l *ledger) observe(s tunertest.Step) error {
 	switch e := s.Event.(type) {
@@ -63,7 +63,7 @@ func (l *ledger) observe(s tunertest.Step) error {
 	return nil
 }
 
-// anyWeather is a random simulation, with or without failures.
+// anyWeather draws the options of a simulation, with or without failures.
 func anyWeather(t *rapid.T) tunertest.Options {
 	o := tunertest.Options{
 		Seed:    rapid.Uint64().Draw(t, "seed"),
@@ -150,7 +150,7 @@ func plannedSizes(t *rapid.T, s tuner.Settings) map[place]int {
 	return sizes
 }
 
-// checkOutlook compares the rungs that were promised with those that were run.
+// checkOutlook compares the outlook's rungs with those that were run.
 func checkOutlook(t *rapid.T, s tuner.Settings, result *tunertest.Result) {
 	made, err := tuner.New(s)
 	if err != nil {

@@ -4,8 +4,8 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// Settings is what a tuner needs to know of a sweep: the spec's search space, constraints, mode, tuner and limits.
-// A valid spec has been through spec.Check.
+// Settings is the part of a sweep's spec that a tuner needs: search space, constraints, mode, tuner and limits.
+// spec.Check must have accepted the spec.
 type Settings struct {
 	Spec *outbidv1.SweepSpec
 }

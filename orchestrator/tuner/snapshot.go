@@ -8,10 +8,10 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/tuner/sample"
 )
 
-// snapshotVersion changes when a snapshot of before cannot be read any more.
+// snapshotVersion must change when older snapshots can no longer be read.
 const snapshotVersion = 1
 
-// An image is a snapshot: the trials in columns, which pack better than records, and what the rules keep beside them.
+// An image is a snapshot: the trials in columns, which compress better than records, and the state of the rules.
 type image struct {
 	Version int
 	Kind    string
@@ -62,16 +62,16 @@ func (e *engine) load(snapshot []byte) error {
 	n := len(img.Phase)
 	switch {
 	case img.Version != snapshotVersion:
-		return fmt.Errorf("%w: version %d, not %d", ErrBadSnapshot, img.Version, snapshotVersion)
+		return fmt.Errorf("%w: it has version %d, want %d", ErrBadSnapshot, img.Version, snapshotVersion)
 	case img.Kind != e.kind:
-		return fmt.Errorf("%w: it is of tuner %q", ErrBadSnapshot, img.Kind)
+		return fmt.Errorf("%w: it was taken of tuner %q", ErrBadSnapshot, img.Kind)
 	case len(img.Metric) != n || len(img.Bracket) != n || len(img.Rung) != n:
-		return fmt.Errorf("%w: columns of unlike length", ErrBadSnapshot)
+		return fmt.Errorf("%w: its columns differ in length", ErrBadSnapshot)
 	}
 	e.trials = make([]record, n)
 	for t := range e.trials {
 		if phase(img.Phase[t]) > exited {
-			return fmt.Errorf("%w: phase %d", ErrBadSnapshot, img.Phase[t])
+			return fmt.Errorf("%w: it has a trial with the unknown phase %d", ErrBadSnapshot, img.Phase[t])
 		}
 		e.trials[t] = record{img.Metric[t], img.Bracket[t], img.Rung[t], phase(img.Phase[t])}
 	}

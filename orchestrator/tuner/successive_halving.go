@@ -7,13 +7,13 @@ import (
 )
 
 // successiveHalving follows Jamieson and Talwalkar, "Non-stochastic Best Arm Identification and Hyperparameter
-// Optimization" (AISTATS 2016), in the form in which Li et al., "A System for Massively Parallel Hyperparameter
-// Tuning" (MLSys 2020), print it as algorithm 1: rung i holds n_i = floor(n * eta^-i) trials trained until
-// r_i = r * eta^i, for i = 0 .. floor(log_eta(R/r)); the last rung is moved up to R itself. Algorithm 1 demands
-// n >= eta^floor(log_eta(R/r)), so that at least one trial is trained for R; fewer are an error here too.
+// Optimization" (AISTATS 2016), as printed by Li et al., "A System for Massively Parallel Hyperparameter Tuning" (MLSys
+// 2020), algorithm 1: rung i holds n_i = floor(n * eta^-i) trials trained until r_i = r * eta^i, for i = 0 ..
+// floor(log_eta(R/r)). The last rung is raised to R. Algorithm 1 requires n >= eta^floor(log_eta(R/r)), so that at
+// least one trial is trained for R; fewer are an error here too.
 //
-// An extension to longer steps puts rungs above; the best 1/eta of the trials that completed the last rung, and at
-// least one, go on. Further trials join the first rung while it is undecided, and are a bracket of their own after.
+// An extension to more steps adds rungs above. Of the trials that completed the last rung, the best 1/eta, and at least
+// one, continue. Additional trials join the first rung if it is still undecided, and otherwise form a new bracket.
 type successiveHalving struct{}
 
 func newSuccessiveHalving(c *core) (rules, error) { return startHalving(c, successiveHalving{}) }
@@ -43,7 +43,7 @@ func (successiveHalving) brackets(s Settings) ([]bracket, error) {
 	return []bracket{newBracket(0, int(n), eta, levels)}, nil
 }
 
-// enough checks that at least one trial gets to the last rung.
+// enough checks that at least one trial reaches the last rung.
 func enough(n, least int64, rungs int, spec *outbidv1.SweepSpec) error {
 	if least > maxTrials {
 		return fmt.Errorf("tuner.successive_halving.min_steps: %d rungs need %d trials, the most is %d; "+
@@ -60,7 +60,7 @@ func enough(n, least int64, rungs int, spec *outbidv1.SweepSpec) error {
 	return nil
 }
 
-// added counts in trials: what the new settings want beyond the old ones.
+// added returns the trials that the new settings ask for in addition to the old ones.
 func (d successiveHalving) added(old, now Settings) ([]bracket, error) {
 	was, err := d.brackets(old)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// sweeps are settings of every built-in tuner, each with an end.
+// sweeps returns settings for every built-in tuner, each with an end.
 func sweeps() map[string]func() tuner.Settings {
 	make1 := func(t *outbidv1.Tuner, change ...func(*outbidv1.SweepSpec)) func() tuner.Settings {
 		return func() tuner.Settings { return spec(t, change...) }

@@ -9,7 +9,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// spec is a sweep over one float, to be changed by the tests.
+// spec returns a sweep over one float, which tests can change.
 func spec(t *outbidv1.Tuner, change ...func(*outbidv1.SweepSpec)) tuner.Settings {
 	s := &outbidv1.SweepSpec{
 		Name: "test", Metric: "accuracy", Mode: "max", Tuner: t,
@@ -39,9 +39,9 @@ func asha(a *outbidv1.Asha) *outbidv1.Tuner {
 	return &outbidv1.Tuner{Kind: &outbidv1.Tuner_Asha{Asha: a}}
 }
 
-// The brackets of algorithm 1 of Li et al. (JMLR 2018) for R = 81 and eta = 3. Table 1 of the paper prints n = 27, 9,
-// 6 and 5 for s = 3, 2, 1 and 0, which is floor((s_max+1)/(s+1)) * eta^s; the algorithm says
-// n = ceil((s_max+1)/(s+1) * eta^s), which is 34, 15, 8 and 5. We follow the algorithm, as most implementations do.
+// The brackets of algorithm 1 of Li et al. (JMLR 2018) for R = 81 and eta = 3. Table 1 of the paper prints n = 27, 9, 6
+// and 5 for s = 3, 2, 1 and 0, which is floor((s_max+1)/(s+1)) * eta^s. The algorithm says n = ceil((s_max+1)/(s+1) *
+// eta^s), which is 34, 15, 8 and 5. Outbid follows the algorithm, as most implementations do.
 func TestHyperbandBracketsForR81(t *testing.T) {
 	t.Parallel()
 	s := spec(hyperband(&outbidv1.Hyperband{MaxSteps: 81, Eta: 3}))

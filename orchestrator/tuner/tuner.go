@@ -1,9 +1,9 @@
-// Package tuner decides what a sweep trains and for how long: random, grid, Sobol and Bayesian search, successive halving,
-// Hyperband, ASHA, median stopping, forecasts of learning curves and population based training.
+// Package tuner decides which configurations a sweep trains and for how long: random, grid, Sobol and Bayesian search,
+// successive halving, Hyperband, ASHA, median stopping, learning-curve forecasts and population based training.
 //
-// A Tuner is a pure value: an event goes in, actions come out. It has no clock, does no I/O, and draws its randomness
-// from a generator that is part of its snapshot, so that the same events always give the same actions, live, in the
-// simulator and in replay. The control loop never looks inside.
+// A Tuner is a deterministic state machine: it takes events and returns actions. It has no clock and does no I/O, and
+// its random generator is part of its snapshot. The same events therefore give the same actions in production, in the
+// simulator and in replay.
 package tuner
 
 import (
@@ -11,41 +11,40 @@ import (
 	"math"
 )
 
-// A Trial is a trial's number: trials count from 0 in the order in which the tuner created them.
+// A Trial is a trial's number, counted from 0 in the order in which the tuner created the trials.
 type Trial int32
 
 // A Config is a configuration: parameter name to float64, int64, string, bool, nil, []any or nested map[string]any.
 type Config = map[string]any
 
-// A Tuner is one sweep's tuner. Handle is never called concurrently and never blocks for long.
+// A Tuner is the tuner of one sweep. Handle is never called concurrently and never blocks for long.
 //
-// A Tuner wants a trial to be trained until a step. When the trial gets there it is told Reached, and must answer in
-// the same call, or later, with Train (go on until a later step), Pause (leave the device) or End. A trial that
-// reached its target and got no answer is paused by the control loop. A Train for a paused trial resumes it from its
+// A Tuner asks for a trial to be trained until a step. When the trial gets there, the tuner receives Reached. It
+// answers in the same call or later with Train (continue until a later step), Pause (leave the device) or End. The
+// control loop pauses a trial that reached its target without an answer. A Train for a paused trial resumes it from its
 // newest checkpoint.
 type Tuner interface {
-	// Handle takes in one event and returns what to do, in order. An error means that the tuner cannot go on; the
-	// sweep fails with it.
+	// Handle takes one event and returns the actions to apply, in order. An error is final: the sweep fails with it.
 	Handle(Event) ([]Action, error)
-	// Status says whether an Ask would be useless now.
+	// Status reports whether an Ask could give the control loop anything to run.
 	Status() Status
-	// Outlook says what the tuner will do in all, as far as it knows before it is done.
+	// Outlook estimates how much the tuner will train in total.
 	Outlook() Outlook
-	// Snapshot returns the tuner's whole state, random state included. New's counterpart Restore goes on from it:
-	// the restored tuner gives the same actions for the same later events.
+	// Snapshot returns the tuner's whole state, including the random generator's. A tuner that Restore returns for it
+	// gives the same actions for the same later events.
 	Snapshot() ([]byte, error)
 }
 
-// Status says whether asking is useful.
+// Status says whether an Ask is useful.
 type Status struct {
-	// Waiting: nothing to run until some trial reaches its target, reports or exits.
+	// Waiting: nothing can run until a trial reaches its target, reports or exits.
 	Waiting bool
-	// Exhausted: never another trial or promotion, unless the sweep is extended. When no trial is left that is
-	// queued, running or paused-and-wanted, the sweep is done.
+	// Exhausted: there will never be another trial or promotion, unless the sweep is extended. The sweep is done once
+	// no trial is queued, running, or paused with a resumption pending.
 	Exhausted bool
 }
 
-// An Event is something a tuner should know: Ask, Reported, Reached, Exited or Extended.
+// An Event is an input of a tuner: Ask, Reported, Reached, Exited or Extended.
 type Event interface{ tunerEvent() }
 
 // Ask says that up to N more trials could run. The tuner answers with at most N Create or Train actions.
@@ -54,16 +53,16 @@ type Ask struct{ N int }
 // Reported is a report of a trial that has not reached its target.
 type Reported struct {
 	Trial Trial
-	// Step counts steps done.
+	// Step is the number of steps done.
 	Step int64
-	// Metric is the sweep's metric as reported, NaN if this report does not hold it.
+	// Metric is the sweep's metric, or NaN if this report does not contain it.
 	Metric float64
 	// Metrics are all values of the report.
 	Metrics map[string]float64
 }
 
-// Reached says that a trial did the steps it was to do. Metric is that of its newest report, NaN if it never
-// reported the sweep's metric; Metrics are all values of its newest report.
+// Reached says that a trial did all steps up to its target. Metric is that of its newest report, or NaN if it never
+// reported the sweep's metric. Metrics are all values of its newest report.
 type Reached struct {
 	Trial   Trial
 	Step    int64
@@ -71,22 +70,22 @@ type Reached struct {
 	Metrics map[string]float64
 }
 
-// Exited says that a trial ended without being told to: its code ended before the target or without one, it failed
-// for good, or a limit ended it. No action may name it any more, except as the source of a Clone.
+// Exited says that a trial ended without an End from the tuner: its code ended before the target or without one, it
+// failed for good, or a limit ended it. Later actions may name it only as the source of a Clone.
 type Exited struct {
 	Trial Trial
 	Step  int64
-	// Failed is set if it failed for good; otherwise it ended by itself.
+	// Failed is set if the trial failed for good; otherwise its code ended normally.
 	Failed bool
-	// Metric is the newest, NaN if there is none.
+	// Metric is the newest value, or NaN if the trial never reported it.
 	Metric float64
 	// Metrics are all values of the newest report.
 	Metrics map[string]float64
 }
 
-// Extended replaces the settings: more trials, longer steps or a wider space. CheckExtension says beforehand whether a
-// built-in tuner can take them up. After it, a Train may name a trial that was Ended as Completed: with longer steps
-// it goes on from its newest checkpoint, or from the start if that is gone.
+// Extended replaces the settings: more trials, more steps or a wider space. CheckExtension reports beforehand whether a
+// built-in tuner accepts them. Afterwards a Train may name a trial that was Ended as Completed: it continues to the new
+// last step from its newest checkpoint, or from the start if the checkpoint was deleted.
 type Extended struct{ Settings Settings }
 
 func (Ask) tunerEvent()      {}
@@ -95,43 +94,43 @@ func (Reached) tunerEvent()  {}
 func (Exited) tunerEvent()   {}
 func (Extended) tunerEvent() {}
 
-// An Action is something a tuner wants: Create, Train, Pause, End or Clone.
+// An Action is an output of a tuner: Create, Train, Pause, End or Clone.
 type Action interface{ tunerAction() }
 
-// Create starts the next trial; its number is the number of Creates before it.
+// Create starts the next trial. Its number is the number of earlier Creates.
 type Create struct {
 	Config Config
-	// UntilStep is the first target; 0 means until the training code ends by itself.
+	// UntilStep is the first target; 0 means until the training code ends.
 	UntilStep int64
 	Bracket   int
 	Seed      uint64
-	// Reason says why, for people.
+	// Reason explains the action to people.
 	Reason string
 }
 
-// Train lets a trial go on until a later step; a paused one is resumed from its newest checkpoint.
+// Train continues a trial until a later step. A paused trial is resumed from its newest checkpoint.
 type Train struct {
 	Trial     Trial
 	UntilStep int64
 	Reason    string
 }
 
-// Pause takes a trial that reached its target off its device. It may be resumed by Train.
+// Pause takes a trial that reached its target off its device. Train may resume it.
 type Pause struct {
 	Trial  Trial
 	Reason string
 }
 
-// End is the last word on a trial, but for an extension: Completed if it was trained as far as it ever could be,
-// stopped early otherwise.
+// End ends a trial; only an extension can resume it. Completed is set if the trial trained for the maximum number of
+// steps, and not set if it was pruned.
 type End struct {
 	Trial     Trial
 	Completed bool
 	Reason    string
 }
 
-// Clone continues a trial from another trial's newest checkpoint, or its own, with another configuration (PBT's exploit and
-// explore). Source may have ended.
+// Clone continues a trial from the newest checkpoint of Source, which may be the trial itself, with another
+// configuration (the exploit and explore steps of PBT). Source may have ended.
 type Clone struct {
 	Trial     Trial
 	Source    Trial
@@ -146,11 +145,11 @@ func (Pause) tunerAction()  {}
 func (End) tunerAction()    {}
 func (Clone) tunerAction()  {}
 
-// Outlook is how much work a tuner will do in all.
+// Outlook is the total work that a tuner expects to do.
 type Outlook struct {
-	// Trials is the number of trials it will create; 0 if unbounded.
+	// Trials is the number of trials that it will create; 0 if unbounded.
 	Trials int
-	// Steps is the number of steps of all trials together, each trained once; 0 if unbounded or unknown.
+	// Steps is the sum of all trials' steps, each counted once; 0 if unbounded or unknown.
 	Steps int64
 	Rungs []Rung
 }
@@ -159,15 +158,15 @@ type Outlook struct {
 type Rung struct {
 	Bracket   int
 	UntilStep int64
-	// Trials that enter the rung, and the steps they train in it together.
+	// Trials is the number of trials that enter the rung, Steps the sum of the steps that they train in it.
 	Trials int
 	Steps  int64
 }
 
-// ErrBadSnapshot is returned by Restore for bytes that are no snapshot of that tuner.
+// ErrBadSnapshot is returned by Restore for bytes that are not a snapshot of the tuner.
 var ErrBadSnapshot = errors.New("not a snapshot of this tuner")
 
-// Better reports whether metric a is better than b under the mode; NaN is worse than everything.
+// Better reports whether metric a is better than b under the mode. NaN is worse than every number.
 func Better(a, b float64, maximise bool) bool {
 	switch {
 	case math.IsNaN(a):

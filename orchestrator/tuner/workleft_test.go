@@ -14,10 +14,10 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// stages are the shares of a sweep's steps, and of a trial's whole training, at which what is left is forecast.
+// stages returns the shares of a sweep's steps, and of a trial's full training, when the remaining work is forecast.
 func stages() []float64 { return []float64{0.1, 0.25, 0.5, 0.75} }
 
-// A leftover is what was said to be left at a stage, and what was: of a sweep, or of one trial.
+// A leftover is the forecast and the actual remaining work of a sweep or a trial at a stage.
 type leftover struct{ said, whole, was float64 }
 
 // lefts are the leftovers of a family, by stage.
@@ -27,12 +27,12 @@ func newLefts() *lefts {
 	return &lefts{make([][]leftover, len(stages())), make([][]leftover, len(stages()))}
 }
 
-// A promise is what a sweep's outlook said after some steps, and what it would have if every trial not ended counted as trained
+// A promise is a sweep's outlook after some steps, and the outlook if every trial that has not ended counted as trained
 // to its end.
 type promise struct{ done, said, whole int64 }
 
-// runSweep trains a sweep of so many of a task's curves, drawn without replacement, to its end, and returns what was
-// promised on the way, and how far each trial got.
+// runSweep trains a sweep of randomly drawn curves of a task to its end. It returns the outlooks on the way and the
+// number of steps of each trial.
 func runSweep(t *testing.T, task *curvetest.Task, trial, workers int, seed uint64) ([]promise, []int) {
 	t.Helper()
 	most := int64(task.Steps())
@@ -73,7 +73,7 @@ func runSweep(t *testing.T, task *curvetest.Task, trial, workers int, seed uint6
 	return all, r.step
 }
 
-// look adds what a sweep promised at each stage, and how long its trials were at each.
+// look adds the leftovers of a sweep and its trials at each stage.
 func (l *lefts) look(promised []promise, steps []int, most int) {
 	total := promised[len(promised)-1].done
 	for k, stage := range stages() {
@@ -92,7 +92,7 @@ func (l *lefts) look(promised []promise, steps []int, most int) {
 	}
 }
 
-// covered is the share of leftovers that were no more than was said.
+// covered returns the share of leftovers that were no more than forecast.
 func covered(all []leftover) float64 {
 	n := 0
 	for _, o := range all {
@@ -103,7 +103,7 @@ func covered(all []leftover) float64 {
 	return float64(n) / float64(len(all))
 }
 
-// middle is the quantile of some figure of the leftovers.
+// middle returns a quantile of a figure of the leftovers.
 func middle(all []leftover, p float64, figure func(leftover) float64) float64 {
 	var values []float64
 	for _, o := range all {
@@ -117,7 +117,7 @@ func over(o leftover) float64      { return o.said / o.was }
 func overWhole(o leftover) float64 { return o.whole / o.was }
 func part(o leftover) float64      { return o.was / o.whole }
 
-// rows of docs/work-left.md: of sweeps, and of trials.
+// rows returns the rows for sweeps and trials in the tables of docs/work-left.md.
 func (l *lefts) rows(name string) (sweeps, trial string) {
 	sweeps, trial = "| "+name+" |", "| "+name+" |"
 	for k := range stages() {
@@ -128,8 +128,8 @@ func (l *lefts) rows(name string) (sweeps, trial string) {
 	return sweeps, trial
 }
 
-// checkLefts fails where less than nine in ten of a family's sweeps had no more left than was said, and
-// where what is said of sweeps is hardly less than if all were trained to their ends.
+// checkLefts fails if the forecast was too low for more than a tenth of a family's sweeps, or if forecasts are hardly
+// lower than with all trials trained to their ends.
 func checkLefts(t *testing.T, name string, l *lefts) {
 	t.Helper()
 	for k, stage := range stages() {
@@ -139,7 +139,7 @@ func checkLefts(t *testing.T, name string, l *lefts) {
 		if len(l.sweeps[k]) == 0 || len(l.trials[k]) == 0 {
 			t.Errorf("%s: at %v there were %d sweeps and %d trials to look at", name, stage, len(l.sweeps[k]), len(l.trials[k]))
 		}
-		// All of its training is a bound on what any trial has left.
+		// A full training is an upper bound on the remaining work of any trial.
 		if got := covered(l.trials[k]); got < 1 {
 			t.Errorf("%s: at %v of their training %.3f of %d trials ended by their last step", name, stage, got, len(l.trials[k]))
 		}
@@ -149,7 +149,8 @@ func checkLefts(t *testing.T, name string, l *lefts) {
 	}
 }
 
-// What a sweep has still to do errs on the long side, on made curves of every family: nine times in ten it does no more.
+// The forecast of the remaining work errs on the long side for synthetic curves of every family: it suffices nine times
+// in ten.
 func TestWorkLeftOfMadeCurvesErrsOnTheLongSide(t *testing.T) {
 	t.Parallel()
 	for _, family := range curvetest.Families() {
@@ -170,15 +171,16 @@ func TestWorkLeftOfMadeCurvesErrsOnTheLongSide(t *testing.T) {
 	}
 }
 
-// fittedHere are the tasks on which the constants of the outlook were chosen, as those of package curve were. All others are
-// held out.
+// fittedHere reports whether the constants of the outlook, like those of package curve, were chosen on a task. All
+// others are held out.
 func fittedHere(name string) bool {
 	return slices.ContainsFunc([]string{
 		"patch128_LSTM128_bs64", "patch32_IRNN64", "patch32_GRU128", "criteo1tb", "imagenet_resnet", "librispeech_conformer", "ogbg",
 	}, func(family string) bool { return strings.HasPrefix(name, family) })
 }
 
-// The same on real curves of tasks that nothing was chosen on, as docs/work-left.md has it:
+// TestWorkLeftOfRealCurvesErrsOnTheLongSide checks the same on real curves of held-out tasks, as documented in
+// docs/work-left.md:
 //
 //	go test ./orchestrator/tuner -run WorkLeftOfReal -v
 func TestWorkLeftOfRealCurvesErrsOnTheLongSide(t *testing.T) {

@@ -1,13 +1,13 @@
-"""Tell what contests of tuners came to.
+"""Summarise contests of tuners.
 
     contests.py RESULTS.jsonl [TUNER]
 
-Reads the lines that TestContest of orchestrator/tuner wrote (-contest-out RESULTS.jsonl), and prints a table of
-docs/results-tuners.md for each number of slots: of each set of tasks and of easy and hard tasks together, the mean
-regret of each tuner after 4, 8 and 16 trainings by the clock, the mean share of configurations that are better in
-brackets (in %), and by how much more regret it has than TUNER (freeze_thaw) after 16. That difference is paired by task
-and seed. It has two intervals of 95 %, by bootstrap: over seeds, with the tasks as they are, and over tasks and seeds.
-A task counts as much as another. Needs numpy.
+Read the lines that TestContest of orchestrator/tuner wrote (-contest-out RESULTS.jsonl), and print a table of
+docs/results-tuners.md for each number of slots. For each set of tasks, and for easy and hard tasks together, it has
+the mean regret of each tuner after 4, 8 and 16 trainings by the clock, the mean share of configurations that are
+better (in %, in brackets), and the additional regret compared with TUNER (freeze_thaw) after 16. This difference is
+paired by task and seed. It has two bootstrap intervals of 95 %: over seeds with fixed tasks, and over tasks and
+seeds. All tasks have the same weight. Needs numpy.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-# Groups of trained tasks, as docs/comparison-tuners.md has them.
+# Groups of trained tasks, as in docs/comparison-tuners.md.
 TRAINED = {
     "trained, hard": "diabetes-boosting cancer-constant digits-linear names-restarts",
     "trained, easy": """digits-constant names-constant photographs-constant sources-constant documentation-cosine
@@ -55,7 +55,7 @@ def groups(task: str, of: str) -> list[str]:
 
 
 def interval(rng: np.random.Generator, more: dict[str, list[float]], others: bool) -> str:
-    """Return where the mean over tasks lies, by bootstrap over seeds, and over tasks too if others are meant."""
+    """Return a bootstrap interval of the mean over tasks: over seeds, and also over tasks if others are given."""
     drawn = []
     for values in more.values():
         at = np.asarray(values)

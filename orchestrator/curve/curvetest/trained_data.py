@@ -1,4 +1,4 @@
-"""Real data that come along with packages, for trained.py to train models on."""
+"""Real data from packages, for trained.py to train models on."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SEED = 20261123
 
 
 def split(x: Array, y: Array, train: int, valid: int) -> Data:
-    """Draw examples to train on, and others to validate with."""
+    """Draw examples for training and for validation."""
     order = np.random.default_rng(SEED).permutation(len(x))[: train + valid]
     a, b = order[:train], order[train:]
     outputs = y.shape[1] if y.ndim > 1 else int(y.max()) + 1
@@ -31,12 +31,12 @@ def split(x: Array, y: Array, train: int, valid: int) -> Data:
 
 
 def standardised(x: Array) -> Array:
-    """Columns of mean 0 and spread 1."""
+    """Return columns with mean 0 and standard deviation 1."""
     return np.asarray((x - x.mean(0)) / x.std(0))
 
 
 def patches(images: list[Array], train: int, valid: int) -> Data:
-    """8x8 patches of grey images, which are their own targets."""
+    """Return 8x8 patches of grey images, which are their own targets."""
     cut = [i.reshape(i.shape[0] // 8, 8, i.shape[1] // 8, 8).swapaxes(1, 2).reshape(-1, 64) for i in images]
     x = np.concatenate(cut)
     x = ((x - x.mean()) / x.std()).astype(np.float32)
@@ -44,7 +44,7 @@ def patches(images: list[Array], train: int, valid: int) -> Data:
 
 
 def named() -> list[tuple[str, str]]:
-    """The names of Unicode's characters, but for those made by rule, and the characters' categories."""
+    """Return the names of Unicode's characters, except algorithmic ones, and the characters' categories."""
     all_of_them = ((unicodedata.name(chr(code), ""), chr(code)) for code in range(sys.maxunicode + 1))
     made = re.compile("HANGUL SYLLABLE|-[0-9A-F]{4,5}$")
     return [(name, unicodedata.category(c)) for name, c in all_of_them if name and not made.search(name)]
@@ -57,14 +57,14 @@ def digits() -> Data:
 
 
 def mislabelled(d: Data, share: float) -> Data:
-    """The data, with labels drawn at random for that share of what to train on."""
+    """Return the data with a share of the training labels replaced by random ones."""
     rng = np.random.default_rng(SEED)
     y = np.where(rng.random(len(d.y)) < share, rng.integers(0, d.outputs, len(d.y)), d.y)
     return Data(d.x, y, d.x_valid, d.y_valid, d.outputs)
 
 
 def wrong_digits() -> Data:
-    """The digits; of those to train on, three in ten have a label drawn at random."""
+    """The digits, with three in ten training labels replaced by random ones."""
     return mislabelled(digits(), 0.3)
 
 
@@ -98,7 +98,7 @@ def names() -> Data:
 
 
 def characters(text: str) -> Data:
-    """Each character of a text after those before it; the last tenth of the text validates."""
+    """Return each character of a text with the characters before it; the last tenth of the text validates."""
     common = [c for c, _ in Counter(text).most_common(TOKENS - 1)]
     number = {c: i + 1 for i, c in enumerate(common)}
     tokens = np.array([number.get(c, 0) for c in text])
@@ -110,7 +110,7 @@ def characters(text: str) -> Data:
 
 
 def sources() -> Data:
-    """The sources of Python's library."""
+    """The source code of Python's library."""
     files = sorted(pathlib.Path(sysconfig.get_path("stdlib")).glob("*.py"))
     texts = [file.read_text(encoding="utf-8") for file in files]
     order = np.random.default_rng(SEED).permutation(len(texts))
@@ -129,24 +129,24 @@ def character_names() -> Data:
 
 
 def care() -> Data:
-    """Insured people of the RAND experiment, and how often they saw a doctor, as a logarithm."""
+    """Insured people of the RAND experiment, and the logarithm of their number of visits to a doctor."""
     table = randhie.load_pandas().data.to_numpy(float)
     return split(standardised(table[:, 1:]), standardised(np.log1p(table[:, :1])), 1536, 2048)
 
 
 def affairs() -> Data:
-    """Answers to a magazine's questions, and whether who gave them had an affair."""
+    """Answers to a magazine's questions, and whether the respondent had an affair."""
     table = fair.load_pandas().data.to_numpy(float)
     return split(standardised(table[:, :-1]), (table[:, -1] > 0).astype(int), 1536, 2048)
 
 
 def sample(name: str) -> pathlib.Path:
-    """A file of matplotlib's sample data."""
+    """Return a file of matplotlib's sample data."""
     return pathlib.Path(matplotlib.get_data_path()) / "sample_data" / name
 
 
 def points(image: Array) -> Data:
-    """Points of an image as waves of their coordinates, and what is there."""
+    """Return points of an image as waves of their coordinates, and their values."""
     sides = (np.linspace(-1, 1, n) for n in image.shape[:2])
     at = np.stack(np.meshgrid(*sides, indexing="ij"), -1).reshape(-1, 2)
     waves = at @ np.random.default_rng(SEED).normal(0, 4, (2, 24))

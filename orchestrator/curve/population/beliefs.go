@@ -6,56 +6,59 @@ import (
 	"slices"
 )
 
-// Beliefs are what a sweep's curves have taught of courses. They are plain data: the next ones go on from the same prior.
+// Beliefs are what a sweep's curves showed about the correlation models. They are plain data. New beliefs are always
+// computed from the prior.
 type Beliefs struct {
-	// Weights of the courses, which sum up to one.
+	// Weights are the probabilities of the correlation models, which sum to 1.
 	Weights []float64
-	// Bars are under each course the place of the best curve that ended; empty before one did.
+	// Bars holds for each correlation model the place of the best curve that ended; it is empty before one did.
 	Bars []float64
 }
 
-// Whole reports whether beliefs are of the courses that there are: those that were read may be of others.
+// Whole reports whether the beliefs match the present correlation models. Stored ones may be about others.
 func (b Beliefs) Whole() bool {
-	n := len(Courses())
+	n := len(CorrelationModels())
 	return len(b.Weights) == n && (len(b.Bars) == n || len(b.Bars) == 0)
 }
 
 const (
-	// endsCount is how often the mean of the pairs that an ended curve is in counts, over all looks, and looksCount that of pairs at a look after
-	// another.
+	// endsCount is the weight of the mean over the pairs that contain an ended curve, over all looks. looksCount is
+	// that of the mean over the pairs at successive looks.
 	endsCount, looksCount = 8, 8
-	// mostEnds bounds the ends that are learned from, and mostThere the curves at a look, of which leastThere must be there to say how steady
-	// standings are.
+	// mostEnds is the maximum number of ends to learn from. mostThere is the maximum number of curves at a look, and
+	// leastThere the minimum from which the steadiness of ranks is judged.
 	mostEnds, mostThere, leastThere = 48, 40, 3
 )
 
-// Prior is what is believed before anything is seen.
+// Prior returns the beliefs before any curve is known.
 func Prior() Beliefs {
 	var b Beliefs
-	for _, c := range Courses() {
+	for _, c := range CorrelationModels() {
 		b.Weights = append(b.Weights, c.Prior)
 	}
 	return b
 }
 
-// trusted is how surely a course's end must follow from the quality, for its standings to be trusted, and soon how much they must tell of that
-// after an eighth of training.
+// trusted is the smallest correlation of end and quality for which a correlation model's ranks are trusted. soon is the
+// smallest correlation of rank and quality after an eighth of training.
 const trusted, soon = 0.9, 0.6
 
-// Trust is how much standings are to be trusted to tell of ends: the weight of the courses whose ends follow from a quality that is told of soon.
+// Trust returns the weight of the correlation models whose ranks can be trusted to predict ends: the end follows from the
+// quality, and early ranks show the quality.
 func (b Beliefs) Trust() float64 {
 	trust := 0.0
-	for i, c := range Courses() {
-		if c.Sure >= trusted && c.toldAt(1.0/8) >= soon {
+	for i, c := range CorrelationModels() {
+		if c.Sure >= trusted && c.correlationAt(1.0/8) >= soon {
 			trust += b.Weights[i]
 		}
 	}
 	return trust
 }
 
-// learn is what curves teach: courses count by the likelihood of the order in which pairs of curves ended, given how they stood at each look, of
-// the order at each look, given that at the one before, and of how much curves fall. Pairs and looks say much the same, so they count as a mean.
-func (s *standings) learn(w *Worths) Beliefs {
+// learn computes beliefs from curves. Correlation models are weighted by three likelihoods: of the order in which pairs
+// of curves ended, given their ranks at each look; of the order at each look, given that at the look before; and of the
+// size of falls. Pairs and looks are correlated, so their mean is used.
+func (s *standings) learn(w *GittinsIndex) Beliefs {
 	b := Prior()
 	logs := make([]float64, len(w.courses))
 	fall := s.fall(w.looks)
@@ -78,16 +81,16 @@ func (s *standings) learn(w *Worths) Beliefs {
 	return b
 }
 
-// endings is the log of the likelihood of the order in which curves ended.
+// endings returns the log likelihood of the order in which curves ended.
 func (s *standings) endings(c *laid) float64 {
 	sum := 0.0
 	for k := range c.told {
 		said := make([]forecast, len(s.ends))
 		for n, e := range s.ends {
 			look, standing := s.known(e.curve, k)
-			said[n] = c.after(look, standing)
+			said[n] = c.forecastEnd(look, standing)
 			for m, o := range s.ends[:n] {
-				if e.cost != o.cost { // ends are in rising order of their costs
+				if e.cost != o.cost { // ends are in ascending order of their costs
 					sum += chanceLog((said[m].mean - said[n].mean) / math.Sqrt(said[n].variance+said[m].variance))
 				}
 			}
@@ -96,7 +99,7 @@ func (s *standings) endings(c *laid) float64 {
 	return 2 * sum / float64(len(s.ends)*max(len(c.told), 1))
 }
 
-// steadily is the log of the likelihood of the order of curves at looks, given how they stood at the look before.
+// steadily returns the log likelihood of the order of curves at looks, given their ranks at the look before.
 func (s *standings) steadily(c *laid, looks []int64) float64 {
 	all := 0.0
 	for k := 1; k < len(s.at); k++ {
@@ -128,15 +131,16 @@ func (s *standings) steadily(c *laid, looks []int64) float64 {
 	return all / float64(max(len(s.at), 1))
 }
 
-// chanceLog is the log of the chance of a standard normal variable to be below z.
+// chanceLog returns the log of the probability that a standard normal variable is below z.
 func chanceLog(z float64) float64 { return math.Log(max(below(z), 1e-12)) }
 
-// places are where the curves that ended lie, in rising order of their costs: the quantiles of what was forecast of all of them together.
+// places returns the places of the curves that ended, in ascending order of their costs: the quantiles of the mixture
+// of their forecasts.
 func (s *standings) places(c *laid) []float64 {
 	said := make([]forecast, len(s.ends))
 	for n, e := range s.ends {
 		look, standing := s.known(e.curve, len(c.told)-1)
-		said[n] = c.after(look, standing)
+		said[n] = c.forecastEnd(look, standing)
 	}
 	at := make([]float64, len(said))
 	for n := range at {

@@ -1,16 +1,21 @@
-// Package population says how trials of a sweep will end from where they stand among the others, and what it is worth to train each on.
+// Package population forecasts how the trials of a sweep end from their ranks among the others, and values further
+// training of each.
 //
-// Curves are known at looks, steps in rising order. At a look a curve has a standing: its place among all curves that were begun, as
-// a normal score, so that its metric's unit does not matter. How much a standing says of the end differs from task to task,
-// and few ends are seen in a sweep. So there are a few courses that tasks may take (Course), from ones where early standings say next to
-// nothing to ones where they say nearly all, and each counts as much as it explains in which order curves ended and in which they stood at looks, and how
-// much they fall, measured by what they differ by (Beliefs): Bayes's rule, with the likelihood of pairs. Selection does no harm, as it is by standings, and ends are explained given those.
+// Curves are known at looks, a sequence of steps. At a look a curve has a rank among all begun curves, given as a
+// normal score, so that the metric's unit does not matter. How well ranks predict ends differs from task to task, and a
+// sweep has few ends to learn this from. The package therefore has a few models of this correlation (CorrelationModel),
+// from those whose early ranks predict almost nothing to those whose ranks predict almost everything. They are weighted
+// by Bayes's rule (Beliefs): by how well they explain the order in which curves ended, the order at looks, and how much
+// curves fall relative to their spread. The likelihood is that of pairs of curves. Stopping trials by their ranks does
+// not bias it, because ends are explained given the ranks.
 //
-// What a step is worth is Gittins's index of ending above a bar (Worths), in the mean of the courses.
+// The worth of further training is the Gittins index of ending above a bar (GittinsIndex), averaged over the
+// correlation models.
 //
-// New configurations are chosen by a Gaussian process, for which each curve is a measurement of its own end, as noisy as the courses
-// say (Process). This is the factorisation of Swersky, Snoek and Adams, "Freeze-Thaw Bayesian Optimization" (2014), with standings for
-// their kernel of exponentials, and without its way back: what the process says of a configuration does not count in what training its curve is worth.
+// New configurations are chosen by a Gaussian process (Process). Each curve is a measurement of its end, with the noise
+// that the correlation models give. This is the factorisation of Swersky, Snoek and Adams, "Freeze-Thaw Bayesian
+// Optimization" (2014), with ranks instead of their kernel of exponentials. In contrast to the paper, the process does
+// not influence the worth of training existing curves.
 //
-// The package is pure, and every call takes a bounded time.
+// The package is deterministic, and the time of every call is bounded.
 package population

@@ -6,18 +6,19 @@ import (
 )
 
 const (
-	// fallsCount is how often the mean fall of curves counts.
+	// fallsCount is the weight of the mean fall of curves.
 	fallsCount = 5
-	// leastFall and mostFall are where a fall is cut off: curves that rise fall by the least.
+	// leastFall and mostFall limit a fall. Curves that rise count as falling by the least.
 	leastFall, mostFall = 0.01, 3
-	// fallsDiffer is by how much the logarithms of the falls of tasks of one course differ.
+	// fallsDiffer is the standard deviation of the logarithm of the fall between tasks of one correlation model.
 	fallsDiffer = 0.7
-	// leastBegun curves must be begun and leastBetter of them be known at a look, before how much they fall from there is counted.
+	// The fall after a look counts if at least leastBegun curves have begun and leastBetter of them are known there.
 	leastBegun, leastBetter = 5, 3
 )
 
-// fall is how much curves fall while their steps double, in parts of what the better half of them differ by: the mean over looks; NaN while too few
-// are known. Curves that fall by far less than they differ are to end as they stand; those that fall by as much may end in any order.
+// fall returns how much curves fall in a doubling of the steps, relative to the spread of the better half:
+// the mean over looks, or NaN if too few curves are known. Curves that fall by far less than their spread will keep
+// their order; others may end in any order.
 func (s *standings) fall(looks []int64) float64 {
 	sum, n := 0.0, 0.0
 	for k := range len(looks) - 1 {
@@ -28,7 +29,7 @@ func (s *standings) fall(looks []int64) float64 {
 	return sum / n
 }
 
-// fallAfter is how much curves fall after a look.
+// fallAfter returns the fall of curves after a look.
 func (s *standings) fallAfter(k int, looks []int64) float64 {
 	var there []float64
 	for _, c := range s.curves {
@@ -57,8 +58,8 @@ func (s *standings) fallAfter(k int, looks []int64) float64 {
 	return min(max(median(falls)/doublings/differ/early, leastFall), mostFall)
 }
 
-// falling is the log of the likelihood of a fall: Student's t with three degrees of freedom.
-func (c *Course) falling(fall float64) float64 {
+// falling returns the log likelihood of a fall: Student's t with three degrees of freedom.
+func (c *CorrelationModel) falling(fall float64) float64 {
 	if math.IsNaN(fall) {
 		return 0
 	}
@@ -68,7 +69,7 @@ func (c *Course) falling(fall float64) float64 {
 
 func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
 
-// median sorts what it is given.
+// median returns the median and sorts its argument.
 func median(values []float64) float64 {
 	slices.Sort(values)
 	n := len(values)

@@ -8,58 +8,60 @@ import (
 )
 
 const (
-	// maxMeasured bounds the curves that a process is made of. They are taken evenly from those that say much of their ends to those that say
-	// little: the ones that were trained for long are the best ones, and alone they would make all configurations look good.
+	// maxMeasured is the maximum number of curves in a process. They are taken evenly from the most to the least
+	// informative ones. The curves trained longest are the best ones, and with only those, all configurations would
+	// look good.
 	maxMeasured = 96
-	// surelyEnded is the variance of what a curve that was seen to its end says of the end of its configuration.
+	// surelyEnded is the variance with of a completed curve as a measurement of the end of its configuration.
 	surelyEnded = 0.05
-	// ambition is the least bar that training is to get above, as a normal score: among the best 1.4 % of all configurations. A lower bar, such as that
-	// of the first curves that end, would have the first good one trained to its end before others were looked for.
+	// ambition is the lowest bar that training should get above, as a normal score: the best 1.4 % of all
+	// configurations. With a lower bar, such as that of the first curves that end, the first good curve would be
+	// trained to its end before others were tried.
 	ambition = 2.2
-	// leastSaid is how much a curve must say of its end to be learned from, in parts of what the end itself says.
+	// leastSaid is the least information about its end, relative to the end itself, for which a curve is learned from.
 	leastSaid = 0.02
 )
 
-// A Curve is what is known of a trial.
+// A Curve is the known part of a trial's learning curve.
 type Curve struct {
-	// X is its configuration in the unit cube, nil if configurations are not to be learned from.
+	// X is its configuration in the unit cube, or nil if the model does not learn from configurations.
 	X []float64
-	// Costs at the looks that it got to, NaN where none was measured.
+	// Costs are the costs at the looks that it reached, NaN where none was measured.
 	Costs []float64
 }
 
 // A Model forecasts the curves of a sweep.
 type Model struct {
-	worths  *Worths
+	gittins *GittinsIndex
 	beliefs Beliefs
 	*standings
-	// process is nil where configurations say nothing.
+	// process is nil if it does not model configurations.
 	process *Process
 }
 
-// Settings are how a model learns.
+// Settings configure a model.
 type Settings struct {
-	Worths  *Worths
+	Gittins *GittinsIndex
 	Beliefs Beliefs
-	// Choices are the parameters without an order.
+	// Choices marks the parameters without an order.
 	Choices []bool
-	// Scale is what was learned before, and Tries how many others are tried now, drawn from Random.
+	// Scale was learned before. Tries is the number of other scales to try, drawn from Random.
 	Scale  Scale
 	Tries  int
 	Random *rand.Rand
 }
 
-// Believe is what a sweep's curves teach: those that ended, and how steadily all stand at looks.
-func Believe(curves []Curve, w *Worths) Beliefs { return stand(curves, len(w.looks)).learn(w) }
+// Believe returns the beliefs that follow from a sweep's curves.
+func Believe(curves []Curve, w *GittinsIndex) Beliefs { return stand(curves, len(w.looks)).learn(w) }
 
-// Learn makes the model of a sweep's curves.
+// Learn returns the model of a sweep's curves.
 func Learn(curves []Curve, s Settings) *Model {
-	m := &Model{worths: s.Worths, beliefs: s.Beliefs, standings: stand(curves, len(s.Worths.looks))}
+	m := &Model{gittins: s.Gittins, beliefs: s.Beliefs, standings: stand(curves, len(s.Gittins.looks))}
 	m.configure(s)
 	return m
 }
 
-// configure makes the process: of the place of the end of a configuration, a standard normal variable.
+// configure creates the process for the final place of a configuration, a standard normal variable.
 func (m *Model) configure(s Settings) {
 	var all []Measured
 	ends := m.ended()
@@ -91,15 +93,15 @@ func (m *Model) configure(s Settings) {
 	}
 }
 
-// ended are the places of the curves that ended.
+// ended returns the places of the curves that ended.
 func (m *Model) ended() map[int]forecast {
 	ends := map[int]forecast{}
 	if len(m.ends) == 0 {
 		return ends
 	}
-	places := make([][]float64, len(m.worths.courses))
+	places := make([][]float64, len(m.gittins.courses))
 	for p := range places {
-		places[p] = m.places(&m.worths.courses[p])
+		places[p] = m.places(&m.gittins.courses[p])
 	}
 	for n, e := range m.ends {
 		under := make([]forecast, len(places))
@@ -111,21 +113,21 @@ func (m *Model) ended() map[int]forecast {
 	return ends
 }
 
-// under is what each course says of a curve's end.
+// under returns the forecast of a curve's end under each correlation model.
 func (m *Model) under(curve int) []forecast {
 	look, standing := m.known(curve, len(m.curves[curve].Costs)-1)
 	return m.after(look, standing)
 }
 
 func (m *Model) after(look int, standing float64) []forecast {
-	under := make([]forecast, len(m.worths.courses))
+	under := make([]forecast, len(m.gittins.courses))
 	for p := range under {
-		under[p] = m.worths.courses[p].after(look, standing)
+		under[p] = m.gittins.courses[p].forecastEnd(look, standing)
 	}
 	return under
 }
 
-// mean is what all courses say together.
+// mean returns the forecast over all correlation models.
 func (m *Model) mean(under []forecast) forecast {
 	first, second := 0.0, 0.0
 	for p, f := range under {
@@ -135,7 +137,7 @@ func (m *Model) mean(under []forecast) forecast {
 	return forecast{first, second - first*first}
 }
 
-// Scale is what was learned of configurations, or what was known before.
+// Scale returns the scale that was learned, or before without a process.
 func (m *Model) Scale(before Scale) Scale {
 	if m.process == nil {
 		return before
@@ -143,27 +145,28 @@ func (m *Model) Scale(before Scale) Scale {
 	return m.process.Scale()
 }
 
-// An Outlook is what is thought of a curve.
+// An Outlook is the forecast of a curve.
 type Outlook struct {
-	// Worth of a training's steps: a chance to end among the best, for each whole training.
+	// Worth is the probability of ending among the best that is gained for each full training.
 	Worth float64
-	// Chance to end better than all that ended, of a normal variable with the end's mean and variance under each course; 1 before any did.
+	// Chance is the probability of ending better than all curves that ended, for a normal variable with the end's mean
+	// and variance under each correlation model; 1 before any curve ended.
 	Chance float64
-	// Mean and Spread of the place of its end among all configurations, as a normal score.
+	// Mean and Spread describe the place of its end among all configurations, as a normal score.
 	Mean, Spread float64
 }
 
-// Of is what is thought of a curve that the model was made of.
+// Of returns the forecast of one of the model's curves.
 func (m *Model) Of(curve int) Outlook {
 	look, standing := m.known(curve, len(m.curves[curve].Costs)-1)
 	return m.outlook(len(m.curves[curve].Costs), look, standing)
 }
 
-// Fresh is what is thought of a curve that is not begun. Its configuration does not count: that the ones which are chosen are better than others
-// moves the standings of all that are begun after them.
+// Fresh returns the forecast of a curve that has not begun. It ignores the configuration: if the chosen ones are better
+// than others, the ranks of all later curves shift accordingly.
 func (m *Model) Fresh() Outlook { return m.outlook(0, -1, 0) }
 
-// end is what is thought of the end of a configuration that is not begun.
+// end returns the forecast of the end of a configuration that has not begun.
 func (m *Model) end(x []float64) forecast {
 	if m.process == nil {
 		return forecast{0, 1}
@@ -172,7 +175,7 @@ func (m *Model) end(x []float64) forecast {
 	return forecast{mean, variance}
 }
 
-// Promise is the chance of a configuration that is not begun to end above the bar.
+// Promise returns the probability that a configuration that has not begun ends above the bar.
 func (m *Model) Promise(x []float64) float64 {
 	f, chance := m.end(x), 0.0
 	for p, w := range m.beliefs.Weights {
@@ -181,7 +184,7 @@ func (m *Model) Promise(x []float64) float64 {
 	return chance
 }
 
-// bar is what training is to get above under a course.
+// bar returns the place that training should get above under a correlation model.
 func (m *Model) bar(course int) float64 {
 	if len(m.beliefs.Bars) == 0 {
 		return ambition
@@ -189,17 +192,17 @@ func (m *Model) bar(course int) float64 {
 	return max(m.beliefs.Bars[course], ambition)
 }
 
-// outlook is of a curve that passed so many looks, with its newest standing.
+// outlook returns the forecast of a curve that passed a number of looks, with its newest rank.
 func (m *Model) outlook(passed, look int, standing float64) Outlook {
 	var o Outlook
 	under := m.after(look, standing)
 	for p, f := range under {
 		w, told := m.beliefs.Weights[p], 0.0
 		if look >= 0 {
-			told = m.worths.courses[p].told[look]
+			told = m.gittins.courses[p].told[look]
 		}
-		if passed < len(m.worths.looks) {
-			o.Worth += w * m.worths.of(p, passed, told*standing, m.bar(p))
+		if passed < len(m.gittins.looks) {
+			o.Worth += w * m.gittins.at(p, passed, told*standing, m.bar(p))
 		}
 		if len(m.beliefs.Bars) == 0 {
 			o.Chance += w
@@ -212,7 +215,7 @@ func (m *Model) outlook(passed, look int, standing float64) Outlook {
 	return o
 }
 
-// Standing is the place of a curve among all that got to its newest look, from 1, and how many those are.
+// Standing returns the rank of a curve, from 1, among all that reached its newest look, and their number.
 func (m *Model) Standing(curve int) (place, of int) {
 	k, at := m.known(curve, len(m.curves[curve].Costs)-1)
 	if k < 0 {

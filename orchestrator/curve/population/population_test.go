@@ -16,7 +16,8 @@ import (
 
 func looks() []int64 { return []int64{3, 4, 6, 8, 12, 17, 24, 34, 48, 68, 100} }
 
-// made are curves of all looks whose costs are in the order of their qualities, but for noise at the first looks and at the end.
+// made returns curves whose costs are in the order of their qualities, except for noise at the first looks and at the
+// end.
 func made(n int, early, late float64, rng *rand.Rand) []population.Curve {
 	var curves []population.Curve
 	for range n {
@@ -34,18 +35,18 @@ func made(n int, early, late float64, rng *rand.Rand) []population.Curve {
 func below(z float64) float64 { return 0.5 * math.Erfc(-z/math.Sqrt2) }
 
 func learn(curves []population.Curve) *population.Model {
-	w := population.NewWorths(looks())
+	w := population.NewGittinsIndex(looks())
 	return population.Learn(curves, population.Settings{
-		Worths: w, Beliefs: population.Believe(curves, w), Choices: []bool{false, false}, Scale: population.NewScale(2), Tries: 60,
+		Gittins: w, Beliefs: population.Believe(curves, w), Choices: []bool{false, false}, Scale: population.NewScale(2), Tries: 60,
 		Random: rand.New(rand.NewPCG(1, 1)),
 	})
 }
 
-// Priors are chances, and courses tell more at each look and never all.
-func TestCoursesAreSound(t *testing.T) {
+// Priors are probabilities, and correlation models reveal more at each look but never everything.
+func TestCorrelationModelsAreSound(t *testing.T) {
 	t.Parallel()
 	sum := 0.0
-	for _, c := range population.Courses() {
+	for _, c := range population.CorrelationModels() {
 		sum += c.Prior
 		if !slices.IsSorted(c.Told[:]) || c.Told[0] <= 0 || c.Told[5] > 1 || c.Sure <= 0 || c.Sure >= 1 {
 			t.Errorf("%s: %v, %v", c.Name, c.Told, c.Sure)
@@ -56,10 +57,10 @@ func TestCoursesAreSound(t *testing.T) {
 	}
 }
 
-// weight is what is believed of courses.
+// weight returns the total weight of courses.
 func weight(b population.Beliefs, names ...string) float64 {
 	sum := 0.0
-	for i, c := range population.Courses() {
+	for i, c := range population.CorrelationModels() {
 		if slices.Contains(names, c.Name) {
 			sum += b.Weights[i]
 		}
@@ -67,10 +68,11 @@ func weight(b population.Beliefs, names ...string) float64 {
 	return sum
 }
 
-// Ends that came as early standings said speak for courses that say so, and ends that did not for the others.
+// Ends that agree with early ranks raise the weight of courses with informative ranks; other ends raise that of
+// the rest.
 func TestEndsTeachWhatStandingsAreWorth(t *testing.T) {
 	t.Parallel()
-	w := population.NewWorths(looks())
+	w := population.NewGittinsIndex(looks())
 	told := func(late float64) (little, much float64) {
 		const seeds = 20
 		for seed := range uint64(seeds) {
@@ -88,10 +90,10 @@ func TestEndsTeachWhatStandingsAreWorth(t *testing.T) {
 	}
 }
 
-// How much curves fall speaks for a course long before the first of them ends.
+// How much curves fall distinguishes correlation models long before the first curve ends.
 func TestFallsTeachWhatStandingsAreWorth(t *testing.T) {
 	t.Parallel()
-	w := population.NewWorths(looks())
+	w := population.NewGittinsIndex(looks())
 	told := func(fall float64) float64 {
 		curves := made(8, 0, 0, rand.New(rand.NewPCG(2, 3)))
 		for i := range curves {
@@ -111,7 +113,7 @@ func TestFallsTeachWhatStandingsAreWorth(t *testing.T) {
 	}
 }
 
-// Neither the unit of a metric counts nor where it begins.
+// Neither the unit nor the offset of a metric matters.
 func TestScaleDoesNotMatter(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -135,8 +137,9 @@ func TestScaleDoesNotMatter(t *testing.T) {
 	})
 }
 
-// At a look a better standing is never worth less; no training is worth more than it would be if the next look were sure to be the end, above the bar.
-// Its chance may be less by up to a hundredth: it is that of a normal variable, which under a course with a ceiling narrows as standings rise.
+// At a look, a better rank is never worth less, and no training is worth more than if the next look were certain to
+// be the end, above the bar. The chance may be lower by up to a hundredth: it assumes a normal distribution, which
+// narrows with better ranks under a correlation model with a ceiling.
 func TestBetterStandingsAreWorthMore(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -168,7 +171,8 @@ func TestBetterStandingsAreWorthMore(t *testing.T) {
 	})
 }
 
-// A curve that begins well is worth more than a new one, which is worth more than one that begins badly: so bad ones wait.
+// A curve that begins well is worth more than a new one, and a new one more than a curve that begins badly, so bad
+// curves wait.
 func TestWhatBeginsBadlyWaits(t *testing.T) {
 	t.Parallel()
 	curves := made(40, 0.5, 0.5, rand.New(rand.NewPCG(4, 5)))
@@ -193,7 +197,8 @@ func TestWhatBeginsBadlyWaits(t *testing.T) {
 	}
 }
 
-// Of chances that are said, about as many come true, where those that stood best at a look went on to the end and taught what standings are worth.
+// The predicted probabilities match the frequencies if the curves with the best ranks at a look are trained to the
+// end.
 func TestChancesComeTrue(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(5, 6))
@@ -225,7 +230,7 @@ func TestChancesComeTrue(t *testing.T) {
 	}
 }
 
-// The process finds out which parameter matters, and forecasts configurations that were not tried.
+// The process finds the parameter that matters, and forecasts configurations that were not tried.
 func TestConfigurationsAreLearnedFrom(t *testing.T) {
 	t.Parallel()
 	m := learn(made(40, 0.1, 0.1, rand.New(rand.NewPCG(7, 8))))
@@ -237,7 +242,7 @@ func TestConfigurationsAreLearnedFrom(t *testing.T) {
 	}
 }
 
-// What was not measured counts for nothing: a curve keeps the standing that it had.
+// A look without a measurement has no effect: a curve keeps its rank.
 func TestUnmeasuredLooksAreNoStandings(t *testing.T) {
 	t.Parallel()
 	curves := made(10, 0.1, 0.1, rand.New(rand.NewPCG(9, 9)))
@@ -257,11 +262,12 @@ func TestUnmeasuredLooksAreNoStandings(t *testing.T) {
 	}
 }
 
-// Standings are trusted under the courses that tell soon and surely, and not under one that tells surely but late.
+// Standings are trusted under correlation models that are informative early and certain, and not under one that is
+// certain but late.
 func TestTrust(t *testing.T) {
 	t.Parallel()
-	for i, c := range population.Courses() {
-		b := population.Beliefs{Weights: make([]float64, len(population.Courses()))}
+	for i, c := range population.CorrelationModels() {
+		b := population.Beliefs{Weights: make([]float64, len(population.CorrelationModels()))}
 		b.Weights[i] = 1
 		want := 0.0
 		if c.Name == "well" || c.Name == "surely" {

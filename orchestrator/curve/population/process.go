@@ -6,19 +6,21 @@ import (
 	"slices"
 )
 
-// A Scale is what a Process has learned of a sweep's configurations. It is plain data: the next process goes on from it.
+// A Scale is what a Process learned about a sweep's configurations. It is plain data, from which the next process
+// starts.
 type Scale struct {
-	// Lengths are for each parameter how far apart, in parts of its range, configurations can be and still end alike.
+	// Lengths are, for each parameter, the distance in parts of its range within which configurations end similarly.
 	Lengths []float64
-	// Share of the variance of ends that configurations explain.
+	// Share is the share of the variance of ends that configurations explain.
 	Share float64
 }
 
-// lengths and shares are what a scale may hold. The last length makes a parameter count for nothing.
+// lengths and shares return the allowed values of a scale. With the largest length, a parameter has no influence.
 func lengths() []float64 { return []float64{0.08, 0.15, 0.3, 0.6, 1.2, 2.5, 10} }
 func shares() []float64  { return []float64{0.02, 0.2, 0.4, 0.6, 0.8, 0.95} }
 
-// NewScale is where learning starts: configurations explain little, and each parameter does so over its whole range.
+// NewScale returns the scale to start with: configurations explain little, and each parameter varies over its whole
+// range.
 func NewScale(parameters int) Scale {
 	s := Scale{Lengths: make([]float64, parameters), Share: shares()[1]}
 	for i := range s.Lengths {
@@ -27,7 +29,7 @@ func NewScale(parameters int) Scale {
 	return s
 }
 
-// prior is the log of what is thought of a scale beforehand: most parameters matter little.
+// prior returns the log prior of a scale: most parameters matter little.
 func (s *Scale) prior() float64 {
 	sum := 0.0
 	for _, l := range s.Lengths {
@@ -37,29 +39,29 @@ func (s *Scale) prior() float64 {
 	return sum
 }
 
-// A Measured is what a curve says of the end of its configuration: a value with a variance.
+// A Measured is a measurement of the end of a curve's configuration: a value with a variance.
 type Measured struct {
-	// X is the configuration in the unit cube, NaN for a parameter that it lacks.
+	// X is the configuration in the unit cube, NaN for an absent parameter.
 	X []float64
-	// Value and Noise are of the cost at the last look.
+	// Value and Noise belong to the cost at the last look.
 	Value, Noise float64
 }
 
-// A Process is a Gaussian process over configurations, of the cost at the last look.
+// A Process is a Gaussian process over configurations, for the cost at the last look.
 type Process struct {
 	mean, variance float64
 	scale          Scale
-	// choices are the parameters without an order.
+	// choices marks the parameters without an order.
 	choices []bool
 	points  []Measured
-	// low is the lower triangle of Cholesky's factor of the covariance, alpha what it is weighed by.
+	// low is the Cholesky factor of the covariance, alpha the weights of the kernels in the mean.
 	low   [][]float64
 	alpha []float64
-	// evidence is the log of the likelihood, up to a constant.
+	// evidence is the log likelihood up to a constant.
 	evidence float64
 }
 
-// NewProcess conditions a process with a mean and a variance on what was measured.
+// NewProcess conditions a process with a mean and a variance on measurements.
 func NewProcess(mean, variance float64, s Scale, choices []bool, points []Measured) *Process {
 	p := &Process{mean: mean, variance: variance, scale: s, choices: choices, points: points}
 	n := len(points)
@@ -85,10 +87,10 @@ func NewProcess(mean, variance float64, s Scale, choices []bool, points []Measur
 	return p
 }
 
-// jitter keeps a covariance positive.
+// jitter keeps a covariance positive definite.
 const jitter = 1e-6
 
-// Learn tries so many other scales, one after another, and keeps what explains the points better.
+// Learn tries other scales, one after another, and keeps those that explain the points better.
 func (p *Process) Learn(tries int, rng *rand.Rand) *Process {
 	for range tries {
 		s := Scale{Lengths: slices.Clone(p.scale.Lengths), Share: p.scale.Share}
@@ -104,10 +106,10 @@ func (p *Process) Learn(tries int, rng *rand.Rand) *Process {
 	return p
 }
 
-// Scale is what the process works with.
+// Scale returns the scale of the process.
 func (p *Process) Scale() Scale { return p.scale }
 
-// kernel is the covariance of the ends of two configurations: Matérn's with exponent 5/2.
+// kernel returns the covariance of the ends of two configurations: a Matérn kernel with smoothness 5/2.
 func (p *Process) kernel(a, b []float64) float64 {
 	sum := 0.0
 	for i, l := range p.scale.Lengths {
@@ -115,7 +117,7 @@ func (p *Process) kernel(a, b []float64) float64 {
 		switch {
 		case d == 0:
 			continue
-		case d != d: // one or both lack it
+		case d != d: // one or both are absent
 			if math.IsNaN(a[i]) && math.IsNaN(b[i]) {
 				continue
 			}
@@ -130,7 +132,7 @@ func (p *Process) kernel(a, b []float64) float64 {
 	return p.scale.Share * p.variance * (1 + r + r*r/3) * math.Exp(-r)
 }
 
-// At is what is thought of the end of a configuration: mean and variance.
+// At returns the mean and variance of the end of a configuration.
 func (p *Process) At(x []float64) (mean, variance float64) {
 	k := make([]float64, len(p.points))
 	mean = p.mean
@@ -146,7 +148,7 @@ func (p *Process) At(x []float64) (mean, variance float64) {
 	return mean, max(variance, jitter)
 }
 
-// factorise turns the lower triangle of a positive matrix into Cholesky's factor.
+// factorise replaces the lower triangle of a positive definite matrix by its Cholesky factor.
 func factorise(m [][]float64) {
 	for i, row := range m {
 		for j := range i + 1 {

@@ -6,24 +6,24 @@ import (
 	"slices"
 )
 
-// A costed curve is one with a cost: at a look, or the least of all where it ended.
+// A costed is a curve with its cost at a look, or with its least cost if it ended.
 type costed struct {
 	curve int
 	cost  float64
 }
 
-// standings are where curves stand at each look among all that were begun.
+// standings are the ranks of curves at each look among all that have begun.
 type standings struct {
-	// at[k][i] is the standing of curve i at look k, NaN where it has none; a high one is good.
+	// at[k][i] is the rank of curve i at look k, NaN if it has none; higher is better.
 	at     [][]float64
 	curves []Curve
-	// begun is how many curves have passed a look.
+	// begun is the number of curves that have passed a look.
 	begun int
-	// ends are the newest curves that ended, in rising order of the least cost.
+	// ends are the newest curves that ended, in ascending order of the least cost.
 	ends []costed
 }
 
-// stand finds the standings of curves at so many looks.
+// stand computes the ranks of curves.
 func stand(curves []Curve, looks int) *standings {
 	s := &standings{at: make([][]float64, looks-1), curves: curves}
 	for i, c := range curves {
@@ -42,7 +42,7 @@ func stand(curves []Curve, looks int) *standings {
 	return s
 }
 
-// at is the cost at a look, NaN where there is none.
+// at returns the cost at a look, or NaN.
 func (c *Curve) at(k int) float64 {
 	if k < len(c.Costs) {
 		return c.Costs[k]
@@ -50,7 +50,7 @@ func (c *Curve) at(k int) float64 {
 	return math.NaN()
 }
 
-// best is the least cost of a curve that is known, NaN if none is.
+// best returns the least known cost of a curve, or NaN.
 func (c *Curve) best() float64 {
 	best := math.NaN()
 	for _, v := range c.Costs {
@@ -61,9 +61,10 @@ func (c *Curve) best() float64 {
 	return best
 }
 
-// standAt finds standings at a look. Those that did not get there stand behind those that did, as those went on that stood well; those that did and
-// have no cost do not count. To share out the standings of the look before anew among those that got there, which needs no such supposition, was
-// worse on hard curves: regret 0.24 instead of 0.20 on AlgoPerf's tasks of development.
+// standAt computes the ranks at a look. Curves that did not reach it rank behind those that did, because curves
+// with good ranks were continued. Curves that reached it without a cost are ignored. The alternative, which needs
+// no such assumption, is to distribute the ranks of the previous look among the curves that reached this one. It
+// was worse on hard curves: regret 0.24 instead of 0.20 on AlgoPerf's development tasks.
 func standAt(curves []Curve, k, begun int) []float64 {
 	at := make([]float64, len(curves))
 	var there []costed
@@ -83,7 +84,7 @@ func standAt(curves []Curve, k, begun int) []float64 {
 		for j < len(there) && there[j].cost == there[i].cost {
 			j++
 		}
-		for _, e := range there[i:j] { // equals share their places
+		for _, e := range there[i:j] { // equal costs share their ranks
 			at[e.curve] = quantile(1 - float64(i+j)/2/float64(begun))
 		}
 		i = j
@@ -91,7 +92,7 @@ func standAt(curves []Curve, k, begun int) []float64 {
 	return at
 }
 
-// known is the newest look up to k at which a curve has a standing, and that; -1 if there is none.
+// known returns a curve's newest look up to k that has a rank, and the rank, or -1.
 func (s *standings) known(curve, k int) (look int, standing float64) {
 	for k = min(k, len(s.at)-1); k >= 0; k-- {
 		if z := s.at[k][curve]; !math.IsNaN(z) {

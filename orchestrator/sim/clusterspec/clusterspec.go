@@ -1,17 +1,17 @@
-// Package clusterspec says what cluster a simulation runs on: from a short form such as "v100:12/4,k80:12/4", from the name of
-// a cluster that a paper used, or from a YAML file.
+// Package clusterspec parses the cluster of a simulation: a short form such as "v100:12/4,k80:12/4", the name of a
+// cluster in a paper, or a YAML file.
 //
-// The short form is TYPE:DEVICES/PER_NODE, several separated by commas, and /NODES_PER_RACK behind it if racks matter:
+// The short form is TYPE:DEVICES/PER_NODE, several separated by commas, with /NODES_PER_RACK appended if racks matter:
 // "v100:64/8/4" is eight nodes of eight V100 in two racks. A file is:
 //
-//	nodes_per_rack: 8        # nodes in order of the file; left out, all nodes stand in one rack
+//	nodes_per_rack: 8        # nodes in order of the file; if omitted, all nodes are in one rack
 //	nodes:
-//	  - count: 16            # left out: 1
-//	    name: big            # big-01 to big-16; left out: the type of its first devices
+//	  - count: 16            # default 1
+//	    name: big            # big-01 to big-16; default: the type of its first devices
 //	    devices: v100:8      # TYPE:COUNT, or several separated by commas
-//	    slots: 4             # groups of devices behind one fast link; left out: 1
-//	    cpus: 64             # left out: nobody asks
-//	    memory: 256GiB       # likewise
+//	    slots: 4             # groups of devices behind one fast link; default 1
+//	    cpus: 64             # default: not checked
+//	    memory: 256GiB       # default: not checked
 //	    rack: r1             # instead of nodes_per_rack
 package clusterspec
 
@@ -28,13 +28,13 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/cluster"
 )
 
-// mostDevices and mostNodes bound a cluster: beyond them somebody mistyped.
+// mostDevices and mostNodes limit the size of a cluster, to catch mistyped numbers.
 const (
 	mostDevices = 1 << 20
 	mostNodes   = 1 << 17
 )
 
-// known are the clusters that papers used.
+// known returns the clusters used in papers.
 func known() map[string]string {
 	return map[string]string{
 		"astraea-philly": "gpu:1680/8",
@@ -64,8 +64,8 @@ nodes:
 	}
 }
 
-// themisMachines are so many machines of eight, four and one device: the cluster that Themis's paper simulates, and others of
-// about the same mix.
+// themisMachines returns a cluster with these numbers of machines with eight, four and one device: the one that
+// Themis's paper simulates, and others with a similar mix.
 func themisMachines(big, middle, small int) string {
 	return fmt.Sprintf(`
 nodes_per_rack: 8
@@ -76,11 +76,11 @@ nodes:
 `, big, middle, small)
 }
 
-// Names lists the clusters that papers used, sorted.
+// Names lists the clusters used in papers, sorted.
 func Names() []string { return slices.Sorted(maps.Keys(known())) }
 
-// Open makes the nodes of a cluster that is named, in short form, or a file's, in that order: a file with the name of a
-// cluster is given as ./NAME. Nodes are sorted by name. An error says what is wrong and where.
+// Open returns the nodes, sorted by name, of a cluster given by name, in short form, or as a file. Names take
+// precedence over files; write ./NAME for a file with such a name. An error describes the problem and its position.
 func Open(text string) ([]cluster.Node, error) {
 	if text == "" {
 		return nil, errors.New(`the cluster is empty: want a file, a short form such as v100:12/4, or one of ` +
@@ -105,7 +105,7 @@ func Open(text string) ([]cluster.Node, error) {
 		text, strings.Join(Names(), ", "))
 }
 
-// Parse reads the short form.
+// Parse parses the short form.
 func Parse(text string) ([]cluster.Node, error) {
 	var groups []group
 	for part := range strings.SplitSeq(text, ",") {
@@ -124,7 +124,7 @@ func parsePart(part string) (group, error) {
 	}
 	kind, numbers, ok := strings.Cut(part, ":")
 	if !ok || kind == "" {
-		return bad("there is no type")
+		return bad("the type is missing")
 	}
 	fields := strings.Split(numbers, "/")
 	if len(fields) < 2 || len(fields) > 3 {
@@ -134,7 +134,7 @@ func parsePart(part string) (group, error) {
 	for i, field := range fields {
 		v, err := strconv.Atoi(field)
 		if err != nil || v < 1 || v > mostDevices {
-			return bad(fmt.Sprintf("%q is no number from 1 to %d", field, mostDevices))
+			return bad(fmt.Sprintf("%q is not a number from 1 to %d", field, mostDevices))
 		}
 		n[i] = v
 	}
@@ -150,7 +150,7 @@ type stock struct {
 	count int
 }
 
-// group is nodes that are alike.
+// group is a number of equal nodes.
 type group struct {
 	count   int
 	name    string
@@ -158,12 +158,12 @@ type group struct {
 	slots   int
 	cpus    float64
 	memory  int64
-	// rack that all stand in, or perRack how many share one; neither for the one rack of all others.
+	// rack is the rack of all of them, or perRack the number in each rack. Without both, they are in the common rack.
 	rack    string
 	perRack int
 }
 
-// build makes the nodes of groups.
+// build returns the nodes of groups.
 func build(groups []group) ([]cluster.Node, error) {
 	var nodes []cluster.Node
 	total := map[string]int{}
@@ -201,7 +201,7 @@ func build(groups []group) ([]cluster.Node, error) {
 	return nodes, nil
 }
 
-// numbered names the i-th of n nodes, so that names sort as numbers do.
+// numbered names the i-th of n nodes, with leading zeros so that names sort by number.
 func numbered(name string, i, n int) string {
 	if n == 1 {
 		return name
@@ -229,7 +229,7 @@ func (g *group) size() int {
 	return n
 }
 
-// Describe says what a cluster is in one line: "36 devices on 9 nodes: 12 k80, 12 p100, 12 v100".
+// Describe describes a cluster in one line: "36 devices on 9 nodes: 12 k80, 12 p100, 12 v100".
 func Describe(nodes []cluster.Node) string {
 	kinds := map[string]int{}
 	devices := 0

@@ -14,7 +14,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/spec"
 )
 
-// Read reads a file; name stands for it in errors, which say the line.
+// Read parses a file. name is its name in errors, which have the line.
 func Read(data []byte, name string) ([]cluster.Node, error) {
 	if err := spec.SyntaxError(data); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
@@ -37,12 +37,12 @@ func Read(data []byte, name string) ([]cluster.Node, error) {
 	return nodes, nil
 }
 
-// at is an error of a line.
+// at returns an error about a line.
 func at(n *yaml.Node, format string, args ...any) error {
 	return fmt.Errorf("line %d: "+format, append([]any{n.Line}, args...)...)
 }
 
-// fields goes through a mapping's fields in order.
+// fields calls do for a mapping's fields in order.
 func fields(n *yaml.Node, what string, names string, do func(key string, value *yaml.Node) error) error {
 	if n.Kind == yaml.AliasNode {
 		n = n.Alias
@@ -88,7 +88,7 @@ func readFile(n *yaml.Node) ([]group, error) {
 		return nil, err
 	}
 	if list == nil || list.Kind != yaml.SequenceNode || len(list.Content) == 0 {
-		return nil, at(n, "nodes is missing or no list: want a list of nodes")
+		return nil, at(n, "nodes: must be a list of nodes")
 	}
 	for _, item := range list.Content {
 		g, err := readGroup(item)

@@ -14,11 +14,11 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/trace"
 )
 
-// errNoEnd is what an app that does not end alone gives.
+// errNoEnd is the error for an app that does not end alone.
 var errNoEnd = errors.New("it does not end alone on its share")
 
-// alone simulates apps on their shares. What was simulated once is remembered: apps whose shares have as many devices are
-// the same whatever policy the cluster had.
+// alone simulates apps alone on their shares. Results are cached, because a share with the same devices gives the same
+// result under every policy.
 type alone struct {
 	engine Engine
 	p      *Plan
@@ -27,7 +27,7 @@ type alone struct {
 	jobs   map[string][]trace.Job
 }
 
-// shareKey is an app on so many devices; a share of several types is named by all of them.
+// shareKey is an app and its share, named by the nodes and their numbers of devices.
 type shareKey struct{ app, share string }
 
 func newAlone(p *Plan, engine Engine) *alone {
@@ -41,7 +41,7 @@ func newAlone(p *Plan, engine Engine) *alone {
 	return a
 }
 
-// compare completes a result with how long each of its apps takes alone.
+// compare adds to a result the time that each of its apps takes alone.
 func (a *alone) compare(ctx context.Context, r *measure.Result) error {
 	seconds := make([]float64, len(r.Series.Fates))
 	for i := range seconds {
@@ -55,8 +55,8 @@ func (a *alone) compare(ctx context.Context, r *measure.Result) error {
 	return nil
 }
 
-// seconds is what an app takes on a 1/n share of the cluster. A share that is smaller than the app's gang is as many
-// devices as the gang needs for a part of the time.
+// seconds returns the time that an app takes on a 1/n share of the cluster. A share that is smaller than the app's gang
+// counts as the devices of the gang for a part of the time.
 func (a *alone) seconds(ctx context.Context, app string, n float64) (float64, error) {
 	jobs := a.jobs[app]
 	if len(jobs) == 0 {
@@ -90,9 +90,9 @@ func (a *alone) seconds(ctx context.Context, app string, n float64) (float64, er
 	return r.Series.Fates[0].Shared / part, nil
 }
 
-// shareOf is 1/n of the devices of each type that a job accepts, rounded down, on the cluster's own machines, the largest
-// first, so that gangs lie side by side where they can. part is below 1 if that is less than the job's gang: then nodes hold
-// the gang, and the app has them for that part of the time.
+// shareOf returns 1/n of the devices of each type that a job accepts, rounded down, on the cluster's machines, the
+// largest first, so that gangs are close together if possible. part is below 1 if that is less than the job's gang:
+// then the nodes have the devices of the gang, and the app has them for that part of the time.
 func shareOf(nodes []cluster.Node, j *trace.Job, n float64) (share []cluster.Node, part float64) {
 	all := map[string]int{}
 	most := ""
@@ -120,7 +120,7 @@ func shareOf(nodes []cluster.Node, j *trace.Job, n float64) (share []cluster.Nod
 	return cut(nodes, of), part
 }
 
-// cut takes so many devices of each type, the largest machines first.
+// cut takes a number of devices of each type, from the largest machines first.
 func cut(nodes []cluster.Node, of map[string]int) []cluster.Node {
 	sorted := slices.Clone(nodes)
 	slices.SortStableFunc(sorted, func(a, b cluster.Node) int { return cmp.Compare(len(b.Devices), len(a.Devices)) })
@@ -143,7 +143,7 @@ func cut(nodes []cluster.Node, of map[string]int) []cluster.Node {
 	return share
 }
 
-// sizesOf names a share by its nodes and how many devices each has.
+// sizesOf names a share by its nodes and their numbers of devices.
 func sizesOf(nodes []cluster.Node) string {
 	var text strings.Builder
 	for i := range nodes {

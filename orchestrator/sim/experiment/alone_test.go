@@ -29,7 +29,7 @@ func optionsOf(cluster, policy string, w workload.Request) experiment.Options {
 	return o
 }
 
-// twoGangs is two gangs of four that arrive together and take 100 s each.
+// twoGangs runs two gangs of four that arrive together and take 100 s each.
 func twoGangs(t *testing.T, cluster string) measure.Result {
 	t.Helper()
 	p, err := experiment.NewPlan(optionsOf(cluster, "fifo", workload.Request{Made: "themis-1", Options: []string{"apps=1"}}))
@@ -49,10 +49,10 @@ func TestAnAppIsComparedWithItselfAloneOnItsShare(t *testing.T) {
 	for cluster, want := range map[string]struct{ worst, mean float64 }{
 		// Half of eight devices is a gang: alone each takes 100 s, as it did.
 		"gpu:8/4": {1, 1},
-		// Half of four is half a gang: a gang for half the time is 200 s, where the first took 100 s; the second took 200 s with
-		// 1.5 apps on average, for which a gang for two thirds of the time is 150 s.
+		// Half of four is half a gang. A gang for half the time is 200 s, and the first took 100 s. The second took 200
+		// s with 1.5 apps on average; a gang for two thirds of the time is 150 s.
 		"gpu:4/4": {200. / 150, (100./200 + 200./150) / 2},
-		// Half of nine is four and a half, of which four are of use.
+		// Half of nine is four and a half, and only four are useful.
 		"gpu:9/9": {1, 1},
 	} {
 		got := twoGangs(t, cluster)
@@ -62,8 +62,8 @@ func TestAnAppIsComparedWithItselfAloneOnItsShare(t *testing.T) {
 	}
 }
 
-// Alone on a large cluster, explorations whose survivors take the devices that others gave up end sooner than those whose
-// gangs stay as they are.
+// Alone on a large cluster, explorations whose survivors take the devices of ended jobs end sooner than those with
+// constant gangs.
 func TestSurvivorsOfHalvingDoubleTheirDevices(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []string{"srsf", "themis", "las"} {
@@ -83,8 +83,8 @@ func TestSurvivorsOfHalvingDoubleTheirDevices(t *testing.T) {
 	}
 }
 
-// T_cluster is equation 2's: an app's work over the devices that it can use. An earlier metric added up the longest job of
-// each phase, which is several times as much in workload 2, so that every schedule looked fair.
+// T_cluster follows equation 2: an app's work over the devices that it can use. The alternative of adding up the
+// longest job of each phase is several times as large in workload 2, so that every schedule looks fair.
 func TestIdealTimesOfHalvingAreEquationTwos(t *testing.T) {
 	t.Parallel()
 	p, err := experiment.NewPlan(optionsOf("themis", "srsf", workload.Request{Made: "themis-2", Options: []string{"apps=16", "days=2", "grow=false"}}))
@@ -99,7 +99,7 @@ func TestIdealTimesOfHalvingAreEquationTwos(t *testing.T) {
 	}
 	var byPhases []float64
 	for _, f := range got.Series.Fates {
-		// What it held is its work and what bad places and restarts cost.
+		// The device time that it held is its work plus the cost of bad places and restarts.
 		if most := f.DeviceSeconds / float64(min(p.Devices(), demand[f.App])); f.Alone > most*(1+1e-9) {
 			t.Errorf("app %s: T_cluster is %g s, and all that it held is only %g s of the whole cluster", f.App, f.Alone, most)
 		}

@@ -17,7 +17,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// lease is what nodes of simulated clusters have, as servers do by default.
+// lease is the duration of the leases of simulated nodes, the default of servers.
 const lease = 15 * time.Second
 
 // Simulate is the Engine that runs a policy on the simulator.
@@ -59,10 +59,10 @@ func Simulate(ctx context.Context, r Request) (measure.Result, error) {
 	return got.Result, err
 }
 
-// settings of the control loop in a simulation or a replay.
+// settings returns the control loop's settings in a simulation or a replay.
 func settings() control.Settings { return control.Settings{Lease: lease, NewTuner: builtInTuner} }
 
-// builtInTuner starts a tuner; those of traces are never programs of their own.
+// builtInTuner creates a tuner; traces never use plugins.
 func builtInTuner(s tuner.Settings, snapshot []byte) (tuner.Tuner, error) {
 	if len(snapshot) > 0 {
 		return tuner.Restore(s, snapshot)
@@ -77,7 +77,7 @@ type writtenLedger struct {
 	hash []byte
 }
 
-// errNotKept is what a ledger says that nobody can read.
+// errNotKept is the error of reading such a ledger.
 var errNotKept = errors.New("the ledger of this run is written to a file only")
 
 // Append implements ledger.Ledger.

@@ -2,8 +2,8 @@ package experiment
 
 import "fmt"
 
-// InputError says what is wrong with what was asked for: the setting, its value, and what would be right. Settings go by
-// the names of the flags that set them.
+// InputError describes a problem with the options: the setting, its value, and the valid values. Settings have the
+// names of their flags.
 type InputError struct{ err error }
 
 // Error implements error.

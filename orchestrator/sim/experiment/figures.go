@@ -9,7 +9,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/sim/measure"
 )
 
-// Draw draws the figures of results into a directory, and returns lines that say what was drawn.
+// Draw draws the figures of results into a directory, and returns notes about them.
 func (p *Plan) Draw(dir string, results []measure.Result) (notes []string, err error) {
 	title := func(what string) string { return what + ": " + p.Trace.Name }
 	var jct, slowdown, rho []plot.Sample
@@ -62,10 +62,11 @@ func (p *Plan) Draw(dir string, results []measure.Result) (notes []string, err e
 	return notes, nil
 }
 
-// usedPoints is how many points of utilisation are drawn: with more, lines of several policies hide each other.
+// usedPoints is the number of points of utilisation that are drawn. With more, lines of several policies hide each
+// other.
 const usedPoints = 160
 
-// meanPoint is the mean of points, with hours for seconds.
+// meanPoint returns the mean of points, with hours instead of seconds.
 func meanPoint(points []measure.Point) plot.Point {
 	var mean plot.Point
 	n := float64(len(points))
@@ -84,7 +85,7 @@ func hours(seconds []float64) []float64 {
 	return out
 }
 
-// gantt shows who had which device when, one row for each device in the order of nodes.
+// gantt shows which trial had which device when, with a row for each device in the order of nodes.
 func gantt(p *Plan, r *measure.Result) plot.Gantt {
 	g := plot.Gantt{Title: "Leases under " + r.Policy + ": " + p.Trace.Name, X: "hours"}
 	for _, n := range p.Nodes {
@@ -92,7 +93,7 @@ func gantt(p *Plan, r *measure.Result) plot.Gantt {
 			g.Rows = append(g.Rows, fmt.Sprintf("%s/%d", n.Name, d.Index))
 		}
 	}
-	for _, b := range r.Series.Bars { // a trial's name is its sweep's here, so that an app has one colour
+	for _, b := range r.Series.Bars { // a trial's name is its sweep's, so that an app has one colour
 		g.Bars = append(g.Bars, plot.Bar{Rows: b.Devices, From: b.From / 3600, Till: b.Till / 3600, Group: b.Job})
 	}
 	return g

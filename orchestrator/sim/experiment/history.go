@@ -17,17 +17,17 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// ServerSeed is the seed of a server's policies unless an option says another.
+// ServerSeed is the default seed of a server's policies.
 const ServerSeed = 1
 
-// ledgerPolicies makes the policies of a ledger anew, with the options that it says they had.
+// ledgerPolicies creates the policies of a ledger with the options in the ledger.
 type ledgerPolicies struct {
 	names []string
-	// given options take precedence over the ledger's.
+	// given options override those of the ledger.
 	given []string
 }
 
-// newLedgerPolicies checks the options that were given.
+// newLedgerPolicies checks the given options.
 func newLedgerPolicies(names, given []string) (*ledgerPolicies, error) {
 	if _, err := PolicyFactories(names, given, 0, ServerSeed, false); err != nil {
 		return nil, err
@@ -35,13 +35,13 @@ func newLedgerPolicies(names, given []string) (*ledgerPolicies, error) {
 	return &ledgerPolicies{names, given}, nil
 }
 
-// make makes a policy.
+// make creates a policy.
 func (c *ledgerPolicies) make(then *outbidv1.PolicySettings) (policy.Policy, error) {
 	p, _, err := c.resolve(then)
 	return p, err
 }
 
-// resolve makes a policy and says which options it has. Where the ledger says none it has a server's seed.
+// resolve creates a policy and returns its options. Without options in the ledger, it uses a server's seed.
 func (c *ledgerPolicies) resolve(then *outbidv1.PolicySettings) (policy.Policy, map[string]string, error) {
 	values := maps.Clone(then.GetOptions())
 	if values == nil {
@@ -74,13 +74,13 @@ type PolicyPeriod struct {
 	Batch  uint64 `json:"batch"`
 	Time   string `json:"time"`
 	Rounds int    `json:"rounds"`
-	// Recorded says that the ledger holds the options.
+	// Recorded is set if the ledger has the options.
 	Recorded bool `json:"recorded"`
-	// Options that it is replayed with.
+	// Options are those used in the replay.
 	Options map[string]string `json:"options"`
 }
 
-// String is the period as one line.
+// String returns the period as one line.
 func (s PolicyPeriod) String() string {
 	text := fmt.Sprintf("from batch %d: %s", s.Batch, control.PolicyText(s.Policy, s.Options))
 	if !s.Recorded && len(s.Options) > 0 {
@@ -89,7 +89,7 @@ func (s PolicyPeriod) String() string {
 	return text
 }
 
-// periods are those of a ledger in which something was decided, with the options that they are replayed with.
+// periods returns the periods of a ledger with decisions, with the options used in the replay.
 func (c *ledgerPolicies) periods(seen []control.PolicyPeriod) ([]PolicyPeriod, error) {
 	all := []PolicyPeriod{}
 	for _, s := range seen {
@@ -108,7 +108,7 @@ func (c *ledgerPolicies) periods(seen []control.PolicyPeriod) ([]PolicyPeriod, e
 	return all, nil
 }
 
-// ownOptions are those that the ledger's own policy had last, but for those that were given.
+// ownOptions returns the last options of the ledger's own policy, without those that are given.
 func ownOptions(ctx context.Context, l ledger.Ledger, name string, given []string) (map[string]string, error) {
 	seen, err := control.Summarise(ctx, l)
 	if err != nil {
@@ -127,7 +127,7 @@ func ownOptions(ctx context.Context, l ledger.Ledger, name string, given []strin
 	return own, nil
 }
 
-// withOwn adds the ledger's own policy's options to those that were given, and says that they hold throughout.
+// withOwn adds the options of the ledger's own policy to the given ones, and an assumption that they apply throughout.
 func withOwn(recording *sim.Recording, own map[string]string, given []string) []string {
 	if len(own) == 0 {
 		return given
@@ -141,8 +141,8 @@ func withOwn(recording *sim.Recording, own map[string]string, given []string) []
 	return all
 }
 
-// withoutAgents lets the server's own agent bid for sweeps that had chosen another, which cannot be asked any more, and
-// says so.
+// withoutAgents makes the server's own bidder bid for sweeps that had chosen another, because that cannot be called any
+// more, and adds an assumption.
 func withoutAgents(recording *sim.Recording) {
 	n := 0
 	for i := range recording.Apps {

@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// memoryEvery is how often the process's memory is looked at.
+// memoryEvery is the interval between samples of the process's memory.
 const memoryEvery = 50 * time.Millisecond
 
-// watchMemory looks at the process's memory until peak is called, which returns the most it saw in bytes.
+// watchMemory samples the process's memory until peak is called, which returns the maximum in bytes.
 func watchMemory() (peak func() int64) {
 	runtime.GC()
 	done, most := make(chan struct{}), make(chan int64)
@@ -34,7 +34,7 @@ func watchMemory() (peak func() int64) {
 	}
 }
 
-// memoryNow is what the Go runtime has from the operating system.
+// memoryNow returns the memory that the Go runtime has obtained from the operating system.
 func memoryNow() int64 {
 	samples := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
 	metrics.Read(samples)

@@ -16,11 +16,11 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/tuner"
 )
 
-// phillyTrace is where the public Philly trace lies, outside the repository.
+// phillyTrace is the path of the public Philly trace, outside the repository.
 const phillyTrace = "../../../../shared/data/traces/philly_82k.csv.gz"
 
-// BenchmarkSimPhilly runs ASTRAEA's two weeks of Philly, 44,329 jobs on 210 nodes of 8 GPUs, under policies that need no
-// throughputs. It reports events per second, the share of GPU time in use and the most memory that the process had.
+// BenchmarkSimPhilly runs ASTRAEA's two weeks of Philly, 44,329 jobs on 210 nodes of 8 GPUs, under policies without
+// throughputs. It reports events per second, the share of GPU time in use and the peak memory of the process.
 func BenchmarkSimPhilly(b *testing.B) {
 	base, err := trace.Open(phillyTrace, trace.Options{})
 	if errors.Is(err, fs.ErrNotExist) {
@@ -62,7 +62,7 @@ func BenchmarkSimPhilly(b *testing.B) {
 	}
 }
 
-// benchSettings are a server's, with tuners of this process.
+// benchSettings returns a server's settings with tuners in this process.
 func benchSettings() control.Settings {
 	return control.Settings{Lease: 15 * time.Second, NewTuner: func(s tuner.Settings, snapshot []byte) (tuner.Tuner, error) {
 		if snapshot != nil {
@@ -72,7 +72,7 @@ func benchSettings() control.Settings {
 	}}
 }
 
-// makerOf makes a policy of the registry.
+// makerOf returns a function that creates a policy of the registry.
 func makerOf(b *testing.B, name string) func() policy.Policy {
 	b.Helper()
 	return func() policy.Policy {

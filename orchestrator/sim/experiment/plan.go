@@ -15,38 +15,38 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/trace"
 )
 
-// Options are what is asked for.
+// Options are the options of an experiment.
 type Options struct {
-	// Cluster is a file, a short form such as v100:12/4, or a paper's name.
+	// Cluster is a file, a short form such as v100:12/4, or the name of a cluster in a paper.
 	Cluster string
-	// Workload is the trace. Its Throughputs are read from the file Throughputs.
+	// Workload selects the trace. Its Throughputs are read from the file Throughputs.
 	Workload    workload.Request
 	Throughputs string
-	// Policies by name, and their options as [POLICY.]NAME=VALUE.
+	// Policies are names; their options are [POLICY.]NAME=VALUE.
 	Policies      []string
 	PolicyOptions []string
-	// Round is the length of a round for the policies that work in rounds; 0 for their own.
+	// Round is the length of a round for policies with rounds; 0 for their default.
 	Round time.Duration
-	// RestartDelay is what it takes a job to go on after its devices changed. RestartDelayGiven says that the user chose
-	// it: Gavel's traces run without one otherwise.
+	// RestartDelay is the time until a job trains again after its devices changed. RestartDelayGiven is set if the user
+	// chose it; otherwise Gavel's traces use 0.
 	RestartDelay      time.Duration
 	RestartDelayGiven bool
-	// Slowdown of jobs by spread, four numbers; nil for the workload's own.
+	// Slowdown is the slowdown of jobs by spread, four numbers, or nil for the workload's own.
 	Slowdown []float64
 	Mishaps  sim.Mishaps
-	// Mixed lets the devices of a job be of several types.
+	// Mixed allows the devices of a job to be of several types.
 	Mixed bool
-	// Forks is how many processes may train a job at once that does not say itself, under policies that fork jobs: auto, or the
-	// least and the most, such as 2-5. ForkCosts is what their rounds take beside training.
+	// Forks is the number of processes that may train a job, under policies that fork jobs, unless the job sets it:
+	// auto, or the least and the most, such as 2-5. ForkCosts are the additional costs of their rounds.
 	Forks     string
 	ForkCosts sim.ForkCosts
-	// Parallel is how many policies run at once.
+	// Parallel is the number of policies to run at once.
 	Parallel int
-	// Alone simulates every app once more, alone on its share of the cluster.
+	// Alone also simulates every app alone on its share of the cluster.
 	Alone bool
-	// Charts keeps the leases that Gantt charts are drawn from.
+	// Charts keeps the leases for Gantt charts.
 	Charts bool
-	// Timeless leaves what differs from run to run (times of decisions, memory) at 0.
+	// Timeless sets values that differ from run to run (decision times, memory) to 0.
 	Timeless bool
 }
 
@@ -55,14 +55,14 @@ type Plan struct {
 	Options
 	Nodes []cluster.Node
 	Trace *trace.Trace
-	// Table of measured throughputs; nil if there is none.
+	// Table has measured throughputs, or is nil.
 	Table     *trace.Throughputs
 	Factories []PolicyFactory
-	// Notes say what was left out or assumed, a line each.
+	// Notes are lines about what was skipped or assumed.
 	Notes []string
 }
 
-// NewPlan checks what was asked for, all of it before anything runs. What is wrong with it is an InputError.
+// NewPlan checks all options before anything runs. A problem with them is an InputError.
 func NewPlan(o Options) (*Plan, error) {
 	if err := o.check(); err != nil {
 		return nil, err
@@ -93,7 +93,7 @@ func NewPlan(o Options) (*Plan, error) {
 	return p, p.leaveOutMisfits()
 }
 
-// check looks at the options that need no file.
+// check checks the options that need no file.
 func (o *Options) check() error {
 	switch {
 	case o.Cluster == "":
@@ -127,8 +127,8 @@ func (p *Plan) note(format string, args ...any) {
 	p.Notes = append(p.Notes, fmt.Sprintf(format, args...))
 }
 
-// gavelRules has a trace in Gavel's format with its throughputs run as Gavel's simulator runs it, unless the user says
-// otherwise: a job whose devices change goes on at once, and Gavel's policies count whole steps in each round.
+// gavelRules makes a trace in Gavel's format with throughputs run as in Gavel's simulator, unless the user chose
+// otherwise: a job whose devices change continues at once, and Gavel's policies count whole steps in each round.
 func (p *Plan) gavelRules() error {
 	if p.Table == nil || p.Trace.Report.Format != "gavel trace" {
 		return nil
@@ -146,7 +146,7 @@ func (p *Plan) gavelRules() error {
 	return nil
 }
 
-// noteBroken says what reading left out.
+// noteBroken notes the rows that were skipped.
 func (p *Plan) noteBroken() {
 	if r := p.Trace.Report; r.Broken > 0 {
 		p.note("%s", r.String())
@@ -154,7 +154,7 @@ func (p *Plan) noteBroken() {
 	}
 }
 
-// leaveOutMisfits refuses jobs that no device type has enough devices for, or leaves them out.
+// leaveOutMisfits rejects jobs for which no device type has enough devices, or skips them if the workload is lenient.
 func (p *Plan) leaveOutMisfits() error {
 	types := map[string]int{}
 	for _, n := range p.Nodes {
@@ -193,7 +193,7 @@ func (p *Plan) leaveOutMisfits() error {
 	return nil
 }
 
-// Devices counts the cluster's devices.
+// Devices returns the number of devices in the cluster.
 func (p *Plan) Devices() int {
 	n := 0
 	for i := range p.Nodes {

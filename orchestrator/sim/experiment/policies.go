@@ -10,19 +10,18 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/policy/registry"
 )
 
-// PolicyFactory makes a policy anew for each run.
+// PolicyFactory creates a policy for each run.
 type PolicyFactory struct {
 	Name string
-	// Options are all that it has, for the ledger.
+	// Options are all its options, for the ledger.
 	Options map[string]string
-	// Mixed lets jobs mix types of device under it, whatever the plan says.
+	// Mixed allows jobs to mix device types under this policy, regardless of the plan.
 	Mixed bool
 	New   func() (policy.Policy, error)
 }
 
-// PolicyFactories checks the names and options of policies. The round and the seed that were asked for are options of
-// those that have them, unless these were given options of their own; under Gavel's rules its policies count steps as its
-// simulator does.
+// PolicyFactories checks the names and options of policies. The round and the seed become options of the policies that
+// have these, unless their options set them. With gavel, Gavel's policies count steps as Gavel's simulator does.
 func PolicyFactories(names, options []string, round time.Duration, seed uint64, gavel bool) ([]PolicyFactory, error) {
 	if len(names) == 0 {
 		return nil, badInput("--policy is empty: want names from %s", strings.Join(registry.Names(), ", "))
@@ -74,7 +73,7 @@ func PolicyFactories(names, options []string, round time.Duration, seed uint64, 
 	return factories, nil
 }
 
-// gavelFIFO has fifo be Gavel's, unless its options say otherwise.
+// gavelFIFO makes fifo behave like Gavel's, unless it has options.
 func gavelFIFO(pairs []string, name string, round time.Duration) []string {
 	if name != "fifo" || len(pairs) > 0 {
 		return pairs
@@ -86,7 +85,7 @@ func gavelFIFO(pairs []string, name string, round time.Duration) []string {
 	return pairs
 }
 
-// unlessGiven adds an option that the policy has and that was not given.
+// unlessGiven adds an option that the policy has and that is not set.
 func unlessGiven(pairs []string, policy, option, value string) []string {
 	given := slices.ContainsFunc(pairs, func(pair string) bool { return strings.HasPrefix(pair, option+"=") })
 	if given || !hasOption(policy, option) {
@@ -95,8 +94,8 @@ func unlessGiven(pairs []string, policy, option, value string) []string {
 	return append(pairs, option+"="+value)
 }
 
-// optionFor says whether an option is one of a policy's, and gives it without the policy's name. One without a name is of
-// every policy that has it; if there is one policy alone all are its, so that its own complaint is heard.
+// optionFor reports whether an option applies to a policy, and returns it without the policy's name. An option without
+// a name applies to every policy that has it. If there is only one policy, all apply, so that it reports unknown ones.
 func optionFor(name, option string, names []string) (pair string, mine bool) {
 	key, _, _ := strings.Cut(option, "=")
 	if prefix, _, ok := strings.Cut(key, "."); ok && slices.Contains(registry.Names(), prefix) {
@@ -109,7 +108,7 @@ func hasOption(name, option string) bool {
 	return slices.ContainsFunc(registry.Options(name), func(o policy.Option) bool { return o.Name == option })
 }
 
-// optionsOf lists what could have been given.
+// optionsOf lists the valid options.
 func optionsOf(names []string) string {
 	var all []string
 	for _, name := range names {

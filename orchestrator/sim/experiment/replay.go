@@ -17,7 +17,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// Decided is what a ledger's policies decide when each decides its own rounds again.
+// Decided is the result of letting a ledger's policies decide their rounds again.
 type Decided struct {
 	Batches     int            `json:"batches"`
 	Events      int            `json:"events"`
@@ -29,7 +29,7 @@ type Decided struct {
 	Differences []Difference   `json:"differences"`
 }
 
-// Difference is one decision that came out otherwise.
+// Difference is a decision that differed.
 type Difference struct {
 	Policy string `json:"policy"`
 	Batch  uint64 `json:"batch"`
@@ -39,8 +39,8 @@ type Difference struct {
 	Now    string `json:"now"`
 }
 
-// DecideAgain lets each policy of the ledger decide its own rounds again. Options that are given, as [POLICY.]NAME=VALUE,
-// take the place of the ledger's.
+// DecideAgain lets each policy of the ledger decide its own rounds again. Given options, as [POLICY.]NAME=VALUE,
+// override those of the ledger.
 func DecideAgain(ctx context.Context, l ledger.Ledger, given []string) (*Decided, error) {
 	seen, err := control.Summarise(ctx, l)
 	if err != nil {
@@ -85,16 +85,16 @@ func (r *Decided) take(policy string, a *control.Audit) {
 	}
 }
 
-// Rerun is what a ledger says happened, to be run again under its own policy and others.
+// Rerun is a recording of a ledger to be simulated under its own policy and others.
 type Rerun struct {
-	// Assumptions say in what the runs are not what happened, or would have happened.
+	// Assumptions describe the differences between the simulation and the actual run.
 	Assumptions []string
 	recording   *sim.Recording
 	factories   []PolicyFactory
 }
 
-// NewRerun reads a ledger and checks the policies that it is to be run under. The ledger's own comes first, with the
-// options that it had last, so that like is compared with like.
+// NewRerun reads a ledger and checks the policies. The ledger's own policy comes first, with its last options, for a
+// fair comparison.
 func NewRerun(ctx context.Context, l ledger.Ledger, policies, options []string) (*Rerun, error) {
 	recording, err := sim.ReadRecording(ctx, l)
 	if errors.Is(err, sim.ErrNothingRan) {
@@ -119,7 +119,7 @@ func NewRerun(ctx context.Context, l ledger.Ledger, policies, options []string) 
 	return &Rerun{Assumptions: recording.Assumptions, recording: recording, factories: factories}, nil
 }
 
-// Run runs what happened again under each policy, and tells each result as soon as it is there. clock tells real time.
+// Run simulates the recording under each policy and calls told with each result. clock returns real time.
 func (r *Rerun) Run(ctx context.Context, clock func() time.Time, told func(measure.Result) error) error {
 	for _, f := range r.factories {
 		p, err := f.New()

@@ -20,60 +20,61 @@ type Request struct {
 	Trace  *trace.Trace
 	Table  *trace.Throughputs
 	Seed   uint64
-	// RestartDelay is what it takes a job to go on after its devices changed.
+	// RestartDelay is the time until a job trains again after its devices changed.
 	RestartDelay time.Duration
-	// Slowdown by spread, four numbers; nil for the workload's own.
+	// Slowdown is the slowdown by spread, four numbers, or nil for the workload's own.
 	Slowdown []float64
 	Mishaps  sim.Mishaps
-	// Mixed lets the devices of a job be of several types. Forks is how many processes may train a job at once that does not say
-	// itself, under policies that fork jobs, and ForkCosts is what their rounds take beside training.
+	// Mixed allows the devices of a job to be of several types. Forks is the number of processes that may train a job,
+	// under policies that fork jobs, unless the job sets it. ForkCosts are the additional costs of their rounds.
 	Mixed     bool
 	Forks     string
 	ForkCosts sim.ForkCosts
-	// Bars is how many leases are kept for a Gantt chart.
+	// Bars is the number of leases that are kept for a Gantt chart.
 	Bars int
-	// Events takes every event as a JSON line; nil for nobody.
+	// Events receives every event as a JSON line, or is nil.
 	Events io.Writer
-	// Progress is told now and then how far the run is; nil for nobody.
+	// Progress is called at intervals with the progress of the run, or is nil.
 	Progress func(Progress)
 }
 
-// Progress is how far a run is.
+// Progress is the progress of a run.
 type Progress struct {
 	// At is the virtual time in seconds.
 	At         float64
 	Done, Jobs int
 }
 
-// Engine runs one policy. Simulate is the one that there is; tests of what is around it take others.
+// Engine runs one policy. Simulate is the real one; tests use others.
 type Engine func(ctx context.Context, r Request) (measure.Result, error)
 
-// Hooks are told what happens while a plan runs. All but Engine may be nil.
+// Hooks are called while a plan runs. All except Engine may be nil.
 type Hooks struct {
 	// Engine runs each policy.
 	Engine Engine
-	// Events opens what a policy's events are written to, and calls write with it.
+	// Events opens the destination of a policy's events and calls write with it.
 	Events func(policy string, write func(io.Writer) error) error
-	// Progress is called by the runs side by side.
+	// Progress is called concurrently by the runs.
 	Progress func(policy string, p Progress)
-	// Result is told each result in the order of policies, as soon as it and those before it are there.
+	// Result is called with each result, in the order of policies, as soon as it and those before it are available.
 	Result func(measure.Result) error
 }
 
-// mostRows is the largest cluster, in devices, that a Gantt chart is drawn of, and mostBars its most leases.
+// mostRows is the largest cluster, in devices, for which a Gantt chart is drawn. mostBars is its maximum number of
+// leases.
 const (
 	mostRows = 512
 	mostBars = 50_000
 )
 
-// outcome is a run's result or what went wrong.
+// outcome is a run's result or error.
 type outcome struct {
 	result measure.Result
 	err    error
 }
 
-// Run runs every policy, Parallel at once. It returns the results that there are, also when one failed, and waits for
-// all that it started.
+// Run runs every policy, Parallel at once. It returns the available results, also if one failed, and waits for all runs
+// that it started.
 func (p *Plan) Run(ctx context.Context, h Hooks) ([]measure.Result, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make([]chan outcome, len(p.Factories))
@@ -88,7 +89,7 @@ func (p *Plan) Run(ctx context.Context, h Hooks) ([]measure.Result, error) {
 	for i, f := range p.Factories {
 		o := <-ended[i]
 		if o.err != nil && ctx.Err() != nil {
-			return results, o.err // whoever ended the context says why
+			return results, o.err // the context has the reason
 		}
 		if o.err != nil {
 			return results, fmt.Errorf("policy %s: %w", f.Name, o.err)
@@ -104,7 +105,7 @@ func (p *Plan) Run(ctx context.Context, h Hooks) ([]measure.Result, error) {
 	return results, nil
 }
 
-// start runs the policies in order, so many at once, and returns when all have ended.
+// start runs the policies in order, Parallel at once, and returns when all have ended.
 func (p *Plan) start(ctx context.Context, ended []chan outcome, h Hooks) {
 	var all sync.WaitGroup
 	turns := make(chan struct{}, p.Parallel)

@@ -13,16 +13,16 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/sim/measure"
 )
 
-// Sweep is one setting that takes several values, one after another.
+// Sweep is a setting with several values to run in turn.
 type Sweep struct {
 	Setting string
 	Values  []string
 }
 
-// SweepSettings are those that a sweep knows.
+// SweepSettings are the settings that a sweep may vary.
 const SweepSettings = "cluster, load, length, jobs, seed, round, restart-delay, node-fails, job-fails, made.NAME or option.NAME"
 
-// ParseSweep reads SETTING=VALUE,VALUE,….
+// ParseSweep parses SETTING=VALUE,VALUE,….
 func ParseSweep(text string) (Sweep, error) {
 	setting, list, ok := strings.Cut(text, "=")
 	s := Sweep{Setting: setting, Values: strings.Split(list, ",")}
@@ -32,7 +32,7 @@ func ParseSweep(text string) (Sweep, error) {
 	return s, nil
 }
 
-// apply gives the setting a value.
+// apply sets the setting to a value.
 func (s Sweep) apply(o Options, value string) (Options, error) {
 	var err error
 	switch s.Setting {
@@ -67,12 +67,12 @@ func (s Sweep) apply(o Options, value string) (Options, error) {
 		return o, badInput("--sweep %s: there is no such setting: want %s", s.Setting, SweepSettings)
 	}
 	if err != nil {
-		return o, badInput("--sweep %s: %q is no value for it", s.Setting, value)
+		return o, badInput("--sweep %s: %q is not a valid value", s.Setting, value)
 	}
 	return o, nil
 }
 
-// Plans checks what was asked for at every value of the setting.
+// Plans checks the options at every value of the setting.
 func (s Sweep) Plans(o Options) ([]*Plan, error) {
 	var plans []*Plan
 	for _, value := range s.Values {
@@ -117,8 +117,8 @@ func sweptFigures() []sweptFigure {
 	}
 }
 
-// Draw draws each figure over the setting into a directory: as lines where its values are numbers, else as bars. rows
-// are the results at each value, of the policies of p, which is the plan at the first value.
+// Draw draws each figure over the setting into a directory: as lines if its values are numbers, otherwise as bars. rows
+// are the results at each value for the policies of p, which is the plan at the first value.
 func (s Sweep) Draw(p *Plan, dir string, rows [][]measure.Result) (notes []string, err error) {
 	xs, numbers := sweepNumbers(s.Values)
 	for _, f := range sweptFigures() {
@@ -149,7 +149,7 @@ func (s Sweep) Draw(p *Plan, dir string, rows [][]measure.Result) (notes []strin
 		}
 		paths, err := plot.Write(dir, f.name+"-over-"+s.Setting, figure)
 		if errors.Is(err, plot.ErrEmpty) {
-			continue // such as times of decisions, which were left out
+			continue // such as decision times, which may not have been measured
 		}
 		if err != nil {
 			return notes, err
@@ -159,7 +159,7 @@ func (s Sweep) Draw(p *Plan, dir string, rows [][]measure.Result) (notes []strin
 	return notes, nil
 }
 
-// sweepNumbers reads values as numbers, durations in minutes; false if one is neither.
+// sweepNumbers parses values as numbers, or durations in minutes. It returns false if one is neither.
 func sweepNumbers(values []string) ([]float64, bool) {
 	var xs []float64
 	for _, value := range values {

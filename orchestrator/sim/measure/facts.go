@@ -6,66 +6,67 @@ import (
 	"time"
 )
 
-// Tenant is an owner of jobs with its weight relative to the others'.
+// Tenant is an owner of jobs with its weight relative to the others.
 type Tenant struct {
 	Name   string
 	Weight float64
 }
 
-// App is one hyperparameter exploration, or one job on its own.
+// App is one hyperparameter exploration, or a single job.
 type App struct {
 	Name, Tenant string
-	// Sweep is its id in the run's ledger, if there is one.
+	// Sweep is its ID in the run's ledger, if there is one.
 	Sweep string
-	// Alone is the seconds it takes alone on the whole cluster (Themis's T_cluster); 0 to work it out from its jobs.
+	// Alone is the time in seconds that it takes alone on the whole cluster (Themis's T_cluster); 0 to compute it from
+	// its jobs.
 	Alone float64
-	// Demand is the devices that it can use at most when all its jobs are there; 0 if that is the most that its jobs
-	// demanded at a time, which depends on how many it was let start.
+	// Demand is the maximum number of devices that it can use when all its jobs are present. 0 means the highest demand
+	// of its jobs at one time, which depends on how many could start.
 	Demand int
-	// Usable is the devices of the cluster that it accepts; 0 for all of them.
+	// Usable is the number of the cluster's devices that it accepts; 0 for all of them.
 	Usable int
-	// Phased says that its jobs go on together: nobody begins a phase before all have ended the one before (successive
-	// halving). Reach says when a job has ended one.
+	// Phased is set if its jobs advance together: no job begins a phase before all have ended the one before
+	// (successive halving). Reach is called when a job has ended one.
 	Phased bool
-	// Grows says that a job may use more devices than it demands in later phases.
+	// Grows is set if a job may use more devices than it demands in later phases.
 	Grows bool
 }
 
 // Job is one training run.
 type Job struct {
 	Name, Tenant string
-	// Devices it can use at most: what it demands.
+	// Devices is the maximum number of devices it can use: its demand.
 	Devices int
-	// Isolated is the seconds that the whole of it takes alone with Devices, undisturbed; 0 if unknown.
+	// Isolated is the time in seconds that all of it takes alone with Devices, undisturbed; 0 if unknown.
 	Isolated float64
-	// Weight relative to other jobs; 0 is taken for 1.
+	// Weight is relative to other jobs; 0 means 1.
 	Weight float64
-	// Utility is what its end so many seconds after its arrival is worth; nil for nothing.
+	// Utility returns the worth of its end this many seconds after its arrival, or is nil.
 	Utility func(seconds float64) float64
-	// Target is the seconds from its arrival in which it should end; 0 for none. Decay is how fast lateness hurts, per second; 0 if
-	// it does not.
+	// Target is the time in seconds from its arrival until it should end; 0 for none. Decay is the cost of lateness,
+	// per second; 0 if lateness has none.
 	Target, Decay float64
 }
 
-// Lease is what a job gets.
+// Lease is a lease of a job.
 type Lease struct {
-	// ID tells it from the others that its job holds at the same time.
+	// ID distinguishes it from other leases that its job holds at the same time.
 	ID      uint64
 	Devices int
-	// Delay is the seconds in which it restores its checkpoint and does not train yet.
+	// Delay is the time in seconds to restore the checkpoint before training.
 	Delay float64
-	// Slowdown is S >= 1 of where the devices are; 0 is taken for 1.
+	// Slowdown is S >= 1 for the location of the devices; 0 means 1.
 	Slowdown float64
-	// Where are the devices' numbers in the cluster, for a Gantt chart; nil if that is not wanted.
+	// Where are the devices' numbers in the cluster, for a Gantt chart, or nil.
 	Where []int
 }
 
-// Why says how a lease ended.
+// Why is the reason for the end of a lease.
 type Why int
 
-// How leases end: the job was taken off its devices, or gave them up of its own accord and is paused until it wants some
-// again, or it failed, or its node did, and it wants others; or its gang starts again for a later target, or its round of forks is
-// over, and it wants them anew.
+// The reasons for the end of a lease: the job was preempted; or it is paused until it wants devices again; or it or its
+// node failed, and it wants other devices; or it restarts, because its gang has a later target or its round of forks is
+// over.
 const (
 	Preempted Why = iota
 	Paused
@@ -73,7 +74,7 @@ const (
 	Restarted
 )
 
-// Devices says how many devices there are from now on.
+// Devices sets the number of devices from now on.
 func (m *Meter) Devices(at float64, n int) {
 	if !m.advance(at) {
 		return
@@ -83,7 +84,7 @@ func (m *Meter) Devices(at float64, n int) {
 	m.requota()
 }
 
-// Submit takes in an app and returns its number. It lives until EndApp.
+// Submit adds an app and returns its number. It lives until EndApp.
 func (m *Meter) Submit(at float64, a App) int {
 	m.advance(at)
 	if len(m.apps) == 0 {
@@ -94,25 +95,25 @@ func (m *Meter) Submit(at float64, a App) int {
 	return len(m.apps) - 1
 }
 
-// EndApp says that an app has ended: none of its jobs runs or wants to.
+// EndApp ends an app: none of its jobs is running or wants to run.
 func (m *Meter) EndApp(at float64, number int) {
 	if !m.advance(at) || number < 0 || number >= len(m.apps) || m.apps[number].ended {
-		m.fail("app %d ends twice, or is not there", number)
+		m.fail("app %d ends twice, or does not exist", number)
 		return
 	}
 	m.liveApps--
 	m.apps[number].finish(m)
 }
 
-// Arrive takes in a job, which wants devices from now on, and returns its number. app is the number of its app; below 0
-// the job is an app of its own, which ends with it.
+// Arrive adds a job, which wants devices from now on, and returns its number. app is the number of its app. If it is
+// negative, the job is an app by itself, which ends with it.
 func (m *Meter) Arrive(at float64, number int, j Job) int {
 	own := number < 0
 	if own {
 		number = m.Submit(at, App{Name: j.Name, Tenant: j.Tenant})
 	}
 	if !m.advance(at) || number >= len(m.apps) {
-		m.fail("job %s is of app %d, which is not there", j.Name, number)
+		m.fail("job %s belongs to app %d, which does not exist", j.Name, number)
 		return -1
 	}
 	if j.Weight == 0 {
@@ -127,31 +128,31 @@ func (m *Meter) Arrive(at float64, number int, j Job) int {
 	return len(m.jobs) - 1
 }
 
-// Want says that a job that rested wants devices again.
+// Want makes a resting job want devices again.
 func (m *Meter) Want(at float64, number int) {
 	j := m.at(at, number)
 	if j == nil || j.state != resting {
-		m.fail("job %d wants devices and does not rest", number)
+		m.fail("job %d wants devices again, but is not resting", number)
 		return
 	}
 	m.activate(j)
 }
 
-// Rest says that a job that waited wants no devices for now.
+// Rest makes a waiting job rest.
 func (m *Meter) Rest(at float64, number int) {
 	j := m.at(at, number)
 	if j == nil || j.state != waiting {
-		m.fail("job %d rests and does not wait", number)
+		m.fail("job %d rests, but is not waiting", number)
 		return
 	}
 	m.deactivate(j)
 }
 
-// Grant gives a lease to a job that waits, or another to one that holds some.
+// Grant gives a lease to a waiting job, or an additional one to a job that holds some.
 func (m *Meter) Grant(at float64, number int, l Lease) {
 	j := m.at(at, number)
 	if j == nil || j.state != waiting && j.state != holding || l.Devices <= 0 || j.lease(l.ID) >= 0 {
-		m.fail("job %d is granted %d devices and does not wait", number, l.Devices)
+		m.fail("job %d is granted %d devices, but is not waiting", number, l.Devices)
 		return
 	}
 	if l.Slowdown == 0 {
@@ -169,11 +170,11 @@ func (m *Meter) Grant(at float64, number int, l Lease) {
 	m.starting(number, &j.held[len(j.held)-1])
 }
 
-// Release ends one of a job's leases. It waits after the last, or rests.
+// Release ends one of a job's leases. After the last, the job waits or rests.
 func (m *Meter) Release(at float64, number int, lease uint64, why Why) {
 	j := m.at(at, number)
 	if j == nil || j.lease(lease) < 0 {
-		m.fail("job %d gives up devices and holds none", number)
+		m.fail("job %d releases a lease that it does not hold", number)
 		return
 	}
 	m.release(j, j.lease(lease))
@@ -185,27 +186,27 @@ func (m *Meter) Release(at float64, number int, lease uint64, why Why) {
 	}
 }
 
-// lease is where a lease stands among those that a job holds; -1 if it does not.
+// lease returns the index of a lease among those that a job holds, or -1.
 func (j *job) lease(id uint64) int {
 	return slices.IndexFunc(j.held, func(h held) bool { return h.ID == id })
 }
 
-// Reach says that a job has ended a phase. done is the part of its work that it has done so far.
+// Reach ends a phase of a job. done is the fraction of its work that it has done so far.
 func (m *Meter) Reach(at float64, number int, done float64) {
 	j := m.at(at, number)
 	if j == nil || j.state == over {
-		m.fail("job %d ends a phase, and has ended or is not there", number)
+		m.fail("job %d ends a phase, but has ended or does not exist", number)
 		return
 	}
 	m.apps[j.app].book(j, done)
 }
 
-// End says that a job has ended, its leases with it. done is the part of its work that it did, from 0 to 1; completed says
-// that it came to its end as wished (stopped early by its tuner counts), and did not fail.
+// End ends a job and its leases. done is the fraction of its work that it did, from 0 to 1. completed is set if it did
+// not fail; a job pruned by its tuner has completed.
 func (m *Meter) End(at float64, number int, done float64, completed bool) {
 	j := m.at(at, number)
 	if j == nil || j.state == over {
-		m.fail("job %d ends twice, or is not there", number)
+		m.fail("job %d ends twice, or does not exist", number)
 		return
 	}
 	for j.state == holding {
@@ -230,12 +231,12 @@ func (m *Meter) End(at float64, number int, done float64, completed bool) {
 	}
 }
 
-// Decided says how long a decision took.
+// Decided records the time that a decision took.
 func (m *Meter) Decided(took time.Duration) {
 	m.decisions = append(m.decisions, float32(took.Seconds()*1e3))
 }
 
-// at advances to a time and finds a job; nil if it is not there, or the time goes backwards.
+// at advances to a time and returns a job, or nil if it does not exist or the time goes backwards.
 func (m *Meter) at(at float64, number int) *job {
 	if !m.advance(at) || number < 0 || number >= len(m.jobs) {
 		return nil
@@ -243,7 +244,7 @@ func (m *Meter) at(at float64, number int) *job {
 	return &m.jobs[number]
 }
 
-// fail keeps the first fact that cannot be.
+// fail stores the first invalid fact.
 func (m *Meter) fail(format string, args ...any) {
 	if m.err == nil {
 		m.err = fmt.Errorf("measure at %g s: "+format, append([]any{m.now}, args...)...)

@@ -24,7 +24,7 @@ func result(t *testing.T, m *measure.Meter) measure.Result {
 	return r
 }
 
-// two jobs of one device each share a cluster of one device: A runs at once for 100 s, B waits for it.
+// Two jobs of one device each share a cluster of one device: A runs at once for 100 s, B waits for it.
 func TestTwoJobsByHand(t *testing.T) {
 	t.Parallel()
 	m := measure.New(measure.Config{Policy: "fifo", Bars: 10})
@@ -41,7 +41,7 @@ func TestTwoJobsByHand(t *testing.T) {
 	want := measure.Result{
 		Policy: "fifo", Jobs: 2, Makespan: 160, JCTMean: 105, JCTP50: 110, JCTP95: 110, JCTP99: 110,
 		QueueMean: 25, SlowdownMean: (1 + 110./50) / 2, Apps: 2,
-		// a lives 100 s with 1.5 apps on average, b 110 s with 50/110 of it two apps.
+		// a lives 100 s with 1.5 apps on average, b 110 s, with two apps during 50 of them.
 		RhoMax: 110. / (50 * 160. / 110), RhoP95: 110. / (50 * 160. / 110), RhoMean: (100./150 + 110./(50*160./110)) / 2,
 		RhoWeighted: (100*100./150 + 50*110./(50*160./110)) / 150, RhoBound: 160. / 150,
 		SIViolations: 1, ShareSlowdownMax: 110. / (50 * 160. / 110), ShareSlowdownMean: (100./150 + 110./(50*160./110)) / 2,
@@ -49,7 +49,7 @@ func TestTwoJobsByHand(t *testing.T) {
 		UtilityTotal: 10, DecisionMillisP50: 4, DecisionMillisP95: 4, DecisionMillisMax: 4, Decisions: 2, Leases: 2,
 		// a holds 100 device-seconds of 50 + 50/2, b 60 of 50/2 + 60.
 		JobSharingLoss: .5,
-		// In its one interval the tenant (nobody) had 160 of 160 device-seconds.
+		// In its one interval the tenant (unnamed) had 160 of 160 device-seconds.
 		TenantSharingLoss: 0,
 	}
 	x, y := 100./150, 110./(50*160./110)
@@ -70,8 +70,8 @@ func TestTwoJobsByHand(t *testing.T) {
 	}
 }
 
-// The worked example of Themis's section 5.2: 10,000 device-seconds of work, 16 devices, four apps on average, a finish
-// after 5000 s is rho 2 and one after 10,000 s rho 4.
+// The worked example of Themis's section 5.2: 10,000 device-seconds of work, 16 devices, four apps on average. A finish
+// after 5000 s is rho 2, and one after 10,000 s is rho 4.
 func TestThemisWorkedExample(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ finish, rho float64 }{{5000, 2}, {10000, 4}} {
@@ -98,8 +98,8 @@ func TestThemisWorkedExample(t *testing.T) {
 	}
 }
 
-// Two tenants with weights 3 and 1 share 8 devices. The first wants 4 and has them for half of the first hour; the second
-// has one of its two.
+// Two tenants with weights 3 and 1 share 8 devices. The first wants 4 and has them for half of the first hour; the
+// second has one of its two.
 func TestTenantsByHand(t *testing.T) {
 	t.Parallel()
 	m := measure.New(measure.Config{Tenants: []measure.Tenant{{Name: "big", Weight: 3}, {Name: "small", Weight: 1}}})
@@ -114,7 +114,7 @@ func TestTenantsByHand(t *testing.T) {
 	m.End(7200, one, 1, true)
 	m.End(10800, two, 1, true)
 	got := result(t, m)
-	// big: hour 1 is half of what it should be, hour 2 all. small: hour 1 is half; hours 2 and 3 all.
+	// big: hour 1 is half of its share, hour 2 all. small: hour 1 is half, hours 2 and 3 all.
 	if want := 2. / 5; math.Abs(got.TenantSharingLoss-want) > 1e-12 {
 		t.Errorf("tenant loss %v, want %v", got.TenantSharingLoss, want)
 	}
@@ -149,17 +149,17 @@ func TestRestingIsNotQueueing(t *testing.T) {
 func TestWhatCannotBeIsAnError(t *testing.T) {
 	t.Parallel()
 	for name, facts := range map[string]func(m *measure.Meter, j int){
-		"is past":                       func(m *measure.Meter, j int) { m.Grant(0, j, measure.Lease{Devices: 1}) },
-		"and does not wait":             func(m *measure.Meter, j int) { m.Grant(2, j, measure.Lease{}) },
-		"3 of 2 devices":                func(m *measure.Meter, j int) { m.Grant(2, j, measure.Lease{Devices: 3}); m.Devices(3, 2) },
-		"holds none":                    func(m *measure.Meter, j int) { m.Release(2, j, 0, measure.Preempted) },
-		"does not rest":                 func(m *measure.Meter, j int) { m.Want(2, j) },
-		"job 0 ends twice":              func(m *measure.Meter, j int) { m.End(2, j, 1, true); m.End(3, j, 1, true) },
-		"job 7 ends twice":              func(m *measure.Meter, _ int) { m.End(2, 7, 1, true) },
-		"app 9 ends twice":              func(m *measure.Meter, _ int) { m.EndApp(2, 9) },
-		"job x is of app 5":             func(m *measure.Meter, _ int) { m.Arrive(2, 5, measure.Job{Name: "x"}) },
-		"job 0 rests and does not wait": func(m *measure.Meter, j int) { m.Rest(2, j); m.Rest(2, j) },
-		"measure at 2 s: 5 of 2":        func(m *measure.Meter, j int) { m.Grant(2, j, measure.Lease{Devices: 5}); m.Devices(3, 2) },
+		"in the past":                     func(m *measure.Meter, j int) { m.Grant(0, j, measure.Lease{Devices: 1}) },
+		"but is not waiting":              func(m *measure.Meter, j int) { m.Grant(2, j, measure.Lease{}) },
+		"3 of 2 devices":                  func(m *measure.Meter, j int) { m.Grant(2, j, measure.Lease{Devices: 3}); m.Devices(3, 2) },
+		"that it does not hold":           func(m *measure.Meter, j int) { m.Release(2, j, 0, measure.Preempted) },
+		"is not resting":                  func(m *measure.Meter, j int) { m.Want(2, j) },
+		"job 0 ends twice":                func(m *measure.Meter, j int) { m.End(2, j, 1, true); m.End(3, j, 1, true) },
+		"job 7 ends twice":                func(m *measure.Meter, _ int) { m.End(2, 7, 1, true) },
+		"app 9 ends twice":                func(m *measure.Meter, _ int) { m.EndApp(2, 9) },
+		"job x belongs to app 5":          func(m *measure.Meter, _ int) { m.Arrive(2, 5, measure.Job{Name: "x"}) },
+		"job 0 rests, but is not waiting": func(m *measure.Meter, j int) { m.Rest(2, j); m.Rest(2, j) },
+		"measure at 2 s: 5 of 2":          func(m *measure.Meter, j int) { m.Grant(2, j, measure.Lease{Devices: 5}); m.Devices(3, 2) },
 	} {
 		m := measure.New(measure.Config{})
 		m.Devices(0, 2)
@@ -179,7 +179,7 @@ func TestNothingHappened(t *testing.T) {
 	}
 }
 
-// script draws a run of single jobs on a cluster, first come first served, with preemptions.
+// script is a random run of single jobs on a cluster, first come first served, with preemptions.
 type script struct {
 	devices int
 	jobs    []measure.Job
@@ -204,7 +204,7 @@ func drawScript(t *rapid.T) script {
 // period is a time in which a job held devices.
 type period struct{ from, till float64 }
 
-// run plays the script and returns what happened, for a slow reckoning beside the meter's.
+// run plays the script and returns what happened, for a slow computation to compare with the meter.
 func (s script) run(m *measure.Meter) (ends []float64, held []period) {
 	m.Devices(0, s.devices)
 	ends, held = make([]float64, len(s.jobs)), make([]period, len(s.jobs))
@@ -242,7 +242,7 @@ func (s script) run(m *measure.Meter) (ends []float64, held []period) {
 	return ends, held
 }
 
-// TestAgainstSlowReckoning compares the meter's sums with integrals over every second's piece.
+// TestAgainstSlowReckoning compares the meter's sums with integrals over every second.
 func TestAgainstSlowReckoning(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -275,7 +275,7 @@ func TestAgainstSlowReckoning(t *testing.T) {
 	})
 }
 
-// reckon is the definitions written down with loops over every second: all times of a script are whole.
+// reckon computes the definitions with loops over every second, because all times of a script are whole.
 func (s script) reckon(ends []float64, held []period) measure.Result {
 	weights := map[string]float64{"a": 1, "b": 2, "c": .5}
 	var want measure.Result
@@ -384,8 +384,8 @@ func BenchmarkFacts(b *testing.B) {
 	b.ReportMetric(float64(b.N)*44_000*6/b.Elapsed().Seconds(), "facts/s")
 }
 
-// An app of a long and three short jobs that is alone on its cluster is as fast as it can be: its share slowdown is 1.
-// Equation 2, which spreads its work over all four devices, gives it 100 s over 40 s.
+// An app of a long and three short jobs that is alone on its cluster cannot be faster: its share slowdown is 1.
+// Equation 2, which divides its work evenly over all four devices, gives 100 s over 40 s.
 func TestUnlikeJobsAloneAreNotLate(t *testing.T) {
 	t.Parallel()
 	m := measure.New(measure.Config{})
@@ -407,8 +407,8 @@ func TestUnlikeJobsAloneAreNotLate(t *testing.T) {
 	}
 }
 
-// How far from their targets jobs end is told apart by how steeply their utility falls. Those without a target, and those that
-// were dropped, do not count, nor is the end of one that was dropped worth anything.
+// Lateness is recorded separately for steep and other utilities. Jobs without a target, and those that were dropped, do
+// not count, and the end of a dropped job is worth nothing.
 func TestTimeliness(t *testing.T) {
 	t.Parallel()
 	m := measure.New(measure.Config{})

@@ -2,44 +2,44 @@ package measure
 
 import "slices"
 
-// Config of a Meter.
+// Config configures a Meter.
 type Config struct {
 	Policy string
-	// Tenants with their weights. One that is not named here has weight 1 and counts from its first job on.
+	// Tenants have weights. A tenant that is not listed has weight 1 and counts from its first job on.
 	Tenants []Tenant
-	// Interval in seconds over which a tenant's rho is taken; 0 is an hour.
+	// Interval is the time in seconds over which a tenant's rho is computed; 0 is an hour.
 	Interval float64
-	// Bars is how many leases are kept for a Gantt chart; more are left out.
+	// Bars is the number of leases that are kept for a Gantt chart; later ones are dropped.
 	Bars int
 }
 
-// hour is the usual interval of tenants' fairness.
+// hour is the default interval of tenants' fairness.
 const hour = 3600.0
 
-// Meter takes in facts and gives the figures.
+// Meter takes facts and computes the figures.
 type Meter struct {
 	cfg Config
 	now float64
 	err error
 
 	devices, mostDevices, held int
-	// used holds devices whose jobs train; starts are the leases that will begin to, by time.
+	// used is the number of devices whose jobs train; starts are the leases that will begin to train, by time.
 	used   int
 	starts startHeap
 
 	jobs     []job
 	apps     []app
 	liveApps int
-	// appSeconds is the integral of the number of apps, and busySeconds the time in which there was one at least.
+	// appSeconds is the integral of the number of apps, and busySeconds the time with at least one app.
 	appSeconds, busySeconds float64
 
 	tenants map[string]*tenant
 	order   []*tenant
 	weights float64
 
-	// first arrival and last end.
+	// first is the first arrival, last the last end.
 	first, last float64
-	// the integrals of devices that are there, held and used, and of held ones divided by S.
+	// The integrals of devices that are present, held and used, and of held ones divided by S.
 	deviceSeconds, heldSeconds, usedSeconds, placed float64
 	line                                            timeline
 	bars                                            []Bar
@@ -70,19 +70,19 @@ func New(cfg Config) *Meter {
 	return m
 }
 
-// Now is the time of the last fact.
+// Now returns the time of the last fact.
 func (m *Meter) Now() float64 { return m.now }
 
-// Done counts the jobs that have ended, Live those that have not.
+// Done returns the number of jobs that have ended, and of those that have not.
 func (m *Meter) Done() (done, live int) {
 	done = len(m.jcts) + m.failed
 	return done, len(m.jobs) - done
 }
 
-// advance lets time pass; false if it would go backwards.
+// advance lets time pass. It returns false if time would go backwards.
 func (m *Meter) advance(at float64) bool {
 	if at < m.now {
-		m.fail("a fact is of %g s, which is past", at)
+		m.fail("a fact at %g s is in the past", at)
 		return false
 	}
 	for len(m.starts) > 0 && m.starts[0].at <= at {
@@ -104,7 +104,7 @@ func (m *Meter) pass(at float64) {
 	if dt <= 0 {
 		return
 	}
-	// Facts of one moment come in any order; once time passes they must add up.
+	// Facts of one moment come in any order, but must be consistent once time passes.
 	if m.held > m.devices {
 		m.fail("%d of %d devices are held", m.held, m.devices)
 	}
@@ -130,7 +130,7 @@ const (
 	over
 )
 
-// job is what is known of one.
+// job is the state of a job.
 type job struct {
 	name             string
 	app              int
@@ -142,34 +142,34 @@ type job struct {
 	target, decay    float64
 	arrived, queued  float64
 	state            jobState
-	// since is when it began to wait, or to hold the first of the leases that it has.
+	// since is the time when it began to wait, or to hold the first of its leases.
 	since      float64
 	held       []held
 	class      *class
 	fairBefore float64
-	// done is the part of its work that its app's book has, and phase the next phase there.
+	// done is the fraction of its work that its app has recorded, and phase the next phase there.
 	done              float64
 	phase             int
 	allocated, fairly float64
 }
 
-// held is a lease that a job has.
+// held is a lease that a job holds.
 type held struct {
 	Lease
 	since float64
-	// serial numbers the leases of all jobs; training says that its devices are of use.
+	// serial numbers the leases of all jobs; training is set once its devices are used.
 	serial   int
 	training bool
 }
 
-// activate makes a job that rests want devices.
+// activate makes a resting job want devices.
 func (m *Meter) activate(j *job) {
 	j.state, j.since = waiting, m.now
 	m.apps[j.app].want(j.demand)
 	j.tenant.activate(m, j)
 }
 
-// deactivate makes a job that waits rest.
+// deactivate makes a waiting job rest.
 func (m *Meter) deactivate(j *job) {
 	j.queued += m.now - j.since
 	j.state = resting
@@ -177,7 +177,7 @@ func (m *Meter) deactivate(j *job) {
 	j.tenant.deactivate(m, j)
 }
 
-// starting books when a lease's devices begin to be of use.
+// starting schedules the time when a lease's devices begin to be used.
 func (m *Meter) starting(number int, h *held) {
 	if h.Delay <= 0 {
 		h.training = true
@@ -187,7 +187,7 @@ func (m *Meter) starting(number int, h *held) {
 	m.starts.push(start{at: m.now + h.Delay, job: number, serial: h.serial})
 }
 
-// release takes one of a job's leases; after the last it waits.
+// release ends one of a job's leases. After the last, the job waits.
 func (m *Meter) release(j *job, i int) {
 	h := &j.held[i]
 	deviceSeconds := (m.now - h.since) * float64(h.Devices)
@@ -206,7 +206,7 @@ func (m *Meter) release(j *job, i int) {
 	}
 }
 
-// finish books a job that completed.
+// finish records a completed job.
 func (m *Meter) finish(j *job, done float64) {
 	jct := m.now - j.arrived
 	m.jcts = append(m.jcts, jct)
@@ -226,7 +226,7 @@ func (m *Meter) finish(j *job, done float64) {
 	m.lateness(j, jct)
 }
 
-// lateness notes how long after its target a job ended; below 0 before it.
+// lateness records the time from a job's target to its end; negative if it ended before.
 func (m *Meter) lateness(j *job, jct float64) {
 	switch {
 	case j.target <= 0 || j.decay <= 0:
@@ -237,7 +237,8 @@ func (m *Meter) lateness(j *job, jct float64) {
 	}
 }
 
-// A utility is steep if it falls from nine tenths of its worth to one tenth within half an hour: fall over its decay.
+// A utility is steep if it falls from nine tenths of its worth to one tenth within half an hour. The time of that fall
+// is fall / decay.
 const (
 	fall  = 4.394449154672439 // 2 ln 9
 	steep = 1800.0
@@ -246,13 +247,13 @@ const (
 // sharingLoss is the rho below which a job has lost by sharing (ASTRAEA, section 6.3).
 const sharingLoss = 0.95
 
-// app is what is known of one.
+// app is the state of an app.
 type app struct {
 	App
 	submitted, appsBefore float64
-	// demand of its jobs now, and the greatest so far.
+	// demand is that of its jobs now, and mostDemand the highest so far.
 	demand, mostDemand float64
-	// phases that its jobs went through; one if it is not phased.
+	// phases are the phases of its jobs; one if it is not phased.
 	phases []phase
 	// held is the device-seconds that it had.
 	held         float64
@@ -260,13 +261,14 @@ type app struct {
 	ended        bool
 }
 
-// phase is what the jobs of an app did together.
+// phase is the joint work of an app's jobs.
 type phase struct {
-	// work in device-seconds, longest the seconds that the longest job takes alone, and demand the devices of all jobs.
+	// work is in device-seconds, longest is the time in seconds that the longest job takes alone, and demand the
+	// devices of all jobs.
 	work, longest, demand float64
 }
 
-// book adds what a job did since it was booked last.
+// book adds the work of a job since it was last recorded.
 func (a *app) book(j *job, done float64) {
 	at := 0
 	if a.Phased {
@@ -286,7 +288,7 @@ func (a *app) book(j *job, done float64) {
 	p.demand += j.demand
 }
 
-// work is all device-seconds of an app's jobs: the budget B of equation 2.
+// work returns all device-seconds of an app's jobs: the budget B of equation 2.
 func (a *app) work() float64 {
 	sum := 0.0
 	for _, p := range a.phases {
@@ -295,9 +297,9 @@ func (a *app) work() float64 {
 	return sum
 }
 
-// alone is the least time that the app takes with so many devices to itself: no phase ends before its longest job does,
-// however many devices the others leave idle, nor begins before the one before has ended. Jobs are taken to be divisible
-// over the time, so that no schedule is faster.
+// alone returns the least time that the app takes with this many devices for itself. No phase ends before its longest
+// job does, even if devices are idle, nor begins before the previous one has ended. Jobs count as divisible over time,
+// so no schedule is faster.
 func (a *app) alone(devices, demand float64) float64 {
 	sum := 0.0
 	for _, p := range a.phases {
@@ -307,7 +309,7 @@ func (a *app) alone(devices, demand float64) float64 {
 		}
 		switch {
 		case most <= 0:
-		case a.Grows: // its longest job may use what the others leave
+		case a.Grows: // its longest job may use the devices that the others leave
 			sum += p.work / min(devices, most)
 		default:
 			sum += max(p.work/min(devices, most), p.longest)
@@ -321,7 +323,7 @@ func (a *app) want(devices float64) {
 	a.mostDemand = max(a.mostDemand, a.demand)
 }
 
-// finish books an app that ended. One whose jobs all failed, or of unknown duration, has no rho.
+// finish records an app that ended. One whose jobs all failed, or whose duration is unknown, has no rho.
 func (a *app) finish(m *Meter) {
 	a.ended = true
 	shared := m.now - a.submitted

@@ -7,9 +7,9 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/sim/measure"
 )
 
-// Successive halving alone on a cluster of four devices: four jobs of 100 s go to the first rung, two of them 200 s further, one
-// 400 s further. By equation 2 that is 1,200 device-seconds on four devices, and rho is 700 s over 300 s; but the phases wait
-// for each other, and so no share makes it faster than 700 s.
+// Successive halving alone on a cluster of four devices: four jobs of 100 s run in the first rung, two of them 200 s
+// more, one 400 s more. By equation 2 that is 1,200 device-seconds on four devices, and rho is 700 s over 300 s. But
+// the phases wait for each other, so no share makes it faster than 700 s.
 func TestPhasesWaitForEachOther(t *testing.T) {
 	t.Parallel()
 	m := measure.New(measure.Config{Policy: "any"})
@@ -54,7 +54,7 @@ func TestPhasesWaitForEachOther(t *testing.T) {
 	}
 }
 
-// What an app could use does not depend on how many of its jobs it was let start at a time.
+// The demand of an app does not depend on the number of its jobs that were started at a time.
 func TestDemandIsThatOfAllJobs(t *testing.T) {
 	t.Parallel()
 	m := measure.New(measure.Config{})
@@ -71,7 +71,7 @@ func TestDemandIsThatOfAllJobs(t *testing.T) {
 	}
 }
 
-// An app alone on the only type that it accepts has all that it could have.
+// An app alone on the only type that it accepts has its full share.
 func TestDevicesThatAnAppRefusesAreNoShareOfIts(t *testing.T) {
 	t.Parallel()
 	m := measure.New(measure.Config{})

@@ -59,20 +59,20 @@ type Result struct {
 	Series             Series  `json:"-"`
 }
 
-// Series are what figures are drawn of.
+// Series are the data of figures.
 type Series struct {
-	// JCT, Slowdown of jobs and Rho of apps, sorted.
+	// JCT and Slowdown of jobs and Rho of apps, sorted.
 	JCT, Slowdown, Rho []float64
 	// Fates of apps, in the order of their ends.
 	Fates []Fate
 	// Utilisation over time; at most a few thousand points.
 	Utilisation []Point
-	// Bars of the Gantt chart, in the order of their ends, and how many more there were.
+	// Bars of the Gantt chart, in the order of their ends, and the number of further ones.
 	Bars        []Bar
 	BarsLeftOut int
 }
 
-// Fate is how an app fared by sharing the cluster: rho = T_sh / (T_cluster * N_avg). Times are in seconds.
+// Fate is the outcome of an app: rho = T_sh / (T_cluster * N_avg). Times are in seconds.
 type Fate struct {
 	Policy        string  `json:"policy" doc:"name of the policy"`
 	App           string  `json:"app" doc:"name of the app in the trace, or of the job that is one on its own"`
@@ -91,15 +91,14 @@ type Fate struct {
 	DeviceSeconds float64 `json:"device_seconds" doc:"device time that its jobs held"`
 }
 
-// Cost is what a run took.
+// Cost is the cost of a run.
 type Cost struct {
 	Wall       time.Duration
 	Events     int
 	PeakMemory int64
 }
 
-// Result returns the figures of what has happened so far. An error is the first fact that could not be: a run with one
-// is not to be believed.
+// Result returns the figures so far. The error is the first invalid fact, which makes the figures unreliable.
 func (m *Meter) Result(cost Cost) (Result, error) {
 	jcts, slowdowns, rhos := sorted(m.jcts), sorted(m.slowdowns), make([]float64, len(m.fates))
 	shares, slower := make([]float64, len(m.fates)), 0
@@ -141,8 +140,8 @@ func (m *Meter) Result(cost Cost) (Result, error) {
 	return r, m.err
 }
 
-// Against compares every app with itself alone on its share: seconds are what each of the Fates takes there, 0 for one of
-// which that is not known.
+// Against compares every app with itself alone on its share. seconds are the times that the Fates take there, or 0 if
+// unknown.
 func (r *Result) Against(seconds []float64) {
 	var slowdowns []float64
 	for i, alone := range seconds {
@@ -162,7 +161,7 @@ func (r *Result) Against(seconds []float64) {
 	}
 }
 
-// rhoWeighted is the mean of rho, weighted by T_cluster.
+// rhoWeighted returns the mean of rho, weighted by T_cluster.
 func (m *Meter) rhoWeighted() float64 {
 	sum, weights := 0.0, 0.0
 	for i := range m.fates {
@@ -172,9 +171,9 @@ func (m *Meter) rhoWeighted() float64 {
 	return ratio(sum, weights)
 }
 
-// rhoBound is what rhoWeighted cannot exceed whatever the schedule. With n apps at a time, T_cluster * rho of an app is the
-// square of its life over the integral of n over it, which is at most the integral of 1/n (Cauchy and Schwarz); and these add
-// up to the time in which there is an app. A T_cluster that is too large makes every schedule look fair by this.
+// rhoBound returns an upper bound of rhoWeighted for any schedule. With n apps at a time, T_cluster * rho of an app is
+// the square of its life over the integral of n over it, which is at most the integral of 1/n (Cauchy and Schwarz).
+// These add up to the time with at least one app. With a T_cluster that is too large, every schedule looks fair.
 func (m *Meter) rhoBound() float64 {
 	weights := 0.0
 	for i := range m.fates {
@@ -183,8 +182,8 @@ func (m *Meter) rhoBound() float64 {
 	return ratio(m.busySeconds, weights)
 }
 
-// static is rho as Shockwave's simulator has it (Zheng et al., NSDI 2023): against an equal share among all jobs of the
-// trace, whether they are there at the same time or not, of devices of which each can use one.
+// static computes rho as in Shockwave's simulator (Zheng et al., NSDI 2023): against an equal share of the devices
+// among all jobs of the trace, whether they are present at the same time or not. Each job can use one device.
 func (r *Result) static(slowdowns []float64, devices int) {
 	share := max(1, ratio(float64(len(slowdowns)), float64(devices)))
 	r.SlowdownMax = quantile(slowdowns, 1)
@@ -193,14 +192,14 @@ func (r *Result) static(slowdowns []float64, devices int) {
 	r.StaticViolations = len(slowdowns) - at
 }
 
-// Timeless returns the result without what differs from run to run of the same: how long it took, and its memory.
+// Timeless returns the result without the values that differ between equal runs: times and memory.
 func (r Result) Timeless() Result {
 	r.DecisionMillisMax = 0
 	r.DecisionMillisP50, r.DecisionMillisP95, r.Wall, r.EventsPerSecond, r.PeakMemory = 0, 0, 0, 0, 0
 	return r
 }
 
-// placement is the score of leases that have ended and of those that run.
+// placement returns the score over ended and running leases.
 func (m *Meter) placement() float64 {
 	placed := m.placed
 	for i := range m.jobs {
@@ -228,12 +227,12 @@ func (m *Meter) tenantLoss() float64 {
 
 func sorted(values []float64) []float64 { return slices.Sorted(slices.Values(values)) }
 
-// quantile of sorted values: the one at index floor(q n); 0 of none.
+// quantile returns the value at index floor(q n) of sorted values, or 0 for none.
 func quantile(values []float64, q float64) float64 {
 	if len(values) == 0 {
 		return 0
 	}
-	// A product such as 0.95 * 20 may lie just below the whole number that is meant.
+	// A product such as 0.95 * 20 may be slightly below the intended integer.
 	at := int(math.Floor(q*float64(len(values)) + 1e-9))
 	return values[min(at, len(values)-1)]
 }
@@ -246,7 +245,7 @@ func mean(values []float64) float64 {
 	return ratio(sum, float64(len(values)))
 }
 
-// deviation is the standard deviation of a sample.
+// deviation returns the standard deviation of a sample.
 func deviation(values []float64) float64 {
 	about, squares := mean(values), 0.0
 	for _, v := range values {
@@ -255,7 +254,7 @@ func deviation(values []float64) float64 {
 	return math.Sqrt(ratio(squares, float64(len(values)-1)))
 }
 
-// jain is (sum x)^2 / (n sum x^2).
+// jain returns (sum x)^2 / (n sum x^2).
 func jain(values []float64) float64 {
 	sum, squares := 0.0, 0.0
 	for _, v := range values {
@@ -265,7 +264,7 @@ func jain(values []float64) float64 {
 	return ratio(sum*sum, float64(len(values))*squares)
 }
 
-// ratio is 0 where there is nothing to divide by.
+// ratio returns a/b, or 0 for b = 0.
 func ratio(a, b float64) float64 {
 	if b == 0 {
 		return 0

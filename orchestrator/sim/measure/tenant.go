@@ -2,27 +2,28 @@ package measure
 
 import "math"
 
-// tenant keeps a tenant's integrals, and those of its jobs' fair shares.
+// tenant holds a tenant's integrals, and those of its jobs' fair shares.
 type tenant struct {
 	Tenant
-	// at is the time up to which the integrals hold, and period the number of the interval that it lies in.
+	// at is the time up to which the integrals are computed, and period the number of the interval that contains it.
 	at     float64
 	period int
-	// held devices, what its active jobs demand, and its quota.
+	// held is the number of held devices, demand that of its active jobs, quota its quota.
 	held, demand, quota float64
-	// weights of its active jobs, and active how many they are.
+	// weights is the sum over its active jobs, and active their number.
 	weights float64
 	active  int
-	// allocated and fair device-seconds in this interval.
+	// allocated and fair are device-seconds in this interval.
 	allocated, fair float64
-	// classes of active jobs; byRatio finds them.
+	// classes are those of active jobs; byRatio finds them.
 	classes []*class
 	byRatio map[float64]*class
 }
 
-// class is the active jobs of one tenant with the same demand per weight. A job's share is its weight times s, the same
-// s for all of the tenant's jobs, and is capped by its demand; so min(demand, weight * s) = weight * min(ratio, s), and
-// one integral of min(ratio, s) serves them all. There are as many classes as there are different gangs and weights.
+// class is the set of a tenant's active jobs with the same demand per weight. A job's share is its weight times s, with
+// the same s for all of the tenant's jobs, limited by its demand: min(demand, weight * s) = weight * min(ratio, s). One
+// integral of min(ratio, s) therefore serves them all. The number of classes is the number of different gangs and
+// weights.
 type class struct {
 	ratio, integral float64
 	jobs            int
@@ -52,7 +53,7 @@ func (m *Meter) eachTenant(do func(*tenant)) {
 	}
 }
 
-// requota works the quotas out anew. Whoever calls it has advanced the tenants.
+// requota recomputes the quotas. The caller has advanced the tenants.
 func (m *Meter) requota() {
 	for _, t := range m.order {
 		t.quota = 0
@@ -62,7 +63,7 @@ func (m *Meter) requota() {
 	}
 }
 
-// share is s: what a job of weight 1 may have.
+// share returns s: the share of a job of weight 1.
 func (t *tenant) share() float64 {
 	if t.active == 0 || t.weights <= 0 {
 		return 0
@@ -83,7 +84,7 @@ func (t *tenant) advance(m *Meter) {
 	for t.at < m.now {
 		end := float64(t.period+1) * m.cfg.Interval
 		if t.idle(fair) && m.now > end {
-			// Nothing was wanted and nothing held since: there are no more intervals to judge until now.
+			// The tenant wanted and held nothing since, so the intervals until now do not count.
 			t.close(m)
 			t.period = int(m.now / m.cfg.Interval)
 			t.at = m.now
@@ -102,7 +103,7 @@ func (t *tenant) advance(m *Meter) {
 
 func (t *tenant) idle(fair float64) bool { return fair == 0 && t.held == 0 }
 
-// close judges an interval in which the tenant wanted something.
+// close judges an interval in which the tenant wanted devices.
 func (t *tenant) close(m *Meter) {
 	if t.fair > 0 {
 		m.intervals++
@@ -113,7 +114,7 @@ func (t *tenant) close(m *Meter) {
 	t.allocated, t.fair = 0, 0
 }
 
-// activate makes a job one of those that want or hold devices.
+// activate adds a job to those that want or hold devices.
 func (t *tenant) activate(m *Meter, j *job) {
 	t.advance(m)
 	t.demand += j.demand
@@ -136,7 +137,7 @@ func (t *tenant) deactivate(m *Meter, j *job) {
 	t.demand -= j.demand
 	t.weights -= j.weight
 	if t.active--; t.active == 0 {
-		// Sums of what came and went do not end at 0 exactly.
+		// Sums do not return to 0 exactly.
 		t.demand, t.weights = 0, 0
 	}
 	if j.class.jobs--; j.class.jobs == 0 {
@@ -145,7 +146,7 @@ func (t *tenant) deactivate(m *Meter, j *job) {
 	j.class = nil
 }
 
-// drop forgets a class without jobs.
+// drop removes a class without jobs.
 func (t *tenant) drop(c *class) {
 	delete(t.byRatio, c.ratio)
 	for i := range t.classes {
@@ -158,13 +159,13 @@ func (t *tenant) drop(c *class) {
 	}
 }
 
-// start is when a lease's devices begin to train.
+// start is the time when a lease's devices begin to train.
 type start struct {
 	at          float64
 	job, serial int
 }
 
-// startHeap has the next start first.
+// startHeap is a heap with the next start first.
 type startHeap []start
 
 func (h *startHeap) push(s start) {

@@ -2,21 +2,21 @@ package measure
 
 import "math"
 
-// maxBins bounds the points of utilisation over time; with more, two neighbours become one.
+// maxBins is the maximum number of points of utilisation over time; with more, neighbours are merged.
 const maxBins = 2048
 
-// timeline holds device time used and there, in bins of equal width that grow with the run.
+// timeline holds the device time used and present, in bins of equal width that increases with the run.
 type timeline struct {
 	width       float64
 	used, there []float64
 }
 
-// firstWidth of a bin in seconds.
+// firstWidth is the initial width of a bin in seconds.
 const firstWidth = 10
 
 func newTimeline() timeline { return timeline{width: firstWidth} }
 
-// add spreads constant numbers of devices over the bins from one time to another.
+// add distributes constant numbers of devices over the bins between two times.
 func (l *timeline) add(from, to, used, there float64) {
 	for to >= l.width*maxBins {
 		l.coarsen()
@@ -53,7 +53,7 @@ type Point struct {
 	At, Value float64
 }
 
-// points is utilisation over time, each point at the middle of its bin; bins without devices are left out.
+// points returns the utilisation over time, each point at the middle of its bin, without bins that have no devices.
 func (l *timeline) points() []Point {
 	var out []Point
 	for i := range l.used {
@@ -71,7 +71,7 @@ type Bar struct {
 	From, Till float64
 }
 
-// bar keeps a lease that ends now.
+// bar records a lease that ends now.
 func (m *Meter) bar(j *job, h *held) {
 	if len(h.Where) == 0 || m.now <= h.since {
 		return

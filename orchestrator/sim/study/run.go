@@ -13,18 +13,18 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/sim/measure"
 )
 
-// Line is one run in the results file. Its figures are those of measure.Result, by their names there.
+// Line is a run in the results file. Its figures have the names of measure.Result.
 type Line struct {
 	Table    string             `json:"table"`
 	Row      string             `json:"row"`
 	Seed     uint64             `json:"seed"`
 	Settings string             `json:"settings"`
 	Figures  map[string]float64 `json:"figures"`
-	// Shared is how long each app took, by its sweep; only in tables of lies.
+	// Shared is the time that each app took, by its sweep; only in tables of lies.
 	Shared map[string]float64 `json:"shared_s,omitempty"`
 }
 
-// key names a run with everything that it follows from.
+// key identifies a run by everything that determines it.
 type key struct {
 	table, row, settings string
 	seed                 uint64
@@ -32,7 +32,7 @@ type key struct {
 
 func (l *Line) key() key { return key{l.Table, l.Row, l.Settings, l.Seed} }
 
-// settings are what a table's runs follow from beside row and seed.
+// settings describes everything that determines a table's runs, except row and seed.
 func (s *Study) settings(t *Table) string {
 	text := fmt.Sprintf("%s, %s %v, load %g, restart %s", t.Cluster, t.Made, t.Options, t.Load, s.RestartDelay)
 	if t.Trace != "" || t.Throughputs != "" {
@@ -47,7 +47,7 @@ func (s *Study) settings(t *Table) string {
 // Results are the lines of a file that belong to a study.
 type Results map[key]*Line
 
-// ReadResults reads a results file. A last line that was cut off is left out.
+// ReadResults reads a results file. An incomplete last line is ignored.
 func ReadResults(in io.Reader) (Results, error) {
 	all := Results{}
 	lines := bufio.NewScanner(in)
@@ -65,7 +65,7 @@ func ReadResults(in io.Reader) (Results, error) {
 	return all, lines.Err()
 }
 
-// Missing counts the runs that a study has and its results do not.
+// Missing returns the number of runs of a study without results, and the number of all its runs.
 func (s *Study) Missing(got Results) (missing, all int) {
 	for i := range s.Tables {
 		t := &s.Tables[i]
@@ -88,8 +88,8 @@ func (s *Study) missing(t *Table, seed uint64, got Results) []Row {
 	return rows
 }
 
-// Run makes every run that is missing, in the order of tables, seeds and rows, and tells each line as soon as it is there. data
-// is the folder of the files that tables name.
+// Run makes every missing run, in the order of tables, seeds and rows, and calls tell with each line. data is the
+// folder of the files that tables name.
 func (s *Study) Run(ctx context.Context, engine experiment.Engine, data string, got Results, tell func(*Line) error) error {
 	for i := range s.Tables {
 		t := &s.Tables[i]
@@ -123,7 +123,7 @@ func (s *Study) Run(ctx context.Context, engine experiment.Engine, data string, 
 	return nil
 }
 
-// figuresOf are the figures that tables are made of.
+// figuresOf returns the figures for tables.
 func figuresOf(r *measure.Result) map[string]float64 {
 	return map[string]float64{
 		"rho_max": r.RhoMax, "rho_mean": r.RhoMean, "rho_weighted": r.RhoWeighted, "rho_bound": r.RhoBound, "jain_rho": r.JainRho,

@@ -1,6 +1,6 @@
-// Package study runs a comparison that was written down before: a YAML file of tables, each of policies with their options on a
-// made workload, over the same seeds. Every run is a line of a results file as soon as it has ended, so that a study that was
-// broken off goes on where it was; the tables are made from that file and from nothing else.
+// Package study runs a predefined comparison: a YAML file of tables, each with policies and their options on a
+// generated workload, over the same seeds. Every run is written as a line of a results file when it ends, so an
+// interrupted study continues from there. The tables are made only from that file.
 package study
 
 import (
@@ -22,41 +22,41 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/spec"
 )
 
-// Study is what is compared.
+// Study is a comparison.
 type Study struct {
-	// First and Last seed of the workloads, and of the policies that draw.
+	// First and Last are the first and last seed of the workloads, and of policies that use random numbers.
 	First uint64 `yaml:"first_seed"`
 	Last  uint64 `yaml:"last_seed"`
-	// RestartDelay is what it takes a job to go on after its devices changed.
+	// RestartDelay is the time until a job trains again after its devices changed.
 	RestartDelay time.Duration `yaml:"restart_delay"`
-	// Lists of rows that tables share by name, as YAML anchors.
+	// Lists are rows that several tables share, as YAML anchors.
 	Lists  map[string][]Row `yaml:"lists"`
 	Tables []Table          `yaml:"tables"`
 }
 
-// Table is policies on one workload and cluster.
+// Table is a comparison of policies on one workload and cluster.
 type Table struct {
 	Name    string `yaml:"name"`
 	Cluster string `yaml:"cluster"`
-	// Made names the maker of the workload, and Options are its settings, NAME=VALUE.
+	// Made is the generator of the workload, and Options are its settings, NAME=VALUE.
 	Made    string   `yaml:"made"`
 	Options []string `yaml:"options"`
-	// Load is how many times as dense arrivals are; 0 is 1.
+	// Load multiplies the density of arrivals; 0 is 1.
 	Load float64 `yaml:"load"`
-	// Seeds is how many of the study's seeds the table has, the first ones; 0 for all.
+	// Seeds is the number of the study's seeds that the table uses, the first ones; 0 for all.
 	Seeds int `yaml:"seeds"`
-	// Rows are run in this order; the first is what the others are compared with.
+	// Rows are run in this order; the others are compared with the first.
 	Rows []Row `yaml:"rows"`
-	// Trace is a file of jobs that the workload is made from, and Throughputs one of measured steps per second; both in the folder
-	// of data that the study is run with.
+	// Trace is a file of jobs for the generator, and Throughputs one of measured steps per second. Both are in the data
+	// folder of the run.
 	Trace       string `yaml:"trace"`
 	Throughputs string `yaml:"throughputs"`
-	// Forks is what rounds of forks take: to save, to average, and for each that is averaged.
+	// Forks are the costs of rounds of forks: to save, to average, and for each checkpoint that is averaged.
 	Forks sim.ForkCosts `yaml:"forks"`
-	// Columns of the table; nil for those of fairness, for which each app is also simulated alone. The first is also told over the
-	// table's first row, seed by seed.
+	// Columns are those of the table, or nil for the columns of fairness, for which each app is also simulated alone.
+	// The first is also shown relative to the table's first row, seed by seed.
 	Columns []Column `yaml:"columns"`
-	// Lies says that the table is of apps that over-report: its first row is of apps that tell the truth.
+	// Lies is set if the table has apps that over-report; the apps of its first row report the truth.
 	Lies bool `yaml:"lies"`
 }
 
@@ -64,11 +64,11 @@ type Table struct {
 type Row struct {
 	Policy  string   `yaml:"policy"`
 	Options []string `yaml:"options"`
-	// Mixed lets jobs mix types of device.
+	// Mixed allows jobs to mix device types.
 	Mixed bool `yaml:"mixed"`
 }
 
-// Name is the row's name in its table.
+// Name returns the row's name in its table.
 func (r Row) Name() string {
 	name := strings.Join(append([]string{r.Policy}, r.Options...), " ")
 	if r.Mixed {
@@ -82,7 +82,7 @@ type Column struct {
 	Head   string  `yaml:"head"`
 	Figure string  `yaml:"figure"`
 	Over   float64 `yaml:"over"`
-	// Ratio has it told over the table's first row too, seed by seed.
+	// Ratio also shows it relative to the table's first row, seed by seed.
 	Ratio bool `yaml:"ratio"`
 }
 
@@ -95,7 +95,7 @@ func (s *Study) seeds(t *Table) []uint64 {
 	return all
 }
 
-// Read reads a study and checks what needs no workload.
+// Read parses a study and checks everything that does not need a workload.
 func Read(data []byte) (*Study, error) {
 	s := &Study{RestartDelay: 10 * time.Second}
 	if err := spec.SyntaxError(data); err != nil {
@@ -112,7 +112,7 @@ func Read(data []byte) (*Study, error) {
 	var names []string
 	for _, t := range s.Tables {
 		if t.Name == "" || len(t.Rows) == 0 || slices.Contains(names, t.Name) {
-			return nil, fmt.Errorf("table %q: want a name of its own, and rows", t.Name)
+			return nil, fmt.Errorf("table %q: want a unique name, and rows", t.Name)
 		}
 		if t.Seeds < 0 {
 			return nil, fmt.Errorf("table %q: seeds is %d: want 1 or more, or nothing for all of the study's", t.Name, t.Seeds)
@@ -121,7 +121,7 @@ func Read(data []byte) (*Study, error) {
 		var rows []string
 		for _, r := range t.Rows {
 			if slices.Contains(rows, r.Name()) {
-				return nil, fmt.Errorf("table %q: %s is there twice", t.Name, r.Name())
+				return nil, fmt.Errorf("table %q: row %s is listed twice", t.Name, r.Name())
 			}
 			rows = append(rows, r.Name())
 		}
@@ -134,7 +134,7 @@ func Read(data []byte) (*Study, error) {
 	return s, nil
 }
 
-// plan is the experiment of some rows of a table with a seed, with files of a folder.
+// plan returns the experiment of some rows of a table with a seed; data is the folder of its files.
 func (s *Study) plan(t *Table, seed uint64, rows []Row, data string) (*experiment.Plan, error) {
 	load := t.Load
 	if load == 0 {
@@ -162,7 +162,7 @@ func (s *Study) plan(t *Table, seed uint64, rows []Row, data string) (*experimen
 	return p, nil
 }
 
-// inFolder is a file of a folder; "" for none.
+// inFolder returns the path of a file in a folder, or "" for none.
 func inFolder(folder, file string) string {
 	if file == "" {
 		return ""

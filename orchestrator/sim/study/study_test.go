@@ -19,7 +19,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/sim/study"
 )
 
-// shared is where the real traces are, if they are.
+// shared is the path of the real traces, which may be missing.
 const shared = "../../../../shared/data/traces"
 
 const small = `
@@ -48,7 +48,7 @@ func read(t *testing.T, text string) *study.Study {
 	return s
 }
 
-// run runs what a study has not yet, and returns the lines that it told.
+// run makes the missing runs of a study, and returns the lines of their results.
 func run(t *testing.T, s *study.Study, got study.Results, engine experiment.Engine) (string, error) {
 	t.Helper()
 	var out bytes.Buffer
@@ -60,7 +60,8 @@ func run(t *testing.T, s *study.Study, got study.Results, engine experiment.Engi
 func nobody(uint64, string, float64) bool { return false }
 func all(uint64, string, float64) bool    { return true }
 
-// A study that is broken off, even within a line, goes on where it was, and has the same lines and tables as one that was not.
+// A study that is interrupted, even within a line, continues from there, and has the same lines and tables as one that
+// was not.
 func TestAStudyThatIsBrokenOffGoesOn(t *testing.T) {
 	t.Parallel()
 	s := read(t, small)
@@ -95,7 +96,7 @@ func TestAStudyThatIsBrokenOffGoesOn(t *testing.T) {
 	}
 }
 
-// A table may have columns of its own, rows whose jobs mix types, and forks; the first row is what ratios are over.
+// A table may have its own columns, rows whose jobs mix types, and forks; ratios are relative to the first row.
 func TestTablesOfForks(t *testing.T) {
 	t.Parallel()
 	s := read(t, `
@@ -139,7 +140,7 @@ tables:
 	}
 }
 
-// What was changed in a table is run anew.
+// Runs of changed tables are repeated.
 func TestRunsOfOtherSettingsDoNotCount(t *testing.T) {
 	t.Parallel()
 	engine := func(_ context.Context, _ experiment.Request) (measure.Result, error) {
@@ -177,10 +178,10 @@ func TestBrokenStudies(t *testing.T) {
 	for want, text := range map[string]string{
 		"want first_seed, last_seed and tables": "",
 		"field seeds not found":                 "seeds: 3",
-		"fifo is there twice":                   strings.ReplaceAll(small, "{policy: las}", "{policy: fifo}"),
+		"row fifo is listed twice":              strings.ReplaceAll(small, "{policy: las}", "{policy: fifo}"),
 		`there is no figure "speed"`:            strings.ReplaceAll(small, "lies: true", "columns: [{figure: speed}]"),
 		"seeds is -1: want 1 or more":           strings.ReplaceAll(small, "name: lies", "name: lies\n    seeds: -1"),
-		"want a name of its own":                strings.ReplaceAll(small, "name: lies", "name: few apps"),
+		"want a unique name":                    strings.ReplaceAll(small, "name: lies", "name: few apps"),
 	} {
 		if _, err := study.Read([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %s", err, want)

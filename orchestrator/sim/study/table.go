@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Markdown is the tables of the results: the mean over seeds, and half of the 95 % interval of the mean by the t distribution.
+// Markdown returns the tables of the results: the mean over seeds, and half of its 95 % interval by the t distribution.
 func (s *Study) Markdown(got Results, liar func(seed uint64, sweep string, part float64) bool) string {
 	var b strings.Builder
 	for i := range s.Tables {
@@ -26,7 +26,7 @@ func (s *Study) Markdown(got Results, liar func(seed uint64, sweep string, part 
 	return b.String()
 }
 
-// columns are those of a table, or of fairness.
+// columns returns those of a table, or the columns of fairness.
 func (t *Table) columns() []Column {
 	if t.Columns != nil {
 		return t.Columns
@@ -79,7 +79,7 @@ func (s *Study) table(b *strings.Builder, t *Table, got Results) {
 	}
 }
 
-// lines of a row, by seed.
+// lines returns the lines of a row, by seed.
 func (s *Study) lines(t *Table, r Row, got Results) (seeds []uint64, lines []*Line) {
 	for _, seed := range s.seeds(t) {
 		if l := got[key{t.Name, r.Name(), s.settings(t), seed}]; l != nil {
@@ -97,7 +97,7 @@ func figure(lines []*Line, name string, over float64) []float64 {
 	return values
 }
 
-// ratios are a row's figure over that of the table's first row, seed by seed.
+// ratios returns a row's figure relative to that of the table's first row, seed by seed.
 func (s *Study) ratios(t *Table, name string, seeds []uint64, lines []*Line, got Results) []float64 {
 	var values []float64
 	for i, l := range lines {
@@ -108,7 +108,7 @@ func (s *Study) ratios(t *Table, name string, seeds []uint64, lines []*Line, got
 	return values
 }
 
-// lies tells how liars fare against themselves telling the truth, and how the others do.
+// lies compares the times of liars, and of the other apps, with those when all report the truth.
 func (s *Study) lies(b *strings.Builder, t *Table, got Results, liar func(seed uint64, sweep string, part float64) bool) {
 	b.WriteString("| policy | liars' time over the same apps' telling the truth | the others' | max rho |\n|---|---|---|---|\n")
 	for _, r := range t.Rows[1:] {
@@ -139,7 +139,8 @@ func (s *Study) lies(b *strings.Builder, t *Table, got Results, liar func(seed u
 	}
 }
 
-// appendMean adds the mean of some values, which are sorted so that the sum is the same in any order; nothing of none.
+// appendMean appends the mean of some values, if there are any. It sorts them so that the sum does not depend on their
+// order.
 func appendMean(to, values []float64) []float64 {
 	if len(values) == 0 {
 		return to
@@ -152,13 +153,13 @@ func appendMean(to, values []float64) []float64 {
 	return append(to, sum/float64(len(values)))
 }
 
-// Interval is a mean, and half of the 95 % interval around it.
+// Interval is a mean and half of its 95 % interval.
 type Interval struct {
 	Mean, Half float64
 	N          int
 }
 
-// Of is the interval of the mean of some values.
+// Of returns the interval of the mean of some values.
 func Of(values []float64) Interval {
 	i := Interval{N: len(values)}
 	if i.N == 0 {
@@ -178,7 +179,7 @@ func Of(values []float64) Interval {
 	return i
 }
 
-// student is the 97.5 % quantile of the t distribution with so many degrees of freedom.
+// student returns the 97.5 % quantile of the t distribution.
 func student(freedom int) float64 {
 	table := []float64{
 		12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110,
@@ -187,7 +188,7 @@ func student(freedom int) float64 {
 	return table[min(freedom, len(table))-1]
 }
 
-// String is the mean and half of its interval, with three digits.
+// String returns the mean and half of its interval, with three digits.
 func (i Interval) String() string {
 	switch i.N {
 	case 0:

@@ -12,23 +12,23 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/trace"
 )
 
-// Maker is a workload that can be made.
+// Maker is a generator of workloads.
 type Maker struct {
 	Name, Help string
-	// Settings it has, with their defaults.
+	// Settings are its settings with their defaults.
 	Settings []Setting
 }
 
-// Setting of a maker.
+// Setting is a setting of a maker.
 type Setting struct{ Name, Default, Help string }
 
-// maker makes a workload from settings and the trace to make it from, nil if there is none.
+// maker generates a workload from settings and a base trace, which may be nil.
 type maker struct {
 	help string
 	read reader
 }
 
-// reader asks for a maker's settings, and returns what makes the workload with them.
+// reader reads a maker's settings, and returns a function that makes the workload with them.
 type reader func(r Request, s *settings, base *trace.Trace) making
 
 type making func() (*trace.Trace, error)
@@ -92,7 +92,8 @@ func (r Request) make(base *trace.Trace) (*trace.Trace, error) {
 
 var errTable = errors.New("a table of throughputs is missing")
 
-// settings reads a maker's settings: each is asked for with its default, and what nobody asked for is an error.
+// settings reads a maker's settings: the maker requests each with its default, and settings that were not requested are
+// an error.
 type settings struct {
 	values map[string]string
 	known  []Setting
@@ -148,7 +149,7 @@ func (s *settings) text(name, def, help string) string {
 	return def
 }
 
-// bad is the first setting that could not be read, or that the maker does not have.
+// bad returns the first setting that is invalid or that the maker does not have.
 func (s *settings) bad(made string) error {
 	if s.err != nil {
 		return s.err

@@ -1,5 +1,5 @@
-// Package workload chooses what a simulation runs: a trace from a file, or one made with a paper's figures, and of it
-// the part that is wanted. It reads files and nothing else; the same request gives the same trace.
+// Package workload selects the jobs of a simulation: a trace from a file, or one generated with a paper's figures,
+// restricted to a part. It reads only files; the same request gives the same trace.
 package workload
 
 import (
@@ -14,36 +14,36 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/trace"
 )
 
-// Request says what is wanted. The zero value of a field wants nothing special.
+// Request selects a workload. Zero values of fields have no effect.
 type Request struct {
-	// File is a trace in any format that package trace knows. With Made it is the trace that is made from.
+	// File is a trace in any format that package trace knows. With Made it is the base trace.
 	File string
-	// Made names a maker, Options are its settings, name=value, and Seed its seed.
+	// Made names a maker; Options are its settings, name=value, and Seed its seed.
 	Made    string
 	Options []string
 	Seed    uint64
-	// Lenient leaves broken rows out.
+	// Lenient skips broken rows.
 	Lenient bool
-	// JobTable belongs to Alibaba's pai_task_table.
+	// JobTable is the job table for Alibaba's pai_task_table.
 	JobTable string
-	// Throughputs that makers turn run times into steps with.
+	// Throughputs convert run times into steps.
 	Throughputs *trace.Throughputs
 
-	// Window is FROM:TO, or busiest:LENGTH: the jobs that arrive in that time.
+	// Window is FROM:TO, or busiest:LENGTH: only jobs that arrive in that time are selected.
 	Window string
-	// Tenants whose jobs are wanted.
+	// Tenants restricts the jobs to those of these tenants.
 	Tenants []string
-	// Load multiplies how dense arrivals are, and Length how long jobs are.
+	// Load multiplies the density of arrivals, and Length the length of jobs.
 	Load, Length float64
-	// Jobs is how many of the first jobs are wanted.
+	// Jobs restricts the jobs to this many of the first ones.
 	Jobs int
 }
 
-// ErrNothing says that neither a file nor a maker was named.
+// ErrNothing means that neither a file nor a maker was named.
 var ErrNothing = errors.New("there is no workload: give --trace FILE or --made NAME")
 
-// Trace makes or reads the trace and cuts it: first the window, then tenants, load and number. Jobs that need no GPU are
-// left out.
+// Trace makes or reads the trace and restricts it: first to the window, then by tenants, load and number. Jobs without
+// GPUs are skipped.
 func (r Request) Trace() (*trace.Trace, error) {
 	t, err := r.source()
 	if err != nil {
@@ -83,7 +83,7 @@ func orOne(v float64) float64 {
 	return v
 }
 
-// source is the whole trace.
+// source returns the whole trace.
 func (r Request) source() (*trace.Trace, error) {
 	var base *trace.Trace
 	if r.File != "" {
@@ -103,7 +103,7 @@ func (r Request) source() (*trace.Trace, error) {
 	return base, nil
 }
 
-// window cuts out the jobs of a time.
+// window restricts the trace to the jobs that arrive in a time.
 func (r Request) window(t *trace.Trace) (*trace.Trace, error) {
 	if r.Window == "" {
 		return t, nil
@@ -131,12 +131,12 @@ func (r Request) window(t *trace.Trace) (*trace.Trace, error) {
 	return t.Window(start, end), nil
 }
 
-// seconds of a duration, in which d stands for days.
+// seconds parses a duration; d stands for days.
 func seconds(text string) (float64, error) {
 	if days, ok := strings.CutSuffix(text, "d"); ok {
 		v, err := strconv.ParseFloat(days, 64)
 		if err != nil || !(v >= 0) || math.IsInf(v, 0) {
-			return 0, fmt.Errorf("%q is no number of days", text)
+			return 0, fmt.Errorf("%q is not a number of days", text)
 		}
 		return v * 86400, nil
 	}

@@ -93,7 +93,7 @@ func TestEveryMakerSaysItsSettings(t *testing.T) { //nolint:paralleltest // it c
 			t.Errorf("%+v", m)
 		}
 	}
-	// Every command line lists the makers in its help, so none of them may make its workload for that.
+	// Every command lists the makers in its help, so none may generate its workload for that.
 	if n := testing.AllocsPerRun(1, func() { workload.Makers() }); n > 2000 {
 		t.Errorf("describing the makers allocates %.0f times", n)
 	}

@@ -7,24 +7,24 @@ import (
 	"strings"
 )
 
-// Merge is how what the forks of a trial learned is put together.
+// Merge is the way to average a trial's forks.
 type Merge struct {
-	// Uniform: all count alike; by the steps that they did otherwise.
+	// Uniform weights all forks equally; otherwise they are weighted by the steps that they did.
 	Uniform bool
-	// Outer: the mean is given to an outer optimizer of this rate and momentum.
+	// Outer applies an outer optimizer with this rate and momentum to the mean.
 	Outer          bool
 	Rate, Momentum float64
-	// Best: the mean stays only if the metric that is reported first of it is not worse than the best fork's.
+	// Best accepts the mean only if its first reported metric is not worse than the best fork's.
 	Best bool
 }
 
-// The outer optimizer's that DiLoCo's paper found best.
+// These are the outer optimizer's settings that the DiLoCo paper found best.
 const (
 	outerRate     = 0.7
 	outerMomentum = 0.9
 )
 
-// ParseMerge reads how forks are put together: "" or "steps", "uniform", "best", "outer", or "outer(RATE, MOMENTUM)".
+// ParseMerge reads resources.forks_merge: "" or "steps", "uniform", "best", "outer", or "outer(RATE, MOMENTUM)".
 func ParseMerge(text string) (Merge, error) {
 	switch text {
 	case "", "steps":
@@ -49,11 +49,11 @@ func ParseMerge(text string) (Merge, error) {
 	momentum, momentumErr := strconv.ParseFloat(strings.TrimSpace(momentumText), 64)
 	switch {
 	case rateErr != nil || momentumErr != nil:
-		return bad("has what is no number")
+		return bad("has a rate or momentum that is not a number")
 	case !(rate > 0) || math.IsInf(rate, 0):
 		return bad("has a rate that is not above 0")
 	case !(momentum >= 0 && momentum < 1):
-		return bad("has a momentum that is not from 0 to below 1")
+		return bad("has a momentum that is not at least 0 and below 1")
 	}
 	return Merge{Outer: true, Rate: rate, Momentum: momentum}, nil
 }

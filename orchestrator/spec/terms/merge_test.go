@@ -18,9 +18,9 @@ func TestHowForksArePutTogether(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		"worst": "is unknown", "best(": "is unknown", "outer(": "is unknown", "outer()": "is unknown", "outer(1)": "is unknown", "outer(1,2,3)": "no number",
-		"outer(a,0)": "no number", "outer(0,0)": "a rate that is not above 0", "outer(NaN,0)": "a rate that is not above 0",
-		"outer(1,1)": "a momentum that is not from 0", "outer(1,NaN)": "a momentum that is not from 0", "Uniform": "is unknown",
+		"worst": "is unknown", "best(": "is unknown", "outer(": "is unknown", "outer()": "is unknown", "outer(1)": "is unknown", "outer(1,2,3)": "not a number",
+		"outer(a,0)": "not a number", "outer(0,0)": "a rate that is not above 0", "outer(NaN,0)": "a rate that is not above 0",
+		"outer(1,1)": "a momentum that is not at least 0", "outer(1,NaN)": "a momentum that is not at least 0", "Uniform": "is unknown",
 	} {
 		if _, err := terms.ParseMerge(text); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "such as outer(0.7, 0.9)") {
 			t.Errorf("%q: %v; want %q", text, err, want)

@@ -5,8 +5,8 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// SpeedOf is a throughput as a spec tells it, or a snapshot keeps it: within, one type says how fast a trial trains on some
-// devices. How far apart these are is not known if false: then they are taken to be as close as can be.
+// SpeedOf converts a throughput of a spec or snapshot to the speed of a trial on some devices of a type. It returns
+// false if the locality of the devices is not given. They are then taken to be as close together as possible.
 func SpeedOf(t *outbidv1.Throughput) (cluster.Speed, bool) {
 	apart, known := cluster.ParseLocality(t.GetSpread())
 	return cluster.Speed{
@@ -14,7 +14,7 @@ func SpeedOf(t *outbidv1.Throughput) (cluster.Speed, bool) {
 	}, known
 }
 
-// ThroughputOf is a speed as specs tell and snapshots keep it.
+// ThroughputOf is the inverse of SpeedOf.
 func ThroughputOf(s cluster.Speed) *outbidv1.Throughput {
 	return &outbidv1.Throughput{Type: s.Type, Devices: int32(s.Devices), Spread: s.Locality.String(), StepsPerSecond: s.Rate}
 }

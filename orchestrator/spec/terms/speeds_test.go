@@ -8,7 +8,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// A speed comes back from a snapshot as it went in, and one of a spec may leave out what is usual.
+// A speed survives the conversion to a snapshot and back, and a spec may leave out the usual values.
 func TestSpeedsAreToldAndRead(t *testing.T) {
 	t.Parallel()
 	for apart := cluster.SameSlot; apart <= cluster.AcrossRacks; apart++ {

@@ -1,5 +1,5 @@
-// Package terms compiles what a sweep's spec says in words, durations and sizes, into what decisions are made with: once
-// when the sweep is accepted, not whenever something is decided. It is pure.
+// Package terms compiles a sweep's spec, which has durations and sizes as text, to the values that decisions use. This
+// happens once, when the sweep is accepted. The package is deterministic and does no I/O.
 package terms
 
 import (
@@ -13,40 +13,41 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// Terms are what a sweep was accepted on. They are never changed: an extended sweep has others.
+// Terms are the compiled spec of a sweep. They are immutable: an extended sweep gets new ones.
 type Terms struct {
-	// Demand is what one trial needs, in the first rung if its demand grows.
+	// Demand is the demand of one trial, in the first rung if the demand grows.
 	Demand cluster.Demand
 	Growth Growth
-	// LeastForks and MostForks are how many forks may train one trial at once; 0 for one process alone.
+	// LeastForks and MostForks limit the number of forks that may train one trial at once; 0 without forks.
 	LeastForks, MostForks int
-	// Merge is how what they learned is put together.
+	// Merge is the way to average the forks.
 	Merge Merge
-	// WallTime ends the sweep so long after its submission; 0 for never.
+	// WallTime is the time after its submission when the sweep ends; 0 for never.
 	WallTime time.Duration
-	// ClientTimeout takes a trial back from a client that says nothing for so long; 0 for never.
+	// ClientTimeout is the silence after which a trial is taken back from a client; 0 for never.
 	ClientTimeout time.Duration
-	// SaveEvery is how often a running trial saves at least.
+	// SaveEvery is the maximum time between checkpoints of a running trial.
 	SaveEvery time.Duration
-	// HangTimeout ends a process that says nothing for so long; 0 for never.
+	// HangTimeout is the silence after which a process is stopped; 0 for never.
 	HangTimeout time.Duration
-	// Grace is how long a program may take to stop.
+	// Grace is the time that a program may take to stop.
 	Grace time.Duration
-	// Utility is what the end of a trial is worth; nil if nothing is said.
+	// Utility is the worth of finishing a trial, or nil if the spec does not set it.
 	Utility *Utility
-	// DeadlineIn is when the sweep should be done after its submission, DeadlineAt when by the clock; zero for no deadline.
+	// The sweep should be done DeadlineIn after its submission, or at DeadlineAt; both are zero if there is no
+	// deadline.
 	DeadlineIn time.Duration
 	DeadlineAt time.Time
 }
 
-// What holds where a spec says nothing.
+// These are the defaults of fields that a spec leaves out.
 const (
 	saveEvery    = 30 * time.Second
 	programGrace = 10 * time.Second
 )
 
-// Of compiles a spec. An error names the fields that cannot be read, which count as if they said nothing: so a ledger is
-// folded the same, whatever an earlier version let through.
+// Of compiles a spec. An error names the invalid fields, which count as unset, so that a ledger gives the same state
+// whatever an earlier version accepted.
 func Of(s *outbidv1.SweepSpec) (*Terms, error) {
 	var wrong []error
 	duration := func(field, text string) time.Duration {
@@ -94,9 +95,10 @@ func Of(s *outbidv1.SweepSpec) (*Terms, error) {
 	return t, errors.Join(wrong...)
 }
 
-// Growth is how a trial's demand grows with its rung; the zero value says that it does not.
+// Growth is the growth of a trial's demand with its rung; the zero value means that it does not grow.
 type Growth struct {
-	// Rung is the steps of the first rung, and Factor that from one rung to the next: of steps, and of devices.
+	// Rung is the number of steps of the first rung. Factor is the ratio of the steps, and of the devices, of
+	// successive rungs.
 	Rung, Factor int64
 }
 
@@ -108,11 +110,11 @@ func growthOf(s *outbidv1.SweepSpec) Growth {
 	return Growth{Rung: max(1, set.GetMinSteps()), Factor: int64(cmp.Or(set.GetEta(), 3))}
 }
 
-// mostGrown bounds the devices of a trial whose demand grows, as a spec's own bound does.
+// mostGrown limits the devices of a trial whose demand grows, like the limit in package spec.
 const mostGrown = 4096
 
-// DemandUntil is what a trial needs that is to train until a step: in successive halving that grows, each rung may use as many
-// times more devices as it trains longer, and fewer trials.
+// DemandUntil returns the demand of a trial that trains until a step. In successive halving with growth, the maximum
+// number of devices grows by the same factor as the steps from rung to rung, as the number of trials falls.
 func (t *Terms) DemandUntil(step int64) cluster.Demand {
 	d := t.Demand
 	if t.Growth.Factor < 2 {
@@ -124,7 +126,7 @@ func (t *Terms) DemandUntil(step int64) cluster.Demand {
 	return d
 }
 
-// demand is what one trial needs, but for memory.
+// demand returns the demand of one trial, except for memory.
 func demand(s *outbidv1.SweepSpec) cluster.Demand {
 	r := s.GetResources()
 	d := cluster.Demand{
@@ -134,7 +136,7 @@ func demand(s *outbidv1.SweepSpec) cluster.Demand {
 	d.Max = max(d.Min, int(r.GetDevices().GetMax()))
 	for _, h := range s.GetThroughputs() {
 		if h.GetStepsPerSecond() == 0 && h.GetType() != "" && h.Trial == nil && !slices.Contains(d.Exclude, h.GetType()) {
-			d.Exclude = append(slices.Clip(d.Exclude), h.GetType()) // it does not run there
+			d.Exclude = append(slices.Clip(d.Exclude), h.GetType()) // a hint of 0 means that it does not run there
 		}
 	}
 	return d

@@ -76,7 +76,7 @@ func TestTerms(t *testing.T) {
 	}
 }
 
-// Four trials of two devices, two of four, one of eight: the sweep wants as many in every rung.
+// Four trials of two devices, two of four, one of eight: the sweep uses the same number of devices in every rung.
 func TestDemandGrowsWithTheRung(t *testing.T) {
 	t.Parallel()
 	halving := &outbidv1.SuccessiveHalving{MaxSteps: 400, MinSteps: 100, Eta: 2, Grow: true}

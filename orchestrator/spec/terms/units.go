@@ -10,7 +10,7 @@ import (
 	"github.com/dustin/go-humanize"
 )
 
-// ParseDuration reads a time above 0 such as "90s", "1h30m" or "2d"; days may only come first.
+// ParseDuration reads a duration above 0 such as "90s", "1h30m" or "2d"; days must come first.
 func ParseDuration(text string) (time.Duration, error) {
 	bad := fmt.Errorf("%q is not a duration above 0; write a number and a unit, such as 90s, 10m, 36h or 2d", text)
 	days, rest := time.Duration(0), text
@@ -47,10 +47,10 @@ func ParseBytes(text string) (int64, error) {
 	return int64(n), nil
 }
 
-// anyForks is the most forks of a trial where as many are wanted as there are nodes.
+// anyForks is the maximum number of forks for "auto", which uses all nodes.
 const anyForks = 1 << 20
 
-// ParseForks reads how many forks may train a trial at once: "auto", or the least and the most, such as "2-5"; "" for none.
+// ParseForks reads the number of forks of a trial: "auto", or the least and the most, such as "2-5"; "" for no forks.
 func ParseForks(text string) (least, most int, err error) {
 	switch text {
 	case "":
@@ -58,7 +58,7 @@ func ParseForks(text string) (least, most int, err error) {
 	case "auto":
 		return 1, anyForks, nil
 	}
-	bad := fmt.Errorf("%q is no number of forks; write auto, or the least and the most, such as 1-5", text)
+	bad := fmt.Errorf("%q is not a number of forks; write auto, or the least and the most, such as 1-5", text)
 	first, last, both := strings.Cut(text, "-")
 	if !both {
 		return 0, 0, bad

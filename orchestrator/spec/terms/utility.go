@@ -10,24 +10,24 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// Shapes of a utility.
+// These are the shapes of a utility.
 const (
 	// Sigmoid is Worth / (1 + exp(Decay * (t - By))).
 	Sigmoid = "sigmoid"
-	// Step is Worth up to By, then nothing.
+	// Step is Worth up to By, then 0.
 	Step = "step"
-	// Linear is Worth up to By, then loses Decay of it a second, down to nothing.
+	// Linear is Worth up to By, and then loses the fraction Decay of it each second, down to 0.
 	Linear = "linear"
 )
 
-// Utility is what the end of a trial is worth t seconds after it was created. It never rises.
+// Utility is the worth of finishing a trial t seconds after it was created. It never increases.
 type Utility struct {
 	Kind string
-	// Worth at its most; By in seconds; Decay per second.
+	// Worth is the maximum, By is in seconds, Decay is per second.
 	Worth, By, Decay float64
 }
 
-// Value is the worth of an end so many seconds after the trial was created.
+// Value returns the worth of finishing a trial this many seconds after it was created.
 func (u *Utility) Value(seconds float64) float64 {
 	switch late := seconds - u.By; u.Kind {
 	case Step:
@@ -42,25 +42,25 @@ func (u *Utility) Value(seconds float64) float64 {
 	}
 }
 
-// UtilityOf reads a utility; nil for none. An error names the field.
+// UtilityOf reads a utility, or returns nil for nil. An error names the field.
 func UtilityOf(u *outbidv1.Utility) (*Utility, error) {
 	if u == nil {
-		return nil, nil //nolint:nilnil // none was said
+		return nil, nil //nolint:nilnil // the utility is not set
 	}
 	for _, number := range []struct {
 		name  string
 		value float64
 	}{{"worth", u.GetWorth()}, {"priority", u.GetPriority()}, {"decay", u.GetDecay()}, {"target", u.GetTarget()}} {
 		if math.IsNaN(number.value) || math.IsInf(number.value, 0) || number.value < 0 {
-			return nil, fmt.Errorf("utility.%s: %v is not a finite number from 0 on", number.name, number.value)
+			return nil, fmt.Errorf("utility.%s: must be a finite number of at least 0, got %v", number.name, number.value)
 		}
 	}
 	out := &Utility{Kind: cmp.Or(u.GetKind(), Sigmoid), Worth: cmp.Or(u.GetWorth(), u.GetPriority()), By: u.GetTarget(), Decay: u.GetDecay()}
 	switch {
 	case u.GetWorth() > 0 && u.GetPriority() > 0:
-		return nil, fmt.Errorf("utility.priority: is the older name of worth; give only worth")
+		return nil, fmt.Errorf("utility.priority: is the older name of worth; set only worth")
 	case u.GetBy() != "" && u.GetTarget() > 0:
-		return nil, fmt.Errorf("utility.target: is the older name of by, in seconds; give only by")
+		return nil, fmt.Errorf("utility.target: is the older name of by, in seconds; set only by")
 	}
 	if u.GetBy() != "" {
 		by, err := ParseDuration(u.GetBy())
@@ -75,22 +75,22 @@ func UtilityOf(u *outbidv1.Utility) (*Utility, error) {
 	return out, nil
 }
 
-// check names the first field that does not go with the shape.
+// check returns an error for the first field that does not match the shape.
 func (u *Utility) check() error {
 	switch {
 	case u.Kind != Sigmoid && u.Kind != Step && u.Kind != Linear:
 		return fmt.Errorf("utility.kind: %q is unknown; use step, sigmoid or linear", u.Kind)
 	case u.Kind == Step && u.By == 0:
-		return fmt.Errorf("utility.by: is missing; a step says when its worth is gone, such as 2h")
+		return fmt.Errorf("utility.by: is missing; set the time after which a step has no worth, such as 2h")
 	case u.Kind == Step && u.Decay > 0:
-		return fmt.Errorf("utility.decay: %v: a step has none; leave it out, or use linear or sigmoid", u.Decay)
+		return fmt.Errorf("utility.decay: has no effect on a step, got %v; leave it out, or use linear or sigmoid", u.Decay)
 	case u.Kind == Linear && u.Decay == 0:
-		return fmt.Errorf("utility.decay: is missing; a linear utility says which part of its worth is lost a second, such as 0.001")
+		return fmt.Errorf("utility.decay: is missing; set the fraction of a linear utility that is lost each second, such as 0.001")
 	}
 	return nil
 }
 
-// labelledUtility is what versions before the field took from labels of these names; nil if there is none.
+// labelledUtility returns the utility that versions before the field read from labels, or nil without such labels.
 func labelledUtility(labels map[string]string) *Utility {
 	number := func(name string) (float64, bool) {
 		f, err := strconv.ParseFloat(labels["utility."+name], 64)
@@ -109,8 +109,8 @@ func labelledUtility(labels map[string]string) *Utility {
 	return u
 }
 
-// ParseDeadline reads a deadline: a time such as "2026-12-01T18:00:00Z", or so long after the submission, such as "6h"; both are zero
-// for "".
+// ParseDeadline reads a deadline: a time such as "2026-12-01T18:00:00Z", or a duration after the submission, such as
+// "6h". Both results are zero for "".
 func ParseDeadline(text string) (in time.Duration, at time.Time, err error) {
 	if text == "" {
 		return 0, time.Time{}, nil
@@ -121,10 +121,10 @@ func ParseDeadline(text string) (in time.Duration, at time.Time, err error) {
 	if in, err = ParseDuration(text); err == nil && in > 0 {
 		return in, time.Time{}, nil
 	}
-	return 0, time.Time{}, fmt.Errorf("%q is no time such as 2026-12-01T18:00:00Z, nor a duration such as 6h", text)
+	return 0, time.Time{}, fmt.Errorf("%q must be a time such as 2026-12-01T18:00:00Z, or a duration such as 6h", text)
 }
 
-// Deadline is when a sweep that was submitted at a time should be done; zero for no deadline.
+// Deadline returns the time when a sweep submitted at a time should be done, or zero if it has no deadline.
 func (t *Terms) Deadline(submitted time.Time) time.Time {
 	if t.DeadlineIn > 0 {
 		return submitted.Add(t.DeadlineIn)

@@ -12,7 +12,7 @@ func TestWhatAnEndIsWorth(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		said *outbidv1.Utility
-		// worth of an end after so many seconds.
+		// worth maps a time in seconds to the worth of finishing then.
 		worth map[float64]float64
 	}{
 		"older names":       {&outbidv1.Utility{Priority: 8, Target: 60, Decay: 1}, map[float64]float64{0: 8, 60: 4, 120: 0}},

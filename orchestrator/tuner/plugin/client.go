@@ -21,33 +21,34 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// patience is how long a plugin may take.
+// patience holds the timeouts of a plugin.
 type patience struct{ start, call time.Duration }
 
-// usual is generous: a plugin may load a solver when it starts, and fit a model in a call.
+// usual returns generous timeouts: a plugin may load a solver when it starts, and fit a model in a call.
 func usual() patience { return patience{start: 30 * time.Second, call: 30 * time.Second} }
 
-// A Client is a tuner outside the binary. Like every Tuner it is not safe for concurrent use, but for Close.
+// A Client is a tuner in a separate process. Like every Tuner it is not safe for concurrent use, except for Close.
 type Client struct {
 	name     string
 	patience patience
-	// callContext bounds one call in time, and by the context of the launch: a Tuner's methods have no context of their own.
+	// callContext returns the context of one call, with its timeout. A Tuner's methods have no context, so it derives
+	// from the context of Launch.
 	callContext func() (context.Context, context.CancelFunc)
 	program     *pluginhost.Program
 	service     outbidv1.TunerServiceClient
 	validator   *validator
 	status      tuner.Status
 	outlook     tuner.Outlook
-	// each says that the plugin answers each of several events by itself.
+	// each is set if the plugin can answer each of several events separately.
 	each bool
-	// failed is the first error; a plugin that went wrong is not asked again.
+	// failed is the first error. After it, the plugin is not called again.
 	failed error
 }
 
 var _ tuner.Tuner = (*Client)(nil)
 
-// Launch starts a plugin and configures it, afresh or from a snapshot of a Client. Its standard error goes to the
-// logger. ctx bounds all calls to it, not only the launch. The caller must Close it.
+// Launch starts a plugin and configures it for a new sweep, or from a snapshot of a Client. The plugin's standard error
+// goes to the logger. ctx covers all calls to the plugin, not only the launch. The caller must Close it.
 func Launch(
 	ctx context.Context, command []string, s tuner.Settings, snapshot []byte, logger *slog.Logger,
 ) (*Client, error) {
@@ -97,27 +98,27 @@ func (c *Client) configure(s tuner.Settings, snapshot []byte) error {
 		c.name = sanitize.Line(fmt.Sprintf("tuner plugin %s %s", resp.GetName(), resp.GetVersion()), limits.Name)
 	}
 	c.outlook, c.each = tuner.OutlookOf(resp.GetOutlook()), resp.GetEach()
-	return c.call(nil, &outbidv1.HandleRequest{}) // for its status
+	return c.call(nil, &outbidv1.HandleRequest{}) // gets the initial status
 }
 
 // Handle implements tuner.Tuner.
 func (c *Client) Handle(event tuner.Event) ([]tuner.Action, error) { return c.HandleAll(event) }
 
-// HandleAll tells the plugin of events in one call. The actions are its answer to the last.
+// HandleAll sends several events in one call. The actions answer the last event.
 func (c *Client) HandleAll(events ...tuner.Event) ([]tuner.Action, error) {
 	if c.failed != nil {
 		return nil, c.failed
 	}
 	req := new(outbidv1.HandleRequest)
 	for _, event := range events {
-		if c.validator.over(event) {
-			continue // it ended that trial in answer to a question before
+		if c.validator.isStale(event) {
+			continue // the plugin ended that trial in an earlier answer
 		}
 		message, err := remote.ToEvent(event)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", c.name, err)
 		}
-		if err := c.validator.seen(event); err != nil {
+		if err := c.validator.recordEvent(event); err != nil {
 			return nil, fmt.Errorf("%s: %w", c.name, err)
 		}
 		req.Events = append(req.Events, message)
@@ -138,8 +139,8 @@ func (c *Client) HandleAll(events ...tuner.Event) ([]tuner.Action, error) {
 	return actions, nil
 }
 
-// HandleEach tells the plugin of events in one call, and returns its answer to each as if it came alone. With
-// an error it returns the answers before the failed one.
+// HandleEach sends several events in one call and returns an answer to each, as if it had been sent alone. With an
+// error it returns the answers before the failed one.
 func (c *Client) HandleEach(events []tuner.Event) ([]remote.Answer, error) {
 	if !c.each || len(events) == 1 {
 		return c.handleInTurn(events)
@@ -150,8 +151,8 @@ func (c *Client) HandleEach(events []tuner.Event) ([]remote.Answer, error) {
 	req := &outbidv1.HandleRequest{Each: true}
 	told := make([]bool, len(events))
 	for i, event := range events {
-		if c.validator.over(event) {
-			continue // it ended that trial in answer to a question before
+		if c.validator.isStale(event) {
+			continue // the plugin ended that trial in an earlier answer
 		}
 		message, err := remote.ToEvent(event)
 		if err != nil {
@@ -179,7 +180,7 @@ func (c *Client) HandleEach(events []tuner.Event) ([]remote.Answer, error) {
 	return answers, nil
 }
 
-// askEach returns the plugin's answers to events, one by one.
+// askEach returns the plugin's answer to each event.
 func (c *Client) askEach(req *outbidv1.HandleRequest) ([]*outbidv1.HandleResponse, error) {
 	if len(req.GetEvents()) == 0 {
 		return nil, nil
@@ -191,7 +192,7 @@ func (c *Client) askEach(req *outbidv1.HandleRequest) ([]*outbidv1.HandleRespons
 		return nil, c.wrong("handle an event", err)
 	}
 	if len(resp.GetEach()) != len(req.GetEvents()) {
-		c.failed = fmt.Errorf("%s: was told of %d events and answered %d", c.name, len(req.GetEvents()), len(resp.GetEach()))
+		c.failed = fmt.Errorf("%s: got %d events but returned %d answers", c.name, len(req.GetEvents()), len(resp.GetEach()))
 		return nil, c.failed
 	}
 	return resp.GetEach(), nil
@@ -209,10 +210,10 @@ func (c *Client) handleInTurn(events []tuner.Event) ([]remote.Answer, error) {
 	return answers, nil
 }
 
-// answerOf takes in the plugin's answer to one of several events.
+// answerOf validates and applies the plugin's answer to one of several events.
 func (c *Client) answerOf(event tuner.Event, resp *outbidv1.HandleResponse) (remote.Answer, error) {
-	if !c.validator.over(event) { // else it is of a trial that the plugin has ended
-		if err := c.validator.seen(event); err != nil {
+	if !c.validator.isStale(event) { // otherwise the plugin has ended the trial
+		if err := c.validator.recordEvent(event); err != nil {
 			return remote.Answer{}, err
 		}
 	}
@@ -239,7 +240,7 @@ func actionsOf(resp *outbidv1.HandleResponse) ([]tuner.Action, error) {
 	return actions, nil
 }
 
-// take keeps what the plugin says of itself.
+// take stores the status and outlook in an answer.
 func (c *Client) take(resp *outbidv1.HandleResponse) {
 	c.status = tuner.Status{Waiting: resp.GetWaiting(), Exhausted: resp.GetExhausted()}
 	if resp.GetOutlook() != nil {
@@ -255,7 +256,7 @@ func (c *Client) call(take func(*outbidv1.HandleResponse) error, req *outbidv1.H
 		return c.wrong("handle an event", err)
 	}
 	if take == nil && len(resp.GetActions()) > 0 {
-		c.failed = fmt.Errorf("%s: answered with %d actions to no event", c.name, len(resp.GetActions()))
+		c.failed = fmt.Errorf("%s: returned %d actions without an event", c.name, len(resp.GetActions()))
 		return c.failed
 	}
 	if take != nil {
@@ -268,20 +269,20 @@ func (c *Client) call(take func(*outbidv1.HandleResponse) error, req *outbidv1.H
 	return nil
 }
 
-// wrong words the failure of a call, and keeps it.
+// wrong describes the failure of a call and stores it in failed.
 func (c *Client) wrong(what string, err error) error {
 	said := status.Convert(err)
 	switch {
 	case c.program.Exited() || said.Code() == codes.Unavailable:
-		c.program.Close() // waits for what it had to say
-		c.failed = fmt.Errorf("%s: it ended while it was to %s", c.name, what)
+		c.program.Close() // waits for the rest of its output
+		c.failed = fmt.Errorf("%s: it exited during the call to %s", c.name, what)
 		if last := c.program.LastWords(); last != "" {
-			c.failed = fmt.Errorf("%w; it said %q", c.failed, last)
+			c.failed = fmt.Errorf("%w; its last output is %q", c.failed, last)
 		}
 	case said.Code() == codes.DeadlineExceeded:
 		c.failed = fmt.Errorf("%s: it took more than %v to %s", c.name, c.patience.call, what)
 	case said.Code() == codes.Canceled:
-		// The caller ends work; the plugin did nothing wrong.
+		// The caller is shutting down; the plugin is not at fault.
 		return fmt.Errorf("%s: %s: %w", c.name, what, context.Canceled)
 	default:
 		c.failed = fmt.Errorf("%s: %s: %s", c.name, what, sanitize.Line(said.Message(), limits.Detail))
@@ -295,7 +296,7 @@ func (c *Client) Status() tuner.Status { return c.status }
 // Outlook implements tuner.Tuner.
 func (c *Client) Outlook() tuner.Outlook { return c.outlook }
 
-// Snapshot implements tuner.Tuner. One that cannot be taken does not end the plugin: it is told again what it was told.
+// Snapshot implements tuner.Tuner. If it fails, the plugin continues; a restart then repeats earlier events instead.
 func (c *Client) Snapshot() ([]byte, error) {
 	if c.failed != nil {
 		return nil, c.failed
@@ -307,18 +308,18 @@ func (c *Client) Snapshot() ([]byte, error) {
 		return nil, fmt.Errorf("%s: take a snapshot: %s", c.name, sanitize.Line(status.Convert(err).Message(), limits.Detail))
 	}
 	if len(resp.GetSnapshot()) == 0 {
-		return nil, fmt.Errorf("%s: its snapshot is empty, which would start the sweep anew", c.name)
+		return nil, fmt.Errorf("%s: its snapshot is empty; restoring it would restart the sweep", c.name)
 	}
 	return envelope{Guard: c.validator.validatorState, Plugin: resp.GetSnapshot()}.encode()
 }
 
-// Name is the plugin's name and version, for people.
+// Name returns the plugin's name and version for display.
 func (c *Client) Name() string { return c.name }
 
-// Close ends the plugin: it asks it to, and kills it after two seconds. It can be called more than once.
+// Close asks the plugin to end and kills it after two seconds. It may be called more than once.
 func (c *Client) Close() { c.program.Close() }
 
-// An envelope is a Client's snapshot: the plugin's own, and what the validator knows.
+// An envelope is a Client's snapshot: that of the plugin and the state of the validator.
 type envelope struct {
 	Guard  validatorState
 	Plugin []byte

@@ -7,8 +7,8 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/tuner"
 )
 
-// Open starts the tuner of a sweep, built in or not, afresh or from a snapshot if that is not empty. The function that
-// it returns ends the tuner; it is never nil if there is no error.
+// Open starts the tuner of a sweep, built in or plugin, as new or from a snapshot if that is not empty. The returned
+// function stops the tuner; it is not nil unless there is an error.
 func Open(
 	ctx context.Context, s tuner.Settings, snapshot []byte, logger *slog.Logger,
 ) (tuner.Tuner, func(), error) {

@@ -17,7 +17,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// asPlugin is the first argument that makes the test binary a plugin; the second says how it behaves.
+// asPlugin as the first argument makes the test binary a plugin; the second argument selects its behaviour.
 const asPlugin = "serve-as-plugin"
 
 func TestMain(m *testing.M) {
@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// servePlugin serves the built-in tuner that the sweep names, with a flaw.
+// servePlugin serves the sweep's built-in tuner with a flaw.
 func servePlugin(flaw string) {
 	if flaw == "drawer" {
 		serveDrawer()
@@ -48,7 +48,7 @@ func servePlugin(flaw string) {
 	})
 }
 
-// flawed is a tuner that goes wrong when a trial reaches its target.
+// flawed is a tuner that misbehaves when a trial reaches its target.
 type flawed struct {
 	tuner.Tuner
 	flaw string
@@ -151,7 +151,8 @@ func TestABuiltInTunerDecidesTheSameAcrossTheBoundary(t *testing.T) {
 	}
 }
 
-// Several events at once are answered as one after another, and what befell a trial that an answer before ended is not heard of.
+// Several events in one call are answered like single ones, and events of a trial that an earlier answer ended are
+// dropped.
 func TestSeveralEventsAreAnsweredOneByOne(t *testing.T) {
 	t.Parallel()
 	here, err := tuner.New(sweep())
@@ -202,7 +203,7 @@ func TestSeveralEventsAreAnsweredOneByOne(t *testing.T) {
 	}
 }
 
-// A mistake in one answer keeps those before it.
+// A mistake in one answer keeps the answers before it.
 func TestAWrongAnswerAmongSeveralKeepsThoseBefore(t *testing.T) {
 	t.Parallel()
 	c, err := start(t, "garbage", nil)
@@ -213,7 +214,7 @@ func TestAWrongAnswerAmongSeveralKeepsThoseBefore(t *testing.T) {
 	if err != nil || len(asked[0].Actions) != 2 {
 		t.Fatal(asked, err)
 	}
-	until := asked[0].Actions[0].(tuner.Create).UntilStep //nolint:forcetypeassert // it fails the test
+	until := asked[0].Actions[0].(tuner.Create).UntilStep //nolint:forcetypeassert // a failed assertion fails the test
 	answers, err := c.HandleEach([]tuner.Event{
 		tuner.Reported{Trial: 0, Step: 1, Metric: 1}, tuner.Reached{Trial: 0, Step: until, Metric: 1}, tuner.Reported{Trial: 1, Step: 1, Metric: 1},
 	})
@@ -231,7 +232,7 @@ func TestAPluginConforms(t *testing.T) {
 		New: func(tuner.Settings) (tuner.Tuner, error) { return start(t, "none", nil) },
 		Restore: func(_ tuner.Settings, snapshot []byte) (tuner.Tuner, error) {
 			if len(snapshot) == 0 {
-				return nil, tuner.ErrBadSnapshot // an empty one starts a plugin afresh
+				return nil, tuner.ErrBadSnapshot // an empty one starts a new tuner
 			}
 			return start(t, "none", snapshot)
 		},
@@ -255,8 +256,8 @@ func TestAPluginThatGoesWrongIsNamed(t *testing.T) {
 		flaw string
 		want []string
 	}{
-		{"crash", []string{"tuner plugin test 1.2", "ended", "I divided by zero"}},
-		{"panic", []string{"tuner plugin test 1.2", "ended", "panic: at the disco"}},
+		{"crash", []string{"tuner plugin test 1.2", "exited", "I divided by zero"}},
+		{"panic", []string{"tuner plugin test 1.2", "exited", "panic: at the disco"}},
 		{"hang", []string{"tuner plugin test 1.2", "more than 300ms"}},
 		{"garbage", []string{"tuner plugin test 1.2", "trains trial 1000, which does not exist"}},
 		{"error", []string{"tuner plugin test 1.2", "I cannot count to 1"}},

@@ -17,43 +17,44 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// maxTries bounds how often a process is asked again when a configuration does not meet the constraints.
+// maxTries is the maximum number of draws for one configuration that meets the constraints.
 const maxTries = 200
 
-// A Ruled is a built-in tuner, the rule, whose configurations are drawn by a program. The program serves TunerService, but
-// hears of less: it is asked for one trial at a time, and told how trials stand where they reached a target (as Reported) and
-// when they ended (as Exited). A configuration that does not meet the constraints is told as a trial that failed.
+// A Ruled combines a built-in tuner, the rule, with a program that draws its configurations. The program serves
+// TunerService, but receives fewer events. It is asked for one trial at a time and receives the metric of a trial that
+// reached a target (as Reported) or ended (as Exited). A configuration that breaks the constraints is reported to it as
+// a failed trial.
 type Ruled struct {
 	rule  tuner.Tuner
 	draws *Client
-	// validator knows which trials the rule has ended: nothing is told of them any more. It also holds the space.
+	// validator knows the trials that the rule has ended, whose events are dropped, and the search space.
 	validator *validator
-	// objectives are the metrics that are optimised beside the first.
+	// objectives are the additional metrics to optimise.
 	objectives []*outbidv1.Objective
-	// untold is what the program has not been told yet: it hears of that with the next question.
+	// untold are the events that will be sent to the program with the next question.
 	untold []tuner.Event
 	ruledState
 }
 
-// ruledState goes into snapshots.
+// ruledState is the part of a Ruled that is in snapshots.
 type ruledState struct {
-	// Numbers are the program's numbers of the trials, unknown for a trial that it did not draw.
+	// Numbers maps trials to the program's numbers, or unknown for a trial that it did not draw.
 	Numbers []int32
-	// Next is the program's number of its next trial.
+	// Next is the program's number for its next trial.
 	Next int32
-	// Metrics are the newest of each trial, NaN if there is none; Steps say where they were reported.
+	// Metrics are the newest metric of each trial, NaN if it has none; Steps are their steps.
 	Metrics []float64
 	Steps   []int64
-	// Objectives are the newest values of the metrics that are optimised beside the first, where there are any.
+	// Objectives are the newest values of the additional metrics, if there are any.
 	Objectives map[tuner.Trial]map[string]float64
 }
 
-// unknown is the number of a trial that the program does not know.
+// unknown marks a trial that the program did not draw.
 const unknown = -1
 
 var _ tuner.Tuner = (*Ruled)(nil)
 
-// command is the program that draws: Optuna's samplers where a spec names none.
+// command returns the program that draws: by default the one with Optuna's samplers.
 func command(s tuner.Settings) []string {
 	if named := s.Spec.GetTuner().GetPlugin().GetCommand(); len(named) > 0 {
 		return named
@@ -61,7 +62,7 @@ func command(s tuner.Settings) []string {
 	return []string{"python3", "-m", "outbid.plugin._optuna"}
 }
 
-// LaunchRuled starts the program that draws for a rule, and the rule, afresh or from a snapshot of a Ruled.
+// LaunchRuled starts a rule and the program that draws for it, for a new sweep or from a snapshot of a Ruled.
 func LaunchRuled(ctx context.Context, s tuner.Settings, snapshot []byte, logger *slog.Logger) (*Ruled, error) {
 	var kept ruledEnvelope
 	if len(snapshot) > 0 {
@@ -93,7 +94,7 @@ func LaunchRuled(ctx context.Context, s tuner.Settings, snapshot []byte, logger 
 	return r, nil
 }
 
-// needsOptuna says what is missing where the server's own program of samplers does not start.
+// needsOptuna explains what to install if the server's own sampler program does not start.
 func needsOptuna(s tuner.Settings, err error) error {
 	own := s.Spec.GetTuner().GetPlugin()
 	if len(own.GetCommand()) > 0 || strings.Contains(err.Error(), "settings.") {
@@ -104,13 +105,13 @@ func needsOptuna(s tuner.Settings, err error) error {
 		"pip install 'outbid[optuna]' for the python3 that it finds, or use random or sobol: %w", name, err)
 }
 
-// ruleSettings are the sweep's with the rule as its tuner.
+// ruleSettings returns the sweep's settings with the rule as the tuner.
 func ruleSettings(s tuner.Settings) tuner.Settings {
 	return tuner.Settings{Spec: tuner.RuleSpec(s.Spec)}
 }
 
-// drawSettings are the sweep's for the program: it sets no targets, so that there is no bound of steps for it. The first
-// configurations to try are complete, and meet the constraints.
+// drawSettings returns the sweep's settings for the program. It sets no targets, so it needs no step limit. The initial
+// configurations are completed so that they meet the constraints.
 func drawSettings(s tuner.Settings) (tuner.Settings, error) {
 	spec := proto.CloneOf(s.Spec)
 	points, err := tuner.Points(spec)
@@ -125,10 +126,10 @@ func drawSettings(s tuner.Settings) (tuner.Settings, error) {
 
 // Handle implements tuner.Tuner.
 func (r *Ruled) Handle(event tuner.Event) ([]tuner.Action, error) {
-	if r.validator.over(event) {
+	if r.validator.isStale(event) {
 		return nil, nil
 	}
-	if err := r.validator.seen(event); err != nil {
+	if err := r.validator.recordEvent(event); err != nil {
 		return nil, err
 	}
 	rules := event
@@ -164,10 +165,10 @@ func (r *Ruled) Handle(event tuner.Event) ([]tuner.Action, error) {
 	return actions, err
 }
 
-// untoldAtMost is how many events the program is told of together at most, if it is not asked to draw in between.
+// untoldAtMost is the number of events after which they are sent even if the program is not asked to draw.
 const untoldAtMost = 256
 
-// follow draws the configurations that the rule's actions need, and tells the program of the ends among them.
+// follow draws the configurations for the rule's actions and records the ends among them for the program.
 func (r *Ruled) follow(event tuner.Event, actions []tuner.Action) ([]tuner.Action, error) {
 	actions = slices.Clone(actions)
 	for i, action := range actions {
@@ -185,8 +186,8 @@ func (r *Ruled) follow(event tuner.Event, actions []tuner.Action) ([]tuner.Actio
 	return actions, r.validator.check(event, actions)
 }
 
-// draw replaces the configuration of a new trial. The rule's own, which meets the constraints, stays if the program finds
-// none that does.
+// draw replaces the configuration of a new trial. It keeps the rule's own configuration, which meets the constraints,
+// if the program finds none that does.
 func (r *Ruled) draw(a tuner.Create) (tuner.Create, error) {
 	number := int32(unknown)
 	for range maxTries {
@@ -195,11 +196,11 @@ func (r *Ruled) draw(a tuner.Create) (tuner.Create, error) {
 			return a, err
 		}
 		if len(drawn) != 1 {
-			return a, fmt.Errorf("%s: was asked for a trial and answered with none", r.draws.Name())
+			return a, fmt.Errorf("%s: was asked for one trial and returned no action", r.draws.Name())
 		}
 		create, ok := drawn[0].(tuner.Create)
 		if !ok {
-			return a, fmt.Errorf("%s: was asked for a trial and answered with %T", r.draws.Name(), drawn[0])
+			return a, fmt.Errorf("%s: was asked for one trial and returned a %T", r.draws.Name(), drawn[0])
 		}
 		r.Next++
 		if r.validator.space == nil || r.validator.space.Violated(create.Config) == "" {
@@ -216,7 +217,7 @@ func (r *Ruled) draw(a tuner.Create) (tuner.Create, error) {
 	return a, nil
 }
 
-// note keeps the newest metric of a trial, and what goes with it of the metrics that are optimised beside it.
+// note stores the newest metric of a trial and the additional metrics in the same report.
 func (r *Ruled) note(t tuner.Trial, step int64, metric float64, metrics map[string]float64) {
 	if math.IsNaN(metric) {
 		return
@@ -245,14 +246,14 @@ func (r *Ruled) ended(t tuner.Trial, failed bool) {
 	})
 }
 
-// tell has the program told of a trial, if it knows it and has not heard of its end.
+// tell adds an event of a trial to untold, if the program drew the trial.
 func (r *Ruled) tell(t tuner.Trial, event func(tuner.Trial) tuner.Event) {
 	if r.Numbers[t] != unknown {
 		r.untold = append(r.untold, event(tuner.Trial(r.Numbers[t])))
 	}
 }
 
-// question asks the program something, after it is told what it has not been told yet: one call is quicker than several.
+// question sends the untold events and a question to the program in one call, which is faster than several.
 func (r *Ruled) question(last ...tuner.Event) ([]tuner.Action, error) {
 	events := slices.Concat(r.untold, last)
 	r.untold = nil
@@ -288,7 +289,7 @@ func (r *Ruled) Snapshot() ([]byte, error) {
 	return buf.Bytes(), nil
 }
 
-// Close ends the program.
+// Close stops the program.
 func (r *Ruled) Close() { r.draws.Close() }
 
 // A ruledEnvelope is a Ruled's snapshot.

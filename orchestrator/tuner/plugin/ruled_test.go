@@ -13,7 +13,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// drawer draws widths in their order, and learns the lowest loss that trials of before have had.
+// drawer draws widths in order and learns the lowest loss of earlier trials.
 type drawer struct {
 	tuner.Tuner
 	N    int
@@ -51,7 +51,7 @@ func serveDrawer() {
 	})
 }
 
-// ruled is a sweep whose rule is ASHA and whose configurations are the drawer's, but for odd widths.
+// ruled is a sweep whose rule is ASHA and whose configurations come from the drawer, restricted to even widths.
 func ruled(t *testing.T) tuner.Settings {
 	t.Helper()
 	s := sweep()
@@ -83,8 +83,8 @@ func handle(t *testing.T, to tuner.Tuner, e tuner.Event) []tuner.Action {
 	return actions
 }
 
-// The rule says how long trials train, the program what: configurations that meet the constraints, and that show what it
-// heard of trials that ended. From a snapshot both go on.
+// The rule decides how long trials train. The program draws configurations, which meet the constraints and reflect the
+// trials that ended. Both are restored from a snapshot.
 func TestARuleTrainsWhatAProgramDraws(t *testing.T) {
 	t.Parallel()
 	s := ruled(t)
@@ -94,7 +94,7 @@ func TestARuleTrainsWhatAProgramDraws(t *testing.T) {
 	}
 	both := openRuled(t, s, nil)
 	var drawn []tuner.Config
-	// step tells both tuners, and takes out what the program has drawn.
+	// step sends an event to both tuners and removes the drawn configurations before comparing.
 	step := func(e tuner.Event) {
 		t.Helper()
 		own, want := handle(t, both, e), handle(t, alone, e)
@@ -140,17 +140,17 @@ func TestARuleTrainsWhatAProgramDraws(t *testing.T) {
 	}
 }
 
-// Where the program finds nothing that meets the constraints, the rule draws at random.
+// If the program finds no configuration that meets the constraints, the rule draws one at random.
 func TestARuleDrawsItselfWhereAProgramCannot(t *testing.T) {
 	t.Parallel()
 	s := ruled(t)
-	s.Spec.Constraints = []string{"lr < 0.4"} // the drawer has nothing but 0.5
+	s.Spec.Constraints = []string{"lr < 0.4"} // the drawer only draws 0.5
 	both := openRuled(t, s, nil)
 	create := handle(t, both, tuner.Ask{N: 1})[0].(tuner.Create)
 	if create.Config["lr"].(float64) >= 0.4 || !strings.Contains(create.Reason, "do not meet the constraints") {
 		t.Errorf("created %+v", create)
 	}
-	handle(t, both, tuner.Reached{Trial: 0, Step: 1, Metric: 1}) // the program does not know it
+	handle(t, both, tuner.Reached{Trial: 0, Step: 1, Metric: 1}) // the program does not know the trial
 }
 
 func TestASamplerThatCannotBeStartedIsNamed(t *testing.T) {

@@ -14,21 +14,21 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// server is TunerService over one tuner.
+// server implements TunerService with one tuner.
 type server struct {
 	outbidv1.UnimplementedTunerServiceServer
 	factory Factory
-	// stderr is to be the process's again; nil if nobody took it.
+	// stderr is restored as the process's os.Stderr, or nil if it was not replaced.
 	stderr *os.File
 
 	mu sync.Mutex
 	// tuner is nil until Configure.
 	tuner tuner.Tuner
-	// outlook is the one that the orchestrator knows.
+	// outlook is the one that was last sent to the orchestrator.
 	outlook *outbidv1.Outlook
 }
 
-// NewServer makes the service that Serve serves, for those who host it themselves.
+// NewServer returns the service that Serve serves, for programs that host it themselves.
 func NewServer(f Factory) outbidv1.TunerServiceServer { return &server{factory: f} }
 
 // Configure implements outbidv1.TunerServiceServer.
@@ -38,11 +38,11 @@ func (s *server) Configure(
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if req.GetProtocol() != protocol {
-		return nil, status.Errorf(codes.FailedPrecondition, "protocol %d is unknown, this plugin speaks %d",
+		return nil, status.Errorf(codes.FailedPrecondition, "unknown protocol %d; this plugin implements %d",
 			req.GetProtocol(), protocol)
 	}
 	if s.stderr != nil {
-		// go-plugin sends what is written to os.Stderr over the connection, where the last words before a crash are lost.
+		// go-plugin sends os.Stderr over the connection, which loses the last output before a crash.
 		os.Stderr = s.stderr
 	}
 	settings := tuner.Settings{Spec: req.GetSpec()}
@@ -67,7 +67,7 @@ func (s *server) Handle(_ context.Context, req *outbidv1.HandleRequest) (*outbid
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.tuner == nil {
-		return nil, status.Error(codes.FailedPrecondition, "Handle came before Configure")
+		return nil, status.Error(codes.FailedPrecondition, "Handle was called before Configure")
 	}
 	if !req.GetEach() {
 		return s.handle(req.GetEvents())
@@ -93,7 +93,7 @@ func (s *server) Handle(_ context.Context, req *outbidv1.HandleRequest) (*outbid
 	return resp, nil
 }
 
-// trialOf returns the trial that an event is of.
+// trialOf returns the trial that an event concerns; of is false if it concerns none.
 func trialOf(event *outbidv1.TunerEvent) (trial int32, of bool) {
 	switch k := event.GetKind().(type) {
 	case *outbidv1.TunerEvent_Reported:
@@ -107,7 +107,7 @@ func trialOf(event *outbidv1.TunerEvent) (trial int32, of bool) {
 	}
 }
 
-// handle has the tuner take in events, and answers them together. The caller holds the lock.
+// handle passes events to the tuner and answers them together. The caller holds the lock.
 func (s *server) handle(events []*outbidv1.TunerEvent) (*outbidv1.HandleResponse, error) {
 	resp := &outbidv1.HandleResponse{}
 	for _, message := range events {
@@ -143,7 +143,7 @@ func (s *server) Snapshot(context.Context, *outbidv1.SnapshotRequest) (*outbidv1
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.tuner == nil {
-		return nil, status.Error(codes.FailedPrecondition, "Snapshot came before Configure")
+		return nil, status.Error(codes.FailedPrecondition, "Snapshot was called before Configure")
 	}
 	snapshot, err := s.tuner.Snapshot()
 	if err != nil {

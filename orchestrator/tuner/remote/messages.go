@@ -9,7 +9,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// ToEvent is an event as a message.
+// ToEvent converts an event to a message.
 func ToEvent(event tuner.Event) (*outbidv1.TunerEvent, error) {
 	switch e := event.(type) {
 	case tuner.Ask:
@@ -33,11 +33,11 @@ func ToEvent(event tuner.Event) (*outbidv1.TunerEvent, error) {
 	case tuner.Extended:
 		return &outbidv1.TunerEvent{Kind: &outbidv1.TunerEvent_Extended{Extended: e.Settings.Spec}}, nil
 	default:
-		return nil, fmt.Errorf("there is no event %T", event)
+		return nil, fmt.Errorf("unknown event %T", event)
 	}
 }
 
-// FromEvent is a message as an event.
+// FromEvent converts a message to an event.
 func FromEvent(m *outbidv1.TunerEvent) (tuner.Event, error) {
 	switch e := m.GetKind().(type) {
 	case *outbidv1.TunerEvent_Ask:
@@ -60,11 +60,11 @@ func FromEvent(m *outbidv1.TunerEvent) (tuner.Event, error) {
 	case *outbidv1.TunerEvent_Extended:
 		return tuner.Extended{Settings: tuner.Settings{Spec: e.Extended}}, nil
 	default:
-		return nil, errors.New("an event of no known kind")
+		return nil, errors.New("event: its kind is unknown or not set")
 	}
 }
 
-// ToAction is an action as a message.
+// ToAction converts an action to a message.
 func ToAction(action tuner.Action) (*outbidv1.TunerAction, error) {
 	switch a := action.(type) {
 	case tuner.Create:
@@ -94,11 +94,11 @@ func ToAction(action tuner.Action) (*outbidv1.TunerAction, error) {
 			Trial: int32(a.Trial), Source: int32(a.Source), ConfigJson: config, UntilStep: a.UntilStep,
 		}}}, err
 	default:
-		return nil, fmt.Errorf("there is no action %T", action)
+		return nil, fmt.Errorf("unknown action %T", action)
 	}
 }
 
-// FromAction is a message as an action.
+// FromAction converts a message to an action.
 func FromAction(m *outbidv1.TunerAction) (tuner.Action, error) {
 	reason := m.GetReason()
 	if reason == "" {
@@ -131,6 +131,6 @@ func FromAction(m *outbidv1.TunerAction) (tuner.Action, error) {
 			UntilStep: a.Clone.GetUntilStep(), Reason: reason,
 		}, err
 	default:
-		return nil, errors.New("an action of no known kind")
+		return nil, errors.New("action: its kind is unknown or not set")
 	}
 }

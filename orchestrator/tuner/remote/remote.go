@@ -1,9 +1,9 @@
-// Package remote is a tuner in another process as the control loop knows it: what it was told, what it has answered, and
-// what its process needs to go on elsewhere.
+// Package remote represents a tuner in another process within the control loop: the events sent to it, the answers
+// received, and the state that a new process needs.
 //
-// A Tuner is a pure value like those in the binary. Being told something is a question, which somebody else brings to the
-// process; its answer comes back later, and until then the Tuner says nothing. Questions are numbered from 1, and answered in
-// their order.
+// A Tuner is deterministic, like the built-in tuners. An event becomes a question, which the caller sends to the
+// process. The answer arrives later, and until then the Tuner returns no actions. Questions are numbered from 1 and
+// answered in order.
 package remote
 
 import (
@@ -18,30 +18,31 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// A Question is something that the tuner was told at a time.
+// A Question is an event and the time when it was sent to the tuner.
 type Question struct {
 	Number uint64
 	At     time.Time
 	Event  tuner.Event
 }
 
-// An Answer is what the process said to a question.
+// An Answer is the process's answer to a question.
 type Answer struct {
 	Actions []tuner.Action
 	Status  tuner.Status
 	Outlook tuner.Outlook
 }
 
-// A Tuner in another process. It is not safe for concurrent use.
+// A Tuner is a tuner in another process. It is not safe for concurrent use.
 type Tuner struct {
-	// spec is what its process is configured with, and snapshot what that goes on from: how the process was when it had
-	// answered saved questions. told are those after.
+	// spec and snapshot configure a new process. The snapshot is the process's state after saved answers, and told are
+	// the questions after those.
 	spec     *outbidv1.SweepSpec
 	snapshot []byte
 	saved    uint64
 	told     []Question
 	answered uint64
-	// recorded: its answers are told to it. Otherwise an earlier version asked it, and waited for each answer.
+	// recorded is set if answers are recorded in the ledger. It is false for a sweep of an earlier version, which
+	// waited for each answer.
 	recorded bool
 	status   tuner.Status
 	outlook  tuner.Outlook
@@ -49,20 +50,20 @@ type Tuner struct {
 
 var _ tuner.Tuner = (*Tuner)(nil)
 
-// New returns a tuner that was told nothing yet. Opened is what its process said when it was started; nil if the sweep was
-// submitted to a version that waited for every answer.
+// New returns a tuner without questions. opened is the initial status of its process, or nil if the sweep was submitted
+// to a version that waited for every answer.
 func New(spec *outbidv1.SweepSpec, opened *outbidv1.TunerStatus) *Tuner {
 	t := &Tuner{spec: spec, recorded: opened != nil}
 	t.take(opened)
 	return t
 }
 
-// Resume returns a tuner whose process is to go on from a snapshot that an earlier version kept.
+// Resume returns a tuner whose process is restored from a snapshot taken by an earlier version.
 func Resume(spec *outbidv1.SweepSpec, snapshot []byte) *Tuner {
 	return &Tuner{spec: spec, snapshot: snapshot}
 }
 
-// Restore returns the tuner that a Snapshot was made of.
+// Restore returns the tuner of a Snapshot.
 func Restore(data []byte) (*Tuner, error) {
 	var m outbidv1.RemoteTuner
 	if err := proto.Unmarshal(data, &m); err != nil {
@@ -85,7 +86,7 @@ func Restore(data []byte) (*Tuner, error) {
 	return t, nil
 }
 
-// Snapshot implements tuner.Tuner: it is that of the process, and what that was told since.
+// Snapshot implements tuner.Tuner. It contains the snapshot of the process and the questions since.
 func (t *Tuner) Snapshot() ([]byte, error) {
 	m := &outbidv1.RemoteTuner{
 		Spec: t.spec, Snapshot: t.snapshot, Saved: t.saved, Answered: t.answered, Recorded: t.recorded,
@@ -107,7 +108,7 @@ func (t *Tuner) Snapshot() ([]byte, error) {
 
 func (t *Tuner) last() uint64 { return t.saved + uint64(len(t.told)) }
 
-// Tell takes in something that the tuner should know: a question to it.
+// Tell adds an event as a question.
 func (t *Tuner) Tell(at time.Time, e tuner.Event) {
 	t.told = append(t.told, Question{t.last() + 1, at, e})
 	if !t.recorded {
@@ -115,27 +116,27 @@ func (t *Tuner) Tell(at time.Time, e tuner.Event) {
 	}
 }
 
-// Handle implements tuner.Tuner: nothing follows until the process has answered.
+// Handle implements tuner.Tuner. It returns no actions, because the process answers later.
 func (t *Tuner) Handle(e tuner.Event) ([]tuner.Action, error) {
 	t.Tell(time.Time{}, e)
 	return nil, nil
 }
 
-// Recorded says that what the tuner answers is in the ledger from now on. What it was told by a version that waited for every
-// answer is answered; how it stands by now is not known until it is asked for trials.
+// Recorded marks that answers are recorded in the ledger from now on. The status is cleared, because a version that
+// waited for every answer did not record it. It is unknown until the tuner is asked for trials.
 func (t *Tuner) Recorded() {
 	if !t.recorded {
 		t.recorded, t.status = true, tuner.Status{}
 	}
 }
 
-// Fresh says whether it was told nothing, or nothing that its process as it started does not get to know.
+// Fresh reports whether no question was answered, so that a new process needs no restored state.
 func (t *Tuner) Fresh() bool { return t.answered == 0 }
 
-// Open are the questions that have no answer yet.
+// Open returns the questions without an answer.
 func (t *Tuner) Open() []Question { return t.told[t.answered-t.saved:] }
 
-// Next is the question that is answered next; false if none is open.
+// Next returns the question that is answered next, or false if none is open.
 func (t *Tuner) Next() (Question, bool) {
 	if open := t.Open(); len(open) > 0 {
 		return open[0], true
@@ -143,17 +144,17 @@ func (t *Tuner) Next() (Question, bool) {
 	return Question{}, false
 }
 
-// Answer takes in that the process answered a question.
+// Answer records that the process answered a question.
 func (t *Tuner) Answer(question uint64, said *outbidv1.TunerStatus) error {
 	if next, open := t.Next(); !open || next.Number != question {
-		return fmt.Errorf("question %d is answered; %d of %d were", question, t.answered, t.last())
+		return fmt.Errorf("got an answer to question %d, which is not the next one; %d of %d are answered", question, t.answered, t.last())
 	}
 	t.answered = question
 	t.take(said)
 	return nil
 }
 
-// take takes in what the tuner says of itself.
+// take stores the status and outlook in an answer.
 func (t *Tuner) take(said *outbidv1.TunerStatus) {
 	t.status = tuner.Status{Waiting: said.GetWaiting(), Exhausted: said.GetExhausted()}
 	if said.GetOutlook() != nil {
@@ -161,7 +162,7 @@ func (t *Tuner) take(said *outbidv1.TunerStatus) {
 	}
 }
 
-// Save takes in a snapshot of the process from when it had answered so many questions. What it was told before is forgotten.
+// Save stores a snapshot of the process after the given number of answers and drops the questions before it.
 func (t *Tuner) Save(answered uint64, snapshot []byte) {
 	if answered <= t.saved || answered > t.answered || len(snapshot) == 0 {
 		return
@@ -175,18 +176,18 @@ func (t *Tuner) Save(answered uint64, snapshot []byte) {
 	t.told, t.saved, t.snapshot = slices.Clone(t.told[n:]), answered, snapshot
 }
 
-// A Start is what a process needs to go on.
+// A Start is the state that a new process needs.
 type Start struct {
 	Settings tuner.Settings
-	// Snapshot that it goes on from; empty for a fresh start.
+	// Snapshot is the state to restore; empty for a new tuner.
 	Snapshot []byte
-	// Told is what it has answered since, and is told again. Its answers are known.
+	// Told are the questions answered since the snapshot. They are sent again; their answers are known.
 	Told []Question
-	// Answered counts the questions up to there.
+	// Answered is the number of answered questions, including Told.
 	Answered uint64
 }
 
-// Start is what a process needs to go on.
+// Start returns the state that a new process needs.
 func (t *Tuner) Start() Start {
 	return Start{
 		Settings: tuner.Settings{Spec: t.spec}, Snapshot: t.snapshot, Told: slices.Clone(t.told[:t.answered-t.saved]),
@@ -194,16 +195,16 @@ func (t *Tuner) Start() Start {
 	}
 }
 
-// Said is what it said last, whatever it was told since.
+// Said returns the status in the last answer.
 func (t *Tuner) Said() tuner.Status { return t.status }
 
-// Answered counts the questions that it has answered.
+// Answered returns the number of answered questions.
 func (t *Tuner) Answered() uint64 { return t.answered }
 
-// Asked says whether it was asked for trials and has not answered yet.
+// Asked reports whether a request for trials is unanswered.
 func (t *Tuner) Asked() bool { return t.AskedFor() > 0 }
 
-// AskedFor is how many trials it was asked for in questions that have no answer yet.
+// AskedFor returns the number of trials requested in unanswered questions.
 func (t *Tuner) AskedFor() int {
 	n := 0
 	for _, q := range t.Open() {
@@ -214,8 +215,8 @@ func (t *Tuner) AskedFor() int {
 	return n
 }
 
-// Status implements tuner.Tuner. Nobody need ask it for trials while it was asked; and it is not exhausted while it may yet
-// want something.
+// Status implements tuner.Tuner. The tuner is waiting while a request for trials is unanswered, and not exhausted while
+// any question is.
 func (t *Tuner) Status() tuner.Status {
 	return tuner.Status{Waiting: t.status.Waiting || t.Asked(), Exhausted: t.status.Exhausted && len(t.Open()) == 0}
 }
@@ -223,7 +224,7 @@ func (t *Tuner) Status() tuner.Status {
 // Outlook implements tuner.Tuner.
 func (t *Tuner) Outlook() tuner.Outlook { return t.outlook }
 
-// Reached returns the open question that says that a trial reached its target; false if there is none.
+// Reached returns the open question with the Reached of a trial, or false if no question has it.
 func (t *Tuner) Reached(trial tuner.Trial) (Question, bool) {
 	for _, q := range t.Open() {
 		if e, reached := q.Event.(tuner.Reached); reached && e.Trial == trial {
@@ -233,7 +234,7 @@ func (t *Tuner) Reached(trial tuner.Trial) (Question, bool) {
 	return Question{}, false
 }
 
-// Exited says whether a trial has ended by itself, and the tuner does not know yet.
+// Exited reports whether the Exited of a trial is unanswered.
 func (t *Tuner) Exited(trial tuner.Trial) bool {
 	return slices.ContainsFunc(t.Open(), func(q Question) bool {
 		e, exited := q.Event.(tuner.Exited)

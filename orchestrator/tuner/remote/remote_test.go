@@ -63,7 +63,7 @@ func TestQuestionsAreAnsweredInOrder(t *testing.T) {
 	}
 }
 
-// A process goes on from its snapshot, and is configured with the spec of then.
+// A new process continues from the snapshot, and is configured with the spec of that time.
 func TestAProcessGoesOnFromItsSnapshot(t *testing.T) {
 	t.Parallel()
 	r := remote.New(spec("first"), &outbidv1.TunerStatus{})
@@ -97,7 +97,7 @@ func TestAProcessGoesOnFromItsSnapshot(t *testing.T) {
 	}
 }
 
-// What a version told its tuner that waited for every answer is answered.
+// Questions of a version that waited for every answer count as answered.
 func TestAnEarlierVersionWaitedForItsAnswers(t *testing.T) {
 	t.Parallel()
 	for name, r := range map[string]*remote.Tuner{"submitted": remote.New(spec("s"), nil), "snapshot": remote.Resume(spec("s"), []byte("own"))} {
@@ -114,7 +114,7 @@ func TestAnEarlierVersionWaitedForItsAnswers(t *testing.T) {
 	}
 }
 
-// A tuner is what its snapshot says.
+// A restored tuner equals the one of the snapshot.
 func TestASnapshotIsTheTuner(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {

@@ -13,60 +13,64 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/tuner/surrogate"
 )
 
-// A Learner is a sampler whose configurations follow from what trials cost.
+// A Learner is a sampler that learns from the costs of trials.
 type Learner interface {
 	Sampler
-	// Took says which configuration the next trial has: that of the last Next, or one that a user gave.
+	// Took records the configuration of the next trial: that of the last Next, or one given by the user.
 	Took(Config)
-	// Told says how a trial has ended: its cost, lower being better, or NaN if it failed. Told again, the last counts.
+	// Told records the cost of a trial that ended, or NaN if it failed; lower is better. A later call for the same
+	// trial replaces the cost.
 	Told(trial int, cost float64)
 }
 
-// Bayes chooses each configuration by the expected improvement under a Gaussian process of all trials before it; see package surrogate.
+// Bayes chooses the configuration with the highest expected improvement under a Gaussian process of all earlier trials
+// (package surrogate).
 type Bayes struct {
 	space   *space.Space
 	snapper *space.Snapper
 	first   *Sobol
 	seed    uint64
-	// last is the point of the last Next.
+	// last is the point returned by the last Next.
 	last []float64
 	bayesState
 }
 
 var _ Learner = (*Bayes)(nil)
 
-// bayesState is what a snapshot holds.
+// bayesState is the state in a snapshot.
 type bayesState struct {
-	// Trials is how many have a configuration.
+	// Trials is the number of trials that have a configuration.
 	Trials int
-	// Kept are those that the model learns from, by number; Points and Costs are theirs. A cost of +Inf is not known yet.
+	// Kept are the numbers, in order, of the trials that the model learns from; Points and Costs belong to them. A cost
+	// is +Inf until it is known.
 	Kept   []int
 	Points [][]float64
 	Costs  []float64
-	// Settings are those of the last fit, which was made when Fitted trials had ended.
+	// Settings are the result of the last fit, which was made when Fitted trials had ended.
 	Settings surrogate.Settings
 	Fitted   int
-	// Ended is how many trials have.
+	// Ended is the number of trials that ended.
 	Ended int
-	// First is the place in the sequence that the first configurations are drawn from.
+	// First is the position in the sequence of initial configurations.
 	First uint64
 }
 
 const (
 	// bayesStream separates the model's randomness from other uses of a sweep's seed.
 	bayesStream = 0x6261796573
-	// mostKept is how many trials the model learns from at the most: the best half of those that ended, and the newest. In a sweep of more than
-	// manyTrials it is fewKept, and each choice is made among a quarter of the points: such trials are short, and must not wait for the model.
+	// mostKept is the maximum number of trials that the model learns from: the better half of those that ended, and the
+	// newest. Sweeps of more than manyTrials keep fewKept trials and search fewTries of the points, because their
+	// trials are short and must not wait for the model.
 	mostKept, manyTrials, fewKept, fewTries = 120, 250, 64, 0.25
-	// firstTrials and the number of parameters are how many configurations are drawn before the model has a say, up to mostFirst.
+	// The model is used after firstTrials trials plus one for each parameter, and at most mostFirst.
 	firstTrials, mostFirst = 2, 10
-	// exploreEach is every how many trials one explores.
+	// Every exploreEach-th trial explores.
 	exploreEach = 6
-	// evaluations are how many settings a fit tries, and firstEvaluations the first one.
+	// evaluations is the number of settings that a fit tries, firstEvaluations that of the first fit.
 	evaluations, firstEvaluations = 10, 40
 )
 
-// NewBayes makes one.
+// NewBayes returns a Bayesian sampler.
 func NewBayes(s *space.Space, seed uint64) *Bayes {
 	b := &Bayes{seed: seed}
 	b.use(s)
@@ -87,7 +91,7 @@ func (b *Bayes) Next() (Config, bool, error) {
 		b.last = u
 		return b.space.At(zeroes(u)), true, nil
 	}
-	if b.Trials == 0 { // what its author thinks is about right is in the middle
+	if b.Trials == 0 { // the centre, because users put what they think is right in the middle of a range
 		u := slices.Repeat([]float64{0.5}, b.space.Dims())
 		if cfg := b.space.At(u); b.space.Allowed(cfg) {
 			b.last = u
@@ -99,7 +103,7 @@ func (b *Bayes) Next() (Config, bool, error) {
 	return cfg, ok, err
 }
 
-// zeroes is a point with 0 for what is absent.
+// zeroes returns a copy of the point with NaN, which marks absent parameters, replaced by 0.
 func zeroes(u []float64) []float64 {
 	out := slices.Clone(u)
 	for i, x := range out {
@@ -110,7 +114,7 @@ func zeroes(u []float64) []float64 {
 	return out
 }
 
-// propose asks the model; false if it does not know enough.
+// propose returns the model's choice, or false if the model knows too few trials.
 func (b *Bayes) propose() ([]float64, bool) {
 	if b.Trials < min(b.space.Dims()+firstTrials, mostFirst) {
 		return nil, false
@@ -142,7 +146,7 @@ func (b *Bayes) propose() ([]float64, bool) {
 	if tries > 0 {
 		b.Settings, b.Fitted = settings, max(b.Ended, 1)
 	}
-	if len(pending) > 0 { // those that run are believed to cost what the model thinks (Ginsbourger, Le Riche and Carraro 2010)
+	if len(pending) > 0 { // running trials are assumed to cost what the model predicts (Ginsbourger, Le Riche and Carraro 2010)
 		for _, i := range pending {
 			mean, _ := m.Predict(b.Points[i])
 			seen = append(seen, surrogate.Seen{At: b.Points[i], Cost: mean})
@@ -182,7 +186,7 @@ func (b *Bayes) Took(cfg Config) {
 	}
 }
 
-// forget drops the oldest of the worse half of the trials that ended.
+// forget drops the oldest trial of the worse half of those that ended.
 func (b *Bayes) forget() {
 	var ended []float64
 	for _, cost := range b.Costs {
@@ -197,7 +201,7 @@ func (b *Bayes) forget() {
 			return
 		}
 	}
-	b.drop(0) // nothing ended, or all alike
+	b.drop(0) // no trial ended, or all have the same cost
 }
 
 func (b *Bayes) drop(i int) {
@@ -219,7 +223,7 @@ func (b *Bayes) Told(trial int, cost float64) {
 	b.Costs[i] = cost
 }
 
-// Widen chooses later configurations from a wider space, in which those before have other places.
+// Widen makes Next choose from a wider space and converts the points of earlier trials to its coordinates.
 func (b *Bayes) Widen(s *space.Space) error {
 	for i, u := range b.Points {
 		b.Points[i] = s.Coordinates(b.space.At(zeroes(u)), nil, math.NaN())
@@ -229,7 +233,7 @@ func (b *Bayes) Widen(s *space.Space) error {
 	return nil
 }
 
-// Snapshot returns what it has learnt.
+// Snapshot returns what the sampler has learned.
 func (b *Bayes) Snapshot() ([]byte, error) {
 	var buf bytes.Buffer
 	if err := gob.NewEncoder(&buf).Encode(b.bayesState); err != nil {
@@ -244,15 +248,15 @@ func restoreBayes(s *space.Space, st state) (*Bayes, error) {
 		return nil, fmt.Errorf("%w: %w", ErrBadSnapshot, err)
 	}
 	if len(b.Kept) != len(b.Points) || len(b.Kept) != len(b.Costs) || !slices.IsSorted(b.Kept) {
-		return nil, fmt.Errorf("%w: columns of unlike length", ErrBadSnapshot)
+		return nil, fmt.Errorf("%w: its columns differ in length or are not sorted", ErrBadSnapshot)
 	}
 	for _, p := range b.Points {
 		if len(p) != s.Dims() {
-			return nil, fmt.Errorf("%w: a point of %d parameters in a space of %d", ErrBadSnapshot, len(p), s.Dims())
+			return nil, fmt.Errorf("%w: it has a point with %d parameters, but the space has %d", ErrBadSnapshot, len(p), s.Dims())
 		}
 	}
 	if n := len(b.Settings.Scales); n != 0 && n != s.Dims() {
-		return nil, fmt.Errorf("%w: %d lengths for %d parameters", ErrBadSnapshot, n, s.Dims())
+		return nil, fmt.Errorf("%w: it has %d length scales for %d parameters", ErrBadSnapshot, n, s.Dims())
 	}
 	b.first.next = b.First
 	return b, nil

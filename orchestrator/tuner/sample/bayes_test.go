@@ -13,7 +13,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// mixedSpace has a number on a log scale, one of three choices, and a whole number that only one of them has.
+// mixedSpace has a number on a log scale, a choice of three values, and an integer that is present for one of them.
 func mixedSpace(t testing.TB, constraints ...string) *space.Space {
 	t.Helper()
 	s, err := space.Compile(map[string]*outbidv1.Parameter{
@@ -34,7 +34,7 @@ func values(texts ...string) (list []*structpb.Value) {
 	return list
 }
 
-// mixedCost is least, 0, for kind b, depth 5 and lr 0.02.
+// mixedCost is minimal, 0, for kind b, depth 5 and lr 0.02.
 func mixedCost(cfg Config) float64 {
 	cost := math.Abs(math.Log10(cfg["lr"].(float64))+1.7) / 4 //nolint:forcetypeassert // the space has it
 	if depth, ok := cfg["depth"].(int64); ok {
@@ -43,7 +43,7 @@ func mixedCost(cfg Config) float64 {
 	return cost + 0.3
 }
 
-// It finds the best of a space with conditions in fewer trials than chance does.
+// Bayes finds the best configuration of a space with conditions in fewer trials than random search.
 func TestBayesFindsTheBest(t *testing.T) {
 	t.Parallel()
 	best := func(s Sampler, n int) float64 {
@@ -73,8 +73,9 @@ func TestBayesFindsTheBest(t *testing.T) {
 	}
 }
 
-// Whatever trials cost, whenever and whether they end: each configuration is of the space, meets its constraints, and is what a sampler restored
-// at any point chooses. A configuration of a space without continuous numbers comes once, as long as there are others.
+// Whatever trials cost, and whenever they end: each configuration is in the space, meets its constraints, and equals
+// the choice of a restored sampler. In a space without continuous numbers, no configuration is repeated while others
+// are left.
 func TestBayesWhateverTrialsCost(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -104,7 +105,7 @@ func TestBayesWhateverTrialsCost(t *testing.T) {
 	})
 }
 
-// In a wider space it still knows what it learnt: the places of its trials give the configurations that they had.
+// After widening, the sampler keeps what it learned: the points of its trials give the configurations that they had.
 func TestBayesInAWiderSpace(t *testing.T) {
 	t.Parallel()
 	b, configs := NewBayes(mixedSpace(t), 1), []Config{}
@@ -151,7 +152,7 @@ func restored(t *rapid.T, s *space.Space, from Sampler) Learner {
 	return back.(Learner) //nolint:forcetypeassert // it was one
 }
 
-// What a choice costs does not grow with the sweep.
+// BenchmarkBayes shows that the cost of a choice does not grow with the sweep.
 func BenchmarkBayes(b *testing.B) {
 	for _, trials := range []int{50, 100, 300, 1000} {
 		b.Run(fmt.Sprint("trials=", trials), func(b *testing.B) {

@@ -19,15 +19,15 @@ type Grid struct {
 	points int
 	next   int
 	drawn  int
-	// seen holds hashes of what was drawn from narrower spaces.
+	// seen holds hashes of the configurations drawn before the space was widened.
 	seen map[uint64]bool
-	// total is the number of configurations that meet the constraints; -1 before it was counted.
+	// total is the number of configurations that meet the constraints, or -1 before they were counted.
 	total int
 }
 
 var _ Sampler = (*Grid)(nil)
 
-// NewGrid lays a grid over a space; points is how many values a float or unquantised int range gets at most.
+// NewGrid returns a sampler over a grid. points is the maximum number of values of a float or unquantised int range.
 func NewGrid(s *space.Space, points int) (*Grid, error) {
 	g, err := s.Grid(points)
 	if err != nil {
@@ -42,7 +42,7 @@ func restoreGrid(s *space.Space, st state) (*Grid, error) {
 		return nil, fmt.Errorf("%w: %w", ErrBadSnapshot, err)
 	}
 	if st.Next > uint64(g.grid.Size()) {
-		return nil, fmt.Errorf("%w: point %d of a grid of %d", ErrBadSnapshot, st.Next, g.grid.Size())
+		return nil, fmt.Errorf("%w: it is at point %d of a grid of %d points", ErrBadSnapshot, st.Next, g.grid.Size())
 	}
 	g.next, g.drawn = int(st.Next), st.Drawn
 	for _, h := range st.Seen {
@@ -51,7 +51,7 @@ func restoreGrid(s *space.Space, st state) (*Grid, error) {
 	return g, nil
 }
 
-// Next draws the next configuration of the grid.
+// Next returns the next configuration of the grid.
 func (g *Grid) Next() (Config, bool, error) {
 	for g.next < g.grid.Size() {
 		cfg := g.grid.At(g.next)
@@ -66,12 +66,12 @@ func (g *Grid) Next() (Config, bool, error) {
 		}
 	}
 	if g.drawn == 0 {
-		return nil, false, errors.New("constraints: no configuration of the grid meets them all")
+		return nil, false, errors.New("constraints: no configuration of the grid meets all of them; relax them or refine the grid")
 	}
 	return nil, false, nil
 }
 
-// fresh reports whether a configuration meets the constraints and was not drawn from a narrower space.
+// fresh reports whether a configuration meets the constraints and was not drawn before the space was widened.
 func (g *Grid) fresh(cfg Config) (bool, error) {
 	if !g.space.Allowed(cfg) {
 		return false, nil
@@ -83,8 +83,8 @@ func (g *Grid) fresh(cfg Config) (bool, error) {
 	return !g.seen[h], err
 }
 
-// Total is how many configurations the grid draws in all, those drawn already included. The first call visits the
-// whole grid if there are constraints.
+// Total returns the number of configurations that the grid draws in total, including those already drawn. If there are
+// constraints, the first call visits the whole grid.
 func (g *Grid) Total() (int, error) {
 	if g.total >= 0 {
 		return g.total, nil
@@ -103,7 +103,7 @@ func (g *Grid) Total() (int, error) {
 	return n, nil
 }
 
-// Widen lays the grid over a wider space and leaves out what was drawn.
+// Widen lays the grid over a wider space and skips configurations that were already drawn.
 func (g *Grid) Widen(s *space.Space) error {
 	grid, err := s.Grid(g.points)
 	if err != nil {
@@ -122,15 +122,15 @@ func (g *Grid) Widen(s *space.Space) error {
 	return nil
 }
 
-// Snapshot returns the place in the grid.
+// Snapshot returns the position in the grid.
 func (g *Grid) Snapshot() ([]byte, error) {
 	return json.Marshal(state{
 		Kind: "grid", Next: uint64(g.next), Points: g.points, Drawn: g.drawn, Seen: slices.Sorted(maps.Keys(g.seen)),
 	})
 }
 
-// hash is 64 bits of the configuration's SHA-256: with a million configurations a clash, which would leave one out,
-// has a chance of 1 in 10^7.
+// hash returns 64 bits of the configuration's SHA-256. A collision would skip a configuration; with a million
+// configurations its probability is 1 in 10^7.
 func hash(cfg Config) (uint64, error) {
 	text, err := space.Canonical(cfg)
 	if err != nil {

@@ -30,7 +30,7 @@ import (
 	"strings"
 )
 
-// sobolDims is how many dimensions the table has.
+// sobolDims is the number of dimensions in the table.
 const sobolDims = 256
 
 // directions returns the direction numbers of the first dims dimensions, at most sobolDims, as fractions of 2^32.
@@ -63,7 +63,7 @@ func directions(dims int) [][sobolBits]uint32 {
 	return out
 }
 
-// atoi reads a number of the table, which a test reads whole.
+// atoi converts a number of the table. A test reads the whole table, so a bad number cannot go unnoticed.
 func atoi(s string) uint32 {
 	n, err := strconv.ParseUint(s, 10, 32)
 	if err != nil {
@@ -72,8 +72,8 @@ func atoi(s string) uint32 {
 	return uint32(n)
 }
 
-// joeKuo has one line per dimension from the second on: the inner coefficients of the primitive polynomial as a
-// number, then the initial direction numbers; as many as its degree.
+// joeKuo has a line for each dimension from the second on: the inner coefficients of the primitive polynomial as a
+// number, and the initial direction numbers, as many as its degree.
 const joeKuo = `
 0 1
 1 1 3

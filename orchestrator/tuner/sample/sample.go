@@ -1,7 +1,8 @@
-// Package sample draws configurations from a search space: at random, along a Sobol sequence, or over a grid.
+// Package sample draws configurations from a search space: at random, along a Sobol sequence, over a grid, or by
+// Bayesian optimisation.
 //
-// A Sampler is a pure value with a snapshot: restored, it goes on with the same configurations. Samplers keep to the
-// constraints by drawing again.
+// A Sampler is deterministic: restored from a snapshot, it continues with the same configurations. Samplers meet the
+// constraints by redrawing.
 package sample
 
 import (
@@ -16,24 +17,25 @@ import (
 // Config is a configuration.
 type Config = space.Config
 
-// A Sampler draws configurations, one after another.
+// A Sampler draws a sequence of configurations.
 type Sampler interface {
-	// Next draws a configuration that meets the constraints; false means that there are no more. It is an error if
-	// the constraints leave so little of the space that none is found.
+	// Next draws a configuration that meets the constraints. It returns false if none is left, and an error if it finds
+	// none because the constraints leave too little of the space.
 	Next() (Config, bool, error)
-	// Widen draws later configurations from a wider space. What was drawn stays drawn: a grid does not repeat it.
+	// Widen makes Next draw from a wider space. A grid does not repeat configurations that it drew before.
 	Widen(*space.Space) error
-	// Snapshot returns everything but the space. Restore goes on from it.
+	// Snapshot returns the whole state except the space. Restore returns a sampler in this state.
 	Snapshot() ([]byte, error)
 }
 
-// ErrBadSnapshot is returned by Restore for bytes that are no snapshot of a sampler.
+// ErrBadSnapshot is returned by Restore for bytes that are not a snapshot of a sampler.
 var ErrBadSnapshot = errors.New("not a snapshot of a sampler")
 
-// maxTries bounds how often a sampler draws again when a configuration does not meet the constraints.
+// maxTries is the maximum number of draws for one configuration that meets the constraints.
 const maxTries = 10_000
 
-// New makes the sampler of that name, "random" or "sobol"; "" is random. The same seed draws the same configurations.
+// New returns the sampler with a name, "random" or "sobol"; "" means random. The same seed draws the same
+// configurations.
 func New(name string, s *space.Space, seed uint64) (Sampler, error) {
 	switch name {
 	case "", "random":
@@ -48,21 +50,21 @@ func New(name string, s *space.Space, seed uint64) (Sampler, error) {
 // state is the snapshot of any sampler.
 type state struct {
 	Kind string `json:"kind"`
-	// Rng is random's generator.
+	// Rng is the generator of Random.
 	Rng []byte `json:"rng,omitempty"`
-	// Seed is Sobol's.
+	// Seed is the seed of Sobol and Bayes.
 	Seed uint64 `json:"seed,omitempty"`
-	// Next is the number of the next point of a Sobol sequence or grid.
+	// Next is the index of the next point of a Sobol sequence or grid.
 	Next uint64 `json:"next,omitempty"`
-	// Points, Drawn and Seen are the grid's.
+	// Points, Drawn and Seen belong to Grid.
 	Points int      `json:"points,omitempty"`
 	Drawn  int      `json:"drawn,omitempty"`
 	Seen   []uint64 `json:"seen,omitempty"`
-	// Learnt is what the Bayesian sampler knows.
+	// Learnt is the state of Bayes.
 	Learnt []byte `json:"learnt,omitempty"`
 }
 
-// Restore goes on from a snapshot, over the space that the sampler had when it was taken.
+// Restore returns a sampler in the state of a snapshot. s must be the space that it had when the snapshot was taken.
 func Restore(s *space.Space, snapshot []byte) (Sampler, error) {
 	var st state
 	if err := json.Unmarshal(snapshot, &st); err != nil {
@@ -84,7 +86,7 @@ func Restore(s *space.Space, snapshot []byte) (Sampler, error) {
 	case "bayes":
 		return restoreBayes(s, st)
 	default:
-		return nil, fmt.Errorf("%w: kind %q", ErrBadSnapshot, st.Kind)
+		return nil, fmt.Errorf("%w: unknown kind %q", ErrBadSnapshot, st.Kind)
 	}
 }
 
@@ -100,7 +102,7 @@ var _ Sampler = (*Random)(nil)
 // stream separates the samplers' randomness from other uses of a sweep's seed.
 const stream = 0x73616d706c65
 
-// NewRandom makes a random sampler.
+// NewRandom returns a random sampler.
 func NewRandom(s *space.Space, seed uint64) *Random {
 	pcg := rand.NewPCG(seed, stream)
 	return &Random{space: s, pcg: pcg, rng: rand.New(pcg)}
@@ -117,7 +119,7 @@ func (r *Random) Next() (Config, bool, error) {
 	})
 }
 
-// draw turns points into configurations until one meets the constraints.
+// draw converts points into configurations until one meets the constraints.
 func draw(s *space.Space, point func() ([]float64, error)) (Config, bool, error) {
 	violated := ""
 	for range maxTries {
@@ -130,11 +132,11 @@ func draw(s *space.Space, point func() ([]float64, error)) (Config, bool, error)
 			return cfg, true, nil
 		}
 	}
-	return nil, false, fmt.Errorf("constraints: of %d configurations none meets them all (the last breaks %q); "+
-		"they leave almost nothing of the space", maxTries, violated)
+	return nil, false, fmt.Errorf("constraints: none of %d random configurations meets all of them (the last one breaks %q); "+
+		"relax them so that they exclude less of the space", maxTries, violated)
 }
 
-// Widen draws later configurations from a wider space.
+// Widen implements Sampler.
 func (r *Random) Widen(s *space.Space) error {
 	r.space = s
 	return nil

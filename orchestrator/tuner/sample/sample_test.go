@@ -73,7 +73,7 @@ func take(t testing.TB, s Sampler, n int) []string {
 	return out
 }
 
-// A restored sampler goes on as the one whose snapshot it has.
+// A restored sampler continues like the one whose snapshot it has.
 func TestRestoreContinues(t *testing.T) {
 	t.Parallel()
 	s := compile(t, mixed, "lr * n < 0.5")
@@ -140,10 +140,10 @@ func TestConstraintsThatLeaveNothing(t *testing.T) {
 	t.Parallel()
 	s := compile(t, mixed, "lr < 1", "n > 9")
 	for name, a := range each(t, s, 1) {
-		want := `constraints: of 10000 configurations none meets them all (the last breaks "n > 9"); ` +
-			"they leave almost nothing of the space"
+		want := `constraints: none of 10000 random configurations meets all of them (the last one breaks "n > 9"); ` +
+			"relax them so that they exclude less of the space"
 		if name == "grid" {
-			want = "constraints: no configuration of the grid meets them all"
+			want = "constraints: no configuration of the grid meets all of them; relax them or refine the grid"
 		}
 		if _, _, err := a.Next(); err == nil || err.Error() != want {
 			t.Errorf("%s: got %v, want %s", name, err, want)
@@ -167,7 +167,7 @@ func TestBadSnapshots(t *testing.T) {
 	}
 }
 
-// The grid draws everything once, also over a space that became wider half way.
+// The grid draws every configuration once, also if the space becomes wider half way.
 func TestGridDrawsAllOnce(t *testing.T) {
 	t.Parallel()
 	narrow := compile(t, `{"a": {"choice": {"values": [1, 2, 3]}}, "b": {"choice": {"values": [1, 2]}}}`, "a != 2 or b != 2")
@@ -198,7 +198,7 @@ func TestGridDrawsAllOnce(t *testing.T) {
 	}
 }
 
-// Whole points, as scipy 1.17.1 draws them without scramble.
+// Whole points match those that scipy 1.17.1 draws without scrambling.
 func TestSobolAgainstScipy(t *testing.T) {
 	t.Parallel()
 	data, err := os.ReadFile("testdata/sobol_scipy.json")
@@ -221,8 +221,8 @@ func TestSobolAgainstScipy(t *testing.T) {
 	}
 }
 
-// However it is scrambled, every dimension's first 2^k points lie one in each of 2^k equal intervals, and the first two
-// dimensions' lie one in each box of every shape of that size: a (0, k, 2)-net.
+// With any scramble, the first 2^k points of every dimension are one in each of 2^k equal intervals, and those of the
+// first two dimensions one in each box of every shape with that area: a (0, k, 2)-net.
 func TestSobolStaysEven(t *testing.T) {
 	t.Parallel()
 	const k = 8
@@ -250,10 +250,10 @@ func TestSobolStaysEven(t *testing.T) {
 	})
 }
 
-// top is the upper n bits.
+// top returns the upper n bits.
 func top(x, n uint32) uint32 { return uint32(uint64(x) >> (32 - n)) }
 
-// The scramble is a bijection that leaves order of bits: what two numbers share at the top, they share after it.
+// The scramble is a bijection that preserves common prefixes: numbers with equal upper bits keep equal upper bits.
 func TestOwenIsNested(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -265,7 +265,7 @@ func TestOwenIsNested(t *testing.T) {
 	})
 }
 
-// Past the table's dimensions the rest is random, and still the same for the same seed.
+// Dimensions after the table's are pseudorandom, and the same for the same seed.
 func TestManyDimensions(t *testing.T) {
 	t.Parallel()
 	var b strings.Builder

@@ -11,13 +11,13 @@ import (
 
 // Sobol draws along a Sobol sequence with the direction numbers of Joe and Kuo (2008) under a nested uniform (Owen)
 // scramble, hashed as in Burley, "Practical Hash-based Owen Scrambling" (JCGT 2020), with the constants that Vegdahl
-// found for it. Every 2^k configurations in a row from the start fill each dimension evenly, whatever the seed.
-// Dimensions past the table's 256 are plain random.
+// found for it. The first 2^k configurations fill each dimension evenly, whatever the seed. Dimensions after the
+// table's 256 are pseudorandom.
 type Sobol struct {
 	space *space.Space
 	seed  uint64
 	next  uint64
-	// directions and scramble are per dimension.
+	// directions and scramble are indexed by dimension.
 	directions [][sobolBits]uint32
 	scramble   []uint32
 }
@@ -31,7 +31,7 @@ const (
 	scrambleStream = 0x736f626f6c
 )
 
-// NewSobol makes a Sobol sampler.
+// NewSobol returns a Sobol sampler.
 func NewSobol(s *space.Space, seed uint64) *Sobol {
 	q := &Sobol{seed: seed}
 	q.use(s)
@@ -48,12 +48,12 @@ func (q *Sobol) use(s *space.Space) {
 	}
 }
 
-// Next draws the next configuration of the sequence that meets the constraints.
+// Next returns the next configuration of the sequence that meets the constraints.
 func (q *Sobol) Next() (Config, bool, error) {
 	u := make([]float64, q.space.Dims())
 	return draw(q.space, func() ([]float64, error) {
 		if q.next >= 1<<sobolBits {
-			return nil, errors.New("sampler: the Sobol sequence is at its end after 2^32 points")
+			return nil, errors.New("sampler: the Sobol sequence has no more than 2^32 points; use the random sampler")
 		}
 		q.point(uint32(q.next), u)
 		q.next++
@@ -61,7 +61,7 @@ func (q *Sobol) Next() (Config, bool, error) {
 	})
 }
 
-// point writes the scrambled n-th point into u.
+// point writes the n-th scrambled point into u.
 func (q *Sobol) point(n uint32, u []float64) {
 	for d := range u {
 		if d < len(q.directions) {
@@ -74,8 +74,8 @@ func (q *Sobol) point(n uint32, u []float64) {
 
 func unit(x uint32) float64 { return float64(x) / (1 << sobolBits) }
 
-// sobol is coordinate n of the unscrambled sequence, in the order of Gray codes (Antonov and Saleev 1979) that
-// published tables show.
+// sobol returns coordinate n of the unscrambled sequence in Gray code order (Antonov and Saleev 1979), the order of
+// published tables.
 func sobol(v *[sobolBits]uint32, n uint32) uint32 {
 	var x uint32
 	for gray := n ^ n>>1; gray != 0; gray &= gray - 1 {
@@ -84,7 +84,8 @@ func sobol(v *[sobolBits]uint32, n uint32) uint32 {
 	return x
 }
 
-// owen permutes x so that every bit depends on itself and the bits above it: the evenness of the sequence stays.
+// owen permutes x so that every bit depends on itself and the bits above it, which keeps the sequence evenly
+// distributed.
 func owen(x, seed uint32) uint32 {
 	x = bits.Reverse32(x)
 	x ^= x * 0x3d20adea
@@ -95,13 +96,13 @@ func owen(x, seed uint32) uint32 {
 	return bits.Reverse32(x)
 }
 
-// Widen draws later configurations from a wider space, further along the same sequence.
+// Widen makes Next draw from a wider space, at later points of the same sequence.
 func (q *Sobol) Widen(s *space.Space) error {
 	q.use(s)
 	return nil
 }
 
-// Snapshot returns the place in the sequence.
+// Snapshot returns the position in the sequence.
 func (q *Sobol) Snapshot() ([]byte, error) {
 	return json.Marshal(state{Kind: "sobol", Seed: q.seed, Next: q.next})
 }

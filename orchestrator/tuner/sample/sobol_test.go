@@ -6,7 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// The first points are those of the published implementation (and of scipy.stats.qmc.Sobol without scramble).
+// The first points equal those of the published implementation (and of scipy.stats.qmc.Sobol without scramble).
 func TestSobolKnownPoints(t *testing.T) {
 	t.Parallel()
 	v := directions(5)

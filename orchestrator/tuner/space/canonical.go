@@ -13,10 +13,10 @@ import (
 	"unicode/utf8"
 )
 
-// Canonical writes a configuration as JSON in the one form that the ledger, workers and training code see: no spaces,
-// keys sorted by their bytes, whole numbers without and floats always with a decimal point or an exponent. Equal
-// configurations give equal texts, and Parse gives back exactly what was written. NaN, infinities, broken UTF-8 and
-// values of other types than a Config's are errors.
+// Canonical returns a configuration as JSON in the canonical form that the ledger, workers and training code see: no
+// spaces, keys sorted by bytes, integers without and floats always with a decimal point or an exponent. Equal
+// configurations give equal texts, and Parse is its inverse. NaN, infinities, invalid UTF-8 and types that a Config
+// does not have are errors.
 func Canonical(cfg Config) (string, error) {
 	if cfg == nil {
 		cfg = Config{}
@@ -32,7 +32,7 @@ func canonical(v any) (string, error) {
 	return b.String(), nil
 }
 
-// maxNesting bounds how deep a configuration nests: groups, and lists and objects as values in them.
+// maxNesting limits the nesting of a configuration: groups, and lists and objects as values in them.
 const maxNesting = 2*maxDepth + 2
 
 func write(b *strings.Builder, path string, v any, depth int) error {
@@ -125,7 +125,7 @@ func Parse(text string) (Config, error) {
 		return nil, fmt.Errorf("configuration: %w", err)
 	}
 	if _, err := dec.Token(); err != io.EOF {
-		return nil, wrong("configuration", "goes on after its end")
+		return nil, wrong("configuration", "has text after the end of its JSON object")
 	}
 	v, err := fromJSON("", raw, 0)
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Check says whether a configuration is one of the space: every parameter whose condition holds is there with a
-// value of its range, and nothing else is. Constraints are not asked; see Allowed.
+// Check returns an error if a configuration is not in the space: every parameter whose condition holds must have a
+// value in its range, and other entries are not allowed. Check ignores constraints; see Allowed.
 func (s *Space) Check(cfg Config) error {
 	values := s.values(cfg)
 	for _, i := range s.order {
@@ -41,7 +41,7 @@ func (s *Space) Check(cfg Config) error {
 	return s.unknown(nil, cfg)
 }
 
-// unknown names the first entry of a configuration that is no parameter.
+// unknown returns an error for the first entry of a configuration that is not a parameter.
 func (s *Space) unknown(around []string, cfg map[string]any) error {
 	for _, name := range slices.Sorted(maps.Keys(cfg)) {
 		keys := append(slices.Clone(around), name)
@@ -50,7 +50,7 @@ func (s *Space) unknown(around []string, cfg map[string]any) error {
 			continue
 		}
 		if !slices.ContainsFunc(s.groups, func(g *group) bool { return g.path == path }) {
-			return wrong(path, "is not a parameter; there are %s", s.nameList())
+			return wrong(path, "is not a parameter; must be one of %s", s.nameList())
 		}
 		inner, ok := cfg[name].(map[string]any)
 		if !ok {
@@ -63,8 +63,8 @@ func (s *Space) unknown(around []string, cfg map[string]any) error {
 	return nil
 }
 
-// Contains says whether every parameter of an older space is in this one and keeps all its values: what extending a
-// sweep may do. A condition may only become weaker. The error names the parameter that does not fit.
+// Contains returns an error unless this space has every parameter of an older space with all its values, as required
+// for extending a sweep. Conditions may only become weaker. The error names the parameter.
 func (s *Space) Contains(older *Space) error {
 	for _, old := range older.leaves {
 		i, ok := s.byPath[old.path]
@@ -97,7 +97,7 @@ func implies(old, now *condition) bool {
 	return true
 }
 
-// containsDist says what values of the old spread the new one lacks, "" if none.
+// containsDist describes the values of the old distribution that the new one lacks. It returns "" if it has them all.
 func containsDist(now, old dist) string {
 	switch o := old.(type) {
 	case constDist:
@@ -112,7 +112,7 @@ func containsDist(now, old dist) string {
 		case n.low > o.low || n.last() < o.last():
 			return fmt.Sprintf("%d to %d does not contain %d to %d as before", n.low, n.last(), o.low, o.last())
 		case (o.low-n.low)%n.q != 0 || o.q%n.q != 0:
-			return fmt.Sprintf("steps of %d from %d leave out values of before (steps of %d from %d)", n.q, n.low, o.q, o.low)
+			return fmt.Sprintf("steps of %d from %d leave out earlier values (steps of %d from %d)", n.q, n.low, o.q, o.low)
 		}
 		return ""
 	case floatDist:
@@ -137,10 +137,10 @@ func containsFloat(now dist, o floatDist) string {
 	case n.q > 0 && o.q == 0:
 		return fmt.Sprintf("had no quantum before and cannot get one (%v)", n.q)
 	case n.q > 0:
-		// Two neighbours on the new grid put all of them there.
+		// Two neighbours on the new grid imply that all values are on it.
 		for _, v := range []float64{o.value(0), o.value(1), o.value(o.n - 1)} {
 			if n.check(v) != "" {
-				return fmt.Sprintf("steps of %v from %v leave out %v, a value of before", n.q, n.low, v)
+				return fmt.Sprintf("steps of %v from %v leave out the earlier value %v", n.q, n.low, v)
 			}
 		}
 	}

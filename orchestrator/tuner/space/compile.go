@@ -13,19 +13,19 @@ import (
 )
 
 const (
-	// maxDepth bounds how deep groups nest, and with it every recursion over a space.
+	// maxDepth limits the nesting of groups, and with it every recursion over a space.
 	maxDepth = 16
-	// maxLeaves bounds the parameters of a space.
+	// maxLeaves is the maximum number of parameters of a space.
 	maxLeaves = 1000
-	// maxWhole is the largest whole number that JSON, Python and float64 all hold exactly.
+	// maxWhole is the largest integer that JSON, Python and float64 can all represent exactly.
 	maxWhole = int64(1) << 53
 )
 
-// An Error says what is wrong with one field of a spec.
+// An Error describes what is wrong with one field of a spec.
 type Error struct {
 	// Field is the path in the spec, such as "space.lr.float.low".
 	Field string
-	// Problem names the value and what would be right.
+	// Problem names the value and describes the error.
 	Problem string
 }
 
@@ -37,7 +37,7 @@ func wrong(field, format string, args ...any) *Error {
 
 type compiler struct{ space *Space }
 
-// params flattens the parameters of one level.
+// params adds the parameters of one level to the space.
 func (c *compiler) params(
 	field string, keys []string, params map[string]*outbidv1.Parameter, when []*condition,
 ) error {
@@ -119,7 +119,7 @@ func newCondition(field string, w *outbidv1.Condition) (*condition, error) {
 	return c, nil
 }
 
-// fromValue turns a protobuf value into a configuration's: whole numbers become int64.
+// fromValue converts a protobuf value into a configuration value. Integral numbers become int64.
 func fromValue(field string, pv *structpb.Value, depth int) (any, error) {
 	if depth > maxDepth {
 		return nil, wrong(field, "is nested deeper than %d", maxDepth)
@@ -168,8 +168,8 @@ func fromNumber(field string, f float64) (any, error) {
 	}
 }
 
-// IsName reports whether a parameter or metric may be called so: ASCII letters, digits and _, not starting with a
-// digit, at most 100 of them, so that it is a variable in constraints and Python and a name in templates.
+// IsName reports whether name may be used for a parameter or metric: at most 100 ASCII letters, digits and _, not
+// starting with a digit. Such a name is a valid variable in constraints and Python, and a valid name in templates.
 func IsName(name string) bool {
 	if name == "" || len(name) > 100 || name[0] >= '0' && name[0] <= '9' {
 		return false

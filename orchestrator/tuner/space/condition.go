@@ -19,7 +19,7 @@ func (s *Space) conditions() []*condition {
 	return all
 }
 
-// resolve finds the leaf that each condition asks about and checks that it could hold.
+// resolve finds the leaf that each condition refers to and checks that the condition can hold.
 func (s *Space) resolve() error {
 	for _, c := range s.conditions() {
 		target, ok := s.byPath[c.param]
@@ -27,17 +27,17 @@ func (s *Space) resolve() error {
 			if slices.ContainsFunc(s.groups, func(g *group) bool { return g.path == c.param }) {
 				return wrong(c.field+".param", "%q is a group; name a parameter in it", c.param)
 			}
-			return wrong(c.field+".param", "%q is not a parameter; there are %s", short(c.param), s.nameList())
+			return wrong(c.field+".param", "%q is not a parameter; must be one of %s", short(c.param), s.nameList())
 		}
 		c.target = target
 		d := s.leaves[target].dist
 		if f, ok := d.(floatDist); ok && f.q == 0 {
 			return wrong(c.field+".param", "%q is a float without quantum, which never equals a given value; "+
-				"ask about a choice, a constant, an int or a quantised float", c.param)
+				"use a choice, a constant, an int or a quantised float", c.param)
 		}
 		if n, ok := d.(normalDist); ok && n.q == 0 {
 			return wrong(c.field+".param", "%q is a normal without quantum, which never equals a given value; "+
-				"ask about a choice, a constant, an int or a quantised number", c.param)
+				"use a choice, a constant, an int or a quantised number", c.param)
 		}
 		for i, v := range c.in {
 			if problem := d.check(v); problem != "" {
@@ -48,7 +48,7 @@ func (s *Space) resolve() error {
 	return nil
 }
 
-// nameList lists the parameters for an error.
+// nameList lists the parameters for an error message.
 func (s *Space) nameList() string {
 	const most = 10
 	names := s.Names()
@@ -61,8 +61,8 @@ func (s *Space) nameList() string {
 	return strings.Join(names, ", ")
 }
 
-// sortConditions orders the leaves so that a condition's parameter is decided before what depends on it. Among those
-// that are free to come, the first path comes first, so that the order is the same every time.
+// sortConditions orders the leaves so that each comes after the leaves that its conditions refer to. Otherwise leaves
+// are ordered by path, so that the result is deterministic.
 func (s *Space) sortConditions() error {
 	const (
 		fresh = iota
@@ -77,7 +77,7 @@ func (s *Space) sortConditions() error {
 			switch state[c.target] {
 			case open:
 				return wrong(c.field+".param", "%q is present only if %q has a value, and that depends on %q again; "+
-					"break the circle", s.leaves[i].path, c.param, s.leaves[i].path)
+					"break the cycle", s.leaves[i].path, c.param, s.leaves[i].path)
 			case fresh:
 				if err := visit(c.target); err != nil {
 					return err

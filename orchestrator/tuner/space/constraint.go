@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// maxConstraints and maxConstraintLen bound what one draw of a configuration may cost.
+	// These limits bound the cost of checking one configuration.
 	maxConstraints   = 100
 	maxConstraintLen = 1000
 	maxNodes         = 500
@@ -31,8 +31,8 @@ type constraint struct {
 
 func compileConstraints(s *Space, texts []string) ([]*constraint, error) {
 	if len(texts) > maxConstraints {
-		return nil, wrong("constraints", "%d of them are too many; join some with \"and\", %d are allowed",
-			len(texts), maxConstraints)
+		return nil, wrong("constraints", "must be at most %d, got %d; join some with \"and\"",
+			maxConstraints, len(texts))
 	}
 	env := s.types()
 	var out []*constraint
@@ -73,8 +73,8 @@ func (s *Space) compileConstraint(field, text string, env types.Map) (*constrain
 	return &constraint{text: text, program: program, needs: m.needs}, nil
 }
 
-// functions are what a constraint may call: nothing that reads the clock, which would make a replay differ, and nothing
-// that makes large values out of small ones.
+// functions lists the functions that a constraint may call. They do not read the clock, so that replays are the same,
+// and do not build large values from small ones.
 func functions() []string {
 	return []string{
 		"abs", "ceil", "floor", "round", "int", "float", "string", "lower", "upper", "len", "first", "last",
@@ -90,15 +90,15 @@ func (s *Space) badConstraint(field, text string, err error) error {
 	}
 	message, _, _ = strings.Cut(message, "\n")
 	if got, ok := strings.CutPrefix(message, "expected bool, but got "); ok {
-		message = "gives " + got + ", not true or false; compare it with something"
+		message = "gives " + got + "; must be true or false, such as a comparison"
 	}
 	if strings.HasPrefix(message, "unknown name") {
-		message += "; there are the parameters " + s.nameList() + " and functions such as abs, min and max"
+		message += "; the parameters are " + s.nameList() + ", and functions such as abs, min and max exist"
 	}
 	return wrong(field, "%q: %s%s", short(text), message, where)
 }
 
-// types is what the checker of expressions knows about the parameters.
+// types returns the types of the parameters for the expression checker.
 func (s *Space) types() types.Map {
 	root := types.Map{}
 	for _, l := range s.leaves {
@@ -131,7 +131,7 @@ func typeOf(d dist) types.Type {
 	}
 }
 
-// typeOfValues is the type that all values share, any if they share none.
+// typeOfValues returns the type that all values share, or types.Any if they differ.
 func typeOfValues(values []any) types.Type {
 	var shared types.Type
 	for _, v := range values {
@@ -156,8 +156,8 @@ func typeOfValues(values []any) types.Type {
 	return shared
 }
 
-// mentions collects the parameters and groups that an expression names, and finds what could make it slow: a
-// constraint is computed for every configuration, inside the one loop that serves all sweeps.
+// mentions collects the parameters and groups that an expression names. It also rejects constructs that could be slow,
+// because constraints are evaluated for every configuration in the one loop that serves all sweeps.
 type mentions struct {
 	space      *Space
 	needs      [][]string
@@ -190,7 +190,7 @@ func (m *mentions) Visit(node *ast.Node) {
 	}
 }
 
-// path reads a.b.c out of nested member accesses; nil if the node is something else.
+// path returns a, b, c for the nested member access a.b.c, or nil for any other node.
 func path(node ast.Node) []string {
 	switch n := node.(type) {
 	case *ast.IdentifierNode:
@@ -216,11 +216,11 @@ func path(node ast.Node) []string {
 	}
 }
 
-// Allowed reports whether a configuration meets every constraint. A constraint that mentions a parameter which is
-// absent by its condition is taken as holding; one that cannot be computed, such as a division by 0, is not met.
+// Allowed reports whether a configuration meets every constraint. A constraint that mentions a parameter that is absent
+// because of its condition is met. One whose evaluation fails, such as a division by 0, is not met.
 func (s *Space) Allowed(cfg Config) bool { return s.Violated(cfg) == "" }
 
-// Violated returns the text of the first constraint that a configuration does not meet, "" if it meets all.
+// Violated returns the text of the first constraint that a configuration does not meet, or "" if it meets all.
 func (s *Space) Violated(cfg Config) string {
 	for _, c := range s.constraints {
 		if !c.holds(cfg) {

@@ -1,8 +1,9 @@
 package space
 
-// Coordinates is the point of the unit cube that At makes a configuration of, or about that: numbers lie where they were drawn from, choices
-// in the middle of what stands for them. Parameters that the configuration lacks are absent. from is the point that the configuration
-// was made of, nil if it was not made of one: numbers then lie where they were found.
+// Coordinates returns a point of the unit cube for a configuration, the inverse of At. If from, the point that the
+// configuration was made from, is not nil, numbers keep its coordinates; otherwise they get the middle of the
+// coordinates that give the value. Choices get the middle of their interval, and parameters that the configuration
+// lacks get absent.
 func (s *Space) Coordinates(cfg Config, from []float64, absent float64) []float64 {
 	u := make([]float64, s.Dims())
 	for _, l := range s.leaves {
@@ -23,7 +24,7 @@ func (s *Space) Coordinates(cfg Config, from []float64, absent float64) []float6
 	return u
 }
 
-// Unordered says of each coordinate whether it stands for choices that have no order.
+// Unordered reports for each coordinate whether it is a choice, whose values have no order.
 func (s *Space) Unordered() []bool {
 	u := make([]bool, s.Dims())
 	for _, l := range s.leaves {
@@ -34,10 +35,10 @@ func (s *Space) Unordered() []bool {
 	return u
 }
 
-// halvings are how often the place of a number is halved to find it.
+// halvings is the number of bisection steps for the coordinate of a number.
 const halvings = 40
 
-// where is the coordinate of a value: in the middle of all that give it.
+// where returns the coordinate of a value: the middle of all coordinates that give it.
 func where(d dist, v any) float64 {
 	if c, ok := d.(choiceDist); ok {
 		for i := range c.values {

@@ -7,21 +7,21 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// A dist is how the values of one leaf are spread.
+// A dist is the distribution of one leaf's values.
 type dist interface {
-	// at is the value at u in [0, 1).
+	// at returns the value at u in [0, 1).
 	at(u float64) any
-	// check says what is wrong with a value, "" if it belongs here.
+	// check describes what is wrong with a value, or returns "" if the distribution contains it.
 	check(v any) string
-	// perturb moves a value that belongs here by a factor, or to a neighbour.
+	// perturb multiplies a value of the distribution by a factor, or moves it to a neighbour.
 	perturb(v any, factor float64, rng *rand.Rand) any
-	// count is how many grid points there are when an unquantised range gets at most points.
+	// count returns the number of grid points if an unquantised range gets at most points of them.
 	count(points int) uint64
-	// grid lists them; asked only for a count that fits.
+	// grid lists the grid points. It is called only if their count is within limits.
 	grid(points int) []any
 }
 
-// choiceDist is one of its values, each as likely.
+// choiceDist is a uniform choice between values.
 type choiceDist struct{ values []any }
 
 func newChoice(field string, values []*structpb.Value) (dist, error) {
@@ -38,7 +38,7 @@ func newChoice(field string, values []*structpb.Value) (dist, error) {
 		}
 		text := show(v)
 		if first, dup := seen[text]; dup {
-			return nil, wrong(at, "%s stands already at %s[%d]; every value may stand once", short(text), field, first)
+			return nil, wrong(at, "%s is a duplicate of %s[%d]; list every value once", short(text), field, first)
 		}
 		seen[text] = i
 		d.values[i] = v
@@ -57,7 +57,7 @@ func (d choiceDist) check(v any) string {
 	return fmt.Sprintf("%s is not one of %s", short(show(v)), short(show(d.values)))
 }
 
-// perturb moves to the value before or after; the ends have one neighbour.
+// perturb moves to the value before or after. A value at an end has one neighbour.
 func (d choiceDist) perturb(v any, _ float64, rng *rand.Rand) any {
 	up := rng.IntN(2) == 1
 	for i := range d.values {
@@ -80,7 +80,7 @@ func (d choiceDist) count(int) uint64 { return uint64(len(d.values)) }
 
 func (d choiceDist) grid(int) []any { return d.values }
 
-// constDist is always the same value.
+// constDist always has the same value.
 type constDist struct{ value any }
 
 func (d constDist) at(float64) any { return d.value }
@@ -98,7 +98,7 @@ func (d constDist) count(int) uint64 { return 1 }
 
 func (d constDist) grid(int) []any { return []any{d.value} }
 
-// show prints a value as JSON for an error or a comparison.
+// show formats a value as JSON for an error or a comparison.
 func show(v any) string {
 	text, err := canonical(v)
 	if err != nil {
@@ -107,7 +107,7 @@ func show(v any) string {
 	return text
 }
 
-// short cuts what would make an error unreadable.
+// short truncates text that would make an error unreadable.
 func short(text string) string {
 	const limit = 80
 	runes := []rune(text)

@@ -40,7 +40,7 @@ func TestParseRefuses(t *testing.T) {
 	for text, want := range map[string]string{
 		``:                           "configuration: EOF",
 		`[1]`:                        "configuration: [1] is not an object",
-		`{} {}`:                      "configuration: goes on after its end",
+		`{} {}`:                      "configuration: has text after the end of its JSON object",
 		`{"a": 9223372036854775808}`: "a: 9223372036854775808 is beyond the range of an int64",
 		`{"a": {"b": 1e999}}`:        "a.b: 1e999 is beyond the range of a float64",
 		strings.Repeat(`{"a":`, 50) + `1` + strings.Repeat(`}`, 50): strings.Repeat("a.", 34) + "a: is nested deeper than 34",

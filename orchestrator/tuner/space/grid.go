@@ -6,28 +6,29 @@ import (
 	"strings"
 )
 
-// A Grid is the finite set of configurations that a grid search tries. Every configuration is in it once: a
+// A Grid is the finite set of configurations that a grid search tries. It contains every configuration once: a
 // parameter that is absent from a configuration does not multiply it.
 type Grid struct {
 	space  *Space
 	values [][]any
-	// lasting tells, by position in the space's order, which decided leaves are still asked about from there on.
+	// lasting lists, for each position in the space's order, the earlier leaves that conditions from there on refer to.
 	lasting [][]int
 	counts  map[string]int
-	// sums tells, for a leaf that is asked about later, how many configurations there are up to each of its values.
+	// sums holds, for a leaf that later conditions refer to, the number of configurations up to and including each of
+	// its values.
 	sums map[string][]int
 	size int
 }
 
-// maxGrid bounds a grid search.
+// maxGrid is the maximum number of configurations in a grid.
 const maxGrid = 1_000_000
 
-// Grid lays a grid over the space: a float or unquantised int range gets at most points values from end to end, evenly
-// spaced on its scale; everything else gets all its values. It is an error if there are more than 1,000,000
-// configurations. Constraints are not asked.
+// Grid returns a grid over the space. A float or unquantised int range gets at most points values from end to end,
+// evenly spaced on its scale; other parameters get all their values. More than 1,000,000 configurations are an error.
+// Constraints are ignored.
 func (s *Space) Grid(points int) (*Grid, error) {
 	if points < 1 || points > maxGrid {
-		return nil, wrong("tuner.grid.points", "%d is not from 1 to %d", points, maxGrid)
+		return nil, wrong("tuner.grid.points", "must be from 1 to %d, got %d", maxGrid, points)
 	}
 	g := &Grid{space: s, values: make([][]any, len(s.leaves)), counts: map[string]int{}, sums: map[string][]int{}}
 	for i, l := range s.leaves {
@@ -43,13 +44,13 @@ func (s *Space) Grid(points int) (*Grid, error) {
 	}
 	g.size = g.count(0, current)
 	if g.size > maxGrid {
-		return nil, wrong("space", "has more than %d configurations as a grid; use fewer points, larger quanta, or random", maxGrid)
+		return nil, wrong("space", "has more than %d configurations as a grid; use fewer points, larger quanta, or the random tuner", maxGrid)
 	}
 	return g, nil
 }
 
-// lasting lists, for each position in the order, the leaves decided before it that a condition at it or later asks
-// about: all that the rest of the grid depends on.
+// lasting lists, for each position in the order, the earlier leaves that a condition at this position or later refers
+// to. The rest of the grid depends on nothing else.
 func (s *Space) lasting() [][]int {
 	lasting := make([][]int, len(s.order)+1)
 	asked := map[int]bool{}
@@ -66,7 +67,7 @@ func (s *Space) lasting() [][]int {
 	return lasting
 }
 
-// key names all that the rest of the grid from a position on depends on.
+// key identifies everything that the rest of the grid from a position on depends on.
 func (g *Grid) key(pos int, current []any) string {
 	var b strings.Builder
 	b.WriteString(strconv.Itoa(pos))
@@ -77,7 +78,7 @@ func (g *Grid) key(pos int, current []any) string {
 	return b.String()
 }
 
-// count is how many ways there are to go on from a position, maxGrid+1 if more than that.
+// count returns the number of configurations of the leaves from a position on, or maxGrid+1 if there are more.
 func (g *Grid) count(pos int, current []any) int {
 	if pos == len(g.space.order) {
 		return 1
@@ -109,13 +110,13 @@ func (g *Grid) count(pos int, current []any) int {
 	return total
 }
 
-// matters reports whether the leaf decided at a position is asked about later.
+// matters reports whether a later condition refers to the leaf at a position.
 func (g *Grid) matters(pos int) bool { return slices.Contains(g.lasting[pos+1], g.space.order[pos]) }
 
-// Size is the number of configurations.
+// Size returns the number of configurations.
 func (g *Grid) Size() int { return g.size }
 
-// At is the i-th configuration, 0 <= i < Size; numbers outside are clamped. The last parameter in the order of the
+// At returns the i-th configuration, 0 <= i < Size; other indices are clamped. The last parameter in the order of
 // conditions changes fastest.
 func (g *Grid) At(i int) Config {
 	i = min(max(i, 0), g.size-1)
@@ -143,7 +144,7 @@ func (g *Grid) At(i int) Config {
 	return g.space.assemble(current)
 }
 
-// GridSize is the number of configurations of Grid(points).
+// GridSize returns the number of configurations of Grid(points).
 func (s *Space) GridSize(points int) (int, error) {
 	g, err := s.Grid(points)
 	if err != nil {

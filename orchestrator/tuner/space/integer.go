@@ -14,7 +14,7 @@ type intDist struct {
 	low  int64
 	q, n int64
 	log  bool
-	// quantised says that the spec asked for steps: a grid then has every value.
+	// quantised is set if the spec has a quantum; a grid then has every value.
 	quantised bool
 }
 
@@ -22,15 +22,15 @@ func newInt(field string, p *outbidv1.IntRange) (dist, error) {
 	low, high, q := p.GetLow(), p.GetHigh(), p.GetQuantum()
 	switch {
 	case low < -maxWhole:
-		return nil, wrong(field+".low", "%d is below -2^53, which not every reader of JSON holds", low)
+		return nil, wrong(field+".low", "%d is below -2^53, which not every JSON parser can represent", low)
 	case high > maxWhole:
-		return nil, wrong(field+".high", "%d is above 2^53, which not every reader of JSON holds", high)
+		return nil, wrong(field+".high", "%d is above 2^53, which not every JSON parser can represent", high)
 	case low >= high:
 		return nil, wrong(field+".high", "%d is not above low (%d); for one fixed value use constant", high, low)
 	case p.GetLog() && low <= 0:
-		return nil, wrong(field+".low", "%d is not above 0, as a log range needs", low)
+		return nil, wrong(field+".low", "must be above 0 for a log range, got %d", low)
 	case q < 0:
-		return nil, wrong(field+".quantum", "%d is negative; use a step of 1 or more, or 0 for 1", q)
+		return nil, wrong(field+".quantum", "must be at least 1, or 0 for steps of 1, got %d", q)
 	case q > high-low:
 		return nil, wrong(field+".quantum", "%d is wider than the range from %d to %d", q, low, high)
 	}
@@ -49,7 +49,7 @@ func (d intDist) at(u float64) any {
 	return d.value(d.nearest(logBetween(logEdges(float64(d.low), float64(d.last()), float64(d.q)), u)))
 }
 
-// nearest is the number of the value nearest to x, possibly outside the range.
+// nearest returns the index of the value nearest to x, which may be just outside the range.
 func (d intDist) nearest(x float64) int64 {
 	k := math.Round((x - float64(d.low)) / float64(d.q))
 	return int64(math.Min(math.Max(k, -1), float64(d.n)))
@@ -97,7 +97,8 @@ func (d intDist) grid(points int) []any {
 	return out
 }
 
-// spread is at most points different values from end to end, evenly spaced on the scale of the range.
+// spread returns the indices of at most points different values from end to end, evenly spaced on the scale of the
+// range.
 func (d intDist) spread(points int) []int64 {
 	ks := make([]int64, 0, points)
 	for i := range points {

@@ -10,10 +10,10 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// normalDist is a number about a mean, rounded to a multiple of q if q > 0. It has no bounds.
+// normalDist is a normally distributed number, rounded to a multiple of q if q > 0. It has no bounds.
 type normalDist struct {
 	mean, sd, q float64
-	// decimals rounds away the noise of k * q.
+	// decimals is the precision that removes rounding noise from k * q.
 	decimals int
 }
 
@@ -33,14 +33,14 @@ func newNormal(field string, p *outbidv1.Normal) (dist, error) {
 	case math.Abs(d.mean)+10*d.sd > math.MaxFloat64/2:
 		return nil, wrong(field+".sd", "%v is too wide about a mean of %v", d.sd, d.mean)
 	case d.q < 0:
-		return nil, wrong(field+".quantum", "%v is negative; use a step above 0, or 0 for none", d.q)
+		return nil, wrong(field+".quantum", "must be above 0, or 0 for no quantum, got %v", d.q)
 	case d.q > 0 && (math.Abs(d.mean)+10*d.sd)/d.q > float64(maxWhole):
-		return nil, wrong(field+".quantum", "%v makes more than 2^53 values", d.q)
+		return nil, wrong(field+".quantum", "%v gives more than 2^53 values; use a larger one", d.q)
 	}
 	return d, nil
 }
 
-// at is the quantile u. The ends are 8.2 standard deviations from the mean.
+// at returns the quantile u. The extreme values are 8.2 standard deviations from the mean.
 func (d normalDist) at(u float64) any {
 	const least = 1.0 / (1 << 53)
 	u = math.Min(math.Max(u, least), 1-least)
@@ -57,7 +57,7 @@ func (d normalDist) round(x float64) float64 {
 			x = r
 		}
 	}
-	return x + 0 // no negative zero
+	return x + 0 // converts negative zero to zero
 }
 
 func (d normalDist) check(v any) string {
@@ -81,7 +81,7 @@ func (d normalDist) perturb(v any, factor float64, _ *rand.Rand) any {
 
 func (d normalDist) count(points int) uint64 { return uint64(len(d.grid(points))) }
 
-// grid is evenly spaced quantiles.
+// grid returns evenly spaced quantiles.
 func (d normalDist) grid(points int) []any {
 	n := max(points, 1)
 	out := make([]any, n)

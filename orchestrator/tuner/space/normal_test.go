@@ -44,7 +44,7 @@ func TestNormalInStepsAndGrids(t *testing.T) {
 	}
 }
 
-// A space that is widened keeps a normal as it is, or widens it: it holds every number.
+// A widened space may keep a normal or change its mean and deviation, because a normal contains every number.
 func TestNormalContainsNormal(t *testing.T) {
 	t.Parallel()
 	a := compile(t, `{"x": {"normal": {"mean": 0, "sd": 1}}}`)

@@ -16,7 +16,8 @@ type floatDist struct {
 	log       bool
 	q         float64
 	n         float64
-	// decimals rounds away the noise of low + k * q: 0.3, not 0.30000000000000004. -1 for no rounding.
+	// decimals is the precision that removes rounding noise from low + k * q (0.3, not 0.30000000000000004), or -1 for
+	// no rounding.
 	decimals int
 }
 
@@ -36,21 +37,21 @@ func newFloat(field string, p *outbidv1.FloatRange) (dist, error) {
 	case math.IsInf(d.high-d.low, 0):
 		return nil, wrong(field+".high", "%v is too far from low (%v)", d.high, d.low)
 	case d.log && d.low <= 0:
-		return nil, wrong(field+".low", "%v is not above 0, as a log range needs", d.low)
+		return nil, wrong(field+".low", "must be above 0 for a log range, got %v", d.low)
 	case d.q < 0:
-		return nil, wrong(field+".quantum", "%v is negative; use a step above 0, or 0 for none", d.q)
+		return nil, wrong(field+".quantum", "must be above 0, or 0 for no quantum, got %v", d.q)
 	case d.q > d.high-d.low:
 		return nil, wrong(field+".quantum", "%v is wider than the range from %v to %v", d.q, d.low, d.high)
 	}
 	if d.q > 0 {
-		// A last value that misses high by rounding alone still counts.
+		// A last value that exceeds high only because of rounding still counts.
 		steps := (d.high - d.low) / d.q
 		k := math.Round(steps)
 		if k-steps > math.Min(1e-6, 1e-9+1e-12*steps) {
 			k = math.Floor(steps)
 		}
 		if k >= float64(maxWhole) {
-			return nil, wrong(field+".quantum", "%v makes more than 2^53 values", d.q)
+			return nil, wrong(field+".quantum", "%v gives more than 2^53 values; use a larger one", d.q)
 		}
 		d.n = k + 1
 		d.decimals = max(decimals(d.low), decimals(d.q))
@@ -61,7 +62,7 @@ func newFloat(field string, p *outbidv1.FloatRange) (dist, error) {
 	return d, nil
 }
 
-// decimals counts the digits after the point of x's shortest form.
+// decimals returns the number of digits after the point in x's shortest form.
 func decimals(x float64) int {
 	mantissa, exponent, _ := strings.Cut(strconv.FormatFloat(math.Abs(x), 'e', -1, 64), "e")
 	e, err := strconv.Atoi(exponent)
@@ -75,7 +76,7 @@ func decimals(x float64) int {
 	return max(0, digits-e)
 }
 
-// value is the k-th value of a quantised range.
+// value returns the k-th value of a quantised range.
 func (d floatDist) value(k float64) float64 {
 	k = math.Min(math.Max(k, 0), d.n-1)
 	x := d.low + float64(k*d.q)
@@ -103,13 +104,13 @@ func (d floatDist) at(u float64) any {
 	}
 }
 
-// logEdges widens a quantised log range by half a step at both ends, so that the first and the last value get the
-// share of the log scale that their neighbours get.
+// logEdges widens a quantised log range by half a step at both ends, so that the first and the last value get the same
+// share of the log scale as their neighbours.
 func logEdges(low, last, q float64) [2]float64 {
 	return [2]float64{math.Max(low-q/2, low/2), last + q/2}
 }
 
-// logBetween is log-uniform between two edges above 0; exactly the first at 0.
+// logBetween interpolates between two positive edges on the log scale. It returns exactly the first for u = 0.
 func logBetween(edges [2]float64, u float64) float64 {
 	if u == 0 {
 		return edges[0]
@@ -141,7 +142,7 @@ func (d floatDist) perturb(v any, factor float64, _ *rand.Rand) any {
 	return d.value(oneStep(from, to, x*factor-x))
 }
 
-// oneStep moves at least one step in the wanted direction, or a small number would never change.
+// oneStep moves at least one step in the wanted direction, because a small number would otherwise never change.
 func oneStep(from, to, direction float64) float64 {
 	switch {
 	case from != to || direction == 0:
@@ -179,7 +180,7 @@ func (d floatDist) grid(points int) []any {
 	return out
 }
 
-// number reads a value that is a number.
+// number returns a value as a float64, and false if it is not a number.
 func number(v any) (float64, bool) {
 	switch v := v.(type) {
 	case float64:

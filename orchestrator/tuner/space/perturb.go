@@ -4,15 +4,15 @@ import (
 	"math/rand/v2"
 )
 
-// maxPerturb is how often Perturb tries to meet the constraints.
+// maxPerturb is the number of tries that Perturb makes to meet the constraints.
 const maxPerturb = 100
 
-// Perturb is the explore step of population based training (Jaderberg et al. 2017, section 3): with chance resample
-// a parameter is drawn anew; otherwise a number is multiplied by one of the factors, clamped to its range and
-// rounded to its steps (an integer or quantised number moves at least one step), and a choice moves to a
-// neighbouring value. Constants stay. A parameter that is missing, or was outside the space, is drawn anew; one
-// whose condition no longer holds goes away. If no try in 100 meets the constraints, the configuration comes back as
-// it was.
+// Perturb is the explore step of population based training (Jaderberg et al. 2017, section 3). With probability
+// resample, a parameter is redrawn. Otherwise a number is multiplied by one of the factors, clamped to its range and
+// rounded to its steps (an integer or quantised number moves at least one step), and a choice moves to a neighbouring
+// value. Constants do not change. A parameter that is missing, or was outside the space, is redrawn; one whose
+// condition no longer holds is removed. If no try in 100 meets the constraints, the configuration is returned
+// unchanged.
 func (s *Space) Perturb(cfg Config, rng *rand.Rand, resample float64, factors []float64) Config {
 	old := s.values(cfg)
 	for range maxPerturb {
@@ -31,7 +31,7 @@ func (s *Space) Perturb(cfg Config, rng *rand.Rand, resample float64, factors []
 }
 
 func (s *Space) explore(l *leaf, v any, rng *rand.Rand, resample float64, factors []float64) any {
-	// Both draws are made whatever comes of them, so that one parameter does not shift the randomness of the next.
+	// Both draws are always made, so that one parameter does not shift the randomness of the next.
 	anew, u := rng.Float64() < resample, rng.Float64()
 	factor := 1.0
 	if len(factors) > 0 {

@@ -7,11 +7,11 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// A Point is a configuration given by a user, perhaps in part: values of leaves, by their numbers.
+// A Point is a configuration given by a user, possibly incomplete: values of leaves, by their numbers.
 type Point struct{ values map[int]any }
 
-// Point reads a configuration whose values are nested as the space's groups are, or named by dotted paths. What it leaves
-// out is decided elsewhere. An error names the field and what would be right.
+// Point reads a configuration whose values are nested like the space's groups, or named by dotted paths. Complete fills
+// in missing values. An error names the field and the allowed values.
 func (s *Space) Point(field string, given *structpb.Struct) (Point, error) {
 	p := Point{values: map[int]any{}}
 	return p, s.point(p, field, "", given.GetFields())
@@ -24,7 +24,7 @@ func (s *Space) point(p Point, field, around string, given map[string]*structpb.
 		if !leaf {
 			inner, object := given[name].GetKind().(*structpb.Value_StructValue)
 			if group := slices.ContainsFunc(s.groups, func(g *group) bool { return g.path == path }); !group || !object {
-				return wrong(at, "%q is not a parameter; there are %s", path, s.nameList())
+				return wrong(at, "%q is not a parameter; must be one of %s", path, s.nameList())
 			}
 			if err := s.point(p, at, path+".", inner.StructValue.GetFields()); err != nil {
 				return err
@@ -56,8 +56,8 @@ func isReal(d dist) bool {
 	}
 }
 
-// Complete is the configuration of a point; what it leaves out is decided by the coordinates, as At does. A value whose
-// condition does not hold is left out.
+// Complete returns the configuration of a point. Missing values come from the coordinates, as in At. A value whose
+// condition does not hold is dropped.
 func (s *Space) Complete(p Point, u []float64) Config {
 	return s.build(func(l *leaf) any {
 		if v, ok := p.values[s.byPath[l.path]]; ok {

@@ -13,8 +13,8 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// genSpace draws a space: up to three levels of groups, conditions on the choices that were drawn before. A finite one
-// has only few values for each parameter.
+// genSpace draws a space: up to three levels of groups, with conditions on choices drawn before. A finite space has
+// only a few values for each parameter.
 func genSpace(t *rapid.T, finite bool) *Space {
 	g := generator{t: t, finite: finite}
 	s, err := Compile(g.level("", 0), nil)
@@ -27,7 +27,7 @@ func genSpace(t *rapid.T, finite bool) *Space {
 type generator struct {
 	t      *rapid.T
 	finite bool
-	// deciders are paths of choices over 0, 1 and 2 that conditions may ask about.
+	// deciders are the paths of choices over 0, 1 and 2 that conditions may refer to.
 	deciders []string
 }
 
@@ -161,7 +161,7 @@ func TestPerturbStaysInTheSpace(t *testing.T) {
 	})
 }
 
-// The grid has every distinct configuration once: those that any combination of the values gives.
+// The grid contains every configuration that a combination of the values gives, once.
 func TestGridIsExact(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -218,7 +218,7 @@ func TestSpaceContainsItself(t *testing.T) {
 	})
 }
 
-// What Contains lets pass keeps every configuration of the older space, as long as the conditions stay.
+// If Contains accepts a space, it has every configuration of the older space, as long as the conditions stay.
 func TestContainsMeansContains(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

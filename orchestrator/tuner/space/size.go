@@ -1,8 +1,8 @@
 package space
 
-// Largest returns how many bytes the largest configuration has, as Canonical writes it, and the field of the parameter
-// that contributes most. Of the parameters that are present under a condition it counts the largest alone, because
-// conditions may exclude each other: no smaller bound would hold, and a larger configuration may be possible.
+// Largest returns the size in bytes of the largest configuration, as Canonical writes it, and the field of the
+// parameter that contributes most. Of the parameters with a condition it counts only the largest, because conditions
+// may exclude each other. The result is therefore a lower bound.
 func (s *Space) Largest() (bytes int, field string) {
 	total, optional, most := 2, 0, 0
 	for _, l := range s.leaves {
@@ -23,7 +23,7 @@ func (s *Space) Largest() (bytes int, field string) {
 	return total + optional, field
 }
 
-// largestValue returns a value of a parameter that takes the most bytes. A number takes so few that any will do.
+// largestValue returns the value of a parameter that takes the most bytes. Numbers take so few that any will do.
 func largestValue(d dist) any {
 	switch d := d.(type) {
 	case choiceDist:

@@ -5,10 +5,10 @@ import (
 	"sort"
 )
 
-// mostSnapped is how many values a number may have to be taken as steps; one with more is as good as continuous.
+// mostSnapped is the number of values up to which a number counts as discrete. Above that it is treated as continuous.
 const mostSnapped = 64
 
-// steps are the coordinates at which the value of a parameter changes; nil for one that is continuous.
+// steps returns the coordinates where the value of a parameter changes, or nil if it is continuous.
 func steps(d dist) (edges []float64) {
 	if c, ok := d.(choiceDist); ok {
 		for i := range len(c.values) - 1 {
@@ -31,7 +31,7 @@ func steps(d dist) (edges []float64) {
 	return edges
 }
 
-// edgeBelow is the least coordinate that gives a number or a greater one.
+// edgeBelow returns the least coordinate that gives v or a greater number.
 func edgeBelow(d dist, v any) float64 {
 	x, _ := number(v)
 	low, high := 0.0, 1.0
@@ -46,7 +46,7 @@ func edgeBelow(d dist, v any) float64 {
 	return high
 }
 
-// Choices returns for each coordinate how many values without an order it stands for; 0 for a number.
+// Choices returns for each coordinate the number of values of its choice, or 0 for a number.
 func (s *Space) Choices() []int {
 	n := make([]int, s.Dims())
 	for _, l := range s.leaves {
@@ -57,13 +57,13 @@ func (s *Space) Choices() []int {
 	return n
 }
 
-// A Snapper finds the point that stands for all that give one configuration. It is made once for many points.
+// A Snapper maps points that give the same configuration to one representative. Make it once for many points.
 type Snapper struct {
 	space *Space
 	edges [][]float64
 }
 
-// Snapper makes one.
+// Snapper returns a Snapper for the space.
 func (s *Space) Snapper() *Snapper {
 	n := &Snapper{space: s, edges: make([][]float64, s.Dims())}
 	for _, l := range s.leaves {
@@ -74,8 +74,8 @@ func (s *Space) Snapper() *Snapper {
 	return n
 }
 
-// Snap returns the point that stands for a point's configuration: values that come in steps are in the middle of what gives them, and what the
-// configuration lacks is NaN. False means that the configuration breaks a constraint.
+// Snap returns the representative of a point: discrete values are in the middle of their interval, and absent
+// parameters are NaN. It returns false if the configuration breaks a constraint.
 func (n *Snapper) Snap(u []float64) ([]float64, bool) {
 	p := make([]float64, len(u))
 	for d := range p {
@@ -109,14 +109,14 @@ func (n *Snapper) Snap(u []float64) ([]float64, bool) {
 	return p, len(s.constraints) == 0 || s.Allowed(s.assemble(values))
 }
 
-// middle is the middle of the step that a coordinate is in.
+// middle returns the middle of the interval that contains a coordinate.
 func middle(edges []float64, u float64) float64 {
 	if len(edges) == 0 {
 		return u
 	}
 	i := sort.SearchFloat64s(edges, u)
 	if i < len(edges) && edges[i] == u {
-		i++ // an edge belongs to the step above it
+		i++ // an edge belongs to the interval above it
 	}
 	low, high := 0.0, 1.0
 	if i > 0 {

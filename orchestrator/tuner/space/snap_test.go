@@ -8,7 +8,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The point that stands for a configuration gives that configuration, and all points of a configuration without continuous numbers have one.
+// The representative of a configuration gives that configuration. Without continuous numbers, all points of a
+// configuration have the same representative.
 func TestSnap(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -1,9 +1,9 @@
-// Package space is search spaces: what configurations a sweep may try.
+// Package space implements search spaces: the configurations that a sweep may try.
 //
 // A space is compiled from the parameters of a sweep's spec. Its leaves (numbers, choices and constants, nested in
-// groups, some present only under a condition) are flattened and sorted by their dotted path, so that a point of the
-// unit cube names one configuration and any sampler works on any space. The package is pure: randomness comes in as
-// an argument and a compiled Space never changes.
+// groups, some present only under a condition) are flattened and sorted by their dotted path. A point of the unit cube
+// therefore determines one configuration, and any sampler works on any space. The package is deterministic: randomness
+// is an argument, and a compiled Space never changes.
 package space
 
 import (
@@ -22,25 +22,25 @@ type Config = map[string]any
 type Space struct {
 	// leaves are sorted by path; a leaf's number is its index here.
 	leaves []*leaf
-	// groups are sorted by path, so that a group comes after the one around it.
+	// groups are sorted by path, so that a group comes after the one that contains it.
 	groups []*group
-	// order lists the leaves so that what a condition asks about comes before what it decides about.
+	// order lists the leaves so that each comes after those that its conditions refer to.
 	order       []int
 	byPath      map[string]int
 	paths       []string
 	constraints []*constraint
 }
 
-// A leaf is one parameter that holds a value.
+// A leaf is a parameter that holds a value.
 type leaf struct {
 	path string
 	keys []string
-	// field is the parameter's place in the spec, for errors.
+	// field is the parameter's path in the spec, for errors.
 	field string
 	dist  dist
-	// dim is the coordinate of the unit cube that decides it; -1 for a constant.
+	// dim is the coordinate of the unit cube that decides it, or -1 for a constant.
 	dim int
-	// when holds its own condition and those of the groups around it; all must hold.
+	// when holds its own condition and those of the groups that contain it; all must hold.
 	when []*condition
 }
 
@@ -51,7 +51,7 @@ type group struct {
 	when []*condition
 }
 
-// A condition holds when the leaf it asks about is present and has one of the values.
+// A condition holds if the leaf that it refers to is present and has one of the values.
 type condition struct {
 	param  string
 	field  string
@@ -59,8 +59,8 @@ type condition struct {
 	in     []any
 }
 
-// Compile turns the parameters and constraints of a spec into a Space. An error is an *Error that names the field
-// by its path in the spec, the value, and what would be right.
+// Compile turns the parameters and constraints of a spec into a Space. An error is an *Error with the field's path in
+// the spec, the value, and the allowed values.
 func Compile(params map[string]*outbidv1.Parameter, constraints []string) (*Space, error) {
 	c := compiler{space: &Space{byPath: map[string]int{}}}
 	if err := c.params("space", nil, params, nil); err != nil {
@@ -92,10 +92,10 @@ func Compile(params map[string]*outbidv1.Parameter, constraints []string) (*Spac
 	return s, nil
 }
 
-// Dims is the number of dimensions: leaves that are not constants, conditional ones included.
+// Dims returns the number of dimensions: leaves that are not constants, including conditional ones.
 func (s *Space) Dims() int { return len(s.paths) }
 
-// Paths returns the dotted paths of the dimensions, sorted; Paths()[i] is decided by coordinate i.
+// Paths returns the dotted paths of the dimensions, sorted; coordinate i decides Paths()[i].
 func (s *Space) Paths() []string { return slices.Clone(s.paths) }
 
 // Names returns the dotted paths of all leaves, constants included, sorted.
@@ -107,15 +107,15 @@ func (s *Space) Names() []string {
 	return names
 }
 
-// Always reports whether the parameter of that dotted path is a leaf that is present in every configuration, and
-// whether it is a leaf at all.
+// Always reports whether the parameter with a dotted path is a leaf that is present in every configuration, and whether
+// it is a leaf at all.
 func (s *Space) Always(path string) (always, exists bool) {
 	i, ok := s.byPath[path]
 	return ok && len(s.leaves[i].when) == 0, ok
 }
 
-// At is the configuration at a point of the unit cube [0, 1)^Dims. Coordinates outside are clamped into it, missing
-// ones count as 0. Parameters whose condition does not hold are left out.
+// At returns the configuration at a point of the unit cube [0, 1)^Dims. Coordinates are clamped to the cube, and
+// missing ones are 0. Parameters whose condition does not hold are absent.
 func (s *Space) At(u []float64) Config {
 	return s.build(func(l *leaf) any {
 		x := 0.0
@@ -129,7 +129,7 @@ func (s *Space) At(u []float64) Config {
 // absent marks a leaf that is not present.
 type absent struct{}
 
-// build makes a configuration by asking for the value of every leaf that is present, in the order of the conditions.
+// build makes a configuration by calling value for every leaf that is present, in the order of the conditions.
 func (s *Space) build(value func(*leaf) any) Config {
 	values := make([]any, len(s.leaves))
 	for i := range values {
@@ -143,7 +143,7 @@ func (s *Space) build(value func(*leaf) any) Config {
 	return s.assemble(values)
 }
 
-// assemble nests the values of the leaves. A group whose conditions hold is there even when it is empty.
+// assemble nests the values of the leaves. A group whose conditions hold is present even if it is empty.
 func (s *Space) assemble(values []any) Config {
 	cfg := Config{}
 	for _, g := range s.groups {
@@ -159,7 +159,7 @@ func (s *Space) assemble(values []any) Config {
 	return cfg
 }
 
-// values reads the leaves out of a configuration, absent{} for those that are not there.
+// values returns the values of the leaves in a configuration, with absent{} for missing ones.
 func (s *Space) values(cfg Config) []any {
 	values := make([]any, len(s.leaves))
 	for i, l := range s.leaves {
@@ -207,7 +207,7 @@ func lookup(cfg Config, keys []string) (any, bool) {
 	return v, true
 }
 
-// clone copies lists and objects, so that nobody can change the space through a configuration.
+// clone copies lists and objects, so that changing a configuration cannot change the space.
 func clone(v any) any {
 	switch v := v.(type) {
 	case []any:
@@ -231,7 +231,7 @@ func contains(list []any, v any) bool {
 	return slices.ContainsFunc(list, func(x any) bool { return equal(x, v) })
 }
 
-// equal compares values as a configuration's: 1 and 1.0 are the same number.
+// equal compares values of configurations: 1 and 1.0 are equal.
 func equal(a, b any) bool {
 	switch a := a.(type) {
 	case []any:

@@ -29,7 +29,7 @@ func compile(t testing.TB, text string, constraints ...string) *Space {
 	return s
 }
 
-// zoo has every kind of parameter, nested and chained conditions.
+// zoo has every kind of parameter, and nested and chained conditions.
 const zoo = `{
 	"lr": {"float": {"low": 0.0001, "high": 0.1, "log": true}},
 	"dropout": {"float": {"low": 0, "high": 0.5, "quantum": 0.1}},

@@ -32,7 +32,7 @@ func TestValuesAreEquallyLikely(t *testing.T) {
 	}
 }
 
-// Log-uniform: equal shares for equal ratios; quantised values get the share of the log scale nearest to them.
+// A log scale gives equal shares to equal ratios; a quantised value gets the share of the log scale nearest to it.
 func TestLogScale(t *testing.T) {
 	t.Parallel()
 	const n = 30_000
@@ -83,7 +83,7 @@ func TestCheckNamesWhatIsWrong(t *testing.T) {
 			func(c Config) { c["shape"] = []any{int64(2)} },
 			`shape: [2] is not one of [[1,2],{"a":0.5},null,true,"x",3,2.5]`,
 		},
-		{func(c Config) { c["l2"] = 0.0 }, "l2: is not a parameter; there are adam.beta, adam.eps, batch, dropout, epochs, " +
+		{func(c Config) { c["l2"] = 0.0 }, "l2: is not a parameter; must be one of adam.beta, adam.eps, batch, dropout, epochs, " +
 			"layers, lr, momentum, optimizer.damping, optimizer.name, ..."},
 		{func(c Config) { c["momentum"] = 0.4 }, "momentum: 0.4 is outside 0.5 to 0.99"},
 		{func(c Config) {
@@ -96,7 +96,7 @@ func TestCheckNamesWhatIsWrong(t *testing.T) {
 			c["optimizer"] = map[string]any{"name": "adam"}
 			delete(c, "momentum")
 			c["adam"] = map[string]any{"beta": 0.9, "eps": 1e-8, "gamma": nil}
-		}, "adam.gamma: is not a parameter; there are adam.beta, adam.eps, batch, dropout, epochs, layers, lr, momentum, " +
+		}, "adam.gamma: is not a parameter; must be one of adam.beta, adam.eps, batch, dropout, epochs, layers, lr, momentum, " +
 			"optimizer.damping, optimizer.name, ..."},
 	} {
 		cfg := base()
@@ -126,11 +126,11 @@ func TestConstraints(t *testing.T) {
 		"optimizer?.name in ['sgd', 'x']":       true,
 		"adam.beta > 5":                         true, // absent, so it holds
 		"optimizer.damping > 100":               true, // absent
-		"not (adam.beta > 5) and lr > 1":        true, // absent, and so the whole holds
+		"not (adam.beta > 5) and lr > 1":        true, // absent, so the whole constraint holds
 		"layers % (layers - 1) == 0":            false,
 		"len(shape) == 2 and all(shape, # > 0)": true,
 		"max(layers, width, 3) == 16":           true,
-		"shape > 3":                             false, // cannot be computed for a list
+		"shape > 3":                             false, // cannot be evaluated for a list
 	} {
 		s := compile(t, zoo, text)
 		if got := s.Allowed(cfg); got != want {
@@ -235,7 +235,7 @@ func TestContainsNamesWhatIsLost(t *testing.T) {
 		{`{"x": {"int": {"low": 1, "high": 9, "quantum": 4}}}`, `{"x": {"int": {"low": 1, "high": 11, "quantum": 2}}}`, ""},
 		{
 			`{"x": {"int": {"low": 1, "high": 9, "quantum": 4}}}`, `{"x": {"int": {"low": 0, "high": 12, "quantum": 2}}}`,
-			"space.x: steps of 2 from 0 leave out values of before (steps of 4 from 1)",
+			"space.x: steps of 2 from 0 leave out earlier values (steps of 4 from 1)",
 		},
 		{
 			`{"x": {"float": {"low": 0, "high": 1}}}`, `{"x": {"float": {"low": 0, "high": 1, "quantum": 0.1}}}`,
@@ -243,7 +243,7 @@ func TestContainsNamesWhatIsLost(t *testing.T) {
 		},
 		{
 			`{"x": {"float": {"low": 0, "high": 1, "quantum": 0.1}}}`, `{"x": {"float": {"low": 0, "high": 1, "quantum": 0.2}}}`,
-			"space.x: steps of 0.2 from 0 leave out 0.1, a value of before",
+			"space.x: steps of 0.2 from 0 leave out the earlier value 0.1",
 		},
 		{`{"x": {"float": {"low": 0, "high": 1, "quantum": 0.1}}}`, `{"x": {"float": {"low": -1, "high": 1, "quantum": 0.05}}}`, ""},
 		{`{` + c + `, "x": {"constant": 1, "when": {"param": "c", "in": [1]}}}`, `{` + c + `, "x": {"constant": 1}}`, ""},

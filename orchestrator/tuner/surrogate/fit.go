@@ -4,8 +4,9 @@ import (
 	"math"
 )
 
-// The priors of the logarithms, each a normal one. That on the lengths matters most: it grows with the number of parameters, because a distance
-// does (Hvarfner, Hellsten and Nardi, "Vanilla Bayesian Optimization Performs Great in High Dimensions", ICML 2024).
+// The priors of the logarithms are normal. The one of the lengths matters most: its mean increases with the number of
+// parameters because distances do (Hvarfner, Hellsten and Nardi, "Vanilla Bayesian Optimization Performs Great in High
+// Dimensions", ICML 2024).
 const (
 	scaleShift, scaleSpread          = -0.3, 0.9
 	amplitudeCentre, amplitudeSpread = 0.0, 0.7
@@ -36,15 +37,15 @@ func clampHyper(v []float64) {
 	v[n+1] = min(max(v[n+1], leastNoise), mostNoise)
 }
 
-// A posterior is a Gaussian process that has seen costs, for one choice of settings.
+// A posterior is a Gaussian process conditioned on costs, for one choice of settings.
 type posterior struct {
 	h hyper
-	// inv is the inverse of the factor of the covariance, alpha the covariance's inverse times the costs.
+	// inv is the inverse of the covariance's Cholesky factor, alpha the inverse of the covariance times the costs.
 	inv   lower
 	alpha []float64
 }
 
-// condition computes it; false if the covariance is not positive definite.
+// condition computes the posterior, or returns false if the covariance is not positive definite.
 func condition(p pairs, y []float64, h hyper) (posterior, float64, bool) {
 	n, w := len(y), h.weights()
 	amplitude, noise := math.Exp(h.amplitude), math.Exp(h.noise)
@@ -71,7 +72,7 @@ func condition(p pairs, y []float64, h hyper) (posterior, float64, bool) {
 	return posterior{h: h, inv: inv, alpha: inv.timesT(z)}, 0.5*dot(z, z) + half, true
 }
 
-// loss is the negative logarithm of the posterior density of the settings, and its gradient.
+// loss returns the negative logarithm of the posterior density of the settings and writes its gradient.
 func loss(p pairs, y []float64, v, grad []float64) float64 {
 	h := hyperOf(v)
 	post, value, ok := condition(p, y, h)
@@ -105,14 +106,14 @@ func loss(p pairs, y []float64, v, grad []float64) float64 {
 		trace += row[i] - float64(post.alpha[i]*post.alpha[i])
 	}
 	for g := range sums {
-		grad[g] += float64(sums[g] * w[g]) // twice a half: each pair stands for two
+		grad[g] += float64(sums[g] * w[g]) // a factor of 2 for the pair's two entries cancels the 1/2
 	}
 	grad[groups] += signal + float64(amplitude*trace)/2
 	grad[groups+1] += float64(noise*trace) / 2
 	return value
 }
 
-// fit finds the most probable settings from where it starts, in at most so many evaluations.
+// fit returns the most probable settings found from start in at most this many evaluations.
 func fit(p pairs, y []float64, start hyper, evaluations int) hyper {
 	f := func(v, grad []float64) float64 { return loss(p, y, v, grad) }
 	v := start.vector()
@@ -120,11 +121,11 @@ func fit(p pairs, y []float64, start hyper, evaluations int) hyper {
 	return hyperOf(minimise(f, v, evaluations))
 }
 
-// kept is how many steps L-BFGS remembers.
+// kept is the number of steps that L-BFGS remembers.
 const kept = 8
 
-// minimise is L-BFGS (Nocedal and Wright, "Numerical Optimization", 2006, algorithms 7.4 and 7.5) with a line search that takes a third, within the
-// bounds of the settings.
+// minimise is L-BFGS (Nocedal and Wright, "Numerical Optimization", 2006, algorithms 7.4 and 7.5) within the bounds of
+// the settings. Its line search divides the step by three until the loss decreases enough.
 func minimise(f func(v, grad []float64) float64, v []float64, evaluations int) []float64 {
 	n := len(v)
 	grad := make([]float64, n)
@@ -183,7 +184,7 @@ func largest(v []float64) (most float64) {
 	return most
 }
 
-// direction is the two-loop recursion.
+// direction is the two-loop recursion of L-BFGS.
 func direction(grad []float64, steps, changes [][]float64) []float64 {
 	q := make([]float64, len(grad))
 	for i, g := range grad {

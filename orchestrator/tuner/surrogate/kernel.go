@@ -4,13 +4,14 @@ import (
 	"math"
 )
 
-// sqrt5 is of the Matérn kernel.
+// sqrt5 is a constant of the Matérn kernel.
 const sqrt5 = 2.23606797749978969
 
-// pairs are the squared distances of all pairs of points, a parameter at a time: pairs[g] holds n * (n - 1) / 2 of them, row by row.
+// pairs are the squared distances of all pairs of points for each parameter: pairs[g] holds n * (n - 1) / 2 distances,
+// row by row.
 type pairs [][]float64
 
-// distances computes them. columns says which columns of a point belong to which of the parameters.
+// distances computes the pairs. columns maps each column of a point to its parameter.
 func distances(x [][]float64, groups int, columns []int) pairs {
 	p := make(pairs, groups)
 	for g := range p {
@@ -29,7 +30,7 @@ func distances(x [][]float64, groups int, columns []int) pairs {
 	return p
 }
 
-// at is the squared distance of a pair, its parameters weighed.
+// at returns the weighted squared distance of pair k.
 func (p pairs) at(k int, weights []float64) (r2 float64) {
 	for g, w := range weights {
 		r2 += float64(w * p[g][k])
@@ -37,11 +38,12 @@ func (p pairs) at(k int, weights []float64) (r2 float64) {
 	return r2
 }
 
-// hyper are the settings of a Gaussian process, as logarithms.
+// hyper holds the settings of a Gaussian process as logarithms.
 type hyper struct {
 	// scales are the lengths over which the metric changes, one for each parameter.
 	scales []float64
-	// amplitude is the logarithm of the variance of the metric, and noise of that between two trials of one configuration.
+	// amplitude is the logarithm of the variance of the metric, noise that of the variance between trials of one
+	// configuration.
 	amplitude, noise float64
 }
 
@@ -54,7 +56,7 @@ func hyperOf(v []float64) hyper {
 	return hyper{scales: v[:n:n], amplitude: v[n], noise: v[n+1]}
 }
 
-// weights are 1 / length^2.
+// weights returns 1 / length^2 for each parameter.
 func (h hyper) weights() []float64 {
 	w := make([]float64, len(h.scales))
 	for g, s := range h.scales {
@@ -63,15 +65,15 @@ func (h hyper) weights() []float64 {
 	return w
 }
 
-// matern is the Matérn kernel of smoothness 5/2 at a squared, scaled distance, without its amplitude; slope is 5/3 (1 + s) exp(-s), by which
-// the derivative is the squared distance of a parameter over its length squared.
+// matern returns the Matérn kernel with smoothness 5/2 at a squared, scaled distance, without the amplitude. slope is
+// 5/3 (1 + s) exp(-s); times a parameter's squared distance over its squared length, it gives the derivative.
 func matern(r2 float64) (k, slope float64) {
 	s := sqrt5 * math.Sqrt(r2)
 	e := decay(s)
 	return float64((1 + s + float64(s*s)/3) * e), float64(5.0 / 3 * float64((1+s)*e))
 }
 
-// parts is how many parts an octave has in the table of decay.
+// parts is the number of table entries for an octave in decay.
 const parts = 32
 
 // fractions are 2^(-i / parts).
@@ -82,7 +84,8 @@ var fractions = func() (t [parts]float64) { //nolint:gochecknoglobals // a table
 	return t
 }()
 
-// decay is exp(-s) for s from 0 on, within 2e-12 of it. It takes a third of the time of math.Exp, which differs between machines, too.
+// decay returns exp(-s) for s >= 0 with an error below 2e-12. It takes a third of the time of math.Exp and, unlike
+// math.Exp, gives the same result on every machine.
 func decay(s float64) float64 {
 	if !(s < 700) {
 		return 0

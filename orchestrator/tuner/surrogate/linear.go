@@ -4,7 +4,7 @@ import (
 	"math"
 )
 
-// A lower is the lower half of a square matrix, row by row.
+// A lower is the lower triangle of a square matrix, row by row.
 type lower struct {
 	n int
 	a []float64
@@ -14,7 +14,8 @@ func newLower(n int) lower { return lower{n, make([]float64, n*(n+1)/2)} }
 
 func (l lower) row(i int) []float64 { return l.a[i*(i+1)/2 : i*(i+1)/2+i+1] }
 
-// dot is the product of two vectors. Products are rounded one by one, so that all machines compute the same.
+// dot returns the dot product of two vectors. Products are rounded one by one, so that all machines compute the same
+// result.
 func dot(a, b []float64) float64 {
 	b = b[:len(a)]
 	s0, s1, s2, s3 := 0.0, 0.0, 0.0, 0.0
@@ -31,7 +32,8 @@ func dot(a, b []float64) float64 {
 	return (s0 + s1) + (s2 + s3)
 }
 
-// cholesky replaces a symmetric matrix, of which the lower half is given, by its factor L; false if it is not positive definite.
+// cholesky replaces a symmetric matrix, given by its lower triangle, by its Cholesky factor L. It returns false if the
+// matrix is not positive definite.
 func (l lower) cholesky() bool {
 	for i := range l.n {
 		ri := l.row(i)
@@ -48,7 +50,7 @@ func (l lower) cholesky() bool {
 	return true
 }
 
-// inverse is the inverse of a lower triangular matrix.
+// inverse returns the inverse of a lower triangular matrix.
 func (l lower) inverse() lower {
 	inv := newLower(l.n)
 	// Column by column: L x = e_j.
@@ -68,7 +70,7 @@ func (l lower) inverse() lower {
 	return inv
 }
 
-// times is the product with a vector, and timesT that of the transpose.
+// times returns the product with a vector, timesT that of the transpose.
 func (l lower) times(v []float64) []float64 {
 	out := make([]float64, l.n)
 	for i := range out {
@@ -87,7 +89,8 @@ func (l lower) timesT(v []float64) []float64 {
 	return out
 }
 
-// gram is the lower half of the transpose times the matrix: of the inverse of L, the inverse of the matrix that L is the factor of.
+// gram returns the lower triangle of the transpose times the matrix. For the inverse of a Cholesky factor, that is the
+// inverse of the factored matrix.
 func (l lower) gram() lower {
 	g := newLower(l.n)
 	for k := range l.n {

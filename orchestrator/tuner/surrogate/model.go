@@ -1,8 +1,10 @@
-// Package surrogate models how a metric depends on a configuration with a Gaussian process, and says which configuration to try next.
+// Package surrogate models how a metric depends on the configuration with a Gaussian process and proposes the next
+// configuration.
 //
-// The process has a Matérn kernel of smoothness 5/2 with a length for each parameter (Rasmussen and Williams, "Gaussian Processes for Machine
-// Learning", 2006, equation 4.17), and the configuration tried next has the highest expected improvement (Jones, Schonlau and Welch, 1998), in
-// logarithms (Ament et al., "Unexpected Improvements to Expected Improvement", NeurIPS 2023). The package is pure: randomness is an argument.
+// The process has a Matérn kernel with smoothness 5/2 and a length for each parameter (Rasmussen and Williams,
+// "Gaussian Processes for Machine Learning", 2006, equation 4.17). The next configuration has the highest expected
+// improvement (Jones, Schonlau and Welch, 1998), computed in logarithms (Ament et al., "Unexpected Improvements to
+// Expected Improvement", NeurIPS 2023). The package is deterministic: randomness is an argument.
 package surrogate
 
 import (
@@ -10,42 +12,42 @@ import (
 	"slices"
 )
 
-// A Point is a place in the unit cube of a search space: a coordinate for each parameter, NaN for one that is absent.
+// A Point is a point of a search space's unit cube: a coordinate for each parameter, NaN for an absent one.
 type Point = []float64
 
-// A Parameter is what a coordinate stands for.
+// A Parameter describes a coordinate.
 type Parameter struct {
-	// Choices is how many values without an order it has; 0 for a number.
+	// Choices is the number of unordered values, or 0 for a number.
 	Choices int
 }
 
-// absent is the column of a number that is not there, and choiceWeight that of the value of a choice: two choices that differ are as far from each other
-// as two numbers at both ends.
+// absent is the column of a number that is absent. choiceWeight is the column of a choice's value: two different
+// choices are as far apart as two numbers at opposite ends.
 const absent, choiceWeight = 0.5, math.Sqrt2 / 2
 
-// A Model is what was learnt from trials.
+// A Model is fitted to trials.
 type Model struct {
 	parameters []Parameter
 	columns    []int
 	posterior  posterior
-	// x are the points seen, column after column divided by its length, and lengths are 1 / length.
+	// x are the points seen, column by column, divided by the lengths. lengths are 1 / length.
 	x         []float64
 	lengths   []float64
 	n         int
 	amplitude float64
-	// best is the lowest mean of the points seen, in the model's scale.
+	// best is the lowest mean at the points seen, in the model's scale.
 	best float64
-	// shift and scale turn costs into the model's scale.
+	// shift and scale convert costs to the model's scale.
 	shift, scale float64
 }
 
-// Seen is a trial: where it is, and its cost, lower being better. NaN is a trial that failed.
+// Seen is a trial: its point and its cost. Lower is better; NaN means that the trial failed.
 type Seen struct {
 	At   Point
 	Cost float64
 }
 
-// columnsOf says which parameter each column of a point belongs to.
+// columnsOf returns the parameter of each column.
 func columnsOf(parameters []Parameter) (columns []int) {
 	for g, p := range parameters {
 		for range max(1, p.Choices) {
@@ -55,7 +57,7 @@ func columnsOf(parameters []Parameter) (columns []int) {
 	return columns
 }
 
-// features is a point as the kernel sees it: choices in a column for each value.
+// features returns a point as the kernel sees it: a choice has a column for each value.
 func features(parameters []Parameter, at Point, into []float64) []float64 {
 	into = into[:0]
 	for g, p := range parameters {
@@ -78,9 +80,9 @@ func features(parameters []Parameter, at Point, into []float64) []float64 {
 	return into
 }
 
-// Settings are those of a fit that go from one to the next.
+// Settings are the result of a fit, from which the next fit starts.
 type Settings struct {
-	// Scales, Amplitude and Noise are logarithms; none stands for the prior's centre.
+	// Scales, Amplitude and Noise are logarithms. Empty Scales stand for the prior's centre.
 	Scales           []float64
 	Amplitude, Noise float64
 }
@@ -93,7 +95,8 @@ func (s Settings) hyper(groups int) hyper {
 	return hyperOf(centre)
 }
 
-// Learn fits a model, in at most so many evaluations of the settings; 0 keeps those given. False means that there is nothing to learn from.
+// Learn fits a model in at most this many evaluations of the settings; 0 keeps the given settings. It returns false if
+// no trial has a finite cost.
 func Learn(parameters []Parameter, seen []Seen, from Settings, evaluations int) (*Model, Settings, bool) {
 	costs, shift, scale, ok := scaled(seen)
 	if !ok {
@@ -123,16 +126,17 @@ func Learn(parameters []Parameter, seen []Seen, from Settings, evaluations int) 
 		}
 	}
 	m.best = math.Inf(1)
-	for i := range costs { // the mean at a point seen is what it cost less its noise
+	for i := range costs { // the mean at a point seen is its cost without the noise
 		m.best = min(m.best, costs[i]-float64(math.Exp(h.noise)*m.posterior.alpha[i]))
 	}
 	return m, Settings{Scales: h.scales, Amplitude: h.amplitude, Noise: h.noise}, true
 }
 
-// clipAt is how many times as far from the median as the best a bad cost counts: what is bad is not worth learning exactly.
+// clipAt limits how bad a cost can be, relative to the distance between the median and the best: it is not worth
+// learning bad costs exactly.
 const clipAt = 1.5
 
-// scaled turns costs into numbers with mean 0 and variance 1, of which the bad ones are clipped. Failures count as the worst.
+// scaled clips bad costs and scales all to mean 0 and variance 1. Failed trials count as the worst.
 func scaled(seen []Seen) (costs []float64, shift, scale float64, ok bool) {
 	var finite []float64
 	for _, s := range seen {
@@ -146,7 +150,7 @@ func scaled(seen []Seen) (costs []float64, shift, scale float64, ok bool) {
 	slices.Sort(finite)
 	median := (finite[(len(finite)-1)/2] + finite[len(finite)/2]) / 2
 	worst := min(median+float64(clipAt*(median-finite[0])), finite[len(finite)-1])
-	if median == finite[0] { // half are as good as the best: what is left is not clipped to nothing
+	if median == finite[0] { // at least half are as good as the best: clipping would remove all differences
 		worst = finite[len(finite)-1]
 	}
 	costs = make([]float64, len(seen))
@@ -163,7 +167,7 @@ func scaled(seen []Seen) (costs []float64, shift, scale float64, ok bool) {
 		scale += float64(costs[i] * costs[i])
 	}
 	if scale = math.Sqrt(scale / float64(len(costs))); !(scale > 0) || math.IsInf(scale, 0) {
-		scale = 1 // all alike
+		scale = 1 // all costs are equal
 	}
 	for i := range costs {
 		costs[i] /= scale
@@ -171,10 +175,10 @@ func scaled(seen []Seen) (costs []float64, shift, scale float64, ok bool) {
 	return costs, shift, scale, true
 }
 
-// A look is room for computing at a point.
+// A look is a buffer for computing at a point.
 type look struct{ features, k []float64 }
 
-// mean is the expected cost at a point, in the model's scale; it leaves the covariances in the look.
+// mean returns the expected cost at a point in the model's scale and leaves the covariances in l.
 func (m *Model) mean(at Point, l *look) float64 {
 	l.features = features(m.parameters, at, l.features)
 	if len(l.k) != m.n {
@@ -195,7 +199,7 @@ func (m *Model) mean(at Point, l *look) float64 {
 	return dot(l.k, m.posterior.alpha)
 }
 
-// spread is the standard deviation at the point of which the mean was asked last.
+// spread returns the standard deviation at the point of the last call of mean with l.
 func (m *Model) spread(l *look) float64 {
 	v := m.amplitude
 	for i := range l.k {
@@ -212,13 +216,13 @@ func (m *Model) Predict(at Point) (mean, deviation float64) {
 	return float64(mean*m.scale) + m.shift, m.spread(&l) * m.scale
 }
 
-// logImprovement is the logarithm of the expected improvement on the best (Ament et al. 2023, equation 9).
+// logImprovement returns the logarithm of the expected improvement on the best (Ament et al. 2023, equation 9).
 func logImprovement(mean, spread, best float64) float64 {
 	z := (best - mean) / spread
 	return math.Log(spread) + logH(z)
 }
 
-// logH is log(phi(z) + z Phi(z)), exact enough for any z.
+// logH returns log(phi(z) + z Phi(z)), numerically stable for any z.
 func logH(z float64) float64 {
 	const c = 0.918938533204672741780 // log(2 pi) / 2
 	switch {

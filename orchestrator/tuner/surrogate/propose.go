@@ -7,20 +7,20 @@ import (
 	"slices"
 )
 
-// How many points a proposal is chosen from.
+// These are the numbers of points that a proposal is chosen from.
 const (
-	drawn    = 256 // anywhere
-	nearest  = 5   // best points that others are drawn around
-	around   = 32  // at each width
-	refined  = 3   // candidates that are improved further
-	steps    = 24  // of each of them
-	measured = 150 // of the candidates with the best mean, whose deviation is computed
+	drawn    = 256 // random points in the whole cube
+	nearest  = 5   // best points seen, around which others are drawn
+	around   = 32  // points for each of those at each width
+	refined  = 3   // candidates that are refined
+	steps    = 24  // steps of each refinement
+	measured = 150 // candidates with the best mean whose deviation is computed
 )
 
-// widths are how far from a good point others are drawn.
+// widths returns the distances for drawing points around a good point.
 func widths() []float64 { return []float64{0.15, 0.04, 0.01} }
 
-// Snap returns the point that stands for all that give the same configuration as a point, and false if it may not be tried.
+// Snap returns the representative of all points that give the same configuration, or false if it must not be tried.
 type Snap func(Point) (Point, bool)
 
 type candidate struct {
@@ -29,8 +29,9 @@ type candidate struct {
 	value float64
 }
 
-// Propose returns the point of the highest expected improvement of those that it tries; false if none of them may be tried. seen are the points
-// that were tried; none is proposed again. effort is the share of the usual number of points that it tries.
+// Propose returns the point with the highest expected improvement among those that it tries, or false if none may be
+// tried. seen are the points tried before, which are not proposed again. effort is the share of the usual number of
+// points to try.
 func (m *Model) Propose(seen []Point, snap Snap, effort float64, random *rand.Rand) (Point, bool) {
 	some := func(n int) int { return max(1, int(effort*float64(n))) }
 	tried := triedOf(seen)
@@ -72,11 +73,11 @@ func (m *Model) Propose(seen []Point, snap Snap, effort float64, random *rand.Ra
 	return best.at, true
 }
 
-// explored is how many deviations below the mean an explored point may turn out to be.
+// explored is the number of standard deviations below the mean in the bound that Explore minimises.
 const explored = 2.0
 
-// Explore returns a point where the metric may be far better than the model thinks: of those that it draws anywhere, the one with the lowest bound
-// on its cost. If there are choices, one of them has the value that was tried least.
+// Explore returns a point where the metric may be far better than predicted: the random point with the lowest bound on
+// its cost. If there are choices, one of them gets the value that was tried least.
 func (m *Model) Explore(seen []Point, snap Snap, random *rand.Rand) (Point, bool) {
 	tried := triedOf(seen)
 	choice, value := m.rarest(seen, random)
@@ -100,7 +101,7 @@ func (m *Model) Explore(seen []Point, snap Snap, random *rand.Rand) (Point, bool
 	return best, best != nil
 }
 
-// rarest is a choice, and its value that was tried least; -1 without choices.
+// rarest returns a random choice and its least tried value, or -1 if the space has no choices.
 func (m *Model) rarest(seen []Point, random *rand.Rand) (choice int, value float64) {
 	var choices []int
 	for g, p := range m.parameters {
@@ -128,13 +129,13 @@ func (m *Model) rarest(seen []Point, random *rand.Rand) (choice int, value float
 	return choice, (float64(rarest) + 0.5) / float64(n)
 }
 
-// value is the logarithm of the expected improvement at a point.
+// value returns the logarithm of the expected improvement at a point.
 func (m *Model) value(at Point, l *look) float64 {
 	mean := m.mean(at, l)
 	return logImprovement(mean, m.spread(l), m.best)
 }
 
-// draw is a point anywhere.
+// draw returns a random point.
 func (m *Model) draw(random *rand.Rand) Point {
 	p := make(Point, len(m.parameters))
 	for g := range p {
@@ -143,7 +144,7 @@ func (m *Model) draw(random *rand.Rand) Point {
 	return p
 }
 
-// good are the points seen with the lowest means.
+// good returns the points seen with the lowest means.
 func (m *Model) good(seen []Point, l *look) []Point {
 	all := make([]candidate, 0, len(seen))
 	for _, p := range seen {
@@ -157,7 +158,7 @@ func (m *Model) good(seen []Point, l *look) []Point {
 	return points
 }
 
-// near is a point not far from another: some of its parameters are changed, numbers by about the width.
+// near returns a point close to another: some of its parameters are changed, numbers by about the width.
 func (m *Model) near(at Point, width float64, random *rand.Rand) Point {
 	p := slices.Clone(at)
 	share := max(1/float64(len(p)), 0.5)
@@ -176,7 +177,7 @@ func (m *Model) near(at Point, width float64, random *rand.Rand) Point {
 	return p
 }
 
-// refine climbs from a candidate by steps that shrink.
+// refine improves a candidate by random steps that shrink.
 func (m *Model) refine(c candidate, tried map[string]bool, snap Snap, random *rand.Rand, l *look) candidate {
 	width := 0.05
 	for range steps {
@@ -194,7 +195,7 @@ func (m *Model) refine(c candidate, tried map[string]bool, snap Snap, random *ra
 	return c
 }
 
-// reflect keeps a coordinate within the cube.
+// reflect moves a coordinate into the unit interval by reflection at its ends.
 func reflect(u float64) float64 {
 	for u < 0 || u >= 1 {
 		if u < 0 {
@@ -209,7 +210,7 @@ func reflect(u float64) float64 {
 	return u
 }
 
-// triedOf are the names of points.
+// triedOf returns the keys of points.
 func triedOf(seen []Point) map[string]bool {
 	tried := map[string]bool{}
 	for _, p := range seen {
@@ -218,7 +219,7 @@ func triedOf(seen []Point) map[string]bool {
 	return tried
 }
 
-// key names a point.
+// key returns a map key for a point.
 func key(p Point) string {
 	b := make([]byte, 0, 8*len(p))
 	for _, x := range p {

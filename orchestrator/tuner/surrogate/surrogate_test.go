@@ -25,7 +25,7 @@ func bowl(p []float64) (s float64) {
 	return s
 }
 
-// The gradient of the loss is that of its differences.
+// The gradient of the loss equals its finite differences.
 func TestGradient(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 2))
@@ -52,7 +52,7 @@ func TestGradient(t *testing.T) {
 	}
 }
 
-// Where it has seen points the model is nearly sure, and between them it is near what is true.
+// The model is nearly certain at the points that it has seen, and close to the truth between them.
 func TestPredict(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(3, 4))
@@ -136,8 +136,8 @@ func hartmann(x []float64) float64 {
 	return s + 3.32237
 }
 
-// In 50 trials it comes within a hundredth of the least of a bowl, and to one of the two best valleys of Hartmann's function in six dimensions, where
-// chance is left 1.3 away from the best.
+// In 50 trials it comes within a hundredth of the minimum of a bowl, and into one of the two best valleys of Hartmann's
+// function in six dimensions, where random search stays 1.3 above the minimum.
 func TestOptimise(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(3) {
@@ -150,14 +150,14 @@ func TestOptimise(t *testing.T) {
 	}
 }
 
-// Exploring takes the value of a choice that was tried least.
+// Explore chooses the least tried value of a choice.
 func TestExplore(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(5, 6))
 	params := []Parameter{{}, {Choices: 4}}
 	seen := sample(20, 2, bowl, r)
 	for i := range seen {
-		seen[i].At[1] = float64(i%3)/4 + 0.125 // never the last
+		seen[i].At[1] = float64(i%3)/4 + 0.125 // never the last value
 	}
 	m, _, ok := Learn(params, seen, Settings{}, 20)
 	if !ok {
@@ -181,7 +181,7 @@ func TestExplore(t *testing.T) {
 	}
 }
 
-// What a proposal costs, with a fit now and then.
+// BenchmarkSuggest measures a proposal, including an occasional fit.
 func BenchmarkSuggest(b *testing.B) {
 	for _, n := range []int{20, 50, 100, 200} {
 		b.Run(fmt.Sprint("trials=", n), func(b *testing.B) {

@@ -8,7 +8,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/tuner"
 )
 
-// apply does what the tuner wants, and says where that breaks the contract.
+// apply carries out a tuner's actions and returns an error if they violate the contract.
 func (d *driver) apply(e tuner.Event, actions []tuner.Action) error {
 	started := 0
 	for _, a := range actions {
@@ -29,14 +29,14 @@ func (d *driver) apply(e tuner.Event, actions []tuner.Action) error {
 		case tuner.End:
 			err = d.end(a)
 		default:
-			err = errors.New("there is no such action")
+			err = errors.New("unknown kind of action")
 		}
 		if err != nil {
 			return fmt.Errorf("answered %T %+v: %w", a, a, err)
 		}
 	}
 	if ask, ok := e.(tuner.Ask); ok && started > ask.N {
-		return fmt.Errorf("asked for %d, answered %d", ask.N, started)
+		return fmt.Errorf("asked for at most %d trials, started %d", ask.N, started)
 	}
 	if reached, ok := e.(tuner.Reached); ok && d.Trials[reached.Trial].phase == atTarget {
 		d.leave(reached.Trial, paused) // as the control loop does
@@ -54,18 +54,18 @@ func (d *driver) create(e tuner.Event, a tuner.Create) error {
 		return errors.New("a negative target")
 	}
 	if _, ok := e.(tuner.Ask); !ok {
-		return errors.New("nobody asked")
+		return errors.New("created a trial, but the event is not an Ask")
 	}
 	d.Trials = append(d.Trials, Fact{Create: a, Targets: []int64{a.UntilStep}, config: a.Config})
 	d.waiting = append(d.waiting, tuner.Trial(len(d.Trials)-1))
 	return nil
 }
 
-// known is the trial that an action names, which must not have ended.
+// known returns the trial that an action names. A trial that has ended is an error.
 func (d *driver) known(t tuner.Trial, reason string) (*Fact, error) {
 	switch {
 	case t < 0 || int(t) >= len(d.Trials):
-		return nil, errors.New("there is no such trial")
+		return nil, errors.New("the trial does not exist")
 	case reason == "":
 		return nil, errors.New("no reason")
 	case d.Trials[t].Ended:
@@ -77,7 +77,7 @@ func (d *driver) known(t tuner.Trial, reason string) (*Fact, error) {
 func (d *driver) train(a tuner.Train) error {
 	f, err := d.known(a.Trial, a.Reason)
 	if f != nil && f.Completed && d.extended && a.Reason != "" {
-		// An extension may take up trials that completed.
+		// An extension may resume completed trials.
 		err, f.Ended, f.Completed, f.phase = nil, false, false, paused
 		d.ended = slices.DeleteFunc(d.ended, func(t tuner.Trial) bool { return t == a.Trial })
 	}
@@ -91,7 +91,7 @@ func (d *driver) start(t tuner.Trial, f *Fact, until int64) error {
 	last := f.Targets[len(f.Targets)-1]
 	switch {
 	case until <= last:
-		return fmt.Errorf("the target does not grow: it was %d", last)
+		return fmt.Errorf("the target must be above the previous one, %d", last)
 	case f.phase == queued || f.phase == running:
 		return errors.New("the trial has not reached its target")
 	}
@@ -111,7 +111,7 @@ func (d *driver) clone(a tuner.Clone) error {
 		return err
 	}
 	if a.Source < 0 || int(a.Source) >= len(d.Trials) || a.Source == a.Trial {
-		return errors.New("there is no such source")
+		return errors.New("the source does not exist")
 	}
 	if a.Config == nil {
 		return errors.New("no configuration")
@@ -150,7 +150,7 @@ func (d *driver) end(a tuner.End) error {
 	return nil
 }
 
-// leave takes a trial off its worker, or out of the queue for one.
+// leave removes a trial from its worker or from the queue.
 func (d *driver) leave(t tuner.Trial, p phase) {
 	same := func(other tuner.Trial) bool { return other == t }
 	switch d.Trials[t].phase {
@@ -162,13 +162,13 @@ func (d *driver) leave(t tuner.Trial, p phase) {
 	d.Trials[t].phase = p
 }
 
-// atEnd checks that a tuner that has nothing more to do has left nothing behind.
+// atEnd checks that an exhausted tuner has ended all trials.
 func (d *driver) atEnd() error {
 	if d.o.MaxTrials > 0 && len(d.Trials) >= d.o.MaxTrials {
 		return nil
 	}
 	if s := d.tuner.Status(); !s.Exhausted {
-		return fmt.Errorf("nothing runs, but the tuner is not exhausted: %+v", s)
+		return fmt.Errorf("no trial is running, but the tuner is not exhausted: %+v", s)
 	}
 	for t := range d.Trials {
 		if !d.Trials[t].Ended {

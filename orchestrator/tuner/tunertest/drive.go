@@ -1,6 +1,5 @@
-// Package tunertest is the conformance suite of tuners: what the control loop and users may rely on, whatever the
-// tuner. People who write a tuner of their own run it with Check; Drive, the simulator under it, is there for
-// properties of one tuner.
+// Package tunertest is the conformance suite of tuners: it checks what the control loop and users rely on for every
+// tuner. Authors of tuners run it with Check. Drive, the simulator that it uses, helps to test properties of one tuner.
 package tunertest
 
 import (
@@ -11,48 +10,48 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/tuner"
 )
 
-// Options say how a sweep is simulated.
+// Options configure a simulated sweep.
 type Options struct {
-	// Seed decides everything random: which trial moves next, what fails.
+	// Seed decides everything random: the trial that moves next, and failures.
 	Seed uint64
-	// Workers is how many trials run at once; 4 if 0.
+	// Workers is the number of trials that run at once; 4 if 0.
 	Workers int
-	// Metric is what a trial reports at a step; a fixed random number for each trial if nil.
+	// Metric returns a trial's metric at a step; if nil, it is a fixed random number for each trial.
 	Metric func(t tuner.Trial, config tuner.Config, step int64) float64
-	// NaN, Fail, Quit and Late are chances, for each move of a trial: that the metric is NaN, that the trial fails,
-	// that its code ends by itself, and that an ended trial sends another report.
+	// NaN, Fail, Quit and Late are probabilities for each move of a trial: that the metric is NaN, that the trial
+	// fails, that its code ends early, and that an ended trial sends another report.
 	NaN, Fail, Quit, Late float64
-	// ReportEvery is the steps between reports; 0 for none before the target.
+	// ReportEvery is the number of steps between reports; 0 for none before the target.
 	ReportEvery int64
-	// CodeSteps is when the code of a trial without a target ends; 3 if 0.
+	// CodeSteps is the number of steps after which the code of a trial without a target ends; 3 if 0.
 	CodeSteps int64
-	// MaxTrials stops asking, for tuners without an end; 0 for no bound.
+	// MaxTrials stops Asks, for tuners without an end; 0 for no limit.
 	MaxTrials int
-	// MaxEvents bounds the simulation; 1,000,000 if 0.
+	// MaxEvents limits the simulation; 1,000,000 if 0.
 	MaxEvents int
-	// Extend holds the settings to extend the sweep to once it is done, one after another.
+	// Extend lists the settings to extend the sweep to, one after another, each time it is done.
 	Extend []tuner.Settings
 	// Observe is called after each event.
 	Observe func(Step) error
 }
 
-// A Step is one event and what the tuner answered.
+// A Step is an event and the tuner's answer.
 type Step struct {
 	Event   tuner.Event
 	Actions []tuner.Action
 }
 
-// A Fact is what became of a trial.
+// A Fact is the history of a trial.
 type Fact struct {
 	Create tuner.Create
-	// Targets it was given, in order.
+	// Targets are the targets it was given, in order.
 	Targets []int64
-	// Step it got to, and the targets that it reached.
+	// Step is the step it got to, Reached the targets that it reached.
 	Step    int64
 	Reached []int64
-	// Ended is set after End or Exited; Completed and Failed say how.
+	// Ended is set after End or Exited; Completed and Failed say how it ended.
 	Ended, Completed, Failed bool
-	// Clones counts copies that it made of others.
+	// Clones is the number of times it copied another trial.
 	Clones int
 
 	config tuner.Config
@@ -75,7 +74,7 @@ type Result struct {
 	Trials []Fact
 }
 
-// Drive simulates a sweep to its end. It is an error if the tuner breaks its contract, or does not come to an end.
+// Drive simulates a sweep to its end. It returns an error if the tuner violates its contract or the sweep does not end.
 func Drive(t tuner.Tuner, o Options) (*Result, error) {
 	d := &driver{tuner: t, o: o, rng: rand.New(rand.NewPCG(o.Seed, 0x6472697665))}
 	d.defaults()
@@ -90,10 +89,10 @@ type driver struct {
 	tuner tuner.Tuner
 	o     Options
 	rng   *rand.Rand
-	// waiting trials want a worker, busy ones have one.
+	// waiting trials are queued for a worker, busy ones have one.
 	waiting, busy []tuner.Trial
 	ended         []tuner.Trial
-	// extended is set while completed trials may be trained on.
+	// extended is set while completed trials may be resumed.
 	extended bool
 }
 
@@ -112,7 +111,7 @@ func (d *driver) defaults() {
 	}
 }
 
-// RandomMetric is a number in [0, 1) fixed by the seed and the trial.
+// RandomMetric returns a number in [0, 1) that depends only on the seed and the trial.
 func RandomMetric(seed uint64, t tuner.Trial) float64 {
 	return rand.New(rand.NewPCG(seed, uint64(t))).Float64()
 }
@@ -137,7 +136,7 @@ func (d *driver) run() error {
 	}
 }
 
-// untilIdle goes on until nothing runs and nothing is to be asked.
+// untilIdle runs until no trial is running and the tuner has nothing to start.
 func (d *driver) untilIdle() error {
 	idle := 0
 	for {
@@ -152,7 +151,7 @@ func (d *driver) untilIdle() error {
 				return err
 			}
 			if idle++; idle > 1000 && len(d.waiting) == before {
-				return fmt.Errorf("the tuner is neither waiting nor exhausted, but answers nothing")
+				return fmt.Errorf("the tuner is neither waiting nor exhausted, but returns no actions")
 			}
 		}
 		for len(d.waiting) > 0 && len(d.busy) < d.o.Workers {
@@ -173,7 +172,7 @@ func (d *driver) untilIdle() error {
 	}
 }
 
-// move lets one of the running trials get on.
+// move advances one of the running trials.
 func (d *driver) move() error {
 	if len(d.ended) > 0 && d.chance(d.o.Late) {
 		t := d.ended[d.rng.IntN(len(d.ended))]
@@ -226,7 +225,7 @@ func (d *driver) exit(t tuner.Trial, failed bool, metric float64) error {
 
 func (d *driver) chance(p float64) bool { return p > 0 && d.rng.Float64() < p }
 
-// send hands an event to the tuner and does what it answers.
+// send passes an event to the tuner and carries out its actions.
 func (d *driver) send(e tuner.Event) error {
 	actions, err := d.tuner.Handle(e)
 	step := Step{e, actions}

@@ -9,7 +9,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// A liar answers as a tuner does, but for one thing.
+// A liar answers like a tuner, except for one change.
 type liar struct {
 	tuner.Tuner
 	change func(tuner.Event, []tuner.Action) []tuner.Action
@@ -74,17 +74,17 @@ func TestDriveSeesWhatBreaksTheContract(t *testing.T) {
 				return append(a, create)
 			}
 			return a
-		}}, "asked for 4, answered 5"},
+		}}, "asked for at most 4 trials, started 5"},
 		{"unasked", liar{change: func(e tuner.Event, a []tuner.Action) []tuner.Action {
 			if _, ok := e.(tuner.Reached); ok {
 				return append(a, create)
 			}
 			return a
-		}}, "nobody asked"},
+		}}, "the event is not an Ask"},
 		{"no reason", liar{change: each(func(a tuner.Pause) tuner.Action { a.Reason = ""; return a })}, "no reason"},
 		{"no config", liar{change: each(func(a tuner.Create) tuner.Action { a.Config = nil; return a })}, "no configuration"},
-		{"unknown", liar{change: each(func(a tuner.Pause) tuner.Action { a.Trial = 99; return a })}, "no such trial"},
-		{"backwards", liar{change: each(func(a tuner.Train) tuner.Action { a.UntilStep = 1; return a })}, "does not grow"},
+		{"unknown", liar{change: each(func(a tuner.Pause) tuner.Action { a.Trial = 99; return a })}, "the trial does not exist"},
+		{"backwards", liar{change: each(func(a tuner.Train) tuner.Action { a.UntilStep = 1; return a })}, "the target must be above"},
 		{"running", liar{change: func(e tuner.Event, a []tuner.Action) []tuner.Action {
 			if _, ok := e.(tuner.Ask); ok {
 				return append(a, tuner.Pause{Trial: 0, Reason: "now"})
@@ -96,7 +96,7 @@ func TestDriveSeesWhatBreaksTheContract(t *testing.T) {
 		})}, "has ended"},
 		{"left behind", liar{change: without[tuner.End]}, "is left paused"},
 		{"never done", liar{status: func(s tuner.Status) tuner.Status { s.Exhausted = false; return s }}, "not exhausted"},
-		{"idle", liar{status: func(tuner.Status) tuner.Status { return tuner.Status{} }}, "answers nothing"},
+		{"idle", liar{status: func(tuner.Status) tuner.Status { return tuner.Status{} }}, "returns no actions"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

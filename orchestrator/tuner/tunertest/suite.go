@@ -11,13 +11,13 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/tuner"
 )
 
-// A Kind is how a tuner is made: what tuner.New and tuner.Restore are for the built-in ones.
+// A Kind creates and restores tuners, as tuner.New and tuner.Restore do for the built-in ones.
 type Kind struct {
 	New     func(tuner.Settings) (tuner.Tuner, error)
 	Restore func(tuner.Settings, []byte) (tuner.Tuner, error)
 }
 
-// Builtin is the Kind of the tuners in the binary.
+// Builtin returns the Kind of the built-in tuners.
 func Builtin() Kind { return Kind{New: tuner.New, Restore: tuner.Restore} }
 
 // Run checks a built-in tuner; see Check.
@@ -26,10 +26,9 @@ func Run(t *testing.T, name string, settings func() tuner.Settings) {
 	Check(t, name, Builtin(), settings)
 }
 
-// Check checks that a tuner keeps its contract: the same events give the same actions, a restored snapshot goes on
-// the same at every point, actions name only trials that exist and have not ended, targets grow, no more is answered
-// than was asked, it comes to an end, and neither NaN nor exits nor late reports confuse it. The settings must bound
-// the number of trials.
+// Check checks that a tuner meets its contract: the same events give the same actions, also after restoring a snapshot
+// at any point; actions name only trials that exist and have not ended; targets increase; an answer does not exceed the
+// request; the sweep ends; and NaN, exits and late reports are handled. The settings must bound the number of trials.
 func Check(t *testing.T, name string, kind Kind, settings func() tuner.Settings) {
 	t.Helper()
 	for _, weather := range weathers() {
@@ -65,7 +64,7 @@ func weathers() []weather {
 	}
 }
 
-// checkOnce simulates a sweep, and replays its events on a second tuner and, through snapshots, on a third.
+// checkOnce simulates a sweep and replays its events on a second tuner, and on a third with snapshots in between.
 func checkOnce(t *testing.T, kind Kind, settings func() tuner.Settings, o Options) {
 	t.Helper()
 	first, err := kind.New(settings())
@@ -98,13 +97,13 @@ func checkOnce(t *testing.T, kind Kind, settings func() tuner.Settings, o Option
 // Diff compares actions; a NaN equals a NaN.
 func Diff(want, got []tuner.Action) string {
 	if reflect.DeepEqual(want, got) {
-		return "" // hundreds of times as fast
+		return "" // hundreds of times faster than cmp
 	}
 	return cmp.Diff(want, got, cmpopts.EquateNaNs(), cmpopts.EquateEmpty())
 }
 
-// Resume replays the steps of a simulated sweep on a new tuner that is taken down to its snapshot and restored before
-// every so many events, and says where it goes on otherwise than the first did.
+// Resume replays the steps of a simulated sweep on a new tuner, which is replaced by a restored snapshot of itself
+// every this many events. It returns an error if the actions differ.
 func Resume(kind Kind, settings tuner.Settings, steps []Step, every int) error {
 	t, err := kind.New(settings)
 	if err != nil {
@@ -145,7 +144,7 @@ func reborn(kind Kind, settings tuner.Settings, t tuner.Tuner) (tuner.Tuner, err
 	return t, nil
 }
 
-// checkRefusals checks what must be an error, or nothing.
+// checkRefusals checks requests that must be errors or have no effect.
 func checkRefusals(t *testing.T, kind Kind, settings tuner.Settings) {
 	t.Helper()
 	made, err := kind.New(settings)
