@@ -2,7 +2,7 @@ package policy
 
 import "fmt"
 
-// State is all that a planner knows, as text.
+// State formats the planner's whole state as text.
 func (p *Planner) State() string {
 	devices, rest := map[string]bool{}, map[int]need{}
 	for node, some := range p.pending.devices {
@@ -19,7 +19,7 @@ func (p *Planner) State() string {
 		*p.free, devices, rest, decisions(p.decided), p.plan, p.until(nil), p.reserved, len(p.changes), p.open)
 }
 
-// decisions by name, as pointers sort by chance.
+// decisions maps job names to decisions, because the order of pointers varies from run to run.
 func decisions(of map[*Job]decision) map[string]decision {
 	named := map[string]decision{}
 	for j, d := range of {

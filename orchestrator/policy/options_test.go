@@ -9,7 +9,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 )
 
-// ask reads one option of each kind. The defaults of two are none that could be given.
+// ask reads one option of each kind. Two of the defaults are outside the option's bounds.
 func ask(o *policy.Options) []any {
 	return []any{
 		o.Duration("never", 0, ""), o.Float("beyond", 7, 0, 1, ""), o.Duration("lease", 90*time.Second, ""),

@@ -6,15 +6,15 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/cluster"
 )
 
-// MayFork says whether a job may be trained by several forks, each with a gang on a node of its own.
+// MayFork reports whether a job may be trained by several forks, each with a gang on its own node.
 func (j *Job) MayFork() bool { return j.Forks > 1 }
 
-// Divider makes the grants of a round of a job's forks of one grant and the gangs that are free for them.
+// Divider splits one grant into the grants of a fork slot, one for each gang.
 type Divider func(Grant, []cluster.Gang) []Grant
 
-// PlaceForks gives a job several gangs, each for a fork of its own. They are granted now, as the divider has it, if the job waits and
-// every device is free now; otherwise all are reserved for it. A job that runs is revoked, to go on as forks: it is told
-// why. It fails if some gang is not free in the plan, or it was said already where the job goes on.
+// PlaceForks gives a job several gangs, one for each fork. They are granted now, split by divide, if the job waits and
+// every device is free now; otherwise all are reserved for it. A running job is revoked so that it can restart as
+// forks. PlaceForks fails if a gang is not free in the plan or the plan has already decided where the job runs.
 func (p *Planner) PlaceForks(j *Job, gangs []cluster.Gang, reason string, divide Divider) bool {
 	try := p.Statement()
 	if j.Running() && !j.Ending {
@@ -38,7 +38,7 @@ func (p *Planner) PlaceForks(j *Job, gangs []cluster.Gang, reason string, divide
 	return true
 }
 
-// makeWay revokes a running job that is to go on as forks.
+// makeWay revokes a running job that will restart as forks.
 func (p *Planner) makeWay(j *Job) {
 	p.Drop(j)
 	switch {
@@ -51,7 +51,7 @@ func (p *Planner) makeWay(j *Job) {
 	p.plan.Revokes = append(p.plan.Revokes, Revoke{Job: j, Reason: "it goes on as several forks"})
 }
 
-// take takes gangs out of what the plan leaves free, if all of them are.
+// take takes gangs from the plan's free capacity, and fails if one of them is not free.
 func (p *Planner) take(j *Job, gangs []cluster.Gang) bool {
 	for _, g := range gangs {
 		if !p.free.Fits(g, j.Demand) {
@@ -62,9 +62,9 @@ func (p *Planner) take(j *Job, gangs []cluster.Gang) bool {
 	return true
 }
 
-// ClaimForks grants a job the gangs that were reserved for its forks, if it waits and all are free; or those that are, if it is not
-// to wait for the others any longer. Otherwise it holds back what is free, as long as there is something or somebody who is
-// about to leave stands in the way. It returns the gangs that the job has, or waits for.
+// ClaimForks grants a job the gangs that were reserved for its forks if it waits and all are free, or, unless it is
+// patient, those that are free. Otherwise it holds back the free ones, while there are any or an ending job still holds
+// the others. It returns the gangs that the job has or waits for.
 func (p *Planner) ClaimForks(j *Job, gangs []cluster.Gang, patient bool, reason string, divide Divider) (Claim, []cluster.Gang) {
 	var free, coming []cluster.Gang
 	for _, g := range gangs {
@@ -95,7 +95,7 @@ func (p *Planner) ClaimForks(j *Job, gangs []cluster.Gang, patient bool, reason 
 	return Held, coming
 }
 
-// freeOf is the part of a gang that the plan leaves free.
+// freeOf returns the part of a gang that is free in the plan.
 func (p *Planner) freeOf(g cluster.Gang) cluster.Gang {
 	part := make(cluster.Gang, 0, len(g))
 	for _, at := range g {

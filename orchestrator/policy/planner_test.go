@@ -14,7 +14,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/policy/stagetest"
 )
 
-// planning is a plan that is made of drawn steps.
+// planning is a plan built from random steps.
 type planning struct {
 	v     *policy.View
 	p     *policy.Planner
@@ -32,7 +32,7 @@ func drawPlanning(t *rapid.T) *planning {
 	return pl
 }
 
-// step does one thing that a policy may do, sensible or not.
+// step makes a random call of the planner, sensible or not.
 func (pl *planning) step(t *rapid.T) {
 	p, j := pl.p, rapid.SampledFrom(pl.jobs).Draw(t, "job")
 	switch rapid.IntRange(0, 11).Draw(t, "step") {
@@ -73,7 +73,7 @@ func (pl *planning) step(t *rapid.T) {
 	}
 }
 
-// steps are some, partly within statements, of which some are discarded: then all is as it was, to the bit.
+// steps makes random calls, partly within statements. Discarding a statement must restore the exact state.
 func (pl *planning) steps(t *rapid.T, depth int) {
 	for range rapid.IntRange(0, 6).Draw(t, "steps") {
 		if depth == 0 || rapid.IntRange(0, 2).Draw(t, "simulates") > 0 {
@@ -84,7 +84,7 @@ func (pl *planning) steps(t *rapid.T, depth int) {
 		pl.steps(t, depth-1)
 		if rapid.Bool().Draw(t, "commits") {
 			statement.Commit()
-			statement.Discard() // says nothing any more
+			statement.Discard() // has no effect
 			continue
 		}
 		if statement.Discard(); pl.p.State() != before {
@@ -93,8 +93,8 @@ func (pl *planning) steps(t *rapid.T, depth int) {
 	}
 }
 
-// Whatever a policy decides in whatever order, and takes back: the plan keeps the rules, no device is granted, reserved
-// and kept by more than one, terms are those that were set, and the view is as it was to the bit.
+// For any sequence of decisions and discarded statements, the plan is valid, no device is granted, reserved or kept
+// twice, terms are as set, and the view ends exactly as it began.
 func TestPlansKeepTheRules(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -122,7 +122,7 @@ func TestPlansKeepTheRules(t *testing.T) {
 	})
 }
 
-// checkShared fails if a device is somebody's twice, once the plan was carried out and everybody moved.
+// checkShared fails if two jobs would have the same device once the plan was carried out and every job moved.
 func (pl *planning) checkShared(t *rapid.T, plan policy.Plan, reserved []policy.Reserved) {
 	owner := map[string]string{}
 	own := func(g cluster.Gang, who string) {
@@ -156,7 +156,7 @@ func (pl *planning) checkShared(t *rapid.T, plan policy.Plan, reserved []policy.
 	}
 }
 
-// A statement of the view that is discarded leaves it bit-equal, and one that is committed leaves what it took.
+// Discarding a statement of the view restores it exactly, and committing one keeps what it took.
 func TestStatementsOfAView(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -195,7 +195,7 @@ func TestStatementsOfAView(t *testing.T) {
 	})
 }
 
-// full is a cluster of one node with four devices, of which a job holds two, and two that wait.
+// full returns one node with four devices, two of them held by a trial, and two waiting trials.
 func full(least int) (v *policy.View, holder, first, second *policy.Job) {
 	s := stagetest.New(stagetest.Nodes("gpu", 1, 4, 4)...)
 	a := s.App("a", "t")
@@ -205,8 +205,8 @@ func full(least int) (v *policy.View, holder, first, second *policy.Job) {
 	return s.View(), holder, first, second
 }
 
-// What somebody has still to release is reserved, and granted once it is free; meanwhile nobody else gets it, nor what of
-// it is free already.
+// Devices that still have to be released are reserved and then granted once free. Until then no other trial gets them,
+// nor those of the gang that are free already.
 func TestReservationsAreHeldUntilTheyAreFulfilled(t *testing.T) {
 	t.Parallel()
 	v, holder, first, second := full(4)
@@ -257,7 +257,7 @@ func TestReservationsGoToWhoCanUseThem(t *testing.T) {
 	if j := r.Claimant(v, first.App, g, free); j != first {
 		t.Errorf("%v claims what was reserved for the first", j.Name())
 	}
-	first.Gangs = []cluster.Gang{holder.Gang()} // it runs somewhere else
+	first.Gangs = []cluster.Gang{holder.Gang()} // runs on other devices
 	if j := r.Claimant(v, first.App, g, free); j != third {
 		t.Errorf("%v claims two devices; the second takes one, the third could use them", j)
 	}
@@ -316,7 +316,7 @@ func TestResize(t *testing.T) {
 	}
 }
 
-// Cores and memory that are about to be released block a grant as devices do, and no more than that.
+// Cores and memory that still have to be released block a grant just as devices do, and no longer.
 func TestPendingCoresHoldBack(t *testing.T) {
 	t.Parallel()
 	s := stagetest.New(stagetest.Nodes("gpu", 1, 4, 4)...)
@@ -334,7 +334,8 @@ func TestPendingCoresHoldBack(t *testing.T) {
 	}
 }
 
-// Who is placed without being reclaimed moves: its own devices are not planned with unless they are reclaimed later.
+// A job that is placed without being reclaimed moves, and the plan may use its own devices only if it is reclaimed
+// later.
 func TestWhoIsPlacedElsewhereMoves(t *testing.T) {
 	t.Parallel()
 	v, holder, first, second := full(2)

@@ -4,11 +4,11 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/cluster"
 )
 
-// Rank plans for jobs in order of priority, in a plan that began with Preempt, and moves as few as it can. Those that
-// fit by number are chosen, the first first. Chosen ones that run are kept where they are; the others find a place
-// beside them, and only where there is none do later ones make room on some node. What is left goes to those that run,
-// then to those that wait, in the same order. want is the number of devices that a waiting job is to have; it gets
-// fewer, but at least its Min, if it cannot have them.
+// Rank plans jobs in order of priority, in a plan started by Preempt, and moves as few as possible. First it chooses
+// the jobs that fit by the number of devices, highest priority first. Chosen jobs that run keep their devices; the
+// others are placed in the remaining space, and jobs of lower priority make room on some node only if there is no
+// remaining place. The rest goes to running jobs, then to waiting ones, in the same order. want returns the number of
+// devices for a waiting job, which gets fewer, but at least its Min, if there are not enough.
 func (p *Planner) Rank(order []*Job, want func(*Job) int, reason string) {
 	r := &ranking{p: p, order: order, want: want, reason: reason, done: make([]bool, len(order))}
 	chosen := r.choose()
@@ -31,7 +31,7 @@ func (p *Planner) Rank(order []*Job, want func(*Job) int, reason string) {
 	for i, j := range order {
 		switch {
 		case r.done[i] || j.Ending:
-		case chosen[i] && j.Running(): // it made room, and is to move
+		case chosen[i] && j.Running(): // it made room and must move
 			p.Place(j, reason)
 		case j.Waiting():
 			rest = append(rest, j)
@@ -40,23 +40,23 @@ func (p *Planner) Rank(order []*Job, want func(*Job) int, reason string) {
 	p.Fill(rest, reason)
 }
 
-// roomTries bounds how often a ranking looks for jobs that make room, each of which costs a pass over the nodes.
+// roomTries bounds how often a ranking looks for jobs that could make room, because each try scans all nodes.
 const roomTries = 32
 
-// ranking is a Rank in progress.
+// ranking is the state of a call of Rank.
 type ranking struct {
 	p      *Planner
 	order  []*Job
 	want   func(*Job) int
 	reason string
-	// done jobs have their place.
+	// done marks the jobs that have a place.
 	done []bool
-	// kept lists on each node the jobs kept there, by index in order; nil until somebody needs room.
+	// kept lists, for each node, the indexes in order of the jobs kept there; nil until a job needs room.
 	kept  [][]int
 	tries int
 }
 
-// choose picks the jobs that fit by number, type by type.
+// choose selects the jobs that fit by number, type by type.
 func (r *ranking) choose() []bool {
 	chosen := make([]bool, len(r.order))
 	types := r.p.free.Types()
@@ -94,8 +94,8 @@ func (r *ranking) choose() []bool {
 	return chosen
 }
 
-// roomiest is the accepted type with most devices left if there are n of it, or at least the demand's Min, and how many
-// the job would take; -1 if there are too few of each.
+// roomiest returns the accepted type with the most devices left, if there are at least the demand's Min, and how many
+// of up to n devices the job would take. The index is -1 if no type has enough.
 func roomiest(d cluster.Demand, n int, types []string, left []int) (kind, take int) {
 	kind = -1
 	for k := range types {
@@ -109,7 +109,7 @@ func roomiest(d cluster.Demand, n int, types []string, left []int) (kind, take i
 	return kind, min(max(n, d.Min), left[kind])
 }
 
-// put gives a waiting job as many devices as are wanted, or as many as there are.
+// put gives a waiting job as many devices as it wants, or as many as possible.
 func (r *ranking) put(j *Job) bool {
 	if n := r.want(j); n > j.Demand.Min && n <= j.Demand.Max {
 		if g, ok := r.p.free.Place(j.Demand, n, ""); ok {
@@ -119,7 +119,7 @@ func (r *ranking) put(j *Job) bool {
 	return r.p.Place(j, r.reason)
 }
 
-// makeRoom places a job on the node where the fewest devices of kept jobs that come after it must be taken.
+// makeRoom places a job on the node where it takes the fewest devices from kept jobs of lower priority.
 func (r *ranking) makeRoom(rank int) bool {
 	if r.tries++; r.tries > roomTries {
 		return false
@@ -144,7 +144,7 @@ func (r *ranking) makeRoom(rank int) bool {
 	return bestNode >= 0 && r.take(bestNode, bestKind, n, rank)
 }
 
-// index lists the kept jobs on each node, the first first.
+// index lists the kept jobs on each node by priority.
 func (r *ranking) index() {
 	if r.kept != nil {
 		return
@@ -159,7 +159,7 @@ func (r *ranking) index() {
 	}
 }
 
-// cost counts the devices that would be taken from jobs ranked later so that n are free on a node.
+// cost counts the devices to take from jobs of lower priority so that n are free on a node.
 func (r *ranking) cost(node int, kind string, n, rank int) (cost int, ok bool) {
 	have := r.p.free.FreeAt(node, kind)
 	for at := len(r.kept[node]) - 1; at >= 0 && have < n; at-- {
@@ -191,8 +191,8 @@ func (r *ranking) held(i, node int, kind string) int {
 	return n
 }
 
-// take lets later jobs go until n devices are free on a node, and puts the job there; if cores or memory are in the
-// way, all stays as it was.
+// take drops jobs of lower priority until n devices are free on a node, and places the job there. If cores or memory do
+// not suffice, nothing changes.
 func (r *ranking) take(node int, kind string, n, rank int) bool {
 	var gone []int
 	try := r.p.Statement()

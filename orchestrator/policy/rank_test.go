@@ -14,7 +14,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/policy/stagetest"
 )
 
-// ranked puts the last jobs first.
+// ranked gives the latest trials the highest priority.
 type ranked struct{}
 
 func (ranked) Name() string              { return "ranked" }
@@ -37,7 +37,7 @@ func settle(t stagetest.TB, s *stagetest.Stage) {
 	}
 }
 
-// A gang moves aside, or a later job goes, only where there is no other way.
+// A trial moves, or one of lower priority is stopped, only if necessary.
 func TestRankMakesRoomWhereItCostsLeast(t *testing.T) {
 	t.Parallel()
 	s := stagetest.New(stagetest.Nodes("gpu", 2, 4, 4)...)
@@ -59,8 +59,8 @@ func TestRankMakesRoomWhereItCostsLeast(t *testing.T) {
 	}
 }
 
-// The highest job that fits the empty cluster always runs, and so on down: no lower job holds devices with which a
-// higher one would fit on some node. When nothing changes, nothing is stopped.
+// The trial with the highest priority that fits on the empty cluster always runs, and so on down the list: no trial
+// holds devices on which one of higher priority would fit on some node. When nothing changes, no trial is stopped.
 func TestRankKeepsPriorities(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -143,7 +143,7 @@ func TestWeightsAreRead(t *testing.T) {
 	if w := o.Weights("quota", ""); o.Err() != nil || len(w) != 2 || w["a"] != 2 || w["b"] != 0.5 {
 		t.Errorf("read %v, %v", w, o.Err())
 	}
-	said := policy.NewOptions(map[string]string{"quota": ""}) // the default, as a ledger has it
+	said := policy.NewOptions(map[string]string{"quota": ""}) // the default, as recorded in a ledger
 	if w := said.Weights("quota", ""); said.Err() != nil || w != nil {
 		t.Errorf("read %v, %v of nothing", w, said.Err())
 	}

@@ -6,19 +6,20 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/cluster"
 )
 
-// Statement is a simulation: what is taken and released on a view's free capacity since it began, and what is planned in
-// a Planner that it was begun in, is kept by Commit and undone by Discard. Statements nest: an inner one ends before the
-// outer, and discarding the outer undoes what the inner committed.
+// Statement is a simulation. Commit keeps, and Discard undoes, what was taken from and released to a view's free
+// capacity since the statement began and, if it began in a Planner, what was planned. Statements nest: an inner one
+// must end before the outer one, and discarding the outer one undoes what the inner one committed.
 type Statement struct {
 	free *cluster.Capacity
 	mark int
-	// planner is what the statement was begun in, nil for the view, and saved is how far it was.
+	// planner is the Planner that the statement began in, or nil if it began in a view. saved is the planner's progress
+	// then.
 	planner *Planner
 	saved   progress
 	ended   bool
 }
 
-// progress is how far a planner is: the lengths of its lists, and its term.
+// progress holds the lengths of a planner's lists, and its term.
 type progress struct {
 	grants, renews, revokes, reserved, changes int
 	term                                       func(cluster.Gang) time.Time
@@ -27,14 +28,14 @@ type progress struct {
 // Statement begins a simulation on the view's free capacity.
 func (v *View) Statement() *Statement { return &Statement{free: v.Free, mark: v.Free.Mark()} }
 
-// Commit keeps what was simulated. To end a statement again does nothing.
+// Commit keeps what was simulated. It does nothing if the statement has ended.
 func (s *Statement) Commit() {
 	if s.end() && s.planner != nil && s.planner.open == 0 {
 		s.planner.changes = s.planner.changes[:0]
 	}
 }
 
-// Discard undoes what was simulated. To end a statement again does nothing.
+// Discard undoes what was simulated. It does nothing if the statement has ended.
 func (s *Statement) Discard() {
 	if !s.end() {
 		return
@@ -56,7 +57,7 @@ func (s *Statement) end() bool {
 	return true
 }
 
-// Statement begins a simulation within the plan: Discard undoes what was decided since.
+// Statement begins a simulation within the plan: Discard undoes the decisions made since.
 func (p *Planner) Statement() *Statement {
 	p.open++
 	return &Statement{free: p.free, mark: p.free.Mark(), planner: p, saved: progress{
@@ -64,12 +65,12 @@ func (p *Planner) Statement() *Statement {
 	}}
 }
 
-// change is what one step changed beside the lists and the free capacity: what is decided about a job, and what has
-// still to be released. Planners note it while a statement is open.
+// change is what one step changed apart from the lists and the free capacity: the decision about a job and the pending
+// release. A planner logs changes while a statement is open.
 type change struct {
 	job *Job
 	was decision
-	// undo says what undoes the change of what has still to be released; nil if that did not change.
+	// undo reverts the change of the pending release; nil if that did not change.
 	undo   func(*pendingRelease, cluster.Gang, cluster.Demand)
 	gang   cluster.Gang
 	demand cluster.Demand
@@ -81,13 +82,13 @@ func (p *Planner) note(c change) {
 	}
 }
 
-// decide notes what was decided about a job.
+// decide records a decision about a job.
 func (p *Planner) decide(j *Job, d decision) {
 	p.note(change{job: j, was: p.decided[j]})
 	p.decided[j] = d
 }
 
-// settle says that what a gang takes in the plan need not be free now.
+// settle records that the resources that a gang takes in the plan need not be free now.
 func (p *Planner) settle(g cluster.Gang, d cluster.Demand) {
 	p.pending.settle(g, d)
 	p.note(change{undo: (*pendingRelease).unsettle, gang: g, demand: d})
@@ -98,14 +99,14 @@ func (p *Planner) unsettle(g cluster.Gang, d cluster.Demand) {
 	p.note(change{undo: (*pendingRelease).settle, gang: g, demand: d})
 }
 
-// release plans with what a running job holds, before it releases it.
+// release lets the plan use what a running job holds before the job releases it.
 func (p *Planner) release(j *Job) {
 	p.free.Release(j.Held(), j.Demand)
 	p.pending.add(j.Held(), j.Demand)
 	p.note(change{undo: (*pendingRelease).remove, gang: j.Held(), demand: j.Demand})
 }
 
-// restore goes back to where the planner was. The free capacity is rolled back by the statement.
+// restore reverts the planner to earlier progress. The statement itself rolls back the free capacity.
 func (p *Planner) restore(to progress) {
 	for i := len(p.changes) - 1; i >= to.changes; i-- {
 		c := &p.changes[i]
