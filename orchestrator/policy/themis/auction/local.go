@@ -6,14 +6,14 @@ import (
 	"slices"
 )
 
-// relief is a bidder's change to a smaller row, and what it costs for each unit of a constraint that it relieves.
+// relief is a bidder's change to a smaller row, with its cost for each unit of the constraint that it frees.
 type relief struct {
 	bidder, row int
 	cost        float64
 }
 
-// repair takes bidders down to smaller rows until no room is overdrawn: the most overdrawn first, by the changes that
-// cost least, prices counted, for each unit that they relieve.
+// repair changes bidders to smaller rows until no constraint is overdrawn. It takes the most overdrawn constraint
+// first, and the change that costs least per unit freed at the current prices.
 func (s *solver) repair() {
 	for {
 		worst, deepest := -1, int32(0)
@@ -44,7 +44,7 @@ func (s *solver) repair() {
 	}
 }
 
-// relief finds a bidder's cheapest change that uses less of an overdrawn constraint.
+// relief returns a bidder's cheapest change that uses less of an overdrawn constraint.
 func (s *solver) relief(b, worst int, deepest int32) (relief, bool) {
 	best := relief{bidder: b, row: -1, cost: math.Inf(1)}
 	row := s.choice[b]
@@ -69,7 +69,8 @@ func (s *solver) relief(b, worst int, deepest int32) (relief, bool) {
 	return best, true
 }
 
-// relieves says whether a change to another row overdraws no room further. So every repair ends.
+// relieves reports whether a change to another row overdraws no constraint further, which guarantees that repair
+// terminates.
 func (s *solver) relieves(old, row int) bool {
 	for _, u := range s.usesOf(row) {
 		left := s.left[u.constraint]
@@ -89,7 +90,7 @@ func (s *solver) usedOf(row, constraint int) int32 {
 	return 0
 }
 
-// improve gives bidders better rows as long as there is room: always the one that gains most, prices paid.
+// improve gives bidders better rows while there is room, always the change that gains most at the current prices.
 func (s *solver) improve() {
 	for b := range s.next {
 		s.next[b].known = false
@@ -101,7 +102,8 @@ func (s *solver) improve() {
 				continue
 			}
 			m := &s.next[b]
-			// Room only shrinks here, but for what the bidder itself gives up: what fits no more is looked for anew.
+			// Room only shrinks here, apart from the bidder's own row, so only a row that no longer fits must be
+			// replaced.
 			if !m.known || m.row >= 0 && !s.fits(b, m.row) {
 				*m = s.better(b)
 			}
@@ -117,7 +119,7 @@ func (s *solver) improve() {
 	}
 }
 
-// better finds the bidder's best change to a row of more worth that there is room for.
+// better returns the bidder's best change to a row of more worth that fits.
 func (s *solver) better(b int) move {
 	m := move{row: -1, score: math.Inf(-1), known: true}
 	worth, gain := 0.0, 0.0
@@ -143,8 +145,8 @@ func (s *solver) better(b int) move {
 	return m
 }
 
-// nearest lists, where there are many rows, each bidder's better rows that cost least beside the best choice: in an
-// auction without one bidder the others change to few others.
+// nearest lists, if there are many rows, each bidder's better rows that cost the least relative to the best choice: in
+// an auction without one bidder the others change to few other rows.
 func (s *solver) nearest() {
 	const many, enough = 4096, 8
 	if len(s.problem.worth) < many {
@@ -166,7 +168,7 @@ func (s *solver) nearest() {
 	}
 }
 
-// fits says whether a bidder could change to a row.
+// fits reports whether a bidder could change to a row.
 func (s *solver) fits(b, row int) bool {
 	old := s.choice[b]
 	for _, u := range s.usesOf(row) {
@@ -181,8 +183,8 @@ func (s *solver) fits(b, row int) bool {
 	return true
 }
 
-// shake takes each bidder in turn out of the best choice, lets the others improve, and puts it back as well as it fits,
-// as long as that helps.
+// shake removes each bidder in turn from the best choice, lets the others improve and puts it back if it fits, until
+// that no longer helps.
 func (s *solver) shake() {
 	if s.bidders()*len(s.problem.worth) > shakes {
 		return

@@ -71,7 +71,7 @@ func one(devices int) agent.Gangs {
 	return agent.Gangs{Count: 1, Machines: 1, Devices: devices, Type: "a"}
 }
 
-// TestRowsThatAreLeftOut are worth nothing, or hold what the offer does not.
+// TestRowsThatAreLeftOut covers rows that are worth nothing or do not fit the offer.
 func TestRowsThatAreLeftOut(t *testing.T) {
 	t.Parallel()
 	lots := []agent.Lot{{Node: "n", Type: "a", Free: 4}, {Node: "m", Type: "a", Free: 2}}
@@ -114,7 +114,8 @@ func TestRowsThatAreLeftOut(t *testing.T) {
 	}
 }
 
-// TestPieces are counted by size: on a machine of seven there is room for three pieces of two, and one of four takes two of them.
+// TestPieces checks counts by size: a node of seven devices has room for three pieces of two, and a piece of four uses
+// two of them.
 func TestPieces(t *testing.T) {
 	t.Parallel()
 	lots := []agent.Lot{{Node: "n", Rack: "r", Type: "a", Free: 7}, {Node: "m", Rack: "q", Type: "a", Free: 3}, {Node: "o", Type: "b", Free: 8}}
@@ -130,14 +131,14 @@ func TestPieces(t *testing.T) {
 			t.Errorf("row %d uses %v, %t; want %v", i, got, ok, want)
 		}
 	}
-	// Two and three do not divide, so that single devices are counted too.
+	// Two does not divide three, so single devices are counted too.
 	c = newCounters(lots, []Bidder{{Nothing: 2, Rows: []agent.Row{{Rho: 1, Gangs: []agent.Gangs{one(2), one(3)}}}}})
 	if want := []int32{10, 4, 3}; !slices.Equal(c.room, want) || c.exact() {
 		t.Errorf("room %v, want %v; exact %t", c.room, want, c.exact())
 	}
 }
 
-// TestCountsThatAreEnough are those of sizes that divide each other, of rows that name no machine and no rack.
+// TestCountsThatAreEnough: counts suffice if sizes divide each other and rows name no node and no rack.
 func TestCountsThatAreEnough(t *testing.T) {
 	t.Parallel()
 	lots := []agent.Lot{{Node: "n", Rack: "r", Type: "a", Free: 1 << 21}}
@@ -177,7 +178,7 @@ func TestCountsThatAreEnough(t *testing.T) {
 	}
 }
 
-// TestMisfit packs what is bound first, then what is large, each where least is left over.
+// TestMisfit packs restricted pieces first, then large ones, each where the least is left over.
 func TestMisfit(t *testing.T) {
 	t.Parallel()
 	lots := []agent.Lot{{Node: "n", Rack: "r", Type: "a", Free: 4}, {Node: "m", Rack: "r", Type: "a", Free: 3}, {Node: "o", Rack: "q", Type: "a", Free: 3}}
@@ -207,7 +208,7 @@ func TestMisfit(t *testing.T) {
 	}
 }
 
-// TestSettle gives who does not fit the best of its rows that does.
+// TestSettle gives a bidder that does not fit the best of its rows that does.
 func TestSettle(t *testing.T) {
 	t.Parallel()
 	p := compile([]agent.Lot{{Node: "n", Type: "a", Free: 5}, {Node: "m", Type: "a", Free: 5}}, []Bidder{
@@ -225,7 +226,7 @@ func TestSettle(t *testing.T) {
 	}
 }
 
-// TestSlackConstraints are left out: those that hold whoever gets what.
+// TestSlackConstraints drops constraints that every choice satisfies.
 func TestSlackConstraints(t *testing.T) {
 	t.Parallel()
 	lots := []agent.Lot{{Node: "n", Type: "a", Free: 4}, {Node: "m", Type: "b", Free: 4}}
@@ -233,7 +234,7 @@ func TestSlackConstraints(t *testing.T) {
 	other.Type = "b"
 	rows := []agent.Row{{Rho: 1, Gangs: []agent.Gangs{one(3), other}}, {Rho: 1.5, Gangs: []agent.Gangs{one(2)}}}
 	p := compile(lots, []Bidder{{Nothing: 2, Rows: rows}, {Nothing: 2, Rows: rows[1:]}}, nil)
-	// Sizes 1, 2 and 3 of type a: of its 4 devices 3 + 2 may be wanted, of its 2 pieces of two 1 + 1 at most.
+	// Sizes 1, 2 and 3 of type a: 3 + 2 of its 4 devices may be wanted, and at most 1 + 1 of its 2 pieces of two.
 	if len(p.room) != 1 || p.room[0] != 4 || !slices.Equal(p.uses, []use{{0, 3}, {0, 2}, {0, 2}}) || !slices.Equal(p.useStart, []int{0, 1, 2, 3}) {
 		t.Errorf("room %v, uses %v from %v", p.room, p.uses, p.useStart)
 	}

@@ -2,9 +2,9 @@ package auction
 
 import "math"
 
-// payments is the part of its row that each bidder keeps (lines 7 and 8 of pseudocode 1): the product of the others'
-// 1/rho as it is, over what it could be were the bidder not there. The allocation without it starts from what it leaves
-// behind, so that the others are never worse off, and c is at most 1.
+// payments returns the part of its row that each bidder keeps (lines 7 and 8 of pseudocode 1): the product of the
+// others' 1/rho, over its best value without the bidder. The allocation without a bidder starts from the best choice,
+// so the others are never worse off and c is at most 1.
 func (s *solver) payments() []float64 {
 	keeps := make([]float64, len(s.best))
 	best, worth := append([]int(nil), s.best...), s.worth
@@ -33,5 +33,5 @@ func (s *solver) payments() []float64 {
 	return keeps
 }
 
-// few is the number of bidders up to which the best choice is searched for however small the gap, and payments too.
+// few is the number of bidders up to which the best choice, also for payments, is searched for however small the gap.
 const few = 16

@@ -3,39 +3,40 @@ package auction
 import "math"
 
 const (
-	// enough is the gap, as a part of the gain, at which the solver stops to look for a better choice.
+	// enough is the gap, relative to the gain, below which the solver stops searching for a better choice.
 	enough = 0.001
-	// steps of the subgradient method, and its patience: steps without a better bound after which it is halved.
+	// steps is the number of steps of the subgradient method, and patience the number of steps without a better bound
+	// before the step length is halved.
 	steps    = 160
 	patience = 8
-	// effort bounds the nodes of the search for a better choice, and proofEffort those of one for a payment.
+	// effort bounds the nodes of the search for a better choice, and proofEffort those of a search for a payment.
 	effort      = 20_000
 	proofEffort = 2_000
 )
 
-// solver holds what the solution of a problem needs, and is reused for its payments.
+// solver is the state of a solution, reused for the payments.
 type solver struct {
 	*problem
-	// price of each constraint, and the bound that they prove.
+	// price of each constraint, and the bound that the prices prove.
 	price []float64
 	bound float64
-	// best is the best choice so far: a row for each bidder, -1 for none; worth is what it is worth.
+	// best is the best choice so far: a row for each bidder, or -1. worth is its value.
 	best  []int
 	worth float64
 	exact bool
-	// left and choice are of the choice at hand; gone is the bidder that is left out, -1 for none.
+	// left and choice describe the current choice. gone is the bidder that is left out, or -1.
 	left   []int32
 	choice []int
 	gone   int
-	// next is the improvement at hand of each bidder.
+	// next is the current best improvement of each bidder.
 	next    []move
 	reliefs []relief
-	// near is what nearest found for the choice nearTo.
+	// near is the result of nearest for the choice nearTo.
 	near   [][]int
 	nearTo []int
 }
 
-// move is a bidder's change to another row, and what it gains, prices paid.
+// move is a bidder's change to another row, with its gain at the prices.
 type move struct {
 	row   int
 	score float64
@@ -73,7 +74,7 @@ func (s *solver) solve() {
 	}
 }
 
-// gain is what a row is worth with the prices paid.
+// gain returns a row's worth minus its cost at the prices.
 func (s *solver) gain(row int) float64 {
 	w := s.problem.worth[row]
 	for _, u := range s.usesOf(row) {
@@ -82,7 +83,7 @@ func (s *solver) gain(row int) float64 {
 	return w
 }
 
-// favourite is the bidder's row with the highest gain, -1 if none is above 0.
+// favourite returns the bidder's row with the highest gain, or -1 if none is above 0.
 func (s *solver) favourite(b int) (row int, gain float64) {
 	row = -1
 	for r := s.start[b]; r < s.start[b+1]; r++ {
@@ -93,7 +94,7 @@ func (s *solver) favourite(b int) (row int, gain float64) {
 	return row, gain
 }
 
-// lower minimises the bound over the prices, by subgradients with Polyak's step towards the best choice known. Prices
+// lower minimises the bound over the prices by subgradients, with Polyak's step towards the best known choice. Prices
 // are scaled by the room of their constraint.
 func (s *solver) lower() {
 	n := len(s.room)
@@ -141,7 +142,7 @@ func (s *solver) lower() {
 	s.tryFavourites()
 }
 
-// step moves the prices against what is over.
+// step moves the prices along the excess.
 func (s *solver) step(price, over []float64, length float64) {
 	norm := 0.0
 	for c, o := range over {
@@ -159,7 +160,8 @@ func (s *solver) step(price, over []float64, length float64) {
 	}
 }
 
-// tryFavourites makes the choice at hand, which may be over some rooms, fit, improves it and keeps it if it is the best.
+// tryFavourites makes the current choice, which may overdraw constraints, fit; then improves it and records it if it is
+// the best.
 func (s *solver) tryFavourites() {
 	s.recount()
 	s.repair()
@@ -174,7 +176,7 @@ func (s *solver) clearChoice() {
 	copy(s.left, s.room)
 }
 
-// recount works out what the choice leaves.
+// recount computes what the choice leaves of each constraint.
 func (s *solver) recount() {
 	copy(s.left, s.room)
 	for _, row := range s.choice {
@@ -210,7 +212,7 @@ func (s *solver) value() float64 {
 	return v
 }
 
-// keep makes the choice at hand the best if it is.
+// keep records the current choice if it is the best.
 func (s *solver) keep() {
 	if v := s.value(); v > s.worth {
 		s.worth = v
