@@ -5,19 +5,20 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/policy/themis/auction"
 )
 
-// bid is what an app that was asked says, by index in the order of rank.
+// bid is the bid of a sweep that was asked, with the sweep's index in the ranking.
 type bid struct {
 	of    int
 	state *agent.AppState
 	table agent.Table
-	// own is the built-in agent's table without any lie: T_id and the rho that the arbiter remembers are of it, whoever bids.
+	// own is the built-in bidder's undistorted table. The arbiter takes T_id and the rho that it remembers from it,
+	// whichever bidder the sweep uses.
 	own agent.Table
 }
 
-// outside says whether an agent outside the binary bids for the app.
+// outside reports whether a bidder outside the binary bids for the sweep.
 func (b *bid) outside() bool { return b.state.Agent != "" }
 
-// collect asks the agents: the built-in one for every app, and others for those that chose one.
+// collect asks the bidders: the built-in one for every sweep, and others for sweeps that chose one.
 func collect(o *agent.Offer, asked []int, states []*agent.AppState, others agent.Agent, study *study) []bid {
 	bids := make([]bid, len(asked))
 	var away []*bid
@@ -56,7 +57,7 @@ func pointers(bids []bid) []*bid {
 	return all
 }
 
-// answer asks an agent for the tables of some bids. If there is no answer, or one that makes no sense, they are refused.
+// answer asks a bidder for the tables of some bids. Without a valid answer the bids are refused.
 func answer(a agent.Agent, o *agent.Offer, bids []*bid) {
 	if len(bids) == 0 {
 		return
@@ -79,7 +80,7 @@ func answer(a agent.Agent, o *agent.Offer, bids []*bid) {
 	}
 }
 
-// check refuses a table that makes no sense.
+// check refuses an invalid table.
 func check(t *agent.Table) {
 	if t.Refused != "" {
 		return

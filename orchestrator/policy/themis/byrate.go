@@ -8,11 +8,12 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 )
 
-// unlike says whether what is left over goes by measured rates: where devices are of one type there is nothing to choose.
+// unlike reports whether leftovers are assigned by measured rates, which only matters if there are several device
+// types.
 func (p *placing) unlike() bool { return p.byRate && len(p.plan.Free().Types()) > 1 }
 
-// giveByRate gives one job of an app the free place of the type on which its rate, as it was measured, is highest. One on a lease that is
-// up keeps its own devices unless it gains more by others than it loses by starting again.
+// giveByRate gives one trial of a sweep the free place of the type on which its measured rate is highest. A trial whose
+// lease has expired keeps its own devices unless a move gains more time than a restart costs.
 func (p *placing) giveByRate(i, each int, none *policy.Unplaceable) bool {
 	s := &p.shares[i]
 	for _, j := range s.open {
@@ -41,8 +42,8 @@ func (p *placing) giveByRate(i, each int, none *policy.Unplaceable) bool {
 	return false
 }
 
-// fastestType is the free place of the fastest type that has one, with as many of n devices as it has on one machine, and the job's
-// rate there; 0 if there is none.
+// fastestType returns a free place of the fastest type that has one, with as many of n devices as one node has, and the
+// trial's rate there, or 0 without a place.
 func (p *placing) fastestType(j *policy.Job, n, least int) (cluster.Gang, float64) {
 	free := p.plan.Free()
 	kinds := slices.Clone(free.Types())
@@ -60,7 +61,8 @@ func (p *placing) fastestType(j *policy.Job, n, least int) (cluster.Gang, float6
 	return nil, 0
 }
 
-// placeOf is the free place of a type for up to n devices: on one machine, or over several if the job is faster there.
+// placeOf returns a free place of a type for up to n devices: on one node, or over several if the trial is faster
+// there.
 func (p *placing) placeOf(j *policy.Job, n, least int, kind string) (cluster.Gang, float64) {
 	free, alone := p.plan.Free(), j.Demand
 	alone.MultiNode = false

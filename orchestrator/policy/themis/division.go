@@ -6,33 +6,34 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 )
 
-// A Division has the apps of a round bid in groups, such as those of a tenant, for a part each of what is on offer. With one group
-// everybody bids for everything, which is Themis. Within a group all is as it is among all apps: the worst 1-f of its own are
-// asked, and one auction, in which no group can win more than its part, decides about all. What groups leave of their parts goes
-// to their own other apps, and then, gang by gang in turns, to whoever can use it.
+// A Division makes the sweeps of a round bid in groups, for example by tenant, each for a part of the offer. With one
+// group all sweeps bid for everything, which is Themis. Within a group the rules are Themis's: its worst 1-f are asked.
+// One auction, in which no group can win more than its part, decides for all. The rest of a group's part goes to its
+// other sweeps first, and then, gang by gang in turns, to any sweep that can use it.
 type Division struct {
-	// Groups is how many there are, those that come first first, and Of says which one an app is of.
+	// Groups is the number of groups, in order of precedence. Of returns the group of a sweep.
 	Groups int
 	Of     func(*policy.App) int
-	// All of a group's apps are asked, not the worst 1-f alone.
+	// All means that all sweeps of a group are asked, not only the worst 1-f.
 	All bool
-	// Parts are how many devices each group may have, when so many are on offer and the groups keep so many beside them.
+	// Parts returns how many devices each group may win, given the number on offer and the devices that each group
+	// keeps.
 	Parts func(offered int, keeps []int) []int
 }
 
-// parts are a round's, as far as they are not used up.
+// parts holds the parts of a round that are not yet used up.
 type parts struct {
-	// of each app, in the order of rank, its group.
+	// of is the group of each sweep in the ranking.
 	of []int
-	// members of each group, by index in the order of rank, the worst off first.
+	// members lists the sweeps of each group as indexes into the ranking, worst off first.
 	members [][]int
-	// all of a group's apps are asked.
+	// all means that all sweeps of a group are asked.
 	all bool
-	// limits are what the groups may have in the auction, and left what they may still have of that.
+	// limits holds what the groups may win in the auction, and left what remains of that.
 	limits, left []int
 }
 
-// divide makes the parts of a round; nil if all bid for everything.
+// divide returns the parts of a round, or nil if all sweeps bid for everything.
 func (d *Division) divide(order []ranked, offered int) *parts {
 	if d == nil || d.Groups <= 1 {
 		return nil
@@ -49,7 +50,8 @@ func (d *Division) divide(order []ranked, offered int) *parts {
 	return p
 }
 
-// ask picks those that the offer is made to: of each group that has a part all, or its worst, as Themis does of all.
+// ask returns the sweeps that receive the offer: of each group with a part, all sweeps or the worst ones by Themis's
+// rule.
 func (p *parts) ask(order []ranked, offer []offered, set *settings) []int {
 	if p == nil {
 		return ask(order, offer, set)
@@ -75,7 +77,7 @@ func (p *parts) ask(order []ranked, offer []offered, set *settings) []int {
 	return asked
 }
 
-// group of an app by its index in the order of rank, and the limits of an auction.
+// group returns the group of a sweep by its index in the ranking, and bounds the limits of an auction.
 func (p *parts) group(i int) int {
 	if p == nil {
 		return 0
@@ -90,14 +92,14 @@ func (p *parts) bounds() []int {
 	return p.limits
 }
 
-// spend takes so many devices off what an app's group may still have.
+// spend deducts devices from the rest of the part of a sweep's group.
 func (p *parts) spend(i, devices int) {
 	if p != nil {
 		p.left[p.of[i]] -= devices
 	}
 }
 
-// own are those of a turn that are of a group.
+// own returns the entries of a turn that belong to a group.
 func (p *parts) own(turn []int, group int) []int {
 	var own []int
 	for _, i := range turn {
@@ -108,7 +110,7 @@ func (p *parts) own(turn []int, group int) []int {
 	return own
 }
 
-// within shares out what groups have left of their parts, to their own apps in the order of turns.
+// within distributes what groups have left of their parts to their own sweeps, in the order of turns.
 func (p *placing) within(turns [][]int) {
 	p.bounded = true
 	for g := range p.parts.members {
@@ -121,7 +123,7 @@ func (p *placing) within(turns [][]int) {
 	p.bounded = false
 }
 
-// lend shares out what is left then: a gang to a group in turns, within it in the order of turns.
+// lend distributes the rest: one gang to each group in turn, within a group in the order of turns.
 func (p *placing) lend(turns [][]int) {
 	lines := make([][]int, len(p.parts.members))
 	wanting := 0
@@ -156,7 +158,7 @@ func (p *placing) lend(turns [][]int) {
 	}
 }
 
-// may is how many devices of n an app may have: all, or while parts hold no more than its group has left.
+// may returns how many of n devices a sweep may have: all, or at most what its group has left while parts apply.
 func (p *placing) may(i, n int) int {
 	if !p.bounded {
 		return n

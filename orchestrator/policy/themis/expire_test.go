@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A zero time is never: of two times the earlier is one that comes.
+// Zero means never, so the earlier of zero and another time is the other.
 func TestTheEarlierOfTwoTimes(t *testing.T) {
 	t.Parallel()
 	never, early, late := time.Time{}, time.Unix(1, 0), time.Unix(2, 0)
@@ -17,7 +17,8 @@ func TestTheEarlierOfTwoTimes(t *testing.T) {
 	}
 }
 
-// With stagger the grid of a machine lies where its name says: elsewhere than another's, the same for every term of its own.
+// With stagger the node's name shifts its grid: other nodes have other ends, and every term of the node lies on the
+// same grid.
 func TestTermsOfUnlikeMachinesEndApart(t *testing.T) {
 	t.Parallel()
 	set := settings{lease: 10 * time.Minute, grid: 1, stagger: true}
@@ -27,7 +28,7 @@ func TestTermsOfUnlikeMachinesEndApart(t *testing.T) {
 	if one.Equal(other) || again.Sub(one)%set.lease != 0 {
 		t.Errorf("terms end at %v, %v, and three later at %v", one, other, again)
 	}
-	spread := map[int64]bool{} // the eighths of the grid that machines' terms end in
+	spread := map[int64]bool{} // the eighths of the grid in which terms end
 	for n := range 42 {
 		spread[set.termEnd(now, fmt.Sprintf("machine-%d", n)).Unix()%600/75] = true
 	}

@@ -15,8 +15,8 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// How an app under performance-curve stopping fares is said under any policy: nothing of Themis's own state is needed. Its
-// trials are counted to their end, however flat their curves look, whoever bids for it.
+// Fairness of a sweep under performance-curve stopping is computed under any policy and needs none of Themis's state.
+// Its trials count to their end, however flat their curves look and whichever bidder it uses.
 func TestFairnessOfAnAppWhoseCurvesAreForecast(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 2)
@@ -52,8 +52,8 @@ func TestFairnessOfAnAppWhoseCurvesAreForecast(t *testing.T) {
 	}
 }
 
-// At the moment of an auction the meter says of every app that was asked what the auction's record says that it is left with, and of
-// who got leftovers what its last table comes to, which is close. T_id is the same for both.
+// At the time of an auction, Fairness agrees exactly with the auction's record for every sweep that was asked, and
+// closely for sweeps that got leftovers, whose record follows from their last table. T_id is the same for both.
 func TestTheMeterSaysWhatTheAuctionSays(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(1, 1))
@@ -65,7 +65,7 @@ func TestTheMeterSaysWhatTheAuctionSays(t *testing.T) {
 			w.pass(time.Second)
 		}
 		for round := range 8 {
-			if round == 4 { // the mean number of apps is another from now on
+			if round == 4 { // changes the mean number of sweeps
 				w.submit("late", 4, 1, 100_000)
 			}
 			plan := w.decide(p)
@@ -79,7 +79,7 @@ func TestTheMeterSaysWhatTheAuctionSays(t *testing.T) {
 				if math.Abs(says.GetAloneSeconds()/b.GetIdealSeconds()-1) > most {
 					t.Errorf("%s, asked %t: alone %v s, the meter says %v", b.GetSweep(), b.GetAsked(), b.GetIdealSeconds(), says)
 				}
-				if moved { // what it won is not there yet
+				if moved { // it does not hold what it won yet
 					continue
 				}
 				compared[b.GetAsked()]++
@@ -105,8 +105,8 @@ func TestTheMeterSaysWhatTheAuctionSays(t *testing.T) {
 	}
 }
 
-// T_id of an app is one number, whether it runs or is over, and however many device-seconds it held on the way: an app that
-// was moved about and started again was not due less for it.
+// T_id of a sweep is the same while it runs and after it has ended, however many device-seconds it held: moves and
+// restarts do not lower what it is due.
 func TestIdealTimeIsTheSameOnceAnAppIsOver(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 2)

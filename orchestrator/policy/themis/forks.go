@@ -8,25 +8,25 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 )
 
-// Forks are one more way in which a grant is used. An app whose jobs may be forked bids for more gangs than it has jobs, of whatever
-// types, and what it wins beyond one gang for each job goes to forks; so does, in the end, what is left over when every job of
-// every app that can have a gang has one. No two forks of a job are on one node. All forks of a job begin together, with a share of
-// its steps each, and end with the term of its leases at the latest; then they are averaged, and the job bids again.
+// Forks are another use of a grant. A sweep whose trials may be forked bids for more gangs than it has trials, of any
+// types, and gangs beyond one per trial go to forks. So do, in the end, the devices left when every trial that can have
+// a gang has one. No two forks of a trial share a node. All forks of a trial start together, each with a share of its
+// steps, and end by the end of their leases' term; then they are averaged, and the trial bids again.
 
-// forkSet is where a job that may be forked is to run: alone, or with a fork on each of several nodes.
+// forkSet is the planned placement of a trial that may be forked: on one gang, or with a fork on each of several nodes.
 type forkSet struct {
 	job *policy.Job
-	// of is its app's index in the order of rank.
+	// of is its sweep's index in the ranking.
 	of     int
 	gangs  []cluster.Gang
 	reason string
-	// here: it runs on the first gang already, and goes on there without a stop unless it gets more.
+	// here means that it already runs on the first gang and continues there without a stop unless it gets more.
 	here bool
-	// whole: it is to have no more gangs.
+	// whole means that it may not get more gangs.
 	whole bool
 }
 
-// rate is what its forks do together, in steps per second.
+// rate returns the total steps per second of its forks.
 func (c *forkSet) rate(v *policy.View) (sum float64) {
 	for _, g := range c.gangs {
 		sum += v.Rate(c.job, g)
@@ -34,14 +34,15 @@ func (c *forkSet) rate(v *policy.View) (sum float64) {
 	return sum
 }
 
-// on says whether it has a gang on a node.
+// on reports whether it has a gang on a node.
 func (c *forkSet) on(node int) bool {
 	return slices.ContainsFunc(c.gangs, func(g cluster.Gang) bool {
 		return slices.ContainsFunc(g, func(at cluster.Place) bool { return at.Node == node })
 	})
 }
 
-// place gives a job a gang that is free in the plan. One that may be forked has it set aside until it is known what else it gets.
+// place gives a trial a gang that is free in the plan. For a trial that may be forked the gang is set aside until it is
+// known what else the trial gets.
 func (p *placing) place(of int, j *policy.Job, g cluster.Gang, reason string) bool {
 	if !j.MayFork() {
 		return p.plan.PlaceOn(j, g, reason)
@@ -54,7 +55,7 @@ func (p *placing) place(of int, j *policy.Job, g cluster.Gang, reason string) bo
 	return true
 }
 
-// keep lets a job go on where it is. One that may be forked may still leave, for more.
+// keep lets a trial continue where it is. A trial that may be forked may still leave to get more gangs.
 func (p *placing) keep(of int, j *policy.Job, reason string) bool {
 	if !j.MayFork() {
 		return p.plan.Renew(j, reason)
@@ -74,14 +75,14 @@ func (p *placing) gather(c *forkSet) {
 	p.gathered = append(p.gathered, c)
 }
 
-// settle plans with what was set aside, now that no more is given.
+// settle plans the gangs that were set aside, when all gangs have been given.
 func (p *placing) settle(until terms) {
 	for _, c := range p.gathered {
 		p.setDown(c, until)
 	}
 }
 
-// setDown plans with a fork set, the devices of which are set aside until then.
+// setDown plans a fork set, whose devices have been set aside.
 func (p *placing) setDown(c *forkSet, until terms) {
 	if c.here && len(c.gangs) == 1 {
 		p.plan.Renew(c.job, c.reason)
@@ -103,7 +104,7 @@ func (p *placing) setDown(c *forkSet, until terms) {
 	p.plan.PlaceOn(c.job, c.gangs[0], c.reason)
 }
 
-// disband leaves a job one gang if it has fewer than it takes to fork it. It says whether that freed something.
+// disband leaves a trial one gang if it has fewer than its LeastForks, and reports whether that freed any.
 func (p *placing) disband(c *forkSet) bool {
 	if len(c.gangs) == 1 || len(c.gangs) >= c.job.LeastForks {
 		return false
@@ -125,7 +126,8 @@ func (p *placing) disband(c *forkSet) bool {
 	return true
 }
 
-// forkWon gives a gang that was won, and that no job of the app can have as its first, to a fork: of the job that ends sooner by it.
+// forkWon gives a gang that was won, and that no trial of the sweep can have as its first, to a fork of the trial that
+// gains the most time by it.
 func (p *placing) forkWon(w win) bool {
 	if w.gang.Machines != 1 {
 		return false
@@ -141,7 +143,7 @@ func (p *placing) forkWon(w win) bool {
 	return true
 }
 
-// join gives a job one more gang.
+// join adds a gang to a trial.
 func (p *placing) join(c *forkSet, g cluster.Gang) {
 	p.plan.HoldBack(g, c.job.Demand)
 	c.gangs = append(c.gangs, g)
@@ -149,8 +151,8 @@ func (p *placing) join(c *forkSet, g cluster.Gang) {
 	p.parts.spend(c.of, g.Size())
 }
 
-// bestFork is the job of an app, and the free place, of such a gang, by which the job ends sooner by most; nil if there is none by
-// which any does. A gang of the zero value is any.
+// bestFork returns the trial of a sweep that gains the most time by a gang like the given one, and the free place for
+// it, or nil if no trial gains. The zero value of like matches any gang.
 func (p *placing) bestFork(of int, like agent.Gangs) (best *forkSet, where cluster.Gang) {
 	most := 0.0
 	for _, c := range p.candidates(of) {
@@ -164,8 +166,8 @@ func (p *placing) bestFork(of int, like agent.Gangs) (best *forkSet, where clust
 	return best, where
 }
 
-// candidates are the jobs of an app that could have one more fork: those that have a place in this round, and those that run alone
-// on a lease that goes on.
+// candidates returns the trials of a sweep that could have another fork: those with a place in this round, and those
+// that run alone on a lease that has not expired.
 func (p *placing) candidates(of int) (all []*forkSet) {
 	a := p.order[of].app
 	if a.Forks <= 1 {
@@ -183,11 +185,11 @@ func (p *placing) candidates(of int) (all []*forkSet) {
 	return all
 }
 
-// another is a free place of such a gang on one more node, and by how many seconds the job ends sooner by it; 0 if its forks would
-// cost more time than they save.
+// another returns a free place on another node for such a gang, and the seconds that the trial would gain by it, which
+// are 0 if the fork costs more time than it saves.
 func (p *placing) another(c *forkSet, like agent.Gangs) (g cluster.Gang, sooner float64) {
 	left, have := p.left(c.job), c.rate(p.v)
-	if left < float64(len(c.gangs))+2 { // a step for each, and the last, which is done alone
+	if left < float64(len(c.gangs))+2 { // one step per fork, and the last one, which is not forked
 		return nil, 0
 	}
 	g, rate := p.fastest(c, like)
@@ -199,13 +201,13 @@ func (p *placing) another(c *forkSet, like agent.Gangs) (g cluster.Gang, sooner 
 	}
 	then := left / (have + rate)
 	if len(c.gangs) == 1 {
-		then += p.set.restart // its forks are averaged, and it starts again
+		then += p.set.restart // the forks are averaged and the trial restarts
 	}
 	return g, left/have - then
 }
 
-// fastest is the fastest free place of such a gang on a node where the job has none, and its rate; 0 if there is none. Of places
-// that are as fast one comes first that nobody has to leave.
+// fastest returns the fastest free place for such a gang on a node where the trial has none, and the rate, or 0 without
+// a place. Of equally fast places it prefers one whose devices are already free.
 func (p *placing) fastest(c *forkSet, like agent.Gangs) (best cluster.Gang, fastest float64) {
 	free, late := p.plan.Free(), false
 	for node := range p.v.Nodes {
@@ -227,7 +229,7 @@ func (p *placing) fastest(c *forkSet, like agent.Gangs) (best cluster.Gang, fast
 	return best, fastest
 }
 
-// at is a place of such a gang on a node, as large as the job takes it.
+// at returns a place for such a gang on a node, as large as the trial can use.
 func (p *placing) at(node int, kind string, d cluster.Demand, like agent.Gangs) (cluster.Gang, bool) {
 	if !d.Accepts(kind) || like.Type != "" && like.Type != kind {
 		return nil, false
@@ -242,7 +244,7 @@ func (p *placing) at(node int, kind string, d cluster.Demand, like agent.Gangs) 
 	return p.plan.Free().PlaceAt(node, d, n, kind)
 }
 
-// left is the steps that a job has to its target.
+// left returns the number of steps until the trial's target.
 func (p *placing) left(j *policy.Job) float64 {
 	if j.Running() {
 		return float64(j.UntilStep) - p.v.StepAt(j)
@@ -250,7 +252,7 @@ func (p *placing) left(j *policy.Job) float64 {
 	return float64(j.UntilStep - j.StartStep)
 }
 
-// forks gives what is left when nobody can have a gang for a job any more to forks: to the apps in turns, a gang each.
+// forks gives the devices that no trial can have as its first gang to forks: to the sweeps in turns, one gang each.
 func (p *placing) forks(turn []int) {
 	if !slices.ContainsFunc(turn, func(i int) bool { return p.order[i].app.Forks > 1 }) {
 		return

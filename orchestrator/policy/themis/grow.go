@@ -8,24 +8,25 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 )
 
-// faster is how much faster a job must be with more devices than with those that it has, to be stopped for them.
+// faster is how many times faster a trial must be with more devices for it to be stopped for them.
 const faster = 1.1
 
-// idle is since when so many devices are free that nobody waits for.
+// idle records how many devices are free and not wanted by a waiting trial, and since when.
 type idle struct {
 	Since   time.Time
 	Devices int
 }
 
-// more is the reason of a job that leaves its devices for more.
+// more is the reason given when a trial leaves its devices for more.
 const more = "goes on with more devices, which nobody waits for"
 
 // GrowsJobs implements policy.Growing.
 func (p *Policy) GrowsJobs() bool { return p.set.grow > 0 }
 
-// grow stops jobs of one app, on leases that are not up, that would train faster with devices which have been free for so long that
-// nobody seems to want them, and reserves these for them. Of several apps it is the one that holds least. No other app can lose by it: nobody
-// waits, and whoever comes later has what leases leave, as ever. It says whether jobs were stopped, and when to look again.
+// grow stops trials of one sweep, before their leases expire, that would train faster with devices which have been free
+// for long enough that no trial seems to want them, and reserves the devices for them. If several sweeps qualify it
+// picks the one that holds the least. No other sweep loses: none is waiting, and later ones get what expiring leases
+// leave, as always. grow reports whether trials were stopped, and when to check again.
 func (p *Policy) grow(v *policy.View, plan *policy.Planner, expired []*policy.Job) (grown bool, next time.Time) {
 	if p.set.grow == 0 {
 		return false, next
@@ -43,7 +44,7 @@ func (p *Policy) grow(v *policy.View, plan *policy.Planner, expired []*policy.Jo
 		}
 	}
 	if len(jobs) > 0 && (len(expired) > 0 || len(p.Reservations) > 0) {
-		return false, sooner(next, v.Now.Add(p.set.grow)) // when what is decided already has come about
+		return false, sooner(next, v.Now.Add(p.set.grow)) // once earlier decisions have taken effect
 	}
 	for i, n := range level(v, jobs, p.Idle.Devices) {
 		for ; n > jobs[i].Gang().Size() && !enlarge(v, plan, jobs[i], n); n-- {
@@ -53,8 +54,8 @@ func (p *Policy) grow(v *policy.View, plan *policy.Planner, expired []*policy.Jo
 	return grown, next
 }
 
-// level says how many devices each job is to have if so many more are divided: one after another to who has least then, and of
-// those to who has most left to do. It sorts the jobs.
+// level distributes more devices over jobs and returns the size that each should have: each device goes to the job with
+// the fewest, and among these to the one with the most work left. It sorts jobs.
 func level(v *policy.View, jobs []*policy.Job, devices int) []int {
 	slices.SortStableFunc(jobs, func(x, y *policy.Job) int { return cmp.Compare(v.StepsLeft(y), v.StepsLeft(x)) })
 	sizes := make([]int, len(jobs))
@@ -76,7 +77,7 @@ func level(v *policy.View, jobs []*policy.Job, devices int) []int {
 	return sizes
 }
 
-// enlarge stops a job to go on with n devices, if there is a place with so many where it is faster.
+// enlarge stops a trial so that it can continue with n devices, if there is a place with n where it is faster.
 func enlarge(v *policy.View, plan *policy.Planner, j *policy.Job, n int) bool {
 	now, d := v.Rate(j, j.Gang()), j.Demand
 	d.Min, d.Max = n, n
@@ -90,7 +91,7 @@ func enlarge(v *policy.View, plan *policy.Planner, j *policy.Job, n int) bool {
 	return false
 }
 
-// at is what is idle in a view: none if somebody waits for what is free.
+// at returns the idle devices in a view: none if a waiting trial could use what is free.
 func (i idle) at(v *policy.View) idle {
 	free := v.Free.FreeDevices()
 	if free == 0 || waited(v) {
@@ -102,7 +103,7 @@ func (i idle) at(v *policy.View) idle {
 	return idle{v.Now, free}
 }
 
-// waited says whether somebody waits who would take a device of a type that is free, now or with others.
+// waited reports whether a waiting trial accepts a type with free devices, even if it needs more than are free.
 func waited(v *policy.View) bool {
 	for j := range v.Line() {
 		if slices.ContainsFunc(v.Free.Types(), func(kind string) bool { return v.Free.FreeOf(kind) > 0 && j.Demand.Accepts(kind) }) {
@@ -112,7 +113,8 @@ func waited(v *policy.View) bool {
 	return false
 }
 
-// growable lists the jobs of an app that may have more devices now, says when there may be another, and how much it holds.
+// growable lists the trials of a sweep that may get more devices now, and returns when there may be another and how
+// many devices the sweep holds.
 func (p *Policy) growable(v *policy.View, a *policy.App) (due []*policy.Job, next time.Time, held int) {
 	for _, j := range a.Jobs {
 		held += j.Held().Size()
@@ -132,7 +134,7 @@ func (p *Policy) growable(v *policy.View, a *policy.App) (due []*policy.Job, nex
 	return due, next, held
 }
 
-// gains says whether there is room for a job to have more devices than it holds, on which it would be faster.
+// gains reports whether there is room for a trial to run on more devices than it holds, faster than now.
 func gains(v *policy.View, j *policy.Job) bool {
 	g := j.Gang()
 	if g.Size() >= j.Demand.Max || v.Draining(g) {

@@ -8,8 +8,8 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// learn is what is remembered after an auction, and the rho of each app, in the order of rank, with what it has now. Both
-// are by the arbiter's own tables, not by those of agents outside: over-reporting must not make anybody visible.
+// learn returns the memory after an auction, and the rho of each sweep in the ranking with its present devices. Both
+// come from the arbiter's own tables, not from those of outside bidders: over-reporting must not make a sweep visible.
 func learn(
 	v *policy.View, order []ranked, awards []award, shares []share, known map[string]*memory, set *settings,
 ) (after map[string]*memory, rhos []float64) {
@@ -40,7 +40,7 @@ func devicesOf(lots []*outbidv1.Lot) int {
 	return n
 }
 
-// worth is what a table says of so many devices: the best row that does not hold more.
+// worth returns a table's rho for a number of devices: that of the best row with at most as many devices.
 func worth(t *agent.Table, devices int) float64 {
 	rho := t.Rho
 	for i := range t.Rows {

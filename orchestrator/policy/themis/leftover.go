@@ -9,8 +9,8 @@ import (
 
 const leftOver = "left over from the auction"
 
-// leftovers gives what is left, gang by gang in turns: to apps that were not asked, in random order, then to anyone, the
-// worst off first. rule is the option of that name.
+// leftovers distributes what is left, gang by gang in turns: to sweeps that were not asked, in random order, then to
+// all, worst off first. rule is the option "leftover".
 func (p *placing) leftovers(asked []int, rule string, chance *rand.Rand) {
 	if rule == "all" {
 		p.giveOut(chance.Perm(len(p.shares)))
@@ -44,7 +44,7 @@ func (p *placing) leftovers(asked []int, rule string, chance *rand.Rand) {
 	p.giveOut(unasked, rest)
 }
 
-// giveOut shares out to turns of apps: within the parts of groups, if there are any, then beyond.
+// giveOut distributes to sweeps in turns: within the parts of groups, if there are groups, then beyond them.
 func (p *placing) giveOut(turns ...[]int) {
 	turns = p.lastLast(turns)
 	if p.parts != nil {
@@ -54,8 +54,8 @@ func (p *placing) giveOut(turns ...[]int) {
 	p.shareOut(turns...)
 }
 
-// shareOut gives to each in turn until nobody can take more: first gangs for jobs that have none, then forks. What jobs got that
-// have too little to be forked is shared out again.
+// shareOut gives to each sweep in turn until none can take more: first gangs for trials without one, then forks. The
+// gangs of trials that have too few to be forked are distributed again.
 func (p *placing) shareOut(turns ...[]int) {
 	for freed := true; freed; {
 		for _, turn := range turns {
@@ -71,7 +71,7 @@ func (p *placing) shareOut(turns ...[]int) {
 	}
 }
 
-// lastLast has those come last that others' rules say so of.
+// lastLast moves the sweeps that Rules.Last selects to the end.
 func (p *placing) lastLast(turns [][]int) [][]int {
 	var last []int
 	for k := range turns {
@@ -88,7 +88,7 @@ func (p *placing) lastLast(turns [][]int) [][]int {
 	return append(turns, last)
 }
 
-// share gives to each in turn until nobody can take more.
+// share gives to each sweep in turn until none can take more.
 func (p *placing) share(turn []int) {
 	wanting := 0
 	for _, i := range turn {
@@ -113,10 +113,10 @@ func (p *placing) share(turn []int) {
 	}
 }
 
-// takeOne gives one job of an app its own devices back, or another a gang.
+// takeOne gives one trial of a sweep its own devices back, or a gang to another.
 func (p *placing) takeOne(i, each int, none *policy.Unplaceable) bool {
 	if p.order[i].last {
-		p.reclaim() // it never bids: only here may it grow
+		p.reclaim() // a sweep that never bids can grow only here
 	}
 	if (p.unlike() || p.order[i].last) && p.giveByRate(i, each, none) || p.renewOne(i, 1) {
 		return true
@@ -140,7 +140,7 @@ func (p *placing) takeOne(i, each int, none *policy.Unplaceable) bool {
 	return false
 }
 
-// renewOne gives one job of an app that takes so many devices at least its own ones back.
+// renewOne gives one trial of a sweep its own devices back, if the trial needs at least the given number.
 func (p *placing) renewOne(i, least int) bool {
 	s := &p.shares[i]
 	for _, j := range s.open {

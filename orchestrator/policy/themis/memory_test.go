@@ -9,14 +9,14 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 )
 
-// since is a view at second 1,000 and an app submitted at second 900, with one other app all the while.
+// since returns a view at second 1,000, a sweep submitted at second 900, and one other sweep throughout.
 func since() (*policy.View, *policy.App) {
 	a := &policy.App{Submitted: time.Unix(900, 0), Weight: 1, DeviceSeconds: 40}
 	return &policy.View{Now: time.Unix(1000, 0), Apps: []*policy.App{a, {}}, AppSeconds: 300, MeanWeight: func(string) float64 { return 1 }}, a
 }
 
-// What is left of an app's work follows the device-seconds that it has had since, its rho the devices that it would have, and its
-// ideal time the apps that there were and its share, while it says nothing itself.
+// Between tables, a sweep's remaining work follows its device-seconds, its rho the devices that it would have, and its
+// ideal time the number of sweeps and its share.
 func TestWhatIsRemembered(t *testing.T) {
 	t.Parallel()
 	v, a := since() // N_avg is (300-0)/100 = 3
@@ -45,13 +45,13 @@ func TestWhatIsRemembered(t *testing.T) {
 	if m.Work = 0; m.shortest(v, a) != 60 {
 		t.Errorf("without work it has %g s to go", m.shortest(v, a))
 	}
-	a.Weight, m.Share = 2, 1 // it has twice the share that it had when it said so: half the ideal time
+	a.Weight, m.Share = 2, 1 // with twice its share at the time of the table, its ideal time is half
 	if got := m.ideal(v, a); math.Abs(got-75/2.) > 1e-9 {
 		t.Errorf("with twice the share its ideal time is %g", got)
 	}
 }
 
-// What an app has had counts what its jobs have of their leases by now.
+// Attained device-seconds include the current leases.
 func TestAttainedOnLeasesThatGoOn(t *testing.T) {
 	t.Parallel()
 	v, a := since()
@@ -67,8 +67,8 @@ func TestAttainedOnLeasesThatGoOn(t *testing.T) {
 	}
 }
 
-// An arbiter keeps of a table what was left in device-seconds: by the devices that the rho is of, or by the least gang, slowed down, where it is of
-// none.
+// The memory of a table holds the remaining device-seconds, computed from the devices that the rho assumes, or from the
+// smallest gang, slowed down, if it assumes none.
 func TestATableIsRemembered(t *testing.T) {
 	t.Parallel()
 	v, a := since()

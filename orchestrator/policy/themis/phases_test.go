@@ -18,10 +18,10 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/policy/stagetest"
 )
 
-// gang is devices of the first node.
+// gang returns devices of the first node.
 func gang(devices ...int) cluster.Gang { return cluster.Gang{{Node: 0, Devices: devices}} }
 
-// stage is a node of eight devices and an app with jobs, of which the first hold one device each until their terms end.
+// stage returns a node of eight devices and a sweep's trials; the first hold one device each until their terms end.
 func stage(jobs int, terms ...time.Duration) (*stagetest.Stage, []*policy.Job) {
 	s := stagetest.New(stagetest.Nodes("gpu", 1, 8, 4)...)
 	a := s.App("a", "t")
@@ -72,7 +72,7 @@ func TestExpire(t *testing.T) {
 	}
 }
 
-// Terms end on the grid, half a step of it early or late at most.
+// Terms end on the grid, at most half a step of it early or late.
 func TestTermsEndTogether(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -100,7 +100,8 @@ func TestStandings(t *testing.T) {
 	v := s.View()
 	offered := newSupply([]*policy.Job{jobs[0]}, nil, map[*policy.Job][]cluster.Gang{jobs[3]: {gang(6, 7)}})
 	got := standings(v, offered)
-	// Job 0 is on a lease that is up, 4 and 5 wait, 4 with least left to do. 1 keeps one device, 3 has two reserved.
+	// Trial 0 has an expired lease, 4 and 5 wait, and 4 has the least left to do. Trial 1 keeps one device, and 3 has
+	// two reserved.
 	if want := []*policy.Job{jobs[0], jobs[5], jobs[4]}; len(got) != 1 || !slices.Equal(got[0].open, want) || got[0].keeps != 3 {
 		t.Errorf("standings %+v", got)
 	}
@@ -113,8 +114,8 @@ func TestStandings(t *testing.T) {
 	}
 }
 
-// apps are ranked entries that want so many devices each; a negative number is an app that holds all it can use already
-// and wants its devices again.
+// apps returns ranked sweeps that want the given numbers of devices. A negative number is a sweep that holds all it can
+// use and wants its devices again.
 func apps(wants ...int) []ranked {
 	var order []ranked
 	for _, n := range wants {
@@ -205,7 +206,7 @@ func TestRank(t *testing.T) {
 	}
 }
 
-// An app whose trials all ended, and whose next ones were made just then, has not waited since it was submitted.
+// A sweep whose trials all ended, and whose next ones have just been created, has not waited since it was submitted.
 func TestHowLongAnAppWaits(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(100_000, 0)
@@ -231,7 +232,7 @@ func TestHowLongAnAppWaits(t *testing.T) {
 	}
 }
 
-// What is reserved is granted once it is free, and kept from others until then, for a lease at most.
+// Reserved devices are granted once they are free and kept from other trials until then, for at most a lease.
 func TestFulfil(t *testing.T) {
 	t.Parallel()
 	const lease = 10 * time.Minute
@@ -269,8 +270,8 @@ func TestFulfil(t *testing.T) {
 	}
 }
 
-// An offer is what is free and what is on leases that are up; who may use no more than a part of it is told so. The view
-// is as it was.
+// An offer lists free devices and those on expired leases, and the states of the sweeps that may use only a part of it
+// say so. The view is unchanged.
 func TestOffer(t *testing.T) {
 	t.Parallel()
 	s, jobs := stage(3, 0, time.Minute)
@@ -291,12 +292,12 @@ func TestOffer(t *testing.T) {
 	}
 }
 
-// teller is an agent that answers with tables of its own.
+// teller is a bidder that answers with fixed tables.
 type teller struct{ tables []agent.Table }
 
 func (b teller) Bid(*agent.Offer, []*agent.AppState) ([]agent.Table, error) { return b.tables, nil }
 
-// Who chose an agent outside is asked by it, with T_id as the arbiter has it; what the arbiter goes by stays its own.
+// A sweep with an outside bidder is asked through it, with the arbiter's T_id; the arbiter's own table is unaffected.
 func TestCollect(t *testing.T) {
 	t.Parallel()
 	s, jobs := stage(2)
@@ -326,7 +327,7 @@ func TestCollect(t *testing.T) {
 	}
 }
 
-// Who holds something is taken at its word about nothing; for others nothing is worth less by the option.
+// For a sweep that holds something the rho of nothing is as reported; for others the option scales it.
 func TestNothingHasNoBound(t *testing.T) {
 	t.Parallel()
 	b := bid{state: &agent.AppState{Jobs: []agent.Job{{}}}, table: agent.Table{Rho: 3}}
@@ -339,7 +340,8 @@ func TestNothingHasNoBound(t *testing.T) {
 	}
 }
 
-// By options newcomers, and apps that could end within a lease, are asked beside the worst, if they want what is free.
+// With the options newcomers and short, new sweeps and those that could end within a lease are asked in addition to the
+// worst, if they want what is free.
 func TestAskBeside(t *testing.T) {
 	t.Parallel()
 	order := apps(1, 1, 1, 0)
@@ -371,8 +373,7 @@ func TestAskBeside(t *testing.T) {
 	}
 }
 
-// Who cannot use what is free takes nobody's turn at it: of those that accept a type the worst are asked, whoever waits for
-// another.
+// A sweep that cannot use what is free takes no turn at it: of those that accept a type the worst are asked.
 func TestAskByType(t *testing.T) {
 	t.Parallel()
 	order := apps(1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1)
@@ -399,8 +400,7 @@ func TestAskByType(t *testing.T) {
 	}
 }
 
-// What a record or a memory is made of stays as it was: an auction can be written down twice, or not at all, and what is
-// remembered is the same.
+// Recording does not modify its inputs or the memory: an auction can be recorded twice or not at all.
 func TestRecordingChangesNothing(t *testing.T) {
 	t.Parallel()
 	s, jobs := stage(6, 0, time.Minute)
@@ -433,7 +433,7 @@ func TestRecordingChangesNothing(t *testing.T) {
 	}
 }
 
-// A record says who is asked, and of each bidder why it was or was not.
+// A record contains the rule for asking, and for each bidder why it was asked or not.
 func TestARecordSaysWhoWasAskedAndWhy(t *testing.T) {
 	t.Parallel()
 	for want, set := range map[string]settings{
@@ -468,7 +468,7 @@ func TestARecordSaysWhoWasAskedAndWhy(t *testing.T) {
 	}
 }
 
-// Long tables are thinned out in a record, but for the row that won, and not what agents outside said.
+// A record thins out long tables of the built-in bidder, keeping the winning row, but not those of outside bidders.
 func TestListsAreThinned(t *testing.T) {
 	t.Parallel()
 	table := agent.Table{Rho: 9, Ideal: 1}
@@ -493,7 +493,7 @@ func TestListsAreThinned(t *testing.T) {
 	}
 }
 
-// A snapshot of before reservations were the planner's is read as it was.
+// A snapshot in the old format of reservations can be read.
 func TestOldSnapshotsAreRead(t *testing.T) {
 	t.Parallel()
 	p := New(policy.NewOptions(nil))

@@ -11,16 +11,17 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// share is what an app gets in a round.
+// share is what a sweep gets in a round.
 type share struct {
-	// open jobs have got nothing yet, and devices is how many the app has when all is done.
+	// open lists the trials without a gang so far, and devices is the number of devices that the sweep has in the end.
 	open    []*policy.Job
 	devices int
-	// won in the auction, and left over from it; renewed is what of both goes on where it is.
+	// won and leftover list the devices from the auction and from its leftovers; renewed is the part of both that
+	// trials keep in place.
 	won, leftover, renewed []*outbidv1.Lot
 }
 
-// served says that a job of an app got a gang.
+// served records that a trial of a sweep got a gang.
 func (p *placing) served(of int, j *policy.Job, g cluster.Gang) {
 	s := &p.shares[of]
 	s.open = slices.DeleteFunc(s.open, func(o *policy.Job) bool { return o == j })
@@ -35,20 +36,21 @@ type placing struct {
 	supply *supply
 	set    *settings
 	order  []ranked
-	// expired jobs hold leases that are up, and lost are those of them that have got nothing yet. Their devices are in
-	// the plan's free capacity once reclaimed.
+	// expired lists the trials with expired leases, and lost those of them that have got nothing yet. Once reclaimed is
+	// set, their devices are in the plan's free capacity.
 	expired   []*policy.Job
 	lost      map[*policy.Job]bool
 	reclaimed bool
-	// shares of the apps, in the order of rank.
+	// shares of the sweeps in the ranking.
 	shares []share
-	// forkSets are where jobs that may be forked are to run, and gathered they in their order.
+	// forkSets holds the placement of each trial that may be forked, and gathered lists them in order.
 	forkSets map[*policy.Job]*forkSet
 	gathered []*forkSet
-	// parts of the groups of apps; nil without groups. bounded: nobody gets more than its group has left of its part.
+	// parts of the groups of sweeps, or nil without groups. bounded means that no sweep gets more than its group has
+	// left of its part.
 	parts   *parts
 	bounded bool
-	// byRate: what is left over goes by measured rates.
+	// byRate means that leftovers are assigned by measured rates.
 	byRate bool
 }
 
@@ -62,7 +64,7 @@ func newPlacing(v *policy.View, plan *policy.Planner, s *supply, order []ranked,
 	return p
 }
 
-// offered is what onOffer counts by type.
+// offered returns the devices of onOffer by type.
 func (p *placing) offered() []offered {
 	free := p.plan.Free()
 	offer := make([]offered, len(free.Types()))
@@ -84,7 +86,7 @@ func (p *placing) offered() []offered {
 	return offer
 }
 
-// onOffer counts the devices that may be given: free ones, and those on leases that are up.
+// onOffer counts the devices to distribute: free ones and those on expired leases.
 func (p *placing) onOffer() int {
 	n := p.plan.Free().FreeDevices()
 	if !p.reclaimed {
@@ -95,7 +97,7 @@ func (p *placing) onOffer() int {
 	return n
 }
 
-// reclaim puts the devices on leases that are up, but for those renewed, among the free ones.
+// reclaim adds the devices on expired leases that were not renewed to the free ones.
 func (p *placing) reclaim() {
 	if p.reclaimed {
 		return
@@ -108,7 +110,7 @@ func (p *placing) reclaim() {
 	}
 }
 
-// renew lets a job go on where it is, if nobody was given its devices.
+// renew lets a trial continue where it is, unless its devices were given away.
 func (p *placing) renew(of int, j *policy.Job, reason string) bool {
 	if !p.lost[j] || !p.keep(of, j, reason) {
 		return false
@@ -117,17 +119,17 @@ func (p *placing) renew(of int, j *policy.Job, reason string) bool {
 	return true
 }
 
-// win is one gang that was won and has still to be given.
+// win is a gang that was won and has not been placed yet.
 type win struct {
 	*award
 	gang agent.Gangs
-	// spreads: its app has won more gangs than it has jobs, for forks, which must be on different nodes.
+	// spreads means that its sweep won more gangs than it has trials, for forks, which must be on different nodes.
 	spreads bool
 }
 
-// give gives the winners what they won, the largest gangs first: what divides evenly fits the machines, and small gangs
-// that go on where they are do not break up the places that large ones need. Among gangs of a size those of forks come first, as no two of a
-// job fit on one node. A gang that fits nowhere any more is left over.
+// give places what was won, largest gangs first: sizes that divide evenly fit the nodes, and small gangs that stay
+// where they are do not break up the places that large ones need. Among gangs of one size those for forks come first,
+// because no two forks of a trial fit on one node. A gang that fits nowhere is left over.
 func (p *placing) give(awards []award) {
 	var wins []win
 	for i := range awards {
@@ -153,7 +155,7 @@ func (p *placing) give(awards []award) {
 	}
 }
 
-// goOn lets a job go on that holds a gang as it was won, if there is one.
+// goOn renews a trial of the winner that already holds such a gang, if there is one.
 func (p *placing) goOn(w win) bool {
 	s := &p.shares[w.of]
 	for _, j := range s.open {
@@ -166,7 +168,7 @@ func (p *placing) goOn(w win) bool {
 	return false
 }
 
-// alike says whether what a job holds is a gang as it was won.
+// alike reports whether what a trial holds matches a gang that was won.
 func alike(v *policy.View, held cluster.Gang, g agent.Gangs) bool {
 	if held.Size() != g.Size() || len(held) > g.Machines || cluster.TypeOf(v.Nodes, held) != g.Type {
 		return false
@@ -180,7 +182,7 @@ func alike(v *policy.View, held cluster.Gang, g agent.Gangs) bool {
 	return true
 }
 
-// deliver finds a job and a place for a gang that was won.
+// deliver finds a trial and a place for a gang that was won.
 func (p *placing) deliver(w win) bool {
 	s := &p.shares[w.of]
 	i := slices.IndexFunc(s.open, func(j *policy.Job) bool {
@@ -198,8 +200,7 @@ func (p *placing) deliver(w win) bool {
 	return true
 }
 
-// locate finds a gang's place: on the node that it names, on one machine if it is for one, otherwise wherever there is
-// room.
+// locate finds a gang's place: on the node that it names, on one node if it is for one, otherwise anywhere.
 func (p *placing) locate(g agent.Gangs, d cluster.Demand, n int) (cluster.Gang, bool) {
 	if g.Node != "" {
 		i := slices.IndexFunc(p.v.Nodes, func(node cluster.Node) bool { return node.Name == g.Node })
@@ -218,7 +219,7 @@ func (p *placing) locate(g agent.Gangs, d cluster.Demand, n int) (cluster.Gang, 
 	return p.find(d, n, g.Type)
 }
 
-// find finds a gang of n devices for a job: on what is free now, or else on what is about to be.
+// find finds n devices for a trial: on free devices, or else also on those that will be free soon.
 func (p *placing) find(d cluster.Demand, n int, kind string) (cluster.Gang, bool) {
 	d.Min, d.Max = n, n
 	if g, ok := p.plan.Free().Place(d, n, kind); ok || p.reclaimed || len(p.lost) == 0 {
@@ -228,8 +229,8 @@ func (p *placing) find(d cluster.Demand, n int, kind string) (cluster.Gang, bool
 	return p.plan.Free().Place(d, n, kind)
 }
 
-// together finds n devices on one machine or, if there is none with so many, half as many and so on down to least; over
-// several machines only if there is no room for the least on any.
+// together finds n devices on one node or, if no node has as many, half as many and so on down to least. It uses
+// several nodes only if no node has room for least.
 func (p *placing) together(d cluster.Demand, n, least int, kind string) (cluster.Gang, bool) {
 	alone := d
 	alone.MultiNode = false
@@ -247,8 +248,8 @@ func (p *placing) together(d cluster.Demand, n, least int, kind string) (cluster
 	return p.find(d, least, kind)
 }
 
-// end lets go on whose devices nobody wants, and takes the others off theirs. Those that have other devices reserved move
-// there.
+// end renews the remaining trials whose devices no other trial got, revokes the others and returns the plan. Trials
+// with other devices reserved move there.
 func (p *placing) end(reserved []policy.Reservation) policy.Plan {
 	for _, j := range p.expired {
 		moves := slices.ContainsFunc(reserved, func(r policy.Reservation) bool { return r.Job == j.Name() })

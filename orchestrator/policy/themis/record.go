@@ -11,15 +11,15 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// Bounds of a record: lots, bidders and, of the built-in agent's tables, rows of all together. What agents outside the
-// binary said is kept whole, because it cannot be worked out again.
+// Limits of a record: lots, bidders, and rows over all tables of the built-in bidder. Tables of outside bidders are
+// recorded in full because they cannot be computed again.
 const (
 	maxLots    = 256
 	maxBidders = 128
 	maxRows    = 512
 )
 
-// recorded is all that a record is made of.
+// recorded holds the inputs of a record.
 type recorded struct {
 	set    *settings
 	apps   int
@@ -28,12 +28,12 @@ type recorded struct {
 	order  []ranked
 	awards []award
 	shares []share
-	// known is what is remembered of each app after the round, and after the rho of each with what it has now.
+	// known is the memory of each sweep after the round, and after the rho of each with its present devices.
 	known map[string]*memory
 	after []float64
 }
 
-// record is what is kept of an auction in the ledger.
+// record returns the record of an auction for the ledger.
 func (r *recorded) record() *outbidv1.Auction {
 	out := &outbidv1.Auction{
 		FairnessKnob: r.set.knob, Apps: int32(r.apps), LeaseSeconds: r.set.lease.Seconds(),
@@ -58,7 +58,7 @@ func (r *recorded) record() *outbidv1.Auction {
 	return out
 }
 
-// rule says in words who is asked.
+// rule describes which sweeps are asked.
 func (s *settings) rule() string {
 	text := fmt.Sprintf("the %.3g%% with the worst rho", 100*(1-s.knob))
 	switch {
@@ -79,7 +79,7 @@ func (s *settings) rule() string {
 	return text
 }
 
-// why says where an app ranks, and by what.
+// why describes a sweep's rank and its reason.
 func (r *recorded) why(i int, asked bool) string {
 	o := &r.order[i]
 	by := fmt.Sprintf("rho %.3g", o.rho)
@@ -102,7 +102,7 @@ func (r *recorded) why(i int, asked bool) string {
 	}
 }
 
-// bidder is one app's entry; the award is nil for one that was not asked.
+// bidder returns the entry of one sweep. a is nil for a sweep that was not asked.
 func (r *recorded) bidder(i int, a *award) *outbidv1.Bidder {
 	app, s := r.order[i].app, &r.shares[i]
 	m := &outbidv1.Bidder{
@@ -110,7 +110,8 @@ func (r *recorded) bidder(i int, a *award) *outbidv1.Bidder {
 		Won: s.won, Leftover: s.leftover, Renewed: s.renewed, Why: r.why(i, a != nil),
 	}
 	if seen := r.known[app.ID]; seen != nil {
-		// One that was not asked was told of before now: its T_id has changed with the mean number of apps since.
+		// The memory of a sweep that was not asked is from an earlier round: its T_id has changed since with the mean
+		// number of sweeps.
 		if m.IdealSeconds = r.order[i].ideal; a != nil {
 			m.IdealSeconds = seen.Ideal
 		}
@@ -123,8 +124,8 @@ func (r *recorded) bidder(i int, a *award) *outbidv1.Bidder {
 	return m
 }
 
-// list writes down a bidder's table: all of it if there is room or if it came from outside, otherwise rows at even
-// distances and the winning one.
+// list records a bidder's table: all of it if there is room or an outside bidder made it, otherwise evenly spaced rows
+// and the winning one.
 func (a *award) list(m *outbidv1.Bidder, room int) {
 	t := a.table
 	m.Rho, m.Fair = t.Rho, int32(a.row)
@@ -147,7 +148,7 @@ func (a *award) list(m *outbidv1.Bidder, room int) {
 	m.Bids = t.Bids()
 }
 
-// book adds a gang to an account, by machine and type.
+// book adds a gang to lots by node and type.
 func book(v *policy.View, to []*outbidv1.Lot, g cluster.Gang) []*outbidv1.Lot {
 	for _, at := range g {
 		n := &v.Nodes[at.Node]

@@ -8,12 +8,13 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/policy/forking"
 )
 
-// settling is the part of a lease for which a job waits until all devices of its forks are free; then it has those that are.
+// settling is the divisor of a lease that gives how long a trial waits for all devices of its forks; after that it gets
+// those that are free.
 const settling = 4
 
-// fulfil grants, in the plan, devices that were reserved for jobs and are free now, and holds back the others. It returns
-// the gangs that jobs have or will have by that, the reservations that still stand, and when the first job has waited for long enough
-// for the last devices of its forks; zero for none. A reservation lasts for a lease.
+// fulfil grants, in the plan, reserved devices that are free now, and holds back the others. It returns the gangs that
+// trials have or will have by that, the reservations that remain, and when the first trial has waited long enough for
+// the last devices of its forks, or zero. A reservation lasts for a lease.
 func fulfil(v *policy.View, plan *policy.Planner, open []policy.Reservation, lease time.Duration, until terms, reason string) (
 	secured map[*policy.Job][]cluster.Gang, still []policy.Reservation, patience time.Time,
 ) {
@@ -68,7 +69,7 @@ func fulfil(v *policy.View, plan *policy.Planner, open []policy.Reservation, lea
 	return secured, still, patience
 }
 
-// fulfilled is why a job has devices that were reserved for it: by an auction, unless running jobs grow.
+// fulfilled is the reason for granting reserved devices: an auction or, with the option grow, also growth.
 func (s *settings) fulfilled() string {
 	if s.grow > 0 {
 		return "reserved for it, and free now"
@@ -76,7 +77,7 @@ func (s *settings) fulfilled() string {
 	return "won in an auction, and free now"
 }
 
-// together are the first reservations of a list that were made for the forks of one job; or for a job alone.
+// together returns the first reservations of a list that were made for the forks of one trial, or the first one alone.
 func together(open []policy.Reservation) []policy.Reservation {
 	n := 1
 	for n < len(open) && open[n].Job == open[0].Job && open[n].Made.Equal(open[0].Made) {
@@ -85,7 +86,7 @@ func together(open []policy.Reservation) []policy.Reservation {
 	return open[:n:n]
 }
 
-// present are the reservations whose nodes are there and take jobs, and their gangs.
+// present returns the reservations whose nodes exist and accept trials, and their gangs.
 func present(v *policy.View, of []policy.Reservation) (there []policy.Reservation, gangs []cluster.Gang) {
 	for _, r := range of {
 		if g, ok := r.Nodes.In(v); ok && !v.Draining(g) {
@@ -95,7 +96,7 @@ func present(v *policy.View, of []policy.Reservation) (there []policy.Reservatio
 	return there, gangs
 }
 
-// divider divides what a job has left over all its forks.
+// divider divides the remaining steps of a trial over its forks.
 func divider(v *policy.View) policy.Divider {
 	return func(g policy.Grant, gangs []cluster.Gang) []policy.Grant { return forking.Grants(v, g, gangs, 0) }
 }

@@ -11,27 +11,28 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// Decide implements policy.Policy. Each phase of a round takes the values of those before: what is reserved and expired,
-// how apps stand, what is remembered of them, their rank, and, if something is on offer, who is asked, the offer, bids,
-// awards, and what is placed; then what is remembered after it, and the plan.
+// Decide implements policy.Policy. Each phase of a round uses the results of earlier ones: reservations and expired
+// leases, the state of each sweep, the memory, the ranking; then, if something is on offer, the sweeps to ask, the
+// offer, bids, awards and places; finally the new memory and the plan.
 func (p *Policy) Decide(v *policy.View) policy.Plan { return p.DecideBy(v, Rules{}) }
 
-// Rules are what a policy of which Themis's rounds are a part adds to them. Without any a round is Themis's.
+// Rules are additions by a policy that is built on Themis's rounds. The zero value is Themis.
 type Rules struct {
-	// Division of what is on offer among groups of apps; nil for none.
+	// Division divides the offer among groups of sweeps; nil for none.
 	Division *Division
-	// Last says of an app that it is not asked, and has what is left over after all others; nil for none.
+	// Last reports whether a sweep is not asked and gets leftovers after all others; nil for none.
 	Last func(*policy.App) bool
-	// ForksFill: no app bids for forks, nor is due anything for them; they have what is left over when all jobs have their devices.
+	// ForksFill means that sweeps neither bid for forks nor have a claim to them: forks get what is left when all
+	// trials have their devices.
 	ForksFill bool
-	// ByRate: what is left over goes to a job on the type of device on which it was measured to be fastest, and a job whose lease is up moves
-	// to a free one that is faster.
+	// ByRate means that leftovers go to a trial on the device type on which it was measured to be fastest, and that a
+	// trial whose lease has expired moves to a free faster type.
 	ByRate bool
-	// Slot is how long forks of a job train before they are averaged, if that is less than a lease; 0 for a lease.
+	// Slot is how long forks of a trial train before they are averaged, if that is less than a lease; 0 for a lease.
 	Slot time.Duration
 }
 
-// DecideBy decides a round by rules of another policy.
+// DecideBy decides a round with the rules of another policy.
 func (p *Policy) DecideBy(v *policy.View, rules Rules) policy.Plan {
 	plan := policy.Extend(v)
 	until := p.set.terms(v, rules.Slot)
@@ -78,23 +79,23 @@ func (p *Policy) DecideBy(v *policy.View, rules Rules) policy.Plan {
 	return decided
 }
 
-// auctioned is what came of a round's auction; without one there is only a placing of nothing.
+// auctioned is the result of a round's auction. Without an auction it has only an empty placing.
 type auctioned struct {
-	// known is what is remembered of apps after it.
+	// known is the memory of sweeps after it.
 	known   map[string]*memory
 	order   []ranked
 	awards  []award
 	placing *placing
-	// record is nil if nobody was asked.
+	// record is nil if no sweep was asked.
 	record *outbidv1.Auction
 }
 
-// heard says whether an agent outside the binary answered: what it said is kept whatever came of it.
+// heard reports whether an outside bidder answered: its answers are recorded even if the plan is empty.
 func (a *auctioned) heard() bool {
 	return slices.ContainsFunc(a.awards, func(w award) bool { return w.outside() })
 }
 
-// auction ranks the apps, asks the worst off, and plans with what they won and with what is left over.
+// auction ranks the sweeps, asks the worst off, and plans what they won and the leftovers.
 func (p *Policy) auction(v *policy.View, plan *policy.Planner, s *supply, rules *Rules) *auctioned {
 	if !s.tradable(v) {
 		return &auctioned{known: p.Seen, placing: newPlacing(v, plan, s, nil, &p.set)}
@@ -144,7 +145,7 @@ func (p *Policy) auction(v *policy.View, plan *policy.Planner, s *supply, rules 
 	return a
 }
 
-// withoutForks has an agent bid for one gang for each job.
+// withoutForks makes a bidder bid for one gang per trial.
 func withoutForks(st *agent.AppState) {
 	st.Forks, st.LeastForks = 0, 0
 	for i := range st.Jobs {
@@ -152,7 +153,7 @@ func withoutForks(st *agent.AppState) {
 	}
 }
 
-// forget drops what is known of apps that have ended, once there are many.
+// forget drops the memory of sweeps that have ended once there are many.
 func forget(v *policy.View, seen map[string]*memory) map[string]*memory {
 	if len(seen) <= 2*len(v.Apps)+16 {
 		return seen

@@ -9,8 +9,8 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 )
 
-// supply is what a round has to give: the jobs on leases that are up, those that rest between two slots of forks, and the gangs
-// that were secured by reservations and are nobody else's.
+// supply is what a round can distribute: the trials with expired leases, the trials between two fork slots, and the
+// gangs secured by reservations.
 type supply struct {
 	expired []*policy.Job
 	rests   map[*policy.Job]bool
@@ -29,7 +29,7 @@ func newSupply(expired, rests []*policy.Job, secured map[*policy.Job][]cluster.G
 	return s
 }
 
-// open says whether a job could take a gang.
+// open reports whether a trial could take a gang.
 func (s *supply) open(j *policy.Job) bool {
 	if j.Running() && !s.rests[j] {
 		return s.up[j]
@@ -37,7 +37,7 @@ func (s *supply) open(j *policy.Job) bool {
 	return s.secured[j] == nil
 }
 
-// holdings are what a job keeps, or has secured, and what it holds on a lease that is up.
+// holdings returns the devices that a trial keeps or has secured, and those that it holds on an expired lease.
 func (s *supply) holdings(v *policy.View, j *policy.Job) (held, lost agent.Holding) {
 	switch g := s.secured[j]; {
 	case g != nil:
@@ -50,12 +50,12 @@ func (s *supply) holdings(v *policy.View, j *policy.Job) (held, lost agent.Holdi
 	return held, lost
 }
 
-// holds says whether an app holds something: devices on leases that are up, and secured ones, count.
+// holds reports whether a sweep holds something. Devices on expired leases and secured ones count.
 func (s *supply) holds(a *policy.App) bool {
 	return slices.ContainsFunc(a.Jobs, func(j *policy.Job) bool { return j.Running() || s.secured[j] != nil })
 }
 
-// tradable says whether something is on offer and somebody wants something.
+// tradable reports whether there are both devices on offer and a sweep that could use some.
 func (s *supply) tradable(v *policy.View) bool {
 	if len(s.expired) > 0 {
 		return true
@@ -65,20 +65,21 @@ func (s *supply) tradable(v *policy.View) bool {
 	})
 }
 
-// alone says whether a job that keeps its devices is trained by one process, and might by several.
+// alone reports whether a trial that keeps its devices is trained by one process and could be forked.
 func (s *supply) alone(j *policy.Job) bool {
 	return j.MayFork() && j.Running() && !j.Forked && !j.Ending && !s.up[j] && s.secured[j] == nil && len(j.Gangs) == 1
 }
 
-// standing is how an app stands before the auction.
+// The state of a sweep before the auction.
 type standing struct {
 	app *policy.App
-	// open jobs could take a gang, those with most left to do first; keeps is the devices of the others.
+	// open lists the trials that could take a gang, those with the most work left first. keeps is the number of devices
+	// of the others.
 	open  []*policy.Job
 	keeps int
 }
 
-// standings of the apps that are not paused.
+// standings returns the states of the sweeps that are not paused.
 func standings(v *policy.View, s *supply) []standing {
 	all := make([]standing, 0, len(v.Apps))
 	for _, a := range v.Apps {

@@ -10,7 +10,8 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/agent"
 )
 
-// An app's estimate of the work that is left is off by one factor, its own, the same in every round; what is done is known.
+// A sweep's estimate of its remaining work is off by one factor that is the same in every round; the work done is known
+// exactly.
 func TestEstimatesThatAreOff(t *testing.T) {
 	t.Parallel()
 	state := func(app string) *agent.AppState {
@@ -51,7 +52,8 @@ func TestEstimatesThatAreOff(t *testing.T) {
 	}
 }
 
-// Liars say that what spans machines slows them down more than it does; the rest of what they say is true, and so is what others say.
+// Liars over-report how much being spread over nodes slows them down; their other reports are true, and so are those of
+// other sweeps.
 func TestLies(t *testing.T) {
 	t.Parallel()
 	table := agent.Table{Rows: []agent.Row{
