@@ -1,17 +1,19 @@
-// Package house is the policy `outbid`, which has learnt from five papers and is made of the rooms that hold them.
+// Package house is the policy `outbid`, which combines ideas of five papers.
 //
-// A round divides the devices on offer among tenants by their long-term share (ASTRAEA, package accounts): one by one to the
-// tenant that has had the least of its share, no more than it asks for, and to nobody less than a floor, a part of its quota,
-// while it asks for that. Within its part the apps of each tenant bid as in Themis: all of them are asked, and one partial
-// allocation auction with hidden payments, in which no tenant can win more than its part, decides by finish-time fairness,
-// which agents work out from the rates that were measured on each type of device. What parts leave goes to whoever can use it,
-// tenants in turns, and what would idle then to forks of jobs that may be forked (HadarE, package forking), for
-// slots that are shorter than a lease: so they give it back first when somebody comes.
+// A round divides the devices on offer among tenants by their long-term share (ASTRAEA, package accounts): one by one
+// to the tenant that has had the least of its share, at most as many as it asks for, and first to tenants below their
+// floor, a part of their quota. Within its tenant's part a sweep bids as in Themis: all sweeps are asked, and one
+// partial allocation auction with hidden payments, in which no tenant can win more than its part, decides by
+// finish-time fairness, computed from the rates measured on each device type. The rest of the parts goes to any sweep
+// that can use it, tenants in turns. Devices that would then idle go to forks of trials that may be forked (HadarE,
+// package forking), for fork slots that are shorter than a lease, so that newly submitted sweeps get these devices
+// first.
 //
-// Sweeps that say what their end is worth are admitted by price (OASiS, package pricing): who is not has what would idle, last.
+// Sweeps that state a utility are admitted by price (OASiS, package pricing); those that are not admitted get only what
+// would idle.
 //
-// With one tenant, no utility and no job that may be forked a round is Themis's, but on unlike devices for what is left over: that goes
-// by measured rates (Hadar).
+// With one tenant, no utility and no trial that may be forked, a round is Themis's, except that leftovers of unlike
+// devices are assigned by measured rates (Hadar).
 package house
 
 import (
@@ -27,12 +29,13 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/policy/themis"
 )
 
-// Policy is the house's.
+// Policy is the policy outbid.
 type Policy struct {
 	arbiter *themis.Policy
 	set     settings
 	books   books
-	// admitted are the sweeps with a utility that were, and told what was said last of those that were not.
+	// admitted holds the admitted sweeps with a utility, and told the reasons last given to those that were not
+	// admitted.
 	admitted map[string]bool
 	told     admissions
 }
@@ -43,21 +46,21 @@ var (
 	_ policy.Forking    = (*Policy)(nil)
 )
 
-// settings are the policy's own options; those of its rounds are Themis's.
+// settings are the policy's own options; its arbiter has Themis's.
 type settings struct {
-	// tenants: what is on offer is divided among tenants.
+	// tenants means that the offer is divided among tenants.
 	tenants bool
-	// askAll: within a tenant's part all of its apps are asked, not the worst 1-f alone.
+	// askAll means that all sweeps of a tenant are asked, not only the worst 1-f.
 	askAll bool
-	// floor is the part of its quota that a tenant has whatever it had before, and horizon in seconds, 0 for none.
+	// floor is the part of its quota that a tenant gets whatever it had before. horizon is in seconds, 0 for none.
 	floor, horizon float64
-	// priced: sweeps that say a utility are admitted by price.
+	// priced means that sweeps which state a utility are admitted by price.
 	priced bool
-	// byRate: what is left over goes by measured rates.
+	// byRate means that leftovers are assigned by measured rates.
 	byRate bool
-	// fill: forks have what is left over, and apps do not bid for them.
+	// fill means that forks get leftovers and sweeps do not bid for them.
 	fill bool
-	// slot is how long forks train before they are averaged, and give back what they hold.
+	// slot is how long forks train before they are averaged and release their devices.
 	slot time.Duration
 }
 
@@ -96,7 +99,7 @@ func (p *Policy) GrowsJobs() bool { return p.arbiter.GrowsJobs() }
 // UseAgents implements policy.Bidding.
 func (p *Policy) UseAgents(a agent.Agent) { p.arbiter.UseAgents(a) }
 
-// snapshot is what the policy remembers: its own, and its arbiter's.
+// snapshot is the policy's state and that of its arbiter.
 type snapshot struct {
 	Arbiter  json.RawMessage
 	Books    books
@@ -138,7 +141,7 @@ func (p *Policy) Decide(v *policy.View) policy.Plan {
 	return plan
 }
 
-// admit decides about the sweeps that say a utility.
+// admit decides about the sweeps that state a utility.
 func (p *Policy) admit(v *policy.View) admissions {
 	if !p.set.priced || !slices.ContainsFunc(v.Apps, func(a *policy.App) bool { return a.Utility != nil }) {
 		p.admitted = nil
@@ -149,7 +152,7 @@ func (p *Policy) admit(v *policy.View) admissions {
 	return refused
 }
 
-// last says of an app that it has what would idle alone; nil if that holds of none.
+// last returns a function that reports whether a sweep gets only what would idle, or nil if no sweep is refused.
 func (r admissions) last() func(*policy.App) bool {
 	if len(r) == 0 {
 		return nil
@@ -157,7 +160,7 @@ func (r admissions) last() func(*policy.App) bool {
 	return func(a *policy.App) bool { return r[a.ID] != "" }
 }
 
-// explain says which sweeps are not admitted, where that is other than before.
+// explain adds to the plan's reasons which sweeps are not admitted, if that has changed.
 func (p *Policy) explain(plan *policy.Plan, refused admissions) {
 	for i := range plan.Grants {
 		g := &plan.Grants[i]
