@@ -15,42 +15,42 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// admission is what a sweep was answered.
+// admission is the answer to a sweep.
 type admission struct {
 	Kind outbidv1.AdmissionKind `json:"kind"`
-	// Made counts them in the order in which sweeps were admitted.
+	// Made numbers admitted sweeps in the order of their admission.
 	Made int `json:"made,omitempty"`
 	// Shares of an admitted sweep, from the present slot on, by slot and type.
 	Shares []share `json:"shares,omitempty"`
-	// Promised is the end that it was admitted with, and Paused says that it was paused since.
+	// Promised is the end promised at admission. Paused means that the sweep has been paused since.
 	Promised time.Time `json:"promised,omitzero"`
 	Paused   bool      `json:"paused,omitempty"`
-	// Left is the steps that it had to do when a slot began last.
+	// Left is the number of steps left when the last slot began.
 	Left float64 `json:"left,omitempty"`
-	// Worth and Cost are those of when it was asked, and Size the devices of a worker.
+	// Worth and Cost are from the admission, and Size is the number of devices per worker.
 	Worth float64 `json:"worth,omitempty"`
 	Cost  float64 `json:"cost,omitempty"`
 	Size  int     `json:"size,omitempty"`
-	// Said is what it was told last, without numbers that change all the time.
+	// Said is the last message sent to the sweep, without numbers that change all the time.
 	Said string `json:"said,omitempty"`
 }
 
-// share is some workers on a type in a slot.
+// share is a number of workers on a type in a slot.
 type share struct {
 	Slot    int64  `json:"slot"`
 	Type    string `json:"type"`
 	Workers int    `json:"workers"`
 }
 
-// admitted says whether the sweep is promised workers.
+// admitted reports whether the sweep is promised workers.
 func (t *admission) admitted() bool { return t.Kind == admitted || t.Kind == broken }
 
-// open makes a book in which nothing is promised. It goes on for twice as many slots as are planned ahead, to see when a sweep that is
-// not admitted would be.
+// open starts an empty book. It covers twice as many slots as are planned ahead, to find out when a sweep that is not
+// admitted now would be.
 func (d *day) open() { d.book = schedule.New(2*d.slots, d.capacity, d.prices()) }
 
-// keep enters what is promised already; when a slot begins sweeps that are behind are given another schedule, and those ahead give back
-// what they do not need.
+// keep enters the existing promises. When a slot begins, it gives sweeps that are behind another schedule and trims
+// those of sweeps that are ahead.
 func (d *day) keep(begins bool) {
 	standings := d.standings()
 	lost := map[*admission]int{}
@@ -66,7 +66,7 @@ func (d *day) keep(begins bool) {
 			continue
 		}
 		if len(s.app.Jobs) == 0 {
-			continue // its tuner is thinking
+			continue // its tuner is deciding
 		}
 		w := d.wish(s.app)
 		have := d.does(s.admission.Shares, w)
@@ -84,7 +84,8 @@ func (d *day) keep(begins bool) {
 	}
 }
 
-// enter promises what is left of a schedule, as far as there is room; it says how many workers of slots there are not any more.
+// enter promises the rest of a schedule as far as there is room, and returns the number of worker slots that no longer
+// fit.
 func (d *day) enter(s *standing) (lost int) {
 	w := d.wish(s.app)
 	var kept []share
@@ -107,7 +108,7 @@ func (d *day) enter(s *standing) (lost int) {
 	return lost
 }
 
-// reenter makes the book anew, as schedules have changed.
+// reenter rebuilds the book after schedules have changed.
 func (d *day) reenter(standings []*standing) {
 	d.open()
 	for _, s := range standings {
@@ -115,7 +116,7 @@ func (d *day) reenter(standings []*standing) {
 	}
 }
 
-// does is the steps that workers do.
+// does returns the steps that the workers of the shares do.
 func (d *day) does(shares []share, w *wish) (steps float64) {
 	for _, s := range shares {
 		steps += d.doesOne(s, w) * float64(s.Workers)
@@ -123,7 +124,7 @@ func (d *day) does(shares []share, w *wish) (steps float64) {
 	return steps
 }
 
-// doesOne is the steps of one worker of a share.
+// doesOne returns the steps of one worker of a share.
 func (d *day) doesOne(s share, w *wish) float64 {
 	k := slices.Index(d.types, s.Type)
 	if k < 0 {
@@ -132,7 +133,7 @@ func (d *day) doesOne(s share, w *wish) float64 {
 	return w.does[k] * d.Policy.slot.Seconds() * d.part(int(s.Slot-d.slot))
 }
 
-// again gives a sweep that is behind another schedule, whatever it costs: one that ends by what it was promised, if there is any.
+// again gives a sweep that is behind another schedule at any cost: if possible one that ends by the promised time.
 func (d *day) again(s *standing, w *wish, have float64, lost int) {
 	why := fmt.Sprintf("%.3g steps are left where %.3g were planned to be", w.steps, have)
 	switch {
@@ -148,7 +149,7 @@ func (d *day) again(s *standing, w *wish, have float64, lost int) {
 	if o.Schedule == nil {
 		o = d.offer(s.app, w, w.steps*(1+d.slack), 2*d.slots)
 	}
-	if o.Schedule == nil { // all that there is
+	if o.Schedule == nil { // the most that is possible
 		o = d.offerLess(s.app, w)
 	}
 	s.admission.Shares = d.shares(o.Schedule)
@@ -161,7 +162,7 @@ func (d *day) again(s *standing, w *wish, have float64, lost int) {
 	}
 }
 
-// offerBy is the best schedule that keeps a sweep's promise, if need be with nothing to spare.
+// offerBy returns the best schedule that keeps a sweep's promise, with slack if possible.
 func (d *day) offerBy(s *standing, w *wish) (o schedule.Offer) {
 	left := s.admission.Promised.Sub(d.begins(d.slot))
 	before := min(2*d.slots, int((left+d.Policy.slot-1)/d.Policy.slot))
@@ -174,7 +175,8 @@ func (d *day) offerBy(s *standing, w *wish) (o schedule.Offer) {
 	return o
 }
 
-// offerLess is the best schedule of a sweep that cannot end in the slots that are planned: half as much, and so on.
+// offerLess returns the best schedule for a sweep that cannot end within the planned slots: for half of its work, a
+// quarter, and so on.
 func (d *day) offerLess(a *policy.App, w *wish) (o schedule.Offer) {
 	for part := 0.5; part > 1e-6 && o.Schedule == nil; part /= 2 {
 		o = d.offer(a, w, w.steps*part, 2*d.slots)
@@ -182,7 +184,7 @@ func (d *day) offerLess(a *policy.App, w *wish) (o schedule.Offer) {
 	return o
 }
 
-// release takes a sweep's shares out of the book.
+// release removes a sweep's shares from the book.
 func (d *day) release(t *admission, w *wish) {
 	for _, s := range t.Shares {
 		if k := slices.Index(d.types, s.Type); k >= 0 {
@@ -192,7 +194,7 @@ func (d *day) release(t *admission, w *wish) {
 	t.Shares = nil
 }
 
-// trim gives back what a sweep does not need any more, the last of it first.
+// trim gives back shares that a sweep no longer needs, the latest first.
 func (d *day) trim(t *admission, w *wish, have float64) {
 	need := w.steps * (1 + d.slack)
 	for i := len(t.Shares) - 1; i >= 0; i-- {
@@ -209,7 +211,7 @@ func (d *day) trim(t *admission, w *wish, have float64) {
 	}
 }
 
-// shares of a schedule.
+// shares converts a schedule.
 func (d *day) shares(s []schedule.Share) []share {
 	all := make([]share, len(s))
 	for i, one := range s {
@@ -219,7 +221,7 @@ func (d *day) shares(s []schedule.Share) []share {
 	return all
 }
 
-// ended is when the last share of a schedule ends.
+// ended returns when the last share of a schedule ends.
 func (d *day) ended(t *admission) time.Time {
 	if len(t.Shares) == 0 {
 		return d.ends(d.slot)
@@ -227,7 +229,7 @@ func (d *day) ended(t *admission) time.Time {
 	return d.ends(t.Shares[len(t.Shares)-1].Slot)
 }
 
-// answer says to a sweep whether it is admitted, and with which schedule.
+// answer decides whether a sweep is admitted, and tells it its schedule.
 func (d *day) answer(a *policy.App) {
 	t := d.m.Admissions[a.ID]
 	if t == nil {
@@ -258,7 +260,8 @@ func (d *day) answer(a *policy.App) {
 	d.sayNot(a, t, w, o)
 }
 
-// sayNot tells a sweep that is not admitted why, and when it would be: in as many slots as it takes for cheap ones to come up.
+// sayNot tells a sweep why it is not admitted, and when it would be: after as many slots as it takes until enough cheap
+// ones are within the horizon.
 func (d *day) sayNot(a *policy.App, t *admission, w *wish, o schedule.Offer) {
 	out := &outbidv1.Admission{Worth: o.Worth, Cost: o.Cost}
 	text := fmt.Sprintf("not admitted now: would cost %s and be worth %s", short(o.Cost), short(o.Worth))
@@ -282,7 +285,7 @@ func (d *day) sayNot(a *policy.App, t *admission, w *wish, o schedule.Offer) {
 	d.say(a.ID, t, out, text)
 }
 
-// sayAdmitted tells an admitted sweep its schedule, if that is new to it.
+// sayAdmitted tells an admitted sweep its schedule if that has changed.
 func (d *day) sayAdmitted(sweep string, t *admission) {
 	if len(t.Shares) == 0 || t.Kind == broken && t.Said != "" {
 		return
@@ -291,18 +294,18 @@ func (d *day) sayAdmitted(sweep string, t *admission) {
 	text := fmt.Sprintf("admitted: %d to %d workers from %s, ends %s UTC, payoff %s",
 		least, most, d.clock(d.begins(t.Shares[0].Slot)), d.clock(d.ended(t)), short(t.Worth-t.Cost))
 	if t.Said != "" && t.Said == fmt.Sprint(d.ended(t).Unix()) {
-		return // it goes on as it was told
+		return // unchanged
 	}
 	d.say(sweep, t, d.message(t), text)
 	t.Said = fmt.Sprint(d.ended(t).Unix())
 }
 
-// sayBroken names the breach of a promise.
+// sayBroken reports a broken promise.
 func (d *day) sayBroken(sweep string, t *admission, why string) {
 	d.say(sweep, t, d.message(t), fmt.Sprintf("promised by %s UTC, will end %s: %s", d.clock(t.Promised), d.clock(d.ended(t)), why))
 }
 
-// sayOver says whether the promise to a sweep that is over was kept.
+// sayOver reports whether the promise to a sweep that has ended was kept.
 func (d *day) sayOver(sweep string, t *admission) {
 	text := fmt.Sprintf("over at %s, as promised by %s UTC", d.clock(d.v.Now), d.clock(t.Promised))
 	if late := d.v.Now.Sub(t.Promised); late > 0 {
@@ -314,7 +317,7 @@ func (d *day) sayOver(sweep string, t *admission) {
 	})
 }
 
-// message is an admitted sweep's schedule as users see it.
+// message returns an admitted sweep's schedule in the form shown to users.
 func (d *day) message(t *admission) *outbidv1.Admission {
 	least, most := d.workers(t)
 	out := &outbidv1.Admission{
@@ -337,7 +340,7 @@ func (d *day) message(t *admission) *outbidv1.Admission {
 	return out
 }
 
-// say tells a sweep something, unless it was told the same before.
+// say sends a message to a sweep unless the last one was the same.
 func (d *day) say(sweep string, t *admission, out *outbidv1.Admission, text string) {
 	if t.Said == text {
 		return
@@ -346,7 +349,7 @@ func (d *day) say(sweep string, t *admission, out *outbidv1.Admission, text stri
 	d.said = append(d.said, out)
 }
 
-// workers are the fewest and most at once.
+// workers returns the fewest and the most workers at once.
 func (d *day) workers(t *admission) (least, most int) {
 	bySlot := map[int64]int{}
 	for _, s := range t.Shares {
@@ -359,7 +362,7 @@ func (d *day) workers(t *admission) (least, most int) {
 	return min(least, most), most
 }
 
-// clock is an hour of the present day, or a day and an hour; with seconds where slots are short.
+// clock formats a time, with the date if it is not today and with seconds if slots are short.
 func (d *day) clock(at time.Time) string {
 	hour := "15:04"
 	if d.Policy.slot < 10*time.Minute {

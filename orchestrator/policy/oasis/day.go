@@ -21,7 +21,7 @@ const (
 	kinds
 )
 
-// day is one decision: the time, the cluster, and what is promised in the slots to come.
+// day is the state of one decision: the time, the cluster, and the promises in the coming slots.
 type day struct {
 	*Policy
 
@@ -29,35 +29,35 @@ type day struct {
 	inventory *policy.Inventory
 	types     []string
 	capacity  [][]float64
-	// slot is the present one, counted from 1970, and rest the part of it that is still to come.
+	// slot is the present slot, counted from 1970, and rest the fraction of it that is left.
 	slot int64
 	rest float64
-	// book is what is promised, from the present slot on.
+	// book holds the promises from the present slot on.
 	book *schedule.Cluster
 	said []*outbidv1.Admission
-	// shown are the sweeps' states as far as they were asked for.
+	// shown caches the requirements of sweeps.
 	shown map[*policy.App]*wish
 }
 
-// standing is an admitted sweep.
+// An admitted sweep.
 type standing struct {
 	app       *policy.App
 	admission *admission
 }
 
-// wish is what a sweep wants.
+// wish is a sweep's requirement.
 type wish struct {
-	// steps are left, jobs can run at once, each with workers of size devices.
+	// steps are left, and most workers of size devices each can run at once.
 	steps float64
 	size  int
 	most  int
-	// one: its workers are on one type at a time.
+	// one means that its workers use one type at a time.
 	one bool
-	// does is the steps of a worker in a second, by type; 0 where it cannot run.
+	// does is the steps per second of a worker, by type; 0 where it cannot run.
 	does []float64
-	// worker is what one takes of each resource.
+	// worker is how much one worker takes of each resource.
 	worker []float64
-	// worth of its end so many seconds after its submission.
+	// worth returns the worth of its end at the given seconds after its submission.
 	worth func(seconds float64) float64
 }
 
@@ -80,7 +80,7 @@ func (p *Policy) day(v *policy.View) *day {
 	return d
 }
 
-// count adds a node: its cores and memory go with its devices.
+// count adds a node, whose cores and memory are divided over its devices.
 func (d *day) count(n *cluster.Node) {
 	if n.Draining {
 		return
@@ -93,7 +93,7 @@ func (d *day) count(n *cluster.Node) {
 	}
 }
 
-// stock is the capacity by type.
+// stock returns the capacity by type.
 func (d *day) stock() map[string][]float64 {
 	all := make(map[string][]float64, len(d.types))
 	for k, kind := range d.types {
@@ -102,11 +102,11 @@ func (d *day) stock() map[string][]float64 {
 	return all
 }
 
-// begins and ends are when a slot does.
+// begins and ends return a slot's start and end.
 func (d *day) begins(slot int64) time.Time { return time.Unix(0, slot*int64(d.Policy.slot)).UTC() }
 func (d *day) ends(slot int64) time.Time   { return d.begins(slot + 1) }
 
-// measured says why a sweep's work is not known; "" if it is.
+// measured returns why a sweep's work is not known, or "" if it is.
 func (d *day) measured(a *policy.App) string {
 	known, ends := false, a.TotalSteps > 0 || a.Outlook().Steps > 0
 	for _, j := range a.Jobs {
@@ -126,20 +126,20 @@ func fast(s *cluster.Speeds) bool {
 	return s != nil && slices.ContainsFunc(s.Measured, func(m cluster.Speed) bool { return m.Rate > 0 })
 }
 
-// wish reads what a sweep wants off the view.
+// wish returns a sweep's requirement from the view.
 func (d *day) wish(a *policy.App) *wish {
 	if w := d.shown[a]; w != nil {
 		return w
 	}
 	s := d.v.AppState(a, d.v.Stock(), func(j *policy.Job) (held, lost agent.Holding) { return agent.Holding{}, agent.Holding{} })
 	for i, j := range a.Jobs {
-		if !j.Running() { // it goes on from what it saved, which may be more than it reported
+		if !j.Running() { // it continues from its checkpoint, which may be beyond its last report
 			s.Jobs[i].Done = max(s.Jobs[i].Done, float64(j.StartStep))
 		}
 	}
 	rest := agent.RestOf(s)
 	demand := a.Demand
-	if len(a.Jobs) > 0 { // a trial may want more than the first of its sweep did
+	if len(a.Jobs) > 0 { // a trial may want more than the first one of its sweep did
 		demand = slices.MaxFunc(a.Jobs, func(x, y *policy.Job) int { return cmp.Compare(x.Demand.Max, y.Demand.Max) }).Demand
 	}
 	w := &wish{steps: rest.Steps, size: max(1, demand.Min), does: make([]float64, len(d.types)), worker: make([]float64, kinds)}
@@ -169,8 +169,9 @@ func (d *day) wish(a *policy.App) *wish {
 	return w
 }
 
-// worth is what the end of a sweep is worth so many seconds after its submission: its utility. Without one it is its weight in
-// device-hours until it could have ended, alone, or until its deadline; after that it falls, by half in patience run times.
+// worth returns a function of the seconds after a sweep's submission that returns the worth of its end: its utility.
+// Without a utility that is its weight in device-hours until it could have ended alone, or until its deadline; later it
+// falls by half in every patience run times.
 func (d *day) worth(a *policy.App, w *wish) func(float64) float64 {
 	if a.Utility != nil {
 		return a.Utility.Value
@@ -194,7 +195,7 @@ func (d *day) worth(a *policy.App, w *wish) func(float64) float64 {
 	return func(seconds float64) float64 { return worth / (1 + max(0, seconds-due)/half) }
 }
 
-// job is a sweep as the mathematics have it, on the types that are allowed.
+// job returns a sweep in the form of package schedule, restricted to the allowed types.
 func (d *day) job(a *policy.App, w *wish, steps float64, allowed func(k int) bool) schedule.Job {
 	return schedule.Job{
 		Work: steps, Most: w.most, Worker: w.worker, Before: d.slots,
@@ -211,7 +212,7 @@ func (d *day) job(a *policy.App, w *wish, steps float64, allowed func(k int) boo
 	}
 }
 
-// part is how much of a slot from the present one on is still to come.
+// part returns the fraction of a slot that is left, where 0 is the present slot.
 func (d *day) part(slot int) float64 {
 	if slot == 0 {
 		return d.rest
@@ -219,8 +220,8 @@ func (d *day) part(slot int) float64 {
 	return 1
 }
 
-// offer is the best schedule for so many steps: on all types, on none but the fastest ones, or on one alone if the sweep's workers are
-// on one at a time.
+// offer returns the best schedule for a number of steps: on all types, on only the fastest ones, or on a single type if
+// the sweep's workers use one at a time.
 func (d *day) offer(a *policy.App, w *wish, steps float64, before int) schedule.Offer {
 	order := make([]int, len(d.types))
 	for k := range order {

@@ -14,17 +14,17 @@ type division struct {
 	*day
 
 	plan *policy.Planner
-	// anew: sizes are decided anew, as a slot begins or a promise was made.
+	// Set if sizes are decided again, because a slot begins or a promise was made.
 	anew bool
-	// spare are running jobs that nobody was promised devices for, those to be stopped first at the front.
+	// spare lists running trials without promised devices, those to stop first at the front.
 	spare []*policy.Job
-	// promised are running jobs within their sweep's promise.
+	// promised holds running trials within their sweep's promise.
 	promised map[*policy.Job]bool
-	// later are the growths and starts to be found places for.
+	// later lists trials that still need a place to start or grow.
 	later []start
 }
 
-// start is a trial that is to have so many workers of a type.
+// start is a trial that should get a number of workers of a type.
 type start struct {
 	job     *policy.Job
 	kind    string
@@ -32,8 +32,8 @@ type start struct {
 	size    int
 }
 
-// divide makes the plan: what runs within its sweep's promise goes on, sizes follow the slot's workers, promised workers find devices,
-// and what is left goes to who waits.
+// divide makes the plan: trials within their sweep's promise continue, sizes follow the slot's workers, promised
+// workers get devices, and waiting trials get the rest.
 func (d *day) divide(anew bool) policy.Plan {
 	x := &division{day: d, plan: policy.Refill(d.v), anew: anew, promised: map[*policy.Job]bool{}}
 	standings := d.standings()
@@ -58,8 +58,8 @@ func (d *day) divide(anew bool) policy.Plan {
 
 func (t *admission) isMeasuring() bool { return t == nil || t.Kind == measuring }
 
-// allot divides a sweep's workers of the slot over its trials: as many trials as there are workers, each with as many of them as come
-// out even, those that run first.
+// allot divides a sweep's workers of the slot over its trials: as many trials as possible, with equal numbers of
+// workers, running trials first.
 func (x *division) allot(s *standing) {
 	for _, share := range s.admission.Shares {
 		if share.Slot == x.slot {
@@ -79,7 +79,7 @@ func (x *division) allotOf(s *standing, kind string, workers int) {
 		case j.Running() && !j.Ending && x.anew || j.Waiting():
 			ready = append(ready, j) // it may run on another type in this slot
 		case j.Ending:
-			workers -= min(workers, j.Held().Size()/size) // what it leaves is for it, when it has saved
+			workers -= min(workers, j.Held().Size()/size) // its devices are kept for the sweep until it has saved
 			if x.kindOf(j) == kind {
 				ready = append(ready, j)
 				workers += min(workers, j.Held().Size()/size)
@@ -108,7 +108,7 @@ func (x *division) allotOf(s *standing, kind string, workers int) {
 	}
 }
 
-// size has a running job go on if it has the size that it is to have, and notes what is to change.
+// size lets a running trial continue if it has the right size, and notes what must change.
 func (x *division) size(j *policy.Job, runs bool, s start) {
 	most := x.most(s)
 	switch held := j.Held().Size(); {
@@ -125,19 +125,19 @@ func (x *division) size(j *policy.Job, runs bool, s start) {
 	}
 }
 
-// most is how many workers a gang of the job can have on the type.
+// most returns how many workers a gang of the job can have on the type.
 func (x *division) most(s start) int {
 	k := slices.Index(x.types, s.kind)
 	return max(1, x.inventory.Most(s.job.Demand, k)/s.size)
 }
 
-// kindOf is the type of a job's devices, of one that mixes types that of the first.
+// kindOf returns the type of a job's first device.
 func (x *division) kindOf(j *policy.Job) string {
 	at := j.Gang()[0]
 	return x.v.Nodes[at.Node].Devices[at.Devices[0]].Type
 }
 
-// listSpare lists who runs without a promise: the last sweep's first, those that are measured last.
+// listSpare lists the trials that run without a promise: those of the latest sweep first, those being measured last.
 func (x *division) listSpare(standings []*standing) {
 	for _, a := range slices.Backward(x.v.Apps) {
 		for _, j := range a.Jobs {
@@ -158,8 +158,8 @@ func (x *division) listSpare(standings []*standing) {
 	slices.SortStableFunc(x.spare, func(a, b *policy.Job) int { return cmp.Compare(place(a), place(b)) })
 }
 
-// put finds devices for a start, or for a running job's other size. Where there are none those that nobody was promised are planned with,
-// one job's after the other.
+// put finds devices for a trial that starts or changes its size. If there are not enough, it also uses those of trials
+// without a promise, one trial at a time.
 func (x *division) put(s start) {
 	if x.try(s, false) {
 		return
@@ -175,7 +175,7 @@ func (x *division) put(s start) {
 	x.try(s, true)
 }
 
-// try is one attempt; fewer says that fewer devices will do.
+// try makes one attempt. fewer means that fewer devices suffice.
 func (x *division) try(s start, fewer bool) bool {
 	const why = "its sweep was promised these devices in this slot"
 	j, most := s.job, x.most(s)
@@ -183,7 +183,7 @@ func (x *division) try(s start, fewer bool) bool {
 		return true
 	}
 	n := min(min(s.workers, most)*s.size, max(j.Demand.Min, j.Demand.Max))
-	if n < j.Demand.Min { // a trial of its own needs
+	if n < j.Demand.Min { // a trial with a larger minimum
 		return j.Running() && !j.Ending && x.promised[j]
 	}
 	switch {
@@ -196,7 +196,7 @@ func (x *division) try(s start, fewer bool) bool {
 			return true
 		}
 		x.plan.Keep(j)
-		return fewer // with what it has
+		return fewer // with its present devices
 	case j.Running() && !j.Ending:
 		x.plan.Reclaim(j)
 	}
@@ -212,10 +212,10 @@ func (x *division) try(s start, fewer bool) bool {
 	return false
 }
 
-// worthwhile says whether enough is left of the slot for a trial to be started again with other devices.
+// worthwhile reports whether enough of the slot is left to restart a trial with other devices.
 func (x *division) worthwhile() bool { return x.ends(x.slot).Sub(x.v.Now) >= 2*x.restart }
 
-// fork gives a trial that has more workers than one gang can hold several forks, each on a node of its own.
+// fork gives a trial with more workers than fit into one gang several forks, each on its own node.
 func (x *division) fork(s start, why string) bool {
 	j := s.job
 	if !x.worthwhile() || j.Ending || forking.Left(j) < 1 && j.Waiting() {
@@ -259,7 +259,8 @@ func (x *division) fork(s start, why string) bool {
 	return true
 }
 
-// hold keeps devices back for promised trials that are about to come: they are saving, or what their forks saved is put together.
+// hold keeps devices for promised trials that will wait soon, because they are saving or their forks are being
+// averaged.
 func (x *division) hold(standings []*standing) {
 	for _, s := range standings {
 		for _, j := range s.app.Jobs {
@@ -280,7 +281,7 @@ func (x *division) hold(standings []*standing) {
 	}
 }
 
-// fill gives what is left to who waits: those to be measured first, then sweeps in order of submission.
+// fill gives the rest to waiting trials: those to be measured first, then sweeps in order of submission.
 func (x *division) fill() {
 	var first, rest []*policy.Job
 	for _, j := range x.v.Waiting() {

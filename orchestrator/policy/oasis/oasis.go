@@ -1,24 +1,26 @@
-// Package oasis is OASiS (Bao et al., "Online Job Scheduling in Distributed Machine Learning Clusters", INFOCOM 2018), run live: a
-// sweep is admitted when it comes if some schedule over the slots to come is worth more than it costs, and the cluster then follows
-// that schedule, with more workers in one slot and fewer in another. Package schedule is its mathematics.
+// Package oasis is OASiS (Bao et al., "Online Job Scheduling in Distributed Machine Learning Clusters", INFOCOM 2018)
+// for live use. A sweep is admitted on submission if some schedule over the coming slots is worth more than it costs.
+// The cluster then follows that schedule, with more workers in one slot and fewer in another. Package schedule has the
+// algorithm.
 //
-// Definition used. A sweep is a job: all its trials, those to come too. A worker is as many devices as a trial needs at least. In a
-// slot a sweep's workers are divided over its trials: more trials at once, larger gangs where trials are elastic, several forks
-// where they may be forked. Its utility is what the end of the sweep is worth after its submission. What it has still to do is what its tuner
-// says, at the speeds that were measured.
+// A job of the paper is a sweep with all its trials, future ones included. A worker is the least number of devices that
+// a trial needs. In a slot a sweep's workers are divided over its trials: as more trials at once, as larger gangs if
+// trials are elastic, or as several forks if they may be forked. The utility is the worth of the sweep's end by the
+// time since its submission. The remaining work is the tuner's forecast, at the measured speeds.
 //
-// # Where this differs from the paper
+// # Differences from the paper
 //
-//   - The nodes that have one type of device are one server: what is promised is a number of devices of a type, and not which. So the
-//     loss of a node breaks only what the others cannot hold. Types of unlike speed are taken by price for work.
-//   - Ranks average among themselves, so there are no parameter servers. Package schedule has them.
-//   - U and L are learnt from the sweeps that came last (learn.go).
-//   - A sweep that nobody measured yet runs on what is idle until it was, and is then answered. One that is not admitted is offered again
-//     at every slot, or rejected for good (refused=reject).
-//   - Schedules are looked at again when a slot begins. A sweep that is behind its own is given another, whatever it costs, as it was
-//     admitted; if that ends later than was promised the promise is broken, and the reason is said. What a sweep does not need any more it
-//     gives back.
-//   - Devices that nobody was promised for the slot go to whoever waits, until somebody is (conserve=true).
+//   - All nodes with one type of device are one server: a promise is a number of devices of a type, not particular
+//     ones. So the loss of a node breaks only promises for which the other nodes have no room. Types of different speed
+//     are compared by price per unit of work.
+//   - Ranks average among themselves, so parameter servers are not needed. Package schedule supports them.
+//   - U and L are learnt from the latest sweeps (learn.go).
+//   - A sweep that has not been measured runs on idle devices until it has been, and is then answered. A sweep that is
+//     not admitted is offered again at every slot, or rejected for good (refused=reject).
+//   - Schedules are reviewed when a slot begins. A sweep that is behind its schedule gets another one at any cost,
+//     because it was admitted; if that ends later than promised, the promise is broken and the reason reported. A sweep
+//     gives back what it no longer needs.
+//   - Devices without a promise for the slot go to waiting trials until they are promised (conserve=true).
 package oasis
 
 import (
@@ -48,16 +50,16 @@ type Policy struct {
 	m        memory
 }
 
-// memory is what the policy knows beyond the view.
+// memory is the policy's state.
 type memory struct {
-	// Slot is the one in which it decided last, counted from 1970.
+	// Slot is the slot of the last decision, counted from 1970.
 	Slot int64 `json:"slot"`
-	// Capacity is what there was of each type then: devices, cores and GiB of the nodes that have it.
+	// Capacity is the capacity of each type then: devices, cores and GiB of the nodes that have it.
 	Capacity map[string][]float64 `json:"capacity,omitempty"`
-	// Admissions of sweeps, by id, and how many there were. In snapshots they have an older name.
+	// Admissions of sweeps by ID, and how many were made. Snapshots use an older name.
 	Admissions map[string]*admission `json:"deals,omitempty"`
 	Made       int                   `json:"made,omitempty"`
-	// Seen are the sweeps that came last.
+	// Seen describes the latest sweeps.
 	Seen []seen `json:"seen,omitempty"`
 }
 
@@ -120,7 +122,7 @@ func (p *Policy) Decide(v *policy.View) policy.Plan {
 	return plan
 }
 
-// over forgets sweeps that are no more.
+// over removes sweeps that have ended.
 func (d *day) over() {
 	there := map[string]bool{}
 	for _, a := range d.v.Apps {
@@ -137,8 +139,8 @@ func (d *day) over() {
 	}
 }
 
-// review answers sweeps that came, and looks at every admission when a slot begins or the cluster has changed. It says whether
-// something is other than before.
+// review answers new sweeps, and reviews every admission when a slot begins or the cluster has changed. It reports
+// whether something has changed.
 func (d *day) review() bool {
 	begins := d.slot != d.m.Slot
 	if changed := !maps.EqualFunc(d.m.Capacity, d.stock(), slices.Equal[[]float64]); changed {
@@ -168,7 +170,7 @@ func (d *day) review() bool {
 	return true
 }
 
-// standings are the admitted sweeps that are there, the first admitted first.
+// standings returns the admitted sweeps in order of admission.
 func (d *day) standings() []*standing {
 	var all []*standing
 	for _, a := range d.v.Apps {
@@ -180,7 +182,7 @@ func (d *day) standings() []*standing {
 	return all
 }
 
-// reason of a round, in words.
+// reason returns the round's reason.
 func (d *day) reason(anew bool) string {
 	text := "within a slot: devices that became free, by what sweeps were promised"
 	if anew {

@@ -9,7 +9,8 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/spec/terms"
 )
 
-// A sweep that waits is where it saved, also if it never reported: it is not behind, and is promised nothing anew.
+// A waiting sweep counts as being at its checkpoint even if it never reported: it is not behind, and gets no new
+// promise.
 func TestWhatWasSavedIsDone(t *testing.T) {
 	t.Parallel()
 	c := play(t, 4, map[string]string{"slot": "10m", "slots": "20", "slack": "0", "conserve": "false"})
@@ -23,7 +24,8 @@ func TestWhatWasSavedIsDone(t *testing.T) {
 	}
 }
 
-// A sweep that falls behind is given a schedule that keeps its promise, if there is one, and not the one of the highest payoff.
+// A sweep that falls behind gets a schedule that keeps its promise, if there is one, and not the one with the highest
+// payoff.
 func TestAPromiseIsKeptIfItCanBe(t *testing.T) {
 	t.Parallel()
 	c := play(t, 8, map[string]string{"slot": "10m", "slots": "20"})
@@ -33,7 +35,7 @@ func TestAPromiseIsKeptIfItCanBe(t *testing.T) {
 	d.learn([]*policy.App{a})
 	d.open()
 	w := d.wish(a)
-	for slot := range 3 { // dear, and not full
+	for slot := range 3 { // expensive, but not full
 		d.book.Promise(w.worker, []schedule.Share{{Slot: slot, Workers: 4}})
 	}
 	s := &standing{app: a, admission: &admission{Promised: d.ends(d.slot + 2)}}
@@ -48,14 +50,14 @@ func TestAPromiseIsKeptIfItCanBe(t *testing.T) {
 		t.Errorf("promised by %s, and will end %s", s.admission.Promised, d.ended(s.admission))
 	}
 	s.admission.Left = w.steps
-	w.steps *= 10 // which no schedule does by then
+	w.steps *= 10 // impossible by then
 	d.again(s, w, 0, 0)
 	if s.admission.Kind != broken || len(d.said) != 1 || !strings.Contains(d.said[0].GetText(), "3.24e+04 more steps to do than before") {
 		t.Errorf("promised by %s, will end %s, and told %v", s.admission.Promised, d.ended(s.admission), d.said)
 	}
 }
 
-// A sweep that cannot end anywhere near its target leaves prices as they are.
+// A sweep that cannot end anywhere near its target does not change prices.
 func TestAHopelessSweepSetsNoPrices(t *testing.T) {
 	t.Parallel()
 	low := func(hopeless bool) float64 {
