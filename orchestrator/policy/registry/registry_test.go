@@ -33,7 +33,8 @@ func TestEveryPolicyKeepsTheRules(t *testing.T) {
 	}
 }
 
-// A ledger names a policy and all its options: from these it is made again as it was, whatever was left at its default.
+// A ledger records a policy's name and all its options, default ones included, and an equal policy can be made from
+// them.
 func TestPoliciesAreMadeAgainFromTheirResolvedOptions(t *testing.T) {
 	t.Parallel()
 	insides := []cmp.Option{
