@@ -11,7 +11,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/policy/policytest"
 )
 
-// verdict keeps what Check says, and stops it there.
+// verdict records the failure of Check, and stops it there.
 type verdict struct{ text string }
 
 func (*verdict) Helper() {}
