@@ -43,9 +43,9 @@ type memory struct {
 // New makes the policy from its options.
 func New(o *policy.Options) policy.Policy {
 	return &Policy{
-		alpha:  o.Float("alpha", 0.3, 0, 1, "share of the waiting jobs that is matched; 1 looks at completion times alone"),
-		window: o.Int("window", 24, 1, 1024, "most jobs that are matched at once"),
-		byTenant: o.Text("fair", "wait", "who is matched first: who waits longest, or whose tenant had least device-time by its weight",
+		alpha:  o.Float("alpha", 0.3, 0, 1, "fraction of the waiting trials that is matched; 1 optimises completion times alone"),
+		window: o.Int("window", 24, 1, 1024, "largest number of trials that are matched at once"),
+		byTenant: o.Text("fair", "wait", "which trials are matched first: wait, those that have waited longest; or tenant, those of tenants with the least device time by weight",
 			"wait", "tenant") == "tenant",
 		s: memory{Had: map[string]float64{}, Held: map[string]int{}},
 	}

@@ -45,19 +45,19 @@ type Policy struct {
 // New makes the policy from its options.
 func New(o *policy.Options) policy.Policy {
 	p := &Policy{
-		term: o.Duration("term", 15*time.Minute, "term of a lease"),
+		term: o.Duration("term", 15*time.Minute, "length of a lease"),
 		interval: time.Duration(o.Float("interval", 0, 0, 3600,
-			"seconds from one round to the next at least; 0 for a round whenever something changed; the paper's is 10") * float64(time.Second)),
-		weights: o.Weights("weights", "weights of tenants, such as vision=2,speech=1; others have what was set for them, or 1"),
-		byDemand: o.Text("share", "quota", "a tenant's fair share: its quota (equation 16), or no more than it asks for (equation 8)",
+			"least seconds between rounds; 0 for a round at every change; the paper has 10") * float64(time.Second)),
+		weights: o.Weights("weights", "weights of tenants, such as vision=2,speech=1; others have their configured weight, or 1"),
+		byDemand: o.Text("share", "quota", "a tenant's fair share: quota, its quota (equation 16); or demand, at most what it asks for (equation 8)",
 			"quota", "demand") == "demand",
-		newFirst: o.Bool("new-first", true, "within a tenant, jobs that have held nothing yet come first"),
-		skipTenant: o.Text("blocked", "tenant", "who is passed over for a round where a job finds no place: its tenant, or the job",
+		newFirst: o.Bool("new-first", true, "within a tenant, trials that have held nothing yet come first"),
+		skipTenant: o.Text("blocked", "tenant", "what to skip for a round if a trial finds no place: tenant or job",
 			"tenant", "job") == "tenant",
-		together: o.Text("terms", "own", "when terms end: each lease's own time after its grant, or together",
+		together: o.Text("terms", "own", "when terms end: own, each lease's term after its grant; or together",
 			"own", "together") == "together",
 	}
-	p.horizon = 86400 * o.Float("horizon", 0, 0, 3650, "days in which what a tenant had fades to a third; 0 for never, as in the paper")
+	p.horizon = 86400 * o.Float("horizon", 0, 0, 3650, "days after which past use counts for a third; 0 to count it in full as in the paper")
 	p.books = newBooks()
 	return p
 }

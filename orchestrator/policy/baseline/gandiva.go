@@ -29,8 +29,8 @@ func (*Gandiva) Name() string { return "gandiva" }
 // NewGandiva makes it from options.
 func NewGandiva(o *policy.Options) *Gandiva {
 	return &Gandiva{
-		Migrate: o.Bool("migrate", true, "whether jobs in a bad place move to a better one"),
-		Gain:    o.Float("gain", 1.1, 1, 1e6, "how many times as fast a job must train in the better place"),
+		Migrate: o.Bool("migrate", true, "move trials in a bad place to a better one"),
+		Gain:    o.Float("gain", 1.1, 1, 1e6, "least speed-up for which a trial moves"),
 	}
 }
 

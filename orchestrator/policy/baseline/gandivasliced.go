@@ -25,7 +25,7 @@ type GandivaSliced struct {
 func NewGandivaSliced(o *policy.Options) *GandivaSliced {
 	return &GandivaSliced{
 		greedy: *NewGandiva(o),
-		slices: timeSlices{length: o.Duration("slice", 10*time.Minute, "time slice; the paper's is 1m")},
+		slices: timeSlices{length: o.Duration("slice", 10*time.Minute, "length of a time slice; the paper has 1m")},
 	}
 }
 

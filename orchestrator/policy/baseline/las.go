@@ -20,9 +20,9 @@ type LAS struct {
 // NewLAS makes it from options.
 func NewLAS(o *policy.Options) *LAS {
 	return &LAS{
-		Unit: Unit(o.Text("unit", string(ByApp), "whose service counts: each app's, with all its jobs, or each job's own",
+		Unit: Unit(o.Text("unit", string(ByApp), "whose service counts: app, that of a sweep with all its trials; or job, that of each trial",
 			string(ByApp), string(ByJob))),
-		slices: timeSlices{length: o.Duration("lease", 10*time.Minute, "how long devices are granted for; all leases end together")},
+		slices: timeSlices{length: o.Duration("lease", 10*time.Minute, "length of a lease; all leases end together")},
 	}
 }
 

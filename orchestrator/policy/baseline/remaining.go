@@ -17,7 +17,7 @@ const (
 
 // UnitOption reads the option that most of these policies have.
 func UnitOption(o *policy.Options) Unit {
-	return Unit(o.Text("unit", string(ByJob), "what is ordered: each job, or apps with all their jobs", string(ByJob), string(ByApp)))
+	return Unit(o.Text("unit", string(ByJob), "what is ordered: job, each trial; or app, sweeps with all their trials", string(ByJob), string(ByApp)))
 }
 
 // bestRate returns the steps per second of a job on n devices of its fastest type, on one node.

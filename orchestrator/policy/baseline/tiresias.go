@@ -54,10 +54,10 @@ func (t *Tiresias) Restore(b []byte) error {
 // NewTiresias makes it from options.
 func NewTiresias(o *policy.Options) *Tiresias {
 	return &Tiresias{
-		Thresholds: o.Ascending("threshold", "3600", "attained GPU-seconds from which a job is in the next lower queue"),
-		Interval:   o.Duration("interval", time.Minute, "time between two looks at who should run"),
+		Thresholds: o.Ascending("threshold", "3600", "attained GPU-seconds from which a trial is in the next lower queue"),
+		Interval:   o.Duration("interval", time.Minute, "time between two reviews of the queues"),
 		Promote: o.Float("promote", 0, 0, 1e9,
-			"a job that waited so many times as long as it ran goes back to the top queue; 0 for never"),
+			"a trial that waited this many times as long as it ran returns to the top queue; 0 for never"),
 		Unit: UnitOption(o),
 	}
 }

@@ -27,7 +27,7 @@ func (YARN) Name() string { return "yarn-cs" }
 func NewYARN(o *policy.Options) YARN {
 	return YARN{
 		Shares: o.Weights("shares", "share of each tenant's queue relative to others, such as vision=2,speech=1; others have their tenant's weight"),
-		Borrow: o.Bool("borrow", true, "whether a queue may use what others leave of their shares"),
+		Borrow: o.Bool("borrow", true, "let a queue use what others leave of their shares"),
 	}
 }
 

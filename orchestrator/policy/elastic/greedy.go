@@ -138,7 +138,7 @@ func (g *greedy) cling(v value) value {
 
 // stickOf reads the option "stick".
 func stickOf(o *policy.Options) float64 {
-	return o.Float("stick", 0.1, 0, 100, "by how much more, relatively, others must gain by a device than who holds it")
+	return o.Float("stick", 0.1, 0, 100, "by what fraction another trial's gain from a device must exceed that of its holder")
 }
 
 // fixed leaves a job that runs on several types as it is.

@@ -22,9 +22,9 @@ import (
 // would otherwise exchange devices all the time. Between intervals, arrivals and ends distribute only free devices.
 // Jobs stay on their type of device.
 func NewOptimus(o *policy.Options) policy.Policy {
-	every := o.Duration("interval", 10*time.Minute, "time between two decisions on all sizes")
-	delay := o.Duration("delay", 30*time.Second, "what a change of size costs a job")
-	ratio := o.Text("gain", "time", "what the next device goes by: the time it saves, or the throughput ratio",
+	every := o.Duration("interval", 10*time.Minute, "time between two decisions about all sizes")
+	delay := o.Duration("delay", 30*time.Second, "time that a trial loses when its size changes")
+	ratio := o.Text("gain", "time", "criterion for the next device: time, the time that it saves; or throughput, the ratio of rates",
 		"time", "throughput") == "throughput"
 	return &Policy{name: "optimus", sizer: &greedy{every: every, stick: stickOf(o), byArrival: true, value: func(
 		v *policy.View, s *policy.Inventory, jobs []*policy.Job,

@@ -22,7 +22,7 @@ import (
 // resized, and the option "stick" keeps devices in place if others gain little more.
 func NewSLAQ(o *policy.Options) policy.Policy {
 	epoch := o.Duration("epoch", 10*time.Minute, "time between two decisions on all sizes")
-	delay := o.Duration("delay", 30*time.Second, "what a start or a change of size costs a job")
+	delay := o.Duration("delay", 30*time.Second, "time that a trial loses by a start or a change of size")
 	return &Policy{name: "slaq", sizer: &greedy{every: epoch, stick: stickOf(o), value: func(
 		v *policy.View, s *policy.Inventory, jobs []*policy.Job,
 	) func(i int) value {

@@ -55,8 +55,8 @@ type user struct {
 // New makes the policy from its options.
 func New(o *policy.Options) policy.Policy {
 	p := &Policy{
-		slice: o.Duration("slice", 6*time.Minute, "time slice; the paper's is 1m"),
-		perApp: o.Text("per", "tenant", "who holds tickets: each tenant, or each app by its weight",
+		slice: o.Duration("slice", 6*time.Minute, "length of a time slice; the paper has 1m"),
+		perApp: o.Text("per", "tenant", "what holds tickets: tenant, each tenant; or app, each sweep by its weight",
 			"tenant", "app") == "app",
 		tickets: o.Weights("tickets", "tickets of tenants, such as vision=2,speech=1; others hold their tenant's weight"),
 	}

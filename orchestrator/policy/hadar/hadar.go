@@ -63,17 +63,17 @@ func New(o *policy.Options) policy.Policy {
 	return &Policy{
 		round: o.Duration("round", 6*time.Minute, "length of a round"),
 		restart: o.Duration("restart", 10*time.Second,
-			"what a job loses when its devices change; one that would gain less stays where it is").Seconds(),
-		window: o.Int("window", 8, 1, 16, "jobs that the program decides about at once"),
+			"time that a trial loses when its devices change; a trial that would gain less is not moved").Seconds(),
+		window: o.Int("window", 8, 1, 16, "number of trials that the dynamic program decides about at once"),
 		relative: o.Text("utility", "throughput",
-			"of a job: steps per second over its life, or relative: that as a part of what it could do alone on its fastest devices",
+			"a trial's utility: throughput, its steps per second since it was submitted; or relative, that over its rate on its fastest devices",
 			"throughput", "relative") == "relative",
-		cheapest: o.Text("choose", "payoff", "which of a job's allocations: the one of the largest payoff (eq. 4), or of the least cost "+
+		cheapest: o.Text("choose", "payoff", "which allocation a trial gets: payoff, the one with the largest payoff (eq. 4); or cost, the cheapest "+
 			"(algorithm 2)", "payoff", "cost") == "cost",
-		conserve: o.Bool("conserve", true, "give devices that prices would leave idle to jobs that wait"),
-		always: o.Text("anew", "changed", "in which rounds running jobs are allocated anew: those before which a job or a node came or went, or "+
-			"always", "changed", "always") == "always",
-		preempt: o.Bool("preempt", true, "allocate running jobs anew in each round; otherwise they keep what they have"),
+		conserve: o.Bool("conserve", true, "give devices that prices would leave idle to waiting trials"),
+		always: o.Text("anew", "changed", "when to allocate running trials again: changed, in rounds before which trials or nodes have changed; or "+
+			"always, in every round", "changed", "always") == "always",
+		preempt: o.Bool("preempt", true, "allocate running trials again in each round; otherwise they keep their devices"),
 	}
 }
 

@@ -55,8 +55,8 @@ type hold struct {
 // New makes the policy from its options.
 func New(o *policy.Options) policy.Policy {
 	p := &Policy{
-		quota: o.Weights("quota", "parts of the cluster promised to tenants, such as vision=2,speech=1; others have their tenant's weight"),
-		spot:  o.Bool("spot", true, "jobs that no quota is left for run on what is idle until its owner comes"),
+		quota: o.Weights("quota", "relative parts of the cluster promised to tenants, such as vision=2,speech=1; others have their tenant's weight"),
+		spot:  o.Bool("spot", true, "run trials beyond their tenant's quota on idle devices until the owner needs these"),
 	}
 	p.reset()
 	return p

@@ -67,19 +67,19 @@ type settings struct {
 // New makes the policy from its options.
 func New(o *policy.Options) policy.Policy {
 	p := &Policy{arbiter: themis.New(o)}
-	p.set.tenants = o.Text("tenants", "share", "what is on offer is divided among tenants by their long-term share; or none: all apps bid "+
-		"for all of it, as in Themis", "share", "none") == "share"
-	p.set.askAll = o.Text("asked", "all", "which apps of several tenants bid for their tenant's part: all; or worst, its worst 1-f, as in Themis",
+	p.set.tenants = o.Text("tenants", "share", "how the offer is divided among tenants: share, by their long-term share; or none, all sweeps bid "+
+		"for all of it as in Themis", "share", "none") == "share"
+	p.set.askAll = o.Text("asked", "all", "which sweeps bid for their tenant's part: all; or worst, the tenant's worst 1-f as in Themis",
 		"all", "worst") == "all"
-	p.set.floor = o.Float("floor", 0.5, 0, 1, "the part of its quota that a tenant may have however much it had before; 0 for ASTRAEA's own rule")
-	p.set.horizon = 86400 * o.Float("horizon", 7, 0, 3650, "days in which what a tenant had fades to a third; 0 for never, as in ASTRAEA")
-	p.set.priced = o.Text("admission", "price", "a sweep that says a utility is admitted by price: price; or always: none", "price", "none") == "price"
-	p.set.byRate = o.Text("types", "measured", "of unlike devices that are left over a job has those on which it was measured to be fastest: measured; "+
-		"or any, as in Themis", "measured", "any") == "measured"
-	p.set.fill = o.Text("forks", "fill", "forks of jobs have what would idle otherwise: fill; or apps bid for them too, as in Themis: bid",
+	p.set.floor = o.Float("floor", 0.5, 0, 1, "fraction of its quota that a tenant may have however much it had before; 0 for ASTRAEA's rule")
+	p.set.horizon = 86400 * o.Float("horizon", 7, 0, 3650, "days after which past use counts for a third; 0 to count it in full as in ASTRAEA")
+	p.set.priced = o.Text("admission", "price", "how sweeps with a utility are admitted: price, by price; or none, always", "price", "none") == "price"
+	p.set.byRate = o.Text("types", "measured", "which leftover devices a trial gets if types differ: measured, those on which it was measured to be fastest; "+
+		"or any as in Themis", "measured", "any") == "measured"
+	p.set.fill = o.Text("forks", "fill", "which devices forks get: fill, those that would idle; or bid, sweeps also bid for them as in Themis",
 		"fill", "bid") == "fill"
-	p.set.slot = o.Duration("slot", 3*time.Minute, "how long forks of a job train before they are averaged and their devices are on offer again; "+
-		"a lease if that is shorter")
+	p.set.slot = o.Duration("slot", 3*time.Minute, "how long forks of a trial train before they are averaged and their devices are on offer again; "+
+		"at most a lease")
 	p.books = newBooks()
 	return p
 }

@@ -66,16 +66,16 @@ type memory struct {
 // New makes the policy from its options.
 func New(o *policy.Options) policy.Policy {
 	p := &Policy{
-		slot:    o.Duration("slot", 10*time.Minute, "length of a slot, in which a sweep's workers stay as they are"),
-		slots:   o.Int("slots", 300, 1, 10_000, "slots that are planned ahead"),
-		restart: o.Duration("restart", 10*time.Second, "what a trial loses when its devices change; none is given other ones, or forked, with less than twice that left of a slot"),
-		history: o.Int("history", 100, 1, 10_000, "sweeps that prices are learnt from, those that came last"),
-		slack:   o.Float("slack", 0.1, 0, 10, "part of a sweep's work that is promised beyond it, for starts and for errors of what was measured"),
-		patience: o.Float("patience", 10, 1e-3, 1e6, "run times after which the end of a sweep without utility is worth half; "+
-			"with a deadline, after that"),
-		ratio:    o.Float("ratio", 1, 1e-6, 1e6, "to study wrong prices: what the ratio of the highest to the lowest is taken to be, as a part of what was learnt"),
-		conserve: o.Bool("conserve", true, "devices that nobody was promised for the slot go to who waits, until somebody is"),
-		reject: o.Text("refused", "wait", "what becomes of a sweep that is not admitted: it waits and is offered again, or it is rejected and stopped",
+		slot:    o.Duration("slot", 10*time.Minute, "length of a slot, during which a sweep's workers do not change"),
+		slots:   o.Int("slots", 300, 1, 10_000, "number of slots that are planned ahead"),
+		restart: o.Duration("restart", 10*time.Second, "time that a trial loses when its devices change; a trial gets no other devices or forks if less than twice that is left of a slot"),
+		history: o.Int("history", 100, 1, 10_000, "number of latest sweeps that prices are learnt from"),
+		slack:   o.Float("slack", 0.1, 0, 10, "extra work that is promised, as a fraction of a sweep's work, for restarts and measurement errors"),
+		patience: o.Float("patience", 10, 1e-3, 1e6, "number of run times after which the end of a sweep without a utility is worth half; "+
+			"counted from the deadline if there is one"),
+		ratio:    o.Float("ratio", 1, 1e-6, 1e6, "for studies of wrong prices: factor on the learnt ratio of the highest to the lowest price"),
+		conserve: o.Bool("conserve", true, "give devices without a promise for the slot to waiting trials until they are promised"),
+		reject: o.Text("refused", "wait", "treatment of a sweep that is not admitted: wait, it is offered again in later slots; or reject, it is stopped",
 			"wait", "reject") == "reject",
 	}
 	p.reset()

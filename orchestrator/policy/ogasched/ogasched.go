@@ -51,14 +51,14 @@ type memory struct {
 // New makes the policy from its options.
 func New(o *policy.Options) policy.Policy {
 	p := &Policy{
-		slot: o.Duration("slot", time.Minute, "length of a slot, after which is learnt and running jobs may be stopped"),
-		beta: o.Float("beta", 0.05, 0, 1, "overhead of communication of a device, beside a gain of 1 for a first device"),
+		slot: o.Duration("slot", time.Minute, "length of a slot; shares are learnt, and running trials may be stopped, after each slot"),
+		beta: o.Float("beta", 0.05, 0, 1, "communication overhead of a device, relative to a gain of 1 for the first device"),
 		rate: o.Float("rate", 2, 1e-6, 1e6, "length of the first step up the gradient"),
 		decay: o.Float("decay", 0.9999, 0.5, 1,
-			"length of each further step as a part of the one before"),
-		preempt: o.Bool("preempt", true, "stop jobs that hold more than their sweep's share if others hold less"),
+			"length of each later step as a fraction of the previous one"),
+		preempt: o.Bool("preempt", true, "stop trials of sweeps that hold more than their share if others hold less"),
 	}
-	switch o.Text("utility", "log", "what devices of one node gain a sweep, by their number", "linear", "log", "reciprocal", "poly") {
+	switch o.Text("utility", "log", "form of a sweep's gain from the number of its devices on a node", "linear", "log", "reciprocal", "poly") {
 	case "linear":
 		p.utility = ascent.Linear
 	case "reciprocal":

@@ -69,12 +69,12 @@ func makers() map[string]maker {
 
 // newFIFO makes Outbid's FIFO, or Gavel's under the same name where the two are compared.
 func newFIFO(o *policy.Options) policy.Policy {
-	const help = "outbid, or gavel: as its simulator has it, in rounds, with its options (see gavel-fifo)"
+	const help = "outbid; or gavel, as in Gavel's simulator: in rounds and with the options of gavel-fifo"
 	if o.Text("rules", "outbid", help, "outbid", "gavel") == "gavel" {
 		return rounds.New("fifo", o)
 	}
 	return baseline.FIFO{Workers: o.Int("workers", 0, 0, 1<<20,
-		"how many times its least a trial gets, over several nodes where it may spread; 0 for as many devices as are free on one node")}
+		"how many times its minimum a trial gets, over several nodes if it may spread; 0 for as many devices as are free on one node")}
 }
 
 // Default is the default policy of a server.

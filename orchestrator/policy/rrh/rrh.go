@@ -46,12 +46,12 @@ type memory struct {
 // New makes the policy from its options.
 func New(o *policy.Options) policy.Policy {
 	p := &Policy{
-		alpha:     o.Float("alpha", 0.5, 0, 1, "reward against risk: 1 looks at the worth alone, 0 at the cost of delay"),
-		threshold: o.Float("threshold", 0, -1e12, 1e12, "a job is admitted if its worth minus the cost of delay is above it"),
+		alpha:     o.Float("alpha", 0.5, 0, 1, "weight of reward against risk: 1 considers only the worth, 0 only the cost of delay"),
+		threshold: o.Float("threshold", 0, -1e12, 1e12, "a trial is admitted if its worth minus the cost of delay is above this"),
 		discount:  o.Float("discount", 0.01, 0, 1e6, "discount rate per hour"),
-		patience:  o.Float("patience", 10, 1e-3, 1e6, "run times after which an end is worth nothing, without utility"),
-		delay:     o.Duration("delay", 30*time.Second, "what a start costs a job"),
-		workers:   o.Int("workers", 30, 1, 1<<20, "most devices of a job"),
+		patience:  o.Float("patience", 10, 1e-3, 1e6, "number of run times after which an end is worth nothing, without a utility"),
+		delay:     o.Duration("delay", 30*time.Second, "time that a start costs a trial"),
+		workers:   o.Int("workers", 30, 1, 1<<20, "largest number of devices of a trial"),
 	}
 	p.reset()
 	return p

@@ -114,36 +114,37 @@ type state struct {
 // New makes the policy from its options.
 func New(o *policy.Options) *Policy {
 	p := &Policy{set: settings{
-		knob:  o.Float("f", 0.8, 0, 0.999, "fairness knob: the 1-f of the apps with the worst rho are asked for bids"),
-		lease: o.Duration("lease", 10*time.Minute, "how long devices are granted for"),
-		rank: o.Text("rank", "rho", "who counts as worst off: rho, by the cached rho, as the paper has it; or passed-over, by "+
-			"what rho would come to if the app were passed over in this round and wanted for nothing afterwards", "rho", passedOver),
-		idle: o.Text("idle", "unbounded", "by rank=rho, an app that holds nothing: unbounded, it comes before all that hold "+
-			"something, by how long it waits in units of its T_id; or cached, by its cached rho like them", "unbounded", "cached"),
-		cover: o.Float("cover", 0, 0, 1e9, "no more apps are asked than it takes to use what is on offer so many times; 0 for no such bound"),
-		nothing: o.Float("nothing", 1, 1, 1e12, "in the auction rho of an app that would hold nothing is so many times that of a "+
+		knob:  o.Float("f", 0.8, 0, 0.999, "fairness knob: the 1-f of the sweeps with the worst rho are asked for bids"),
+		lease: o.Duration("lease", 10*time.Minute, "length of a lease"),
+		rank: o.Text("rank", "rho", "how sweeps are ranked: rho, by the cached rho as in the paper; or passed-over, by "+
+			"the rho that the sweep would have if it got nothing in this round and all it can use afterwards", "rho", passedOver),
+		idle: o.Text("idle", "unbounded", "how rank=rho ranks a sweep that holds nothing: unbounded, before all that hold "+
+			"something, by its waiting time in units of its T_id; or cached, by its cached rho like the others", "unbounded", "cached"),
+		cover: o.Float("cover", 0, 0, 1e9, "ask no more sweeps than could use this many times the devices on offer; 0 for no bound"),
+		nothing: o.Float("nothing", 1, 1, 1e12, "rho in the auction of a sweep that would hold nothing, as a multiple of its rho at a "+
 			"quarter of its smallest gang's speed"),
-		grid:    o.Float("grid", 1, 0, 1, "leases end together, on a grid of this part of the lease; 0 for each on its own"),
-		seed:    o.Seed("seed", 1, "of the random order in which leftovers are given"),
-		keepOne: o.Text("rounding", "lottery", "of what an app keeps: lottery, or keep-one at least", "lottery", "keep-one") == "keep-one",
+		grid: o.Float("grid", 1, 0, 1, "leases end together, on a grid of this fraction of a lease; 0 to end each separately"),
+		seed: o.Seed("seed", 1, "seed of the random order in which leftovers are given"),
+		keepOne: o.Text("rounding", "lottery", "how a winner's devices are rounded to gangs: lottery, at random; or keep-one, to at least one gang",
+			"lottery", "keep-one") == "keep-one",
 		study: study{
-			errors: o.Float("error", 0, 0, 1, "to study errors: every app's estimates are off by up to this part"),
-			liars:  o.Float("liars", 0, 0, 1, "to study lies: the part of the apps that over-report their slowdown"),
-			lie:    o.Float("lie", 0.3, 0, 100, "by how much they do"),
+			errors: o.Float("error", 0, 0, 1, "for studies: largest relative error of every sweep's estimates"),
+			liars:  o.Float("liars", 0, 0, 1, "for studies: fraction of the sweeps that over-report their slowdown"),
+			lie:    o.Float("lie", 0.3, 0, 100, "for studies: by what fraction they over-report it"),
 		},
-		leftover: o.Text("leftover", "random", "who comes first among those not asked: random; keep, which lets each first "+
-			"keep what it held; gangs, which does so for jobs that take several devices at once; or worst, by rho; all lets those that "+
-			"were asked come in the same random order",
+		leftover: o.Text("leftover", "random", "which sweeps get leftovers first among those not asked: random; keep, which first lets each "+
+			"keep what it held; gangs, which does so for trials that need several devices; worst, by rho; or all, which includes "+
+			"those that were asked in the same random order",
 			"random", "keep", "gangs", "worst", "all"),
-		ownWeights: o.Text("weights", "tenant", "an app's weight shares out what is due to its tenant, among the tenant's apps: "+
-			"tenant; or makes more due to it whoever else there is, without bound: own", "tenant", "own") == "own",
-		stagger: o.Bool("stagger", false, "leases end machine by machine, each on a grid of its own, and not all at once"),
+		ownWeights: o.Text("weights", "tenant", "what a sweep's weight changes: tenant, its part of its tenant's share; or own, the share itself, without bound",
+			"tenant", "own") == "own",
+		stagger: o.Bool("stagger", false, "leases end node by node, each node on its own grid, not all at once"),
 		restart: o.Duration("restart", 10*time.Second,
-			"what a job loses when it starts again as several forks; one that would gain less is not forked").Seconds(),
-		newcomers: o.Bool("newcomers", false, "apps that never held anything are asked beside the worst"),
-		short:     o.Bool("short", false, "apps that could end within a lease are asked beside the worst"),
-		grow: time.Duration(o.Float("grow", 0, 0, 86400, "seconds that devices must be free, and wanted by nobody who waits, before running "+
-			"jobs that can use more are stopped to go on with them; 0 for not before their leases end") * float64(time.Second)),
+			"time that a trial loses when it restarts as several forks; a trial that would gain less is not forked").Seconds(),
+		newcomers: o.Bool("newcomers", false, "also ask sweeps that never held anything"),
+		short:     o.Bool("short", false, "also ask sweeps that could end within a lease"),
+		grow: time.Duration(o.Float("grow", 0, 0, 86400, "seconds that devices must be free, with no waiting trial that wants them, before running "+
+			"trials that can use more are stopped to continue with them; 0 to wait until their leases end") * float64(time.Second)),
 	}}
 	p.set.study.seed = p.set.seed
 	p.pcg = rand.NewPCG(p.set.seed, 0x7e315)

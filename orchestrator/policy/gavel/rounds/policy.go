@@ -75,10 +75,10 @@ func New(name string, o *policy.Options) *Policy {
 		name: name, rule: rule,
 		round: o.Duration("round", 6*time.Minute, "length of a round"),
 		minimum: o.Duration("interval", 32*time.Minute,
-			"least time between two allocations; who comes in between waits for the next").Seconds(),
-		seed: uint32(o.Int("seed", 0, 0, 1<<30, "of what Gavel draws at random: the order of types, FIFO's choice of them")),
-		whole: o.Bool("whole-steps", false, "count steps as Gavel's simulator does, to compare with it: whole ones in "+
-			"each round, and what a job lacks by that keeps a turn for it although it has ended here"),
+			"least time between two allocations; trials submitted in between wait for the next").Seconds(),
+		seed: uint32(o.Int("seed", 0, 0, 1<<30, "seed of Gavel's random draws: the order of types, and FIFO's choice of them")),
+		whole: o.Bool("whole-steps", false, "count steps as Gavel's simulator does, for comparisons: whole steps in "+
+			"each round, and a trial that lacks steps by that count keeps its turn although it has ended"),
 	}
 	p.seconds = p.round.Seconds()
 	p.s.FIFO.Perf = rule.Aware

@@ -41,24 +41,24 @@ type Graph struct {
 func (g *Graph) Ready() error {
 	kinds := len(g.Beta)
 	if len(g.Capacity) != len(g.Ports) || len(g.Capacity) != len(g.Alpha) || len(g.Capacity) != len(g.Utility) {
-		return errors.New("ascent: capacity, ports, alpha and utility are for unlike numbers of instances")
+		return errors.New("ascent: capacity, ports, alpha and utility must have the same number of instances")
 	}
 	for l, request := range g.Request {
 		if len(request) != kinds {
-			return fmt.Errorf("ascent: port %d has requests for %d kinds of %d", l, len(request), kinds)
+			return fmt.Errorf("ascent: port %d: want a request for each kind, got %d for %d", l, len(request), kinds)
 		}
 	}
 	g.first, g.size, g.most = make([]int, len(g.Capacity)), 0, nil
 	for r, ports := range g.Ports {
 		if len(g.Capacity[r]) != kinds || len(g.Alpha[r]) != kinds || len(g.Utility[r]) != kinds {
-			return fmt.Errorf("ascent: instance %d is not of %d kinds", r, kinds)
+			return fmt.Errorf("ascent: instance %d: want %d kinds", r, kinds)
 		}
 		g.first[r] = g.size
 		g.size += kinds * len(ports)
 		for k := range kinds {
 			for i, l := range ports {
 				if l < 0 || l >= len(g.Request) || i > 0 && l <= ports[i-1] {
-					return fmt.Errorf("ascent: instance %d has ports %v, of %d", r, ports, len(g.Request))
+					return fmt.Errorf("ascent: instance %d: ports %v must be ascending and below %d", r, ports, len(g.Request))
 				}
 				g.most = append(g.most, g.Request[l][k])
 			}

@@ -98,5 +98,5 @@ func policyOf(s Settings, g *ascent.Graph, name string) (func(arrivals []float64
 	case "Spreading":
 		return divide(scored(g, -1)), nil
 	}
-	return nil, fmt.Errorf("slots: there is no policy %q", name)
+	return nil, fmt.Errorf("slots: unknown policy %q", name)
 }
