@@ -86,11 +86,11 @@ func (p *Policy) Decide(v *policy.View) policy.Plan {
 		return policy.Plan{Reason: "the next round is to come", Next: next}
 	}
 	calm := !p.books.Waited
-	jobs := p.enter(v)
+	jobs := p.updateBooks(v)
 	plan := policy.Plan{Reason: "nobody waits"}
 	if p.books.Waited {
 		plan = p.round(v, jobs, calm)
 	}
-	p.books.hold(v, plan)
+	p.books.recordHoldings(v, plan)
 	return plan
 }

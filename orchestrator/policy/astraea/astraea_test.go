@@ -79,7 +79,7 @@ func TestTenantsShareByWeight(t *testing.T) {
 // Equation 16: a tenant gets back what it lends while it asks for nothing, unless a horizon discounts it. By equation 8
 // it has lent nothing, but the other's use beyond its share still counts: (10 h * 4 + x) / (10 h * 2 + 5 h * 2) = y /
 // (5 h * 2).
-func TestWhatIsLentComesBack(t *testing.T) {
+func TestLentDevicesReturn(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		options map[string]string
@@ -126,12 +126,12 @@ func TestChosenAgainMeansNoStop(t *testing.T) {
 	crowd(calm, "a", 2, 1)
 	calm.Run(t, create(t, nil), 24*time.Hour)
 	if calm.Revoked > 0 || calm.Rounds > 4 {
-		t.Errorf("%d jobs were stopped in %d rounds though nobody waited", calm.Revoked, calm.Rounds)
+		t.Errorf("%d jobs were stopped in %d rounds although no job waited", calm.Revoked, calm.Rounds)
 	}
 }
 
 // Terms that ended while no job waited were renewed then: a job submitted later waits for the end of the running ones.
-func TestTermsGoOnWhileNobodyWaits(t *testing.T) {
+func TestTermsRenewWithoutWaitingJobs(t *testing.T) {
 	t.Parallel()
 	s := stagetest.New(stagetest.Nodes("v100", 1, 1, 1)...)
 	crowd(s, "a", 1, 1)
@@ -164,7 +164,7 @@ func TestNewJobsComeFirst(t *testing.T) {
 // Algorithm 1, line 16: a gang that finds no place holds back its tenant's other jobs, so that room is made for it; in
 // the other reading only the gang is skipped, and it starves. A gang that the cluster can never hold does not hold back
 // others.
-func TestWhoIsBlocked(t *testing.T) {
+func TestBlockedTenantOrJob(t *testing.T) {
 	t.Parallel()
 	for blocked, want := range map[string]float64{"tenant": 0.05, "job": 0} {
 		s := stagetest.New(stagetest.Nodes("v100", 1, 4, 4)...)
@@ -187,7 +187,7 @@ func TestWhoIsBlocked(t *testing.T) {
 }
 
 // A gang that gets more than its minimum is charged for all of it: the other tenant still gets its part.
-func TestAGangIsChargedWhatItGot(t *testing.T) {
+func TestGangIsChargedForItsDevices(t *testing.T) {
 	t.Parallel()
 	s := stagetest.New(stagetest.Nodes("v100", 2, 4, 4)...)
 	a, b := s.App("a", "a"), s.App("b", "b")

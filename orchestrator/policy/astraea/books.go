@@ -80,8 +80,8 @@ func (a *account) advance(seconds float64, byDemand bool, horizon float64) {
 	}
 }
 
-// leave removes a job that is no longer active from its class.
-func (a *account) leave(ratio float64) {
+// removeJob removes a job that is no longer active from its class.
+func (a *account) removeJob(ratio float64) {
 	for i := range a.Classes {
 		if c := &a.Classes[i]; c.Ratio == ratio {
 			if c.Jobs--; c.Jobs == 0 {
@@ -92,9 +92,9 @@ func (a *account) leave(ratio float64) {
 	}
 }
 
-// enter updates the books: the time that has passed, new jobs and jobs that are gone. It returns the running and
+// updateBooks updates the books: the time that has passed, new jobs and jobs that are gone. It returns the running and
 // waiting jobs.
-func (p *Policy) enter(v *policy.View) []*policy.Job {
+func (p *Policy) updateBooks(v *policy.View) []*policy.Job {
 	b := &p.books
 	seconds := 0.0
 	if !b.Round.IsZero() {
@@ -113,7 +113,7 @@ func (p *Policy) enter(v *policy.View) []*policy.Job {
 		for _, j := range app.Jobs {
 			asks := j.Running() || j.Waiting()
 			if asks || j.Consolidating && !app.Paused {
-				b.count(v, j)
+				b.enterJob(v, j)
 				active++
 			}
 			if asks {
@@ -124,12 +124,12 @@ func (p *Policy) enter(v *policy.View) []*policy.Job {
 	if len(b.Jobs) > active {
 		b.forgetGone()
 	}
-	p.requota(v)
+	p.updateQuotas(v)
 	return jobs
 }
 
-// count enters an active job.
-func (b *books) count(v *policy.View, j *policy.Job) {
+// enterJob enters an active job.
+func (b *books) enterJob(v *policy.View, j *policy.Job) {
 	b.Waited = b.Waited || j.Waiting()
 	a := b.Tenants[j.App.Tenant]
 	if a == nil {
@@ -155,14 +155,14 @@ func (b *books) count(v *policy.View, j *policy.Job) {
 func (b *books) forgetGone() {
 	for name, r := range b.Jobs {
 		if r.seen != b.entered {
-			b.Tenants[r.Tenant].leave(r.Ratio)
+			b.Tenants[r.Tenant].removeJob(r.Ratio)
 			delete(b.Jobs, name)
 		}
 	}
 }
 
-// requota computes each tenant's part of the cluster.
-func (p *Policy) requota(v *policy.View) {
+// updateQuotas computes each tenant's part of the cluster.
+func (p *Policy) updateQuotas(v *policy.View) {
 	devices := 0
 	for i := range v.Nodes {
 		devices += len(v.Nodes[i].Devices)
@@ -181,8 +181,8 @@ func (p *Policy) requota(v *policy.View) {
 	accounts.Quotas(devices, slices.Values(all))
 }
 
-// hold records what tenants hold from now on. Devices of jobs that must leave count until they are released.
-func (b *books) hold(v *policy.View, plan policy.Plan) {
+// recordHoldings records what tenants hold from now on. Devices of jobs that must leave count until they are released.
+func (b *books) recordHoldings(v *policy.View, plan policy.Plan) {
 	for _, app := range v.Apps {
 		for _, j := range app.Jobs {
 			if n := j.Held().Size(); n > 0 {

@@ -27,13 +27,13 @@ type round struct {
 // round: then terms that have ended since were renewed when they ended.
 func (p *Policy) round(v *policy.View, jobs []*policy.Job, calm bool) policy.Plan {
 	r := &round{p: p, v: v, plan: policy.Refill(v)}
-	end := p.begin(v.Now)
+	end := p.newTermEnd(v.Now)
 	r.next = end
-	r.ask(jobs, calm)
+	r.collectTurns(jobs, calm)
 	r.plan.Until(end)
 	heap.Init(&r.tenants)
 	for len(r.tenants) > 0 && r.plan.Free().FreeDevices() > 0 {
-		r.serve()
+		r.serveTenant()
 	}
 	plan := r.plan.Plan("two phases: the tenant with the least rho, and of its jobs the one with the least",
 		"its term ended, and others have had less of their share")
@@ -41,8 +41,8 @@ func (p *Policy) round(v *policy.View, jobs []*policy.Job, calm bool) policy.Pla
 	return plan
 }
 
-// begin returns the end of the terms that begin now.
-func (p *Policy) begin(now time.Time) time.Time {
+// newTermEnd returns the end of the terms that begin now.
+func (p *Policy) newTermEnd(now time.Time) time.Time {
 	if !p.together {
 		return now.Add(p.term)
 	}
@@ -52,9 +52,9 @@ func (p *Policy) begin(now time.Time) time.Time {
 	return p.books.TermEnd
 }
 
-// ask collects the jobs that ask for a term: waiting jobs and running ones whose term has ended, and reclaims the
-// devices of the latter.
-func (r *round) ask(jobs []*policy.Job, calm bool) {
+// collectTurns collects the jobs that ask for a term: waiting jobs and running ones whose term has ended, and reclaims
+// the devices of the latter.
+func (r *round) collectTurns(jobs []*policy.Job, calm bool) {
 	asking := map[string]*tenant{}
 	for _, j := range jobs {
 		switch {
@@ -88,8 +88,8 @@ func (r *round) ask(jobs []*policy.Job, calm bool) {
 	}
 }
 
-// serve is one pass of algorithm 1: the tenant with the least rho, and its first job.
-func (r *round) serve() {
+// serveTenant is one pass of algorithm 1: the tenant with the least rho, and its first job.
+func (r *round) serveTenant() {
 	t := r.tenants[0]
 	if len(t.jobs) == 0 {
 		heap.Pop(&r.tenants)
@@ -99,7 +99,7 @@ func (r *round) serve() {
 	heap.Pop(&t.jobs)
 	n := r.place(t, turn)
 	if n == 0 {
-		if r.p.skipTenant && r.feasible(turn.job) {
+		if r.p.skipTenant && r.fitsEmptyCluster(turn.job) {
 			heap.Pop(&r.tenants)
 		}
 		return
@@ -135,8 +135,9 @@ func (u turn) reason(t *tenant) string {
 	return fmt.Sprintf("tenant %s has had %.3g of its share, and the job %.3g", t.name, t.rho(), u.rho)
 }
 
-// feasible reports whether a job would find a place on an empty cluster. If not, it does not hold back other jobs.
-func (r *round) feasible(j *policy.Job) bool {
+// fitsEmptyCluster reports whether a job would find a place on an empty cluster. If not, it does not hold back other
+// jobs.
+func (r *round) fitsEmptyCluster(j *policy.Job) bool {
 	if j.Demand.Quota == 0 { // faster than an empty cluster
 		return cluster.Impossible(r.v.Nodes, j.Demand) == ""
 	}
