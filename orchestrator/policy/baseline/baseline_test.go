@@ -48,7 +48,7 @@ func TestFIFO(t *testing.T) {
 	s.Job(s.App("a", "x"), 3, 3, 10)
 	s.Job(s.App("b", "x"), 1, 1, 10)
 	if got := granted(s.Decide(t, baseline.FIFO{})); got != "b" {
-		t.Errorf("granted %q: what fits is to go past what does not", got)
+		t.Errorf("granted %q, want trials that fit before one that does not", got)
 	}
 }
 
@@ -127,7 +127,7 @@ func TestDRFSharesDevices(t *testing.T) {
 	runs(a.Jobs[0], 0, 0)
 	runs(a.Jobs[1], 0, 1)
 	if got := granted(s.Decide(t, baseline.DRF{})); got != "bb" {
-		t.Errorf("granted %q to one that holds nothing beside one that holds two", got)
+		t.Errorf("granted %q, want the sweep that holds nothing before the one that holds two", got)
 	}
 }
 
@@ -209,6 +209,6 @@ func TestFIFOWithWorkers(t *testing.T) {
 		sizes = append(sizes, g.Gang.Size())
 	}
 	if !slices.Equal(sizes, []int{6, 2}) {
-		t.Errorf("granted %v devices, want six of eight, then two to who wants no more", sizes)
+		t.Errorf("granted %v devices, want six of eight, then two for the trial that wants two", sizes)
 	}
 }

@@ -36,7 +36,7 @@ func TestGandivaTakesTurnsWithSlices(t *testing.T) {
 
 // B is submitted when A has had 30 s: it gets the device at the end of the lease, and keeps it until it has had as much
 // as A.
-func TestLASServesWhoHadLeast(t *testing.T) {
+func TestLASServesLeastService(t *testing.T) {
 	t.Parallel()
 	s, p := one(1), baseline.NewLAS(optionsOf(t, "lease=10s"))
 	s.Job(s.App("A", "x"), 1, 1, 60)
