@@ -53,7 +53,7 @@ func (d *dorm) sizes(v *policy.View, s *policy.Inventory, jobs []*policy.Job, fr
 			one := size{job: j, kind: s.KindOf(v, j.Gang())}
 			switch {
 			case j.Running() && one.kind < 0:
-				fixed(v, s, &one, free)
+				keepSize(v, s, &one, free)
 			case !j.Running():
 				one.kind = emptiest(s, j, expected)
 			}

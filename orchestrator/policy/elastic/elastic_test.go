@@ -139,7 +139,7 @@ func TestFitFindsTheCurve(t *testing.T) {
 }
 
 // SLAQ's point (figure 1 of the paper): a job whose loss still falls has priority over one that has converged.
-func TestSLAQGivesToTheOneThatLearns(t *testing.T) {
+func TestSLAQFavoursFallingLoss(t *testing.T) {
 	t.Parallel()
 	s := stagetest.New(stagetest.Nodes("v100", 1, 4, 4)...)
 	old, young := s.Job(s.App("a", "t"), 1, 4, 1e6), s.Job(s.App("b", "t"), 1, 4, 1e6)

@@ -39,11 +39,11 @@ func (g *greedy) sizes(v *policy.View, s *policy.Inventory, jobs []*policy.Job, 
 	valueOf := g.value(v, s, jobs)
 	more := &gains{}
 	var sizes []*size
-	for _, c := range g.line(jobs, valueOf) {
+	for _, c := range g.orderForMin(jobs, valueOf) {
 		j := c.job
 		one := &size{job: j, kind: s.KindOf(v, j.Gang())}
 		if j.Running() && one.kind < 0 {
-			fixed(v, s, one, free)
+			keepSize(v, s, one, free)
 			sizes = append(sizes, one)
 			continue
 		}
@@ -59,7 +59,7 @@ func (g *greedy) sizes(v *policy.View, s *policy.Inventory, jobs []*policy.Job, 
 		sizes = append(sizes, one)
 		if most := s.Most(j.Demand, one.kind); most > n {
 			if c.gain == nil {
-				c.value = g.cling(valueOf(c.at))
+				c.value = g.preferHeld(valueOf(c.at))
 			}
 			*more = append(*more, gain{c.gain(one.kind, n), len(sizes), most, one, c.gain})
 		}
@@ -89,13 +89,13 @@ type candidate struct {
 	at int
 }
 
-// line orders jobs for their Min. It computes values only if they matter.
-func (g *greedy) line(jobs []*policy.Job, valueOf func(i int) value) []candidate {
+// orderForMin orders jobs for their Min. It computes values only if they matter.
+func (g *greedy) orderForMin(jobs []*policy.Job, valueOf func(i int) value) []candidate {
 	line := make([]candidate, len(jobs))
 	for i, j := range jobs {
 		line[i] = candidate{value{job: j}, i}
 		if !g.byArrival {
-			line[i].value = g.cling(valueOf(i))
+			line[i].value = g.preferHeld(valueOf(i))
 		}
 	}
 	order := make([]int32, len(line)) // without pointers, so that sorting many is cheap
@@ -119,9 +119,9 @@ func (g *greedy) line(jobs []*policy.Job, valueOf func(i int) value) []candidate
 	return sorted
 }
 
-// cling increases the worth of the devices that a job holds, so that among jobs with almost equal gains none is stopped
-// for another.
-func (g *greedy) cling(v value) value {
+// preferHeld increases the worth of the devices that a job holds, so that among jobs with almost equal gains none is
+// stopped for another.
+func (g *greedy) preferHeld(v value) value {
 	held, gain := v.job.Gang().Size(), v.gain
 	if held == 0 || v.job.Ending {
 		return v
@@ -141,8 +141,8 @@ func stickOf(o *policy.Options) float64 {
 	return o.Float("stick", 0.1, 0, 100, "by what fraction another trial's gain from a device must exceed that of its holder")
 }
 
-// fixed leaves a job that runs on several types as it is.
-func fixed(v *policy.View, s *policy.Inventory, of *size, free []int) {
+// keepSize leaves a job that runs on several types as it is.
+func keepSize(v *policy.View, s *policy.Inventory, of *size, free []int) {
 	of.n = of.job.Gang().Size()
 	for _, place := range of.job.Gang() {
 		for _, d := range place.Devices {

@@ -138,11 +138,11 @@ func (p *program) exact() []int {
 			}
 		}
 	}
-	return p.back(best, taken, width)
+	return p.traceSizes(best, taken, width)
 }
 
-// back follows the choices that led to a cell.
-func (p *program) back(c int, taken [][]int32, width int) []int {
+// traceSizes follows the choices that led to a cell.
+func (p *program) traceSizes(c int, taken [][]int32, width int) []int {
 	sizes := make([]int, len(p.members))
 	for i := len(p.members) - 1; i >= 0; i-- {
 		n := int(taken[i][c])
@@ -164,7 +164,7 @@ func (p *program) greedy() []int {
 		sizes[i] = m.held
 		free -= m.held
 	}
-	above := p.above()
+	above := p.aboveFair()
 	for i, m := range p.members {
 		if m.held > 0 {
 			continue
@@ -182,12 +182,12 @@ func (p *program) greedy() []int {
 			free -= sizes[i]
 		}
 	}
-	p.handOn(sizes, free, changes)
+	p.distributeRest(sizes, free, changes)
 	return sizes
 }
 
-// handOn gives free devices to members that have some, as far as the loss and the number of changes allow.
-func (p *program) handOn(sizes []int, free, changes int) {
+// distributeRest gives free devices to members that have some, as far as the loss and the number of changes allow.
+func (p *program) distributeRest(sizes []int, free, changes int) {
 	loss := 0.0
 	for i, n := range sizes {
 		loss += math.Abs(p.fair[i] - float64(n))
@@ -215,8 +215,8 @@ func (p *program) handOn(sizes []int, free, changes int) {
 	}
 }
 
-// above lists the members that hold more than their fair size, the largest excess first.
-func (p *program) above() []int {
+// aboveFair lists the members that hold more than their fair size, the largest excess first.
+func (p *program) aboveFair() []int {
 	var above []int
 	for i, m := range p.members {
 		if m.held > p.fairSize(i) {
