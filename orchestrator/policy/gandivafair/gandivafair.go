@@ -105,7 +105,7 @@ func (p *Policy) Decide(v *policy.View) policy.Plan {
 	if waiting {
 		plan.Next = p.s.Slice.Add(p.slice)
 	}
-	p.hold(v, plan)
+	p.recordHoldings(v, plan)
 	return plan
 }
 
@@ -166,9 +166,9 @@ func (p *Policy) charge(v *policy.View) {
 	}
 }
 
-// hold records how many devices each user holds from now on. Devices of jobs that must leave count until they are
-// released.
-func (p *Policy) hold(v *policy.View, plan policy.Plan) {
+// recordHoldings records how many devices each user holds from now on. Devices of jobs that must leave count until they
+// are released.
+func (p *Policy) recordHoldings(v *policy.View, plan policy.Plan) {
 	held := map[string]int{}
 	for _, a := range v.Apps {
 		n := 0
@@ -248,23 +248,23 @@ func (p *Policy) turns(v *policy.View, jobs []*policy.Job) (turns []turn, passes
 			fresh = append(fresh, i)
 			continue
 		}
-		turns[i].pass = start + ran(v, j)
+		turns[i].pass = start + timeRun(v, j)
 		least[user] = min(least[user], turns[i].pass)
 	}
 	for _, i := range fresh {
 		if t := &turns[i]; !math.IsInf(least[t.user], 1) {
 			t.pass = least[t.user]
 		}
-		p.s.Started[jobs[i].Name()] = turns[i].pass - ran(v, jobs[i])
+		p.s.Started[jobs[i].Name()] = turns[i].pass - timeRun(v, jobs[i])
 	}
 	if len(p.s.Started) > 2*len(jobs)+64 {
-		p.forget(jobs)
+		p.forgetGone(jobs)
 	}
 	return turns, passes
 }
 
-// forget drops the state of jobs that are gone.
-func (p *Policy) forget(jobs []*policy.Job) {
+// forgetGone drops the state of jobs that are gone.
+func (p *Policy) forgetGone(jobs []*policy.Job) {
 	old := p.s.Started
 	p.s.Started = make(map[policy.JobName]float64, len(jobs))
 	for _, j := range jobs {
@@ -272,8 +272,8 @@ func (p *Policy) forget(jobs []*policy.Job) {
 	}
 }
 
-// ran returns the seconds that a job has run so far, over its weight.
-func ran(v *policy.View, j *policy.Job) float64 {
+// timeRun returns the seconds that a job has run so far, over its weight.
+func timeRun(v *policy.View, j *policy.Job) float64 {
 	size := max(1, j.Demand.Min)
 	if j.Running() {
 		size = j.Gang().Size()

@@ -88,7 +88,7 @@ func TestJobsOfOneUserTakeTurns(t *testing.T) {
 }
 
 // Devices do not idle while other users are away, and a returning user has accumulated no credit.
-func TestNobodySavesUp(t *testing.T) {
+func TestUsersAccumulateNoCredit(t *testing.T) {
 	t.Parallel()
 	s := stagetest.New(stagetest.Nodes("v100", 1, 4, 4)...)
 	a := s.App("x", "a")
@@ -110,7 +110,7 @@ func TestNobodySavesUp(t *testing.T) {
 	wantShare(t, s, "b", 0.5)
 }
 
-func TestSnapshotGoesOn(t *testing.T) {
+func TestSnapshotContinues(t *testing.T) {
 	t.Parallel()
 	s := stagetest.New(stagetest.Nodes("v100", 1, 2, 2)...)
 	for range 5 {
