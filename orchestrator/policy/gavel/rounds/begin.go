@@ -20,18 +20,18 @@ func (p *Policy) begin(v *policy.View) policy.Plan {
 	}
 	p.s.Drawn = p.shuffle.Draws
 	if p.whole {
-		p.settleWhole(v)
+		p.recordWholeRound(v)
 	} else {
-		p.settle(now)
+		p.recordRound(now)
 	}
 	p.count(v)
-	p.meet(v)
-	p.look(v)
+	p.matchJobs(v)
+	p.lookUpRates(v)
 	p.s.On, p.s.Begun, p.s.Apps, p.s.Assignments = false, v.Now, len(v.Apps), p.s.Assignments[:0]
 	free := v.Free.FreeDevices()
 	if len(p.turn.jobs) == 0 || len(p.s.Types) == 0 {
 		p.s.Free = free
-		return policy.Plan{Reason: "no job wants devices, or there are none", Next: p.later(v)}
+		return policy.Plan{Reason: "no job wants devices, or there are none", Next: p.nextIfIdle(v)}
 	}
 	why := ""
 	if p.s.Rounds.Due(now) || again && p.s.Rounds.Changed && p.s.Rounds.Last == now {
@@ -45,7 +45,7 @@ func (p *Policy) begin(v *policy.View) policy.Plan {
 	plan := p.place(v, picks)
 	p.s.On = len(p.s.Assignments) > 0
 	if p.whole {
-		p.measure()
+		p.setRoundLength()
 	}
 	p.s.Free = free
 	for _, g := range plan.Grants {
@@ -56,8 +56,8 @@ func (p *Policy) begin(v *policy.View) policy.Plan {
 	return plan
 }
 
-// later returns when to decide again although nothing can run: never, unless a job waits.
-func (p *Policy) later(v *policy.View) (next time.Time) {
+// nextIfIdle returns when to decide again although nothing can run: never, unless a job waits.
+func (p *Policy) nextIfIdle(v *policy.View) (next time.Time) {
 	for _, a := range v.Apps {
 		if len(a.Jobs) > 0 && !a.Paused {
 			return p.next()
@@ -66,8 +66,8 @@ func (p *Policy) later(v *policy.View) (next time.Time) {
 	return next
 }
 
-// settle records what ran in the round that ends.
-func (p *Policy) settle(now float64) {
+// recordRound records what ran in the round that ends.
+func (p *Policy) recordRound(now float64) {
 	begun := p.clock(p.s.Begun)
 	for i := range p.s.Assignments {
 		s := &p.s.Assignments[i]

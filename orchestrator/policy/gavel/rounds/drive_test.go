@@ -145,7 +145,7 @@ func (d *driver) decide() time.Time {
 		}
 		for _, g := range plan.Grants {
 			if g.Job.Running() || !d.v.Free.Fits(g.Gang, g.Job.Demand) || g.Reason == "" {
-				d.t.Fatalf("at %s job %s was granted what it cannot have: %v", d.v.Now, g.Job.App.ID, g.Gang)
+				d.t.Fatalf("at %s job %s was granted devices that it cannot have: %v", d.v.Now, g.Job.App.ID, g.Gang)
 			}
 			d.v.Free.Take(g.Gang, g.Job.Demand)
 			g.Job.Gangs, g.Job.Granted, g.Job.Reported, g.Job.Queued = []cluster.Gang{g.Gang}, d.v.Now, d.v.Now, time.Time{}

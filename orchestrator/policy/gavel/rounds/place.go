@@ -37,7 +37,7 @@ func (p *Policy) place(v *policy.View, picks []gavel.Pick) policy.Plan {
 			end++
 		}
 		for _, pick := range picks[start:end] {
-			f.stay(pick)
+			f.keepOnType(pick)
 		}
 		for _, pick := range picks[start:end] {
 			failed = !f.place(pick) || failed
@@ -69,8 +69,8 @@ func (f *placing) eachRunning(do func(*policy.Job)) {
 	}
 }
 
-// stay lets a job continue where it is if that is of the type for which it was picked.
-func (f *placing) stay(pick gavel.Pick) {
+// keepOnType lets a job continue where it is if that is of the type for which it was picked.
+func (f *placing) keepOnType(pick gavel.Pick) {
 	i := f.p.s.Rounds.Index(pick.Job)
 	if j := f.p.turn.jobs[i]; j != nil && j.Running() && cluster.TypeOf(f.v.Nodes, j.Gang()) == f.p.s.Types[pick.Type] {
 		f.keep(i, pick)
@@ -102,11 +102,11 @@ func (f *placing) place(pick gavel.Pick) bool {
 		return true
 	}
 	g, ok := f.find(j, pick)
-	return ok && f.put(i, pick, g)
+	return ok && f.placeGang(i, pick, g)
 }
 
-// put gives a job a gang, now or once it is free.
-func (f *placing) put(i int, pick gavel.Pick, g cluster.Gang) bool {
+// placeGang gives a job a gang, now or once it is free.
+func (f *placing) placeGang(i int, pick gavel.Pick, g cluster.Gang) bool {
 	j := f.p.turn.jobs[i]
 	if !f.plan.PlaceOn(j, g, f.p.reason(pick.Type)) {
 		return false
@@ -161,7 +161,7 @@ func (f *placing) fill(all bool) {
 		switch {
 		case f.done[i] || j == nil:
 		case !slices.Contains(f.p.turn.may[i], true):
-			f.squeeze(i, j)
+			f.placeMixed(i, j)
 		case all && !j.Running():
 			for t, rate := range f.p.turn.rate[i] {
 				pick := gavel.Pick{Job: f.p.s.Rounds.Shares[i].Job, Type: t, Scale: f.p.turn.scale[i]}
@@ -173,8 +173,8 @@ func (f *placing) fill(all bool) {
 	}
 }
 
-// squeeze finds a place for a job that needs several types.
-func (f *placing) squeeze(i int, j *policy.Job) {
+// placeMixed finds a place for a job that needs several types.
+func (f *placing) placeMixed(i int, j *policy.Job) {
 	number := f.p.s.Rounds.Shares[i].Job
 	kind := func(g cluster.Gang) int {
 		return slices.Index(f.p.s.Types, f.v.Nodes[g[0].Node].Devices[g[0].Devices[0]].Type)
@@ -183,6 +183,6 @@ func (f *placing) squeeze(i int, j *policy.Job) {
 		return
 	}
 	if g, ok := f.plan.Free().Best(j.Demand); ok {
-		f.put(i, gavel.Pick{Job: number, Type: kind(g)}, g)
+		f.placeGang(i, gavel.Pick{Job: number, Type: kind(g)}, g)
 	}
 }

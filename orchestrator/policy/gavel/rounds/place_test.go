@@ -61,7 +61,7 @@ func TestPlaces(t *testing.T) {
 		assignments map[string]string
 		revoked     int
 	}{
-		"who runs stays, others go to the first node with room": {
+		"running jobs stay, others go to the first node with room": {
 			stagetest.Nodes("v100", 2, 2, 2),
 			func(b *table) { b.job(1, 1, at(1, 0)); b.job(2, 2, nil); b.job(1, 1, nil) },
 			map[string]string{"app0": "[{1 [0]}] true", "app1": "[{0 [0 1]}] true", "app2": "[{1 [1]}] true"},
@@ -79,13 +79,13 @@ func TestPlaces(t *testing.T) {
 			map[string]string{"app0": "[{1 [1]}] false", "app1": "[{2 [0]}] false", "app2": "[{0 [0 1]} {1 [0]}] false"},
 			2,
 		},
-		"who fits on no single type gets what the others leave": {
+		"a job that needs several types gets leftovers": {
 			append(stagetest.Nodes("k80", 1, 2, 2), stagetest.Nodes("v100", 1, 2, 2)...),
 			func(b *table) { b.job(3, 3, nil, mixed) },
 			map[string]string{"app0": "[{0 [0 1]} {1 [0]}] true"},
 			0,
 		},
-		"who is leaving has its turn elsewhere": {
+		"an ending job has its turn elsewhere": {
 			stagetest.Nodes("v100", 1, 2, 2),
 			func(b *table) {
 				b.job(1, 1, at(0, 0), func(j *policy.Job) { j.Ending = true })
@@ -94,7 +94,7 @@ func TestPlaces(t *testing.T) {
 			map[string]string{"app0": "[{0 [0]}] false", "app1": "[{0 [1]}] true"},
 			0,
 		},
-		"who runs on a node that drains goes on": {
+		"a job on a draining node continues": {
 			append(draining(stagetest.Nodes("a", 1, 2, 2)), gpus("b", 1)),
 			func(b *table) { b.job(1, 1, at(0, 0)); b.job(1, 1, nil) },
 			nil, 0,

@@ -58,8 +58,8 @@ func (p *Policy) count(v *policy.View) {
 	p.s.Types, p.s.Workers = slices.Clone(types), workers
 }
 
-// meet finds each share's job, drops those that are gone, and adds new ones in order of arrival.
-func (p *Policy) meet(v *policy.View) {
+// matchJobs finds each share's job, drops those that are gone, and adds new ones in order of arrival.
+func (p *Policy) matchJobs(v *policy.View) {
 	t := &p.turn
 	shares := p.s.Rounds.Shares
 	t.known = t.known[:0]
@@ -133,8 +133,8 @@ func (n name) compare(o name) int {
 	return cmp.Or(n.Order-o.Order, cmp.Compare(n.App, o.App), int(n.Trial)-int(o.Trial))
 }
 
-// look looks up each job's scale and its rate on each type.
-func (p *Policy) look(v *policy.View) {
+// lookUpRates looks up each job's scale and its rate on each type.
+func (p *Policy) lookUpRates(v *policy.View) {
 	t, r := &p.turn, len(p.s.Types)
 	if t.speeds == nil {
 		t.speeds = map[speedKey][]float64{}

@@ -33,8 +33,8 @@ func (p *Policy) steps(s *assignment) (steps int64, seconds float64) {
 	return steps, float64(steps) / c.Rate[s.Type]
 }
 
-// measure sets the length of the round: until the last of its jobs has done its whole steps.
-func (p *Policy) measure() {
+// setRoundLength sets the length of the round: until the last of its jobs has done its whole steps.
+func (p *Policy) setRoundLength() {
 	longest := 0.0
 	for i := range p.s.Assignments {
 		_, seconds := p.steps(&p.s.Assignments[i])
@@ -43,8 +43,8 @@ func (p *Policy) measure() {
 	p.s.Length = max(time.Duration(longest*float64(time.Second)), time.Millisecond)
 }
 
-// settleWhole records the round that ends.
-func (p *Policy) settleWhole(v *policy.View) {
+// recordWholeRound records the round that ends.
+func (p *Policy) recordWholeRound(v *policy.View) {
 	if v.Now.Before(p.next()) {
 		return // the same round begins again
 	}
