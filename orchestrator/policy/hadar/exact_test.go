@@ -71,7 +71,7 @@ func eachTaking(pools []pool, n int, taken []pool, f func([]pool)) {
 
 // The best sum over the few allocations that the program considers is close to that of an exact solver over all of
 // them.
-func TestTheProgramIsNearTheOptimum(t *testing.T) {
+func TestProgramIsNearOptimum(t *testing.T) {
 	t.Parallel()
 	cases, sum, worst := 0, 0.0, 1.0
 	rapid.Check(t, func(t *rapid.T) {
@@ -94,7 +94,7 @@ func TestTheProgramIsNearTheOptimum(t *testing.T) {
 		if len(w.jobs) == 0 {
 			return
 		}
-		w.from(0, 0)
+		w.decideFrom(0, 0)
 		best := w.exact(0)
 		if w.most > best*(1+1e-9) {
 			t.Fatalf("it found %v, more than the optimum, %v", w.most, best)

@@ -38,7 +38,7 @@ func (r *round) find(e *entry, priced bool) (best allocation, found bool) {
 		}
 	}
 	if j := e.job; j.Running() && !j.Ending && r.plan.Reclaimed(j) && r.free.IsFree(j.Gang()) {
-		consider(r.own(e, priced))
+		consider(r.currentAllocation(e, priced))
 	}
 	for last, kind := range e.order {
 		kinds := e.order[last : last+1]
@@ -60,8 +60,8 @@ func (r *round) find(e *entry, priced bool) (best allocation, found bool) {
 	return best, found
 }
 
-// own returns the current allocation of a running job.
-func (r *round) own(e *entry, priced bool) allocation {
+// currentAllocation returns the current allocation of a running job.
+func (r *round) currentAllocation(e *entry, priced bool) allocation {
 	a := allocation{gang: e.job.Gang(), own: true}
 	for _, place := range a.gang {
 		for _, d := range place.Devices {
@@ -107,7 +107,7 @@ func (r *round) pools(e *entry, kinds []int, priced bool) []pool {
 func (r *round) sizes(d cluster.Demand, pools []pool) []int {
 	free, quota := 0, r.quota(d)
 	for _, p := range pools {
-		free += quota.take(p, p.free)
+		free += quota.takeFrom(p, p.free)
 	}
 	free = min(free, r.free.AllowanceOfAll(d))
 	least := max(1, d.Min)
@@ -130,7 +130,7 @@ func (r *round) choices(d cluster.Demand, pools []pool, n int) [][]pool {
 	var packed [][]pool
 	for node, free := range room {
 		if free >= n {
-			if parts := take(pools, n, node, r.quota(d)); parts != nil {
+			if parts := takeCheapest(pools, n, node, r.quota(d)); parts != nil {
 				packed = append(packed, parts)
 			}
 		}
@@ -141,7 +141,7 @@ func (r *round) choices(d cluster.Demand, pools []pool, n int) [][]pool {
 	})
 	all := packed[:min(len(packed), packedTried)]
 	if d.MultiNode {
-		parts := take(pools, n, -1, r.quota(d)) // cheapest first, so pools of one node need not be adjacent
+		parts := takeCheapest(pools, n, -1, r.quota(d)) // cheapest first, so pools of one node need not be adjacent
 		if slices.ContainsFunc(parts, func(p pool) bool { return p.node != parts[0].node }) {
 			all = append(all, parts)
 		}
@@ -171,8 +171,8 @@ func (r *round) quota(d cluster.Demand) quota {
 	return left
 }
 
-// take takes up to n devices of a pool within the quota.
-func (q quota) take(p pool, n int) int {
+// takeFrom takes up to n devices of a pool within the quota.
+func (q quota) takeFrom(p pool, n int) int {
 	n = min(p.free, n)
 	if q != nil {
 		n = min(n, q[p.kind])
@@ -181,14 +181,14 @@ func (q quota) take(p pool, n int) int {
 	return n
 }
 
-// take picks the first n devices within the quota, from one node unless node is negative.
-func take(pools []pool, n, node int, left quota) []pool {
+// takeCheapest picks the first n devices within the quota, from one node unless node is negative.
+func takeCheapest(pools []pool, n, node int, left quota) []pool {
 	var parts []pool
 	for _, p := range pools {
 		if node >= 0 && p.node != node {
 			continue
 		}
-		if p.free = left.take(p, n); p.free == 0 {
+		if p.free = left.takeFrom(p, n); p.free == 0 {
 			continue
 		}
 		parts = append(parts, p)

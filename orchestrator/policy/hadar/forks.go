@@ -26,9 +26,9 @@ func NewForking(o *policy.Options) policy.Policy {
 	return p
 }
 
-// settling is the divisor of a slot's length that gives how long, from its start, a job waits for devices that other
+// waitDivisor is the divisor of a slot's length that gives how long, from its start, a job waits for devices that other
 // jobs still hold.
-const settling = 4
+const waitDivisor = 4
 
 // copies is the planned placement of a job: one gang on each of several nodes.
 type copies struct {
@@ -47,7 +47,7 @@ func (c *copies) rate() (sum float64) {
 	return sum
 }
 
-func (c *copies) on(node int) bool {
+func (c *copies) isOn(node int) bool {
 	return slices.ContainsFunc(c.gangs, func(g cluster.Gang) bool { return g[0].Node == node })
 }
 
@@ -104,7 +104,7 @@ func (r *round) spread(entries []*entry) map[*policy.Job]*copies {
 			if len(c.gangs) >= c.job.Forks {
 				continue
 			}
-			if gang, gain := r.another(c); gain > most {
+			if gang, gain := r.nextCopy(c); gain > most {
 				best, where, most = c, gang, gain
 			}
 		}
@@ -131,13 +131,13 @@ func (r *round) placed(entries []*entry) []*copies {
 	return all
 }
 
-// another returns the free place on one more node that adds most to a job's utility, and the gain, which is 0 if no
+// nextCopy returns the free place on one more node that adds most to a job's utility, and the gain, which is 0 if no
 // place qualifies or the forks would cost more time than they save.
-func (r *round) another(c *copies) (best cluster.Gang, gain float64) {
+func (r *round) nextCopy(c *copies) (best cluster.Gang, gain float64) {
 	d, have := c.job.Demand, c.rate()
 	fastest := 0.0
 	for node := range r.capacity {
-		if c.on(node) || !r.free.Admits(node, d) {
+		if c.isOn(node) || !r.free.Admits(node, d) {
 			continue
 		}
 		for _, k := range c.order {
@@ -181,7 +181,7 @@ func (r *round) fork(c *copies, g cluster.Gang) bool {
 // jobs still hold waits for them for a while, and then gets those that are free.
 func (p *Policy) share(v *policy.View, done *policy.Plan, plan *policy.Planner, spread map[*policy.Job]*copies) {
 	ends := p.s.Next
-	patient := v.Now.Before(p.s.Next.Add(-p.round + p.round/settling))
+	patient := v.Now.Before(p.s.Next.Add(-p.round + p.round/waitDivisor))
 	if ends.Sub(v.Now) < p.round/2 {
 		ends = ends.Add(p.round)
 	}

@@ -50,7 +50,7 @@ func said(s *stagetest.Stage, plan policy.Plan) string {
 			text += fmt.Sprintf(" %d steps", g.Steps)
 		}
 		if g.Fork {
-			text += " beside it"
+			text += " as a further fork"
 		}
 		if !g.TermEnd.IsZero() {
 			text += fmt.Sprintf(" for %s", g.TermEnd.Sub(s.Now))
@@ -71,19 +71,19 @@ func TestCopiesOfAJob(t *testing.T) {
 	}{
 		"one on each node, by their rates": {
 			func(s *stagetest.Stage) { forkable(s, "a", 9, 7001) },
-			"a on v100 4000 steps for 6m0s, a on p100 2000 steps beside it for 6m0s, a on k80 1000 steps beside it for 6m0s",
+			"a on v100 4000 steps for 6m0s, a on p100 2000 steps as a further fork for 6m0s, a on k80 1000 steps as a further fork for 6m0s",
 		},
 		"as many as it may have": {
 			func(s *stagetest.Stage) { forkable(s, "a", 2, 60_001) },
-			"a on v100 40000 steps for 6m0s, a on p100 20000 steps beside it for 6m0s",
+			"a on v100 40000 steps for 6m0s, a on p100 20000 steps as a further fork for 6m0s",
 		},
-		"no more than a slot needs": {func(s *stagetest.Stage) { forkable(s, "a", 9, 1501) }, "a on v100 1000 steps for 6m0s, a on p100 500 steps beside it for 6m0s"},
+		"no more than a slot needs": {func(s *stagetest.Stage) { forkable(s, "a", 9, 1501) }, "a on v100 1000 steps for 6m0s, a on p100 500 steps as a further fork for 6m0s"},
 		"one, if that is as fast":   {func(s *stagetest.Stage) { forkable(s, "a", 9, 41) }, "a on v100"},
 		"one for the last step":     {func(s *stagetest.Stage) { j := forkable(s, "a", 9, 41); j.Step, j.StartStep = 40, 40 }, "a on v100"},
 		"the steps from its checkpoint on, wherever it was": {func(s *stagetest.Stage) {
 			j := forkable(s, "a", 9, 7501)
 			j.Step, j.StartStep = 400, 500
-		}, "a on v100 4000 steps for 6m0s, a on p100 2000 steps beside it for 6m0s, a on k80 1000 steps beside it for 6m0s"},
+		}, "a on v100 4000 steps for 6m0s, a on p100 2000 steps as a further fork for 6m0s, a on k80 1000 steps as a further fork for 6m0s"},
 		"one that may not be forked": {func(s *stagetest.Stage) { forkable(s, "a", 0, 7001) }, "a on v100"},
 		"none below the least":       {func(s *stagetest.Stage) { j := forkable(s, "a", 9, 7001); j.LeastForks = 4 }, "a on v100"},
 		"every job has one first": {func(s *stagetest.Stage) {
@@ -105,7 +105,7 @@ func TestCopiesOfAJob(t *testing.T) {
 
 // Devices are held back for a trial whose forks are being averaged: a trial that is ready earlier does not get them,
 // and grants wait for devices that others still hold.
-func TestTheSlotsOfSeveralJobs(t *testing.T) {
+func TestForkSlotsOfSeveralTrials(t *testing.T) {
 	t.Parallel()
 	s := unlike()
 	a, b := forkable(s, "a", 9, 70_001), forkable(s, "b", 9, 70_001)
@@ -150,7 +150,7 @@ func TestTheSlotsOfSeveralJobs(t *testing.T) {
 }
 
 // A trial that runs alone restarts as several forks when a slot begins and nodes idle.
-func TestAJobThatRunsIsForkedAtTheNextSlot(t *testing.T) {
+func TestRunningTrialIsForkedAtNextSlot(t *testing.T) {
 	t.Parallel()
 	s := unlike()
 	a := forkable(s, "a", 9, 70_001)
@@ -180,7 +180,7 @@ func TestAJobThatRunsIsForkedAtTheNextSlot(t *testing.T) {
 
 // The corollary of theorem 3: no node idles while a trial that may be forked is unfinished, except in a trial's last
 // slot.
-func TestNoNodeIdlesWhileAJobIsUnfinished(t *testing.T) {
+func TestNoNodeIdlesBeforeTheEnd(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		s := stagetest.New(append(append(stagetest.Nodes("v100", rapid.IntRange(1, 3).Draw(t, "fast"), 1, 1),

@@ -110,10 +110,10 @@ func (p *Policy) Restore(data []byte) error {
 	return nil
 }
 
-// begins reports whether a round begins in which running jobs are allocated again. If jobs and nodes are the same as in
-// the last round all stay: a change would require a waiting job to have gained on the running ones, and waiting does
-// not increase a job's payoff.
-func (p *Policy) begins(v *policy.View) bool {
+// beginRound reports whether a round begins in which running jobs are allocated again. If jobs and nodes are the same
+// as in the last round all stay: a change would require a waiting job to have gained on the running ones, and waiting
+// does not increase a job's payoff.
+func (p *Policy) beginRound(v *policy.View) bool {
 	if v.Now.Before(p.s.Next) {
 		return false
 	}
@@ -131,7 +131,7 @@ func (p *Policy) Decide(v *policy.View) policy.Plan {
 	}
 	var plan *policy.Planner
 	jobs, reason := v.Waiting(), "jobs that wait, by payoff"
-	if p.preempt && p.begins(v) {
+	if p.preempt && p.beginRound(v) {
 		plan, jobs, reason = policy.Preempt(v), v.Jobs(), "a round: all jobs, by payoff"
 	} else {
 		plan = policy.Refill(v)

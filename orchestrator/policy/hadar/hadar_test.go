@@ -206,7 +206,7 @@ func TestAGangMixesTypesOnlyIfItMay(t *testing.T) {
 }
 
 // A gang of all devices is found if a node has some of both types, which are the cheapest and the most expensive.
-func TestAGangOfAMixedMachineAndAnother(t *testing.T) {
+func TestGangSpansMixedNodeAndAnother(t *testing.T) {
 	t.Parallel()
 	mixed := stagetest.Nodes("v100", 1, 3, 3)[0]
 	mixed.Name, mixed.Devices[0].Type = "both", "p100"
@@ -224,7 +224,7 @@ func TestAGangOfAMixedMachineAndAnother(t *testing.T) {
 }
 
 // One node with both types needs no spreading, and two fast devices are better than a fast and a slow one.
-func TestTheFasterDevicesAreTaken(t *testing.T) {
+func TestFasterDevicesAreTaken(t *testing.T) {
 	t.Parallel()
 	node := stagetest.Nodes("v100", 1, 3, 3)[0]
 	node.Devices[0].Type = "k80"
@@ -239,7 +239,7 @@ func TestTheFasterDevicesAreTaken(t *testing.T) {
 
 // When a round begins, a job with a larger payoff takes the devices of one with a smaller payoff; between rounds it
 // waits.
-func TestRoundsAllocateAnew(t *testing.T) {
+func TestRoundsReallocate(t *testing.T) {
 	t.Parallel()
 	for _, preempt := range []string{"true", "false"} {
 		s := stagetest.New(stagetest.Nodes("v100", 1, 1, 1)...)
@@ -264,7 +264,7 @@ func TestRoundsAllocateAnew(t *testing.T) {
 }
 
 // A round with the same jobs and nodes as the last moves no job; one in which they have changed allocates all again.
-func TestOnlyWhatChangedIsPlacedAnew(t *testing.T) {
+func TestUnchangedRoundsMoveNothing(t *testing.T) {
 	t.Parallel()
 	for anew, moves := range map[string]bool{"changed": false, "always": true} {
 		s := stagetest.New(stagetest.Nodes("v100", 1, 1, 1)...)

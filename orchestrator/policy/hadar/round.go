@@ -144,25 +144,25 @@ func (r *round) price(jobs []*entry) {
 func (r *round) window() {
 	n := min(r.Policy.window, len(r.queue))
 	w := r.search(r.queue[:n])
-	w.from(0, 0)
+	w.decideFrom(0, 0)
 	for i, e := range w.jobs {
-		if a := w.best[i]; a == nil || !r.give(e, a, "payoff "+short(a.payoff)) {
+		if a := w.best[i]; a == nil || !r.placeJob(e, a, "payoff "+threeDigits(a.payoff)) {
 			r.passed = append(r.passed, e)
 		}
 	}
 	r.queue = r.queue[n:]
 }
 
-func short(x float64) string { return fmt.Sprintf("%.3g", x) }
+func threeDigits(x float64) string { return fmt.Sprintf("%.3g", x) }
 
-// give places a job as allocated, on its own devices or on free ones.
-func (r *round) give(e *entry, a *allocation, why string) bool {
+// placeJob places a job as allocated, on its own devices or on free ones.
+func (r *round) placeJob(e *entry, a *allocation, why string) bool {
 	if a.own {
 		e.gang, e.kept = a.gang, r.plan.Keep(e.job)
 		return e.kept
 	}
 	gang := r.plan.PreferFreeNow(e.job, a.gang)
-	if !r.plan.PlaceOn(e.job, gang, fmt.Sprintf("%s: utility %s for %s", why, short(a.payoff+a.cost), short(a.cost))) {
+	if !r.plan.PlaceOn(e.job, gang, fmt.Sprintf("%s: utility %s for %s", why, threeDigits(a.payoff+a.cost), threeDigits(a.cost))) {
 		return false
 	}
 	e.gang = gang
@@ -180,7 +180,7 @@ func (r *round) fill() {
 			continue
 		}
 		if a, ok := r.find(e, false); ok {
-			r.give(e, &a, "nobody else wants these devices")
+			r.placeJob(e, &a, "nobody else wants these devices")
 			continue
 		}
 		none.Add(e.job.Demand)
@@ -192,29 +192,29 @@ type search struct {
 	*round
 
 	jobs []*entry
-	// rest is the most that the jobs from an index on can add.
-	rest  []float64
-	picks []*allocation
-	best  []*allocation
-	most  float64
+	// bounds is the most that the jobs from an index on can add.
+	bounds []float64
+	picks  []*allocation
+	best   []*allocation
+	most   float64
 }
 
 func (r *round) search(jobs []*entry) *search {
 	n := len(jobs)
-	s := &search{round: r, jobs: jobs, rest: make([]float64, n+1), picks: make([]*allocation, n), best: make([]*allocation, n)}
+	s := &search{round: r, jobs: jobs, bounds: make([]float64, n+1), picks: make([]*allocation, n), best: make([]*allocation, n)}
 	for i := n - 1; i >= 0; i-- {
-		s.rest[i] = s.rest[i+1] + jobs[i].best
+		s.bounds[i] = s.bounds[i+1] + jobs[i].best
 	}
 	return s
 }
 
-// from decides about the jobs from i on, where worth is the payoff of the earlier ones.
-func (s *search) from(i int, worth float64) {
+// decideFrom decides about the jobs from i on, where worth is the payoff of the earlier ones.
+func (s *search) decideFrom(i int, worth float64) {
 	if worth > s.most {
 		s.most = worth
 		copy(s.best, s.picks)
 	}
-	if i == len(s.jobs) || worth+s.rest[i] <= s.most || s.free.FreeDevices() == 0 {
+	if i == len(s.jobs) || worth+s.bounds[i] <= s.most || s.free.FreeDevices() == 0 {
 		return
 	}
 	e := s.jobs[i]
@@ -222,9 +222,9 @@ func (s *search) from(i int, worth float64) {
 		mark := s.free.Mark()
 		s.free.Take(a.gang, e.job.Demand)
 		s.picks[i] = &a
-		s.from(i+1, worth+a.payoff)
+		s.decideFrom(i+1, worth+a.payoff)
 		s.picks[i] = nil
 		s.free.Rollback(mark)
 	}
-	s.from(i+1, worth)
+	s.decideFrom(i+1, worth)
 }

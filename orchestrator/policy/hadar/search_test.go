@@ -49,7 +49,7 @@ func TestTheProgramFindsTheLargestSum(t *testing.T) {
 		r := p.newRound(v, policy.Extend(v), v.Waiting())
 		w := r.search(r.queue)
 		free := r.free.FreeDevices()
-		w.from(0, 0)
+		w.decideFrom(0, 0)
 		sum := 0.0
 		for _, a := range w.best {
 			if a != nil {
