@@ -35,8 +35,8 @@ type class struct {
 
 // layout is how the cluster is promised to tenants.
 type layout struct {
-	// of is the signature of the nodes and tenants that it was made for.
-	of    uint64
+	// sig is the signature of the nodes and tenants that it was made for.
+	sig   uint64
 	cells []cell
 	// byTenant lists a tenant's parts, byID the cells by name, and nodes the nodes of each class.
 	byTenant map[string][]partAt
@@ -94,11 +94,11 @@ next:
 	return classes
 }
 
-// lay promises each class of nodes to tenants in proportion to their weights: whole nodes first. The remainder of each
-// quota, in whole devices, is packed into the remaining nodes, and reduced if it does not fit.
-func lay(nodes []cluster.Node, tenants []string, weights []float64) *layout {
+// newLayout promises each class of nodes to tenants in proportion to their weights: whole nodes first. The remainder of
+// each quota, in whole devices, is packed into the remaining nodes, and reduced if it does not fit.
+func newLayout(nodes []cluster.Node, tenants []string, weights []float64) *layout {
 	l := &layout{
-		of: signature(nodes, tenants, weights), byTenant: map[string][]partAt{}, byID: map[string]int{}, nodes: classify(nodes),
+		sig: signature(nodes, tenants, weights), byTenant: map[string][]partAt{}, byID: map[string]int{}, nodes: classify(nodes),
 		bound: make([]int, len(nodes)),
 	}
 	for i := range l.bound {
@@ -174,8 +174,9 @@ func (l *layout) bind(cell, node int) {
 	l.bound[node] = cell
 }
 
-// use adds devices to a tenant's use of a cell by guaranteed jobs, and fails if they were not promised or are not free.
-func (l *layout) use(at partAt, n int) bool {
+// useCell adds devices to a tenant's use of a cell by guaranteed jobs, and fails if they were not promised or are not
+// free.
+func (l *layout) useCell(at partAt, n int) bool {
 	p := &l.cells[at.cell].parts[at.part]
 	if p.used+n > p.amount {
 		return false
@@ -196,8 +197,8 @@ func (l *layout) unbind() {
 	}
 }
 
-// clear removes all use and every binding.
-func (l *layout) clear() {
+// reset removes all use and every binding.
+func (l *layout) reset() {
 	for i := range l.cells {
 		l.cells[i].node = -1
 		for p := range l.cells[i].parts {

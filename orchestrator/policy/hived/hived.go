@@ -88,13 +88,13 @@ func (p *Policy) Decide(v *policy.View) policy.Plan {
 	if !slices.ContainsFunc(jobs, (*policy.Job).Waiting) {
 		return policy.Plan{Reason: "nobody waits"}
 	}
-	p.meet(v)
-	guaranteed := p.recall(v, jobs)
+	p.updateTenants(v)
+	guaranteed := p.recallGuaranteed(v, jobs)
 	r := newRound(v, p, jobs, guaranteed)
 	var rest []*policy.Job
 	for _, j := range jobs {
 		if guaranteed[j] && j.Waiting() && !r.place(j, p.s.Jobs[j.Name()]) {
-			p.forget(j)
+			p.withdrawGuarantee(j)
 			delete(guaranteed, j)
 		}
 	}
@@ -126,8 +126,8 @@ func (p *Policy) Decide(v *policy.View) policy.Plan {
 	return r.plan.Plan("guaranteed jobs in their own cells, others on what is idle", "")
 }
 
-// meet adds new tenants, and makes a new layout if the tenants, their weights or the nodes have changed.
-func (p *Policy) meet(v *policy.View) {
+// updateTenants adds new tenants, and makes a new layout if the tenants, their weights or the nodes have changed.
+func (p *Policy) updateTenants(v *policy.View) {
 	for _, a := range v.Apps {
 		if at, known := slices.BinarySearch(p.s.Tenants, a.Tenant); !known {
 			p.s.Tenants = slices.Insert(p.s.Tenants, at, a.Tenant)
@@ -143,16 +143,16 @@ func (p *Policy) meet(v *policy.View) {
 	for i, name := range tenants {
 		weights[i] = v.TenantWeight(name, p.quota)
 	}
-	if p.layout == nil || p.layout.of != signature(v.Nodes, tenants, weights) {
-		p.layout = lay(v.Nodes, tenants, weights)
+	if p.layout == nil || p.layout.sig != signature(v.Nodes, tenants, weights) {
+		p.layout = newLayout(v.Nodes, tenants, weights)
 	}
 }
 
-// recall puts the guaranteed jobs back into their cells. Jobs that are gone, or whose cell is gone or bound elsewhere,
-// lose their guarantee. It returns the jobs that still have it.
-func (p *Policy) recall(v *policy.View, jobs []*policy.Job) map[*policy.Job]bool {
+// recallGuaranteed puts the guaranteed jobs back into their cells. Jobs that are gone, or whose cell is gone or bound
+// elsewhere, lose their guarantee. It returns the jobs that still have it.
+func (p *Policy) recallGuaranteed(v *policy.View, jobs []*policy.Job) map[*policy.Job]bool {
 	l := p.layout
-	l.clear()
+	l.reset()
 	byName := make(map[string]int, len(v.Nodes))
 	for i := range v.Nodes {
 		byName[v.Nodes[i].Name] = i
@@ -168,7 +168,7 @@ func (p *Policy) recall(v *policy.View, jobs []*policy.Job) map[*policy.Job]bool
 	p.s.Jobs = make(map[policy.JobName][]hold, len(old))
 	guaranteed := make(map[*policy.Job]bool, len(old))
 	for _, j := range jobs {
-		if holds, ok := old[j.Name()]; ok && p.stillHolds(j, holds) && p.charge(j.App.Tenant, holds) {
+		if holds, ok := old[j.Name()]; ok && p.stillHolds(j, holds) && p.useCells(j.App.Tenant, holds) {
 			p.s.Jobs[j.Name()] = holds
 			guaranteed[j] = true
 		}
@@ -195,28 +195,28 @@ func (p *Policy) stillHolds(j *policy.Job, holds []hold) bool {
 	return true
 }
 
-// charge uses parts of cells, all or none.
-func (p *Policy) charge(tenant string, holds []hold) bool {
+// useCells uses parts of cells, all or none.
+func (p *Policy) useCells(tenant string, holds []hold) bool {
 	for i, h := range holds {
-		if at, ok := p.layout.partOf(h.Cell, tenant); !ok || !p.layout.use(at, h.N) {
-			p.release(tenant, holds[:i])
+		if at, ok := p.layout.partOf(h.Cell, tenant); !ok || !p.layout.useCell(at, h.N) {
+			p.releaseCells(tenant, holds[:i])
 			return false
 		}
 	}
 	return true
 }
 
-func (p *Policy) release(tenant string, holds []hold) {
+func (p *Policy) releaseCells(tenant string, holds []hold) {
 	for _, h := range holds {
 		if at, ok := p.layout.partOf(h.Cell, tenant); ok {
-			p.layout.use(at, -h.N)
+			p.layout.useCell(at, -h.N)
 		}
 	}
 }
 
-// forget withdraws a job's guarantee.
-func (p *Policy) forget(j *policy.Job) {
-	p.release(j.App.Tenant, p.s.Jobs[j.Name()])
+// withdrawGuarantee withdraws a job's guarantee.
+func (p *Policy) withdrawGuarantee(j *policy.Job) {
+	p.releaseCells(j.App.Tenant, p.s.Jobs[j.Name()])
 	delete(p.s.Jobs, j.Name())
 }
 
@@ -229,14 +229,14 @@ func (p *Policy) guarantee(r *round, j *policy.Job) bool {
 			continue
 		}
 		holds := p.layout.choose(j.App.Tenant, j.Demand, n)
-		if len(holds) == 0 || !p.charge(j.App.Tenant, holds) {
+		if len(holds) == 0 || !p.useCells(j.App.Tenant, holds) {
 			continue
 		}
 		if r.place(j, holds) {
 			p.s.Jobs[j.Name()] = holds
 			return true
 		}
-		p.release(j.App.Tenant, holds)
+		p.releaseCells(j.App.Tenant, holds)
 	}
 	return false
 }

@@ -82,7 +82,7 @@ func TestOpportunisticJobsGiveWay(t *testing.T) {
 	}
 }
 
-func TestWithoutSpotQuotasAreWalls(t *testing.T) {
+func TestWithoutSpotQuotasAreStrict(t *testing.T) {
 	t.Parallel()
 	s := stagetest.New(stagetest.Nodes("v100", 2, 4, 4)...)
 	p := create(t, map[string]string{"spot": "false"})
@@ -104,7 +104,7 @@ func TestQuotasOfVenus(t *testing.T) {
 	for i := range 16 {
 		tenants = append(tenants, fmt.Sprintf("vc%02d", i))
 	}
-	l := lay(stagetest.Nodes("v100", 100, 8, 4), tenants, slices.Repeat([]float64{1}, len(tenants)))
+	l := newLayout(stagetest.Nodes("v100", 100, 8, 4), tenants, slices.Repeat([]float64{1}, len(tenants)))
 	for _, tenant := range tenants {
 		whole, rest := 0, 0
 		for _, at := range l.byTenant[tenant] {
@@ -160,7 +160,7 @@ func TestGuaranteesHold(t *testing.T) {
 				for _, part := range c.parts {
 					sum += part.amount
 					if part.used < 0 || part.used > part.amount {
-						t.Fatalf("cell %+v is used beyond what it has", c)
+						t.Fatalf("cell %+v is used beyond its size", c)
 					}
 				}
 				if sum > c.class.size {

@@ -47,7 +47,7 @@ func (r *round) place(j *policy.Job, holds []hold) bool {
 	for _, h := range holds {
 		c := &r.layout.cells[r.layout.byID[h.Cell]]
 		if c.node < 0 {
-			node := r.host(c.class, h.N, rack)
+			node := r.hostNode(c.class, h.N, rack)
 			if node < 0 {
 				r.release(bound)
 				return false
@@ -56,14 +56,14 @@ func (r *round) place(j *policy.Job, holds []hold) bool {
 			bound = append(bound, r.layout.byID[h.Cell])
 		}
 		rack = r.v.Nodes[c.node].Rack
-		devices := r.pick(c.node, h.N)
+		devices := r.pickDevices(c.node, h.N)
 		if devices == nil {
 			r.release(bound)
 			return false
 		}
 		gang = append(gang, cluster.Place{Node: c.node, Devices: devices})
 	}
-	if !r.clear(j, gang) {
+	if !r.evictAndPlace(j, gang) {
 		r.release(bound)
 		return false
 	}
@@ -77,8 +77,8 @@ func (r *round) release(bound []int) {
 	}
 }
 
-// clear stops opportunistic jobs on a gang's devices and places the job there, if cores and memory suffice.
-func (r *round) clear(j *policy.Job, gang cluster.Gang) bool {
+// evictAndPlace stops opportunistic jobs on a gang's devices and places the job there, if cores and memory suffice.
+func (r *round) evictAndPlace(j *policy.Job, gang cluster.Gang) bool {
 	var away []*policy.Job
 	for _, place := range gang {
 		for _, d := range place.Devices {
@@ -113,9 +113,9 @@ func (r *round) ownerOf(node, device int) *policy.Job {
 	return r.owner[node][device]
 }
 
-// host returns the unbound node of a class on which the fewest devices must be taken from opportunistic jobs for n,
+// hostNode returns the unbound node of a class on which the fewest devices must be taken from opportunistic jobs for n,
 // preferring the rack of the gang's other nodes, or -1.
-func (r *round) host(c class, n int, rack string) int {
+func (r *round) hostNode(c class, n int, rack string) int {
 	best, bestCost := -1, 0
 	for _, node := range r.layout.nodes[c] {
 		if r.layout.bound[node] >= 0 {
@@ -135,10 +135,10 @@ func (r *round) host(c class, n int, rack string) int {
 // slot is what a slot of a node offers a guaranteed job: free devices, and all including those of opportunistic jobs.
 type slot struct{ free, all int }
 
-// pick chooses n devices of a node that no guaranteed job holds: from one slot if one has enough, where the fewest must
-// be taken from opportunistic jobs and then the tightest; free ones first, then those of few jobs. It returns nil if
-// there are too few.
-func (r *round) pick(node, n int) []int {
+// pickDevices chooses n devices of a node that no guaranteed job holds: from one slot if one has enough, where the
+// fewest must be taken from opportunistic jobs and then the tightest; free ones first, then those of few jobs. It
+// returns nil if there are too few.
+func (r *round) pickDevices(node, n int) []int {
 	devices := r.v.Nodes[node].Devices
 	slots, owners := map[int]slot{}, []*policy.Job{nil, nil}
 	var usable []int
