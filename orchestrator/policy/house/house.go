@@ -34,10 +34,10 @@ type Policy struct {
 	arbiter *themis.Policy
 	set     settings
 	books   books
-	// admitted holds the admitted sweeps with a utility, and told the reasons last given to those that were not
+	// admitted holds the admitted sweeps with a utility, and lastReasons the reasons last given to those that were not
 	// admitted.
-	admitted map[string]bool
-	told     admissions
+	admitted    map[string]bool
+	lastReasons admissions
 }
 
 var (
@@ -113,7 +113,7 @@ func (p *Policy) Snapshot() ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("outbid: %w", err)
 	}
-	return json.Marshal(snapshot{arbiter, p.books, p.admitted, p.told})
+	return json.Marshal(snapshot{arbiter, p.books, p.admitted, p.lastReasons})
 }
 
 // Restore implements policy.Policy.
@@ -125,19 +125,19 @@ func (p *Policy) Restore(b []byte) error {
 	if err := p.arbiter.Restore(s.Arbiter); err != nil {
 		return fmt.Errorf("outbid: %w", err)
 	}
-	p.books, p.admitted, p.told = s.Books, s.Admitted, s.Told
+	p.books, p.admitted, p.lastReasons = s.Books, s.Admitted, s.Told
 	return nil
 }
 
 // Decide implements policy.Policy.
 func (p *Policy) Decide(v *policy.View) policy.Plan {
-	p.books.enter(v, p.set.horizon)
+	p.books.update(v, p.set.horizon)
 	shared := p.books.share(v, &p.set, p.arbiter.Lease())
 	refused := p.admit(v)
 	plan := p.arbiter.DecideBy(v, themis.Rules{Division: shared.division(), Last: refused.last(), ForksFill: p.set.fill, ByRate: p.set.byRate, Slot: p.set.slot})
 	shared.explain(&plan)
 	p.explain(&plan, refused)
-	p.books.hold(v, plan)
+	p.books.recordHoldings(v, plan)
 	return plan
 }
 
@@ -148,7 +148,7 @@ func (p *Policy) admit(v *policy.View) admissions {
 		return nil
 	}
 	var refused admissions
-	refused, p.admitted = admit(v, whole(v), p.admitted)
+	refused, p.admitted = admit(v, devicesByWeight(v), p.admitted)
 	return refused
 }
 
@@ -170,16 +170,16 @@ func (p *Policy) explain(plan *policy.Plan, refused admissions) {
 	}
 	var news []string
 	for _, id := range slices.Sorted(maps.Keys(refused)) {
-		if p.told[id] == "" {
+		if p.lastReasons[id] == "" {
 			news = append(news, id+" is "+refused[id])
 		}
 	}
-	for _, id := range slices.Sorted(maps.Keys(p.told)) {
+	for _, id := range slices.Sorted(maps.Keys(p.lastReasons)) {
 		if p.admitted[id] {
 			news = append(news, id+" is admitted")
 		}
 	}
-	p.told = refused
+	p.lastReasons = refused
 	if len(news) > 0 {
 		plan.Reason = strings.TrimPrefix(plan.Reason+"; "+strings.Join(news, "; "), "; ")
 	}

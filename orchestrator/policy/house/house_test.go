@@ -147,13 +147,13 @@ func TestTenantsShareByWeight(t *testing.T) {
 		crowd(other, "many", 20, 4, 2)
 		other.Run(t, create(t, "tenants=none"), 48*time.Hour)
 		if got := share(other, "few", nil); got > .3 {
-			t.Errorf("without tenants' shares it held %.3f, want what one app of 21 has", got)
+			t.Errorf("without tenants' shares it held %.3f, want the share of one sweep of 21", got)
 		}
 	}
 }
 
 // Within its tenant's part every sweep bids; with asked=worst, the worst fifth of each tenant's sweeps, as in Themis.
-func TestAllOfATenantsAppsAreAsked(t *testing.T) {
+func TestAllSweepsOfATenantAreAsked(t *testing.T) {
 	t.Parallel()
 	for options, want := range map[string]int{"asked=all": 20, "asked=worst": 4} {
 		s := stagetest.New(stagetest.Nodes("v100", 4, 4, 4)...)
@@ -172,7 +172,7 @@ func TestAllOfATenantsAppsAreAsked(t *testing.T) {
 }
 
 // A tenant that has lent devices gets them back, except for the floor that others keep.
-func TestWhatIsLentComesBack(t *testing.T) {
+func TestLentDevicesReturn(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		floor string
@@ -189,7 +189,7 @@ func TestWhatIsLentComesBack(t *testing.T) {
 		}
 		s.Run(t, p, 12*time.Hour)
 		if got := share(s, "borrows", nil); got < .99 {
-			t.Errorf("floor %s: the borrower held %.3f while nobody else wanted anything", c.floor, got)
+			t.Errorf("floor %s: the borrower held %.3f while no other tenant wanted anything", c.floor, got)
 		}
 		before := map[string]float64{}
 		for name, held := range s.Held {
@@ -226,7 +226,7 @@ func TestForksHaveShortSlots(t *testing.T) {
 			}
 		}
 		if forks != 2 || len(plan.Grants) != 3 {
-			t.Errorf("slot %s: %d grants, %d of them forks: want two forks beside the other job", slot, len(plan.Grants), forks)
+			t.Errorf("slot %s: %d grants, %d of them forks: want two forks and the other trial", slot, len(plan.Grants), forks)
 		}
 	}
 }

@@ -90,14 +90,14 @@ func admit(v *policy.View, parts map[string]float64, was map[string]bool) (refus
 	refused, is = admissions{}, map[string]bool{}
 	for _, name := range order {
 		if g := tenants[name]; len(g.offers) > 0 {
-			settle(g.offers, parts[name]*g.said/g.weight, refused, is)
+			admitOffers(g.offers, parts[name]*g.said/g.weight, refused, is)
 		}
 	}
 	return refused, is
 }
 
-// settle sets the prices for a number of devices, and decides about the offers in order.
-func settle(offers []offer, devices float64, refused admissions, is map[string]bool) {
+// admitOffers sets the prices for a number of devices, and decides about the offers in order.
+func admitOffers(offers []offer, devices float64, refused admissions, is map[string]bool) {
 	between := pricing.Range{Low: math.Inf(1)}
 	for i := range offers {
 		if o := &offers[i]; o.known && o.worth > 0 {

@@ -49,7 +49,7 @@ func TestAdmissionIsByPrice(t *testing.T) {
 }
 
 // A sweep that is not admitted gets what would idle, and a sweep without a utility is always admitted.
-func TestWhoIsNotAdmittedHasWhatWouldIdle(t *testing.T) {
+func TestRefusedSweepGetsIdleDevices(t *testing.T) {
 	t.Parallel()
 	s := stagetest.New(stagetest.Nodes("v100", 1, 3, 3)...)
 	worth(s, "late", 3600, 1000, time.Minute)
@@ -72,7 +72,7 @@ func TestWhoIsNotAdmittedHasWhatWouldIdle(t *testing.T) {
 
 // When its lease expires, a trial that is not admitted gets idle devices around it, although it could continue with
 // those it had.
-func TestWhoIsNotAdmittedGrows(t *testing.T) {
+func TestRefusedSweepGrows(t *testing.T) {
 	t.Parallel()
 	s := stagetest.New(stagetest.Nodes("v100", 1, 4, 4)...)
 	j := worth(s, "late", 100_000, 1000, time.Minute)
@@ -80,7 +80,7 @@ func TestWhoIsNotAdmittedGrows(t *testing.T) {
 	worth(s, "says nothing", 300, 0, 0)
 	s.Run(t, create(t), 30*time.Minute)
 	if got := j.Gang().Size(); got != 4 {
-		t.Errorf("it holds %d of 4 devices, of which nobody else wants any", got)
+		t.Errorf("it holds %d of 4 devices, and no other trial wants any", got)
 	}
 }
 
@@ -107,7 +107,7 @@ func TestAnOverstatedWorthGainsNothing(t *testing.T) {
 }
 
 // An admitted sweep stays admitted when sweeps with a higher worth are submitted.
-func TestWhoWasAdmittedStays(t *testing.T) {
+func TestAdmittedSweepStaysAdmitted(t *testing.T) {
 	t.Parallel()
 	s := stagetest.New(stagetest.Nodes("v100", 1, 1, 1)...)
 	worth(s, "first", 100_000, 10, 1000*time.Hour)

@@ -22,9 +22,9 @@ type books struct {
 
 func newBooks() books { return books{Tenants: map[string]*accounts.Account{}} }
 
-// enter updates the accounts: the time that has passed, the tenants, and their demands. A configured tenant has an
+// update updates the accounts: the time that has passed, the tenants, and their demands. A configured tenant has an
 // account before it has trials, so that it lends its share from the beginning.
-func (b *books) enter(v *policy.View, horizon float64) {
+func (b *books) update(v *policy.View, horizon float64) {
 	seconds := 0.0
 	if !b.At.IsZero() {
 		seconds = max(0, v.Now.Sub(b.At).Seconds())
@@ -66,8 +66,9 @@ func (b *books) account(v *policy.View, tenant string) *accounts.Account {
 	return a
 }
 
-// hold records what tenants hold from now on. Devices of trials that must leave count until they are released.
-func (b *books) hold(v *policy.View, plan policy.Plan) {
+// recordHoldings records what tenants hold from now on. Devices of trials that must leave count until they are
+// released.
+func (b *books) recordHoldings(v *policy.View, plan policy.Plan) {
 	for _, app := range v.Apps {
 		for _, j := range app.Jobs {
 			b.Tenants[app.Tenant].Held += float64(j.Held().Size())
@@ -176,8 +177,8 @@ func (s *shared) explain(plan *policy.Plan) {
 	}
 }
 
-// whole returns how many devices each tenant has by weight among those that have sweeps now.
-func whole(v *policy.View) map[string]float64 {
+// devicesByWeight returns how many devices each tenant has by weight among those that have sweeps now.
+func devicesByWeight(v *policy.View) map[string]float64 {
 	parts, weights, devices := map[string]float64{}, 0.0, float64(devicesOf(v))
 	for _, a := range v.Apps {
 		if _, there := parts[a.Tenant]; !there {
