@@ -11,17 +11,17 @@ import (
 
 // division gives the devices of the present slot to trials.
 type division struct {
-	*day
+	*slotDecision
 
 	plan *policy.Planner
 	// Set if sizes are decided again, because a slot begins or a promise was made.
-	anew bool
+	resizes bool
 	// spare lists running trials without promised devices, those to stop first at the front.
 	spare []*policy.Job
 	// promised holds running trials within their sweep's promise.
 	promised map[*policy.Job]bool
-	// later lists trials that still need a place to start or grow.
-	later []start
+	// starts lists trials that still need a place to start or grow.
+	starts []start
 }
 
 // start is a trial that should get a number of workers of a type.
@@ -34,17 +34,17 @@ type start struct {
 
 // divide makes the plan: trials within their sweep's promise continue, sizes follow the slot's workers, promised
 // workers get devices, and waiting trials get the rest.
-func (d *day) divide(anew bool) policy.Plan {
-	x := &division{day: d, plan: policy.Refill(d.v), anew: anew, promised: map[*policy.Job]bool{}}
-	standings := d.standings()
+func (d *slotDecision) divide(anew bool) policy.Plan {
+	x := &division{slotDecision: d, plan: policy.Refill(d.v), resizes: anew, promised: map[*policy.Job]bool{}}
+	standings := d.admittedSweeps()
 	for _, s := range standings {
 		x.allot(s)
 	}
 	x.listSpare(standings)
-	for _, s := range x.later {
-		x.put(s)
+	for _, s := range x.starts {
+		x.placeStart(s)
 	}
-	x.hold(standings)
+	x.holdForPromised(standings)
 	for _, j := range slices.Backward(x.spare) {
 		if d.conserve || d.m.Admissions[j.App.ID].isMeasuring() {
 			x.plan.Keep(j)
@@ -56,11 +56,11 @@ func (d *day) divide(anew bool) policy.Plan {
 	return x.plan.Plan(d.reason(anew), "others were promised its devices, or it goes on with more or fewer workers")
 }
 
-func (t *admission) isMeasuring() bool { return t == nil || t.Kind == measuring }
+func (a *admission) isMeasuring() bool { return a == nil || a.Kind == measuring }
 
 // allot divides a sweep's workers of the slot over its trials: as many trials as possible, with equal numbers of
 // workers, running trials first.
-func (x *division) allot(s *standing) {
+func (x *division) allot(s *admittedSweep) {
 	for _, share := range s.admission.Shares {
 		if share.Slot == x.slot {
 			x.allotOf(s, share.Type, share.Workers)
@@ -68,15 +68,15 @@ func (x *division) allot(s *standing) {
 	}
 }
 
-func (x *division) allotOf(s *standing, kind string, workers int) {
+func (x *division) allotOf(s *admittedSweep, kind string, workers int) {
 	size := max(1, s.admission.Size)
 	var running, ready []*policy.Job
 	for _, j := range s.app.Jobs {
 		switch {
-		case x.promised[j] || slices.ContainsFunc(x.later, func(o start) bool { return o.job == j }):
+		case x.promised[j] || slices.ContainsFunc(x.starts, func(o start) bool { return o.job == j }):
 		case j.Running() && !j.Ending && x.kindOf(j) == kind:
 			running = append(running, j)
-		case j.Running() && !j.Ending && x.anew || j.Waiting():
+		case j.Running() && !j.Ending && x.resizes || j.Waiting():
 			ready = append(ready, j) // it may run on another type in this slot
 		case j.Ending:
 			workers -= min(workers, j.Held().Size()/size) // its devices are kept for the sweep until it has saved
@@ -88,7 +88,7 @@ func (x *division) allotOf(s *standing, kind string, workers int) {
 	}
 	slices.SortStableFunc(running, func(a, b *policy.Job) int { return cmp.Compare(b.Held().Size(), a.Held().Size()) })
 	slices.SortStableFunc(ready, func(a, b *policy.Job) int { return a.Queued.Compare(b.Queued) })
-	if !x.anew {
+	if !x.resizes {
 		for _, j := range running {
 			if n := max(1, j.Held().Size()/size); n <= workers {
 				workers -= n
@@ -104,29 +104,29 @@ func (x *division) allotOf(s *standing, kind string, workers int) {
 		if i < workers%count {
 			n++
 		}
-		x.size(j, i < len(running), start{j, kind, n, size})
+		x.keepOrResize(j, i < len(running), start{j, kind, n, size})
 	}
 }
 
-// size lets a running trial continue if it has the right size, and notes what must change.
-func (x *division) size(j *policy.Job, runs bool, s start) {
-	most := x.most(s)
+// keepOrResize lets a running trial continue if it has the right size, and notes what must change.
+func (x *division) keepOrResize(j *policy.Job, runs bool, s start) {
+	most := x.mostWorkers(s)
 	switch held := j.Held().Size(); {
 	case !runs:
-		x.later = append(x.later, s)
+		x.starts = append(x.starts, s)
 	case j.Forked && !x.v.Now.Before(j.TermEnd) && !j.TermEnd.IsZero():
 		x.plan.Evict(j, "the slot is over")
-		x.later = append(x.later, s)
+		x.starts = append(x.starts, s)
 	case j.Forked, min(s.workers, most)*s.size == held && (s.workers <= most || !j.MayFork()), held > j.Demand.Max:
 		x.promised[j] = true
 	default:
 		x.promised[j] = true
-		x.later = append(x.later, s)
+		x.starts = append(x.starts, s)
 	}
 }
 
-// most returns how many workers a gang of the job can have on the type.
-func (x *division) most(s start) int {
+// mostWorkers returns how many workers a gang of the job can have on the type.
+func (x *division) mostWorkers(s start) int {
 	k := slices.Index(x.types, s.kind)
 	return max(1, x.inventory.Most(s.job.Demand, k)/s.size)
 }
@@ -138,7 +138,7 @@ func (x *division) kindOf(j *policy.Job) string {
 }
 
 // listSpare lists the trials that run without a promise: those of the latest sweep first, those being measured last.
-func (x *division) listSpare(standings []*standing) {
+func (x *division) listSpare(standings []*admittedSweep) {
 	for _, a := range slices.Backward(x.v.Apps) {
 		for _, j := range a.Jobs {
 			if j.Running() && !j.Ending && !x.promised[j] {
@@ -150,7 +150,7 @@ func (x *division) listSpare(standings []*standing) {
 		switch {
 		case x.m.Admissions[j.App.ID].isMeasuring():
 			return 2
-		case slices.ContainsFunc(standings, func(s *standing) bool { return s.app == j.App }):
+		case slices.ContainsFunc(standings, func(s *admittedSweep) bool { return s.app == j.App }):
 			return 1
 		}
 		return 0
@@ -158,27 +158,27 @@ func (x *division) listSpare(standings []*standing) {
 	slices.SortStableFunc(x.spare, func(a, b *policy.Job) int { return cmp.Compare(place(a), place(b)) })
 }
 
-// put finds devices for a trial that starts or changes its size. If there are not enough, it also uses those of trials
-// without a promise, one trial at a time.
-func (x *division) put(s start) {
-	if x.try(s, false) {
+// placeStart finds devices for a trial that starts or changes its size. If there are not enough, it also uses those of
+// trials without a promise, one trial at a time.
+func (x *division) placeStart(s start) {
+	if x.tryPlace(s, false) {
 		return
 	}
 	for _, j := range x.spare {
 		if j == s.job || x.plan.Reclaimed(j) || j.Forked || x.kindOf(j) != s.kind {
 			continue
 		}
-		if x.plan.Reclaim(j); x.plan.Reclaimed(j) && x.try(s, false) {
+		if x.plan.Reclaim(j); x.plan.Reclaimed(j) && x.tryPlace(s, false) {
 			return
 		}
 	}
-	x.try(s, true)
+	x.tryPlace(s, true)
 }
 
-// try makes one attempt. fewer means that fewer devices suffice.
-func (x *division) try(s start, fewer bool) bool {
+// tryPlace makes one attempt. fewer means that fewer devices suffice.
+func (x *division) tryPlace(s start, fewer bool) bool {
 	const why = "its sweep was promised these devices in this slot"
-	j, most := s.job, x.most(s)
+	j, most := s.job, x.mostWorkers(s)
 	if s.workers > most && j.MayFork() && x.fork(s, why) {
 		return true
 	}
@@ -259,9 +259,9 @@ func (x *division) fork(s start, why string) bool {
 	return true
 }
 
-// hold keeps devices for promised trials that will wait soon, because they are saving or their forks are being
-// averaged.
-func (x *division) hold(standings []*standing) {
+// holdForPromised keeps devices for promised trials that will wait soon, because they are saving or their forks are
+// being averaged.
+func (x *division) holdForPromised(standings []*admittedSweep) {
 	for _, s := range standings {
 		for _, j := range s.app.Jobs {
 			if !j.Consolidating || j.Running() {

@@ -28,9 +28,9 @@ type seen struct {
 }
 
 // learn adds new sweeps.
-func (d *day) learn(came []*policy.App) {
+func (d *slotDecision) learn(came []*policy.App) {
 	for _, a := range came {
-		if t := d.m.Admissions[a.ID]; t != nil && t.Kind != measuring || d.measured(a) != "" {
+		if t := d.m.Admissions[a.ID]; t != nil && t.Kind != measuring || d.whyUnmeasured(a) != "" {
 			continue
 		}
 		if s, ok := d.see(a); ok {
@@ -42,9 +42,9 @@ func (d *day) learn(came []*policy.App) {
 	}
 }
 
-func (d *day) see(a *policy.App) (seen, bool) {
-	w := d.wish(a)
-	fastest := slices.Max(append([]float64{0}, w.does...)) * d.Policy.slot.Seconds()
+func (d *slotDecision) see(a *policy.App) (seen, bool) {
+	w := d.requirementOf(a)
+	fastest := slices.Max(append([]float64{0}, w.rates...)) * d.Policy.slot.Seconds()
 	if fastest <= 0 || w.most < 1 {
 		return seen{}, false
 	}
@@ -68,7 +68,7 @@ func (d *day) see(a *policy.App) (seen, bool) {
 }
 
 // prices returns the prices learnt (equation 22).
-func (d *day) prices() schedule.Prices {
+func (d *slotDecision) prices() schedule.Prices {
 	p := schedule.Prices{Low: make([]float64, kinds), High: make([]float64, kinds)}
 	low, volume, all := math.Inf(1), math.Inf(1), 0.0
 	for _, s := range d.m.Seen {
@@ -94,7 +94,7 @@ func (d *day) prices() schedule.Prices {
 }
 
 // published returns the prices in the form shown to users, or nil if they have not changed.
-func (d *day) published(anew bool) *outbidv1.Prices {
+func (d *slotDecision) published(anew bool) *outbidv1.Prices {
 	if !anew || d.book == nil {
 		return nil
 	}

@@ -144,7 +144,7 @@ func TestARejectedSweepIsNotOfferedAgain(t *testing.T) {
 }
 
 // The loss of a node breaks a promise that the other nodes cannot keep, and the message contains the reason.
-func TestABrokenPromiseIsNamed(t *testing.T) {
+func TestBrokenPromiseIsReported(t *testing.T) {
 	t.Parallel()
 	c := play(t, 4, map[string]string{"slot": "10m", "slots": "30", "slack": "0"})
 	c.Nodes = append(c.Nodes, stagetest.Nodes("v100", 2, 4, 4)[1])
@@ -161,7 +161,7 @@ func TestABrokenPromiseIsNamed(t *testing.T) {
 }
 
 // A sweep that has not been measured runs on idle devices and yields to promises.
-func TestWhatIsIdleIsUsedUntilItIsPromised(t *testing.T) {
+func TestIdleDevicesAreUsedUntilPromised(t *testing.T) {
 	t.Parallel()
 	c := play(t, 4, nil)
 	unknown := c.sweep("unknown", 4, 1, 1, 100_000, nil)
@@ -175,7 +175,7 @@ func TestWhatIsIdleIsUsedUntilItIsPromised(t *testing.T) {
 	c.Run(t, c.p, time.Minute)
 	c.wants("known", "ADMITTED", "1 to 1 workers")
 	if held(unknown) != 2 {
-		t.Errorf("it holds %d devices beside two that are promised", held(unknown))
+		t.Errorf("it holds %d devices in addition to two that are promised", held(unknown))
 	}
 }
 

@@ -110,8 +110,8 @@ func (p *Policy) Restore(b []byte) error {
 
 // Decide implements policy.Policy.
 func (p *Policy) Decide(v *policy.View) policy.Plan {
-	d := p.day(v)
-	d.over()
+	d := p.newSlotDecision(v)
+	d.forgetEnded()
 	anew := d.review()
 	plan := policy.Plan{Reason: "no sweeps that could train"}
 	if jobs := v.Jobs(); len(jobs) > 0 {
@@ -122,8 +122,8 @@ func (p *Policy) Decide(v *policy.View) policy.Plan {
 	return plan
 }
 
-// over removes sweeps that have ended.
-func (d *day) over() {
+// forgetEnded removes sweeps that have ended.
+func (d *slotDecision) forgetEnded() {
 	there := map[string]bool{}
 	for _, a := range d.v.Apps {
 		there[a.ID] = true
@@ -141,10 +141,10 @@ func (d *day) over() {
 
 // review answers new sweeps, and reviews every admission when a slot begins or the cluster has changed. It reports
 // whether something has changed.
-func (d *day) review() bool {
+func (d *slotDecision) review() bool {
 	begins := d.slot != d.m.Slot
-	if changed := !maps.EqualFunc(d.m.Capacity, d.stock(), slices.Equal[[]float64]); changed {
-		d.m.Capacity, begins = d.stock(), true
+	if changed := !maps.EqualFunc(d.m.Capacity, d.capacityByType(), slices.Equal[[]float64]); changed {
+		d.m.Capacity, begins = d.capacityByType(), true
 	}
 	d.m.Slot = d.slot
 	var asks []*policy.App
@@ -152,7 +152,7 @@ func (d *day) review() bool {
 		t := d.m.Admissions[a.ID]
 		switch {
 		case a.Paused || len(a.Jobs) == 0 && t == nil:
-		case t == nil, t.Kind == measuring && d.measured(a) == "":
+		case t == nil, t.Kind == measuring && d.whyUnmeasured(a) == "":
 			asks = append(asks, a)
 		case t.Kind == waiting && begins:
 			asks = append(asks, a)
@@ -162,28 +162,28 @@ func (d *day) review() bool {
 		return false
 	}
 	d.learn(asks)
-	d.open()
-	d.keep(begins)
+	d.openBook()
+	d.enterPromises(begins)
 	for _, a := range asks {
-		d.answer(a)
+		d.answerSweep(a)
 	}
 	return true
 }
 
-// standings returns the admitted sweeps in order of admission.
-func (d *day) standings() []*standing {
-	var all []*standing
+// admittedSweeps returns the admitted sweeps in order of admission.
+func (d *slotDecision) admittedSweeps() []*admittedSweep {
+	var all []*admittedSweep
 	for _, a := range d.v.Apps {
 		if t := d.m.Admissions[a.ID]; t != nil && t.admitted() {
-			all = append(all, &standing{app: a, admission: t})
+			all = append(all, &admittedSweep{app: a, admission: t})
 		}
 	}
-	slices.SortStableFunc(all, func(a, b *standing) int { return cmp.Compare(a.admission.Made, b.admission.Made) })
+	slices.SortStableFunc(all, func(a, b *admittedSweep) int { return cmp.Compare(a.admission.Made, b.admission.Made) })
 	return all
 }
 
 // reason returns the round's reason.
-func (d *day) reason(anew bool) string {
+func (d *slotDecision) reason(anew bool) string {
 	text := "within a slot: devices that became free, by what sweeps were promised"
 	if anew {
 		text = "a slot, or who is promised what in it, is new"

@@ -141,8 +141,8 @@ func (c *Cluster) Offer(j Job) Offer {
 
 // cheapest goes through the slots and calls each with the cost of ending in that slot, for every slot where the job
 // could end. It returns the workers chosen in the last.
-func cheapest(j Job, bySlot [][]room, each func(slot int, cost float64)) dearest {
-	var chosen dearest
+func cheapest(j Job, bySlot [][]room, each func(slot int, cost float64)) costliest {
+	var chosen costliest
 	cost, held := 0.0, 0.0
 	for slot, rooms := range bySlot {
 		left := j.Most
@@ -244,12 +244,12 @@ func Workers(schedule []Share) (least, most int) {
 	return min(least, most), most
 }
 
-// dearest is a heap with the most expensive room on top, the latest among equals, so that schedules are early.
-type dearest []room
+// costliest is a heap with the most expensive room on top, the latest among equals, so that schedules are early.
+type costliest []room
 
-func (d dearest) Len() int { return len(d) }
+func (d costliest) Len() int { return len(d) }
 
-func (d dearest) Less(a, b int) bool {
+func (d costliest) Less(a, b int) bool {
 	if d[a].unit != d[b].unit {
 		return d[a].unit > d[b].unit
 	}
@@ -259,24 +259,24 @@ func (d dearest) Less(a, b int) bool {
 	return d[a].server > d[b].server
 }
 
-func (d dearest) Swap(a, b int) { d[a], d[b] = d[b], d[a] }
+func (d costliest) Swap(a, b int) { d[a], d[b] = d[b], d[a] }
 
 // Push implements heap.Interface.
-func (d *dearest) Push(x any) {
+func (d *costliest) Push(x any) {
 	if r, ok := x.(room); ok {
 		*d = append(*d, r)
 	}
 }
 
 // Pop implements heap.Interface.
-func (d *dearest) Pop() any {
+func (d *costliest) Pop() any {
 	last := (*d)[len(*d)-1]
 	*d = (*d)[:len(*d)-1]
 	return last
 }
 
 // shares returns the rooms' shares by slot and server.
-func (d dearest) shares() []Share {
+func (d costliest) shares() []Share {
 	all := make([]Share, len(d))
 	for i, r := range d {
 		all[i] = Share{r.slot, r.server, r.workers}

@@ -14,8 +14,8 @@ type Servers struct {
 	PerWorker float64
 }
 
-// of returns the number of parameter servers for a number of workers.
-func (s *Servers) of(workers int) int {
+// countFor returns the number of parameter servers for a number of workers.
+func (s *Servers) countFor(workers int) int {
 	return min(workers, int(math.Ceil(float64(workers)*s.PerWorker-tiny)))
 }
 
@@ -106,7 +106,7 @@ func (c *Cluster) offerWithServers(j Job) Offer {
 		n := int(choices[slot-max(0, j.Arrives)][left])
 		workers, servers := c.line(slot, j.Worker, n), c.servers.line(slot, j.Servers.Each, n)
 		best.Schedule = append(workers.shares(n), best.Schedule...)
-		best.Servers = append(servers.shares(j.Servers.of(n)), best.Servers...)
+		best.Servers = append(servers.shares(j.Servers.countFor(n)), best.Servers...)
 		left -= n
 	}
 	return best
@@ -115,9 +115,9 @@ func (c *Cluster) offerWithServers(j Job) Offer {
 // withServers returns the cost of n workers and their parameter servers in a slot, for every n that fits.
 func (c *Cluster) withServers(slot int, j Job) []float64 {
 	workers := c.line(slot, j.Worker, j.Most)
-	servers := c.servers.line(slot, j.Servers.Each, j.Servers.of(j.Most))
+	servers := c.servers.line(slot, j.Servers.Each, j.Servers.countFor(j.Most))
 	for n := range workers.cost {
-		z := j.Servers.of(n)
+		z := j.Servers.countFor(n)
 		if z >= len(servers.cost) {
 			return workers.cost[:n]
 		}
