@@ -105,12 +105,12 @@ func (m *instance) newPort(a *policy.App, wanted float64, remembered map[string]
 			s.held[k] += float64(j.Held().Size())
 		}
 	}
-	s.total(m)
+	s.updateShare(m)
 	return s
 }
 
-// total computes the shares.
-func (s *port) total(m *instance) {
+// updateShare computes the shares.
+func (s *port) updateShare(m *instance) {
 	clear(s.share)
 	s.need = 0
 	for i, pool := range m.pools {
@@ -168,7 +168,7 @@ func (m *instance) learn(p *Policy) {
 			}
 		}
 		p.m.Shares[s.app.ID] = own
-		s.total(m)
+		s.updateShare(m)
 	}
 }
 
@@ -187,8 +187,8 @@ func (m *instance) reward(p *Policy, has func(*port) []float64) float64 {
 	return reward
 }
 
-// give counts the devices of a gang as given to a port.
-func (m *instance) give(s *port, g cluster.Gang) {
+// countGiven counts the devices of a gang as given to a port.
+func (m *instance) countGiven(s *port, g cluster.Gang) {
 	for _, place := range g {
 		for _, d := range place.Devices {
 			kind := m.v.Nodes[place.Node].Devices[d].Type
@@ -204,8 +204,8 @@ func (m *instance) give(s *port, g cluster.Gang) {
 // slack is how far below a whole number a share may be and still count as that number.
 const slack = 0.25
 
-// keep lets trials continue up to their sweep's share, rounded up, those that started first before others.
-func (m *instance) keep(plan *policy.Planner, jobs []*policy.Job) {
+// keepRunning lets trials continue up to their sweep's share, rounded up, those that started first before others.
+func (m *instance) keepRunning(plan *policy.Planner, jobs []*policy.Job) {
 	running := slices.Clone(jobs)
 	slices.SortStableFunc(running, func(a, b *policy.Job) int { return a.Granted.Compare(b.Granted) })
 	for _, s := range m.ports {
@@ -220,12 +220,12 @@ func (m *instance) keep(plan *policy.Planner, jobs []*policy.Job) {
 		if k < 0 || s.held[k]+n <= math.Ceil(s.share[k]-slack) {
 			if plan.Keep(j) && k >= 0 {
 				s.held[k] += n
-				m.give(s, j.Held())
+				m.countGiven(s, j.Held())
 			}
 		}
 	}
 	for _, s := range m.ports {
-		s.total(m)
+		s.updateShare(m)
 	}
 }
 
@@ -238,10 +238,10 @@ func (m *instance) place(plan *policy.Planner, waiting []*policy.Job) {
 			if n < max(1, j.Demand.Min) || !j.Demand.Accepts(m.types[k]) {
 				continue
 			}
-			g, ok := m.where(plan, s, j, k, n)
+			g, ok := m.placeFor(plan, s, j, k, n)
 			if ok && plan.PlaceOn(j, g, "its sweep's share of the devices, learnt slot by slot") {
 				s.held[k] += float64(n)
-				m.give(s, g)
+				m.countGiven(s, g)
 				break
 			}
 		}
@@ -258,8 +258,8 @@ func (s *port) byShare() []int {
 	return kinds
 }
 
-// where finds n devices of a type: on the node with room on which most is kept for the sweep, or else anywhere.
-func (m *instance) where(plan *policy.Planner, s *port, j *policy.Job, kind, n int) (cluster.Gang, bool) {
+// placeFor finds n devices of a type: on the node with room on which most is kept for the sweep, or else anywhere.
+func (m *instance) placeFor(plan *policy.Planner, s *port, j *policy.Job, kind, n int) (cluster.Gang, bool) {
 	best, most := -1, 0.0
 	for i, pool := range m.pools {
 		left := s.y[i] - s.given[i]

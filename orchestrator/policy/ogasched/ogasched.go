@@ -119,7 +119,7 @@ func (p *Policy) divide(v *policy.View, m *instance, jobs []*policy.Job) policy.
 	var plan *policy.Planner
 	if p.preempt {
 		plan = policy.Preempt(v)
-		m.keep(plan, jobs)
+		m.keepRunning(plan, jobs)
 	} else {
 		plan = policy.Refill(v)
 	}

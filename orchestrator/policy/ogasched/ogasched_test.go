@@ -106,7 +106,7 @@ func TestGangsAreWholeAndEveryJobEnds(t *testing.T) {
 }
 
 // The reason of a round contains the worth of the fractions and of the whole devices, and shares fit each node.
-func TestSharesFitAndRoundingIsTold(t *testing.T) {
+func TestSharesFitAndRoundingIsExplained(t *testing.T) {
 	t.Parallel()
 	s := stagetest.New(stagetest.Nodes("v100", 2, 4, 4)...)
 	p := create(t, map[string]string{"rate": "25"})
@@ -123,7 +123,7 @@ func TestSharesFitAndRoundingIsTold(t *testing.T) {
 			sum += own[node]
 		}
 		if math.Abs(sum-4) > 1e-9 {
-			t.Errorf("%g of 4 devices of %s are kept for somebody", sum, node)
+			t.Errorf("shares add up to %g of 4 devices of %s", sum, node)
 		}
 	}
 }

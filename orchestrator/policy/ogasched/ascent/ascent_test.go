@@ -255,7 +255,7 @@ func TestSeveralArrivalsOfAPort(t *testing.T) {
 	}
 }
 
-func TestGraphsThatAreNone(t *testing.T) {
+func TestInvalidGraphs(t *testing.T) {
 	t.Parallel()
 	for name, spoil := range map[string]func(*Graph){
 		"request":  func(g *Graph) { g.Request[0] = g.Request[0][:1] },

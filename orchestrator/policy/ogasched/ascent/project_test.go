@@ -123,7 +123,7 @@ func closest(z, most []float64, limit float64) float64 {
 
 // The paper's procedure checks only whether the largest z is above its bound. If the largest is not but another is, it
 // would give the other more than its bound.
-func TestTheLargestAloneDoesNotSayWhoIsAtHisMost(t *testing.T) {
+func TestPaperProjectionExceedsBounds(t *testing.T) {
 	t.Parallel()
 	y := []float64{10, 9, 1}
 	Project(y, []float64{20, 2, 20}, 8)

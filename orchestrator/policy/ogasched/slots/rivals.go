@@ -114,14 +114,15 @@ func scored(g *ascent.Graph, sign float64) rival {
 				}
 				r := rest[l][best]
 				rest[l] = slices.Delete(rest[l], best, best+1)
-				used[r] = take(g, y, r, l)
+				used[r] = giveRequest(g, y, r, l)
 			}
 		}
 	}
 }
 
-// take gives a port its request of each kind of an instance, or the rest, and returns the instance's new utilisation.
-func take(g *ascent.Graph, y ascent.Decision, r, l int) float64 {
+// giveRequest gives a port its request of each kind of an instance, or the rest, and returns the instance's new
+// utilisation.
+func giveRequest(g *ascent.Graph, y ascent.Decision, r, l int) float64 {
 	at, utilisation, kinds := slices.Index(g.Ports[r], l), 0.0, 0
 	for k, capacity := range g.Capacity[r] {
 		if capacity == 0 {

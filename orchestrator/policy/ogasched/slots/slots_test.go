@@ -44,7 +44,7 @@ func TestRivalsDivideAsTheyAreDescribed(t *testing.T) {
 		"Fairness, one":     {[]float64{0, 1}, fairness, ascent.Decision{0, 3, 0, 2, 3, 3}},
 		"BinPacking":        {[]float64{1, 1}, scored(g, 1), ascent.Decision{6, 0, 1, 1, 3, 3}},
 		"Spreading":         {[]float64{1, 1}, scored(g, -1), ascent.Decision{6, 0, 1, 1, 3, 3}},
-		"Spreading, nobody": {[]float64{0, 0}, scored(g, -1), ascent.Decision{0, 0, 0, 0, 0, 0}},
+		"Spreading, no job": {[]float64{0, 0}, scored(g, -1), ascent.Decision{0, 0, 0, 0, 0, 0}},
 	} {
 		y := g.Zero()
 		c.by(g, c.arrivals, y)
@@ -94,7 +94,7 @@ func TestRivalsStayFeasible(t *testing.T) {
 }
 
 // Runs are reproducible, and the regret with steps by theory stays within the theorem's bound.
-func TestRunsAreTheSameAgain(t *testing.T) {
+func TestRunsAreReproducible(t *testing.T) {
 	t.Parallel()
 	s := Default()
 	s.Ports, s.Instances, s.Horizon = 4, 3, 200
