@@ -117,7 +117,7 @@ func TestFairnessFilter(t *testing.T) {
 	p := create(t, map[string]string{"alpha": "0", "fair": "tenant"})
 	s.Decide(t, p)
 	if !first.Running() {
-		t.Error("fair=tenant does not begin with who waits longest where no tenant has had anything")
+		t.Error("fair=tenant does not begin with the longest waiting job although no tenant has had anything")
 	}
 	s.Apps[3].Tenant, s.Now = "poor", s.Now.Add(time.Minute)
 	first.Gangs, first.Queued = nil, s.Now.Add(-time.Hour)
