@@ -142,8 +142,8 @@ func checkPlace(t failer, v *policy.View, name policy.JobName, p cluster.Place, 
 	}
 }
 
-// after returns the earlier of two times that are in the future, where the zero time means never.
-func after(now, a, b time.Time) time.Time {
+// earlierFuture returns the earlier of two times that are in the future, where the zero time means never.
+func earlierFuture(now, a, b time.Time) time.Time {
 	switch {
 	case !a.After(now):
 		return b

@@ -50,8 +50,8 @@ func runRounds(t *rapid.T, make func() policy.Policy, w *world) {
 		if rapid.Bool().Draw(t, "restart") {
 			p = shadow
 		}
-		w.act(plan)
-		w.pass(t, plan.Next)
+		w.apply(plan)
+		w.advance(t, plan.Next)
 	}
 }
 

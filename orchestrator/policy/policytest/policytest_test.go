@@ -34,7 +34,7 @@ func check(v *policy.View, plan policy.Plan) (text string) {
 }
 
 // Each plan breaks one rule.
-func TestCheckFindsWhatIsWrong(t *testing.T) {
+func TestCheckFindsBrokenRules(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1000, 0).UTC()
 	gang := func(node int, devices ...int) cluster.Gang { return cluster.Gang{{Node: node, Devices: devices}} }

@@ -29,8 +29,8 @@ func Story(seed int, make func() policy.Policy) string {
 		for range rounds {
 			plan := w.decide(t, p)
 			b.WriteString(dumpPlan(plan))
-			w.act(plan)
-			w.pass(t, plan.Next)
+			w.apply(plan)
+			w.advance(t, plan.Next)
 		}
 		state, err := p.Snapshot()
 		fmt.Fprintf(&b, "%s %v\n", state, err)

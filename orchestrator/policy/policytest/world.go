@@ -74,8 +74,8 @@ func (w *world) find(j *policy.Job) *policy.Job {
 	return nil
 }
 
-// act carries out a plan: grants start at once, revoked jobs still have to end.
-func (w *world) act(plan policy.Plan) {
+// apply carries out a plan: grants start at once, revoked jobs still have to end.
+func (w *world) apply(plan policy.Plan) {
 	for _, r := range plan.Revokes {
 		w.find(r.Job).Ending = true
 	}
@@ -89,17 +89,17 @@ func (w *world) act(plan policy.Plan) {
 	}
 }
 
-// pass advances time: to the policy's next round, to the end of a job, or to another event.
-func (w *world) pass(t *rapid.T, next time.Time) {
+// advance advances time: to the policy's next round, to the end of a job, or to another event.
+func (w *world) advance(t *rapid.T, next time.Time) {
 	v := &policy.View{Now: w.now, Nodes: w.nodes}
 	soon := w.now.Add(time.Duration(rapid.IntRange(1, 400).Draw(t, "seconds")) * time.Second)
 	if rapid.Bool().Draw(t, "wait for the next round") {
-		soon = after(w.now, next, soon)
+		soon = earlierFuture(w.now, next, soon)
 	}
 	w.eachJob(func(j *policy.Job) {
 		if rate := v.Rate(j, j.Gang()); j.Running() && rate > 0 {
 			end := w.now.Add(time.Duration((v.StepsLeft(j)/rate + 1) * float64(time.Second)))
-			soon = after(w.now, end, soon)
+			soon = earlierFuture(w.now, end, soon)
 		}
 	})
 	passed := soon.Sub(w.now)
@@ -110,7 +110,7 @@ func (w *world) pass(t *rapid.T, next time.Time) {
 		a.Jobs = slices.DeleteFunc(a.Jobs, func(j *policy.Job) bool { return w.progress(t, v, j) })
 	}
 	w.apps = slices.DeleteFunc(w.apps, func(a *policy.App) bool { return len(a.Jobs) == 0 })
-	w.happen(t)
+	w.drawEvent(t)
 }
 
 // progress updates a job to the present and reports whether it is done.
@@ -143,8 +143,8 @@ func (w *world) progress(t *rapid.T, v *policy.View, j *policy.Job) bool {
 	return done
 }
 
-// happen draws another event: sweeps arrive, trials are added, sweeps pause, nodes drain.
-func (w *world) happen(t *rapid.T) {
+// drawEvent draws another event: sweeps arrive, trials are added, sweeps pause, nodes drain.
+func (w *world) drawEvent(t *rapid.T) {
 	if w.tenants != nil && rapid.IntRange(0, 7).Draw(t, "other quotas") == 0 {
 		w.drawTenants(t)
 	}
