@@ -10,13 +10,13 @@ func (p *Planner) State() string {
 			devices[fmt.Sprintf("%d/%d", node, d)] = true
 		}
 	}
-	for node, n := range p.pending.rest {
+	for node, n := range p.pending.needs {
 		if n != (need{}) {
 			rest[node] = n
 		}
 	}
 	return fmt.Sprintf("free %+v\npending %v %v\ndecided %v\nplan %+v until %v\nreserved %+v\nnoted %d, open %d",
-		*p.free, devices, rest, decisions(p.decided), p.plan, p.until(nil), p.reserved, len(p.changes), p.open)
+		*p.free, devices, rest, decisions(p.decided), p.plan, p.termEnd(nil), p.reserved, len(p.changes), p.openStatements)
 }
 
 // decisions maps job names to decisions, because the order of pointers varies from run to run.

@@ -33,7 +33,7 @@ func TestAllForksOfAJobAreReclaimed(t *testing.T) {
 		before := p.Free().FreeDevices()
 		do(p, j)
 		if got := p.Free().FreeDevices() - before; got != 2 || !p.Pending(0, 0) || !p.Pending(1, 0) {
-			t.Errorf("%s: %d devices are planned with", name, got)
+			t.Errorf("%s: the plan has %d free devices", name, got)
 		}
 		if plan := p.Plan("", "others want them"); len(plan.Revokes) != 1 || v.Free.FreeDevices() != before {
 			t.Errorf("%s: it revokes %v", name, plan.Revokes)

@@ -44,9 +44,9 @@ func ParseOptions(pairs []string) (*Options, error) {
 // Given returns the values that were given, by name.
 func (o *Options) Given() map[string]string { return maps.Clone(o.values) }
 
-// take registers an option and returns its given text. A text that equals the default counts as not given, even if the
-// default is outside the option's bounds, so that the result of Resolved can be given again.
-func (o *Options) take(name, def, help string) (string, bool) {
+// lookup registers an option and returns its given text. A text that equals the default counts as not given, even if
+// the default is outside the option's bounds, so that the result of Resolved can be given again.
+func (o *Options) lookup(name, def, help string) (string, bool) {
 	o.known = append(o.known, Option{name, def, help})
 	value, ok := o.values[name]
 	return value, ok && value != def
@@ -60,7 +60,7 @@ func (o *Options) fail(name, value, want string) {
 
 // Duration reads an option such as "6m", which must be above 0.
 func (o *Options) Duration(name string, def time.Duration, help string) time.Duration {
-	value, ok := o.take(name, def.String(), help)
+	value, ok := o.lookup(name, def.String(), help)
 	if !ok {
 		return def
 	}
@@ -74,7 +74,7 @@ func (o *Options) Duration(name string, def time.Duration, help string) time.Dur
 
 // Float reads a number from least to most, inclusive.
 func (o *Options) Float(name string, def, least, most float64, help string) float64 {
-	value, ok := o.take(name, strconv.FormatFloat(def, 'g', -1, 64), help)
+	value, ok := o.lookup(name, strconv.FormatFloat(def, 'g', -1, 64), help)
 	if !ok {
 		return def
 	}
@@ -88,7 +88,7 @@ func (o *Options) Float(name string, def, least, most float64, help string) floa
 
 // Int reads a whole number from least to most, inclusive.
 func (o *Options) Int(name string, def, least, most int, help string) int {
-	value, ok := o.take(name, strconv.Itoa(def), help)
+	value, ok := o.lookup(name, strconv.Itoa(def), help)
 	if !ok {
 		return def
 	}
@@ -102,7 +102,7 @@ func (o *Options) Int(name string, def, least, most int, help string) int {
 
 // Seed reads a whole number of at least 0.
 func (o *Options) Seed(name string, def uint64, help string) uint64 {
-	value, ok := o.take(name, strconv.FormatUint(def, 10), help)
+	value, ok := o.lookup(name, strconv.FormatUint(def, 10), help)
 	if !ok {
 		return def
 	}
@@ -116,7 +116,7 @@ func (o *Options) Seed(name string, def uint64, help string) uint64 {
 
 // Bool reads true or false.
 func (o *Options) Bool(name string, def bool, help string) bool {
-	value, ok := o.take(name, strconv.FormatBool(def), help)
+	value, ok := o.lookup(name, strconv.FormatBool(def), help)
 	if !ok {
 		return def
 	}
@@ -130,7 +130,7 @@ func (o *Options) Bool(name string, def bool, help string) bool {
 
 // Text reads a text, which must be one of choices if there are any.
 func (o *Options) Text(name, def, help string, choices ...string) string {
-	value, ok := o.take(name, def, help)
+	value, ok := o.lookup(name, def, help)
 	if !ok {
 		return def
 	}
@@ -143,7 +143,7 @@ func (o *Options) Text(name, def, help string, choices ...string) string {
 
 // Ascending reads a list such as "3600,36000": numbers above 0, each larger than the one before.
 func (o *Options) Ascending(name, def, help string) []float64 {
-	text, ok := o.take(name, def, help)
+	text, ok := o.lookup(name, def, help)
 	if !ok {
 		text = def
 	}

@@ -43,7 +43,7 @@ func TestResolvedOptionsHoldAll(t *testing.T) {
 		}
 		again := policy.NewOptions(o.Resolved())
 		if diff := cmp.Diff(values, ask(again)); diff != "" || again.Err() != nil {
-			t.Errorf("%s: made again from what was resolved, %v (-then +now):\n%s", name, again.Err(), diff)
+			t.Errorf("%s: options made from the resolved ones differ, %v (-first +second):\n%s", name, again.Err(), diff)
 		}
 	}
 }

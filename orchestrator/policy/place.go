@@ -32,7 +32,7 @@ func (p *Planner) Fill(jobs []*Job, reason string) {
 // type and size that is free now, on at most as many nodes. It returns the gang unchanged if it finds none or the plan
 // reclaims all devices.
 func (p *Planner) PreferFreeNow(j *Job, g cluster.Gang) cluster.Gang {
-	if p.all || !j.Waiting() || !p.pending.anyOf(g) {
+	if p.reclaimsAll || !j.Waiting() || !p.pending.isAnyPending(g) {
 		return g
 	}
 	var late cluster.Gang
@@ -61,7 +61,7 @@ func (p *Planner) PreferFreeNow(j *Job, g cluster.Gang) cluster.Gang {
 func (p *Planner) Resize(j *Job, n int, kind, reason string) bool {
 	try := p.Statement()
 	p.Drop(j)
-	g, ok := part(j.Gang(), n), true
+	g, ok := firstDevices(j.Gang(), n), true
 	if n > j.Gang().Size() {
 		g, ok = p.free.Place(j.Demand, n, kind)
 	}
@@ -73,8 +73,8 @@ func (p *Planner) Resize(j *Job, n int, kind, reason string) bool {
 	return false
 }
 
-// part returns the first n devices of a gang.
-func part(g cluster.Gang, n int) cluster.Gang {
+// firstDevices returns the first n devices of a gang.
+func firstDevices(g cluster.Gang, n int) cluster.Gang {
 	var some cluster.Gang
 	for _, place := range g {
 		if n <= 0 {

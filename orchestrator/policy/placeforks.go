@@ -18,32 +18,32 @@ type Divider func(Grant, []cluster.Gang) []Grant
 func (p *Planner) PlaceForks(j *Job, gangs []cluster.Gang, reason string, divide Divider) bool {
 	try := p.Statement()
 	if j.Running() && !j.Ending {
-		p.makeWay(j)
+		p.revokeForForks(j)
 	}
-	if j.App.Paused || !p.placeable(j) || !p.take(j, gangs) {
+	if j.App.Paused || !p.canPlace(j) || !p.takeAll(j, gangs) {
 		try.Discard()
 		return false
 	}
 	try.Commit()
 	if j.Waiting() && !slices.ContainsFunc(gangs, func(g cluster.Gang) bool { return p.pending.blocks(g, j.Demand) }) {
 		p.decide(j, granted)
-		p.plan.Grants = append(p.plan.Grants, divide(Grant{Job: j, Gang: gangs[0], Reason: reason, TermEnd: p.until(gangs[0])}, gangs)...)
+		p.plan.Grants = append(p.plan.Grants, divide(Grant{Job: j, Gang: gangs[0], Reason: reason, TermEnd: p.termEnd(gangs[0])}, gangs)...)
 		return true
 	}
 	p.decide(j, reserved)
 	for _, g := range gangs {
-		p.settle(g, j.Demand)
+		p.waivePending(g, j.Demand)
 		p.reserved = append(p.reserved, Reserved{Job: j, Gang: g})
 	}
 	return true
 }
 
-// makeWay revokes a running job that will restart as forks.
-func (p *Planner) makeWay(j *Job) {
+// revokeForForks revokes a running job that will restart as forks.
+func (p *Planner) revokeForForks(j *Job) {
 	p.Drop(j)
 	switch {
-	case p.decided[j] == undecided && !p.all:
-		p.release(j)
+	case p.decided[j] == undecided && !p.reclaimsAll:
+		p.releaseEarly(j)
 	case !p.Reclaimed(j):
 		return
 	}
@@ -51,8 +51,8 @@ func (p *Planner) makeWay(j *Job) {
 	p.plan.Revokes = append(p.plan.Revokes, Revoke{Job: j, Reason: "it goes on as several forks"})
 }
 
-// take takes gangs from the plan's free capacity, and fails if one of them is not free.
-func (p *Planner) take(j *Job, gangs []cluster.Gang) bool {
+// takeAll takes gangs from the plan's free capacity, and fails if one of them is not free.
+func (p *Planner) takeAll(j *Job, gangs []cluster.Gang) bool {
 	for _, g := range gangs {
 		if !p.free.Fits(g, j.Demand) {
 			return false
@@ -69,9 +69,9 @@ func (p *Planner) ClaimForks(j *Job, gangs []cluster.Gang, patient bool, reason 
 	var free, coming []cluster.Gang
 	for _, g := range gangs {
 		switch {
-		case p.free.Fits(g, j.Demand) && !p.pending.anyOf(g):
+		case p.free.Fits(g, j.Demand) && !p.pending.isAnyPending(g):
 			free, coming = append(free, g), append(coming, g)
-		case p.free.IsFree(g) || p.leaving(g, sameDevice):
+		case p.free.IsFree(g) || p.endingJobHolds(g, sameDevice):
 			coming = append(coming, g)
 		}
 	}

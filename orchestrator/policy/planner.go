@@ -21,15 +21,16 @@ type Planner struct {
 	free *cluster.Capacity
 	// pending is the part of free that still has to be released.
 	pending pendingRelease
-	// all means that every running job is reclaimed unless there is a decision about it.
-	all      bool
-	decided  map[*Job]decision
-	term     func(cluster.Gang) time.Time
-	plan     Plan
-	reserved []Reserved
-	// open counts the open statements of this planner, and changes lists the changes since the outermost began.
-	open    int
-	changes []change
+	// reclaimsAll means that every running job is reclaimed unless there is a decision about it.
+	reclaimsAll bool
+	decided     map[*Job]decision
+	termEndOf   func(cluster.Gang) time.Time
+	plan        Plan
+	reserved    []Reserved
+	// openStatements counts the open statements of this planner, and changes lists the changes since the outermost
+	// began.
+	openStatements int
+	changes        []change
 }
 
 // decision is the plan's decision about a job.
@@ -58,8 +59,8 @@ func Extend(v *View) *Planner {
 // Preempt starts a plan that may reassign every device, including those of running jobs.
 func Preempt(v *View) *Planner {
 	p := Extend(v)
-	p.all = true
-	p.eachRunning(p.release)
+	p.reclaimsAll = true
+	p.eachRunning(p.releaseEarly)
 	return p
 }
 
@@ -91,36 +92,36 @@ func (p *Planner) Until(termEnd time.Time) {
 }
 
 // UntilBy sets a function that returns the term's end for a gang, for later grants and renewals.
-func (p *Planner) UntilBy(termEnd func(cluster.Gang) time.Time) { p.term = termEnd }
+func (p *Planner) UntilBy(termEnd func(cluster.Gang) time.Time) { p.termEndOf = termEnd }
 
-// until returns the end of a gang's term, or zero for no term.
-func (p *Planner) until(g cluster.Gang) time.Time {
-	if p.term == nil {
+// termEnd returns the end of a gang's term, or zero for no term.
+func (p *Planner) termEnd(g cluster.Gang) time.Time {
+	if p.termEndOf == nil {
 		return time.Time{}
 	}
-	return p.term(g)
+	return p.termEndOf(g)
 }
 
 // Free returns the capacity left by the plan, including devices that still have to be released.
 func (p *Planner) Free() *cluster.Capacity { return p.free }
 
 // Pending reports whether a device that the plan uses still has to be released.
-func (p *Planner) Pending(node, device int) bool { return p.pending.device(node, device) }
+func (p *Planner) Pending(node, device int) bool { return p.pending.isPending(node, device) }
 
 // PendingAny reports whether any device of a gang that the plan uses still has to be released.
-func (p *Planner) PendingAny(g cluster.Gang) bool { return p.pending.anyOf(g) }
+func (p *Planner) PendingAny(g cluster.Gang) bool { return p.pending.isAnyPending(g) }
 
 // Reclaim lets the plan use the devices of a running job, which is revoked in the end unless it is kept.
 func (p *Planner) Reclaim(j *Job) {
-	if !j.Running() || p.all {
+	if !j.Running() || p.reclaimsAll {
 		return
 	}
 	switch p.decided[j] {
 	case undecided:
-		p.release(j)
+		p.releaseEarly(j)
 		p.decide(j, reclaimed)
 	case leaving:
-		p.release(j)
+		p.releaseEarly(j)
 		p.decide(j, moving)
 	}
 }
@@ -128,7 +129,7 @@ func (p *Planner) Reclaim(j *Job) {
 // Reclaimed reports whether a job was reclaimed and has not been kept.
 func (p *Planner) Reclaimed(j *Job) bool {
 	d := p.decided[j]
-	return d == reclaimed || p.all && d == undecided && j.Running()
+	return d == reclaimed || p.reclaimsAll && d == undecided && j.Running()
 }
 
 // Keep lets a reclaimed job run on where it is, and fails if the plan has already used its devices or its quota.
@@ -137,7 +138,7 @@ func (p *Planner) Keep(j *Job) bool {
 		return false
 	}
 	p.free.Take(j.Held(), j.Demand)
-	p.settle(j.Held(), j.Demand)
+	p.waivePending(j.Held(), j.Demand)
 	p.decide(j, kept)
 	return true
 }
@@ -146,7 +147,7 @@ func (p *Planner) Keep(j *Job) bool {
 func (p *Planner) Drop(j *Job) {
 	if p.decided[j] == kept {
 		p.free.Release(j.Held(), j.Demand)
-		p.unsettle(j.Held(), j.Demand)
+		p.unwaivePending(j.Held(), j.Demand)
 		p.decide(j, reclaimed)
 	}
 }
@@ -161,16 +162,16 @@ func (p *Planner) Renew(j *Job, reason string) bool {
 		return false
 	}
 	p.decide(j, renewed)
-	p.plan.Renews = append(p.plan.Renews, Renew{Job: j, TermEnd: p.until(j.Gang()), Reason: reason})
+	p.plan.Renews = append(p.plan.Renews, Renew{Job: j, TermEnd: p.termEnd(j.Gang()), Reason: reason})
 	return true
 }
 
 // Evict revokes a running job that was not reclaimed, so that the plan can use its devices.
 func (p *Planner) Evict(j *Job, reason string) {
-	if !j.Running() || j.Ending || p.all || p.decided[j] != undecided {
+	if !j.Running() || j.Ending || p.reclaimsAll || p.decided[j] != undecided {
 		return
 	}
-	p.release(j)
+	p.releaseEarly(j)
 	p.decide(j, evicted)
 	p.plan.Revokes = append(p.plan.Revokes, Revoke{Job: j, Reason: reason})
 }
@@ -179,29 +180,29 @@ func (p *Planner) Evict(j *Job, reason string) {
 // reserved for the job, and a running job is revoked to move there. PlaceOn fails if the gang is not free in the plan
 // or the plan has already decided where the job runs.
 func (p *Planner) PlaceOn(j *Job, g cluster.Gang, reason string) bool {
-	if j.App.Paused || !p.placeable(j) || !p.free.Fits(g, j.Demand) {
+	if j.App.Paused || !p.canPlace(j) || !p.free.Fits(g, j.Demand) {
 		return false
 	}
 	p.free.Take(g, j.Demand)
 	if j.Waiting() && !p.pending.blocks(g, j.Demand) {
 		p.decide(j, granted)
-		p.plan.Grants = append(p.plan.Grants, Grant{Job: j, Gang: g, Reason: reason, TermEnd: p.until(g)})
+		p.plan.Grants = append(p.plan.Grants, Grant{Job: j, Gang: g, Reason: reason, TermEnd: p.termEnd(g)})
 		return true
 	}
-	p.settle(g, j.Demand)
-	p.decide(j, p.reserving(j))
+	p.waivePending(g, j.Demand)
+	p.decide(j, p.reservedAs(j))
 	p.reserved = append(p.reserved, Reserved{Job: j, Gang: g})
 	return true
 }
 
-// placeable reports whether the plan has not yet decided where the job runs.
-func (p *Planner) placeable(j *Job) bool {
+// canPlace reports whether the plan has not yet decided where the job runs.
+func (p *Planner) canPlace(j *Job) bool {
 	d := p.decided[j]
 	return d == undecided || d == reclaimed || d == evicted
 }
 
-// reserving returns the decision that holds a place back for a job.
-func (p *Planner) reserving(j *Job) decision {
+// reservedAs returns the decision that holds a place back for a job.
+func (p *Planner) reservedAs(j *Job) decision {
 	switch {
 	case !j.Running() || j.Ending || p.decided[j] == evicted:
 		return reserved
@@ -228,7 +229,7 @@ func (p *Planner) Reserved() []Reserved { return p.reserved }
 // reclaimed and not kept.
 func (p *Planner) Plan(reason, evicted string) Plan {
 	p.plan.Reason = reason
-	if p.all || len(p.decided) > 0 {
+	if p.reclaimsAll || len(p.decided) > 0 {
 		p.eachRunning(func(j *Job) {
 			if d := p.decided[j]; !j.Ending && (p.Reclaimed(j) || d == moving || d == leaving) {
 				p.plan.Revokes = append(p.plan.Revokes, Revoke{Job: j, Reason: evicted})

@@ -151,7 +151,7 @@ func (pl *planning) checkShared(t *rapid.T, plan policy.Plan, reserved []policy.
 	for _, r := range reserved {
 		own(r.Gang, fmt.Sprint("reserved for ", r.Job.Name()))
 		if r.Job.Running() && !r.Job.Ending && !gone[r.Job] {
-			t.Fatalf("%v has a reservation and is to run on where it is", r.Job.Name())
+			t.Fatalf("%v has a reservation and also keeps its devices", r.Job.Name())
 		}
 	}
 }
@@ -242,11 +242,11 @@ func TestReservationsAreHeldUntilTheyAreFulfilled(t *testing.T) {
 	holder.Gangs = []cluster.Gang{{{Node: 0, Devices: []int{0, 1, 2, 3}}}}
 	v.Free.Take(holder.Gang(), holder.Demand)
 	if c, plan := claim(); c != policy.Lapsed || len(plan.Grants) != 0 {
-		t.Errorf("when somebody else runs there: %v, %+v", c, plan)
+		t.Errorf("when another trial runs there: %v, %+v", c, plan)
 	}
 }
 
-func TestReservationsGoToWhoCanUseThem(t *testing.T) {
+func TestReservationsGoToUsableClaimants(t *testing.T) {
 	t.Parallel()
 	v, holder, first, second := full(2)
 	third := &policy.Job{App: first.App, Trial: 7, Demand: cluster.Demand{Min: 1, Max: 2}}
@@ -255,18 +255,18 @@ func TestReservationsGoToWhoCanUseThem(t *testing.T) {
 	g := cluster.Gang{{Node: 0, Devices: []int{2, 3}}}
 	free := func(*policy.Job) bool { return false }
 	if j := r.Claimant(v, first.App, g, free); j != first {
-		t.Errorf("%v claims what was reserved for the first", j.Name())
+		t.Errorf("%v claims the reservation of the first", j.Name())
 	}
 	first.Gangs = []cluster.Gang{holder.Gang()} // runs on other devices
 	if j := r.Claimant(v, first.App, g, free); j != third {
 		t.Errorf("%v claims two devices; the second takes one, the third could use them", j)
 	}
 	if j := r.Claimant(v, first.App, g, func(j *policy.Job) bool { return j == third }); j != nil {
-		t.Errorf("%v claims them though it has others; the second, %v, cannot use them", j, second.Name())
+		t.Errorf("%v claims them although it has others; the second, %v, cannot use them", j, second.Name())
 	}
 	first.Ending = true
 	if j := r.Claimant(v, first.App, g, free); j != first {
-		t.Errorf("%v claims what was reserved for the first, which is about to leave its devices", j)
+		t.Errorf("%v claims the reservation of the first, which is ending", j)
 	}
 }
 
@@ -336,19 +336,19 @@ func TestPendingCoresHoldBack(t *testing.T) {
 
 // A job that is placed without being reclaimed moves, and the plan may use its own devices only if it is reclaimed
 // later.
-func TestWhoIsPlacedElsewhereMoves(t *testing.T) {
+func TestPlacingARunningJobMovesIt(t *testing.T) {
 	t.Parallel()
 	v, holder, first, second := full(2)
 	p := policy.Extend(v)
 	if !p.PlaceOn(holder, cluster.Gang{{Node: 0, Devices: []int{2, 3}}}, "moves") || p.Place(first, "") {
-		t.Error("the holder does not move, or its devices are planned with already")
+		t.Error("the holder does not move, or its devices are used by the plan already")
 	}
 	if p.Keep(holder) || p.Renew(holder, "") || p.PlaceOn(holder, cluster.Gang{{Node: 0, Devices: []int{0}}}, "") {
-		t.Error("who moves also stays, or moves twice")
+		t.Error("a moving trial also stays, or moves twice")
 	}
 	p.Reclaim(holder)
 	if !p.Place(second, "") || p.Granted(second) {
-		t.Error("what it leaves is not planned with, or is granted before it left")
+		t.Error("its old devices are not used by the plan, or are granted before they are released")
 	}
 	if plan := p.Plan("", "it moves"); len(plan.Revokes) != 1 || plan.Revokes[0].Job != holder || len(plan.Grants) != 0 {
 		t.Errorf("plan %+v", plan)

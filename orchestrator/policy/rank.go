@@ -10,27 +10,27 @@ import (
 // remaining place. The rest goes to running jobs, then to waiting ones, in the same order. want returns the number of
 // devices for a waiting job, which gets fewer, but at least its Min, if there are not enough.
 func (p *Planner) Rank(order []*Job, want func(*Job) int, reason string) {
-	r := &ranking{p: p, order: order, want: want, reason: reason, done: make([]bool, len(order))}
+	r := &ranking{p: p, order: order, want: want, reason: reason, placed: make([]bool, len(order))}
 	chosen := r.choose()
 	for i, j := range order {
 		if chosen[i] && j.Running() {
-			r.done[i] = p.Keep(j)
+			r.placed[i] = p.Keep(j)
 		}
 	}
 	for i, j := range order {
 		if chosen[i] && j.Waiting() {
-			r.done[i] = r.put(j) || r.makeRoom(i)
+			r.placed[i] = r.placeJob(j) || r.makeRoom(i)
 		}
 	}
 	for i, j := range order {
-		if !r.done[i] && j.Running() {
-			r.done[i] = p.Keep(j)
+		if !r.placed[i] && j.Running() {
+			r.placed[i] = p.Keep(j)
 		}
 	}
 	var rest []*Job
 	for i, j := range order {
 		switch {
-		case r.done[i] || j.Ending:
+		case r.placed[i] || j.Ending:
 		case chosen[i] && j.Running(): // it made room and must move
 			p.Place(j, reason)
 		case j.Waiting():
@@ -49,8 +49,8 @@ type ranking struct {
 	order  []*Job
 	want   func(*Job) int
 	reason string
-	// done marks the jobs that have a place.
-	done []bool
+	// placed marks the jobs that have a place.
+	placed []bool
 	// kept lists, for each node, the indexes in order of the jobs kept there; nil until a job needs room.
 	kept  [][]int
 	tries int
@@ -109,8 +109,8 @@ func roomiest(d cluster.Demand, n int, types []string, left []int) (kind, take i
 	return kind, min(max(n, d.Min), left[kind])
 }
 
-// put gives a waiting job as many devices as it wants, or as many as possible.
-func (r *ranking) put(j *Job) bool {
+// placeJob gives a waiting job as many devices as it wants, or as many as possible.
+func (r *ranking) placeJob(j *Job) bool {
 	if n := r.want(j); n > j.Demand.Min && n <= j.Demand.Max {
 		if g, ok := r.p.free.Place(j.Demand, n, ""); ok {
 			return r.p.PlaceOn(j, g, r.reason)
@@ -124,7 +124,7 @@ func (r *ranking) makeRoom(rank int) bool {
 	if r.tries++; r.tries > roomTries {
 		return false
 	}
-	r.index()
+	r.indexKept()
 	j := r.order[rank]
 	n := max(1, j.Demand.Min)
 	bestNode, bestKind, bestCost := -1, "", 0
@@ -136,22 +136,22 @@ func (r *ranking) makeRoom(rank int) bool {
 			if !j.Demand.Accepts(kind) {
 				continue
 			}
-			if cost, ok := r.cost(node, kind, n, rank); ok && (bestNode < 0 || cost < bestCost) {
+			if cost, ok := r.evictionCost(node, kind, n, rank); ok && (bestNode < 0 || cost < bestCost) {
 				bestNode, bestKind, bestCost = node, kind, cost
 			}
 		}
 	}
-	return bestNode >= 0 && r.take(bestNode, bestKind, n, rank)
+	return bestNode >= 0 && r.evictAndPlace(bestNode, bestKind, n, rank)
 }
 
-// index lists the kept jobs on each node by priority.
-func (r *ranking) index() {
+// indexKept lists the kept jobs on each node by priority.
+func (r *ranking) indexKept() {
 	if r.kept != nil {
 		return
 	}
 	r.kept = make([][]int, len(r.p.v.Nodes))
 	for i, j := range r.order {
-		if r.done[i] && j.Running() {
+		if r.placed[i] && j.Running() {
 			for _, place := range j.Gang() {
 				r.kept[place.Node] = append(r.kept[place.Node], i)
 			}
@@ -159,24 +159,24 @@ func (r *ranking) index() {
 	}
 }
 
-// cost counts the devices to take from jobs of lower priority so that n are free on a node.
-func (r *ranking) cost(node int, kind string, n, rank int) (cost int, ok bool) {
+// evictionCost counts the devices to take from jobs of lower priority so that n are free on a node.
+func (r *ranking) evictionCost(node int, kind string, n, rank int) (cost int, ok bool) {
 	have := r.p.free.FreeAt(node, kind)
 	for at := len(r.kept[node]) - 1; at >= 0 && have < n; at-- {
 		i := r.kept[node][at]
 		if i < rank {
 			break
 		}
-		if r.done[i] {
-			have += r.held(i, node, kind)
+		if r.placed[i] {
+			have += r.devicesHeld(i, node, kind)
 			cost += r.order[i].Gang().Size()
 		}
 	}
 	return cost, have >= n
 }
 
-// held counts the devices of a type that a kept job has on a node.
-func (r *ranking) held(i, node int, kind string) int {
+// devicesHeld counts the devices of a type that a kept job has on a node.
+func (r *ranking) devicesHeld(i, node int, kind string) int {
 	n := 0
 	for _, place := range r.order[i].Gang() {
 		if place.Node != node {
@@ -191,15 +191,15 @@ func (r *ranking) held(i, node int, kind string) int {
 	return n
 }
 
-// take drops jobs of lower priority until n devices are free on a node, and places the job there. If cores or memory do
-// not suffice, nothing changes.
-func (r *ranking) take(node int, kind string, n, rank int) bool {
+// evictAndPlace drops jobs of lower priority until n devices are free on a node, and places the job there. If cores or
+// memory do not suffice, nothing changes.
+func (r *ranking) evictAndPlace(node int, kind string, n, rank int) bool {
 	var gone []int
 	try := r.p.Statement()
 	for at := len(r.kept[node]) - 1; at >= 0 && r.p.free.FreeAt(node, kind) < n; at-- {
-		if i := r.kept[node][at]; r.done[i] {
+		if i := r.kept[node][at]; r.placed[i] {
 			r.p.Drop(r.order[i])
-			r.done[i] = false
+			r.placed[i] = false
 			gone = append(gone, i)
 		}
 	}
@@ -210,7 +210,7 @@ func (r *ranking) take(node int, kind string, n, rank int) bool {
 	}
 	try.Discard()
 	for _, i := range gone {
-		r.done[i] = true
+		r.placed[i] = true
 	}
 	return false
 }

@@ -50,7 +50,7 @@ func TestRankMakesRoomWhereItCostsLeast(t *testing.T) {
 	late := s.Job(a, 2, 2, 1e9)
 	settle(t, s)
 	if s.Revoked != 0 || !late.Running() {
-		t.Fatalf("%d stops for a job that fits beside the others", s.Revoked)
+		t.Fatalf("%d stops for a trial that fits without any", s.Revoked)
 	}
 	whole := s.Job(a, 4, 4, 1e9)
 	settle(t, s)
@@ -90,7 +90,7 @@ func TestRankKeepsPriorities(t *testing.T) {
 	})
 }
 
-func TestRefillHoldsBackWhatIsAboutToBeFree(t *testing.T) {
+func TestRefillReservesEndingDevices(t *testing.T) {
 	t.Parallel()
 	s := stagetest.New(stagetest.Nodes("gpu", 1, 4, 4)...)
 	a := s.App("a", "t")
@@ -101,7 +101,7 @@ func TestRefillHoldsBackWhatIsAboutToBeFree(t *testing.T) {
 	p.Fill([]*policy.Job{first, second}, "in line")
 	left := p.Free().FreeDevices()
 	if plan := p.Plan("", ""); len(plan.Grants) != 0 || left != 1 {
-		t.Errorf("granted %+v, %d left, though the first in line is to have what ends", plan.Grants, left)
+		t.Errorf("granted %+v, %d left, want the ending devices reserved for the first in line", plan.Grants, left)
 	}
 	old.Ending = false
 	p = policy.Refill(s.View())
@@ -172,7 +172,7 @@ func TestJobNamesAreKeys(t *testing.T) {
 	}
 }
 
-func TestStepsLeftOfTheUnknown(t *testing.T) {
+func TestStepsLeftOfUnknownLength(t *testing.T) {
 	t.Parallel()
 	s := stagetest.New()
 	a := s.App("a", "t")

@@ -108,15 +108,15 @@ const (
 // Claim grants a job the gang that was reserved for it, if all of it is free and the job waits. Otherwise it holds back
 // the free part while an ending job still occupies the rest. Claims must come before all other decisions of a plan.
 func (p *Planner) Claim(j *Job, g cluster.Gang, reason string) Claim {
-	if p.free.Fits(g, j.Demand) && j.Waiting() && !p.pending.anyOf(g) && p.PlaceOn(j, g, reason) {
+	if p.free.Fits(g, j.Demand) && j.Waiting() && !p.pending.isAnyPending(g) && p.PlaceOn(j, g, reason) {
 		return Fulfilled
 	}
 	part := p.freeOf(g)
 	some := part.Size() > 0
 	switch {
-	case j.Waiting() && p.free.IsFree(g) && !p.leaving(g, sameNode):
+	case j.Waiting() && p.free.IsFree(g) && !p.endingJobHolds(g, sameNode):
 		return Lapsed // cores or memory are no longer available
-	case !some && !p.leaving(g, sameDevice):
+	case !some && !p.endingJobHolds(g, sameDevice):
 		return Lapsed // another job runs there
 	}
 	p.HoldBack(part, j.Demand)
@@ -126,8 +126,8 @@ func (p *Planner) Claim(j *Job, g cluster.Gang, reason string) Claim {
 // HoldBack keeps later decisions of the plan from using a gang.
 func (p *Planner) HoldBack(g cluster.Gang, d cluster.Demand) { p.free.Take(g, d) }
 
-// leaving reports whether an ending job holds a place that meets a place of the gang.
-func (p *Planner) leaving(g cluster.Gang, meets func(a, b cluster.Place) bool) bool {
+// endingJobHolds reports whether an ending job holds a place that meets a place of the gang.
+func (p *Planner) endingJobHolds(g cluster.Gang, meets func(a, b cluster.Place) bool) bool {
 	for _, a := range p.v.Apps {
 		for _, j := range a.Jobs {
 			if !j.Ending {

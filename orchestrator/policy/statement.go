@@ -30,7 +30,7 @@ func (v *View) Statement() *Statement { return &Statement{free: v.Free, mark: v.
 
 // Commit keeps what was simulated. It does nothing if the statement has ended.
 func (s *Statement) Commit() {
-	if s.end() && s.planner != nil && s.planner.open == 0 {
+	if s.end() && s.planner != nil && s.planner.openStatements == 0 {
 		s.planner.changes = s.planner.changes[:0]
 	}
 }
@@ -52,16 +52,16 @@ func (s *Statement) end() bool {
 	}
 	s.ended = true
 	if s.planner != nil {
-		s.planner.open--
+		s.planner.openStatements--
 	}
 	return true
 }
 
 // Statement begins a simulation within the plan: Discard undoes the decisions made since.
 func (p *Planner) Statement() *Statement {
-	p.open++
+	p.openStatements++
 	return &Statement{free: p.free, mark: p.free.Mark(), planner: p, saved: progress{
-		len(p.plan.Grants), len(p.plan.Renews), len(p.plan.Revokes), len(p.reserved), len(p.changes), p.term,
+		len(p.plan.Grants), len(p.plan.Renews), len(p.plan.Revokes), len(p.reserved), len(p.changes), p.termEndOf,
 	}}
 }
 
@@ -76,34 +76,34 @@ type change struct {
 	demand cluster.Demand
 }
 
-func (p *Planner) note(c change) {
-	if p.open > 0 {
+func (p *Planner) recordChange(c change) {
+	if p.openStatements > 0 {
 		p.changes = append(p.changes, c)
 	}
 }
 
 // decide records a decision about a job.
 func (p *Planner) decide(j *Job, d decision) {
-	p.note(change{job: j, was: p.decided[j]})
+	p.recordChange(change{job: j, was: p.decided[j]})
 	p.decided[j] = d
 }
 
-// settle records that the resources that a gang takes in the plan need not be free now.
-func (p *Planner) settle(g cluster.Gang, d cluster.Demand) {
-	p.pending.settle(g, d)
-	p.note(change{undo: (*pendingRelease).unsettle, gang: g, demand: d})
+// waivePending records that the resources that a gang takes in the plan need not be free now.
+func (p *Planner) waivePending(g cluster.Gang, d cluster.Demand) {
+	p.pending.waive(g, d)
+	p.recordChange(change{undo: (*pendingRelease).unwaive, gang: g, demand: d})
 }
 
-func (p *Planner) unsettle(g cluster.Gang, d cluster.Demand) {
-	p.pending.unsettle(g, d)
-	p.note(change{undo: (*pendingRelease).settle, gang: g, demand: d})
+func (p *Planner) unwaivePending(g cluster.Gang, d cluster.Demand) {
+	p.pending.unwaive(g, d)
+	p.recordChange(change{undo: (*pendingRelease).waive, gang: g, demand: d})
 }
 
-// release lets the plan use what a running job holds before the job releases it.
-func (p *Planner) release(j *Job) {
+// releaseEarly lets the plan use what a running job holds before the job releases it.
+func (p *Planner) releaseEarly(j *Job) {
 	p.free.Release(j.Held(), j.Demand)
 	p.pending.add(j.Held(), j.Demand)
-	p.note(change{undo: (*pendingRelease).remove, gang: j.Held(), demand: j.Demand})
+	p.recordChange(change{undo: (*pendingRelease).remove, gang: j.Held(), demand: j.Demand})
 }
 
 // restore reverts the planner to earlier progress. The statement itself rolls back the free capacity.
@@ -119,7 +119,7 @@ func (p *Planner) restore(to progress) {
 			p.decided[c.job] = c.was
 		}
 	}
-	p.changes, p.term = p.changes[:to.changes], to.term
+	p.changes, p.termEndOf = p.changes[:to.changes], to.term
 	p.plan.Grants, p.plan.Renews = p.plan.Grants[:to.grants], p.plan.Renews[:to.renews]
 	p.plan.Revokes, p.reserved = p.plan.Revokes[:to.revokes], p.reserved[:to.reserved]
 }

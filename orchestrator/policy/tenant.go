@@ -19,14 +19,14 @@ type Tenant struct {
 
 // Tenant returns the tenant of a sweep. A tenant that was not configured has weight 1 and no quota.
 func (v *View) Tenant(a *App) Tenant {
-	if i, ok := v.added(a.Tenant); ok {
+	if i, ok := v.findTenant(a.Tenant); ok {
 		return v.Tenants[i]
 	}
 	return Tenant{Name: a.Tenant, Weight: 1, Quota: cluster.Quota{Owner: a.Tenant, All: -1}}
 }
 
-// added returns the index of a configured tenant.
-func (v *View) added(name string) (at int, ok bool) {
+// findTenant returns the index of a configured tenant.
+func (v *View) findTenant(name string) (at int, ok bool) {
 	return slices.BinarySearchFunc(v.Tenants, name, func(t Tenant, name string) int { return strings.Compare(t.Name, name) })
 }
 
@@ -36,7 +36,7 @@ func (v *View) TenantWeight(name string, option map[string]float64) float64 {
 	if w, named := option[name]; named {
 		return w
 	}
-	if i, ok := v.added(name); ok {
+	if i, ok := v.findTenant(name); ok {
 		return WeightOrOne(v.Tenants[i].Weight)
 	}
 	return 1

@@ -147,16 +147,17 @@ func (v *View) Rate(j *Job, g cluster.Gang) float64 { return cluster.RateOf(v.No
 func (v *View) StepAt(j *Job) float64 {
 	step := float64(j.Step)
 	if j.Running() && !j.Reported.IsZero() && v.Now.After(j.Reported) {
-		step += v.pace(j) * v.Now.Sub(j.Reported).Seconds()
+		step += v.currentRate(j) * v.Now.Sub(j.Reported).Seconds()
 	}
-	if limit := j.limit(); limit > 0 {
+	if limit := j.highestStep(); limit > 0 {
 		step = min(step, max(float64(limit), float64(j.Step)))
 	}
 	return step
 }
 
-// pace returns the steps per second of a running job: the sum over its forks, or otherwise the rate on its first gang.
-func (v *View) pace(j *Job) float64 {
+// currentRate returns the steps per second of a running job: the sum over its forks, or otherwise the rate on its first
+// gang.
+func (v *View) currentRate(j *Job) float64 {
 	if !j.Forked {
 		return v.Rate(j, j.Gang())
 	}
@@ -167,8 +168,8 @@ func (v *View) pace(j *Job) float64 {
 	return sum
 }
 
-// limit returns the highest step that the job may have reached, or 0 if unknown.
-func (j *Job) limit() int64 {
+// highestStep returns the highest step that the job may have reached, or 0 if unknown.
+func (j *Job) highestStep() int64 {
 	if j.UntilStep > 0 {
 		return j.UntilStep
 	}

@@ -9,7 +9,7 @@ import (
 // Weights reads an option such as "vision=2,speech=1": tenants and their weights, which must be above 0. The default is
 // empty.
 func (o *Options) Weights(name, help string) map[string]float64 {
-	text, ok := o.take(name, "", help)
+	text, ok := o.lookup(name, "", help)
 	if !ok {
 		return nil
 	}
