@@ -133,7 +133,7 @@ func optimum(l []agent.Lot, b []auction.Bidder, without int) float64 {
 	return best
 }
 
-func TestTheWinnerIsTheProductsMaximumAndFits(t *testing.T) {
+func TestWinnersMaximiseProductAndFit(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		l, b := small(t)
@@ -241,7 +241,7 @@ func nothingGainedBy(t *rapid.T, b []auction.Bidder, run func([]auction.Bidder) 
 
 // If devices are alike and 1/rho is proportional to their number (the homogeneous valuations of theorem 3.2), no bidder
 // prefers another's outcome by one device or more; devices are whole.
-func TestNobodyEnviesAnother(t *testing.T) {
+func TestNoBidderEnviesAnother(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		devices := rapid.IntRange(4, 48).Draw(t, "devices")

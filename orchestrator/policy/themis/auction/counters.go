@@ -100,8 +100,8 @@ func divisible(sizes []int) bool {
 	return true
 }
 
-// count returns what a row uses, sorted by constraint, or false if a constraint is too small for the row alone.
-func (c *counters) count(gangs []agent.Gangs) ([]use, bool) {
+// rowUses returns what a row uses, sorted by constraint, or false if a constraint is too small for the row alone.
+func (c *counters) rowUses(gangs []agent.Gangs) ([]use, bool) {
 	uses := make([]use, 0, 4)
 	for _, g := range gangs {
 		if g.Count <= 0 || g.Machines <= 0 || g.Devices <= 0 || max(g.Count, g.Machines, g.Devices) > 1<<20 {
@@ -144,8 +144,8 @@ func add(uses []use, u use) []use {
 	return append(uses, u)
 }
 
-// within adds the row's use of its bidder's group, and returns false if the row exceeds the group's limit.
-func (c *counters) within(group int, gangs []agent.Gangs, uses []use) ([]use, bool) {
+// addGroupUse adds the row's use of its bidder's group, and returns false if the row exceeds the group's limit.
+func (c *counters) addGroupUse(group int, gangs []agent.Gangs, uses []use) ([]use, bool) {
 	n := 0
 	for _, g := range gangs {
 		n += g.Size()

@@ -84,13 +84,13 @@ func TestLyingAboutForksGainsNothing(t *testing.T) {
 		}
 	})
 	if mixed == 0 {
-		t.Error("nobody won anything")
+		t.Error("no bidder won anything")
 	}
 }
 
 // Sharing incentive: what a sweep wins, forked or not, is worth at least as much to it as nothing, and the total gain
 // is at least the gain of any one sweep that had the whole offer.
-func TestNobodyIsWorseOffByAnAuctionOfForks(t *testing.T) {
+func TestAuctionOfForksHarmsNoBidder(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		l, b := drawForked(t)

@@ -17,7 +17,7 @@ type relief struct {
 func (s *solver) repair() {
 	for {
 		worst, deepest := -1, int32(0)
-		for c, left := range s.left {
+		for c, left := range s.roomLeft {
 			if left < deepest {
 				worst, deepest = c, left
 			}
@@ -27,14 +27,14 @@ func (s *solver) repair() {
 		}
 		all := s.reliefs[:0]
 		for b := range s.bidders() {
-			if r, ok := s.relief(b, worst, deepest); ok {
+			if r, ok := s.cheapestRelief(b, worst, deepest); ok {
 				all = append(all, r)
 			}
 		}
 		s.reliefs = all
 		slices.SortStableFunc(all, func(a, b relief) int { return cmp.Compare(a.cost, b.cost) })
 		for _, r := range all {
-			if s.left[worst] >= 0 {
+			if s.roomLeft[worst] >= 0 {
 				break
 			}
 			if r.row < 0 || s.relieves(s.choice[r.bidder], r.row) {
@@ -44,8 +44,8 @@ func (s *solver) repair() {
 	}
 }
 
-// relief returns a bidder's cheapest change that uses less of an overdrawn constraint.
-func (s *solver) relief(b, worst int, deepest int32) (relief, bool) {
+// cheapestRelief returns a bidder's cheapest change that uses less of an overdrawn constraint.
+func (s *solver) cheapestRelief(b, worst int, deepest int32) (relief, bool) {
 	best := relief{bidder: b, row: -1, cost: math.Inf(1)}
 	row := s.choice[b]
 	if row < 0 {
@@ -73,7 +73,7 @@ func (s *solver) relief(b, worst int, deepest int32) (relief, bool) {
 // terminates.
 func (s *solver) relieves(old, row int) bool {
 	for _, u := range s.usesOf(row) {
-		left := s.left[u.constraint]
+		left := s.roomLeft[u.constraint]
 		if more := u.n - s.usedOf(old, int(u.constraint)); more > 0 && left < more {
 			return false
 		}
@@ -98,14 +98,14 @@ func (s *solver) improve() {
 	for {
 		bidder, best := -1, math.Inf(-1)
 		for b := range s.next {
-			if b == s.gone {
+			if b == s.excluded {
 				continue
 			}
 			m := &s.next[b]
 			// Room only shrinks here, apart from the bidder's own row, so only a row that no longer fits must be
 			// replaced.
 			if !m.known || m.row >= 0 && !s.fits(b, m.row) {
-				*m = s.better(b)
+				*m = s.bestImprovement(b)
 			}
 			if m.row >= 0 && m.score > best {
 				bidder, best = b, m.score
@@ -119,8 +119,8 @@ func (s *solver) improve() {
 	}
 }
 
-// better returns the bidder's best change to a row of more worth that fits.
-func (s *solver) better(b int) move {
+// bestImprovement returns the bidder's best change to a row of more worth that fits.
+func (s *solver) bestImprovement(b int) move {
 	m := move{row: -1, score: math.Inf(-1), known: true}
 	worth, gain := 0.0, 0.0
 	if row := s.choice[b]; row >= 0 {
@@ -145,9 +145,9 @@ func (s *solver) better(b int) move {
 	return m
 }
 
-// nearest lists, if there are many rows, each bidder's better rows that cost the least relative to the best choice: in
-// an auction without one bidder the others change to few other rows.
-func (s *solver) nearest() {
+// findNearest lists, if there are many rows, each bidder's better rows that cost the least relative to the best choice:
+// in an auction without one bidder the others change to few other rows.
+func (s *solver) findNearest() {
 	const many, enough = 4096, 8
 	if len(s.problem.worth) < many {
 		return
@@ -172,7 +172,7 @@ func (s *solver) nearest() {
 func (s *solver) fits(b, row int) bool {
 	old := s.choice[b]
 	for _, u := range s.usesOf(row) {
-		left := s.left[u.constraint]
+		left := s.roomLeft[u.constraint]
 		if left >= u.n {
 			continue
 		}
@@ -198,12 +198,12 @@ func (s *solver) shake() {
 			copy(s.choice, s.best)
 			s.recount()
 			s.switchTo(b, -1)
-			s.gone = b
+			s.excluded = b
 			s.improve()
-			s.gone = -1
+			s.excluded = -1
 			s.improve()
 			before := s.worth
-			s.keep()
+			s.recordBest()
 			again = again || s.worth > before+1e-9
 		}
 		if s.bound-s.worth <= enough*s.worth {

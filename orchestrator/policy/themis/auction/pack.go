@@ -13,9 +13,9 @@ type piece struct {
 	gangs  agent.Gangs
 }
 
-// settle changes rows until all fit the nodes, which is needed only if the counts do not guarantee it: a bidder whose
+// repack changes rows until all fit the nodes, which is needed only if the counts do not guarantee it: a bidder whose
 // piece does not fit gets the best of its other rows that does.
-func (s *solver) settle() bool {
+func (s *solver) repack() bool {
 	untouched := true
 	for {
 		loser := s.misfit(s.best)
@@ -30,7 +30,7 @@ func (s *solver) settle() bool {
 				continue
 			}
 			s.best[loser] = r
-			if s.misfit(s.best) < 0 && (!s.grouped || s.within(s.best)) {
+			if s.misfit(s.best) < 0 && (!s.grouped || s.isFeasible(s.best)) {
 				break
 			}
 			s.best[loser] = -1
@@ -41,11 +41,11 @@ func (s *solver) settle() bool {
 	return untouched
 }
 
-// within reports whether a choice satisfies all constraints.
-func (s *solver) within(choice []int) bool {
+// isFeasible reports whether a choice satisfies all constraints.
+func (s *solver) isFeasible(choice []int) bool {
 	copy(s.choice, choice)
 	s.recount()
-	return !slices.ContainsFunc(s.left, func(left int32) bool { return left < 0 })
+	return !slices.ContainsFunc(s.roomLeft, func(left int32) bool { return left < 0 })
 }
 
 // misfit packs the pieces of a choice on the nodes, the most restricted and the largest first, and returns the first

@@ -49,7 +49,7 @@ func TestWithin(t *testing.T) {
 		"one beyond the last":      {[]use{{1, 1}, {4, 1}}, []use{{1, 5}, {3, 5}}, false},
 		"more of the second alone": {[]use{{1, 1}, {3, 6}}, []use{{1, 5}, {3, 5}}, false},
 	} {
-		if got := within(tc.a, tc.b); got != tc.want {
+		if got := usesAtMost(tc.a, tc.b); got != tc.want {
 			t.Errorf("%s: %t", name, got)
 		}
 	}
@@ -127,7 +127,7 @@ func TestPieces(t *testing.T) {
 		t.Errorf("room %v, want %v; exact %t", c.room, want, c.exact())
 	}
 	for i, want := range [][]use{{{0, 1}}, {{0, 3}, {1, 1}}, {{0, 2}, {1, 1}, {2, 2}, {3, 1}}} {
-		if got, ok := c.count(rows[i].Gangs); !ok || !slices.Equal(got, want) {
+		if got, ok := c.rowUses(rows[i].Gangs); !ok || !slices.Equal(got, want) {
 			t.Errorf("row %d uses %v, %t; want %v", i, got, ok, want)
 		}
 	}
@@ -169,11 +169,11 @@ func TestCountsThatAreEnough(t *testing.T) {
 	most := one(1)
 	most.Count = 1 << 20
 	c := newCounters(lots, []Bidder{{Nothing: 2, Rows: []agent.Row{{Rho: 1, Gangs: []agent.Gangs{most}}}}})
-	if _, ok := c.count([]agent.Gangs{most}); !ok {
+	if _, ok := c.rowUses([]agent.Gangs{most}); !ok {
 		t.Error("a million pieces are left out")
 	}
 	most.Count++
-	if _, ok := c.count([]agent.Gangs{most}); ok {
+	if _, ok := c.rowUses([]agent.Gangs{most}); ok {
 		t.Error("more than a million pieces are taken")
 	}
 }
@@ -187,14 +187,14 @@ func TestMisfit(t *testing.T) {
 		bidders [][]agent.Gangs
 		want    int
 	}{
-		"all that there is":                     {[][]agent.Gangs{{one(3)}, {one(3)}, {one(4)}}, -1},
-		"the large one first":                   {[][]agent.Gangs{{one(1)}, {one(4)}}, -1},
-		"the small where least is left":         {[][]agent.Gangs{{one(3)}, {one(4)}, {one(3)}}, -1},
-		"one too many":                          {[][]agent.Gangs{{one(4)}, {one(4)}}, 1},
-		"what is bound to a machine goes first": {[][]agent.Gangs{{one(4)}, {on(one(2), "n", "")}}, 0},
-		"then what is bound to a rack":          {[][]agent.Gangs{{one(3)}, {one(3)}, {on(one(3), "", "q")}, {on(one(3), "m", "")}}, 1},
-		"a rack that has no room":               {[][]agent.Gangs{{on(one(4), "", "q")}}, 0},
-		"nobody":                                {[][]agent.Gangs{nil, nil}, -1},
+		"all that there is":               {[][]agent.Gangs{{one(3)}, {one(3)}, {one(4)}}, -1},
+		"the large one first":             {[][]agent.Gangs{{one(1)}, {one(4)}}, -1},
+		"the small where least is left":   {[][]agent.Gangs{{one(3)}, {one(4)}, {one(3)}}, -1},
+		"one too many":                    {[][]agent.Gangs{{one(4)}, {one(4)}}, 1},
+		"pieces bound to a node go first": {[][]agent.Gangs{{one(4)}, {on(one(2), "n", "")}}, 0},
+		"then pieces bound to a rack":     {[][]agent.Gangs{{one(3)}, {one(3)}, {on(one(3), "", "q")}, {on(one(3), "m", "")}}, 1},
+		"a rack that has no room":         {[][]agent.Gangs{{on(one(4), "", "q")}}, 0},
+		"no rows":                         {[][]agent.Gangs{nil, nil}, -1},
 	} {
 		p := &problem{lots: lots}
 		var choice []int
@@ -218,11 +218,11 @@ func TestSettle(t *testing.T) {
 	}, nil)
 	s := newSolver(p)
 	copy(s.best, []int{p.start[0], p.start[1], p.start[2]})
-	if s.settle() || !slices.Equal(s.best, []int{p.start[0], p.start[1], p.start[2] + 1}) || math.Abs(s.worth-math.Log(16*16*4)) > 1e-9 {
+	if s.repack() || !slices.Equal(s.best, []int{p.start[0], p.start[1], p.start[2] + 1}) || math.Abs(s.worth-math.Log(16*16*4)) > 1e-9 {
 		t.Errorf("rows %v, worth %v", s.best, s.worth)
 	}
-	if !s.settle() {
-		t.Error("what fits was settled once more")
+	if !s.repack() {
+		t.Error("a choice that fits was repacked")
 	}
 }
 

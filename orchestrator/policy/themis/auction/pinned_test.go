@@ -16,7 +16,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/agent"
 )
 
-var update = flag.Bool("update", false, "write testdata/pinned.txt anew")
+var update = flag.Bool("update", false, "write testdata/pinned.txt")
 
 // shape describes a kind of random auction.
 type shape struct {
@@ -95,18 +95,18 @@ func stages(text *strings.Builder, lots []agent.Lot, bidders []Bidder) {
 	s := newSolver(p)
 	s.clearChoice()
 	s.improve()
-	s.keep()
+	s.recordBest()
 	fmt.Fprintf(text, "  %d rows, %d uses, %d constraints; improved %.6f", len(p.worth), len(p.uses), len(p.room), s.worth)
-	s.lower()
+	s.lowerBound()
 	prices, least := 0.0, int32(0)
 	for c, price := range s.price {
 		prices += price
-		least = min(least, s.left[c])
+		least = min(least, s.roomLeft[c])
 	}
 	fmt.Fprintf(text, ", lowered %.6f to %.6f at %.6f", s.worth, s.bound, prices)
 	s.shake()
 	fmt.Fprintf(text, ", shaken %.6f", s.worth)
-	s.nearest()
+	s.findNearest()
 	near := 0
 	for b := range s.near {
 		for i, row := range s.near[b] {
@@ -121,9 +121,9 @@ func stages(text *strings.Builder, lots []agent.Lot, bidders []Bidder) {
 	fmt.Fprintf(text, ", near %d, overdrawn %d\n", near, least)
 }
 
-// TestWhatIsDecidedIsPinned compares the worth, the bound, and each bidder's part in random auctions of many kinds with
+// TestDecisionsArePinned compares the worth, the bound, and each bidder's part in random auctions of many kinds with
 // a file. After an intended change write the file with -update; the sums at its end show whether it is an improvement.
-func TestWhatIsDecidedIsPinned(t *testing.T) {
+func TestDecisionsArePinned(t *testing.T) {
 	t.Parallel()
 	const file = "testdata/pinned.txt"
 	if runtime.GOARCH != "amd64" {

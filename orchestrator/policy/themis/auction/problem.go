@@ -62,9 +62,9 @@ func compile(lots []agent.Lot, bidders []Bidder, limits []int) *problem {
 			if !Sound(row.Rho) || !(row.Rho < b.Nothing) {
 				continue
 			}
-			uses, ok := c.count(row.Gangs)
+			uses, ok := c.rowUses(row.Gangs)
 			if ok && limits != nil {
-				uses, ok = c.within(groups+b.Group, row.Gangs, uses)
+				uses, ok = c.addGroupUse(groups+b.Group, row.Gangs, uses)
 			}
 			if ok {
 				all = append(all, candidate{math.Log(b.Nothing / row.Rho), r, uses})
@@ -89,15 +89,15 @@ func prune(all []candidate) []candidate {
 	slices.SortStableFunc(all, func(a, b candidate) int { return cmp.Compare(b.worth, a.worth) })
 	kept := all[:0]
 	for _, c := range all {
-		if !slices.ContainsFunc(kept, func(k candidate) bool { return within(k.uses, c.uses) }) {
+		if !slices.ContainsFunc(kept, func(k candidate) bool { return usesAtMost(k.uses, c.uses) }) {
 			kept = append(kept, c)
 		}
 	}
 	return kept
 }
 
-// within reports whether a uses at most as much of each constraint as b. Uses are sorted by constraint.
-func within(a, b []use) bool {
+// usesAtMost reports whether a uses at most as much of each constraint as b. Uses are sorted by constraint.
+func usesAtMost(a, b []use) bool {
 	k := 0
 	for _, u := range a {
 		for k < len(b) && b[k].constraint < u.constraint {

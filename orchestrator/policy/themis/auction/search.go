@@ -8,9 +8,9 @@ import (
 // searcher searches the rows that the bound does not exclude, depth first.
 type searcher struct {
 	*solver
-	order  []searched
-	effort int
-	rest   []float64
+	order    []searched
+	effort   int
+	restGain []float64
 }
 
 // searched holds a bidder's rows, highest gain first, with -1 for none.
@@ -33,7 +33,7 @@ func (s *solver) search(effort int) bool {
 	}
 	top := make([]float64, s.bidders())
 	for b := range top {
-		if b == s.gone {
+		if b == s.excluded {
 			continue
 		}
 		_, top[b] = s.favourite(b)
@@ -41,7 +41,7 @@ func (s *solver) search(effort int) bool {
 	}
 	bound := base + slack
 	for b := range top {
-		if b == s.gone {
+		if b == s.excluded {
 			continue
 		}
 		o := searched{bidder: b}
@@ -62,9 +62,9 @@ func (s *solver) search(effort int) bool {
 	}
 	// Bidders with few rows come first: they decide most with the least branching.
 	slices.SortStableFunc(x.order, func(a, b searched) int { return cmp.Compare(len(a.rows), len(b.rows)) })
-	x.rest = make([]float64, len(x.order)+1)
+	x.restGain = make([]float64, len(x.order)+1)
 	for i := len(x.order) - 1; i >= 0; i-- {
-		x.rest[i] = x.rest[i+1] + x.order[i].rows[0].gain
+		x.restGain[i] = x.restGain[i+1] + x.order[i].rows[0].gain
 	}
 	s.clearChoice()
 	x.descend(0, base)
@@ -75,12 +75,12 @@ func (s *solver) search(effort int) bool {
 // room at the prices, and the gains of the rows chosen.
 func (x *searcher) descend(depth int, so float64) {
 	if depth == len(x.order) {
-		x.keep()
+		x.recordBest()
 		return
 	}
 	o := &x.order[depth]
 	for _, r := range o.rows {
-		if so+r.gain+x.rest[depth+1] <= x.worth+1e-9 {
+		if so+r.gain+x.restGain[depth+1] <= x.worth+1e-9 {
 			return // the others gain less
 		}
 		if x.effort--; x.effort <= 0 {

@@ -24,10 +24,10 @@ type solver struct {
 	best  []int
 	worth float64
 	exact bool
-	// left and choice describe the current choice. gone is the bidder that is left out, or -1.
-	left   []int32
-	choice []int
-	gone   int
+	// roomLeft and choice describe the current choice. excluded is the bidder that is left out, or -1.
+	roomLeft []int32
+	choice   []int
+	excluded int
 	// next is the current best improvement of each bidder.
 	next    []move
 	reliefs []relief
@@ -46,8 +46,8 @@ type move struct {
 func newSolver(p *problem) *solver {
 	n := p.bidders()
 	s := &solver{
-		problem: p, price: make([]float64, len(p.room)), best: make([]int, n), left: make([]int32, len(p.room)),
-		choice: make([]int, n), gone: -1, next: make([]move, n), bound: math.Inf(1),
+		problem: p, price: make([]float64, len(p.room)), best: make([]int, n), roomLeft: make([]int32, len(p.room)),
+		choice: make([]int, n), excluded: -1, next: make([]move, n), bound: math.Inf(1),
 	}
 	for b := range s.best {
 		s.best[b] = -1
@@ -58,18 +58,18 @@ func newSolver(p *problem) *solver {
 func (s *solver) solve() {
 	s.clearChoice()
 	s.improve()
-	s.keep()
-	s.lower()
+	s.recordBest()
+	s.lowerBound()
 	if s.bound-s.worth > enough*s.worth {
 		s.shake()
 	}
 	switch gap := s.bound - s.worth; {
 	case gap <= 1e-9:
 		s.exact = true
-	case s.bidders() <= few || gap > enough*s.worth:
+	case s.bidders() <= exactBidders || gap > enough*s.worth:
 		s.exact = s.search(effort)
 	}
-	if !s.exactCounts && !s.settle() {
+	if !s.exactCounts && !s.repack() {
 		s.exact = false
 	}
 }
@@ -94,9 +94,9 @@ func (s *solver) favourite(b int) (row int, gain float64) {
 	return row, gain
 }
 
-// lower minimises the bound over the prices by subgradients, with Polyak's step towards the best known choice. Prices
-// are scaled by the room of their constraint.
-func (s *solver) lower() {
+// lowerBound minimises the bound over the prices by subgradients, with Polyak's step towards the best known choice.
+// Prices are scaled by the room of their constraint.
+func (s *solver) lowerBound() {
 	n := len(s.room)
 	price, over := make([]float64, n), make([]float64, n)
 	s.bound = math.Inf(1)
@@ -133,7 +133,7 @@ func (s *solver) lower() {
 		if s.bound-s.worth <= enough*s.worth || factor < 1e-3 {
 			break
 		}
-		s.step(price, over, factor*(bound-s.worth))
+		s.stepPrices(price, over, factor*(bound-s.worth))
 	}
 	copy(s.price, bestPrice)
 	for b := range s.bidders() {
@@ -142,8 +142,8 @@ func (s *solver) lower() {
 	s.tryFavourites()
 }
 
-// step moves the prices along the excess.
-func (s *solver) step(price, over []float64, length float64) {
+// stepPrices moves the prices along the excess.
+func (s *solver) stepPrices(price, over []float64, length float64) {
 	norm := 0.0
 	for c, o := range over {
 		if o > 0 || price[c] > 0 {
@@ -166,39 +166,39 @@ func (s *solver) tryFavourites() {
 	s.recount()
 	s.repair()
 	s.improve()
-	s.keep()
+	s.recordBest()
 }
 
 func (s *solver) clearChoice() {
 	for b := range s.choice {
 		s.choice[b] = -1
 	}
-	copy(s.left, s.room)
+	copy(s.roomLeft, s.room)
 }
 
 // recount computes what the choice leaves of each constraint.
 func (s *solver) recount() {
-	copy(s.left, s.room)
+	copy(s.roomLeft, s.room)
 	for _, row := range s.choice {
 		if row >= 0 {
-			s.use(row, -1)
+			s.addUse(row, -1)
 		}
 	}
 }
 
-func (s *solver) use(row int, sign int32) {
+func (s *solver) addUse(row int, sign int32) {
 	for _, u := range s.usesOf(row) {
-		s.left[u.constraint] += sign * u.n
+		s.roomLeft[u.constraint] += sign * u.n
 	}
 }
 
 // switchTo changes the choice of a bidder.
 func (s *solver) switchTo(b, row int) {
 	if old := s.choice[b]; old >= 0 {
-		s.use(old, 1)
+		s.addUse(old, 1)
 	}
 	if s.choice[b] = row; row >= 0 {
-		s.use(row, -1)
+		s.addUse(row, -1)
 	}
 }
 
@@ -212,8 +212,8 @@ func (s *solver) value() float64 {
 	return v
 }
 
-// keep records the current choice if it is the best.
-func (s *solver) keep() {
+// recordBest records the current choice if it is the best.
+func (s *solver) recordBest() {
 	if v := s.value(); v > s.worth {
 		s.worth = v
 		copy(s.best, s.choice)
