@@ -17,7 +17,7 @@ import (
 )
 
 var (
-	costs   = flag.String("costs", "", "draw what decisions cost as jobs grow into this folder")
+	costs   = flag.String("costs", "", "folder for plots of the cost of a decision by the number of jobs")
 	costsOf = flag.String("costs-of", "", "the policies to measure, separated by commas; all by default")
 )
 

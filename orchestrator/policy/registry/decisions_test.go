@@ -16,7 +16,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/policy/registry"
 )
 
-var update = flag.Bool("update", false, "write testdata/decisions.txt anew")
+var update = flag.Bool("update", false, "write testdata/decisions.txt")
 
 // variants lists policies with options that select separate code.
 func variants() []string {
@@ -33,7 +33,7 @@ func variants() []string {
 // Decisions do not change: the plans and the last snapshot of stories on random clusters have the hash in the file,
 // next to the numbers of grants, renewals and revocations. For an intended change write the file with -update and
 // explain the change.
-func TestDecisionsStayAsTheyAre(t *testing.T) {
+func TestDecisionsDoNotChange(t *testing.T) {
 	t.Parallel()
 	lines := []string{}
 	for _, name := range append(registry.Names(), variants()...) {

@@ -72,7 +72,7 @@ func TestPoliciesAreMadeAgainFromTheirResolvedOptions(t *testing.T) {
 	}
 }
 
-func TestUnknownPolicyNamesThoseThereAre(t *testing.T) {
+func TestUnknownPolicyErrorListsPolicies(t *testing.T) {
 	t.Parallel()
 	_, err := registry.New("themes", nil)
 	if err == nil || !strings.Contains(err.Error(), `"themes"; there are `) {

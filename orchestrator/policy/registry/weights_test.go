@@ -26,13 +26,13 @@ func TestPoliciesShareOutByTenantsWeights(t *testing.T) {
 				own["fair"], own["alpha"] = "tenant", "0"
 			}
 			if got := ratioHeld(t, name, own); math.Abs(got-3) > .45 {
-				t.Errorf("the tenant of weight 3 held %.2f times what the other did", got)
+				t.Errorf("the tenant of weight 3 held %.2f times the other's device time", got)
 			}
 			if given == nil {
 				return
 			}
 			if got := ratioHeld(t, name, given); math.Abs(got-1) > .15 {
-				t.Errorf("with %v it held %.2f times what the other did", given, got)
+				t.Errorf("with %v it held %.2f times the other's device time", given, got)
 			}
 		})
 	}
