@@ -24,7 +24,7 @@ func worth(j *policy.Job, priority, decay, target float64) {
 	j.App.Utility = &terms.Utility{Kind: terms.Sigmoid, Worth: priority, Decay: decay, By: target}
 }
 
-func TestUtilityIsOASiSs(t *testing.T) {
+func TestUtilityMatchesOASiS(t *testing.T) {
 	t.Parallel()
 	s := stagetest.New()
 	j := s.Job(s.App("a", "t"), 1, 1, 1)
