@@ -100,7 +100,7 @@ type TB interface {
 }
 
 // Settle ends the jobs that are ending, advancing time by Stop.
-func (s *Stage) Settle() { s.pass(s.Stop) }
+func (s *Stage) Settle() { s.advance(s.Stop) }
 
 // Decide asks the policy, checks its plan, carries it out and returns it.
 func (s *Stage) Decide(t TB, p policy.Policy) policy.Plan {
@@ -167,15 +167,15 @@ func (s *Stage) Run(t TB, p policy.Policy, long time.Duration) {
 			}
 		})
 		if !busy || !next.Before(until) {
-			s.pass(until.Sub(s.Now))
+			s.advance(until.Sub(s.Now))
 			return
 		}
-		s.pass(next.Sub(s.Now))
+		s.advance(next.Sub(s.Now))
 	}
 }
 
-// pass advances running jobs, and ends those that are done or leaving.
-func (s *Stage) pass(long time.Duration) {
+// advance advances running jobs, and ends those that are done or leaving.
+func (s *Stage) advance(long time.Duration) {
 	v := &policy.View{Now: s.Now, Nodes: s.Nodes}
 	s.Now = s.Now.Add(max(0, long))
 	s.each(func(j *policy.Job) {
