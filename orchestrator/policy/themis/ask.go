@@ -27,14 +27,14 @@ func ask(order []ranked, offer []offered, set *settings) []int {
 			continue
 		}
 		if set.cover == 0 {
-			worst(order, o.kind, set.knob, in)
+			askWorst(order, o.kind, set.knob, in)
 		}
 		for i := range order {
-			in[i] = in[i] || order[i].beside && !order[i].last && order[i].wants(o.kind)
+			in[i] = in[i] || order[i].askedExtra && !order[i].leftoversOnly && order[i].wants(o.kind)
 		}
 	}
 	if set.cover > 0 {
-		cover(order, float64(devices)*set.cover, set.knob, in)
+		askCovering(order, float64(devices)*set.cover, set.knob, in)
 	}
 	var asked []int
 	for i := range in {
@@ -50,11 +50,11 @@ func atMost(knob float64, apps int) int {
 	return max(1, int(math.Ceil((1-knob)*float64(apps)-1e-9)))
 }
 
-// worst asks the worst 1-f of the sweeps that accept a type.
-func worst(order []ranked, kind string, knob float64, in []bool) {
+// askWorst asks the worst 1-f of the sweeps that accept a type.
+func askWorst(order []ranked, kind string, knob float64, in []bool) {
 	able := make([]int, 0, len(order))
 	for i := range order {
-		if order[i].app.Demand.Accepts(kind) && !order[i].last {
+		if order[i].app.Demand.Accepts(kind) && !order[i].leftoversOnly {
 			able = append(able, i)
 		}
 	}
@@ -68,17 +68,17 @@ func (r *ranked) wants(kind string) bool {
 	return slices.ContainsFunc(r.open, func(j *policy.Job) bool { return j.Demand.Accepts(kind) })
 }
 
-// cover asks the worst sweeps until they are 1-f of all, not counting sated ones, or until together they could take
-// this many devices.
-func cover(order []ranked, devices, knob float64, in []bool) {
+// askCovering asks the worst sweeps until they are 1-f of all, not counting sated ones, or until together they could
+// take this many devices.
+func askCovering(order []ranked, devices, knob float64, in []bool) {
 	n := atMost(knob, len(order))
 	for i := range order {
 		r := &order[i]
-		if len(r.open) == 0 || r.last {
+		if len(r.open) == 0 || r.leftoversOnly {
 			continue
 		}
 		in[i] = true
-		if !sated(r.app) {
+		if !isSated(r.app) {
 			n--
 		}
 		for _, j := range r.open {
@@ -90,8 +90,8 @@ func cover(order []ranked, devices, knob float64, in []bool) {
 	}
 }
 
-// sated reports whether all trials of a sweep hold as many devices as they can use.
-func sated(a *policy.App) bool {
+// isSated reports whether all trials of a sweep hold as many devices as they can use.
+func isSated(a *policy.App) bool {
 	for _, j := range a.Jobs {
 		if j.Waiting() || j.Running() && (j.Ending || j.Gang().Size() < j.Demand.Max) {
 			return false

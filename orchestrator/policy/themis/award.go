@@ -25,15 +25,15 @@ func (a *award) reason() string {
 		a.table.Rows[a.row].Rho, a.table.Rho, 100*a.keeps)
 }
 
-// hold runs the auction and deducts the hidden payments from the rows won.
-func hold(o *agent.Offer, bids []bid, within *parts, set *settings, chance *rand.Rand) ([]award, *auction.Result) {
+// runAuction runs the auction and deducts the hidden payments from the rows won.
+func runAuction(o *agent.Offer, bids []bid, within *parts, set *settings, chance *rand.Rand) ([]award, *auction.Result) {
 	entries := make([]auction.Bidder, len(bids))
 	for i := range bids {
 		entries[i] = auction.Bidder{Nothing: 1}
 		if b := &bids[i]; b.table.Refused == "" {
-			entries[i] = auction.Bidder{Nothing: b.nothing(set.nothing), Rows: b.table.Rows}
+			entries[i] = auction.Bidder{Nothing: b.rhoOfNothing(set.nothing), Rows: b.table.Rows}
 		}
-		entries[i].Group = within.group(bids[i].of)
+		entries[i].Group = within.group(bids[i].index)
 	}
 	result := auction.RunWithin(o.Lots, entries, within.bounds())
 	awards := make([]award, len(bids))
@@ -47,10 +47,10 @@ func hold(o *agent.Offer, bids []bid, within *parts, set *settings, chance *rand
 	return awards, &result
 }
 
-// nothing returns the rho without a grant that the auction uses. For a sweep that would then hold nothing it is
+// rhoOfNothing returns the rho without a grant that the auction uses. For a sweep that would then hold nothing it is
 // unbounded (section 3.2.3), so that any grant is a huge improvement. A product cannot contain infinity, so factor
 // stands for it.
-func (b *bid) nothing(factor float64) float64 {
+func (b *bid) rhoOfNothing(factor float64) float64 {
 	for i := range b.state.Jobs {
 		if b.state.Jobs[i].Held.Devices > 0 {
 			return b.table.Rho
@@ -64,18 +64,18 @@ func (b *bid) nothing(factor float64) float64 {
 // is exact. With keepOne it keeps at least one gang.
 func pay(row []agent.Gangs, keeps float64, least int, keepOne bool, chance *rand.Rand) []agent.Gangs {
 	if keeps >= 1 {
-		return single(row, math.Inf(1))
+		return splitGangs(row, math.Inf(1))
 	}
 	devices := 0
 	for _, g := range row {
 		devices += g.Size()
 	}
 	rest := keeps * float64(devices)
-	kept := single(row, rest)
+	kept := splitGangs(row, rest)
 	for _, g := range kept {
 		rest -= float64(g.Size())
 	}
-	next := following(row, len(kept))
+	next := gangAfter(row, len(kept))
 	if next == nil {
 		return kept
 	}
@@ -90,8 +90,8 @@ func pay(row []agent.Gangs, keeps float64, least int, keepOne bool, chance *rand
 	return kept
 }
 
-// single lists the gangs of a row one by one, as many as fit into the number of devices.
-func single(row []agent.Gangs, devices float64) []agent.Gangs {
+// splitGangs lists the gangs of a row one by one, as many as fit into the number of devices.
+func splitGangs(row []agent.Gangs, devices float64) []agent.Gangs {
 	var out []agent.Gangs
 	for _, g := range row {
 		n := g.Count
@@ -105,8 +105,8 @@ func single(row []agent.Gangs, devices float64) []agent.Gangs {
 	return out
 }
 
-// following returns the n-th gang of a row, counted from 0, or nil after the last.
-func following(row []agent.Gangs, n int) *agent.Gangs {
+// gangAfter returns the n-th gang of a row, counted from 0, or nil after the last.
+func gangAfter(row []agent.Gangs, n int) *agent.Gangs {
 	for _, g := range row {
 		if n < g.Count {
 			g.Count = 1

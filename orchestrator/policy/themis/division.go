@@ -23,14 +23,14 @@ type Division struct {
 
 // parts holds the parts of a round that are not yet used up.
 type parts struct {
-	// of is the group of each sweep in the ranking.
-	of []int
+	// groupOf is the group of each sweep in the ranking.
+	groupOf []int
 	// members lists the sweeps of each group as indexes into the ranking, worst off first.
 	members [][]int
 	// all means that all sweeps of a group are asked.
 	all bool
-	// limits holds what the groups may win in the auction, and left what remains of that.
-	limits, left []int
+	// limits holds what the groups may win in the auction, and remaining what is left of that.
+	limits, remaining []int
 }
 
 // divide returns the parts of a round, or nil if all sweeps bid for everything.
@@ -38,21 +38,21 @@ func (d *Division) divide(order []ranked, offered int) *parts {
 	if d == nil || d.Groups <= 1 {
 		return nil
 	}
-	p := &parts{of: make([]int, len(order)), members: make([][]int, d.Groups), all: d.All}
+	p := &parts{groupOf: make([]int, len(order)), members: make([][]int, d.Groups), all: d.All}
 	keeps := make([]int, d.Groups)
 	for i := range order {
 		g := d.Of(order[i].app)
-		p.of[i], p.members[g] = g, append(p.members[g], i)
+		p.groupOf[i], p.members[g] = g, append(p.members[g], i)
 		keeps[g] += order[i].keeps
 	}
 	p.limits = d.Parts(offered, keeps)
-	p.left = slices.Clone(p.limits)
+	p.remaining = slices.Clone(p.limits)
 	return p
 }
 
-// ask returns the sweeps that receive the offer: of each group with a part, all sweeps or the worst ones by Themis's
-// rule.
-func (p *parts) ask(order []ranked, offer []offered, set *settings) []int {
+// askGroups returns the sweeps that receive the offer: of each group with a part, all sweeps or the worst ones by
+// Themis's rule.
+func (p *parts) askGroups(order []ranked, offer []offered, set *settings) []int {
 	if p == nil {
 		return ask(order, offer, set)
 	}
@@ -82,7 +82,7 @@ func (p *parts) group(i int) int {
 	if p == nil {
 		return 0
 	}
-	return p.of[i]
+	return p.groupOf[i]
 }
 
 func (p *parts) bounds() []int {
@@ -95,61 +95,61 @@ func (p *parts) bounds() []int {
 // spend deducts devices from the rest of the part of a sweep's group.
 func (p *parts) spend(i, devices int) {
 	if p != nil {
-		p.left[p.of[i]] -= devices
+		p.remaining[p.groupOf[i]] -= devices
 	}
 }
 
-// own returns the entries of a turn that belong to a group.
-func (p *parts) own(turn []int, group int) []int {
+// ofGroup returns the entries of a turn that belong to a group.
+func (p *parts) ofGroup(turn []int, group int) []int {
 	var own []int
 	for _, i := range turn {
-		if p.of[i] == group {
+		if p.groupOf[i] == group {
 			own = append(own, i)
 		}
 	}
 	return own
 }
 
-// within distributes what groups have left of their parts to their own sweeps, in the order of turns.
-func (p *placing) within(turns [][]int) {
-	p.bounded = true
-	for g := range p.parts.members {
+// distributeParts distributes what groups have left of their parts to their own sweeps, in the order of turns.
+func (al *allocator) distributeParts(turns [][]int) {
+	al.bounded = true
+	for g := range al.parts.members {
 		for _, turn := range turns {
-			if p.parts.left[g] > 0 {
-				p.share(p.parts.own(turn, g))
+			if al.parts.remaining[g] > 0 {
+				al.distribute(al.parts.ofGroup(turn, g))
 			}
 		}
 	}
-	p.bounded = false
+	al.bounded = false
 }
 
-// lend distributes the rest: one gang to each group in turn, within a group in the order of turns.
-func (p *placing) lend(turns [][]int) {
-	lines := make([][]int, len(p.parts.members))
+// distributeRest distributes the rest: one gang to each group in turn, within a group in the order of turns.
+func (al *allocator) distributeRest(turns [][]int) {
+	lines := make([][]int, len(al.parts.members))
 	wanting := 0
 	for g := range lines {
 		for _, turn := range turns {
-			lines[g] = append(lines[g], p.parts.own(turn, g)...)
+			lines[g] = append(lines[g], al.parts.ofGroup(turn, g)...)
 		}
 		for _, i := range lines[g] {
-			wanting += len(p.shares[i].open)
+			wanting += len(al.shares[i].open)
 		}
 	}
 	if wanting == 0 {
 		return
 	}
-	each := p.onOffer() / wanting
+	each := al.devicesOnOffer() / wanting
 	var none policy.Unplaceable
 	for some := true; some; {
 		some = false
 		for g := range lines {
 			for len(lines[g]) > 0 {
-				if p.plan.Free().FreeDevices() == 0 && (p.reclaimed || len(p.lost) == 0) {
+				if al.plan.Free().FreeDevices() == 0 && (al.reclaimed || len(al.lost) == 0) {
 					return
 				}
 				i := lines[g][0]
 				lines[g] = lines[g][1:]
-				if p.takeOne(i, each, &none) {
+				if al.giveOne(i, each, &none) {
 					lines[g], some = append(lines[g], i), true
 					break
 				}
@@ -158,10 +158,11 @@ func (p *placing) lend(turns [][]int) {
 	}
 }
 
-// may returns how many of n devices a sweep may have: all, or at most what its group has left while parts apply.
-func (p *placing) may(i, n int) int {
-	if !p.bounded {
+// limitToPart returns how many of n devices a sweep may have: all, or at most what its group has left while parts
+// apply.
+func (al *allocator) limitToPart(i, n int) int {
+	if !al.bounded {
 		return n
 	}
-	return min(n, p.parts.left[p.parts.of[i]])
+	return min(n, al.parts.remaining[al.parts.groupOf[i]])
 }

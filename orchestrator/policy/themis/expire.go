@@ -9,9 +9,10 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 )
 
-// expire lists the trials whose leases have expired, and returns the next end of a term after now, or zero if unknown.
-// Before next, the previously known end, the list is empty. It leaves out trials that must leave or may not be moved.
-func expire(v *policy.View, next time.Time) (expired []*policy.Job, ends time.Time) {
+// expiredTrials lists the trials whose leases have expired, and returns the next end of a term after now, or zero if
+// unknown. Before next, the previously known end, the list is empty. It leaves out trials that must leave or may not be
+// moved.
+func expiredTrials(v *policy.View, next time.Time) (expired []*policy.Job, ends time.Time) {
 	if !next.IsZero() && v.Now.Before(next) {
 		return nil, next
 	}
@@ -20,7 +21,7 @@ func expire(v *policy.View, next time.Time) (expired []*policy.Job, ends time.Ti
 			switch {
 			case !j.Running() || j.Ending || a.Paused || j.Forked && !j.TermEnd.After(v.Now) || v.Draining(j.Held()):
 			case j.TermEnd.After(v.Now):
-				ends = sooner(ends, j.TermEnd)
+				ends = earlier(ends, j.TermEnd)
 			default:
 				expired = append(expired, j)
 			}
@@ -29,10 +30,10 @@ func expire(v *policy.View, next time.Time) (expired []*policy.Job, ends time.Ti
 	return expired, ends
 }
 
-// resting lists the trials between fork slots, whose forks are saving or being averaged. They continue where the round
-// places them, and the devices that they still hold are on offer: resting adds these to the plan, and ends slots that
-// are still running.
-func resting(v *policy.View, plan *policy.Planner) (rests []*policy.Job) {
+// betweenSlots lists the trials between fork slots, whose forks are saving or being averaged. They continue where the
+// round places them, and the devices that they still hold are on offer: betweenSlots adds these to the plan, and ends
+// slots that are still running.
+func betweenSlots(v *policy.View, plan *policy.Planner) (rests []*policy.Job) {
 	for _, a := range v.Apps {
 		if a.Forks <= 1 || a.Paused {
 			continue
@@ -53,9 +54,9 @@ func resting(v *policy.View, plan *policy.Planner) (rests []*policy.Job) {
 	return rests
 }
 
-// stays adds reservations for trials whose forks have done their shares before their terms end: each trial continues
-// where its first fork was.
-func stays(v *policy.View, open []policy.Reservation) []policy.Reservation {
+// withStays adds reservations for trials whose forks have done their shares before their terms end: each trial
+// continues where its first fork was.
+func withStays(v *policy.View, open []policy.Reservation) []policy.Reservation {
 	for _, a := range v.Apps {
 		if a.Forks <= 1 || a.Paused {
 			continue
@@ -72,8 +73,8 @@ func stays(v *policy.View, open []policy.Reservation) []policy.Reservation {
 	return open
 }
 
-// sooner returns the earlier of two times, where zero means never.
-func sooner(a, b time.Time) time.Time {
+// earlier returns the earlier of two times, where zero means never.
+func earlier(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b
 	}

@@ -7,11 +7,11 @@ import (
 )
 
 // Zero means never, so the earlier of zero and another time is the other.
-func TestTheEarlierOfTwoTimes(t *testing.T) {
+func TestEarlier(t *testing.T) {
 	t.Parallel()
 	never, early, late := time.Time{}, time.Unix(1, 0), time.Unix(2, 0)
 	for _, tc := range [][3]time.Time{{never, never, never}, {never, early, early}, {early, never, early}, {early, late, early}, {late, early, early}} {
-		if got := sooner(tc[0], tc[1]); !got.Equal(tc[2]) {
+		if got := earlier(tc[0], tc[1]); !got.Equal(tc[2]) {
 			t.Errorf("of %v and %v the earlier is %v", tc[0], tc[1], got)
 		}
 	}
@@ -19,7 +19,7 @@ func TestTheEarlierOfTwoTimes(t *testing.T) {
 
 // With stagger the node's name shifts its grid: other nodes have other ends, and every term of the node lies on the
 // same grid.
-func TestTermsOfUnlikeMachinesEndApart(t *testing.T) {
+func TestStaggeredTermsEndApart(t *testing.T) {
 	t.Parallel()
 	set := settings{lease: 10 * time.Minute, grid: 1, stagger: true}
 	now := time.Unix(100_000, 0)

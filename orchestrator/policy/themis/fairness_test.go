@@ -17,7 +17,7 @@ import (
 
 // Fairness of a sweep under performance-curve stopping is computed under any policy and needs none of Themis's state.
 // Its trials count to their end, however flat their curves look and whichever bidder it uses.
-func TestFairnessOfAnAppWhoseCurvesAreForecast(t *testing.T) {
+func TestFairnessWithForecastCurves(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 2)
 	a := w.submit("curves", 4, 1, 1000)
@@ -54,7 +54,7 @@ func TestFairnessOfAnAppWhoseCurvesAreForecast(t *testing.T) {
 
 // At the time of an auction, Fairness agrees exactly with the auction's record for every sweep that was asked, and
 // closely for sweeps that got leftovers, whose record follows from their last table. T_id is the same for both.
-func TestTheMeterSaysWhatTheAuctionSays(t *testing.T) {
+func TestFairnessAgreesWithAuction(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(1, 1))
 	compared := map[bool]int{}
@@ -107,7 +107,7 @@ func TestTheMeterSaysWhatTheAuctionSays(t *testing.T) {
 
 // T_id of a sweep is the same while it runs and after it has ended, however many device-seconds it held: moves and
 // restarts do not lower what it is due.
-func TestIdealTimeIsTheSameOnceAnAppIsOver(t *testing.T) {
+func TestIdealTimeIsSameAfterTheEnd(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 2)
 	a := w.submit("app", 4, 1, 1000)
@@ -129,6 +129,6 @@ func TestIdealTimeIsTheSameOnceAnAppIsOver(t *testing.T) {
 	}
 	a.Speeds = &cluster.Speeds{}
 	if over := themis.Fairness(w.view(), a, true); over != nil {
-		t.Errorf("%v of an app whose rate nobody measured", over)
+		t.Errorf("got %v for a sweep whose rate was not measured", over)
 	}
 }

@@ -91,15 +91,15 @@ func TestForksOfSurvivors(t *testing.T) {
 			func(s *stagetest.Stage) { sweep(s, "a", 2, 1, 60_001) },
 			"a/0 on p100 20000 steps, a/0 on v100 40000 steps",
 		},
-		"none where that costs more than it saves":   {func(s *stagetest.Stage) { sweep(s, "a", 9, 1, 41) }, "a/0 on v100"},
-		"one for the last step":                      {func(s *stagetest.Stage) { sweep(s, "a", 9, 1, 41).Jobs[0].StartStep = 40 }, "a/0 on v100"},
-		"a sweep that is not forked has what it had": {func(s *stagetest.Stage) { sweep(s, "a", 0, 1, 7001) }, "a/0 on v100"},
-		"none below the least":                       {func(s *stagetest.Stage) { a := sweep(s, "a", 9, 1, 7001); a.LeastForks, a.Jobs[0].LeastForks = 4, 4 }, "a/0 on v100"},
-		"every job has one first":                    {func(s *stagetest.Stage) { sweep(s, "a", 9, 3, 7001) }, "a/0 on v100, a/1 on p100, a/2 on k80"},
-		"what one that is paused does not want":      {func(s *stagetest.Stage) { sweep(s, "a", 9, 1, 7001); sweep(s, "b", 0, 2, 7001).Paused = true }, "a/0 on k80 1000 steps, a/0 on p100 2000 steps, a/0 on v100 4000 steps"},
-		"one that runs alone is stopped for more":    {func(s *stagetest.Stage) { runs(s, sweep(s, "a", 9, 1, 7001).Jobs[0], 2, time.Minute) }, "stop a/0"},
-		"also when its lease is up":                  {func(s *stagetest.Stage) { runs(s, sweep(s, "a", 9, 1, 7001).Jobs[0], 2, 0) }, "stop a/0"},
-		"and is not, for what costs more":            {func(s *stagetest.Stage) { runs(s, sweep(s, "a", 9, 1, 71).Jobs[0], 2, 0) }, "renew a/0"},
+		"none where that costs more than it saves": {func(s *stagetest.Stage) { sweep(s, "a", 9, 1, 41) }, "a/0 on v100"},
+		"one for the last step":                    {func(s *stagetest.Stage) { sweep(s, "a", 9, 1, 41).Jobs[0].StartStep = 40 }, "a/0 on v100"},
+		"no forks without the option":              {func(s *stagetest.Stage) { sweep(s, "a", 0, 1, 7001) }, "a/0 on v100"},
+		"none below the least":                     {func(s *stagetest.Stage) { a := sweep(s, "a", 9, 1, 7001); a.LeastForks, a.Jobs[0].LeastForks = 4, 4 }, "a/0 on v100"},
+		"every job has one first":                  {func(s *stagetest.Stage) { sweep(s, "a", 9, 3, 7001) }, "a/0 on v100, a/1 on p100, a/2 on k80"},
+		"devices that a paused sweep leaves":       {func(s *stagetest.Stage) { sweep(s, "a", 9, 1, 7001); sweep(s, "b", 0, 2, 7001).Paused = true }, "a/0 on k80 1000 steps, a/0 on p100 2000 steps, a/0 on v100 4000 steps"},
+		"one that runs alone is stopped for more":  {func(s *stagetest.Stage) { runs(s, sweep(s, "a", 9, 1, 7001).Jobs[0], 2, time.Minute) }, "stop a/0"},
+		"also when its lease is up":                {func(s *stagetest.Stage) { runs(s, sweep(s, "a", 9, 1, 7001).Jobs[0], 2, 0) }, "stop a/0"},
+		"but not if that costs more time":          {func(s *stagetest.Stage) { runs(s, sweep(s, "a", 9, 1, 71).Jobs[0], 2, 0) }, "renew a/0"},
 		"and not one whose sweep is paused": {func(s *stagetest.Stage) {
 			a := sweep(s, "a", 9, 1, 7001)
 			runs(s, a.Jobs[0], 0, time.Minute)
@@ -156,7 +156,7 @@ func TestAMixedSubsetIsWon(t *testing.T) {
 		}
 	}
 	if mixed == 0 {
-		t.Errorf("nobody bids for a mixed subset: %v", plan.Auction)
+		t.Errorf("no bid for a mixed subset: %v", plan.Auction)
 	}
 }
 
@@ -198,7 +198,7 @@ func TestTheNextSlot(t *testing.T) {
 	sweep(s, "c", 0, 3, 1000)
 	s.Now = s.Now.Add(time.Second)
 	if got := said(s, p.Decide(s.View())); got != "" {
-		t.Errorf("a newcomer has what is kept: %s", got)
+		t.Errorf("a new sweep got the reserved devices: %s", got)
 	}
 	state, err := p.Snapshot()
 	if err != nil {
@@ -216,7 +216,7 @@ func TestTheNextSlot(t *testing.T) {
 
 // A trial whose forks have done their shares before the term ends continues where its first fork was, without an
 // auction; the other devices are on offer.
-func TestWhereForksThatAreDoneGoOn(t *testing.T) {
+func TestFinishedForksContinueInPlace(t *testing.T) {
 	t.Parallel()
 	s := unlike()
 	j := sweep(s, "a", 9, 1, 700_001).Jobs[0]
@@ -242,7 +242,7 @@ func TestWhereForksThatAreDoneGoOn(t *testing.T) {
 
 // A node that is not free again in time delays no trial: after a quarter of a lease the trial gets the nodes that are
 // free.
-func TestAForkThatDoesNotLeaveHoldsUpNobody(t *testing.T) {
+func TestLateForkDelaysNoTrial(t *testing.T) {
 	t.Parallel()
 	s := unlike()
 	a := sweep(s, "a", 9, 1, 700_001)

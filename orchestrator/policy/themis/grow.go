@@ -8,8 +8,8 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 )
 
-// faster is how many times faster a trial must be with more devices for it to be stopped for them.
-const faster = 1.1
+// growSpeedup is how many times faster a trial must be with more devices for it to be stopped for them.
+const growSpeedup = 1.1
 
 // idle records how many devices are free and not wanted by a waiting trial, and since when.
 type idle struct {
@@ -17,8 +17,8 @@ type idle struct {
 	Devices int
 }
 
-// more is the reason given when a trial leaves its devices for more.
-const more = "goes on with more devices, which nobody waits for"
+// growReason is the reason given when a trial leaves its devices for more.
+const growReason = "goes on with more devices, which nobody waits for"
 
 // GrowsJobs implements policy.Growing.
 func (p *Policy) GrowsJobs() bool { return p.set.grow > 0 }
@@ -31,22 +31,22 @@ func (p *Policy) grow(v *policy.View, plan *policy.Planner, expired []*policy.Jo
 	if p.set.grow == 0 {
 		return false, next
 	}
-	if p.Idle = p.Idle.at(v); p.Idle.Devices == 0 {
+	if p.Idle = p.Idle.update(v); p.Idle.Devices == 0 {
 		return false, next
 	}
 	var jobs []*policy.Job
 	least := 0
 	for _, a := range v.Apps {
 		due, later, held := p.growable(v, a)
-		next = sooner(next, later)
+		next = earlier(next, later)
 		if len(due) > 0 && (jobs == nil || held < least) {
 			jobs, least = due, held
 		}
 	}
 	if len(jobs) > 0 && (len(expired) > 0 || len(p.Reservations) > 0) {
-		return false, sooner(next, v.Now.Add(p.set.grow)) // once earlier decisions have taken effect
+		return false, earlier(next, v.Now.Add(p.set.grow)) // once earlier decisions have taken effect
 	}
-	for i, n := range level(v, jobs, p.Idle.Devices) {
+	for i, n := range levelSizes(v, jobs, p.Idle.Devices) {
 		for ; n > jobs[i].Gang().Size() && !enlarge(v, plan, jobs[i], n); n-- {
 		}
 		grown = grown || n > jobs[i].Gang().Size()
@@ -54,9 +54,9 @@ func (p *Policy) grow(v *policy.View, plan *policy.Planner, expired []*policy.Jo
 	return grown, next
 }
 
-// level distributes more devices over jobs and returns the size that each should have: each device goes to the job with
-// the fewest, and among these to the one with the most work left. It sorts jobs.
-func level(v *policy.View, jobs []*policy.Job, devices int) []int {
+// levelSizes distributes more devices over jobs and returns the size that each should have: each device goes to the job
+// with the fewest, and among these to the one with the most work left. It sorts jobs.
+func levelSizes(v *policy.View, jobs []*policy.Job, devices int) []int {
 	slices.SortStableFunc(jobs, func(x, y *policy.Job) int { return cmp.Compare(v.StepsLeft(y), v.StepsLeft(x)) })
 	sizes := make([]int, len(jobs))
 	for i, j := range jobs {
@@ -82,8 +82,8 @@ func enlarge(v *policy.View, plan *policy.Planner, j *policy.Job, n int) bool {
 	now, d := v.Rate(j, j.Gang()), j.Demand
 	d.Min, d.Max = n, n
 	try := plan.Statement()
-	plan.Evict(j, more)
-	if g, ok := plan.Free().Place(d, n, ""); ok && v.Rate(j, g) > faster*now && plan.PlaceOn(j, g, more) {
+	plan.Evict(j, growReason)
+	if g, ok := plan.Free().Place(d, n, ""); ok && v.Rate(j, g) > growSpeedup*now && plan.PlaceOn(j, g, growReason) {
 		try.Commit()
 		return true
 	}
@@ -91,10 +91,10 @@ func enlarge(v *policy.View, plan *policy.Planner, j *policy.Job, n int) bool {
 	return false
 }
 
-// at returns the idle devices in a view: none if a waiting trial could use what is free.
-func (i idle) at(v *policy.View) idle {
+// update returns the idle devices in a view: none if a waiting trial could use what is free.
+func (i idle) update(v *policy.View) idle {
 	free := v.Free.FreeDevices()
-	if free == 0 || waited(v) {
+	if free == 0 || isWanted(v) {
 		return idle{}
 	}
 	if free == i.Devices {
@@ -103,8 +103,8 @@ func (i idle) at(v *policy.View) idle {
 	return idle{v.Now, free}
 }
 
-// waited reports whether a waiting trial accepts a type with free devices, even if it needs more than are free.
-func waited(v *policy.View) bool {
+// isWanted reports whether a waiting trial accepts a type with free devices, even if it needs more than are free.
+func isWanted(v *policy.View) bool {
 	for j := range v.Line() {
 		if slices.ContainsFunc(v.Free.Types(), func(kind string) bool { return v.Free.FreeOf(kind) > 0 && j.Demand.Accepts(kind) }) {
 			return true
@@ -118,7 +118,7 @@ func waited(v *policy.View) bool {
 func (p *Policy) growable(v *policy.View, a *policy.App) (due []*policy.Job, next time.Time, held int) {
 	for _, j := range a.Jobs {
 		held += j.Held().Size()
-		if a.Paused || a.Forks > 1 || !j.Running() || j.Ending || !j.TermEnd.After(v.Now) || !gains(v, j) {
+		if a.Paused || a.Forks > 1 || !j.Running() || j.Ending || !j.TermEnd.After(v.Now) || !canGain(v, j) {
 			continue
 		}
 		since := p.Idle.Since
@@ -126,7 +126,7 @@ func (p *Policy) growable(v *policy.View, a *policy.App) (due []*policy.Job, nex
 			since = j.Granted
 		}
 		if at := since.Add(p.set.grow); at.After(v.Now) {
-			next = sooner(next, at)
+			next = earlier(next, at)
 		} else {
 			due = append(due, j)
 		}
@@ -134,8 +134,8 @@ func (p *Policy) growable(v *policy.View, a *policy.App) (due []*policy.Job, nex
 	return due, next, held
 }
 
-// gains reports whether there is room for a trial to run on more devices than it holds, faster than now.
-func gains(v *policy.View, j *policy.Job) bool {
+// canGain reports whether there is room for a trial to run on more devices than it holds, faster than now.
+func canGain(v *policy.View, j *policy.Job) bool {
 	g := j.Gang()
 	if g.Size() >= j.Demand.Max || v.Draining(g) {
 		return false
@@ -151,7 +151,7 @@ func gains(v *policy.View, j *policy.Job) bool {
 		if !ok {
 			return false
 		}
-		if v.Rate(j, g) > faster*now {
+		if v.Rate(j, g) > growSpeedup*now {
 			return true
 		}
 	}

@@ -34,7 +34,7 @@ func (w *world) settled(p policy.Policy) (stopped int) {
 		w.left()
 		w.pass(time.Second)
 	}
-	w.tb.Error("it is not settled")
+	w.tb.Error("the plans do not converge")
 	return stopped
 }
 
@@ -96,7 +96,7 @@ func TestRunningJobsGrowOntoIdleDevices(t *testing.T) {
 func TestJobsDoNotGrowInTheWay(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(w *world, p policy.Policy, a *policy.App){
-		"somebody waits": func(w *world, _ policy.Policy, _ *policy.App) {
+		"another trial waits": func(w *world, _ policy.Policy, _ *policy.App) {
 			gangs := w.submit("b", 1, 4, 1000)
 			gangs.Demand.Min, gangs.Jobs[0].Demand.Min = 4, 4
 		},

@@ -97,7 +97,7 @@ func idealTimeIsNotMoved(t *testing.T, m mechanism, options []string) {
 
 // Of eight equal sweeps, one that over-reports the value of devices on one node, or on several, does not end up with
 // more devices.
-func TestWhoOverReportsGainsNothing(t *testing.T) {
+func TestOverReportingGainsNothing(t *testing.T) {
 	t.Parallel()
 	for name, m := range mechanisms() {
 		t.Run(name, func(t *testing.T) {

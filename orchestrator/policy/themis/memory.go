@@ -41,7 +41,7 @@ const waiting = 4
 // recall returns the memory of the ranked sweeps in addition to seen. A sweep that has never been asked is asked for
 // its present rho; state builds its bidder's input.
 func recall(
-	v *policy.View, s *supply, all []standing, seen map[string]*memory, set *settings, state func(*policy.App) *agent.AppState,
+	v *policy.View, s *supply, all []sweepState, seen map[string]*memory, set *settings, state func(*policy.App) *agent.AppState,
 ) map[string]*memory {
 	known := make(map[string]*memory, len(seen)+len(all))
 	maps.Copy(known, seen)
@@ -51,15 +51,15 @@ func recall(
 		if m == nil || m.Ideal <= 0 || set.rank == passedOver && m.Chain == 0 {
 			st := state(a)
 			rho, ideal := agent.Estimate(st)
-			m = remember(v, a, m, st, told{rho, ideal, held(a)}, set)
+			m = remember(v, a, m, st, tableReport{rho, ideal, devicesHeld(a)}, set)
 		}
-		known[a.ID] = m.idle(v.Now, a, s)
+		known[a.ID] = m.withIdle(v.Now, a, s)
 	}
 	return known
 }
 
-// held counts the devices that a sweep's trials hold.
-func held(a *policy.App) int {
+// devicesHeld counts the devices that a sweep's trials hold.
+func devicesHeld(a *policy.App) int {
 	n := 0
 	for _, j := range a.Jobs {
 		n += j.Held().Size()
@@ -67,14 +67,14 @@ func held(a *policy.App) int {
 	return n
 }
 
-// told is what a table reports: a sweep's rho with a number of devices, and T_id.
-type told struct {
+// tableReport is what a table reports: a sweep's rho with a number of devices, and T_id.
+type tableReport struct {
 	rho, ideal float64
 	devices    int
 }
 
 // remember returns the memory of a sweep after a table. seen is the earlier memory, or nil.
-func remember(v *policy.View, a *policy.App, seen *memory, s *agent.AppState, t told, set *settings) *memory {
+func remember(v *policy.View, a *policy.App, seen *memory, s *agent.AppState, t tableReport, set *settings) *memory {
 	m := &memory{
 		Ideal: t.ideal, Had: attained(v, a), Apps: max(1, v.MeanApps(a)), Least: max(1, a.Demand.Min), IdleSince: a.Submitted,
 	}
@@ -91,7 +91,7 @@ func remember(v *policy.View, a *policy.App, seen *memory, s *agent.AppState, t 
 		if seen != nil && seen.Chain > 0 {
 			m.Chain = seen.Chain
 		} else {
-			m.Chain = m.chain(s)
+			m.Chain = m.initialChain(s)
 		}
 	}
 	left := max(0, t.rho*t.ideal-v.Now.Sub(a.Submitted).Seconds())
@@ -103,8 +103,8 @@ func remember(v *policy.View, a *policy.App, seen *memory, s *agent.AppState, t 
 	return m
 }
 
-// chain returns Chain for a sweep that is seen for the first time.
-func (m *memory) chain(s *agent.AppState) float64 {
+// initialChain returns Chain for a sweep that is seen for the first time.
+func (m *memory) initialChain(s *agent.AppState) float64 {
 	weight := s.Weight
 	if weight <= 0 {
 		weight = 1
@@ -112,12 +112,12 @@ func (m *memory) chain(s *agent.AppState) float64 {
 	return max(1, m.Shortest*m.Apps/(m.Ideal*weight))
 }
 
-// idle returns the memory, updated with whether the sweep holds something now. Devices on expired leases and reserved
-// devices count.
-func (m *memory) idle(now time.Time, a *policy.App, s *supply) *memory {
+// withIdle returns the memory, updated with whether the sweep holds something now. Devices on expired leases and
+// reserved devices count.
+func (m *memory) withIdle(now time.Time, a *policy.App, s *supply) *memory {
 	n := *m
 	switch {
-	case s.holds(a):
+	case s.holdsDevices(a):
 		n.IdleSince, n.HeldAt = time.Time{}, now
 	case n.IdleSince.IsZero():
 		n.IdleSince = n.waitsSince(a)
@@ -137,7 +137,7 @@ func (m *memory) waitsSince(a *policy.App) time.Time {
 		if j.Leases > 0 && j.Queued.After(since) {
 			since = j.Queued
 		}
-		first = sooner(first, j.Queued)
+		first = earlier(first, j.Queued)
 	}
 	if first.After(since) {
 		return first
@@ -146,11 +146,11 @@ func (m *memory) waitsSince(a *policy.App) time.Time {
 }
 
 // rho returns the rho of a sweep with its present devices, by its last table.
-func (m *memory) rho(v *policy.View, a *policy.App) float64 { return m.with(v, a, held(a)) }
+func (m *memory) rho(v *policy.View, a *policy.App) float64 { return m.rhoWith(v, a, devicesHeld(a)) }
 
-// with returns its rho with a number of devices.
-func (m *memory) with(v *policy.View, a *policy.App, devices int) float64 {
-	work := m.left(v, a)
+// rhoWith returns its rho with a number of devices.
+func (m *memory) rhoWith(v *policy.View, a *policy.App, devices int) float64 {
+	work := m.workLeft(v, a)
 	left := waiting * work / float64(m.Least)
 	if devices > 0 {
 		left = work / float64(devices)
@@ -158,8 +158,8 @@ func (m *memory) with(v *policy.View, a *policy.App, devices int) float64 {
 	return (v.Now.Sub(a.Submitted).Seconds() + left) / m.ideal(v, a)
 }
 
-// left returns the device-seconds of work that are left now.
-func (m *memory) left(v *policy.View, a *policy.App) float64 {
+// workLeft returns the device-seconds of work that are left now.
+func (m *memory) workLeft(v *policy.View, a *policy.App) float64 {
 	return max(0, m.Work-(attained(v, a)-m.Had))
 }
 
@@ -175,7 +175,7 @@ func (m *memory) shortest(v *policy.View, a *policy.App) float64 {
 	if m.Work <= 0 {
 		return m.Shortest
 	}
-	return m.Shortest * m.left(v, a) / m.Work
+	return m.Shortest * m.workLeft(v, a) / m.Work
 }
 
 // ideal returns the present T_id.

@@ -34,7 +34,7 @@ func TestAGangAsItWasWon(t *testing.T) {
 		{"in another rack", gang(0, 1), agent.Gangs{Type: "gpu", Devices: 2, Machines: 1, Count: 1, Rack: "r2"}, false},
 		{"half in another rack", both, agent.Gangs{Type: "gpu", Devices: 1, Machines: 2, Count: 1, Rack: "r1"}, false},
 	} {
-		if got := alike(v, tc.held, tc.won); got != tc.want {
+		if got := matches(v, tc.held, tc.won); got != tc.want {
 			t.Errorf("%s: %t", tc.what, got)
 		}
 	}

@@ -9,17 +9,17 @@ import (
 
 // ranked is a sweep with its sort keys.
 type ranked struct {
-	standing
+	sweepState
 	// rho is the sweep's cached finish-time fairness. idle means that it holds nothing, so its rho is unbounded. waited
 	// is how long it has held nothing, in units of its T_id.
 	rho, waited float64
 	idle        bool
-	// content means that it neither holds nor wants anything.
-	content bool
+	// inactive means that it neither holds nor wants anything.
+	inactive bool
 	// Set if an option asks it in addition to the worst 1-f.
-	beside bool
-	// last means that it is not asked and gets leftovers after all others.
-	last bool
+	askedExtra bool
+	// leftoversOnly means that it is not asked and gets leftovers after all others.
+	leftoversOnly bool
 	// ideal is its present T_id in seconds.
 	ideal float64
 	// passedOver is the rho that it will have if it is not asked in this round (rank=passed-over).
@@ -31,16 +31,16 @@ type ranked struct {
 // among them the one that has waited longest in units of its T_id, so that short sweeps do not starve behind long ones,
 // and of those submitted together the shortest. Sweeps that neither hold nor want anything come last because they have
 // no use for a turn.
-func rank(v *policy.View, all []standing, known map[string]*memory, set *settings) []ranked {
+func rank(v *policy.View, all []sweepState, known map[string]*memory, set *settings) []ranked {
 	order := make([]ranked, len(all))
 	for i, s := range all {
 		m := known[s.app.ID]
-		r := ranked{standing: s, rho: m.rho(v, s.app), idle: !m.IdleSince.IsZero(), ideal: m.ideal(v, s.app)}
-		r.content = r.idle && len(s.open) == 0
+		r := ranked{sweepState: s, rho: m.rho(v, s.app), idle: !m.IdleSince.IsZero(), ideal: m.ideal(v, s.app)}
+		r.inactive = r.idle && len(s.open) == 0
 		if r.idle {
 			r.waited = v.Now.Sub(m.IdleSince).Seconds() / r.ideal
 		}
-		r.beside = set.newcomers && r.idle && m.IdleSince.Equal(s.app.Submitted) ||
+		r.askedExtra = set.newcomers && r.idle && m.IdleSince.Equal(s.app.Submitted) ||
 			set.short && m.shortest(v, s.app) <= set.lease.Seconds()
 		if set.rank == passedOver {
 			r.passedOver = m.passedOver(v, s.app, s.keeps, set.lease.Seconds())
@@ -64,8 +64,8 @@ func byCachedRho(a, b ranked) int { return cmp.Compare(b.rho, a.rho) }
 
 func byRho(a, b ranked) int {
 	switch {
-	case a.content != b.content:
-		if a.content {
+	case a.inactive != b.inactive:
+		if a.inactive {
 			return 1
 		}
 		return -1

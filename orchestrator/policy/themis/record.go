@@ -19,8 +19,8 @@ const (
 	maxRows    = 512
 )
 
-// recorded holds the inputs of a record.
-type recorded struct {
+// recordInput holds the inputs of a record.
+type recordInput struct {
 	set    *settings
 	apps   int
 	offer  *agent.Offer
@@ -34,7 +34,7 @@ type recorded struct {
 }
 
 // record returns the record of an auction for the ledger.
-func (r *recorded) record() *outbidv1.Auction {
+func (r *recordInput) record() *outbidv1.Auction {
 	out := &outbidv1.Auction{
 		FairnessKnob: r.set.knob, Apps: int32(r.apps), LeaseSeconds: r.set.lease.Seconds(),
 		LogWelfare: r.result.Log, LogWelfareBound: r.result.Bound, Exact: r.result.Exact,
@@ -46,11 +46,11 @@ func (r *recorded) record() *outbidv1.Auction {
 	}
 	won := make([]*award, len(r.order))
 	for i := range r.awards {
-		won[r.awards[i].of] = &r.awards[i]
+		won[r.awards[i].index] = &r.awards[i]
 	}
 	for i := range r.order {
 		a := won[i]
-		if a == nil && len(r.shares[i].leftover) == 0 || len(out.Bidders) >= maxBidders && (a == nil || !a.outside()) {
+		if a == nil && len(r.shares[i].leftover) == 0 || len(out.Bidders) >= maxBidders && (a == nil || !a.isOutside()) {
 			continue
 		}
 		out.Bidders = append(out.Bidders, r.bidder(i, a))
@@ -79,12 +79,12 @@ func (s *settings) rule() string {
 	return text
 }
 
-// why describes a sweep's rank and its reason.
-func (r *recorded) why(i int, asked bool) string {
+// explainRank describes a sweep's rank and its reason.
+func (r *recordInput) explainRank(i int, asked bool) string {
 	o := &r.order[i]
 	by := fmt.Sprintf("rho %.3g", o.rho)
 	switch {
-	case o.content:
+	case o.inactive:
 		by = "holds and wants nothing"
 	case r.set.rank == passedOver:
 		by = fmt.Sprintf("rho %.3g if passed over", o.passedOver)
@@ -103,11 +103,11 @@ func (r *recorded) why(i int, asked bool) string {
 }
 
 // bidder returns the entry of one sweep. a is nil for a sweep that was not asked.
-func (r *recorded) bidder(i int, a *award) *outbidv1.Bidder {
+func (r *recordInput) bidder(i int, a *award) *outbidv1.Bidder {
 	app, s := r.order[i].app, &r.shares[i]
 	m := &outbidv1.Bidder{
 		Sweep: app.ID, Rho: r.order[i].rho, Asked: a != nil, Fair: -1, Keeps: 1,
-		Won: s.won, Leftover: s.leftover, Renewed: s.renewed, Why: r.why(i, a != nil),
+		Won: s.won, Leftover: s.leftover, Renewed: s.renewed, Why: r.explainRank(i, a != nil),
 	}
 	if seen := r.known[app.ID]; seen != nil {
 		// The memory of a sweep that was not asked is from an earlier round: its T_id has changed since with the mean
@@ -119,17 +119,17 @@ func (r *recorded) bidder(i int, a *award) *outbidv1.Bidder {
 	}
 	if a != nil {
 		m.Keeps, m.Refused = a.keeps, a.table.Refused
-		a.list(m, maxRows/max(1, len(r.awards)))
+		a.recordTable(m, maxRows/max(1, len(r.awards)))
 	}
 	return m
 }
 
-// list records a bidder's table: all of it if there is room or an outside bidder made it, otherwise evenly spaced rows
-// and the winning one.
-func (a *award) list(m *outbidv1.Bidder, room int) {
+// recordTable records a bidder's table: all of it if there is room or an outside bidder made it, otherwise evenly
+// spaced rows and the winning one.
+func (a *award) recordTable(m *outbidv1.Bidder, room int) {
 	t := a.table
 	m.Rho, m.Fair = t.Rho, int32(a.row)
-	if n := len(t.Rows); !a.outside() && n > room {
+	if n := len(t.Rows); !a.isOutside() && n > room {
 		every := float64(n) / float64(max(1, room))
 		var rows []agent.Row
 		fair := -1
@@ -148,8 +148,8 @@ func (a *award) list(m *outbidv1.Bidder, room int) {
 	m.Bids = t.Bids()
 }
 
-// book adds a gang to lots by node and type.
-func book(v *policy.View, to []*outbidv1.Lot, g cluster.Gang) []*outbidv1.Lot {
+// addToLots adds a gang to lots by node and type.
+func addToLots(v *policy.View, to []*outbidv1.Lot, g cluster.Gang) []*outbidv1.Lot {
 	for _, at := range g {
 		n := &v.Nodes[at.Node]
 		kind := n.Devices[at.Devices[0]].Type

@@ -136,7 +136,7 @@ func policyWith(tb testing.TB, pairs ...string) *themis.Policy {
 	return p
 }
 
-func TestAnAppAloneGetsAllThatItCanUseForALease(t *testing.T) {
+func TestSingleSweepGetsAllItCanUse(t *testing.T) {
 	t.Parallel()
 	w, p := newWorld(t, 4, 4), policyWith(t)
 	a := w.submit("a", 6, 1, 10_000)
@@ -154,7 +154,7 @@ func TestAnAppAloneGetsAllThatItCanUseForALease(t *testing.T) {
 	}
 }
 
-func TestALeaseThatIsUpIsRenewedIfNobodyElseWantsTheDevices(t *testing.T) {
+func TestExpiredLeaseIsRenewedWithoutRivals(t *testing.T) {
 	t.Parallel()
 	w, p := newWorld(t, 4), policyWith(t)
 	a := w.submit("a", 4, 1, 10_000)
@@ -166,7 +166,7 @@ func TestALeaseThatIsUpIsRenewedIfNobodyElseWantsTheDevices(t *testing.T) {
 	}
 }
 
-func TestALeaseThatIsUpGoesToWhoIsWorseOff(t *testing.T) {
+func TestExpiredLeaseGoesToWorseOffSweep(t *testing.T) {
 	t.Parallel()
 	w, p := newWorld(t, 4), policyWith(t, "rounding=keep-one")
 	rich := w.submit("rich", 4, 1, 100_000)
@@ -193,7 +193,7 @@ func TestALeaseThatIsUpGoesToWhoIsWorseOff(t *testing.T) {
 	}
 }
 
-func TestOnlyTheWorstOffAreAskedAndTheRestGetsWhatIsLeft(t *testing.T) {
+func TestOnlyWorstOffAreAskedAndOthersGetLeftovers(t *testing.T) {
 	t.Parallel()
 	w, p := newWorld(t, 8, 8), policyWith(t)
 	for i := range 10 {
@@ -243,7 +243,7 @@ func asked(plan policy.Plan) []string {
 
 // A sweep with one short trial does not starve behind many that could use far more: it holds nothing, so its rho is
 // unbounded, and in units of its T_id it soon has waited longest. With the option it comes first at once.
-func TestASmallAppIsNotLeftBehind(t *testing.T) {
+func TestSmallSweepDoesNotStarve(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		rank   string
@@ -296,7 +296,7 @@ func TestTheWorstRhoIsAskedFirst(t *testing.T) {
 
 // A sweep that holds nothing has an unbounded rho and is asked before every sweep that holds something, however bad the
 // other's rho, and however small its own by its last table, which idle=cached uses.
-func TestWhoHoldsNothingIsAskedBeforeAnyRho(t *testing.T) {
+func TestSweepThatHoldsNothingIsAskedFirst(t *testing.T) {
 	t.Parallel()
 	for options, want := range map[string]string{"": "young", "idle=cached": "ancient", "nothing=1000": "young", "nothing=1000 idle=cached": "ancient"} {
 		w, p := newWorld(t, 8), policyWith(t, append(strings.Fields(options), "f=0.999")...)
@@ -361,7 +361,7 @@ func TestAWeightDoesNotBuyTheCluster(t *testing.T) {
 
 // With the option cover, sweeps that hold all they can use are asked in addition to those that could use more, not in
 // their place.
-func TestWhoHasAllItCanUseTakesNobodysTurn(t *testing.T) {
+func TestSatedSweepsTakeNoTurn(t *testing.T) {
 	t.Parallel()
 	w, p := newWorld(t, 8), policyWith(t, "f=0.5", "rank=passed-over", "cover=100")
 	for _, id := range []string{"sated0", "sated1"} {
@@ -410,14 +410,14 @@ type outside struct {
 
 func (o outside) Bid(*agent.Offer, []*agent.AppState) ([]agent.Table, error) { return o.tables, o.err }
 
-func TestAgentsOutsideThatGoWrongLoseTheirBid(t *testing.T) {
+func TestFailingOutsideBiddersLoseTheirBid(t *testing.T) {
 	t.Parallel()
 	row := agent.Row{Rho: 1, Gangs: []agent.Gangs{{Count: 99, Machines: 1, Devices: 8, Type: "gpu"}}}
 	for name, tc := range map[string]struct {
 		agent agent.Agent
 		want  string
 	}{
-		"nobody there":    {nil, "no agents"},
+		"no bidder":       {nil, "no agents"},
 		"an error":        {outside{err: errors.New("it hangs")}, "it hangs"},
 		"no answer":       {outside{}, "did not answer"},
 		"no number":       {outside{tables: []agent.Table{{Rho: -1, Ideal: 1}}}, "not a number"},

@@ -23,8 +23,8 @@ func (s *study) chance(app string) *rand.Rand {
 	return rand.New(rand.NewPCG(s.seed, h.Sum64()))
 }
 
-// err distorts a sweep's estimate of its work.
-func (s *study) err(state *agent.AppState) {
+// distortWork distorts a sweep's estimate of its work.
+func (s *study) distortWork(state *agent.AppState) {
 	if s.errors == 0 {
 		return
 	}
@@ -47,8 +47,8 @@ func Lies(seed uint64, app string, part float64) bool {
 	return draw.Float64() < part
 }
 
-// distort distorts a sweep's slowdowns.
-func (s *study) distort(app string, t *agent.Table) {
+// distortTable distorts a sweep's slowdowns.
+func (s *study) distortTable(app string, t *agent.Table) {
 	if s.errors == 0 && (s.liars == 0 || s.lie == 0) {
 		return
 	}

@@ -11,8 +11,8 @@
 // In the code a round is a sequence of values with one phase per file: reservations are granted or held back (reserve),
 // leases expire (expire), the state of each sweep is computed (file standing.go), then the memory (memory), the
 // ranking, the sweeps to ask, the offer, the bids, the awards, the places of awards and leftovers (place, leftover),
-// the new memory (learn), and the record. Only placing simulates, on the round's Planner; no phase modifies the values
-// of an earlier one.
+// the new memory (learn), and the record. Only the allocator simulates, on the round's Planner; no phase modifies the
+// values of an earlier one.
 //
 // Where the paper leaves something open:
 //
