@@ -6,9 +6,9 @@ import (
 
 // Rank plans jobs in order of priority, in a plan started by Preempt, and moves as few as possible. First it chooses
 // the jobs that fit by the number of devices, highest priority first. Chosen jobs that run keep their devices; the
-// others are placed in the remaining space, and jobs of lower priority make room on some node only if there is no
-// remaining place. The rest goes to running jobs, then to waiting ones, in the same order. want returns the number of
-// devices for a waiting job, which gets fewer, but at least its Min, if there are not enough.
+// others are placed in the remaining space, and only if that fails do jobs of lower priority make room on some node.
+// The rest goes to running jobs, then to waiting ones, in the same order. want returns the number of devices for a
+// waiting job, which gets fewer, but at least its Min, if there are not enough.
 func (p *Planner) Rank(order []*Job, want func(*Job) int, reason string) {
 	r := &ranking{p: p, order: order, want: want, reason: reason, placed: make([]bool, len(order))}
 	chosen := r.choose()

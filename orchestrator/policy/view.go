@@ -61,8 +61,7 @@ type App struct {
 	Utility *terms.Utility
 	// Deadline is zero for no deadline.
 	Deadline time.Time
-	// Outlook predicts how much work the tuner still has in all. Call it only when needed, because it takes time. It is
-	// never nil.
+	// Outlook forecasts the total work of the tuner. Call it only when needed, because it takes time. It is never nil.
 	Outlook func() tuner.Outlook
 	// Finished counts the jobs that have ended, and StepsDone the steps of all jobs, counting repeated steps once.
 	Finished  int

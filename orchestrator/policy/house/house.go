@@ -6,8 +6,8 @@
 // partial allocation auction with hidden payments, in which no tenant can win more than its part, decides by
 // finish-time fairness, computed from the rates measured on each device type. The rest of the parts goes to any sweep
 // that can use it, tenants in turns. Devices that would then idle go to forks of trials that may be forked (HadarE,
-// package forking), for fork slots that are shorter than a lease, so that newly submitted sweeps get these devices
-// first.
+// package forking), for fork slots that are shorter than a lease, so these devices are the first to be available to
+// newly submitted sweeps.
 //
 // Sweeps that state a utility are admitted by price (OASiS, package pricing); those that are not admitted get only what
 // would idle.
