@@ -7,9 +7,9 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/cluster"
 )
 
-// AppState is an app as it stands, as its agent is told. It depends on its arguments alone. stock is the view's
-// Stock, which is the same for all apps. holdings says which devices a job keeps whatever is decided, and which it holds
-// on a lease that is up; Holding makes them.
+// AppState returns the current state of a sweep for its bidder. It depends on its arguments alone. stock is the view's
+// Stock, which is the same for all sweeps. holdings returns the devices that a trial keeps whatever is decided and
+// those whose lease has expired; use Holding to build both.
 func (v *View) AppState(a *App, stock []agent.Stock, holdings func(*Job) (held, lost agent.Holding)) *agent.AppState {
 	s := &agent.AppState{
 		App: a.ID, Tuner: a.Tuner, Weight: v.ShareOf(a), Elapsed: v.Now.Sub(a.Submitted).Seconds(), MeanApps: v.MeanApps(a),
@@ -40,7 +40,8 @@ func (v *View) AppState(a *App, stock []agent.Stock, holdings func(*Job) (held, 
 	return s
 }
 
-// Holding is a job's gangs as its agent is told of them: one, or those of all its forks, which train as fast as all together.
+// Holding describes a trial's gangs to its bidder. If the trial is forked, gangs has one gang per fork and Rate is the
+// sum of their rates.
 func (v *View) Holding(j *Job, gangs ...cluster.Gang) agent.Holding {
 	h, all := agent.Holding{}, gangs[0]
 	if len(gangs) > 1 {

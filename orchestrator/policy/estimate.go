@@ -2,7 +2,8 @@ package policy
 
 import "slices"
 
-// StepsLeftOf is StepsLeft of some jobs; of those of which nothing is known, the median of the others, or 1.
+// StepsLeftOf returns StepsLeft of each job. A job of unknown length gets the median of the others, or 1 if no length
+// is known.
 func (v *View) StepsLeftOf(jobs []*Job) []float64 {
 	left := make([]float64, len(jobs))
 	var known []float64
@@ -29,7 +30,8 @@ func (v *View) StepsLeftOf(jobs []*Job) []float64 {
 	return left
 }
 
-// JobsHash stands for the set of the view's jobs and nodes: it changes when one comes or goes.
+// JobsHash returns a hash of the names of the view's jobs and nodes, which changes when a job or a node is added or
+// removed.
 func (v *View) JobsHash() uint64 {
 	h := uint64(14695981039346656037) // FNV-1a
 	mix := func(text string) {

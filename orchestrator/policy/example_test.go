@@ -9,17 +9,17 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/policy/policytest"
 )
 
-// quota lets the jobs of each tenant with the least work left run, at most so many at once.
+// quota runs up to most trials of each tenant, those with the least work left first.
 type quota struct{ most int }
 
 func newQuota(o *policy.Options) policy.Policy {
 	return quota{most: o.Int("most", 2, 1, 1000, "how many jobs of a tenant run at once")}
 }
 
-// Name is how the command line and the ledger call it.
+// Name is the policy's name on the command line and in the ledger.
 func (quota) Name() string { return "quota" }
 
-// Decide takes devices from running jobs too: a job with more work left gives way to one with less.
+// Decide may preempt: a running trial yields to one with less work left.
 func (q quota) Decide(v *policy.View) policy.Plan {
 	p := policy.Preempt(v)
 	jobs := v.Jobs()
@@ -35,7 +35,7 @@ func (q quota) Decide(v *policy.View) policy.Plan {
 	return p.Plan("the least work left, within each tenant's quota", "others have less work left")
 }
 
-// Snapshot and Restore keep what the policy remembers: nothing.
+// Snapshot and Restore do nothing because the policy has no state.
 func (quota) Snapshot() ([]byte, error) { return nil, nil }
 func (quota) Restore([]byte) error      { return nil }
 

@@ -2,7 +2,7 @@ package policy
 
 import "fmt"
 
-// State is all that a planner knows, as text.
+// State formats the planner's whole state as text.
 func (p *Planner) State() string {
 	devices, rest := map[string]bool{}, map[int]need{}
 	for node, some := range p.pending.devices {
@@ -10,16 +10,16 @@ func (p *Planner) State() string {
 			devices[fmt.Sprintf("%d/%d", node, d)] = true
 		}
 	}
-	for node, n := range p.pending.rest {
+	for node, n := range p.pending.needs {
 		if n != (need{}) {
 			rest[node] = n
 		}
 	}
 	return fmt.Sprintf("free %+v\npending %v %v\ndecided %v\nplan %+v until %v\nreserved %+v\nnoted %d, open %d",
-		*p.free, devices, rest, decisions(p.decided), p.plan, p.until(nil), p.reserved, len(p.changes), p.open)
+		*p.free, devices, rest, decisions(p.decided), p.plan, p.termEnd(nil), p.reserved, len(p.changes), p.openStatements)
 }
 
-// decisions by name, as pointers sort by chance.
+// decisions maps job names to decisions, because the order of pointers varies from run to run.
 func decisions(of map[*Job]decision) map[string]decision {
 	named := map[string]decision{}
 	for j, d := range of {

@@ -9,7 +9,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/policy/stagetest"
 )
 
-// forkedStage is a cluster of three nodes of one device, on two of which forks of a job run.
+// forkedStage returns three nodes with one device each, and a trial whose forks run on two of them.
 func forkedStage() (*stagetest.Stage, *policy.Job) {
 	s := stagetest.New(append(stagetest.Nodes("fast", 1, 1, 2), stagetest.Nodes("slow", 1, 1, 1)...)...)
 	a := s.App("a", "t")
@@ -20,7 +20,7 @@ func forkedStage() (*stagetest.Stage, *policy.Job) {
 	return s, j
 }
 
-// Whoever takes a job off its devices plans with those of all its forks, and who keeps it keeps them all.
+// Reclaiming or evicting a forked trial frees the devices of all its forks, and keeping it keeps all of them.
 func TestAllForksOfAJobAreReclaimed(t *testing.T) {
 	t.Parallel()
 	for name, do := range map[string]func(*policy.Planner, *policy.Job){
@@ -33,7 +33,7 @@ func TestAllForksOfAJobAreReclaimed(t *testing.T) {
 		before := p.Free().FreeDevices()
 		do(p, j)
 		if got := p.Free().FreeDevices() - before; got != 2 || !p.Pending(0, 0) || !p.Pending(1, 0) {
-			t.Errorf("%s: %d devices are planned with", name, got)
+			t.Errorf("%s: the plan has %d free devices", name, got)
 		}
 		if plan := p.Plan("", "others want them"); len(plan.Revokes) != 1 || v.Free.FreeDevices() != before {
 			t.Errorf("%s: it revokes %v", name, plan.Revokes)
@@ -48,7 +48,7 @@ func TestAllForksOfAJobAreReclaimed(t *testing.T) {
 	}
 }
 
-// What forks do adds up, and so do their devices.
+// The progress and the device time of a trial are sums over its forks.
 func TestForksAddUp(t *testing.T) {
 	t.Parallel()
 	s, j := forkedStage()
@@ -57,7 +57,7 @@ func TestForksAddUp(t *testing.T) {
 	if step, held := v.StepAt(j), v.Attained(j); step != 50 || held != 20 {
 		t.Errorf("after ten seconds it is at step %v, and had %v device-seconds", step, held)
 	}
-	j.Forked = false // the lead speaks for it
+	j.Forked = false // only the first fork's rate counts
 	if step := v.StepAt(j); step != 40 {
 		t.Errorf("it is at step %v", step)
 	}

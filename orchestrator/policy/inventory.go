@@ -6,13 +6,13 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/cluster"
 )
 
-// Inventory is how many devices of each type a cluster has, free or not, on nodes that take new jobs.
+// Inventory holds the number of devices of each type, free or not, on nodes that accept new trials.
 type Inventory struct {
 	types []string
 	total []int
-	// The most in one slot, on one node and in one rack.
+	// The most devices of a type in one slot, on one node and in one rack.
 	slot, node, rack []int
-	// machines that have devices of the type.
+	// The number of nodes with devices of the type.
 	machines []int
 }
 
@@ -49,14 +49,14 @@ func (v *View) Inventory() *Inventory {
 	return s
 }
 
-// Types of device, sorted; other methods name them by index.
+// Types returns the device types, sorted. Other methods take an index into this list.
 func (s *Inventory) Types() []string { return s.types }
 
-// Total is the number of devices of a type.
+// Total returns the number of devices of a type.
 func (s *Inventory) Total(kind int) int { return s.total[kind] }
 
-// Most is how many devices of a type a job of the demand could hold were the cluster empty: at most its Max, 0 if it
-// could not run on that type. Cores, memory and trust are left out.
+// Most returns how many devices of a type a trial with this demand could hold on an empty cluster. It is at most the
+// demand's Max, and 0 if the trial cannot run on the type. It ignores cores, memory and trust.
 func (s *Inventory) Most(d cluster.Demand, kind int) int {
 	most := s.node[kind]
 	if d.MultiNode {
@@ -68,8 +68,8 @@ func (s *Inventory) Most(d cluster.Demand, kind int) int {
 	return min(most, max(d.Max, d.Min))
 }
 
-// Wants is how many devices of one type a job of the demand gets if it is given as many as it can use: at least its
-// Min.
+// Wants returns how many devices a trial with this demand can use on the type that has the most for it, but at least
+// its Min.
 func (s *Inventory) Wants(d cluster.Demand) int {
 	most := max(1, d.Min)
 	for k := range s.types {
@@ -78,7 +78,7 @@ func (s *Inventory) Wants(d cluster.Demand) int {
 	return most
 }
 
-// Locality is how close together so many devices of a type can be at best.
+// Locality returns the best locality that n devices of a type can have.
 func (s *Inventory) Locality(kind, n int) cluster.Locality {
 	switch {
 	case n <= s.slot[kind]:
@@ -92,7 +92,7 @@ func (s *Inventory) Locality(kind, n int) cluster.Locality {
 	}
 }
 
-// Rate is the steps per second of a job on so many devices of a type, as close together as they can be; 0 for none.
+// Rate returns the steps per second of a trial on n devices of a type with the best possible locality, or 0 if n is 0.
 func (s *Inventory) Rate(j *Job, kind, n int) float64 {
 	if n == 0 {
 		return 0
@@ -100,7 +100,7 @@ func (s *Inventory) Rate(j *Job, kind, n int) float64 {
 	return j.Speeds.Rate(s.types[kind], n, s.Locality(kind, n))
 }
 
-// KindOf is the index of the type of a gang's devices; -1 if they are of several, or of none.
+// KindOf returns the index of the type of a gang's devices, or -1 if the gang is empty or has several types.
 func (s *Inventory) KindOf(v *View, g cluster.Gang) int {
 	return slices.Index(s.types, cluster.TypeOf(v.Nodes, g))
 }

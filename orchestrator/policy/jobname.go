@@ -6,21 +6,21 @@ import (
 	"strings"
 )
 
-// JobName names a job in the memory of a policy, which keeps nothing of a view.
+// JobName identifies a job in a policy's state, which must not refer to a view.
 type JobName struct {
 	App   string
 	Trial int32
 }
 
-// Name of the job, the same in every view.
+// Name returns the job's name, which is the same in every view.
 func (j *Job) Name() JobName { return JobName{j.App.ID, j.Trial} }
 
-// MarshalText writes it as users see it, "digits-1/17", so that it can be a key in JSON.
+// MarshalText formats the name as users see it, for example "digits-1/17", so that it can be a key in JSON.
 func (n JobName) MarshalText() ([]byte, error) {
 	return strconv.AppendInt([]byte(n.App+"/"), int64(n.Trial), 10), nil
 }
 
-// UnmarshalText reads what MarshalText wrote.
+// UnmarshalText parses the format of MarshalText.
 func (n *JobName) UnmarshalText(b []byte) error {
 	text := string(b)
 	cut := strings.LastIndexByte(text, '/')

@@ -5,10 +5,11 @@ import (
 	"slices"
 )
 
-// Waiting lists the jobs that want devices: by app in order of submission, within it the longest waiting first.
+// Waiting lists the waiting jobs: sweeps in order of submission, and within a sweep the job that has waited longest
+// first.
 func (v *View) Waiting() []*Job { return slices.Collect(v.Line()) }
 
-// Line goes through the jobs that Waiting lists, one by one, for those who seldom need all of them.
+// Line iterates over the jobs of Waiting, for callers that rarely need all of them.
 func (v *View) Line() iter.Seq[*Job] {
 	return func(yield func(*Job) bool) {
 		var own []*Job
@@ -31,7 +32,7 @@ func (v *View) Line() iter.Seq[*Job] {
 	}
 }
 
-// Jobs lists every job that holds devices or may have some: by app in order of submission, within it by number.
+// Jobs lists the running and waiting jobs: sweeps in order of submission, and within a sweep by trial number.
 func (v *View) Jobs() []*Job {
 	var all []*Job
 	for _, a := range v.Apps {

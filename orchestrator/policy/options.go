@@ -9,23 +9,23 @@ import (
 	"time"
 )
 
-// Options are a policy's settings as the command line gives them: name=value. A maker reads each option that it knows
-// with its default, and then asks for Err, which names the first value that could not be read or that nothing read.
+// Options are a policy's settings as name=value pairs from the command line. A constructor reads each of its options
+// with a default and then calls Err, which reports the first value that is invalid or belongs to an unknown option.
 type Options struct {
 	values map[string]string
 	known  []Option
 	err    error
 }
 
-// Option is one setting that a policy has, for help texts.
+// Option describes an option for help texts.
 type Option struct {
 	Name, Default, Help string
 }
 
-// NewOptions are options with values.
+// NewOptions returns options with these values.
 func NewOptions(values map[string]string) *Options { return &Options{values: values} }
 
-// ParseOptions reads "name=value" pairs.
+// ParseOptions parses "name=value" pairs.
 func ParseOptions(pairs []string) (*Options, error) {
 	values := map[string]string{}
 	for _, pair := range pairs {
@@ -41,12 +41,12 @@ func ParseOptions(pairs []string) (*Options, error) {
 	return NewOptions(values), nil
 }
 
-// Given are the values that were given, by name.
+// Given returns the values that were given, by name.
 func (o *Options) Given() map[string]string { return maps.Clone(o.values) }
 
-// take returns the text that was given for an option. The default's own text stands for the default, even where that is
-// none that could be given otherwise: so what Resolved says can be given back.
-func (o *Options) take(name, def, help string) (string, bool) {
+// lookup registers an option and returns its given text. A text that equals the default counts as not given, even if
+// the default is outside the option's bounds, so that the result of Resolved can be given again.
+func (o *Options) lookup(name, def, help string) (string, bool) {
 	o.known = append(o.known, Option{name, def, help})
 	value, ok := o.values[name]
 	return value, ok && value != def
@@ -58,9 +58,9 @@ func (o *Options) fail(name, value, want string) {
 	}
 }
 
-// Duration is an option such as "6m", above 0.
+// Duration reads an option such as "6m", which must be above 0.
 func (o *Options) Duration(name string, def time.Duration, help string) time.Duration {
-	value, ok := o.take(name, def.String(), help)
+	value, ok := o.lookup(name, def.String(), help)
 	if !ok {
 		return def
 	}
@@ -72,9 +72,9 @@ func (o *Options) Duration(name string, def time.Duration, help string) time.Dur
 	return d
 }
 
-// Float is an option between two bounds, both allowed.
+// Float reads a number from least to most, inclusive.
 func (o *Options) Float(name string, def, least, most float64, help string) float64 {
-	value, ok := o.take(name, strconv.FormatFloat(def, 'g', -1, 64), help)
+	value, ok := o.lookup(name, strconv.FormatFloat(def, 'g', -1, 64), help)
 	if !ok {
 		return def
 	}
@@ -86,9 +86,9 @@ func (o *Options) Float(name string, def, least, most float64, help string) floa
 	return f
 }
 
-// Int is a whole number between two bounds, both allowed.
+// Int reads a whole number from least to most, inclusive.
 func (o *Options) Int(name string, def, least, most int, help string) int {
-	value, ok := o.take(name, strconv.Itoa(def), help)
+	value, ok := o.lookup(name, strconv.Itoa(def), help)
 	if !ok {
 		return def
 	}
@@ -100,9 +100,9 @@ func (o *Options) Int(name string, def, least, most int, help string) int {
 	return n
 }
 
-// Seed is any whole number from 0 on.
+// Seed reads a whole number of at least 0.
 func (o *Options) Seed(name string, def uint64, help string) uint64 {
-	value, ok := o.take(name, strconv.FormatUint(def, 10), help)
+	value, ok := o.lookup(name, strconv.FormatUint(def, 10), help)
 	if !ok {
 		return def
 	}
@@ -114,9 +114,9 @@ func (o *Options) Seed(name string, def uint64, help string) uint64 {
 	return n
 }
 
-// Bool is true or false.
+// Bool reads true or false.
 func (o *Options) Bool(name string, def bool, help string) bool {
-	value, ok := o.take(name, strconv.FormatBool(def), help)
+	value, ok := o.lookup(name, strconv.FormatBool(def), help)
 	if !ok {
 		return def
 	}
@@ -128,9 +128,9 @@ func (o *Options) Bool(name string, def bool, help string) bool {
 	return b
 }
 
-// Text is any text, or one of choices if there are some.
+// Text reads a text, which must be one of choices if there are any.
 func (o *Options) Text(name, def, help string, choices ...string) string {
-	value, ok := o.take(name, def, help)
+	value, ok := o.lookup(name, def, help)
 	if !ok {
 		return def
 	}
@@ -141,9 +141,9 @@ func (o *Options) Text(name, def, help string, choices ...string) string {
 	return value
 }
 
-// Ascending is an option such as "3600,36000": numbers above 0, each larger than the one before.
+// Ascending reads a list such as "3600,36000": numbers above 0, each larger than the one before.
 func (o *Options) Ascending(name, def, help string) []float64 {
-	text, ok := o.take(name, def, help)
+	text, ok := o.lookup(name, def, help)
 	if !ok {
 		text = def
 	}
@@ -159,11 +159,11 @@ func (o *Options) Ascending(name, def, help string) []float64 {
 	return list
 }
 
-// Known lists the options that were asked for, in order.
+// Known lists the options that have been read, in order.
 func (o *Options) Known() []Option { return o.known }
 
-// Resolved is the text of each option that was asked for: the one that was given, or the default. A policy that is made
-// from these is the same, even if defaults have changed in between.
+// Resolved returns the given or default text of each option that has been read. A policy made from the result behaves
+// the same even if the defaults change later.
 func (o *Options) Resolved() map[string]string {
 	all := make(map[string]string, len(o.known))
 	for _, k := range o.known {
@@ -175,7 +175,7 @@ func (o *Options) Resolved() map[string]string {
 	return all
 }
 
-// Err is the first value that could not be read, or that no option has the name of.
+// Err returns an error for the first value that is invalid or belongs to an unknown option.
 func (o *Options) Err() error {
 	if o.err != nil {
 		return o.err

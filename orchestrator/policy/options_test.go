@@ -9,7 +9,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 )
 
-// ask reads one option of each kind. The defaults of two are none that could be given.
+// ask reads one option of each kind. Two of the defaults are outside the option's bounds.
 func ask(o *policy.Options) []any {
 	return []any{
 		o.Duration("never", 0, ""), o.Float("beyond", 7, 0, 1, ""), o.Duration("lease", 90*time.Second, ""),
@@ -43,7 +43,7 @@ func TestResolvedOptionsHoldAll(t *testing.T) {
 		}
 		again := policy.NewOptions(o.Resolved())
 		if diff := cmp.Diff(values, ask(again)); diff != "" || again.Err() != nil {
-			t.Errorf("%s: made again from what was resolved, %v (-then +now):\n%s", name, again.Err(), diff)
+			t.Errorf("%s: options made from the resolved ones differ, %v (-first +second):\n%s", name, again.Err(), diff)
 		}
 	}
 }

@@ -6,17 +6,17 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/cluster"
 )
 
-// pendingRelease is what a plan counts as free although somebody has still to release it: devices, cores and memory, by
-// node. What the plan gives to others is first taken from what is free now. The zero value is nothing.
+// pendingRelease counts the devices, cores and memory, by node, that a plan treats as free although a trial still has
+// to release them. The plan gives away free resources before pending ones. The zero value is empty.
 type pendingRelease struct {
 	devices map[int]map[int]bool
-	rest    map[int]need
-	// quota counts devices by quota and type; free is the capacity that knows both, nil for none.
+	needs   map[int]need
+	// quota counts devices by quota and type. free is the capacity that knows both, or nil without quotas.
 	quota map[int][]int
 	free  *cluster.Capacity
 }
 
-// need is an amount of cores, in millionths so that sums are exact, and of memory in bytes.
+// need is an amount of memory in bytes and of cores in millionths, which makes sums exact.
 type need struct {
 	cpus   int64
 	memory int64
@@ -24,19 +24,19 @@ type need struct {
 
 const millionths = 1e6
 
-// add says that a gang, with its cores and memory, is planned with before it is released.
+// add records that the plan uses a gang, with its cores and memory, before it is released.
 func (r *pendingRelease) add(g cluster.Gang, d cluster.Demand) {
-	r.count(g, d, 1)
-	r.mark(g, true)
+	r.addNeeds(g, d, 1)
+	r.markDevices(g, true)
 }
 
-// remove undoes an add.
+// remove undoes add.
 func (r *pendingRelease) remove(g cluster.Gang, d cluster.Demand) {
-	r.count(g, d, -1)
-	r.mark(g, false)
+	r.addNeeds(g, d, -1)
+	r.markDevices(g, false)
 }
 
-func (r *pendingRelease) mark(g cluster.Gang, pending bool) {
+func (r *pendingRelease) markDevices(g cluster.Gang, pending bool) {
 	if r.devices == nil {
 		r.devices = map[int]map[int]bool{}
 	}
@@ -54,27 +54,27 @@ func (r *pendingRelease) mark(g cluster.Gang, pending bool) {
 	}
 }
 
-// settle says that cores and memory of a gang that were taken in the plan need not be free now: whoever takes them waits
-// until they are, or holds them already.
-func (r *pendingRelease) settle(g cluster.Gang, d cluster.Demand) { r.count(g, d, -1) }
+// waive records that a gang's cores and memory, which the plan has taken, need not be free now: the trial that takes
+// them waits for them or already holds them.
+func (r *pendingRelease) waive(g cluster.Gang, d cluster.Demand) { r.addNeeds(g, d, -1) }
 
-// unsettle undoes a settle.
-func (r *pendingRelease) unsettle(g cluster.Gang, d cluster.Demand) { r.count(g, d, 1) }
+// unwaive undoes waive.
+func (r *pendingRelease) unwaive(g cluster.Gang, d cluster.Demand) { r.addNeeds(g, d, 1) }
 
-func (r *pendingRelease) count(g cluster.Gang, d cluster.Demand, times int64) {
+func (r *pendingRelease) addNeeds(g cluster.Gang, d cluster.Demand, times int64) {
 	if d.Quota > 0 {
 		r.countQuota(g, d.Quota, int(times))
 	}
 	if d.CPUs == 0 && d.Memory == 0 {
 		return
 	}
-	if r.rest == nil {
-		r.rest = map[int]need{}
+	if r.needs == nil {
+		r.needs = map[int]need{}
 	}
 	cpus := int64(math.Round(d.CPUs * millionths))
 	for _, place := range g {
-		n := r.rest[place.Node]
-		r.rest[place.Node] = need{n.cpus + times*cpus, n.memory + times*d.Memory}
+		n := r.needs[place.Node]
+		r.needs[place.Node] = need{n.cpus + times*cpus, n.memory + times*d.Memory}
 	}
 }
 
@@ -92,11 +92,11 @@ func (r *pendingRelease) countQuota(g cluster.Gang, quota, times int) {
 	r.quota[quota] = sum
 }
 
-// device says whether a device has still to be released.
-func (r *pendingRelease) device(node, device int) bool { return r.devices[node][device] }
+// isPending reports whether a device still has to be released.
+func (r *pendingRelease) isPending(node, device int) bool { return r.devices[node][device] }
 
-// anyOf says whether some device of a gang has still to be released.
-func (r *pendingRelease) anyOf(g cluster.Gang) bool {
+// isAnyPending reports whether any device of a gang still has to be released.
+func (r *pendingRelease) isAnyPending(g cluster.Gang) bool {
 	for _, place := range g {
 		for _, d := range place.Devices {
 			if r.devices[place.Node][d] {
@@ -107,14 +107,14 @@ func (r *pendingRelease) anyOf(g cluster.Gang) bool {
 	return false
 }
 
-// blocks says whether a gang that was just taken from what the plan has free cannot be had now: a device, or cores or
-// memory on one of its nodes, or room in its quota, have still to be released.
+// blocks reports whether a gang just taken from the plan's free capacity is not available yet, because a device, cores
+// or memory on one of its nodes, or room in its quota still has to be released.
 func (r *pendingRelease) blocks(g cluster.Gang, d cluster.Demand) bool {
-	if r.anyOf(g) || d.Quota > 0 && !r.free.HasRoom(d, r.quota[d.Quota]) {
+	if r.isAnyPending(g) || d.Quota > 0 && !r.free.HasRoom(d, r.quota[d.Quota]) {
 		return true
 	}
 	for _, place := range g {
-		n := r.rest[place.Node]
+		n := r.needs[place.Node]
 		rest := cluster.Demand{CPUs: float64(max(0, n.cpus)) / millionths, Memory: max(0, n.memory)}
 		if (rest.CPUs > 0 || rest.Memory > 0) && !r.free.Fits(cluster.Gang{{Node: place.Node}}, rest) {
 			return true

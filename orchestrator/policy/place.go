@@ -2,20 +2,20 @@ package policy
 
 import "github.com/outbid-dev/outbid/orchestrator/cluster"
 
-// Place finds a place for a waiting job that is as good as any, and says whether there was one.
+// Place gives a waiting job the best place for its demand and reports whether it found one.
 func (p *Planner) Place(j *Job, reason string) bool {
 	g, ok := p.free.Best(j.Demand)
 	return ok && p.PlaceOn(j, p.PreferFreeNow(j, g), reason)
 }
 
-// KeepOrPlace keeps a running job, or finds a place for one that waits. A job whose devices are gone is found another
-// place and moves there: it is revoked now and granted that place once it has saved.
+// KeepOrPlace keeps a running job, or finds a place for a waiting one. A running job whose devices are taken moves: it
+// is revoked now and gets the new place once it has saved.
 func (p *Planner) KeepOrPlace(j *Job, reason string) bool {
 	return p.Keep(j) || p.Place(j, reason)
 }
 
-// Fill places waiting jobs in the given order, each where it fits best, until nothing is free. One that does not fit is
-// passed over, and so is, unseen, whoever asks for as much or more.
+// Fill places waiting jobs in the given order, each where it fits best, until nothing is free. It skips a job that does
+// not fit, and later ones with the same or a larger demand without a search.
 func (p *Planner) Fill(jobs []*Job, reason string) {
 	var none Unplaceable
 	for _, j := range jobs {
@@ -28,11 +28,11 @@ func (p *Planner) Fill(jobs []*Job, reason string) {
 	}
 }
 
-// PreferFreeNow finds, for a job that was to have a gang some devices of which have still to be released, as many of the
-// same type that are free now, on no more nodes. If there are none, or the plan reclaims all devices, it returns the gang
-// as it is.
+// PreferFreeNow replaces a waiting job's gang, if some of its devices still have to be released, by one of the same
+// type and size that is free now, on at most as many nodes. It returns the gang unchanged if it finds none or the plan
+// reclaims all devices.
 func (p *Planner) PreferFreeNow(j *Job, g cluster.Gang) cluster.Gang {
-	if p.all || !j.Waiting() || !p.pending.anyOf(g) {
+	if p.reclaimsAll || !j.Waiting() || !p.pending.isAnyPending(g) {
 		return g
 	}
 	var late cluster.Gang
@@ -55,13 +55,13 @@ func (p *Planner) PreferFreeNow(j *Job, g cluster.Gang) cluster.Gang {
 	return now
 }
 
-// Resize gives a running job whose devices were reclaimed n devices: some of those that it holds if these are more,
-// otherwise a place with n of a type, "" for any. A job cannot be resized while it runs: it is revoked, and the devices
-// are reserved for it. If there is no place, all stays as it was.
+// Resize gives a running job, whose devices were reclaimed, n devices: some of those that it holds if it holds more,
+// otherwise a place with n devices of a type, or of any type if kind is "". A trial cannot be resized while it runs, so
+// it is revoked and the devices are reserved for it. Without a place nothing changes.
 func (p *Planner) Resize(j *Job, n int, kind, reason string) bool {
 	try := p.Statement()
 	p.Drop(j)
-	g, ok := part(j.Gang(), n), true
+	g, ok := firstDevices(j.Gang(), n), true
 	if n > j.Gang().Size() {
 		g, ok = p.free.Place(j.Demand, n, kind)
 	}
@@ -73,8 +73,8 @@ func (p *Planner) Resize(j *Job, n int, kind, reason string) bool {
 	return false
 }
 
-// part is the first n devices of a gang.
-func part(g cluster.Gang, n int) cluster.Gang {
+// firstDevices returns the first n devices of a gang.
+func firstDevices(g cluster.Gang, n int) cluster.Gang {
 	var some cluster.Gang
 	for _, place := range g {
 		if n <= 0 {

@@ -6,44 +6,44 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/cluster"
 )
 
-// MayFork says whether a job may be trained by several forks, each with a gang on a node of its own.
+// MayFork reports whether a job may be trained by several forks, each with a gang on its own node.
 func (j *Job) MayFork() bool { return j.Forks > 1 }
 
-// Divider makes the grants of a round of a job's forks of one grant and the gangs that are free for them.
+// Divider splits one grant into the grants of a fork slot, one for each gang.
 type Divider func(Grant, []cluster.Gang) []Grant
 
-// PlaceForks gives a job several gangs, each for a fork of its own. They are granted now, as the divider has it, if the job waits and
-// every device is free now; otherwise all are reserved for it. A job that runs is revoked, to go on as forks: it is told
-// why. It fails if some gang is not free in the plan, or it was said already where the job goes on.
+// PlaceForks gives a job several gangs, one for each fork. They are granted now, split by divide, if the job waits and
+// every device is free now; otherwise all are reserved for it. A running job is revoked so that it can restart as
+// forks. PlaceForks fails if a gang is not free in the plan or the plan has already decided where the job runs.
 func (p *Planner) PlaceForks(j *Job, gangs []cluster.Gang, reason string, divide Divider) bool {
 	try := p.Statement()
 	if j.Running() && !j.Ending {
-		p.makeWay(j)
+		p.revokeForForks(j)
 	}
-	if j.App.Paused || !p.placeable(j) || !p.take(j, gangs) {
+	if j.App.Paused || !p.canPlace(j) || !p.takeAll(j, gangs) {
 		try.Discard()
 		return false
 	}
 	try.Commit()
 	if j.Waiting() && !slices.ContainsFunc(gangs, func(g cluster.Gang) bool { return p.pending.blocks(g, j.Demand) }) {
 		p.decide(j, granted)
-		p.plan.Grants = append(p.plan.Grants, divide(Grant{Job: j, Gang: gangs[0], Reason: reason, TermEnd: p.until(gangs[0])}, gangs)...)
+		p.plan.Grants = append(p.plan.Grants, divide(Grant{Job: j, Gang: gangs[0], Reason: reason, TermEnd: p.termEnd(gangs[0])}, gangs)...)
 		return true
 	}
 	p.decide(j, reserved)
 	for _, g := range gangs {
-		p.settle(g, j.Demand)
+		p.waivePending(g, j.Demand)
 		p.reserved = append(p.reserved, Reserved{Job: j, Gang: g})
 	}
 	return true
 }
 
-// makeWay revokes a running job that is to go on as forks.
-func (p *Planner) makeWay(j *Job) {
+// revokeForForks revokes a running job that will restart as forks.
+func (p *Planner) revokeForForks(j *Job) {
 	p.Drop(j)
 	switch {
-	case p.decided[j] == undecided && !p.all:
-		p.release(j)
+	case p.decided[j] == undecided && !p.reclaimsAll:
+		p.releaseEarly(j)
 	case !p.Reclaimed(j):
 		return
 	}
@@ -51,8 +51,8 @@ func (p *Planner) makeWay(j *Job) {
 	p.plan.Revokes = append(p.plan.Revokes, Revoke{Job: j, Reason: "it goes on as several forks"})
 }
 
-// take takes gangs out of what the plan leaves free, if all of them are.
-func (p *Planner) take(j *Job, gangs []cluster.Gang) bool {
+// takeAll takes gangs from the plan's free capacity, and fails if one of them is not free.
+func (p *Planner) takeAll(j *Job, gangs []cluster.Gang) bool {
 	for _, g := range gangs {
 		if !p.free.Fits(g, j.Demand) {
 			return false
@@ -62,16 +62,16 @@ func (p *Planner) take(j *Job, gangs []cluster.Gang) bool {
 	return true
 }
 
-// ClaimForks grants a job the gangs that were reserved for its forks, if it waits and all are free; or those that are, if it is not
-// to wait for the others any longer. Otherwise it holds back what is free, as long as there is something or somebody who is
-// about to leave stands in the way. It returns the gangs that the job has, or waits for.
+// ClaimForks grants a job the gangs that were reserved for its forks if it waits and all are free, or, unless it is
+// patient, those that are free. Otherwise it holds back the free ones, while there are any or an ending job still holds
+// the others. It returns the gangs that the job has or waits for.
 func (p *Planner) ClaimForks(j *Job, gangs []cluster.Gang, patient bool, reason string, divide Divider) (Claim, []cluster.Gang) {
 	var free, coming []cluster.Gang
 	for _, g := range gangs {
 		switch {
-		case p.free.Fits(g, j.Demand) && !p.pending.anyOf(g):
+		case p.free.Fits(g, j.Demand) && !p.pending.isAnyPending(g):
 			free, coming = append(free, g), append(coming, g)
-		case p.free.IsFree(g) || p.leaving(g, sameDevice):
+		case p.free.IsFree(g) || p.endingJobHolds(g, sameDevice):
 			coming = append(coming, g)
 		}
 	}
@@ -95,7 +95,7 @@ func (p *Planner) ClaimForks(j *Job, gangs []cluster.Gang, patient bool, reason 
 	return Held, coming
 }
 
-// freeOf is the part of a gang that the plan leaves free.
+// freeOf returns the part of a gang that is free in the plan.
 func (p *Planner) freeOf(g cluster.Gang) cluster.Gang {
 	part := make(cluster.Gang, 0, len(g))
 	for _, at := range g {

@@ -14,7 +14,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/policy/stagetest"
 )
 
-// planning is a plan that is made of drawn steps.
+// planning is a plan built from random steps.
 type planning struct {
 	v     *policy.View
 	p     *policy.Planner
@@ -32,7 +32,7 @@ func drawPlanning(t *rapid.T) *planning {
 	return pl
 }
 
-// step does one thing that a policy may do, sensible or not.
+// step makes a random call of the planner, sensible or not.
 func (pl *planning) step(t *rapid.T) {
 	p, j := pl.p, rapid.SampledFrom(pl.jobs).Draw(t, "job")
 	switch rapid.IntRange(0, 11).Draw(t, "step") {
@@ -73,7 +73,7 @@ func (pl *planning) step(t *rapid.T) {
 	}
 }
 
-// steps are some, partly within statements, of which some are discarded: then all is as it was, to the bit.
+// steps makes random calls, partly within statements. Discarding a statement must restore the exact state.
 func (pl *planning) steps(t *rapid.T, depth int) {
 	for range rapid.IntRange(0, 6).Draw(t, "steps") {
 		if depth == 0 || rapid.IntRange(0, 2).Draw(t, "simulates") > 0 {
@@ -84,7 +84,7 @@ func (pl *planning) steps(t *rapid.T, depth int) {
 		pl.steps(t, depth-1)
 		if rapid.Bool().Draw(t, "commits") {
 			statement.Commit()
-			statement.Discard() // says nothing any more
+			statement.Discard() // has no effect
 			continue
 		}
 		if statement.Discard(); pl.p.State() != before {
@@ -93,8 +93,8 @@ func (pl *planning) steps(t *rapid.T, depth int) {
 	}
 }
 
-// Whatever a policy decides in whatever order, and takes back: the plan keeps the rules, no device is granted, reserved
-// and kept by more than one, terms are those that were set, and the view is as it was to the bit.
+// For any sequence of decisions and discarded statements, the plan is valid, no device is granted, reserved or kept
+// twice, terms are as set, and the view ends exactly as it began.
 func TestPlansKeepTheRules(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -122,7 +122,7 @@ func TestPlansKeepTheRules(t *testing.T) {
 	})
 }
 
-// checkShared fails if a device is somebody's twice, once the plan was carried out and everybody moved.
+// checkShared fails if two jobs would have the same device once the plan was carried out and every job moved.
 func (pl *planning) checkShared(t *rapid.T, plan policy.Plan, reserved []policy.Reserved) {
 	owner := map[string]string{}
 	own := func(g cluster.Gang, who string) {
@@ -151,12 +151,12 @@ func (pl *planning) checkShared(t *rapid.T, plan policy.Plan, reserved []policy.
 	for _, r := range reserved {
 		own(r.Gang, fmt.Sprint("reserved for ", r.Job.Name()))
 		if r.Job.Running() && !r.Job.Ending && !gone[r.Job] {
-			t.Fatalf("%v has a reservation and is to run on where it is", r.Job.Name())
+			t.Fatalf("%v has a reservation and also keeps its devices", r.Job.Name())
 		}
 	}
 }
 
-// A statement of the view that is discarded leaves it bit-equal, and one that is committed leaves what it took.
+// Discarding a statement of the view restores it exactly, and committing one keeps what it took.
 func TestStatementsOfAView(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -195,7 +195,7 @@ func TestStatementsOfAView(t *testing.T) {
 	})
 }
 
-// full is a cluster of one node with four devices, of which a job holds two, and two that wait.
+// full returns one node with four devices, two of them held by a trial, and two waiting trials.
 func full(least int) (v *policy.View, holder, first, second *policy.Job) {
 	s := stagetest.New(stagetest.Nodes("gpu", 1, 4, 4)...)
 	a := s.App("a", "t")
@@ -205,8 +205,8 @@ func full(least int) (v *policy.View, holder, first, second *policy.Job) {
 	return s.View(), holder, first, second
 }
 
-// What somebody has still to release is reserved, and granted once it is free; meanwhile nobody else gets it, nor what of
-// it is free already.
+// Devices that still have to be released are reserved and then granted once free. Until then no other trial gets them,
+// nor those of the gang that are free already.
 func TestReservationsAreHeldUntilTheyAreFulfilled(t *testing.T) {
 	t.Parallel()
 	v, holder, first, second := full(4)
@@ -242,11 +242,11 @@ func TestReservationsAreHeldUntilTheyAreFulfilled(t *testing.T) {
 	holder.Gangs = []cluster.Gang{{{Node: 0, Devices: []int{0, 1, 2, 3}}}}
 	v.Free.Take(holder.Gang(), holder.Demand)
 	if c, plan := claim(); c != policy.Lapsed || len(plan.Grants) != 0 {
-		t.Errorf("when somebody else runs there: %v, %+v", c, plan)
+		t.Errorf("when another trial runs there: %v, %+v", c, plan)
 	}
 }
 
-func TestReservationsGoToWhoCanUseThem(t *testing.T) {
+func TestReservationsGoToUsableClaimants(t *testing.T) {
 	t.Parallel()
 	v, holder, first, second := full(2)
 	third := &policy.Job{App: first.App, Trial: 7, Demand: cluster.Demand{Min: 1, Max: 2}}
@@ -255,18 +255,18 @@ func TestReservationsGoToWhoCanUseThem(t *testing.T) {
 	g := cluster.Gang{{Node: 0, Devices: []int{2, 3}}}
 	free := func(*policy.Job) bool { return false }
 	if j := r.Claimant(v, first.App, g, free); j != first {
-		t.Errorf("%v claims what was reserved for the first", j.Name())
+		t.Errorf("%v claims the reservation of the first", j.Name())
 	}
-	first.Gangs = []cluster.Gang{holder.Gang()} // it runs somewhere else
+	first.Gangs = []cluster.Gang{holder.Gang()} // runs on other devices
 	if j := r.Claimant(v, first.App, g, free); j != third {
 		t.Errorf("%v claims two devices; the second takes one, the third could use them", j)
 	}
 	if j := r.Claimant(v, first.App, g, func(j *policy.Job) bool { return j == third }); j != nil {
-		t.Errorf("%v claims them though it has others; the second, %v, cannot use them", j, second.Name())
+		t.Errorf("%v claims them although it has others; the second, %v, cannot use them", j, second.Name())
 	}
 	first.Ending = true
 	if j := r.Claimant(v, first.App, g, free); j != first {
-		t.Errorf("%v claims what was reserved for the first, which is about to leave its devices", j)
+		t.Errorf("%v claims the reservation of the first, which is ending", j)
 	}
 }
 
@@ -316,7 +316,7 @@ func TestResize(t *testing.T) {
 	}
 }
 
-// Cores and memory that are about to be released block a grant as devices do, and no more than that.
+// Cores and memory that still have to be released block a grant just as devices do, and no longer.
 func TestPendingCoresHoldBack(t *testing.T) {
 	t.Parallel()
 	s := stagetest.New(stagetest.Nodes("gpu", 1, 4, 4)...)
@@ -334,20 +334,21 @@ func TestPendingCoresHoldBack(t *testing.T) {
 	}
 }
 
-// Who is placed without being reclaimed moves: its own devices are not planned with unless they are reclaimed later.
-func TestWhoIsPlacedElsewhereMoves(t *testing.T) {
+// A job that is placed without being reclaimed moves, and the plan may use its own devices only if it is reclaimed
+// later.
+func TestPlacingARunningJobMovesIt(t *testing.T) {
 	t.Parallel()
 	v, holder, first, second := full(2)
 	p := policy.Extend(v)
 	if !p.PlaceOn(holder, cluster.Gang{{Node: 0, Devices: []int{2, 3}}}, "moves") || p.Place(first, "") {
-		t.Error("the holder does not move, or its devices are planned with already")
+		t.Error("the holder does not move, or its devices are used by the plan already")
 	}
 	if p.Keep(holder) || p.Renew(holder, "") || p.PlaceOn(holder, cluster.Gang{{Node: 0, Devices: []int{0}}}, "") {
-		t.Error("who moves also stays, or moves twice")
+		t.Error("a moving trial also stays, or moves twice")
 	}
 	p.Reclaim(holder)
 	if !p.Place(second, "") || p.Granted(second) {
-		t.Error("what it leaves is not planned with, or is granted before it left")
+		t.Error("its old devices are not used by the plan, or are granted before they are released")
 	}
 	if plan := p.Plan("", "it moves"); len(plan.Revokes) != 1 || plan.Revokes[0].Job != holder || len(plan.Grants) != 0 {
 		t.Errorf("plan %+v", plan)

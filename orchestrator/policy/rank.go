@@ -4,34 +4,34 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/cluster"
 )
 
-// Rank plans for jobs in order of priority, in a plan that began with Preempt, and moves as few as it can. Those that
-// fit by number are chosen, the first first. Chosen ones that run are kept where they are; the others find a place
-// beside them, and only where there is none do later ones make room on some node. What is left goes to those that run,
-// then to those that wait, in the same order. want is the number of devices that a waiting job is to have; it gets
-// fewer, but at least its Min, if it cannot have them.
+// Rank plans jobs in order of priority, in a plan started by Preempt, and moves as few as possible. First it chooses
+// the jobs that fit by the number of devices, highest priority first. Chosen jobs that run keep their devices; the
+// others are placed in the remaining space, and only if that fails do jobs of lower priority make room on some node.
+// The rest goes to running jobs, then to waiting ones, in the same order. want returns the number of devices for a
+// waiting job, which gets fewer, but at least its Min, if there are not enough.
 func (p *Planner) Rank(order []*Job, want func(*Job) int, reason string) {
-	r := &ranking{p: p, order: order, want: want, reason: reason, done: make([]bool, len(order))}
+	r := &ranking{p: p, order: order, want: want, reason: reason, placed: make([]bool, len(order))}
 	chosen := r.choose()
 	for i, j := range order {
 		if chosen[i] && j.Running() {
-			r.done[i] = p.Keep(j)
+			r.placed[i] = p.Keep(j)
 		}
 	}
 	for i, j := range order {
 		if chosen[i] && j.Waiting() {
-			r.done[i] = r.put(j) || r.makeRoom(i)
+			r.placed[i] = r.placeJob(j) || r.makeRoom(i)
 		}
 	}
 	for i, j := range order {
-		if !r.done[i] && j.Running() {
-			r.done[i] = p.Keep(j)
+		if !r.placed[i] && j.Running() {
+			r.placed[i] = p.Keep(j)
 		}
 	}
 	var rest []*Job
 	for i, j := range order {
 		switch {
-		case r.done[i] || j.Ending:
-		case chosen[i] && j.Running(): // it made room, and is to move
+		case r.placed[i] || j.Ending:
+		case chosen[i] && j.Running(): // it made room and must move
 			p.Place(j, reason)
 		case j.Waiting():
 			rest = append(rest, j)
@@ -40,23 +40,23 @@ func (p *Planner) Rank(order []*Job, want func(*Job) int, reason string) {
 	p.Fill(rest, reason)
 }
 
-// roomTries bounds how often a ranking looks for jobs that make room, each of which costs a pass over the nodes.
+// roomTries bounds how often a ranking looks for jobs that could make room, because each try scans all nodes.
 const roomTries = 32
 
-// ranking is a Rank in progress.
+// ranking is the state of a call of Rank.
 type ranking struct {
 	p      *Planner
 	order  []*Job
 	want   func(*Job) int
 	reason string
-	// done jobs have their place.
-	done []bool
-	// kept lists on each node the jobs kept there, by index in order; nil until somebody needs room.
+	// placed marks the jobs that have a place.
+	placed []bool
+	// kept lists, for each node, the indexes in order of the jobs kept there; nil until a job needs room.
 	kept  [][]int
 	tries int
 }
 
-// choose picks the jobs that fit by number, type by type.
+// choose selects the jobs that fit by number, type by type.
 func (r *ranking) choose() []bool {
 	chosen := make([]bool, len(r.order))
 	types := r.p.free.Types()
@@ -94,8 +94,8 @@ func (r *ranking) choose() []bool {
 	return chosen
 }
 
-// roomiest is the accepted type with most devices left if there are n of it, or at least the demand's Min, and how many
-// the job would take; -1 if there are too few of each.
+// roomiest returns the accepted type with the most devices left, if there are at least the demand's Min, and how many
+// of up to n devices the job would take. The index is -1 if no type has enough.
 func roomiest(d cluster.Demand, n int, types []string, left []int) (kind, take int) {
 	kind = -1
 	for k := range types {
@@ -109,8 +109,8 @@ func roomiest(d cluster.Demand, n int, types []string, left []int) (kind, take i
 	return kind, min(max(n, d.Min), left[kind])
 }
 
-// put gives a waiting job as many devices as are wanted, or as many as there are.
-func (r *ranking) put(j *Job) bool {
+// placeJob gives a waiting job as many devices as it wants, or as many as possible.
+func (r *ranking) placeJob(j *Job) bool {
 	if n := r.want(j); n > j.Demand.Min && n <= j.Demand.Max {
 		if g, ok := r.p.free.Place(j.Demand, n, ""); ok {
 			return r.p.PlaceOn(j, g, r.reason)
@@ -119,12 +119,12 @@ func (r *ranking) put(j *Job) bool {
 	return r.p.Place(j, r.reason)
 }
 
-// makeRoom places a job on the node where the fewest devices of kept jobs that come after it must be taken.
+// makeRoom places a job on the node where it takes the fewest devices from kept jobs of lower priority.
 func (r *ranking) makeRoom(rank int) bool {
 	if r.tries++; r.tries > roomTries {
 		return false
 	}
-	r.index()
+	r.indexKept()
 	j := r.order[rank]
 	n := max(1, j.Demand.Min)
 	bestNode, bestKind, bestCost := -1, "", 0
@@ -136,22 +136,22 @@ func (r *ranking) makeRoom(rank int) bool {
 			if !j.Demand.Accepts(kind) {
 				continue
 			}
-			if cost, ok := r.cost(node, kind, n, rank); ok && (bestNode < 0 || cost < bestCost) {
+			if cost, ok := r.evictionCost(node, kind, n, rank); ok && (bestNode < 0 || cost < bestCost) {
 				bestNode, bestKind, bestCost = node, kind, cost
 			}
 		}
 	}
-	return bestNode >= 0 && r.take(bestNode, bestKind, n, rank)
+	return bestNode >= 0 && r.evictAndPlace(bestNode, bestKind, n, rank)
 }
 
-// index lists the kept jobs on each node, the first first.
-func (r *ranking) index() {
+// indexKept lists the kept jobs on each node by priority.
+func (r *ranking) indexKept() {
 	if r.kept != nil {
 		return
 	}
 	r.kept = make([][]int, len(r.p.v.Nodes))
 	for i, j := range r.order {
-		if r.done[i] && j.Running() {
+		if r.placed[i] && j.Running() {
 			for _, place := range j.Gang() {
 				r.kept[place.Node] = append(r.kept[place.Node], i)
 			}
@@ -159,24 +159,24 @@ func (r *ranking) index() {
 	}
 }
 
-// cost counts the devices that would be taken from jobs ranked later so that n are free on a node.
-func (r *ranking) cost(node int, kind string, n, rank int) (cost int, ok bool) {
+// evictionCost counts the devices to take from jobs of lower priority so that n are free on a node.
+func (r *ranking) evictionCost(node int, kind string, n, rank int) (cost int, ok bool) {
 	have := r.p.free.FreeAt(node, kind)
 	for at := len(r.kept[node]) - 1; at >= 0 && have < n; at-- {
 		i := r.kept[node][at]
 		if i < rank {
 			break
 		}
-		if r.done[i] {
-			have += r.held(i, node, kind)
+		if r.placed[i] {
+			have += r.devicesHeld(i, node, kind)
 			cost += r.order[i].Gang().Size()
 		}
 	}
 	return cost, have >= n
 }
 
-// held counts the devices of a type that a kept job has on a node.
-func (r *ranking) held(i, node int, kind string) int {
+// devicesHeld counts the devices of a type that a kept job has on a node.
+func (r *ranking) devicesHeld(i, node int, kind string) int {
 	n := 0
 	for _, place := range r.order[i].Gang() {
 		if place.Node != node {
@@ -191,15 +191,15 @@ func (r *ranking) held(i, node int, kind string) int {
 	return n
 }
 
-// take lets later jobs go until n devices are free on a node, and puts the job there; if cores or memory are in the
-// way, all stays as it was.
-func (r *ranking) take(node int, kind string, n, rank int) bool {
+// evictAndPlace drops jobs of lower priority until n devices are free on a node, and places the job there. If cores or
+// memory do not suffice, nothing changes.
+func (r *ranking) evictAndPlace(node int, kind string, n, rank int) bool {
 	var gone []int
 	try := r.p.Statement()
 	for at := len(r.kept[node]) - 1; at >= 0 && r.p.free.FreeAt(node, kind) < n; at-- {
-		if i := r.kept[node][at]; r.done[i] {
+		if i := r.kept[node][at]; r.placed[i] {
 			r.p.Drop(r.order[i])
-			r.done[i] = false
+			r.placed[i] = false
 			gone = append(gone, i)
 		}
 	}
@@ -210,7 +210,7 @@ func (r *ranking) take(node int, kind string, n, rank int) bool {
 	}
 	try.Discard()
 	for _, i := range gone {
-		r.done[i] = true
+		r.placed[i] = true
 	}
 	return false
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/policy/stagetest"
 )
 
-// ranked puts the last jobs first.
+// ranked gives the latest trials the highest priority.
 type ranked struct{}
 
 func (ranked) Name() string              { return "ranked" }
@@ -37,7 +37,7 @@ func settle(t stagetest.TB, s *stagetest.Stage) {
 	}
 }
 
-// A gang moves aside, or a later job goes, only where there is no other way.
+// A trial moves, or one of lower priority is stopped, only if necessary.
 func TestRankMakesRoomWhereItCostsLeast(t *testing.T) {
 	t.Parallel()
 	s := stagetest.New(stagetest.Nodes("gpu", 2, 4, 4)...)
@@ -50,7 +50,7 @@ func TestRankMakesRoomWhereItCostsLeast(t *testing.T) {
 	late := s.Job(a, 2, 2, 1e9)
 	settle(t, s)
 	if s.Revoked != 0 || !late.Running() {
-		t.Fatalf("%d stops for a job that fits beside the others", s.Revoked)
+		t.Fatalf("%d stops for a trial that fits without any", s.Revoked)
 	}
 	whole := s.Job(a, 4, 4, 1e9)
 	settle(t, s)
@@ -59,8 +59,8 @@ func TestRankMakesRoomWhereItCostsLeast(t *testing.T) {
 	}
 }
 
-// The highest job that fits the empty cluster always runs, and so on down: no lower job holds devices with which a
-// higher one would fit on some node. When nothing changes, nothing is stopped.
+// The trial with the highest priority that fits on the empty cluster always runs, and so on down the list: no trial
+// holds devices on which one of higher priority would fit on some node. When nothing changes, no trial is stopped.
 func TestRankKeepsPriorities(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -90,7 +90,7 @@ func TestRankKeepsPriorities(t *testing.T) {
 	})
 }
 
-func TestRefillHoldsBackWhatIsAboutToBeFree(t *testing.T) {
+func TestRefillReservesEndingDevices(t *testing.T) {
 	t.Parallel()
 	s := stagetest.New(stagetest.Nodes("gpu", 1, 4, 4)...)
 	a := s.App("a", "t")
@@ -101,7 +101,7 @@ func TestRefillHoldsBackWhatIsAboutToBeFree(t *testing.T) {
 	p.Fill([]*policy.Job{first, second}, "in line")
 	left := p.Free().FreeDevices()
 	if plan := p.Plan("", ""); len(plan.Grants) != 0 || left != 1 {
-		t.Errorf("granted %+v, %d left, though the first in line is to have what ends", plan.Grants, left)
+		t.Errorf("granted %+v, %d left, want the ending devices reserved for the first in line", plan.Grants, left)
 	}
 	old.Ending = false
 	p = policy.Refill(s.View())
@@ -143,7 +143,7 @@ func TestWeightsAreRead(t *testing.T) {
 	if w := o.Weights("quota", ""); o.Err() != nil || len(w) != 2 || w["a"] != 2 || w["b"] != 0.5 {
 		t.Errorf("read %v, %v", w, o.Err())
 	}
-	said := policy.NewOptions(map[string]string{"quota": ""}) // the default, as a ledger has it
+	said := policy.NewOptions(map[string]string{"quota": ""}) // the default, as recorded in a ledger
 	if w := said.Weights("quota", ""); said.Err() != nil || w != nil {
 		t.Errorf("read %v, %v of nothing", w, said.Err())
 	}
@@ -172,7 +172,7 @@ func TestJobNamesAreKeys(t *testing.T) {
 	}
 }
 
-func TestStepsLeftOfTheUnknown(t *testing.T) {
+func TestStepsLeftOfUnknownLength(t *testing.T) {
 	t.Parallel()
 	s := stagetest.New()
 	a := s.App("a", "t")

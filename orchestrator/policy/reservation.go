@@ -8,18 +8,18 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/cluster"
 )
 
-// NamedGang is a gang by the names of its nodes, for the memory of a policy: indexes change when nodes come and go.
+// NamedGang is a gang by node name, for a policy's state: indexes change when nodes are added or removed.
 type NamedGang []NamedPlace
 
-// NamedPlace is the devices of one node.
+// NamedPlace lists devices of one node.
 type NamedPlace struct {
 	Node    string
 	Devices []int
-	// hint is where in the view the node was last.
+	// hint is the node's last known index in a view.
 	hint int
 }
 
-// Named is a gang of this view by names.
+// Named converts a gang of this view to names.
 func (v *View) Named(g cluster.Gang) NamedGang {
 	named := make(NamedGang, len(g))
 	for i, at := range g {
@@ -28,7 +28,7 @@ func (v *View) Named(g cluster.Gang) NamedGang {
 	return named
 }
 
-// In finds the gang in a view; false if some node or device is not there any more.
+// In finds the gang in a view, and returns false if a node or device is missing.
 func (n NamedGang) In(v *View) (cluster.Gang, bool) {
 	g := make(cluster.Gang, len(n))
 	for i := range n {
@@ -50,20 +50,20 @@ func (n NamedGang) In(v *View) (cluster.Gang, bool) {
 	return g, true
 }
 
-// Draining says whether some node of a gang takes no new jobs.
+// Draining reports whether a node of a gang accepts no new trials.
 func (v *View) Draining(g cluster.Gang) bool {
 	return slices.ContainsFunc(g, func(p cluster.Place) bool { return v.Nodes[p.Node].Draining })
 }
 
-// Reservation keeps devices for a job from one decision to the next, until whoever holds them has left.
+// Reservation keeps devices for a job over several rounds, until their holder has released them.
 type Reservation struct {
 	Job  JobName
 	Made time.Time
-	// Nodes are the devices, by node.
+	// Nodes lists the devices by node.
 	Nodes NamedGang
 }
 
-// Reservations is what the plan reserved, as a policy remembers it.
+// Reservations returns the plan's reservations in the form that a policy stores.
 func (p *Planner) Reservations() []Reservation {
 	var all []Reservation
 	for _, r := range p.reserved {
@@ -72,8 +72,9 @@ func (p *Planner) Reservations() []Reservation {
 	return all
 }
 
-// Claimant is the job that a reservation is for: the one that it was made for or, if that runs somewhere else or is gone,
-// another of its app that waits and could use the gang. Those that are taken do not count. nil if there is none.
+// Claimant returns the job that a reservation is for: the job that it was made for or, if that one runs elsewhere or
+// has ended, another waiting job of its sweep that can use the gang. It skips jobs for which taken is true, and returns
+// nil if no job is left.
 func (r *Reservation) Claimant(v *View, a *App, g cluster.Gang, taken func(*Job) bool) *Job {
 	kind := cluster.TypeOf(v.Nodes, g)
 	var other *Job
@@ -81,7 +82,7 @@ func (r *Reservation) Claimant(v *View, a *App, g cluster.Gang, taken func(*Job)
 		switch {
 		case taken(j):
 		case j.Trial == r.Job.Trial:
-			// It, or the last of its forks, may still be saving; unless it went on somewhere else, it comes.
+			// The job, or its last fork, may still be saving; it claims the gang unless it already restarted elsewhere.
 			if !j.Running() || j.Ending || j.Forked {
 				return j
 			}
@@ -93,10 +94,11 @@ func (r *Reservation) Claimant(v *View, a *App, g cluster.Gang, taken func(*Job)
 	return other
 }
 
-// Claim is what became of a reservation.
+// Claim is the outcome of claiming a reservation.
 type Claim int
 
-// Claims: the devices are granted now; they are still held back; nobody can have them any more.
+// A reservation is Lapsed if its devices can no longer be had, Held while some are still occupied, and Fulfilled when
+// they are granted.
 const (
 	Lapsed Claim = iota
 	Held
@@ -104,28 +106,28 @@ const (
 )
 
 // Claim grants a job the gang that was reserved for it, if all of it is free and the job waits. Otherwise it holds back
-// what is free, as long as somebody who is about to leave stands in the way. Claims come before all else in a plan.
+// the free part while an ending job still occupies the rest. Claims must come before all other decisions of a plan.
 func (p *Planner) Claim(j *Job, g cluster.Gang, reason string) Claim {
-	if p.free.Fits(g, j.Demand) && j.Waiting() && !p.pending.anyOf(g) && p.PlaceOn(j, g, reason) {
+	if p.free.Fits(g, j.Demand) && j.Waiting() && !p.pending.isAnyPending(g) && p.PlaceOn(j, g, reason) {
 		return Fulfilled
 	}
 	part := p.freeOf(g)
 	some := part.Size() > 0
 	switch {
-	case j.Waiting() && p.free.IsFree(g) && !p.leaving(g, sameNode):
-		return Lapsed // there are no cores or memory for it any more
-	case !some && !p.leaving(g, sameDevice):
-		return Lapsed // somebody else runs there
+	case j.Waiting() && p.free.IsFree(g) && !p.endingJobHolds(g, sameNode):
+		return Lapsed // cores or memory are no longer available
+	case !some && !p.endingJobHolds(g, sameDevice):
+		return Lapsed // another job runs there
 	}
 	p.HoldBack(part, j.Demand)
 	return Held
 }
 
-// HoldBack keeps a gang from whoever comes later in the plan.
+// HoldBack keeps later decisions of the plan from using a gang.
 func (p *Planner) HoldBack(g cluster.Gang, d cluster.Demand) { p.free.Take(g, d) }
 
-// leaving says whether some job that is ending holds a place that meets one of the gang's.
-func (p *Planner) leaving(g cluster.Gang, meets func(a, b cluster.Place) bool) bool {
+// endingJobHolds reports whether an ending job holds a place that meets a place of the gang.
+func (p *Planner) endingJobHolds(g cluster.Gang, meets func(a, b cluster.Place) bool) bool {
 	for _, a := range p.v.Apps {
 		for _, j := range a.Jobs {
 			if !j.Ending {

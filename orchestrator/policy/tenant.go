@@ -7,42 +7,42 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/cluster"
 )
 
-// Tenant owns apps.
+// Tenant owns sweeps.
 type Tenant struct {
 	Name string
-	// Weight relative to other tenants; 1 is usual.
+	// Weight is relative to other tenants, usually 1.
 	Weight float64
-	// Quota bounds what the jobs of its apps hold together; its number in demands is the tenant's place in View.Tenants, from 1
-	// on. The view's Free finds no place beyond it, so policies keep to it without a thought.
+	// Quota bounds the total holdings of the trials of its sweeps. Demands refer to it by the tenant's position in
+	// View.Tenants, counted from 1. The view's Free finds no place beyond the quota, so policies need not check it.
 	Quota cluster.Quota
 }
 
-// Tenant of an app: one that nobody added weighs 1 and has no quota.
+// Tenant returns the tenant of a sweep. A tenant that was not configured has weight 1 and no quota.
 func (v *View) Tenant(a *App) Tenant {
-	if i, ok := v.added(a.Tenant); ok {
+	if i, ok := v.findTenant(a.Tenant); ok {
 		return v.Tenants[i]
 	}
 	return Tenant{Name: a.Tenant, Weight: 1, Quota: cluster.Quota{Owner: a.Tenant, All: -1}}
 }
 
-// added is where a tenant stands among those that somebody added.
-func (v *View) added(name string) (at int, ok bool) {
+// findTenant returns the index of a configured tenant.
+func (v *View) findTenant(name string) (at int, ok bool) {
 	return slices.BinarySearchFunc(v.Tenants, name, func(t Tenant, name string) int { return strings.Compare(t.Name, name) })
 }
 
-// TenantWeight is what a tenant weighs: what an option of the policy's says (see Options.Weights), else what was set for the
+// TenantWeight returns a tenant's weight: from the policy's option (see Options.Weights), else as configured for the
 // tenant, else 1.
 func (v *View) TenantWeight(name string, option map[string]float64) float64 {
 	if w, named := option[name]; named {
 		return w
 	}
-	if i, ok := v.added(name); ok {
+	if i, ok := v.findTenant(name); ok {
 		return WeightOrOne(v.Tenants[i].Weight)
 	}
 	return 1
 }
 
-// HeldBy counts the devices that the jobs of a tenant's apps hold, by type.
+// HeldBy counts the devices held by the trials of a tenant's sweeps, by type.
 func (v *View) HeldBy(tenant string) map[string]int {
 	held := map[string]int{}
 	for _, a := range v.Apps {
@@ -60,7 +60,7 @@ func (v *View) HeldBy(tenant string) map[string]int {
 	return held
 }
 
-// Bound has the view's Free keep to the tenants' quotas. Nothing may be taken of it yet.
+// Bound applies the tenants' quotas to the view's Free, from which nothing may have been taken yet.
 func (v *View) Bound() {
 	var quotas []cluster.Quota
 	for _, t := range v.Tenants {
@@ -69,14 +69,14 @@ func (v *View) Bound() {
 	v.Free.SetQuotas(quotas)
 }
 
-// Empty is the capacity of the view's nodes on which nothing runs, bounded by the same quotas.
+// Empty returns the capacity of the view's nodes without any running trials, with the same quotas.
 func (v *View) Empty() *cluster.Capacity {
 	empty := View{Free: cluster.NewCapacity(v.Nodes), Tenants: v.Tenants}
 	empty.Bound()
 	return empty.Free
 }
 
-// QuotaOf is the number in demands of a tenant's quota; 0 for none.
+// QuotaOf returns the number of a tenant's quota in demands, or 0 if it has none.
 func (v *View) QuotaOf(tenant string) int {
 	for i, t := range v.Tenants {
 		if t.Name == tenant && (t.Quota.All >= 0 || len(t.Quota.Of) > 0) {

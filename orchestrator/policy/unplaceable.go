@@ -6,19 +6,19 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/cluster"
 )
 
-// Unplaceable remembers which demands found no place in a plan, so that whoever asks for as much or more need not search.
-// It holds as long as the plan only takes.
+// Unplaceable remembers demands for which a plan had no place, so that equal or larger demands need no search. It is
+// valid while the plan only takes devices.
 type Unplaceable struct{ failed []cluster.Demand }
 
-// remembered bounds the demands of which Unplaceable knows.
+// remembered bounds the number of demands in an Unplaceable.
 const remembered = 16
 
-// Covers says whether a demand is known to find no place.
+// Covers reports whether a demand is known to have no place.
 func (u *Unplaceable) Covers(d cluster.Demand) bool {
 	return slices.ContainsFunc(u.failed, func(f cluster.Demand) bool { return asksAsMuch(d, f) })
 }
 
-// Add remembers a demand that found no place, in the stead of those it covers.
+// Add records a demand that has no place, in place of those that it covers.
 func (u *Unplaceable) Add(d cluster.Demand) {
 	u.failed = slices.DeleteFunc(u.failed, func(f cluster.Demand) bool { return asksAsMuch(f, d) })
 	if len(u.failed) < remembered {
@@ -26,10 +26,10 @@ func (u *Unplaceable) Add(d cluster.Demand) {
 	}
 }
 
-// Forget starts over, after something was released.
+// Forget clears the record. Call it after a release.
 func (u *Unplaceable) Forget() { u.failed = u.failed[:0] }
 
-// asksAsMuch says whether a demand finds no place where another found none.
+// asksAsMuch reports whether a demand cannot be placed if another one could not.
 func asksAsMuch(d, failed cluster.Demand) bool {
 	return (failed.Quota == 0 || failed.Quota == d.Quota) && d.Min >= failed.Min && d.CPUs >= failed.CPUs && d.Memory >= failed.Memory &&
 		(d.NeedsTrust || !failed.NeedsTrust) && (failed.MultiNode || !d.MultiNode) && (failed.Mixed || !d.Mixed) &&

@@ -10,22 +10,22 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// View is what a policy sees.
+// View is a policy's view of the cluster.
 type View struct {
 	Now   time.Time
 	Round uint64
-	// Nodes that are up, sorted by name. Gangs name them by index.
+	// Nodes that are up, sorted by name. Gangs refer to them by index.
 	Nodes []cluster.Node
 	// Apps that have not ended, in order of submission.
 	Apps []*App
-	// Tenants that somebody added, sorted by name; those of apps need not be among them.
+	// Tenants that were configured, sorted by name. An app's tenant may be missing here.
 	Tenants []Tenant
-	// Free is what is free now; the devices of jobs that are ending are not. A policy simulates on it in a Statement, and
-	// leaves it as it was.
+	// Free is the capacity that is free now, without the devices of ending jobs. A policy may simulate on it in a
+	// Statement, and must leave it unchanged.
 	Free *cluster.Capacity
-	// AppSeconds is the time integral of the number of apps, since the ledger began.
+	// AppSeconds is the integral over time of the number of apps since the ledger began.
 	AppSeconds float64
-	// MeanWeight is the mean weight of a tenant's apps, above 0; nil if nobody says.
+	// MeanWeight returns the mean weight of a tenant's apps, which is above 0. It is nil if weights are not normalised.
 	MeanWeight func(tenant string) float64
 }
 
@@ -33,81 +33,82 @@ type View struct {
 type App struct {
 	ID     string
 	Tenant string
-	// Weight relative to other apps; 1 is usual.
+	// Weight is relative to other apps, usually 1.
 	Weight    float64
 	Submitted time.Time
-	// Order counts apps by submission.
+	// Order numbers apps by submission.
 	Order int
-	// Spec it was submitted with.
+	// Spec is the submitted spec.
 	Spec *outbidv1.SweepSpec
-	// DeviceSeconds of leases that have ended.
+	// DeviceSeconds is the total of leases that have ended.
 	DeviceSeconds float64
 	// AppSecondsBefore is the view's AppSeconds when the app was submitted.
 	AppSecondsBefore float64
-	// Jobs that hold devices or want some, by number. All of them want none while the app is paused.
+	// Jobs that run or wait, by trial number. While the app is paused none of them waits.
 	Jobs []*Job
-	// Paused apps get nothing.
+	// A paused app gets no devices.
 	Paused bool
-	// Demand of each of its jobs, and Speeds of their model where a job has none of its own.
+	// Demand of each of its jobs, and Speeds of their model for jobs without their own.
 	Demand cluster.Demand
 	Speeds *cluster.Speeds
-	// Forks and LeastForks are those of each of its jobs, but for jobs that may not be forked any more.
+	// Forks and LeastForks apply to each of its jobs, except for jobs that may no longer be forked.
 	Forks, LeastForks int
-	// TotalSteps is what a job trained to its end does; 0 if unknown.
+	// TotalSteps is the length of a complete job, or 0 if unknown.
 	TotalSteps int64
-	// Tuner is the kind of its tuner, as in the spec: "asha", "successive_halving", "random", ….
+	// Tuner is the kind of its tuner as in the spec: "asha", "successive_halving", "random", ….
 	Tuner string
-	// Utility is what the end of one of its jobs is worth; nil if nothing was said.
+	// Utility is the value of finishing one of its jobs, or nil if none was given.
 	Utility *terms.Utility
-	// Deadline is when it should be done; zero for no deadline.
+	// Deadline is zero for no deadline.
 	Deadline time.Time
-	// Outlook is how much work the tuner will do in all; asked when needed, as it takes time. Never nil.
+	// Outlook forecasts the total work of the tuner. Call it only when needed, because it takes time. It is never nil.
 	Outlook func() tuner.Outlook
-	// Finished counts the jobs that have ended, and StepsDone the steps of all jobs, repeated ones counted once.
+	// Finished counts the jobs that have ended, and StepsDone the steps of all jobs, counting repeated steps once.
 	Finished  int
 	StepsDone int64
 }
 
-// Job is a trial that holds devices or wants some.
+// Job is a trial that runs or waits for devices.
 type Job struct {
 	App    *App
 	Trial  int32
 	Demand cluster.Demand
-	// Speeds of its model: what was measured.
+	// Speeds of its model, as measured.
 	Speeds *cluster.Speeds
-	// Weight relative to other jobs of the app; 1 is usual.
+	// Weight is relative to other jobs of the app, usually 1.
 	Weight float64
-	// Created is when it first wanted devices, Queued since when it wants them now; zero if it holds some.
+	// Created is when it first waited for devices, and Queued since when it has been waiting, or zero if it runs.
 	Created, Queued time.Time
-	// Gangs it holds, each under a lease of its own; none if it waits. The first is that of the lead. There are several where
-	// several forks train it.
+	// Gangs that it holds, each under its own lease; none if it waits. There are several if it is forked. The first is
+	// that of the leading fork.
 	Gangs []cluster.Gang
-	// Forks are how many it may be trained by at once, each with as many devices as Demand says on a node of its own: 1 or less
-	// for one alone. LeastForks is below how many it is not forked. Forked: its leases are such forks, and each has a share of
-	// the steps; who grants them does so anew when all have ended. Consolidating: they have, and what they saved is put together.
+	// Forks is the most forks that may train it at once, each with Demand's devices on its own node; 1 or less means
+	// that it is not forked. LeastForks is the fewest forks that are allowed. Forked means that its leases are such
+	// forks, each with a share of the steps; the policy grants the next fork slot when all have ended. Consolidating
+	// means that they have ended and their checkpoints are being averaged.
 	Forks, LeastForks     int
 	Forked, Consolidating bool
-	// StartStep is the step of the checkpoint that forks of a job that waits would begin at. It may lie before Step, as what was
-	// not saved is lost, or beyond, as not every step is reported.
+	// StartStep is the step of the checkpoint that forks of a waiting job would start from. It may be below Step,
+	// because unsaved steps are lost, or above, because not every step is reported.
 	StartStep int64
-	// Granted is when its lease began, and TermEnd when its term ends; zero for no term.
+	// Granted is when its lease began, and TermEnd when its term ends, or zero for no term.
 	Granted, TermEnd time.Time
-	// Ending: its lease was revoked and is about to end.
+	// Ending means that its lease has been revoked and will end soon.
 	Ending bool
-	// Step is how far it was when Reported; UntilStep how far it is to go now, and TotalSteps if it is trained to the
-	// end; 0 if unknown.
+	// Step is its progress at the time Reported. UntilStep is where it pauses next, and TotalSteps its full length;
+	// each is 0 if unknown.
 	Step, UntilStep, TotalSteps int64
-	// Reported is when Step was true and training; zero while it does not train.
+	// Reported is when it was training at Step, or zero while it does not train.
 	Reported time.Time
-	// DeviceSeconds of leases that have ended, and Leases how many there were.
+	// DeviceSeconds is the total of leases that have ended, and Leases their number.
 	DeviceSeconds float64
 	Leases        int32
-	// Curve is the metric over steps as reported, thinned to at most CurvePoints; Minimise says that less is better.
+	// Curve is the reported metric by step, thinned to at most CurvePoints. Minimise means that lower is better.
 	Curve    []Point
 	Minimise bool
 }
 
-// CurvePoints bounds the points that are kept of a job's curve.
+// CurvePoints bounds the length of a job's Curve.
 const CurvePoints = 64
 
 // Point is a reported metric.
@@ -116,7 +117,7 @@ type Point struct {
 	Value float64
 }
 
-// Gang is what the job holds under the lease that leads; nil if it holds nothing.
+// Gang returns the gang of the leading fork's lease, or nil if the job holds nothing.
 func (j *Job) Gang() cluster.Gang {
 	if len(j.Gangs) == 0 {
 		return nil
@@ -124,7 +125,7 @@ func (j *Job) Gang() cluster.Gang {
 	return j.Gangs[0]
 }
 
-// Held is all that the job holds: the gangs of all its leases.
+// Held returns all devices that the job holds: the gangs of all its leases.
 func (j *Job) Held() cluster.Gang {
 	if len(j.Gangs) <= 1 {
 		return j.Gang()
@@ -132,29 +133,30 @@ func (j *Job) Held() cluster.Gang {
 	return slices.Concat(j.Gangs...)
 }
 
-// Running says whether the job holds devices.
+// Running reports whether the job holds devices.
 func (j *Job) Running() bool { return len(j.Gang()) > 0 }
 
-// Waiting says whether the job wants devices and may have some.
+// Waiting reports whether the job waits for devices and may get some.
 func (j *Job) Waiting() bool { return len(j.Gang()) == 0 && !j.App.Paused && !j.Consolidating }
 
-// Rate is the steps per second that the job makes, or would make, on a gang.
+// Rate returns the steps per second that the job makes, or would make, on a gang.
 func (v *View) Rate(j *Job, g cluster.Gang) float64 { return cluster.RateOf(v.Nodes, g, j.Speeds) }
 
-// StepAt is how far the job is by now: its last report, and what it has trained since at its measured rate.
+// StepAt estimates the job's current step: its last report plus what it has trained since at its measured rate.
 func (v *View) StepAt(j *Job) float64 {
 	step := float64(j.Step)
 	if j.Running() && !j.Reported.IsZero() && v.Now.After(j.Reported) {
-		step += v.pace(j) * v.Now.Sub(j.Reported).Seconds()
+		step += v.currentRate(j) * v.Now.Sub(j.Reported).Seconds()
 	}
-	if limit := j.limit(); limit > 0 {
+	if limit := j.highestStep(); limit > 0 {
 		step = min(step, max(float64(limit), float64(j.Step)))
 	}
 	return step
 }
 
-// pace is the steps per second that a running job makes: what its forks do adds up, otherwise its lead speaks for it.
-func (v *View) pace(j *Job) float64 {
+// currentRate returns the steps per second of a running job: the sum over its forks, or otherwise the rate on its first
+// gang.
+func (v *View) currentRate(j *Job) float64 {
 	if !j.Forked {
 		return v.Rate(j, j.Gang())
 	}
@@ -165,22 +167,21 @@ func (v *View) pace(j *Job) float64 {
 	return sum
 }
 
-// limit is the furthest step that the job may be at; 0 if unknown.
-func (j *Job) limit() int64 {
+// highestStep returns the highest step that the job may have reached, or 0 if unknown.
+func (j *Job) highestStep() int64 {
 	if j.UntilStep > 0 {
 		return j.UntilStep
 	}
 	return j.TotalSteps
 }
 
-// StepsLeft is how many steps the job still has to its end: to TotalSteps, to UntilStep if that is unknown; 0 if both
-// are.
+// StepsLeft returns the number of steps until TotalSteps, or until UntilStep if that is unknown, or 0 if both are.
 func (v *View) StepsLeft(j *Job) float64 {
 	total := max(j.TotalSteps, j.UntilStep)
 	return max(0, float64(total)-v.StepAt(j))
 }
 
-// Attained is the device-seconds that the job has had by now, the running lease included.
+// Attained returns the device-seconds of the job so far, including its current lease.
 func (v *View) Attained(j *Job) float64 {
 	if !j.Running() {
 		return j.DeviceSeconds
@@ -188,7 +189,7 @@ func (v *View) Attained(j *Job) float64 {
 	return j.DeviceSeconds + max(0, v.Now.Sub(j.Granted).Seconds())*float64(j.Held().Size())
 }
 
-// MeanApps is Themis's N_avg: the time-weighted mean number of apps over the app's life so far, itself included.
+// MeanApps returns Themis's N_avg: the time-weighted mean number of apps over the app's life so far, itself included.
 func (v *View) MeanApps(a *App) float64 {
 	age := v.Now.Sub(a.Submitted).Seconds()
 	if age <= 0 {
@@ -197,9 +198,9 @@ func (v *View) MeanApps(a *App) float64 {
 	return (v.AppSeconds - a.AppSecondsBefore) / age
 }
 
-// ShareOf is an app's weight as a part of what its tenant has: over the mean weight of the tenant's apps, times the tenant's weight. So a weight shares
-// out among a tenant's own apps what is due to the tenant, and takes nothing from others. It is the app's own weight where
-// nobody says what tenants' apps weigh.
+// ShareOf returns an app's weight in units of its tenant's share: the app's weight over the mean weight of the tenant's
+// apps, times the tenant's weight. So an app's weight divides its tenant's share among the tenant's apps and takes
+// nothing from other tenants. Without MeanWeight it is the product of both weights.
 func (v *View) ShareOf(a *App) float64 {
 	weight := a.Weight * v.Tenant(a).Weight
 	if v.MeanWeight == nil {

@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// Weights is an option such as "vision=2,speech=1": the weight, above 0, of each tenant that is named. It is empty by
-// default.
+// Weights reads an option such as "vision=2,speech=1": tenants and their weights, which must be above 0. The default is
+// empty.
 func (o *Options) Weights(name, help string) map[string]float64 {
-	text, ok := o.take(name, "", help)
+	text, ok := o.lookup(name, "", help)
 	if !ok {
 		return nil
 	}
@@ -26,7 +26,7 @@ func (o *Options) Weights(name, help string) map[string]float64 {
 	return weights
 }
 
-// WeightOrOne is a weight, or 1 where it is none: not above 0, or without bound.
+// WeightOrOne returns the weight, or 1 if it is not above 0 or is infinite.
 func WeightOrOne(weight float64) float64 {
 	if weight > 0 && !math.IsInf(weight, 1) {
 		return weight

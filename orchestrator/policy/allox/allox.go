@@ -1,7 +1,6 @@
-// Package allox is the mathematics of AlloX (Le et al., "AlloX: Compute Allocation in Hybrid Clusters", EuroSys 2020):
-// jobs that run on unlike machines at unlike speeds are ordered on them so that the mean completion time is least, by one
-// minimum-cost matching of jobs with (machine, position) pairs. It is pure. Schedule is the matching alone; Policy puts it
-// to work on a cluster.
+// Package allox is AlloX (Le et al., "AlloX: Compute Allocation in Hybrid Clusters", EuroSys 2020): jobs with different
+// speeds on different machines are ordered on these for the least mean completion time, by one minimum-cost matching of
+// jobs with (machine, position) pairs. Schedule is the matching alone; Policy applies it to a cluster.
 package allox
 
 import (
@@ -9,13 +8,13 @@ import (
 	"math"
 )
 
-// Schedule orders jobs on machines so that the sum of their completion times is least (section 3.1). times[i][j] is how
-// long job i takes on machine j, in seconds, +Inf if it cannot run there. It returns, for every machine, its jobs in the
-// order in which they run, and the sum of completion times from now, in seconds. Time waited so far is the same for every
-// match of a job, and so moves nothing.
+// Schedule orders jobs on machines so that the sum of their completion times is least (section 3.1). times[i][j] is the
+// seconds that job i takes on machine j, +Inf if it cannot run there. It returns the jobs of every machine in the order
+// in which they run, and the sum of completion times from now, in seconds. The time waited so far is the same for every
+// match of a job and has no effect.
 //
-// A job that runs k-th from last on a machine delays itself and the k-1 after it, so it costs k times its own time there
-// (Horn 1973; Bruno, Coffman and Sethi 1974): the matching of jobs with pairs of machine and k is exact.
+// A job that runs k-th from last on a machine delays itself and the k-1 after it, so it costs k times its run time
+// there (Horn 1973; Bruno, Coffman and Sethi 1974): the matching of jobs with pairs of machine and k is exact.
 func Schedule(times [][]float64) (order [][]int, total float64, err error) {
 	if len(times) == 0 {
 		return nil, 0, nil
@@ -51,11 +50,11 @@ func Schedule(times [][]float64) (order [][]int, total float64, err error) {
 	return order, total, nil
 }
 
-// Match pairs every row with a column of its own so that the sum of costs is least, by shortest augmenting paths with
+// Match assigns a different column to every row so that the sum of costs is least, by shortest augmenting paths with
 // potentials (Kuhn 1955; Jonker and Volgenant 1987), in O(rows^2 * columns). There must be at least as many columns as
-// rows; costs of +Inf are not used unless nothing else is left.
+// rows; a cost of +Inf is used only if nothing else is left.
 func Match(rows, columns int, cost func(row, column int) float64) (column []int, total float64) {
-	// Index 0 stands for no row and no column.
+	// Index 0 represents a missing row or column.
 	potential, price := make([]float64, rows+1), make([]float64, columns+1)
 	holder, before := make([]int, columns+1), make([]int, columns+1)
 	least, done := make([]float64, columns+1), make([]bool, columns+1)
@@ -84,7 +83,7 @@ func Match(rows, columns int, cost func(row, column int) float64) (column []int,
 	return column, total
 }
 
-// reach grows the tree of shortest paths by the nearest column, moves the potentials along, and returns that column.
+// reach grows the tree of shortest paths by the nearest column, updates the potentials, and returns that column.
 func reach(at, row, columns int, cost func(row, column int) float64, potential, price []float64, holder, before []int,
 	least []float64, done []bool,
 ) int {
@@ -111,5 +110,5 @@ func reach(at, row, columns int, cost func(row, column int) float64, potential, 
 	return next
 }
 
-// unusable stands for a cost of +Inf, with which sums cannot be formed.
+// unusable is a finite replacement for a cost of +Inf, because sums with +Inf lose all information.
 const unusable = 1e15

@@ -13,18 +13,18 @@ import (
 
 // Policy is AlloX's scheduler (EuroSys 2020, sections 3 and 4).
 //
-// Definition used. When devices are free, the waiting jobs are matched with pairs of device and position so that the
-// mean completion time is least: a job that is the k-th from last on a device takes k times its processing time there,
-// and a device that is busy is free only after what is left of its job. Jobs that come first on a device that is free
-// start; nothing is preempted. A job may so wait for a faster device though a slow one is free. For fairness only a share
-// alpha of the jobs, and at least as many as there are free devices, takes part (0.3, as in Gavel's implementation): those
-// that wait longest or, with fair=tenant as in ASTRAEA's evaluation, those whose tenants have had the least device-time over their weight.
+// When devices are free, the waiting jobs are matched with pairs of device and position for the least mean completion
+// time: a job that is the k-th from last on a device costs k times its processing time there, and a busy device is free
+// only after the rest of its job. Jobs that are first on a free device start; nothing is preempted. So a job may wait
+// for a faster device although a slow one is free. For fairness only a fraction alpha of the jobs, but at least as many
+// as there are free devices, takes part (0.3, as in Gavel's implementation): those that have waited longest or, with
+// fair=tenant as in ASTRAEA's evaluation, those of the tenants with the least device time over their weight.
 //
-// Simplified: processing time is what the steps left take at the measured rate. A gang of n devices takes the place of
-// one device, is free to start when n are, and delays each job after it by n times its own time. At most "window" jobs
-// are matched at once, those of the fewest device-seconds first, which the whole matching would start first too, and of
-// each type as many of the devices that soonest become free; and again while jobs start. Positions are cut off where
-// there would be more than 256 pairs and more than are needed to give each job one.
+// Simplifications: processing time is the steps left over the measured rate. A gang of n devices takes the place of one
+// device, is free to start when n are, and delays each job after it by n times its run time. At most "window" jobs are
+// matched at once, those with the fewest device-seconds first, which the whole matching would also start first, and of
+// each type as many devices as jobs, those that become free first; the matching is repeated while jobs start. The
+// number of positions is limited to 256 pairs, or to as many as give each job one.
 type Policy struct {
 	alpha    float64
 	window   int
@@ -32,8 +32,8 @@ type Policy struct {
 	s        memory
 }
 
-// memory is what the policy knows beyond the view, where tenants are told apart: the device-seconds that each has Had up to Last,
-// and what it has Held since.
+// memory is the policy's state, which it needs only with fair=tenant: the device-seconds that each tenant has Had up to
+// Last, and the devices that it has Held since.
 type memory struct {
 	Last time.Time
 	Had  map[string]float64
@@ -43,9 +43,9 @@ type memory struct {
 // New makes the policy from its options.
 func New(o *policy.Options) policy.Policy {
 	return &Policy{
-		alpha:  o.Float("alpha", 0.3, 0, 1, "share of the waiting jobs that is matched; 1 looks at completion times alone"),
-		window: o.Int("window", 24, 1, 1024, "most jobs that are matched at once"),
-		byTenant: o.Text("fair", "wait", "who is matched first: who waits longest, or whose tenant had least device-time by its weight",
+		alpha:  o.Float("alpha", 0.3, 0, 1, "fraction of the waiting trials that is matched; 1 optimises completion times alone"),
+		window: o.Int("window", 24, 1, 1024, "largest number of trials that are matched at once"),
+		byTenant: o.Text("fair", "wait", "which trials are matched first: wait, those that have waited longest; or tenant, those of tenants with the least device time by weight",
 			"wait", "tenant") == "tenant",
 		s: memory{Had: map[string]float64{}, Held: map[string]int{}},
 	}
@@ -54,7 +54,7 @@ func New(o *policy.Options) policy.Policy {
 // Name implements policy.Policy.
 func (*Policy) Name() string { return "allox" }
 
-// Snapshot implements policy.Policy: there is no state unless tenants are told apart.
+// Snapshot implements policy.Policy. Only fair=tenant has state.
 func (p *Policy) Snapshot() ([]byte, error) {
 	if !p.byTenant {
 		return nil, nil
@@ -90,7 +90,7 @@ func (p *Policy) Decide(v *policy.View) policy.Plan {
 	return plan
 }
 
-// charge counts what tenants have had since the last decision, and what they hold now.
+// charge adds what tenants have had since the last decision, and records what they hold now.
 func (p *Policy) charge(v *policy.View) {
 	seconds := max(0, v.Now.Sub(p.s.Last).Seconds())
 	p.s.Last = v.Now
@@ -129,13 +129,13 @@ func (p *Policy) decide(v *policy.View) policy.Plan {
 		waiting = slices.DeleteFunc(waiting, func(j *policy.Job) bool { return slices.Contains(done, j) })
 	}
 	if !started && !f.busy {
-		// Whatever kept the matching from starting a job, such as cores, an idle cluster starts those that fit.
+		// If something such as cores kept the matching from starting any job, an idle cluster starts those that fit.
 		plan.Fill(all, "nothing else runs, and the matching found no place for anyone")
 	}
 	return plan.Plan("a matching of jobs with devices and positions", "")
 }
 
-// filter picks the jobs that take part, by fairness.
+// filter selects the jobs that take part, by fairness.
 func (p *Policy) filter(v *policy.View, waiting []*policy.Job, free int) []*policy.Job {
 	had := map[string]float64{}
 	for tenant, seconds := range p.s.Had {
@@ -152,7 +152,7 @@ func (p *Policy) filter(v *policy.View, waiting []*policy.Job, free int) []*poli
 	return waiting[:min(n, len(waiting))]
 }
 
-// start is a job that the matching lets run at once, on n devices of a type, for so many seconds.
+// start is a job that the matching starts at once, on n devices of a type, for the given seconds.
 type start struct {
 	job     *policy.Job
 	n, kind int
@@ -162,9 +162,9 @@ type start struct {
 // field is what jobs are matched with.
 type field struct {
 	inventory *policy.Inventory
-	// ready lists, by type, when one device after another is free, in seconds.
+	// ready lists, by type, when each device is free, in seconds.
 	ready [][]float64
-	// busy says that some job runs or is about to leave.
+	// busy means that some job runs or is ending.
 	busy bool
 }
 
@@ -179,7 +179,8 @@ func newField(v *policy.View, plan *policy.Planner) *field {
 	types := f.inventory.Types()
 	f.ready = make([][]float64, len(types))
 	for k, kind := range types {
-		f.ready[k] = make([]float64, plan.Free().FreeOf(kind)) // ready now, or as soon as others have left
+		// ready now, or as soon as ending jobs have released them
+		f.ready[k] = make([]float64, plan.Free().FreeOf(kind))
 	}
 	var running []*policy.Job
 	for _, j := range v.Jobs() {
@@ -205,8 +206,8 @@ func newField(v *policy.View, plan *policy.Planner) *field {
 	return f
 }
 
-// machines of each type, those that are free soonest first, types one after another: of like devices no more than there
-// are jobs are ever needed, and the first free are the best.
+// machines returns the devices of each type, those that are free first at the front. Of equal devices at most as many
+// as there are jobs are needed, and those that are free first are the best.
 func (f *field) machines(jobs int) []machine {
 	var all []machine
 	for k := range f.ready {
@@ -217,7 +218,7 @@ func (f *field) machines(jobs int) []machine {
 	return all
 }
 
-// start places jobs that come first on free devices, and returns those for which there was a place.
+// start places jobs that are first on free devices, and returns those for which there was a place.
 func (f *field) start(plan *policy.Planner, starts []start) (done []*policy.Job) {
 	for _, s := range starts {
 		gang, ok := plan.Free().Place(s.job.Demand, s.n, f.inventory.Types()[s.kind])
@@ -233,13 +234,13 @@ func (f *field) start(plan *policy.Planner, starts []start) (done []*policy.Job)
 	return done
 }
 
-// runtime of a job on a type: seconds on n devices, which are free together at ready.
+// runtime is a job's run time on a type: seconds on n devices, which are all free at ready.
 type runtime struct {
 	n              int
 	seconds, ready float64
 }
 
-// times are the run times, by type, of those of the jobs that some type could run.
+// times returns the jobs that some type could run, and their run times by type.
 func (f *field) times(v *policy.View, jobs []*policy.Job) (able []*policy.Job, times [][]runtime) {
 	left := v.StepsLeftOf(jobs)
 	for i, j := range jobs {
@@ -251,7 +252,7 @@ func (f *field) times(v *policy.View, jobs []*policy.Job) (able []*policy.Job, t
 				continue
 			}
 			n = min(n, len(f.ready[k]))
-			// As many as are free now if that is enough, otherwise the least.
+			// As many as are free now if that is enough, otherwise the minimum.
 			for n > max(1, j.Demand.Min) && f.ready[k][n-1] > 0 {
 				n--
 			}
@@ -267,8 +268,8 @@ func (f *field) times(v *policy.View, jobs []*policy.Job) (able []*policy.Job, t
 	return able, times
 }
 
-// shortestFirst sorts jobs by the device-seconds they take where they take least: of jobs that do not all fit into one
-// matching, these are the ones that the whole matching would let start.
+// shortestFirst sorts jobs by the device-seconds that they take on their best type: if not all jobs fit into one
+// matching, these are the ones that the whole matching would start.
 func (f *field) shortestFirst(v *policy.View, jobs []*policy.Job) {
 	able, times := f.times(v, jobs)
 	least := make(map[*policy.Job]float64, len(able))
@@ -290,7 +291,7 @@ func (f *field) shortestFirst(v *policy.View, jobs []*policy.Job) {
 	})
 }
 
-// match solves the assignment and returns the jobs that come first on devices that are free, the largest gangs first.
+// match solves the assignment and returns the jobs that are first on free devices, the largest gangs first.
 func (f *field) match(jobs []*policy.Job, times [][]runtime) []start {
 	machines := f.machines(len(jobs))
 	count := len(machines)
@@ -309,7 +310,7 @@ func (f *field) match(jobs []*policy.Job, times [][]runtime) []start {
 	}
 	cost := func(i, column int) float64 { return costs[i*count*positions+column] }
 	columns, _ := Match(len(jobs), count*positions, cost)
-	first := make([]int, count) // by machine the job that comes first, from 1
+	first := make([]int, count) // by machine, the job that comes first, counted from 1
 	for i, c := range columns {
 		at := c % count
 		if math.IsInf(cost(i, c), 1) {

@@ -23,12 +23,12 @@ func create(t testing.TB, options map[string]string) policy.Policy {
 	return p
 }
 
-// mixed is a stage with devices of two types, one each per node.
+// mixed returns a stage with devices of two types, one per node.
 func mixed(fast, slow int) *stagetest.Stage {
 	return stagetest.New(append(stagetest.Nodes("k80", slow, 1, 1), stagetest.Nodes("v100", fast, 1, 1)...)...)
 }
 
-// job takes so many seconds on each type.
+// job adds a job that takes the given seconds on each type.
 func job(s *stagetest.Stage, id, tenant string, fast, slow float64) *policy.Job {
 	a := s.App(id, tenant)
 	a.Speeds = &cluster.Speeds{Measured: []cluster.Speed{
@@ -37,7 +37,8 @@ func job(s *stagetest.Stage, id, tenant string, fast, slow float64) *policy.Job 
 	return s.Job(a, 1, 1, 1000)
 }
 
-// The paper's motivation (section 2): each job is put where it is relatively fast, though both prefer the fast device.
+// The paper's motivation (section 2): each job is placed where it is relatively fast, although both prefer the fast
+// device.
 func TestJobsGoWhereTheyGainMost(t *testing.T) {
 	t.Parallel()
 	s := mixed(1, 1)
@@ -64,7 +65,7 @@ func TestAJobWaitsForTheFasterDevice(t *testing.T) {
 	}
 }
 
-// Jobs that are all there at the start end in the least mean time there is: tried by brute force.
+// Jobs that are all present at the start end in the least mean time, compared with brute force.
 func TestMeanCompletionTimeIsTheLeast(t *testing.T) {
 	t.Parallel()
 	p := create(t, map[string]string{"alpha": "1"})
@@ -116,7 +117,7 @@ func TestFairnessFilter(t *testing.T) {
 	p := create(t, map[string]string{"alpha": "0", "fair": "tenant"})
 	s.Decide(t, p)
 	if !first.Running() {
-		t.Error("fair=tenant does not begin with who waits longest where no tenant has had anything")
+		t.Error("fair=tenant does not begin with the longest waiting job although no tenant has had anything")
 	}
 	s.Apps[3].Tenant, s.Now = "poor", s.Now.Add(time.Minute)
 	first.Gangs, first.Queued = nil, s.Now.Add(-time.Hour)

@@ -21,8 +21,8 @@ func create(t *testing.T, options map[string]string) policy.Policy {
 	return p
 }
 
-// Figure 6(c): on six devices a job of six takes turns with two jobs of three, so that in any half hour each has had the same
-// device-time. Finish-time fairness would give the large one half of it.
+// Figure 6(c): on six devices a job of six takes turns with two jobs of three, so that in any half hour each has had
+// the same device time. Finish-time fairness would give the large one half of it.
 func TestFigure6(t *testing.T) {
 	t.Parallel()
 	s := stagetest.New(stagetest.Nodes("v100", 1, 6, 6)...)
@@ -37,7 +37,7 @@ func TestFigure6(t *testing.T) {
 		v := s.View()
 		for _, j := range jobs {
 			want := v.Now.Sub(jobs[0].Created).Seconds() * 2
-			if got := v.Attained(j); math.Abs(got-want) > 61 { // a round may wait for the one before
+			if got := v.Attained(j); math.Abs(got-want) > 61 { // a round may wait for the previous one
 				t.Errorf("after %s %v has had %g device-seconds, want %g", v.Now.Sub(jobs[0].Created), j.Name(), got, want)
 			}
 		}
@@ -58,7 +58,7 @@ func crowd(s *stagetest.Stage, tenant string, jobs, size int) {
 	}
 }
 
-// Equation 6: tenants have device-time by weight, however many jobs they have and however large these are.
+// Equation 6: tenants get device time by weight, however many jobs they have and however large these are.
 func TestTenantsShareByWeight(t *testing.T) {
 	t.Parallel()
 	for _, options := range []map[string]string{
@@ -76,9 +76,10 @@ func TestTenantsShareByWeight(t *testing.T) {
 	}
 }
 
-// Equation 16: what a tenant lends while it asks for nothing comes back to it, and a horizon forgets it. By equation 8 it has
-// lent nothing, but what the other had beyond its share still counts: (10 h * 4 + x) / (10 h * 2 + 5 h * 2) = y / (5 h * 2).
-func TestWhatIsLentComesBack(t *testing.T) {
+// Equation 16: a tenant gets back what it lends while it asks for nothing, unless a horizon discounts it. By equation 8
+// it has lent nothing, but the other's use beyond its share still counts: (10 h * 4 + x) / (10 h * 2 + 5 h * 2) = y /
+// (5 h * 2).
+func TestLentDevicesReturn(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		options map[string]string
@@ -105,8 +106,8 @@ func TestWhatIsLentComesBack(t *testing.T) {
 	}
 }
 
-// Section 5.1.2: who is chosen again goes on without a stop, on the devices that it holds; and where nobody waits no
-// lease ends at all.
+// Section 5.1.2: a job that is chosen again continues without a stop on its devices. While no job waits, no lease ends
+// at all.
 func TestChosenAgainMeansNoStop(t *testing.T) {
 	t.Parallel()
 	s := stagetest.New(stagetest.Nodes("v100", 1, 2, 2)...)
@@ -125,12 +126,12 @@ func TestChosenAgainMeansNoStop(t *testing.T) {
 	crowd(calm, "a", 2, 1)
 	calm.Run(t, create(t, nil), 24*time.Hour)
 	if calm.Revoked > 0 || calm.Rounds > 4 {
-		t.Errorf("%d jobs were stopped in %d rounds though nobody waited", calm.Revoked, calm.Rounds)
+		t.Errorf("%d jobs were stopped in %d rounds although no job waited", calm.Revoked, calm.Rounds)
 	}
 }
 
-// Terms that ended while nobody waited were renewed as they ended: who comes then waits for the end of the running ones.
-func TestTermsGoOnWhileNobodyWaits(t *testing.T) {
+// Terms that ended while no job waited were renewed then: a job submitted later waits for the end of the running ones.
+func TestTermsRenewWithoutWaitingJobs(t *testing.T) {
 	t.Parallel()
 	s := stagetest.New(stagetest.Nodes("v100", 1, 1, 1)...)
 	crowd(s, "a", 1, 1)
@@ -143,7 +144,7 @@ func TestTermsGoOnWhileNobodyWaits(t *testing.T) {
 	}
 }
 
-// Section 6.1.1: newly submitted jobs come first within their tenant, so short ones end soon.
+// Section 6.1.1: new jobs come first within their tenant, so short ones end soon.
 func TestNewJobsComeFirst(t *testing.T) {
 	t.Parallel()
 	for newFirst, most := range map[string]time.Duration{"true": 16 * time.Minute, "false": 24 * time.Hour} {
@@ -160,9 +161,10 @@ func TestNewJobsComeFirst(t *testing.T) {
 	}
 }
 
-// Algorithm 1, line 16: a gang that finds no place holds its tenant's other jobs back, so that room is made for it; the other
-// reading passes over the gang alone, and it starves. A gang that the cluster can never hold holds nobody back.
-func TestWhoIsBlocked(t *testing.T) {
+// Algorithm 1, line 16: a gang that finds no place holds back its tenant's other jobs, so that room is made for it; in
+// the other reading only the gang is skipped, and it starves. A gang that the cluster can never hold does not hold back
+// others.
+func TestBlockedTenantOrJob(t *testing.T) {
 	t.Parallel()
 	for blocked, want := range map[string]float64{"tenant": 0.05, "job": 0} {
 		s := stagetest.New(stagetest.Nodes("v100", 1, 4, 4)...)
@@ -184,8 +186,8 @@ func TestWhoIsBlocked(t *testing.T) {
 	}
 }
 
-// A gang that takes more than its least is charged all of it: the other tenant is not passed over for the rest.
-func TestAGangIsChargedWhatItGot(t *testing.T) {
+// A gang that gets more than its minimum is charged for all of it: the other tenant still gets its part.
+func TestGangIsChargedForItsDevices(t *testing.T) {
 	t.Parallel()
 	s := stagetest.New(stagetest.Nodes("v100", 2, 4, 4)...)
 	a, b := s.App("a", "a"), s.App("b", "b")
@@ -205,7 +207,7 @@ func TestAGangIsChargedWhatItGot(t *testing.T) {
 	}
 }
 
-// A tenant that somebody added has its quota while it has no jobs: what it leaves is lent, and counts as such.
+// A configured tenant has its quota while it has no jobs: what it does not use counts as lent.
 func TestAddedTenantsHaveTheirQuotas(t *testing.T) {
 	t.Parallel()
 	s := stagetest.New(stagetest.Nodes("v100", 1, 4, 4)...)

@@ -9,17 +9,17 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/policy/astraea/accounts"
 )
 
-// books are the integrals that fairness is judged by. They are brought up to date at each round, so what began and ended
-// between two rounds is not in a tenant's; a job's own device-time is exact, as the view has it.
+// books holds the integrals that fairness is measured by. They are updated at each round, so a job that begins and ends
+// between two rounds is missing in its tenant's; a job's own device time is exact because the view has it.
 type books struct {
-	// Round is when the last round was, and Waited says whether somebody waited then.
+	// Round is the time of the last round, and Waited whether a job waited then.
 	Round  time.Time
 	Waited bool
-	// TermEnd is when the terms of all end, where they end together.
+	// TermEnd is when all terms end if they end together.
 	TermEnd time.Time
 	Tenants map[string]*account
 	Jobs    map[policy.JobName]*record
-	// entered counts rounds, for the records of those who are gone.
+	// entered counts rounds, to find the records of jobs that are gone.
 	entered uint64
 }
 
@@ -27,31 +27,33 @@ func newBooks() books {
 	return books{Tenants: map[string]*account{}, Jobs: map[policy.JobName]*record{}}
 }
 
-// account is a tenant's, with its jobs by class.
+// account is a tenant's account, with its jobs by class.
 type account struct {
 	accounts.Account
 
 	Classes []class
 }
 
-// class is a tenant's active jobs with the same demand per weight. What is fair to a job of weight w is the integral of
-// min(demand, w * s), with the same s for all of the tenant's jobs; that is w times the integral of min(ratio, s).
+// class holds a tenant's active jobs with the same demand per weight. The fair share of a job of weight w is the
+// integral of min(demand, w * s), with the same s for all of the tenant's jobs; that is w times the integral of
+// min(ratio, s).
 type class struct {
 	Ratio, Integral float64
 	Jobs            int
 }
 
-// record is an active job's: one that holds devices or asks for some. A trial that was paused and asks again begins anew.
+// record is the record of an active job: one that holds devices or waits for some. A trial that was paused and waits
+// again gets a new record.
 type record struct {
 	Tenant        string
 	Ratio, Weight float64
 	// Before is its class's integral, and Had its device-seconds, when it became active.
 	Before, Had float64
-	// seen is the count of rounds at the last of which it was there.
+	// seen is the number of the last round in which it was active.
 	seen uint64
 }
 
-// share is s: what is fair to a job of weight 1, in devices.
+// share returns s: the fair share of a job of weight 1, in devices.
 func (a *account) share() float64 {
 	if a.Active == 0 || a.Weights <= 0 {
 		return 0
@@ -69,7 +71,7 @@ func (a *account) class(ratio float64) *class {
 	return &a.Classes[len(a.Classes)-1]
 }
 
-// advance adds what passed since the last round.
+// advance adds the time since the last round.
 func (a *account) advance(seconds float64, byDemand bool, horizon float64) {
 	a.Advance(seconds, byDemand, horizon)
 	share := a.share()
@@ -78,8 +80,8 @@ func (a *account) advance(seconds float64, byDemand bool, horizon float64) {
 	}
 }
 
-// leave takes a job that is no longer active off its class.
-func (a *account) leave(ratio float64) {
+// removeJob removes a job that is no longer active from its class.
+func (a *account) removeJob(ratio float64) {
 	for i := range a.Classes {
 		if c := &a.Classes[i]; c.Ratio == ratio {
 			if c.Jobs--; c.Jobs == 0 {
@@ -90,9 +92,9 @@ func (a *account) leave(ratio float64) {
 	}
 }
 
-// enter brings the books up to now: what passed, who came and who went. It returns the jobs that hold devices or
-// wait for some.
-func (p *Policy) enter(v *policy.View) []*policy.Job {
+// updateBooks updates the books: the time that has passed, new jobs and jobs that are gone. It returns the running and
+// waiting jobs.
+func (p *Policy) updateBooks(v *policy.View) []*policy.Job {
 	b := &p.books
 	seconds := 0.0
 	if !b.Round.IsZero() {
@@ -111,7 +113,7 @@ func (p *Policy) enter(v *policy.View) []*policy.Job {
 		for _, j := range app.Jobs {
 			asks := j.Running() || j.Waiting()
 			if asks || j.Consolidating && !app.Paused {
-				b.count(v, j)
+				b.enterJob(v, j)
 				active++
 			}
 			if asks {
@@ -122,12 +124,12 @@ func (p *Policy) enter(v *policy.View) []*policy.Job {
 	if len(b.Jobs) > active {
 		b.forgetGone()
 	}
-	p.requota(v)
+	p.updateQuotas(v)
 	return jobs
 }
 
-// count enters an active job.
-func (b *books) count(v *policy.View, j *policy.Job) {
+// enterJob enters an active job.
+func (b *books) enterJob(v *policy.View, j *policy.Job) {
 	b.Waited = b.Waited || j.Waiting()
 	a := b.Tenants[j.App.Tenant]
 	if a == nil {
@@ -153,14 +155,14 @@ func (b *books) count(v *policy.View, j *policy.Job) {
 func (b *books) forgetGone() {
 	for name, r := range b.Jobs {
 		if r.seen != b.entered {
-			b.Tenants[r.Tenant].leave(r.Ratio)
+			b.Tenants[r.Tenant].removeJob(r.Ratio)
 			delete(b.Jobs, name)
 		}
 	}
 }
 
-// requota works out each tenant's part of the cluster.
-func (p *Policy) requota(v *policy.View) {
+// updateQuotas computes each tenant's part of the cluster.
+func (p *Policy) updateQuotas(v *policy.View) {
 	devices := 0
 	for i := range v.Nodes {
 		devices += len(v.Nodes[i].Devices)
@@ -171,7 +173,7 @@ func (p *Policy) requota(v *policy.View) {
 		a.Weight = v.TenantWeight(name, p.weights)
 		all = append(all, &a.Account)
 	}
-	for i := range v.Tenants { // what they were promised they lend
+	for i := range v.Tenants { // they lend their quotas
 		if name := v.Tenants[i].Name; p.books.Tenants[name] == nil {
 			all = append(all, &accounts.Account{Weight: v.TenantWeight(name, p.weights)})
 		}
@@ -179,8 +181,8 @@ func (p *Policy) requota(v *policy.View) {
 	accounts.Quotas(devices, slices.Values(all))
 }
 
-// hold notes what tenants hold from now on. Devices of jobs that are to leave count until they have left.
-func (b *books) hold(v *policy.View, plan policy.Plan) {
+// recordHoldings records what tenants hold from now on. Devices of jobs that must leave count until they are released.
+func (b *books) recordHoldings(v *policy.View, plan policy.Plan) {
 	for _, app := range v.Apps {
 		for _, j := range app.Jobs {
 			if n := j.Held().Size(); n > 0 {
@@ -194,8 +196,8 @@ func (b *books) hold(v *policy.View, plan policy.Plan) {
 	}
 }
 
-// rho is a job's: what it has had over what was fair to it, since it became active. A second of its share counts in what
-// was fair, so that it is finite at once.
+// rho returns a job's device time over its fair share since it became active. One second of its share is added to the
+// fair share so that rho is always finite.
 func (b *books) rho(v *policy.View, j *policy.Job) float64 {
 	r := b.Jobs[j.Name()]
 	a := b.Tenants[r.Tenant]

@@ -10,30 +10,30 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 )
 
-// round is one round in the making: algorithm 1.
+// round is the state of a round: algorithm 1.
 type round struct {
 	p       *Policy
 	v       *policy.View
 	plan    *policy.Planner
 	tenants tenants
 	none    policy.Unplaceable
-	// empty is the cluster with nothing on it; nil until somebody finds no place.
+	// empty is the capacity without any jobs; nil until a job finds no place.
 	empty *cluster.Capacity
 	// next is when some term ends.
 	next time.Time
 }
 
-// round decides who gets what is free and what terms have ended of. calm says that nobody waited at the round before: then
-// the terms that have ended since were renewed as they ended.
+// round decides which jobs get free devices and those whose terms have ended. calm means that no job waited in the last
+// round: then terms that have ended since were renewed when they ended.
 func (p *Policy) round(v *policy.View, jobs []*policy.Job, calm bool) policy.Plan {
 	r := &round{p: p, v: v, plan: policy.Refill(v)}
-	end := p.begin(v.Now)
+	end := p.newTermEnd(v.Now)
 	r.next = end
-	r.ask(jobs, calm)
+	r.collectTurns(jobs, calm)
 	r.plan.Until(end)
 	heap.Init(&r.tenants)
 	for len(r.tenants) > 0 && r.plan.Free().FreeDevices() > 0 {
-		r.serve()
+		r.serveTenant()
 	}
 	plan := r.plan.Plan("two phases: the tenant with the least rho, and of its jobs the one with the least",
 		"its term ended, and others have had less of their share")
@@ -41,8 +41,8 @@ func (p *Policy) round(v *policy.View, jobs []*policy.Job, calm bool) policy.Pla
 	return plan
 }
 
-// begin is when the terms that begin now end.
-func (p *Policy) begin(now time.Time) time.Time {
+// newTermEnd returns the end of the terms that begin now.
+func (p *Policy) newTermEnd(now time.Time) time.Time {
 	if !p.together {
 		return now.Add(p.term)
 	}
@@ -52,8 +52,9 @@ func (p *Policy) begin(now time.Time) time.Time {
 	return p.books.TermEnd
 }
 
-// ask finds out who asks for a term: who waits, and who runs at the end of one. Their devices are planned with.
-func (r *round) ask(jobs []*policy.Job, calm bool) {
+// collectTurns collects the jobs that ask for a term: waiting jobs and running ones whose term has ended, and reclaims
+// the devices of the latter.
+func (r *round) collectTurns(jobs []*policy.Job, calm bool) {
 	asking := map[string]*tenant{}
 	for _, j := range jobs {
 		switch {
@@ -87,8 +88,8 @@ func (r *round) ask(jobs []*policy.Job, calm bool) {
 	}
 }
 
-// serve is one pass of algorithm 1: the tenant with the least rho, and its job that comes first.
-func (r *round) serve() {
+// serveTenant is one pass of algorithm 1: the tenant with the least rho, and its first job.
+func (r *round) serveTenant() {
 	t := r.tenants[0]
 	if len(t.jobs) == 0 {
 		heap.Pop(&r.tenants)
@@ -98,7 +99,7 @@ func (r *round) serve() {
 	heap.Pop(&t.jobs)
 	n := r.place(t, turn)
 	if n == 0 {
-		if r.p.skipTenant && r.feasible(turn.job) {
+		if r.p.skipTenant && r.fitsEmptyCluster(turn.job) {
 			heap.Pop(&r.tenants)
 		}
 		return
@@ -107,7 +108,8 @@ func (r *round) serve() {
 	heap.Fix(&r.tenants, 0)
 }
 
-// place renews a job's lease, or finds it a place. It returns the devices that the job has then; 0 if there was no place.
+// place renews a job's lease, or finds a place for it. It returns the number of devices that the job then has, or 0 if
+// it found no place.
 func (r *round) place(t *tenant, turn turn) int {
 	j := turn.job
 	if j.Running() && r.plan.Renew(j, turn.reason(t)) {
@@ -125,7 +127,7 @@ func (r *round) place(t *tenant, turn turn) int {
 	return 0
 }
 
-// reason says why it is a job's turn.
+// reason explains a job's turn.
 func (u turn) reason(t *tenant) string {
 	if u.fresh {
 		return fmt.Sprintf("tenant %s has had %.3g of its share, and the job is new", t.name, t.rho())
@@ -133,9 +135,10 @@ func (u turn) reason(t *tenant) string {
 	return fmt.Sprintf("tenant %s has had %.3g of its share, and the job %.3g", t.name, t.rho(), u.rho)
 }
 
-// feasible says whether a job would find a place were the cluster empty. Who would not keeps nobody else waiting.
-func (r *round) feasible(j *policy.Job) bool {
-	if j.Demand.Quota == 0 { // the empty cluster need not be laid out for it
+// fitsEmptyCluster reports whether a job would find a place on an empty cluster. If not, it does not hold back other
+// jobs.
+func (r *round) fitsEmptyCluster(j *policy.Job) bool {
+	if j.Demand.Quota == 0 { // faster than an empty cluster
 		return cluster.Impossible(r.v.Nodes, j.Demand) == ""
 	}
 	if r.empty == nil {
@@ -145,17 +148,17 @@ func (r *round) feasible(j *policy.Job) bool {
 	return ok
 }
 
-// tenant is one with jobs that ask.
+// tenant is a tenant with jobs that ask.
 type tenant struct {
 	*account
 	name string
-	// charged device-seconds of the terms given in this round.
+	// charged is the device-seconds of the terms given in this round.
 	charged float64
 	jobs    turns
 	order   int
 }
 
-// rho is what the tenant has had, the terms of this round included, over what its share was worth.
+// rho returns the tenant's rho with the terms of this round included.
 func (t *tenant) rho() float64 { return t.Rho(t.charged) }
 
 // tenants is a heap with the least rho first.
@@ -182,7 +185,7 @@ type turn struct {
 	order int
 }
 
-// turns is a heap of a tenant's jobs: algorithm 2, with the new ones first.
+// turns is a heap of a tenant's jobs: algorithm 2, with new jobs first.
 type turns []turn
 
 func (h turns) Len() int      { return len(h) }

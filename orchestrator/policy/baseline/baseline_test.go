@@ -11,12 +11,12 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/policy/stagetest"
 )
 
-// one is a stage of a single node.
+// one returns a stage with a single node.
 func one(devices int) *stagetest.Stage {
 	return stagetest.New(stagetest.Nodes("gpu", 1, devices, devices)...)
 }
 
-// granted lists the apps in the order of their grants.
+// granted lists the sweeps in the order of their grants.
 func granted(p policy.Plan) string {
 	text := ""
 	for _, g := range p.Grants {
@@ -48,11 +48,11 @@ func TestFIFO(t *testing.T) {
 	s.Job(s.App("a", "x"), 3, 3, 10)
 	s.Job(s.App("b", "x"), 1, 1, 10)
 	if got := granted(s.Decide(t, baseline.FIFO{})); got != "b" {
-		t.Errorf("granted %q: what fits is to go past what does not", got)
+		t.Errorf("granted %q, want trials that fit before one that does not", got)
 	}
 }
 
-// A gang that may run over nodes is no larger than one that failed because it may not.
+// A demand that may span nodes can be placed even if an equal demand that may not has failed.
 func TestFIFODoesNotTakeOneDemandForAnother(t *testing.T) {
 	t.Parallel()
 	s := stagetest.New(stagetest.Nodes("gpu", 2, 1, 1)...)
@@ -63,11 +63,11 @@ func TestFIFODoesNotTakeOneDemandForAnother(t *testing.T) {
 	}
 }
 
-// The example of the DRF paper (Ghodsi et al., NSDI 2011, section 4.1): 9 CPUs and 18 GB; tasks of A need 1 CPU and
-// 4 GB, of B 3 CPUs and 1 GB. A runs 3 tasks, B 2.
+// The example of the DRF paper (Ghodsi et al., NSDI 2011, section 4.1): 9 CPUs and 18 GB; tasks of A need 1 CPU and 4
+// GB, of B 3 CPUs and 1 GB. A runs 3 tasks, B 2.
 func TestDRFsOwnExample(t *testing.T) {
 	t.Parallel()
-	s := one(1000) // devices are no bottleneck
+	s := one(1000) // more devices than needed
 	s.Nodes[0].CPUs, s.Nodes[0].Memory = 9, 18<<30
 	a, b := s.App("a", "x"), s.App("b", "x")
 	for range 9 {
@@ -85,7 +85,7 @@ func TestDRFsOwnExample(t *testing.T) {
 	}
 }
 
-// Three sweeps of one tenant share what one sweep of another gets alone.
+// Three sweeps of one tenant share as much as another tenant's single sweep gets.
 func TestDRFSharesAmongTenantsFirst(t *testing.T) {
 	t.Parallel()
 	s := one(6)
@@ -127,7 +127,7 @@ func TestDRFSharesDevices(t *testing.T) {
 	runs(a.Jobs[0], 0, 0)
 	runs(a.Jobs[1], 0, 1)
 	if got := granted(s.Decide(t, baseline.DRF{})); got != "bb" {
-		t.Errorf("granted %q to one that holds nothing beside one that holds two", got)
+		t.Errorf("granted %q, want the sweep that holds nothing before the one that holds two", got)
 	}
 }
 
@@ -196,7 +196,8 @@ func TestProportional(t *testing.T) {
 	}
 }
 
-// With workers a trial gets so many times its least, over several nodes, or waits; who wants fewer than one that waits may go past it.
+// With workers a trial gets that many times its minimum, over several nodes, or waits; a trial that wants fewer may be
+// placed before one that waits.
 func TestFIFOWithWorkers(t *testing.T) {
 	t.Parallel()
 	s := stagetest.New(stagetest.Nodes("gpu", 2, 4, 4)...)
@@ -208,6 +209,6 @@ func TestFIFOWithWorkers(t *testing.T) {
 		sizes = append(sizes, g.Gang.Size())
 	}
 	if !slices.Equal(sizes, []int{6, 2}) {
-		t.Errorf("granted %v devices, want six of eight, then two to who wants no more", sizes)
+		t.Errorf("granted %v devices, want six of eight, then two for the trial that wants two", sizes)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/policy/stagetest"
 )
 
-// crowd is Philly's cluster, 210 nodes of 8 devices, with all but free of them held, and 5,000 jobs that wait for 1 to 8.
+// crowd is Philly's cluster, 210 nodes of 8 devices, with all devices but free held, and 5,000 waiting jobs of 1 to 8.
 func crowd(free int) *stagetest.Stage {
 	s := stagetest.New(stagetest.Nodes("gpu", 210, 8, 8)...)
 	for i := range 210*8 - free {

@@ -2,8 +2,8 @@ package baseline
 
 import "github.com/outbid-dev/outbid/orchestrator/policy"
 
-// BinPack is BinPacking as OGASched compares itself with it (section 4.1): jobs in order of arrival, each on the node
-// with the highest utilisation that has room, as Kubernetes' MostAllocated strategy does. Nothing is preempted.
+// BinPack is BinPacking as defined in OGASched's evaluation (section 4.1): jobs in order of arrival, each on the node
+// with the highest utilisation that has room, like Kubernetes' MostAllocated strategy. It does not preempt.
 type BinPack struct{ stateless }
 
 // Name implements policy.Policy.

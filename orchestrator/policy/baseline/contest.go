@@ -7,12 +7,12 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 )
 
-// contest lets waiting jobs take the devices of running ones that come after them. Who runs keeps its place until
-// somebody who comes before it finds no other; then those go that come last, and no more of them than is needed.
+// contest lets waiting jobs take the devices of running ones of lower priority. A running job keeps its place unless a
+// job of higher priority finds no other; then jobs of the lowest priority are evicted, and only as many as needed.
 type contest struct {
 	v *policy.View
 	p *policy.Planner
-	// victims run; whoever goes first comes first. Those that went are nil, or are not there any more.
+	// victims lists running jobs, first those to evict first. Evicted ones are nil or removed.
 	victims     []*policy.Job
 	unplaceable policy.Unplaceable
 	// reason of grants, and of evictions.
@@ -20,11 +20,12 @@ type contest struct {
 	tries           int
 }
 
-// evictTries bounds how many waiting jobs of one decision look for others to evict, which costs a pass over those.
+// evictTries bounds how many waiting jobs of one decision search for jobs to evict, because each search scans the
+// victims.
 const evictTries = 64
 
-// admit finds a place for a waiting job: a free one, or if there is none one that victims must leave. before says whether
-// the job comes before a victim; victims it does not come before are followed by such only.
+// admit places a waiting job, on a free place or else on one that victims must leave. before reports whether the job
+// has priority over a victim; it must be false for all victims that follow one for which it is false.
 func (c *contest) admit(j *policy.Job, before func(victim *policy.Job) bool) bool {
 	if c.unplaceable.Covers(j.Demand) {
 		return false
@@ -40,7 +41,7 @@ func (c *contest) admit(j *policy.Job, before func(victim *policy.Job) bool) boo
 	return false
 }
 
-// hopeless says that nothing is free and that there is nobody whom a job comes before.
+// hopeless reports whether nothing is free and no victim has lower priority.
 func (c *contest) hopeless(before func(victim *policy.Job) bool) bool {
 	if c.p.Free().FreeDevices() > 0 {
 		return false
@@ -89,7 +90,7 @@ func (c *contest) evict(j *policy.Job, before func(*policy.Job) bool, spread boo
 	return c.p.PlaceOn(j, g, c.reason)
 }
 
-// helps says whether a victim's devices are of use to a job.
+// helps reports whether a victim has devices that a job can use.
 func (c *contest) helps(x, j *policy.Job) bool {
 	for _, place := range x.Gang() {
 		for _, d := range place.Devices {
@@ -101,7 +102,8 @@ func (c *contest) helps(x, j *policy.Job) bool {
 	return false
 }
 
-// clear evicts those of the victims that hold devices of a gang; if cores or memory are still short, all on its nodes.
+// clear evicts the victims that hold devices of a gang and, if cores or memory are still short, all victims on its
+// nodes.
 func (c *contest) clear(g cluster.Gang, j *policy.Job, victims []*policy.Job) {
 	for i, x := range victims {
 		if x != nil && overlap(g, x.Gang(), true) {
@@ -120,7 +122,7 @@ func (c *contest) clear(g cluster.Gang, j *policy.Job, victims []*policy.Job) {
 	}
 }
 
-// overlap says whether two gangs share a device, or if that is not asked a node.
+// overlap reports whether two gangs share a device or, if device is false, a node.
 func overlap(a, b cluster.Gang, device bool) bool {
 	for _, p := range a {
 		for _, q := range b {

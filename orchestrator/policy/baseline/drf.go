@@ -9,8 +9,8 @@ import (
 
 // DRF is dominant resource fairness by progressive filling (Ghodsi et al., NSDI 2011, algorithm 1): the next grant goes
 // to the tenant with the smallest dominant share of devices, CPU cores and memory, and within the tenant to the sweep
-// with the smallest, so that ten sweeps of one team weigh no more than one of another. A tenant's share counts over its
-// weight (section 4.3 of that paper). Nothing is preempted: shares even out as trials leave their devices.
+// with the smallest, so that ten sweeps of one team count no more than one of another. A tenant's share is divided by
+// its weight (section 4.3). DRF does not preempt: shares even out as trials release their devices.
 type DRF struct{ stateless }
 
 // Name implements policy.Policy.
@@ -45,7 +45,7 @@ func (DRF) Decide(v *policy.View) policy.Plan {
 	return p.Plan(round, "")
 }
 
-// filling is how far progressive filling has come.
+// filling is the state of progressive filling.
 type filling struct {
 	total amounts
 	// sweeps that may still get something, in order of submission.
@@ -53,20 +53,20 @@ type filling struct {
 	unplaceable policy.Unplaceable
 }
 
-// sweep is what a sweep and its tenant hold, and which of its jobs still wait, the longest waiting first.
+// sweep holds what a sweep and its tenant hold, and its waiting jobs, longest waiting first.
 type sweep struct {
 	held   amounts
 	tenant *owner
 	jobs   []*policy.Job
 }
 
-// owner is a tenant: what it holds, and its weight.
+// owner holds a tenant's holdings and weight.
 type owner struct {
 	amounts
 	weight float64
 }
 
-// share is the tenant's dominant share over its weight.
+// share returns the tenant's dominant share over its weight.
 func (o *owner) share(total amounts) float64 { return o.dominant(total) / o.weight }
 
 func newFilling(v *policy.View) *filling {
@@ -100,8 +100,8 @@ func (s *sweep) hold(devices int, j *policy.Job) {
 	s.tenant.add(more)
 }
 
-// poorest is the sweep that comes next, the earliest of equals; nil if none has a job that may find a place. Those that
-// have none drop out.
+// poorest returns the sweep that comes next, the earliest among equals, or nil if no sweep has a job that may find a
+// place. It drops sweeps without such jobs.
 func (f *filling) poorest() *sweep {
 	var best *sweep
 	var bestTenant, bestHeld float64
@@ -132,7 +132,7 @@ func (a *amounts) add(b amounts) {
 	}
 }
 
-// dominant is the largest share of any resource.
+// dominant returns the largest share of any resource.
 func (a amounts) dominant(total amounts) float64 {
 	share := 0.0
 	for i := range a {

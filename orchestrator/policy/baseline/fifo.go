@@ -1,4 +1,4 @@
-// Package baseline holds the schedulers that others are measured against, each from its own paper's definition.
+// Package baseline holds well-known schedulers for comparison, each as defined in its paper.
 package baseline
 
 import (
@@ -6,13 +6,13 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 )
 
-// FIFO grants devices in order of arrival of sweeps, and within a sweep of trials. A trial that does not fit is passed
-// over, so that no device idles while anything fits it. Nothing is preempted.
+// FIFO grants devices to sweeps in order of arrival, and within a sweep to trials likewise. It skips a trial that does
+// not fit, so that no device idles while anything fits it. It does not preempt.
 type FIFO struct {
 	stateless
 
-	// Workers is how many times a trial's Min it gets, over several nodes where it may spread; 0 for as many devices as
-	// are free on one node.
+	// Workers is how many times its Min a trial gets, over several nodes if it may spread; 0 for as many devices as are
+	// free on one node.
 	Workers int
 }
 
@@ -38,7 +38,7 @@ func (f FIFO) Decide(v *policy.View) policy.Plan {
 	return p.Plan(round, "")
 }
 
-// demand is what a trial has to find: its own, or the workers that it is to have.
+// demand returns the trial's demand, with Min raised to the workers that it should get.
 func (f FIFO) demand(j *policy.Job) cluster.Demand {
 	d := j.Demand
 	if least := max(1, d.Min); f.Workers > 0 && d.Max > least {
@@ -47,7 +47,7 @@ func (f FIFO) demand(j *policy.Job) cluster.Demand {
 	return d
 }
 
-// place gives a trial its devices, if they are free.
+// place gives a trial its devices if they are free.
 func (f FIFO) place(p *policy.Planner, j *policy.Job, d cluster.Demand) bool {
 	const why = "first in line that fits"
 	if f.Workers == 0 {
@@ -57,7 +57,7 @@ func (f FIFO) place(p *policy.Planner, j *policy.Job, d cluster.Demand) bool {
 	return ok && p.PlaceOn(j, g, why)
 }
 
-// stateless is the snapshot of a policy that remembers nothing.
+// stateless is embedded by policies without state.
 type stateless struct{}
 
 // Snapshot implements policy.Policy.

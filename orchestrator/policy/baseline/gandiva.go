@@ -9,17 +9,17 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 )
 
-// Gandiva is introspective placement (OSDI 2018) as Themis compares itself with it (NSDI 2020, section 6): on any
-// available device jobs report their placement preferences, and devices go greedily to the highest preference first. The
-// preference is 1/S for the best place that a job could have now: how fast it would train there compared with all its
-// devices behind one fast link. With Migrate, when nobody waits, a job that trains in a bad place moves to one that is
-// better by Gain. Time slicing and packing of several jobs on one device are left out, as they are there.
+// Gandiva is introspective placement (OSDI 2018) as defined in Themis's evaluation (NSDI 2020, section 6): whenever a
+// device becomes available jobs report their placement preferences, and devices go greedily to the highest preference.
+// The preference is 1/S for the best place available: the training rate there relative to that with all devices behind
+// one fast link. With Migrate, when no job waits, a job in a bad place moves to one that is faster by a factor of Gain.
+// Time slicing and packing of several jobs on one device are left out, as in that evaluation.
 type Gandiva struct {
-	// Migrate jobs to places where they train at least Gain times as fast.
+	// Migrate moves jobs to places where they train at least Gain times as fast.
 	Migrate bool
 	Gain    float64
 
-	// moving jobs left their place for a better one and come first until they have it.
+	// moving lists jobs that left their place for a better one; they come first until they have it.
 	moving []policy.JobName
 }
 
@@ -29,8 +29,8 @@ func (*Gandiva) Name() string { return "gandiva" }
 // NewGandiva makes it from options.
 func NewGandiva(o *policy.Options) *Gandiva {
 	return &Gandiva{
-		Migrate: o.Bool("migrate", true, "whether jobs in a bad place move to a better one"),
-		Gain:    o.Float("gain", 1.1, 1, 1e6, "how many times as fast a job must train in the better place"),
+		Migrate: o.Bool("migrate", true, "move trials in a bad place to a better one"),
+		Gain:    o.Float("gain", 1.1, 1, 1e6, "least speed-up for which a trial moves"),
 	}
 }
 
@@ -60,8 +60,8 @@ func (g *Gandiva) Decide(v *policy.View) policy.Plan {
 	return p.Plan(round, "")
 }
 
-// reserve gives jobs that have moved the best place there is, and holds one back for those that are still on their way.
-// It returns the others that wait.
+// reserve gives jobs that are moving the best place available, or holds it back while they are still saving. It returns
+// the other waiting jobs.
 func (g *Gandiva) reserve(v *policy.View, p *policy.Planner) []*policy.Job {
 	if len(g.moving) == 0 {
 		return v.Waiting()
@@ -87,7 +87,7 @@ func (g *Gandiva) reserve(v *policy.View, p *policy.Planner) []*policy.Job {
 	return slices.DeleteFunc(v.Waiting(), func(j *policy.Job) bool { return settled[j] })
 }
 
-// greedy places jobs, the highest preference first and of equals the first in line, and returns how many still wait.
+// greedy places jobs, highest preference first and in order of line among equals, and returns how many still wait.
 func greedy(v *policy.View, p *policy.Planner, line []*policy.Job) (left int) {
 	var unplaceable policy.Unplaceable
 	type offer struct {
@@ -106,13 +106,13 @@ func greedy(v *policy.View, p *policy.Planner, line []*policy.Job) (left int) {
 		switch preference := preferenceOf(v, j, g); {
 		case !ok:
 			left++
-		case preference < 1: // others may value these devices more
+		case preference < 1: // another job may value these devices more
 			worse = append(worse, offer{j, preference})
 		case !put(j, g, preference):
 			left++
 		}
 	}
-	// Places only get worse as others are taken, so an offer that still holds when it is the highest is the highest.
+	// Preferences only fall as devices are taken, so the highest offer that is still valid is the highest overall.
 	for len(worse) > 0 {
 		if p.Free().FreeDevices() == 0 {
 			return left + len(worse)
@@ -148,8 +148,8 @@ func bestUnless(p *policy.Planner, unplaceable *policy.Unplaceable, j *policy.Jo
 	return g, ok
 }
 
-// preferenceOf is 1/S of a gang for a job, at most 1: its rate there over that of as many devices of its slowest type
-// behind one fast link.
+// preferenceOf returns 1/S of a gang for a job, at most 1: its rate there over that of as many devices of its slowest
+// type behind one fast link.
 func preferenceOf(v *policy.View, j *policy.Job, g cluster.Gang) float64 {
 	if len(g) == 0 {
 		return 0
@@ -168,7 +168,7 @@ func preferenceOf(v *policy.View, j *policy.Job, g cluster.Gang) float64 {
 	return min(1, cluster.RateOf(v.Nodes, g, j.Speeds)/best)
 }
 
-// migrate moves the job that gains most by it, one at a time.
+// migrate moves the job that gains most, one at a time.
 func (g *Gandiva) migrate(v *policy.View, p *policy.Planner) {
 	if len(g.moving) > 0 || p.Free().FreeDevices() == 0 {
 		return

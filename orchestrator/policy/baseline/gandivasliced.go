@@ -10,12 +10,12 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 )
 
-// GandivaSliced is Gandiva with the time slicing that Themis's evaluation leaves out (OSDI 2018, section 4.1): where more jobs
-// want devices than there are, they take turns. At the end of each slice those that ran are suspended and those that have
-// waited longest run, each where its placement preference is highest, as many as fit. When nobody waits, jobs in a bad
-// place move to a better one (introspection). Gandiva's slices are of a minute, as it suspends a job in less than a second;
-// here that costs a checkpoint and a restart, so that slices are longer. Packing several jobs onto one device is left out:
-// nothing here shares a device.
+// GandivaSliced is Gandiva with the time slicing that Themis's evaluation leaves out (OSDI 2018, section 4.1): if jobs
+// want more devices than there are, they take turns. At the end of each slice the jobs that ran are suspended and those
+// that have waited longest run, as many as fit, each where its placement preference is highest. When no job waits, jobs
+// in a bad place move to a better one (introspection). Gandiva's slices are a minute long because it suspends a job in
+// less than a second; here that takes a checkpoint and a restart, so slices are longer. Packing several jobs onto one
+// device is left out because devices are not shared here.
 type GandivaSliced struct {
 	greedy Gandiva
 	slices timeSlices
@@ -25,14 +25,14 @@ type GandivaSliced struct {
 func NewGandivaSliced(o *policy.Options) *GandivaSliced {
 	return &GandivaSliced{
 		greedy: *NewGandiva(o),
-		slices: timeSlices{length: o.Duration("slice", 10*time.Minute, "time slice; the paper's is 1m")},
+		slices: timeSlices{length: o.Duration("slice", 10*time.Minute, "length of a time slice; the paper has 1m")},
 	}
 }
 
 // Name implements policy.Policy.
 func (*GandivaSliced) Name() string { return "gandiva-sliced" }
 
-// slicedState is what GandivaSliced remembers.
+// slicedState is the state of GandivaSliced.
 type slicedState struct {
 	Began  time.Time
 	Moving []policy.JobName
@@ -61,8 +61,8 @@ func (g *GandivaSliced) Decide(v *policy.View) policy.Plan {
 	return g.greedy.Decide(v)
 }
 
-// order lists the jobs as their turns come: those that have not had a slice yet go on, then come those that wait, the longest
-// first, then those that have run, the last to have begun first.
+// order lists the jobs by turn: first running jobs whose slice has not ended, then waiting jobs, longest waiting first,
+// then jobs that have run, latest started first.
 func (g *GandivaSliced) order(v *policy.View) []*policy.Job {
 	jobs := v.Jobs()
 	least := v.Now.Add(-g.slices.length)

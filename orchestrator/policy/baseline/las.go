@@ -9,9 +9,9 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 )
 
-// LAS is least attained service as the authors of Themis describe what they compare with (NSDI 2020, sections 2 and 6): devices
-// are leased for a time, and when leases end they go to the app that has had the least device-time so far, all that it can
-// use, then to the next. Tiresias itself has queues with thresholds instead, within which whoever runs goes on.
+// LAS is least attained service as defined in Themis's evaluation (NSDI 2020, sections 2 and 6): devices are leased for
+// a time, and when leases end they go to the sweep with the least device time so far, as many as it can use, then to
+// the next. Tiresias itself has queues with thresholds instead, within which running jobs continue.
 type LAS struct {
 	Unit   Unit
 	slices timeSlices
@@ -20,9 +20,9 @@ type LAS struct {
 // NewLAS makes it from options.
 func NewLAS(o *policy.Options) *LAS {
 	return &LAS{
-		Unit: Unit(o.Text("unit", string(ByApp), "whose service counts: each app's, with all its jobs, or each job's own",
+		Unit: Unit(o.Text("unit", string(ByApp), "whose service counts: app, that of a sweep with all its trials; or job, that of each trial",
 			string(ByApp), string(ByJob))),
-		slices: timeSlices{length: o.Duration("lease", 10*time.Minute, "how long devices are granted for; all leases end together")},
+		slices: timeSlices{length: o.Duration("lease", 10*time.Minute, "length of a lease; all leases end together")},
 	}
 }
 
@@ -45,7 +45,7 @@ func (l *LAS) Decide(v *policy.View) policy.Plan {
 	return l.slices.decide(v, func() []*policy.Job { return l.order(v) }, "the least attained service of those that fit")
 }
 
-// order lists jobs by service, the least first, and of equals in order of arrival.
+// order lists jobs by service, least first, and in order of arrival among equals.
 func (l *LAS) order(v *policy.View) []*policy.Job {
 	service := func(j *policy.Job) float64 { return v.Attained(j) }
 	if l.Unit == ByApp {

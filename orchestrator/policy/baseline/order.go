@@ -8,14 +8,14 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 )
 
-// ranked is a job, what it is ordered by, and its place in order of submission, which decides between equals.
+// ranked is a job with its sort key and its place in order of submission, which breaks ties.
 type ranked struct {
 	job   *policy.Job
 	key   float64
 	place int
 }
 
-// byKey plans for jobs in order of a key, the smallest first. Running ones with a larger key make room, the largest first.
+// byKey plans jobs in order of a key, smallest first. Running jobs with a larger key make room, largest first.
 func byKey(v *policy.View, key func(*policy.Job) float64, reason, evicted, round string) policy.Plan {
 	var waiting []ranked
 	least := math.Inf(1)
@@ -46,7 +46,7 @@ func byKey(v *policy.View, key func(*policy.Job) float64, reason, evicted, round
 	return p.Plan(round, "")
 }
 
-// longer lists the running jobs with keys above the least, the largest first, and of equals the last submitted.
+// longer lists the running jobs with keys above least, the largest first and the latest submitted first among equals.
 func longer(v *policy.View, key func(*policy.Job) float64, least float64) []*policy.Job {
 	var running []ranked
 	for _, a := range v.Apps {

@@ -11,7 +11,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/policy/stagetest"
 )
 
-// ends lists when each app's only job ended, in whole seconds.
+// ends lists when each sweep's only trial ended, in whole seconds.
 func ends(s *stagetest.Stage) string {
 	text := ""
 	for _, a := range s.Apps {
@@ -42,7 +42,7 @@ func TestOrderOfTimeAndOfService(t *testing.T) {
 	}
 }
 
-// A short job that arrives takes the GPU at once; a longer one does not.
+// A short job that arrives gets the GPU at once; a longer one does not.
 func TestSRTFPreempts(t *testing.T) {
 	t.Parallel()
 	s := one(1)
@@ -57,7 +57,7 @@ func TestSRTFPreempts(t *testing.T) {
 	}
 }
 
-// An app of many short jobs has more before it than one of a single longer job.
+// A sweep of many short trials has more work left than one with a single longer trial.
 func TestSRTFByApp(t *testing.T) {
 	t.Parallel()
 	s := one(1)
@@ -73,7 +73,7 @@ func TestSRTFByApp(t *testing.T) {
 	}
 }
 
-// Of those that may be evicted the last go, and no more than are needed.
+// Evictions take the jobs of lowest priority, and only as many as needed.
 func TestEvictionsAreFew(t *testing.T) {
 	t.Parallel()
 	s := stagetest.New(stagetest.Nodes("gpu", 2, 4, 4)...)
@@ -92,7 +92,7 @@ func TestEvictionsAreFew(t *testing.T) {
 	}
 }
 
-// Cores that an evicted job holds on a node may be what is short, though its device is not needed.
+// Evicting a job may be necessary for its cores although its device is not needed.
 func TestEvictionForCores(t *testing.T) {
 	t.Parallel()
 	s := one(2)
@@ -111,7 +111,7 @@ func tiresias(promote float64) *baseline.Tiresias {
 	return &baseline.Tiresias{Thresholds: []float64{10}, Interval: time.Second, Promote: promote}
 }
 
-// Whoever has had less than the threshold comes before whoever has had more; among equals whoever runs goes on.
+// A job below the threshold has priority over one above it; within a queue, running jobs continue.
 func TestTiresias(t *testing.T) {
 	t.Parallel()
 	s, p := one(1), tiresias(0)
@@ -122,7 +122,7 @@ func TestTiresias(t *testing.T) {
 	if s.Revoked != 0 {
 		t.Fatalf("a job below the threshold was revoked after %v", s.Now)
 	}
-	s.Run(t, p, time.Hour) // A has had 10 s at 10 s and goes; B has had as much at 20 s, and goes on
+	s.Run(t, p, time.Hour) // A reaches 10 s and is stopped; B reaches as much at 20 s and continues
 	if got := ends(s); got != "A 200 B 110 " || s.Revoked != 1 {
 		t.Errorf("ended at %q after %d revokes", got, s.Revoked)
 	}
@@ -141,7 +141,7 @@ func TestTiresiasCountsGPUs(t *testing.T) {
 	}
 }
 
-// With the knob at 2, A, which ran for 10 s, is back in the top queue once it has waited for 20.
+// With the knob at 2, A, which ran for 10 s, returns to the top queue after waiting for 20.
 func TestTiresiasPromotes(t *testing.T) {
 	t.Parallel()
 	s, p := one(1), tiresias(2)
@@ -156,14 +156,14 @@ func TestTiresiasPromotes(t *testing.T) {
 func TestGandivaServesTheHighestPreferenceFirst(t *testing.T) {
 	t.Parallel()
 	s := stagetest.New(stagetest.Nodes("gpu", 2, 2, 2)...)
-	s.Job(s.App("A", "x"), 3, 3, 10).Demand.MultiNode = true // 1/S = 1/1.1 over two machines
+	s.Job(s.App("A", "x"), 3, 3, 10).Demand.MultiNode = true // 1/S = 1/1.1 over two nodes
 	s.Job(s.App("B", "x"), 2, 2, 10)
 	if got := granted(s.Decide(t, &baseline.Gandiva{})); got != "B" {
 		t.Errorf("granted %q", got)
 	}
 }
 
-// A job over two machines moves to one once nobody waits; what it is to have is held back from a newcomer.
+// A trial on two nodes moves to one once no trial waits; its new place is held back from later trials.
 func TestGandivaMigrates(t *testing.T) {
 	t.Parallel()
 	s := stagetest.New(stagetest.Nodes("gpu", 3, 2, 2)...)

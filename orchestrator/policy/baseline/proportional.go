@@ -4,11 +4,11 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 )
 
-// Proportional is Fairness as OGASched compares itself with it (section 4.1): what there is of a resource is divided
-// among the jobs that ask for it in proportion to what they ask. OGASched divides each node and each time slot anew, in
-// parts of a device; here jobs hold whole devices until they leave them, so a job gets its proportional share of all
-// devices of the cluster, rounded down, but not less than its gang's minimum nor more than it can use. Jobs come in order
-// of arrival, and nothing is preempted.
+// Proportional is Fairness as defined in OGASched's evaluation (section 4.1): a resource is divided among the jobs that
+// ask for it in proportion to their requests. OGASched divides each node in each time slot into fractions of devices.
+// Here jobs hold whole devices until they release them, so a job gets its proportional share of all devices of the
+// cluster, rounded down, but at least its gang's minimum and at most what it can use. Jobs come in order of arrival;
+// nothing is preempted.
 type Proportional struct{ stateless }
 
 // Name implements policy.Policy.

@@ -6,7 +6,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 )
 
-// Unit is what a policy orders: jobs by themselves, or apps with all their jobs.
+// Unit is what a policy orders: single trials, or sweeps with all their trials.
 type Unit string
 
 // Units.
@@ -17,10 +17,10 @@ const (
 
 // UnitOption reads the option that most of these policies have.
 func UnitOption(o *policy.Options) Unit {
-	return Unit(o.Text("unit", string(ByJob), "what is ordered: each job, or apps with all their jobs", string(ByJob), string(ByApp)))
+	return Unit(o.Text("unit", string(ByJob), "what is ordered: job, each trial; or app, sweeps with all their trials", string(ByJob), string(ByApp)))
 }
 
-// bestRate is the steps per second of a job on n devices of the type that suits it best, in one machine.
+// bestRate returns the steps per second of a job on n devices of its fastest type, on one node.
 func bestRate(v *policy.View, j *policy.Job, n int) float64 {
 	best := 0.0
 	for _, kind := range v.Free.Types() {
@@ -31,14 +31,14 @@ func bestRate(v *policy.View, j *policy.Job, n int) float64 {
 	return best
 }
 
-// timeLeft is how many seconds a job still takes on as many devices as it can use, of the type that suits it best. It
-// does not depend on where the job runs or whether it does, so that two jobs never take turns in evicting each other. It
-// is infinite if nothing is known of the job's length.
+// timeLeft returns how many seconds a job still needs on as many devices as it can use, of its fastest type. It does
+// not depend on where or whether the job runs, so two jobs never evict each other in turn. It is infinite if the job's
+// length is unknown.
 func timeLeft(v *policy.View, j *policy.Job) float64 {
 	return quotient(v.StepsLeft(j), bestRate(v, j, max(1, j.Demand.Max)), j)
 }
 
-// serviceLeft is the device-seconds that a job still needs on as few devices as it can run on.
+// serviceLeft returns the device-seconds that a job still needs on as few devices as it can run on.
 func serviceLeft(v *policy.View, j *policy.Job) float64 {
 	n := max(1, j.Demand.Min)
 	return float64(n) * quotient(v.StepsLeft(j), bestRate(v, j, n), j)
@@ -51,8 +51,8 @@ func quotient(steps, rate float64, j *policy.Job) float64 {
 	return steps / rate
 }
 
-// appServiceLeft is the device-seconds that an app still needs: what its tuner will train in all and has not, or what
-// its jobs have before them if that is more or the tuner cannot say.
+// appServiceLeft returns the device-seconds that a sweep still needs: the tuner's forecast minus what has been trained,
+// or the rest of its present trials if that is more or the tuner has no forecast.
 func appServiceLeft(v *policy.View, a *policy.App) float64 {
 	own := 0.0
 	for _, j := range a.Jobs {
@@ -69,7 +69,7 @@ func appServiceLeft(v *policy.View, a *policy.App) float64 {
 	return own
 }
 
-// appTimeLeft is how many seconds an app still takes if all its jobs get what they can use.
+// appTimeLeft returns how many seconds a sweep still needs if all its trials get what they can use.
 func appTimeLeft(v *policy.View, a *policy.App) float64 {
 	size, width := 0, 0
 	for i := range v.Nodes {
@@ -81,7 +81,7 @@ func appTimeLeft(v *policy.View, a *policy.App) float64 {
 	return appServiceLeft(v, a) / float64(max(1, min(size, width)))
 }
 
-// perApp remembers a figure of each app for one decision.
+// perApp caches a figure of each sweep for one decision.
 func perApp(v *policy.View, figure func(*policy.View, *policy.App) float64) func(*policy.Job) float64 {
 	known := make(map[*policy.App]float64, len(v.Apps))
 	return func(j *policy.Job) float64 {

@@ -9,7 +9,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/policy/policytest"
 )
 
-// The registry tests every policy as it is by default; here it is with other options.
+// The registry tests every policy with default options; this tests others.
 func TestOptionsKeepTheRules(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -26,7 +26,7 @@ func TestOptionsKeepTheRules(t *testing.T) {
 		}},
 		"yarn-cs with quotas": {
 			make:   func() policy.Policy { return baseline.YARN{Shares: map[string]float64{"x": 3}} },
-			traits: []policytest.Trait{policytest.MayRefuse}, // what is larger than its quota
+			traits: []policytest.Trait{policytest.MayRefuse}, // larger than its quota
 		},
 		"gandiva that moves for little": {make: func() policy.Policy { return &baseline.Gandiva{Migrate: true, Gain: 1.01} }},
 	} {

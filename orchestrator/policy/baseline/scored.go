@@ -5,8 +5,8 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 )
 
-// scored puts waiting jobs, first come, first served, on the node with the best score that has room for them. The score
-// is that of how full a node is, from 0 to 1. Gangs that fit on no single node go over the fewest.
+// scored places waiting jobs in order of arrival on the node with the highest score that has room. The score is a
+// function of how full a node is, from 0 to 1. A gang that fits on no single node spans as few as possible.
 func scored(v *policy.View, reason string, score func(full float64) float64) policy.Plan {
 	p := policy.Extend(v)
 	var unplaceable policy.Unplaceable

@@ -9,14 +9,13 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 )
 
-// timeSlices is when the running time slice began. At its end all devices are up for grabs; within it only what is free is
-// given away.
+// timeSlices divides time into slices. At the end of a slice all devices are reassigned; within it only free ones are.
 type timeSlices struct {
 	length time.Duration
 	began  time.Time
 }
 
-// snapshot and restore keep when the slice began.
+// snapshot and restore store the start of the slice.
 func (t *timeSlices) snapshot() ([]byte, error) { return json.Marshal(t.began) }
 
 func (t *timeSlices) restore(b []byte) error {
@@ -27,7 +26,8 @@ func (t *timeSlices) restore(b []byte) error {
 	return nil
 }
 
-// decide gives devices to jobs in an order that is asked for if some job waits and something is to be given.
+// decide gives devices to jobs in the order that order returns. It calls order only if a job waits and there are
+// devices to give.
 func (t *timeSlices) decide(v *policy.View, order func() []*policy.Job, reason string) policy.Plan {
 	ended := !v.Now.Before(t.began.Add(t.length))
 	plan := policy.Plan{Reason: "nothing to give within the time slice"}

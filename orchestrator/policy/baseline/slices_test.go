@@ -17,7 +17,7 @@ func optionsOf(t *testing.T, pairs ...string) *policy.Options {
 	return o
 }
 
-// Two jobs of 30 s take turns of 10 s on one device; without slices the first has it to its end.
+// Two jobs of 30 s take turns of 10 s on one device; without slices the first keeps it until it ends.
 func TestGandivaTakesTurnsWithSlices(t *testing.T) {
 	t.Parallel()
 	for want, p := range map[string]policy.Policy{
@@ -34,8 +34,9 @@ func TestGandivaTakesTurnsWithSlices(t *testing.T) {
 	}
 }
 
-// B comes when A has had 30 s: it has the device at the end of the lease, and until it has had as much as A.
-func TestLASServesWhoHadLeast(t *testing.T) {
+// B is submitted when A has had 30 s: it gets the device at the end of the lease, and keeps it until it has had as much
+// as A.
+func TestLASServesLeastService(t *testing.T) {
 	t.Parallel()
 	s, p := one(1), baseline.NewLAS(optionsOf(t, "lease=10s"))
 	s.Job(s.App("A", "x"), 1, 1, 60)
@@ -48,8 +49,7 @@ func TestLASServesWhoHadLeast(t *testing.T) {
 	}
 }
 
-// An app of two jobs and one of a single job have as much service each, where the jobs' own service gives two thirds to the
-// first app.
+// A sweep of two trials and one of a single trial get equal service; by trial the first sweep would get two thirds.
 func TestLASCountsTheServiceOfApps(t *testing.T) {
 	t.Parallel()
 	for unit, want := range map[string]time.Duration{"app": 200 * time.Second, "job": 300 * time.Second} {

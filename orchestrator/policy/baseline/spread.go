@@ -2,8 +2,8 @@ package baseline
 
 import "github.com/outbid-dev/outbid/orchestrator/policy"
 
-// Spread is Spreading as OGASched compares itself with it (section 4.1): like BinPacking, but each job goes to the node
-// with the lowest utilisation that has room, as Kubernetes' LeastAllocated strategy does. Nothing is preempted.
+// Spread is Spreading as defined in OGASched's evaluation (section 4.1): like BinPacking, but each job goes to the node
+// with the lowest utilisation that has room, like Kubernetes' LeastAllocated strategy. It does not preempt.
 type Spread struct{ stateless }
 
 // Name implements policy.Policy.

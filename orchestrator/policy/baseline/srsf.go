@@ -2,9 +2,9 @@ package baseline
 
 import "github.com/outbid-dev/outbid/orchestrator/policy"
 
-// SRSF is shortest remaining service first, preemptive: service is time x GPUs, so a job of many GPUs comes after one of
-// the same length on few (Tiresias, NSDI 2019, section 3; a baseline of Themis, NSDI 2020, section 6, which hands out one
-// GPU at a time). As service does not depend on how many GPUs a job gets, the job that is first stays first GPU after
+// SRSF is preemptive shortest remaining service first. Service is time x GPUs, so a job on many GPUs comes after one of
+// the same length on few (Tiresias, NSDI 2019, section 3; a baseline of Themis, NSDI 2020, section 6, which hands out
+// one GPU at a time). Because service does not depend on how many GPUs a job gets, the first job stays first, GPU after
 // GPU, until it has all it can use; a job that needs a gang gets it whole.
 type SRSF struct {
 	stateless

@@ -2,9 +2,9 @@ package baseline
 
 import "github.com/outbid-dev/outbid/orchestrator/policy"
 
-// SRTF is shortest remaining time first, preemptive, as Themis compares itself with it (NSDI 2020, section 6): whenever
-// devices become available each job, or each app, says how long it still takes with as much as it could get, and the
-// shortest gets what it wants first. Shorter ones take devices from longer ones.
+// SRTF is preemptive shortest remaining time first as defined in Themis's evaluation (NSDI 2020, section 6): whenever
+// devices become available each job, or each sweep, reports how long it still needs with as many devices as it could
+// get, and the shortest gets what it wants first. Shorter jobs take devices from longer ones.
 type SRTF struct {
 	stateless
 	Unit Unit

@@ -9,12 +9,11 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 )
 
-// Tiresias is discretised two-dimensional least attained service (NSDI 2019, section 4): a job's priority is the queue
-// that its attained service, GPUs x time, falls into; the less it had, the higher its queue. Within a queue whoever runs
-// goes on, and the others wait in order of arrival, so only a job of a higher queue evicts one of a lower. Gangs are
-// consolidated on one machine if they fit there. Queues are gone through every Interval; between, free devices are
-// handed out in the same order. A job below the top queue that has waited Promote times as long as it has run goes back
-// to the top as if it were new.
+// Tiresias is discretised two-dimensional least attained service (NSDI 2019, section 4). A job's attained service, GPUs
+// x time, determines its queue: the less service, the higher the queue. Within a queue running jobs continue and others
+// wait in order of arrival, so only a job of a higher queue evicts one of a lower queue. Gangs are consolidated on one
+// node if they fit. All queues are served every Interval; in between, free devices are handed out in the same order. A
+// job below the top queue that has waited Promote times as long as it has run returns to the top as if it were new.
 type Tiresias struct {
 	// Thresholds between queues in GPU-seconds, ascending.
 	Thresholds []float64
@@ -26,11 +25,11 @@ type Tiresias struct {
 	state tiresiasState
 }
 
-// tiresiasState is what Tiresias remembers.
+// tiresiasState is the state of Tiresias.
 type tiresiasState struct {
-	// Last is when the queues were gone through.
+	// Last is when all queues were last served.
 	Last time.Time
-	// Forgiven is the service of jobs that were promoted, in GPU-seconds, that does not count any more.
+	// Forgiven is the service of promoted jobs, in GPU-seconds, that no longer counts.
 	Forgiven map[policy.JobName]float64 `json:",omitempty"`
 }
 
@@ -55,10 +54,10 @@ func (t *Tiresias) Restore(b []byte) error {
 // NewTiresias makes it from options.
 func NewTiresias(o *policy.Options) *Tiresias {
 	return &Tiresias{
-		Thresholds: o.Ascending("threshold", "3600", "attained GPU-seconds from which a job is in the next lower queue"),
-		Interval:   o.Duration("interval", time.Minute, "time between two looks at who should run"),
+		Thresholds: o.Ascending("threshold", "3600", "attained GPU-seconds from which a trial is in the next lower queue"),
+		Interval:   o.Duration("interval", time.Minute, "time between two reviews of the queues"),
 		Promote: o.Float("promote", 0, 0, 1e9,
-			"a job that waited so many times as long as it ran goes back to the top queue; 0 for never"),
+			"a trial that waited this many times as long as it ran returns to the top queue; 0 for never"),
 		Unit: UnitOption(o),
 	}
 }
@@ -83,11 +82,11 @@ func (t *Tiresias) Decide(v *policy.View) policy.Plan {
 		}
 		return plan
 	}
-	return policy.Plan{Reason: round} // nobody waits
+	return policy.Plan{Reason: round} // no job waits
 }
 
-// serve lets waiting jobs, queue by queue, take what is free, and if it is time to what lower queues hold. It says
-// whether some still wait.
+// serve lets waiting jobs, queue by queue, take free devices and, if due, those of jobs in lower queues. It reports
+// whether some jobs still wait.
 func (t *Tiresias) serve(v *policy.View, p *policy.Planner, due bool) (left bool) {
 	c := &contest{v: v, p: p, reason: "the highest queue that waited", evicted: "another job had less service"}
 	queueOf := t.queueOf(v)
@@ -113,8 +112,7 @@ func (t *Tiresias) serve(v *policy.View, p *policy.Planner, due bool) (left bool
 	return left
 }
 
-// victims are the running jobs below the top queue, before whom others may come: the lowest queue first, and in it the
-// last that arrived.
+// victims returns the running jobs below the top queue: the lowest queue first, and in it the latest to arrive first.
 func (t *Tiresias) victims(v *policy.View, queueOf func(*policy.Job) int) []*policy.Job {
 	var all []*policy.Job
 	for q := len(t.Thresholds); q > 0; q-- {
@@ -129,7 +127,7 @@ func (t *Tiresias) victims(v *policy.View, queueOf func(*policy.Job) int) []*pol
 	return all
 }
 
-// queueOf says which queue a job is in by its attained service, 0 for the top.
+// queueOf returns a function that returns a job's queue by its attained service, 0 for the top.
 func (t *Tiresias) queueOf(v *policy.View) func(*policy.Job) int {
 	if t.Unit == ByApp {
 		service := perApp(v, appAttained)
@@ -138,7 +136,7 @@ func (t *Tiresias) queueOf(v *policy.View) func(*policy.Job) int {
 	return func(j *policy.Job) int { return t.queue(v.Attained(j) - t.forgiven(j)) }
 }
 
-// queue is the number of the queue for an amount of service.
+// queue returns the queue for an amount of service.
 func (t *Tiresias) queue(service float64) int {
 	q := 0
 	for q < len(t.Thresholds) && service >= t.Thresholds[q] {
@@ -154,7 +152,7 @@ func (t *Tiresias) forgiven(j *policy.Job) float64 {
 	return t.state.Forgiven[j.Name()]
 }
 
-// promote forgives the service of jobs that have starved, and forgets those that are gone.
+// promote forgives the service of jobs that have starved, and drops entries of jobs that are gone.
 func (t *Tiresias) promote(v *policy.View) {
 	if t.Promote == 0 || t.Unit == ByApp {
 		return
@@ -178,7 +176,7 @@ func (t *Tiresias) promote(v *policy.View) {
 	}
 }
 
-// appAttained is the device-seconds that an app has had by now.
+// appAttained returns the device-seconds of a sweep so far.
 func appAttained(v *policy.View, a *policy.App) float64 {
 	sum := a.DeviceSeconds
 	for _, j := range a.Jobs {

@@ -7,15 +7,15 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 )
 
-// YARN is Apache YARN's capacity scheduler as clusters of virtual clusters run it (Jeon et al., "Analysis of Large-Scale
-// Multi-Tenant GPU Clusters", ATC 2019, section 2; the baseline YARN-CS of Hadar and ASTRAEA): each tenant has a queue
-// with a share of the devices; the queue that uses the least of its share is served next, first in first out; a gang
-// starts whole, on one machine if it fits, otherwise on the fewest; nothing is preempted. A job that does not fit is
-// passed over. With Borrow a queue may use more than its share as long as others leave it, so that the scheduler is
+// YARN is Apache YARN's capacity scheduler as used for virtual clusters (Jeon et al., "Analysis of Large-Scale
+// Multi-Tenant GPU Clusters", ATC 2019, section 2; the baseline YARN-CS of Hadar and ASTRAEA). Each tenant has a queue
+// with a share of the devices. The queue that uses the least of its share is served next, first in first out. A gang
+// starts whole, on one node if it fits, otherwise on as few as possible. Nothing is preempted, and a job that does not
+// fit is skipped. With Borrow a queue may use more than its share while others leave it, which makes the scheduler
 // work-conserving; without it shares are static quotas.
 type YARN struct {
 	stateless
-	// Shares of tenants relative to each other; those that are not named have their tenant's weight.
+	// Shares of tenants relative to each other; tenants without an entry have their tenant weight.
 	Shares map[string]float64
 	Borrow bool
 }
@@ -27,7 +27,7 @@ func (YARN) Name() string { return "yarn-cs" }
 func NewYARN(o *policy.Options) YARN {
 	return YARN{
 		Shares: o.Weights("shares", "share of each tenant's queue relative to others, such as vision=2,speech=1; others have their tenant's weight"),
-		Borrow: o.Bool("borrow", true, "whether a queue may use what others leave of their shares"),
+		Borrow: o.Bool("borrow", true, "let a queue use what others leave of their shares"),
 	}
 }
 
@@ -63,14 +63,14 @@ func (y YARN) Decide(v *policy.View) policy.Plan {
 	return p.Plan(round, "")
 }
 
-// queue is a tenant's.
+// queue is a tenant's queue.
 type queue struct {
 	capacity float64
 	used     int
 	jobs     []*policy.Job
 }
 
-// queues of the tenants that have apps now, by name.
+// queues returns the queues of the tenants that have sweeps now, by name.
 func (y YARN) queues(v *policy.View) []*queue {
 	byTenant := map[string]*queue{}
 	devices := 0
@@ -99,7 +99,7 @@ func (y YARN) queues(v *policy.View) []*queue {
 	for tenant := range byTenant {
 		shares[tenant] = v.TenantWeight(tenant, y.Shares)
 	}
-	for i := range v.Tenants { // a queue that is empty has its share all the same
+	for i := range v.Tenants { // an empty queue keeps its share
 		shares[v.Tenants[i].Name] = v.TenantWeight(v.Tenants[i].Name, y.Shares)
 	}
 	for _, tenant := range slices.Sorted(maps.Keys(shares)) {
@@ -114,7 +114,8 @@ func (y YARN) queues(v *policy.View) []*queue {
 	return all
 }
 
-// neediest is the queue with waiting jobs that uses the least of its share, the first by name of equals; nil for none.
+// neediest returns the queue with waiting jobs that uses the least of its share, the first by name among equals, or
+// nil.
 func neediest(queues []*queue) *queue {
 	var best *queue
 	for _, q := range queues {

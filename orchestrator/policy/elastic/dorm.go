@@ -11,25 +11,26 @@ import (
 // NewDorm makes Dorm (Sun et al., "Towards Distributed Machine Learning in Shared Clusters: A Dynamically-Partitioned
 // Approach", SMARTCOMP 2017), a baseline of OASiS.
 //
-// Definition used. Each job has a partition of the cluster. When a job comes or goes, the partitions are resized so that
-// as much as possible of the cluster is in use, while (1) the fairness loss, the sum over jobs of |share - fair share|,
-// stays within 2*theta1, the fair share being the weighted max-min (DRF) one between a job's Min and Max; and (2) at most
-// theta2 of the running jobs, rounded up, are resized. Running jobs keep at least their Min. If no division is as fair
-// as (1) asks, the fairest is taken.
+// Each job has a partition of the cluster. When jobs are added or end, the partitions are resized so that as much of
+// the cluster as possible is in use, while (1) the fairness loss, the sum over jobs of |share - fair share|, is at most
+// 2*theta1, where the fair share is the weighted max-min (DRF) one between a job's Min and Max; and (2) at most theta2
+// of the running jobs, rounded up, are resized. Running jobs keep at least their Min. If no division satisfies (1), the
+// fairest one is taken.
 //
-// Simplified: devices are the only resource, and each type of device is a cluster of its own, to which jobs come in order
-// of arrival. The integer program is solved exactly by dynamic programming up to a bound on the work, beyond it by a
-// greedy that keeps (2) and fills fair shares first; placing follows from sizes instead of being part of the program.
+// Simplifications: devices are the only resource, and each type of device is a separate cluster, to which jobs are
+// assigned in order of arrival. The integer program is solved exactly by dynamic programming up to a bound on the work,
+// and beyond it by a greedy algorithm that satisfies (2) and fills fair shares first. Placement follows the sizes
+// instead of being part of the program.
 func NewDorm(o *policy.Options) policy.Policy {
 	return &Policy{name: "dorm", sizer: &dorm{
-		theta1: o.Float("theta1", 0.2, 0, 1, "bound on the fairness loss, as a share of the most there can be"),
-		theta2: o.Float("theta2", 0.1, 0, 1, "share of the running jobs that may be resized at once"),
+		theta1: o.Float("theta1", 0.2, 0, 1, "bound on the fairness loss, as a fraction of the largest possible"),
+		theta2: o.Float("theta2", 0.1, 0, 1, "fraction of the running trials that may be resized at once"),
 	}}
 }
 
 type dorm struct{ theta1, theta2 float64 }
 
-// due: whenever the set of jobs, or of devices, is not what it was.
+// due reports whether the set of jobs or devices has changed.
 func (d *dorm) due(v *policy.View, m *memory) bool {
 	seen := v.JobsHash()
 	changed := seen != m.Jobs
@@ -44,7 +45,7 @@ func (d *dorm) sizes(v *policy.View, s *policy.Inventory, jobs []*policy.Job, fr
 	cells := make([][]member, len(free))
 	at := make([][]int, len(free))
 	expected := slices.Clone(free)
-	for _, pass := range [...]bool{true, false} { // those that run first: they stay on their type
+	for _, pass := range [...]bool{true, false} { // running jobs first, because they stay on their type
 		for _, j := range jobs {
 			if j.Running() != pass {
 				continue
@@ -52,7 +53,7 @@ func (d *dorm) sizes(v *policy.View, s *policy.Inventory, jobs []*policy.Job, fr
 			one := size{job: j, kind: s.KindOf(v, j.Gang())}
 			switch {
 			case j.Running() && one.kind < 0:
-				fixed(v, s, &one, free)
+				keepSize(v, s, &one, free)
 			case !j.Running():
 				one.kind = emptiest(s, j, expected)
 			}
@@ -76,7 +77,7 @@ func (d *dorm) sizes(v *policy.View, s *policy.Inventory, jobs []*policy.Job, fr
 	return sizes
 }
 
-// emptiest is the type with most devices to come, of those that the job could ever run on; -1 if there is none.
+// emptiest returns the type with the most devices left among those on which the job could ever run, or -1.
 func emptiest(s *policy.Inventory, j *policy.Job, expected []int) int {
 	best := -1
 	for k := range expected {

@@ -1,5 +1,5 @@
-// Package elastic holds the policies that give jobs more or fewer devices as others come and go: Optimus, SLAQ and Dorm.
-// A job that is resized saves, leaves its devices, and starts again on the new ones.
+// Package elastic holds the policies that resize running jobs as others are added and end: Optimus, SLAQ and Dorm. A
+// job that is resized saves, releases its devices, and restarts on the new ones.
 package elastic
 
 import (
@@ -11,36 +11,36 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 )
 
-// sizer decides how many devices jobs are to have.
+// sizer decides how many devices each job should have.
 type sizer interface {
-	// sizes of some jobs that share what is free of each type. Jobs that run or end keep their type. all says that these
-	// are all jobs there are, and everything is up for grabs.
+	// sizes returns the sizes of jobs that share the free devices of each type. Running and ending jobs keep their
+	// type. all means that jobs are all jobs, and every device may be reassigned.
 	sizes(v *policy.View, s *policy.Inventory, jobs []*policy.Job, free []int, all bool) []size
-	// due says whether all sizes are to be decided anew.
+	// due reports whether to decide all sizes again.
 	due(v *policy.View, m *memory) bool
-	// next is when they are due if nothing happens; zero for never.
+	// next returns when they are due if nothing changes, or zero for never.
 	next(v *policy.View, m *memory) time.Time
 }
 
-// size is how many devices of a type a job is to have; 0 for none.
+// size is how many devices of a type a job should have; 0 for none.
 type size struct {
 	job     *policy.Job
 	kind, n int
 }
 
-// Policy resizes jobs as its sizer says.
+// Policy resizes jobs as its sizer decides.
 type Policy struct {
 	name  string
 	sizer sizer
 	m     memory
 }
 
-// memory is what the policy knows beyond the view.
+// memory is the policy's state.
 type memory struct {
-	// Decided is when all sizes were decided last, and Jobs stands for the set of jobs and devices there was.
+	// Decided is when all sizes were last decided, and Jobs the hash of the jobs and nodes then.
 	Decided time.Time
 	Jobs    uint64
-	// Wanted is the size of jobs whose devices have still to be given up, by others or by themselves.
+	// Wanted is the size of jobs that wait for devices which they or others still have to release.
 	Wanted map[policy.JobName]int
 }
 
@@ -59,8 +59,8 @@ func (p *Policy) Restore(b []byte) error {
 	return nil
 }
 
-// Decide implements policy.Policy. Between two times at which all sizes are decided, what runs goes on, and only what is
-// free is given away; so an arrival waits for its share, but nobody is stopped for each.
+// Decide implements policy.Policy. Between two decisions about all sizes running jobs are not resized and only free
+// devices are given out, so a new job waits for its share, but does not cause stops by itself.
 func (p *Policy) Decide(v *policy.View) policy.Plan {
 	jobs := v.Jobs()
 	if p.m.Wanted == nil {
@@ -105,7 +105,7 @@ func (p *Policy) resize(v *policy.View, jobs []*policy.Job) policy.Plan {
 	return all.Plan("sizes decided anew", "another size, or others gain more by its devices")
 }
 
-// refill gives what is free to those who wait.
+// refill gives free devices to waiting jobs.
 func (p *Policy) refill(v *policy.View, jobs []*policy.Job) policy.Plan {
 	fill, inventory := policy.Refill(v), v.Inventory()
 	var moved []size
@@ -144,8 +144,8 @@ func (p *Policy) resizeOne(all *policy.Planner, inventory *policy.Inventory, s s
 	}
 }
 
-// start finds places for jobs that hold none, the smallest first as in Optimus (section 4.2): whose size fits nowhere
-// gets fewer devices. It returns those of the jobs that wait without a place.
+// start places jobs that hold nothing, smallest first as in Optimus (section 4.2). A job whose size fits nowhere gets
+// fewer devices. It returns the waiting jobs without a place.
 func (p *Policy) start(plan *policy.Planner, inventory *policy.Inventory, sizes []size, jobs []*policy.Job) []*policy.Job {
 	placed := map[*policy.Job]bool{}
 	slices.SortStableFunc(sizes, func(a, b size) int { return a.n - b.n })

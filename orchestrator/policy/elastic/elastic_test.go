@@ -23,7 +23,7 @@ func create(t *testing.T, maker func(*policy.Options) policy.Policy, options map
 	return p
 }
 
-// speeds are those of n devices making n/(1+loss*(n-1)) times the rate of one.
+// speeds returns speeds where n devices make n/(1+loss*(n-1)) times the rate of one.
 func speeds(rate, loss float64, most int) *cluster.Speeds {
 	s := &cluster.Speeds{}
 	for n := 1; n <= most; n++ {
@@ -34,7 +34,7 @@ func speeds(rate, loss float64, most int) *cluster.Speeds {
 	return s
 }
 
-// best is the largest sum of what sizes are worth, tried one by one.
+// best returns the largest total worth of sizes, by brute force.
 func best(jobs []*policy.Job, devices int, worth func(i, n int) float64) float64 {
 	if len(jobs) == 0 {
 		return 0
@@ -63,7 +63,7 @@ func drawStage(t *rapid.T) *stagetest.Stage {
 	return s
 }
 
-// Gains of these jobs fall with the number of devices, so the greedy must find the best division there is.
+// The gains of these jobs fall with the number of devices, so the greedy algorithm must find the best division.
 func TestOptimusIsTheBestDivision(t *testing.T) {
 	t.Parallel()
 	p := create(t, NewOptimus, nil)
@@ -138,8 +138,8 @@ func TestFitFindsTheCurve(t *testing.T) {
 	}
 }
 
-// SLAQ's point (figure 1 of the paper): a job that still learns comes before one that has converged.
-func TestSLAQGivesToTheOneThatLearns(t *testing.T) {
+// SLAQ's point (figure 1 of the paper): a job whose loss still falls has priority over one that has converged.
+func TestSLAQFavoursFallingLoss(t *testing.T) {
 	t.Parallel()
 	s := stagetest.New(stagetest.Nodes("v100", 1, 4, 4)...)
 	old, young := s.Job(s.App("a", "t"), 1, 4, 1e6), s.Job(s.App("b", "t"), 1, 4, 1e6)

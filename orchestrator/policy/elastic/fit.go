@@ -7,15 +7,15 @@ import (
 )
 
 const (
-	// leastPoints of a curve that are fitted.
+	// leastPoints is the fewest points of a curve that are fitted.
 	leastPoints = 3
 	// aging is the weight of a report relative to the next one.
 	aging = 0.9
-	// steepness of the loss that is assumed of a job that has not reported enough.
+	// steepness of the loss that is assumed for a job with too few reports.
 	steepness = 10
 )
 
-// predict is a job's normalised loss by step; only differences of it mean anything.
+// predict returns a job's normalised loss by step. Only differences of it are meaningful.
 func predict(j *policy.Job) func(step float64) float64 {
 	if len(j.Curve) >= leastPoints {
 		if loss := fit(j.Curve, j.Minimise); loss != nil {
@@ -26,8 +26,8 @@ func predict(j *policy.Job) func(step float64) float64 {
 	return func(step float64) float64 { return 1 / (1 + steepness*step/total) }
 }
 
-// fit is the curve A*phi(step)+d, A >= 0, that is closest to a history in weighted squares, over a grid of shapes phi;
-// nil if the history holds what is no number.
+// fit returns the curve A*phi(step)+d, A >= 0, with the least weighted squares over a grid of shapes phi, or nil if the
+// history contains NaN or infinity.
 func fit(history []policy.Point, minimise bool) func(step float64) float64 {
 	last := max(1, float64(history[len(history)-1].Step))
 	xs, ys := make([]float64, len(history)), make([]float64, len(history))
@@ -46,7 +46,7 @@ func fit(history []policy.Point, minimise bool) func(step float64) float64 {
 		return func(float64) float64 { return 0 }
 	}
 	for i := range ys {
-		ys[i] -= low // sums of squares lose no digits
+		ys[i] -= low // keeps precision in the sums of squares
 	}
 	var best func(x float64) float64
 	scale, least := 0.0, math.Inf(1)
@@ -67,7 +67,7 @@ func fit(history []policy.Point, minimise bool) func(step float64) float64 {
 	return func(step float64) float64 { return scale * best(step/last) }
 }
 
-// regress fits y = a*phi(x)+d by weighted least squares with a >= 0, and says how far off it stays.
+// regress fits y = a*phi(x)+d by weighted least squares with a >= 0, and also returns the remaining squares.
 func regress(xs, ys []float64, phi func(x float64) float64) (a, squares float64) {
 	var w, p, y, pp, py, yy float64
 	weight := 1.0

@@ -10,24 +10,24 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 )
 
-// greedy gives each job its Min while there are devices, and then one device after another to whoever gains most by it.
+// greedy gives each job its Min while there are devices, and then each further device to the job that gains most by it.
 // That is the best division if gains fall with the number of devices.
 type greedy struct {
 	every time.Duration
-	// stick is by how much more, relatively, others must gain by a device than the job that holds it.
+	// stick is by how much, relatively, another job's gain must exceed that of the holder of a device.
 	stick float64
-	// value prepares what devices are worth to each job, by its number among jobs.
+	// value prepares the worth of devices to each job, by its index in jobs.
 	value func(v *policy.View, s *policy.Inventory, jobs []*policy.Job) func(i int) value
-	// byArrival says that jobs get their Min in order of arrival, whatever their value.
+	// byArrival means that jobs get their Min in order of arrival, whatever their value.
 	byArrival bool
 }
 
-// value is what devices are worth to a job.
+// value is the worth of devices to a job.
 type value struct {
 	job *policy.Job
-	// first orders jobs for their Min: the largest first, the longest waiting of equals.
+	// first is the priority for the Min: the largest first, and the longest waiting first among equals.
 	first float64
-	// gain of one more than n devices of a type; nothing is given at a gain of 0 or less.
+	// gain returns the gain of one device in addition to n of a type; nothing is given at a gain of 0 or less.
 	gain func(kind, n int) float64
 }
 
@@ -39,11 +39,11 @@ func (g *greedy) sizes(v *policy.View, s *policy.Inventory, jobs []*policy.Job, 
 	valueOf := g.value(v, s, jobs)
 	more := &gains{}
 	var sizes []*size
-	for _, c := range g.line(jobs, valueOf) {
+	for _, c := range g.orderForMin(jobs, valueOf) {
 		j := c.job
 		one := &size{job: j, kind: s.KindOf(v, j.Gang())}
 		if j.Running() && one.kind < 0 {
-			fixed(v, s, one, free)
+			keepSize(v, s, one, free)
 			sizes = append(sizes, one)
 			continue
 		}
@@ -59,7 +59,7 @@ func (g *greedy) sizes(v *policy.View, s *policy.Inventory, jobs []*policy.Job, 
 		sizes = append(sizes, one)
 		if most := s.Most(j.Demand, one.kind); most > n {
 			if c.gain == nil {
-				c.value = g.cling(valueOf(c.at))
+				c.value = g.preferHeld(valueOf(c.at))
 			}
 			*more = append(*more, gain{c.gain(one.kind, n), len(sizes), most, one, c.gain})
 		}
@@ -89,13 +89,13 @@ type candidate struct {
 	at int
 }
 
-// line orders jobs for their Min. Values are asked for only if they matter.
-func (g *greedy) line(jobs []*policy.Job, valueOf func(i int) value) []candidate {
+// orderForMin orders jobs for their Min. It computes values only if they matter.
+func (g *greedy) orderForMin(jobs []*policy.Job, valueOf func(i int) value) []candidate {
 	line := make([]candidate, len(jobs))
 	for i, j := range jobs {
 		line[i] = candidate{value{job: j}, i}
 		if !g.byArrival {
-			line[i].value = g.cling(valueOf(i))
+			line[i].value = g.preferHeld(valueOf(i))
 		}
 	}
 	order := make([]int32, len(line)) // without pointers, so that sorting many is cheap
@@ -119,9 +119,9 @@ func (g *greedy) line(jobs []*policy.Job, valueOf func(i int) value) []candidate
 	return sorted
 }
 
-// cling makes the devices that a job holds worth more to it: among jobs that gain almost the same, none is stopped for
-// another.
-func (g *greedy) cling(v value) value {
+// preferHeld increases the worth of the devices that a job holds, so that among jobs with almost equal gains none is
+// stopped for another.
+func (g *greedy) preferHeld(v value) value {
 	held, gain := v.job.Gang().Size(), v.gain
 	if held == 0 || v.job.Ending {
 		return v
@@ -136,13 +136,13 @@ func (g *greedy) cling(v value) value {
 	return v
 }
 
-// stickOf reads the option of that name.
+// stickOf reads the option "stick".
 func stickOf(o *policy.Options) float64 {
-	return o.Float("stick", 0.1, 0, 100, "by how much more, relatively, others must gain by a device than who holds it")
+	return o.Float("stick", 0.1, 0, 100, "by what fraction another trial's gain from a device must exceed that of its holder")
 }
 
-// fixed leaves a job that runs on several types as it is.
-func fixed(v *policy.View, s *policy.Inventory, of *size, free []int) {
+// keepSize leaves a job that runs on several types as it is.
+func keepSize(v *policy.View, s *policy.Inventory, of *size, free []int) {
 	of.n = of.job.Gang().Size()
 	for _, place := range of.job.Gang() {
 		for _, d := range place.Devices {
@@ -152,7 +152,7 @@ func fixed(v *policy.View, s *policy.Inventory, of *size, free []int) {
 	}
 }
 
-// fastest is the type on which n devices make most steps per second, of those that have n left; -1 if none has.
+// fastest returns the type on which n devices make the most steps per second, among those with n left, or -1.
 func fastest(s *policy.Inventory, j *policy.Job, n int, free []int) int {
 	best, rate := -1, 0.0
 	for k := range free {
@@ -166,7 +166,7 @@ func fastest(s *policy.Inventory, j *policy.Job, n int, free []int) int {
 	return best
 }
 
-// gains is a heap of what jobs gain by one more device, the largest first.
+// gains is a heap of jobs' gains from one more device, largest first.
 type gains []gain
 
 type gain struct {
@@ -177,7 +177,7 @@ type gain struct {
 	of    func(kind, n int) float64
 }
 
-// Len implements heap.Interface, and so do the others.
+// Len implements heap.Interface.
 func (g gains) Len() int { return len(g) }
 
 // Less implements heap.Interface.

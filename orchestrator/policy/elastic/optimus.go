@@ -10,21 +10,21 @@ import (
 // NewOptimus makes Optimus (Peng et al., "Optimus: An Efficient Dynamic Resource Scheduler for Deep Learning Clusters",
 // EuroSys 2018, section 4).
 //
-// Definition used. At each interval every job gets its least number of devices, in order of arrival; then one device
-// after another goes to the job whose remaining time it shortens most: Q/f(n) - Q/f(n+1), Q the steps that are left and
-// f the steps per second of n devices. Placing begins with the smallest job and uses as few nodes as it can (section
-// 4.2). With gain=throughput it is f(n+1)/f(n), the metric by which Themis's evaluation describes Optimus.
+// At each interval every job gets its least number of devices, in order of arrival. Then each further device goes to
+// the job whose remaining time it shortens most: Q/f(n) - Q/f(n+1), where Q is the steps left and f the steps per
+// second on n devices. Placement begins with the smallest job and uses as few nodes as possible (section 4.2). With
+// gain=throughput the criterion is f(n+1)/f(n), which Themis's evaluation attributes to Optimus.
 //
-// Simplified: devices take the place of workers and parameter servers, and are the only resource; f is what was measured
-// instead of a fit of the paper's model, and Q what is known instead of a fit of the loss curve. Jobs of which nothing
-// is known have the median Q of the others. A change of size costs the option "delay", which the paper bears unnamed; so
-// nothing is resized for less; nor for a gain that is not larger by the share "stick" than the loss of who holds the
-// device, without which like jobs would pass their devices round. Between intervals, arrivals and ends share out only what is free. Jobs stay on the type
-// of device that they run on.
+// Simplifications: devices replace workers and parameter servers, and are the only resource. f is measured instead of
+// fitted to the paper's model, and Q is known instead of fitted to the loss curve; jobs of unknown length have the
+// median Q of the others. A change of size costs the option "delay", which the paper does not model, so no job is
+// resized for less; nor for a gain that does not exceed the holder's loss by the fraction "stick", because equal jobs
+// would otherwise exchange devices all the time. Between intervals, arrivals and ends distribute only free devices.
+// Jobs stay on their type of device.
 func NewOptimus(o *policy.Options) policy.Policy {
-	every := o.Duration("interval", 10*time.Minute, "time between two decisions on all sizes")
-	delay := o.Duration("delay", 30*time.Second, "what a change of size costs a job")
-	ratio := o.Text("gain", "time", "what the next device goes by: the time it saves, or the throughput ratio",
+	every := o.Duration("interval", 10*time.Minute, "time between two decisions about all sizes")
+	delay := o.Duration("delay", 30*time.Second, "time that a trial loses when its size changes")
+	ratio := o.Text("gain", "time", "criterion for the next device: time, the time that it saves; or throughput, the ratio of rates",
 		"time", "throughput") == "throughput"
 	return &Policy{name: "optimus", sizer: &greedy{every: every, stick: stickOf(o), byArrival: true, value: func(
 		v *policy.View, s *policy.Inventory, jobs []*policy.Job,

@@ -8,7 +8,8 @@ import (
 
 // member is a job in the division of the devices of one type.
 type member struct {
-	// held devices now, 0 if it waits; it may have none, or from least to most. One that runs has at least its least.
+	// held is its present devices, or 0 if it waits. It may get none, or least to most; a running one gets at least
+	// least.
 	held, least, most int
 	weight            float64
 }
@@ -16,8 +17,9 @@ type member struct {
 // programWork bounds the steps of the exact program.
 const programWork = 500_000
 
-// divide solves Dorm's program: sizes that use the most of so many devices, with a fairness loss of at most loss (or the
-// least there can be) in shares of the devices, and at most a share resized of the members that run, rounded up.
+// divide solves Dorm's program: sizes that use the most of the devices, with a fairness loss of at most loss (or the
+// least possible) as a fraction of the devices, and at most the fraction resized of the running members, rounded up,
+// changed.
 func divide(members []member, devices int, loss, resized float64) []int {
 	if devices <= 0 || len(members) == 0 {
 		return make([]int, len(members))
@@ -44,7 +46,8 @@ func divide(members []member, devices int, loss, resized float64) []int {
 	return p.greedy()
 }
 
-// fairShares are the weighted max-min shares of the devices, none above its most: what they leave goes to the others.
+// fairShares returns the weighted max-min shares of the devices, none above the member's most: the others get what it
+// leaves.
 func fairShares(members []member, devices float64) []float64 {
 	order := make([]int, len(members))
 	weight := 0.0
@@ -77,7 +80,7 @@ type program struct {
 	changes int
 }
 
-// sizesOf calls do with each size that a member may have, and whether that resizes it.
+// sizesOf calls do with each size that a member may have, and with 1 if that resizes it.
 func (p *program) sizesOf(m *member, do func(n, change int)) {
 	if m.held == 0 {
 		do(0, 0)
@@ -93,8 +96,8 @@ func (p *program) sizesOf(m *member, do func(n, change int)) {
 	}
 }
 
-// exact finds the least loss for every number of devices used and members resized, and picks of those within the bound
-// the one that uses most. nil if nothing fits.
+// exact finds the least loss for every number of devices used and members resized, and returns the division within the
+// bounds that uses the most, or nil if nothing fits.
 func (p *program) exact() []int {
 	width := p.devices + 1
 	cells := width * (p.changes + 1)
@@ -135,11 +138,11 @@ func (p *program) exact() []int {
 			}
 		}
 	}
-	return p.back(best, taken, width)
+	return p.traceSizes(best, taken, width)
 }
 
-// back follows the choices that led to a cell.
-func (p *program) back(c int, taken [][]int32, width int) []int {
+// traceSizes follows the choices that led to a cell.
+func (p *program) traceSizes(c int, taken [][]int32, width int) []int {
 	sizes := make([]int, len(p.members))
 	for i := len(p.members) - 1; i >= 0; i-- {
 		n := int(taken[i][c])
@@ -152,8 +155,8 @@ func (p *program) back(c int, taken [][]int32, width int) []int {
 	return sizes
 }
 
-// greedy starts who waits at its fair share while there is room, lets those furthest above theirs make room, and then
-// hands on what is left as far as the loss allows.
+// greedy starts waiting members at their fair share while there is room, makes those furthest above theirs give up
+// devices, and then distributes the rest as far as the loss allows.
 func (p *program) greedy() []int {
 	sizes := make([]int, len(p.members))
 	free, changes := p.devices, p.changes
@@ -161,7 +164,7 @@ func (p *program) greedy() []int {
 		sizes[i] = m.held
 		free -= m.held
 	}
-	above := p.above()
+	above := p.aboveFair()
 	for i, m := range p.members {
 		if m.held > 0 {
 			continue
@@ -179,12 +182,12 @@ func (p *program) greedy() []int {
 			free -= sizes[i]
 		}
 	}
-	p.handOn(sizes, free, changes)
+	p.distributeRest(sizes, free, changes)
 	return sizes
 }
 
-// handOn gives free devices to members that have some, as far as the loss allows and so many may be resized.
-func (p *program) handOn(sizes []int, free, changes int) {
+// distributeRest gives free devices to members that have some, as far as the loss and the number of changes allow.
+func (p *program) distributeRest(sizes []int, free, changes int) {
 	loss := 0.0
 	for i, n := range sizes {
 		loss += math.Abs(p.fair[i] - float64(n))
@@ -212,8 +215,8 @@ func (p *program) handOn(sizes []int, free, changes int) {
 	}
 }
 
-// above lists the members that hold more than their fair size, those that hold most more first.
-func (p *program) above() []int {
+// aboveFair lists the members that hold more than their fair size, the largest excess first.
+func (p *program) aboveFair() []int {
 	var above []int
 	for i, m := range p.members {
 		if m.held > p.fairSize(i) {
@@ -226,7 +229,7 @@ func (p *program) above() []int {
 	return above
 }
 
-// fairSize is a member's fair share in whole devices that it can use.
+// fairSize returns a member's fair share in whole devices, within its limits.
 func (p *program) fairSize(i int) int {
 	m := p.members[i]
 	return min(max(int(math.Round(p.fair[i])), m.least), m.most)

@@ -23,7 +23,7 @@ func drawMembers(t *rapid.T, devices int) []member {
 	return members
 }
 
-// judge says how many devices sizes use, how unfair they are, and how many members they resize.
+// judge returns how many devices the sizes use, how many members they resize, and the fairness loss.
 func judge(members []member, sizes []int, fair []float64) (used, changed int, loss float64) {
 	for i, n := range sizes {
 		used += n
@@ -42,7 +42,7 @@ func TestDormsProgramIsExact(t *testing.T) {
 		members := drawMembers(t, devices)
 		bound := rapid.Float64Range(0, 1).Draw(t, "loss")
 		p := &program{members: members, devices: devices, fair: fairShares(members, devices), loss: bound * devices, changes: 1}
-		// Every division there is: the most used within the bound, and the least loss of all.
+		// Over all divisions: the most devices used within the bound, and the least loss.
 		most, least, leastAtMost := -1, math.Inf(1), math.Inf(1)
 		sizes := make([]int, len(members))
 		var try func(i int, judged func())

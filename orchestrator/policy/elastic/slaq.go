@@ -9,20 +9,20 @@ import (
 // NewSLAQ makes SLAQ (Zhang et al., "SLAQ: Quality-Driven Scheduling for Distributed Machine Learning", SoCC 2017,
 // section 4).
 //
-// Definition used. For every job the loss is predicted from its history (section 4.1: a fit with weights that fall with
-// age), and normalised by the largest change that it has seen, so that unlike jobs compare. At each epoch jobs get their
-// least number of devices in order of the loss that each device of it is predicted to take off until the next epoch, and
-// then one device after another goes to the job whose loss it lowers most in that time.
+// For every job the loss is predicted from its history (section 4.1: a fit with weights that fall with age), and
+// normalised by its largest change so far, so that different jobs can be compared. At each epoch jobs get their least
+// number of devices in order of the predicted reduction of the loss per device until the next epoch, and then each
+// further device goes to the job whose loss it reduces most in that time.
 //
-// Simplified: the paper picks the family of curves by the job's optimiser (1/(ak^2+bk+c)+d, or mu^(k-b)+c); here both
-// A/(k+b)+d and A*mu^k+d are fitted and the better one is taken. A job with fewer than three reports counts as if its
-// normalised loss were 1/(1+10x) after a share x of its steps: steep at first, as losses are. Of a metric that is
-// maximised the negative is the loss. The epoch is 10 minutes instead of seconds, since here a change of size costs a
-// checkpoint; the option "delay" is taken off the next epoch of a job that would be started, moved or resized,
-// and the option "stick" keeps devices where others gain little more.
+// Simplifications: the paper selects the family of curves by the job's optimiser (1/(ak^2+bk+c)+d, or mu^(k-b)+c); here
+// both A/(k+b)+d and A*mu^k+d are fitted and the better one is used. For a job with fewer than three reports the
+// normalised loss is assumed to be 1/(1+10x) after a fraction x of its steps: steep at first, like real losses. A
+// metric that is maximised is negated. The epoch is 10 minutes instead of seconds because a change of size costs a
+// checkpoint here; the option "delay" is subtracted from the next epoch of a job that would be started, moved or
+// resized, and the option "stick" keeps devices in place if others gain little more.
 func NewSLAQ(o *policy.Options) policy.Policy {
 	epoch := o.Duration("epoch", 10*time.Minute, "time between two decisions on all sizes")
-	delay := o.Duration("delay", 30*time.Second, "what a start or a change of size costs a job")
+	delay := o.Duration("delay", 30*time.Second, "time that a trial loses by a start or a change of size")
 	return &Policy{name: "slaq", sizer: &greedy{every: epoch, stick: stickOf(o), value: func(
 		v *policy.View, s *policy.Inventory, jobs []*policy.Job,
 	) func(i int) value {
@@ -48,7 +48,7 @@ func NewSLAQ(o *policy.Options) policy.Policy {
 	}}}
 }
 
-// perDevice is the loss that each device of a job's least number takes off, on the type it runs on or its best.
+// perDevice returns the reduction of the loss per device of a job's least number, on its present or its best type.
 func perDevice(v *policy.View, s *policy.Inventory, j *policy.Job, falls func(kind, n int) float64) float64 {
 	n := max(1, j.Demand.Min)
 	if j.Running() {

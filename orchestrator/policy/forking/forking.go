@@ -1,5 +1,5 @@
-// Package forking makes of places for the forks of a job the grants of a round (HadarE, section V): the steps that the job has left
-// are divided over them in proportion to their rates.
+// Package forking turns places for the forks of a job into the grants of a fork slot (HadarE, section V): the job's
+// remaining steps are divided over them in proportion to their rates.
 package forking
 
 import (
@@ -12,10 +12,11 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 )
 
-// Grants are those of a round of a job that was granted one of the gangs until then: one for each fork that has a share, the largest
-// first. Within the slot no more of the fastest get a share than it takes to do what is left; 0 is no bound, so that all do. The last
-// step before the job's target is left out, and is trained by one alone, so that what is reported there is of the averaged weights. If
-// there is nothing to divide, or fewer shares than the least forks that the job may have, there is one grant, and no round.
+// Grants returns the grants of a job's fork slot, given a grant of one of the gangs: one for each fork with a share,
+// the largest share first. Only as many of the fastest forks get a share as are needed to do the remaining steps within
+// slot; with slot 0 all do. The last step before the job's target is left out, and is trained by one fork alone, so
+// that its report is of the averaged weights. If no steps can be divided, or there would be fewer forks than the job's
+// LeastForks, it returns a single grant without a share.
 func Grants(v *policy.View, g policy.Grant, gangs []cluster.Gang, slot time.Duration) []policy.Grant {
 	rates := make([]float64, len(gangs))
 	sum := 0.0
@@ -25,7 +26,7 @@ func Grants(v *policy.View, g policy.Grant, gangs []cluster.Gang, slot time.Dura
 	}
 	left := Left(g.Job)
 	if slot == 0 && sum > 0 {
-		const less = .999 // than all of them need together
+		const less = .999 // less than all of them need together
 		slot = max(1, time.Duration(less*float64(left)/sum*float64(time.Second)))
 	}
 	shares := fork.Divide(left, rates, slot)
@@ -52,5 +53,6 @@ func Grants(v *policy.View, g policy.Grant, gangs []cluster.Gang, slot time.Dura
 	return grants
 }
 
-// Left is how many steps of a job that waits can be divided: those from its checkpoint to the last but one before its target.
+// Left returns how many steps of a waiting job can be divided: those from its checkpoint to the last but one before its
+// target.
 func Left(j *policy.Job) int64 { return j.UntilStep - j.StartStep - 1 }

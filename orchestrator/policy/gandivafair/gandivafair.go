@@ -1,16 +1,16 @@
 // Package gandivafair is the scheduler of Chaudhary et al., "Balancing Efficiency and Fairness in Heterogeneous GPU
 // Clusters for Deep Learning" (EuroSys 2020): tickets, and gang-aware stride scheduling.
 //
-// Definition used. Every user (here a tenant, or an app by the option "per") holds tickets. What a user runs advances
-// the user's pass by device-seconds over tickets; the user with the lowest pass comes first. A user's tickets are split
-// among its jobs in proportion to their gangs, so a job's own pass advances by the seconds that it ran over its weight,
-// and within a user the job with the lowest pass comes first. Who arrives or comes back starts at the lowest pass
-// there is, so nobody saves up. At the end of each time slice all devices are up for grabs; a gang that does not fit is
-// skipped for the slice, keeps its pass, and so comes first later. Nothing idles that somebody can use.
+// Every user (a tenant, or with per=app a sweep) holds tickets. A user's pass advances by the device-seconds of its
+// jobs over its tickets; the user with the lowest pass comes first. A user's tickets are divided among its jobs in
+// proportion to their gangs, so a job's pass advances by the seconds that it ran over its weight, and within a user the
+// job with the lowest pass comes first. A user that is new or returns starts at the lowest existing pass, so no user
+// accumulates credit. At the end of each time slice all devices are reassigned; a gang that does not fit is skipped for
+// the slice, keeps its pass, and so comes first later. No device idles that some job can use.
 //
-// Simplified: one stride scheduler for the cluster instead of one for each server beneath a central one that balances
-// them; jobs are kept where they are when they are chosen again, and only the chosen that fit nowhere make others move.
-// The slice is 6 minutes instead of 1, since here a stop costs a checkpoint, not a suspension. The trading of fast
+// Simplifications: there is one stride scheduler for the cluster instead of one per server and a central one that
+// balances them. Jobs that are chosen again keep their devices, and others move only for chosen jobs that fit nowhere.
+// The slice is 6 minutes instead of 1 because a stop costs a checkpoint here, not a suspension. The trading of fast
 // devices for slow ones between users is left out, as in ASTRAEA's evaluation.
 package gandivafair
 
@@ -33,18 +33,18 @@ type Policy struct {
 	s       memory
 }
 
-// memory is what the policy knows beyond the view.
+// memory is the policy's state.
 type memory struct {
-	// Last is when the policy was asked last, and Slice when the running slice began.
+	// Last is the time of the last decision, and Slice when the present slice began.
 	Last, Slice time.Time
 	// Least is the lowest pass of any user that had jobs; it never falls.
 	Least float64
 	Users map[string]user
-	// Started is a job's pass when it was first seen, by job.
+	// Started is a job's pass when it was first seen.
 	Started map[policy.JobName]float64
 }
 
-// user is who holds tickets.
+// user is the state of a user, who holds tickets.
 type user struct {
 	Pass float64
 	// Active users have jobs; Held is how many devices they held after the last decision.
@@ -55,8 +55,8 @@ type user struct {
 // New makes the policy from its options.
 func New(o *policy.Options) policy.Policy {
 	p := &Policy{
-		slice: o.Duration("slice", 6*time.Minute, "time slice; the paper's is 1m"),
-		perApp: o.Text("per", "tenant", "who holds tickets: each tenant, or each app by its weight",
+		slice: o.Duration("slice", 6*time.Minute, "length of a time slice; the paper has 1m"),
+		perApp: o.Text("per", "tenant", "what holds tickets: tenant, each tenant; or app, each sweep by its weight",
 			"tenant", "app") == "app",
 		tickets: o.Weights("tickets", "tickets of tenants, such as vision=2,speech=1; others hold their tenant's weight"),
 	}
@@ -105,7 +105,7 @@ func (p *Policy) Decide(v *policy.View) policy.Plan {
 	if waiting {
 		plan.Next = p.s.Slice.Add(p.slice)
 	}
-	p.hold(v, plan)
+	p.recordHoldings(v, plan)
 	return plan
 }
 
@@ -116,7 +116,7 @@ func (p *Policy) userOf(a *policy.App) string {
 	return a.Tenant
 }
 
-// ticketsOf are those of an app's user.
+// ticketsOf returns the tickets of a sweep's user.
 func (p *Policy) ticketsOf(v *policy.View, a *policy.App) float64 {
 	if p.perApp {
 		return policy.WeightOrOne(a.Weight)
@@ -124,7 +124,7 @@ func (p *Policy) ticketsOf(v *policy.View, a *policy.App) float64 {
 	return v.TenantWeight(a.Tenant, p.tickets)
 }
 
-// charge advances the passes of users by what they held since the last decision, and lets in those who are new.
+// charge advances the passes of users by their device-seconds since the last decision, and adds new users.
 func (p *Policy) charge(v *policy.View) {
 	seconds := max(0, v.Now.Sub(p.s.Last).Seconds())
 	p.s.Last = v.Now
@@ -159,15 +159,16 @@ func (p *Policy) charge(v *policy.View) {
 			continue
 		}
 		if u.Pass <= p.s.Least {
-			delete(p.s.Users, name) // would come back at the lowest pass anyway
+			delete(p.s.Users, name) // would return at the lowest pass anyway
 			continue
 		}
 		p.s.Users[name] = user{Pass: u.Pass}
 	}
 }
 
-// hold notes who holds how many devices from now on. Devices of jobs that are to leave count until they have left.
-func (p *Policy) hold(v *policy.View, plan policy.Plan) {
+// recordHoldings records how many devices each user holds from now on. Devices of jobs that must leave count until they
+// are released.
+func (p *Policy) recordHoldings(v *policy.View, plan policy.Plan) {
 	held := map[string]int{}
 	for _, a := range v.Apps {
 		n := 0
@@ -185,13 +186,13 @@ func (p *Policy) hold(v *policy.View, plan policy.Plan) {
 	}
 }
 
-// anyWaits says whether some job waits for devices.
+// anyWaits reports whether some job waits for devices.
 func anyWaits(v *policy.View) bool {
 	return slices.ContainsFunc(v.Apps, func(a *policy.App) bool { return slices.ContainsFunc(a.Jobs, (*policy.Job).Waiting) })
 }
 
-// turn is a job's place in line: the job by its number among the view's, its user by the number of those met so far. It
-// holds no pointers, so that sorting many is cheap.
+// turn is a job's place in line: its index among the view's jobs, and its user's index in order of appearance. It
+// contains no pointers, so that sorting many is cheap.
 type turn struct {
 	pass     float64
 	at, user int32
@@ -206,8 +207,8 @@ func sortTurns(turns []turn) {
 	})
 }
 
-// order lists the jobs as the stride scheduler comes to them. The key of a user's k-th job is the user's pass after the
-// k-1 before it have had a slice, so one sort gives what taking the lowest pass again and again would give.
+// order lists the jobs in the stride scheduler's order. The key of a user's k-th job is the user's pass after the k-1
+// before it have had a slice, so one sort gives the same result as repeatedly taking the lowest pass.
 func (p *Policy) order(v *policy.View) []*policy.Job {
 	all := v.Jobs()
 	turns, passes := p.turns(v, all)
@@ -227,11 +228,11 @@ func (p *Policy) order(v *policy.View) []*policy.Job {
 	return jobs
 }
 
-// turns are the jobs with their own passes, and the passes of users. New jobs get the lowest of their user's.
+// turns returns the jobs with their passes, and the passes of users. New jobs get their user's lowest.
 func (p *Policy) turns(v *policy.View, jobs []*policy.Job) (turns []turn, passes []float64) {
 	turns = make([]turn, len(jobs))
 	users := map[string]int32{}
-	var least []float64 // by user, of the jobs that are known
+	var least []float64 // by user, among known jobs
 	var fresh []int
 	for i, j := range jobs {
 		name := p.userOf(j.App)
@@ -247,23 +248,23 @@ func (p *Policy) turns(v *policy.View, jobs []*policy.Job) (turns []turn, passes
 			fresh = append(fresh, i)
 			continue
 		}
-		turns[i].pass = start + ran(v, j)
+		turns[i].pass = start + timeRun(v, j)
 		least[user] = min(least[user], turns[i].pass)
 	}
 	for _, i := range fresh {
 		if t := &turns[i]; !math.IsInf(least[t.user], 1) {
 			t.pass = least[t.user]
 		}
-		p.s.Started[jobs[i].Name()] = turns[i].pass - ran(v, jobs[i])
+		p.s.Started[jobs[i].Name()] = turns[i].pass - timeRun(v, jobs[i])
 	}
 	if len(p.s.Started) > 2*len(jobs)+64 {
-		p.forget(jobs)
+		p.forgetGone(jobs)
 	}
 	return turns, passes
 }
 
-// forget drops what is known of jobs that are gone.
-func (p *Policy) forget(jobs []*policy.Job) {
+// forgetGone drops the state of jobs that are gone.
+func (p *Policy) forgetGone(jobs []*policy.Job) {
 	old := p.s.Started
 	p.s.Started = make(map[policy.JobName]float64, len(jobs))
 	for _, j := range jobs {
@@ -271,8 +272,8 @@ func (p *Policy) forget(jobs []*policy.Job) {
 	}
 }
 
-// ran is how long a job has run by now in seconds, over its weight.
-func ran(v *policy.View, j *policy.Job) float64 {
+// timeRun returns the seconds that a job has run so far, over its weight.
+func timeRun(v *policy.View, j *policy.Job) float64 {
 	size := max(1, j.Demand.Min)
 	if j.Running() {
 		size = j.Gang().Size()

@@ -55,8 +55,8 @@ func TestUsersShareByTicketsNotByJobs(t *testing.T) {
 	wantShare(t, s, "a", 0.75)
 }
 
-// The paper's case for gang-awareness: one gang of the whole server beside jobs of one device each. Without it the gang
-// never starts.
+// The paper's case for gang-awareness: one gang on the whole server competes with jobs of one device each. Without
+// gang-awareness the gang never starts.
 func TestGangsAreNotStarved(t *testing.T) {
 	t.Parallel()
 	s := stagetest.New(stagetest.Nodes("v100", 1, 4, 4)...)
@@ -87,8 +87,8 @@ func TestJobsOfOneUserTakeTurns(t *testing.T) {
 	}
 }
 
-// Work goes on where nobody waits, and who was away has saved nothing up.
-func TestNobodySavesUp(t *testing.T) {
+// Devices do not idle while other users are away, and a returning user has accumulated no credit.
+func TestUsersAccumulateNoCredit(t *testing.T) {
 	t.Parallel()
 	s := stagetest.New(stagetest.Nodes("v100", 1, 4, 4)...)
 	a := s.App("x", "a")
@@ -110,7 +110,7 @@ func TestNobodySavesUp(t *testing.T) {
 	wantShare(t, s, "b", 0.5)
 }
 
-func TestSnapshotGoesOn(t *testing.T) {
+func TestSnapshotContinues(t *testing.T) {
 	t.Parallel()
 	s := stagetest.New(stagetest.Nodes("v100", 1, 2, 2)...)
 	for range 5 {

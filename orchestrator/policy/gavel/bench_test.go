@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// realistic are jobs of 26 models at four scales, as in Gavel's traces, with steps of their own.
+// realistic returns jobs of 26 models at four scales, as in Gavel's traces, with different steps.
 func realistic(rng *rand.Rand, n int) (Jobs, []float64) {
 	models, _ := randomJobs(rng, 26, 3)
 	j := Jobs{Workers: []float64{float64(n / 4), float64(n / 4), float64(n / 4)}}
@@ -19,8 +19,8 @@ func realistic(rng *rand.Rand, n int) (Jobs, []float64) {
 	return j, steps
 }
 
-// BenchmarkPrograms solves programs of 2,048 jobs and three types, cold, with jobs that are all unlike and with jobs of 26
-// models at four scales; it reports the processor time of a program beside the clock's, which others on the machine stretch.
+// BenchmarkPrograms solves programs of 2,048 jobs and three types, cold, with jobs that all differ and with jobs of 26
+// models at four scales. It also reports the CPU time of a program, because wall time depends on other processes.
 func BenchmarkPrograms(b *testing.B) {
 	j, steps := randomJobs(rand.New(rand.NewPCG(3, 1)), 2048, 3)
 	benchmarkPrograms(b, "unlike/", j, steps)

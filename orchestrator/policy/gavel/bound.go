@@ -2,8 +2,8 @@ package gavel
 
 import "math"
 
-// spend is the least that job i must pay, at these prices of worker types, for a rate, and what a little more of it
-// costs: the lower convex hull of the types' (rate, price) and the origin. The rate is at most the fastest type's.
+// spend returns the least cost, at these prices of worker types, for job i to reach a rate, and the marginal cost: the
+// lower convex hull of the types' (rate, price) and the origin. The rate must be at most the fastest type's.
 func (p *program) spend(i int, rate float64, price []float64) (cost, marginal float64) {
 	a := p.rate[i*p.r : (i+1)*p.r]
 	cost, marginal = math.Inf(1), math.Inf(1)
@@ -30,9 +30,9 @@ func (p *program) spend(i int, rate float64, price []float64) (cost, marginal fl
 	return cost, marginal
 }
 
-// beyond is a t that no allocation can better, whatever the prices: at t, what the jobs must at least pay is what all
-// workers are worth. Payments are convex in t, so Newton's method reaches the root from outside, and wherever it stops
-// is a bound. t starts at an attained value, limit is where some job would need more than its fastest type.
+// beyond returns a t that no allocation can improve on, whatever the prices: the t where the jobs' least costs equal
+// the value of all workers. Costs are convex in t, so Newton's method approaches the root from outside and every
+// iterate is a bound. t starts at an attained value; limit is where some job would need more than its fastest type.
 func (p *program) beyond(price []float64, attained, limit float64) float64 {
 	worth := 0.0
 	for t, y := range price {
@@ -50,7 +50,7 @@ func (p *program) beyond(price []float64, attained, limit float64) float64 {
 			cost += float64(p.count[i] * c)
 			slope += float64(p.count[i] * m * first)
 		}
-		// By convexity every t but the first is outside; rounding may say otherwise by a little.
+		// By convexity every t but the first is outside, up to rounding.
 		if cost >= -1e-13*worth {
 			outside = t
 		}

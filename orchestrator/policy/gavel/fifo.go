@@ -5,13 +5,13 @@ import (
 	"slices"
 )
 
-// FIFO gives whole types to jobs in order of arrival (section 4.2): each job all its time on one type, as long as there
-// are workers. Its fields are its snapshot.
+// FIFO assigns whole types to jobs in order of arrival (section 4.2): each job spends all its time on one type, while
+// there are workers. Its fields are its snapshot.
 type FIFO struct {
-	// Perf chooses each job's fastest type with room, anew with every decision. Without it jobs keep their type, and the
-	// rules are those of Gavel's code, which is not quite what the paper says: a job gets the last type by name that has
-	// any worker left and that it runs on, whether it fits or not, and a type that is used up is struck off at random among those with room.
-	// To agree with its published runs that is kept.
+	// Perf chooses each job's fastest type with room, again at every decision. Without it jobs keep their type, and the
+	// rules are those of Gavel's code, which differ from the paper: a job gets the last type by name that has any
+	// worker left and on which it runs, whether it fits or not, and a type that is used up is removed at random among
+	// those with room. This is needed to reproduce its published runs.
 	Perf bool `json:"perf"`
 	// Types by job.
 	Types map[int]int `json:"types,omitempty"`
@@ -23,8 +23,8 @@ type Request struct {
 	Throughput []float64
 }
 
-// Allocate returns a row for each request; types are sorted by name, requests by arrival. draw returns a random number
-// below n; Perf does not use it.
+// Allocate returns a row for each request. Types must be sorted by name, requests by arrival. draw returns a random
+// number below n; Perf does not use it.
 func (f *FIFO) Allocate(requests []Request, workers []int, draw func(n int) int) [][]float64 {
 	if f.Perf || f.Types == nil {
 		f.Types = map[int]int{}
@@ -50,7 +50,7 @@ func (f *FIFO) Allocate(requests []Request, workers []int, draw func(n int) int)
 	return x
 }
 
-// Retype makes the types by job fit another list; who had a type that is gone gets another.
+// Retype converts Types to another list of types. A job whose type is gone gets another.
 func (f *FIFO) Retype(from, to []string) {
 	moved := make(map[int]int, len(f.Types))
 	for job, t := range f.Types {

@@ -2,16 +2,15 @@ package gavel
 
 import "math"
 
-// Reweigh gives the weights of the next level of water filling from what is saturated already; weight 0 keeps a job
-// where it is. It is how Gavel's hierarchical policies (section 4.3) pass a saturated job's share to the rest of its
-// entity.
+// Reweigh returns the weights of the next level of water filling, given the saturated jobs; weight 0 keeps a job at its
+// level. Gavel's hierarchical policies (section 4.3) use it to pass a saturated job's share to the rest of its entity.
 type Reweigh func(saturated []bool) []float64
 
-// WaterFill is max-min fairness to the last job (section 4.3 and appendix): raise all normalised rates together, freeze
-// the jobs that cannot rise further, go on with the others. Which they are the prices tell: by strict complementarity,
-// which interior points have, exactly the jobs whose need has a price can rise in no optimum. (Gavel solves an integer
-// program for it.) With a nil reweigh the weights stay; the result is then the lexicographic optimum. The objective is
-// the first level and its bound.
+// WaterFill is lexicographic max-min fairness (section 4.3 and appendix): raise all normalised rates together, freeze
+// the jobs that cannot rise further, and continue with the others. The prices identify these jobs: by strict
+// complementarity, which interior points have, exactly the jobs whose need has a price cannot rise in any optimum.
+// (Gavel solves an integer program for it.) With a nil reweigh the weights stay the same and the result is the
+// lexicographic optimum. Objective and Bound are those of the first level.
 func (j Jobs) WaterFill(reweigh Reweigh) (Allocation, error) {
 	if err := j.Check(); err != nil {
 		return Allocation{}, err
@@ -48,14 +47,14 @@ func (j Jobs) WaterFill(reweigh Reweigh) (Allocation, error) {
 			progress = progress || tight[i] && !saturated[i]
 			saturated[i] = saturated[i] || tight[i]
 		}
-		if !progress { // rounding has the prices: what is filled stays
+		if !progress { // the prices are lost in rounding: keep what is filled
 			return last, nil
 		}
 	}
 }
 
-// fill maximises the t at which every job has the rate filled + t*level, and says which jobs hold it back. It is not ok
-// when no job is to be raised.
+// fill maximises t such that every job has the rate filled + t*level, and returns which jobs limit it. It returns false
+// if no job is to be raised.
 func (j Jobs) fill(filled, level []float64) (Allocation, []bool, bool) {
 	p := j.program()
 	p.goal = 1
@@ -73,7 +72,7 @@ func (j Jobs) fill(filled, level []float64) (Allocation, []bool, bool) {
 		for k := i * p.r; k < (i+1)*p.r; k++ {
 			p.rate[k] /= unit
 		}
-		// A hair below what was reached keeps an inside that rounding cannot close.
+		// Slightly below the level reached, so that rounding cannot close the interior.
 		d.base = filled[i] * (1 - slack) / unit
 		if l > 0 {
 			d.slope = 1
@@ -98,7 +97,7 @@ func (j Jobs) fill(filled, level []float64) (Allocation, []bool, bool) {
 		}
 		return attained, p.beyond(s.price, attained, limit), lack
 	}
-	// The rise is measured against the whole, which may be far more than this level adds.
+	// The rise is measured against the whole level, which may be far more than this step adds.
 	whole := 0.0
 	for _, d := range p.need {
 		if d.slope > 0 {
@@ -114,11 +113,11 @@ func (j Jobs) fill(filled, level []float64) (Allocation, []bool, bool) {
 	return a, p.spread(p.tight(best)), true
 }
 
-// slack is by how much a frozen level may fall when later levels are filled, relative to it.
+// slack is how much a frozen level may fall when later levels are filled, relative to it.
 const slack = 1e-7
 
-// tight are the raised jobs with a price worth the name and no slack, the dearest always. One that is missed is found at
-// the next level, which then is no higher.
+// tight returns the raised jobs with a significant price and no slack, always including the one with the highest price.
+// A job that is missed is found at the next level, which then adds nothing.
 func (p *program) tight(s *point) []bool {
 	held := make([]bool, p.n)
 	total, count, dearest, most := 0.0, 0.0, -1, 0.0

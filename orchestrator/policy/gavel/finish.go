@@ -9,12 +9,12 @@ import (
 //
 //	max_i rho_i,  rho_i = (elapsed[i] + steps[i]/rate_i(X)) / isolated[i]
 //
-// with elapsed seconds since job i came, steps that remain, and isolated seconds that it would take in all on 1/n of the
-// cluster. For a rho in question job i needs the rate steps/(rho*isolated - elapsed), which is convex in rho, so that the
-// interior-point method solves for rho and X at once instead of halving. Jobs without steps are left out.
+// with elapsed seconds since job i arrived, remaining steps, and isolated seconds that it would need in all on 1/n of
+// the cluster. For a given rho job i needs the rate steps/(rho*isolated - elapsed), which is convex in rho, so the
+// interior-point method solves for rho and X at once instead of by bisection. Jobs without steps are left out.
 //
-// Often one job holds rho up, and any X that serves it is optimal. Where no job tells types apart, X is the one that ECOS
-// ends at (secondOrderCone); otherwise it is the centre of all that are optimal (solve).
+// Often one job determines rho, and any X that serves it is optimal. If no job distinguishes types, X is ECOS's result
+// (secondOrderCone); otherwise it is the centre of all optimal ones (solve).
 func (j Jobs) FinishTime(steps, elapsed, isolated []float64) (Allocation, error) {
 	if err := j.checkSteps(steps); err != nil {
 		return Allocation{}, err
@@ -81,7 +81,7 @@ func (j Jobs) FinishTime(steps, elapsed, isolated []float64) (Allocation, error)
 	return Allocation{X: j.shape(p.each(best.x)), Objective: attained * unit, Bound: bound * unit, Steps: took}, nil
 }
 
-// alike says whether no job tells types apart, and all have something to do.
+// alike reports whether no job distinguishes types and all have work left.
 func (p *program) alike() bool {
 	for i := range p.n {
 		if p.need[i].none {
@@ -96,9 +96,9 @@ func (p *program) alike() bool {
 	return true
 }
 
-// Alone keeps the time that each job would have taken alone so far, as Gavel's code does: with every decision the steps
-// done since the last one are charged at the isolated rate of then. The zero value is ready, and its fields are its
-// snapshot.
+// Alone tracks the time that each job would have needed alone so far, as Gavel's code does: at every decision the steps
+// done since the last one are charged at the isolated rate of the last one. The zero value is ready for use, and its
+// fields are its snapshot.
 type Alone struct {
 	Jobs map[int]Past `json:"jobs,omitempty"`
 }
@@ -112,8 +112,7 @@ type Past struct {
 	Left float64 `json:"left"`
 }
 
-// Isolated returns the whole isolated time of each job and remembers the decision. Jobs that are not there any more are
-// forgotten.
+// Isolated returns the whole isolated time of each job and records the decision. It drops jobs that are gone.
 func (a *Alone) Isolated(id []int, j Jobs, steps []float64) []float64 {
 	share := j.Isolated()
 	past := make(map[int]Past, len(id))

@@ -8,9 +8,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// The motivating example of Hadar's paper (section II-A): two V100, three P100 and one K80; three jobs that want 3, 2 and
-// 2 devices and have 80, 30 and 50 epochs to do; epochs a round on each type; and the allocation Y that the paper prints
-// as Gavel's.
+// The motivating example of Hadar's paper (section II-A): two V100, three P100 and one K80; three jobs that need 3, 2
+// and 2 devices and have 80, 30 and 50 epochs to do; epochs per round on each type; and the allocation Y that the paper
+// prints as Gavel's.
 func hadarsExample() (j Jobs, epochs []float64, printed [][]float64) {
 	return Jobs{
 		Throughput: [][]float64{{40, 20, 30}, {5, 15, 5}, {10, 2, 20}},
@@ -19,7 +19,7 @@ func hadarsExample() (j Jobs, epochs []float64, printed [][]float64) {
 	}, []float64{80, 30, 50}, [][]float64{{.6, .4, 0}, {.2, .6, .2}, {.2, 0, .8}}
 }
 
-// possible has jobs run only on types with as many workers as they want: J1 on P100 alone, J2 and J3 on V100 and P100.
+// possible lets jobs run only on types with enough workers for them: J1 on P100 alone, J2 and J3 on V100 and P100.
 func possible(j Jobs) Jobs {
 	rates := make([][]float64, len(j.Throughput))
 	for i, row := range j.Throughput {
@@ -35,8 +35,9 @@ func possible(j Jobs) Jobs {
 }
 
 // The printed Y keeps every job busy all the time, but "under the assumption that the cluster has sufficient capacity":
-// with gangs counted it takes 2.6 of 2 V100 and 2 of 1 K80, so that no program which keeps capacities can return it, and
-// J1 has most of its time on V100s of which there are too few for it. What the program returns is proven to be best.
+// with gangs counted it uses 2.6 of 2 V100 and 2 of 1 K80, so a program with capacity constraints cannot return it, and
+// J1 spends most of its time on V100s, although it needs more of them than there are. The program's own result is
+// proven optimal.
 func TestHadarsPrintedAllocationDoesNotFit(t *testing.T) {
 	t.Parallel()
 	j, _, printed := hadarsExample()
@@ -62,7 +63,8 @@ func TestHadarsPrintedAllocationDoesNotFit(t *testing.T) {
 	}
 }
 
-// Without its capacities Y is no optimum of max-min fairness either: then every job would stay on its fastest type.
+// Without capacity constraints Y is not an optimum of max-min fairness either: every job would stay on its fastest
+// type.
 func TestHadarsAllocationWithoutCapacities(t *testing.T) {
 	t.Parallel()
 	j, _, printed := hadarsExample()
@@ -78,8 +80,8 @@ func TestHadarsAllocationWithoutCapacities(t *testing.T) {
 	}
 }
 
-// schedule runs the mechanism on an allocation until the jobs are done: a line for each round, and the share of all
-// devices that were used in all. fewest has ties go to the job that had fewest rounds, and not to the one that came first.
+// schedule runs the mechanism on an allocation until the jobs are done. It returns a line for each round, and the
+// overall share of devices used. With fewest, ties go to the job with the fewest rounds, not to the earliest.
 func schedule(t *testing.T, j Jobs, epochs []float64, y [][]float64, fewest bool) (lines []string, used float64) {
 	t.Helper()
 	j = possible(j)
@@ -118,10 +120,10 @@ func schedule(t *testing.T, j Jobs, epochs []float64, y [][]float64, fewest bool
 	return lines, used / float64(len(lines))
 }
 
-// What the paper says of figure 1(a): after round 1 the jobs have 60, 25 and 50 epochs left; rounds 1 and 2 use 83 % and
-// 67 % of the devices; it takes six rounds, and about 78 % over all. The mechanism gives that for the printed Y. In round 3
-// J2 and J3 have had the same of V100 and are to have the same: the paper's figures follow if J3 goes first, which had
-// fewer rounds in all. Gavel's code would let J2, which came first, and need one more round.
+// The paper's text on figure 1(a): after round 1 the jobs have 60, 25 and 50 epochs left; rounds 1 and 2 use 83 % and
+// 67 % of the devices; it takes six rounds, and about 78 % overall. The mechanism reproduces that for the printed Y. In
+// round 3, J2 and J3 have had equal time on V100 and equal allocations: the paper's figures follow if J3 goes first,
+// which had fewer rounds in all. Gavel's code would choose J2, which came first, and need one more round.
 func TestHadarsPrintedSchedule(t *testing.T) {
 	t.Parallel()
 	j, epochs, printed := hadarsExample()
@@ -152,8 +154,8 @@ func TestHadarsPrintedSchedule(t *testing.T) {
 	near(t, "the devices used", used, 30./42)
 }
 
-// With the allocation that max-min fairness really gives for gangs and capacities it takes six rounds and 78 % of the
-// devices too.
+// The allocation that max-min fairness computes with gangs and capacities also takes six rounds and 78 % of the
+// devices.
 func TestHadarsExampleAsAllocatedHere(t *testing.T) {
 	t.Parallel()
 	j, epochs, _ := hadarsExample()

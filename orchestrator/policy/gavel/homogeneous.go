@@ -2,25 +2,25 @@ package gavel
 
 import "math"
 
-// homogeneousLP solves a linear program by the primal-dual method on the homogeneous self-dual embedding, with the starting point,
-// step lengths and stopping rule of ECOS (Domahidi, Chu and Boyd, ECC 2013), on which Gavel's published runs stand:
-// where optima are many, it ends near the one that they ended at. In minimising form: min c'x with Gx + s = h, s >= 0
+// homogeneousLP solves a linear program by the primal-dual method on the homogeneous self-dual embedding, with the
+// starting point, step lengths and stopping rule of ECOS (Domahidi, Chu and Boyd, ECC 2013), which Gavel's published
+// runs used: if there are many optima, it ends near the same one. In minimising form: min c'x with Gx + s = h, s >= 0
 // and multipliers z, x being the allocation and t; tau and kappa scale the whole.
 type homogeneousLP struct {
 	*newton
 	alloc      []float64
 	tau, kappa float64
-	// one and two solve the system for (-c, h) and for the residuals.
+	// one and two are the solutions of the system for (-c, h) and for the residuals.
 	one, two *point
-	// rx, rt and rz are the residuals of the dual, of its t and of the primal; rz sits in a point's slacks.
+	// rx, rt and rz are the residuals of the dual, of its t and of the primal; rz is stored in a point's slacks.
 	rx  []float64
 	rt  float64
 	rz  *point
 	gap float64
-	// bx and bz are the right hand side in work.
+	// bx and bz are the current right hand side.
 	bx []float64
 	bz *point
-	// left, nothing and more are for the refinement of a solution.
+	// left, nothing and more are used to refine a solution.
 	left          []float64
 	nothing, more *point
 }
@@ -39,8 +39,8 @@ const (
 	goodEnough       = 1e-11
 )
 
-// solveHomogeneous runs the method and returns the point with the least gap; gap judges X and prices. It stops where ECOS does, or
-// once the gap is enough.
+// solveHomogeneous runs the method and returns the point with the smallest gap, where gap evaluates X and prices. It
+// stops where ECOS does, or when the gap is at most enough.
 func (p *program) solveHomogeneous(enough float64, gap func(*point) float64) (*point, int) {
 	e := &homogeneousLP{newton: p.newton(), alloc: make([]float64, p.n*p.r), tau: 1, kappa: 1}
 	e.one, e.two, e.rz, e.bz = newPoint(p.n, p.r), newPoint(p.n, p.r), newPoint(p.n, p.r), newPoint(p.n, p.r)
@@ -79,7 +79,7 @@ func (p *program) solveHomogeneous(enough float64, gap func(*point) float64) (*p
 	return best, steps
 }
 
-// begin sets the least-squares starting point, in the scaling that begin itself chooses.
+// begin sets the least-squares starting point, in a scaling that it chooses.
 func (e *homogeneousLP) begin() {
 	scale := e.equilibrate()
 	// A price of 1 for slacks of the scale squared makes the system that of weighted least squares.
@@ -102,7 +102,7 @@ func (e *homogeneousLP) begin() {
 		e.bx[k] = e.gainAt(k)
 	}
 	e.solveFor(e.bx, e.goal, newPoint(e.n, e.r), e.two)
-	// The slacks of the one and the prices of the other, moved into the cone by one shift each.
+	// Slacks come from the first solution and prices from the second, each shifted into the cone by one constant.
 	e.t = t
 	s := newPoint(e.n, e.r)
 	e.image(e.alloc, e.t, s)
@@ -129,7 +129,7 @@ func (e *homogeneousLP) begin() {
 	e.unscale(scale, shiftIntoTheCone+primal, shiftIntoTheCone+dual)
 }
 
-// unscale adds the shifts and takes the scaling away.
+// unscale adds the shifts and removes the scaling.
 func (e *homogeneousLP) unscale(scale *point, primal, dual float64) {
 	apply := func(s, z, scale []float64) {
 		for i, r := range scale {
@@ -186,7 +186,7 @@ func (e *homogeneousLP) image(alloc []float64, t float64, out *point) {
 	}
 }
 
-// solveFor solves G'z = (bx, bt) and Gx - (s/z)z = bz for x and z, with the factors at hand.
+// solveFor solves G'z = (bx, bt) and Gx - (s/z)z = bz for x and z, with the present factors.
 func (e *homogeneousLP) solveFor(bx []float64, bt float64, bz, out *point) {
 	r, w := e.r, e.r+2
 	for j := range r {
@@ -208,7 +208,7 @@ func (e *homogeneousLP) solveFor(bx []float64, bt float64, bz, out *point) {
 	e.finish(bz, out)
 }
 
-// reduce is the first half of solveFor: X but for the prices and t, and the system's right hand side.
+// reduce is the first half of solveFor: X without the contributions of prices and t, and the system's right hand side.
 func (e *homogeneousLP) reduce(bx []float64, last float64, bz, out *point) float64 {
 	r, w := e.r, e.r+2
 	for i := range e.n {
@@ -252,7 +252,7 @@ func (e *homogeneousLP) finish(bz, out *point) {
 	}
 }
 
-// refine solves and, near the optimum, where the blocks are ill-conditioned, solves once more for what is left over.
+// refine solves and, near the optimum, where the blocks are ill-conditioned, solves again for the residual.
 func (e *homogeneousLP) refine(bx []float64, bt float64, bz, out *point) {
 	e.solveFor(bx, bt, bz, out)
 	if e.gap > refinedBelow {

@@ -2,7 +2,7 @@ package gavel
 
 import "math"
 
-// costs are c'x and h'z of a point's X, t and prices.
+// costs returns c'x and h'z of a point's X, t and prices.
 func (e *homogeneousLP) costs(x []float64, t float64, z *point) (cx, hz float64) {
 	cx = -float64(e.goal * t)
 	if e.gain != nil {
@@ -68,7 +68,7 @@ func (e *homogeneousLP) converged() bool {
 		}
 		return sum
 	}
-	// norm is of numbers for each row's types, for each row twice, and for each type.
+	// norm takes entries for each row's types, two per row, and one for each type.
 	norm := func(x, row, over, free []float64) float64 {
 		sum := squares(x, e.r) + squares(row, 1) + squares(over, 1)
 		for _, v := range free {
@@ -86,7 +86,7 @@ func (e *homogeneousLP) converged() bool {
 	return primal < feasibleWithin && dual < feasibleWithin
 }
 
-// advance takes one step; false if the system cannot be solved any more.
+// advance makes one step, and returns false if the system can no longer be solved.
 func (e *homogeneousLP) advance() bool {
 	if !e.factor() {
 		return false
@@ -102,7 +102,7 @@ func (e *homogeneousLP) advance() bool {
 	rtau := e.kappa + cx + hz
 	denominator := e.kappa/e.tau - c1 - h1
 
-	// Affine: aim for products of zero. Targets are held divided by their prices here, which leaves the slacks.
+	// Affine: aim for products of zero. Targets are stored divided by their prices, which leaves the slacks.
 	turn := func(target, s []float64) {
 		for i, v := range s {
 			target[i] = -v
@@ -145,8 +145,8 @@ func (e *homogeneousLP) advance() bool {
 	return true
 }
 
-// towards finds the step that takes the given part of the residuals away and products to their targets: e.step holds the
-// slacks' and prices' part and t's, e.two.x the allocation's.
+// towards computes the step that removes the given part of the residuals and moves products to their targets: e.step
+// holds the part of slacks, prices and t, and e.two.x that of the allocation.
 func (e *homogeneousLP) towards(part, tau, denominator float64) (dtau float64) {
 	for k, v := range e.rx {
 		e.bx[k] = part * v
@@ -186,7 +186,7 @@ func (e *homogeneousLP) towards(part, tau, denominator float64) (dtau float64) {
 	return dtau
 }
 
-// length is the longest step that keeps everything positive.
+// length returns the longest step that keeps everything positive.
 func (e *homogeneousLP) length(dtau, dkappa float64) float64 {
 	longest := longestStep
 	for _, pair := range [][2][]float64{
@@ -210,7 +210,7 @@ func (e *homogeneousLP) length(dtau, dkappa float64) float64 {
 	return longest
 }
 
-// answer is the point that the embedding stands for, with X inside all constraints, clipped like Gavel's.
+// answer writes the point that the embedding represents, with X within all constraints, clipped like Gavel's.
 func (e *homogeneousLP) answer(to *point) {
 	to.copy(e.point)
 	r := e.r
@@ -240,7 +240,7 @@ func (e *homogeneousLP) answer(to *point) {
 }
 
 // equilibrate is Ruiz's scaling: three times, rows and columns of G are divided by the root of their largest entry. It
-// returns the rows' scales; the columns' drop out of the starting point's slacks and prices.
+// returns the rows' scales; the columns' cancel in the starting point's slacks and prices.
 func (e *homogeneousLP) equilibrate() *point {
 	rows, cols := newPoint(e.n, e.r), newPoint(e.n, e.r)
 	for _, v := range [][]float64{rows.x, rows.row, rows.over, rows.free, cols.x} {

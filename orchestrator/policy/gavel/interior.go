@@ -2,33 +2,34 @@ package gavel
 
 import "math"
 
-// program is: maximise sum gain*X + goal*t over X and t, so that X is an allocation and, for every job with a need,
+// program is: maximise sum gain*X + goal*t over X and t, such that X is an allocation and, for every job with a need,
 // rate_i . X_i >= need_i(t). Needs are convex in t, so the program is convex.
 type program struct {
 	n, r int
-	// rate and gain are n*r numbers, row by row; gain is nil for none.
+	// rate and gain have n*r entries, row by row; gain is nil for none.
 	rate, gain []float64
 	need       []need
 	scale      []float64
-	// count says how many jobs each row stands for, and mass is count*scale. of maps jobs to rows; nil if it is one to one.
+	// count is the number of jobs that each row represents, and mass is count*scale. of maps jobs to rows; nil if it is
+	// one to one.
 	count, mass []float64
 	of          []int
 	workers     []float64
-	// goal is +1 to make t large, -1 to make it small, 0 if there is no t.
+	// goal is +1 to maximise t, -1 to minimise it, 0 without t.
 	goal float64
-	// from is t to start at, such that small rates meet the needs if that can be.
+	// from is the initial t, such that small rates meet the needs if that is possible.
 	from float64
 }
 
-// need is slope*t + base + steps/(t*iso - elapsed): linear for max-min fairness and makespan, hyperbolic for finish-time
-// fairness, where t is rho and the job must end within rho times its isolated time.
+// need is slope*t + base + steps/(t*iso - elapsed): linear for max-min fairness and makespan, hyperbolic for
+// finish-time fairness, where t is rho and the job must end within rho times its isolated time.
 type need struct {
 	slope, base         float64
 	steps, iso, elapsed float64
 	none                bool
 }
 
-// at is the need at t and its first and second derivatives.
+// at returns the need at t and its first and second derivatives.
 func (d need) at(t float64) (value, first, second float64) {
 	value, first = float64(d.slope*t)+d.base, d.slope
 	if d.steps > 0 {
@@ -42,7 +43,8 @@ func (d need) at(t float64) (value, first, second float64) {
 	return value, first, second
 }
 
-// point is a primal and dual point. Slacks are kept beside the variables, so that small ones keep their digits.
+// point is a primal and dual point. Slacks are stored separately from the variables so that small ones keep their
+// precision.
 type point struct {
 	x, zx []float64 // allocation >= 0
 	row   []float64 // 1 - sum_j x
@@ -70,15 +72,15 @@ func newPoint(n, r int) *point {
 type newton struct {
 	*program
 	*point
-	// step is the direction; target is what the complementarity products are to become, less what they are.
+	// step is the direction; target is the aim for the complementarity products minus their present values.
 	step, target *point
-	// ratio is price over slack of every constraint, in its slacks, as of the last factor.
+	// ratio is price over slack of every constraint, stored in its slacks, at the last factorisation.
 	ratio *point
-	// inverse holds each job's r*r block inverted; drag is the block's coupling to t and solved its image.
+	// inverse holds each job's inverted r*r block; drag is the block's coupling to t and solved its image.
 	inverse, drag, solved, rhs []float64
 	// d1, lack: need's derivative and the residual of "over".
 	d1, lack []float64
-	// weight is how many logarithms of "over" the barrier holds.
+	// weight is the number of logarithms of "over" in the barrier.
 	weight []float64
 	curve  float64 // sum of zover * need''
 	slackT float64 // sum of zover/over * need'^2 + curve
@@ -86,21 +88,22 @@ type newton struct {
 	chol   []float64
 }
 
-// maxSteps is far more than any program was seen to need; a program that does not converge is still bounded by its gap.
+// maxSteps is far more than any observed program needed; the gap bounds the error even if a program does not converge.
 const maxSteps = 100
 
-// patience is how many steps without a better gap end the search once the gap is Acceptable: rounding has the last digits.
+// patience is the number of steps without a better gap after which the search ends if the gap is Acceptable: the last
+// digits are then rounding.
 const patience = 3
 
-// hopelessGap is a gap, relative to t, that is not worth measuring.
+// hopelessGap is a gap, relative to t, above which it is not worth computing.
 const hopelessGap = 1e-3
 
-// hopeless is how many end it in any case.
+// hopeless is the number of such steps that end the search in any case.
 const hopeless = 20
 
-// solve follows the central path of a program whose needs are curved until gap says that the point is good enough. The
-// centre is the one that such a program has in Gavel, which splits each need in two, with t_i for 1/rate_i in between:
-// the two logarithms of its barrier come, at the best t_i, to those of need.weight.
+// solve follows the central path of a program whose needs are curved until gap is small enough. The centre is that of
+// Gavel's form of such a program, which splits each need in two, with a t_i for 1/rate_i in between: the two logarithms
+// of its barrier add up, at the best t_i, to those of need.weight.
 func (p *program) solve(gap func(*point) float64) (*point, int) {
 	s := p.start()
 	best, bestGap, stale := newPoint(p.n, p.r), math.Inf(1), 0
@@ -108,7 +111,7 @@ func (p *program) solve(gap func(*point) float64) (*point, int) {
 	for ; steps < maxSteps; steps++ {
 		s.residuals()
 		mu := s.mu()
-		// While products are large so is the gap, which takes time to know.
+		// While products are large so is the gap, which is expensive to compute.
 		if mu*s.degree() > hopelessGap*math.Abs(s.t) && steps < maxSteps-1 {
 			stale = 0
 		} else if g := gap(s.point); g < bestGap {
@@ -150,7 +153,7 @@ func (p *program) newton() *newton {
 	}
 }
 
-// start is inside every constraint, with products of slack and price all alike.
+// start is inside every constraint, with equal products of slack and price.
 func (p *program) start() *newton {
 	n, r := p.n, p.r
 	s := p.newton()
@@ -178,7 +181,7 @@ func (p *program) start() *newton {
 	return s
 }
 
-// interior is a small allocation within all constraints.
+// interior writes a small allocation within all constraints.
 func (p *program) interior(x []float64) {
 	scale := 0.0
 	for _, m := range p.mass {
@@ -207,7 +210,7 @@ func (s *newton) setPrices(mu float64) {
 	}
 }
 
-// residuals recomputes what depends on t, and how far "over" is from what it stands for.
+// residuals recomputes everything that depends on t, and the residual of "over".
 func (s *newton) residuals() {
 	s.curve = 0
 	for i := range s.n {
@@ -240,15 +243,15 @@ func (p *point) copy(from *point) {
 	p.t = from.t
 }
 
-// mu is the mean product of slack and price.
+// mu returns the mean product of slack and price.
 func (s *newton) mu() float64 { return s.muAfter(0, 0) }
 
-// muAfter is what mu would be after steps of these lengths.
+// muAfter returns mu after steps of these lengths.
 func (s *newton) muAfter(primal, dual float64) float64 {
 	return s.products(s.step, primal, dual) / s.degree()
 }
 
-// products is the sum of all products of slack and price after a step.
+// products returns the sum of all products of slack and price after a step.
 func (s *newton) products(step *point, primal, dual float64) float64 {
 	sum, r := 0.0, s.r
 	for i, c := range s.count {
@@ -265,7 +268,7 @@ func (s *newton) products(step *point, primal, dual float64) float64 {
 	return sum
 }
 
-// degree is how many products there are.
+// degree returns the number of products.
 func (s *newton) degree() float64 {
 	degree := float64(s.r)
 	for i, c := range s.count {
@@ -277,7 +280,7 @@ func (s *newton) degree() float64 {
 	return degree
 }
 
-// spreadOut is the ratio of the largest to the smallest product, as the barrier weighs them.
+// spreadOut returns the ratio of the largest to the smallest product, as weighted in the barrier.
 func (s *newton) spreadOut() float64 {
 	least, most := math.Inf(1), 0.0
 	note := func(v float64) { least, most = min(least, v), max(most, v) }

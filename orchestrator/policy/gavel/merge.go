@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// merge makes one row of jobs that the program cannot tell apart: same rates, need and scale. The solvers treat equal
-// jobs alike at every step, so that their path is the same, and is found in as many times less work as jobs were merged.
+// merge combines jobs that the program cannot distinguish, with the same rates, need and scale, into one row. The
+// solvers treat equal jobs alike at every step, so the path is the same and takes proportionally less work.
 func (p *program) merge() *program {
 	if p.n == 0 {
 		return p
@@ -34,7 +34,7 @@ func (p *program) merge() *program {
 	return q
 }
 
-// classes finds the first job of each kind, and the kind of each job.
+// classes returns the first job of each kind, and the kind of each job.
 func (p *program) classes() (first, of []int) {
 	of = make([]int, p.n)
 	seen := make(map[uint64][]int, p.n)
@@ -77,7 +77,7 @@ func (p *program) hash(i int) uint64 {
 	return h
 }
 
-// each gives every job its row's part of X.
+// each returns every job's row of X.
 func (p *program) each(x []float64) []float64 {
 	if p.of == nil {
 		return x
@@ -89,7 +89,7 @@ func (p *program) each(x []float64) []float64 {
 	return all
 }
 
-// spread gives every job what its row has.
+// spread returns every job's entry of a list by row.
 func (p *program) spread(held []bool) []bool {
 	if p.of == nil {
 		return held

@@ -2,18 +2,17 @@ package gavel
 
 import "math/bits"
 
-// Mersenne is the MT19937 generator, seeded and read as Python's random.Random does. Gavel's simulator draws from it;
-// with the same seed the same choices come out, and its runs can be reproduced. Its two numbers are its snapshot:
-// Restore replays the draws.
+// Mersenne is the MT19937 generator, seeded and read like Python's random.Random. Gavel's simulator uses it, so that
+// its runs can be reproduced with the same seed. Its two numbers are its snapshot: Restore replays the draws.
 type Mersenne struct {
 	state [624]uint32
 	next  int
-	// Seed and Draws say where the generator is.
+	// Seed and Draws are the generator's position.
 	Seed  uint32 `json:"seed"`
 	Draws uint64 `json:"draws"`
 }
 
-// NewMersenne seeds a generator as random.Random(seed) and skips so many draws.
+// NewMersenne seeds a generator like random.Random(seed) and skips the given draws.
 func NewMersenne(seed uint32, draws uint64) *Mersenne {
 	m := &Mersenne{Seed: seed, next: 624}
 	s := &m.state
@@ -43,7 +42,7 @@ func NewMersenne(seed uint32, draws uint64) *Mersenne {
 	return m
 }
 
-// Uint32 is the next draw.
+// Uint32 returns the next draw.
 func (m *Mersenne) Uint32() uint32 {
 	if m.next == 624 {
 		for i := range 624 {

@@ -7,7 +7,7 @@ import (
 )
 
 // The numbers are Python 3.11's: r = random.Random(5); r.randrange(10) eight times, r.shuffle, r.getrandbits(32).
-func TestMersenneIsPythons(t *testing.T) {
+func TestMersenneMatchesPython(t *testing.T) {
 	t.Parallel()
 	m := NewMersenne(5, 0)
 	var got []int

@@ -2,9 +2,9 @@ package gavel
 
 import "math"
 
-// factor inverts each job's block and gathers the system of prices and t. With D = price/slack of each constraint, the
-// block of job i is diag(Dx) + Drow 1 1' + Dover a a', a being its rates: positive definite. It returns false when
-// rounding has eaten that.
+// factor inverts each job's block and builds the system of prices and t. With D = price/slack of each constraint, the
+// block of job i is diag(Dx) + Drow 1 1' + Dover a a', a being its rates: positive definite. It returns false if
+// rounding errors have destroyed that.
 func (s *newton) factor() bool {
 	r, w := s.r, s.r+2
 	clear(s.system)
@@ -61,7 +61,7 @@ func (s *newton) factor() bool {
 	return true
 }
 
-// inner is the inner product of two vectors of one number per type; three types are the usual.
+// inner returns the inner product of two vectors with one entry per type; three types is the common case.
 func inner(a, b []float64) float64 {
 	if len(a) == 3 && len(b) == 3 {
 		return float64(a[0]*b[0]) + float64(a[1]*b[1]) + float64(a[2]*b[2])
@@ -73,7 +73,8 @@ func inner(a, b []float64) float64 {
 	return sum
 }
 
-// invert replaces the lower triangle of a positive definite r*r matrix by its whole inverse, by Cholesky's factor.
+// invert replaces the lower triangle of a positive definite r*r matrix by its whole inverse, by a Cholesky
+// factorisation.
 func invert(m, chol []float64, r int) bool {
 	if r == 3 {
 		return invert3((*[9]float64)(m))
@@ -163,7 +164,7 @@ func aim(target, slack, price []float64) {
 	}
 }
 
-// correct aims for products of mu, less what the predictor's second order will add.
+// correct aims for products of mu, less the second-order effect of the predictor.
 func (s *newton) correct(mu float64, second bool) {
 	weight := 0.0
 	if second {
@@ -187,7 +188,7 @@ func (s *newton) direction() {
 	for j := range r {
 		s.system[j*w+w-1] = s.target.free[j] / s.price[j]
 	}
-	// The residual of t and what the needs add to it.
+	// The residual of t and the contributions of the needs.
 	rt := s.goal
 	for i := range s.n {
 		share := 0.0
@@ -222,7 +223,7 @@ func (s *newton) direction() {
 	s.spread()
 }
 
-// spread turns the step of prices and t into the step of everything else.
+// spread computes the step of everything else from the step of prices and t.
 func (s *newton) spread() {
 	r := s.r
 	clear(s.step.free)
@@ -247,10 +248,10 @@ func (s *newton) spread() {
 	}
 }
 
-// eliminate solves the small system for the prices' step and t's.
+// eliminate solves the small system for the steps of the prices and of t.
 func (s *newton) eliminate() []float64 { return eliminate(s.system, s.r+1) }
 
-// eliminate solves a system, whose last column is the right hand side, with pivoting, and leaves it as it is.
+// eliminate solves a system, whose last column is the right hand side, with pivoting, and does not modify it.
 func eliminate(system []float64, size int) []float64 {
 	w := size + 1
 	m := append([]float64(nil), system...)
@@ -282,7 +283,7 @@ func eliminate(system []float64, size int) []float64 {
 	return answer
 }
 
-// lengths are how far the step may go without any slack or price falling below a hundredth of what it is.
+// lengths returns how far the step may go before a slack or price falls below a hundredth of its value.
 func (s *newton) lengths() (primal, dual float64) {
 	p, d := s.point, s.step
 	primal = min(reach(p.x, d.x), reach(p.row, d.row), reach(p.over, d.over), reach(p.free, d.free))

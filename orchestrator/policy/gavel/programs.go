@@ -5,22 +5,22 @@ import (
 	"math"
 )
 
-// Tolerance is the relative gap at which a program counts as solved; ECOS, which Gavel calls, stops at the same.
+// Tolerance is the relative gap below which a program counts as solved; ECOS, which Gavel calls, uses the same.
 const Tolerance = 1e-8
 
-// Acceptable is the relative gap that every program reaches, finish-time fairness of types that are alike three times it;
-// with throughputs and steps of many magnitudes rounding may keep it from Tolerance.
+// Acceptable is the relative gap that every program reaches; finish-time fairness of types that are alike reaches three
+// times it. If throughputs and steps span many magnitudes, rounding may keep it from Tolerance.
 const Acceptable = 1e-6
 
-// largeProblem is the number of unlike jobs from which on the last digits are dear, so that maxLeastRate is content with
-// Acceptable.
+// largeProblem is the number of distinct jobs from which maxLeastRate accepts Acceptable, because the last digits are
+// expensive.
 const largeProblem = 1000
 
 // MaxMin is least attained service with weights (section 4.1): maximise over X
 //
 //	min_i Scale[i]/Weight[i] * rate_i(X) / rate_i(X^equal)
 //
-// with rate_i(X) = sum_j Throughput[i][j] X[i][j]. A job that runs nowhere is left out. For the variant that does not
+// with rate_i(X) = sum_j Throughput[i][j] X[i][j]. Jobs that run on no type are left out. For the variant that does not
 // know the types call it on Unaware.
 func (j Jobs) MaxMin() (Allocation, error) {
 	if err := j.Check(); err != nil {
@@ -29,7 +29,7 @@ func (j Jobs) MaxMin() (Allocation, error) {
 	return j.maxLeastRate(j.levels(), 0), nil
 }
 
-// levels is the rate of each job at a max-min objective of 1; 0 for a job that runs nowhere.
+// levels returns the rate of each job at a max-min objective of 1, or 0 for a job that runs on no type.
 func (j Jobs) levels() []float64 {
 	equal := j.Proportional()
 	level := make([]float64, len(j.Throughput))
@@ -39,9 +39,9 @@ func (j Jobs) levels() []float64 {
 	return level
 }
 
-// maxLeastRate maximises the t at which every job i has rate_i(X) >= t*level[i]. The objective is t; the bound comes from the
-// prices y of types and z of needs: t * sum z*level = sum z*rate(X) <= sum_j Workers[j] y_j + sum_i max(0, max_j z_i T_ij -
-// Scale_i y_j).
+// maxLeastRate maximises t such that every job i has rate_i(X) >= t*level[i]. The objective is t; the bound comes from
+// the prices y of types and z of needs: t * sum z*level = sum z*rate(X) <= sum_j Workers[j] y_j + sum_i max(0, max_j
+// z_i T_ij - Scale_i y_j).
 func (j Jobs) maxLeastRate(level []float64, enough float64) Allocation {
 	p := j.program()
 	p.goal = 1
@@ -88,7 +88,8 @@ func (j Jobs) maxLeastRate(level []float64, enough float64) Allocation {
 	return Allocation{X: j.shape(p.each(best.x)), Objective: attained, Bound: bound, Steps: steps}
 }
 
-// program has the constraints of the jobs, needs for all and no goal. Types without workers have no throughput.
+// program returns a program with the constraints of the jobs, needs for all and no goal. Types without workers have no
+// throughput.
 func (j Jobs) program() *program {
 	n, r := len(j.Throughput), len(j.Workers)
 	p := &program{
@@ -99,7 +100,7 @@ func (j Jobs) program() *program {
 		p.count[i] = 1
 	}
 	for t, workers := range j.Workers {
-		// A type that is not there still needs room inside its constraint; nothing runs on it.
+		// A type without workers still needs an interior of its constraint; nothing runs on it.
 		p.workers[t] = workers
 		if workers == 0 {
 			p.workers[t] = 1
@@ -115,7 +116,7 @@ func (j Jobs) program() *program {
 	return p
 }
 
-// normalise scales each job's rates and need, so that the fastest rate is 1.
+// normalise scales each job's rates and need so that the fastest rate is 1.
 func (p *program) normalise() {
 	for i := range p.need {
 		top := p.top(i)
@@ -169,7 +170,7 @@ func (p *program) dual(s *point) float64 {
 	return bound
 }
 
-// shape makes rows of a flat allocation; on types without workers it is zero.
+// shape splits a flat allocation into rows, with zeros for types without workers.
 func (j Jobs) shape(flat []float64) [][]float64 {
 	r := len(j.Workers)
 	x := make([][]float64, len(j.Throughput))
@@ -185,13 +186,13 @@ func (j Jobs) shape(flat []float64) [][]float64 {
 }
 
 // Makespan minimises the time until the last job is done (section 4.2): max_i steps[i] / rate_i(X), in seconds. steps
-// are those that remain; the objective is the makespan, and the bound is below it. It is the max-min program of
+// are the remaining ones; the objective is the makespan, and the bound is below it. It solves the max-min program of
 // 1/makespan.
 func (j Jobs) Makespan(steps []float64) (Allocation, error) {
 	if err := j.checkSteps(steps); err != nil {
 		return Allocation{}, err
 	}
-	// In units of what equal shares take the numbers are near 1, which saves steps.
+	// In units of the time with equal shares the values are near 1, which saves steps.
 	equal, unit := j.Isolated(), 0.0
 	for i, s := range steps {
 		if s > 0 && !j.runs(i) {
@@ -214,8 +215,9 @@ func (j Jobs) Makespan(steps []float64) (Allocation, error) {
 	return a, nil
 }
 
-// MakespanAsPublished answers as Gavel's code does: it halves between 100 and 1,000,000 s until the ends are within 5 %,
-// and then takes the centre of what ends in that time. The objective is that time, up to 5 % above the optimum.
+// MakespanAsPublished returns the result of Gavel's code: bisection between 100 and 1,000,000 s until the ends are
+// within 5 %, and then the centre of the allocations that end in that time. The objective is that time, up to 5 % above
+// the optimum.
 func (j Jobs) MakespanAsPublished(steps []float64) (Allocation, error) {
 	exact, err := j.Makespan(steps)
 	if err != nil || exact.Objective == 0 {

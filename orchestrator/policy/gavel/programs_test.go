@@ -10,7 +10,7 @@ import (
 	"gonum.org/v1/gonum/optimize/convex/lp"
 )
 
-// randomJobs are n jobs with throughputs over five decades and some types on which they cannot run.
+// randomJobs returns n jobs with throughputs over five decades and some types on which they cannot run.
 func randomJobs(rng *rand.Rand, n, r int) (Jobs, []float64) {
 	j := Jobs{Workers: make([]float64, r)}
 	for t := range r {
@@ -35,7 +35,7 @@ func randomJobs(rng *rand.Rand, n, r int) (Jobs, []float64) {
 	return j, steps
 }
 
-// simplex solves maximise sum gain*X + goal*t with rate_i(X) >= base[i] + t*slope[i] exactly, with gonum.
+// simplex maximises sum gain*X + goal*t with rate_i(X) >= base[i] + t*slope[i] exactly, with gonum.
 func simplex(t *testing.T, j Jobs, gain [][]float64, goal float64, base, slope []float64) float64 {
 	t.Helper()
 	n, r := len(j.Throughput), len(j.Workers)
@@ -99,7 +99,7 @@ func simplex(t *testing.T, j Jobs, gain [][]float64, goal float64, base, slope [
 	return -value
 }
 
-// checkAllocation checks the constraints of section 3.1 and that the gap is proven small.
+// checkAllocation checks the constraints of section 3.1 and that the proven gap is small.
 func checkAllocation(t *testing.T, j Jobs, a Allocation) {
 	t.Helper()
 	used := make([]float64, len(j.Workers))
@@ -185,7 +185,7 @@ func TestProgramsAgainstSimplex(t *testing.T) {
 	}
 }
 
-// At the rho that comes out the jobs' needs must be just feasible: the max-min over needs is 1, by the simplex.
+// At the resulting rho the jobs' needs must be just feasible: the max-min over needs, by the simplex, is 1.
 func TestFinishTimeAgainstSimplex(t *testing.T) {
 	t.Parallel()
 	for seed := range seeds {
@@ -241,7 +241,7 @@ func programs(j Jobs, steps, elapsed, isolated []float64) map[string]func() (All
 	}
 }
 
-// Water filling: no level can be raised without lowering one that is lower or equal, checked by raising each job alone.
+// Water filling: no level can be raised without lowering an equal or lower one; checked by raising each job alone.
 func TestWaterFilling(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(40) {

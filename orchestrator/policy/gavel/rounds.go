@@ -6,41 +6,42 @@ import (
 	"slices"
 )
 
-// Rounds is the round-based mechanism (section 5, algorithm 1): in every round each type of worker goes to the jobs with
-// the highest priority, which is the allocation a job should have over the fraction of rounds it got. The rules are those
-// of Gavel's code, which say more than the paper. All fields are its snapshot.
+// Rounds is the round-based mechanism (section 5, algorithm 1): in every round each type of worker goes to the jobs
+// with the highest priority, which is a job's allocation over the fraction of rounds that it got. The rules are those
+// of Gavel's code, which define more than the paper. All fields are its snapshot.
 type Rounds struct {
 	// Length of a round, in seconds.
 	Length float64 `json:"length"`
 	// Interval is the least time between two allocations, in seconds; Gavel's default is 1920.
 	Interval float64 `json:"interval"`
-	// Changed says that jobs came or went since the last allocation.
+	// Changed means that jobs were added or removed since the last allocation.
 	Changed bool `json:"changed"`
 	// Last is when the last allocation was made, in seconds; 0 for never.
 	Last float64 `json:"last"`
-	// Worked is the time all jobs together ran on each type since then, in seconds.
+	// Worked is the total time that jobs ran on each type since then, in seconds.
 	Worked []float64 `json:"worked"`
-	// Shares are the jobs in order of arrival, which is that of their numbers.
+	// Shares are the jobs in order of arrival, which is also that of their numbers.
 	Shares []Share `json:"shares,omitempty"`
 }
 
-// Share is what one job should get and got.
+// Share is one job's allocation and the time that it ran.
 type Share struct {
 	Job int `json:"job"`
 	// Target is its allocation, nil until one is made.
 	Target []float64 `json:"target,omitempty"`
-	// Time it ran on each type since the last allocation, in seconds; half a round stands for nothing.
+	// Time it ran on each type since the last allocation, in seconds, plus half a round.
 	Time []float64 `json:"time"`
-	// Deficit is the time it should have had and did not, over all allocations, in seconds.
+	// Deficit is the allocated time that it did not run, in seconds.
 	Deficit []float64 `json:"deficit"`
 }
 
-// NewRounds is the mechanism for so many types of workers.
+// NewRounds returns the mechanism for a number of worker types.
 func NewRounds(types int, length, interval float64) *Rounds {
 	return &Rounds{Length: length, Interval: interval, Changed: true, Worked: make([]float64, types)}
 }
 
-// Add takes a job in, whose number must be above those of all before. It has no allocation, and so does not run, until the next one is made.
+// Add adds a job, whose number must be above those of all earlier ones. It has no allocation, and so does not run,
+// until the next one is made.
 func (r *Rounds) Add(job int) {
 	s := Share{Job: job, Time: make([]float64, len(r.Worked)), Deficit: make([]float64, len(r.Worked))}
 	for t := range s.Time {
@@ -50,12 +51,12 @@ func (r *Rounds) Add(job int) {
 	r.Changed = true
 }
 
-// Remove forgets a job.
+// Remove removes a job.
 func (r *Rounds) Remove(job int) {
 	r.Retain(func(i int) bool { return r.Shares[i].Job != job })
 }
 
-// Retain forgets every share that keep, given its index, refuses.
+// Retain removes every share for whose index keep returns false.
 func (r *Rounds) Retain(keep func(i int) bool) {
 	kept := r.Shares[:0]
 	for i := range r.Shares {
@@ -69,7 +70,7 @@ func (r *Rounds) Retain(keep func(i int) bool) {
 	}
 }
 
-// Index finds a job among the shares by its number, which rise; -1 if it is not there.
+// Index returns the index of a job's share, or -1. Job numbers are ascending.
 func (r *Rounds) Index(job int) int {
 	if i, found := slices.BinarySearchFunc(r.Shares, job, func(s Share, n int) int { return s.Job - n }); found {
 		return i
@@ -77,7 +78,7 @@ func (r *Rounds) Index(job int) int {
 	return -1
 }
 
-// Ran records that a job ran on a type for so many seconds. It counts for the type even if the job is gone.
+// Ran records that a job ran on a type for some seconds. They count for the type even if the job is gone.
 func (r *Rounds) Ran(job, t int, seconds float64) {
 	r.Worked[t] += seconds
 	if i := r.Index(job); i >= 0 {
@@ -85,7 +86,7 @@ func (r *Rounds) Ran(job, t int, seconds float64) {
 	}
 }
 
-// Retype makes the accounts fit another list of types; what a type had goes with its name.
+// Retype converts the accounts to another list of types by name.
 func (r *Rounds) Retype(from, to []string) {
 	r.Worked, r.Changed = retyped(r.Worked, from, to, 0), true
 	for i := range r.Shares {
@@ -108,12 +109,12 @@ func retyped(row []float64, from, to []string, fresh float64) []float64 {
 	return moved
 }
 
-// Due says whether a new allocation is to be made now: something changed, and the last one is not too recent.
+// Due reports whether to make a new allocation now: jobs have changed, and the last one is at least Interval ago.
 func (r *Rounds) Due(now float64) bool {
 	return r.Changed && (r.Last == 0 || now-r.Last >= r.Interval)
 }
 
-// Allocate settles the accounts of the old allocation and takes a new one: a row for each of Shares.
+// Allocate closes the accounts of the old allocation and starts a new one with a row for each of Shares.
 func (r *Rounds) Allocate(now float64, targets [][]float64) {
 	elapsed := now - r.Last
 	clear(r.Worked)
@@ -138,22 +139,22 @@ type Pick struct {
 	Job, Type, Scale int
 }
 
-// Round is what a round is picked from.
+// Round is the input of Pick.
 type Round struct {
 	// Order in which types are filled; Gavel takes the fastest first, and shuffles them for policies that do not know
 	// the types.
 	Order []int
 	// Workers of each type.
 	Workers []int
-	// Scale and Throughput of each of the mechanism's Shares, in their order.
+	// Scale and Throughput of each of the mechanism's Shares, in order.
 	Scale      []int
 	Throughput [][]float64
-	// Strict leaves out jobs of priority 0, as under FIFO; without it they fill what is left.
+	// Strict leaves out jobs of priority 0, as under FIFO; otherwise they fill what is left.
 	Strict bool
 }
 
-// Pick chooses the jobs of a round. Of equal priorities the larger deficit goes first, then the larger allocation, then
-// who came first. A job without an allocation keeps the workers it is picked for idle, as Gavel's code does.
+// Pick chooses the jobs of a round. Among equal priorities the larger deficit goes first, then the larger allocation,
+// then the earlier arrival. A job without an allocation keeps the workers it is picked for idle, as in Gavel's code.
 func (r *Rounds) Pick(round Round) []Pick {
 	var picks []Pick
 	taken := make([]bool, len(r.Shares))
@@ -201,10 +202,10 @@ func (a candidate) compare(b candidate) int {
 		cmp.Compare(b.allocated, a.allocated), a.share-b.share)
 }
 
-// unserved stands for the reciprocal of a fraction of 0.
+// unserved is the reciprocal used for a fraction of 0.
 const unserved = 1e9
 
-// candidate is a job that can run on a type.
+// candidate returns the candidate for a job on a type.
 func (r *Rounds) candidate(i, t int) candidate {
 	s := &r.Shares[i]
 	c := candidate{share: i, deficit: s.Deficit[t]}
@@ -220,8 +221,8 @@ func (r *Rounds) candidate(i, t int) candidate {
 	return c
 }
 
-// Place gives the picks workers: large jobs first, jobs on the workers they had before if these are free, the others
-// server by server, so that they touch few. servers[t] lists the workers of each server of type t; before holds the
+// Place assigns workers to the picks: large jobs first, jobs on their previous workers if these are free, the others
+// server by server so that they use few. servers[t] lists the workers of each server of type t; before holds the
 // workers of the last round by job.
 func Place(picks []Pick, servers [][][]int, before map[int][]int) map[int][]int {
 	placed := make(map[int][]int, len(picks))

@@ -9,8 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// Over many rounds jobs get the fractions of time that they are allocated (section 5), whatever is drawn, and a round
-// never uses more workers than there are or runs a job twice. The mechanism goes on alike from a snapshot.
+// Over many rounds jobs run for the fractions of time that they are allocated (section 5), for any draw, and a round
+// never uses more workers than there are or runs a job twice. The mechanism continues identically from a snapshot.
 func TestRoundsFollowTheAllocation(t *testing.T) {
 	t.Parallel()
 	j := Jobs{

@@ -1,9 +1,9 @@
 package gavel
 
-// secondOrderCone solves finish-time fairness as Gavel hands it to ECOS: minimise rho over X, rho and one t for each job, such that
-// t >= 1/rate(X) and rho >= elapsed + steps*t, both over the isolated time. The first is the second-order cone
-// rate+t >= |(rate-t, 2)|. The rest is ECOS's method as in homogeneousLP, with Nesterov and Todd's scaling: where only one job
-// holds rho up, all that the others get depends on the path.
+// secondOrderCone solves finish-time fairness in the form in which Gavel passes it to ECOS: minimise rho over X, rho
+// and one t for each job, such that t >= 1/rate(X) and rho >= elapsed + steps*t, both over the isolated time. The first
+// is the second-order cone rate+t >= |(rate-t, 2)|. The rest is ECOS's method as in homogeneousLP, with Nesterov and
+// Todd's scaling: if only one job determines rho, the allocation of all others depends on the path.
 type secondOrderCone struct {
 	*program
 	x, t  []float64 // X, and t of each job
@@ -11,18 +11,19 @@ type secondOrderCone struct {
 	s, z  *cones
 	tau   float64
 	kappa float64
-	// w scales: prices over slacks for the linear cones, and NT's eta, a, q for the others; lambda is s and z scaled.
+	// w is the scaling: prices over slacks for the linear cones, and NT's eta, a, q for the others; lambda is the
+	// scaled s and z.
 	w, lambda *cones
 	eta2      []float64
 	v         []float64 // W^-2 of each second-order cone, 9 numbers
-	// inverse holds each job's block inverted, r^2 numbers, and solved the image of its coupling to rho. own, cross and at
-	// are what t was eliminated with. plain says that the cones are scaled like the others, by eta alone.
+	// inverse holds each job's inverted block, r^2 numbers, and solved the image of its coupling to rho. own, cross and
+	// at are used to eliminate t. plain means that the cones are scaled like the others, by eta alone.
 	inverse, solved, own, cross, at []float64
 	chol, system                    []float64
 	plain                           bool
 }
 
-// cones are slacks or prices: of x >= 0, of each job's time, of rho, of t, three each, and of types.
+// cones holds slacks or prices: of x >= 0, of each job's time, of rho, of t, three each, and of types.
 type cones struct{ x, row, lin, soc, cap []float64 }
 
 func newCones(n, r int) *cones {
@@ -80,7 +81,7 @@ func (c *secondOrderCone) image(x, t []float64, rho float64, out *cones) {
 	}
 }
 
-// transposed writes G'z; for rho it returns it.
+// transposed writes G'z, and returns its entry for rho.
 func (c *secondOrderCone) transposed(z *cones, x, t []float64) (rho float64) {
 	r := c.r
 	for i := range c.n {
@@ -95,7 +96,7 @@ func (c *secondOrderCone) transposed(z *cones, x, t []float64) (rho float64) {
 	return rho
 }
 
-// limits are h.
+// limits writes h.
 func (c *secondOrderCone) limits(h *cones) {
 	clear(h.x)
 	for i := range c.n {
@@ -105,7 +106,7 @@ func (c *secondOrderCone) limits(h *cones) {
 	copy(h.cap, c.workers)
 }
 
-// inner is a'b over all cones.
+// inner returns a'b over all cones.
 func (c *secondOrderCone) inner(a, b *cones) float64 {
 	sum := 0.0
 	for i, m := range c.count {
@@ -124,8 +125,8 @@ func (c *secondOrderCone) inner(a, b *cones) float64 {
 	return sum
 }
 
-// factor inverts each job's block of G'W^-2G, without t, and gathers the system of types' prices and rho. What a cone adds
-// to rate and t is [aa at; at tt], whose determinant is known; with t eliminated by hand nothing cancels.
+// factor inverts each job's block of G'W^-2G, without t, and builds the system of types' prices and rho. A cone adds
+// [aa at; at tt] to rate and t, whose determinant is known; with t eliminated by hand nothing cancels.
 func (c *secondOrderCone) factor() bool {
 	r := c.r
 	w := r + 2

@@ -2,7 +2,8 @@ package gavel
 
 import "math"
 
-// scaling computes Nesterov and Todd's scaling of s and z, with W z = W^-1 s = lambda; false if a point is not inside.
+// scaling computes Nesterov and Todd's scaling of s and z, with W z = W^-1 s = lambda, and returns false if a point is
+// not inside.
 func (c *secondOrderCone) scaling() bool {
 	s, z, w, l := c.s.linear(), c.z.linear(), c.w.linear(), c.lambda.linear()
 	for part := range s {
@@ -19,7 +20,7 @@ func (c *secondOrderCone) scaling() bool {
 	return true
 }
 
-// scaleCone is the scaling of one second-order cone: W = eta (a q'; q I+qq'/(1+a)), kept in w.soc.
+// scaleCone computes the scaling of one second-order cone: W = eta (a q'; q I+qq'/(1+a)), stored in w.soc.
 func (c *secondOrderCone) scaleCone(i int) bool {
 	s, z := c.s.soc[3*i:3*i+3], c.z.soc[3*i:3*i+3]
 	ss, zz := inside(s), inside(z)
@@ -53,7 +54,7 @@ func (c *secondOrderCone) scaleCone(i int) bool {
 	return true
 }
 
-// inside is v0^2 - v1^2 - v2^2, with the digits that there are.
+// inside returns v0^2 - v1^2 - v2^2, as precisely as possible.
 func inside(v []float64) float64 { return float64((v[0]-v[1])*(v[0]+v[1])) - float64(v[2]*v[2]) }
 
 // timesW multiplies three numbers by the scaling of a cone.
@@ -103,7 +104,7 @@ func (c *secondOrderCone) corrected(f *frame, mu float64) {
 	}
 }
 
-// length is the longest step that stays inside.
+// length returns the longest step that stays inside.
 func (c *secondOrderCone) length(f *frame, dtau, dkappa float64) float64 {
 	longest := longestStep
 	shorten := func(value, step float64) {
@@ -129,7 +130,7 @@ func (c *secondOrderCone) length(f *frame, dtau, dkappa float64) float64 {
 	return longest
 }
 
-// coneStep is the reciprocal of how far one may go from l along d inside the cone, 0 or less for ever.
+// coneStep returns the reciprocal of the longest step from l along d inside the cone, or at most 0 if it is unlimited.
 func coneStep(l, d *[3]float64) float64 {
 	norm := math.Sqrt(inside(l[:]))
 	bar := [3]float64{l[0] / norm, l[1] / norm, l[2] / norm}

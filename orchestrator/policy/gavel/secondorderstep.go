@@ -2,8 +2,8 @@ package gavel
 
 import "math"
 
-// follow runs the method and returns the point with the least gap, as the other solvers have it; gap judges X and the
-// types' prices.
+// follow runs the method and returns the point with the smallest gap, in the form of the other solvers, where gap
+// evaluates X and the types' prices.
 func (p *program) follow(gap func(*point) float64) (*point, int) {
 	c := p.secondOrderCone()
 	c.begin()
@@ -18,7 +18,7 @@ func (p *program) follow(gap func(*point) float64) (*point, int) {
 				bestGap = g
 			}
 		}
-		// A step that leads nowhere says that rounding has the cones.
+		// A step that is too short means that rounding dominates the cones.
 		if done || math.IsNaN(f.gap) || !c.advance(f) || f.moved < stuck && bestGap < withCones {
 			break
 		}
@@ -26,13 +26,13 @@ func (p *program) follow(gap func(*point) float64) (*point, int) {
 	return best, steps
 }
 
-// withCones is the relative gap that is good enough here, where cones on their boundary cost digits.
+// withCones is the relative gap that is sufficient here, because cones on their boundary cost precision.
 const withCones = 3 * Acceptable
 
-// stuck is a step too short to go on.
+// stuck is the step length below which the method stops.
 const stuck = 0.1
 
-// frame is the room for one step.
+// frame is the working memory of a step.
 type frame struct {
 	rx, rt   []float64
 	rrho     float64
@@ -46,7 +46,7 @@ type frame struct {
 	one, two *solution
 	ds, dz   *cones // scaled: W^-1 ds and W dz
 	aim      *cones
-	// more and the others are for refine.
+	// more and the following are used by refine.
 	leftZ, square *cones
 	more          *solution
 	leftX, leftT  []float64
@@ -63,7 +63,7 @@ func (c *secondOrderCone) frame() *frame {
 	return f
 }
 
-// begin sets the least-squares starting point in Ruiz's scaling, moved into the cones by one shift each.
+// begin sets the least-squares starting point in Ruiz's scaling, shifted into the cones by one constant each.
 func (c *secondOrderCone) begin() {
 	scale := c.equilibrate()
 	weigh := func(w, scale []float64) {
@@ -117,7 +117,7 @@ func (c *secondOrderCone) begin() {
 	})
 }
 
-// outside is how far a point is out of the cones.
+// outside returns how far a point is outside the cones.
 func outside(c *cones) float64 {
 	worst := -shortOfBoundary
 	for _, v := range c.linear() {
@@ -149,7 +149,7 @@ func (c *secondOrderCone) shift(p *cones, by float64) {
 // equilibrate is Ruiz's scaling, as for linear programs; the rows of a cone are scaled alike, by their sum.
 func (c *secondOrderCone) equilibrate() *cones {
 	r := c.r
-	rows, cols := newCones(c.n, r), newCones(c.n, r) // of cols x, lin for t, and cap[0] for rho
+	rows, cols := newCones(c.n, r), newCones(c.n, r) // of cols only x, lin for t, and cap[0] for rho
 	ones := func(p *cones) {
 		for _, v := range append(append([][]float64(nil), p.x, p.row, p.lin, p.cap), p.soc) {
 			for i := range v {
@@ -207,7 +207,7 @@ func (c *secondOrderCone) equilibrate() *cones {
 	return rows
 }
 
-// measure computes the residuals and the gap, and says whether ECOS would stop.
+// measure computes the residuals and the gap, and reports whether ECOS would stop.
 func (c *secondOrderCone) measure(f *frame) bool {
 	f.rrho = c.transposed(c.z, f.rx, f.rt)
 	nx := c.norm(f.rx, f.rt, f.rrho+c.tau)
@@ -231,7 +231,7 @@ func (c *secondOrderCone) measure(f *frame) bool {
 	return primal < feasibleWithin && dual < feasibleWithin && (product < objectiveWithin || product < -hz/c.tau*objectiveWithin)
 }
 
-// norm is of X, t and rho.
+// norm returns the norm of X, t and rho.
 func (c *secondOrderCone) norm(x, t []float64, rho float64) float64 {
 	sum := rho * rho
 	for i, m := range c.count {
@@ -253,7 +253,7 @@ func combine(a, b *cones, factor float64) {
 	add(a.cap, b.cap, factor)
 }
 
-// advance takes one step; false if it cannot.
+// advance makes one step, and returns false if it cannot.
 func (c *secondOrderCone) advance(f *frame) bool {
 	if !c.scaling() || !c.factor() {
 		return false
@@ -290,7 +290,7 @@ func (c *secondOrderCone) advance(f *frame) bool {
 		return false
 	}
 	f.moved = alpha
-	// The slacks' step is what X's leaves, so that it keeps the digits that W^2 dz loses.
+	// The slacks' step is computed from X's, which keeps the precision that W^2 dz loses.
 	c.image(f.two.x, f.two.t, f.two.rho, f.ds)
 	combine(c.s, f.ds, -alpha)
 	combine(c.s, f.rz, -alpha*(1-sigma))
@@ -304,7 +304,7 @@ func (c *secondOrderCone) advance(f *frame) bool {
 	return true
 }
 
-// aside sets the right hand side: a part of the residuals, and W times aim, or s for nil.
+// aside sets the right hand side: a part of the residuals, and W times aim, or s if aim is nil.
 func (c *secondOrderCone) aside(f *frame, part float64, aim *cones) {
 	for k, v := range f.rx {
 		f.bx[k] = part * v
@@ -330,8 +330,8 @@ func (c *cones) zero() {
 	clear(c.soc)
 }
 
-// scaled adds dtau times the first solution to the second, and sets W dz and W^-1 ds = -(aim + W dz), aim being lambda
-// for nil.
+// scaled adds dtau times the first solution to the second, and sets W dz and W^-1 ds = -(aim + W dz), where a nil aim
+// means lambda.
 func (c *secondOrderCone) scaled(f *frame, dtau float64, aim *cones) {
 	add(f.two.x, f.one.x, dtau)
 	add(f.two.t, f.one.t, dtau)
@@ -348,7 +348,7 @@ func (c *secondOrderCone) scaled(f *frame, dtau float64, aim *cones) {
 	combine(f.ds, f.dz, -1)
 }
 
-// refine solves, and then for what is left over.
+// refine solves, and then solves for the residual.
 func (c *secondOrderCone) refine(f *frame, bx, bt []float64, brho float64, bz *cones, out *solution) {
 	c.solveFor(bx, bt, brho, bz, out)
 	for range refinements {
@@ -362,7 +362,7 @@ func (c *secondOrderCone) refine(f *frame, bx, bt []float64, brho float64, bz *c
 			f.leftT[i] = bt[i] - v
 			worst = max(worst, math.Abs(f.leftT[i]))
 		}
-		// bz - Gx + W^2 z; the types' rows are solved as they are.
+		// bz - Gx + W^2 z; the types' rows are solved directly.
 		c.image(out.x, out.t, out.rho, f.leftZ)
 		f.square.zero()
 		combine(f.square, out.z, 1)
@@ -382,10 +382,10 @@ func (c *secondOrderCone) refine(f *frame, bx, bt []float64, brho float64, bz *c
 	}
 }
 
-// refinements of a solution, at most.
+// refinements is the most refinements of a solution.
 const refinements = 2
 
-// answer is the X that the point stands for, within its constraints, and the types' prices.
+// answer writes the X that the point represents, within its constraints, and the types' prices.
 func (c *secondOrderCone) answer(to *point) {
 	r := c.r
 	used := make([]float64, r)

@@ -1,9 +1,9 @@
 package gavel
 
-// Three types of worker are the usual. What follows are the innermost loops of the solvers, unrolled for them; every sum
-// is in the order of the loops that it stands for, so that both give the same to the last digit.
+// The innermost loops of the solvers, unrolled for three types of worker, the common case. Every sum is in the order of
+// the loop that it replaces, so both give identical results.
 
-// gather3 adds what job i's inverted block and its drag bring to the system.
+// gather3 adds the contributions of job i's inverted block and its drag to the system.
 func (s *newton) gather3(i int) {
 	const w = 5
 	inverse, drag := (*[9]float64)(s.inverse[9*i:]), (*[3]float64)(s.drag[3*i:])
@@ -22,7 +22,7 @@ func (s *newton) gather3(i int) {
 	}
 }
 
-// reduce3 is the first half of solveFor: X but for the prices and t, and the system's right hand side.
+// reduce3 is reduce for three types.
 func (e *homogeneousLP) reduce3(bx []float64, last float64, bz, out *point) float64 {
 	const w = 5
 	s0, s1, s2 := e.system[w-1], e.system[2*w-1], e.system[3*w-1]
@@ -51,7 +51,7 @@ func (e *homogeneousLP) reduce3(bx []float64, last float64, bz, out *point) floa
 	return last
 }
 
-// finish3 is finish.
+// finish3 is finish for three types.
 func (e *homogeneousLP) finish3(bz, out *point) {
 	t, y := out.t, (*[3]float64)(out.price)
 	for i := range e.n {

@@ -6,8 +6,8 @@ import (
 )
 
 // MaxThroughput maximises the sum over jobs of rate_i(X), each type's part divided by its cost (section 4.2; nil costs
-// are 1), while every job with a floor gets at least that rate, in steps/s (nil for none): what its deadline asks for,
-// steps left over seconds left. ErrInfeasible says that the floors cannot be met together; Gavel then drops them all.
+// are 1), while every job with a floor gets at least that rate, in steps/s (nil for none): for a deadline, steps left
+// over seconds left. It returns ErrInfeasible if the floors cannot be met together; Gavel then drops them all.
 func (j Jobs) MaxThroughput(cost, floor []float64) (Allocation, error) {
 	if err := j.Check(); err != nil {
 		return Allocation{}, err
@@ -63,7 +63,7 @@ func (j Jobs) MaxThroughput(cost, floor []float64) (Allocation, error) {
 	return Allocation{X: j.shape(p.each(best.x)), Objective: attained, Bound: bound, Steps: took}, nil
 }
 
-// meets says whether floors can be met: whether all rates can be raised to them.
+// meets returns an error unless all rates can be raised to the floors.
 func (j Jobs) meets(floor []float64) error {
 	if floor == nil {
 		return nil

@@ -11,8 +11,8 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/policy/stagetest"
 )
 
-// exact is the largest sum of payoffs of the jobs from i on if each may have any devices whatever, and not only those that
-// FIND_ALLOC looks at.
+// exact returns the largest sum of payoffs of the jobs from i on if each may have any devices, not only those that
+// FIND_ALLOC considers.
 func (s *search) exact(i int) float64 {
 	if i == len(s.jobs) {
 		return 0
@@ -69,8 +69,9 @@ func eachTaking(pools []pool, n int, taken []pool, f func([]pool)) {
 	}
 }
 
-// What the program finds among the few allocations that it looks at is nearly as good as what an exact solver finds among all.
-func TestTheProgramIsNearTheOptimum(t *testing.T) {
+// The best sum over the few allocations that the program considers is close to that of an exact solver over all of
+// them.
+func TestProgramIsNearOptimum(t *testing.T) {
 	t.Parallel()
 	cases, sum, worst := 0, 0.0, 1.0
 	rapid.Check(t, func(t *rapid.T) {
@@ -93,7 +94,7 @@ func TestTheProgramIsNearTheOptimum(t *testing.T) {
 		if len(w.jobs) == 0 {
 			return
 		}
-		w.from(0, 0)
+		w.decideFrom(0, 0)
 		best := w.exact(0)
 		if w.most > best*(1+1e-9) {
 			t.Fatalf("it found %v, more than the optimum, %v", w.most, best)

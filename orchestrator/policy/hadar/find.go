@@ -7,23 +7,23 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/cluster"
 )
 
-// allocation is where a job could run.
+// allocation is a possible placement of a job.
 type allocation struct {
 	gang cluster.Gang
-	// own says that it is where it runs already.
+	// own means that the job already runs there.
 	own bool
-	// cost of the devices for a round, and payoff: the job's utility less that.
+	// cost of the devices for a round, and payoff: the job's utility minus the cost.
 	cost, payoff float64
 }
 
-// pool are the free devices of one type on one node.
+// pool holds the free devices of one type on one node.
 type pool struct {
 	node, kind, free int
 	price            float64
 }
 
-// find looks for a job's best allocation on what is free (FIND_ALLOC of algorithm 2). Priced, it has a positive payoff;
-// otherwise devices cost nothing.
+// find returns a job's best allocation on the free devices (FIND_ALLOC of algorithm 2). If priced, its payoff must be
+// positive; otherwise devices cost nothing.
 func (r *round) find(e *entry, priced bool) (best allocation, found bool) {
 	consider := func(a allocation) {
 		if priced && a.payoff <= 0 {
@@ -38,16 +38,16 @@ func (r *round) find(e *entry, priced bool) (best allocation, found bool) {
 		}
 	}
 	if j := e.job; j.Running() && !j.Ending && r.plan.Reclaimed(j) && r.free.IsFree(j.Gang()) {
-		consider(r.own(e, priced))
+		consider(r.currentAllocation(e, priced))
 	}
 	for last, kind := range e.order {
 		kinds := e.order[last : last+1]
 		if e.job.Demand.Mixed {
-			kinds = e.order[:last+1] // kind is the slowest of them, and sets the pace
+			kinds = e.order[:last+1] // kind is the slowest of them and sets the pace
 		}
 		pools := r.pools(e, kinds, priced)
 		if !slices.ContainsFunc(pools, func(p pool) bool { return p.kind == kind }) {
-			continue // what the faster ones alone can do was looked at before
+			continue // the faster types alone have been considered already
 		}
 		for _, n := range r.sizes(e.job.Demand, pools) {
 			for _, parts := range r.choices(e.job.Demand, pools, n) {
@@ -60,8 +60,8 @@ func (r *round) find(e *entry, priced bool) (best allocation, found bool) {
 	return best, found
 }
 
-// own is the allocation that a running job has.
-func (r *round) own(e *entry, priced bool) allocation {
+// currentAllocation returns the current allocation of a running job.
+func (r *round) currentAllocation(e *entry, priced bool) allocation {
 	a := allocation{gang: e.job.Gang(), own: true}
 	for _, place := range a.gang {
 		for _, d := range place.Devices {
@@ -74,13 +74,13 @@ func (r *round) own(e *entry, priced bool) allocation {
 	return a
 }
 
-// priceOf is what a free device of a type costs on a node, as full as it is.
+// priceOf returns the price of a free device of a type on a node at its present load.
 func (r *round) priceOf(node, kind int) float64 {
 	capacity := r.capacity[node][kind]
 	return r.prices[kind].At(capacity-r.free.FreeAt(node, r.types[kind]), capacity)
 }
 
-// pools are the free devices of some types, the cheapest first; of equally cheap ones the larger pools.
+// pools returns the free devices of some types, cheapest first and larger pools first among equally cheap ones.
 func (r *round) pools(e *entry, kinds []int, priced bool) []pool {
 	var pools []pool
 	for node := range r.capacity {
@@ -102,11 +102,12 @@ func (r *round) pools(e *entry, kinds []int, priced bool) []pool {
 	return pools
 }
 
-// sizes are the numbers of devices to try: as many as it asks for, what there is, and its quota leaves, if that is fewer, and the least.
+// sizes returns the numbers of devices to try: as many as the job asks for, as many as are free and within its quota if
+// that is fewer, and its minimum.
 func (r *round) sizes(d cluster.Demand, pools []pool) []int {
 	free, quota := 0, r.quota(d)
 	for _, p := range pools {
-		free += quota.take(p, p.free)
+		free += quota.takeFrom(p, p.free)
 	}
 	free = min(free, r.free.AllowanceOfAll(d))
 	least := max(1, d.Min)
@@ -116,11 +117,11 @@ func (r *round) sizes(d cluster.Demand, pools []pool) []int {
 	return slices.Compact([]int{max(least, min(wants(d), free)), least})
 }
 
-// packedTried is how many nodes are looked at closely for a job that runs on one: those where it costs least.
+// packedTried is the number of nodes considered for a job that runs on one node: the cheapest ones.
 const packedTried = 4
 
-// choices are the devices to take: the cheapest of a node, for the nodes where that costs least, and the cheapest of all if
-// the job may spread.
+// choices returns the devices to consider: the cheapest on one node, for the nodes where that costs least, and the
+// cheapest on all nodes if the job may spread.
 func (r *round) choices(d cluster.Demand, pools []pool, n int) [][]pool {
 	room := make([]int, len(r.capacity))
 	for _, p := range pools {
@@ -129,18 +130,18 @@ func (r *round) choices(d cluster.Demand, pools []pool, n int) [][]pool {
 	var packed [][]pool
 	for node, free := range room {
 		if free >= n {
-			if parts := take(pools, n, node, r.quota(d)); parts != nil {
+			if parts := takeCheapest(pools, n, node, r.quota(d)); parts != nil {
 				packed = append(packed, parts)
 			}
 		}
 	}
-	// Of nodes that cost the same, the one that is left with fewest, so that large holes stay for large jobs.
+	// Of nodes with equal cost prefer the fullest, so that large free places remain for large jobs.
 	slices.SortStableFunc(packed, func(a, b []pool) int {
 		return cmp.Or(cmp.Compare(cost(a), cost(b)), cmp.Compare(room[a[0].node], room[b[0].node]))
 	})
 	all := packed[:min(len(packed), packedTried)]
 	if d.MultiNode {
-		parts := take(pools, n, -1, r.quota(d)) // the cheapest first, so that a node's pools of two types may have another's between them
+		parts := takeCheapest(pools, n, -1, r.quota(d)) // cheapest first, so pools of one node need not be adjacent
 		if slices.ContainsFunc(parts, func(p pool) bool { return p.node != parts[0].node }) {
 			all = append(all, parts)
 		}
@@ -156,7 +157,7 @@ func cost(parts []pool) float64 {
 	return sum
 }
 
-// quota is what a job's quota leaves of each type, by index; nil for no bound.
+// quota is the remaining allowance of a job's quota by type index, or nil for no bound.
 type quota []int
 
 func (r *round) quota(d cluster.Demand) quota {
@@ -170,8 +171,8 @@ func (r *round) quota(d cluster.Demand) quota {
 	return left
 }
 
-// take takes up to n devices of a pool as far as the quota leaves them.
-func (q quota) take(p pool, n int) int {
+// takeFrom takes up to n devices of a pool within the quota.
+func (q quota) takeFrom(p pool, n int) int {
 	n = min(p.free, n)
 	if q != nil {
 		n = min(n, q[p.kind])
@@ -180,14 +181,14 @@ func (q quota) take(p pool, n int) int {
 	return n
 }
 
-// take picks the first n devices that the quota leaves, of one node unless that is negative.
-func take(pools []pool, n, node int, left quota) []pool {
+// takeCheapest picks the first n devices within the quota, from one node unless node is negative.
+func takeCheapest(pools []pool, n, node int, left quota) []pool {
 	var parts []pool
 	for _, p := range pools {
 		if node >= 0 && p.node != node {
 			continue
 		}
-		if p.free = left.take(p, n); p.free == 0 {
+		if p.free = left.takeFrom(p, n); p.free == 0 {
 			continue
 		}
 		parts = append(parts, p)

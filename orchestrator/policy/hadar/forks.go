@@ -9,14 +9,15 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/policy/forking"
 )
 
-// HadarE (section V of the paper's second part): a job that may be forked runs as copies on several nodes at once, so that no
-// node idles while a job is unfinished. In each slot Hadar places one copy of every job, and the nodes that are left go to
-// further copies, each where it brings a job's end forward most in utility. A job's steps are divided over its copies in
-// proportion to their rates; a slot's end, or the end of their shares, ends them all, and what they saved is averaged.
+// HadarE (section V of the paper's second part) runs a trial that may be forked as forks (the paper's copies) on
+// several nodes at once, so that no node idles while a trial is unfinished. In each fork slot Hadar places one fork of
+// every trial; nodes that are left get further forks, each where it adds most to a trial's utility. A trial's steps are
+// divided over its forks in proportion to their rates. All forks end when their shares are done or the slot ends, and
+// their checkpoints are averaged.
 //
-// Where this differs from the paper: jobs have copies only if they say so; rounds of jobs that come in the second half of a slot
-// last until the end of the next; and the last step before a job's target is trained by one copy alone, so that what is
-// reported there is of the averaged weights.
+// This differs from the paper in three ways: only trials that allow it are forked; the slot of trials submitted in the
+// second half of a slot lasts until the end of the next one; and the last step before a trial's target is trained by
+// one fork alone, so that its report is of the averaged weights.
 
 // NewForking makes HadarE's scheduler from its options.
 func NewForking(o *policy.Options) policy.Policy {
@@ -25,16 +26,17 @@ func NewForking(o *policy.Options) policy.Policy {
 	return p
 }
 
-// settling is the part of a slot, from its beginning, in which a job waits for the devices that others are about to leave.
-const settling = 4
+// waitDivisor is the divisor of a slot's length that gives how long, from its start, a job waits for devices that other
+// jobs still hold.
+const waitDivisor = 4
 
-// copies are where a job is to run: on one node each, no two on the same.
+// copies is the planned placement of a job: one gang on each of several nodes.
 type copies struct {
 	*entry
 
 	gangs []cluster.Gang
 	rates []float64
-	// runs: it runs already, as one, and is to be stopped for more.
+	// runs means that it runs on one gang already and must be stopped to get more.
 	runs bool
 }
 
@@ -45,12 +47,12 @@ func (c *copies) rate() (sum float64) {
 	return sum
 }
 
-func (c *copies) on(node int) bool {
+func (c *copies) isOn(node int) bool {
 	return slices.ContainsFunc(c.gangs, func(g cluster.Gang) bool { return g[0].Node == node })
 }
 
-// decideForks plans for all jobs that wait, and for those that are about to: their forks are ending, or what those saved is put
-// together. Their places are held back, so that who is ready first does not take them.
+// decideForks plans for all waiting jobs, and for those that will wait soon because their forks are ending or being
+// averaged. Devices are held back for the latter so that jobs which are ready earlier do not take them.
 func (p *Policy) decideForks(v *policy.View) policy.Plan {
 	plan, begins := policy.Extend(v), !v.Now.Before(p.s.Next)
 	if begins {
@@ -61,7 +63,7 @@ func (p *Policy) decideForks(v *policy.View) policy.Plan {
 		for _, j := range a.Jobs {
 			switch {
 			case j.Running() && j.Forked && !j.Ending && v.Now.Before(j.TermEnd):
-				continue // its round goes on
+				continue // its fork slot has not ended
 			case j.Running() && j.Forked && !j.Ending:
 				plan.Evict(j, "the slot is over")
 			case j.Running() && (j.Ending || begins):
@@ -87,7 +89,7 @@ func (p *Policy) decideForks(v *policy.View) policy.Plan {
 	return done
 }
 
-// spread gives nodes that would idle to further copies of the jobs that were given a place.
+// spread gives idle nodes to further forks of the jobs that have a place.
 func (r *round) spread(entries []*entry) map[*policy.Job]*copies {
 	placed := r.placed(entries)
 	byJob := map[*policy.Job]*copies{}
@@ -102,7 +104,7 @@ func (r *round) spread(entries []*entry) map[*policy.Job]*copies {
 			if len(c.gangs) >= c.job.Forks {
 				continue
 			}
-			if gang, gain := r.another(c); gain > most {
+			if gang, gain := r.nextCopy(c); gain > most {
 				best, where, most = c, gang, gain
 			}
 		}
@@ -113,7 +115,7 @@ func (r *round) spread(entries []*entry) map[*policy.Job]*copies {
 	return byJob
 }
 
-// placed are the jobs that have a place on one node in the plan, in the order of the queue.
+// placed returns the jobs with a place on one node in the plan, in the order of the queue.
 func (r *round) placed(entries []*entry) []*copies {
 	var all []*copies
 	for i, e := range entries {
@@ -129,13 +131,13 @@ func (r *round) placed(entries []*entry) []*copies {
 	return all
 }
 
-// another is the free place on one more node that brings a job's end forward most, and how much utility that adds; 0 if there
-// is none, or its copies would cost more time than they save.
-func (r *round) another(c *copies) (best cluster.Gang, gain float64) {
+// nextCopy returns the free place on one more node that adds most to a job's utility, and the gain, which is 0 if no
+// place qualifies or the forks would cost more time than they save.
+func (r *round) nextCopy(c *copies) (best cluster.Gang, gain float64) {
 	d, have := c.job.Demand, c.rate()
 	fastest := 0.0
 	for node := range r.capacity {
-		if c.on(node) || !r.free.Admits(node, d) {
+		if c.isOn(node) || !r.free.Admits(node, d) {
 			continue
 		}
 		for _, k := range c.order {
@@ -156,12 +158,12 @@ func (r *round) another(c *copies) (best cluster.Gang, gain float64) {
 	}
 	now, then := c.left/have, c.left/(have+fastest)
 	if c.runs || len(c.gangs) == 1 {
-		then += r.restart // its copies are averaged, and it starts again
+		then += r.restart // the forks are averaged and the job restarts
 	}
 	return best, r.utility(c.entry, then) - r.utility(c.entry, now)
 }
 
-// fork plans one more copy of a job. One that runs as one is to stop, and to start again as several.
+// fork plans another fork of a job. A job that runs on one gang is stopped and restarted as several forks.
 func (r *round) fork(c *copies, g cluster.Gang) bool {
 	if c.runs {
 		r.plan.Drop(c.job)
@@ -175,11 +177,11 @@ func (r *round) fork(c *copies, g cluster.Gang) bool {
 	return true
 }
 
-// share divides the steps of the jobs that are granted a place over their copies. A job some of whose devices others are about to
-// leave waits for them for a while, and then has what is there.
+// share divides the steps of the jobs that are granted a place over their forks. A job that needs devices which other
+// jobs still hold waits for them for a while, and then gets those that are free.
 func (p *Policy) share(v *policy.View, done *policy.Plan, plan *policy.Planner, spread map[*policy.Job]*copies) {
 	ends := p.s.Next
-	patient := v.Now.Before(p.s.Next.Add(-p.round + p.round/settling))
+	patient := v.Now.Before(p.s.Next.Add(-p.round + p.round/waitDivisor))
 	if ends.Sub(v.Now) < p.round/2 {
 		ends = ends.Add(p.round)
 	}
@@ -204,7 +206,7 @@ func (p *Policy) share(v *policy.View, done *policy.Plan, plan *policy.Planner, 
 	done.Grants = grants
 }
 
-// divided are the grants of a round of a job: as many copies as it needs, the one with the largest share first.
+// divided returns the grants for a job's fork slot: as many forks as it needs, the one with the largest share first.
 func (p *Policy) divided(v *policy.View, g policy.Grant, gangs []cluster.Gang, ends time.Time) []policy.Grant {
 	slot := ends.Sub(v.Now)
 	slot -= min(time.Duration(p.restart*float64(time.Second)), slot/2)

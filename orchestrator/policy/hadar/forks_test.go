@@ -26,7 +26,7 @@ func forking(t testing.TB, options map[string]string) policy.Policy {
 	return p
 }
 
-// unlike is a cluster of one node of each of three types, whose devices do 4, 2 and 1 steps a second.
+// unlike returns one node of each of three types, whose devices do 4, 2 and 1 steps a second.
 func unlike() *stagetest.Stage {
 	return stagetest.New(append(append(stagetest.Nodes("v100", 1, 1, 1), stagetest.Nodes("p100", 1, 1, 1)...), stagetest.Nodes("k80", 1, 1, 1)...)...)
 }
@@ -41,7 +41,7 @@ func forkable(s *stagetest.Stage, id string, forks int, steps int64) *policy.Job
 	return j
 }
 
-// said is a plan in words.
+// said formats a plan.
 func said(s *stagetest.Stage, plan policy.Plan) string {
 	var lines []string
 	for _, g := range plan.Grants {
@@ -50,7 +50,7 @@ func said(s *stagetest.Stage, plan policy.Plan) string {
 			text += fmt.Sprintf(" %d steps", g.Steps)
 		}
 		if g.Fork {
-			text += " beside it"
+			text += " as a further fork"
 		}
 		if !g.TermEnd.IsZero() {
 			text += fmt.Sprintf(" for %s", g.TermEnd.Sub(s.Now))
@@ -71,19 +71,19 @@ func TestCopiesOfAJob(t *testing.T) {
 	}{
 		"one on each node, by their rates": {
 			func(s *stagetest.Stage) { forkable(s, "a", 9, 7001) },
-			"a on v100 4000 steps for 6m0s, a on p100 2000 steps beside it for 6m0s, a on k80 1000 steps beside it for 6m0s",
+			"a on v100 4000 steps for 6m0s, a on p100 2000 steps as a further fork for 6m0s, a on k80 1000 steps as a further fork for 6m0s",
 		},
 		"as many as it may have": {
 			func(s *stagetest.Stage) { forkable(s, "a", 2, 60_001) },
-			"a on v100 40000 steps for 6m0s, a on p100 20000 steps beside it for 6m0s",
+			"a on v100 40000 steps for 6m0s, a on p100 20000 steps as a further fork for 6m0s",
 		},
-		"no more than a slot needs": {func(s *stagetest.Stage) { forkable(s, "a", 9, 1501) }, "a on v100 1000 steps for 6m0s, a on p100 500 steps beside it for 6m0s"},
+		"no more than a slot needs": {func(s *stagetest.Stage) { forkable(s, "a", 9, 1501) }, "a on v100 1000 steps for 6m0s, a on p100 500 steps as a further fork for 6m0s"},
 		"one, if that is as fast":   {func(s *stagetest.Stage) { forkable(s, "a", 9, 41) }, "a on v100"},
 		"one for the last step":     {func(s *stagetest.Stage) { j := forkable(s, "a", 9, 41); j.Step, j.StartStep = 40, 40 }, "a on v100"},
 		"the steps from its checkpoint on, wherever it was": {func(s *stagetest.Stage) {
 			j := forkable(s, "a", 9, 7501)
 			j.Step, j.StartStep = 400, 500
-		}, "a on v100 4000 steps for 6m0s, a on p100 2000 steps beside it for 6m0s, a on k80 1000 steps beside it for 6m0s"},
+		}, "a on v100 4000 steps for 6m0s, a on p100 2000 steps as a further fork for 6m0s, a on k80 1000 steps as a further fork for 6m0s"},
 		"one that may not be forked": {func(s *stagetest.Stage) { forkable(s, "a", 0, 7001) }, "a on v100"},
 		"none below the least":       {func(s *stagetest.Stage) { j := forkable(s, "a", 9, 7001); j.LeastForks = 4 }, "a on v100"},
 		"every job has one first": {func(s *stagetest.Stage) {
@@ -103,8 +103,9 @@ func TestCopiesOfAJob(t *testing.T) {
 	}
 }
 
-// What is about to come back has its place: who is ready first does not take it, and grants wait for what others leave.
-func TestTheSlotsOfSeveralJobs(t *testing.T) {
+// Devices are held back for a trial whose forks are being averaged: a trial that is ready earlier does not get them,
+// and grants wait for devices that others still hold.
+func TestForkSlotsOfSeveralTrials(t *testing.T) {
 	t.Parallel()
 	s := unlike()
 	a, b := forkable(s, "a", 9, 70_001), forkable(s, "b", 9, 70_001)
@@ -131,7 +132,7 @@ func TestTheSlotsOfSeveralJobs(t *testing.T) {
 	if got := said(s, p.Decide(view())); !strings.Contains(got, "stop a") || strings.Contains(got, " on ") {
 		t.Errorf("at its end: %s", got)
 	}
-	// Its forks have ended and are averaged: nobody takes its devices.
+	// Its forks have ended and are averaged: no other trial gets its devices.
 	a.Gangs, a.Forked, a.Consolidating, a.Step, a.StartStep = nil, false, true, 1800, 1800
 	c := forkable(s, "c", 9, 70_001)
 	s.Now = s.Now.Add(time.Second)
@@ -148,8 +149,8 @@ func TestTheSlotsOfSeveralJobs(t *testing.T) {
 	}
 }
 
-// A job that runs alone goes on as several when a slot begins and nodes idle.
-func TestAJobThatRunsIsForkedAtTheNextSlot(t *testing.T) {
+// A trial that runs alone restarts as several forks when a slot begins and nodes idle.
+func TestRunningTrialIsForkedAtNextSlot(t *testing.T) {
 	t.Parallel()
 	s := unlike()
 	a := forkable(s, "a", 9, 70_001)
@@ -166,7 +167,7 @@ func TestAJobThatRunsIsForkedAtTheNextSlot(t *testing.T) {
 	if got := said(s, p.Decide(s.View())); strings.Count(got, "steps") != 3 {
 		t.Errorf("when it has: %s", got)
 	}
-	// One that may not be forked, or would gain less than its restart costs, stays.
+	// A trial that may not be forked, or would gain less than its restart costs, stays.
 	for _, left := range []int64{61, 70_001} {
 		s := unlike()
 		a := forkable(s, "a", map[bool]int{true: 9}[left == 61], left)
@@ -177,8 +178,9 @@ func TestAJobThatRunsIsForkedAtTheNextSlot(t *testing.T) {
 	}
 }
 
-// The corollary of theorem 3: no node idles while a job is unfinished that may be forked, but in a job's last round.
-func TestNoNodeIdlesWhileAJobIsUnfinished(t *testing.T) {
+// The corollary of theorem 3: no node idles while a trial that may be forked is unfinished, except in a trial's last
+// slot.
+func TestNoNodeIdlesBeforeTheEnd(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		s := stagetest.New(append(append(stagetest.Nodes("v100", rapid.IntRange(1, 3).Draw(t, "fast"), 1, 1),

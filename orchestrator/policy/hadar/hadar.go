@@ -1,28 +1,29 @@
-// Package hadar is Hadar's scheduler (Sultana et al., "Hadar: Heterogeneity-Aware Optimization-Based Online Scheduling for
-// Deep Learning Clusters"): devices have prices that rise as they are taken, a job is worth its utility less what its
-// devices cost, and a dynamic program picks the jobs and their devices of a round so that the sum is largest.
+// Package hadar is Hadar's scheduler (Sultana et al., "Hadar: Heterogeneity-Aware Optimization-Based Online Scheduling
+// for Deep Learning Clusters"). Devices have prices that rise as they are taken, a job's payoff is its utility minus
+// the cost of its devices, and a dynamic program picks the jobs and devices of a round that maximise the sum of
+// payoffs.
 //
-// What sets Hadar apart is that the tasks of one job may run on devices of several types at once; the slowest of them sets
-// the job's pace (eq. 1b). A job does so if it may mix types (resources: mixed), and over several nodes if it may spread.
+// Unlike other schedulers, Hadar may run the tasks of one job on several device types at once; the slowest sets the
+// job's pace (eq. 1b). A job does so if it may mix types (resources: mixed), and uses several nodes if it may spread.
 //
-// HadarE (section V), the same with jobs that may be forked, stands on it: what a round leaves idle goes to further copies of
-// such jobs, each with a share of the steps (package fork). forks.go says where that differs from the paper.
+// HadarE (section V) is the same for jobs that may be forked: nodes that a round leaves idle get further forks of such
+// jobs, each with a share of the steps (package fork). See forks.go for its differences from the paper.
 //
-// # Where this differs from the paper, and why
+// # Differences from the paper
 //
-//   - Algorithm 2 as printed compares the costs of taking and of leaving a job, by which every job would be left. Here the
-//     sums of payoffs are compared, which is what eq. 8 maximises.
-//   - It returns at the first job for which there is no allocation; here the others go on.
-//   - Among a job's allocations it takes the cheapest. Eq. 4 takes that of the largest payoff, which is not the same where
-//     types differ in speed, and which is the default here: choose=cost is Algorithm 2's.
-//   - Its communication cost of an allocation over several nodes is not given. Here it is what the job loses: its measured
-//     or assumed slowdown there, by which its utility falls.
-//   - The program over all jobs grows exponentially with them. Here it is exact for each window of jobs, those with the
-//     largest payoff for a device first; prices carry over from window to window.
-//   - FIND_ALLOC looks at the few cheapest allocations of a job. On small cases the sum is .98 to .99 of what an exact solver finds among
-//     all allocations (exact_test.go).
-//   - A price may keep a job off a device that nobody else wants. With conserve=true, the default, such devices go to the
-//     jobs that the program left out; conserve=false is the paper's.
+//   - Algorithm 2 as printed compares the costs of taking and of leaving a job, which would leave every job. Here the
+//     sums of payoffs are compared, which eq. 8 maximises.
+//   - Algorithm 2 returns at the first job without an allocation; here it continues with the others.
+//   - Algorithm 2 takes a job's cheapest allocation. Eq. 4 takes the one with the largest payoff, which differs if
+//     types differ in speed and is the default here; choose=cost selects Algorithm 2's.
+//   - The paper does not define the communication cost of an allocation over several nodes. Here it is the job's loss:
+//     its measured or assumed slowdown, which lowers its utility.
+//   - The program over all jobs takes time exponential in their number. Here it is exact for each window of jobs, those
+//     with the largest payoff per device first; prices carry over from window to window.
+//   - FIND_ALLOC considers the few cheapest allocations of a job. On small cases the sum is .98 to .99 of that of an
+//     exact solver over all allocations (exact_test.go).
+//   - A price may keep a job off a device that no other job wants. With conserve=true, the default, jobs that the
+//     program left out get such devices; conserve=false follows the paper.
 package hadar
 
 import (
@@ -33,8 +34,8 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 )
 
-// Policy is Hadar's scheduler. When a round begins before which a job or a node came or went, all are allocated anew, running jobs
-// included; otherwise who runs stays, and jobs that wait take what is free.
+// Policy is Hadar's scheduler. When a round begins and jobs or nodes have changed since the last, all jobs are
+// allocated again, including running ones; otherwise running jobs stay, and waiting ones get free devices.
 type Policy struct {
 	round    time.Duration
 	restart  float64 // seconds
@@ -44,16 +45,16 @@ type Policy struct {
 	conserve bool
 	preempt  bool
 	always   bool
-	// forks says that it is HadarE.
+	// forks selects HadarE.
 	forks bool
 	s     state
 }
 
 // state is the policy's snapshot.
 type state struct {
-	// Next is when the next round begins; zero before the first.
+	// Next is when the next round begins, or zero before the first.
 	Next time.Time `json:"next"`
-	// Seen stands for the jobs and nodes that there were when a round last began.
+	// Seen is the hash of the jobs and nodes when the last round began.
 	Seen uint64 `json:"seen,omitempty"`
 }
 
@@ -62,17 +63,17 @@ func New(o *policy.Options) policy.Policy {
 	return &Policy{
 		round: o.Duration("round", 6*time.Minute, "length of a round"),
 		restart: o.Duration("restart", 10*time.Second,
-			"what a job loses when its devices change; one that would gain less stays where it is").Seconds(),
-		window: o.Int("window", 8, 1, 16, "jobs that the program decides about at once"),
+			"time that a trial loses when its devices change; a trial that would gain less is not moved").Seconds(),
+		window: o.Int("window", 8, 1, 16, "number of trials that the dynamic program decides about at once"),
 		relative: o.Text("utility", "throughput",
-			"of a job: steps per second over its life, or relative: that as a part of what it could do alone on its fastest devices",
+			"a trial's utility: throughput, its steps per second since it was submitted; or relative, that over its rate on its fastest devices",
 			"throughput", "relative") == "relative",
-		cheapest: o.Text("choose", "payoff", "which of a job's allocations: the one of the largest payoff (eq. 4), or of the least cost "+
+		cheapest: o.Text("choose", "payoff", "which allocation a trial gets: payoff, the one with the largest payoff (eq. 4); or cost, the cheapest "+
 			"(algorithm 2)", "payoff", "cost") == "cost",
-		conserve: o.Bool("conserve", true, "give devices that prices would leave idle to jobs that wait"),
-		always: o.Text("anew", "changed", "in which rounds running jobs are allocated anew: those before which a job or a node came or went, or "+
-			"always", "changed", "always") == "always",
-		preempt: o.Bool("preempt", true, "allocate running jobs anew in each round; otherwise they keep what they have"),
+		conserve: o.Bool("conserve", true, "give devices that prices would leave idle to waiting trials"),
+		always: o.Text("anew", "changed", "when to allocate running trials again: changed, in rounds before which trials or nodes have changed; or "+
+			"always, in every round", "changed", "always") == "always",
+		preempt: o.Bool("preempt", true, "allocate running trials again in each round; otherwise they keep their devices"),
 	}
 }
 
@@ -109,9 +110,10 @@ func (p *Policy) Restore(data []byte) error {
 	return nil
 }
 
-// begins says whether a round begins in which running jobs are allocated anew. In one that finds the same jobs and nodes as the last
-// everybody stays: who waits would have to be worth more by now than who runs, and waiting makes nobody worth more.
-func (p *Policy) begins(v *policy.View) bool {
+// beginRound reports whether a round begins in which running jobs are allocated again. If jobs and nodes are the same
+// as in the last round all stay: a change would require a waiting job to have gained on the running ones, and waiting
+// does not increase a job's payoff.
+func (p *Policy) beginRound(v *policy.View) bool {
 	if v.Now.Before(p.s.Next) {
 		return false
 	}
@@ -129,7 +131,7 @@ func (p *Policy) Decide(v *policy.View) policy.Plan {
 	}
 	var plan *policy.Planner
 	jobs, reason := v.Waiting(), "jobs that wait, by payoff"
-	if p.preempt && p.begins(v) {
+	if p.preempt && p.beginRound(v) {
 		plan, jobs, reason = policy.Preempt(v), v.Jobs(), "a round: all jobs, by payoff"
 	} else {
 		plan = policy.Refill(v)

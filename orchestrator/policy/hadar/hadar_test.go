@@ -28,7 +28,8 @@ func create(t testing.TB, options map[string]string) policy.Policy {
 	return p
 }
 
-// wanted is a job of the motivating example: its devices, its epochs, and those that it does in a round on each type.
+// wanted is a job of the motivating example: its devices, its epochs, and the epochs that it does in a round on each
+// type.
 type wanted struct {
 	devices, epochs int
 	rate            map[string]int
@@ -45,7 +46,7 @@ func example() (s *stagetest.Stage, jobs []*policy.Job) {
 	s = stagetest.New(append(append(stagetest.Nodes("v100", 1, 2, 2), stagetest.Nodes("p100", 1, 3, 3)...), stagetest.Nodes("k80", 1, 1, 1)...)...)
 	for i, w := range exampleJobs {
 		a := s.App(fmt.Sprintf("J%d", i+1), "t")
-		a.Speeds = &cluster.Speeds{S: [4]float64{1, 1, 1, 1}} // the paper's matrix knows nothing of distance
+		a.Speeds = &cluster.Speeds{S: [4]float64{1, 1, 1, 1}} // the paper's matrix ignores distance
 		for kind, epochs := range w.rate {
 			a.Speeds.Measured = append(a.Speeds.Measured,
 				cluster.Speed{Type: kind, Devices: w.devices, Locality: cluster.SameMachine, Rate: float64(epochs) / slot.Seconds()})
@@ -62,7 +63,7 @@ type still struct{ policy.Policy }
 
 func (still) Decide(*policy.View) policy.Plan { return policy.Plan{} }
 
-// play decides round after round, and says who ran where and when each job had ended.
+// play decides round after round, and returns where jobs ran in each and when each job ended.
 func play(t *testing.T, p policy.Policy) (lines []string, ended []int) {
 	t.Helper()
 	s, jobs := example()
@@ -104,7 +105,8 @@ func where(s *stagetest.Stage, j *policy.Job) string {
 }
 
 // The motivating example, round by round. J1 mixes types and J2 has the devices that suit it, as in the paper's figure.
-// What the paper reports of it does not come out, and cannot: see TestTheExampleCannotBeFasterThanSixRounds.
+// The paper's other results for the example are not reproduced, and cannot be: see
+// TestTheExampleCannotBeFasterThanSixRounds.
 func TestTheMotivatingExampleRoundByRound(t *testing.T) {
 	t.Parallel()
 	got, ended := play(t, create(t, nil))
@@ -117,16 +119,16 @@ func TestTheMotivatingExampleRoundByRound(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
-	// Effective throughput puts the jobs first that end soon: the mean completion is sooner than Gavel's, the last is later.
+	// Effective throughput favours jobs that end soon: the mean completion is earlier than Gavel's, the last is later.
 	_, gavel := play(t, rounds.New("gavel-las-perf", policy.NewOptions(map[string]string{"interval": "1s"})))
 	if diff := cmp.Diff([][]int{{3, 2, 8}, {6, 4, 6}}, [][]int{ended, gavel}); diff != "" {
 		t.Errorf("rounds in which J1, J2 and J3 end, under Hadar and Gavel (-want +got)\n%s", diff)
 	}
 }
 
-// The paper has Hadar end the example a round before Gavel, with 87 % of the devices in use, all of them in the first
-// round. Gangs of 3, 2 and 2 fill at most 5 of 6 devices, which is 83 %, and no schedule at all that keeps them whole
-// (eq. 1e) takes fewer than 6 rounds: this tries every one.
+// In the paper Hadar ends the example a round before Gavel, with 87 % of the devices in use and all of them in the
+// first round. But gangs of 3, 2 and 2 fill at most 5 of 6 devices, which is 83 %, and no schedule that keeps them
+// whole (eq. 1e) takes fewer than 6 rounds: this tries every one.
 func TestTheExampleCannotBeFasterThanSixRounds(t *testing.T) {
 	t.Parallel()
 	have := map[string]int{"v100": 2, "p100": 3, "k80": 1}
@@ -177,7 +179,7 @@ func eachRound(left [3]int, free map[string]int, i int, f func([3]int)) {
 	}
 }
 
-// job is one of an app of its own that does so many steps a second on a V100, and a tenth of that on a K80.
+// job adds a sweep with one trial that does rate steps a second on a V100, and a tenth of that on a K80.
 func job(s *stagetest.Stage, id string, devices int, steps int64, rate float64) *policy.Job {
 	a := s.App(id, "t")
 	a.Speeds = &cluster.Speeds{Measured: []cluster.Speed{
@@ -186,7 +188,7 @@ func job(s *stagetest.Stage, id string, devices int, steps int64, rate float64) 
 	return s.Job(a, devices, devices, steps)
 }
 
-// A job mixes types only where it may, and where that is faster than what one type has.
+// A job mixes types only if it may, and only if that is faster than one type alone.
 func TestAGangMixesTypesOnlyIfItMay(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -203,8 +205,8 @@ func TestAGangMixesTypesOnlyIfItMay(t *testing.T) {
 	}
 }
 
-// A gang of all devices is found where a machine has some of both types, which are the cheapest and the dearest.
-func TestAGangOfAMixedMachineAndAnother(t *testing.T) {
+// A gang of all devices is found if a node has some of both types, which are the cheapest and the most expensive.
+func TestGangSpansMixedNodeAndAnother(t *testing.T) {
 	t.Parallel()
 	mixed := stagetest.Nodes("v100", 1, 3, 3)[0]
 	mixed.Name, mixed.Devices[0].Type = "both", "p100"
@@ -221,8 +223,8 @@ func TestAGangOfAMixedMachineAndAnother(t *testing.T) {
 	}
 }
 
-// One machine of both types needs no spreading, and two fast devices are better than a fast and a slow one.
-func TestTheFasterDevicesAreTaken(t *testing.T) {
+// One node with both types needs no spreading, and two fast devices are better than a fast and a slow one.
+func TestFasterDevicesAreTaken(t *testing.T) {
 	t.Parallel()
 	node := stagetest.Nodes("v100", 1, 3, 3)[0]
 	node.Devices[0].Type = "k80"
@@ -235,8 +237,9 @@ func TestTheFasterDevicesAreTaken(t *testing.T) {
 	}
 }
 
-// When a round begins, a job that is worth more takes the devices of one that is worth less; between rounds it waits.
-func TestRoundsAllocateAnew(t *testing.T) {
+// When a round begins, a job with a larger payoff takes the devices of one with a smaller payoff; between rounds it
+// waits.
+func TestRoundsReallocate(t *testing.T) {
 	t.Parallel()
 	for _, preempt := range []string{"true", "false"} {
 		s := stagetest.New(stagetest.Nodes("v100", 1, 1, 1)...)
@@ -260,8 +263,8 @@ func TestRoundsAllocateAnew(t *testing.T) {
 	}
 }
 
-// A round that finds the same jobs and nodes as the last moves nobody; one before which somebody came or went allocates all anew.
-func TestOnlyWhatChangedIsPlacedAnew(t *testing.T) {
+// A round with the same jobs and nodes as the last moves no job; one in which they have changed allocates all again.
+func TestUnchangedRoundsMoveNothing(t *testing.T) {
 	t.Parallel()
 	for anew, moves := range map[string]bool{"changed": false, "always": true} {
 		s := stagetest.New(stagetest.Nodes("v100", 1, 1, 1)...)
@@ -271,7 +274,7 @@ func TestOnlyWhatChangedIsPlacedAnew(t *testing.T) {
 		if !much.Running() {
 			t.Fatalf("%s: it begins with %v and %v", anew, little.Gang(), much.Gang())
 		}
-		little.Weight = 50 // nobody came, but somebody is worth more by now
+		little.Weight = 50 // the jobs are the same, but a weight has changed
 		next := func() {
 			s.Run(t, still{}, slot)
 			for range 2 {
@@ -289,7 +292,7 @@ func TestOnlyWhatChangedIsPlacedAnew(t *testing.T) {
 	}
 }
 
-// A job does not move for less than the move costs it.
+// A job moves only if it gains more than the move costs.
 func TestAJobStaysWhereItIs(t *testing.T) {
 	t.Parallel()
 	s := stagetest.New(stagetest.Nodes("v100", 2, 2, 2)...)
@@ -305,7 +308,7 @@ func TestAJobStaysWhereItIs(t *testing.T) {
 	}
 }
 
-// Prices keep a job of little use off the last device of a node, unless nobody else wants it.
+// Prices keep a job of little use off the last device of a node, unless no other job wants it.
 func TestPricesHoldDevicesBack(t *testing.T) {
 	t.Parallel()
 	for conserve, runs := range map[string]bool{"true": true, "false": false} {
@@ -321,7 +324,7 @@ func TestPricesHoldDevicesBack(t *testing.T) {
 	}
 }
 
-// A gang of unlike devices takes as many of the fastest type as a quota leaves, and others for the rest.
+// A gang of unlike devices takes as many of the fastest type as its quota allows, and other types for the rest.
 func TestAMixedGangWithinAQuota(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -329,10 +332,11 @@ func TestAMixedGangWithinAQuota(t *testing.T) {
 		of   map[string]int
 		want string
 	}{
-		"no bound":          {-1, nil, "p100 p100 p100 v100"},
-		"one of the type":   {-1, map[string]int{"p100": 1}, "p100 v100 v100"},
-		"two of all":        {2, nil, "p100 p100"},
-		"two, one of them":  {2, map[string]int{"p100": 1}, "v100 v100"}, // the slower sets the pace, and these are on one machine
+		"no bound":        {-1, nil, "p100 p100 p100 v100"},
+		"one of the type": {-1, map[string]int{"p100": 1}, "p100 v100 v100"},
+		"two of all":      {2, nil, "p100 p100"},
+		// the slower sets the pace, and these are on one node
+		"two, one of them":  {2, map[string]int{"p100": 1}, "v100 v100"},
 		"none of the type":  {-1, map[string]int{"p100": 0}, "v100 v100"},
 		"fewer than it can": {1, nil, ""},
 	} {

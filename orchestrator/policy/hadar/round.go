@@ -11,19 +11,20 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/policy/pricing"
 )
 
-// entry is a job of the round's queue.
+// entry is a job in the round's queue.
 type entry struct {
 	job *policy.Job
-	// age is how long ago it was submitted, and left how many steps it has to its end of total, at least one.
+	// age is the seconds since it was submitted, and left the number of steps that remain of total, at least one.
 	age, left, total float64
-	// rate by type is what all its devices do together, were they of that type in one machine; 0 where it cannot run.
+	// rate, by type, is the rate on as many devices as it asks for of that type in one node, or 0 if it cannot run
+	// there.
 	rate []float64
-	// order of the types that it can run on, from the fastest.
+	// order lists the types that it can run on, fastest first.
 	order []int
-	// gang is where it was placed, and kept says that it was there already.
+	// gang is where it was placed, and kept means that it already ran there.
 	gang cluster.Gang
 	kept bool
-	// best is the job's payoff on the cluster as the round begins, which only falls as others take devices.
+	// best is the job's payoff at the start of the round, which only falls as others take devices.
 	best float64
 }
 
@@ -35,10 +36,10 @@ type round struct {
 	plan  *policy.Planner
 	free  *cluster.Capacity
 	types []string
-	// capacity is how many devices of each type a node has.
+	// capacity is the number of devices of each type on each node.
 	capacity [][]int
 	prices   []pricing.Range
-	// queue are the jobs still to be decided about, by payoff for a device, and passed those that the program left out.
+	// queue lists the jobs to decide about by payoff per device, and passed those that the program left out.
 	queue, passed []*entry
 }
 
@@ -73,7 +74,7 @@ func (p *Policy) newRound(v *policy.View, plan *policy.Planner, jobs []*policy.J
 	return r
 }
 
-// wants is how many devices a job asks for.
+// wants returns how many devices a job asks for.
 func wants(d cluster.Demand) int { return max(1, d.Min, d.Max) }
 
 func (r *round) entry(j *policy.Job, left float64) *entry {
@@ -91,8 +92,8 @@ func (r *round) entry(j *policy.Job, left float64) *entry {
 	return e
 }
 
-// utility of a job that ends so many seconds from now: by default its effective throughput, the steps that it has done by
-// then over the time since it was submitted (section 3.1).
+// utility returns the utility of a job that ends in the given number of seconds: by default its effective throughput,
+// its total steps over the time from its submission to its end (section 3.1).
 func (r *round) utility(e *entry, seconds float64) float64 {
 	u := e.total / max(e.age+seconds, 1e-3)
 	if r.relative {
@@ -111,8 +112,8 @@ func weight(j *policy.Job) float64 {
 	return w
 }
 
-// price sets what devices of each type cost (eqs. 6 and 7). Times are counted in rounds. The last job ends at the latest
-// when all have run one after the other, each on its slowest devices.
+// price sets the prices of each type (eqs. 6 and 7). Times are counted in rounds. The horizon is when the last job ends
+// if all run one after the other, each on its slowest devices.
 func (r *round) price(jobs []*entry) {
 	r.prices = make([]pricing.Range, len(r.types))
 	horizon, devices := 0.0, 0
@@ -139,36 +140,36 @@ func (r *round) price(jobs []*entry) {
 	}
 }
 
-// window decides about the first jobs of the queue: which of them run, and where.
+// window decides which of the first jobs of the queue run, and where.
 func (r *round) window() {
 	n := min(r.Policy.window, len(r.queue))
 	w := r.search(r.queue[:n])
-	w.from(0, 0)
+	w.decideFrom(0, 0)
 	for i, e := range w.jobs {
-		if a := w.best[i]; a == nil || !r.give(e, a, "payoff "+short(a.payoff)) {
+		if a := w.best[i]; a == nil || !r.placeJob(e, a, "payoff "+threeDigits(a.payoff)) {
 			r.passed = append(r.passed, e)
 		}
 	}
 	r.queue = r.queue[n:]
 }
 
-func short(x float64) string { return fmt.Sprintf("%.3g", x) }
+func threeDigits(x float64) string { return fmt.Sprintf("%.3g", x) }
 
-// give has a job run where it was allocated, from its own devices or from free ones.
-func (r *round) give(e *entry, a *allocation, why string) bool {
+// placeJob places a job as allocated, on its own devices or on free ones.
+func (r *round) placeJob(e *entry, a *allocation, why string) bool {
 	if a.own {
 		e.gang, e.kept = a.gang, r.plan.Keep(e.job)
 		return e.kept
 	}
 	gang := r.plan.PreferFreeNow(e.job, a.gang)
-	if !r.plan.PlaceOn(e.job, gang, fmt.Sprintf("%s: utility %s for %s", why, short(a.payoff+a.cost), short(a.cost))) {
+	if !r.plan.PlaceOn(e.job, gang, fmt.Sprintf("%s: utility %s for %s", why, threeDigits(a.payoff+a.cost), threeDigits(a.cost))) {
 		return false
 	}
 	e.gang = gang
 	return true
 }
 
-// fill gives what is left to the jobs that prices kept out, where each is of most use.
+// fill gives what is left to jobs that prices kept out, each where its utility is highest.
 func (r *round) fill() {
 	var none policy.Unplaceable
 	for _, e := range r.passed {
@@ -179,41 +180,41 @@ func (r *round) fill() {
 			continue
 		}
 		if a, ok := r.find(e, false); ok {
-			r.give(e, &a, "nobody else wants these devices")
+			r.placeJob(e, &a, "nobody else wants these devices")
 			continue
 		}
 		none.Add(e.job.Demand)
 	}
 }
 
-// search is the dynamic program of a window (algorithm 2): depth first, with what cannot be better left out.
+// search is the dynamic program of a window (algorithm 2): depth first, pruning branches that cannot be better.
 type search struct {
 	*round
 
 	jobs []*entry
-	// rest is the most that the jobs from one on can add.
-	rest  []float64
-	picks []*allocation
-	best  []*allocation
-	most  float64
+	// bounds is the most that the jobs from an index on can add.
+	bounds []float64
+	picks  []*allocation
+	best   []*allocation
+	most   float64
 }
 
 func (r *round) search(jobs []*entry) *search {
 	n := len(jobs)
-	s := &search{round: r, jobs: jobs, rest: make([]float64, n+1), picks: make([]*allocation, n), best: make([]*allocation, n)}
+	s := &search{round: r, jobs: jobs, bounds: make([]float64, n+1), picks: make([]*allocation, n), best: make([]*allocation, n)}
 	for i := n - 1; i >= 0; i-- {
-		s.rest[i] = s.rest[i+1] + jobs[i].best
+		s.bounds[i] = s.bounds[i+1] + jobs[i].best
 	}
 	return s
 }
 
-// from decides about the jobs from i on, after those before are worth so much.
-func (s *search) from(i int, worth float64) {
+// decideFrom decides about the jobs from i on, where worth is the payoff of the earlier ones.
+func (s *search) decideFrom(i int, worth float64) {
 	if worth > s.most {
 		s.most = worth
 		copy(s.best, s.picks)
 	}
-	if i == len(s.jobs) || worth+s.rest[i] <= s.most || s.free.FreeDevices() == 0 {
+	if i == len(s.jobs) || worth+s.bounds[i] <= s.most || s.free.FreeDevices() == 0 {
 		return
 	}
 	e := s.jobs[i]
@@ -221,9 +222,9 @@ func (s *search) from(i int, worth float64) {
 		mark := s.free.Mark()
 		s.free.Take(a.gang, e.job.Demand)
 		s.picks[i] = &a
-		s.from(i+1, worth+a.payoff)
+		s.decideFrom(i+1, worth+a.payoff)
 		s.picks[i] = nil
 		s.free.Rollback(mark)
 	}
-	s.from(i+1, worth)
+	s.decideFrom(i+1, worth)
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/policy/stagetest"
 )
 
-// every tries all subsets of the jobs from i on, without leaving any out, and returns the largest sum of payoffs.
+// every tries all subsets of the jobs from i on, without pruning, and returns the largest sum of payoffs.
 func (s *search) every(i int) float64 {
 	if i == len(s.jobs) {
 		return 0
@@ -28,7 +28,7 @@ func (s *search) every(i int) float64 {
 	return most
 }
 
-// What the program leaves out is never better than what it finds.
+// A pruned branch is never better than the result.
 func TestTheProgramFindsTheLargestSum(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -49,7 +49,7 @@ func TestTheProgramFindsTheLargestSum(t *testing.T) {
 		r := p.newRound(v, policy.Extend(v), v.Waiting())
 		w := r.search(r.queue)
 		free := r.free.FreeDevices()
-		w.from(0, 0)
+		w.decideFrom(0, 0)
 		sum := 0.0
 		for _, a := range w.best {
 			if a != nil {
@@ -66,7 +66,7 @@ func TestTheProgramFindsTheLargestSum(t *testing.T) {
 	})
 }
 
-// Prices lie between what lets any job in and what keeps all but the best out (eqs. 6 and 7).
+// The lowest price admits any job, and the highest only the best one (eqs. 6 and 7).
 func TestPricesAdmitAnyJobAtFirst(t *testing.T) {
 	t.Parallel()
 	s := stagetest.New(stagetest.Nodes("v100", 2, 4, 4)...)
@@ -83,7 +83,7 @@ func TestPricesAdmitAnyJobAtFirst(t *testing.T) {
 	}
 }
 
-// BenchmarkRound begins a round of so many jobs on the paper's cluster: 15 nodes, 20 devices of each of three types.
+// BenchmarkRound begins a round with many jobs on the paper's cluster: 15 nodes, 20 devices of each of three types.
 func BenchmarkRound(b *testing.B) {
 	for _, jobs := range []int{32, 480, 2048, 10_000} {
 		b.Run(fmt.Sprint(jobs), func(b *testing.B) {

@@ -10,13 +10,14 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/cluster"
 )
 
-// cell is a virtual node: what tenants were promised of some physical node, bound to one while a guaranteed job is in it.
+// cell is a virtual node: the part of some physical node that is promised to tenants. It is bound to a node while a
+// guaranteed job is in it.
 type cell struct {
 	id    string
 	class class
-	// parts promised to tenants: one for a whole node, several where what is left of quotas share a node.
+	// parts promised to tenants: one for a whole node, several where the remainders of quotas share a node.
 	parts []part
-	// node that it is bound to, by index; -1 while it is unbound.
+	// node is the index of the node that it is bound to, or -1.
 	node int
 }
 
@@ -26,7 +27,7 @@ type part struct {
 	amount, used int
 }
 
-// class of nodes that stand in for each other: as many devices of one type.
+// class identifies interchangeable nodes: the same number of devices of one type.
 type class struct {
 	kind string
 	size int
@@ -34,21 +35,21 @@ type class struct {
 
 // layout is how the cluster is promised to tenants.
 type layout struct {
-	// of stands for the nodes and tenants that it was made for.
-	of    uint64
+	// sig is the signature of the nodes and tenants that it was made for.
+	sig   uint64
 	cells []cell
 	// byTenant lists a tenant's parts, byID the cells by name, and nodes the nodes of each class.
 	byTenant map[string][]partAt
 	byID     map[string]int
 	nodes    map[class][]int
-	// bound is the cell that is bound to a node; -1 for none.
+	// bound is the cell that is bound to each node, or -1.
 	bound []int
 }
 
 // partAt points to a part of a cell.
 type partAt struct{ cell, part int }
 
-// signature of nodes, tenants and their weights: the same layout is made of the same.
+// signature hashes nodes, tenants and their weights, which determine the layout.
 func signature(nodes []cluster.Node, tenants []string, weights []float64) uint64 {
 	h := uint64(14695981039346656037)
 	mix := func(text string) {
@@ -73,7 +74,7 @@ func signature(nodes []cluster.Node, tenants []string, weights []float64) uint64
 	return h
 }
 
-// classify groups the nodes whose devices are all of one type; a node of several types is nobody's.
+// classify groups the nodes whose devices are all of one type. Nodes with several types are left out.
 func classify(nodes []cluster.Node) map[class][]int {
 	classes := map[class][]int{}
 next:
@@ -93,11 +94,11 @@ next:
 	return classes
 }
 
-// lay promises each class of nodes to tenants in proportion to their weights: whole nodes first; what is left of each
-// quota, in whole devices, is packed into the nodes that are left, and cut down to what fits.
-func lay(nodes []cluster.Node, tenants []string, weights []float64) *layout {
+// newLayout promises each class of nodes to tenants in proportion to their weights: whole nodes first. The remainder of
+// each quota, in whole devices, is packed into the remaining nodes, and reduced if it does not fit.
+func newLayout(nodes []cluster.Node, tenants []string, weights []float64) *layout {
 	l := &layout{
-		of: signature(nodes, tenants, weights), byTenant: map[string][]partAt{}, byID: map[string]int{}, nodes: classify(nodes),
+		sig: signature(nodes, tenants, weights), byTenant: map[string][]partAt{}, byID: map[string]int{}, nodes: classify(nodes),
 		bound: make([]int, len(nodes)),
 	}
 	for i := range l.bound {
@@ -141,7 +142,7 @@ func (l *layout) add(c cell) {
 	l.cells = append(l.cells, c)
 }
 
-// pack puts rests into so many nodes, the largest first, each where it fits most tightly.
+// pack packs the remainders into nodes, largest first, each where it fits most tightly.
 func pack(rests []part, nodes, size int) [][]part {
 	slices.SortStableFunc(rests, func(a, b part) int { return cmp.Compare(b.amount, a.amount) })
 	bins, room := make([][]part, nodes), make([]int, nodes)
@@ -167,14 +168,15 @@ func pack(rests []part, nodes, size int) [][]part {
 	return bins
 }
 
-// bind says which node a cell stands for.
+// bind binds a cell to a node.
 func (l *layout) bind(cell, node int) {
 	l.cells[cell].node = node
 	l.bound[node] = cell
 }
 
-// use adds devices to what a tenant's guaranteed jobs use of a cell, and says whether they were promised and free.
-func (l *layout) use(at partAt, n int) bool {
+// useCell adds devices to a tenant's use of a cell by guaranteed jobs, and fails if they were not promised or are not
+// free.
+func (l *layout) useCell(at partAt, n int) bool {
 	p := &l.cells[at.cell].parts[at.part]
 	if p.used+n > p.amount {
 		return false
@@ -183,7 +185,7 @@ func (l *layout) use(at partAt, n int) bool {
 	return true
 }
 
-// unbind lets go of nodes in whose cells no guaranteed job is left.
+// unbind releases nodes whose cells no longer contain a guaranteed job.
 func (l *layout) unbind() {
 	for i := range l.cells {
 		c := &l.cells[i]
@@ -195,8 +197,8 @@ func (l *layout) unbind() {
 	}
 }
 
-// clear forgets all use and every binding.
-func (l *layout) clear() {
+// reset removes all use and every binding.
+func (l *layout) reset() {
 	for i := range l.cells {
 		l.cells[i].node = -1
 		for p := range l.cells[i].parts {
@@ -208,8 +210,8 @@ func (l *layout) clear() {
 	}
 }
 
-// choose finds parts of a tenant's cells for a gang of n: the tightest that takes it whole, a bound one before an unbound
-// one (a buddy's half before a new node); for a gang that may spread, the fewest cells of one type.
+// choose finds parts of a tenant's cells for a gang of n: the tightest that takes it whole, preferring bound cells to
+// unbound ones (half of a split node before a new node); for a gang that may spread, the fewest cells of one type.
 func (l *layout) choose(tenant string, d cluster.Demand, n int) []hold {
 	best, bestRoom := partAt{-1, -1}, 0
 	for _, at := range l.byTenant[tenant] {
@@ -234,7 +236,7 @@ func (l *layout) choose(tenant string, d cluster.Demand, n int) []hold {
 	return l.chooseMany(tenant, d, n)
 }
 
-// chooseMany takes parts of one type, those with most room first, until a gang is whole.
+// chooseMany takes parts of one type, those with the most room first, until the gang is complete.
 func (l *layout) chooseMany(tenant string, d cluster.Demand, n int) []hold {
 	parts := map[string][]partAt{}
 	room := map[string]int{}

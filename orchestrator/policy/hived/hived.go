@@ -1,22 +1,23 @@
-// Package hived is the scheduler of Zhao et al., "HiveD: Sharing a GPU Cluster for Deep Learning with Guarantees"
-// (OSDI 2020): virtual clusters made of cells, and buddy allocation.
+// Package hived is the scheduler of Zhao et al., "HiveD: Sharing a GPU Cluster for Deep Learning with Guarantees" (OSDI
+// 2020): virtual clusters of cells, and buddy allocation.
 //
-// Definition used. Every tenant has a virtual cluster (VC): cells of each type of device, as if it had a cluster of its
-// own. A job that fits into what its VC has free is guaranteed: it gets a cell, the tightest that takes its gang, and a
-// cell of a node is split only if none that is split already has room (buddy allocation, section 3.3). Cells are bound to
-// physical nodes only while a guaranteed job is in them, to the node on which the fewest jobs must make room. Other jobs
-// run on what is idle, whoever it was promised to, as opportunistic jobs: they are stopped, after saving, when a
-// guaranteed job needs their devices. A guaranteed job is never stopped. There are as many cells as nodes of a class at
-// most, so whatever fits into a VC fits into the cluster (the paper's sharing safety).
+// Every tenant has a virtual cluster (VC): cells of each type of device, as if they were a separate cluster. A job that
+// fits into the free part of its VC is guaranteed: it gets the tightest cell that takes its gang, and a node's cell is
+// split only if no split one has room (buddy allocation, section 3.3). A cell is bound to a physical node only while a
+// guaranteed job is in it, to the node on which the fewest jobs must make room. Other jobs run on idle devices,
+// whichever tenant these are promised to, as opportunistic jobs: they are stopped, after saving, when a guaranteed job
+// needs their devices. A guaranteed job is never stopped. There are at most as many cells as nodes of a class, so a job
+// that fits into a VC fits into the cluster (the paper's sharing safety).
 //
-// Dynamic quota, as in ASTRAEA's evaluation: jobs beyond their tenant's quota run in other VCs that have room, which is
-// what opportunistic jobs do; spot=false turns that off. Quotas are by the tenants' weights, or by the option "quota"; the
-// tenants are those that somebody added and those that have had jobs.
+// Dynamic quota, as in ASTRAEA's evaluation, means that jobs beyond their tenant's quota run in other VCs with room,
+// which opportunistic jobs do; spot=false disables that. Quotas follow the tenants' weights, or the option "quota"; the
+// tenants are those that were configured and those that have had jobs.
 //
-// Simplified: the levels are device, slot and node; a gang over several nodes takes cells of several nodes, of one rack
-// where it can. Jobs within a VC come in order of arrival, one that does not fit is passed over. What is left of a quota
-// beyond whole nodes is promised in devices that share a node with others', rounded down. Nodes with devices of several
-// types are nobody's and serve opportunistic jobs. An opportunistic job stays one until it is stopped or ends.
+// Simplifications: the levels are device, slot and node; a gang over several nodes takes cells of several nodes, in one
+// rack if possible. Jobs within a VC are served in order of arrival, skipping those that do not fit. The remainder of a
+// quota beyond whole nodes is promised in devices that share a node with other tenants', rounded down. Nodes with
+// devices of several types are promised to no tenant and serve opportunistic jobs. An opportunistic job stays one until
+// it is stopped or ends.
 package hived
 
 import (
@@ -36,11 +37,11 @@ type Policy struct {
 	layout *layout
 }
 
-// memory is what the policy knows beyond the view.
+// memory is the policy's state.
 type memory struct {
 	// Tenants that had jobs, sorted.
 	Tenants []string
-	// Bound is the node that each bound cell stands for, and Jobs what each guaranteed job holds.
+	// Bound is the node of each bound cell, and Jobs the holds of each guaranteed job.
 	Bound map[string]string
 	Jobs  map[policy.JobName][]hold
 }
@@ -54,8 +55,8 @@ type hold struct {
 // New makes the policy from its options.
 func New(o *policy.Options) policy.Policy {
 	p := &Policy{
-		quota: o.Weights("quota", "parts of the cluster promised to tenants, such as vision=2,speech=1; others have their tenant's weight"),
-		spot:  o.Bool("spot", true, "jobs that no quota is left for run on what is idle until its owner comes"),
+		quota: o.Weights("quota", "relative parts of the cluster promised to tenants, such as vision=2,speech=1; others have their tenant's weight"),
+		spot:  o.Bool("spot", true, "run trials beyond their tenant's quota on idle devices until the owner needs these"),
 	}
 	p.reset()
 	return p
@@ -87,17 +88,17 @@ func (p *Policy) Decide(v *policy.View) policy.Plan {
 	if !slices.ContainsFunc(jobs, (*policy.Job).Waiting) {
 		return policy.Plan{Reason: "nobody waits"}
 	}
-	p.meet(v)
-	guaranteed := p.recall(v, jobs)
+	p.updateTenants(v)
+	guaranteed := p.recallGuaranteed(v, jobs)
 	r := newRound(v, p, jobs, guaranteed)
 	var rest []*policy.Job
 	for _, j := range jobs {
 		if guaranteed[j] && j.Waiting() && !r.place(j, p.s.Jobs[j.Name()]) {
-			p.forget(j)
+			p.withdrawGuarantee(j)
 			delete(guaranteed, j)
 		}
 	}
-	tooLarge := map[string]int{} // by tenant, of jobs that take any type
+	tooLarge := map[string]int{} // by tenant, of jobs that accept any type
 	for _, j := range v.Waiting() {
 		if guaranteed[j] {
 			continue
@@ -125,15 +126,15 @@ func (p *Policy) Decide(v *policy.View) policy.Plan {
 	return r.plan.Plan("guaranteed jobs in their own cells, others on what is idle", "")
 }
 
-// meet takes in new tenants, and lays the cells out anew if they, their weights or the nodes changed.
-func (p *Policy) meet(v *policy.View) {
+// updateTenants adds new tenants, and makes a new layout if the tenants, their weights or the nodes have changed.
+func (p *Policy) updateTenants(v *policy.View) {
 	for _, a := range v.Apps {
 		if at, known := slices.BinarySearch(p.s.Tenants, a.Tenant); !known {
 			p.s.Tenants = slices.Insert(p.s.Tenants, at, a.Tenant)
 		}
 	}
 	tenants := slices.Clone(p.s.Tenants)
-	for i := range v.Tenants { // what they were promised is theirs before they come
+	for i := range v.Tenants { // they have their quotas before their first job
 		if at, known := slices.BinarySearch(tenants, v.Tenants[i].Name); !known {
 			tenants = slices.Insert(tenants, at, v.Tenants[i].Name)
 		}
@@ -142,16 +143,16 @@ func (p *Policy) meet(v *policy.View) {
 	for i, name := range tenants {
 		weights[i] = v.TenantWeight(name, p.quota)
 	}
-	if p.layout == nil || p.layout.of != signature(v.Nodes, tenants, weights) {
-		p.layout = lay(v.Nodes, tenants, weights)
+	if p.layout == nil || p.layout.sig != signature(v.Nodes, tenants, weights) {
+		p.layout = newLayout(v.Nodes, tenants, weights)
 	}
 }
 
-// recall puts the guaranteed jobs back into their cells. Those that are gone, or whose cell is gone or bound elsewhere,
-// lose their guarantee. It returns those that have it still.
-func (p *Policy) recall(v *policy.View, jobs []*policy.Job) map[*policy.Job]bool {
+// recallGuaranteed puts the guaranteed jobs back into their cells. Jobs that are gone, or whose cell is gone or bound
+// elsewhere, lose their guarantee. It returns the jobs that still have it.
+func (p *Policy) recallGuaranteed(v *policy.View, jobs []*policy.Job) map[*policy.Job]bool {
 	l := p.layout
-	l.clear()
+	l.reset()
 	byName := make(map[string]int, len(v.Nodes))
 	for i := range v.Nodes {
 		byName[v.Nodes[i].Name] = i
@@ -167,7 +168,7 @@ func (p *Policy) recall(v *policy.View, jobs []*policy.Job) map[*policy.Job]bool
 	p.s.Jobs = make(map[policy.JobName][]hold, len(old))
 	guaranteed := make(map[*policy.Job]bool, len(old))
 	for _, j := range jobs {
-		if holds, ok := old[j.Name()]; ok && p.stillHolds(j, holds) && p.charge(j.App.Tenant, holds) {
+		if holds, ok := old[j.Name()]; ok && p.stillHolds(j, holds) && p.useCells(j.App.Tenant, holds) {
 			p.s.Jobs[j.Name()] = holds
 			guaranteed[j] = true
 		}
@@ -176,7 +177,7 @@ func (p *Policy) recall(v *policy.View, jobs []*policy.Job) map[*policy.Job]bool
 	return guaranteed
 }
 
-// stillHolds says whether a job is where its cells are, or waits for them.
+// stillHolds reports whether a job runs on the nodes of its cells, or waits for them.
 func (p *Policy) stillHolds(j *policy.Job, holds []hold) bool {
 	if j.Running() && len(j.Gang()) != len(holds) {
 		return false
@@ -194,33 +195,33 @@ func (p *Policy) stillHolds(j *policy.Job, holds []hold) bool {
 	return true
 }
 
-// charge uses parts of cells, all or none.
-func (p *Policy) charge(tenant string, holds []hold) bool {
+// useCells uses parts of cells, all or none.
+func (p *Policy) useCells(tenant string, holds []hold) bool {
 	for i, h := range holds {
-		if at, ok := p.layout.partOf(h.Cell, tenant); !ok || !p.layout.use(at, h.N) {
-			p.release(tenant, holds[:i])
+		if at, ok := p.layout.partOf(h.Cell, tenant); !ok || !p.layout.useCell(at, h.N) {
+			p.releaseCells(tenant, holds[:i])
 			return false
 		}
 	}
 	return true
 }
 
-func (p *Policy) release(tenant string, holds []hold) {
+func (p *Policy) releaseCells(tenant string, holds []hold) {
 	for _, h := range holds {
 		if at, ok := p.layout.partOf(h.Cell, tenant); ok {
-			p.layout.use(at, -h.N)
+			p.layout.useCell(at, -h.N)
 		}
 	}
 }
 
-// forget takes a job's guarantee back.
-func (p *Policy) forget(j *policy.Job) {
-	p.release(j.App.Tenant, p.s.Jobs[j.Name()])
+// withdrawGuarantee withdraws a job's guarantee.
+func (p *Policy) withdrawGuarantee(j *policy.Job) {
+	p.releaseCells(j.App.Tenant, p.s.Jobs[j.Name()])
 	delete(p.s.Jobs, j.Name())
 }
 
-// guarantee finds cells for a waiting job in its tenant's virtual cluster, with its Max of devices or, if there is no
-// room for that, its Min.
+// guarantee finds cells for a waiting job in its tenant's virtual cluster, with its Max of devices or, if there is not
+// enough room, its Min.
 func (p *Policy) guarantee(r *round, j *policy.Job) bool {
 	least, most := max(1, j.Demand.Min), max(j.Demand.Min, j.Demand.Max)
 	for _, n := range [...]int{r.inventory.Wants(j.Demand), least} {
@@ -228,14 +229,14 @@ func (p *Policy) guarantee(r *round, j *policy.Job) bool {
 			continue
 		}
 		holds := p.layout.choose(j.App.Tenant, j.Demand, n)
-		if len(holds) == 0 || !p.charge(j.App.Tenant, holds) {
+		if len(holds) == 0 || !p.useCells(j.App.Tenant, holds) {
 			continue
 		}
 		if r.place(j, holds) {
 			p.s.Jobs[j.Name()] = holds
 			return true
 		}
-		p.release(j.App.Tenant, holds)
+		p.releaseCells(j.App.Tenant, holds)
 	}
 	return false
 }

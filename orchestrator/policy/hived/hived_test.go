@@ -22,8 +22,8 @@ func create(t testing.TB, options map[string]string) *Policy {
 	return p
 }
 
-// Figure 1 of the paper, in short: two tenants with half of the nodes each. With quotas alone, one tenant's small jobs
-// spread over the nodes of the other and its gang of a whole node cannot start. With cells it starts at once.
+// Figure 1 of the paper, simplified: two tenants with half of the nodes each. With quotas alone, one tenant's small
+// jobs would spread over the other's nodes and its gang of a whole node could not start. With cells it starts at once.
 func TestSharingIsSafe(t *testing.T) {
 	t.Parallel()
 	s := stagetest.New(stagetest.Nodes("v100", 3, 8, 4)...)
@@ -82,7 +82,7 @@ func TestOpportunisticJobsGiveWay(t *testing.T) {
 	}
 }
 
-func TestWithoutSpotQuotasAreWalls(t *testing.T) {
+func TestWithoutSpotQuotasAreStrict(t *testing.T) {
 	t.Parallel()
 	s := stagetest.New(stagetest.Nodes("v100", 2, 4, 4)...)
 	p := create(t, map[string]string{"spot": "false"})
@@ -104,7 +104,7 @@ func TestQuotasOfVenus(t *testing.T) {
 	for i := range 16 {
 		tenants = append(tenants, fmt.Sprintf("vc%02d", i))
 	}
-	l := lay(stagetest.Nodes("v100", 100, 8, 4), tenants, slices.Repeat([]float64{1}, len(tenants)))
+	l := newLayout(stagetest.Nodes("v100", 100, 8, 4), tenants, slices.Repeat([]float64{1}, len(tenants)))
 	for _, tenant := range tenants {
 		whole, rest := 0, 0
 		for _, at := range l.byTenant[tenant] {
@@ -123,8 +123,8 @@ func TestQuotasOfVenus(t *testing.T) {
 	}
 }
 
-// Whatever happens, cells are never promised beyond what there is, guaranteed jobs are never stopped, and a gang that
-// fits into what its tenant's virtual cluster has free holds devices as soon as others have left them.
+// For any events, cells are never promised beyond the nodes, guaranteed jobs are never stopped, and a gang that fits
+// into the free part of its tenant's virtual cluster holds devices as soon as others have released them.
 func TestGuaranteesHold(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -160,7 +160,7 @@ func TestGuaranteesHold(t *testing.T) {
 				for _, part := range c.parts {
 					sum += part.amount
 					if part.used < 0 || part.used > part.amount {
-						t.Fatalf("cell %+v is used beyond what it has", c)
+						t.Fatalf("cell %+v is used beyond its size", c)
 					}
 				}
 				if sum > c.class.size {
@@ -171,7 +171,7 @@ func TestGuaranteesHold(t *testing.T) {
 	})
 }
 
-// step lets two minutes pass and ends on a decision with nobody leaving.
+// step advances two minutes and ends with a decision in which no job is ending.
 func step(t *rapid.T, s *stagetest.Stage, p policy.Policy) {
 	s.Run(t, p, 2*time.Minute)
 	for range 3 {

@@ -8,13 +8,13 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 )
 
-// round is one decision in the making.
+// round is the state of one decision.
 type round struct {
 	v         *policy.View
 	inventory *policy.Inventory
 	plan      *policy.Planner
 	layout    *layout
-	// owner of each device by node: the opportunistic job that runs there, or nil.
+	// owner is, for each device of a node, the opportunistic job that runs there, or nil.
 	owner [][]*policy.Job
 }
 
@@ -38,8 +38,8 @@ func newRound(v *policy.View, p *Policy, jobs []*policy.Job, guaranteed map[*pol
 	return r
 }
 
-// place finds devices for a guaranteed job in its cells, binds those cells that are not bound yet, and stops the
-// opportunistic jobs that are in the way. It changes nothing if there is no place.
+// place finds devices for a guaranteed job in its cells, binds those cells that are not bound, and stops opportunistic
+// jobs on them. If it finds no place, nothing changes.
 func (r *round) place(j *policy.Job, holds []hold) bool {
 	var gang cluster.Gang
 	var bound []int
@@ -47,7 +47,7 @@ func (r *round) place(j *policy.Job, holds []hold) bool {
 	for _, h := range holds {
 		c := &r.layout.cells[r.layout.byID[h.Cell]]
 		if c.node < 0 {
-			node := r.host(c.class, h.N, rack)
+			node := r.hostNode(c.class, h.N, rack)
 			if node < 0 {
 				r.release(bound)
 				return false
@@ -56,14 +56,14 @@ func (r *round) place(j *policy.Job, holds []hold) bool {
 			bound = append(bound, r.layout.byID[h.Cell])
 		}
 		rack = r.v.Nodes[c.node].Rack
-		devices := r.pick(c.node, h.N)
+		devices := r.pickDevices(c.node, h.N)
 		if devices == nil {
 			r.release(bound)
 			return false
 		}
 		gang = append(gang, cluster.Place{Node: c.node, Devices: devices})
 	}
-	if !r.clear(j, gang) {
+	if !r.evictAndPlace(j, gang) {
 		r.release(bound)
 		return false
 	}
@@ -77,8 +77,8 @@ func (r *round) release(bound []int) {
 	}
 }
 
-// clear stops who is in the way of a gang and puts the job there, if cores and memory allow it.
-func (r *round) clear(j *policy.Job, gang cluster.Gang) bool {
+// evictAndPlace stops opportunistic jobs on a gang's devices and places the job there, if cores and memory suffice.
+func (r *round) evictAndPlace(j *policy.Job, gang cluster.Gang) bool {
 	var away []*policy.Job
 	for _, place := range gang {
 		for _, d := range place.Devices {
@@ -113,9 +113,9 @@ func (r *round) ownerOf(node, device int) *policy.Job {
 	return r.owner[node][device]
 }
 
-// host is the unbound node of a class on which the fewest devices of opportunistic jobs must be taken for n, of those in
-// the rack of the gang's other nodes if there are some; -1 if there is none.
-func (r *round) host(c class, n int, rack string) int {
+// hostNode returns the unbound node of a class on which the fewest devices must be taken from opportunistic jobs for n,
+// preferring the rack of the gang's other nodes, or -1.
+func (r *round) hostNode(c class, n int, rack string) int {
 	best, bestCost := -1, 0
 	for _, node := range r.layout.nodes[c] {
 		if r.layout.bound[node] >= 0 {
@@ -132,17 +132,17 @@ func (r *round) host(c class, n int, rack string) int {
 	return best
 }
 
-// slot is what a slot of a node has for a guaranteed job: free devices, and with those of opportunistic jobs.
+// slot is what a slot of a node offers a guaranteed job: free devices, and all including those of opportunistic jobs.
 type slot struct{ free, all int }
 
-// pick chooses n devices of a node that no guaranteed job holds: of one slot if one has enough, the one where the fewest
-// must be taken from opportunistic jobs, the tightest of those; free ones first, then those of few jobs. nil if there
-// are too few.
-func (r *round) pick(node, n int) []int {
+// pickDevices chooses n devices of a node that no guaranteed job holds: from one slot if one has enough, where the
+// fewest must be taken from opportunistic jobs and then the tightest; free ones first, then those of few jobs. It
+// returns nil if there are too few.
+func (r *round) pickDevices(node, n int) []int {
 	devices := r.v.Nodes[node].Devices
 	slots, owners := map[int]slot{}, []*policy.Job{nil, nil}
 	var usable []int
-	rank := make([]int, len(devices)) // 0 for a free device, 1 if it is given up already, then by the job it is taken from
+	rank := make([]int, len(devices)) // 0 for a free device, 1 for one being released, then by the job to take it from
 	for d := range devices {
 		s, o := slots[devices[d].Slot], r.ownerOf(node, d)
 		switch {
@@ -175,7 +175,7 @@ func (r *round) pick(node, n int) []int {
 	return picked
 }
 
-// better orders slots for a gang of n: those that take it whole come first, then the roomiest.
+// better orders slots for a gang of n: those that take it whole first, then by room.
 func better(a, b slot, n int) int {
 	switch whole := a.all >= n; {
 	case whole != (b.all >= n):

@@ -1,17 +1,19 @@
-// Package house is the policy `outbid`, which has learnt from five papers and is made of the rooms that hold them.
+// Package house is the policy `outbid`, which combines ideas of five papers.
 //
-// A round divides the devices on offer among tenants by their long-term share (ASTRAEA, package accounts): one by one to the
-// tenant that has had the least of its share, no more than it asks for, and to nobody less than a floor, a part of its quota,
-// while it asks for that. Within its part the apps of each tenant bid as in Themis: all of them are asked, and one partial
-// allocation auction with hidden payments, in which no tenant can win more than its part, decides by finish-time fairness,
-// which agents work out from the rates that were measured on each type of device. What parts leave goes to whoever can use it,
-// tenants in turns, and what would idle then to forks of jobs that may be forked (HadarE, package forking), for
-// slots that are shorter than a lease: so they give it back first when somebody comes.
+// A round divides the devices on offer among tenants by their long-term share (ASTRAEA, package accounts): one by one
+// to the tenant that has had the least of its share, at most as many as it asks for, and first to tenants below their
+// floor, a part of their quota. Within its tenant's part a sweep bids as in Themis: all sweeps are asked, and one
+// partial allocation auction with hidden payments, in which no tenant can win more than its part, decides by
+// finish-time fairness, computed from the rates measured on each device type. The rest of the parts goes to any sweep
+// that can use it, tenants in turns. Devices that would then idle go to forks of trials that may be forked (HadarE,
+// package forking), for fork slots that are shorter than a lease, so these devices are the first to be available to
+// newly submitted sweeps.
 //
-// Sweeps that say what their end is worth are admitted by price (OASiS, package pricing): who is not has what would idle, last.
+// Sweeps that state a utility are admitted by price (OASiS, package pricing); those that are not admitted get only what
+// would idle.
 //
-// With one tenant, no utility and no job that may be forked a round is Themis's, but on unlike devices for what is left over: that goes
-// by measured rates (Hadar).
+// With one tenant, no utility and no trial that may be forked, a round is Themis's, except that leftovers of unlike
+// devices are assigned by measured rates (Hadar).
 package house
 
 import (
@@ -27,14 +29,15 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/policy/themis"
 )
 
-// Policy is the house's.
+// Policy is the policy outbid.
 type Policy struct {
 	arbiter *themis.Policy
 	set     settings
 	books   books
-	// admitted are the sweeps with a utility that were, and told what was said last of those that were not.
-	admitted map[string]bool
-	told     admissions
+	// admitted holds the admitted sweeps with a utility, and lastReasons the reasons last given to those that were not
+	// admitted.
+	admitted    map[string]bool
+	lastReasons admissions
 }
 
 var (
@@ -43,40 +46,40 @@ var (
 	_ policy.Forking    = (*Policy)(nil)
 )
 
-// settings are the policy's own options; those of its rounds are Themis's.
+// settings are the policy's own options; its arbiter has Themis's.
 type settings struct {
-	// tenants: what is on offer is divided among tenants.
+	// tenants means that the offer is divided among tenants.
 	tenants bool
-	// askAll: within a tenant's part all of its apps are asked, not the worst 1-f alone.
+	// askAll means that all sweeps of a tenant are asked, not only the worst 1-f.
 	askAll bool
-	// floor is the part of its quota that a tenant has whatever it had before, and horizon in seconds, 0 for none.
+	// floor is the part of its quota that a tenant gets whatever it had before. horizon is in seconds, 0 for none.
 	floor, horizon float64
-	// priced: sweeps that say a utility are admitted by price.
+	// priced means that sweeps which state a utility are admitted by price.
 	priced bool
-	// byRate: what is left over goes by measured rates.
+	// byRate means that leftovers are assigned by measured rates.
 	byRate bool
-	// fill: forks have what is left over, and apps do not bid for them.
+	// fill means that forks get leftovers and sweeps do not bid for them.
 	fill bool
-	// slot is how long forks train before they are averaged, and give back what they hold.
+	// slot is how long forks train before they are averaged and release their devices.
 	slot time.Duration
 }
 
 // New makes the policy from its options.
 func New(o *policy.Options) policy.Policy {
 	p := &Policy{arbiter: themis.New(o)}
-	p.set.tenants = o.Text("tenants", "share", "what is on offer is divided among tenants by their long-term share; or none: all apps bid "+
-		"for all of it, as in Themis", "share", "none") == "share"
-	p.set.askAll = o.Text("asked", "all", "which apps of several tenants bid for their tenant's part: all; or worst, its worst 1-f, as in Themis",
+	p.set.tenants = o.Text("tenants", "share", "how the offer is divided among tenants: share, by their long-term share; or none, all sweeps bid "+
+		"for all of it as in Themis", "share", "none") == "share"
+	p.set.askAll = o.Text("asked", "all", "which sweeps bid for their tenant's part: all; or worst, the tenant's worst 1-f as in Themis",
 		"all", "worst") == "all"
-	p.set.floor = o.Float("floor", 0.5, 0, 1, "the part of its quota that a tenant may have however much it had before; 0 for ASTRAEA's own rule")
-	p.set.horizon = 86400 * o.Float("horizon", 7, 0, 3650, "days in which what a tenant had fades to a third; 0 for never, as in ASTRAEA")
-	p.set.priced = o.Text("admission", "price", "a sweep that says a utility is admitted by price: price; or always: none", "price", "none") == "price"
-	p.set.byRate = o.Text("types", "measured", "of unlike devices that are left over a job has those on which it was measured to be fastest: measured; "+
-		"or any, as in Themis", "measured", "any") == "measured"
-	p.set.fill = o.Text("forks", "fill", "forks of jobs have what would idle otherwise: fill; or apps bid for them too, as in Themis: bid",
+	p.set.floor = o.Float("floor", 0.5, 0, 1, "fraction of its quota that a tenant may have however much it had before; 0 for ASTRAEA's rule")
+	p.set.horizon = 86400 * o.Float("horizon", 7, 0, 3650, "days after which past use counts for a third; 0 to count it in full as in ASTRAEA")
+	p.set.priced = o.Text("admission", "price", "how sweeps with a utility are admitted: price, by price; or none, always", "price", "none") == "price"
+	p.set.byRate = o.Text("types", "measured", "which leftover devices a trial gets if types differ: measured, those on which it was measured to be fastest; "+
+		"or any as in Themis", "measured", "any") == "measured"
+	p.set.fill = o.Text("forks", "fill", "which devices forks get: fill, those that would idle; or bid, sweeps also bid for them as in Themis",
 		"fill", "bid") == "fill"
-	p.set.slot = o.Duration("slot", 3*time.Minute, "how long forks of a job train before they are averaged and their devices are on offer again; "+
-		"a lease if that is shorter")
+	p.set.slot = o.Duration("slot", 3*time.Minute, "how long forks of a trial train before they are averaged and their devices are on offer again; "+
+		"at most a lease")
 	p.books = newBooks()
 	return p
 }
@@ -96,7 +99,7 @@ func (p *Policy) GrowsJobs() bool { return p.arbiter.GrowsJobs() }
 // UseAgents implements policy.Bidding.
 func (p *Policy) UseAgents(a agent.Agent) { p.arbiter.UseAgents(a) }
 
-// snapshot is what the policy remembers: its own, and its arbiter's.
+// snapshot is the policy's state and that of its arbiter.
 type snapshot struct {
 	Arbiter  json.RawMessage
 	Books    books
@@ -110,7 +113,7 @@ func (p *Policy) Snapshot() ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("outbid: %w", err)
 	}
-	return json.Marshal(snapshot{arbiter, p.books, p.admitted, p.told})
+	return json.Marshal(snapshot{arbiter, p.books, p.admitted, p.lastReasons})
 }
 
 // Restore implements policy.Policy.
@@ -122,34 +125,34 @@ func (p *Policy) Restore(b []byte) error {
 	if err := p.arbiter.Restore(s.Arbiter); err != nil {
 		return fmt.Errorf("outbid: %w", err)
 	}
-	p.books, p.admitted, p.told = s.Books, s.Admitted, s.Told
+	p.books, p.admitted, p.lastReasons = s.Books, s.Admitted, s.Told
 	return nil
 }
 
 // Decide implements policy.Policy.
 func (p *Policy) Decide(v *policy.View) policy.Plan {
-	p.books.enter(v, p.set.horizon)
+	p.books.update(v, p.set.horizon)
 	shared := p.books.share(v, &p.set, p.arbiter.Lease())
 	refused := p.admit(v)
 	plan := p.arbiter.DecideBy(v, themis.Rules{Division: shared.division(), Last: refused.last(), ForksFill: p.set.fill, ByRate: p.set.byRate, Slot: p.set.slot})
 	shared.explain(&plan)
 	p.explain(&plan, refused)
-	p.books.hold(v, plan)
+	p.books.recordHoldings(v, plan)
 	return plan
 }
 
-// admit decides about the sweeps that say a utility.
+// admit decides about the sweeps that state a utility.
 func (p *Policy) admit(v *policy.View) admissions {
 	if !p.set.priced || !slices.ContainsFunc(v.Apps, func(a *policy.App) bool { return a.Utility != nil }) {
 		p.admitted = nil
 		return nil
 	}
 	var refused admissions
-	refused, p.admitted = admit(v, whole(v), p.admitted)
+	refused, p.admitted = admit(v, devicesByWeight(v), p.admitted)
 	return refused
 }
 
-// last says of an app that it has what would idle alone; nil if that holds of none.
+// last returns a function that reports whether a sweep gets only what would idle, or nil if no sweep is refused.
 func (r admissions) last() func(*policy.App) bool {
 	if len(r) == 0 {
 		return nil
@@ -157,7 +160,7 @@ func (r admissions) last() func(*policy.App) bool {
 	return func(a *policy.App) bool { return r[a.ID] != "" }
 }
 
-// explain says which sweeps are not admitted, where that is other than before.
+// explain adds to the plan's reasons which sweeps are not admitted, if that has changed.
 func (p *Policy) explain(plan *policy.Plan, refused admissions) {
 	for i := range plan.Grants {
 		g := &plan.Grants[i]
@@ -167,16 +170,16 @@ func (p *Policy) explain(plan *policy.Plan, refused admissions) {
 	}
 	var news []string
 	for _, id := range slices.Sorted(maps.Keys(refused)) {
-		if p.told[id] == "" {
+		if p.lastReasons[id] == "" {
 			news = append(news, id+" is "+refused[id])
 		}
 	}
-	for _, id := range slices.Sorted(maps.Keys(p.told)) {
+	for _, id := range slices.Sorted(maps.Keys(p.lastReasons)) {
 		if p.admitted[id] {
 			news = append(news, id+" is admitted")
 		}
 	}
-	p.told = refused
+	p.lastReasons = refused
 	if len(news) > 0 {
 		plan.Reason = strings.TrimPrefix(plan.Reason+"; "+strings.Join(news, "; "), "; ")
 	}

@@ -34,7 +34,7 @@ func TestOutbidKeepsTheRules(t *testing.T) {
 	policytest.Run(t, func() policy.Policy { return house.New(policy.NewOptions(nil)) })
 }
 
-// drawn is a stage of nodes of two types, or of one, on which there are apps of some tenants; the same for the same seed.
+// drawn returns nodes of one or two types, and sweeps of some tenants, determined by the seed.
 func drawn(seed uint64, slow string, tenants int) *stagetest.Stage {
 	draw := rand.New(rand.NewPCG(seed, 1))
 	nodes := append(stagetest.Nodes("v100", 2, 4, 2), stagetest.Nodes(slow, 3, 2, 2)...)
@@ -56,7 +56,7 @@ func drawn(seed uint64, slow string, tenants int) *stagetest.Stage {
 	return s
 }
 
-// told is all that a plan says.
+// told formats a whole plan.
 func told(p policy.Plan) string {
 	var text strings.Builder
 	for _, g := range p.Grants {
@@ -72,7 +72,7 @@ func told(p policy.Plan) string {
 	return text.String()
 }
 
-// recorder keeps what a policy said.
+// recorder records the plans of a policy.
 type recorder struct {
 	policy.Policy
 
@@ -85,8 +85,8 @@ func (r *recorder) Decide(v *policy.View) policy.Plan {
 	return plan
 }
 
-// With one tenant, no utility and no job that may be forked every decision is Themis's, to the word. On unlike devices it is so but
-// for leftovers, which go by measured rates, and that is an option.
+// With one tenant, no utility and no trial that may be forked, every decision is exactly Themis's. On unlike devices
+// that needs types=any, because leftovers are otherwise assigned by measured rates.
 func TestOneTenantIsThemis(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(20) {
@@ -112,7 +112,7 @@ func TestOneTenantIsThemis(t *testing.T) {
 	}
 }
 
-// share is the part of all device-time that a tenant had since marked.
+// share returns a tenant's part of all device time since before was recorded.
 func share(s *stagetest.Stage, tenant string, before map[string]float64) float64 {
 	all := 0.0
 	for name, held := range s.Held {
@@ -131,7 +131,7 @@ func crowd(s *stagetest.Stage, tenant string, apps, jobs, size int) {
 	}
 }
 
-// Tenants have device-time by weight, however many apps each has and however large their jobs are.
+// Tenants get device time by weight, however many sweeps each has and however large their trials are.
 func TestTenantsShareByWeight(t *testing.T) {
 	t.Parallel()
 	s := stagetest.New(stagetest.Nodes("v100", 4, 4, 4)...)
@@ -147,13 +147,13 @@ func TestTenantsShareByWeight(t *testing.T) {
 		crowd(other, "many", 20, 4, 2)
 		other.Run(t, create(t, "tenants=none"), 48*time.Hour)
 		if got := share(other, "few", nil); got > .3 {
-			t.Errorf("without tenants' shares it held %.3f, want what one app of 21 has", got)
+			t.Errorf("without tenants' shares it held %.3f, want the share of one sweep of 21", got)
 		}
 	}
 }
 
-// Within its tenant's part every app bids; by the option the worst fifth of each tenant's, as in Themis of all.
-func TestAllOfATenantsAppsAreAsked(t *testing.T) {
+// Within its tenant's part every sweep bids; with asked=worst, the worst fifth of each tenant's sweeps, as in Themis.
+func TestAllSweepsOfATenantAreAsked(t *testing.T) {
 	t.Parallel()
 	for options, want := range map[string]int{"asked=all": 20, "asked=worst": 4} {
 		s := stagetest.New(stagetest.Nodes("v100", 4, 4, 4)...)
@@ -171,8 +171,8 @@ func TestAllOfATenantsAppsAreAsked(t *testing.T) {
 	}
 }
 
-// What a tenant lends comes back to it, but for the floor that others keep.
-func TestWhatIsLentComesBack(t *testing.T) {
+// A tenant that has lent devices gets them back, except for the floor that others keep.
+func TestLentDevicesReturn(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		floor string
@@ -182,14 +182,14 @@ func TestWhatIsLentComesBack(t *testing.T) {
 		s := stagetest.New(stagetest.Nodes("v100", 4, 4, 4)...)
 		p := create(t, "floor="+c.floor)
 		crowd(s, "borrows", 4, 8, 1)
-		if c.added { // a tenant that somebody added lends though it never had a job
+		if c.added { // a configured tenant lends even if it never had a trial
 			s.Tenants = []policy.Tenant{{Name: "borrows", Weight: 1}, {Name: "lends", Weight: 1}}
 		} else {
 			s.Job(s.App("once", "lends"), 1, 1, 60)
 		}
 		s.Run(t, p, 12*time.Hour)
 		if got := share(s, "borrows", nil); got < .99 {
-			t.Errorf("floor %s: the borrower held %.3f while nobody else wanted anything", c.floor, got)
+			t.Errorf("floor %s: the borrower held %.3f while no other tenant wanted anything", c.floor, got)
 		}
 		before := map[string]float64{}
 		for name, held := range s.Held {
@@ -203,7 +203,8 @@ func TestWhatIsLentComesBack(t *testing.T) {
 	}
 }
 
-// What would idle trains forks of a job that may be forked, in slots that are shorter than a lease: then it is on offer again.
+// Devices that would idle train forks of a trial that may be forked, in slots shorter than a lease; after that they are
+// on offer again.
 func TestForksHaveShortSlots(t *testing.T) {
 	t.Parallel()
 	for slot, want := range map[string]time.Duration{"90s": 90 * time.Second, "1h": 10 * time.Minute} {
@@ -225,13 +226,13 @@ func TestForksHaveShortSlots(t *testing.T) {
 			}
 		}
 		if forks != 2 || len(plan.Grants) != 3 {
-			t.Errorf("slot %s: %d grants, %d of them forks: want two forks beside the other job", slot, len(plan.Grants), forks)
+			t.Errorf("slot %s: %d grants, %d of them forks: want two forks and the other trial", slot, len(plan.Grants), forks)
 		}
 	}
 }
 
-// When its lease is up a job moves to a free device on which it was measured to be faster, if that saves more than a new start costs; one
-// that waits has the fastest that is left.
+// When its lease has expired, a trial moves to a free device on which it was measured to be faster, if that saves more
+// than a restart costs; a waiting trial gets the fastest that is left.
 func TestLeftoversGoByMeasuredRates(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -245,7 +246,7 @@ func TestLeftoversGoByMeasuredRates(t *testing.T) {
 		s := stagetest.New(append(stagetest.Nodes("k80", 2, 1, 1), stagetest.Nodes("v100", 2, 1, 1)...)...)
 		s.Stop = time.Second
 		var jobs []*policy.Job
-		// The first came sooner, so it is worse off, and bids; the other has what is left over.
+		// The first was submitted earlier, so it is worse off and bids; the other gets leftovers.
 		for i, steps := range []int64{100_000, 100_000} {
 			a := s.App(fmt.Sprint("app", i), "t")
 			a.Submitted = s.Now.Add(time.Duration(i-1) * time.Hour)
@@ -263,8 +264,8 @@ func TestLeftoversGoByMeasuredRates(t *testing.T) {
 	}
 }
 
-// Of three tenants with four equal sweeps each no sweep ends later than on a twelfth of the cluster of its own, by more than a lease; nor of
-// tenants with one, two and five sweeps later than on its part of its tenant's third.
+// With three tenants of four equal sweeps each, no sweep ends later than alone on a twelfth of the cluster, by more
+// than a lease; with tenants of one, two and five sweeps, no sweep ends later than on its part of its tenant's third.
 func TestSharingIsNoLossAmongTenants(t *testing.T) {
 	t.Parallel()
 	for _, sweeps := range [][]int{{4, 4, 4}, {1, 2, 5}} {

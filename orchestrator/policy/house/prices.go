@@ -11,26 +11,28 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/policy/pricing"
 )
 
-// Sweeps that say what their end is worth are admitted by price (OASiS). All others always are. A price is of a second of a device, in the
-// tenant's own part of the cluster that such sweeps have by their weight: a quarter of the least that any of them is worth for such a
-// second while none of it is used, the most that one is worth when all is (package pricing). Whoever was admitted stays it while its end is
-// worth something; of the others come first those that are worth most for what they take. Who is not admitted is not asked for
-// bids, and has what would idle otherwise, after all others: so a utility buys nothing that an auction does not give, and to
-// overstate it is to say none.
+// Sweeps that state the utility of their end are admitted by price (OASiS); all others always are. The price is for a
+// device-second in the part of the tenant's devices that such sweeps have by weight. It ranges from a quarter of the
+// lowest worth per device-second of any of them, while none of the part is used, to the highest worth, when all is
+// (package pricing). An admitted sweep stays admitted while its end has a worth; of the others, those with the highest
+// worth per device-second come first. A sweep that is not admitted is not asked for bids, and gets what would idle
+// after all others. So a utility buys nothing beyond the auction, and overstating it has the same effect as stating
+// none.
 
-// offer is a sweep that says a utility.
+// offer describes a sweep that states a utility.
 type offer struct {
 	app *policy.App
-	// seconds of a device that it still takes, devices that it would use at once, and what its end is worth if it has them.
+	// seconds is the device-seconds that it still needs, devices how many it could use at once, and worth the utility
+	// of its end if it gets them.
 	seconds, devices, worth float64
-	// known: its rate was measured, and how long its trials are.
+	// known means that its rate was measured and the length of its trials is known.
 	known, admitted bool
 }
 
-// density is its worth for a second of a device.
+// density returns its worth per device-second.
 func (o *offer) density() float64 { return o.worth / max(o.seconds, 1) }
 
-// offerOf is what a sweep asks for now.
+// offerOf returns the current offer of a sweep.
 func offerOf(v *policy.View, a *policy.App) offer {
 	o := offer{app: a, known: true}
 	for _, j := range a.Jobs {
@@ -59,10 +61,11 @@ func offerOf(v *policy.View, a *policy.App) offer {
 	return o
 }
 
-// admissions say of every sweep with a utility that is not admitted why.
+// admissions holds the reason for every sweep with a utility that is not admitted.
 type admissions map[string]string
 
-// admit decides about the sweeps of each tenant that say a utility. was are those that were admitted; it returns those that are.
+// admit decides about the sweeps of each tenant that state a utility. was holds those that were admitted, and the
+// second result those that now are.
 func admit(v *policy.View, parts map[string]float64, was map[string]bool) (refused admissions, is map[string]bool) {
 	type group struct {
 		offers       []offer
@@ -87,14 +90,14 @@ func admit(v *policy.View, parts map[string]float64, was map[string]bool) (refus
 	refused, is = admissions{}, map[string]bool{}
 	for _, name := range order {
 		if g := tenants[name]; len(g.offers) > 0 {
-			settle(g.offers, parts[name]*g.said/g.weight, refused, is)
+			admitOffers(g.offers, parts[name]*g.said/g.weight, refused, is)
 		}
 	}
 	return refused, is
 }
 
-// settle prices so many devices, and goes through the offers for them.
-func settle(offers []offer, devices float64, refused admissions, is map[string]bool) {
+// admitOffers sets the prices for a number of devices, and decides about the offers in order.
+func admitOffers(offers []offer, devices float64, refused admissions, is map[string]bool) {
 	between := pricing.Range{Low: math.Inf(1)}
 	for i := range offers {
 		if o := &offers[i]; o.known && o.worth > 0 {
@@ -116,7 +119,7 @@ func settle(offers []offer, devices float64, refused admissions, is map[string]b
 		cost := between.Of(used, devices) * o.seconds
 		switch {
 		case !o.known:
-			is[o.app.ID] = true // nobody measured it yet
+			is[o.app.ID] = true // not measured yet
 			continue
 		case o.worth <= 0:
 			refused[o.app.ID] = "not admitted: its end would be worth nothing any more"

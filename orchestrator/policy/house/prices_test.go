@@ -12,7 +12,8 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/spec/terms"
 )
 
-// worth is an app of one job of so many seconds on one device, which says what its end is worth by when; 0 for nothing said.
+// worth adds a sweep with one trial that takes the given seconds on one device, and with the utility most until by; 0
+// for no utility.
 func worth(s *stagetest.Stage, id string, seconds int64, most float64, by time.Duration) *policy.Job {
 	a := s.App(id, "t")
 	a.Speeds = &cluster.Speeds{Measured: []cluster.Speed{{Type: "v100", Devices: 1, Rate: 1}}}
@@ -23,8 +24,8 @@ func worth(s *stagetest.Stage, id string, seconds int64, most float64, by time.D
 	return s.Job(a, 1, 1, seconds)
 }
 
-// On one device, of sweeps with utilities the one that is worth most for its time is admitted; the price of a full device keeps the
-// others out, and each is told what it would cost and be worth.
+// On one device, the sweep with the highest worth for its time is admitted. The price of a full device excludes the
+// others, and each gets as reason its cost and its worth.
 func TestAdmissionIsByPrice(t *testing.T) {
 	t.Parallel()
 	s := stagetest.New(stagetest.Nodes("v100", 1, 1, 1)...)
@@ -47,8 +48,8 @@ func TestAdmissionIsByPrice(t *testing.T) {
 	}
 }
 
-// Who is not admitted has what would idle, and whoever says no utility is always admitted.
-func TestWhoIsNotAdmittedHasWhatWouldIdle(t *testing.T) {
+// A sweep that is not admitted gets what would idle, and a sweep without a utility is always admitted.
+func TestRefusedSweepGetsIdleDevices(t *testing.T) {
 	t.Parallel()
 	s := stagetest.New(stagetest.Nodes("v100", 1, 3, 3)...)
 	worth(s, "late", 3600, 1000, time.Minute)
@@ -69,8 +70,9 @@ func TestWhoIsNotAdmittedHasWhatWouldIdle(t *testing.T) {
 	}
 }
 
-// What idles around a job that is not admitted goes to it when its lease is up, though it could go on with what it had.
-func TestWhoIsNotAdmittedGrows(t *testing.T) {
+// When its lease expires, a trial that is not admitted gets idle devices around it, although it could continue with
+// those it had.
+func TestRefusedSweepGrows(t *testing.T) {
 	t.Parallel()
 	s := stagetest.New(stagetest.Nodes("v100", 1, 4, 4)...)
 	j := worth(s, "late", 100_000, 1000, time.Minute)
@@ -78,12 +80,12 @@ func TestWhoIsNotAdmittedGrows(t *testing.T) {
 	worth(s, "says nothing", 300, 0, 0)
 	s.Run(t, create(t), 30*time.Minute)
 	if got := j.Gang().Size(); got != 4 {
-		t.Errorf("it holds %d of 4 devices, of which nobody else wants any", got)
+		t.Errorf("it holds %d of 4 devices, and no other trial wants any", got)
 	}
 }
 
-// To say more than the truth gains nothing over saying no utility at all: of equal sweeps, one that overstates its worth has no more
-// device-time than the others.
+// An overstated utility gains nothing over stating none: of equal sweeps, one that overstates its worth does not get
+// more device time than the others.
 func TestAnOverstatedWorthGainsNothing(t *testing.T) {
 	t.Parallel()
 	had := map[bool]float64{}
@@ -104,8 +106,8 @@ func TestAnOverstatedWorthGainsNothing(t *testing.T) {
 	}
 }
 
-// An admitted sweep stays admitted when others come that are worth more.
-func TestWhoWasAdmittedStays(t *testing.T) {
+// An admitted sweep stays admitted when sweeps with a higher worth are submitted.
+func TestAdmittedSweepStaysAdmitted(t *testing.T) {
 	t.Parallel()
 	s := stagetest.New(stagetest.Nodes("v100", 1, 1, 1)...)
 	worth(s, "first", 100_000, 10, 1000*time.Hour)

@@ -14,7 +14,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/policy/themis"
 )
 
-// books are the tenants' accounts as they were at the last decision.
+// books holds the tenants' accounts as of the last decision.
 type books struct {
 	At      time.Time
 	Tenants map[string]*accounts.Account
@@ -22,9 +22,9 @@ type books struct {
 
 func newBooks() books { return books{Tenants: map[string]*accounts.Account{}} }
 
-// enter brings the accounts up to now: what passed, who is there, and what each tenant asks for. A tenant that somebody added has one before
-// it has jobs: what it was promised it lends from then on.
-func (b *books) enter(v *policy.View, horizon float64) {
+// update updates the accounts: the time that has passed, the tenants, and their demands. A configured tenant has an
+// account before it has trials, so that it lends its share from the beginning.
+func (b *books) update(v *policy.View, horizon float64) {
 	seconds := 0.0
 	if !b.At.IsZero() {
 		seconds = max(0, v.Now.Sub(b.At).Seconds())
@@ -55,7 +55,7 @@ func (b *books) enter(v *policy.View, horizon float64) {
 	})
 }
 
-// account of a tenant that is there, at the weight that it has now; a new one if it has none yet.
+// account returns a tenant's account with its current weight, and creates it if necessary.
 func (b *books) account(v *policy.View, tenant string) *accounts.Account {
 	a := b.Tenants[tenant]
 	if a == nil {
@@ -66,8 +66,9 @@ func (b *books) account(v *policy.View, tenant string) *accounts.Account {
 	return a
 }
 
-// hold notes what tenants hold from now on. Devices of jobs that are to leave count until they have left.
-func (b *books) hold(v *policy.View, plan policy.Plan) {
+// recordHoldings records what tenants hold from now on. Devices of trials that must leave count until they are
+// released.
+func (b *books) recordHoldings(v *policy.View, plan policy.Plan) {
 	for _, app := range v.Apps {
 		for _, j := range app.Jobs {
 			b.Tenants[app.Tenant].Held += float64(j.Held().Size())
@@ -79,15 +80,15 @@ func (b *books) hold(v *policy.View, plan policy.Plan) {
 	}
 }
 
-// shared are the tenants that have apps now, who has had the least of its share first.
+// shared lists the tenants that have sweeps now, the one that has had the least of its share first.
 type shared struct {
 	tenants []*tenant
 	number  map[string]int
-	// floor is a part of what each of them would have of all devices by weight, if weights are those of all.
+	// floor is a fraction of each tenant's part of all devices by weight, where weights is the sum over all tenants.
 	floor, devices, weights float64
-	// lease, in seconds, that parts are for.
+	// lease is the length of a lease in seconds.
 	lease float64
-	// askAll of a tenant's apps.
+	// askAll means that all sweeps of a tenant are asked.
 	askAll bool
 }
 
@@ -98,7 +99,7 @@ type tenant struct {
 	rho  float64
 }
 
-// share orders the tenants that ask for something, or hold something.
+// share orders the tenants that ask for or hold something.
 func (b *books) share(v *policy.View, set *settings, lease time.Duration) *shared {
 	s := &shared{number: map[string]int{}, floor: set.floor, lease: lease.Seconds(), askAll: set.askAll}
 	if !set.tenants {
@@ -120,7 +121,7 @@ func (b *books) share(v *policy.View, set *settings, lease time.Duration) *share
 	return s
 }
 
-// division has tenants bid within their parts; nil for one tenant.
+// division makes tenants bid within their parts, or returns nil for one tenant.
 func (s *shared) division() *themis.Division {
 	if len(s.tenants) <= 1 {
 		return nil
@@ -128,8 +129,8 @@ func (s *shared) division() *themis.Division {
 	return &themis.Division{Groups: len(s.tenants), Of: func(a *policy.App) int { return s.number[a.Tenant] }, All: s.askAll, Parts: s.parts}
 }
 
-// parts divides so many devices one by one: to the tenant that will have had the least of its share at the end of a lease, among those
-// that ask for more; first to those that have less than their floor.
+// parts divides the offered devices one by one: each goes to the tenant that will have had the least of its share at
+// the end of a lease, among those that ask for more; tenants below their floor come first.
 func (s *shared) parts(offered int, keeps []int) []int {
 	parts := make([]int, len(s.tenants))
 	for range offered {
@@ -152,7 +153,7 @@ func (s *shared) parts(offered int, keeps []int) []int {
 	return parts
 }
 
-// explain adds to the plan's reasons what tenants have had.
+// explain adds to the plan's reasons how much of its share each tenant has had.
 func (s *shared) explain(plan *policy.Plan) {
 	if len(s.tenants) <= 1 {
 		return
@@ -176,8 +177,8 @@ func (s *shared) explain(plan *policy.Plan) {
 	}
 }
 
-// whole is how many devices each tenant has by weight among those that have apps now.
-func whole(v *policy.View) map[string]float64 {
+// devicesByWeight returns how many devices each tenant has by weight among those that have sweeps now.
+func devicesByWeight(v *policy.View) map[string]float64 {
 	parts, weights, devices := map[string]float64{}, 0.0, float64(devicesOf(v))
 	for _, a := range v.Apps {
 		if _, there := parts[a.Tenant]; !there {

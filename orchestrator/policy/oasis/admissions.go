@@ -15,47 +15,47 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// admission is what a sweep was answered.
+// admission is the answer to a sweep.
 type admission struct {
 	Kind outbidv1.AdmissionKind `json:"kind"`
-	// Made counts them in the order in which sweeps were admitted.
+	// Made numbers admitted sweeps in the order of their admission.
 	Made int `json:"made,omitempty"`
 	// Shares of an admitted sweep, from the present slot on, by slot and type.
 	Shares []share `json:"shares,omitempty"`
-	// Promised is the end that it was admitted with, and Paused says that it was paused since.
+	// Promised is the end promised at admission. Paused means that the sweep has been paused since.
 	Promised time.Time `json:"promised,omitzero"`
 	Paused   bool      `json:"paused,omitempty"`
-	// Left is the steps that it had to do when a slot began last.
+	// Left is the number of steps left when the last slot began.
 	Left float64 `json:"left,omitempty"`
-	// Worth and Cost are those of when it was asked, and Size the devices of a worker.
+	// Worth and Cost are from the admission, and Size is the number of devices per worker.
 	Worth float64 `json:"worth,omitempty"`
 	Cost  float64 `json:"cost,omitempty"`
 	Size  int     `json:"size,omitempty"`
-	// Said is what it was told last, without numbers that change all the time.
+	// Said is the last message sent to the sweep, without numbers that change all the time.
 	Said string `json:"said,omitempty"`
 }
 
-// share is some workers on a type in a slot.
+// share is a number of workers on a type in a slot.
 type share struct {
 	Slot    int64  `json:"slot"`
 	Type    string `json:"type"`
 	Workers int    `json:"workers"`
 }
 
-// admitted says whether the sweep is promised workers.
-func (t *admission) admitted() bool { return t.Kind == admitted || t.Kind == broken }
+// admitted reports whether the sweep is promised workers.
+func (a *admission) admitted() bool { return a.Kind == admitted || a.Kind == broken }
 
-// open makes a book in which nothing is promised. It goes on for twice as many slots as are planned ahead, to see when a sweep that is
-// not admitted would be.
-func (d *day) open() { d.book = schedule.New(2*d.slots, d.capacity, d.prices()) }
+// openBook starts an empty book. It covers twice as many slots as are planned ahead, to find out when a sweep that is
+// not admitted now would be.
+func (d *slotDecision) openBook() { d.book = schedule.New(2*d.slots, d.capacity, d.prices()) }
 
-// keep enters what is promised already; when a slot begins sweeps that are behind are given another schedule, and those ahead give back
-// what they do not need.
-func (d *day) keep(begins bool) {
-	standings := d.standings()
+// enterPromises enters the existing promises. When a slot begins, it gives sweeps that are behind another schedule and
+// trims those of sweeps that are ahead.
+func (d *slotDecision) enterPromises(begins bool) {
+	standings := d.admittedSweeps()
 	lost := map[*admission]int{}
 	for _, s := range standings {
-		lost[s.admission] = d.enter(s)
+		lost[s.admission] = d.enterPromise(s)
 	}
 	if !begins {
 		return
@@ -66,27 +66,28 @@ func (d *day) keep(begins bool) {
 			continue
 		}
 		if len(s.app.Jobs) == 0 {
-			continue // its tuner is thinking
+			continue // its tuner is deciding
 		}
-		w := d.wish(s.app)
-		have := d.does(s.admission.Shares, w)
+		w := d.requirementOf(s.app)
+		have := d.stepsOf(s.admission.Shares, w)
 		switch {
 		case have < w.steps-1e-6*max(1, w.steps):
-			d.again(s, w, have, lost[s.admission])
+			d.reschedule(s, w, have, lost[s.admission])
 		default:
-			d.trim(s.admission, w, have)
+			d.trimShares(s.admission, w, have)
 		}
 		s.admission.Left = w.steps
 	}
-	d.reenter(standings)
+	d.rebuildBook(standings)
 	for _, s := range standings {
 		d.sayAdmitted(s.app.ID, s.admission)
 	}
 }
 
-// enter promises what is left of a schedule, as far as there is room; it says how many workers of slots there are not any more.
-func (d *day) enter(s *standing) (lost int) {
-	w := d.wish(s.app)
+// enterPromise promises the rest of a schedule as far as there is room, and returns the number of worker slots that no
+// longer fit.
+func (d *slotDecision) enterPromise(s *admittedSweep) (lost int) {
+	w := d.requirementOf(s.app)
 	var kept []share
 	for _, one := range s.admission.Shares {
 		if one.Slot < d.slot {
@@ -107,33 +108,33 @@ func (d *day) enter(s *standing) (lost int) {
 	return lost
 }
 
-// reenter makes the book anew, as schedules have changed.
-func (d *day) reenter(standings []*standing) {
-	d.open()
+// rebuildBook rebuilds the book after schedules have changed.
+func (d *slotDecision) rebuildBook(standings []*admittedSweep) {
+	d.openBook()
 	for _, s := range standings {
-		d.enter(s)
+		d.enterPromise(s)
 	}
 }
 
-// does is the steps that workers do.
-func (d *day) does(shares []share, w *wish) (steps float64) {
+// stepsOf returns the steps that the workers of the shares do.
+func (d *slotDecision) stepsOf(shares []share, w *requirement) (steps float64) {
 	for _, s := range shares {
-		steps += d.doesOne(s, w) * float64(s.Workers)
+		steps += d.stepsOfWorker(s, w) * float64(s.Workers)
 	}
 	return steps
 }
 
-// doesOne is the steps of one worker of a share.
-func (d *day) doesOne(s share, w *wish) float64 {
+// stepsOfWorker returns the steps of one worker of a share.
+func (d *slotDecision) stepsOfWorker(s share, w *requirement) float64 {
 	k := slices.Index(d.types, s.Type)
 	if k < 0 {
 		return 0
 	}
-	return w.does[k] * d.Policy.slot.Seconds() * d.part(int(s.Slot-d.slot))
+	return w.rates[k] * d.Policy.slot.Seconds() * d.fractionLeft(int(s.Slot-d.slot))
 }
 
-// again gives a sweep that is behind another schedule, whatever it costs: one that ends by what it was promised, if there is any.
-func (d *day) again(s *standing, w *wish, have float64, lost int) {
+// reschedule gives a sweep that is behind another schedule at any cost: if possible one that ends by the promised time.
+func (d *slotDecision) reschedule(s *admittedSweep, w *requirement, have float64, lost int) {
 	why := fmt.Sprintf("%.3g steps are left where %.3g were planned to be", w.steps, have)
 	switch {
 	case lost > 0:
@@ -143,26 +144,26 @@ func (d *day) again(s *standing, w *wish, have float64, lost int) {
 	case s.admission.Left > 0 && w.steps > s.admission.Left*(1+1e-6):
 		why = fmt.Sprintf("it has %.3g more steps to do than before: work was lost, as with a node, or its tuner wants more", w.steps-s.admission.Left)
 	}
-	d.release(s.admission, w)
+	d.removeShares(s.admission, w)
 	o := d.offerBy(s, w)
 	if o.Schedule == nil {
 		o = d.offer(s.app, w, w.steps*(1+d.slack), 2*d.slots)
 	}
-	if o.Schedule == nil { // all that there is
+	if o.Schedule == nil { // the most that is possible
 		o = d.offerLess(s.app, w)
 	}
 	s.admission.Shares = d.shares(o.Schedule)
 	d.book.Promise(w.worker, o.Schedule)
 	s.admission.Paused = false
-	if ends := d.ended(s.admission); ends.After(s.admission.Promised) {
+	if ends := d.scheduleEnd(s.admission); ends.After(s.admission.Promised) {
 		s.admission.Kind = broken
 		s.admission.Said = ""
 		d.sayBroken(s.app.ID, s.admission, why)
 	}
 }
 
-// offerBy is the best schedule that keeps a sweep's promise, if need be with nothing to spare.
-func (d *day) offerBy(s *standing, w *wish) (o schedule.Offer) {
+// offerBy returns the best schedule that keeps a sweep's promise, with slack if possible.
+func (d *slotDecision) offerBy(s *admittedSweep, w *requirement) (o schedule.Offer) {
 	left := s.admission.Promised.Sub(d.begins(d.slot))
 	before := min(2*d.slots, int((left+d.Policy.slot-1)/d.Policy.slot))
 	if before < 1 {
@@ -174,16 +175,17 @@ func (d *day) offerBy(s *standing, w *wish) (o schedule.Offer) {
 	return o
 }
 
-// offerLess is the best schedule of a sweep that cannot end in the slots that are planned: half as much, and so on.
-func (d *day) offerLess(a *policy.App, w *wish) (o schedule.Offer) {
+// offerLess returns the best schedule for a sweep that cannot end within the planned slots: for half of its work, a
+// quarter, and so on.
+func (d *slotDecision) offerLess(a *policy.App, w *requirement) (o schedule.Offer) {
 	for part := 0.5; part > 1e-6 && o.Schedule == nil; part /= 2 {
 		o = d.offer(a, w, w.steps*part, 2*d.slots)
 	}
 	return o
 }
 
-// release takes a sweep's shares out of the book.
-func (d *day) release(t *admission, w *wish) {
+// removeShares removes a sweep's shares from the book.
+func (d *slotDecision) removeShares(t *admission, w *requirement) {
 	for _, s := range t.Shares {
 		if k := slices.Index(d.types, s.Type); k >= 0 {
 			d.book.Promise(w.worker, []schedule.Share{{Slot: int(s.Slot - d.slot), Server: k, Workers: -s.Workers}})
@@ -192,12 +194,12 @@ func (d *day) release(t *admission, w *wish) {
 	t.Shares = nil
 }
 
-// trim gives back what a sweep does not need any more, the last of it first.
-func (d *day) trim(t *admission, w *wish, have float64) {
+// trimShares gives back shares that a sweep no longer needs, the latest first.
+func (d *slotDecision) trimShares(t *admission, w *requirement, have float64) {
 	need := w.steps * (1 + d.slack)
 	for i := len(t.Shares) - 1; i >= 0; i-- {
 		s := &t.Shares[i]
-		each := d.doesOne(*s, w)
+		each := d.stepsOfWorker(*s, w)
 		for s.Workers > 0 && have-each >= need && (i > 0 || s.Workers > 1) {
 			s.Workers--
 			have -= each
@@ -209,8 +211,8 @@ func (d *day) trim(t *admission, w *wish, have float64) {
 	}
 }
 
-// shares of a schedule.
-func (d *day) shares(s []schedule.Share) []share {
+// shares converts a schedule.
+func (d *slotDecision) shares(s []schedule.Share) []share {
 	all := make([]share, len(s))
 	for i, one := range s {
 		all[i] = share{d.slot + int64(one.Slot), d.types[one.Server], one.Workers}
@@ -219,34 +221,34 @@ func (d *day) shares(s []schedule.Share) []share {
 	return all
 }
 
-// ended is when the last share of a schedule ends.
-func (d *day) ended(t *admission) time.Time {
+// scheduleEnd returns when the last share of a schedule ends.
+func (d *slotDecision) scheduleEnd(t *admission) time.Time {
 	if len(t.Shares) == 0 {
 		return d.ends(d.slot)
 	}
 	return d.ends(t.Shares[len(t.Shares)-1].Slot)
 }
 
-// answer says to a sweep whether it is admitted, and with which schedule.
-func (d *day) answer(a *policy.App) {
+// answerSweep decides whether a sweep is admitted, and tells it its schedule.
+func (d *slotDecision) answerSweep(a *policy.App) {
 	t := d.m.Admissions[a.ID]
 	if t == nil {
 		t = &admission{}
 		d.m.Admissions[a.ID] = t
 	}
-	if why := d.measured(a); why != "" {
+	if why := d.whyUnmeasured(a); why != "" {
 		t.Kind = measuring
 		d.say(a.ID, t, &outbidv1.Admission{}, why+": it runs on what is idle until it was measured")
 		return
 	}
-	w := d.wish(a)
+	w := d.requirementOf(a)
 	t.Size = w.size
 	o := d.offer(a, w, w.steps*(1+d.slack), d.slots)
 	t.Worth, t.Cost = o.Worth, o.Cost
 	if o.Admitted {
 		d.m.Made++
 		t.Kind, t.Made, t.Shares = admitted, d.m.Made, d.shares(o.Schedule)
-		t.Promised = d.ended(t)
+		t.Promised = d.scheduleEnd(t)
 		d.book.Promise(w.worker, o.Schedule)
 		d.sayAdmitted(a.ID, t)
 		return
@@ -258,10 +260,11 @@ func (d *day) answer(a *policy.App) {
 	d.sayNot(a, t, w, o)
 }
 
-// sayNot tells a sweep that is not admitted why, and when it would be: in as many slots as it takes for cheap ones to come up.
-func (d *day) sayNot(a *policy.App, t *admission, w *wish, o schedule.Offer) {
+// sayNot tells a sweep why it is not admitted, and when it would be: after as many slots as it takes until enough cheap
+// ones are within the horizon.
+func (d *slotDecision) sayNot(a *policy.App, t *admission, w *requirement, o schedule.Offer) {
 	out := &outbidv1.Admission{Worth: o.Worth, Cost: o.Cost}
-	text := fmt.Sprintf("not admitted now: would cost %s and be worth %s", short(o.Cost), short(o.Worth))
+	text := fmt.Sprintf("not admitted now: would cost %s and be worth %s", threeDigits(o.Cost), threeDigits(o.Worth))
 	if o.Schedule == nil {
 		text = fmt.Sprintf("not admitted now: it cannot end in the next %d slots, whatever it pays", d.slots)
 	}
@@ -282,28 +285,28 @@ func (d *day) sayNot(a *policy.App, t *admission, w *wish, o schedule.Offer) {
 	d.say(a.ID, t, out, text)
 }
 
-// sayAdmitted tells an admitted sweep its schedule, if that is new to it.
-func (d *day) sayAdmitted(sweep string, t *admission) {
+// sayAdmitted tells an admitted sweep its schedule if that has changed.
+func (d *slotDecision) sayAdmitted(sweep string, t *admission) {
 	if len(t.Shares) == 0 || t.Kind == broken && t.Said != "" {
 		return
 	}
 	least, most := d.workers(t)
 	text := fmt.Sprintf("admitted: %d to %d workers from %s, ends %s UTC, payoff %s",
-		least, most, d.clock(d.begins(t.Shares[0].Slot)), d.clock(d.ended(t)), short(t.Worth-t.Cost))
-	if t.Said != "" && t.Said == fmt.Sprint(d.ended(t).Unix()) {
-		return // it goes on as it was told
+		least, most, d.clock(d.begins(t.Shares[0].Slot)), d.clock(d.scheduleEnd(t)), threeDigits(t.Worth-t.Cost))
+	if t.Said != "" && t.Said == fmt.Sprint(d.scheduleEnd(t).Unix()) {
+		return // unchanged
 	}
 	d.say(sweep, t, d.message(t), text)
-	t.Said = fmt.Sprint(d.ended(t).Unix())
+	t.Said = fmt.Sprint(d.scheduleEnd(t).Unix())
 }
 
-// sayBroken names the breach of a promise.
-func (d *day) sayBroken(sweep string, t *admission, why string) {
-	d.say(sweep, t, d.message(t), fmt.Sprintf("promised by %s UTC, will end %s: %s", d.clock(t.Promised), d.clock(d.ended(t)), why))
+// sayBroken reports a broken promise.
+func (d *slotDecision) sayBroken(sweep string, t *admission, why string) {
+	d.say(sweep, t, d.message(t), fmt.Sprintf("promised by %s UTC, will end %s: %s", d.clock(t.Promised), d.clock(d.scheduleEnd(t)), why))
 }
 
-// sayOver says whether the promise to a sweep that is over was kept.
-func (d *day) sayOver(sweep string, t *admission) {
+// sayOver reports whether the promise to a sweep that has ended was kept.
+func (d *slotDecision) sayOver(sweep string, t *admission) {
 	text := fmt.Sprintf("over at %s, as promised by %s UTC", d.clock(d.v.Now), d.clock(t.Promised))
 	if late := d.v.Now.Sub(t.Promised); late > 0 {
 		text = fmt.Sprintf("over at %s, %s later than promised, %s UTC", d.clock(d.v.Now), late.Round(time.Second), d.clock(t.Promised))
@@ -314,11 +317,11 @@ func (d *day) sayOver(sweep string, t *admission) {
 	})
 }
 
-// message is an admitted sweep's schedule as users see it.
-func (d *day) message(t *admission) *outbidv1.Admission {
+// message returns an admitted sweep's schedule in the form shown to users.
+func (d *slotDecision) message(t *admission) *outbidv1.Admission {
 	least, most := d.workers(t)
 	out := &outbidv1.Admission{
-		Least: int32(least), Most: int32(most), WorkerDevices: int32(t.Size), Ends: timestamppb.New(d.ended(t)),
+		Least: int32(least), Most: int32(most), WorkerDevices: int32(t.Size), Ends: timestamppb.New(d.scheduleEnd(t)),
 		Promised: timestamppb.New(t.Promised), Worth: t.Worth, Cost: t.Cost,
 	}
 	var last *outbidv1.PromisedWorkers
@@ -337,8 +340,8 @@ func (d *day) message(t *admission) *outbidv1.Admission {
 	return out
 }
 
-// say tells a sweep something, unless it was told the same before.
-func (d *day) say(sweep string, t *admission, out *outbidv1.Admission, text string) {
+// say sends a message to a sweep unless the last one was the same.
+func (d *slotDecision) say(sweep string, t *admission, out *outbidv1.Admission, text string) {
 	if t.Said == text {
 		return
 	}
@@ -346,8 +349,8 @@ func (d *day) say(sweep string, t *admission, out *outbidv1.Admission, text stri
 	d.said = append(d.said, out)
 }
 
-// workers are the fewest and most at once.
-func (d *day) workers(t *admission) (least, most int) {
+// workers returns the fewest and the most workers at once.
+func (d *slotDecision) workers(t *admission) (least, most int) {
 	bySlot := map[int64]int{}
 	for _, s := range t.Shares {
 		bySlot[s.Slot] += s.Workers
@@ -359,8 +362,8 @@ func (d *day) workers(t *admission) (least, most int) {
 	return min(least, most), most
 }
 
-// clock is an hour of the present day, or a day and an hour; with seconds where slots are short.
-func (d *day) clock(at time.Time) string {
+// clock formats a time, with the date if it is not today and with seconds if slots are short.
+func (d *slotDecision) clock(at time.Time) string {
 	hour := "15:04"
 	if d.Policy.slot < 10*time.Minute {
 		hour = time.TimeOnly
@@ -371,4 +374,4 @@ func (d *day) clock(at time.Time) string {
 	return at.UTC().Format(hour)
 }
 
-func short(x float64) string { return fmt.Sprintf("%.3g", x) }
+func threeDigits(x float64) string { return fmt.Sprintf("%.3g", x) }

@@ -11,20 +11,20 @@ import (
 
 // division gives the devices of the present slot to trials.
 type division struct {
-	*day
+	*slotDecision
 
 	plan *policy.Planner
-	// anew: sizes are decided anew, as a slot begins or a promise was made.
-	anew bool
-	// spare are running jobs that nobody was promised devices for, those to be stopped first at the front.
+	// Set if sizes are decided again, because a slot begins or a promise was made.
+	resizes bool
+	// spare lists running trials without promised devices, those to stop first at the front.
 	spare []*policy.Job
-	// promised are running jobs within their sweep's promise.
+	// promised holds running trials within their sweep's promise.
 	promised map[*policy.Job]bool
-	// later are the growths and starts to be found places for.
-	later []start
+	// starts lists trials that still need a place to start or grow.
+	starts []start
 }
 
-// start is a trial that is to have so many workers of a type.
+// start is a trial that should get a number of workers of a type.
 type start struct {
 	job     *policy.Job
 	kind    string
@@ -32,19 +32,19 @@ type start struct {
 	size    int
 }
 
-// divide makes the plan: what runs within its sweep's promise goes on, sizes follow the slot's workers, promised workers find devices,
-// and what is left goes to who waits.
-func (d *day) divide(anew bool) policy.Plan {
-	x := &division{day: d, plan: policy.Refill(d.v), anew: anew, promised: map[*policy.Job]bool{}}
-	standings := d.standings()
+// divide makes the plan: trials within their sweep's promise continue, sizes follow the slot's workers, promised
+// workers get devices, and waiting trials get the rest.
+func (d *slotDecision) divide(anew bool) policy.Plan {
+	x := &division{slotDecision: d, plan: policy.Refill(d.v), resizes: anew, promised: map[*policy.Job]bool{}}
+	standings := d.admittedSweeps()
 	for _, s := range standings {
 		x.allot(s)
 	}
 	x.listSpare(standings)
-	for _, s := range x.later {
-		x.put(s)
+	for _, s := range x.starts {
+		x.placeStart(s)
 	}
-	x.hold(standings)
+	x.holdForPromised(standings)
 	for _, j := range slices.Backward(x.spare) {
 		if d.conserve || d.m.Admissions[j.App.ID].isMeasuring() {
 			x.plan.Keep(j)
@@ -56,11 +56,11 @@ func (d *day) divide(anew bool) policy.Plan {
 	return x.plan.Plan(d.reason(anew), "others were promised its devices, or it goes on with more or fewer workers")
 }
 
-func (t *admission) isMeasuring() bool { return t == nil || t.Kind == measuring }
+func (a *admission) isMeasuring() bool { return a == nil || a.Kind == measuring }
 
-// allot divides a sweep's workers of the slot over its trials: as many trials as there are workers, each with as many of them as come
-// out even, those that run first.
-func (x *division) allot(s *standing) {
+// allot divides a sweep's workers of the slot over its trials: as many trials as possible, with equal numbers of
+// workers, running trials first.
+func (x *division) allot(s *admittedSweep) {
 	for _, share := range s.admission.Shares {
 		if share.Slot == x.slot {
 			x.allotOf(s, share.Type, share.Workers)
@@ -68,18 +68,18 @@ func (x *division) allot(s *standing) {
 	}
 }
 
-func (x *division) allotOf(s *standing, kind string, workers int) {
+func (x *division) allotOf(s *admittedSweep, kind string, workers int) {
 	size := max(1, s.admission.Size)
 	var running, ready []*policy.Job
 	for _, j := range s.app.Jobs {
 		switch {
-		case x.promised[j] || slices.ContainsFunc(x.later, func(o start) bool { return o.job == j }):
+		case x.promised[j] || slices.ContainsFunc(x.starts, func(o start) bool { return o.job == j }):
 		case j.Running() && !j.Ending && x.kindOf(j) == kind:
 			running = append(running, j)
-		case j.Running() && !j.Ending && x.anew || j.Waiting():
+		case j.Running() && !j.Ending && x.resizes || j.Waiting():
 			ready = append(ready, j) // it may run on another type in this slot
 		case j.Ending:
-			workers -= min(workers, j.Held().Size()/size) // what it leaves is for it, when it has saved
+			workers -= min(workers, j.Held().Size()/size) // its devices are kept for the sweep until it has saved
 			if x.kindOf(j) == kind {
 				ready = append(ready, j)
 				workers += min(workers, j.Held().Size()/size)
@@ -88,7 +88,7 @@ func (x *division) allotOf(s *standing, kind string, workers int) {
 	}
 	slices.SortStableFunc(running, func(a, b *policy.Job) int { return cmp.Compare(b.Held().Size(), a.Held().Size()) })
 	slices.SortStableFunc(ready, func(a, b *policy.Job) int { return a.Queued.Compare(b.Queued) })
-	if !x.anew {
+	if !x.resizes {
 		for _, j := range running {
 			if n := max(1, j.Held().Size()/size); n <= workers {
 				workers -= n
@@ -104,41 +104,41 @@ func (x *division) allotOf(s *standing, kind string, workers int) {
 		if i < workers%count {
 			n++
 		}
-		x.size(j, i < len(running), start{j, kind, n, size})
+		x.keepOrResize(j, i < len(running), start{j, kind, n, size})
 	}
 }
 
-// size has a running job go on if it has the size that it is to have, and notes what is to change.
-func (x *division) size(j *policy.Job, runs bool, s start) {
-	most := x.most(s)
+// keepOrResize lets a running trial continue if it has the right size, and notes what must change.
+func (x *division) keepOrResize(j *policy.Job, runs bool, s start) {
+	most := x.mostWorkers(s)
 	switch held := j.Held().Size(); {
 	case !runs:
-		x.later = append(x.later, s)
+		x.starts = append(x.starts, s)
 	case j.Forked && !x.v.Now.Before(j.TermEnd) && !j.TermEnd.IsZero():
 		x.plan.Evict(j, "the slot is over")
-		x.later = append(x.later, s)
+		x.starts = append(x.starts, s)
 	case j.Forked, min(s.workers, most)*s.size == held && (s.workers <= most || !j.MayFork()), held > j.Demand.Max:
 		x.promised[j] = true
 	default:
 		x.promised[j] = true
-		x.later = append(x.later, s)
+		x.starts = append(x.starts, s)
 	}
 }
 
-// most is how many workers a gang of the job can have on the type.
-func (x *division) most(s start) int {
+// mostWorkers returns how many workers a gang of the job can have on the type.
+func (x *division) mostWorkers(s start) int {
 	k := slices.Index(x.types, s.kind)
 	return max(1, x.inventory.Most(s.job.Demand, k)/s.size)
 }
 
-// kindOf is the type of a job's devices, of one that mixes types that of the first.
+// kindOf returns the type of a job's first device.
 func (x *division) kindOf(j *policy.Job) string {
 	at := j.Gang()[0]
 	return x.v.Nodes[at.Node].Devices[at.Devices[0]].Type
 }
 
-// listSpare lists who runs without a promise: the last sweep's first, those that are measured last.
-func (x *division) listSpare(standings []*standing) {
+// listSpare lists the trials that run without a promise: those of the latest sweep first, those being measured last.
+func (x *division) listSpare(standings []*admittedSweep) {
 	for _, a := range slices.Backward(x.v.Apps) {
 		for _, j := range a.Jobs {
 			if j.Running() && !j.Ending && !x.promised[j] {
@@ -150,7 +150,7 @@ func (x *division) listSpare(standings []*standing) {
 		switch {
 		case x.m.Admissions[j.App.ID].isMeasuring():
 			return 2
-		case slices.ContainsFunc(standings, func(s *standing) bool { return s.app == j.App }):
+		case slices.ContainsFunc(standings, func(s *admittedSweep) bool { return s.app == j.App }):
 			return 1
 		}
 		return 0
@@ -158,32 +158,32 @@ func (x *division) listSpare(standings []*standing) {
 	slices.SortStableFunc(x.spare, func(a, b *policy.Job) int { return cmp.Compare(place(a), place(b)) })
 }
 
-// put finds devices for a start, or for a running job's other size. Where there are none those that nobody was promised are planned with,
-// one job's after the other.
-func (x *division) put(s start) {
-	if x.try(s, false) {
+// placeStart finds devices for a trial that starts or changes its size. If there are not enough, it also uses those of
+// trials without a promise, one trial at a time.
+func (x *division) placeStart(s start) {
+	if x.tryPlace(s, false) {
 		return
 	}
 	for _, j := range x.spare {
 		if j == s.job || x.plan.Reclaimed(j) || j.Forked || x.kindOf(j) != s.kind {
 			continue
 		}
-		if x.plan.Reclaim(j); x.plan.Reclaimed(j) && x.try(s, false) {
+		if x.plan.Reclaim(j); x.plan.Reclaimed(j) && x.tryPlace(s, false) {
 			return
 		}
 	}
-	x.try(s, true)
+	x.tryPlace(s, true)
 }
 
-// try is one attempt; fewer says that fewer devices will do.
-func (x *division) try(s start, fewer bool) bool {
+// tryPlace makes one attempt. fewer means that fewer devices suffice.
+func (x *division) tryPlace(s start, fewer bool) bool {
 	const why = "its sweep was promised these devices in this slot"
-	j, most := s.job, x.most(s)
+	j, most := s.job, x.mostWorkers(s)
 	if s.workers > most && j.MayFork() && x.fork(s, why) {
 		return true
 	}
 	n := min(min(s.workers, most)*s.size, max(j.Demand.Min, j.Demand.Max))
-	if n < j.Demand.Min { // a trial of its own needs
+	if n < j.Demand.Min { // a trial with a larger minimum
 		return j.Running() && !j.Ending && x.promised[j]
 	}
 	switch {
@@ -196,7 +196,7 @@ func (x *division) try(s start, fewer bool) bool {
 			return true
 		}
 		x.plan.Keep(j)
-		return fewer // with what it has
+		return fewer // with its present devices
 	case j.Running() && !j.Ending:
 		x.plan.Reclaim(j)
 	}
@@ -212,10 +212,10 @@ func (x *division) try(s start, fewer bool) bool {
 	return false
 }
 
-// worthwhile says whether enough is left of the slot for a trial to be started again with other devices.
+// worthwhile reports whether enough of the slot is left to restart a trial with other devices.
 func (x *division) worthwhile() bool { return x.ends(x.slot).Sub(x.v.Now) >= 2*x.restart }
 
-// fork gives a trial that has more workers than one gang can hold several forks, each on a node of its own.
+// fork gives a trial with more workers than fit into one gang several forks, each on its own node.
 func (x *division) fork(s start, why string) bool {
 	j := s.job
 	if !x.worthwhile() || j.Ending || forking.Left(j) < 1 && j.Waiting() {
@@ -259,8 +259,9 @@ func (x *division) fork(s start, why string) bool {
 	return true
 }
 
-// hold keeps devices back for promised trials that are about to come: they are saving, or what their forks saved is put together.
-func (x *division) hold(standings []*standing) {
+// holdForPromised keeps devices for promised trials that will wait soon, because they are saving or their forks are
+// being averaged.
+func (x *division) holdForPromised(standings []*admittedSweep) {
 	for _, s := range standings {
 		for _, j := range s.app.Jobs {
 			if !j.Consolidating || j.Running() {
@@ -280,7 +281,7 @@ func (x *division) hold(standings []*standing) {
 	}
 }
 
-// fill gives what is left to who waits: those to be measured first, then sweeps in order of submission.
+// fill gives the rest to waiting trials: those to be measured first, then sweeps in order of submission.
 func (x *division) fill() {
 	var first, rest []*policy.Job
 	for _, j := range x.v.Waiting() {

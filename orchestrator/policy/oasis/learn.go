@@ -11,25 +11,26 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// U and L (equations 23 and 25) are the most and the least that a unit of a resource was worth to the sweeps that came last.
+// U and L (equations 23 and 25) are the highest and lowest worth of a unit of a resource to the latest sweeps.
 //
-// As the paper has it, L is about the worth of an end at the horizon: with a utility that falls steeply that is 1e-300, and prices would
-// stay at nothing until a slot is nearly full. So a sweep's least worth counts as a hundredth of its most, if it is less.
+// In the paper L depends on the worth of an end at the horizon. With a utility that falls steeply that is 1e-300, and
+// prices would stay near zero until a slot is nearly full. So a sweep's lowest worth counts as at least a hundredth of
+// its highest.
 const leastWorth = 0.01
 
-// seen is what prices know of a sweep.
+// seen is what prices learn from a sweep.
 type seen struct {
-	// High is the most that it is worth for a unit of each resource that a worker takes: U. Low is the least, for a unit in a slot,
-	// of all that it takes; Volume is how much that is.
+	// High is U: the highest worth for a unit of each resource that a worker takes. Low is the lowest worth for a unit
+	// in a slot, over the whole volume that the sweep takes, which is Volume.
 	High   []float64 `json:"high"`
 	Low    float64   `json:"low"`
 	Volume float64   `json:"volume"`
 }
 
-// learn takes in the sweeps that came.
-func (d *day) learn(came []*policy.App) {
+// learn adds new sweeps.
+func (d *slotDecision) learn(came []*policy.App) {
 	for _, a := range came {
-		if t := d.m.Admissions[a.ID]; t != nil && t.Kind != measuring || d.measured(a) != "" {
+		if t := d.m.Admissions[a.ID]; t != nil && t.Kind != measuring || d.whyUnmeasured(a) != "" {
 			continue
 		}
 		if s, ok := d.see(a); ok {
@@ -41,9 +42,9 @@ func (d *day) learn(came []*policy.App) {
 	}
 }
 
-func (d *day) see(a *policy.App) (seen, bool) {
-	w := d.wish(a)
-	fastest := slices.Max(append([]float64{0}, w.does...)) * d.Policy.slot.Seconds()
+func (d *slotDecision) see(a *policy.App) (seen, bool) {
+	w := d.requirementOf(a)
+	fastest := slices.Max(append([]float64{0}, w.rates...)) * d.Policy.slot.Seconds()
 	if fastest <= 0 || w.most < 1 {
 		return seen{}, false
 	}
@@ -66,8 +67,8 @@ func (d *day) see(a *policy.App) (seen, bool) {
 	return s, true
 }
 
-// prices by what was seen (equation 22).
-func (d *day) prices() schedule.Prices {
+// prices returns the prices learnt (equation 22).
+func (d *slotDecision) prices() schedule.Prices {
 	p := schedule.Prices{Low: make([]float64, kinds), High: make([]float64, kinds)}
 	low, volume, all := math.Inf(1), math.Inf(1), 0.0
 	for _, s := range d.m.Seen {
@@ -92,8 +93,8 @@ func (d *day) prices() schedule.Prices {
 	return p
 }
 
-// published are the prices as users see them, if they are anew.
-func (d *day) published(anew bool) *outbidv1.Prices {
+// published returns the prices in the form shown to users, or nil if they have not changed.
+func (d *slotDecision) published(anew bool) *outbidv1.Prices {
 	if !anew || d.book == nil {
 		return nil
 	}

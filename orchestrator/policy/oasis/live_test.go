@@ -12,7 +12,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// cast is a stage with a policy, and what sweeps were told.
+// cast is a stage with a policy and the messages to its sweeps.
 type cast struct {
 	*stagetest.Stage
 
@@ -32,7 +32,7 @@ func play(t *testing.T, devices int, options map[string]string) *cast {
 	return c
 }
 
-// listening notes what a policy tells sweeps.
+// listening records a policy's messages to sweeps.
 type listening struct {
 	policy.Policy
 
@@ -47,7 +47,7 @@ func (l *listening) Decide(v *policy.View) policy.Plan {
 	return plan
 }
 
-// sweep of trials with so many steps, of which a device does one in a second.
+// sweep adds a sweep of trials with the given number of steps; a device does one step a second.
 func (c *cast) sweep(id string, trials, least, most int, steps int64, u *terms.Utility) *policy.App {
 	a := c.App(id, id)
 	a.Speeds = &cluster.Speeds{Measured: []cluster.Speed{{Type: "v100", Devices: 1, Locality: cluster.SameSlot, Rate: 1}}}
@@ -80,8 +80,8 @@ func held(a *policy.App) (n int) {
 	return n
 }
 
-// A sweep is admitted with a schedule, trains by it with a gang that grows and shrinks from slot to slot, and is over when it
-// was promised.
+// An admitted sweep gets a schedule, trains by it with a gang that grows and shrinks from slot to slot, and ends when
+// promised.
 func TestAnAdmittedSweepFollowsItsSchedule(t *testing.T) {
 	t.Parallel()
 	c := play(t, 8, map[string]string{"slot": "10m", "slots": "20", "slack": "0", "conserve": "false"})
@@ -111,7 +111,8 @@ func TestAnAdmittedSweepFollowsItsSchedule(t *testing.T) {
 	}
 }
 
-// What would cost more than it is worth waits, is told when it would be admitted, and is offered again then.
+// A sweep that would cost more than it is worth waits, gets the time when it would be admitted, and is offered again
+// then.
 func TestARefusedSweepIsOfferedAgain(t *testing.T) {
 	t.Parallel()
 	c := play(t, 2, map[string]string{"slot": "10m", "slots": "6", "conserve": "false", "slack": "0"})
@@ -130,7 +131,7 @@ func TestARefusedSweepIsOfferedAgain(t *testing.T) {
 	c.wants("cheap", "OVER", "as promised")
 }
 
-// With refused=reject it is told so once, for control to stop it.
+// With refused=reject the policy rejects a sweep once, and control then stops it.
 func TestARejectedSweepIsNotOfferedAgain(t *testing.T) {
 	t.Parallel()
 	c := play(t, 2, map[string]string{"slots": "3", "conserve": "false", "refused": "reject"})
@@ -142,8 +143,8 @@ func TestARejectedSweepIsNotOfferedAgain(t *testing.T) {
 	}
 }
 
-// The loss of a node breaks a promise that the others cannot keep, and the reason is said.
-func TestABrokenPromiseIsNamed(t *testing.T) {
+// The loss of a node breaks a promise that the other nodes cannot keep, and the message contains the reason.
+func TestBrokenPromiseIsReported(t *testing.T) {
 	t.Parallel()
 	c := play(t, 4, map[string]string{"slot": "10m", "slots": "30", "slack": "0"})
 	c.Nodes = append(c.Nodes, stagetest.Nodes("v100", 2, 4, 4)[1])
@@ -159,8 +160,8 @@ func TestABrokenPromiseIsNamed(t *testing.T) {
 	}
 }
 
-// Who was not measured yet runs on what is idle, and gives way to what others were promised.
-func TestWhatIsIdleIsUsedUntilItIsPromised(t *testing.T) {
+// A sweep that has not been measured runs on idle devices and yields to promises.
+func TestIdleDevicesAreUsedUntilPromised(t *testing.T) {
 	t.Parallel()
 	c := play(t, 4, nil)
 	unknown := c.sweep("unknown", 4, 1, 1, 100_000, nil)
@@ -174,11 +175,11 @@ func TestWhatIsIdleIsUsedUntilItIsPromised(t *testing.T) {
 	c.Run(t, c.p, time.Minute)
 	c.wants("known", "ADMITTED", "1 to 1 workers")
 	if held(unknown) != 2 {
-		t.Errorf("it holds %d devices beside two that are promised", held(unknown))
+		t.Errorf("it holds %d devices in addition to two that are promised", held(unknown))
 	}
 }
 
-// Prices rise with what is promised, and say from how many sweeps they were learnt.
+// Prices rise with promises, and include the number of sweeps that they were learnt from.
 func TestPricesArePublished(t *testing.T) {
 	t.Parallel()
 	c := play(t, 8, map[string]string{"slots": "10"})

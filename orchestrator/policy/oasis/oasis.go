@@ -1,24 +1,26 @@
-// Package oasis is OASiS (Bao et al., "Online Job Scheduling in Distributed Machine Learning Clusters", INFOCOM 2018), run live: a
-// sweep is admitted when it comes if some schedule over the slots to come is worth more than it costs, and the cluster then follows
-// that schedule, with more workers in one slot and fewer in another. Package schedule is its mathematics.
+// Package oasis is OASiS (Bao et al., "Online Job Scheduling in Distributed Machine Learning Clusters", INFOCOM 2018)
+// for live use. A sweep is admitted on submission if some schedule over the coming slots is worth more than it costs.
+// The cluster then follows that schedule, with more workers in one slot and fewer in another. Package schedule has the
+// algorithm.
 //
-// Definition used. A sweep is a job: all its trials, those to come too. A worker is as many devices as a trial needs at least. In a
-// slot a sweep's workers are divided over its trials: more trials at once, larger gangs where trials are elastic, several forks
-// where they may be forked. Its utility is what the end of the sweep is worth after its submission. What it has still to do is what its tuner
-// says, at the speeds that were measured.
+// A job of the paper is a sweep with all its trials, future ones included. A worker is the least number of devices that
+// a trial needs. In a slot a sweep's workers are divided over its trials: as more trials at once, as larger gangs if
+// trials are elastic, or as several forks if they may be forked. The utility is the worth of the sweep's end by the
+// time since its submission. The remaining work is the tuner's forecast, at the measured speeds.
 //
-// # Where this differs from the paper
+// # Differences from the paper
 //
-//   - The nodes that have one type of device are one server: what is promised is a number of devices of a type, and not which. So the
-//     loss of a node breaks only what the others cannot hold. Types of unlike speed are taken by price for work.
-//   - Ranks average among themselves, so there are no parameter servers. Package schedule has them.
-//   - U and L are learnt from the sweeps that came last (learn.go).
-//   - A sweep that nobody measured yet runs on what is idle until it was, and is then answered. One that is not admitted is offered again
-//     at every slot, or rejected for good (refused=reject).
-//   - Schedules are looked at again when a slot begins. A sweep that is behind its own is given another, whatever it costs, as it was
-//     admitted; if that ends later than was promised the promise is broken, and the reason is said. What a sweep does not need any more it
-//     gives back.
-//   - Devices that nobody was promised for the slot go to whoever waits, until somebody is (conserve=true).
+//   - All nodes with one type of device are one server: a promise is a number of devices of a type, not particular
+//     ones. So the loss of a node breaks only promises for which the other nodes have no room. Types of different speed
+//     are compared by price per unit of work.
+//   - Ranks average among themselves, so parameter servers are not needed. Package schedule supports them.
+//   - U and L are learnt from the latest sweeps (learn.go).
+//   - A sweep that has not been measured runs on idle devices until it has been, and is then answered. A sweep that is
+//     not admitted is offered again at every slot, or rejected for good (refused=reject).
+//   - Schedules are reviewed when a slot begins. A sweep that is behind its schedule gets another one at any cost,
+//     because it was admitted; if that ends later than promised, the promise is broken and the reason reported. A sweep
+//     gives back what it no longer needs.
+//   - Devices without a promise for the slot go to waiting trials until they are promised (conserve=true).
 package oasis
 
 import (
@@ -48,32 +50,32 @@ type Policy struct {
 	m        memory
 }
 
-// memory is what the policy knows beyond the view.
+// memory is the policy's state.
 type memory struct {
-	// Slot is the one in which it decided last, counted from 1970.
+	// Slot is the slot of the last decision, counted from 1970.
 	Slot int64 `json:"slot"`
-	// Capacity is what there was of each type then: devices, cores and GiB of the nodes that have it.
+	// Capacity is the capacity of each type then: devices, cores and GiB of the nodes that have it.
 	Capacity map[string][]float64 `json:"capacity,omitempty"`
-	// Admissions of sweeps, by id, and how many there were. In snapshots they have an older name.
+	// Admissions of sweeps by ID, and how many were made. Snapshots use an older name.
 	Admissions map[string]*admission `json:"deals,omitempty"`
 	Made       int                   `json:"made,omitempty"`
-	// Seen are the sweeps that came last.
+	// Seen describes the latest sweeps.
 	Seen []seen `json:"seen,omitempty"`
 }
 
 // New makes the policy from its options.
 func New(o *policy.Options) policy.Policy {
 	p := &Policy{
-		slot:    o.Duration("slot", 10*time.Minute, "length of a slot, in which a sweep's workers stay as they are"),
-		slots:   o.Int("slots", 300, 1, 10_000, "slots that are planned ahead"),
-		restart: o.Duration("restart", 10*time.Second, "what a trial loses when its devices change; none is given other ones, or forked, with less than twice that left of a slot"),
-		history: o.Int("history", 100, 1, 10_000, "sweeps that prices are learnt from, those that came last"),
-		slack:   o.Float("slack", 0.1, 0, 10, "part of a sweep's work that is promised beyond it, for starts and for errors of what was measured"),
-		patience: o.Float("patience", 10, 1e-3, 1e6, "run times after which the end of a sweep without utility is worth half; "+
-			"with a deadline, after that"),
-		ratio:    o.Float("ratio", 1, 1e-6, 1e6, "to study wrong prices: what the ratio of the highest to the lowest is taken to be, as a part of what was learnt"),
-		conserve: o.Bool("conserve", true, "devices that nobody was promised for the slot go to who waits, until somebody is"),
-		reject: o.Text("refused", "wait", "what becomes of a sweep that is not admitted: it waits and is offered again, or it is rejected and stopped",
+		slot:    o.Duration("slot", 10*time.Minute, "length of a slot, during which a sweep's workers do not change"),
+		slots:   o.Int("slots", 300, 1, 10_000, "number of slots that are planned ahead"),
+		restart: o.Duration("restart", 10*time.Second, "time that a trial loses when its devices change; a trial gets no other devices or forks if less than twice that is left of a slot"),
+		history: o.Int("history", 100, 1, 10_000, "number of latest sweeps that prices are learnt from"),
+		slack:   o.Float("slack", 0.1, 0, 10, "extra work that is promised, as a fraction of a sweep's work, for restarts and measurement errors"),
+		patience: o.Float("patience", 10, 1e-3, 1e6, "number of run times after which the end of a sweep without a utility is worth half; "+
+			"counted from the deadline if there is one"),
+		ratio:    o.Float("ratio", 1, 1e-6, 1e6, "for studies of wrong prices: factor on the learnt ratio of the highest to the lowest price"),
+		conserve: o.Bool("conserve", true, "give devices without a promise for the slot to waiting trials until they are promised"),
+		reject: o.Text("refused", "wait", "treatment of a sweep that is not admitted: wait, it is offered again in later slots; or reject, it is stopped",
 			"wait", "reject") == "reject",
 	}
 	p.reset()
@@ -108,8 +110,8 @@ func (p *Policy) Restore(b []byte) error {
 
 // Decide implements policy.Policy.
 func (p *Policy) Decide(v *policy.View) policy.Plan {
-	d := p.day(v)
-	d.over()
+	d := p.newSlotDecision(v)
+	d.forgetEnded()
 	anew := d.review()
 	plan := policy.Plan{Reason: "no sweeps that could train"}
 	if jobs := v.Jobs(); len(jobs) > 0 {
@@ -120,8 +122,8 @@ func (p *Policy) Decide(v *policy.View) policy.Plan {
 	return plan
 }
 
-// over forgets sweeps that are no more.
-func (d *day) over() {
+// forgetEnded removes sweeps that have ended.
+func (d *slotDecision) forgetEnded() {
 	there := map[string]bool{}
 	for _, a := range d.v.Apps {
 		there[a.ID] = true
@@ -137,12 +139,12 @@ func (d *day) over() {
 	}
 }
 
-// review answers sweeps that came, and looks at every admission when a slot begins or the cluster has changed. It says whether
-// something is other than before.
-func (d *day) review() bool {
+// review answers new sweeps, and reviews every admission when a slot begins or the cluster has changed. It reports
+// whether something has changed.
+func (d *slotDecision) review() bool {
 	begins := d.slot != d.m.Slot
-	if changed := !maps.EqualFunc(d.m.Capacity, d.stock(), slices.Equal[[]float64]); changed {
-		d.m.Capacity, begins = d.stock(), true
+	if changed := !maps.EqualFunc(d.m.Capacity, d.capacityByType(), slices.Equal[[]float64]); changed {
+		d.m.Capacity, begins = d.capacityByType(), true
 	}
 	d.m.Slot = d.slot
 	var asks []*policy.App
@@ -150,7 +152,7 @@ func (d *day) review() bool {
 		t := d.m.Admissions[a.ID]
 		switch {
 		case a.Paused || len(a.Jobs) == 0 && t == nil:
-		case t == nil, t.Kind == measuring && d.measured(a) == "":
+		case t == nil, t.Kind == measuring && d.whyUnmeasured(a) == "":
 			asks = append(asks, a)
 		case t.Kind == waiting && begins:
 			asks = append(asks, a)
@@ -160,28 +162,28 @@ func (d *day) review() bool {
 		return false
 	}
 	d.learn(asks)
-	d.open()
-	d.keep(begins)
+	d.openBook()
+	d.enterPromises(begins)
 	for _, a := range asks {
-		d.answer(a)
+		d.answerSweep(a)
 	}
 	return true
 }
 
-// standings are the admitted sweeps that are there, the first admitted first.
-func (d *day) standings() []*standing {
-	var all []*standing
+// admittedSweeps returns the admitted sweeps in order of admission.
+func (d *slotDecision) admittedSweeps() []*admittedSweep {
+	var all []*admittedSweep
 	for _, a := range d.v.Apps {
 		if t := d.m.Admissions[a.ID]; t != nil && t.admitted() {
-			all = append(all, &standing{app: a, admission: t})
+			all = append(all, &admittedSweep{app: a, admission: t})
 		}
 	}
-	slices.SortStableFunc(all, func(a, b *standing) int { return cmp.Compare(a.admission.Made, b.admission.Made) })
+	slices.SortStableFunc(all, func(a, b *admittedSweep) int { return cmp.Compare(a.admission.Made, b.admission.Made) })
 	return all
 }
 
-// reason of a round, in words.
-func (d *day) reason(anew bool) string {
+// reason returns the round's reason.
+func (d *slotDecision) reason(anew bool) string {
 	text := "within a slot: devices that became free, by what sweeps were promised"
 	if anew {
 		text = "a slot, or who is promised what in it, is new"

@@ -9,53 +9,55 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/spec/terms"
 )
 
-// A sweep that waits is where it saved, also if it never reported: it is not behind, and is promised nothing anew.
-func TestWhatWasSavedIsDone(t *testing.T) {
+// A waiting sweep counts as being at its checkpoint even if it never reported: it is not behind, and gets no new
+// promise.
+func TestSavedStepsCountAsDone(t *testing.T) {
 	t.Parallel()
 	c := play(t, 4, map[string]string{"slot": "10m", "slots": "20", "slack": "0", "conserve": "false"})
 	a := c.sweep("s", 1, 1, 1, 1800, &terms.Utility{Kind: terms.Step, Worth: 100, By: 1e5})
 	v := c.View()
 	p := New(policy.NewOptions(nil)).(*Policy) //nolint:forcetypeassert // it is of this package
-	whole := p.day(v).wish(a).steps
+	whole := p.newSlotDecision(v).requirementOf(a).steps
 	a.Jobs[0].StartStep = 600
-	if left := p.day(v).wish(a).steps; whole != 1800 || left != 1200 {
+	if left := p.newSlotDecision(v).requirementOf(a).steps; whole != 1800 || left != 1200 {
 		t.Errorf("%g steps are left of %g, with 600 saved", left, whole)
 	}
 }
 
-// A sweep that falls behind is given a schedule that keeps its promise, if there is one, and not the one of the highest payoff.
+// A sweep that falls behind gets a schedule that keeps its promise, if there is one, and not the one with the highest
+// payoff.
 func TestAPromiseIsKeptIfItCanBe(t *testing.T) {
 	t.Parallel()
 	c := play(t, 8, map[string]string{"slot": "10m", "slots": "20"})
 	a := c.sweep("s", 1, 1, 4, 6*600, &terms.Utility{Kind: terms.Step, Worth: 100, By: 1e6})
 	p := New(policy.NewOptions(map[string]string{"slot": "10m", "slots": "20", "slack": "0"})).(*Policy) //nolint:forcetypeassert // it is of this package
-	d := p.day(c.View())
+	d := p.newSlotDecision(c.View())
 	d.learn([]*policy.App{a})
-	d.open()
-	w := d.wish(a)
-	for slot := range 3 { // dear, and not full
+	d.openBook()
+	w := d.requirementOf(a)
+	for slot := range 3 { // expensive, but not full
 		d.book.Promise(w.worker, []schedule.Share{{Slot: slot, Workers: 4}})
 	}
-	s := &standing{app: a, admission: &admission{Promised: d.ends(d.slot + 2)}}
+	s := &admittedSweep{app: a, admission: &admission{Promised: d.ends(d.slot + 2)}}
 	if cheapest := d.offer(a, w, w.steps, 2*d.slots); cheapest.End <= 2 {
 		t.Fatalf("the cheapest schedule ends in slot %d", cheapest.End)
 	}
 	if kept := d.offerBy(s, w); kept.Schedule == nil || kept.End > 2 {
 		t.Errorf("promised for slot 2, and %+v", kept)
 	}
-	d.again(s, w, 0, 0)
-	if s.admission.Kind == broken || d.ended(s.admission).After(s.admission.Promised) {
-		t.Errorf("promised by %s, and will end %s", s.admission.Promised, d.ended(s.admission))
+	d.reschedule(s, w, 0, 0)
+	if s.admission.Kind == broken || d.scheduleEnd(s.admission).After(s.admission.Promised) {
+		t.Errorf("promised by %s, and will end %s", s.admission.Promised, d.scheduleEnd(s.admission))
 	}
 	s.admission.Left = w.steps
-	w.steps *= 10 // which no schedule does by then
-	d.again(s, w, 0, 0)
+	w.steps *= 10 // impossible by then
+	d.reschedule(s, w, 0, 0)
 	if s.admission.Kind != broken || len(d.said) != 1 || !strings.Contains(d.said[0].GetText(), "3.24e+04 more steps to do than before") {
-		t.Errorf("promised by %s, will end %s, and told %v", s.admission.Promised, d.ended(s.admission), d.said)
+		t.Errorf("promised by %s, will end %s, and told %v", s.admission.Promised, d.scheduleEnd(s.admission), d.said)
 	}
 }
 
-// A sweep that cannot end anywhere near its target leaves prices as they are.
+// A sweep that cannot end anywhere near its target does not change prices.
 func TestAHopelessSweepSetsNoPrices(t *testing.T) {
 	t.Parallel()
 	low := func(hopeless bool) float64 {

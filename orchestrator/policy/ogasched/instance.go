@@ -10,11 +10,11 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/policy/ogasched/ascent"
 )
 
-// instance is a view as OGASched sees it.
+// instance is a view in OGASched's terms.
 type instance struct {
 	v     *policy.View
 	types []string
-	// pools are the devices of one type on one node that takes jobs.
+	// pools hold the devices of one type on one node that accepts trials.
 	pools []pool
 	ports []*port
 	of    map[*policy.App]*port
@@ -26,18 +26,18 @@ type pool struct {
 	devices    float64
 }
 
-// port is a sweep with jobs that hold devices or want some.
+// port is a sweep with running or waiting trials.
 type port struct {
 	app *policy.App
-	// y is what is kept for it of each pool, most how much of it its jobs can use, and given the whole devices of it.
+	// y is how much of each pool is kept for it, most how much its trials can use, and given its whole devices.
 	y, most, given []float64
-	// alpha of each type, and held, share: what its jobs hold of each type, and the sum of y.
+	// alpha of each type; held, the devices of each type that its trials hold; and share, the sums of y.
 	alpha, held, share []float64
-	// need is by how many devices its share is above what it holds.
+	// need is its share minus its holdings, in devices.
 	need float64
 }
 
-// instance reads the view, and what is remembered of it.
+// instance builds the instance from the view and the remembered shares.
 func (p *Policy) instance(v *policy.View) *instance {
 	m := &instance{v: v, types: v.Free.Types(), of: map[*policy.App]*port{}}
 	for i := range v.Nodes {
@@ -71,7 +71,7 @@ func (p *Policy) instance(v *policy.View) *instance {
 	return m
 }
 
-// newPort is a sweep whose jobs together can use so many devices.
+// newPort returns the port of a sweep whose trials can use wanted devices in all.
 func (m *instance) newPort(a *policy.App, wanted float64, remembered map[string]float64) *port {
 	n, kinds := len(m.pools), len(m.types)
 	s := &port{
@@ -105,12 +105,12 @@ func (m *instance) newPort(a *policy.App, wanted float64, remembered map[string]
 			s.held[k] += float64(j.Held().Size())
 		}
 	}
-	s.total(m)
+	s.updateShare(m)
 	return s
 }
 
-// total adds up the shares.
-func (s *port) total(m *instance) {
+// updateShare computes the shares.
+func (s *port) updateShare(m *instance) {
 	clear(s.share)
 	s.need = 0
 	for i, pool := range m.pools {
@@ -122,7 +122,7 @@ func (s *port) total(m *instance) {
 	}
 }
 
-// dominant is the type of which the port has most.
+// dominant returns the type with the port's largest share.
 func (s *port) dominant() int {
 	most := 0
 	for k := range s.share {
@@ -133,7 +133,7 @@ func (s *port) dominant() int {
 	return most
 }
 
-// learn goes one step up the gradient, back to what can be, and remembers it.
+// learn makes a step up the gradient, projects it onto the feasible set, and remembers the result.
 func (m *instance) learn(p *Policy) {
 	for _, s := range m.ports {
 		dominant := s.dominant()
@@ -168,11 +168,11 @@ func (m *instance) learn(p *Policy) {
 			}
 		}
 		p.m.Shares[s.app.ID] = own
-		s.total(m)
+		s.updateShare(m)
 	}
 }
 
-// reward of what ports have of the pools.
+// reward returns the reward of the ports' parts of the pools.
 func (m *instance) reward(p *Policy, has func(*port) []float64) float64 {
 	reward := 0.0
 	for _, s := range m.ports {
@@ -187,8 +187,8 @@ func (m *instance) reward(p *Policy, has func(*port) []float64) float64 {
 	return reward
 }
 
-// give counts the devices of a gang as a port's.
-func (m *instance) give(s *port, g cluster.Gang) {
+// countGiven counts the devices of a gang as given to a port.
+func (m *instance) countGiven(s *port, g cluster.Gang) {
 	for _, place := range g {
 		for _, d := range place.Devices {
 			kind := m.v.Nodes[place.Node].Devices[d].Type
@@ -201,11 +201,11 @@ func (m *instance) give(s *port, g cluster.Gang) {
 	}
 }
 
-// slack is how far a share may be from a whole number and still count as that.
+// slack is how far below a whole number a share may be and still count as that number.
 const slack = 0.25
 
-// keep lets jobs go on up to their sweep's share, rounded up. Those that began first stay.
-func (m *instance) keep(plan *policy.Planner, jobs []*policy.Job) {
+// keepRunning lets trials continue up to their sweep's share, rounded up, those that started first before others.
+func (m *instance) keepRunning(plan *policy.Planner, jobs []*policy.Job) {
 	running := slices.Clone(jobs)
 	slices.SortStableFunc(running, func(a, b *policy.Job) int { return a.Granted.Compare(b.Granted) })
 	for _, s := range m.ports {
@@ -220,16 +220,16 @@ func (m *instance) keep(plan *policy.Planner, jobs []*policy.Job) {
 		if k < 0 || s.held[k]+n <= math.Ceil(s.share[k]-slack) {
 			if plan.Keep(j) && k >= 0 {
 				s.held[k] += n
-				m.give(s, j.Held())
+				m.countGiven(s, j.Held())
 			}
 		}
 	}
 	for _, s := range m.ports {
-		s.total(m)
+		s.updateShare(m)
 	}
 }
 
-// place gives jobs devices up to their sweep's share, rounded down.
+// place gives trials devices up to their sweep's share, rounded down.
 func (m *instance) place(plan *policy.Planner, waiting []*policy.Job) {
 	for _, j := range waiting {
 		s := m.of[j.App]
@@ -238,17 +238,17 @@ func (m *instance) place(plan *policy.Planner, waiting []*policy.Job) {
 			if n < max(1, j.Demand.Min) || !j.Demand.Accepts(m.types[k]) {
 				continue
 			}
-			g, ok := m.where(plan, s, j, k, n)
+			g, ok := m.placeFor(plan, s, j, k, n)
 			if ok && plan.PlaceOn(j, g, "its sweep's share of the devices, learnt slot by slot") {
 				s.held[k] += float64(n)
-				m.give(s, g)
+				m.countGiven(s, g)
 				break
 			}
 		}
 	}
 }
 
-// byShare are the types, that first of which the port has most to come.
+// byShare returns the types, those first in which the port's share exceeds its holdings the most.
 func (s *port) byShare() []int {
 	kinds := make([]int, len(s.share))
 	for k := range kinds {
@@ -258,8 +258,8 @@ func (s *port) byShare() []int {
 	return kinds
 }
 
-// where finds n devices of a type: on the node of which most is kept for the sweep, of those with room, or else anywhere.
-func (m *instance) where(plan *policy.Planner, s *port, j *policy.Job, kind, n int) (cluster.Gang, bool) {
+// placeFor finds n devices of a type: on the node with room on which most is kept for the sweep, or else anywhere.
+func (m *instance) placeFor(plan *policy.Planner, s *port, j *policy.Job, kind, n int) (cluster.Gang, bool) {
 	best, most := -1, 0.0
 	for i, pool := range m.pools {
 		left := s.y[i] - s.given[i]
@@ -275,7 +275,7 @@ func (m *instance) where(plan *policy.Planner, s *port, j *policy.Job, kind, n i
 	return plan.Free().Place(j.Demand, n, m.types[kind])
 }
 
-// byNeed sorts jobs: those first whose sweep's share is farthest above what it holds, in whole devices.
+// byNeed sorts trials by how far their sweep's share exceeds its holdings, in whole devices, largest first.
 func (m *instance) byNeed(jobs []*policy.Job) []*policy.Job {
 	slices.SortStableFunc(jobs, func(a, b *policy.Job) int {
 		return cmp.Compare(math.Floor(m.of[b.App].need+slack), math.Floor(m.of[a.App].need+slack))

@@ -1,20 +1,22 @@
-// Package ogasched is OGASched (Zhao et al., "Scheduling Multi-Server Jobs with Sublinear Regrets via Online Learning") for
-// a cluster of whole devices and jobs that go on. Package ascent is its mathematics, slots its paper's own model.
+// Package ogasched is OGASched (Zhao et al., "Scheduling Multi-Server Jobs with Sublinear Regrets via Online Learning")
+// for a cluster of whole devices and jobs that run over many slots. Package ascent has the algorithm, and package slots
+// the paper's own model.
 //
-// Definition used. A sweep is a port (type of job), a node an instance, a type of device a kind of resource. Time is cut into
-// slots. After each, what is kept for each sweep of each node goes one step up the gradient of the slot's reward,
+// A sweep is a port (type of job), a node an instance, and a device type a kind of resource. After each slot, the share
+// of each sweep in each node moves one step up the gradient of the slot's reward,
 //
 //	sum over nodes of alpha*f(y) - max over types of beta * sum over nodes of y
 //
-// and is projected onto what can be: no more than the node has, nor than the sweep's jobs there can use. f is one of the
-// paper's four utilities. alpha is the sweep's speed on that type as a part of its speed on its best one, times its weight. All
-// jobs of a sweep that hold devices or want some share its port (section 3.4's several arrivals, put together).
+// and is projected onto the feasible set: at most what the node has, and at most what the sweep's trials can use there.
+// f is one of the paper's four utilities. alpha is the sweep's speed on that type over its speed on its best one, times
+// its weight. All running and waiting trials of a sweep share its port (section 3.4's several arrivals, combined).
 //
-// Rounding. A sweep's share of a type is the sum of its fractions. At the end of a slot its running jobs are kept up to its
-// share, rounded up, and waiting ones are placed up to its share, rounded down, on the nodes of which it has most: so a
-// share that wavers about a whole number stops nobody. A gang is placed whole or not at all. What is then free goes to
-// those whose share is farthest above what they hold, and whose devices nobody wants keeps them. The reason of each slot's round says what the
-// fractions would be worth, and what whole devices are.
+// Rounding. A sweep's share of a type is the sum of its fractions. At the end of a slot its running trials are kept up
+// to its share, rounded up, and waiting ones are placed up to its share, rounded down, on the nodes where its share is
+// largest. So a share that fluctuates around a whole number stops no trial. A gang is placed whole or not at all. Free
+// devices that remain go to sweeps whose share exceeds their holdings the most, and a trial whose devices no other
+// trial wants keeps them. The reason of each slot's round contains the worth of the fractions and that of the whole
+// devices.
 package ogasched
 
 import (
@@ -36,9 +38,9 @@ type Policy struct {
 	m           memory
 }
 
-// memory is what the policy knows beyond the view.
+// memory is the policy's state.
 type memory struct {
-	// Next is when the slot ends; zero before the first.
+	// Next is when the slot ends, or zero before the first.
 	Next time.Time `json:"next"`
 	// Rate is the length of the next step.
 	Rate float64 `json:"rate"`
@@ -49,14 +51,14 @@ type memory struct {
 // New makes the policy from its options.
 func New(o *policy.Options) policy.Policy {
 	p := &Policy{
-		slot: o.Duration("slot", time.Minute, "length of a slot, after which is learnt and running jobs may be stopped"),
-		beta: o.Float("beta", 0.05, 0, 1, "overhead of communication of a device, beside a gain of 1 for a first device"),
+		slot: o.Duration("slot", time.Minute, "length of a slot; shares are learnt, and running trials may be stopped, after each slot"),
+		beta: o.Float("beta", 0.05, 0, 1, "communication overhead of a device, relative to a gain of 1 for the first device"),
 		rate: o.Float("rate", 2, 1e-6, 1e6, "length of the first step up the gradient"),
 		decay: o.Float("decay", 0.9999, 0.5, 1,
-			"length of each further step as a part of the one before"),
-		preempt: o.Bool("preempt", true, "stop jobs that hold more than their sweep's share if others hold less"),
+			"length of each later step as a fraction of the previous one"),
+		preempt: o.Bool("preempt", true, "stop trials of sweeps that hold more than their share if others hold less"),
 	}
-	switch o.Text("utility", "log", "what devices of one node gain a sweep, by their number", "linear", "log", "reciprocal", "poly") {
+	switch o.Text("utility", "log", "form of a sweep's gain from the number of its devices on a node", "linear", "log", "reciprocal", "poly") {
 	case "linear":
 		p.utility = ascent.Linear
 	case "reciprocal":
@@ -111,13 +113,13 @@ func (p *Policy) Decide(v *policy.View) policy.Plan {
 	return plan
 }
 
-// divide gives devices by the shares of a new slot.
+// divide gives out devices by the shares of a new slot.
 func (p *Policy) divide(v *policy.View, m *instance, jobs []*policy.Job) policy.Plan {
 	fractions := m.reward(p, func(s *port) []float64 { return s.y })
 	var plan *policy.Planner
 	if p.preempt {
 		plan = policy.Preempt(v)
-		m.keep(plan, jobs)
+		m.keepRunning(plan, jobs)
 	} else {
 		plan = policy.Refill(v)
 	}

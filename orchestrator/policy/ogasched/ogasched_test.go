@@ -37,8 +37,8 @@ func held(a *policy.App) (n int) {
 	return n
 }
 
-// A sweep that comes to a full cluster gets as much as one like it that holds all, after some slots, and then nobody is
-// stopped any more.
+// A sweep submitted to a full cluster gets as much as an equal one that held everything after some slots, and then
+// stops end.
 func TestSweepsAlikeComeToHoldAsMuch(t *testing.T) {
 	t.Parallel()
 	s := stagetest.New(stagetest.Nodes("v100", 2, 4, 4)...)
@@ -61,7 +61,7 @@ func TestSweepsAlikeComeToHoldAsMuch(t *testing.T) {
 	}
 }
 
-// Weight counts, and a sweep gets the type on which it is fastest, where the other one is as fast on both.
+// Weights count, and a sweep gets the type on which it is fastest if the other sweep is equally fast on both.
 func TestSpeedAndWeightCount(t *testing.T) {
 	t.Parallel()
 	s := stagetest.New(append(stagetest.Nodes("a100", 1, 4, 4), stagetest.Nodes("k80", 1, 4, 4)...)...)
@@ -85,7 +85,7 @@ func TestSpeedAndWeightCount(t *testing.T) {
 	}
 }
 
-// Gangs are whole or wait; shares too small for one leave nothing idle; every job ends.
+// Gangs are whole or wait, shares too small for a gang leave nothing idle, and every trial ends.
 func TestGangsAreWholeAndEveryJobEnds(t *testing.T) {
 	t.Parallel()
 	s := stagetest.New(stagetest.Nodes("v100", 3, 4, 4)...)
@@ -105,8 +105,8 @@ func TestGangsAreWholeAndEveryJobEnds(t *testing.T) {
 	}
 }
 
-// The round says what the fractions would be worth and what whole devices are; shares stay within each node.
-func TestSharesFitAndRoundingIsTold(t *testing.T) {
+// The reason of a round contains the worth of the fractions and of the whole devices, and shares fit each node.
+func TestSharesFitAndRoundingIsExplained(t *testing.T) {
 	t.Parallel()
 	s := stagetest.New(stagetest.Nodes("v100", 2, 4, 4)...)
 	p := create(t, map[string]string{"rate": "25"})
@@ -123,7 +123,7 @@ func TestSharesFitAndRoundingIsTold(t *testing.T) {
 			sum += own[node]
 		}
 		if math.Abs(sum-4) > 1e-9 {
-			t.Errorf("%g of 4 devices of %s are kept for somebody", sum, node)
+			t.Errorf("shares add up to %g of 4 devices of %s", sum, node)
 		}
 	}
 }

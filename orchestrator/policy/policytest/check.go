@@ -8,15 +8,16 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 )
 
-// failer is what Check needs of a test.
+// failer is the part of a test that Check needs.
 type failer interface {
 	Helper()
 	Fatalf(format string, args ...any)
 }
 
-// Check fails if the plan breaks a rule in the view: grants go to waiting jobs and fit what is free now; gangs are whole,
-// on one node and of one type unless the demand says otherwise, and obey types, trust, draining, cores and memory; only
-// running jobs are renewed or revoked, and nobody twice; no tenant is granted more than its quota leaves; terms and the next round lie ahead; decisions carry reasons.
+// Check fails if the plan breaks a rule in the view: grants go to waiting jobs and fit what is free now; gangs are
+// whole, on one node and of one type unless the demand allows otherwise, and respect types, trust, draining, cores and
+// memory; only running jobs are renewed or revoked, none twice; no tenant is granted more than its quota leaves; terms
+// and the next round are in the future; decisions have reasons.
 func Check(t failer, v *policy.View, plan policy.Plan) {
 	t.Helper()
 	touched := map[*policy.Job]bool{}
@@ -59,7 +60,7 @@ func Check(t failer, v *policy.View, plan policy.Plan) {
 	}
 }
 
-// checkQuotas fails if a tenant that is granted something holds more then than its quota allows.
+// checkQuotas fails if the grants would make a tenant hold more than its quota allows.
 func checkQuotas(t failer, v *policy.View, plan policy.Plan) {
 	t.Helper()
 	for _, tenant := range v.Tenants {
@@ -141,8 +142,8 @@ func checkPlace(t failer, v *policy.View, name policy.JobName, p cluster.Place, 
 	}
 }
 
-// after is the earlier of two times that are ahead; the zero time never comes.
-func after(now, a, b time.Time) time.Time {
+// earlierFuture returns the earlier of two times that are in the future, where the zero time means never.
+func earlierFuture(now, a, b time.Time) time.Time {
 	switch {
 	case !a.After(now):
 		return b

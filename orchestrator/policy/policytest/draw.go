@@ -45,7 +45,7 @@ func drawWorld(t *rapid.T) *world {
 	return w
 }
 
-// drawTenants gives some tenants quotas, and takes them from others. A tenant may hold more than its new quota.
+// drawTenants gives some tenants quotas, and removes them from others. A tenant may hold more than its new quota.
 func (w *world) drawTenants(t *rapid.T) {
 	w.tenants = []policy.Tenant{}
 	for _, name := range []string{"x", "y"} {
@@ -94,7 +94,7 @@ func drawNode(t *rapid.T, name string) cluster.Node {
 	return n
 }
 
-// drawApp submits an app with its first jobs.
+// drawApp submits a sweep with its first trials.
 func (w *world) drawApp(t *rapid.T) {
 	w.made++
 	total := rapid.Int64Range(0, 3000).Draw(t, "total steps")
@@ -130,9 +130,9 @@ func (w *world) drawApp(t *rapid.T) {
 	}
 }
 
-// addJob gives an app another job.
+// addJob adds a trial to a sweep.
 func (w *world) addJob(t *rapid.T, a *policy.App) {
-	number := w.trials[a.ID] // of a trial that has ended no other gets the number
+	number := w.trials[a.ID] // numbers of ended trials are not reused
 	w.trials[a.ID]++
 	j := &policy.Job{
 		App: a, Trial: number, Demand: a.Demand, Speeds: a.Speeds, Weight: 1, TotalSteps: a.TotalSteps, UntilStep: a.TotalSteps,

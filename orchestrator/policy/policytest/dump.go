@@ -10,7 +10,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 )
 
-// dumpView writes out all that a policy can see.
+// dumpView formats everything that a policy can see.
 func dumpView(v *policy.View) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "round %d at %v, %g app-seconds\n", v.Round, v.Now, v.AppSeconds)
@@ -19,7 +19,7 @@ func dumpView(v *policy.View) string {
 		for d := range n.Devices {
 			fmt.Fprintf(&b, " %v", v.Free.IsFree(cluster.Gang{{Node: i, Devices: []int{d}}}))
 		}
-		// What is left of cores and memory shows in what fits.
+		// Demands that fit reveal the free cores and memory.
 		for _, d := range probes() {
 			fmt.Fprintf(&b, " %v", v.Free.Fits(cluster.Gang{{Node: i}}, d))
 		}
@@ -44,7 +44,7 @@ func dumpView(v *policy.View) string {
 	return b.String()
 }
 
-// dumpPlan writes out a plan, so that plans of two views can be compared.
+// dumpPlan formats a plan, so that plans of two views can be compared.
 func dumpPlan(p policy.Plan) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s; next %v\n", p.Reason, p.Next)
@@ -58,7 +58,7 @@ func dumpPlan(p policy.Plan) string {
 		fmt.Fprintf(&b, "revoke %v: %s\n", r.Job.Name(), r.Reason)
 	}
 	if p.Auction != nil {
-		// The text form has a random space in it; all spaces go.
+		// The text form contains a random space, so remove all spaces.
 		b.WriteString(strings.Join(strings.Fields(prototext.Format(p.Auction)), " "))
 	}
 	return b.String()

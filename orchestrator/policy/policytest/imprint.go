@@ -14,14 +14,14 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// DrawView draws what a policy may see.
+// DrawView draws a view for a policy.
 func DrawView(t *rapid.T) *policy.View { return drawWorld(t).view() }
 
-// Imprint is all that a policy can see as bytes, to tell whether it was changed.
+// Imprint returns everything that a policy can see as bytes, to detect changes.
 func Imprint(v *policy.View) []byte { return imprint(nil, v) }
 
-// imprint appends all that a policy can see as bytes, which change if the policy changes anything. It says no more than
-// dumpView, but is made many times faster, and is made twice for each decision of a test.
+// imprint appends everything that a policy can see as bytes, which differ if the policy changes anything. It contains
+// the same as dumpView but is many times faster, and is computed twice for each decision of a test.
 func imprint(to []byte, v *policy.View) []byte {
 	i := imprinter{data: to, seen: map[uintptr]bool{}}
 	i.add(reflect.ValueOf(*v))
@@ -46,7 +46,7 @@ func (i *imprinter) yes(b bool) {
 	}
 }
 
-// add goes through a value whole, whatever fields it has.
+// add appends a whole value, whatever its fields.
 func (i *imprinter) add(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Struct:
@@ -59,7 +59,7 @@ func (i *imprinter) add(v reflect.Value) {
 			i.add(v.Index(e))
 		}
 	case reflect.Pointer:
-		at := v.Pointer() // what a policy puts in something's place is a change, even if it is equal
+		at := v.Pointer() // a replaced pointer is a change even if the value is equal
 		i.number(uint64(at))
 		if at != 0 && !i.seen[at] && !opaque(v.Type()) {
 			i.seen[at] = true
@@ -83,7 +83,7 @@ func (i *imprinter) add(v reflect.Value) {
 	}
 }
 
-// opaque types change inside without meaning anything by it: what is free shows in imprinter.free.
+// opaque types have internal changes without meaning; free capacity is covered by imprinter.free.
 func opaque(t reflect.Type) bool {
 	switch t {
 	case reflect.TypeFor[*cluster.Capacity](), reflect.TypeFor[*outbidv1.SweepSpec](), reflect.TypeFor[*time.Location]():
@@ -93,7 +93,7 @@ func opaque(t reflect.Type) bool {
 	}
 }
 
-// free adds what is free on a node. What is left of cores and memory shows in what fits.
+// free appends what is free on a node. Demands that fit reveal the free cores and memory.
 func (i *imprinter) free(v *policy.View, node int) {
 	i.number(uint64(v.Free.FreeAt(node, "")))
 	for d := range v.Nodes[node].Devices {
@@ -104,7 +104,7 @@ func (i *imprinter) free(v *policy.View, node int) {
 	}
 }
 
-// probes are demands that tell apart what may be left of a node.
+// probes are demands that distinguish the possible remainders of a node.
 func probes() []cluster.Demand {
 	return []cluster.Demand{{CPUs: 1}, {CPUs: 2}, {CPUs: 3}, {Memory: 1}, {Memory: 2}, {Memory: 4}}
 }

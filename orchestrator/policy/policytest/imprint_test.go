@@ -12,7 +12,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// full is a view in which every field holds something.
+// full returns a view in which every field is set.
 func full() *policy.View {
 	now := time.Unix(1000, 0).UTC()
 	nodes := []cluster.Node{{
@@ -40,7 +40,7 @@ func full() *policy.View {
 	return v
 }
 
-// Whatever a policy changes shows: each field of everything in a view is emptied in turn.
+// Every change by a policy is detected: each field of everything in a view is cleared in turn.
 func TestEveryChangeOfAViewShows(t *testing.T) {
 	t.Parallel()
 	places := map[string]func(*policy.View) any{
@@ -65,7 +65,7 @@ func TestEveryChangeOfAViewShows(t *testing.T) {
 		for f := range fields.NumField() {
 			field := fields.Field(f)
 			if field.IsZero() || field.Type() == reflect.TypeFor[*cluster.Capacity]() {
-				continue // zero as it is, such as the index of the first device; what is free is changed below
+				continue // zero already, such as the index of the first device; capacity is changed below
 			}
 			was := reflect.New(field.Type()).Elem()
 			was.Set(field)

@@ -1,5 +1,5 @@
-// Package policytest checks that a policy keeps the rules that the control loop relies on. People who write a policy
-// of their own can run it.
+// Package policytest checks that a policy keeps the rules that the control loop relies on. Authors of policies outside
+// this repository can use it too.
 package policytest
 
 import (
@@ -11,16 +11,17 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 )
 
-// Trait is what some policies may do that others may not.
+// Trait is a permission that some policies need.
 type Trait int
 
-// MayRefuse says that the policy may leave a job unserved for ever, as one with admission control does.
+// MayRefuse allows a policy to leave a job unserved forever, as admission control does.
 const MayRefuse Trait = iota
 
-// Run draws random clusters and jobs and lets the policy decide on them round after round, while jobs arrive, train,
-// end and are stopped as it says. Every plan is checked: see Check. A policy must not change its view, must depend on
-// nothing but the view and its snapshot, and must go on from a snapshot as if nothing had happened, one in which sweeps bid also from one of its own before. Where jobs fit on
-// an idle cluster it must grant something, at the latest when it has been asked a few times at Plan.Next.
+// Run draws random clusters and jobs and lets the policy decide round after round, while jobs arrive, train, end and
+// are stopped as it decides. Every plan is checked: see Check. A policy must not change its view, must depend only on
+// the view and its snapshot, and must continue identically from a snapshot; one in which sweeps bid must also be able
+// to decide a round again from the snapshot before it. If jobs fit on an idle cluster it must grant something, at the
+// latest after a few decisions at Plan.Next.
 func Run(t *testing.T, make func() policy.Policy, traits ...Trait) {
 	t.Helper()
 	t.Run("rounds", func(t *testing.T) { rapid.Check(t, func(t *rapid.T) { runRounds(t, make, drawWorld(t)) }) })
@@ -34,7 +35,7 @@ func Run(t *testing.T, make func() policy.Policy, traits ...Trait) {
 	t.Run("liveness within quotas", func(t *testing.T) { rapid.Check(t, func(t *rapid.T) { runIdle(t, make, drawBounded(t)) }) })
 }
 
-// runRounds is one story of a cluster, decided on by the policy and by a shadow that goes on from its snapshots.
+// runRounds is one story of a cluster, decided by the policy and by a shadow that is restored from its snapshots.
 func runRounds(t *rapid.T, make func() policy.Policy, w *world) {
 	p := make()
 	for range rapid.IntRange(1, 10).Draw(t, "rounds") {
@@ -49,15 +50,15 @@ func runRounds(t *rapid.T, make func() policy.Policy, w *world) {
 		if rapid.Bool().Draw(t, "restart") {
 			p = shadow
 		}
-		w.act(plan)
-		w.pass(t, plan.Next)
+		w.apply(plan)
+		w.advance(t, plan.Next)
 	}
 }
 
-// idleRounds is how often a policy may be asked on an idle cluster before it grants something.
+// idleRounds is how many decisions a policy may make on an idle cluster before it grants something.
 const idleRounds = 64
 
-// runIdle lets jobs that fit wait on a cluster on which nothing else runs.
+// runIdle has jobs that fit wait on a cluster without running jobs.
 func runIdle(t *rapid.T, make func() policy.Policy, w *world) {
 	w.clear()
 	if !w.canServe() {
@@ -78,7 +79,7 @@ func runIdle(t *rapid.T, make func() policy.Policy, w *world) {
 	t.Fatalf("nothing was granted on an idle cluster in %d rounds:\n%s", idleRounds, dumpView(w.view()))
 }
 
-// restored makes a policy that goes on from where another is.
+// restored makes a policy from another's snapshot.
 func restored(t *rapid.T, make func() policy.Policy, p policy.Policy) policy.Policy {
 	state, err := p.Snapshot()
 	if err != nil {
@@ -94,8 +95,8 @@ func restored(t *rapid.T, make func() policy.Policy, p policy.Policy) policy.Pol
 	return q
 }
 
-// beginAgain has a policy in which sweeps bid go through a round that is then as if it had not been: so it is asked which agents it
-// would ask.
+// beginAgain makes a policy in which sweeps bid decide a round and then restores it, like the server, which learns in
+// this way which bidders the round asks.
 func beginAgain(t *rapid.T, w *world, p policy.Policy) {
 	if _, bids := p.(policy.Bidding); !bids {
 		return
@@ -118,7 +119,7 @@ func sameState(t *rapid.T, p, q policy.Policy) {
 	}
 }
 
-// decide asks a policy about a view of its own, and checks what it answers and that the view is as it was.
+// decide asks a policy about a separate view, and checks the plan and that the view is unchanged.
 func (w *world) decide(t *rapid.T, p policy.Policy) policy.Plan {
 	v := w.view()
 	w.before = imprint(w.before[:0], v)

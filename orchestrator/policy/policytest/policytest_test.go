@@ -11,7 +11,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/policy/policytest"
 )
 
-// verdict keeps what Check says, and stops it there.
+// verdict records the failure of Check, and stops it there.
 type verdict struct{ text string }
 
 func (*verdict) Helper() {}
@@ -34,7 +34,7 @@ func check(v *policy.View, plan policy.Plan) (text string) {
 }
 
 // Each plan breaks one rule.
-func TestCheckFindsWhatIsWrong(t *testing.T) {
+func TestCheckFindsBrokenRules(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1000, 0).UTC()
 	gang := func(node int, devices ...int) cluster.Gang { return cluster.Gang{{Node: node, Devices: devices}} }

@@ -9,9 +9,9 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 )
 
-// Story is what a policy decides on a cluster drawn from a seed, round after round, as text: the same seed and the same
-// decisions give the same text. So a change that is to leave decisions as they are can be told from one that does not. Of
-// ten stories seven are of small clusters, the others of some that many more jobs want than fit.
+// Story returns a policy's decisions on a cluster drawn from a seed, round after round, as text. The same seed and the
+// same decisions give the same text, so it shows whether a change affects decisions. Seven of ten stories are of small
+// clusters, the others of larger ones with many more jobs than fit.
 func Story(seed int, make func() policy.Policy) string {
 	return rapid.Custom(func(t *rapid.T) string {
 		w := drawWorld(t)
@@ -29,8 +29,8 @@ func Story(seed int, make func() policy.Policy) string {
 		for range rounds {
 			plan := w.decide(t, p)
 			b.WriteString(dumpPlan(plan))
-			w.act(plan)
-			w.pass(t, plan.Next)
+			w.apply(plan)
+			w.advance(t, plan.Next)
 		}
 		state, err := p.Snapshot()
 		fmt.Fprintf(&b, "%s %v\n", state, err)
@@ -38,7 +38,7 @@ func Story(seed int, make func() policy.Policy) string {
 	}).Example(seed)
 }
 
-// enlarge adds nodes and apps.
+// enlarge adds nodes and sweeps.
 func (w *world) enlarge(t *rapid.T, nodes, apps int) {
 	for i := range nodes {
 		w.nodes = append(w.nodes, drawNode(t, fmt.Sprintf("node%02d", i)))

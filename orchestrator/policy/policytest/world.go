@@ -10,7 +10,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 )
 
-// world is a cluster and its jobs, on which plans are acted.
+// world is a cluster and its jobs, on which plans are carried out.
 type world struct {
 	now        time.Time
 	round      uint64
@@ -18,15 +18,15 @@ type world struct {
 	apps       []*policy.App
 	appSeconds float64
 	made       int
-	// trials counts those that each app has had.
+	// trials counts the trials that each sweep has had.
 	trials map[string]int32
-	// tenants whose quotas hold; nil in a world without any.
+	// tenants with quotas; nil in a world without any.
 	tenants []policy.Tenant
-	// before and after are the imprints around a decision; the next one's are written over them.
+	// before and after are the imprints around a decision, in reused buffers.
 	before, after []byte
 }
 
-// view copies the world, so that no policy can hold on to it or change it.
+// view copies the world, so that no policy can retain or change it.
 func (w *world) view() *policy.View {
 	v := &policy.View{Now: w.now, Round: w.round, AppSeconds: w.appSeconds, Free: nil}
 	for _, n := range w.nodes {
@@ -62,7 +62,7 @@ func cloneGang(g cluster.Gang) cluster.Gang {
 	return c
 }
 
-// find the world's own job for one of a view.
+// find returns the world's job for one of a view.
 func (w *world) find(j *policy.Job) *policy.Job {
 	for _, a := range w.apps {
 		for _, own := range a.Jobs {
@@ -74,8 +74,8 @@ func (w *world) find(j *policy.Job) *policy.Job {
 	return nil
 }
 
-// act does what a plan says: grants start at once, revoked jobs have still to end.
-func (w *world) act(plan policy.Plan) {
+// apply carries out a plan: grants start at once, revoked jobs still have to end.
+func (w *world) apply(plan policy.Plan) {
 	for _, r := range plan.Revokes {
 		w.find(r.Job).Ending = true
 	}
@@ -89,17 +89,17 @@ func (w *world) act(plan policy.Plan) {
 	}
 }
 
-// pass lets time go by: to the policy's next round, to the end of a job, or to some other event.
-func (w *world) pass(t *rapid.T, next time.Time) {
+// advance advances time: to the policy's next round, to the end of a job, or to another event.
+func (w *world) advance(t *rapid.T, next time.Time) {
 	v := &policy.View{Now: w.now, Nodes: w.nodes}
 	soon := w.now.Add(time.Duration(rapid.IntRange(1, 400).Draw(t, "seconds")) * time.Second)
 	if rapid.Bool().Draw(t, "wait for the next round") {
-		soon = after(w.now, next, soon)
+		soon = earlierFuture(w.now, next, soon)
 	}
 	w.eachJob(func(j *policy.Job) {
 		if rate := v.Rate(j, j.Gang()); j.Running() && rate > 0 {
 			end := w.now.Add(time.Duration((v.StepsLeft(j)/rate + 1) * float64(time.Second)))
-			soon = after(w.now, end, soon)
+			soon = earlierFuture(w.now, end, soon)
 		}
 	})
 	passed := soon.Sub(w.now)
@@ -110,10 +110,10 @@ func (w *world) pass(t *rapid.T, next time.Time) {
 		a.Jobs = slices.DeleteFunc(a.Jobs, func(j *policy.Job) bool { return w.progress(t, v, j) })
 	}
 	w.apps = slices.DeleteFunc(w.apps, func(a *policy.App) bool { return len(a.Jobs) == 0 })
-	w.happen(t)
+	w.drawEvent(t)
 }
 
-// progress brings a job to the present and says whether it is done.
+// progress updates a job to the present and reports whether it is done.
 func (w *world) progress(t *rapid.T, v *policy.View, j *policy.Job) bool {
 	if !j.Running() {
 		return false
@@ -143,8 +143,8 @@ func (w *world) progress(t *rapid.T, v *policy.View, j *policy.Job) bool {
 	return done
 }
 
-// happen draws what else befell the cluster: apps arrive, jobs are added, apps pause, nodes drain.
-func (w *world) happen(t *rapid.T) {
+// drawEvent draws another event: sweeps arrive, trials are added, sweeps pause, nodes drain.
+func (w *world) drawEvent(t *rapid.T) {
 	if w.tenants != nil && rapid.IntRange(0, 7).Draw(t, "other quotas") == 0 {
 		w.drawTenants(t)
 	}
@@ -177,7 +177,8 @@ func (w *world) eachJob(do func(*policy.Job)) {
 	}
 }
 
-// clear takes every job off its devices, lets every app and node go on, and every model train on every type.
+// clear takes every job off its devices, resumes every sweep and node, and makes every model able to train on every
+// type.
 func (w *world) clear() {
 	w.eachJob(func(j *policy.Job) {
 		j.App.Paused = false
@@ -195,7 +196,7 @@ func (w *world) clear() {
 	}
 }
 
-// canServe says whether some waiting job fits on the cluster as it is.
+// canServe reports whether some waiting job fits on the cluster.
 func (w *world) canServe() bool {
 	v, fits := w.view(), false
 	for _, j := range v.Waiting() {

@@ -25,7 +25,7 @@ func TestPricesRiseFromLowToHigh(t *testing.T) {
 	}
 }
 
-// Lemma 3's relationship: what a device more costs is at most alpha times what the price rises by, times the capacity.
+// Lemma 3's relationship: the cost of one more device is at most alpha times the rise of the price, times the capacity.
 func TestPricesKeepTheAllocationCostRelationship(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -37,7 +37,7 @@ func TestPricesKeepTheAllocationCostRelationship(t *testing.T) {
 		if price < r.Low*(1-1e-9) || next > r.High*(1+1e-9) || next < price {
 			t.Fatalf("from %v to %v in %+v", price, next, r)
 		}
-		// dk = k' dgamma, and k' = k ln(High/Low) / capacity: so alpha k dgamma >= capacity dk in the small; convexity keeps
+		// dk = k' dgamma, and k' = k ln(High/Low) / capacity: so alpha k dgamma >= capacity dk locally; convexity keeps
 		// the chord above the tangent.
 		if rise := float64(capacity) * (next - price); rise < price*math.Log(r.High/r.Low)*(1-1e-9) {
 			t.Fatalf("the price rises by %v in all, less than its slope says", rise)

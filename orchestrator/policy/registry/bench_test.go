@@ -11,8 +11,8 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/policy/stagetest"
 )
 
-// BenchmarkDecision measures one decision on a full cluster of 240 devices on which a job has just ended, with jobs of
-// 15 tenants waiting for it: the common case of a busy cluster.
+// BenchmarkDecision measures one decision on a full cluster of 240 devices on which a job has just ended and jobs of 15
+// tenants wait, the common case of a busy cluster.
 func BenchmarkDecision(b *testing.B) {
 	for _, name := range registry.Names() {
 		for _, count := range []int{32, 2048} {

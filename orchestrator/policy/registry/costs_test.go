@@ -17,15 +17,15 @@ import (
 )
 
 var (
-	costs   = flag.String("costs", "", "draw what decisions cost as jobs grow into this folder")
+	costs   = flag.String("costs", "", "folder for plots of the cost of a decision by the number of jobs")
 	costsOf = flag.String("costs-of", "", "the policies to measure, separated by commas; all by default")
 )
 
 // tooLong is the longest decision after which a policy is not tried with more jobs.
 const tooLong = 10 * time.Second
 
-// TestCostOfDecisions draws what a decision costs on 240 full devices while 32 to 100,000 jobs of 15 tenants wait: the
-// median when a job ends, and the longest, which for policies that work in rounds begins one, both in processor time.
+// TestCostOfDecisions plots the cost of a decision on 240 full devices while 32 to 100,000 jobs of 15 tenants wait, in
+// CPU time: the median when a job ends, and the maximum, which for policies with rounds is a decision that begins one.
 func TestCostOfDecisions(t *testing.T) { //nolint:paralleltest // it measures time
 	if *costs == "" {
 		t.Skip("measures for minutes: give -costs FOLDER")
@@ -59,7 +59,7 @@ func TestCostOfDecisions(t *testing.T) { //nolint:paralleltest // it measures ti
 	}
 }
 
-// processorTime is what the process has used of processors: unlike the clock's, it is the same on a busy machine.
+// processorTime returns the CPU time of the process, which unlike wall time does not depend on other processes.
 func processorTime(t *testing.T) time.Duration {
 	t.Helper()
 	var used syscall.Rusage
@@ -71,7 +71,7 @@ func processorTime(t *testing.T) time.Duration {
 
 func millis(d time.Duration) float64 { return max(1e-4, float64(d.Nanoseconds())/1e6) }
 
-// crowd is so many jobs of unlike sizes and lengths beyond those that fill 240 devices.
+// crowd adds jobs of different sizes and lengths, plus 120 that fill 240 devices.
 func crowd(jobs int) *stagetest.Stage {
 	s := stagetest.New(stagetest.Nodes("v100", 30, 8, 4)...)
 	for i := range jobs + 120 {
@@ -83,7 +83,7 @@ func crowd(jobs int) *stagetest.Stage {
 	return s
 }
 
-// cost is the durations of decisions, sorted.
+// cost returns the durations of decisions, sorted.
 func cost(t *testing.T, name string, jobs int) []time.Duration {
 	t.Helper()
 	s := crowd(jobs)
@@ -114,7 +114,7 @@ func cost(t *testing.T, name string, jobs int) []time.Duration {
 	return took
 }
 
-// follow does what a plan says, at once.
+// follow carries out a plan at once.
 func follow(v *policy.View, plan policy.Plan) {
 	for _, r := range plan.Revokes {
 		v.Free.Release(r.Job.Gang(), r.Job.Demand)
@@ -130,7 +130,7 @@ func follow(v *policy.View, plan policy.Plan) {
 	v.Free.Commit()
 }
 
-// end ends the job that has run for longest.
+// end ends the job that has run longest.
 func end(v *policy.View) {
 	for i, a := range v.Apps {
 		if len(a.Jobs) == 1 && a.Jobs[0].Running() {

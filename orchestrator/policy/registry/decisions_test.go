@@ -16,9 +16,9 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/policy/registry"
 )
 
-var update = flag.Bool("update", false, "write testdata/decisions.txt anew")
+var update = flag.Bool("update", false, "write testdata/decisions.txt")
 
-// variants of policies whose options have code of their own.
+// variants lists policies with options that select separate code.
 func variants() []string {
 	return []string{
 		"themis rank=passed-over cover=1 leftover=keep", "themis f=0 rounding=keep-one", "themis leftover=worst grid=0 nothing=4",
@@ -30,10 +30,10 @@ func variants() []string {
 	}
 }
 
-// Every policy decides as it did: the plans and the last snapshot of stories on drawn clusters have the hash that is in
-// the file, next to how many grants, renewals and revocations there were. Who means to change decisions writes the file
-// anew (-update) and says why.
-func TestDecisionsStayAsTheyAre(t *testing.T) {
+// Decisions do not change: the plans and the last snapshot of stories on random clusters have the hash in the file,
+// next to the numbers of grants, renewals and revocations. For an intended change write the file with -update and
+// explain the change.
+func TestDecisionsDoNotChange(t *testing.T) {
 	t.Parallel()
 	lines := []string{}
 	for _, name := range append(registry.Names(), variants()...) {
@@ -55,7 +55,7 @@ func TestDecisionsStayAsTheyAre(t *testing.T) {
 	}
 }
 
-// stories of each policy.
+// stories is the number of stories of each policy.
 const stories = 40
 
 func decisions(t *testing.T, title string) string {

@@ -1,4 +1,4 @@
-// Package registry names every policy. A new policy is one new folder and one line here.
+// Package registry maps names to policies. A new policy is a new folder and one line here.
 package registry
 
 import (
@@ -23,8 +23,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/policy/themis"
 )
 
-// maker makes a policy from its options. It asks the options for each setting that it has; New looks after those that
-// were wrong.
+// maker makes a policy from its options. It reads each of its options; New reports invalid ones.
 type maker func(*policy.Options) policy.Policy
 
 func makers() map[string]maker {
@@ -68,23 +67,23 @@ func makers() map[string]maker {
 	}
 }
 
-// newFIFO is Outbid's FIFO, or Gavel's by the same name where the two are compared.
+// newFIFO makes Outbid's FIFO, or Gavel's under the same name where the two are compared.
 func newFIFO(o *policy.Options) policy.Policy {
-	const help = "outbid, or gavel: as its simulator has it, in rounds, with its options (see gavel-fifo)"
+	const help = "outbid; or gavel, as in Gavel's simulator: in rounds and with the options of gavel-fifo"
 	if o.Text("rules", "outbid", help, "outbid", "gavel") == "gavel" {
 		return rounds.New("fifo", o)
 	}
 	return baseline.FIFO{Workers: o.Int("workers", 0, 0, 1<<20,
-		"how many times its least a trial gets, over several nodes where it may spread; 0 for as many devices as are free on one node")}
+		"how many times its minimum a trial gets, over several nodes if it may spread; 0 for as many devices as are free on one node")}
 }
 
-// Default is the policy of a server that was not told another.
+// Default is the default policy of a server.
 const Default = "themis"
 
 // Names lists the policies, sorted.
 func Names() []string { return slices.Sorted(maps.Keys(makers())) }
 
-// Forking lists those that have several forks train a job, where no option says otherwise, sorted.
+// Forking lists the policies that train a trial on several forks by default, sorted.
 func Forking() []string {
 	all := makers()
 	return slices.DeleteFunc(Names(), func(name string) bool {
@@ -92,7 +91,7 @@ func Forking() []string {
 	})
 }
 
-// New makes a policy by name. A nil Options is none.
+// New makes a policy by name. options may be nil.
 func New(name string, options *policy.Options) (policy.Policy, error) {
 	m, ok := makers()[name]
 	if !ok {
@@ -108,7 +107,7 @@ func New(name string, options *policy.Options) (policy.Policy, error) {
 	return p, nil
 }
 
-// Options lists the settings of a policy, for help texts; nil for a name that does not exist.
+// Options lists the options of a policy for help texts, or nil for an unknown policy.
 func Options(name string) []policy.Option {
 	m, ok := makers()[name]
 	if !ok {

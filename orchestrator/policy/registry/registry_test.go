@@ -33,7 +33,8 @@ func TestEveryPolicyKeepsTheRules(t *testing.T) {
 	}
 }
 
-// A ledger names a policy and all its options: from these it is made again as it was, whatever was left at its default.
+// A ledger records a policy's name and all its options, default ones included, and an equal policy can be made from
+// them.
 func TestPoliciesAreMadeAgainFromTheirResolvedOptions(t *testing.T) {
 	t.Parallel()
 	insides := []cmp.Option{
@@ -71,7 +72,7 @@ func TestPoliciesAreMadeAgainFromTheirResolvedOptions(t *testing.T) {
 	}
 }
 
-func TestUnknownPolicyNamesThoseThereAre(t *testing.T) {
+func TestUnknownPolicyErrorListsPolicies(t *testing.T) {
 	t.Parallel()
 	_, err := registry.New("themes", nil)
 	if err == nil || !strings.Contains(err.Error(), `"themes"; there are `) {

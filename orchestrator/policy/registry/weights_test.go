@@ -11,8 +11,8 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/policy/stagetest"
 )
 
-// What was set for tenants reaches every policy that shares out by tenants: of two that always want all of a cluster, the one
-// that weighs three times as much holds three times as much. An option of the policy's goes before it.
+// The weights of tenants affect every policy that divides by tenants: of two tenants that always want the whole
+// cluster, one with three times the weight holds three times as much. A policy's option takes precedence.
 func TestPoliciesShareOutByTenantsWeights(t *testing.T) {
 	t.Parallel()
 	for name, given := range map[string]map[string]string{
@@ -26,20 +26,20 @@ func TestPoliciesShareOutByTenantsWeights(t *testing.T) {
 				own["fair"], own["alpha"] = "tenant", "0"
 			}
 			if got := ratioHeld(t, name, own); math.Abs(got-3) > .45 {
-				t.Errorf("the tenant of weight 3 held %.2f times what the other did", got)
+				t.Errorf("the tenant of weight 3 held %.2f times the other's device time", got)
 			}
 			if given == nil {
 				return
 			}
 			if got := ratioHeld(t, name, given); math.Abs(got-1) > .15 {
-				t.Errorf("with %v it held %.2f times what the other did", given, got)
+				t.Errorf("with %v it held %.2f times the other's device time", given, got)
 			}
 		})
 	}
 }
 
-// ratioHeld runs two tenants of weights 1 and 3 that have more jobs than there are devices for, and returns how the device-time
-// that they held compares.
+// ratioHeld runs two tenants with weights 1 and 3 that have more jobs than devices, and returns the ratio of their
+// device times.
 func ratioHeld(t *testing.T, name string, options map[string]string) float64 {
 	t.Helper()
 	p, err := registry.New(name, policy.NewOptions(options))

@@ -1,20 +1,20 @@
 // Package rrh is the risk-reward heuristic of Irwin, Grit and Chase, "Balancing Risk and Reward in a Market-Based Task
-// Service" (HPDC 2004), in the form in which OASiS (section V-A) has it as a baseline.
+// Service" (HPDC 2004), in the form that OASiS (section V-A) uses as a baseline.
 //
-// Definition used. A job's end has a worth that falls with time. With RPT the time that it would still run,
+// The worth of a job's end falls with time. With RPT the time that it still has to run,
 //
 //	PV     = worth of an end after RPT / (1 + discount*RPT)          (present value)
 //	cost   = sum over the other jobs of what RPT of delay costs them  (opportunity cost)
 //	reward = (alpha*PV - (1-alpha)*cost) / (RPT * devices)            (FirstReward, section 5 of that paper)
 //
-// A job is admitted on arrival if PV - cost is above a threshold. When a job arrives or ends, jobs go on or pause in order
-// of reward, always with the same number of devices.
+// A job is admitted on arrival if PV - cost is above a threshold. When a job arrives or ends, jobs run or pause in
+// order of reward, always with the same number of devices.
 //
-// Simplified: a job delays others only by the share of the cluster that it holds, so cost is weighted by that share; and
-// the delay's cost of each is linear, what it would lose per second if everything took RPT longer. Nothing is thrown away
-// here: a job that was not admitted runs where no admitted one can. A job that would have to start pays the option
-// "delay" on top of RPT. Where a sweep does not say what an end is worth (utility), it is worth the device-seconds needed,
-// and falls to 0 over "patience" times the run time.
+// Simplifications: a job delays others only by the share of the cluster that it holds, so cost is weighted by that
+// share; and the cost of each job's delay is linear, its loss per second if everything took RPT longer. No job is
+// dropped: a job that was not admitted runs where no admitted one can. A job that would have to start pays the option
+// "delay" in addition to RPT. Without a utility the end of a sweep is worth the device-seconds needed, and falls to 0
+// over "patience" times the run time.
 package rrh
 
 import (
@@ -36,9 +36,9 @@ type Policy struct {
 	s                                    memory
 }
 
-// memory is what the policy knows beyond the view.
+// memory is the policy's state.
 type memory struct {
-	// Jobs stands for the set of jobs at the last ranking, and Admitted says which were let in on arrival.
+	// Jobs is the hash of the jobs at the last ranking, and Admitted tells which were admitted on arrival.
 	Jobs     uint64
 	Admitted map[policy.JobName]bool
 }
@@ -46,12 +46,12 @@ type memory struct {
 // New makes the policy from its options.
 func New(o *policy.Options) policy.Policy {
 	p := &Policy{
-		alpha:     o.Float("alpha", 0.5, 0, 1, "reward against risk: 1 looks at the worth alone, 0 at the cost of delay"),
-		threshold: o.Float("threshold", 0, -1e12, 1e12, "a job is admitted if its worth minus the cost of delay is above it"),
+		alpha:     o.Float("alpha", 0.5, 0, 1, "weight of reward against risk: 1 considers only the worth, 0 only the cost of delay"),
+		threshold: o.Float("threshold", 0, -1e12, 1e12, "a trial is admitted if its worth minus the cost of delay is above this"),
 		discount:  o.Float("discount", 0.01, 0, 1e6, "discount rate per hour"),
-		patience:  o.Float("patience", 10, 1e-3, 1e6, "run times after which an end is worth nothing, without utility"),
-		delay:     o.Duration("delay", 30*time.Second, "what a start costs a job"),
-		workers:   o.Int("workers", 30, 1, 1<<20, "most devices of a job"),
+		patience:  o.Float("patience", 10, 1e-3, 1e6, "number of run times after which an end is worth nothing, without a utility"),
+		delay:     o.Duration("delay", 30*time.Second, "time that a start costs a trial"),
+		workers:   o.Int("workers", 30, 1, 1<<20, "largest number of devices of a trial"),
 	}
 	p.reset()
 	return p
@@ -95,18 +95,18 @@ func (p *Policy) Decide(v *policy.View) policy.Plan {
 	}
 }
 
-// size is the number of devices that a job runs with.
+// size returns a function that returns the number of devices for a job.
 func (p *Policy) size(s *policy.Inventory) func(*policy.Job) int {
 	return func(j *policy.Job) int { return max(min(s.Wants(j.Demand), p.workers), j.Demand.Min, 1) }
 }
 
-// bid is a job as the heuristic sees it.
+// bid is a job in the heuristic's terms.
 type bid struct {
 	job *policy.Job
-	// seconds it would still run, and the share of the cluster that it would hold.
+	// seconds left to run, and the share of the cluster that it would hold.
 	seconds, share float64
 	devices        int
-	// value is what its end is worth if it runs now, and decay what each second of delay takes off that.
+	// value is the worth of its end if it runs now, and decay how much that falls per second of delay.
 	value, decay float64
 	reward       float64
 	// refused is 1 if it was not admitted.
@@ -183,7 +183,8 @@ func (p *Policy) bids(v *policy.View, jobs []*policy.Job) []bid {
 	return bids
 }
 
-// rate is the steps per second of a job where it runs, or on the best type; a trickle if it would make none.
+// rate returns the steps per second of a job where it runs, or on the best type, or a very small rate if it would make
+// none.
 func (p *Policy) rate(v *policy.View, s *policy.Inventory, j *policy.Job, n int) float64 {
 	rate := 0.0
 	if j.Running() {

@@ -24,7 +24,7 @@ func worth(j *policy.Job, priority, decay, target float64) {
 	j.App.Utility = &terms.Utility{Kind: terms.Sigmoid, Worth: priority, Decay: decay, By: target}
 }
 
-func TestUtilityIsOASiSs(t *testing.T) {
+func TestUtilityMatchesOASiS(t *testing.T) {
 	t.Parallel()
 	s := stagetest.New()
 	j := s.Job(s.App("a", "t"), 1, 1, 1)
@@ -56,7 +56,7 @@ func TestWorthyAndUrgentJobsComeFirst(t *testing.T) {
 	}
 }
 
-// A running job pauses for one of higher reward, and goes on when that has ended.
+// A running job pauses for one of higher reward, and continues when that has ended.
 func TestJobsPauseAndGoOn(t *testing.T) {
 	t.Parallel()
 	s := stagetest.New(stagetest.Nodes("v100", 1, 2, 2)...)
@@ -77,7 +77,7 @@ func TestJobsPauseAndGoOn(t *testing.T) {
 	}
 }
 
-// Who was not admitted waits for all who were, and still ends.
+// A job that was not admitted waits for all that were, and still ends.
 func TestRefusedJobsComeLast(t *testing.T) {
 	t.Parallel()
 	s := stagetest.New(stagetest.Nodes("v100", 1, 1, 1)...)

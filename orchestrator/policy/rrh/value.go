@@ -5,17 +5,17 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/spec/terms"
 )
 
-// utility is what a job's end is worth so many seconds after its arrival; it never rises.
+// utility is the worth of a job's end by the seconds since its arrival; it never rises.
 type utility struct {
-	// said is what the app says; nil for nothing.
+	// said is the sweep's utility, or nil.
 	said *terms.Utility
-	// If it says nothing: priority until alone seconds, then down to 0 in a straight line in so many seconds more.
+	// Without it: priority until alone seconds, then falling linearly to 0 in patience seconds.
 	priority, alone, patience float64
 }
 
-// utilityOf is as the job's app says: like OASiS's, priority / (1 + exp(decay*(t - target))). If it says nothing the end is
-// worth the device-seconds that the job needs, and loses its worth, from when it could have been at the earliest, over
-// patience times the run time.
+// utilityOf returns the utility of the job's sweep: like OASiS's, priority / (1 + exp(decay*(t - target))). Without one
+// the end is worth the device-seconds that the job needs, and that worth falls to 0, from the earliest possible end,
+// over patience times the run time.
 func utilityOf(a *policy.App, runtime float64, devices int, weight, patience float64) utility {
 	if u := a.Utility; u != nil {
 		return utility{said: u}
@@ -23,7 +23,7 @@ func utilityOf(a *policy.App, runtime float64, devices int, weight, patience flo
 	return utility{priority: weight * runtime * float64(devices), alone: runtime, patience: patience * runtime}
 }
 
-// at is the worth of an end so many seconds after the arrival.
+// at returns the worth of an end at the given seconds after the arrival.
 func (u *utility) at(seconds float64) float64 {
 	if u.said != nil {
 		return u.said.Value(seconds)

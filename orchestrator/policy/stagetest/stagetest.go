@@ -1,6 +1,6 @@
-// Package stagetest is a small stage for tests of policies: a cluster, jobs that train at the rate of their gang, and a
-// clock that jumps from event to event. Every plan is checked and acted on. The simulator proper drives the control loop
-// itself; this one shows what a policy does in a few lines.
+// Package stagetest is a small simulation for tests of policies: a cluster, jobs that train at the rate of their gang,
+// and a clock that jumps from event to event. Every plan is checked and carried out. The simulator proper drives the
+// control loop itself; this package shows a policy's behaviour in a few lines.
 package stagetest
 
 import (
@@ -14,7 +14,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// Nodes makes count nodes named after the type, each with as many devices of it, in slots of slot devices.
+// Nodes makes count nodes named after the type, each with the given number of devices in slots of slot devices.
 func Nodes(kind string, count, devices, slot int) []cluster.Node {
 	nodes := make([]cluster.Node, count)
 	for i := range nodes {
@@ -31,11 +31,11 @@ type Stage struct {
 	Nodes []cluster.Node
 	Apps  []*policy.App
 	Now   time.Time
-	// Tenants with weights, sorted by name. Their quotas bound nothing here.
+	// Tenants with weights, sorted by name. Quotas are not enforced here.
 	Tenants []policy.Tenant
-	// Stop is how long a revoked job holds its devices before it is off them.
+	// Stop is how long a revoked job takes to release its devices.
 	Stop time.Duration
-	// Ended says when each job ended, Held the device-seconds of each tenant, Revoked how many jobs were stopped.
+	// Ended is when each job ended, Held the device-seconds of each tenant, and Revoked the number of jobs stopped.
 	Ended   map[policy.JobName]time.Duration
 	Held    map[string]float64
 	Revoked int
@@ -48,7 +48,7 @@ type Stage struct {
 	exact   map[*policy.Job]float64
 }
 
-// New is a stage at time 0.
+// New returns a stage at time 0.
 func New(nodes ...cluster.Node) *Stage {
 	start := time.Unix(1_700_000_000, 0).UTC()
 	return &Stage{
@@ -57,7 +57,7 @@ func New(nodes ...cluster.Node) *Stage {
 	}
 }
 
-// App submits an app.
+// App submits a sweep.
 func (s *Stage) App(id, tenant string) *policy.App {
 	a := &policy.App{
 		ID: id, Tenant: tenant, Weight: 1, Submitted: s.Now, Order: len(s.Apps), Spec: &outbidv1.SweepSpec{Name: id},
@@ -67,9 +67,9 @@ func (s *Stage) App(id, tenant string) *policy.App {
 	return a
 }
 
-// Job adds a job of so many steps that wants least to most devices.
+// Job adds a trial with a number of steps that wants least to most devices.
 func (s *Stage) Job(a *policy.App, least, most int, steps int64) *policy.Job {
-	a.Finished++ // counts the jobs ever made here, for their numbers
+	a.Finished++ // counts the trials ever made, for their numbers
 	j := &policy.Job{
 		App: a, Trial: int32(a.Finished - 1), Demand: cluster.Demand{Min: least, Max: most}, Weight: 1, Speeds: a.Speeds,
 		Created: s.Now, Queued: s.Now, UntilStep: steps, TotalSteps: steps,
@@ -78,7 +78,7 @@ func (s *Stage) Job(a *policy.App, least, most int, steps int64) *policy.Job {
 	return j
 }
 
-// View is what a policy sees now.
+// View returns the policy's view now.
 func (s *Stage) View() *policy.View {
 	v := &policy.View{Now: s.Now, Round: s.Rounds, Nodes: s.Nodes, Tenants: s.Tenants, Free: cluster.NewCapacity(s.Nodes)}
 	for _, a := range s.Apps {
@@ -93,16 +93,16 @@ func (s *Stage) View() *policy.View {
 	return v
 }
 
-// TB is what the stage needs of a test.
+// TB is the part of a test that the stage needs.
 type TB interface {
 	Helper()
 	Fatalf(format string, args ...any)
 }
 
-// Settle lets the jobs that are ending leave, without time passing beyond that.
-func (s *Stage) Settle() { s.pass(s.Stop) }
+// Settle ends the jobs that are ending, advancing time by Stop.
+func (s *Stage) Settle() { s.advance(s.Stop) }
 
-// Decide asks the policy, checks its plan and acts on it. The plan is returned as well.
+// Decide asks the policy, checks its plan, carries it out and returns it.
 func (s *Stage) Decide(t TB, p policy.Policy) policy.Plan {
 	t.Helper()
 	s.Rounds++
@@ -137,7 +137,7 @@ func (s *Stage) Decide(t TB, p policy.Policy) policy.Plan {
 	return plan
 }
 
-// Run lets time pass, asking the policy at every event, until nothing is left to do or so long from now.
+// Run advances time for at most long, asking the policy at every event, until nothing is left to do.
 func (s *Stage) Run(t TB, p policy.Policy, long time.Duration) {
 	t.Helper()
 	until := s.Now.Add(long)
@@ -167,15 +167,15 @@ func (s *Stage) Run(t TB, p policy.Policy, long time.Duration) {
 			}
 		})
 		if !busy || !next.Before(until) {
-			s.pass(until.Sub(s.Now))
+			s.advance(until.Sub(s.Now))
 			return
 		}
-		s.pass(next.Sub(s.Now))
+		s.advance(next.Sub(s.Now))
 	}
 }
 
-// pass trains what runs, and ends what is done or was to leave.
-func (s *Stage) pass(long time.Duration) {
+// advance advances running jobs, and ends those that are done or leaving.
+func (s *Stage) advance(long time.Duration) {
 	v := &policy.View{Now: s.Now, Nodes: s.Nodes}
 	s.Now = s.Now.Add(max(0, long))
 	s.each(func(j *policy.Job) {

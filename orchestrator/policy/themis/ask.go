@@ -7,17 +7,17 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 )
 
-// offered is how many devices of a type are on offer.
+// offered is the number of devices of a type on offer.
 type offered struct {
 	kind    string
 	devices int
 }
 
-// ask picks those that the offer is made to (line 17), by index in the order of rank. Of the live apps that accept a type
-// on offer it is the worst 1-f, at least one, as far as they want something: who cannot use what is free does not keep it
-// from those who can. With one type that is the worst 1-f of all. With cover, no more of those that want something are asked
-// than it takes to use the devices on offer, of whatever type, so many times; apps that hold all they can use are then asked
-// beside the others. So are, by options of their own, newcomers and apps that could end within a lease.
+// ask returns the sweeps that receive the offer (line 17), as indexes into the ranking. For each type on offer these
+// are the worst 1-f of the live sweeps that accept it, at least one, if they want something: a sweep that cannot use
+// what is free does not keep it from the others. With one type, that is the worst 1-f of all. With cover, the worst
+// sweeps are asked until they could use cover times the devices on offer, of whatever type; sweeps that already hold
+// all they can use are then asked in addition. Options also add new sweeps and sweeps that could end within a lease.
 func ask(order []ranked, offer []offered, set *settings) []int {
 	in := make([]bool, len(order))
 	devices := 0
@@ -27,14 +27,14 @@ func ask(order []ranked, offer []offered, set *settings) []int {
 			continue
 		}
 		if set.cover == 0 {
-			worst(order, o.kind, set.knob, in)
+			askWorst(order, o.kind, set.knob, in)
 		}
 		for i := range order {
-			in[i] = in[i] || order[i].beside && !order[i].last && order[i].wants(o.kind)
+			in[i] = in[i] || order[i].askedExtra && !order[i].leftoversOnly && order[i].wants(o.kind)
 		}
 	}
 	if set.cover > 0 {
-		cover(order, float64(devices)*set.cover, set.knob, in)
+		askCovering(order, float64(devices)*set.cover, set.knob, in)
 	}
 	var asked []int
 	for i := range in {
@@ -45,16 +45,16 @@ func ask(order []ranked, offer []offered, set *settings) []int {
 	return asked
 }
 
-// atMost is how many of so many apps the knob has asked.
+// atMost returns the number of sweeps to ask for a fairness knob.
 func atMost(knob float64, apps int) int {
 	return max(1, int(math.Ceil((1-knob)*float64(apps)-1e-9)))
 }
 
-// worst asks the worst 1-f of the apps that accept a type.
-func worst(order []ranked, kind string, knob float64, in []bool) {
+// askWorst asks the worst 1-f of the sweeps that accept a type.
+func askWorst(order []ranked, kind string, knob float64, in []bool) {
 	able := make([]int, 0, len(order))
 	for i := range order {
-		if order[i].app.Demand.Accepts(kind) && !order[i].last {
+		if order[i].app.Demand.Accepts(kind) && !order[i].leftoversOnly {
 			able = append(able, i)
 		}
 	}
@@ -63,21 +63,22 @@ func worst(order []ranked, kind string, knob float64, in []bool) {
 	}
 }
 
-// wants says whether an app has a job that could take devices of a type.
+// wants reports whether a trial of the sweep could take devices of a type.
 func (r *ranked) wants(kind string) bool {
 	return slices.ContainsFunc(r.open, func(j *policy.Job) bool { return j.Demand.Accepts(kind) })
 }
 
-// cover asks the worst until 1-f of all could use more, or what they could take is as much as the devices.
-func cover(order []ranked, devices, knob float64, in []bool) {
+// askCovering asks the worst sweeps until they are 1-f of all, not counting sated ones, or until together they could
+// take this many devices.
+func askCovering(order []ranked, devices, knob float64, in []bool) {
 	n := atMost(knob, len(order))
 	for i := range order {
 		r := &order[i]
-		if len(r.open) == 0 || r.last {
+		if len(r.open) == 0 || r.leftoversOnly {
 			continue
 		}
 		in[i] = true
-		if !sated(r.app) {
+		if !isSated(r.app) {
 			n--
 		}
 		for _, j := range r.open {
@@ -89,8 +90,8 @@ func cover(order []ranked, devices, knob float64, in []bool) {
 	}
 }
 
-// sated says whether an app's jobs all hold as much as they can use.
-func sated(a *policy.App) bool {
+// isSated reports whether all trials of a sweep hold as many devices as they can use.
+func isSated(a *policy.App) bool {
 	for _, j := range a.Jobs {
 		if j.Waiting() || j.Running() && (j.Ending || j.Gang().Size() < j.Demand.Max) {
 			return false

@@ -9,30 +9,31 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/policy/themis/auction"
 )
 
-// award is what a bid got in the auction.
+// award is the outcome of a bid.
 type award struct {
 	*bid
-	// row is what it would have without payment, -1 for nothing, keeps the part of it that it keeps, and gangs what that is.
+	// row is the row won before payment, or -1 for none. keeps is the part of it that remains after payment, and gangs
+	// lists what that is.
 	row   int
 	keeps float64
 	gangs []agent.Gangs
 }
 
-// reason of a grant to the winner.
+// reason explains a grant to the winner.
 func (a *award) reason() string {
 	return fmt.Sprintf("won in the auction: rho %.3g with its row, %.3g with nothing; keeps %.0f%% of the row",
 		a.table.Rows[a.row].Rho, a.table.Rho, 100*a.keeps)
 }
 
-// hold holds the auction, and takes the hidden payments off what was won.
-func hold(o *agent.Offer, bids []bid, within *parts, set *settings, chance *rand.Rand) ([]award, *auction.Result) {
+// runAuction runs the auction and deducts the hidden payments from the rows won.
+func runAuction(o *agent.Offer, bids []bid, within *parts, set *settings, chance *rand.Rand) ([]award, *auction.Result) {
 	entries := make([]auction.Bidder, len(bids))
 	for i := range bids {
 		entries[i] = auction.Bidder{Nothing: 1}
 		if b := &bids[i]; b.table.Refused == "" {
-			entries[i] = auction.Bidder{Nothing: b.nothing(set.nothing), Rows: b.table.Rows}
+			entries[i] = auction.Bidder{Nothing: b.rhoOfNothing(set.nothing), Rows: b.table.Rows}
 		}
-		entries[i].Group = within.group(bids[i].of)
+		entries[i].Group = within.group(bids[i].index)
 	}
 	result := auction.RunWithin(o.Lots, entries, within.bounds())
 	awards := make([]award, len(bids))
@@ -46,9 +47,10 @@ func hold(o *agent.Offer, bids []bid, within *parts, set *settings, chance *rand
 	return awards, &result
 }
 
-// nothing is the rho with no grant that the auction counts with. That of an app which would then hold nothing has no bound
-// (section 3.2.3), so that any grant is a huge improvement; factor stands for that, as a product has no place for infinity.
-func (b *bid) nothing(factor float64) float64 {
+// rhoOfNothing returns the rho without a grant that the auction uses. For a sweep that would then hold nothing it is
+// unbounded (section 3.2.3), so that any grant is a huge improvement. A product cannot contain infinity, so factor
+// stands for it.
+func (b *bid) rhoOfNothing(factor float64) float64 {
 	for i := range b.state.Jobs {
 		if b.state.Jobs[i].Held.Devices > 0 {
 			return b.table.Rho
@@ -57,23 +59,23 @@ func (b *bid) nothing(factor float64) float64 {
 	return b.table.Rho * factor
 }
 
-// pay takes the hidden payment off a row. Gangs stay whole but for the last one, of which a part that is no less than the
-// least that a job takes is kept; otherwise chance decides, so that the app keeps so much in expectation. With keepOne it
-// keeps at least one gang.
+// pay deducts the hidden payment from a row. It keeps whole gangs, and a part of the next one if the part has at least
+// the devices that a trial needs; otherwise it draws whether to keep that gang, so that the expected number of devices
+// is exact. With keepOne it keeps at least one gang.
 func pay(row []agent.Gangs, keeps float64, least int, keepOne bool, chance *rand.Rand) []agent.Gangs {
 	if keeps >= 1 {
-		return single(row, math.Inf(1))
+		return splitGangs(row, math.Inf(1))
 	}
 	devices := 0
 	for _, g := range row {
 		devices += g.Size()
 	}
 	rest := keeps * float64(devices)
-	kept := single(row, rest)
+	kept := splitGangs(row, rest)
 	for _, g := range kept {
 		rest -= float64(g.Size())
 	}
-	next := following(row, len(kept))
+	next := gangAfter(row, len(kept))
 	if next == nil {
 		return kept
 	}
@@ -88,8 +90,8 @@ func pay(row []agent.Gangs, keeps float64, least int, keepOne bool, chance *rand
 	return kept
 }
 
-// single lists the gangs of a row one by one, as many as fit into so many devices.
-func single(row []agent.Gangs, devices float64) []agent.Gangs {
+// splitGangs lists the gangs of a row one by one, as many as fit into the number of devices.
+func splitGangs(row []agent.Gangs, devices float64) []agent.Gangs {
 	var out []agent.Gangs
 	for _, g := range row {
 		n := g.Count
@@ -103,8 +105,8 @@ func single(row []agent.Gangs, devices float64) []agent.Gangs {
 	return out
 }
 
-// following is the gang of a row after so many; nil after the last.
-func following(row []agent.Gangs, n int) *agent.Gangs {
+// gangAfter returns the n-th gang of a row, counted from 0, or nil after the last.
+func gangAfter(row []agent.Gangs, n int) *agent.Gangs {
 	for _, g := range row {
 		if n < g.Count {
 			g.Count = 1

@@ -5,33 +5,34 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/policy/themis/auction"
 )
 
-// bid is what an app that was asked says, by index in the order of rank.
+// bid is the bid of a sweep that was asked, with the sweep's index in the ranking.
 type bid struct {
-	of    int
+	index int
 	state *agent.AppState
 	table agent.Table
-	// own is the built-in agent's table without any lie: T_id and the rho that the arbiter remembers are of it, whoever bids.
+	// own is the built-in bidder's undistorted table. The arbiter takes T_id and the rho that it remembers from it,
+	// whichever bidder the sweep uses.
 	own agent.Table
 }
 
-// outside says whether an agent outside the binary bids for the app.
-func (b *bid) outside() bool { return b.state.Agent != "" }
+// isOutside reports whether a bidder outside the binary bids for the sweep.
+func (b *bid) isOutside() bool { return b.state.Agent != "" }
 
-// collect asks the agents: the built-in one for every app, and others for those that chose one.
+// collect asks the bidders: the built-in one for every sweep, and others for sweeps that chose one.
 func collect(o *agent.Offer, asked []int, states []*agent.AppState, others agent.Agent, study *study) []bid {
 	bids := make([]bid, len(asked))
 	var away []*bid
 	for i := range bids {
-		bids[i] = bid{of: asked[i], state: states[i]}
+		bids[i] = bid{index: asked[i], state: states[i]}
 	}
-	answer(agent.BuiltIn{}, o, pointers(bids))
+	fillTables(agent.BuiltIn{}, o, pointers(bids))
 	for i := range bids {
 		b := &bids[i]
 		b.own = b.table
-		if b.outside() {
+		if b.isOutside() {
 			away = append(away, b)
 		} else {
-			study.distort(b.state.App, &b.table)
+			study.distortTable(b.state.App, &b.table)
 		}
 	}
 	if len(away) > 0 && others == nil {
@@ -40,10 +41,10 @@ func collect(o *agent.Offer, asked []int, states []*agent.AppState, others agent
 		}
 		return bids
 	}
-	answer(others, o, away)
+	fillTables(others, o, away)
 	for _, b := range away {
 		b.table.By(b.own.Ideal)
-		study.distort(b.state.App, &b.table)
+		study.distortTable(b.state.App, &b.table)
 	}
 	return bids
 }
@@ -56,8 +57,8 @@ func pointers(bids []bid) []*bid {
 	return all
 }
 
-// answer asks an agent for the tables of some bids. If there is no answer, or one that makes no sense, they are refused.
-func answer(a agent.Agent, o *agent.Offer, bids []*bid) {
+// fillTables asks a bidder for the tables of some bids. Without a valid answer the bids are refused.
+func fillTables(a agent.Agent, o *agent.Offer, bids []*bid) {
 	if len(bids) == 0 {
 		return
 	}
@@ -74,13 +75,13 @@ func answer(a agent.Agent, o *agent.Offer, bids []*bid) {
 			b.table.Refused = "its agent did not answer for every app"
 		default:
 			b.table = tables[i]
-			check(&b.table)
+			checkTable(&b.table)
 		}
 	}
 }
 
-// check refuses a table that makes no sense.
-func check(t *agent.Table) {
+// checkTable refuses an invalid table.
+func checkTable(t *agent.Table) {
 	if t.Refused != "" {
 		return
 	}

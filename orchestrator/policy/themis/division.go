@@ -6,51 +6,53 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 )
 
-// A Division has the apps of a round bid in groups, such as those of a tenant, for a part each of what is on offer. With one group
-// everybody bids for everything, which is Themis. Within a group all is as it is among all apps: the worst 1-f of its own are
-// asked, and one auction, in which no group can win more than its part, decides about all. What groups leave of their parts goes
-// to their own other apps, and then, gang by gang in turns, to whoever can use it.
+// A Division makes the sweeps of a round bid in groups, for example by tenant, each for a part of the offer. With one
+// group all sweeps bid for everything, which is Themis. Within a group the rules are Themis's: its worst 1-f are asked.
+// One auction, in which no group can win more than its part, decides for all. The rest of a group's part goes to its
+// other sweeps first, and then, gang by gang in turns, to any sweep that can use it.
 type Division struct {
-	// Groups is how many there are, those that come first first, and Of says which one an app is of.
+	// Groups is the number of groups, in order of precedence. Of returns the group of a sweep.
 	Groups int
 	Of     func(*policy.App) int
-	// All of a group's apps are asked, not the worst 1-f alone.
+	// All means that all sweeps of a group are asked, not only the worst 1-f.
 	All bool
-	// Parts are how many devices each group may have, when so many are on offer and the groups keep so many beside them.
+	// Parts returns how many devices each group may win, given the number on offer and the devices that each group
+	// keeps.
 	Parts func(offered int, keeps []int) []int
 }
 
-// parts are a round's, as far as they are not used up.
+// parts holds the parts of a round that are not yet used up.
 type parts struct {
-	// of each app, in the order of rank, its group.
-	of []int
-	// members of each group, by index in the order of rank, the worst off first.
+	// groupOf is the group of each sweep in the ranking.
+	groupOf []int
+	// members lists the sweeps of each group as indexes into the ranking, worst off first.
 	members [][]int
-	// all of a group's apps are asked.
+	// all means that all sweeps of a group are asked.
 	all bool
-	// limits are what the groups may have in the auction, and left what they may still have of that.
-	limits, left []int
+	// limits holds what the groups may win in the auction, and remaining what is left of that.
+	limits, remaining []int
 }
 
-// divide makes the parts of a round; nil if all bid for everything.
+// divide returns the parts of a round, or nil if all sweeps bid for everything.
 func (d *Division) divide(order []ranked, offered int) *parts {
 	if d == nil || d.Groups <= 1 {
 		return nil
 	}
-	p := &parts{of: make([]int, len(order)), members: make([][]int, d.Groups), all: d.All}
+	p := &parts{groupOf: make([]int, len(order)), members: make([][]int, d.Groups), all: d.All}
 	keeps := make([]int, d.Groups)
 	for i := range order {
 		g := d.Of(order[i].app)
-		p.of[i], p.members[g] = g, append(p.members[g], i)
+		p.groupOf[i], p.members[g] = g, append(p.members[g], i)
 		keeps[g] += order[i].keeps
 	}
 	p.limits = d.Parts(offered, keeps)
-	p.left = slices.Clone(p.limits)
+	p.remaining = slices.Clone(p.limits)
 	return p
 }
 
-// ask picks those that the offer is made to: of each group that has a part all, or its worst, as Themis does of all.
-func (p *parts) ask(order []ranked, offer []offered, set *settings) []int {
+// askGroups returns the sweeps that receive the offer: of each group with a part, all sweeps or the worst ones by
+// Themis's rule.
+func (p *parts) askGroups(order []ranked, offer []offered, set *settings) []int {
 	if p == nil {
 		return ask(order, offer, set)
 	}
@@ -75,12 +77,12 @@ func (p *parts) ask(order []ranked, offer []offered, set *settings) []int {
 	return asked
 }
 
-// group of an app by its index in the order of rank, and the limits of an auction.
+// group returns the group of a sweep by its index in the ranking, and bounds the limits of an auction.
 func (p *parts) group(i int) int {
 	if p == nil {
 		return 0
 	}
-	return p.of[i]
+	return p.groupOf[i]
 }
 
 func (p *parts) bounds() []int {
@@ -90,64 +92,64 @@ func (p *parts) bounds() []int {
 	return p.limits
 }
 
-// spend takes so many devices off what an app's group may still have.
+// spend deducts devices from the rest of the part of a sweep's group.
 func (p *parts) spend(i, devices int) {
 	if p != nil {
-		p.left[p.of[i]] -= devices
+		p.remaining[p.groupOf[i]] -= devices
 	}
 }
 
-// own are those of a turn that are of a group.
-func (p *parts) own(turn []int, group int) []int {
+// ofGroup returns the entries of a turn that belong to a group.
+func (p *parts) ofGroup(turn []int, group int) []int {
 	var own []int
 	for _, i := range turn {
-		if p.of[i] == group {
+		if p.groupOf[i] == group {
 			own = append(own, i)
 		}
 	}
 	return own
 }
 
-// within shares out what groups have left of their parts, to their own apps in the order of turns.
-func (p *placing) within(turns [][]int) {
-	p.bounded = true
-	for g := range p.parts.members {
+// distributeParts distributes what groups have left of their parts to their own sweeps, in the order of turns.
+func (al *allocator) distributeParts(turns [][]int) {
+	al.bounded = true
+	for g := range al.parts.members {
 		for _, turn := range turns {
-			if p.parts.left[g] > 0 {
-				p.share(p.parts.own(turn, g))
+			if al.parts.remaining[g] > 0 {
+				al.distribute(al.parts.ofGroup(turn, g))
 			}
 		}
 	}
-	p.bounded = false
+	al.bounded = false
 }
 
-// lend shares out what is left then: a gang to a group in turns, within it in the order of turns.
-func (p *placing) lend(turns [][]int) {
-	lines := make([][]int, len(p.parts.members))
+// distributeRest distributes the rest: one gang to each group in turn, within a group in the order of turns.
+func (al *allocator) distributeRest(turns [][]int) {
+	lines := make([][]int, len(al.parts.members))
 	wanting := 0
 	for g := range lines {
 		for _, turn := range turns {
-			lines[g] = append(lines[g], p.parts.own(turn, g)...)
+			lines[g] = append(lines[g], al.parts.ofGroup(turn, g)...)
 		}
 		for _, i := range lines[g] {
-			wanting += len(p.shares[i].open)
+			wanting += len(al.shares[i].open)
 		}
 	}
 	if wanting == 0 {
 		return
 	}
-	each := p.onOffer() / wanting
+	each := al.devicesOnOffer() / wanting
 	var none policy.Unplaceable
 	for some := true; some; {
 		some = false
 		for g := range lines {
 			for len(lines[g]) > 0 {
-				if p.plan.Free().FreeDevices() == 0 && (p.reclaimed || len(p.lost) == 0) {
+				if al.plan.Free().FreeDevices() == 0 && (al.reclaimed || len(al.lost) == 0) {
 					return
 				}
 				i := lines[g][0]
 				lines[g] = lines[g][1:]
-				if p.takeOne(i, each, &none) {
+				if al.giveOne(i, each, &none) {
 					lines[g], some = append(lines[g], i), true
 					break
 				}
@@ -156,10 +158,11 @@ func (p *placing) lend(turns [][]int) {
 	}
 }
 
-// may is how many devices of n an app may have: all, or while parts hold no more than its group has left.
-func (p *placing) may(i, n int) int {
-	if !p.bounded {
+// limitToPart returns how many of n devices a sweep may have: all, or at most what its group has left while parts
+// apply.
+func (al *allocator) limitToPart(i, n int) int {
+	if !al.bounded {
 		return n
 	}
-	return min(n, p.parts.left[p.parts.of[i]])
+	return min(n, al.parts.remaining[al.parts.groupOf[i]])
 }

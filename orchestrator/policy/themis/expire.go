@@ -9,9 +9,10 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 )
 
-// expire lists the jobs on leases that are up, if there can be any: not before the next end of a term. ends is the next
-// end after now; zero if that is not known. Leases of jobs that must leave, or may not be moved, do not count.
-func expire(v *policy.View, next time.Time) (expired []*policy.Job, ends time.Time) {
+// expiredTrials lists the trials whose leases have expired, and returns the next end of a term after now, or zero if
+// unknown. Before next, the previously known end, the list is empty. It leaves out trials that must leave or may not be
+// moved.
+func expiredTrials(v *policy.View, next time.Time) (expired []*policy.Job, ends time.Time) {
 	if !next.IsZero() && v.Now.Before(next) {
 		return nil, next
 	}
@@ -20,7 +21,7 @@ func expire(v *policy.View, next time.Time) (expired []*policy.Job, ends time.Ti
 			switch {
 			case !j.Running() || j.Ending || a.Paused || j.Forked && !j.TermEnd.After(v.Now) || v.Draining(j.Held()):
 			case j.TermEnd.After(v.Now):
-				ends = sooner(ends, j.TermEnd)
+				ends = earlier(ends, j.TermEnd)
 			default:
 				expired = append(expired, j)
 			}
@@ -29,9 +30,10 @@ func expire(v *policy.View, next time.Time) (expired []*policy.Job, ends time.Ti
 	return expired, ends
 }
 
-// resting lists the jobs whose slot of forks is over: their forks save, or what they saved is put together. They go on where the round
-// has a place for them, and what they still hold is on offer. It is planned with here; a slot that nobody has ended yet ends.
-func resting(v *policy.View, plan *policy.Planner) (rests []*policy.Job) {
+// betweenSlots lists the trials between fork slots, whose forks are saving or being averaged. They continue where the
+// round places them, and the devices that they still hold are on offer: betweenSlots adds these to the plan, and ends
+// slots that are still running.
+func betweenSlots(v *policy.View, plan *policy.Planner) (rests []*policy.Job) {
 	for _, a := range v.Apps {
 		if a.Forks <= 1 || a.Paused {
 			continue
@@ -52,8 +54,9 @@ func resting(v *policy.View, plan *policy.Planner) (rests []*policy.Job) {
 	return rests
 }
 
-// stays are reservations of jobs whose forks have done their shares before their terms end: each goes on where its first fork was.
-func stays(v *policy.View, open []policy.Reservation) []policy.Reservation {
+// withStays adds reservations for trials whose forks have done their shares before their terms end: each trial
+// continues where its first fork was.
+func withStays(v *policy.View, open []policy.Reservation) []policy.Reservation {
 	for _, a := range v.Apps {
 		if a.Forks <= 1 || a.Paused {
 			continue
@@ -70,18 +73,18 @@ func stays(v *policy.View, open []policy.Reservation) []policy.Reservation {
 	return open
 }
 
-// sooner is the earlier of two times; zero is never.
-func sooner(a, b time.Time) time.Time {
+// earlier returns the earlier of two times, where zero means never.
+func earlier(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b
 	}
 	return a
 }
 
-// terms say how the ends of what a round grants follow from its gangs: of leases, and of slots of forks.
+// terms holds functions that return the ends of leases and of fork slots for a gang.
 type terms struct{ lease, slot func(cluster.Gang) time.Time }
 
-// terms of a round; a slot is a lease if it is 0 or longer than one.
+// terms returns the terms of a round. A slot lasts as long as a lease if it is 0 or longer than one.
 func (s *settings) terms(v *policy.View, slot time.Duration) terms {
 	lease := func(g cluster.Gang) time.Time { return s.termEnd(v.Now, v.Nodes[g[0].Node].Name) }
 	if slot == 0 {
@@ -95,7 +98,7 @@ func (s *settings) terms(v *policy.View, slot time.Duration) terms {
 	}}
 }
 
-// termEnd is when a lease that begins now ends: on a grid which, with stagger, lies elsewhere for each machine.
+// termEnd returns the end of a lease that begins now. Ends lie on a grid which, with stagger, is shifted for each node.
 func (s *settings) termEnd(now time.Time, node string) time.Time {
 	grid := max(time.Duration(s.grid*float64(s.lease)), time.Millisecond)
 	shift := time.Duration(0)

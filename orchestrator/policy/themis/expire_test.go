@@ -6,19 +6,20 @@ import (
 	"time"
 )
 
-// A zero time is never: of two times the earlier is one that comes.
-func TestTheEarlierOfTwoTimes(t *testing.T) {
+// Zero means never, so the earlier of zero and another time is the other.
+func TestEarlier(t *testing.T) {
 	t.Parallel()
 	never, early, late := time.Time{}, time.Unix(1, 0), time.Unix(2, 0)
 	for _, tc := range [][3]time.Time{{never, never, never}, {never, early, early}, {early, never, early}, {early, late, early}, {late, early, early}} {
-		if got := sooner(tc[0], tc[1]); !got.Equal(tc[2]) {
+		if got := earlier(tc[0], tc[1]); !got.Equal(tc[2]) {
 			t.Errorf("of %v and %v the earlier is %v", tc[0], tc[1], got)
 		}
 	}
 }
 
-// With stagger the grid of a machine lies where its name says: elsewhere than another's, the same for every term of its own.
-func TestTermsOfUnlikeMachinesEndApart(t *testing.T) {
+// With stagger the node's name shifts its grid: other nodes have other ends, and every term of the node lies on the
+// same grid.
+func TestStaggeredTermsEndApart(t *testing.T) {
 	t.Parallel()
 	set := settings{lease: 10 * time.Minute, grid: 1, stagger: true}
 	now := time.Unix(100_000, 0)
@@ -27,7 +28,7 @@ func TestTermsOfUnlikeMachinesEndApart(t *testing.T) {
 	if one.Equal(other) || again.Sub(one)%set.lease != 0 {
 		t.Errorf("terms end at %v, %v, and three later at %v", one, other, again)
 	}
-	spread := map[int64]bool{} // the eighths of the grid that machines' terms end in
+	spread := map[int64]bool{} // the eighths of the grid in which terms end
 	for n := range 42 {
 		spread[set.termEnd(now, fmt.Sprintf("machine-%d", n)).Unix()%600/75] = true
 	}

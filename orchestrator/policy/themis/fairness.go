@@ -9,10 +9,10 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// Fairness is how an app fares by sharing the cluster, under whatever policy: its finish time over that alone on its
-// share (equation 1). While it runs its finish time is forecast by the built-in agent; once it is over it is known. T_id is
-// agent.Ideal either way: what the app held, starts and bad places included, does not make its share any slower. nil if
-// nothing can be said.
+// Fairness returns a sweep's finish-time fairness under any policy: its finish time in the shared cluster over that
+// alone on its share (equation 1). For a running sweep the built-in bidder forecasts the finish time; over means that
+// it has ended and the time is known. T_id is agent.Ideal in both cases: what the sweep held, its restarts and bad
+// places do not make its share slower. Fairness returns nil if the rate is unknown.
 func Fairness(v *policy.View, a *policy.App, over bool) *outbidv1.Fairness {
 	if len(v.Nodes) == 0 {
 		return nil
@@ -40,7 +40,7 @@ func Fairness(v *policy.View, a *policy.App, over bool) *outbidv1.Fairness {
 	return &outbidv1.Fairness{Rho: rho, AloneSeconds: alone, ForecastSeconds: took, MeanSweeps: s.MeanApps}
 }
 
-// knows says whether an app's rate was measured on a type that it accepts.
+// knows reports whether a sweep's rate was measured on a type that it accepts.
 func knows(s *agent.AppState) bool {
 	return slices.ContainsFunc(s.Cluster, func(t agent.Stock) bool {
 		return s.Demand.Accepts(t.Type) && s.Speeds.Knows(t.Type)

@@ -15,9 +15,9 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// How an app under performance-curve stopping fares is said under any policy: nothing of Themis's own state is needed. Its
-// trials are counted to their end, however flat their curves look, whoever bids for it.
-func TestFairnessOfAnAppWhoseCurvesAreForecast(t *testing.T) {
+// Fairness of a sweep under performance-curve stopping is computed under any policy and needs none of Themis's state.
+// Its trials count to their end, however flat their curves look and whichever bidder it uses.
+func TestFairnessWithForecastCurves(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 2)
 	a := w.submit("curves", 4, 1, 1000)
@@ -52,9 +52,9 @@ func TestFairnessOfAnAppWhoseCurvesAreForecast(t *testing.T) {
 	}
 }
 
-// At the moment of an auction the meter says of every app that was asked what the auction's record says that it is left with, and of
-// who got leftovers what its last table comes to, which is close. T_id is the same for both.
-func TestTheMeterSaysWhatTheAuctionSays(t *testing.T) {
+// At the time of an auction, Fairness agrees exactly with the auction's record for every sweep that was asked, and
+// closely for sweeps that got leftovers, whose record follows from their last table. T_id is the same for both.
+func TestFairnessAgreesWithAuction(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(1, 1))
 	compared := map[bool]int{}
@@ -65,7 +65,7 @@ func TestTheMeterSaysWhatTheAuctionSays(t *testing.T) {
 			w.pass(time.Second)
 		}
 		for round := range 8 {
-			if round == 4 { // the mean number of apps is another from now on
+			if round == 4 { // changes the mean number of sweeps
 				w.submit("late", 4, 1, 100_000)
 			}
 			plan := w.decide(p)
@@ -79,7 +79,7 @@ func TestTheMeterSaysWhatTheAuctionSays(t *testing.T) {
 				if math.Abs(says.GetAloneSeconds()/b.GetIdealSeconds()-1) > most {
 					t.Errorf("%s, asked %t: alone %v s, the meter says %v", b.GetSweep(), b.GetAsked(), b.GetIdealSeconds(), says)
 				}
-				if moved { // what it won is not there yet
+				if moved { // it does not hold what it won yet
 					continue
 				}
 				compared[b.GetAsked()]++
@@ -105,9 +105,9 @@ func TestTheMeterSaysWhatTheAuctionSays(t *testing.T) {
 	}
 }
 
-// T_id of an app is one number, whether it runs or is over, and however many device-seconds it held on the way: an app that
-// was moved about and started again was not due less for it.
-func TestIdealTimeIsTheSameOnceAnAppIsOver(t *testing.T) {
+// T_id of a sweep is the same while it runs and after it has ended, however many device-seconds it held: moves and
+// restarts do not lower what it is due.
+func TestIdealTimeIsSameAfterTheEnd(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 2)
 	a := w.submit("app", 4, 1, 1000)
@@ -129,6 +129,6 @@ func TestIdealTimeIsTheSameOnceAnAppIsOver(t *testing.T) {
 	}
 	a.Speeds = &cluster.Speeds{}
 	if over := themis.Fairness(w.view(), a, true); over != nil {
-		t.Errorf("%v of an app whose rate nobody measured", over)
+		t.Errorf("got %v for a sweep whose rate was not measured", over)
 	}
 }

@@ -8,189 +8,191 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 )
 
-// Forks are one more way in which a grant is used. An app whose jobs may be forked bids for more gangs than it has jobs, of whatever
-// types, and what it wins beyond one gang for each job goes to forks; so does, in the end, what is left over when every job of
-// every app that can have a gang has one. No two forks of a job are on one node. All forks of a job begin together, with a share of
-// its steps each, and end with the term of its leases at the latest; then they are averaged, and the job bids again.
+// Forks are another use of a grant. A sweep whose trials may be forked bids for more gangs than it has trials, of any
+// types, and gangs beyond one per trial go to forks. So do, in the end, the devices left when every trial that can have
+// a gang has one. No two forks of a trial share a node. All forks of a trial start together, each with a share of its
+// steps, and end by the end of their leases' term; then they are averaged, and the trial bids again.
 
-// forkSet is where a job that may be forked is to run: alone, or with a fork on each of several nodes.
+// forkSet is the planned placement of a trial that may be forked: on one gang, or with a fork on each of several nodes.
 type forkSet struct {
 	job *policy.Job
-	// of is its app's index in the order of rank.
-	of     int
+	// index is its sweep's index in the ranking.
+	index  int
 	gangs  []cluster.Gang
 	reason string
-	// here: it runs on the first gang already, and goes on there without a stop unless it gets more.
-	here bool
-	// whole: it is to have no more gangs.
-	whole bool
+	// runs means that it already runs on the first gang and continues there without a stop unless it gets more.
+	runs bool
+	// closed means that it may not get more gangs.
+	closed bool
 }
 
-// rate is what its forks do together, in steps per second.
-func (c *forkSet) rate(v *policy.View) (sum float64) {
-	for _, g := range c.gangs {
-		sum += v.Rate(c.job, g)
+// rate returns the total steps per second of its forks.
+func (fs *forkSet) rate(v *policy.View) (sum float64) {
+	for _, g := range fs.gangs {
+		sum += v.Rate(fs.job, g)
 	}
 	return sum
 }
 
-// on says whether it has a gang on a node.
-func (c *forkSet) on(node int) bool {
-	return slices.ContainsFunc(c.gangs, func(g cluster.Gang) bool {
+// isOn reports whether it has a gang on a node.
+func (fs *forkSet) isOn(node int) bool {
+	return slices.ContainsFunc(fs.gangs, func(g cluster.Gang) bool {
 		return slices.ContainsFunc(g, func(at cluster.Place) bool { return at.Node == node })
 	})
 }
 
-// place gives a job a gang that is free in the plan. One that may be forked has it set aside until it is known what else it gets.
-func (p *placing) place(of int, j *policy.Job, g cluster.Gang, reason string) bool {
+// placeOrSetAside gives a trial a gang that is free in the plan. For a trial that may be forked the gang is set aside
+// until it is known what else the trial gets.
+func (al *allocator) placeOrSetAside(of int, j *policy.Job, g cluster.Gang, reason string) bool {
 	if !j.MayFork() {
-		return p.plan.PlaceOn(j, g, reason)
+		return al.plan.PlaceOn(j, g, reason)
 	}
-	if p.forkSets[j] != nil || !p.plan.Free().Fits(g, j.Demand) {
+	if al.forkSets[j] != nil || !al.plan.Free().Fits(g, j.Demand) {
 		return false
 	}
-	p.plan.HoldBack(g, j.Demand)
-	p.gather(&forkSet{job: j, of: of, gangs: []cluster.Gang{g}, reason: reason})
+	al.plan.HoldBack(g, j.Demand)
+	al.gather(&forkSet{job: j, index: of, gangs: []cluster.Gang{g}, reason: reason})
 	return true
 }
 
-// keep lets a job go on where it is. One that may be forked may still leave, for more.
-func (p *placing) keep(of int, j *policy.Job, reason string) bool {
+// keepOrGather lets a trial continue where it is. A trial that may be forked may still leave to get more gangs.
+func (al *allocator) keepOrGather(of int, j *policy.Job, reason string) bool {
 	if !j.MayFork() {
-		return p.plan.Renew(j, reason)
+		return al.plan.Renew(j, reason)
 	}
-	if p.plan.Reclaimed(j) && (!p.plan.Free().Fits(j.Held(), j.Demand) || !p.plan.Keep(j)) {
+	if al.plan.Reclaimed(j) && (!al.plan.Free().Fits(j.Held(), j.Demand) || !al.plan.Keep(j)) {
 		return false
 	}
-	p.gather(&forkSet{job: j, of: of, gangs: []cluster.Gang{j.Gang()}, reason: reason, here: true})
+	al.gather(&forkSet{job: j, index: of, gangs: []cluster.Gang{j.Gang()}, reason: reason, runs: true})
 	return true
 }
 
-func (p *placing) gather(c *forkSet) {
-	if p.forkSets == nil {
-		p.forkSets = map[*policy.Job]*forkSet{}
+func (al *allocator) gather(c *forkSet) {
+	if al.forkSets == nil {
+		al.forkSets = map[*policy.Job]*forkSet{}
 	}
-	p.forkSets[c.job] = c
-	p.gathered = append(p.gathered, c)
+	al.forkSets[c.job] = c
+	al.gathered = append(al.gathered, c)
 }
 
-// settle plans with what was set aside, now that no more is given.
-func (p *placing) settle(until terms) {
-	for _, c := range p.gathered {
-		p.setDown(c, until)
+// planForkSets plans the gangs that were set aside, when all gangs have been given.
+func (al *allocator) planForkSets(until terms) {
+	for _, c := range al.gathered {
+		al.planForkSet(c, until)
 	}
 }
 
-// setDown plans with a fork set, the devices of which are set aside until then.
-func (p *placing) setDown(c *forkSet, until terms) {
-	if c.here && len(c.gangs) == 1 {
-		p.plan.Renew(c.job, c.reason)
+// planForkSet plans a fork set, whose devices have been set aside.
+func (al *allocator) planForkSet(c *forkSet, until terms) {
+	if c.runs && len(c.gangs) == 1 {
+		al.plan.Renew(c.job, c.reason)
 		return
 	}
 	for i, g := range c.gangs {
-		if i > 0 || !c.here {
-			p.plan.Free().Release(g, c.job.Demand)
+		if i > 0 || !c.runs {
+			al.plan.Free().Release(g, c.job.Demand)
 		}
 	}
 	if len(c.gangs) > 1 {
-		p.plan.UntilBy(until.slot)
-		placed := p.plan.PlaceForks(c.job, c.gangs, c.reason, divider(p.v))
-		p.plan.UntilBy(until.lease)
+		al.plan.UntilBy(until.slot)
+		placed := al.plan.PlaceForks(c.job, c.gangs, c.reason, divider(al.v))
+		al.plan.UntilBy(until.lease)
 		if placed {
 			return
 		}
 	}
-	p.plan.PlaceOn(c.job, c.gangs[0], c.reason)
+	al.plan.PlaceOn(c.job, c.gangs[0], c.reason)
 }
 
-// disband leaves a job one gang if it has fewer than it takes to fork it. It says whether that freed something.
-func (p *placing) disband(c *forkSet) bool {
+// disband leaves a trial one gang if it has fewer than its LeastForks, and reports whether that freed any.
+func (al *allocator) disband(c *forkSet) bool {
 	if len(c.gangs) == 1 || len(c.gangs) >= c.job.LeastForks {
 		return false
 	}
 	best := 0
 	for i, g := range c.gangs {
-		if !c.here && p.v.Rate(c.job, g) > p.v.Rate(c.job, c.gangs[best]) {
+		if !c.runs && al.v.Rate(c.job, g) > al.v.Rate(c.job, c.gangs[best]) {
 			best = i
 		}
 	}
 	for i, g := range c.gangs {
 		if i != best {
-			p.plan.Free().Release(g, c.job.Demand)
-			p.shares[c.of].devices -= g.Size()
-			p.parts.spend(c.of, -g.Size())
+			al.plan.Free().Release(g, c.job.Demand)
+			al.shares[c.index].devices -= g.Size()
+			al.parts.spend(c.index, -g.Size())
 		}
 	}
-	c.gangs, c.whole = c.gangs[best:best+1], true
+	c.gangs, c.closed = c.gangs[best:best+1], true
 	return true
 }
 
-// forkWon gives a gang that was won, and that no job of the app can have as its first, to a fork: of the job that ends sooner by it.
-func (p *placing) forkWon(w win) bool {
+// forkWon gives a gang that was won, and that no trial of the sweep can have as its first, to a fork of the trial that
+// gains the most time by it.
+func (al *allocator) forkWon(w win) bool {
 	if w.gang.Machines != 1 {
 		return false
 	}
-	c, g := p.bestFork(w.of, w.gang)
+	c, g := al.bestFork(w.index, w.gang)
 	if c == nil {
 		return false
 	}
 	c.reason = w.reason()
-	s := &p.shares[w.of]
-	s.won = book(p.v, s.won, g)
-	p.join(c, g)
+	s := &al.shares[w.index]
+	s.won = addToLots(al.v, s.won, g)
+	al.addFork(c, g)
 	return true
 }
 
-// join gives a job one more gang.
-func (p *placing) join(c *forkSet, g cluster.Gang) {
-	p.plan.HoldBack(g, c.job.Demand)
+// addFork adds a gang to a trial.
+func (al *allocator) addFork(c *forkSet, g cluster.Gang) {
+	al.plan.HoldBack(g, c.job.Demand)
 	c.gangs = append(c.gangs, g)
-	p.shares[c.of].devices += g.Size()
-	p.parts.spend(c.of, g.Size())
+	al.shares[c.index].devices += g.Size()
+	al.parts.spend(c.index, g.Size())
 }
 
-// bestFork is the job of an app, and the free place, of such a gang, by which the job ends sooner by most; nil if there is none by
-// which any does. A gang of the zero value is any.
-func (p *placing) bestFork(of int, like agent.Gangs) (best *forkSet, where cluster.Gang) {
+// bestFork returns the trial of a sweep that gains the most time by a gang like the given one, and the free place for
+// it, or nil if no trial gains. The zero value of like matches any gang.
+func (al *allocator) bestFork(of int, like agent.Gangs) (best *forkSet, where cluster.Gang) {
 	most := 0.0
-	for _, c := range p.candidates(of) {
-		if g, sooner := p.another(c, like); sooner > most {
+	for _, c := range al.forkCandidates(of) {
+		if g, sooner := al.nextFork(c, like); sooner > most {
 			best, where, most = c, g, sooner
 		}
 	}
-	if best != nil && p.forkSets[best.job] == nil {
-		p.gather(best)
+	if best != nil && al.forkSets[best.job] == nil {
+		al.gather(best)
 	}
 	return best, where
 }
 
-// candidates are the jobs of an app that could have one more fork: those that have a place in this round, and those that run alone
-// on a lease that goes on.
-func (p *placing) candidates(of int) (all []*forkSet) {
-	a := p.order[of].app
+// forkCandidates returns the trials of a sweep that could have another fork: those with a place in this round, and
+// those that run alone on a lease that has not expired.
+func (al *allocator) forkCandidates(of int) (all []*forkSet) {
+	a := al.order[of].app
 	if a.Forks <= 1 {
 		return nil
 	}
 	for _, j := range a.Jobs {
-		c := p.forkSets[j]
-		if c == nil && p.supply.alone(j) && !p.v.Draining(j.Held()) {
-			c = &forkSet{job: j, of: of, gangs: []cluster.Gang{j.Gang()}, here: true}
+		c := al.forkSets[j]
+		if c == nil && al.supply.isUnforked(j) && !al.v.Draining(j.Held()) {
+			c = &forkSet{job: j, index: of, gangs: []cluster.Gang{j.Gang()}, runs: true}
 		}
-		if c != nil && !c.whole && len(c.gangs) < j.Forks && len(c.gangs[0]) == 1 {
+		if c != nil && !c.closed && len(c.gangs) < j.Forks && len(c.gangs[0]) == 1 {
 			all = append(all, c)
 		}
 	}
 	return all
 }
 
-// another is a free place of such a gang on one more node, and by how many seconds the job ends sooner by it; 0 if its forks would
-// cost more time than they save.
-func (p *placing) another(c *forkSet, like agent.Gangs) (g cluster.Gang, sooner float64) {
-	left, have := p.left(c.job), c.rate(p.v)
-	if left < float64(len(c.gangs))+2 { // a step for each, and the last, which is done alone
+// nextFork returns a free place on another node for such a gang, and the seconds that the trial would gain by it, which
+// are 0 if the fork costs more time than it saves.
+func (al *allocator) nextFork(c *forkSet, like agent.Gangs) (g cluster.Gang, sooner float64) {
+	left, have := al.stepsLeft(c.job), c.rate(al.v)
+	if left < float64(len(c.gangs))+2 { // one step per fork, and the last one, which is not forked
 		return nil, 0
 	}
-	g, rate := p.fastest(c, like)
+	g, rate := al.fastestPlace(c, like)
 	switch {
 	case rate <= 0:
 		return nil, 0
@@ -199,26 +201,26 @@ func (p *placing) another(c *forkSet, like agent.Gangs) (g cluster.Gang, sooner 
 	}
 	then := left / (have + rate)
 	if len(c.gangs) == 1 {
-		then += p.set.restart // its forks are averaged, and it starts again
+		then += al.set.restart // the forks are averaged and the trial restarts
 	}
 	return g, left/have - then
 }
 
-// fastest is the fastest free place of such a gang on a node where the job has none, and its rate; 0 if there is none. Of places
-// that are as fast one comes first that nobody has to leave.
-func (p *placing) fastest(c *forkSet, like agent.Gangs) (best cluster.Gang, fastest float64) {
-	free, late := p.plan.Free(), false
-	for node := range p.v.Nodes {
-		n := &p.v.Nodes[node]
-		if like.Node != "" && like.Node != n.Name || like.Rack != "" && like.Rack != n.Rack || c.on(node) || !free.Admits(node, c.job.Demand) {
+// fastestPlace returns the fastest free place for such a gang on a node where the trial has none, and the rate, or 0
+// without a place. Of equally fast places it prefers one whose devices are already free.
+func (al *allocator) fastestPlace(c *forkSet, like agent.Gangs) (best cluster.Gang, fastest float64) {
+	free, late := al.plan.Free(), false
+	for node := range al.v.Nodes {
+		n := &al.v.Nodes[node]
+		if like.Node != "" && like.Node != n.Name || like.Rack != "" && like.Rack != n.Rack || c.isOn(node) || !free.Admits(node, c.job.Demand) {
 			continue
 		}
 		for _, kind := range free.Types() {
-			g, ok := p.at(node, kind, c.job.Demand, like)
+			g, ok := al.placeAt(node, kind, c.job.Demand, like)
 			if !ok {
 				continue
 			}
-			rate, pending := p.v.Rate(c.job, g), p.plan.PendingAny(g)
+			rate, pending := al.v.Rate(c.job, g), al.plan.PendingAny(g)
 			if rate > fastest || rate > 0 && rate == fastest && late && !pending {
 				best, fastest, late = g, rate, pending
 			}
@@ -227,48 +229,49 @@ func (p *placing) fastest(c *forkSet, like agent.Gangs) (best cluster.Gang, fast
 	return best, fastest
 }
 
-// at is a place of such a gang on a node, as large as the job takes it.
-func (p *placing) at(node int, kind string, d cluster.Demand, like agent.Gangs) (cluster.Gang, bool) {
+// placeAt returns a place for such a gang on a node, as large as the trial can use.
+func (al *allocator) placeAt(node int, kind string, d cluster.Demand, like agent.Gangs) (cluster.Gang, bool) {
 	if !d.Accepts(kind) || like.Type != "" && like.Type != kind {
 		return nil, false
 	}
-	n := min(max(1, d.Min, d.Max), p.plan.Free().FreeAt(node, kind))
+	n := min(max(1, d.Min, d.Max), al.plan.Free().FreeAt(node, kind))
 	if like.Devices > 0 {
 		n = min(n, like.Devices)
 	}
 	if n < max(1, d.Min) {
 		return nil, false
 	}
-	return p.plan.Free().PlaceAt(node, d, n, kind)
+	return al.plan.Free().PlaceAt(node, d, n, kind)
 }
 
-// left is the steps that a job has to its target.
-func (p *placing) left(j *policy.Job) float64 {
+// stepsLeft returns the number of steps until the trial's target.
+func (al *allocator) stepsLeft(j *policy.Job) float64 {
 	if j.Running() {
-		return float64(j.UntilStep) - p.v.StepAt(j)
+		return float64(j.UntilStep) - al.v.StepAt(j)
 	}
 	return float64(j.UntilStep - j.StartStep)
 }
 
-// forks gives what is left when nobody can have a gang for a job any more to forks: to the apps in turns, a gang each.
-func (p *placing) forks(turn []int) {
-	if !slices.ContainsFunc(turn, func(i int) bool { return p.order[i].app.Forks > 1 }) {
+// distributeForks gives the devices that no trial can have as its first gang to forks: to the sweeps in turns, one gang
+// each.
+func (al *allocator) distributeForks(turn []int) {
+	if !slices.ContainsFunc(turn, func(i int) bool { return al.order[i].app.Forks > 1 }) {
 		return
 	}
-	p.reclaim()
-	for len(turn) > 0 && p.plan.Free().FreeDevices() > 0 {
+	al.reclaim()
+	for len(turn) > 0 && al.plan.Free().FreeDevices() > 0 {
 		still := turn[:0:0]
 		for _, i := range turn {
-			c, g := p.bestFork(i, agent.Gangs{})
+			c, g := al.bestFork(i, agent.Gangs{})
 			if c == nil {
 				continue
 			}
 			if c.reason == "" {
 				c.reason = leftOver
 			}
-			s := &p.shares[i]
-			s.leftover = book(p.v, s.leftover, g)
-			p.join(c, g)
+			s := &al.shares[i]
+			s.leftover = addToLots(al.v, s.leftover, g)
+			al.addFork(c, g)
 			still = append(still, i)
 		}
 		turn = still

@@ -16,15 +16,15 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/policy/themis"
 )
 
-// types of device that do four, two and one steps a second.
+// types maps device types to steps per second.
 var types = map[string]float64{"v100": 4, "p100": 2, "k80": 1}
 
-// unlike is a cluster of one node of each type, the slowest first.
+// unlike returns one node of each type, slowest first.
 func unlike() *stagetest.Stage {
 	return stagetest.New(append(append(stagetest.Nodes("k80", 1, 1, 1), stagetest.Nodes("p100", 1, 1, 1)...), stagetest.Nodes("v100", 1, 1, 1)...)...)
 }
 
-// sweep is an app of jobs that may have so many forks; 0 for none.
+// sweep adds a sweep whose trials may have up to forks forks, or none if it is 0.
 func sweep(s *stagetest.Stage, id string, forks, jobs int, steps int64) *policy.App {
 	a := s.App(id, "t")
 	a.Speeds, a.Demand, a.Tuner = &cluster.Speeds{}, cluster.Demand{Min: 1, Max: 1}, "random"
@@ -41,13 +41,13 @@ func sweep(s *stagetest.Stage, id string, forks, jobs int, steps int64) *policy.
 	return a
 }
 
-// runs has a job of the stage run on a node, on a lease that ends then.
+// runs starts a trial of the stage on a node, with a lease that ends after the given time.
 func runs(s *stagetest.Stage, j *policy.Job, node int, ends time.Duration) {
 	j.Gangs, j.Granted, j.Reported, j.TermEnd = []cluster.Gang{{{Node: node, Devices: []int{0}}}}, s.Now, s.Now, s.Now.Add(ends)
 	j.Queued = time.Time{}
 }
 
-// said is a plan in words, its grants in the order of nodes.
+// said formats a plan, with its grants in the order of nodes.
 func said(s *stagetest.Stage, plan policy.Plan) string {
 	lines := make([]string, 0, len(plan.Grants))
 	for _, g := range plan.Grants {
@@ -91,15 +91,15 @@ func TestForksOfSurvivors(t *testing.T) {
 			func(s *stagetest.Stage) { sweep(s, "a", 2, 1, 60_001) },
 			"a/0 on p100 20000 steps, a/0 on v100 40000 steps",
 		},
-		"none where that costs more than it saves":   {func(s *stagetest.Stage) { sweep(s, "a", 9, 1, 41) }, "a/0 on v100"},
-		"one for the last step":                      {func(s *stagetest.Stage) { sweep(s, "a", 9, 1, 41).Jobs[0].StartStep = 40 }, "a/0 on v100"},
-		"a sweep that is not forked has what it had": {func(s *stagetest.Stage) { sweep(s, "a", 0, 1, 7001) }, "a/0 on v100"},
-		"none below the least":                       {func(s *stagetest.Stage) { a := sweep(s, "a", 9, 1, 7001); a.LeastForks, a.Jobs[0].LeastForks = 4, 4 }, "a/0 on v100"},
-		"every job has one first":                    {func(s *stagetest.Stage) { sweep(s, "a", 9, 3, 7001) }, "a/0 on v100, a/1 on p100, a/2 on k80"},
-		"what one that is paused does not want":      {func(s *stagetest.Stage) { sweep(s, "a", 9, 1, 7001); sweep(s, "b", 0, 2, 7001).Paused = true }, "a/0 on k80 1000 steps, a/0 on p100 2000 steps, a/0 on v100 4000 steps"},
-		"one that runs alone is stopped for more":    {func(s *stagetest.Stage) { runs(s, sweep(s, "a", 9, 1, 7001).Jobs[0], 2, time.Minute) }, "stop a/0"},
-		"also when its lease is up":                  {func(s *stagetest.Stage) { runs(s, sweep(s, "a", 9, 1, 7001).Jobs[0], 2, 0) }, "stop a/0"},
-		"and is not, for what costs more":            {func(s *stagetest.Stage) { runs(s, sweep(s, "a", 9, 1, 71).Jobs[0], 2, 0) }, "renew a/0"},
+		"none where that costs more than it saves": {func(s *stagetest.Stage) { sweep(s, "a", 9, 1, 41) }, "a/0 on v100"},
+		"one for the last step":                    {func(s *stagetest.Stage) { sweep(s, "a", 9, 1, 41).Jobs[0].StartStep = 40 }, "a/0 on v100"},
+		"no forks without the option":              {func(s *stagetest.Stage) { sweep(s, "a", 0, 1, 7001) }, "a/0 on v100"},
+		"none below the least":                     {func(s *stagetest.Stage) { a := sweep(s, "a", 9, 1, 7001); a.LeastForks, a.Jobs[0].LeastForks = 4, 4 }, "a/0 on v100"},
+		"every job has one first":                  {func(s *stagetest.Stage) { sweep(s, "a", 9, 3, 7001) }, "a/0 on v100, a/1 on p100, a/2 on k80"},
+		"devices that a paused sweep leaves":       {func(s *stagetest.Stage) { sweep(s, "a", 9, 1, 7001); sweep(s, "b", 0, 2, 7001).Paused = true }, "a/0 on k80 1000 steps, a/0 on p100 2000 steps, a/0 on v100 4000 steps"},
+		"one that runs alone is stopped for more":  {func(s *stagetest.Stage) { runs(s, sweep(s, "a", 9, 1, 7001).Jobs[0], 2, time.Minute) }, "stop a/0"},
+		"also when its lease is up":                {func(s *stagetest.Stage) { runs(s, sweep(s, "a", 9, 1, 7001).Jobs[0], 2, 0) }, "stop a/0"},
+		"but not if that costs more time":          {func(s *stagetest.Stage) { runs(s, sweep(s, "a", 9, 1, 71).Jobs[0], 2, 0) }, "renew a/0"},
 		"and not one whose sweep is paused": {func(s *stagetest.Stage) {
 			a := sweep(s, "a", 9, 1, 7001)
 			runs(s, a.Jobs[0], 0, time.Minute)
@@ -122,8 +122,8 @@ func TestForksOfSurvivors(t *testing.T) {
 	}
 }
 
-// A sweep whose trials may be forked wins a mixed subset of the offer, and the record names it; where it has fewer trials than there
-// are devices it has what another that cannot use them leaves.
+// A sweep whose trials may be forked wins a mixed subset of the offer, and the record lists it. A sweep with fewer
+// trials than there are devices gets those that the other sweep cannot use.
 func TestAMixedSubsetIsWon(t *testing.T) {
 	t.Parallel()
 	s := unlike()
@@ -156,18 +156,19 @@ func TestAMixedSubsetIsWon(t *testing.T) {
 		}
 	}
 	if mixed == 0 {
-		t.Errorf("nobody bids for a mixed subset: %v", plan.Auction)
+		t.Errorf("no bid for a mixed subset: %v", plan.Auction)
 	}
 }
 
-// forked has a job of the stage run as forks on all three nodes, the fastest first, in a slot that ends then.
+// forked runs a trial of the stage as forks on all three nodes, fastest first, in a slot that ends after the given
+// time.
 func forked(s *stagetest.Stage, j *policy.Job, ends time.Duration) {
 	runs(s, j, 2, ends)
 	j.Gangs, j.Forked = []cluster.Gang{{{Node: 2, Devices: []int{0}}}, {{Node: 1, Devices: []int{0}}}, {{Node: 0, Devices: []int{0}}}}, true
 }
 
-// At the end of a slot its devices are on offer, and what its job wins again is kept for it while its forks save and are averaged; what
-// another wins is that one's as soon as it is free.
+// At the end of a slot its devices are on offer. Those that its trial wins again are kept for it while its forks save
+// and are averaged; those that another trial wins go to it as soon as they are free.
 func TestTheNextSlot(t *testing.T) {
 	t.Parallel()
 	s := unlike()
@@ -179,7 +180,7 @@ func TestTheNextSlot(t *testing.T) {
 	if got := said(s, p.Decide(s.View())); got != "stop a/0" {
 		t.Fatalf("at the end of the slot: %s", got)
 	}
-	j.Ending, j.Gangs = true, j.Gangs[:2] // the one on the slow node has saved
+	j.Ending, j.Gangs = true, j.Gangs[:2] // the fork on the slow node has saved
 	s.Now = s.Now.Add(time.Second)
 	first := said(s, p.Decide(s.View()))
 	j.Gangs, j.Forked, j.Ending, j.Consolidating, j.StartStep, j.Queued = nil, false, false, true, 1000, s.Now
@@ -197,7 +198,7 @@ func TestTheNextSlot(t *testing.T) {
 	sweep(s, "c", 0, 3, 1000)
 	s.Now = s.Now.Add(time.Second)
 	if got := said(s, p.Decide(s.View())); got != "" {
-		t.Errorf("a newcomer has what is kept: %s", got)
+		t.Errorf("a new sweep got the reserved devices: %s", got)
 	}
 	state, err := p.Snapshot()
 	if err != nil {
@@ -213,9 +214,9 @@ func TestTheNextSlot(t *testing.T) {
 	}
 }
 
-// A job whose forks have done their shares before the term's end goes on where its first one was, without an auction; the other devices
-// are on offer.
-func TestWhereForksThatAreDoneGoOn(t *testing.T) {
+// A trial whose forks have done their shares before the term ends continues where its first fork was, without an
+// auction; the other devices are on offer.
+func TestFinishedForksContinueInPlace(t *testing.T) {
 	t.Parallel()
 	s := unlike()
 	j := sweep(s, "a", 9, 1, 700_001).Jobs[0]
@@ -239,8 +240,9 @@ func TestWhereForksThatAreDoneGoOn(t *testing.T) {
 	}
 }
 
-// A node that is not free again in time holds up nobody: after a quarter of a lease the job has what is there.
-func TestAForkThatDoesNotLeaveHoldsUpNobody(t *testing.T) {
+// A node that is not free again in time delays no trial: after a quarter of a lease the trial gets the nodes that are
+// free.
+func TestLateForkDelaysNoTrial(t *testing.T) {
 	t.Parallel()
 	s := unlike()
 	a := sweep(s, "a", 9, 1, 700_001)
@@ -256,7 +258,7 @@ func TestAForkThatDoesNotLeaveHoldsUpNobody(t *testing.T) {
 	}
 	late := a.Jobs[0].Gangs[1]
 	a.Jobs[0].Gangs, a.Jobs[0].Forked, a.Jobs[0].Ending, a.Jobs[0].StartStep = nil, false, false, 1000
-	// Its own old fork on the slow node still ends, as somebody else's job.
+	// Its old fork on the slow node is still ending, modelled as a trial of another sweep.
 	c := sweep(s, "c", 0, 1, 10_000)
 	c.Paused = true
 	runs(s, c.Jobs[0], late[0].Node, 0)
@@ -272,7 +274,7 @@ func TestAForkThatDoesNotLeaveHoldsUpNobody(t *testing.T) {
 	}
 }
 
-// drawn is a cluster of unlike nodes and some sweeps, of which some may be forked; some of the jobs run already.
+// drawn draws a cluster of unlike nodes and some sweeps; some may be forked, and some of the trials already run.
 func drawn(t *rapid.T) *stagetest.Stage {
 	var nodes []cluster.Node
 	for _, kind := range []string{"k80", "p100", "v100"} {
@@ -300,8 +302,9 @@ func drawn(t *rapid.T) *stagetest.Stage {
 	return s
 }
 
-// Whatever there is: no job has more forks than it may have, or fewer than the least, or two on a node; their shares are all that it has
-// left but the last step; each job that can have a gang has one before any is forked; and nothing idles that a survivor gains by.
+// On any cluster, no trial has more forks than allowed, fewer than its minimum, or two on a node; their shares add up
+// to all that it has left but the last step; each trial that can have a gang has one before any is forked; and no
+// device idles that would speed up a survivor.
 func TestForksUnderThemisKeepTheRules(t *testing.T) {
 	t.Parallel()
 	forks := 0
@@ -342,7 +345,7 @@ func TestForksUnderThemisKeepTheRules(t *testing.T) {
 				forks++
 			}
 		}
-		if len(stopped) == 0 { // otherwise what is free is kept for those that move
+		if len(stopped) == 0 { // otherwise free devices are kept for trials that move
 			idles(t, s, v, of, plan)
 		}
 	})
@@ -351,7 +354,7 @@ func TestForksUnderThemisKeepTheRules(t *testing.T) {
 	}
 }
 
-// idles fails if a device is free that a job of the stage gains by.
+// idles fails if a device is free that a trial of the stage could use.
 func idles(t *rapid.T, s *stagetest.Stage, v *policy.View, of map[*policy.Job][]policy.Grant, plan policy.Plan) {
 	for _, a := range s.Apps {
 		for _, j := range a.Jobs {

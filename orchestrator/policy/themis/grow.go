@@ -8,44 +8,45 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 )
 
-// faster is how much faster a job must be with more devices than with those that it has, to be stopped for them.
-const faster = 1.1
+// growSpeedup is how many times faster a trial must be with more devices for it to be stopped for them.
+const growSpeedup = 1.1
 
-// idle is since when so many devices are free that nobody waits for.
+// idle records how many devices are free and not wanted by a waiting trial, and since when.
 type idle struct {
 	Since   time.Time
 	Devices int
 }
 
-// more is the reason of a job that leaves its devices for more.
-const more = "goes on with more devices, which nobody waits for"
+// growReason is the reason given when a trial leaves its devices for more.
+const growReason = "goes on with more devices, which nobody waits for"
 
 // GrowsJobs implements policy.Growing.
 func (p *Policy) GrowsJobs() bool { return p.set.grow > 0 }
 
-// grow stops jobs of one app, on leases that are not up, that would train faster with devices which have been free for so long that
-// nobody seems to want them, and reserves these for them. Of several apps it is the one that holds least. No other app can lose by it: nobody
-// waits, and whoever comes later has what leases leave, as ever. It says whether jobs were stopped, and when to look again.
+// grow stops trials of one sweep, before their leases expire, that would train faster with devices which have been free
+// for long enough that no trial seems to want them, and reserves the devices for them. If several sweeps qualify it
+// picks the one that holds the least. No other sweep loses: none is waiting, and later ones get what expiring leases
+// leave, as always. grow reports whether trials were stopped, and when to check again.
 func (p *Policy) grow(v *policy.View, plan *policy.Planner, expired []*policy.Job) (grown bool, next time.Time) {
 	if p.set.grow == 0 {
 		return false, next
 	}
-	if p.Idle = p.Idle.at(v); p.Idle.Devices == 0 {
+	if p.Idle = p.Idle.update(v); p.Idle.Devices == 0 {
 		return false, next
 	}
 	var jobs []*policy.Job
 	least := 0
 	for _, a := range v.Apps {
 		due, later, held := p.growable(v, a)
-		next = sooner(next, later)
+		next = earlier(next, later)
 		if len(due) > 0 && (jobs == nil || held < least) {
 			jobs, least = due, held
 		}
 	}
 	if len(jobs) > 0 && (len(expired) > 0 || len(p.Reservations) > 0) {
-		return false, sooner(next, v.Now.Add(p.set.grow)) // when what is decided already has come about
+		return false, earlier(next, v.Now.Add(p.set.grow)) // once earlier decisions have taken effect
 	}
-	for i, n := range level(v, jobs, p.Idle.Devices) {
+	for i, n := range levelSizes(v, jobs, p.Idle.Devices) {
 		for ; n > jobs[i].Gang().Size() && !enlarge(v, plan, jobs[i], n); n-- {
 		}
 		grown = grown || n > jobs[i].Gang().Size()
@@ -53,9 +54,9 @@ func (p *Policy) grow(v *policy.View, plan *policy.Planner, expired []*policy.Jo
 	return grown, next
 }
 
-// level says how many devices each job is to have if so many more are divided: one after another to who has least then, and of
-// those to who has most left to do. It sorts the jobs.
-func level(v *policy.View, jobs []*policy.Job, devices int) []int {
+// levelSizes distributes more devices over jobs and returns the size that each should have: each device goes to the job
+// with the fewest, and among these to the one with the most work left. It sorts jobs.
+func levelSizes(v *policy.View, jobs []*policy.Job, devices int) []int {
 	slices.SortStableFunc(jobs, func(x, y *policy.Job) int { return cmp.Compare(v.StepsLeft(y), v.StepsLeft(x)) })
 	sizes := make([]int, len(jobs))
 	for i, j := range jobs {
@@ -76,13 +77,13 @@ func level(v *policy.View, jobs []*policy.Job, devices int) []int {
 	return sizes
 }
 
-// enlarge stops a job to go on with n devices, if there is a place with so many where it is faster.
+// enlarge stops a trial so that it can continue with n devices, if there is a place with n where it is faster.
 func enlarge(v *policy.View, plan *policy.Planner, j *policy.Job, n int) bool {
 	now, d := v.Rate(j, j.Gang()), j.Demand
 	d.Min, d.Max = n, n
 	try := plan.Statement()
-	plan.Evict(j, more)
-	if g, ok := plan.Free().Place(d, n, ""); ok && v.Rate(j, g) > faster*now && plan.PlaceOn(j, g, more) {
+	plan.Evict(j, growReason)
+	if g, ok := plan.Free().Place(d, n, ""); ok && v.Rate(j, g) > growSpeedup*now && plan.PlaceOn(j, g, growReason) {
 		try.Commit()
 		return true
 	}
@@ -90,10 +91,10 @@ func enlarge(v *policy.View, plan *policy.Planner, j *policy.Job, n int) bool {
 	return false
 }
 
-// at is what is idle in a view: none if somebody waits for what is free.
-func (i idle) at(v *policy.View) idle {
+// update returns the idle devices in a view: none if a waiting trial could use what is free.
+func (i idle) update(v *policy.View) idle {
 	free := v.Free.FreeDevices()
-	if free == 0 || waited(v) {
+	if free == 0 || isWanted(v) {
 		return idle{}
 	}
 	if free == i.Devices {
@@ -102,8 +103,8 @@ func (i idle) at(v *policy.View) idle {
 	return idle{v.Now, free}
 }
 
-// waited says whether somebody waits who would take a device of a type that is free, now or with others.
-func waited(v *policy.View) bool {
+// isWanted reports whether a waiting trial accepts a type with free devices, even if it needs more than are free.
+func isWanted(v *policy.View) bool {
 	for j := range v.Line() {
 		if slices.ContainsFunc(v.Free.Types(), func(kind string) bool { return v.Free.FreeOf(kind) > 0 && j.Demand.Accepts(kind) }) {
 			return true
@@ -112,11 +113,12 @@ func waited(v *policy.View) bool {
 	return false
 }
 
-// growable lists the jobs of an app that may have more devices now, says when there may be another, and how much it holds.
+// growable lists the trials of a sweep that may get more devices now, and returns when there may be another and how
+// many devices the sweep holds.
 func (p *Policy) growable(v *policy.View, a *policy.App) (due []*policy.Job, next time.Time, held int) {
 	for _, j := range a.Jobs {
 		held += j.Held().Size()
-		if a.Paused || a.Forks > 1 || !j.Running() || j.Ending || !j.TermEnd.After(v.Now) || !gains(v, j) {
+		if a.Paused || a.Forks > 1 || !j.Running() || j.Ending || !j.TermEnd.After(v.Now) || !canGain(v, j) {
 			continue
 		}
 		since := p.Idle.Since
@@ -124,7 +126,7 @@ func (p *Policy) growable(v *policy.View, a *policy.App) (due []*policy.Job, nex
 			since = j.Granted
 		}
 		if at := since.Add(p.set.grow); at.After(v.Now) {
-			next = sooner(next, at)
+			next = earlier(next, at)
 		} else {
 			due = append(due, j)
 		}
@@ -132,8 +134,8 @@ func (p *Policy) growable(v *policy.View, a *policy.App) (due []*policy.Job, nex
 	return due, next, held
 }
 
-// gains says whether there is room for a job to have more devices than it holds, on which it would be faster.
-func gains(v *policy.View, j *policy.Job) bool {
+// canGain reports whether there is room for a trial to run on more devices than it holds, faster than now.
+func canGain(v *policy.View, j *policy.Job) bool {
 	g := j.Gang()
 	if g.Size() >= j.Demand.Max || v.Draining(g) {
 		return false
@@ -149,7 +151,7 @@ func gains(v *policy.View, j *policy.Job) bool {
 		if !ok {
 			return false
 		}
-		if v.Rate(j, g) > faster*now {
+		if v.Rate(j, g) > growSpeedup*now {
 			return true
 		}
 	}

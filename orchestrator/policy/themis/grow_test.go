@@ -9,7 +9,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/policy/policytest"
 )
 
-// ended takes away jobs that have ended.
+// ended removes trials that have ended.
 func (w *world) ended(a *policy.App, jobs ...int) {
 	for _, i := range jobs {
 		a.Jobs[i].Gangs = nil
@@ -23,7 +23,7 @@ func (w *world) ended(a *policy.App, jobs ...int) {
 	a.Jobs = left
 }
 
-// settled decides and ends leases until nothing changes, and returns how many jobs were stopped.
+// settled decides and ends leases until nothing changes, and returns the number of trials that were stopped.
 func (w *world) settled(p policy.Policy) (stopped int) {
 	for range 5 {
 		plan := w.decide(p)
@@ -34,7 +34,7 @@ func (w *world) settled(p policy.Policy) (stopped int) {
 		w.left()
 		w.pass(time.Second)
 	}
-	w.tb.Error("it is not settled")
+	w.tb.Error("the plans do not converge")
 	return stopped
 }
 
@@ -43,7 +43,8 @@ func TestThemisKeepsTheRulesAsJobsGrow(t *testing.T) {
 	policytest.Run(t, func() policy.Policy { return policyWith(t, "grow=30") })
 }
 
-// With grow, elastic jobs that run have what others left once nobody has wanted it for so long; without it when their leases end.
+// With grow, running elastic trials get devices that others left once these have been idle for long enough; without it,
+// when their leases end.
 func TestRunningJobsGrowOntoIdleDevices(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -90,11 +91,12 @@ func TestRunningJobsGrowOntoIdleDevices(t *testing.T) {
 	}
 }
 
-// A job is not stopped for devices that somebody waits for, that have not been free for long, or on which it is no faster.
+// A trial is not stopped for devices that another trial waits for, that have not been free for long, or on which it is
+// not faster.
 func TestJobsDoNotGrowInTheWay(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(w *world, p policy.Policy, a *policy.App){
-		"somebody waits": func(w *world, _ policy.Policy, _ *policy.App) {
+		"another trial waits": func(w *world, _ policy.Policy, _ *policy.App) {
 			gangs := w.submit("b", 1, 4, 1000)
 			gangs.Demand.Min, gangs.Jobs[0].Demand.Min = 4, 4
 		},

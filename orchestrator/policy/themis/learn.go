@@ -8,8 +8,8 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// learn is what is remembered after an auction, and the rho of each app, in the order of rank, with what it has now. Both
-// are by the arbiter's own tables, not by those of agents outside: over-reporting must not make anybody visible.
+// learn returns the memory after an auction, and the rho of each sweep in the ranking with its present devices. Both
+// come from the arbiter's own tables, not from those of outside bidders: over-reporting must not make a sweep visible.
 func learn(
 	v *policy.View, order []ranked, awards []award, shares []share, known map[string]*memory, set *settings,
 ) (after map[string]*memory, rhos []float64) {
@@ -17,7 +17,7 @@ func learn(
 	for i := range order {
 		rhos[i] = order[i].rho
 		if m := known[order[i].app.ID]; m != nil {
-			rhos[i] = m.with(v, order[i].app, shares[i].devices)
+			rhos[i] = m.rhoWith(v, order[i].app, shares[i].devices)
 		}
 	}
 	for i := range awards {
@@ -25,9 +25,9 @@ func learn(
 		if b.own.Ideal <= 0 {
 			continue
 		}
-		a, s := order[b.of].app, &shares[b.of]
-		rhos[b.of] = worth(&b.own, devicesOf(s.won)+devicesOf(s.leftover))
-		after[a.ID] = remember(v, a, known[a.ID], b.state, told{rhos[b.of], b.own.Ideal, s.devices}, set)
+		a, s := order[b.index].app, &shares[b.index]
+		rhos[b.index] = bestRho(&b.own, devicesOf(s.won)+devicesOf(s.leftover))
+		after[a.ID] = remember(v, a, known[a.ID], b.state, tableReport{rhos[b.index], b.own.Ideal, s.devices}, set)
 	}
 	return after, rhos
 }
@@ -40,8 +40,8 @@ func devicesOf(lots []*outbidv1.Lot) int {
 	return n
 }
 
-// worth is what a table says of so many devices: the best row that does not hold more.
-func worth(t *agent.Table, devices int) float64 {
+// bestRho returns a table's rho for a number of devices: that of the best row with at most as many devices.
+func bestRho(t *agent.Table, devices int) float64 {
 	rho := t.Rho
 	for i := range t.Rows {
 		n := 0

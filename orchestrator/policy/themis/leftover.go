@@ -9,19 +9,19 @@ import (
 
 const leftOver = "left over from the auction"
 
-// leftovers gives what is left, gang by gang in turns: to apps that were not asked, in random order, then to anyone, the
-// worst off first. rule is the option of that name.
-func (p *placing) leftovers(asked []int, rule string, chance *rand.Rand) {
+// leftovers distributes what is left, gang by gang in turns: to sweeps that were not asked, in random order, then to
+// all, worst off first. rule is the option "leftover".
+func (al *allocator) leftovers(asked []int, rule string, chance *rand.Rand) {
 	if rule == "all" {
-		p.giveOut(chance.Perm(len(p.shares)))
+		al.giveOut(chance.Perm(len(al.shares)))
 		return
 	}
-	was := make([]bool, len(p.shares))
+	was := make([]bool, len(al.shares))
 	for _, i := range asked {
 		was[i] = true
 	}
 	var unasked, rest []int
-	for i := range p.shares {
+	for i := range al.shares {
 		if was[i] {
 			rest = append(rest, i)
 		} else {
@@ -37,49 +37,49 @@ func (p *placing) leftovers(asked []int, rule string, chance *rand.Rand) {
 			least = 2
 		}
 		for _, i := range unasked {
-			for p.renewOne(i, least) {
+			for al.renewOne(i, least) {
 			}
 		}
 	}
-	p.giveOut(unasked, rest)
+	al.giveOut(unasked, rest)
 }
 
-// giveOut shares out to turns of apps: within the parts of groups, if there are any, then beyond.
-func (p *placing) giveOut(turns ...[]int) {
-	turns = p.lastLast(turns)
-	if p.parts != nil {
-		p.within(turns)
-		p.lend(turns)
+// giveOut distributes to sweeps in turns: within the parts of groups, if there are groups, then beyond them.
+func (al *allocator) giveOut(turns ...[]int) {
+	turns = al.lastLast(turns)
+	if al.parts != nil {
+		al.distributeParts(turns)
+		al.distributeRest(turns)
 	}
-	p.shareOut(turns...)
+	al.shareOut(turns...)
 }
 
-// shareOut gives to each in turn until nobody can take more: first gangs for jobs that have none, then forks. What jobs got that
-// have too little to be forked is shared out again.
-func (p *placing) shareOut(turns ...[]int) {
+// shareOut gives to each sweep in turn until none can take more: first gangs for trials without one, then forks. The
+// gangs of trials that have too few to be forked are distributed again.
+func (al *allocator) shareOut(turns ...[]int) {
 	for freed := true; freed; {
 		for _, turn := range turns {
-			p.share(turn)
+			al.distribute(turn)
 		}
 		for _, turn := range turns {
-			p.forks(turn)
+			al.distributeForks(turn)
 		}
 		freed = false
-		for _, c := range p.gathered {
-			freed = p.disband(c) || freed
+		for _, c := range al.gathered {
+			freed = al.disband(c) || freed
 		}
 	}
 }
 
-// lastLast has those come last that others' rules say so of.
-func (p *placing) lastLast(turns [][]int) [][]int {
+// lastLast moves the sweeps that Rules.Last selects to the end.
+func (al *allocator) lastLast(turns [][]int) [][]int {
 	var last []int
 	for k := range turns {
 		turns[k] = slices.DeleteFunc(turns[k], func(i int) bool {
-			if p.order[i].last {
+			if al.order[i].leftoversOnly {
 				last = append(last, i)
 			}
-			return p.order[i].last
+			return al.order[i].leftoversOnly
 		})
 	}
 	if last == nil {
@@ -88,24 +88,24 @@ func (p *placing) lastLast(turns [][]int) [][]int {
 	return append(turns, last)
 }
 
-// share gives to each in turn until nobody can take more.
-func (p *placing) share(turn []int) {
+// distribute gives to each sweep in turn until none can take more.
+func (al *allocator) distribute(turn []int) {
 	wanting := 0
 	for _, i := range turn {
-		wanting += len(p.shares[i].open)
+		wanting += len(al.shares[i].open)
 	}
 	if wanting == 0 {
 		return
 	}
-	each := p.may(turn[0], p.onOffer()) / wanting
+	each := al.limitToPart(turn[0], al.devicesOnOffer()) / wanting
 	var none policy.Unplaceable
 	for len(turn) > 0 {
 		still := turn[:0:0]
 		for _, i := range turn {
-			if p.plan.Free().FreeDevices() == 0 && (p.reclaimed || len(p.lost) == 0) {
+			if al.plan.Free().FreeDevices() == 0 && (al.reclaimed || len(al.lost) == 0) {
 				return
 			}
-			if p.takeOne(i, each, &none) {
+			if al.giveOne(i, each, &none) {
 				still = append(still, i)
 			}
 		}
@@ -113,40 +113,40 @@ func (p *placing) share(turn []int) {
 	}
 }
 
-// takeOne gives one job of an app its own devices back, or another a gang.
-func (p *placing) takeOne(i, each int, none *policy.Unplaceable) bool {
-	if p.order[i].last {
-		p.reclaim() // it never bids: only here may it grow
+// giveOne gives one trial of a sweep its own devices back, or a gang to another.
+func (al *allocator) giveOne(i, each int, none *policy.Unplaceable) bool {
+	if al.order[i].leftoversOnly {
+		al.reclaim() // a sweep that never bids can grow only here
 	}
-	if (p.unlike() || p.order[i].last) && p.giveByRate(i, each, none) || p.renewOne(i, 1) {
+	if (al.hasUnlikeTypes() || al.order[i].leftoversOnly) && al.giveByRate(i, each, none) || al.renewOne(i, 1) {
 		return true
 	}
-	s := &p.shares[i]
+	s := &al.shares[i]
 	for _, j := range s.open {
 		least := max(1, j.Demand.Min)
-		n := p.may(i, min(max(least, each), max(least, j.Demand.Max)))
-		if j.Running() && !p.supply.rests[j] || n < least || none.Covers(j.Demand) {
+		n := al.limitToPart(i, min(max(least, each), max(least, j.Demand.Max)))
+		if j.Running() && !al.supply.isResting[j] || n < least || none.Covers(j.Demand) {
 			continue
 		}
-		g, ok := p.together(j.Demand, n, least, "")
-		if !ok || !p.place(i, j, g, leftOver) {
+		g, ok := al.findTogether(j.Demand, n, least, "")
+		if !ok || !al.placeOrSetAside(i, j, g, leftOver) {
 			none.Add(j.Demand)
 			continue
 		}
-		p.served(i, j, g)
-		s.leftover = book(p.v, s.leftover, g)
+		al.recordGang(i, j, g)
+		s.leftover = addToLots(al.v, s.leftover, g)
 		return true
 	}
 	return false
 }
 
-// renewOne gives one job of an app that takes so many devices at least its own ones back.
-func (p *placing) renewOne(i, least int) bool {
-	s := &p.shares[i]
+// renewOne gives one trial of a sweep its own devices back, if the trial needs at least the given number.
+func (al *allocator) renewOne(i, least int) bool {
+	s := &al.shares[i]
 	for _, j := range s.open {
-		if max(1, j.Demand.Min) >= least && p.may(i, j.Gang().Size()) >= j.Gang().Size() && p.renew(i, j, leftOver) {
-			p.served(i, j, j.Gang())
-			s.leftover, s.renewed = book(p.v, s.leftover, j.Gang()), book(p.v, s.renewed, j.Gang())
+		if max(1, j.Demand.Min) >= least && al.limitToPart(i, j.Gang().Size()) >= j.Gang().Size() && al.renew(i, j, leftOver) {
+			al.recordGang(i, j, j.Gang())
+			s.leftover, s.renewed = addToLots(al.v, s.leftover, j.Gang()), addToLots(al.v, s.renewed, j.Gang())
 			return true
 		}
 	}

@@ -12,13 +12,13 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// mechanism is a policy in which apps bid, and how many tenants they are of.
+// mechanism is a policy in which sweeps bid, and the number of tenants that the sweeps have.
 type mechanism struct {
 	new     func(*policy.Options) policy.Policy
 	tenants int
 }
 
-// mechanisms are those that are held to the same: lies gain nothing in Themis's own, nor in those that are made of it.
+// mechanisms returns Themis and the policies built on it. Lies must gain nothing in any of them.
 func mechanisms() map[string]mechanism {
 	return map[string]mechanism{
 		"themis":                  {func(o *policy.Options) policy.Policy { return themis.New(o) }, 1},
@@ -41,15 +41,15 @@ func (m mechanism) make(t *testing.T, pairs ...string) policy.Bidding {
 	return p
 }
 
-// submit adds one of equal apps.
+// submit adds one of several equal sweeps.
 func (m mechanism) submit(w *world, i, jobs, most int) *policy.App {
 	a := w.submit(fmt.Sprint("app", i), jobs, most, 100_000)
 	a.Tenant = fmt.Sprint("t", i%m.tenants)
 	return a
 }
 
-// An agent's idea of T_id moves nothing: a table by an ideal time that is ten times shorter says the same of the seconds
-// that the app would take, and that is what counts.
+// A bidder's own T_id has no effect: a table with a tenfold shorter ideal time implies the same finish times, and only
+// these count.
 func TestAnAgentCannotMoveItsIdealTime(t *testing.T) {
 	t.Parallel()
 	for name, m := range mechanisms() {
@@ -95,8 +95,9 @@ func idealTimeIsNotMoved(t *testing.T, m mechanism, options []string) {
 	}
 }
 
-// With eight equal apps one that over-reports what its devices are worth, apart or together, ends with no more of them.
-func TestWhoOverReportsGainsNothing(t *testing.T) {
+// Of eight equal sweeps, one that over-reports the value of devices on one node, or on several, does not end up with
+// more devices.
+func TestOverReportingGainsNothing(t *testing.T) {
 	t.Parallel()
 	for name, m := range mechanisms() {
 		t.Run(name, func(t *testing.T) {
@@ -137,7 +138,7 @@ func nothingIsGained(t *testing.T, m mechanism) {
 	}
 }
 
-// slowed is an agent that over-reports rho of what is spread over machines.
+// slowed is a bidder that over-reports rho for devices on several nodes.
 type slowed struct{ by float64 }
 
 func (s slowed) Bid(o *agent.Offer, apps []*agent.AppState) ([]agent.Table, error) {
@@ -155,7 +156,7 @@ func (s slowed) Bid(o *agent.Offer, apps []*agent.AppState) ([]agent.Table, erro
 	return tables, err
 }
 
-// scaled is an agent that divides T_id of the built-in one's tables.
+// scaled is a bidder that divides T_id in the built-in bidder's tables.
 type scaled struct{ by float64 }
 
 func (s scaled) Bid(o *agent.Offer, apps []*agent.AppState) ([]agent.Table, error) {

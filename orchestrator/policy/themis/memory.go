@@ -8,39 +8,40 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 )
 
-// memory is what the arbiter remembers of an app's last table. What is remembered is replaced, never changed.
+// memory is what the arbiter remembers of a sweep's last table. Values are replaced, never modified.
 type memory struct {
 	// Ideal is T_id in seconds.
 	Ideal float64
-	// Work is what was left then in device-seconds, on the devices that the app had after it; Had is the device-seconds
-	// that it had had by then.
+	// Work is the device-seconds that were left, on the devices that the sweep had after its last table. Had is its
+	// device-seconds until then.
 	Work, Had float64
-	// Apps is N_avg then: Ideal follows as that changes, which the arbiter sees by itself.
+	// Apps is N_avg at that time. Ideal is scaled as N_avg changes, which the arbiter observes itself.
 	Apps float64
-	// Share is the app's share of its tenant's weight then, which Ideal follows likewise; 0 if it does not.
+	// Share is the sweep's share of its tenant's weight at that time, which also scales Ideal, or 0 if it does not.
 	Share float64 `json:",omitempty"`
 	// Least is the size of its smallest gang.
 	Least int
-	// IdleSince is since when it holds nothing; zero while it holds something.
+	// IdleSince is since when it holds nothing, or zero while it holds something.
 	IdleSince time.Time
 	// HeldAt is when it was last seen to hold something.
 	HeldAt time.Time `json:",omitzero"`
-	// Shortest is the seconds that it had still to go then if it wanted for nothing, and Most the devices of that.
+	// Shortest is the seconds that it had left if it got all the devices that it can use, and Most the number of these
+	// devices.
 	Shortest float64 `json:",omitempty"`
 	Most     int     `json:",omitempty"`
-	// Chain is by how much longer than T_cluster the app would have taken alone on the whole cluster, when it was first
-	// seen: equation 2 divides its work by its devices, but its phases wait for each other.
+	// Chain is the time that the sweep would have needed alone on the whole cluster, over T_cluster, when it was first
+	// seen: equation 2 divides its work by its devices, but its phases depend on each other.
 	Chain float64 `json:",omitempty"`
 }
 
-// waiting is what holding nothing costs, as the built-in agent has it: the speed is taken to be this part of that with
-// the least gang.
+// waiting is the cost of holding nothing, as in the built-in bidder: the speed counts as 1/waiting of that with the
+// smallest gang.
 const waiting = 4
 
-// recall is what is remembered of the apps that are ranked, beside what was remembered before. One that has never been
-// asked says what it would say now; state tells its agent how it stands.
+// recall returns the memory of the ranked sweeps in addition to seen. A sweep that has never been asked is asked for
+// its present rho; state builds its bidder's input.
 func recall(
-	v *policy.View, s *supply, all []standing, seen map[string]*memory, set *settings, state func(*policy.App) *agent.AppState,
+	v *policy.View, s *supply, all []sweepState, seen map[string]*memory, set *settings, state func(*policy.App) *agent.AppState,
 ) map[string]*memory {
 	known := make(map[string]*memory, len(seen)+len(all))
 	maps.Copy(known, seen)
@@ -50,15 +51,15 @@ func recall(
 		if m == nil || m.Ideal <= 0 || set.rank == passedOver && m.Chain == 0 {
 			st := state(a)
 			rho, ideal := agent.Estimate(st)
-			m = remember(v, a, m, st, told{rho, ideal, held(a)}, set)
+			m = remember(v, a, m, st, tableReport{rho, ideal, devicesHeld(a)}, set)
 		}
-		known[a.ID] = m.idle(v.Now, a, s)
+		known[a.ID] = m.withIdle(v.Now, a, s)
 	}
 	return known
 }
 
-// held counts the devices that an app's jobs hold.
-func held(a *policy.App) int {
+// devicesHeld counts the devices that a sweep's trials hold.
+func devicesHeld(a *policy.App) int {
 	n := 0
 	for _, j := range a.Jobs {
 		n += j.Held().Size()
@@ -66,14 +67,14 @@ func held(a *policy.App) int {
 	return n
 }
 
-// told is what a table says: an app's rho with so many devices, and T_id.
-type told struct {
+// tableReport is what a table reports: a sweep's rho with a number of devices, and T_id.
+type tableReport struct {
 	rho, ideal float64
 	devices    int
 }
 
-// remember is what the arbiter keeps of what it was told of an app; seen is what it knew before, nil for nothing.
-func remember(v *policy.View, a *policy.App, seen *memory, s *agent.AppState, t told, set *settings) *memory {
+// remember returns the memory of a sweep after a table. seen is the earlier memory, or nil.
+func remember(v *policy.View, a *policy.App, seen *memory, s *agent.AppState, t tableReport, set *settings) *memory {
 	m := &memory{
 		Ideal: t.ideal, Had: attained(v, a), Apps: max(1, v.MeanApps(a)), Least: max(1, a.Demand.Min), IdleSince: a.Submitted,
 	}
@@ -90,7 +91,7 @@ func remember(v *policy.View, a *policy.App, seen *memory, s *agent.AppState, t 
 		if seen != nil && seen.Chain > 0 {
 			m.Chain = seen.Chain
 		} else {
-			m.Chain = m.chain(s)
+			m.Chain = m.initialChain(s)
 		}
 	}
 	left := max(0, t.rho*t.ideal-v.Now.Sub(a.Submitted).Seconds())
@@ -102,8 +103,8 @@ func remember(v *policy.View, a *policy.App, seen *memory, s *agent.AppState, t 
 	return m
 }
 
-// chain is Chain of an app that is seen for the first time.
-func (m *memory) chain(s *agent.AppState) float64 {
+// initialChain returns Chain for a sweep that is seen for the first time.
+func (m *memory) initialChain(s *agent.AppState) float64 {
 	weight := s.Weight
 	if weight <= 0 {
 		weight = 1
@@ -111,11 +112,12 @@ func (m *memory) chain(s *agent.AppState) float64 {
 	return max(1, m.Shortest*m.Apps/(m.Ideal*weight))
 }
 
-// idle is the memory with whether the app holds something now: devices on leases that are up, and reserved ones, count.
-func (m *memory) idle(now time.Time, a *policy.App, s *supply) *memory {
+// withIdle returns the memory, updated with whether the sweep holds something now. Devices on expired leases and
+// reserved devices count.
+func (m *memory) withIdle(now time.Time, a *policy.App, s *supply) *memory {
 	n := *m
 	switch {
-	case s.holds(a):
+	case s.holdsDevices(a):
 		n.IdleSince, n.HeldAt = time.Time{}, now
 	case n.IdleSince.IsZero():
 		n.IdleSince = n.waitsSince(a)
@@ -123,8 +125,9 @@ func (m *memory) idle(now time.Time, a *policy.App, s *supply) *memory {
 	return &n
 }
 
-// waitsSince is since when an app that held something holds nothing and waits: since its jobs' leases ended, as far as jobs
-// that had some still want devices; not before it was last seen to hold something, nor before any of its jobs wanted any.
+// waitsSince returns since when a sweep that held something has been waiting with nothing: since the last lease of a
+// trial that waits again ended, but not before the sweep was last seen to hold something, nor before any of its trials
+// waited.
 func (m *memory) waitsSince(a *policy.App) time.Time {
 	since, first := a.Submitted, time.Time{}
 	if m.HeldAt.After(since) {
@@ -134,7 +137,7 @@ func (m *memory) waitsSince(a *policy.App) time.Time {
 		if j.Leases > 0 && j.Queued.After(since) {
 			since = j.Queued
 		}
-		first = sooner(first, j.Queued)
+		first = earlier(first, j.Queued)
 	}
 	if first.After(since) {
 		return first
@@ -142,12 +145,12 @@ func (m *memory) waitsSince(a *policy.App) time.Time {
 	return since
 }
 
-// rho of an app with what it holds now, by its last table.
-func (m *memory) rho(v *policy.View, a *policy.App) float64 { return m.with(v, a, held(a)) }
+// rho returns the rho of a sweep with its present devices, by its last table.
+func (m *memory) rho(v *policy.View, a *policy.App) float64 { return m.rhoWith(v, a, devicesHeld(a)) }
 
-// with is its rho with so many devices.
-func (m *memory) with(v *policy.View, a *policy.App, devices int) float64 {
-	work := m.left(v, a)
+// rhoWith returns its rho with a number of devices.
+func (m *memory) rhoWith(v *policy.View, a *policy.App, devices int) float64 {
+	work := m.workLeft(v, a)
 	left := waiting * work / float64(m.Least)
 	if devices > 0 {
 		left = work / float64(devices)
@@ -155,27 +158,27 @@ func (m *memory) with(v *policy.View, a *policy.App, devices int) float64 {
 	return (v.Now.Sub(a.Submitted).Seconds() + left) / m.ideal(v, a)
 }
 
-// left is what is left by now of its work in device-seconds.
-func (m *memory) left(v *policy.View, a *policy.App) float64 {
+// workLeft returns the device-seconds of work that are left now.
+func (m *memory) workLeft(v *policy.View, a *policy.App) float64 {
 	return max(0, m.Work-(attained(v, a)-m.Had))
 }
 
-// passedOver is its rho if it is given nothing in this round beside the devices that it keeps, and has all it can use from
+// passedOver returns its rho if it gets nothing in this round beyond the devices that it keeps, and all it can use from
 // the next round on.
 func (m *memory) passedOver(v *policy.View, a *policy.App, keeps int, lease float64) float64 {
 	left := max(0, m.shortest(v, a)-lease*float64(keeps)/float64(m.Most))
 	return (v.Now.Sub(a.Submitted).Seconds() + lease + left) / (m.ideal(v, a) * m.Chain)
 }
 
-// shortest is the seconds that it has still to go if it wants for nothing from now on.
+// shortest returns the seconds that it has left if it gets all the devices that it can use from now on.
 func (m *memory) shortest(v *policy.View, a *policy.App) float64 {
 	if m.Work <= 0 {
 		return m.Shortest
 	}
-	return m.Shortest * m.left(v, a) / m.Work
+	return m.Shortest * m.workLeft(v, a) / m.Work
 }
 
-// ideal is T_id as it is by now.
+// ideal returns the present T_id.
 func (m *memory) ideal(v *policy.View, a *policy.App) float64 {
 	ideal := m.Ideal * max(1, v.MeanApps(a)) / m.Apps
 	if share := v.ShareOf(a); m.Share > 0 && share > 0 {
@@ -184,7 +187,7 @@ func (m *memory) ideal(v *policy.View, a *policy.App) float64 {
 	return ideal
 }
 
-// attained is the device-seconds that an app has had.
+// attained returns the device-seconds of a sweep so far.
 func attained(v *policy.View, a *policy.App) float64 {
 	had := a.DeviceSeconds
 	for _, j := range a.Jobs {

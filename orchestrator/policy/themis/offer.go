@@ -6,8 +6,8 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 )
 
-// offerTo lists what is free and what is on leases that are up, by machine and type, and says to each state of an app that
-// is asked which lots it may use.
+// offerTo lists free devices and those on expired leases by node and type, and sets in each asked sweep's state which
+// lots it may use.
 func offerTo(v *policy.View, s *supply, states []*agent.AppState) *agent.Offer {
 	try := v.Statement()
 	defer try.Discard()
@@ -34,7 +34,7 @@ func offerTo(v *policy.View, s *supply, states []*agent.AppState) *agent.Offer {
 	return o
 }
 
-// usable is how much of each lot an app may use; nil if it may use all.
+// usable returns how much of each lot a sweep may use, or nil if it may use all.
 func usable(v *policy.View, d cluster.Demand, o *agent.Offer) []int {
 	if d.Plain() {
 		return nil

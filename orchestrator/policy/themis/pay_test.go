@@ -10,7 +10,8 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/agent"
 )
 
-// An app keeps its part of the row's devices in expectation, never more than the row, and no gang smaller than its jobs take.
+// A sweep keeps its part of the row's devices in expectation, never more than the row, and no gang smaller than its
+// trials need.
 func TestPaymentsAreExactInExpectation(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -43,7 +44,7 @@ func TestPaymentsAreExactInExpectation(t *testing.T) {
 			}
 			sum += n
 		}
-		// What chance decides is one gang; eight standard deviations of that.
+		// The draw decides about one gang; allow eight standard deviations of that.
 		mean, off := float64(sum)/draws, 8*float64(largest)/2/math.Sqrt(draws)
 		if want := keeps * float64(devices); math.Abs(mean-want) > off {
 			t.Fatalf("%v devices are kept in the mean, want %v +- %v", mean, want, off)

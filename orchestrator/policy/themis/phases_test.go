@@ -18,10 +18,10 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/policy/stagetest"
 )
 
-// gang is devices of the first node.
+// gang returns devices of the first node.
 func gang(devices ...int) cluster.Gang { return cluster.Gang{{Node: 0, Devices: devices}} }
 
-// stage is a node of eight devices and an app with jobs, of which the first hold one device each until their terms end.
+// stage returns a node of eight devices and a sweep's trials; the first hold one device each until their terms end.
 func stage(jobs int, terms ...time.Duration) (*stagetest.Stage, []*policy.Job) {
 	s := stagetest.New(stagetest.Nodes("gpu", 1, 8, 4)...)
 	a := s.App("a", "t")
@@ -48,10 +48,10 @@ func TestExpire(t *testing.T) {
 		want   []*policy.Job
 		ends   time.Duration
 	}{
-		"nobody knows when":      {want: []*policy.Job{jobs[0], jobs[3]}, ends: time.Minute},
-		"not before the next":    {next: time.Second, ends: time.Second},
-		"a paused app leaves":    {change: func() { jobs[0].App.Paused = true }},
-		"who drains is not sold": {change: func() { v.Nodes[0].Draining = true }},
+		"the next is unknown": {want: []*policy.Job{jobs[0], jobs[3]}, ends: time.Minute},
+		"not before the next": {next: time.Second, ends: time.Second},
+		"a paused app leaves": {change: func() { jobs[0].App.Paused = true }},
+		"a draining node":     {change: func() { v.Nodes[0].Draining = true }},
 	} {
 		var next time.Time
 		if tc.next > 0 {
@@ -60,7 +60,7 @@ func TestExpire(t *testing.T) {
 		if tc.change != nil {
 			tc.change()
 		}
-		got, ends := expire(v, next)
+		got, ends := expiredTrials(v, next)
 		var want time.Time
 		if tc.ends > 0 {
 			want = v.Now.Add(tc.ends)
@@ -72,7 +72,7 @@ func TestExpire(t *testing.T) {
 	}
 }
 
-// Terms end on the grid, half a step of it early or late at most.
+// Terms end on the grid, at most half a step of it early or late.
 func TestTermsEndTogether(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -99,27 +99,28 @@ func TestStandings(t *testing.T) {
 	jobs[4].Step = 900
 	v := s.View()
 	offered := newSupply([]*policy.Job{jobs[0]}, nil, map[*policy.Job][]cluster.Gang{jobs[3]: {gang(6, 7)}})
-	got := standings(v, offered)
-	// Job 0 is on a lease that is up, 4 and 5 wait, 4 with least left to do. 1 keeps one device, 3 has two reserved.
+	got := sweepStates(v, offered)
+	// Trial 0 has an expired lease, 4 and 5 wait, and 4 has the least left to do. Trial 1 keeps one device, and 3 has
+	// two reserved.
 	if want := []*policy.Job{jobs[0], jobs[5], jobs[4]}; len(got) != 1 || !slices.Equal(got[0].open, want) || got[0].keeps != 3 {
 		t.Errorf("standings %+v", got)
 	}
-	if len(offered.expired) != 1 || offered.expired[0].Gang().Size() != 1 || !offered.tradable(v) {
+	if len(offered.expired) != 1 || offered.expired[0].Gang().Size() != 1 || !offered.hasTrade(v) {
 		t.Errorf("%d jobs on leases that are up", len(offered.expired))
 	}
 	jobs[0].App.Paused = true
-	if got := standings(v, newSupply(nil, nil, nil)); len(got) != 0 || newSupply(nil, nil, nil).tradable(v) {
-		t.Errorf("a paused app stands in line: %+v", got)
+	if got := sweepStates(v, newSupply(nil, nil, nil)); len(got) != 0 || newSupply(nil, nil, nil).hasTrade(v) {
+		t.Errorf("a paused sweep is in line: %+v", got)
 	}
 }
 
-// apps are ranked entries that want so many devices each; a negative number is an app that holds all it can use already
-// and wants its devices again.
+// apps returns ranked sweeps that want the given numbers of devices. A negative number is a sweep that holds all it can
+// use and wants its devices again.
 func apps(wants ...int) []ranked {
 	var order []ranked
 	for _, n := range wants {
 		a := &policy.App{}
-		r := ranked{standing: standing{app: a}}
+		r := ranked{sweepState: sweepState{app: a}}
 		for range max(n, -n) {
 			j := &policy.Job{App: a, Demand: cluster.Demand{Min: 1, Max: 1}}
 			if n < 0 {
@@ -140,15 +141,15 @@ func TestAsk(t *testing.T) {
 		set     settings
 		want    []int
 	}{
-		"the worst fifth":              {[]int{1, 1, 1, 1, 1, 1, 1, 1, 1, 1}, 8, settings{knob: 0.8}, []int{0, 1}},
-		"at least one":                 {[]int{1, 1}, 8, settings{knob: 0.8}, []int{0}},
-		"everybody":                    {[]int{1, 1, 1}, 8, settings{}, []int{0, 1, 2}},
-		"who wants nothing counts":     {[]int{0, 1, 1, 1, 1}, 8, settings{knob: 0.6}, []int{1}},
-		"no more than it takes":        {[]int{2, 2, 2, 2}, 4, settings{cover: 1}, []int{0, 1}},
-		"so many times":                {[]int{2, 2, 2, 2}, 4, settings{cover: 1.5}, []int{0, 1, 2}},
-		"covering, at most 1-f":        {[]int{1, 1, 1, 1}, 100, settings{knob: 0.5, cover: 1}, []int{0, 1}},
-		"who is sated is asked beside": {[]int{-1, 2, -1, 2}, 100, settings{knob: 0.75, cover: 1}, []int{0, 1}},
-		"covering skips who is content": {
+		"the worst fifth":          {[]int{1, 1, 1, 1, 1, 1, 1, 1, 1, 1}, 8, settings{knob: 0.8}, []int{0, 1}},
+		"at least one":             {[]int{1, 1}, 8, settings{knob: 0.8}, []int{0}},
+		"everybody":                {[]int{1, 1, 1}, 8, settings{}, []int{0, 1, 2}},
+		"inactive ones count":      {[]int{0, 1, 1, 1, 1}, 8, settings{knob: 0.6}, []int{1}},
+		"no more than it takes":    {[]int{2, 2, 2, 2}, 4, settings{cover: 1}, []int{0, 1}},
+		"so many times":            {[]int{2, 2, 2, 2}, 4, settings{cover: 1.5}, []int{0, 1, 2}},
+		"covering, at most 1-f":    {[]int{1, 1, 1, 1}, 100, settings{knob: 0.5, cover: 1}, []int{0, 1}},
+		"sated ones are asked too": {[]int{-1, 2, -1, 2}, 100, settings{knob: 0.75, cover: 1}, []int{0, 1}},
+		"covering skips inactive ones": {
 			[]int{0, 1, 0, 1}, 1, settings{cover: 1}, []int{1},
 		},
 	} {
@@ -162,7 +163,7 @@ func TestRank(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(10_000, 0)
 	v := &policy.View{Now: now}
-	var all []standing
+	var all []sweepState
 	known := map[string]*memory{}
 	for id, m := range map[string]memory{
 		"idle-longest": {IdleSince: now.Add(-50 * time.Second)},
@@ -180,13 +181,13 @@ func TestRank(t *testing.T) {
 		a.Jobs = []*policy.Job{{Gangs: []cluster.Gang{gang(0)}, Granted: now}}
 		a.Jobs[0].App = a
 		known[id] = &m
-		one := standing{app: a, open: a.Jobs}
+		one := sweepState{app: a, open: a.Jobs}
 		if id == "content" {
 			one.open = nil
 		}
 		all = append(all, one)
 	}
-	slices.SortFunc(all, func(a, b standing) int { return strings.Compare(b.app.ID, a.app.ID) })
+	slices.SortFunc(all, func(a, b sweepState) int { return strings.Compare(b.app.ID, a.app.ID) })
 	names := func(set settings) (got []string) {
 		for _, r := range rank(v, all, known, &set) {
 			got = append(got, r.app.ID)
@@ -198,14 +199,14 @@ func TestRank(t *testing.T) {
 		t.Errorf("by rho (-want +got):\n%s", diff)
 	}
 	if got := names(settings{rank: "rho", idle: "cached"}); got[0] != "poor" || got[1] != "rich" {
-		t.Errorf("by cached rho, of those that hold nothing too: %v", got)
+		t.Errorf("with idle=cached: %v", got)
 	}
 	if got := names(settings{rank: passedOver, lease: time.Minute}); got[0] != "rich" || got[1] != "idle-short" {
-		t.Errorf("by what passing over would cost: %v", got)
+		t.Errorf("with rank=passed-over: %v", got)
 	}
 }
 
-// An app whose trials all ended, and whose next ones were made just then, has not waited since it was submitted.
+// A sweep whose trials all ended, and whose next ones have just been created, has not waited since it was submitted.
 func TestHowLongAnAppWaits(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(100_000, 0)
@@ -225,13 +226,13 @@ func TestHowLongAnAppWaits(t *testing.T) {
 			a.Jobs = append(a.Jobs, &tc.jobs[i])
 		}
 		m := memory{HeldAt: tc.heldAt}
-		if got := m.idle(now, a, newSupply(nil, nil, nil)).IdleSince; !got.Equal(tc.want) {
+		if got := m.withIdle(now, a, newSupply(nil, nil, nil)).IdleSince; !got.Equal(tc.want) {
 			t.Errorf("%s: it waits for %v, want %v", name, now.Sub(got), now.Sub(tc.want))
 		}
 	}
 }
 
-// What is reserved is granted once it is free, and kept from others until then, for a lease at most.
+// Reserved devices are granted once they are free and kept from other trials until then, for at most a lease.
 func TestFulfil(t *testing.T) {
 	t.Parallel()
 	const lease = 10 * time.Minute
@@ -262,15 +263,15 @@ func TestFulfil(t *testing.T) {
 		tc.change(s, jobs[0], jobs[1], &r)
 		v := s.View()
 		plan := policy.Extend(v)
-		secured, still, _ := fulfil(v, plan, []policy.Reservation{r}, lease, terms{}, "")
+		secured, still, _ := claimReserved(v, plan, []policy.Reservation{r}, lease, terms{}, "")
 		if len(plan.Plan("", "").Grants) != tc.granted || len(secured) != tc.secured || len(still) != tc.still {
 			t.Errorf("%s: secured %v, still reserved %v", name, secured, still)
 		}
 	}
 }
 
-// An offer is what is free and what is on leases that are up; who may use no more than a part of it is told so. The view
-// is as it was.
+// An offer lists free devices and those on expired leases, and the states of the sweeps that may use only a part of it
+// say so. The view is unchanged.
 func TestOffer(t *testing.T) {
 	t.Parallel()
 	s, jobs := stage(3, 0, time.Minute)
@@ -287,16 +288,16 @@ func TestOffer(t *testing.T) {
 		t.Errorf("may use %v, %v", plain.Free, picky.Free)
 	}
 	if !slices.Equal(before, policytest.Imprint(v)) {
-		t.Error("the view is not as it was")
+		t.Error("the view was modified")
 	}
 }
 
-// teller is an agent that answers with tables of its own.
+// teller is a bidder that answers with fixed tables.
 type teller struct{ tables []agent.Table }
 
 func (b teller) Bid(*agent.Offer, []*agent.AppState) ([]agent.Table, error) { return b.tables, nil }
 
-// Who chose an agent outside is asked by it, with T_id as the arbiter has it; what the arbiter goes by stays its own.
+// A sweep with an outside bidder is asked through it, with the arbiter's T_id; the arbiter's own table is unaffected.
 func TestCollect(t *testing.T) {
 	t.Parallel()
 	s, jobs := stage(2)
@@ -312,7 +313,7 @@ func TestCollect(t *testing.T) {
 	their := agent.Table{Rho: 8, Ideal: 10, Rows: []agent.Row{row}}
 	bids := collect(offer, []int{3, 5}, []*agent.AppState{state(""), state("theirs")}, teller{[]agent.Table{their}}, &study{})
 	in, out := bids[0], bids[1]
-	if in.of != 3 || out.of != 5 || in.outside() || !out.outside() {
+	if in.index != 3 || out.index != 5 || in.isOutside() || !out.isOutside() {
 		t.Fatalf("bids %+v", bids)
 	}
 	if diff := cmp.Diff(in.own, in.table); diff != "" || len(in.table.Rows) == 0 {
@@ -326,53 +327,53 @@ func TestCollect(t *testing.T) {
 	}
 }
 
-// Who holds something is taken at its word about nothing; for others nothing is worth less by the option.
-func TestNothingHasNoBound(t *testing.T) {
+// For a sweep that holds something the rho of nothing is as reported; for others the option scales it.
+func TestRhoOfNothing(t *testing.T) {
 	t.Parallel()
 	b := bid{state: &agent.AppState{Jobs: []agent.Job{{}}}, table: agent.Table{Rho: 3}}
-	if got := b.nothing(4); got != 12 {
-		t.Errorf("rho of nothing is %v for who holds nothing", got)
+	if got := b.rhoOfNothing(4); got != 12 {
+		t.Errorf("rho of nothing is %v for a sweep that holds nothing", got)
 	}
 	b.state.Jobs = append(b.state.Jobs, agent.Job{Held: agent.Holding{Devices: 1}})
-	if got := b.nothing(4); got != 3 {
-		t.Errorf("rho of nothing is %v for who holds something", got)
+	if got := b.rhoOfNothing(4); got != 3 {
+		t.Errorf("rho of nothing is %v for a sweep that holds something", got)
 	}
 }
 
-// By options newcomers, and apps that could end within a lease, are asked beside the worst, if they want what is free.
-func TestAskBeside(t *testing.T) {
+// With the options newcomers and short, new sweeps and those that could end within a lease are asked in addition to the
+// worst, if they want what is free.
+func TestAskExtra(t *testing.T) {
 	t.Parallel()
 	order := apps(1, 1, 1, 0)
-	order[2].beside, order[3].beside = true, true
+	order[2].askedExtra, order[3].askedExtra = true, true
 	if got := ask(order, []offered{{"a", 1}}, &settings{knob: .8}); !slices.Equal(got, []int{0, 2}) {
-		t.Errorf("%v are asked, want the worst and the one beside it that wants something", got)
+		t.Errorf("%v are asked, want the worst and the extra one that wants something", got)
 	}
 	now := time.Unix(10_000, 0)
 	v := &policy.View{Now: now}
 	a := &policy.App{ID: "a", Submitted: now.Add(-time.Minute)}
-	one := []standing{{app: a}}
+	one := []sweepState{{app: a}}
 	for name, tc := range map[string]struct {
 		set  settings
 		m    memory
 		want bool
 	}{
-		"a newcomer":                 {settings{newcomers: true}, memory{IdleSince: a.Submitted}, true},
-		"it held something":          {settings{newcomers: true}, memory{IdleSince: now}, false},
-		"it holds something":         {settings{newcomers: true}, memory{}, false},
-		"it ends within a lease":     {settings{short: true, lease: time.Minute}, memory{Shortest: 60}, true},
-		"half of it is done":         {settings{short: true, lease: time.Minute}, memory{Shortest: 120, Work: 2, Had: -1}, true},
-		"it does not":                {settings{short: true, lease: time.Minute}, memory{Shortest: 120, Work: 2}, false},
-		"nobody is asked by default": {settings{lease: time.Minute}, memory{IdleSince: a.Submitted, Shortest: 60}, false},
+		"a newcomer":                {settings{newcomers: true}, memory{IdleSince: a.Submitted}, true},
+		"it held something":         {settings{newcomers: true}, memory{IdleSince: now}, false},
+		"it holds something":        {settings{newcomers: true}, memory{}, false},
+		"it ends within a lease":    {settings{short: true, lease: time.Minute}, memory{Shortest: 60}, true},
+		"half of it is done":        {settings{short: true, lease: time.Minute}, memory{Shortest: 120, Work: 2, Had: -1}, true},
+		"it does not":               {settings{short: true, lease: time.Minute}, memory{Shortest: 120, Work: 2}, false},
+		"none are asked by default": {settings{lease: time.Minute}, memory{IdleSince: a.Submitted, Shortest: 60}, false},
 	} {
 		tc.m.Ideal, tc.m.Apps, tc.m.Least = 100, 1, 1
-		if got := rank(v, one, map[string]*memory{"a": &tc.m}, &tc.set); got[0].beside != tc.want {
-			t.Errorf("%s: asked beside the worst is %t", name, got[0].beside)
+		if got := rank(v, one, map[string]*memory{"a": &tc.m}, &tc.set); got[0].askedExtra != tc.want {
+			t.Errorf("%s: askedExtra is %t", name, got[0].askedExtra)
 		}
 	}
 }
 
-// Who cannot use what is free takes nobody's turn at it: of those that accept a type the worst are asked, whoever waits for
-// another.
+// A sweep that cannot use what is free takes no turn at it: of those that accept a type the worst are asked.
 func TestAskByType(t *testing.T) {
 	t.Parallel()
 	order := apps(1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1)
@@ -399,8 +400,7 @@ func TestAskByType(t *testing.T) {
 	}
 }
 
-// What a record or a memory is made of stays as it was: an auction can be written down twice, or not at all, and what is
-// remembered is the same.
+// Recording does not modify its inputs or the memory: an auction can be recorded twice or not at all.
 func TestRecordingChangesNothing(t *testing.T) {
 	t.Parallel()
 	s, jobs := stage(6, 0, time.Minute)
@@ -410,7 +410,7 @@ func TestRecordingChangesNothing(t *testing.T) {
 	state := func(a *policy.App) *agent.AppState {
 		return v.AppState(a, v.Stock(), func(j *policy.Job) (held, lost agent.Holding) { return offered.holdings(v, j) })
 	}
-	all := standings(v, offered)
+	all := sweepStates(v, offered)
 	seen := map[string]*memory{}
 	known := recall(v, offered, all, seen, &set, state)
 	before := fmt.Sprintf("%+v", *known["a"])
@@ -418,23 +418,23 @@ func TestRecordingChangesNothing(t *testing.T) {
 	states := []*agent.AppState{state(order[0].app)}
 	offer := offerTo(v, offered, states)
 	bids := collect(offer, []int{0}, states, nil, &study{})
-	awards, result := hold(offer, bids, nil, &set, rand.New(rand.NewPCG(1, 1)))
-	p := newPlacing(v, policy.Extend(v), offered, order, &set)
-	p.give(awards)
+	awards, result := runAuction(offer, bids, nil, &set, rand.New(rand.NewPCG(1, 1)))
+	p := newAllocator(v, policy.Extend(v), offered, order, &set)
+	p.placeWins(awards)
 	after, rhos := learn(v, order, awards, p.shares, known, &set)
-	r := recorded{&set, 1, offer, result, order, awards, p.shares, after, rhos}
+	r := recordInput{&set, 1, offer, result, order, awards, p.shares, after, rhos}
 	text := func() string { return strings.Join(strings.Fields(fmt.Sprint(r.record())), " ") } // its spaces are random
 	first := text()
 	if len(seen) != 0 || fmt.Sprintf("%+v", *known["a"]) != before || after["a"] == known["a"] {
-		t.Errorf("memory of before was changed: %v, %+v, was %s", seen, *known["a"], before)
+		t.Errorf("the memory was modified: %v, %+v, was %s", seen, *known["a"], before)
 	}
 	if again := text(); again != first || r.record().GetBidders()[0].GetRhoAfter() != rhos[0] {
 		t.Errorf("recorded\n%s\nand then\n%s", first, again)
 	}
 }
 
-// A record says who is asked, and of each bidder why it was or was not.
-func TestARecordSaysWhoWasAskedAndWhy(t *testing.T) {
+// A record contains the rule for asking, and for each bidder why it was asked or not.
+func TestRecordExplainsAsking(t *testing.T) {
 	t.Parallel()
 	for want, set := range map[string]settings{
 		"the 20% with the worst rho, those that hold nothing first": {knob: .8, rank: "rho"},
@@ -448,27 +448,27 @@ func TestARecordSaysWhoWasAskedAndWhy(t *testing.T) {
 			t.Errorf("the rule is %q, want %q", got, want)
 		}
 	}
-	r := recorded{set: &settings{rank: "rho"}, order: apps(1, 1, 0, 0)}
+	r := recordInput{set: &settings{rank: "rho"}, order: apps(1, 1, 0, 0)}
 	r.order[0].idle, r.order[0].waited, r.order[1].rho, r.order[2].rho = true, .25, 1.5, .5
-	r.order[3].idle, r.order[3].content = true, true
+	r.order[3].idle, r.order[3].inactive = true, true
 	for i, want := range []string{
 		"1 of 4: holds nothing for 0.25 of its T_id", "2 of 4: rho 1.5", "3 of 4: rho 0.5; wants nothing that was on offer",
 		"4 of 4: holds and wants nothing; wants nothing that was on offer",
 	} {
-		if got := r.why(i, i < 2); got != want {
+		if got := r.explainRank(i, i < 2); got != want {
 			t.Errorf("why is %q, want %q", got, want)
 		}
 	}
-	if got := r.why(1, false); got != "2 of 4: rho 1.5; not asked" {
+	if got := r.explainRank(1, false); got != "2 of 4: rho 1.5; not asked" {
 		t.Errorf("of one that was not asked: %q", got)
 	}
 	r.set.rank, r.order[1].passedOver = passedOver, 2.5
-	if got := r.why(1, true); got != "2 of 4: rho 2.5 if passed over" {
+	if got := r.explainRank(1, true); got != "2 of 4: rho 2.5 if passed over" {
 		t.Errorf("by rank=passed-over: %q", got)
 	}
 }
 
-// Long tables are thinned out in a record, but for the row that won, and not what agents outside said.
+// A record thins out long tables of the built-in bidder, keeping the winning row, but not those of outside bidders.
 func TestListsAreThinned(t *testing.T) {
 	t.Parallel()
 	table := agent.Table{Rho: 9, Ideal: 1}
@@ -477,11 +477,11 @@ func TestListsAreThinned(t *testing.T) {
 	}
 	rows := func(plugin string, room int) (n int, fair float64) {
 		a := award{bid: &bid{state: &agent.AppState{Agent: plugin}, table: table}, row: 33}
-		r := recorded{set: &settings{}, order: apps(1), awards: []award{a}, shares: make([]share, 1)}
-		r.awards[0].bid.of = 0
+		r := recordInput{set: &settings{}, order: apps(1), awards: []award{a}, shares: make([]share, 1)}
+		r.awards[0].bid.index = 0
 		b := r.bidder(0, &a)
 		if room > 0 {
-			a.list(b, room)
+			a.recordTable(b, room)
 		}
 		return len(b.GetBids()), b.GetBids()[b.GetFair()].GetRho()
 	}
@@ -493,7 +493,7 @@ func TestListsAreThinned(t *testing.T) {
 	}
 }
 
-// A snapshot of before reservations were the planner's is read as it was.
+// A snapshot in the old format of reservations can be read.
 func TestOldSnapshotsAreRead(t *testing.T) {
 	t.Parallel()
 	p := New(policy.NewOptions(nil))

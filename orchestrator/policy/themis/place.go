@@ -11,50 +11,52 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// share is what an app gets in a round.
+// share is what a sweep gets in a round.
 type share struct {
-	// open jobs have got nothing yet, and devices is how many the app has when all is done.
+	// open lists the trials without a gang so far, and devices is the number of devices that the sweep has in the end.
 	open    []*policy.Job
 	devices int
-	// won in the auction, and left over from it; renewed is what of both goes on where it is.
+	// won and leftover list the devices from the auction and from its leftovers; renewed is the part of both that
+	// trials keep in place.
 	won, leftover, renewed []*outbidv1.Lot
 }
 
-// served says that a job of an app got a gang.
-func (p *placing) served(of int, j *policy.Job, g cluster.Gang) {
-	s := &p.shares[of]
+// recordGang records that a trial of a sweep got a gang.
+func (al *allocator) recordGang(of int, j *policy.Job, g cluster.Gang) {
+	s := &al.shares[of]
 	s.open = slices.DeleteFunc(s.open, func(o *policy.Job) bool { return o == j })
 	s.devices += g.Size()
-	p.parts.spend(of, g.Size())
+	al.parts.spend(of, g.Size())
 }
 
-// placing turns awards and leftovers into grants, renewals and reservations of a plan.
-type placing struct {
+// allocator turns awards and leftovers into grants, renewals and reservations of a plan.
+type allocator struct {
 	v      *policy.View
 	plan   *policy.Planner
 	supply *supply
 	set    *settings
 	order  []ranked
-	// expired jobs hold leases that are up, and lost are those of them that have got nothing yet. Their devices are in
-	// the plan's free capacity once reclaimed.
+	// expired lists the trials with expired leases, and lost those of them that have got nothing yet. Once reclaimed is
+	// set, their devices are in the plan's free capacity.
 	expired   []*policy.Job
 	lost      map[*policy.Job]bool
 	reclaimed bool
-	// shares of the apps, in the order of rank.
+	// shares of the sweeps in the ranking.
 	shares []share
-	// forkSets are where jobs that may be forked are to run, and gathered they in their order.
+	// forkSets holds the placement of each trial that may be forked, and gathered lists them in order.
 	forkSets map[*policy.Job]*forkSet
 	gathered []*forkSet
-	// parts of the groups of apps; nil without groups. bounded: nobody gets more than its group has left of its part.
+	// parts of the groups of sweeps, or nil without groups. bounded means that no sweep gets more than its group has
+	// left of its part.
 	parts   *parts
 	bounded bool
-	// byRate: what is left over goes by measured rates.
+	// byRate means that leftovers are assigned by measured rates.
 	byRate bool
 }
 
-func newPlacing(v *policy.View, plan *policy.Planner, s *supply, order []ranked, set *settings) *placing {
-	p := &placing{
-		v: v, plan: plan, supply: s, set: set, order: order, expired: s.expired, lost: maps.Clone(s.up), shares: make([]share, len(order)),
+func newAllocator(v *policy.View, plan *policy.Planner, s *supply, order []ranked, set *settings) *allocator {
+	p := &allocator{
+		v: v, plan: plan, supply: s, set: set, order: order, expired: s.expired, lost: maps.Clone(s.isExpired), shares: make([]share, len(order)),
 	}
 	for i := range order {
 		p.shares[i] = share{open: slices.Clone(order[i].open), devices: order[i].keeps}
@@ -62,20 +64,20 @@ func newPlacing(v *policy.View, plan *policy.Planner, s *supply, order []ranked,
 	return p
 }
 
-// offered is what onOffer counts by type.
-func (p *placing) offered() []offered {
-	free := p.plan.Free()
+// offeredByType returns the devices of onOffer by type.
+func (al *allocator) offeredByType() []offered {
+	free := al.plan.Free()
 	offer := make([]offered, len(free.Types()))
 	for k, kind := range free.Types() {
 		offer[k] = offered{kind, free.FreeOf(kind)}
 	}
-	if p.reclaimed {
+	if al.reclaimed {
 		return offer
 	}
-	for j := range p.lost {
+	for j := range al.lost {
 		for _, at := range j.Held() {
 			for _, d := range at.Devices {
-				kind := p.v.Nodes[at.Node].Devices[d].Type
+				kind := al.v.Nodes[at.Node].Devices[d].Type
 				k := slices.IndexFunc(offer, func(o offered) bool { return o.kind == kind })
 				offer[k].devices++
 			}
@@ -84,55 +86,55 @@ func (p *placing) offered() []offered {
 	return offer
 }
 
-// onOffer counts the devices that may be given: free ones, and those on leases that are up.
-func (p *placing) onOffer() int {
-	n := p.plan.Free().FreeDevices()
-	if !p.reclaimed {
-		for j := range p.lost {
+// devicesOnOffer counts the devices to distribute: free ones and those on expired leases.
+func (al *allocator) devicesOnOffer() int {
+	n := al.plan.Free().FreeDevices()
+	if !al.reclaimed {
+		for j := range al.lost {
 			n += j.Gang().Size()
 		}
 	}
 	return n
 }
 
-// reclaim puts the devices on leases that are up, but for those renewed, among the free ones.
-func (p *placing) reclaim() {
-	if p.reclaimed {
+// reclaim adds the devices on expired leases that were not renewed to the free ones.
+func (al *allocator) reclaim() {
+	if al.reclaimed {
 		return
 	}
-	p.reclaimed = true
-	for _, j := range p.expired {
-		if p.lost[j] {
-			p.plan.Reclaim(j)
+	al.reclaimed = true
+	for _, j := range al.expired {
+		if al.lost[j] {
+			al.plan.Reclaim(j)
 		}
 	}
 }
 
-// renew lets a job go on where it is, if nobody was given its devices.
-func (p *placing) renew(of int, j *policy.Job, reason string) bool {
-	if !p.lost[j] || !p.keep(of, j, reason) {
+// renew lets a trial continue where it is, unless its devices were given away.
+func (al *allocator) renew(of int, j *policy.Job, reason string) bool {
+	if !al.lost[j] || !al.keepOrGather(of, j, reason) {
 		return false
 	}
-	delete(p.lost, j)
+	delete(al.lost, j)
 	return true
 }
 
-// win is one gang that was won and has still to be given.
+// win is a gang that was won and has not been placed yet.
 type win struct {
 	*award
 	gang agent.Gangs
-	// spreads: its app has won more gangs than it has jobs, for forks, which must be on different nodes.
+	// spreads means that its sweep won more gangs than it has trials, for forks, which must be on different nodes.
 	spreads bool
 }
 
-// give gives the winners what they won, the largest gangs first: what divides evenly fits the machines, and small gangs
-// that go on where they are do not break up the places that large ones need. Among gangs of a size those of forks come first, as no two of a
-// job fit on one node. A gang that fits nowhere any more is left over.
-func (p *placing) give(awards []award) {
+// placeWins places what was won, largest gangs first: sizes that divide evenly fit the nodes, and small gangs that stay
+// where they are do not break up the places that large ones need. Among gangs of one size those for forks come first,
+// because no two forks of a trial fit on one node. A gang that fits nowhere is left over.
+func (al *allocator) placeWins(awards []award) {
 	var wins []win
 	for i := range awards {
 		a := &awards[i]
-		spreads := p.order[a.of].app.Forks > 1 && len(a.gangs) > len(p.shares[a.of].open)
+		spreads := al.order[a.index].app.Forks > 1 && len(a.gangs) > len(al.shares[a.index].open)
 		for _, g := range a.gangs {
 			wins = append(wins, win{a, g, spreads})
 		}
@@ -147,27 +149,27 @@ func (p *placing) give(awards []award) {
 		return 1
 	})
 	for _, w := range wins {
-		if !p.goOn(w) && !p.deliver(w) {
-			p.forkWon(w)
+		if !al.renewMatching(w) && !al.placeWin(w) {
+			al.forkWon(w)
 		}
 	}
 }
 
-// goOn lets a job go on that holds a gang as it was won, if there is one.
-func (p *placing) goOn(w win) bool {
-	s := &p.shares[w.of]
+// renewMatching renews a trial of the winner that already holds such a gang, if there is one.
+func (al *allocator) renewMatching(w win) bool {
+	s := &al.shares[w.index]
 	for _, j := range s.open {
-		if p.lost[j] && alike(p.v, j.Gang(), w.gang) && p.renew(w.of, j, w.reason()) {
-			p.served(w.of, j, j.Gang())
-			s.won, s.renewed = book(p.v, s.won, j.Gang()), book(p.v, s.renewed, j.Gang())
+		if al.lost[j] && matches(al.v, j.Gang(), w.gang) && al.renew(w.index, j, w.reason()) {
+			al.recordGang(w.index, j, j.Gang())
+			s.won, s.renewed = addToLots(al.v, s.won, j.Gang()), addToLots(al.v, s.renewed, j.Gang())
 			return true
 		}
 	}
 	return false
 }
 
-// alike says whether what a job holds is a gang as it was won.
-func alike(v *policy.View, held cluster.Gang, g agent.Gangs) bool {
+// matches reports whether what a trial holds matches a gang that was won.
+func matches(v *policy.View, held cluster.Gang, g agent.Gangs) bool {
 	if held.Size() != g.Size() || len(held) > g.Machines || cluster.TypeOf(v.Nodes, held) != g.Type {
 		return false
 	}
@@ -180,9 +182,9 @@ func alike(v *policy.View, held cluster.Gang, g agent.Gangs) bool {
 	return true
 }
 
-// deliver finds a job and a place for a gang that was won.
-func (p *placing) deliver(w win) bool {
-	s := &p.shares[w.of]
+// placeWin finds a trial and a place for a gang that was won.
+func (al *allocator) placeWin(w win) bool {
+	s := &al.shares[w.index]
 	i := slices.IndexFunc(s.open, func(j *policy.Job) bool {
 		return j.Demand.Min <= w.gang.Size() && j.Demand.Accepts(w.gang.Type) && (w.gang.Machines == 1 || j.Demand.MultiNode)
 	})
@@ -191,50 +193,49 @@ func (p *placing) deliver(w win) bool {
 	}
 	j := s.open[i]
 	n := min(w.gang.Size(), max(j.Demand.Min, j.Demand.Max))
-	if g, ok := p.locate(w.gang, j.Demand, n); ok && p.place(w.of, j, g, w.reason()) {
-		p.served(w.of, j, g)
-		s.won = book(p.v, s.won, g)
+	if g, ok := al.locate(w.gang, j.Demand, n); ok && al.placeOrSetAside(w.index, j, g, w.reason()) {
+		al.recordGang(w.index, j, g)
+		s.won = addToLots(al.v, s.won, g)
 	}
 	return true
 }
 
-// locate finds a gang's place: on the node that it names, on one machine if it is for one, otherwise wherever there is
-// room.
-func (p *placing) locate(g agent.Gangs, d cluster.Demand, n int) (cluster.Gang, bool) {
+// locate finds a gang's place: on the node that it names, on one node if it is for one, otherwise anywhere.
+func (al *allocator) locate(g agent.Gangs, d cluster.Demand, n int) (cluster.Gang, bool) {
 	if g.Node != "" {
-		i := slices.IndexFunc(p.v.Nodes, func(node cluster.Node) bool { return node.Name == g.Node })
+		i := slices.IndexFunc(al.v.Nodes, func(node cluster.Node) bool { return node.Name == g.Node })
 		if i < 0 {
 			return nil, false
 		}
-		if at, ok := p.plan.Free().PlaceAt(i, d, n, g.Type); ok || p.reclaimed {
+		if at, ok := al.plan.Free().PlaceAt(i, d, n, g.Type); ok || al.reclaimed {
 			return at, ok
 		}
-		p.reclaim()
-		return p.plan.Free().PlaceAt(i, d, n, g.Type)
+		al.reclaim()
+		return al.plan.Free().PlaceAt(i, d, n, g.Type)
 	}
 	if g.Machines == 1 {
-		return p.together(d, n, max(1, d.Min), g.Type)
+		return al.findTogether(d, n, max(1, d.Min), g.Type)
 	}
-	return p.find(d, n, g.Type)
+	return al.find(d, n, g.Type)
 }
 
-// find finds a gang of n devices for a job: on what is free now, or else on what is about to be.
-func (p *placing) find(d cluster.Demand, n int, kind string) (cluster.Gang, bool) {
+// find finds n devices for a trial: on free devices, or else also on those that will be free soon.
+func (al *allocator) find(d cluster.Demand, n int, kind string) (cluster.Gang, bool) {
 	d.Min, d.Max = n, n
-	if g, ok := p.plan.Free().Place(d, n, kind); ok || p.reclaimed || len(p.lost) == 0 {
+	if g, ok := al.plan.Free().Place(d, n, kind); ok || al.reclaimed || len(al.lost) == 0 {
 		return g, ok
 	}
-	p.reclaim()
-	return p.plan.Free().Place(d, n, kind)
+	al.reclaim()
+	return al.plan.Free().Place(d, n, kind)
 }
 
-// together finds n devices on one machine or, if there is none with so many, half as many and so on down to least; over
-// several machines only if there is no room for the least on any.
-func (p *placing) together(d cluster.Demand, n, least int, kind string) (cluster.Gang, bool) {
+// findTogether finds n devices on one node or, if no node has as many, half as many and so on down to least. It uses
+// several nodes only if no node has room for least.
+func (al *allocator) findTogether(d cluster.Demand, n, least int, kind string) (cluster.Gang, bool) {
 	alone := d
 	alone.MultiNode = false
 	for ; ; n = max(least, n/2) {
-		if g, ok := p.find(alone, n, kind); ok {
+		if g, ok := al.find(alone, n, kind); ok {
 			return g, true
 		}
 		if n <= least {
@@ -244,22 +245,22 @@ func (p *placing) together(d cluster.Demand, n, least int, kind string) (cluster
 	if !d.MultiNode {
 		return nil, false
 	}
-	return p.find(d, least, kind)
+	return al.find(d, least, kind)
 }
 
-// end lets go on whose devices nobody wants, and takes the others off theirs. Those that have other devices reserved move
-// there.
-func (p *placing) end(reserved []policy.Reservation) policy.Plan {
-	for _, j := range p.expired {
+// finishPlan renews the remaining trials whose devices no other trial got, revokes the others and returns the plan.
+// Trials with other devices reserved move there.
+func (al *allocator) finishPlan(reserved []policy.Reservation) policy.Plan {
+	for _, j := range al.expired {
 		moves := slices.ContainsFunc(reserved, func(r policy.Reservation) bool { return r.Job == j.Name() })
-		if p.lost[j] && !moves && p.plan.Renew(j, "nobody else wants its devices") {
-			delete(p.lost, j)
+		if al.lost[j] && !moves && al.plan.Renew(j, "nobody else wants its devices") {
+			delete(al.lost, j)
 		}
 	}
-	for _, j := range p.expired {
-		if p.lost[j] {
-			p.plan.Reclaim(j)
+	for _, j := range al.expired {
+		if al.lost[j] {
+			al.plan.Reclaim(j)
 		}
 	}
-	return p.plan.Plan("", "its lease is up, and its devices went to others in the auction")
+	return al.plan.Plan("", "its lease is up, and its devices went to others in the auction")
 }

@@ -9,7 +9,8 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/policy/stagetest"
 )
 
-// A job goes on with a gang as it was won: of as many devices of the type, on no more machines, and where the gang names one.
+// A trial that holds a gang like the one that was won keeps it: of the same size and type, on at most as many nodes,
+// and on the node or rack that the gang names.
 func TestAGangAsItWasWon(t *testing.T) {
 	t.Parallel()
 	v := &policy.View{Nodes: stagetest.Nodes("gpu", 2, 4, 4)}
@@ -33,7 +34,7 @@ func TestAGangAsItWasWon(t *testing.T) {
 		{"in another rack", gang(0, 1), agent.Gangs{Type: "gpu", Devices: 2, Machines: 1, Count: 1, Rack: "r2"}, false},
 		{"half in another rack", both, agent.Gangs{Type: "gpu", Devices: 1, Machines: 2, Count: 1, Rack: "r1"}, false},
 	} {
-		if got := alike(v, tc.held, tc.won); got != tc.want {
+		if got := matches(v, tc.held, tc.won); got != tc.want {
 			t.Errorf("%s: %t", tc.what, got)
 		}
 	}

@@ -7,39 +7,40 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 )
 
-// ranked is an app and what it is ranked by.
+// ranked is a sweep with its sort keys.
 type ranked struct {
-	standing
-	// rho is the app's cached finish-time fairness; idle says that it holds nothing, so that its rho has no bound, and
-	// waited for how long that has been so, in units of its T_id.
+	sweepState
+	// rho is the sweep's cached finish-time fairness. idle means that it holds nothing, so its rho is unbounded. waited
+	// is how long it has held nothing, in units of its T_id.
 	rho, waited float64
 	idle        bool
-	// content: it neither holds nor wants anything.
-	content bool
-	// beside: it is asked beside the worst 1-f, as the option of that name has it.
-	beside bool
-	// last: it is not asked, and has what is left over after all others.
-	last bool
-	// ideal is its T_id in seconds as it is by now.
+	// inactive means that it neither holds nor wants anything.
+	inactive bool
+	// Set if an option asks it in addition to the worst 1-f.
+	askedExtra bool
+	// leftoversOnly means that it is not asked and gets leftovers after all others.
+	leftoversOnly bool
+	// ideal is its present T_id in seconds.
 	ideal float64
-	// passedOver is what its rho will come to if it is not asked in this round (rank=passed-over).
+	// passedOver is the rho that it will have if it is not asked in this round (rank=passed-over).
 	passedOver float64
 }
 
-// rank orders all live apps, the worst off first. By rank=rho (pseudocode 1, line 16) that is by the cached rho of the
-// last auction or leftover grant. Those that hold nothing, and want something, have no bound on theirs and come first; among
-// them who has waited longest, in units of its T_id, so that short apps do not starve behind long ones; of those that came
-// together, the shortest. Those that neither hold nor want anything come last: they have no use for a turn.
-func rank(v *policy.View, all []standing, known map[string]*memory, set *settings) []ranked {
+// rank orders all live sweeps, worst off first. With rank=rho (pseudocode 1, line 16) the key is the cached rho of the
+// last auction or leftover grant. Sweeps that hold nothing but want something have an unbounded rho and come first:
+// among them the one that has waited longest in units of its T_id, so that short sweeps do not starve behind long ones,
+// and of those submitted together the shortest. Sweeps that neither hold nor want anything come last because they have
+// no use for a turn.
+func rank(v *policy.View, all []sweepState, known map[string]*memory, set *settings) []ranked {
 	order := make([]ranked, len(all))
 	for i, s := range all {
 		m := known[s.app.ID]
-		r := ranked{standing: s, rho: m.rho(v, s.app), idle: !m.IdleSince.IsZero(), ideal: m.ideal(v, s.app)}
-		r.content = r.idle && len(s.open) == 0
+		r := ranked{sweepState: s, rho: m.rho(v, s.app), idle: !m.IdleSince.IsZero(), ideal: m.ideal(v, s.app)}
+		r.inactive = r.idle && len(s.open) == 0
 		if r.idle {
 			r.waited = v.Now.Sub(m.IdleSince).Seconds() / r.ideal
 		}
-		r.beside = set.newcomers && r.idle && m.IdleSince.Equal(s.app.Submitted) ||
+		r.askedExtra = set.newcomers && r.idle && m.IdleSince.Equal(s.app.Submitted) ||
 			set.short && m.shortest(v, s.app) <= set.lease.Seconds()
 		if set.rank == passedOver {
 			r.passedOver = m.passedOver(v, s.app, s.keeps, set.lease.Seconds())
@@ -63,8 +64,8 @@ func byCachedRho(a, b ranked) int { return cmp.Compare(b.rho, a.rho) }
 
 func byRho(a, b ranked) int {
 	switch {
-	case a.content != b.content:
-		if a.content {
+	case a.inactive != b.inactive:
+		if a.inactive {
 			return 1
 		}
 		return -1

@@ -11,16 +11,16 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// Bounds of a record: lots, bidders and, of the built-in agent's tables, rows of all together. What agents outside the
-// binary said is kept whole, because it cannot be worked out again.
+// Limits of a record: lots, bidders, and rows over all tables of the built-in bidder. Tables of outside bidders are
+// recorded in full because they cannot be computed again.
 const (
 	maxLots    = 256
 	maxBidders = 128
 	maxRows    = 512
 )
 
-// recorded is all that a record is made of.
-type recorded struct {
+// recordInput holds the inputs of a record.
+type recordInput struct {
 	set    *settings
 	apps   int
 	offer  *agent.Offer
@@ -28,13 +28,13 @@ type recorded struct {
 	order  []ranked
 	awards []award
 	shares []share
-	// known is what is remembered of each app after the round, and after the rho of each with what it has now.
+	// known is the memory of each sweep after the round, and after the rho of each with its present devices.
 	known map[string]*memory
 	after []float64
 }
 
-// record is what is kept of an auction in the ledger.
-func (r *recorded) record() *outbidv1.Auction {
+// record returns the record of an auction for the ledger.
+func (r *recordInput) record() *outbidv1.Auction {
 	out := &outbidv1.Auction{
 		FairnessKnob: r.set.knob, Apps: int32(r.apps), LeaseSeconds: r.set.lease.Seconds(),
 		LogWelfare: r.result.Log, LogWelfareBound: r.result.Bound, Exact: r.result.Exact,
@@ -46,11 +46,11 @@ func (r *recorded) record() *outbidv1.Auction {
 	}
 	won := make([]*award, len(r.order))
 	for i := range r.awards {
-		won[r.awards[i].of] = &r.awards[i]
+		won[r.awards[i].index] = &r.awards[i]
 	}
 	for i := range r.order {
 		a := won[i]
-		if a == nil && len(r.shares[i].leftover) == 0 || len(out.Bidders) >= maxBidders && (a == nil || !a.outside()) {
+		if a == nil && len(r.shares[i].leftover) == 0 || len(out.Bidders) >= maxBidders && (a == nil || !a.isOutside()) {
 			continue
 		}
 		out.Bidders = append(out.Bidders, r.bidder(i, a))
@@ -58,7 +58,7 @@ func (r *recorded) record() *outbidv1.Auction {
 	return out
 }
 
-// rule says in words who is asked.
+// rule describes which sweeps are asked.
 func (s *settings) rule() string {
 	text := fmt.Sprintf("the %.3g%% with the worst rho", 100*(1-s.knob))
 	switch {
@@ -79,12 +79,12 @@ func (s *settings) rule() string {
 	return text
 }
 
-// why says where an app ranks, and by what.
-func (r *recorded) why(i int, asked bool) string {
+// explainRank describes a sweep's rank and its reason.
+func (r *recordInput) explainRank(i int, asked bool) string {
 	o := &r.order[i]
 	by := fmt.Sprintf("rho %.3g", o.rho)
 	switch {
-	case o.content:
+	case o.inactive:
 		by = "holds and wants nothing"
 	case r.set.rank == passedOver:
 		by = fmt.Sprintf("rho %.3g if passed over", o.passedOver)
@@ -102,15 +102,16 @@ func (r *recorded) why(i int, asked bool) string {
 	}
 }
 
-// bidder is one app's entry; the award is nil for one that was not asked.
-func (r *recorded) bidder(i int, a *award) *outbidv1.Bidder {
+// bidder returns the entry of one sweep. a is nil for a sweep that was not asked.
+func (r *recordInput) bidder(i int, a *award) *outbidv1.Bidder {
 	app, s := r.order[i].app, &r.shares[i]
 	m := &outbidv1.Bidder{
 		Sweep: app.ID, Rho: r.order[i].rho, Asked: a != nil, Fair: -1, Keeps: 1,
-		Won: s.won, Leftover: s.leftover, Renewed: s.renewed, Why: r.why(i, a != nil),
+		Won: s.won, Leftover: s.leftover, Renewed: s.renewed, Why: r.explainRank(i, a != nil),
 	}
 	if seen := r.known[app.ID]; seen != nil {
-		// One that was not asked was told of before now: its T_id has changed with the mean number of apps since.
+		// The memory of a sweep that was not asked is from an earlier round: its T_id has changed since with the mean
+		// number of sweeps.
 		if m.IdealSeconds = r.order[i].ideal; a != nil {
 			m.IdealSeconds = seen.Ideal
 		}
@@ -118,17 +119,17 @@ func (r *recorded) bidder(i int, a *award) *outbidv1.Bidder {
 	}
 	if a != nil {
 		m.Keeps, m.Refused = a.keeps, a.table.Refused
-		a.list(m, maxRows/max(1, len(r.awards)))
+		a.recordTable(m, maxRows/max(1, len(r.awards)))
 	}
 	return m
 }
 
-// list writes down a bidder's table: all of it if there is room or if it came from outside, otherwise rows at even
-// distances and the winning one.
-func (a *award) list(m *outbidv1.Bidder, room int) {
+// recordTable records a bidder's table: all of it if there is room or an outside bidder made it, otherwise evenly
+// spaced rows and the winning one.
+func (a *award) recordTable(m *outbidv1.Bidder, room int) {
 	t := a.table
 	m.Rho, m.Fair = t.Rho, int32(a.row)
-	if n := len(t.Rows); !a.outside() && n > room {
+	if n := len(t.Rows); !a.isOutside() && n > room {
 		every := float64(n) / float64(max(1, room))
 		var rows []agent.Row
 		fair := -1
@@ -147,8 +148,8 @@ func (a *award) list(m *outbidv1.Bidder, room int) {
 	m.Bids = t.Bids()
 }
 
-// book adds a gang to an account, by machine and type.
-func book(v *policy.View, to []*outbidv1.Lot, g cluster.Gang) []*outbidv1.Lot {
+// addToLots adds a gang to lots by node and type.
+func addToLots(v *policy.View, to []*outbidv1.Lot, g cluster.Gang) []*outbidv1.Lot {
 	for _, at := range g {
 		n := &v.Nodes[at.Node]
 		kind := n.Devices[at.Devices[0]].Type

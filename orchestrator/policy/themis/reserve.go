@@ -8,13 +8,14 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/policy/forking"
 )
 
-// settling is the part of a lease for which a job waits until all devices of its forks are free; then it has those that are.
-const settling = 4
+// waitDivisor is the divisor of a lease that gives how long a trial waits for all devices of its forks; after that it
+// gets those that are free.
+const waitDivisor = 4
 
-// fulfil grants, in the plan, devices that were reserved for jobs and are free now, and holds back the others. It returns
-// the gangs that jobs have or will have by that, the reservations that still stand, and when the first job has waited for long enough
-// for the last devices of its forks; zero for none. A reservation lasts for a lease.
-func fulfil(v *policy.View, plan *policy.Planner, open []policy.Reservation, lease time.Duration, until terms, reason string) (
+// claimReserved grants, in the plan, reserved devices that are free now, and holds back the others. It returns the
+// gangs that trials have or will have by that, the reservations that remain, and when the first trial has waited long
+// enough for the last devices of its forks, or zero. A reservation lasts for a lease.
+func claimReserved(v *policy.View, plan *policy.Planner, open []policy.Reservation, lease time.Duration, until terms, reason string) (
 	secured map[*policy.Job][]cluster.Gang, still []policy.Reservation, patience time.Time,
 ) {
 	if len(open) == 0 {
@@ -27,13 +28,13 @@ func fulfil(v *policy.View, plan *policy.Planner, open []policy.Reservation, lea
 		apps[a.ID] = a
 	}
 	for len(open) > 0 {
-		of := together(open)
+		of := firstGroup(open)
 		open = open[len(of):]
 		a, made := apps[of[0].Job.App], of[0].Made
 		if a == nil || a.Paused || v.Now.Sub(made) >= lease {
 			continue
 		}
-		of, gangs := present(v, of)
+		of, gangs := presentReservations(v, of)
 		if len(of) == 0 {
 			continue
 		}
@@ -42,14 +43,14 @@ func fulfil(v *policy.View, plan *policy.Planner, open []policy.Reservation, lea
 			continue
 		}
 		if len(of) > 1 && j.MayFork() {
-			waits := made.Add(lease / settling)
+			waits := made.Add(lease / waitDivisor)
 			plan.UntilBy(until.slot)
 			claim, coming := plan.ClaimForks(j, gangs, v.Now.Before(waits), reason, divider(v))
 			plan.UntilBy(until.lease)
 			if claim == policy.Held {
 				still = append(still, of...)
 				if waits.After(v.Now) {
-					patience = sooner(patience, waits)
+					patience = earlier(patience, waits)
 				}
 			}
 			if claim != policy.Lapsed {
@@ -68,7 +69,7 @@ func fulfil(v *policy.View, plan *policy.Planner, open []policy.Reservation, lea
 	return secured, still, patience
 }
 
-// fulfilled is why a job has devices that were reserved for it: by an auction, unless running jobs grow.
+// fulfilled is the reason for granting reserved devices: an auction or, with the option grow, also growth.
 func (s *settings) fulfilled() string {
 	if s.grow > 0 {
 		return "reserved for it, and free now"
@@ -76,8 +77,9 @@ func (s *settings) fulfilled() string {
 	return "won in an auction, and free now"
 }
 
-// together are the first reservations of a list that were made for the forks of one job; or for a job alone.
-func together(open []policy.Reservation) []policy.Reservation {
+// firstGroup returns the first reservations of a list that were made for the forks of one trial, or the first one
+// alone.
+func firstGroup(open []policy.Reservation) []policy.Reservation {
 	n := 1
 	for n < len(open) && open[n].Job == open[0].Job && open[n].Made.Equal(open[0].Made) {
 		n++
@@ -85,8 +87,8 @@ func together(open []policy.Reservation) []policy.Reservation {
 	return open[:n:n]
 }
 
-// present are the reservations whose nodes are there and take jobs, and their gangs.
-func present(v *policy.View, of []policy.Reservation) (there []policy.Reservation, gangs []cluster.Gang) {
+// presentReservations returns the reservations whose nodes exist and accept trials, and their gangs.
+func presentReservations(v *policy.View, of []policy.Reservation) (there []policy.Reservation, gangs []cluster.Gang) {
 	for _, r := range of {
 		if g, ok := r.Nodes.In(v); ok && !v.Draining(g) {
 			there, gangs = append(there, r), append(gangs, g)
@@ -95,7 +97,7 @@ func present(v *policy.View, of []policy.Reservation) (there []policy.Reservatio
 	return there, gangs
 }
 
-// divider divides what a job has left over all its forks.
+// divider divides the remaining steps of a trial over its forks.
 func divider(v *policy.View) policy.Divider {
 	return func(g policy.Grant, gangs []cluster.Gang) []policy.Grant { return forking.Grants(v, g, gangs, 0) }
 }

@@ -11,58 +11,59 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// Decide implements policy.Policy. Each phase of a round takes the values of those before: what is reserved and expired,
-// how apps stand, what is remembered of them, their rank, and, if something is on offer, who is asked, the offer, bids,
-// awards, and what is placed; then what is remembered after it, and the plan.
+// Decide implements policy.Policy. Each phase of a round uses the results of earlier ones: reservations and expired
+// leases, the state of each sweep, the memory, the ranking; then, if something is on offer, the sweeps to ask, the
+// offer, bids, awards and places; finally the new memory and the plan.
 func (p *Policy) Decide(v *policy.View) policy.Plan { return p.DecideBy(v, Rules{}) }
 
-// Rules are what a policy of which Themis's rounds are a part adds to them. Without any a round is Themis's.
+// Rules are additions by a policy that is built on Themis's rounds. The zero value is Themis.
 type Rules struct {
-	// Division of what is on offer among groups of apps; nil for none.
+	// Division divides the offer among groups of sweeps; nil for none.
 	Division *Division
-	// Last says of an app that it is not asked, and has what is left over after all others; nil for none.
+	// Last reports whether a sweep is not asked and gets leftovers after all others; nil for none.
 	Last func(*policy.App) bool
-	// ForksFill: no app bids for forks, nor is due anything for them; they have what is left over when all jobs have their devices.
+	// ForksFill means that sweeps neither bid for forks nor have a claim to them: forks get what is left when all
+	// trials have their devices.
 	ForksFill bool
-	// ByRate: what is left over goes to a job on the type of device on which it was measured to be fastest, and a job whose lease is up moves
-	// to a free one that is faster.
+	// ByRate means that leftovers go to a trial on the device type on which it was measured to be fastest, and that a
+	// trial whose lease has expired moves to a free faster type.
 	ByRate bool
-	// Slot is how long forks of a job train before they are averaged, if that is less than a lease; 0 for a lease.
+	// Slot is how long forks of a trial train before they are averaged, if that is less than a lease; 0 for a lease.
 	Slot time.Duration
 }
 
-// DecideBy decides a round by rules of another policy.
+// DecideBy decides a round with the rules of another policy.
 func (p *Policy) DecideBy(v *policy.View, rules Rules) policy.Plan {
 	plan := policy.Extend(v)
 	until := p.set.terms(v, rules.Slot)
 	plan.UntilBy(until.lease)
-	rests := resting(v, plan)
-	secured, reserved, patience := fulfil(v, plan, stays(v, p.Reservations), p.set.lease, until, p.set.fulfilled())
-	expired, ends := expire(v, p.Ends)
+	rests := betweenSlots(v, plan)
+	secured, reserved, patience := claimReserved(v, plan, withStays(v, p.Reservations), p.set.lease, until, p.set.fulfilled())
+	expired, ends := expiredTrials(v, p.Ends)
 	grown, look := p.grow(v, plan, expired)
 	offered := newSupply(expired, rests, secured)
-	p.Seen = forget(v, p.Seen)
+	p.Seen = forgetEnded(v, p.Seen)
 	held := p.auction(v, plan, offered, &rules)
 	p.Seen = held.known
 
-	held.placing.settle(until)
+	held.allocator.planForkSets(until)
 	reserved = append(reserved, plan.Reservations()...)
-	decided := held.placing.end(reserved)
+	decided := held.allocator.finishPlan(reserved)
 	for _, g := range decided.Grants {
-		ends = sooner(ends, g.TermEnd)
+		ends = earlier(ends, g.TermEnd)
 	}
 	for _, r := range decided.Renews {
-		ends = sooner(ends, r.TermEnd)
+		ends = earlier(ends, r.TermEnd)
 	}
 	if len(reserved) > 0 {
-		ends = sooner(ends, p.set.termEnd(v.Now, ""))
+		ends = earlier(ends, p.set.termEnd(v.Now, ""))
 	}
 	if ends.After(v.Now) {
 		decided.Next = ends
 	}
-	decided.Next = sooner(decided.Next, look)
+	decided.Next = earlier(decided.Next, look)
 	if len(reserved) > 0 {
-		decided.Next = sooner(decided.Next, patience)
+		decided.Next = earlier(decided.Next, patience)
 	}
 	p.Reservations, p.Ends = reserved, ends
 	changes := len(decided.Grants)+len(decided.Renews)+len(decided.Revokes) > 0
@@ -72,32 +73,32 @@ func (p *Policy) DecideBy(v *policy.View, rules Rules) policy.Plan {
 	if grown {
 		decided.Reason = "running jobs have more of what is idle"
 	}
-	if changes || held.heard() {
+	if changes || held.hasOutsideBids() {
 		decided.Auction = held.record
 	}
 	return decided
 }
 
-// auctioned is what came of a round's auction; without one there is only a placing of nothing.
+// auctioned is the result of a round's auction. Without an auction it has only an empty allocator.
 type auctioned struct {
-	// known is what is remembered of apps after it.
-	known   map[string]*memory
-	order   []ranked
-	awards  []award
-	placing *placing
-	// record is nil if nobody was asked.
+	// known is the memory of sweeps after it.
+	known     map[string]*memory
+	order     []ranked
+	awards    []award
+	allocator *allocator
+	// record is nil if no sweep was asked.
 	record *outbidv1.Auction
 }
 
-// heard says whether an agent outside the binary answered: what it said is kept whatever came of it.
-func (a *auctioned) heard() bool {
-	return slices.ContainsFunc(a.awards, func(w award) bool { return w.outside() })
+// hasOutsideBids reports whether an outside bidder answered: its answers are recorded even if the plan is empty.
+func (a *auctioned) hasOutsideBids() bool {
+	return slices.ContainsFunc(a.awards, func(w award) bool { return w.isOutside() })
 }
 
-// auction ranks the apps, asks the worst off, and plans with what they won and with what is left over.
+// auction ranks the sweeps, asks the worst off, and plans what they won and the leftovers.
 func (p *Policy) auction(v *policy.View, plan *policy.Planner, s *supply, rules *Rules) *auctioned {
-	if !s.tradable(v) {
-		return &auctioned{known: p.Seen, placing: newPlacing(v, plan, s, nil, &p.set)}
+	if !s.hasTrade(v) {
+		return &auctioned{known: p.Seen, allocator: newAllocator(v, plan, s, nil, &p.set)}
 	}
 	stock := v.Stock()
 	state := func(a *policy.App) *agent.AppState {
@@ -108,21 +109,21 @@ func (p *Policy) auction(v *policy.View, plan *policy.Planner, s *supply, rules 
 		if rules.ForksFill {
 			withoutForks(st)
 		}
-		p.set.study.err(st)
+		p.set.study.distortWork(st)
 		return st
 	}
-	all := standings(v, s)
+	all := sweepStates(v, s)
 	known := recall(v, s, all, p.Seen, &p.set, state)
 	a := &auctioned{known: known, order: rank(v, all, known, &p.set)}
 	for i := range a.order {
-		a.order[i].last = rules.Last != nil && rules.Last(a.order[i].app)
+		a.order[i].leftoversOnly = rules.Last != nil && rules.Last(a.order[i].app)
 	}
-	a.placing = newPlacing(v, plan, s, a.order, &p.set)
-	a.placing.byRate = rules.ByRate
-	a.placing.parts = rules.Division.divide(a.order, a.placing.onOffer())
-	asked := a.placing.parts.ask(a.order, a.placing.offered(), &p.set)
+	a.allocator = newAllocator(v, plan, s, a.order, &p.set)
+	a.allocator.byRate = rules.ByRate
+	a.allocator.parts = rules.Division.divide(a.order, a.allocator.devicesOnOffer())
+	asked := a.allocator.parts.askGroups(a.order, a.allocator.offeredByType(), &p.set)
 	if len(asked) == 0 {
-		a.placing.leftovers(nil, p.set.leftover, p.rng)
+		a.allocator.leftovers(nil, p.set.leftover, p.rng)
 		return a
 	}
 	states := make([]*agent.AppState, len(asked))
@@ -132,19 +133,19 @@ func (p *Policy) auction(v *policy.View, plan *policy.Planner, s *supply, rules 
 	offer := offerTo(v, s, states)
 	bids := collect(offer, asked, states, p.agents, &p.set.study)
 	var result *auction.Result
-	a.awards, result = hold(offer, bids, a.placing.parts, &p.set, p.rng)
-	a.placing.give(a.awards)
-	a.placing.leftovers(asked, p.set.leftover, p.rng)
+	a.awards, result = runAuction(offer, bids, a.allocator.parts, &p.set, p.rng)
+	a.allocator.placeWins(a.awards)
+	a.allocator.leftovers(asked, p.set.leftover, p.rng)
 	var after []float64
-	a.known, after = learn(v, a.order, a.awards, a.placing.shares, known, &p.set)
-	a.record = (&recorded{
+	a.known, after = learn(v, a.order, a.awards, a.allocator.shares, known, &p.set)
+	a.record = (&recordInput{
 		set: &p.set, apps: len(v.Apps), offer: offer, result: result, order: a.order, awards: a.awards,
-		shares: a.placing.shares, known: a.known, after: after,
+		shares: a.allocator.shares, known: a.known, after: after,
 	}).record()
 	return a
 }
 
-// withoutForks has an agent bid for one gang for each job.
+// withoutForks makes a bidder bid for one gang per trial.
 func withoutForks(st *agent.AppState) {
 	st.Forks, st.LeastForks = 0, 0
 	for i := range st.Jobs {
@@ -152,8 +153,8 @@ func withoutForks(st *agent.AppState) {
 	}
 }
 
-// forget drops what is known of apps that have ended, once there are many.
-func forget(v *policy.View, seen map[string]*memory) map[string]*memory {
+// forgetEnded drops the memory of sweeps that have ended once there are many.
+func forgetEnded(v *policy.View, seen map[string]*memory) map[string]*memory {
 	if len(seen) <= 2*len(v.Apps)+16 {
 		return seen
 	}

@@ -39,7 +39,7 @@ func newWorld(tb testing.TB, devices ...int) *world {
 	return w
 }
 
-// submit adds an app of jobs that take so many seconds on one device.
+// submit adds a sweep of trials that take the given seconds on one device.
 func (w *world) submit(id string, jobs, most int, seconds int64) *policy.App {
 	a := &policy.App{
 		ID: id, Weight: 1, Submitted: w.now, Demand: cluster.Demand{Min: 1, Max: most}, Speeds: &cluster.Speeds{},
@@ -80,7 +80,7 @@ func (w *world) view() *policy.View {
 	return v
 }
 
-// decide checks a plan and carries it out; jobs that are revoked go on ending until left.
+// decide checks a plan and carries it out; revoked trials keep ending until left is called.
 func (w *world) decide(p policy.Policy) policy.Plan {
 	w.tb.Helper()
 	v := w.view()
@@ -101,7 +101,7 @@ func (w *world) decide(p policy.Policy) policy.Plan {
 
 type fatal struct{ testing.TB }
 
-// left ends the leases of jobs that are ending.
+// left ends the leases of trials that are ending.
 func (w *world) left() {
 	for _, a := range w.apps {
 		for _, j := range a.Jobs {
@@ -136,7 +136,7 @@ func policyWith(tb testing.TB, pairs ...string) *themis.Policy {
 	return p
 }
 
-func TestAnAppAloneGetsAllThatItCanUseForALease(t *testing.T) {
+func TestSingleSweepGetsAllItCanUse(t *testing.T) {
 	t.Parallel()
 	w, p := newWorld(t, 4, 4), policyWith(t)
 	a := w.submit("a", 6, 1, 10_000)
@@ -154,7 +154,7 @@ func TestAnAppAloneGetsAllThatItCanUseForALease(t *testing.T) {
 	}
 }
 
-func TestALeaseThatIsUpIsRenewedIfNobodyElseWantsTheDevices(t *testing.T) {
+func TestExpiredLeaseIsRenewedWithoutRivals(t *testing.T) {
 	t.Parallel()
 	w, p := newWorld(t, 4), policyWith(t)
 	a := w.submit("a", 4, 1, 10_000)
@@ -166,7 +166,7 @@ func TestALeaseThatIsUpIsRenewedIfNobodyElseWantsTheDevices(t *testing.T) {
 	}
 }
 
-func TestALeaseThatIsUpGoesToWhoIsWorseOff(t *testing.T) {
+func TestExpiredLeaseGoesToWorseOffSweep(t *testing.T) {
 	t.Parallel()
 	w, p := newWorld(t, 4), policyWith(t, "rounding=keep-one")
 	rich := w.submit("rich", 4, 1, 100_000)
@@ -181,7 +181,7 @@ func TestALeaseThatIsUpGoesToWhoIsWorseOff(t *testing.T) {
 	if len(plan.Revokes) == 0 || len(plan.Grants) != 0 {
 		t.Fatalf("when the leases are up: %+v", plan)
 	}
-	// The devices are kept for the winner, whoever else comes.
+	// The devices are kept for the winner, whichever other sweep is submitted.
 	w.submit("other", 9, 1, 10)
 	w.pass(time.Second)
 	w.decide(p)
@@ -193,7 +193,7 @@ func TestALeaseThatIsUpGoesToWhoIsWorseOff(t *testing.T) {
 	}
 }
 
-func TestOnlyTheWorstOffAreAskedAndTheRestGetsWhatIsLeft(t *testing.T) {
+func TestOnlyWorstOffAreAskedAndOthersGetLeftovers(t *testing.T) {
 	t.Parallel()
 	w, p := newWorld(t, 8, 8), policyWith(t)
 	for i := range 10 {
@@ -217,8 +217,8 @@ func TestOnlyTheWorstOffAreAskedAndTheRestGetsWhatIsLeft(t *testing.T) {
 	}
 }
 
-// With the option cover nobody more is asked than it takes to use what is on offer: who is worst off need not bid against
-// those who can wait.
+// With the option cover only as many sweeps are asked as can use the offer, so the worst off need not bid against those
+// that can wait.
 func TestNoMoreAreAskedThanCanUseTheOffer(t *testing.T) {
 	t.Parallel()
 	w, p := newWorld(t, 4), policyWith(t, "f=0", "cover=1")
@@ -230,7 +230,7 @@ func TestNoMoreAreAskedThanCanUseTheOffer(t *testing.T) {
 	}
 }
 
-// asked lists the apps that were asked for bids.
+// asked lists the sweeps that were asked for bids.
 func asked(plan policy.Plan) []string {
 	var names []string
 	for _, b := range plan.Auction.GetBidders() {
@@ -241,9 +241,9 @@ func asked(plan policy.Plan) []string {
 	return names
 }
 
-// An app of one short job is not left behind by many that could use far more: it holds nothing, so its rho has no bound, and
-// in units of its own T_id it soon has waited longest. By the option it comes first at once.
-func TestASmallAppIsNotLeftBehind(t *testing.T) {
+// A sweep with one short trial does not starve behind many that could use far more: it holds nothing, so its rho is
+// unbounded, and in units of its T_id it soon has waited longest. With the option it comes first at once.
+func TestSmallSweepDoesNotStarve(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		rank   string
@@ -269,8 +269,8 @@ func TestASmallAppIsNotLeftBehind(t *testing.T) {
 	}
 }
 
-// Who is asked is decided by the rho of the last auction: the app that was left with the least, not the one that could
-// gain most.
+// The rho of the last auction decides which sweep is asked: the one that was left with the least, not the one that
+// could gain most.
 func TestTheWorstRhoIsAskedFirst(t *testing.T) {
 	t.Parallel()
 	w, p := newWorld(t, 8), policyWith(t, "rank=rho", "cover=0")
@@ -294,9 +294,9 @@ func TestTheWorstRhoIsAskedFirst(t *testing.T) {
 	}
 }
 
-// Who is asked: rho of an app that holds nothing has no bound. It comes before every app that holds something, however bad
-// that one's rho and however small its own would be by its last table, by which idle=cached ranks it.
-func TestWhoHoldsNothingIsAskedBeforeAnyRho(t *testing.T) {
+// A sweep that holds nothing has an unbounded rho and is asked before every sweep that holds something, however bad the
+// other's rho, and however small its own by its last table, which idle=cached uses.
+func TestSweepThatHoldsNothingIsAskedFirst(t *testing.T) {
 	t.Parallel()
 	for options, want := range map[string]string{"": "young", "idle=cached": "ancient", "nothing=1000": "young", "nothing=1000 idle=cached": "ancient"} {
 		w, p := newWorld(t, 8), policyWith(t, append(strings.Fields(options), "f=0.999")...)
@@ -314,8 +314,8 @@ func TestWhoHoldsNothingIsAskedBeforeAnyRho(t *testing.T) {
 	}
 }
 
-// The weight of an app shortens what it is due by what it weighs in its tenant, and so it is asked before a tenant's other
-// apps that are like it. It takes no other tenant's turn, but by the option of before.
+// A sweep's weight within its tenant shortens its ideal time, so it is asked before the tenant's other equal sweeps. It
+// does not take other tenants' turns, except with weights=own.
 func TestAHeavierAppIsAskedFirst(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -336,7 +336,7 @@ func TestAHeavierAppIsAskedFirst(t *testing.T) {
 	}
 }
 
-// With eight equal apps of eight tenants nobody holds more by a weight, however large.
+// Among eight equal sweeps of eight tenants, a weight gives none more devices, however large it is.
 func TestAWeightDoesNotBuyTheCluster(t *testing.T) {
 	t.Parallel()
 	shares := map[float64]int{}
@@ -359,8 +359,9 @@ func TestAWeightDoesNotBuyTheCluster(t *testing.T) {
 	}
 }
 
-// With the option cover apps that hold all that they can use are asked beside those who could use more, not in their place.
-func TestWhoHasAllItCanUseTakesNobodysTurn(t *testing.T) {
+// With the option cover, sweeps that hold all they can use are asked in addition to those that could use more, not in
+// their place.
+func TestSatedSweepsTakeNoTurn(t *testing.T) {
 	t.Parallel()
 	w, p := newWorld(t, 8), policyWith(t, "f=0.5", "rank=passed-over", "cover=100")
 	for _, id := range []string{"sated0", "sated1"} {
@@ -377,7 +378,7 @@ func TestWhoHasAllItCanUseTakesNobodysTurn(t *testing.T) {
 	}
 }
 
-// A gang that was won finds its place, though small jobs that won as well could go on where they are.
+// A gang that was won finds its place even if small trials that also won could stay where they are.
 func TestLargeGangsComeFirst(t *testing.T) {
 	t.Parallel()
 	w, p := newWorld(t, 2, 2), policyWith(t, "f=0")
@@ -401,7 +402,7 @@ func TestLargeGangsComeFirst(t *testing.T) {
 	}
 }
 
-// outside is an agent that answers as it is told.
+// outside is a bidder with a fixed answer.
 type outside struct {
 	tables []agent.Table
 	err    error
@@ -409,14 +410,14 @@ type outside struct {
 
 func (o outside) Bid(*agent.Offer, []*agent.AppState) ([]agent.Table, error) { return o.tables, o.err }
 
-func TestAgentsOutsideThatGoWrongLoseTheirBid(t *testing.T) {
+func TestFailingOutsideBiddersLoseTheirBid(t *testing.T) {
 	t.Parallel()
 	row := agent.Row{Rho: 1, Gangs: []agent.Gangs{{Count: 99, Machines: 1, Devices: 8, Type: "gpu"}}}
 	for name, tc := range map[string]struct {
 		agent agent.Agent
 		want  string
 	}{
-		"nobody there":    {nil, "no agents"},
+		"no bidder":       {nil, "no agents"},
 		"an error":        {outside{err: errors.New("it hangs")}, "it hangs"},
 		"no answer":       {outside{}, "did not answer"},
 		"no number":       {outside{tables: []agent.Table{{Rho: -1, Ideal: 1}}}, "not a number"},
@@ -437,7 +438,8 @@ func TestAgentsOutsideThatGoWrongLoseTheirBid(t *testing.T) {
 	}
 }
 
-// On one machine of 8 and many of 2, the job that loses most by being apart gets the large one, and both run whole.
+// With one node of 4 and two of 2, the trial that loses most by being spread gets the large node, and both run with all
+// their devices.
 func TestGangsGoWhereTheyTrainBest(t *testing.T) {
 	t.Parallel()
 	w, p := newWorld(t, 2, 2, 4), policyWith(t, "f=0", "rounding=keep-one")
@@ -456,8 +458,8 @@ func TestGangsGoWhereTheyTrainBest(t *testing.T) {
 	}
 }
 
-// BenchmarkRound is a round in which every device of 256 is on a lease that is up, and 300 apps with up to 100 jobs want
-// them.
+// BenchmarkRound decides a round in which every one of 256 devices is on an expired lease, and 300 sweeps with up to
+// 100 trials want them.
 func BenchmarkRound(b *testing.B) {
 	devices := make([]int, 32)
 	for i := range devices {

@@ -9,40 +9,40 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 )
 
-// supply is what a round has to give: the jobs on leases that are up, those that rest between two slots of forks, and the gangs
-// that were secured by reservations and are nobody else's.
+// supply is what a round can distribute: the trials with expired leases, the trials between two fork slots, and the
+// gangs secured by reservations.
 type supply struct {
-	expired []*policy.Job
-	rests   map[*policy.Job]bool
-	up      map[*policy.Job]bool
-	secured map[*policy.Job][]cluster.Gang
+	expired   []*policy.Job
+	isResting map[*policy.Job]bool
+	isExpired map[*policy.Job]bool
+	secured   map[*policy.Job][]cluster.Gang
 }
 
 func newSupply(expired, rests []*policy.Job, secured map[*policy.Job][]cluster.Gang) *supply {
-	s := &supply{expired: expired, secured: secured, up: make(map[*policy.Job]bool, len(expired)), rests: make(map[*policy.Job]bool, len(rests))}
+	s := &supply{expired: expired, secured: secured, isExpired: make(map[*policy.Job]bool, len(expired)), isResting: make(map[*policy.Job]bool, len(rests))}
 	for _, j := range expired {
-		s.up[j] = true
+		s.isExpired[j] = true
 	}
 	for _, j := range rests {
-		s.rests[j] = true
+		s.isResting[j] = true
 	}
 	return s
 }
 
-// open says whether a job could take a gang.
-func (s *supply) open(j *policy.Job) bool {
-	if j.Running() && !s.rests[j] {
-		return s.up[j]
+// canTakeGang reports whether a trial could take a gang.
+func (s *supply) canTakeGang(j *policy.Job) bool {
+	if j.Running() && !s.isResting[j] {
+		return s.isExpired[j]
 	}
 	return s.secured[j] == nil
 }
 
-// holdings are what a job keeps, or has secured, and what it holds on a lease that is up.
+// holdings returns the devices that a trial keeps or has secured, and those that it holds on an expired lease.
 func (s *supply) holdings(v *policy.View, j *policy.Job) (held, lost agent.Holding) {
 	switch g := s.secured[j]; {
 	case g != nil:
 		held = v.Holding(j, g...)
-	case j.Running() && (s.up[j] || s.rests[j]):
+	case j.Running() && (s.isExpired[j] || s.isResting[j]):
 		lost = v.Holding(j, j.Gangs...)
 	case j.Running() && !j.Ending:
 		held = v.Holding(j, j.Gangs...)
@@ -50,49 +50,50 @@ func (s *supply) holdings(v *policy.View, j *policy.Job) (held, lost agent.Holdi
 	return held, lost
 }
 
-// holds says whether an app holds something: devices on leases that are up, and secured ones, count.
-func (s *supply) holds(a *policy.App) bool {
+// holdsDevices reports whether a sweep holds something. Devices on expired leases and secured ones count.
+func (s *supply) holdsDevices(a *policy.App) bool {
 	return slices.ContainsFunc(a.Jobs, func(j *policy.Job) bool { return j.Running() || s.secured[j] != nil })
 }
 
-// tradable says whether something is on offer and somebody wants something.
-func (s *supply) tradable(v *policy.View) bool {
+// hasTrade reports whether there are both devices on offer and a sweep that could use some.
+func (s *supply) hasTrade(v *policy.View) bool {
 	if len(s.expired) > 0 {
 		return true
 	}
 	return v.Free.FreeDevices() > 0 && slices.ContainsFunc(v.Apps, func(a *policy.App) bool {
-		return !a.Paused && (slices.ContainsFunc(a.Jobs, s.open) || a.Forks > 1 && slices.ContainsFunc(a.Jobs, s.alone))
+		return !a.Paused && (slices.ContainsFunc(a.Jobs, s.canTakeGang) || a.Forks > 1 && slices.ContainsFunc(a.Jobs, s.isUnforked))
 	})
 }
 
-// alone says whether a job that keeps its devices is trained by one process, and might by several.
-func (s *supply) alone(j *policy.Job) bool {
-	return j.MayFork() && j.Running() && !j.Forked && !j.Ending && !s.up[j] && s.secured[j] == nil && len(j.Gangs) == 1
+// isUnforked reports whether a trial that keeps its devices is trained by one process and could be forked.
+func (s *supply) isUnforked(j *policy.Job) bool {
+	return j.MayFork() && j.Running() && !j.Forked && !j.Ending && !s.isExpired[j] && s.secured[j] == nil && len(j.Gangs) == 1
 }
 
-// standing is how an app stands before the auction.
-type standing struct {
+// The state of a sweep before the auction.
+type sweepState struct {
 	app *policy.App
-	// open jobs could take a gang, those with most left to do first; keeps is the devices of the others.
+	// open lists the trials that could take a gang, those with the most work left first. keeps is the number of devices
+	// of the others.
 	open  []*policy.Job
 	keeps int
 }
 
-// standings of the apps that are not paused.
-func standings(v *policy.View, s *supply) []standing {
-	all := make([]standing, 0, len(v.Apps))
+// sweepStates returns the states of the sweeps that are not paused.
+func sweepStates(v *policy.View, s *supply) []sweepState {
+	all := make([]sweepState, 0, len(v.Apps))
 	for _, a := range v.Apps {
 		if a.Paused {
 			continue
 		}
-		one := standing{app: a}
+		one := sweepState{app: a}
 		for _, j := range a.Jobs {
 			switch g := s.secured[j]; {
 			case g != nil:
 				for _, gang := range g {
 					one.keeps += gang.Size()
 				}
-			case s.open(j):
+			case s.canTakeGang(j):
 				one.open = append(one.open, j)
 			case !j.Ending:
 				one.keeps += j.Held().Size()

@@ -8,23 +8,23 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/agent"
 )
 
-// study makes what apps know and say wrong, to see what that does to a mechanism (figures 17 and 18).
+// study distorts what sweeps know and report, to see the effect on a mechanism (figures 17 and 18).
 type study struct {
 	seed uint64
-	// errors is by what part estimates are off at most, liars the part of the apps that over-report their slowdowns, and
-	// lie by how much they do.
+	// errors is the largest relative error of estimates, liars the fraction of sweeps that over-report their slowdowns,
+	// and lie by how much they do.
 	errors, liars, lie float64
 }
 
-// chance is an app's own random numbers, the same in every round.
+// chance returns a sweep's random numbers, which are the same in every round.
 func (s *study) chance(app string) *rand.Rand {
 	h := fnv.New64a()
 	h.Write([]byte(app))
 	return rand.New(rand.NewPCG(s.seed, h.Sum64()))
 }
 
-// err makes an app's estimate of its work wrong.
-func (s *study) err(state *agent.AppState) {
+// distortWork distorts a sweep's estimate of its work.
+func (s *study) distortWork(state *agent.AppState) {
 	if s.errors == 0 {
 		return
 	}
@@ -38,7 +38,8 @@ func (s *study) err(state *agent.AppState) {
 	}
 }
 
-// Lies says whether an app is among the liars if so large a part of the apps lies. Who lies among few does so among many.
+// Lies reports whether a sweep lies if this fraction of the sweeps does. A sweep that lies at a fraction also lies at
+// every larger one.
 func Lies(seed uint64, app string, part float64) bool {
 	draw := (&study{seed: seed}).chance(app)
 	draw.Float64()
@@ -46,8 +47,8 @@ func Lies(seed uint64, app string, part float64) bool {
 	return draw.Float64() < part
 }
 
-// distort makes an app's slowdowns wrong.
-func (s *study) distort(app string, t *agent.Table) {
+// distortTable distorts a sweep's slowdowns.
+func (s *study) distortTable(app string, t *agent.Table) {
 	if s.errors == 0 && (s.liars == 0 || s.lie == 0) {
 		return
 	}

@@ -10,7 +10,8 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/agent"
 )
 
-// An app's estimate of the work that is left is off by one factor, its own, the same in every round; what is done is known.
+// A sweep's estimate of its remaining work is off by one factor that is the same in every round; the work done is known
+// exactly.
 func TestEstimatesThatAreOff(t *testing.T) {
 	t.Parallel()
 	state := func(app string) *agent.AppState {
@@ -20,7 +21,7 @@ func TestEstimatesThatAreOff(t *testing.T) {
 	}
 	exact := &study{seed: 1}
 	if s := state("a"); true {
-		exact.err(s)
+		exact.distortWork(s)
 		if diff := cmp.Diff(state("a").Jobs, s.Jobs); diff != "" || s.Outlook.Steps != 1_000_100 {
 			t.Errorf("without errors it is wrong: %s", diff)
 		}
@@ -29,7 +30,7 @@ func TestEstimatesThatAreOff(t *testing.T) {
 	least, most := 2., 0.
 	for i := range 200 {
 		s := state(fmt.Sprint("app-", i))
-		off.err(s)
+		off.distortWork(s)
 		factor := (s.Jobs[0].Until - 10) / 50
 		least, most = min(least, factor), max(most, factor)
 		if total := (s.Jobs[0].Total - 10) / 200; math.Abs(total-factor) > 1e-9 || s.Jobs[0].Done != 10 {
@@ -46,12 +47,13 @@ func TestEstimatesThatAreOff(t *testing.T) {
 		t.Errorf("200 apps are off by %g to %g, want nearly .8 to 1.2", least, most)
 	}
 	var unknown agent.AppState
-	if off.err(&unknown); unknown.Outlook.Steps != 0 {
-		t.Errorf("what nobody knows is %d steps", unknown.Outlook.Steps)
+	if off.distortWork(&unknown); unknown.Outlook.Steps != 0 {
+		t.Errorf("an unknown amount of work became %d steps", unknown.Outlook.Steps)
 	}
 }
 
-// Liars say that what spans machines slows them down more than it does; the rest of what they say is true, and so is what others say.
+// Liars over-report how much being spread over nodes slows them down; their other reports are true, and so are those of
+// other sweeps.
 func TestLies(t *testing.T) {
 	t.Parallel()
 	table := agent.Table{Rows: []agent.Row{
@@ -59,24 +61,24 @@ func TestLies(t *testing.T) {
 	}}
 	rhos := func(s study, app string) [2]float64 {
 		said := table
-		s.distort(app, &said)
+		s.distortTable(app, &said)
 		return [2]float64{said.Rows[0].Rho, said.Rows[1].Rho}
 	}
 	for name, tc := range map[string]struct {
 		study study
 		want  [2]float64
 	}{
-		"everybody lies":         {study{liars: 1, lie: .5}, [2]float64{4, 3}},
-		"nobody lies":            {study{lie: .5}, [2]float64{4, 2}},
-		"by nothing":             {study{liars: 1}, [2]float64{4, 2}},
-		"nobody, and few errors": {study{errors: 1e-12, lie: .5}, [2]float64{4, 2}},
+		"all lie":              {study{liars: 1, lie: .5}, [2]float64{4, 3}},
+		"no liars":             {study{lie: .5}, [2]float64{4, 2}},
+		"by nothing":           {study{liars: 1}, [2]float64{4, 2}},
+		"no liars, few errors": {study{errors: 1e-12, lie: .5}, [2]float64{4, 2}},
 	} {
 		if got := rhos(tc.study, "a"); math.Abs(got[0]-tc.want[0])+math.Abs(got[1]-tc.want[1]) > 1e-9 {
 			t.Errorf("%s: %v, want %v", name, got, tc.want)
 		}
 	}
 	if table.Rows[1].Rho != 2 {
-		t.Error("who distorts a table changes the one that it was given")
+		t.Error("distortTable modifies the given table")
 	}
 	few, many, least, most := 0, 0, 2., 0.
 	for i := range 400 {

@@ -10,8 +10,8 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/policy/gavel"
 )
 
-// begin begins a round, or begins it again if somebody comes or goes at the same moment: the same allocation is made with
-// them, and types are drawn in the same order.
+// begin begins a round, or begins it again if jobs are added or removed at the same time: the allocation is made again
+// with them, and the types are drawn in the same order.
 func (p *Policy) begin(v *policy.View) policy.Plan {
 	now := p.clock(v.Now)
 	again := v.Now.Equal(p.s.Begun)
@@ -20,18 +20,18 @@ func (p *Policy) begin(v *policy.View) policy.Plan {
 	}
 	p.s.Drawn = p.shuffle.Draws
 	if p.whole {
-		p.settleWhole(v)
+		p.recordWholeRound(v)
 	} else {
-		p.settle(now)
+		p.recordRound(now)
 	}
 	p.count(v)
-	p.meet(v)
-	p.look(v)
+	p.matchJobs(v)
+	p.lookUpRates(v)
 	p.s.On, p.s.Begun, p.s.Apps, p.s.Assignments = false, v.Now, len(v.Apps), p.s.Assignments[:0]
 	free := v.Free.FreeDevices()
 	if len(p.turn.jobs) == 0 || len(p.s.Types) == 0 {
 		p.s.Free = free
-		return policy.Plan{Reason: "no job wants devices, or there are none", Next: p.later(v)}
+		return policy.Plan{Reason: "no job wants devices, or there are none", Next: p.nextIfIdle(v)}
 	}
 	why := ""
 	if p.s.Rounds.Due(now) || again && p.s.Rounds.Changed && p.s.Rounds.Last == now {
@@ -45,7 +45,7 @@ func (p *Policy) begin(v *policy.View) policy.Plan {
 	plan := p.place(v, picks)
 	p.s.On = len(p.s.Assignments) > 0
 	if p.whole {
-		p.measure()
+		p.setRoundLength()
 	}
 	p.s.Free = free
 	for _, g := range plan.Grants {
@@ -56,8 +56,8 @@ func (p *Policy) begin(v *policy.View) policy.Plan {
 	return plan
 }
 
-// later is when to look again although nobody can run: never, unless somebody wants to.
-func (p *Policy) later(v *policy.View) (next time.Time) {
+// nextIfIdle returns when to decide again although nothing can run: never, unless a job waits.
+func (p *Policy) nextIfIdle(v *policy.View) (next time.Time) {
 	for _, a := range v.Apps {
 		if len(a.Jobs) > 0 && !a.Paused {
 			return p.next()
@@ -66,8 +66,8 @@ func (p *Policy) later(v *policy.View) (next time.Time) {
 	return next
 }
 
-// settle books what ran in the round that ends.
-func (p *Policy) settle(now float64) {
+// recordRound records what ran in the round that ends.
+func (p *Policy) recordRound(now float64) {
 	begun := p.clock(p.s.Begun)
 	for i := range p.s.Assignments {
 		s := &p.s.Assignments[i]
@@ -83,7 +83,7 @@ func (p *Policy) settle(now float64) {
 	}
 }
 
-// allocate makes a new allocation, and says what was odd about it.
+// allocate makes a new allocation, and returns a remark about it if the program failed.
 func (p *Policy) allocate(now float64, v *policy.View) (why string) {
 	t := &p.turn
 	in := &Input{policy: p}
@@ -98,7 +98,7 @@ func (p *Policy) allocate(now float64, v *policy.View) (why string) {
 		}
 		heavy, steps, elapsed := p.outlook(i, v)
 		if steps <= 0 {
-			steps = best * max(elapsed, p.seconds) // unknown: as long again as it has been here
+			steps = best * max(elapsed, p.seconds) // unknown: assume as long again as it has been here
 		}
 		at = append(at, i)
 		in.Number, in.Whole = append(in.Number, p.s.Rounds.Shares[i].Job), append(in.Whole, t.scale[i])
@@ -125,7 +125,7 @@ func (p *Policy) allocate(now float64, v *policy.View) (why string) {
 	return why
 }
 
-// outlook is a job's weight, its steps left, 0 if unknown, and the seconds since it came.
+// outlook returns a job's weight, its steps left, 0 if unknown, and the seconds since it arrived.
 func (p *Policy) outlook(i int, v *policy.View) (heavy, steps, elapsed float64) {
 	if p.whole {
 		c := &p.s.Counts[i]
@@ -146,7 +146,7 @@ func weight(j *policy.Job) float64 {
 	return w
 }
 
-// ordered are the names of types by which Gavel fills them.
+// ordered returns the names of types in the order in which Gavel fills them.
 func ordered() []string { return []string{"v100", "p100", "k80"} }
 
 // pick picks the jobs of the round.
@@ -157,8 +157,8 @@ func (p *Policy) pick() []gavel.Pick {
 	})
 }
 
-// order is the order in which types are filled: the fastest first, or shuffled. Gavel shuffles all three types that it
-// knows, those that the cluster lacks too.
+// order returns the order in which types are filled: the fastest first, or shuffled. Gavel shuffles all three types
+// that it knows, including those that the cluster lacks.
 func (p *Policy) order() []int {
 	names, known := ordered(), 0
 	for _, kind := range p.s.Types {
@@ -179,7 +179,7 @@ func (p *Policy) order() []int {
 	return slices.DeleteFunc(order, func(t int) bool { return t < 0 })
 }
 
-// bySpeed sorts types by how fast jobs run on them, each job's best type counting one.
+// bySpeed sorts types by how fast jobs run on them, relative to each job's best type.
 func (p *Policy) bySpeed() []string {
 	t := &p.turn
 	sum := make([]float64, len(p.s.Types))

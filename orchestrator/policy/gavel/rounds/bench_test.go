@@ -10,8 +10,8 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/policy/gavel/rounds"
 )
 
-// BenchmarkDecide measures the beginning of a round with 5,000 jobs on 210 nodes of 8 devices, and what is asked in the
-// middle of one. In each round one job in fifty is another.
+// BenchmarkDecide measures the beginning of a round with 5,000 jobs on 210 nodes of 8 devices, and a decision in the
+// middle of one. In each round one job in fifty is replaced.
 func BenchmarkDecide(b *testing.B) {
 	for _, name := range []string{"gavel-las", "gavel-fifo", "isolated", "gavel-ftf"} {
 		b.Run(name, func(b *testing.B) {

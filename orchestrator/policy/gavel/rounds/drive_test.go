@@ -10,20 +10,21 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 )
 
-// driver runs a policy on a virtual clock as the simulator does, without control: revoked jobs leave at once.
+// driver runs a policy on a virtual clock as the simulator does, without control: revoked jobs release their devices at
+// once.
 type driver struct {
 	t      testing.TB
 	p      policy.Policy
 	v      *policy.View
 	zero   time.Time
 	coming []arrival
-	// at is when each job ended, in seconds, by app.
+	// ended is when each job ended, in seconds, by sweep.
 	ended   map[string]float64
 	moves   int
 	rounds  int
 	busy    float64
 	decided time.Duration
-	// each is called after every decision, singly has every arrival decided on by itself.
+	// each is called after every decision. singly makes every arrival a separate decision.
 	each   func(policy.Plan)
 	singly bool
 }
@@ -33,7 +34,7 @@ type arrival struct {
 	job *policy.Job
 }
 
-// newDriver has nodes of four devices, or another number, of each type.
+// newDriver returns a driver with nodes of perNode devices of each type.
 func newDriver(t testing.TB, p policy.Policy, perNode int, devices map[string]int, order ...string) *driver {
 	d := &driver{t: t, p: p, v: &policy.View{}, zero: time.Unix(1_600_000_000, 0).UTC(), ended: map[string]float64{}}
 	for _, kind := range order {
@@ -49,7 +50,7 @@ func newDriver(t testing.TB, p policy.Policy, perNode int, devices map[string]in
 	return d
 }
 
-// add has a job come.
+// add schedules the arrival of a job.
 func (d *driver) add(at float64, steps int64, scale int, weight float64, speeds *cluster.Speeds) {
 	a := &policy.App{
 		ID: fmt.Sprintf("a-%d", len(d.coming)), Order: len(d.coming), Weight: 1, Submitted: d.time(at), TotalSteps: steps,
@@ -67,7 +68,7 @@ func (d *driver) time(seconds float64) time.Time { return d.zero.Add(time.Durati
 
 func (d *driver) seconds(t time.Time) float64 { return t.Sub(d.zero).Seconds() }
 
-// end is when a running job is done.
+// end returns when a running job is done.
 func (d *driver) end(j *policy.Job) time.Time {
 	left := float64(j.TotalSteps-j.Step) / d.v.Rate(j, j.Gang())
 	return j.Reported.Add(time.Duration(math.Ceil(left * 1e9)))
@@ -107,7 +108,7 @@ func (d *driver) run() {
 	}
 }
 
-// finish takes away the jobs that are done.
+// finish removes the jobs that are done.
 func (d *driver) finish() {
 	kept := d.v.Apps[:0]
 	for _, a := range d.v.Apps {
@@ -129,7 +130,7 @@ func (d *driver) leave(j *policy.Job) {
 	j.Gangs, j.Reported, j.Ending, j.Queued = nil, time.Time{}, false, d.v.Now
 }
 
-// decide asks the policy until it takes nothing away any more.
+// decide calls the policy until it revokes nothing more.
 func (d *driver) decide() time.Time {
 	for {
 		d.v.Free.Commit()
@@ -144,7 +145,7 @@ func (d *driver) decide() time.Time {
 		}
 		for _, g := range plan.Grants {
 			if g.Job.Running() || !d.v.Free.Fits(g.Gang, g.Job.Demand) || g.Reason == "" {
-				d.t.Fatalf("at %s job %s was granted what it cannot have: %v", d.v.Now, g.Job.App.ID, g.Gang)
+				d.t.Fatalf("at %s job %s was granted devices that it cannot have: %v", d.v.Now, g.Job.App.ID, g.Gang)
 			}
 			d.v.Free.Take(g.Gang, g.Job.Demand)
 			g.Job.Gangs, g.Job.Granted, g.Job.Reported, g.Job.Queued = []cluster.Gang{g.Gang}, d.v.Now, d.v.Now, time.Time{}

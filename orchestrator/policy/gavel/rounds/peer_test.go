@@ -20,7 +20,7 @@ import (
 
 const shared = "../../../../../shared/data/traces/gavel"
 
-// load has the jobs of one of Gavel's traces come.
+// load adds the jobs of one of Gavel's traces.
 func (d *driver) load(trace string) {
 	t := d.t
 	t.Helper()
@@ -68,7 +68,7 @@ func (d *driver) load(trace string) {
 	}
 }
 
-// completion are the mean and the 99th percentile of completion times, and the makespan.
+// completion returns the mean and the 99th percentile of completion times, and the makespan.
 func (d *driver) completion() (mean, p99, makespan float64) {
 	var all []float64
 	for _, a := range d.coming {
@@ -81,9 +81,9 @@ func (d *driver) completion() (mean, p99, makespan float64) {
 	return mean / float64(len(all)), all[len(all)*99/100], makespan
 }
 
-// figures are of Gavel's own simulator, seed 0. Runs are chaotic: of jobs that are equal in everything but rounding one goes
-// first, and the 99th percentile is the completion time of one job, the third from the end. Disturbing X by 1e-8 moves the
-// mean of gavel-las by 1 % and its 99th percentile by 7 %.
+// figures are results of Gavel's own simulator, seed 0. Runs are chaotic: among jobs that are equal except for rounding
+// one goes first, and the 99th percentile is the completion time of one job, the third from the end. Disturbing X by
+// 1e-8 moves the mean of gavel-las by 1 % and its 99th percentile by 7 %.
 type figures struct {
 	policy                 string
 	mean, p99, makespan, u float64

@@ -9,20 +9,20 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/policy/gavel"
 )
 
-// placing is where a round's jobs are placed: a plan in which what runs is up for grabs.
+// placing is the state of placing a round's jobs, in a plan that may reassign the devices of running jobs.
 type placing struct {
 	p    *Policy
 	v    *policy.View
 	now  float64
 	plan *policy.Planner
-	// from is, by type, the first node that may have something free.
+	// from is, by type, the first node that may have free devices.
 	from []int
 	done []bool // by share: has an assignment
 }
 
-// place gives the picks devices by the rules of gavel.Place: large jobs first; jobs stay where they are if that is free;
-// the others go to the first node that has room, or take what is free node after node. What must be released first is
-// reserved by their assignments, and granted later in the round.
+// place gives the picks devices by the rules of gavel.Place: large jobs first; jobs stay where they are if those
+// devices are free; the others go to the first node that has room, or take what is free node after node. Devices that
+// must be released first are reserved by the assignments, and granted later in the round.
 func (p *Policy) place(v *policy.View, picks []gavel.Pick) policy.Plan {
 	f := &placing{
 		p: p, v: v, now: p.clock(v.Now), plan: policy.Extend(v),
@@ -37,7 +37,7 @@ func (p *Policy) place(v *policy.View, picks []gavel.Pick) policy.Plan {
 			end++
 		}
 		for _, pick := range picks[start:end] {
-			f.stay(pick)
+			f.keepOnType(pick)
 		}
 		for _, pick := range picks[start:end] {
 			failed = !f.place(pick) || failed
@@ -45,7 +45,7 @@ func (p *Policy) place(v *policy.View, picks []gavel.Pick) policy.Plan {
 		start = end
 	}
 	f.fill(failed)
-	// Who runs on a node that drains, where nobody else may, goes on.
+	// A job on a draining node continues, because no other job may run there.
 	f.eachRunning(func(j *policy.Job) {
 		if v.Draining(j.Gang()) {
 			f.plan.Keep(j)
@@ -54,8 +54,8 @@ func (p *Policy) place(v *policy.View, picks []gavel.Pick) policy.Plan {
 	return f.plan.Plan("", "others' turn in this round")
 }
 
-// eachRunning goes through the jobs that hold devices which this policy may take; paused apps' jobs are ending by
-// themselves.
+// eachRunning calls do for the jobs whose devices this policy may reassign; the jobs of paused sweeps are ending
+// anyway.
 func (f *placing) eachRunning(do func(*policy.Job)) {
 	for _, a := range f.v.Apps {
 		if a.Paused {
@@ -69,15 +69,15 @@ func (f *placing) eachRunning(do func(*policy.Job)) {
 	}
 }
 
-// stay lets a job go on where it is, if that is of the type that it was picked for.
-func (f *placing) stay(pick gavel.Pick) {
+// keepOnType lets a job continue where it is if that is of the type for which it was picked.
+func (f *placing) keepOnType(pick gavel.Pick) {
 	i := f.p.s.Rounds.Index(pick.Job)
 	if j := f.p.turn.jobs[i]; j != nil && j.Running() && cluster.TypeOf(f.v.Nodes, j.Gang()) == f.p.s.Types[pick.Type] {
 		f.keep(i, pick)
 	}
 }
 
-// keep lets a job go on where it is, if nobody was given its devices.
+// keep lets a job continue where it is unless its devices were given away.
 func (f *placing) keep(i int, pick gavel.Pick) bool {
 	j := f.p.turn.jobs[i]
 	if !f.plan.Keep(j) {
@@ -90,23 +90,23 @@ func (f *placing) keep(i int, pick gavel.Pick) bool {
 	return true
 }
 
-// place finds a pick a place, unless it has one.
+// place finds a place for a pick unless it has one.
 func (f *placing) place(pick gavel.Pick) bool {
 	i := f.p.s.Rounds.Index(pick.Job)
 	if f.done[i] {
 		return true
 	}
 	j := f.p.turn.jobs[i]
-	if j == nil { // it has ended but for Gavel's count: its devices idle
+	if j == nil { // it has ended except in Gavel's count: its devices idle
 		f.p.s.Assignments = append(f.p.s.Assignments, assignment{Job: pick.Job, Who: f.p.s.Names[i], Type: pick.Type, Given: true, Left: true})
 		return true
 	}
 	g, ok := f.find(j, pick)
-	return ok && f.put(i, pick, g)
+	return ok && f.placeGang(i, pick, g)
 }
 
-// put gives a job a gang, now or once it is free.
-func (f *placing) put(i int, pick gavel.Pick, g cluster.Gang) bool {
+// placeGang gives a job a gang, now or once it is free.
+func (f *placing) placeGang(i int, pick gavel.Pick, g cluster.Gang) bool {
 	j := f.p.turn.jobs[i]
 	if !f.plan.PlaceOn(j, g, f.p.reason(pick.Type)) {
 		return false
@@ -122,7 +122,7 @@ func (f *placing) put(i int, pick gavel.Pick, g cluster.Gang) bool {
 
 func (p *Policy) reason(t int) string { return "its turn on " + p.s.Types[t] + " in this round" }
 
-// find finds devices for a pick: on the first node that has enough; if none has, on one after the other.
+// find finds devices for a pick: on the first node that has enough, or else on several nodes in order.
 func (f *placing) find(j *policy.Job, pick gavel.Pick) (cluster.Gang, bool) {
 	kind, free := f.p.s.Types[pick.Type], f.plan.Free()
 	for f.from[pick.Type] < len(f.v.Nodes) && free.FreeAt(f.from[pick.Type], kind) == 0 {
@@ -151,8 +151,8 @@ func (f *placing) find(j *policy.Job, pick gavel.Pick) (cluster.Gang, bool) {
 	return g, left == 0
 }
 
-// fill gives what the picks leave to whoever can have it, the longest here first: if somebody could not be placed, to
-// all; otherwise to jobs that no single type has room for, which Gavel does not know.
+// fill distributes what the picks leave, earliest arrivals first: to all jobs if some pick could not be placed;
+// otherwise to jobs for which no single type has room, which Gavel does not have.
 func (f *placing) fill(all bool) {
 	for i, j := range f.p.turn.jobs {
 		if f.plan.Free().FreeDevices() == 0 {
@@ -161,7 +161,7 @@ func (f *placing) fill(all bool) {
 		switch {
 		case f.done[i] || j == nil:
 		case !slices.Contains(f.p.turn.may[i], true):
-			f.squeeze(i, j)
+			f.placeMixed(i, j)
 		case all && !j.Running():
 			for t, rate := range f.p.turn.rate[i] {
 				pick := gavel.Pick{Job: f.p.s.Rounds.Shares[i].Job, Type: t, Scale: f.p.turn.scale[i]}
@@ -173,8 +173,8 @@ func (f *placing) fill(all bool) {
 	}
 }
 
-// squeeze finds a job of no single type a place.
-func (f *placing) squeeze(i int, j *policy.Job) {
+// placeMixed finds a place for a job that needs several types.
+func (f *placing) placeMixed(i int, j *policy.Job) {
 	number := f.p.s.Rounds.Shares[i].Job
 	kind := func(g cluster.Gang) int {
 		return slices.Index(f.p.s.Types, f.v.Nodes[g[0].Node].Devices[g[0].Devices[0]].Type)
@@ -183,6 +183,6 @@ func (f *placing) squeeze(i int, j *policy.Job) {
 		return
 	}
 	if g, ok := f.plan.Free().Best(j.Demand); ok {
-		f.put(i, gavel.Pick{Job: number, Type: kind(g)}, g)
+		f.placeGang(i, gavel.Pick{Job: number, Type: kind(g)}, g)
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/policy/stagetest"
 )
 
-// table is nodes and jobs of "least-most on where", where a job without a place waits; demands may be changed.
+// table is a stage and its jobs, some of them running; their demands may be changed.
 type table struct {
 	stage *stagetest.Stage
 	jobs  []*policy.Job
@@ -32,10 +32,10 @@ func (b *table) job(least, most int, g cluster.Gang, change ...func(*policy.Job)
 func spread(j *policy.Job) { j.Demand.MultiNode = true }
 func mixed(j *policy.Job)  { j.Demand.MultiNode, j.Demand.Mixed = true, true }
 
-// at is a gang of one node.
+// at returns a gang on one node.
 func at(node int, devices ...int) cluster.Gang { return cluster.Gang{{Node: node, Devices: devices}} }
 
-// decide is the first round of a policy, and where its assignments are.
+// decide returns the plan of a policy's first round, and the places of its assignments.
 func (b *table) decide(t *testing.T, rule string) (plan policy.Plan, assignments map[string]string) {
 	t.Helper()
 	p := New(rule, policy.NewOptions(nil))
@@ -61,7 +61,7 @@ func TestPlaces(t *testing.T) {
 		assignments map[string]string
 		revoked     int
 	}{
-		"who runs stays, others go to the first node with room": {
+		"running jobs stay, others go to the first node with room": {
 			stagetest.Nodes("v100", 2, 2, 2),
 			func(b *table) { b.job(1, 1, at(1, 0)); b.job(2, 2, nil); b.job(1, 1, nil) },
 			map[string]string{"app0": "[{1 [0]}] true", "app1": "[{0 [0 1]}] true", "app2": "[{1 [1]}] true"},
@@ -79,13 +79,13 @@ func TestPlaces(t *testing.T) {
 			map[string]string{"app0": "[{1 [1]}] false", "app1": "[{2 [0]}] false", "app2": "[{0 [0 1]} {1 [0]}] false"},
 			2,
 		},
-		"who fits on no single type gets what the others leave": {
+		"a job that needs several types gets leftovers": {
 			append(stagetest.Nodes("k80", 1, 2, 2), stagetest.Nodes("v100", 1, 2, 2)...),
 			func(b *table) { b.job(3, 3, nil, mixed) },
 			map[string]string{"app0": "[{0 [0 1]} {1 [0]}] true"},
 			0,
 		},
-		"who is leaving has its turn elsewhere": {
+		"an ending job has its turn elsewhere": {
 			stagetest.Nodes("v100", 1, 2, 2),
 			func(b *table) {
 				b.job(1, 1, at(0, 0), func(j *policy.Job) { j.Ending = true })
@@ -94,7 +94,7 @@ func TestPlaces(t *testing.T) {
 			map[string]string{"app0": "[{0 [0]}] false", "app1": "[{0 [1]}] true"},
 			0,
 		},
-		"who runs on a node that drains goes on": {
+		"a job on a draining node continues": {
 			append(draining(stagetest.Nodes("a", 1, 2, 2)), gpus("b", 1)),
 			func(b *table) { b.job(1, 1, at(0, 0)); b.job(1, 1, nil) },
 			nil, 0,
@@ -128,14 +128,14 @@ func draining(nodes []cluster.Node) []cluster.Node {
 	return nodes
 }
 
-// gpus is one node of so many devices.
+// gpus returns one node with n devices.
 func gpus(name string, n int) cluster.Node {
 	node := stagetest.Nodes("gpu", 1, n, n)[0]
 	node.Name = name
 	return node
 }
 
-// What is meant for a job is granted in the middle of a round, as soon as it is free and not before.
+// Devices reserved for a job are granted in the middle of a round, as soon as they are free and not before.
 func TestReservedAssignmentsAreGivenWithinTheRound(t *testing.T) {
 	t.Parallel()
 	b := newTable(stagetest.Nodes("v100", 2, 2, 2)...)
@@ -158,7 +158,7 @@ func TestReservedAssignmentsAreGivenWithinTheRound(t *testing.T) {
 	}
 }
 
-// A snapshot of before assignments were named gangs of the planner's is read as it was.
+// A snapshot in the old format of assignments can be read.
 func TestOldAssignmentsAreRead(t *testing.T) {
 	t.Parallel()
 	p := New("isolated", policy.NewOptions(nil))
@@ -173,8 +173,8 @@ func TestOldAssignmentsAreRead(t *testing.T) {
 	}
 }
 
-// A job that could run on one type if its tenant's quota had room for it there is a job of no single type: it takes what
-// is free of several.
+// A job that could run on one type if its tenant's quota for that type were larger counts as a job that needs several
+// types: it gets what is free of several.
 func TestAQuotaClosesAType(t *testing.T) {
 	t.Parallel()
 	mixed := gpus("mixed", 4)

@@ -1,28 +1,29 @@
-// Package rounds makes policies of Gavel's programs and its round-based mechanism (package gavel), for the registry. The
-// rules are those of Gavel's own simulator:
+// Package rounds makes policies from Gavel's programs and its round-based mechanism (package gavel), for the registry.
+// The rules are those of Gavel's own simulator:
 //
-//   - Time is cut into rounds, 360 s by default. Who runs is decided when a round begins, and only then: who comes waits
-//     for the next round, and what a job leaves that ends idles until then. A round in which nothing runs any more is
-//     over.
-//   - A new allocation is made when a round begins, jobs have come or gone since the last one, and that is long enough
-//     ago (interval); or when nobody could run under the old one.
-//   - A job that is picked again for the type it holds goes on without a stop. The others save and leave, and what they
-//     leave is granted as it falls free, in the same round.
+//   - Time is divided into rounds, 360 s by default. Only the beginning of a round decides which jobs run: new jobs
+//     wait for the next round, and devices of a job that ends idle until then. A round ends early if nothing runs in it
+//     any longer.
+//   - A new allocation is made when a round begins, if jobs have been added or removed since the last one and that is
+//     long enough ago (interval), or if no job could run under the old one.
+//   - A job that is picked again for the type that it holds continues without a stop. The others save and leave, and
+//     their devices are granted as they become free, in the same round.
 //
-// A job takes the least number of devices that it asked for; on types with fewer than that it does not run. Its speed on
-// a type is that of a gang in one machine.
+// A job gets the least number of devices that it asks for; it does not run on types with fewer. Its speed on a type is
+// that of a gang on one node.
 //
-// # What differs from Gavel's simulator
+// # Differences from Gavel's simulator
 //
-// There a job does whole steps in each round, idles for the rest of it, and what it lacks by that takes another turn;
-// here it trains on and ends up to a round sooner. There a job with fewer steps left than workers fails its rounds, and is
-// dropped after five of them (298 of 300 jobs end under fifo on the trace of the tests); here it ends. Schedules hang on
-// such things: who comes next, comes sooner. The option whole-steps has the mechanism follow Gavel's count, so that
-// every turn falls as it does there, drops included, and only the jobs' own ends are those of this side.
+// In Gavel's simulator a job does whole steps in each round, idles for the rest of it, and makes up the difference in
+// another turn; here it continues to train and ends up to a round earlier. There a job with fewer steps left than
+// workers fails its rounds, and is dropped after five of them (298 of 300 jobs end under fifo on the trace of the
+// tests); here it ends. Schedules depend on such details: an earlier end gives others an earlier start. With the option
+// whole-steps the mechanism follows Gavel's count, so that every turn is as in Gavel, drops included, and only the
+// jobs' own ends differ.
 //
-// There, when nobody may run until the next allocation, time goes on to the next arrival; here that allocation is made
-// at once. A job that cannot be placed (trust, memory, no node with enough devices) lets others have its turn. A job that
-// no single type has room for, and that may mix them, gets what the others leave.
+// If no job may run until the next allocation, Gavel's simulator advances to the next arrival; here the allocation is
+// made at once. A job that cannot be placed (trust, memory, no node with enough devices) loses its turn to others. A
+// job for which no single type has room, and that may mix types, gets what the others leave.
 package rounds
 
 import (
@@ -34,13 +35,13 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/policy/gavel"
 )
 
-// A Rule is what one of Gavel's policies has of its own.
+// A Rule defines one of Gavel's policies.
 type Rule struct {
 	// Allocate computes the allocation.
 	Allocate func(*Input) (gavel.Allocation, error)
-	// Aware rules know the types of device. For the others the order in which types are filled is shuffled.
+	// Aware rules know the device types. For the others the order in which types are filled is shuffled.
 	Aware bool
-	// Strict rounds run nobody who was allocated nothing.
+	// Strict rounds never run jobs with zero allocation.
 	Strict bool
 }
 
@@ -54,14 +55,14 @@ type Policy struct {
 	seed    uint32
 	whole   bool
 	s       state
-	// shuffle and random are at the draws that the state says.
+	// shuffle and random are at the draws recorded in the state.
 	shuffle, random *gavel.Mersenne
 	// scratch
 	turn turn
 }
 
-// New makes a policy by its name in the registry, one of Names, or "fifo", which is gavel-fifo by the name it has in
-// Gavel; for another there is none, and it returns nil.
+// New makes a policy by its name in the registry: one of Names, or "fifo", which is gavel-fifo under its name in Gavel.
+// It returns nil for any other name.
 func New(name string, o *policy.Options) *Policy {
 	rule, ok := rules()[name]
 	if name == "fifo" {
@@ -74,10 +75,10 @@ func New(name string, o *policy.Options) *Policy {
 		name: name, rule: rule,
 		round: o.Duration("round", 6*time.Minute, "length of a round"),
 		minimum: o.Duration("interval", 32*time.Minute,
-			"least time between two allocations; who comes in between waits for the next").Seconds(),
-		seed: uint32(o.Int("seed", 0, 0, 1<<30, "of what Gavel draws at random: the order of types, FIFO's choice of them")),
-		whole: o.Bool("whole-steps", false, "count steps as Gavel's simulator does, to compare with it: whole ones in "+
-			"each round, and what a job lacks by that keeps a turn for it although it has ended here"),
+			"least time between two allocations; trials submitted in between wait for the next").Seconds(),
+		seed: uint32(o.Int("seed", 0, 0, 1<<30, "seed of Gavel's random draws: the order of types, and FIFO's choice of them")),
+		whole: o.Bool("whole-steps", false, "count steps as Gavel's simulator does, for comparisons: whole steps in "+
+			"each round, and a trial that lacks steps by that count keeps its turn although it has ended"),
 	}
 	p.seconds = p.round.Seconds()
 	p.s.FIFO.Perf = rule.Aware
@@ -85,7 +86,7 @@ func New(name string, o *policy.Options) *Policy {
 	return p
 }
 
-// shuffler is what Gavel adds to the seed for the generator that shuffles types.
+// shuffler is Gavel's offset to the seed for the generator that shuffles types.
 const shuffler = 5
 
 func (p *Policy) reseed(random, shuffle uint64) {
@@ -113,7 +114,7 @@ func (p *Policy) Decide(v *policy.View) policy.Plan {
 	return p.begin(v)
 }
 
-// next is when the next round begins.
+// next returns when the next round begins.
 func (p *Policy) next() time.Time {
 	if p.whole && p.s.On {
 		return p.s.Begun.Add(p.s.Length)
@@ -121,23 +122,24 @@ func (p *Policy) next() time.Time {
 	return p.s.Begun.Add(p.round)
 }
 
-// clock is a time in seconds since the policy's beginning.
+// clock converts a time to seconds since the policy's epoch.
 func (p *Policy) clock(t time.Time) float64 { return t.Sub(p.s.Epoch).Seconds() }
 
 // state is the policy's snapshot.
 type state struct {
 	// Epoch is zero on the mechanism's clock.
 	Epoch time.Time `json:"epoch"`
-	// Types of device, sorted, and how many there are of each on nodes that take jobs.
+	// Types of device, sorted, and the number of each on nodes that accept trials.
 	Types   []string `json:"types,omitempty"`
 	Workers []int    `json:"workers,omitempty"`
-	// Rounds holds the jobs by number, and Names who they are, in the same order. Last is the highest number yet.
+	// Rounds holds the jobs by number, and Names their names in the same order. Last is the highest number so far.
 	Rounds *gavel.Rounds `json:"rounds,omitempty"`
 	Names  []name        `json:"names,omitempty"`
 	Last   int           `json:"last"`
-	// Counts has what is counted of each with whole-steps, in the same order; otherwise it is empty.
+	// Counts has Gavel's count of each job, in the same order, with whole-steps; otherwise it is empty.
 	Counts []count `json:"counts,omitempty"`
-	// On says that a round is on, Begun when it began, and Assignments who runs in it. Length is its own with whole-steps.
+	// On means that a round is in progress, Begun is when it began, and Assignments holds its jobs. Length is its
+	// length with whole-steps.
 	On          bool          `json:"on"`
 	Begun       time.Time     `json:"begun"`
 	Length      time.Duration `json:"length,omitempty"`
@@ -146,14 +148,15 @@ type state struct {
 	Free  int         `json:"free"`
 	FIFO  gavel.FIFO  `json:"fifo"`
 	Alone gavel.Alone `json:"alone"`
-	// Random and Shuffle count draws, and Drawn those of Shuffle before this round. Apps were there when it began.
+	// Random and Shuffle count draws, and Drawn those of Shuffle before this round. Apps is the number of sweeps when
+	// it began.
 	Random  uint64 `json:"random"`
 	Shuffle uint64 `json:"shuffle"`
 	Drawn   uint64 `json:"drawn"`
 	Apps    int    `json:"apps"`
 }
 
-// name says who a job is: its app, and the app's place in the order of submission, and its trial.
+// name identifies a job: its sweep, the sweep's place in the order of submission, and its trial.
 type name struct {
 	App   string `json:"app"`
 	Order int    `json:"order"`
@@ -165,14 +168,14 @@ type assignment struct {
 	Job  int  `json:"job"`
 	Who  name `json:"who"`
 	Type int  `json:"type"`
-	// Gang is what it holds, or what is reserved for it until it is given.
+	// Gang is its devices, which are reserved for it until Given.
 	Gang policy.NamedGang `json:"gang,omitempty"`
-	// Given says that the job got it, at From; Left that it has gone, at To. From and To are on the policy's clock.
+	// Given means that the job got it, at From; Left that it has gone, at To. From and To are on the policy's clock.
 	Given bool    `json:"given,omitempty"`
 	From  float64 `json:"from,omitempty"`
 	Left  bool    `json:"left,omitempty"`
 	To    float64 `json:"to,omitempty"`
-	// hint is about where in the view the app was last.
+	// hint is the sweep's last known index in the view.
 	hint int
 }
 

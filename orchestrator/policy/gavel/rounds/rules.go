@@ -16,7 +16,7 @@ func rules() map[string]Rule {
 		// Finish-time fairness, after Themis (4.2).
 		"gavel-ftf":      {Allocate: func(in *Input) (gavel.Allocation, error) { return in.finishTime(in.like()) }},
 		"gavel-ftf-perf": {Allocate: func(in *Input) (gavel.Allocation, error) { return in.finishTime(in.Jobs) }, Aware: true},
-		// Minimum makespan (4.2), to the 5 % that Gavel's code halves to.
+		// Minimum makespan (4.2), within 5 % because Gavel's code stops its bisection there.
 		"gavel-makespan-perf": {
 			Allocate: func(in *Input) (gavel.Allocation, error) { return in.Jobs.MakespanAsPublished(in.Steps) }, Aware: true,
 		},
@@ -24,13 +24,13 @@ func rules() map[string]Rule {
 		"gavel-throughput-perf": {
 			Allocate: func(in *Input) (gavel.Allocation, error) { return in.Jobs.MaxThroughput(nil, nil) }, Aware: true,
 		},
-		// Max-min fairness to the last job (4.3).
+		// Lexicographic max-min fairness (4.3).
 		"gavel-water-filling-perf": {
 			Allocate: func(in *Input) (gavel.Allocation, error) { return in.Jobs.WaterFill(nil) }, Aware: true,
 		},
-		// Each job its own n-th of the cluster, whoever uses it better (4.2, X^isolated).
+		// Each job gets an n-th of the cluster, regardless of how well it uses it (4.2, X^isolated).
 		"isolated": {Allocate: func(in *Input) (gavel.Allocation, error) { return exact(in.Jobs.Isolated()), nil }},
-		// First in, first out (4.2), on the fastest type, and as Gavel's code has it for types that are not told apart.
+		// First in, first out (4.2), on the fastest type, and as in Gavel's code for types that are not distinguished.
 		"fifo-perf":  {Allocate: func(in *Input) (gavel.Allocation, error) { return exact(in.fifo()), nil }, Aware: true, Strict: true},
 		"gavel-fifo": {Allocate: func(in *Input) (gavel.Allocation, error) { return exact(in.fifo()), nil }, Strict: true},
 	}
@@ -41,19 +41,19 @@ func Names() []string { return slices.Sorted(maps.Keys(rules())) }
 
 func exact(x [][]float64) gavel.Allocation { return gavel.Allocation{X: x} }
 
-// Input is what an allocation is made for: the jobs that can run somewhere.
+// Input is the input of an allocation: the jobs that can run on some type.
 type Input struct {
 	gavel.Jobs
-	// Number of each job, its scale, its steps left and the seconds since it came.
+	// Number of each job, its scale, its steps left and the seconds since it arrived.
 	Number         []int
 	Whole          []int
 	Steps, Elapsed []float64
-	// may says on which types each job may run, fast or not at all.
+	// may is the types on which each job is allowed to run, even at rate 0.
 	may    [][]bool
 	policy *Policy
 }
 
-// unaware takes every type that a job may use for the same, even if it would not run there, as Gavel does.
+// unaware treats every type that a job may use as equal, even if it would not run there, as Gavel does.
 func (in *Input) unaware() gavel.Jobs {
 	same := in.Jobs
 	same.Throughput = make([][]float64, len(in.Throughput))
@@ -70,8 +70,8 @@ func (in *Input) unaware() gavel.Jobs {
 	return same
 }
 
-// like takes every type that a job may use for as fast as one, which Gavel calls the reference: V100s. Without any it is
-// the first type that it runs on.
+// like treats every type that a job may use as equally fast as a reference, which is V100 in Gavel, or else the first
+// type on which it runs.
 func (in *Input) like() gavel.Jobs {
 	same := in.Jobs
 	same.Throughput = make([][]float64, len(in.Throughput))
@@ -107,7 +107,7 @@ func (in *Input) fifo() [][]float64 {
 	return in.policy.s.FIFO.Allocate(requests, in.policy.s.Workers, in.policy.random.Below)
 }
 
-// cut takes the first n of a flat slice.
+// cut removes the first n entries of a flat slice and returns them.
 func cut[T any](flat *[]T, n int) []T {
 	row := (*flat)[:n:n]
 	*flat = (*flat)[n:]

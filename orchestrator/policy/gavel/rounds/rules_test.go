@@ -8,7 +8,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/policy/policytest"
 )
 
-// The registry's tests have them all count steps as they are.
+// The registry's tests run all of them without whole-steps.
 func TestTheRulesAreKeptWithWholeSteps(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"gavel-las", "gavel-fifo", "gavel-ftf-perf"} {

@@ -9,7 +9,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/policy/gavel"
 )
 
-// turn is what a round that begins is decided on; its slices are kept for the next.
+// turn is the input of a round's decision; its slices are reused.
 type turn struct {
 	// jobs, and their rows, by share.
 	jobs  []*policy.Job
@@ -18,9 +18,9 @@ type turn struct {
 	may   [][]bool
 	rates []float64
 	mays  []bool
-	// known are the shares in the order of the view.
+	// known lists the shares in the order of the view.
 	known []int
-	// speeds already looked up.
+	// speeds caches looked-up speeds.
 	speeds map[speedKey][]float64
 }
 
@@ -29,7 +29,7 @@ type speedKey struct {
 	n  int
 }
 
-// count counts the devices of each type. If types came or went the mechanism's accounts follow.
+// count counts the devices of each type. If types have changed it converts the mechanism's accounts.
 func (p *Policy) count(v *policy.View) {
 	types := v.Free.Types()
 	workers := make([]int, len(types))
@@ -58,8 +58,8 @@ func (p *Policy) count(v *policy.View) {
 	p.s.Types, p.s.Workers = slices.Clone(types), workers
 }
 
-// meet finds each share's job, forgets those that are gone, and takes the new ones in, in order of arrival.
-func (p *Policy) meet(v *policy.View) {
+// matchJobs finds each share's job, drops those that are gone, and adds new ones in order of arrival.
+func (p *Policy) matchJobs(v *policy.View) {
 	t := &p.turn
 	shares := p.s.Rounds.Shares
 	t.known = t.known[:0]
@@ -109,7 +109,7 @@ func (p *Policy) meet(v *policy.View) {
 	}
 }
 
-// forget drops shares, by index, with all that is known of them.
+// forget drops shares, by index, and everything recorded about them.
 func (p *Policy) forget(gone func(i int) bool) {
 	dropped, kept := make([]bool, len(p.s.Names)), 0
 	for i := range dropped {
@@ -133,8 +133,8 @@ func (n name) compare(o name) int {
 	return cmp.Or(n.Order-o.Order, cmp.Compare(n.App, o.App), int(n.Trial)-int(o.Trial))
 }
 
-// look looks up each job's scale and what it does on each type.
-func (p *Policy) look(v *policy.View) {
+// lookUpRates looks up each job's scale and its rate on each type.
+func (p *Policy) lookUpRates(v *policy.View) {
 	t, r := &p.turn, len(p.s.Types)
 	if t.speeds == nil {
 		t.speeds = map[speedKey][]float64{}
@@ -174,7 +174,7 @@ func (p *Policy) look(v *policy.View) {
 
 func (p *Policy) speedsOf(s *cluster.Speeds, n int) []float64 {
 	if s != nil && len(s.Measured) == 0 {
-		s = nil // all who know nothing know the same
+		s = nil // jobs without measurements share one entry
 	}
 	key := speedKey{s, n}
 	row, known := p.turn.speeds[key]
@@ -187,7 +187,7 @@ func (p *Policy) speedsOf(s *cluster.Speeds, n int) []float64 {
 	return row
 }
 
-// largest is the most devices of each type that a node which takes jobs has.
+// largest returns the most devices of each type on a node that accepts trials.
 func (p *Policy) largest(v *policy.View) []int {
 	most, here := make([]int, len(p.s.Types)), make([]int, len(p.s.Types))
 	for i := range v.Nodes {
@@ -205,8 +205,8 @@ func (p *Policy) largest(v *policy.View) []int {
 	return most
 }
 
-// fits says whether there is room for a job of special demands on a type, were the cluster empty, and within its tenant's
-// quota of that type, did the tenant hold nothing.
+// fits reports whether a job with special demands would have room on a type if the cluster were empty, and within its
+// tenant's quota for that type if the tenant held nothing.
 func fits(v *policy.View, d cluster.Demand, n int, kind string) bool {
 	if d.Quota > 0 {
 		if most, bound := v.Tenants[d.Quota-1].Quota.Of[kind]; bound && most < n {

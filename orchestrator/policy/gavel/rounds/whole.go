@@ -6,24 +6,24 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 )
 
-// count is what Gavel's simulator would know of a job: with whole-steps the mechanism follows it, and not what the job
-// really does. Jobs that have really ended and have steps left by this count keep their turns.
+// count is the state that Gavel's simulator would have for a job: with whole-steps the mechanism follows it instead of
+// the real job. Jobs that have really ended but have steps left by this count keep their turns.
 type count struct {
 	// Left is steps left.
 	Left int64 `json:"left"`
 	// Failures in a row: rounds in which some worker had no step to do.
 	Failures int `json:"failures,omitempty"`
-	// Came is when the job came, on the policy's clock. Scale, Rate by type, and Weight are as last seen.
+	// Came is when the job arrived, on the policy's clock. Scale, Rate by type, and Weight are as last seen.
 	Came   float64   `json:"came"`
 	Scale  int       `json:"scale"`
 	Rate   []float64 `json:"rate"`
 	Weight float64   `json:"weight"`
 }
 
-// maxFailures in a row have Gavel's simulator drop a job.
+// maxFailures is how many failures in a row make Gavel's simulator drop a job.
 const maxFailures = 5
 
-// steps that an assignment's job does in its round, and the seconds that takes.
+// steps returns the steps that an assignment's job does in its round, and their duration in seconds.
 func (p *Policy) steps(s *assignment) (steps int64, seconds float64) {
 	c := &p.s.Counts[p.s.Rounds.Index(s.Job)]
 	if s.Type >= len(c.Rate) || c.Rate[s.Type] <= 0 {
@@ -33,8 +33,8 @@ func (p *Policy) steps(s *assignment) (steps int64, seconds float64) {
 	return steps, float64(steps) / c.Rate[s.Type]
 }
 
-// measure sets how long the round takes: until the last of its jobs has done its whole steps.
-func (p *Policy) measure() {
+// setRoundLength sets the length of the round: until the last of its jobs has done its whole steps.
+func (p *Policy) setRoundLength() {
 	longest := 0.0
 	for i := range p.s.Assignments {
 		_, seconds := p.steps(&p.s.Assignments[i])
@@ -43,10 +43,10 @@ func (p *Policy) measure() {
 	p.s.Length = max(time.Duration(longest*float64(time.Second)), time.Millisecond)
 }
 
-// settleWhole books the round that ends.
-func (p *Policy) settleWhole(v *policy.View) {
+// recordWholeRound records the round that ends.
+func (p *Policy) recordWholeRound(v *policy.View) {
 	if v.Now.Before(p.next()) {
-		return // it begins again
+		return // the same round begins again
 	}
 	for i := range p.s.Assignments {
 		s := &p.s.Assignments[i]
@@ -66,7 +66,7 @@ func (p *Policy) settleWhole(v *policy.View) {
 	}
 }
 
-// remember gives an ended job the rows that it had last.
+// remember gives an ended job its last rows.
 func (p *Policy) remember(i int, rates *[]float64, mays *[]bool) {
 	t, c := &p.turn, &p.s.Counts[i]
 	row, may := cut(rates, len(p.s.Types)), cut(mays, len(p.s.Types))

@@ -7,8 +7,8 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/policy"
 )
 
-// within grants, in the middle of a round, what has fallen free to the jobs that it was meant for, and says whether the
-// round goes on. A job that lost its devices without having ended gets them again.
+// within grants, in the middle of a round, devices that have become free to the jobs that they are reserved for, and
+// reports whether the round continues. A job that lost its devices without having ended gets them again.
 func (p *Policy) within(v *policy.View) (decided policy.Plan, on bool) {
 	plan := policy.Extend(v)
 	defer func() {
@@ -51,17 +51,17 @@ func (p *Policy) within(v *policy.View) (decided policy.Plan, on bool) {
 	return decided, on
 }
 
-// suits says whether a waiting job may have a gang, which may be what is left of one, or older than its demand.
+// suits reports whether a waiting job may have a gang, which may be a remainder of one, or older than its demand.
 func suits(v *policy.View, j *policy.Job, g cluster.Gang) bool {
 	n, kind := g.Size(), cluster.TypeOf(v.Nodes, g)
 	return j.Waiting() && n >= max(1, j.Demand.Min) && n <= max(1, j.Demand.Max) &&
 		(kind == "" && j.Demand.Mixed || j.Demand.Accepts(kind)) && (len(g) == 1 || j.Demand.MultiNode)
 }
 
-// waits says whether an assignment has not been given yet.
+// waits reports whether an assignment has not been given yet.
 func (s assignment) waits() bool { return !s.Given && !s.Left }
 
-// find finds the assignment's job; nil if it is not there any more.
+// find returns the assignment's job, or nil if it is gone.
 func (s *assignment) find(v *policy.View) *policy.Job {
 	if s.hint >= len(v.Apps) || v.Apps[s.hint].Order != s.Who.Order {
 		i, found := slices.BinarySearchFunc(v.Apps, s.Who.Order, func(a *policy.App, order int) int { return a.Order - order })

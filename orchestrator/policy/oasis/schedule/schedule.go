@@ -1,16 +1,16 @@
-// Package schedule finds OASiS's schedules (Bao et al., "Online Job Scheduling in Distributed Machine Learning Clusters", INFOCOM
-// 2018), as mathematics: each slot of each server has a price that rises as it fills, a job's cheapest schedule for each end is
-// found, and the job is admitted if some end is worth more than it costs.
+// Package schedule computes OASiS's schedules (Bao et al., "Online Job Scheduling in Distributed Machine Learning
+// Clusters", INFOCOM 2018). Each slot of each server has a price that rises as it fills, a job's cheapest schedule for
+// each end is computed, and the job is admitted if some end is worth more than it costs.
 //
-// A job's workers train for whole slots, at most as many at once as it has chunks of data (constraint 3), and Work of them in
-// all (constraint 2). Without parameter servers a slot's cost is the sum of its workers' prices, cheapest servers first, which is
-// convex in their number, and the paper's dynamic program
+// A job's workers train for whole slots, at most as many at once as it has chunks of data (constraint 3), and Work of
+// them in all (constraint 2). Without parameter servers a slot's cost is the sum of its workers' prices, cheapest
+// servers first, which is convex in their number. The paper's dynamic program
 //
 //	cost(end, n) = min over d of cost_slot(end, d) + cost(end-1, n-d)
 //
-// has the n cheapest workers of all slots as its solution: they are kept in a heap as the end moves on, instead of a table
-// over every n. Where workers are unlike in speed they are the cheapest by work, which is the program's solution but for one worker.
-// A job with parameter servers has the table (servers.go).
+// is then solved by the n cheapest workers of all slots. They are kept in a heap as the end advances, instead of a
+// table over every n. If workers differ in speed the heap holds the cheapest by work, which solves the program up to
+// one worker. A job with parameter servers uses the table (servers.go).
 package schedule
 
 import (
@@ -22,39 +22,42 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/policy/pricing"
 )
 
-// Job is what arrives.
+// Job is a job that arrives.
 type Job struct {
-	// Arrives is the first slot in which it may train, and Before the first in which it may not any more; 0 for all there are.
+	// Arrives is the first slot in which it may train, and Before the first in which it may no longer, or 0 for no
+	// limit.
 	Arrives, Before int
-	// Work is how much it takes in all, and Most how many workers it may have in a slot.
+	// Work is its total work, and Most how many workers it may have in a slot.
 	Work float64
 	Most int
-	// Does is the work of one of its workers on a server in a slot, 0 where it cannot run; nil for 1 everywhere. Part is the part of a
-	// slot that is still to come, which is also all that it pays of its price; nil for whole slots.
+	// Does returns the work of one of its workers on a server in a slot, 0 where it cannot run; nil means 1 everywhere.
+	// Part returns the fraction of a slot that is left, which is also the fraction of the price to pay; nil means whole
+	// slots.
 	Does func(slot, server int) float64
 	Part func(slot int) float64
-	// Worker is what one worker takes of each kind of resource.
+	// Worker is how much one worker takes of each kind of resource.
 	Worker []float64
 	// Servers are its parameter servers; nil for none.
 	Servers *Servers
-	// Utility of an end so many slots after the arrival; it never rises.
+	// Utility returns the utility of an end by the number of slots after the arrival. It never rises.
 	Utility func(slots int) float64
 }
 
-// Needs is constraint 2: the slots of one worker that so many epochs of chunks of mini-batches take, with batch slots for each.
+// Needs is constraint 2: the slots of one worker needed for epochs over chunks of mini-batches, with batch slots for
+// each mini-batch.
 func Needs(epochs, chunks, batches int, batch float64) float64 {
 	return math.Ceil(float64(epochs*chunks*batches)*batch - tiny)
 }
 
-// tiny is less than any work or price that matters.
+// tiny is smaller than any relevant work or price.
 const tiny = 1e-9
 
-// Prices of one unit of each kind of resource: Low of an empty server, High of a full one.
+// Prices holds the prices of one unit of each kind of resource: Low on an empty server, High on a full one.
 type Prices struct {
 	Low, High []float64
 }
 
-// Cluster is what is promised of each server in each slot.
+// Cluster holds the promises of each server in each slot.
 type Cluster struct {
 	capacity [][]float64
 	prices   Prices
@@ -64,7 +67,7 @@ type Cluster struct {
 	servers *Cluster
 }
 
-// New is an empty cluster of servers with capacities by kind, over so many slots.
+// New returns an empty cluster of servers with capacities by kind, over a number of slots.
 func New(slots int, capacity [][]float64, prices Prices) *Cluster {
 	c := &Cluster{capacity: capacity, prices: prices, used: make([][][]float64, slots)}
 	for t := range c.used {
@@ -76,16 +79,16 @@ func New(slots int, capacity [][]float64, prices Prices) *Cluster {
 	return c
 }
 
-// SetPrices changes what units cost from now on.
+// SetPrices changes the prices from now on.
 func (c *Cluster) SetPrices(p Prices) { c.prices = p }
 
-// Price of one unit of a kind on a server in a slot: Low * (High/Low)^(used/capacity).
+// Price returns the price of one unit of a kind on a server in a slot: Low * (High/Low)^(used/capacity).
 func (c *Cluster) Price(slot, server, kind int) float64 {
 	between := pricing.Range{Low: c.prices.Low[kind], High: c.prices.High[kind]}
 	return between.Of(c.used[slot][server][kind], c.capacity[server][kind])
 }
 
-// Share is some workers on a server in a slot.
+// Share is a number of workers on a server in a slot.
 type Share struct {
 	Slot, Server, Workers int
 }
@@ -93,20 +96,20 @@ type Share struct {
 // Offer is the answer to a job.
 type Offer struct {
 	Admitted bool
-	// Schedule in which the job ends in slot End, what that is worth and costs; none if it cannot be served.
-	// Servers are where its parameter servers stand.
+	// Schedule that ends the job in slot End, and its worth and cost; it is empty if the job cannot be served. Servers
+	// is the schedule of its parameter servers.
 	Schedule, Servers []Share
 	End               int
 	Worth, Cost       float64
 }
 
-// room is a server in a slot: how many workers it could take, what each does and costs, and what that is for its work.
+// room is a server in a slot: how many workers fit, the work and price of each, and the price per unit of work.
 type room struct {
 	slot, server, workers int
 	does, price, unit     float64
 }
 
-// Offer finds the schedule of the highest payoff, and promises nothing yet. Of equal ones it is that with the earliest end.
+// Offer returns the schedule with the highest payoff, the earliest among equals, without promising it.
 func (c *Cluster) Offer(j Job) Offer {
 	j.Work = max(tiny, j.Work)
 	if j.Servers != nil {
@@ -136,23 +139,23 @@ func (c *Cluster) Offer(j Job) Offer {
 	return best
 }
 
-// cheapest goes through the slots, tells what the job would cost if it had ended by each in which it could have, and
-// returns the workers that it would have then.
-func cheapest(j Job, bySlot [][]room, each func(slot int, cost float64)) dearest {
-	var chosen dearest
+// cheapest goes through the slots and calls each with the cost of ending in that slot, for every slot where the job
+// could end. It returns the workers chosen in the last.
+func cheapest(j Job, bySlot [][]room, each func(slot int, cost float64)) costliest {
+	var chosen costliest
 	cost, held := 0.0, 0.0
 	for slot, rooms := range bySlot {
 		left := j.Most
 		for _, r := range rooms {
 			if left == 0 || held >= j.Work-tiny && r.unit >= chosen[0].unit {
-				break // so are those that follow
+				break // and so are those that follow
 			}
 			r.workers = min(r.workers, left)
 			left -= r.workers
 			heap.Push(&chosen, r)
 			held += float64(r.workers) * r.does
 			cost += float64(r.workers) * r.price
-			for len(chosen) > 0 { // the dearest are not needed
+			for len(chosen) > 0 { // drop the most expensive that are not needed
 				top := &chosen[0]
 				n := min(top.workers, int((held-j.Work)/top.does+tiny))
 				if n <= 0 {
@@ -173,7 +176,7 @@ func cheapest(j Job, bySlot [][]room, each func(slot int, cost float64)) dearest
 	return chosen
 }
 
-// rooms are the servers with room in a slot, the cheapest by work first.
+// rooms lists the servers with room in a slot, the cheapest by work first.
 func (c *Cluster) rooms(slot int, j Job) []room {
 	part := 1.0
 	if j.Part != nil {
@@ -198,7 +201,7 @@ func (c *Cluster) rooms(slot int, j Job) []room {
 	return all
 }
 
-// room is how many of what takes so much of each kind a server could hold in a slot, and the price of one.
+// room returns how many units of the given size a server has room for in a slot, and the price of one.
 func (c *Cluster) room(slot, server int, each []float64) (n int, price float64) {
 	n = math.MaxInt
 	for k, w := range each {
@@ -210,7 +213,7 @@ func (c *Cluster) room(slot, server int, each []float64) (n int, price float64) 
 	return max(0, n), price
 }
 
-// Promise raises what is used, and so prices, by a schedule that was admitted.
+// Promise records an admitted schedule, which raises prices.
 func (c *Cluster) Promise(worker []float64, schedule []Share) {
 	for _, s := range schedule {
 		for k, w := range worker {
@@ -219,16 +222,16 @@ func (c *Cluster) Promise(worker []float64, schedule []Share) {
 	}
 }
 
-// Room is how many more workers a server could hold in a slot.
+// Room returns how many more workers a server could hold in a slot.
 func (c *Cluster) Room(slot, server int, worker []float64) int {
 	n, _ := c.room(slot, server, worker)
 	return n
 }
 
-// Used is how much of a kind is promised of a server in a slot.
+// Used returns how much of a kind is promised on a server in a slot.
 func (c *Cluster) Used(slot, server, kind int) float64 { return c.used[slot][server][kind] }
 
-// Workers are the fewest and most at once, over the slots that have some.
+// Workers returns the fewest and the most workers at once, over the slots that have some.
 func Workers(schedule []Share) (least, most int) {
 	bySlot := map[int]int{}
 	for _, s := range schedule {
@@ -241,12 +244,12 @@ func Workers(schedule []Share) (least, most int) {
 	return min(least, most), most
 }
 
-// dearest is a heap of rooms, the dearest on top; of equals the latest, so that schedules are early.
-type dearest []room
+// costliest is a heap with the most expensive room on top, the latest among equals, so that schedules are early.
+type costliest []room
 
-func (d dearest) Len() int { return len(d) }
+func (d costliest) Len() int { return len(d) }
 
-func (d dearest) Less(a, b int) bool {
+func (d costliest) Less(a, b int) bool {
 	if d[a].unit != d[b].unit {
 		return d[a].unit > d[b].unit
 	}
@@ -256,24 +259,24 @@ func (d dearest) Less(a, b int) bool {
 	return d[a].server > d[b].server
 }
 
-func (d dearest) Swap(a, b int) { d[a], d[b] = d[b], d[a] }
+func (d costliest) Swap(a, b int) { d[a], d[b] = d[b], d[a] }
 
 // Push implements heap.Interface.
-func (d *dearest) Push(x any) {
+func (d *costliest) Push(x any) {
 	if r, ok := x.(room); ok {
 		*d = append(*d, r)
 	}
 }
 
 // Pop implements heap.Interface.
-func (d *dearest) Pop() any {
+func (d *costliest) Pop() any {
 	last := (*d)[len(*d)-1]
 	*d = (*d)[:len(*d)-1]
 	return last
 }
 
-// shares by slot and server.
-func (d dearest) shares() []Share {
+// shares returns the rooms' shares by slot and server.
+func (d costliest) shares() []Share {
 	all := make([]Share, len(d))
 	for i, r := range d {
 		all[i] = Share{r.slot, r.server, r.workers}

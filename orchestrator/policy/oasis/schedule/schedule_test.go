@@ -8,8 +8,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A small job's offer has the payoff of the best of all schedules there are, found by the paper's recursion over every
-// number of workers in every slot, and in a slot over every way to spread them.
+// A small job's offer has the payoff of the best of all schedules, found by the paper's recursion over every number of
+// workers in every slot and every way to spread them.
 func TestOffersAreExact(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -44,7 +44,7 @@ func TestOffersAreExact(t *testing.T) {
 	})
 }
 
-// brute is the highest payoff; minus infinity if the job cannot be served.
+// brute returns the highest payoff, or minus infinity if the job cannot be served.
 func brute(c *Cluster, j Job) float64 {
 	best := math.Inf(-1)
 	least := make([]float64, int(j.Work)+1) // by the workers so far
@@ -66,7 +66,7 @@ func brute(c *Cluster, j Job) float64 {
 	return best
 }
 
-// spread is the least cost of so many workers in a slot on the servers from one on.
+// spread returns the least cost of a number of workers in a slot on the servers from an index on.
 func spread(c *Cluster, j Job, slot, server, workers int) float64 {
 	if workers == 0 {
 		return 0
@@ -115,7 +115,7 @@ func checkSchedule(t *rapid.T, c *Cluster, j Job, o Offer) {
 	}
 }
 
-// Prices rise as promises are made, until a job that was worth it is not, and it is told what it would have cost.
+// Prices rise with promises until a job with the same worth is refused, and the refusal contains its cost.
 func TestPricesRiseUntilJobsAreRefused(t *testing.T) {
 	t.Parallel()
 	c := New(4, [][]float64{{4}}, Prices{Low: []float64{1}, High: []float64{100}})
@@ -142,7 +142,7 @@ func TestPricesRiseUntilJobsAreRefused(t *testing.T) {
 	t.Errorf("%d admitted", admitted)
 }
 
-// With parameter servers the offer has the payoff of the best of all numbers of workers in every slot too.
+// With parameter servers, too, the offer has the payoff of the best of all numbers of workers in every slot.
 func TestOffersWithParameterServersAreExact(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -177,7 +177,8 @@ func TestOffersWithParameterServersAreExact(t *testing.T) {
 	})
 }
 
-// bruteWithServers tries every number of workers in each slot from one on, each with the cheapest servers found by trying all.
+// bruteWithServers tries every number of workers in each slot from one on, each with the cheapest servers found by
+// brute force.
 func bruteWithServers(c *Cluster, j *Job, slot, left int, paid float64) float64 {
 	best := math.Inf(-1)
 	if slot == len(c.used) {
@@ -202,7 +203,7 @@ func TestNeeds(t *testing.T) {
 	}
 }
 
-// BenchmarkOffer is one job of 100 chunks and 200 epochs on 100 servers and 300 slots, on which others have promises.
+// BenchmarkOffer offers a job of 100 chunks and 200 epochs on 100 servers and 300 slots with existing promises.
 func BenchmarkOffer(b *testing.B) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	capacity := make([][]float64, 100)

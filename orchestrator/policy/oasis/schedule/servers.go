@@ -6,34 +6,34 @@ import (
 	"slices"
 )
 
-// Servers are a job's parameter servers: in each slot there are enough of them for its workers' bandwidth (constraint 6), and no more
-// than workers (7). They stand on servers of their own.
+// Servers are a job's parameter servers: each slot has enough of them for its workers' bandwidth (constraint 6), and at
+// most as many as workers (7). They run on separate servers.
 type Servers struct {
-	// Each is what one takes of each kind of resource, and PerWorker how many there are for a worker, at most 1.
+	// Each is how much one takes of each kind of resource, and PerWorker the number per worker, at most 1.
 	Each      []float64
 	PerWorker float64
 }
 
-// of is how many parameter servers go with so many workers.
-func (s *Servers) of(workers int) int {
+// countFor returns the number of parameter servers for a number of workers.
+func (s *Servers) countFor(workers int) int {
 	return min(workers, int(math.Ceil(float64(workers)*s.PerWorker-tiny)))
 }
 
-// UseServers gives the cluster servers for parameter servers, with capacities and prices of their own.
+// UseServers adds servers for parameter servers, with separate capacities and prices.
 func (c *Cluster) UseServers(capacity [][]float64, prices Prices) {
 	c.servers = New(len(c.used), capacity, prices)
 }
 
-// Servers are those for parameter servers; nil if there are none.
+// Servers returns the servers for parameter servers, or nil.
 func (c *Cluster) Servers() *Cluster { return c.servers }
 
-// line is what the first n of something cost in a slot, for every n that there is room for, and where they stand.
+// line holds the cost of the first n units in a slot, for every n that fits, and their places.
 type line struct {
 	cost  []float64
 	where []room
 }
 
-// line of the workers, or parameter servers, that take so much: the cheapest servers first.
+// line returns the line of workers or parameter servers of the given size, cheapest servers first.
 func (c *Cluster) line(slot int, each []float64, most int) line {
 	var all []room
 	for h := range c.capacity {
@@ -57,7 +57,7 @@ func (c *Cluster) line(slot int, each []float64, most int) line {
 	return l
 }
 
-// shares are where the first n of a line stand.
+// shares returns the places of the first n units of a line.
 func (l *line) shares(n int) []Share {
 	var all []Share
 	for _, r := range l.where {
@@ -70,22 +70,22 @@ func (l *line) shares(n int) []Share {
 	return all
 }
 
-// offerWithServers is the paper's dynamic program as it is: what parameter servers cost is not convex in the number of workers. Workers do
-// 1 in a slot.
+// offerWithServers is the paper's dynamic program, because the cost of parameter servers is not convex in the number of
+// workers. A worker's work is 1 per slot.
 func (c *Cluster) offerWithServers(j Job) Offer {
 	all := int(math.Ceil(j.Work - tiny))
-	least := make([]float64, all+1) // by how much is done
+	least := make([]float64, all+1) // by work done
 	for d := range least {
 		least[d] = math.Inf(1)
 	}
 	least[0] = 0
-	var choices [][]int32 // by slot: how many workers the cheapest way to so much has in it
+	var choices [][]int32 // by slot: the workers in that slot on the cheapest way to each amount of work
 	best, found, reach := Offer{}, false, 0
 	for slot := max(0, j.Arrives); slot < len(c.used); slot++ {
 		costs := c.withServers(slot, j)
 		reach = min(all, reach+len(costs)-1)
 		choice := make([]int32, all+1)
-		for d := reach; d > 0; d-- { // downwards, so that least holds what was before the slot
+		for d := reach; d > 0; d-- { // downwards, so that least still holds the values before the slot
 			for n := 1; n < len(costs) && n <= d; n++ {
 				if cost := least[d-n] + costs[n]; cost < least[d] {
 					least[d], choice[d] = cost, int32(n)
@@ -106,18 +106,18 @@ func (c *Cluster) offerWithServers(j Job) Offer {
 		n := int(choices[slot-max(0, j.Arrives)][left])
 		workers, servers := c.line(slot, j.Worker, n), c.servers.line(slot, j.Servers.Each, n)
 		best.Schedule = append(workers.shares(n), best.Schedule...)
-		best.Servers = append(servers.shares(j.Servers.of(n)), best.Servers...)
+		best.Servers = append(servers.shares(j.Servers.countFor(n)), best.Servers...)
 		left -= n
 	}
 	return best
 }
 
-// withServers is what n workers and their parameter servers cost in a slot, for every n that there is room for.
+// withServers returns the cost of n workers and their parameter servers in a slot, for every n that fits.
 func (c *Cluster) withServers(slot int, j Job) []float64 {
 	workers := c.line(slot, j.Worker, j.Most)
-	servers := c.servers.line(slot, j.Servers.Each, j.Servers.of(j.Most))
+	servers := c.servers.line(slot, j.Servers.Each, j.Servers.countFor(j.Most))
 	for n := range workers.cost {
-		z := j.Servers.of(n)
+		z := j.Servers.countFor(n)
 		if z >= len(servers.cost) {
 			return workers.cost[:n]
 		}

@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// draw is a graph of so many ports, instances and kinds, in which each port may use an instance with some probability.
+// draw draws a graph of ports, instances and kinds, in which each port may use an instance with some probability.
 func draw(seed uint64, ports, instances, kinds int, dense float64, utilities ...Utility) *Graph {
 	rng := rand.New(rand.NewPCG(seed, 0))
 	g := &Graph{}
@@ -71,7 +71,7 @@ func TestUtilitiesAndTheirSlopes(t *testing.T) {
 	}
 }
 
-// What is learnt can always be decided, and a learner goes on from its snapshot.
+// Every learnt decision is feasible, and a learner continues from its snapshot.
 func TestLearningStaysFeasible(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -119,7 +119,7 @@ func TestBestAgainstTheSimplexMethod(t *testing.T) {
 	for seed := range uint64(5) {
 		g := draw(seed, 3, 2, 2, 0.8, Linear)
 		for k := range g.Beta {
-			g.Beta[k] *= 3 // so that overhead matters beside gains of 1 to 1.5
+			g.Beta[k] *= 3 // so that overhead matters relative to gains of 1 to 1.5
 		}
 		arrivals := []float64{5, 2, 8}
 		want := simplex(t, g, arrivals)
@@ -130,8 +130,8 @@ func TestBestAgainstTheSimplexMethod(t *testing.T) {
 	}
 }
 
-// simplex is the optimum: variables are a decision y, the overheads m, and slacks of
-// y <= request, sum y <= capacity, beta sum y <= m.
+// simplex returns the optimum. Its variables are a decision y, the overheads m, and slacks of y <= request, sum y <=
+// capacity, beta sum y <= m.
 func simplex(t *testing.T, g *Graph, arrivals []float64) float64 {
 	t.Helper()
 	kinds, n := len(g.Beta), g.size+len(g.Request)
@@ -176,7 +176,7 @@ func simplex(t *testing.T, g *Graph, arrivals []float64) float64 {
 	return -value
 }
 
-// The bound holds with every utility, and what is found is close to it.
+// The bound holds with every utility, and the result is close to it.
 func TestBestIsCloseToItsBound(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(6) {
@@ -188,8 +188,8 @@ func TestBestIsCloseToItsBound(t *testing.T) {
 	}
 }
 
-// Regret against the best stationary decision of each horizon stays within the theorem's bound, and grows no faster than
-// the square root of the horizon. Jobs come by chance, and in long waves, which no stationary decision foresees.
+// Regret against the best stationary decision of each horizon stays within the theorem's bound, and grows no faster
+// than the square root of the horizon, with random arrivals and with long waves, which no stationary decision foresees.
 func TestRegretGrowsNoFasterThanTheRoot(t *testing.T) {
 	t.Parallel()
 	for name, chance := range map[string]func(slot, port int) float64{
@@ -214,7 +214,7 @@ func TestRegretGrowsNoFasterThanTheRoot(t *testing.T) {
 	}
 }
 
-// regretOf is at least the regret: what no stationary decision exceeds, less what was had.
+// regretOf returns an upper bound of the regret: a bound of the best stationary reward minus the reward.
 func regretOf(g *Graph, horizon int, rates Rates, chance func(slot, port int) float64) float64 {
 	rng := rand.New(rand.NewPCG(1, uint64(horizon)))
 	a, had := NewLearner(g, rates), 0.0
@@ -255,7 +255,7 @@ func TestSeveralArrivalsOfAPort(t *testing.T) {
 	}
 }
 
-func TestGraphsThatAreNone(t *testing.T) {
+func TestInvalidGraphs(t *testing.T) {
 	t.Parallel()
 	for name, spoil := range map[string]func(*Graph){
 		"request":  func(g *Graph) { g.Request[0] = g.Request[0][:1] },
@@ -272,8 +272,8 @@ func TestGraphsThatAreNone(t *testing.T) {
 	}
 }
 
-// BenchmarkSlot is one slot, its reward included, of the paper's default setting with every port on every instance, and of its
-// largest. A horizon is so many slots: 8,000 and 10,000 in the paper, in one hour and in 15.
+// BenchmarkSlot is one slot, its reward included, of the paper's default setting with every port on every instance, and
+// of its largest one. A horizon is 8,000 and 10,000 slots in the paper, for one hour and for 15.
 func BenchmarkSlot(b *testing.B) {
 	for _, c := range []struct{ ports, instances int }{{10, 128}, {100, 1024}} {
 		b.Run(fmt.Sprintf("%d-ports-%d-instances", c.ports, c.instances), func(b *testing.B) {

@@ -2,13 +2,13 @@ package ascent
 
 import "math"
 
-// Best looks for the stationary decision of the highest reward over a horizon in which jobs came from the ports as often
-// as arrivals says, in so many steps. It returns the best that it found, its reward, and a bound that no decision's
-// reward exceeds.
+// Best searches, in a number of steps, for the stationary decision with the highest reward over a horizon in which each
+// port had as many jobs as arrivals says. It returns the best decision that it found, the decision's reward, and an
+// upper bound for the reward of any decision.
 //
-// The bound is the Lagrangian's: the dominant overhead of a port is the largest mean of its kinds' overheads, so with any
-// fixed weights of the mean the reward is at least the true one, and the best decision then follows for each kind on each
-// instance by itself. The weights are how often each kind dominated in the second half of the steps.
+// The bound is Lagrangian: the dominant overhead of a port is the largest mean of its kinds' overheads, so with any
+// fixed weights of the mean the reward is at least the true one, and the best decision then follows separately for each
+// kind on each instance. The weights are how often each kind dominated in the second half of the steps.
 func (g *Graph) Best(arrivals []float64, steps int) (best Decision, reward, bound float64) {
 	heaviest := 0.0
 	for _, n := range arrivals {
@@ -58,7 +58,7 @@ func (g *Graph) Best(arrivals []float64, steps int) (best Decision, reward, boun
 	return best, reward, g.relaxed(arrivals, weights)
 }
 
-// relaxed is the highest reward if the overhead of each port were the mean of its kinds' by weights.
+// relaxed returns the highest reward if the overhead of each port were the weighted mean of its kinds'.
 func (g *Graph) relaxed(arrivals, weights []float64) float64 {
 	kinds, total := len(g.Beta), 0.0
 	for r, ports := range g.Ports {
@@ -74,14 +74,14 @@ func (g *Graph) relaxed(arrivals, weights []float64) float64 {
 	return total
 }
 
-// pair is a kind on an instance, of which ports that weigh n want up to most each, at a cost for one.
+// pair is a kind on an instance. Ports with weights n want up to most each, at a unit cost.
 type pair struct {
 	u             Utility
 	alpha         float64
 	n, cost, most []float64
 }
 
-// bound is the dual value of sharing the limit at the best price for one: no sharing is worth more.
+// bound is the dual value of sharing the limit at the best unit price: no sharing is worth more.
 func (p *pair) bound(limit float64) float64 {
 	low, high := 0.0, 0.0
 	for _, n := range p.n {
@@ -101,7 +101,8 @@ func (p *pair) bound(limit float64) float64 {
 	return min(at, below, free)
 }
 
-// dual is the worth of what ports would take at a price, the price of the limit included, and how much that is.
+// dual returns the worth, including the price of the limit, of the amounts that ports would take at a price, and their
+// sum.
 func (p *pair) dual(price, limit float64) (value, sum float64) {
 	value = price * limit
 	for i, n := range p.n {

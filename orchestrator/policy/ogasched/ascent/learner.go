@@ -6,29 +6,29 @@ import (
 	"math"
 )
 
-// Rates is how long the steps are: First in the first slot, and Decay times as long in each that follows.
+// Rates is the length of steps: First in the first slot, and Decay times the previous one in each later slot.
 type Rates struct {
 	First, Decay float64
 }
 
-// Learner goes up the gradient, slot after slot.
+// Learner ascends the gradient slot by slot.
 type Learner struct {
 	g     *Graph
 	rates Rates
 	memory
-	// Kept from slot to slot so that none is allocated.
+	// Reused in every slot.
 	sums, overhead []float64
 	kind           []int
 }
 
-// memory is what a learner knows beyond its graph.
+// memory is a learner's state.
 type memory struct {
 	// Y is the decision for the next slot, and Rate the length of the step after it.
 	Y    Decision
 	Rate float64
 }
 
-// NewLearner begins with nothing for anybody.
+// NewLearner starts with the zero decision.
 func NewLearner(g *Graph, rates Rates) *Learner {
 	return &Learner{
 		g: g, rates: rates, memory: memory{Y: g.Zero(), Rate: rates.First},
@@ -36,17 +36,17 @@ func NewLearner(g *Graph, rates Rates) *Learner {
 	}
 }
 
-// Decision for the next slot. It belongs to the learner, and is another after Learn.
+// Decision returns the decision for the next slot. The slice belongs to the learner and changes with Learn.
 func (a *Learner) Decision() Decision { return a.Y }
 
-// Learn goes one step up the gradient of the reward of the slot in which jobs came as arrivals says, 0 or 1 for each
-// port, and back to what can be.
+// Learn makes a step up the gradient of the reward of the last slot, where arrivals is 0 or 1 for each port, and
+// projects onto the feasible decisions.
 func (a *Learner) Learn(arrivals []float64) {
 	a.g.climb(a.Y, arrivals, a.Rate, a)
 	a.Rate *= a.rates.Decay
 }
 
-// climb moves y by rate along the gradient, and projects it. What is not yet anybody's and nobody asked for stays so.
+// climb moves y by rate along the gradient and projects it. Entries that are 0 and not requested stay 0.
 func (g *Graph) climb(y Decision, arrivals []float64, rate float64, a *Learner) {
 	g.totals(y, a.sums)
 	g.dominant(a.sums, a.kind, a.overhead)
@@ -74,10 +74,10 @@ func (g *Graph) climb(y Decision, arrivals []float64, rate float64, a *Learner) 
 	}
 }
 
-// Snapshot is what the learner knows.
+// Snapshot returns the learner's state.
 func (a *Learner) Snapshot() ([]byte, error) { return json.Marshal(a.memory) }
 
-// Restore goes on from a snapshot of a learner of the same graph.
+// Restore continues from a snapshot of a learner of the same graph.
 func (a *Learner) Restore(b []byte) error {
 	var m memory
 	if err := json.Unmarshal(b, &m); err != nil {
@@ -90,8 +90,8 @@ func (a *Learner) Restore(b []byte) error {
 	return nil
 }
 
-// Theory is the constant length of steps by which regret is at most Bound (equation 55): the diameter of what can be
-// decided over the largest gradient, over the square root of the horizon.
+// Theory returns the constant step length that keeps the regret within Bound (equation 55): the diameter of the
+// feasible set over the largest gradient, over the square root of the horizon.
 func (g *Graph) Theory(horizon int) Rates {
 	diameter, gradient := g.sizes()
 	if gradient == 0 {
@@ -100,13 +100,13 @@ func (g *Graph) Theory(horizon int) Rates {
 	return Rates{First: diameter / (gradient * math.Sqrt(float64(horizon))), Decay: 1}
 }
 
-// Bound of the regret over a horizon with steps as long as Theory says (theorem 1).
+// Bound returns the bound of the regret over a horizon with the steps of Theory (theorem 1).
 func (g *Graph) Bound(horizon int) float64 {
 	diameter, gradient := g.sizes()
 	return diameter * gradient * math.Sqrt(float64(horizon))
 }
 
-// sizes are a bound on the distance of two decisions, sqrt(2 sum of abar*c), and one on the length of a gradient.
+// sizes returns a bound on the distance of two decisions, sqrt(2 sum of abar*c), and one on the length of a gradient.
 func (g *Graph) sizes() (diameter, gradient float64) {
 	beta := 0.0
 	for _, b := range g.Beta {

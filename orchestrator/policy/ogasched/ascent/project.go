@@ -2,10 +2,10 @@ package ascent
 
 import "math"
 
-// Project replaces z by the closest point, in squares, of those with 0 <= y_l <= most_l and a sum of at most limit: it is
-// min(max(z_l - theta, 0), most_l) with the one theta >= 0 that meets the limit, 0 if that is met already. The paper's
-// procedure (algorithm 1) looks at the largest z alone when it asks who is at his most, which is not the closest point
-// where those differ.
+// Project replaces z by the closest point, in least squares, among those with 0 <= y_l <= most_l and a sum of at most
+// limit: min(max(z_l - theta, 0), most_l), with the one theta >= 0 that meets the limit, or 0 if the limit is met
+// already. The paper's procedure (algorithm 1) checks only whether the largest z is at its bound, which does not give
+// the closest point if bounds differ.
 func Project(z, most []float64, limit float64) {
 	sum, high := 0.0, 0.0
 	for i, x := range z {
@@ -24,8 +24,9 @@ func Project(z, most []float64, limit float64) {
 // tolerance of the sum, relative to the limit.
 const tolerance = 1e-13
 
-// shift is the theta between 0, at which the sum is above the limit, and high, at which it is 0. The sum falls in straight
-// pieces as theta grows, so a Newton step from the right piece hits it. A step that leaves the bracket is halved instead.
+// shift returns the theta between 0, where the sum is above the limit, and high, where it is 0. The sum is piecewise
+// linear and falls with theta, so a Newton step from the right piece hits it. A step that leaves the bracket is
+// replaced by bisection.
 func shift(z, most []float64, limit, high float64) float64 {
 	low, theta := 0.0, 0.0
 	for range 200 {
@@ -62,5 +63,5 @@ func shift(z, most []float64, limit, high float64) float64 {
 		}
 		theta = next
 	}
-	return high // the side on which the limit is met
+	return high // the side that meets the limit
 }

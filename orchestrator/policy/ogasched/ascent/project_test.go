@@ -7,8 +7,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A point is the projection if and only if it is feasible and some theta >= 0 shifts all of z to it, between the bounds;
-// theta is 0 where the limit is not reached. These are the Karush-Kuhn-Tucker conditions of the least square.
+// A point is the projection if and only if it is feasible and some theta >= 0 shifts all of z to it within the bounds,
+// where theta is 0 if the limit is not reached. These are the Karush-Kuhn-Tucker conditions of the least square.
 func TestProjectionMeetsItsConditions(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -34,7 +34,7 @@ func checkConditions(t *rapid.T, z, y, most []float64, limit, eps float64) {
 			t.Fatalf("entry %d is %g, of at most %g", i, y[i], most[i])
 		}
 		sum += y[i]
-		if y[i] < most[i] { // theta is at least z - y: more would have been taken otherwise
+		if y[i] < most[i] { // theta is at least z - y, or more would have been taken
 			low = max(low, z[i]-y[i])
 		}
 		if y[i] > 0 { // and at most z - y
@@ -52,7 +52,8 @@ func checkConditions(t *rapid.T, z, y, most []float64, limit, eps float64) {
 	}
 }
 
-// Few entries are projected by trying every set of those at 0, at their most and between, with and without the limit.
+// Compares the projection of few entries with a search over every set of those at 0, at their bound and between, with
+// and without the limit.
 func TestProjectionIsTheClosestPoint(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -80,7 +81,7 @@ func distance(a, b []float64) float64 {
 	return sum
 }
 
-// closest is the least square distance from z of a feasible point.
+// closest returns the least square distance from z to a feasible point.
 func closest(z, most []float64, limit float64) float64 {
 	least := math.Inf(1)
 	states := 1
@@ -120,9 +121,9 @@ func closest(z, most []float64, limit float64) float64 {
 	return least
 }
 
-// The paper's procedure asks only of the largest z whether it is above its own most. Where the largest is not, but another
-// is, it would give that one more than it may have.
-func TestTheLargestAloneDoesNotSayWhoIsAtHisMost(t *testing.T) {
+// The paper's procedure checks only whether the largest z is above its bound. If the largest is not but another is, it
+// would give the other more than its bound.
+func TestPaperProjectionExceedsBounds(t *testing.T) {
 	t.Parallel()
 	y := []float64{10, 9, 1}
 	Project(y, []float64{20, 2, 20}, 8)

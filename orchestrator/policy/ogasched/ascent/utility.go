@@ -2,8 +2,8 @@ package ascent
 
 import "math"
 
-// Utility is what the devices of one type on one instance gain a job (equation 60 of the paper): nothing for none, and ever
-// less for one more.
+// Utility is the gain of a job from the devices of one type on one instance (equation 60 of the paper): 0 without
+// devices, with diminishing returns.
 type Utility uint8
 
 // The utilities, by the paper's names.
@@ -18,7 +18,7 @@ const (
 	Poly
 )
 
-// Gain of y devices, y >= 0, alpha > 0.
+// Gain returns the gain of y devices, where y >= 0 and alpha > 0.
 func (u Utility) Gain(alpha, y float64) float64 {
 	switch u {
 	case Log:
@@ -32,7 +32,7 @@ func (u Utility) Gain(alpha, y float64) float64 {
 	}
 }
 
-// Slope is the derivative of Gain.
+// Slope returns the derivative of Gain.
 func (u Utility) Slope(alpha, y float64) float64 {
 	switch u {
 	case Log:
@@ -46,7 +46,8 @@ func (u Utility) Slope(alpha, y float64) float64 {
 	}
 }
 
-// atSlope is the number of devices, from 0 to most, at which the slope has fallen to s: the best number if one costs s.
+// atSlope returns the number of devices, from 0 to most, where the slope has fallen to s: the best number at a unit
+// price of s.
 func (u Utility) atSlope(alpha, s, most float64) float64 {
 	if s <= u.Slope(alpha, most) {
 		return most

@@ -8,11 +8,11 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/policy/ogasched/ascent"
 )
 
-// rival divides a cluster among the ports from which jobs came, each slot anew.
+// rival divides a cluster among the ports from which jobs came, independently in each slot.
 type rival func(g *ascent.Graph, arrivals []float64, y ascent.Decision)
 
-// drf serves ports in ascending order of their dominant share, the largest part that one request is of all that there is of
-// a kind on the port's instances. Each takes its request from every instance, or what is left.
+// drf serves ports in ascending order of their dominant share: the largest fraction that one request is of the total of
+// a kind on the port's instances. Each takes its request, or the rest, from every instance.
 func drf(g *ascent.Graph) rival {
 	kinds := len(g.Beta)
 	all := make([][]float64, len(g.Request))
@@ -61,8 +61,8 @@ func drf(g *ascent.Graph) rival {
 	}
 }
 
-// fairness divides each kind on each instance in proportion to the requests of the ports from which jobs came; nobody gets more
-// than it requests. The paper's share is of the requests of all ports; that leaves idle what is due to those from which none came.
+// fairness divides each kind on each instance in proportion to the requests of the ports from which jobs came, at most
+// the request each. The paper divides by the requests of all ports, which leaves the share of ports without a job idle.
 func fairness(g *ascent.Graph, arrivals []float64, y ascent.Decision) {
 	for r, ports := range g.Ports {
 		for k, capacity := range g.Capacity[r] {
@@ -81,8 +81,8 @@ func fairness(g *ascent.Graph, arrivals []float64, y ascent.Decision) {
 	}
 }
 
-// scored has jobs take turns. At its turn a job takes its request, or what is left, from that one of the instances it has not
-// been on which has the highest utilisation times sign: 1 for BinPacking, -1 for Spreading.
+// scored has jobs take turns. At its turn a job takes its request, or the rest, from the instance with the highest
+// utilisation times sign among those that it has not used: sign is 1 for BinPacking, -1 for Spreading.
 func scored(g *ascent.Graph, sign float64) rival {
 	own := make([][]int, len(g.Request)) // the instances of each port
 	for r, ports := range g.Ports {
@@ -114,14 +114,15 @@ func scored(g *ascent.Graph, sign float64) rival {
 				}
 				r := rest[l][best]
 				rest[l] = slices.Delete(rest[l], best, best+1)
-				used[r] = take(g, y, r, l)
+				used[r] = giveRequest(g, y, r, l)
 			}
 		}
 	}
 }
 
-// take gives a port its request of each kind of an instance, or what is left, and returns the instance's utilisation then.
-func take(g *ascent.Graph, y ascent.Decision, r, l int) float64 {
+// giveRequest gives a port its request of each kind of an instance, or the rest, and returns the instance's new
+// utilisation.
+func giveRequest(g *ascent.Graph, y ascent.Decision, r, l int) float64 {
 	at, utilisation, kinds := slices.Index(g.Ports[r], l), 0.0, 0
 	for k, capacity := range g.Capacity[r] {
 		if capacity == 0 {

@@ -7,29 +7,29 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/policy/ogasched/ascent"
 )
 
-// Names of the policies that Run knows, OGASched first.
+// Names lists the policies that Run knows, OGASched first.
 func Names() []string {
 	return []string{"OGASched", "OGASched, steps by theory", "DRF", "Fairness", "BinPacking", "Spreading"}
 }
 
-// Result is what a policy had of a horizon.
+// Result is a policy's result over a horizon.
 type Result struct {
-	// Cumulative reward, and Average of a slot.
+	// Cumulative reward, and Average per slot.
 	Cumulative, Average float64
 	// Regret at some slots.
 	Regret []Regret
 }
 
-// Regret against the best stationary decision for the jobs that had come by a slot: at least Least, which is against the best
-// that was found, and at most Most, which is against what none exceeds.
+// Regret is the regret against the best stationary decision for the jobs until a slot: at least Least, relative to the
+// best decision found, and at most Most, relative to an upper bound.
 type Regret struct {
 	Slot        int
 	Least, Most float64
-	// Theorem is the most that steps by theory may regret.
+	// Theorem is the theorem's bound for steps by theory.
 	Theorem float64
 }
 
-// Run lets a policy decide on the cluster and the arrivals of a seed, and measures regret after the slots in regretAt.
+// Run runs a policy on the cluster and the arrivals of a seed, and measures regret after the slots in regretAt.
 func Run(s Settings, name string, seed uint64, regretAt ...int) (Result, error) {
 	g, err := s.Draw(seed)
 	if err != nil {
@@ -64,10 +64,10 @@ func Run(s Settings, name string, seed uint64, regretAt ...int) (Result, error) 
 	return result, nil
 }
 
-// bestSteps are the steps in which the best stationary decision is looked for.
+// bestSteps is the number of steps of the search for the best stationary decision.
 const bestSteps = 4000
 
-// policyOf returns what decides a slot and tells its reward.
+// policyOf returns a function that decides a slot and returns its reward.
 func policyOf(s Settings, g *ascent.Graph, name string) (func(arrivals []float64) float64, error) {
 	learn := func(rates ascent.Rates) func([]float64) float64 {
 		a := ascent.NewLearner(g, rates)
@@ -98,5 +98,5 @@ func policyOf(s Settings, g *ascent.Graph, name string) (func(arrivals []float64
 	case "Spreading":
 		return divide(scored(g, -1)), nil
 	}
-	return nil, fmt.Errorf("slots: there is no policy %q", name)
+	return nil, fmt.Errorf("slots: unknown policy %q", name)
 }

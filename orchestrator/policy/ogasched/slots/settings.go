@@ -1,6 +1,6 @@
-// Package slots is the model in which OGASched's paper measures (sections 2 and 4): time is slotted, in each slot jobs come
-// from some ports, and what a policy gives them of each instance is theirs for that slot alone. It draws clusters by the
-// paper's settings, runs OGASched beside the paper's rivals on them, and measures reward and regret.
+// Package slots is the model of OGASched's paper (sections 2 and 4): in each slot jobs come from some ports, and hold
+// what a policy gives them of each instance for that slot alone. It draws clusters by the paper's settings, runs
+// OGASched and the paper's rivals on them, and measures reward and regret.
 package slots
 
 import (
@@ -9,24 +9,24 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/policy/ogasched/ascent"
 )
 
-// Settings are table II's, and what the paper takes from traces.
+// Settings are those of table II, and parameters that the paper takes from traces.
 type Settings struct {
 	Ports, Instances, Horizon int
 	// Chance that a job comes from a port in a slot.
 	Chance float64
 	// Density is the mean number of ports of an instance.
 	Density float64
-	// Contention multiplies what jobs request.
+	// Contention multiplies the requests.
 	Contention float64
-	// Alpha and Beta are drawn evenly from these ranges.
+	// Alpha and Beta are drawn uniformly from these ranges.
 	Alpha, Beta [2]float64
-	// Utilities are drawn from, for each kind on each instance.
+	// Utilities to draw from for each kind on each instance.
 	Utilities []ascent.Utility
 	// Rates of OGASched's steps.
 	Rates ascent.Rates
 }
 
-// Default is table II, with 8,000 slots as in section 4.1, all four utilities, and three ports for an instance.
+// Default returns table II, with 8,000 slots as in section 4.1, all four utilities, and three ports per instance.
 func Default() Settings {
 	return Settings{
 		Ports: 10, Instances: 128, Horizon: 8000, Chance: 0.7, Density: 3, Contention: 10,
@@ -35,15 +35,15 @@ func Default() Settings {
 	}
 }
 
-// kind is a type of resource: the capacities of which an instance has one, and the range of a job's request before it is
+// kind is a type of resource: the possible capacities of an instance, and the range of a job's request before it is
 // multiplied by the contention.
 type kind struct {
 	capacity    []float64
 	least, most float64
 }
 
-// kinds are CPUs, memory in units of 8 GB, GPUs, NPUs, TPUs and FPGAs. Alibaba's machines have 64 or 96 CPUs and none, 2 or 8
-// GPUs; the other accelerators are like these.
+// kinds returns CPUs, memory in units of 8 GB, GPUs, NPUs, TPUs and FPGAs. Alibaba's machines have 64 or 96 CPUs and 0,
+// 2 or 8 GPUs; the other accelerators are similar.
 func kinds() []kind {
 	return []kind{
 		{[]float64{64, 96, 128}, 1, 8},
@@ -55,7 +55,7 @@ func kinds() []kind {
 	}
 }
 
-// Draw makes a cluster. The same seed gives the same one.
+// Draw draws a cluster. The same seed gives the same one.
 func (s Settings) Draw(seed uint64) (*ascent.Graph, error) {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	even := func(least, most float64) float64 { return least + (most-least)*rng.Float64() }

@@ -12,7 +12,8 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/policy/ogasched/ascent"
 )
 
-// two ports share one instance of two kinds, and the second has another one to itself.
+// two returns a graph in which two ports share one instance of two kinds, and the second port has another instance to
+// itself.
 func two(t *testing.T) *ascent.Graph {
 	t.Helper()
 	line := []ascent.Utility{ascent.Linear, ascent.Linear}
@@ -29,7 +30,8 @@ func two(t *testing.T) *ascent.Graph {
 func TestRivalsDivideAsTheyAreDescribed(t *testing.T) {
 	t.Parallel()
 	g := two(t)
-	// Entries are, for the first instance, both ports' of kind 0 and of kind 1; then the second port's of the second instance.
+	// The entries are, for the first instance, both ports' of kind 0 and of kind 1; then the second port's of the
+	// second instance.
 	for name, c := range map[string]struct {
 		arrivals []float64
 		by       rival
@@ -42,7 +44,7 @@ func TestRivalsDivideAsTheyAreDescribed(t *testing.T) {
 		"Fairness, one":     {[]float64{0, 1}, fairness, ascent.Decision{0, 3, 0, 2, 3, 3}},
 		"BinPacking":        {[]float64{1, 1}, scored(g, 1), ascent.Decision{6, 0, 1, 1, 3, 3}},
 		"Spreading":         {[]float64{1, 1}, scored(g, -1), ascent.Decision{6, 0, 1, 1, 3, 3}},
-		"Spreading, nobody": {[]float64{0, 0}, scored(g, -1), ascent.Decision{0, 0, 0, 0, 0, 0}},
+		"Spreading, no job": {[]float64{0, 0}, scored(g, -1), ascent.Decision{0, 0, 0, 0, 0, 0}},
 	} {
 		y := g.Zero()
 		c.by(g, c.arrivals, y)
@@ -50,13 +52,13 @@ func TestRivalsDivideAsTheyAreDescribed(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
-	// By hand: the first port has 3 less 0.5*3, the second 3+2+3+3 less the larger of 0.5*6 and 0.25*5.
+	// By hand: the first port has 3 - 0.5*3, the second 3+2+3+3 minus the larger of 0.5*6 and 0.25*5.
 	if got := g.Reward([]float64{1, 1}, ascent.Decision{3, 3, 0, 2, 3, 3}); math.Abs(got-(1.5+8)) > 1e-12 {
 		t.Errorf("the reward of DRF's division is %g, want 9.5", got)
 	}
 }
 
-// No policy gives more than there is, or more than is asked for, or anything to a port without a job.
+// No policy gives more than the capacity, more than a request, or anything to a port without a job.
 func TestRivalsStayFeasible(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -91,8 +93,8 @@ func TestRivalsStayFeasible(t *testing.T) {
 	})
 }
 
-// A run is the same again, and the regret of one with steps by theory stays within the theorem.
-func TestRunsAreTheSameAgain(t *testing.T) {
+// Runs are reproducible, and the regret with steps by theory stays within the theorem's bound.
+func TestRunsAreReproducible(t *testing.T) {
 	t.Parallel()
 	s := Default()
 	s.Ports, s.Instances, s.Horizon = 4, 3, 200

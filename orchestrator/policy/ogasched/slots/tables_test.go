@@ -19,7 +19,7 @@ var (
 	only   = flag.String("only", "", "only the tables with this in their title")
 )
 
-// seeds of the comparison, which no earlier run has seen, and the 97.5th percentile of Student's t for five of them.
+// seeds of the comparison, used in no earlier run, and the 97.5th percentile of Student's t for five of them.
 const (
 	firstSeed, seeds = 100, 5
 	student          = 2.776
@@ -72,7 +72,7 @@ type column struct {
 	s    Settings
 }
 
-// vary is the default setting with 2,000 slots and one thing in it that varies.
+// vary returns the default setting with 2,000 slots, once for each value of one parameter.
 func vary(set func(*Settings, float64), values ...float64) []column {
 	var columns []column
 	for _, x := range values {
@@ -84,8 +84,8 @@ func vary(set func(*Settings, float64), values ...float64) []column {
 	return columns
 }
 
-// table has a row for each policy: the average reward in each column, and by how much OGASched's is above it, each as the
-// mean over the seeds and half of the 95 % interval (0 for a single seed).
+// table has a row for each policy: the average reward in each column, and by how much OGASched's exceeds it, each as
+// the mean over the seeds and half of the 95 % interval (0 for a single seed).
 func table(t *testing.T, columns []column, seeds int) string {
 	t.Helper()
 	var b strings.Builder
@@ -116,7 +116,7 @@ func table(t *testing.T, columns []column, seeds int) string {
 	return b.String()
 }
 
-// averages are the average rewards of a policy, by seed. Two cores are used.
+// averages returns the average rewards of a policy by seed. It uses two cores.
 func averages(t *testing.T, s Settings, name string, seeds int) []float64 {
 	t.Helper()
 	got := make([]float64, seeds)
@@ -145,7 +145,7 @@ func interval(x []float64) (mean, half float64) {
 	return mean, student * math.Sqrt(half/float64(len(x)))
 }
 
-// regretTable tells the regret of both rates over horizons, and over their root.
+// regretTable returns the regret of both rates over horizons, and over the root of the horizon.
 func regretTable(t *testing.T) string {
 	t.Helper()
 	var b strings.Builder

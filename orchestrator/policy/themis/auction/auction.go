@@ -1,16 +1,16 @@
 // Package auction is Themis's partial allocation auction (NSDI 2020, pseudocode 1; Cole, Gkatzelis and Goel, "Mechanism
-// design for fair division", EC 2013): from tables of bids, a row for every bidder that maximises the product of 1/rho,
-// and what part of it each bidder keeps, so that telling the truth pays best.
+// design for fair division", EC 2013). From tables of bids it computes a row for every bidder such that the product of
+// 1/rho is maximal, and the part of the row that each bidder keeps, chosen so that truthful bids are optimal.
 //
-// Winner determination is a choice of at most one row per bidder under linear constraints. They are few, because what is
-// counted is not machines but pieces: on machines with free_m devices of a type there is room for sum_m floor(free_m / k)
-// pieces of k devices, and a piece of K > k devices takes floor(K / k) of them. Where every size divides the next, as
-// powers of two do, any choice that keeps to these counts fits the machines; otherwise it is checked against them. A row
-// that names a machine or a rack is counted there too.
+// Winner determination chooses at most one row per bidder under linear constraints. There are few constraints because
+// they count pieces, not nodes: nodes with free_m devices of a type have room for sum_m floor(free_m / k) pieces of k
+// devices, and a piece of K > k devices uses floor(K / k) of them. If every size divides the next, as powers of two do,
+// any choice within these counts fits the nodes; otherwise it is checked against them. Rows that name a node or a rack
+// are also counted there.
 //
-// Prices on the constraints (the Lagrangian dual, by subgradients) bound what any choice can be worth; rows that the
-// prices favour, repaired and improved, make a choice; and a search over the rows that the bound does not rule out
-// makes it better, or proves it to be the best. The gap between the choice and the bound is reported.
+// Prices on the constraints (the Lagrangian dual, by subgradients) give an upper bound for any choice. The rows with
+// the highest gain at these prices, repaired and improved, form a choice, and a search over the rows that the bound
+// does not exclude improves it or proves it optimal. The gap between the choice and the bound is reported.
 package auction
 
 import (
@@ -19,29 +19,29 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/agent"
 )
 
-// Bidder is one app's bid.
+// Bidder is one sweep's bid.
 type Bidder struct {
 	// Nothing is its rho with no row.
 	Nothing float64
 	Rows    []agent.Row
-	// Group of bidders that it is of, by index in the limits of RunWithin.
+	// Group is the bidder's group, an index into the limits of RunWithin.
 	Group int
 }
 
 // Result is an auction's outcome.
 type Result struct {
-	// Rows is each bidder's row in the proportionally fair allocation; -1 for none.
+	// Rows holds each bidder's row in the proportionally fair allocation, or -1 for none.
 	Rows []int
-	// Keeps is c: the part of that which the bidder keeps, in (0, 1].
+	// Keeps is c, the part of its row that each bidder keeps, in (0, 1].
 	Keeps []float64
-	// Log is the sum of log(1/rho) over the bidders, Bound the most that it could be, and Nothing what it is if nobody
+	// Log is the sum of log(1/rho) over the bidders, Bound an upper bound of it, and Nothing its value if no bidder
 	// gets anything.
 	Log, Bound, Nothing float64
-	// Exact says that the search was exhaustive: no other choice is better.
+	// Exact means that the search was exhaustive: no other choice is better.
 	Exact bool
 }
 
-// Gap is how much better the best choice could at most be, as a part of what was gained over giving nobody anything.
+// Gap returns how much better the best choice could be at most, relative to the gain over giving no bidder anything.
 func (r *Result) Gap() float64 {
 	if gain := r.Log - r.Nothing; gain > 0 && !r.Exact {
 		return max(0, r.Bound-r.Log) / gain
@@ -49,11 +49,12 @@ func (r *Result) Gap() float64 {
 	return 0
 }
 
-// Run holds the auction.
+// Run runs the auction.
 func Run(lots []agent.Lot, bidders []Bidder) Result { return RunWithin(lots, bidders, nil) }
 
-// RunWithin holds it with groups of bidders that may have no more devices together than their limits; without limits there are no
-// groups. A limit is one more linear constraint, so what holds of the auction holds within it.
+// RunWithin runs the auction with groups of bidders that together may not have more devices than their limits. Nil
+// limits mean that bidders have no groups. A limit is one more linear constraint, so the properties of the auction hold
+// within it.
 func RunWithin(lots []agent.Lot, bidders []Bidder, limits []int) Result {
 	p := compile(lots, bidders, limits)
 	s := newSolver(p)
@@ -74,5 +75,5 @@ func RunWithin(lots []agent.Lot, bidders []Bidder, limits []int) Result {
 	return r
 }
 
-// Sound says whether a number can be a rho.
+// Sound reports whether a number is a valid rho.
 func Sound(rho float64) bool { return rho > 0 && !math.IsInf(rho, 1) }

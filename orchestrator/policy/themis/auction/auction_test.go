@@ -12,7 +12,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/policy/themis/auction"
 )
 
-// small draws an auction that can be solved by trying everything.
+// small draws an auction that can be solved by brute force.
 func small(t *rapid.T) ([]agent.Lot, []auction.Bidder) {
 	var l []agent.Lot
 	for i := range rapid.IntRange(1, 4).Draw(t, "machines") {
@@ -46,7 +46,7 @@ func small(t *rapid.T) ([]agent.Lot, []auction.Bidder) {
 	return l, b
 }
 
-// fits tries every way of putting the rows' pieces on machines.
+// fits tries every way of placing the rows' pieces on nodes.
 func fits(l []agent.Lot, rows []agent.Row) bool {
 	var pieces []agent.Gangs
 	for _, r := range rows {
@@ -122,7 +122,7 @@ func welfare(b []auction.Bidder, choice []int, without int) float64 {
 	return sum
 }
 
-// optimum is the most welfare that all but one bidder can have.
+// optimum returns the highest welfare that all bidders but one can have.
 func optimum(l []agent.Lot, b []auction.Bidder, without int) float64 {
 	rest := append([]auction.Bidder(nil), b...)
 	if without >= 0 {
@@ -133,7 +133,7 @@ func optimum(l []agent.Lot, b []auction.Bidder, without int) float64 {
 	return best
 }
 
-func TestTheWinnerIsTheProductsMaximumAndFits(t *testing.T) {
+func TestWinnersMaximiseProductAndFit(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		l, b := small(t)
@@ -169,7 +169,7 @@ func TestTheWinnerIsTheProductsMaximumAndFits(t *testing.T) {
 	})
 }
 
-// simple says whether counts alone say what fits: then payments are exact as well.
+// simple reports whether the counts alone decide what fits, in which case payments are exact too.
 func simple(b []auction.Bidder) bool {
 	for i := range b {
 		for _, r := range b[i].Rows {
@@ -183,7 +183,7 @@ func simple(b []auction.Bidder) bool {
 	return true
 }
 
-// pareto: nobody can be better off without somebody being worse off.
+// Pareto efficiency: no bidder can be better off unless another is worse off.
 func TestTheProportionallyFairAllocationIsParetoEfficient(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -206,8 +206,7 @@ func TestTheProportionallyFairAllocationIsParetoEfficient(t *testing.T) {
 	})
 }
 
-// An app that keeps the part c of its row has c/rho in expectation. Whatever it says, that is highest if it says the
-// truth.
+// A sweep that keeps the part c of its row has c/rho in expectation. That is highest if its bid is truthful.
 func TestLyingGainsNothingInExpectation(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -240,9 +239,9 @@ func nothingGainedBy(t *rapid.T, b []auction.Bidder, run func([]auction.Bidder) 
 	}
 }
 
-// Where devices are alike and 1/rho is in proportion to their number (the homogeneous valuations of theorem 3.2), nobody
-// would rather have what another keeps, but for less than one device: they are whole.
-func TestNobodyEnviesAnother(t *testing.T) {
+// If devices are alike and 1/rho is proportional to their number (the homogeneous valuations of theorem 3.2), no bidder
+// prefers another's outcome by one device or more; devices are whole.
+func TestNoBidderEnviesAnother(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		devices := rapid.IntRange(4, 48).Draw(t, "devices")
@@ -275,7 +274,7 @@ func TestNobodyEnviesAnother(t *testing.T) {
 	})
 }
 
-// vgg loses much when its tasks are apart, inception hardly anything (table 1 and figure 5).
+// VGG16 loses much when its tasks are spread, Inception-v3 hardly anything (table 1 and figure 5).
 func job(app string, apart float64, tasks int, types ...agent.Stock) *agent.AppState {
 	sp := &cluster.Speeds{Measured: []cluster.Speed{{Devices: 1, Rate: 1}}, S: [4]float64{1, 1, apart, apart}}
 	return &agent.AppState{
@@ -285,15 +284,15 @@ func job(app string, apart float64, tasks int, types ...agent.Stock) *agent.AppS
 	}
 }
 
-// Figure 5: DRF may spread both jobs over both machines (instance 1), or give the whole machine to the job that does not
-// care (instance 2). The auction does neither.
+// Figure 5: DRF may spread both jobs over both machines (instance 1), or give the whole machine to the job that does
+// not need it (instance 2). The auction does neither.
 func TestTheCounterExamplesOfFigure5(t *testing.T) {
 	t.Parallel()
 	stock := agent.Stock{Type: "gpu", Devices: 8}
 	for name, tc := range map[string]struct {
 		free []int
 		apps []*agent.AppState
-		// whole says which apps must have one machine to themselves.
+		// whole marks the sweeps that must have one node to themselves.
 		whole []bool
 	}{
 		"instance 1: VGG16 twice on two machines of 4": {

@@ -13,7 +13,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/policy/themis/auction"
 )
 
-// lots are machines of 8, 4 and 1 devices, as in the paper's simulated cluster, 16 to a rack.
+// lots returns nodes of 8, 4 and 1 devices, as in the paper's simulated cluster, 16 to a rack.
 func lots(r *rand.Rand, devices int, types ...string) []agent.Lot {
 	var out []agent.Lot
 	for i := 0; devices > 0; i++ {
@@ -64,7 +64,7 @@ func states(r *rand.Rand, n, devices int, types ...string) []*agent.AppState {
 	return all
 }
 
-// bids are what the apps of a case bid.
+// bids returns the built-in bidder's bids for a case.
 func bids(tb testing.TB, seed uint64, apps, devices int, types ...string) ([]agent.Lot, []auction.Bidder) {
 	tb.Helper()
 	r := rand.New(rand.NewPCG(seed, 1))
@@ -80,8 +80,8 @@ func bids(tb testing.TB, seed uint64, apps, devices int, types ...string) ([]age
 	return l, b
 }
 
-// run times whole auctions with payments, a new case each, in the processor time of this process: on a busy machine the
-// wall's clock says more about the others.
+// run times whole auctions with payments, each with a new case, in this process's CPU time, because wall time on a busy
+// machine depends on other processes.
 func run(b *testing.B, apps, devices int) {
 	b.Helper()
 	var took []time.Duration
@@ -106,7 +106,7 @@ func report(b *testing.B, took []time.Duration) {
 	b.ReportMetric(float64(took[len(took)*95/100].Microseconds())/1e3, "cpu-ms-p95")
 }
 
-// processor is the time that this process has had on processors.
+// processor returns the CPU time that this process has used.
 func processor(tb testing.TB) time.Duration {
 	tb.Helper()
 	var u syscall.Rusage

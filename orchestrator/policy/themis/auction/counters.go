@@ -7,18 +7,18 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/agent"
 )
 
-// counters are the constraints: for every scope that some row names, and for every size of its type, how many pieces of
-// that size there is room for.
+// counters are the constraints: for every scope that a row names, and every size of its type, the number of pieces of
+// that size that fit.
 type counters struct {
 	scopes []scope
 	room   []int32
 	byKey  map[key]int
 }
 
-// key names a scope: a node, a rack, or everything of a type.
+// key identifies a scope: a node, a rack, or everything of a type.
 type key struct{ kind, rack, node string }
 
-// scope is a set of lots of one type, and its constraints: one for each size, from first on.
+// scope is a set of lots of one type, with one constraint for each size, from index first on.
 type scope struct {
 	key   key
 	sizes []int
@@ -80,7 +80,7 @@ func (s *scope) holds(l *agent.Lot) bool {
 	return l.Type == s.key.kind && (s.key.rack == "" || l.Rack == s.key.rack) && (s.key.node == "" || l.Node == s.key.node)
 }
 
-// exact says whether keeping to the counts is enough.
+// exact reports whether every choice within the counts fits.
 func (c *counters) exact() bool {
 	for i := range c.scopes {
 		if k := c.scopes[i].key; k.rack != "" || k.node != "" || !divisible(c.scopes[i].sizes) {
@@ -90,7 +90,7 @@ func (c *counters) exact() bool {
 	return true
 }
 
-// divisible says whether each of the ascending sizes divides the next.
+// divisible reports whether each of the ascending sizes divides the next.
 func divisible(sizes []int) bool {
 	for i := 1; i < len(sizes); i++ {
 		if sizes[i]%sizes[i-1] != 0 {
@@ -100,12 +100,12 @@ func divisible(sizes []int) bool {
 	return true
 }
 
-// count says what a row uses, sorted by constraint; false if some constraint has no room for it even alone.
-func (c *counters) count(gangs []agent.Gangs) ([]use, bool) {
+// rowUses returns what a row uses, sorted by constraint, or false if a constraint is too small for the row alone.
+func (c *counters) rowUses(gangs []agent.Gangs) ([]use, bool) {
 	uses := make([]use, 0, 4)
 	for _, g := range gangs {
 		if g.Count <= 0 || g.Machines <= 0 || g.Devices <= 0 || max(g.Count, g.Machines, g.Devices) > 1<<20 {
-			return nil, false // the most that can be multiplied
+			return nil, false // limit that keeps products within range
 		}
 		keys := [...]key{{kind: g.Type}, {kind: g.Type, rack: g.Rack}, {kind: g.Type, node: g.Node}}
 		for i, k := range keys {
@@ -144,8 +144,8 @@ func add(uses []use, u use) []use {
 	return append(uses, u)
 }
 
-// within adds what a row uses of its bidder's group; false if the group may not have so much.
-func (c *counters) within(group int, gangs []agent.Gangs, uses []use) ([]use, bool) {
+// addGroupUse adds the row's use of its bidder's group, and returns false if the row exceeds the group's limit.
+func (c *counters) addGroupUse(group int, gangs []agent.Gangs, uses []use) ([]use, bool) {
 	n := 0
 	for _, g := range gangs {
 		n += g.Size()

@@ -11,7 +11,8 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/policy/themis/auction"
 )
 
-// drawForked draws an offer of unlike machines of one device, and the bids of apps of one or two jobs some of which may be forked.
+// drawForked draws an offer of unlike nodes with one device each, and bids of sweeps with one or two trials; some may
+// be forked.
 func drawForked(t *rapid.T) ([]agent.Lot, []auction.Bidder) {
 	o := &agent.Offer{}
 	var stock []agent.Stock
@@ -51,7 +52,7 @@ func drawForked(t *rapid.T) ([]agent.Lot, []auction.Bidder) {
 	return o.Lots, bidders
 }
 
-// Where some apps fork, whatever an app says of its mixed subsets, it has most in expectation if it says the truth.
+// With forks too, a sweep has the highest expectation if its bids for mixed subsets are truthful.
 func TestLyingAboutForksGainsNothing(t *testing.T) {
 	t.Parallel()
 	mixed := 0
@@ -83,13 +84,13 @@ func TestLyingAboutForksGainsNothing(t *testing.T) {
 		}
 	})
 	if mixed == 0 {
-		t.Error("nobody won anything")
+		t.Error("no bidder won anything")
 	}
 }
 
-// Sharing is an incentive: what an app wins, forks or not, is worth no less to it than nothing, and all of the offer together is worth
-// at least as much as any one app's having all of it.
-func TestNobodyIsWorseOffByAnAuctionOfForks(t *testing.T) {
+// Sharing incentive: what a sweep wins, forked or not, is worth at least as much to it as nothing, and the total gain
+// is at least the gain of any one sweep that had the whole offer.
+func TestAuctionOfForksHarmsNoBidder(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		l, b := drawForked(t)

@@ -10,7 +10,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/policy/themis/auction"
 )
 
-// grouped is a small auction of two groups of bidders.
+// grouped draws a small auction with two groups of bidders.
 func grouped(t *rapid.T) (l []agent.Lot, b []auction.Bidder, limits []int) {
 	l, b = small(t)
 	for i := range b {
@@ -19,7 +19,7 @@ func grouped(t *rapid.T) (l []agent.Lot, b []auction.Bidder, limits []int) {
 	return l, b, []int{rapid.IntRange(0, 8).Draw(t, "limit"), rapid.IntRange(0, 8).Draw(t, "limit")}
 }
 
-// keepTo says whether no group has more than its limit.
+// keepTo reports whether every group is within its limit.
 func keepTo(b []auction.Bidder, choice, limits []int) bool {
 	has := make([]int, len(limits))
 	for i, r := range choice {
@@ -38,7 +38,7 @@ func keepTo(b []auction.Bidder, choice, limits []int) bool {
 	return true
 }
 
-// No group wins more than its limit, and within that the choice is the best there is where it is called exact.
+// No group wins more than its limit, and a choice called exact is the best within the limits.
 func TestGroupsKeepToTheirLimits(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -60,7 +60,7 @@ func TestGroupsKeepToTheirLimits(t *testing.T) {
 	})
 }
 
-// Within limits too, nobody gains by lying, against its own group or the other.
+// Within limits, too, no bidder gains by lying, against its own group or the other.
 func TestLyingInAGroupGainsNothing(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

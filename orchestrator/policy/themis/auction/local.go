@@ -6,18 +6,18 @@ import (
 	"slices"
 )
 
-// relief is a bidder's change to a smaller row, and what it costs for each unit of a constraint that it relieves.
+// relief is a bidder's change to a smaller row, with its cost for each unit of the constraint that it frees.
 type relief struct {
 	bidder, row int
 	cost        float64
 }
 
-// repair takes bidders down to smaller rows until no room is overdrawn: the most overdrawn first, by the changes that
-// cost least, prices counted, for each unit that they relieve.
+// repair changes bidders to smaller rows until no constraint is overdrawn. It takes the most overdrawn constraint
+// first, and the change that costs least per unit freed at the current prices.
 func (s *solver) repair() {
 	for {
 		worst, deepest := -1, int32(0)
-		for c, left := range s.left {
+		for c, left := range s.roomLeft {
 			if left < deepest {
 				worst, deepest = c, left
 			}
@@ -27,14 +27,14 @@ func (s *solver) repair() {
 		}
 		all := s.reliefs[:0]
 		for b := range s.bidders() {
-			if r, ok := s.relief(b, worst, deepest); ok {
+			if r, ok := s.cheapestRelief(b, worst, deepest); ok {
 				all = append(all, r)
 			}
 		}
 		s.reliefs = all
 		slices.SortStableFunc(all, func(a, b relief) int { return cmp.Compare(a.cost, b.cost) })
 		for _, r := range all {
-			if s.left[worst] >= 0 {
+			if s.roomLeft[worst] >= 0 {
 				break
 			}
 			if r.row < 0 || s.relieves(s.choice[r.bidder], r.row) {
@@ -44,8 +44,8 @@ func (s *solver) repair() {
 	}
 }
 
-// relief finds a bidder's cheapest change that uses less of an overdrawn constraint.
-func (s *solver) relief(b, worst int, deepest int32) (relief, bool) {
+// cheapestRelief returns a bidder's cheapest change that uses less of an overdrawn constraint.
+func (s *solver) cheapestRelief(b, worst int, deepest int32) (relief, bool) {
 	best := relief{bidder: b, row: -1, cost: math.Inf(1)}
 	row := s.choice[b]
 	if row < 0 {
@@ -69,10 +69,11 @@ func (s *solver) relief(b, worst int, deepest int32) (relief, bool) {
 	return best, true
 }
 
-// relieves says whether a change to another row overdraws no room further. So every repair ends.
+// relieves reports whether a change to another row overdraws no constraint further, which guarantees that repair
+// terminates.
 func (s *solver) relieves(old, row int) bool {
 	for _, u := range s.usesOf(row) {
-		left := s.left[u.constraint]
+		left := s.roomLeft[u.constraint]
 		if more := u.n - s.usedOf(old, int(u.constraint)); more > 0 && left < more {
 			return false
 		}
@@ -89,7 +90,7 @@ func (s *solver) usedOf(row, constraint int) int32 {
 	return 0
 }
 
-// improve gives bidders better rows as long as there is room: always the one that gains most, prices paid.
+// improve gives bidders better rows while there is room, always the change that gains most at the current prices.
 func (s *solver) improve() {
 	for b := range s.next {
 		s.next[b].known = false
@@ -97,13 +98,14 @@ func (s *solver) improve() {
 	for {
 		bidder, best := -1, math.Inf(-1)
 		for b := range s.next {
-			if b == s.gone {
+			if b == s.excluded {
 				continue
 			}
 			m := &s.next[b]
-			// Room only shrinks here, but for what the bidder itself gives up: what fits no more is looked for anew.
+			// Room only shrinks here, apart from the bidder's own row, so only a row that no longer fits must be
+			// replaced.
 			if !m.known || m.row >= 0 && !s.fits(b, m.row) {
-				*m = s.better(b)
+				*m = s.bestImprovement(b)
 			}
 			if m.row >= 0 && m.score > best {
 				bidder, best = b, m.score
@@ -117,8 +119,8 @@ func (s *solver) improve() {
 	}
 }
 
-// better finds the bidder's best change to a row of more worth that there is room for.
-func (s *solver) better(b int) move {
+// bestImprovement returns the bidder's best change to a row of more worth that fits.
+func (s *solver) bestImprovement(b int) move {
 	m := move{row: -1, score: math.Inf(-1), known: true}
 	worth, gain := 0.0, 0.0
 	if row := s.choice[b]; row >= 0 {
@@ -143,9 +145,9 @@ func (s *solver) better(b int) move {
 	return m
 }
 
-// nearest lists, where there are many rows, each bidder's better rows that cost least beside the best choice: in an
-// auction without one bidder the others change to few others.
-func (s *solver) nearest() {
+// findNearest lists, if there are many rows, each bidder's better rows that cost the least relative to the best choice:
+// in an auction without one bidder the others change to few other rows.
+func (s *solver) findNearest() {
 	const many, enough = 4096, 8
 	if len(s.problem.worth) < many {
 		return
@@ -166,11 +168,11 @@ func (s *solver) nearest() {
 	}
 }
 
-// fits says whether a bidder could change to a row.
+// fits reports whether a bidder could change to a row.
 func (s *solver) fits(b, row int) bool {
 	old := s.choice[b]
 	for _, u := range s.usesOf(row) {
-		left := s.left[u.constraint]
+		left := s.roomLeft[u.constraint]
 		if left >= u.n {
 			continue
 		}
@@ -181,8 +183,8 @@ func (s *solver) fits(b, row int) bool {
 	return true
 }
 
-// shake takes each bidder in turn out of the best choice, lets the others improve, and puts it back as well as it fits,
-// as long as that helps.
+// shake removes each bidder in turn from the best choice, lets the others improve and puts it back if it fits, until
+// that no longer helps.
 func (s *solver) shake() {
 	if s.bidders()*len(s.problem.worth) > shakes {
 		return
@@ -196,12 +198,12 @@ func (s *solver) shake() {
 			copy(s.choice, s.best)
 			s.recount()
 			s.switchTo(b, -1)
-			s.gone = b
+			s.excluded = b
 			s.improve()
-			s.gone = -1
+			s.excluded = -1
 			s.improve()
 			before := s.worth
-			s.keep()
+			s.recordBest()
 			again = again || s.worth > before+1e-9
 		}
 		if s.bound-s.worth <= enough*s.worth {

@@ -7,15 +7,15 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/agent"
 )
 
-// piece is devices of one type that must be on one machine.
+// piece is a number of devices of one type that must be on one node.
 type piece struct {
 	bidder int
 	gangs  agent.Gangs
 }
 
-// settle takes rows back until all fit the machines. That is needed only where the counts do not say so by themselves: a
-// bidder whose piece does not fit is given the best of its other rows that does.
-func (s *solver) settle() bool {
+// repack changes rows until all fit the nodes, which is needed only if the counts do not guarantee it: a bidder whose
+// piece does not fit gets the best of its other rows that does.
+func (s *solver) repack() bool {
 	untouched := true
 	for {
 		loser := s.misfit(s.best)
@@ -30,7 +30,7 @@ func (s *solver) settle() bool {
 				continue
 			}
 			s.best[loser] = r
-			if s.misfit(s.best) < 0 && (!s.grouped || s.within(s.best)) {
+			if s.misfit(s.best) < 0 && (!s.grouped || s.isFeasible(s.best)) {
 				break
 			}
 			s.best[loser] = -1
@@ -41,15 +41,15 @@ func (s *solver) settle() bool {
 	return untouched
 }
 
-// within says whether a choice keeps to all constraints.
-func (s *solver) within(choice []int) bool {
+// isFeasible reports whether a choice satisfies all constraints.
+func (s *solver) isFeasible(choice []int) bool {
 	copy(s.choice, choice)
 	s.recount()
-	return !slices.ContainsFunc(s.left, func(left int32) bool { return left < 0 })
+	return !slices.ContainsFunc(s.roomLeft, func(left int32) bool { return left < 0 })
 }
 
-// misfit packs the pieces of a choice on the machines, the most bound and the largest first, and names the first bidder
-// that has one left over; -1 if all fit.
+// misfit packs the pieces of a choice on the nodes, the most restricted and the largest first, and returns the first
+// bidder with a piece that does not fit, or -1.
 func (s *solver) misfit(choice []int) int {
 	var pieces []piece
 	for b, row := range choice {

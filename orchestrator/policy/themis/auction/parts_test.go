@@ -49,7 +49,7 @@ func TestWithin(t *testing.T) {
 		"one beyond the last":      {[]use{{1, 1}, {4, 1}}, []use{{1, 5}, {3, 5}}, false},
 		"more of the second alone": {[]use{{1, 1}, {3, 6}}, []use{{1, 5}, {3, 5}}, false},
 	} {
-		if got := within(tc.a, tc.b); got != tc.want {
+		if got := usesAtMost(tc.a, tc.b); got != tc.want {
 			t.Errorf("%s: %t", name, got)
 		}
 	}
@@ -71,7 +71,7 @@ func one(devices int) agent.Gangs {
 	return agent.Gangs{Count: 1, Machines: 1, Devices: devices, Type: "a"}
 }
 
-// TestRowsThatAreLeftOut are worth nothing, or hold what the offer does not.
+// TestRowsThatAreLeftOut covers rows that are worth nothing or do not fit the offer.
 func TestRowsThatAreLeftOut(t *testing.T) {
 	t.Parallel()
 	lots := []agent.Lot{{Node: "n", Type: "a", Free: 4}, {Node: "m", Type: "a", Free: 2}}
@@ -114,7 +114,8 @@ func TestRowsThatAreLeftOut(t *testing.T) {
 	}
 }
 
-// TestPieces are counted by size: on a machine of seven there is room for three pieces of two, and one of four takes two of them.
+// TestPieces checks counts by size: a node of seven devices has room for three pieces of two, and a piece of four uses
+// two of them.
 func TestPieces(t *testing.T) {
 	t.Parallel()
 	lots := []agent.Lot{{Node: "n", Rack: "r", Type: "a", Free: 7}, {Node: "m", Rack: "q", Type: "a", Free: 3}, {Node: "o", Type: "b", Free: 8}}
@@ -126,18 +127,18 @@ func TestPieces(t *testing.T) {
 		t.Errorf("room %v, want %v; exact %t", c.room, want, c.exact())
 	}
 	for i, want := range [][]use{{{0, 1}}, {{0, 3}, {1, 1}}, {{0, 2}, {1, 1}, {2, 2}, {3, 1}}} {
-		if got, ok := c.count(rows[i].Gangs); !ok || !slices.Equal(got, want) {
+		if got, ok := c.rowUses(rows[i].Gangs); !ok || !slices.Equal(got, want) {
 			t.Errorf("row %d uses %v, %t; want %v", i, got, ok, want)
 		}
 	}
-	// Two and three do not divide, so that single devices are counted too.
+	// Two does not divide three, so single devices are counted too.
 	c = newCounters(lots, []Bidder{{Nothing: 2, Rows: []agent.Row{{Rho: 1, Gangs: []agent.Gangs{one(2), one(3)}}}}})
 	if want := []int32{10, 4, 3}; !slices.Equal(c.room, want) || c.exact() {
 		t.Errorf("room %v, want %v; exact %t", c.room, want, c.exact())
 	}
 }
 
-// TestCountsThatAreEnough are those of sizes that divide each other, of rows that name no machine and no rack.
+// TestCountsThatAreEnough: counts suffice if sizes divide each other and rows name no node and no rack.
 func TestCountsThatAreEnough(t *testing.T) {
 	t.Parallel()
 	lots := []agent.Lot{{Node: "n", Rack: "r", Type: "a", Free: 1 << 21}}
@@ -168,16 +169,16 @@ func TestCountsThatAreEnough(t *testing.T) {
 	most := one(1)
 	most.Count = 1 << 20
 	c := newCounters(lots, []Bidder{{Nothing: 2, Rows: []agent.Row{{Rho: 1, Gangs: []agent.Gangs{most}}}}})
-	if _, ok := c.count([]agent.Gangs{most}); !ok {
+	if _, ok := c.rowUses([]agent.Gangs{most}); !ok {
 		t.Error("a million pieces are left out")
 	}
 	most.Count++
-	if _, ok := c.count([]agent.Gangs{most}); ok {
+	if _, ok := c.rowUses([]agent.Gangs{most}); ok {
 		t.Error("more than a million pieces are taken")
 	}
 }
 
-// TestMisfit packs what is bound first, then what is large, each where least is left over.
+// TestMisfit packs restricted pieces first, then large ones, each where the least is left over.
 func TestMisfit(t *testing.T) {
 	t.Parallel()
 	lots := []agent.Lot{{Node: "n", Rack: "r", Type: "a", Free: 4}, {Node: "m", Rack: "r", Type: "a", Free: 3}, {Node: "o", Rack: "q", Type: "a", Free: 3}}
@@ -186,14 +187,14 @@ func TestMisfit(t *testing.T) {
 		bidders [][]agent.Gangs
 		want    int
 	}{
-		"all that there is":                     {[][]agent.Gangs{{one(3)}, {one(3)}, {one(4)}}, -1},
-		"the large one first":                   {[][]agent.Gangs{{one(1)}, {one(4)}}, -1},
-		"the small where least is left":         {[][]agent.Gangs{{one(3)}, {one(4)}, {one(3)}}, -1},
-		"one too many":                          {[][]agent.Gangs{{one(4)}, {one(4)}}, 1},
-		"what is bound to a machine goes first": {[][]agent.Gangs{{one(4)}, {on(one(2), "n", "")}}, 0},
-		"then what is bound to a rack":          {[][]agent.Gangs{{one(3)}, {one(3)}, {on(one(3), "", "q")}, {on(one(3), "m", "")}}, 1},
-		"a rack that has no room":               {[][]agent.Gangs{{on(one(4), "", "q")}}, 0},
-		"nobody":                                {[][]agent.Gangs{nil, nil}, -1},
+		"all that there is":               {[][]agent.Gangs{{one(3)}, {one(3)}, {one(4)}}, -1},
+		"the large one first":             {[][]agent.Gangs{{one(1)}, {one(4)}}, -1},
+		"the small where least is left":   {[][]agent.Gangs{{one(3)}, {one(4)}, {one(3)}}, -1},
+		"one too many":                    {[][]agent.Gangs{{one(4)}, {one(4)}}, 1},
+		"pieces bound to a node go first": {[][]agent.Gangs{{one(4)}, {on(one(2), "n", "")}}, 0},
+		"then pieces bound to a rack":     {[][]agent.Gangs{{one(3)}, {one(3)}, {on(one(3), "", "q")}, {on(one(3), "m", "")}}, 1},
+		"a rack that has no room":         {[][]agent.Gangs{{on(one(4), "", "q")}}, 0},
+		"no rows":                         {[][]agent.Gangs{nil, nil}, -1},
 	} {
 		p := &problem{lots: lots}
 		var choice []int
@@ -207,7 +208,7 @@ func TestMisfit(t *testing.T) {
 	}
 }
 
-// TestSettle gives who does not fit the best of its rows that does.
+// TestSettle gives a bidder that does not fit the best of its rows that does.
 func TestSettle(t *testing.T) {
 	t.Parallel()
 	p := compile([]agent.Lot{{Node: "n", Type: "a", Free: 5}, {Node: "m", Type: "a", Free: 5}}, []Bidder{
@@ -217,15 +218,15 @@ func TestSettle(t *testing.T) {
 	}, nil)
 	s := newSolver(p)
 	copy(s.best, []int{p.start[0], p.start[1], p.start[2]})
-	if s.settle() || !slices.Equal(s.best, []int{p.start[0], p.start[1], p.start[2] + 1}) || math.Abs(s.worth-math.Log(16*16*4)) > 1e-9 {
+	if s.repack() || !slices.Equal(s.best, []int{p.start[0], p.start[1], p.start[2] + 1}) || math.Abs(s.worth-math.Log(16*16*4)) > 1e-9 {
 		t.Errorf("rows %v, worth %v", s.best, s.worth)
 	}
-	if !s.settle() {
-		t.Error("what fits was settled once more")
+	if !s.repack() {
+		t.Error("a choice that fits was repacked")
 	}
 }
 
-// TestSlackConstraints are left out: those that hold whoever gets what.
+// TestSlackConstraints drops constraints that every choice satisfies.
 func TestSlackConstraints(t *testing.T) {
 	t.Parallel()
 	lots := []agent.Lot{{Node: "n", Type: "a", Free: 4}, {Node: "m", Type: "b", Free: 4}}
@@ -233,7 +234,7 @@ func TestSlackConstraints(t *testing.T) {
 	other.Type = "b"
 	rows := []agent.Row{{Rho: 1, Gangs: []agent.Gangs{one(3), other}}, {Rho: 1.5, Gangs: []agent.Gangs{one(2)}}}
 	p := compile(lots, []Bidder{{Nothing: 2, Rows: rows}, {Nothing: 2, Rows: rows[1:]}}, nil)
-	// Sizes 1, 2 and 3 of type a: of its 4 devices 3 + 2 may be wanted, of its 2 pieces of two 1 + 1 at most.
+	// Sizes 1, 2 and 3 of type a: 3 + 2 of its 4 devices may be wanted, and at most 1 + 1 of its 2 pieces of two.
 	if len(p.room) != 1 || p.room[0] != 4 || !slices.Equal(p.uses, []use{{0, 3}, {0, 2}, {0, 2}}) || !slices.Equal(p.useStart, []int{0, 1, 2, 3}) {
 		t.Errorf("room %v, uses %v from %v", p.room, p.uses, p.useStart)
 	}

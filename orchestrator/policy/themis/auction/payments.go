@@ -2,13 +2,13 @@ package auction
 
 import "math"
 
-// payments is the part of its row that each bidder keeps (lines 7 and 8 of pseudocode 1): the product of the others'
-// 1/rho as it is, over what it could be were the bidder not there. The allocation without it starts from what it leaves
-// behind, so that the others are never worse off, and c is at most 1.
+// payments returns the part of its row that each bidder keeps (lines 7 and 8 of pseudocode 1): the product of the
+// others' 1/rho, over its best value without the bidder. The allocation without a bidder starts from the best choice,
+// so the others are never worse off and c is at most 1.
 func (s *solver) payments() []float64 {
 	keeps := make([]float64, len(s.best))
 	best, worth := append([]int(nil), s.best...), s.worth
-	s.nearest()
+	s.findNearest()
 	for b, row := range best {
 		keeps[b] = 1
 		if row < 0 {
@@ -17,21 +17,22 @@ func (s *solver) payments() []float64 {
 		copy(s.choice, best)
 		s.recount()
 		s.switchTo(b, -1)
-		s.gone = b
+		s.excluded = b
 		others := s.value()
 		s.improve()
 		s.worth = s.value()
 		copy(s.best, s.choice)
-		if s.exact && s.bidders() <= few {
+		if s.exact && s.bidders() <= exactBidders {
 			s.search(proofEffort)
 		}
 		keeps[b] = math.Exp(min(0, others-s.worth))
-		s.gone = -1
+		s.excluded = -1
 	}
 	copy(s.best, best)
 	s.worth = worth
 	return keeps
 }
 
-// few is the number of bidders up to which the best choice is searched for however small the gap, and payments too.
-const few = 16
+// exactBidders is the number of bidders up to which the best choice, also for payments, is searched for however small
+// the gap.
+const exactBidders = 16

@@ -16,16 +16,16 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/agent"
 )
 
-var update = flag.Bool("update", false, "write testdata/pinned.txt anew")
+var update = flag.Bool("update", false, "write testdata/pinned.txt")
 
-// shape says how auctions of a kind are drawn.
+// shape describes a kind of random auction.
 type shape struct {
 	name                     string
 	auctions, machines, apps int
 	rows                     int
-	sizes                    []int   // of pieces, to choose from
-	bound                    float64 // how often a row names a machine or a rack
-	proportional             bool    // whether rows are worth about as much as they hold
+	sizes                    []int   // sizes of pieces to choose from
+	bound                    float64 // probability that a row names a node or a rack
+	proportional             bool    // whether a row's worth is roughly proportional to its devices
 }
 
 func shapes() []shape {
@@ -88,25 +88,25 @@ func (s shape) draw(r *rand.Rand) ([]agent.Lot, []Bidder) {
 	return lots, bidders
 }
 
-// stages writes how far each stage of the solver comes: all of them are there to come further in less time, and a search
-// that tries everything would hide what they do.
+// stages writes the result after each stage of the solver. Every stage exists to save time, and an exhaustive search
+// would hide its effect.
 func stages(text *strings.Builder, lots []agent.Lot, bidders []Bidder) {
 	p := compile(lots, bidders, nil)
 	s := newSolver(p)
 	s.clearChoice()
 	s.improve()
-	s.keep()
+	s.recordBest()
 	fmt.Fprintf(text, "  %d rows, %d uses, %d constraints; improved %.6f", len(p.worth), len(p.uses), len(p.room), s.worth)
-	s.lower()
+	s.lowerBound()
 	prices, least := 0.0, int32(0)
 	for c, price := range s.price {
 		prices += price
-		least = min(least, s.left[c])
+		least = min(least, s.roomLeft[c])
 	}
 	fmt.Fprintf(text, ", lowered %.6f to %.6f at %.6f", s.worth, s.bound, prices)
 	s.shake()
 	fmt.Fprintf(text, ", shaken %.6f", s.worth)
-	s.nearest()
+	s.findNearest()
 	near := 0
 	for b := range s.near {
 		for i, row := range s.near[b] {
@@ -121,9 +121,9 @@ func stages(text *strings.Builder, lots []agent.Lot, bidders []Bidder) {
 	fmt.Fprintf(text, ", near %d, overdrawn %d\n", near, least)
 }
 
-// TestWhatIsDecidedIsPinned holds the worth, the bound, and what each bidder keeps in drawn auctions of many kinds. A change that is
-// meant to decide otherwise writes the file anew with -update; the sums at its end say whether that is better.
-func TestWhatIsDecidedIsPinned(t *testing.T) {
+// TestDecisionsArePinned compares the worth, the bound, and each bidder's part in random auctions of many kinds with
+// a file. After an intended change write the file with -update; the sums at its end show whether it is an improvement.
+func TestDecisionsArePinned(t *testing.T) {
 	t.Parallel()
 	const file = "testdata/pinned.txt"
 	if runtime.GOARCH != "amd64" {

@@ -8,22 +8,23 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/agent"
 )
 
-// problem is an auction in numbers. Rows of all bidders lie one after the other.
+// problem is an auction in numbers. The rows of all bidders are consecutive.
 type problem struct {
 	lots []agent.Lot
-	// start of each bidder's rows, and one more.
+	// start is the index of each bidder's first row, plus the total.
 	start []int
-	// worth of each row: log(rho of nothing / rho of the row), above 0; index is its place in the bidder's table, and
+	// worth of each row is log(rho of nothing / rho of the row), above 0. index is its place in the bidder's table, and
 	// gangs what it holds.
 	worth []float64
 	index []int
 	gangs [][]agent.Gangs
-	// uses of each row start at useStart: so much of a constraint.
+	// uses of each row begin at useStart.
 	useStart []int
 	uses     []use
 	// room of each constraint.
 	room []int32
-	// exactCounts: what keeps to the constraints fits the machines. grouped: what fits the machines may be more than a group may have.
+	// exactCounts means that every choice within the constraints fits the nodes. grouped means that a choice that fits
+	// the nodes may still exceed a group's limit.
 	exactCounts, grouped bool
 }
 
@@ -35,20 +36,20 @@ func (p *problem) bidders() int { return len(p.start) - 1 }
 
 func (p *problem) usesOf(row int) []use { return p.uses[p.useStart[row]:p.useStart[row+1]] }
 
-// candidate is a row on its way into the problem.
+// candidate is a row that may become part of the problem.
 type candidate struct {
 	worth float64
 	index int
 	uses  []use
 }
 
-// compile turns bids into a problem. Rows that are worth nothing, that the offer cannot hold, or that another row of the
-// bidder beats in worth and in every use, are left out.
+// compile turns bids into a problem. It leaves out rows that are worth nothing, that the offer cannot hold, or that
+// another row of the bidder dominates in worth and in every use.
 func compile(lots []agent.Lot, bidders []Bidder, limits []int) *problem {
 	p := &problem{lots: lots, start: []int{0}, useStart: []int{0}, grouped: limits != nil}
 	c := newCounters(lots, bidders)
 	p.exactCounts = c.exact()
-	groups := len(c.room) // the groups' constraints come after those of the lots
+	groups := len(c.room) // the groups' constraints follow those of the lots
 	for _, n := range limits {
 		c.room = append(c.room, int32(n))
 	}
@@ -61,9 +62,9 @@ func compile(lots []agent.Lot, bidders []Bidder, limits []int) *problem {
 			if !Sound(row.Rho) || !(row.Rho < b.Nothing) {
 				continue
 			}
-			uses, ok := c.count(row.Gangs)
+			uses, ok := c.rowUses(row.Gangs)
 			if ok && limits != nil {
-				uses, ok = c.within(groups+b.Group, row.Gangs, uses)
+				uses, ok = c.addGroupUse(groups+b.Group, row.Gangs, uses)
 			}
 			if ok {
 				all = append(all, candidate{math.Log(b.Nothing / row.Rho), r, uses})
@@ -83,20 +84,20 @@ func compile(lots []agent.Lot, bidders []Bidder, limits []int) *problem {
 	return p
 }
 
-// prune returns the candidates that none beats, the best first.
+// prune returns the undominated candidates, best first.
 func prune(all []candidate) []candidate {
 	slices.SortStableFunc(all, func(a, b candidate) int { return cmp.Compare(b.worth, a.worth) })
 	kept := all[:0]
 	for _, c := range all {
-		if !slices.ContainsFunc(kept, func(k candidate) bool { return within(k.uses, c.uses) }) {
+		if !slices.ContainsFunc(kept, func(k candidate) bool { return usesAtMost(k.uses, c.uses) }) {
 			kept = append(kept, c)
 		}
 	}
 	return kept
 }
 
-// within says whether a uses of no constraint more than b. Uses are sorted by constraint.
-func within(a, b []use) bool {
+// usesAtMost reports whether a uses at most as much of each constraint as b. Uses are sorted by constraint.
+func usesAtMost(a, b []use) bool {
 	k := 0
 	for _, u := range a {
 		for k < len(b) && b[k].constraint < u.constraint {
@@ -109,7 +110,7 @@ func within(a, b []use) bool {
 	return true
 }
 
-// dropSlack takes out constraints that would hold if every bidder had its largest row.
+// dropSlack removes constraints that would hold even if every bidder had its largest row.
 func (p *problem) dropSlack() {
 	most := make([]int32, len(p.room))
 	largest := make([]int32, len(p.room))

@@ -5,15 +5,15 @@ import (
 	"slices"
 )
 
-// searcher looks through the rows that the bound does not rule out, depth first.
+// searcher searches the rows that the bound does not exclude, depth first.
 type searcher struct {
 	*solver
-	order  []searched
-	effort int
-	rest   []float64
+	order    []searched
+	effort   int
+	restGain []float64
 }
 
-// searched is a bidder's rows, the highest gain first; none is -1.
+// searched holds a bidder's rows, highest gain first, with -1 for none.
 type searched struct {
 	bidder int
 	rows   []ranked
@@ -24,7 +24,7 @@ type ranked struct {
 	gain float64
 }
 
-// search improves the best choice, and says whether it was exhaustive.
+// search improves the best choice and reports whether it was exhaustive.
 func (s *solver) search(effort int) bool {
 	x := &searcher{solver: s, effort: effort}
 	base, slack := 0.0, 0.0
@@ -33,7 +33,7 @@ func (s *solver) search(effort int) bool {
 	}
 	top := make([]float64, s.bidders())
 	for b := range top {
-		if b == s.gone {
+		if b == s.excluded {
 			continue
 		}
 		_, top[b] = s.favourite(b)
@@ -41,11 +41,11 @@ func (s *solver) search(effort int) bool {
 	}
 	bound := base + slack
 	for b := range top {
-		if b == s.gone {
+		if b == s.excluded {
 			continue
 		}
 		o := searched{bidder: b}
-		// A row whose gain lies so far below the bidder's best is in no better choice.
+		// A row whose gain is that far below the bidder's best is in no better choice.
 		for r := s.start[b]; r < s.start[b+1]; r++ {
 			if g := s.gain(r); bound-(top[b]-g) > s.worth+1e-9 {
 				o.rows = append(o.rows, ranked{r, g})
@@ -60,27 +60,27 @@ func (s *solver) search(effort int) bool {
 		}
 		x.order = append(x.order, o)
 	}
-	// Bidders with few rows left first: they decide most at the least branching.
+	// Bidders with few rows come first: they decide most with the least branching.
 	slices.SortStableFunc(x.order, func(a, b searched) int { return cmp.Compare(len(a.rows), len(b.rows)) })
-	x.rest = make([]float64, len(x.order)+1)
+	x.restGain = make([]float64, len(x.order)+1)
 	for i := len(x.order) - 1; i >= 0; i-- {
-		x.rest[i] = x.rest[i+1] + x.order[i].rows[0].gain
+		x.restGain[i] = x.restGain[i+1] + x.order[i].rows[0].gain
 	}
 	s.clearChoice()
 	x.descend(0, base)
 	return x.effort > 0
 }
 
-// descend tries the rows of a bidder and all after it. so is the bound's part that is settled: the prices' worth of the
-// room and the gains of the rows chosen.
+// descend tries the rows of a bidder and of all after it. so is the part of the bound that is fixed: the value of the
+// room at the prices, and the gains of the rows chosen.
 func (x *searcher) descend(depth int, so float64) {
 	if depth == len(x.order) {
-		x.keep()
+		x.recordBest()
 		return
 	}
 	o := &x.order[depth]
 	for _, r := range o.rows {
-		if so+r.gain+x.rest[depth+1] <= x.worth+1e-9 {
+		if so+r.gain+x.restGain[depth+1] <= x.worth+1e-9 {
 			return // the others gain less
 		}
 		if x.effort--; x.effort <= 0 {

@@ -3,39 +3,40 @@ package auction
 import "math"
 
 const (
-	// enough is the gap, as a part of the gain, at which the solver stops to look for a better choice.
+	// enough is the gap, relative to the gain, below which the solver stops searching for a better choice.
 	enough = 0.001
-	// steps of the subgradient method, and its patience: steps without a better bound after which it is halved.
+	// steps is the number of steps of the subgradient method, and patience the number of steps without a better bound
+	// before the step length is halved.
 	steps    = 160
 	patience = 8
-	// effort bounds the nodes of the search for a better choice, and proofEffort those of one for a payment.
+	// effort bounds the nodes of the search for a better choice, and proofEffort those of a search for a payment.
 	effort      = 20_000
 	proofEffort = 2_000
 )
 
-// solver holds what the solution of a problem needs, and is reused for its payments.
+// solver is the state of a solution, reused for the payments.
 type solver struct {
 	*problem
-	// price of each constraint, and the bound that they prove.
+	// price of each constraint, and the bound that the prices prove.
 	price []float64
 	bound float64
-	// best is the best choice so far: a row for each bidder, -1 for none; worth is what it is worth.
+	// best is the best choice so far: a row for each bidder, or -1. worth is its value.
 	best  []int
 	worth float64
 	exact bool
-	// left and choice are of the choice at hand; gone is the bidder that is left out, -1 for none.
-	left   []int32
-	choice []int
-	gone   int
-	// next is the improvement at hand of each bidder.
+	// roomLeft and choice describe the current choice. excluded is the bidder that is left out, or -1.
+	roomLeft []int32
+	choice   []int
+	excluded int
+	// next is the current best improvement of each bidder.
 	next    []move
 	reliefs []relief
-	// near is what nearest found for the choice nearTo.
+	// near is the result of nearest for the choice nearTo.
 	near   [][]int
 	nearTo []int
 }
 
-// move is a bidder's change to another row, and what it gains, prices paid.
+// move is a bidder's change to another row, with its gain at the prices.
 type move struct {
 	row   int
 	score float64
@@ -45,8 +46,8 @@ type move struct {
 func newSolver(p *problem) *solver {
 	n := p.bidders()
 	s := &solver{
-		problem: p, price: make([]float64, len(p.room)), best: make([]int, n), left: make([]int32, len(p.room)),
-		choice: make([]int, n), gone: -1, next: make([]move, n), bound: math.Inf(1),
+		problem: p, price: make([]float64, len(p.room)), best: make([]int, n), roomLeft: make([]int32, len(p.room)),
+		choice: make([]int, n), excluded: -1, next: make([]move, n), bound: math.Inf(1),
 	}
 	for b := range s.best {
 		s.best[b] = -1
@@ -57,23 +58,23 @@ func newSolver(p *problem) *solver {
 func (s *solver) solve() {
 	s.clearChoice()
 	s.improve()
-	s.keep()
-	s.lower()
+	s.recordBest()
+	s.lowerBound()
 	if s.bound-s.worth > enough*s.worth {
 		s.shake()
 	}
 	switch gap := s.bound - s.worth; {
 	case gap <= 1e-9:
 		s.exact = true
-	case s.bidders() <= few || gap > enough*s.worth:
+	case s.bidders() <= exactBidders || gap > enough*s.worth:
 		s.exact = s.search(effort)
 	}
-	if !s.exactCounts && !s.settle() {
+	if !s.exactCounts && !s.repack() {
 		s.exact = false
 	}
 }
 
-// gain is what a row is worth with the prices paid.
+// gain returns a row's worth minus its cost at the prices.
 func (s *solver) gain(row int) float64 {
 	w := s.problem.worth[row]
 	for _, u := range s.usesOf(row) {
@@ -82,7 +83,7 @@ func (s *solver) gain(row int) float64 {
 	return w
 }
 
-// favourite is the bidder's row with the highest gain, -1 if none is above 0.
+// favourite returns the bidder's row with the highest gain, or -1 if none is above 0.
 func (s *solver) favourite(b int) (row int, gain float64) {
 	row = -1
 	for r := s.start[b]; r < s.start[b+1]; r++ {
@@ -93,9 +94,9 @@ func (s *solver) favourite(b int) (row int, gain float64) {
 	return row, gain
 }
 
-// lower minimises the bound over the prices, by subgradients with Polyak's step towards the best choice known. Prices
-// are scaled by the room of their constraint.
-func (s *solver) lower() {
+// lowerBound minimises the bound over the prices by subgradients, with Polyak's step towards the best known choice.
+// Prices are scaled by the room of their constraint.
+func (s *solver) lowerBound() {
 	n := len(s.room)
 	price, over := make([]float64, n), make([]float64, n)
 	s.bound = math.Inf(1)
@@ -132,7 +133,7 @@ func (s *solver) lower() {
 		if s.bound-s.worth <= enough*s.worth || factor < 1e-3 {
 			break
 		}
-		s.step(price, over, factor*(bound-s.worth))
+		s.stepPrices(price, over, factor*(bound-s.worth))
 	}
 	copy(s.price, bestPrice)
 	for b := range s.bidders() {
@@ -141,8 +142,8 @@ func (s *solver) lower() {
 	s.tryFavourites()
 }
 
-// step moves the prices against what is over.
-func (s *solver) step(price, over []float64, length float64) {
+// stepPrices moves the prices along the excess.
+func (s *solver) stepPrices(price, over []float64, length float64) {
 	norm := 0.0
 	for c, o := range over {
 		if o > 0 || price[c] > 0 {
@@ -159,44 +160,45 @@ func (s *solver) step(price, over []float64, length float64) {
 	}
 }
 
-// tryFavourites makes the choice at hand, which may be over some rooms, fit, improves it and keeps it if it is the best.
+// tryFavourites makes the current choice, which may overdraw constraints, fit; then improves it and records it if it is
+// the best.
 func (s *solver) tryFavourites() {
 	s.recount()
 	s.repair()
 	s.improve()
-	s.keep()
+	s.recordBest()
 }
 
 func (s *solver) clearChoice() {
 	for b := range s.choice {
 		s.choice[b] = -1
 	}
-	copy(s.left, s.room)
+	copy(s.roomLeft, s.room)
 }
 
-// recount works out what the choice leaves.
+// recount computes what the choice leaves of each constraint.
 func (s *solver) recount() {
-	copy(s.left, s.room)
+	copy(s.roomLeft, s.room)
 	for _, row := range s.choice {
 		if row >= 0 {
-			s.use(row, -1)
+			s.addUse(row, -1)
 		}
 	}
 }
 
-func (s *solver) use(row int, sign int32) {
+func (s *solver) addUse(row int, sign int32) {
 	for _, u := range s.usesOf(row) {
-		s.left[u.constraint] += sign * u.n
+		s.roomLeft[u.constraint] += sign * u.n
 	}
 }
 
 // switchTo changes the choice of a bidder.
 func (s *solver) switchTo(b, row int) {
 	if old := s.choice[b]; old >= 0 {
-		s.use(old, 1)
+		s.addUse(old, 1)
 	}
 	if s.choice[b] = row; row >= 0 {
-		s.use(row, -1)
+		s.addUse(row, -1)
 	}
 }
 
@@ -210,8 +212,8 @@ func (s *solver) value() float64 {
 	return v
 }
 
-// keep makes the choice at hand the best if it is.
-func (s *solver) keep() {
+// recordBest records the current choice if it is the best.
+func (s *solver) recordBest() {
 	if v := s.value(); v > s.worth {
 		s.worth = v
 		copy(s.best, s.choice)
