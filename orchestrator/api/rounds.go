@@ -6,7 +6,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// Rounds that one answer holds if the caller does not say, and at the most.
+// The default and the maximum number of rounds in an answer.
 const (
 	usualRounds = 20
 	mostRounds  = 1000
@@ -46,7 +46,7 @@ func (s *service) GetPrices(context.Context, *outbidv1.GetPricesRequest) (*outbi
 	return &outbidv1.GetPricesResponse{Policy: s.control.Info().GetPolicy(), Prices: s.control.Prices()}, nil
 }
 
-// redact leaves out which of other tenants' sweeps took part, and what they bid.
+// redact removes the sweeps of other tenants and their bids.
 func (s *service) redact(ctx context.Context, r *outbidv1.Round) {
 	who := caller(ctx)
 	hidden := func(id string) bool {

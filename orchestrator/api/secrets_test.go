@@ -19,7 +19,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// fakeSecrets keeps secrets in memory; it is for one call at a time.
+// fakeSecrets stores secrets in memory. It is not safe for concurrent use.
 type fakeSecrets map[string]string
 
 func (f fakeSecrets) Set(_ context.Context, tenant, name, value, by string) (secrets.Info, error) {
@@ -47,7 +47,7 @@ func (f fakeSecrets) Delete(_ context.Context, tenant, name string) error {
 	return nil
 }
 
-// logLines gathers what is logged.
+// logLines collects log lines.
 type logLines struct {
 	mu sync.Mutex
 	b  strings.Builder
@@ -65,7 +65,7 @@ func (l *logLines) text() string {
 	return l.b.String()
 }
 
-// as returns a client that shows a token.
+// as returns a client with a token.
 func as(t *testing.T, h *house, name string) outbidv1.OutbidServiceClient {
 	t.Helper()
 	conn, err := grpc.NewClient(h.Addr(), grpc.WithTransportCredentials(insecure.NewCredentials()),
@@ -146,7 +146,7 @@ func TestWrongSecretsAreRefusedWithoutTheirValue(t *testing.T) {
 	}
 }
 
-// put sends a body as an administrator and returns the answer.
+// put sends a body as an admin and returns the answer.
 func put(t *testing.T, h *house, path, body string) string {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPut, h.URL()+path, strings.NewReader(body))

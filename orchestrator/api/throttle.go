@@ -10,8 +10,8 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/state"
 )
 
-// throttle bounds what each tenant asks of the API at once and in a minute. A caller that speaks for every tenant is bounded by
-// its own name, and an admin is not bounded.
+// throttle limits each tenant's open streams and its submissions per minute. A caller for every tenant is limited by
+// its own name; an admin is not limited.
 type throttle struct {
 	limitOf func(tenant string) limits.Tenant
 	now     func() time.Time
@@ -20,10 +20,10 @@ type throttle struct {
 	tenants map[string]*asked
 }
 
-// asked is what a tenant asks of the API.
+// asked is a tenant's use of the API.
 type asked struct {
 	streams int64
-	// tokens are the sweeps that it may still submit at once, at a time.
+	// tokens is the number of sweeps that it could submit at once at the time at.
 	tokens float64
 	at     time.Time
 }
@@ -32,10 +32,10 @@ func newThrottle(limitOf func(string) limits.Tenant) *throttle {
 	return &throttle{limitOf: limitOf, now: time.Now, tenants: map[string]*asked{}}
 }
 
-// keptTenants bounds how many tenants are remembered; those that ask for nothing are forgotten first.
+// keptTenants limits how many tenants are remembered. Tenants without streams are removed first.
 const keptTenants = 10_000
 
-// of returns what a tenant asks. The caller holds the lock.
+// of returns the entry of a tenant. The caller holds the lock.
 func (t *throttle) of(name string, limit limits.Tenant) *asked {
 	a := t.tenants[name]
 	if a == nil {
@@ -52,7 +52,7 @@ func (t *throttle) of(name string, limit limits.Tenant) *asked {
 	return a
 }
 
-// payer is whose limit a call counts against: its tenant, or its caller where that speaks for every tenant.
+// payer returns the name whose limit a call counts against: the tenant, or the caller if it may act for every tenant.
 func (p Principal) payer() string {
 	if p.Tenant == AnyTenant {
 		return "caller " + p.Name
@@ -60,7 +60,8 @@ func (p Principal) payer() string {
 	return "tenant " + p.Tenant
 }
 
-// submit counts a sweep that is submitted for a tenant, or says when the next one may be.
+// submit counts a sweep that is submitted for a tenant, or returns an error with the time until the next one is
+// allowed.
 func (t *throttle) submit(who Principal, tenant string) error {
 	limit := t.limitOf(tenant)
 	if limit.Submits == limits.Unlimited || who.Role == RoleAdmin {
@@ -81,7 +82,7 @@ func (t *throttle) submit(who Principal, tenant string) error {
 	}
 }
 
-// stream counts a stream that is opened, until done is called.
+// stream counts an open stream until done is called.
 func (t *throttle) stream(ctx context.Context) (done func(), err error) {
 	who := caller(ctx)
 	name := who.payer()
@@ -90,7 +91,7 @@ func (t *throttle) stream(ctx context.Context) (done func(), err error) {
 	defer t.mu.Unlock()
 	a := t.of(name, limit)
 	if limit.Streams != limits.Unlimited && a.streams >= limit.Streams && who.Role != RoleAdmin {
-		over := &state.LimitError{Limit: "streams", Text: fmt.Sprintf("%s has %d streams open, and may have %d; close some, or let many "+
+		over := &state.LimitError{Limit: "streams", Text: fmt.Sprintf("%s has %d of at most %d streams open; close some, or let several "+
 			"readers share one", name, a.streams, limit.Streams)}
 		if who.Tenant != AnyTenant {
 			over.Tenant = who.Tenant
@@ -105,7 +106,7 @@ func (t *throttle) stream(ctx context.Context) (done func(), err error) {
 	}), nil
 }
 
-// use returns what a tenant asks now: its open streams, and the sweeps that it submitted in the last minute.
+// use returns a tenant's open streams and the sweeps that it submitted in the last minute.
 func (t *throttle) use(tenant string) (streams, submits int64) {
 	limit := t.limitOf(tenant)
 	t.mu.Lock()

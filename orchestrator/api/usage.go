@@ -7,7 +7,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// showLimits adds the limits that are in force to a tenant as it stands, with what it has of each.
+// showLimits adds a tenant's limits, with its use of each.
 func (s *service) showLimits(ctx context.Context, t *outbidv1.TenantState) error {
 	name, use := t.GetTenant().GetName(), t.GetUse()
 	streams, submits := s.throttle.use(name)
