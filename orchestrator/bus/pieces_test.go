@@ -8,8 +8,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestPieces sends messages of any size, loses and repeats pieces, and mixes senders: what comes out is what went in,
-// whole, and nothing else.
+// TestPieces sends messages of any size, loses and repeats pieces, and mixes senders. The receiver must return only
+// complete messages that were sent.
 func TestPieces(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
