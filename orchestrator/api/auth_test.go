@@ -88,7 +88,7 @@ func pause(ctx context.Context, c outbidv1.OutbidServiceClient) error {
 	return err
 }
 
-func pause2(t *testing.T, h *house, sweep string) string {
+func pause2(t *testing.T, h *testServer, sweep string) string {
 	t.Helper()
 	_, err := h.dial(t, token("ann")).GetSweep(t.Context(), &outbidv1.GetSweepRequest{Sweep: sweep})
 	return err.Error()

@@ -38,8 +38,8 @@ func newBlobBook(cfg Config) *blobBook {
 	}
 }
 
-// hold protects a function from garbage collection until its sweep is submitted, for at most blobAge.
-func (b *blobBook) hold(sha, tenant string) {
+// protect protects a function from garbage collection until its sweep is submitted, for at most blobAge.
+func (b *blobBook) protect(sha, tenant string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.sent[sha] == nil {
@@ -48,7 +48,7 @@ func (b *blobBook) hold(sha, tenant string) {
 	b.sent[sha][tenant] = b.now()
 }
 
-// release ends the protection by hold, because a sweep of the tenant now refers to the function.
+// release ends the protection, because a sweep of the tenant now refers to the function.
 func (b *blobBook) release(sha, tenant string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -58,8 +58,8 @@ func (b *blobBook) release(sha, tenant string) {
 	}
 }
 
-// used returns the size of the tenant's functions in bytes, and the set of their SHA-256 sums.
-func (b *blobBook) used(ctx context.Context, tenant string) (int64, map[string]bool, error) {
+// usage returns the size of the tenant's functions in bytes, and the set of their SHA-256 sums.
+func (b *blobBook) usage(ctx context.Context, tenant string) (int64, map[string]bool, error) {
 	mine := map[string]bool{}
 	for sha, tenants := range b.control.Blobs() {
 		for _, t := range tenants {
@@ -109,12 +109,12 @@ func (b *blobBook) begin(ctx context.Context, who Principal) (*upload, error) {
 	}
 	var err error
 	u.limit = LimitOf(b.control, b.limits, who.Tenant).BlobBytes
-	u.before, _, err = b.used(ctx, who.Tenant)
+	u.before, _, err = b.usage(ctx, who.Tenant)
 	return u, err
 }
 
-// more counts n bytes, or returns an error if the quota does not allow them.
-func (u *upload) more(n int64) error {
+// add counts n bytes, or returns an error if the quota does not allow them.
+func (u *upload) add(n int64) error {
 	u.book.mu.Lock()
 	defer u.book.mu.Unlock()
 	if u.limit > 0 && u.before+u.book.coming[u.tenant]+n > u.limit {
@@ -146,7 +146,7 @@ func (s *Server) TidyBlobs(ctx context.Context, before time.Time) (int, error) {
 
 // DropBlob deletes a function unless a sweep uses it or it was uploaded recently.
 func (s *Server) DropBlob(ctx context.Context, sha string) error {
-	_, err := s.blobs.drop(ctx, sha)
+	_, err := s.blobs.deleteUnused(ctx, sha)
 	return err
 }
 
@@ -163,7 +163,7 @@ func (b *blobBook) tidy(ctx context.Context, before time.Time) (int, error) {
 	}
 	deleted := 0
 	for _, sha := range old {
-		gone, err := b.drop(ctx, sha)
+		gone, err := b.deleteUnused(ctx, sha)
 		if err != nil {
 			return deleted, err
 		}
@@ -174,9 +174,9 @@ func (b *blobBook) tidy(ctx context.Context, before time.Time) (int, error) {
 	return deleted, nil
 }
 
-// drop deletes a function unless a sweep uses it or it was uploaded recently. It holds the lock throughout, so uploads
+// deleteUnused deletes a function unless a sweep uses it or it was uploaded recently. It holds the lock throughout, so uploads
 // of the function wait.
-func (b *blobBook) drop(ctx context.Context, sha string) (bool, error) {
+func (b *blobBook) deleteUnused(ctx context.Context, sha string) (bool, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for tenant, at := range b.sent[sha] {

@@ -88,9 +88,9 @@ func keepPace(next http.Handler, p pace) http.Handler {
 	})
 }
 
-// answersAll reports whether a path needs no API token: it shows only that the server is alive, or checks another
+// isPublicPath reports whether a path needs no API token: it shows only that the server is alive, or checks another
 // token, like the join of a worker.
-func answersAll(path string) bool {
+func isPublicPath(path string) bool {
 	return path == "/" || path == "/healthz" || path == "/readyz" ||
 		path == outbidv1.OutbidService_JoinWorker_FullMethodName || path == "/v1/workers:join"
 }
@@ -98,7 +98,7 @@ func answersAll(path string) bool {
 // admit rejects unauthenticated callers before their bodies are read.
 func (i *interceptor) admit(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if i.tokens == nil || answersAll(r.URL.Path) {
+		if i.tokens == nil || isPublicPath(r.URL.Path) {
 			next.ServeHTTP(w, r)
 			return
 		}

@@ -162,7 +162,7 @@ func LoadCertificate(certFile, keyFile string, now func() time.Time) (*Certifica
 func (c *Certificate) Reload() (changed bool, err error) {
 	pair, err := tls.LoadX509KeyPair(c.certFile, c.keyFile)
 	if err != nil {
-		return false, fmt.Errorf("load TLS certificate: %w; make one with: outbid tls new --dir %s --host NAME", err,
+		return false, fmt.Errorf("load TLS certificate: %w; create one with: outbid tls new --dir %s --host NAME", err,
 			filepath.Dir(c.certFile))
 	}
 	if err := c.checkTime(pair.Leaf); err != nil {
@@ -179,7 +179,7 @@ func (c *Certificate) checkTime(leaf *x509.Certificate) error {
 		return fmt.Errorf("TLS certificate %s is not valid before %s, and the time is %s: set this machine's clock, or use another "+
 			"certificate", c.certFile, leaf.NotBefore.UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339))
 	case !now.Before(leaf.NotAfter):
-		return fmt.Errorf("TLS certificate %s expired at %s: make another with: outbid tls new --dir %s --host NAME",
+		return fmt.Errorf("TLS certificate %s expired at %s: create another with: outbid tls new --dir %s --host NAME",
 			c.certFile, leaf.NotAfter.UTC().Format(time.RFC3339), filepath.Dir(c.certFile))
 	}
 	return nil

@@ -51,11 +51,11 @@ func (i *interceptor) publicError(ctx context.Context, err error, id string) (sl
 	}
 	switch {
 	case errors.Is(err, state.ErrNotFound):
-		return slog.LevelDebug, status.Error(codes.NotFound, without(err, state.ErrNotFound))
+		return slog.LevelDebug, status.Error(codes.NotFound, trimSentinel(err, state.ErrNotFound))
 	case errors.Is(err, state.ErrInvalid):
-		return slog.LevelDebug, status.Error(codes.InvalidArgument, without(err, state.ErrInvalid))
+		return slog.LevelDebug, status.Error(codes.InvalidArgument, trimSentinel(err, state.ErrInvalid))
 	case errors.Is(err, state.ErrConflict):
-		return slog.LevelDebug, status.Error(codes.FailedPrecondition, without(err, state.ErrConflict))
+		return slog.LevelDebug, status.Error(codes.FailedPrecondition, trimSentinel(err, state.ErrConflict))
 	case ctx.Err() != nil && errors.Is(err, context.Canceled):
 		return slog.LevelDebug, status.Error(codes.Canceled, "the call was cancelled")
 	case ctx.Err() != nil && errors.Is(err, context.DeadlineExceeded):
@@ -65,7 +65,7 @@ func (i *interceptor) publicError(ctx context.Context, err error, id string) (sl
 		return level, status.Error(codes.Unavailable, text)
 	}
 	if errors.Is(err, objects.ErrFull) {
-		return slog.LevelError, status.Error(codes.ResourceExhausted, objects.ErrFull.Error()+"; make room and try again")
+		return slog.LevelError, status.Error(codes.ResourceExhausted, objects.ErrFull.Error()+"; free space and retry")
 	}
 	return slog.LevelError, internalError(id)
 }
@@ -85,7 +85,7 @@ func (i *interceptor) unavailable(err error) (level slog.Level, text string) {
 	case errors.Is(err, objects.ErrFull):
 		return 0, ""
 	case errors.Is(err, objects.ErrUnavailable):
-		return slog.LevelError, objects.ErrUnavailable.Error() + "; try again later"
+		return slog.LevelError, objects.ErrUnavailable.Error() + "; retry later"
 	case i.stopping.Err() != nil, errors.Is(err, context.Canceled):
 		return slog.LevelInfo, state.ErrStopping.Error()
 	case bus.StorageRefused(err):
@@ -93,11 +93,11 @@ func (i *interceptor) unavailable(err error) (level slog.Level, text string) {
 		if bus.Unanswered(err) { // the server may be stopping
 			level = slog.LevelWarn
 		}
-		return level, "NATS takes no writes now; try again later"
+		return level, "NATS takes no writes now; retry later"
 	case errors.Is(err, context.DeadlineExceeded):
-		return slog.LevelWarn, "a part of the server did not answer in time; try again later"
+		return slog.LevelWarn, "a part of the server did not answer in time; retry later"
 	case bus.Unanswered(err):
-		return slog.LevelWarn, "NATS does not answer; try again later"
+		return slog.LevelWarn, "NATS does not answer; retry later"
 	}
 	return 0, ""
 }
@@ -149,9 +149,9 @@ func specError(e *spec.Error) error {
 	return fieldError(e.Field, "%s", e.Problem)
 }
 
-// without returns the error's text without the sentinel before or after it, because the status code already says the
+// trimSentinel returns the error's text without the sentinel before or after it, because the status code already says the
 // same.
-func without(err, sentinel error) string {
+func trimSentinel(err, sentinel error) string {
 	text := strings.TrimPrefix(err.Error(), sentinel.Error()+": ")
 	return strings.TrimSuffix(text, ": "+sentinel.Error())
 }

@@ -55,7 +55,6 @@ func newFakeControl() *fakeControl {
 	return &fakeControl{sweeps: map[string]*fakeSweep{}, keys: map[string]string{}, deleted: map[string]state.Deleted{}}
 }
 
-// add adds a running sweep with n trials.
 func (c *fakeControl) Blobs() map[string][]string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -81,6 +80,7 @@ func (c *fakeControl) Rounds(context.Context, uint64, string, int) ([]*outbidv1.
 	return []*outbidv1.Round{{Round: 7}}, nil
 }
 
+// add adds a running sweep with n trials.
 func (c *fakeControl) add(id, tenant string, n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -507,8 +507,8 @@ func (l *fakeLogs) Read(
 	}
 }
 
-// house is a server with its fakes and clients.
-type house struct {
+// testServer is a server with its fakes and clients.
+type testServer struct {
 	*Server
 	control *fakeControl
 	store   *fakeStore
@@ -519,9 +519,9 @@ type house struct {
 }
 
 // serve starts a server on a free loopback port; set may change its configuration.
-func serve(t *testing.T, set func(*Config)) *house {
+func serve(t *testing.T, set func(*Config)) *testServer {
 	t.Helper()
-	h := &house{
+	h := &testServer{
 		control: newFakeControl(), store: &fakeStore{data: map[string][]byte{}},
 		logs: &fakeLogs{more: make(chan struct{})}, done: make(chan error, 1),
 	}
@@ -548,7 +548,7 @@ func serve(t *testing.T, set func(*Config)) *house {
 }
 
 // dial returns a gRPC client that sends token unless it is empty.
-func (h *house) dial(t *testing.T, token string) outbidv1.OutbidServiceClient {
+func (h *testServer) dial(t *testing.T, token string) outbidv1.OutbidServiceClient {
 	t.Helper()
 	opts := []grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials())}
 	if token != "" {

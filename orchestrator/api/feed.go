@@ -14,8 +14,8 @@ const (
 	// watcherCost is what each watcher adds to that interval, so a thousand watchers get two updates per second each.
 	// It keeps the server responsive with any number of watchers.
 	watcherCost = 500 * time.Microsecond
-	// turns is the number of groups in which the watchers of a sweep wake, one group after the other.
-	turns = 32
+	// wakeGroups is the number of groups in which the watchers of a sweep wake, one group after the other.
+	wakeGroups = 32
 	// keptUpdates and keptBytes limit what a feed keeps for slow watchers.
 	keptUpdates = 16
 	keptBytes   = 4 << 20
@@ -35,15 +35,15 @@ type feedKey struct {
 	reports bool
 }
 
-// place is a watcher's position: the sweep's version, and the number of reports sent.
-type place struct {
+// position is a watcher's position: the sweep's version, and the number of reports sent.
+type position struct {
 	version uint64
 	reports int64
 }
 
 // update is what changed between two places.
 type update struct {
-	from, to place
+	from, to position
 	sweep    *outbidv1.Sweep
 	reports  []*outbidv1.TrialReport
 	messages []*encoded
@@ -72,8 +72,8 @@ type feed struct {
 func newFeeds(c Control) *feeds { return &feeds{control: c, open: map[feedKey]*feed{}} }
 
 // join returns the feed of a sweep, and the turn of the caller among its watchers. A new feed starts at the given
-// place. The caller must call leave.
-func (f *feeds) join(key feedKey, at place) (one *feed, turn int) {
+// position. The caller must call leave.
+func (f *feeds) join(key feedKey, at position) (one *feed, turn int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.watchers++
@@ -88,7 +88,7 @@ func (f *feeds) join(key feedKey, at place) (one *feed, turn int) {
 	}
 	one.users++
 	one.joined++
-	return one, one.joined % turns
+	return one, one.joined % wakeGroups
 }
 
 func (f *feeds) leave(one *feed) {
@@ -122,11 +122,11 @@ func (f *feed) over() bool {
 	}
 }
 
-func (f *feed) run(ctx context.Context, at place) {
+func (f *feed) run(ctx context.Context, at position) {
 	defer close(f.done)
 	for first := true; ; first = false {
 		began := time.Now()
-		u, next, err := f.look(ctx, at)
+		u, next, err := f.changesSince(ctx, at)
 		if err == nil && (!first || u.to != u.from || u.ended) { // the first watcher already knows this state
 			at = u.to
 			f.publish(u)
@@ -162,13 +162,13 @@ func waitUntil(ctx context.Context, t time.Time) bool {
 	}
 }
 
-// look returns what changed since a place.
-func (f *feed) look(ctx context.Context, at place) (*update, <-chan struct{}, error) {
+// changesSince returns what changed since a position.
+func (f *feed) changesSince(ctx context.Context, at position) (*update, <-chan struct{}, error) {
 	v, err := lookAt(f.control, f.key.sweep, at.version)
 	if err != nil {
 		return nil, nil, err
 	}
-	u := &update{from: at, to: place{v.version, at.reports}, sweep: v.sweep, ended: sweepEnded(v.sweep.GetState())}
+	u := &update{from: at, to: position{v.version, at.reports}, sweep: v.sweep, ended: sweepEnded(v.sweep.GetState())}
 	if f.key.reports {
 		err = f.control.ReportsAfter(ctx, f.key.sweep, at.reports, func(trial int32, r *outbidv1.Report) error {
 			u.reports = append(u.reports, &outbidv1.TrialReport{Trial: trial, Report: r})
@@ -207,9 +207,9 @@ func (f *feed) end(err error) {
 	f.changed = nil
 }
 
-// after returns the oldest kept update with a number of at least n, and its number. It waits for one if necessary. Each
+// awaitUpdate returns the oldest kept update with a number of at least n, and its number. It waits for one if necessary. Each
 // watcher also waits for its turn, because answering all of them at once would starve the control loop.
-func (f *feed) after(ctx context.Context, n int, turn time.Duration) (*update, int, error) {
+func (f *feed) awaitUpdate(ctx context.Context, n int, turn time.Duration) (*update, int, error) {
 	for waited := false; ; waited = true {
 		f.mu.Lock()
 		n = max(n, f.first)

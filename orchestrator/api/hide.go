@@ -9,8 +9,8 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// hidden replaces the value of a variable.
-const hidden = "***"
+// hiddenValue replaces the value of a variable.
+const hiddenValue = "***"
 
 // hideEnv returns a copy of an answer with the values of environment variables hidden.
 func hideEnv(m proto.Message) proto.Message {
@@ -41,7 +41,7 @@ func hideEnvIn(m protoreflect.Message) {
 		case name == "outbid.v1.Program.env" || name == "outbid.v1.Function.env":
 			entries := value.Map()
 			entries.Range(func(key protoreflect.MapKey, _ protoreflect.Value) bool {
-				entries.Set(key, protoreflect.ValueOfString(hidden))
+				entries.Set(key, protoreflect.ValueOfString(hiddenValue))
 				return true
 			})
 		case field.IsMap() && field.MapValue().Message() != nil:

@@ -182,7 +182,7 @@ func (i *interceptor) enter(ctx context.Context, method string) (context.Context
 	if err := checkParameters(md, method); err != nil {
 		return ctx, err
 	}
-	if need != open && !who.Role.may(need) {
+	if need != open && !who.Role.allows(need) {
 		return ctx, refusedRole(who, need, path.Base(method))
 	}
 	return ctx, nil
@@ -197,7 +197,7 @@ func refusedRole(who Principal, need access, method string) error {
 // authenticate returns the caller that an Authorization header identifies.
 func (i *interceptor) authenticate(header []string) (Principal, error) {
 	if i.tokens == nil {
-		return local(), nil
+		return localPrincipal(), nil
 	}
 	if len(header) == 0 {
 		return Principal{}, status.Error(codes.Unauthenticated,

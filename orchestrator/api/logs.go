@@ -19,7 +19,7 @@ import (
 const lastLines = 500 * time.Millisecond
 
 // errEnded ends the reading of a followed log.
-var errEnded = errors.New("what was followed has ended")
+var errEnded = errors.New("the followed sweep or trial has ended")
 
 // StreamLogs implements the service.
 func (s *service) StreamLogs(
@@ -40,7 +40,7 @@ func (s *service) StreamLogs(
 	}
 	ctx := stream.Context()
 	if !req.GetFollow() {
-		if err := s.settle(ctx, req.GetSweep(), req.Trial); err != nil {
+		if err := s.awaitLastLines(ctx, req.GetSweep(), req.Trial); err != nil {
 			return err
 		}
 		return s.pastLogs(ctx, tenant, req, stream.Send)
@@ -134,14 +134,14 @@ func (s *service) awaitEnd(ctx context.Context, sweep string, trial *int32) erro
 			return ctx.Err()
 		}
 	}
-	if err := rest(ctx, lastLines); err != nil {
+	if err := sleep(ctx, lastLines); err != nil {
 		return err
 	}
 	return errEnded
 }
 
-// settle waits for the last lines of a sweep or trial that has just ended, because they usually tell why it failed.
-func (s *service) settle(ctx context.Context, sweep string, trial *int32) error {
+// awaitLastLines waits for the last lines of a sweep or trial that has just ended, because they usually tell why it failed.
+func (s *service) awaitLastLines(ctx context.Context, sweep string, trial *int32) error {
 	var ended *timestamppb.Timestamp
 	if trial != nil {
 		t, err := s.control.Trial(sweep, *trial)
@@ -159,11 +159,11 @@ func (s *service) settle(ctx context.Context, sweep string, trial *int32) error 
 	if ended == nil {
 		return nil
 	}
-	return rest(ctx, min(lastLines, lastLines-time.Since(ended.AsTime())))
+	return sleep(ctx, min(lastLines, lastLines-time.Since(ended.AsTime())))
 }
 
-// rest waits for d, or returns the error of ctx if it ends first.
-func rest(ctx context.Context, d time.Duration) error {
+// sleep waits for d, or returns the error of ctx if it ends first.
+func sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {

@@ -38,7 +38,7 @@ func (c *fakeControl) Totals() []*state.Totals {
 }
 
 // scrape returns the lines of /metrics that start with outbid_ and that a caller may see.
-func (h *house) scrape(t *testing.T, token string) []string {
+func (h *testServer) scrape(t *testing.T, token string) []string {
 	t.Helper()
 	var headers []string
 	if token != "" {

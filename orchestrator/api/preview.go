@@ -15,10 +15,10 @@ import (
 )
 
 const (
-	// rehearsed limits the trials of a simulated sweep. For a longer sweep the preview shows the tuner's plan.
-	rehearsed = 20_000
-	// examples is the number of configurations that a preview shows.
-	examples = 5
+	// maxSimulatedTrials limits the trials of a simulated sweep. For a longer sweep the preview shows the tuner's plan.
+	maxSimulatedTrials = 20_000
+	// exampleCount is the number of configurations that a preview shows.
+	exampleCount = 5
 )
 
 // PreviewSweep implements the service.
@@ -35,7 +35,7 @@ func (s *service) PreviewSweep(ctx context.Context, req *outbidv1.PreviewSweepRe
 	if err := s.control.CheckAgent(checked); err != nil {
 		return nil, err
 	}
-	if who := caller(ctx); !who.Role.views() { // a viewer may not learn which secrets exist
+	if who := caller(ctx); !who.Role.isReadOnly() { // a viewer may not learn which secrets exist
 		if err := s.checkSecrets(checked); err != nil {
 			return nil, err
 		}
@@ -61,7 +61,7 @@ func Preview(checked *outbidv1.SweepSpec, stepSeconds float64) (*outbidv1.Previe
 		checked = tuner.RuleSpec(checked)
 	}
 	settings := tuner.Settings{Spec: checked}
-	plan, err := tuner.Rehearse(settings, rehearsed)
+	plan, err := tuner.Rehearse(settings, maxSimulatedTrials)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", state.ErrInvalid, err)
 	}
@@ -80,7 +80,7 @@ func exampleConfigs(settings tuner.Settings) ([]*structpb.Struct, error) {
 	if err != nil {
 		return nil, err
 	}
-	actions, err := t.Handle(tuner.Ask{N: examples})
+	actions, err := t.Handle(tuner.Ask{N: exampleCount})
 	if err != nil {
 		return nil, err
 	}

@@ -15,7 +15,7 @@ import (
 )
 
 // call makes a REST request. headers alternates names and values.
-func (h *house) call(t *testing.T, method, path, body string, headers ...string) (*http.Response, []byte) {
+func (h *testServer) call(t *testing.T, method, path, body string, headers ...string) (*http.Response, []byte) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, h.URL()+path, strings.NewReader(body))
 	if err != nil {
@@ -229,7 +229,7 @@ func TestCrossOrigin(t *testing.T) {
 	tokens := serve(t, func(c *Config) { c.Tokens = testTokens(t) })
 	const body = `{"command":"SWEEP_COMMAND_PAUSE"}`
 	for name, tc := range map[string]struct {
-		h       *house
+		h       *testServer
 		method  string
 		headers []string
 		want    int

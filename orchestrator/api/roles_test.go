@@ -117,7 +117,7 @@ func token(name string) string { return strings.Repeat(name, 20) }
 func TestServerInfoNamesTheCaller(t *testing.T) {
 	t.Parallel()
 	h := serve(t, func(c *Config) { c.Tokens = testTokens(t) })
-	got, err := as(t, h, "eve").GetServerInfo(t.Context(), &outbidv1.GetServerInfoRequest{})
+	got, err := dialAs(t, h, "eve").GetServerInfo(t.Context(), &outbidv1.GetServerInfoRequest{})
 	if c := got.GetCaller(); err != nil || c.GetName() != "eve" || c.GetTenant() != "vision" || c.GetRole() != "viewer" || c.GetLocal() {
 		t.Errorf("%v, %v", c, err)
 	}

@@ -8,8 +8,8 @@ import (
 
 // The default and the maximum number of rounds in an answer.
 const (
-	usualRounds = 20
-	mostRounds  = 1000
+	defaultRounds = 20
+	maxRounds     = 1000
 )
 
 // GetRound implements the service.
@@ -26,10 +26,10 @@ func (s *service) GetRound(ctx context.Context, req *outbidv1.GetRoundRequest) (
 func (s *service) ListRounds(ctx context.Context, req *outbidv1.ListRoundsRequest) (*outbidv1.ListRoundsResponse, error) {
 	limit := int(req.GetLimit())
 	switch {
-	case limit < 0 || limit > mostRounds:
-		return nil, fieldError("limit", "%d: want 0 to %d", limit, mostRounds)
+	case limit < 0 || limit > maxRounds:
+		return nil, fieldError("limit", "%d: want 0 to %d", limit, maxRounds)
 	case limit == 0:
-		limit = usualRounds
+		limit = defaultRounds
 	}
 	rounds, err := s.control.Rounds(ctx, req.GetBefore(), req.GetSweep(), limit)
 	if err != nil {

@@ -111,7 +111,7 @@ func (s *service) secretsOf(ctx context.Context, tenant string) (string, error) 
 		return "", noTenant(tenant)
 	}
 	if s.secrets == nil {
-		return "", status.Error(codes.Unimplemented, "this server keeps no secrets")
+		return "", status.Error(codes.Unimplemented, "this server does not store secrets")
 	}
 	return tenant, nil
 }

@@ -123,7 +123,7 @@ func (f *soupFile) Read(p []byte) (int, error) {
 		if f.taken && f.left == 0 { // all bytes were read
 			return 0, io.EOF
 		}
-		if f.err = f.take(); f.err != nil {
+		if f.err = f.nextPiece(); f.err != nil {
 			return 0, f.err
 		}
 	}
@@ -132,8 +132,8 @@ func (f *soupFile) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// take counts the newest piece, and receives the next one after that was read.
-func (f *soupFile) take() error {
+// nextPiece counts the newest piece, and receives the next one after that was read.
+func (f *soupFile) nextPiece() error {
 	if f.taken {
 		piece, err := f.recv()
 		if errors.Is(err, io.EOF) {

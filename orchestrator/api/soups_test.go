@@ -85,8 +85,8 @@ func getSoup(ctx context.Context, c outbidv1.OutbidServiceClient, sweep string, 
 	}
 }
 
-// kitchen is a house with a sweep of two trials; number 1 has a checkpoint.
-func kitchen(t *testing.T, bytes int64) *house {
+// serveSoups is a house with a sweep of two trials; number 1 has a checkpoint.
+func serveSoups(t *testing.T, bytes int64) *testServer {
 	t.Helper()
 	h := serve(t, nil)
 	h.control.add("digits-1", "", 2)
@@ -99,7 +99,7 @@ func kitchen(t *testing.T, bytes int64) *house {
 func TestASoupIsKeptAndFetched(t *testing.T) {
 	t.Parallel()
 	files := [][]byte{bytes.Repeat([]byte("weights "), 100_000), bytes.Repeat([]byte("others "), 50_000)}
-	h := kitchen(t, int64(len(files[0])))
+	h := serveSoups(t, int64(len(files[0])))
 	c := h.dial(t, "")
 	if _, _, err := getSoup(t.Context(), c, "digits-1", 0); status.Code(err) != codes.NotFound || !strings.Contains(err.Error(), "outbid soup") {
 		t.Errorf("without a soup: %v", err)
@@ -163,7 +163,7 @@ func TestABadSoupIsNotKept(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h := kitchen(t, int64(len(file)))
+			h := serveSoups(t, int64(len(file)))
 			soup := soupOf(file)
 			if tc.change != nil {
 				tc.change(soup)
@@ -185,7 +185,7 @@ func TestASoupOfASweepThatGoesIsDeleted(t *testing.T) {
 	t.Parallel()
 	file := []byte("weights")
 	for fail, left := range map[error]int{state.ErrNotFound: 0, context.Canceled: 1} {
-		h := kitchen(t, 7)
+		h := serveSoups(t, 7)
 		h.control.fail = fmt.Errorf("just now: %w", fail)
 		if _, err := putSoup(t.Context(), h.dial(t, ""), "digits-1", soupOf(file), file); err == nil || len(h.store.data) != left {
 			t.Errorf("%v: %v, and the store holds %d objects", fail, err, len(h.store.data))

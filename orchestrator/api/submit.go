@@ -38,7 +38,7 @@ func (s *service) SubmitSweep(ctx context.Context, req *outbidv1.SubmitSweepRequ
 		return nil, err
 	}
 	if f := checked.GetFunction(); f != nil {
-		s.blobs.hold(f.GetBlob(), who.Tenant)
+		s.blobs.protect(f.GetBlob(), who.Tenant)
 		if err := s.checkBlob(ctx, f); err != nil {
 			s.blobs.release(f.GetBlob(), who.Tenant)
 			return nil, err
@@ -105,8 +105,8 @@ func (s *service) prepare(who Principal, sent *outbidv1.SweepSpec) (*outbidv1.Sw
 	}
 	if len(own.GetTuner().GetPlugin().GetCommand()) > 0 && who.Role != RoleAdmin {
 		// The program would run on this machine with the orchestrator's rights.
-		return nil, status.Errorf(codes.PermissionDenied, "tuner.plugin: %s is a %s; a tuner that is a program of its own "+
-			"needs an admin's token", who.Name, who.Role)
+		return nil, status.Errorf(codes.PermissionDenied, "tuner.plugin: %s is a %s; a tuner plugin "+
+			"requires an admin's token", who.Name, who.Role)
 	}
 	return own, nil
 }

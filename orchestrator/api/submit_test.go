@@ -149,7 +149,7 @@ func TestErrorsOfControl(t *testing.T) {
 		},
 		"store away": {
 			fmt.Errorf("x: %w", objects.ErrUnavailable), codes.Unavailable,
-			jsonError{Code: "UNAVAILABLE", Message: "object store is unavailable; try again later"},
+			jsonError{Code: "UNAVAILABLE", Message: "object store is unavailable; retry later"},
 		},
 		"ours": {errors.New("secret path"), codes.Internal, jsonError{Code: "INTERNAL"}},
 	} {

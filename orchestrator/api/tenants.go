@@ -101,7 +101,7 @@ func checkTenant(t *outbidv1.Tenant) error {
 	}
 	for kind, n := range t.GetQuota().GetTypes() {
 		if n < 0 || kind == "" {
-			return fieldError("tenant.quota.types", "%d devices of type %q: want a type, and a number from 0 on", n, kind)
+			return fieldError("tenant.quota.types", "%d devices of type %q: want a type, and a number of at least 0", n, kind)
 		}
 	}
 	for _, name := range t.GetMembers() {
@@ -114,7 +114,7 @@ func checkTenant(t *outbidv1.Tenant) error {
 
 func checkTenantLimits(l *outbidv1.TenantLimits) error {
 	if h := l.GetDeviceHours(); !(h >= 0) || math.IsInf(h, 0) {
-		return fieldError("tenant.limits.device_hours", "%v is not a finite number from 0 on", h)
+		return fieldError("tenant.limits.device_hours", "%v is not a finite number of at least 0", h)
 	}
 	if _, err := limits.Over(limits.Default(), l); err != nil {
 		field, problem, _ := strings.Cut(err.Error(), ": ")

@@ -17,11 +17,11 @@ type throttle struct {
 	now     func() time.Time
 
 	mu      sync.Mutex
-	tenants map[string]*asked
+	tenants map[string]*tenantUsage
 }
 
-// asked is a tenant's use of the API.
-type asked struct {
+// tenantUsage is a tenant's use of the API.
+type tenantUsage struct {
 	streams int64
 	// tokens is the number of sweeps that it could submit at once at the time at.
 	tokens float64
@@ -29,14 +29,14 @@ type asked struct {
 }
 
 func newThrottle(limitOf func(string) limits.Tenant) *throttle {
-	return &throttle{limitOf: limitOf, now: time.Now, tenants: map[string]*asked{}}
+	return &throttle{limitOf: limitOf, now: time.Now, tenants: map[string]*tenantUsage{}}
 }
 
 // keptTenants limits how many tenants are remembered. Tenants without streams are removed first.
 const keptTenants = 10_000
 
-// of returns the entry of a tenant. The caller holds the lock.
-func (t *throttle) of(name string, limit limits.Tenant) *asked {
+// entry returns the entry of a tenant. The caller holds the lock.
+func (t *throttle) entry(name string, limit limits.Tenant) *tenantUsage {
 	a := t.tenants[name]
 	if a == nil {
 		if len(t.tenants) >= keptTenants {
@@ -46,7 +46,7 @@ func (t *throttle) of(name string, limit limits.Tenant) *asked {
 				}
 			}
 		}
-		a = &asked{tokens: float64(limit.Submits), at: t.now()}
+		a = &tenantUsage{tokens: float64(limit.Submits), at: t.now()}
 		t.tenants[name] = a
 	}
 	return a
@@ -69,7 +69,7 @@ func (t *throttle) submit(who Principal, tenant string) error {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	a, now, most := t.of("tenant "+tenant, limit), t.now(), float64(limit.Submits)
+	a, now, most := t.entry("tenant "+tenant, limit), t.now(), float64(limit.Submits)
 	a.tokens, a.at = min(most, a.tokens+now.Sub(a.at).Minutes()*most), now
 	if a.tokens >= 1 {
 		a.tokens--
@@ -78,7 +78,7 @@ func (t *throttle) submit(who Principal, tenant string) error {
 	wait := time.Duration((1 - a.tokens) / most * float64(time.Minute))
 	return &state.LimitError{
 		Limit: "submits_per_minute", Tenant: tenant, RetryAfter: wait,
-		Text: fmt.Sprintf("tenant %s submits more than %d sweeps in a minute; try again in %s", tenant, limit.Submits, wait.Round(time.Millisecond)),
+		Text: fmt.Sprintf("tenant %s submits more than %d sweeps per minute; retry in %s", tenant, limit.Submits, wait.Round(time.Millisecond)),
 	}
 }
 
@@ -89,7 +89,7 @@ func (t *throttle) stream(ctx context.Context) (done func(), err error) {
 	limit := t.limitOf(who.Tenant)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	a := t.of(name, limit)
+	a := t.entry(name, limit)
 	if limit.Streams != limits.Unlimited && a.streams >= limit.Streams && who.Role != RoleAdmin {
 		over := &state.LimitError{Limit: "streams", Text: fmt.Sprintf("%s has %d of at most %d streams open; close some, or let several "+
 			"readers share one", name, a.streams, limit.Streams)}

@@ -37,11 +37,11 @@ const (
 // Roles returns every role, the most powerful first.
 func Roles() []Role { return []Role{RoleAdmin, RoleUser, RoleViewer, RoleViewerNoLogs, RoleMetrics} }
 
-// views reports whether the role can read but not change anything.
-func (r Role) views() bool { return r == RoleViewer || r == RoleViewerNoLogs }
+// isReadOnly reports whether the role can read but not change anything.
+func (r Role) isReadOnly() bool { return r == RoleViewer || r == RoleViewerNoLogs }
 
-// may reports whether the role grants a permission.
-func (r Role) may(need access) bool {
+// allows reports whether the role grants a permission.
+func (r Role) allows(need access) bool {
 	switch need {
 	case open:
 		return true
@@ -78,8 +78,8 @@ func (p Principal) owns(tenant string) bool {
 	return p.Role == RoleAdmin || p.Tenant == AnyTenant || p.Tenant == tenant || p.also != nil && slices.Contains(p.also.tenants, tenant)
 }
 
-// local returns the caller when no tokens are configured, which is allowed only on loopback.
-func local() Principal {
+// localPrincipal returns the caller when no tokens are configured, which is allowed only on loopback.
+func localPrincipal() Principal {
 	return Principal{Name: "local", Tenant: AnyTenant, Role: RoleAdmin, local: true}
 }
 
@@ -101,7 +101,7 @@ const minTokenLength = 20
 func LoadTokens(path string) (*Tokens, error) {
 	f, err := os.Open(path)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("there is no tokens file %s; make one with: outbid token new --file %s --name NAME", path, path)
+		return nil, fmt.Errorf("tokens file %s does not exist; create it with: outbid token new --file %s --name NAME", path, path)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open tokens: %w", err)
@@ -152,7 +152,7 @@ func ParseTokens(r io.Reader, name string) (*Tokens, error) {
 		return nil, fmt.Errorf("read tokens from %s: %w", name, err)
 	}
 	if len(t.all()) == 0 {
-		return nil, fmt.Errorf("%s does not contain a token; make one with: outbid token new --file %s --name NAME", name, name)
+		return nil, fmt.Errorf("%s does not contain a token; create one with: outbid token new --file %s --name NAME", name, name)
 	}
 	return t, nil
 }

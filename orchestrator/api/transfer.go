@@ -47,7 +47,7 @@ func (s *service) PutBlob(stream grpc.ClientStreamingServer[outbidv1.PutBlobRequ
 		return err
 	}
 	sha := hex.EncodeToString(h.Sum(nil))
-	s.blobs.hold(sha, who.Tenant)
+	s.blobs.protect(sha, who.Tenant)
 	if err := s.keepBlob(stream.Context(), sha, f, size); err != nil {
 		return err
 	}
@@ -73,7 +73,7 @@ func receiveBlob(
 			return 0, fieldError("data", "a function may have at most %d MiB; load its data on the worker instead of "+
 				"pickling it", maxBlob>>20)
 		}
-		if err := up.more(int64(len(piece.GetData()))); err != nil {
+		if err := up.add(int64(len(piece.GetData()))); err != nil {
 			return 0, err
 		}
 		if _, err := io.MultiWriter(f, h).Write(piece.GetData()); err != nil {

@@ -12,7 +12,7 @@ func (s *service) showLimits(ctx context.Context, t *outbidv1.TenantState) error
 	name, use := t.GetTenant().GetName(), t.GetUse()
 	streams, submits := s.throttle.use(name)
 	use.Streams, use.Submits = int32(streams), int32(submits)
-	functions, _, err := s.blobs.used(ctx, name)
+	functions, _, err := s.blobs.usage(ctx, name)
 	if err != nil {
 		return err
 	}

@@ -69,7 +69,7 @@ func sizeWarnings(s *outbidv1.SweepSpec, nodes []*outbidv1.Node) []string {
 		if s.GetFunction() != nil && !n.GetInfo().GetTrusted() {
 			continue
 		}
-		count := usable(r, n.GetInfo().GetDevices())
+		count := maxUsableDevices(r, n.GetInfo().GetDevices())
 		most = max(most, count)
 		fits = fits || count >= devices && n.GetInfo().GetCpus() >= r.GetCpus() && n.GetInfo().GetMemoryBytes() >= memory
 	}
@@ -90,8 +90,8 @@ func orNone(memory string) string {
 	return memory
 }
 
-// usable returns the most devices of one allowed type that a trial could get on a node.
-func usable(r *outbidv1.Resources, devices []*outbidv1.Device) int {
+// maxUsableDevices returns the most devices of one allowed type that a trial could get on a node.
+func maxUsableDevices(r *outbidv1.Resources, devices []*outbidv1.Device) int {
 	counts := map[string]int{}
 	most := 0
 	for _, d := range devices {

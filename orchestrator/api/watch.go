@@ -27,11 +27,11 @@ func (s *service) WatchSweep(
 	defer s.feeds.leave(shared)
 	for n := 0; ; n++ {
 		var u *update
-		u, n, err = shared.after(ctx, n, s.feeds.pace()*time.Duration(turn)/(2*turns))
+		u, n, err = shared.awaitUpdate(ctx, n, s.feeds.pace()*time.Duration(turn)/(2*wakeGroups))
 		if err != nil {
 			return err
 		}
-		if ended, err = w.take(ctx, u); err != nil || ended {
+		if ended, err = w.sendUpdate(ctx, u); err != nil || ended {
 			return err
 		}
 	}
@@ -42,13 +42,13 @@ type watch struct {
 	control Control
 	key     feedKey
 	begun   bool
-	at      place
+	at      position
 	send    func(any) error
 }
 
-// take sends an update unless the watcher already has it. If the watcher missed updates that are no longer kept, take
-// sends everything that happened since its place.
-func (w *watch) take(ctx context.Context, u *update) (ended bool, err error) {
+// sendUpdate sends an update unless the watcher already has it. If the watcher missed updates that are no longer kept,
+// it sends everything that happened since the watcher's position.
+func (w *watch) sendUpdate(ctx context.Context, u *update) (ended bool, err error) {
 	switch {
 	case u.from.version > w.at.version || u.from.reports > w.at.reports:
 		return w.catchUp(ctx)
@@ -68,7 +68,7 @@ func (w *watch) take(ctx context.Context, u *update) (ended bool, err error) {
 			return w.catchUp(ctx)
 		}
 	}
-	w.at = place{max(w.at.version, u.to.version), max(w.at.reports, u.to.reports)}
+	w.at = position{max(w.at.version, u.to.version), max(w.at.reports, u.to.reports)}
 	return u.ended, err
 }
 
@@ -81,7 +81,7 @@ func (w *watch) sendAll(messages []*encoded) error {
 	return nil
 }
 
-// catchUp sends everything that happened since the watcher's place, and advances the place.
+// catchUp sends everything that happened since the watcher's position, and advances it.
 func (w *watch) catchUp(ctx context.Context) (ended bool, err error) {
 	var rest []*outbidv1.Trial
 	if !w.begun {
