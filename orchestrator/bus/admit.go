@@ -19,8 +19,8 @@ import (
 // workers had identities.
 const globalAccount = "$G"
 
-// admit configures the server to admit only users signed by the cluster's keys.
-func admit(opts *server.Options, cfg ServerConfig, log *slog.Logger) error {
+// admitUsers configures the server to admit only users signed by the cluster's keys.
+func admitUsers(opts *server.Options, cfg ServerConfig, log *slog.Logger) error {
 	if cfg.Keys == nil {
 		return nil
 	}

@@ -50,9 +50,9 @@ func Campaign(ctx context.Context, nc *nats.Conn, c Candidate) (*Leadership, err
 // peersPatience is how long the servers of a NATS cluster may take to connect to each other when all start together.
 const peersPatience = time.Minute
 
-// forming reports whether NATS rejected a request because too few servers of its cluster are connected to each other
+// isForming reports whether NATS rejected a request because too few servers of its cluster are connected to each other
 // yet: "no suitable peers for placement" (10005), or "JetStream temporarily unavailable" (10008).
-func forming(err error) bool {
+func isForming(err error) bool {
 	var refused jetstream.JetStreamError
 	if !errors.As(err, &refused) || refused.APIError() == nil {
 		return false
@@ -75,7 +75,7 @@ func (c *campaign) watch(ctx context.Context, nc *nats.Conn, replicas int) (jets
 			c.kv = kv
 			return watch, nil
 		}
-		if forming(err) && time.Now().Before(patience) && ctx.Err() == nil {
+		if isForming(err) && time.Now().Before(patience) && ctx.Err() == nil {
 			if !told {
 				c.log.Warn("the servers of the NATS cluster are not all connected to each other; retrying", "error", err)
 			}

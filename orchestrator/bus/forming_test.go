@@ -25,7 +25,7 @@ func TestAClusterThatFormsIsWaitedFor(t *testing.T) {
 		apiError(10005): true, apiError(10008): true, fmt.Errorf("create bucket: %w", &jetstream.APIError{ErrorCode: 10005}): true,
 		apiError(10074): false, apiError(10023): false, errors.New("no"): false, jetstream.ErrBucketNotFound: false,
 	} {
-		if forming(err) != want {
+		if isForming(err) != want {
 			t.Errorf("%v: want %t", err, want)
 		}
 	}

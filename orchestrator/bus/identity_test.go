@@ -373,10 +373,10 @@ func TestATokenIsGoodForOneWorkerOnceUntilItRunsOut(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, try := range map[string]func() (string, error){
-		"it is for the worker n3, not for n4":         func() (string, error) { return r.workers.Spend(ctx, token, "n4", now) },
-		"it ran out at":                               func() (string, error) { return r.workers.Spend(ctx, token, "n3", now.Add(time.Hour)) },
-		"has made no such token":                      func() (string, error) { return r.workers.Spend(ctx, token+"x", "n3", now) },
-		"want one that 'outbid worker token' printed": func() (string, error) { return r.workers.Spend(ctx, "abc", "n3", now) },
+		"it is for the worker n3, not for n4": func() (string, error) { return r.workers.Spend(ctx, token, "n4", now) },
+		"it expired at":                       func() (string, error) { return r.workers.Spend(ctx, token, "n3", now.Add(time.Hour)) },
+		"did not create this token":           func() (string, error) { return r.workers.Spend(ctx, token+"x", "n3", now) },
+		"want one from 'outbid worker token'": func() (string, error) { return r.workers.Spend(ctx, "abc", "n3", now) },
 	} {
 		if _, err := try(); !errors.Is(err, ErrJoinToken) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("error %v, want %q", err, want)
@@ -401,7 +401,7 @@ func TestATokenIsGoodForOneWorkerOnceUntilItRunsOut(t *testing.T) {
 	if joined != 1 {
 		t.Errorf("%d workers joined with one token", joined)
 	}
-	if _, err := r.workers.Spend(ctx, token, "n3", now); err == nil || !strings.Contains(err.Error(), "was used at") {
+	if _, err := r.workers.Spend(ctx, token, "n3", now); err == nil || !strings.Contains(err.Error(), "was already used at") {
 		t.Errorf("error %v", err)
 	}
 	// The record of a token does not allow anyone to join, and is removed eventually.

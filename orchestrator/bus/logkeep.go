@@ -91,7 +91,7 @@ func openIntakeConsumer(ctx context.Context, js jetstream.JetStream, replicas in
 // called from one goroutine.
 func (l *Logs) Keep(ctx context.Context, may func(*outbidv1.LogChunk) bool) error {
 	for {
-		err := l.keep(ctx, may)
+		err := l.storeIntake(ctx, may)
 		if ctx.Err() != nil {
 			return nil //nolint:nilerr // it ended as requested
 		}
@@ -106,7 +106,7 @@ func (l *Logs) Keep(ctx context.Context, may func(*outbidv1.LogChunk) bool) erro
 	}
 }
 
-func (l *Logs) keep(ctx context.Context, may func(*outbidv1.LogChunk) bool) error {
+func (l *Logs) storeIntake(ctx context.Context, may func(*outbidv1.LogChunk) bool) error {
 	cons, err := openIntakeConsumer(ctx, l.js, l.cfg.Replicas)
 	if err != nil {
 		return err
@@ -126,20 +126,20 @@ func (l *Logs) keep(ctx context.Context, may func(*outbidv1.LogChunk) bool) erro
 	for {
 		m, err := messages.Next()
 		if errors.Is(err, jetstream.ErrMsgIteratorClosed) && ctx.Err() != nil {
-			return l.keepRest(cons, may)
+			return l.storeRest(cons, may)
 		}
 		if err != nil {
 			return err
 		}
-		if err := l.keepOne(m, may); err != nil {
+		if err := l.storeOne(m, may); err != nil {
 			return err
 		}
 	}
 }
 
-// keepRest stores the remaining messages after the last trial has printed, because NATS, with the intake, may end with
+// storeRest stores the remaining messages after the last trial has printed, because NATS, with the intake, may end with
 // this process.
-func (l *Logs) keepRest(cons jetstream.Consumer, may func(*outbidv1.LogChunk) bool) error {
+func (l *Logs) storeRest(cons jetstream.Consumer, may func(*outbidv1.LogChunk) bool) error {
 	deadline := time.Now().Add(keepRestTimeout)
 	for time.Now().Before(deadline) && l.nc.IsConnected() {
 		batch, err := cons.Fetch(pulledMessages, jetstream.FetchMaxWait(keepRestWait))
@@ -149,7 +149,7 @@ func (l *Logs) keepRest(cons jetstream.Consumer, may func(*outbidv1.LogChunk) bo
 		n := 0
 		for m := range batch.Messages() {
 			n++
-			if err := l.keepOne(m, may); err != nil {
+			if err := l.storeOne(m, may); err != nil {
 				return err
 			}
 		}
@@ -160,9 +160,9 @@ func (l *Logs) keepRest(cons jetstream.Consumer, may func(*outbidv1.LogChunk) bo
 	return nil
 }
 
-// keepOne stores one message. A redelivered message, whose acknowledgement was lost, has the same id, so the stream
+// storeOne stores one message. A redelivered message, whose acknowledgement was lost, has the same id, so the stream
 // drops the duplicate.
-func (l *Logs) keepOne(m jetstream.Msg, may func(*outbidv1.LogChunk) bool) error {
+func (l *Logs) storeOne(m jetstream.Msg, may func(*outbidv1.LogChunk) bool) error {
 	chunk := new(outbidv1.LogChunk)
 	if proto.Unmarshal(m.Data(), chunk) != nil || m.Subject() != LogSubject(chunk) || !may(chunk) {
 		return m.Ack()

@@ -147,7 +147,7 @@ func (l *Logs) run() {
 // send publishes the pending chunks, or keeps them while disconnected.
 func (l *Logs) send() {
 	if !l.nc.IsConnected() {
-		l.again()
+		l.retryLater()
 		return
 	}
 	l.mu.Lock()
@@ -164,8 +164,8 @@ func (l *Logs) send() {
 	}
 }
 
-// again wakes the sender after a pause, so that output waits for the connection.
-func (l *Logs) again() {
+// retryLater wakes the sender after a pause, so that output waits for the connection.
+func (l *Logs) retryLater() {
 	select {
 	case l.wake <- struct{}{}:
 	default:
@@ -192,7 +192,7 @@ func deliver(m jetstream.Msg, f func(*outbidv1.LogChunk) error) (uint64, error) 
 		return 0, err
 	}
 	chunk := new(outbidv1.LogChunk)
-	if proto.Unmarshal(m.Data(), chunk) == nil && saysSo(m.Subject(), chunk) {
+	if proto.Unmarshal(m.Data(), chunk) == nil && matchesSubject(m.Subject(), chunk) {
 		err = f(chunk)
 	}
 	return meta.NumPending, err

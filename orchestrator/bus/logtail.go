@@ -94,7 +94,7 @@ func (l *Logs) window(ctx context.Context, name string, subjects []string, begin
 			return false, err
 		}
 		c := new(outbidv1.LogChunk)
-		if proto.Unmarshal(m.Data(), c) == nil && saysSo(m.Subject(), c) {
+		if proto.Unmarshal(m.Data(), c) == nil && matchesSubject(m.Subject(), c) {
 			kept, held = append(kept, c), held+linesOf(c)
 			for held-linesOf(kept[0]) >= lines {
 				held -= linesOf(kept[0])

@@ -63,7 +63,7 @@ func publish(nc *nats.Conn, subject string, m proto.Message, by Signer) error {
 	if len(message.Data) > maxPieces {
 		return fmt.Errorf("%w: it has %d bytes on %s; at most %d can be sent in pieces", ErrRefused, len(message.Data), subject, maxPieces)
 	}
-	for _, piece := range inPieces(message, int(nc.MaxPayload())) {
+	for _, piece := range splitMessage(message, int(nc.MaxPayload())) {
 		err := nc.PublishMsg(piece)
 		switch {
 		case err == nil:
@@ -125,14 +125,14 @@ func (s *Subscription) Stop() error {
 // ones.
 const bootsHeard = 16
 
-// heard has the last uplink of each boot of a node, the newest boot last.
-type heard []struct {
+// lastUplinks has the last uplink of each boot of a node, the newest boot last.
+type lastUplinks []struct {
 	boot string
 	said uint64
 }
 
-// first reports whether the uplink is new.
-func (h *heard) first(up *outbidv1.Uplink) bool {
+// isNew reports whether the uplink is new.
+func (h *lastUplinks) isNew(up *outbidv1.Uplink) bool {
 	if up.GetSaid() == 0 {
 		return true // from a version without this counter
 	}
@@ -154,16 +154,16 @@ func (h *heard) first(up *outbidv1.Uplink) bool {
 // SubscribeUplinks delivers the uplinks of all nodes. It drops uplinks that check rejects, that name another node than
 // their subject, or that are repetitions: a recorded uplink must not make a worker seem alive.
 func SubscribeUplinks(nc *nats.Conn, check Check, f func(*outbidv1.Uplink)) (*Subscription, error) {
-	forks, nodes := newSame[*outbidv1.ForkStatus](uplinkForks), map[string]*heard{}
+	forks, nodes := newSame[*outbidv1.ForkStatus](uplinkForks), map[string]*lastUplinks{}
 	return subscribe(nc, uplinkPrefix+"*", func(m *nats.Msg) {
 		up := new(outbidv1.Uplink)
 		if !check.signed(m) || forks.decode(m.Subject, m.Data, up, &up.Forks) != nil || strings.TrimPrefix(m.Subject, uplinkPrefix) != up.GetNode() {
 			return
 		}
 		if nodes[up.GetNode()] == nil {
-			nodes[up.GetNode()] = new(heard)
+			nodes[up.GetNode()] = new(lastUplinks)
 		}
-		if nodes[up.GetNode()].first(up) {
+		if nodes[up.GetNode()].isNew(up) {
 			f(up)
 		}
 	})
@@ -195,7 +195,7 @@ func SubscribeOrders(nc *nats.Conn, node string, check Check, f func(*outbidv1.O
 func subscribe(nc *nats.Conn, subject string, f nats.MsgHandler) (*Subscription, error) {
 	pieces := assembler{}
 	sub, err := nc.Subscribe(subject, func(m *nats.Msg) {
-		if whole := pieces.take(m); whole != nil {
+		if whole := pieces.add(m); whole != nil {
 			f(whole)
 		}
 	})

@@ -19,8 +19,8 @@ const (
 	maxPieces = 64 << 20
 )
 
-// inPieces splits a message whose data exceeds payload into several messages.
-func inPieces(m *nats.Msg, payload int) []*nats.Msg {
+// splitMessage splits a message whose data exceeds payload into several messages.
+func splitMessage(m *nats.Msg, payload int) []*nats.Msg {
 	size := payload - headerRoom
 	if len(m.Data) <= size {
 		return []*nats.Msg{m}
@@ -50,9 +50,9 @@ type partial struct {
 // assembler reassembles messages. It is not safe for concurrent use.
 type assembler map[string]*partial
 
-// take returns the message that m completes: m itself if it is not a piece, or nil if pieces are missing or m does not
+// add returns the message that m completes: m itself if it is not a piece, or nil if pieces are missing or m does not
 // fit.
-func (a assembler) take(m *nats.Msg) *nats.Msg {
+func (a assembler) add(m *nats.Msg) *nats.Msg {
 	header := m.Header.Get(pieceHeader)
 	if header == "" {
 		delete(a, m.Subject)

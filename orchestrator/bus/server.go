@@ -60,7 +60,7 @@ func StartServer(cfg ServerConfig) (*Server, error) {
 		return nil, errors.New("start NATS: no data directory given")
 	}
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
-		return nil, fmt.Errorf("start NATS: make data directory: %w", err)
+		return nil, fmt.Errorf("start NATS: create data directory: %w", err)
 	}
 	lock, err := lockDir(cfg.Dir)
 	if err != nil {
@@ -77,7 +77,7 @@ func StartServer(cfg ServerConfig) (*Server, error) {
 func startLocked(cfg ServerConfig) (*Server, error) {
 	opts := options(cfg)
 	log := newServerLog(orDiscard(cfg.Logger))
-	if err := admit(opts, cfg, log.log); err != nil {
+	if err := admitUsers(opts, cfg, log.log); err != nil {
 		return nil, fmt.Errorf("start NATS: %w", err)
 	}
 	if err := portFree(opts.Host, opts.Port); err != nil {

@@ -74,8 +74,8 @@ func trialToken(trial *int32) string {
 	return strconv.FormatInt(int64(*trial), 10)
 }
 
-// saysSo reports whether a chunk matches its subject: a worker may send only under its own name.
-func saysSo(subject string, c *outbidv1.LogChunk) bool {
+// matchesSubject reports whether a chunk matches its subject: a worker may send only under its own name.
+func matchesSubject(subject string, c *outbidv1.LogChunk) bool {
 	return subject == keptSubject(c) || subject == LogSubject(c)
 }
 

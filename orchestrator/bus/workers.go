@@ -148,7 +148,7 @@ func (w *Workers) follow(ctx context.Context, back <-chan nats.Status) {
 			return
 		case node := <-w.wake:
 			if len(w.wake) == 0 {
-				err = w.look(ctx, node)
+				err = w.reload(ctx, node)
 			} else {
 				err = w.load(ctx)
 			}
@@ -185,7 +185,7 @@ func (w *Workers) load(ctx context.Context) error {
 		left[strings.TrimPrefix(key, nodePrefix)] = true
 	}
 	for node := range left {
-		if err := w.look(ctx, node); err != nil {
+		if err := w.reload(ctx, node); err != nil {
 			return err
 		}
 	}
@@ -211,8 +211,8 @@ func (w *Workers) list(ctx context.Context, pattern string) ([]string, error) {
 	return keys, nil
 }
 
-// look reads the entry of a node. Calls are serialised so that the newest value wins.
-func (w *Workers) look(ctx context.Context, node string) error {
+// reload reads the entry of a node. Calls are serialised so that the newest value wins.
+func (w *Workers) reload(ctx context.Context, node string) error {
 	w.looking.Lock()
 	defer w.looking.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
@@ -306,7 +306,7 @@ func (w *Workers) Add(ctx context.Context, node, public string, now time.Time) e
 	if _, err := w.kv.Put(ctx, nodePrefix+node, data); err != nil {
 		return fmt.Errorf("add worker %s: %w", node, err)
 	}
-	return w.look(ctx, node)
+	return w.reload(ctx, node)
 }
 
 // Remove removes the worker of a node from the cluster, or returns ErrStranger. From then its messages are ignored, and
@@ -321,7 +321,7 @@ func (w *Workers) Remove(ctx context.Context, node string) error {
 	if err := w.kv.Purge(ctx, nodePrefix+node); err != nil {
 		return fmt.Errorf("remove worker %s: %w", node, err)
 	}
-	return w.look(ctx, node)
+	return w.reload(ctx, node)
 }
 
 // pinKey is the entry with the key of the cluster's server.
