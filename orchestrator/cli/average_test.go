@@ -90,7 +90,7 @@ func TestAverageRefusesWhatItCannotAverage(t *testing.T) {
 		{`weight "NaN": want a number`, []string{one + "=NaN", "--to", to}},
 		{`weight "inf": want a number`, []string{one + "=inf", "--to", to}},
 		{"has -1; want a finite number", []string{one + "=-1", "--to", to}},
-		{"add up to 0", []string{one + "=0", "--to", to}},
+		{"the sum is 0", []string{one + "=0", "--to", to}},
 		{"is not a file", []string{dir, "--to", to}},
 		{"is not a file", []string{pipe, "--to", to}},
 		{"not a complete safetensors file", []string{writeFile(t, "text", "a checkpoint of a program"), "--to", to}},

@@ -83,13 +83,13 @@ func TestJoiningIsRefusedWithOneClearLine(t *testing.T) {
 		{"expired at", exitFailed, []string{"join", "--join-token", brief, "--credentials", t.TempDir()}},
 		{"for the worker b, not for c", exitFailed, []string{"join", "--join-token", s.joinToken(t, "b"), "--name", "c", "--credentials", t.TempDir()}},
 		{"did not create this token", exitFailed, []string{"join", "--join-token", writeFile(t, "x", "outbid_join_abc"), "--credentials", t.TempDir()}},
-		{"begins with outbid_join_", exitFailed, []string{"join", "--join-token", writeFile(t, "x", strings.Repeat("ab", 32)), "--credentials", t.TempDir()}},
+		{"starts with outbid_join_", exitFailed, []string{"join", "--join-token", writeFile(t, "x", strings.Repeat("ab", 32)), "--credentials", t.TempDir()}},
 		{"--join-token is missing", exitUsage, []string{"join", "--credentials", t.TempDir()}},
 		{"--join-token: nowhere: no such file", exitUsage, []string{"join", "--join-token", "nowhere"}},
 		{"want a file with the token", exitUsage, []string{"join", "--join-token", writeFile(t, "x", "a b")}},
 		{"--name is missing", exitUsage, []string{"token"}},
 		{"node: node \"a.b\"", exitUsage, []string{"token", "--name", "a.b"}},
-		{"life: -1s: want more than 0", exitUsage, []string{"token", "--name", "a", "--expires", "-1s"}},
+		{"life: must be more than 0", exitUsage, []string{"token", "--name", "a", "--expires", "-1s"}},
 		{"node: node \"*\"", exitUsage, []string{"remove", "*"}},
 	} {
 		got := s.command(t, tc.code, append([]string{"worker"}, tc.args...)...)

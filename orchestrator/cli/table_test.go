@@ -120,7 +120,7 @@ func TestShowTellsRhoOfSweepsThatTakeAMinute(t *testing.T) {
 		}
 		out := app.out.String()
 		if strings.Contains(out, "rho 0.95") != told || strings.Contains(out, "rho 1.38") != told ||
-			!strings.Contains(out, "ends 1m09s after its submission") {
+			!strings.Contains(out, "forecast to end 1m09s after its submission") {
 			t.Errorf("alone for %v s: want rho told %t:\n%s", alone, told, out)
 		}
 	}

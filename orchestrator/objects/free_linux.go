@@ -65,7 +65,7 @@ func mountDiscards(mounts string, major, minor uint32) bool {
 
 // remove removes the file of an object. On a disk that discards it frees a large file in small steps.
 func (d *Dir) remove(ctx context.Context, path string) error {
-	return d.freeing(ctx, path, func(to string) error {
+	return d.freeSlowly(ctx, path, func(to string) error {
 		if to == "" {
 			return os.Remove(path)
 		}
@@ -75,7 +75,7 @@ func (d *Dir) remove(ctx context.Context, path string) error {
 
 // replace renames a file to that of an object, and frees a large existing file in the same way.
 func (d *Dir) replace(ctx context.Context, from, path string) error {
-	return d.freeing(ctx, path, func(to string) error {
+	return d.freeSlowly(ctx, path, func(to string) error {
 		if to != "" {
 			_ = os.Link(path, to) // if it fails, the old file is freed at once
 		}
@@ -83,9 +83,9 @@ func (d *Dir) replace(ctx context.Context, from, path string) error {
 	})
 }
 
-// freeing calls take with a private name to which take must move the file at path, and then frees the file in small
+// freeSlowly calls take with a private name to which take must move the file at path, and then frees the file in small
 // steps. If the file may be freed at once, the name is "".
-func (d *Dir) freeing(ctx context.Context, path string, take func(to string) error) error {
+func (d *Dir) freeSlowly(ctx context.Context, path string, take func(to string) error) error {
 	info, err := os.Lstat(path)
 	if err != nil || !info.Mode().IsRegular() || info.Size() <= d.freedAtOnce {
 		return take("")

@@ -135,7 +135,7 @@ func openS3(ctx context.Context, u *url.URL) (Store, error) {
 	}
 	short, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
-	err = s.reach(short)
+	err = s.ensureBucket(short)
 	away := errors.Is(err, ErrUnavailable) || short.Err() != nil // it answers with an error or not at all
 	if err != nil && (ctx.Err() != nil || !away) {
 		return nil, fmt.Errorf("object store %w", err)
@@ -146,9 +146,9 @@ func openS3(ctx context.Context, u *url.URL) (Store, error) {
 // openTimeout is how long Open waits for a server.
 const openTimeout = 5 * time.Second
 
-// reach creates the bucket if it is missing, once, because the server may have been unreachable when the store was
+// ensureBucket creates the bucket if it is missing, once, because the server may have been unreachable when the store was
 // opened.
-func (s *S3) reach(ctx context.Context) error {
+func (s *S3) ensureBucket(ctx context.Context) error {
 	if s.reached.Load() {
 		return nil
 	}
@@ -168,7 +168,7 @@ func findCredentials(at location) (*credentials.Credentials, error) {
 	providers := []credentials.Provider{
 		&credentials.EnvAWS{}, &credentials.EnvMinio{}, &credentials.FileAWSCredentials{},
 	}
-	if at.endpoint.String() == awsEndpoint || strings.HasSuffix(at.endpoint.Hostname(), ".amazonaws.com") || toldWhomToAsk() {
+	if at.endpoint.String() == awsEndpoint || strings.HasSuffix(at.endpoint.Hostname(), ".amazonaws.com") || hasCredentialsService() {
 		providers = append(providers, &credentials.IAM{Region: os.Getenv("AWS_REGION"), Endpoint: os.Getenv(metadataEnv)})
 	}
 	creds := credentials.NewChainCredentials(providers)
@@ -183,9 +183,9 @@ func findCredentials(at location) (*credentials.Credentials, error) {
 	return creds, nil
 }
 
-// toldWhomToAsk reports whether the environment names a service that provides the credentials of an instance, a task or
+// hasCredentialsService reports whether the environment names a service that provides the credentials of an instance, a task or
 // a pod.
-func toldWhomToAsk() bool {
+func hasCredentialsService() bool {
 	return slices.ContainsFunc([]string{
 		metadataEnv, "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "AWS_CONTAINER_CREDENTIALS_FULL_URI", "AWS_WEB_IDENTITY_TOKEN_FILE",
 	}, func(name string) bool { return os.Getenv(name) != "" })

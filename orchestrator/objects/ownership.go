@@ -69,7 +69,7 @@ func (o ownership) mkdir(path string) error {
 			return err
 		}
 	}
-	return o.given(os.Lchown(path, o.uid, -1))
+	return o.ignorePermission(os.Lchown(path, o.uid, -1))
 }
 
 // seal sets the mode and the owner of a file to be stored.
@@ -77,11 +77,11 @@ func (o ownership) seal(f *os.File) error {
 	if err := f.Chmod(o.file); err != nil {
 		return err
 	}
-	return o.given(f.Chown(o.uid, -1))
+	return o.ignorePermission(f.Chown(o.uid, -1))
 }
 
-// given returns the error of changing the owner. A process without that permission keeps the file.
-func (o ownership) given(err error) error {
+// ignorePermission returns the error of changing the owner. A process without that permission keeps the file.
+func (o ownership) ignorePermission(err error) error {
 	if errors.Is(err, fs.ErrPermission) {
 		return nil
 	}

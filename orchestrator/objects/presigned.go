@@ -166,11 +166,11 @@ func (p *Presigned) put(ctx context.Context, url string, r io.Reader, size int64
 	if err != nil {
 		return "", err
 	}
-	return resp.Header.Get("ETag"), finish(resp)
+	return resp.Header.Get("ETag"), drainBody(resp)
 }
 
-// finish reads an answer to its end, so that its connection can be reused.
-func finish(resp *http.Response) error {
+// drainBody reads an answer to its end, so that its connection can be reused.
+func drainBody(resp *http.Response) error {
 	_, err := io.Copy(io.Discard, io.LimitReader(resp.Body, maxAnswer))
 	return errors.Join(err, resp.Body.Close())
 }
@@ -234,7 +234,7 @@ func (p *Presigned) putParts(ctx context.Context, signed Signed, r io.Reader, si
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
 	if resp, abortErr := p.do(last, http.MethodDelete, signed.Abort, http.NoBody, 0); abortErr == nil {
-		_ = finish(resp)
+		_ = drainBody(resp)
 	}
 	return err
 }

@@ -91,7 +91,7 @@ func (r *Ranged) read(p []byte, off int64) (int, error) {
 	n, err := io.ReadFull(r.body, p[:min(int64(len(p)), r.left)])
 	r.at, r.left = r.at+int64(n), r.left-int64(n)
 	if err != nil || r.left == 0 {
-		err = errors.Join(r.cutOff(err), r.body.Close())
+		err = errors.Join(r.truncatedError(err), r.body.Close())
 		r.body = nil
 	}
 	return n, err
@@ -104,11 +104,11 @@ func (r *Ranged) readAside(p []byte, off int64) (int, error) {
 		return 0, err
 	}
 	n, err := io.ReadFull(body, p)
-	return n, errors.Join(r.cutOff(err), body.Close())
+	return n, errors.Join(r.truncatedError(err), body.Close())
 }
 
-// cutOff converts the end of a truncated object to an error. A broken connection already is the store's error.
-func (r *Ranged) cutOff(err error) error {
+// truncatedError converts the end of a truncated object to an error. A broken connection already is the store's error.
+func (r *Ranged) truncatedError(err error) error {
 	if err == io.EOF || err == io.ErrUnexpectedEOF { //nolint:errorlint // ReadFull returns these values themselves
 		return fmt.Errorf("get %s from %s: the object ends before its %d bytes", r.key, r.store, r.size)
 	}

@@ -48,7 +48,7 @@ func (s *S3) Put(ctx context.Context, key string, r io.Reader, size int64) error
 	if err := checkPut(key, size); err != nil {
 		return err
 	}
-	if err := s.reach(ctx); err != nil {
+	if err := s.ensureBucket(ctx); err != nil {
 		return fmt.Errorf("store %s in %w", key, err)
 	}
 	r, err := body(ctx, r, size)
@@ -132,7 +132,7 @@ func (s *S3) GetRange(ctx context.Context, key string, from, n int64) (io.ReadCl
 }
 
 func (s *S3) get(ctx context.Context, key string, opts minio.GetObjectOptions) (io.ReadCloser, error) {
-	if err := s.reach(ctx); err != nil {
+	if err := s.ensureBucket(ctx); err != nil {
 		return nil, fmt.Errorf("get %s from %w", key, err)
 	}
 	body, _, _, err := s.core.GetObject(ctx, s.bucket, s.prefix+key, opts)
@@ -164,7 +164,7 @@ func (s *S3) Stat(ctx context.Context, key string) (Info, error) {
 	if err := CheckKey(key); err != nil {
 		return Info{}, err
 	}
-	if err := s.reach(ctx); err != nil {
+	if err := s.ensureBucket(ctx); err != nil {
 		return Info{}, fmt.Errorf("stat %s in %w", key, err)
 	}
 	info, err := s.core.Client.StatObject(ctx, s.bucket, s.prefix+key, minio.StatObjectOptions{})
@@ -179,7 +179,7 @@ func (s *S3) List(ctx context.Context, prefix string, f func(Info) bool) error {
 	if err := checkPrefix(prefix); err != nil {
 		return err
 	}
-	if err := s.reach(ctx); err != nil {
+	if err := s.ensureBucket(ctx); err != nil {
 		return fmt.Errorf("list %s in %w", prefix, err)
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -211,7 +211,7 @@ func (s *S3) Delete(ctx context.Context, key string) error {
 	if err := CheckKey(key); err != nil {
 		return err
 	}
-	if err := s.reach(ctx); err != nil {
+	if err := s.ensureBucket(ctx); err != nil {
 		return fmt.Errorf("delete %s in %w", key, err)
 	}
 	err := s.core.RemoveObject(ctx, s.bucket, s.prefix+key, minio.RemoveObjectOptions{})

@@ -39,7 +39,7 @@ func (s *S3) SignPut(ctx context.Context, key string, size int64) (Signed, error
 	if err := checkPut(key, size); err != nil {
 		return Signed{}, err
 	}
-	if err := s.reach(ctx); err != nil {
+	if err := s.ensureBucket(ctx); err != nil {
 		return Signed{}, fmt.Errorf("store %s in %w", key, err)
 	}
 	if size > minPart {

@@ -20,7 +20,7 @@ type Tidier interface {
 // Tidy implements Tidier: it aborts uploads in parts, which frees the parts. MinIO does not list them, but removes them
 // itself after a day.
 func (s *S3) Tidy(ctx context.Context, before time.Time) (int, error) {
-	if err := s.reach(ctx); err != nil {
+	if err := s.ensureBucket(ctx); err != nil {
 		return 0, fmt.Errorf("tidy %w", err)
 	}
 	n := 0
