@@ -12,7 +12,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// compose is the part of a compose file that the tests look at.
+// compose is the part of a compose file that the tests check.
 type compose struct {
 	Services map[string]struct {
 		Image       string         `yaml:"image"`
@@ -63,7 +63,7 @@ func TestComposeListensOnLoopbackAndIsWatched(t *testing.T) {
 		for _, volume := range s.Volumes {
 			from, _, _ := strings.Cut(volume, ":")
 			if _, ok := c.Volumes[from]; !ok && !strings.HasPrefix(from, ".") && !strings.HasPrefix(from, "$") {
-				t.Errorf("%s mounts %q, which is no named volume and no file beside", name, from)
+				t.Errorf("%s mounts %q, which is neither a named volume nor a file in its directory", name, from)
 			}
 			if strings.HasPrefix(from, "../") {
 				if _, err := os.Stat(filepath.Join("compose", from)); err != nil {
@@ -74,7 +74,7 @@ func TestComposeListensOnLoopbackAndIsWatched(t *testing.T) {
 	}
 }
 
-// rayPod is the part of a pod of KubeRay's that the tests look at.
+// rayPod is the part of a KubeRay pod that the tests check.
 type rayPod struct {
 	RayStartParams map[string]string `yaml:"rayStartParams"`
 	Template       struct {
@@ -111,7 +111,7 @@ func TestKubeRayTrainsNothingBesideTheServer(t *testing.T) {
 		t.Errorf("Ray %s is not the version that the tests run with", cluster.RayVersion)
 	}
 	if cluster.HeadGroupSpec.RayStartParams["num-cpus"] != "0" {
-		t.Error("the head offers CPUs: trials would run beside the server")
+		t.Error("the head offers CPUs: trials would run on the server's machine")
 	}
 	if !cluster.EnableInTreeAutoscaling || len(cluster.WorkerGroupSpecs) == 0 {
 		t.Error("no nodes come and go")
@@ -163,7 +163,7 @@ func TestUnitsAreWhatSystemdUnderstands(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// The programs and users need not be on this machine.
+		// The programs and users need not exist on this machine.
 		checked := regexp.MustCompile(`(?m)^(ExecStart=)\S+`).ReplaceAllString(string(text), "${1}/bin/true")
 		to := filepath.Join(dir, strings.Replace(filepath.Base(unit), "@", "@1", 1))
 		if err := os.WriteFile(to, []byte(checked), 0o600); err != nil {

@@ -1,2 +1,2 @@
-// Package deploy holds what runs Outbid on machines, and the tests that keep it in step with the code.
+// Package deploy contains deployment files for Outbid, and tests that keep them consistent with the code.
 package deploy

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// cluster runs what compose.yaml runs, without containers.
+// cluster runs the programs of compose.yaml without containers.
 type cluster struct {
 	t        *testing.T
 	dir, bin string
@@ -37,7 +37,7 @@ func (c *cluster) start(args ...string) *bytes.Buffer {
 		c.t.Fatal(err)
 	}
 	c.t.Cleanup(func() {
-		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // with what the script has started
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // including the children of the script
 		_ = cmd.Wait()
 		if c.t.Failed() {
 			c.t.Logf("%v:\n%s", args, out)
@@ -66,13 +66,13 @@ func (c *cluster) poll(what string, done func() bool) {
 		select {
 		case <-tick.C:
 		case <-deadline:
-			c.t.Fatalf("waited in vain for %s", what)
+			c.t.Fatalf("timed out waiting for %s", what)
 		}
 	}
 }
 
-// TestWorkersJoinAsInCompose sets up, invites and starts two workers with the very scripts of compose. Each takes a token
-// of its own, once, and needs none when it is started again.
+// TestWorkersJoinAsInCompose sets up, invites and starts two workers with the scripts of compose. Each uses its own
+// token once, and does not need one when it restarts.
 func TestWorkersJoinAsInCompose(t *testing.T) {
 	t.Parallel()
 	secrets := setUp(t)
@@ -108,7 +108,7 @@ func TestWorkersJoinAsInCompose(t *testing.T) {
 	}
 	invite("1")
 	invite("2")
-	trust := "--trust-trials" // only root can do without
+	trust := "--trust-trials" // only root can run without it
 	if help, err := c.run("outbid", "worker", "--help"); err != nil || !strings.Contains(help, trust) {
 		trust = "--log-level=info"
 	}
@@ -131,7 +131,7 @@ func TestWorkersJoinAsInCompose(t *testing.T) {
 			t.Errorf("worker %s keeps its token", dir)
 		}
 	}
-	invite("2") // started again, it makes none for those who have one
+	invite("2") // a restart does not create tokens for workers that have joined
 	if left, err := filepath.Glob(filepath.Join(invites, "*.token")); err != nil || len(left) > 0 {
 		t.Errorf("tokens were made twice: %v, %v", left, err)
 	}

@@ -19,7 +19,7 @@ func promtool(t *testing.T) string {
 	return path
 }
 
-// The alerts do what their tests say when a sweep is deleted, when an orchestrator restarts and when another takes over.
+// TestAlerts runs the alerts' tests, such as a deleted sweep, a restarted server and a takeover.
 func TestAlerts(t *testing.T) {
 	t.Parallel()
 	tool := promtool(t)
@@ -34,7 +34,7 @@ func TestAlerts(t *testing.T) {
 	}
 }
 
-// Each alert has a test in which it fires, and one in which it does not.
+// TestEachAlertIsTested checks that each alert has a test in which it fires, and one in which it does not.
 func TestEachAlertIsTested(t *testing.T) {
 	t.Parallel()
 	var rules struct {

@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-// confined is the part of a compose file that says what a service may do and see.
+// confined is the part of a compose file with the permissions of a service.
 type confined struct {
 	Services map[string]struct {
 		User        string            `yaml:"user"`
@@ -32,7 +32,8 @@ type confined struct {
 	} `yaml:"services"`
 }
 
-// sees is who may see which volume of secrets, beside setup, which makes them all, and whether it may write.
+// sees lists the services that may see each volume of secrets, and whether they may write to it. setup, which creates
+// all volumes, is not listed.
 var sees = map[string]map[string]bool{ //nolint:gochecknoglobals // a table
 	"authority":     {},
 	"secrets-nats":  {"nats": false},
@@ -54,7 +55,7 @@ func TestEachServiceSeesItsOwnSecrets(t *testing.T) {
 	readYAML(t, "compose/compose.yaml", &all)
 	for volume := range all.Volumes {
 		if _, ok := sees[volume]; !ok {
-			t.Errorf("the table does not say who may see the volume %q", volume)
+			t.Errorf("the table does not list the volume %q", volume)
 		}
 	}
 	for name, s := range c.Services {
@@ -112,10 +113,10 @@ func TestServicesAreConfined(t *testing.T) {
 			t.Errorf("%s has the capabilities %v, want %v", name, s.CapAdd, want)
 		}
 		if name == "worker" || name == "invite" {
-			continue // root of its container, without the rights
+			continue // root in its container, without the rights
 		}
 		if s.User == "" || s.User == "root" || strings.HasPrefix(s.User, "0") || users[s.User] != "" {
-			t.Errorf("%s runs as %q, as does %q", name, s.User, users[s.User])
+			t.Errorf("%s runs as %q, like %q", name, s.User, users[s.User])
 		}
 		users[s.User] = name
 	}
@@ -124,7 +125,7 @@ func TestServicesAreConfined(t *testing.T) {
 		slices.Collect(maps.Values(worker.Environment))), "\n")
 	for _, word := range []string{"AWS_", "MINIO_", "PASSWORD", "--token", "--store", "--keys", "admin"} {
 		if strings.Contains(said, word) {
-			t.Errorf("the worker is told of %s", word)
+			t.Errorf("the worker's settings mention %s", word)
 		}
 	}
 	if !strings.Contains(said, "--trial-user=auto") {
@@ -146,7 +147,7 @@ var build = sync.OnceValues(func() (string, error) { //nolint:gochecknoglobals /
 	return path, nil
 })
 
-// outbid is the program: the one that the environment names, or one built here.
+// outbid returns the program named in the environment, or one built here.
 func outbid(t *testing.T) string {
 	t.Helper()
 	if path := os.Getenv("OUTBID_BIN"); path != "" {
@@ -163,7 +164,7 @@ func outbid(t *testing.T) string {
 	return path
 }
 
-// setUp runs setup.sh twice, as a restart does, and returns where it put things.
+// setUp runs setup.sh twice, like a restart, and returns its directory.
 func setUp(t *testing.T) string {
 	t.Helper()
 	bin, dir := t.TempDir(), t.TempDir()
@@ -195,7 +196,7 @@ func read(t *testing.T, dir, name string) string {
 	return strings.TrimSpace(string(data))
 }
 
-// filesOf lists the files below a directory, and fails for those that others can read, unless they are public.
+// filesOf lists the files below a directory, and fails for files that others can read unless they are public.
 func filesOf(t *testing.T, root, part string) map[string]string {
 	t.Helper()
 	files := map[string]string{}
@@ -223,7 +224,7 @@ func filesOf(t *testing.T, root, part string) map[string]string {
 	return files
 }
 
-// TestSetupGivesEachPartItsOwn runs setup.sh and looks for every secret in every part.
+// TestSetupGivesEachPartItsOwn runs setup.sh and searches for every secret in every part.
 func TestSetupGivesEachPartItsOwn(t *testing.T) {
 	t.Parallel()
 	dir := setUp(t)
@@ -258,7 +259,7 @@ func TestSetupGivesEachPartItsOwn(t *testing.T) {
 				if len(secret) < 16 {
 					t.Fatalf("%s is %q", what, secret)
 				}
-				// The list of those who may call the API is serve's.
+				// serve has the list of the API's tokens.
 				if strings.Contains(text, secret) && !slices.Contains(allowed, part) && path != "serve/tokens" {
 					t.Errorf("%s holds %s", path, what)
 				}
@@ -274,7 +275,7 @@ func TestSetupGivesEachPartItsOwn(t *testing.T) {
 	}
 }
 
-// settings of a unit, by name; several of one name are joined.
+// settings returns the settings of a unit by name; repeated ones are joined.
 func settings(t *testing.T, unit string) map[string]string {
 	t.Helper()
 	text := strings.ReplaceAll(read(t, "systemd", unit), "\\\n", " ")

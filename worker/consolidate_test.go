@@ -159,7 +159,7 @@ func TestAveragesThatFail(t *testing.T) {
 		a := r.put(t, "checkpoints/s-1/0/000000000160-7.safetensors", 60, weights(t, "w", 1, 10))
 		a.Checkpoint.Bytes += 8
 		r.average(a)
-		r.bus.orch.awaitText(t, 7, "averaged 0  true: the checkpoints of its forks could not be averaged: checkpoints/s-1/0/000000000160-7.safetensors: not a whole safetensors file: ")
+		r.bus.orch.awaitText(t, 7, "averaged 0  true: the checkpoints of its forks could not be averaged: checkpoints/s-1/0/000000000160-7.safetensors: not a complete safetensors file: ")
 	})
 	t.Run("the store is away", func(t *testing.T) {
 		t.Parallel()

@@ -77,7 +77,7 @@ func TestWhatIsDamagedIsNotAveraged(t *testing.T) {
 			}
 			return
 		}
-		says := strings.Contains(done.GetFailure(), "is damaged") || strings.Contains(done.GetFailure(), "it ends before")
+		says := strings.Contains(done.GetFailure(), "is damaged") || strings.Contains(done.GetFailure(), "the object ends before")
 		if !says || done.GetMismatch() || there {
 			t.Fatalf("%s at %d: %v; an average: %v", damage, at, done, there)
 		}

@@ -21,7 +21,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// TestAuthMatrix asks for a sweep of tenant vision as everybody.
+// TestAuthMatrix requests a sweep of tenant vision with every kind of token.
 func TestAuthMatrix(t *testing.T) {
 	t.Parallel()
 	h := serve(t, func(c *Config) { c.Tokens = testTokens(t) })
@@ -58,7 +58,7 @@ func TestAuthMatrix(t *testing.T) {
 	if err != nil || len(resp.GetSweeps()) != 1 || resp.GetSweeps()[0].GetId() != "digits-1" {
 		t.Errorf("ann sees %v, %v", resp.GetSweeps(), err)
 	}
-	// Another tenant's sweep looks as one that is not there.
+	// An unknown sweep and another tenant's sweep give the same error.
 	notHers := pause2(t, h, "words-2")
 	nowhere := pause2(t, h, "words-3")
 	if strings.ReplaceAll(notHers, "words-2", "words-3") != nowhere {
@@ -88,7 +88,7 @@ func pause(ctx context.Context, c outbidv1.OutbidServiceClient) error {
 	return err
 }
 
-func pause2(t *testing.T, h *house, sweep string) string {
+func pause2(t *testing.T, h *testServer, sweep string) string {
 	t.Helper()
 	_, err := h.dial(t, token("ann")).GetSweep(t.Context(), &outbidv1.GetSweepRequest{Sweep: sweep})
 	return err.Error()
@@ -114,7 +114,7 @@ func putBlob(ctx context.Context, c outbidv1.OutbidServiceClient) error {
 	if err != nil {
 		return err
 	}
-	stream.Send(&outbidv1.PutBlobRequest{Data: []byte("x")}) // CloseAndRecv says what was wrong
+	stream.Send(&outbidv1.PutBlobRequest{Data: []byte("x")}) // CloseAndRecv returns the error
 	_, err = stream.CloseAndRecv()
 	return err
 }
@@ -217,7 +217,7 @@ func TestTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	caBefore, _ := os.ReadFile(files.CA)
-	if _, err := MakeCert(dir, nil, time.Now()); err != nil { // a new one of the same authority
+	if _, err := MakeCert(dir, nil, time.Now()); err != nil { // another one by the same authority
 		t.Fatal(err)
 	}
 	if ca, _ := os.ReadFile(files.CA); string(ca) != string(caBefore) {
@@ -291,13 +291,13 @@ func TestMakeToken(t *testing.T) {
 		t.Fatal(err)
 	}
 	if who, ok := tokens.find(first); !ok || who != ann {
-		t.Errorf("the first token is %+v's", who)
+		t.Errorf("the first token belongs to %+v", who)
 	}
 	if who, ok := tokens.find(second); !ok || who.Role != RoleAdmin {
-		t.Errorf("the second token is %+v's", who)
+		t.Errorf("the second token belongs to %+v", who)
 	}
 	if _, ok := tokens.find(first + "x"); ok {
-		t.Error("a wrong token is known")
+		t.Error("a wrong token was accepted")
 	}
 	for _, bad := range []Principal{
 		ann,
@@ -315,9 +315,9 @@ func TestParseTokensNamesTheLine(t *testing.T) {
 	t.Parallel()
 	secret := token("secret")
 	for text, want := range map[string]string{
-		"":                                      "holds no token",
-		"# only a comment\n":                    "holds no token",
-		"\n" + secret + " ann vision":           "tokens:2: a line holds a token, a name, a tenant and a role, not 3 words",
+		"":                                      "does not contain a token",
+		"# only a comment\n":                    "does not contain a token",
+		"\n" + secret + " ann vision":           "tokens:2: a line must have a token, a name, a tenant and a role, got 3 words",
 		"short ann vision user":                 "tokens:1: the token of ann is 5 characters long; at least 20 are needed",
 		secret + " ann vision boss":             `tokens:1: role "boss": must be admin, user, viewer, viewer-nologs or metrics`,
 		secret + " ann v/ user":                 `tokens:1: tenant "v/": letters`,

@@ -12,7 +12,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// BenchmarkAsk is one call from a client to Control and back, without what Control does.
+// BenchmarkAsk measures a call from a client to Control and back, without the work of Control.
 func BenchmarkAsk(b *testing.B) {
 	control := newFakeControl()
 	control.add("digits-1", "", 1)

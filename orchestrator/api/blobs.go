@@ -12,11 +12,11 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/state"
 )
 
-// blobAge keeps the tidying away from functions that were sent, and whose sweep may be submitted yet.
+// blobAge protects an uploaded function from garbage collection while its sweep may still be submitted.
 const blobAge = time.Hour
 
-// blobBook knows which functions are in use, by whom, and how large they are. What sweeps use is known from them; the
-// book itself remembers what was sent lately, and for which no sweep speaks yet.
+// blobBook tracks the functions in use, their tenants and their sizes. It derives the uses from the sweeps, and
+// remembers recent uploads that no sweep refers to yet.
 type blobBook struct {
 	control Control
 	store   objects.Store
@@ -25,9 +25,9 @@ type blobBook struct {
 
 	mu    sync.Mutex
 	sizes map[string]int64
-	// sent says when a tenant sent a function, by its SHA-256.
+	// sent maps a function's SHA-256 and a tenant to the time of the upload.
 	sent map[string]map[string]time.Time
-	// coming is how many bytes a tenant is sending just now.
+	// coming is the number of bytes of each tenant's uploads in progress.
 	coming map[string]int64
 }
 
@@ -38,8 +38,8 @@ func newBlobBook(cfg Config) *blobBook {
 	}
 }
 
-// hold keeps a function from being tidied away until its sweep is submitted, or for blobAge.
-func (b *blobBook) hold(sha, tenant string) {
+// protect protects a function from garbage collection until its sweep is submitted, for at most blobAge.
+func (b *blobBook) protect(sha, tenant string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.sent[sha] == nil {
@@ -48,7 +48,7 @@ func (b *blobBook) hold(sha, tenant string) {
 	b.sent[sha][tenant] = b.now()
 }
 
-// release says that a sweep of the tenant uses the function: it speaks for it from now on.
+// release ends the protection, because a sweep of the tenant now refers to the function.
 func (b *blobBook) release(sha, tenant string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -58,8 +58,8 @@ func (b *blobBook) release(sha, tenant string) {
 	}
 }
 
-// used is how many bytes the tenant's functions take, and which they are.
-func (b *blobBook) used(ctx context.Context, tenant string) (int64, map[string]bool, error) {
+// usage returns the size of the tenant's functions in bytes, and the set of their SHA-256 sums.
+func (b *blobBook) usage(ctx context.Context, tenant string) (int64, map[string]bool, error) {
 	mine := map[string]bool{}
 	for sha, tenants := range b.control.Blobs() {
 		for _, t := range tenants {
@@ -82,7 +82,7 @@ func (b *blobBook) used(ctx context.Context, tenant string) (int64, map[string]b
 		if !known {
 			info, err := b.store.Stat(ctx, objects.BlobKey(sha))
 			if err != nil && !errors.Is(err, objects.ErrNotFound) {
-				return 0, nil, fmt.Errorf("look for the functions of a tenant: %w", err)
+				return 0, nil, fmt.Errorf("list the functions of a tenant: %w", err)
 			}
 			size = info.Size
 			b.sizes[sha] = size
@@ -92,7 +92,7 @@ func (b *blobBook) used(ctx context.Context, tenant string) (int64, map[string]b
 	return total, mine, nil
 }
 
-// upload counts what one call sends against its tenant's quota.
+// upload counts the bytes of one call against its tenant's quota.
 type upload struct {
 	book   *blobBook
 	tenant string
@@ -101,7 +101,7 @@ type upload struct {
 	bytes  int64
 }
 
-// begin begins an upload; end it. An admin, and whoever speaks for every tenant, has no quota.
+// begin starts an upload; the caller must call end. Admins and callers for every tenant do not have a quota.
 func (b *blobBook) begin(ctx context.Context, who Principal) (*upload, error) {
 	u := &upload{book: b, tenant: who.Tenant}
 	if who.Tenant == AnyTenant || who.Role == RoleAdmin {
@@ -109,24 +109,24 @@ func (b *blobBook) begin(ctx context.Context, who Principal) (*upload, error) {
 	}
 	var err error
 	u.limit = LimitOf(b.control, b.limits, who.Tenant).BlobBytes
-	u.before, _, err = b.used(ctx, who.Tenant)
+	u.before, _, err = b.usage(ctx, who.Tenant)
 	return u, err
 }
 
-// more counts so many bytes, unless they are too many.
-func (u *upload) more(n int64) error {
+// add counts n bytes, or returns an error if the quota does not allow them.
+func (u *upload) add(n int64) error {
 	u.book.mu.Lock()
 	defer u.book.mu.Unlock()
 	if u.limit > 0 && u.before+u.book.coming[u.tenant]+n > u.limit {
-		return &state.LimitError{Limit: "blob_bytes", Tenant: u.tenant, Text: fmt.Sprintf("the functions of tenant %s take %d of the %d "+
-			"bytes that it may keep, and this one is too many; delete sweeps that are done with", u.tenant, u.before, u.limit)}
+		return &state.LimitError{Limit: "blob_bytes", Tenant: u.tenant, Text: fmt.Sprintf("tenant %s stores %d of at most %d bytes "+
+			"of functions, and this one exceeds the limit; delete sweeps that are no longer needed", u.tenant, u.before, u.limit)}
 	}
 	u.bytes += n
 	u.book.coming[u.tenant] += n
 	return nil
 }
 
-// end ends the upload, of which sha is what was stored; empty if nothing was.
+// end ends the upload. sha is the sum of the stored function, or empty if nothing was stored.
 func (u *upload) end(sha string) {
 	u.book.mu.Lock()
 	defer u.book.mu.Unlock()
@@ -138,15 +138,15 @@ func (u *upload) end(sha string) {
 	}
 }
 
-// TidyBlobs deletes the functions that no sweep uses and that are older than before, and says how many those were. A
-// sweep that has ended may be extended: it uses its function until it is deleted.
+// TidyBlobs deletes the functions that no sweep uses and that were uploaded before the given time. It returns their
+// number. A sweep that has ended may be extended, so it uses its function until it is deleted.
 func (s *Server) TidyBlobs(ctx context.Context, before time.Time) (int, error) {
 	return s.blobs.tidy(ctx, before)
 }
 
-// DropBlob deletes a function unless a sweep uses it or it was sent lately.
+// DropBlob deletes a function unless a sweep uses it or it was uploaded recently.
 func (s *Server) DropBlob(ctx context.Context, sha string) error {
-	_, err := s.blobs.drop(ctx, sha)
+	_, err := s.blobs.deleteUnused(ctx, sha)
 	return err
 }
 
@@ -159,11 +159,11 @@ func (b *blobBook) tidy(ctx context.Context, before time.Time) (int, error) {
 		return true
 	})
 	if err != nil {
-		return 0, fmt.Errorf("looking for functions that nothing needs: %w", err)
+		return 0, fmt.Errorf("list unused functions: %w", err)
 	}
 	deleted := 0
 	for _, sha := range old {
-		gone, err := b.drop(ctx, sha)
+		gone, err := b.deleteUnused(ctx, sha)
 		if err != nil {
 			return deleted, err
 		}
@@ -174,8 +174,9 @@ func (b *blobBook) tidy(ctx context.Context, before time.Time) (int, error) {
 	return deleted, nil
 }
 
-// drop deletes a function unless a sweep uses it or it was sent lately. Who sends it meanwhile waits.
-func (b *blobBook) drop(ctx context.Context, sha string) (bool, error) {
+// deleteUnused deletes a function unless a sweep uses it or it was uploaded recently. It holds the lock throughout, so uploads
+// of the function wait.
+func (b *blobBook) deleteUnused(ctx context.Context, sha string) (bool, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for tenant, at := range b.sent[sha] {
@@ -189,7 +190,7 @@ func (b *blobBook) drop(ctx context.Context, sha string) (bool, error) {
 		return false, nil
 	}
 	if err := b.store.Delete(ctx, objects.BlobKey(sha)); err != nil {
-		return false, fmt.Errorf("deleting a function that nothing needs: %w", err)
+		return false, fmt.Errorf("delete an unused function: %w", err)
 	}
 	delete(b.sizes, sha)
 	return true, nil

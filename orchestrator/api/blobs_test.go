@@ -18,7 +18,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// send sends a function of so many bytes, all alike, and returns its SHA-256.
+// send uploads a function of size equal bytes and returns its SHA-256.
 func send(ctx context.Context, c outbidv1.OutbidServiceClient, letter byte, size int) (string, error) {
 	stream, err := c.PutBlob(ctx)
 	if err != nil {
@@ -28,7 +28,7 @@ func send(ctx context.Context, c outbidv1.OutbidServiceClient, letter byte, size
 	for len(data) > 0 {
 		n := min(len(data), 64<<10)
 		if err := stream.Send(&outbidv1.PutBlobRequest{Data: data[:n]}); errors.Is(err, io.EOF) {
-			break // CloseAndRecv says why
+			break // CloseAndRecv returns the error
 		} else if err != nil {
 			return "", err
 		}
@@ -67,7 +67,7 @@ func TestFunctionsOfATenantHaveAQuota(t *testing.T) {
 		t.Fatalf("%s, %v", a, err)
 	}
 	if _, err := send(t.Context(), ann, 'b', size); status.Code(err) != codes.ResourceExhausted ||
-		!strings.Contains(err.Error(), "614400 of the 1048576 bytes") || !strings.Contains(err.Error(), "vision") {
+		!strings.Contains(err.Error(), "614400 of at most 1048576 bytes") || !strings.Contains(err.Error(), "vision") {
 		t.Errorf("a second one: %v", err)
 	}
 	if _, err := store.Stat(t.Context(), objects.BlobKey(shaOf('b', size))); !errors.Is(err, objects.ErrNotFound) {
@@ -101,7 +101,7 @@ func TestFunctionsThatNothingNeedsAreDeleted(t *testing.T) {
 	}
 	h := serve(t, func(c *Config) { c.Store = store })
 	c := h.dial(t, "")
-	for _, letter := range []byte("uns") { // used, not used, sent lately
+	for _, letter := range []byte("uns") { // used, not used, uploaded recently
 		if _, err := send(t.Context(), c, letter, 100); err != nil {
 			t.Fatal(err)
 		}
@@ -111,7 +111,7 @@ func TestFunctionsThatNothingNeedsAreDeleted(t *testing.T) {
 	}
 	now := time.Now()
 	h.blobs.now = func() time.Time { return now.Add(2 * blobAge) }
-	if _, err := send(t.Context(), c, 's', 100); err != nil { // again: the object is as old as it was
+	if _, err := send(t.Context(), c, 's', 100); err != nil { // uploading it again does not change the object's age
 		t.Fatal(err)
 	}
 	if n, err := h.TidyBlobs(t.Context(), now.Add(-blobAge)); n != 0 || err != nil {

@@ -18,31 +18,31 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// pace is how fast the body of a request must come: so much of it at once, and the rest at a rate. Whoever is slower
-// holds a connection, a goroutine and memory for nothing.
+// pace is the minimum speed of a request's body. A slower client would hold a connection, a goroutine and memory.
 type pace struct {
-	// grace is how long the first byte may take, and every pause together.
+	// grace is the time allowed for the first byte, plus all pauses.
 	grace time.Duration
-	// rate is in bytes a second.
+	// rate is in bytes per second.
 	rate int64
 }
 
-// bodyPace is what a bad link still manages: 16 KiB a second after 20 seconds.
+// bodyPace returns a pace that even a bad link achieves: 16 KiB per second after 20 seconds.
 func bodyPace() pace { return pace{grace: 20 * time.Second, rate: 16 << 10} }
 
-// deadline is until when a body that began at some time, and of which so many bytes have come, may take for the next.
+// deadline returns when the next byte is due of a body that began at the given time, after the given number of bytes.
 func (p pace) deadline(began time.Time, bytes int64) time.Time {
 	return began.Add(p.grace + time.Duration(float64(bytes)/float64(p.rate)*float64(time.Second)))
 }
 
-// pacedBody is a request's body that must keep the pace. Its deadline is the connection's, or the stream's in HTTP/2.
+// pacedBody is a request's body that must keep the pace. It sets the read deadline of the connection, or of the stream
+// in HTTP/2.
 type pacedBody struct {
 	io.ReadCloser
 	pace  pace
 	conn  *http.ResponseController
 	began time.Time
 	bytes int64
-	// slow says that the deadline passed, once it did.
+	// slow is the error of a missed deadline, or nil.
 	slow error
 }
 
@@ -52,7 +52,7 @@ func (b *pacedBody) Read(p []byte) (int, error) {
 	b.bytes += int64(n)
 	switch {
 	case errors.Is(err, io.EOF):
-		_ = b.conn.SetReadDeadline(time.Time{}) // what follows is the wait for the client's next request
+		_ = b.conn.SetReadDeadline(time.Time{}) // the next read waits for the client's next request
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		err = fmt.Errorf("the body of the request came too slowly, %d bytes in %s; at least %d bytes a second are needed",
 			b.bytes, time.Since(b.began).Round(time.Second), b.pace.rate)
@@ -65,7 +65,7 @@ func (b *pacedBody) Read(p []byte) (int, error) {
 
 type pacedKey struct{}
 
-// tooSlow is the error of a REST request whose body came too slowly, nil for others.
+// tooSlow returns the error of a REST request whose body missed its deadline, or nil for other requests.
 func tooSlow(r *http.Request) error {
 	if b, ok := r.Context().Value(pacedKey{}).(*pacedBody); ok && b.slow != nil {
 		return &runtime.HTTPStatusError{
@@ -75,7 +75,7 @@ func tooSlow(r *http.Request) error {
 	return nil
 }
 
-// keepPace lets requests through whose bodies come fast enough, and those alone.
+// keepPace wraps next so that reading a request's body fails if it arrives slower than the pace.
 func keepPace(next http.Handler, p pace) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Body != nil && r.Body != http.NoBody {
@@ -88,17 +88,17 @@ func keepPace(next http.Handler, p pace) http.Handler {
 	})
 }
 
-// answersAll says which paths answer everybody: they tell nothing but that the server lives, or ask for a token of their
-// own, as a worker does that joins.
-func answersAll(path string) bool {
+// isPublicPath reports whether a path needs no API token: it shows only that the server is alive, or checks another
+// token, like the join of a worker.
+func isPublicPath(path string) bool {
 	return path == "/" || path == "/healthz" || path == "/readyz" ||
 		path == outbidv1.OutbidService_JoinWorker_FullMethodName || path == "/v1/workers:join"
 }
 
-// admit turns away who may not call before a byte of their body is read.
+// admit rejects unauthenticated callers before their bodies are read.
 func (i *interceptor) admit(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if i.tokens == nil || answersAll(r.URL.Path) {
+		if i.tokens == nil || isPublicPath(r.URL.Path) {
 			next.ServeHTTP(w, r)
 			return
 		}
@@ -118,7 +118,7 @@ func (i *interceptor) admit(next http.Handler) http.Handler {
 	})
 }
 
-// methodName is the label of a call that was turned away; REST's is not known before it is routed.
+// methodName returns the metric label of a rejected call. A REST call's method is not known before routing.
 func (i *interceptor) methodName(r *http.Request) string {
 	if name, ok := strings.CutPrefix(r.URL.Path, "/outbid.v1.OutbidService/"); ok && requestFields(name) != nil {
 		return name
@@ -126,10 +126,10 @@ func (i *interceptor) methodName(r *http.Request) string {
 	return "REST"
 }
 
-// writeGRPCError answers a gRPC call with a status alone.
+// writeGRPCError answers a gRPC call with only a status.
 func writeGRPCError(w http.ResponseWriter, err error) {
 	st := status.Convert(err)
-	w.Header().Del("Connection") // HTTP/2 has none
+	w.Header().Del("Connection") // HTTP/2 does not have this header
 	w.Header().Set("Content-Type", "application/grpc")
 	w.Header().Set("Grpc-Status", strconv.Itoa(int(st.Code())))
 	w.Header().Set("Grpc-Message", st.Message())

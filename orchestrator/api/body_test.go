@@ -13,10 +13,10 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// slowTime is longer than any request of these tests may take, and shorter than a server without deadlines takes.
+// slowTime is longer than any request of these tests takes, and shorter than a server without deadlines takes.
 const slowTime = 10 * time.Second
 
-// sendHead opens a connection and sends the head of a request, whose body never comes.
+// sendHead opens a connection and sends the head of a request, but never its body.
 func sendHead(t *testing.T, addr, path, token string) net.Conn {
 	t.Helper()
 	conn, err := net.Dial("tcp", addr)
@@ -35,7 +35,7 @@ func sendHead(t *testing.T, addr, path, token string) net.Conn {
 	return conn
 }
 
-// mustEnd reads an answer and the end of the connection.
+// mustEnd checks the answer, and that the server closes the connection.
 func mustEnd(t *testing.T, conn net.Conn, code int, text string) {
 	t.Helper()
 	r := bufio.NewReader(conn)
@@ -49,8 +49,8 @@ func mustEnd(t *testing.T, conn net.Conn, code int, text string) {
 		t.Errorf("status %d, %s, %v; want %d and %q", resp.StatusCode, body, err, code, text)
 	}
 	if _, err := r.ReadByte(); err == nil {
-		t.Error("the connection goes on")
-	} else if timeout, ok := err.(net.Error); ok && timeout.Timeout() { //nolint:errorlint // as net returns it
+		t.Error("the connection is still open")
+	} else if timeout, ok := err.(net.Error); ok && timeout.Timeout() { //nolint:errorlint // net returns it unwrapped
 		t.Error("the connection is held")
 	}
 }
@@ -75,9 +75,9 @@ func TestASlowBodyTimesOut(t *testing.T) {
 	})
 	mustEnd(t, sendHead(t, h.Addr(), "/v1/sweeps", token("ann")), http.StatusRequestTimeout, "too slowly")
 	if got := grpcSlowly(t, h.Addr(), token("ann")); got == "0" || got == "" {
-		t.Errorf("gRPC whose request never comes: status %q", got)
+		t.Errorf("gRPC without a request message: status %q", got)
 	}
-	// What is answered slowly is not cut off: the request was whole.
+	// A slow answer is not cut off, because the request was complete.
 	h.control.add("digits-1", "vision", 1)
 	stream, err := h.dial(t, token("ann")).WatchSweep(t.Context(), &outbidv1.WatchSweepRequest{Sweep: "digits-1"})
 	if err != nil {
@@ -107,7 +107,7 @@ func TestASteadyBodyMayTakeItsTime(t *testing.T) {
 	}
 }
 
-// grpcSlowly begins a gRPC call whose message never comes, and returns its status.
+// grpcSlowly starts a gRPC call, never sends its message, and returns the call's status.
 func grpcSlowly(t *testing.T, addr, token string) string {
 	t.Helper()
 	var protocols http.Protocols
@@ -129,7 +129,7 @@ func grpcSlowly(t *testing.T, addr, token string) string {
 	}
 	resp, err := client.Do(req)
 	if err != nil {
-		if timeout, ok := err.(net.Error); ok && timeout.Timeout() { //nolint:errorlint // as net/http returns it
+		if timeout, ok := err.(net.Error); ok && timeout.Timeout() { //nolint:errorlint // net/http returns it unwrapped
 			t.Error("the call is held")
 			return ""
 		}

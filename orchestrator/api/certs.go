@@ -22,9 +22,9 @@ import (
 
 // Certs are the files that MakeCert writes.
 type Certs struct {
-	// CA is the certificate that clients are given, CAKey its key, which only MakeCert needs.
+	// CA is the certificate for clients. CAKey is its key, which only MakeCert needs.
 	CA, CAKey string
-	// Cert and Key are the server's.
+	// Cert and Key belong to the server.
 	Cert, Key string
 }
 
@@ -41,8 +41,8 @@ const (
 	certYears = 2
 )
 
-// MakeCert makes a certificate authority in dir, unless one is there, and a server certificate signed by it for the
-// hosts (names or addresses) and for loopback. Keys are readable by their owner alone. Clients need only Certs.CA.
+// MakeCert creates a certificate authority in dir unless one exists, and a server certificate signed by it for loopback
+// and for the hosts (names or addresses). Only the owner can read the keys. Clients need only Certs.CA.
 func MakeCert(dir string, hosts []string, now time.Time) (Certs, error) {
 	files := CertFiles(dir)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -61,7 +61,7 @@ func MakeCert(dir string, hosts []string, now time.Time) (Certs, error) {
 		return files, err
 	}
 	template.KeyUsage = x509.KeyUsageDigitalSignature
-	// NATS servers of a cluster show it to one another, as clients do.
+	// NATS servers of a cluster also present it to each other as clients.
 	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
 	for _, host := range append([]string{"localhost", "127.0.0.1", "::1"}, hosts...) {
 		if ip := net.ParseIP(host); ip != nil {
@@ -81,7 +81,7 @@ func loadOrMakeCA(files Certs, now time.Time) (*x509.Certificate, *ecdsa.Private
 	if pair, err := tls.LoadX509KeyPair(files.CA, files.CAKey); err == nil {
 		key, ok := pair.PrivateKey.(*ecdsa.PrivateKey)
 		if !ok {
-			return nil, nil, fmt.Errorf("%s holds no ECDSA key", files.CAKey)
+			return nil, nil, fmt.Errorf("%s does not contain an ECDSA key", files.CAKey)
 		}
 		return pair.Leaf, key, nil
 	} else if !errors.Is(err, os.ErrNotExist) {
@@ -116,7 +116,7 @@ func certTemplate(name string, now time.Time, years int) (*x509.Certificate, err
 	return &x509.Certificate{
 		SerialNumber: serial,
 		Subject:      pkix.Name{CommonName: name, Organization: []string{"Outbid"}},
-		// An hour back, for clients whose clock is behind.
+		// One hour earlier, for clients whose clocks are slow.
 		NotBefore: now.Add(-time.Hour),
 		NotAfter:  now.AddDate(years, 0, 0),
 	}, nil
@@ -133,22 +133,22 @@ func writePair(certFile, keyFile string, der []byte, key *ecdsa.PrivateKey) erro
 	return writePEM(certFile, "CERTIFICATE", der, 0o644)
 }
 
-// writePEM replaces the file whole, so that a server that starts meanwhile never reads half of it.
+// writePEM replaces the file atomically so that a starting server never reads a partial file.
 func writePEM(path, kind string, der []byte, mode os.FileMode) error {
 	return atomicfile.Write(path, mode, func(w *os.File) error {
 		return pem.Encode(w, &pem.Block{Type: kind, Bytes: der})
 	})
 }
 
-// Certificate is a server's certificate and key, which may be renewed while the server runs.
+// Certificate is a server's certificate and key, which can be renewed while the server runs.
 type Certificate struct {
 	certFile, keyFile string
 	now               func() time.Time
 	pair              atomic.Pointer[tls.Certificate]
 }
 
-// LoadCertificate reads a certificate and its key, as MakeCert or anybody else made them. One that is not good at the
-// time that now gives is an error: no client would trust it.
+// LoadCertificate reads a certificate and its key, from MakeCert or elsewhere. A certificate that is not valid at the
+// time now() is an error because no client would trust it.
 func LoadCertificate(certFile, keyFile string, now func() time.Time) (*Certificate, error) {
 	c := &Certificate{certFile: certFile, keyFile: keyFile, now: now}
 	if _, err := c.Reload(); err != nil {
@@ -157,12 +157,12 @@ func LoadCertificate(certFile, keyFile string, now func() time.Time) (*Certifica
 	return c, nil
 }
 
-// Reload reads the files again, for connections from now on, and says whether they hold another certificate. After an
-// error the one of before stays.
+// Reload reads the files again for later connections, and reports whether the certificate changed. After an error the
+// previous certificate stays in use.
 func (c *Certificate) Reload() (changed bool, err error) {
 	pair, err := tls.LoadX509KeyPair(c.certFile, c.keyFile)
 	if err != nil {
-		return false, fmt.Errorf("load TLS certificate: %w; make one with: outbid tls new --dir %s --host NAME", err,
+		return false, fmt.Errorf("load TLS certificate: %w; create one with: outbid tls new --dir %s --host NAME", err,
 			filepath.Dir(c.certFile))
 	}
 	if err := c.checkTime(pair.Leaf); err != nil {
@@ -176,19 +176,19 @@ func (c *Certificate) checkTime(leaf *x509.Certificate) error {
 	now := c.now()
 	switch {
 	case now.Before(leaf.NotBefore):
-		return fmt.Errorf("TLS certificate %s is good from %s on, and it is %s: set this machine's clock, or take another "+
+		return fmt.Errorf("TLS certificate %s is not valid before %s, and the time is %s: set this machine's clock, or use another "+
 			"certificate", c.certFile, leaf.NotBefore.UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339))
 	case !now.Before(leaf.NotAfter):
-		return fmt.Errorf("TLS certificate %s expired at %s: make another with: outbid tls new --dir %s --host NAME",
+		return fmt.Errorf("TLS certificate %s expired at %s: create another with: outbid tls new --dir %s --host NAME",
 			c.certFile, leaf.NotAfter.UTC().Format(time.RFC3339), filepath.Dir(c.certFile))
 	}
 	return nil
 }
 
-// Expires is when the certificate is good no longer.
+// Expires returns when the certificate expires.
 func (c *Certificate) Expires() time.Time { return c.pair.Load().Leaf.NotAfter }
 
-// Config is for servers; each connection gets the certificate of its time.
+// Config returns a TLS configuration for servers; each connection uses the newest certificate.
 func (c *Certificate) Config() *tls.Config {
 	return &tls.Config{
 		MinVersion:     tls.VersionTLS12,
@@ -196,7 +196,7 @@ func (c *Certificate) Config() *tls.Config {
 	}
 }
 
-// LoadTLS reads a server's certificate and key for a server that need not have them renewed.
+// LoadTLS returns the TLS configuration of a server that does not renew its certificate.
 func LoadTLS(certFile, keyFile string) (*tls.Config, error) {
 	c, err := LoadCertificate(certFile, keyFile, time.Now)
 	if err != nil {

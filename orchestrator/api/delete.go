@@ -17,7 +17,7 @@ func (s *service) DeleteSweep(ctx context.Context, req *outbidv1.DeleteSweepRequ
 	}
 	who, stopped := caller(ctx).Name, false
 	for {
-		// A sweep that is not there has no changes; Delete says what is wrong.
+		// Changes fails for an unknown sweep; Delete then returns a better error.
 		_, _, next, _ := s.control.Changes(req.GetSweep(), JustVersion)
 		d, err := s.control.Delete(ctx, req.GetSweep(), who)
 		if err == nil {

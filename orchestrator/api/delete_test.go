@@ -35,7 +35,7 @@ func TestDeleteSweep(t *testing.T) {
 		}
 	}
 	h.control.end("digits-1")
-	for range 2 { // the second time it is deleted already
+	for range 2 { // the second time it is already deleted
 		if err := del("ann", "digits-1", false); err != nil {
 			t.Fatal(err)
 		}
@@ -50,10 +50,10 @@ func TestDeleteSweep(t *testing.T) {
 	}
 	done := make(chan error, 1)
 	go func() { done <- del("bob", "words-2", true) }()
-	h.control.awaitActor(t, "bob") // it was told to stop
+	h.control.awaitActor(t, "bob") // the server stopped it first
 	h.control.end("words-2")
 	if err := <-done; err != nil {
-		t.Errorf("one that runs, with force: %v", err)
+		t.Errorf("a running sweep, with force: %v", err)
 	}
 	resp, body := h.call(t, "DELETE", "/v1/sweeps/words-2?force=true", "", "Authorization", "Bearer "+token("bob"))
 	if resp.StatusCode != http.StatusOK || !strings.Contains(string(body), `"actor":"bob"`) {

@@ -1,4 +1,4 @@
-// Package api is the door of the orchestrator: the gRPC service of proto/outbid/v1, the same as REST/JSON, and the
-// pages for machines (health, metrics), all on one listener. It knows who calls, checks what they ask, and hands it to
-// Control; it never decides.
+// Package api serves the orchestrator's API: the gRPC service of proto/outbid/v1, the same service as REST/JSON, and
+// the health and metrics pages, all on one listener. It authenticates callers, checks requests and passes them to
+// Control, which makes the decisions.
 package api

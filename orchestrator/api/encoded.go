@@ -7,7 +7,7 @@ import (
 	protobuf "google.golang.org/protobuf/proto"
 )
 
-// encoded is a message as it goes over the wire: made once, and sent to everybody who watches the same.
+// encoded is a message in its wire format. It is encoded once and sent to every client that watches the same sweep.
 type encoded struct{ data []byte }
 
 func encode(m protobuf.Message) (*encoded, error) {
@@ -15,7 +15,7 @@ func encode(m protobuf.Message) (*encoded, error) {
 	return &encoded{data}, err
 }
 
-// wireCodec is gRPC's own codec for messages, and sends encoded ones as they are.
+// wireCodec is gRPC's proto codec, except that it sends encoded messages as they are.
 type wireCodec struct{ encoding.CodecV2 }
 
 func newWireCodec() wireCodec { return wireCodec{encoding.GetCodecV2(proto.Name)} }
@@ -23,7 +23,7 @@ func newWireCodec() wireCodec { return wireCodec{encoding.GetCodecV2(proto.Name)
 // Marshal implements encoding.CodecV2.
 func (c wireCodec) Marshal(v any) (mem.BufferSlice, error) {
 	if e, ok := v.(*encoded); ok {
-		return mem.BufferSlice{mem.SliceBuffer(e.data)}, nil // nobody counts references to it, nor changes it
+		return mem.BufferSlice{mem.SliceBuffer(e.data)}, nil // the buffer is shared: neither counted nor changed
 	}
 	return c.CodecV2.Marshal(v)
 }

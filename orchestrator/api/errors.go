@@ -24,7 +24,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/state"
 )
 
-// fieldError is an INVALID_ARGUMENT that names the field of the request which is wrong.
+// fieldError returns an INVALID_ARGUMENT that names the invalid field of the request.
 func fieldError(field, format string, args ...any) error {
 	text := fmt.Sprintf(format, args...)
 	st := status.New(codes.InvalidArgument, field+": "+text)
@@ -37,8 +37,8 @@ func fieldError(field, format string, args ...any) error {
 	return with.Err()
 }
 
-// publicError turns what a handler returned into the status that the caller sees, and says at which level it is logged with its
-// cause: above Debug where the caller is not shown the cause. ctx is the call's.
+// publicError converts a handler's error to the status for the caller. It also returns the level for logging the cause:
+// above Debug if the status does not show the cause. ctx is the context of the call.
 func (i *interceptor) publicError(ctx context.Context, err error, id string) (slog.Level, error) {
 	if st, ok := status.FromError(err); ok {
 		return slog.LevelDebug, st.Err()
@@ -51,11 +51,11 @@ func (i *interceptor) publicError(ctx context.Context, err error, id string) (sl
 	}
 	switch {
 	case errors.Is(err, state.ErrNotFound):
-		return slog.LevelDebug, status.Error(codes.NotFound, without(err, state.ErrNotFound))
+		return slog.LevelDebug, status.Error(codes.NotFound, trimSentinel(err, state.ErrNotFound))
 	case errors.Is(err, state.ErrInvalid):
-		return slog.LevelDebug, status.Error(codes.InvalidArgument, without(err, state.ErrInvalid))
+		return slog.LevelDebug, status.Error(codes.InvalidArgument, trimSentinel(err, state.ErrInvalid))
 	case errors.Is(err, state.ErrConflict):
-		return slog.LevelDebug, status.Error(codes.FailedPrecondition, without(err, state.ErrConflict))
+		return slog.LevelDebug, status.Error(codes.FailedPrecondition, trimSentinel(err, state.ErrConflict))
 	case ctx.Err() != nil && errors.Is(err, context.Canceled):
 		return slog.LevelDebug, status.Error(codes.Canceled, "the call was cancelled")
 	case ctx.Err() != nil && errors.Is(err, context.DeadlineExceeded):
@@ -65,19 +65,19 @@ func (i *interceptor) publicError(ctx context.Context, err error, id string) (sl
 		return level, status.Error(codes.Unavailable, text)
 	}
 	if errors.Is(err, objects.ErrFull) {
-		return slog.LevelError, status.Error(codes.ResourceExhausted, objects.ErrFull.Error()+"; make room and try again")
+		return slog.LevelError, status.Error(codes.ResourceExhausted, objects.ErrFull.Error()+"; free space and retry")
 	}
 	return slog.LevelError, internalError(id)
 }
 
-// internalError is what the caller is told of a fault of the server.
+// internalError returns the status for a fault of the server.
 func internalError(id string) error {
 	return status.Errorf(codes.Internal, "internal error; the server's log has it under id %s", id)
 }
 
-// unavailable returns what the caller is told of an error that will pass without a change of the request: the server ends,
-// or a part that it needs does not answer. It returns "" for other errors. A server that ends closes its parts one after the other,
-// so that every error without another meaning counts as its end from then on.
+// unavailable returns the text for an error that passes without a change of the request: the server is stopping, or a
+// part that it needs does not answer. It returns "" for other errors. A stopping server closes its parts one by one, so
+// afterwards every unrecognised error counts as its stop.
 func (i *interceptor) unavailable(err error) (level slog.Level, text string) {
 	switch {
 	case errors.Is(err, state.ErrStopping):
@@ -85,24 +85,24 @@ func (i *interceptor) unavailable(err error) (level slog.Level, text string) {
 	case errors.Is(err, objects.ErrFull):
 		return 0, ""
 	case errors.Is(err, objects.ErrUnavailable):
-		return slog.LevelError, objects.ErrUnavailable.Error() + "; try again later"
+		return slog.LevelError, objects.ErrUnavailable.Error() + "; retry later"
 	case i.stopping.Err() != nil, errors.Is(err, context.Canceled):
 		return slog.LevelInfo, state.ErrStopping.Error()
 	case bus.StorageRefused(err):
 		level := slog.LevelError
-		if bus.Unanswered(err) { // it may just be ending
+		if bus.Unanswered(err) { // the server may be stopping
 			level = slog.LevelWarn
 		}
-		return level, "NATS takes no writes now; try again later"
+		return level, "NATS takes no writes now; retry later"
 	case errors.Is(err, context.DeadlineExceeded):
-		return slog.LevelWarn, "a part of the server did not answer in time; try again later"
+		return slog.LevelWarn, "a part of the server did not answer in time; retry later"
 	case bus.Unanswered(err):
-		return slog.LevelWarn, "NATS does not answer; try again later"
+		return slog.LevelWarn, "NATS does not answer; retry later"
 	}
 	return 0, ""
 }
 
-// limitError is a RESOURCE_EXHAUSTED that names the limit, and says when the call may be made again if that is known.
+// limitError returns a RESOURCE_EXHAUSTED that names the limit and, if known, when the call may be repeated.
 func limitError(e *state.LimitError) error {
 	st := status.New(codes.ResourceExhausted, e.Error())
 	details := []protoadapt.MessageV1{&errdetails.QuotaFailure{Violations: []*errdetails.QuotaFailure_Violation{{
@@ -118,10 +118,11 @@ func limitError(e *state.LimitError) error {
 	return with.Err()
 }
 
-// retryTrailer says in how many milliseconds a call may be made again, for clients that do not read a status's details.
+// retryTrailer is the delay in milliseconds before a call may be repeated, for clients that do not read a status's
+// details.
 const retryTrailer = "retry-after-ms"
 
-// setRetryTrailer has a call that failed say when it may be made again.
+// setRetryTrailer sends the retry delay of a failed call as a trailer.
 func setRetryTrailer(ctx context.Context, err error) {
 	for _, d := range status.Convert(err).Details() {
 		if retry, ok := d.(*errdetails.RetryInfo); ok {
@@ -130,7 +131,7 @@ func setRetryTrailer(ctx context.Context, err error) {
 	}
 }
 
-// retryAfter is in how many whole seconds a call may be made again, as an HTTP header; "" if nobody knows.
+// retryAfter returns the retry delay as the Retry-After header in whole seconds, or "" if it is unknown.
 func retryAfter(st *status.Status) string {
 	for _, d := range st.Details() {
 		if retry, ok := d.(*errdetails.RetryInfo); ok {
@@ -140,7 +141,7 @@ func retryAfter(st *status.Status) string {
 	return ""
 }
 
-// specError is what is wrong with a spec; its field is the spec's own path.
+// specError returns the status for an invalid spec. The field is the path in the spec.
 func specError(e *spec.Error) error {
 	if e.Field == "" {
 		return status.Error(codes.InvalidArgument, e.Error())
@@ -148,22 +149,23 @@ func specError(e *spec.Error) error {
 	return fieldError(e.Field, "%s", e.Problem)
 }
 
-// without is the error's text without the sentinel before or after it, which says nothing that the code does not.
-func without(err, sentinel error) string {
+// trimSentinel returns the error's text without the sentinel before or after it, because the status code already says the
+// same.
+func trimSentinel(err, sentinel error) string {
 	text := strings.TrimPrefix(err.Error(), sentinel.Error()+": ")
 	return strings.TrimSuffix(text, ": "+sentinel.Error())
 }
 
-// jsonError is the one shape of an error in JSON.
+// jsonError is the format of every error in JSON.
 type jsonError struct {
-	// Code is gRPC's, such as "NOT_FOUND".
+	// Code is the gRPC code, such as "NOT_FOUND".
 	Code    string `json:"code"`
 	Message string `json:"message"`
-	// Field of the request that is wrong, where there is one.
+	// Field is the invalid field of the request, if there is one.
 	Field string `json:"field,omitempty"`
 }
 
-// newJSONError describes a status for readers of JSON.
+// newJSONError returns the JSON form of a status.
 func newJSONError(st *status.Status) jsonError {
 	e := jsonError{Code: code.Code(st.Code()).String(), Message: st.Message()}
 	for _, d := range st.Details() {

@@ -16,7 +16,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/state"
 )
 
-// What will pass without a change of the request is UNAVAILABLE, and a fault of the server's code is INTERNAL.
+// TestErrorsThatPass checks that temporary errors are UNAVAILABLE, and faults of the server's code INTERNAL.
 func TestErrorsThatPass(t *testing.T) {
 	t.Parallel()
 	fault := errors.New("index out of range")

@@ -30,14 +30,14 @@ type fakeControl struct {
 	nodes   []*outbidv1.Node
 	batches []*outbidv1.Batch
 	standby bool
-	// fail is what every command fails with.
+	// fail, if set, is the error of every command.
 	fail error
-	// actors of submissions and commands, in order.
+	// actors lists the actors of submissions and commands, in order.
 	actors []string
 	keys   map[string]string
 	// looks counts the calls of Changes.
 	looks int
-	// deleted sweeps; a stop ends a sweep at once.
+	// deleted lists the deleted sweeps. A stop ends a sweep at once.
 	deleted map[string]state.Deleted
 	tenants map[string]*outbidv1.Tenant
 }
@@ -55,7 +55,6 @@ func newFakeControl() *fakeControl {
 	return &fakeControl{sweeps: map[string]*fakeSweep{}, keys: map[string]string{}, deleted: map[string]state.Deleted{}}
 }
 
-// add puts a running sweep there with n trials.
 func (c *fakeControl) Blobs() map[string][]string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -72,7 +71,7 @@ func (c *fakeControl) Round(context.Context, uint64) (*outbidv1.Round, error) {
 	return &outbidv1.Round{Round: 7}, nil
 }
 
-// Prices are those of one type.
+// Prices returns the price of one type.
 func (c *fakeControl) Prices() *outbidv1.Prices {
 	return &outbidv1.Prices{Slots: 3, Prices: []*outbidv1.SlotPrice{{Type: "v100", Device: 2.5, Devices: 8}}}
 }
@@ -81,6 +80,7 @@ func (c *fakeControl) Rounds(context.Context, uint64, string, int) ([]*outbidv1.
 	return []*outbidv1.Round{{Round: 7}}, nil
 }
 
+// add adds a running sweep with n trials.
 func (c *fakeControl) add(id, tenant string, n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -100,7 +100,7 @@ func (c *fakeControl) add(id, tenant string, n int) {
 	c.order = append(c.order, id)
 }
 
-// change applies f to a sweep and announces it; trials are those that f changed.
+// change applies f to a sweep and announces the change; trials lists those that f changed.
 func (c *fakeControl) change(id string, f func(*fakeSweep), trials ...int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -155,7 +155,7 @@ func (c *fakeControl) Submit(_ context.Context, spec *outbidv1.SweepSpec, actor,
 	return id, nil
 }
 
-// Impossible knows a cluster with four devices.
+// Impossible assumes a cluster with four devices.
 func (c *fakeControl) Impossible(s *outbidv1.SweepSpec) string {
 	if n := s.GetResources().GetDevices().GetMin(); n > 4 {
 		return fmt.Sprintf("no node has %d devices; the most is 4", n)
@@ -163,7 +163,7 @@ func (c *fakeControl) Impossible(s *outbidv1.SweepSpec) string {
 	return ""
 }
 
-// CheckAgent knows one agent, patient.
+// CheckAgent accepts one bidder, patient.
 func (c *fakeControl) CheckAgent(s *outbidv1.SweepSpec) error {
 	if name := s.GetAgent().GetPlugin(); name != "" && name != "patient" {
 		return fmt.Errorf("%w: agent.plugin: there is no %s", state.ErrInvalid, name)
@@ -446,7 +446,7 @@ func (s *fakeStore) Delete(_ context.Context, key string) error {
 func (s *fakeStore) Check(context.Context) error { return nil }
 func (s *fakeStore) String() string              { return "memory:" }
 
-// fakeLogs holds chunks; a follower waits for more.
+// fakeLogs is a list of chunks; a follower waits for more.
 type fakeLogs struct {
 	mu     sync.Mutex
 	chunks []*outbidv1.LogChunk
@@ -455,7 +455,7 @@ type fakeLogs struct {
 
 func (l *fakeLogs) print(trial int32, text string) { l.printUnder(trial, 0, text) }
 
-// printUnder prints under a lease.
+// printUnder adds a chunk under a lease.
 func (l *fakeLogs) printUnder(trial int32, lease uint64, text string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -468,7 +468,7 @@ func (l *fakeLogs) printUnder(trial int32, lease uint64, text string) {
 
 func (l *fakeLogs) Reserve(context.Context, string, int64) error { return nil }
 
-// Tail returns more than it must, as the real one does.
+// Tail returns more lines than requested, like the real one.
 func (l *fakeLogs) Tail(_ context.Context, _, _ string, trial *int32, _ int) ([]*outbidv1.LogChunk, uint64, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -507,21 +507,21 @@ func (l *fakeLogs) Read(
 	}
 }
 
-// house is a server with its fakes and clients.
-type house struct {
+// testServer is a server with its fakes and clients.
+type testServer struct {
 	*Server
 	control *fakeControl
 	store   *fakeStore
 	logs    *fakeLogs
-	// stop ends Serve, whose outcome comes on done.
+	// stop ends Serve, whose result is sent on done.
 	stop context.CancelFunc
 	done chan error
 }
 
-// serve starts a server on a free port of loopback; set may change its configuration.
-func serve(t *testing.T, set func(*Config)) *house {
+// serve starts a server on a free loopback port; set may change its configuration.
+func serve(t *testing.T, set func(*Config)) *testServer {
 	t.Helper()
-	h := &house{
+	h := &testServer{
 		control: newFakeControl(), store: &fakeStore{data: map[string][]byte{}},
 		logs: &fakeLogs{more: make(chan struct{})}, done: make(chan error, 1),
 	}
@@ -547,8 +547,8 @@ func serve(t *testing.T, set func(*Config)) *house {
 	return h
 }
 
-// dial returns a gRPC client with a token, if it is not empty.
-func (h *house) dial(t *testing.T, token string) outbidv1.OutbidServiceClient {
+// dial returns a gRPC client that sends token unless it is empty.
+func (h *testServer) dial(t *testing.T, token string) outbidv1.OutbidServiceClient {
 	t.Helper()
 	opts := []grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials())}
 	if token != "" {

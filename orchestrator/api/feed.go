@@ -11,17 +11,17 @@ import (
 const (
 	// watchEvery is the shortest time between two updates of WatchSweep.
 	watchEvery = 100 * time.Millisecond
-	// watcherCost is how much of a second each watcher may add to that time: a thousand get two updates a second each, so
-	// that however many watch, the server has time for what it is there for.
+	// watcherCost is what each watcher adds to that interval, so a thousand watchers get two updates per second each.
+	// It keeps the server responsive with any number of watchers.
 	watcherCost = 500 * time.Microsecond
-	// turns is how many groups the watchers of a sweep wake in, one after the other.
-	turns = 32
-	// keptUpdates and keptBytes bound what a feed keeps for watchers that lag behind.
+	// wakeGroups is the number of groups in which the watchers of a sweep wake, one group after the other.
+	wakeGroups = 32
+	// keptUpdates and keptBytes limit what a feed keeps for slow watchers.
 	keptUpdates = 16
 	keptBytes   = 4 << 20
 )
 
-// feeds looks at each watched sweep once for all of its watchers.
+// feeds reads each watched sweep once for all of its watchers.
 type feeds struct {
 	control Control
 
@@ -35,15 +35,15 @@ type feedKey struct {
 	reports bool
 }
 
-// place is how far a watcher is: the sweep's version, and how many of its reports were told.
-type place struct {
+// position is a watcher's position: the sweep's version, and the number of reports sent.
+type position struct {
 	version uint64
 	reports int64
 }
 
-// update is what happened between two places.
+// update is what changed between two places.
 type update struct {
-	from, to place
+	from, to position
 	sweep    *outbidv1.Sweep
 	reports  []*outbidv1.TrialReport
 	messages []*encoded
@@ -51,14 +51,14 @@ type update struct {
 	ended    bool
 }
 
-// feed makes the updates of one sweep as long as somebody watches it.
+// feed produces the updates of one sweep while it has watchers.
 type feed struct {
 	key     feedKey
 	control Control
 	pace    func() time.Duration
 	stop    context.CancelFunc
 	done    chan struct{}
-	users   int // who watch, and joined those who ever did; of feeds.mu
+	users   int // users counts the current watchers, joined all watchers ever; guarded by feeds.mu
 	joined  int
 
 	mu      sync.Mutex
@@ -71,9 +71,9 @@ type feed struct {
 
 func newFeeds(c Control) *feeds { return &feeds{control: c, open: map[feedKey]*feed{}} }
 
-// join returns the feed of a sweep, and whose turn of its watchers the caller is; a feed that has just been made begins
-// at a place. Every join wants a leave.
-func (f *feeds) join(key feedKey, at place) (one *feed, turn int) {
+// join returns the feed of a sweep, and the turn of the caller among its watchers. A new feed starts at the given
+// position. The caller must call leave.
+func (f *feeds) join(key feedKey, at position) (one *feed, turn int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.watchers++
@@ -88,7 +88,7 @@ func (f *feeds) join(key feedKey, at place) (one *feed, turn int) {
 	}
 	one.users++
 	one.joined++
-	return one, one.joined % turns
+	return one, one.joined % wakeGroups
 }
 
 func (f *feeds) leave(one *feed) {
@@ -106,7 +106,7 @@ func (f *feeds) leave(one *feed) {
 	}
 }
 
-// pace is the time between two updates.
+// pace returns the time between two updates.
 func (f *feeds) pace() time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -122,12 +122,12 @@ func (f *feed) over() bool {
 	}
 }
 
-func (f *feed) run(ctx context.Context, at place) {
+func (f *feed) run(ctx context.Context, at position) {
 	defer close(f.done)
 	for first := true; ; first = false {
 		began := time.Now()
-		u, next, err := f.look(ctx, at)
-		if err == nil && (!first || u.to != u.from || u.ended) { // else the one who came first knows it all
+		u, next, err := f.changesSince(ctx, at)
+		if err == nil && (!first || u.to != u.from || u.ended) { // the first watcher already knows this state
 			at = u.to
 			f.publish(u)
 		}
@@ -162,13 +162,13 @@ func waitUntil(ctx context.Context, t time.Time) bool {
 	}
 }
 
-// look returns what happened since a place.
-func (f *feed) look(ctx context.Context, at place) (*update, <-chan struct{}, error) {
+// changesSince returns what changed since a position.
+func (f *feed) changesSince(ctx context.Context, at position) (*update, <-chan struct{}, error) {
 	v, err := lookAt(f.control, f.key.sweep, at.version)
 	if err != nil {
 		return nil, nil, err
 	}
-	u := &update{from: at, to: place{v.version, at.reports}, sweep: v.sweep, ended: sweepEnded(v.sweep.GetState())}
+	u := &update{from: at, to: position{v.version, at.reports}, sweep: v.sweep, ended: sweepEnded(v.sweep.GetState())}
 	if f.key.reports {
 		err = f.control.ReportsAfter(ctx, f.key.sweep, at.reports, func(trial int32, r *outbidv1.Report) error {
 			u.reports = append(u.reports, &outbidv1.TrialReport{Trial: trial, Report: r})
@@ -207,9 +207,9 @@ func (f *feed) end(err error) {
 	f.changed = nil
 }
 
-// after returns the first update there still is of those from number n on, and its number, and waits for it. All that
-// look at once do not answer at once: that would keep the control loop from the processor; so each waits its turn.
-func (f *feed) after(ctx context.Context, n int, turn time.Duration) (*update, int, error) {
+// awaitUpdate returns the oldest kept update with a number of at least n, and its number. It waits for one if necessary. Each
+// watcher also waits for its turn, because answering all of them at once would starve the control loop.
+func (f *feed) awaitUpdate(ctx context.Context, n int, turn time.Duration) (*update, int, error) {
 	for waited := false; ; waited = true {
 		f.mu.Lock()
 		n = max(n, f.first)

@@ -12,7 +12,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// allReports reads a watch to its end and fails unless each report came once and in order.
+// allReports reads a watch to its end, and fails unless each report arrived once and in order.
 func allReports(t *testing.T, stream grpc.ServerStreamingClient[outbidv1.WatchSweepResponse], want int64) {
 	t.Helper()
 	var seen int64
@@ -75,13 +75,13 @@ func TestAThousandWatchersCostOneLookPerChange(t *testing.T) {
 	}
 	h.control.end("digits-1")
 	done.Wait()
-	// Those whose turn to join came after a change look for themselves.
+	// Watchers that joined after a change call Changes themselves.
 	if looks := h.control.looks - before; looks > watchers/2 {
-		t.Errorf("%d looks for %d changes", looks, changes)
+		t.Errorf("%d calls of Changes for %d changes", looks, changes)
 	}
 }
 
-// prefixed is a stream of which the first message was read.
+// prefixed is a stream whose first message has been read already.
 type prefixed struct {
 	grpc.ServerStreamingClient[outbidv1.WatchSweepResponse]
 	first []*outbidv1.TrialReport
@@ -89,7 +89,7 @@ type prefixed struct {
 
 func (p prefixed) rest() grpc.ServerStreamingClient[outbidv1.WatchSweepResponse] { return &p }
 
-// Recv returns the reports that were read first, once more.
+// Recv returns the reports of the first message again.
 func (p *prefixed) Recv() (*outbidv1.WatchSweepResponse, error) {
 	if p.first != nil {
 		m := &outbidv1.WatchSweepResponse{Reports: p.first}
@@ -112,7 +112,7 @@ func TestASlowWatcherIsToldEverythingOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// More than a feed keeps, each too large for what is under way to a client that does not read.
+	// These are more updates than a feed keeps. Each is too large for the buffers to a client that does not read.
 	const changes = 3 * keptUpdates
 	for step := int64(1); step <= changes; {
 		m, err := quick.Recv()
@@ -121,7 +121,7 @@ func TestASlowWatcherIsToldEverythingOnce(t *testing.T) {
 		}
 		if n := len(m.GetReports()); n > 0 {
 			if got := m.GetReports()[n-1].GetReport().GetStep(); got != step-1 {
-				t.Fatalf("step %d was told, want %d", got, step-1)
+				t.Fatalf("step %d was sent, want %d", got, step-1)
 			}
 		} else if step > 1 {
 			continue

@@ -70,7 +70,7 @@ func TestListTrialsCutsLargePages(t *testing.T) {
 			trial.ConfigJson = strings.Repeat("x", 100_000)
 		}
 	})
-	client := h.dial(t, "") // takes messages of 4 MiB, as clients do by default
+	client := h.dial(t, "") // clients accept messages of 4 MiB by default
 	total := 0
 	req := &outbidv1.ListTrialsRequest{Sweep: "digits-1"}
 	for {
@@ -108,7 +108,7 @@ func TestListSweepsPages(t *testing.T) {
 		if req.PageToken = resp.GetNextPageToken(); req.PageToken == "" {
 			break
 		}
-		h.control.add(fmt.Sprintf("new-%d", len(ids)), "vision", 0) // newer ones must not shift the pages
+		h.control.add(fmt.Sprintf("new-%d", len(ids)), "vision", 0) // newer sweeps must not shift the pages
 	}
 	var want []string
 	for i := 24; i >= 0; i -= 2 {
@@ -133,7 +133,7 @@ func TestBlobRoundTrip(t *testing.T) {
 			for len(piece) > 0 {
 				n := min(len(piece), 1<<20)
 				if err := stream.Send(&outbidv1.PutBlobRequest{Data: piece[:n]}); err != nil {
-					break // CloseAndRecv says why
+					break // CloseAndRecv returns the error
 				}
 				piece = piece[n:]
 			}
@@ -142,7 +142,7 @@ func TestBlobRoundTrip(t *testing.T) {
 	}
 	sum := sha256.Sum256(blob)
 	want := hex.EncodeToString(sum[:])
-	for range 2 { // the second finds it there
+	for range 2 { // the second time the store has it
 		resp, err := put(blob)
 		if err != nil {
 			t.Fatal(err)
@@ -220,7 +220,7 @@ func TestWatchSweep(t *testing.T) {
 	h.control.add("digits-1", "", n)
 	h.control.change("digits-1", func(s *fakeSweep) {
 		for _, trial := range s.trials {
-			trial.ConfigJson = strings.Repeat("x", 1000) // 3 MB in all: several messages
+			trial.ConfigJson = strings.Repeat("x", 1000) // 3 MB in total: several messages
 		}
 	})
 	h.control.report(t, "digits-1", 7, 1)
@@ -349,7 +349,7 @@ func TestFollowLogs(t *testing.T) {
 			t.Errorf("tail %d: %q, want %q", tc.tail, got, tc.want)
 		}
 		if tc.tail == 0 {
-			continue // the context of the test ends it
+			continue // the test's context ends it
 		}
 		h.logs.print(0, "late\n")
 		if got := lines(t, stream, 1); got != "0late" {
@@ -359,14 +359,15 @@ func TestFollowLogs(t *testing.T) {
 			s.trials[0].State = outbidv1.TrialState_TRIAL_STATE_COMPLETED
 		}, 0)
 		h.control.end("digits-1")
-		h.logs.print(0, "last\n") // on its way when the sweep ended
+		h.logs.print(0, "last\n") // still on its way when the sweep ended
 		if got := lines(t, stream, -1); got != "0last" {
 			t.Errorf("after the end: %q", got)
 		}
 	}
 }
 
-// A log that is asked for at once after the end has its last lines, which were still on their way.
+// TestLogsOfWhatHasJustEnded checks that a log requested right after the end includes lines that were still on their
+// way.
 func TestLogsOfWhatHasJustEnded(t *testing.T) {
 	t.Parallel()
 	h := serve(t, nil)
@@ -387,7 +388,7 @@ func TestLogsOfWhatHasJustEnded(t *testing.T) {
 	}
 }
 
-// lines reads n lines, or all if n is below 0.
+// lines reads n lines, or all if n is negative.
 func lines(t *testing.T, stream grpc.ServerStreamingClient[outbidv1.StreamLogsResponse], n int) string {
 	t.Helper()
 	var got []string
@@ -473,7 +474,7 @@ func TestStopEndsStreams(t *testing.T) {
 func TestPanicIsAnError(t *testing.T) {
 	t.Parallel()
 	h := serve(t, nil)
-	h.control.sweeps["broken"] = nil // Sweeps of the fake trips over it
+	h.control.sweeps["broken"] = nil // makes the fake's Sweeps panic
 	h.control.order = append(h.control.order, "broken")
 	_, err := h.dial(t, "").ListSweeps(t.Context(), &outbidv1.ListSweepsRequest{})
 	if status.Code(err) != codes.Internal || strings.Contains(err.Error(), "nil pointer") {

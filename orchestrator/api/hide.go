@@ -9,20 +9,20 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// hidden is shown instead of the value of a variable.
-const hidden = "***"
+// hiddenValue replaces the value of a variable.
+const hiddenValue = "***"
 
-// hideEnv returns a copy of an answer in which the values of environment variables are hidden.
+// hideEnv returns a copy of an answer with the values of environment variables hidden.
 func hideEnv(m proto.Message) proto.Message {
 	own := proto.Clone(m)
 	hideEnvIn(own.ProtoReflect())
 	return own
 }
 
-// hideEnvSent does the same for a message of a stream, which may be encoded already.
+// hideEnvSent does the same for a message of a stream, which may already be encoded.
 func hideEnvSent(m any) (any, error) {
 	switch m := m.(type) {
-	case *encoded: // only watchers get such messages
+	case *encoded: // only WatchSweep sends encoded messages
 		decoded := &outbidv1.WatchSweepResponse{}
 		if err := proto.Unmarshal(m.data, decoded); err != nil {
 			return nil, fmt.Errorf("hide variables: %w", err)
@@ -41,7 +41,7 @@ func hideEnvIn(m protoreflect.Message) {
 		case name == "outbid.v1.Program.env" || name == "outbid.v1.Function.env":
 			entries := value.Map()
 			entries.Range(func(key protoreflect.MapKey, _ protoreflect.Value) bool {
-				entries.Set(key, protoreflect.ValueOfString(hidden))
+				entries.Set(key, protoreflect.ValueOfString(hiddenValue))
 				return true
 			})
 		case field.IsMap() && field.MapValue().Message() != nil:

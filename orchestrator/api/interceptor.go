@@ -22,35 +22,35 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// interceptor is what every call goes through, gRPC or REST: it knows who calls, refuses what they may not do, catches
-// panics, turns errors into statuses, logs and counts.
+// interceptor handles every gRPC and REST call: it authenticates the caller, checks permissions, recovers from panics,
+// converts errors to statuses, logs and counts.
 type interceptor struct {
 	control Control
 	tokens  *Tokens
 	logger  *slog.Logger
-	// throttle bounds the streams of each tenant.
+	// throttle limits the streams of each tenant.
 	throttle *throttle
-	// stopping ends when the server stops; streams end with it.
-	stopping context.Context //nolint:containedctx // its life is the server's, not a call's
+	// stopping is cancelled when the server stops, which ends all streams.
+	stopping context.Context //nolint:containedctx // it lives as long as the server, not a call
 	calls    *prometheus.CounterVec
 	seconds  *prometheus.HistogramVec
 }
 
-// access is what a method asks of its caller.
+// access is the permission that a method requires.
 type access int
 
 const (
-	// write is the default: a method that is not listed changes something.
+	// write is the default, so a method that is not listed requires it.
 	write access = iota
 	read
 	// readContent is for methods that return what trials print or save.
 	readContent
 	admin
-	// open asks for no token of the API: the method asks for one of its own.
+	// open does not require an API token. The method checks another token.
 	open
 )
 
-// accessOf says what a method, by its full name, asks of its caller.
+// accessOf returns the permission that a method, given by its full name, requires.
 func accessOf(method string) access {
 	switch method {
 	case outbidv1.OutbidService_PreviewSweep_FullMethodName, outbidv1.OutbidService_ListSweeps_FullMethodName,
@@ -64,7 +64,7 @@ func accessOf(method string) access {
 	case outbidv1.OutbidService_StreamLogs_FullMethodName, outbidv1.OutbidService_GetCheckpoint_FullMethodName,
 		outbidv1.OutbidService_GetSoup_FullMethodName:
 		return readContent
-	case outbidv1.OutbidService_ReadLedger_FullMethodName, // it holds every tenant's sweeps
+	case outbidv1.OutbidService_ReadLedger_FullMethodName, // it contains every tenant's sweeps
 		outbidv1.OutbidService_NewWorkerToken_FullMethodName, outbidv1.OutbidService_RemoveWorker_FullMethodName,
 		outbidv1.OutbidService_SetTenant_FullMethodName, outbidv1.OutbidService_RemoveTenant_FullMethodName:
 		return admin
@@ -76,13 +76,13 @@ func accessOf(method string) access {
 
 type principalKey struct{}
 
-// caller is who calls; the interceptor has put it into the context.
+// caller returns the caller that the interceptor stored in the context.
 func caller(ctx context.Context) Principal {
 	who, _ := ctx.Value(principalKey{}).(Principal)
 	return who
 }
 
-// unary is the interceptor of calls with one answer.
+// unary intercepts calls with one answer.
 func (i *interceptor) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (
 	resp any, err error,
 ) {
@@ -105,7 +105,7 @@ func (i *interceptor) unary(ctx context.Context, req any, info *grpc.UnaryServer
 	return resp, err
 }
 
-// stream is the interceptor of streams. Their context ends when the server stops.
+// stream intercepts streams. Their contexts end when the server stops.
 func (i *interceptor) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) (
 	err error,
 ) {
@@ -131,13 +131,13 @@ func (i *interceptor) stream(srv any, ss grpc.ServerStream, info *grpc.StreamSer
 	return handle(srv, &interceptedStream{ServerStream: ss, ctx: ctx, through: i})
 }
 
-// errStopping is what ends streams when the server stops.
+// errStopping ends streams when the server stops.
 var errStopping = status.Error(codes.Unavailable, state.ErrStopping.Error())
 
-// interceptedStream is a stream whose requests are checked, and scoped to the caller's tenant.
+// interceptedStream is a stream whose requests are checked and limited to the caller's tenant.
 type interceptedStream struct {
 	grpc.ServerStream
-	ctx     context.Context //nolint:containedctx // grpc.ServerStream is made that way
+	ctx     context.Context //nolint:containedctx // grpc.ServerStream requires it
 	through *interceptor
 }
 
@@ -166,7 +166,7 @@ func (s *interceptedStream) RecvMsg(m any) error {
 	return s.through.scope(s.ctx, m)
 }
 
-// enter finds out who calls and whether their role allows the method.
+// enter authenticates the caller and checks that their role allows the method.
 func (i *interceptor) enter(ctx context.Context, method string) (context.Context, error) {
 	md, _ := metadata.FromIncomingContext(ctx)
 	need := accessOf(method)
@@ -182,22 +182,22 @@ func (i *interceptor) enter(ctx context.Context, method string) (context.Context
 	if err := checkParameters(md, method); err != nil {
 		return ctx, err
 	}
-	if need != open && !who.Role.may(need) {
+	if need != open && !who.Role.allows(need) {
 		return ctx, refusedRole(who, need, path.Base(method))
 	}
 	return ctx, nil
 }
 
-// refusedRole says which role a method needs.
+// refusedRole returns an error that names the role that a method needs.
 func refusedRole(who Principal, need access, method string) error {
 	wanted := map[access]string{admin: "an admin's", write: "a user's", readContent: "a viewer's", read: "a viewer's"}[need]
 	return status.Errorf(codes.PermissionDenied, "%s needs %s token; the role of %s is %s", method, wanted, who.Name, who.Role)
 }
 
-// authenticate finds out who sent an Authorization header.
+// authenticate returns the caller that an Authorization header identifies.
 func (i *interceptor) authenticate(header []string) (Principal, error) {
 	if i.tokens == nil {
-		return local(), nil
+		return localPrincipal(), nil
 	}
 	if len(header) == 0 {
 		return Principal{}, status.Error(codes.Unauthenticated,
@@ -214,7 +214,7 @@ func (i *interceptor) authenticate(header []string) (Principal, error) {
 	return who, nil
 }
 
-// scope refuses requests about a sweep of another tenant as if there were no such sweep.
+// scope rejects requests about another tenant's sweep as if that sweep did not exist.
 func (i *interceptor) scope(ctx context.Context, req any) error {
 	who := caller(ctx)
 	named, ok := req.(interface{ GetSweep() string })
@@ -222,11 +222,11 @@ func (i *interceptor) scope(ctx context.Context, req any) error {
 		return nil
 	}
 	if named.GetSweep() == "" {
-		return nil // the handler names the field
+		return nil // the handler returns an error that names the field
 	}
 	sweep, err := i.control.Sweep(named.GetSweep())
 	if gone, ok := errors.AsType[*state.DeletedError](err); ok && who.owns(gone.Tenant) {
-		return nil // the handler says that it was deleted
+		return nil // the handler reports that the sweep was deleted
 	} else if ok {
 		return fmt.Errorf("%w: there is no sweep %q", state.ErrNotFound, named.GetSweep())
 	}
@@ -239,7 +239,7 @@ func (i *interceptor) scope(ctx context.Context, req any) error {
 	return nil
 }
 
-// tenantOf is the tenant who owns a sweep.
+// tenantOf returns the tenant that owns a sweep.
 func tenantOf(spec *outbidv1.SweepSpec) string {
 	if spec.GetTenant() == "" {
 		return "default"
@@ -247,7 +247,7 @@ func tenantOf(spec *outbidv1.SweepSpec) string {
 	return spec.GetTenant()
 }
 
-// leave turns a call's outcome into what the caller sees, and logs and counts it.
+// leave converts a call's result for the caller, and logs and counts it.
 func (i *interceptor) leave(ctx context.Context, method string, began time.Time, panicked any, err error) error {
 	name, id := path.Base(method), rand.Text()[:10]
 	shown := err

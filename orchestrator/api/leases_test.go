@@ -16,7 +16,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// forking gives each trial that waits every device of each node, as a fork of it on each.
+// forking is a policy that gives each waiting trial all devices of each node, with a fork on each node.
 type forking struct{}
 
 func (forking) Name() string              { return "forking" }
@@ -43,7 +43,7 @@ func (forking) Decide(v *policy.View) policy.Plan {
 	return plan
 }
 
-// places are a trial's leases as text.
+// places returns a trial's leases as text.
 func places(t *outbidv1.Trial) string {
 	var all []string
 	for _, l := range t.GetLeases() {
@@ -56,7 +56,7 @@ func places(t *outbidv1.Trial) string {
 	return strings.Join(all, "; ")
 }
 
-// A trial that two forks train shows both of its leases, over gRPC and over REST.
+// TestATrialShowsAllItsLeases checks that gRPC and REST show both leases of a trial that two forks train.
 func TestATrialShowsAllItsLeases(t *testing.T) {
 	t.Parallel()
 	client, addr, loop := serveLoopOf(t, slog.New(slog.DiscardHandler), forking{}, func(*policy.App) *outbidv1.Fairness { return nil })
@@ -73,7 +73,7 @@ func TestATrialShowsAllItsLeases(t *testing.T) {
 	get := func() *outbidv1.Trial {
 		r, err := client.GetTrial(t.Context(), &outbidv1.GetTrialRequest{Sweep: "s-1"})
 		if err != nil {
-			return &outbidv1.Trial{} // it is not there yet
+			return &outbidv1.Trial{} // it does not exist yet
 		}
 		return r.GetTrial()
 	}
@@ -95,7 +95,7 @@ func TestATrialShowsAllItsLeases(t *testing.T) {
 	if got := get(); got.GetNode() != "a" || got.GetStep() != 3 || got.GetLeases()[1].GetSince() == nil {
 		t.Errorf("it is shown as %v", got)
 	}
-	resp, err := http.Get("http://" + addr + "/v1/sweeps/s-1/trials/0") //nolint:noctx // a test's own server
+	resp, err := http.Get("http://" + addr + "/v1/sweeps/s-1/trials/0") //nolint:noctx // the test's own server
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +121,7 @@ func TestATrialShowsAllItsLeases(t *testing.T) {
 	}
 }
 
-// wait polls until something holds.
+// wait polls until a condition holds.
 func wait(t *testing.T, holds func() bool, got func() string) {
 	t.Helper()
 	deadline, tick := time.After(30*time.Second), time.NewTicker(5*time.Millisecond)
@@ -130,7 +130,7 @@ func wait(t *testing.T, holds func() bool, got func() string) {
 		select {
 		case <-tick.C:
 		case <-deadline:
-			t.Fatalf("it never came to hold: %s", got())
+			t.Fatalf("timed out: %s", got())
 		}
 	}
 }

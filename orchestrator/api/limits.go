@@ -16,7 +16,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/spec"
 )
 
-// Limits knows what each tenant may take. Nil gives everybody the same.
+// Limits holds the limits of each tenant. A nil Limits gives every tenant the defaults.
 type Limits struct {
 	path  string
 	table atomic.Pointer[limitTable]
@@ -27,14 +27,14 @@ type limitTable struct {
 	tenants map[string]limits.Tenant
 }
 
-// limitsFile is the file as it is written.
+// limitsFile is the content of the YAML file.
 type limitsFile struct {
 	Default map[string]string            `yaml:"default"`
 	Tenants map[string]map[string]string `yaml:"tenants"`
 }
 
-// LoadLimits reads a YAML file of limits: those of tenants by name, and those of everybody else under default. What is
-// left out is as it would be without a file.
+// LoadLimits reads a YAML file with limits: by tenant name, and under default for all other tenants. Limits that are
+// not in the file have their built-in defaults.
 func LoadLimits(path string) (*Limits, error) {
 	l := &Limits{path: path}
 	if _, err := l.Reload(); err != nil {
@@ -43,7 +43,8 @@ func LoadLimits(path string) (*Limits, error) {
 	return l, nil
 }
 
-// Reload reads the file again and says whether it holds other limits. After an error those of before stay.
+// Reload reads the file again, and reports whether the limits changed. After an error the previous limits stay in
+// force.
 func (l *Limits) Reload() (changed bool, err error) {
 	data, err := os.ReadFile(l.path)
 	if err != nil {
@@ -69,7 +70,7 @@ func (t *limitTable) equal(o *limitTable) bool {
 	return true
 }
 
-// Of returns the limits of a tenant, as far as the file says them.
+// Of returns the limits of a tenant according to the file.
 func (l *Limits) Of(tenant string) limits.Tenant {
 	if l == nil {
 		return limits.Default()
@@ -109,7 +110,7 @@ func parseLimits(data []byte) (*limitTable, error) {
 	return table, nil
 }
 
-// checkWeight refuses a sweep that would weigh more than its tenant may. Admins may do what they like.
+// checkWeight rejects a sweep with a higher weight than its tenant's limit. Admins are exempt.
 func checkWeight(limit limits.Tenant, who Principal, tenant string, weight float64) error {
 	if who.Role == RoleAdmin || weight <= limit.MaxWeight {
 		return nil

@@ -14,12 +14,12 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// lastLines is how long a log waits, after what it is of has ended, for lines that are still on their way: workers send
-// them in bundles, beside the reports.
+// lastLines is how long a log waits for late lines after its sweep or trial has ended. Workers send lines in batches,
+// separately from reports.
 const lastLines = 500 * time.Millisecond
 
 // errEnded ends the reading of a followed log.
-var errEnded = errors.New("what was followed has ended")
+var errEnded = errors.New("the followed sweep or trial has ended")
 
 // StreamLogs implements the service.
 func (s *service) StreamLogs(
@@ -40,7 +40,7 @@ func (s *service) StreamLogs(
 	}
 	ctx := stream.Context()
 	if !req.GetFollow() {
-		if err := s.settle(ctx, req.GetSweep(), req.Trial); err != nil {
+		if err := s.awaitLastLines(ctx, req.GetSweep(), req.Trial); err != nil {
 			return err
 		}
 		return s.pastLogs(ctx, tenant, req, stream.Send)
@@ -62,7 +62,7 @@ func (s *service) StreamLogs(
 	return err
 }
 
-// pastLogs sends the lines there are.
+// pastLogs sends the existing lines.
 func (s *service) pastLogs(
 	ctx context.Context, tenant string, req *outbidv1.StreamLogsRequest, send func(*outbidv1.StreamLogsResponse) error,
 ) error {
@@ -73,7 +73,7 @@ func (s *service) pastLogs(
 	return err
 }
 
-// tailLogs sends the last lines there are, and returns where to read on.
+// tailLogs sends the last lines, and returns the position after them.
 func (s *service) tailLogs(
 	ctx context.Context, tenant string, req *outbidv1.StreamLogsRequest, known attempts,
 	send func(*outbidv1.StreamLogsResponse) error,
@@ -100,7 +100,7 @@ func (s *service) tailLogs(
 	return next, nil
 }
 
-// followLogs sends the lines there are and those that come, until ctx ends.
+// followLogs sends the existing lines, then new ones until ctx ends.
 func (s *service) followLogs(
 	ctx context.Context, tenant string, req *outbidv1.StreamLogsRequest, send func(*outbidv1.StreamLogsResponse) error,
 ) error {
@@ -114,7 +114,7 @@ func (s *service) followLogs(
 	return s.logs.Read(ctx, tenant, req.GetSweep(), req.Trial, from, true, known.eachLine(send))
 }
 
-// awaitEnd returns errEnded once the sweep, or the trial, has ended and its last lines have had time to come.
+// awaitEnd returns errEnded once the sweep or the trial has ended and its last lines have had time to arrive.
 func (s *service) awaitEnd(ctx context.Context, sweep string, trial *int32) error {
 	for {
 		_, _, next, err := s.control.Changes(sweep, JustVersion)
@@ -134,14 +134,14 @@ func (s *service) awaitEnd(ctx context.Context, sweep string, trial *int32) erro
 			return ctx.Err()
 		}
 	}
-	if err := rest(ctx, lastLines); err != nil {
+	if err := sleep(ctx, lastLines); err != nil {
 		return err
 	}
 	return errEnded
 }
 
-// settle waits for the last lines of what has only just ended: who asks why it failed wants to see them.
-func (s *service) settle(ctx context.Context, sweep string, trial *int32) error {
+// awaitLastLines waits for the last lines of a sweep or trial that has just ended, because they usually tell why it failed.
+func (s *service) awaitLastLines(ctx context.Context, sweep string, trial *int32) error {
 	var ended *timestamppb.Timestamp
 	if trial != nil {
 		t, err := s.control.Trial(sweep, *trial)
@@ -159,11 +159,11 @@ func (s *service) settle(ctx context.Context, sweep string, trial *int32) error 
 	if ended == nil {
 		return nil
 	}
-	return rest(ctx, min(lastLines, lastLines-time.Since(ended.AsTime())))
+	return sleep(ctx, min(lastLines, lastLines-time.Since(ended.AsTime())))
 }
 
-// rest waits for d, or returns the error of a context that ends before.
-func rest(ctx context.Context, d time.Duration) error {
+// sleep waits for d, or returns the error of ctx if it ends first.
+func sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
@@ -183,13 +183,14 @@ func (s *service) hasEnded(sweep string, trial *int32) (bool, error) {
 	return sweepEnded(v.GetState()), err
 }
 
-// attempts knows the newest lease of each trial whose output was sent. A later lease is another attempt.
+// attempts maps each trial to the newest lease whose output was sent. A later lease is another attempt.
 type attempts map[int32]uint64
 
-// MarkStream is the stream of a line that no trial printed: it separates the attempts of a trial.
+// MarkStream is the stream name of the lines that separate the attempts of a trial. No trial printed them.
 const MarkStream = "outbid"
 
-// mark returns the line that separates a trial's later attempt from what was sent before, or nil if the chunk belongs to no later attempt.
+// mark returns the line that separates a later attempt from the output sent before it, or nil if the chunk does not
+// start a later attempt.
 func (a attempts) mark(c *outbidv1.LogChunk, at *timestamppb.Timestamp) *outbidv1.StreamLogsResponse {
 	trial, lease := c.GetFork().GetTrial(), c.GetFork().GetLeaseId()
 	before, known := a[trial]
@@ -206,7 +207,8 @@ func (a attempts) mark(c *outbidv1.LogChunk, at *timestamppb.Timestamp) *outbidv
 	}
 }
 
-// eachLine calls f with every line of a chunk, and with a mark before the output of a later attempt.
+// eachLine returns a function that calls f with every line of a chunk, and with a mark before the output of a later
+// attempt.
 func (a attempts) eachLine(f func(*outbidv1.StreamLogsResponse) error) func(*outbidv1.LogChunk) error {
 	return func(c *outbidv1.LogChunk) error {
 		at := timestamppb.New(time.UnixMilli(c.GetTimeUnixMs()))

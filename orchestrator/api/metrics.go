@@ -8,7 +8,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// newCallMetrics returns the metrics of the calls themselves.
+// newCallMetrics returns the metrics of API calls.
 func newCallMetrics() (*prometheus.CounterVec, *prometheus.HistogramVec) {
 	calls := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "outbid_api_calls_total", Help: "Calls of the API by method and gRPC code.",
@@ -20,7 +20,7 @@ func newCallMetrics() (*prometheus.CounterVec, *prometheus.HistogramVec) {
 	return calls, seconds
 }
 
-// clusterMetrics exports, at each scrape, what Control knows of the whole cluster.
+// clusterMetrics exports, at each scrape, the state of the whole cluster.
 type clusterMetrics struct {
 	control                                        Control
 	sweeps, trials, devices, ledgerSeq, deviceUsed *prometheus.Desc
@@ -31,7 +31,7 @@ func newClusterMetrics(c Control) *clusterMetrics {
 		control:    c,
 		sweeps:     desc("outbid_sweeps", "Sweeps by state.", "state"),
 		trials:     desc("outbid_trials", "Trials of these sweeps by state.", "state"),
-		devices:    desc("outbid_devices", "Devices by type and use: held, free, draining, or away with a lost node.", "type", "use"),
+		devices:    desc("outbid_devices", "Devices by type and use: held, free, draining, or on a lost node.", "type", "use"),
 		ledgerSeq:  desc("outbid_ledger_seq", "Sequence of the ledger's last batch."),
 		deviceUsed: desc("outbid_device_seconds_total", "Device-seconds used by all tenants, up to the ledger's last batch."),
 	}
@@ -74,11 +74,11 @@ func (m *clusterMetrics) Collect(ch chan<- prometheus.Metric) {
 	out.counter(m.deviceUsed, seconds(used))
 }
 
-// seconds of device-microseconds. They are added up as whole numbers: a sum of floats may become smaller by a rounding
-// error, which Prometheus takes for a restart.
+// seconds converts device-microseconds to device-seconds. The sums are integers, because a rounding error could make a
+// sum of floats smaller, which Prometheus takes for a restart.
 func seconds(micros int64) float64 { return float64(micros) / 1e6 }
 
-// series are the metrics that a collector sends.
+// series is the channel to which a collector sends its metrics.
 type series chan<- prometheus.Metric
 
 func (s series) gauge(d *prometheus.Desc, v float64, labels ...string) {
@@ -101,7 +101,7 @@ func addCounts(into map[string]int32, c *outbidv1.TrialCounts) {
 
 type deviceKey struct{ kind, use string }
 
-// deviceCounts counts the devices of all nodes but those that have left, which may never come back.
+// deviceCounts counts the devices of all nodes except those that have left, which may never come back.
 func deviceCounts(nodes []*outbidv1.Node) map[deviceKey]int {
 	counts := map[deviceKey]int{}
 	for _, n := range nodes {
@@ -128,7 +128,7 @@ func deviceCounts(nodes []*outbidv1.Node) map[deviceKey]int {
 	return counts
 }
 
-// Prefixes of the enums whose values are labels.
+// The prefixes of the enums whose values are labels.
 const (
 	sweepPrefix   = "SWEEP_STATE_"
 	trialPrefix   = "TRIAL_STATE_"
@@ -136,5 +136,5 @@ const (
 	failurePrefix = "FAILURE_KIND_"
 )
 
-// label is an enum's name as a label: SWEEP_STATE_DONE is "done".
+// label returns an enum's name as a label: SWEEP_STATE_DONE is "done".
 func label(name, prefix string) string { return strings.ToLower(strings.TrimPrefix(name, prefix)) }

@@ -7,13 +7,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// StandbyMetrics serves a registry as /metrics of a server that does not lead: it knows its own process, and no tenants.
-// With tokens the caller must show one, of any role.
+// StandbyMetrics serves a registry as /metrics of a server that does not lead. It exports metrics of the process, not
+// of tenants. With tokens the caller must send one, of any role.
 func StandbyMetrics(registry *prometheus.Registry, tokens *Tokens) http.Handler {
 	return sameOrigin(metricsHandler(registry, &interceptor{tokens: tokens}), tokens != nil)
 }
 
-// metricsHandler serves a registry, and what the caller may see of the tenants.
+// metricsHandler serves a registry, and the metrics of the tenants that the caller may see.
 func metricsHandler(registry *prometheus.Registry, i *interceptor) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		who, err := i.authenticate(r.Header.Values("Authorization"))

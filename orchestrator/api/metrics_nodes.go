@@ -9,8 +9,8 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// nodeMetrics exports every node that has not left. Nodes that have left are not exported, because autoscalers make names
-// that never come back.
+// nodeMetrics exports every node that has not left. Nodes that have left are omitted, because autoscalers create names
+// that never return.
 type nodeMetrics struct {
 	control                              Control
 	state, devices, held, heard, keptOff *prometheus.Desc
@@ -22,9 +22,9 @@ func newNodeMetrics(c Control) *nodeMetrics {
 		state:   desc("outbid_node_state", "1 for the state that a node is in, 0 for the others: up, draining or lost.", "node", "state"),
 		devices: desc("outbid_node_devices", "Devices of a node by type.", "node", "type"),
 		held:    desc("outbid_node_devices_held", "Devices of a node that trials hold, by type.", "node", "type"),
-		heard:   desc("outbid_node_last_heard_timestamp_seconds", "When a node's worker was heard from last, in Unix time.", "node"),
-		keptOff: desc("outbid_node_kept_off", "1 if new trials keep off a node for a cause, else 0: unfit (the checks of its worker fail), "+
-			"cordoned (trials failed to start there again and again) or failures (trials failed there, and it is tried again soon).", "node", "cause"),
+		heard:   desc("outbid_node_last_heard_timestamp_seconds", "Unix time of the last message from a node's worker.", "node"),
+		keptOff: desc("outbid_node_kept_off", "1 if new trials are not placed on a node for this cause, else 0: unfit (the checks of its worker fail), "+
+			"cordoned (trials repeatedly failed to start there) or failures (trials failed there, and it is retried soon).", "node", "cause"),
 	}
 }
 
@@ -47,7 +47,7 @@ func (m *nodeMetrics) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// faults exports why trials of all sweeps keep off a node.
+// faults exports why no trial of any sweep is placed on a node.
 func (m *nodeMetrics) faults(out series, n *outbidv1.Node, now time.Time) {
 	causes := map[string]float64{"unfit": 0, "cordoned": 0, "failures": 0}
 	for _, f := range n.GetFaults() {

@@ -7,8 +7,8 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// tenantMetrics exports what the tenants that a caller may see have and have used. A tenant that is not counted on its own in
-// the totals, and that nobody added, is exported with the others, so that clients cannot make series without end.
+// tenantMetrics exports the state and usage of the tenants that a caller may see. A tenant that was not added and does
+// not have its own totals is exported under "others", so that clients cannot create unlimited series.
 type tenantMetrics struct {
 	control Control
 	who     Principal
@@ -21,7 +21,7 @@ func newTenantMetrics(c Control, who Principal) *tenantMetrics {
 	return &tenantMetrics{
 		control: c, who: who,
 		deviceSeconds: desc("outbid_tenant_device_seconds_total",
-			"Device-seconds that a tenant's trials held devices, by type, up to the ledger's last batch.", "tenant", "type"),
+			"Device-seconds for which a tenant's trials held devices, by type, up to the ledger's last batch.", "tenant", "type"),
 		trialsEnded:  desc("outbid_tenant_trials_ended_total", "Trials of a tenant that ended, by state.", "tenant", "state"),
 		forkFailures: desc("outbid_tenant_fork_failures_total", "Training processes of a tenant that failed, by kind of failure.", "tenant", "kind"),
 		submitted:    desc("outbid_tenant_sweeps_submitted_total", "Sweeps that a tenant submitted.", "tenant"),
@@ -81,7 +81,7 @@ func (m *tenantMetrics) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// tenantNow is what a tenant has at a scrape.
+// tenantNow is a tenant's state at a scrape.
 type tenantNow struct {
 	sweeps map[outbidv1.SweepState]int
 	trials map[string]int32
@@ -100,8 +100,8 @@ func (n *tenantNow) add(t *outbidv1.TenantState) {
 	}
 }
 
-// counters exports a tenant's totals. Every state and kind is exported from the start, because the increase of a series is not
-// known until its second sample.
+// counters exports a tenant's totals. It exports every state and kind from the start, because Prometheus cannot compute
+// a series' increase before its second sample.
 func (m *tenantMetrics) counters(out series, t *state.Totals) {
 	for kind, micros := range t.DeviceMicros {
 		out.counter(m.deviceSeconds, seconds(micros), t.Tenant, kind)

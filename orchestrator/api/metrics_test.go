@@ -18,8 +18,8 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// Totals has 1.5 device-seconds and a failed trial for each tenant with a sweep, whose first two tenants alone are counted
-// on their own.
+// Totals returns 1.5 device-seconds and a failed trial for each tenant with a sweep. Only the first two tenants have
+// their own totals.
 func (c *fakeControl) Totals() []*state.Totals {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -37,8 +37,8 @@ func (c *fakeControl) Totals() []*state.Totals {
 	return slices.SortedFunc(maps.Values(all), func(a, b *state.Totals) int { return cmp.Compare(a.Tenant, b.Tenant) })
 }
 
-// scrape returns the lines of /metrics that begin with outbid_, as a caller sees them.
-func (h *house) scrape(t *testing.T, token string) []string {
+// scrape returns the lines of /metrics that start with outbid_ and that a caller may see.
+func (h *testServer) scrape(t *testing.T, token string) []string {
 	t.Helper()
 	var headers []string
 	if token != "" {
@@ -51,7 +51,7 @@ func (h *house) scrape(t *testing.T, token string) []string {
 	return slices.DeleteFunc(strings.Split(string(b), "\n"), func(line string) bool { return !strings.HasPrefix(line, "outbid_") })
 }
 
-// What a caller sees of tenants in /metrics is what it may see of them elsewhere.
+// TestMetricsOfTenants checks that /metrics shows a caller only the tenants that it may see elsewhere.
 func TestMetricsOfTenants(t *testing.T) {
 	t.Parallel()
 	h := serve(t, func(c *Config) { c.Tokens = testTokens(t) })
@@ -138,7 +138,7 @@ func TestMetricsOfNodes(t *testing.T) {
 	}
 }
 
-// A server that stands by serves what it knows of itself to those who show a token.
+// TestMetricsOfAStandby checks that a standby serves its own metrics to callers with a token.
 func TestMetricsOfAStandby(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewRegistry()

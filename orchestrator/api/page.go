@@ -11,13 +11,13 @@ import (
 const (
 	defaultPage = 1000
 	maxPage     = 10000
-	// maxAnswer bounds a message's size: clients of gRPC take 4 MiB unless they are told otherwise.
+	// maxAnswer limits a message's size, because gRPC clients accept at most 4 MiB by default.
 	maxAnswer = 3 << 20
-	// maxChunk is the size at which messages of streams are sent.
+	// maxChunk is the size of a stream's messages.
 	maxChunk = 1 << 20
 )
 
-// pageToken says where a listing goes on. It names the listing, so that a token of another one is refused.
+// pageToken is the position in a listing. It names the listing, so a token of another listing is rejected.
 type pageToken struct {
 	List  string `json:"l"`
 	Next  int    `json:"n,omitempty"`
@@ -32,7 +32,7 @@ func (t pageToken) String() string {
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 
-// parsePageToken reads the token of a request for a listing; the empty token is the beginning.
+// parsePageToken decodes the token of a request for a listing. The empty token is the start.
 func parsePageToken(s, list string) (pageToken, error) {
 	t := pageToken{List: list}
 	if s == "" {
@@ -44,8 +44,8 @@ func parsePageToken(s, list string) (pageToken, error) {
 		err = json.Unmarshal(b, &t)
 	}
 	if err != nil || t.List != list || t.Next < 0 || t.Next > math.MaxInt32 {
-		return t, fieldError("page_token", "%.40q is no token of this listing; send next_page_token of the page before, "+
-			"with the same request otherwise", s)
+		return t, fieldError("page_token", "%.40q is not a page token of this listing; send next_page_token of the previous page, "+
+			"with the rest of the request unchanged", s)
 	}
 	return t, nil
 }
@@ -63,11 +63,11 @@ func pageSize(n int32) (int, error) {
 	return int(n), nil
 }
 
-// fit returns how many of the messages fit into one of at most limit bytes, at least one if there is one.
+// fit returns how many of the messages fit into limit bytes, but at least one if there are any.
 func fit[M proto.Message](messages []M, limit int) int {
 	size := 0
 	for i, m := range messages {
-		// Tag and length take a few bytes.
+		// The tag and length take a few bytes.
 		size += proto.Size(m) + 8
 		if size > limit && i > 0 {
 			return i

@@ -10,11 +10,11 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// newPages returns everything that is not gRPC: REST, health, metrics and the index.
+// newPages returns the handler for everything except gRPC: REST, health, metrics and the index.
 func newPages(cfg Config, i *interceptor, conn *grpc.ClientConn) (http.Handler, error) {
 	gateway := newGateway()
 	client := outbidv1.NewOutbidServiceClient(conn)
-	// The gateway's handlers call over conn for as long as it is open.
+	// The gateway's handlers use conn until it is closed.
 	if err := outbidv1.RegisterOutbidServiceHandlerClient(context.Background(), gateway, client); err != nil {
 		return nil, fmt.Errorf("register REST paths: %w", err)
 	}
@@ -30,16 +30,16 @@ func newPages(cfg Config, i *interceptor, conn *grpc.ClientConn) (http.Handler, 
 	return mux, nil
 }
 
-// readiness is what /readyz answers.
+// readiness is the answer of /readyz.
 type readiness struct {
 	Status string `json:"status"`
-	// WaitsFor names the parts that do not work now, such as "store". The server runs on without a store: what needs it
-	// waits.
+	// WaitsFor lists the parts that do not work now, such as "store". The server runs without a store; operations that
+	// need it wait.
 	WaitsFor []string `json:"waits_for,omitempty"`
 }
 
-// ready says whether this server takes commands: it is the leader and is not stopping. GetServerInfo has the details of
-// what does not work, for those who may know.
+// ready reports whether this server accepts commands: it is the leader and is not stopping. GetServerInfo has the
+// details of failing checks, for authorised callers.
 func ready(w http.ResponseWriter, i *interceptor) {
 	info := i.control.Info()
 	answer, code := readiness{Status: "ready"}, http.StatusOK
@@ -57,13 +57,13 @@ func ready(w http.ResponseWriter, i *interceptor) {
 	writeJSON(w, code, answer)
 }
 
-// index is what a browser at / sees.
+// index is the page that a browser shows for /.
 func index() any {
 	return map[string]any{
 		"name": "Outbid",
 		"paths": map[string]string{
 			"/v1/sweeps": "sweeps", "/v1/nodes": "nodes and their devices", "/v1/server": "the server",
-			"/healthz": "is it alive", "/readyz": "does it take commands", "/metrics": "metrics for Prometheus",
+			"/healthz": "is it alive", "/readyz": "does it accept commands", "/metrics": "metrics for Prometheus",
 		},
 	}
 }

@@ -15,10 +15,10 @@ import (
 )
 
 const (
-	// rehearsed bounds the trials of a rehearsal; a longer sweep shows what its tuner plans.
-	rehearsed = 20_000
-	// examples is how many configurations a preview shows.
-	examples = 5
+	// maxSimulatedTrials limits the trials of a simulated sweep. For a longer sweep the preview shows the tuner's plan.
+	maxSimulatedTrials = 20_000
+	// exampleCount is the number of configurations that a preview shows.
+	exampleCount = 5
 )
 
 // PreviewSweep implements the service.
@@ -35,7 +35,7 @@ func (s *service) PreviewSweep(ctx context.Context, req *outbidv1.PreviewSweepRe
 	if err := s.control.CheckAgent(checked); err != nil {
 		return nil, err
 	}
-	if who := caller(ctx); !who.Role.views() { // a viewer may not learn which secrets there are
+	if who := caller(ctx); !who.Role.isReadOnly() { // a viewer may not learn which secrets exist
 		if err := s.checkSecrets(checked); err != nil {
 			return nil, err
 		}
@@ -48,21 +48,20 @@ func (s *service) PreviewSweep(ctx context.Context, req *outbidv1.PreviewSweepRe
 	return resp, nil
 }
 
-// Preview says what a sweep would do, by running its own tuner on made-up metrics. The spec has been through
-// spec.Check; stepSeconds is how long a step takes on one device, 0 if unknown. What a cluster would make of the sweep
-// is not in it.
+// Preview describes a sweep by running its tuner on simulated metrics. The spec must have passed spec.Check.
+// stepSeconds is the duration of a step on one device, or 0 if unknown. The cluster's capacity is not considered.
 func Preview(checked *outbidv1.SweepSpec, stepSeconds float64) (*outbidv1.PreviewSweepResponse, error) {
 	resp := &outbidv1.PreviewSweepResponse{}
 	if own := checked.GetTuner().GetPlugin(); own != nil {
 		if own.GetRule() == nil {
-			resp.Warnings = append(resp.Warnings, "the tuner is a program of its own: what it will do is not known before it runs")
+			resp.Warnings = append(resp.Warnings, "the tuner is a plugin: its trials are not known before it runs")
 			return resp, nil
 		}
-		resp.Warnings = append(resp.Warnings, "the sampler is a program of its own: the configurations shown are random ones")
+		resp.Warnings = append(resp.Warnings, "the sampler is a plugin: the configurations shown are random")
 		checked = tuner.RuleSpec(checked)
 	}
 	settings := tuner.Settings{Spec: checked}
-	plan, err := tuner.Rehearse(settings, rehearsed)
+	plan, err := tuner.Rehearse(settings, maxSimulatedTrials)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", state.ErrInvalid, err)
 	}
@@ -75,13 +74,13 @@ func Preview(checked *outbidv1.SweepSpec, stepSeconds float64) (*outbidv1.Previe
 	return resp, nil
 }
 
-// exampleConfigs are the first configurations that the sweep would train.
+// exampleConfigs returns the first configurations that the sweep would train.
 func exampleConfigs(settings tuner.Settings) ([]*structpb.Struct, error) {
 	t, err := tuner.New(settings)
 	if err != nil {
 		return nil, err
 	}
-	actions, err := t.Handle(tuner.Ask{N: examples})
+	actions, err := t.Handle(tuner.Ask{N: exampleCount})
 	if err != nil {
 		return nil, err
 	}
@@ -104,7 +103,7 @@ func exampleConfigs(settings tuner.Settings) ([]*structpb.Struct, error) {
 	return found, nil
 }
 
-// planWarnings says where the sweep's limits and its tuner's plan do not fit.
+// planWarnings reports where the sweep's limits do not fit the tuner's plan.
 func planWarnings(s *outbidv1.SweepSpec, plan tuner.Outlook) []string {
 	var found []string
 	l := s.GetLimits()

@@ -59,7 +59,7 @@ func TestACertificateIsReadAnew(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	conf := cert.Config() // servers keep it
+	conf := cert.Config() // servers keep this value
 	shown := func() *tls.Certificate {
 		c, err := conf.GetCertificate(&tls.ClientHelloInfo{})
 		if err != nil {
@@ -99,8 +99,8 @@ func TestACertificateOfAnotherTimeIsRefused(t *testing.T) {
 		!strings.Contains(err.Error(), "outbid tls new") {
 		t.Errorf("an expired one: %v", err)
 	}
-	if _, err := LoadCertificate(files.Cert, files.Key, at(-1)); err == nil || !strings.Contains(err.Error(), "is good from") {
-		t.Errorf("one that is not good yet: %v", err)
+	if _, err := LoadCertificate(files.Cert, files.Key, at(-1)); err == nil || !strings.Contains(err.Error(), "is not valid before") {
+		t.Errorf("a certificate that is not valid yet: %v", err)
 	}
 	cert, err := LoadCertificate(files.Cert, files.Key, time.Now)
 	if err != nil {

@@ -26,10 +26,10 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// maxBody bounds the body of a REST request.
+// maxBody limits the body of a REST request in bytes.
 const maxBody = 4 << 20
 
-// jsonMarshaler is the gateway's marshaler with our errors in streams.
+// jsonMarshaler is the gateway's marshaler, with errors in streams as jsonError.
 type jsonMarshaler struct{ *runtime.JSONPb }
 
 func newMarshaler() jsonMarshaler {
@@ -39,7 +39,7 @@ func newMarshaler() jsonMarshaler {
 	}}
 }
 
-// Marshal implements runtime.Marshaler. The gateway hands an error in a stream over as a map.
+// Marshal implements runtime.Marshaler. The gateway passes an error in a stream as a map.
 func (m jsonMarshaler) Marshal(v any) ([]byte, error) {
 	if chunk, ok := v.(map[string]proto.Message); ok {
 		if st, ok := chunk["error"].(*spb.Status); ok {
@@ -49,7 +49,7 @@ func (m jsonMarshaler) Marshal(v any) ([]byte, error) {
 	return m.JSONPb.Marshal(v)
 }
 
-// newGateway returns the mux of the REST paths, made from service.http.yaml.
+// newGateway returns the mux of the REST paths, which are generated from service.http.yaml.
 func newGateway() *runtime.ServeMux {
 	nothing := func(string) (string, bool) { return "", false }
 	return runtime.NewServeMux(
@@ -67,7 +67,7 @@ func newGateway() *runtime.ServeMux {
 		) {
 			writeError(w, &runtime.HTTPStatusError{HTTPStatus: code, Err: routingError(r, code)})
 		}),
-		// Authorization is passed on in any case; nothing else is.
+		// The gateway always forwards Authorization; it forwards no other header.
 		runtime.WithIncomingHeaderMatcher(nothing),
 		runtime.WithOutgoingHeaderMatcher(nothing),
 		runtime.WithOutgoingTrailerMatcher(nothing),
@@ -80,15 +80,15 @@ func newGateway() *runtime.ServeMux {
 func routingError(r *http.Request, code int) error {
 	switch code {
 	case http.StatusMethodNotAllowed:
-		return status.Errorf(codes.Unimplemented, "%s is not for %s", r.Method, r.URL.Path)
+		return status.Errorf(codes.Unimplemented, "%s is not allowed for %s", r.Method, r.URL.Path)
 	case http.StatusNotFound:
 		return status.Errorf(codes.NotFound, "there is no path %s", r.URL.Path)
 	}
 	return status.Errorf(codes.InvalidArgument, "%s %s: %s", r.Method, r.URL.Path, http.StatusText(code))
 }
 
-// badParameter is the metadata by which REST tells the interceptor of a query parameter that the request does not have: the
-// gateway's own parser skips it, and can only be replaced for the whole process.
+// badParameter is the metadata key through which REST reports an unknown query parameter to the interceptor. The
+// gateway's own parser ignores such parameters, and it can be replaced only for the whole process.
 const badParameter = "outbid-bad-parameter"
 
 func unknownParameter(ctx context.Context, r *http.Request) metadata.MD {
@@ -105,7 +105,7 @@ func unknownParameter(ctx context.Context, r *http.Request) metadata.MD {
 	return nil
 }
 
-// requestFields returns the fields of a method's request; nil if there is no such method.
+// requestFields returns the fields of a method's request, or nil if the method does not exist.
 func requestFields(method string) protoreflect.FieldDescriptors {
 	services := outbidv1.File_outbid_v1_service_proto.Services()
 	m := services.ByName("OutbidService").Methods().ByName(protoreflect.Name(path.Base(method)))
@@ -115,7 +115,7 @@ func requestFields(method string) protoreflect.FieldDescriptors {
 	return m.Input().Fields()
 }
 
-// checkParameters refuses what unknownParameter found.
+// checkParameters rejects the parameters that unknownParameter found.
 func checkParameters(md metadata.MD, method string) error {
 	bad := md.Get(badParameter)
 	if len(bad) == 0 {
@@ -127,10 +127,10 @@ func checkParameters(md metadata.MD, method string) error {
 			names = append(names, fields.Get(i).TextName())
 		}
 	}
-	return fieldError(bad[0], "there is no such parameter; there are: %s", strings.Join(names, ", "))
+	return fieldError(bad[0], "is not a parameter of this method; its parameters are: %s", strings.Join(names, ", "))
 }
 
-// writeError writes the JSON of an error.
+// writeError writes an error as JSON.
 func writeError(w http.ResponseWriter, err error) {
 	code := 0
 	if own, ok := errors.AsType[*runtime.HTTPStatusError](err); ok {
@@ -165,9 +165,10 @@ func writeJSON(w http.ResponseWriter, code int, v any) {
 	w.Write(append(b, '\n')) //nolint:errcheck // the client has gone
 }
 
-// sameOrigin keeps web pages of other origins away. Without tokens anybody who reaches the listener may do everything, and
-// a browser on this machine reaches it for any page: so the Host must be loopback (a page that had its name resolve
-// to 127.0.0.1 would name itself), and what changes something must not come from another origin.
+// sameOrigin rejects requests from web pages of other origins. Without tokens every client that reaches the listener
+// has full access, and a browser on this machine reaches it on behalf of any page. So the Host must be loopback (a page
+// whose name resolves to 127.0.0.1 would send its own name), and requests that change something must not come from
+// another origin.
 func sameOrigin(next http.Handler, tokens bool) http.Handler {
 	origin := http.NewCrossOriginProtection()
 	origin.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -212,7 +213,7 @@ func isGRPC(contentType string) bool {
 	return err == nil && (kind == "application/grpc" || strings.HasPrefix(kind, "application/grpc+"))
 }
 
-// rawCheckpoint answers a GetCheckpoint whose caller accepts application/octet-stream with the file itself.
+// rawCheckpoint answers GetCheckpoint with the file itself if the client accepts application/octet-stream.
 func rawCheckpoint(client outbidv1.OutbidServiceClient, mux *runtime.ServeMux) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Accept") != "application/octet-stream" {
@@ -225,7 +226,7 @@ func rawCheckpoint(client outbidv1.OutbidServiceClient, mux *runtime.ServeMux) h
 	}
 }
 
-// sendCheckpoint returns an error only before anything was written.
+// sendCheckpoint returns an error only if it has not written anything yet.
 func sendCheckpoint(
 	w http.ResponseWriter, r *http.Request, client outbidv1.OutbidServiceClient, mux *runtime.ServeMux,
 ) error {
@@ -261,7 +262,7 @@ func sendCheckpoint(
 		}
 	}
 	if !errors.Is(err, io.EOF) {
-		panic(http.ErrAbortHandler) //nolint:forbidigo // net/http's way to show that the file is not whole
+		panic(http.ErrAbortHandler) //nolint:forbidigo // net/http's way to signal an incomplete file
 	}
 	return nil
 }

@@ -14,8 +14,8 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// call makes a REST request; headers are name, value, name, value.
-func (h *house) call(t *testing.T, method, path, body string, headers ...string) (*http.Response, []byte) {
+// call makes a REST request. headers alternates names and values.
+func (h *testServer) call(t *testing.T, method, path, body string, headers ...string) (*http.Response, []byte) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, h.URL()+path, strings.NewReader(body))
 	if err != nil {
@@ -82,7 +82,7 @@ func TestRESTAnswers(t *testing.T) {
 	if _, b = h.call(t, "POST", "/v1/sweeps/digits-1:ask", `{"client":"me"}`); !bytes.Contains(b, []byte(`"lease_id":"1"`)) {
 		t.Errorf("ask: %s", b)
 	}
-	for _, lease := range []string{"lease_id", "epoch"} { // the latter is what older clients say
+	for _, lease := range []string{"lease_id", "epoch"} { // older clients send epoch
 		_, b = h.call(t, "POST", "/v1/sweeps/digits-1/trials/1:tell", `{"`+lease+`":"1","reports":[{"step":"3","metrics":{"a":1}}]}`)
 		if !bytes.Contains(b, []byte(`"go_on":true`)) {
 			t.Errorf("tell: %s", b)
@@ -126,7 +126,7 @@ func TestRESTStream(t *testing.T) {
 			t.Fatalf("%s: %v", lines.Bytes(), err)
 		}
 		states, trials = append(states, u.Result.Sweep.State), trials+len(u.Result.Trials)
-		if len(states) == 1 { // comes while the stream is open
+		if len(states) == 1 { // it changes while the stream is open
 			h.control.change("digits-1", func(s *fakeSweep) {
 				s.view.State = outbidv1.SweepState_SWEEP_STATE_FAILED
 				s.trials[2].Restarts = 4
@@ -180,12 +180,12 @@ func TestBadRequests(t *testing.T) {
 		code, field, says  string
 	}{
 		"no such path":       {"GET", "/v1/nothing", "", 404, "NOT_FOUND", "", "there is no path /v1/nothing"},
-		"wrong method":       {"DELETE", "/v1/sweeps", "", 405, "UNIMPLEMENTED", "", "DELETE is not for /v1/sweeps"},
+		"wrong method":       {"DELETE", "/v1/sweeps", "", 405, "UNIMPLEMENTED", "", "DELETE is not allowed for /v1/sweeps"},
 		"no such sweep":      {"GET", "/v1/sweeps/nope-1", "", 404, "NOT_FOUND", "", `there is no sweep "nope-1"`},
 		"no such trial":      {"GET", "/v1/sweeps/digits-1/trials/9", "", 404, "NOT_FOUND", "", `there is no trial "digits-1/9"`},
 		"trial no number":    {"GET", "/v1/sweeps/digits-1/trials/x", "", 400, "INVALID_ARGUMENT", "trial", "not a whole number"},
 		"trial below 0":      {"GET", "/v1/sweeps/digits-1/trials/-1", "", 400, "INVALID_ARGUMENT", "trial", "-1 is below 0"},
-		"no checkpoint":      {"GET", "/v1/sweeps/digits-1/trials/1/checkpoint", "", 404, "NOT_FOUND", "", "no checkpoint"},
+		"no checkpoint":      {"GET", "/v1/sweeps/digits-1/trials/1/checkpoint", "", 404, "NOT_FOUND", "", "does not have a checkpoint"},
 		"unknown parameter":  {"GET", "/v1/sweeps/digits-1/trials?sort=best", "", 400, "INVALID_ARGUMENT", "sort", "page_size"},
 		"order":              {"GET", "/v1/sweeps/digits-1/trials?order=x", "", 400, "INVALID_ARGUMENT", "order", `"best"`},
 		"page size":          {"GET", "/v1/sweeps?page_size=-1", "", 400, "INVALID_ARGUMENT", "page_size", "below 0"},
@@ -229,7 +229,7 @@ func TestCrossOrigin(t *testing.T) {
 	tokens := serve(t, func(c *Config) { c.Tokens = testTokens(t) })
 	const body = `{"command":"SWEEP_COMMAND_PAUSE"}`
 	for name, tc := range map[string]struct {
-		h       *house
+		h       *testServer
 		method  string
 		headers []string
 		want    int

@@ -14,19 +14,19 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// NewDecoder implements runtime.Marshaler: what is wrong with a body is said in words for whoever wrote it.
+// NewDecoder implements runtime.Marshaler. It rewrites the decoder's errors for users.
 func (m jsonMarshaler) NewDecoder(r io.Reader) runtime.Decoder {
 	inner := m.JSONPb.NewDecoder(r)
 	return runtime.DecoderFunc(func(v any) error {
 		err := inner.Decode(v)
 		if secret := secretBody(v); secret != "" && err != nil && !errors.Is(err, io.EOF) {
-			return errors.New("body: must be " + secret) // an error of the decoder quotes what it cannot read
+			return errors.New("body: must be " + secret) // the decoder's error would quote the secret
 		}
 		return bodyError(err)
 	})
 }
 
-// secretBody returns what the body of a request that carries a secret must be, or "" for other requests.
+// secretBody returns the expected body of a request that carries a secret, or "" for other requests.
 func secretBody(v any) string {
 	switch v.(type) {
 	case *outbidv1.SetSecretRequest:
@@ -37,13 +37,14 @@ func secretBody(v any) string {
 	return ""
 }
 
-// protojsonPlace is how protojson begins an error; it varies its spaces so that nobody relies on them.
+// protojsonPlace matches the beginning of protojson's errors. protojson varies its spaces so that programs do not
+// depend on them.
 func protojsonPlace() *regexp.Regexp {
 	return regexp.MustCompile(`^proto:[\s\x{a0}]+(?:syntax error[\s\x{a0}]+)?\(line (\d+):(\d+)\):[\s\x{a0}]*(.*)$`)
 }
 
 func bodyError(err error) error {
-	// An empty body is the gateway's own matter.
+	// The gateway handles an empty body.
 	if err == nil || errors.Is(err, io.EOF) {
 		return err
 	}
@@ -51,12 +52,12 @@ func bodyError(err error) error {
 		return fmt.Errorf("body: line %s, column %s: %s", m[1], m[2], m[3])
 	}
 	if large, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		return fmt.Errorf("body: is too large; %d bytes are the most", large.Limit)
+		return fmt.Errorf("body: is too large; at most %d bytes are allowed", large.Limit)
 	}
 	return fmt.Errorf("body: is not JSON: %w", err)
 }
 
-// pathError says what is wrong with a part of the path that is to be a number.
+// pathError explains which part of the path should be a number.
 func pathError(err error) error {
 	st, ok := status.FromError(err)
 	if !ok || st.Code() != codes.InvalidArgument {

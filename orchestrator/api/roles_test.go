@@ -16,7 +16,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// whoMayCall says which access each method needs.
+// whoMayCall maps each method to the permission that it requires.
 var whoMayCall = map[string]access{
 	"GetServerInfo": read, "PreviewSweep": read, "ListSweeps": read, "GetSweep": read, "WatchSweep": read, "ListTrials": read, "GetTrial": read,
 	"ListReports": read, "StreamLogs": readContent, "GetCheckpoint": readContent, "GetSoup": readContent, "ListNodes": read, "GetRound": read, "ListRounds": read,
@@ -27,10 +27,10 @@ var whoMayCall = map[string]access{
 
 	"ReadLedger": admin, "NewWorkerToken": admin, "RemoveWorker": admin, "SetTenant": admin, "RemoveTenant": admin,
 
-	"JoinWorker": open, // its request has a token of its own
+	"JoinWorker": open, // its request has another token
 }
 
-// Every method of the service refuses exactly those whose role does not allow it.
+// TestEveryMethodByEveryRole checks that every method rejects exactly the roles that do not have its permission.
 func TestEveryMethodByEveryRole(t *testing.T) {
 	t.Parallel()
 	h := serve(t, func(c *Config) { c.Tokens = testTokens(t) })
@@ -63,7 +63,7 @@ func TestEveryMethodByEveryRole(t *testing.T) {
 			m := methods.Get(i)
 			need, known := whoMayCall[string(m.Name())]
 			if !known {
-				t.Fatalf("say in whoMayCall who may call %s", m.Name())
+				t.Fatalf("add %s to whoMayCall", m.Name())
 			}
 			refused := true
 			for _, a := range r.may {
@@ -71,7 +71,7 @@ func TestEveryMethodByEveryRole(t *testing.T) {
 			}
 			code := status.Code(callEmpty(t, conn, m))
 			if was := code == codes.PermissionDenied || code == codes.Unauthenticated && need != open; was != refused {
-				t.Errorf("%s by %s: %s, and it is to be refused: %t", m.Name(), role, code, refused)
+				t.Errorf("%s by %s: %s, want it refused: %t", m.Name(), role, code, refused)
 			}
 		}
 	}
@@ -85,13 +85,13 @@ func callEmpty(t *testing.T, conn *grpc.ClientConn, m protoreflect.MethodDescrip
 	if err != nil {
 		return err
 	}
-	_ = stream.SendMsg(dynamicpb.NewMessage(m.Input())) // the answer says what was wrong
+	_ = stream.SendMsg(dynamicpb.NewMessage(m.Input())) // the answer has the error
 	_ = stream.CloseSend()
 	var answer proto.Message = dynamicpb.NewMessage(m.Output())
 	return stream.RecvMsg(answer)
 }
 
-// tokens are one of each kind; each is its name repeated.
+// testTokens returns one token of each kind; each is its name repeated.
 func testTokens(t *testing.T) *Tokens {
 	t.Helper()
 	tokens, err := ParseTokens(strings.NewReader(`
@@ -112,11 +112,12 @@ func testTokens(t *testing.T) *Tokens {
 
 func token(name string) string { return strings.Repeat(name, 20) }
 
-// A client is told which of its token's tenants it is, so that it knows whose checkpoints are its own.
+// TestServerInfoNamesTheCaller checks that a client learns its token's tenant, so that it can tell which checkpoints
+// are its own.
 func TestServerInfoNamesTheCaller(t *testing.T) {
 	t.Parallel()
 	h := serve(t, func(c *Config) { c.Tokens = testTokens(t) })
-	got, err := as(t, h, "eve").GetServerInfo(t.Context(), &outbidv1.GetServerInfoRequest{})
+	got, err := dialAs(t, h, "eve").GetServerInfo(t.Context(), &outbidv1.GetServerInfoRequest{})
 	if c := got.GetCaller(); err != nil || c.GetName() != "eve" || c.GetTenant() != "vision" || c.GetRole() != "viewer" || c.GetLocal() {
 		t.Errorf("%v, %v", c, err)
 	}

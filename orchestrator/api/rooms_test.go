@@ -6,7 +6,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/control"
 )
 
-// What stands behind the API in the binary fits.
+// The types that the binary passes to the API implement its interfaces.
 var (
 	_ api.Control = (*control.Loop)(nil)
 	_ api.Logs    = (*bus.Logs)(nil)

@@ -6,10 +6,10 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// Rounds that one answer holds if the caller does not say, and at the most.
+// The default and the maximum number of rounds in an answer.
 const (
-	usualRounds = 20
-	mostRounds  = 1000
+	defaultRounds = 20
+	maxRounds     = 1000
 )
 
 // GetRound implements the service.
@@ -26,10 +26,10 @@ func (s *service) GetRound(ctx context.Context, req *outbidv1.GetRoundRequest) (
 func (s *service) ListRounds(ctx context.Context, req *outbidv1.ListRoundsRequest) (*outbidv1.ListRoundsResponse, error) {
 	limit := int(req.GetLimit())
 	switch {
-	case limit < 0 || limit > mostRounds:
-		return nil, fieldError("limit", "%d: want 0 to %d", limit, mostRounds)
+	case limit < 0 || limit > maxRounds:
+		return nil, fieldError("limit", "%d: want 0 to %d", limit, maxRounds)
 	case limit == 0:
-		limit = usualRounds
+		limit = defaultRounds
 	}
 	rounds, err := s.control.Rounds(ctx, req.GetBefore(), req.GetSweep(), limit)
 	if err != nil {
@@ -46,7 +46,7 @@ func (s *service) GetPrices(context.Context, *outbidv1.GetPricesRequest) (*outbi
 	return &outbidv1.GetPricesResponse{Policy: s.control.Info().GetPolicy(), Prices: s.control.Prices()}, nil
 }
 
-// redact leaves out which of other tenants' sweeps took part, and what they bid.
+// redact removes the sweeps of other tenants and their bids.
 func (s *service) redact(ctx context.Context, r *outbidv1.Round) {
 	who := caller(ctx)
 	hidden := func(id string) bool {

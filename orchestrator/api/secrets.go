@@ -18,10 +18,10 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// Secrets keeps secrets of tenants. No method returns a value. Errors are secrets.ErrMissing or a *state.LimitError where the
-// caller is to blame.
+// Secrets stores the secrets of tenants. No method returns a value. Errors are secrets.ErrMissing or a
+// *state.LimitError if the request is at fault.
 type Secrets interface {
-	// Set stores a secret or replaces its value; by is the name of the token that sets it.
+	// Set stores a secret or replaces its value. by is the name of the caller's token.
 	Set(ctx context.Context, tenant, name, value, by string) (secrets.Info, error)
 	// List returns the secrets of a tenant by name.
 	List(tenant string) []secrets.Info
@@ -47,7 +47,7 @@ func (s *service) SetSecret(ctx context.Context, req *outbidv1.SetSecretRequest)
 	return &outbidv1.SetSecretResponse{Secret: secretMessage(info)}, nil
 }
 
-// checkSecret names the field of a secret that is wrong, and never shows the value.
+// checkSecret returns an error that names the invalid field of a secret and never shows the value.
 func checkSecret(name, value string) error {
 	if problem := spec.CheckSecretName(name); problem != "" {
 		return fieldError("name", "%s", problem)
@@ -95,7 +95,7 @@ func (s *service) DeleteSecret(ctx context.Context, req *outbidv1.DeleteSecretRe
 	return &outbidv1.DeleteSecretResponse{}, nil
 }
 
-// secretsOf returns the tenant whose secrets a request is about, which must be the caller's.
+// secretsOf returns the tenant of a request about secrets. The caller must belong to it.
 func (s *service) secretsOf(ctx context.Context, tenant string) (string, error) {
 	who := caller(ctx)
 	switch {
@@ -111,7 +111,7 @@ func (s *service) secretsOf(ctx context.Context, tenant string) (string, error) 
 		return "", noTenant(tenant)
 	}
 	if s.secrets == nil {
-		return "", status.Error(codes.Unimplemented, "this server keeps no secrets")
+		return "", status.Error(codes.Unimplemented, "this server does not store secrets")
 	}
 	return tenant, nil
 }
@@ -120,7 +120,7 @@ func secretMessage(i secrets.Info) *outbidv1.Secret {
 	return &outbidv1.Secret{Tenant: i.Tenant, Name: i.Name, SetAt: timestamppb.New(i.SetAt), SetBy: i.SetBy}
 }
 
-// checkSecrets names the first secret of a spec that its tenant does not have.
+// checkSecrets returns an error that names the first secret of a spec that its tenant does not have.
 func (s *service) checkSecrets(sp *outbidv1.SweepSpec) error {
 	wanted, tenant := spec.Secrets(sp), tenantOf(sp)
 	for _, variable := range slices.Sorted(maps.Keys(wanted)) {
@@ -132,7 +132,7 @@ func (s *service) checkSecrets(sp *outbidv1.SweepSpec) error {
 	return nil
 }
 
-// secretWarnings names the variables of a spec that look like secrets and are written in it.
+// secretWarnings names the variables of a spec whose literal values look like secrets.
 func secretWarnings(sp *outbidv1.SweepSpec) []string {
 	field, env := spec.Env(sp)
 	var found []string

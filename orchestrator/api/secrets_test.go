@@ -19,7 +19,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// fakeSecrets keeps secrets in memory; it is for one call at a time.
+// fakeSecrets stores secrets in memory. It is not safe for concurrent use.
 type fakeSecrets map[string]string
 
 func (f fakeSecrets) Set(_ context.Context, tenant, name, value, by string) (secrets.Info, error) {
@@ -47,7 +47,7 @@ func (f fakeSecrets) Delete(_ context.Context, tenant, name string) error {
 	return nil
 }
 
-// logLines gathers what is logged.
+// logLines collects log lines.
 type logLines struct {
 	mu sync.Mutex
 	b  strings.Builder
@@ -65,8 +65,8 @@ func (l *logLines) text() string {
 	return l.b.String()
 }
 
-// as returns a client that shows a token.
-func as(t *testing.T, h *house, name string) outbidv1.OutbidServiceClient {
+// dialAs returns a client with a token.
+func dialAs(t *testing.T, h *testServer, name string) outbidv1.OutbidServiceClient {
 	t.Helper()
 	conn, err := grpc.NewClient(h.Addr(), grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithPerRPCCredentials(bearer(token(name))))
@@ -81,7 +81,7 @@ func TestSecretsBelongToATenant(t *testing.T) {
 	t.Parallel()
 	kept := fakeSecrets{}
 	h := serve(t, func(c *Config) { c.Tokens, c.Secrets = testTokens(t), kept })
-	ctx, ann, bob, root := t.Context(), as(t, h, "ann"), as(t, h, "bob"), as(t, h, "root")
+	ctx, ann, bob, root := t.Context(), dialAs(t, h, "ann"), dialAs(t, h, "bob"), dialAs(t, h, "root")
 	got, err := ann.SetSecret(ctx, &outbidv1.SetSecretRequest{Name: "wandb", Value: "value-of-ann\n"})
 	if s := got.GetSecret(); err != nil || s.GetTenant() != "vision" || s.GetSetBy() != "ann" || kept["vision/wandb"] != "value-of-ann\n" {
 		t.Fatalf("%v, %v; kept %v", got, err, kept)
@@ -123,7 +123,7 @@ func TestWrongSecretsAreRefusedWithoutTheirValue(t *testing.T) {
 		"empty":  {Name: "a"},
 		"tenant": {Name: "a", Value: value, Tenant: "Not A Tenant"},
 	} {
-		_, err := as(t, h, "root").SetSecret(t.Context(), req)
+		_, err := dialAs(t, h, "root").SetSecret(t.Context(), req)
 		if status.Code(err) != codes.InvalidArgument || strings.Contains(err.Error(), value) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -146,8 +146,8 @@ func TestWrongSecretsAreRefusedWithoutTheirValue(t *testing.T) {
 	}
 }
 
-// put sends a body as an administrator and returns the answer.
-func put(t *testing.T, h *house, path, body string) string {
+// put sends a body as an admin and returns the answer.
+func put(t *testing.T, h *testServer, path, body string) string {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPut, h.URL()+path, strings.NewReader(body))
 	if err != nil {
@@ -178,7 +178,7 @@ func TestViewersWithoutLogsSeeNoValuesOfVariables(t *testing.T) {
 	})
 	ctx := t.Context()
 	for name, shown := range map[string]bool{"eve": true, "ned": false} {
-		c := as(t, h, name)
+		c := dialAs(t, h, name)
 		one, err := c.GetSweep(ctx, &outbidv1.GetSweepRequest{Sweep: "digits-1"})
 		if err != nil {
 			t.Fatal(err)
@@ -211,11 +211,11 @@ func TestSubmitNamesAMissingSecretAndWarnsOfAnOpenOne(t *testing.T) {
 	s.Workload = &outbidv1.SweepSpec_Program{Program: &outbidv1.Program{
 		Shell: "true", Env: map[string]string{"HF_TOKEN": "x", "MONKEY": "y"}, Secrets: map[string]string{"WANDB_API_KEY": "wandb"},
 	}}
-	if _, err := as(t, h, "bob").SubmitSweep(t.Context(), &outbidv1.SubmitSweepRequest{Spec: s}); status.Code(err) != codes.InvalidArgument ||
+	if _, err := dialAs(t, h, "bob").SubmitSweep(t.Context(), &outbidv1.SubmitSweepRequest{Spec: s}); status.Code(err) != codes.InvalidArgument ||
 		!strings.Contains(err.Error(), `program.env.WANDB_API_KEY: tenant speech has no secret "wandb"; set it with 'outbid secret set wandb'`) {
 		t.Errorf("another tenant's secret: %v", err)
 	}
-	got, err := as(t, h, "ann").SubmitSweep(t.Context(), &outbidv1.SubmitSweepRequest{Spec: s})
+	got, err := dialAs(t, h, "ann").SubmitSweep(t.Context(), &outbidv1.SubmitSweepRequest{Spec: s})
 	if err != nil || len(got.GetWarnings()) != 1 || !strings.HasPrefix(got.GetWarnings()[0], "program.env.HF_TOKEN is stored in the ledger") {
 		t.Errorf("%v: %q", err, got.GetWarnings())
 	}

@@ -23,45 +23,45 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// Config says what a Server serves, and where.
+// Config is the configuration of a Server.
 type Config struct {
 	Control Control
 	Store   objects.Store
 	Logs    Logs
-	// Workers may be nil: then none can join or be removed.
+	// Workers may be nil: then workers cannot join or be removed.
 	Workers Workers
-	// Secrets may be nil: then tenants have none.
+	// Secrets may be nil: then tenants do not have secrets.
 	Secrets Secrets
 	Logger  *slog.Logger
-	// Registry is what /metrics shows; the server adds its own metrics to it.
+	// Registry is the content of /metrics; the server adds its own metrics to it.
 	Registry *prometheus.Registry
-	// Addr is host:port; port 0 takes a free one. Listener is used instead if it is set.
+	// Addr is host:port; port 0 chooses a free port. Listener, if set, is used instead.
 	Addr     string
 	Listener net.Listener
-	// Tokens says who may call; nil asks nobody who they are, which loopback alone allows.
+	// Tokens authenticates callers. Without it every caller is accepted, which is allowed only on loopback.
 	Tokens *Tokens
-	// TLS is the server's certificate; nil serves in the clear, which loopback alone allows.
+	// TLS is the server's certificate. Without it connections are not encrypted, which is allowed only on loopback.
 	TLS *tls.Config
-	// Limits says what each tenant may take; nil gives everybody the same.
+	// Limits holds the limits of each tenant; nil gives every tenant the defaults.
 	Limits *Limits
 
-	// Alone reports whether the nodes that are up are all that there will be, so that a sweep that fits none of them is refused; nil for
-	// a cluster that may grow.
+	// Alone reports whether no further nodes can join, so that a sweep that does not fit the nodes that are up is
+	// rejected. It is nil for a cluster that may grow.
 	Alone func() bool
-	// MaxPayload returns how many bytes one message of NATS may have; nil for no bound.
+	// MaxPayload returns the maximum size of a NATS message in bytes; nil means no limit.
 	MaxPayload func() int
 
-	// Verify reads every file that can be made again from the ledger, makes damaged ones again, and ends with its context; nil for
-	// no such files. GetServerInfo's checks say what it found.
+	// Verify checks every file that can be rebuilt from the ledger, and rebuilds damaged ones, until ctx ends. It is
+	// nil if there are no such files. GetServerInfo's checks show the results.
 	Verify func(ctx context.Context)
 
-	// pace is that of requests' bodies; bodyPace if its rate is 0.
+	// pace is the pace of request bodies; bodyPace if its rate is 0.
 	pace pace
-	// Objects hands out the objects that it has signed for, to whoever has the URL; nil for none.
+	// Objects serves objects at signed URLs to every bearer; nil for none.
 	Objects *objects.Handler
 }
 
-// Server serves the API. Make it with New.
+// Server serves the API. Create it with New.
 type Server struct {
 	cfg      Config
 	listener net.Listener
@@ -78,9 +78,9 @@ const (
 	readHeaderTimeout = 10 * time.Second
 	idleTimeout       = 2 * time.Minute
 	maxHeaderBytes    = 64 << 10
-	// stopTimeout is how long calls may take to end when the server stops.
+	// stopTimeout is how long calls may take to finish when the server stops.
 	stopTimeout = 5 * time.Second
-	// streamsPerConn: a client may well follow hundreds of sweeps over one connection.
+	// streamsPerConn is high because a client may follow hundreds of sweeps over one connection.
 	streamsPerConn = 10000
 	innerBuffer    = 1 << 20
 )
@@ -132,9 +132,9 @@ func New(cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// open makes the connection that REST calls gRPC through, the handlers, and the listener.
+// open creates the connection through which REST calls gRPC, the handlers, and the listener.
 func (s *Server) open(i *interceptor) error {
-	// REST goes through the same interceptor as gRPC, in memory.
+	// REST calls pass through the same interceptor as gRPC, in memory.
 	conn, err := grpc.NewClient("passthrough:///api",
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return s.inner.DialContext(ctx) }),
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
@@ -170,8 +170,8 @@ func (s *Server) open(i *interceptor) error {
 	return nil
 }
 
-// withObjects sends requests for objects to who signed for them: the signature says that they are no other origin's, and they
-// may be of any size.
+// withObjects routes requests for signed objects to handler. The signature proves that they do not come from another
+// origin, and they may have any size.
 func withObjects(handler *objects.Handler, next http.Handler) http.Handler {
 	if handler == nil {
 		return next
@@ -185,7 +185,7 @@ func withObjects(handler *objects.Handler, next http.Handler) http.Handler {
 	})
 }
 
-// checkAddr refuses to listen beyond loopback without tokens and TLS.
+// checkAddr checks the address of cfg with CheckAddr.
 func checkAddr(cfg Config) error {
 	addr := cfg.Addr
 	if cfg.Listener != nil {
@@ -194,7 +194,7 @@ func checkAddr(cfg Config) error {
 	return CheckAddr(addr, cfg.Tokens != nil, cfg.TLS != nil)
 }
 
-// CheckAddr refuses HOST:PORT beyond loopback without tokens and TLS, with the commands that make them.
+// CheckAddr rejects a HOST:PORT beyond loopback without tokens and TLS. The error shows the commands that create them.
 func CheckAddr(addr string, tokens, secure bool) error {
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -219,14 +219,14 @@ func CheckAddr(addr string, tokens, secure bool) error {
 	if host == "" {
 		host = "every address"
 	}
-	return fmt.Errorf("refused to listen on %s, which is beyond loopback, without %s; make what is missing with %s", host,
+	return fmt.Errorf("refused to listen on %s, which is not a loopback address, without %s; create what is missing with %s", host,
 		strings.Join(missing, " and "), strings.Join(commands, " and "))
 }
 
-// Addr is where the server listens.
+// Addr returns the address on which the server listens.
 func (s *Server) Addr() string { return s.listener.Addr().String() }
 
-// URL is the server's URL.
+// URL returns the server's URL.
 func (s *Server) URL() string {
 	if s.cfg.TLS != nil {
 		return "https://" + s.Addr()
@@ -234,13 +234,13 @@ func (s *Server) URL() string {
 	return "http://" + s.Addr()
 }
 
-// Close frees what New took, for a server that Serve was never called on.
+// Close releases the resources of New, for a server on which Serve was never called.
 func (s *Server) Close() error {
 	s.stop()
 	return errors.Join(s.listener.Close(), s.conn.Close(), s.inner.Close())
 }
 
-// Serve answers until ctx ends; then streams end, calls get a few seconds to finish, and it returns nil.
+// Serve answers calls until ctx ends. Then it ends streams, gives calls a few seconds to finish, and returns nil.
 func (s *Server) Serve(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {

@@ -14,7 +14,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// service implements the gRPC service: it checks what is asked and hands it to Control.
+// service implements the gRPC service: it checks requests and passes them to Control.
 type service struct {
 	outbidv1.UnimplementedOutbidServiceServer
 	control Control
@@ -26,13 +26,13 @@ type service struct {
 	feeds   *feeds
 	workers Workers
 	secrets Secrets
-	// throttle bounds the sweeps that each tenant submits in a minute.
+	// throttle limits the sweeps that each tenant submits in a minute.
 	throttle *throttle
-	// alone reports whether the nodes that are up are all that there will be.
+	// alone reports whether no further nodes can join.
 	alone func() bool
-	// maxSpec returns how many bytes the spec of a sweep may have.
+	// maxSpec returns the maximum size of a sweep's spec in bytes.
 	maxSpec func() int
-	// verify reads every file that the server can make again; nil for none.
+	// verify checks every file that the server can rebuild; it may be nil.
 	verify func(context.Context)
 }
 
@@ -78,7 +78,7 @@ func (s *service) GetSweep(_ context.Context, req *outbidv1.GetSweepRequest) (*o
 	return &outbidv1.GetSweepResponse{Sweep: sweep}, nil
 }
 
-// sweep finds the sweep that a request names.
+// sweep returns the sweep that a request names.
 func (s *service) sweep(id string) (*outbidv1.Sweep, error) {
 	if id == "" {
 		return nil, errNoSweep()
@@ -113,7 +113,7 @@ func (s *service) ListTrials(_ context.Context, req *outbidv1.ListTrialsRequest)
 	if err != nil {
 		return nil, err
 	}
-	trials, err := s.trials(req.GetSweep(), order, token.Next, size+1) // one more, to know whether there is more
+	trials, err := s.trials(req.GetSweep(), order, token.Next, size+1) // one more shows whether there is another page
 	if err != nil {
 		return nil, err
 	}
@@ -141,7 +141,7 @@ func (s *service) GetTrial(_ context.Context, req *outbidv1.GetTrialRequest) (*o
 	return &outbidv1.GetTrialResponse{Trial: trial}, nil
 }
 
-// trial finds the trial that a request names.
+// trial returns the trial that a request names.
 func (s *service) trial(sweep string, n int32) (*outbidv1.Trial, error) {
 	if sweep == "" {
 		return nil, errNoSweep()
@@ -173,7 +173,7 @@ func (s *service) ControlSweep(ctx context.Context, req *outbidv1.ControlSweepRe
 	return &outbidv1.ControlSweepResponse{Sweep: sweep}, nil
 }
 
-// ListNodes implements the service. Devices are shared, so everybody sees who holds them.
+// ListNodes implements the service. Devices are shared, so every caller sees which trials hold them.
 func (s *service) ListNodes(context.Context, *outbidv1.ListNodesRequest) (*outbidv1.ListNodesResponse, error) {
 	return &outbidv1.ListNodesResponse{Nodes: s.control.Nodes()}, nil
 }
@@ -226,7 +226,7 @@ func (s *service) GetServerInfo(ctx context.Context, req *outbidv1.GetServerInfo
 	return resp, nil
 }
 
-// sweepEnded reports whether nothing more will happen to a sweep by itself.
+// sweepEnded reports whether a sweep has ended. It continues only if a user extends it.
 func sweepEnded(state outbidv1.SweepState) bool {
 	return slices.Contains([]outbidv1.SweepState{
 		outbidv1.SweepState_SWEEP_STATE_DONE, outbidv1.SweepState_SWEEP_STATE_STOPPED,
@@ -234,7 +234,7 @@ func sweepEnded(state outbidv1.SweepState) bool {
 	}, state)
 }
 
-// trialEnded reports whether nothing more will happen to a trial.
+// trialEnded reports whether a trial has ended.
 func trialEnded(state outbidv1.TrialState) bool {
 	return state >= outbidv1.TrialState_TRIAL_STATE_COMPLETED
 }

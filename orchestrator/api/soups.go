@@ -21,14 +21,14 @@ import (
 )
 
 const (
-	// maxSoupParts bounds how many trials a soup may say that it tried.
+	// maxSoupParts limits the number of trials in a soup's list.
 	maxSoupParts = 1000
-	// soupMargin is how much larger a soup may be than the largest of the checkpoints that it is of: by its metadata.
+	// soupMargin is how much larger a soup may be than its largest checkpoint, because of its metadata.
 	soupMargin = 1 << 20
 )
 
-// PutSoup implements the service. The store takes the soup whole or not at all, and the ledger names it once it is there: what a crash
-// between the two leaves is tidied away as checkpoints are.
+// PutSoup implements the service. The store writes the soup atomically, and the ledger names it afterwards. If the
+// server crashes in between, the garbage collector deletes the file, just like a lost checkpoint.
 func (s *service) PutSoup(stream grpc.ClientStreamingServer[outbidv1.PutSoupRequest, outbidv1.PutSoupResponse]) error {
 	ctx := stream.Context()
 	first, err := stream.Recv()
@@ -63,15 +63,15 @@ func (s *service) PutSoup(stream grpc.ClientStreamingServer[outbidv1.PutSoupRequ
 	return stream.SendAndClose(&outbidv1.PutSoupResponse{Soup: kept})
 }
 
-// checkSoup says what is wrong with a soup that is to be kept: it is an average of checkpoints that the sweep keeps, and so no
-// larger than they are.
+// checkSoup rejects an invalid soup. A soup is an average of checkpoints that the sweep keeps, so it cannot be larger
+// than they are.
 func (s *service) checkSoup(sweep *outbidv1.Sweep, soup *outbidv1.Soup) error {
 	sum, err := hex.DecodeString(soup.GetSha256())
 	switch {
 	case err != nil || len(sum) != sha256.Size || soup.GetSha256() != hex.EncodeToString(sum):
 		return fieldError("soup.sha256", "%q: want the file's SHA-256 in lower-case hex", soup.GetSha256())
 	case soup.Metric != nil && !state.Finite(soup.GetMetric()):
-		return fieldError("soup.metric", "%g: want a number, or none where nobody asked what it is worth", soup.GetMetric())
+		return fieldError("soup.metric", "%g: must be a finite number, or left out if the soup was not evaluated", soup.GetMetric())
 	case len(soup.GetParts()) > maxSoupParts:
 		return fieldError("soup.parts", "%d trials; at most %d may join", len(soup.GetParts()), maxSoupParts)
 	}
@@ -82,7 +82,7 @@ func (s *service) checkSoup(sweep *outbidv1.Sweep, soup *outbidv1.Soup) error {
 			return err
 		}
 		if seen[p.GetTrial()] {
-			return fieldError("soup.parts", "trial %d is there twice", p.GetTrial())
+			return fieldError("soup.parts", "trial %d is listed twice", p.GetTrial())
 		}
 		seen[p.GetTrial()] = true
 		for _, c := range t.GetCheckpoints() {
@@ -93,23 +93,23 @@ func (s *service) checkSoup(sweep *outbidv1.Sweep, soup *outbidv1.Soup) error {
 	}
 	switch {
 	case largest < 0:
-		return fieldError("soup.parts", "none of the trials that it is of keeps a checkpoint; name those that were averaged as kept")
+		return fieldError("soup.parts", "none of the trials marked as kept has a checkpoint; mark the trials that were averaged")
 	case soup.GetBytes() <= 0 || soup.GetBytes() > largest+soupMargin:
-		return fieldError("soup.bytes", "%d; an average is about as large as what it is of, and the largest of these checkpoints has %d",
+		return fieldError("soup.bytes", "%d is too large; an average is about as large as the checkpoints, of which the largest has %d",
 			soup.GetBytes(), largest)
 	}
 	return nil
 }
 
-// soupFile is a soup as it comes. It gives its last bytes only if all of it is what was announced: so a store, which takes whole
-// objects, never has another.
+// soupFile is a soup that is being received. It returns the last bytes only if the whole file matches the announcement,
+// so a store, which writes whole objects, never contains a wrong one.
 type soupFile struct {
 	recv func() (*outbidv1.PutSoupRequest, error)
 	data []byte
 	left int64
 	want string
 	hash hash.Hash
-	// taken says that data was counted; err is what was wrong with what came.
+	// taken is set when data was counted. err is what was wrong with the received data.
 	taken bool
 	err   error
 }
@@ -120,10 +120,10 @@ func (f *soupFile) Read(p []byte) (int, error) {
 		return 0, f.err
 	}
 	for !f.taken || len(f.data) == 0 {
-		if f.taken && f.left == 0 { // nothing is left to give
+		if f.taken && f.left == 0 { // all bytes were read
 			return 0, io.EOF
 		}
-		if f.err = f.take(); f.err != nil {
+		if f.err = f.nextPiece(); f.err != nil {
 			return 0, f.err
 		}
 	}
@@ -132,8 +132,8 @@ func (f *soupFile) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// take counts the newest piece, and waits for the next if that was given out.
-func (f *soupFile) take() error {
+// nextPiece counts the newest piece, and receives the next one after that was read.
+func (f *soupFile) nextPiece() error {
 	if f.taken {
 		piece, err := f.recv()
 		if errors.Is(err, io.EOF) {
@@ -147,13 +147,13 @@ func (f *soupFile) take() error {
 	f.taken = true
 	_, _ = f.hash.Write(f.data)
 	if f.left -= int64(len(f.data)); f.left < 0 {
-		return fieldError("data", "goes on beyond soup.bytes")
+		return fieldError("data", "is longer than soup.bytes")
 	}
 	if f.left > 0 {
 		return nil
 	}
 	if sum := hex.EncodeToString(f.hash.Sum(nil)); sum != f.want {
-		return status.Errorf(codes.DataLoss, "the soup arrived damaged: its SHA-256 is %s, announced was %s; try again", sum, f.want)
+		return status.Errorf(codes.DataLoss, "the soup arrived damaged: its SHA-256 is %s instead of %s; try again", sum, f.want)
 	}
 	for {
 		piece, err := f.recv()
@@ -163,7 +163,7 @@ func (f *soupFile) take() error {
 		case err != nil:
 			return err
 		case len(piece.GetData()) > 0:
-			return fieldError("data", "goes on beyond soup.bytes")
+			return fieldError("data", "is longer than soup.bytes")
 		}
 	}
 }
@@ -182,9 +182,9 @@ func (s *service) GetSoup(req *outbidv1.GetSoupRequest, stream grpc.ServerStream
 	}
 	switch {
 	case soup == nil && len(sweep.GetSoups()) == 0:
-		return status.Errorf(codes.NotFound, "sweep %s keeps no soup; 'outbid soup' makes one", sweep.GetId())
+		return status.Errorf(codes.NotFound, "sweep %s does not have a soup; 'outbid soup' makes one", sweep.GetId())
 	case soup == nil:
-		return status.Errorf(codes.NotFound, "sweep %s keeps no soup %d; GetSweep lists those it keeps", sweep.GetId(), req.GetNumber())
+		return status.Errorf(codes.NotFound, "sweep %s does not have a soup %d; GetSweep lists its soups", sweep.GetId(), req.GetNumber())
 	}
 	r, err := s.store.Get(stream.Context(), soup.GetKey())
 	if errors.Is(err, objects.ErrNotFound) {

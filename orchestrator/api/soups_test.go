@@ -36,13 +36,13 @@ func (c *fakeControl) PublishSoup(_ context.Context, sweep string, soup *outbidv
 	return s.view.GetSoups()[soup.GetNumber()-1], nil
 }
 
-// soupOf announces a file of these bytes.
+// soupOf announces a file with these bytes.
 func soupOf(file []byte) *outbidv1.Soup {
 	sum := sha256.Sum256(file)
 	return &outbidv1.Soup{
 		Bytes: int64(len(file)), Sha256: hex.EncodeToString(sum[:]), Metric: proto.Float64(.9),
 		Parts: []*outbidv1.SoupPart{{Trial: 1, Metric: .8, Soup: proto.Float64(.9), Kept: true}, {Trial: 0, Note: "it differs"}},
-		Key:   "checkpoints/other-2/soups/stolen.safetensors", Number: 70, Actor: "somebody else", // the server says these
+		Key:   "checkpoints/other-2/soups/stolen.safetensors", Number: 70, Actor: "somebody else", // the server sets these
 	}
 }
 
@@ -56,7 +56,7 @@ func putSoup(ctx context.Context, c outbidv1.OutbidServiceClient, sweep string, 
 		n := min(len(file), 100_000)
 		piece.Data, file = file[:n], file[n:]
 		if stream.Send(piece) != nil || len(file) == 0 {
-			break // CloseAndRecv says why
+			break // CloseAndRecv returns the error
 		}
 	}
 	resp, err := stream.CloseAndRecv()
@@ -85,8 +85,8 @@ func getSoup(ctx context.Context, c outbidv1.OutbidServiceClient, sweep string, 
 	}
 }
 
-// kitchen is a house with a sweep of two trials, of which number 1 keeps a checkpoint.
-func kitchen(t *testing.T, bytes int64) *house {
+// serveSoups is a house with a sweep of two trials; number 1 has a checkpoint.
+func serveSoups(t *testing.T, bytes int64) *testServer {
 	t.Helper()
 	h := serve(t, nil)
 	h.control.add("digits-1", "", 2)
@@ -99,10 +99,10 @@ func kitchen(t *testing.T, bytes int64) *house {
 func TestASoupIsKeptAndFetched(t *testing.T) {
 	t.Parallel()
 	files := [][]byte{bytes.Repeat([]byte("weights "), 100_000), bytes.Repeat([]byte("others "), 50_000)}
-	h := kitchen(t, int64(len(files[0])))
+	h := serveSoups(t, int64(len(files[0])))
 	c := h.dial(t, "")
 	if _, _, err := getSoup(t.Context(), c, "digits-1", 0); status.Code(err) != codes.NotFound || !strings.Contains(err.Error(), "outbid soup") {
-		t.Errorf("of none: %v", err)
+		t.Errorf("without a soup: %v", err)
 	}
 	for i, file := range files {
 		soup, err := putSoup(t.Context(), c, "digits-1", soupOf(file), file)
@@ -123,19 +123,20 @@ func TestASoupIsKeptAndFetched(t *testing.T) {
 	if _, _, err := getSoup(t.Context(), c, "digits-1", 3); status.Code(err) != codes.NotFound {
 		t.Errorf("soup 3: %v", err)
 	}
-	for key := range h.store.data { // a disk that forgets
+	for key := range h.store.data { // simulates a disk that loses data
 		h.store.data[key][7]++
 	}
 	if _, _, err := getSoup(t.Context(), c, "digits-1", 0); status.Code(err) != codes.DataLoss {
-		t.Errorf("a damaged one: %v", err)
+		t.Errorf("a damaged soup: %v", err)
 	}
 	clear(h.store.data)
 	if _, _, err := getSoup(t.Context(), c, "digits-1", 0); status.Code(err) != codes.NotFound {
-		t.Errorf("one that is gone: %v", err)
+		t.Errorf("a lost soup: %v", err)
 	}
 }
 
-// What is not whole, or not what was announced, is not kept, and nothing of it is left.
+// TestABadSoupIsNotKept checks that a soup that is incomplete or differs from its announcement is rejected and leaves
+// nothing in the store.
 func TestABadSoupIsNotKept(t *testing.T) {
 	t.Parallel()
 	file := bytes.Repeat([]byte("weights "), 100_000)
@@ -149,7 +150,7 @@ func TestABadSoupIsNotKept(t *testing.T) {
 		"no sweep":      {"", nil, file, codes.InvalidArgument, "sweep"},
 		"other sweep":   {"digits-2", nil, file, codes.NotFound, "digits-2"},
 		"cut off":       {"digits-1", nil, file[:len(file)-1], codes.InvalidArgument, "ends 1 bytes before soup.bytes"},
-		"too long":      {"digits-1", nil, append(bytes.Clone(file), 'x'), codes.InvalidArgument, "goes on beyond soup.bytes"},
+		"too long":      {"digits-1", nil, append(bytes.Clone(file), 'x'), codes.InvalidArgument, "is longer than soup.bytes"},
 		"damaged":       {"digits-1", nil, append(bytes.Clone(file[1:]), 'x'), codes.DataLoss, "try again"},
 		"no hash":       {"digits-1", func(s *outbidv1.Soup) { s.Sha256 = "AB" }, file, codes.InvalidArgument, "soup.sha256"},
 		"NaN":           {"digits-1", func(s *outbidv1.Soup) { s.Metric = proto.Float64(math.NaN()) }, file, codes.InvalidArgument, "soup.metric"},
@@ -162,7 +163,7 @@ func TestABadSoupIsNotKept(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h := kitchen(t, int64(len(file)))
+			h := serveSoups(t, int64(len(file)))
 			soup := soupOf(file)
 			if tc.change != nil {
 				tc.change(soup)
@@ -178,12 +179,13 @@ func TestABadSoupIsNotKept(t *testing.T) {
 	}
 }
 
-// A soup whose sweep is deleted meanwhile goes too. After an error that leaves open what is in the ledger it stays.
+// TestASoupOfASweepThatGoesIsDeleted checks that a soup is deleted if its sweep is deleted in the meantime. After an
+// error that may have reached the ledger it stays.
 func TestASoupOfASweepThatGoesIsDeleted(t *testing.T) {
 	t.Parallel()
 	file := []byte("weights")
 	for fail, left := range map[error]int{state.ErrNotFound: 0, context.Canceled: 1} {
-		h := kitchen(t, 7)
+		h := serveSoups(t, 7)
 		h.control.fail = fmt.Errorf("just now: %w", fail)
 		if _, err := putSoup(t.Context(), h.dial(t, ""), "digits-1", soupOf(file), file); err == nil || len(h.store.data) != left {
 			t.Errorf("%v: %v, and the store holds %d objects", fail, err, len(h.store.data))
@@ -197,7 +199,7 @@ func TestWhoMaySeeSoups(t *testing.T) {
 	h.control.add("digits-1", "vision", 2)
 	file := []byte("weights")
 	for who, want := range map[string][2]codes.Code{
-		"ann": {codes.InvalidArgument, codes.NotFound}, // its trials keep no checkpoint, and it no soup
+		"ann": {codes.InvalidArgument, codes.NotFound}, // its trials do not have checkpoints, and it does not have soups
 		"bob": {codes.NotFound, codes.NotFound},
 		"eve": {codes.PermissionDenied, codes.NotFound},
 	} {

@@ -15,7 +15,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// maxKey bounds an idempotency key.
+// maxKey limits an idempotency key in bytes.
 const maxKey = 200
 
 // SubmitSweep implements the service.
@@ -38,7 +38,7 @@ func (s *service) SubmitSweep(ctx context.Context, req *outbidv1.SubmitSweepRequ
 		return nil, err
 	}
 	if f := checked.GetFunction(); f != nil {
-		s.blobs.hold(f.GetBlob(), who.Tenant)
+		s.blobs.protect(f.GetBlob(), who.Tenant)
 		if err := s.checkBlob(ctx, f); err != nil {
 			s.blobs.release(f.GetBlob(), who.Tenant)
 			return nil, err
@@ -50,13 +50,13 @@ func (s *service) SubmitSweep(ctx context.Context, req *outbidv1.SubmitSweepRequ
 		return nil, fieldError("idempotency_key", "is %d bytes long; at most %d", len(key), maxKey)
 	}
 	if key != "" {
-		// Nobody is to meet another's sweep because they chose the same key.
+		// Another caller's use of the same key must not return this sweep.
 		key = who.Name + "/" + key
 	}
 	tenant := tenantOf(checked)
 	if err := s.logs.Reserve(ctx, tenant, s.limitOf(tenant).LogBytes); err != nil {
-		// That is no reason not to train.
-		s.logger.WarnContext(ctx, "there is no room for what trials print", "tenant", tenant, "err", err)
+		// Training is possible without logs.
+		s.logger.WarnContext(ctx, "no room is left for the output of trials", "tenant", tenant, "err", err)
 	}
 	id, err := s.control.Submit(ctx, checked, who.Name, key)
 	if err != nil {
@@ -72,15 +72,15 @@ func (s *service) SubmitSweep(ctx context.Context, req *outbidv1.SubmitSweepRequ
 	return &outbidv1.SubmitSweepResponse{Sweep: sweep, Warnings: secretWarnings(checked)}, nil
 }
 
-// drawSeed gives a sweep whose seed was left out one of its own, which its spec shows, so that it can be run again. It is
-// short enough to be typed.
+// drawSeed gives a sweep without a seed a random one. The spec shows it so that the sweep can be repeated. It is short
+// enough to type.
 func drawSeed(t *outbidv1.Tuner, draw func() uint32) {
 	if t.Seed == nil {
 		t.Seed = new(uint64(draw()))
 	}
 }
 
-// prepare returns a copy of a spec that is the caller's, with defaults, and checked.
+// prepare returns a copy of the caller's spec, with defaults, after checking it.
 func (s *service) prepare(who Principal, sent *outbidv1.SweepSpec) (*outbidv1.SweepSpec, error) {
 	if sent == nil {
 		return nil, fieldError("spec", "is missing")
@@ -104,26 +104,26 @@ func (s *service) prepare(who Principal, sent *outbidv1.SweepSpec) (*outbidv1.Sw
 		return nil, err
 	}
 	if len(own.GetTuner().GetPlugin().GetCommand()) > 0 && who.Role != RoleAdmin {
-		// Its program would run here, as the orchestrator.
-		return nil, status.Errorf(codes.PermissionDenied, "tuner.plugin: %s is a %s; a tuner that is a program of its own "+
-			"needs an admin's token", who.Name, who.Role)
+		// The program would run on this machine with the orchestrator's rights.
+		return nil, status.Errorf(codes.PermissionDenied, "tuner.plugin: %s is a %s; a tuner plugin "+
+			"requires an admin's token", who.Name, who.Role)
 	}
 	return own, nil
 }
 
-// checkBlob makes sure that the function of a sweep is in the store.
+// checkBlob checks that the function of a sweep is in the store.
 func (s *service) checkBlob(ctx context.Context, f *outbidv1.Function) error {
 	_, err := s.store.Stat(ctx, objects.BlobKey(f.GetBlob()))
 	if errors.Is(err, objects.ErrNotFound) {
 		return fieldError("function.blob", "there is no function %s on this server; send it with PutBlob first", f.GetBlob())
 	}
 	if err != nil {
-		return fmt.Errorf("look for the function of a sweep: %w", err)
+		return fmt.Errorf("find the function of a sweep: %w", err)
 	}
 	return nil
 }
 
-// ExtendSweep implements the service. Control knows the old spec, so it checks the new one.
+// ExtendSweep implements the service. Control has the old spec, so it checks the new one.
 func (s *service) ExtendSweep(ctx context.Context, req *outbidv1.ExtendSweepRequest) (
 	*outbidv1.ExtendSweepResponse, error,
 ) {

@@ -20,7 +20,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// okSpec is a spec of an external sweep with a few random trials.
+// okSpec returns a spec of an external sweep with a few random trials.
 func okSpec() *outbidv1.SweepSpec {
 	return &outbidv1.SweepSpec{
 		Name: "digits", Metric: "accuracy", Mode: "max",
@@ -149,7 +149,7 @@ func TestErrorsOfControl(t *testing.T) {
 		},
 		"store away": {
 			fmt.Errorf("x: %w", objects.ErrUnavailable), codes.Unavailable,
-			jsonError{Code: "UNAVAILABLE", Message: "object store is unavailable; try again later"},
+			jsonError{Code: "UNAVAILABLE", Message: "object store is unavailable; retry later"},
 		},
 		"ours": {errors.New("secret path"), codes.Internal, jsonError{Code: "INTERNAL"}},
 	} {
@@ -230,7 +230,7 @@ func TestWarnings(t *testing.T) {
 func TestPreviewSweep(t *testing.T) {
 	t.Parallel()
 	h := serve(t, func(c *Config) { c.Tokens = testTokens(t) })
-	client := h.dial(t, token("eve")) // a viewer may look ahead
+	client := h.dial(t, token("eve")) // a viewer may preview
 	hyperband := okSpec()
 	hyperband.Tuner.Kind = &outbidv1.Tuner_Hyperband{Hyperband: &outbidv1.Hyperband{MaxSteps: 81}}
 	hyperband.Limits = nil

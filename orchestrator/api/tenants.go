@@ -13,10 +13,10 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// memberships are the tenants for which a caller may act beside that of its token.
+// memberships lists the tenants for which a caller may act in addition to the tenant of its token.
 type memberships struct{ tenants []string }
 
-// member adds the tenants that name the caller as a member.
+// member adds the tenants that list the caller as a member.
 func (i *interceptor) member(who Principal) Principal {
 	if all := i.control.MemberOf(who.Name); len(all) > 0 {
 		who.also = &memberships{all}
@@ -81,14 +81,14 @@ func (s *service) tenant(ctx context.Context, name string) (*outbidv1.TenantStat
 			return t, s.showLimits(ctx, t)
 		}
 	}
-	if who := caller(ctx); name == who.Tenant || name == state.DefaultTenant { // which have no sweeps yet
+	if who := caller(ctx); name == who.Tenant || name == state.DefaultTenant { // these may not have sweeps yet
 		t := &outbidv1.TenantState{Tenant: &outbidv1.Tenant{Name: name, Weight: 1}, Use: &outbidv1.TenantUse{}}
 		return t, s.showLimits(ctx, t)
 	}
 	return nil, noTenant(name)
 }
 
-// checkTenant names the first field of a tenant that is wrong.
+// checkTenant returns an error that names the first invalid field of a tenant.
 func checkTenant(t *outbidv1.Tenant) error {
 	if !regexp.MustCompile(`^[a-z]([a-z0-9-]{0,40}[a-z0-9])?$`).MatchString(t.GetName()) {
 		return fieldError("tenant.name", "%q cannot be a tenant; use lower-case letters, digits and dashes, a letter first", t.GetName())
@@ -101,7 +101,7 @@ func checkTenant(t *outbidv1.Tenant) error {
 	}
 	for kind, n := range t.GetQuota().GetTypes() {
 		if n < 0 || kind == "" {
-			return fieldError("tenant.quota.types", "%d devices of type %q: want a type, and a number from 0 on", n, kind)
+			return fieldError("tenant.quota.types", "%d devices of type %q: want a type, and a number of at least 0", n, kind)
 		}
 	}
 	for _, name := range t.GetMembers() {
@@ -114,7 +114,7 @@ func checkTenant(t *outbidv1.Tenant) error {
 
 func checkTenantLimits(l *outbidv1.TenantLimits) error {
 	if h := l.GetDeviceHours(); !(h >= 0) || math.IsInf(h, 0) {
-		return fieldError("tenant.limits.device_hours", "%v is not a finite number from 0 on", h)
+		return fieldError("tenant.limits.device_hours", "%v is not a finite number of at least 0", h)
 	}
 	if _, err := limits.Over(limits.Default(), l); err != nil {
 		field, problem, _ := strings.Cut(err.Error(), ": ")
@@ -123,15 +123,15 @@ func checkTenantLimits(l *outbidv1.TenantLimits) error {
 	return nil
 }
 
-// limitOf is LimitOf.
+// limitOf calls LimitOf with the service's limits file.
 func (s *service) limitOf(tenant string) limits.Tenant { return LimitOf(s.control, s.limits, tenant) }
 
-// LimitOf returns what a tenant may take: what was set for it, and what a file of limits says of the rest.
+// LimitOf returns a tenant's limits: its own settings, and the limits file for the others.
 func LimitOf(control interface {
 	Tenant(name string) *outbidv1.Tenant
 }, file *Limits, tenant string,
 ) limits.Tenant {
-	// What was set has been checked. A version that knew other bounds may have set more than this one takes.
+	// The settings were checked when they were set, but another version may have allowed more than this one.
 	limit, err := limits.Over(file.Of(tenant), control.Tenant(tenant).GetLimits())
 	if err != nil {
 		return file.Of(tenant)

@@ -33,7 +33,8 @@ func TestTenantsThatCannotBe(t *testing.T) {
 	}
 }
 
-// Admins change tenants; others see those for which they may act, and may act for those that name them.
+// TestWhoMayActForATenant checks that only admins change tenants, and that others see and act for the tenants that list
+// them as members.
 func TestWhoMayActForATenant(t *testing.T) {
 	t.Parallel()
 	h := serve(t, func(c *Config) { c.Tokens = testTokens(t) })
@@ -51,17 +52,17 @@ func TestWhoMayActForATenant(t *testing.T) {
 		return s
 	}
 	if _, err := bob.SubmitSweep(t.Context(), &outbidv1.SubmitSweepRequest{Spec: theirs()}); status.Code(err) != codes.PermissionDenied {
-		t.Errorf("somebody else submitted a sweep of it: %v", err)
+		t.Errorf("another user submitted a sweep of it: %v", err)
 	}
 	if _, err := bob.GetTenant(t.Context(), &outbidv1.GetTenantRequest{Tenant: "vision"}); status.Code(err) != codes.NotFound {
-		t.Errorf("somebody else saw it: %v", err)
+		t.Errorf("another user saw it: %v", err)
 	}
 	vision.Members = []string{"bob"}
 	if _, err := root.SetTenant(t.Context(), &outbidv1.SetTenantRequest{Tenant: vision}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := bob.SubmitSweep(t.Context(), &outbidv1.SubmitSweepRequest{Spec: theirs()}); err != nil {
-		t.Errorf("a member did not submit a sweep of it, whose weight it may have: %v", err)
+		t.Errorf("a member could not submit a sweep with an allowed weight: %v", err)
 	}
 	list, err := bob.ListTenants(t.Context(), &outbidv1.ListTenantsRequest{})
 	if err != nil || len(list.GetTenants()) != 1 {

@@ -11,8 +11,8 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// checkText refuses a request in which a string holds what must not reach readers: control characters and bidirectional controls, by
-// which a name looks like another. It repairs what a machine wrote and nobody can write again.
+// checkText rejects a request in which a string contains control characters or bidirectional controls, because they can
+// make one name look like another. It repairs strings that a program wrote and that a user cannot correct.
 func checkText(req any) error {
 	m, ok := req.(proto.Message)
 	if tell, tells := req.(*outbidv1.TellTrialRequest); !ok || tells && isPlainTell(tell) {
@@ -20,14 +20,14 @@ func checkText(req any) error {
 	}
 	err := sanitize.Fields(m, textRule)
 	if wrong, ok := errors.AsType[*sanitize.FieldError](err); ok {
-		// Specs are named by their own paths, as in the file that they come from.
+		// A spec's fields are named by their paths in the user's file.
 		return fieldError(strings.TrimPrefix(wrong.Field, "spec."), "%s", wrong.Problem)
 	}
 	return err
 }
 
-// isPlainTell reports whether what a client tells is plain text. By far the most requests are such, and to look at each field of
-// thousands of reports by its description costs as much as to decode them.
+// isPlainTell reports whether all strings of a report are plain text. Most requests are reports, and walking their
+// fields by reflection costs as much as decoding them.
 func isPlainTell(tell *outbidv1.TellTrialRequest) bool {
 	if !sanitize.IsPlain(tell.GetSweep(), tell.GetError()) {
 		return false
@@ -47,7 +47,7 @@ func isPlainTell(tell *outbidv1.TellTrialRequest) bool {
 	return true
 }
 
-// textRule says what is done with the strings of a field. Names and all else that is not listed are refused.
+// textRule returns what is done with the strings of a field. Names, and all fields that are not listed, are rejected.
 func textRule(field protoreflect.FieldDescriptor, key bool) sanitize.Rule {
 	if key {
 		return sanitize.Refuse

@@ -20,7 +20,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// spoof is shown as "live.exe" by what follows the control in it.
+// spoof is displayed as "live.exe" because of its control character.
 const spoof = "\u202Eexe.evil"
 
 // planted is a request with a spoof in one string.
@@ -28,12 +28,12 @@ type planted struct {
 	method protoreflect.MethodDescriptor
 	path   string
 	req    proto.Message
-	// field, and whether the spoof is a key of it.
+	// field is the string's field. key is set if the spoof is a map key.
 	field protoreflect.FieldDescriptor
 	key   bool
 }
 
-// plant makes a request for each string that the requests of the service may hold. Messages that hold themselves are entered twice.
+// plant creates a request for each string in the service's requests. It enters recursive messages twice.
 func plant() []planted {
 	var all []planted
 	methods := outbidv1.File_outbid_v1_service_proto.Services().ByName("OutbidService").Methods()
@@ -59,7 +59,7 @@ func eachString(m protoreflect.Message, within map[protoreflect.FullName]int, ab
 	for i := range fields.Len() {
 		field := fields.Get(i)
 		path := strings.TrimPrefix(above+"."+field.TextName(), ".")
-		if name.Parent() == "google.protobuf" { // JSON to users
+		if name.Parent() == "google.protobuf" { // it is JSON for users
 			path = above
 		}
 		switch {
@@ -101,8 +101,8 @@ func eachEntry(m protoreflect.Message, field protoreflect.FieldDescriptor, withi
 	}
 }
 
-// No string of any request brings a bidirectional control to control, the store or the ledger: it is refused by the name of its field,
-// or repaired if a machine wrote it.
+// TestNoRequestCarriesASpoof checks that no string of any request carries a bidirectional control to Control, the store
+// or the ledger. The request is rejected with the field's name, or repaired if a program wrote the string.
 func TestNoRequestCarriesASpoof(t *testing.T) {
 	t.Parallel()
 	h := serve(t, nil)
@@ -161,12 +161,13 @@ func sendOne(ctx context.Context, conn *grpc.ClientConn, p planted) error {
 	if err != nil {
 		return err
 	}
-	_ = stream.SendMsg(p.req) // the answer says what was wrong
+	_ = stream.SendMsg(p.req) // the answer has the error
 	_ = stream.CloseSend()
 	return stream.RecvMsg(dynamicpb.NewMessage(p.method.Output()))
 }
 
-// What machines read may hold control characters that names may not.
+// TestCommandsMayHoldControlCharacters checks that strings for programs may contain control characters that names may
+// not.
 func TestCommandsMayHoldControlCharacters(t *testing.T) {
 	t.Parallel()
 	req := &outbidv1.SubmitSweepRequest{Spec: &outbidv1.SweepSpec{

@@ -10,33 +10,33 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/state"
 )
 
-// throttle bounds what each tenant asks of the API at once and in a minute. A caller that speaks for every tenant is bounded by
-// its own name, and an admin is not bounded.
+// throttle limits each tenant's open streams and its submissions per minute. A caller for every tenant is limited by
+// its own name; an admin is not limited.
 type throttle struct {
 	limitOf func(tenant string) limits.Tenant
 	now     func() time.Time
 
 	mu      sync.Mutex
-	tenants map[string]*asked
+	tenants map[string]*tenantUsage
 }
 
-// asked is what a tenant asks of the API.
-type asked struct {
+// tenantUsage is a tenant's use of the API.
+type tenantUsage struct {
 	streams int64
-	// tokens are the sweeps that it may still submit at once, at a time.
+	// tokens is the number of sweeps that it could submit at once at the time at.
 	tokens float64
 	at     time.Time
 }
 
 func newThrottle(limitOf func(string) limits.Tenant) *throttle {
-	return &throttle{limitOf: limitOf, now: time.Now, tenants: map[string]*asked{}}
+	return &throttle{limitOf: limitOf, now: time.Now, tenants: map[string]*tenantUsage{}}
 }
 
-// keptTenants bounds how many tenants are remembered; those that ask for nothing are forgotten first.
+// keptTenants limits how many tenants are remembered. Tenants without streams are removed first.
 const keptTenants = 10_000
 
-// of returns what a tenant asks. The caller holds the lock.
-func (t *throttle) of(name string, limit limits.Tenant) *asked {
+// entry returns the entry of a tenant. The caller holds the lock.
+func (t *throttle) entry(name string, limit limits.Tenant) *tenantUsage {
 	a := t.tenants[name]
 	if a == nil {
 		if len(t.tenants) >= keptTenants {
@@ -46,13 +46,13 @@ func (t *throttle) of(name string, limit limits.Tenant) *asked {
 				}
 			}
 		}
-		a = &asked{tokens: float64(limit.Submits), at: t.now()}
+		a = &tenantUsage{tokens: float64(limit.Submits), at: t.now()}
 		t.tenants[name] = a
 	}
 	return a
 }
 
-// payer is whose limit a call counts against: its tenant, or its caller where that speaks for every tenant.
+// payer returns the name whose limit a call counts against: the tenant, or the caller if it may act for every tenant.
 func (p Principal) payer() string {
 	if p.Tenant == AnyTenant {
 		return "caller " + p.Name
@@ -60,7 +60,8 @@ func (p Principal) payer() string {
 	return "tenant " + p.Tenant
 }
 
-// submit counts a sweep that is submitted for a tenant, or says when the next one may be.
+// submit counts a sweep that is submitted for a tenant, or returns an error with the time until the next one is
+// allowed.
 func (t *throttle) submit(who Principal, tenant string) error {
 	limit := t.limitOf(tenant)
 	if limit.Submits == limits.Unlimited || who.Role == RoleAdmin {
@@ -68,7 +69,7 @@ func (t *throttle) submit(who Principal, tenant string) error {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	a, now, most := t.of("tenant "+tenant, limit), t.now(), float64(limit.Submits)
+	a, now, most := t.entry("tenant "+tenant, limit), t.now(), float64(limit.Submits)
 	a.tokens, a.at = min(most, a.tokens+now.Sub(a.at).Minutes()*most), now
 	if a.tokens >= 1 {
 		a.tokens--
@@ -77,20 +78,20 @@ func (t *throttle) submit(who Principal, tenant string) error {
 	wait := time.Duration((1 - a.tokens) / most * float64(time.Minute))
 	return &state.LimitError{
 		Limit: "submits_per_minute", Tenant: tenant, RetryAfter: wait,
-		Text: fmt.Sprintf("tenant %s submits more than %d sweeps in a minute; try again in %s", tenant, limit.Submits, wait.Round(time.Millisecond)),
+		Text: fmt.Sprintf("tenant %s submits more than %d sweeps per minute; retry in %s", tenant, limit.Submits, wait.Round(time.Millisecond)),
 	}
 }
 
-// stream counts a stream that is opened, until done is called.
+// stream counts an open stream until done is called.
 func (t *throttle) stream(ctx context.Context) (done func(), err error) {
 	who := caller(ctx)
 	name := who.payer()
 	limit := t.limitOf(who.Tenant)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	a := t.of(name, limit)
+	a := t.entry(name, limit)
 	if limit.Streams != limits.Unlimited && a.streams >= limit.Streams && who.Role != RoleAdmin {
-		over := &state.LimitError{Limit: "streams", Text: fmt.Sprintf("%s has %d streams open, and may have %d; close some, or let many "+
+		over := &state.LimitError{Limit: "streams", Text: fmt.Sprintf("%s has %d of at most %d streams open; close some, or let several "+
 			"readers share one", name, a.streams, limit.Streams)}
 		if who.Tenant != AnyTenant {
 			over.Tenant = who.Tenant
@@ -105,7 +106,7 @@ func (t *throttle) stream(ctx context.Context) (done func(), err error) {
 	}), nil
 }
 
-// use returns what a tenant asks now: its open streams, and the sweeps that it submitted in the last minute.
+// use returns a tenant's open streams and the sweeps that it submitted in the last minute.
 func (t *throttle) use(tenant string) (streams, submits int64) {
 	limit := t.limitOf(tenant)
 	t.mu.Lock()

@@ -17,31 +17,31 @@ import (
 	"sync/atomic"
 )
 
-// Role says what a token's holder may do.
+// Role defines what the holder of a token may do.
 type Role string
 
 // The roles.
 const (
 	// RoleAdmin may do everything with every tenant's sweeps.
 	RoleAdmin Role = "admin"
-	// RoleUser may do everything with the tenant's sweeps but read the ledger or run tuner plugins.
+	// RoleUser may do everything with the tenant's sweeps except read the ledger or run tuner plugins.
 	RoleUser Role = "user"
-	// RoleViewer may look at the tenant's sweeps.
+	// RoleViewer may read the tenant's sweeps.
 	RoleViewer Role = "viewer"
-	// RoleViewerNoLogs may look at the tenant's sweeps, except at what trials print, save, or find in their environment.
+	// RoleViewerNoLogs may read the tenant's sweeps, except trials' output, checkpoints and environment variables.
 	RoleViewerNoLogs Role = "viewer-nologs"
-	// RoleMetrics may read /metrics and nothing else.
+	// RoleMetrics may read only /metrics.
 	RoleMetrics Role = "metrics"
 )
 
-// Roles returns every role, the one that may do the most first.
+// Roles returns every role, the most powerful first.
 func Roles() []Role { return []Role{RoleAdmin, RoleUser, RoleViewer, RoleViewerNoLogs, RoleMetrics} }
 
-// views reports whether the role may look and change nothing.
-func (r Role) views() bool { return r == RoleViewer || r == RoleViewerNoLogs }
+// isReadOnly reports whether the role can read but not change anything.
+func (r Role) isReadOnly() bool { return r == RoleViewer || r == RoleViewerNoLogs }
 
-// may reports whether the role may call a method that needs an access.
-func (r Role) may(need access) bool {
+// allows reports whether the role grants a permission.
+func (r Role) allows(need access) bool {
 	switch need {
 	case open:
 		return true
@@ -57,33 +57,33 @@ func (r Role) may(need access) bool {
 	return false
 }
 
-// AnyTenant as a token's tenant stands for every tenant.
+// AnyTenant as a token's tenant means every tenant.
 const AnyTenant = "*"
 
-// Principal is who calls.
+// Principal is an authenticated caller.
 type Principal struct {
-	// Name is what events record as the actor.
+	// Name is recorded in events as the actor.
 	Name   string
 	Tenant string
 	Role   Role
 
-	// local is set for a caller that was not asked for a token.
+	// local is set for a caller without a token.
 	local bool
-	// also are further tenants for which it may act; nil for none.
+	// also has further tenants for which the caller may act, or is nil.
 	also *memberships
 }
 
-// owns reports whether the caller may see what belongs to a tenant.
+// owns reports whether the caller may access a tenant.
 func (p Principal) owns(tenant string) bool {
 	return p.Role == RoleAdmin || p.Tenant == AnyTenant || p.Tenant == tenant || p.also != nil && slices.Contains(p.also.tenants, tenant)
 }
 
-// local is who calls when no tokens are configured, which only loopback allows.
-func local() Principal {
+// localPrincipal returns the caller when no tokens are configured, which is allowed only on loopback.
+func localPrincipal() Principal {
 	return Principal{Name: "local", Tenant: AnyTenant, Role: RoleAdmin, local: true}
 }
 
-// Tokens knows bearer tokens. It keeps only their hashes.
+// Tokens holds the hashes of bearer tokens.
 type Tokens struct {
 	path    string
 	entries atomic.Pointer[[]tokenEntry]
@@ -96,12 +96,12 @@ type tokenEntry struct {
 
 const minTokenLength = 20
 
-// LoadTokens reads a file of tokens. Each line holds a token, a name, a tenant (or "*") and a role, separated by
-// blanks; empty lines and lines that begin with # are skipped.
+// LoadTokens reads a file of tokens. Each line has a token, a name, a tenant (or "*") and a role, separated by blanks.
+// Empty lines and lines that start with # are skipped.
 func LoadTokens(path string) (*Tokens, error) {
 	f, err := os.Open(path)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("there is no tokens file %s; make one with: outbid token new --file %s --name NAME", path, path)
+		return nil, fmt.Errorf("tokens file %s does not exist; create it with: outbid token new --file %s --name NAME", path, path)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open tokens: %w", err)
@@ -115,7 +115,7 @@ func LoadTokens(path string) (*Tokens, error) {
 	return t, nil
 }
 
-// Reload reads the file again and says whether it holds other tokens. After an error those of before stay.
+// Reload reads the file again, and reports whether the tokens changed. After an error the previous tokens stay valid.
 func (t *Tokens) Reload() (changed bool, err error) {
 	now, err := LoadTokens(t.path)
 	if err != nil {
@@ -135,7 +135,7 @@ func (t *Tokens) all() []tokenEntry {
 	return nil
 }
 
-// ParseTokens reads tokens from r as LoadTokens does; name stands for the file in errors, which never show a token.
+// ParseTokens reads tokens from r as LoadTokens does. name is the file's name in errors, which never show a token.
 func ParseTokens(r io.Reader, name string) (*Tokens, error) {
 	t := &Tokens{}
 	lines := bufio.NewScanner(r)
@@ -152,14 +152,14 @@ func ParseTokens(r io.Reader, name string) (*Tokens, error) {
 		return nil, fmt.Errorf("read tokens from %s: %w", name, err)
 	}
 	if len(t.all()) == 0 {
-		return nil, fmt.Errorf("%s holds no token; make one with: outbid token new --file %s --name NAME", name, name)
+		return nil, fmt.Errorf("%s does not contain a token; create one with: outbid token new --file %s --name NAME", name, name)
 	}
 	return t, nil
 }
 
 func (t *Tokens) add(fields []string) error {
 	if len(fields) != 4 {
-		return fmt.Errorf("a line holds a token, a name, a tenant and a role, not %d words", len(fields))
+		return fmt.Errorf("a line must have a token, a name, a tenant and a role, got %d words", len(fields))
 	}
 	token, who := fields[0], Principal{Name: fields[1], Tenant: fields[2], Role: Role(fields[3])}
 	if len(token) < minTokenLength {
@@ -180,7 +180,7 @@ func (t *Tokens) add(fields []string) error {
 	return nil
 }
 
-// find returns whose token this is. It takes the same time for every token of a file.
+// find returns the holder of a token. Its duration does not depend on which token of the file matches.
 func (t *Tokens) find(token string) (Principal, bool) {
 	hash := sha256.Sum256([]byte(token))
 	list, found := t.all(), -1
@@ -216,8 +216,8 @@ func checkPrincipal(who Principal) error {
 	return fmt.Errorf("role %q: must be admin, user, viewer, viewer-nologs or metrics", who.Role)
 }
 
-// MakeToken makes a token of 256 random bits, adds it to the file at path, which is created for its owner alone, and
-// returns it. A name may have one token only.
+// MakeToken creates a token of 256 random bits, adds it to the file at path, and returns it. A new file is readable
+// only by its owner. Each name may have only one token.
 func MakeToken(path string, who Principal) (string, error) {
 	if err := checkPrincipal(who); err != nil {
 		return "", err

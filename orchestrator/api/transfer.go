@@ -22,7 +22,7 @@ import (
 
 const (
 	maxBlob = 256 << 20
-	// pieceBytes is how much of a file goes into one message.
+	// pieceBytes is the amount of a file in one message.
 	pieceBytes = 256 << 10
 )
 
@@ -37,7 +37,7 @@ func (s *service) PutBlob(stream grpc.ClientStreamingServer[outbidv1.PutBlobRequ
 	defer func() { up.end(kept) }()
 	f, err := os.CreateTemp("", "outbid-blob-*")
 	if err != nil {
-		return fmt.Errorf("take in a blob: %w", err)
+		return fmt.Errorf("receive a blob: %w", err)
 	}
 	defer os.Remove(f.Name())
 	defer f.Close()
@@ -47,7 +47,7 @@ func (s *service) PutBlob(stream grpc.ClientStreamingServer[outbidv1.PutBlobRequ
 		return err
 	}
 	sha := hex.EncodeToString(h.Sum(nil))
-	s.blobs.hold(sha, who.Tenant)
+	s.blobs.protect(sha, who.Tenant)
 	if err := s.keepBlob(stream.Context(), sha, f, size); err != nil {
 		return err
 	}
@@ -55,7 +55,7 @@ func (s *service) PutBlob(stream grpc.ClientStreamingServer[outbidv1.PutBlobRequ
 	return stream.SendAndClose(&outbidv1.PutBlobResponse{Sha256: sha})
 }
 
-// receiveBlob writes what comes into the file and the hash and returns the blob's size.
+// receiveBlob writes the received data to the file and the hash, and returns the blob's size.
 func receiveBlob(
 	recv func() (*outbidv1.PutBlobRequest, error), f io.Writer, h hash.Hash, up *upload,
 ) (int64, error) {
@@ -70,14 +70,14 @@ func receiveBlob(
 		}
 		size += int64(len(piece.GetData()))
 		if size > maxBlob {
-			return 0, fieldError("data", "a function may have %d MiB; load what it needs on the worker instead of "+
+			return 0, fieldError("data", "a function may have at most %d MiB; load its data on the worker instead of "+
 				"pickling it", maxBlob>>20)
 		}
-		if err := up.more(int64(len(piece.GetData()))); err != nil {
+		if err := up.add(int64(len(piece.GetData()))); err != nil {
 			return 0, err
 		}
 		if _, err := io.MultiWriter(f, h).Write(piece.GetData()); err != nil {
-			return 0, fmt.Errorf("take in a blob: %w", err)
+			return 0, fmt.Errorf("receive a blob: %w", err)
 		}
 	}
 	if size == 0 {
@@ -86,7 +86,7 @@ func receiveBlob(
 	return size, nil
 }
 
-// keepBlob stores a blob, unless it is there.
+// keepBlob stores a blob unless the store has it.
 func (s *service) keepBlob(ctx context.Context, sha string, f io.ReadSeeker, size int64) error {
 	if info, err := s.store.Stat(ctx, objects.BlobKey(sha)); err == nil && info.Size == size {
 		return nil
@@ -157,18 +157,19 @@ func pickCheckpoint(t *outbidv1.Trial, step *int64) (*outbidv1.Checkpoint, error
 	case found != nil:
 		return found, nil
 	case step != nil:
-		return nil, status.Errorf(codes.NotFound, "trial %s/%d keeps no checkpoint of step %d; GetTrial lists those it "+
+		return nil, status.Errorf(codes.NotFound, "trial %s/%d does not have a checkpoint of step %d; GetTrial lists those it "+
 			"keeps", t.GetSweep(), t.GetNumber(), *step)
 	}
-	return nil, status.Errorf(codes.NotFound, "trial %s/%d keeps no checkpoint", t.GetSweep(), t.GetNumber())
+	return nil, status.Errorf(codes.NotFound, "trial %s/%d does not have a checkpoint", t.GetSweep(), t.GetNumber())
 }
 
-// sendPieces sends a file, whose first piece may be empty. One whose SHA-256 is not sha, if that is known, ends with an error.
+// sendPieces sends a file in pieces; the first may be empty. If sha is not empty and the file's SHA-256 differs, it
+// returns an error at the end.
 func sendPieces(r io.Reader, what, sha string, send func(first bool, data []byte) error) error {
 	h := sha256.New()
 	r = io.TeeReader(r, h)
 	for first := true; ; first = false {
-		buf := make([]byte, pieceBytes) // a message may still be on its way when the next one is read
+		buf := make([]byte, pieceBytes) // gRPC may still be sending the previous buffer
 		n, err := io.ReadFull(r, buf)
 		if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
 			return fmt.Errorf("read %s: %w", what, err)
@@ -183,7 +184,7 @@ func sendPieces(r io.Reader, what, sha string, send func(first bool, data []byte
 		}
 	}
 	if sum := hex.EncodeToString(h.Sum(nil)); sha != "" && sum != sha {
-		return status.Errorf(codes.DataLoss, "%s is damaged: its SHA-256 is %s, saved was %s", what, sum, sha)
+		return status.Errorf(codes.DataLoss, "%s is damaged: its SHA-256 is %s instead of %s", what, sum, sha)
 	}
 	return nil
 }

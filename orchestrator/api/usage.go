@@ -7,12 +7,12 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// showLimits adds the limits that are in force to a tenant as it stands, with what it has of each.
+// showLimits adds a tenant's limits, with its use of each.
 func (s *service) showLimits(ctx context.Context, t *outbidv1.TenantState) error {
 	name, use := t.GetTenant().GetName(), t.GetUse()
 	streams, submits := s.throttle.use(name)
 	use.Streams, use.Submits = int32(streams), int32(submits)
-	functions, _, err := s.blobs.used(ctx, name)
+	functions, _, err := s.blobs.usage(ctx, name)
 	if err != nil {
 		return err
 	}

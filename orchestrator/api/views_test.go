@@ -25,7 +25,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// nothing is a history and a source of logs that hold nothing.
+// nothing is an empty history and an empty source of logs.
 type nothing struct{}
 
 func (nothing) Append(uint64, []*outbidv1.Event) error { return nil }
@@ -53,7 +53,7 @@ func (noLogs) Tail(context.Context, string, string, *int32, int) ([]*outbidv1.Lo
 	return nil, 0, nil
 }
 
-// lines gathers what is logged.
+// lines collects log lines.
 type lines struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -71,14 +71,14 @@ func (l *lines) text() string {
 	return l.buf.String()
 }
 
-// serveLoop serves a real control loop whose fairness is made by the function.
+// serveLoop serves a real control loop with the given fairness function.
 func serveLoop(t *testing.T, log *slog.Logger, fairness func(*policy.App) *outbidv1.Fairness) outbidv1.OutbidServiceClient {
 	t.Helper()
 	client, _, _ := serveLoopOf(t, log, baseline.DRF{}, fairness)
 	return client
 }
 
-// serveLoopOf serves a real control loop with a policy. It returns a client, where the API is, and the loop.
+// serveLoopOf serves a real control loop with a policy. It returns a client, the API's address, and the loop.
 func serveLoopOf(
 	t *testing.T, log *slog.Logger, p policy.Policy, fairness func(*policy.App) *outbidv1.Fairness,
 ) (outbidv1.OutbidServiceClient, string, *control.Loop) {
@@ -125,13 +125,14 @@ func serveLoopOf(
 	return outbidv1.NewOutbidServiceClient(conn), server.Addr(), loop
 }
 
-// What cannot be computed of one sweep is left out of it and logged once; it and all others are shown to everybody.
+// TestASweepThatCannotBeShownWholeHidesNoOther checks that a part of a sweep that cannot be computed is omitted and
+// logged once, while this sweep and all others remain visible.
 func TestASweepThatCannotBeShownWholeHidesNoOther(t *testing.T) {
 	t.Parallel()
 	log := &lines{}
 	client := serveLoop(t, slog.New(slog.NewTextHandler(log, nil)), func(a *policy.App) *outbidv1.Fairness {
 		if strings.HasPrefix(a.ID, "bad") {
-			panic("there is no saying")
+			panic("it cannot be computed")
 		}
 		return &outbidv1.Fairness{Rho: 1}
 	})
@@ -143,7 +144,7 @@ func TestASweepThatCannotBeShownWholeHidesNoOther(t *testing.T) {
 		}
 	}
 	var readers errgroup.Group
-	for range 8 { // side by side, as readers come: the race detector looks on
+	for range 8 { // in parallel, as real readers: the race detector checks it
 		readers.Go(func() error {
 			r, err := client.ListSweeps(t.Context(), &outbidv1.ListSweepsRequest{})
 			if err != nil {

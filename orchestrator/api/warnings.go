@@ -9,7 +9,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// warnings says what about the cluster would keep a sweep's trials waiting. Policies decide; this only looks.
+// warnings returns why a sweep's trials would wait on this cluster. It only warns; the policy decides.
 func warnings(s *outbidv1.SweepSpec, nodes []*outbidv1.Node) []string {
 	if s.GetExternal() != nil {
 		return nil // its trials run elsewhere
@@ -25,7 +25,7 @@ func warnings(s *outbidv1.SweepSpec, nodes []*outbidv1.Node) []string {
 	}
 	found := typeWarnings(s.GetResources(), up)
 	if s.GetFunction() != nil && !slices.ContainsFunc(up, func(n *outbidv1.Node) bool { return n.GetInfo().GetTrusted() }) {
-		found = append(found, "no worker of this server may run functions: workers must have joined it ('outbid worker join')")
+		found = append(found, "no worker of this server may run functions; a worker must join with 'outbid worker join' first")
 	}
 	if len(found) > 0 {
 		return found
@@ -33,7 +33,7 @@ func warnings(s *outbidv1.SweepSpec, nodes []*outbidv1.Node) []string {
 	return sizeWarnings(s, up)
 }
 
-// typeWarnings names wanted device types that no node has.
+// typeWarnings names the requested device types that no node has.
 func typeWarnings(r *outbidv1.Resources, nodes []*outbidv1.Node) []string {
 	var have []string
 	for _, n := range nodes {
@@ -56,7 +56,7 @@ func typeWarnings(r *outbidv1.Resources, nodes []*outbidv1.Node) []string {
 		strings.Join(have, ", "))}
 }
 
-// sizeWarnings says if no node alone is large enough for a trial.
+// sizeWarnings warns if no single node is large enough for a trial.
 func sizeWarnings(s *outbidv1.SweepSpec, nodes []*outbidv1.Node) []string {
 	r := s.GetResources()
 	memory := int64(0)
@@ -69,7 +69,7 @@ func sizeWarnings(s *outbidv1.SweepSpec, nodes []*outbidv1.Node) []string {
 		if s.GetFunction() != nil && !n.GetInfo().GetTrusted() {
 			continue
 		}
-		count := usable(r, n.GetInfo().GetDevices())
+		count := maxUsableDevices(r, n.GetInfo().GetDevices())
 		most = max(most, count)
 		fits = fits || count >= devices && n.GetInfo().GetCpus() >= r.GetCpus() && n.GetInfo().GetMemoryBytes() >= memory
 	}
@@ -77,7 +77,7 @@ func sizeWarnings(s *outbidv1.SweepSpec, nodes []*outbidv1.Node) []string {
 	case most < devices:
 		return []string{fmt.Sprintf("a trial needs %d such devices on one node; the largest node has %d", devices, most)}
 	case !fits:
-		return []string{fmt.Sprintf("no node has the %g CPUs and %s of memory that a trial asks for beside its devices",
+		return []string{fmt.Sprintf("no node has the %g CPUs and %s of memory that a trial requests besides its devices",
 			r.GetCpus(), orNone(r.GetMemory()))}
 	}
 	return nil
@@ -90,8 +90,8 @@ func orNone(memory string) string {
 	return memory
 }
 
-// usable counts the devices that a trial could get together: those of one type that it may run on.
-func usable(r *outbidv1.Resources, devices []*outbidv1.Device) int {
+// maxUsableDevices returns the most devices of one allowed type that a trial could get on a node.
+func maxUsableDevices(r *outbidv1.Resources, devices []*outbidv1.Device) int {
 	counts := map[string]int{}
 	most := 0
 	for _, d := range devices {

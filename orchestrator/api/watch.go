@@ -27,28 +27,28 @@ func (s *service) WatchSweep(
 	defer s.feeds.leave(shared)
 	for n := 0; ; n++ {
 		var u *update
-		u, n, err = shared.after(ctx, n, s.feeds.pace()*time.Duration(turn)/(2*turns))
+		u, n, err = shared.awaitUpdate(ctx, n, s.feeds.pace()*time.Duration(turn)/(2*wakeGroups))
 		if err != nil {
 			return err
 		}
-		if ended, err = w.take(ctx, u); err != nil || ended {
+		if ended, err = w.sendUpdate(ctx, u); err != nil || ended {
 			return err
 		}
 	}
 }
 
-// watch is one WatchSweep.
+// watch is one WatchSweep call.
 type watch struct {
 	control Control
 	key     feedKey
 	begun   bool
-	at      place
+	at      position
 	send    func(any) error
 }
 
-// take sends an update, unless the watcher knows of it. A watcher that came late or was too slow lacks some that are
-// gone: it is told everything that happened since the last that it knows of.
-func (w *watch) take(ctx context.Context, u *update) (ended bool, err error) {
+// sendUpdate sends an update unless the watcher already has it. If the watcher missed updates that are no longer kept,
+// it sends everything that happened since the watcher's position.
+func (w *watch) sendUpdate(ctx context.Context, u *update) (ended bool, err error) {
 	switch {
 	case u.from.version > w.at.version || u.from.reports > w.at.reports:
 		return w.catchUp(ctx)
@@ -63,12 +63,12 @@ func (w *watch) take(ctx context.Context, u *update) (ended bool, err error) {
 			err = w.sendAll(messages)
 		}
 		if err == nil && u.to.version > w.at.version {
-			// Its trials are in messages with reports that the watcher has.
+			// The watcher has the update's reports, which were in the messages with its trials.
 			w.at.reports = u.to.reports
 			return w.catchUp(ctx)
 		}
 	}
-	w.at = place{max(w.at.version, u.to.version), max(w.at.reports, u.to.reports)}
+	w.at = position{max(w.at.version, u.to.version), max(w.at.reports, u.to.reports)}
 	return u.ended, err
 }
 
@@ -81,7 +81,7 @@ func (w *watch) sendAll(messages []*encoded) error {
 	return nil
 }
 
-// catchUp sends everything that happened since the watcher's place, and moves it on.
+// catchUp sends everything that happened since the watcher's position, and advances it.
 func (w *watch) catchUp(ctx context.Context) (ended bool, err error) {
 	var rest []*outbidv1.Trial
 	if !w.begun {
@@ -111,8 +111,8 @@ func (w *watch) catchUp(ctx context.Context) (ended bool, err error) {
 	return sweepEnded(v.sweep.GetState()), out.flush()
 }
 
-// begin sends the trials there are, page by page, and returns the last page: Changes would make Control show all of a
-// large sweep at once. What changes meanwhile comes with what follows.
+// begin sends the trials page by page, and returns the last page, because Changes would make Control return a large
+// sweep at once. Changes in the meantime are sent later.
 func (w *watch) begin(ctx context.Context) ([]*outbidv1.Trial, error) {
 	var err error
 	if _, w.at.version, _, err = w.control.Changes(w.key.sweep, JustVersion); err != nil {
@@ -142,7 +142,7 @@ func (w *watch) begin(ctx context.Context) ([]*outbidv1.Trial, error) {
 	}
 }
 
-// sender gathers what is to be sent and sends it in pieces, so that a long history is never in memory.
+// sender collects messages and sends them in pieces, so that a long history is never in memory as a whole.
 type sender struct {
 	sweep   *outbidv1.Sweep
 	trials  []*outbidv1.Trial
@@ -160,7 +160,7 @@ func (s *sender) report(r *outbidv1.TrialReport) error {
 	return s.flush()
 }
 
-// flush sends what there is, and the sweep in any case unless it was sent.
+// flush sends the collected messages. It also sends the sweep if that was not sent yet.
 func (s *sender) flush() error {
 	if s.sent && len(s.trials) == 0 && len(s.reports) == 0 {
 		return nil
@@ -192,14 +192,14 @@ func lookAt(c Control, id string, since uint64) (view, error) {
 	if v.sweep, err = c.Sweep(id); err != nil || !sweepEnded(v.sweep.GetState()) {
 		return v, err
 	}
-	// The sweep is newer than the trials; what changed between is not announced by next any more.
+	// The sweep may be newer than the trials, and next does not announce the changes in between.
 	var late []*outbidv1.Trial
 	late, v.version, v.next, err = c.Changes(id, v.version)
 	v.trials = mergeTrials(v.trials, late)
 	return v, err
 }
 
-// mergeTrials puts newer versions of trials after the others.
+// mergeTrials appends newer versions of trials and removes the older ones.
 func mergeTrials(old, late []*outbidv1.Trial) []*outbidv1.Trial {
 	if len(late) == 0 {
 		return old
@@ -217,7 +217,7 @@ func mergeTrials(old, late []*outbidv1.Trial) []*outbidv1.Trial {
 	return append(merged, late...)
 }
 
-// chunks makes one update into as many messages as its size asks for; each holds the sweep.
+// chunks splits an update into messages of limited size; each contains the sweep.
 func chunks(sweep *outbidv1.Sweep, trials []*outbidv1.Trial, reports []*outbidv1.TrialReport) ([]*encoded, error) {
 	var messages []*encoded
 	for {

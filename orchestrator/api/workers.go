@@ -14,25 +14,25 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// Workers takes workers into the cluster and out of it. Errors are bus.ErrJoinToken and bus.ErrStranger where they are
-// the caller's.
+// Workers adds workers to the cluster and removes them. Errors are bus.ErrJoinToken or bus.ErrStranger if the request
+// is at fault.
 type Workers interface {
-	// NewToken makes a token with which one worker may join as a node, once, within its life.
+	// NewToken creates a token that admits one worker as a node, once, before the token expires after life.
 	NewToken(ctx context.Context, node string, life time.Duration) (token string, expires time.Time, err error)
-	// Join takes in the worker with a public key; an empty node stands for the one that the token is for.
+	// Join admits the worker with a public key. An empty node means the node of the token.
 	Join(ctx context.Context, token, node, public string) (*outbidv1.JoinWorkerResponse, error)
-	// Remove takes a worker out.
+	// Remove removes a worker.
 	Remove(ctx context.Context, node string) error
 }
 
-// How long a join token is good for.
+// The default and the maximum life of a join token.
 const (
 	defaultTokenLife = time.Hour
 	maxTokenLife     = 30 * 24 * time.Hour
 )
 
 func errNoWorkers() error {
-	return status.Error(codes.Unimplemented, "this server takes no workers in or out")
+	return status.Error(codes.Unimplemented, "this server does not admit or remove workers")
 }
 
 // NewWorkerToken implements the service.
@@ -47,7 +47,7 @@ func (s *service) NewWorkerToken(ctx context.Context, req *outbidv1.NewWorkerTok
 		life = req.GetLife().AsDuration()
 	}
 	if life <= 0 || life > maxTokenLife {
-		return nil, fieldError("life", "%s: want more than 0 and at most %s", life, maxTokenLife)
+		return nil, fieldError("life", "must be more than 0 and at most %[2]s, got %[1]s", life, maxTokenLife)
 	}
 	if s.workers == nil {
 		return nil, errNoWorkers()

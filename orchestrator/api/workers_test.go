@@ -14,7 +14,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// oneToken takes in whoever has the token "right".
+// oneToken admits workers with the token "right".
 type oneToken struct{}
 
 func (oneToken) NewToken(_ context.Context, _ string, life time.Duration) (string, time.Time, error) {
@@ -35,7 +35,8 @@ func (oneToken) Remove(_ context.Context, node string) error {
 	return nil
 }
 
-// Making tokens and removing workers is for admins; joining is for whoever has a token of its own.
+// TestWhoMayTakeWorkersInAndOut checks that only admins create tokens and remove workers, and that a join token
+// suffices to join.
 func TestWhoMayTakeWorkersInAndOut(t *testing.T) {
 	t.Parallel()
 	h := serve(t, func(c *Config) { c.Tokens, c.Workers = testTokens(t), oneToken{} })
@@ -65,10 +66,10 @@ func TestWhoMayTakeWorkersInAndOut(t *testing.T) {
 			t.Errorf("joining with a wrong token: %v", err)
 		}
 		if err := join("right", "x"); status.Code(err) != codes.InvalidArgument {
-			t.Errorf("joining with something that is no key: %v", err)
+			t.Errorf("joining with an invalid key: %v", err)
 		}
 	}
 	if _, err := h.dial(t, token("root")).RemoveWorker(t.Context(), &outbidv1.RemoveWorkerRequest{Node: "gone"}); status.Code(err) != codes.NotFound {
-		t.Errorf("removing one that is not there: %v", err)
+		t.Errorf("removing an unknown worker: %v", err)
 	}
 }

@@ -1,4 +1,4 @@
-// Package atomicfile writes files that are there whole or not at all, whatever ends the process meanwhile.
+// Package atomicfile writes files atomically: after a crash a file has either its old or its new content.
 package atomicfile
 
 import (
@@ -7,14 +7,14 @@ import (
 	"path/filepath"
 )
 
-// Write makes a file of that mode, or replaces it, with what write says. It writes under another name in the same
-// directory and renames at the end; after an error nothing of it is left. It does not sync: a machine that loses power
-// may have the file of before.
+// Write creates or replaces a file with the given mode and the content written by write. It writes a temporary file in
+// the same directory and renames it at the end; after an error the temporary file is removed. It does not sync: after a
+// power failure the file may have its old content.
 func Write(path string, mode os.FileMode, write func(*os.File) error) error {
 	return replace(path, mode, write, false)
 }
 
-// WriteSynced is Write for what must survive a loss of power: it returns once the content is on the disk.
+// WriteSynced is Write for content that must survive a power failure: it returns once the content is on disk.
 func WriteSynced(path string, mode os.FileMode, write func(*os.File) error) error {
 	return replace(path, mode, write, true)
 }

@@ -16,15 +16,16 @@ import (
 
 const accessPrefix = "outbid.v1.access."
 
-// answersAtOnce bounds how many requests for access are answered side by side: one may wait for the object store.
+// answersAtOnce limits how many requests for access are handled concurrently, because each may wait for the object
+// store.
 const answersAtOnce = 32
 
-// AccessSubject is where a node asks for access to objects.
+// AccessSubject returns the subject on which a node requests access to objects.
 func AccessSubject(node string) string { return accessPrefix + node }
 
-// RequestAccess asks the orchestrator for access to an object and waits for the answer until ctx ends. ErrNotConnected
-// if there is no connection now, nats.ErrNoResponders if no orchestrator leads.
-// An answer that check refuses is an error.
+// RequestAccess asks the server for access to an object, and waits for the answer until ctx ends. It returns
+// ErrNotConnected without a connection, nats.ErrNoResponders if no server leads, and an error if check rejects the
+// answer.
 func RequestAccess(
 	ctx context.Context, nc *nats.Conn, req *outbidv1.AccessRequest, by Signer, check Check,
 ) (*outbidv1.AccessAnswer, error) {
@@ -40,11 +41,11 @@ func RequestAccess(
 	}
 	m, err := nc.RequestMsgWithContext(ctx, request)
 	if err != nil {
-		return nil, fmt.Errorf("ask the orchestrator for access to %s: %w", req.GetKey(), err)
+		return nil, fmt.Errorf("ask the server for access to %s: %w", req.GetKey(), err)
 	}
-	// The subject of an answer is made up for its request, so that an answer is good for that alone.
+	// The reply subject is unique for the request, so an answer is valid only for this request.
 	if !check.signed(m) {
-		return nil, fmt.Errorf("ask the orchestrator for access to %s: %w", req.GetKey(), errAnswer)
+		return nil, fmt.Errorf("ask the server for access to %s: %w", req.GetKey(), errAnswer)
 	}
 	answer := new(outbidv1.AccessAnswer)
 	if err := proto.Unmarshal(m.Data, answer); err != nil {
@@ -53,13 +54,12 @@ func RequestAccess(
 	return answer, nil
 }
 
-// errAnswer says that somebody else than the orchestrator answered.
+// errAnswer means that the answer did not come from the server.
 var errAnswer = errors.New("the answer is not signed by the server that this worker has joined")
 
-// AnswerAccess answers the requests of every node with f, several at once, until Stop, which waits for f to return. Where f returns nil no
-// answer is sent. A
-// request that check refuses is dropped, and so is one that names another node than its subject, or that wants its
-// answer anywhere but in an inbox of its node: the orchestrator may publish where the node may not.
+// AnswerAccess answers the requests of all nodes with f, several concurrently, until Stop, which waits for f to return.
+// If f returns nil it sends no answer. It drops requests that check rejects, that name another node than their subject,
+// or whose reply subject is not an inbox of their node: the server may publish where the node may not.
 func AnswerAccess(
 	nc *nats.Conn, check Check, by Signer, f func(*outbidv1.AccessRequest) *outbidv1.AccessAnswer,
 ) (*AccessAnswers, error) {
@@ -74,7 +74,7 @@ func AnswerAccess(
 		a.running.Go(func() {
 			defer func() { <-a.places }()
 			if answer := f(req); answer != nil {
-				_ = publish(nc, m.Reply, answer, by) // who hears no answer asks again
+				_ = publish(nc, m.Reply, answer, by) // without an answer the node asks again
 			}
 		})
 	})
@@ -85,27 +85,27 @@ func AnswerAccess(
 	return a, nil
 }
 
-// ownInbox says whether a subject is where a node waits for answers: under its own name, or, where NATS has users of
-// another kind, as every client of NATS does.
+// ownInbox reports whether a subject is a reply inbox of a node: under the node's name, or, if NATS has other kinds of
+// users, NATS's default prefix.
 func ownInbox(subject, node string) bool {
 	return strings.HasPrefix(subject, identity.InboxPrefix(node)+".") || strings.HasPrefix(subject, nats.InboxPrefix)
 }
 
-// AccessAnswers answers until Stop.
+// AccessAnswers answers requests until Stop.
 type AccessAnswers struct {
 	sub     *Subscription
 	places  chan struct{}
 	running sync.WaitGroup
 }
 
-// Stop ends it and waits.
+// Stop stops answering, and waits for running answers.
 func (a *AccessAnswers) Stop() error {
 	err := a.sub.Stop()
 	a.running.Wait()
 	return err
 }
 
-// Unanswered says whether a request was not answered for lack of a connection or of a leading orchestrator.
+// Unanswered reports whether a request failed for lack of a connection or of a leader.
 func Unanswered(err error) bool {
 	return errors.Is(err, ErrNotConnected) || errors.Is(err, nats.ErrNoResponders) || errors.Is(err, nats.ErrTimeout) ||
 		errors.Is(err, nats.ErrDisconnected) || errors.Is(err, nats.ErrConnectionClosed) || errors.Is(err, context.DeadlineExceeded)

@@ -14,7 +14,8 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// The orchestrator may publish anywhere, so what a worker asks for must not be answered where the worker may not publish.
+// TestAWorkerSendsTheOrchestratorsAnswersNowhereElse checks that a worker's request cannot make the server publish to a
+// subject that the worker may not use.
 func TestAWorkerSendsTheOrchestratorsAnswersNowhereElse(t *testing.T) {
 	t.Parallel()
 	inBothRealms(t, func(t *testing.T, r *realm) {
@@ -65,7 +66,7 @@ func (r *realm) answersGoHome(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// It is asked in order: once this is answered, all of the above were looked at.
+	// Requests are handled in order: once this one is answered, all of the above were handled.
 	by, err := identity.NewVerifier(r.keys.Orders().Public())
 	if err != nil {
 		t.Fatal(err)
@@ -99,7 +100,7 @@ func (r *realm) answersGoHome(t *testing.T) {
 	}
 }
 
-// ownReply says whether a message is one of this connection's own requests or answers.
+// ownReply reports whether a message belongs to this connection's own requests or answers.
 func ownReply(m *nats.Msg) bool {
 	return strings.HasPrefix(m.Subject, "_INBOX.") && m.Header.Get(signatureHeader) == ""
 }

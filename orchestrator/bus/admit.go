@@ -15,12 +15,12 @@ import (
 	"github.com/nats-io/nkeys"
 )
 
-// globalAccount is where a NATS server without accounts keeps its streams, as Outbid's did before workers had
-// identities of their own.
+// globalAccount is the account of streams in a NATS server without accounts. Earlier versions of Outbid used it, before
+// workers had identities.
 const globalAccount = "$G"
 
-// admit lets in those whom the keys of the cluster have signed, and nobody else.
-func admit(opts *server.Options, cfg ServerConfig, log *slog.Logger) error {
+// admitUsers configures the server to admit only users signed by the cluster's keys.
+func admitUsers(opts *server.Options, cfg ServerConfig, log *slog.Logger) error {
 	if cfg.Keys == nil {
 		return nil
 	}
@@ -48,43 +48,45 @@ func admit(opts *server.Options, cfg ServerConfig, log *slog.Logger) error {
 	return ownStreams(filepath.Join(opts.StoreDir, server.JetStreamStoreDir), cfg.Keys.Account(), log)
 }
 
-// ownStreams makes sure that the streams in a directory are those of the account: NATS keeps the streams of each
-// account in a directory of its name, and would start with none. Those of a server that had no accounts yet are taken over.
+// ownStreams makes sure that the streams in a directory belong to the account. NATS keeps each account's streams in a
+// directory of its name, and would otherwise start without streams. It transfers the streams of a server without
+// accounts.
 func ownStreams(dir, account string, log *slog.Logger) error {
 	taken, err := takeStreams(dir, account)
 	if taken {
-		log.Info("took over the ledger of an earlier version; that version cannot read it any more", "dir", dir,
+		log.Info("took over the ledger of an earlier version; that version can no longer read it", "dir", dir,
 			"account", account)
 	}
 	return err
 }
 
-// TakeOverStreams gives the account of a cluster's keys the streams that a NATS of its own, which had no accounts, keeps in a
-// store directory. That NATS must not run. It returns false if the account has them already.
+// TakeOverStreams transfers the streams of a separate NATS server without accounts, in a store directory, to the
+// account of a cluster's keys. That server must not be running. It returns false if the account already has them.
 func TakeOverStreams(store, account string) (bool, error) {
 	dir := filepath.Join(store, server.JetStreamStoreDir)
 	names, err := os.ReadDir(dir)
 	if err != nil {
-		return false, fmt.Errorf("look for the streams of NATS: %w; name the store_dir of its jetstream block", err)
+		return false, fmt.Errorf("list the streams of NATS: %w; give the store_dir of its jetstream block", err)
 	}
 	has := func(name string) bool {
 		return slices.ContainsFunc(names, func(e os.DirEntry) bool { return e.Name() == name })
 	}
 	switch {
 	case has(account) && has(globalAccount):
-		return false, fmt.Errorf("%s holds streams of these keys (%s) beside those of an earlier version (%s): if a server was "+
-			"started since, and has done nothing of worth, move the first away; else the second", dir, account, globalAccount)
+		return false, fmt.Errorf("%s contains streams of these keys (%s) and streams of an earlier version (%s): if a server was "+
+			"started since then and its data is not needed, move the first away; otherwise the second", dir, account, globalAccount)
 	case !has(account) && !has(globalAccount):
 		return false, fmt.Errorf("there are no streams of an earlier version in %s", dir)
 	}
 	return takeStreams(dir, account)
 }
 
-// takeStreams renames the directory of the streams of a server without accounts, if there is one and none of the account.
+// takeStreams renames the stream directory of a server without accounts, if it exists and the account does not have
+// streams.
 func takeStreams(dir, account string) (bool, error) {
 	names, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return false, fmt.Errorf("look for the streams of the ledger: %w", err)
+		return false, fmt.Errorf("list the streams of the ledger: %w", err)
 	}
 	has := func(name string) bool {
 		return slices.ContainsFunc(names, func(e os.DirEntry) bool { return e.Name() == name })
@@ -94,7 +96,7 @@ func takeStreams(dir, account string) (bool, error) {
 	}
 	for _, e := range names {
 		if strings.HasPrefix(e.Name(), "A") && nkeys.IsValidPublicAccountKey(e.Name()) {
-			return false, fmt.Errorf("the ledger in %s belongs to other keys (account %s; these are of %s): name the directory of its "+
+			return false, fmt.Errorf("the ledger in %s belongs to other keys (account %s instead of %s): give the directory of its "+
 				"keys with --keys", dir, e.Name(), account)
 		}
 	}
@@ -107,8 +109,7 @@ func takeStreams(dir, account string) (bool, error) {
 	return true, nil
 }
 
-// Revoke cuts off a user that this server lets in, and lets it in no more. The token is the account's, as
-// identity.Keys.Revoke returned it.
+// Revoke disconnects a user and stops admitting it. token is the account token that identity.Keys.Revoke returned.
 func (s *Server) Revoke(token string) error {
 	claims, err := jwt.DecodeAccountClaims(token)
 	if err != nil {

@@ -28,7 +28,7 @@ func Campaign(ctx context.Context, nc *nats.Conn, c Candidate) (*Leadership, err
 		shortest: c.TTL, patience: c.Patience, force: c.Force, log: orDiscard(c.Logger).With("candidate", c.ID),
 		record: leaderRecord{ID: c.ID, Nonce: nuid.Next(), TTLMs: c.TTL.Milliseconds(), Host: c.Host, PID: c.PID},
 	}
-	// Without ctx's deadline every request has a time of its own, and one that was lost is made again.
+	// Without ctx's deadline every request has its own timeout, and is repeated if it was lost.
 	watching, forget := context.WithCancel(context.WithoutCancel(ctx))
 	defer forget()
 	defer context.AfterFunc(ctx, forget)()
@@ -43,16 +43,16 @@ func Campaign(ctx context.Context, nc *nats.Conn, c Candidate) (*Leadership, err
 	if err != nil {
 		return nil, fmt.Errorf("campaign for the lead: %w", err)
 	}
-	run.log.Info("this orchestrator leads", "term", lead.Term())
+	run.log.Info("this server leads", "term", lead.Term())
 	return lead, nil
 }
 
-// peersPatience is how long the servers of a NATS cluster may take to find each other: those that start together with the orchestrator.
+// peersPatience is how long the servers of a NATS cluster may take to connect to each other when all start together.
 const peersPatience = time.Minute
 
-// forming reports whether NATS refused because too few of the servers in its cluster have connected to each other yet: there are no
-// suitable peers for placement (10005), or JetStream is temporarily unavailable (10008).
-func forming(err error) bool {
+// isForming reports whether NATS rejected a request because too few servers of its cluster are connected to each other
+// yet: "no suitable peers for placement" (10005), or "JetStream temporarily unavailable" (10008).
+func isForming(err error) bool {
 	var refused jetstream.JetStreamError
 	if !errors.As(err, &refused) || refused.APIError() == nil {
 		return false
@@ -61,8 +61,8 @@ func forming(err error) bool {
 	return code == 10005 || code == 10008
 }
 
-// watch finds the bucket and follows the record, until ctx ends. NATS is asked again as often as it is late, and for a while if its
-// servers have not found each other.
+// watch opens the bucket and watches the record until ctx ends. It retries after timeouts, and for a while if the
+// servers of the NATS cluster are not connected to each other.
 func (c *campaign) watch(ctx context.Context, nc *nats.Conn, replicas int) (jetstream.KeyWatcher, error) {
 	patience := time.Now().Add(peersPatience)
 	for told := false; ; {
@@ -75,9 +75,9 @@ func (c *campaign) watch(ctx context.Context, nc *nats.Conn, replicas int) (jets
 			c.kv = kv
 			return watch, nil
 		}
-		if forming(err) && time.Now().Before(patience) && ctx.Err() == nil {
+		if isForming(err) && time.Now().Before(patience) && ctx.Err() == nil {
 			if !told {
-				c.log.Warn("the servers of the NATS cluster have not all found each other; trying again", "error", err)
+				c.log.Warn("the servers of the NATS cluster are not all connected to each other; retrying", "error", err)
 			}
 			told = true
 			select {
@@ -89,7 +89,7 @@ func (c *campaign) watch(ctx context.Context, nc *nats.Conn, replicas int) (jets
 		if late := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrTimeout); !late || ctx.Err() != nil {
 			return nil, fmt.Errorf("watch %s: %w", LeaderBucket, err)
 		}
-		c.log.Warn("NATS does not say in time who leads; asking again", "error", err)
+		c.log.Warn("NATS did not return the current leader in time; retrying", "error", err)
 	}
 }
 
@@ -108,22 +108,22 @@ func leaderBucket(ctx context.Context, nc *nats.Conn, replicas int) (jetstream.K
 	})
 }
 
-// campaign is one run for the lead.
+// campaign is one attempt to become the leader.
 type campaign struct {
 	kv jetstream.KeyValue
-	// record as the next write says it: with a TTL that suits how long NATS takes.
+	// record is the next record to write. Its TTL is adapted to NATS's write latency.
 	record leaderRecord
-	// shortest TTL, where NATS writes fast.
+	// shortest is the TTL if NATS writes fast.
 	shortest time.Duration
-	// patience of the leadership beyond its ttl.
+	// patience is how long the leadership outlives its TTL.
 	patience time.Duration
 	force    bool
 	log      *slog.Logger
 
-	holder  string    // of the record seen last
+	holder  string    // of the newest record
 	seen    uint64    // its revision
-	expires time.Time // when it runs out if it does not change
-	failed  error     // why the last try failed; nil if it did not
+	expires time.Time // when it expires if it does not change
+	failed  error     // the error of the last attempt, or nil
 }
 
 func (c *campaign) run(ctx context.Context, updates <-chan jetstream.KeyValueEntry) (*Leadership, error) {
@@ -139,7 +139,7 @@ func (c *campaign) run(ctx context.Context, updates <-chan jetstream.KeyValueEnt
 		}
 		pause := c.shortest / 4
 		if err != nil && ctx.Err() == nil {
-			c.log.Warn("cannot campaign for the lead; trying again", "error", err)
+			c.log.Warn("cannot campaign for the lead; retrying", "error", err)
 		} else if left := time.Until(c.expires); left > 0 {
 			pause = min(pause, left)
 		}
@@ -155,7 +155,7 @@ func (c *campaign) run(ctx context.Context, updates <-chan jetstream.KeyValueEnt
 	}
 }
 
-// try takes the lead if nobody has it, or if its holder's record has not changed for that holder's TTL.
+// try takes the lead if it is free, or if the leader's record has not changed for its TTL.
 func (c *campaign) try(ctx context.Context) (*Leadership, error) {
 	ttl := c.record.ttl()
 	short, cancel := context.WithTimeout(ctx, max(ttl, connectTimeout))
@@ -179,23 +179,23 @@ func (c *campaign) try(ctx context.Context) (*Leadership, error) {
 		return nil, nil
 	}
 	if errors.Is(err, jetstream.ErrKeyExists) || errors.Is(err, jetstream.ErrKeyRevisionMismatch) {
-		return nil, nil // somebody was faster
+		return nil, nil // another candidate was faster
 	}
 	if err != nil {
 		return nil, err
 	}
 	if took := time.Since(start); took >= ttl {
-		c.log.Warn("NATS took so long to write that the lease on the lead is over; asking for a longer one", "took", took, "ttl", ttl)
+		c.log.Warn("NATS wrote so slowly that the leader's lease expired; requesting a longer one", "took", took, "ttl", ttl)
 		return nil, nil
 	}
 	return c.lead(ctx, revision, start), nil
 }
 
-// expired watches a record by this process's own clock.
+// expired reports whether a record has expired, measured by this process's clock.
 func (c *campaign) expired(current *leaderRecord, revision uint64) bool {
 	if c.seen != revision || c.expires.IsZero() {
 		if c.holder != current.Nonce {
-			c.log.Info("another orchestrator leads; standing by", "leader", current.ID)
+			c.log.Info("another server leads; standing by", "leader", current.ID)
 		}
 		c.seen, c.holder, c.expires = revision, current.Nonce, time.Now().Add(current.ttl())
 	}

@@ -16,47 +16,47 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/identity"
 )
 
-// DefaultURL is tried when no URL is given.
+// DefaultURL is used if no URL is given.
 const DefaultURL = "nats://127.0.0.1:4222"
 
-// ErrNotConnected says that the message was not sent because there is no connection now. What is sent over the bus
-// is sent again anyway, so nothing is kept for later.
+// ErrNotConnected means that the message was not sent because the connection is lost. Messages on the bus are repeated
+// anyway, so they are not buffered.
 var ErrNotConnected = errors.New("not connected to NATS")
 
-// ErrRefused says that a message can never be sent as it is: it cannot be encoded, or it is larger than NATS takes.
-// Sending it again does not help.
+// ErrRefused means that a message can never be sent: it cannot be encoded, or it exceeds NATS's limit. A retry does not
+// help.
 var ErrRefused = errors.New("the message cannot be sent")
 
 const (
 	connectTimeout = 5 * time.Second
 	reconnectWait  = 250 * time.Millisecond
 	pingInterval   = 3 * time.Second
-	// reconnectBuffer bounds what is kept while the connection is away, in bytes.
+	// reconnectBuffer limits the bytes that are buffered while disconnected.
 	reconnectBuffer = 16 << 20
 )
 
-// ConnConfig says how to reach NATS.
+// ConnConfig configures a connection to NATS.
 type ConnConfig struct {
 	// URL, or several separated by commas. Not used with Server.
 	URL string
-	// User is who connects; nil for nobody in particular.
+	// User has the credentials to connect with, or is nil.
 	User *identity.Credentials
-	// Creds is the path of a NATS credentials file, for a NATS with users of its own; empty for none.
+	// Creds is the path of a NATS credentials file, for a NATS with separately managed users; or empty.
 	Creds string
-	// NKey is the path of a file with an NKey seed; empty for none.
+	// NKey is the path of a file with an NKey seed, or empty.
 	NKey string
 	// TLS settings; nil for those of the URL's scheme.
 	TLS *tls.Config
-	// Name shows in the server's listings.
+	// Name is shown in the NATS server's listings.
 	Name string
 	// Server, if set, is connected to in memory.
 	Server *Server
-	// Logger gets word of lost and regained connections; nil drops it.
+	// Logger receives messages about lost and restored connections; nil discards them.
 	Logger *slog.Logger
 }
 
-// Connect opens a connection that comes back by itself for as long as it takes. Only the first attempt can fail; its
-// error names the URL, the cause and what to look at.
+// Connect opens a connection that reconnects by itself without a limit. Only the first attempt can fail; its error
+// names the URL, the cause and a hint.
 func Connect(ctx context.Context, cfg ConnConfig) (*nats.Conn, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("connect to NATS: %w", err)
@@ -116,20 +116,20 @@ func connOptions(ctx context.Context, cfg ConnConfig) ([]nats.Option, error) {
 	return opts, nil
 }
 
-// complaints keeps a cause from being logged again and again: a refused publication comes back with every message.
+// complaints prevents repeated logging of a cause, because a refused publication fails with every message.
 type complaints struct {
 	mu     sync.Mutex
 	logged map[string]time.Time
 }
 
 const (
-	// complainAgain is when a cause is logged once more.
+	// complainAgain is when a cause is logged again.
 	complainAgain = 10 * time.Minute
-	// maxComplaints bounds how many causes are remembered.
+	// maxComplaints limits how many causes are remembered.
 	maxComplaints = 1000
 )
 
-// isNew reports whether a cause was not logged lately, and takes it for logged.
+// isNew reports whether a cause was not logged recently, and records it as logged.
 func (c *complaints) isNew(cause string, now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -148,11 +148,11 @@ func handlers(log *slog.Logger) []nats.Option {
 	return []nats.Option{
 		nats.DisconnectErrHandler(func(nc *nats.Conn, err error) {
 			if err != nil {
-				log.Warn("lost the connection to NATS; trying again", "url", nc.ConnectedUrlRedacted(), "error", err)
+				log.Warn("lost the connection to NATS; reconnecting", "url", nc.ConnectedUrlRedacted(), "error", err)
 			}
 		}),
 		nats.ReconnectHandler(func(nc *nats.Conn) {
-			log.Info("connected to NATS again", "url", nc.ConnectedUrlRedacted())
+			log.Info("reconnected to NATS", "url", nc.ConnectedUrlRedacted())
 		}),
 		nats.ErrorHandler(func(_ *nats.Conn, sub *nats.Subscription, err error) {
 			subject := ""
@@ -168,7 +168,7 @@ func handlers(log *slog.Logger) []nats.Option {
 	}
 }
 
-// Drain lets a connection deliver what is under way, closes it and waits until it is closed or ctx ends.
+// Drain delivers pending messages, closes the connection, and waits until it is closed or ctx ends.
 func Drain(ctx context.Context, nc *nats.Conn) error {
 	closed := nc.StatusChanged(nats.CLOSED)
 	defer nc.RemoveStatusListener(closed)
@@ -193,7 +193,7 @@ func hint(err error) string {
 	var record tls.RecordHeaderError
 	switch {
 	case errors.Is(err, nats.ErrAuthorization), errors.Is(err, nats.ErrAuthExpired):
-		return "check the credentials: they must be made by this server and not be removed or run out ('outbid worker join')"
+		return "check the credentials: they must come from this server, and must not be revoked or expired ('outbid worker join')"
 	case errors.As(err, &record), strings.Contains(err.Error(), "x509"), strings.Contains(err.Error(), "tls:"),
 		errors.Is(err, nats.ErrSecureConnRequired), errors.Is(err, nats.ErrSecureConnWanted):
 		return "check TLS: both sides must use it, and the server's certificate must be trusted here"
@@ -207,7 +207,7 @@ func hint(err error) string {
 	}
 }
 
-// RedactURLs takes passwords and tokens out of a list of URLs.
+// RedactURLs removes passwords and tokens from a list of URLs.
 func RedactURLs(list string) string {
 	parts := strings.Split(list, ",")
 	for i, part := range parts {

@@ -1,4 +1,3 @@
-// Package bus is how the parts of Outbid reach each other: the embedded NATS server with JetStream, connections to it
-// or to any other NATS, the subjects and what travels on them, the logs of trials, and the lease that says which
-// orchestrator leads.
+// Package bus connects the parts of Outbid: the embedded NATS server with JetStream, connections to it or another NATS,
+// the subjects and messages, the logs of trials, and the lease that selects the leader.
 package bus

@@ -19,7 +19,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// realm is a NATS server that lets in whom a cluster's keys have signed, with two workers that have joined.
+// realm is a NATS server that admits users signed by a cluster's keys, with two workers that have joined.
 type realm struct {
 	keys    *identity.Keys
 	url     string
@@ -76,14 +76,14 @@ func (r *realm) join(t *testing.T, node string) {
 	r.who[node] = who
 }
 
-// external starts a NATS server from a configuration file that includes what Keys.NATSConfig says.
+// external starts a NATS server from a configuration file that includes the output of Keys.NATSConfig.
 func external(t *testing.T, keys *identity.Keys) string {
 	t.Helper()
 	s, _ := externalServer(t, keys)
 	return s.ClientURL()
 }
 
-// externalServer returns the server, and what writes its configuration anew.
+// externalServer returns the server, and a function that rewrites its configuration.
 func externalServer(t *testing.T, keys *identity.Keys) (*server.Server, func()) {
 	t.Helper()
 	dir := t.TempDir()
@@ -109,7 +109,7 @@ func externalServer(t *testing.T, keys *identity.Keys) (*server.Server, func()) 
 	return s, write
 }
 
-// writeConfig writes nats.conf and what it includes.
+// writeConfig writes nats.conf and the file that it includes.
 func writeConfig(t *testing.T, dir string, keys *identity.Keys) {
 	t.Helper()
 	auth, err := keys.NATSConfig()
@@ -126,7 +126,8 @@ func writeConfig(t *testing.T, dir string, keys *identity.Keys) {
 	}
 }
 
-// What a worker's own credentials open, on the server inside and on one of its own: its own subjects, and nothing else.
+// TestAWorkersCredentialsOpenItsOwnSubjectsAlone checks, on the embedded and a separate server, that a worker can use
+// only its own subjects.
 func TestAWorkersCredentialsOpenItsOwnSubjectsAlone(t *testing.T) {
 	t.Parallel()
 	inBothRealms(t, func(t *testing.T, r *realm) {
@@ -136,7 +137,7 @@ func TestAWorkersCredentialsOpenItsOwnSubjectsAlone(t *testing.T) {
 	})
 }
 
-// inBothRealms checks something with the server inside and with one of its own.
+// inBothRealms runs a check with the embedded server and with a separate one.
 func inBothRealms(t *testing.T, check func(*testing.T, *realm)) {
 	t.Helper()
 	for name, start := range map[string]func(*testing.T, *identity.Keys) string{
@@ -229,7 +230,7 @@ func (r *realm) nothingElse(t *testing.T) {
 func TestOnlyTheServersOrdersAreBelievedAndOnlyOnce(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, ServerConfig{})
-	nc := connect(t, ConnConfig{URL: s.URL()}) // who may publish anything
+	nc := connect(t, ConnConfig{URL: s.URL()}) // this user may publish anything
 	keys, strangers := makeKeys(t), makeKeys(t)
 	by, err := identity.NewVerifier(keys.Orders().Public())
 	if err != nil {
@@ -284,7 +285,7 @@ func TestUplinksAreBelievedOfThemselvesAlone(t *testing.T) {
 	if _, err := SubscribeUplinks(r.admin, r.workers.Check, func(up *outbidv1.Uplink) { got <- up }); err != nil {
 		t.Fatal(err)
 	}
-	// Even who may publish anything cannot speak for a worker, nor one worker for another.
+	// Even a user that may publish anything cannot send messages as a worker, and one worker cannot as another.
 	for _, by := range []Signer{nil, r.who["n2"].Key(), keys.Orders()} {
 		if err := PublishUplink(r.admin, uplink("n1", 1), by); err != nil {
 			t.Fatal(err)
@@ -335,7 +336,8 @@ func TestARemovedWorkerIsCutOffAndBelievedNothing(t *testing.T) {
 	connect(t, ConnConfig{URL: s.URL(), User: r.who["n1"]})
 }
 
-// A NATS of its own knows of those that were removed when it reads again what 'outbid nats init' wrote.
+// TestARemovedWorkerIsOutOfANATSOfItsOwnOnceItIsTold checks that a separate NATS rejects removed workers after it
+// reloads the file of 'outbid nats init'.
 func TestARemovedWorkerIsOutOfANATSOfItsOwnOnceItIsTold(t *testing.T) {
 	t.Parallel()
 	keys := makeKeys(t)
@@ -347,7 +349,7 @@ func TestARemovedWorkerIsOutOfANATSOfItsOwnOnceItIsTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	made := time.Now().Unix()
-	for time.Now().Unix() == made { // what is signed says in which second
+	for time.Now().Unix() == made { // signatures have a resolution of one second
 		<-time.After(time.Until(time.Unix(made+1, 0)))
 	}
 	write()
@@ -371,16 +373,16 @@ func TestATokenIsGoodForOneWorkerOnceUntilItRunsOut(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, try := range map[string]func() (string, error){
-		"it is for the worker n3, not for n4":         func() (string, error) { return r.workers.Spend(ctx, token, "n4", now) },
-		"it ran out at":                               func() (string, error) { return r.workers.Spend(ctx, token, "n3", now.Add(time.Hour)) },
-		"has made no such token":                      func() (string, error) { return r.workers.Spend(ctx, token+"x", "n3", now) },
-		"want one that 'outbid worker token' printed": func() (string, error) { return r.workers.Spend(ctx, "abc", "n3", now) },
+		"it is for the worker n3, not for n4": func() (string, error) { return r.workers.Spend(ctx, token, "n4", now) },
+		"it expired at":                       func() (string, error) { return r.workers.Spend(ctx, token, "n3", now.Add(time.Hour)) },
+		"did not create this token":           func() (string, error) { return r.workers.Spend(ctx, token+"x", "n3", now) },
+		"want one from 'outbid worker token'": func() (string, error) { return r.workers.Spend(ctx, "abc", "n3", now) },
 	} {
 		if _, err := try(); !errors.Is(err, ErrJoinToken) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("error %v, want %q", err, want)
 		}
 	}
-	// Of many that try at once one joins.
+	// Of many concurrent attempts one joins.
 	errs := make(chan error, 8)
 	for range cap(errs) {
 		go func() {
@@ -399,10 +401,10 @@ func TestATokenIsGoodForOneWorkerOnceUntilItRunsOut(t *testing.T) {
 	if joined != 1 {
 		t.Errorf("%d workers joined with one token", joined)
 	}
-	if _, err := r.workers.Spend(ctx, token, "n3", now); err == nil || !strings.Contains(err.Error(), "was used at") {
+	if _, err := r.workers.Spend(ctx, token, "n3", now); err == nil || !strings.Contains(err.Error(), "was already used at") {
 		t.Errorf("error %v", err)
 	}
-	// What is kept of a token lets nobody join, and does not stay for ever.
+	// The record of a token does not allow anyone to join, and is removed eventually.
 	entries, err := r.workers.list(ctx, tokenPrefix+"*")
 	if err != nil || len(entries) != 1 || strings.Contains(entries[0], token) {
 		t.Errorf("kept %v: %v", entries, err)
@@ -415,7 +417,8 @@ func TestATokenIsGoodForOneWorkerOnceUntilItRunsOut(t *testing.T) {
 	}
 }
 
-// Two orchestrators and whoever holds the keys see the same workers, and leave no consumers behind.
+// TestWorkersAreTheSameForAll checks that two servers, and another holder of the keys, see the same workers and leave
+// no consumers behind.
 func TestWorkersAreTheSameForAll(t *testing.T) {
 	t.Parallel()
 	keys := makeKeys(t)
@@ -462,7 +465,8 @@ func TestWorkersAreTheSameForAll(t *testing.T) {
 	}
 }
 
-// The ledger of a server of before there were accounts is taken over, once, and never another cluster's.
+// TestStreamsOfEarlierVersionsAreTakenOver checks that the ledger of a server without accounts is transferred once, and
+// that the ledger of another cluster is never transferred.
 func TestStreamsOfEarlierVersionsAreTakenOver(t *testing.T) {
 	t.Parallel()
 	dir, keys := t.TempDir(), makeKeys(t)
@@ -483,7 +487,7 @@ func TestStreamsOfEarlierVersionsAreTakenOver(t *testing.T) {
 	if err := old.Close(); err != nil {
 		t.Fatal(err)
 	}
-	for range 2 { // and again, when it is taken over already
+	for range 2 { // the second time it is already transferred
 		s, err := StartServer(ServerConfig{Dir: dir, Keys: keys})
 		if err != nil {
 			t.Fatal(err)
@@ -508,7 +512,8 @@ func TestStreamsOfEarlierVersionsAreTakenOver(t *testing.T) {
 	}
 }
 
-// Who recorded what a worker said cannot say it again, be it of the boot that lives or of one before.
+// TestUplinksThatCameBeforeAreDropped checks that recorded uplinks of the current or an earlier boot cannot be
+// repeated.
 func TestUplinksThatCameBeforeAreDropped(t *testing.T) {
 	t.Parallel()
 	keys := makeKeys(t)
@@ -546,7 +551,7 @@ func TestUplinksThatCameBeforeAreDropped(t *testing.T) {
 			recorded = append(recorded, m)
 		}
 	}
-	for _, m := range recorded { // even by who holds the worker's own key
+	for _, m := range recorded { // even by a holder of the worker's key
 		if err := nc.PublishMsg(&nats.Msg{Subject: m.Subject, Data: m.Data, Header: m.Header}); err != nil {
 			t.Fatal(err)
 		}

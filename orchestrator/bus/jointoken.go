@@ -15,21 +15,21 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// joinPrefix begins every join token, so that people and secret scanners know one.
+// joinPrefix starts every join token, so that users and secret scanners recognise one.
 const joinPrefix = "outbid_join_"
 
-// ErrJoinToken says that a worker may not join with a token; its text says why.
+// ErrJoinToken means that a worker may not join with a token; its text has the reason.
 var ErrJoinToken = errors.New("join token")
 
-// tokenRecord is what is kept of a join token, beside its hash: whoever reads it cannot join.
+// tokenRecord is stored for a join token under its hash. It is not sufficient to join.
 type tokenRecord struct {
 	Node    string    `json:"node"`
 	Expires time.Time `json:"expires"`
-	// Used is when a worker joined with it; zero if none has.
+	// Used is when a worker joined with it, or zero.
 	Used time.Time `json:"used,omitzero"`
 }
 
-// keepUsed is how long a token that is used or over is remembered, so that the answer says what is wrong with it.
+// keepUsed is how long a used or expired token is remembered, so that errors can explain why it is invalid.
 const keepUsed = 24 * time.Hour
 
 func tokenKey(token string) string {
@@ -37,7 +37,7 @@ func tokenKey(token string) string {
 	return tokenPrefix + hex.EncodeToString(sum[:])
 }
 
-// NewToken makes a token with which one worker of a name can join, once, until it expires.
+// NewToken creates a token that admits one worker with that name, once, until it expires.
 func (w *Workers) NewToken(ctx context.Context, node string, now, expires time.Time) (string, error) {
 	if err := CheckToken("node", node); err != nil {
 		return "", err
@@ -60,16 +60,16 @@ func (w *Workers) NewToken(ctx context.Context, node string, now, expires time.T
 	return token, nil
 }
 
-// Spend uses a token up and returns the node that it is for, which must be the one that is named, if one is. Of two
-// that try at once one succeeds. Errors that are the caller's are ErrJoinToken.
+// Spend uses up a token and returns its node. If named is not empty, it must be that node. Of concurrent calls only one
+// succeeds. Invalid tokens are an ErrJoinToken.
 func (w *Workers) Spend(ctx context.Context, token, named string, now time.Time) (node string, err error) {
 	if !strings.HasPrefix(token, joinPrefix) {
-		return "", fmt.Errorf("%w: this is none: want one that 'outbid worker token' printed, which begins with %s", ErrJoinToken,
+		return "", fmt.Errorf("%w: not a join token: want one from 'outbid worker token', which starts with %s", ErrJoinToken,
 			joinPrefix)
 	}
 	entry, err := w.kv.Get(ctx, tokenKey(token))
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
-		return "", fmt.Errorf("%w: this server has made no such token, or it has long run out", ErrJoinToken)
+		return "", fmt.Errorf("%w: this server did not create this token, or it expired long ago", ErrJoinToken)
 	}
 	if err != nil {
 		return "", fmt.Errorf("look up a join token: %w", err)
@@ -80,10 +80,10 @@ func (w *Workers) Spend(ctx context.Context, token, named string, now time.Time)
 	}
 	switch {
 	case !record.Used.IsZero():
-		return "", fmt.Errorf("%w: it was used at %s already; a token is good for one worker, once", ErrJoinToken,
+		return "", fmt.Errorf("%w: it was already used at %s; a token is valid for one worker, once", ErrJoinToken,
 			record.Used.Format(time.RFC3339))
 	case !now.Before(record.Expires):
-		return "", fmt.Errorf("%w: it ran out at %s", ErrJoinToken, record.Expires.Format(time.RFC3339))
+		return "", fmt.Errorf("%w: it expired at %s", ErrJoinToken, record.Expires.Format(time.RFC3339))
 	case named != "" && record.Node != named:
 		return "", fmt.Errorf("%w: it is for the worker %s, not for %s", ErrJoinToken, record.Node, named)
 	}
@@ -94,7 +94,7 @@ func (w *Workers) Spend(ctx context.Context, token, named string, now time.Time)
 	}
 	_, err = w.kv.Update(ctx, entry.Key(), data, entry.Revision())
 	if errors.Is(err, jetstream.ErrKeyRevisionMismatch) {
-		return "", fmt.Errorf("%w: another worker has just used it; a token is good for one worker, once", ErrJoinToken)
+		return "", fmt.Errorf("%w: another worker has just used it; a token is valid for one worker, once", ErrJoinToken)
 	}
 	if err != nil {
 		return "", fmt.Errorf("use a join token: %w", err)
@@ -102,7 +102,7 @@ func (w *Workers) Spend(ctx context.Context, token, named string, now time.Time)
 	return record.Node, nil
 }
 
-// forgetTokens removes tokens that have long been of no use.
+// forgetTokens removes records of tokens that were used or expired long ago.
 func (w *Workers) forgetTokens(ctx context.Context, now time.Time) error {
 	keys, err := w.list(ctx, tokenPrefix+"*")
 	if err != nil {

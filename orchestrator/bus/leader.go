@@ -18,56 +18,57 @@ const LeaderBucket = "OUTBID_LEADER"
 
 const (
 	leaderKey = "leader"
-	// defaultTTL is how long a leader that says nothing more goes on leading.
+	// defaultTTL is how long a leader leads after its last renewal.
 	defaultTTL = 3 * time.Second
 	minTTL     = 100 * time.Millisecond
 	maxTTL     = time.Minute
-	// writesPerTTL is how many writes fit in a lease at least: it counts from before the write that began it, the next begins a
-	// third later and is to be over in time.
+	// writesPerTTL is the minimum number of writes per lease. The lease starts before its first write; the renewal
+	// starts after a third of the TTL and must be finished in time.
 	writesPerTTL = 4
 )
 
-// Candidate is an orchestrator that wants to lead.
+// Candidate is a server that wants to lead.
 type Candidate struct {
-	// ID names the orchestrator for people.
+	// ID names the server for users.
 	ID string
-	// TTL is how long this leader's lease outlives its last word; 0 means 3 s. Where NATS takes long to write, the lease is
-	// longer, a minute at most: one that is over before it is confirmed would leave everybody without a leader.
+	// TTL is how long this leader's lease outlives its last renewal; 0 means 3 s. If NATS writes slowly the lease is
+	// longer, up to a minute, because a lease that expires before it is confirmed would leave the cluster without a
+	// leader.
 	TTL time.Duration
-	// Patience is how long beyond its TTL a leader goes on that cannot renew its lease while nobody else has taken it: a disk of
-	// NATS that stalls is not a rival. What it appends is refused once somebody else has. 0 for not at all.
+	// Patience is how long beyond its TTL a leader continues if it cannot renew its lease but no other server has taken
+	// it, such as when a disk of NATS stalls. Once another server leads, its appends are rejected. 0 means not at all.
 	Patience time.Duration
-	// Force takes over at once. It is for the process that runs the NATS server itself and has just started it: the
-	// leader of before is gone with the server of before. Another that still writes is deposed, not endangered.
+	// Force takes over at once. It is for a process that has just started the NATS server itself: the previous leader
+	// used the previous NATS server. A previous leader that still writes is deposed safely.
 	Force bool
-	// Host and PID of the process that leads, so that the next one of this machine knows whether it is alive.
+	// Host and PID of the process, so that a later server on this machine can check whether it is alive.
 	Host string
 	PID  int
 	// Replicas of the bucket in a NATS cluster; 0 means 1.
 	Replicas int
-	// Logger gets what happens; nil drops it.
+	// Logger receives messages; nil discards them.
 	Logger *slog.Logger
 }
 
-// Leader describes who leads.
+// Leader describes the current leader.
 type Leader struct {
 	ID string
-	// Term grows with every new leader.
+	// Term increases with every new leader.
 	Term uint64
-	// Since is when it began to lead, by its own clock.
+	// Since is when it started to lead, by its own clock.
 	Since time.Time
-	// Host and PID of its process; empty if it did not say.
+	// Host and PID of its process; empty if unknown.
 	Host string
 	PID  int
 }
 
-// leaderRecord is the value in the bucket. Its revision, which grows with every write, is the term of the leader that
-// wrote it first. Nobody compares clocks: a candidate takes over a record that has not changed for its TTL.
+// leaderRecord is the value in the bucket. The revision of a leader's first write, which increases with every write, is
+// its term. Clocks are not compared: a candidate takes over a record that has not changed for its TTL.
 type leaderRecord struct {
 	ID    string    `json:"id"`
 	Nonce string    `json:"nonce"`
 	TTLMs int64     `json:"ttl_ms"`
-	Term  uint64    `json:"term,omitempty"` // 0 in the first write, when it is the revision itself
+	Term  uint64    `json:"term,omitempty"` // 0 in the first write, whose revision is the term
 	Since time.Time `json:"since"`
 	Host  string    `json:"host,omitempty"`
 	PID   int       `json:"pid,omitempty"`
@@ -77,10 +78,10 @@ func (r *leaderRecord) ttl() time.Duration {
 	return min(time.Duration(r.TTLMs)*time.Millisecond, maxTTL)
 }
 
-// ErrNoLeader says that nobody leads.
-var ErrNoLeader = errors.New("no orchestrator leads")
+// ErrNoLeader means that no server leads.
+var ErrNoLeader = errors.New("no server leads")
 
-// CurrentLeader returns who leads, as far as the bucket says; a leader that has just died still shows.
+// CurrentLeader returns the leader according to the bucket, even if it has just died.
 func CurrentLeader(ctx context.Context, nc *nats.Conn) (Leader, error) {
 	js, err := jetstream.New(nc)
 	if err != nil {
@@ -105,7 +106,7 @@ func CurrentLeader(ctx context.Context, nc *nats.Conn) (Leader, error) {
 	return Leader{ID: record.ID, Term: record.Term, Since: record.Since, Host: record.Host, PID: record.PID}, nil
 }
 
-// readRecord returns nil if there is none.
+// readRecord returns nil if the record does not exist.
 func readRecord(ctx context.Context, kv jetstream.KeyValue) (*leaderRecord, uint64, error) {
 	entry, err := kv.Get(ctx, leaderKey)
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
@@ -116,23 +117,23 @@ func readRecord(ctx context.Context, kv jetstream.KeyValue) (*leaderRecord, uint
 	}
 	record := new(leaderRecord)
 	if err := json.Unmarshal(entry.Value(), record); err != nil {
-		// Somebody wrote something else: it is nobody's lease, and replaced like one that has run out.
+		// An invalid value is not a lease, and is replaced like an expired one.
 		record = &leaderRecord{}
 	}
 	return record, entry.Revision(), nil
 }
 
-// Leadership is the lease of this process. It is renewed until Resign, or until ctx of Campaign ends, or until it is
-// lost to another orchestrator or because NATS could not be reached for the TTL.
+// Leadership is the lease of this process. It is renewed until Resign, until the ctx of Campaign ends, or until it is
+// lost: to another server, or because NATS could not be reached for the TTL.
 type Leadership struct {
 	kv       jetstream.KeyValue
-	record   leaderRecord // as the next write says it
+	record   leaderRecord // the next record to write
 	revision uint64
 	until    time.Time
-	tried    time.Time     // when the first write after the last one that was confirmed began; zero if there is none
-	shortest time.Duration // TTL where NATS writes fast
+	tried    time.Time     // start of the first write after the last confirmed one, or zero
+	shortest time.Duration // TTL if NATS writes fast
 	patience time.Duration
-	// refused: NATS answered, and will not renew the lease; a full disk is not waited for.
+	// refused is set if NATS answered that it cannot renew the lease, such as with a full disk; then it does not wait.
 	refused bool
 	log     *slog.Logger
 
@@ -140,19 +141,19 @@ type Leadership struct {
 	done   chan struct{}
 	lost   chan struct{}
 	lapsed bool
-	// cause is why the lease could not be renewed at last; nil if nothing failed.
+	// cause is the last error of a renewal, or nil.
 	cause  error
 	resign sync.Once
 }
 
-// Term is the number of this leadership: greater than that of every leader before.
+// Term returns the number of this leadership, which is greater than those of all earlier leaders.
 func (l *Leadership) Term() uint64 { return l.record.Term }
 
-// Lost is closed when this process leads no more, also by Resign.
+// Lost returns a channel that is closed when this process no longer leads, also after Resign.
 func (l *Leadership) Lost() <-chan struct{} { return l.lost }
 
-// Lapsed says, once Lost is closed, whether the lead was lost because NATS could not be reached, and not to another
-// orchestrator.
+// Lapsed reports, once Lost is closed, whether the lead was lost because NATS could not be reached, and not to another
+// server.
 func (l *Leadership) Lapsed() bool {
 	select {
 	case <-l.lost:
@@ -162,7 +163,7 @@ func (l *Leadership) Lapsed() bool {
 	}
 }
 
-// Cause is why the lease could not be renewed, once it has lapsed; nil if that is not known.
+// Cause returns why the lease could not be renewed, once it has lapsed, or nil if unknown.
 func (l *Leadership) Cause() error {
 	if !l.Lapsed() {
 		return nil
@@ -170,7 +171,7 @@ func (l *Leadership) Cause() error {
 	return l.cause
 }
 
-// Resign ends the leadership and lets the next candidate lead at once.
+// Resign ends the leadership, so that the next candidate can lead at once.
 func (l *Leadership) Resign(ctx context.Context) error {
 	var err error
 	l.resign.Do(func() {
@@ -187,7 +188,8 @@ func (l *Leadership) Resign(ctx context.Context) error {
 	return nil
 }
 
-// resignLate ends a leadership whose last renewal was cut off, and was done all the same; or that is another's already.
+// resignLate ends a leadership whose last renewal was interrupted. The renewal may have succeeded, or another server
+// may already lead.
 func (l *Leadership) resignLate(ctx context.Context) error {
 	record, at, err := readRecord(ctx, l.kv)
 	if err != nil || record == nil || record.Nonce != l.record.Nonce {
@@ -219,23 +221,23 @@ func (l *Leadership) keep(ctx context.Context) {
 		pause = l.pause()
 		switch {
 		case errors.Is(err, errDeposed):
-			l.log.Warn("lost the lead: another orchestrator has taken over", "term", l.record.Term)
+			l.log.Warn("lost the lead: another server has taken over", "term", l.record.Term)
 			return
 		case err != nil && ctx.Err() == nil:
-			l.log.Warn("cannot renew the lease on the lead", "term", l.record.Term, "error", err)
+			l.log.Warn("cannot renew the leader's lease", "term", l.record.Term, "error", err)
 			l.cause, pause = err, l.record.ttl()/10
 			_, l.refused = errors.AsType[*jetstream.APIError](err)
 		}
 	}
 }
 
-// pause is how long the next renewal has time: none if writes take so long that the lease is to become longer.
+// pause returns the time until the next renewal. It is zero if writes are so slow that the lease must become longer.
 func (l *Leadership) pause() time.Duration {
 	third := l.record.ttl() / 3
 	return min(third, time.Until(l.until.Add(-2*third)))
 }
 
-// end is when it stops leading unless the lease is renewed before.
+// end returns when the leadership ends unless the lease is renewed.
 func (l *Leadership) end() time.Time {
 	if l.refused {
 		return l.until
@@ -244,11 +246,12 @@ func (l *Leadership) end() time.Time {
 }
 
 var (
-	errDeposed = errors.New("another orchestrator leads")
-	errLags    = errors.New("a replica of NATS that lags behind answered")
+	errDeposed = errors.New("another server leads")
+	errLags    = errors.New("the answer came from a lagging replica of NATS")
 )
 
-// renew writes the record again. A write whose fate is unknown shows as a conflict with ourselves at the next try.
+// renew writes the record again. If the result of a write is unknown, the next attempt sees it as a conflict with this
+// process.
 func (l *Leadership) renew(ctx context.Context) error {
 	ttl := l.record.ttl()
 	value, err := json.Marshal(l.record)
@@ -258,7 +261,7 @@ func (l *Leadership) renew(ctx context.Context) error {
 	start := time.Now()
 	if l.tried.IsZero() {
 		l.tried = start
-		if soon := start.Add(ttl); soon.Before(l.until) { // others see the new TTL before this process knows that they do
+		if soon := start.Add(ttl); soon.Before(l.until) { // others see the new TTL before this process knows
 			l.until = soon
 		}
 	}
@@ -287,13 +290,13 @@ func (l *Leadership) renew(ctx context.Context) error {
 	return nil
 }
 
-// confirm takes note of a write that began at start and was done, and of how long it took: the next asks for a lease to suit.
+// confirm records a successful write that began at start, and adapts the next TTL to its duration.
 func (l *Leadership) confirm(revision uint64, start time.Time) {
 	l.revision, l.until, l.tried, l.refused = revision, start.Add(l.record.ttl()), time.Time{}, false
 	l.record.TTLMs = fittingTTL(l.shortest, time.Since(start)).Milliseconds()
 }
 
-// fittingTTL is how long a lease has to be where a write takes so long.
+// fittingTTL returns the TTL for a given write latency.
 func fittingTTL(shortest, write time.Duration) time.Duration {
 	return min(max(shortest, writesPerTTL*write), maxTTL)
 }

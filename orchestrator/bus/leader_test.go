@@ -49,7 +49,7 @@ func TestExactlyOneLeads(t *testing.T) {
 		}()
 	}
 	term := uint64(0)
-	for i := range n { // each leads in turn: the next only once the one before has resigned
+	for i := range n { // each leads in turn, after the previous one has resigned
 		r := receive(t, results)
 		if r.err != nil {
 			t.Fatal(r.err)
@@ -95,7 +95,7 @@ func TestDeadLeaderIsReplaced(t *testing.T) {
 		t.Errorf("leader %+v, %v", l, err)
 	}
 	cut := time.Now()
-	first.Close() // as if killed: it can neither renew nor resign
+	first.Close() // like a killed process: it can neither renew nor resign
 	r := receive(t, b)
 	if r.err != nil || r.lead.Term() <= a.lead.Term() {
 		t.Fatalf("second leader: %+v", r)

@@ -12,10 +12,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrInUse says that another process has the data directory.
+// ErrInUse means that another process uses the data directory.
 var ErrInUse = errors.New("another outbid uses this data directory")
 
-// dirLock keeps a directory to one process. The kernel gives it back when the process dies, however it dies.
+// dirLock reserves a directory for one process. The kernel releases it when the process ends in any way.
 type dirLock struct{ file *os.File }
 
 func lockDir(dir string) (*dirLock, error) {
@@ -48,8 +48,8 @@ func writePID(f *os.File) error {
 	return err
 }
 
-// release leaves the file: removing it would let two processes lock two files of the same name. It unlocks before it closes: a
-// process that is just being started has the file open too, until it runs its own program.
+// release keeps the file, because after a removal two processes could lock two files of the same name. It unlocks
+// before it closes: a process that is just being started also has the file open, until it executes its program.
 func (l *dirLock) release() error {
 	return errors.Join(unix.Flock(int(l.file.Fd()), unix.LOCK_UN), l.file.Close())
 }

@@ -15,29 +15,30 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// Workers say what trials print into the intake, where it waits, for as long as nobody leads, for the orchestrator to look
-// whether the worker ran that trial. Only then does it go to the tenant's stream, where workers cannot publish.
+// Workers publish the output of trials to the intake. There it waits, even without a leader, until the leader checks
+// whether the worker ran that trial. Only then it goes to the tenant's stream, to which workers cannot publish.
 const (
 	LogIntake = "OUTBID_OUTPUT"
-	// intakeBytes and intakeAge bound what waits; of more the oldest goes first.
+	// intakeBytes and intakeAge limit the intake; the oldest messages are dropped first.
 	intakeBytes = 64 << 20
 	intakeAge   = 10 * time.Minute
-	// intakeConsumer is the intake's one consumer, which passes from leader to leader. oldIntakeConsumer is what versions before
-	// called it: a work queue has one only.
+	// intakeConsumer is the only consumer of the intake, which each leader recreates. oldIntakeConsumer is its name in
+	// earlier versions; a work queue can have only one.
 	intakeConsumer    = "leader"
 	oldIntakeConsumer = "keeper"
-	// pulledMessages and pulledBytes are what is under way to it at once.
+	// pulledMessages and pulledBytes limit what is in flight to it.
 	pulledMessages = 1024
 	pulledBytes    = 8 << 20
-	// keepAgain is when the intake is opened again after it was lost, with the NATS that held it.
+	// keepAgain is when the intake is reopened after it was lost with its NATS server.
 	keepAgain = time.Second
-	// keepRestWait is how long the last of it may take from the worker into the intake, keepRestTimeout bounds it all.
+	// keepRestWait is how long the last output may take from the worker to the intake. keepRestTimeout limits the whole
+	// step.
 	keepRestWait    = 200 * time.Millisecond
 	keepRestTimeout = 5 * time.Second
 )
 
-// openIntake makes the intake. The streams of tenants, which took what workers say themselves under earlier versions, take
-// what the orchestrator puts there from now on.
+// openIntake creates the intake. It also changes the tenants' streams of earlier versions, to which workers published
+// directly, to the leader's subjects.
 func openIntake(ctx context.Context, js jetstream.JetStream, replicas int) (jetstream.Stream, error) {
 	names := js.StreamNames(ctx, jetstream.WithStreamListSubject(logsPrefix+"*.*.*.*"))
 	for name := range names.Name() {
@@ -59,7 +60,7 @@ func openIntake(ctx context.Context, js jetstream.JetStream, replicas int) (jets
 		return nil, err
 	}
 	stream, err := js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{
-		Name: LogIntake, Description: "what trials print, before the orchestrator has looked at it", Subjects: []string{logsPrefix + "*.*.*.*"},
+		Name: LogIntake, Description: "output of trials that the server has not checked yet", Subjects: []string{logsPrefix + "*.*.*.*"},
 		Retention: jetstream.WorkQueuePolicy, Discard: jetstream.DiscardOld, MaxBytes: intakeBytes, MaxAge: intakeAge,
 		Storage: jetstream.MemoryStorage, Replicas: max(replicas, 1), NoAck: true,
 	})
@@ -69,7 +70,8 @@ func openIntake(ctx context.Context, js jetstream.JetStream, replicas int) (jets
 	return stream, nil
 }
 
-// openIntakeConsumer makes the intake's consumer anew: what a leader before took and did not keep comes again at once.
+// openIntakeConsumer recreates the intake's consumer, so that messages that the previous leader received but did not
+// store are redelivered at once.
 func openIntakeConsumer(ctx context.Context, js jetstream.JetStream, replicas int) (jetstream.Consumer, error) {
 	stream, err := openIntake(ctx, js, replicas)
 	if err != nil {
@@ -85,15 +87,15 @@ func openIntakeConsumer(ctx context.Context, js jetstream.JetStream, replicas in
 	})
 }
 
-// Keep puts what workers say that trials print into the tenants' streams, as far as may allows it, until ctx ends. may is
-// called by one goroutine.
+// Keep moves the output of trials from the intake to the tenants' streams, if may allows it, until ctx ends. may is
+// called from one goroutine.
 func (l *Logs) Keep(ctx context.Context, may func(*outbidv1.LogChunk) bool) error {
 	for {
-		err := l.keep(ctx, may)
+		err := l.storeIntake(ctx, may)
 		if ctx.Err() != nil {
-			return nil //nolint:nilerr // the end that was asked for
+			return nil //nolint:nilerr // it ended as requested
 		}
-		l.log.Debug("what trials print is not kept just now", "error", err)
+		l.log.Debug("the output of trials cannot be stored now", "error", err)
 		again := time.NewTimer(keepAgain)
 		select {
 		case <-ctx.Done():
@@ -104,7 +106,7 @@ func (l *Logs) Keep(ctx context.Context, may func(*outbidv1.LogChunk) bool) erro
 	}
 }
 
-func (l *Logs) keep(ctx context.Context, may func(*outbidv1.LogChunk) bool) error {
+func (l *Logs) storeIntake(ctx context.Context, may func(*outbidv1.LogChunk) bool) error {
 	cons, err := openIntakeConsumer(ctx, l.js, l.cfg.Replicas)
 	if err != nil {
 		return err
@@ -124,19 +126,20 @@ func (l *Logs) keep(ctx context.Context, may func(*outbidv1.LogChunk) bool) erro
 	for {
 		m, err := messages.Next()
 		if errors.Is(err, jetstream.ErrMsgIteratorClosed) && ctx.Err() != nil {
-			return l.keepRest(cons, may)
+			return l.storeRest(cons, may)
 		}
 		if err != nil {
 			return err
 		}
-		if err := l.keepOne(m, may); err != nil {
+		if err := l.storeOne(m, may); err != nil {
 			return err
 		}
 	}
 }
 
-// keepRest keeps what is there, once nobody prints any more: NATS may end with this process, and the intake with it.
-func (l *Logs) keepRest(cons jetstream.Consumer, may func(*outbidv1.LogChunk) bool) error {
+// storeRest stores the remaining messages after the last trial has printed, because NATS, with the intake, may end with
+// this process.
+func (l *Logs) storeRest(cons jetstream.Consumer, may func(*outbidv1.LogChunk) bool) error {
 	deadline := time.Now().Add(keepRestTimeout)
 	for time.Now().Before(deadline) && l.nc.IsConnected() {
 		batch, err := cons.Fetch(pulledMessages, jetstream.FetchMaxWait(keepRestWait))
@@ -146,7 +149,7 @@ func (l *Logs) keepRest(cons jetstream.Consumer, may func(*outbidv1.LogChunk) bo
 		n := 0
 		for m := range batch.Messages() {
 			n++
-			if err := l.keepOne(m, may); err != nil {
+			if err := l.storeOne(m, may); err != nil {
 				return err
 			}
 		}
@@ -157,9 +160,9 @@ func (l *Logs) keepRest(cons jetstream.Consumer, may func(*outbidv1.LogChunk) bo
 	return nil
 }
 
-// keepOne puts one message where it belongs. A message that comes again, because its acknowledgement was lost, has the
-// same id, by which the stream knows it.
-func (l *Logs) keepOne(m jetstream.Msg, may func(*outbidv1.LogChunk) bool) error {
+// storeOne stores one message. A redelivered message, whose acknowledgement was lost, has the same id, so the stream
+// drops the duplicate.
+func (l *Logs) storeOne(m jetstream.Msg, may func(*outbidv1.LogChunk) bool) error {
 	chunk := new(outbidv1.LogChunk)
 	if proto.Unmarshal(m.Data(), chunk) != nil || m.Subject() != LogSubject(chunk) || !may(chunk) {
 		return m.Ack()

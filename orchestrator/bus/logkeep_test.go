@@ -12,7 +12,8 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// What a worker says of a trial that is not its own gets nowhere near the tenant's stream, by whatever subject.
+// TestOnlyWhatIsAllowedIsKept checks that a worker's output of another node's trial never reaches the tenant's stream,
+// on any subject.
 func TestOnlyWhatIsAllowedIsKept(t *testing.T) {
 	t.Parallel()
 	keys := makeKeys(t)
@@ -55,7 +56,7 @@ func TestOnlyWhatIsAllowedIsKept(t *testing.T) {
 	}
 }
 
-// What is printed while nobody leads waits, and comes in order, once.
+// TestOutputWaitsForALeader checks that output printed without a leader waits, and is stored in order and once.
 func TestOutputWaitsForALeader(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, ServerConfig{})
@@ -69,7 +70,8 @@ func TestOutputWaitsForALeader(t *testing.T) {
 	}
 }
 
-// Whoever stops keeping has kept everything, and the next one begins where it ended, whatever the one before had taken.
+// TestOneConsumerOfTheIntakeFollowsAnother checks that a stopped leader has stored everything, and that the next one
+// continues after it, including messages that the previous one received but did not store.
 func TestOneConsumerOfTheIntakeFollowsAnother(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, ServerConfig{})
@@ -99,7 +101,7 @@ func TestOneConsumerOfTheIntakeFollowsAnother(t *testing.T) {
 		t.Fatal(err)
 	}
 	stored(t, l, LogStream("vision"), n)
-	// One that took some and died.
+	// A leader that received some messages and died.
 	dead, err := openIntakeConsumer(testContext(t), l.js, 1)
 	if err != nil {
 		t.Fatal(err)
@@ -115,7 +117,8 @@ func TestOneConsumerOfTheIntakeFollowsAnother(t *testing.T) {
 	}
 }
 
-// A tenant's stream of a version before, into which workers published themselves, is closed to them and read on.
+// TestStreamsThatWorkersWroteAreClosedToThem checks that a tenant's stream of an earlier version, to which workers
+// published directly, no longer accepts their messages but can still be read.
 func TestStreamsThatWorkersWroteAreClosedToThem(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, ServerConfig{})

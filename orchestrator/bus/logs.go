@@ -14,18 +14,18 @@ import (
 )
 
 const (
-	// logEvery is how long output is gathered before it is sent.
+	// logEvery is how long output is collected before it is sent.
 	logEvery = 100 * time.Millisecond
-	// logChunkBytes is how much of one trial's output goes into one message, unless NATS takes less.
+	// logChunkBytes is the maximum output of a trial in one message, unless NATS accepts less.
 	logChunkBytes = 64 << 10
-	// logChunkHead is what a message holds beside the output: names of node, tenant and sweep, and the numbers.
+	// logChunkHead is the size of a message without the output: names of node, tenant and sweep, and numbers.
 	logChunkHead = 1 << 10
-	// logBufferBytes is how much is kept while it cannot be sent; then the oldest is dropped, and said so.
+	// logBufferBytes limits the buffered output. Beyond it the oldest output is dropped, with a warning.
 	logBufferBytes = 4 << 20
 )
 
-// Logs carries what trials print. Output is worth less than reports: it is sent without acknowledgement and written
-// without fsync, so that a chatty trial does not slow the ledger.
+// Logs transports the output of trials. Output is less important than reports: it is sent without acknowledgement and
+// written without fsync, so that a trial with much output does not slow down the ledger.
 type Logs struct {
 	nc  *nats.Conn
 	js  jetstream.JetStream
@@ -35,9 +35,9 @@ type Logs struct {
 	pending []*outbidv1.LogChunk
 	bytes   int
 	dropped int
-	// reserved is how many bytes each tenant's stream may take, as far as this process set it.
+	// reserved is the size of each tenant's stream in bytes, as set by this process.
 	reserved map[string]int64
-	// old says that there is a stream of a version that had one for all tenants.
+	// old is set if there is a stream from a version with one stream for all tenants.
 	old bool
 	cfg LogsConfig
 
@@ -47,7 +47,7 @@ type Logs struct {
 	once sync.Once
 }
 
-// AttachLogs returns the logs for a worker, which leaves the stream's settings to the orchestrator. Close it.
+// AttachLogs returns the logs for a worker, which does not configure the streams. The caller must close it.
 func AttachLogs(nc *nats.Conn, log *slog.Logger) (*Logs, error) {
 	js, err := jetstream.New(nc)
 	if err != nil {
@@ -65,8 +65,8 @@ func startLogs(nc *nats.Conn, js jetstream.JetStream, cfg LogsConfig) *Logs {
 	return l
 }
 
-// Append takes output to be sent soon. It does not block and keeps no reference to the chunk. Output that follows
-// other output of the same fork and stream travels with it.
+// Append queues output to be sent soon. It does not block or keep a reference to the chunk. Consecutive output of the
+// same fork and stream is merged.
 func (l *Logs) Append(chunk *outbidv1.LogChunk) error {
 	if err := CheckToken("sweep", chunk.GetFork().GetSweep()); err != nil {
 		return err
@@ -88,7 +88,7 @@ func (l *Logs) Append(chunk *outbidv1.LogChunk) error {
 	return nil
 }
 
-// add queues output, with what waits of the same fork and stream if both together have at most so many bytes.
+// add queues output. It appends to pending output of the same fork and stream if both together have at most most bytes.
 func (l *Logs) add(chunk *outbidv1.LogChunk, data []byte, most int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -111,7 +111,8 @@ func (l *Logs) add(chunk *outbidv1.LogChunk, data []byte, most int) {
 	}
 }
 
-// lastOf finds the newest pending chunk of the same fork, if it is of the same stream: more would mix up the order.
+// lastOf returns the newest pending chunk of the same fork if it has the same stream; earlier chunks would change the
+// order.
 func (l *Logs) lastOf(chunk *outbidv1.LogChunk) *outbidv1.LogChunk {
 	for i := len(l.pending) - 1; i >= max(0, len(l.pending)-64); i-- {
 		if p := l.pending[i]; proto.Equal(p.GetFork(), chunk.GetFork()) {
@@ -143,10 +144,10 @@ func (l *Logs) run() {
 	}
 }
 
-// send publishes what is pending, or leaves it for later if there is no connection.
+// send publishes the pending chunks, or keeps them while disconnected.
 func (l *Logs) send() {
 	if !l.nc.IsConnected() {
-		l.again()
+		l.retryLater()
 		return
 	}
 	l.mu.Lock()
@@ -154,7 +155,7 @@ func (l *Logs) send() {
 	l.pending, l.bytes, l.dropped = nil, 0, 0
 	l.mu.Unlock()
 	if dropped > 0 {
-		l.log.Warn("output of trials was lost: it came faster than it could be sent", "bytes", dropped)
+		l.log.Warn("output of trials was dropped: it was produced faster than it could be sent", "bytes", dropped)
 	}
 	for _, chunk := range chunks {
 		if err := publish(l.nc, LogSubject(chunk), chunk, nil); err != nil {
@@ -163,20 +164,20 @@ func (l *Logs) send() {
 	}
 }
 
-// again wakes the sender once more after a pause, so that output waits for the connection to come back.
-func (l *Logs) again() {
+// retryLater wakes the sender after a pause, so that output waits for the connection.
+func (l *Logs) retryLater() {
 	select {
 	case l.wake <- struct{}{}:
 	default:
 	}
 }
 
-// Close sends what is pending and ends the sender. Append must not be called after it.
+// Close sends the pending output and stops the sender. Append must not be called afterwards.
 func (l *Logs) Close() error {
 	l.once.Do(func() { close(l.stop) })
 	<-l.done
 	if !l.nc.IsConnected() {
-		return nil // nobody would take it
+		return nil // it cannot be sent
 	}
 	if err := l.nc.FlushTimeout(connectTimeout); err != nil && l.nc.IsConnected() {
 		return fmt.Errorf("send the last output: %w", err)
@@ -184,14 +185,14 @@ func (l *Logs) Close() error {
 	return nil
 }
 
-// deliver decodes one message, hands it on and returns how many more there are.
+// deliver decodes a message, passes it on, and returns how many messages follow.
 func deliver(m jetstream.Msg, f func(*outbidv1.LogChunk) error) (uint64, error) {
 	meta, err := m.Metadata()
 	if err != nil {
 		return 0, err
 	}
 	chunk := new(outbidv1.LogChunk)
-	if proto.Unmarshal(m.Data(), chunk) == nil && saysSo(m.Subject(), chunk) {
+	if proto.Unmarshal(m.Data(), chunk) == nil && matchesSubject(m.Subject(), chunk) {
 		err = f(chunk)
 	}
 	return meta.NumPending, err

@@ -39,7 +39,7 @@ func openLogs(t *testing.T) (*Logs, *Logs) {
 	return orchestrator, worker
 }
 
-// reserved opens the logs over a connection, with so much room for the tenant vision, until the test ends.
+// reserved opens the logs over a connection, with the given space for the tenant vision, until the test ends.
 func reserved(t *testing.T, nc *nats.Conn, bytes int64) *Logs {
 	t.Helper()
 	l, err := OpenLogs(testContext(t), nc, LogsConfig{})
@@ -57,13 +57,13 @@ func reserved(t *testing.T, nc *nats.Conn, bytes int64) *Logs {
 	return l
 }
 
-// keepAll keeps what every worker says.
+// keepAll stores the output of all workers.
 func keepAll(t *testing.T, l *Logs) {
 	t.Helper()
 	keepWhat(t, l, func(*outbidv1.LogChunk) bool { return true })
 }
 
-// keepWhat keeps what may allows, until the test ends.
+// keepWhat stores the output that may allows, until the test ends.
 func keepWhat(t *testing.T, l *Logs, may func(*outbidv1.LogChunk) bool) {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
@@ -150,7 +150,7 @@ func TestLogsCloseSendsTheRest(t *testing.T) {
 	if err := worker.Close(); err != nil {
 		t.Fatal(err)
 	}
-	// The stream takes messages in after the server does: wait for the last byte, not for a time.
+	// The stream stores messages after the server receives them, so wait for the last byte.
 	var got []byte
 	done := errors.New("all there")
 	err := orchestrator.Read(testContext(t), "vision", "digits-1", nil, 0, true, func(c *outbidv1.LogChunk) error {
@@ -178,7 +178,7 @@ func TestLogsBounded(t *testing.T) {
 	}
 }
 
-// smallServer is a NATS server that takes no more in one message than Outbid asks for.
+// smallServer is a NATS server with the smallest message size that Outbid supports.
 func smallServer(t *testing.T) string {
 	t.Helper()
 	ns, err := server.NewServer(&server.Options{
@@ -198,7 +198,7 @@ func smallServer(t *testing.T) string {
 	return ns.ClientURL()
 }
 
-// Output of any size and of any bytes goes through a NATS that takes 64 KiB in one message.
+// TestLogsFitIntoSmallMessages checks that output of any size and content passes through a NATS with 64 KiB messages.
 func TestLogsFitIntoSmallMessages(t *testing.T) {
 	t.Parallel()
 	url := smallServer(t)
@@ -233,7 +233,8 @@ func TestLogsFitIntoSmallMessages(t *testing.T) {
 
 var errEnough = errors.New("enough")
 
-// A message that no server takes says so, unlike one that only the connection keeps from being sent.
+// TestAMessageThatCannotBeSent checks that a message above the server's limit gets another error than a lost
+// connection.
 func TestAMessageThatCannotBeSent(t *testing.T) {
 	t.Parallel()
 	nc := connect(t, ConnConfig{URL: smallServer(t)})

@@ -9,10 +9,10 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// JetStream takes three quarters of what is free on the disk, which may be little.
+// TestLogsTakeTheRoomThereIs covers small disks: JetStream takes three quarters of the free space.
 func TestLogsTakeTheRoomThereIs(t *testing.T) {
 	t.Parallel()
-	for room, want := range map[int64]string{100 << 20: "", 512 << 10: "make room"} {
+	for room, want := range map[int64]string{100 << 20: "", 512 << 10: "free space"} {
 		s, err := server.NewServer(&server.Options{
 			Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, JetStreamMaxStore: room, StoreDir: t.TempDir(),
 			NoSigs: true, NoLog: true,

@@ -13,32 +13,33 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// OldLogStream is the JetStream stream of what trials printed under versions that had one for all tenants. It is read,
-// and makes room for nobody any more.
+// OldLogStream is the JetStream stream of output from versions with one stream for all tenants. It is only read, and
+// never makes room for others.
 const OldLogStream = "OUTBID_LOGS"
 
-// LogStream is the JetStream stream of what the trials of a tenant print: nobody's output pushes out another's.
+// LogStream returns the JetStream stream for the output of a tenant's trials. Separate streams keep tenants from
+// displacing each other's output.
 func LogStream(tenant string) string { return OldLogStream + "_" + tenant }
 
 const (
-	// leastLogBytes is the least that is of use.
+	// leastLogBytes is the smallest useful size.
 	leastLogBytes = 1 << 20
-	// noRoomCode is how JetStream says that it cannot set so much storage aside.
+	// noRoomCode is JetStream's error code if it cannot reserve that much storage.
 	noRoomCode = 10047
 )
 
-// LogsConfig says how output is kept.
+// LogsConfig configures the storage of output.
 type LogsConfig struct {
-	// MaxAge kept; 0 means for ever.
+	// MaxAge is how long output is kept; 0 means without a limit.
 	MaxAge time.Duration
 	// Replicas of the streams in a NATS cluster; 0 means 1.
 	Replicas int
-	// Logger gets what goes wrong; nil drops it.
+	// Logger receives warnings; nil discards them.
 	Logger *slog.Logger
 }
 
-// OpenLogs returns the logs for the orchestrator, which reserves room for each tenant, and keeps what Keep lets through.
-// Close it.
+// OpenLogs returns the logs for the server, which reserves space for each tenant and stores the output with Keep. The
+// caller must close it.
 func OpenLogs(ctx context.Context, nc *nats.Conn, cfg LogsConfig) (*Logs, error) {
 	js, err := jetstream.New(nc)
 	if err != nil {
@@ -56,7 +57,7 @@ func OpenLogs(ctx context.Context, nc *nats.Conn, cfg LogsConfig) (*Logs, error)
 	return l, nil
 }
 
-// Reserve makes room for so many bytes of what a tenant's trials print; of more the oldest goes first.
+// Reserve sets the space for the output of a tenant's trials in bytes; the oldest output is dropped first.
 func (l *Logs) Reserve(ctx context.Context, tenant string, bytes int64) error {
 	if err := CheckToken("tenant", tenant); err != nil {
 		return err
@@ -69,7 +70,7 @@ func (l *Logs) Reserve(ctx context.Context, tenant string, bytes int64) error {
 	}
 	stream := jetstream.StreamConfig{
 		Name:        LogStream(tenant),
-		Description: "what the trials of " + tenant + " print",
+		Description: "output of the trials of " + tenant,
 		Subjects:    []string{keptSubjects(tenant)},
 		Discard:     jetstream.DiscardOld,
 		MaxBytes:    bytes,
@@ -79,7 +80,7 @@ func (l *Logs) Reserve(ctx context.Context, tenant string, bytes int64) error {
 		Replicas:    max(l.cfg.Replicas, 1),
 		NoAck:       true,
 	}
-	if stream.Replicas == 1 { // replicated streams have no such mode
+	if stream.Replicas == 1 { // replicated streams do not have this mode
 		stream.PersistMode = jetstream.AsyncPersistMode
 	}
 	if err := makeLogs(ctx, l.js, stream, l.log); err != nil {
@@ -91,35 +92,35 @@ func (l *Logs) Reserve(ctx context.Context, tenant string, bytes int64) error {
 	return nil
 }
 
-// makeLogs makes the stream as large as the server has room for: JetStream sets its limit aside beforehand. Little
-// room for logs is no reason not to start.
+// makeLogs creates the stream with as much space as the server has, because JetStream reserves the limit in advance.
+// Too little space for logs does not prevent a start.
 func makeLogs(ctx context.Context, js jetstream.JetStream, stream jetstream.StreamConfig, log *slog.Logger) error {
 	wanted := stream.MaxBytes
 	for {
 		_, err := js.CreateOrUpdateStream(ctx, stream)
-		if err == nil && stream.MaxBytes < wanted { // the ledger wants room too
+		if err == nil && stream.MaxBytes < wanted { // leave space for the ledger
 			stream.MaxBytes /= 2
 			_, err = js.UpdateStream(ctx, stream)
 		}
 		refused, ok := errors.AsType[*jetstream.APIError](err)
 		switch {
 		case err == nil && stream.MaxBytes < wanted:
-			log.Warn("JetStream has little room, so that less of what trials print is kept; make room on the disk of NATS, or "+
+			log.Warn("JetStream has little space left, so less output of trials is kept; free space on the disk of NATS, or "+
 				"raise max_file_store", "bytes", stream.MaxBytes, "wanted", wanted)
 			return nil
 		case !ok || refused.ErrorCode != noRoomCode:
 			return err
 		case stream.MaxBytes/2 < leastLogBytes:
-			return fmt.Errorf("JetStream has no room for %d bytes: make room on the disk of NATS, or raise max_file_store: %w",
+			return fmt.Errorf("JetStream has no space for %d bytes: free space on the disk of NATS, or raise max_file_store: %w",
 				stream.MaxBytes, err)
 		}
 		stream.MaxBytes /= 2
 	}
 }
 
-// Read calls f with the output of a tenant's sweep, or of one trial of it if trial is not nil, in order. With from it
-// begins at that place in the tenant's stream, which Tail returned. With follow it goes on with what comes until ctx ends
-// or f fails; without, it ends with the last chunk there is.
+// Read calls f with the output of a tenant's sweep, or of one trial if trial is not nil, in order. It starts at from, a
+// position in the tenant's stream that Tail returned, or at the first message. With follow it continues with new output
+// until ctx ends or f fails; otherwise it returns after the last chunk.
 func (l *Logs) Read(
 	ctx context.Context, tenant, sweep string, trial *int32, from uint64, follow bool, f func(*outbidv1.LogChunk) error,
 ) error {

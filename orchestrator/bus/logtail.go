@@ -13,16 +13,16 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// tailWindow is how many messages of a stream are looked through first for a tail, and tailGrowth how many times more
-// each time after that.
+// tailWindow is how many messages of a stream are first searched for a tail, and tailGrowth the factor for each further
+// search.
 const (
 	tailWindow = 64
 	tailGrowth = 4
 )
 
-// Tail returns the last chunks of a sweep's output, or of one trial's, that hold at least so many lines, and where to
-// read on after them. It reads from the end of the tenant's stream, so that it takes as long as the lines do, not as what
-// lies before them.
+// Tail returns the last chunks of a sweep's or trial's output that contain at least the given number of lines, and the
+// position after them. It reads backwards from the end of the tenant's stream, so its cost depends on the number of
+// lines, not on the earlier output.
 func (l *Logs) Tail(ctx context.Context, tenant, sweep string, trial *int32, lines int) (
 	chunks []*outbidv1.LogChunk, next uint64, err error,
 ) {
@@ -51,7 +51,7 @@ func (l *Logs) tail(ctx context.Context, name string, subjects []string, lines i
 	}
 	state := stream.CachedInfo().State
 	next, first, end := state.LastSeq+1, state.FirstSeq, state.LastSeq
-	// What lies behind the last message of the subjects need not be looked through.
+	// Skip everything after the last message of these subjects.
 	last := uint64(0)
 	for _, subject := range subjects {
 		m, err := stream.GetLastMsgForSubject(ctx, subject)
@@ -82,7 +82,7 @@ func (l *Logs) tail(ctx context.Context, name string, subjects []string, lines i
 	return found, next, nil
 }
 
-// window returns the last chunks between two places in a stream that hold at least so many lines.
+// window returns the last chunks between two positions in a stream that contain at least the given number of lines.
 func (l *Logs) window(ctx context.Context, name string, subjects []string, begin, end uint64, lines int) ([]*outbidv1.LogChunk, error) {
 	var kept []*outbidv1.LogChunk
 	held := 0
@@ -94,7 +94,7 @@ func (l *Logs) window(ctx context.Context, name string, subjects []string, begin
 			return false, err
 		}
 		c := new(outbidv1.LogChunk)
-		if proto.Unmarshal(m.Data(), c) == nil && saysSo(m.Subject(), c) {
+		if proto.Unmarshal(m.Data(), c) == nil && matchesSubject(m.Subject(), c) {
 			kept, held = append(kept, c), held+linesOf(c)
 			for held-linesOf(kept[0]) >= lines {
 				held -= linesOf(kept[0])

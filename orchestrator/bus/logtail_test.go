@@ -13,7 +13,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// put stores chunks without waiting for a bundle, and in this order.
+// put stores chunks at once and in this order.
 func put(t *testing.T, l *Logs, chunks ...*outbidv1.LogChunk) {
 	t.Helper()
 	for _, c := range chunks {
@@ -26,7 +26,7 @@ func put(t *testing.T, l *Logs, chunks ...*outbidv1.LogChunk) {
 	}
 }
 
-// stored waits until the stream has taken so many messages: what is printed is not acknowledged.
+// stored waits until the stream has the given number of messages, because output is not acknowledged.
 func stored(t *testing.T, l *Logs, stream string, messages uint64) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -69,7 +69,7 @@ func TestATailIsTheEndOfWhatThereIs(t *testing.T) {
 	}
 	var all [2][]string
 	var chunks []*outbidv1.LogChunk
-	for i := range 3000 { // trial 1 speaks seldom
+	for i := range 3000 { // trial 1 prints rarely
 		trial := int32(0)
 		if i%700 == 5 {
 			trial = 1
@@ -140,7 +140,8 @@ func TestNobodysOutputPushesOutAnothers(t *testing.T) {
 	}
 }
 
-// What a version before kept in one stream for all tenants is read and deleted as it was.
+// TestOutputOfVersionsWithOneStream checks that output of earlier versions, in one stream for all tenants, can still be
+// read and deleted.
 func TestOutputOfVersionsWithOneStream(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, ServerConfig{})
@@ -182,7 +183,7 @@ func chunkOf(tenant string) *outbidv1.LogChunk {
 	return c
 }
 
-// bytesIn is how many bytes come in while something is done.
+// bytesIn returns the bytes received during do.
 func bytesIn(t *testing.T, l *Logs, do func()) uint64 {
 	t.Helper()
 	before := l.nc.Stats().InBytes
@@ -190,7 +191,7 @@ func bytesIn(t *testing.T, l *Logs, do func()) uint64 {
 	return l.nc.Stats().InBytes - before
 }
 
-// A tail of much output reads the end of it, however much lies before.
+// TestATailReadsOnlyTheEnd checks that a tail of a large log reads only its end.
 func TestATailReadsOnlyTheEnd(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, ServerConfig{})

@@ -12,20 +12,20 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// What a subscription may hold while its handler is busy; beyond it messages are dropped, and sent again by their
+// These limits apply to a subscription whose handler is busy. Messages beyond them are dropped, and repeated by their
 // senders.
 const (
 	pendingMessages = 1 << 20
 	pendingBytes    = 256 << 20
 )
 
-// The lists that most messages repeat: forks of an Uplink, assignments of Orders.
+// The field numbers of lists that most messages repeat: forks of an Uplink, assignments of Orders.
 const (
 	uplinkForks       = 5
 	ordersAssignments = 6
 )
 
-// signatureHeader carries the signature under a message.
+// signatureHeader is the header with a message's signature.
 const signatureHeader = "Outbid-Signature"
 
 // Signer signs a message on a subject.
@@ -33,11 +33,10 @@ type Signer interface {
 	Sign(subject string, data []byte) string
 }
 
-// Check says what is wrong with the signature under a message on a subject; nil if it is by whom it should be. It may
-// be called concurrently.
+// Check returns an error unless the signature of a message on a subject is valid. It must be safe for concurrent use.
 type Check func(subject string, data []byte, signature string) error
 
-// PublishUplink sends what a worker says, signed by it. ErrNotConnected if there is no connection now.
+// PublishUplink sends a worker's message with its signature. It returns ErrNotConnected without a connection.
 func PublishUplink(nc *nats.Conn, up *outbidv1.Uplink, by Signer) error {
 	if err := CheckToken("node", up.GetNode()); err != nil {
 		return err
@@ -45,8 +44,7 @@ func PublishUplink(nc *nats.Conn, up *outbidv1.Uplink, by Signer) error {
 	return publish(nc, UplinkSubject(up.GetNode()), up, by)
 }
 
-// PublishOrders sends a node what it should be doing, signed by the orchestrator. ErrNotConnected if there is no
-// connection now.
+// PublishOrders sends a node its orders with the server's signature. It returns ErrNotConnected without a connection.
 func PublishOrders(nc *nats.Conn, orders *outbidv1.Orders, by Signer) error {
 	if err := CheckToken("node", orders.GetNode()); err != nil {
 		return err
@@ -63,14 +61,14 @@ func publish(nc *nats.Conn, subject string, m proto.Message, by Signer) error {
 		return err
 	}
 	if len(message.Data) > maxPieces {
-		return fmt.Errorf("%w: it has %d bytes on %s; at most %d are sent, in pieces", ErrRefused, len(message.Data), subject, maxPieces)
+		return fmt.Errorf("%w: it has %d bytes on %s; at most %d can be sent in pieces", ErrRefused, len(message.Data), subject, maxPieces)
 	}
-	for _, piece := range inPieces(message, int(nc.MaxPayload())) {
+	for _, piece := range splitMessage(message, int(nc.MaxPayload())) {
 		err := nc.PublishMsg(piece)
 		switch {
 		case err == nil:
 		case errors.Is(err, nats.ErrMaxPayload):
-			return fmt.Errorf("%w: it has %d bytes on %s, and NATS takes %d (max_payload): %w", ErrRefused, len(piece.Data), subject, nc.MaxPayload(), err)
+			return fmt.Errorf("%w: it has %d bytes on %s, but NATS accepts %d (max_payload): %w", ErrRefused, len(piece.Data), subject, nc.MaxPayload(), err)
 		case !nc.IsConnected():
 			return fmt.Errorf("%w: %w", ErrNotConnected, err)
 		default:
@@ -80,14 +78,13 @@ func publish(nc *nats.Conn, subject string, m proto.Message, by Signer) error {
 	return nil
 }
 
-// signatureBytes is what the header with a signature adds to a message, with room to spare.
+// signatureBytes is an upper bound for the header with a signature.
 const signatureBytes = 1 << 10
 
-// MaxMessage returns how many bytes an encoded message may have for the NATS server that nc is connected to, which counts
-// the signature too.
+// MaxMessage returns the maximum size of an encoded message for the NATS server of nc, which also counts the signature.
 func MaxMessage(nc *nats.Conn) int { return int(nc.MaxPayload()) - signatureBytes }
 
-// signedMessage encodes a message and has it signed.
+// signedMessage encodes and signs a message.
 func signedMessage(subject string, m proto.Message, by Signer) (*nats.Msg, error) {
 	data, err := proto.Marshal(m)
 	if err != nil {
@@ -100,7 +97,7 @@ func signedMessage(subject string, m proto.Message, by Signer) (*nats.Msg, error
 	return message, nil
 }
 
-// signed runs a check on a message.
+// signed reports whether a message passes a check.
 func (check Check) signed(m *nats.Msg) bool {
 	return check == nil || check(m.Subject, m.Data, m.Header.Get(signatureHeader)) == nil
 }
@@ -124,19 +121,20 @@ func (s *Subscription) Stop() error {
 	return err
 }
 
-// bootsHeard bounds the boots of a node whose last uplink is remembered: of two that live, and of those before.
+// bootsHeard limits the number of boots per node whose last uplink is remembered: up to two live ones, and earlier
+// ones.
 const bootsHeard = 16
 
-// heard is the last uplink of each boot of a node, the newest boot last.
-type heard []struct {
+// lastUplinks has the last uplink of each boot of a node, the newest boot last.
+type lastUplinks []struct {
 	boot string
 	said uint64
 }
 
-// first says whether an uplink is none that was heard before.
-func (h *heard) first(up *outbidv1.Uplink) bool {
+// isNew reports whether the uplink is new.
+func (h *lastUplinks) isNew(up *outbidv1.Uplink) bool {
 	if up.GetSaid() == 0 {
-		return true // of a version that does not count
+		return true // from a version without this counter
 	}
 	for i := range *h {
 		if last := &(*h)[i]; last.boot == up.GetBoot() {
@@ -153,26 +151,26 @@ func (h *heard) first(up *outbidv1.Uplink) bool {
 	return true
 }
 
-// SubscribeUplinks delivers the uplinks of every node. One that check refuses is dropped, and so is one that names
-// another node than its subject, or that came before: whoever recorded what a worker said cannot make it seem alive.
+// SubscribeUplinks delivers the uplinks of all nodes. It drops uplinks that check rejects, that name another node than
+// their subject, or that are repetitions: a recorded uplink must not make a worker seem alive.
 func SubscribeUplinks(nc *nats.Conn, check Check, f func(*outbidv1.Uplink)) (*Subscription, error) {
-	forks, nodes := newSame[*outbidv1.ForkStatus](uplinkForks), map[string]*heard{}
+	forks, nodes := newSame[*outbidv1.ForkStatus](uplinkForks), map[string]*lastUplinks{}
 	return subscribe(nc, uplinkPrefix+"*", func(m *nats.Msg) {
 		up := new(outbidv1.Uplink)
 		if !check.signed(m) || forks.decode(m.Subject, m.Data, up, &up.Forks) != nil || strings.TrimPrefix(m.Subject, uplinkPrefix) != up.GetNode() {
 			return
 		}
 		if nodes[up.GetNode()] == nil {
-			nodes[up.GetNode()] = new(heard)
+			nodes[up.GetNode()] = new(lastUplinks)
 		}
-		if nodes[up.GetNode()].first(up) {
+		if nodes[up.GetNode()].isNew(up) {
 			f(up)
 		}
 	})
 }
 
-// SubscribeOrders delivers the orders of one node. Those that check refuses are dropped, and so are those that came
-// before: whoever kept some cannot make a worker go on with them.
+// SubscribeOrders delivers the orders of one node. It drops orders that check rejects, or that are older than earlier
+// ones: recorded orders must not make a worker continue with them.
 func SubscribeOrders(nc *nats.Conn, node string, check Check, f func(*outbidv1.Orders)) (*Subscription, error) {
 	if err := CheckToken("node", node); err != nil {
 		return nil, err
@@ -193,11 +191,11 @@ func SubscribeOrders(nc *nats.Conn, node string, check Check, f func(*outbidv1.O
 	})
 }
 
-// subscribe returns once the server has the subscription, so that what is published afterwards is delivered.
+// subscribe returns once the server has the subscription, so that later messages are delivered.
 func subscribe(nc *nats.Conn, subject string, f nats.MsgHandler) (*Subscription, error) {
 	pieces := assembler{}
 	sub, err := nc.Subscribe(subject, func(m *nats.Msg) {
-		if whole := pieces.take(m); whole != nil {
+		if whole := pieces.add(m); whole != nil {
 			f(whole)
 		}
 	})

@@ -111,9 +111,9 @@ func TestCheckToken(t *testing.T) {
 	s := startServer(t, ServerConfig{})
 	nc := connect(t, ConnConfig{Server: s})
 	if PublishUplink(nc, uplink("a.b", 1), nil) == nil || PublishOrders(nc, &outbidv1.Orders{Node: ">"}, nil) == nil {
-		t.Error("published under a name that is none")
+		t.Error("published under an invalid name")
 	}
 	if _, err := SubscribeOrders(nc, "*", nil, nil); err == nil {
-		t.Error("subscribed to a name that is none")
+		t.Error("subscribed with an invalid name")
 	}
 }

@@ -9,18 +9,18 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Notes are small values that orchestrators of one NATS leave for those that lead after them, in the bucket of the leader's lease.
+// Notes are small values for later leaders, stored in the bucket of the leader's lease.
 type Notes struct{ kv jetstream.KeyValue }
 
 // The names of notes.
 const (
-	// NoteLedgerEnd says how far the ledger was seen to reach.
+	// NoteLedgerEnd is the last known batch of the ledger.
 	NoteLedgerEnd = "ledger-end"
-	// NoteLedgerLoss says which batches of the ledger are lost and were given up.
+	// NoteLedgerLoss lists the lost batches of the ledger that were given up.
 	NoteLedgerLoss = "ledger-loss"
 )
 
-// OpenNotes opens the notes of a NATS, or makes the bucket with so many replicas.
+// OpenNotes opens the notes, or creates the bucket with the given number of replicas.
 func OpenNotes(ctx context.Context, nc *nats.Conn, replicas int) (*Notes, error) {
 	kv, err := leaderBucket(ctx, nc, replicas)
 	if err != nil {
@@ -29,7 +29,7 @@ func OpenNotes(ctx context.Context, nc *nats.Conn, replicas int) (*Notes, error)
 	return &Notes{kv}, nil
 }
 
-// Get returns a note, or nil if there is none.
+// Get returns a note, or nil if it does not exist.
 func (n *Notes) Get(ctx context.Context, name string) ([]byte, error) {
 	entry, err := n.kv.Get(ctx, name)
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
@@ -41,7 +41,7 @@ func (n *Notes) Get(ctx context.Context, name string) ([]byte, error) {
 	return entry.Value(), nil
 }
 
-// Put leaves a note in place of the one before.
+// Put replaces a note.
 func (n *Notes) Put(ctx context.Context, name string, value []byte) error {
 	if _, err := n.kv.Put(ctx, name, value); err != nil {
 		return fmt.Errorf("write the note %s of bucket %s: %w", name, LeaderBucket, err)

@@ -7,21 +7,20 @@ import (
 	"github.com/nats-io/nuid"
 )
 
-// A message that is larger than the server's max_payload is sent in pieces, which the receiver puts together: the orders
-// of a node with many new trials, and what a worker with many trials says. Each piece carries pieceHeader, and the last
-// one the signature under the whole. NATS delivers what one connection publishes on a subject in order, so a piece that
-// does not follow the one before means that something was lost: then the message is dropped, as a single one may be, and
-// its sender repeats it.
+// A message above the server's max_payload is sent in pieces, which the receiver reassembles: orders with many new
+// trials, or uplinks of many trials. Each piece has the header pieceHeader; the last one also has the signature of the
+// whole message. NATS delivers the messages of one connection on a subject in order. So if a piece does not follow its
+// predecessor, one was lost. Then the whole message is dropped, like a lost single message, and its sender repeats it.
 const (
 	pieceHeader = "Outbid-Piece"
-	// headerRoom is what headers may take of a message.
+	// headerRoom is the space reserved for headers in a message.
 	headerRoom = 1 << 10
-	// maxPieces bounds what a receiver keeps of one message, in bytes.
+	// maxPieces limits the bytes of one message at the receiver.
 	maxPieces = 64 << 20
 )
 
-// inPieces returns the messages that carry one message whose data is more than payload allows.
-func inPieces(m *nats.Msg, payload int) []*nats.Msg {
+// splitMessage splits a message whose data exceeds payload into several messages.
+func splitMessage(m *nats.Msg, payload int) []*nats.Msg {
 	size := payload - headerRoom
 	if len(m.Data) <= size {
 		return []*nats.Msg{m}
@@ -41,19 +40,19 @@ func inPieces(m *nats.Msg, payload int) []*nats.Msg {
 	return pieces
 }
 
-// partial is a message of which some pieces have come.
+// partial is a message with some of its pieces received.
 type partial struct {
 	id   string
 	next int
 	data []byte
 }
 
-// assembler puts messages together. It is not safe for concurrent use.
+// assembler reassembles messages. It is not safe for concurrent use.
 type assembler map[string]*partial
 
-// take returns the message that a message completes: itself if it is not a piece, and nil if more pieces are to come or it
-// belongs to nothing.
-func (a assembler) take(m *nats.Msg) *nats.Msg {
+// add returns the message that m completes: m itself if it is not a piece, or nil if pieces are missing or m does not
+// fit.
+func (a assembler) add(m *nats.Msg) *nats.Msg {
 	header := m.Header.Get(pieceHeader)
 	if header == "" {
 		delete(a, m.Subject)

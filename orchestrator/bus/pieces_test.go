@@ -8,8 +8,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestPieces sends messages of any size, loses and repeats pieces, and mixes senders: what comes out is what went in,
-// whole, and nothing else.
+// TestPieces sends messages of any size, loses and repeats pieces, and mixes senders. The receiver must return only
+// complete messages that were sent.
 func TestPieces(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -18,7 +18,7 @@ func TestPieces(t *testing.T) {
 		for n := range rapid.IntRange(1, 6).Draw(t, "messages") {
 			data := bytes.Repeat([]byte{byte(n)}, rapid.IntRange(0, 300).Draw(t, "size"))
 			m := &nats.Msg{Subject: rapid.SampledFrom([]string{"a", "b"}).Draw(t, "subject"), Data: data, Header: nats.Header{signatureHeader: {"s"}}}
-			pieces := inPieces(m, payload)
+			pieces := splitMessage(m, payload)
 			lost := rapid.IntRange(-5, len(pieces)-1).Draw(t, "lost")
 			var got []*nats.Msg
 			for i, piece := range pieces {
@@ -28,7 +28,7 @@ func TestPieces(t *testing.T) {
 				if i == lost {
 					continue
 				}
-				if whole := a.take(piece); whole != nil {
+				if whole := a.add(piece); whole != nil {
 					got = append(got, whole)
 				}
 			}
@@ -49,13 +49,13 @@ func TestPiecesThatAreNoPieces(t *testing.T) {
 	t.Parallel()
 	a := assembler{}
 	for _, header := range []string{"x", "x 1", "x 1 1", "x -1 3", "x 1 3", "x 0 0", "x 0 99999999999999999999"} {
-		if a.take(&nats.Msg{Subject: "s", Header: nats.Header{pieceHeader: {header}}, Data: []byte("d")}) != nil {
+		if a.add(&nats.Msg{Subject: "s", Header: nats.Header{pieceHeader: {header}}, Data: []byte("d")}) != nil {
 			t.Errorf("%q", header)
 		}
 	}
 	big := make([]byte, maxPieces/2+1)
-	a.take(&nats.Msg{Subject: "s", Header: nats.Header{pieceHeader: {"x 0 3"}}, Data: big})
-	a.take(&nats.Msg{Subject: "s", Header: nats.Header{pieceHeader: {"x 1 3"}}, Data: big})
+	a.add(&nats.Msg{Subject: "s", Header: nats.Header{pieceHeader: {"x 0 3"}}, Data: big})
+	a.add(&nats.Msg{Subject: "s", Header: nats.Header{pieceHeader: {"x 1 3"}}, Data: big})
 	if len(a) != 0 {
 		t.Error("more was kept than is allowed")
 	}

@@ -12,33 +12,33 @@ import (
 )
 
 const (
-	// readerIdle is how long the server keeps the consumer of a reader that died, or that takes nothing: the reader of a
-	// slow client makes itself a new one.
+	// readerIdle is how long the server keeps the consumer of a reader that died or that is idle; a slow reader
+	// recreates its consumer.
 	readerIdle = 30 * time.Second
-	// forgetTimeout bounds the deletion of a consumer that is not needed any more.
+	// forgetTimeout limits the deletion of an unused consumer.
 	forgetTimeout = 5 * time.Second
-	// tooManyConsumers is how JetStream says that a stream takes no more consumers.
+	// tooManyConsumers is JetStream's error code for a stream that accepts no more consumers.
 	tooManyConsumers jetstream.ErrorCode = 10026
-	// roomFor is how many consumers that nobody uses are deleted when a stream takes no more.
+	// roomFor is how many unused consumers are deleted if a stream accepts no more.
 	roomFor = 64
 )
 
-// StreamRead says what of a stream is read.
+// StreamRead configures a read of a stream.
 type StreamRead struct {
 	Stream string
-	// From is the first message; 0 for the first there is.
+	// From is the first message to read; 0 means the first in the stream.
 	From uint64
-	// Subjects, if there are any, are the only ones that are read.
+	// Subjects, if not empty, restricts the read to these subjects.
 	Subjects []string
-	// Ahead bounds what may be under way from the server, in messages and bytes; zero for the client's own bounds.
+	// AheadMessages and AheadBytes limit what may be in flight from the server; zero means the client's defaults.
 	AheadMessages, AheadBytes int
-	// Pending is told once, before the first message, how many there are; reading ends if it returns false.
+	// Pending is called once, before the first message, with the number of messages. The read ends if it returns false.
 	Pending func(messages uint64) (bool, error)
 }
 
-// ReadStream calls f with the messages of a stream, in order and without a gap, until f returns false or an error, or
-// ctx ends. It leaves no consumer behind: a stream takes only so many, and the next reader would find no room. Where
-// others left some, it makes room.
+// ReadStream calls f with the messages of a stream, in order and without gaps, until f returns false or an error, or
+// ctx ends. It always deletes its consumer, because a stream accepts a limited number. If there are too many, it
+// deletes unused ones.
 func ReadStream(ctx context.Context, js jetstream.JetStream, r StreamRead, f func(jetstream.Msg) (more bool, err error)) error {
 	cons, err := openReader(ctx, js, r)
 	if err != nil {
@@ -90,8 +90,8 @@ func openReader(ctx context.Context, js jetstream.JetStream, r StreamRead) (jets
 	return js.OrderedConsumer(ctx, r.Stream, cfg)
 }
 
-// clearIdle deletes the oldest consumers of a stream that nobody waits at: those of readers that were killed, and those
-// that earlier versions left behind. A reader that lives makes itself a new one if it loses its own.
+// clearIdle deletes a stream's oldest idle consumers: those of killed readers, and leftovers of earlier versions. A
+// live reader recreates its consumer if it is deleted.
 func clearIdle(ctx context.Context, js jetstream.JetStream, stream string) error {
 	s, err := js.Stream(ctx, stream)
 	if err != nil {
@@ -118,8 +118,8 @@ func clearIdle(ctx context.Context, js jetstream.JetStream, stream string) error
 	return nil
 }
 
-// forget deletes the consumer of a reader that has ended, also one that ended because ctx did. If that fails the server
-// deletes it after readerIdle.
+// forget deletes the consumer of a reader that has ended, even if ctx has ended. If that fails, the server deletes it
+// after readerIdle.
 func forget(ctx context.Context, js jetstream.JetStream, stream string, cons jetstream.Consumer) {
 	info := cons.CachedInfo()
 	if info == nil || !js.Conn().IsConnected() {

@@ -11,7 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// numbered makes a stream of so many messages on an embedded server.
+// numbered creates a stream of n messages on an embedded server.
 func numbered(t *testing.T, n int) (jetstream.JetStream, jetstream.Stream) {
 	t.Helper()
 	s, err := StartServer(ServerConfig{Dir: t.TempDir()})

@@ -7,26 +7,26 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// same decodes messages that repeat a list. An uplink names every fork of its node, and orders every assignment, though
-// most bring a report or acknowledge one: on a node with a hundred trials nine tenths of the work would be to decode what
-// was said a moment before. A list that is the same byte for byte is the one that was decoded then; nobody changes it.
-// It is not safe for concurrent use.
-type same[T any] struct {
+// repeatCache decodes messages that repeat a list. An uplink lists every fork of its node, and orders every assignment,
+// although most bring one report or acknowledgement. On a node with a hundred trials, nine tenths of the work would be
+// decoding unchanged entries. A list with identical bytes is replaced by the previously decoded list, which must not be
+// modified. It is not safe for concurrent use.
+type repeatCache[T any] struct {
 	field protowire.Number
-	last  map[string]said[T]
+	last  map[string]decodedList[T]
 }
 
-type said[T any] struct {
+type decodedList[T any] struct {
 	raw  []byte
 	list []T
 }
 
-func newSame[T any](field protowire.Number) *same[T] {
-	return &same[T]{field: field, last: map[string]said[T]{}}
+func newSame[T any](field protowire.Number) *repeatCache[T] {
+	return &repeatCache[T]{field: field, last: map[string]decodedList[T]{}}
 }
 
-// decode decodes what somebody said into m, an empty message, in which list is the one that repeats.
-func (s *same[T]) decode(who string, data []byte, m proto.Message, list *[]T) error {
+// decode decodes a sender's message into m, an empty message. list is the field of m that repeats.
+func (s *repeatCache[T]) decode(who string, data []byte, m proto.Message, list *[]T) error {
 	from, to, ok := run(data, s.field)
 	if !ok {
 		return proto.Unmarshal(data, m)
@@ -36,7 +36,7 @@ func (s *same[T]) decode(who string, data []byte, m proto.Message, list *[]T) er
 		if err := proto.Unmarshal(data, m); err != nil {
 			return err
 		}
-		s.last[who] = said[T]{data[from:to], (*list)[:len(*list):len(*list)]}
+		s.last[who] = decodedList[T]{data[from:to], (*list)[:len(*list):len(*list)]}
 		return nil
 	}
 	err := proto.Unmarshal(data[:from], m)
@@ -47,7 +47,8 @@ func (s *same[T]) decode(who string, data []byte, m proto.Message, list *[]T) er
 	return err
 }
 
-// run says where in an encoded message the entries of a list stand; false if there are none, or not all in one place.
+// run returns the position of a list's entries in an encoded message. It returns false if they are missing or not
+// contiguous.
 func run(data []byte, field protowire.Number) (from, to int, ok bool) {
 	for at := 0; at < len(data); {
 		number, kind, head := protowire.ConsumeTag(data[at:])

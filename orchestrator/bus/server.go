@@ -19,31 +19,32 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/identity"
 )
 
-// MaxPayload is the largest message of the embedded server, in bytes. Another NATS should be set to the same.
+// MaxPayload is the maximum message size of the embedded server, in bytes. A separate NATS should have the same limit.
 const MaxPayload = 8 << 20
 
-// readyTimeout bounds how long the server may take to open its store and listen.
+// readyTimeout limits how long the server may take to open its store and listen.
 const readyTimeout = 60 * time.Second
 
-// ServerConfig describes the embedded server.
+// ServerConfig configures the embedded server.
 type ServerConfig struct {
-	// Dir holds JetStream's files. It is made if missing and belongs to one process at a time.
+	// Dir is the directory of JetStream's files, created if missing. Only one process may use it at a time.
 	Dir string
 	// Host to listen on; empty means 127.0.0.1.
 	Host string
-	// Port to listen on; 0 picks a free one.
+	// Port to listen on; 0 chooses a free one.
 	Port int
-	// Keys of the cluster, which say whom the server lets in; nil lets everyone in.
+	// Keys of the cluster, whose users the server admits; nil admits every client.
 	Keys *identity.Keys
-	// TLS of client connections; nil for none.
+	// TLS of client connections, or nil.
 	TLS *tls.Config
-	// MaxPayload is the largest message that it takes, in bytes; 0 means MaxPayload. Tests use other servers' limits.
+	// MaxPayload is the maximum message size in bytes; 0 means the constant MaxPayload. Tests use the limits of other
+	// servers.
 	MaxPayload int32
-	// Logger gets what the server says; nil drops it.
+	// Logger receives the server's messages; nil discards them.
 	Logger *slog.Logger
 }
 
-// Server is a NATS server with JetStream inside this process.
+// Server is a NATS server with JetStream in this process.
 type Server struct {
 	ns    *server.Server
 	lock  *dirLock
@@ -53,13 +54,13 @@ type Server struct {
 	close sync.Once
 }
 
-// StartServer starts the embedded server and returns once it takes connections. It fails if another process uses Dir.
+// StartServer starts the embedded server and returns once it accepts connections. It fails if another process uses Dir.
 func StartServer(cfg ServerConfig) (*Server, error) {
 	if cfg.Dir == "" {
 		return nil, errors.New("start NATS: no data directory given")
 	}
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
-		return nil, fmt.Errorf("start NATS: make data directory: %w", err)
+		return nil, fmt.Errorf("start NATS: create data directory: %w", err)
 	}
 	lock, err := lockDir(cfg.Dir)
 	if err != nil {
@@ -76,7 +77,7 @@ func StartServer(cfg ServerConfig) (*Server, error) {
 func startLocked(cfg ServerConfig) (*Server, error) {
 	opts := options(cfg)
 	log := newServerLog(orDiscard(cfg.Logger))
-	if err := admit(opts, cfg, log.log); err != nil {
+	if err := admitUsers(opts, cfg, log.log); err != nil {
 		return nil, fmt.Errorf("start NATS: %w", err)
 	}
 	if err := portFree(opts.Host, opts.Port); err != nil {
@@ -108,8 +109,8 @@ func startLocked(cfg ServerConfig) (*Server, error) {
 	return &Server{ns: ns, url: scheme + "://" + host, host: host, keys: cfg.Keys}, nil
 }
 
-// options returns the settings of the embedded server. SyncAlways is what makes an acknowledged append durable: the
-// default acknowledges up to two minutes before it syncs.
+// options returns the settings of the embedded server. SyncAlways makes acknowledged appends durable: by default NATS
+// acknowledges up to two minutes before it syncs.
 func options(cfg ServerConfig) *server.Options {
 	host, port := cfg.Host, cfg.Port
 	if host == "" {
@@ -136,8 +137,8 @@ func options(cfg ServerConfig) *server.Options {
 	}
 }
 
-// maxConns returns how many connections the server takes at once: a quarter of the process's descriptors. The rest is for its
-// files and for what else the process serves.
+// maxConns returns the server's maximum number of connections: a quarter of the process's descriptors. The others are
+// for its files and for other listeners of the process.
 func maxConns() int {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
@@ -146,7 +147,7 @@ func maxConns() int {
 	return int(min(max(limit.Cur/4, 64), server.DEFAULT_MAX_CONNECTIONS))
 }
 
-// portFree gives a clear error for a port in use, which the server itself only logs.
+// portFree returns a clear error for a port in use; the server itself only logs it.
 func portFree(host string, port int) error {
 	if port <= 0 {
 		return nil
@@ -159,11 +160,11 @@ func portFree(host string, port int) error {
 	return l.Close()
 }
 
-// URL returns where the server listens, without secrets.
+// URL returns the server's URL without secrets.
 func (s *Server) URL() string { return s.url }
 
-// Close stops the server, after its last write is on disk, and gives the data directory back. Connections should be
-// drained before; those that are not are cut.
+// Close stops the server after its last write is on disk, and releases the data directory. Callers should drain
+// connections first; others are cut off.
 func (s *Server) Close() error {
 	var err error
 	s.close.Do(func() {
@@ -174,7 +175,7 @@ func (s *Server) Close() error {
 	return err
 }
 
-// serverLog passes the server's log on and keeps its last complaint, which says why a start failed.
+// serverLog forwards the server's log, and keeps its last error, which explains a failed start.
 type serverLog struct {
 	log *slog.Logger
 	// ended is closed once the server cannot start.
@@ -182,14 +183,14 @@ type serverLog struct {
 
 	mu    sync.Mutex
 	last  string
-	fatal error // with the error of the system, such as that of a port in use
+	fatal error // with the system's error, such as that of a port in use
 }
 
 func newServerLog(log *slog.Logger) *serverLog {
 	return &serverLog{log: log, ended: make(chan struct{})}
 }
 
-// ready reports whether the server takes connections, as soon as it does or it is known that it will not.
+// ready waits until the server accepts connections or cannot start, and reports which.
 func (l *serverLog) ready(ns *server.Server) bool {
 	ready := make(chan bool, 1)
 	go func() { ready <- ns.ReadyForConnections(readyTimeout) }()
@@ -242,7 +243,7 @@ func (l *serverLog) Warnf(format string, v ...any) { l.complain(format, v) }
 // Errorf implements server.Logger.
 func (l *serverLog) Errorf(format string, v ...any) { l.complain(format, v) }
 
-// Fatalf implements server.Logger. It does not end the process: StartServer returns the error.
+// Fatalf implements server.Logger. It does not exit: StartServer returns the error.
 func (l *serverLog) Fatalf(format string, v ...any) {
 	l.complain(format, v)
 	l.mu.Lock()

@@ -39,7 +39,7 @@ func publishForEver(dir string) error {
 	if err != nil {
 		return err
 	}
-	defer s.Close() // never comes to it, but keeps the server from being collected, and its lock with it
+	defer s.Close() // never runs, but prevents the garbage collection of the server with its lock
 	nc, err := Connect(ctx, ConnConfig{Server: s})
 	if err != nil {
 		return err
@@ -59,7 +59,7 @@ func publishForEver(dir string) error {
 	}
 }
 
-// patience is how long a test waits for what takes no time on a machine with nothing else to do.
+// patience limits every wait.
 const patience = time.Minute
 
 func testContext(t testing.TB) context.Context {
@@ -107,8 +107,8 @@ func TestOptionsSyncBeforeAcknowledging(t *testing.T) {
 	}
 }
 
-// killChild starts the publishing child on dir, waits until it has said want lines, and kills it with -9. It returns
-// the last acknowledged number.
+// killChild starts the publishing child on dir, waits for want lines, and kills it with SIGKILL. It returns the last
+// acknowledged number.
 func killChild(t *testing.T, dir string, want int) int {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
@@ -229,7 +229,7 @@ func TestConnectErrors(t *testing.T) {
 	}
 }
 
-// signals is a slog.Handler that tells of every message.
+// signals is a slog.Handler that announces every message.
 type signals struct {
 	mu   sync.Mutex
 	seen map[string]chan struct{}
@@ -280,12 +280,12 @@ func TestReconnects(t *testing.T) {
 	if err := first.Close(); err != nil {
 		t.Fatal(err)
 	}
-	wait(t, "loss of the connection", seen.of("lost the connection to NATS; trying again"))
+	wait(t, "loss of the connection", seen.of("lost the connection to NATS; reconnecting"))
 	if err := PublishUplink(nc, uplink("n1", 1), nil); !errors.Is(err, ErrNotConnected) {
 		t.Errorf("publish without a connection: %v", err)
 	}
 	startServer(t, ServerConfig{Dir: dir, Port: port})
-	wait(t, "the connection to come back", seen.of("connected to NATS again"))
+	wait(t, "the connection to come back", seen.of("reconnected to NATS"))
 	if err := PublishUplink(nc, uplink("n1", 1), nil); err != nil {
 		t.Error(err)
 	}

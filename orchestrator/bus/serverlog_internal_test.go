@@ -10,7 +10,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// A port that is taken between the look at it and the start is told at once, as what it is.
+// TestAPortThatIsTakenMeanwhile checks the error for a port that is taken between the check and the start.
 func TestAPortThatIsTakenMeanwhile(t *testing.T) {
 	t.Parallel()
 	taken, err := net.Listen("tcp", "127.0.0.1:0")

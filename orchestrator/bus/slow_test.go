@@ -11,7 +11,7 @@ import (
 	"github.com/nats-io/nuid"
 )
 
-// slowBucket answers every write late, as a NATS whose disk or processor has much else to do.
+// slowBucket delays every write, like a NATS with a busy disk or processor.
 type slowBucket struct {
 	jetstream.KeyValue
 	delay atomic.Int64
@@ -38,7 +38,7 @@ func (b *slowBucket) late(ctx context.Context, revision uint64, err error) (uint
 
 func TestSlowNATSHasALeader(t *testing.T) {
 	t.Parallel()
-	const delay = 3 * minTTL // no lease of the shortest TTL is confirmed before it is over
+	const delay = 3 * minTTL // no lease of the shortest TTL is confirmed before it expires
 	s := startServer(t, ServerConfig{})
 	nc := connect(t, ConnConfig{Server: s})
 	ctx, end := context.WithCancel(testContext(t))
@@ -57,7 +57,7 @@ func TestSlowNATSHasALeader(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Its lease suits what a write takes now; and again once NATS is fast.
+	// Its lease adapts to the write latency, and adapts again once NATS is fast.
 	untilTTL(t, bucket, func(ttl time.Duration) bool { return ttl >= writesPerTTL*delay })
 	slow.delay.Store(0)
 	untilTTL(t, bucket, func(ttl time.Duration) bool { return ttl < writesPerTTL*delay })
@@ -69,7 +69,7 @@ func TestSlowNATSHasALeader(t *testing.T) {
 	}
 }
 
-// untilTTL waits for a record with such a TTL.
+// untilTTL waits for a record with a suitable TTL.
 func untilTTL(t *testing.T, bucket jetstream.KeyValue, suits func(time.Duration) bool) {
 	t.Helper()
 	watch, err := bucket.Watch(testContext(t), leaderKey)
@@ -83,7 +83,7 @@ func untilTTL(t *testing.T, bucket jetstream.KeyValue, suits func(time.Duration)
 	}()
 	for {
 		if receive(t, watch.Updates()) == nil {
-			continue // all that was there has been told
+			continue // all existing values were delivered
 		}
 		record, _, err := readRecord(testContext(t), bucket)
 		if err != nil {
@@ -108,13 +108,13 @@ func TestResignAfterARenewalThatWasCutOff(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := lead.kv.Put(ctx, leaderKey, record); err != nil { // a renewal that this process has not heard of
+	if _, err := lead.kv.Put(ctx, leaderKey, record); err != nil { // a renewal that this process does not know of
 		t.Fatal(err)
 	}
 	if err := lead.Resign(ctx); err != nil {
 		t.Fatal(err)
 	}
-	// Nobody waits for a minute until the lease has run out.
+	// The next leader does not wait a minute for the lease to expire.
 	next := receive(t, campaigning(ctx, nc, "b"))
 	if next.err != nil {
 		t.Fatal(next.err)

@@ -9,8 +9,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// StorageRefused says whether an error is how JetStream answers when it cannot write: it has no room, or has stopped
-// because it had none.
+// StorageRefused reports whether an error means that JetStream cannot write: it has no space, or has stopped for that
+// reason.
 func StorageRefused(err error) bool {
 	refused, ok := errors.AsType[*jetstream.APIError](err)
 	return ok && slices.Contains([]jetstream.ErrorCode{
@@ -23,17 +23,18 @@ func StorageRefused(err error) bool {
 		errors.Is(err, jetstream.ErrJetStreamNotEnabled)
 }
 
-// probeKey is written to see whether anything can be; nobody reads it.
+// probeKey is written to test whether writes work; its value is not used.
 const probeKey = "probe"
 
-// CheckWrites says whether JetStream takes writes. With a full disk it answers everything else, and those not at all.
+// CheckWrites returns an error unless JetStream accepts writes. With a full disk it answers all other requests, but
+// does not answer writes.
 func CheckWrites(ctx context.Context, nc *nats.Conn) error {
 	kv, err := leaderBucket(ctx, nc, 1)
 	if err == nil {
 		_, err = kv.Put(ctx, probeKey, nil)
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
-		err = errors.New("it does not acknowledge them")
+		err = errors.New("NATS does not acknowledge writes")
 	}
 	return err
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/identity"
 )
 
-// fill stores a message, so that something is stored.
+// fill stores a message, so that the storage is not empty.
 func fill(t *testing.T, nc *nats.Conn) {
 	t.Helper()
 	js, err := jetstream.New(nc)
@@ -57,7 +57,7 @@ func TestStorageOfAServerOfItsOwn(t *testing.T) {
 	if err != nil || account.Server != "account" || account.Used < 10_000 || account.Limit != 0 {
 		t.Errorf("as the account: %+v, %v", account, err)
 	}
-	// It may ask that, and nothing else.
+	// The user may ask only for the storage.
 	for _, subject := range []string{"$SYS.REQ.SERVER.PING", "$SYS.REQ.SERVER.PING.CONNZ", "$SYS.REQ.ACCOUNT.PING.CONNZ"} {
 		if m, err := asking.Request(subject, nil, storageSilence); err == nil {
 			t.Errorf("%s is answered: %.100s", subject, m.Data)

@@ -9,35 +9,36 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// Subjects of core NATS and of JetStream. The last tokens are a node, or a node, a tenant, a sweep and a trial. Logs of
-// servers before 2026-11 name neither node nor tenant. What a worker may use of these is in identity.Keys.IssueWorker.
+// The subjects in core NATS and JetStream. They end with a node, or with a node, a tenant, a sweep and a trial. Logs of
+// servers before 2026-11 have neither node nor tenant. identity.Keys.IssueWorker determines which of them a worker may
+// use.
 const (
 	uplinkPrefix = "outbid.v1.up."
 	ordersPrefix = "outbid.v1.orders."
 	logsPrefix   = "outbid.v1.logs."
-	// keptPrefix begins what the orchestrator keeps of that; workers may not publish there.
+	// keptPrefix starts the subjects of stored output, to which workers may not publish.
 	keptPrefix = "outbid.v1.output."
 )
 
 var tokenPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,127}$`)
 
-// CheckToken says whether name can be part of a subject; what is the thing named, for the error.
+// CheckToken returns an error unless name can be part of a subject. what names the thing in the error.
 func CheckToken(what, name string) error {
 	if !tokenPattern.MatchString(name) {
-		return fmt.Errorf("%s %q: want 1 to 128 letters, digits, '-' or '_', beginning with a letter or digit",
+		return fmt.Errorf("%s %q: want 1 to 128 letters, digits, '-' or '_', starting with a letter or digit",
 			what, name)
 	}
 	return nil
 }
 
-// UplinkSubject is where a node speaks to the orchestrator.
+// UplinkSubject returns the subject of a node's uplinks.
 func UplinkSubject(node string) string { return uplinkPrefix + node }
 
-// OrdersSubject is where a node is told what to do.
+// OrdersSubject returns the subject of a node's orders.
 func OrdersSubject(node string) string { return ordersPrefix + node }
 
-// LogSubject is where a node sends a chunk of a trial's output. An orchestrator of before, which names no tenant in its
-// orders, wants no node either.
+// LogSubject returns the subject for a chunk of a trial's output. An older server, whose orders do not name a tenant,
+// expects neither tenant nor node.
 func LogSubject(c *outbidv1.LogChunk) string {
 	last := c.GetFork().GetSweep() + "." + strconv.FormatInt(int64(c.GetFork().GetTrial()), 10)
 	if c.GetTenant() == "" {
@@ -46,22 +47,22 @@ func LogSubject(c *outbidv1.LogChunk) string {
 	return logsPrefix + c.GetNode() + "." + c.GetTenant() + "." + last
 }
 
-// keptSubject is where the orchestrator keeps a chunk.
+// keptSubject returns the subject of a stored chunk.
 func keptSubject(c *outbidv1.LogChunk) string {
 	return keptPrefix + strings.TrimPrefix(LogSubject(c), logsPrefix)
 }
 
-// keptSubjects are those of a tenant.
+// keptSubjects returns the subjects of a tenant's stored output.
 func keptSubjects(tenant string) string { return keptPrefix + "*." + tenant + ".*.*" }
 
-// logFilters are the subjects of the output of a tenant's sweep, or of one trial of it, on any node: as it is kept, and as
-// it was by versions that let workers publish into the tenant's stream.
+// logFilters returns the subjects for the output of a tenant's sweep, or of one trial, on any node: the current ones,
+// and those of versions in which workers published to the tenant's stream.
 func logFilters(tenant, sweep string, trial *int32) []string {
 	last := "*." + tenant + "." + sweep + "." + trialToken(trial)
 	return []string{keptPrefix + last, logsPrefix + last}
 }
 
-// oldLogFilters are the subjects of versions that named no tenant.
+// oldLogFilters returns the subjects of versions without tenants.
 func oldLogFilters(sweep string, trial *int32) []string {
 	return []string{logsPrefix + sweep + "." + trialToken(trial)}
 }
@@ -73,12 +74,12 @@ func trialToken(trial *int32) string {
 	return strconv.FormatInt(int64(*trial), 10)
 }
 
-// saysSo says whether a chunk is what its subject says it is: a worker may send under its own name alone.
-func saysSo(subject string, c *outbidv1.LogChunk) bool {
+// matchesSubject reports whether a chunk matches its subject: a worker may send only under its own name.
+func matchesSubject(subject string, c *outbidv1.LogChunk) bool {
 	return subject == keptSubject(c) || subject == LogSubject(c)
 }
 
-// NodeOf is the node that a subject of a worker's names.
+// NodeOf returns the node in a subject of a worker.
 func NodeOf(subject string) string {
 	if logs, ok := strings.CutPrefix(subject, logsPrefix); ok {
 		node, _, _ := strings.Cut(logs, ".")

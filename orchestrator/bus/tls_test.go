@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// testCertificate returns the two sides' settings of a certificate for 127.0.0.1 that signs itself.
+// testCertificate returns the settings of both sides for a self-signed certificate for 127.0.0.1.
 func testCertificate(t *testing.T) (server, client *tls.Config) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -16,34 +16,33 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/identity"
 )
 
-// WorkersBucket is the key-value bucket of the workers that belong to the cluster, and of the tokens that more may join
-// with. Workers cannot read it.
+// WorkersBucket is the key-value bucket of the cluster's workers and of join tokens. Workers cannot read it.
 const WorkersBucket = "OUTBID_WORKERS"
 
-// Keys in the bucket begin with these; a node follows, or the SHA-256 of a token in hex.
+// The prefixes of keys in the bucket; a node follows, or the hex SHA-256 of a token.
 const (
 	nodePrefix  = "node."
 	tokenPrefix = "token."
 )
 
-// ErrStranger says that the worker of a node does not belong to the cluster.
-var ErrStranger = errors.New("no worker of that name has joined, or it was removed")
+// ErrStranger means that the worker of a node is not a member of the cluster.
+var ErrStranger = errors.New("no worker with that name has joined, or it was removed")
 
-// workerRecord is a worker that belongs to the cluster.
+// workerRecord is a member of the cluster.
 type workerRecord struct {
-	// Public is the key that its uplinks are signed with.
+	// Public is the key that verifies its uplinks.
 	Public string    `json:"public"`
 	Joined time.Time `json:"joined"`
 }
 
-// Workers are the workers that belong to the cluster, by the public key of each. Every orchestrator and everybody else
-// who holds the cluster's keys sees the same. Close it.
+// Workers is the list of the cluster's workers with their public keys. Every server, and every other holder of the
+// cluster's keys, sees the same list. The caller must close it.
 type Workers struct {
 	kv   jetstream.KeyValue
 	js   jetstream.JetStream
 	log  *slog.Logger
 	gone func(public string)
-	// verifier makes what a worker's uplinks are checked with.
+	// verifier returns the verifier for a worker's uplinks.
 	verifier func(public string) (*identity.Verifier, error)
 
 	looking sync.Mutex
@@ -59,19 +58,19 @@ type Workers struct {
 	done chan struct{}
 }
 
-// WorkersConfig says how the list of workers is kept.
+// WorkersConfig configures the list of workers.
 type WorkersConfig struct {
 	// Replicas of the bucket in a NATS cluster; 0 means 1.
 	Replicas int
-	// Gone, if set, hears of each key that counts for nothing any more.
+	// Gone, if set, is called with each key that is no longer valid.
 	Gone func(public string)
-	// Verifier makes what the uplinks of a worker are checked with, of its public key; nil for identity.NewVerifier.
+	// Verifier returns the verifier for a public key; nil means identity.NewVerifier.
 	Verifier func(public string) (*identity.Verifier, error)
-	// Logger gets what goes wrong; nil drops it.
+	// Logger receives warnings; nil discards them.
 	Logger *slog.Logger
 }
 
-// OpenWorkers opens the bucket, which it makes if it is missing, and returns once everything in it is known.
+// OpenWorkers opens the bucket, which it creates if missing, and returns once the list is loaded.
 func OpenWorkers(ctx context.Context, nc *nats.Conn, cfg WorkersConfig) (*Workers, error) {
 	js, err := jetstream.New(nc)
 	if err != nil {
@@ -115,28 +114,29 @@ func OpenWorkers(ctx context.Context, nc *nats.Conn, cfg WorkersConfig) (*Worker
 }
 
 const (
-	// bucketSubject begins the subjects of the bucket's entries, changeSubject those on which JetStream says that one has
-	// changed, once the change can be read.
+	// bucketSubject starts the subjects of the bucket's entries. changeSubject starts those on which JetStream
+	// announces that an entry has changed, once the change can be read.
 	bucketSubject = "$KV." + WorkersBucket + "."
 	changeSubject = "outbid.v1.workers."
-	// loadEvery is when everything is read anew though no change was heard of: what was missed counts that long at most.
+	// loadEvery is when the list is reloaded even without an announced change. It limits the effect of missed
+	// announcements.
 	loadEvery = 15 * time.Second
-	// wakes bounds the changes that wait to be looked at; beyond it everything is read anew.
+	// wakes limits the pending changes; beyond it the whole list is reloaded.
 	wakes = 64
-	// loadAgain is when everything is read anew after that has failed.
+	// loadAgain is when a failed reload is retried.
 	loadAgain = time.Second
 )
 
-// changedOn notes that an entry has changed.
+// changedOn queues the announced change of an entry.
 func (w *Workers) changedOn(m *nats.Msg) {
 	select {
 	case w.wake <- strings.TrimPrefix(m.Subject, changeSubject+nodePrefix):
-	default: // follow reads everything
+	default: // follow reloads everything
 	}
 }
 
-// follow takes in every change of the bucket. It needs no consumer of the stream, which a server that is killed would
-// leave behind: it hears of changes, and reads everything again when the connection was away.
+// follow applies every change of the bucket. It does not use a consumer of the stream, which a killed server would
+// leave behind. Instead it listens for announcements, and reloads everything after the connection was lost.
 func (w *Workers) follow(ctx context.Context, back <-chan nats.Status) {
 	defer close(w.done)
 	again := time.NewTimer(loadEvery)
@@ -148,7 +148,7 @@ func (w *Workers) follow(ctx context.Context, back <-chan nats.Status) {
 			return
 		case node := <-w.wake:
 			if len(w.wake) == 0 {
-				err = w.look(ctx, node)
+				err = w.reload(ctx, node)
 			} else {
 				err = w.load(ctx)
 			}
@@ -163,7 +163,7 @@ func (w *Workers) follow(ctx context.Context, back <-chan nats.Status) {
 		}
 		again.Reset(loadEvery)
 		if err != nil && ctx.Err() == nil {
-			w.log.Warn("the list of workers cannot be read; trying again", "error", err)
+			w.log.Warn("the list of workers cannot be read; retrying", "error", err)
 			again.Reset(loadAgain)
 		}
 	}
@@ -185,14 +185,14 @@ func (w *Workers) load(ctx context.Context) error {
 		left[strings.TrimPrefix(key, nodePrefix)] = true
 	}
 	for node := range left {
-		if err := w.look(ctx, node); err != nil {
+		if err := w.reload(ctx, node); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// list names the keys in the bucket that fit a pattern, those of deleted entries among them.
+// list returns the keys in the bucket that match a pattern, including those of deleted entries.
 func (w *Workers) list(ctx context.Context, pattern string) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
@@ -211,8 +211,8 @@ func (w *Workers) list(ctx context.Context, pattern string) ([]string, error) {
 	return keys, nil
 }
 
-// look reads the entry of a node. One look follows the other, so that the newest counts.
-func (w *Workers) look(ctx context.Context, node string) error {
+// reload reads the entry of a node. Calls are serialised so that the newest value wins.
+func (w *Workers) reload(ctx context.Context, node string) error {
 	w.looking.Lock()
 	defer w.looking.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
@@ -238,7 +238,7 @@ func (w *Workers) look(ctx context.Context, node string) error {
 	return nil
 }
 
-// set remembers the key of a node; nil for none.
+// set stores the verifier of a node, or removes it if by is nil.
 func (w *Workers) set(node string, by *identity.Verifier) {
 	w.mu.Lock()
 	before := w.known[node]
@@ -255,7 +255,7 @@ func (w *Workers) set(node string, by *identity.Verifier) {
 	}
 }
 
-// Close ends the hearing of changes.
+// Close stops listening for changes.
 func (w *Workers) Close() error {
 	err := w.sub.Stop()
 	w.stop()
@@ -263,14 +263,14 @@ func (w *Workers) Close() error {
 	return err
 }
 
-// changed is closed at the next change.
+// changed returns a channel that is closed at the next change.
 func (w *Workers) changed() <-chan struct{} {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
 	return w.next
 }
 
-// Key is the public key of a node's worker; empty if none belongs to the cluster.
+// Key returns the public key of a node's worker, or "" if it is not a member.
 func (w *Workers) Key(node string) string {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
@@ -280,7 +280,7 @@ func (w *Workers) Key(node string) string {
 	return ""
 }
 
-// Check says what is wrong with the signature under what a node says, whose name ends the subject; it is a Check.
+// Check verifies the signature of a node's message. The node's name is the end of the subject. It is a Check.
 func (w *Workers) Check(subject string, data []byte, signature string) error {
 	w.mu.RLock()
 	by := w.known[subject[strings.LastIndexByte(subject, '.')+1:]]
@@ -291,7 +291,7 @@ func (w *Workers) Check(subject string, data []byte, signature string) error {
 	return by.Message(subject, data, signature)
 }
 
-// Add makes the worker with a public key the one of a node. One that it was before is so no more.
+// Add makes the worker with a public key the worker of a node, and replaces the previous one.
 func (w *Workers) Add(ctx context.Context, node, public string, now time.Time) error {
 	if err := CheckToken("node", node); err != nil {
 		return err
@@ -306,11 +306,11 @@ func (w *Workers) Add(ctx context.Context, node, public string, now time.Time) e
 	if _, err := w.kv.Put(ctx, nodePrefix+node, data); err != nil {
 		return fmt.Errorf("add worker %s: %w", node, err)
 	}
-	return w.look(ctx, node)
+	return w.reload(ctx, node)
 }
 
-// Remove takes the worker of a node out of the cluster; ErrStranger if there is none. From then on nobody believes it
-// anything, and it gets no orders.
+// Remove removes the worker of a node from the cluster, or returns ErrStranger. From then its messages are ignored, and
+// it gets no orders.
 func (w *Workers) Remove(ctx context.Context, node string) error {
 	if err := CheckToken("node", node); err != nil {
 		return err
@@ -321,29 +321,29 @@ func (w *Workers) Remove(ctx context.Context, node string) error {
 	if err := w.kv.Purge(ctx, nodePrefix+node); err != nil {
 		return fmt.Errorf("remove worker %s: %w", node, err)
 	}
-	return w.look(ctx, node)
+	return w.reload(ctx, node)
 }
 
-// pinKey is the entry that says whose cluster it is.
+// pinKey is the entry with the key of the cluster's server.
 const pinKey = "server"
 
-// Pin fails if the workers in the list have joined a server that signs with another key: they would take no orders of
-// this one. The first that asks says which key it is.
+// Pin returns an error if the listed workers have joined a server with another signing key, because they would reject
+// this server's orders. The first call stores the key.
 func (w *Workers) Pin(ctx context.Context, ordersKey string) error {
 	_, err := w.kv.Create(ctx, pinKey, []byte(ordersKey))
 	if err == nil {
 		return nil
 	}
 	if !errors.Is(err, jetstream.ErrKeyExists) {
-		return fmt.Errorf("read whose the list of workers is: %w", err)
+		return fmt.Errorf("read the owner of the list of workers: %w", err)
 	}
 	entry, err := w.kv.Get(ctx, pinKey)
 	if err != nil {
-		return fmt.Errorf("read whose the list of workers is: %w", err)
+		return fmt.Errorf("read the owner of the list of workers: %w", err)
 	}
 	if string(entry.Value()) != ordersKey {
-		return fmt.Errorf("the workers of this cluster have joined a server with other keys (%s; these are %s): give --keys the "+
-			"directory of those, on every machine that may lead", entry.Value(), ordersKey)
+		return fmt.Errorf("the workers of this cluster have joined a server with other keys (%s instead of %s): set --keys to the "+
+			"directory of those keys on every machine that may lead", entry.Value(), ordersKey)
 	}
 	return nil
 }

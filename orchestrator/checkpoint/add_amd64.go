@@ -38,8 +38,8 @@ func fuseF32AVX2(sum *float64, raw *[]byte, weights *float64, files, n int)
 //go:noescape
 func fuseBF16AVX2(sum *float64, raw *[]byte, weights *float64, files, n int)
 
-// setVectors says how many of the first numbers it set, which is none where the machine or the type has no vectors for it.
-// The compiler makes no vectors, and averaging shall be about as fast as reading.
+// setVectors sets the first numbers and returns how many. It returns 0 if the machine or the type has no suitable
+// vector instructions. The compiler does not vectorise, and averaging should be about as fast as reading.
 func setVectors(sum []float64, raw []byte, weight float64, d safetensors.DType) int {
 	n := len(sum) / 8 * 8
 	if n == 0 || !cpu.X86.HasAVX2 {
@@ -51,7 +51,7 @@ func setVectors(sum []float64, raw []byte, weight float64, d safetensors.DType) 
 	case safetensors.BF16:
 		setBF16AVX2(&sum[0], &raw[:2*n][0], n, weight)
 	case safetensors.F16:
-		// F16C came before AVX2: whatever has the second has the first.
+		// F16C is older than AVX2: every CPU with AVX2 has it.
 		setF16AVX2(&sum[0], &raw[:2*n][0], n, weight)
 	default:
 		return 0
@@ -59,7 +59,7 @@ func setVectors(sum []float64, raw []byte, weight float64, d safetensors.DType) 
 	return n
 }
 
-// addVectors says how many of the first numbers it added, as setVectors.
+// addVectors adds the first numbers and returns how many, like setVectors.
 func addVectors(sum []float64, raw []byte, weight float64, d safetensors.DType) int {
 	n := len(sum) / 8 * 8
 	if n == 0 || !cpu.X86.HasAVX2 {
@@ -78,7 +78,7 @@ func addVectors(sum []float64, raw []byte, weight float64, d safetensors.DType) 
 	return n
 }
 
-// fuseVectors says how many of the first numbers it added up, as fuse.
+// fuseVectors sums the first numbers like fuse and returns how many.
 func fuseVectors(sum []float64, raw [][]byte, weights []float64, d safetensors.DType) int {
 	n := len(sum) / 32 * 32
 	if n == 0 || !cpu.X86.HasAVX2 {
@@ -98,7 +98,7 @@ func fuseVectors(sum []float64, raw [][]byte, weights []float64, d safetensors.D
 	return n
 }
 
-// putWide says how many of the first numbers it rounded to float32 and wrote, and whether all of those are finite.
+// putWide rounds the first numbers to float32 and writes them. It returns how many, and whether all of them are finite.
 func putWide(raw []byte, sum []float64) (n int, finite bool) {
 	if n = len(sum) / 8 * 8; n == 0 || !cpu.X86.HasAVX2 {
 		return 0, true
@@ -106,15 +106,15 @@ func putWide(raw []byte, sum []float64) (n int, finite bool) {
 	return n, putF32AVX2(&raw[:4*n][0], &sum[0], n)
 }
 
-// putVectors says how many of the first numbers it rounded to a type of 16 bits and wrote.
+// putVectors rounds the first numbers to a 16-bit type, writes them and returns how many.
 func putVectors(raw []byte, sum []float64, l layout) int {
 	n := len(sum) / 4 * 4
 	if n == 0 || !cpu.X86.HasAVX2 {
 		return 0
 	}
 	shift := uint64(52 - l.fraction)
-	low := uint64(1023-l.bias()+1) << l.fraction    // 1 as the exponent, before it is counted from another bias
-	span := uint64(1<<l.exponent-2)<<l.fraction - 1 // from there to the largest finite number
+	low := uint64(1023-l.bias()+1) << l.fraction    // the exponent 1, converted to the float64 bias
+	span := uint64(1<<l.exponent-2)<<l.fraction - 1 // distance from there to the largest finite number
 	small := math.Ldexp(1, l.bias()-1+int(l.fraction))
 	return putAVX2(&raw[:2*n][0], &sum[0], n, shift, 1<<(shift-1)-1, low, span, 1<<l.fraction, small)
 }

@@ -4,17 +4,17 @@ package checkpoint
 
 import "github.com/outbid-dev/outbid/orchestrator/checkpoint/safetensors"
 
-// setVectors says how many of the first numbers it set.
+// setVectors is not implemented on this architecture.
 func setVectors([]float64, []byte, float64, safetensors.DType) int { return 0 }
 
-// addVectors says how many of the first numbers it added.
+// addVectors is not implemented on this architecture.
 func addVectors([]float64, []byte, float64, safetensors.DType) int { return 0 }
 
-// fuseVectors says how many of the first numbers it added up.
+// fuseVectors is not implemented on this architecture.
 func fuseVectors([]float64, [][]byte, []float64, safetensors.DType) int { return 0 }
 
-// putWide says how many of the first numbers it rounded to float32 and wrote.
+// putWide is not implemented on this architecture.
 func putWide([]byte, []float64) (int, bool) { return 0, true }
 
-// putVectors says how many of the first numbers it rounded to a type of 16 bits and wrote.
+// putVectors is not implemented on this architecture.
 func putVectors([]byte, []float64, layout) int { return 0 }

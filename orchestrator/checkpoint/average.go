@@ -1,6 +1,7 @@
-// Package checkpoint averages checkpoints: safetensors files of the same tensors, such as those that the forks of one
-// trial saved, become one file of their weighted mean (HadarE's consolidation), or of the step that an outer optimizer makes
-// of it (DiLoCo). It reads and computes piece by piece, so that memory is bounded whatever the files' sizes and number.
+// Package checkpoint averages checkpoints. Safetensors files with the same tensors, such as those saved by the forks of
+// one trial, become one file with their weighted mean (HadarE's consolidation), or with the step that an outer
+// optimizer makes of it (DiLoCo). It reads and computes in pieces, so its memory does not depend on the size and number
+// of the files.
 package checkpoint
 
 import (
@@ -18,67 +19,67 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/checksum"
 )
 
-// blockBytes is how much of a tensor is computed at once: sums and bytes of a block stay in a core's cache.
+// blockBytes is how much of a tensor is computed at once. The sums and bytes of a block fit into a core's cache.
 const blockBytes = 128 << 10
 
-// Source is one of the checkpoints that are averaged.
+// Source is one of the checkpoints to average.
 type Source struct {
-	// Name is how errors call it.
+	// Name identifies the source in errors.
 	Name string
-	// Weight is its share of the mean, relative to the others': for forks the steps that each did. At least 0, finite.
+	// Weight is its relative share of the mean; for forks, the steps that each did. It must be finite and at least 0.
 	Weight float64
-	// File gives its bytes; it is read from many goroutines at once.
+	// File has its content; it is read concurrently.
 	File io.ReaderAt
-	// Size is how many bytes File has.
+	// Size is the length of File in bytes.
 	Size int64
-	// Sums of those bytes, as far as they are known. Stream checks the cheapest.
+	// Sums are the known checksums of the content. Stream checks the cheapest one.
 	Sums checksum.Sums
 }
 
-// ErrMismatch says that checkpoints do not have the same tensors, of the same types and shapes.
+// ErrMismatch means that checkpoints do not have the same tensors, with the same types and shapes.
 var ErrMismatch = errors.New("the checkpoints differ in their tensors")
 
-// ErrNotFinite says that some checkpoint has a NaN or an infinity where another has not, or that what is made of the mean is
-// more than its type holds: the training diverged.
+// ErrNotFinite means that one checkpoint has a NaN or an infinity where another does not, or that the result exceeds
+// its type: the training diverged.
 var ErrNotFinite = errors.New("a weight is not finite")
 
-// ErrWeight says that a weight is no share of a mean.
+// ErrWeight means that a weight is invalid.
 var ErrWeight = errors.New("a bad weight")
 
-// Average is the weighted mean of checkpoints, as the bytes of a safetensors file that is computed where it is read. Its
-// tensors lie as in the source of the largest weight, the first of those if several are equal.
+// Average is the weighted mean of checkpoints, in the form of a safetensors file that is computed when it is read. Its
+// tensors have the order of the source with the largest weight, the first one if several are equal.
 //
-// Floats are added as float64 and rounded once, to the nearest: the mean of equal numbers is that number. To the mean of a
-// layer's running variances is added how far the means are apart that they are around. Integers and booleans are those of
-// the source of the largest weight, as no mean of them means anything. An infinity that all sources have in the same place,
-// such as in an attention mask, stays one; any other number that is not finite is an ErrNotFinite.
+// Floats are added as float64 and rounded once, to the nearest, so the mean of equal numbers is that number. The mean
+// of a layer's running variances also includes the spread of the running means. Integers and booleans are copied from
+// the source with the largest weight, because their mean is meaningless. An infinity that all sources have at the same
+// position, such as in an attention mask, is kept; any other number that is not finite is an ErrNotFinite.
 type Average struct {
-	sources []*input  // those whose weight is above 0
-	shares  []float64 // theirs
-	all     []*input  // these, and what else is read for it
-	outer   *outer    // what is made of the mean; nil for nothing
-	lead    *input    // that of the largest weight
+	sources []*input  // those with a weight above 0
+	shares  []float64 // the shares of sources
+	all     []*input  // sources, and other files that are read
+	outer   *outer    // what to make of the mean, or nil
+	lead    *input    // the source with the largest weight
 	header  []byte
 	tensors []safetensors.Tensor          // of the lead, in the order of their data
-	means   map[string]safetensors.Tensor // of a variance, by its name
+	means   map[string]safetensors.Tensor // the mean of each variance, by the variance's name
 	size    int64
-	piece   int64 // of a Stream's, in bytes of the data
+	piece   int64 // size of a Stream's piece, in bytes of data
 	blocks  sync.Pool
 }
 
-// block is what computing a piece of a tensor takes.
+// block has the buffers for a piece of a tensor.
 type block struct {
 	sum []float64
 	raw []byte
-	// raws are where files' bytes are already, and parts a part of each.
+	// raws has bytes of files that are already in memory, and parts a part of each.
 	raws, parts [][]byte
 }
 
 func newBlock() any { return &block{sum: make([]float64, blockBytes), raw: make([]byte, blockBytes)} }
 
-// New reads the headers of sources, at least one, and checks that they can be averaged. metadata is added to that of the
-// source of the largest weight. A source of weight 0 is checked, and then counts for nothing, even where it is NaN. Errors
-// name the source, and wrap safetensors.ErrFormat, ErrMismatch or ErrWeight where that is why.
+// New reads the headers of at least one source, and checks that they can be averaged. metadata is added to that of the
+// source with the largest weight. A source with weight 0 is checked but not averaged, even if it contains NaN. Errors
+// name the source, and wrap safetensors.ErrFormat, ErrMismatch or ErrWeight if applicable.
 func New(sources []Source, metadata map[string]string) (*Average, error) {
 	total, lead, err := weigh(sources)
 	if err != nil {
@@ -108,15 +109,15 @@ func New(sources []Source, metadata map[string]string) (*Average, error) {
 	}
 	a.all, a.piece = a.sources, pieceBytes(len(a.sources))
 	for _, in := range a.sources {
-		in.alike = in.lies(a)
+		in.alike = in.isAligned(a)
 	}
 	return a, nil
 }
 
-// headersAtOnce are read side by side: each may be as large as a header may be, and come from far away.
+// headersAtOnce is how many headers are read concurrently. Each may be large and remote.
 const headersAtOnce = 8
 
-// readHeaders reads the headers of all sources, or says what is wrong with the first of which something is.
+// readHeaders reads the headers of all sources, or returns the error of the first invalid one.
 func readHeaders(sources []Source) ([]*safetensors.Header, error) {
 	headers, errs := make([]*safetensors.Header, len(sources)), make([]error, len(sources))
 	var g errgroup.Group
@@ -127,7 +128,7 @@ func readHeaders(sources []Source) ([]*safetensors.Header, error) {
 			return nil
 		})
 	}
-	_ = g.Wait() // errs has them
+	_ = g.Wait() // errs has the errors
 	for i, err := range errs {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", sources[i].Name, err)
@@ -136,10 +137,10 @@ func readHeaders(sources []Source) ([]*safetensors.Header, error) {
 	return headers, nil
 }
 
-// weigh adds up the weights and finds the source of the largest.
+// weigh sums the weights, and returns the index of the largest.
 func weigh(sources []Source) (total float64, lead int, err error) {
 	if len(sources) == 0 {
-		return 0, 0, errors.New("average checkpoints: none is given")
+		return 0, 0, errors.New("average checkpoints: want at least one checkpoint")
 	}
 	for i, s := range sources {
 		if s.Weight < 0 || math.IsNaN(s.Weight) || math.IsInf(s.Weight, 0) {
@@ -151,20 +152,20 @@ func weigh(sources []Source) (total float64, lead int, err error) {
 		total += s.Weight
 	}
 	if total == 0 || math.IsInf(total, 0) {
-		return 0, 0, fmt.Errorf("%w: they add up to %v; want a finite number above 0", ErrWeight, total)
+		return 0, 0, fmt.Errorf("%w: the sum is %v; want a finite number above 0", ErrWeight, total)
 	}
 	return total, lead, nil
 }
 
-// match says how the tensors of two checkpoints differ, by the first in the order of names.
+// match returns an error with the first difference between the tensors of two checkpoints, in the order of names.
 func match(lead, other *safetensors.Header) error {
 	left, right := byName(lead), byName(other)
 	for len(left) > 0 || len(right) > 0 {
 		switch {
 		case len(right) == 0 || len(left) > 0 && left[0].Name < right[0].Name:
-			return fmt.Errorf("tensor %v is in the first alone", left[0])
+			return fmt.Errorf("tensor %v is only in the first", left[0])
 		case len(left) == 0 || right[0].Name < left[0].Name:
-			return fmt.Errorf("tensor %v is in the second alone", right[0])
+			return fmt.Errorf("tensor %v is only in the second", right[0])
 		case left[0].DType != right[0].DType || !slices.Equal(left[0].Shape, right[0].Shape):
 			return fmt.Errorf("tensor %v is %v in the second", left[0], right[0])
 		}
@@ -193,10 +194,10 @@ func (a *Average) lay(lead *safetensors.Header, metadata map[string]string) erro
 	return nil
 }
 
-// Size is how many bytes the average has.
+// Size returns the length of the average in bytes.
 func (a *Average) Size() int64 { return a.size }
 
-// ReadAt implements io.ReaderAt: it computes the bytes from off on. It may be called from many goroutines at once.
+// ReadAt implements io.ReaderAt: it computes the bytes from off. It is safe for concurrent use.
 func (a *Average) ReadAt(p []byte, off int64) (int, error) {
 	if off < 0 {
 		return 0, fmt.Errorf("read the average at %d: want an offset of at least 0", off)
@@ -211,7 +212,7 @@ func (a *Average) ReadAt(p []byte, off int64) (int, error) {
 	return len(p), nil
 }
 
-// readAt fills p with the bytes from off on, all of which there are.
+// readAt fills p with the bytes from off, which must exist.
 func (a *Average) readAt(p []byte, off int64, read reader) error {
 	n := 0
 	if off < int64(len(a.header)) {
@@ -227,23 +228,23 @@ func (a *Average) readAt(p []byte, off int64, read reader) error {
 	return nil
 }
 
-// tensorAt is which tensor has a byte of the data.
+// tensorAt returns the index of the tensor that contains a byte of the data.
 func (a *Average) tensorAt(at int64) int {
 	i, found := slices.BinarySearchFunc(a.tensors, at, func(t safetensors.Tensor, at int64) int { return cmp.Compare(t.Begin, at) })
 	if !found {
 		i--
 	}
-	for a.tensors[i].End == at { // empty ones, which begin where the next begins
+	for a.tensors[i].End == at { // skip empty tensors, which start at the same byte as the next
 		i++
 	}
 	return i
 }
 
-// compute fills the beginning of p with the data from at on, as far as one block of one tensor goes.
+// compute fills the start of p with the data from at, up to one block of one tensor.
 func (a *Average) compute(p []byte, at int64, read reader) (int, error) {
 	t := a.tensors[a.tensorAt(at)]
 	size := t.DType.Size()
-	from := (at - t.Begin) / size * size // of the tensor: the first byte of the element in which at lies
+	from := (at - t.Begin) / size * size // in the tensor: the first byte of the element that contains at
 	skip := int(at - t.Begin - from)
 	want := min(int64(len(p)+skip), t.End-t.Begin-from, blockBytes)
 	want = (want + size - 1) / size * size
@@ -257,7 +258,7 @@ func (a *Average) compute(p []byte, at int64, read reader) (int, error) {
 	return copy(p, whole[skip:]), nil
 }
 
-// mean computes the elements of a tensor from a byte of it on, as many as out has room for.
+// mean computes the elements of a tensor that start at a byte, until out is full.
 func (a *Average) mean(t safetensors.Tensor, from int64, out []byte, read reader) error {
 	if !t.DType.IsFloat() {
 		got, err := read.bytes(a.lead, t, from, out)
@@ -268,7 +269,7 @@ func (a *Average) mean(t safetensors.Tensor, from int64, out []byte, read reader
 	defer a.blocks.Put(b)
 	raw, sum := b.raw[:len(out)], b.sum[:int64(len(out))/t.DType.Size()]
 	m, spreads := a.means[t.Name]
-	if read.there && t.DType != safetensors.F64 && !spreads && a.outer == nil {
+	if read.inMemory && t.DType != safetensors.F64 && !spreads && a.outer == nil {
 		if whole, err := a.fused(b, t, from, out, read); whole || err != nil {
 			return err
 		}
@@ -288,15 +289,15 @@ func (a *Average) mean(t safetensors.Tensor, from int64, out []byte, read reader
 	}
 	whole := put(out, sum, t.DType)
 	if whole && (spreads || a.outer != nil) {
-		whole = !slices.ContainsFunc(decoded(out, len(sum), t.DType), infinite) // what moves off the mean may be more than the type holds
+		whole = !slices.ContainsFunc(decoded(out, len(sum), t.DType), infinite) // a result other than the mean may exceed the type
 	}
 	if whole {
 		return nil
 	}
-	return a.settle(t, from, out, sum, read)
+	return a.checkFinite(t, from, out, sum, read)
 }
 
-// addUp makes sum what the sources add up to, each by its share.
+// addUp sets sum to the sources' weighted sum.
 func (a *Average) addUp(t safetensors.Tensor, from int64, raw []byte, sum []float64, read reader) error {
 	if t.DType == safetensors.F64 {
 		return a.addWide(t, from, raw, sum, read)
@@ -315,8 +316,8 @@ func (a *Average) addUp(t safetensors.Tensor, from int64, raw []byte, sum []floa
 	return nil
 }
 
-// addWide adds numbers of 64 bits, whose sums have no digits to spare: it adds up how far each is from the lead's, which is 0
-// where all are equal.
+// addWide adds 64-bit numbers, for which float64 sums do not have spare digits. It sums the differences from the lead,
+// which are 0 if all are equal.
 func (a *Average) addWide(t safetensors.Tensor, from int64, raw []byte, sum []float64, read reader) error {
 	base := make([]float64, len(sum))
 	got, err := read.bytes(a.lead, t, from, raw)
@@ -339,8 +340,8 @@ func (a *Average) addWide(t safetensors.Tensor, from int64, raw []byte, sum []fl
 	return nil
 }
 
-// settle looks at the numbers of a block that are not finite: those that every source has are kept, others are an error.
-func (a *Average) settle(t safetensors.Tensor, from int64, out []byte, sum []float64, read reader) error {
+// checkFinite handles a block's numbers that are not finite: those that all sources have are kept, others are an error.
+func (a *Average) checkFinite(t safetensors.Tensor, from int64, out []byte, sum []float64, read reader) error {
 	size := int(t.DType.Size())
 	rounded := decoded(out, len(sum), t.DType)
 	lead, err := read.bytes(a.lead, t, from, make([]byte, len(out)))
@@ -360,13 +361,13 @@ func (a *Average) settle(t safetensors.Tensor, from int64, out []byte, sum []flo
 			if finite(v) || same || finite(values[k]) && finite(others[k]) {
 				continue
 			}
-			return fmt.Errorf("%w: tensor %q, element %d: it differs between %s and %s, and one of all is NaN or infinite",
+			return fmt.Errorf("%w: tensor %q, element %d: it differs between %s and %s, and at least one value is NaN or infinite",
 				ErrNotFinite, t.Name, from/int64(size)+int64(k), a.lead.Name, s.Name)
 		}
 	}
 	for k, v := range rounded {
 		if !finite(v) && finite(values[k]) {
-			return fmt.Errorf("%w: tensor %q, element %d: what is made of the mean is beyond the largest %v",
+			return fmt.Errorf("%w: tensor %q, element %d: the result exceeds the largest %v",
 				ErrNotFinite, t.Name, from/int64(size)+int64(k), t.DType)
 		}
 		if at := k * size; !finite(v) {
@@ -380,7 +381,7 @@ func infinite(v float64) bool { return !finite(v) }
 
 func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
 
-// decoded gives n numbers as their bytes have them.
+// decoded returns n numbers from their bytes.
 func decoded(raw []byte, n int, d safetensors.DType) []float64 {
 	values := make([]float64, n)
 	add(values, raw, 1, d)

@@ -37,7 +37,7 @@ func encode(values any) []byte {
 	return b
 }
 
-// file writes tensors, one after the other.
+// file returns a file with tensors, one after the other.
 func file(t require, metadata map[string]string, tensors ...tensor) []byte {
 	t.Helper()
 	h := safetensors.Header{Metadata: metadata}
@@ -63,7 +63,7 @@ func source(name string, weight float64, content []byte) checkpoint.Source {
 	return checkpoint.Source{Name: name, Weight: weight, File: bytes.NewReader(content), Size: int64(len(content))}
 }
 
-// average gives the whole average.
+// average returns the whole average.
 func average(t require, metadata map[string]string, sources ...checkpoint.Source) []byte {
 	t.Helper()
 	a, err := checkpoint.New(sources, metadata)
@@ -77,7 +77,7 @@ func average(t require, metadata map[string]string, sources ...checkpoint.Source
 	return b
 }
 
-// values gives a tensor's bytes in a file.
+// values returns a tensor's bytes in a file.
 func values(t require, content []byte, name string) []byte {
 	t.Helper()
 	h, err := safetensors.ReadHeader(bytes.NewReader(content), int64(len(content)))
@@ -122,9 +122,9 @@ func TestWhatCannotBeAveragedIsSaid(t *testing.T) {
 		is      error
 		says    string
 	}{
-		"none":           {nil, nil, "none is given"},
-		"missing tensor": {[]checkpoint.Source{source("one", 2, one), source("two", 1, file(t, nil, f32("a", 1, 2)))}, checkpoint.ErrMismatch, `one and two: tensor "b" (F32 [1]) is in the first alone`},
-		"extra tensor":   {[]checkpoint.Source{source("one", 1, file(t, nil, f32("a", 1, 2))), source("two", 1, one)}, checkpoint.ErrMismatch, `tensor "b" (F32 [1]) is in the second alone`},
+		"none":           {nil, nil, "want at least one checkpoint"},
+		"missing tensor": {[]checkpoint.Source{source("one", 2, one), source("two", 1, file(t, nil, f32("a", 1, 2)))}, checkpoint.ErrMismatch, `one and two: tensor "b" (F32 [1]) is only in the first`},
+		"extra tensor":   {[]checkpoint.Source{source("one", 1, file(t, nil, f32("a", 1, 2))), source("two", 1, one)}, checkpoint.ErrMismatch, `tensor "b" (F32 [1]) is only in the second`},
 		"shape":          {[]checkpoint.Source{source("one", 2, one), source("two", 1, file(t, nil, f32("a", 1, 2), f32("b", 1, 2)))}, checkpoint.ErrMismatch, `tensor "b" (F32 [1]) is "b" (F32 [2]) in the second`},
 		"type": {
 			[]checkpoint.Source{source("one", 2, one), source("two", 1, file(t, nil, f32("a", 1, 2), tensor{"b", safetensors.U32, []int64{1}, encode(uint32(1))}))},
@@ -135,7 +135,7 @@ func TestWhatCannotBeAveragedIsSaid(t *testing.T) {
 			checkpoint.ErrNotFinite, `tensor "a", element 1: it differs between one and two`,
 		},
 		"negative weight": {[]checkpoint.Source{source("one", -1, one)}, checkpoint.ErrWeight, "one has -1; want a finite number of at least 0"},
-		"no weight":       {[]checkpoint.Source{source("one", 0, one)}, checkpoint.ErrWeight, "add up to 0"},
+		"no weight":       {[]checkpoint.Source{source("one", 0, one)}, checkpoint.ErrWeight, "the sum is 0"},
 		"cut off":         {[]checkpoint.Source{source("one", 1, one), source("two", 1, one[:len(one)-1])}, safetensors.ErrFormat, "two: "},
 	} {
 		a, err := checkpoint.New(c.sources, nil)
@@ -148,7 +148,7 @@ func TestWhatCannotBeAveragedIsSaid(t *testing.T) {
 	}
 }
 
-// What did no step counts for nothing, even where it is NaN.
+// TestAForkWithoutStepsCountsForNothing checks that a source with weight 0 is ignored, even if it contains NaN.
 func TestAForkWithoutStepsCountsForNothing(t *testing.T) {
 	t.Parallel()
 	got := average(t, nil, source("idle", 0, file(t, nil, f32("a", float32(math.NaN())))), source("busy", 7, file(t, nil, f32("a", 1.25))))
@@ -161,7 +161,7 @@ var dtypes = []safetensors.DType{
 	safetensors.F64, safetensors.F32, safetensors.F16, safetensors.BF16, safetensors.F8E5M2, safetensors.F8E4M3, safetensors.I32, safetensors.Bool,
 }
 
-// drawFiles draws files of the same tensors, of a few to many elements, all of them finite.
+// drawFiles draws files with the same tensors, with few to many finite elements.
 func drawFiles(t *rapid.T, n int) [][]byte {
 	files := make([][]tensor, n)
 	for i := range rapid.IntRange(1, 5).Draw(t, "tensors") {
@@ -174,7 +174,7 @@ func drawFiles(t *rapid.T, n int) [][]byte {
 				state = state*6364136223846793005 + 1442695040888963407
 				data[j] = byte(state >> 56)
 				if j%int(d.Size()) == int(d.Size())-1 {
-					data[j] &= 0xbb // keeps the exponent from being all ones
+					data[j] &= 0xbb // keeps the exponent from having all bits set
 				}
 			}
 			files[k] = append(files[k], tensor{string(rune('a' + i)), d, []int64{int64(elements)}, data})
@@ -184,7 +184,7 @@ func drawFiles(t *rapid.T, n int) [][]byte {
 	for k := range files {
 		first := 0
 		if k > 0 {
-			first = rapid.IntRange(0, len(files[k])-1).Draw(t, "first") // so that they lie in another order
+			first = rapid.IntRange(0, len(files[k])-1).Draw(t, "first") // so that they have another order
 		}
 		out[k] = file(t, nil, append(files[k][first:len(files[k]):len(files[k])], files[k][:first]...)...)
 	}
@@ -205,7 +205,7 @@ func TestTheAverageOfOneOrOfEqualsIsThatOne(t *testing.T) {
 	})
 }
 
-// Whoever reads the average in whatever pieces gets the same bytes, as does who has it written.
+// TestPiecesAreOfTheWhole checks that any sequence of reads, and Write, return the same bytes.
 func TestPiecesAreOfTheWhole(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -254,7 +254,8 @@ func TestTheMeanIsExactToTheLastDigit(t *testing.T) {
 		}
 		exact, _ := checkpoint.ExactMean(values64, weights).Float64()
 		got := math.Float32frombits(binary.LittleEndian.Uint32(values(t, average(t, nil, sources...), "w")))
-		// What the sum loses is of the size of the largest term's 53rd digit, far below half a digit of float32 unless terms cancel.
+		// The rounding error of the sum is about the 53rd digit of the largest term, far below half a digit of float32
+		// unless terms cancel.
 		largest := 0.0
 		for _, v := range values64 {
 			largest = max(largest, math.Abs(v))

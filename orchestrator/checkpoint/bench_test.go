@@ -17,7 +17,7 @@ import (
 
 func testContext() context.Context { return context.Background() }
 
-// BenchmarkAverage averages five files in the page cache; BenchmarkCat reads the same, as `cat` would.
+// BenchmarkAverage averages five files in the page cache. BenchmarkCat reads the same files like `cat`.
 func BenchmarkAverage(b *testing.B) {
 	for _, d := range []safetensors.DType{safetensors.F32, safetensors.BF16, safetensors.F16, safetensors.F8E4M3, safetensors.F64} {
 		b.Run(string(d), func(b *testing.B) {
@@ -48,7 +48,7 @@ func BenchmarkAverage(b *testing.B) {
 func BenchmarkCat(b *testing.B) {
 	sources, bytes := benchSources(b, safetensors.F32)
 	b.SetBytes(bytes)
-	p := make([]byte, 128<<10) // as coreutils does
+	p := make([]byte, 128<<10) // like coreutils
 	used := processorTime(b)
 	defer func() { b.ReportMetric((processorTime(b)-used)/float64(b.N), "cpu-s/op") }()
 	for b.Loop() {
@@ -60,7 +60,7 @@ func BenchmarkCat(b *testing.B) {
 	}
 }
 
-// processorTime is what this process has used of the processors, in seconds: it says something on a busy machine too.
+// processorTime returns this process's CPU time in seconds, which is meaningful on a busy machine too.
 func processorTime(b *testing.B) float64 {
 	b.Helper()
 	var u syscall.Rusage

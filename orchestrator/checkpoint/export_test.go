@@ -1,7 +1,7 @@
 package checkpoint
 
-// SetPieceForTest has streams of the average compute so many bytes at once.
+// SetPieceForTest sets how many bytes streams of the average compute at once.
 func (a *Average) SetPieceForTest(bytes int64) { a.piece = bytes }
 
-// ExactMean is what means are tested against.
+// ExactMean is the reference for tests of means.
 var ExactMean = exactMean

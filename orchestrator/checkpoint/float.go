@@ -7,15 +7,15 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/checkpoint/safetensors"
 )
 
-// layout is how a binary floating-point number narrower than 64 bits lies in its bits.
+// layout is the bit layout of a binary floating-point number with fewer than 64 bits.
 type layout struct {
 	exponent, fraction uint // bits
-	// infinities says whether the largest exponent is kept for infinities and NaN, as IEEE 754 has it. F8E4M3 has none, and
-	// all ones are its NaN.
+	// infinities is set if the largest exponent is reserved for infinities and NaN, as in IEEE 754. F8E4M3 does not
+	// have infinities; its NaN has all bits set.
 	infinities bool
 }
 
-// layoutOf is the layout of a type of 8 or 16 bits.
+// layoutOf returns the layout of an 8-bit or 16-bit type.
 func layoutOf(d safetensors.DType) layout {
 	switch d {
 	case safetensors.F16:
@@ -31,7 +31,7 @@ func layoutOf(d safetensors.DType) layout {
 
 func (l layout) bias() int { return 1<<(l.exponent-1) - 1 }
 
-// nan are the bits of a NaN.
+// nan returns the bits of a NaN.
 func (l layout) nan() uint16 {
 	if l.infinities {
 		return uint16(1<<(l.exponent+1)-1) << (l.fraction - 1)
@@ -39,7 +39,7 @@ func (l layout) nan() uint16 {
 	return 1<<(l.exponent+l.fraction) - 1
 }
 
-// decode gives the number of these bits, which float64 holds exactly.
+// decode returns the number of these bits, which float64 represents exactly.
 func (l layout) decode(bits uint16) float64 {
 	sign := 1.0
 	if bits>>(l.exponent+l.fraction)&1 == 1 {
@@ -62,8 +62,8 @@ func (l layout) decode(bits uint16) float64 {
 	}
 }
 
-// encode gives the bits of the nearest number, of two that are equally near the one with an even fraction. What is beyond
-// the largest is an infinity where there are any, and NaN elsewhere, as PyTorch has it.
+// encode returns the bits of the nearest number, rounding ties to even. A number beyond the largest becomes an infinity
+// if the type has one, and otherwise NaN, as in PyTorch.
 func (l layout) encode(v float64) uint16 {
 	u := math.Float64bits(v)
 	sign := uint16(u>>63) << (l.exponent + l.fraction)
@@ -71,8 +71,8 @@ func (l layout) encode(v float64) uint16 {
 		return sign
 	}
 	shift := 52 - l.fraction
-	// Adding just under half of the last kept bit, and one more if that bit is set, rounds to the nearest even; a carry out
-	// of the fraction raises the exponent, which is what it must do.
+	// Adding just under half of the last kept bit, plus one if that bit is set, rounds to the nearest even. A carry out
+	// of the fraction increments the exponent, which is correct.
 	rounded := (u&(1<<63-1) + 1<<(shift-1) - 1 + u>>shift&1) >> shift
 	exponent := int(rounded>>l.fraction) - 1023 + l.bias()
 	if exponent >= 1 && exponent < 1<<l.exponent-1 {
@@ -81,7 +81,7 @@ func (l layout) encode(v float64) uint16 {
 	return l.encodeRare(v, sign, exponent, uint16(rounded)&(1<<l.fraction-1))
 }
 
-// encodeRare encodes what is not in the range of normal numbers, or in F8E4M3's last exponent.
+// encodeRare encodes a number outside the range of normal numbers, or in F8E4M3's last exponent.
 func (l layout) encodeRare(v float64, sign uint16, exponent int, fraction uint16) uint16 {
 	last := 1<<l.exponent - 1
 	switch {
@@ -93,13 +93,13 @@ func (l layout) encodeRare(v float64, sign uint16, exponent int, fraction uint16
 		return sign | uint16(last)<<l.fraction | fraction
 	case exponent >= last:
 		return sign | l.nan()
-	default: // Below the normal numbers: a multiple of the smallest. One that rounds up to 1<<fraction is the first normal number.
+	default: // Subnormal: a multiple of the smallest number. If it rounds up to 1<<fraction it is the first normal number.
 		return sign | uint16(math.RoundToEven(math.Ldexp(math.Abs(v), l.bias()-1+int(l.fraction))))
 	}
 }
 
-// fromF16 is decode for F16, as a float32: its bits are moved to where a float32's lie, and a product sets the exponent right,
-// for numbers below the normal ones too.
+// fromF16 is decode for F16, with a float32 result. It moves the bits to their positions in a float32, and a product
+// corrects the exponent, also for subnormal numbers.
 func fromF16(bits uint16) float32 {
 	if bits&0x7c00 == 0x7c00 { // an infinity or NaN
 		return math.Float32frombits(uint32(bits&0x8000)<<16 | 0x7f800000 | uint32(bits&0x3ff)<<13)
@@ -107,7 +107,7 @@ func fromF16(bits uint16) float32 {
 	return math.Float32frombits(uint32(bits&0x8000)<<16|uint32(bits&0x7fff)<<13) * 0x1p112
 }
 
-// fromF8E4M3 is decode for F8E4M3, as fromF16.
+// fromF8E4M3 is decode for F8E4M3, like fromF16.
 func fromF8E4M3(bits uint8) float32 {
 	if bits&0x7f == 0x7f {
 		return float32(math.NaN())
@@ -115,22 +115,22 @@ func fromF8E4M3(bits uint8) float32 {
 	return math.Float32frombits(uint32(bits&0x80)<<24|uint32(bits&0x7f)<<20) * 0x1p120
 }
 
-// set sets sum to weight times each number of raw, which is what add makes of a sum of -0.
+// set sets sum to weight times each number of raw. This is what add returns for a sum of -0.
 func set(sum []float64, raw []byte, weight float64, d safetensors.DType) {
 	n := setVectors(sum, raw, weight, d)
 	for i := range sum[n:] {
-		sum[n+i] = math.Copysign(0, -1) // which any number added to it replaces, -0 too
+		sum[n+i] = math.Copysign(0, -1) // adding any number, even -0, replaces it
 	}
 	addEach(sum[n:], raw[int64(n)*d.Size():], weight, d)
 }
 
-// add adds weight times each number of raw to sum. raw holds len(sum) elements of a floating-point type, little-endian.
+// add adds weight times each number of raw to sum. raw has len(sum) elements of a floating-point type, little-endian.
 func add(sum []float64, raw []byte, weight float64, d safetensors.DType) {
 	n := addVectors(sum, raw, weight, d)
 	addEach(sum[n:], raw[int64(n)*d.Size():], weight, d)
 }
 
-// addEach is add, one number after the other.
+// addEach is add without vector instructions.
 func addEach(sum []float64, raw []byte, weight float64, d safetensors.DType) {
 	le := binary.LittleEndian
 	switch d {
@@ -161,17 +161,18 @@ func addEach(sum []float64, raw []byte, weight float64, d safetensors.DType) {
 	}
 }
 
-// addDifference adds weight times the difference of each number of raw, of 64 bits, from base.
+// addDifference adds weight times the difference between each 64-bit number of raw and base.
 func addDifference(sum []float64, raw []byte, base []float64, weight float64) {
 	for i := range sum {
 		sum[i] += weight * (math.Float64frombits(binary.LittleEndian.Uint64(raw[8*i:])) - base[i])
 	}
 }
 
-// put writes each number of sum, rounded to the nearest of the type, to raw; it says whether all of them are finite.
+// put rounds each number of sum to the nearest of the type and writes it to raw. It reports whether all of them are
+// finite.
 func put(raw []byte, sum []float64, d safetensors.DType) (finite bool) {
 	le := binary.LittleEndian
-	check := 0.0 // stays 0 as long as all are finite: 0 times an infinity or NaN is NaN
+	check := 0.0 // stays 0 while all are finite: 0 times an infinity or NaN is NaN
 	switch d {
 	case safetensors.F64:
 		for i, v := range sum {

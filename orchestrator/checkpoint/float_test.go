@@ -16,7 +16,7 @@ var narrow = map[safetensors.DType]layout{
 	safetensors.F8E5M2: layoutOf(safetensors.F8E5M2), safetensors.F8E4M3: layoutOf(safetensors.F8E4M3),
 }
 
-// The quick ways to decode give what decode gives.
+// TestNarrowNumbersAreDecodedTheSame compares the fast decoders with decode.
 func TestNarrowNumbersAreDecodedTheSame(t *testing.T) {
 	t.Parallel()
 	same := func(d safetensors.DType, bits int, got float32) {
@@ -33,7 +33,8 @@ func TestNarrowNumbersAreDecodedTheSame(t *testing.T) {
 	}
 }
 
-// The bits of some numbers as IEEE 754 and the Open Compute Project's paper on 8-bit floating point print them.
+// TestNarrowNumbersAreWhatTheirStandardsSay checks the bits of some numbers as printed in IEEE 754 and the Open Compute
+// Project's paper on 8-bit floating point.
 func TestNarrowNumbersAreWhatTheirStandardsSay(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -81,7 +82,8 @@ func TestEveryNarrowNumberSurvives(t *testing.T) {
 	}
 }
 
-// encode takes the nearest of all numbers of the type, and of two the one whose last bit is 0.
+// TestNumbersAreRoundedToTheNearest checks that encode returns the nearest number of the type, and for ties the one
+// whose last bit is 0.
 func TestNumbersAreRoundedToTheNearest(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -108,7 +110,7 @@ func TestNumbersAreRoundedToTheNearest(t *testing.T) {
 	})
 }
 
-// exactMean is the mean in numbers of 400 bits.
+// exactMean returns the mean, computed with 400 bits.
 func exactMean(values, weights []float64) *big.Float {
 	num := func(v float64) *big.Float { return new(big.Float).SetPrec(400).SetFloat64(v) }
 	sum, total := num(0), num(0)
@@ -119,7 +121,7 @@ func exactMean(values, weights []float64) *big.Float {
 	return sum.Quo(sum, total)
 }
 
-// Vectors add what numbers one by one add, bit by bit, and what is set is what is added to -0.
+// TestVectorsAddTheSame checks that vector instructions add bit by bit the same, and that setting equals adding to -0.
 func TestVectorsAddTheSame(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -151,7 +153,8 @@ func TestVectorsAddTheSame(t *testing.T) {
 	})
 }
 
-// Vectors round as numbers one by one are rounded, with those among them that are not normal, or not finite.
+// TestVectorsRoundTheSame checks that vector instructions round the same, also for numbers that are not normal or not
+// finite.
 func TestVectorsRoundTheSame(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -175,7 +178,7 @@ func TestVectorsRoundTheSame(t *testing.T) {
 	})
 }
 
-// numberNear draws numbers that a type holds, that lie halfway between two of it, below its normal ones, and any others.
+// numberNear draws numbers of a type, midpoints between two of them, subnormal ones, and any others.
 func numberNear(d safetensors.DType) *rapid.Generator[float64] {
 	held := func(bits uint32) float64 { return float64(math.Float32frombits(bits)) }
 	if l, ok := narrow[d]; ok {

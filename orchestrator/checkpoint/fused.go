@@ -2,11 +2,11 @@ package checkpoint
 
 import "github.com/outbid-dev/outbid/orchestrator/checkpoint/safetensors"
 
-// fusedNumbers are added up at once: their sums stay in a core's smallest cache.
+// fusedNumbers is how many numbers are summed at once; their sums fit into a core's smallest cache.
 const fusedNumbers = 2048
 
-// fuse adds up, for each number of sum, what all files have there by their weights: what set with the first file and add with
-// the others make. raw has each file's bytes, of as many numbers as sum has, at least one.
+// fuse sets each number of sum to the weighted sum over all files, like set with the first file and add with the
+// others. raw has at least one file; each has as many numbers as sum.
 func fuse(sum []float64, raw [][]byte, weights []float64, d safetensors.DType) {
 	n := fuseVectors(sum, raw, weights, d)
 	if n == len(sum) {
@@ -19,8 +19,8 @@ func fuse(sum []float64, raw [][]byte, weights []float64, d safetensors.DType) {
 	}
 }
 
-// fused computes elements of a tensor, of no more than 32 bits, whose bytes are in memory. False says that one of them is not
-// finite: then out is not to be used.
+// fused computes elements, of at most 32 bits, of a tensor whose bytes are in memory. If it returns false, an element
+// is not finite, and out must not be used.
 func (a *Average) fused(b *block, t safetensors.Tensor, from int64, out []byte, read reader) (whole bool, err error) {
 	if len(b.raws) != len(a.sources) {
 		b.raws, b.parts = make([][]byte, len(a.sources)), make([][]byte, len(a.sources))
@@ -30,7 +30,7 @@ func (a *Average) fused(b *block, t safetensors.Tensor, from int64, out []byte, 
 			return false, err
 		}
 	}
-	defer clear(b.raws) // a block outlives what it points to
+	defer clear(b.raws) // a block outlives the mapped bytes
 	size := int(t.DType.Size())
 	whole = true
 	for at := 0; at < len(out) && whole; at += fusedNumbers * size {

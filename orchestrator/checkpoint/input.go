@@ -11,7 +11,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/checksum"
 )
 
-// input is a source with its weight as a share of all, and where its tensors lie.
+// input is a source with its share of the total weight and the positions of its tensors.
 type input struct {
 	Source
 
@@ -19,7 +19,7 @@ type input struct {
 	share       float64
 	headerBytes int64            // before the data
 	begin       map[string]int64 // of a tensor's bytes in the file
-	alike       bool             // its tensors lie in the order of the average's
+	alike       bool             // its tensors have the order of the average's
 }
 
 func newInput(s Source, h *safetensors.Header, index int) *input {
@@ -30,22 +30,22 @@ func newInput(s Source, h *safetensors.Header, index int) *input {
 	return in
 }
 
-// reader gives what sources have.
+// reader reads data of sources.
 type reader struct {
-	// bytes gives the bytes of a tensor of a source from a byte of it on, as many as p has: in p, or where they are already.
+	// bytes returns len(p) bytes of a tensor of a source from an offset: in p, or where they already are in memory.
 	bytes func(in *input, t safetensors.Tensor, from int64, p []byte) ([]byte, error)
-	// there says that they are there already, in memory, whichever of one block of one tensor are asked for.
-	there bool
+	// inMemory is set if the bytes of any block of one tensor are already in memory.
+	inMemory bool
 }
 
-// fromFile reads from the sources' files.
+// fromFile returns a reader of the sources' files.
 func fromFile() reader {
 	return reader{bytes: func(in *input, t safetensors.Tensor, from int64, p []byte) ([]byte, error) {
 		return p, in.read(t, from, p)
 	}}
 }
 
-// read fills p with the bytes of a tensor from a byte of it on.
+// read fills p with the bytes of a tensor from an offset.
 func (in *input) read(t safetensors.Tensor, from int64, p []byte) error {
 	if err := in.readAt(p, in.begin[t.Name]+from); err != nil {
 		return fmt.Errorf("tensor %q: %w", t.Name, err)
@@ -53,7 +53,7 @@ func (in *input) read(t safetensors.Tensor, from int64, p []byte) error {
 	return nil
 }
 
-// readAt fills p with the bytes of the file from off on.
+// readAt fills p with the bytes of the file from off.
 func (in *input) readAt(p []byte, off int64) error {
 	n, err := in.File.ReadAt(p, off)
 	if n == len(p) {
@@ -65,15 +65,15 @@ func (in *input) readAt(p []byte, off int64) error {
 	return fmt.Errorf("read %s: %w", in.Name, err)
 }
 
-// take reads a source's part of a piece, and adds it to its sum, if there is one.
-func (in *input) take(s *Stream, p *piece, sum *checksum.Check) error {
+// readPart reads a source's part of a piece, and adds it to its checksum, if there is one.
+func (in *input) readPart(s *Stream, p *piece, sum *checksum.Check) error {
 	n := p.to - p.from
 	if p.header && sum != nil {
 		return in.addTo(s.ctx, sum, in.headerBytes, headPiece)
 	}
 	raw := atLeast(p.raw[in.index], n)[:n]
 	p.raw[in.index] = raw
-	if err := in.gather(s.average, p.from, raw); err != nil {
+	if err := in.readRange(s.average, p.from, raw); err != nil {
 		return err
 	}
 	if sum != nil {
@@ -82,10 +82,10 @@ func (in *input) take(s *Stream, p *piece, sum *checksum.Check) error {
 	return nil
 }
 
-// gather reads what a source has of a part of the average's data. What lies together in the source is read at once.
-func (in *input) gather(a *Average, from int64, raw []byte) error {
+// readRange reads a source's data for a part of the average. Contiguous data in the source is read at once.
+func (in *input) readRange(a *Average, from int64, raw []byte) error {
 	to := from + int64(len(raw))
-	at, begin, end := from, int64(0), int64(0) // [begin, end) of the file are the bytes from at on
+	at, begin, end := from, int64(0), int64(0) // [begin, end) of the file has the bytes from at
 	flush := func() error {
 		if begin == end {
 			return nil
@@ -113,12 +113,12 @@ func (in *input) gather(a *Average, from int64, raw []byte) error {
 	return flush()
 }
 
-// lies says whether its tensors lie as the average's do.
-func (in *input) lies(a *Average) bool {
+// isAligned reports whether its tensors have the same order as in the average.
+func (in *input) isAligned(a *Average) bool {
 	return !slices.ContainsFunc(a.tensors, func(t safetensors.Tensor) bool { return in.begin[t.Name] != in.headerBytes+t.Begin })
 }
 
-// check reads a whole file, so many bytes at once, and compares its sum, which is known.
+// check reads the whole file, in reads of once bytes, and compares its known checksum.
 func (in *input) check(ctx context.Context, once int64) error {
 	sum := in.Sums.Check()
 	if err := in.addTo(ctx, sum, in.Size, once); err != nil || ctx.Err() != nil {
@@ -127,7 +127,7 @@ func (in *input) check(ctx context.Context, once int64) error {
 	return in.compare(sum)
 }
 
-// Verify reads sources of which a sum is known, and says which is damaged, or cannot be read.
+// Verify reads the sources with a known checksum, and returns an error for the first that is damaged or cannot be read.
 func Verify(ctx context.Context, sources []Source) error {
 	for _, s := range sources {
 		if s.Sums == (checksum.Sums{}) {
@@ -140,7 +140,7 @@ func Verify(ctx context.Context, sources []Source) error {
 	return nil
 }
 
-// addTo adds the first n bytes of a file to a sum, unless ctx ends, so many of them by one read.
+// addTo adds the first n bytes of a file to a checksum, in reads of once bytes, unless ctx ends.
 func (in *input) addTo(ctx context.Context, sum *checksum.Check, n, once int64) error {
 	p := make([]byte, min(n, once))
 	for off := int64(0); off < n && ctx.Err() == nil; off += once {
@@ -148,7 +148,7 @@ func (in *input) addTo(ctx context.Context, sum *checksum.Check, n, once int64) 
 		if err := in.readAt(p, off); err != nil {
 			return err
 		}
-		_, _ = sum.Write(p) // never fails
+		_, _ = sum.Write(p) // it never fails
 	}
 	return nil
 }

@@ -14,29 +14,30 @@ import (
 )
 
 const (
-	// mappedBytes bounds what is mapped of all files at once by all who read them: it counts as resident, though it is the
-	// kernel's page cache.
+	// mappedBytes limits how much of all files is mapped at once by all readers. It counts as resident memory, although
+	// it is the kernel's page cache.
 	mappedBytes = 96 << 20
-	// largestWindow and smallestWindow bound what is mapped of one file at once: a part and what comes before it in its page.
-	// Windows that are smaller cost more than they save.
+	// largestWindow and smallestWindow bound the mapped size of one file: a part, and the bytes before it in its page.
+	// Smaller windows cost more than they save.
 	largestWindow, smallestWindow = partBytes + 64<<10, 512 << 10
 )
 
-// windows are parts of files that are mapped into memory, one of each: numbers are added up where the page cache has them, and
-// nothing is copied. They are for one goroutine.
+// windows are memory-mapped parts of files, one for each. Numbers are summed directly in the page cache, without
+// copies. They are not safe for concurrent use.
 type windows struct {
-	each int64 // bytes of one
+	each int64 // bytes of each window
 	of   []window
 }
 
-// window is what is mapped of a file.
+// window is the mapped part of a file.
 type window struct {
 	in   *input
-	at   int64 // of the file
+	at   int64 // offset in the file
 	data []byte
 }
 
-// newWindows maps files of an average for one of several readers; nil if some are no files, or they are too many.
+// newWindows maps files of an average for one of several readers. It returns nil if some sources are not files, or if
+// there are too many.
 func newWindows(a *Average, readers int64) *windows {
 	each := min(mappedBytes/readers/int64(len(a.all)), largestWindow)
 	each -= each % int64(os.Getpagesize())
@@ -53,7 +54,7 @@ func newWindows(a *Average, readers int64) *windows {
 	return w
 }
 
-// bytes gives what a source has, where it is mapped; what cannot be mapped is read.
+// bytes returns a source's data from the mapping, or reads what cannot be mapped.
 func (w *windows) bytes(in *input, t safetensors.Tensor, from int64, p []byte) ([]byte, error) {
 	off, n := in.begin[t.Name]+from, int64(len(p))
 	v := &w.of[in.index]
@@ -65,7 +66,7 @@ func (w *windows) bytes(in *input, t safetensors.Tensor, from int64, p []byte) (
 	return v.data[off-v.at:][:n:n], nil
 }
 
-// move maps another part of the file, from a byte of it on.
+// move maps the part of the file from an offset.
 func (v *window) move(off, n, each int64) error {
 	if err := v.unmap(); err != nil {
 		return err
@@ -79,8 +80,8 @@ func (v *window) move(off, n, each int64) error {
 		return err
 	}
 	v.at, v.data = at, data
-	// Of what is not in the page cache all is read from the disk at once, beside the other files'.
-	_ = unix.Madvise(data, unix.MADV_WILLNEED) // else it comes more slowly
+	// Parts that are not in the page cache are read from the disk at once, in parallel with the other files'.
+	_ = unix.Madvise(data, unix.MADV_WILLNEED) // without it the read is slower
 	return nil
 }
 
@@ -100,8 +101,9 @@ func (w *windows) close() error {
 	return errors.Join(errs...)
 }
 
-// whole says which file has been cut off since: the kernel makes up the rest of a page that a file ends in.
-func (w *windows) whole() error {
+// checkTruncated returns an error if a file was truncated in the meantime, because the kernel fills the rest of a file's last
+// page with zeros.
+func (w *windows) checkTruncated() error {
 	for _, v := range w.of {
 		if err := v.in.readAt(make([]byte, 1), v.in.Size-1); err != nil {
 			return err
@@ -110,24 +112,23 @@ func (w *windows) whole() error {
 	return nil
 }
 
-// guard calls f, and makes an error of a part of a file that is not there when it is looked at: the file was cut off since, or
-// its disk does not give it.
+// guard calls f, and converts a fault in a mapped file to an error: the file was truncated, or its disk cannot read it.
 func (w *windows) guard(f func() error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
 		if broken := recover(); broken != nil {
 			if err = w.explain(broken); err == nil {
-				panic(broken) //nolint:forbidigo // it is something else
+				panic(broken) //nolint:forbidigo // another cause
 			}
 		}
 	}()
 	if err := f(); err != nil {
 		return err
 	}
-	return w.whole()
+	return w.checkTruncated()
 }
 
-// explain says which file is broken where reading memory failed; nil if that was none of the windows.
+// explain returns an error that names the file in which a memory fault occurred, or nil if it was not in a window.
 func (w *windows) explain(broken any) error {
 	fault, ok := broken.(interface{ Addr() uintptr })
 	if !ok {
@@ -141,7 +142,7 @@ func (w *windows) explain(broken any) error {
 		if err := v.in.readAt(make([]byte, 1), v.at+off); err != nil {
 			return err
 		}
-		return fmt.Errorf("read %s: %w at byte %d: it was changed meanwhile", v.in.Name, io.ErrUnexpectedEOF, v.at+off)
+		return fmt.Errorf("read %s: %w at byte %d: the file was changed while it was read", v.in.Name, io.ErrUnexpectedEOF, v.at+off)
 	}
 	return nil
 }

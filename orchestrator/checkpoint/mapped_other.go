@@ -4,7 +4,7 @@ package checkpoint
 
 import "github.com/outbid-dev/outbid/orchestrator/checkpoint/safetensors"
 
-// windows are parts of files that are mapped into memory, which is done on Linux only.
+// windows are memory-mapped parts of files, which are implemented only on Linux.
 type windows struct{}
 
 func newWindows(*Average, int64) *windows { return nil }

@@ -33,13 +33,13 @@ func fileSources(t *testing.T, contents ...[]byte) []checkpoint.Source {
 	return sources
 }
 
-// discard takes what is written anywhere.
+// discard accepts writes at any offset.
 type discard struct{}
 
 func (discard) WriteAt(p []byte, _ int64) (int, error) { return len(p), nil }
 
-// A file that is cut off after its header was read ends the average, with one line that says which, wherever it is cut off and
-// whatever lies there. Files that are read in place say so by a signal.
+// TestAFileThatIsCutOffMeanwhile checks that a file truncated after its header was read ends the average with a
+// one-line error that names it, regardless of the position. Mapped files report this by a signal.
 func TestAFileThatIsCutOffMeanwhile(t *testing.T) {
 	t.Parallel()
 	const n = 1 << 20
@@ -51,7 +51,7 @@ func TestAFileThatIsCutOffMeanwhile(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			last := sources[2] // integers are those of the largest weight
+			last := sources[2] // integers are copied from the largest weight
 			if err := os.Truncate(last.Name, int64(left)); err != nil {
 				t.Fatal(err)
 			}
@@ -62,7 +62,8 @@ func TestAFileThatIsCutOffMeanwhile(t *testing.T) {
 	}
 }
 
-// Files are averaged to the same bytes as what is no file, in whatever order their tensors lie, many files as well as few.
+// TestFilesAreReadInPlace checks that files give the same average as other readers, with any order of tensors and for
+// few and many files.
 func TestFilesAreReadInPlace(t *testing.T) {
 	t.Parallel()
 	for files, most := range map[int]int{2: 5 << 20, 5: 300_000, 100: 1000} {
@@ -102,7 +103,7 @@ func TestFilesAreReadInPlace(t *testing.T) {
 	}
 }
 
-// What cannot be written ends the average, and is said.
+// TestAFileThatTakesNoAverage checks that a write error ends the average and is returned.
 func TestAFileThatTakesNoAverage(t *testing.T) {
 	t.Parallel()
 	sources := fileSources(t, file(t, nil, tensor{"w", safetensors.F32, []int64{3 << 20}, make([]byte, 12<<20)}))

@@ -7,9 +7,9 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/checkpoint/safetensors"
 )
 
-// meanBeside is the name of the mean that a running variance is around, as PyTorch's and Keras's layers name what they measured
-// of their inputs; "" for what is no variance.
-func meanBeside(name string) string {
+// runningMeanName returns the name of the running mean of a running variance, according to the names in layers of PyTorch
+// and Keras. It returns "" if the name is not that of a variance.
+func runningMeanName(name string) string {
 	cut := strings.LastIndexAny(name, "./") + 1
 	switch name[cut:] {
 	case "running_var":
@@ -20,7 +20,7 @@ func meanBeside(name string) string {
 	return ""
 }
 
-// meansOf finds the mean of each running variance, by the variance's name: beside it, of the same shape.
+// meansOf returns the mean of each running variance, by the variance's name. It has the same prefix and shape.
 func meansOf(tensors []safetensors.Tensor) map[string]safetensors.Tensor {
 	byName := make(map[string]safetensors.Tensor)
 	for _, t := range tensors {
@@ -28,7 +28,7 @@ func meansOf(tensors []safetensors.Tensor) map[string]safetensors.Tensor {
 	}
 	means := make(map[string]safetensors.Tensor)
 	for _, t := range tensors {
-		beside := meanBeside(t.Name)
+		beside := runningMeanName(t.Name)
 		if m, ok := byName[beside]; beside != "" && ok && t.DType.IsFloat() && m.DType.IsFloat() && slices.Equal(m.Shape, t.Shape) {
 			means[t.Name] = m
 		}
@@ -36,12 +36,12 @@ func meansOf(tensors []safetensors.Tensor) map[string]safetensors.Tensor {
 	return means
 }
 
-// addSpread adds to a mean of variances, from an element on, how far the means are apart that these are around: by the law of
-// total variance, that is the variance of all that the sources measured. It is 0 where they have the same means.
+// addSpread adds to a mean of variances, starting at an element, the variance of the corresponding means. By the law of
+// total variance the sum is the variance of all samples of the sources. The addend is 0 if the means are equal.
 func (a *Average) addSpread(sum []float64, m safetensors.Tensor, first int64, read reader) error {
 	size := m.DType.Size()
 	raw := make([]byte, int64(len(sum))*size)
-	apart := make([][]float64, len(a.sources)) // from the lead's
+	apart := make([][]float64, len(a.sources)) // differences from the lead
 	base, middle := make([]float64, len(sum)), make([]float64, len(sum))
 	got, err := read.bytes(a.lead, m, first*size, raw)
 	if err != nil {
@@ -61,7 +61,7 @@ func (a *Average) addSpread(sum []float64, m safetensors.Tensor, first int64, re
 	}
 	for i, s := range a.sources {
 		for k := range sum {
-			if off := apart[i][k] - middle[k]; finite(base[k]) { // else that is said of the mean itself
+			if off := apart[i][k] - middle[k]; finite(base[k]) { // an infinite mean is reported for the mean itself
 				sum[k] += s.share * off * off
 			}
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/checkpoint/safetensors"
 )
 
-// moments are the mean and the variance of numbers.
+// moments returns the mean and the variance of numbers.
 func moments(of []float64) (mean, variance float64) {
 	for _, v := range of {
 		mean += v / float64(len(of))
@@ -22,7 +22,8 @@ func moments(of []float64) (mean, variance float64) {
 	return mean, variance
 }
 
-// The running statistics of normalisation layers become those of all samples that the sources saw, each by its weight.
+// TestRunningStatisticsAreThoseOfAllSamples checks that the running statistics of normalisation layers become those of
+// all samples of the sources, according to their weights.
 func TestRunningStatisticsAreThoseOfAllSamples(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -57,7 +58,8 @@ func TestRunningStatisticsAreThoseOfAllSamples(t *testing.T) {
 	})
 }
 
-// A variance without a mean beside it, or of another shape, is averaged as any other tensor.
+// TestAVarianceAloneIsAveraged checks that a variance without a mean of the same shape is averaged like any other
+// tensor.
 func TestAVarianceAloneIsAveraged(t *testing.T) {
 	t.Parallel()
 	one := file(t, nil, f32("a.running_mean", 0), f32("b.running_var", 1), f32("c.running_mean", 0, 0), f32("c.running_var", 1), f32("d", 1), f32("mean", 0))

@@ -9,33 +9,34 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/checkpoint/safetensors"
 )
 
-// Outer is DiLoCo's outer optimizer (Douillard et al., 2023): what all sources did together since they began is taken for one
-// gradient, by which Nesterov's accelerated gradient moves the weights that they began with.
+// Outer is DiLoCo's outer optimizer (Douillard et al., 2023). It treats the common progress of all sources since their
+// start as one gradient, and moves the initial weights by Nesterov's accelerated gradient.
 type Outer struct {
-	// Rate is how far the weights go along what was learned, 1 for as far as the mean; Momentum how much of the velocity is kept.
+	// Rate is the outer learning rate; with 1 the weights move as far as the mean. Momentum is the share of the
+	// velocity that is kept.
 	Rate, Momentum float64
-	// Start is the checkpoint that all sources began with.
+	// Start is the common initial checkpoint of all sources.
 	Start Source
-	// Velocity is the state that the last one left; nil for none, which is a velocity of 0.
+	// Velocity is the state after the previous step, or nil for a velocity of 0.
 	Velocity *Source
 }
 
-// outer is an Outer whose files are open.
+// outer is an Outer with open files.
 type outer struct {
 	Outer
 
 	start, velocity *input
-	// gives says that the average is the velocity, and not the weights.
-	gives bool
+	// isVelocity is set if the average is the velocity instead of the weights.
+	isVelocity bool
 }
 
-// WithOuter makes the average a step of an outer optimizer, and returns it beside its velocity: a file of the same tensors, to
-// be given to the next one. Both read all sources. Weights are the floats but those that by their names are a layer's running
-// statistics or an optimizer's state: these are averaged, and their velocity is 0. Weights and velocity are rounded to the
-// tensors' type.
+// WithOuter makes the average a step of an outer optimizer. It returns the new weights and the velocity, a file with
+// the same tensors, for the next step. Each of them reads all sources. Weights are the floats, except those that are a
+// layer's running statistics or an optimizer's state according to their names: these are averaged, and their velocity
+// is 0. Weights and velocity are rounded to the tensors' types.
 func (a *Average) WithOuter(o Outer) (weights, velocity *Average, err error) {
 	if !(o.Rate > 0) || math.IsInf(o.Rate, 0) || !(o.Momentum >= 0 && o.Momentum < 1) {
-		return nil, nil, fmt.Errorf("an outer optimizer of rate %v and momentum %v: want a rate above 0 and a momentum from 0 to below 1", o.Rate, o.Momentum)
+		return nil, nil, fmt.Errorf("outer optimizer with rate %v and momentum %v: want a finite rate above 0, and a momentum of at least 0 and below 1", o.Rate, o.Momentum)
 	}
 	step := outer{Outer: o}
 	if step.start, err = a.open(o.Start, len(a.sources)); err != nil {
@@ -51,7 +52,7 @@ func (a *Average) WithOuter(o Outer) (weights, velocity *Average, err error) {
 	lead := &safetensors.Header{Tensors: a.tensors}
 	for _, gives := range []bool{false, true} {
 		b := &Average{sources: a.sources, shares: a.shares, lead: a.lead, all: all, means: a.means}
-		b.outer = &outer{Outer: o, start: step.start, velocity: step.velocity, gives: gives}
+		b.outer = &outer{Outer: o, start: step.start, velocity: step.velocity, isVelocity: gives}
 		b.blocks.New = newBlock
 		if gives {
 			err = b.lay(lead, nil)
@@ -68,7 +69,7 @@ func (a *Average) WithOuter(o Outer) (weights, velocity *Average, err error) {
 	return weights, velocity, nil
 }
 
-// open opens a file that must have the average's tensors.
+// open opens a file that must have the same tensors as the average.
 func (a *Average) open(s Source, index int) (*input, error) {
 	h, err := safetensors.ReadHeader(s.File, s.Size)
 	if err != nil {
@@ -78,11 +79,11 @@ func (a *Average) open(s Source, index int) (*input, error) {
 		return nil, fmt.Errorf("%w: %s and %s: %w", ErrMismatch, a.lead.Name, s.Name, err)
 	}
 	in := newInput(s, h, index)
-	in.alike = in.lies(a)
+	in.alike = in.isAligned(a)
 	return in, nil
 }
 
-// isWeight says by a tensor's name whether it is learned, and not kept by a layer or by an optimizer.
+// isWeight reports, by its name, whether a tensor is learned, rather than the state of a layer or an optimizer.
 func isWeight(t safetensors.Tensor) bool {
 	kept := []string{
 		"running_mean", "running_var", "moving_mean", "moving_variance", "exp_avg", "exp_avg_sq", "max_exp_avg_sq",
@@ -92,10 +93,10 @@ func isWeight(t safetensors.Tensor) bool {
 		func(part string) bool { return slices.Contains(kept, part) })
 }
 
-// step makes of the mean of some weights what the outer optimizer makes of it.
+// step applies the outer optimizer to the mean of some weights.
 func (o *outer) step(sum []float64, t safetensors.Tensor, from int64, read reader) error {
 	if !isWeight(t) {
-		if o.gives {
+		if o.isVelocity {
 			clear(sum)
 		}
 		return nil
@@ -122,10 +123,10 @@ func (o *outer) step(sum []float64, t safetensors.Tensor, from int64, read reade
 				v = o.Momentum * velocity[k]
 			}
 			v += gradient
-			if sum[k] = start[k] - o.Rate*(gradient+o.Momentum*v); o.gives {
+			if sum[k] = start[k] - o.Rate*(gradient+o.Momentum*v); o.isVelocity {
 				sum[k] = v
 			}
-		case o.gives: // nothing moves from an infinity or to one, as in an attention mask
+		case o.isVelocity: // infinities, as in an attention mask, do not move
 			sum[k] = 0
 		}
 	}

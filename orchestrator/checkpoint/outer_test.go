@@ -19,7 +19,7 @@ func f64(name string, values ...float64) tensor {
 	return tensor{name, safetensors.F64, []int64{int64(len(values))}, encode(values)}
 }
 
-// outerStep gives the weights and the velocity that an outer step leaves, once as they are read and once as they stream.
+// outerStep returns the weights and the velocity after an outer step, once from reads and once from a stream.
 func outerStep(t require, o checkpoint.Outer, sources ...checkpoint.Source) (weights, velocity []byte) {
 	t.Helper()
 	a, err := checkpoint.New(sources, map[string]string{"k": "v"})
@@ -52,7 +52,8 @@ func float64At(t require, content []byte, name string) float64 {
 	return math.Float64frombits(binary.LittleEndian.Uint64(values(t, content, name)))
 }
 
-// Round after round the weights go where Nesterov's gradient, as PyTorch writes it, has them go.
+// TestAnOuterStepIsNesterovs checks over several steps that the weights follow Nesterov's gradient as implemented in
+// PyTorch.
 func TestAnOuterStepIsNesterovs(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -83,7 +84,8 @@ func TestAnOuterStepIsNesterovs(t *testing.T) {
 	})
 }
 
-// A rate of 1 without momentum is the mean; what is infinite everywhere stays so.
+// TestAnOuterStepOfRateOneIsTheMean checks that a rate of 1 without momentum is the mean, and that common infinities
+// are kept.
 func TestAnOuterStepOfRateOneIsTheMean(t *testing.T) {
 	t.Parallel()
 	mask := f32("mask", float32(math.Inf(-1)), 0)
@@ -115,11 +117,11 @@ func TestABadOuterStepIsRefused(t *testing.T) {
 		o    checkpoint.Outer
 		want string
 	}{
-		"rate":     {checkpoint.Outer{Rate: 0, Start: one}, "want a rate above 0"},
-		"momentum": {checkpoint.Outer{Rate: 1, Momentum: 1, Start: one}, "a momentum from 0 to below 1"},
-		"NaN":      {checkpoint.Outer{Rate: math.NaN(), Start: one}, "want a rate above 0"},
+		"rate":     {checkpoint.Outer{Rate: 0, Start: one}, "want a finite rate above 0"},
+		"momentum": {checkpoint.Outer{Rate: 1, Momentum: 1, Start: one}, "a momentum of at least 0 and below 1"},
+		"NaN":      {checkpoint.Outer{Rate: math.NaN(), Start: one}, "want a finite rate above 0"},
 		"start":    {checkpoint.Outer{Rate: 1, Start: other}, `one and other: tensor "v"`},
-		"velocity": {checkpoint.Outer{Rate: 1, Start: one, Velocity: &cut}, "cut: not a whole safetensors file"},
+		"velocity": {checkpoint.Outer{Rate: 1, Start: one, Velocity: &cut}, "cut: not a complete safetensors file"},
 	} {
 		if _, _, err := a.WithOuter(c.o); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v; want %q", name, err, c.want)
@@ -127,8 +129,8 @@ func TestABadOuterStepIsRefused(t *testing.T) {
 	}
 }
 
-// What is made of a mean may be more than its type holds, also where all sources have the same number: that is said, and never
-// stored as an infinity, or as that number.
+// TestWhatOverflowsIsSaid checks that a result above its type's maximum is an error, even if all sources have the same
+// number, and is never stored as an infinity or as that number.
 func TestWhatOverflowsIsSaid(t *testing.T) {
 	t.Parallel()
 	f16 := func(name string, bits ...uint16) tensor {
@@ -162,7 +164,7 @@ func TestWhatOverflowsIsSaid(t *testing.T) {
 		}
 		for what, x := range map[string]*checkpoint.Average{"weights": w, "velocity": v} {
 			_, err = io.ReadAll(io.NewSectionReader(x, 0, x.Size()))
-			if !errors.Is(err, checkpoint.ErrNotFinite) || !strings.Contains(err.Error(), "beyond the largest") {
+			if !errors.Is(err, checkpoint.ErrNotFinite) || !strings.Contains(err.Error(), "exceeds the largest") {
 				t.Errorf("%s, %s: %v", name, what, err)
 			}
 		}
@@ -179,7 +181,8 @@ func TestWhatOverflowsIsSaid(t *testing.T) {
 	}
 }
 
-// Weights that became infinite in all forks have no velocity, and one that an earlier step left infinite is none.
+// TestAnOuterStepForgetsInfinities checks that weights that became infinite in all forks do not have a velocity, and
+// that an infinite velocity of an earlier step is ignored.
 func TestAnOuterStepForgetsInfinities(t *testing.T) {
 	t.Parallel()
 	inf := float32(math.Inf(1))

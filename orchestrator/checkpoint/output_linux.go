@@ -7,9 +7,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// beginSync has the kernel begin to bring a part of a file to its disk: who syncs the file at the end finds most of it there.
+// beginSync makes the kernel start to write a part of a file to disk, so that the sync at the end has little left to
+// do.
 func beginSync(w io.WriterAt, off, n int64) {
 	if f, ok := w.(*os.File); ok {
-		_ = unix.SyncFileRange(int(f.Fd()), off, n, unix.SYNC_FILE_RANGE_WRITE) // what fails here fails when it is synced
+		_ = unix.SyncFileRange(int(f.Fd()), off, n, unix.SYNC_FILE_RANGE_WRITE) // errors appear again in that sync
 	}
 }

@@ -4,5 +4,5 @@ package checkpoint
 
 import "io"
 
-// beginSync has the kernel begin to bring a part of a file to its disk, which is left to it elsewhere.
+// beginSync does nothing on systems other than Linux.
 func beginSync(io.WriterAt, int64, int64) {}

@@ -15,7 +15,7 @@ import (
 
 func less(a, b float64) bool { return a < b }
 
-// weightOf reads the one number of a mean.
+// weightOf returns the only number of a mean.
 func weightOf(a *checkpoint.Average) (float64, error) {
 	var b [4]byte
 	if _, err := a.ReadAt(b[:], a.Size()-4); err != nil && !errors.Is(err, io.EOF) {
@@ -24,7 +24,8 @@ func weightOf(a *checkpoint.Average) (float64, error) {
 	return float64(math.Float32frombits(binary.LittleEndian.Uint32(b[:]))), nil
 }
 
-// Each source joins if the mean is no worse with it: what is sought here is a weight of 0.
+// TestAGreedySoupKeepsWhatHelps checks that each source is added if the mean is then not worse; the optimum here is a
+// weight of 0.
 func TestAGreedySoupKeepsWhatHelps(t *testing.T) {
 	t.Parallel()
 	var sources []checkpoint.Source
@@ -39,7 +40,7 @@ func TestAGreedySoupKeepsWhatHelps(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// 1; with 2 it is 1.5, worse; with -1 it is 0; NaN cannot join; with 0 it is 0, no worse; with 8 it is 2.
+	// 1; with 2 it is 1.5, worse; with -1 it is 0; NaN cannot be added; with 0 it is 0, not worse; with 8 it is 2.
 	if !slices.Equal(soup.Kept, []int{0, 2, 4}) || soup.Metric != 0 {
 		t.Errorf("kept %v, worth %v", soup.Kept, soup.Metric)
 	}
@@ -51,7 +52,7 @@ func TestAGreedySoupKeepsWhatHelps(t *testing.T) {
 	}
 }
 
-// A soup is never worse than the first source alone.
+// TestAGreedySoupIsNoWorseThanTheFirst checks that a soup is never worse than the first source alone.
 func TestAGreedySoupIsNoWorseThanTheFirst(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

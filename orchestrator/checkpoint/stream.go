@@ -15,53 +15,53 @@ import (
 )
 
 const (
-	// streamBytes is the memory that a Stream's pieces take, whatever the number and the size of the sources.
+	// streamBytes is the memory of a Stream's pieces, for any number and size of sources.
 	streamBytes = 48 << 20
-	// streamPieces are under way at once: they are read, computed, or wait to be taken.
+	// streamPieces is how many pieces exist at once: being read, computed, or waiting for the reader.
 	streamPieces = 4
 	// largestPiece and smallestPiece bound the data of one piece, in bytes.
 	largestPiece, smallestPiece = 4 << 20, 4 << 10
-	// hashedBytes are hashed at once: nothing else can have the core meanwhile.
+	// hashedBytes are hashed at once, during which the core is not available to others.
 	hashedBytes = 256 << 10
 	// headPiece is how much of a header is read at once.
 	headPiece = 256 << 10
 )
 
-// ErrDamaged says that a source is not what was stored: it has another sum.
+// ErrDamaged means that a source does not match its checksum.
 var ErrDamaged = errors.New("the checkpoint is damaged")
 
-// Stream computes an average in order and reads each source once, in its own order: for sources that are far away, and for
-// an average that goes far away. A source of which a sum is known that is another ends it with ErrDamaged before its last
-// byte, so a store that takes only whole objects never has an average of what is damaged.
+// Stream computes an average in order, and reads each source once, in the order of its bytes. It is for remote sources
+// and for remote averages. If a source does not match its known checksum, the stream fails with ErrDamaged before its
+// last byte, so a store that writes whole objects never has an average of damaged data.
 type Stream struct {
 	average *Average
 	group   *errgroup.Group
-	ctx     context.Context //nolint:containedctx // the stream's life
+	ctx     context.Context //nolint:containedctx // lives as long as the stream
 	cancel  context.CancelFunc
-	inputs  []chan *piece // of each source
-	ready   chan *piece   // all of them, in order
+	inputs  []chan *piece // one for each source
+	ready   chan *piece   // all pieces, in order
 	free    chan *piece
-	cores   chan struct{} // held by who hashes or computes
+	cores   chan struct{} // held while hashing or computing
 	pieces  [streamPieces]*piece
 
-	mu    sync.Mutex // of what Read changes; held while it waits
-	now   *piece     // whose bytes are taken; nil for none
+	mu    sync.Mutex // protects what Read changes; held while it waits
+	now   *piece     // the piece that is being read, or nil
 	taken int
 	sums  *checksum.Hash
 	err   error
 }
 
-// piece is a part of the average: its header, or data from the beginning of one element to that of another.
+// piece is a part of the average: its header, or data between two element boundaries.
 type piece struct {
 	from, to     int64    // of the data; 0 for the header
-	header, last bool     // last: no other follows
-	raw          [][]byte // what each source has there, laid as the average is
+	header, last bool     // last: no other piece follows
+	raw          [][]byte // each source's data, in the average's layout
 	memory, out  []byte
-	missing      atomic.Int32 // sources that are not read yet
+	missing      atomic.Int32 // sources that have not been read yet
 	done         chan struct{}
 }
 
-// Stream begins to compute the average, until ctx ends. Close it.
+// Stream starts to compute the average, until ctx ends. The caller must close it.
 func (a *Average) Stream(ctx context.Context) *Stream {
 	ctx, cancel := context.WithCancel(ctx)
 	group, ctx := errgroup.WithContext(ctx)
@@ -75,7 +75,7 @@ func (a *Average) Stream(ctx context.Context) *Stream {
 		s.free <- s.pieces[i]
 	}
 	for _, in := range a.all {
-		pieces := make(chan *piece, streamPieces) // as many as there are: sending never waits
+		pieces := make(chan *piece, streamPieces) // with room for all pieces, so sending never blocks
 		s.inputs = append(s.inputs, pieces)
 		group.Go(func() error { return s.readSource(in, pieces) })
 	}
@@ -83,35 +83,35 @@ func (a *Average) Stream(ctx context.Context) *Stream {
 	return s
 }
 
-// pieceBytes is how much data a piece has, of an average of so many files.
+// pieceBytes returns the data size of a piece for an average of that many files.
 func pieceBytes(files int) int64 {
 	return min(max(streamBytes/streamPieces/int64(files+1), smallestPiece), largestPiece)
 }
 
-// checkBytes is how much is read at once of each of so many files that are read a second time for their sums. That is beside
-// their reading in another order, so each is a request of its own.
+// checkBytes returns the size of reads for each of that many files when they are read a second time for their
+// checksums. These reads are separate requests, because the first read is in another order.
 func checkBytes(files int) int64 {
 	return min(max(streamBytes/int64(files+1)/2, headPiece), largestPiece)
 }
 
-// busy has f compute. No more than half of the cores do so at once, which is as fast as files come and go, so that what else
-// this machine does finds one free.
-func (s *Stream) busy(f func()) {
+// computeWith runs f, a computation. At most half of the cores compute at once, which is as fast as files can be transferred,
+// so that other work on this machine finds a free core.
+func (s *Stream) computeWith(f func()) {
 	s.cores <- struct{}{}
 	defer func() { <-s.cores }()
 	f()
 }
 
-// hash adds bytes to a sum.
+// hash adds bytes to a checksum.
 func (s *Stream) hash(sum io.Writer, p []byte) {
 	for len(p) > 0 {
 		n := min(len(p), hashedBytes)
-		s.busy(func() { _, _ = sum.Write(p[:n]) }) // never fails
+		s.computeWith(func() { _, _ = sum.Write(p[:n]) }) // it never fails
 		p = p[n:]
 	}
 }
 
-// cut cuts the average into pieces, as those before are taken.
+// cut divides the average into pieces, as earlier ones are consumed.
 func (s *Stream) cut() error {
 	defer close(s.ready)
 	for _, c := range s.inputs {
@@ -135,13 +135,13 @@ func (s *Stream) cut() error {
 	return nil
 }
 
-// elementAt is where the element begins in which a byte of the data lies.
+// elementAt returns the offset of the element that contains a byte of the data.
 func (a *Average) elementAt(at int64) int64 {
 	t := a.tensors[a.tensorAt(at)]
 	return at - (at-t.Begin)%t.DType.Size()
 }
 
-// offer has the next piece made; false if the stream ends.
+// offer starts the next piece, or returns false if the stream ends.
 func (s *Stream) offer(from, to int64, last bool) bool {
 	var p *piece
 	select {
@@ -158,23 +158,23 @@ func (s *Stream) offer(from, to int64, last bool) bool {
 	return true
 }
 
-// readSource reads its part of each piece. Whose part comes last has the piece computed.
+// readSource reads a source's part of each piece. The last source to finish a piece computes it.
 func (s *Stream) readSource(in *input, pieces <-chan *piece) error {
-	sum := in.Sums.Check() // of what is read; nil if that is not the whole file in its order
+	sum := in.Sums.Check() // checksum of what is read; nil unless that is the whole file in order
 	known := sum != nil
 	checked := make(chan error, 1)
 	if known && !in.alike {
 		sum = nil
 		s.group.Go(func() error {
 			checked <- in.check(s.ctx, checkBytes(len(s.average.all)))
-			return nil // the reader of the last piece says it, which nobody has before
+			return nil // the reader of the last piece returns it, before any client has that piece
 		})
 	}
 	for p := range pieces {
 		if s.ctx.Err() != nil {
-			return nil //nolint:nilerr // somebody else failed, or nobody wants it any more
+			return nil //nolint:nilerr // another source failed, or the stream was closed
 		}
-		if err := in.take(s, p, sum); err != nil {
+		if err := in.readPart(s, p, sum); err != nil {
 			return err
 		}
 		switch {
@@ -200,7 +200,7 @@ func (s *Stream) readSource(in *input, pieces <-chan *piece) error {
 	return nil
 }
 
-// compute computes a piece, all of whose sources are read.
+// compute computes a piece after all of its sources were read.
 func (s *Stream) compute(p *piece) error {
 	a := s.average
 	defer close(p.done)
@@ -211,18 +211,18 @@ func (s *Stream) compute(p *piece) error {
 	n := p.to - p.from
 	p.memory = atLeast(p.memory, n)
 	p.out = p.memory[:n]
-	read := reader{there: true, bytes: func(in *input, t safetensors.Tensor, from int64, p2 []byte) ([]byte, error) {
+	read := reader{inMemory: true, bytes: func(in *input, t safetensors.Tensor, from int64, p2 []byte) ([]byte, error) {
 		if at := t.Begin + from - p.from; at >= 0 && at+int64(len(p2)) <= n {
 			return p.raw[in.index][at : at+int64(len(p2))], nil
 		}
-		return p2, in.read(t, from, p2) // a mean of which the variance is here
+		return p2, in.read(t, from, p2) // a mean whose variance is here
 	}}
 	for at := int64(0); at < n && s.ctx.Err() == nil; {
 		var k int
 		var err error
-		s.busy(func() { k, err = a.compute(p.out[at:], p.from+at, read) })
+		s.computeWith(func() { k, err = a.compute(p.out[at:], p.from+at, read) })
 		if err != nil {
-			s.cancel() // before done is closed: nobody takes it
+			s.cancel() // before done is closed, so that the piece is not used
 			return err
 		}
 		at += int64(k)
@@ -257,7 +257,7 @@ func (s *Stream) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// next waits for the next piece; false if there is none.
+// next waits for the next piece, or returns false after the last piece.
 func (s *Stream) next() (*piece, bool) {
 	var p *piece
 	select {
@@ -274,7 +274,7 @@ func (s *Stream) next() (*piece, bool) {
 	return p, s.ctx.Err() == nil
 }
 
-// end says how the stream ended.
+// end returns how the stream ended.
 func (s *Stream) end() error {
 	ended := s.ctx.Err()
 	err := s.group.Wait()
@@ -288,7 +288,7 @@ func (s *Stream) end() error {
 	return err
 }
 
-// Err is why the stream ended early; nil if it did not, or only because it was closed.
+// Err returns why the stream ended early, or nil if it did not, or if it was only closed.
 func (s *Stream) Err() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -298,18 +298,18 @@ func (s *Stream) Err() error {
 	return s.err
 }
 
-// Sums are those of what was read.
+// Sums returns the checksums of the bytes that were read.
 func (s *Stream) Sums() checksum.Sums {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.sums.Sums()
 }
 
-// Close ends the stream and waits until nothing reads its sources any more.
+// Close ends the stream, and waits until its sources are no longer read.
 func (s *Stream) Close() error {
 	s.cancel()
-	_ = s.group.Wait() // Err tells
-	s.mu.Lock()        // a store may still read, in vain
+	_ = s.group.Wait() // Err returns the error
+	s.mu.Lock()        // a store may still be reading, without effect
 	defer s.mu.Unlock()
 	s.now = nil
 	for _, p := range s.pieces {
@@ -325,10 +325,10 @@ func (s *Stream) Close() error {
 	return nil
 }
 
-// pieceBuffers are of streams that ended: a process makes one average after another.
-var pieceBuffers sync.Pool //nolint:gochecknoglobals // of *[]byte
+// pieceBuffers has buffers of finished streams, because a process makes one average after another.
+var pieceBuffers sync.Pool //nolint:gochecknoglobals // contains *[]byte
 
-// atLeast is b if it has room for n bytes, else another buffer that has.
+// atLeast returns b if it has room for n bytes, or else another buffer.
 func atLeast(b []byte, n int64) []byte {
 	if int64(cap(b)) >= n {
 		return b

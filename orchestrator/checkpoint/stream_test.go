@@ -15,21 +15,22 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/checksum"
 )
 
-// sums are those of a file.
+// sums returns the checksums of a file.
 func sums(content []byte) checksum.Sums {
 	h := checksum.New()
 	_, _ = h.Write(content)
 	return h.Sums()
 }
 
-// summed is a source whose sums are known.
+// summed returns a source with known checksums.
 func summed(name string, weight float64, content []byte) checkpoint.Source {
 	s := source(name, weight, content)
 	s.Sums = sums(content)
 	return s
 }
 
-// drawSums are the sums of a file that are known of it: both, as of newer checkpoints, the SHA-256 alone, as of older ones, or the CRC.
+// drawSums draws the known checksums of a file: both, as for newer checkpoints, only the SHA-256, as for older ones, or
+// only the CRC.
 func drawSums(t *rapid.T, content []byte) checksum.Sums {
 	known := sums(content)
 	switch rapid.IntRange(0, 2).Draw(t, "known") {
@@ -41,7 +42,7 @@ func drawSums(t *rapid.T, content []byte) checksum.Sums {
 	return known
 }
 
-// stream gives all that a stream of the average has, and its sums.
+// stream returns the content of the average's stream, and its checksums.
 func stream(t require, piece int64, sources ...checkpoint.Source) ([]byte, checksum.Sums, error) {
 	t.Helper()
 	a, err := checkpoint.New(sources, nil)
@@ -58,7 +59,8 @@ func stream(t require, piece int64, sources ...checkpoint.Source) ([]byte, check
 	return b, s.Sums(), err
 }
 
-// A stream is the average byte by byte, whatever its pieces and wherever the sources' tensors lie.
+// TestAStreamIsTheAverage checks that a stream has the same bytes as the average, for any pieces and positions of the
+// sources' tensors.
 func TestAStreamIsTheAverage(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -85,8 +87,8 @@ func TestAStreamIsTheAverage(t *testing.T) {
 	})
 }
 
-// Any bit that was changed since ends the stream before its last byte, whether the tensors lie in the same order or not, and whichever
-// sum is known.
+// TestAStreamOfADamagedSourceEndsEarly checks that any flipped bit ends the stream before its last byte, for any order
+// of the tensors and either known checksum.
 func TestAStreamOfADamagedSourceEndsEarly(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -110,7 +112,7 @@ func TestAStreamOfADamagedSourceEndsEarly(t *testing.T) {
 	})
 }
 
-// failingAt cannot be read from some byte on.
+// failingAt cannot be read from an offset on.
 type failingAt struct {
 	io.ReaderAt
 	from int64
@@ -139,7 +141,7 @@ func TestAStreamEndsWhereItsSourcesDo(t *testing.T) {
 	}
 }
 
-// Who closes a stream, or whose context ends, is not waited for by it.
+// TestAStreamCanBeGivenUp checks that closing a stream or ending its context does not block.
 func TestAStreamCanBeGivenUp(t *testing.T) {
 	t.Parallel()
 	content := file(t, nil, tensor{"a", safetensors.F32, []int64{50_000}, make([]byte, 200_000)})
@@ -166,7 +168,7 @@ func TestAStreamCanBeGivenUp(t *testing.T) {
 	}
 }
 
-// counted counts how often it is read.
+// counted counts the reads.
 type counted struct {
 	io.ReaderAt
 	reads *atomic.Int64
@@ -177,7 +179,8 @@ func (c counted) ReadAt(p []byte, off int64) (int, error) {
 	return c.ReaderAt.ReadAt(p, off)
 }
 
-// A source whose tensors lie in another order is read a second time for its sum: in few reads, as each is a request.
+// TestASourceInAnotherOrderIsCheckedInFewReads checks that a source with another order of tensors is read a second time
+// for its checksum in few reads, because each read is a request.
 func TestASourceInAnotherOrderIsCheckedInFewReads(t *testing.T) {
 	t.Parallel()
 	const bytes = 16 << 20

@@ -11,18 +11,19 @@ import (
 )
 
 const (
-	// partBytes is what one goroutine reads and writes before it goes on to its next part: files are read in long stretches.
+	// partBytes is how much a goroutine reads and writes before its next part, so that files are read in long runs.
 	partBytes = 4 << 20
-	// writtenBytes of it are computed and written at once, while a core's cache has them.
+	// writtenBytes of a part are computed and written at once, while they are in a core's cache.
 	writtenBytes = 4 * blockBytes
 )
 
-// Write writes the whole average to w by so many goroutines, all of which read and write at once, until ctx ends. Memory is below
-// 1 MiB for each, besides what the kernel keeps of files: of those, no more than 96 MiB are mapped at once.
+// Write writes the whole average to w with the given number of goroutines, which read and write concurrently, until ctx
+// ends. It uses less than 1 MiB of memory for each, in addition to the kernel's page cache. At most 96 MiB of that are
+// mapped at once.
 //
-// A process that does nothing else wants GOMAXPROCS above workers: where no processor of Go's is idle, its runtime takes one from
-// who is in the kernel for more than 20 µs, as these are most of the time, and threads that look for work in vain take cores
-// from them.
+// A process that does nothing else should set GOMAXPROCS above workers. If no Go processor is idle, the runtime takes
+// one from each goroutine that is in the kernel for more than 20 µs, which these mostly are, and threads that spin in
+// search of work take cores from them.
 func (a *Average) Write(ctx context.Context, w io.WriterAt, workers int) error {
 	g, ctx := errgroup.WithContext(ctx)
 	var begun atomic.Int64 // parts
@@ -32,8 +33,8 @@ func (a *Average) Write(ctx context.Context, w io.WriterAt, workers int) error {
 	return g.Wait() //nolint:wrapcheck // wrapped above
 }
 
-// writeParts is one of so many goroutines that write all parts, each the next that none has begun. Files are read in place where
-// that can be done.
+// writeParts is the body of each goroutine: it writes parts that no other has started. Files are read in place if
+// possible.
 func (a *Average) writeParts(ctx context.Context, w io.WriterAt, begun *atomic.Int64, workers int) (err error) {
 	memory, read := make([]byte, writtenBytes), fromFile()
 	all := func() error {
@@ -53,12 +54,12 @@ func (a *Average) writeParts(ctx context.Context, w io.WriterAt, begun *atomic.I
 	if maps == nil {
 		return all()
 	}
-	read = reader{bytes: maps.bytes, there: true}
+	read = reader{bytes: maps.bytes, inMemory: true}
 	defer func() { err = errors.Join(err, maps.close()) }()
 	return maps.guard(all)
 }
 
-// writePart computes and writes the bytes from one offset to another, as many at once as memory holds.
+// writePart computes and writes the bytes between two offsets, in steps of the size of memory.
 func (a *Average) writePart(ctx context.Context, w io.WriterAt, from, to int64, memory []byte, read reader) error {
 	for off := from; off < to; off += writtenBytes {
 		if err := ctx.Err(); err != nil {

@@ -1,8 +1,8 @@
-// Package checksum computes what is kept of a file to tell by whether its bytes are still what was stored.
+// Package checksum computes checksums that show whether a file is unchanged.
 //
-// SHA-256 is what the ledger knows a file by, and nobody makes another file of the same. CRC-64/NVME, which S3 keeps of its
-// objects too, notices damage alone: every change of up to 64 bits in a row, and any other but for one in 2⁶⁴. It takes about a
-// tenth of the time.
+// The ledger identifies a file by its SHA-256, which resists forgery. CRC-64/NVME, which S3 also stores for its
+// objects, detects only damage: every change within 64 consecutive bits, and all but one in 2⁶⁴ of other changes. It
+// takes about a tenth of the time.
 package checksum
 
 import (
@@ -14,13 +14,13 @@ import (
 	"github.com/minio/crc64nvme"
 )
 
-// Sums are those of one file, in hex; "" for one that is not known.
+// Sums are the checksums of one file, in hex; "" if unknown.
 type Sums struct{ SHA256, CRC64 string }
 
-// Hash takes both sums of what is written to it. It is an io.Writer that never fails.
+// Hash computes both checksums of the data written to it. It is an io.Writer that never fails.
 type Hash struct{ sha256, crc64 hash.Hash }
 
-// New takes the sums of a file from its beginning on.
+// New returns a Hash of a file's data from the start.
 func New() *Hash { return &Hash{sha256: sha256.New(), crc64: crc64nvme.New()} }
 
 // Write implements io.Writer.
@@ -29,18 +29,17 @@ func (h *Hash) Write(p []byte) (int, error) {
 	return h.sha256.Write(p)
 }
 
-// Sums are those of what was written so far.
+// Sums returns the checksums of the data so far.
 func (h *Hash) Sums() Sums { return Sums{SHA256: inHex(h.sha256), CRC64: inHex(h.crc64)} }
 
-// Check takes the one sum of what is written to it that says at the least cost whether it is what was stored. It is an io.Writer
-// that never fails.
+// Check computes the cheapest known checksum of the data written to it. It is an io.Writer that never fails.
 type Check struct {
 	hash.Hash
 
 	name, want string
 }
 
-// Check begins to look at a file of which these sums are known; nil if none is.
+// Check returns a verifier for these sums, or nil if none is known.
 func (s Sums) Check() *Check {
 	switch {
 	case s.CRC64 != "":
@@ -51,7 +50,7 @@ func (s Sums) Check() *Check {
 	return nil
 }
 
-// Damage says how what was written is another than that of a file by its name; "" if it is not.
+// Damage returns how the data differs from the file with that name, or "".
 func (c *Check) Damage(file string) string {
 	if got := inHex(c.Hash); got != c.want {
 		return fmt.Sprintf("the %s of %s is %.12s, not %.12s", c.name, file, got, c.want)

@@ -13,14 +13,15 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/checksum"
 )
 
-// of takes the sums of a file that is written in one piece.
+// of returns the checksums of a file written in one piece.
 func of(p []byte) checksum.Sums {
 	h := checksum.New()
 	_, _ = h.Write(p)
 	return h.Sums()
 }
 
-// The CRC's check value is the one that its definition gives, as S3's tools have it.
+// TestTheSumsAreThoseOfTheirDefinitions compares with the check value in the CRC's definition, which S3's tools also
+// use.
 func TestTheSumsAreThoseOfTheirDefinitions(t *testing.T) {
 	t.Parallel()
 	const digits = "123456789"
@@ -34,7 +35,8 @@ func TestTheSumsAreThoseOfTheirDefinitions(t *testing.T) {
 	}
 }
 
-// Whatever is written in whatever pieces, the sums are those of the standard library, which computes the CRC by tables.
+// TestTheSumsDoNotDependOnPieces compares the checksums of data written in any pieces with the standard library, which
+// computes the CRC with tables.
 func TestTheSumsDoNotDependOnPieces(t *testing.T) {
 	t.Parallel()
 	const nvme = 0x9a6c9329ac4bc9b5
@@ -55,7 +57,7 @@ func TestTheSumsDoNotDependOnPieces(t *testing.T) {
 	})
 }
 
-// A bit that flips, a part that is cut off, added or moved is noticed, by whichever sum is known.
+// TestDamageIsNoticed checks that either checksum detects flipped bits, and removed, added or moved parts.
 func TestDamageIsNoticed(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -79,7 +81,7 @@ func TestDamageIsNoticed(t *testing.T) {
 			bad = bad[:at]
 		case "added":
 			bad = append(bad, rapid.Byte().Draw(t, "more"))
-		case "zeros": // as a page that never came to the disk
+		case "zeros": // like a page that was not written to disk
 			clear(bad[at:])
 			if bytes.Equal(bad, p) {
 				return

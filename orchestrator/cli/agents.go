@@ -8,16 +8,16 @@ import (
 	agents "github.com/outbid-dev/outbid/orchestrator/agent/plugin"
 )
 
-// agentFlags are the flags about agents outside the binary.
+// agentFlags adds the flags for bidders outside the binary.
 func agentFlags(cmd *cobra.Command, o *serverFlags) {
 	f := cmd.Flags()
-	f.StringArrayVar(&o.agents, "agent", nil, "`NAME=COMMAND` of a program that bids for sweeps that say "+
+	f.StringArrayVar(&o.agents, "agent", nil, "`NAME=COMMAND` of a program that bids for sweeps with "+
 		"agent: {plugin: NAME}; words are split at spaces")
 	f.DurationVar(&o.AgentTimeout, "agent-timeout", agents.Usual().Deadline,
-		"how long such a program may take in a round; then it loses its bid")
+		"time in which such a program must bid in a round, or lose its bid")
 }
 
-// agentCommands reads NAME=COMMAND of each --agent.
+// agentCommands parses NAME=COMMAND of each --agent.
 func agentCommands(flags []string) (map[string][]string, error) {
 	commands := map[string][]string{}
 	for _, text := range flags {

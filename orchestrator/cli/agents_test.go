@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// An agent that nobody would ask is refused where the sweep is submitted, and said before.
+// TestASweepsAgentNeedsAuctions checks that submit and preview reject a bidder under a policy without auctions.
 func TestASweepsAgentNeedsAuctions(t *testing.T) {
 	t.Parallel()
 	file := writeFile(t, "sweep.yaml", realSweep+"\nagent: {plugin: patient}\n")

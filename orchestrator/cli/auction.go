@@ -20,13 +20,13 @@ func (a *app) auctionCommand() *cobra.Command {
 	var limit int
 	cmd := &cobra.Command{
 		Use:   "auction [ROUND]",
-		Short: "Explain who got which devices in a round, and why",
-		Long: `Auction explains a round of the policy: under Themis what was on offer, which sweeps were asked, what they bid, who
-won, what they paid for it, who got the leftovers, and each sweep's finish-time fairness rho before and after. Under
-other policies it shows what was granted, renewed and taken, each with its reason.
+		Short: "Explain which trials got which devices in a round, and why",
+		Long: `Auction explains a round of the policy. Under Themis it shows the devices on offer, the sweeps that were asked, their
+bids, the winners and their payments, the leftover devices, and each sweep's finish-time fairness rho before and after.
+Under other policies it shows the leases that were granted, renewed and revoked, each with its reason.
 
-ROUND is a number from --list; without it the newest round that gave or took something is explained. Past rounds come
-from the ledger, however old they are.`,
+ROUND is a number from --list; the default is the newest round that changed an allocation. Rounds of any age are read
+from the ledger.`,
 		Example: `  outbid auction
   outbid auction 1729
   outbid auction --list --sweep digits-1
@@ -73,8 +73,8 @@ from the ledger, however old they are.`,
 		},
 	}
 	outputFlag(cmd, &out)
-	cmd.Flags().BoolVar(&list, "list", false, "list rounds, newest first; with ROUND those before it")
-	cmd.Flags().StringVar(&sweep, "sweep", "", "list only rounds that this `SWEEP` had a part in")
+	cmd.Flags().BoolVar(&list, "list", false, "list rounds, newest first; with ROUND only those before it")
+	cmd.Flags().StringVar(&sweep, "sweep", "", "list only rounds in which this `SWEEP` took part")
 	cmd.Flags().IntVar(&limit, "limit", 20, "list at most this many")
 	return cmd
 }
@@ -111,7 +111,7 @@ func (a *app) listRounds(cmd *cobra.Command, c *connection, out format, before u
 	return l.close("the policy has not decided anything yet")
 }
 
-// showRound explains a round to people.
+// showRound explains a round as text.
 func (a *app) showRound(r *outbidv1.Round) {
 	v := viewRound(r)
 	a.printText("round %d of policy %s at %s: %s", v.Round, v.Policy, a.when(v.Time), clean(v.Reason))
@@ -190,14 +190,14 @@ func orDash(s string) string {
 	return s
 }
 
-// roundView is a round.
+// roundView is a round as JSON.
 type roundView struct {
 	Round     uint64         `json:"round" doc:"its number"`
 	Time      *time.Time     `json:"time" doc:"when it was decided"`
-	Seq       uint64         `json:"seq" doc:"the ledger's batch that holds it"`
-	Policy    string         `json:"policy" doc:"who decided"`
+	Seq       uint64         `json:"seq" doc:"the ledger's batch that contains it"`
+	Policy    string         `json:"policy" doc:"policy that decided"`
 	Reason    string         `json:"reason" doc:"why, for the round as a whole"`
-	Decisions []decisionView `json:"decisions" doc:"what it gave and took: kind (grant, renew, revoke), sweep, trial, lease_id, devices, term_end, reason"`
+	Decisions []decisionView `json:"decisions" doc:"its decisions: kind (grant, renew, revoke), sweep, trial, lease_id, devices, term_end, reason"`
 	Auction   *auctionView   `json:"auction" doc:"the auction: offered, fairness_knob, rule (who is asked), exact, gap, sweeps, bidders; null without one"`
 }
 

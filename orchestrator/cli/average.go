@@ -22,17 +22,17 @@ func (a *app) averageCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "average FILE[=WEIGHT]... --to FILE",
 		Short: "Average checkpoints into one",
-		Long: `Average writes the weighted mean of safetensors files that hold the same tensors, such as checkpoints that trials of
-one model saved. A file's weight is 1 unless it is given, for example as the steps that it was trained.
+		Long: `Average writes the weighted mean of safetensors files with the same tensors, such as checkpoints from trials of one
+model. A file's weight is 1 by default; for example, give the number of steps that it was trained.
 
-Floats (F64, F32, F16, BF16, F8) are averaged; integers and booleans are those of the file of the largest weight, as
-is the metadata. A running_var beside a running_mean (Keras: moving_variance, moving_mean) becomes the variance of
-all that the files' layers saw: the mean of their variances and the variance of their means. Files whose tensors
-differ in name, type or shape are refused, as are weights of which one is NaN or infinite and another is not. It takes
-some megabytes of memory, whatever the files' size.
+Floats (F64, F32, F16, BF16, F8) are averaged. Integers, booleans and the metadata are copied from the file with the
+largest weight. A running_var with a running_mean (Keras: moving_variance, moving_mean) becomes the variance over all
+files: the mean of their variances plus the variance of their means. The command rejects files whose tensors differ in
+name, type or shape, and values that are finite in one file but not in another. It needs some megabytes of memory for
+files of any size.
 
-Averaged weights are good where the files began from one checkpoint and did not move far from each other; of models
-that were trained from different beginnings they are useless. Test what you get.`,
+An average is good if the files started from one checkpoint and have not diverged far. The average of models with
+different initial weights is useless. Test the result.`,
 		Example: `  outbid show digits/3 --checkpoint a.safetensors
   outbid show digits/7 --checkpoint b.safetensors
   outbid average a.safetensors b.safetensors --to mean.safetensors
@@ -45,7 +45,7 @@ that were trained from different beginnings they are useless. Test what you get.
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if to == "" {
-				return badInput("--to: which file shall hold the average?")
+				return badInput("--to is missing: name the file for the average")
 			}
 			return a.average(cmd.Context(), args, to)
 		},
@@ -81,7 +81,7 @@ func (a *app) average(ctx context.Context, args []string, to string) error {
 	return nil
 }
 
-// openSource opens FILE or FILE=WEIGHT. A file whose own name ends as a weight would is found by its whole name.
+// openSource opens FILE or FILE=WEIGHT. A file whose name ends like a weight is found by its full name.
 func openSource(arg string) (checkpoint.Source, error) {
 	s := checkpoint.Source{Name: arg, Weight: 1}
 	if _, err := os.Stat(arg); err != nil {
@@ -94,7 +94,7 @@ func openSource(arg string) (checkpoint.Source, error) {
 	}
 	info, err := os.Stat(s.Name)
 	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("%s is not a file", s.Name) // a pipe that nobody writes to would be waited for
+		err = fmt.Errorf("%s is not a file", s.Name) // opening a pipe without a writer would block
 	}
 	if err != nil {
 		return s, badInput("cannot read the checkpoint: %w", err)
@@ -110,7 +110,7 @@ func openSource(arg string) (checkpoint.Source, error) {
 	return s, nil
 }
 
-// averageError makes what is wrong with the given files bad input.
+// averageError converts an error about the given files to bad input.
 func averageError(err error) error {
 	for _, input := range []error{safetensors.ErrFormat, checkpoint.ErrMismatch, checkpoint.ErrNotFinite, checkpoint.ErrWeight} {
 		if errors.Is(err, input) {

@@ -15,7 +15,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// checkpointFile writes a file of one tensor.
+// checkpointFile writes a file with one tensor.
 func checkpointFile(t *testing.T, name string, values ...float32) string {
 	t.Helper()
 	h := safetensors.Header{Tensors: []safetensors.Tensor{{
@@ -51,7 +51,7 @@ func TestAverageWritesTheWeightedMean(t *testing.T) {
 	}
 }
 
-// A link stays one: the file that it leads to is replaced.
+// TestAverageWritesWhereALinkLeads checks that writing to a link replaces the link's target and keeps the link.
 func TestAverageWritesWhereALinkLeads(t *testing.T) {
 	t.Parallel()
 	one, dir := checkpointFile(t, "one", 3), t.TempDir()
@@ -90,15 +90,15 @@ func TestAverageRefusesWhatItCannotAverage(t *testing.T) {
 		{`weight "NaN": want a number`, []string{one + "=NaN", "--to", to}},
 		{`weight "inf": want a number`, []string{one + "=inf", "--to", to}},
 		{"has -1; want a finite number", []string{one + "=-1", "--to", to}},
-		{"add up to 0", []string{one + "=0", "--to", to}},
+		{"the sum is 0", []string{one + "=0", "--to", to}},
 		{"is not a file", []string{dir, "--to", to}},
 		{"is not a file", []string{pipe, "--to", to}},
-		{"not a whole safetensors file", []string{writeFile(t, "text", "a checkpoint of a program"), "--to", to}},
+		{"not a complete safetensors file", []string{writeFile(t, "text", "a checkpoint of a program"), "--to", to}},
 		{`tensor "w" (F32 [1]) is "w" (F32 [2]) in the second`, []string{one, long, "--to", to}},
 		{`tensor "w", element 0`, []string{one, diverged, "--to", to}},
 		{"cannot write", []string{one, "--to", filepath.Join(dir, "no", "such", "place")}},
-		{"it is there and not a file", []string{one, "--to", dir}},
-		{"it is there and not a file", []string{one, "--to", pipe}},
+		{"it exists and is not a regular file", []string{one, "--to", dir}},
+		{"it exists and is not a regular file", []string{one, "--to", pipe}},
 	} {
 		app := newTestApp(nil, nil)
 		wantExit(t, app, app.start(t.Context(), append([]string{"average"}, c.args...)...), exitUsage)
@@ -122,13 +122,13 @@ func TestSoupRefusesWhatItCannotMake(t *testing.T) {
 		args []string
 	}{
 		{"--to FILE to fetch", []string{"digits"}},
-		{"--local keeps", []string{"digits", "--uniform", "--local"}},
+		{"--local does not store", []string{"digits", "--uniform", "--local"}},
 		{"--get fetches", []string{"digits", "--uniform", "--get", "1"}},
 		{"--get -1", []string{"digits", "--to", to, "--get", "-1"}},
 		{"-n 0: want a number from 1", []string{"digits", "--to", to, "--uniform", "-n", "0"}},
 		{"cannot write", []string{"digits", "--to", filepath.Join(dir, "no", "such", "place"), "--uniform"}},
 		{"either --eval COMMAND", []string{"digits", "--to", to, "--eval", "true", "--uniform"}},
-		{"not a whole safetensors file", []string{"digits", "--to", to, "--uniform"}}, // the fake's checkpoints are no weights
+		{"not a complete safetensors file", []string{"digits", "--to", to, "--uniform"}}, // the fake's checkpoints do not contain weights
 	} {
 		app := newTestApp(nil, nil)
 		wantExit(t, app, app.start(t.Context(), append([]string{"soup", "--server", url}, c.args...)...), exitUsage)
@@ -141,7 +141,8 @@ func TestSoupRefusesWhatItCannotMake(t *testing.T) {
 	}
 }
 
-// A soup is kept by its sweep, listed with it, and fetched. What a soup before left behind when it was killed goes.
+// TestASoupIsKeptAndFetched checks that a soup is stored with its sweep, listed and fetched, and that the leftovers of
+// a killed command are removed.
 func TestASoupIsKeptAndFetched(t *testing.T) {
 	t.Parallel()
 	f := newFake()
@@ -158,7 +159,7 @@ func TestASoupIsKeptAndFetched(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, file := range []string{filepath.Join(killed, "lock"), filepath.Join(alive, "new")} { // one is only just beginning
+	for _, file := range []string{filepath.Join(killed, "lock"), filepath.Join(alive, "new")} { // one command has just started
 		if err := os.WriteFile(file, nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -170,7 +171,7 @@ func TestASoupIsKeptAndFetched(t *testing.T) {
 		return app.out.String() + app.err.String()
 	}
 	said := run("soup", "digits", "--eval", `test -s "$OUTBID_CHECKPOINT" && echo '{"accuracy": 0.75}'`, "-n", "2", "--to", made)
-	if !strings.Contains(said, "keeps it as soup 3: the average of 1 of 1 checkpoints") {
+	if !strings.Contains(said, "stores it as soup 3: the average of 1 of 1 checkpoints") {
 		t.Errorf("it said %q", said)
 	}
 	if f.soup.GetMetric() != .75 || len(f.soup.GetParts()) != 1 || !f.soup.GetParts()[0].GetKept() || f.soup.GetParts()[0].GetSoup() != .75 {

@@ -24,7 +24,7 @@ func TestAverageRate(t *testing.T) {
 	}
 }
 
-// Workers beside a server average slowly, unless they are told otherwise.
+// TestLimitAverages checks that workers on the server's machine average slowly unless a flag says otherwise.
 func TestLimitAverages(t *testing.T) {
 	t.Parallel()
 	for rate, want := range map[string]int64{"": 128 << 20, "0": 0, "1GiB": 1 << 30} {

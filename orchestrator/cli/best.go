@@ -25,12 +25,12 @@ func (a *app) bestCommand() *cobra.Command {
 		Use:   "best SWEEP",
 		Short: "Show the best trials and fetch the best checkpoint",
 		Long: `Best lists the trials with the best values of the sweep's metric, best first, and writes a checkpoint of
-the best one to a file if --checkpoint is given: the one of its best report, or the best of those that are kept.`,
+the best one to a file if --checkpoint is given: that of its best report, or else the best one that is kept.`,
 		Example: `  outbid best digits-1
   outbid best digits -n 5
   outbid best digits-1 --checkpoint best.safetensors
   outbid best digits-1 -o json | jq '.[0].config'`,
-		Args:              exactly("SWEEP"),
+		Args:              exactArgs("SWEEP"),
 		ValidArgsFunction: a.completeSweeps(),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if n < 1 {
@@ -54,12 +54,12 @@ func (a *app) best(ctx context.Context, c *connection, sweep *outbidv1.Sweep, n 
 			return err
 		}
 		if t.Best == nil {
-			break // those without a metric come last
+			break // trials without a metric come last
 		}
 		trials = append(trials, t)
 	}
 	if len(trials) == 0 {
-		return &exitError{code: exitFailed, msg: fmt.Sprintf("%s; what its trials printed: outbid logs %s", noMetric(sweep), sweep.GetId())}
+		return &exitError{code: exitFailed, msg: fmt.Sprintf("%s; its trials' output: outbid logs %s", noMetric(sweep), sweep.GetId())}
 	}
 	if file != "" {
 		want := &outbidv1.GetCheckpointRequest{Sweep: sweep.GetId(), Trial: trials[0].GetNumber(), Best: true}
@@ -68,7 +68,7 @@ func (a *app) best(ctx context.Context, c *connection, sweep *outbidv1.Sweep, n 
 			return err
 		}
 		if best := trials[0]; got.GetStep() != best.GetBestStep() {
-			a.notef("its best report, %s, is of step %s, of which there is no checkpoint", formatMetric(best.GetBest()),
+			a.notef("its best report, %s, is from step %s, which does not have a checkpoint", formatMetric(best.GetBest()),
 				formatCount(best.GetBestStep()))
 		}
 	}
@@ -85,7 +85,7 @@ func (a *app) best(ctx context.Context, c *connection, sweep *outbidv1.Sweep, n 
 	return l.close("")
 }
 
-// fetchCheckpoint downloads a checkpoint and says so.
+// fetchCheckpoint downloads a checkpoint and prints a line about it.
 func (a *app) fetchCheckpoint(ctx context.Context, c *connection, want *outbidv1.GetCheckpointRequest, file string,
 ) (*outbidv1.Checkpoint, error) {
 	about, err := c.download(ctx, want, file)
@@ -97,7 +97,7 @@ func (a *app) fetchCheckpoint(ctx context.Context, c *connection, want *outbidv1
 	return about, nil
 }
 
-// download writes a checkpoint to a file: whole, with the hash that the ledger holds, or not at all.
+// download writes a checkpoint to a file, atomically and only if its hash matches the ledger.
 func (c *connection) download(ctx context.Context, want *outbidv1.GetCheckpointRequest, file string) (*outbidv1.Checkpoint, error) {
 	stream, err := c.GetCheckpoint(ctx, want)
 	if err != nil {
@@ -122,7 +122,8 @@ func (c *connection) download(ctx context.Context, want *outbidv1.GetCheckpointR
 	return about, nil
 }
 
-// receive writes the pieces that next returns until io.EOF to a file: whole, if check accepts their SHA-256, or not at all.
+// receive writes the pieces that next returns until io.EOF to a file. It writes the file atomically, and only if check
+// accepts the SHA-256.
 func receive(file string, next func() ([]byte, error), check func(sha256 string) error) error {
 	hash := sha256.New()
 	return writeWhole(file, func(w io.Writer) error {
@@ -142,20 +143,20 @@ func receive(file string, next func() ([]byte, error), check func(sha256 string)
 	})
 }
 
-// writeWhole writes a file that is there whole or not at all.
+// writeWhole writes a file atomically.
 func writeWhole(file string, write func(io.Writer) error) error {
 	return writeWholeFile(file, func(f *os.File) error { return write(f) })
 }
 
-// writeWholeFile is writeWhole for what writes at places of its own. Of a link the file is replaced that it leads to; what is
-// there and no file stays, such as /dev/null, which a root's rename would put the file in the place of.
+// writeWholeFile is writeWhole for writers that need random access. It follows a link and replaces the link's target.
+// It does not replace anything but a regular file: run by root, the rename would replace /dev/null.
 func writeWholeFile(file string, write func(*os.File) error) error {
 	to := file
 	if there, err := filepath.EvalSymlinks(file); err == nil {
 		to = there
 	}
 	if info, err := os.Stat(to); err == nil && !info.Mode().IsRegular() {
-		return badInput("cannot write %s: it is there and not a file; name a file", file)
+		return badInput("cannot write %s: it exists and is not a regular file", file)
 	}
 	err := atomicfile.Write(to, 0o644, write)
 	if failed, ok := errors.AsType[*fs.PathError](err); ok && failed.Op == "open" {

@@ -1,8 +1,8 @@
-// Package cli is the command line of Outbid: the commands that people and scripts use to run sweeps, servers and workers.
-// It reads flags, asks servers, and prints; package server makes the servers and workers.
+// Package cli is Outbid's command line: the commands that users and scripts call to run sweeps, servers and workers. It
+// parses flags, calls servers and prints the answers. Package server implements servers and workers.
 //
-// Every command is built by a function and reads nothing but what Main was given, so that a test runs the whole
-// command line in its own process.
+// Each command is built by a function and depends only on Main's arguments, so tests run the whole command line in
+// their own process.
 package cli
 
 import (
@@ -19,9 +19,9 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/sim/experiment"
 )
 
-// Main runs the command line with args (without the program's name) and returns the exit code: 0 when done, 1 when
-// something failed, 2 for bad usage or input, 3 when a followed sweep was stopped, 4 when no server answers, 130 when
-// interrupted. getenv looks up an environment variable; version is what this build calls itself.
+// Main runs the command line with args (without the program's name) and returns the exit code: 0 for success, 1 for a
+// failure, 2 for bad usage or input, 3 if a followed sweep was stopped, 4 if no server answers, 130 if interrupted.
+// getenv looks up an environment variable. version is the version of this build.
 func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer,
 	getenv func(string) string, version string,
 ) int {
@@ -33,7 +33,7 @@ func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io
 	return a.run(ctx, args)
 }
 
-// app is what every command shares.
+// app has the dependencies and options that all commands share.
 type app struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
@@ -47,11 +47,11 @@ type app struct {
 	simulate experiment.Engine
 
 	opts globalOptions
-	// started is set once a command's own code runs: an error before that is bad usage.
+	// started is set when a command's own code starts. An error before that is bad usage.
 	started bool
 }
 
-// run builds the commands, runs the one that args name, and turns its error into a line and an exit code.
+// run builds the commands, runs the one named by args, and converts its error to a message and an exit code.
 func (a *app) run(ctx context.Context, args []string) int {
 	root := a.rootCommand()
 	root.SetArgs(args)
@@ -71,7 +71,7 @@ func (a *app) run(ctx context.Context, args []string) int {
 	return code
 }
 
-// rootCommand is `outbid` with every command under it.
+// rootCommand returns `outbid` with all commands.
 func (a *app) rootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "outbid",
@@ -129,8 +129,8 @@ const (
 	groupOther      = "other"
 )
 
-// markStarted wraps every command so that a later error is known not to be bad usage, and so that Ctrl-C ends the
-// commands that have no plan of their own for it.
+// markStarted wraps every command so that it sets started, and so that Ctrl-C ends commands that do not handle it
+// themselves.
 func (a *app) markStarted(cmd *cobra.Command) {
 	for _, c := range cmd.Commands() {
 		a.markStarted(c)
@@ -158,7 +158,7 @@ func (a *app) markStarted(cmd *cobra.Command) {
 // ownInterrupts annotates the commands that handle Ctrl-C themselves.
 const ownInterrupts = "interrupts"
 
-// untilInterrupted returns a context that ends with the first Ctrl-C or SIGTERM; stop waits for its goroutine.
+// untilInterrupted returns a context that ends with the first Ctrl-C or SIGTERM. stop waits for its goroutine.
 func (a *app) untilInterrupted(parent context.Context) (ctx context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	signals, release := a.interrupts()
@@ -168,7 +168,7 @@ func (a *app) untilInterrupted(parent context.Context) (ctx context.Context, sto
 		select {
 		case <-signals:
 			cancel(errInterrupted)
-			// The next one kills the process, whatever this command is stuck in.
+			// The next signal kills the process even if the command hangs.
 			release()
 		case <-ctx.Done():
 			release()
@@ -180,12 +180,12 @@ func (a *app) untilInterrupted(parent context.Context) (ctx context.Context, sto
 	}
 }
 
-// logger returns the logger that the global flags ask for.
+// logger returns the logger that the global flags select.
 func (a *app) logger() (*slog.Logger, error) {
 	return newLogger(a.stderr, a.opts.logLevel, a.opts.logFormat, a.term)
 }
 
-// helpCommand is cobra's help with an example.
+// helpCommand returns cobra's help command with an example.
 func helpCommand(root *cobra.Command) *cobra.Command {
 	return &cobra.Command{
 		Use:     "help [COMMAND]",

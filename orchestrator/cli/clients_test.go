@@ -11,7 +11,8 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/server"
 )
 
-// upWhileClients starts a server that ends with its last client, the first of which is there before it, as the SDK is.
+// upWhileClients starts a server that stops with its last client. The first client exists before the server, like the
+// SDK.
 func upWhileClients(t *testing.T) (*upApp, *os.File, string) {
 	t.Helper()
 	data := t.TempDir()
@@ -42,7 +43,7 @@ func TestAServerEndsWithItsLastClient(t *testing.T) {
 	if got := u.err.String(); !strings.Contains(got, "the last client has gone") {
 		t.Errorf("the server did not say why it stopped:\n%s", got)
 	}
-	// A process that another test is just starting may have the server's lock until it runs its program: the lock is waited for.
+	// Wait for the lock: a process that another test has just forked may hold it until it executes its program.
 	file, err := os.Open(server.ClientsPath(data))
 	if err != nil {
 		t.Fatal(err)

@@ -12,13 +12,13 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// configColumn is a column that holds one parameter of the configuration.
+// configColumn is a column for one parameter of the configuration.
 type configColumn struct {
 	column
 	path []string
 }
 
-// configColumns flattens a search space: one column for each parameter, named config.PATH with dots between groups.
+// configColumns flattens a search space: one column per parameter, named config.PATH with dots between groups.
 func configColumns(space map[string]*outbidv1.Parameter) []configColumn {
 	return appendColumns(nil, nil, space)
 }
@@ -36,7 +36,7 @@ func appendColumns(list []configColumn, above []string, space map[string]*outbid
 	return list
 }
 
-// kindOf is the kind of column that holds every value of a parameter.
+// kindOf returns the kind of column that fits every value of a parameter.
 func kindOf(p *outbidv1.Parameter) columnKind {
 	switch k := p.GetKind().(type) {
 	case *outbidv1.Parameter_Float, *outbidv1.Parameter_Normal:
@@ -52,7 +52,7 @@ func kindOf(p *outbidv1.Parameter) columnKind {
 	}
 }
 
-// kindOfValues finds the kind that fits all; text, which for lists and objects is JSON, fits always.
+// kindOfValues returns the kind that fits all values. Text always fits; lists and objects are JSON text.
 func kindOfValues(values []*structpb.Value) columnKind {
 	kinds := map[columnKind]bool{}
 	for _, v := range values {
@@ -81,7 +81,7 @@ func kindOfValues(values []*structpb.Value) columnKind {
 	return kindText
 }
 
-// configCells reads a configuration's values in the order of the columns; a parameter that a condition left out is
+// configCells returns a configuration's values in the order of the columns. A parameter that a condition excluded is
 // absent.
 func configCells(config json.RawMessage, columns []configColumn) ([]cell, error) {
 	dec := json.NewDecoder(bytes.NewReader(config))
@@ -101,7 +101,7 @@ func configCells(config json.RawMessage, columns []configColumn) ([]cell, error)
 	return cells, nil
 }
 
-// lookup walks down groups; nil if the path is not there.
+// lookup follows a path through groups, and returns nil if it does not exist.
 func lookup(root map[string]any, path []string) any {
 	for _, name := range path[:len(path)-1] {
 		next, ok := root[name].(map[string]any)
@@ -113,7 +113,7 @@ func lookup(root map[string]any, path []string) any {
 	return root[path[len(path)-1]]
 }
 
-// convert makes a value from JSON fit a column.
+// convert converts a JSON value for a column.
 func convert(v any, kind columnKind) (cell, error) {
 	if v == nil {
 		return nil, nil //nolint:nilnil // an absent cell is nil
@@ -125,7 +125,7 @@ func convert(v any, kind columnKind) (cell, error) {
 	case kind == kindInt && isNumber:
 		f, err := number.Float64()
 		if err != nil || f != math.Trunc(f) {
-			return nil, fmt.Errorf("%s is no whole number", number)
+			return nil, fmt.Errorf("%s is not a whole number", number)
 		}
 		if n, err := number.Int64(); err == nil {
 			return n, nil

@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// setting is one value of a configuration under its dotted path.
+// setting is one value of a configuration with its dotted path.
 type setting struct {
 	path string
 	// value is a json.Number, string, bool, nil, or a list.
 	value any
 }
 
-// flatten lists a configuration's values by dotted path, in order of paths.
+// flatten returns a configuration's values, ordered by dotted path.
 func flatten(config json.RawMessage) []setting {
 	dec := json.NewDecoder(bytes.NewReader(config))
 	dec.UseNumber()
@@ -36,7 +36,7 @@ func flattenInto(list []setting, prefix string, m map[string]any) []setting {
 	return list
 }
 
-// text is the value for people: floats with four significant digits.
+// text returns the value for display: floats with four significant digits.
 func (s setting) text() string {
 	switch v := s.value.(type) {
 	case json.Number:
@@ -59,7 +59,7 @@ func (s setting) text() string {
 	}
 }
 
-// exact is the value as it is, for files.
+// exact returns the full value, for files.
 func (s setting) exact() string {
 	switch v := s.value.(type) {
 	case nil:
@@ -77,7 +77,7 @@ func (s setting) exact() string {
 	}
 }
 
-// configLine is a configuration on one line.
+// configLine returns a configuration on one line.
 func configLine(config json.RawMessage) string {
 	settings := flatten(config)
 	parts := make([]string, len(settings))

@@ -29,7 +29,7 @@ type connection struct {
 	outbidv1.OutbidServiceClient
 	target target
 	conn   *grpc.ClientConn
-	// held keeps a server that ends with its last client.
+	// held is a locked file that keeps a server running that stops with its last client.
 	held *os.File
 }
 
@@ -40,7 +40,7 @@ func (c *connection) close() {
 	}
 }
 
-// connect finds the server and makes a client for it. Nothing is sent yet: the first call says whether it answers.
+// connect finds the server and creates a client. It sends nothing; the first call shows whether the server answers.
 func (a *app) connect() (*connection, error) {
 	t, err := a.findServer()
 	if err != nil {
@@ -57,8 +57,8 @@ func (a *app) connect() (*connection, error) {
 	return c, nil
 }
 
-// changesWhatExists reports whether a method of the API ends, removes or replaces something: any that is not known to read or
-// to add.
+// changesWhatExists reports whether a method of the API ends, removes or replaces something. Unknown methods count as
+// changes.
 func changesWhatExists(method string) bool {
 	name := method[strings.LastIndexByte(method, '/')+1:]
 	return !slices.ContainsFunc([]string{
@@ -66,8 +66,8 @@ func changesWhatExists(method string) bool {
 	}, func(verb string) bool { return strings.HasPrefix(name, verb) })
 }
 
-// dial makes the gRPC connection for a server's URL. It calls name, which tells the user which server that was, after each call
-// that changed what exists.
+// dial creates the gRPC connection for a server's URL. It calls name after each call that changed something, to tell
+// the user which server that was.
 func dial(t target, caFile string, name func()) (*grpc.ClientConn, error) {
 	u, err := url.Parse(t.url)
 	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
@@ -90,7 +90,7 @@ func dial(t target, caFile string, name func()) (*grpc.ClientConn, error) {
 			Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 2 * time.Second},
 			MinConnectTimeout: 5 * time.Second,
 		}),
-		// A server behind a dead link is noticed by a follower within half a minute.
+		// A follower notices a dead link to the server within half a minute.
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 20 * time.Second, Timeout: 10 * time.Second}),
 		grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn,
 			invoke grpc.UnaryInvoker, opts ...grpc.CallOption,
@@ -117,7 +117,7 @@ func dial(t target, caFile string, name func()) (*grpc.ClientConn, error) {
 	return grpc.NewClient("dns:///"+host, opts...)
 }
 
-// tlsCredentials trusts the system's authorities, or the one in caFile alone.
+// tlsCredentials trusts the system's authorities, or only the one in caFile.
 func tlsCredentials(caFile string) (credentials.TransportCredentials, error) {
 	conf := &tls.Config{MinVersion: tls.VersionTLS12}
 	if caFile != "" {
@@ -127,7 +127,7 @@ func tlsCredentials(caFile string) (credentials.TransportCredentials, error) {
 		}
 		conf.RootCAs = x509.NewCertPool()
 		if !conf.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, badInput("--ca %s holds no PEM certificate", caFile)
+			return nil, badInput("--ca %s does not contain a PEM certificate", caFile)
 		}
 	}
 	return credentials.NewTLS(conf), nil
@@ -143,10 +143,10 @@ func (b bearer) GetRequestMetadata(context.Context, ...string) (map[string]strin
 	return map[string]string{"authorization": "Bearer " + b.token}, nil
 }
 
-// RequireTransportSecurity keeps a token for a TLS server from going out in the clear.
+// RequireTransportSecurity prevents sending the token for a TLS server unencrypted.
 func (b bearer) RequireTransportSecurity() bool { return b.secure }
 
-// explainedStream explains the errors of a stream as dial's interceptor does those of single calls.
+// explainedStream explains a stream's errors as dial's interceptor explains those of unary calls.
 type explainedStream struct {
 	grpc.ClientStream
 	target target
@@ -154,7 +154,7 @@ type explainedStream struct {
 
 func (s explainedStream) RecvMsg(m any) error { return s.target.explain(s.ClientStream.RecvMsg(m)) }
 
-// explain adds to an error what the user can do about it: a server that cannot be reached, or one that wants a token.
+// explain adds advice to an error: for a server that cannot be reached, or that requires a token.
 func (t target) explain(err error) error {
 	s, ok := grpcStatus(err)
 	if !ok {
@@ -164,24 +164,24 @@ func (t target) explain(err error) error {
 	case s.Code() == codes.Unavailable && lostConnection(s.Message()):
 		return &exitError{code: exitUnreachable, msg: t.unreachable(s.Message()), err: err}
 	case s.Code() == codes.Unauthenticated && t.token == "":
-		return &exitError{code: exitFailed, msg: fmt.Sprintf("%s (the server at %s wants a token: give --token-file FILE "+
+		return &exitError{code: exitFailed, msg: fmt.Sprintf("%s (the server at %s requires a token: give --token-file FILE "+
 			"or set OUTBID_TOKEN)", s.Message(), t.url), err: err}
 	case s.Code() == codes.Unimplemented:
-		return &exitError{code: exitFailed, msg: fmt.Sprintf("the server at %s does not know this call: is it an older "+
+		return &exitError{code: exitFailed, msg: fmt.Sprintf("the server at %s does not support this call: is it an older "+
 			"version? 'outbid doctor' compares them (%s)", t.url, s.Message()), err: err}
 	default:
 		return err
 	}
 }
 
-// unreachable says that no server answers and how to start one.
+// unreachable returns a message that no server answers, with advice.
 func (t target) unreachable(detail string) string {
 	if strings.Contains(detail, "tls:") || strings.Contains(detail, "x509:") {
-		return fmt.Sprintf("cannot talk to the server at %s: %s (give its authority with --ca FILE)", t.url, lastPart(detail))
+		return fmt.Sprintf("cannot trust the server at %s: %s (give its authority with --ca FILE)", t.url, lastPart(detail))
 	}
 	if strings.HasPrefix(t.url, "http://") && strings.Contains(detail, "server preface") {
-		return fmt.Sprintf("what answers at %s does not speak in the clear: if it is an Outbid server with a certificate, "+
-			"name it with --server https://%s", t.url, strings.TrimPrefix(t.url, "http://"))
+		return fmt.Sprintf("the server at %s does not accept unencrypted connections: if it is an Outbid server with a certificate, "+
+			"use --server https://%s", t.url, strings.TrimPrefix(t.url, "http://"))
 	}
 	hint := "start one with 'outbid up', or name another with --server URL"
 	if t.from != "the default" {
@@ -190,7 +190,7 @@ func (t target) unreachable(detail string) string {
 	return fmt.Sprintf("no server answers at %s: %s", t.url, hint)
 }
 
-// lostConnection tells gRPC's own "I could not connect" from a server's "not now".
+// lostConnection distinguishes gRPC's own connection errors from a server that is unavailable.
 func lostConnection(message string) bool {
 	for _, sign := range []string{
 		"connection error", "error reading", "transport is closing", "name resolver", "no such host",
@@ -203,7 +203,7 @@ func lostConnection(message string) bool {
 	return false
 }
 
-// lastPart shortens gRPC's nested messages to the cause.
+// lastPart returns the innermost of gRPC's nested messages.
 func lastPart(message string) string {
 	if i := strings.LastIndex(message, "desc = "); i >= 0 {
 		message = message[i+len("desc = "):]
@@ -211,7 +211,7 @@ func lastPart(message string) string {
 	return strings.Trim(message, `"`)
 }
 
-// unreachableError says whether an error means that no server answers.
+// unreachableError reports whether an error means that no server answers.
 func unreachableError(err error) bool {
 	exit, ok := errors.AsType[*exitError](err)
 	return ok && exit.code == exitUnreachable || isCode(err, codes.Unavailable)

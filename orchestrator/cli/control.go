@@ -16,8 +16,8 @@ func (a *app) pauseCommand() *cobra.Command {
 	cmd := a.controlCommand(outbidv1.SweepCommand_SWEEP_COMMAND_PAUSE, "pause",
 		outbidv1.SweepState_SWEEP_STATE_RUNNING)
 	cmd.Short = "Save a sweep's trials and free their devices"
-	cmd.Long = `Pause has every running trial save a checkpoint and leave its devices. 'outbid resume' goes on from there.
-Time paused counts towards the sweep's wall_time.`
+	cmd.Long = `Pause makes every running trial save a checkpoint and release its devices. 'outbid resume' continues from there.
+The time paused counts towards the sweep's wall_time.`
 	cmd.Example = "  outbid pause digits-1"
 	return cmd
 }
@@ -25,9 +25,9 @@ Time paused counts towards the sweep's wall_time.`
 func (a *app) resumeCommand() *cobra.Command {
 	cmd := a.controlCommand(outbidv1.SweepCommand_SWEEP_COMMAND_RESUME, "resume",
 		outbidv1.SweepState_SWEEP_STATE_PAUSED, outbidv1.SweepState_SWEEP_STATE_STOPPED)
-	cmd.Short = "Let a sweep go on that was paused or stopped"
-	cmd.Long = `Resume lets a sweep go on from its trials' checkpoints: one that was paused, or one that was
-stopped, with the trials that were stopped with it. A sweep that was done or met a limit is extended instead.`
+	cmd.Short = "Continue a sweep that was paused or stopped"
+	cmd.Long = `Resume continues a sweep that was paused or stopped, with the trials that were stopped with it, from their checkpoints.
+Use 'outbid extend' for a sweep that is done or has reached a limit.`
 	cmd.Example = "  outbid resume digits-1"
 	return cmd
 }
@@ -36,19 +36,19 @@ func (a *app) stopCommand() *cobra.Command {
 	cmd := a.controlCommand(outbidv1.SweepCommand_SWEEP_COMMAND_STOP, "stop",
 		outbidv1.SweepState_SWEEP_STATE_RUNNING, outbidv1.SweepState_SWEEP_STATE_PAUSED)
 	cmd.Short = "End a sweep"
-	cmd.Long = `Stop has every running trial save a checkpoint, and ends it. What was reported stays, as do the
-checkpoints that the sweep's file asks to keep and the newest of each trial that was under way:
-'outbid resume' goes on with those, and so does 'outbid extend'.`
+	cmd.Long = `Stop makes every running trial save a checkpoint, and ends it. Reports are kept, and so are the checkpoints that
+the sweep's file asks for and the newest one of each trial that had not ended: 'outbid resume' and 'outbid extend'
+continue from those.`
 	cmd.Example = "  outbid stop digits-1"
 	return cmd
 }
 
-// controlCommand is a command that sends a SweepCommand; states are those of the sweeps that the shell offers.
+// controlCommand returns a command that sends a SweepCommand. The shell completes sweeps in the given states.
 func (a *app) controlCommand(command outbidv1.SweepCommand, name string, states ...outbidv1.SweepState) *cobra.Command {
 	var out format
 	cmd := &cobra.Command{
 		Use:               name + " SWEEP",
-		Args:              exactly("SWEEP"),
+		Args:              exactArgs("SWEEP"),
 		ValidArgsFunction: a.completeSweeps(states...),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.onSweep(cmd.Context(), args[0], func(c *connection, sweep *outbidv1.Sweep) error {
@@ -64,7 +64,7 @@ func (a *app) controlCommand(command outbidv1.SweepCommand, name string, states 
 	return cmd
 }
 
-// printSweepState says how a sweep stands after a command.
+// printSweepState prints a sweep's state after a command.
 func (a *app) printSweepState(out format, s *outbidv1.Sweep) error {
 	if out != formatTable {
 		return a.printObject(out, viewSweep(s, a.now()))
@@ -73,7 +73,7 @@ func (a *app) printSweepState(out format, s *outbidv1.Sweep) error {
 	return nil
 }
 
-// extension holds the flags of extend.
+// extension has the flags of extend.
 type extension struct {
 	trials, concurrency int32
 	maxSteps, steps     int64
@@ -88,18 +88,18 @@ func (a *app) extendCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "extend SWEEP",
 		Short: "Give a sweep more trials, longer steps or a wider space",
-		Long: `Extend changes the limits of a sweep, which may have ended: it then goes on. Only what is given changes.
+		Long: `Extend changes the limits of a sweep. A sweep that has ended then continues. Only the given limits change.
 
-The file of --space holds parameters as in the "space" of a sweep's file; each replaces the one of that name and must
+The file of --space has parameters as in the "space" of a sweep's file. Each replaces the one of that name and must
 contain its old range.
 
-Of a trial that ended, most checkpoints are deleted (see "checkpoints" in the sweep's file). One that goes on
-and has none trains again what it had done: extend says which do before it starts, and asks on a terminal. Elsewhere it
-then extends with --yes only.`,
+When a trial ends, most of its checkpoints are deleted (see "checkpoints" in the sweep's file). A trial that continues
+without a checkpoint repeats its steps: extend first lists these trials, and asks on a terminal. Elsewhere it then
+requires --yes.`,
 		Example: `  outbid extend digits-1 --trials 80
   outbid extend digits-1 --max-steps 81
   outbid extend digits-1 --space wider.yaml --wall-time 2h`,
-		Args:              exactly("SWEEP"),
+		Args:              exactArgs("SWEEP"),
 		ValidArgsFunction: a.completeSweeps(),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			req, err := a.extendRequest(cmd, e)
@@ -123,10 +123,10 @@ then extends with --yes only.`,
 	f := cmd.Flags()
 	f.Int32Var(&e.trials, "trials", 0, "new total of trials")
 	f.Int64Var(&e.maxSteps, "max-steps", 0, "new max_steps of the tuner")
-	f.BoolVar(&e.preview, "preview", false, "only say which trials would train again what they had done")
-	f.BoolVar(&e.yes, "yes", false, "do not ask")
-	f.StringVar(&e.space, "space", "", "`FILE` with the parameters whose range becomes wider")
-	f.Int32Var(&e.concurrency, "concurrency", 0, "new limit of trials that run or wait for a device at once")
+	f.BoolVar(&e.preview, "preview", false, "only list the trials that would repeat their steps")
+	f.BoolVar(&e.yes, "yes", false, "continue without a question")
+	f.StringVar(&e.space, "space", "", "`FILE` with the parameters that get a wider range")
+	f.Int32Var(&e.concurrency, "concurrency", 0, "new limit of trials that run or wait at once")
 	f.Int64Var(&e.steps, "steps", 0, "new limit of steps over all trials")
 	f.StringVar(&e.wallTime, "wall-time", "", "new limit of time since submission, such as 90m")
 	f.Float64Var(&e.target, "target", 0, "new value of the metric at which the sweep ends")
@@ -134,10 +134,10 @@ then extends with --yes only.`,
 	return cmd
 }
 
-// toldAgain is how many trials that train again are named.
-const toldAgain = 10
+// maxRetrainedShown is the maximum number of retrained trials that extend lists.
+const maxRetrainedShown = 10
 
-// agreeToExtend says what would be trained again, and whether to go on.
+// agreeToExtend shows which trials would be retrained, and asks whether to continue.
 func (a *app) agreeToExtend(ctx context.Context, c *connection, req *outbidv1.ExtendSweepRequest, e extension) (bool, error) {
 	asked := proto.CloneOf(req)
 	asked.Preview = true
@@ -149,22 +149,22 @@ func (a *app) agreeToExtend(ctx context.Context, c *connection, req *outbidv1.Ex
 	steps := int64(0)
 	for i, t := range again {
 		steps += t.GetStep() - t.GetFromStep()
-		if i < toldAgain {
-			a.notef("%s/%d trains again from step %s, and had done %s: its later checkpoints were deleted when it ended", req.GetSweep(),
+		if i < maxRetrainedShown {
+			a.notef("%s/%d is retrained from step %s, although it had reached %s: its later checkpoints were deleted when it ended", req.GetSweep(),
 				t.GetTrial(), formatCount(t.GetFromStep()), formatCount(t.GetStep()))
 		}
 	}
 	switch {
 	case len(again) > 0:
-		a.notef("%d trials train %s steps again", len(again), formatCount(steps))
+		a.notef("%d trials repeat %s steps", len(again), formatCount(steps))
 	case e.preview:
-		a.notef("no trial trains again what it had done")
+		a.notef("no trial repeats any steps")
 	}
 	if e.preview || e.yes || len(again) == 0 {
 		return !e.preview, nil
 	}
 	if !a.term.in || !a.term.err {
-		return false, badInput("%s was not extended, as nobody can be asked: give --yes to extend it all the same", req.GetSweep())
+		return false, badInput("%s was not extended because standard input is not a terminal: give --yes to extend it without a question", req.GetSweep())
 	}
 	_, _ = io.WriteString(a.stderr, "Extend it? [y = yes, N = no] ")
 	select {

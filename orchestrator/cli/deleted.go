@@ -14,14 +14,13 @@ func (a *app) deleteCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "delete SWEEP",
 		Short: "Delete a sweep that has ended, with its checkpoints, logs and reports",
-		Long: `Delete forgets a sweep that has ended: its checkpoints, what its trials printed and reported, and its function, if no
-other sweep uses that, are deleted for good. What happened stays in the ledger. The sweep is named in full, as digits-2;
-its name goes on counting, so that no other sweep gets the same.
+		Long: `Delete removes a sweep that has ended. It deletes its checkpoints, logs and reports, and its function if no other sweep
+uses it. The sweep's events stay in the ledger. Give the full id, such as digits-2; it is not used again.
 
 With --force a sweep that has not ended is stopped first.`,
 		Example: `  outbid delete digits-2
   outbid delete digits-2 --force`,
-		Args: exactly("SWEEP"),
+		Args: exactArgs("SWEEP"),
 		ValidArgsFunction: a.completeSweeps(outbidv1.SweepState_SWEEP_STATE_DONE, outbidv1.SweepState_SWEEP_STATE_STOPPED,
 			outbidv1.SweepState_SWEEP_STATE_FAILED),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -47,10 +46,11 @@ With --force a sweep that has not ended is stopped first.`,
 	return cmd
 }
 
-// nameInFull says what the full name of a sweep is if there is none of that very name.
+// nameInFull returns an error that suggests the full name if name is only the short name of a sweep; otherwise it
+// returns err.
 func (c *connection) nameInFull(ctx context.Context, name string, err error) error {
 	if sweep, findErr := c.find(ctx, name); findErr == nil && sweep.GetId() != name {
-		return badInput("%q is no full name of a sweep, and what is deleted is gone: name it in full, such as %s", name,
+		return badInput("%q is not the full id of a sweep, and a deletion is final: give the full id, such as %s", name,
 			sweep.GetId())
 	}
 	return err

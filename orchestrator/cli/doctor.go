@@ -15,12 +15,12 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// checkView is one line of the doctor.
+// checkView is the result of one check.
 type checkView struct {
 	Name   string `json:"name" doc:"what was checked"`
-	OK     bool   `json:"ok" doc:"whether it is well"`
+	OK     bool   `json:"ok" doc:"whether it passed"`
 	Detail string `json:"detail" doc:"what was found"`
-	Fix    string `json:"fix" doc:"what to do about it; empty if it is well"`
+	Fix    string `json:"fix" doc:"how to fix a failure; empty if it passed"`
 }
 
 func (a *app) doctorCommand() *cobra.Command {
@@ -29,14 +29,14 @@ func (a *app) doctorCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check the server, NATS, the store, workers, versions and Python",
-		Long: `Doctor checks the server and what it needs (NATS, the store, workers), whether the versions fit together, and
-whether Python on this machine has Outbid's SDK, and what a worker on it confines trials to. Each line is ok or FAIL,
-and says what to do about a failure. The server's policy is shown with all its options.
+		Long: `Doctor checks the server and the services that it needs (NATS, the store, workers), whether the versions match,
+whether this machine's Python has Outbid's SDK, and how a worker on this machine would confine trials. Each line is ok
+or FAIL, with a fix for a failure. It also shows the server's policy with all options.
 
 The exit code is 1 if any check fails.`,
 		Example: `  outbid doctor
   outbid doctor --server https://tuner.example.org:7700 --ca ca.pem --token-file token`,
-		Args:              exactly(),
+		Args:              exactArgs(),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			checks := append(a.checkServer(cmd.Context()), a.checkPython(cmd.Context(), python))
@@ -57,13 +57,13 @@ The exit code is 1 if any check fails.`,
 				return err
 			}
 			if failed {
-				return silent(exitFailed)
+				return exitSilently(exitFailed)
 			}
 			return nil
 		},
 	}
 	outputFlag(cmd, &out)
-	cmd.Flags().StringVar(&python, "python", "python3", "Python interpreter to look at")
+	cmd.Flags().StringVar(&python, "python", "python3", "Python interpreter to check")
 	return cmd
 }
 
@@ -75,10 +75,10 @@ func checkRow(c checkView) []string {
 	return []string{clean(c.Name), word, clean(c.Detail)}
 }
 
-// doctorTimeout bounds each question of the doctor.
+// doctorTimeout limits each of the doctor's calls.
 const doctorTimeout = 10 * time.Second
 
-// checkServer asks the server how it fares. Without one, that is the only line.
+// checkServer checks the server. If it does not answer, that is the only result.
 func (a *app) checkServer(ctx context.Context) []checkView {
 	bad := func(err error, fix string) []checkView {
 		_, line := explain(err)
@@ -97,7 +97,7 @@ func (a *app) checkServer(ctx context.Context) []checkView {
 	info, err := c.GetServerInfo(ctx, &outbidv1.GetServerInfoRequest{Thorough: true})
 	if err != nil && unreachableError(err) {
 		_, line := explain(err)
-		if strings.HasPrefix(line, "cannot talk") { // it is there, and not trusted
+		if strings.HasPrefix(line, "cannot trust") { // it answers but is not trusted
 			return bad(err, "outbid doctor --ca FILE")
 		}
 		if strings.HasPrefix(line, "what answers") {
@@ -108,8 +108,8 @@ func (a *app) checkServer(ctx context.Context) []checkView {
 	if errors.Is(err, context.DeadlineExceeded) || isCode(err, codes.DeadlineExceeded) {
 		return []checkView{{
 			Name:   "server",
-			Detail: fmt.Sprintf("%s takes connections and does not answer within %s", c.target.url, doctorTimeout),
-			Fix:    "it waits for its ledger: make room on the disk of NATS and start NATS again, then the server; its log says more",
+			Detail: fmt.Sprintf("%s accepts connections but does not answer within %s", c.target.url, doctorTimeout),
+			Fix:    "it waits for its ledger: free space on the disk of NATS, restart NATS, then the server; its log has details",
 		}}
 	}
 	if err != nil {
@@ -137,11 +137,11 @@ func (a *app) checkVersion(name, whose, version string) checkView {
 	}
 	return checkView{
 		Name: name, Detail: fmt.Sprintf("%s is %s, this command is %s", whose, version, a.version),
-		Fix: "install the same version of outbid on every machine, then start it again",
+		Fix: "install the same version of outbid on every machine, then restart it",
 	}
 }
 
-// checkNodes looks for workers, lost ones, and those of another version.
+// checkNodes checks for running workers, lost ones, and other versions.
 func (a *app) checkNodes(ctx context.Context, c *connection) []checkView {
 	got, err := c.ListNodes(ctx, &outbidv1.ListNodesRequest{})
 	if err != nil {
@@ -163,14 +163,14 @@ func (a *app) checkNodes(ctx context.Context, c *connection) []checkView {
 		case outbidv1.NodeState_NODE_STATE_LOST:
 			checks = append(checks, checkView{
 				Name: "worker " + name, Detail: withReason("lost", n.GetReason()),
-				Fix: "start it again on " + clean(n.GetInfo().GetHostname()) + ": outbid worker --credentials DIR",
+				Fix: "restart it on " + clean(n.GetInfo().GetHostname()) + ": outbid worker --credentials DIR",
 			})
 		default:
 		}
 	}
 	if up == 0 {
 		return append([]checkView{{
-			Name: "workers", Detail: "none is up, so nothing can be trained",
+			Name: "workers", Detail: "no worker is up, so no trial can run",
 			Fix: "outbid worker here, or 'outbid worker join' on another machine",
 		}}, checks...)
 	}
@@ -178,16 +178,16 @@ func (a *app) checkNodes(ctx context.Context, c *connection) []checkView {
 	return append([]checkView{first}, checks...)
 }
 
-// checkFaults tells why trials keep off a node that is up.
+// checkFaults reports why a node that is up gets no trials.
 func (a *app) checkFaults(n nodeView) []checkView {
 	var checks []checkView
 	for _, o := range n.Faults {
 		if !o.running {
 			continue
 		}
-		fix := "look at that machine; it opens by itself, or at once when its worker is started again"
+		fix := "check that machine; it accepts trials again after a while, or at once when its worker is restarted"
 		if o.Sweep != nil {
-			fix = "make the sweep's program and data available there, or keep it off with resources.types"
+			fix = "make the sweep's program and data available there, or exclude it with resources.types"
 		}
 		checks = append(checks, checkView{Name: "worker " + clean(n.Name), Detail: a.faultLine(n.Name, o), Fix: fix})
 	}
@@ -197,8 +197,7 @@ func (a *app) checkFaults(n nodeView) []checkView {
 	return checks
 }
 
-// checkPython looks for the SDK in this machine's Python.
-// It fails if the SDK is of another release than this binary.
+// checkPython checks whether this machine's Python has the SDK, of the same release as this binary.
 func (a *app) checkPython(ctx context.Context, python string) checkView {
 	check := checkView{Name: "python"}
 	path, err := exec.LookPath(python)

@@ -10,7 +10,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// fakePython writes a program that answers as a Python interpreter would.
+// fakePython writes a program that answers like a Python interpreter.
 func fakePython(t *testing.T, script string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "python")

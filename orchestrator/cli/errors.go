@@ -15,7 +15,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/sim/experiment"
 )
 
-// Exit codes, as Main documents them.
+// The exit codes, documented at Main.
 const (
 	exitOK          = 0
 	exitFailed      = 1
@@ -28,8 +28,8 @@ const (
 // errInterrupted ends a command that the user interrupted.
 var errInterrupted = &exitError{code: exitInterrupted, msg: "interrupted"}
 
-// exitError is an error that knows its exit code. Its text is msg, or err's if that is empty; with neither nothing is
-// printed, because all was said already.
+// exitError is an error with an exit code. Its text is msg, or that of err if msg is empty. With neither, nothing is
+// printed, because the command has already printed everything.
 type exitError struct {
 	code int
 	msg  string
@@ -44,18 +44,18 @@ func (e *exitError) Error() string {
 	return e.msg
 }
 
-// Unwrap implements errors' interface.
+// Unwrap returns the wrapped error for package errors.
 func (e *exitError) Unwrap() error { return e.err }
 
-// badInput is an error of exit code 2.
+// badInput returns an error with exit code 2.
 func badInput(format string, args ...any) error {
 	return &exitError{code: exitUsage, err: fmt.Errorf(format, args...)}
 }
 
-// silent ends a command with a code and without another line.
-func silent(code int) error { return &exitError{code: code} }
+// exitSilently ends a command with an exit code but without a message.
+func exitSilently(code int) error { return &exitError{code: code} }
 
-// explain turns an error into an exit code and one line.
+// explain returns an error's exit code and its message on one line.
 func explain(err error) (int, string) {
 	if exit, ok := errors.AsType[*exitError](err); ok {
 		return exit.code, oneLine(err.Error())
@@ -78,7 +78,7 @@ func explain(err error) (int, string) {
 	return exitFailed, oneLine(err.Error())
 }
 
-// grpcStatus finds the status in an error's chain; a nil error and one without a status give false.
+// grpcStatus returns the status in an error's chain. It returns false if err is nil or does not have a status.
 func grpcStatus(err error) (*status.Status, bool) {
 	carrier, ok := errors.AsType[interface {
 		error
@@ -106,13 +106,13 @@ func codeOf(c codes.Code) int {
 	}
 }
 
-// isCode says whether an error carries that gRPC code.
+// isCode reports whether an error has that gRPC code.
 func isCode(err error, c codes.Code) bool {
 	s, ok := grpcStatus(err)
 	return ok && s.Code() == c
 }
 
-// oneLine joins what may have come with line breaks.
+// oneLine joins the lines of a text.
 func oneLine(s string) string {
 	parts := strings.FieldsFunc(s, func(r rune) bool { return r == '\n' || r == '\r' })
 	for i, p := range parts {
@@ -121,7 +121,7 @@ func oneLine(s string) string {
 	return strings.Join(parts, "; ")
 }
 
-// usageError turns cobra's complaint into one line that says where the help is.
+// usageError converts cobra's error to one line that names the relevant help.
 func usageError(root, cmd *cobra.Command, args []string, err error) error {
 	if _, ok := errors.AsType[*exitError](err); ok {
 		return err
@@ -148,8 +148,8 @@ func suggestion(root *cobra.Command, args []string) string {
 	return ""
 }
 
-// exactly wants n arguments and says which are missing.
-func exactly(names ...string) cobra.PositionalArgs {
+// exactArgs requires one argument for each name, and names a missing one.
+func exactArgs(names ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) < len(names) {
 			return fmt.Errorf("%s is missing", names[len(args)])
@@ -161,7 +161,7 @@ func exactly(names ...string) cobra.PositionalArgs {
 	}
 }
 
-// flagOf is the flag that fills a field of server.Config, server.LoneWorkerConfig or server.LedgerConfig.
+// flagOf returns the flag that sets a field of server.Config, server.LoneWorkerConfig or server.LedgerConfig.
 func flagOf(field string) string {
 	if flag, ok := map[string]string{
 		"API": "--api", "TLSCert": "--tls-cert", "TLSKey": "--tls-key", "Agents": "--agent",
@@ -173,7 +173,7 @@ func flagOf(field string) string {
 	}[field]; ok {
 		return flag
 	}
-	name := field[strings.LastIndexByte(field, '.')+1:] // the others have the field's own name
+	name := field[strings.LastIndexByte(field, '.')+1:] // other flags have the field's name
 	var flag strings.Builder
 	for i, r := range name {
 		if i > 0 && unicode.IsUpper(r) {

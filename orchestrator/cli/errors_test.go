@@ -10,7 +10,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/server"
 )
 
-// Whatever field of a server or a worker is refused, the command line names the flag that fills it.
+// TestEveryFieldHasItsFlag checks that the error for every field of a server or a worker names the flag that sets it.
 func TestEveryFieldHasItsFlag(t *testing.T) {
 	t.Parallel()
 	root := newTestApp(nil, nil).rootCommand()
@@ -24,7 +24,7 @@ func TestEveryFieldHasItsFlag(t *testing.T) {
 			flags[strings.TrimSuffix(field, ",")] = true
 		}
 	}
-	noFlag := map[string]bool{ // what the command line decides by itself
+	noFlag := map[string]bool{ // fields that the command line sets itself
 		"Alone": true, "AnyPort": true, "LeadWait": true, "Policies": true, "Version": true, "Logger": true, "Now": true, "Note": true, "NATS.AnyPort": true,
 		"secrets": true, "decided": true, "NATS.host": true, "NATS.port": true,
 	}

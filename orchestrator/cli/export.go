@@ -17,12 +17,12 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// exported says what `export` writes and where.
+// exported has the options of `export`.
 type exported struct {
 	trials, reports, kind string
-	// ledger is the file for the whole ledger of the server whose data directory is data.
+	// ledger is the file for the whole ledger of the server with the data directory data.
 	ledger, data string
-	// nats is where the ledger is, if not in data.
+	// nats locates the ledger if it is not in data.
 	nats server.NATSConfig
 }
 
@@ -32,15 +32,15 @@ func (a *app) exportCommand() *cobra.Command {
 		Use:   "export [SWEEP]",
 		Short: "Write a sweep's trials and reports as CSV or Parquet, or a whole ledger",
 		Long: `Export writes two tables: one line for each trial, and one for each report. Parameters are columns named
-config.NAME, with dots between groups; metrics are columns named metric.NAME (of a trial: those of its newest report).
+config.NAME, with dots between groups; metrics are columns named metric.NAME (for a trial, of its newest report).
 Absent cells are empty; NaN stays NaN.
 
-Without --trials and --reports both are written, to SWEEP-trials and SWEEP-reports in this directory. A file named "-"
-is standard output. The format is that of the file's name, which ends in .csv or .parquet, unless --format says it.
+Without --trials and --reports it writes both tables, to SWEEP-trials and SWEEP-reports in this directory. A file named
+"-" is standard output. --format, or else the extension .csv or .parquet, selects the format.
 
-With --ledger it writes the whole ledger of the server in --data instead, whether that runs or not, or the one in
-the NATS that --nats names, with the same keys or credentials as 'outbid serve': a line of JSON for each batch, as
-"outbid replay" reads them. The hashes that chain the batches are in it, so that damage is found.`,
+With --ledger it instead writes the whole ledger of the server in --data, which may be running or not. With --nats it
+reads the ledger from that NATS, with the same keys or credentials as 'outbid serve'. The file has a line of JSON for
+each batch, which "outbid replay" reads, with the hashes that chain the batches, so that damage is detected.`,
 		Example: `  outbid export digits-1
   outbid export digits-1 --format parquet
   outbid export digits-1 --trials trials.parquet --reports reports.parquet
@@ -49,9 +49,9 @@ the NATS that --nats names, with the same keys or credentials as 'outbid serve':
   outbid export --ledger ledger.jsonl --nats nats://127.0.0.1:4222 --keys .outbid/keys`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if e.ledger != "" {
-				return exactly()(cmd, args)
+				return exactArgs()(cmd, args)
 			}
-			return exactly("SWEEP")(cmd, args)
+			return exactArgs("SWEEP")(cmd, args)
 		},
 		ValidArgsFunction: a.completeSweeps(),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -75,10 +75,10 @@ the NATS that --nats names, with the same keys or credentials as 'outbid serve':
 	f := cmd.Flags()
 	f.StringVar(&e.trials, "trials", "", "write the trials to this `FILE`")
 	f.StringVar(&e.reports, "reports", "", "write the reports to this `FILE`")
-	f.StringVar(&e.kind, "format", "", "csv or parquet; by default that of the file's name, else csv")
+	f.StringVar(&e.kind, "format", "", "csv or parquet (default: by the file's name, else csv)")
 	f.StringVar(&e.ledger, "ledger", "", "write the whole ledger to this `FILE`, - for standard output")
 	f.StringVar(&e.data, "data", defaultData, "with --ledger: the server's data `DIR`")
-	f.StringVar(&e.nats.URL, "nats", "", "with --ledger: `URL` of the NATS that holds it, if that is not in the server's process")
+	f.StringVar(&e.nats.URL, "nats", "", "with --ledger: `URL` of the NATS with the ledger, if it is not in the server's process")
 	f.StringVar(&e.nats.Keys, "keys", "", "with --nats: `DIR` of the cluster's keys (default: DATA/keys)")
 	natsFlags(cmd, &e.nats)
 	complete(cmd, "format", "csv", "parquet")
@@ -88,7 +88,7 @@ the NATS that --nats names, with the same keys or credentials as 'outbid serve':
 // exportLedger writes a server's whole ledger.
 func (a *app) exportLedger(ctx context.Context, e exported) error {
 	if e.trials != "" || e.reports != "" || e.kind != "" {
-		return badInput("--ledger writes everything that happened; --trials, --reports and --format are of one sweep")
+		return badInput("--ledger cannot be combined with --trials, --reports and --format, which are for one sweep")
 	}
 	open := func() (ledger.Ledger, func() error, error) { return a.openLedger(ctx, e.data) }
 	if e.nats.URL != "" {
@@ -116,7 +116,7 @@ func (a *app) exportLedger(ctx context.Context, e exported) error {
 	return nil
 }
 
-// checkNames refuses a file whose name promises a format that there is none of.
+// checkNames rejects a file name with an unknown extension.
 func (e exported) checkNames() error {
 	for _, part := range []struct{ flag, file string }{{"trials", e.trials}, {"reports", e.reports}} {
 		switch ext := strings.ToLower(filepath.Ext(part.file)); {
@@ -172,8 +172,8 @@ func (a *app) export(ctx context.Context, c *connection, sweep *outbidv1.Sweep, 
 	return nil
 }
 
-// exportTrials reads the trials twice: once for the names of the metrics, which are columns, and once for the rows.
-// So nothing but names is held in memory.
+// exportTrials reads the trials twice: once for the metrics' names, which become columns, and once for the rows. So it
+// keeps only names in memory.
 func (a *app) exportTrials(ctx context.Context, c *connection, sweep *outbidv1.Sweep, w io.Writer, kind string,
 ) (int, error) {
 	names := map[string]bool{}
@@ -276,8 +276,8 @@ func timeCell(ts *timestamppb.Timestamp) cell {
 	return ts.AsTime().Truncate(time.Microsecond)
 }
 
-// exportReports reads the reports twice, as exportTrials does. Reports only grow at the end, so the second reading
-// stops where the first one did: the file holds what there was when the export began.
+// exportReports reads the reports twice, like exportTrials. Reports are only appended, so the second pass stops where
+// the first ended: the file contains the reports at the start of the export.
 func (a *app) exportReports(ctx context.Context, c *connection, sweep *outbidv1.Sweep, w io.Writer, kind string,
 ) (int, error) {
 	names, count := map[string]bool{}, 0

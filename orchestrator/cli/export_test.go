@@ -162,7 +162,7 @@ func TestFailedExportLeavesNothingBehind(t *testing.T) {
 	app := newTestApp(nil, nil)
 	wantExit(t, app, app.start(t.Context(), "export", "digits", "--trials", filepath.Join(dir, "t.csv"), "--server", url),
 		exitFailed)
-	if !strings.Contains(app.err.String(), "config.width: 1.5 is no whole number") {
+	if !strings.Contains(app.err.String(), "config.width: 1.5 is not a whole number") {
 		t.Errorf("stderr: %s", app.err)
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// shortSweep is four trials of three steps, of which the best alone keeps its checkpoint.
+// shortSweep has four trials of three steps. Only the best one keeps its checkpoint.
 const shortSweep = `
 name: short
 space: {x: {float: {low: 0, high: 1}}}
@@ -26,7 +26,7 @@ program:
     echo "{x}" > "$OUTBID_CHECKPOINT_OUT"
 `
 
-// onTerminal runs a client command as a person at a terminal does, who answers its question.
+// onTerminal runs a client command like a user at a terminal who answers its question.
 func (u *upApp) onTerminal(t *testing.T, question, answer string, args ...string) string {
 	t.Helper()
 	stdin, keys := io.Pipe()
@@ -43,14 +43,14 @@ func (u *upApp) onTerminal(t *testing.T, question, answer string, args ...string
 	return app.out.String() + app.err.String()
 }
 
-// Extend says what is trained again before it starts, asks where somebody can be asked and does nothing without --yes
-// where nobody can; what was reported twice is marked in an export.
+// TestExtendSaysWhatIsTrainedAgainAndAsks checks that extend lists the retrained trials before it starts, asks on a
+// terminal, and elsewhere requires --yes. An export marks the reports that were superseded.
 func TestExtendSaysWhatIsTrainedAgainAndAsks(t *testing.T) {
 	t.Parallel()
 	out := t.TempDir()
 	u := startServer(t, "up", "--data", t.TempDir(), "--api", "127.0.0.1:0", "--devices", "cpu:2")
 	u.command(t, exitOK, "run", writeFile(t, "short.yaml", shortSweep))
-	const said = "3 trials train 9 steps again"
+	const said = "3 trials repeat 9 steps"
 	longer := []string{"extend", "short-1", "--max-steps", "5"}
 
 	if got := u.command(t, exitOK, append(longer, "--preview")...); !strings.Contains(got, said) {
@@ -70,7 +70,7 @@ func TestExtendSaysWhatIsTrainedAgainAndAsks(t *testing.T) {
 	if got := u.command(t, exitOK, "show", "short-1", "-o", "json"); !strings.Contains(got, `"done"`) {
 		t.Errorf("it was extended all the same:\n%s", got)
 	}
-	if got := u.command(t, exitOK, "extend", "short-1", "--trials", "5", "--preview"); !strings.Contains(got, "no trial trains again") {
+	if got := u.command(t, exitOK, "extend", "short-1", "--trials", "5", "--preview"); !strings.Contains(got, "no trial repeats any steps") {
 		t.Errorf("the preview of more trials says:\n%s", got)
 	}
 	if got := u.onTerminal(t, "Extend it?", "y\n", longer...); !strings.Contains(got, said) {
@@ -84,7 +84,7 @@ func TestExtendSaysWhatIsTrainedAgainAndAsks(t *testing.T) {
 	for _, row := range readCSV(t, file) {
 		counts[row["superseded"]]++
 	}
-	// Three trials began again; each of the four has five reports that count.
+	// Three trials restarted; each of the four has five reports that count.
 	if counts["true"] != 9 || counts["false"] != 20 {
 		t.Errorf("superseded: %v", counts)
 	}

@@ -12,48 +12,49 @@ import (
 )
 
 const (
-	// stderrLines is how many of the last lines that a failed trial wrote to stderr are shown.
+	// stderrLines is how many of a failed trial's last stderr lines are shown.
 	stderrLines = 5
-	// stderrTail is how many lines of a trial's log they are looked for in.
+	// stderrTail is the number of log lines that are searched for them.
 	stderrTail = 200
-	// stderrTimeout bounds how long the server is asked for them.
+	// stderrTimeout limits the call to the server.
 	stderrTimeout = 2 * time.Second
 )
 
-// failureKind returns what a note says went wrong, without what becomes of the trial. The SDK's _failures.py does the same.
+// failureKind returns the failure in a note, without what happens to the trial next. The SDK's _failures.py does the
+// same.
 func failureKind(text string) string {
 	around := regexp.MustCompile(`(?s)^(?:failed for good: )?(.*?)(?:: it starts again .*|; it failed twice .*|: it fails unless .*)?$`)
 	return around.FindStringSubmatch(text)[1]
 }
 
-// isOfCode reports whether a kind of failure is one that the trial's own code explains on stderr: an exception or an exit.
-func isOfCode(kind string) bool {
+// isCodeFailure reports whether the trial's code probably explains the failure on stderr: an exception or an exit.
+func isCodeFailure(kind string) bool {
 	return regexp.MustCompile(`^(exited with code|killed by|out of memory|[A-Za-z_][\w.]*(: |$))`).MatchString(kind)
 }
 
-// failureLog tells each kind of failure of a sweep once: with the last lines that its first trial wrote to stderr, and at the end
-// with the number of other trials that failed alike.
+// failureLog shows each kind of failure of a sweep once, with the last stderr lines of the first trial that failed so.
+// At the end it shows how many other trials failed alike.
 type failureLog struct {
-	// stderr returns the last lines that a trial wrote to stderr; none if they have not come yet.
+	// stderr returns the last lines that a trial wrote to stderr, or nil if they have not arrived yet.
 	stderr func(trial int32) []string
 	kinds  []string
 	trials map[string][]int32
-	// owed are the trials whose lines have not come yet, and how often they were asked for.
-	owed []owedLines
+	// pending lists the trials whose lines have not arrived yet, with the number of attempts to read them.
+	pending []pendingLines
 }
 
-// owedLines is a trial whose last lines are still to be shown.
-type owedLines struct {
+// pendingLines is a trial whose last lines have not been shown yet.
+type pendingLines struct {
 	trial int32
 	tries int
 }
 
-// maxTries is after how many questions a trial counts as one that wrote nothing.
+// maxTries is the number of attempts before a trial is assumed to have written nothing.
 const maxTries = 20
 
 // isNews reports whether a note is the first of its kind.
 func (f *failureLog) isNews(n *outbidv1.SweepNote) bool {
-	if n.Trial == nil || !warns(n) {
+	if n.Trial == nil || !isWarning(n) {
 		return true
 	}
 	kind := failureKind(n.GetText())
@@ -63,8 +64,8 @@ func (f *failureLog) isNews(n *outbidv1.SweepNote) bool {
 			f.trials = map[string][]int32{}
 		}
 		f.kinds = append(f.kinds, kind)
-		if isOfCode(kind) && f.stderr != nil {
-			f.owed = append(f.owed, owedLines{trial: n.GetTrial()})
+		if isCodeFailure(kind) && f.stderr != nil {
+			f.pending = append(f.pending, pendingLines{trial: n.GetTrial()})
 		}
 	}
 	if !slices.Contains(trials, n.GetTrial()) {
@@ -73,14 +74,14 @@ func (f *failureLog) isNews(n *outbidv1.SweepNote) bool {
 	return !known
 }
 
-// excerpts returns the lines of trials on stderr that have come since the last call, each excerpt below a line that names the trial.
+// excerpts returns the stderr lines that arrived since the last call, each excerpt below a line that names the trial.
 func (f *failureLog) excerpts() []string {
 	var lines []string
-	var still []owedLines
-	for _, o := range f.owed {
+	var still []pendingLines
+	for _, o := range f.pending {
 		last := f.stderr(o.trial)
 		if len(last) > 0 {
-			lines = append(lines, fmt.Sprintf("trial %d wrote last:", o.trial))
+			lines = append(lines, fmt.Sprintf("last output of trial %d:", o.trial))
 		} else if o.tries++; o.tries < maxTries {
 			still = append(still, o)
 		}
@@ -88,12 +89,12 @@ func (f *failureLog) excerpts() []string {
 			lines = append(lines, "    "+line)
 		}
 	}
-	f.owed = still
+	f.pending = still
 	return lines
 }
 
-// alike returns a line for each kind of failure that several trials have in common.
-func (f *failureLog) alike() []string {
+// summary returns a line for each kind of failure that several trials share.
+func (f *failureLog) summary() []string {
 	var lines []string
 	for _, kind := range f.kinds {
 		switch others := len(f.trials[kind]) - 1; {
@@ -106,8 +107,8 @@ func (f *failureLog) alike() []string {
 	return lines
 }
 
-// lastStderr returns the last lines that a trial's newest attempt wrote to stderr, without those that are empty; none if there are
-// none or the server does not say.
+// lastStderr returns the last non-empty lines that a trial's newest attempt wrote to stderr, or nil if they are missing
+// or the server does not answer.
 func (c *connection) lastStderr(ctx context.Context, sweep string, trial int32) []string {
 	ctx, cancel := context.WithTimeout(ctx, stderrTimeout)
 	defer cancel()
@@ -130,10 +131,10 @@ func (c *connection) lastStderr(ctx context.Context, sweep string, trial int32) 
 	}
 }
 
-// markStream is the stream of the lines that separate a trial's attempts in a log.
+// markStream is the stream name of the lines that separate a trial's attempts in a log.
 const markStream = "outbid"
 
-// noMetric says that no trial of a sweep has reported its metric, and why the sweep failed if it did.
+// noMetric returns a message that no trial of a sweep has reported its metric, with the reason if the sweep failed.
 func noMetric(s *outbidv1.Sweep) string {
 	text := fmt.Sprintf("no trial of %s has reported %q", s.GetId(), s.GetSpec().GetMetric())
 	if s.GetState() == outbidv1.SweepState_SWEEP_STATE_FAILED && s.GetReason() != "" {

@@ -10,7 +10,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// failingSweep is four trials of a program that fails as programs in R do: the last line alone says nothing.
+// failingSweep has four trials of a program that fails like an R program: its last line alone is not informative.
 const failingSweep = `
 name: halt
 space: {x: {float: {low: 0, high: 1}}}
@@ -23,7 +23,7 @@ program:
     exit 1
 `
 
-// missingSweep reports another metric than the one that it is about.
+// missingSweep reports a metric other than its own.
 const missingSweep = `
 name: missing
 space: {x: {float: {low: 0, high: 1}}}
@@ -51,7 +51,7 @@ func TestOneMistakeIsToldOnceWithItsLastLines(t *testing.T) {
 	for _, terminal := range []bool{false, true} {
 		got := u.runText(t, exitFailed, failingSweep, terminal)
 		for text, count := range map[string]int{
-			": exited with code 1: Execution halted: it starts again": 1, "wrote last:\n" + five: 1, "failed for good": 0,
+			": exited with code 1: Execution halted: it starts again": 1, ":\n" + five: 1, "failed for good": 0,
 			"3 other trials alike: exited with code 1: Execution halted\n": 1, "no trial of": 0,
 		} {
 			if strings.Count(got, text) != count {
@@ -62,7 +62,7 @@ func TestOneMistakeIsToldOnceWithItsLastLines(t *testing.T) {
 		for text, count := range map[string]int{
 			`it reported no "accuracy", which the sweep is to optimise; it reported acc: it fails unless`:      1,
 			`3 other trials alike: it reported no "accuracy", which the sweep is to optimise; it reported acc`: 1,
-			"never reported": 0, "wrote last": 0, "no trial of": 0,
+			"never reported": 0, "last output of": 0, "no trial of": 0,
 		} {
 			if strings.Count(got, text) != count {
 				t.Errorf("%q is not there %d times:\n%s", text, count, got)
@@ -118,13 +118,13 @@ func TestLinesThatComeLateAreShownLate(t *testing.T) {
 		t.Errorf("there is an excerpt of nothing: %q", got)
 	}
 	lines = []string{"why", "no"}
-	if diff := cmp.Diff([]string{"trial 3 wrote last:", "    why", "    no"}, f.excerpts()); diff != "" {
+	if diff := cmp.Diff([]string{"last output of trial 3:", "    why", "    no"}, f.excerpts()); diff != "" {
 		t.Error(diff)
 	}
 	if got := f.excerpts(); got != nil {
 		t.Errorf("it is shown again: %q", got)
 	}
-	if diff := cmp.Diff([]string{"1 other trial alike: exited with code 1: no"}, f.alike()); diff != "" {
+	if diff := cmp.Diff([]string{"1 other trial alike: exited with code 1: no"}, f.summary()); diff != "" {
 		t.Error(diff)
 	}
 }

@@ -28,12 +28,12 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// noon is when every test happens.
+// noon is the time of every test.
 func noon() time.Time { return time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC) }
 
 func ago(d time.Duration) *timestamppb.Timestamp { return timestamppb.New(noon().Add(-d)) }
 
-// fakeService is a server that holds a few sweeps and remembers what it was asked.
+// fakeService is a server with a few sweeps that records its calls.
 type fakeService struct {
 	outbidv1.UnimplementedOutbidServiceServer
 	list    []*outbidv1.Sweep // newest first
@@ -44,7 +44,7 @@ type fakeService struct {
 	round   *outbidv1.Round
 	prices  *outbidv1.Prices
 	blob    []byte
-	// weights are what every trial's checkpoint is, instead of blob; soup is the one that is kept.
+	// weights, if set, is the content of every trial's checkpoint instead of blob. soup is the stored soup.
 	weights  []byte
 	soup     *outbidv1.Soup
 	soupFile []byte
@@ -105,7 +105,7 @@ func (f *fakeService) ListSweeps(_ context.Context, req *outbidv1.ListSweepsRequ
 	return &outbidv1.ListSweepsResponse{Sweeps: f.list[from:to], NextPageToken: next}, nil
 }
 
-// cut finds the page that a token stands for.
+// cut returns the page of a token.
 func (f *fakeService) cut(token string, n int) (from, to int, next string) {
 	if token != "" {
 		_, _ = fmt.Sscan(token, &from)
@@ -126,7 +126,7 @@ func (f *fakeService) ListTrials(_ context.Context, req *outbidv1.ListTrialsRequ
 	*outbidv1.ListTrialsResponse, error,
 ) {
 	list := append([]*outbidv1.Trial(nil), f.trials[req.GetSweep()]...)
-	if req.GetOrder() == "best" { // the fixtures are best last
+	if req.GetOrder() == "best" { // the best fixtures are last
 		for i, j := 0, len(list)-1; i < j; i, j = i+1, j-1 {
 			list[i], list[j] = list[j], list[i]
 		}
@@ -288,7 +288,7 @@ func (f *fakeService) GetServerInfo(context.Context, *outbidv1.GetServerInfoRequ
 	return f.info, nil
 }
 
-// newFake holds a sweep that runs, one that is done, and two nodes.
+// newFake has a running sweep, one that is done, and two nodes.
 func newFake() *fakeService {
 	space := map[string]*outbidv1.Parameter{
 		"lr":    {Kind: &outbidv1.Parameter_Float{Float: &outbidv1.FloatRange{Low: 1e-4, High: 1, Log: true}}},
@@ -399,7 +399,7 @@ func newFake() *fakeService {
 	}
 }
 
-// serveFake runs a service on loopback and returns its URL and a function that ends it.
+// serveFake serves on loopback, and returns the URL and a function that stops it.
 func serveFake(t *testing.T, f *fakeService, addr string) (url string, stop func()) {
 	t.Helper()
 	l, err := net.Listen("tcp", addr)
@@ -421,14 +421,14 @@ func serveFake(t *testing.T, f *fakeService, addr string) (url string, stop func
 	return "http://" + l.Addr().String(), stop
 }
 
-// testApp is an app that writes into buffers; its interrupts come from the channel.
+// testApp is an app that writes to buffers and receives interrupts from a channel.
 type testApp struct {
 	*app
 	out, err *lockedBuffer
 	signals  chan os.Signal
 }
 
-// lockedBuffer lets a test read what a command writes meanwhile, and wait for it.
+// lockedBuffer lets a test read a running command's output, and wait for a text.
 type lockedBuffer struct {
 	mu    sync.Mutex
 	buf   bytes.Buffer
@@ -451,7 +451,7 @@ func (b *lockedBuffer) String() string {
 	return b.buf.String()
 }
 
-// waitFor blocks until the buffer holds text.
+// waitFor blocks until the buffer contains text.
 func (b *lockedBuffer) waitFor(t *testing.T, text string) {
 	t.Helper()
 	deadline := time.After(patience)
@@ -478,7 +478,7 @@ func newTestApp(stdin io.Reader, env map[string]string) *testApp {
 	return t
 }
 
-// writeFile puts a file into a fresh directory.
+// writeFile writes a file to a new directory.
 func writeFile(t *testing.T, name, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)

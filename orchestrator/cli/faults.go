@@ -9,7 +9,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// faultView is why new trials keep off a node.
+// faultView is why new trials are not placed on a node.
 type faultView struct {
 	Word    string     `json:"word"`
 	Sweep   *string    `json:"sweep"`
@@ -39,7 +39,7 @@ func viewFaults(faults []*outbidv1.NodeFault, now time.Time) []faultView {
 	return views
 }
 
-// nodeWord is the state of a node in listings: that of its worker, or why it takes no new trials.
+// nodeWord returns a node's state in listings: that of its worker, or why it gets no new trials.
 func nodeWord(n nodeView) string {
 	for _, o := range n.Faults {
 		if n.State == "up" && o.Sweep == nil && o.running {
@@ -49,7 +49,7 @@ func nodeWord(n nodeView) string {
 	return n.State
 }
 
-// nodeNotes are the lines below a listing that say why trials keep off a node, and what its worker warns of.
+// nodeNotes returns the lines below a listing about a node: why it gets no trials, and its worker's warnings.
 func (a *app) nodeNotes(n nodeView) []string {
 	var lines []string
 	for _, o := range n.Faults {
@@ -63,11 +63,11 @@ func (a *app) nodeNotes(n nodeView) []string {
 	return lines
 }
 
-// faultLine describes a fault that keeps trials off now.
+// faultLine describes an active fault.
 func (a *app) faultLine(node string, o faultView) string {
-	who := "takes no new trials"
+	who := "gets no new trials"
 	if o.Sweep != nil {
-		who = "takes no new trials of " + clean(*o.Sweep)
+		who = "gets no new trials of " + clean(*o.Sweep)
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %s (%s): %s", clean(node), who, o.Word, clean(o.Reason))
@@ -76,11 +76,11 @@ func (a *app) faultLine(node string, o faultView) string {
 	}
 	switch {
 	case o.Word == "unfit":
-		b.WriteString("; it opens when the checks of its worker pass")
+		b.WriteString("; it gets trials again when the checks of its worker pass")
 	case o.Word == "cordoned":
-		fmt.Fprintf(&b, "; it is tried again after %s if the checks of its worker pass", a.when(o.Until))
+		fmt.Fprintf(&b, "; it is retried after %s if the checks of its worker pass", a.when(o.Until))
 	default:
-		fmt.Fprintf(&b, "; it is tried again after %s", a.when(o.Until))
+		fmt.Fprintf(&b, "; it is retried after %s", a.when(o.Until))
 	}
 	return b.String()
 }

@@ -15,15 +15,16 @@ import (
 
 // A presenter shows a sweep's progress.
 type presenter interface {
-	// update shows what changed; u is nil when only time went by or the server was lost.
+	// update shows the changes. u is nil if only time has passed or the server was lost.
 	update(p *progress, u *outbidv1.WatchSweepResponse) error
-	// hide takes what moves off the screen, so that something else can be written; the next update brings it back.
+	// hide removes the moving lines from the screen so that something else can be printed. The next update restores
+	// them.
 	hide()
 	// result shows how the sweep ended.
 	result(p *progress) error
 }
 
-// following is one run of the follower: it takes in updates, Ctrl-C and time in one loop.
+// following is one run of the follower. One loop handles updates, Ctrl-C and time.
 type following struct {
 	app     *app
 	conn    *connection
@@ -31,13 +32,13 @@ type following struct {
 	show    presenter
 	model   *progress
 	signals <-chan os.Signal
-	// ask is set if the sweep was started by this command and there is somebody to ask on Ctrl-C.
+	// ask is set if this command started the sweep and can ask the user on Ctrl-C.
 	ask bool
-	// leaving says what to tell on Ctrl-C when nobody is asked; false says nothing.
+	// leaving is set if Ctrl-C prints how to come back when the user is not asked.
 	leaving bool
 }
 
-// follow shows a sweep until it ends and returns nil if it is done, or an error that carries the exit code.
+// follow shows a sweep until it ends. It returns nil if the sweep is done, or an error with the exit code.
 func (f *following) follow(ctx context.Context) error {
 	f.model = newProgress()
 	ctx, cancel := context.WithCancel(ctx)
@@ -58,14 +59,14 @@ func (f *following) follow(ctx context.Context) error {
 	return err
 }
 
-// loop handles one thing at a time until the sweep ends, an error comes, or the user leaves.
+// loop handles one event at a time until the sweep ends, an error occurs, or the user leaves.
 func (f *following) loop(ctx context.Context, events <-chan watchEvent) error {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for {
 		select {
 		case e := <-events:
-			done, err := f.take(e)
+			done, err := f.handleEvent(e)
 			if done || err != nil {
 				return err
 			}
@@ -88,8 +89,8 @@ func (f *following) loop(ctx context.Context, events <-chan watchEvent) error {
 	}
 }
 
-// take handles an event of the stream.
-func (f *following) take(e watchEvent) (done bool, err error) {
+// handleEvent handles an event of the stream.
+func (f *following) handleEvent(e watchEvent) (done bool, err error) {
 	switch {
 	case e.err != nil && !unreachableError(e.err):
 		return false, e.err
@@ -113,34 +114,34 @@ func (f *following) take(e watchEvent) (done bool, err error) {
 		return false, err
 	}
 	if code := endCode(f.model.sweep.GetState()); code != exitOK {
-		return true, silent(code)
+		return true, exitSilently(code)
 	}
 	return true, nil
 }
 
-// interrupted decides what Ctrl-C means; done is set if the sweep ended while the user was asked.
+// interrupted handles Ctrl-C. done is set if the sweep ended while the user was asked.
 func (f *following) interrupted(ctx context.Context, s os.Signal, events <-chan watchEvent) (done bool, err error) {
 	if !f.ask || s == syscall.SIGTERM {
 		if f.leaving {
 			f.leave()
 		}
-		return false, silent(exitInterrupted)
+		return false, exitSilently(exitInterrupted)
 	}
-	_, _ = io.WriteString(f.app.stderr, "\nLeave "+f.id+" running? [Y = yes, p = save and pause it, s = stop it, w = watch on] ")
+	_, _ = io.WriteString(f.app.stderr, "\nLeave "+f.id+" running? [Y = yes, p = save and pause it, s = stop it, w = keep watching] ")
 	answers := f.app.readLine()
 	for {
 		select {
 		case answer := <-answers:
-			return false, f.answered(ctx, answer)
+			return false, f.runAnswer(ctx, answer)
 		case <-f.signals:
 			f.app.notef("")
 			f.leave()
-			return false, silent(exitInterrupted)
+			return false, exitSilently(exitInterrupted)
 		case e := <-events:
-			// The sweep goes on while the user thinks; only its end is worth interrupting for.
+			// The sweep continues while the user decides; only its end interrupts the question.
 			if e.err == nil && sweepOver(e.update.GetSweep().GetState()) {
 				f.app.notef("")
-				return f.take(e)
+				return f.handleEvent(e)
 			}
 			if e.err == nil {
 				f.model.update(e.update, f.app.now())
@@ -151,8 +152,8 @@ func (f *following) interrupted(ctx context.Context, s os.Signal, events <-chan 
 	}
 }
 
-// answered does what the user chose.
-func (f *following) answered(ctx context.Context, answer string) error {
+// runAnswer executes the user's choice.
+func (f *following) runAnswer(ctx context.Context, answer string) error {
 	switch strings.ToLower(strings.TrimSpace(answer)) {
 	case "w", "watch":
 		return nil
@@ -162,8 +163,8 @@ func (f *following) answered(ctx context.Context, answer string) error {
 		}); err != nil {
 			return err
 		}
-		f.app.notef("%s is paused, its trials save and end: go on with 'outbid resume %s'", f.id, f.id)
-		return silent(exitInterrupted)
+		f.app.notef("%s is paused, its trials save and end: continue with 'outbid resume %s'", f.id, f.id)
+		return exitSilently(exitInterrupted)
 	case "s", "stop", "n", "no":
 		_, err := f.conn.ControlSweep(ctx, &outbidv1.ControlSweepRequest{
 			Sweep: f.id, Command: outbidv1.SweepCommand_SWEEP_COMMAND_STOP,
@@ -171,21 +172,21 @@ func (f *following) answered(ctx context.Context, answer string) error {
 		return err
 	default:
 		f.leave()
-		return silent(exitInterrupted)
+		return exitSilently(exitInterrupted)
 	}
 }
 
-// leave tells how to come back.
+// leave prints how to come back.
 func (f *following) leave() {
-	f.app.notef("%s goes on: follow it with 'outbid watch %s', stop it with 'outbid stop %s'", f.id, f.id, f.id)
+	f.app.notef("%s continues: follow it with 'outbid watch %s', stop it with 'outbid stop %s'", f.id, f.id, f.id)
 	if f.conn.held != nil {
-		f.app.notef("its server ends with the last program that uses it; started again ('outbid up --data %s'), it goes on",
+		f.app.notef("its server stops with the last program that uses it; when it is restarted ('outbid up --data %s'), the sweep continues",
 			f.conn.target.data)
 	}
 }
 
-// readLine reads one line from stdin. A read cannot be called off, so its goroutine may outlive the question; it ends
-// with the next line or with the process.
+// readLine reads one line from stdin. A read cannot be cancelled, so its goroutine may outlive the question; it ends
+// with the next line or the process.
 func (a *app) readLine() <-chan string {
 	lines := make(chan string, 1)
 	go func() {
@@ -202,12 +203,12 @@ type watchEvent struct {
 }
 
 const (
-	// firstRetry and lastRetry bound the pause before the server is tried again.
+	// firstRetry and lastRetry bound the delay before the client reconnects.
 	firstRetry = 200 * time.Millisecond
 	lastRetry  = 3 * time.Second
 )
 
-// receive watches a sweep until it is over or ctx ends, and comes back after every loss of the server.
+// receive watches a sweep until it is over or ctx ends, and reconnects whenever the server is lost.
 func (c *connection) receive(ctx context.Context, id string, events chan<- watchEvent) {
 	pause := firstRetry
 	for {
@@ -233,7 +234,7 @@ func (c *connection) receive(ctx context.Context, id string, events chan<- watch
 	}
 }
 
-// receiveOnce reads one stream; over says that the sweep's end was delivered.
+// receiveOnce reads one stream. over is set if the sweep's end was delivered.
 func (c *connection) receiveOnce(ctx context.Context, id string, events chan<- watchEvent) (over, got bool, err error) {
 	stream, err := c.WatchSweep(ctx, &outbidv1.WatchSweepRequest{Sweep: id})
 	if err != nil {

@@ -28,14 +28,14 @@ tuner: {hyperband: {max_steps: 9}, seed: 7}
 program: {command: [./train, "{lr}"]}
 `
 
-// start runs a command in the background and returns a channel of its exit code.
+// start runs a command in the background and returns a channel for its exit code.
 func (t *testApp) start(ctx context.Context, args ...string) <-chan int {
 	done := make(chan int, 1)
 	go func() { done <- t.run(ctx, args) }()
 	return done
 }
 
-// patience bounds every wait: generous, as machines that run tests are busy.
+// patience limits every wait. It is generous because test machines are busy.
 const patience = 2 * time.Minute
 
 // wantExit waits for an exit code.
@@ -51,7 +51,7 @@ func wantExit(t *testing.T, app *testApp, done <-chan int, want int) {
 	}
 }
 
-// holding is a fake whose sweep goes on until release is called with the state it ends in.
+// holding returns a fake whose sweep runs until release is called with its final state.
 func holding() (f *fakeService, release func(outbidv1.SweepState)) {
 	f = newFake()
 	ends := make(chan outbidv1.SweepState, 4)
@@ -86,7 +86,7 @@ func TestRunExitCodeSaysHowTheSweepEnded(t *testing.T) {
 			release(state)
 			wantExit(t, app, app.start(t.Context(), "run", "-", "--server", url), want)
 			if !strings.Contains(app.out.String(), "digits-2 "+sweepState(state)) {
-				t.Errorf("no word of how it ended:\n%s", app.out)
+				t.Errorf("no result:\n%s", app.out)
 			}
 		})
 	}
@@ -246,7 +246,7 @@ func TestNotesAreShownOnce(t *testing.T) {
 func TestRateLooksBackOneWindow(t *testing.T) {
 	t.Parallel()
 	p := newProgress()
-	for s := range 60 { // 10 steps a second, then 100
+	for s := range 60 { // 10 steps per second, then 100
 		steps := int64(10 * s)
 		if s > 30 {
 			steps = 300 + int64(100*(s-30))
@@ -291,7 +291,8 @@ func TestLiveLinesFit(t *testing.T) {
 	}
 }
 
-// Whatever the width, numbers and states stay whole: only the configuration, in the last column, is cut.
+// TestOnlyTheLastColumnIsCut checks that at any width numbers and states are complete, and only the configuration in
+// the last column is shortened.
 func TestOnlyTheLastColumnIsCut(t *testing.T) {
 	t.Parallel()
 	cells := []string{"12", "completed", "27/81", "0.98765", "node-7:0,1"}

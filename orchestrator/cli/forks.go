@@ -81,7 +81,7 @@ func viewForks(forks []*outbidv1.TrialFork) []forkPartView {
 	return all
 }
 
-// wherePlaces are a lease's places in one line, each with the type of its devices.
+// wherePlaces returns a lease's places on one line, each with its device type.
 func wherePlaces(places []placeView) string {
 	where := make([]string, len(places))
 	for i, p := range places {
@@ -95,7 +95,7 @@ func wherePlaces(places []placeView) string {
 	return strings.Join(where, ", ")
 }
 
-// showForkRound lists the forks of the round that trains a trial.
+// showForkRound lists the forks of the current fork slot of a trial.
 func (a *app) showForkRound(v trialView) {
 	r := v.Round
 	if r == nil {
@@ -124,7 +124,7 @@ func (a *app) showForkRound(v trialView) {
 	t.write(a.stdout)
 }
 
-// showMerges lists a trial's newest rounds of forks that have ended, the newest first.
+// showMerges lists the newest fork slots of a trial that have ended, newest first.
 func (a *app) showMerges(v trialView) {
 	if len(v.Merges) == 0 {
 		return
@@ -149,7 +149,7 @@ func (a *app) showMerges(v trialView) {
 	}
 }
 
-// line is what a round came to.
+// line returns the result of a fork slot.
 func (m *mergeView) line() string {
 	how := clean(m.Reason)
 	if m.AveragedOn != "" {
@@ -158,7 +158,7 @@ func (m *mergeView) line() string {
 	return fmt.Sprintf("round %d of forks: step %s to %s, %s", m.Round, formatCount(m.FromStep), formatCount(m.Step), how)
 }
 
-// verdictWord is what became of an average that was to be judged: pending, kept or dropped; "" if it was not to be.
+// verdictWord returns the verdict on an average: pending, kept or dropped, or "" if it is not compared.
 func verdictWord(v outbidv1.MergeVerdict) string {
 	if v == outbidv1.MergeVerdict_MERGE_VERDICT_UNSPECIFIED {
 		return ""
@@ -166,7 +166,7 @@ func verdictWord(v outbidv1.MergeVerdict) string {
 	return strings.ToLower(strings.TrimPrefix(v.String(), "MERGE_VERDICT_"))
 }
 
-// judged says whether an average stayed, and what was compared.
+// judged returns whether an average was kept, and the values that were compared.
 func (m *mergeView) judged() string {
 	if m.Verdict == "" || m.BestMetric == nil {
 		return ""
@@ -182,10 +182,10 @@ func (m *mergeView) judged() string {
 	}
 }
 
-// ofShare is how many of its steps a fork did.
+// ofShare returns how many of its steps a fork has done.
 func (f *forkPartView) ofShare() string { return formatCount(f.Steps) + "/" + formatCount(f.Share) }
 
-// forecast is a fork's rate as it was forecast, and by how much that was off.
+// forecast returns a fork's forecast rate and its error.
 func (f *forkPartView) forecast() string {
 	if f.Forecast <= 0 {
 		return "-"
@@ -204,7 +204,8 @@ func formatRate(r number) string {
 	return formatMetric(roundRate(float64(r)))
 }
 
-// forkRows are the rows below a trial's in the table of those that run: each of its forks, and the newest round that ended.
+// forkRows returns the rows below a trial's row in the table of running trials: its forks, and the newest fork slot
+// that ended.
 func forkRows(t *outbidv1.Trial) [][]string {
 	var rows [][]string
 	for _, f := range viewForks(t.GetRound().GetForks()) {

@@ -8,7 +8,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// forkedTrial is a trial that two forks train, whose first round has ended.
+// forkedTrial is a trial with two forks, whose first fork slot has ended.
 func forkedTrial() *outbidv1.Trial {
 	parts := func(steps, counted int64, how string) []*outbidv1.TrialFork {
 		return []*outbidv1.TrialFork{
@@ -33,7 +33,7 @@ func forkedTrial() *outbidv1.Trial {
 	}
 }
 
-// forkedGoldens are command lines about trials that forks train.
+// forkedGoldens are command lines about trials with forks.
 func forkedGoldens() map[string][]string {
 	return map[string][]string{
 		"show-forks":           {"show", "digits-2/2"},
@@ -42,7 +42,7 @@ func forkedGoldens() map[string][]string {
 	}
 }
 
-// A trial that forks train shows them, and what their rounds came to.
+// TestAForkedTrialIsShown checks that a trial shows its forks and the results of its fork slots.
 func TestAForkedTrialIsShown(t *testing.T) {
 	t.Parallel()
 	fake := newFake()
@@ -59,7 +59,8 @@ func TestAForkedTrialIsShown(t *testing.T) {
 	}
 }
 
-// Whoever watches sees the forks below their trial where there is room, and is told of each round that ends.
+// TestForksAreWatched checks that a follower sees the forks below their trial if there is room, and a note for each
+// fork slot that ends.
 func TestForksAreWatched(t *testing.T) {
 	t.Parallel()
 	s, now := newFake().list[0], time.Now()

@@ -7,18 +7,19 @@ import (
 	"runtime/metrics"
 )
 
-// How much garbage a server or a worker lets gather before it is collected: three times what lives, which is three times
-// the usual, but no more than mostGarbage, or as much as what lives if that is more. What they make is short-lived, a collection takes
-// milliseconds that reports wait for, and with twice of them a second, as at 500 reports/s by default, more than one report
-// in a hundred waits. With much that lives, as with 100,000 trials, collections are rare enough as it is.
+// The garbage collector's target for servers and workers: garbage of three times the live heap, three times Go's
+// default, but at most mostGarbage, or the size of the live heap if that is larger. Most of their garbage is
+// short-lived, and reports wait for the milliseconds of a collection. By default there are two collections per second
+// at 500 reports/s, and more than one report in a hundred waits. With a large live heap, as with 100,000 trials,
+// collections are rare anyway.
 const (
 	garbagePercent = 300
 	usualPercent   = 100
 	mostGarbage    = 192 << 20
 )
 
-// collectLess lets that much garbage gather unless the user has an opinion.
-func collectLess() {
+// tuneGC applies this target unless the user sets GOGC.
+func tuneGC() {
 	if os.Getenv("GOGC") != "" {
 		return
 	}
@@ -34,13 +35,13 @@ func collectLess() {
 	})
 }
 
-// percentFor returns the garbage to allow, in percent of what lives, in steps of ten.
+// percentFor returns the allowed garbage in percent of the live heap, in steps of ten.
 func percentFor(live uint64) int {
 	percent := mostGarbage * 100 / max(live, 1)
 	return int(min(max(percent, usualPercent), garbagePercent)) / 10 * 10
 }
 
-// afterCollections calls f after each collection of garbage, in the goroutine of finalizers.
+// afterCollections calls f after each garbage collection, in the finalizer goroutine.
 func afterCollections(f func()) {
 	type garbage struct{ _ [16]byte }
 	var again func(*garbage)

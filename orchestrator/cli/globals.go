@@ -11,16 +11,16 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/server"
 )
 
-// globalOptions are the flags of every command.
+// globalOptions has the flags of every command.
 type globalOptions struct {
 	server, token, tokenFile, ca string
 	logLevel, logFormat          string
 }
 
-// defaultServer is where `outbid up` listens unless told otherwise.
+// defaultServer is the default address of `outbid up`.
 const defaultServer = "http://127.0.0.1:7700"
 
-// defaultData is where `outbid up` and `outbid serve` keep their data unless told otherwise.
+// defaultData is the default data directory of `outbid up` and `outbid serve`.
 const defaultData = ".outbid"
 
 func (a *app) globalFlags(root *cobra.Command) {
@@ -28,10 +28,10 @@ func (a *app) globalFlags(root *cobra.Command) {
 	f.StringVar(&a.opts.server, "server", "", "`URL` of the server (environment: OUTBID_URL; default: the server of "+
 		"./.outbid or ~/.outbid, else "+defaultServer+")")
 	f.StringVar(&a.opts.token, "token", "", "`TOKEN` for the server (environment: OUTBID_TOKEN)")
-	f.StringVar(&a.opts.tokenFile, "token-file", "", "`FILE` that holds the token")
+	f.StringVar(&a.opts.tokenFile, "token-file", "", "`FILE` with the token")
 	f.StringVar(&a.opts.ca, "ca", "", "PEM `FILE` of the authority that signed the server's certificate (environment: "+
 		"OUTBID_CA_FILE)")
-	f.StringVar(&a.opts.logLevel, "log-level", "info", "least `LEVEL` that is logged: debug, info, warn or error")
+	f.StringVar(&a.opts.logLevel, "log-level", "info", "lowest `LEVEL` to log: debug, info, warn or error")
 	f.StringVar(&a.opts.logFormat, "log-format", "auto", "`FORMAT` of the log: auto, text or json")
 	_ = root.MarkPersistentFlagFilename("token-file")
 	_ = root.MarkPersistentFlagFilename("ca")
@@ -41,21 +41,21 @@ func (a *app) globalFlags(root *cobra.Command) {
 
 // complete makes the shell offer fixed values for a flag.
 func complete(cmd *cobra.Command, flag string, values ...string) {
-	// It fails only for a flag that does not exist, which the tests would show.
+	// It fails only for an unknown flag, which the tests would find.
 	_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
 }
 
-// target is the server that commands talk to, and how that was decided.
+// target is the server that commands use, and how it was chosen.
 type target struct {
 	url, from string
 	token     string
-	// data is the directory that names the server; "" if a flag, the environment or the default does.
+	// data is the directory through which the server was found, or "".
 	data string
-	// passing is set if the server ends with its last client.
+	// passing is set if the server stops with its last client.
 	passing bool
 }
 
-// where names the server for people: its URL, and its directory if that is how it was found.
+// where names the server for the user: its URL, and its directory if it was found through that.
 func (t target) where() string {
 	if t.data == "" {
 		return "the server at " + t.url
@@ -63,7 +63,7 @@ func (t target) where() string {
 	return fmt.Sprintf("the server of %s (%s)", absolute(t.data), t.url)
 }
 
-// absolute returns a path that means the same in every folder, or the path itself if there is none.
+// absolute returns the absolute path, or the path itself on an error.
 func absolute(path string) string {
 	if whole, err := filepath.Abs(path); err == nil {
 		return whole
@@ -71,9 +71,9 @@ func absolute(path string) string {
 	return path
 }
 
-// findServer decides which server is meant: the flag, the environment, that of ./.outbid or ~/.outbid, or the default
-// address. If the directory's server does not
-// run, findServer returns an error, because another server would be a different one than the folder names.
+// findServer chooses the server: from the flag, the environment, the directory ./.outbid or ~/.outbid, or the default
+// address. If the directory's server is not running, findServer returns an error instead of another server than the
+// folder names.
 func (a *app) findServer() (target, error) {
 	token, err := a.findToken()
 	if err != nil {
@@ -96,8 +96,8 @@ func (a *app) findServer() (target, error) {
 	return target{url: f.API, from: server.FilePath(dir), token: token, data: dir, passing: f.WhileClients}, nil
 }
 
-// dataDir returns the directory whose server is meant if nothing else names one: ./.outbid, or else ~/.outbid, if a server was
-// ever started from it; "" if none was.
+// dataDir returns the default data directory: ./.outbid, or else ~/.outbid, if a server was ever started from it;
+// otherwise "".
 func (a *app) dataDir() string {
 	if server.HasServer(defaultData) {
 		return defaultData
@@ -110,7 +110,7 @@ func (a *app) dataDir() string {
 	return ""
 }
 
-// runningServer returns what the server of a directory says of itself, or an error that says how to start it.
+// runningServer returns the address file of a directory's server, or an error that tells how to start it.
 func runningServer(dir string) (server.File, error) {
 	f, running, err := server.ReadFile(dir)
 	if err != nil {
@@ -128,8 +128,8 @@ func runningServer(dir string) (server.File, error) {
 		"with --server URL", absolute(dir), start)}
 }
 
-// caFile is the authority that the API's certificate is checked with; "" for those that the system trusts. The
-// environment says nothing of NATS, which may well be in the clear beside an API with a certificate.
+// caFile returns the authority for the API's certificate, or "" for the system's authorities. The environment variable
+// does not apply to NATS, which may be unencrypted although the API has a certificate.
 func (a *app) caFile() string {
 	if a.opts.ca != "" {
 		return a.opts.ca
@@ -137,7 +137,7 @@ func (a *app) caFile() string {
 	return a.getenv("OUTBID_CA_FILE")
 }
 
-// findToken takes the token from the flags or the environment; "" if there is none.
+// findToken returns the token from the flags or the environment, or "".
 func (a *app) findToken() (string, error) {
 	if a.opts.token != "" {
 		return a.opts.token, nil
@@ -152,8 +152,8 @@ func (a *app) findToken() (string, error) {
 			return "", badInput("--token-file %s is empty", a.opts.tokenFile)
 		}
 		if len(strings.Fields(token)) > 1 {
-			return "", badInput("--token-file %s: want one token alone, as 'outbid token new' prints it; a line of a tokens "+
-				"file holds a name, a tenant and a role too", a.opts.tokenFile)
+			return "", badInput("--token-file %s: want only a token, as 'outbid token new' prints it; a line of a tokens "+
+				"file also has a name, a tenant and a role", a.opts.tokenFile)
 		}
 		return token, nil
 	}

@@ -13,7 +13,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// writeServerFile writes what a server of that URL and process leaves in its data directory.
+// writeServerFile writes the address file of a server with that URL and process id.
 func writeServerFile(t *testing.T, dir, url string, pid int) {
 	t.Helper()
 	mkdir(t, dir)
@@ -33,7 +33,7 @@ func mkdir(t *testing.T, dir string) {
 	}
 }
 
-// gone is a process id that no process has.
+// gone is the id of a process that does not exist.
 const gone = 1 << 30
 
 func TestServerIsFoundByItsFile(t *testing.T) {
@@ -60,7 +60,7 @@ func TestServerIsFoundByItsFile(t *testing.T) {
 	wantExit(t, app, app.start(t.Context(), "ls"), exitOK)
 }
 
-// TestAFoldersServerThatIsDownIsNotReplacedByAnother has the server of the home folder answer.
+// TestAFoldersServerThatIsDownIsNotReplacedByAnother runs only the server of the home folder.
 func TestAFoldersServerThatIsDownIsNotReplacedByAnother(t *testing.T) {
 	url, _ := serveFake(t, newFake(), "127.0.0.1:0")
 	down := map[string]func(t *testing.T){
@@ -107,7 +107,7 @@ func TestAFoldersServerThatIsDownIsNotReplacedByAnother(t *testing.T) {
 	}
 }
 
-// serverCommandLines are commands that talk to a server, one for each way to find it.
+// serverCommandLines returns commands that call a server, one for each way to find it.
 func serverCommandLines() [][]string {
 	return [][]string{
 		{"ls"},

@@ -15,7 +15,7 @@ import (
 
 var update = flag.Bool("update", false, "write golden files and docs/cli.md anew")
 
-// goldens are command lines whose whole output is kept in testdata/golden.
+// goldens are command lines whose complete output is in testdata/golden.
 func goldens() map[string][]string {
 	return map[string][]string{
 		"ls":                 {"ls"},
@@ -93,7 +93,7 @@ func TestOutput(t *testing.T) {
 	}
 }
 
-// transcript is what a user would see, and the exit code.
+// transcript returns what a user would see, and the exit code.
 func transcript(args []string, app *testApp, code int) []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "$ outbid %s\n%s", strings.Join(args, " "), app.out)

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// boundless is four trials: one that reports nothing but an infinity, which would be the best if it were a number, one
-// that reports nothing but NaN, one that reports it between numbers, and one of a number that is worse.
+// boundless has four trials. The first reports only an infinity, which would be the best if it were finite. The second
+// reports only NaN. The third reports an infinity between numbers. The fourth reports a worse number.
 const boundless = `
 name: boundless
 space: {x: {float: {low: 0, high: 1}}}
@@ -33,7 +33,8 @@ program:
     echo "{x}" > "$OUTBID_CHECKPOINT_OUT"
 `
 
-// What is no number is never the best: neither for who asks on the command line nor for who asks by REST, under any tuner.
+// TestInfinitiesAndNaNAreNeverTheBest checks that, under any tuner, neither the command line nor REST shows a value
+// that is not finite as the best.
 func TestInfinitiesAndNaNAreNeverTheBest(t *testing.T) {
 	t.Parallel()
 	u := startServer(t, "up", "--data", t.TempDir(), "--api", "127.0.0.1:0", "--devices", "cpu:4")
@@ -90,8 +91,8 @@ func (u *upApp) boundless(t *testing.T, sweep string) {
 	if answer.Sweep.State != "SWEEP_STATE_DONE" {
 		t.Errorf("it ended as %s", answer.Sweep.State)
 	}
-	// Where trials come to a rung one by one, the worse one may have taken its place before the best one came: the best is then
-	// stopped at step 1, before the step at which it would report an infinity.
+	// If trials reach a rung one by one, the worse one may have passed it before the best one arrived. Then the best
+	// one is stopped at step 1, before the step at which it would report an infinity.
 	expected := 3
 	if answer.Sweep.Best.Last.Step == "1" {
 		expected = 2

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// exampleSweep is what `outbid init` writes. It runs as it is, wherever there is a shell.
+// exampleSweep is the file that `outbid init` writes. It runs unchanged wherever there is a shell.
 //
 //go:embed example.yaml
 var exampleSweep []byte
@@ -19,8 +19,8 @@ func (a *app) initCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "init [FILE.yaml]",
 		Short: "Write an example sweep to start from",
-		Long: `Init writes an example of a sweep's file, sweep.yaml unless named otherwise. It runs as it is: it tunes a small
-shell script. Every field is explained in it.`,
+		Long: `Init writes an example sweep file, by default sweep.yaml. It runs unchanged: it tunes a small shell script.
+Comments explain every field.`,
 		Example: `  outbid init
   outbid init my.yaml && outbid run my.yaml`,
 		Args:              cobra.MaximumNArgs(1),
@@ -45,11 +45,11 @@ shell script. Every field is explained in it.`,
 			if err := errors.Join(err, f.Close()); err != nil {
 				return err
 			}
-			a.printf("wrote %s\nlook at what it would do with 'outbid preview %s', start a server with 'outbid up', and run it with "+
+			a.printf("wrote %s\npreview it with 'outbid preview %s', start a server with 'outbid up', and run it with "+
 				"'outbid run %s'\n", file, file, file)
 			return nil
 		},
 	}
-	cmd.Flags().BoolVar(&force, "force", false, "replace a file that is there")
+	cmd.Flags().BoolVar(&force, "force", false, "replace an existing file")
 	return cmd
 }

@@ -23,14 +23,14 @@ func (a *app) workerTokenCommand() *cobra.Command {
 	var life time.Duration
 	cmd := &cobra.Command{
 		Use:   "token",
-		Short: "Make a token with which one worker may join",
-		Long: `Token makes a token with which one worker of that name may join the cluster, once, until it runs out, and prints
-it. Bring it to the worker's machine, for 'outbid worker join'. It takes an admin's token of the API.`,
+		Short: "Create a token for one worker to join",
+		Long: `Token creates and prints a token with which one worker of that name may join the cluster, once, until it expires.
+Copy it to the worker's machine, for 'outbid worker join'. It requires an admin's token of the API.`,
 		Example: "  outbid worker token --name gpu-7 > gpu-7.token",
-		Args:    exactly(),
+		Args:    exactArgs(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if name == "" {
-				return badInput("--name is missing: say which worker may join with the token")
+				return badInput("--name is missing: name the worker that may join with the token")
 			}
 			c, err := a.connect()
 			if err != nil {
@@ -42,27 +42,27 @@ it. Bring it to the worker's machine, for 'outbid worker join'. It takes an admi
 				return err
 			}
 			a.printf("%s\n", resp.GetToken())
-			a.notef("good for worker %s, once, until %s: outbid worker join --server URL --join-token FILE", name,
+			a.notef("valid for worker %s, once, until %s: outbid worker join --server URL --join-token FILE", name,
 				resp.GetExpires().AsTime().Local().Format(time.DateTime))
 			return nil
 		},
 	}
 	f := cmd.Flags()
 	f.StringVar(&name, "name", "", "name of the worker's node")
-	f.DurationVar(&life, "expires", time.Hour, "how long the token is good for")
+	f.DurationVar(&life, "expires", time.Hour, "how long the token is valid")
 	return cmd
 }
 
 func (a *app) workerRemoveCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "remove NODE",
-		Short: "Take a worker out of the cluster",
-		Long: `Remove takes a worker out of the cluster at once: it gets no orders any more, nothing that it says is believed,
-and the NATS of the server's own process cuts it off. Its trials go on elsewhere once its lease has run out. Another
-NATS lets it connect until its credentials run out, to subjects of its own that nobody listens to. It takes an admin's
+		Short: "Remove a worker from the cluster",
+		Long: `Remove removes a worker from the cluster at once. The server stops sending it orders and ignores its messages, and the
+NATS in the server's process disconnects it. Its trials continue elsewhere once its leases have expired. A separate
+NATS accepts its connections until its credentials expire, but no client reads its subjects. It requires an admin's
 token of the API.`,
 		Example: "  outbid worker remove gpu-7",
-		Args:    exactly("NODE"),
+		Args:    exactArgs("NODE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := a.connect()
 			if err != nil {
@@ -72,13 +72,13 @@ token of the API.`,
 			if _, err := c.RemoveWorker(cmd.Context(), &outbidv1.RemoveWorkerRequest{Node: args[0]}); err != nil {
 				return err
 			}
-			a.printf("%s is out\n", args[0])
+			a.printf("%s is removed\n", args[0])
 			return nil
 		},
 	}
 }
 
-// joinOptions say how a worker joins.
+// joinOptions has the flags of join.
 type joinOptions struct {
 	token, name, dir, nats string
 }
@@ -87,26 +87,26 @@ func (a *app) workerJoinCommand() *cobra.Command {
 	var o joinOptions
 	cmd := &cobra.Command{
 		Use:   "join",
-		Short: "Make this machine's worker a member of a cluster",
-		Long: `Join makes a key on this machine, shows the server its public half and the token that 'outbid worker token' made,
-and writes what 'outbid worker --credentials' needs. The key never leaves the machine. Joining again under the same name
-takes another token, and what was given before is worth nothing then.`,
+		Short: "Join this machine's worker to a cluster",
+		Long: `Join creates a key on this machine, sends its public part and the token of 'outbid worker token' to the server, and
+writes the directory for 'outbid worker --credentials'. The key never leaves the machine. To join again under the same
+name, use another token; this revokes the previous credentials.`,
 		Example: `  outbid worker join --server https://tuner.example.org:7700 --ca ca.pem --join-token gpu-7.token --credentials /etc/outbid/worker
   outbid worker --credentials /etc/outbid/worker`,
-		Args: exactly(),
+		Args: exactArgs(),
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.join(cmd, o) },
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.token, "join-token", "", "`FILE` with the token; - for standard input")
-	f.StringVar(&o.name, "name", "", "name of this node (default: the one that the token is for)")
+	f.StringVar(&o.name, "name", "", "name of this node (default: the token's)")
 	f.StringVar(&o.dir, "credentials", filepath.Join(defaultData, "worker"), "`DIR` to write to")
-	f.StringVar(&o.nats, "nats", "", "`URL` of NATS as this machine reaches it (default: what the server says)")
+	f.StringVar(&o.nats, "nats", "", "`URL` of NATS for this machine (default: from the server)")
 	_ = cmd.MarkFlagFilename("join-token")
 	_ = cmd.MarkFlagDirname("credentials")
 	return cmd
 }
 
-// join makes a key, has the server sign it, and writes the credentials.
+// join creates a key, has the server sign it, and writes the credentials.
 func (a *app) join(cmd *cobra.Command, o joinOptions) error {
 	token, err := a.readJoinToken(o.token)
 	if err != nil {
@@ -118,7 +118,7 @@ func (a *app) join(cmd *cobra.Command, o joinOptions) error {
 			return badInput("--ca: %w", trimOp(err))
 		}
 	}
-	// The directory is tried before the token is used up.
+	// Create the directory first, because joining uses up the token.
 	if err := os.MkdirAll(o.dir, 0o700); err != nil {
 		return badInput("--credentials: %w", trimOp(err))
 	}
@@ -137,7 +137,7 @@ func (a *app) join(cmd *cobra.Command, o joinOptions) error {
 	}
 	who, err := identity.NewCredentials(key, resp.GetCredentials())
 	if err != nil {
-		return fmt.Errorf("what the server at %s answered is of no use: %w", c.target.url, err)
+		return fmt.Errorf("the answer of the server at %s is invalid: %w", c.target.url, err)
 	}
 	who.OrdersKey, who.Server, who.NATS = resp.GetOrdersKey(), c.target.url, o.nats
 	if who.NATS == "" {
@@ -154,7 +154,7 @@ func (a *app) join(cmd *cobra.Command, o joinOptions) error {
 // readJoinToken reads a token from its file.
 func (a *app) readJoinToken(file string) (string, error) {
 	if file == "" {
-		return "", badInput("--join-token is missing: name the file with what 'outbid worker token --name NAME' printed on the server")
+		return "", badInput("--join-token is missing: give a file with the output of 'outbid worker token --name NAME' on the server")
 	}
 	var data []byte
 	var err error
@@ -168,12 +168,12 @@ func (a *app) readJoinToken(file string) (string, error) {
 	}
 	token := strings.TrimSpace(string(data))
 	if token == "" || len(strings.Fields(token)) > 1 {
-		return "", badInput("--join-token %s: want the one word that 'outbid worker token' printed", file)
+		return "", badInput("--join-token %s: want a file with the token from 'outbid worker token'", file)
 	}
 	return token, nil
 }
 
-// reachable replaces an address in URLs that only says "this machine" by the host that the server was reached at.
+// reachable replaces loopback and wildcard hosts in URLs by the host through which the server was reached.
 func reachable(list, server string) string {
 	at, err := url.Parse(server)
 	if err != nil {

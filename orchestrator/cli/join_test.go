@@ -12,7 +12,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/identity"
 )
 
-// joined makes a token, has a worker join with it, and returns where its credentials are.
+// joined creates a token, has a worker join with it, and returns the directory of its credentials.
 func (u *upApp) joined(t *testing.T, name string) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), name)
@@ -20,7 +20,7 @@ func (u *upApp) joined(t *testing.T, name string) string {
 	return dir
 }
 
-// joinToken makes a token and returns the file that it is in.
+// joinToken creates a token and returns its file.
 func (u *upApp) joinToken(t *testing.T, name string, more ...string) string {
 	t.Helper()
 	token := strings.Fields(u.command(t, exitOK, append([]string{"worker", "token", "--name", name}, more...)...))[0]
@@ -57,7 +57,7 @@ func TestAWorkerJoinsWorksAndIsRemoved(t *testing.T) {
 	}
 	w.signals <- os.Interrupt
 	wantExit(t, w, done, exitOK)
-	// Under the same name, with a token of its own and another key.
+	// The same name joins with another token and key.
 	back := newTestApp(nil, map[string]string{"HOME": t.TempDir()})
 	back.now = time.Now
 	returned := back.start(t.Context(), "worker", "--credentials", s.joined(t, "far"), "--devices", "cpu:1", "--dir",
@@ -79,17 +79,17 @@ func TestJoiningIsRefusedWithOneClearLine(t *testing.T) {
 		code int
 		args []string
 	}{
-		{"was used at", exitFailed, []string{"join", "--join-token", used, "--credentials", t.TempDir()}},
-		{"ran out at", exitFailed, []string{"join", "--join-token", brief, "--credentials", t.TempDir()}},
+		{"was already used at", exitFailed, []string{"join", "--join-token", used, "--credentials", t.TempDir()}},
+		{"expired at", exitFailed, []string{"join", "--join-token", brief, "--credentials", t.TempDir()}},
 		{"for the worker b, not for c", exitFailed, []string{"join", "--join-token", s.joinToken(t, "b"), "--name", "c", "--credentials", t.TempDir()}},
-		{"no such token", exitFailed, []string{"join", "--join-token", writeFile(t, "x", "outbid_join_abc"), "--credentials", t.TempDir()}},
-		{"begins with outbid_join_", exitFailed, []string{"join", "--join-token", writeFile(t, "x", strings.Repeat("ab", 32)), "--credentials", t.TempDir()}},
+		{"did not create this token", exitFailed, []string{"join", "--join-token", writeFile(t, "x", "outbid_join_abc"), "--credentials", t.TempDir()}},
+		{"starts with outbid_join_", exitFailed, []string{"join", "--join-token", writeFile(t, "x", strings.Repeat("ab", 32)), "--credentials", t.TempDir()}},
 		{"--join-token is missing", exitUsage, []string{"join", "--credentials", t.TempDir()}},
 		{"--join-token: nowhere: no such file", exitUsage, []string{"join", "--join-token", "nowhere"}},
-		{"want the one word", exitUsage, []string{"join", "--join-token", writeFile(t, "x", "a b")}},
+		{"want a file with the token", exitUsage, []string{"join", "--join-token", writeFile(t, "x", "a b")}},
 		{"--name is missing", exitUsage, []string{"token"}},
 		{"node: node \"a.b\"", exitUsage, []string{"token", "--name", "a.b"}},
-		{"life: -1s: want more than 0", exitUsage, []string{"token", "--name", "a", "--expires", "-1s"}},
+		{"life: must be more than 0", exitUsage, []string{"token", "--name", "a", "--expires", "-1s"}},
 		{"node: node \"*\"", exitUsage, []string{"remove", "*"}},
 	} {
 		got := s.command(t, tc.code, append([]string{"worker"}, tc.args...)...)
@@ -99,7 +99,8 @@ func TestJoiningIsRefusedWithOneClearLine(t *testing.T) {
 	}
 }
 
-// A NATS of its own is configured by what 'outbid nats init' writes, and lets in servers and workers of those keys.
+// TestANATSOfItsOwnTakesTheSameCredentials checks that a separate NATS server, configured by 'outbid nats init', admits
+// servers and workers with those keys.
 func TestANATSOfItsOwnTakesTheSameCredentials(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -146,7 +147,7 @@ func TestANATSOfItsOwnTakesTheSameCredentials(t *testing.T) {
 	}
 }
 
-// Credentials are renewed with the orders when half of their time is over, and kept.
+// TestCredentialsAreRenewed checks that credentials are renewed with the orders after half of their life, and saved.
 func TestCredentialsAreRenewed(t *testing.T) {
 	t.Parallel()
 	keys, err := identity.MakeKeys(t.TempDir())
@@ -183,7 +184,8 @@ func TestCredentialsAreRenewed(t *testing.T) {
 	}
 }
 
-// The server sends new credentials once an uplink says that the old ones run out, until one says that they do not.
+// TestTheServerRenewsCredentialsThatRunOut checks that the server sends new credentials after an uplink reports that
+// the old ones expire soon, until an uplink reports that they do not.
 func TestTheServerRenewsCredentialsThatRunOut(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, "serve", "--data", t.TempDir(), "--api", "127.0.0.1:0", "--nats-listen", "127.0.0.1:0")
@@ -196,7 +198,7 @@ func TestTheServerRenewsCredentialsThatRunOut(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The same key, with credentials that are good for another week.
+	// The same key, with credentials that expire in a week.
 	old, err := keys.IssueWorker("far", who.Public(), time.Now().Add(7*24*time.Hour-identity.WorkerLife))
 	if err != nil {
 		t.Fatal(err)

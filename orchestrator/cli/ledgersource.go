@@ -9,8 +9,8 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/server"
 )
 
-// openLedger opens a ledger for reading: an export file, or the data directory of a server. If that server runs, its
-// ledger is read through it; if not, NATS is started on the directory, which nobody else can use meanwhile.
+// openLedger opens a ledger for reading: an export file, or a server's data directory. It reads the ledger of a running
+// server through its NATS. Otherwise it starts NATS on the directory, which no other process can use in the meantime.
 func (a *app) openLedger(ctx context.Context, path string) (l ledger.Ledger, done func() error, err error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -22,9 +22,9 @@ func (a *app) openLedger(ctx context.Context, path string) (l ledger.Ledger, don
 	lines := ledger.NewLines(func() (io.ReadCloser, error) { return os.Open(path) })
 	switch last, err := lines.Last(ctx); {
 	case err != nil:
-		return nil, nil, badInput("%s is no ledger that 'outbid export --ledger FILE' wrote, or it is damaged: %w", path, err)
+		return nil, nil, badInput("%s is not a ledger written by 'outbid export --ledger FILE', or it is damaged: %w", path, err)
 	case last == 0:
-		return nil, nil, badInput("%s is empty: want what 'outbid export --ledger FILE' wrote", path)
+		return nil, nil, badInput("%s is empty: want a file written by 'outbid export --ledger FILE'", path)
 	}
 	return lines, func() error { return nil }, nil
 }

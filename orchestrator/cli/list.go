@@ -48,7 +48,7 @@ SWEEP is an id such as digits-1, or a name such as digits, which means its newes
 	}
 	outputFlag(cmd, &out)
 	cmd.Flags().StringVar(&tenant, "tenant", "", "only this tenant's sweeps")
-	cmd.Flags().StringVar(&state, "state", "", "only those in this state, such as running")
+	cmd.Flags().StringVar(&state, "state", "", "only sweeps or trials in this state, such as running")
 	cmd.Flags().StringVar(&order, "order", "number", "order of trials: number, or best (by the metric)")
 	cmd.Flags().IntVar(&limit, "limit", 0, "at most this many; 0 for all")
 	complete(cmd, "order", "number", "best")
@@ -92,13 +92,13 @@ func (a *app) listSweeps(cmd *cobra.Command, c *connection, out format, tenant, 
 			break
 		}
 	}
-	if !answered { // the policy answers nobody
+	if !answered { // the policy does not use admission
 		l.table.dropLast()
 	}
 	return l.close("no sweeps; start one with 'outbid run FILE.yaml' ('outbid init' writes an example)")
 }
 
-// trialFilter says which trials are listed, and how.
+// trialFilter selects and orders the listed trials.
 type trialFilter struct {
 	state, order string
 	limit        int
@@ -163,7 +163,7 @@ func trialLister(a *app, out format, sweep *outbidv1.Sweep) *lister[trialView] {
 	return l
 }
 
-// checkState refuses a state that does not exist; "" is any.
+// checkState rejects an unknown state; "" means any.
 func checkState[T ~int32](state string, names map[int32]string, word func(T) string) error {
 	if state == "" {
 		return nil
@@ -183,12 +183,12 @@ func (a *app) nodesCommand() *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
 		Use:   "nodes",
-		Short: "List nodes, their devices and who holds them",
-		Long: `Nodes lists the machines with a worker, what devices they have, and which trial holds each device.
-Nodes that said goodbye are left out unless --all is given.`,
+		Short: "List nodes, their devices and the trials that hold them",
+		Long: `Nodes lists the machines with a worker, their devices, and which trial holds each device.
+Nodes whose workers have left are omitted unless --all is given.`,
 		Example: `  outbid nodes
   outbid nodes -o json | jq -r '.[] | select(.state == "lost").name'`,
-		Args:              exactly(),
+		Args:              exactArgs(),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := a.connect()
@@ -230,11 +230,11 @@ Nodes that said goodbye are left out unless --all is given.`,
 		},
 	}
 	outputFlag(cmd, &out)
-	cmd.Flags().BoolVar(&all, "all", false, "also nodes that said goodbye")
+	cmd.Flags().BoolVar(&all, "all", false, "also show nodes that have left")
 	return cmd
 }
 
-// deviceSummary counts devices by type, those that are free, and names who holds the others.
+// deviceSummary counts devices by type and the free ones, and names the trials that hold the others.
 func deviceSummary(devices []deviceView) (types string, free int, runs string) {
 	counts := map[string]int{}
 	holders := map[string]bool{}

@@ -9,7 +9,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// livePresenter redraws a few lines in place. It never clears the screen and leaves what was above alone.
+// livePresenter redraws a few lines in place. It never clears the screen or changes the lines above.
 type livePresenter struct {
 	w     io.Writer
 	term  terminal
@@ -17,18 +17,18 @@ type livePresenter struct {
 	drawn int
 	last  time.Time
 	notes noteLog
-	// failed tells of failures, each kind once.
+	// failed shows each kind of failure once.
 	failed failureLog
-	// recent are the newest notes, oldest first.
+	// recent has the newest notes, oldest first.
 	recent []*outbidv1.SweepNote
 }
 
 const (
-	// redrawEvery bounds how often the lines are drawn.
+	// redrawEvery is the shortest time between redraws.
 	redrawEvery = 100 * time.Millisecond
 	// recentNotes is how many notes stay on the screen.
 	recentNotes = 4
-	// minBar and maxBar bound the bar's columns.
+	// minBar and maxBar bound the bar's width.
 	minBar, maxBar = 5, 24
 )
 
@@ -46,42 +46,42 @@ func (lp *livePresenter) update(p *progress, u *outbidv1.WatchSweepResponse) err
 	return lp.draw(lines, columns)
 }
 
-// takeNotes writes new warnings above what moves, once each, where they stay; other notes move with the rest.
+// takeNotes prints new warnings once, permanently above the moving lines. Other notes are part of the moving lines.
 func (lp *livePresenter) takeNotes(p *progress) error {
 	columns, _ := lp.term.size()
 	for _, n := range lp.notes.fresh(p.sweep.GetNotes()) {
 		switch {
-		case !warns(n):
+		case !isWarning(n):
 			lp.recent = append(lp.recent, n)
 		case lp.failed.isNews(n):
-			lp.above(hang(noteTime(n, lp.now())+" "+noteLine(n), columns))
+			lp.printAbove(hang(noteTime(n, lp.now())+" "+noteLine(n), columns))
 		}
 	}
 	for _, line := range lp.failed.excerpts() {
 		if !strings.HasPrefix(line, " ") {
 			line = lp.now().Format(time.TimeOnly) + " " + line
 		}
-		lp.above(line)
+		lp.printAbove(line)
 	}
 	lp.recent = lp.recent[max(0, len(lp.recent)-recentNotes):]
 	return nil
 }
 
-// above writes a line above what moves, where it stays.
-func (lp *livePresenter) above(line string) {
+// printAbove prints a permanent line above the moving lines.
+func (lp *livePresenter) printAbove(line string) {
 	lp.hide()
-	lp.last = time.Time{} // what moves is drawn again at once
+	lp.last = time.Time{} // redraw the moving lines at once
 	_, _ = fmt.Fprintln(lp.w, line)
 }
 
-// warns says whether a note is a warning or an error.
-func warns(n *outbidv1.SweepNote) bool { return n.GetLevel() != "info" && n.GetLevel() != "" }
+// isWarning reports whether a note is a warning or an error.
+func isWarning(n *outbidv1.SweepNote) bool { return n.GetLevel() != "info" && n.GetLevel() != "" }
 
 func noteTime(n *outbidv1.SweepNote, now time.Time) string {
 	return n.GetTime().AsTime().In(now.Location()).Format(time.TimeOnly)
 }
 
-// draw replaces the lines of before.
+// draw replaces the previous lines.
 func (lp *livePresenter) draw(lines []string, columns int) error {
 	var b strings.Builder
 	b.WriteString("\x1b[?25l") // no cursor while drawing
@@ -91,14 +91,14 @@ func (lp *livePresenter) draw(lines []string, columns int) error {
 	for _, line := range lines {
 		b.WriteString("\r\x1b[2K" + lp.paint(shorten(line, columns-1)) + "\n")
 	}
-	// What was drawn below the new end is wiped.
+	// Clear remaining lines of the previous drawing.
 	b.WriteString("\x1b[J\x1b[?25h")
 	lp.drawn = len(lines)
 	_, err := io.WriteString(lp.w, b.String())
 	return err
 }
 
-// paint makes the first word of a line stand out.
+// paint highlights the first word of a line.
 func (lp *livePresenter) paint(line string) string {
 	if !lp.term.colour || line == "" || line[0] == ' ' {
 		return line
@@ -117,9 +117,9 @@ func (lp *livePresenter) hide() {
 func (lp *livePresenter) result(p *progress) error {
 	lp.hide()
 	columns, _ := lp.term.size()
-	lines := append(lp.failed.alike(), resultLines(p, lp.now())...)
+	lines := append(lp.failed.summary(), resultLines(p, lp.now())...)
 	for i, line := range lines {
-		if !strings.HasPrefix(line, " ") { // values of parameters are to be copied
+		if !strings.HasPrefix(line, " ") { // lines of parameters may be copied, so they stay unpainted
 			lines[i] = hang(line, columns)
 		}
 	}
@@ -127,7 +127,7 @@ func (lp *livePresenter) result(p *progress) error {
 	return err
 }
 
-// liveLines draws a sweep's progress in at most rows lines.
+// liveLines returns a sweep's progress in at most rows lines.
 func liveLines(p *progress, notes []*outbidv1.SweepNote, now time.Time, columns, rows int) []string {
 	s := p.sweep
 	lines := []string{
@@ -137,7 +137,7 @@ func liveLines(p *progress, notes []*outbidv1.SweepNote, now time.Time, columns,
 		"best     " + bestLine(s),
 	}
 	if !p.lost.IsZero() {
-		lines = append(lines, fmt.Sprintf("server   does not answer since %s; trying again",
+		lines = append(lines, fmt.Sprintf("server   has not answered since %s; retrying",
 			formatDuration(now.Sub(p.lost).Seconds())))
 	}
 	if w := s.GetWaiting(); w != "" {
@@ -158,7 +158,7 @@ func liveLines(p *progress, notes []*outbidv1.SweepNote, now time.Time, columns,
 	return lines[:min(len(lines), max(rows, 4))]
 }
 
-// runningLines is the table of the trials that run, in at most rows lines: only the configuration is cut to fit.
+// runningLines returns the table of running trials in at most rows lines. It shortens only the configuration.
 func runningLines(s *outbidv1.Sweep, running []*outbidv1.Trial, columns, rows int) []string {
 	if len(running) == 0 {
 		return nil
@@ -170,7 +170,7 @@ func runningLines(s *outbidv1.Sweep, running []*outbidv1.Trial, columns, rows in
 	t := table{header: []string{"TRIAL", "STEP", strings.ToUpper(clean(s.GetSpec().GetMetric())), "STEPS/S", "WHERE", "CONFIG"}, width: columns}
 	for i, tr := range running[:min(len(running), room)] {
 		t.rows = append(t.rows, runningRow(s, tr))
-		if forks := forkRows(tr); len(t.rows)+len(forks)+len(running)-i-1 <= room { // what there is room for
+		if forks := forkRows(tr); len(t.rows)+len(forks)+len(running)-i-1 <= room { // only if there is room
 			t.rows = append(t.rows, forks...)
 		}
 	}
@@ -222,7 +222,7 @@ func trialsLine(s *outbidv1.Sweep) string {
 	return line
 }
 
-// stepsLine says how many steps are done and how long the others may take; the bar gets what is left of the columns.
+// stepsLine returns the steps done and the remaining time. The bar gets the remaining columns.
 func stepsLine(p *progress, columns int) string {
 	done, all := p.sweep.GetSteps(), p.sweep.GetOutlook().GetSteps()
 	line, rate := formatCount(done), p.rate()
@@ -243,7 +243,7 @@ func stepsLine(p *progress, columns int) string {
 	return line
 }
 
-// roundRate keeps a rate from flickering in digits nobody reads.
+// roundRate rounds a rate so that irrelevant digits do not flicker.
 func roundRate(rate float64) float64 {
 	switch {
 	case rate >= 100:
@@ -263,7 +263,7 @@ func bestLine(s *outbidv1.Sweep) string {
 	best := s.GetBest()
 	if best == nil || best.Best == nil {
 		if sweepOver(s.GetState()) {
-			return fmt.Sprintf("none: no trial reported %s", s.GetSpec().GetMetric())
+			return fmt.Sprintf("none; no trial reported %s", s.GetSpec().GetMetric())
 		}
 		return "no " + s.GetSpec().GetMetric() + " yet"
 	}
@@ -271,7 +271,7 @@ func bestLine(s *outbidv1.Sweep) string {
 		best.GetNumber(), formatCount(best.GetBestStep()), configLine(configOf(best)))
 }
 
-// place is where a trial runs: the first of its places, and how many more there are.
+// place returns where a trial runs: its first place, and the number of others.
 func place(t trialView) string {
 	if t.Node == "" {
 		return ""
@@ -291,7 +291,7 @@ func place(t trialView) string {
 	return where
 }
 
-// String is the place as people read it: "gpu-1:0,1".
+// String returns the place for display: "gpu-1:0,1".
 func (p placeView) String() string {
 	parts := make([]string, len(p.Devices))
 	for i, d := range p.Devices {

@@ -15,13 +15,13 @@ import (
 // logView is a line of a log.
 type logView struct {
 	Trial  int32      `json:"trial" doc:"number of the trial"`
-	Node   string     `json:"node" doc:"where it ran"`
+	Node   string     `json:"node" doc:"node where it ran"`
 	Stream string     `json:"stream" doc:"stdout, stderr, or outbid for a line that separates a trial's attempts"`
 	Time   *time.Time `json:"time" doc:"time in UTC"`
-	Line   string     `json:"line" doc:"the line without its end"`
+	Line   string     `json:"line" doc:"the line without its newline"`
 }
 
-// logOptions say how lines are printed.
+// logOptions selects how lines are printed.
 type logOptions struct {
 	out                format
 	follow, times, raw bool
@@ -32,18 +32,18 @@ func (a *app) logsCommand() *cobra.Command {
 	var tail int
 	cmd := &cobra.Command{
 		Use:   "logs SWEEP|SWEEP/TRIAL",
-		Short: "Print what trials printed",
-		Long: `Logs prints what the training processes of a sweep, or of one trial, wrote to stdout and stderr. Lines of a
-whole sweep are led by the trial's number. A line of Outbid's own separates the attempts of a trial. With -f it waits
-for more until the sweep, or the trial, ends.
+		Short: "Print the output of trials",
+		Long: `Logs prints what the training processes of a sweep, or of one trial, wrote to stdout and stderr. For a whole
+sweep each line starts with the trial's number. A line from Outbid separates the attempts of a trial. With -f it waits
+for more lines until the sweep, or the trial, ends.
 
-On a terminal control sequences, which could recolour, retitle or rewrite it, are left out; --raw prints them. Other
-outputs hold what was printed.`,
+On a terminal it removes control sequences, which could recolour, retitle or rewrite the terminal; --raw prints them.
+Pipes and files get the unchanged output.`,
 		Example: `  outbid logs digits-1/17
   outbid logs -f digits-1
   outbid logs digits/best --tail 20
   outbid logs digits-1 -o jsonl | jq -r 'select(.stream == "stderr").line'`,
-		Args:              exactly("SWEEP or SWEEP/TRIAL"),
+		Args:              exactArgs("SWEEP or SWEEP/TRIAL"),
 		ValidArgsFunction: a.completeTrials,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if tail < 0 {
@@ -71,13 +71,13 @@ outputs hold what was printed.`,
 	}
 	outputFlag(cmd, &o.out)
 	cmd.Flags().BoolVarP(&o.follow, "follow", "f", false, "wait for more until the end")
-	cmd.Flags().BoolVarP(&o.times, "times", "t", false, "lead each line with its time")
-	cmd.Flags().BoolVar(&o.raw, "raw", false, "print control sequences on a terminal too")
+	cmd.Flags().BoolVarP(&o.times, "times", "t", false, "start each line with its time")
+	cmd.Flags().BoolVar(&o.raw, "raw", false, "print control sequences also on a terminal")
 	cmd.Flags().IntVar(&tail, "tail", 0, "only the last lines; 0 for all")
 	return cmd
 }
 
-// fillLogs names the sweep and trial that a ref means.
+// fillLogs sets the sweep and trial of a ref in the request.
 func (c *connection) fillLogs(cmd *cobra.Command, r ref, req *outbidv1.StreamLogsRequest) error {
 	if r.best || r.trial != nil {
 		t, sweep, err := c.trial(cmd.Context(), r)
@@ -95,7 +95,7 @@ func (c *connection) fillLogs(cmd *cobra.Command, r ref, req *outbidv1.StreamLog
 	return nil
 }
 
-// printLogs prints lines until the stream ends. While following, each line goes out at once.
+// printLogs prints lines until the stream ends. While following, it flushes each line.
 func (a *app) printLogs(next func() (*outbidv1.StreamLogsResponse, error), whole bool, o logOptions) error {
 	w := bufio.NewWriterSize(a.stdout, 64<<10)
 	l := newLister[logView](w, o.out, nil, nil)

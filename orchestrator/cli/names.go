@@ -17,17 +17,17 @@ import (
 // ref names a sweep, or one of its trials.
 type ref struct {
 	sweep string
-	// trial is the number after the slash; nil for the sweep as a whole.
+	// trial is the number after the slash, or nil for the whole sweep.
 	trial *int32
 	// best is set for SWEEP/best.
 	best bool
 }
 
-// parseRef reads SWEEP, SWEEP/TRIAL or SWEEP/best.
+// parseRef parses SWEEP, SWEEP/TRIAL or SWEEP/best.
 func parseRef(arg string) (ref, error) {
 	name, trial, ok := strings.Cut(arg, "/")
 	if name == "" {
-		return ref{}, badInput("%q names no sweep: want SWEEP or SWEEP/TRIAL, such as digits-1 or digits-1/17", arg)
+		return ref{}, badInput("%q does not name a sweep: want SWEEP or SWEEP/TRIAL, such as digits-1 or digits-1/17", arg)
 	}
 	if !ok {
 		return ref{sweep: name}, nil
@@ -42,7 +42,7 @@ func parseRef(arg string) (ref, error) {
 	return ref{sweep: name, trial: new(int32(n))}, nil
 }
 
-// sweepOnly reads an argument that must name a sweep as a whole.
+// sweepOnly parses an argument that must name a whole sweep.
 func sweepOnly(arg string) (ref, error) {
 	r, err := parseRef(arg)
 	if err == nil && (r.trial != nil || r.best) {
@@ -69,7 +69,7 @@ func (a *app) onSweep(ctx context.Context, arg string, f func(*connection, *outb
 	return f(c, sweep)
 }
 
-// find returns the sweep that a name means: the one of that id, or the newest of that name.
+// find returns the sweep with that id, or else the newest sweep with that name.
 func (c *connection) find(ctx context.Context, name string) (*outbidv1.Sweep, error) {
 	got, err := c.GetSweep(ctx, &outbidv1.GetSweepRequest{Sweep: name})
 	if err == nil {
@@ -97,7 +97,7 @@ func (c *connection) find(ctx context.Context, name string) (*outbidv1.Sweep, er
 	return nil, badInput("there is no sweep %q on %s: %s", name, c.target.where(), hint)
 }
 
-// trial finds the trial that a ref names.
+// trial returns the trial that a ref names.
 func (c *connection) trial(ctx context.Context, r ref) (*outbidv1.Trial, *outbidv1.Sweep, error) {
 	sweep, err := c.find(ctx, r.sweep)
 	if err != nil {
@@ -117,10 +117,10 @@ func (c *connection) trial(ctx context.Context, r ref) (*outbidv1.Trial, *outbid
 	return got.GetTrial(), sweep, nil
 }
 
-// completionTimeout keeps the shell from hanging on a server that does not answer.
+// completionTimeout prevents the shell from hanging if the server does not answer.
 const completionTimeout = 2 * time.Second
 
-// pageSize is how many sweeps or trials are asked for at once.
+// pageSize is the number of sweeps or trials per request.
 const pageSize = 500
 
 // sweeps yields every sweep, newest first.
@@ -174,7 +174,7 @@ func (c *connection) trials(ctx context.Context, sweep, order string, limit int,
 	}
 }
 
-// completeSweeps offers the ids and names of sweeps in the wanted states; nil wants all.
+// completeSweeps offers the ids and names of sweeps in the given states, or of all if states is nil.
 func (a *app) completeSweeps(states ...outbidv1.SweepState) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
 		if len(args) > 0 {
@@ -196,7 +196,7 @@ func (a *app) completeTrials(cmd *cobra.Command, args []string, prefix string) (
 	return a.offerTrials(cmd.Context(), name, prefix), cobra.ShellCompDirectiveNoFileComp
 }
 
-// offerSweeps asks the server; without one there is nothing to offer, and no error to print between keystrokes.
+// offerSweeps asks the server for sweeps. It ignores errors, which would appear between keystrokes.
 func (a *app) offerSweeps(ctx context.Context, prefix string, states []outbidv1.SweepState) []string {
 	c, err := a.connect()
 	if err != nil {
@@ -221,7 +221,7 @@ func (a *app) offerSweeps(ctx context.Context, prefix string, states []outbidv1.
 	return offers
 }
 
-// offerTrials lists the trials of a sweep that begin with prefix.
+// offerTrials lists the trials of a sweep whose numbers start with prefix.
 func (a *app) offerTrials(ctx context.Context, name, prefix string) []string {
 	c, err := a.connect()
 	if err != nil {

@@ -12,13 +12,13 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/server"
 )
 
-// natsCommand groups what is about a NATS server of its own.
+// natsCommand groups the commands for a separate NATS server.
 func (a *app) natsCommand() *cobra.Command {
 	return groupCommand(&cobra.Command{
 		Use:   "nats",
-		Short: "Tell a NATS server of its own whom to let in",
-		Long: `The NATS inside 'outbid up' and 'outbid serve' knows whom to let in by itself. A nats-server of its own includes a file
-that 'outbid nats init' writes.`,
+		Short: "Configure the users of a separate NATS server",
+		Long: `The NATS inside 'outbid up' and 'outbid serve' needs no configuration. A separate nats-server includes a file that
+'outbid nats init' writes.`,
 		Example: "  outbid nats init --keys keys --include nats/auth.conf",
 	}, a.natsInitCommand())
 }
@@ -27,22 +27,22 @@ func (a *app) natsInitCommand() *cobra.Command {
 	var keys, include, store string
 	cmd := &cobra.Command{
 		Use:   "init",
-		Short: "Make the cluster's keys and what nats-server includes of them",
-		Long: `Init makes the cluster's keys, unless the directory holds them already, and writes the file that nats.conf includes:
-the operator and the accounts that these keys have signed. The file holds no secret; the keys stay with the machines
-that run 'outbid serve', which takes them with --keys.
+		Short: "Create the cluster's keys and the file that nats-server includes",
+		Long: `Init creates the cluster's keys, unless the directory has them, and writes the file that nats.conf includes: the
+operator and the accounts that these keys signed. The file does not contain secrets. The keys stay on the machines that
+run 'outbid serve --keys DIR'.
 
-With --take-over it also gives these keys the ledger of a nats-server that knew no users or let everybody in by one
-token, as versions before wanted it: stop that server, name the store_dir of its jetstream block, and start it with the
-new configuration. Earlier versions cannot read the ledger after that. It is for one nats-server; the streams of a
-cluster of several are moved with 'nats stream backup' and 'restore'.
+With --take-over it also transfers the ledger of a nats-server without users, or with one token for all, to these keys;
+earlier versions used such servers. Stop that server, give the store_dir of its jetstream block, and start it with the
+new configuration. Earlier versions cannot read the ledger afterwards. This works for a single nats-server; move the
+streams of a NATS cluster with 'nats stream backup' and 'restore'.
 
-Run it again, and have nats-server read its configuration anew, after 'outbid worker remove': then NATS knows of those
-that were removed too, and lets them in no more.`,
+After 'outbid worker remove' run it again, and reload the configuration of nats-server, so that NATS rejects the
+removed workers.`,
 		Example: `  outbid nats init --keys /etc/outbid/keys --include /etc/nats/auth.conf
   outbid nats init --keys /etc/outbid/keys --include /etc/nats/auth.conf --take-over /var/lib/nats
   outbid serve --nats nats://127.0.0.1:4222 --keys /etc/outbid/keys`,
-		Args: exactly(),
+		Args: exactArgs(),
 		RunE: func(*cobra.Command, []string) error {
 			k, err := identity.MakeKeys(keys)
 			if err != nil {
@@ -58,8 +58,8 @@ that were removed too, and lets them in no more.`,
 			}); err != nil {
 				return badInput("--include: %w", trimOp(err))
 			}
-			// The server may run as another user.
-			if err := os.Chmod(include, 0o644); err != nil { //nolint:gosec // it holds no secret
+			// The NATS server may run as another user.
+			if err := os.Chmod(include, 0o644); err != nil { //nolint:gosec // it does not contain secrets
 				return badInput("--include: %w", trimOp(err))
 			}
 			if store != "" {
@@ -79,9 +79,9 @@ that were removed too, and lets them in no more.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&keys, "keys", server.KeysDir(defaultData), "`DIR` of the cluster's keys, made if missing")
+	f.StringVar(&keys, "keys", server.KeysDir(defaultData), "`DIR` of the cluster's keys, created if missing")
 	f.StringVar(&include, "include", filepath.Join(defaultData, "nats-auth.conf"), "`FILE` to write")
-	f.StringVar(&store, "take-over", "", "store `DIR` of a stopped nats-server of an earlier version, whose streams these keys get")
+	f.StringVar(&store, "take-over", "", "store `DIR` of a stopped nats-server of an earlier version, to transfer its streams to these keys")
 	_ = cmd.MarkFlagDirname("keys")
 	_ = cmd.MarkFlagDirname("take-over")
 	_ = cmd.MarkFlagFilename("include")

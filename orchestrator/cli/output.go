@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// format is how a listing is printed.
+// format is the output format of a listing.
 type format string
 
 const (
@@ -22,17 +22,17 @@ const (
 	formatLines format = "jsonl"
 )
 
-// outputFlag gives a command -o.
+// outputFlag adds -o to a command.
 func outputFlag(cmd *cobra.Command, f *format) {
 	*f = formatTable
-	cmd.Flags().VarP(f, "output", "o", "table, json, or jsonl (one object a line)")
+	cmd.Flags().VarP(f, "output", "o", "table, json, or jsonl (one object per line)")
 	complete(cmd, "output", string(formatTable), string(formatJSON), string(formatLines))
 }
 
-// String, Set and Type implement pflag.Value.
+// String implements pflag.Value.
 func (f *format) String() string { return string(*f) }
 
-// Set takes the flag's value.
+// Set implements pflag.Value.
 func (f *format) Set(s string) error {
 	switch format(s) {
 	case formatTable, formatJSON, formatLines:
@@ -42,10 +42,10 @@ func (f *format) Set(s string) error {
 	return fmt.Errorf("want table, json or jsonl")
 }
 
-// Type names the flag's values in help.
+// Type implements pflag.Value; help shows it.
 func (f *format) Type() string { return "FORMAT" }
 
-// lister prints a list as it comes in: JSON as one array, JSON lines one by one, a table at the end.
+// lister prints a list as it arrives: JSON as one array, JSON lines one by one, a table at the end.
 type lister[T any] struct {
 	w      *bufio.Writer
 	format format
@@ -54,12 +54,12 @@ type lister[T any] struct {
 	row    func(T) []string
 }
 
-// newLister prints to w; header and row make the table.
+// newLister prints to w; header and row define the table.
 func newLister[T any](w io.Writer, f format, header []string, row func(T) []string) *lister[T] {
 	return &lister[T]{w: bufio.NewWriter(w), format: f, table: table{header: header}, row: row}
 }
 
-// add takes in one item.
+// add adds one item.
 func (l *lister[T]) add(item T) error {
 	l.count++
 	if l.format == formatTable {
@@ -83,7 +83,7 @@ func (l *lister[T]) add(item T) error {
 	return l.w.WriteByte('\n')
 }
 
-// close ends the list; empty is what a table without rows says.
+// close ends the list. It prints empty for a table without rows.
 func (l *lister[T]) close(empty string) error {
 	switch {
 	case l.format == formatTable && l.count == 0:
@@ -108,7 +108,7 @@ func (a *app) printObject(f format, v any) error {
 	return err
 }
 
-// encodeJSON is encoding/json without its escapes for HTML.
+// encodeJSON encodes like encoding/json but without HTML escapes.
 func encodeJSON(v any, indent bool) ([]byte, error) {
 	var b strings.Builder
 	enc := json.NewEncoder(&b)
@@ -139,10 +139,10 @@ func (n number) MarshalJSON() ([]byte, error) {
 	return json.Marshal(f)
 }
 
-// formatMetric prints a metric with six significant digits.
+// formatMetric formats a metric with six significant digits.
 func formatMetric(v float64) string { return strconv.FormatFloat(v, 'g', 6, 64) }
 
-// formatCount prints a whole number with thousands apart.
+// formatCount formats a whole number with separated thousands.
 func formatCount(n int64) string {
 	s := strconv.FormatInt(n, 10)
 	sign := ""
@@ -155,7 +155,7 @@ func formatCount(n int64) string {
 	return sign + s
 }
 
-// formatDuration prints seconds as people say them: 4.2s, 3m05s, 2h07m, 3d4h.
+// formatDuration formats seconds in common units: 4.2s, 3m05s, 2h07m, 3d4h.
 func formatDuration(seconds float64) string {
 	switch d := time.Duration(seconds * float64(time.Second)); {
 	case seconds < 0 || math.IsNaN(seconds):
@@ -171,7 +171,7 @@ func formatDuration(seconds float64) string {
 	}
 }
 
-// formatGuess prints an estimate of seconds, to the second.
+// formatGuess formats an estimate in whole seconds.
 func formatGuess(seconds float64) string {
 	if seconds < 59.5 {
 		return strconv.FormatFloat(math.Ceil(seconds), 'f', 0, 64) + "s"
@@ -179,7 +179,7 @@ func formatGuess(seconds float64) string {
 	return formatDuration(seconds)
 }
 
-// formatBytes prints a size in binary units.
+// formatBytes formats a size in binary units.
 func formatBytes(n int64) string {
 	units := []string{"B", "KiB", "MiB", "GiB", "TiB"}
 	v, i := float64(n), 0
@@ -192,7 +192,7 @@ func formatBytes(n int64) string {
 	return fmt.Sprintf("%.1f %s", v, units[i])
 }
 
-// clean removes control characters, so that what a user's program wrote cannot move the cursor.
+// clean removes control characters, so that the output of a user's program cannot move the cursor.
 func clean(s string) string {
 	return strings.Map(func(r rune) rune {
 		switch {

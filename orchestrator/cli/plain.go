@@ -7,8 +7,8 @@ import (
 	"unicode"
 )
 
-// controlSequences are what terminals take as commands: CSI sequences, strings (OSC, DCS, SOS, PM, APC) up to their end,
-// and the shorter escapes of ECMA-48, each begun by ESC or by its C1 character.
+// controlSequences matches terminal commands: CSI sequences, strings (OSC, DCS, SOS, PM, APC) up to their end, and the
+// shorter escapes of ECMA-48, each started by ESC or by its C1 character.
 const controlSequences = `(?:\x1b\[|\x{9b})[0-?]*[ -/]*[@-~]` +
 	`|(?:\x1b[\]PX^_]|[\x{9d}\x{90}\x{98}\x{9e}\x{9f}])[^\x07\x1b\x{9c}]*(?:\x07|\x1b\\|\x{9c})` +
 	`|\x1b[ -/]*[0-Z\\^-~]`
@@ -18,10 +18,11 @@ type plainer struct{ sequences *regexp.Regexp }
 
 func newPlainer() plainer { return plainer{regexp.MustCompile(controlSequences)} }
 
-// plain is a line without what would steer a terminal: whole control sequences are left out, as colours are, and other
-// control characters are shown as escapes. After a carriage return a line begins anew, as progress bars do.
+// plain removes everything that would control a terminal. It omits control sequences, such as colours, and escapes
+// other control characters. It keeps only the text after the last carriage return, like a terminal that shows a
+// progress bar.
 func (p plainer) plain(line string) string {
-	if !strings.ContainsFunc(line, steers) {
+	if !strings.ContainsFunc(line, isTerminalControl) {
 		return line
 	}
 	line = p.sequences.ReplaceAllString(line, "")
@@ -30,7 +31,7 @@ func (p plainer) plain(line string) string {
 	var b strings.Builder
 	for _, r := range line {
 		switch {
-		case !steers(r):
+		case !isTerminalControl(r):
 			b.WriteRune(r)
 		case r <= unicode.MaxLatin1:
 			fmt.Fprintf(&b, `\x%02x`, r)
@@ -41,8 +42,8 @@ func (p plainer) plain(line string) string {
 	return b.String()
 }
 
-// steers says whether a terminal takes a character as a command, or shows those after it in another order.
-func steers(r rune) bool {
+// isTerminalControl reports whether a terminal treats a character as a command, or as a change of text direction.
+func isTerminalControl(r rune) bool {
 	switch {
 	case r == '\t':
 		return false

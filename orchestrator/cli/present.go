@@ -9,7 +9,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// plainPresenter prints a line when something is worth one: a note, a new best, and a count now and then.
+// plainPresenter prints a line for each note and each new best trial, and a count at intervals.
 type plainPresenter struct {
 	w       io.Writer
 	now     func() time.Time
@@ -19,18 +19,18 @@ type plainPresenter struct {
 	counted time.Time
 	line    string
 	lost    bool
-	// rounds of forks that had ended, by trial.
+	// rounds maps each trial to its number of ended fork slots.
 	rounds map[int32]int32
 }
 
-// plainEvery is how often a count is printed while nothing else happens.
+// plainEvery is the interval of counts while nothing else happens.
 const plainEvery = 10 * time.Second
 
 func (pp *plainPresenter) update(p *progress, u *outbidv1.WatchSweepResponse) error {
 	if lost := !p.lost.IsZero(); lost != pp.lost {
 		pp.lost = lost
 		if lost {
-			pp.print(p, "the server does not answer; trying again, the sweep is safe in its ledger")
+			pp.print(p, "the server does not answer; retrying, the sweep is safe in its ledger")
 		} else {
 			pp.print(p, "the server is back")
 		}
@@ -59,7 +59,7 @@ func (pp *plainPresenter) update(p *progress, u *outbidv1.WatchSweepResponse) er
 	return nil
 }
 
-// merged prints what a round of a trial's forks came to, if one has ended since the trial was seen before.
+// merged prints the result of a fork slot that ended since the trial's last update.
 func (pp *plainPresenter) merged(p *progress, t *outbidv1.Trial) {
 	if t.GetRound() == nil && t.GetRounds() == 0 {
 		return
@@ -97,12 +97,12 @@ func (pp *plainPresenter) print(p *progress, line string) {
 func (pp *plainPresenter) hide() {}
 
 func (pp *plainPresenter) result(p *progress) error {
-	lines := append(pp.failed.alike(), resultLines(p, pp.now())...)
+	lines := append(pp.failed.summary(), resultLines(p, pp.now())...)
 	_, err := io.WriteString(pp.w, strings.Join(lines, "\n")+"\n")
 	return err
 }
 
-// countLine says how far a sweep is.
+// countLine returns a sweep's progress.
 func countLine(p *progress) string {
 	c, o := p.sweep.GetCounts(), p.sweep.GetOutlook()
 	of := ""
@@ -123,7 +123,7 @@ func countLine(p *progress) string {
 	return line
 }
 
-// noteLine is a note for people.
+// noteLine formats a note.
 func noteLine(n *outbidv1.SweepNote) string {
 	text := clean(n.GetText())
 	if n.Trial != nil {
@@ -135,7 +135,7 @@ func noteLine(n *outbidv1.SweepNote) string {
 	return text
 }
 
-// resultLines say how a sweep ended and what to do next.
+// resultLines returns how a sweep ended and useful next commands.
 func resultLines(p *progress, now time.Time) []string {
 	s := p.sweep
 	head := fmt.Sprintf("%s %s: %s trials, %s steps in %s", s.GetId(), sweepState(s.GetState()),
@@ -147,9 +147,9 @@ func resultLines(p *progress, now time.Time) []string {
 	best := s.GetBest()
 	if best == nil || best.Best == nil {
 		if s.GetState() != outbidv1.SweepState_SWEEP_STATE_FAILED || s.GetReason() == "" {
-			lines = append(lines, noMetric(s)) // else the reason says why
+			lines = append(lines, noMetric(s)) // otherwise the sweep's reason explains it
 		}
-		return append(lines, fmt.Sprintf("what its trials printed: outbid logs %s", s.GetId()))
+		return append(lines, fmt.Sprintf("its trials' output: outbid logs %s", s.GetId()))
 	}
 	if len(best.GetCheckpoints()) > 0 {
 		lines = append(lines, fmt.Sprintf("the best trial's checkpoint: outbid best %s --checkpoint FILE", s.GetId()))
@@ -167,17 +167,17 @@ func resultLines(p *progress, now time.Time) []string {
 	return lines
 }
 
-// jsonPresenter prints each update, and the result, as a line of JSON.
+// jsonPresenter prints one line of JSON for each update and for the result.
 type jsonPresenter struct {
 	w   io.Writer
 	now func() time.Time
 }
 
-// updateView is one line of `run -o json` and `watch -o json`; the last one has the type "result".
+// updateView is one line of `run -o json` and `watch -o json`. The last line has the type "result".
 type updateView struct {
 	Type     string      `json:"type" doc:"update, or result for the last line"`
 	Time     time.Time   `json:"time" doc:"time in UTC"`
-	Sweep    sweepView   `json:"sweep" doc:"the sweep as it stands"`
+	Sweep    sweepView   `json:"sweep" doc:"the sweep's current state"`
 	Trials   []trialView `json:"trials" doc:"trials that changed; every trial in the first line"`
 	ExitCode *int        `json:"exit_code,omitempty" doc:"result only: the exit code of the command"`
 }

@@ -13,15 +13,15 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// previewView is what `preview -o json` prints.
+// previewView is the output of `preview -o json`.
 type previewView struct {
-	Trials      *int32            `json:"trials" doc:"trials in all; null if unbounded"`
-	Steps       *int64            `json:"steps" doc:"steps in all; null if unbounded"`
+	Trials      *int32            `json:"trials" doc:"total trials; null if unbounded"`
+	Steps       *int64            `json:"steps" doc:"total steps; null if unbounded"`
 	DeviceHours *number           `json:"device_hours" doc:"device-hours at --step-seconds; null without it"`
 	Rungs       []rungView        `json:"rungs" doc:"rungs: bracket, until_step, trials, steps"`
-	Examples    []json.RawMessage `json:"examples" doc:"configurations as they would be drawn"`
-	Warnings    []string          `json:"warnings" doc:"what to know before it runs"`
-	Local       bool              `json:"local" doc:"whether it was worked out here, because no server answered"`
+	Examples    []json.RawMessage `json:"examples" doc:"example configurations"`
+	Warnings    []string          `json:"warnings" doc:"warnings about the sweep"`
+	Local       bool              `json:"local" doc:"whether it was computed locally, because no server answered"`
 }
 
 type rungView struct {
@@ -37,14 +37,14 @@ func (a *app) previewCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "preview FILE.yaml",
 		Short: "Show what a sweep would do, without starting it",
-		Long: `Preview checks a sweep's file and shows its rungs, how many trials and steps it will take in all, and examples
-of its configurations. With --step-seconds it also says how many device-hours that is.
+		Long: `Preview checks a sweep's file and shows its rungs, its total trials and steps, and examples
+of its configurations. With --step-seconds it also estimates the device-hours.
 
-The server is asked, because it knows the nodes. If none answers, the same tuner's code runs here.`,
+The server computes the preview, because it knows the nodes. If none answers, the same tuner's code runs here.`,
 		Example: `  outbid preview sweep.yaml
   outbid preview sweep.yaml --step-seconds 2.5
   outbid preview sweep.yaml -o json | jq .steps`,
-		Args:              exactly("FILE.yaml"),
+		Args:              exactArgs("FILE.yaml"),
 		ValidArgsFunction: completeYAML,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if stepSeconds < 0 {
@@ -71,7 +71,7 @@ The server is asked, because it knows the nodes. If none answers, the same tuner
 	return cmd
 }
 
-// preview asks the server, or works it out here if none answers.
+// preview asks the server, or computes the preview locally if none answers.
 func (a *app) preview(ctx context.Context, file *specFile, stepSeconds float64) (
 	got *outbidv1.PreviewSweepResponse, local bool, err error,
 ) {
@@ -113,7 +113,7 @@ func viewPreview(p *outbidv1.PreviewSweepResponse, local bool, stepSeconds float
 	return v
 }
 
-// exampleJSON is a configuration that came as a Struct.
+// exampleJSON returns a configuration as JSON.
 func exampleJSON(s *structpb.Struct) json.RawMessage {
 	return configOf(&outbidv1.Trial{Config: s})
 }
@@ -157,6 +157,6 @@ func (a *app) printPreview(spec *outbidv1.SweepSpec, v previewView, stepSeconds 
 		a.printf("warning: %s\n", clean(w))
 	}
 	if v.Local {
-		a.notef("no server answers, so this was worked out here; which devices there are is not known")
+		a.notef("no server answers, so this was computed locally, without regard to the devices of a cluster")
 	}
 }

@@ -12,14 +12,14 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// pricesView is what outbid prices prints as JSON.
+// pricesView is the output of `prices -o json`.
 type pricesView struct {
 	Policy      string           `json:"policy" doc:"the policy that decides"`
-	Time        *time.Time       `json:"time" doc:"when the prices were made"`
+	Time        *time.Time       `json:"time" doc:"when the prices were set"`
 	SlotSeconds number           `json:"slot_seconds" doc:"length of a slot"`
 	Slots       int32            `json:"slots" doc:"slots that are planned ahead"`
-	Sweeps      int32            `json:"sweeps" doc:"sweeps that the ranges are learnt from"`
-	Ranges      []priceRangeView `json:"ranges" doc:"resource (device, cpu, gib), low (of a slot in which nothing is promised), high (all is), for a unit and a slot"`
+	Sweeps      int32            `json:"sweeps" doc:"number of sweeps from which the ranges are learnt"`
+	Ranges      []priceRangeView `json:"ranges" doc:"resource (device, cpu, gib), low (price of a free slot), high (price of a fully promised slot), per unit and slot"`
 	Prices      []slotPriceView  `json:"prices" doc:"type, begins, ends, device, cpu and gib (prices of a unit for a slot), promised (devices), devices"`
 }
 
@@ -45,14 +45,14 @@ func (a *app) pricesCommand() *cobra.Command {
 	var kind string
 	cmd := &cobra.Command{
 		Use:   "prices",
-		Short: "Show what devices cost in the slots to come",
-		Long: `Prices shows by which prices a policy with admission (oasis) answers sweeps: of a device, a core and a GiB of memory
-for a slot, by type of device. They rise from low to high as a slot is promised to sweeps; low and high are learnt
-from the sweeps that came last. Slots of one price are one line. Other policies have no prices.`,
+		Short: "Show the prices of devices in the next slots",
+		Long: `Prices shows the prices with which a policy with admission (oasis) decides on sweeps: those of a device, a core and a
+GiB of memory for a slot, by type of device. They rise from low to high as more of a slot is promised to sweeps; low
+and high are learnt from the newest sweeps. Slots with equal prices are one line. Other policies do not have prices.`,
 		Example: `  outbid prices
   outbid prices --type v100
   outbid prices -o json | jq '.prices[] | {type, begins, device}'`,
-		Args:              exactly(),
+		Args:              exactArgs(),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := a.connect()
@@ -100,7 +100,7 @@ func viewPrices(got *outbidv1.GetPricesResponse, kind string) pricesView {
 
 func (a *app) showPrices(v pricesView) {
 	if v.Time == nil {
-		a.printf("policy %s has made no prices; oasis makes them when sweeps come\n", v.Policy)
+		a.printf("policy %s does not have prices; oasis sets them when sweeps arrive\n", v.Policy)
 		return
 	}
 	a.printf("prices of %s, for a slot of %s, learnt from %s\n", a.when(v.Time), formatDuration(float64(v.SlotSeconds)), english.Plural(int(v.Sweeps), "sweep", ""))
@@ -138,7 +138,7 @@ func viewAdmission(a *outbidv1.Admission) *admissionView {
 	return v
 }
 
-// admissionWord is a sweep's admission in a list.
+// admissionWord returns a sweep's admission for a list.
 func admissionWord(v *admissionView) string {
 	switch {
 	case v == nil:
@@ -149,7 +149,7 @@ func admissionWord(v *admissionView) string {
 	return v.Kind
 }
 
-// admissionLine is what a sweep was answered, with times in this machine's zone.
+// admissionLine describes a sweep's admission, with local times.
 func (a *app) admissionLine(of *outbidv1.Admission) string {
 	v := viewAdmission(of)
 	if v == nil {
@@ -160,20 +160,20 @@ func (a *app) admissionLine(of *outbidv1.Admission) string {
 		return fmt.Sprintf("admitted: %d to %s from %s, ends %s, payoff %s", v.Least, english.Plural(int(v.Most), "worker", ""), a.when(v.Begins), a.when(v.Ends),
 			formatMetric(float64(v.Worth-v.Cost)))
 	case "waiting":
-		text := fmt.Sprintf("not admitted now: would cost %s and be worth %s", formatMetric(float64(v.Cost)), formatMetric(float64(v.Worth)))
+		text := fmt.Sprintf("not admitted now: it would cost %s and is worth %s", formatMetric(float64(v.Cost)), formatMetric(float64(v.Worth)))
 		if v.Cost == 0 {
 			return clean(v.Text)
 		}
 		if v.Again != nil {
-			return text + "; would be at " + a.when(v.Again)
+			return text + "; would be admitted at " + a.when(v.Again)
 		}
-		return text + "; at these prices no later hour would do"
+		return text + "; at these prices it would not be admitted later either"
 	default:
 		return clean(v.Text)
 	}
 }
 
-// printSchedule prints the workers that a sweep is promised.
+// printSchedule prints the workers promised to a sweep.
 func (a *app) printSchedule(of *outbidv1.Admission) {
 	v := viewAdmission(of)
 	if v == nil || len(v.Schedule) == 0 {

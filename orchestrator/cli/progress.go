@@ -7,35 +7,35 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// progress is what a follower knows of a sweep. It is built from updates and holds no clock of its own.
+// progress is a follower's view of a sweep. It is built from updates and does not read a clock.
 type progress struct {
 	sweep  *outbidv1.Sweep
 	trials map[int32]*outbidv1.Trial
-	// samples of the steps done, for the rate; the newest last.
+	// samples of the steps done, for the rate; the newest is last.
 	samples []sample
-	// lost says since when the server does not answer; zero while it does.
+	// lost is when the server stopped answering, or zero while it answers.
 	lost time.Time
 }
 
-// sample is how many steps were done at a time.
+// sample is the number of steps done at a time.
 type sample struct {
 	at    time.Time
 	steps int64
 }
 
-// rateWindow is how far back the rate looks: long enough to be calm, short enough to follow a change.
+// rateWindow is the period of the rate: long enough to be stable, short enough to follow changes.
 const rateWindow = 15 * time.Second
 
 func newProgress() *progress { return &progress{trials: map[int32]*outbidv1.Trial{}} }
 
-// update takes in what WatchSweep sent.
+// update applies a message of WatchSweep.
 func (p *progress) update(u *outbidv1.WatchSweepResponse, now time.Time) {
 	p.lost = time.Time{}
 	if u.GetSweep() != nil {
 		p.sweep = u.GetSweep()
 	}
 	for _, t := range u.GetTrials() {
-		// Only those that run are shown; a sweep may have a hundred thousand others.
+		// Keep only running trials; a sweep may have a hundred thousand others.
 		if t.GetState() == outbidv1.TrialState_TRIAL_STATE_RUNNING || t.GetRound() != nil {
 			p.trials[t.GetNumber()] = t
 		} else {
@@ -48,7 +48,7 @@ func (p *progress) update(u *outbidv1.WatchSweepResponse, now time.Time) {
 	}
 }
 
-// rate is steps per second over the window; 0 if unknown.
+// rate returns steps per second over the window, or 0 if unknown.
 func (p *progress) rate() float64 {
 	if len(p.samples) < 2 {
 		return 0
@@ -61,7 +61,7 @@ func (p *progress) rate() float64 {
 	return max(0, float64(last.steps-first.steps)/seconds)
 }
 
-// running lists the trials that run, and those whose forks are being consolidated, by number.
+// running returns the running trials, and those whose forks are being averaged, by number.
 func (p *progress) running() []*outbidv1.Trial {
 	list := make([]*outbidv1.Trial, 0, len(p.trials))
 	for _, t := range p.trials {
@@ -71,10 +71,10 @@ func (p *progress) running() []*outbidv1.Trial {
 	return list
 }
 
-// over says whether the sweep has ended.
+// over reports whether the sweep has ended.
 func (p *progress) over() bool { return sweepOver(p.sweep.GetState()) }
 
-// sweepOver says whether a sweep in that state has ended.
+// sweepOver reports whether a sweep in that state has ended.
 func sweepOver(s outbidv1.SweepState) bool {
 	switch s {
 	case outbidv1.SweepState_SWEEP_STATE_DONE, outbidv1.SweepState_SWEEP_STATE_STOPPED,
@@ -85,7 +85,7 @@ func sweepOver(s outbidv1.SweepState) bool {
 	}
 }
 
-// endCode is the exit code for a sweep's end.
+// endCode returns the exit code for a sweep's end.
 func endCode(s outbidv1.SweepState) int {
 	switch s {
 	case outbidv1.SweepState_SWEEP_STATE_DONE:
@@ -107,7 +107,7 @@ type noteLog struct {
 	last *outbidv1.SweepNote
 }
 
-// fresh returns the notes that came since the last call.
+// fresh returns the notes that are new since the last call.
 func (n *noteLog) fresh(notes []*outbidv1.SweepNote) []*outbidv1.SweepNote {
 	from := 0
 	for i, note := range notes {

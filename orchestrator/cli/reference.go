@@ -16,9 +16,9 @@ func (a *app) docsCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "docs FILE.md",
 		Short:   "Write the reference of the command line",
-		Long:    "Docs writes what docs/cli.md holds: every command with its flags, and what the JSON of listings means.",
+		Long:    "Docs writes docs/cli.md: every command with its flags, and the fields of the JSON output.",
 		Example: "  outbid docs docs/cli.md",
-		Args:    exactly("FILE.md"),
+		Args:    exactArgs("FILE.md"),
 		Hidden:  true,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return writeWhole(args[0], func(w io.Writer) error {
@@ -29,9 +29,9 @@ func (a *app) docsCommand() *cobra.Command {
 	}
 }
 
-// reference is the whole command line as Markdown.
+// reference returns the documentation of the whole command line as Markdown.
 func reference(root *cobra.Command) string {
-	// Cobra adds it when a command runs; the reference is the same before and after.
+	// Cobra adds the help command when a command runs; add it now so that the result is always the same.
 	root.InitDefaultHelpCmd()
 	var b strings.Builder
 	b.WriteString(`# The command line
@@ -40,13 +40,12 @@ This file is written by ` + "`outbid docs docs/cli.md`" + `; a test fails when i
 
 ` + root.Long + "\n\n" + `## For every command
 
-A sweep is named by its id (` + "`digits-1`" + `), or by its name (` + "`digits`" + `), which means the newest sweep of
-that name. A trial is ` + "`digits-1/17`" + `, or ` + "`digits-1/best`" + ` for the best one. With
-` + "`outbid completion`" + ` the shell completes all of these.
+Commands accept a sweep's id (` + "`digits-1`" + `), or its name (` + "`digits`" + `) for the newest sweep with that name. A trial is
+` + "`digits-1/17`" + `, or ` + "`digits-1/best`" + ` for the best one. With ` + "`outbid completion`" + ` the shell completes these names.
 
-A command acts on the server that ` + "`--server`" + ` names, or else ` + "`OUTBID_URL`" + `, or else on that of ` + "`./.outbid`" + `. Where no server was ever
-started from the folder it is that of ` + "`~/.outbid`" + `, or else ` + "`" + defaultServer + "`" + `. If the directory's server is down, the command
-says so and uses no other.
+A command uses the server of ` + "`--server`" + `, or else of ` + "`OUTBID_URL`" + `, or else that of the directory ` + "`./.outbid`" + `. If no server was ever
+started from that directory, it uses that of ` + "`~/.outbid`" + `, or else ` + "`" + defaultServer + "`" + `. If the directory's server is down, the command
+fails instead of using another server.
 
 | exit code | meaning |
 |---|---|
@@ -55,7 +54,7 @@ says so and uses no other.
 | 2 | bad usage or bad input |
 | 3 | the followed sweep was stopped |
 | 4 | no server answers |
-| 130 | interrupted; the sweep goes on |
+| 130 | interrupted; the sweep continues |
 
 `)
 	b.WriteString("Flags of every command:\n\n")
@@ -70,8 +69,8 @@ says so and uses no other.
 	}
 	b.WriteString(`## JSON
 
-` + "`-o json`" + ` prints one object, or for listings one array; ` + "`-o jsonl`" + ` prints one object a line. The fields
-below are stable: later versions only add some. Numbers are numbers, except that NaN and infinities are the strings
+` + "`-o json`" + ` prints one object, or for listings one array; ` + "`-o jsonl`" + ` prints one object per line. The fields
+below are stable: later versions only add fields. NaN and infinities are the strings
 ` + "`\"NaN\"`, `\"Infinity\"` and `\"-Infinity\"`" + `. Times are RFC 3339 in UTC. Absent values are null.
 
 `)
@@ -117,7 +116,7 @@ func unindent(s string) string {
 	return strings.Join(lines, "\n")
 }
 
-// writeFlags writes flags as a table, if there are any but --help.
+// writeFlags writes flags as a table, if there are any except --help.
 func writeFlags(b *strings.Builder, flags *pflag.FlagSet) {
 	var rows []string
 	kinds := map[string]string{

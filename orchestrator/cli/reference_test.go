@@ -66,8 +66,8 @@ func TestEveryCommandExplainsItself(t *testing.T) {
 	}
 }
 
-// Every example must name a command that exists and flags that it has.
-// shellWords splits a command as a shell does: what stands in quotes is one word.
+// shellWords splits a command like a shell: quoted text is one word. TestExamplesParse uses it to check that every example
+// names an existing command and its flags.
 func shellWords(text string) []string {
 	words := regexp.MustCompile(`('[^']*'|"[^"]*"|[^\s'"])+`).FindAllString(text, -1)
 	for i, word := range words {

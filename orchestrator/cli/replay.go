@@ -16,7 +16,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/sim/measure"
 )
 
-// replayOptions are the flags of `outbid replay`.
+// replayOptions has the flags of `outbid replay`.
 type replayOptions struct {
 	policies []string
 	options  []string
@@ -28,25 +28,23 @@ func (a *app) replayCommand() *cobra.Command {
 	var o replayOptions
 	cmd := &cobra.Command{
 		Use:   "replay LEDGER",
-		Short: "Decide a ledger's rounds again, or see what another policy would have made of them",
+		Short: "Repeat the decisions of a ledger, or simulate its sweeps under other policies",
 		Long: `Replay reads a whole ledger: a server's data directory, or a file that "outbid export --ledger" or "outbid sim
 --events" wrote.
 
-Without --policy it lets the policy that decided each round decide it again, on what was known then, and compares: every
-decision must come out as it did. If one does not it prints the first that differ, and ends with exit code 1. The ledger
-says which options the policy had, also where the server was started again with others in between; --policy-option
-overrides them throughout. Ledgers of simulated runs and of older servers do not say it: where those were given policy
-options, give them here too.
+Without --policy each round's policy repeats its decision from the state at that time. All decisions must be the same;
+otherwise it prints the first differences and exits with code 1. The ledger records the policy's options, including
+changes when the server was restarted; --policy-option overrides them for all rounds. Ledgers of simulated runs and of
+older servers do not record them: if such a run had policy options, give them here.
 
-With --policy it answers what would have happened under another policy. The sweeps are run again on the simulator: with
-their own tuners, arriving as they did on the nodes that were there, trials as fast and reporting as they did. The
-ledger's own policy is run so too, with the options that it had last, beside the others, so that like is compared with
-like; what is assumed is printed.`,
+With --policy it shows the results under other policies. The simulator runs the sweeps with their tuners, arrival times,
+nodes, trial speeds and reports. It also runs the ledger's own policy, with its last options, for a fair comparison, and
+prints its assumptions.`,
 		Example: `  outbid replay .outbid
   outbid replay ledger.jsonl --policy-option interval=30s
   outbid replay ledger.jsonl --policy themis,drf
   outbid replay ledger.jsonl --policy fifo -o json`,
-		Args: exactly("LEDGER"),
+		Args: exactArgs("LEDGER"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			l, done, err := a.openLedger(cmd.Context(), args[0])
 			if err != nil {
@@ -61,15 +59,15 @@ like; what is assumed is printed.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringSliceVar(&o.policies, "policy", nil, "`NAMES` of other policies, separated by commas: what would have happened?")
+	f.StringSliceVar(&o.policies, "policy", nil, "`NAMES` of other policies to simulate, separated by commas")
 	f.StringArrayVar(&o.options, "policy-option", nil, "`[POLICY.]NAME=VALUE` of the policies; see docs/scheduling.md")
-	f.BoolVar(&o.timeless, "no-times", false, "leave what differs from run to run (times of decisions, memory) at 0")
+	f.BoolVar(&o.timeless, "no-times", false, "print 0 for results that vary between runs (times of decisions, memory)")
 	outputFlag(cmd, &o.out)
 	complete(cmd, "policy", registry.Names()...)
 	return cmd
 }
 
-// replayOwn lets each policy of the ledger decide its own rounds again.
+// replayOwn lets each policy of the ledger repeat its own decisions.
 func (a *app) replayOwn(ctx context.Context, l ledger.Ledger, o replayOptions) error {
 	found, err := experiment.DecideAgain(ctx, l, o.options)
 	if err != nil {
@@ -78,7 +76,7 @@ func (a *app) replayOwn(ctx context.Context, l ledger.Ledger, o replayOptions) e
 	return a.printDecided(found, o)
 }
 
-// differencesShown bounds what a table shows.
+// differencesShown limits the differences in a table.
 const differencesShown = 10
 
 func (a *app) printDecided(r *experiment.Decided, o replayOptions) error {
@@ -105,13 +103,13 @@ func (a *app) printDecided(r *experiment.Decided, o replayOptions) error {
 		}
 	}
 	if r.Differing > 0 {
-		return fmt.Errorf("%s of %s decisions come out otherwise%s", formatCount(int64(r.Differing)),
+		return fmt.Errorf("%s of %s decisions differ%s", formatCount(int64(r.Differing)),
 			formatCount(int64(r.Decisions)), differHint(r, len(o.options) > 0))
 	}
 	return nil
 }
 
-// differHint says what may be the reason that decisions differ.
+// differHint suggests a reason for different decisions.
 func differHint(r *experiment.Decided, overridden bool) string {
 	unknown := slices.ContainsFunc(r.History, func(p experiment.PolicyPeriod) bool { return !p.Recorded })
 	switch {
@@ -130,7 +128,7 @@ func orNothing(decision string) string {
 	return decision
 }
 
-// replayOthers runs what happened again under the ledger's own policy and others.
+// replayOthers reruns the ledger's sweeps under its own policy and others.
 func (a *app) replayOthers(ctx context.Context, l ledger.Ledger, o replayOptions) error {
 	again, err := experiment.NewRerun(ctx, l, o.policies, o.options)
 	if err != nil {

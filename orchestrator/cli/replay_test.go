@@ -16,7 +16,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/sim/measure"
 )
 
-// replayCommand runs `outbid` with args.
+// runReplay runs `outbid` with args.
 func runReplay(t *testing.T, args ...string) (code int, out, errs string) {
 	t.Helper()
 	a := newTestApp(nil, nil)
@@ -24,7 +24,7 @@ func runReplay(t *testing.T, args ...string) (code int, out, errs string) {
 	return code, a.out.String(), a.err.String()
 }
 
-// simLedger is the ledger of a simulated run.
+// simLedger returns the ledger of a simulated run.
 func simLedger(t *testing.T, policy string, args ...string) string {
 	t.Helper()
 	var jobs strings.Builder
@@ -60,13 +60,13 @@ func TestReplayDecidesTheSame(t *testing.T) {
 	}
 }
 
-// The decisions of Tiresias with another interval are others.
+// TestReplayNamesWhatDiffers checks that Tiresias decides differently with another interval.
 func TestReplayNamesWhatDiffers(t *testing.T) {
 	t.Parallel()
 	file := simLedger(t, "tiresias")
 	code, out, errs := runReplay(t, "replay", file, "--policy-option", "threshold=60")
 	if code != exitFailed || !strings.Contains(out, "of tiresias, batch ") || !strings.Contains(out, "then: ") ||
-		!strings.Contains(errs, "decisions come out otherwise") {
+		!strings.Contains(errs, "decisions differ") {
 		t.Errorf("exit code %d:\n%s\n%s", code, out, errs)
 	}
 }
@@ -115,15 +115,15 @@ func TestReplayOfWhatIsNoLedger(t *testing.T) {
 	}{
 		{[]string{"replay"}, "LEDGER is missing"},
 		{[]string{"replay", filepath.Join(t.TempDir(), "none")}, "no such file"},
-		{[]string{"replay", t.TempDir()}, "holds no ledger: want a server's data directory"},
-		{[]string{"replay", writeFile(t, "a.jsonl", "")}, "is empty: want what 'outbid export --ledger FILE' wrote"},
-		{[]string{"replay", writeFile(t, "b.jsonl", "job_id,submit_s\n")}, "is no ledger that 'outbid export --ledger FILE' wrote"},
+		{[]string{"replay", t.TempDir()}, "does not contain a ledger: want a server's data directory"},
+		{[]string{"replay", writeFile(t, "a.jsonl", "")}, "is empty: want a file written by 'outbid export --ledger FILE'"},
+		{[]string{"replay", writeFile(t, "b.jsonl", "job_id,submit_s\n")}, "is not a ledger written by 'outbid export --ledger FILE'"},
 		{[]string{"replay", changed}, "is damaged: its line has hash"},
 		{[]string{"replay", file, "--policy", "nope"}, `there is no policy "nope"`},
 		{[]string{"replay", file, "--policy-option", "nope=1"}, "policy option nope=1"},
-		{[]string{"export", "--ledger", "x.jsonl", "--data", t.TempDir()}, "holds no ledger"},
+		{[]string{"export", "--ledger", "x.jsonl", "--data", t.TempDir()}, "does not contain a ledger"},
 		{[]string{"export", "--ledger", "x.jsonl", "digits-1"}, `unexpected argument "digits-1"`},
-		{[]string{"export", "--ledger", "x.jsonl", "--format", "csv"}, "--ledger writes everything that happened"},
+		{[]string{"export", "--ledger", "x.jsonl", "--format", "csv"}, "--ledger cannot be combined"},
 		{[]string{"export"}, "SWEEP is missing"},
 	} {
 		code, _, errs := runReplay(t, c.args...)
@@ -133,10 +133,10 @@ func TestReplayOfWhatIsNoLedger(t *testing.T) {
 	}
 }
 
-// The ledger of a server of an older version decides the same again, and is exported as it is. One decision of 69 comes out
-// otherwise, and it is known which and why: the 49th round gave the device to the third trial of a random search whose first
-// had failed for good in the same batch. What that trial would have trained counted as still to do then, so that the sweep was asked
-// before others. It counts no more, and a sweep that is worse off by that has the device.
+// TestReplayOfAnOlderLedger replays and exports the ledger of an older server. One decision of 69 differs, for a known
+// reason. Round 49 gave the device to the third trial of a random search whose first trial had failed for good in the
+// same batch. The older version counted the failed trial's steps as remaining work, so the sweep was asked before
+// others. Now they do not count, and a sweep that is worse off gets the device.
 func TestReplayOfAnOlderLedger(t *testing.T) {
 	t.Parallel()
 	text := ledgertest.Unzipped(t, "../ledger/testdata/format2/ledger.jsonl.gz")

@@ -14,8 +14,8 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// recorded is a ledger as a server would have written it that was started with some policy; nil for a server that did not say.
-// change may change what follows; it may be nil.
+// recorded returns a ledger as a server with these policy settings would write it. p is nil for a server that does not
+// record settings. change, if not nil, changes the following events.
 func recorded(t *testing.T, file string, p *outbidv1.PolicySettings, change func(*outbidv1.Event)) string {
 	t.Helper()
 	old := ledger.NewLines(func() (io.ReadCloser, error) { return os.Open(file) })
@@ -46,7 +46,7 @@ func recorded(t *testing.T, file string, p *outbidv1.PolicySettings, change func
 	return writeFile(t, "recorded.jsonl", text.String())
 }
 
-// tiresias is what a server says of it that was given a threshold.
+// tiresias returns the settings that a server with this threshold records.
 func tiresias(threshold string) *outbidv1.PolicySettings {
 	return &outbidv1.PolicySettings{Name: "tiresias", Options: map[string]string{
 		"threshold": threshold, "interval": "1m0s", "promote": "0", "unit": "job",
@@ -66,7 +66,7 @@ func TestReplayTakesTheLedgersOptions(t *testing.T) {
 		t.Errorf("of one that does: exit code %d:\n%s\n%s", code, out, errs)
 	}
 	code, out, errs = runReplay(t, "replay", file, "--policy-option", "threshold=3600")
-	if code != exitFailed || !strings.Contains(errs, "decisions come out otherwise with the options given here") ||
+	if code != exitFailed || !strings.Contains(errs, "decisions differ with the options given here") ||
 		!strings.Contains(out, "threshold=3600") {
 		t.Errorf("with other options than it says: exit code %d:\n%s\n%s", code, out, errs)
 	}
@@ -83,7 +83,7 @@ func TestReplayTakesTheLedgersOptions(t *testing.T) {
 	}
 }
 
-// A server that was started again with other options: each period of its has its own.
+// TestReplayShowsEachPeriod checks a server that was restarted with other options: each period has its options.
 func TestReplayShowsEachPeriod(t *testing.T) {
 	t.Parallel()
 	rounds, change := 0, tiresias("60")
@@ -115,7 +115,8 @@ func TestReplayOfOptionsThatAreNoMore(t *testing.T) {
 	}
 }
 
-// The ledger's own policy is run with its own options beside others.
+// TestReplayUnderOthersHasTheLedgersOptions checks that the ledger's own policy runs with its own options, besides the
+// other policies.
 func TestReplayUnderOthersHasTheLedgersOptions(t *testing.T) {
 	t.Parallel()
 	plain := simLedger(t, "tiresias", "--option", "threshold=60")

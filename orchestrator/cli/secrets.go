@@ -9,13 +9,13 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/api"
 )
 
-// tokenCommand groups what is about tokens.
+// tokenCommand groups the commands for tokens.
 func (a *app) tokenCommand() *cobra.Command {
 	return groupCommand(&cobra.Command{
 		Use:   "token",
-		Short: "Make tokens for people and tools",
-		Long: `A server that listens beyond loopback asks everybody for a token. Tokens are kept in a file, one a line, which
-'outbid serve --tokens FILE' reads, and reads again when it changes: take a line out and its token opens nothing.`,
+		Short: "Create tokens for users and tools",
+		Long: `A server that listens beyond loopback requires a token from every client. Tokens are in a file, one per line, which
+'outbid serve --tokens FILE' reads, and reads again when it changes: remove a line to revoke its token.`,
 		Example: "  outbid token new --file tokens --name ada",
 	}, a.tokenNewCommand())
 }
@@ -24,31 +24,31 @@ func (a *app) tokenNewCommand() *cobra.Command {
 	var file, name, tenant, role string
 	cmd := &cobra.Command{
 		Use:   "new",
-		Short: "Make a token and print it",
-		Long: `New makes a token, adds it to the file, and prints it: that is the only time it is shown apart from the file.
-Give it to its owner, who sets OUTBID_TOKEN or passes --token-file.
+		Short: "Create a token and print it",
+		Long: `New creates a token, adds it to the file, and prints it once. Give it to its owner, who sets OUTBID_TOKEN or passes
+--token-file.
 
-The role is admin (everything), user (everything with the tenant's sweeps), viewer (may only look), viewer-nologs (a
-viewer that sees no logs, no checkpoints and no values of environment variables) or metrics (may only read /metrics).`,
+The role is admin (everything), user (everything with the tenant's sweeps), viewer (read only), viewer-nologs (a viewer
+without logs, checkpoints and values of environment variables) or metrics (only /metrics).`,
 		Example: `  outbid token new --file tokens --name ada
   outbid token new --file tokens --name prometheus --tenant '*' --role metrics`,
-		Args: exactly(),
+		Args: exactArgs(),
 		RunE: func(*cobra.Command, []string) error {
 			if name == "" {
-				return badInput("--name is missing: say whose token it is")
+				return badInput("--name is missing: name the owner of the token")
 			}
 			token, err := api.MakeToken(file, api.Principal{Name: name, Tenant: tenant, Role: api.Role(role)})
 			if err != nil {
 				return badInput("%w", err)
 			}
 			a.printf("%s\n", token)
-			a.notef("added %s (tenant %s, role %s) to %s; a server that runs with it lets it in within seconds", name, tenant, role, file)
+			a.notef("added %s (tenant %s, role %s) to %s; a running server accepts it within seconds", name, tenant, role, file)
 			return nil
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&file, "file", filepath.Join(defaultData, "tokens"), "`FILE` of the tokens")
-	f.StringVar(&name, "name", "", "whose token it is, as events record it")
+	f.StringVar(&file, "file", filepath.Join(defaultData, "tokens"), "`FILE` with the tokens")
+	f.StringVar(&name, "name", "", "name of the owner, which events record")
 	f.StringVar(&tenant, "tenant", "default", "the owner's tenant; '*' for every tenant")
 	f.StringVar(&role, "role", string(api.RoleUser), "admin, user, viewer, viewer-nologs or metrics")
 	roles := make([]string, 0, len(api.Roles()))
@@ -59,12 +59,12 @@ viewer that sees no logs, no checkpoints and no values of environment variables)
 	return cmd
 }
 
-// tlsCommand groups what is about certificates.
+// tlsCommand groups the commands for certificates.
 func (a *app) tlsCommand() *cobra.Command {
 	return groupCommand(&cobra.Command{
 		Use:   "tls",
-		Short: "Make certificates for the server",
-		Long: `A server that listens beyond loopback needs a certificate. Use one of your own authority, or make one with
+		Short: "Create certificates for the server",
+		Long: `A server that listens beyond loopback needs a certificate. Use one from your own authority, or create one with
 'outbid tls new'.`,
 		Example: "  outbid tls new --dir tls --host tuner.example.org",
 	}, a.tlsNewCommand())
@@ -75,12 +75,12 @@ func (a *app) tlsNewCommand() *cobra.Command {
 	var hosts []string
 	cmd := &cobra.Command{
 		Use:   "new",
-		Short: "Make an authority and a certificate for the server",
-		Long: `New makes a certificate authority, unless there is one in the directory, and a certificate of it for the
-server's names and addresses. Clients need ca.pem alone: outbid --ca ca.pem.`,
+		Short: "Create an authority and a certificate for the server",
+		Long: `New creates a certificate authority, unless the directory has one, and a certificate signed by it for the server's
+names and addresses. Clients need only ca.pem: outbid --ca ca.pem.`,
 		Example: `  outbid tls new --dir tls --host tuner.example.org --host 10.0.0.5
   outbid serve --api 10.0.0.5:7700 --tls-cert tls/cert.pem --tls-key tls/key.pem --tokens tokens`,
-		Args: exactly(),
+		Args: exactArgs(),
 		RunE: func(*cobra.Command, []string) error {
 			if len(hosts) == 0 {
 				return badInput("--host is missing: name the server as clients reach it, such as --host tuner.example.org")
@@ -96,7 +96,7 @@ server's names and addresses. Clients need ca.pem alone: outbid --ca ca.pem.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&dir, "dir", filepath.Join(defaultData, "tls"), "`DIR` to write to")
-	f.StringSliceVar(&hosts, "host", nil, "name or address of the server; may be given several times")
+	f.StringSliceVar(&hosts, "host", nil, "name or address of the server; may be repeated")
 	_ = cmd.MarkFlagDirname("dir")
 	return cmd
 }

@@ -19,26 +19,26 @@ func (a *app) serveCommand() *cobra.Command {
 		Long: `Serve runs the orchestrator without a worker: the ledger, the control loop and the API. NATS runs in the same
 process and listens on --nats-listen, or is named with --nats.
 
-With --nats several servers may be started: one leads, those with --standby wait and take over when it is gone. NATS
-must sync before it acknowledges ("sync_interval: always" in its configuration).
+With --nats several servers can run: one leads, those with --standby wait and take over when it is gone. NATS must sync
+before it acknowledges ("sync_interval: always" in its configuration).
 
-On its first start it makes the cluster's keys in DATA/keys, unless --keys names another directory: NATS lets in whom
-they have signed, and workers take orders of nobody else. Whoever can read them is the server; standbys need the same.
-A NATS of its own is told of them by 'outbid nats init'; one whose users somebody else makes takes --nats-creds or
---nats-nkey. Workers join one by one ('outbid worker token').
+The first start creates the cluster's keys in DATA/keys, or in the directory of --keys. NATS admits only clients that
+these keys signed, and workers accept only orders signed by them. Anyone who can read them can act as the server;
+standbys need the same keys. Configure a separate NATS with 'outbid nats init'; for a NATS with separately managed
+users give --nats-creds or --nats-nkey. Workers join one by one ('outbid worker token').
 
---policy says who gets which device; docs/choosing-a-policy.md helps to choose.
+--policy selects the policy that gives devices to trials; docs/choosing-a-policy.md helps to choose.
 
-Beyond loopback the API needs --tls-cert, --tls-key and --tokens, NATS a certificate.`,
+Beyond loopback the API requires --tls-cert, --tls-key and --tokens, and NATS requires a certificate.`,
 		Example: `  outbid serve
   outbid serve --nats nats://127.0.0.1:4222 --store 's3://outbid/checkpoints?endpoint=http://127.0.0.1:9000'
   outbid serve --nats nats://127.0.0.1:4222 --standby --data .standby --keys .outbid/keys
   outbid serve --api 10.0.0.5:7700 --nats-listen 10.0.0.5:4222 --tls-cert tls/cert.pem --tls-key tls/key.pem --tokens tokens`,
-		Args:              exactly(),
+		Args:              exactArgs(),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		Annotations:       map[string]string{ownInterrupts: "drains"},
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := o.settle(cmd.Flags()); err != nil {
+			if err := o.parse(cmd.Flags()); err != nil {
 				return err
 			}
 			if a.opts.tokenFile != "" {
@@ -48,7 +48,7 @@ Beyond loopback the API needs --tls-cert, --tls-key and --tokens, NATS a certifi
 				return badInput("--nats names a NATS server, --nats-listen starts one here: give only one of them")
 			}
 			if o.Standby && o.NATS.URL == "" {
-				return badInput("--standby wants --nats: the NATS in this process has no other orchestrator")
+				return badInput("--standby requires --nats: the NATS in this process does not serve another orchestrator")
 			}
 			if o.NATS.URL == "" {
 				o.NATS.AnyPort = !cmd.Flags().Changed("nats-listen")
@@ -64,15 +64,15 @@ Beyond loopback the API needs --tls-cert, --tls-key and --tokens, NATS a certifi
 	f.StringVar(&o.NATS.URL, "nats", "", "`URL` of NATS, or several separated by commas; by default it runs in this process")
 	f.StringVar(&o.NATS.Listen, "nats-listen", "127.0.0.1:4222", "`HOST:PORT` of the NATS in this process")
 	f.IntVar(&o.NATS.Replicas, "nats-replicas", 1, "copies of the ledger in a NATS cluster")
-	f.StringVar(&o.NATS.Keys, "keys", "", "`DIR` of the cluster's keys, made if missing (default: DATA/keys)")
-	f.StringVar(&o.NATS.Public, "nats-public", "", "`URL` of NATS that workers are told when they join (default: the server's own)")
-	f.BoolVar(&o.Standby, "standby", false, "with --nats: wait as long as another orchestrator leads, then take over")
-	f.StringVar(&o.Name, "name", "", "name of this orchestrator among those that stand by (default: the machine's)")
+	f.StringVar(&o.NATS.Keys, "keys", "", "`DIR` of the cluster's keys, created if missing (default: DATA/keys)")
+	f.StringVar(&o.NATS.Public, "nats-public", "", "`URL` of NATS for workers that join (default: the server's)")
+	f.BoolVar(&o.Standby, "standby", false, "with --nats: wait while another server leads, then take over")
+	f.StringVar(&o.Name, "name", "", "unique name of this server among standbys (default: the machine's)")
 	_ = cmd.MarkFlagDirname("keys")
 	return cmd
 }
 
-// greetServe says where things are and how workers join.
+// greetServe prints the server's addresses and how workers join.
 func (a *app) greetServe(cfg server.Config, s *server.Server) {
 	keys := cfg.NATS.Keys
 	if keys == "" {
@@ -80,12 +80,12 @@ func (a *app) greetServe(cfg server.Config, s *server.Server) {
 	}
 	a.printf("outbid %s serves at %s\n", a.version, s.URL())
 	a.printf("data is in %s, NATS at %s\n", cfg.Data, s.NATSURL())
-	a.printf("next: outbid worker --keys %s --nats %s%s\n", keys, s.NATSURL(), authority(cfg))
-	a.printf("on another machine: outbid worker join --server %s, with what 'outbid worker token --name NAME' prints here\n", s.URL())
+	a.printf("next: outbid worker --keys %s --nats %s%s\n", keys, s.NATSURL(), caFlag(cfg))
+	a.printf("on another machine: outbid worker join --server %s, with the output of 'outbid worker token --name NAME' here\n", s.URL())
 }
 
-// authority is the flag by which workers trust a certificate that 'outbid tls new' made.
-func authority(cfg server.Config) string {
+// caFlag returns the flag that makes workers trust a certificate of 'outbid tls new'.
+func caFlag(cfg server.Config) string {
 	ca := api.CertFiles(filepath.Dir(cfg.TLSCert)).CA
 	if _, err := os.Stat(ca); cfg.TLSCert == "" || cfg.NATS.URL != "" || err != nil {
 		return ""
@@ -93,23 +93,23 @@ func authority(cfg server.Config) string {
 	return " --ca " + ca
 }
 
-// natsFlags are the flags of a command that connects to NATS.
+// natsFlags adds the flags of commands that connect to NATS.
 func natsFlags(cmd *cobra.Command, o *server.NATSConfig) {
 	f := cmd.Flags()
-	f.StringVar(&o.Creds, "nats-creds", "", "NATS credentials `FILE`, for a NATS whose users somebody else makes")
-	f.StringVar(&o.NKey, "nats-nkey", "", "`FILE` with an NKey seed, for such a NATS")
+	f.StringVar(&o.Creds, "nats-creds", "", "NATS credentials `FILE`, for a NATS with separately managed users")
+	f.StringVar(&o.NKey, "nats-nkey", "", "`FILE` with an NKey seed, for a NATS with separately managed users")
 	_ = cmd.MarkFlagFilename("nats-creds")
 	_ = cmd.MarkFlagFilename("nats-nkey")
 }
 
-// errJoinTokenGone is what a flag of the time when all shared one token gets.
+// errJoinTokenGone is the error for --token-file, which in earlier versions named a token for all workers.
 func errJoinTokenGone(command string) error {
 	if command == "serve" {
-		return badInput("--token-file: there is no join token any more that all workers share: 'serve' makes the cluster's keys in " +
-			"DATA/keys (--keys DIR for another place), and each worker joins with a token of its own " +
+		return badInput("--token-file: workers no longer share a join token: 'serve' creates the cluster's keys in " +
+			"DATA/keys (--keys DIR for another directory), and each worker joins with a separate token " +
 			"('outbid worker token --name NAME'; see docs/guide-platform.md)")
 	}
-	return badInput("--token-file: there is no join token any more that all workers share: on the server run " +
+	return badInput("--token-file: workers no longer share a join token: on the server run " +
 		"'outbid worker token --name NAME > join.token', here 'outbid worker join --server URL --join-token join.token " +
 		"--credentials DIR', then 'outbid worker --credentials DIR'")
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// serverCommands are the commands that run or look after servers and workers.
+// serverCommands returns the commands for servers and workers.
 func (a *app) serverCommands() []*cobra.Command {
 	return []*cobra.Command{
 		a.serveCommand(), a.workerCommand(), a.nodesCommand(), a.doctorCommand(), a.tokenCommand(), a.tlsCommand(),
@@ -14,7 +14,7 @@ func (a *app) serverCommands() []*cobra.Command {
 	}
 }
 
-// groupCommand is a command that only holds others.
+// groupCommand returns a command that only has subcommands.
 func groupCommand(cmd *cobra.Command, inner ...*cobra.Command) *cobra.Command {
 	cmd.AddCommand(inner...)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

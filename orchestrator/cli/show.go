@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// showTrials is how many trials the table of show lists, showNotes how many notes.
+	// showTrials and showNotes are how many trials and notes show prints.
 	showTrials = 10
 	showNotes  = 8
 )
@@ -23,15 +23,15 @@ func (a *app) showCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show SWEEP|SWEEP/TRIAL",
 		Short: "Show a sweep or a trial",
-		Long: `Show tells all about a sweep, with its best trials, or about one trial with its checkpoints.
+		Long: `Show prints a sweep with its best trials, or one trial with its checkpoints.
 
-A trial is named SWEEP/NUMBER, or SWEEP/best for the best one. With --checkpoint the trial's checkpoint is written to a
-file as well: the newest, or that of --step.`,
+A trial is named SWEEP/NUMBER, or SWEEP/best for the best one. With --checkpoint it also writes a checkpoint of the
+trial to a file: the newest, or that of --step.`,
 		Example: `  outbid show digits-1
   outbid show digits-1/17
   outbid show digits/best --checkpoint best.safetensors
   outbid show digits-1/17 -o json | jq .config`,
-		Args:              exactly("SWEEP or SWEEP/TRIAL"),
+		Args:              exactArgs("SWEEP or SWEEP/TRIAL"),
 		ValidArgsFunction: a.completeTrials,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			r, err := parseRef(args[0])
@@ -78,7 +78,7 @@ file as well: the newest, or that of --step.`,
 	}
 	outputFlag(cmd, &out)
 	cmd.Flags().StringVar(&checkpoint, "checkpoint", "", "write the trial's checkpoint to this `FILE`")
-	cmd.Flags().Int64Var(&step, "step", 0, "step of that checkpoint; the newest if not given")
+	cmd.Flags().Int64Var(&step, "step", 0, "step of that checkpoint (default: the newest)")
 	return cmd
 }
 
@@ -110,8 +110,8 @@ func (a *app) showSweep(cmd *cobra.Command, c *connection, r ref, out format) er
 	add("device time", formatDuration(float64(v.DeviceSeconds)))
 	if f := v.Fairness; f != nil && isShared(float64(f.MeanSweeps)) {
 		add("fairness", fairnessLine(f))
-		if last := f.Auction; last != nil && tellsRho(last.AloneSeconds) {
-			add("auction", fmt.Sprintf("rho %s at %s, as round %d left it", formatRho(float64(last.Rho)), a.when(last.Time), last.Round))
+		if last := f.Auction; last != nil && isRhoMeaningful(last.AloneSeconds) {
+			add("auction", fmt.Sprintf("rho %s at %s, after round %d", formatRho(float64(last.Rho)), a.when(last.Time), last.Round))
 		}
 	}
 	add("admission", a.admissionLine(s.GetAdmission()))
@@ -144,23 +144,24 @@ func (a *app) showSweep(cmd *cobra.Command, c *connection, r ref, out format) er
 	return nil
 }
 
-// tellsRho says whether rho tells how a sweep fares by sharing: one that takes seconds alone on its share mostly waits for
-// processes to start, whoever shares with it.
-func tellsRho(alone number) bool { return alone >= 60 }
+// isRhoMeaningful reports whether rho is meaningful. A sweep that would take seconds alone mostly waits for processes to
+// start, regardless of sharing.
+func isRhoMeaningful(alone number) bool { return alone >= 60 }
 
-// isShared reports whether other sweeps use the cluster too, on average over a sweep's life: on a laptop none does.
+// isShared reports whether other sweeps used the cluster too, given the average number over a sweep's life. On a laptop
+// they usually do not.
 func isShared(mean float64) bool { return formatMetric(mean) != "1" }
 
 func fairnessLine(f *fairnessView) string {
-	line := fmt.Sprintf("ends %s after its submission, alone on its share %s (%s)", formatDuration(float64(f.ForecastSeconds)),
+	line := fmt.Sprintf("forecast to end %s after its submission; alone on its share after %s (%s)", formatDuration(float64(f.ForecastSeconds)),
 		formatDuration(float64(f.AloneSeconds)), sharing(float64(f.MeanSweeps)))
-	if tellsRho(f.AloneSeconds) {
+	if isRhoMeaningful(f.AloneSeconds) {
 		line = fmt.Sprintf("rho %s: %s", formatRho(float64(f.Rho)), line)
 	}
 	return line
 }
 
-// sharing says how many sweeps share the cluster, on average over one's life.
+// sharing describes how many sweeps share the cluster on average.
 func sharing(mean float64) string {
 	return formatMetric(mean) + " sweeps share the cluster"
 }
@@ -220,7 +221,7 @@ func (a *app) showTrial(s *outbidv1.Sweep, tr *outbidv1.Trial) {
 	add("bracket", fmt.Sprint(v.Bracket))
 	add("resumes", fmt.Sprintf("%d, restarts %d", v.Resumes, v.Restarts))
 	if v.NodeLosses > 0 {
-		add("nodes lost", fmt.Sprintf("%d under it since it last got further", v.NodeLosses))
+		add("nodes lost", fmt.Sprintf("%d since its last progress", v.NodeLosses))
 	}
 	t.write(a.stdout)
 	if v.Round == nil {
@@ -256,7 +257,7 @@ func (a *app) showStderr(lines []string) {
 	}
 }
 
-// showLeases lists a trial's leases, where there is more to say of them than that it runs on one node.
+// showLeases lists a trial's leases, unless it has only one on one node.
 func (a *app) showLeases(v trialView) {
 	if len(v.Leases) == 0 || len(v.Leases) == 1 && len(v.Leases[0].Places) < 2 {
 		return
@@ -280,7 +281,7 @@ func withReason(state, reason string) string {
 	return state + ": " + clean(reason)
 }
 
-// when prints a time in this machine's zone.
+// when formats a time in this machine's zone.
 func (a *app) when(t *time.Time) string {
 	if t == nil {
 		return ""

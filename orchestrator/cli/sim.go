@@ -16,7 +16,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/sim/workload"
 )
 
-// simOptions are the flags of `outbid sim`.
+// simOptions has the flags of `outbid sim`.
 type simOptions struct {
 	experiment.Options
 	out    format
@@ -40,7 +40,7 @@ func (a *app) simCommand() *cobra.Command {
   outbid sim --cluster themis --made themis-1 --policy drf,tiresias --sweep made.contention=1,2,4 --plots figures
   outbid sim --cluster hadare-aws --made hadare --made-option mix=M-5 --policy hadar,hadare --round 90s
   outbid sim --cluster cluster.yaml --trace jobs.jsonl --policy fifo --events events.jsonl --no-times -o json`,
-		Args:              exactly(),
+		Args:              exactArgs(),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.RestartDelayGiven = cmd.Flags().Changed("restart-delay")
@@ -60,18 +60,18 @@ same trace, policy and seed give the same results.
 ` + wrap(strings.Join(clusterspec.Names(), ", "), 110) + `.
 
 --trace takes Outbid's JSON lines and CSV and the formats of Philly, Helios, Alibaba, Gavel, Shockwave, Muri and
-Tiresias, known by their content, compressed with gzip or not. --made makes a workload with a paper's figures, some of
-them from --trace:
+Tiresias, recognised by their content, compressed with gzip or not. --made generates a workload from a paper's figures,
+sometimes with --trace:
 
 ` + makerLines() + `
 The policies are ` + wrap(strings.Join(registry.Names(), ", "), 100) + `.
---option NAME=VALUE sets an option of every policy that has it, --option POLICY.NAME=VALUE of that one alone.
+--option NAME=VALUE sets an option of every policy that has it, --option POLICY.NAME=VALUE of only that one.
 
 Jobs whose workload says so (hadare's), or all with --forks, may be trained by several forks at once under policies that
-fork jobs: ` + strings.Join(registry.Forking(), ", ") + `. Other policies train each by one process. What forks take beside
-training is --fork-costs.
+fork jobs: ` + strings.Join(registry.Forking(), ", ") + `. Other policies train each job with one process. --fork-costs sets what
+forks take in addition to training.
 
--o json prints one object a line for each policy; its fields are under JSON in docs/cli.md, and their definitions in
+-o json prints one object per line for each policy; docs/cli.md lists its fields under JSON, with definitions in
 docs/scheduling.md.`
 }
 
@@ -83,7 +83,7 @@ func makerLines() string {
 	return b.String()
 }
 
-// wrap breaks a list at commas.
+// wrap breaks a list at spaces.
 func wrap(text string, width int) string {
 	var b strings.Builder
 	line := 0
@@ -107,40 +107,40 @@ func simFlags(cmd *cobra.Command, o *simOptions) {
 	f := cmd.Flags()
 	f.StringVar(&o.Cluster, "cluster", "", "`CLUSTER`: a file, a short form such as v100:12/4, or a paper's name")
 	f.StringVar(&o.Workload.File, "trace", "", "`FILE` of jobs")
-	f.StringVar(&o.Workload.Made, "made", "", "`NAME` of a workload to make")
-	f.StringArrayVar(&o.Workload.Options, "made-option", nil, "`NAME=VALUE` of what --made makes; given wrongly it says which there are")
+	f.StringVar(&o.Workload.Made, "made", "", "`NAME` of a workload to generate")
+	f.StringArrayVar(&o.Workload.Options, "made-option", nil, "`NAME=VALUE` for --made; a wrong name lists all options")
 	f.StringSliceVar(&o.Policies, "policy", []string{registry.Default}, "`NAMES` of policies, separated by commas")
 	f.StringArrayVar(&o.PolicyOptions, "option", nil, "`[POLICY.]NAME=VALUE` of the policies; see docs/scheduling.md")
 	f.Uint64Var(&o.Workload.Seed, "seed", 0, "`SEED` of everything random")
-	f.StringVar(&o.Throughputs, "throughputs", "", "`FILE` of measured steps per second, as Gavel's tables")
+	f.StringVar(&o.Throughputs, "throughputs", "", "`FILE` of measured steps per second, in the format of Gavel's tables")
 	f.DurationVar(&o.Round, "round", 0, "length of a round for the policies that work in rounds (default: their own)")
-	f.DurationVar(&o.RestartDelay, "restart-delay", 10*time.Second, "what it takes a job to go on after its devices changed "+
-		"(traces of Gavel's with --throughputs: 0s, as in its simulator)")
-	f.BoolVar(&o.Mixed, "mixed", false, "let the devices of a job be of several types, the slowest of which sets its pace")
-	f.StringVar(&o.Forks, "forks", "", "how many processes may train a job at once under policies that fork jobs: auto, or the `LEAST-MOST`, such as 2-5")
-	f.Var(&forkCosts{&o.ForkCosts}, "fork-costs", "what forks take to save, a worker to average, and for each that it averages: `SAVE,AVERAGE,EACH`")
+	f.DurationVar(&o.RestartDelay, "restart-delay", 10*time.Second, "how long a job takes to continue after its devices change "+
+		"(Gavel's traces with --throughputs: 0s, as in its simulator)")
+	f.BoolVar(&o.Mixed, "mixed", false, "allow a job devices of several types; the slowest determines its speed")
+	f.StringVar(&o.Forks, "forks", "", "number of processes that train a job at once under policies that fork jobs: auto, or `LEAST-MOST`, such as 2-5")
+	f.Var(&forkCosts{&o.ForkCosts}, "fork-costs", "durations for a fork to save, for an average, and for each fork that it averages: `SAVE,AVERAGE,EACH`")
 	f.Float64SliceVar(&o.Slowdown, "slowdown", nil, "slowdown of jobs by `SPREAD`: slot,machine,rack,cluster, such as "+
 		"1,1,1.1,1.3 (default: the workload's; with --throughputs none)")
 	f.DurationVar(&o.Mishaps.NodeFails, "node-fails", 0, "mean time until a node fails; 0 for never")
-	f.DurationVar(&o.Mishaps.NodeBack, "node-back", 10*time.Minute, "mean time until it is back")
+	f.DurationVar(&o.Mishaps.NodeBack, "node-back", 10*time.Minute, "mean time until a failed node is back")
 	f.DurationVar(&o.Mishaps.JobFails, "job-fails", 0, "mean time until a running job fails; 0 for never")
 	f.IntVar(&o.Workload.Jobs, "jobs", 0, "run only the first `N` jobs")
-	f.StringVar(&o.Workload.Window, "window", "", "run the jobs of a time: `FROM:TO` or busiest:LENGTH, such as busiest:14d")
+	f.StringVar(&o.Workload.Window, "window", "", "run the jobs of a period: `FROM:TO` or busiest:LENGTH, such as busiest:14d")
 	f.StringSliceVar(&o.Workload.Tenants, "tenants", nil, "run the jobs of these `TENANTS`, separated by commas")
-	f.Float64Var(&o.Workload.Load, "load", 1, "make arrivals so many times as dense")
-	f.Float64Var(&o.Workload.Length, "length", 1, "make jobs so many times as long")
+	f.Float64Var(&o.Workload.Load, "load", 1, "factor for the density of arrivals")
+	f.Float64Var(&o.Workload.Length, "length", 1, "factor for the length of jobs")
 	f.BoolVar(&o.Workload.Lenient, "lenient", false, "count and skip broken rows, and jobs that do not fit the cluster")
 	f.StringVar(&o.Workload.JobTable, "job-table", "", "`FILE` of Alibaba's pai_job_table that belongs to a pai_task_table")
 	f.IntVar(&o.Parallel, "parallel", 1, "how many policies run at once; decision times are best measured one by one")
-	f.BoolVar(&o.Timeless, "no-times", false, "leave what differs from run to run (times of decisions, memory) at 0")
+	f.BoolVar(&o.Timeless, "no-times", false, "print 0 for results that vary between runs (times of decisions, memory)")
 	f.StringVar(&o.plots, "plots", "", "draw figures into this `DIR`")
-	f.StringVar(&o.events, "events", "", "write every event to this `FILE` as JSON lines; with several policies one file each")
-	f.StringVar(&o.apps, "apps", "", "write how each app fared under each policy to this `FILE` as JSON lines")
-	f.BoolVar(&o.Alone, "alone", false, "simulate every app once more, alone on its share of the cluster, and compare")
-	f.StringVar(&o.save, "save-trace", "", "write the trace that is run to this `FILE` as JSON lines")
-	f.StringVar(&o.sweep, "sweep", "", "run all at each of several values: `SETTING=VALUE,VALUE,…` of "+experiment.SweepSettings)
+	f.StringVar(&o.events, "events", "", "write every event to this `FILE` as JSON lines; with several policies, one file for each")
+	f.StringVar(&o.apps, "apps", "", "write each app's results under each policy to this `FILE` as JSON lines")
+	f.BoolVar(&o.Alone, "alone", false, "also simulate every app alone on its share of the cluster, and compare")
+	f.StringVar(&o.save, "save-trace", "", "write the trace of this run to this `FILE` as JSON lines")
+	f.StringVar(&o.sweep, "sweep", "", "run everything for each of several values: `SETTING=VALUE,VALUE,…` of "+experiment.SweepSettings)
 	outputFlag(cmd, &o.out)
-	f.Lookup("output").Usage = "table, or json: one object a line for each policy"
+	f.Lookup("output").Usage = "table, or json: one object per line for each policy"
 	complete(cmd, "policy", registry.Names()...)
 	complete(cmd, "made", workload.Names()...)
 	for _, name := range []string{"trace", "throughputs", "events", "apps", "save-trace", "job-table"} {
@@ -149,7 +149,7 @@ func simFlags(cmd *cobra.Command, o *simOptions) {
 	_ = cmd.MarkFlagDirname("plots")
 }
 
-// forkCosts reads what rounds of forks take.
+// forkCosts parses the costs of a fork slot.
 type forkCosts struct{ to *sim.ForkCosts }
 
 // Set implements pflag.Value.
@@ -180,7 +180,7 @@ func (f *forkCosts) String() string {
 	return fmt.Sprintf("%s,%s,%s", f.to.Upload, f.to.Average, f.to.Each)
 }
 
-// sim checks what was asked for, runs it, and prints and draws what came out.
+// sim checks the options, runs the simulation, and prints and draws the results.
 func (a *app) sim(ctx context.Context, o simOptions) error {
 	plans, sweep, err := planSim(o)
 	if err != nil {
@@ -194,7 +194,7 @@ func (a *app) sim(ctx context.Context, o simOptions) error {
 	return a.runSims(ctx, o, sweep, plans)
 }
 
-// planSim checks what was asked for: at every value of the sweep, or once without one.
+// planSim checks the options: at every value of the sweep, or once without a sweep.
 func planSim(o simOptions) ([]*experiment.Plan, *experiment.Sweep, error) {
 	if o.sweep == "" {
 		p, err := experiment.NewPlan(o.Options)

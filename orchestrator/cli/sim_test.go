@@ -25,7 +25,7 @@ import (
 const simJobs = "job_id,submit_s,num_gpus,duration_s,tenant,status,model,gpu_type,extra\n" +
 	"a,0,1,100,x,,,,\nb,50,2,100,y,,,,\nc,60,4,100,y,,,,\n"
 
-// fakeEngine answers with what it was asked, and figures that a real run could have.
+// fakeEngine returns its requests, and figures that a real run could have.
 func fakeEngine(asked *[]experiment.Request) experiment.Engine {
 	return func(ctx context.Context, r experiment.Request) (measure.Result, error) {
 		*asked = append(*asked, r)
@@ -45,7 +45,7 @@ func fakeEngine(asked *[]experiment.Request) experiment.Engine {
 			if ctx.Err() != nil {
 				return measure.Result{}, context.Cause(ctx)
 			}
-			// The next job arrives before this one ends in the trace; time goes on here.
+			// In the trace the next job arrives before this one ends; here time only advances.
 			for k := range r.Trace.Jobs[i+1:] {
 				r.Trace.Jobs[i+1+k].Submit = max(r.Trace.Jobs[i+1+k].Submit, at)
 			}

@@ -9,7 +9,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/sim/experiment"
 )
 
-// simShow tells how far runs are: on a terminal in one line that changes, elsewhere every few seconds.
+// simShow prints the progress of runs: on a terminal in one changing line, elsewhere every few seconds.
 type simShow struct {
 	app     *app
 	mu      sync.Mutex
@@ -18,7 +18,7 @@ type simShow struct {
 	shown   bool
 }
 
-// The pauses between two words of progress.
+// The intervals between two lines of progress.
 const (
 	terminalPause = 200 * time.Millisecond
 	filePause     = 10 * time.Second
@@ -53,7 +53,7 @@ func (s *simShow) tell(policy string, at experiment.Progress) {
 	_, _ = fmt.Fprintf(s.app.stderr, "\r\x1b[K%s", line)
 }
 
-// clear removes the line that changes.
+// clear removes the changing line.
 func (s *simShow) clear() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -23,7 +23,7 @@ type sweptResult struct {
 	measure.Result
 }
 
-// runSims runs plans one after another, prints what came out and draws it. sweep is nil for one plan without a setting.
+// runSims runs plans one after another, and prints and draws the results. sweep is nil for one plan without a setting.
 func (a *app) runSims(ctx context.Context, o simOptions, sweep *experiment.Sweep, plans []*experiment.Plan) error {
 	var rows [][]measure.Result
 	var failed error
@@ -60,8 +60,8 @@ func drawSims(dir string, sweep *experiment.Sweep, first *experiment.Plan, rows 
 	return sweep.Draw(first, dir, rows)
 }
 
-// runPlan runs every policy of a plan and prints each result as soon as it and those before it are there, as line makes
-// it. It returns those that there are, also when one failed.
+// runPlan runs every policy of a plan. It prints each result, converted by line, once the previous ones have been
+// printed. It returns the results so far even after a failure.
 func (a *app) runPlan(ctx context.Context, o simOptions, p *experiment.Plan, line func(measure.Result) any) ([]measure.Result, error) {
 	if o.save != "" {
 		if err := writeWhole(o.save, p.Trace.WriteJSON); err != nil {
@@ -116,7 +116,7 @@ func writeFates(w io.Writer, results []measure.Result) error {
 	return nil
 }
 
-// simHeading says what runs on what.
+// simHeading describes the workload and the cluster.
 func simHeading(p *experiment.Plan) string {
 	s := p.Trace.Summary()
 	apps := ""
@@ -127,7 +127,7 @@ func simHeading(p *experiment.Plan) string {
 		clusterspec.Describe(p.Nodes))
 }
 
-// eventsFile is the name for one of several policies: events.jsonl becomes events-fifo.jsonl.
+// eventsFile returns the file for one of several policies: events.jsonl becomes events-fifo.jsonl.
 func eventsFile(file, policy string, policies int) string {
 	if policies == 1 {
 		return file
@@ -136,7 +136,7 @@ func eventsFile(file, policy string, policies int) string {
 	return strings.TrimSuffix(file, end) + "-" + policy + end
 }
 
-// simTable compares results: a row for each policy.
+// simTable compares results: one row per policy.
 func simTable(results []measure.Result) *table {
 	t := &table{header: []string{
 		"POLICY", "JOBS", "MAKESPAN", "JCT", "P50", "P95", "P99", "QUEUE", "SLOWDOWN", "RHO", "MAX", "SI", "JAIN", "LOSS", "TENANTS", "UTIL", "PLACED",
@@ -161,7 +161,7 @@ func simTable(results []measure.Result) *table {
 	return t
 }
 
-// sweepTable is simTable with the sweep's value in front; without a sweep it is that of the one plan.
+// sweepTable is simTable with a first column for the sweep's value. Without a sweep it is the table of the only plan.
 func sweepTable(sweep *experiment.Sweep, rows [][]measure.Result) *table {
 	var all []measure.Result
 	var values []string

@@ -23,7 +23,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// soupOptions are the flags of `outbid soup`.
+// soupOptions has the flags of `outbid soup`.
 type soupOptions struct {
 	out      format
 	trials   int
@@ -34,19 +34,19 @@ type soupOptions struct {
 	get      int32
 }
 
-// makes says whether a soup is to be made; otherwise one is fetched.
+// makes reports whether to make a soup; otherwise one is fetched.
 func (o *soupOptions) makes() bool { return o.uniform || o.evaluate != "" }
 
 func (o *soupOptions) check() error {
 	switch {
 	case o.uniform && o.evaluate != "":
-		return badInput("give either --eval COMMAND, which says what a mean is worth, or --uniform, which averages all")
+		return badInput("give either --eval COMMAND, which evaluates a mean, or --uniform, which averages all")
 	case !o.makes() && o.to == "":
-		return badInput("give --eval COMMAND or --uniform to make a soup, or --to FILE to fetch the one that the sweep keeps")
+		return badInput("give --eval COMMAND or --uniform to make a soup, or --to FILE to fetch the sweep's soup")
 	case o.makes() && o.get != 0:
-		return badInput("--get fetches a soup that is there, and --eval and --uniform make one")
+		return badInput("--get fetches an existing soup, so it cannot be combined with --eval and --uniform, which make one")
 	case o.local && o.to == "":
-		return badInput("--local keeps the soup in no store: give --to FILE")
+		return badInput("--local does not store the soup: give --to FILE")
 	case o.trials < 1:
 		return badInput("-n %d: want a number from 1", o.trials)
 	case o.get < 0:
@@ -59,23 +59,23 @@ func (a *app) soupCommand() *cobra.Command {
 	var o soupOptions
 	cmd := &cobra.Command{
 		Use:   "soup SWEEP",
-		Short: "Average a sweep's best checkpoints, those that help",
-		Long: `Soup makes a greedy soup of a sweep's best trials (Wortsman et al., ICML 2022): the mean begins with the
-checkpoint of the best, and each next one joins it if the mean is then no worse on data of yours. The sweep keeps it:
-it is in the store beside the checkpoints, outbid show lists it, and --to FILE alone fetches it.
+		Short: "Average those of a sweep's best checkpoints that improve the result",
+		Long: `Soup makes a greedy soup of a sweep's best trials (Wortsman et al., ICML 2022). It starts with the checkpoint of the
+best trial, and adds each next one if the mean is then not worse on your data. The soup is stored with the sweep's
+checkpoints, 'outbid show' lists it, and --to FILE without --eval or --uniform fetches it.
 
---eval says what a mean is worth. It is a shell command that finds the checkpoint in $OUTBID_CHECKPOINT, a safetensors
-file, and prints the sweep's metric as its last line: a number, or a JSON object that has it. Use data that the trials
-did not report on, or the soup is chosen by what it is judged by.
+--eval is a shell command that evaluates a mean. It reads the safetensors file $OUTBID_CHECKPOINT, and prints the
+sweep's metric on its last line: a number, or a JSON object with the metric. Use data that the trials did not report
+on; otherwise the same data selects and judges the soup.
 
-The sweep keeps the checkpoints of as many best trials as its spec says (checkpoints: best); others are passed over, as
-are those whose tensors have other names or shapes. --uniform averages all without asking, which helps only where all
-trials began from the same weights. Of soups it keeps as many as of checkpoints, at least one: the newest; all with
-checkpoints: all. They are deleted with the sweep.`,
+The sweep keeps the checkpoints of as many best trials as its spec says (checkpoints: best). Trials without one, or
+with other tensor names or shapes, are skipped. --uniform averages all without evaluation, which helps only if all
+trials started from the same weights. The sweep keeps as many soups as checkpoints, but at least the newest one, and
+all with "checkpoints: all". They are deleted with the sweep.`,
 		Example: `  outbid soup digits --eval 'python evaluate.py "$OUTBID_CHECKPOINT"'
   outbid soup digits --to soup.safetensors
   outbid soup digits -n 5 --uniform --local --to mean.safetensors`,
-		Args:              exactly("SWEEP"),
+		Args:              exactArgs("SWEEP"),
 		ValidArgsFunction: a.completeSweeps(),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := o.check(); err != nil {
@@ -89,16 +89,16 @@ checkpoints: all. They are deleted with the sweep.`,
 		},
 	}
 	outputFlag(cmd, &o.out)
-	cmd.Flags().IntVarP(&o.trials, "number", "n", 10, "how many of the best trials may join")
-	cmd.Flags().StringVar(&o.evaluate, "eval", "", "shell `COMMAND` that prints what the checkpoint in $OUTBID_CHECKPOINT is worth")
-	cmd.Flags().BoolVar(&o.uniform, "uniform", false, "average all, without --eval")
+	cmd.Flags().IntVarP(&o.trials, "number", "n", 10, "how many of the best trials to try")
+	cmd.Flags().StringVar(&o.evaluate, "eval", "", "shell `COMMAND` that prints the metric of the checkpoint in $OUTBID_CHECKPOINT")
+	cmd.Flags().BoolVar(&o.uniform, "uniform", false, "average all trials without an evaluation")
 	cmd.Flags().StringVar(&o.to, "to", "", "write the soup to this `FILE`")
-	cmd.Flags().BoolVar(&o.local, "local", false, "write it to the file only: the sweep does not keep it")
-	cmd.Flags().Int32Var(&o.get, "get", 0, "fetch the soup of this `NUMBER`; the newest if not given")
+	cmd.Flags().BoolVar(&o.local, "local", false, "write the soup only to the file: do not store it with the sweep")
+	cmd.Flags().Int32Var(&o.get, "get", 0, "fetch the soup with this `NUMBER` (default: the newest)")
 	return cmd
 }
 
-// ingredient is a trial that may join a soup.
+// ingredient is a trial that may be part of a soup.
 type ingredient struct {
 	Trial  int32    `json:"trial"`
 	Metric float64  `json:"metric"`
@@ -141,7 +141,7 @@ func (a *app) soup(ctx context.Context, r ref, o soupOptions) error {
 		if err != nil {
 			return err
 		}
-		a.notef("%s keeps it as soup %d: %s", sweep.GetId(), kept.GetNumber(), made.line())
+		a.notef("%s stores it as soup %d: %s", sweep.GetId(), kept.GetNumber(), made.line())
 	}
 	if o.uniform {
 		return nil
@@ -149,7 +149,7 @@ func (a *app) soup(ctx context.Context, r ref, o soupOptions) error {
 	return a.listIngredients(o.out, made.trials)
 }
 
-// madeSoup is a soup in a file, and what it was made of.
+// madeSoup is a soup in a file, and its ingredients.
 type madeSoup struct {
 	file        string
 	size        int64
@@ -162,7 +162,7 @@ func (m *madeSoup) line() string {
 	return fmt.Sprintf("the average of %d of %d checkpoints, %s", m.kept, m.tried, formatBytes(m.size))
 }
 
-// makeSoup writes the soup to the file that was asked for, or to one in dir.
+// makeSoup writes the soup to the requested file, or to one in dir.
 func (a *app) makeSoup(ctx context.Context, c *connection, sweep *outbidv1.Sweep, o soupOptions, dir string) (*madeSoup, error) {
 	trials, sources, err := c.ingredients(ctx, sweep, o.trials, dir)
 	defer closeSources(sources)
@@ -170,7 +170,7 @@ func (a *app) makeSoup(ctx context.Context, c *connection, sweep *outbidv1.Sweep
 		return nil, err
 	}
 	if len(sources) == 0 {
-		return nil, &exitError{code: exitFailed, msg: fmt.Sprintf("no trial of %s that reported %q keeps a checkpoint", sweep.GetId(), sweep.GetSpec().GetMetric())}
+		return nil, &exitError{code: exitFailed, msg: fmt.Sprintf("no trial of %s that reported %q has a checkpoint", sweep.GetId(), sweep.GetSpec().GetMetric())}
 	}
 	made := &madeSoup{file: o.to, tried: len(sources), trials: trials}
 	kept := sources
@@ -217,7 +217,7 @@ func (a *app) listIngredients(out format, trials []*ingredient) error {
 	return l.close("")
 }
 
-// ingredients fetches the checkpoints of the best trials that keep one, best first.
+// ingredients fetches the checkpoints of the best trials that have one, best first.
 func (c *connection) ingredients(ctx context.Context, sweep *outbidv1.Sweep, n int, dir string) ([]*ingredient, []checkpoint.Source, error) {
 	var list []*ingredient
 	var sources []checkpoint.Source
@@ -226,7 +226,7 @@ func (c *connection) ingredients(ctx context.Context, sweep *outbidv1.Sweep, n i
 			return nil, sources, err
 		}
 		if t.Best == nil || len(sources) == n {
-			break // those without a metric come last
+			break // trials without a metric come last
 		}
 		file := filepath.Join(dir, fmt.Sprintf("%s/%d", sweep.GetId(), t.GetNumber()))
 		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
@@ -248,13 +248,13 @@ func (c *connection) ingredients(ctx context.Context, sweep *outbidv1.Sweep, n i
 	return list, sources, nil
 }
 
-// evaluation asks a command of the user's what a mean is worth.
+// evaluation evaluates a mean with the user's command.
 type evaluation struct {
 	app                   *app
 	command, metric, path string
 }
 
-// greedy says which sources make up the greedy soup, and notes of each trial what became of it.
+// greedy returns the sources of the greedy soup, and records for each trial whether it was used.
 func (e *evaluation) greedy(ctx context.Context, sweep *outbidv1.Sweep, trials []*ingredient, sources []checkpoint.Source) ([]checkpoint.Source, *float64, error) {
 	better := func(a, b float64) bool { return a < b }
 	if sweep.GetSpec().GetMode() == "max" {
@@ -264,7 +264,7 @@ func (e *evaluation) greedy(ctx context.Context, sweep *outbidv1.Sweep, trials [
 		if err := e.app.writeAverage(ctx, mean, e.path); err != nil {
 			return 0, err
 		}
-		return e.worth(ctx)
+		return e.evaluate(ctx)
 	})
 	if err != nil {
 		return nil, nil, averageError(err)
@@ -285,8 +285,8 @@ func (e *evaluation) greedy(ctx context.Context, sweep *outbidv1.Sweep, trials [
 	return kept, &soup.Metric, nil
 }
 
-// worth runs the command, and reads the metric from the last line that it prints.
-func (e *evaluation) worth(ctx context.Context) (float64, error) {
+// evaluate runs the command, and reads the metric from the last line of its output.
+func (e *evaluation) evaluate(ctx context.Context) (float64, error) {
 	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", e.command)
 	cmd.Env = append(os.Environ(), "OUTBID_CHECKPOINT="+e.path)
 	cmd.Stderr = e.app.stderr
@@ -314,7 +314,7 @@ func (e *evaluation) worth(ctx context.Context) (float64, error) {
 	return 0, badInput("--eval: its last line is %.60q: want a number, or a JSON object that has %q", last, e.metric)
 }
 
-// writeAverage writes an average to a file: whole, or not at all.
+// writeAverage writes an average to a file atomically.
 func (a *app) writeAverage(ctx context.Context, mean *checkpoint.Average, file string) error {
 	cores := runtime.GOMAXPROCS(0)
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(cores + 1)) // see Average.Write

@@ -17,10 +17,10 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// soupPiece is how much of a soup goes into one message.
+// soupPiece is the amount of a soup in one message.
 const soupPiece = 256 << 10
 
-// publishSoup has the sweep keep a soup, and returns it as the server keeps it.
+// publishSoup stores a soup with the sweep, and returns it as the server stored it.
 func (c *connection) publishSoup(ctx context.Context, sweep string, made *madeSoup) (*outbidv1.Soup, error) {
 	f, err := os.Open(made.file)
 	if err != nil {
@@ -50,16 +50,16 @@ func (c *connection) publishSoup(ctx context.Context, sweep string, made *madeSo
 		if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
 			return nil, fmt.Errorf("read the soup back: %w", err)
 		}
-		piece.Data = slices.Clone(buf[:n]) // a message may still be on its way when the next one is read
+		piece.Data = slices.Clone(buf[:n]) // gRPC may still be sending the previous buffer
 		if sendErr := stream.Send(piece); sendErr != nil || err != nil {
-			break // CloseAndRecv says what was wrong
+			break // CloseAndRecv returns the error
 		}
 	}
 	answer, err := stream.CloseAndRecv()
 	return answer.GetSoup(), err
 }
 
-// fetchSoup writes a soup that the sweep keeps to a file: whole, with the hash that the ledger holds, or not at all.
+// fetchSoup writes a soup of a sweep to a file, atomically and only if its hash matches the ledger.
 func (a *app) fetchSoup(ctx context.Context, c *connection, sweep *outbidv1.Sweep, o soupOptions) error {
 	stream, err := c.GetSoup(ctx, &outbidv1.GetSoupRequest{Sweep: sweep.GetId(), Number: o.get})
 	if err != nil {
@@ -89,7 +89,7 @@ func (a *app) fetchSoup(ctx context.Context, c *connection, sweep *outbidv1.Swee
 	return a.listIngredients(o.out, list)
 }
 
-// soupView is a soup that a sweep keeps.
+// soupView is a soup of a sweep.
 type soupView struct {
 	Number int32      `json:"number"`
 	Metric *number    `json:"metric"`
@@ -117,7 +117,7 @@ func viewSoup(s *outbidv1.Soup) soupView {
 	return v
 }
 
-// soupLine says of a soup what it is worth, what it is of, and whose.
+// soupLine describes a soup: its metric, its trials and its author.
 func (a *app) soupLine(metric string, v soupView) string {
 	line := fmt.Sprintf("%d: ", v.Number)
 	if v.Metric != nil {
@@ -127,28 +127,27 @@ func (a *app) soupLine(metric string, v soupView) string {
 	return line + fmt.Sprintf("of trials %s, of %d tried, %s, %s%s", trials, v.Tried, formatBytes(v.Bytes), a.when(v.Time), by(v.Actor))
 }
 
-// folderPrefix begins the names of folders that soups are made in.
+// folderPrefix is the prefix of the folders in which soups are made.
 const folderPrefix = ".outbid-soup-"
 
-// workFolder makes a folder in place, and removes those there that a soup before left behind as it was killed: of which nobody
-// holds the lock any more.
+// workFolder creates a folder in place. It also removes folders that a killed command left there; their locks are free.
 func workFolder(place string) (dir string, remove func(), err error) {
 	old, _ := filepath.Glob(filepath.Join(place, folderPrefix+"*", "lock"))
 	for _, lock := range old {
 		if f, err := os.OpenFile(lock, os.O_RDWR, 0); err == nil {
 			if syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil {
-				_ = os.RemoveAll(filepath.Dir(lock)) // another time, then
+				_ = os.RemoveAll(filepath.Dir(lock)) // a failure is retried another time
 			}
-			_ = f.Close() // and with it the lock
+			_ = f.Close() // this also releases the lock
 		}
 	}
 	if dir, err = os.MkdirTemp(place, folderPrefix+"*"); err != nil {
 		return "", nil, err
 	}
-	drop := func() { _ = os.RemoveAll(dir) } // what it leaves is the next soup's to remove
+	drop := func() { _ = os.RemoveAll(dir) } // the next soup removes what is left
 	f, err := os.Create(filepath.Join(dir, "new"))
 	if err == nil {
-		if err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err == nil { // before it has the name that others look for
+		if err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err == nil { // lock it before the rename to the name that others look for
 			err = os.Rename(f.Name(), filepath.Join(dir, "lock"))
 		}
 	}

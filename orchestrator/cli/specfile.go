@@ -15,7 +15,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// specFile is a sweep's file that was read.
+// specFile is a parsed sweep file.
 type specFile struct {
 	name string
 	data []byte
@@ -40,10 +40,10 @@ func (a *app) readSpec(name string) (*specFile, error) {
 	}
 	if err := yaml.Unmarshal(data, &written); err != nil {
 		f.hasTuner = true
-		return f, nil //nolint:nilerr // Parse has read the file: what this reader does not know is left as it is
+		return f, nil //nolint:nilerr // Parse has accepted the file, so ignore fields that this reader does not know
 	}
 	if written.Tenant == nil {
-		// Whose sweep it is follows from the token then, which only the server knows.
+		// Without a tenant in the file, the server derives it from the token.
 		f.spec.Tenant = ""
 	}
 	delete(written.Tuner, "seed")
@@ -52,7 +52,7 @@ func (a *app) readSpec(name string) (*specFile, error) {
 	return f, nil
 }
 
-// locate adds the position of a field in the file to an answer of the server about that field.
+// locate adds the position in the file to a server's error about a field.
 func (f *specFile) locate(err error) error {
 	s, ok := grpcStatus(err)
 	if !ok || s.Code() != codes.InvalidArgument {
@@ -64,8 +64,8 @@ func (f *specFile) locate(err error) error {
 	return err
 }
 
-// chooseTuner has a sweep whose file names no tuner drawn by TPE, as the SDK does, if the server is on this machine and a
-// Python here has Optuna.
+// chooseTuner selects TPE for a sweep without a tuner, like the SDK, if the server is on this machine and a Python here
+// has Optuna.
 func (f *specFile) chooseTuner(ctx context.Context, server target) {
 	if f.hasTuner || !spec.UsesModel(f.spec.GetLimits().GetTrials()) || !isLocal(server.url) {
 		return
@@ -84,7 +84,7 @@ func isLocal(server string) bool {
 	return u.Hostname() == "localhost" || net.ParseIP(u.Hostname()).IsLoopback()
 }
 
-// optunaPython returns a Python that has Optuna and the SDK, or "": the one that the binary was installed with, or else python3.
+// optunaPython returns a Python that has Optuna and the SDK, or "". It tries the one next to this binary, then python3.
 func optunaPython(ctx context.Context) string {
 	var candidates []string
 	if binary, err := os.Executable(); err == nil {

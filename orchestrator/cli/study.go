@@ -18,26 +18,26 @@ func (a *app) studyCommand() *cobra.Command {
 	var tables bool
 	cmd := &cobra.Command{
 		Use:   "study FILE",
-		Short: "Run a comparison of policies that was written down before, over seeds, and print its tables",
-		Long: `Study reads tables of policies, workloads and seeds from a YAML file, runs what its results file does not have
-yet, a line for each run, and prints the tables as Markdown: means over the seeds with 95 % intervals. A study
-that is broken off goes on where it was.`,
+		Short: "Run a predefined comparison of policies over seeds, and print its tables",
+		Long: `Study reads tables of policies, workloads and seeds from a YAML file, runs everything that its results file does not
+have yet, a line for each run, and prints the tables as Markdown: means over the seeds with 95 % intervals. An
+interrupted study continues where it stopped.`,
 		Example: `  outbid study docs/comparison/themis.yaml --results themis.jsonl
   outbid study docs/comparison/themis.yaml --results themis.jsonl --tables`,
-		Args: exactly("FILE"),
+		Args: exactArgs("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.study(cmd.Context(), args[0], results, folder, tables)
 		},
 	}
-	cmd.Flags().StringVar(&results, "results", "results.jsonl", "`FILE` of what was run, which is added to")
-	cmd.Flags().StringVar(&folder, "data", ".", "`DIR` of the traces and throughputs that tables name")
-	cmd.Flags().BoolVar(&tables, "tables", false, "print the tables of what was run, and run nothing")
+	cmd.Flags().StringVar(&results, "results", "results.jsonl", "`FILE` of finished runs, to which new ones are added")
+	cmd.Flags().StringVar(&folder, "data", ".", "`DIR` with the traces and throughputs of the tables")
+	cmd.Flags().BoolVar(&tables, "tables", false, "only print the tables of finished runs")
 	_ = cmd.MarkFlagFilename("results")
 	_ = cmd.MarkFlagDirname("data")
 	return cmd
 }
 
-// study runs what is missing and prints the tables.
+// study runs the missing runs and prints the tables.
 func (a *app) study(ctx context.Context, file, results, folder string, tablesOnly bool) error {
 	data, err := os.ReadFile(file)
 	if err != nil {

@@ -25,7 +25,7 @@ func (a *app) submitCommand() *cobra.Command {
 A file named "-" is read from standard input.`,
 		Example: `  outbid submit sweep.yaml
   id=$(outbid submit sweep.yaml) && outbid watch $id`,
-		Args:              exactly("FILE.yaml"),
+		Args:              exactArgs("FILE.yaml"),
 		ValidArgsFunction: completeYAML,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, sweep, err := a.submit(cmd.Context(), args[0])
@@ -54,13 +54,12 @@ func (a *app) runCommand() *cobra.Command {
 -o json a line of JSON for every update and one for the result.
 
 The sweep lives on the server, not in this command. Ctrl-C asks whether to leave it running, to save and pause it, or
-to stop it; a second Ctrl-C, and one without a terminal, leaves it running. A server that is restarted in between is
-waited for.
+to stop it; a second Ctrl-C, or one without a terminal, leaves it running. If the server restarts, run waits for it.
 
 The exit code is 0 when the sweep is done, 1 when it failed, 3 when it was stopped, 130 when it was left running.`,
 		Example: `  outbid run sweep.yaml
   outbid run sweep.yaml -o json | jq -r 'select(.type == "result").sweep.best.config'`,
-		Args:              exactly("FILE.yaml"),
+		Args:              exactArgs("FILE.yaml"),
 		ValidArgsFunction: completeYAML,
 		Annotations:       map[string]string{ownInterrupts: "asks"},
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -87,13 +86,13 @@ func (a *app) watchCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "watch SWEEP",
 		Short: "Follow a sweep to its end",
-		Long: `Watch follows a sweep as 'outbid run' does. Ctrl-C ends the watching, never the sweep.
+		Long: `Watch follows a sweep like 'outbid run'. Ctrl-C ends only watch, never the sweep.
 
 SWEEP is an id such as digits-1, or a name such as digits, which means its newest sweep. The exit code is 0 when the
 sweep is done, 1 when it failed, 3 when it was stopped.`,
 		Example: `  outbid watch digits-1
   outbid watch digits -o json`,
-		Args:              exactly("SWEEP"),
+		Args:              exactArgs("SWEEP"),
 		ValidArgsFunction: a.completeSweeps(),
 		Annotations:       map[string]string{ownInterrupts: "ends"},
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -124,7 +123,7 @@ func (a *app) presenter(ctx context.Context, c *connection, sweep string, out fo
 	}
 }
 
-// submit reads a sweep's file and starts it. The connection is the caller's to close.
+// submit reads a sweep's file and starts it. The caller closes the connection.
 func (a *app) submit(ctx context.Context, name string) (*connection, *outbidv1.Sweep, error) {
 	file, err := a.readSpec(name)
 	if err != nil {
@@ -135,7 +134,7 @@ func (a *app) submit(ctx context.Context, name string) (*connection, *outbidv1.S
 		return nil, nil, err
 	}
 	file.chooseTuner(ctx, c.target)
-	// The key lets a call that was cut off be repeated without starting a second sweep.
+	// The key makes it safe to repeat an interrupted call.
 	req := &outbidv1.SubmitSweepRequest{Spec: file.spec, IdempotencyKey: rand.Text()}
 	got, err := c.SubmitSweep(ctx, req)
 	if unreachableError(err) && ctx.Err() == nil {
@@ -170,7 +169,7 @@ func (a *app) readFile(file string) ([]byte, error) {
 	return data, nil
 }
 
-// trimOp drops the system call's name from an error about a file: people know what they asked for.
+// trimOp removes the system call's name from an error about a file.
 func trimOp(err error) error {
 	if path, ok := errors.AsType[*fs.PathError](err); ok {
 		return fmt.Errorf("%s: %w", path.Path, path.Err)

@@ -5,6 +5,6 @@ import (
 	"github.com/outbid-dev/outbid/worker/subreaper"
 )
 
-// Subreaper is called first thing in the program, before Main. It returns true where a worker had started the
-// program to be the subreaper of a trial, or to average checkpoints, at the end of that.
+// Subreaper must be called first in the program, before Main. If a worker started this process as the subreaper of a
+// trial or to average checkpoints, it does that work and then returns true.
 func Subreaper() bool { return subreaper.Main() || worker.AverageMain() }

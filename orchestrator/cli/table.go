@@ -6,23 +6,25 @@ import (
 	"strings"
 )
 
-// table aligns columns: under a header numbers go to the right, everything else to the left. Cells are plain text.
+// table aligns columns. Under a header it aligns numbers to the right, everything else to the left. Cells are plain
+// text.
 type table struct {
 	header []string
 	rows   [][]string
 	indent string
-	// width is how long a line may be; 0 for no bound. The last column gives way, the others stay whole or are left out.
+	// width is the maximum line length, or 0 for no limit. The last column is shortened; others stay complete or are
+	// omitted.
 	width int
-	// fold continues the last column on further lines instead of cutting it.
+	// fold continues the last column on further lines instead of shortening it.
 	fold bool
-	// spare are the headers of columns that are left out where there is no room, the first of them first.
+	// spare lists the headers of columns that are omitted, in that order, until the table fits.
 	spare []string
 }
 
 const (
-	// minLast is how many characters of the last column are left whatever the width.
+	// minLast is the minimum width of the last column.
 	minLast = 12
-	// minFold is how many a column that is folded wants.
+	// minFold is the minimum width of a folded column.
 	minFold = 24
 )
 
@@ -51,7 +53,7 @@ func (t *table) lines() [][]string {
 	return append([][]string{t.header}, t.rows...)
 }
 
-// parts are what stands in the last of a line's cells, on one line or several.
+// parts returns the lines of a row's last cell.
 func (t *table) parts(cells []string, n, columns, rest int) []string {
 	switch {
 	case n < 0:
@@ -100,7 +102,7 @@ func (t *table) leaveOut() {
 	}
 }
 
-// least is how wide the table is if its last column gives way as far as it goes.
+// least returns the table's width if its last column is as narrow as possible.
 func (t *table) least(widths []int) int {
 	if len(widths) == 0 {
 		return 0
@@ -112,7 +114,7 @@ func (t *table) least(widths []int) int {
 	return t.before(widths) + min(last, enough)
 }
 
-// before is how wide everything before the last column is.
+// before returns the width of everything before the last column.
 func (t *table) before(widths []int) int {
 	used := textWidth(t.indent)
 	for _, w := range widths[:len(widths)-1] {
@@ -121,7 +123,7 @@ func (t *table) before(widths []int) int {
 	return used
 }
 
-// lastRoom is how wide the last column may be; 0 for any width.
+// lastRoom returns the maximum width of the last column, or 0 for no limit.
 func (t *table) lastRoom(widths []int) int {
 	if t.width == 0 || len(widths) < 2 {
 		return 0
@@ -129,7 +131,7 @@ func (t *table) lastRoom(widths []int) int {
 	return max(t.width-t.before(widths), minLast)
 }
 
-// layout finds each column's width and whether it holds only numbers.
+// layout returns each column's width, and whether it contains only numbers.
 func (t *table) layout(lines [][]string) (widths []int, right []bool) {
 	for _, cells := range lines {
 		for i, cell := range cells {
@@ -155,10 +157,10 @@ func (t *table) layout(lines [][]string) (widths []int, right []bool) {
 	return widths, right
 }
 
-// textWidth counts characters; Outbid's own output holds no wide ones.
+// textWidth counts characters; Outbid's own output does not contain wide ones.
 func textWidth(s string) int { return len([]rune(s)) }
 
-// fold breaks a text into lines of at most width characters: between words, and within those that are longer.
+// fold breaks a text into lines of at most width characters: between words, and within longer words.
 func fold(text string, width int) []string {
 	if width < 1 || textWidth(text) <= width {
 		return []string{text}
@@ -195,7 +197,7 @@ func shorten(s string, width int) string {
 	return string(r[:width-1]) + "…"
 }
 
-// dropLast leaves out the last column.
+// dropLast removes the last column.
 func (t *table) dropLast() {
 	t.header = t.header[:len(t.header)-1]
 	for i, row := range t.rows {

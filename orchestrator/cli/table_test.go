@@ -13,7 +13,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// busyFake is a server on which there is much to say: long names, many holders, a round with reasons, a failure.
+// busyFake is a server with long names, many trials that hold devices, a round with reasons, and a failure.
 func busyFake() *fakeService {
 	f := newFake()
 	f.list[1] = proto.CloneOf(f.list[1])
@@ -46,7 +46,7 @@ func busyFake() *fakeService {
 	return f
 }
 
-// Whatever the terminal's width, no line of a listing is longer, and words are whole.
+// TestListingsFitTheTerminal checks that no line of a listing exceeds the terminal's width, and that words are not cut.
 func TestListingsFitTheTerminal(t *testing.T) {
 	t.Parallel()
 	url, _ := serveFake(t, busyFake(), "127.0.0.1:0")
@@ -67,7 +67,7 @@ func TestListingsFitTheTerminal(t *testing.T) {
 	}
 }
 
-// terminals are the command lines that TestListingsFitTheTerminal looks at.
+// terminals are the command lines of TestListingsFitTheTerminal.
 func terminals() map[string][]string {
 	return map[string][]string{
 		"ls": {"ls"}, "ls-trials": {"ls", "digits-2"}, "nodes": {"nodes"}, "auction": {"auction"}, "rounds": {"auction", "--list"},
@@ -106,7 +106,8 @@ func TestColumnsAreLeftOutInOrder(t *testing.T) {
 	}
 }
 
-// A sweep of seconds has a rho that starts make up, whatever it shares: its times are told, and rho is not.
+// TestShowTellsRhoOfSweepsThatTakeAMinute checks that show omits rho for a sweep of seconds, because process starts
+// dominate it, but shows its times.
 func TestShowTellsRhoOfSweepsThatTakeAMinute(t *testing.T) {
 	t.Parallel()
 	for alone, told := range map[float64]bool{0.08: false, 59: false, 60: true} {
@@ -119,7 +120,7 @@ func TestShowTellsRhoOfSweepsThatTakeAMinute(t *testing.T) {
 		}
 		out := app.out.String()
 		if strings.Contains(out, "rho 0.95") != told || strings.Contains(out, "rho 1.38") != told ||
-			!strings.Contains(out, "ends 1m09s after its submission") {
+			!strings.Contains(out, "forecast to end 1m09s after its submission") {
 			t.Errorf("alone for %v s: want rho told %t:\n%s", alone, told, out)
 		}
 	}

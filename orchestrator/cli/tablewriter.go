@@ -11,7 +11,7 @@ import (
 	"github.com/parquet-go/parquet-go"
 )
 
-// columnKind is what a column of an exported file holds.
+// columnKind is the type of a column in an exported file.
 type columnKind int
 
 const (
@@ -28,13 +28,13 @@ type column struct {
 	kind columnKind
 }
 
-// A cell is nil for absent, or the Go value of its column's kind: string, int64, float64, bool or time.Time.
+// A cell is nil if absent, or a string, int64, float64, bool or time.Time according to its column's kind.
 type cell any
 
-// A tableWriter takes in rows one by one and holds no more than a row group of them.
+// A tableWriter writes rows one by one and keeps at most one row group in memory.
 type tableWriter interface {
 	write(row []cell) error
-	// close ends the file; the writer below stays open.
+	// close ends the file; the underlying writer stays open.
 	close() error
 }
 
@@ -50,7 +50,7 @@ func newTableWriter(w io.Writer, kind, name string, columns []column) (tableWrit
 	return s, s.w.Write(s.line)
 }
 
-// csvTableWriter writes CSV: absent cells are empty; NaN, inf and -inf are written as such.
+// csvTableWriter writes CSV. Absent cells are empty; NaN, inf and -inf are written as such.
 type csvTableWriter struct {
 	w       *csv.Writer
 	columns []column
@@ -96,14 +96,14 @@ func (s *csvTableWriter) close() error {
 	return s.w.Error()
 }
 
-// parquetTableWriter writes Parquet: every column is optional, times are in microseconds of UTC, NaN is kept.
+// parquetTableWriter writes Parquet. Every column is optional, times are in microseconds of UTC, NaN is kept.
 type parquetTableWriter struct {
 	w       *parquet.GenericWriter[any]
 	columns []column
 	row     parquet.Row
 }
 
-// rowGroup is how many rows are held in memory before they are written.
+// rowGroup is the number of rows in memory before they are written.
 const rowGroup = 50_000
 
 func newParquetWriter(w io.Writer, name string, columns []column) (tableWriter, error) {
@@ -128,7 +128,7 @@ func newParquetWriter(w io.Writer, name string, columns []column) (tableWriter, 
 	return &parquetTableWriter{w: parquet.NewGenericWriter[any](w, config), columns: columns, row: make(parquet.Row, len(columns))}, nil
 }
 
-// orderedGroup is a group whose columns keep the order in which they were named; parquet.Group sorts them.
+// orderedGroup is a group that keeps the order of its columns; parquet.Group sorts them.
 type orderedGroup struct {
 	parquet.Group
 	fields []parquet.Field

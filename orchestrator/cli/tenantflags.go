@@ -13,36 +13,36 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// tenantFlags are what flags say of a tenant; none takes a bound away.
+// tenantFlags has the flags for a tenant's settings; "none" removes a limit.
 type tenantFlags struct {
 	weight               float64
 	devices, deviceHours string
 	types                map[string]string
 	members              []string
-	// limits are by the names of package limits.
+	// limits is indexed by the names of package limits.
 	limits map[string]*string
 }
 
 func (o *tenantFlags) add(f *pflag.FlagSet) {
 	f.Float64Var(&o.weight, "weight", 1, "weight relative to other tenants")
-	f.StringVar(&o.devices, "devices", "none", "the most devices of all types that its trials hold at once, or none")
-	f.StringToStringVar(&o.types, "quota", nil, "`TYPE=COUNT`: the most devices of a type that its trials hold at once, or none; may be given several times")
+	f.StringVar(&o.devices, "devices", "none", "most devices of all types that its trials may hold at once, or none")
+	f.StringToStringVar(&o.types, "quota", nil, "`TYPE=COUNT`: most devices of a type that its trials may hold at once, or none; may be repeated")
 	f.StringVar(&o.deviceHours, "device-hours", "none", "device-hours in a calendar month (UTC), or none")
-	f.StringSliceVar(&o.members, "member", nil, "`NAME` of a token whose holder may act for it too; may be given several times")
+	f.StringSliceVar(&o.members, "member", nil, "`NAME` of a token whose holder may also act for it; may be repeated")
 	o.limits = map[string]*string{limits.MaxWeight: new("")}
-	f.StringVar(o.limits[limits.MaxWeight], limitFlag(limits.MaxWeight), "", "the largest `WEIGHT` that its sweeps may have, or none (1 where nothing else is said)")
+	f.StringVar(o.limits[limits.MaxWeight], limitFlag(limits.MaxWeight), "", "the largest `WEIGHT` that its sweeps may have, or none (default: 1)")
 	for _, l := range limits.Fields() {
 		o.limits[l.Name] = new("")
 		unit := map[limits.Unit]string{limits.Count: "COUNT", limits.Bytes: "BYTES", limits.Rate: "BYTES/S"}[l.Unit]
-		f.StringVar(o.limits[l.Name], limitFlag(l.Name), "", fmt.Sprintf("`%s`, or none: %s (%s where nothing else is said)", unit, l.Help, l.Format(l.Default)))
+		f.StringVar(o.limits[l.Name], limitFlag(l.Name), "", fmt.Sprintf("`%s`, or none: %s (default: %s)", unit, l.Help, l.Format(l.Default)))
 	}
 }
 
-// limitFlag is the flag of a limit.
+// limitFlag returns the flag of a limit.
 func limitFlag(name string) string { return strings.ReplaceAll(name, "_", "-") }
 
-// onto changes of a tenant what flags were given for.
-func (o *tenantFlags) onto(t *outbidv1.Tenant, f *pflag.FlagSet) error {
+// applyTo changes the settings of a tenant for which flags were given.
+func (o *tenantFlags) applyTo(t *outbidv1.Tenant, f *pflag.FlagSet) error {
 	given := func(names ...string) bool { return slices.ContainsFunc(names, f.Changed) }
 	if given("weight") {
 		t.Weight = o.weight
@@ -87,14 +87,14 @@ func (o *tenantFlags) ontoQuota(t *outbidv1.Tenant, given func(...string) bool) 
 		t.Quota = &outbidv1.TenantQuota{}
 	}
 	if given("devices") {
-		n, err := count("devices", o.devices)
+		n, err := parseCount("devices", o.devices)
 		if err != nil {
 			return err
 		}
 		t.Quota.Devices = n
 	}
 	for kind, text := range o.types {
-		n, err := count("quota", text)
+		n, err := parseCount("quota", text)
 		if err != nil {
 			return err
 		}
@@ -110,14 +110,14 @@ func (o *tenantFlags) ontoQuota(t *outbidv1.Tenant, given func(...string) bool) 
 	return nil
 }
 
-// count reads a number of a flag; nil for none.
-func count(flag, text string) (*int32, error) {
+// parseCount parses a flag's number; nil means none.
+func parseCount(flag, text string) (*int32, error) {
 	if text == limits.None {
-		return nil, nil //nolint:nilnil // none is an answer
+		return nil, nil //nolint:nilnil // none is a valid value
 	}
 	n, err := strconv.ParseInt(text, 10, 32)
 	if err != nil || n < 0 {
-		return nil, badInput("--%s %q: want a whole number from 0 on, or none", flag, text)
+		return nil, badInput("--%s %q: want a whole number of at least 0, or none", flag, text)
 	}
 	return new(int32(n)), nil
 }

@@ -23,9 +23,9 @@ value in their environment:
   program:
     env: {WANDB_API_KEY: {secret: wandb}}
 
-The server keeps it encrypted and outside the ledger. No command, call or log shows the value again, and workers
-replace it by *** in what trials print. A token that may submit sweeps for the tenant may set, list and remove its
-secrets.`,
+The server stores it encrypted and outside the ledger. No command, call or log shows the value again, and workers
+replace it by *** in the output of trials. Every token that may submit sweeps for the tenant may set, list and remove
+its secrets.`,
 		Example: "  outbid secret set wandb --from-file wandb.key",
 	}, a.secretSetCommand(), a.secretListCommand(), a.secretRemoveCommand())
 }
@@ -35,15 +35,14 @@ func (a *app) secretSetCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "set NAME",
 		Short: "Store a secret or replace its value",
-		Long: `Set reads the value from standard input: on a terminal it asks for it and does not show what is typed. One line end
-after the value is dropped. The value is at most 32 KiB and is never an argument, because other users of a machine see
-those.
+		Long: `Set reads the value from standard input; on a terminal it asks for it without echo. It removes one trailing newline.
+The value has at most 32 KiB. It cannot be an argument, because other users of the machine can see arguments.
 
-Trials that start from now on find the new value; those that run keep the one they started with.`,
+Trials that start later get the new value; running trials keep the value that they started with.`,
 		Example: `  outbid secret set wandb
   outbid secret set wandb --from-file wandb.key
   outbid secret set wandb --from-env WANDB_API_KEY --tenant vision`,
-		Args:              exactly("NAME"),
+		Args:              exactArgs("NAME"),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			value, err := a.secretValue(args[0], file, variable)
@@ -74,10 +73,10 @@ Trials that start from now on find the new value; those that run keep the one th
 }
 
 func tenantFlag(cmd *cobra.Command, tenant *string) {
-	cmd.Flags().StringVar(tenant, "tenant", "", "`NAME` of the tenant; yours if it is left out")
+	cmd.Flags().StringVar(tenant, "tenant", "", "`NAME` of the tenant (default: yours)")
 }
 
-// secretValue reads the value of a secret from where the flags say.
+// secretValue reads a secret's value from the source that the flags select.
 func (a *app) secretValue(name, file, variable string) (string, error) {
 	var value string
 	switch {
@@ -102,7 +101,7 @@ func (a *app) secretValue(name, file, variable string) (string, error) {
 	return value, nil
 }
 
-// askSecret asks for a value on the terminal, which does not show it.
+// askSecret asks for a value on the terminal without echo.
 func (a *app) askSecret(name string) (string, error) {
 	in, ok := a.stdin.(*os.File)
 	if !ok {
@@ -135,9 +134,9 @@ func (a *app) secretListCommand() *cobra.Command {
 		Use:               "list",
 		Aliases:           []string{"ls"},
 		Short:             "List the names of a tenant's secrets",
-		Long:              `List shows which secrets a tenant has, when each was set and by which token, and never a value.`,
+		Long:              `List shows the names of a tenant's secrets, when each was set and by which token, but never a value.`,
 		Example:           "  outbid secret ls --tenant vision",
-		Args:              exactly(),
+		Args:              exactArgs(),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := a.connect()
@@ -176,10 +175,10 @@ func (a *app) secretRemoveCommand() *cobra.Command {
 		Use:     "remove NAME",
 		Aliases: []string{"rm"},
 		Short:   "Remove a secret",
-		Long: `Remove deletes a secret with its value. Trials that run keep what they started with. A trial that would start with it
-fails, and its reason names the secret: set it again, or change the sweep.`,
+		Long: `Remove deletes a secret with its value. Running trials keep the value that they started with. A trial that needs it and
+starts later fails with a reason that names the secret: set it again, or change the sweep.`,
 		Example:           "  outbid secret rm wandb",
-		Args:              exactly("NAME"),
+		Args:              exactArgs("NAME"),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := a.connect()

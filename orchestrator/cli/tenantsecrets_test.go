@@ -100,15 +100,15 @@ func TestSecretsAreListedAndRemoved(t *testing.T) {
 	}
 }
 
-// A tenant that is removed keeps its secrets, which whoever removes it is told.
+// TestTenantRemoveNamesWhatStays checks that removing a tenant keeps its secrets and reports them.
 func TestTenantRemoveNamesWhatStays(t *testing.T) {
 	t.Parallel()
 	service := &fakeService{}
 	url, _ := serveFake(t, service, "127.0.0.1:0")
 	app := newTestApp(nil, map[string]string{"OUTBID_URL": url})
 	code := <-app.start(t.Context(), "tenant", "remove", "vision")
-	if code != 0 || !strings.Contains(app.out.String(), "vision has no settings any more") ||
-		!strings.Contains(app.err.String(), "1 of its secrets stay: 'outbid secret list --tenant vision'") {
+	if code != 0 || !strings.Contains(app.out.String(), "vision no longer has settings") ||
+		!strings.Contains(app.err.String(), "1 of its secrets remain: 'outbid secret list --tenant vision'") {
 		t.Errorf("exit code %d:\n%s%s", code, app.out, app.err)
 	}
 }

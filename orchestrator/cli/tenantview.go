@@ -26,7 +26,7 @@ type tenantView struct {
 	Limits      map[string]limitView `json:"limits"`
 }
 
-// limitView is a limit in force; null for no bound, and without used for what is not counted.
+// limitView is a limit in force; null means no limit. Used is absent for limits without a count.
 type limitView struct {
 	Limit *float64 `json:"limit"`
 	Used  *float64 `json:"used,omitempty"`
@@ -86,7 +86,7 @@ func (a *app) printTenants(out format, tenants ...*outbidv1.TenantState) error {
 	return l.close("no tenants; add one with 'outbid tenant add NAME'")
 }
 
-// showTenant prints a tenant, and as a table its limits below.
+// showTenant prints a tenant, and below it a table of its limits.
 func (a *app) showTenant(out format, s *outbidv1.TenantState) error {
 	if out != formatTable {
 		return a.printTenants(out, s)
@@ -103,7 +103,7 @@ func (a *app) showTenant(out format, s *outbidv1.TenantState) error {
 	return nil
 }
 
-// limitText writes a value of a limit as flags take it.
+// limitText formats a limit's value as flags accept it.
 func limitText(l *outbidv1.TenantLimit, value float64) string {
 	switch {
 	case noBound(l):

@@ -14,16 +14,16 @@ import (
 	"golang.org/x/term"
 )
 
-// terminal says what the standard streams are.
+// terminal describes the standard streams.
 type terminal struct {
-	// in, out and err are set for a terminal.
+	// in, out and err are set if the stream is a terminal.
 	in, out, err bool
 	colour       bool
-	// size returns columns and rows of the terminal behind stdout.
+	// size returns the columns and rows of the terminal behind stdout.
 	size func() (columns, rows int)
 }
 
-// openTerminal looks at the streams; anything that is no file is no terminal.
+// openTerminal inspects the streams. A stream that is not a file is not a terminal.
 func openTerminal(stdin io.Reader, stdout, stderr io.Writer, getenv func(string) string) terminal {
 	t := terminal{in: isTerminal(stdin), out: isTerminal(stdout), err: isTerminal(stderr)}
 	t.size = func() (int, int) { return 80, 24 }
@@ -48,15 +48,15 @@ func isTerminal(stream any) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// osInterrupts delivers the process's own signals.
+// osInterrupts delivers the process's signals.
 func osInterrupts() (<-chan os.Signal, func()) {
 	c := make(chan os.Signal, 4)
 	signal.Notify(c, os.Interrupt, syscall.SIGTERM)
 	return c, func() { signal.Stop(c) }
 }
 
-// newLogger builds a logger: level is debug, info, warn or error; format is auto, text or json. On a terminal auto is
-// coloured, elsewhere it is text.
+// newLogger returns a logger. level is debug, info, warn or error; format is auto, text or json. auto is coloured on a
+// terminal, and text elsewhere.
 func newLogger(w io.Writer, level, format string, t terminal) (*slog.Logger, error) {
 	var l slog.Level
 	if err := l.UnmarshalText([]byte(level)); err != nil {
@@ -74,7 +74,7 @@ func newLogger(w io.Writer, level, format string, t terminal) (*slog.Logger, err
 	}
 }
 
-// columns is how wide the terminal behind stdout is; 0 if there is none, and lines may be as long as they like.
+// columns returns the width of the terminal behind stdout, or 0 without a terminal, which means no limit.
 func (a *app) columns() int {
 	if !a.term.out {
 		return 0
@@ -83,12 +83,12 @@ func (a *app) columns() int {
 	return columns
 }
 
-// printText writes a line of text to stdout, which goes on below, indented, where the terminal ends.
+// printText prints a line to stdout, folded at the terminal's width with an indent.
 func (a *app) printText(format string, args ...any) {
 	a.printf("%s\n", hang(fmt.Sprintf(format, args...), a.columns()))
 }
 
-// hang folds a text for a terminal of that many columns, 0 for none: what follows its first line is indented.
+// hang folds a text at the given width (0 for none), and indents all lines after the first.
 func hang(text string, columns int) string {
 	if columns == 0 {
 		return text
@@ -102,10 +102,10 @@ func hang(text string, columns int) string {
 	return first + "\n" + indent + strings.Join(fold(rest, columns-len(indent)), "\n"+indent)
 }
 
-// printf writes to stdout. A closed pipe is no news to anybody.
+// printf writes to stdout. It ignores errors such as a closed pipe.
 func (a *app) printf(format string, args ...any) { _, _ = fmt.Fprintf(a.stdout, format, args...) }
 
-// notef writes a line for people to stderr, where it never mixes with results.
+// notef prints a message to stderr, separate from results.
 func (a *app) notef(format string, args ...any) {
 	columns := 0
 	if a.term.err {

@@ -15,34 +15,34 @@ import (
 	"github.com/outbid-dev/outbid/worker/program"
 )
 
-// trialFlags are those of whatever runs trials.
+// trialFlags adds the flags of commands that run trials.
 func trialFlags(cmd *cobra.Command, o *server.TrialConfig) {
 	f := cmd.Flags()
-	f.StringVar(&o.Python, "python", "python3", "Python interpreter for functions that name none")
-	f.StringSliceVar(&o.PassEnv, "pass-env", nil, "`NAMES` of environment variables that trials see beside those that they "+
-		"need, or patterns such as 'WANDB_*'; may be given several times")
-	f.StringVar(&o.User, "trial-user", "", "`USER` that trials run as: auto for one of its own for each, none for the "+
-		"worker's own, or a name (default: auto if the server asks for tokens, else none)")
-	f.StringSliceVar(&o.Groups, "trial-group", nil, "`GROUPS` that trials of another user belong to, such as video,render")
-	f.StringVar(&o.Dir, "trial-dir", "", "`DIR` to make the directory of their files in (default: /var/tmp)")
+	f.StringVar(&o.Python, "python", "python3", "Python interpreter for functions that do not name one")
+	f.StringSliceVar(&o.PassEnv, "pass-env", nil, "`NAMES` of environment variables that trials see in addition to those that "+
+		"they need, or patterns such as 'WANDB_*'; may be repeated")
+	f.StringVar(&o.User, "trial-user", "", "`USER` that trials run as: auto for a separate user for each, none for the "+
+		"worker's user, or a name (default: auto if the server requires tokens, else none)")
+	f.StringSliceVar(&o.Groups, "trial-group", nil, "`GROUPS` of trials that run as another user, such as video,render")
+	f.StringVar(&o.Dir, "trial-dir", "", "`DIR` in which to create the directory of trials' files (default: /var/tmp)")
 	o.CheckpointBytes = program.DefaultCheckpointBytes
-	f.Var((*bytesFlag)(&o.CheckpointBytes), "checkpoint-bytes", "`BYTES` that one checkpoint may have, by the length of its files; a "+
-		"function's trial fails beyond that, and a program's continues without that checkpoint")
+	f.Var((*bytesFlag)(&o.CheckpointBytes), "checkpoint-bytes", "most `BYTES` of one checkpoint, by the length of its files; beyond "+
+		"that a function's trial fails, and a program's trial continues without the checkpoint")
 	o.ScratchBytes, o.DiskMargin = worker.DefaultScratchBytes, worker.DefaultDiskMargin
-	f.Var(&boundFlag{&o.ScratchBytes, true}, "scratch-bytes", "`BYTES` that the files of one trial may take on the disk, or none; a trial with more fails")
-	f.Var(&boundFlag{&o.DiskMargin, true}, "disk-margin", "`BYTES` of the disk of trials' files that stay free, or none: with less the worker takes no "+
-		"new trials, and the trial fails whose files take the most")
-	f.BoolVar(&o.NoDiskHold, "no-disk-hold", false, "never hold up a trial that writes so much that others on the node wait for the disk")
+	f.Var(&boundFlag{&o.ScratchBytes, true}, "scratch-bytes", "most `BYTES` of one trial's files on the disk, or none; a trial with more fails")
+	f.Var(&boundFlag{&o.DiskMargin, true}, "disk-margin", "`BYTES` to keep free on the disk of trials' files, or none: with less the worker accepts no "+
+		"new trials, and the trial with the most data fails")
+	f.BoolVar(&o.NoDiskHold, "no-disk-hold", false, "never slow down a trial whose writes make others on the node wait for the disk")
 	o.Processes, o.Files = confine.DefaultProcesses, confine.DefaultFiles
-	f.Var(&boundFlag{&o.Processes, false}, "trial-processes", "`N` processes and threads that one trial may have, or none for no bound")
-	f.Var(&boundFlag{&o.Files, false}, "trial-files", "`N` files that each process of a trial may have open, and the worker too, or none for no bound")
-	f.StringVar(&o.Network, "trial-network", confine.NetworkHost, "`NETWORK` of trials: host, or none for nothing but a loopback")
-	f.BoolVar(&o.Trust, "trust-trials", false, "run what people with tokens submit as the worker's own user: they can read "+
-		"all that it can, its secrets too")
+	f.Var(&boundFlag{&o.Processes, false}, "trial-processes", "`N` processes and threads of one trial, or none for no limit")
+	f.Var(&boundFlag{&o.Files, false}, "trial-files", "`N` files that each process of a trial, and the worker, may have open, or none for no limit")
+	f.StringVar(&o.Network, "trial-network", confine.NetworkHost, "`NETWORK` of trials: host, or none for loopback only")
+	f.BoolVar(&o.Trust, "trust-trials", false, "run trials as the worker's user even if the server requires tokens: they can read "+
+		"everything that the worker can, including its secrets")
 	_ = cmd.MarkFlagDirname("trial-dir")
 }
 
-// bytesFlag is the value of a flag that is an amount of bytes, such as 512MiB.
+// bytesFlag is a flag for an amount of bytes, such as 512MiB.
 type bytesFlag int64
 
 // String implements pflag.Value.
@@ -62,7 +62,7 @@ func (b *bytesFlag) Set(text string) error {
 // Type implements pflag.Value.
 func (b *bytesFlag) Type() string { return "bytes" }
 
-// boundFlag is the value of a flag that is an amount, of bytes or a number, or none.
+// boundFlag is a flag for a limit: an amount of bytes, a number, or none.
 type boundFlag struct {
 	to    *int64
 	bytes bool
@@ -101,13 +101,13 @@ func (b *boundFlag) Set(text string) error {
 // Type implements pflag.Value.
 func (b *boundFlag) Type() string { return "amount" }
 
-// averageRateFlag is how fast averages of what forks saved are made.
+// averageRateFlag adds the flag for the read rate of averages of forks.
 func averageRateFlag(cmd *cobra.Command, to *string, otherwise string) {
-	cmd.Flags().StringVar(to, "average-rate", "", "`BYTES` that an average of what forks saved reads each second at most, such as 512MiB; 0 "+
+	cmd.Flags().StringVar(to, "average-rate", "", "most `BYTES` that an average of forks reads per second, such as 512MiB; 0 "+
 		"for no limit (default: "+fmt.Sprintf("%dMiB", worker.AverageRateBeside>>20)+otherwise+")")
 }
 
-// averageRate reads that flag.
+// averageRate parses that flag.
 func averageRate(text string, otherwise int64) (int64, error) {
 	switch text {
 	case "":

@@ -22,30 +22,30 @@ const (
 	defaultLease = server.DefaultLease
 )
 
-// serverFlags are what the flags of up and serve say.
+// serverFlags has the flags of up and serve.
 type serverFlags struct {
 	server.Config
 	// policyOptions are NAME=VALUE, agents NAME=COMMAND.
 	policyOptions, agents []string
 }
 
-// commonFlags are the flags that up and serve share.
+// commonFlags adds the flags that up and serve share.
 func commonFlags(cmd *cobra.Command, o *serverFlags) {
 	f := cmd.Flags()
-	f.StringVar(&o.Data, "data", defaultData, "`DIR` for everything that is kept")
-	f.StringVar(&o.API, "api", defaultAPI, "`HOST:PORT` of the API; port 0 takes a free one")
+	f.StringVar(&o.Data, "data", defaultData, "`DIR` for all data")
+	f.StringVar(&o.API, "api", defaultAPI, "`HOST:PORT` of the API; port 0 chooses a free one")
 	f.StringVar(&o.Store, "store", "", "`STORE` of checkpoints: a directory or s3://bucket/prefix?endpoint=URL "+
 		"(default: DATA/store)")
-	f.StringVar(&o.Policy, "policy", registry.Default, "who gets which device: "+strings.Join(registry.Names(), ", "))
+	f.StringVar(&o.Policy, "policy", registry.Default, "policy that gives devices to trials: "+strings.Join(registry.Names(), ", "))
 	f.StringArrayVar(&o.policyOptions, "policy-option", nil, "`NAME=VALUE` of an option of the policy; see docs/scheduling.md")
 	agentFlags(cmd, o)
-	f.DurationVar(&o.Lease, "lease", defaultLease, "how long a worker may go on without word from this server")
-	f.BoolVar(&o.AcceptLedgerLoss, "accept-ledger-loss", false, "start although the ledger has lost what it had acknowledged, and give that up for good; "+
-		"stop the workers and keep a copy of NATS's files before (docs/guide-platform.md)")
+	f.DurationVar(&o.Lease, "lease", defaultLease, "how long a worker continues without contact to this server")
+	f.BoolVar(&o.AcceptLedgerLoss, "accept-ledger-loss", false, "start although the ledger has lost acknowledged data, and give up that data for good; first "+
+		"stop the workers and copy NATS's files (docs/guide-platform.md)")
 	f.StringVar(&o.ReadyFile, "ready-file", "", "`FILE` to write, as DATA/server.json, once the server is ready")
-	f.StringVar(&o.Tokens, "tokens", "", "`FILE` of the tokens of people and tools ('outbid token new')")
-	f.StringVar(&o.Limits, "limits", "", "YAML `FILE` of what each tenant may take (default: what 'outbid tenant show NAME' says)")
-	f.IntVar(&o.Samplers, "samplers", server.DefaultSamplers, "how many tuners run in processes of their own at once, of all tenants")
+	f.StringVar(&o.Tokens, "tokens", "", "`FILE` with the tokens of users and tools ('outbid token new')")
+	f.StringVar(&o.Limits, "limits", "", "YAML `FILE` with each tenant's limits (default: those that 'outbid tenant show NAME' prints)")
+	f.IntVar(&o.Samplers, "samplers", server.DefaultSamplers, "how many tuners of all tenants may run as separate processes at once")
 	f.StringVar(&o.TLSCert, "tls-cert", "", "PEM `FILE` of the server's certificate ('outbid tls new')")
 	f.StringVar(&o.TLSKey, "tls-key", "", "PEM `FILE` of its key")
 	_ = cmd.MarkFlagDirname("data")
@@ -55,8 +55,8 @@ func commonFlags(cmd *cobra.Command, o *serverFlags) {
 	complete(cmd, "policy", registry.Names()...)
 }
 
-// settle reads what up and serve share. What the values must be is the server's to say.
-func (o *serverFlags) settle(flags *pflag.FlagSet) error {
+// parse parses the flags that up and serve share. The server checks their values.
+func (o *serverFlags) parse(flags *pflag.FlagSet) error {
 	options, err := policy.ParseOptions(o.policyOptions)
 	if err != nil {
 		return badInput("--policy-option: %w", err)
@@ -69,12 +69,12 @@ func (o *serverFlags) settle(flags *pflag.FlagSet) error {
 	return nil
 }
 
-// upGrow is the option grow of up: on one machine trials that can use more devices need not wait for the end of a lease, which
-// may be minutes away.
+// upGrow is up's default for the option grow. On one machine, trials that can use more devices need not wait minutes
+// for the end of their leases.
 const upGrow = "10"
 
-// growSoon gives policies that have it the option grow, unless it is given.
-func (o *serverFlags) growSoon() {
+// setGrowDefault sets the option grow for policies that have it, unless it is given.
+func (o *serverFlags) setGrowDefault() {
 	if _, given := o.PolicyOptions["grow"]; given || o.Policy != "themis" && o.Policy != "outbid" {
 		return
 	}
@@ -93,35 +93,35 @@ func (a *app) upCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "up",
 		Short: "Run everything on this machine: server, NATS, store and workers",
-		Long: `Up is the whole of Outbid in one process: NATS with JetStream, the ledger, the API, a directory for checkpoints,
-and one worker, or more with --workers. Everything is kept in --data; the next up goes on where this one stopped.
+		Long: `Up runs all of Outbid in one process: NATS with JetStream, the ledger, the API, a directory for checkpoints,
+and one worker, or more with --workers. All data is in --data; the next 'outbid up' continues from there.
 
-Ctrl-C lets trials save and stops in order; a second one ends at once, and nothing that was acknowledged is lost.
+Ctrl-C lets trials save and stops the server; a second Ctrl-C stops it at once. Neither loses acknowledged data.
 
-With --while-clients it also stops, as with Ctrl-C, when the last program that uses it has ended, however that ended.
-Programs that count are those that found it by its directory: the SDK, and followers such as 'outbid watch'. The SDK
-starts its servers so.
+With --while-clients it also stops, as with Ctrl-C, when the last program that uses it has ended in any way. Only
+programs that found the server by its directory count: the SDK, and followers such as 'outbid watch'. The SDK starts
+its servers with this flag.
 
---devices is a list, separated by commas, of auto, gpu, cpu, TYPE:COUNT and TYPE:COUNT@SPEED; those with a count are
-declared and need not exist; what is found is claimed, so that a second worker of this machine waits for it. Given
-several times, the i-th is for the i-th worker.
+--devices is a list, separated by commas, of auto, gpu, cpu, TYPE:COUNT and TYPE:COUNT@SPEED. Devices with a count are
+declared and need not exist. Devices that are found are claimed, so that a second worker on this machine waits for
+them. If the flag is repeated, the i-th value is for the i-th worker.
 
-Devices that were free for 10 s and that nobody waits for go to running trials that can use more than they have
-(--policy-option grow=0 has them wait until their leases end, as under 'outbid serve').`,
+Devices that have been free for 10 s, and for which no trial waits, are given to running trials that can use more. With
+--policy-option grow=0 these trials wait until their leases end, as under 'outbid serve'.`,
 		Example: `  outbid up
   outbid up --devices cpu:4
   outbid up --workers 2 --devices cpu:1 --devices slow:1@0.5
   outbid up --data /srv/outbid --api 127.0.0.1:0 --ready-file ready.json`,
-		Args:              exactly(),
+		Args:              exactArgs(),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		Annotations:       map[string]string{ownInterrupts: "drains"},
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := o.settle(cmd.Flags()); err != nil {
+			if err := o.parse(cmd.Flags()); err != nil {
 				return err
 			}
-			o.growSoon()
+			o.setGrowDefault()
 			if !cmd.Flags().Changed("log-level") {
-				a.opts.logLevel = "warn" // what goes well shows in listings
+				a.opts.logLevel = "warn" // listings show normal progress
 			}
 			if natsPort < 0 || natsPort > 65535 {
 				return badInput("--nats-port %d: want a port, or 0 for a free one", natsPort)
@@ -146,16 +146,16 @@ Devices that were free for 10 s and that nobody waits for go to running trials t
 	commonFlags(cmd, &o)
 	f := cmd.Flags()
 	f.BoolVar(&o.WhileClients, "while-clients", false, "stop when the last program that uses this server has ended")
-	f.IntVar(&workers, "workers", 1, "how many workers run in this process")
+	f.IntVar(&workers, "workers", 1, "number of workers in this process")
 	f.StringArrayVar(&devices, "devices", nil, "`DEVICES` of a worker, such as gpu, cpu:4 or v100:2@0.5 (environment: "+
 		"OUTBID_DEVICES; default auto)")
 	trialFlags(cmd, &trials)
 	averageRateFlag(cmd, &rate, "")
-	f.IntVar(&natsPort, "nats-port", 0, "port of NATS on this machine; 0 takes a free one")
+	f.IntVar(&natsPort, "nats-port", 0, "port of NATS on this machine; 0 chooses a free one")
 	return cmd
 }
 
-// runUp runs the server until ctx ends or, if that is asked for, until its last client has gone.
+// runUp runs the server until ctx ends or, with --while-clients, until its last client has gone.
 func (a *app) runUp(ctx context.Context, o serverFlags) error {
 	if !o.WhileClients {
 		return a.runServer(ctx, o.Config, a.greetUp)
@@ -174,9 +174,9 @@ func (a *app) runUp(ctx context.Context, o serverFlags) error {
 	return err
 }
 
-// runServer opens a server, says that it is ready, and runs it until ctx ends or it can do no more.
+// runServer starts a server, prints that it is ready, and runs it until ctx ends or it fails.
 func (a *app) runServer(ctx context.Context, cfg server.Config, greet func(server.Config, *server.Server)) (err error) {
-	collectLess()
+	tuneGC()
 	if cfg.Logger, err = a.logger(); err != nil {
 		return err
 	}
@@ -185,7 +185,7 @@ func (a *app) runServer(ctx context.Context, cfg server.Config, greet func(serve
 	s, err := server.Open(ctx, cfg)
 	if err != nil {
 		if ctx.Err() != nil {
-			return nil //nolint:nilerr // the end that was asked for
+			return nil //nolint:nilerr // it ended as requested
 		}
 		return err
 	}
@@ -193,7 +193,7 @@ func (a *app) runServer(ctx context.Context, cfg server.Config, greet func(serve
 	return errors.Join(err, s.Close())
 }
 
-// localWorkers makes the configuration of the workers of one process.
+// localWorkers returns the configuration of the workers in this process.
 func localWorkers(n int, devices []string, trials server.TrialConfig) ([]server.WorkerConfig, error) {
 	switch {
 	case n < 0:
@@ -219,7 +219,7 @@ func localWorkers(n int, devices []string, trials server.TrialConfig) ([]server.
 	return list, nil
 }
 
-// limitAverages has workers beside a server average no faster than the flag says.
+// limitAverages sets the averaging rate of workers on the server's machine.
 func limitAverages(workers []server.WorkerConfig, rate string) error {
 	perSecond, err := averageRate(rate, worker.AverageRateBeside)
 	for i := range workers {
@@ -228,7 +228,7 @@ func limitAverages(workers []server.WorkerConfig, rate string) error {
 	return err
 }
 
-// greetUp says where things are and what to do next.
+// greetUp prints the server's addresses and a next command.
 func (a *app) greetUp(cfg server.Config, s *server.Server) {
 	var parts []string
 	for _, w := range cfg.Workers {
@@ -243,7 +243,7 @@ func (a *app) greetUp(cfg server.Config, s *server.Server) {
 	a.printf("next: outbid init && outbid run sweep.yaml\n")
 }
 
-// untilDone runs a server or worker until it ends by itself or Ctrl-C asks it to; then it is done, not interrupted.
+// untilDone runs a server or worker until it ends by itself or is interrupted by Ctrl-C, which is not an error.
 func (a *app) untilDone(ctx context.Context, run func(context.Context) error) error {
 	ctx, stop := a.untilInterrupted(ctx)
 	defer stop()

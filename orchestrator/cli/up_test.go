@@ -2,7 +2,8 @@ package cli
 
 import "testing"
 
-// Up has idle devices go to running trials soon, unless it is told otherwise or the policy has no such rule.
+// TestUpLetsTrialsGrowSoon checks that up gives idle devices to running trials soon, unless an option says otherwise or
+// the policy does not have the option.
 func TestUpLetsTrialsGrowSoon(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -17,10 +18,10 @@ func TestUpLetsTrialsGrowSoon(t *testing.T) {
 	} {
 		o := serverFlags{policyOptions: tc.given}
 		o.Policy = tc.policy
-		if err := o.settle((&app{}).upCommand().Flags()); err != nil {
+		if err := o.parse((&app{}).upCommand().Flags()); err != nil {
 			t.Fatal(err)
 		}
-		o.growSoon()
+		o.setGrowDefault()
 		if got := o.PolicyOptions["grow"]; got != tc.want {
 			t.Errorf("%s with %v has grow %q, want %q", tc.policy, tc.given, got, tc.want)
 		}

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// versionView is what `version -o json` prints.
+// versionView is the output of `version -o json`.
 type versionView struct {
 	Version  string `json:"version" doc:"version of this binary"`
 	Revision string `json:"revision" doc:"commit it was built from; empty if unknown"`
@@ -20,11 +20,11 @@ func (a *app) versionCommand() *cobra.Command {
 	var out format
 	cmd := &cobra.Command{
 		Use:   "version",
-		Short: "Print this binary's version",
-		Long:  "Version prints what this binary is. 'outbid doctor' compares it with the server's and the workers'.",
+		Short: "Print the version of this binary",
+		Long:  "Version prints the version of this binary. 'outbid doctor' compares it with those of the server and the workers.",
 		Example: `  outbid version
   outbid version -o json`,
-		Args:              exactly(),
+		Args:              exactArgs(),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(*cobra.Command, []string) error {
 			v := a.versionInfo()
@@ -39,13 +39,13 @@ func (a *app) versionCommand() *cobra.Command {
 	return cmd
 }
 
-// versionLine is what `version` and `--version` print.
+// versionLine is the output of `version` and `--version`.
 func (a *app) versionLine() string {
 	v := a.versionInfo()
 	return fmt.Sprintf("outbid %s %s %s\n", a.version, v.Go, v.Platform)
 }
 
-// versionInfo describes this binary.
+// versionInfo returns this binary's version.
 func (a *app) versionInfo() versionView {
 	_, revision, _ := strings.Cut(a.version, "+")
 	return versionView{Version: release(a.version), Revision: revision, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
@@ -71,7 +71,7 @@ the names of the server's sweeps and trials.`,
 		Example: `  source <(outbid completion bash)
   outbid completion zsh > "${fpath[1]}/_outbid"
   outbid completion fish > ~/.config/fish/completions/outbid.fish`,
-		Args:      exactly("SHELL"),
+		Args:      exactArgs("SHELL"),
 		ValidArgs: []string{"bash", "zsh", "fish", "powershell"},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			root := cmd.Root()

@@ -14,15 +14,15 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// The structs below are what -o json prints. They are stable: fields are only added. The doc tags become the
+// The structs below are the output of -o json. They are stable: fields are only added. The doc tags become the
 // reference in docs/cli.md.
 
 // sweepView is a sweep.
 type sweepView struct {
 	ID            string            `json:"id" doc:"id of the sweep, such as digits-1"`
 	Name          string            `json:"name" doc:"name from the sweep's file"`
-	Tenant        string            `json:"tenant" doc:"who owns it"`
-	Actor         string            `json:"actor" doc:"who submitted it"`
+	Tenant        string            `json:"tenant" doc:"tenant that owns it"`
+	Actor         string            `json:"actor" doc:"user who submitted it"`
 	State         string            `json:"state" doc:"running, paused, stopping, done, stopped or failed"`
 	Reason        string            `json:"reason" doc:"why it is in that state"`
 	Waiting       string            `json:"waiting" doc:"why trials wait for devices, if any do"`
@@ -30,17 +30,17 @@ type sweepView struct {
 	Mode          string            `json:"mode" doc:"max or min"`
 	Tuner         string            `json:"tuner" doc:"random, grid, sobol, bayes, successive_halving, hyperband, asha, median, performance_curve, freeze_thaw, pbt or plugin"`
 	Submitted     *time.Time        `json:"submitted" doc:"time in UTC"`
-	Ended         *time.Time        `json:"ended" doc:"time in UTC; null while it goes on"`
-	Seconds       number            `json:"elapsed_seconds" doc:"from submission to the end, or until now"`
+	Ended         *time.Time        `json:"ended" doc:"time in UTC; null until then"`
+	Seconds       number            `json:"elapsed_seconds" doc:"seconds from submission to the end, or until now"`
 	Counts        countsView        `json:"counts" doc:"trials by state: queued, running, paused, completed, pruned, stopped, failed, total"`
-	PlannedTrials *int32            `json:"planned_trials" doc:"trials in all, as far as the tuner knows; null if unbounded"`
-	PlannedSteps  *int64            `json:"planned_steps" doc:"steps in all; null if unbounded"`
+	PlannedTrials *int32            `json:"planned_trials" doc:"total trials that the tuner plans; null if unbounded"`
+	PlannedSteps  *int64            `json:"planned_steps" doc:"total steps; null if unbounded"`
 	Steps         int64             `json:"steps" doc:"steps trained so far by all trials, repeated ones counted once"`
 	DeviceSeconds number            `json:"device_seconds" doc:"device-seconds used"`
-	Fairness      *fairnessView     `json:"fairness" doc:"rho (forecast over alone), alone_seconds, forecast_seconds, mean_sweeps, and auction: round, time, rho and alone_seconds as the newest auction left it; null once it has ended"`
-	Admission     *admissionView    `json:"admission" doc:"what it is promised by a policy with admission (oasis), or why it is not: kind (measuring, admitted, waiting, rejected, broken, over), text, least_workers, most_workers, worker_devices, begins, ends, promised, worth, cost, again (when it would be admitted), schedule (begins, ends, type, workers); null under other policies"`
+	Fairness      *fairnessView     `json:"fairness" doc:"rho (forecast over alone), alone_seconds, forecast_seconds, mean_sweeps, and auction: round, time, rho and alone_seconds after the newest auction; null once the sweep has ended"`
+	Admission     *admissionView    `json:"admission" doc:"what a policy with admission (oasis) promises it, or why it does not: kind (measuring, admitted, waiting, rejected, broken, over), text, least_workers, most_workers, worker_devices, begins, ends, promised, worth, cost, again (when it would be admitted), schedule (begins, ends, type, workers); null under other policies"`
 	Best          *bestView         `json:"best" doc:"the best trial so far: trial, metric, step, config; null before the first report"`
-	Soups         []soupView        `json:"soups" doc:"averages of its checkpoints that it keeps, oldest first: number, metric, bytes, sha256, time, actor, trials (those it is of), tried"`
+	Soups         []soupView        `json:"soups" doc:"stored averages of its checkpoints, oldest first: number, metric, bytes, sha256, time, actor, trials (those averaged), tried"`
 	Notes         []noteView        `json:"notes" doc:"newest notes, oldest first: time, level, text, trial"`
 	Labels        map[string]string `json:"labels" doc:"labels from the sweep's file"`
 }
@@ -50,7 +50,7 @@ type fairnessView struct {
 	AloneSeconds    number `json:"alone_seconds"`
 	ForecastSeconds number `json:"forecast_seconds"`
 	MeanSweeps      number `json:"mean_sweeps"`
-	// Auction is what the newest auction said; nil without one.
+	// Auction has the results of the newest auction, or is nil.
 	Auction *faredView `json:"auction"`
 }
 
@@ -115,28 +115,28 @@ type trialView struct {
 	Trial          int32                      `json:"trial" doc:"number within the sweep, from 0"`
 	State          string                     `json:"state" doc:"queued, running, paused, completed, pruned (by its tuner or a limit), stopped (by a person) or failed"`
 	Reason         string                     `json:"reason" doc:"why it is in that state"`
-	Config         json.RawMessage            `json:"config" doc:"configuration; integers and floats are kept apart"`
+	Config         json.RawMessage            `json:"config" doc:"configuration, with distinct integers and floats"`
 	Step           int64                      `json:"step" doc:"steps done"`
-	UntilStep      int64                      `json:"until_step" doc:"step it is trained until; 0 until its code ends"`
+	UntilStep      int64                      `json:"until_step" doc:"step at which it ends; 0 if its code decides"`
 	Metric         *number                    `json:"metric" doc:"best value of the sweep's metric; null before the first report"`
 	MetricStep     int64                      `json:"metric_step" doc:"step of that value"`
 	Last           *reportView                `json:"last" doc:"newest report: step, metrics, time, train_seconds; null before the first"`
-	Attributes     map[string]json.RawMessage `json:"attributes" doc:"what its training code noted: values by name"`
+	Attributes     map[string]json.RawMessage `json:"attributes" doc:"values that its training code noted, by name"`
 	StepsPerSecond number                     `json:"steps_per_second" doc:"speed of its newest process; 0 if unknown"`
 	Bracket        int32                      `json:"bracket" doc:"bracket of Hyperband or ASHA"`
 	Restarts       int32                      `json:"restarts" doc:"how often its process was started again after a failure"`
-	Resumes        int32                      `json:"resumes" doc:"how often it was paused and went on"`
-	NodeLosses     int32                      `json:"node_losses" doc:"nodes lost under it since it last got further"`
-	Suspected      bool                       `json:"suspected" doc:"runs alone on a node until it gets further, as nodes were lost under it"`
-	Node           string                     `json:"node" doc:"where it runs; empty if it does not"`
+	Resumes        int32                      `json:"resumes" doc:"how often it was paused and continued"`
+	NodeLosses     int32                      `json:"node_losses" doc:"nodes that were lost while it ran there, since its last progress"`
+	Suspected      bool                       `json:"suspected" doc:"whether it runs alone on a node until it makes progress, because nodes were lost while it ran there"`
+	Node           string                     `json:"node" doc:"node where it runs; empty if it does not run"`
 	Devices        []int32                    `json:"devices" doc:"indexes of its devices on that node"`
 	Leases         []leaseView                `json:"leases" doc:"leases that it holds, the oldest first: lease_id, holder (workers or client), client, state, places (node, devices, type, ended), since, term_end, from_step, step"`
-	Round          *forkRoundView             `json:"round" doc:"round of forks that trains it: from_step, began, ends, forks (lease_id, places, state, share, steps, counted, steps_per_second, forecast_steps_per_second), consolidates_on, attempt; null for none"`
-	Rounds         int32                      `json:"rounds" doc:"rounds of forks that have ended"`
-	Merges         []mergeView                `json:"merges" doc:"the newest of them, oldest first, eight at most: round, began, time, from_step, step, forks, averaged_on (the node that averaged; empty if nothing was averaged), reason; where forks_merge is best, verdict (pending, kept or dropped), metric (reported first of the average) and best_metric (the best fork's)"`
+	Round          *forkRoundView             `json:"round" doc:"current fork slot: from_step, began, ends, forks (lease_id, places, state, share, steps, counted, steps_per_second, forecast_steps_per_second), consolidates_on, attempt; null for none"`
+	Rounds         int32                      `json:"rounds" doc:"number of fork slots that have ended"`
+	Merges         []mergeView                `json:"merges" doc:"the newest ended fork slots, oldest first, at most eight: round, began, time, from_step, step, forks, averaged_on (the node that averaged; empty if nothing was averaged), reason; where forks_merge is best, verdict (pending, kept or dropped), metric (the average's first report) and best_metric (the best fork's)"`
 	DeviceSeconds  number                     `json:"device_seconds" doc:"device-seconds used"`
 	Created        *time.Time                 `json:"created" doc:"time in UTC"`
-	Ended          *time.Time                 `json:"ended" doc:"time in UTC; null while it goes on"`
+	Ended          *time.Time                 `json:"ended" doc:"time in UTC; null until then"`
 	Checkpoints    []checkpointView           `json:"checkpoints" doc:"checkpoints that are kept: key, step, bytes, sha256, time, metric"`
 }
 
@@ -199,15 +199,15 @@ type nodeView struct {
 	Reason      string            `json:"reason" doc:"why it is in that state"`
 	Hostname    string            `json:"hostname" doc:"name of the machine"`
 	Version     string            `json:"version" doc:"version of its worker"`
-	Trusted     bool              `json:"trusted" doc:"whether its worker has joined this server, and signs what it says"`
+	Trusted     bool              `json:"trusted" doc:"whether its worker has joined this server and signs its messages"`
 	LastSeen    *time.Time        `json:"last_seen" doc:"time in UTC"`
 	CPUs        number            `json:"cpus" doc:"CPU cores"`
 	MemoryBytes int64             `json:"memory_bytes" doc:"memory"`
 	Labels      map[string]string `json:"labels" doc:"labels of the worker"`
-	Devices     []deviceView      `json:"devices" doc:"devices: index, type, name, memory_bytes, uuid, pci, numa, speed, trial (who holds it, or null)"`
+	Devices     []deviceView      `json:"devices" doc:"devices: index, type, name, memory_bytes, uuid, pci, numa, speed, trial (which holds it, or null)"`
 	Links       []linkView        `json:"links" doc:"fast links between devices: a, b, kind, lanes"`
-	Faults      []faultView       `json:"faults" doc:"why new trials keep off it: word (unfit, cordoned, backing off, open again), sweep (null for all), reason, since, until, times, trials"`
-	Warnings    []string          `json:"warnings" doc:"what its worker found that does not keep it from running trials"`
+	Faults      []faultView       `json:"faults" doc:"why it gets no new trials: word (unfit, cordoned, backing off, open again), sweep (null for all), reason, since, until, times, trials"`
+	Warnings    []string          `json:"warnings" doc:"problems that its worker found but that do not prevent trials"`
 }
 
 type deviceView struct {
@@ -322,7 +322,7 @@ func viewTrial(t *outbidv1.Trial) trialView {
 	return v
 }
 
-// viewAttributes are values that were noted as JSON.
+// viewAttributes returns the noted values that are valid JSON.
 func viewAttributes(noted map[string]string) map[string]json.RawMessage {
 	v := make(map[string]json.RawMessage, len(noted))
 	for name, value := range noted {
@@ -383,7 +383,7 @@ func viewNode(n *outbidv1.Node) nodeView {
 	return v
 }
 
-// configOf is a trial's configuration as JSON; the canonical text keeps integers and floats apart.
+// configOf returns a trial's configuration as JSON. The canonical text distinguishes integers from floats.
 func configOf(t *outbidv1.Trial) json.RawMessage {
 	if text := t.GetConfigJson(); json.Valid([]byte(text)) {
 		return json.RawMessage(text)
@@ -404,7 +404,7 @@ func viewTime(ts *timestamppb.Timestamp) *time.Time {
 	return new(ts.AsTime())
 }
 
-// elapsedSeconds is from submission to the end, or until now.
+// elapsedSeconds returns the time from submission to the end, or until now.
 func elapsedSeconds(s *outbidv1.Sweep, now time.Time) float64 {
 	if s.GetSubmitted() == nil {
 		return 0
@@ -420,10 +420,10 @@ func sweepState(s outbidv1.SweepState) string { return lowerEnum(s.String(), "SW
 
 func trialState(s outbidv1.TrialState) string { return state.TrialWord(s) }
 
-// lowerEnum is an enum value's name as people write it.
+// lowerEnum returns an enum value's name in lower case without its prefix.
 func lowerEnum(name, prefix string) string { return strings.ToLower(strings.TrimPrefix(name, prefix)) }
 
-// tunerName is the tuner's name as it is written in a sweep's file.
+// tunerName returns the tuner's name as in a sweep's file.
 func tunerName(t *outbidv1.Tuner) string {
 	m := t.ProtoReflect()
 	if !m.IsValid() {
@@ -436,5 +436,5 @@ func tunerName(t *outbidv1.Tuner) string {
 	return string(field.Name())
 }
 
-// sortedKeys are a map's keys in order.
+// sortedKeys returns a map's keys in order.
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

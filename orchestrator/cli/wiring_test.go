@@ -16,7 +16,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/server"
 )
 
-// realSweep is a sweep that any machine with a shell can run.
+// realSweep is a sweep that runs on any machine with a shell.
 const realSweep = `
 name: real
 space: {x: {float: {low: 0, high: 1}}}
@@ -71,7 +71,7 @@ func startServer(t *testing.T, args ...string) *upApp {
 	}
 }
 
-// stop asks the server to stop, as Ctrl-C does, and waits for its end.
+// stop stops the server like Ctrl-C, and waits for its end.
 func (u *upApp) stop(t *testing.T) {
 	t.Helper()
 	if u.done == nil {
@@ -82,7 +82,7 @@ func (u *upApp) stop(t *testing.T) {
 	u.done = nil
 }
 
-// command runs a client command against the server and returns what it printed.
+// command runs a client command against the server and returns its output.
 func (u *upApp) command(t *testing.T, want int, args ...string) string {
 	t.Helper()
 	app := newTestApp(strings.NewReader(realSweep), nil)
@@ -139,8 +139,8 @@ func TestUpRunsASweepAndGoesOnAfterARestart(t *testing.T) {
 	u.command(t, exitOK, "watch", "real-2")
 }
 
-// checkLocked checks that the server of a directory counts as running, and that a copy of its file does not: the process id is
-// that of a live process, but that process holds no lock on the copy.
+// checkLocked checks that the server of a directory counts as running, and that a copy of its file does not: the copy
+// names a live process, but that process does not hold a lock on the copy.
 func checkLocked(t *testing.T, data string) {
 	t.Helper()
 	text, err := os.ReadFile(server.FilePath(data))
@@ -196,7 +196,7 @@ func TestServeAndWorkerAreSeparate(t *testing.T) {
 	}
 	w.signals <- os.Interrupt
 	wantExit(t, w, done, exitOK)
-	// The goodbye is heard soon after the worker has gone, long before its lease would end.
+	// The server learns that the worker has left long before its lease would end.
 	for deadline := time.Now().Add(2 * time.Minute); ; <-time.After(20 * time.Millisecond) {
 		got := s.command(t, exitOK, "nodes")
 		if strings.Contains(got, "no nodes") {
@@ -229,7 +229,7 @@ func TestStandbyTakesOver(t *testing.T) {
 		Data: t.TempDir(), API: "127.0.0.1:0", Name: "b", LeadWait: 10 * time.Millisecond,
 		NATS: server.NATSConfig{URL: ns.URL(), Keys: keys.Dir()},
 	}, func(server.Config, *server.Server) {})
-	if err == nil || !strings.Contains(err.Error(), "orchestrator a (process ") || !strings.Contains(err.Error(), "stand by to take over") {
+	if err == nil || !strings.Contains(err.Error(), "server a (process ") || !strings.Contains(err.Error(), "start this one as a standby to take over") {
 		t.Errorf("error %v", err)
 	}
 
@@ -302,9 +302,9 @@ func TestServerRefusesBadOptions(t *testing.T) {
 		{"--lease 1s", []string{"up", "--lease", "1s"}},
 		{"--workers -1", []string{"up", "--workers", "-1"}},
 		{`--average-rate "1KiB": want 1MiB or more`, []string{"up", "--average-rate", "1KiB"}},
-		{"all hold its devices", []string{"up", "--workers", "2"}},
-		{"all hold its devices", []string{"up", "--workers", "2", "--devices", "gpu"}},
-		{"workers local-1 and local-2 on one machine would all hold its devices", []string{"up", "--workers", "2", "--devices", "cpu", "--devices", "auto"}},
+		{"both claim its devices", []string{"up", "--workers", "2"}},
+		{"both claim its devices", []string{"up", "--workers", "2", "--devices", "gpu"}},
+		{"workers local-1 and local-2 on one machine would both claim its devices", []string{"up", "--workers", "2", "--devices", "cpu", "--devices", "auto"}},
 		{"2 times for 3 workers", []string{"up", "--workers", "3", "--devices", "cpu:1", "--devices", "cpu:2"}},
 		{"--devices", []string{"up", "--devices", "v100"}},
 		{"--nats-port 70000", []string{"up", "--nats-port", "70000"}},
@@ -327,10 +327,10 @@ func TestServerRefusesBadOptions(t *testing.T) {
 		},
 		{"'outbid tls new --dir tls --host tuner.example'", []string{"up", "--api", "tuner.example:7700"}},
 		{"only one of them", []string{"serve", "--nats", "nats://127.0.0.1:1", "--nats-listen", "127.0.0.1:0"}},
-		{"--standby wants --nats", []string{"serve", "--standby"}},
-		{"no join token any more", []string{"serve", "--token-file", file, "--nats-listen", "127.0.0.1:0"}},
+		{"--standby requires --nats", []string{"serve", "--standby"}},
+		{"no longer share a join token", []string{"serve", "--token-file", file, "--nats-listen", "127.0.0.1:0"}},
 		{"--keys: keys of the cluster: ", []string{"serve", "--keys", damagedKeys(t), "--nats-listen", "127.0.0.1:0"}},
-		{"there is no tokens file", []string{"serve", "--tokens", filepath.Join(data, "none"), "--nats-listen", "127.0.0.1:0"}},
+		{"does not exist; create it with", []string{"serve", "--tokens", filepath.Join(data, "none"), "--nats-listen", "127.0.0.1:0"}},
 		{"s3", []string{"up", "--store", "s4://bucket"}},
 	} {
 		app := newTestApp(nil, nil)
@@ -361,7 +361,7 @@ func TestWorkerRefusesBadOptions(t *testing.T) {
 		{"--credentials: missing", exitUsage, []string{"--nats", "nats://127.0.0.1:1"}},
 		{"outbid worker join --server URL", exitUsage, []string{"--nats", s.file.NATS, "--token-file", old}},
 		{"no such file", exitUsage, []string{"--nats", s.file.NATS, "--credentials", "nowhere"}},
-		{"there are no keys", exitUsage, []string{"--nats", s.file.NATS, "--keys", "nowhere"}},
+		{"does not contain a cluster's keys", exitUsage, []string{"--nats", s.file.NATS, "--keys", "nowhere"}},
 		{"only one of them", exitUsage, []string{"--credentials", "nowhere", "--keys", s.file.Keys}},
 		{"connect to NATS", exitUnreachable, []string{"--nats", "nats://127.0.0.1:1", "--keys", s.file.Keys}},
 		{"check the credentials", exitUnreachable, []string{"--nats", s.file.NATS, "--keys", other.Dir()}},
@@ -378,7 +378,7 @@ func TestWorkerRefusesBadOptions(t *testing.T) {
 	}
 }
 
-// damagedKeys are keys of which one is no key.
+// damagedKeys returns a keys directory with one damaged key.
 func damagedKeys(t *testing.T) string {
 	t.Helper()
 	keys, err := identity.MakeKeys(t.TempDir())

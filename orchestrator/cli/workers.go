@@ -23,30 +23,29 @@ func (a *app) workerCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "worker",
 		Short: "Offer this machine's devices to a server",
-		Long: `Worker connects to a server's NATS, offers this machine's GPUs (or CPU cores if it has none), and trains what
-the server sends. Ctrl-C lets trials save, hands them back, and ends.
+		Long: `Worker connects to a server's NATS, offers this machine's GPUs (or CPU cores if it has none), and runs trials for
+the server. Ctrl-C lets trials save, returns them to the server, and ends the worker.
 
-Each worker has an identity of its own, with which it can speak for itself alone. On another machine it is made by
-'outbid worker join', and --credentials names where it is. On the server's machine, as the same user, nothing is
-needed: the worker that finds a server in ./.outbid or ~/.outbid, or its keys in --keys, makes itself known.
+Each worker has its own identity. On other machines 'outbid worker join' creates it, and --credentials names its
+directory. On the server's machine, as the same user, it needs no credentials: a worker that finds a server in ./.outbid
+or ~/.outbid, or the keys in --keys, creates its identity itself.
 
-For every checkpoint and function that its trials need the worker asks the server, which hands out a URL that is good
-for that object alone and for some time; the worker has no credentials of the store. With --store it reaches the store
-by itself instead, with this machine's credentials or over a file system that all machines share, and may then read
-and write what is everybody's.
+The worker does not have credentials for the store. For every checkpoint and function of its trials it asks the server,
+which returns a URL that is valid for only that object and a limited time. With --store it accesses the store directly
+instead, with this machine's credentials or over a shared file system, and may then read and write all objects.
 
---devices is a list, separated by commas, of auto, gpu, cpu, TYPE:COUNT and TYPE:COUNT@SPEED; those with a count are
+--devices is a list, separated by commas, of auto, gpu, cpu, TYPE:COUNT and TYPE:COUNT@SPEED. Devices with a count are
 declared and need not exist.
 
-Trials see little of the worker's environment: where programs and modules are found, the language and what GPUs need.
---pass-env names what they see beside that, such as HF_HOME.
+Trials see only a part of the worker's environment: search paths of programs and modules, the language, and variables
+for GPUs. --pass-env names further variables, such as HF_HOME.
 
-If the server asks for tokens, each trial runs as a user of its own, which takes root or the capabilities CAP_SETUID,
-CAP_SETGID, CAP_CHOWN and CAP_KILL; a worker that has neither ends, unless it is told to trust trials.`,
+If the server requires tokens, each trial runs as a separate user. This needs root, or the capabilities CAP_SETUID,
+CAP_SETGID, CAP_CHOWN and CAP_KILL; otherwise the worker fails unless --trust-trials is given.`,
 		Example: `  outbid worker
   outbid worker --credentials /etc/outbid/worker
   outbid worker --keys .outbid/keys --nats nats://127.0.0.1:4222 --name small --devices cpu:2`,
-		Args:              exactly(),
+		Args:              exactArgs(),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		Annotations:       map[string]string{ownInterrupts: "drains"},
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -54,7 +53,7 @@ CAP_SETGID, CAP_CHOWN and CAP_KILL; a worker that has neither ends, unless it is
 				return errJoinTokenGone("worker")
 			}
 			otherwise := int64(0)
-			if cfg.Credentials == "" { // it has the keys of a server of this machine
+			if cfg.Credentials == "" { // it uses the keys of a server on this machine
 				otherwise = worker.AverageRateBeside
 			}
 			var err error
@@ -70,30 +69,31 @@ CAP_SETGID, CAP_CHOWN and CAP_KILL; a worker that has neither ends, unless it is
 	averageRateFlag(cmd, &rate, " on the server's machine, without --credentials; else 0")
 	f := cmd.Flags()
 	f.StringVar(&cfg.Credentials, "credentials", "", "`DIR` that 'outbid worker join' wrote")
-	f.StringVar(&cfg.Store, "store", "", "`STORE` of checkpoints to reach without asking the server: a directory that all "+
+	f.StringVar(&cfg.Store, "store", "", "`STORE` of checkpoints to access directly, without the server: a directory that all "+
 		"machines share, or s3://bucket/prefix?endpoint=URL with this machine's credentials")
 	_ = cmd.MarkFlagDirname("credentials")
 	cmd.AddCommand(a.workerTokenCommand(), a.workerJoinCommand(), a.workerRemoveCommand())
 	return cmd
 }
 
-// workerFlags are the flags that say what a worker offers and where NATS is.
+// workerFlags adds the flags for a worker's devices and the address of NATS.
 func workerFlags(cmd *cobra.Command, o *server.WorkerConfig, nats *server.NATSConfig) {
 	f := cmd.Flags()
-	f.StringVar(&nats.URL, "nats", "", "`URL` of NATS, or several separated by commas (default: what the credentials say, "+
+	f.StringVar(&nats.URL, "nats", "", "`URL` of NATS, or several separated by commas (default: from the credentials, else "+
 		"that of the server running from ./.outbid or ~/.outbid, else "+bus.DefaultURL+")")
 	f.StringVar(&nats.Keys, "keys", "", "`DIR` of the server's keys, on its own machine (default: that server's)")
 	natsFlags(cmd, nats)
-	f.StringVar(&o.Name, "name", "", "name of this node, unique in the cluster (default: what the credentials say, else the machine's)")
+	f.StringVar(&o.Name, "name", "", "unique name of this node (default: from the credentials, else the machine's)")
 	f.StringVar(&o.Devices, "devices", "auto", "`DEVICES` to offer, such as gpu, cpu:4 or v100:2@0.5")
 	f.StringVar(&o.Dir, "dir", "", "`DIR` for scratch files (default: ./.outbid/workers/NAME)")
 	trialFlags(cmd, &o.Trials)
-	f.StringToStringVar(&o.Labels, "label", nil, "`NAME=VALUE` shown in listings; may be given several times")
+	f.StringToStringVar(&o.Labels, "label", nil, "`NAME=VALUE` shown in listings; may be repeated")
 	_ = cmd.MarkFlagDirname("keys")
 	_ = cmd.MarkFlagDirname("dir")
 }
 
-// findNATS fills in what was not given from the server of ./.outbid or ~/.outbid, which must run if nothing was given.
+// findNATS fills in missing settings from the server of ./.outbid or ~/.outbid, which must be running if nothing was
+// given.
 func (a *app) findNATS(o *server.NATSConfig) error {
 	dir := a.dataDir()
 	if dir == "" {
@@ -118,7 +118,7 @@ func (a *app) findNATS(o *server.NATSConfig) error {
 
 // runWorker connects to NATS and runs one worker.
 func (a *app) runWorker(ctx context.Context, cfg server.LoneWorkerConfig) (err error) {
-	collectLess()
+	tuneGC()
 	if cfg.Logger, err = a.logger(); err != nil {
 		return err
 	}
@@ -135,7 +135,7 @@ func (a *app) runWorker(ctx context.Context, cfg server.LoneWorkerConfig) (err e
 	return errors.Join(w.Run(ctx), w.Close())
 }
 
-// countDevices says what a worker's devices are, for people.
+// countDevices describes a worker's devices.
 func countDevices(spec string) string {
 	machine, err := inventory.Find(spec)
 	if err != nil {

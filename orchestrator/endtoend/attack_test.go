@@ -20,7 +20,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// bearerToken is a person's token.
+// bearerToken is a user's token.
 type bearerToken string
 
 func (b bearerToken) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
@@ -29,8 +29,8 @@ func (b bearerToken) GetRequestMetadata(context.Context, ...string) (map[string]
 
 func (bearerToken) RequireTransportSecurity() bool { return true }
 
-// stronghold is a cluster as the deployments set it up, for two tenants: tokens and TLS, MinIO, and two workers that have
-// joined, whose trials run as users of their own.
+// stronghold is a cluster like a deployment for two tenants: tokens and TLS, MinIO, and two workers that have joined
+// and run each trial as a separate user.
 type stronghold struct {
 	dir     string
 	minio   *objectstest.Minio
@@ -41,13 +41,13 @@ type stronghold struct {
 	tokens  map[string]string
 }
 
-// newStronghold skips the test where trials cannot have users of their own.
+// newStronghold skips the test if trials cannot run as separate users.
 func newStronghold(t *testing.T) *stronghold {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		t.Skip("only root can run trials as other users, so here nothing holds them")
+		t.Skip("only root can run trials as other users, so nothing confines them here")
 	}
-	dir, err := os.MkdirTemp("/var/tmp", "outbid-stronghold-") //nolint:usetesting // what is below /tmp trials do not see
+	dir, err := os.MkdirTemp("/var/tmp", "outbid-stronghold-") //nolint:usetesting // trials cannot see directories below /tmp
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +90,7 @@ func firstLine(text string) string {
 	return line
 }
 
-// run runs a command of the administrator's.
+// run runs a command as the administrator.
 func (s *stronghold) run(t *testing.T, args ...string) string {
 	t.Helper()
 	text, code := tool(t, s.dir, args...)
@@ -100,7 +100,7 @@ func (s *stronghold) run(t *testing.T, args ...string) string {
 	return text
 }
 
-// join brings a worker into the cluster with a token that is good once, and starts it.
+// join joins a worker with a one-time token, and starts it.
 func (s *stronghold) join(t *testing.T, name, devices string) {
 	t.Helper()
 	token := firstLine(s.run(t, "worker", "token", "--name", name, "--server", s.api, "--ca", "tls/ca.pem", "--token-file", "root.token"))
@@ -112,7 +112,7 @@ func (s *stronghold) join(t *testing.T, name, devices string) {
 
 func (s *stronghold) credentials(name string) string { return filepath.Join(s.dir, name, "identity") }
 
-// as is a client with a person's token.
+// as returns a client with a user's token.
 func (s *stronghold) as(t *testing.T, person string) *server {
 	t.Helper()
 	pem, err := os.ReadFile(filepath.Join(s.dir, "tls", "ca.pem"))
@@ -131,7 +131,7 @@ func (s *stronghold) as(t *testing.T, person string) *server {
 	return &server{proc: s.proc, OutbidServiceClient: outbidv1.NewOutbidServiceClient(conn)}
 }
 
-// openDir is a directory that every user may reach and write to.
+// openDir returns a directory that every user can access and write to.
 func openDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/var/tmp", "outbid-attack-") //nolint:usetesting // other users must reach it
@@ -139,13 +139,13 @@ func openDir(t *testing.T) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	if err := os.Chmod(dir, 0o777); err != nil { //nolint:gosec // that is what it is for
+	if err := os.Chmod(dir, 0o777); err != nil { //nolint:gosec // other users must write to it
 		t.Fatal(err)
 	}
 	return dir
 }
 
-// trojan is this test's program where every user can run it.
+// trojan copies this test's program to where every user can run it.
 func trojan(t *testing.T, dir string) string {
 	t.Helper()
 	from, err := os.Open("/proc/self/exe")
@@ -154,7 +154,7 @@ func trojan(t *testing.T, dir string) string {
 	}
 	defer from.Close()
 	path := filepath.Join(dir, "trainer")
-	to, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o755) //nolint:gosec // others run it
+	to, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o755) //nolint:gosec // other users run it
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -167,7 +167,8 @@ func trojan(t *testing.T, dir string) string {
 	return path
 }
 
-// victim runs a trial of one tenant, which has a secret and a checkpoint and goes on, and returns its process and place.
+// victim runs a trial of a tenant with a secret and a checkpoint, which keeps running. It returns its process and
+// directory.
 func (s *stronghold) victim(t *testing.T, ada *server, dir string) (id string, pid int, at string) {
 	t.Helper()
 	script := `echo 'the secret of vision' > secret; cp secret "$OUTBID_CHECKPOINT_OUT"; echo "$$ $PWD" > "$DIR/victim"
@@ -191,7 +192,8 @@ echo '{{"step":1,"loss":1,"checkpoint":"'"$OUTBID_CHECKPOINT_OUT"'"}}' >> "$OUTB
 	return id, pid, at
 }
 
-// What training code of one tenant tries in order to own the cluster, and that each of it is refused.
+// TestTrainingCodeOwnsNothingButItsTrial checks that all attempts of a tenant's training code to take over the cluster
+// fail.
 func TestTrainingCodeOwnsNothingButItsTrial(t *testing.T) {
 	t.Parallel()
 	if help, _ := tool(t, t.TempDir(), "worker", "--help"); !strings.Contains(help, "--trial-user") {
@@ -235,10 +237,10 @@ func TestTrainingCodeOwnsNothingButItsTrial(t *testing.T) {
 	}
 	defer device.Close()
 	if err := syscall.Flock(int(device.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		t.Errorf("a daemon of the trial holds the device after its end: %v", err)
+		t.Errorf("a daemon of the trial still holds the device after the trial's end: %v", err)
 	}
 	if got := string(ada.checkpoint(victim, 0)); got != "the secret of vision\n" {
-		t.Errorf("the victim's checkpoint holds %q", got)
+		t.Errorf("the victim's checkpoint contains %q", got)
 	}
 	if trial := ada.trials(victim)[0]; trial.GetState() != outbidv1.TrialState_TRIAL_STATE_RUNNING || trial.GetRestarts() > 0 || syscall.Kill(pid, 0) != nil {
 		t.Errorf("the victim is %s after %d restarts", trial.GetState(), trial.GetRestarts())
@@ -248,7 +250,7 @@ func TestTrainingCodeOwnsNothingButItsTrial(t *testing.T) {
 	}
 }
 
-// judge reads what the attacker says and fails for everything that it got.
+// judge reads the attacker's results, and fails for each successful attempt.
 func (s *stronghold) judge(t *testing.T, file string) {
 	t.Helper()
 	data, err := os.ReadFile(file)
@@ -271,7 +273,7 @@ func (s *stronghold) judge(t *testing.T, file string) {
 				}
 			}
 			switch r.Name {
-			case "find secrets on command lines": // it may read them; there are none
+			case "find secrets on command lines": // it may read them, but they do not contain any
 			case "find credentials in its own environment":
 				if strings.Contains(r.Got, "AWS_") || strings.Contains(r.Got, "MINIO_") || strings.Contains(r.Got, "TOKEN") {
 					t.Errorf("it was given credentials:\n%s", r.Got)

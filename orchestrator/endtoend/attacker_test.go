@@ -19,7 +19,7 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// knowledge is what the attacker is given: everything about the cluster but its secrets.
+// knowledge is the attacker's knowledge: everything about the cluster except its secrets.
 type knowledge struct {
 	// Files are secrets by name; an entry may be a pattern.
 	Files map[string]string
@@ -30,24 +30,24 @@ type knowledge struct {
 	// Victim is another tenant's trial, with its directory; Worker runs both; Server serves them.
 	Victim, Worker, Server int
 	VictimDir              string
-	// Results is where the attacker says what it did; Device is what its daemon holds.
+	// Results is the file for the attacker's results; Device is what its daemon holds.
 	Results, Device string
 }
 
-// result is how one attempt went.
+// result is the result of one attempt.
 type result struct {
 	Name string
-	// Got is what it gained; Why says why not.
+	// Got is what it gained; Why is why it failed.
 	Got, Why string
 }
 
-// attempt is one thing that training code should not be able to do.
+// attempt is something that must be impossible for training code.
 type attempt struct {
 	name string
 	try  func(k knowledge) (got string, err error)
 }
 
-// attack is training code that tries to get what is not its tenant's.
+// attack is training code that tries to access other tenants' data.
 func attack() int {
 	if os.Getenv("ATTACK") == "daemon" {
 		return holdDevice(os.Getenv("DEVICE"))
@@ -123,9 +123,9 @@ func readSecrets(k knowledge) (string, error) {
 	return strings.Join(got, "; "), errors.Join(errs...)
 }
 
-// others are the processes that are not this user's.
+// others returns the processes of other users.
 func others() []string {
-	dirs, _ := filepath.Glob("/proc/[0-9]*") // the pattern is good
+	dirs, _ := filepath.Glob("/proc/[0-9]*") // the pattern is valid
 	var found []string
 	for _, dir := range dirs {
 		info, err := os.Stat(dir)
@@ -153,7 +153,7 @@ func readEnvironments(knowledge) (string, error) {
 	return strings.Join(got, " "), fmt.Errorf("%d were refused", refused)
 }
 
-// readOwnEnvironment returns what the trial was given, without what the test gave it.
+// readOwnEnvironment returns the trial's environment without the test's variables.
 func readOwnEnvironment(knowledge) (string, error) {
 	var given []string
 	for _, entry := range os.Environ() {
@@ -164,7 +164,7 @@ func readOwnEnvironment(knowledge) (string, error) {
 	return strings.Join(given, "\n"), nil
 }
 
-// readCommandLines returns all that it reads: the test knows what would be a secret.
+// readCommandLines returns all command lines; the test knows which would be secret.
 func readCommandLines(knowledge) (string, error) {
 	text := ""
 	for _, dir := range others() {
@@ -176,7 +176,7 @@ func readCommandLines(knowledge) (string, error) {
 	return text, nil
 }
 
-// targets are the processes to attack.
+// targets returns the processes to attack.
 func (k knowledge) targets() map[string]int {
 	return map[string]int{"worker": k.Worker, "server": k.Server, "victim": k.Victim}
 }
@@ -246,8 +246,8 @@ func readVictim(k knowledge) (string, error) {
 	return "", errors.Join(errs...)
 }
 
-// handIn names what the worker has open, and may read, as checkpoints of its own. What it gets by that the test sees in the
-// store.
+// handIn submits files that the worker has open, or may read, under the name of checkpoints. The test checks in the
+// store what it gets.
 func handIn(k knowledge) (string, error) {
 	paths := []string{"/proc/self/root/etc/shadow", "/proc/self/cwd", "/proc/self/environ", k.VictimDir + "/secret", k.Files["the worker's key"]}
 	for fd := range 60 {
@@ -287,8 +287,8 @@ func listWorker(k knowledge) (string, error) {
 	return strings.Join(got, " "), errors.Join(errs...)
 }
 
-// dialSessions connects to every Unix socket that the kernel names, and says which of those that are not the system's
-// keep the connection.
+// dialSessions connects to every Unix socket that the kernel lists, and returns the sockets that keep the connection,
+// except those of the system.
 func dialSessions(k knowledge) (string, error) {
 	text, err := os.ReadFile("/proc/net/unix")
 	if err != nil {
@@ -300,7 +300,7 @@ func dialSessions(k knowledge) (string, error) {
 		fields := strings.Fields(line)
 		path := fields[len(fields)-1]
 		if strings.HasPrefix(path, "@outbid/") {
-			continue // the name of something that is held; nobody listens
+			continue // not a listening socket
 		}
 		if !strings.Contains(path, "outbid") && !strings.HasPrefix(path, filepath.Dir(filepath.Dir(k.VictimDir))) &&
 			!strings.HasPrefix(path, k.Files["the worker's directory"]) {
@@ -311,7 +311,7 @@ func dialSessions(k knowledge) (string, error) {
 			_ = conn.SetReadDeadline(time.Now().Add(2 * time.Second))
 			_, err = conn.Read(make([]byte, 1))
 			if ne := net.Error(nil); errors.As(err, &ne) && ne.Timeout() {
-				err = nil // it waits for a word
+				err = nil // it waits for a message
 			}
 			_ = conn.Close()
 		}
@@ -325,7 +325,7 @@ func dialSessions(k knowledge) (string, error) {
 }
 
 func connectNATS(k knowledge) (string, error) {
-	insecure := &tls.Config{InsecureSkipVerify: true} //nolint:gosec // an attacker does not ask who the server is
+	insecure := &tls.Config{InsecureSkipVerify: true} //nolint:gosec // an attacker does not verify the server
 	options := map[string][]nats.Option{
 		"nobody": {}, "a token": {nats.Token("outbid")}, "a user": {nats.UserInfo("outbid", "outbid")},
 		"the worker": {nats.UserCredentials(filepath.Join(k.Files["the worker's key"]))},
@@ -344,7 +344,7 @@ func connectNATS(k knowledge) (string, error) {
 	return strings.Join(got, " "), errors.Join(errs...)
 }
 
-// request makes an HTTP request and returns what is answered if that is no refusal.
+// request makes an HTTP request and returns the answer unless it is a rejection.
 func request(method, url, body string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
@@ -372,7 +372,7 @@ func writeObject(k knowledge) (string, error) {
 func listBucket(k knowledge) (string, error) { return request(http.MethodGet, k.Bucket, "") }
 func askAPI(k knowledge) (string, error)     { return request(http.MethodGet, k.API+"/v1/sweeps", "") }
 
-// leaveDaemon starts a process in a session of its own that holds the device, and says which. The test looks whether it
+// leaveDaemon starts a process in another session that holds the device, and returns its id. The test checks whether it
 // outlives the trial.
 func leaveDaemon(k knowledge) (string, error) {
 	cmd := exec.Command("/proc/self/exe")
@@ -385,12 +385,12 @@ func leaveDaemon(k knowledge) (string, error) {
 		if data, err := os.ReadFile(k.Device); err == nil && len(data) > 0 {
 			return string(data), nil
 		}
-		time.Sleep(10 * time.Millisecond) //nolint:forbidigo // a training program, which has nothing to wait on
+		time.Sleep(10 * time.Millisecond) //nolint:forbidigo // a training program without an event to wait for
 	}
 	return "", errors.New("the daemon did not begin")
 }
 
-// holdDevice locks a file for as long as it lives, after it has left its parent.
+// holdDevice detaches from its parent, and locks a file while it lives.
 func holdDevice(path string) int {
 	if os.Getenv("DAEMON") == "" {
 		cmd := exec.Command("/proc/self/exe")
@@ -406,6 +406,6 @@ func holdDevice(path string) int {
 		return 1
 	}
 	fmt.Fprint(f, os.Getpid())
-	time.Sleep(time.Hour) //nolint:forbidigo // the daemon of an attacker, which is to be killed
+	time.Sleep(time.Hour) //nolint:forbidigo // the attacker's daemon, which must be killed
 	return 0
 }

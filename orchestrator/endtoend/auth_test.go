@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// tool runs a command to its end and returns what it printed and its exit code.
+// tool runs a command to its end and returns its output and exit code.
 func tool(t testing.TB, dir string, args ...string) (string, int) {
 	t.Helper()
 	p := start(t, dir, args...)
@@ -52,7 +52,7 @@ func TestBeyondLoopbackWantsSecretsAndSaysHowToMakeThem(t *testing.T) {
 	useSecrets(t, dir, s.file, token)
 }
 
-// useSecrets calls a server that wants a token and a certificate, with and without them.
+// useSecrets calls a server that requires a token and a certificate, with and without them.
 func useSecrets(t *testing.T, dir, ready, token string) {
 	t.Helper()
 	data, err := os.ReadFile(ready)
@@ -65,7 +65,7 @@ func useSecrets(t *testing.T, dir, ready, token string) {
 		"--token-file":     {"--ca", "tls/ca.pem", "ls"},
 		"not known":        {"--ca", "tls/ca.pem", "--token", token + "x", "ls"},
 		"doctor --ca FILE": {"doctor"},
-		"one token alone":  {"--ca", "tls/ca.pem", "--token-file", writeFile(t, token+" ada default user\n"), "ls"},
+		"only a token, as": {"--ca", "tls/ca.pem", "--token-file", writeFile(t, token+" ada default user\n"), "ls"},
 	} {
 		text, code := tool(t, dir, append([]string{"--server", url}, args...)...)
 		if code == 0 || !strings.Contains(text, want) {

@@ -26,13 +26,13 @@ import (
 	"github.com/outbid-dev/outbid/worker/confine"
 )
 
-// averagesAtOnce are ten consolidations, each of five checkpoints.
+// averagesAtOnce is ten averages, each of averagedFiles checkpoints.
 const averagesAtOnce, averagedFiles = 10, 5
 
-// averagedMiB says of how many MiB each checkpoint is, by default 16.
+// averagedMiB is the variable for the size of each checkpoint in MiB; 16 by default.
 const averagedMiB = "OUTBID_AVERAGE_MIB"
 
-// averagedBytes is how many bytes each has.
+// averagedBytes returns the size of each checkpoint.
 func averagedBytes() int64 {
 	if mib, err := strconv.ParseInt(os.Getenv(averagedMiB), 10, 64); err == nil {
 		return mib << 20
@@ -40,29 +40,31 @@ func averagedBytes() int64 {
 	return 16 << 20
 }
 
-// Where averages are made beside BenchmarkLatencyBesideAverages: on CPUs of a list such as "1" or "1,3", and of files in a directory of their
-// own. The former are made by a worker in a process of its own, which with the benchmark on other CPUs (taskset) is as on another machine.
+// These variables configure the averages of BenchmarkLatencyBesideAverages: CPUs, such as "1" or "1,3", and a directory
+// for the files. With CPUs a worker in a separate process makes the averages. If the benchmark runs on other CPUs
+// (taskset), that is like another machine.
 const averagesOn, averagesIn = "OUTBID_AVERAGES_CPUS", "OUTBID_AVERAGES_DIR"
 
-// averagesOf tells that worker the directory of what it averages.
+// averagesOf tells that worker the directory of the files.
 const averagesOf = "AVERAGES_OF"
 
-// pace is what was measured in one turn: quantiles in milliseconds, in the order of paceKinds.
+// pace has the measurements of one turn: quantiles in milliseconds, in the order of paceKinds.
 type pace []float64
 
-// paceKinds are what a turn measures while all processes report: a step of the loop, from when reports are taken in until what is decided of
-// them stands in the synced ledger, the longer of its two parts, and a report from its process until that hears of the decision.
+// paceKinds are the measurements of a turn while all processes report. A step of the loop lasts from receiving reports
+// until their decisions are in the synced ledger; the append is the longer of its two parts. A report lasts from its
+// process until that process learns the decision.
 var paceKinds = []string{ //nolint:gochecknoglobals // a table
 	"step-p50", "step-p99", "append-p99", "report-p50", "report-p99",
 }
 
-// besides are what runs beside the reports of a turn: nothing, averages, or averages of the same files by a program that has nothing of Outbid.
+// besides are the loads during a turn: none, averages, or averages of the same files by a program without Outbid.
 var besides = []string{"alone", "averages", "plain"} //nolint:gochecknoglobals // a table
 
-// BenchmarkLatencyBesideAverages is BenchmarkReportLatency at 400 reports a second, in turns alone, while ten times five
-// checkpoints are to be averaged at once, again and again, by workers of the orchestrator's own process, as under `outbid up`, or by
-// one elsewhere (averagesOn), and while a plain program averages the same files as often, which tells what averages cost from what any work in their
-// place does. Which comes first rotates.
+// BenchmarkLatencyBesideAverages is BenchmarkReportLatency at 400 reports per second, with alternating loads: without
+// load; while workers repeatedly make ten averages of five checkpoints at once, in the server's process, as under
+// `outbid up`, or elsewhere (averagesOn); and while a plain program averages the same files as often. The last one
+// separates the cost of Outbid's averages from that of any such work. The order rotates.
 func BenchmarkLatencyBesideAverages(b *testing.B) {
 	s := newSite(b, 100, openBuiltIn)
 	turn := func() pace {
@@ -90,7 +92,7 @@ func BenchmarkLatencyBesideAverages(b *testing.B) {
 			}
 		}
 	}
-	for k, kind := range paceKinds { // two lines each: of a benchmark only ten are shown
+	for k, kind := range paceKinds { // two lines each, because a benchmark prints at most ten
 		all := map[string][]float64{}
 		for _, beside := range besides {
 			for _, p := range paces[beside] {
@@ -111,14 +113,15 @@ func BenchmarkLatencyBesideAverages(b *testing.B) {
 	b.ReportMetric(float64(made)/float64(b.N), "averages")
 }
 
-// forget begins the measurement of steps anew.
+// forget restarts the measurement of steps.
 func (s *site) forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.decide, s.store, s.ended = nil, nil, nil
 }
 
-// pace is what steps and reports took while all processes reported: not while a hundred of them start or end, which is most of the work there is.
+// pace returns the durations of steps and reports while all processes reported. It excludes the time in which a hundred
+// processes start or end, which is most of the work.
 func (s *site) pace(b *testing.B, reports [][]reportTook) pace {
 	b.Helper()
 	first, last := time.Time{}, time.Now()
@@ -151,10 +154,10 @@ func (s *site) pace(b *testing.B, reports [][]reportTook) pace {
 	return pace{quantile(whole, .5), quantile(whole, .99), quantile(store, .99), quantile(took, .5), quantile(took, .99)}
 }
 
-// toAveragesCPUs keeps this process to the CPUs that averagesOn lists, if it is one that averages.
+// toAveragesCPUs restricts this process to the CPUs of averagesOn if it makes averages.
 func toAveragesCPUs() error {
 	cpus := os.Getenv(averagesOn)
-	if cpus == "" || os.Args[0] != "outbid-average" && os.Getenv(plainOf) == "" && os.Getenv(averagesOf) == "" { // the first as worker.AverageMain has it
+	if cpus == "" || os.Args[0] != "outbid-average" && os.Getenv(plainOf) == "" && os.Getenv(averagesOf) == "" { // worker.AverageMain sets the first
 		return nil
 	}
 	out, err := exec.Command("taskset", "--all-tasks", "--pid", "--cpu-list", cpus, strconv.Itoa(os.Getpid())).CombinedOutput()
@@ -164,14 +167,14 @@ func toAveragesCPUs() error {
 	return nil
 }
 
-// averagesDir is a new directory where averagesIn says.
+// averagesDir returns a new directory in averagesIn.
 func averagesDir(b *testing.B) string {
 	b.Helper()
 	in := os.Getenv(averagesIn)
 	if in == "" {
 		return b.TempDir()
 	}
-	dir, err := os.MkdirTemp(in, "averages-") //nolint:usetesting // on which disk it is matters
+	dir, err := os.MkdirTemp(in, "averages-") //nolint:usetesting // the disk matters
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -179,7 +182,7 @@ func averagesDir(b *testing.B) string {
 	return dir
 }
 
-// startAverages averages until stop is called, which says how many averages were made.
+// startAverages makes averages until stop is called, which returns their number.
 func startAverages(b *testing.B) (stop func() int) {
 	b.Helper()
 	dir := averagesDir(b)
@@ -211,7 +214,7 @@ func startAverages(b *testing.B) (stop func() int) {
 	}
 }
 
-// startElsewhere starts a process that averages until it is told to stop.
+// startElsewhere starts a process that makes averages until it is stopped.
 func startElsewhere(b *testing.B, dir string) (stop func() (int, error)) {
 	b.Helper()
 	self, err := os.Executable()
@@ -239,7 +242,7 @@ func startElsewhere(b *testing.B, dir string) (stop func() (int, error)) {
 	}
 }
 
-// averageElsewhere is that process: it averages until its standard input ends, and says how often it did.
+// averageElsewhere is that process: it makes averages until its standard input ends, and prints their number.
 func averageElsewhere(dir string) int {
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() {
@@ -255,7 +258,7 @@ func averageElsewhere(dir string) int {
 	return 0
 }
 
-// averageAgain has so many averages made at once, again and again until ctx is over, as workers do.
+// averageAgain repeatedly makes averagesAtOnce averages concurrently until ctx ends, like workers.
 func averageAgain(ctx context.Context, dir string) (_ int, err error) {
 	store, err := objects.Open(ctx, dir)
 	if err != nil {
@@ -269,14 +272,14 @@ func averageAgain(ctx context.Context, dir string) (_ int, err error) {
 	if err := os.Mkdir(confined, 0o700); err != nil {
 		return 0, err
 	}
-	c, err := confine.Open(ctx, confine.Config{Dir: confined}) // as the worker of trials does
+	c, err := confine.Open(ctx, confine.Config{Dir: confined}) // like a worker for trials
 	if err != nil {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
 	how := worker.Averaging{Behind: c.IdleGroup()}
 	if os.Getenv(averagesOn) == "" {
-		how.Rate = worker.AverageRateBeside // as up has it
+		how.Rate = worker.AverageRateBeside // like outbid up
 	}
 	var g errgroup.Group
 	var made atomic.Int64
@@ -286,7 +289,7 @@ func averageAgain(ctx context.Context, dir string) (_ int, err error) {
 			for {
 				switch _, err := worker.Consolidate(ctx, how, store, o); {
 				case ctx.Err() != nil:
-					return nil //nolint:nilerr // the end that was asked for
+					return nil //nolint:nilerr // it ended as requested
 				case err != nil:
 					return err
 				}
@@ -306,7 +309,7 @@ func forkCheckpoints(ctx context.Context, store objects.Store) (sources []*outbi
 	if err != nil {
 		return nil, err
 	}
-	whole := func() io.Reader { // not in memory at once, which would be the server's here
+	whole := func() io.Reader { // not in memory at once, because it shares the memory of the server
 		return io.MultiReader(bytes.NewReader(head), io.LimitReader(zeros{}, size))
 	}
 	hash := checksum.New()
@@ -327,7 +330,7 @@ func forkCheckpoints(ctx context.Context, store objects.Store) (sources []*outbi
 	return sources, nil
 }
 
-// zeros has no end.
+// zeros is an endless reader of zeros.
 type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) {
@@ -335,13 +338,13 @@ func (zeros) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// reportTook is a report of a stub's.
+// reportTook is a report of a stub.
 type reportTook struct {
 	at   time.Time
-	took float64 // until it was decided on, in milliseconds
+	took float64 // until the decision, in milliseconds
 }
 
-// reported are what stubs measured, of each its reports in order.
+// reported returns the measurements of the stubs, each with its reports in order.
 func reported(b *testing.B, dir string) (all [][]reportTook) {
 	b.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, "*"))

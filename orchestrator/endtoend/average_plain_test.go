@@ -16,11 +16,12 @@ import (
 	"github.com/outbid-dev/outbid/worker/confine"
 )
 
-// What startPlain tells its process: the directory of what it averages, how often a second it does, and the control group it works in.
+// startPlain's process gets these variables: the directory of the files, the number of averages per second, and its
+// control group.
 const plainOf, plainPerSecond, plainGroup = "PLAIN_OF", "PLAIN_PER_SECOND", "PLAIN_GROUP"
 
-// startPlain has a program that has nothing of Outbid's average the same files, so often a second, until stop is called. It computes
-// in between, so that it keeps a CPU as busy as Outbid's averages do, and is in an idle group as they are.
+// startPlain makes a program without Outbid average the same files at a rate, until stop is called. It spins in
+// between, so that it keeps a CPU as busy as Outbid's averages do. It is in an idle group like them.
 func startPlain(b *testing.B, perSecond float64) (stop func() int) {
 	b.Helper()
 	dir := averagesDir(b)
@@ -71,13 +72,13 @@ func averagePlainly(dir string) error {
 		if err := averageFiles(dir, sums, piece); err != nil {
 			return err
 		}
-		for time.Now().Before(next) { // busy, as who averages for a worker is
+		for time.Now().Before(next) { // busy, like an averager of a worker
 			addFloats(sums, piece)
 		}
 	}
 }
 
-// averageFiles writes the average of all files, at once for who looks.
+// averageFiles writes the average of all files atomically.
 func averageFiles(dir string, sums []float32, piece []byte) error {
 	out, err := os.CreateTemp(dir, "average-")
 	if err != nil {

@@ -14,19 +14,21 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// badNode is a way in which a node cannot start trials.
+// badNode is a cause for which a node cannot start trials.
 type badNode struct {
-	// wrap is what its worker runs in, given its directory and that of the program; args are further ones.
+	// wrap returns the command that wraps the worker, given its directory and that of the program; args are further
+	// arguments.
 	wrap func(t *testing.T, dir, programs string) []string
 	args []string
-	// spoil breaks it once it has joined, and mend repairs it.
+	// spoil breaks the node after it has joined, and mend repairs it.
 	spoil, mend func(t *testing.T, p *proc, dir string)
-	// reason is what is said of it; ofTrials says that trials find out, not the checks of its worker.
+	// reason is the expected reason. ofTrials is set if trials find the fault instead of the worker's checks.
 	reason   string
 	ofTrials bool
 }
 
-// B3: a node on which nothing can start fails no trial while another node can run it, says why, and takes trials again once it is mended.
+// TestABadNodeFailsNoTrial (B3) checks that a node that cannot start trials does not fail a trial while another node
+// can run it, that its reason is shown, and that it gets trials again after the repair.
 func TestABadNodeFailsNoTrial(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
@@ -116,7 +118,7 @@ func (bad badNode) try(t *testing.T) {
 		bad.spoil(t, p, work)
 	}
 	noted := c.runsAll("one", "two")
-	if bad.ofTrials { // its faults end with the sweeps that they are of
+	if bad.ofTrials { // its faults end with their sweeps
 		if !strings.Contains(noted, bad.reason) {
 			t.Errorf("the sweeps' notes do not say %q:\n%s", bad.reason, noted)
 		}
@@ -136,7 +138,7 @@ func (bad badNode) try(t *testing.T) {
 	c.stop()
 }
 
-// runsAll runs a sweep of each tenant's, of which no trial may fail, and returns their notes.
+// runsAll runs a sweep for each tenant, and returns their notes. No trial may fail.
 func (c *badCluster) runsAll(tenants ...string) string {
 	c.t.Helper()
 	var ids []string
@@ -164,7 +166,7 @@ func (c *badCluster) runsAll(tenants ...string) string {
 	return noted.String()
 }
 
-// fault returns why trials keep off a node; "" if they do not.
+// fault returns why a node gets no trials, or "".
 func (c *badCluster) fault(node string) string {
 	r, err := c.ListNodes(context.Background(), &outbidv1.ListNodesRequest{})
 	if err != nil {
@@ -181,7 +183,7 @@ func (c *badCluster) fault(node string) string {
 	return strings.Join(reasons, "; ")
 }
 
-// isShown looks at what an operator sees of it.
+// isShown checks what an operator sees of it.
 func (c *badCluster) isShown(bad badNode) {
 	c.t.Helper()
 	for _, command := range []string{"nodes", "doctor"} {
@@ -195,6 +197,6 @@ func (c *badCluster) isShown(bad badNode) {
 		c.t.Fatal(err)
 	}
 	if want := `outbid_node_kept_off{cause="unfit",node="bad"} 1`; !strings.Contains(s.text, want) {
-		c.t.Errorf("/metrics lacks %s", want)
+		c.t.Errorf("%s is missing from /metrics", want)
 	}
 }

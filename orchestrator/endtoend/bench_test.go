@@ -32,8 +32,8 @@ import (
 	"github.com/outbid-dev/outbid/worker/session/sessiontest"
 )
 
-// stub is the training process of the benchmarks: it speaks the real session protocol over the real socket. What it
-// does stands in the environment that the worker hands on.
+// stub is the training process of the benchmarks. It uses the real session protocol over the real socket. The
+// environment configures it.
 func stub(mode string) int {
 	ctx := context.Background()
 	interval, err := time.ParseDuration(os.Getenv("STUB_INTERVAL"))
@@ -62,7 +62,8 @@ func stub(mode string) int {
 	return 0
 }
 
-// warmUp is how many reports of each process are not counted: while a hundred processes start, two cores do little else.
+// warmUp is how many reports of each process are not counted, because two cores are busy while a hundred processes
+// start.
 const warmUp = 25
 
 // untilAcknowledged waits until a report is in the ledger.
@@ -75,13 +76,13 @@ func untilAcknowledged(t *sessiontest.Trial, seq uint64) error {
 	return nil
 }
 
-// untilDecided waits until the tuner has said what becomes of a trial that reached its target.
+// untilDecided waits until the tuner has decided on a trial that reached its target.
 func untilDecided(t *sessiontest.Trial, seq uint64) error { return t.Reached(int64(seq)) }
 
-// measure reports at an even pace and notes how long each report took until the wait for it was over.
+// measure reports at a constant rate, and records how long each report waited.
 func measure(t *sessiontest.Trial, reports uint64, interval time.Duration, wait func(*sessiontest.Trial, uint64) error) error {
 	var taken []string
-	// Processes take turns: a hundred that all wake at the same moment would measure the queue for two cores.
+	// Processes take turns: if a hundred woke at the same moment, the benchmark would measure the queue for two cores.
 	turn := interval * time.Duration(t.GetFork().GetTrial()%100) / 100
 	next := time.Now().Truncate(interval).Add(turn)
 	for seq := uint64(1); seq <= reports; seq++ {
@@ -102,7 +103,7 @@ func measure(t *sessiontest.Trial, reports uint64, interval time.Duration, wait 
 	return os.WriteFile(name, []byte(strings.Join(taken, "\n")), 0o600)
 }
 
-// flood reports as fast as it may: at most 400 reports are under way.
+// flood reports as fast as possible, with at most 400 reports in flight.
 func flood(t *sessiontest.Trial, reports uint64) error {
 	for seq := uint64(1); seq <= reports; seq++ {
 		if err := t.Report(int64(seq), map[string]float64{"loss": 1 / float64(seq)}); err != nil {
@@ -117,19 +118,20 @@ func flood(t *sessiontest.Trial, reports uint64) error {
 	return nil
 }
 
-// site is an orchestrator and a worker in this process: embedded NATS that syncs before it acknowledges, ledger,
-// loop, and training processes on real sockets.
+// site is a server and a worker in this process: embedded NATS that syncs before it acknowledges, ledger, loop, and
+// training processes on real sockets.
 type site struct {
 	*control.Loop
 	blob string
 
 	mu sync.Mutex
-	// How long the loop's steps took to decide and to append, in milliseconds, and when they had ended.
+	// decide and store have the durations of the loop's decisions and appends, in milliseconds, and ended the ends of
+	// the steps.
 	decide, store []float64
 	ended         []time.Time
 }
 
-// observe notes how a step went.
+// observe records a step.
 func (s *site) observe(o control.Observation) {
 	if o.Reports == 0 {
 		return
@@ -147,7 +149,7 @@ func quantile(values []float64, q float64) float64 {
 	return values[int(q*float64(len(values)-1))]
 }
 
-// opens starts a sweep's tuner, or goes on from a snapshot.
+// opens starts a sweep's tuner, or restores one from a snapshot.
 type opens = func(s tuner.Settings, snapshot []byte) (tuner.Tuner, error)
 
 // openBuiltIn is opens for tuners of the binary.
@@ -161,7 +163,7 @@ func openBuiltIn(s tuner.Settings, snapshot []byte) (tuner.Tuner, error) {
 func newSite(b *testing.B, devices int, open opens) *site {
 	b.Helper()
 	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(300) // as outbid sets it for servers and workers
+		debug.SetGCPercent(300) // like outbid's servers and workers
 	}
 	dir := b.TempDir()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -261,7 +263,7 @@ func (s *site) run(b *testing.B, trials int, env map[string]string) {
 	s.runUnder(b, random(0), trials, env)
 }
 
-// runUnder does so under a tuner.
+// runUnder is run with a tuner.
 func (s *site) runUnder(b *testing.B, with *outbidv1.Tuner, trials int, env map[string]string) {
 	b.Helper()
 	spec := job{name: "bench", tuner: with, trials: int32(trials)}.bare()
@@ -289,8 +291,9 @@ func (s *site) runUnder(b *testing.B, with *outbidv1.Tuner, trials int, env map[
 	}
 }
 
-// BenchmarkReportLatency is how long a report takes from the training process until it hears that it was decided on:
-// through the session's gRPC socket, NATS and the synced ledger, at 500 reports a second from 100 processes.
+// BenchmarkReportLatency measures how long a report takes from the training process until the process learns the
+// decision: through the session's gRPC socket, NATS and the synced ledger, at 500 reports per second from 100
+// processes.
 func BenchmarkReportLatency(b *testing.B) {
 	s := newSite(b, 100, openBuiltIn)
 	out := b.TempDir()
@@ -306,7 +309,7 @@ func BenchmarkReportLatency(b *testing.B) {
 	b.ReportMetric(quantile(s.store, .99), "ms-p99-append")
 }
 
-// latencies reports how long the reports took that processes noted in a directory.
+// latencies reports the durations that processes recorded in a directory.
 func latencies(b *testing.B, out string) {
 	b.Helper()
 	var taken []float64
@@ -320,8 +323,8 @@ func latencies(b *testing.B, out string) {
 	}
 }
 
-// BenchmarkReportThroughput is how many reports a second come through the same way as fast as they can, from 100
-// processes, each of which waits for word of its reports.
+// BenchmarkReportThroughput measures how many reports per second pass the same way as fast as possible, from 100
+// processes that wait for the decisions.
 func BenchmarkReportThroughput(b *testing.B) {
 	s := newSite(b, 100, openBuiltIn)
 	const each = 6000
@@ -332,7 +335,7 @@ func BenchmarkReportThroughput(b *testing.B) {
 	b.ReportMetric(float64(100*each*b.N)/time.Since(began).Seconds(), "reports/s")
 }
 
-// BenchmarkTrials is how many one-report trials a second are created, placed, run in a warm process and ended.
+// BenchmarkTrials measures how many one-report trials per second are created, placed, run in a warm process and ended.
 func BenchmarkTrials(b *testing.B) {
 	s := newSite(b, 16, openBuiltIn)
 	const trials = 10_000

@@ -12,11 +12,12 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// gatedAgent makes a file when it is asked for bids, and answers as the server's own agent does when there is another file.
+// gatedAgent is a bidder that creates a file when it is asked for bids, and answers like the built-in bidder once
+// another file exists.
 type gatedAgent struct{ asked, open string }
 
 func (g gatedAgent) Bid(o *agent.Offer, apps []*agent.AppState) ([]agent.Table, error) {
-	tables, err := agent.BuiltIn{}.Bid(o, apps) // about what was on offer when it was asked
+	tables, err := agent.BuiltIn{}.Bid(o, apps) // for the offer at the time of the request
 	if err := os.WriteFile(g.asked, nil, 0o600); err != nil {
 		return nil, err
 	}
@@ -31,7 +32,7 @@ func exists(file string) bool {
 	return err == nil
 }
 
-// gate is what a test knows of such an agent.
+// gate controls such a bidder from a test.
 type gate struct {
 	t           *testing.T
 	asked, open string
@@ -43,7 +44,7 @@ func newGate(t *testing.T) gate {
 	return gate{t, filepath.Join(dir, "asked"), filepath.Join(dir, "open")}
 }
 
-// args start a server whose sweeps may have that agent.
+// args returns the arguments of a server with that bidder.
 func (g gate) args() []string {
 	g.t.Helper()
 	self, err := os.Executable()
@@ -65,7 +66,7 @@ func (g gate) release() {
 	}
 }
 
-// gated submits a sweep that has chosen the agent, once that is up: until then it has no bid, and the sweep gets leftovers.
+// gated submits a sweep with that bidder once the bidder is up. Until then it cannot bid, and the sweep gets leftovers.
 func (c *cluster) gated(trials int) string {
 	c.t.Helper()
 	c.until("an agent is up")
@@ -76,8 +77,8 @@ func (c *cluster) gated(trials int) string {
 	return c.submit(spec)
 }
 
-// timeReports reports of one trial all the time, until the function that it returns is called; that tells how long the server took to
-// decide a report, as the 99th percentile in milliseconds.
+// timeReports continuously reports one trial until the returned function is called, which returns the 99th percentile
+// of the time for a decision, in milliseconds.
 func (c client) timeReports() (stop func() (p99 float64)) {
 	c.t.Helper()
 	asked, err := c.AskTrial(c.t.Context(), &outbidv1.AskTrialRequest{Sweep: c.sweep, Client: "talk"})
@@ -114,7 +115,7 @@ func (c client) timeReports() (stop func() (p99 float64)) {
 	}
 }
 
-// bidder is the first round's entry in which a sweep bids.
+// bidder returns the entry of the first round in which a sweep bids.
 func (c *cluster) bidder(id string) (found *outbidv1.Bidder) {
 	c.t.Helper()
 	poll(c.t, id+" to bid", func() bool {
@@ -134,8 +135,9 @@ func (c *cluster) bidder(id string) (found *outbidv1.Bidder) {
 	return found
 }
 
-// An agent hangs. Reports of others are decided meanwhile as fast as by a server where nothing hangs. The server is killed while it
-// waits, and the next one asks the agent anew, which bids then. The ledger of both is decided again without any agent.
+// TestReportsWaitForNoAgent checks a bidder that hangs. Reports of other sweeps are decided as fast as by an
+// undisturbed server. The server is killed while it waits; the next one asks the bidder again, which then bids. The
+// ledger of both can be replayed without a bidder.
 func TestReportsWaitForNoAgent(t *testing.T) {
 	t.Parallel()
 	g := newGate(t)
@@ -143,7 +145,7 @@ func TestReportsWaitForNoAgent(t *testing.T) {
 	c.worker("n1", "cpu:2", "")
 	twin := newCluster(t, "--lease", "15s")
 	other, calm := c.external("told", 2), twin.external("told", 2)
-	id := c.gated(60) // many, so that some are left when the agent is up again
+	id := c.gated(60) // enough that some remain when the bidder is up again
 	g.awaitQuestion()
 	reports, usual := other.timeReports(), calm.timeReports()
 	pause(6 * time.Second)
@@ -160,7 +162,7 @@ func TestReportsWaitForNoAgent(t *testing.T) {
 	if err := os.Remove(g.asked); err != nil {
 		t.Fatal(err)
 	}
-	c.restart() // its sweep gets what is left over while the agent starts
+	c.restart() // its sweep gets leftovers while the bidder starts
 	g.awaitQuestion()
 	g.release()
 	c.bidder(id)
@@ -169,7 +171,8 @@ func TestReportsWaitForNoAgent(t *testing.T) {
 	mustRepeat(t, c.dir, "data")
 }
 
-// A worker leaves while an agent is asked what its devices are worth: what it bids for them is dropped, what it bids for others counts.
+// TestBidsForWhatIsGoneAreDropped checks a worker that leaves while a bidder is asked about its devices: bids for these
+// devices are dropped, and bids for others count.
 func TestBidsForWhatIsGoneAreDropped(t *testing.T) {
 	t.Parallel()
 	g := newGate(t)

@@ -13,7 +13,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// cable is a TCP connection that can be cut: bytes stop in both directions, and nobody is told.
+// cable is a TCP connection that can be cut: bytes stop in both directions without an error.
 type cable struct {
 	addr   string
 	target string
@@ -110,7 +110,7 @@ func (c *cable) mend() {
 	}
 }
 
-// startNATS runs a NATS server of the test's own, as a cluster would have one, and returns its URL.
+// startNATS runs a separate NATS server, as for a cluster, and returns its URL.
 func startNATS(t *testing.T) string {
 	t.Helper()
 	s, err := bus.StartServer(bus.ServerConfig{Dir: t.TempDir()})
@@ -121,7 +121,7 @@ func startNATS(t *testing.T) string {
 	return s.URL()
 }
 
-// pendingServer is a server that need not be ready yet.
+// pendingServer is a server that may not be ready yet.
 type pendingServer struct {
 	*server
 	file string

@@ -21,7 +21,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// natsServer is the binary of a NATS server, or skips the test.
+// natsServer returns the binary of a NATS server, or skips the test.
 func natsServer(t testing.TB) string {
 	t.Helper()
 	if path := os.Getenv("OUTBID_TEST_NATS_SERVER"); path != "" {
@@ -34,7 +34,7 @@ func natsServer(t testing.TB) string {
 	return path
 }
 
-// natsCluster is three NATS servers in processes of their own.
+// natsCluster is three NATS servers in separate processes.
 type natsCluster struct {
 	t     testing.TB
 	dir   string
@@ -46,7 +46,7 @@ type natsCluster struct {
 	js    jetstream.JetStream
 }
 
-// freePorts are ports of loopback that nobody listens on just now.
+// freePorts returns loopback ports that are free now.
 func freePorts(t testing.TB, n int) []int {
 	t.Helper()
 	var ports []int
@@ -61,13 +61,13 @@ func freePorts(t testing.TB, n int) []int {
 	return ports
 }
 
-// portIsFree reports whether nobody listens on a port of loopback just now.
+// portIsFree reports whether a loopback port is free now.
 func portIsFree(port int) bool {
 	l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
 	return err == nil && l.Close() == nil
 }
 
-// startCluster starts three NATS servers that let in whom new keys have signed.
+// startCluster starts three NATS servers that admit users signed by new keys.
 func startCluster(t testing.TB) *natsCluster {
 	t.Helper()
 	dir := t.TempDir()
@@ -132,7 +132,7 @@ func (c *natsCluster) start(name string) {
 	c.procs[name] = startCommand(c.t, c.dir, natsServer(c.t), "--config", c.conf(name))
 }
 
-// urls are those of all servers.
+// urls returns the URLs of all servers.
 func (c *natsCluster) urls() string {
 	var all []string
 	for _, port := range c.ports[:3] {
@@ -141,7 +141,7 @@ func (c *natsCluster) urls() string {
 	return strings.Join(all, ",")
 }
 
-// leader is the server that leads a stream, once all have all of it.
+// leader returns the server that leads a stream, once all replicas are complete.
 func (c *natsCluster) leader(stream string) string {
 	c.t.Helper()
 	leader := ""
@@ -160,7 +160,7 @@ func (c *natsCluster) leader(stream string) string {
 	return leader
 }
 
-// elected is how long after a time a server that lives began to lead a stream, by its log.
+// elected returns how long after a time a live server became the leader of a stream, by its log.
 func (c *natsCluster) elected(stream string, after time.Time) time.Duration {
 	for _, p := range c.procs {
 		text, _ := p.out.text()
@@ -181,10 +181,10 @@ func (c *natsCluster) elected(stream string, after time.Time) time.Duration {
 	return 0
 }
 
-// natsTime is how NATS logs the time.
+// natsTime is the time format of NATS's log.
 const natsTime = "2006/01/02 15:04:05.000000"
 
-// tells has clients tell without a pause, and keeps when each was acknowledged.
+// tells makes clients report without pauses, and records the times of the acknowledgements.
 type tells struct {
 	mu    sync.Mutex
 	at    []time.Time
@@ -223,7 +223,7 @@ func (s *server) tellAll(clients int) *tells {
 	return t
 }
 
-// gap is how long nothing was acknowledged around a time, once something was again.
+// gap returns the longest time without acknowledgements around a time, once they have resumed.
 func (t *tells) gap(tb testing.TB, around time.Time) time.Duration {
 	tb.Helper()
 	longest := time.Duration(0)
@@ -245,14 +245,15 @@ func (t *tells) gap(tb testing.TB, around time.Time) time.Duration {
 	return longest
 }
 
-// since counts the acknowledgements after a time; of mu.
+// since counts the acknowledgements after a time. mu must be held.
 func (t *tells) since(after time.Time) int {
 	i, _ := slices.BinarySearchFunc(t.at, after, time.Time.Compare)
 	return len(t.at) - i
 }
 
-// When the NATS server that leads the ledger's stream is killed, the others go on. Appends wait for NATS's election, and for
-// little of ours. OUTBID_NATS_KILLS says how often it is done, for measurements.
+// TestTheLedgersLeaderIsKilled checks that the other NATS servers continue when the leader of the ledger's stream is
+// killed. Appends wait for NATS's election and little more. OUTBID_NATS_KILLS is the number of repetitions, for
+// measurements.
 func TestTheLedgersLeaderIsKilled(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t)

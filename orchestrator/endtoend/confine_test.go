@@ -15,7 +15,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// shell is a sweep of a shell script, which finds $DIR.
+// shell returns a sweep of a shell script, with the variable $DIR.
 func shell(name, dir, text string, trials int32) *outbidv1.SweepSpec {
 	spec := job{name: name, tuner: random(0), trials: trials}.bare()
 	spec.Workload = &outbidv1.SweepSpec_Program{Program: &outbidv1.Program{
@@ -24,10 +24,11 @@ func shell(name, dir, text string, trials int32) *outbidv1.SweepSpec {
 	return spec
 }
 
-// reportOne is the end of a script that was well.
+// reportOne ends a script with a successful report.
 const reportOne = `; echo '{{"step":1,"loss":1}}' >> "$OUTBID_REPORT"`
 
-// What an operator has in the environment stays with the server and its workers, unless it is passed on by name.
+// TestTrialsSeeNothingOfTheServersEnvironmentThatTheyWereNotGiven checks that the operator's environment is visible
+// only to the server and its workers, except for variables that are passed on by name.
 func TestTrialsSeeNothingOfTheServersEnvironmentThatTheyWereNotGiven(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -48,11 +49,12 @@ func TestTrialsSeeNothingOfTheServersEnvironmentThatTheyWereNotGiven(t *testing.
 	}
 }
 
-// A worker of a server that asks for tokens runs each trial as a user of its own: it can read neither what the worker
-// holds nor what other trials have, and leaves nothing behind. One that may not switch users ends with one line.
+// TestTenantsTrialsReachNothingOfTheWorkers checks that a worker of a server with tokens runs each trial as a separate
+// user, which can read neither the worker's nor other trials' files and leaves nothing behind. A worker that may not
+// switch users fails with one line.
 func TestTenantsTrialsReachNothingOfTheWorkers(t *testing.T) {
 	t.Parallel()
-	dir, err := os.MkdirTemp("/var/tmp", "outbid-tenants-") //nolint:usetesting // what is below /tmp trials do not see
+	dir, err := os.MkdirTemp("/var/tmp", "outbid-tenants-") //nolint:usetesting // trials cannot see directories below /tmp
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,13 +111,13 @@ ls "$HOME" > $HOME/ok`, s.Info.Keys+"/*", dir)
 	}
 }
 
-// Two servers of one machine share its devices: a trial of the second waits for the first's trial, doctor says for which process, and
-// it goes on when that is gone, however it went. The machine is a network namespace of the test's own, so that no other test has
-// its devices.
+// TestServersOfOneMachineShareItsDevices checks that a trial of a second server waits for the first server's trial,
+// that the doctor names the process, and that the trial continues when that process ends in any way. A separate network
+// namespace simulates a machine whose devices no other test uses.
 func TestServersOfOneMachineShareItsDevices(t *testing.T) {
 	t.Parallel()
 	if out, err := exec.Command("unshare", "-n", "ip", "link", "set", "lo", "up").CombinedOutput(); err != nil {
-		t.Skipf("this machine gives a test no network of its own: %v: %s", err, out)
+		t.Skipf("this machine does not let a test create a network namespace: %v: %s", err, out)
 	}
 	one, two := t.TempDir(), t.TempDir()
 	first := serveIn(t, one, []string{"unshare", "-n", "sh", "-c", `ip link set lo up && exec "$@"`, "sh"}, nil, "up")
@@ -124,14 +126,14 @@ func TestServersOfOneMachineShareItsDevices(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	keep := exec.Command("nsenter", "-t", fmt.Sprint(first.Info.PID), "-n", "sleep", "600") // the namespace outlives the first
+	keep := exec.Command("nsenter", "-t", fmt.Sprint(first.Info.PID), "-n", "sleep", "600") // keeps the namespace after the first server
 	if err := keep.Start(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = keep.Process.Kill(); _ = keep.Wait() })
 	ask := func(s *server, args ...string) string {
 		args = append([]string{"-t", fmt.Sprint(keep.Process.Pid), "-n", self, "--server", s.Info.API}, args...)
-		out, _ := exec.Command("nsenter", args...).CombinedOutput() // doctor fails where something is wrong
+		out, _ := exec.Command("nsenter", args...).CombinedOutput() // doctor fails if it finds a problem
 		return string(out)
 	}
 	submit := func(s *server, spec *outbidv1.SweepSpec) {
@@ -155,11 +157,11 @@ func TestServersOfOneMachineShareItsDevices(t *testing.T) {
 	held := fmt.Sprint("is held by process ", first.Info.PID)
 	poll(t, "doctor to say for whom it waits", func() bool { return strings.Contains(ask(second, "doctor"), held) })
 	if said := ask(second, "show", "short"); !strings.Contains(said, fmt.Sprintf("which a trial of process %d (%s", first.Info.PID, one)) {
-		t.Errorf("the sweep does not say for whom it waits:\n%s", said)
+		t.Errorf("the sweep does not name the process that it waits for:\n%s", said)
 	}
 	first.kill()
 	poll(t, "the second's sweep", in(second, "short", "done"))
 	if said := ask(second, "doctor"); strings.Contains(said, "is held by") {
-		t.Errorf("doctor says that it waits:\n%s", said)
+		t.Errorf("doctor still reports a wait:\n%s", said)
 	}
 }

@@ -16,16 +16,16 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// containment is a server with one worker, whose trials are users of their own where that can be, and two healthy sweeps of one tenant's that train
-// there all the time: one saves at each step, and the other only reports.
+// containment is a server with one worker, which runs trials as separate users if possible. Two healthy sweeps of one
+// tenant continuously train there: one saves at each step, and the other only reports.
 type containment struct {
 	*server
 	dir, healthy, reports string
-	// began is when the healthy sweeps had trained for a moment alone.
+	// began is when the healthy sweeps had trained alone for a moment.
 	began time.Time
 }
 
-// contain starts it with so many devices for others.
+// contain starts it with the given number of devices for other sweeps.
 func contain(t *testing.T, devices int, args ...string) *containment {
 	t.Helper()
 	dir := t.TempDir()
@@ -54,12 +54,12 @@ func (c *containment) train(t *testing.T, name, saves string) string {
 	t.Helper()
 	env := map[string]string{"PACE": "20ms", "SAVES": saves}
 	spec := job{name: name, mode: "well", tuner: random(1_000_000), trials: 1, env: env}.spec(t, openDir(t))
-	spec.Workload.(*outbidv1.SweepSpec_Program).Program.Command = []string{trojan(t, openDir(t))} //nolint:forcetypeassert // it is one
+	spec.Workload.(*outbidv1.SweepSpec_Program).Program.Command = []string{trojan(t, openDir(t))} //nolint:forcetypeassert // it is a program
 	spec.Tenant, spec.Checkpoints = "good", &outbidv1.Checkpoints{Last: true}
 	return c.submit(spec)
 }
 
-// run runs a shell script as a sweep of one trial of another tenant's.
+// run runs a shell script as a sweep of one trial of another tenant.
 func (c *containment) run(name, script string, change ...func(*outbidv1.SweepSpec)) string {
 	c.t.Helper()
 	spec := job{name: name, tuner: random(0), trials: 1}.bare()
@@ -73,11 +73,12 @@ func (c *containment) run(name, script string, change ...func(*outbidv1.SweepSpe
 	return c.submit(spec)
 }
 
-// leastRate is what a healthy trial must keep of its step rate. Where no other tests run it keeps 99 % or more, or 78 % if it saves at each step
-// (docs/benchmarks.md); here other tests may have begun in the meantime.
+// leastRate is the minimum share of its step rate that a healthy trial must keep. Alone on the machine it keeps 99 % or
+// more, or 78 % if it saves at each step (docs/benchmarks.md); here other tests may have started in the meantime.
 const leastRate = 0.25
 
-// stillTrains fails unless the healthy trials still run on the same node, never paused while the others ran, and kept their step rate.
+// stillTrains fails unless the healthy trials still run on the same node, were never paused while the others ran, and
+// kept their step rate.
 func (c *containment) stillTrains() {
 	c.t.Helper()
 	c.kept("that only reports", c.reports)
@@ -119,11 +120,12 @@ func (c *containment) kept(who, id string) {
 	before, beside := float64(alone-1)/c.began.Sub(first).Seconds(), float64(step-alone)/last.Sub(c.began).Seconds()
 	c.t.Logf("%s made %.1f steps a second alone and %.1f during the attacks: %.0f%%", who, before, beside, 100*beside/before)
 	if beside < leastRate*before {
-		c.t.Errorf("%s made %.1f steps a second, and %.1f before", who, beside, before)
+		c.t.Errorf("%s made %.1f steps per second, after %.1f before", who, beside, before)
 	}
 }
 
-// B2: whatever bytes a program ends with, its sweep says so and the worker serves others.
+// TestWordsThatAreNotTextArrive (B2) checks that a program may end with any bytes: its sweep shows them, and the worker
+// keeps serving others.
 func TestWordsThatAreNotTextArrive(t *testing.T) {
 	t.Parallel()
 	c := contain(t, 1)
@@ -151,7 +153,8 @@ func TestWordsThatAreNotTextArrive(t *testing.T) {
 	c.stop()
 }
 
-// H5 and M8: a checkpoint that blocks, has no end or is all holes keeps neither its own device nor others.
+// TestACheckpointHoldsNothingUp (H5 and M8) checks that a checkpoint that blocks, is endless or consists of holes
+// occupies neither its own device nor others.
 func TestACheckpointHoldsNothingUp(t *testing.T) {
 	t.Parallel()
 	c := contain(t, 1)
@@ -174,7 +177,7 @@ func TestACheckpointHoldsNothingUp(t *testing.T) {
 		}
 		t.Logf("%s was stopped after %s", name, time.Since(began).Round(time.Millisecond))
 	}
-	// Holes of 3 GB: the reports behind them do not wait.
+	// Reports after a checkpoint with 3 GB of holes do not wait.
 	id := c.run("sparse", `truncate -s 3G ckpt; echo '{"step": 1, "loss": 1, "checkpoint": "'$PWD/ckpt'"}' >> $OUTBID_REPORT
 echo '{"step": 2, "loss": 1}' >> $OUTBID_REPORT; exec sleep 600`, func(sp *outbidv1.SweepSpec) { sp.Tuner = random(9) })
 	poll(t, "the report behind the holes", func() bool {
@@ -187,7 +190,7 @@ echo '{"step": 2, "loss": 1}' >> $OUTBID_REPORT; exec sleep 600`, func(sp *outbi
 	c.stop()
 }
 
-// thieves is the script of a program that names files of its worker's as its checkpoints, for as long as its victim saves.
+// thieves is a script that names files of its worker as its checkpoints, while its victim saves.
 const thieves = `ln -s /proc/self/fd fds; ln -s /proc/self/root root; ln -s $STORE store; step=0
 name() { step=$((step+1)); printf '{"step": %d, "loss": 1, "checkpoint": "%s"}\n' $step "$1" >> $OUTBID_REPORT; }
 round=0; while [ $round -lt 60 ]; do round=$((round+1))
@@ -195,12 +198,12 @@ for n in $(seq 0 40); do name /proc/self/fd/$n; name $PWD/fds/$n; name /dev/fd/$
 name /proc/self/root$STORE; name $PWD/root/etc/shadow; name /etc/shadow; name /proc/self/environ; name $STORE; name $PWD/store; name /proc/1/root; name $VICTIM
 sleep .1; done; [ $step -gt 1000 ]; ls -R $STORE; cat $STORE/*/*/*/*`
 
-// B4 and H1: a program gets nothing of another tenant's weights, whatever it names as its own, and reads nothing of the
-// store's directory.
+// TestCheckpointsOfOthersAreNotStolen (B4 and H1) checks that a program gets nothing of another tenant's weights,
+// whatever it names as its own, and cannot read the store's directory.
 func TestCheckpointsOfOthersAreNotStolen(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
-		t.Skip("only root can run trials as other users, so here nothing holds them")
+		t.Skip("only root can run trials as other users, so nothing confines them here")
 	}
 	open := openDir(t)
 	store := filepath.Join(open, "store")
@@ -224,7 +227,7 @@ echo '{"step": '$i', "loss": 1, "checkpoint": "'$OUTBID_CHECKPOINT_OUT'"}' >> $O
 		t.Errorf("it has %d checkpoints, one of %d bytes", n, trial.GetCheckpoints()[0].GetBytes())
 		for _, ck := range trial.GetCheckpoints() {
 			if bytes.Contains(c.checkpointAt(thief, ck.GetStep()), []byte(secret)) {
-				t.Fatalf("the checkpoint of step %d holds the weights of another tenant", ck.GetStep())
+				t.Fatalf("the checkpoint of step %d contains another tenant's weights", ck.GetStep())
 			}
 		}
 	}
@@ -233,7 +236,7 @@ echo '{"step": '$i', "loss": 1, "checkpoint": "'$OUTBID_CHECKPOINT_OUT'"}' >> $O
 		t.Errorf("of the store it read\n%.500s", text)
 	}
 	if trial.GetStep() < 1000 || len(notes(sw, "leads into a kernel file system")) == 0 || len(notes(sw, "ermission denied")) == 0 {
-		t.Errorf("it came to step %d, and was told %v", trial.GetStep(), sw.GetNotes())
+		t.Errorf("it reached step %d, with notes %v", trial.GetStep(), sw.GetNotes())
 	}
 	c.wait(victim)
 	if saved := c.trials(victim)[0].GetCheckpoints(); len(saved) < 10 {
@@ -256,7 +259,7 @@ echo '{"step": '$i', "loss": 1, "checkpoint": "'$OUTBID_CHECKPOINT_OUT'"}' >> $O
 	c.stop()
 }
 
-// checkpointAt is what the checkpoint of a step holds, or its beginning.
+// checkpointAt returns the checkpoint of a step, or its beginning.
 func (c *containment) checkpointAt(id string, step int64) []byte {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)

@@ -13,7 +13,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// killWorker is what a training program does that takes its worker down with it.
+// killWorker is a training program that kills its worker.
 func killWorker() {
 	data, err := os.ReadFile(filepath.Join(os.Getenv("MARKS"), os.Getenv("OUTBID_NODE")+".pid"))
 	if err != nil {
@@ -22,10 +22,10 @@ func killWorker() {
 	if pid, err := strconv.Atoi(string(data)); err == nil {
 		_ = syscall.Kill(pid, syscall.SIGKILL)
 	}
-	select {} // whoever ends workers' processes ends this one too
+	select {} // whatever ends workers' processes ends this one too
 }
 
-// supervised starts a worker and starts it again whenever it is killed, as systemd would. It counts the deaths.
+// supervised starts a worker and restarts it whenever it is killed, like systemd. It counts the deaths.
 func (c *cluster) supervised(name, devices string, stop <-chan struct{}, deaths chan<- string) {
 	c.t.Helper()
 	run := func() *proc {
@@ -79,13 +79,14 @@ func TestATrialThatKillsItsWorkerFailsAndNobodyElse(t *testing.T) {
 	noTwoOwners(t, c.locks)
 }
 
-// A worker that is killed from outside, again and again, is held against no trial, as those are other users and cannot have done it.
+// TestAWorkerThatIsKilledIsHeldAgainstNoTrial checks that a worker that is repeatedly killed from outside does not
+// count against trials that run as other users and cannot have done it.
 func TestAWorkerThatIsKilledIsHeldAgainstNoTrial(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
 		t.Skip("only root can run trials as other users")
 	}
-	c := newCluster(t, "--lease", "30s") // longer than a worker takes to start again
+	c := newCluster(t, "--lease", "30s") // longer than a worker takes to restart
 	run := func() *proc {
 		return start(t, c.dir, "worker", "--nats", c.Info.NATS, "--keys", c.Info.Keys, "--name", "a", "--devices", "cpu:1",
 			"--dir", filepath.Join(c.dir, "worker-a"), "--trial-user", "auto")
@@ -101,7 +102,7 @@ func TestAWorkerThatIsKilledIsHeldAgainstNoTrial(t *testing.T) {
 		worker = run()
 		c.waitSteps(id, c.sweep(id).GetSteps()+1)
 		if killedForMemory(t) != before {
-			t.Skip("the kernel has killed another test's process for want of memory, so that nobody can say why the worker ended")
+			t.Skip("the kernel killed another test's process because memory ran out, so it is unknown why the worker ended")
 		}
 	}
 	if trial := c.trials(id)[0]; trial.GetState() != outbidv1.TrialState_TRIAL_STATE_RUNNING || trial.GetNodeLosses() > 0 || trial.GetSuspected() {
@@ -113,7 +114,7 @@ func TestAWorkerThatIsKilledIsHeldAgainstNoTrial(t *testing.T) {
 	c.stop()
 }
 
-// killedForMemory is the kernel's count.
+// killedForMemory returns the kernel's count of out-of-memory kills.
 func killedForMemory(t *testing.T) string {
 	t.Helper()
 	data, err := os.ReadFile("/proc/vmstat")
@@ -147,7 +148,7 @@ func TestADamagedCheckpointFallsBackToTheOneBefore(t *testing.T) {
 	c.command(id, outbidv1.SweepCommand_SWEEP_COMMAND_RESUME)
 	sw := c.mustDone(id)
 	if !told(sw, "is damaged") || !told(sw, fmt.Sprintf("continues from step %d instead", kept[len(kept)-2].GetStep())) {
-		t.Errorf("nobody was told: %v", sw.GetNotes())
+		t.Errorf("no note about it: %v", sw.GetNotes())
 	}
 }
 
@@ -213,7 +214,7 @@ func TestAMetricThatIsNeverReportedIsSaid(t *testing.T) {
 		t.Errorf("the sweep is %s: %s", sw.GetState(), sw.GetReason())
 	}
 	if !told(sw, `it reported no "loos", which the sweep is to optimise; it reported loss; is loss what was meant?`) {
-		t.Errorf("nobody was told: %v", sw.GetNotes())
+		t.Errorf("no note about it: %v", sw.GetNotes())
 	}
 	for _, trial := range c.trials(id) {
 		if trial.GetState() != outbidv1.TrialState_TRIAL_STATE_FAILED {

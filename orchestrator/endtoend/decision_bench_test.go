@@ -17,7 +17,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// stepwise is a tuner that is asked about each step of each trial: every report reaches a target.
+// stepwise is a tuner that decides on each step of each trial: every report reaches a target.
 type stepwise struct{ Last, Trials, Created, Ended int64 }
 
 // Handle implements tuner.Tuner.
@@ -50,7 +50,7 @@ func (s *stepwise) Outlook() tuner.Outlook { return tuner.Outlook{} }
 // Snapshot implements tuner.Tuner.
 func (s *stepwise) Snapshot() ([]byte, error) { return json.Marshal(s) }
 
-// openStepwise is opens for it, whatever the sweep names.
+// openStepwise is opens for it, whatever tuner the sweep names.
 func openStepwise(s tuner.Settings, snapshot []byte) (tuner.Tuner, error) {
 	t := &stepwise{Last: decisions, Trials: int64(s.Spec.GetLimits().GetTrials())}
 	if snapshot == nil {
@@ -85,7 +85,7 @@ class Stepwise(plugin.Tuner):
 plugin.serve(Stepwise())
 `
 
-// outside is a program with its settings, as a sweep's tuner.
+// outside returns a program with its settings as a sweep's tuner.
 func outside(b *testing.B, trials float64, command ...string) *outbidv1.Tuner {
 	b.Helper()
 	settings, err := structpb.NewStruct(map[string]any{"last": float64(decisions), "trials": trials, "stepwise": true})
@@ -97,11 +97,11 @@ func outside(b *testing.B, trials float64, command ...string) *outbidv1.Tuner {
 	}}}
 }
 
-// decisions is how many steps each of a hundred trials makes.
+// decisions is the number of steps of each of a hundred trials.
 const decisions = 125
 
-// BenchmarkDecisionLatency is how long a trial at its target waits for its tuner's answer, at 500 reports a second from 100 processes,
-// each of which reaches a target: of a tuner in the binary, and of programs in Go and in Python.
+// BenchmarkDecisionLatency measures how long a trial at its target waits for its tuner's answer, at 500 reports per
+// second from 100 processes that all reach a target: with a tuner in the binary, and with programs in Go and Python.
 func BenchmarkDecisionLatency(b *testing.B) {
 	self, err := os.Executable()
 	if err != nil {

@@ -38,7 +38,7 @@ func filesBelow(t *testing.T, dir string) int {
 	return n
 }
 
-// logLines counts what is kept of what a sweep printed.
+// logLines counts the stored output lines of a sweep.
 func (s *server) logLines(id string) (int, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -53,7 +53,7 @@ func (s *server) logLines(id string) (int, error) {
 	}
 }
 
-// chatty is a program that says what it does.
+// chatty is a program that prints its progress.
 const chatty = `step=$OUTBID_START_STEP
 while [ "$step" -lt "$OUTBID_UNTIL_STEP" ]; do
   step=$((step + 1))
@@ -78,7 +78,7 @@ func TestADeletedSweepIsGoneAndStaysGone(t *testing.T) {
 	running := s.submit(slow.spec(t, locks))
 	s.waitSteps(running, 3)
 	if filesBelow(t, filepath.Join(store, "checkpoints", id)) == 0 {
-		t.Fatal("it keeps no checkpoints")
+		t.Fatal("it does not keep checkpoints")
 	}
 	del := func(args ...string) (string, int) {
 		p := start(t, dir, append([]string{"delete", "--server", s.Info.API}, args...)...)
@@ -86,19 +86,19 @@ func TestADeletedSweepIsGoneAndStaysGone(t *testing.T) {
 		text, _ := p.out.text()
 		return text, p.cmd.ProcessState.ExitCode()
 	}
-	if text, code := del("own"); code != 2 || !strings.Contains(text, "name it in full, such as own-2") {
+	if text, code := del("own"); code != 2 || !strings.Contains(text, "give the full id, such as own-2") {
 		t.Errorf("a name that is not whole: %d %s", code, text)
 	}
 	if text, code := del(running); code == 0 || !strings.Contains(text, "is running and cannot be deleted") {
 		t.Errorf("one that runs: %d %s", code, text)
 	}
-	for range 2 { // the second time it is no error
+	for range 2 { // the second time it is not an error either
 		if text, code := del(id); code != 0 || !strings.Contains(text, id+" was deleted by local") {
 			t.Errorf("delete: %d %s", code, text)
 		}
 	}
 	if text, code := del(running, "--force"); code != 0 {
-		t.Errorf("one that runs, with force: %d %s", code, text)
+		t.Errorf("a running sweep, with force: %d %s", code, text)
 	}
 	check := func() {
 		t.Helper()
@@ -152,7 +152,7 @@ func TestAFunctionGoesWithTheLastSweepThatUsesIt(t *testing.T) {
 	first, second := s.submit(own), s.submit(own)
 	for i, id := range []string{first, second} {
 		if _, err := os.Stat(file); err != nil {
-			t.Fatalf("%d were deleted, and the function is gone: %v", i, err)
+			t.Fatalf("%d were deleted, but the function is missing: %v", i, err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		if _, err := s.DeleteSweep(ctx, &outbidv1.DeleteSweepRequest{Sweep: id, Force: true}); err != nil {

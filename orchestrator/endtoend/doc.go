@@ -1,2 +1,3 @@
-// Package endtoend holds no code but tests: the built binary, real NATS, real processes, and what goes wrong with them.
+// Package endtoend contains only tests: of the built binary, with real NATS and real processes, and with their
+// failures.
 package endtoend

@@ -20,7 +20,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// newer are events that only a newer version writes, and what a server says of each.
+// newer returns events that only a newer version writes, with the server's error for each.
 func newer(t *testing.T) map[string]struct {
 	events []*outbidv1.Event
 	says   string
@@ -51,7 +51,7 @@ func newer(t *testing.T) map[string]struct {
 	}
 }
 
-// record opens the ledger in a NATS as an orchestrator of these keys does.
+// record opens the ledger in a NATS as a server with these keys.
 func record(t *testing.T, cfg bus.ConnConfig) (*nats.Conn, *ledger.JetStream) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -68,7 +68,7 @@ func record(t *testing.T, cfg bus.ConnConfig) (*nats.Conn, *ledger.JetStream) {
 	return nc, l
 }
 
-// content is every batch of a ledger.
+// content returns every batch of a ledger.
 func content(t *testing.T, l ledger.Ledger) (hashes []string, last *outbidv1.Batch) {
 	t.Helper()
 	err := l.Read(t.Context(), 1, func(b *outbidv1.Batch) error {
@@ -91,7 +91,7 @@ func appendAll(t *testing.T, l ledger.Ledger, events []*outbidv1.Event) {
 	}
 }
 
-// insideData opens the NATS in a data directory of which no server runs.
+// insideData opens the NATS in the data directory of a stopped server.
 func insideData(t *testing.T, data string) (*bus.Server, bus.ConnConfig) {
 	t.Helper()
 	keys, err := identity.MakeKeys(filepath.Join(data, "keys"))
@@ -109,7 +109,7 @@ func insideData(t *testing.T, data string) (*bus.Server, bus.ConnConfig) {
 	return s, bus.ConnConfig{Server: s, User: who}
 }
 
-// refuses waits for a server to end, which says once, and without much else, that it cannot read the ledger.
+// refuses waits for a server to end with one line, and little else, that it cannot read the ledger.
 func (p *proc) refuses(says string) {
 	p.t.Helper()
 	select {
@@ -123,11 +123,11 @@ func (p *proc) refuses(says string) {
 	}
 	matched := regexp.MustCompile(`(?m)^.*a newer version of Outbid wrote this ledger.*`+says+`.*$`).FindAllString(text, -1)
 	if len(matched) != 1 || strings.Contains(text, "panic") || strings.Contains(text, " serves at ") {
-		p.t.Errorf("it said:\n%s", text)
+		p.t.Errorf("output:\n%s", text)
 	}
 }
 
-// A ledger that a newer version wrote is refused by the servers that people start, and left as it is.
+// TestADowngradeIsRefused checks that servers reject a ledger of a newer version, and do not change it.
 func TestADowngradeIsRefused(t *testing.T) {
 	t.Parallel()
 	for name, tc := range newer(t) {
@@ -159,7 +159,8 @@ func TestADowngradeIsRefused(t *testing.T) {
 	}
 }
 
-// One that stands by ends as soon as a newer version leads: it could not take over, and should not seem as if it could.
+// TestAStandbyOfAnOlderVersionEnds checks that a standby ends as soon as a newer version leads, because it could not
+// take over.
 func TestAStandbyOfAnOlderVersionEnds(t *testing.T) {
 	t.Parallel()
 	for name, tc := range newer(t) {
@@ -169,7 +170,7 @@ func TestAStandbyOfAnOlderVersionEnds(t *testing.T) {
 			first := serveData(t, dir, "one", "serve", "--nats", url, "--data", filepath.Join(dir, "one"))
 			keys := first.Info.Keys
 			first.stop()
-			// The test plays the newer version: it leads, and has not written yet.
+			// The test acts as the newer version: it leads but has not written yet.
 			nc, l := record(t, bus.ConnConfig{URL: url})
 			lead, err := bus.Campaign(t.Context(), nc, bus.Candidate{ID: "newer"})
 			if err != nil {
@@ -181,7 +182,7 @@ func TestAStandbyOfAnOlderVersionEnds(t *testing.T) {
 			appendAll(t, l, tc.events)
 			before, _ := content(t, l)
 			standby.refuses(tc.says)
-			// One that is started where nobody leads is refused too.
+			// A standby that is started without a leader is rejected too.
 			if err := lead.Resign(t.Context()); err != nil {
 				t.Fatal(err)
 			}

@@ -8,14 +8,14 @@ import (
 	"testing"
 )
 
-// trouble is how a Go program panics, and how our logs name an error in any of their formats.
+// trouble matches panics of Go programs, and errors in any of our log formats.
 var trouble = regexp.MustCompile(`^panic: |^fatal error: |^WARNING: DATA RACE|\blevel=ERROR\b|"level":"ERROR"|^\S+ ERR `)
 
-// expected are the patterns that tests gave to expectErrors, by the test's name.
+// expected has the patterns of expectErrors, by the test's name.
 var expected sync.Map //nolint:gochecknoglobals // the tests of a package share one harness
 
-// expectErrors names, as regular expressions, the errors that may stand in the logs of this test's processes. Any other
-// error there, or a panic, fails the test in which it was logged.
+// expectErrors allows errors, given as regular expressions, in the logs of this test's processes. Any other error, or a
+// panic, fails the test.
 func expectErrors(t testing.TB, patterns ...string) {
 	t.Helper()
 	var list []*regexp.Regexp
@@ -25,7 +25,7 @@ func expectErrors(t testing.TB, patterns ...string) {
 	expected.Store(t.Name(), list)
 }
 
-// troubles are the lines of a log that tell of panics and errors which nobody expects.
+// troubles returns the lines of a log with unexpected panics and errors.
 func troubles(test, log string) []string {
 	var patterns []*regexp.Regexp
 	if list, ok := expected.Load(test); ok {

@@ -14,7 +14,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// cluster is an orchestrator and workers in processes of their own.
+// cluster is a server and workers in separate processes.
 type cluster struct {
 	*server
 	t       *testing.T
@@ -30,7 +30,7 @@ func newCluster(t *testing.T, args ...string) *cluster {
 	return newClusterIn(t, t.TempDir(), args...)
 }
 
-// newClusterIn is newCluster in a directory of the caller's.
+// newClusterIn is newCluster in a given directory.
 func newClusterIn(t *testing.T, dir string, args ...string) *cluster {
 	t.Helper()
 	c := &cluster{t: t, dir: dir, locks: t.TempDir(), args: args, workers: map[string]*proc{}}
@@ -40,7 +40,7 @@ func newClusterIn(t *testing.T, dir string, args ...string) *cluster {
 	return c
 }
 
-// worker starts a worker with devices such as "cpu:2"; nats is the server's own URL if empty.
+// worker starts a worker with devices such as "cpu:2"; an empty nats means the server's URL.
 func (c *cluster) worker(name, devices, nats string) *proc {
 	c.t.Helper()
 	if nats == "" {
@@ -52,7 +52,7 @@ func (c *cluster) worker(name, devices, nats string) *proc {
 	return p
 }
 
-// restart starts the orchestrator again on the same addresses and data.
+// restart restarts the server with the same addresses and data.
 func (c *cluster) restart() {
 	c.t.Helper()
 	api, nats := strings.TrimPrefix(c.Info.API, "http://"), strings.TrimPrefix(c.Info.NATS, "nats://")
@@ -75,7 +75,7 @@ func TestAKilledWorkerLosesOnlyTime(t *testing.T) {
 	c.workers["a"].kill()
 	sw := c.mustDone(id)
 	if !told(sw, "node a") {
-		t.Errorf("nobody was told that the node was lost: %v", sw.GetNotes())
+		t.Errorf("no note about the lost node: %v", sw.GetNotes())
 	}
 	for _, trial := range c.trials(id) {
 		if trial.GetRestarts() != 0 {
@@ -113,7 +113,7 @@ func TestAnOrchestratorKilledAtAnyMomentLosesNothing(t *testing.T) {
 	noTwoOwners(t, c.locks)
 }
 
-// outcome is how each trial of a sweep ended.
+// outcome returns how each trial of a sweep ended.
 func (s *server) outcome(id string) string {
 	s.t.Helper()
 	s.mustDone(id)
@@ -234,8 +234,8 @@ func TestTwoOrchestrators(t *testing.T) {
 
 	second := startServer(t, dir, "two", append(args("two"), "--keys", first.Info.Keys)...)
 	second.until("standing by")
-	// Meanwhile it keeps its own history of reports: it will not have to read what the first one wrote.
-	poll(t, "the history of the one that stands by", func() bool {
+	// Meanwhile the standby maintains its history of reports, so it will not have to read those of the first server.
+	poll(t, "the history of the standby", func() bool {
 		mark, err := os.ReadFile(filepath.Join(dir, "two", "history", "complete-to"))
 		return err == nil && strings.TrimSpace(string(mark)) > "0"
 	})
@@ -249,7 +249,7 @@ func TestTwoOrchestrators(t *testing.T) {
 	select {
 	case <-first.ended:
 	case <-time.After(patience):
-		t.Fatal("the deposed orchestrator goes on")
+		t.Fatal("the deposed server is still running")
 	}
 	second.mustDone(id)
 	for _, trial := range second.trials(id) {

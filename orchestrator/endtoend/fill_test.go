@@ -16,11 +16,12 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// sparse is how many reports at once are so few that a server would put those of several clients into one batch.
+// sparse is a number of concurrent reports so small that a server would put those of several clients into one batch.
 const sparse = 10
 
-// fillFast makes a data directory whose ledger has so many reports. Its NATS does not sync each batch, as the one in
-// the server does: so millions take minutes. Sparse batches are appended to the ledger without a server, as cfg says.
+// fillFast creates a data directory whose ledger has the given number of reports. Unlike in a server, its NATS does not
+// sync each batch, so millions take only minutes. Sparse batches are appended to the ledger without a server, according
+// to cfg.
 func fillFast(t testing.TB, dir string, reports, each int, cfg ledger.Config) string {
 	t.Helper()
 	store := filepath.Join(dir, "data", "nats", "store")
@@ -47,7 +48,7 @@ func fillFast(t testing.TB, dir string, reports, each int, cfg ledger.Config) st
 	}
 	id := s.fill("many", told, max(each, sparse))
 	s.stop()
-	for told < reports { // a server makes its snapshots of what was appended without one
+	for told < reports { // servers write snapshots of the batches that were appended without one
 		n := min(reports-told, 1_000_000)
 		appendSparse(t, ns, n, each, cfg)
 		told += n
@@ -59,7 +60,7 @@ func fillFast(t testing.TB, dir string, reports, each int, cfg ledger.Config) st
 	return id
 }
 
-// appendSparse goes on with what the trials in a ledger last reported, each reports a batch.
+// appendSparse continues the last reports of the trials in a ledger, with each reports per batch.
 func appendSparse(t testing.TB, ns *nats.Server, reports, each int, cfg ledger.Config) {
 	t.Helper()
 	nc, err := natsio.Connect("", natsio.InProcessServer(ns))
@@ -87,7 +88,8 @@ func appendSparse(t testing.TB, ns *nats.Server, reports, each int, cfg ledger.C
 	}
 }
 
-// lastReports returns what each trial of a ledger reported last, and when that was. The ledger can be appended to then.
+// lastReports returns the last report of each trial in a ledger, and its time. Afterwards the ledger can be appended
+// to.
 func lastReports(ctx context.Context, t testing.TB, l *ledger.JetStream) (list []*outbidv1.Event, now time.Time) {
 	t.Helper()
 	end, err := l.Last(ctx)
@@ -95,7 +97,7 @@ func lastReports(ctx context.Context, t testing.TB, l *ledger.JetStream) (list [
 		t.Fatal(err)
 	}
 	last := map[int32]*outbidv1.Event{}
-	const enough = 2000 // batches, in which each trial has reported
+	const enough = 2000 // batches in which each trial has reported
 	if err := l.Read(ctx, end-min(end, enough), func(b *outbidv1.Batch) error {
 		events, err := ledger.Decode(b)
 		for _, e := range events {

@@ -14,7 +14,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// says publishes, as a worker, what a trial is to have printed.
+// says publishes forged output of a trial, in the name of a worker.
 func (th *thief) says(t *testing.T, node, tenant string, fork *outbidv1.ForkRef, text string) {
 	t.Helper()
 	c := &outbidv1.LogChunk{Fork: fork, Node: node, Tenant: tenant, Stream: "stdout", Data: []byte(text + "\n")}
@@ -27,7 +27,7 @@ func (th *thief) says(t *testing.T, node, tenant string, fork *outbidv1.ForkRef,
 	}
 }
 
-// leaseOf is the lease under which a trial saved its newest checkpoint.
+// leaseOf returns the lease under which a trial saved its newest checkpoint.
 func leaseOf(t *testing.T, trial *outbidv1.Trial) *outbidv1.ForkRef {
 	t.Helper()
 	saved := trial.GetCheckpoints()
@@ -39,7 +39,7 @@ func leaseOf(t *testing.T, trial *outbidv1.Trial) *outbidv1.ForkRef {
 	return &outbidv1.ForkRef{Sweep: trial.GetSweep(), Trial: trial.GetNumber(), LeaseId: lease}
 }
 
-// waits runs two trials of a tenant's, which save and then wait for a file; it returns one that runs on a node.
+// waits runs two trials of a tenant that save and then wait for a file. It returns one that runs on the given node.
 func (s *stronghold) waits(t *testing.T, who *server, node, file string) *outbidv1.Trial {
 	t.Helper()
 	spec := job{name: "waits", tuner: random(9), trials: 2}.bare()
@@ -60,8 +60,9 @@ while ! test -e "$GO"; do sleep .1; done`}, Env: map[string]string{"GO": file}, 
 	return found
 }
 
-// Who has a worker's key adds nothing to what the trials of others print, though NATS lets it say what it likes under its
-// own name; what it says of its own trials is kept, and also when it comes late.
+// TestAWorkerPrintsOnlyForItsOwnTrials checks that the holder of a worker's key cannot add output to other workers'
+// trials, although NATS permits any message under its own name. Output of its own trials is stored, even if it arrives
+// late.
 func TestAWorkerPrintsOnlyForItsOwnTrials(t *testing.T) {
 	t.Parallel()
 	s := newStronghold(t)
@@ -82,7 +83,7 @@ func TestAWorkerPrintsOnlyForItsOwnTrials(t *testing.T) {
 	forge := func() {
 		t.Helper()
 		target := leaseOf(t, ada.trials(victim)[0])
-		for lease := range uint64(20) { // who does not know the lease tries them all
+		for lease := range uint64(20) { // an attacker who does not know the lease tries them all
 			fork := &outbidv1.ForkRef{Sweep: victim, Trial: target.GetTrial(), LeaseId: lease}
 			for _, tenant := range []string{"vision", "speech", "default"} {
 				th.says(t, other, tenant, fork, "forged")
@@ -101,14 +102,14 @@ func TestAWorkerPrintsOnlyForItsOwnTrials(t *testing.T) {
 	forge()
 	th.says(t, other, "speech", leaseOf(t, own), "late")
 	hears("late")
-	// What came before on the same connection was looked at before.
+	// Earlier messages on the same connection were checked earlier.
 	if lines := ada.printed(victim, 0); len(lines) != 0 {
-		t.Errorf("the victim, which prints nothing, is said to have printed %d lines", len(lines))
+		t.Errorf("the victim, which prints nothing, has %d lines of output", len(lines))
 	}
 	for _, line := range bob.printed(own.GetSweep(), 0) {
 		if line == "forged" {
 			t.Error("a line for one tenant is shown to another")
 		}
 	}
-	s.proc.until("it says what a trial prints that it does not run")
+	s.proc.until("it sent output of a trial that it does not run")
 }

@@ -23,10 +23,11 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// forkHold names a file: while it is there, training goes on but slowly, so that it lasts until a test has seen what it waits for.
+// forkHold names a file. While it exists, training continues slowly, so that it lasts until a test has seen what it
+// waits for.
 const forkHold = "FORK_HOLD"
 
-// trainFork is a training program that may be one of several forks: it saves a safetensors file after each step.
+// trainFork is a training program that may be one of several forks. It saves a safetensors file after each step.
 func trainFork() int {
 	stop := make(chan os.Signal, 1)
 	signal.Notify(stop, syscall.SIGTERM)
@@ -57,7 +58,7 @@ func trainFork() int {
 	return 0
 }
 
-// forkPace is how long a step takes.
+// forkPace returns the duration of a step.
 func forkPace(step int64) time.Duration {
 	if _, err := os.Stat(os.Getenv(forkHold)); err == nil && step >= 20 {
 		return time.Second
@@ -65,7 +66,7 @@ func forkPace(step int64) time.Duration {
 	return 40 * time.Millisecond
 }
 
-// saveTensor writes a safetensors file of one tensor of n floats.
+// saveTensor writes a safetensors file with one tensor of n floats.
 func saveTensor(path string, n int) error {
 	header := fmt.Sprintf(`{"w":{"dtype":"F32","shape":[%d],"data_offsets":[0,%d]}}`, n, 4*n)
 	data := append(endian.LittleEndian.AppendUint64(nil, uint64(len(header))), header...)
@@ -75,10 +76,10 @@ func saveTensor(path string, n int) error {
 	return os.Rename(path+".tmp", path)
 }
 
-// door stands before a store, and can keep what asks for it waiting.
+// door is a proxy in front of a store that can delay requests.
 type door struct {
 	url string
-	// held has the first request that waits; refused counts those that the store did not answer.
+	// held receives the first request that waits; refused counts those that the store did not answer.
 	held    chan string
 	refused atomic.Int64
 
@@ -87,7 +88,7 @@ type door struct {
 	open   chan struct{}
 }
 
-// newDoor holds back the requests of a method for checkpoints.
+// newDoor delays the requests of a method for checkpoints.
 func newDoor(t *testing.T, store, method string) *door {
 	t.Helper()
 	target, err := url.Parse(store)
@@ -98,11 +99,11 @@ func newDoor(t *testing.T, store, method string) *door {
 	forward := &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(target)
-			r.Out.Host = r.In.Host // what was signed
+			r.Out.Host = r.In.Host // the signed host
 		},
 		ErrorHandler: func(http.ResponseWriter, *http.Request, error) {
 			d.refused.Add(1)
-			panic(http.ErrAbortHandler) // the connection breaks, as the store's own would
+			panic(http.ErrAbortHandler) // the connection breaks like the store's own
 		},
 	}
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -133,7 +134,7 @@ func (d *door) holds(r *http.Request) bool {
 	return d.method != "" && r.Method == d.method && strings.Contains(r.URL.Path, "/checkpoints/") && strings.HasSuffix(r.URL.Path, ".ckpt")
 }
 
-// letIn holds nothing back any more.
+// letIn stops delaying requests.
 func (d *door) letIn() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -153,15 +154,15 @@ type forkCluster struct {
 	cable   *cable
 	workers map[string]*proc
 	id      string
-	// hold is a file that holds up its trial while it is there.
+	// hold is a file that delays its trial while it exists.
 	hold string
 }
 
-// forkSteps are those of its trial: about two rounds of forks.
+// forkSteps is the number of the trial's steps: about two fork slots.
 const forkSteps = 200
 
-// newForkCluster begins to train on some workers. Requests of a method for checkpoints wait; without one, the trial does until
-// its hold is removed.
+// newForkCluster starts training on some workers. Requests of the method for checkpoints wait; without a method the
+// trial waits until its hold is removed.
 func newForkCluster(t *testing.T, method string, workers ...string) *forkCluster {
 	t.Helper()
 	c := &forkCluster{t: t, dir: t.TempDir(), minio: objectstest.StartMinio(t), workers: map[string]*proc{}}
@@ -185,7 +186,7 @@ func newForkCluster(t *testing.T, method string, workers ...string) *forkCluster
 	return c
 }
 
-// serve starts the orchestrator, or starts it again.
+// serve starts the server, or restarts it.
 func (c *forkCluster) serve(nats string) {
 	c.t.Helper()
 	env := []string{
@@ -195,14 +196,14 @@ func (c *forkCluster) serve(nats string) {
 		"--policy-option", "round=3s", "--policy-option", "restart=100ms", "--store", "s3://checkpoints?endpoint="+c.door.url)
 }
 
-// worker starts one that has no credentials of the store.
+// worker starts a worker without store credentials.
 func (c *forkCluster) worker(name string) {
 	c.t.Helper()
 	c.workers[name] = start(c.t, c.dir, "worker", "--nats", "nats://"+c.cable.addr, "--keys", c.Info.Keys, "--name", name,
 		"--devices", name+":1", "--dir", filepath.Join(c.dir, "worker-"+name))
 }
 
-// trial is the only one; an empty one if the server cannot be reached just now.
+// trial returns the only trial, or an empty one if the server cannot be reached now.
 func (c *forkCluster) trial() *outbidv1.Trial {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
@@ -213,7 +214,7 @@ func (c *forkCluster) trial() *outbidv1.Trial {
 	return r.GetTrial()
 }
 
-// The faults, each of which comes while something stands at the door.
+// stopMinio is one of the faults that occur while a request waits at the door.
 
 func (c *forkCluster) stopMinio() {
 	c.minio.Stop(c.t)
@@ -229,7 +230,7 @@ func (c *forkCluster) killOrchestrator() {
 	c.door.letIn()
 }
 
-// killWorker kills the one that consolidates, or one that trains.
+// killWorker kills the worker that averages, or else a training one.
 func (c *forkCluster) killWorker() {
 	name := c.trial().GetRound().GetConsolidatesOn()
 	if name == "" {
@@ -254,8 +255,8 @@ func (c *forkCluster) cutNetwork() {
 	c.cable.mend()
 }
 
-// check fails unless every step counted once, and each round's add up to where the trial went on; it returns how many rounds
-// were averaged.
+// check fails unless every step counted once, and the steps of each fork slot add up to where the trial continued. It
+// returns how many fork slots were averaged.
 func (c *forkCluster) check() (averaged int) {
 	c.t.Helper()
 	sw, trial := c.mustDone(c.id), c.trial()
@@ -272,7 +273,7 @@ func (c *forkCluster) check() (averaged int) {
 			last += f.GetCounted()
 		}
 		if last != m.GetStep() {
-			c.t.Errorf("round %d adds up to %d, and the trial went on at %d: %v", m.GetRound(), last, m.GetStep(), m)
+			c.t.Errorf("fork slot %d adds up to step %d, but the trial continued at %d: %v", m.GetRound(), last, m.GetStep(), m)
 		}
 		if m.GetAveragedOn() != "" {
 			averaged++
@@ -281,7 +282,7 @@ func (c *forkCluster) check() (averaged int) {
 	return averaged
 }
 
-// checkKept fails unless what a round's forks had stored before a fault counts.
+// checkKept fails unless checkpoints of a fork slot that were stored before a fault count.
 func (c *forkCluster) checkKept(before *outbidv1.TrialRound) {
 	c.t.Helper()
 	merges := c.trial().GetMerges()
@@ -296,8 +297,8 @@ func (c *forkCluster) checkKept(before *outbidv1.TrialRound) {
 	}
 }
 
-// Whatever fails while forks upload what they did, or while it is averaged, the trial goes on from what was stored: no step
-// counts twice, and none that was acknowledged is lost.
+// TestForksOutliveFaults checks that after any failure during the upload or the average of forks, the trial continues
+// from the stored checkpoints: no step counts twice, and no acknowledged step is lost.
 func TestForksOutliveFaults(t *testing.T) {
 	t.Parallel()
 	all := os.Getenv("OUTBID_FORK_FAULTS") == "all"
@@ -324,7 +325,7 @@ func TestForksOutliveFaults(t *testing.T) {
 			select {
 			case <-c.door.held:
 			case <-time.After(patience):
-				t.Fatalf("nobody came to the door: %v", c.trial())
+				t.Fatalf("no request reached the door: %v", c.trial())
 			}
 			before := c.trial()
 			if averaging := before.GetRound().GetConsolidatesOn() != ""; averaging != (tc.method == http.MethodGet) {
@@ -339,7 +340,8 @@ func TestForksOutliveFaults(t *testing.T) {
 	}
 }
 
-// A trial that began alone, as there was one node, is forked at the next slot when another has come.
+// TestATrialThatBeganAloneIsForkedWhenANodeComes checks that a trial that started alone on the only node is forked at
+// the next slot after another node has joined.
 func TestATrialThatBeganAloneIsForkedWhenANodeComes(t *testing.T) {
 	t.Parallel()
 	c := newForkCluster(t, "", "slow")

@@ -10,8 +10,8 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// ranks is a data-parallel program: its processes find each other (here by files in a directory that all see), rank 0
-// reports and saves, and none goes on while another is missing.
+// ranks is a data-parallel program. Its processes find each other (here by files in a shared directory), rank 0 reports
+// and saves, and none continues while another is missing.
 const ranks = `
 meet="$MEET/$OUTBID_TRIAL-$OUTBID_START_STEP-$OUTBID_UNTIL_STEP"
 mkdir -p "$meet"
@@ -44,8 +44,8 @@ func gangSpec(meet string, devices int32, spread bool) *outbidv1.SweepSpec {
 	}
 }
 
-// One trial over two nodes of a device each, and one node of two: its ranks run at the same time and meet, and it is
-// promoted from its checkpoint.
+// TestAGangRunsOverNodes runs one trial over two nodes with one device each and a node with two. Its ranks run at the
+// same time and meet, and it is promoted from its checkpoint.
 func TestAGangRunsOverNodes(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -75,15 +75,15 @@ func TestAGangRunsOverNodes(t *testing.T) {
 			text, _, _ := strings.Cut(string(data), ", port")
 			said = append(said, text)
 		}
-		// Rank 0 is on the node with more room.
+		// Rank 0 is on the node with more devices.
 		if want := []string{"0 of 3, local 0", "1 of 3, local 1", "2 of 3, local 0"}; !slices.Equal(said, want) {
-			t.Errorf("the ranks were told %q", said)
+			t.Errorf("the ranks got %q", said)
 		}
 	}
 }
 
-// A node of a gang is lost: the rest of it is stopped, its devices come free, and the trial goes on when the gang can be
-// whole again.
+// TestAGangLosesANode checks that when a node of a gang is lost, the rest of the gang is stopped, its devices become
+// free, and the trial continues when the gang can be complete again.
 func TestAGangLosesANode(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -96,11 +96,11 @@ func TestAGangLosesANode(t *testing.T) {
 	shown := start(t, c.dir, "show", id+"/0", "--server", c.Info.API)
 	<-shown.ended
 	if text, _ := shown.out.text(); !strings.Contains(text, "a:0 (cpu)") || !strings.Contains(text, "b:0 (cpu)") {
-		t.Errorf("outbid show says of the gang:\n%s", text)
+		t.Errorf("outbid show prints for the gang:\n%s", text)
 	}
 	if leases := c.trials(id)[0].GetLeases(); len(leases) != 1 || len(leases[0].GetPlaces()) != 2 || leases[0].GetState() != "running" ||
 		leases[0].GetStep() == 0 {
-		t.Errorf("the API says that the gang holds %v", leases)
+		t.Errorf("the API shows the gang with %v", leases)
 	}
 	c.workers["b"].kill()
 	poll(t, "the gang to end on the node that is left", func() bool {

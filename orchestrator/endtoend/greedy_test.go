@@ -10,8 +10,8 @@ import (
 	"github.com/outbid-dev/outbid/worker/health"
 )
 
-// greedy are scripts of programs that use up what all trials of a node share, and how each ends: the reason of the one that fails, or "" for one
-// that goes on.
+// greedy has scripts of programs that exhaust shared resources of a node, and how each ends: the reason of the failure,
+// or "" if it continues.
 var greedy = map[string]struct{ script, ends string }{ //nolint:gochecknoglobals // a table
 	"forks":       {`b() { b | b & }; b; while :; do sleep 1; done`, ""},
 	"descriptors": {`for i in $(seq 40); do sh -c 'i=10; while [ $i -lt 1000 ]; do eval "exec $i</dev/null" || break; i=$((i+1)); done; exec sleep 600' & done; exec sleep 600`, ""},
@@ -21,12 +21,12 @@ var greedy = map[string]struct{ script, ends string }{ //nolint:gochecknoglobals
 	"shm":         {`ipcmk -M 30000000 > /dev/null; ipcmk -M 30000000 > /dev/null; exec head -c 1G /dev/zero > /dev/shm/fill`, "o"},
 }
 
-// Trials of one tenant that use up processes, files, disk, memory and the ledger, all at once, fail alone or are slowed, and a trial of another tenant's on
-// the same node keeps its rate.
+// TestGreedyTrialsLeaveOthersTheirRate checks that trials of one tenant that exhaust processes, files, disk, memory and
+// the ledger at once fail alone or are slowed down, and that a trial of another tenant on the same node keeps its rate.
 func TestGreedyTrialsLeaveOthersTheirRate(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
-		t.Skip("only root can run trials as other users, so here nothing holds them")
+		t.Skip("only root can run trials as other users, so nothing confines them here")
 	}
 	limits := writeFile(t, "tenants:\n  bad: {report_rate: 1KiB}\n")
 	c := contain(t, len(greedy), "--scratch-bytes", "64MiB", "--trial-processes", "500", "--trial-files", "512", "--limits", limits)
@@ -49,7 +49,7 @@ func TestGreedyTrialsLeaveOthersTheirRate(t *testing.T) {
 	paced, size := c.sweep(ids["reports"]).GetSteps(), c.ledgerBytes()
 	c.waitSteps(c.healthy, c.sweep(c.healthy).GetSteps()+100)
 	if more := c.sweep(ids["reports"]).GetSteps() - paced; more > 5000 {
-		t.Errorf("it reported another %d steps after it was told that it waits", more)
+		t.Errorf("it reported another %d steps after the note that it waits", more)
 	}
 	t.Logf("at its rate the ledger grew by %d bytes in %d steps of the healthy trial", c.ledgerBytes()-size, 100)
 	for name, g := range greedy {
@@ -62,7 +62,8 @@ func TestGreedyTrialsLeaveOthersTheirRate(t *testing.T) {
 	c.stop()
 }
 
-// A trial that writes as fast as it can, within what it may have on the disk, is held up while another one waits for that disk, and is told so once.
+// TestAWriterLeavesOthersTheDisk checks that a trial that writes as fast as possible, within its limits, is slowed down
+// while another one waits for that disk, with one note about it.
 func TestAWriterLeavesOthersTheDisk(t *testing.T) {
 	t.Parallel()
 	if _, err := health.DiskBusy(openDir(t)); err != nil || os.Geteuid() != 0 {
@@ -82,8 +83,9 @@ func TestAWriterLeavesOthersTheDisk(t *testing.T) {
 	c.stop()
 }
 
-// A worker below 'ip netns exec', whose /sys has no control groups, mounts them for itself; one that may not says what it does not limit, in its log
-// and in the listing of nodes. Neither costs a trial of another worker's steps.
+// TestAWorkerSaysWhatItCannotLimit checks that a worker under 'ip netns exec', whose /sys lacks control groups, mounts
+// them itself. If it may not, its log and the list of nodes show what it does not limit. Neither slows down a trial of
+// another worker.
 func TestAWorkerSaysWhatItCannotLimit(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
@@ -95,7 +97,7 @@ func TestAWorkerSaysWhatItCannotLimit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// What 'ip netns exec' does to /sys.
+	// 'ip netns exec' does the same to /sys.
 	const hide = `umount -l /sys; mount -t sysfs sysfs /sys; exec "$@"`
 	work := func(name string, before ...string) *proc {
 		args := append([]string{"-m", "sh", "-c", hide, "sh"}, before...)
@@ -119,7 +121,7 @@ func TestAWorkerSaysWhatItCannotLimit(t *testing.T) {
 		t.Errorf("the warnings are %q", warnings)
 	}
 	if text, _ := mounts.out.text(); strings.Contains(text, "not limited") {
-		t.Errorf("it has control groups, and says:\n%s", text)
+		t.Errorf("it has control groups, but prints:\n%s", text)
 	}
 	if text, code := tool(t, dir, "nodes", "--server", c.Info.API); code != 0 || !strings.Contains(text, want) {
 		t.Errorf("the listing of nodes is\n%s", text)
@@ -130,7 +132,7 @@ func TestAWorkerSaysWhatItCannotLimit(t *testing.T) {
 	c.stop()
 }
 
-// ledgerBytes is what the ledger takes on the disk.
+// ledgerBytes returns the size of the ledger on the disk.
 func (c *containment) ledgerBytes() (sum int64) {
 	_ = filepath.WalkDir(c.dir, func(path string, d os.DirEntry, err error) error {
 		if err == nil && strings.Contains(path, "OUTBID_LEDGER") {

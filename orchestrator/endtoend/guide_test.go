@@ -13,13 +13,13 @@ import (
 	"time"
 )
 
-// shellBlock is one block of commands of a page.
+// shellBlock is a block of commands in a page.
 type shellBlock struct {
 	line int
 	text string
 }
 
-// shellBlocks are the blocks of a page that are printed as sh.
+// shellBlocks returns the blocks of a page that are marked as sh.
 func shellBlocks(t *testing.T, page string) []shellBlock {
 	t.Helper()
 	data, err := os.ReadFile(page)
@@ -41,7 +41,7 @@ func shellBlocks(t *testing.T, page string) []shellBlock {
 	return blocks
 }
 
-// elsewhere replaces ports that a guide prints by free ones: other tests and other servers run on this machine.
+// elsewhere replaces the ports in a guide with free ones, because other tests and servers run on this machine.
 func elsewhere(t *testing.T, text string) func(string) string {
 	t.Helper()
 	port := regexp.MustCompile(`127\.0\.0\.1:(\d{4})\b`)
@@ -51,7 +51,7 @@ func elsewhere(t *testing.T, text string) func(string) string {
 			printed = append(printed, m[1])
 		}
 	}
-	// Those of the cluster are made of a number in a loop, so that the last digit has to stay.
+	// The cluster's ports are built from a number in a loop, so their last digit must stay.
 	base := freeTens(t, 3)
 	tens := map[string]int{"422": base[0], "822": base[1], "622": base[2]}
 	others := freePorts(t, len(printed))
@@ -70,12 +70,12 @@ func elsewhere(t *testing.T, text string) func(string) string {
 			if moved, ok := to[m[10:]]; ok {
 				return "127.0.0.1:" + moved
 			}
-			return m // it was moved with the loop
+			return m // it was replaced with the loop
 		})
 	}
 }
 
-// freeTens are numbers such that ten ports that begin with one of them are free just now.
+// freeTens returns numbers such that the ten ports with each number as prefix are free now.
 func freeTens(t *testing.T, n int) []int {
 	t.Helper()
 	var tens []int
@@ -99,8 +99,9 @@ func tenIsFree(ten int) bool {
 	return true
 }
 
-// Every command of the guide for platform engineers runs as it is printed, one after another, in a checkout. Ports are others, as this
-// machine may use those of the guide, and what the first block builds is here already.
+// TestThePlatformGuide runs every command of the guide for platform engineers as printed, one after another, in a
+// checkout. It replaces the ports, because this machine may use those of the guide, and skips the build in the first
+// block.
 func TestThePlatformGuide(t *testing.T) {
 	t.Parallel()
 	minio := os.Getenv("OUTBID_TEST_MINIO")
@@ -192,7 +193,7 @@ func readText(t *testing.T, path string) string {
 	return string(data)
 }
 
-// repository is the root of the checkout.
+// repository returns the root of the checkout.
 func repository(t *testing.T) string {
 	t.Helper()
 	root, err := filepath.Abs("../..")

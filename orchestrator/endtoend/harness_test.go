@@ -42,13 +42,13 @@ var binary = sync.OnceValues(func() (string, error) { //nolint:gochecknoglobals 
 	return path, nil
 })
 
-// patience bounds every wait: generous, as machines that run tests are busy.
+// patience limits every wait. It is generous because test machines are busy.
 const patience = 2 * time.Minute
 
-// TestMain also plays the part of a training program and of a tuner plugin, so that tests need nothing but this binary.
+// TestMain also acts as a training program and a tuner plugin, so that tests need only this binary.
 func TestMain(m *testing.M) {
 	if err := toAveragesCPUs(); err != nil {
-		fmt.Fprintln(os.Stderr, err) // which the benchmark then says
+		fmt.Fprintln(os.Stderr, err) // the benchmark then fails with it
 		os.Exit(1)
 	}
 	if worker.AverageMain() {
@@ -91,8 +91,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// runMoreAtOnce lets more tests run at once than there are cores, unless -parallel was given: they wait for processes
-// more than they compute.
+// runMoreAtOnce runs more tests in parallel than there are cores, unless -parallel was given, because they mostly wait
+// for processes.
 func runMoreAtOnce() {
 	flag.Parse()
 	given := false
@@ -111,7 +111,7 @@ type proc struct {
 	err   error
 }
 
-// output gathers what a process prints and lets tests wait for it.
+// output collects a process's output and lets tests wait for it.
 type output struct {
 	mu      sync.Mutex
 	buf     bytes.Buffer
@@ -145,12 +145,12 @@ func start(t testing.TB, dir string, args ...string) *proc {
 	return p
 }
 
-// minds fails the test for what the process logs that nobody expects.
+// minds fails the test for unexpected errors in the process's log.
 func (p *proc) minds(args []string) {
-	p.t.Cleanup(func() { // it comes before the one that kills: what is logged until then counts
+	p.t.Cleanup(func() { // runs before the cleanup that kills the process, so everything logged until then counts
 		text, _ := p.out.text()
 		for _, line := range troubles(p.t.Name(), text) {
-			p.t.Errorf("outbid %s logged what this test does not expect: %s", strings.Join(args, " "), line)
+			p.t.Errorf("outbid %s logged an unexpected error: %s", strings.Join(args, " "), line)
 		}
 	})
 }
@@ -165,7 +165,7 @@ func startCommand(t testing.TB, dir, path string, args ...string) *proc {
 	return p
 }
 
-// newProc is a process that has not started.
+// newProc returns a process that has not started.
 func newProc(t testing.TB, dir, path string, args ...string) *proc {
 	p := &proc{t: t, cmd: exec.Command(path, args...), out: &output{changed: make(chan struct{})}, ended: make(chan struct{})}
 	p.cmd.Dir, p.cmd.Stdout, p.cmd.Stderr = dir, p.out, p.out
@@ -173,7 +173,7 @@ func newProc(t testing.TB, dir, path string, args ...string) *proc {
 	return p
 }
 
-// watch waits for the end of a process that has started, which comes with the test's at the latest.
+// watch waits for the end of a started process, and ends it with the test.
 func (p *proc) watch(args []string) {
 	t := p.t
 	go func() {
@@ -194,13 +194,13 @@ func (p *proc) watch(args []string) {
 	})
 }
 
-// kill is kill -9.
+// kill sends SIGKILL and waits.
 func (p *proc) kill() {
 	_ = p.cmd.Process.Kill()
 	<-p.ended
 }
 
-// stop asks the process to end, as Ctrl-C does, and waits.
+// stop interrupts the process like Ctrl-C, and waits.
 func (p *proc) stop() {
 	p.t.Helper()
 	if err := p.cmd.Process.Signal(os.Interrupt); err != nil {
@@ -235,7 +235,7 @@ func (p *proc) until(what string) {
 	}
 }
 
-// server is a running `up` or `serve` and a client of it.
+// server is a running `up` or `serve` with a client.
 type server struct {
 	*proc
 	Info struct {
@@ -261,7 +261,7 @@ func serve(t testing.TB, dir string, args ...string) *server {
 	return s
 }
 
-// in is the same server for a subtest.
+// in returns the same server for a subtest.
 func (s *server) in(t testing.TB) *server {
 	p, c := *s.proc, *s
 	p.t = t
@@ -269,7 +269,7 @@ func (s *server) in(t testing.TB) *server {
 	return &c
 }
 
-// connect opens a client to where the ready file says.
+// connect creates a client for the address in the ready file.
 func (s *server) connect(ready string) {
 	s.t.Helper()
 	data, err := os.ReadFile(ready)
@@ -282,7 +282,7 @@ func (s *server) connect(ready string) {
 	s.OutbidServiceClient = s.dial(strings.TrimPrefix(s.Info.API, "http://"))
 }
 
-// dial makes a client of a server's API.
+// dial returns a client for a server's API.
 func (p *proc) dial(address string, options ...grpc.DialOption) outbidv1.OutbidServiceClient {
 	p.t.Helper()
 	conn, err := grpc.NewClient(address, append(options, grpc.WithTransportCredentials(insecure.NewCredentials()))...)
@@ -293,7 +293,7 @@ func (p *proc) dial(address string, options ...grpc.DialOption) outbidv1.OutbidS
 	return outbidv1.NewOutbidServiceClient(conn)
 }
 
-// waitFile waits until a file is there: it is written when the server is ready.
+// waitFile waits until a file exists: it is written when the server is ready.
 func waitFile(t testing.TB, p *proc, path string) {
 	t.Helper()
 	poll(t, "the ready file", func() bool {
@@ -308,7 +308,7 @@ func waitFile(t testing.TB, p *proc, path string) {
 	})
 }
 
-// poll looks again and again, for what has no event to wait for.
+// poll checks a condition repeatedly, for conditions without an event to wait for.
 func poll(t testing.TB, what string, done func() bool) {
 	t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
@@ -318,7 +318,7 @@ func poll(t testing.TB, what string, done func() bool) {
 		select {
 		case <-tick.C:
 		case <-deadline:
-			t.Fatalf("waited in vain for %s", what)
+			t.Fatalf("timed out waiting for %s", what)
 		}
 	}
 }
@@ -335,7 +335,7 @@ func (s *server) submit(spec *outbidv1.SweepSpec) string {
 	return r.GetSweep().GetId()
 }
 
-// sweep is a sweep as it stands; nil if the server cannot be reached just now.
+// sweep returns a sweep's current state, or nil if the server cannot be reached now.
 func (s *server) sweep(id string) *outbidv1.Sweep {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
@@ -359,7 +359,7 @@ func (s *server) wait(id string) *outbidv1.Sweep {
 	return last
 }
 
-// waitSteps waits until the sweep has trained so many steps.
+// waitSteps waits until the sweep has trained the given number of steps.
 func (s *server) waitSteps(id string, steps int64) {
 	s.t.Helper()
 	poll(s.t, fmt.Sprintf("%d steps of %s", steps, id), func() bool { return s.sweep(id).GetSteps() >= steps })

@@ -13,7 +13,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// hostile is training code that does all that a worker does not expect, as a seed has it, and ends in any way.
+// hostile is training code that does unexpected things, chosen by a seed, and ends in any way.
 func hostile(seed uint64) int {
 	own, _ := strconv.ParseUint(os.Getenv("OUTBID_SEED"), 10, 64)
 	h := &hostility{rng: rand.New(rand.NewPCG(seed, own)), report: os.Getenv("OUTBID_REPORT"), out: os.Getenv("OUTBID_CHECKPOINT_OUT")}
@@ -42,7 +42,7 @@ func (h *hostility) bytes(most int) []byte {
 	return b
 }
 
-// print writes bytes to both streams, with and without line ends, and cuts the last character.
+// print writes bytes to both streams, with and without newlines, and cuts the last character.
 func (h *hostility) print() {
 	for _, f := range []*os.File{os.Stdout, os.Stderr} {
 		_, _ = f.Write(h.bytes(200_000))
@@ -85,7 +85,7 @@ func (h *hostility) reportWell() {
 	}
 }
 
-// checkpoints makes what may be named as a checkpoint, and returns the names.
+// checkpoints creates various files to name as checkpoints, and returns their names.
 func (h *hostility) checkpoints() []string {
 	dir, err := os.MkdirTemp(".", "ckpt")
 	if err != nil {
@@ -122,7 +122,7 @@ func (h *hostility) leaveCheckpoint() {
 	_ = os.Symlink(names[h.rng.IntN(len(names))], h.out)
 }
 
-// misuseReports cuts the report file, makes it longer than any disk, or puts something else in its place.
+// misuseReports truncates the report file, makes it longer than any disk, or replaces it with something else.
 func (h *hostility) misuseReports() {
 	switch h.rng.IntN(5) {
 	case 0:
@@ -148,7 +148,7 @@ func (h *hostility) leaveDeep() {
 	}
 }
 
-// fromEnvironment is a number that a variable names, or another if it names none.
+// fromEnvironment returns the number in a variable, or another one if it is not set.
 func fromEnvironment(t *testing.T, name string, otherwise uint64) uint64 {
 	t.Helper()
 	text := os.Getenv(name)
@@ -162,8 +162,8 @@ func fromEnvironment(t *testing.T, name string, otherwise uint64) uint64 {
 	return n
 }
 
-// A tenant's trials do all of that while a trial of another tenant's reports on the same worker. OUTBID_HOSTILE_SWEEPS says how
-// many sweeps do, OUTBID_HOSTILE_SEED what they do.
+// TestAHostileTenantStopsNobodyElse runs hostile trials of a tenant while a trial of another tenant reports on the same
+// worker. OUTBID_HOSTILE_SWEEPS is the number of hostile sweeps, OUTBID_HOSTILE_SEED the seed of their actions.
 func TestAHostileTenantStopsNobodyElse(t *testing.T) {
 	t.Parallel()
 	c := contain(t, 2, "--checkpoint-bytes", "64MiB")

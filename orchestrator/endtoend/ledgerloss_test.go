@@ -16,7 +16,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/bus"
 )
 
-// cutBlock takes the end off the first or the last file in which NATS keeps the ledger.
+// cutBlock truncates the first or the last file of the ledger in NATS's store.
 func cutBlock(t *testing.T, natsDir string, last bool) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(natsDir, "store", "jetstream", "*", "streams", "OUTBID_LEDGER", "msgs", "*.blk"))
@@ -37,7 +37,7 @@ func cutBlock(t *testing.T, natsDir string, last bool) {
 	}
 }
 
-// refuses starts a server that must not start, and returns what it said.
+// refuses starts a server that must fail, and returns its output.
 func refuses(t *testing.T, dir string, args ...string) string {
 	t.Helper()
 	p := start(t, dir, args...)
@@ -50,8 +50,9 @@ func refuses(t *testing.T, dir string, args ...string) string {
 	return text
 }
 
-// A block of the ledger that was cut is noticed at the start, wherever it is and however the server had ended. The error says what is lost
-// and what to do; with --accept-ledger-loss the server goes on with what is left, and starts without the flag from then on.
+// TestACutLedgerIsNoticed checks that a truncated block of the ledger is detected at the start, at any position and
+// however the server had ended. The error names the lost batches and the options. With --accept-ledger-loss the server
+// continues with the rest, and later starts do not need the flag.
 func TestACutLedgerIsNoticed(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ last, killed bool }{
@@ -59,7 +60,7 @@ func TestACutLedgerIsNoticed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			expectErrors(t, "given up as --accept-ledger-loss says")
+			expectErrors(t, "given up because of --accept-ledger-loss")
 			dir := t.TempDir()
 			up := []string{"up", "--devices", "cpu:1", "--data", filepath.Join(dir, "data")}
 			s := serve(t, dir, up[:3]...)
@@ -100,10 +101,11 @@ func TestACutLedgerIsNoticed(t *testing.T) {
 	}
 }
 
-// A server that leads for the first time on its machine knows from NATS how far the ledger reached.
+// TestALostEndIsNoticedOnAnotherMachine checks that a server that leads for the first time on its machine knows from
+// NATS how far the ledger reached.
 func TestALostEndIsNoticedOnAnotherMachine(t *testing.T) {
 	t.Parallel()
-	expectErrors(t, "given up as --accept-ledger-loss says")
+	expectErrors(t, "given up because of --accept-ledger-loss")
 	dir := t.TempDir()
 	nats := filepath.Join(dir, "nats")
 	n, url := natsProcess(t, dir, nats)
@@ -116,7 +118,7 @@ func TestALostEndIsNoticedOnAnotherMachine(t *testing.T) {
 	_, url = natsProcess(t, dir, nats)
 	two := []string{"serve", "--nats", url, "--data", filepath.Join(dir, "two"), "--keys", s.Info.Keys}
 	if text := refuses(t, dir, append(two, "--api", "127.0.0.1:0")...); !strings.Contains(text, "when an orchestrator last led: it lost its end") {
-		t.Errorf("on another machine it says:\n%s", text)
+		t.Errorf("output on another machine:\n%s", text)
 	}
 	p := startServer(t, dir, "two", append(two, "--accept-ledger-loss")...)
 	p.ready()
@@ -124,7 +126,7 @@ func TestALostEndIsNoticedOnAnotherMachine(t *testing.T) {
 	p.stop()
 }
 
-// natsProcess starts a NATS server in a process of its own.
+// natsProcess starts a NATS server in a separate process.
 func natsProcess(t *testing.T, dir, data string) (n *proc, url string) {
 	t.Helper()
 	self, err := os.Executable()
@@ -139,7 +141,7 @@ func natsProcess(t *testing.T, dir, data string) (n *proc, url string) {
 	return n, url
 }
 
-// awaitFarMark waits until NATS has the mark of the ledger's end as it is.
+// awaitFarMark waits until NATS has the current mark of the ledger's end.
 func (s *server) awaitFarMark(url string) {
 	s.t.Helper()
 	nc, err := bus.Connect(s.t.Context(), bus.ConnConfig{URL: url})

@@ -24,7 +24,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// smallLimits are limits of tenants that each reach one.
+// smallLimits has tenants that each reach one limit.
 const smallLimits = `tenants:
   few-sweeps: {sweeps: 1}
   few-submits: {submits_per_minute: 1}
@@ -36,7 +36,8 @@ const smallLimits = `tenants:
   small-functions: {blob_bytes: 1KiB}
 `
 
-// H3: what a tenant takes of what all share is bounded. Each limit is reached on its own, says so, and holds up nobody else.
+// TestLimitsOfTenants (H3) checks that a tenant's use of shared resources is limited. Each limit is reached separately,
+// with a clear error, and does not affect other tenants.
 func TestLimitsOfTenants(t *testing.T) {
 	t.Parallel()
 	c := newLimited(t)
@@ -55,7 +56,7 @@ func TestLimitsOfTenants(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), limit) {
 			t.Errorf("%s: the error does not name the limit %s: %v", tenant, limit, err)
 		}
-		// The tenant sees its limits, and what it has used.
+		// The tenant sees its limits and its use.
 		r, err := c.as(tenant).GetTenant(t.Context(), &outbidv1.GetTenantRequest{Tenant: tenant})
 		if err != nil {
 			t.Errorf("%s: %v", tenant, err)
@@ -82,7 +83,7 @@ type limited struct {
 func newLimited(t *testing.T) *limited {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		t.Skip("a server with tokens runs each trial as a user of its own, which only root can")
+		t.Skip("only root can run each trial as a separate user, as a server with tokens does")
 	}
 	dir := t.TempDir()
 	file, tokens := filepath.Join(dir, "limits.yaml"), filepath.Join(dir, "tokens")
@@ -101,7 +102,7 @@ func newLimited(t *testing.T) *limited {
 	return l
 }
 
-// token makes one in the file tokens of a directory, and returns it.
+// token adds a token to the file tokens in a directory, and returns it.
 func token(t *testing.T, dir string, args ...string) string {
 	t.Helper()
 	out, code := tool(t, dir, append([]string{"token", "new", "--file", filepath.Join(dir, "tokens")}, args...)...)
@@ -114,12 +115,12 @@ func token(t *testing.T, dir string, args ...string) string {
 	return ""
 }
 
-// client makes one that calls as the tenant; "" for an admin.
+// client returns a client that calls as the tenant; "" means an admin.
 func (c *limited) client(s *server) outbidv1.OutbidServiceClient {
 	return s.dial(strings.TrimPrefix(s.Info.API, "http://"), grpc.WithPerRPCCredentials(bearer(c.tokens[c.tenant])))
 }
 
-// as calls as a tenant.
+// as returns c for calls as a tenant.
 func (c *limited) as(tenant string) *limited {
 	other, inner, s := *c, *c.containment, *c.server
 	other.tenant, other.containment, inner.server = tenant, &inner, &s
@@ -127,7 +128,7 @@ func (c *limited) as(tenant string) *limited {
 	return &other
 }
 
-// bearer is a token that calls carry.
+// bearer is the token of calls.
 type bearer string
 
 // GetRequestMetadata implements credentials.PerRPCCredentials.
@@ -135,10 +136,10 @@ func (b bearer) GetRequestMetadata(context.Context, ...string) (map[string]strin
 	return map[string]string{"authorization": "Bearer " + string(b)}, nil
 }
 
-// RequireTransportSecurity implements credentials.PerRPCCredentials: the connection is one of this machine.
+// RequireTransportSecurity implements credentials.PerRPCCredentials: the connection stays on this machine.
 func (bearer) RequireTransportSecurity() bool { return false }
 
-// told is a small sweep of a tenant's that trains elsewhere.
+// told returns a small external sweep of the tenant.
 func (c *limited) told(name string) *outbidv1.SweepSpec {
 	spec := job{name: name, tuner: random(0), trials: 1000}.bare()
 	spec.Tenant, spec.Workload = c.tenant, &outbidv1.SweepSpec_External{External: &outbidv1.External{}}
@@ -155,7 +156,7 @@ func (c *limited) submitTwice() error {
 	return err
 }
 
-// exhausted checks how an API error says that a limit is reached, and when it makes sense to try again.
+// exhausted checks that an API error names the limit, and when to retry.
 func (c *limited) exhausted(err error, again bool) {
 	c.t.Helper()
 	s := status.Convert(err)
@@ -176,7 +177,7 @@ func (c *limited) exhausted(err error, again bool) {
 	}
 }
 
-// tooMany submits in REST, which answers 429.
+// tooMany submits through REST, which answers 429.
 func (c *limited) tooMany(spec *outbidv1.SweepSpec) {
 	c.t.Helper()
 	body, err := protojson.Marshal(&outbidv1.SubmitSweepRequest{Spec: spec})
@@ -212,17 +213,17 @@ func (c *limited) submitLong() error {
 	return nil
 }
 
-// running reports whether a sweep has not ended and does not end.
+// running reports whether a sweep is running and not about to end.
 func running(sw *outbidv1.Sweep) bool {
 	return sw.GetState() == outbidv1.SweepState_SWEEP_STATE_RUNNING
 }
 
-// bigReport is one of about so many bytes.
+// bigReport returns a report of about the given size.
 func bigReport(step int64, bytes int) *outbidv1.Report {
 	return &outbidv1.Report{Step: step, Metrics: map[string]float64{"loss": 1}, Attributes: map[string]string{"text": strconv.Quote(strings.Repeat("t", bytes))}}
 }
 
-// tellUntil tells reports of 50 KB each until one is refused.
+// tellUntil sends reports of 50 KB each until one is rejected.
 func (c *limited) tellUntil(id string, most int) error {
 	asked, err := c.AskTrial(c.t.Context(), &outbidv1.AskTrialRequest{Sweep: id, Client: "test"})
 	if err != nil {
@@ -263,7 +264,7 @@ func (c *limited) watchMuch() error {
 	return nil
 }
 
-// putFunction stores a function that is larger than all may be.
+// putFunction stores a function that exceeds the tenant's limit.
 func (c *limited) putFunction() error {
 	data := make([]byte, 5000)
 	for i := range data {
@@ -280,7 +281,7 @@ func (c *limited) putFunction() error {
 	return err
 }
 
-// fillReports has one sweep report more than it may: it is stopped with that reason.
+// fillReports makes one sweep exceed its limit of reports: it is stopped with that reason.
 func (c *limited) fillReports() error {
 	id := c.submit(c.told("filled"))
 	_ = c.tellUntil(id, 100)
@@ -289,7 +290,7 @@ func (c *limited) fillReports() error {
 	return fmt.Errorf("%s", sw.GetReason())
 }
 
-// fillCheckpoints saves more than the store keeps for a tenant: the checkpoint waits until there is more room.
+// fillCheckpoints saves more than the tenant's limit: the checkpoint waits until the limit is raised.
 func (c *limited) fillCheckpoints() error {
 	id := c.run("saves", `for i in 1 2 3 4 5; do head -c 400000 /dev/urandom > ckpt; echo '{"step": '$i', "loss": 1, "checkpoint": "'$PWD/ckpt'"}' >> $OUTBID_REPORT; sleep .3; done`,
 		func(sp *outbidv1.SweepSpec) {

@@ -15,14 +15,14 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// everyDay are the policies of the matrix that run in every test: the server's own, and one of each kind that plans in
-// another way. All of the registry run if OUTBID_MATRIX is "all", and none if it is "later".
+// everyDay are the policies that every test run includes: the default one, and one for each other kind of planning.
+// OUTBID_MATRIX=all runs all policies of the registry, and "later" none.
 var everyDay = []string{registry.Default, "drf", "gavel-las", "tiresias"}
 
-// TestEveryPolicyWithEveryTuner runs the matrix of policies and tuners with the real binary: for each policy a server with
-// two unlike workers, on it a small real sweep of each tuner side by side, and beside these a client that calls every read
-// of the API. No read may fail, nothing in the logs may be an error, and in the end every sweep is done, every trial and
-// every step accounted for, and every device free.
+// TestEveryPolicyWithEveryTuner runs the matrix of policies and tuners with the real binary. For each policy a server
+// with two unlike workers runs a small real sweep of each tuner in parallel, while a client calls every read of the
+// API. No read may fail, and the logs must not contain errors. In the end every sweep is done, all trials and steps are
+// accounted for, and all devices are free.
 func TestEveryPolicyWithEveryTuner(t *testing.T) {
 	t.Parallel()
 	policies := everyDay
@@ -40,7 +40,7 @@ func TestEveryPolicyWithEveryTuner(t *testing.T) {
 	}
 }
 
-// runMatrix runs one policy's row. Over two rows each tuner meets both directions of the metric.
+// runMatrix runs one policy's row. Over two rows each tuner is tested with both directions of the metric.
 func runMatrix(t *testing.T, row int, policy string) {
 	t.Helper()
 	dir, locks := t.TempDir(), t.TempDir()
@@ -77,15 +77,15 @@ func runMatrix(t *testing.T, row int, policy string) {
 // entry is one sweep of a row.
 type entry struct {
 	job job
-	// exact says that the tuner's outlook is what it does, whatever trials report.
+	// exact is set if the tuner's outlook is exact, whatever trials report.
 	exact   bool
 	spec    *outbidv1.SweepSpec
 	preview *outbidv1.PreviewSweepResponse
 	id      string
 }
 
-// entries are a sweep of every tuner that a spec may name, each small. Configurations of other kinds of sweeps, such as
-// gangs and checkpoints that are all kept, are spread over them.
+// entries returns a small sweep for every tuner that a spec may name. Other variants of sweeps, such as gangs or
+// "checkpoints: all", are spread over them.
 func entries(t *testing.T) []*entry {
 	t.Helper()
 	tuners := tunersByKind(t)
@@ -94,7 +94,7 @@ func entries(t *testing.T) []*entry {
 	for i := range kinds.Len() {
 		kind := string(kinds.Get(i).Name())
 		if len(tuners[kind]) == 0 {
-			t.Fatalf("there is no sweep of the tuner %s in the matrix: add one to tunersByKind", kind)
+			t.Fatalf("the matrix does not have a sweep of the tuner %s: add one to tunersByKind", kind)
 		}
 		for k, e := range tuners[kind] {
 			e.job.name = strings.ReplaceAll(fmt.Sprintf("%s-%d", kind, k), "_", "-")
@@ -115,7 +115,7 @@ func entries(t *testing.T) []*entry {
 	return list
 }
 
-// bound adds a tenant that may hold so many devices at once. Reads fail that see it hold more.
+// bound adds a tenant with a quota of devices. Reads that see it hold more fail.
 func (s *server) bound(tenant string, devices int32) {
 	s.t.Helper()
 	_, err := s.SetTenant(s.t.Context(), &outbidv1.SetTenantRequest{
@@ -134,10 +134,10 @@ func forkedEntry() *entry {
 	}}}
 }
 
-// longest is the step to which a trial of the sweep is trained at the most.
+// longest returns the last step of the sweep's longest trial.
 func (e *entry) longest() int64 { return spec.MaxSteps(e.spec.GetTuner()) }
 
-// tunersByKind are the sweeps of the matrix by the field of the spec's tuner that they set.
+// tunersByKind returns the sweeps of the matrix by the field of the spec's tuner that they set.
 func tunersByKind(t *testing.T) map[string][]*entry {
 	t.Helper()
 	self, err := os.Executable()
@@ -196,11 +196,11 @@ func (e *entry) account(t *testing.T, s *server) {
 		}
 		steps += tr.GetStep()
 		if _, copies := e.job.tuner.GetKind().(*outbidv1.Tuner_Pbt); copies || e.spec.GetResources().GetForks() != "" {
-			continue // a copy does not train the steps that its source did; forks count in sums, of which one that is slow may miss some
+			continue // a copy does not train its source's steps, and a slow fork may miss some
 		}
 		for step := int64(1); step <= tr.GetStep(); step++ {
 			if !reported[tr.GetNumber()][step] {
-				t.Errorf("%s/%d is at step %d, but there is no report of step %d", e.id, n, tr.GetStep(), step)
+				t.Errorf("%s/%d is at step %d without a report of step %d", e.id, n, tr.GetStep(), step)
 			}
 		}
 	}
@@ -212,7 +212,7 @@ func (e *entry) account(t *testing.T, s *server) {
 		t.Errorf("%s counts %d steps, and its trials %d", e.id, sweep.GetSteps(), steps)
 	}
 	if o := e.preview.GetOutlook(); e.exact && (int(o.GetTrials()) != len(trials) || o.GetSteps() != sweep.GetSteps()) {
-		t.Errorf("%s trained %d trials for %d steps, and its preview said %d and %d", e.id, len(trials), sweep.GetSteps(),
+		t.Errorf("%s trained %d trials for %d steps, but its preview has %d and %d", e.id, len(trials), sweep.GetSteps(),
 			o.GetTrials(), o.GetSteps())
 	}
 	if sweep.GetBest() == nil || len(sweep.GetBest().GetCheckpoints()) == 0 {
@@ -235,7 +235,7 @@ func (s *server) allFree() {
 	}
 }
 
-// preview says what a sweep would do.
+// preview returns a sweep's preview.
 func (s *server) preview(spec *outbidv1.SweepSpec) *outbidv1.PreviewSweepResponse {
 	s.t.Helper()
 	r, err := s.PreviewSweep(s.t.Context(), &outbidv1.PreviewSweepRequest{Spec: spec})
@@ -245,7 +245,7 @@ func (s *server) preview(spec *outbidv1.SweepSpec) *outbidv1.PreviewSweepRespons
 	return r
 }
 
-// runCommands runs the commands that read, as people do.
+// runCommands runs the commands that read, like users.
 func (s *server) runCommands(dir string, sweeps []*entry) {
 	s.t.Helper()
 	commands := [][]string{{"ls"}, {"nodes"}, {"auction"}, {"auction", "--list"}}

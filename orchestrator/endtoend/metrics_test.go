@@ -21,7 +21,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// sample is what one scrape of /metrics says.
+// sample is the result of one scrape of /metrics.
 type sample struct {
 	text   string
 	values map[string]float64
@@ -70,10 +70,10 @@ func scrapeMetrics(address string) (sample, error) {
 	return s, nil
 }
 
-// fromLedger matches the counters that are the same on every orchestrator and after every start.
+// fromLedger matches the counters that are the same on every server and after every start.
 var fromLedger = regexp.MustCompile(`^outbid_(tenant_[a-z_]+|device_seconds)_total(\{|$)`)
 
-// watcher scrapes servers over and over, as Prometheus does, and fails the test if a counter falls.
+// watcher scrapes servers continuously, like Prometheus, and fails the test if a counter falls.
 type watcher struct {
 	t testing.TB
 
@@ -87,7 +87,7 @@ func newWatcher(t testing.TB) *watcher {
 	return &watcher{t: t, last: map[string]float64{}, ever: map[string]float64{}, names: map[string]bool{}}
 }
 
-// take scrapes a process, one after the other, and compares the sample with those before.
+// take scrapes a process, and compares the sample with earlier ones. Calls are serialised.
 func (w *watcher) take(process, address string) (sample, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -120,7 +120,7 @@ func (w *watcher) take(process, address string) (sample, error) {
 	return s, nil
 }
 
-// saw reports whether a metric of a name was exported.
+// saw reports whether a metric with that name was exported.
 func (w *watcher) saw(name string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -137,7 +137,7 @@ func (w *watcher) once(process, address string) sample {
 	return s
 }
 
-// follow scrapes a process until it ends, while the test goes on.
+// follow scrapes a process in the background until it ends.
 func (w *watcher) follow(process string, p *proc, address string) {
 	var following sync.WaitGroup
 	ctx, stop := context.WithCancel(context.Background())
@@ -161,7 +161,7 @@ func (w *watcher) follow(process string, p *proc, address string) {
 	})
 }
 
-// orchestratorPair are two orchestrators of one NATS: one leads, one stands by.
+// orchestratorPair is two servers on one NATS: a leader and a standby.
 type orchestratorPair struct {
 	t         *testing.T
 	dir, nats string
@@ -182,8 +182,9 @@ func (p *orchestratorPair) start(name string, args ...string) (s *server, addres
 	return s, address, ready
 }
 
-// A counter never falls while its process lives, and what is counted from the ledger never does: not when a sweep is deleted, when
-// the orchestrator is killed and started again, and when another takes over. A standby is scraped as well.
+// TestCountersNeverFall checks that a counter never falls while its process lives, and that the ledger's counters never
+// fall at all: not when a sweep is deleted, when the server is killed and restarted, or when another one takes over. A
+// standby is scraped as well.
 func TestCountersNeverFall(t *testing.T) {
 	t.Parallel()
 	dir, locks := t.TempDir(), t.TempDir()
@@ -224,14 +225,14 @@ func TestCountersNeverFall(t *testing.T) {
 	}
 	standing := p.w.once("two", addressTwo)
 	if leads, there := standing.values["outbid_leader"]; !there || leads != 0 || standing.values["process_start_time_seconds"] == 0 {
-		t.Errorf("a standby says:\n%s", standing.text)
+		t.Errorf("metrics of a standby:\n%s", standing.text)
 	}
 
 	one.kill()
 	waitFile(t, two.proc, readyTwo)
 	two.connect(readyTwo)
 	if got := p.w.once("two", addressTwo).values["outbid_leader"]; got != 1 {
-		t.Errorf("the one that took over says that outbid_leader is %v", got)
+		t.Errorf("outbid_leader of the new leader is %v", got)
 	}
 	two.waitSteps(lasting, two.sweep(lasting).GetSteps()+3)
 	two.stop()
@@ -244,7 +245,7 @@ func TestCountersNeverFall(t *testing.T) {
 	again.stop()
 }
 
-// rulesNameMetrics fails if the alerts name a metric that no server exported, or if promtool finds fault with one.
+// rulesNameMetrics fails if an alert uses a metric that no server exported, or if promtool rejects a rule.
 func (p *orchestratorPair) rulesNameMetrics(last sample) {
 	p.t.Helper()
 	text, err := os.ReadFile("../../deploy/prometheus/outbid.rules.yml")
@@ -262,7 +263,7 @@ func (p *orchestratorPair) rulesNameMetrics(last sample) {
 	if err := yaml.Unmarshal(text, &rules); err != nil {
 		p.t.Fatal(err)
 	}
-	// These servers have no certificate, and their NATS no accounts.
+	// These servers do not have a certificate, and their NATS does not have accounts.
 	elsewhere := map[string]bool{"outbid_certificate_expires_timestamp_seconds": true, "outbid_nats_storage_limit_bytes": true}
 	for _, group := range rules.Groups {
 		for _, rule := range group.Rules {

@@ -21,7 +21,7 @@ func TestAnOrchestratorThatStandsBySaysSo(t *testing.T) {
 	dir, nats := t.TempDir(), startNATS(t)
 	serveData(t, dir, "one", "serve", "--nats", nats, "--data", filepath.Join(dir, "one"))
 	address := freeAddress(t)
-	// The last --api counts, so this one comes without the helper that adds its own.
+	// The last --api counts, so start this server without the helper that adds another one.
 	start(t, dir, "serve", "--nats", nats, "--standby", "--data", filepath.Join(dir, "two"), "--keys",
 		filepath.Join(dir, "one", "keys"), "--api", address).until("standing by")
 	for path, want := range map[string]int{
@@ -39,7 +39,7 @@ func TestAnOrchestratorThatStandsBySaysSo(t *testing.T) {
 	}
 }
 
-// freeAddress is one that nobody listens on just now.
+// freeAddress returns an address that is free now.
 func freeAddress(t testing.TB) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -63,7 +63,7 @@ func TestAnOrchestratorWithoutNATSEndsSoonAndSaysWhy(t *testing.T) {
 	start(t, dir, "worker", "--nats", nats.URL(), "--keys", s.Info.Keys, "--name", "w", "--devices", "cpu:2",
 		"--dir", filepath.Join(dir, "w"))
 	id := s.submit(job{name: "busy", mode: "well", tuner: random(1000), trials: 2}.spec(t, t.TempDir()))
-	s.waitSteps(id, 4) // so that something is being appended when NATS goes
+	s.waitSteps(id, 4) // something must be in flight when NATS goes
 	if err := nats.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -71,18 +71,18 @@ func TestAnOrchestratorWithoutNATSEndsSoonAndSaysWhy(t *testing.T) {
 	select {
 	case <-s.ended:
 	case <-time.After(patience):
-		t.Fatal("it goes on without NATS")
+		t.Fatal("it is still running without NATS")
 	}
 	text, _ := s.out.text()
-	// The lead outlives a disk that stands still by the lease of the workers, 4 s; and then its calls have to end.
+	// The lead outlives a stalled disk by the lease of the workers, 4 s; then the server's calls have to end.
 	if took := time.Since(gone); took > time.Minute || !strings.Contains(text, "NATS at "+nats.URL()+" does not answer") {
-		t.Errorf("it ended after %s and said:\n%s", took, text)
+		t.Errorf("it ended after %s with the output:\n%s", took, text)
 	} else {
 		t.Logf("it ended after %s", took)
 	}
 }
 
-// runNATS is a NATS server in a process of its own, so that it can have a disk of its own.
+// runNATS is a NATS server in a separate process, so that it can have a separate disk.
 func runNATS(dir string) int {
 	s, err := bus.StartServer(bus.ServerConfig{Dir: dir})
 	if err != nil {
@@ -125,22 +125,22 @@ func TestAFullDiskOfNATSIsNamed(t *testing.T) {
 	for chunk := make([]byte, 4<<10); err == nil; {
 		_, err = filler.Write(chunk)
 	}
-	// Something must be written for JetStream to notice.
+	// JetStream notices only when it writes.
 	_, _ = s.SubmitSweep(t.Context(), &outbidv1.SubmitSweepRequest{
 		Spec: job{name: "full", mode: "well", tuner: random(1000), trials: 2}.spec(t, t.TempDir()),
 	})
 	select {
 	case <-s.ended:
 	case <-time.After(patience):
-		t.Fatal("it goes on without a disk")
+		t.Fatal("it is still running without a disk")
 	}
 	if text, _ := s.out.text(); !strings.Contains(text, "its disk is full") || strings.Contains(text, "does not answer") {
-		t.Errorf("when the disk is full it said:\n%s", text)
+		t.Errorf("output with a full disk:\n%s", text)
 	}
 	again := start(t, dir, append(args, "--api", "127.0.0.1:0")...)
 	<-again.ended
 	if text, _ := again.out.text(); !strings.Contains(text, "its disk is full") || strings.Contains(text, "leads since") {
-		t.Errorf("a second start said:\n%s", text)
+		t.Errorf("output of a second start:\n%s", text)
 	}
 }
 
@@ -154,11 +154,11 @@ func TestADeadPredecessorIsNamedAndTakenOverFrom(t *testing.T) {
 	<-second.ended
 	if text, _ := second.out.text(); !strings.Contains(text, fmt.Sprintf("(process %d on ", first.Info.PID)) ||
 		!strings.Contains(text, "leads since") {
-		t.Errorf("a second one said:\n%s", text)
+		t.Errorf("output of a second server:\n%s", text)
 	}
 	first.kill()
 	third := serveData(t, dir, "one", args...)
-	third.until("the orchestrator that led before is dead")
+	third.until("the previous leader is dead")
 	third.stop()
 }
 

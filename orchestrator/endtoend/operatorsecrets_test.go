@@ -11,10 +11,10 @@ import (
 	"testing"
 )
 
-// operatorSecrets are what no log, answer or metric may hold, by what they are.
+// operatorSecrets are secrets, by description, that must not be in logs, answers or metrics.
 type operatorSecrets map[string]string
 
-// hasNone fails the test if text holds one.
+// hasNone fails the test if text contains one of them.
 func (o operatorSecrets) hasNone(t *testing.T, where, text string) {
 	t.Helper()
 	for what, secret := range o {
@@ -22,7 +22,7 @@ func (o operatorSecrets) hasNone(t *testing.T, where, text string) {
 			t.Fatalf("%s is empty", what)
 		}
 		if strings.Contains(text, secret) {
-			t.Errorf("%s holds %s", where, what)
+			t.Errorf("%s contains %s", where, what)
 		}
 	}
 }
@@ -63,7 +63,8 @@ func get(t *testing.T, url, token string) string {
 	return string(text)
 }
 
-// Tokens, keys, passwords of a store and signatures of URLs are in no log, at any level, and in no answer.
+// TestNoSecretOfAnOperatorIsFoundInLogsOrAnswers checks that tokens, keys, store passwords and URL signatures are
+// neither in logs at any level nor in answers.
 func TestNoSecretOfAnOperatorIsFoundInLogsOrAnswers(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -89,7 +90,7 @@ func TestNoSecretOfAnOperatorIsFoundInLogsOrAnswers(t *testing.T) {
 	refused, _ := tool(t, dir, "--server", s.Info.API, "--token", root+"x", "--log-level", "debug", "ls")
 	secrets.hasNone(t, "what a wrong token is told", refused)
 	for _, args := range [][]string{{"doctor"}, {"nodes", "-o", "json"}, {"show", "plain-1", "-o", "json"}, {"export", "--ledger", "-"}} {
-		text, _ := tool(t, dir, append(as[:len(as):len(as)], args...)...) // the doctor may find something
+		text, _ := tool(t, dir, append(as[:len(as):len(as)], args...)...) // the doctor may find a problem
 		secrets.hasNone(t, "outbid "+strings.Join(args, " "), text)
 	}
 	for _, path := range []string{"/metrics", "/v1/server", "/v1/nodes", "/v1/sweeps", "/v1/ledger", "/v1/tenants"} {

@@ -13,10 +13,10 @@ import (
 	"time"
 )
 
-// startWithClock starts the program that users run, in dir, with a wall clock that is ahead of this machine's, or behind
-// it. Go asks the kernel's shared library in each process (the vDSO) for the time, so that is where the process is told
-// another one: it is stopped before its first instruction, its own copy of the function is replaced, and it runs on. Its
-// monotonic clock is right, as that of a machine whose wall clock is wrong.
+// startWithClock starts the users' program in dir with a wall clock that is ahead of, or behind, that of this machine.
+// Go reads the time from the kernel's shared library in each process (the vDSO). So the process is stopped before its
+// first instruction, its private copy of that function is replaced, and it continues. Its monotonic clock is correct,
+// as on a machine with a wrong wall clock.
 func startWithClock(t testing.TB, dir string, ahead time.Duration, args ...string) *proc {
 	t.Helper()
 	path, err := binary()
@@ -25,10 +25,10 @@ func startWithClock(t testing.TB, dir string, ahead time.Duration, args ...strin
 	}
 	p := newProc(t, dir, path, args...)
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Ptrace: true}
-	runtime.LockOSThread() // who traces is a thread
+	runtime.LockOSThread() // tracing is bound to a thread
 	defer runtime.UnlockOSThread()
 	if err := p.cmd.Start(); err != nil {
-		t.Skipf("this machine lets nobody trace a process, and so a test give it another clock: %v", err)
+		t.Skipf("this machine does not permit tracing a process, which the test needs to change its clock: %v", err)
 	}
 	if err := setClock(p.cmd.Process.Pid, ahead); err != nil {
 		_ = p.cmd.Process.Kill()
@@ -40,7 +40,7 @@ func startWithClock(t testing.TB, dir string, ahead time.Duration, args ...strin
 	return p
 }
 
-// setClock gives a process that has just stopped at its start another wall clock, and lets it go on.
+// setClock changes the wall clock of a process that is stopped at its start, and continues it.
 func setClock(pid int, ahead time.Duration) error {
 	var status syscall.WaitStatus
 	if _, err := syscall.Wait4(pid, &status, 0, nil); err != nil {
@@ -68,7 +68,7 @@ func setClock(pid int, ahead time.Duration) error {
 	return syscall.PtraceDetach(pid)
 }
 
-// shiftedClock is clock_gettime(clock, *timespec): it asks the kernel, and adds seconds if it is the wall clock.
+// shiftedClock is clock_gettime(clock, *timespec): it calls the kernel, and adds seconds to the wall clock.
 func shiftedClock(seconds int64) []byte {
 	code := []byte{
 		0xb8, 228, 0, 0, 0, // mov eax, clock_gettime
@@ -84,7 +84,7 @@ func shiftedClock(seconds int64) []byte {
 	)
 }
 
-// vdso is where the kernel put its shared library into a process.
+// vdso returns the address of the kernel's shared library in a process.
 func vdso(pid int) (int64, error) {
 	const sysinfoEhdr = 33 // AT_SYSINFO_EHDR
 	aux, err := os.ReadFile(fmt.Sprintf("/proc/%d/auxv", pid))
@@ -99,10 +99,10 @@ func vdso(pid int) (int64, error) {
 	return 0, fmt.Errorf("process %d has no vDSO", pid)
 }
 
-// clockFunction is where the function that says the time stands in the library.
+// clockFunction returns the offset of the clock function in the library.
 func clockFunction(library *io.SectionReader) (int64, error) {
 	image, err := io.ReadAll(library)
-	if err != nil && len(image) == 0 { // behind the library nothing can be read
+	if err != nil && len(image) == 0 { // memory after the library cannot be read
 		return 0, err
 	}
 	f, err := elf.NewFile(bytes.NewReader(image))
@@ -119,5 +119,5 @@ func clockFunction(library *io.SectionReader) (int64, error) {
 			return int64(s.Value), nil
 		}
 	}
-	return 0, fmt.Errorf("the vDSO has no function that says the time")
+	return 0, fmt.Errorf("the vDSO does not have a clock function")
 }

@@ -14,8 +14,8 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// B1: inputs that came to more bytes than one message of the ledger holds ended the server, and ended it at each start. Those that are
-// too large are refused by name; of those that are not, any number may come at once.
+// TestLargeInputsEndNoServer (B1) checks inputs that exceed one message of the ledger, which once ended the server at
+// each start. Inputs that are too large are rejected by name; any number of others may arrive at once.
 func TestLargeInputsEndNoServer(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, "--policy", "drf")
@@ -67,7 +67,7 @@ func TestLargeInputsEndNoServer(t *testing.T) {
 	noTwoOwners(t, c.locks)
 }
 
-// manyMetrics is a sweep of 16 trials that each report 900 metrics, nearly as many bytes as a report may have.
+// manyMetrics is a sweep of 16 trials that each report 900 metrics, which is close to the size limit of a report.
 func manyMetrics() *outbidv1.SweepSpec {
 	spec := job{name: "many", tuner: random(8), trials: 16}.bare()
 	spec.Workload = &outbidv1.SweepSpec_Program{Program: &outbidv1.Program{

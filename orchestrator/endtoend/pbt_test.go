@@ -7,8 +7,9 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// Six members of a population on two devices advance together: the ledger shows that no two were ever more than an
-// interval apart, and that the bad ones went on with copies of the good ones and configurations of their own.
+// TestAPopulationOnFewerDevicesAdvancesTogether checks that six members of a population advance together on two
+// devices. The ledger shows that they were never more than one interval apart, and that the bad ones continued with
+// copies of the good ones and new configurations.
 func TestAPopulationOnFewerDevicesAdvancesTogether(t *testing.T) {
 	t.Parallel()
 	const members, interval, steps = 6, 4, 20

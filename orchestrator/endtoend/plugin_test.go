@@ -17,7 +17,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// servePlugin is Hyperband as a tuner from outside: its steps come in the plugin's settings.
+// servePlugin is Hyperband as a tuner plugin; its steps come from the plugin's settings.
 func servePlugin() {
 	within := func(s tuner.Settings) tuner.Settings {
 		steps := s.Spec.GetTuner().GetPlugin().GetSettings().GetFields()["steps"].GetNumberValue()
@@ -44,8 +44,8 @@ func servePlugin() {
 	})
 }
 
-// hanging is a tuner that says nothing for a while when it is asked for trials, unless a file is there. One beside that file
-// says that it was asked.
+// hanging is a tuner that delays its answer when it is asked for trials, unless a file exists. It creates another file
+// when it is asked.
 type hanging struct {
 	tuner.Tuner
 	takes  time.Duration
@@ -68,8 +68,8 @@ func (h hanging) Handle(e tuner.Event) ([]tuner.Action, error) {
 	return h.Tuner.Handle(e)
 }
 
-// A sweep whose tuner is a program of its own trains what the same tuner in the binary would have trained, although
-// the orchestrator is killed, and the plugin ends with it and is started again.
+// TestATunerPluginGoesOnAfterItsOrchestratorWasKilled checks that a sweep with a tuner plugin trains the same as with
+// that tuner in the binary, although the server is killed, and the plugin ends with it and is restarted.
 func TestATunerPluginGoesOnAfterItsOrchestratorWasKilled(t *testing.T) {
 	t.Parallel()
 	self, err := os.Executable()
@@ -96,7 +96,7 @@ func TestATunerPluginGoesOnAfterItsOrchestratorWasKilled(t *testing.T) {
 	s.kill()
 	endsAs(t, dir, locks, own, id)
 
-	// The ledger says what the plugin answered: who replays it, or goes on from it, needs it no more.
+	// The ledger has the plugin's answers, so a replay or a restored server does not need it.
 	if err := os.Remove(program); err != nil {
 		t.Fatal(err)
 	}
@@ -108,8 +108,8 @@ func TestATunerPluginGoesOnAfterItsOrchestratorWasKilled(t *testing.T) {
 	s.stop()
 }
 
-// A leader is killed while a tuner is asked for its first trials. The next asks again, and the sweep trains what it would have
-// trained.
+// TestALeaderThatIsKilledWhileATunerIsAsked kills a leader while a tuner is asked for its first trials. The next leader
+// asks again, and the sweep trains the same.
 func TestALeaderThatIsKilledWhileATunerIsAsked(t *testing.T) {
 	t.Parallel()
 	self, err := os.Executable()
@@ -139,8 +139,8 @@ func TestALeaderThatIsKilledWhileATunerIsAsked(t *testing.T) {
 	endsAs(t, dir, locks, own, id)
 }
 
-// endsAs serves a directory again until a sweep with a tuner outside is done: its trials are those of the sweep with the same
-// tuner inside.
+// endsAs serves a directory again until a sweep with a tuner plugin is done. Its trials must be those of the sweep with
+// the same built-in tuner.
 func endsAs(t *testing.T, dir, locks, inside, outside string) {
 	t.Helper()
 	s := serve(t, dir, "up", "--devices", "cpu:2")
@@ -152,7 +152,7 @@ func endsAs(t *testing.T, dir, locks, inside, outside string) {
 	s.stop()
 }
 
-// trained are the configurations and how far each was trained, in order.
+// trained returns the configurations and how far each was trained, in order.
 func trained(trials []*outbidv1.Trial) []string {
 	set := map[string]int64{}
 	for _, tr := range trials {

@@ -17,9 +17,9 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// train is the training program of these tests: it climbs to a height that its configuration decides, saves after each
-// step, and goes on from its checkpoint. It holds a lock on each of its devices while it runs, so that a device with
-// two owners is noticed by the second.
+// train is the training program of these tests. Its metric climbs to a height that its configuration determines; it
+// saves after each step, and continues from its checkpoint. It locks each of its devices while it runs, so that a
+// second owner of a device is detected.
 func train(mode string) int {
 	if mode == "fork" {
 		return trainFork()
@@ -161,7 +161,7 @@ func lockDevices() (unlock func(), err error) {
 		if err != nil {
 			return nil, err
 		}
-		_ = f.Chmod(0o666) // its owner opens it to the trials of other users that get the device later
+		_ = f.Chmod(0o666) // trials of other users may get the device later
 		if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 			return nil, errors.Join(fmt.Errorf("TWO OWNERS of device %s", path), os.WriteFile(path+".two-owners", nil, 0o600))
 		}
@@ -179,20 +179,20 @@ type job struct {
 	name  string
 	mode  string
 	tuner *outbidv1.Tuner
-	// trials, and environment of the program beside what it needs.
+	// trials is the limit of trials, env the additional environment of the program.
 	trials int32
 	env    map[string]string
 	change func(*outbidv1.SweepSpec)
 }
 
-// spec makes the sweep; locks is where its processes take locks of their devices.
+// spec returns the sweep; its processes lock their devices in locks.
 func (j job) spec(t testing.TB, locks string) *outbidv1.SweepSpec {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	// With the race detector a process sleeps for a second before it ends, unless it is told not to.
+	// With the race detector a process by default sleeps for a second before it exits.
 	env := map[string]string{"CLIMB_MODE": j.mode, "LOCKS": locks, "MARKS": locks, "GORACE": "atexit_sleep_ms=0"}
 	for k, v := range j.env {
 		env[k] = v
@@ -205,7 +205,7 @@ func (j job) spec(t testing.TB, locks string) *outbidv1.SweepSpec {
 	return spec
 }
 
-// bare is the sweep without what it runs.
+// bare returns the sweep without its workload.
 func (j job) bare() *outbidv1.SweepSpec {
 	return &outbidv1.SweepSpec{
 		Name: j.name, Metric: "loss", Mode: "min", Tuner: j.tuner, Limits: &outbidv1.Limits{Trials: j.trials},

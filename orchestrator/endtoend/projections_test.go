@@ -23,7 +23,7 @@ func flipBit(t testing.TB, path string) {
 	}
 }
 
-// doctor returns what the doctor says of a server, and its exit code.
+// doctor returns the doctor's output for a server, and its exit code.
 func (s *server) doctor(dir string) (string, int) {
 	s.t.Helper()
 	p := start(s.t, dir, "doctor", "--server", s.Info.API)
@@ -32,8 +32,8 @@ func (s *server) doctor(dir string) (string, int) {
 	return text, p.cmd.ProcessState.ExitCode()
 }
 
-// A bit that flips in the history of reports costs nothing but one line in the log: reads get every report, and the doctor says
-// what happened.
+// TestAFlippedBitInTheHistory checks that a flipped bit in the history of reports costs only one line in the log: reads
+// return every report, and the doctor reports the repair.
 func TestAFlippedBitInTheHistory(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -44,8 +44,8 @@ func TestAFlippedBitInTheHistory(t *testing.T) {
 	s = serve(t, dir, "up", "--devices", "cpu:1")
 	path := filepath.Join(dir, "data", "history", id+".reports")
 	flipBit(t, path)
-	if text, _ := s.doctor(dir); !strings.Contains(text, "the reports of 1 of 1 sweeps are whole; damaged files of 1 sweeps ("+id+") were made again from the ledger") {
-		t.Errorf("the doctor says:\n%s", text)
+	if text, _ := s.doctor(dir); !strings.Contains(text, "the reports of 1 of 1 sweeps are complete; damaged files of 1 sweeps ("+id+") were rebuilt from the ledger") {
+		t.Errorf("doctor:\n%s", text)
 	}
 	flipBit(t, path)
 	resp, err := http.Get(s.Info.API + "/v1/sweeps/" + id + "/reports")
@@ -61,14 +61,14 @@ func TestAFlippedBitInTheHistory(t *testing.T) {
 			t.Errorf("trial %d has %d reports, want %d", trial, len(got[trial]), len(steps))
 		}
 	}
-	if text, _ := s.out.text(); strings.Count(text, "level=WARN") != 2 || !strings.Contains(text, "is damaged, and is made again from the ledger") {
+	if text, _ := s.out.text(); strings.Count(text, "level=WARN") != 2 || !strings.Contains(text, "is damaged; rebuilding it from the ledger") {
 		t.Errorf("the log has, after two damages:\n%s", text)
 	}
 	s.stop()
 }
 
-// Whatever small file of the data directory is damaged, but the keys and the ledger, the server starts and lacks nothing: each is made
-// again, or stands for nothing.
+// TestDamagedFilesOfTheDataDirectory checks that the server starts without a loss although any small file of the data
+// directory, except the keys and the ledger, is damaged: each is rebuilt or ignored.
 func TestDamagedFilesOfTheDataDirectory(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -83,8 +83,8 @@ func TestDamagedFilesOfTheDataDirectory(t *testing.T) {
 			"it is gone":     os.Remove,
 		} {
 			path := filepath.Join(dir, "data", file)
-			s.kill()                                 // server.json is left
-			if _, err := os.Stat(path); err != nil { // the uptime is noted every ten seconds
+			s.kill()                                 // server.json remains
+			if _, err := os.Stat(path); err != nil { // the uptime is recorded every ten seconds
 				if err := os.WriteFile(path, []byte(`{"boot":"x","uptime_ns":1,"at":"2026-01-01T00:00:00Z"}`), 0o600); err != nil {
 					t.Fatal(err)
 				}

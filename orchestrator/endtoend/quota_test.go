@@ -15,7 +15,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// printed is what a sweep printed, or the last lines of it.
+// printed returns a sweep's output, or its last lines.
 func (s *server) printed(id string, tail int32) []string {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -66,7 +66,7 @@ echo done > "$OUTBID_CHECKPOINT_OUT"`}}
 	s.stop()
 }
 
-// A user weighs no more than others unless the limits say so.
+// TestATenantsWeightIsCapped checks that a user cannot set a higher weight than others unless the limits allow it.
 func TestATenantsWeightIsCapped(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -15,20 +15,21 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// rare is a server with two tenants and an admin, and what happens there now and then.
+// rare is a server with two tenants and an admin, and the rare events of the test.
 type rare struct {
 	*limited
 	dir string
-	// ended is a sweep that has.
+	// ended is a sweep that has ended.
 	ended string
 }
 
-// M1 to M7 and the low rows: another tenant's trial keeps its rate while sweeps are deleted, history files are damaged, tokens change, calls are
-// denied, names hold bidirectional controls, a standby waits and everything is read.
+// TestRareEventsCostNoSteps (M1 to M7 and the low findings) checks that another tenant's trial keeps its rate while
+// sweeps are deleted, history files are damaged, tokens change, calls are denied, names contain bidirectional controls,
+// a standby waits and everything is read.
 func TestRareEventsCostNoSteps(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
-		t.Skip("a server with tokens runs each trial as a user of its own, which only root can")
+		t.Skip("only root can run each trial as a separate user, as a server with tokens does")
 	}
 	dir := t.TempDir()
 	l := &limited{tokens: map[string]string{"": token(t, dir, "--name", "root", "--role", "admin")}}
@@ -68,12 +69,12 @@ func TestRareEventsCostNoSteps(t *testing.T) {
 func (r *rare) endsWithASecret(_ *testing.T, round int) {
 	r.ended = r.as("bad").run(fmt.Sprint("rare", round), `for i in $(seq 200); do echo '{"step": '$i', "loss": 1}' >> $OUTBID_REPORT; done; exit 3`,
 		func(sp *outbidv1.SweepSpec) {
-			sp.Workload.(*outbidv1.SweepSpec_Program).Program.Env = map[string]string{"API_KEY": "sk-0123456789"} //nolint:forcetypeassert // it is one
+			sp.Workload.(*outbidv1.SweepSpec_Program).Program.Env = map[string]string{"API_KEY": "sk-0123456789"} //nolint:forcetypeassert // it is a program
 		})
 	r.wait(r.ended)
 }
 
-// damage flips a bit of what the server keeps of the sweep's reports; where it keeps none yet there is nothing to damage.
+// damage flips a bit in the server's file of the sweep's reports, if it exists yet.
 func (r *rare) damage(t *testing.T, _ int) {
 	if files, _ := filepath.Glob(filepath.Join(r.dir, "data", "history", r.ended+".reports")); len(files) > 0 {
 		flipBit(t, files[0])
@@ -112,7 +113,7 @@ func (r *rare) denied(t *testing.T, _ int) {
 	}
 }
 
-// rotate takes the tenant's token away, and gives it another.
+// rotate replaces the tenant's token.
 func (r *rare) rotate(t *testing.T, _ int) {
 	old, file := r.tokens["bad"], filepath.Join(r.dir, "tokens")
 	text, err := os.ReadFile(file)
@@ -134,14 +135,14 @@ func (r *rare) rotate(t *testing.T, _ int) {
 	})
 }
 
-// prices reads the prices as a viewer of all tenants may.
+// prices reads the prices as a viewer of all tenants.
 func (r *rare) prices(t *testing.T, _ int) {
 	if code := r.get("/v1/prices", r.tokens["viewer"]); code != http.StatusOK {
 		t.Errorf("GET /v1/prices as a viewer: %d", code)
 	}
 }
 
-// spoof submits sweeps whose names and labels hold a bidirectional control; both are refused.
+// spoof submits sweeps whose names and labels contain a bidirectional control; both are rejected.
 func (r *rare) spoof(t *testing.T, _ int) {
 	const turned = "live\u202Eexe.evil"
 	named, labelled := r.told(turned), r.told("labelled")
@@ -154,7 +155,7 @@ func (r *rare) spoof(t *testing.T, _ int) {
 	}
 }
 
-// get returns the status of an answer over REST, once all of it is read.
+// get returns the status of a REST answer, after reading it.
 func (r *rare) get(path, token string) int {
 	req, err := http.NewRequestWithContext(r.t.Context(), http.MethodGet, r.Info.API+path, nil)
 	if err != nil {
@@ -165,7 +166,7 @@ func (r *rare) get(path, token string) int {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	defer resp.Body.Close() //nolint:errcheck // it is read
+	defer resp.Body.Close() //nolint:errcheck // it was read
 	_, _ = io.Copy(io.Discard, resp.Body)
 	return resp.StatusCode
 }

@@ -24,7 +24,8 @@ import (
 // writes are the methods of the API that change something; every other one must be in reads.
 var writes = []string{"SubmitSweep", "ControlSweep", "ExtendSweep", "PutBlob", "PutSoup", "AskTrial", "TellTrial", "DeleteSweep", "NewWorkerToken", "JoinWorker", "RemoveWorker", "SetTenant", "RemoveTenant", "SetSecret", "DeleteSecret"}
 
-// reads call each method of the API that only reads, once, about one sweep, and say what was wrong.
+// reads returns functions that call each reading method of the API once for a sweep, and return an error for a wrong
+// answer.
 func (s *server) reads() map[string]func(context.Context, *entry) error {
 	return map[string]func(context.Context, *entry) error{
 		"PreviewSweep": func(ctx context.Context, e *entry) error {
@@ -49,7 +50,7 @@ func (s *server) reads() map[string]func(context.Context, *entry) error {
 		"GetSoup": func(ctx context.Context, e *entry) error {
 			r, err := s.GetSoup(ctx, &outbidv1.GetSoupRequest{Sweep: e.id})
 			if err = drain(r, err, nil); status.Code(err) == codes.NotFound {
-				return nil // nobody made one
+				return nil // the sweep does not have one
 			}
 			return err
 		},
@@ -57,7 +58,7 @@ func (s *server) reads() map[string]func(context.Context, *entry) error {
 			r, err := s.ListReports(ctx, &outbidv1.ListReportsRequest{Sweep: e.id})
 			return drain(r, err, nil)
 		},
-		"WatchSweep": func(ctx context.Context, e *entry) error { // those that stay to the end are in follow
+		"WatchSweep": func(ctx context.Context, e *entry) error { // followers covers watches until the end
 			ctx, leave := context.WithCancel(ctx)
 			defer leave()
 			w, err := s.WatchSweep(ctx, &outbidv1.WatchSweepRequest{Sweep: e.id, Reports: true})
@@ -106,7 +107,7 @@ func (s *server) reads() map[string]func(context.Context, *entry) error {
 	}
 }
 
-// overQuota says that a tenant holds more than its quota allows.
+// overQuota returns an error if a tenant holds more than its quota.
 func overQuota(t *outbidv1.TenantState) error {
 	all := int32(0)
 	for kind, n := range t.GetUse().GetHeld() {
@@ -121,7 +122,7 @@ func overQuota(t *outbidv1.TenantState) error {
 	return nil
 }
 
-// want is the error, or one that shows an answer that is not as it should be.
+// want returns err, or an error with the answer if it is not right.
 func want(err error, right bool, answer any) error {
 	if err == nil && !right {
 		err = fmt.Errorf("it answered %v", answer)
@@ -152,8 +153,8 @@ func (s *server) readTrial(ctx context.Context, e *entry) error {
 	return want(err, t.GetTrial().GetConfigJson() != "", t)
 }
 
-// readCheckpoint fetches the newest checkpoint of the sweep's best trial. One that was dropped since the trial was read is
-// no error.
+// readCheckpoint downloads the newest checkpoint of the sweep's best trial. If it was deleted after the trial was read,
+// that is not an error.
 func (s *server) readCheckpoint(ctx context.Context, e *entry) error {
 	r, err := s.ListTrials(ctx, &outbidv1.ListTrialsRequest{Sweep: e.id, Order: "best", PageSize: 1})
 	if err != nil || len(r.GetTrials()) == 0 || len(r.GetTrials()[0].GetCheckpoints()) == 0 {
@@ -181,7 +182,7 @@ func (s *server) readCheckpoint(ctx context.Context, e *entry) error {
 	if e.job.mode == "fork" {
 		return want(nil, strings.Contains(data.String(), "data_offsets"), fmt.Sprintf("%d bytes that are no tensors", data.Len()))
 	}
-	// The program saves into one file, which may have been of a later step when the worker took it.
+	// The program saves to one file, which may already have been of a later step when the worker read it.
 	saved, err := strconv.ParseInt(strings.TrimSpace(data.String()), 10, 64)
 	return want(err, saved >= step && saved <= e.longest(), fmt.Sprintf("%q for the checkpoint of step %d", data.String(), step))
 }
@@ -192,7 +193,7 @@ func (s *server) readRounds(ctx context.Context, e *entry) error {
 	return errors.Join(all, own)
 }
 
-// readRound reads the newest round, of which there is none before the first grant, and the oldest listed.
+// readRound reads the newest round, which does not exist before the first grant, and the oldest listed.
 func (s *server) readRound(ctx context.Context, _ *entry) error {
 	r, err := s.ListRounds(ctx, &outbidv1.ListRoundsRequest{})
 	if err != nil || len(r.GetRounds()) == 0 {
@@ -207,7 +208,7 @@ func (s *server) readRound(ctx context.Context, _ *entry) error {
 	return nil
 }
 
-// readPages reads what is there for browsers and scrapers.
+// readPages reads the pages for browsers and scrapers.
 func (s *server) readPages(ctx context.Context, e *entry) error {
 	for _, path := range []string{
 		"/metrics", "/healthz", "/v1/sweeps", "/v1/sweeps/" + e.id, "/v1/sweeps/" + e.id + "/trials", "/v1/nodes", "/v1/rounds", "/v1/server",
@@ -229,7 +230,7 @@ func (s *server) readPages(ctx context.Context, e *entry) error {
 	return nil
 }
 
-// followers stay on a sweep until it has ended.
+// followers returns functions that follow a sweep until it has ended.
 func (s *server) followers(e *entry) map[string]func(context.Context) error {
 	watch := func(reports bool) func(context.Context) error {
 		return func(ctx context.Context) error {
@@ -255,7 +256,7 @@ func (s *server) followers(e *entry) map[string]func(context.Context) error {
 	}
 }
 
-// readers are clients that read all the time.
+// readers are clients that read continuously.
 type readers struct {
 	t      *testing.T
 	ended  chan struct{}
@@ -267,8 +268,8 @@ type readers struct {
 // readEvery keeps clients from taking the time that trials need.
 const readEvery = 250 * time.Millisecond
 
-// read starts a client for every read of the API, which goes from sweep to sweep, and those that follow each sweep. A method
-// of the service that is neither among the writes nor read fails the test.
+// read starts a client for every read of the API, which cycles through the sweeps, and followers of each sweep. A
+// method that is neither in writes nor in reads fails the test.
 func read(t *testing.T, s *server, sweeps []*entry) *readers {
 	t.Helper()
 	r := &readers{t: t, ended: make(chan struct{}), counts: map[string]int{}}
@@ -321,7 +322,7 @@ func (r *readers) once(name string, call func(context.Context) error) bool {
 	return err == nil
 }
 
-// end waits for the reads under way, once nothing is left to happen, and fails if one kind of them never came about.
+// end waits for pending reads after the sweeps have ended, and fails if one kind of read never succeeded.
 func (r *readers) end() {
 	r.t.Helper()
 	close(r.ended)
@@ -334,7 +335,7 @@ func (r *readers) end() {
 	r.t.Logf("reads that succeeded: %v", r.counts)
 }
 
-// reported are the steps of which a sweep holds a report, by trial.
+// reported returns the reported steps of a sweep, by trial.
 func (s *server) reported(id string) map[int32]map[int64]bool {
 	s.t.Helper()
 	steps := map[int32]map[int64]bool{}

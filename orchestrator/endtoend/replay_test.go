@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// replayed is what `outbid replay -o jsonl` says.
+// replayed is the output of `outbid replay -o jsonl`.
 type replayed struct {
 	Rounds, Decisions, Differing int
 	Policies                     map[string]int
@@ -43,8 +43,9 @@ func mustRepeat(t *testing.T, dir, ledger string) replayed {
 	return r
 }
 
-// A ledger of a real server, killed in between, decides the same again: exported while the server runs and when it does
-// not, and read from its data directory. Another policy is run on what happened.
+// TestALedgerIsReplayed checks that the ledger of a real server, killed in between, can be replayed with the same
+// decisions: exported while the server runs or not, and from its data directory. It is also simulated under another
+// policy.
 func TestALedgerIsReplayed(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []string{"tiresias", "drf"} {
@@ -80,7 +81,7 @@ func TestALedgerIsReplayed(t *testing.T) {
 			text := replay(t, c.dir, file, "--policy", "fifo,themis")
 			for _, want := range []string{policy + " ", "fifo ", "themis ", "assumed: "} {
 				if !strings.Contains(text, want) {
-					t.Errorf("%q is not in what other policies would have done:\n%s", want, text)
+					t.Errorf("%q is missing from the results of other policies:\n%s", want, text)
 				}
 			}
 			if data, err := os.ReadFile(file); err != nil || !strings.Contains(string(data), `{"lease_granted":{`) {
@@ -90,8 +91,8 @@ func TestALedgerIsReplayed(t *testing.T) {
 	}
 }
 
-// A server that is started with options of its policy, and later with others, writes them down: its ledger decides the
-// same again without being told of them.
+// TestALedgerKnowsTheOptionsOfItsPolicy checks that a server records its policy's options, and changes at a restart, so
+// that a replay gives the same decisions without options.
 func TestALedgerKnowsTheOptionsOfItsPolicy(t *testing.T) {
 	t.Parallel()
 	first := []string{"--policy", "themis", "--policy-option", "lease=2s", "--policy-option", "f=0.3", "--policy-option", "seed=7"}
@@ -105,7 +106,7 @@ func TestALedgerKnowsTheOptionsOfItsPolicy(t *testing.T) {
 		sweeps = append(sweeps, c.submit(job{name: name, mode: "well", tuner: hyperband(9), env: pace}.spec(t, c.locks)))
 	}
 	c.waitSteps(sweeps[0], 20)
-	c.kill() // of what the policy remembers there is no snapshot then
+	c.kill() // so that no snapshot has the policy's memory
 	c.restart()
 	c.waitSteps(sweeps[0], 40)
 	c.stop()
@@ -134,7 +135,7 @@ func TestALedgerKnowsTheOptionsOfItsPolicy(t *testing.T) {
 	if <-p.ended; p.err == nil {
 		t.Error("decisions do not depend on the lease: this test shows nothing")
 	}
-	if text, _ := p.out.text(); !strings.Contains(text, "come out otherwise with the options given here") {
+	if text, _ := p.out.text(); !strings.Contains(text, "differ with the options given here") {
 		t.Error(text)
 	}
 }

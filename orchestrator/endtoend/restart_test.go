@@ -16,7 +16,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// number is a number from the environment, for tests that are also run at another size.
+// number returns a number from the environment, for tests that also run at other sizes.
 func number(t testing.TB, name string, usual int) int {
 	t.Helper()
 	text := os.Getenv(name)
@@ -30,13 +30,13 @@ func number(t testing.TB, name string, usual int) int {
 	return n
 }
 
-// client asks an external sweep for trials and tells what it measured.
+// client asks an external sweep for trials and reports their steps.
 type client struct {
 	*server
 	sweep string
 }
 
-// external starts a sweep whose trials are trained elsewhere.
+// external starts an external sweep.
 func (s *server) external(name string, trials int) client {
 	s.t.Helper()
 	spec := job{name: name, tuner: random(0), trials: int32(trials)}.bare()
@@ -44,7 +44,7 @@ func (s *server) external(name string, trials int) client {
 	return client{server: s, sweep: s.submit(spec)}
 }
 
-// tellReports reports so many steps of one trial, each calls of them at once.
+// tellReports reports the given number of steps of one trial, in messages of each steps.
 func (c client) tellReports(reports, each int) error {
 	ctx := context.Background()
 	asked, err := c.AskTrial(ctx, &outbidv1.AskTrialRequest{Sweep: c.sweep, Client: "test"})
@@ -67,10 +67,10 @@ func (c client) tellReports(reports, each int) error {
 	return nil
 }
 
-// fillClients report at once when a ledger is filled.
+// fillClients is how many clients report concurrently when a ledger is filled.
 const fillClients = 16
 
-// fill writes reports into the ledger, from several clients at once, each calls of them in one message.
+// fill writes reports to the ledger from several clients concurrently, in messages of each steps.
 func (s *server) fill(name string, reports, each int) string {
 	s.t.Helper()
 	c := s.external(name, fillClients)
@@ -88,11 +88,11 @@ func (s *server) fill(name string, reports, each int) string {
 
 var restored = regexp.MustCompile(`state restored.* ledger=(\d+) batches_after_snapshot=(\d+) events=(\d+)`)
 
-// restoredFrom is what a server said of its start: up to which batch its ledger went, and how much of it was read.
+// restoredFrom returns the server's log of its start: the last batch of its ledger, and how much of it was read.
 func (s *server) restoredFrom() (ledger, batches, events int) {
 	s.t.Helper()
 	var m []string
-	poll(s.t, "what it restored", func() bool { // its output comes through a pipe, later than its file that says it is ready
+	poll(s.t, "what it restored", func() bool { // the output may arrive after the ready file
 		text, _ := s.out.text()
 		m = restored.FindStringSubmatch(text)
 		return m != nil
@@ -104,12 +104,12 @@ func (s *server) restoredFrom() (ledger, batches, events int) {
 	return n[0], n[1], n[2]
 }
 
-// TestARestartReadsOnlyTheTailOfTheLedger is also the measurement of how long a restart takes with a long history:
+// TestARestartReadsOnlyTheTailOfTheLedger also measures how long a restart takes with a long history:
 //
 //	OUTBID_RESTART_REPORTS=10000000 OUTBID_RESTART_EACH=1 OUTBID_RESTART_DIR=/var/tmp/long go test ./orchestrator/endtoend -v -timeout 2h \
 //	    -run TestARestartReadsOnlyTheTailOfTheLedger
 //
-// The directory, if it is given, is kept, and a ledger that is there already is used again.
+// If the directory is given, it is kept, and an existing ledger in it is reused.
 func TestARestartReadsOnlyTheTailOfTheLedger(t *testing.T) {
 	t.Parallel()
 	const snapshotEvery, slack = 50_000, 20_000 // a snapshot that is being written when the server is killed is lost
@@ -127,7 +127,7 @@ func TestARestartReadsOnlyTheTailOfTheLedger(t *testing.T) {
 		took := time.Since(began)
 		ledger, batches, events := s.restoredFrom()
 		t.Logf("%s: ready after %s; read %d batches of %d, with %d events", how, took.Round(time.Millisecond), batches, ledger, events)
-		if text, _ := s.out.text(); strings.Contains(text, "again from the ledger") || events > snapshotEvery+slack {
+		if text, _ := s.out.text(); strings.Contains(text, "rebuilding") || events > snapshotEvery+slack {
 			t.Errorf("%s: it read %d events of %d reports:\n%s", how, events, reports, text)
 		}
 		if steps := s.sweep(id).GetSteps(); steps < int64(reports/fillClients*fillClients) {
@@ -161,7 +161,7 @@ func TestARestartReadsOnlyTheTailOfTheLedger(t *testing.T) {
 	}
 }
 
-// countReports reads all reports of a sweep; the error says how that ended.
+// countReports reads all reports of a sweep. The error is how that ended.
 func (s *server) countReports(sweep string) (n int, err error) {
 	stream, err := s.ListReports(s.t.Context(), &outbidv1.ListReportsRequest{Sweep: sweep})
 	for err == nil {
@@ -173,7 +173,8 @@ func (s *server) countReports(sweep string) (n int, err error) {
 	return n, err
 }
 
-// TestALedgerOfManyStreams starts a server on a ledger that goes on in ten streams, kills it, starts it again, and exports the ledger.
+// TestALedgerOfManyStreams starts a server on a ledger that spans ten streams, kills it, restarts it, and exports the
+// ledger.
 func TestALedgerOfManyStreams(t *testing.T) {
 	t.Parallel()
 	const reports = 1000*fillClients + 10_000

@@ -14,7 +14,8 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// When NATS has used 95 % of its storage, new sweeps are refused with that reason, and those that run go on.
+// TestStorageThatIsNearlyFull checks that new sweeps are rejected with that reason, and running ones continue, after
+// NATS has used 95 % of its storage.
 func TestStorageThatIsNearlyFull(t *testing.T) {
 	t.Parallel()
 	const limit = 64 << 20
@@ -54,7 +55,7 @@ func TestStorageThatIsNearlyFull(t *testing.T) {
 			t.Fatalf("step %d: %v", step, err)
 		}
 	}
-	poll(t, "a sweep that is refused", func() bool { // the server looks every ten seconds
+	poll(t, "a sweep that is refused", func() bool { // the server checks every ten seconds
 		spec := job{name: "more", tuner: random(1), trials: 1}.bare()
 		spec.Workload = &outbidv1.SweepSpec_External{External: &outbidv1.External{}}
 		_, err = s.SubmitSweep(t.Context(), &outbidv1.SubmitSweepRequest{Spec: spec})

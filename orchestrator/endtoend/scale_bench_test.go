@@ -36,7 +36,7 @@ func (s *server) putStub(env map[string]string) *outbidv1.SweepSpec_Function {
 	return &outbidv1.SweepSpec_Function{Function: &outbidv1.Function{Blob: hex.EncodeToString(sum[:]), Name: "stub", Python: self, Env: env}}
 }
 
-// memory is the process's peak resident memory in MiB.
+// memory returns the process's peak resident memory in MiB.
 func (p *proc) memory() int {
 	p.t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
@@ -51,8 +51,8 @@ func (p *proc) memory() int {
 	return kb >> 10
 }
 
-// BenchmarkHundredThousandTrials runs a sweep of 100,000 trials through the built binary, kills it (-9), and starts it
-// again: trials a second, peak memory of the server, and seconds until it answers again.
+// BenchmarkHundredThousandTrials runs a sweep of 100,000 trials with the built binary, kills the server (-9), and
+// restarts it. It measures trials per second, peak memory of the server, and seconds until it answers again.
 func BenchmarkHundredThousandTrials(b *testing.B) {
 	const trials = 100_000
 	for b.Loop() {
@@ -80,7 +80,7 @@ func BenchmarkHundredThousandTrials(b *testing.B) {
 	}
 }
 
-// BenchmarkFirstReport is the time from starting the binary to the first report of a first trial, a program.
+// BenchmarkFirstReport measures the time from starting the binary to the first report of a first trial, a program.
 func BenchmarkFirstReport(b *testing.B) {
 	if _, err := binary(); err != nil { // building it does not count
 		b.Fatal(err)

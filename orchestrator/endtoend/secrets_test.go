@@ -23,10 +23,11 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// secretValue is what must be found nowhere. It is long enough that nothing else holds it by chance.
+// secretValue must not be found anywhere. It is long enough not to occur by chance.
 const secretValue = "s3cr3t-/value+of=a&tenant-9d41c07a6e"
 
-// secretProgram proves that it has the value, by a file outside of Outbid, and then says it in every way that programs have.
+// secretProgram proves by a file outside Outbid that it has the value, and then outputs it in every way that programs
+// can.
 const secretProgram = `
 printf %s "$WANDB_API_KEY" > "$PROOF"
 echo "stdout has $WANDB_API_KEY in it"
@@ -49,7 +50,7 @@ func secretSpec(proof string) *outbidv1.SweepSpec {
 	return spec
 }
 
-// forms are what the value looks like where it is found.
+// forms returns the possible encodings of the value.
 func forms() [][]byte {
 	return [][]byte{
 		[]byte(secretValue[:12]), []byte(base64.StdEncoding.EncodeToString([]byte(secretValue)))[:40],
@@ -57,17 +58,17 @@ func forms() [][]byte {
 	}
 }
 
-// hasNone fails the test if data holds the value in one of its forms.
+// hasNone fails the test if data contains the value in one of its forms.
 func hasNone(t *testing.T, what string, data []byte) {
 	t.Helper()
 	for _, form := range forms() {
 		if i := bytes.Index(data, form); i >= 0 {
-			t.Errorf("%s holds %q: …%q…", what, form, data[max(0, i-80):min(len(data), i+len(form)+40)])
+			t.Errorf("%s contains %q: …%q…", what, form, data[max(0, i-80):min(len(data), i+len(form)+40)])
 		}
 	}
 }
 
-// spy is a codec that keeps every answer that a client gets.
+// spy is a codec that checks every answer of a client.
 type spy struct {
 	encoding.Codec
 	t *testing.T
@@ -146,8 +147,8 @@ func TestNoValueOfASecretIsFoundAnywhere(t *testing.T) {
 	searchFiles(t, filepath.Join(dir, "data"))
 }
 
-// A trial that would start after its secret was removed fails with a reason that names the secret; one that runs is left alone. A
-// value that is replaced counts for the next trial.
+// TestTrialsAfterARemovedSecretFailAndSayWhy checks that a trial that starts after its secret was removed fails with a
+// reason that names the secret, while a running one continues. A replaced value applies to the next trial.
 func TestTrialsAfterARemovedSecretFailAndSayWhy(t *testing.T) {
 	t.Parallel()
 	dir, proof := t.TempDir(), t.TempDir()
@@ -200,7 +201,7 @@ while ! [ -e $DIR/go$OUTBID_TRIAL ]; do sleep 0.02; done`+reportOne, 3)
 	}
 }
 
-// searchAnswers calls every method that reads, over gRPC and as REST, and looks for the value in each answer.
+// searchAnswers calls every reading method, over gRPC and REST, and searches each answer for the value.
 func (s *server) searchAnswers(t *testing.T, e *entry) {
 	t.Helper()
 	c := *s.in(t)
@@ -213,11 +214,11 @@ func (s *server) searchAnswers(t *testing.T, e *entry) {
 	c.OutbidServiceClient = outbidv1.NewOutbidServiceClient(conn)
 	for _, call := range c.reads() {
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
-		_ = call(ctx, e) // some find nothing, such as a soup
+		_ = call(ctx, e) // some fail, such as for a missing soup
 		cancel()
 	}
 	for _, path := range []string{"/metrics", "/healthz", "/v1/server", "/v1/sweeps", "/v1/sweeps/" + e.id + "/logs", "/v1/ledger"} {
-		resp, err := http.Get(s.Info.API + path) //nolint:noctx // the server is the test's own
+		resp, err := http.Get(s.Info.API + path) //nolint:noctx // the test's own server
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -229,7 +230,7 @@ func (s *server) searchAnswers(t *testing.T, e *entry) {
 	}
 }
 
-// searchFiles looks for the value in every byte below a directory.
+// searchFiles searches every file below a directory for the value.
 func searchFiles(t *testing.T, dir string) {
 	t.Helper()
 	files := 0

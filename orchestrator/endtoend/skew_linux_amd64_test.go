@@ -14,12 +14,12 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// offClocks are wall clocks that are wrong.
+// offClocks are wrong wall clocks.
 func offClocks() map[string]time.Duration {
 	return map[string]time.Duration{"an hour ahead": time.Hour, "an hour behind": -time.Hour}
 }
 
-// skewed is a server with a worker and trials that run, which were begun under a right clock.
+// skewed is a server with a worker and running trials, which were started under a correct clock.
 type skewed struct {
 	*server
 	t      *testing.T
@@ -42,8 +42,8 @@ func (k *skewed) begin(nats string) {
 	k.waitSteps(k.sweep, 20)
 }
 
-// goesOn checks what the server that took over does: nothing ended early, nothing lasts for an hour or less than nothing,
-// and timers that begin now end when they should.
+// goesOn checks the server that took over: nothing ended early, nothing lasts for an hour or a negative time, and new
+// timers end on time.
 func (k *skewed) goesOn(ahead time.Duration) {
 	k.t.Helper()
 	k.namesSkew(ahead)
@@ -52,7 +52,7 @@ func (k *skewed) goesOn(ahead time.Duration) {
 	for _, trial := range k.trials(k.sweep) {
 		what := fmt.Sprintf("trial %d", trial.GetNumber())
 		if trial.GetRestarts() != 0 || trial.GetResumes() != 0 || trial.GetNodeLosses() != 0 || trial.GetStep() != 80 {
-			k.t.Errorf("the take-over disturbed %s: %v", what, trial)
+			k.t.Errorf("the takeover disturbed %s: %v", what, trial)
 		}
 		k.sane(what, trial.GetCreated().AsTime(), trial.GetEnded().AsTime())
 		if s := trial.GetDeviceSeconds(); s < 80*.1/2 || s > time.Since(k.began).Seconds()*1.1 {
@@ -64,7 +64,7 @@ func (k *skewed) goesOn(ahead time.Duration) {
 	k.lostInTime()
 }
 
-// sane checks when something began and ended, both by the ledger's time.
+// sane checks a start and an end in the ledger's time.
 func (k *skewed) sane(what string, from, to time.Time) {
 	k.t.Helper()
 	if took := to.Sub(from); took <= 0 || took > time.Since(k.began)*11/10+time.Second {
@@ -74,12 +74,12 @@ func (k *skewed) sane(what string, from, to time.Time) {
 
 var toldSkew = regexp.MustCompile(`this machine's clock differs .*clock_ahead_by=(\S+)`)
 
-// namesSkew checks that the log, the metrics and the doctor say how far the server's clock is off.
+// namesSkew checks that the log, the metrics and the doctor show the server's clock error.
 func (k *skewed) namesSkew(ahead time.Duration) {
 	k.t.Helper()
 	near := func(what string, got time.Duration) {
 		if (got - ahead).Abs() > 20*time.Second {
-			k.t.Errorf("%s says that the clock is ahead by %s: it is by %s", what, got, ahead)
+			k.t.Errorf("%s shows that the clock is ahead by %s, want %s", what, got, ahead)
 		}
 	}
 	k.until("this machine's clock differs")
@@ -112,7 +112,7 @@ func (k *skewed) namesSkew(ahead time.Duration) {
 	}
 }
 
-// wallTimeEnds checks a limit that begins under this clock.
+// wallTimeEnds checks a limit that starts under this clock.
 func (k *skewed) wallTimeEnds() {
 	k.t.Helper()
 	const limit = 4 * time.Second
@@ -126,7 +126,7 @@ func (k *skewed) wallTimeEnds() {
 	}
 }
 
-// lostInTime checks that a dead worker is noticed when its lease is over: neither sooner nor never.
+// lostInTime checks that a dead worker is noticed when its lease has expired: not earlier, and not much later.
 func (k *skewed) lostInTime() {
 	k.t.Helper()
 	k.worker.kill()
@@ -135,12 +135,13 @@ func (k *skewed) lostInTime() {
 		nodes := k.nodes()
 		return len(nodes) == 1 && nodes[0].GetState() == outbidv1.NodeState_NODE_STATE_LOST
 	})
-	if took := time.Since(died); took < 3*time.Second { // its lease is 4 s, and it was heard of a second before
+	if took := time.Since(died); took < 3*time.Second { // its lease is 4 s, and its last message was up to a second earlier
 		k.t.Errorf("its worker was given up after %s", took)
 	}
 }
 
-// A leader is killed and one whose clock is off takes over: leases, limits and durations do not notice.
+// TestAFailoverToAClockThatIsOff checks that leases, limits and durations are unaffected when a leader is killed and a
+// server with a wrong clock takes over.
 func TestAFailoverToAClockThatIsOff(t *testing.T) {
 	t.Parallel()
 	for name, ahead := range offClocks() {
@@ -169,7 +170,8 @@ func TestAFailoverToAClockThatIsOff(t *testing.T) {
 	}
 }
 
-// A server with its own NATS is killed and starts again after somebody has set the machine's clock.
+// TestARestartWithAClockThatIsOff checks a server with its own NATS that is killed and restarts after the machine's
+// clock was set.
 func TestARestartWithAClockThatIsOff(t *testing.T) {
 	t.Parallel()
 	for name, ahead := range offClocks() {

@@ -17,14 +17,14 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// slowPolicy is Themis, which takes its time over each round before it looks at anything.
+// slowPolicy is Themis with a delay before each round.
 type slowPolicy struct {
 	*themis.Policy
 	takes time.Duration
 	log   *slog.Logger
 }
 
-// slowRound is what it logs when it has decided a round.
+// slowRound is its log message after each round.
 const slowRound = "a round took its time"
 
 func (p slowPolicy) Decide(v *policy.View) policy.Plan {
@@ -33,7 +33,7 @@ func (p slowPolicy) Decide(v *policy.View) policy.Plan {
 	return p.Policy.Decide(v)
 }
 
-// serveSlowPolicy is `outbid serve` in a directory, with a policy that takes so long for each round. It returns an exit code.
+// serveSlowPolicy is `outbid serve` in a directory, with a policy that delays each round. It returns an exit code.
 func serveSlowPolicy(takes, dir string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -68,7 +68,7 @@ func serveSlowPolicy(takes, dir string) int {
 	return 0
 }
 
-// newSlowCluster is newCluster with a policy that takes so long for each round.
+// newSlowCluster is newCluster with a policy that delays each round.
 func newSlowCluster(t *testing.T, takes time.Duration) *cluster {
 	t.Helper()
 	self, err := os.Executable()
@@ -90,15 +90,15 @@ func newSlowCluster(t *testing.T, takes time.Duration) *cluster {
 	return c
 }
 
-// slowRounds is how many rounds the slow policy has decided.
+// slowRounds returns how many rounds the slow policy has decided.
 func (c *cluster) slowRounds() int {
 	text, _ := c.out.text()
 	return strings.Count(text, slowRound)
 }
 
-// A policy takes five seconds for each round. Only who waits for devices waits for it: reports are decided as fast as by a server whose
-// policy takes no time, who reads does not notice, no lease of another sweep ends, no worker is lost. The ledger is decided again to the
-// same.
+// TestAPolicyThatTakesFiveSeconds checks a policy that takes five seconds for each round. Only trials that wait for
+// devices are delayed: reports are decided as fast as by a server with a fast policy, reads are unaffected, no lease of
+// another sweep ends, and no worker is lost. A replay of the ledger gives the same decisions.
 func TestAPolicyThatTakesFiveSeconds(t *testing.T) {
 	t.Parallel()
 	const takes = 5 * time.Second

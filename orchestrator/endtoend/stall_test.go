@@ -22,13 +22,13 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// disk is a file system of its own, which can be frozen: writes and syncs wait until it is let go.
+// disk is a separate file system that can be frozen: writes and syncs wait until it is thawed.
 type disk struct {
 	t   testing.TB
 	dir string
 }
 
-// newDisk mounts an image on a directory, or skips the test where this cannot be done.
+// newDisk mounts an image on a directory, or skips the test if that is impossible.
 func newDisk(t testing.TB, dir string) *disk {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -39,7 +39,7 @@ func newDisk(t testing.TB, dir string) *disk {
 		{"truncate", "-s", "256M", image}, {"mkfs.ext4", "-q", image}, {"mkdir", "-p", dir}, {"mount", "-o", "loop", image, dir},
 	} {
 		if out, err := exec.Command(command[0], command[1:]...).CombinedOutput(); err != nil {
-			t.Skipf("this machine does not let a test mount a disk of its own: %s: %v: %s", command[0], err, bytes.TrimSpace(out))
+			t.Skipf("this machine does not let a test mount a disk: %s: %v: %s", command[0], err, bytes.TrimSpace(out))
 		}
 	}
 	t.Cleanup(func() {
@@ -52,8 +52,8 @@ func newDisk(t testing.TB, dir string) *disk {
 	return d
 }
 
-// freeze stalls the disk for so many seconds; the channel is closed when it goes on. A process of its own lets it go,
-// whatever becomes of the test.
+// freeze stalls the disk for the given seconds; the channel is closed afterwards. A separate process thaws it, even if
+// the test fails.
 func (d *disk) freeze(seconds int) (over <-chan struct{}) {
 	d.t.Helper()
 	if out, err := exec.Command("fsfreeze", "-f", d.dir).CombinedOutput(); err != nil {
@@ -75,13 +75,13 @@ func (d *disk) freeze(seconds int) (over <-chan struct{}) {
 	return done
 }
 
-// timings are how long reads took, while somebody measures.
+// timings collects the durations of reads.
 type timings struct {
 	mu    sync.Mutex
 	taken []float64
 }
 
-// reads lists and shows, all the time, until the function that it returns is called; that tells the 99th percentile in
+// timeReads continuously lists and shows until the returned function is called, which returns the 99th percentile in
 // milliseconds.
 func (s *server) timeReads(id string) (stop func() (p99 float64)) {
 	s.t.Helper()
@@ -128,15 +128,15 @@ func (s *server) timeReads(id string) (stop func() (p99 float64)) {
 // pause lets time pass in which others are watched.
 func pause(d time.Duration) { <-time.After(d) }
 
-// stall watches a server while something stands still: what is read, and whether a lease of a sweep ends. id is of a
-// sweep whose trials run all the time. Another server, where nothing stands still, is read meanwhile: on a busy machine
-// the reads of both wait for a core.
+// stall watches the reads of a server, and the leases of a sweep, while something is stalled. id is a sweep whose
+// trials run all the time. For comparison it also reads from another server that is not stalled, because on a busy
+// machine the reads of both wait for a core.
 func (c *cluster) stall(id string, during func()) {
 	c.t.Helper()
 	c.stallBeside(newCluster(c.t, "--lease", "15s"), id, during)
 }
 
-// stallBeside is stall with a server to compare with, which it stops.
+// stallBeside is stall with a given server for comparison, which it stops.
 func (c *cluster) stallBeside(twin *cluster, id string, during func()) {
 	c.t.Helper()
 	twin.worker("twin", "cpu:2", "")
@@ -171,7 +171,7 @@ func (s *server) mustGoOn(id string, within time.Duration) {
 	}
 }
 
-// leases are the leases of a sweep's trials.
+// leases returns the leases of a sweep's trials.
 func (s *server) leases(id string) []uint64 {
 	s.t.Helper()
 	var ids []uint64
@@ -196,8 +196,8 @@ func (c *cluster) long() string {
 	return id
 }
 
-// The disk of the ledger stands still for ten seconds: who reads does not notice, no lease ends, no worker is lost, the
-// server goes on leading, and reports are decided as soon as the disk allows.
+// TestADiskThatStandsStill stalls the ledger's disk for ten seconds: reads are unaffected, no lease ends, no worker is
+// lost, the server keeps the lead, and reports are decided as soon as the disk continues.
 func TestADiskThatStandsStill(t *testing.T) {
 	dir := t.TempDir()
 	d := newDisk(t, filepath.Join(dir, "data", "nats"))
@@ -229,8 +229,8 @@ func TestADiskThatStandsStill(t *testing.T) {
 	}
 }
 
-// A tuner in a process of its own hangs, for twice as long as a lease: its sweep fails, and nobody else notices. Meanwhile another
-// sweep is submitted and done, and reports and commands of others are decided.
+// TestATunerThatHangs checks a tuner in a separate process that hangs for twice as long as a lease: only its sweep
+// fails. Meanwhile another sweep is submitted and done, and reports and commands of others are decided.
 func TestATunerThatHangs(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, "--lease", "15s")
@@ -263,7 +263,8 @@ func TestATunerThatHangs(t *testing.T) {
 	c.stop()
 }
 
-// others submits a sweep and waits until it is done, then another one that is stopped, and says how long that took.
+// others submits a sweep and waits until it is done, then submits another one and stops it. It returns how long that
+// took.
 func (c *cluster) others() time.Duration {
 	c.t.Helper()
 	began := time.Now()
@@ -281,7 +282,7 @@ func (c *cluster) others() time.Duration {
 	return time.Since(began)
 }
 
-// serveSlowAgent bids as the server's own agent does, each time after a while; or, given several arguments, as gatedAgent.
+// serveSlowAgent bids like the built-in bidder, each time after a delay; or, with several arguments, like gatedAgent.
 func serveSlowAgent(after string, gate ...string) {
 	if len(gate) > 0 {
 		agentplugin.Serve(agentplugin.Factory{Name: "gated", Version: "1", Agent: gatedAgent{asked: after, open: gate[0]}})
@@ -301,8 +302,8 @@ func (a slowAgent) Bid(o *agent.Offer, states []*agent.AppState) ([]agent.Table,
 	return agent.BuiltIn{}.Bid(o, states)
 }
 
-// underAgent is a cluster whose sweeps may choose an agent that takes its time, with a sweep that runs, and another one
-// that has chosen the agent.
+// underAgent is a cluster whose sweeps may choose a slow bidder, with a running sweep, and another one that has chosen
+// the bidder.
 func underAgent(t *testing.T, takes, timeout string) (c *cluster, id string, slow *outbidv1.SweepSpec) {
 	t.Helper()
 	self, err := os.Executable()
@@ -316,8 +317,9 @@ func underAgent(t *testing.T, takes, timeout string) (c *cluster, id string, slo
 	return c, c.long(), slow
 }
 
-// An agent in a process of its own hangs: a round waits for it for half a second and goes on without its bid. Reports are
-// decided all the time, other sweeps are submitted, done and stopped, and its sweep gets what is left over.
+// TestAnAgentThatHangs checks a bidder in a separate process that hangs: a round waits for it for half a second and
+// continues without its bid. Reports are decided all the time, other sweeps are submitted, done and stopped, and its
+// sweep gets leftovers.
 func TestAnAgentThatHangs(t *testing.T) {
 	t.Parallel()
 	c, id, slow := underAgent(t, "1h", "500ms")
@@ -334,7 +336,8 @@ func TestAnAgentThatHangs(t *testing.T) {
 	c.stop()
 }
 
-// An agent takes five seconds for each bid, and may: only rounds wait for it. Who reads does not notice, and no lease ends.
+// TestAnAgentThatTakesFiveSeconds checks a bidder that takes, and may take, five seconds for each bid: only rounds wait
+// for it. Reads are unaffected, and no lease ends.
 func TestAnAgentThatTakesFiveSeconds(t *testing.T) {
 	t.Parallel()
 	c, id, slow := underAgent(t, "5s", "20s")

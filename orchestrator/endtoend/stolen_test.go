@@ -21,7 +21,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// thief holds a worker's own key: what is left if a whole machine is taken over.
+// thief holds a worker's key, like an attacker who controls a whole machine.
 type thief struct {
 	nc      *nats.Conn
 	who     *identity.Credentials
@@ -50,7 +50,7 @@ func (s *stronghold) thief(t *testing.T, node string) *thief {
 	return th
 }
 
-// mustRefuse fails unless NATS refuses what do does.
+// mustRefuse fails unless NATS rejects what do does.
 func (th *thief) mustRefuse(t *testing.T, what string, do func() error) {
 	t.Helper()
 	for len(th.refused) > 0 {
@@ -68,11 +68,12 @@ func (th *thief) mustRefuse(t *testing.T, what string, do func() error) {
 			t.Errorf("%s: %v", what, err)
 		}
 	case <-time.After(patience):
-		t.Errorf("%s: nobody minds", what)
+		t.Errorf("%s: NATS permitted it", what)
 	}
 }
 
-// Who has a worker's key speaks for that worker and for no other, and reaches the objects of the trials that it runs.
+// TestAWorkersKeyOpensNothingButItsOwn checks that the holder of a worker's key can send messages only as that worker,
+// and can access only the objects of its trials.
 func TestAWorkersKeyOpensNothingButItsOwn(t *testing.T) {
 	t.Parallel()
 	s := newStronghold(t)
@@ -120,7 +121,7 @@ func TestAWorkersKeyOpensNothingButItsOwn(t *testing.T) {
 	s.mustRefuseObjects(t, th, other, victim, trial)
 }
 
-// mustRefuseObjects asks, as a worker, for what another one's trial has.
+// mustRefuseObjects requests objects of another worker's trial in the name of a worker.
 func (s *stronghold) mustRefuseObjects(t *testing.T, th *thief, node, victim string, trial *outbidv1.Trial) {
 	t.Helper()
 	key := trial.GetCheckpoints()[0].GetKey()

@@ -24,7 +24,8 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// changes call each method of the API that changes something, once, about an external sweep; a soup is of a trial that has saved.
+// changes returns functions that call each changing method of the API once for an external sweep. Its soup is of a
+// trial that has saved.
 func (s *server) changes(sweep, saves string) map[string]func(context.Context) error {
 	put := func(ctx context.Context, data []byte) error {
 		w, err := s.PutBlob(ctx)
@@ -116,7 +117,7 @@ func (s *server) changes(sweep, saves string) map[string]func(context.Context) e
 	}
 }
 
-// load calls every method of the API without a pause, over gRPC and REST, until the server's process has ended.
+// load calls every method of the API without pauses, over gRPC and REST, until the server's process has ended.
 type load struct {
 	s     *server
 	group sync.WaitGroup
@@ -126,7 +127,7 @@ type load struct {
 	began map[string]chan struct{}
 }
 
-// startLoad returns once each method was called.
+// startLoad returns after each method was called.
 func (s *server) startLoad(e *entry, external string) *load {
 	s.t.Helper()
 	calls := s.changes(external, e.id)
@@ -162,7 +163,7 @@ func (s *server) startLoad(e *entry, external string) *load {
 	return l
 }
 
-// rest turns what REST answers into the error of gRPC.
+// rest converts the answer of REST to a gRPC error.
 func (s *server) rest(ctx context.Context, path string) error {
 	method, body := http.MethodGet, ""
 	if strings.HasSuffix(path, ":ask") {
@@ -174,7 +175,7 @@ func (s *server) rest(ctx context.Context, path string) error {
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return status.Error(codes.Unavailable, err.Error()) // nobody listens
+		return status.Error(codes.Unavailable, err.Error()) // the server does not listen
 	}
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
@@ -208,7 +209,7 @@ func (l *load) loop(name string, call func(context.Context) error) {
 	}
 }
 
-// note counts an answer, and keeps those that blame the server's code for its end.
+// note counts an answer, and records those that blame the server's code for its stop.
 func (l *load) note(name string, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -220,7 +221,7 @@ func (l *load) note(name string, err error) {
 	}
 }
 
-// end waits for the calls and fails if one of them was answered with an internal error.
+// end waits for the calls, and fails if one was answered with an internal error.
 func (l *load) end() {
 	l.s.t.Helper()
 	<-l.s.ended
@@ -231,7 +232,8 @@ func (l *load) end() {
 	l.s.t.Logf("%d calls went wrong; answers by method and code: %v", len(l.wrong), slices.Sorted(maps.Keys(l.seen)))
 }
 
-// However a server ends, no call that is under way is answered as if the server's code were at fault.
+// TestAServerThatEndsIsUnavailable checks that no pending call is answered with an internal error when a server ends in
+// any way.
 func TestAServerThatEndsIsUnavailable(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(*testing.T, *server, *bus.Server){

@@ -21,8 +21,8 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// startIn runs the binary in dir with further environment, and through a wrapper such as unshare, if there is one. Both
-// end in the binary itself, so that signals reach it.
+// startIn runs the binary in dir with additional environment and an optional wrapper such as unshare. Both execute the
+// binary itself, so that signals reach it.
 func startIn(t testing.TB, dir string, wrapper, env []string, args ...string) *proc {
 	t.Helper()
 	path, err := binary()
@@ -38,7 +38,7 @@ func startIn(t testing.TB, dir string, wrapper, env []string, args ...string) *p
 	return startCommand(t, dir, self, command[1:]...)
 }
 
-// serveIn is serve with further environment and a wrapper.
+// serveIn is serve with additional environment and a wrapper.
 func serveIn(t testing.TB, dir string, wrapper, env []string, args ...string) *server {
 	t.Helper()
 	ready := filepath.Join(t.TempDir(), "ready.json")
@@ -49,7 +49,7 @@ func serveIn(t testing.TB, dir string, wrapper, env []string, args ...string) *s
 	return s
 }
 
-// smallDisk is a wrapper that mounts a disk of so many bytes on dir, which only the wrapped process sees.
+// smallDisk returns a wrapper that mounts a disk of the given size on dir, which only the wrapped process sees.
 func smallDisk(t testing.TB, dir string, size int) []string {
 	t.Helper()
 	script := fmt.Sprintf(`mount -t tmpfs -o size=%d none "%s" && exec "$@"`, size, dir)
@@ -60,17 +60,17 @@ func smallDisk(t testing.TB, dir string, size int) []string {
 	wrapper := append(append([]string{"unshare"}, flags...), "sh", "-c", script, "sh")
 	out, err := exec.Command(wrapper[0], append(wrapper[1:], "true")...).CombinedOutput()
 	if err != nil {
-		t.Skipf("this machine does not let a test mount a disk of its own (%v: %s)", err, bytes.TrimSpace(out))
+		t.Skipf("this machine does not let a test mount a disk (%v: %s)", err, bytes.TrimSpace(out))
 	}
 	return wrapper
 }
 
-// inside is a path as the process sees it.
+// inside returns a path as the process sees it.
 func (p *proc) inside(path string) string {
 	return fmt.Sprintf("/proc/%d/root%s", p.cmd.Process.Pid, path)
 }
 
-// notes that say what, by trial.
+// notes counts the notes that contain a text, by trial.
 func notes(sw *outbidv1.Sweep, what string) map[int32]int {
 	found := map[int32]int{}
 	for _, n := range sw.GetNotes() {
@@ -81,16 +81,16 @@ func notes(sw *outbidv1.Sweep, what string) map[int32]int {
 	return found
 }
 
-// mustTellOnce fails unless each trial was told at most once, and anybody at all.
+// mustTellOnce fails unless at least one trial has such a note, and none has two.
 func mustTellOnce(t *testing.T, sw *outbidv1.Sweep, what string) {
 	t.Helper()
 	told := notes(sw, what)
 	if len(told) == 0 {
-		t.Errorf("nobody was told %q: %v", what, sw.GetNotes())
+		t.Errorf("no note contains %q: %v", what, sw.GetNotes())
 	}
 	for trial, n := range told {
 		if n > 1 {
-			t.Errorf("trial %d was told %q %d times: %v", trial, what, n, sw.GetNotes())
+			t.Errorf("trial %d has %[3]d notes with %[2]q: %[4]v", trial, what, n, sw.GetNotes())
 		}
 	}
 }
@@ -111,7 +111,7 @@ func TestAFullDiskOfTheStoreCostsNothingButTime(t *testing.T) {
 	id := s.submit(job{name: "full", mode: "well", tuner: hyperband(9), env: map[string]string{
 		"PACE": "20ms", "CHECKPOINT_BYTES": fmt.Sprint(checkpoint),
 	}}.spec(t, locks))
-	poll(t, "somebody to be told that the store is full", func() bool { return len(notes(s.sweep(id), "no space left")) > 0 })
+	poll(t, "a note that the store is full", func() bool { return len(notes(s.sweep(id), "no space left")) > 0 })
 	before := s.trials(id)
 	if err := os.Remove(filler); err != nil {
 		t.Fatal(err)
@@ -119,7 +119,7 @@ func TestAFullDiskOfTheStoreCostsNothingButTime(t *testing.T) {
 	sw := s.mustDone(id)
 	mustTellOnce(t, sw, "no space left")
 	if len(notes(sw, "is stored after")) == 0 {
-		t.Errorf("nobody was told that it went on: %v", sw.GetNotes())
+		t.Errorf("no note that it continued: %v", sw.GetNotes())
 	}
 	now := s.trials(id)
 	for i, trial := range before {
@@ -132,7 +132,7 @@ func TestAFullDiskOfTheStoreCostsNothingButTime(t *testing.T) {
 	s.stop()
 }
 
-// bucket is a cluster that keeps checkpoints in MinIO.
+// bucket is a cluster with checkpoints in MinIO.
 type bucket struct {
 	*server
 	minio *objectstest.Minio
@@ -153,7 +153,7 @@ func newBucket(t *testing.T) *bucket {
 	return b
 }
 
-// worker starts one that has no credentials of the store.
+// worker starts a worker without store credentials.
 func (b *bucket) worker(name, devices string) *proc {
 	b.t.Helper()
 	return start(b.t, b.dir, "worker", "--nats", b.Info.NATS, "--keys", b.Info.Keys, "--name", name,
@@ -192,7 +192,7 @@ func TestASweepKeepsItsCheckpointsInABucket(t *testing.T) {
 	best := sw.GetBest()
 	data := b.checkpoint(id, best.GetNumber())
 	if step := strings.TrimSpace(string(data)); step != fmt.Sprint(best.GetStep()) || len(data) != 100_000 {
-		t.Errorf("the best trial did %d steps, its checkpoint of %d bytes says %s", best.GetStep(), len(data), step)
+		t.Errorf("the best trial did %d steps, but its checkpoint of %d bytes has %s", best.GetStep(), len(data), step)
 	}
 	out := filepath.Join(b.dir, "best.ckpt")
 	get := start(t, b.dir, "best", id, "--checkpoint", out, "--server", b.Info.API)
@@ -210,7 +210,7 @@ func TestASweepKeepsItsCheckpointsInABucket(t *testing.T) {
 	}
 }
 
-// readyz is what the server says of itself to those who may know nothing else.
+// readyz returns the server's public readiness.
 func (s *server) readyz() string {
 	s.t.Helper()
 	resp, err := http.Get(s.Info.API + "/readyz")
@@ -236,7 +236,7 @@ func TestAServerStartsWithoutItsStore(t *testing.T) {
 	}
 	store := "s3://checkpoints/of/outbid?endpoint=" + minio.Endpoint
 	s := serveIn(t, dir, nil, env, "serve", "--nats-listen", "127.0.0.1:0", "--store", store)
-	s.until("the store is away")
+	s.until("the store is unavailable")
 	if got := s.readyz(); !strings.HasPrefix(got, "200") || !strings.Contains(got, `"waits_for":["store"]`) {
 		t.Errorf("readyz: %s", got)
 	}
@@ -246,11 +246,11 @@ func TestAServerStartsWithoutItsStore(t *testing.T) {
 	w := startIn(t, dir, nil, env, "worker", "--nats", s.Info.NATS, "--keys", s.Info.Keys, "--name", "a",
 		"--devices", "cpu:1", "--dir", filepath.Join(dir, "worker"))
 	id := s.submit(job{name: "early", mode: "well", tuner: hyperband(3)}.spec(t, t.TempDir()))
-	poll(t, "somebody to be told that the store is away", func() bool { return len(notes(s.sweep(id), "waits")) > 0 })
+	poll(t, "a note that the store is unavailable", func() bool { return len(notes(s.sweep(id), "waits")) > 0 })
 	minio.Start(t)
 	s.until("the store answers")
 	s.mustDone(id)
-	poll(t, "the server to wait for nothing", func() bool { return !strings.Contains(s.readyz(), "waits_for") })
+	poll(t, "the server not to wait", func() bool { return !strings.Contains(s.readyz(), "waits_for") })
 	if _, err := s.putBlob([]byte("a function")); err != nil {
 		t.Errorf("a function sent when the store is back: %v", err)
 	}
@@ -265,7 +265,7 @@ func TestAServerStartsWithoutItsStore(t *testing.T) {
 	}
 }
 
-// putBlob sends a function.
+// putBlob uploads a function.
 func (s *server) putBlob(data []byte) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -288,7 +288,7 @@ func TestABucketThatIsAwayCostsNothingButTime(t *testing.T) {
 	id := b.submit(job{name: "away", mode: "well", tuner: hyperband(9), env: map[string]string{"PACE": "30ms"}}.spec(t, locks))
 	b.waitSteps(id, 8)
 	b.minio.Stop(t)
-	poll(t, "somebody to be told that the store is away", func() bool { return len(notes(b.sweep(id), "waits")) > 0 })
+	poll(t, "a note that the store is unavailable", func() bool { return len(notes(b.sweep(id), "waits")) > 0 })
 	before := b.trials(id)
 	gone := time.Now()
 	poll(t, "the outage to last", func() bool { return time.Since(gone) > 12*time.Second })

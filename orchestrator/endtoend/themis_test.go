@@ -8,8 +8,9 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// Two equal sweeps on four devices, the second when the first holds them all: it is asked when the first's leases are up, and
-// holds something soon after. Nobody is renewed on everything while one that is worse off holds nothing and is not asked.
+// TestTheSecondSweepNeedNotWaitForTheFirst runs two equal sweeps on four devices, the second one after the first holds
+// them all. The second is asked when the first's leases expire, and soon holds devices. A sweep is not renewed on all
+// devices while a worse-off sweep holds none and is not asked.
 func TestTheSecondSweepNeedNotWaitForTheFirst(t *testing.T) {
 	t.Parallel()
 	const lease = 3 * time.Second
@@ -53,7 +54,7 @@ func TestTheSecondSweepNeedNotWaitForTheFirst(t *testing.T) {
 			}
 		}
 	}
-	// A lease lasts half as long again at most; then the first's trials save and end.
+	// A lease lasts at most half as long again; then the first's trials save and end.
 	if wait := granted.Sub(submitted); !asked || granted.IsZero() || wait > 3*lease/2+20*time.Second {
 		t.Errorf("the second was asked: %t, and waited %v for its first device", asked, wait)
 	}
@@ -67,8 +68,8 @@ func devicesIn(lots []*outbidv1.Lot) int {
 	return n
 }
 
-// What `show` says that an auction left a sweep with is what the record of that round says, to the last digit, with its number and
-// time. What it says of now is by the rates that were measured since.
+// TestShowAndAuctionSayTheSameRho checks that the rho that `show` gives for an auction equals the round's record to the
+// last digit, with its number and time. The current rho uses the rates measured since then.
 func TestShowAndAuctionSayTheSameRho(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, "--policy", "themis", "--policy-option", "lease=2s")
@@ -93,14 +94,14 @@ func TestShowAndAuctionSayTheSameRho(t *testing.T) {
 			r := got.GetRound()
 			at := slices.IndexFunc(r.GetAuction().GetBidders(), func(b *outbidv1.Bidder) bool { return b.GetSweep() == id })
 			if at < 0 {
-				t.Fatalf("show says %v of %s, which had no part in that round", last, id)
+				t.Fatalf("show prints %v for %s, which did not take part in that round", last, id)
 			}
 			b := r.GetAuction().GetBidders()[at]
 			if last.GetRho() != b.GetRhoAfter() || last.GetAloneSeconds() != b.GetIdealSeconds() || !last.GetTime().AsTime().Equal(r.GetTime().AsTime()) {
-				t.Fatalf("show says %v of %s, the auction rho %v, alone %v s, at %v", last, id, b.GetRhoAfter(), b.GetIdealSeconds(), r.GetTime().AsTime())
+				t.Fatalf("show prints %v for %s, but the auction rho %v, alone %v s, at %v", last, id, b.GetRhoAfter(), b.GetIdealSeconds(), r.GetTime().AsTime())
 			}
 			if shown.GetRho() <= 0 {
-				t.Fatalf("of now it says %v", shown)
+				t.Fatalf("its current values are %v", shown)
 			}
 			same[id] = true
 		}

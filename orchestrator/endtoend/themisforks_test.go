@@ -8,9 +8,9 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// The survivors of an ASHA sweep fork over unlike workers under Themis, beside a sweep whose trials may not be forked: they win mixed
-// subsets of the offer or have what others leave, and every trial and step is accounted for. The commands say what was won, and
-// the ledger decides the same again.
+// TestSurvivorsForkUnderThemis checks that the survivors of an ASHA sweep fork over unlike workers under Themis, while
+// another sweep's trials may not be forked. They win mixed subsets of the offer or get leftovers, and all trials and
+// steps are accounted for. The commands show what was won, and a replay of the ledger gives the same decisions.
 func TestSurvivorsForkUnderThemis(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -64,7 +64,7 @@ func TestSurvivorsForkUnderThemis(t *testing.T) {
 	mustRepeat(t, dir, "data")
 }
 
-// trial is one trial whole.
+// trial returns a trial with all details.
 func (s *server) trial(sweep string, number int32) *outbidv1.Trial {
 	s.t.Helper()
 	r, err := s.GetTrial(s.t.Context(), &outbidv1.GetTrialRequest{Sweep: sweep, Trial: number})
@@ -74,8 +74,8 @@ func (s *server) trial(sweep string, number int32) *outbidv1.Trial {
 	return r.GetTrial()
 }
 
-// explainsMixed fails unless `outbid auction` names a subset of several types that a sweep won or was left with, and `outbid show` the
-// rounds of one of its trials.
+// explainsMixed fails unless `outbid auction` shows a subset of several types that a sweep won or got as leftovers, and
+// `outbid show` the fork slots of one of its trials.
 func (s *server) explainsMixed(dir, sweep string, trial int32) {
 	s.t.Helper()
 	got, err := s.ListRounds(s.t.Context(), &outbidv1.ListRoundsRequest{Limit: 1000, Sweep: sweep})
@@ -100,10 +100,10 @@ func (s *server) explainsMixed(dir, sweep string, trial int32) {
 				}
 			}
 			if text := s.says(dir, "auction", fmt.Sprint(r.GetRound())); !strings.Contains(text, sweep) {
-				s.t.Errorf("outbid auction %d says\n%s", r.GetRound(), text)
+				s.t.Errorf("outbid auction %d prints\n%s", r.GetRound(), text)
 			}
 			if text := s.says(dir, "show", fmt.Sprintf("%s/%d", sweep, trial)); !strings.Contains(text, "averaged") {
-				s.t.Errorf("outbid show says\n%s", text)
+				s.t.Errorf("outbid show prints\n%s", text)
 			}
 			s.says(dir, "watch", sweep)
 			return
@@ -112,7 +112,7 @@ func (s *server) explainsMixed(dir, sweep string, trial int32) {
 	s.t.Errorf("%s had devices of one type in every one of %d rounds", sweep, len(got.GetRounds()))
 }
 
-// says is what a command prints.
+// says returns a command's output.
 func (s *server) says(dir string, args ...string) string {
 	s.t.Helper()
 	p := start(s.t, dir, append(args, "--server", s.Info.API)...)

@@ -18,9 +18,9 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// torment is a cluster of two orchestrators, of which one stands by, three workers, a NATS server and MinIO, each in a process
-// of its own that is killed now and then, while hostile inputs arrive. A tenant that is not hostile trains all the time, and
-// reports of its own program outside.
+// torment is a cluster of two servers, one of them a standby, three workers, a NATS server and MinIO, each in a
+// separate process that is killed from time to time, while hostile inputs arrive. Another tenant trains all the time,
+// and also reports from an external program.
 type torment struct {
 	t       *testing.T
 	rng     *rand.Rand
@@ -30,17 +30,17 @@ type torment struct {
 	minio   *objectstest.Minio
 	procs   map[string]*proc
 	starts  map[string]func() *proc
-	// clients are those of the orchestrators.
+	// clients are the clients of the two servers.
 	clients []outbidv1.OutbidServiceClient
 	locks   string
 	trainer string
 	steps   int64    // of each trial of the healthy sweep
 	bad     []string // sweeps of the hostile tenant
 	did     map[string]int
-	wrong   sync.Map // answers that name no offender, by text
+	wrong   sync.Map // answers that do not name the invalid input, by text
 }
 
-// OUTBID_TORMENT says how long it lasts, OUTBID_TORMENT_SEED what happens when.
+// TestHostileInputsAndKillsLoseNothing lasts for OUTBID_TORMENT; OUTBID_TORMENT_SEED determines the events.
 func TestHostileInputsAndKillsLoseNothing(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
@@ -193,7 +193,7 @@ func (m *torment) killSomething() {
 	}
 }
 
-// raiseAll starts again what has ended.
+// raiseAll restarts processes that have ended.
 func (m *torment) raiseAll() {
 	for name, p := range m.procs {
 		select {
@@ -204,7 +204,7 @@ func (m *torment) raiseAll() {
 	}
 }
 
-// must calls f until one of the orchestrators does as asked.
+// must calls f until one of the servers succeeds.
 func (m *torment) must(what string, f func(context.Context, outbidv1.OutbidServiceClient) error) {
 	m.t.Helper()
 	m.mustWithin(patience, what, f)
@@ -215,7 +215,7 @@ func (m *torment) mustWithin(patience time.Duration, what string, f func(context
 	deadline := time.Now().Add(patience)
 	var last error
 	for time.Now().Before(deadline) {
-		m.raiseAll() // a server whose ledger was away for long ends, and is started again by whoever runs it
+		m.raiseAll() // a server ends if its ledger is unavailable for long, and its operator restarts it
 		for _, c := range m.clients {
 			ctx, cancel := context.WithTimeout(m.t.Context(), 10*time.Second)
 			err := f(ctx, c)
@@ -227,20 +227,20 @@ func (m *torment) mustWithin(patience time.Duration, what string, f func(context
 		}
 		<-time.After(100 * time.Millisecond)
 	}
-	m.t.Fatalf("waited in vain for %s: %v", what, last)
+	m.t.Fatalf("timed out waiting for %s: %v", what, last)
 }
 
-// healthy submits the sweep of the tenant that is not hostile. Its trials train for half of the time that all lasts, if
-// nothing holds them up.
+// healthy submits the sweep of the tenant that is not hostile. Undisturbed, its trials train for half of the test's
+// time.
 func (m *torment) healthy(lasts time.Duration) string {
 	const pace = 200 * time.Millisecond
 	m.steps = max(20, int64(lasts/pace)/2)
 	spec := job{name: "healthy", mode: "well", tuner: random(m.steps), trials: 2, env: map[string]string{"PACE": pace.String()}}.spec(m.t, m.locks)
 	spec.GetProgram().Command = []string{m.trainer}
 	spec.Tenant = "good"
-	// A trial under which more than max_restarts nodes in a row are lost fails, as their likely cause. Here they are killed for another reason,
-	// and not all of them know: worker-small loses its note with its disk, and the kernel kills trials for want of memory. The trial's own
-	// code never fails, which mustComplete checks.
+	// A trial fails as the likely cause if more than max_restarts nodes in a row are lost while it runs there. Here
+	// they are killed for other reasons, and not all of them know: worker-small loses its note with its disk, and the
+	// kernel kills trials when memory runs out. The trial's own code never fails, which mustComplete checks.
 	spec.MaxRestarts = new(int32(1000))
 	return m.submit(spec)
 }

@@ -20,7 +20,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// check waits until the healthy sweep is done, and looks for what was lost, doubled or held twice.
+// check waits until the healthy sweep is done, and searches for anything that was lost, duplicated or held twice.
 func (m *torment) check(healthy string, told *teller) {
 	m.t.Helper()
 	m.mustWithin(5*time.Minute, "the end of the healthy sweep", func(ctx context.Context, c outbidv1.OutbidServiceClient) error {
@@ -66,10 +66,11 @@ func (m *torment) check(healthy string, told *teller) {
 	}
 }
 
-// mostAgain is how many steps a trial may have to train again: those of half a minute, as the store may be away for that long.
+// mostAgain is how many steps a trial may repeat: those of half a minute, because the store may be unavailable for that
+// long.
 const mostAgain = 150
 
-// wentBack fails if a trial that saves each step lost more of its work than what it could not store.
+// wentBack fails if a trial that saves each step lost more of its work than it could not store.
 func wentBack(t *testing.T, reports map[toldStep]int) {
 	t.Helper()
 	first, last := map[toldStep]int64{}, map[toldStep]int64{} // of each lease, whose step is 0
@@ -90,7 +91,8 @@ func wentBack(t *testing.T, reports map[toldStep]int) {
 	}
 }
 
-// noneLeft fails if a program of the hostile tenant's has outlived its worker, once another worker has started on the machine.
+// noneLeft fails if a program of the hostile tenant has outlived its worker, once another worker has started on the
+// machine.
 func (m *torment) noneLeft() {
 	m.procs["worker-a"].kill()
 	m.rise("worker-a")
@@ -115,8 +117,8 @@ func (m *torment) noneLeft() {
 	m.t.Errorf("%d processes of hostile programs are left: %v", len(left), left)
 }
 
-// mustComplete fails unless both trials of the healthy sweep have trained to their end, and no failure was held against them: that
-// their nodes were lost is not one.
+// mustComplete fails unless both trials of the healthy sweep have trained to their end without a failure that counts
+// against them; lost nodes do not count.
 func (m *torment) mustComplete(healthy string) {
 	m.t.Helper()
 	var trials []*outbidv1.Trial
@@ -133,8 +135,8 @@ func (m *torment) mustComplete(healthy string) {
 	}
 }
 
-// toldStep is a step of a trial that was reported under a lease. A trial that begins again at an earlier checkpoint reports the
-// steps after that again, under a later lease.
+// toldStep is a step of a trial that was reported under a lease. A trial that restarts from an earlier checkpoint
+// repeats the later steps under a later lease.
 type toldStep struct {
 	trial int32
 	step  int64
@@ -158,7 +160,7 @@ func (m *torment) reports(sweep string) map[toldStep]int {
 	return found
 }
 
-// teller reports the steps of trials that train outside.
+// teller reports the steps of external trials.
 type teller struct {
 	sweep        string
 	acknowledged map[toldStep]bool
@@ -174,7 +176,7 @@ func (w *teller) end() {
 // tellPause leaves the machine to others.
 const tellPause = 50 * time.Millisecond
 
-// tells starts a program of a tenant's that asks for trials and tells their steps, whatever becomes of the orchestrators.
+// tells starts a client of a tenant that asks for trials and reports their steps, despite failures of the servers.
 func (m *torment) tells(tenant string) *teller {
 	spec := job{name: "told", tuner: random(25), trials: 100_000}.bare()
 	spec.Tenant, spec.Workload = tenant, &outbidv1.SweepSpec_External{External: &outbidv1.External{}}
@@ -189,7 +191,7 @@ func (m *torment) tells(tenant string) *teller {
 	return w
 }
 
-// trial asks for one trial and tells its steps.
+// trial asks for one trial and reports its steps.
 func (w *teller) trial(ctx context.Context, clients []outbidv1.OutbidServiceClient) {
 	var asked *outbidv1.AskTrialResponse
 	err := either(ctx, clients, func(c outbidv1.OutbidServiceClient) (err error) {
@@ -219,7 +221,7 @@ func (w *teller) trial(ctx context.Context, clients []outbidv1.OutbidServiceClie
 	}
 }
 
-// either calls f with each client in turn until one answers, and returns what it says.
+// either calls f with each client in turn until one answers, and returns its result.
 func either(ctx context.Context, clients []outbidv1.OutbidServiceClient, f func(outbidv1.OutbidServiceClient) error) error {
 	for {
 		for _, c := range clients {
@@ -236,7 +238,7 @@ func either(ctx context.Context, clients []outbidv1.OutbidServiceClient, f func(
 	}
 }
 
-// lineOf is one line of a program's reports.
+// lineOf returns a line of a program's reports.
 func lineOf(report map[string]any) string {
 	data, err := json.Marshal(report)
 	if err != nil {

@@ -10,13 +10,13 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// hostileInput is one of those of the reviews, as a tenant can send it.
+// hostileInput is an input from the reviews that a tenant can send.
 type hostileInput struct {
 	name string
 	send func(ctx context.Context, m *torment, c outbidv1.OutbidServiceClient) error
 }
 
-// hostileInputs are all of them.
+// hostileInputs returns all of them.
 func hostileInputs() []hostileInput {
 	inputs := []hostileInput{
 		{"B1: values of 2.5 MB", submits(func(m *torment) *outbidv1.SweepSpec { return bigSweep(40, 2_500_000) })},
@@ -55,7 +55,7 @@ func hostileInputs() []hostileInput {
 	return inputs
 }
 
-// hostileScripts are shell scripts of hostile programs. Each ends by itself within some seconds.
+// hostileScripts returns shell scripts of hostile programs. Each ends by itself within some seconds.
 func hostileScripts() map[string]string {
 	many := make(map[string]any, 900)
 	for i := range 900 {
@@ -79,7 +79,7 @@ func hostileScripts() map[string]string {
 	}
 }
 
-// submits returns an input that submits a sweep of the hostile tenant's.
+// submits returns an input that submits a sweep of the hostile tenant.
 func submits(make func(m *torment) *outbidv1.SweepSpec) func(context.Context, *torment, outbidv1.OutbidServiceClient) error {
 	return func(ctx context.Context, m *torment, c outbidv1.OutbidServiceClient) error {
 		spec := make(m)
@@ -92,7 +92,7 @@ func submits(make func(m *torment) *outbidv1.SweepSpec) func(context.Context, *t
 	}
 }
 
-// program is a sweep of two trials of a program.
+// program returns a sweep of two trials of a program.
 func (m *torment) program(path string, env map[string]string, args ...string) *outbidv1.SweepSpec {
 	spec := job{name: "bad", tuner: random(0), trials: 2}.bare()
 	spec.MaxRestarts = new(int32(0))
@@ -105,7 +105,8 @@ func (m *torment) program(path string, env map[string]string, args ...string) *o
 	return spec
 }
 
-// bigSweep is a sweep of so many trials, with so many bytes of text in each configuration, of one or more values.
+// bigSweep returns a sweep with the given number of trials, and the given bytes of text in each configuration, in one
+// or more values.
 func bigSweep(trials int32, bytes int, values ...int) *outbidv1.SweepSpec {
 	spec := job{name: "big", tuner: random(1), trials: trials}.bare()
 	spec.Limits.WallTime, spec.MaxRestarts = "60s", new(int32(0))
@@ -118,7 +119,7 @@ func bigSweep(trials int32, bytes int, values ...int) *outbidv1.SweepSpec {
 	return spec
 }
 
-// followLogs opens streams of output, and leaves.
+// followLogs opens log streams and abandons them.
 func followLogs(ctx context.Context, m *torment, c outbidv1.OutbidServiceClient) error {
 	if len(m.bad) == 0 {
 		return nil
@@ -136,7 +137,7 @@ func followLogs(ctx context.Context, m *torment, c outbidv1.OutbidServiceClient)
 	return last
 }
 
-// deleteOne stops and deletes a sweep of the hostile tenant's.
+// deleteOne stops and deletes a sweep of the hostile tenant.
 func deleteOne(ctx context.Context, m *torment, c outbidv1.OutbidServiceClient) error {
 	if len(m.bad) == 0 {
 		return nil

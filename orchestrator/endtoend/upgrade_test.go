@@ -11,7 +11,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// configured starts a nats-server of its own from a configuration, on a store, and returns how to stop it.
+// configured starts a separate nats-server with a configuration and a store, and returns a function that stops it.
 func configured(t *testing.T, dir, auth string) (url string, stop func()) {
 	t.Helper()
 	file := filepath.Join(dir, "nats.conf")
@@ -40,8 +40,9 @@ func configured(t *testing.T, dir, auth string) (url string, stop func()) {
 	return s.ClientURL(), stop
 }
 
-// The ledger in a nats-server that knew no users, as versions before wanted it, comes over with one command: sweeps,
-// checkpoints and what trials printed are there, and what has ended can be extended.
+// TestALedgerInANATSOfItsOwnComesOverFromBeforeThereWereUsers checks that one command transfers the ledger in a
+// nats-server without users, as in earlier versions: sweeps, checkpoints and logs are complete, and sweeps that ended
+// can be extended.
 func TestALedgerInANATSOfItsOwnComesOverFromBeforeThereWereUsers(t *testing.T) {
 	t.Parallel()
 	dir, locks := t.TempDir(), t.TempDir()
@@ -88,7 +89,8 @@ func TestALedgerInANATSOfItsOwnComesOverFromBeforeThereWereUsers(t *testing.T) {
 	}
 }
 
-// Who forgets to take the ledger over is told so, and begins no empty one.
+// TestAForgottenTakeOverIsNoticed checks that a server without the transfer fails with a hint, instead of starting an
+// empty ledger.
 func TestAForgottenTakeOverIsNoticed(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -103,7 +105,7 @@ func TestAForgottenTakeOverIsNoticed(t *testing.T) {
 	p := start(t, dir, "serve", "--nats", url, "--data", filepath.Join(dir, "one"), "--api", "127.0.0.1:0")
 	<-p.ended
 	if text, _ := p.out.text(); p.cmd.ProcessState.ExitCode() == 0 || !strings.Contains(text, "outbid nats init --take-over") {
-		t.Errorf("it said:\n%s", text)
+		t.Errorf("output:\n%s", text)
 	}
 	text, code := tool(t, dir, "nats", "init", "--keys", filepath.Join(dir, "one", "keys"), "--include", filepath.Join(dir, "auth.conf"),
 		"--take-over", filepath.Join(dir, "store"))

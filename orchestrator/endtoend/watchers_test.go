@@ -18,7 +18,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// dialMany opens connections of their own, so that watchers do not share one.
+// dialMany opens separate connections, so that watchers do not share one.
 func (s *server) dialMany(n int) []outbidv1.OutbidServiceClient {
 	s.t.Helper()
 	var clients []outbidv1.OutbidServiceClient
@@ -34,7 +34,7 @@ func (s *server) dialMany(n int) []outbidv1.OutbidServiceClient {
 	return clients
 }
 
-// admin is a user of NATS that may do everything, made with the server's keys.
+// admin returns a NATS user with all permissions, made with the server's keys.
 func (s *server) admin() *identity.Credentials {
 	s.t.Helper()
 	keys, err := identity.OpenKeys(s.Info.Keys)
@@ -48,7 +48,7 @@ func (s *server) admin() *identity.Credentials {
 	return who
 }
 
-// streams is JetStream of a server with NATS inside.
+// streams returns JetStream of a server with embedded NATS.
 func (s *server) streams() jetstream.JetStream {
 	s.t.Helper()
 	nc, err := bus.Connect(context.Background(), bus.ConnConfig{URL: s.Info.NATS, User: s.admin()})
@@ -63,7 +63,7 @@ func (s *server) streams() jetstream.JetStream {
 	return js
 }
 
-// consumers counts those of all streams.
+// consumers counts the consumers of all streams.
 func consumers(t *testing.T, js jetstream.JetStream) int {
 	t.Helper()
 	n := 0
@@ -84,11 +84,11 @@ type crowd struct {
 	stop    context.CancelFunc
 	all     sync.WaitGroup
 	updates atomic.Int64
-	// least is how many reports the watcher that is furthest behind was told.
+	// told counts the reports that each watcher has received.
 	told []atomic.Int64
 }
 
-// watch begins to watch a sweep with all of its reports, which must come in order.
+// watch starts to watch a sweep with all of its reports, which must arrive in order.
 func (s *server) watch(t *testing.T, sweep string, watchers int) *crowd {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
@@ -120,7 +120,7 @@ func (c *crowd) follow(ctx context.Context, client outbidv1.OutbidServiceClient,
 	}
 }
 
-// least is how many reports the watcher that lags furthest behind was told.
+// least returns the number of reports of the slowest watcher.
 func (c *crowd) least() int64 {
 	least := c.told[0].Load()
 	for i := range c.told {
@@ -148,7 +148,7 @@ func TestManyWatchersLeaveTheServerAlone(t *testing.T) {
 	go func() { said <- busy.talk(talk, t) }()
 	var worst time.Duration
 	for talk.Err() == nil {
-		if n := consumers(t, js); n > 4 { // reads that are under way just now
+		if n := consumers(t, js); n > 4 { // pending reads
 			t.Errorf("there are %d consumers", n)
 		}
 		began := time.Now()
@@ -188,7 +188,7 @@ func TestManyWatchersLeaveTheServerAlone(t *testing.T) {
 	}
 }
 
-// talk reports a hundred steps a second of one trial until ctx ends, and returns how many.
+// talk reports a hundred steps per second of one trial until ctx ends, and returns how many.
 func (c client) talk(ctx context.Context, t *testing.T) int64 {
 	asked, err := c.AskTrial(t.Context(), &outbidv1.AskTrialRequest{Sweep: c.sweep, Client: "talk"})
 	if err != nil {

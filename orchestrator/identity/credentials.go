@@ -15,25 +15,25 @@ import (
 	"github.com/nats-io/nkeys"
 )
 
-// The files of a directory of credentials. The first is in the form that NATS's own tools read.
+// The files of a credentials directory. NATS's tools can read the first.
 const (
 	credsFile  = "nats.creds"
 	workerFile = "worker.json"
 	caFile     = "ca.pem"
 )
 
-// Credentials are what one user of the bus holds: its own key, the JWT that NATS lets it in by, and, for a worker, the
-// key that its orders must be signed with.
+// Credentials identify one user of the bus: its key, the JWT that NATS accepts, and, for a worker, the public key for
+// the signatures of its orders.
 type Credentials struct {
-	// Node is the worker's node; empty for an orchestrator.
+	// Node is the worker's node; empty for a server.
 	Node string
-	// NATS is where NATS is: a URL, or several separated by commas.
+	// NATS is the URL of NATS, or several separated by commas.
 	NATS string
-	// Server is the URL of the API that the worker joined through.
+	// Server is the URL of the API that admitted the worker.
 	Server string
-	// OrdersKey is the public key of the orchestrator, which signs orders and functions.
+	// OrdersKey is the server's public key, which verifies orders and functions.
 	OrdersKey string
-	// CA is the file of the authority that certificates are checked with; empty for those that the system trusts.
+	// CA is the file of the authority for certificates; empty for the system's authorities.
 	CA string
 
 	key *Key
@@ -44,7 +44,7 @@ type Credentials struct {
 	expires time.Time
 }
 
-// workerJSON is the file beside the key.
+// workerJSON is the content of workerFile.
 type workerJSON struct {
 	Node      string `json:"node"`
 	NATS      string `json:"nats"`
@@ -52,14 +52,14 @@ type workerJSON struct {
 	OrdersKey string `json:"orders_key"`
 }
 
-// NewCredentials puts together what a worker made (its key) and what it was given (the JWT).
+// NewCredentials combines a worker's key with the JWT issued for it.
 func NewCredentials(key *Key, token string) (*Credentials, error) {
 	claims, err := jwt.DecodeUserClaims(token)
 	if err != nil {
 		return nil, fmt.Errorf("credentials: %w", err)
 	}
 	if claims.Subject != key.Public() {
-		return nil, errors.New("credentials: they are of another key")
+		return nil, errors.New("credentials: the JWT belongs to another key")
 	}
 	return &Credentials{Node: claims.Name, key: key, token: token, expires: expiry(claims)}, nil
 }
@@ -92,7 +92,7 @@ func ReadCredentials(dir string) (*Credentials, error) {
 	}
 	c, err := NewCredentials(key, token)
 	if err != nil || c.Node != w.Node {
-		return nil, errors.Join(fmt.Errorf("%s is not of the node %q that %s names", path, w.Node, workerFile), err)
+		return nil, errors.Join(fmt.Errorf("%s does not belong to the node %q in %s", path, w.Node, workerFile), err)
 	}
 	c.NATS, c.Server, c.OrdersKey, c.dir = w.NATS, w.Server, w.OrdersKey, dir
 	ca := filepath.Join(dir, caFile)
@@ -105,8 +105,8 @@ func ReadCredentials(dir string) (*Credentials, error) {
 	return c, nil
 }
 
-// Write writes the directory, which nobody but its owner may read; what stood there is replaced. ca is the content of
-// the authority's file; empty for none.
+// Write writes the directory, which only its owner may read, and replaces its content. ca is the content of the
+// authority's file, or empty.
 func (c *Credentials) Write(dir string, ca []byte) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("write credentials: %w", err)
@@ -149,13 +149,13 @@ func (c *Credentials) save() error {
 	return nil
 }
 
-// Public is the public half of the user's key.
+// Public returns the user's public key.
 func (c *Credentials) Public() string { return c.key.Public() }
 
-// Key is the user's key.
+// Key returns the user's key.
 func (c *Credentials) Key() *Key { return c.key }
 
-// Orders is what orders and functions of the orchestrator are checked with.
+// Orders returns the verifier for the server's orders and functions.
 func (c *Credentials) Orders() (*Verifier, error) {
 	v, err := NewVerifier(c.OrdersKey)
 	if err == nil {
@@ -164,7 +164,7 @@ func (c *Credentials) Orders() (*Verifier, error) {
 	return v, err
 }
 
-// Expires is when NATS stops letting the user in; zero for never.
+// Expires returns when NATS stops accepting the user; zero for never.
 func (c *Credentials) Expires() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -178,16 +178,16 @@ func expiry(claims *jwt.UserClaims) time.Time {
 	return time.Unix(claims.Expires, 0)
 }
 
-// Renew takes over a JWT that is good for longer, and keeps it if the credentials are in a directory.
+// Renew replaces the JWT if the new one expires later, and saves it if the credentials are in a directory.
 func (c *Credentials) Renew(token string) error {
 	claims, err := jwt.DecodeUserClaims(token)
 	switch {
 	case err != nil:
 		return fmt.Errorf("renew credentials: %w", err)
 	case claims.Subject != c.key.Public() || claims.Name != c.Node:
-		return errors.New("renew credentials: they are of another worker")
+		return errors.New("renew credentials: they belong to another worker")
 	case !expiry(claims).After(c.Expires()):
-		return nil // these are as good
+		return nil // the current ones are as good
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -198,7 +198,7 @@ func (c *Credentials) Renew(token string) error {
 	return c.save()
 }
 
-// Options are how a connection to NATS shows these credentials.
+// Options returns the options that connect to NATS with these credentials.
 func (c *Credentials) Options() []nats.Option {
 	jwtOption := nats.UserJWT(func() (string, error) {
 		c.mu.Lock()
@@ -211,5 +211,5 @@ func (c *Credentials) Options() []nats.Option {
 	return []nats.Option{jwtOption, nats.CustomInboxPrefix(InboxPrefix(c.Node))}
 }
 
-// IsKey says whether text is the public key of a user.
+// IsKey reports whether text is the public key of a user.
 func IsKey(text string) bool { return nkeys.IsValidPublicUserKey(text) }

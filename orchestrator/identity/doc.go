@@ -1,7 +1,7 @@
-// Package identity says who is who on the bus: the keys of a cluster, the user that NATS knows each worker by, what
-// that user may publish and read, and the signatures under orders, uplinks and functions.
+// Package identity manages identities on the bus: the keys of a cluster, the NATS user of each worker and its
+// permissions, and the signatures of orders, uplinks and functions.
 //
-// Everything rests on ed25519 keys in NATS's own form (nkeys). The operator's key signs the account, the account's key
-// signs users, and a key of its own signs orders and functions. A worker makes its key itself and tells nobody but its
-// own disk; the server knows the public half.
+// All keys are ed25519 keys in NATS's format (nkeys). The operator's key signs the account, the account's key signs
+// users, and a separate key signs orders and functions. A worker creates its key itself and stores it only on its own
+// disk; the server knows only the public part.
 package identity

@@ -61,7 +61,7 @@ func TestRevocationsAreKeptUntilTheyAreOfNoUse(t *testing.T) {
 	}
 }
 
-// A signature is good for the message and the subject that it was made for, by the key that made it, and nothing else.
+// TestSignaturesAreGoodForOneThing checks that a signature is valid only for its message, subject and key.
 func TestSignaturesAreGoodForOneThing(t *testing.T) {
 	t.Parallel()
 	key, err := NewKey()
@@ -91,12 +91,12 @@ func TestSignaturesAreGoodForOneThing(t *testing.T) {
 				t.Fatalf("good for %s: %v", what, err)
 			}
 		}
-		// NATS cannot have a message signed in the name of a nonce.
+		// NATS cannot obtain the signature of a message as that of a nonce.
 		if _, err := key.signNonce(messageText(subject, data)); err == nil {
 			t.Fatal("signed a message as a nonce")
 		}
 	})
-	for range 2 { // signatures of functions are kept
+	for range 2 { // signatures of functions are cached
 		signature := key.SignFunction("abc")
 		if err := by.Function("abc", signature); err != nil || by.Function("abd", signature) == nil {
 			t.Errorf("functions: %v", err)
@@ -114,7 +114,7 @@ func TestSignaturesAreGoodForOneThing(t *testing.T) {
 	}
 }
 
-// What a process signed itself it believes without checking, and nothing else.
+// TestOwnSignaturesAreKnown checks that a process accepts its own signatures without verification, and no others.
 func TestOwnSignaturesAreKnown(t *testing.T) {
 	t.Parallel()
 	keys := makeKeys(t)
@@ -154,7 +154,7 @@ func TestOwnSignaturesAreKnown(t *testing.T) {
 	if err := obeys.Message(subject, data, keys.Orders().Sign(subject, data)); err != nil {
 		t.Error(err)
 	}
-	for i := range madeAtMost { // forgotten by then, so it is checked
+	for i := range madeAtMost { // evicted by then, so it is verified
 		stranger.Key().Sign(subject, []byte(strconv.Itoa(i)))
 	}
 	if len(hears.made.texts) > madeAtMost || hears.made.has(who.Public(), messageText(subject, data), raw) {

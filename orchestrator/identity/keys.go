@@ -16,11 +16,11 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/atomicfile"
 )
 
-// WorkerLife is how long a worker's credentials are good for. A worker that runs gets new ones when half of it is over.
+// WorkerLife is how long a worker's credentials are valid. A running worker gets new ones after half of that time.
 const WorkerLife = 30 * 24 * time.Hour
 
-// The files of a directory of keys: seeds in NATS's form, the account with the users that were revoked, and the operator as
-// a NATS of its own was told of it.
+// The files of a keys directory: seeds in NATS's format, the account with the revoked users, and the operator as in the
+// configuration of a separate NATS.
 const (
 	operatorFile      = "operator.nk"
 	systemFile        = "system.nk"
@@ -30,20 +30,20 @@ const (
 	operatorTokenFile = "operator.jwt"
 )
 
-// Keys are the keys of a cluster. Whoever has them is the orchestrator: they belong on its machines alone, and on
-// all of those that stand by for it.
+// Keys are the keys of a cluster. Anyone who has them can act as the server, so they belong only on the machines of
+// servers and standbys.
 type Keys struct {
 	dir                       string
 	operator, system, account nkeys.KeyPair
 	orders                    *Key
-	// made are what this process signed with keys that it has here.
+	// made has the signatures that this process made with its keys.
 	made *made
 
 	mu     sync.Mutex
 	claims *jwt.AccountClaims
 }
 
-// MakeKeys reads the keys in dir, and makes them first if there are none. Only the owner may read them.
+// MakeKeys reads the keys in dir, or creates them if they are missing. Only the owner may read them.
 func MakeKeys(dir string) (*Keys, error) {
 	_, err := os.Stat(filepath.Join(dir, accountFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -59,7 +59,7 @@ func makeSeeds(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	// The account comes last: it is what MakeKeys looks for.
+	// The account is last because MakeKeys checks for it.
 	for _, f := range []struct {
 		name string
 		make func() (nkeys.KeyPair, error)
@@ -84,7 +84,7 @@ func makeSeeds(dir string) error {
 	return nil
 }
 
-// OpenKeys reads the keys in dir; the error is fs.ErrNotExist if there are none.
+// OpenKeys reads the keys in dir, or returns fs.ErrNotExist.
 func OpenKeys(dir string) (*Keys, error) {
 	k := &Keys{dir: dir}
 	var orders nkeys.KeyPair
@@ -125,7 +125,7 @@ func readSeed(path string, prefix nkeys.PrefixByte) (nkeys.KeyPair, error) {
 	seed := []byte(strings.TrimSpace(string(data)))
 	kind, _, err := nkeys.DecodeSeed(seed)
 	if err != nil || kind != prefix {
-		return nil, fmt.Errorf("%s holds no seed of a NATS %s: was it damaged?", path, prefix)
+		return nil, fmt.Errorf("%s does not contain the seed of a NATS %s: is it damaged?", path, prefix)
 	}
 	return nkeys.FromSeed(seed)
 }
@@ -149,22 +149,22 @@ func (k *Keys) readClaims() error {
 		return err
 	}
 	if k.claims, err = jwt.DecodeAccountClaims(strings.TrimSpace(string(data))); err != nil || k.claims.Subject != public {
-		return fmt.Errorf("%s is not of the account in %s: was it damaged? The users that were revoked stand there", path,
+		return fmt.Errorf("%s does not belong to the account in %s: is it damaged? It lists the revoked users", path,
 			accountFile)
 	}
 	return nil
 }
 
-// Dir is where the keys are.
+// Dir returns the directory of the keys.
 func (k *Keys) Dir() string { return k.dir }
 
-// Orders is the key that orders and functions are signed with.
+// Orders returns the key that signs orders and functions.
 func (k *Keys) Orders() *Key { return k.orders }
 
-// Account is the public key of the account that everything of Outbid is in.
+// Account returns the public key of the account for all of Outbid's data.
 func (k *Keys) Account() string { return public(k.account) }
 
-// Orchestrator makes a user that may do everything in the account. Its key lives in this process alone.
+// Orchestrator creates a user with all permissions in the account. Its key exists only in this process.
 func (k *Keys) Orchestrator() (*Credentials, error) {
 	key, err := NewKey()
 	if err != nil {
@@ -177,8 +177,8 @@ func (k *Keys) Orchestrator() (*Credentials, error) {
 	return &Credentials{OrdersKey: k.orders.Public(), key: key, token: token}, nil
 }
 
-// Observer makes a user of NATS's own account that may ask the servers how much they store, and nothing else. Its key lives in
-// this process alone.
+// Observer creates a user of NATS's system account that may only ask servers for their storage usage. Its key exists
+// only in this process.
 func (k *Keys) Observer() (*Credentials, error) {
 	key, err := NewKey()
 	if err != nil {
@@ -195,10 +195,10 @@ func (k *Keys) Observer() (*Credentials, error) {
 	return &Credentials{key: key, token: token}, nil
 }
 
-// StorageSubject is where NATS servers are asked how much JetStream stores.
+// StorageSubject is the subject for requests of JetStream's storage usage.
 const StorageSubject = "$SYS.REQ.SERVER.PING.JSZ"
 
-// Verifier makes a verifier of a user's public key. What this process signed itself with that user's key, it believes at once.
+// Verifier returns a verifier for a user's public key. It accepts signatures of this process without verification.
 func (k *Keys) Verifier(public string) (*Verifier, error) {
 	v, err := NewVerifier(public)
 	if err == nil {
@@ -207,7 +207,7 @@ func (k *Keys) Verifier(public string) (*Verifier, error) {
 	return v, err
 }
 
-// Worker makes credentials for a worker of this process, whose key lives in it alone.
+// Worker creates credentials for a worker in this process. Their key exists only in this process.
 func (k *Keys) Worker(node string, now time.Time) (*Credentials, error) {
 	key, err := NewKey()
 	if err != nil {
@@ -226,11 +226,11 @@ func (k *Keys) Worker(node string, now time.Time) (*Credentials, error) {
 	return c, nil
 }
 
-// IssueWorker makes the JWT by which NATS knows a worker's public key. It may publish as its node and read what is
-// for its node, and nothing else: not the ledger, nor JetStream's API, nor what others say and print.
+// IssueWorker creates the JWT that makes NATS accept a worker's public key. The worker may publish as its node and read
+// what is for its node, but it cannot access the ledger, JetStream's API, or messages and output of others.
 func (k *Keys) IssueWorker(node, public string, now time.Time) (string, error) {
 	if !nkeys.IsValidPublicUserKey(public) {
-		return "", fmt.Errorf("%q is no public key of a NATS user", public)
+		return "", fmt.Errorf("%q is not a NATS user public key", public)
 	}
 	claims := jwt.NewUserClaims(public)
 	claims.Name = node
@@ -244,17 +244,16 @@ func (k *Keys) IssueWorker(node, public string, now time.Time) (string, error) {
 	return token, nil
 }
 
-// InboxPrefix begins the subjects where answers to a node's requests come.
+// InboxPrefix returns the prefix of the subjects for answers to a node's requests.
 func InboxPrefix(node string) string { return "_INBOX_" + node }
 
-// Revoke makes the users of a public key that were made until now worthless. It returns the account as NATS wants to
-// know it.
+// Revoke invalidates the users that were created for a public key until now. It returns the account's token for NATS.
 func (k *Keys) Revoke(public string, now time.Time) (token string, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for old, at := range k.claims.Revocations {
 		if time.Unix(at, 0).Add(WorkerLife).Before(now) {
-			delete(k.claims.Revocations, old) // what it was good for has run out by itself
+			delete(k.claims.Revocations, old) // its credentials have expired anyway
 		}
 	}
 	k.claims.RevokeAt(public, now)
@@ -267,7 +266,7 @@ func (k *Keys) Revoke(public string, now time.Time) (token string, err error) {
 	return token, nil
 }
 
-// AccountToken is the account as NATS wants to know it, with those that were revoked.
+// AccountToken returns the account's token for NATS, with the revoked users.
 func (k *Keys) AccountToken() (string, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -278,7 +277,7 @@ func (k *Keys) AccountToken() (string, error) {
 	return token, nil
 }
 
-// System is the account of NATS's own, which it tells of itself in: its public key, and as NATS wants to know it.
+// System returns the public key and the token of NATS's system account.
 func (k *Keys) System() (name, token string, err error) {
 	claims := jwt.NewAccountClaims(public(k.system))
 	claims.Name = "system"
@@ -288,7 +287,7 @@ func (k *Keys) System() (name, token string, err error) {
 	return claims.Subject, token, nil
 }
 
-// public is the public half of a key of our own, which has always one.
+// public returns the public key of an own key pair, which always has one.
 func public(pair nkeys.KeyPair) string {
 	text, err := pair.PublicKey()
 	if err != nil {
@@ -297,7 +296,7 @@ func public(pair nkeys.KeyPair) string {
 	return text
 }
 
-// writeSecret writes a file that its owner alone may read, whole or not at all.
+// writeSecret writes a file atomically that only its owner may read.
 func writeSecret(path string, data []byte) error {
 	return atomicfile.WriteSynced(path, 0o600, func(w *os.File) error {
 		_, err := w.Write(data)

@@ -12,9 +12,8 @@ import (
 	"github.com/nats-io/jwt/v2"
 )
 
-// NATSConfig is what the configuration of a NATS server of its own includes, so that it lets in whom these keys have
-// signed: the operator that it trusts, and the accounts, with the users that were revoked until now. There is no secret
-// in it.
+// NATSConfig returns configuration for a separate NATS server, so that it admits users signed by these keys: the
+// trusted operator, and the accounts with the users that are revoked so far. It does not contain secrets.
 func (k *Keys) NATSConfig() ([]byte, error) {
 	operator, err := k.operatorToken()
 	if err != nil {
@@ -29,7 +28,7 @@ func (k *Keys) NATSConfig() ([]byte, error) {
 		return nil, err
 	}
 	var b bytes.Buffer
-	fmt.Fprintf(&b, `# Whom this NATS lets in: those whom the keys of an Outbid cluster have signed. Made by 'outbid nats init'.
+	fmt.Fprintf(&b, `# This NATS admits users signed by the keys of an Outbid cluster. Written by 'outbid nats init'.
 operator: "%s"
 system_account: "%s"
 resolver: MEMORY
@@ -41,8 +40,8 @@ resolver_preload: {
 	return b.Bytes(), nil
 }
 
-// operatorToken is the operator as NATS wants to know it. It is made once and kept, as it says when it was made: a NATS that
-// runs reads its configuration again only if the operator in it is the same.
+// operatorToken returns the operator's token for NATS. It is created once and stored, because it contains its creation
+// time, and a running NATS reloads its configuration only if the operator is unchanged.
 func (k *Keys) operatorToken() (string, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -61,7 +60,7 @@ func (k *Keys) operatorToken() (string, error) {
 		return "", err
 	}
 	if err := writeSecret(path, []byte(token+"\n")); err != nil {
-		return "", fmt.Errorf("keep the NATS operator: %w", err)
+		return "", fmt.Errorf("store the NATS operator: %w", err)
 	}
 	return token, nil
 }
@@ -77,7 +76,7 @@ func (k *Keys) signOperator() (string, error) {
 	return token, nil
 }
 
-// Operator is what a NATS server in this process trusts: whoever its key has signed.
+// Operator returns the operator that a NATS server in this process trusts.
 func (k *Keys) Operator() (*jwt.OperatorClaims, error) {
 	token, err := k.signOperator()
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/nats-io/nkeys"
 )
 
-// What keys are derived and messages sealed for, so that each is good for one thing only.
+// The purposes of derived keys and sealed messages, so that each is valid for only one purpose.
 const (
 	secretsKeyInfo = "outbid secrets at rest v1"
 	sealedInfo     = "outbid secrets sealed v1\n"
@@ -20,8 +20,8 @@ const (
 // secretsKeyBytes is the size of an AES-256 key.
 const secretsKeyBytes = 32
 
-// SecretsKey derives the key that tenants' secrets are encrypted with at rest. It depends on the seed of the cluster's account
-// alone, so that every orchestrator that has the cluster's keys derives the same.
+// SecretsKey derives the key that encrypts stored secrets. It depends only on the seed of the cluster's account, so
+// every server with the cluster's keys derives the same key.
 func (k *Keys) SecretsKey() ([]byte, error) {
 	seed, err := k.account.Seed()
 	if err != nil {
@@ -38,10 +38,10 @@ func (k *Keys) SecretsKey() ([]byte, error) {
 	return key, nil
 }
 
-// SealKey opens what was sealed for one process. It lives in that process alone.
+// SealKey opens messages sealed for one process. It exists only in that process.
 type SealKey struct{ private hpke.PrivateKey }
 
-// NewSealKey makes a key.
+// NewSealKey creates a key.
 func NewSealKey() (*SealKey, error) {
 	private, err := kem().GenerateKey()
 	if err != nil {
@@ -50,7 +50,7 @@ func NewSealKey() (*SealKey, error) {
 	return &SealKey{private}, nil
 }
 
-// Public returns the public half, which Seal takes. A nil key has none.
+// Public returns the public key for Seal, or nil for a nil key.
 func (k *SealKey) Public() []byte {
 	if k == nil {
 		return nil
@@ -58,7 +58,7 @@ func (k *SealKey) Public() []byte {
 	return k.private.PublicKey().Bytes()
 }
 
-// Open returns what Seal sealed for this key and node.
+// Open decrypts a message that was sealed for this key and node.
 func (k *SealKey) Open(node string, sealed []byte) ([]byte, error) {
 	if k == nil {
 		return nil, errors.New("open a sealed message: this process has no key")
@@ -70,7 +70,7 @@ func (k *SealKey) Open(node string, sealed []byte) ([]byte, error) {
 	return plain, nil
 }
 
-// Seal encrypts data so that only the process of a node that has the private half of a key reads it.
+// Seal encrypts data so that only the process of a node with the private key can read it.
 func Seal(public []byte, node string, data []byte) ([]byte, error) {
 	key, err := kem().NewPublicKey(public)
 	if err != nil {

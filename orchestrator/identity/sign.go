@@ -12,29 +12,29 @@ import (
 	"github.com/nats-io/nkeys"
 )
 
-// ErrSignature says that a signature is missing or not of the key that it should be of.
-var ErrSignature = errors.New("not signed by whom it should be")
+// ErrSignature means that a signature is missing or was not made by the expected key.
+var ErrSignature = errors.New("not signed by the expected key")
 
-// What is signed begins with what it is, so that a signature is good for one thing only. NATS has clients sign a random
-// word that it makes up, with the same key: that must never begin so.
+// Signed texts start with their purpose, so that a signature is valid for only one purpose. NATS makes clients sign a
+// random nonce with the same key, which must never start like this.
 const (
 	messageMark  = "outbid message v1\n"
 	functionMark = "outbid function v1\n"
 	marks        = "outbid "
 )
 
-// Key is a key of its own for a user: it signs what is said to NATS and over it.
+// Key is the key of a user: it signs NATS's nonces and messages.
 type Key struct {
 	pair    nkeys.KeyPair
-	private ed25519.PrivateKey // of the pair, which would derive it anew for every signature: a third of its time
+	private ed25519.PrivateKey // from the pair, which would derive it again for every signature: a third of its time
 	public  string
-	// functions are the signatures of those that were signed: each trial's orders carry that of its function.
+	// functions caches the signatures of functions, because the orders of every trial contain one.
 	functions remembered
-	// made are what the keys of this process signed; may be nil.
+	// made has the signatures of this process's keys; it may be nil.
 	made *made
 }
 
-// NewKey makes a key.
+// NewKey creates a key.
 func NewKey() (*Key, error) {
 	pair, err := nkeys.CreateUser()
 	if err != nil {
@@ -59,10 +59,10 @@ func newKey(pair nkeys.KeyPair) (*Key, error) {
 	return &Key{pair: pair, private: ed25519.NewKeyFromSeed(raw), public: text}, nil
 }
 
-// Public is the public half, as text.
+// Public returns the public key as text.
 func (k *Key) Public() string { return k.public }
 
-// Sign signs a message on a subject. It is signed once, as it is encoded.
+// Sign signs an encoded message on a subject.
 func (k *Key) Sign(subject string, data []byte) string {
 	text := messageText(subject, data)
 	signature := ed25519.Sign(k.private, text)
@@ -70,7 +70,7 @@ func (k *Key) Sign(subject string, data []byte) string {
 	return base64.RawURLEncoding.EncodeToString(signature)
 }
 
-// SignFunction signs that the server accepted a function, by the SHA-256 of its blob in hex.
+// SignFunction signs that the server accepted a function, given by the hex SHA-256 of its blob.
 func (k *Key) SignFunction(blob string) []byte {
 	signature, found := k.functions.get(blob)
 	if !found {
@@ -80,15 +80,16 @@ func (k *Key) SignFunction(blob string) []byte {
 	return []byte(signature)
 }
 
-// signNonce signs what NATS asks a client to sign, which must not be anything that Outbid would sign.
+// signNonce signs NATS's nonce, which must not be a text that Outbid would sign.
 func (k *Key) signNonce(nonce []byte) ([]byte, error) {
 	if bytes.HasPrefix(nonce, []byte(marks)) {
-		return nil, errors.New("NATS asks for a signature under something that is no nonce: it is not signed")
+		return nil, errors.New("refused to sign for NATS: the text to sign is not a nonce")
 	}
 	return ed25519.Sign(k.private, nonce), nil
 }
 
-// messageText is what is signed of a message: its subject names the node, its content the boot, term and numbers.
+// messageText returns the text to sign for a message. Its subject names the node, and its content has the boot, term
+// and numbers.
 func messageText(subject string, data []byte) []byte {
 	sum := sha256.Sum256(data)
 	text := make([]byte, 0, len(messageMark)+len(subject)+1+len(sum))
@@ -96,20 +97,20 @@ func messageText(subject string, data []byte) []byte {
 	return append(append(text, '\n'), sum[:]...)
 }
 
-// Verifier checks the signatures of one public key.
+// Verifier verifies the signatures of one public key.
 type Verifier struct {
 	pair   nkeys.KeyPair
 	public string
-	// functions are those whose signatures were found to be good.
+	// functions has the functions with verified signatures.
 	functions remembered
-	// made are what the keys of this process signed; may be nil.
+	// made has the signatures of this process's keys; it may be nil.
 	made *made
 }
 
-// NewVerifier makes a verifier of a user's public key.
+// NewVerifier returns a verifier for a user's public key.
 func NewVerifier(public string) (*Verifier, error) {
 	if !nkeys.IsValidPublicUserKey(public) {
-		return nil, fmt.Errorf("%q is no public key of a NATS user", public)
+		return nil, fmt.Errorf("%q is not a NATS user public key", public)
 	}
 	pair, err := nkeys.FromPublicKey(public)
 	if err != nil {
@@ -118,10 +119,10 @@ func NewVerifier(public string) (*Verifier, error) {
 	return &Verifier{pair: pair, public: public}, nil
 }
 
-// Public is the key whose signatures are checked.
+// Public returns the public key.
 func (v *Verifier) Public() string { return v.public }
 
-// Message checks the signature of a message on a subject; the error is ErrSignature.
+// Message verifies the signature of a message on a subject. The error is ErrSignature.
 func (v *Verifier) Message(subject string, data []byte, signature string) error {
 	if signature == "" {
 		return fmt.Errorf("%w: it has no signature", ErrSignature)
@@ -136,7 +137,7 @@ func (v *Verifier) Message(subject string, data []byte, signature string) error 
 	return nil
 }
 
-// Function checks that the server accepted a function; the error is ErrSignature.
+// Function verifies that the server accepted a function. The error is ErrSignature.
 func (v *Verifier) Function(blob string, signature []byte) error {
 	if known, found := v.functions.get(blob); found && known == string(signature) {
 		return nil
@@ -148,10 +149,11 @@ func (v *Verifier) Function(blob string, signature []byte) error {
 	return nil
 }
 
-// rememberedAtMost bounds the functions whose signatures are kept.
+// rememberedAtMost limits the cached signatures of functions.
 const rememberedAtMost = 1024
 
-// remembered keeps the signatures of functions: a sweep has one function, and each of its trials its signature.
+// remembered caches the signatures of functions: a sweep has one function, and all of its trials use the same
+// signature.
 type remembered struct {
 	mu         sync.Mutex
 	signatures map[string]string
@@ -173,14 +175,15 @@ func (r *remembered) add(blob, signature string) {
 	r.signatures[blob] = signature
 }
 
-// madeAtMost bounds the signatures that are kept: enough for those that are under way.
+// madeAtMost limits the cached signatures; it is enough for messages in flight.
 const madeAtMost = 256
 
-// made are the newest signatures that keys of this process made. What a worker of the server's own process is told, and says, was
-// signed right here: to check it takes three times as long as to sign it, and could find nothing. It has none if it is nil.
+// made caches the newest signatures of this process's keys. Messages to and from a worker in the server's process are
+// signed in the same process. Their verification would take three times as long as signing and cannot fail. A nil made
+// is empty.
 type made struct {
 	mu     sync.Mutex
-	texts  map[string]string // by signature: whose it is, and what was signed
+	texts  map[string]string // by signature: the public key and the text
 	newest [madeAtMost]string
 	next   int
 }
@@ -200,7 +203,7 @@ func (m *made) note(public string, text, signature []byte) {
 	m.next = (m.next + 1) % madeAtMost
 }
 
-// has says whether it is known that the key made the signature under a text.
+// has reports whether the key is known to have made the signature of a text.
 func (m *made) has(public string, text, signature []byte) bool {
 	if m == nil {
 		return false

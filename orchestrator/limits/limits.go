@@ -1,46 +1,46 @@
-// Package limits bounds what comes in from outside and ends up in the ledger: every constant is in bytes of its encoded
-// form unless it says otherwise. Whoever takes something in holds it against the limit, and names the field, its size
-// and the limit where it is exceeded.
+// Package limits defines limits for data from outside that ends up in the ledger. Every constant is in bytes of the
+// encoded form unless it says otherwise. Code that accepts data checks it, and names the field, its size and the limit
+// in the error.
 //
-// A NATS server may take messages of no more than Message bytes. The limits of single items are below that, so that one
-// that was accepted can be stored and sent whatever the server's max_payload is.
+// A NATS server may accept messages of only Message bytes. The limits of single items are lower, so that every accepted
+// item can be stored and sent with any max_payload of the server.
 package limits
 
 const (
-	// Message is the smallest max_payload of a NATS server with which Outbid works.
+	// Message is the smallest max_payload of a NATS server that Outbid supports.
 	Message = 64 << 10
-	// Config bounds the configuration of a trial, as JSON. Spec check computes the largest that a search space can give.
+	// Config limits the configuration of a trial, as JSON. The check of a spec computes the largest one of a search
+	// space.
 	Config = 60 << 10
-	// Report bounds one report of a trial with its metrics and attributes.
+	// Report limits one report of a trial with its metrics and attributes.
 	Report = 60 << 10
-	// Note bounds a message to the user about a sweep or a trial; longer ones are cut.
+	// Note limits a message to the user about a sweep or a trial; longer ones are truncated.
 	Note = 4 << 10
-	// Detail bounds one line that says why something failed or was decided; longer ones are cut.
+	// Detail limits a line with the reason of a failure or decision; longer ones are truncated.
 	Detail = 1000
-	// Label bounds the value of one label.
+	// Label limits the value of a label.
 	Label = 1024
-	// LabelName bounds the name of a label.
+	// LabelName limits the name of a label.
 	LabelName = 63
-	// Labels bounds the names and values of all labels of a sweep together.
+	// Labels limits the names and values of all labels of a sweep together.
 	Labels = 16 << 10
-	// LabelCount is how many labels a sweep or a node may have.
+	// LabelCount is the maximum number of labels of a sweep or a node.
 	LabelCount = 64
-	// Name bounds names that people give: clients, actors, metrics, functions.
+	// Name limits names that users choose: clients, actors, metrics, functions.
 	Name = 256
-	// SecretName bounds the name of a secret.
+	// SecretName limits the name of a secret.
 	SecretName = 64
-	// SecretValue bounds the value of a secret.
+	// SecretValue limits the value of a secret.
 	SecretValue = 32 << 10
-	// Secrets is how many secrets a tenant may have.
+	// Secrets is the maximum number of secrets of a tenant.
 	Secrets = 100
-	// SpecSecrets is how many variables of a sweep may be secrets.
+	// SpecSecrets is the maximum number of a sweep's variables that may be secrets.
 	SpecSecrets = 32
 	// spec is the largest spec of a sweep; see Spec.
 	spec = 1 << 20
-	// envelope is room for what surrounds an item in a message.
+	// envelope is the space for the rest of a message around an item.
 	envelope = 4 << 10
 )
 
-// Spec returns how many bytes the spec of a sweep may have, encoded, on a NATS server that takes messages of maxPayload
-// bytes.
+// Spec returns the maximum size of a sweep's encoded spec for a NATS server that accepts messages of maxPayload bytes.
 func Spec(maxPayload int) int { return min(spec, maxPayload-envelope) }

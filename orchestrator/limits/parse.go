@@ -12,15 +12,15 @@ import (
 )
 
 const (
-	// None is how a limit that bounds nothing is written.
+	// None is the text for no limit.
 	None = "none"
-	// Inherit is how a limit is written that is not set, and so is that of the server.
+	// Inherit is the text for a limit that is not set, so the server's applies.
 	Inherit = "default"
 	// MaxWeight is the name of the only limit that is not a whole number.
 	MaxWeight = "max_weight"
 )
 
-// Parse reads the value of a limit: a whole number, or a size such as 4GiB, or None. The error says what is right.
+// Parse parses the value of a limit: a whole number, or a size such as 4GiB, or None. The error names valid values.
 func (f Field) Parse(text string) (int64, error) {
 	if text == None {
 		return Unlimited, nil
@@ -28,7 +28,7 @@ func (f Field) Parse(text string) (int64, error) {
 	if f.Unit == Count {
 		n, err := strconv.ParseInt(text, 10, 32)
 		if err != nil || n < f.Least {
-			return 0, fmt.Errorf("%q: want a whole number from %d on, or %s", text, f.Least, None)
+			return 0, fmt.Errorf("%q: want a whole number of at least %d, or %s", text, f.Least, None)
 		}
 		return n, nil
 	}
@@ -42,7 +42,7 @@ func (f Field) Parse(text string) (int64, error) {
 	return n, nil
 }
 
-// Format writes the value of a limit as Parse reads it.
+// Format formats the value of a limit for Parse.
 func (f Field) Format(value int64) string {
 	if value == Unlimited {
 		return None
@@ -61,7 +61,7 @@ func (f Field) Format(value int64) string {
 	return fmt.Sprintf("%dB", value)
 }
 
-// Over returns limits in which what is set for a tenant takes the place of what base says. The error names the field.
+// Over returns base with the limits that are set for a tenant. The error names the field.
 func Over(base Tenant, set *outbidv1.TenantLimits) (Tenant, error) {
 	if set == nil {
 		return base, nil
@@ -94,7 +94,7 @@ func (f Field) valueOf(v protoreflect.Value, kind protoreflect.Kind) (int64, err
 	if n := v.Int(); n == Unlimited || n >= f.Least {
 		return n, nil
 	}
-	return 0, fmt.Errorf("%d: want a whole number from %d on, or %d for no bound", v.Int(), f.Least, Unlimited)
+	return 0, fmt.Errorf("%d: want a whole number of at least %d, or %d for no limit", v.Int(), f.Least, Unlimited)
 }
 
 func checkWeight(w float64) error {
@@ -104,8 +104,8 @@ func checkWeight(w float64) error {
 	return nil
 }
 
-// Set sets a limit of a tenant by its name, or takes back what was set if the text is Inherit. The error says what is wrong with
-// the text.
+// Set sets a limit of a tenant by its name, or removes the setting if the text is Inherit. The error describes what is
+// wrong with the text.
 func Set(set *outbidv1.TenantLimits, name, text string) error {
 	m := set.ProtoReflect()
 	field := m.Descriptor().Fields().ByName(protoreflect.Name(name))
@@ -148,8 +148,8 @@ func parseWeight(text string) (float64, error) {
 	return w, nil
 }
 
-// ParseOver returns limits in which what texts say by name takes the place of what base says, as in a file of limits. The error
-// names the first that is wrong, or unknown.
+// ParseOver returns base with the limits in texts, by name, as in a limits file. The error names the first limit that
+// is invalid or unknown.
 func ParseOver(base Tenant, texts map[string]string) (Tenant, error) {
 	known := map[string]bool{MaxWeight: true}
 	for _, f := range Fields() {
@@ -179,7 +179,7 @@ func ParseOver(base Tenant, texts map[string]string) (Tenant, error) {
 	return base, nil
 }
 
-// Names lists the names of all limits.
+// Names returns the names of all limits.
 func Names() string {
 	list := ""
 	for _, f := range Fields() {

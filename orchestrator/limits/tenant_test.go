@@ -10,7 +10,8 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// What a limit is written as is read back as the same, by itself and as what is set for a tenant.
+// TestLimitsAreReadAsTheyAreWritten checks that a formatted limit is parsed to the same value, alone and as a tenant's
+// setting.
 func TestLimitsAreReadAsTheyAreWritten(t *testing.T) {
 	t.Parallel()
 	for _, f := range Fields() {
@@ -45,7 +46,7 @@ func TestLimitsAreReadAsTheyAreWritten(t *testing.T) {
 	}
 }
 
-// Every limit that the API has is one that is shown, has a default, and says what happens.
+// TestEveryLimitOfTheAPIIsListed checks that every limit in the API is listed, with a default and a description.
 func TestEveryLimitOfTheAPIIsListed(t *testing.T) {
 	t.Parallel()
 	listed := map[string]bool{"device_hours": true, MaxWeight: true}
@@ -69,7 +70,7 @@ func TestEveryLimitOfTheAPIIsListed(t *testing.T) {
 func TestLimitsThatCannotBe(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"sweeps=-1": `"-1": want a whole number from 0 on, or none`, "submits_per_minute=0": "from 1 on", "streams=many": `"many"`,
+		"sweeps=-1": `"-1": want a whole number of at least 0, or none`, "submits_per_minute=0": "of at least 1", "streams=many": `"many"`,
 		"log_bytes=3kB": "want 1MiB or more, or none", "report_rate=12B": "want 1KiB or more", "blob_bytes=much": `"much" is not an amount`,
 		"max_weight=0": `"0": want a number above 0`, "max_weight=Inf": "want a number above 0", "max_weight=NaN": "want a number above 0",
 		"weight=1": "weight: is not a limit; want one of sweeps,",

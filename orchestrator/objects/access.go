@@ -6,52 +6,53 @@ import (
 	"time"
 )
 
-// Access is what somebody may do who reaches only some objects. Every Store is one.
+// Access is access to some objects of a store. Every Store is an Access.
 type Access interface {
-	// Put is Store's.
+	// Put is like Store.Put.
 	Put(ctx context.Context, key string, r io.Reader, size int64) error
-	// Get is Store's.
+	// Get is like Store.Get.
 	Get(ctx context.Context, key string) (io.ReadCloser, error)
-	// GetRange is Store's.
+	// GetRange is like Store.GetRange.
 	GetRange(ctx context.Context, key string, from, n int64) (io.ReadCloser, error)
-	// String names the store without its secrets, as a URL.
+	// String returns the store's URL without secrets.
 	String() string
 }
 
-// Signed is the right to read or to store one object, for who has no credentials of the store.
+// Signed is the right to read or store one object, for a client without store credentials.
 type Signed struct {
-	// URL is read with GET or stored whole with PUT; empty if the object is to be stored in parts.
+	// URL accepts a GET, or a PUT of the whole object. It is empty if the object must be stored in parts.
 	URL string
-	// Parts are stored with PUT, all but the last of PartBytes; then their list is sent to Complete with POST, or Abort is
-	// called with DELETE.
+	// Parts are the URLs to PUT the parts; all but the last have PartBytes. Then POST their list to Complete, or send
+	// DELETE to Abort.
 	Parts           []string
 	PartBytes       int64
 	Complete, Abort string
 }
 
-// Signer gives others access to one object at a time.
+// Signer signs URLs for single objects.
 type Signer interface {
-	// SignGet lets who has the answer read an object.
+	// SignGet returns a URL whose bearer may read the object.
 	SignGet(ctx context.Context, key string) (Signed, error)
-	// SignPut lets who has the answer store an object of exactly size bytes.
+	// SignPut returns URLs whose bearer may store the object with exactly size bytes.
 	SignPut(ctx context.Context, key string, size int64) (Signed, error)
 }
 
 const (
-	// signedFor is how long a signature holds at least: it must outlast the clocks' differences and a queue of uploads.
+	// signedFor is the minimum life of a signature. It must exceed clock differences and the time in an upload queue.
 	signedFor = time.Hour
-	// slowest is the speed, in bytes a second, at which an object can still be stored before its signature ends.
+	// slowest is the lowest speed, in bytes per second, that stores an object before its signature expires.
 	slowest = 256 << 10
-	// longest is the longest that S3 lets a signature hold.
+	// longest is the longest life of a signature in S3.
 	longest = 7 * 24 * time.Hour
 )
 
-// signedTime is how long a signature for so many bytes holds.
+// signedTime returns the life of a signature for an object of that size.
 func signedTime(size int64) time.Duration {
 	return min(signedFor+time.Duration(size/slowest)*time.Second, longest)
 }
 
-// Location is where another process of this machine and this environment can Open the same store; "" if it cannot.
+// Location returns an argument for Open in another process on this machine with the same environment, or "" if that
+// process cannot open this store.
 func Location(a Access) string {
 	switch s := a.(type) {
 	case *Dir:
@@ -62,8 +63,8 @@ func Location(a Access) string {
 	return ""
 }
 
-// Copies is an Access whose files are never the store's own, as those of a directory are otherwise: for files that are
-// given to, or come from, somebody else, who could change what is stored.
+// Copies returns an Access that always copies files, while a directory store may share its own. It is for files from or
+// for another user, who could change the stored file.
 func Copies(a Access) Access { return copies{a} }
 
 type copies struct{ Access }

@@ -31,7 +31,7 @@ func check(ctx context.Context, s Store) (err error) {
 		return fmt.Errorf("check %s: read back: %w", s, err)
 	}
 	if !bytes.Equal(got, []byte(text)) {
-		return fmt.Errorf("check %s: %d bytes were written and %d other ones read back", s, len(text), len(got))
+		return fmt.Errorf("check %s: %d bytes were written, but %d different ones were read back", s, len(text), len(got))
 	}
 	return nil
 }

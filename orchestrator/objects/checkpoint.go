@@ -6,41 +6,41 @@ import (
 	"strings"
 )
 
-// BlobKey is the key of a function, by the SHA-256 of its content in hex.
+// BlobKey returns the key of a function, given the hex SHA-256 of its content.
 func BlobKey(sum string) string { return "blobs/" + sum }
 
-// Checkpoints is what the keys of all checkpoints begin with.
+// Checkpoints is the prefix of all checkpoint keys.
 const Checkpoints = "checkpoints/"
 
-// CheckpointsOf is what the keys of a sweep's checkpoints begin with.
+// CheckpointsOf returns the prefix of a sweep's checkpoint keys.
 func CheckpointsOf(sweep string) string { return Checkpoints + sweep + "/" }
 
-// Format of a checkpoint: the suffix of its key.
+// Format is the format of a checkpoint, and the suffix of its key.
 type Format string
 
 const (
-	// Safetensors is what the SDK writes.
+	// Safetensors is the format of the SDK.
 	Safetensors Format = "safetensors"
-	// Opaque is what a program wrote, in whatever way.
+	// Opaque is any other format of a program.
 	Opaque Format = "ckpt"
 )
 
-// Checkpoint is what the key of a checkpoint says: whose it is.
+// Checkpoint is the information in the key of a checkpoint.
 type Checkpoint struct {
 	Sweep string
 	Trial int32
 	Step  int64
-	// LeaseID is the lease that it was saved under.
+	// LeaseID is the lease under which it was saved.
 	LeaseID uint64
 	Format  Format
 }
 
-// Key of the checkpoint in the store.
+// Key returns the key of the checkpoint in the store.
 func (c Checkpoint) Key() string {
 	return fmt.Sprintf("%s%d/%012d-%d.%s", CheckpointsOf(c.Sweep), c.Trial, c.Step, c.LeaseID, c.Format)
 }
 
-// ParseCheckpoint reads a key; false if it is not exactly what Key writes.
+// ParseCheckpoint parses a key. It returns false unless Key would return the same.
 func ParseCheckpoint(key string) (Checkpoint, bool) {
 	var c Checkpoint
 	parts := strings.Split(strings.TrimPrefix(key, Checkpoints), "/")
@@ -63,20 +63,20 @@ func ParseCheckpoint(key string) (Checkpoint, bool) {
 	return c, (c.Format == Safetensors || c.Format == Opaque) && CheckKey(key) == nil && key == c.Key()
 }
 
-// outerSuffix ends the key of an outer optimizer's state.
+// outerSuffix is the suffix for the key of an outer optimizer's state.
 const outerSuffix = ".outer"
 
-// OuterKey is the key of what an outer optimizer left beside a checkpoint.
+// OuterKey returns the key of an outer optimizer's state for a checkpoint.
 func OuterKey(checkpoint string) string { return checkpoint + outerSuffix }
 
-// CheckpointAt reads the key of an object that is a checkpoint, or part of one: what lies under its key or beside it belongs to
-// it.
+// CheckpointAt returns the checkpoint to which an object belongs: its key is that of the checkpoint, or below it, or
+// that of its outer state.
 func CheckpointAt(key string) (Checkpoint, bool) {
 	parts := strings.SplitN(key, "/", 5)
 	return ParseCheckpoint(strings.TrimSuffix(strings.Join(parts[:min(4, len(parts))], "/"), outerSuffix))
 }
 
-// Of says whether the checkpoint is one that a trial saved under a lease.
+// Of reports whether a trial saved the checkpoint under a lease.
 func (c Checkpoint) Of(sweep string, trial int32, leaseID uint64) bool {
 	return c.Sweep == sweep && c.Trial == trial && c.LeaseID == leaseID
 }

@@ -17,20 +17,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tempDir holds objects on their way in; no key can begin with '.'.
+// tempDir has objects that are being written; keys cannot start with '.'.
 const tempDir = ".tmp"
 
-// Dir is a store in a directory, which may be shared over a network file system. A key is the path of a file, so that
-// a key cannot be the beginning of another one up to a slash.
+// Dir is a store in a directory, which may be on a network file system. A key is the path of a file, so a key cannot be
+// a parent path of another key.
 type Dir struct {
 	root string
 	made ownership
-	// freedAtOnce are the files up to so many bytes; larger ones are given back to the disk bit by bit.
+	// freedAtOnce is the maximum size of files that are deleted at once. Larger ones are truncated in small steps.
 	freedAtOnce int64
 }
 
-// OpenDir opens the store in a directory, which is made if missing, and shuts it for users other than its owner; where the
-// directory's group may write to it, for others than that group's.
+// OpenDir opens the store in a directory, which is created if missing. It removes other users' access to it, or that of
+// users outside the directory's group if that group may write to it.
 func OpenDir(path string) (*Dir, error) {
 	root, err := filepath.Abs(path)
 	if err != nil {
@@ -59,7 +59,7 @@ func (d *Dir) removeStale(before time.Time) (n int, err error) {
 				n++
 			}
 		}
-		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) { // of another user of the group
+		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) { // the directory belongs to another user of the group
 			return n, err
 		}
 	}
@@ -86,7 +86,7 @@ func (d *Dir) Put(ctx context.Context, key string, r io.Reader, size int64) erro
 	return nil
 }
 
-// writeTemp writes r into a new file beside the objects and returns its name once the file is on disk.
+// writeTemp writes r to a new temporary file, and returns its name once the file is on disk.
 func (d *Dir) writeTemp(r io.Reader) (string, error) {
 	f, err := os.CreateTemp(filepath.Join(d.root, tempDir), "put-*")
 	if err != nil {
@@ -109,8 +109,8 @@ func (d *Dir) writeTemp(r io.Reader) (string, error) {
 	return f.Name(), nil
 }
 
-// place renames a whole and synced file to its key, durably. A Delete beside it may remove a directory that has just
-// been made, because it is empty: then it is made again.
+// place renames a complete, synced file to its key, durably. A concurrent Delete may remove a directory that was just
+// created, because it is empty; then it is created again.
 func (d *Dir) place(ctx context.Context, from, key string) error {
 	to := d.path(key)
 	for attempt := 0; ; attempt++ {
@@ -130,15 +130,15 @@ func (d *Dir) place(ctx context.Context, from, key string) error {
 	}
 }
 
-// describeClash explains the one thing that a directory cannot do and a bucket can.
+// describeClash explains the case that a directory does not support but a bucket does.
 func describeClash(err error, key string) error {
 	if errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.EISDIR) || errors.Is(err, syscall.EEXIST) {
-		return fmt.Errorf("%s and a key that continues it after a slash cannot both be in a directory", key)
+		return fmt.Errorf("%s and a key below it, after a slash, cannot both exist in a directory", key)
 	}
 	return err
 }
 
-// makeParents makes the directories of a key and syncs those that it adds to.
+// makeParents creates the directories of a key, and syncs those that it changes.
 func (d *Dir) makeParents(key string) error {
 	dir := d.root
 	segments := strings.Split(key, "/")
@@ -162,7 +162,7 @@ func (d *Dir) makeParents(key string) error {
 func syncDir(path string) error {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // removed with all that was in it
+		return nil // removed with all its entries
 	}
 	if err != nil {
 		return err
@@ -192,7 +192,7 @@ func (d *Dir) GetRange(_ context.Context, key string, from, n int64) (io.ReadClo
 		return nil, err
 	}
 	if from >= info.Size() {
-		return nil, fmt.Errorf("get %s: it has %d bytes, and none at %d", key, info.Size(), from)
+		return nil, fmt.Errorf("get %s: offset %[3]d is beyond the object's %[2]d bytes", key, info.Size(), from)
 	}
 	f, err := os.Open(d.path(key))
 	if err != nil {
@@ -245,8 +245,8 @@ func (d *Dir) List(ctx context.Context, prefix string, f func(Info) bool) error 
 	return nil
 }
 
-// walk lists the directory of keys that begin with under, which is empty or ends with a slash. It goes in order of
-// keys, in which the slash after a directory's name counts.
+// walk lists the directory of keys that start with under, which is empty or ends with a slash. It follows the order of
+// keys, which includes the slash after a directory's name.
 func (d *Dir) walk(ctx context.Context, under, prefix string, f func(Info) bool) (bool, error) {
 	if err := ctx.Err(); err != nil {
 		return false, err
@@ -289,7 +289,7 @@ func (d *Dir) visit(ctx context.Context, key string, e fs.DirEntry, prefix strin
 	}
 	info, err := e.Info()
 	if errors.Is(err, fs.ErrNotExist) {
-		return true, nil // deleted meanwhile
+		return true, nil // deleted in the meantime
 	}
 	if err != nil {
 		return false, err
@@ -297,19 +297,19 @@ func (d *Dir) visit(ctx context.Context, key string, e fs.DirEntry, prefix strin
 	return f(Info{Key: key, Size: info.Size(), Modified: info.ModTime()}), nil
 }
 
-// Delete implements Store. Directories that it leaves empty go too.
+// Delete implements Store. It also removes directories that become empty.
 func (d *Dir) Delete(ctx context.Context, key string) error {
 	if err := CheckKey(key); err != nil {
 		return err
 	}
 	if info, err := os.Lstat(d.path(key)); err == nil && info.IsDir() {
-		return nil // a directory of other objects
+		return nil // a directory with other objects
 	}
 	err := d.remove(ctx, d.path(key))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
 		return fmt.Errorf("delete %s: %w", key, classify(err))
 	}
-	// Rmdir refuses what is not empty, and what is not a directory, which ends it.
+	// Rmdir fails for a directory that is not empty, and for a file; both end the loop.
 	dir := filepath.Dir(d.path(key))
 	for dir != d.root && unix.Rmdir(dir) == nil {
 		dir = filepath.Dir(dir)

@@ -69,7 +69,7 @@ func TestClashIsExplained(t *testing.T) {
 			t.Fatal(err)
 		}
 		err := d.Put(t.Context(), keys[1], strings.NewReader(""), 0)
-		if err == nil || !strings.Contains(err.Error(), "cannot both be in a directory") {
+		if err == nil || !strings.Contains(err.Error(), "cannot both exist in a directory") {
 			t.Errorf("%v: %v", keys, err)
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/minio/minio-go/v7/pkg/credentials"
 )
 
-// NewS3ForTest returns a store at an endpoint that need not know its bucket, with few retries.
+// NewS3ForTest returns a store at an endpoint, without a check of its bucket and with few retries.
 func NewS3ForTest(t *testing.T, endpoint string) *S3 {
 	t.Helper()
 	u, err := url.Parse(endpoint)
@@ -25,13 +25,13 @@ func NewS3ForTest(t *testing.T, endpoint string) *S3 {
 	return &S3{core: minio.Core{Client: client}, bucket: "bucket", name: "s3://bucket"}
 }
 
-// SetLifeForTest makes the signatures of a store hold for so long.
+// SetLifeForTest sets the life of a store's signatures.
 func SetLifeForTest(s Store, life time.Duration) {
-	s.(*S3).life = life //nolint:forcetypeassert // a test that gives another store is wrong
+	s.(*S3).life = life //nolint:forcetypeassert // tests must pass an S3 store
 }
 
-// SetClockForTest gives a handler another clock.
+// SetClockForTest sets a handler's clock.
 func (h *Handler) SetClockForTest(now func() time.Time) { h.now = now }
 
-// FreeSlowlyForTest has a store give all files back bit by bit, whatever its disk is.
+// FreeSlowlyForTest makes a store free all files in small steps, regardless of its disk.
 func (d *Dir) FreeSlowlyForTest() { d.freedAtOnce = 0 }

@@ -12,14 +12,14 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/checksum"
 )
 
-// PutFile moves a local file into a store: on success the file is gone and the object durable. A store in a directory
-// of the same file system takes the file as it is, without copying; the caller must have closed it. It returns the
-// size and the sums of what was stored.
+// PutFile moves a local file to a store: on success the local file is removed and the object durable. A directory store
+// on the same file system renames the file without copying; the caller must have closed it. It returns the size and the
+// sums of the stored object.
 func PutFile(ctx context.Context, s Access, key, path string) (size int64, sums checksum.Sums, err error) {
 	if err := CheckKey(key); err != nil {
 		return 0, checksum.Sums{}, err
 	}
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0) // a FIFO would not be opened before it is written to
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0) // with O_NONBLOCK because opening a FIFO would block
 	if err != nil {
 		return 0, checksum.Sums{}, fmt.Errorf("store %s: %w", key, err)
 	}
@@ -45,7 +45,7 @@ func PutFile(ctx context.Context, s Access, key, path string) (size int64, sums 
 	return size, sums, nil
 }
 
-// removeSame removes path unless another file has its place by now.
+// removeSame removes path, unless another file is there now.
 func removeSame(f *os.File, path string) error {
 	ours, err := f.Stat()
 	if err != nil {
@@ -61,7 +61,7 @@ func removeSame(f *os.File, path string) error {
 	return err
 }
 
-// hashFile leaves f at its beginning.
+// hashFile returns the file's size and sums. It rewinds f.
 func hashFile(ctx context.Context, f *os.File) (int64, checksum.Sums, error) {
 	info, err := f.Stat()
 	if err != nil {
@@ -94,20 +94,20 @@ func (d *Dir) takeFile(ctx context.Context, key string, f *os.File) (bool, error
 	err = os.Rename(f.Name(), temp)
 	taken := err == nil
 	if taken {
-		if err = d.place(ctx, temp, key); err != nil { // give it back, so that the caller can try again
+		if err = d.place(ctx, temp, key); err != nil { // restore it, so that the caller can retry
 			err = errors.Join(err, os.Rename(temp, f.Name()))
 		}
 	}
 	if errors.Is(err, syscall.EXDEV) {
 		err = nil
 	}
-	// Renaming a file to another name of itself does nothing: then it is still here.
+	// Renaming a file to another link of itself does nothing, so remove the rest.
 	return taken, classify(errors.Join(err, os.RemoveAll(dir)))
 }
 
-// GetFile makes a local file of an object, whole or not at all, replacing what was there. From a store in a directory
-// of the same file system it is a hard link: the file is read-only and must not be written. It returns the size and
-// the sums of what is in the file.
+// GetFile writes an object to a local file atomically, replacing an existing one. From a directory store on the same
+// file system it is a hard link: it is read-only and must not be modified. It returns the size and the sums of the
+// file.
 func GetFile(ctx context.Context, s Access, key, path string) (size int64, sums checksum.Sums, err error) {
 	part := path + ".part"
 	if err := os.Remove(part); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -117,7 +117,7 @@ func GetFile(ctx context.Context, s Access, key, path string) (size int64, sums 
 	if err == nil {
 		err = os.Rename(part, path)
 	}
-	// What failed goes; and renaming a file to another name of itself leaves both names.
+	// Remove the rest of a failure. Also, renaming a file to another link of itself leaves both.
 	if removeErr := os.Remove(part); !errors.Is(removeErr, os.ErrNotExist) {
 		err = errors.Join(err, removeErr)
 	}
@@ -135,9 +135,9 @@ func fetch(ctx context.Context, s Access, key, part string) (int64, checksum.Sum
 	if info, err := d.stat(key); err != nil {
 		return 0, checksum.Sums{}, err
 	} else if info.Mode().Perm()&0o222 != 0 || os.Link(d.path(key), part) != nil {
-		return download(ctx, s, key, part) // a file that others may write, or another file system
+		return download(ctx, s, key, part) // other users may write to the file, or it is on another file system
 	}
-	f, err := os.Open(part) // the link and not the key, which may name another object by now
+	f, err := os.Open(part) // open the link, because the key may already name another object
 	if err != nil {
 		return 0, checksum.Sums{}, err
 	}
@@ -162,7 +162,7 @@ func download(ctx context.Context, s Access, key, part string) (int64, checksum.
 	return size, h.Sums(), nil
 }
 
-// contextReader ends with ctx.
+// contextReader fails when ctx ends.
 type contextReader struct {
 	ctx context.Context //nolint:containedctx // lives as long as one call
 	r   io.Reader

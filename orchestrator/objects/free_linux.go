@@ -13,18 +13,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Where a file system is mounted to discard what is freed, as ext4 can be, it does so in the commit that frees it, and who syncs a few
-// bytes meanwhile, as the ledger does, waits: for 1 GiB, tens of milliseconds. So a large file is freed bit by bit.
+// A file system that is mounted with discard, like ext4, discards freed blocks when it commits the deletion. Meanwhile
+// a sync of a few bytes, such as that of the ledger, waits: tens of milliseconds for 1 GiB. So large files are freed in
+// small steps.
 const (
-	// freeBytes of a file are freed at once.
+	// freeBytes is the number of bytes freed per step.
 	freeBytes = 256 << 10
-	// freePause lies between two bits. The ledger's next sync takes along what was freed since its last.
+	// freePause is the pause between two steps. The ledger's next sync includes what was freed since its last one.
 	freePause = time.Millisecond
-	// freeSync bits are synced at the latest, where nobody syncs meanwhile.
+	// freeSync is the number of steps after which the file is synced if nothing else syncs.
 	freeSync = 16
 )
 
-// freedAtOnce is how large the files below a directory are at most that are freed at once: all, unless its disk discards.
+// freedAtOnce returns the maximum size of files below a directory that are deleted at once. There is a limit only if
+// the disk discards.
 func freedAtOnce(dir string) int64 {
 	if discards(dir) {
 		return freeBytes
@@ -32,7 +34,8 @@ func freedAtOnce(dir string) int64 {
 	return math.MaxInt64
 }
 
-// discards says whether what is freed below a directory is discarded as its deletion is committed. Where that cannot be told, it is not.
+// discards reports whether the file system of a directory discards freed blocks when a deletion is committed. If that
+// is unknown, it returns false.
 func discards(dir string) bool {
 	var at unix.Stat_t
 	if unix.Stat(dir, &at) != nil {
@@ -42,12 +45,12 @@ func discards(dir string) bool {
 	return err == nil && mountDiscards(string(mounts), unix.Major(at.Dev), unix.Minor(at.Dev))
 }
 
-// mountDiscards looks a device up in a file of proc_pid_mountinfo(5).
+// mountDiscards searches for a device in a file in the format of proc_pid_mountinfo(5).
 func mountDiscards(mounts string, major, minor uint32) bool {
 	device := fmt.Sprintf("%d:%d", major, minor)
 	for line := range strings.Lines(mounts) {
 		mount, fileSystem, _ := strings.Cut(line, " - ")
-		of, options := strings.Fields(mount), strings.Fields(fileSystem) // the latter a type, a source and options
+		of, options := strings.Fields(mount), strings.Fields(fileSystem) // the latter are a type, a source and options
 		if len(of) < 3 || of[2] != device || len(options) < 3 {
 			continue
 		}
@@ -60,9 +63,9 @@ func mountDiscards(mounts string, major, minor uint32) bool {
 	return false
 }
 
-// remove removes the file of an object, and gives a large one back to a disk that discards bit by bit.
+// remove removes the file of an object. On a disk that discards it frees a large file in small steps.
 func (d *Dir) remove(ctx context.Context, path string) error {
-	return d.freeing(ctx, path, func(to string) error {
+	return d.freeSlowly(ctx, path, func(to string) error {
 		if to == "" {
 			return os.Remove(path)
 		}
@@ -70,18 +73,19 @@ func (d *Dir) remove(ctx context.Context, path string) error {
 	})
 }
 
-// replace renames a file to that of an object, and gives a large one that was there back likewise.
+// replace renames a file to that of an object, and frees a large existing file in the same way.
 func (d *Dir) replace(ctx context.Context, from, path string) error {
-	return d.freeing(ctx, path, func(to string) error {
+	return d.freeSlowly(ctx, path, func(to string) error {
 		if to != "" {
-			_ = os.Link(path, to) // else what was there is freed at once
+			_ = os.Link(path, to) // if it fails, the old file is freed at once
 		}
 		return os.Rename(from, path)
 	})
 }
 
-// freeing has take move the file at path to a name that only this call knows, or "" if it is to be freed at once, and frees it bit by bit.
-func (d *Dir) freeing(ctx context.Context, path string, take func(to string) error) error {
+// freeSlowly calls take with a private name to which take must move the file at path, and then frees the file in small
+// steps. If the file may be freed at once, the name is "".
+func (d *Dir) freeSlowly(ctx context.Context, path string, take func(to string) error) error {
 	info, err := os.Lstat(path)
 	if err != nil || !info.Mode().IsRegular() || info.Size() <= d.freedAtOnce {
 		return take("")
@@ -95,12 +99,12 @@ func (d *Dir) freeing(ctx context.Context, path string, take func(to string) err
 		return errors.Join(err, os.RemoveAll(dir))
 	}
 	shrink(ctx, to)
-	_ = os.RemoveAll(dir) // or Tidy does
+	_ = os.RemoveAll(dir) // if it fails, Tidy removes it
 	return nil
 }
 
-// shrink makes a file that nobody else can open any more shorter and shorter, and says whether it did: not where somebody has it open
-// or by another name, who is to keep it. When ctx ends the rest goes at once.
+// shrink truncates a file in steps, and reports whether it did. It does not change a file that is still open elsewhere
+// or that has another link. When ctx ends, it frees the rest at once.
 func shrink(ctx context.Context, path string) bool {
 	var at unix.Stat_t
 	if unix.Lstat(path, &at) != nil || at.Nlink != 1 || os.Chmod(path, 0o600) != nil {
@@ -111,7 +115,7 @@ func shrink(ctx context.Context, path string) bool {
 		return false
 	}
 	defer func() { _ = f.Close() }()
-	// A lease to write is granted to who alone has a file open.
+	// A write lease is granted only if no other process has the file open.
 	if _, err := unix.FcntlInt(f.Fd(), unix.F_SETLEASE, unix.F_WRLCK); err != nil {
 		return false
 	}

@@ -30,7 +30,8 @@ func TestMountDiscards(t *testing.T) {
 	}
 }
 
-// A large file is made shorter bit by bit before it goes, unless somebody still has it: open, or by another name.
+// TestShrink checks that a large file is truncated in steps before it is removed, unless it is still open or has
+// another link.
 func TestShrink(t *testing.T) {
 	t.Parallel()
 	data := bytes.Repeat([]byte("0123456789abcdef"), 5*freeBytes/16)
@@ -83,7 +84,8 @@ func TestShrink(t *testing.T) {
 	}
 }
 
-// Who reads an object goes on reading it while it is deleted or replaced, and nothing is left of it afterwards.
+// TestFreedWhileRead checks that a reader can finish reading an object that is deleted or replaced, and that nothing
+// remains afterwards.
 func TestFreedWhileRead(t *testing.T) {
 	t.Parallel()
 	old := strings.Repeat("old", freeBytes)
@@ -128,8 +130,8 @@ func TestFreedWhileRead(t *testing.T) {
 	}
 }
 
-// BenchmarkSyncBesideDelete deletes an object of 1 GiB while a few bytes are synced again and again, as the ledger does. On a disk that discards
-// what is freed the longest of these syncs tells.
+// BenchmarkSyncBesideDelete deletes an object of 1 GiB while it repeatedly syncs a few bytes, like the ledger. On a
+// disk that discards, the longest sync is the result.
 func BenchmarkSyncBesideDelete(b *testing.B) {
 	const size = 1 << 30
 	for _, c := range []struct {
@@ -166,7 +168,8 @@ func BenchmarkSyncBesideDelete(b *testing.B) {
 	}
 }
 
-// longestSync is how long a few bytes took to be synced at most, while remove runs and a second more: what is freed at once is discarded after that.
+// longestSync returns the longest sync of a few bytes while remove runs and for one more second, because blocks that
+// are freed at once are discarded after that.
 func longestSync(b *testing.B, ledger *os.File, remove func()) (longest time.Duration) {
 	b.Helper()
 	over := make(chan struct{})
@@ -191,7 +194,7 @@ func longestSync(b *testing.B, ledger *os.File, remove func()) (longest time.Dur
 	}
 }
 
-// zeros are without end.
+// zeros is an endless reader of zeros.
 type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) {

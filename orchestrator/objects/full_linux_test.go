@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestFullDisk writes to a file system of 1 MB, where the system lets the test mount one.
+// TestFullDisk writes to a file system of 1 MB, if the system lets the test mount one.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()

@@ -20,11 +20,11 @@ import (
 	"github.com/minio/minio-go/v7"
 )
 
-// HandlerPath is where a Handler must be mounted.
+// HandlerPath is the path for mounting a Handler.
 const HandlerPath = "/objects/"
 
-// Handler lets others reach a store that cannot sign for itself, such as a directory, over HTTP: each request must
-// carry a signature of this Handler for that very method, key and size, which ends with time and with the process.
+// Handler serves objects over HTTP for a store that cannot sign, such as a directory. Each request must have this
+// Handler's signature for its method, key and size. Signatures expire, and end with the process.
 type Handler struct {
 	store Store
 	base  string
@@ -32,10 +32,10 @@ type Handler struct {
 	now   func() time.Time
 }
 
-// NewHandler makes a Handler that is reached at base, such as https://host:port.
+// NewHandler returns a Handler that is reached at base, such as https://host:port.
 func NewHandler(store Store, base string) *Handler {
 	key := make([]byte, sha256.Size)
-	_, _ = rand.Read(key) // never fails
+	_, _ = rand.Read(key) // it never fails
 	return &Handler{store: store, base: base, key: key, now: time.Now}
 }
 
@@ -64,19 +64,19 @@ func (h *Handler) url(method, key string, size int64) string {
 	return h.base + HandlerPath + key + "?" + query.Encode()
 }
 
-// FromHandler says whether a signed URL is of a Handler, and not of a store that signs for itself.
+// FromHandler reports whether a signed URL belongs to a Handler, and not to a store that signs itself.
 func FromHandler(u *url.URL) bool {
 	return strings.HasPrefix(u.Path, HandlerPath) && u.Query().Has("signature")
 }
 
-// sign is the signature of one request. No key holds a line's end.
+// sign returns the signature of a request. Keys do not contain newlines.
 func (h *Handler) sign(method, key string, size, expires int64) []byte {
 	mac := hmac.New(sha256.New, h.key)
 	fmt.Fprintf(mac, "%s\n%s\n%d\n%d", method, key, size, expires)
 	return mac.Sum(nil)
 }
 
-// check says what is wrong with a request's signature; "" for nothing.
+// check returns what is wrong with a request's signature, or "".
 func (h *Handler) check(r *http.Request, key string) (size int64, problem string) {
 	query := r.URL.Query()
 	size, sizeErr := strconv.ParseInt(query.Get("bytes"), 10, 64)
@@ -86,9 +86,9 @@ func (h *Handler) check(r *http.Request, key string) (size int64, problem string
 	case errors.Join(sizeErr, timeErr, hexErr) != nil:
 		return 0, "the request is not signed"
 	case !hmac.Equal(given, h.sign(r.Method, key, size, expires)):
-		return 0, "the signature is not of this server for this request"
+		return 0, "the signature does not match this request, or is from another server"
 	case h.now().Unix() >= expires:
-		return 0, "the signature has run out"
+		return 0, "the signature has expired"
 	case r.Method == http.MethodPut && r.ContentLength != size:
 		return 0, fmt.Sprintf("signed for %d bytes, not %d", size, r.ContentLength)
 	}
@@ -152,12 +152,12 @@ func (h *Handler) get(w http.ResponseWriter, r *http.Request, key string, alive 
 	}
 	w.WriteHeader(status)
 	if _, err := io.Copy(movingWriter{w: w, alive: alive}, object); err != nil {
-		panic(http.ErrAbortHandler) //nolint:forbidigo // the length tells the reader that it is not whole
+		panic(http.ErrAbortHandler) //nolint:forbidigo // the reader notices by the length that it is incomplete
 	}
 	return nil
 }
 
-// wantedRange reads a request's Range, if it is one range with a first and a last byte; others may be left out of account.
+// wantedRange parses a Range header with one range that has a first and a last byte; the server may ignore others.
 func wantedRange(header string) (first, last int64, ok bool) {
 	text, isBytes := strings.CutPrefix(header, "bytes=")
 	from, to, _ := strings.Cut(text, "-")
@@ -166,7 +166,7 @@ func wantedRange(header string) (first, last int64, ok bool) {
 	return first, last, isBytes && firstErr == nil && lastErr == nil && 0 <= first && first <= last && last < math.MaxInt64
 }
 
-// writeProblem answers as S3 does.
+// writeProblem answers like S3.
 func writeProblem(w http.ResponseWriter, status int, code, text string) {
 	data, err := xml.Marshal(minio.ErrorResponse{Code: code, Message: text})
 	if err != nil {
@@ -174,22 +174,22 @@ func writeProblem(w http.ResponseWriter, status int, code, text string) {
 	}
 	w.Header().Set("Content-Type", "application/xml")
 	w.WriteHeader(status)
-	_, _ = w.Write(data) // who asked may be gone
+	_, _ = w.Write(data) // the client may be gone
 }
 
-// stalledAfter ends a transfer of which nothing moved for so long; one that moves may take as long as it likes.
+// stalledAfter aborts a transfer that makes no progress for this long. The total time is not limited.
 const stalledAfter = time.Minute
 
-// progress puts off the time at which a transfer counts as stalled.
+// progress extends a transfer's deadline whenever it makes progress.
 type progress struct{ rc *http.ResponseController }
 
 func (p *progress) moved() {
 	at := time.Now().Add(stalledAfter)
-	// Recorders of tests have no deadlines.
+	// Test recorders do not support deadlines.
 	_, _ = p.rc.SetReadDeadline(at), p.rc.SetWriteDeadline(at)
 }
 
-// done leaves the connection to its next request without deadlines.
+// done removes the deadlines before the connection's next request.
 func (p *progress) done() {
 	_, _ = p.rc.SetReadDeadline(time.Time{}), p.rc.SetWriteDeadline(time.Time{})
 }

@@ -18,25 +18,25 @@ var (
 	prefixPattern = regexp.MustCompile(`^([A-Za-z0-9._-]+/?)*$`)
 )
 
-// CheckKey says whether key can name an object: segments of letters, digits, '.', '_' and '-' that do not begin with
+// CheckKey returns an error unless key is valid: segments of letters, digits, '.', '_' and '-' that do not start with
 // '.', separated by single slashes.
 func CheckKey(key string) error {
 	if len(key) > maxKeyBytes || !keyPattern.MatchString(key) {
-		return fmt.Errorf("object key %q: want a relative path of letters, digits, '.', '_' and '-', none of its "+
-			"segments empty or beginning with '.', at most %d bytes", key, maxKeyBytes)
+		return fmt.Errorf("object key %q: want a relative path of letters, digits, '.', '_' and '-', with no "+
+			"segment empty or starting with '.', of at most %d bytes", key, maxKeyBytes)
 	}
 	return nil
 }
 
-// checkPrefix allows any beginning of a key, also one that ends within a segment.
+// checkPrefix accepts any prefix of a key, even one that ends within a segment.
 func checkPrefix(prefix string) error {
 	if len(prefix) > maxKeyBytes || !prefixPattern.MatchString(prefix) || strings.Contains("/"+prefix, "/.") {
-		return fmt.Errorf("object prefix %q: want the beginning of a key", prefix)
+		return fmt.Errorf("object prefix %q: want the start of a key", prefix)
 	}
 	return nil
 }
 
-// checkPut checks what Put is given.
+// checkPut checks the arguments of Put.
 func checkPut(key string, size int64) error {
 	if err := CheckKey(key); err != nil {
 		return err
@@ -47,7 +47,7 @@ func checkPut(key string, size int64) error {
 	return nil
 }
 
-// exactReader gives size bytes of r, ends with ctx, and makes a reader that has fewer an error.
+// exactReader reads size bytes of r. It fails when ctx ends, or if r has fewer bytes.
 type exactReader struct {
 	ctx  context.Context //nolint:containedctx // lives as long as one call
 	r    io.Reader
@@ -68,18 +68,18 @@ func (e *exactReader) Read(p []byte) (int, error) {
 		return n, &shortError{missing: e.left}
 	}
 	if errors.Is(err, io.EOF) {
-		err = nil // the next call says so
+		err = nil // the next call returns it
 	}
 	return n, err
 }
 
-// shortError says that the caller's reader ended early: its fault, not the store's.
+// shortError means that the caller's reader ended early: the store is not at fault.
 type shortError struct{ missing int64 }
 
 // Error implements error.
 func (e *shortError) Error() string { return fmt.Sprintf("the data ended %d bytes early", e.missing) }
 
-// classify marks an error of the system or of the network as ErrFull, ErrNotFound or ErrUnavailable.
+// classify marks an error of the system or the network as ErrFull, ErrNotFound or ErrUnavailable.
 func classify(err error) error {
 	var network net.Error
 	switch {

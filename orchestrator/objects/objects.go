@@ -9,24 +9,24 @@ import (
 )
 
 // Store keeps objects by key. Keys are relative slash-separated paths of letters, digits, '.', '_' and '-'. Every
-// method may be called concurrently. An object is there whole or not at all, also after a crash during Put.
+// method is safe for concurrent use. Objects are written atomically, even if Put crashes.
 type Store interface {
-	// Put stores size bytes from r under key, replacing what was there, and returns once they are durable.
+	// Put stores size bytes from r under key, replaces an existing object, and returns once the object is durable.
 	Put(ctx context.Context, key string, r io.Reader, size int64) error
-	// Get opens an object; ErrNotFound if there is none.
+	// Get opens an object, or returns ErrNotFound.
 	Get(ctx context.Context, key string) (io.ReadCloser, error)
-	// GetRange opens up to n bytes of an object from a byte on, fewer if it ends before; ErrNotFound if there is none, and some
-	// other error if it has no such byte.
+	// GetRange opens up to n bytes of an object from an offset, fewer at its end. It returns ErrNotFound if the object
+	// does not exist, and another error if the offset is beyond its end.
 	GetRange(ctx context.Context, key string, from, n int64) (io.ReadCloser, error)
-	// Stat describes an object; ErrNotFound if there is none.
+	// Stat describes an object, or returns ErrNotFound.
 	Stat(ctx context.Context, key string) (Info, error)
-	// List calls f for every object whose key begins with prefix, in order of keys, until f returns false.
+	// List calls f for every object whose key starts with prefix, ordered by key, until f returns false.
 	List(ctx context.Context, prefix string, f func(Info) bool) error
-	// Delete removes an object; removing what is not there is no error.
+	// Delete removes an object. A missing object is not an error.
 	Delete(ctx context.Context, key string) error
-	// Check proves that objects can be written, read and deleted.
+	// Check tests that objects can be written, read and deleted.
 	Check(ctx context.Context) error
-	// String names the store without its secrets, as a URL.
+	// String returns the store's URL without secrets.
 	String() string
 }
 
@@ -38,10 +38,10 @@ type Info struct {
 }
 
 var (
-	// ErrNotFound says that there is no object of that key.
+	// ErrNotFound means that there is no object with that key.
 	ErrNotFound = errors.New("object not found")
-	// ErrFull says that the store has no room; trying again helps once somebody makes room.
+	// ErrFull means that the store is full; a retry can succeed after space is freed.
 	ErrFull = errors.New("object store is full")
-	// ErrUnavailable says that the store cannot be reached now; trying again may help.
+	// ErrUnavailable means that the store cannot be reached now; a retry may succeed.
 	ErrUnavailable = errors.New("object store is unavailable")
 )

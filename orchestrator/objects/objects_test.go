@@ -28,7 +28,7 @@ const (
 	password = "outbid-test-password"
 )
 
-// TestMain sets, for all tests, which run side by side, the credentials and a trusted certificate.
+// TestMain sets credentials and a trusted certificate for all tests, which run in parallel.
 func TestMain(m *testing.M) {
 	code, err := run(m)
 	if err != nil {
@@ -44,7 +44,7 @@ func run(m *testing.M) (int, error) {
 		return 1, err
 	}
 	defer os.RemoveAll(dir)
-	server := httptest.NewTLSServer(nil) // every such server has the same certificate
+	server := httptest.NewTLSServer(nil) // all such servers have the same certificate
 	cert := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
 	server.Close()
 	own, err := ownAuthority(dir)
@@ -80,7 +80,7 @@ func TestDir(t *testing.T) {
 	objectstest.Run(t, func(t *testing.T) objects.Store { return open(t, t.TempDir()) })
 }
 
-// TestDirThatDiscards is TestDir on a disk to which files of any size are given back bit by bit.
+// TestDirThatDiscards is TestDir on a disk that frees files of any size in small steps.
 func TestDirThatDiscards(t *testing.T) {
 	t.Parallel()
 	objectstest.Run(t, func(t *testing.T) objects.Store {
@@ -98,7 +98,7 @@ func TestS3InMemory(t *testing.T) {
 		t.Skip("TestMinio tests the same on a real server")
 	}
 	t.Parallel()
-	// Over TLS, because the fake keeps the chunk signatures of plain HTTP in what it stores.
+	// Use TLS, because over plain HTTP the fake stores the chunk signatures too.
 	server := httptest.NewTLSServer(gofakes3.New(s3mem.New()).Server())
 	t.Cleanup(server.Close)
 	urls := objectstest.URLs(server.URL)
@@ -225,7 +225,8 @@ func TestAnswersOfTheServer(t *testing.T) {
 	}
 }
 
-// A MinIO that removes an object denies who stores another beside it at that moment, whom it allowed before.
+// TestDeniedBesideARemoval checks that a denial by MinIO during the removal of a neighbouring object counts as
+// temporary after an earlier success.
 func TestDeniedBesideARemoval(t *testing.T) {
 	t.Parallel()
 	var puts atomic.Int32
@@ -247,10 +248,11 @@ func TestDeniedBesideARemoval(t *testing.T) {
 	}
 }
 
-// A server that takes connections and never answers is away as one that takes none is.
+// TestNobodyAnswers checks that a server that accepts connections but never answers is unavailable, like one that
+// rejects them.
 func TestNobodyAnswers(t *testing.T) {
 	t.Parallel()
-	silent, err := net.Listen("tcp", "127.0.0.1:0") // the kernel takes connections
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts connections
 	if err != nil {
 		t.Fatal(err)
 	}

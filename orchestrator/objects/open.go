@@ -20,9 +20,10 @@ const awsEndpoint = "https://s3.amazonaws.com"
 var bucketPattern = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$`)
 
 // Open opens a store named by a path, by file:///path, or by s3://bucket/prefix?endpoint=http://host:port&region=name.
-// Without endpoint it is AWS. Credentials come from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, from MINIO_ROOT_USER
-// and MINIO_ROOT_PASSWORD, from ~/.aws/credentials, or from the instance's role. A directory or bucket that is missing is made. A server that is
-// away is no error: the store is unavailable until it answers, and its bucket is looked for then.
+// The default endpoint is AWS. Credentials come from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, from MINIO_ROOT_USER
+// and MINIO_ROOT_PASSWORD, from ~/.aws/credentials, or from the instance's role. A missing directory or bucket is
+// created. An unreachable server is not an error: the store is unavailable until it answers, and its bucket is checked
+// then.
 func Open(ctx context.Context, store string) (Store, error) {
 	if store == "" {
 		return nil, errors.New("object store: no path or URL given")
@@ -57,7 +58,7 @@ func openDir(path string) (Store, error) {
 	return d, nil
 }
 
-// withoutURL drops the URL from an error, because it may hold a secret.
+// withoutURL removes the URL from an error, because it may contain a secret.
 func withoutURL(err error) error {
 	var parse *url.Error
 	if errors.As(err, &parse) {
@@ -66,7 +67,7 @@ func withoutURL(err error) error {
 	return err
 }
 
-// location is what the parts of an s3 URL say.
+// location has the parts of an s3 URL.
 type location struct {
 	bucket, prefix, region string
 	endpoint               *url.URL
@@ -134,19 +135,20 @@ func openS3(ctx context.Context, u *url.URL) (Store, error) {
 	}
 	short, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
-	err = s.reach(short)
-	away := errors.Is(err, ErrUnavailable) || short.Err() != nil // it answers no, or not at all
+	err = s.ensureBucket(short)
+	away := errors.Is(err, ErrUnavailable) || short.Err() != nil // it answers with an error or not at all
 	if err != nil && (ctx.Err() != nil || !away) {
 		return nil, fmt.Errorf("object store %w", err)
 	}
 	return s, nil
 }
 
-// openTimeout is how long Open looks for a server that may be away.
+// openTimeout is how long Open waits for a server.
 const openTimeout = 5 * time.Second
 
-// reach makes the bucket if it is not there, once: the server may have been away when the store was opened.
-func (s *S3) reach(ctx context.Context) error {
+// ensureBucket creates the bucket if it is missing, once, because the server may have been unreachable when the store was
+// opened.
+func (s *S3) ensureBucket(ctx context.Context) error {
 	if s.reached.Load() {
 		return nil
 	}
@@ -157,16 +159,16 @@ func (s *S3) reach(ctx context.Context) error {
 	return nil
 }
 
-// metadataEnv names the instance's metadata service, as AWS's own tools have it.
+// metadataEnv names the instance's metadata service, as in AWS's tools.
 const metadataEnv = "AWS_EC2_METADATA_SERVICE_ENDPOINT"
 
-// findCredentials looks in the environment, in the user's AWS file, and asks the instance for its role: for AWS itself, or
-// where the environment says whom to ask. Elsewhere asking would hang.
+// findCredentials looks in the environment and in the user's AWS file. It asks for the instance's role only with AWS
+// itself, or if the environment names a service; elsewhere the request would hang.
 func findCredentials(at location) (*credentials.Credentials, error) {
 	providers := []credentials.Provider{
 		&credentials.EnvAWS{}, &credentials.EnvMinio{}, &credentials.FileAWSCredentials{},
 	}
-	if at.endpoint.String() == awsEndpoint || strings.HasSuffix(at.endpoint.Hostname(), ".amazonaws.com") || toldWhomToAsk() {
+	if at.endpoint.String() == awsEndpoint || strings.HasSuffix(at.endpoint.Hostname(), ".amazonaws.com") || hasCredentialsService() {
 		providers = append(providers, &credentials.IAM{Region: os.Getenv("AWS_REGION"), Endpoint: os.Getenv(metadataEnv)})
 	}
 	creds := credentials.NewChainCredentials(providers)
@@ -181,15 +183,16 @@ func findCredentials(at location) (*credentials.Credentials, error) {
 	return creds, nil
 }
 
-// toldWhomToAsk says whether the environment names a service that gives an instance, a task or a pod its credentials.
-func toldWhomToAsk() bool {
+// hasCredentialsService reports whether the environment names a service that provides the credentials of an instance, a task or
+// a pod.
+func hasCredentialsService() bool {
 	return slices.ContainsFunc([]string{
 		metadataEnv, "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "AWS_CONTAINER_CREDENTIALS_FULL_URI", "AWS_WEB_IDENTITY_TOKEN_FILE",
 	}, func(name string) bool { return os.Getenv(name) != "" })
 }
 
-// makeBucket makes the bucket if it is missing. Credentials that may not ask for it may still use it: then the first
-// use tells.
+// makeBucket creates the bucket if it is missing. Credentials that may not check for the bucket may still be allowed to
+// use it, so the first use decides.
 func (s *S3) makeBucket(ctx context.Context, region string) error {
 	exists, err := s.core.BucketExists(ctx, s.bucket)
 	if minio.ToErrorResponse(err).Code == "AccessDenied" {
@@ -200,7 +203,7 @@ func (s *S3) makeBucket(ctx context.Context, region string) error {
 	}
 	err = s.core.MakeBucket(ctx, s.bucket, minio.MakeBucketOptions{Region: region})
 	switch minio.ToErrorResponse(err).Code {
-	case "BucketAlreadyOwnedByYou", "BucketAlreadyExists": // somebody was faster
+	case "BucketAlreadyOwnedByYou", "BucketAlreadyExists": // another process was faster
 		return nil
 	}
 	return s.classify(err)

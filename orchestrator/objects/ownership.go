@@ -9,28 +9,28 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Who may read a store in a directory. Code that a trial runs is another user's, often on the same machine, and must not
-// read what trials of others have stored. So the store is its owner's alone; or, if the directory was made for a group
-// (its group may write to it: chmod 2770), that group's too.
+// Access control of a directory store. A trial's code often runs as another user on the same machine, and must not read
+// other trials' data. So only the owner can access the store. If the directory was made for a group, which can write to
+// it (chmod 2770), that group can too.
 const (
-	// ownDir and ownFile are the modes of what is stored. Nobody may write to a file: an object may share it with a copy handed
-	// out by GetFile.
+	// ownDir and ownFile are the modes of stored files. Files are not writable, because an object may share its file
+	// with one that GetFile returned.
 	ownDir, ownFile fs.FileMode = 0o700, 0o400
-	// groupDir and groupFile are those where a group shares the store. What is made in a directory has its group.
+	// groupDir and groupFile are the modes if a group shares the store. Entries of a directory inherit its group.
 	groupDir, groupFile fs.FileMode = 0o770 | fs.ModeSetgid, 0o440
 )
 
-// ownership is whose what a store makes is, and with which modes.
+// ownership is the owner and the modes of the store's files.
 type ownership struct {
 	dir, file fs.FileMode
 	uid       int
 }
 
-// openRoot makes the directory of a store if it is missing, shuts it for everybody whom it is not for, and says whose it is.
-// A process of another user, such as a worker that is root, gives the owner what it stores.
+// openRoot creates the directory of a store if it is missing, removes the access of others, and returns its ownership.
+// A process of another user, such as a worker run by root, gives its files to the owner.
 func openRoot(root string) (ownership, error) {
 	o := ownership{dir: ownDir, file: ownFile}
-	if err := os.MkdirAll(filepath.Dir(root), 0o755); err != nil { //nolint:gosec // not the store's
+	if err := os.MkdirAll(filepath.Dir(root), 0o755); err != nil { //nolint:gosec // not part of the store
 		return o, err
 	}
 	if err := os.Mkdir(root, ownDir); err != nil && !errors.Is(err, fs.ErrExist) {
@@ -50,7 +50,7 @@ func openRoot(root string) (ownership, error) {
 	}
 	if right := mode&o.dir.Perm() | o.dir&fs.ModeSetgid; mode != right {
 		if err := os.Chmod(root, right); err != nil && !errors.Is(err, fs.ErrPermission) {
-			return o, err // a process that is not its owner's leaves it as it is
+			return o, err // a process of another user does not change it
 		}
 	}
 	if err := o.mkdir(filepath.Join(root, tempDir)); err != nil && !errors.Is(err, fs.ErrExist) {
@@ -59,29 +59,29 @@ func openRoot(root string) (ownership, error) {
 	return o, nil
 }
 
-// mkdir makes a directory of the store.
+// mkdir creates a directory of the store.
 func (o ownership) mkdir(path string) error {
 	if err := os.Mkdir(path, o.dir.Perm()); err != nil {
 		return err
 	}
-	if o.dir != ownDir { // the process's umask does not count
+	if o.dir != ownDir { // override the process's umask
 		if err := os.Chmod(path, o.dir); err != nil {
 			return err
 		}
 	}
-	return o.given(os.Lchown(path, o.uid, -1))
+	return o.ignorePermission(os.Lchown(path, o.uid, -1))
 }
 
-// seal gives a file that is to be stored its mode and its owner.
+// seal sets the mode and the owner of a file to be stored.
 func (o ownership) seal(f *os.File) error {
 	if err := f.Chmod(o.file); err != nil {
 		return err
 	}
-	return o.given(f.Chown(o.uid, -1))
+	return o.ignorePermission(f.Chown(o.uid, -1))
 }
 
-// given returns what went wrong as what was made was given to the owner of the store. A process that may not do that keeps it.
-func (o ownership) given(err error) error {
+// ignorePermission returns the error of changing the owner. A process without that permission keeps the file.
+func (o ownership) ignorePermission(err error) error {
 	if errors.Is(err, fs.ErrPermission) {
 		return nil
 	}

@@ -12,14 +12,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// stored puts objects into a store, in the ways in which they come, and returns everything that is in its directory.
+// stored puts objects into a store in different ways, and returns all files in its directory.
 func stored(t *testing.T, d *Dir) map[string]fs.FileInfo {
 	t.Helper()
 	if err := d.Put(t.Context(), "checkpoints/a-1/0/put", strings.NewReader("weights"), 7); err != nil {
 		t.Fatal(err)
 	}
 	file := filepath.Join(filepath.Dir(d.root), "file")
-	if err := os.WriteFile(file, []byte("weights"), 0o666); err != nil { //nolint:gosec // as a trial may
+	if err := os.WriteFile(file, []byte("weights"), 0o666); err != nil { //nolint:gosec // like a trial
 		t.Fatal(err)
 	}
 	if _, _, err := PutFile(t.Context(), d, "checkpoints/a-1/0/file", file); err != nil {
@@ -51,7 +51,8 @@ func modesAre(t *testing.T, found map[string]fs.FileInfo, dir, file fs.FileMode)
 	}
 }
 
-// H1: what is stored is the owner's alone, also in a directory that was there before, as earlier versions made it.
+// TestAStoreIsItsOwnersAlone (H1) checks that only the owner can access stored objects, even in a directory from an
+// earlier version.
 func TestAStoreIsItsOwnersAlone(t *testing.T) {
 	t.Parallel()
 	for name, before := range map[string]fs.FileMode{"new": 0, "of before": 0o755, "open to read": 0o750, "sticky": 0o755 | fs.ModeSticky} {
@@ -63,7 +64,7 @@ func TestAStoreIsItsOwnersAlone(t *testing.T) {
 				if err := os.MkdirAll(filepath.Dir(old), 0o755); err != nil {
 					t.Fatal(err)
 				}
-				if err := os.WriteFile(old, []byte("weights"), 0o444); err != nil { //nolint:gosec // as it was
+				if err := os.WriteFile(old, []byte("weights"), 0o444); err != nil { //nolint:gosec // like an earlier version
 					t.Fatal(err)
 				}
 				if err := os.Chmod(root, before); err != nil {
@@ -88,13 +89,13 @@ func TestAStoreIsItsOwnersAlone(t *testing.T) {
 	}
 }
 
-// readAs has another user read a file, if this process may do that.
+// readAs makes another user read a file, if this process is allowed to.
 func readAs(t *testing.T, path string, uid, gid uint32) (out string, ok bool) {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("only root can act as other users")
 	}
-	for dir := filepath.Dir(path); dir != "/"; dir = filepath.Dir(dir) { // the test's own directories are not in the way
+	for dir := filepath.Dir(path); dir != "/"; dir = filepath.Dir(dir) { // make the test's own directories accessible
 		if info, err := os.Stat(dir); err == nil && strings.Contains(dir, "/Test") && !strings.Contains(dir, "/store") {
 			_ = os.Chmod(dir, info.Mode()|0o011)
 		}
@@ -105,7 +106,7 @@ func readAs(t *testing.T, path string, uid, gid uint32) (out string, ok bool) {
 	return string(text), err == nil
 }
 
-// A directory that was made for a group is shared with that group and with no one else.
+// TestAStoreOfAGroup checks that a directory that was made for a group is accessible only to that group.
 func TestAStoreOfAGroup(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
@@ -119,7 +120,7 @@ func TestAStoreOfAGroup(t *testing.T) {
 	if err := os.Chown(root, -1, group); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Chmod(root, 0o777); err != nil { //nolint:gosec // it is to be shut
+	if err := os.Chmod(root, 0o777); err != nil { //nolint:gosec // the store must remove this access
 		t.Fatal(err)
 	}
 	d, err := OpenDir(root)
@@ -140,8 +141,8 @@ func TestAStoreOfAGroup(t *testing.T) {
 	}
 }
 
-// A worker that is root stores for a server that is not: what it makes is the owner's of the directory, who may read and
-// delete it.
+// TestAStoreOfAnotherUser checks that files stored by a worker run by root belong to the directory's owner, who can
+// read and delete them.
 func TestAStoreOfAnotherUser(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {

@@ -18,17 +18,17 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// ErrRefused says that the object is not for who asked; trying again does not help.
+// ErrRefused means that the client may not access the object; a retry does not help.
 var ErrRefused = errors.New("access refused")
 
-// SignFunc asks for the right to one object: to read it, or with write to store size bytes of it. Its error wraps
-// ErrRefused if the answer is no, ErrUnavailable if there is none now.
+// SignFunc requests the right to one object: to read it, or with write to store size bytes. Its error wraps ErrRefused
+// for a denial, or ErrUnavailable if it gets no answer now.
 type SignFunc func(ctx context.Context, key string, write bool, size int64) (Signed, error)
 
-// Presigned is the Access of who has no credentials of the store and asks for every object. A signature is asked for
-// anew at every call, so that one that has run out is replaced by trying again.
+// Presigned is an Access for clients without store credentials, which request a signature for every object. Each call
+// requests a new signature, so that a retry replaces an expired one.
 type Presigned struct {
-	// Sign asks for the right to an object.
+	// Sign requests the right to an object.
 	Sign SignFunc
 	// Client makes the requests.
 	Client *http.Client
@@ -36,7 +36,7 @@ type Presigned struct {
 	Name func() string
 
 	mu sync.Mutex
-	// reads are the rights to objects that are read in ranges, by key, and when each was given.
+	// reads has the rights to objects that are read in ranges, by key.
 	reads map[string]readRight
 }
 
@@ -46,15 +46,15 @@ type readRight struct {
 	at  time.Time
 }
 
-// keepRight is how long the right to an object is kept for its next range; it holds for signedFor at least.
+// keepRight is how long the right to an object is reused for its next range; it is valid for at least signedFor.
 const keepRight = signedFor / 4
 
 const (
-	// partsAtOnce are stored side by side.
+	// partsAtOnce is how many parts are stored concurrently.
 	partsAtOnce = 4
-	// partTries is how often one part is tried before the whole upload is given up.
+	// partTries is how often a part is tried before the upload fails.
 	partTries = 4
-	// maxAnswer bounds what is read of an answer that is no object, in bytes.
+	// maxAnswer limits the bytes read of an answer that is not an object.
 	maxAnswer = 1 << 20
 )
 
@@ -93,7 +93,7 @@ func (p *Presigned) GetRange(ctx context.Context, key string, from, n int64) (io
 	req.Header.Set("Range", fmt.Sprintf("bytes=%d-%d", from, from+n-1))
 	resp, err := p.send(req)
 	if err != nil {
-		p.forget(key) // its signature may be what is not taken
+		p.forget(key) // the server may have rejected the signature
 		return nil, fmt.Errorf("get %s from %s: %w", key, p, err)
 	}
 	body := &classified{ReadCloser: resp.Body, store: p, key: key}
@@ -107,7 +107,7 @@ func (p *Presigned) GetRange(ctx context.Context, key string, from, n int64) (io
 	return section{io.LimitReader(body, n), body}, nil
 }
 
-// readRight is the right to read an object, asked for anew now and then.
+// readRight returns the right to read an object, and renews it regularly.
 func (p *Presigned) readRight(ctx context.Context, key string) (string, error) {
 	p.mu.Lock()
 	right, ok := p.reads[key]
@@ -166,16 +166,16 @@ func (p *Presigned) put(ctx context.Context, url string, r io.Reader, size int64
 	if err != nil {
 		return "", err
 	}
-	return resp.Header.Get("ETag"), finish(resp)
+	return resp.Header.Get("ETag"), drainBody(resp)
 }
 
-// finish reads an answer to its end, so that its connection can be used again.
-func finish(resp *http.Response) error {
+// drainBody reads an answer to its end, so that its connection can be reused.
+func drainBody(resp *http.Response) error {
 	_, err := io.Copy(io.Discard, io.LimitReader(resp.Body, maxAnswer))
 	return errors.Join(err, resp.Body.Close())
 }
 
-// do makes one request and returns an answer that says that it was done.
+// do makes a request, and returns the answer if it is a success.
 func (p *Presigned) do(ctx context.Context, method, target string, r io.Reader, size int64) (*http.Response, error) {
 	if size == 0 {
 		r = http.NoBody
@@ -203,8 +203,7 @@ func (p *Presigned) send(req *http.Request) (*http.Response, error) {
 	return nil, errors.Join(answerError(resp), resp.Body.Close())
 }
 
-// answerError is what an answer says that is not the object. A signature that is not taken may have run out, so a new one may
-// help.
+// answerError returns the error in an answer. A rejected signature may have expired, so a new one may help.
 func answerError(resp *http.Response) error {
 	answer := minio.ErrorResponse{Code: resp.Status, Message: resp.Status}
 	if err := xml.NewDecoder(io.LimitReader(resp.Body, maxAnswer)).Decode(&answer); err != nil {
@@ -212,12 +211,12 @@ func answerError(resp *http.Response) error {
 	}
 	answer.StatusCode = resp.StatusCode
 	if resp.StatusCode == http.StatusForbidden {
-		return fmt.Errorf("%w: it does not take the server's signature: %s: %s", ErrUnavailable, answer.Code, answer.Message)
+		return fmt.Errorf("%w: it rejects the server's signature: %s: %s", ErrUnavailable, answer.Code, answer.Message)
 	}
 	return classifyS3(answer, "")
 }
 
-// completion is the list of parts that makes one object of them.
+// completion is the list of parts of a complete object.
 type completion struct {
 	XMLName xml.Name             `xml:"CompleteMultipartUpload"`
 	Parts   []minio.CompletePart `xml:"Part"`
@@ -231,17 +230,18 @@ func (p *Presigned) putParts(ctx context.Context, signed Signed, r io.Reader, si
 	if err == nil {
 		return nil
 	}
-	// Parts that nobody completes would take room.
+	// Abort, because unfinished parts would use space.
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
 	if resp, abortErr := p.do(last, http.MethodDelete, signed.Abort, http.NoBody, 0); abortErr == nil {
-		_ = finish(resp)
+		_ = drainBody(resp)
 	}
 	return err
 }
 
-// storeParts stores the parts of a file side by side. Of anything else it keeps some parts in memory, so that one is stored
-// while the next is read; those too large for that are stored one after another as they are read, and are not tried again.
+// storeParts stores the parts of a file concurrently. For other readers it buffers some parts in memory, so that one is
+// stored while the next is read. Parts too large for that are stored one after another as they are read, and are not
+// retried.
 func (p *Presigned) storeParts(ctx context.Context, signed Signed, r io.Reader, size int64) ([]minio.CompletePart, error) {
 	parts := make([]minio.CompletePart, len(signed.Parts))
 	group, ctx := errgroup.WithContext(ctx)
@@ -268,7 +268,7 @@ func (p *Presigned) storeParts(ctx context.Context, signed Signed, r io.Reader, 
 		case kept == nil:
 			parts[i].ETag, err = p.put(ctx, url, r, n)
 		default:
-			data := <-kept // those that store give theirs back, whatever becomes of it
+			data := <-kept // uploads return their buffers, whatever their result
 			if int64(len(data)) < n {
 				data = partBuffer(n)
 			}
@@ -291,14 +291,15 @@ func (p *Presigned) storeParts(ctx context.Context, signed Signed, r io.Reader, 
 	if err := group.Wait(); err != nil {
 		return nil, err
 	}
-	freeParts(kept) // not of one that failed: a request that is given up may still read its part
+	freeParts(kept) // not after a failure: a cancelled request may still read its part
 	return parts, nil
 }
 
-// partBuffers are of uploads that ended: making and clearing one for each part of every average took a tenth of its processor time.
-var partBuffers sync.Pool //nolint:gochecknoglobals // of *[]byte
+// partBuffers has buffers of finished uploads. Allocating and clearing a buffer for each part of every average took a
+// tenth of its CPU time.
+var partBuffers sync.Pool //nolint:gochecknoglobals // contains *[]byte
 
-// partBuffer is a buffer of n bytes, or more.
+// partBuffer returns a buffer of at least n bytes.
 func partBuffer(n int64) []byte {
 	if b, ok := partBuffers.Get().(*[]byte); ok && int64(len(*b)) >= n {
 		return *b
@@ -306,7 +307,7 @@ func partBuffer(n int64) []byte {
 	return make([]byte, n)
 }
 
-// freeParts leaves buffers to other uploads.
+// freeParts returns buffers to the pool.
 func freeParts(kept <-chan []byte) {
 	for {
 		select {
@@ -320,7 +321,7 @@ func freeParts(kept <-chan []byte) {
 	}
 }
 
-// fileAt is r's file and where it stands in it, nil if it is none.
+// fileAt returns the file behind r and its offset, or nil if r is not a file.
 func fileAt(r io.Reader) (io.ReaderAt, int64) {
 	f, ok := r.(*os.File)
 	if !ok {
@@ -350,7 +351,8 @@ func (p *Presigned) putPart(ctx context.Context, url string, part io.ReadSeeker,
 	}
 }
 
-// complete makes an object of its parts. The answer says 200 before it is known whether that works: its body tells.
+// complete combines an object's parts. The server answers 200 before it knows whether that succeeds, so the body has
+// the result.
 func (p *Presigned) complete(ctx context.Context, url string, parts []minio.CompletePart) error {
 	list, err := xml.Marshal(completion{Parts: parts})
 	if err != nil {

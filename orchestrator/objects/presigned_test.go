@@ -20,7 +20,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/objects/objectstest"
 )
 
-// signing asks a signer for every object, as the orchestrator does for workers.
+// signing requests a signature for every object, like the server for workers.
 func signing(signer objects.Signer) objects.SignFunc {
 	return func(ctx context.Context, key string, write bool, size int64) (objects.Signed, error) {
 		if write {
@@ -34,7 +34,7 @@ func presigned(sign objects.SignFunc) *objects.Presigned {
 	return &objects.Presigned{Sign: sign, Client: &http.Client{}, Name: func() string { return "a store" }}
 }
 
-// through is a store that is read and written through signatures alone.
+// through is a store that is read and written only through signatures.
 type through struct {
 	objects.Store
 	access objects.Access
@@ -100,7 +100,7 @@ func TestPresignedAgainstVersity(t *testing.T) {
 	})
 }
 
-// signedThrough is a store whose objects are reached by presigned URLs.
+// signedThrough is a store whose objects are accessed by presigned URLs.
 func signedThrough(t *testing.T, url string) through {
 	t.Helper()
 	s := open(t, url)
@@ -111,7 +111,7 @@ func signedThrough(t *testing.T, url string) through {
 	return through{s, presigned(signing(signer))}
 }
 
-// startMinio starts one that lets in who has this test's credentials.
+// startMinio starts a MinIO with this test's credentials.
 func startMinio(t *testing.T) *objectstest.Minio {
 	t.Helper()
 	m := objectstest.StartMinio(t)
@@ -121,7 +121,7 @@ func startMinio(t *testing.T) *objectstest.Minio {
 	return m
 }
 
-// status is what a server answers to a request that nobody but a thief would make.
+// status returns a server's answer to a forged request.
 func status(t *testing.T, method, target, content string) int {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, target, strings.NewReader(content))
@@ -136,7 +136,7 @@ func status(t *testing.T, method, target, content string) int {
 	return resp.StatusCode
 }
 
-// mustBindOne fails if the right to one object lets anybody do anything else.
+// mustBindOne fails if the right to one object permits anything else.
 func mustBindOne(t *testing.T, store objects.Store, signer objects.Signer) {
 	t.Helper()
 	ctx := t.Context()
@@ -200,7 +200,8 @@ func TestASignatureIsForOneObjectAndOneMethod(t *testing.T) {
 	})
 }
 
-// A part's right is for that part of that upload; what is given up leaves nothing.
+// TestPartsAreBoundToo checks that the right to a part is valid only for that part of that upload, and that an aborted
+// upload leaves nothing.
 func TestPartsAreBoundToo(t *testing.T) {
 	t.Parallel()
 	m := startMinio(t)
@@ -232,7 +233,7 @@ func TestPartsAreBoundToo(t *testing.T) {
 	if status(t, http.MethodDelete, signed.Abort, "") != http.StatusNoContent {
 		t.Error("an upload could not be given up")
 	}
-	if left := m.Parts(t); len(left) > 0 { // MinIO itself lists none
+	if left := m.Parts(t); len(left) > 0 { // MinIO itself does not list them
 		t.Errorf("parts are left: %v", left)
 	}
 }
@@ -241,7 +242,7 @@ type failing struct{ err error }
 
 func (f *failing) Read([]byte) (int, error) { return 0, f.err }
 
-// A signature that has run out is refused, which tells the caller to try again, and that takes a new one.
+// TestASignatureRunsOut checks that an expired signature is rejected as temporary, and that a retry uses a new one.
 func TestASignatureRunsOut(t *testing.T) {
 	t.Parallel()
 	dir, h := handled(t)
@@ -344,8 +345,8 @@ func TestPresignedAnswers(t *testing.T) {
 	}
 }
 
-// What a file that came from a directory is turned into does not change what is stored there, nor does who still has a
-// file open that went there.
+// TestCopiesAreNotTheStoresFiles checks that changes to a file read from a directory store, or to a file handle that
+// was stored there, do not change the stored object.
 func TestCopiesAreNotTheStoresFiles(t *testing.T) {
 	t.Parallel()
 	dir := open(t, t.TempDir())

@@ -10,38 +10,38 @@ import (
 )
 
 const (
-	// rangeBytes is how much one request asks for where an object is read in order.
+	// rangeBytes is the size of one request for an object that is read sequentially.
 	rangeBytes = 64 << 20
-	// rangeTries is how often a read is tried while the store is unavailable; the pauses between grow to some seconds.
+	// rangeTries is how often a read is tried while the store is unavailable; the delays grow to some seconds.
 	rangeTries = 6
 )
 
-// checkRange checks what GetRange is given.
+// checkRange checks the arguments of GetRange.
 func checkRange(key string, from, n int64) error {
 	if err := CheckKey(key); err != nil {
 		return err
 	}
 	if from < 0 || n <= 0 {
-		return fmt.Errorf("get %s: %d bytes from %d on: want at least one, from at least 0 on", key, n, from)
+		return fmt.Errorf("get %s: %d bytes from offset %d: want at least one byte, and an offset of at least 0", key, n, from)
 	}
 	return nil
 }
 
-// Ranged reads an object in place, as a file of known size: it implements io.ReaderAt and copies nothing to disk. Reads that
-// follow each other share one request, of which no more is read than is asked for: memory is the caller's.
+// Ranged reads an object of known size without a copy on disk; it implements io.ReaderAt. Sequential reads share one
+// request, and only the requested bytes are read from it, so the caller controls the memory.
 type Ranged struct {
-	ctx   context.Context //nolint:containedctx // ReadAt has none
+	ctx   context.Context //nolint:containedctx // ReadAt does not have a context
 	store Access
 	key   string
 	size  int64
 
 	mu   sync.Mutex
-	body io.ReadCloser // the request that is read in order; nil for none
-	left int64         // what is left of it, in bytes
-	at   int64         // where the next read in order begins
+	body io.ReadCloser // the open sequential request, or nil
+	left int64         // its remaining bytes
+	at   int64         // offset of the next sequential read
 }
 
-// NewRanged reads an object of size bytes until ctx ends. Close it.
+// NewRanged reads an object of size bytes until ctx ends. The caller must close it.
 func NewRanged(ctx context.Context, store Access, key string, size int64) *Ranged {
 	return &Ranged{ctx: ctx, store: store, key: key, size: size}
 }
@@ -73,7 +73,7 @@ func (r *Ranged) ReadAt(p []byte, off int64) (int, error) {
 	return n, nil
 }
 
-// read reads once: of the request that is open, or by one of its own.
+// read reads once, from the open request or with a separate one.
 func (r *Ranged) read(p []byte, off int64) (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -91,31 +91,31 @@ func (r *Ranged) read(p []byte, off int64) (int, error) {
 	n, err := io.ReadFull(r.body, p[:min(int64(len(p)), r.left)])
 	r.at, r.left = r.at+int64(n), r.left-int64(n)
 	if err != nil || r.left == 0 {
-		err = errors.Join(r.cutOff(err), r.body.Close())
+		err = errors.Join(r.truncatedError(err), r.body.Close())
 		r.body = nil
 	}
 	return n, err
 }
 
-// readAside reads what does not follow the last read.
+// readAside reads at another offset with a separate request.
 func (r *Ranged) readAside(p []byte, off int64) (int, error) {
 	body, err := r.store.GetRange(r.ctx, r.key, off, int64(len(p)))
 	if err != nil {
 		return 0, err
 	}
 	n, err := io.ReadFull(body, p)
-	return n, errors.Join(r.cutOff(err), body.Close())
+	return n, errors.Join(r.truncatedError(err), body.Close())
 }
 
-// cutOff says of an object that ends early that it does: what a connection that breaks says is the store's own error.
-func (r *Ranged) cutOff(err error) error {
-	if err == io.EOF || err == io.ErrUnexpectedEOF { //nolint:errorlint // ReadFull returns these themselves
-		return fmt.Errorf("get %s from %s: it ends before the %d bytes that it should have", r.key, r.store, r.size)
+// truncatedError converts the end of a truncated object to an error. A broken connection already is the store's error.
+func (r *Ranged) truncatedError(err error) error {
+	if err == io.EOF || err == io.ErrUnexpectedEOF { //nolint:errorlint // ReadFull returns these values themselves
+		return fmt.Errorf("get %s from %s: the object ends before its %d bytes", r.key, r.store, r.size)
 	}
 	return err
 }
 
-// Close ends the request that is open.
+// Close ends the open request.
 func (r *Ranged) Close() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -17,13 +17,14 @@ import (
 	"github.com/minio/minio-go/v7"
 )
 
-// retries of one request by the client before ErrUnavailable; its pauses grow to a second.
+// retries of one request by the client before ErrUnavailable; the delays grow to a second.
 const retries = 4
 
-// maxBuffered is the most that Put keeps in memory, in bytes: below it an upload is one request.
+// maxBuffered is the maximum that Put buffers, in bytes; a smaller upload is one request.
 const maxBuffered = 16 << 20
 
-// S3 is a store in a bucket of MinIO, S3 or what speaks like them. Only plain S3 is used: put, get, head, list, delete.
+// S3 is a store in a bucket of MinIO, S3 or a compatible server. It uses only basic requests: put, get, head, list,
+// delete.
 type S3 struct {
 	core   minio.Core
 	bucket string
@@ -31,11 +32,11 @@ type S3 struct {
 	name   string
 
 	endpoint, region string
-	// reached says that the bucket is there, or that only the server knows whether it is.
+	// reached is set once the bucket exists, or if only the server can know.
 	reached atomic.Bool
-	// stored says that an object was taken, so that the credentials allow that.
+	// stored is set once an object was stored, which shows that the credentials are sufficient.
 	stored atomic.Bool
-	// life of a signature, if it is not as long as the size asks for.
+	// life of a signature, or 0 to derive it from the size.
 	life time.Duration
 }
 
@@ -47,7 +48,7 @@ func (s *S3) Put(ctx context.Context, key string, r io.Reader, size int64) error
 	if err := checkPut(key, size); err != nil {
 		return err
 	}
-	if err := s.reach(ctx); err != nil {
+	if err := s.ensureBucket(ctx); err != nil {
 		return fmt.Errorf("store %s in %w", key, err)
 	}
 	r, err := body(ctx, r, size)
@@ -56,11 +57,11 @@ func (s *S3) Put(ctx context.Context, key string, r io.Reader, size int64) error
 	}
 	opts := minio.PutObjectOptions{
 		ContentType: "application/octet-stream",
-		// Signing an empty body in chunks sends no length, which some servers refuse.
+		// Signing an empty body in chunks sends no length, which some servers reject.
 		DisableContentSha256: size == 0,
 	}
 	if _, ok := r.(io.ReaderAt); !ok && size > maxBuffered {
-		// What is no file goes in parts too, of which some are kept in memory: they are stored while the next is read.
+		// Other readers are also sent in parts. Some are buffered, so that they are stored while the next is read.
 		opts.PartSize = uint64(max(minPart, (size+mostParts-1)/mostParts))
 		opts.ConcurrentStreamParts, opts.NumThreads = opts.PartSize <= maxKeptPart, streamedAtOnce
 	}
@@ -75,18 +76,18 @@ func (s *S3) Put(ctx context.Context, key string, r io.Reader, size int64) error
 	return nil
 }
 
-// notStored is classify for an object that was not taken. MinIO denies access to a name beside which another is removed at that moment, so where
-// objects were taken before, trying again may help.
+// notStored classifies the error of a Put. MinIO denies access to a name if a neighbouring one is being removed, so if
+// earlier Puts succeeded, a retry may help.
 func (s *S3) notStored(err error) error {
 	denied := s.classify(err)
 	if s.stored.Load() && minio.ToErrorResponse(err).Code == "AccessDenied" {
-		return fmt.Errorf("%w: it took objects before, and now %w", ErrUnavailable, denied)
+		return fmt.Errorf("%w: it accepted objects before, but now %w", ErrUnavailable, denied)
 	}
 	return denied
 }
 
-// body returns what to upload: something that can be read again for a retry, if it is a file or small, and in parts
-// side by side, if it is a file.
+// body returns a reader for the upload. A file or a small object can be read again for a retry, and a file can be sent
+// in concurrent parts.
 func body(ctx context.Context, r io.Reader, size int64) (io.Reader, error) {
 	if f, ok := r.(*os.File); ok {
 		info, err := f.Stat()
@@ -131,7 +132,7 @@ func (s *S3) GetRange(ctx context.Context, key string, from, n int64) (io.ReadCl
 }
 
 func (s *S3) get(ctx context.Context, key string, opts minio.GetObjectOptions) (io.ReadCloser, error) {
-	if err := s.reach(ctx); err != nil {
+	if err := s.ensureBucket(ctx); err != nil {
 		return nil, fmt.Errorf("get %s from %w", key, err)
 	}
 	body, _, _, err := s.core.GetObject(ctx, s.bucket, s.prefix+key, opts)
@@ -141,10 +142,10 @@ func (s *S3) get(ctx context.Context, key string, opts minio.GetObjectOptions) (
 	return &classified{ReadCloser: body, store: s, key: key, bucket: s.bucket}, nil
 }
 
-// classified is an object's content of which a connection that breaks says that the store is unavailable.
+// classified is an object's content that reports a broken connection as an unavailable store.
 type classified struct {
 	io.ReadCloser
-	// store is its name; bucket is empty for who knows none.
+	// store is the store's name; bucket is empty if unknown.
 	store       fmt.Stringer
 	key, bucket string
 }
@@ -163,7 +164,7 @@ func (s *S3) Stat(ctx context.Context, key string) (Info, error) {
 	if err := CheckKey(key); err != nil {
 		return Info{}, err
 	}
-	if err := s.reach(ctx); err != nil {
+	if err := s.ensureBucket(ctx); err != nil {
 		return Info{}, fmt.Errorf("stat %s in %w", key, err)
 	}
 	info, err := s.core.Client.StatObject(ctx, s.bucket, s.prefix+key, minio.StatObjectOptions{})
@@ -178,7 +179,7 @@ func (s *S3) List(ctx context.Context, prefix string, f func(Info) bool) error {
 	if err := checkPrefix(prefix); err != nil {
 		return err
 	}
-	if err := s.reach(ctx); err != nil {
+	if err := s.ensureBucket(ctx); err != nil {
 		return fmt.Errorf("list %s in %w", prefix, err)
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -196,7 +197,7 @@ func (s *S3) List(ctx context.Context, prefix string, f func(Info) bool) error {
 		}
 		key := strings.TrimPrefix(object.Key, s.prefix)
 		if CheckKey(key) != nil {
-			continue // not one of ours
+			continue // not an object of this store
 		}
 		if !f(Info{Key: key, Size: object.Size, Modified: object.LastModified}) {
 			return nil
@@ -210,7 +211,7 @@ func (s *S3) Delete(ctx context.Context, key string) error {
 	if err := CheckKey(key); err != nil {
 		return err
 	}
-	if err := s.reach(ctx); err != nil {
+	if err := s.ensureBucket(ctx); err != nil {
 		return fmt.Errorf("delete %s in %w", key, err)
 	}
 	err := s.core.RemoveObject(ctx, s.bucket, s.prefix+key, minio.RemoveObjectOptions{})
@@ -223,10 +224,10 @@ func (s *S3) Delete(ctx context.Context, key string) error {
 // Check implements Store.
 func (s *S3) Check(ctx context.Context) error { return check(ctx, s) }
 
-// classify marks an answer of the server, or the lack of one, with what it means to the caller.
+// classify marks an error of the server or the connection with its meaning for the caller.
 func (s *S3) classify(err error) error { return classifyS3(err, s.bucket) }
 
-// classifyS3 is classify for an object of a bucket.
+// classifyS3 is classify for an object in a bucket.
 func classifyS3(err error, bucket string) error {
 	if err == nil {
 		return nil
@@ -237,7 +238,7 @@ func classifyS3(err error, bucket string) error {
 	}
 	var untrusted *tls.CertificateVerificationError
 	if errors.As(err, &untrusted) {
-		return fmt.Errorf("its certificate is not trusted; SSL_CERT_FILE names a file of certificates that are: %w", untrusted.Err)
+		return fmt.Errorf("its certificate is not trusted; set SSL_CERT_FILE to a file with trusted certificates: %w", untrusted.Err)
 	}
 	var answer minio.ErrorResponse
 	if !errors.As(err, &answer) {
@@ -253,14 +254,14 @@ func classifyS3(err error, bucket string) error {
 	case "NoSuchBucket":
 		return fmt.Errorf("there is no bucket %q: %w", bucket, err)
 	case "ExistingObjectIsDirectory":
-		// What a Versity gateway says of an object that another stores at the same time.
+		// A Versity gateway answers this if another client stores the object at the same time.
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	case "XMinioStorageFull", "XMinioAdminBucketQuotaExceeded", "QuotaExceeded", "InsufficientStorage":
 		return fmt.Errorf("%w: %w", ErrFull, err)
 	case "AccessDenied":
-		return fmt.Errorf("the credentials do not allow it; check the policy of bucket %q: %w", bucket, err)
+		return fmt.Errorf("the credentials do not allow this; check the policy of bucket %q: %w", bucket, err)
 	case "RequestTimeTooSkewed":
-		return fmt.Errorf("this machine's clock and the store's differ too much; set them: %w", err)
+		return fmt.Errorf("the clocks of this machine and the store differ too much; synchronise them: %w", err)
 	case "InvalidAccessKeyId", "SignatureDoesNotMatch":
 		return fmt.Errorf("the credentials are wrong; check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY: %w", err)
 	}

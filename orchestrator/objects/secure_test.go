@@ -28,10 +28,11 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/objects/objectstest"
 )
 
-// certificateDir has the certificate of a server on this machine, and its key, of an authority that this process trusts.
+// certificateDir has the certificate and key of a local server, signed by an authority that this process trusts.
 var certificateDir string
 
-// ownAuthority makes an authority, and server.crt and server.key of it in a directory; it returns the authority's certificate.
+// ownAuthority creates an authority, and server.crt and server.key signed by it in a directory. It returns the
+// authority's certificate.
 func ownAuthority(dir string) ([]byte, error) {
 	authority := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "an authority of a test"}, NotAfter: time.Now().Add(time.Hour),
@@ -62,7 +63,7 @@ func ownAuthority(dir string) ([]byte, error) {
 	)
 }
 
-// A real server over TLS, with the certificate of an authority of one's own, passes the suite, directly and by signatures.
+// TestMinioOverTLS runs the suite with a real TLS server and a private authority, directly and through signatures.
 func TestMinioOverTLS(t *testing.T) {
 	t.Parallel()
 	m := objectstest.StartMinioTLS(t, filepath.Join(certificateDir, "server.crt"), filepath.Join(certificateDir, "server.key"))
@@ -72,7 +73,8 @@ func TestMinioOverTLS(t *testing.T) {
 	})
 }
 
-// A server whose certificate is of an authority that nobody named is refused in one line that says what to do.
+// TestAnUnknownAuthorityIsRefused checks that an untrusted certificate is rejected with a one-line message that has a
+// solution.
 func TestAnUnknownAuthorityIsRefused(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -85,10 +87,10 @@ func TestAnUnknownAuthorityIsRefused(t *testing.T) {
 	}
 	server := httptest.NewUnstartedServer(http.NotFoundHandler())
 	server.TLS = &tls.Config{Certificates: []tls.Certificate{cert}}
-	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError) // it says who refuses it
+	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError) // it logs who rejects it
 	server.StartTLS()
 	t.Cleanup(server.Close)
-	for err == nil && t.Context().Err() == nil { // on a busy machine it may take longer than Open looks
+	for err == nil && t.Context().Err() == nil { // on a busy machine it may take longer than openTimeout
 		_, err = objects.Open(t.Context(), "s3://bucket?region=us-east-1&endpoint="+server.URL)
 	}
 	if err == nil || errors.Is(err, objects.ErrUnavailable) || !strings.Contains(err.Error(), "SSL_CERT_FILE") {
@@ -96,7 +98,7 @@ func TestAnUnknownAuthorityIsRefused(t *testing.T) {
 	}
 }
 
-// withoutCredentials takes away the credentials that other tests have.
+// withoutCredentials removes the credentials of other tests.
 func withoutCredentials(t *testing.T) {
 	t.Helper()
 	for _, name := range []string{"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_ACCESS_KEY", "AWS_SECRET_KEY", "MINIO_ROOT_USER", "MINIO_ROOT_PASSWORD"} {
@@ -106,7 +108,8 @@ func withoutCredentials(t *testing.T) {
 	t.Setenv("AWS_SHARED_CREDENTIALS_FILE", filepath.Join(t.TempDir(), "none"))
 }
 
-// Credentials come from a file or from the instance's role where the environment has none, and a real server takes them.
+// TestCredentialsOfAFileAndOfAnInstance checks that credentials come from a file or from the instance's role if the
+// environment does not have any, and that a real server accepts them.
 func TestCredentialsOfAFileAndOfAnInstance(t *testing.T) {
 	m := startMinio(t)
 	urls := objectstest.URLs(m.Endpoint)
@@ -162,7 +165,8 @@ func serving(t *testing.T, texts map[string]string) string {
 	return server.URL
 }
 
-// Nothing that happens often lists a bucket: each call is one request, or as many as an object has parts or ranges.
+// TestNothingListsButList checks that frequent operations never list a bucket: each is one request, or one for each
+// part or range of an object.
 func TestNothingListsButList(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex

@@ -12,15 +12,16 @@ import (
 )
 
 const (
-	// minPart is the least size of a part, in bytes, except the last; S3 wants 5 MiB. What is smaller is stored whole.
+	// minPart is the minimum size of a part, in bytes, except the last; S3 requires 5 MiB. Smaller objects are stored
+	// whole.
 	minPart = 16 << 20
-	// maxParts bounds the answer that carries a URL for each part, some hundred bytes long; S3 allows 10,000.
+	// maxParts limits the answer, which has a URL of some hundred bytes for each part; S3 allows 10,000.
 	maxParts = 2000
-	// mostParts is what S3 allows.
+	// mostParts is the limit of S3.
 	mostParts = 10_000
-	// streamedAtOnce are the parts of what is no file that are kept in memory, to be stored side by side.
+	// streamedAtOnce is how many parts of a stream are buffered and stored concurrently.
 	streamedAtOnce = 4
-	// maxKeptPart is the largest part that is kept in memory, in bytes: so that it can be tried again.
+	// maxKeptPart is the largest part that is buffered for a retry, in bytes.
 	maxKeptPart = 32 << 20
 )
 
@@ -38,7 +39,7 @@ func (s *S3) SignPut(ctx context.Context, key string, size int64) (Signed, error
 	if err := checkPut(key, size); err != nil {
 		return Signed{}, err
 	}
-	if err := s.reach(ctx); err != nil {
+	if err := s.ensureBucket(ctx); err != nil {
 		return Signed{}, fmt.Errorf("store %s in %w", key, err)
 	}
 	if size > minPart {
@@ -48,13 +49,13 @@ func (s *S3) SignPut(ctx context.Context, key string, size int64) (Signed, error
 	return Signed{URL: u}, err
 }
 
-// signParts begins an upload in parts. One that is neither completed nor aborted takes room until the store clears it
-// away: MinIO does after a day, S3 if it is told to.
+// signParts starts an upload in parts. If it is neither completed nor aborted, it uses space until the store removes
+// it: MinIO after a day, S3 if configured.
 func (s *S3) signParts(ctx context.Context, key string, size int64) (Signed, error) {
 	opts := minio.PutObjectOptions{ContentType: "application/octet-stream"}
 	id, err := s.core.NewMultipartUpload(ctx, s.bucket, s.prefix+key, opts)
 	if err != nil {
-		return Signed{}, fmt.Errorf("begin to store %s in %s: %w", key, s, s.classify(err))
+		return Signed{}, fmt.Errorf("start to store %s in %s: %w", key, s, s.classify(err))
 	}
 	life := s.signedTime(size)
 	signed := Signed{PartBytes: max(minPart, (size+maxParts-1)/maxParts)}
@@ -73,7 +74,7 @@ func (s *S3) signParts(ctx context.Context, key string, size int64) (Signed, err
 	return signed, err
 }
 
-// presign signs one request; with a size that is not negative, for a body of that size alone.
+// presign signs one request. If size is not negative, the body must have exactly that size.
 func (s *S3) presign(
 	ctx context.Context, method, key string, life time.Duration, query url.Values, size int64,
 ) (string, error) {
@@ -88,7 +89,7 @@ func (s *S3) presign(
 	return u.String(), nil
 }
 
-// signedTime is how long a signature holds; tests make it short.
+// signedTime returns the life of a signature; tests shorten it.
 func (s *S3) signedTime(size int64) time.Duration {
 	if s.life > 0 {
 		return s.life

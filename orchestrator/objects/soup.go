@@ -7,13 +7,12 @@ const (
 	soupSuffix = "." + string(Safetensors)
 )
 
-// SoupKey is the key of a soup of a sweep's, an average of its checkpoints that somebody chose. It lies beside these, and goes with
-// them.
+// SoupKey returns the key of a soup: an average of a sweep's checkpoints that a user made. It is deleted with them.
 func SoupKey(sweep, name string) string {
 	return strings.TrimSuffix(CheckpointsOf(sweep), "/") + soupFolder + name + soupSuffix
 }
 
-// SoupAt says of which sweep the soup of a key is; false if it is not what SoupKey writes.
+// SoupAt returns the sweep of a soup's key, or false unless SoupKey would return the same key.
 func SoupAt(key string) (sweep string, ok bool) {
 	rest, under := strings.CutPrefix(key, Checkpoints)
 	sweep, name, in := strings.Cut(rest, soupFolder)

@@ -6,23 +6,24 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/sparse"
 )
 
-// steadyBytes are on their way to the disk while as many are written: no more than a sync of a few bytes beside them hardly waits for.
+// steadyBytes is how many bytes are being sent to the disk while as many are written. A concurrent sync of a few bytes
+// hardly waits for them.
 const steadyBytes = 64 << 10
 
-// steadyWriter writes a file and brings it to its disk meanwhile, so that its sync at the end finds little left to do. A file
-// system orders what it commits: who syncs a few bytes beside a large file, as the ledger does, waits for what that file's sync
-// has to bring to the disk first.
+// steadyWriter writes a file and continuously flushes it to disk, so that its sync at the end has little left to do.
+// File systems order their commits: a concurrent small sync, such as that of the ledger, would wait for all of a large
+// file's data.
 type steadyWriter struct {
 	f *os.File
-	// to leaves holes where there would be zeros.
+	// to leaves holes in place of zeros.
 	to *sparse.Writer
-	// written of the file's bytes have been written, and begun of them sent to the disk.
+	// written is the number of bytes written to the file, begun the number of them sent to the disk.
 	written, begun int64
 }
 
 func newSteadyWriter(f *os.File) *steadyWriter { return &steadyWriter{f: f, to: sparse.NewWriter(f)} }
 
-// end gives the file its length.
+// end sets the file's length.
 func (s *steadyWriter) end() error { return s.to.End() }
 
 // Write implements io.Writer.
@@ -36,5 +37,5 @@ func (s *steadyWriter) Write(p []byte) (int, error) {
 		beginWriting(s.f, s.begun, steadyBytes)
 		s.begun += steadyBytes
 	}
-	return n, err //nolint:wrapcheck // as of the file
+	return n, err //nolint:wrapcheck // the file's error
 }

@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// beginWriting has the kernel send a part of a file to its disk. What fails here fails when the file is synced.
+// beginWriting makes the kernel send a part of a file to its disk. Errors appear again when the file is synced.
 func beginWriting(f *os.File, off, n int64) {
 	_ = unix.SyncFileRange(int(f.Fd()), off, n, unix.SYNC_FILE_RANGE_WRITE)
 }

@@ -4,8 +4,8 @@ package objects
 
 import "os"
 
-// beginWriting is for Linux: elsewhere the sync at the end does it all.
+// beginWriting does nothing on systems other than Linux: the sync at the end does everything.
 func beginWriting(*os.File, int64, int64) {}
 
-// awaitWriting has nothing to wait for then.
+// awaitWriting does nothing either.
 func awaitWriting(*os.File, int64, int64) {}

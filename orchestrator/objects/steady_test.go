@@ -10,11 +10,12 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestSteadyWriter writes pieces of any size: the file is what was written, and all but what is on its way has been begun.
+// TestSteadyWriter writes pieces of any size. The file must have the written content, and all but the last bytes must
+// have been sent to the disk.
 func TestSteadyWriter(t *testing.T) {
 	dir := t.TempDir()
 	random := make([]byte, 3*steadyBytes)
-	_, _ = rand.NewChaCha8([32]byte{}).Read(random) // never fails
+	_, _ = rand.NewChaCha8([32]byte{}).Read(random) // it never fails
 	rapid.Check(t, func(t *rapid.T) {
 		f, err := os.Create(filepath.Join(dir, "file"))
 		if err != nil {
@@ -40,7 +41,7 @@ func TestSteadyWriter(t *testing.T) {
 	})
 }
 
-// TestSteadyWriterFails says what the file says.
+// TestSteadyWriterFails checks that the file's errors are returned.
 func TestSteadyWriterFails(t *testing.T) {
 	f, err := os.Create(filepath.Join(t.TempDir(), "file"))
 	if err != nil {

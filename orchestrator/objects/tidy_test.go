@@ -12,7 +12,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/objects/objectstest"
 )
 
-// begun begins to store an object in parts, stores one of them, and goes away.
+// begun starts to store an object in parts, stores one of them, and stops.
 func begun(t *testing.T, store objects.Store, key string) {
 	t.Helper()
 	signer, ok := store.(objects.Signer)
@@ -29,7 +29,7 @@ func begun(t *testing.T, store objects.Store, key string) {
 	}
 }
 
-// What a worker left behind that ended in the middle of an upload is cleared away, once it is old enough, and nothing else.
+// TestUploadsThatNeverEndedAreGivenUp checks that only the remains of old unfinished uploads are removed.
 func TestUploadsThatNeverEndedAreGivenUp(t *testing.T) {
 	t.Parallel()
 	store := open(t, objectstest.URLs(objectstest.StartVersity(t).Endpoint)())
@@ -61,7 +61,7 @@ func put(t *testing.T, s objects.Store, key, text string) {
 	}
 }
 
-// Who waits for an upload to be given up by MinIO waits for MinIO: it lists none. That is no error.
+// TestMinioTidiesByItself checks that MinIO, which does not list unfinished uploads, is not an error.
 func TestMinioTidiesByItself(t *testing.T) {
 	t.Parallel()
 	m := startMinio(t)

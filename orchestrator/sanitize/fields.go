@@ -9,32 +9,32 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// Rule says what Fields does with a string.
+// Rule is what Fields does with a string.
 type Rule int
 
 const (
-	// Refuse returns an error for what Check refuses, whatever the length: for names and other text that people type.
+	// Refuse returns an error for text that Check rejects, at any length: for names and other text that users type.
 	Refuse Rule = iota
-	// RefuseBidi returns an error for bidirectional controls, and lets other control characters pass: for commands, values of
-	// environment variables and other text that machines read.
+	// RefuseBidi returns an error for bidirectional controls but accepts other control characters: for commands,
+	// environment values and other text for programs.
 	RefuseBidi
-	// Repair replaces the string by what Text makes of it: for text that a machine wrote, such as an error.
+	// Repair replaces the string by the result of Text: for text that a program wrote, such as an error.
 	Repair
 )
 
-// FieldError says which string of a message cannot be taken, and why.
+// FieldError reports which string of a message is invalid, and why.
 type FieldError struct {
 	// Field is the path of the string, such as spec.labels["team"] or spec.program.command[1].
 	Field string
-	// Problem is what is wrong with it, as Check says it.
+	// Problem is the error of Check.
 	Problem string
 }
 
 // Error implements error.
 func (e *FieldError) Error() string { return e.Field + ": " + e.Problem }
 
-// Fields holds every string of m, at any depth, to the rule for its field; key is true for the keys of a map. The error is a
-// *FieldError that names a string which cannot be taken.
+// Fields applies a rule to every string of m at any depth; key is true for map keys. The error is a *FieldError that
+// names an invalid string.
 func Fields(m proto.Message, rule func(field protoreflect.FieldDescriptor, key bool) Rule) error {
 	w := fieldWalk{rule: rule}
 	return w.message(m.ProtoReflect(), nil)
@@ -44,8 +44,7 @@ type fieldWalk struct {
 	rule func(field protoreflect.FieldDescriptor, key bool) Rule
 }
 
-// place is one part of a path: a field, a number in a list, or a key of a map. Its text is made only if there is an error to
-// name.
+// place is one element of a path: a field, a list index, or a map key. Its text is built only for errors.
 type place struct {
 	above *place
 	field protoreflect.FieldDescriptor
@@ -72,7 +71,7 @@ func (w fieldWalk) message(m protoreflect.Message, above *place) (err error) {
 	return err
 }
 
-// isScalar reports whether values of a kind hold no text.
+// isScalar reports whether values of a field cannot contain text.
 func isScalar(kind protoreflect.FieldDescriptor) bool {
 	return kind.Kind() != protoreflect.StringKind && kind.Message() == nil
 }
@@ -121,9 +120,9 @@ func (w fieldWalk) entries(field protoreflect.FieldDescriptor, entries protorefl
 	return err
 }
 
-// RepairFields repairs every string of m, at any depth, for a message that a machine wrote.
+// RepairFields repairs every string of m at any depth, for a message that a program wrote.
 func RepairFields(m proto.Message) {
-	_ = Fields(m, func(protoreflect.FieldDescriptor, bool) Rule { return Repair }) // no rule refuses anything
+	_ = Fields(m, func(protoreflect.FieldDescriptor, bool) Rule { return Repair }) // this rule never returns an error
 }
 
 func (w fieldWalk) text(field protoreflect.FieldDescriptor, key bool, s string, here place, set func(string)) error {
@@ -151,7 +150,7 @@ func (w fieldWalk) text(field protoreflect.FieldDescriptor, key bool, s string, 
 	}
 }
 
-// String is the path. What google.protobuf.Struct and Value are made of is left out: to users they are JSON.
+// String returns the path without the inner fields of google.protobuf.Struct and Value, which are JSON for users.
 func (p *place) String() string {
 	if p == nil {
 		return ""

@@ -7,9 +7,9 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// Message makes every string of m that is not valid UTF-8 valid, at any depth, and reports whether there was one.
-// Protocol buffers cannot encode a message with such a string. It is the last line of defence: whoever takes in text
-// should call Text or Line there, where its limit is known.
+// Message repairs every string of m, at any depth, that is not valid UTF-8, and reports whether there was one. Protocol
+// buffers cannot encode such strings. It is the last line of defence: code that accepts text should call Text or Line,
+// where the limit is known.
 func Message(m proto.Message) (changed bool) {
 	return message(m.ProtoReflect())
 }
@@ -83,7 +83,7 @@ func mapField(field protoreflect.FieldDescriptor, entries protoreflect.Map) (cha
 	return changed || len(wrong) > 0
 }
 
-// valid returns a string value as valid UTF-8, and whether it was not.
+// valid returns a string value as valid UTF-8, and whether it was invalid.
 func valid(value protoreflect.Value) (text protoreflect.Value, bad bool) {
 	s := value.String()
 	if utf8.ValidString(s) {

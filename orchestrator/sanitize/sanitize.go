@@ -1,8 +1,9 @@
-// Package sanitize makes text from outside valid, bounded and safe to show: output of programs, file names, errors,
+// Package sanitize makes text from outside valid, bounded and safe to display: output of programs, file names, errors,
 // environment values, notes, labels and headers. Everything that such text can reach (protocol buffers, the ledger,
-// terminals, web pages) may rely on what this package returns.
+// terminals, web pages) may rely on the results of this package.
 //
-// Text and Line repair what a machine produced and cannot be asked to write again. Check refuses what a person typed.
+// Text and Line repair text of a program, which cannot be corrected at its source. Check rejects text that a user
+// typed.
 package sanitize
 
 import (
@@ -17,16 +18,16 @@ import (
 // Cut is appended to text that was shortened.
 const Cut = " …"
 
-// replacement stands for what cannot be shown.
+// replacement replaces characters that cannot be displayed.
 const replacement = "\uFFFD"
 
-// escapes are the sequences by which programs colour terminals, move the cursor or set the window's title.
+// escapes matches the sequences that colour terminals, move the cursor or set the window's title.
 var escapes = regexp.MustCompile("\x1b(?:\\[[0-9;:?<=>]*[ -/]*[@-~]|\\][^\x07\x1b]{0,1000}(?:\x07|\x1b\\\\)|[@-Z\\\\^_])")
 
 // Text returns s as valid UTF-8 of at most limit bytes. Runs of bytes that are not UTF-8, control characters (except
-// newline and tab) and bidirectional controls become U+FFFD, and terminal escape sequences are removed. Text that is longer
-// than limit is cut between two characters and ends with Cut. A limit below len(Cut) returns at most that many bytes
-// and no mark.
+// newline and tab) and bidirectional controls become U+FFFD, and terminal escape sequences are removed. Text that is
+// longer than limit is cut between two characters and ends with Cut. A limit below len(Cut) returns at most that many
+// bytes and no mark.
 func Text(s string, limit int) string {
 	if isPlain(s) {
 		return shorten(s, limit)
@@ -34,7 +35,7 @@ func Text(s string, limit int) string {
 	return shorten(repair(within(s, limit)), limit)
 }
 
-// Line is Text on one line: every run of white space becomes one space, and there is none at either end.
+// Line is Text on one line: every run of white space becomes one space, except at the ends, where it is removed.
 func Line(s string, limit int) string {
 	if s = within(s, limit); !isPlain(s) {
 		s = repair(s)
@@ -42,12 +43,11 @@ func Line(s string, limit int) string {
 	return shorten(strings.Join(strings.Fields(s), " "), limit)
 }
 
-// Valid returns s as valid UTF-8: each run of bytes that are not becomes U+FFFD. Control characters stay. It is for what
-// programs print, which readers ask for as it was printed and make safe themselves, as outbid logs does on a terminal.
+// Valid returns s as valid UTF-8: each run of invalid bytes becomes U+FFFD. It keeps control characters. It is for
+// output of programs, which readers may want unchanged. They make it safe themselves, like outbid logs on a terminal.
 func Valid(s string) string { return strings.ToValidUTF8(s, replacement) }
 
-// within returns as much of s as can matter for a result of limit bytes, so that what a program prints without end costs
-// no time here.
+// within returns the part of s that can affect a result of limit bytes, so that endless output costs no time here.
 func within(s string, limit int) string {
 	if most := 4*max(limit, 0) + 4096; len(s) > most {
 		return s[:most] + Cut
@@ -55,7 +55,7 @@ func within(s string, limit int) string {
 	return s
 }
 
-// isPlain reports whether s is printable ASCII with newlines and tabs, which is nearly all there is.
+// isPlain reports whether s is printable ASCII with newlines and tabs, which is the usual case.
 func isPlain(s string) bool {
 	for i := range len(s) {
 		if c := s[i]; c < ' ' && c != '\n' && c != '\t' || c >= 0x7f {
@@ -65,7 +65,7 @@ func isPlain(s string) bool {
 	return true
 }
 
-// IsPlain reports whether every string is printable ASCII with newlines and tabs, so that nothing has to be done with it.
+// IsPlain reports whether every string is printable ASCII with newlines and tabs, and so needs no change.
 func IsPlain(all ...string) bool {
 	for _, s := range all {
 		if !isPlain(s) {
@@ -88,8 +88,8 @@ func repair(s string) string {
 	}, s)
 }
 
-// IsForbidden reports whether a character must not reach a reader: control characters other than newline and tab, and
-// bidirectional controls, by which text is shown in another order than it is read in.
+// IsForbidden reports whether a character must not be displayed: control characters other than newline and tab, and
+// bidirectional controls, which change the displayed order of text.
 func IsForbidden(r rune) bool {
 	return unicode.IsControl(r) && r != '\n' && r != '\t' || IsBidi(r)
 }
@@ -114,9 +114,8 @@ func shorten(s string, limit int) string {
 	return s[:keep] + mark
 }
 
-// Check says what is wrong with text that a person wrote and can write again; nil if nothing is. The text may have at
-// most limit bytes, must be UTF-8, and must hold no control characters and no bidirectional controls. Newlines and tabs
-// are allowed.
+// Check returns an error for invalid text that a user wrote and can correct. The text may have at most limit bytes,
+// must be UTF-8, and must not contain control characters or bidirectional controls. Newlines and tabs are allowed.
 func Check(s string, limit int) error {
 	if len(s) > limit {
 		return fmt.Errorf("has %d bytes; at most %d are allowed", len(s), limit)

@@ -88,7 +88,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestAnyBytes holds that whatever comes in, what goes out is valid, bounded and accepted by Check.
+// TestAnyBytes checks that for any input the result is valid, bounded and accepted by Check.
 func TestAnyBytes(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

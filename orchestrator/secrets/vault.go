@@ -1,5 +1,6 @@
-// Package secrets keeps the secrets of tenants: named values for the environment of their trials. They are encrypted in a
-// key-value bucket of NATS, outside the ledger, and are read only to be sealed for the worker that starts a trial.
+// Package secrets stores the secrets of tenants: named values for the environment of their trials. They are encrypted
+// in a key-value bucket of NATS, outside the ledger, and decrypted only to be sealed for the worker that starts a
+// trial.
 package secrets
 
 import (
@@ -22,19 +23,19 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/state"
 )
 
-// Bucket is the key-value bucket of the secrets. Workers cannot read it, and it keeps no history.
+// Bucket is the key-value bucket of the secrets. Workers cannot read it, and it does not keep a history.
 const Bucket = "OUTBID_SECRETS"
 
-// ErrMissing says that a tenant has no secret of a name.
+// ErrMissing means that a tenant does not have a secret with that name.
 var ErrMissing = errors.New("there is no such secret")
 
-// bucketSubject begins the subjects of the bucket's entries.
+// bucketSubject starts the subjects of the bucket's entries.
 const bucketSubject = "$KV." + Bucket + "."
 
-// followEvery is how often Follow asks whether the bucket has changed.
+// followEvery is how often Follow checks whether the bucket has changed.
 const followEvery = 15 * time.Second
 
-// patience bounds each call to NATS.
+// patience limits each call to NATS.
 const patience = 10 * time.Second
 
 // Info describes a secret without its value.
@@ -45,7 +46,7 @@ type Info struct {
 	SetBy string
 }
 
-// record is an entry of the bucket. Box holds the nonce and the encrypted value.
+// record is an entry of the bucket. Box has the nonce and the encrypted value.
 type record struct {
 	SetAt time.Time `json:"set_at"`
 	SetBy string    `json:"set_by"`
@@ -54,24 +55,24 @@ type record struct {
 
 type id struct{ tenant, name string }
 
-// Vault keeps secrets. It is safe for concurrent use. The orchestrator that leads writes to the bucket; what one that led before writes
-// late, Follow reads.
+// Vault stores secrets. It is safe for concurrent use. The leader writes to the bucket; Follow reads late writes of a
+// previous leader.
 type Vault struct {
 	kv   jetstream.KeyValue
 	js   jetstream.JetStream
 	aead cipher.AEAD
 	now  func() time.Time
 
-	// writing is held during a write, so that the limit holds and what is known follows the bucket.
+	// writing is held during a write, so that the limit is enforced and the cache matches the bucket.
 	writing sync.Mutex
-	// read is the bucket's last sequence and its number of entries when it was read. writing must be held.
+	// read is the bucket's last sequence and its number of entries when it was last read. writing must be held.
 	read [2]uint64
 	mu   sync.RWMutex
-	// known are the entries of the bucket; their values are still encrypted.
+	// known caches the entries of the bucket with their encrypted values.
 	known map[id]record
 }
 
-// Config says how secrets are kept.
+// Config configures a Vault.
 type Config struct {
 	// Key encrypts the values; see identity.Keys.SecretsKey.
 	Key []byte
@@ -81,7 +82,7 @@ type Config struct {
 	Now func() time.Time
 }
 
-// Open opens the bucket, which it makes if it is missing, and reads it.
+// Open opens the bucket, which it creates if missing, and reads it.
 func Open(ctx context.Context, nc *nats.Conn, cfg Config) (*Vault, error) {
 	v, err := open(ctx, nc, cfg)
 	if err != nil {
@@ -117,7 +118,7 @@ func open(ctx context.Context, nc *nats.Conn, cfg Config) (*Vault, error) {
 	return v, v.load(ctx)
 }
 
-// Follow reads the bucket again, whenever it has changed, until ctx ends.
+// Follow reads the bucket again whenever it has changed, until ctx ends.
 func (v *Vault) Follow(ctx context.Context) error {
 	tick := time.NewTicker(followEvery)
 	defer tick.Stop()
@@ -126,12 +127,12 @@ func (v *Vault) Follow(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
-			_ = v.load(ctx) // NATS is away: what is known counts until it is back
+			_ = v.load(ctx) // NATS is unavailable: the cache is used until it is back
 		}
 	}
 }
 
-// load reads every entry if the bucket has changed since it was read last.
+// load reads every entry if the bucket has changed since the last read.
 func (v *Vault) load(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -164,7 +165,7 @@ func (v *Vault) load(ctx context.Context) error {
 	return nil
 }
 
-// keys returns what is known, by the keys of the entries.
+// keys returns the cached secrets by the keys of their entries.
 func (v *Vault) keys() map[string]id {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
@@ -175,7 +176,7 @@ func (v *Vault) keys() map[string]id {
 	return keys
 }
 
-// look reads one entry. A damaged one is kept without a value: it must not keep the others from being read.
+// look reads one entry. A damaged one is stored without a value, so that it does not prevent reading the others.
 func (v *Vault) look(ctx context.Context, key string) error {
 	tenant, name, _ := strings.Cut(key, "/")
 	entry, err := v.kv.Get(ctx, key)
@@ -194,7 +195,7 @@ func (v *Vault) look(ctx context.Context, key string) error {
 	return nil
 }
 
-// put records what the bucket holds; nil for nothing.
+// put caches the bucket's entry; nil removes it.
 func (v *Vault) put(i id, r *record) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -212,13 +213,13 @@ func (v *Vault) get(i id) (record, bool) {
 	return r, found
 }
 
-// key returns the entry's key. Tenants hold no slash.
+// key returns the entry's key. Tenant names do not contain slashes.
 func (i id) key() string { return i.tenant + "/" + i.name }
 
-// bound is what the encryption binds a value to: it cannot be moved to another tenant or name.
+// bound returns the additional data of the encryption, so that a value cannot be moved to another tenant or name.
 func (i id) bound() []byte { return []byte("outbid secret v1\n" + i.tenant + "\n" + i.name) }
 
-// Set stores a secret or replaces its value. It is a *state.LimitError if the tenant has too many.
+// Set stores a secret or replaces its value. It returns a *state.LimitError if the tenant has too many.
 func (v *Vault) Set(ctx context.Context, tenant, name, value, by string) (Info, error) {
 	i := id{tenant, name}
 	ctx, cancel := context.WithTimeout(ctx, patience)
@@ -267,7 +268,7 @@ func (v *Vault) Has(tenant, name string) bool {
 	return found
 }
 
-// Delete removes a secret with all that the bucket has of it; ErrMissing if there is none.
+// Delete removes a secret completely from the bucket, or returns ErrMissing.
 func (v *Vault) Delete(ctx context.Context, tenant, name string) error {
 	i := id{tenant, name}
 	ctx, cancel := context.WithTimeout(ctx, patience)
@@ -288,7 +289,7 @@ func (v *Vault) Delete(ctx context.Context, tenant, name string) error {
 	return nil
 }
 
-// Resolve returns the environment of a trial's secrets, which are given as the variable's name and the secret's. It is
+// Resolve returns the environment for a trial's secrets, given as variable names with secret names. It returns
 // ErrMissing for a secret that the tenant does not have.
 func (v *Vault) Resolve(tenant string, wanted map[string]string) (map[string]string, error) {
 	env := make(map[string]string, len(wanted))

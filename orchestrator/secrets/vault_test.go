@@ -126,7 +126,7 @@ func TestADamagedSecretKeepsNoOtherFromBeingRead(t *testing.T) {
 	}
 }
 
-// What another orchestrator wrote, which led before, is read at the next look.
+// TestVaultReadsWhatAnotherWrote checks that the next load reads what a previous leader wrote.
 func TestVaultReadsWhatAnotherWrote(t *testing.T) {
 	t.Parallel()
 	nc := connect(t)

@@ -17,8 +17,8 @@ import (
 	"github.com/outbid-dev/outbid/worker"
 )
 
-// workerStore is where a worker's trials keep their checkpoints, and its name: what the server signs for, unless the
-// worker was told to reach a store by itself.
+// workerStore returns the store for a worker's checkpoints, and its name. Access is through the server's signed URLs
+// unless direct names a store.
 func workerStore(ctx context.Context, nc *nats.Conn, who *identity.Credentials, direct, ca string,
 	log *slog.Logger,
 ) (worker.Store, string, error) {
@@ -29,7 +29,7 @@ func workerStore(ctx context.Context, nc *nats.Conn, who *identity.Credentials, 
 		}
 		return worker.Direct(store), store.String(), nil
 	}
-	_, check, err := ordersOf(who, log)
+	_, check, err := ordersVerifier(who, log)
 	if err != nil {
 		return nil, "", err
 	}
@@ -43,7 +43,7 @@ func workerStore(ctx context.Context, nc *nats.Conn, who *identity.Credentials, 
 	return store, "the server's", err
 }
 
-// openAccess makes what signs for objects: the store itself, or the API in front of a store that cannot.
+// openAccess sets up signed access to objects: by the store itself, or through the API for a store that cannot sign.
 func (s *Server) openAccess(base string) {
 	if signer, ok := s.store.(objects.Signer); ok {
 		s.signer = signer
@@ -53,12 +53,13 @@ func (s *Server) openAccess(base string) {
 	s.signer = s.objects
 }
 
-// ownStore returns what a worker in this process keeps checkpoints in: the store itself, within the limits of tenants.
+// ownStore returns the checkpoint store of a worker in this process: the store itself, within the tenant's limits.
 func (s *Server) ownStore(fork *outbidv1.ForkRef) objects.Access {
 	return &bounded{Access: s.store, may: func(bytes int64) error { return s.loop.MayKeep(fork.GetSweep(), bytes) }}
 }
 
-// bounded is a store that takes what may be kept. The rest is tried again: sweeps may be deleted, and limits raised.
+// bounded is a store that enforces a limit. A rejected write is retried, because sweeps may be deleted and limits
+// raised.
 type bounded struct {
 	objects.Access
 	may func(bytes int64) error
@@ -72,18 +73,18 @@ func (b *bounded) Put(ctx context.Context, key string, r io.Reader, size int64) 
 	return b.Access.Put(ctx, key, r, size)
 }
 
-// signPatience is how long the store may take to begin an upload.
+// signPatience is how long the store may take to start an upload.
 const signPatience = 8 * time.Second
 
-// answerAccess gives a worker access to an object, if it may have it. A server that does not lead any more says nothing: it knows of no
-// lease that was granted since, and the one that leads answers.
+// answerAccess gives a worker access to an object if it is allowed. A server that no longer leads does not answer,
+// because it does not know newer leases; the leader answers.
 func (s *Server) answerAccess(req *outbidv1.AccessRequest) *outbidv1.AccessAnswer {
 	if !s.leads() {
 		return nil
 	}
 	answer := &outbidv1.AccessAnswer{Store: s.store.String()}
 	err := s.loop.MayReach(req)
-	if errors.Is(err, state.ErrLimit) { // which somebody may change, so that it is tried again
+	if errors.Is(err, state.ErrLimit) { // the limit may change, so the worker retries
 		answer.Unavailable = err.Error()
 		return answer
 	}

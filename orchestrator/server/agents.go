@@ -6,12 +6,12 @@ import (
 	agents "github.com/outbid-dev/outbid/orchestrator/agent/plugin"
 )
 
-// openAgents starts the agents outside the binary.
+// openAgents starts the bidders outside the binary.
 func (s *Server) openAgents(ctx context.Context) error {
 	set := agents.Usual()
 	set.Deadline = s.cfg.AgentTimeout
 	var err error
-	// They end with the server, not with ctx: they bid as long as there are rounds.
+	// They stop with the server, not with ctx, because they bid as long as there are rounds.
 	if s.agents, err = agents.Open(context.WithoutCancel(ctx), s.cfg.Agents, set, s.log); err != nil {
 		return badField("Agents", "%w", err)
 	}
@@ -22,8 +22,8 @@ func (s *Server) openAgents(ctx context.Context) error {
 	return nil
 }
 
-// hearAgents lets sweeps whose agent was down bid once it is up.
-func (s *Server) hearAgents(ctx context.Context) error {
+// watchAgents tells the loop when a bidder is up, so that its sweeps bid again.
+func (s *Server) watchAgents(ctx context.Context) error {
 	for {
 		select {
 		case <-s.agents.Up():

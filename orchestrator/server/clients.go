@@ -12,29 +12,28 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A server of one's own (`up --while-clients`, which is what the SDK starts) ends with its last client. Every client on
-// this machine that finds a server by its data directory holds a shared lock on the file DATA/clients for as long as it
-// lives. The kernel gives the lock back when a process ends, however it ends. The server looks whether it could have
-// the file to itself: then nobody is left. It keeps the lock while it ends, by which clients that come then know that
-// they must wait and start another.
+// A server started with `up --while-clients`, like those of the SDK, stops with its last client. Every local client
+// that finds a server by its data directory holds a shared lock on the file DATA/clients while it lives. The kernel
+// releases the lock when the process ends in any way. The server polls for an exclusive lock; if it gets one, no client
+// is left. It keeps the lock while it stops, so that new clients know that they must wait and start another server.
 
 const (
-	// clientsPoll is how often the server looks whether a client is left.
+	// clientsPoll is how often the server checks for clients.
 	clientsPoll = 200 * time.Millisecond
 	// firstClient is how long a server that was started by hand waits for its first client.
 	firstClient = time.Minute
-	// keepWord and the server's process id in DATA/clients make it stay when its last client goes.
+	// keepWord with the server's process id in DATA/clients makes the server stay when its last client goes.
 	keepWord = "keep %d\n"
 )
 
-// ErrNoClients ends a server whose last client has gone.
+// ErrNoClients is the cause of the end of a server whose last client has gone.
 var ErrNoClients = errors.New("the last client has gone")
 
-// ClientsPath is the file that the clients of a data directory's server hold.
+// ClientsPath returns the file that the clients of a data directory's server lock.
 func ClientsPath(data string) string { return filepath.Join(data, "clients") }
 
-// WhileClients returns a context that ends, with the cause ErrNoClients, when the last client has gone; gone is called
-// before. now reads the wall clock. stop gives the file back.
+// WhileClients returns a context that ends, with the cause ErrNoClients, when the last client has gone. It calls gone
+// first. now reads the wall clock. stop releases the file.
 func WhileClients(parent context.Context, data string, now func() time.Time, gone func()) (
 	ctx context.Context, stop func(), err error,
 ) {
@@ -61,7 +60,7 @@ func WhileClients(parent context.Context, data string, now func() time.Time, gon
 	}, nil
 }
 
-// awaitClientsGone returns true, holding the file's lock, once no client is left. It waits for the first one until
+// awaitClientsGone returns true, with the file locked, once no client is left. It waits for the first client until
 // first. It returns false if ctx ends, or if a client asked the server to stay.
 func awaitClientsGone(ctx context.Context, file *os.File, first time.Time, now func() time.Time) bool {
 	tick := time.NewTicker(clientsPoll)
@@ -87,15 +86,15 @@ func awaitClientsGone(ctx context.Context, file *os.File, first time.Time, now f
 	}
 }
 
-// keepAsked says whether a client wrote that the server is to stay.
+// keepAsked reports whether a client asked the server to stay.
 func keepAsked(file *os.File) bool {
 	text := make([]byte, 64)
 	n, _ := file.ReadAt(text, 0)
 	return strings.HasPrefix(string(text[:n]), fmt.Sprintf(keepWord, os.Getpid()))
 }
 
-// Hold keeps a server that ends with its last client from ending while this command runs, as the lock is held
-// until the file is closed. nil if there is no such server, or if it is ending already.
+// Hold keeps a server with --while-clients running until the returned file is closed. It returns nil if such a server
+// does not exist or is already stopping.
 func Hold(data string) *os.File {
 	file, err := os.Open(ClientsPath(data))
 	if err != nil {

@@ -31,7 +31,7 @@ func TestAServerStaysWhenAskedTo(t *testing.T) {
 	}
 }
 
-// What a client wrote for a server of before does not count.
+// TestKeepIsForOneProcess checks that a client's request to stay applies to only one server process.
 func TestKeepIsForOneProcess(t *testing.T) {
 	t.Parallel()
 	path := ClientsPath(t.TempDir())

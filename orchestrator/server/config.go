@@ -18,97 +18,98 @@ import (
 )
 
 const (
-	// DefaultLease is the usual lease of a worker.
+	// DefaultLease is the default lease of a worker.
 	DefaultLease = 15 * time.Second
-	// MinLease is the shortest that is taken.
+	// MinLease is the shortest valid lease.
 	MinLease = 3 * time.Second
-	// DefaultLeadWait is several times what a leader's lease outlives it.
+	// DefaultLeadWait is several times longer than a dead leader's lease.
 	DefaultLeadWait = 10 * time.Second
-	// DefaultSamplers take about 60 MB each, and are idle most of the time.
+	// DefaultSamplers is the default number of sampler processes. Each uses about 60 MB, and is idle most of the time.
 	DefaultSamplers = 32
 )
 
-// Config says what a server is made of and where it listens. What is left empty takes the default that is said here.
+// Config configures a server. Empty fields have the defaults documented here.
 type Config struct {
-	// Data is the directory for everything that is kept, made if missing. It must be given.
+	// Data is the directory for all data, created if missing. It is required.
 	Data string
-	// Store is where checkpoints and functions are: a directory or s3://bucket/prefix?endpoint=URL; by default Data/store.
+	// Store locates checkpoints and functions: a directory or s3://bucket/prefix?endpoint=URL; by default Data/store.
 	Store string
-	// API is the HOST:PORT of gRPC, REST, /healthz and /metrics; port 0 takes a free one. It must be given.
+	// API is the HOST:PORT of gRPC, REST, /healthz and /metrics; port 0 chooses a free port. It is required.
 	API string
-	// AnyPort takes a free port for the API if the one of API is taken.
+	// AnyPort chooses a free port if that of API is taken.
 	AnyPort bool
-	// Tokens is the file of the tokens of people and tools; without one nobody is asked for a token.
+	// Tokens is the file with the tokens of users and tools. Without it no token is required.
 	Tokens string
-	// Limits is the YAML file of what each tenant may take; without one the defaults of package limits hold.
+	// Limits is the YAML file with each tenant's limits. Without it the defaults of package limits apply.
 	Limits string
-	// Samplers is how many tuners run in processes of their own on this machine at once; by default DefaultSamplers.
+	// Samplers is the maximum number of tuners that run as separate processes; by default DefaultSamplers.
 	Samplers int
-	// TLSCert and TLSKey are PEM files of the certificate of API and NATS; without them both are in the clear.
+	// TLSCert and TLSKey are PEM files with the certificate for API and NATS. Without them both are unencrypted.
 	TLSCert, TLSKey string
-	// NATS says where NATS is; without a URL it runs in this process.
+	// NATS locates NATS; without a URL it runs in this process.
 	NATS NATSConfig
-	// Name is the orchestrator's among those that stand by; by default the machine's.
+	// Name is the server's unique name among standbys; by default the machine's name.
 	Name string
-	// Standby waits as long as another orchestrator leads. Without it Open fails once LeadWait has passed.
+	// Standby waits while another server leads. Without it Open fails after LeadWait.
 	Standby bool
-	// LeadWait is how long one that does not stand by waits for the lease of a leader that was killed; by default
+	// LeadWait is how long a server without Standby waits for the lease of a killed leader to expire; by default
 	// DefaultLeadWait.
 	LeadWait time.Duration
-	// AcceptLedgerLoss starts although the ledger has lost batches that were acknowledged, and gives them up for good. Without it Open
-	// fails with a *ledger.DamageError.
+	// AcceptLedgerLoss starts the server although the ledger has lost acknowledged batches, and gives them up for good.
+	// Without it Open fails with a *ledger.DamageError.
 	AcceptLedgerLoss bool
-	// Policy is the name of the policy, by default the registry's; PolicyOptions are its options by name.
+	// Policy is the name of the policy, by default that of the registry. PolicyOptions are its options by name.
 	Policy        string
 	PolicyOptions map[string]string
-	// Policies makes a policy by its name; by default registry.New. A program that embeds a server has policies of its own by it.
+	// Policies returns a policy by its name; by default registry.New. A program that embeds a server can add its own
+	// policies here.
 	Policies func(name string, options *policy.Options) (policy.Policy, error)
-	// Agents are the programs that bid for sweeps which name them: the words of the command by the agent's name.
+	// Agents maps each bidder's name to the command of its program.
 	Agents map[string][]string
-	// AgentTimeout is how long an agent may take in a round before it loses its bid; by default half a second.
+	// AgentTimeout is how long a program may take to bid in a round; by default half a second.
 	AgentTimeout time.Duration
-	// Lease is how long a worker may go on without word from this server; by default DefaultLease, at least MinLease.
+	// Lease is how long a worker continues without contact to this server; by default DefaultLease, at least MinLease.
 	Lease time.Duration
-	// ReadyFile is a file that says, as Data/server.json, where the server is once it is ready; none if empty.
+	// ReadyFile, if set, is a file to write once the server is ready, with the same content as Data/server.json.
 	ReadyFile string
-	// WhileClients says in those files that the server ends with its last client. See WhileClients, which sees to it.
+	// WhileClients records in those files that the server stops with its last client. The caller must use WhileClients.
 	WhileClients bool
 	// Workers run in this process.
 	Workers []WorkerConfig
-	// Alone says that no other workers are meant to join, so that a sweep that fits none of Workers is refused.
+	// Alone states that no other workers will join, so that a sweep that does not fit Workers is rejected.
 	Alone bool
 
-	// Version is what this build calls itself.
+	// Version is the version of this build.
 	Version string
-	// Logger takes what happens; by default nobody hears it.
+	// Logger receives log messages; by default they are discarded.
 	Logger *slog.Logger
 	// Now reads the wall clock; by default time.Now.
 	Now func() time.Time
-	// Note hears what people who start a server should read at once, such as that another port was taken; by default it
-	// is logged.
+	// Note receives messages for the user who starts the server, such as that another port was chosen. By default they
+	// are logged.
 	Note func(string)
 }
 
-// minAgentTimeout is less than any program needs to be woken up on a busy machine.
+// minAgentTimeout is less than a program needs to wake up on a busy machine.
 const minAgentTimeout = 10 * time.Millisecond
 
 // filled returns the configuration with its defaults, or a *FieldError.
 func (c Config) filled() (Config, error) {
 	if c.Data == "" {
-		return c, badField("Data", "missing: name the directory for everything that is kept")
+		return c, badField("Data", "missing: name the directory for all data")
 	}
 	c.setDefaults()
 	switch {
 	case c.Lease < MinLease:
-		return c, badValue("Lease", c.Lease.String(), "want %s or more, or every hiccup ends a trial", MinLease)
+		return c, badValue("Lease", c.Lease.String(), "must be at least %s, or short interruptions would end trials", MinLease)
 	case c.Samplers < 1:
 		return c, badValue("Samplers", strconv.Itoa(c.Samplers), "want 1 or more")
 	case c.Standby && c.NATS.URL == "":
-		return c, badField("Standby", "the NATS in this process has no other orchestrator: name one that others use too")
+		return c, badField("Standby", "requires NATS.URL: the NATS in this process does not serve another orchestrator")
 	case c.TLSCert != "" && c.TLSKey == "":
-		return c, badField("TLSKey", "missing: certificate and key belong together; give both, or make them with 'outbid tls new'")
+		return c, badField("TLSKey", "missing: certificate and key belong together; give both, or create them with 'outbid tls new'")
 	case c.TLSCert == "" && c.TLSKey != "":
-		return c, badField("TLSCert", "missing: certificate and key belong together; give both, or make them with 'outbid tls new'")
+		return c, badField("TLSCert", "missing: certificate and key belong together; give both, or create them with 'outbid tls new'")
 	}
 	if _, _, err := c.newPolicy(); err != nil {
 		return c, err
@@ -176,16 +177,16 @@ func (c *Config) checkAgents() error {
 	return nil
 }
 
-// fillWorkers checks the workers of this process and fills in what follows from the server they belong to.
+// fillWorkers checks the workers of this process and derives settings from their server.
 func (c *Config) fillWorkers() error {
 	c.Workers = slices.Clone(c.Workers)
 	for i := range c.Workers {
 		w := &c.Workers[i]
 		if w.Name == "" {
-			return badField("Workers.Name", "missing: each worker has a name of its own")
+			return badField("Workers.Name", "missing: each worker needs a unique name")
 		}
 		if slices.ContainsFunc(c.Workers[:i], func(o WorkerConfig) bool { return o.Name == w.Name }) {
-			return badValue("Workers.Name", w.Name, "two workers have it")
+			return badValue("Workers.Name", w.Name, "two workers have this name")
 		}
 		if err := w.checkDevices(c.Workers[:i]); err != nil {
 			return err
@@ -205,7 +206,7 @@ func (c *Config) fillWorkers() error {
 	return nil
 }
 
-// nodeName makes a name that NATS and the ledger take from that of the machine.
+// nodeName converts a machine's name to a name that is valid in NATS and the ledger.
 func nodeName(hostname string) string {
 	name := regexp.MustCompile(`[^A-Za-z0-9_-]+`).ReplaceAllString(hostname, "-")
 	if name = strings.Trim(name, "-"); name == "" {
@@ -214,7 +215,7 @@ func nodeName(hostname string) string {
 	return name
 }
 
-// NodeName is this machine's name, as the bus and the ledger take it.
+// NodeName returns the machine's name in a form that is valid in NATS and the ledger.
 func NodeName() string {
 	name, err := os.Hostname()
 	if err != nil {
@@ -223,5 +224,5 @@ func NodeName() string {
 	return nodeName(name)
 }
 
-// note tells who started the server.
+// note sends a message to the user who starts the server.
 func (s *Server) note(format string, args ...any) { s.cfg.Note(fmt.Sprintf(format, args...)) }

@@ -9,11 +9,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// leastConns is how many connections the API takes at once, however few descriptors the process has.
+// leastConns is the minimum for the limit of connections, even if the process has few descriptors.
 const leastConns = 64
 
-// boundedListener takes a bounded number of connections at once, in all and of each address; it closes others. A client that opens
-// connections and says nothing leaves descriptors to the ledger and to clients on other machines.
+// boundedListener limits the number of connections, in total and per address, and closes those above. So idle
+// connections cannot use up the descriptors that the ledger and other clients need.
 type boundedListener struct {
 	net.Listener
 	all, each int
@@ -23,7 +23,7 @@ type boundedListener struct {
 	sum  int
 }
 
-// boundConns bounds the connections of a listener: half of the process's descriptors in all, a quarter of one address.
+// boundConns limits a listener to half of the process's descriptors in total, and a quarter per address.
 func boundConns(l net.Listener) *boundedListener {
 	most := 1 << 20
 	var limit unix.Rlimit
@@ -33,7 +33,7 @@ func boundConns(l net.Listener) *boundedListener {
 	return &boundedListener{Listener: l, all: max(most/2, leastConns), each: max(most/4, leastConns), open: map[string]int{}}
 }
 
-// SetDeadline bounds how long Accept waits.
+// SetDeadline limits how long Accept waits.
 func (l *boundedListener) SetDeadline(at time.Time) error {
 	if d, ok := l.Listener.(interface{ SetDeadline(t time.Time) error }); ok {
 		return d.SetDeadline(at)
@@ -55,7 +55,7 @@ func (l *boundedListener) Accept() (net.Conn, error) {
 		if l.take(host) {
 			return &boundedConn{Conn: conn, release: sync.OnceFunc(func() { l.give(host) })}, nil
 		}
-		_ = conn.Close() // one too many
+		_ = conn.Close() // above the limit
 	}
 }
 
@@ -78,13 +78,13 @@ func (l *boundedListener) give(host string) {
 	}
 }
 
-// boundedConn gives its place back when it is closed.
+// boundedConn is counted until it is closed.
 type boundedConn struct {
 	net.Conn
 	release func()
 }
 
-// ReadFrom implements io.ReaderFrom, so that the kernel may copy files.
+// ReadFrom implements io.ReaderFrom, so that the kernel can copy files.
 func (c *boundedConn) ReadFrom(r io.Reader) (int64, error) { return io.Copy(c.Conn, r) }
 
 // Close implements net.Conn.

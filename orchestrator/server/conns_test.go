@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// What opens connections and says nothing is hung up on beyond its share, and a place that is given back is taken again.
+// TestConnectionsOfAnAddressAreBounded checks that idle connections above an address's limit are closed, and that
+// closed ones make room for others.
 func TestConnectionsOfAnAddressAreBounded(t *testing.T) {
 	t.Parallel()
 	inner, err := net.Listen("tcp", "127.0.0.1:0")

@@ -10,12 +10,11 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/state"
 )
 
-// deletedEvery is how often sweeps that were deleted are looked for.
+// deletedEvery is how often the server checks for deleted sweeps.
 const deletedEvery = time.Second
 
-// clearDeleted deletes what is left of deleted sweeps: their checkpoints and what their trials printed. It tries again
-// until all is gone; a server that starts looks at every sweep that was ever deleted, for the one before may have been
-// killed.
+// clearDeleted deletes the checkpoints and logs of deleted sweeps, and retries until it succeeds. After a start it
+// checks all sweeps that were ever deleted, because the previous server may have been killed.
 func (s *Server) clearDeleted(ctx context.Context) error {
 	cleared, problem := map[string]bool{}, ""
 	tick := time.NewTicker(deletedEvery)
@@ -25,11 +24,11 @@ func (s *Server) clearDeleted(ctx context.Context) error {
 			if cleared[d.ID] || ctx.Err() != nil {
 				continue
 			}
-			n, err := s.clear(ctx, d)
+			n, err := s.deleteSweepData(ctx, d)
 			if err != nil {
 				if err.Error() != problem && ctx.Err() == nil {
 					problem = err.Error()
-					s.log.Warn("what is left of a deleted sweep cannot be deleted yet; it is tried again", "sweep", d.ID, "err", err)
+					s.log.Warn("the data of a deleted sweep could not be deleted; retrying", "sweep", d.ID, "err", err)
 				}
 				continue
 			}
@@ -46,7 +45,7 @@ func (s *Server) clearDeleted(ctx context.Context) error {
 	}
 }
 
-// tenantName is a sweep's tenant; sweeps of early versions say none.
+// tenantName returns a sweep's tenant; sweeps of early versions do not name one.
 func tenantName(tenant string) string {
 	if tenant == "" {
 		return "default"
@@ -54,17 +53,17 @@ func tenantName(tenant string) string {
 	return tenant
 }
 
-// reserveLogs makes room for what the trials of each tenant print, as its limits say.
+// reserveLogs reserves space for the logs of each tenant according to its limits.
 func (s *Server) reserveLogs(ctx context.Context) {
 	for _, tenant := range s.loop.Tenants() {
 		if err := s.logs.Reserve(ctx, tenantName(tenant), api.LimitOf(s.loop, s.limits, tenantName(tenant)).LogBytes); err != nil && ctx.Err() == nil {
-			s.log.Warn("there is no room for what trials print", "tenant", tenant, "err", err)
+			s.log.Warn("no room is left for the output of trials", "tenant", tenant, "err", err)
 		}
 	}
 }
 
-// clear deletes what is left of one sweep, and says how many objects that were.
-func (s *Server) clear(ctx context.Context, d state.Deleted) (int, error) {
+// deleteSweepData deletes the remaining data of one sweep, and returns the number of deleted objects.
+func (s *Server) deleteSweepData(ctx context.Context, d state.Deleted) (int, error) {
 	if err := s.logs.Delete(ctx, tenantName(d.Tenant), d.ID); err != nil {
 		return 0, err
 	}
@@ -74,11 +73,11 @@ func (s *Server) clear(ctx context.Context, d state.Deleted) (int, error) {
 		return true
 	})
 	if err != nil {
-		return 0, fmt.Errorf("looking for the checkpoints of %s: %w", d.ID, err)
+		return 0, fmt.Errorf("list the checkpoints of %s: %w", d.ID, err)
 	}
 	for _, key := range keys {
 		if err := s.store.Delete(ctx, key); err != nil {
-			return 0, fmt.Errorf("deleting the checkpoints of %s: %w", d.ID, err)
+			return 0, fmt.Errorf("delete the checkpoints of %s: %w", d.ID, err)
 		}
 	}
 	if d.Blob == "" {

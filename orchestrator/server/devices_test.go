@@ -2,7 +2,8 @@ package server
 
 import "testing"
 
-// Workers of one machine may each look for a kind of their own, and declare what they like.
+// TestWorkersOfOneMachineLookForUnlikeDevices checks that workers on one machine may search for different kinds of
+// devices, and declare any.
 func TestWorkersOfOneMachineLookForUnlikeDevices(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {

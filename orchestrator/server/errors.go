@@ -6,13 +6,13 @@ import (
 	"io/fs"
 )
 
-// FieldError says that a field of a Config or a WorkerConfig holds what cannot be used.
+// FieldError reports that a field of a Config or a WorkerConfig is invalid.
 type FieldError struct {
 	// Field is its path in Go, such as NATS.Listen.
 	Field string
-	// Value is what it holds, where that helps; else it is empty.
+	// Value is the field's value if it is helpful, or empty.
 	Value string
-	// Err says what is wrong with it, and what would be right.
+	// Err describes the problem and a valid value.
 	Err error
 }
 
@@ -20,7 +20,7 @@ func (e *FieldError) Error() string { return e.Named(e.Field) }
 
 func (e *FieldError) Unwrap() error { return e.Err }
 
-// Named is the text of the error for somebody who knows the field by another name, such as that of a flag.
+// Named returns the error's text with another name for the field, such as that of a flag.
 func (e *FieldError) Named(name string) string {
 	if e.Value != "" {
 		name += " " + e.Value
@@ -28,21 +28,21 @@ func (e *FieldError) Named(name string) string {
 	return fmt.Sprintf("%s: %v", name, e.Err)
 }
 
-// badField is a FieldError that shows no value.
+// badField returns a FieldError without the value.
 func badField(field, format string, args ...any) error {
 	return &FieldError{Field: field, Err: fmt.Errorf(format, args...)}
 }
 
-// badValue is a FieldError that shows the value.
+// badValue returns a FieldError with the value.
 func badValue(field, value, format string, args ...any) error {
 	return &FieldError{Field: field, Value: value, Err: fmt.Errorf(format, args...)}
 }
 
-// UnreachableError says that NATS cannot be reached, or takes no writes.
+// UnreachableError reports that NATS cannot be reached, or does not accept writes.
 type UnreachableError struct {
-	// Msg is the whole text.
+	// Msg is the complete message.
 	Msg string
-	// Err is what was answered last.
+	// Err is the last error.
 	Err error
 }
 
@@ -50,7 +50,7 @@ func (e *UnreachableError) Error() string { return e.Msg }
 
 func (e *UnreachableError) Unwrap() error { return e.Err }
 
-// unreachable is the error of a NATS that cannot be reached; one about a field stays as it is.
+// unreachable returns an UnreachableError for err, or err itself if it is about a field.
 func unreachable(err error) error {
 	if _, said := errors.AsType[*FieldError](err); said {
 		return err
@@ -58,7 +58,7 @@ func unreachable(err error) error {
 	return &UnreachableError{Msg: err.Error(), Err: err}
 }
 
-// trimOp drops the system call's name from an error about a file: people know what they asked for.
+// trimOp removes the system call's name from an error about a file.
 func trimOp(err error) error {
 	if path, ok := errors.AsType[*fs.PathError](err); ok {
 		return fmt.Errorf("%s: %w", path.Path, path.Err)

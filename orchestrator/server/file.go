@@ -17,26 +17,26 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// File is what a running server leaves in its data directory, so that others find it.
+// File is the content of the file through which clients and workers find a running server.
 type File struct {
 	API  string `json:"api"`
 	NATS string `json:"nats"`
 	PID  int    `json:"pid"`
-	// Keys is the directory of the cluster's keys, with which workers of the same user join by themselves.
+	// Keys is the directory of the cluster's keys. Workers of the same user use it to join by themselves.
 	Keys    string `json:"keys"`
 	Version string `json:"version"`
-	// WhileClients is set if the server ends with its last client.
+	// WhileClients is set if the server stops with its last client.
 	WhileClients bool `json:"while_clients,omitempty"`
-	// Locked is set if the server locks its file for as long as it runs. A process id alone may be another process's by now:
-	// after a restart of the machine, or in a container.
+	// Locked is set if the server holds a lock on its file while it runs. The process id alone is not enough: after a
+	// reboot, or in a container, it may belong to another process.
 	Locked bool `json:"locked,omitempty"`
 }
 
-// FilePath is where the server of a data directory leaves its file.
+// FilePath returns the path of a data directory's file.
 func FilePath(data string) string { return filepath.Join(data, "server.json") }
 
-// HasServer reports whether a server has been started from a data directory, whether or not it runs. Workers, tokens and
-// certificates may have a directory of the same name.
+// HasServer reports whether a server was ever started from a data directory, even if it is not running. A directory of
+// the same name may contain only workers, tokens or certificates.
 func HasServer(data string) bool {
 	for _, name := range []string{"server.json", "clients", "keys", "nats", "history"} {
 		if _, err := os.Lstat(filepath.Join(data, name)); err == nil {
@@ -46,7 +46,8 @@ func HasServer(data string) bool {
 	return false
 }
 
-// ReadFile reads the file of a data directory's server; ok is false if there is none, or if the server does not run.
+// ReadFile reads the file of a data directory's server. ok is false if the file does not exist or the server is not
+// running.
 func ReadFile(data string) (f File, ok bool, err error) {
 	path := FilePath(data)
 	file, err := os.Open(path)
@@ -63,12 +64,12 @@ func ReadFile(data string) (f File, ok bool, err error) {
 	return f, processAlive(f.PID) && !(f.Locked && isFree(file)), nil
 }
 
-// isFree reports whether no server holds a lock on its file.
+// isFree reports whether the file is not locked by a server.
 func isFree(file *os.File) bool {
 	return unix.Flock(int(file.Fd()), unix.LOCK_SH|unix.LOCK_NB) == nil
 }
 
-// processAlive says whether a process of that id exists. Signal 0 only asks.
+// processAlive reports whether a process with that id exists. Signal 0 only checks.
 func processAlive(pid int) bool {
 	if pid <= 0 {
 		return false
@@ -77,7 +78,8 @@ func processAlive(pid int) bool {
 	return err == nil || errors.Is(err, syscall.EPERM)
 }
 
-// write writes the file whole. It returns a lock on the file, which closing it gives back, or nil where files cannot be locked.
+// write writes the file atomically. It returns the locked file, whose closing releases the lock, or nil if files cannot
+// be locked.
 func (f File) write(path string) (lock *os.File, err error) {
 	err = atomicfile.Write(path, 0o644, func(w *os.File) error {
 		if fd, err := unix.FcntlInt(w.Fd(), unix.F_DUPFD_CLOEXEC, 0); err == nil {
@@ -92,10 +94,10 @@ func (f File) write(path string) (lock *os.File, err error) {
 	return lock, err
 }
 
-// nodesTimeout is how long a server waits for its own workers to be known before it says that it is ready.
+// nodesTimeout is how long a server waits for its own workers before it reports that it is ready.
 const nodesTimeout = 3 * time.Second
 
-// announce waits for the workers of this process and writes the files that say where the server is.
+// announce waits for the workers of this process and writes the files with the server's addresses.
 func (s *Server) announce(ctx context.Context) error {
 	s.awaitWorkers(ctx)
 	keys, err := filepath.Abs(s.cfg.NATS.Keys)
@@ -118,7 +120,7 @@ func (s *Server) announce(ctx context.Context) error {
 	return nil
 }
 
-// readyFiles are the files that say where the server is.
+// readyFiles returns the paths of the files with the server's addresses.
 func (s *Server) readyFiles() []string {
 	files := []string{FilePath(s.cfg.Data)}
 	if s.cfg.ReadyFile != "" {
@@ -127,7 +129,7 @@ func (s *Server) readyFiles() []string {
 	return files
 }
 
-// withdraw removes them.
+// withdraw removes these files.
 func (s *Server) withdraw() error {
 	var errs []error
 	for _, path := range s.readyFiles() {
@@ -138,7 +140,7 @@ func (s *Server) withdraw() error {
 	return errors.Join(errs...)
 }
 
-// awaitWorkers returns when the workers of this process are known, or it took too long: they may come later.
+// awaitWorkers waits for the workers of this process, up to a limit; they may come up later.
 func (s *Server) awaitWorkers(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, nodesTimeout)
 	defer cancel()

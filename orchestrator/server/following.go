@@ -11,12 +11,12 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/state"
 )
 
-// followEvery is how often an orchestrator that stands by looks at what the leader has appended.
+// followEvery is how often a standby reads what the leader has appended.
 const followEvery = 5 * time.Second
 
-// followLedger keeps this machine's history of reports up to date while another orchestrator leads, so that taking over
-// does not wait for what was reported meanwhile. give is called with a state.ErrNewer if a newer version leads, after which
-// this one cannot. The function it returns ends that.
+// followLedger keeps this machine's history of reports up to date while another server leads, so that a takeover does
+// not wait for it. If a newer version leads, this one can no longer take over, and followLedger calls give with a
+// state.ErrNewer. The returned function stops following.
 func (s *Server) followLedger(ctx context.Context, give func(error)) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var done sync.WaitGroup
@@ -26,7 +26,7 @@ func (s *Server) followLedger(ctx context.Context, give func(error)) (stop func(
 		case errors.Is(err, state.ErrNewer):
 			give(err)
 		default:
-			s.log.Warn("the history of reports does not follow the leader; taking over will take longer", "err", err)
+			s.log.Warn("the history of reports cannot follow the leader; a takeover will take longer", "err", err)
 		}
 	})
 	return func() { cancel(); done.Wait() }

@@ -7,14 +7,14 @@ import (
 	"slices"
 )
 
-// group runs the parts of a server and stops them in order: the last one started ends first, so that each part can
-// still use those below it while it ends.
+// group runs the parts of a server. It stops them in reverse order, so that each part can use those started before it
+// while it stops.
 type group struct {
 	parts []*part
 	ended chan *part
 }
 
-// part is one of them.
+// part is one part of a server.
 type part struct {
 	name   string
 	cancel context.CancelFunc
@@ -24,7 +24,7 @@ type part struct {
 
 func newGroup() *group { return &group{ended: make(chan *part)} }
 
-// start runs a part. It lives on when ctx ends, until the group stops it; ctx only hands on its values.
+// start runs a part until the group stops it. The end of ctx does not stop it; only ctx's values are used.
 func (g *group) start(ctx context.Context, name string, run func(context.Context) error) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	p := &part{name: name, cancel: cancel, done: make(chan struct{})}
@@ -54,8 +54,8 @@ func (g *group) wait(ctx context.Context, lost <-chan struct{}) error {
 	}
 }
 
-// stop ends the parts, the last one started first, and returns what went wrong while they ended. A part that ended by
-// itself before has been reported by wait.
+// stop stops the parts in reverse order, and returns their errors. Parts that ended by themselves were reported by
+// wait.
 func (g *group) stop() error {
 	var errs []error
 	for _, p := range slices.Backward(g.parts) {
@@ -75,5 +75,5 @@ func (g *group) stop() error {
 	return errors.Join(errs...)
 }
 
-// errDeposed ends a server that leads no more.
-var errDeposed = errors.New("another orchestrator has taken over; this one has stopped")
+// errDeposed ends a server that no longer leads.
+var errDeposed = errors.New("another server has taken over; this one has stopped")

@@ -14,7 +14,7 @@ func TestGroupStopsInReverse(t *testing.T) {
 	for _, name := range []string{"bottom", "middle", "top"} {
 		g.start(t.Context(), name, func(ctx context.Context) error {
 			<-ctx.Done()
-			order = append(order, name) // one after the other, as stop waits for each
+			order = append(order, name) // one after the other, because stop waits for each
 			return ctx.Err()
 		})
 	}

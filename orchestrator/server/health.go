@@ -16,24 +16,24 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// health says how a server fares. Whoever asks often gets the answer of a moment ago.
+// health computes the server's health. It caches the result for a moment.
 type health struct {
 	version, natsURL string
 	started          time.Time
 	nc               *nats.Conn
 	store            objects.Store
-	// lines are others' lines about what they keep.
+	// lines are checks of other parts.
 	lines []func() *outbidv1.Check
 
 	mu     sync.Mutex
 	at     time.Time
 	checks []*outbidv1.Check
-	// held says which devices of this machine the trials of its own workers wait for, by worker.
+	// held maps each worker of this process to the device for which its trials wait.
 	held map[string]string
 }
 
-// lacks sets which device the trials of a worker of this process wait for, and why; "" if none waits.
-func (h *health) lacks(worker, why string) {
+// setWaiting sets the device for which a worker's trials wait, and why; "" if none waits.
+func (h *health) setWaiting(worker, why string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.held == nil {
@@ -44,13 +44,13 @@ func (h *health) lacks(worker, why string) {
 }
 
 const (
-	// healthFresh is how long an answer is good for.
+	// healthFresh is how long a result is cached.
 	healthFresh = 2 * time.Second
-	// healthTimeout bounds one check.
+	// healthTimeout limits one check.
 	healthTimeout = 3 * time.Second
 )
 
-// info is what GetServerInfo returns; control adds what it knows.
+// info returns the answer of GetServerInfo; control adds its part.
 func (h *health) info() *outbidv1.GetServerInfoResponse {
 	resp := &outbidv1.GetServerInfoResponse{
 		Version: h.version, Nats: h.natsURL, Store: h.store.String(), Started: timestamppb.New(h.started),
@@ -63,7 +63,7 @@ func (h *health) info() *outbidv1.GetServerInfoResponse {
 			if why := h.held[worker]; why != "" {
 				h.checks = append(h.checks, &outbidv1.Check{
 					Name: "devices", Detail: "worker " + worker + ": " + why,
-					Fix: "its trials and this server's take turns; to share cores declare slots: outbid up --devices cpu:2, or OUTBID_DEVICES=cpu:2 where a program starts it",
+					Fix: "its trials and this server's trials alternate; to share cores, declare slots: outbid up --devices cpu:2, or OUTBID_DEVICES=cpu:2 for a program that starts it",
 				})
 			}
 		}
@@ -85,7 +85,7 @@ func (h *health) checkNATS() *outbidv1.Check {
 	began := time.Now()
 	if err := h.nc.FlushWithContext(ctx); err != nil {
 		c.Detail = fmt.Sprintf("%s does not answer: %v", h.natsURL, err)
-		c.Fix = "start NATS again; the server goes on by itself then"
+		c.Fix = "restart NATS; the server then continues by itself"
 		return c
 	}
 	c.Ok = true
@@ -99,7 +99,7 @@ func (h *health) checkStore() *outbidv1.Check {
 	defer cancel()
 	if err := h.store.Check(ctx); err != nil {
 		c.Detail = err.Error()
-		c.Fix = "make room in " + h.store.String() + ", or bring it back; trials wait and go on by themselves"
+		c.Fix = "free space in " + h.store.String() + ", or restore it; trials wait and then continue by themselves"
 		return c
 	}
 	c.Ok, c.Detail = true, h.store.String()+" can be written and read"

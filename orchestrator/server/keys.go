@@ -13,11 +13,11 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/identity"
 )
 
-// KeysDir is where a server keeps the cluster's keys if nothing else is said.
+// KeysDir returns the default directory of the cluster's keys.
 func KeysDir(data string) string { return filepath.Join(data, "keys") }
 
-// readKeys reads the cluster's keys and makes a user of them that may do everything; nil for a directory of before there
-// were keys.
+// readKeys reads the cluster's keys, and creates credentials for a user with all permissions from them. It returns nil
+// if the directory does not have keys.
 func readKeys(dir string) (*identity.Keys, *identity.Credentials, error) {
 	keys, err := identity.OpenKeys(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -30,21 +30,21 @@ func readKeys(dir string) (*identity.Keys, *identity.Credentials, error) {
 	return keys, who, err
 }
 
-// workerHere makes this machine's worker known to a server whose keys it can read, which says that it is the same user
-// on the same machine. It keeps what it made beside the keys, for the next start.
-func workerHere(ctx context.Context, nats NATSConfig, node string, log *slog.Logger) (*identity.Credentials, error) {
+// registerLocalWorker registers this machine's worker with a server whose keys it can read, because then it is the same user on
+// the same machine. It stores the credentials with the keys for the next start.
+func registerLocalWorker(ctx context.Context, nats NATSConfig, node string, log *slog.Logger) (*identity.Credentials, error) {
 	keys, admin, err := readKeys(nats.Keys)
 	if err != nil {
 		return nil, badField("NATS.Keys", "%w", err)
 	}
 	if keys == nil {
-		return nil, badValue("NATS.Keys", nats.Keys, "there are no keys of a cluster; on the server's machine they are in DATA/keys, "+
+		return nil, badValue("NATS.Keys", nats.Keys, "does not contain a cluster's keys; on the server's machine they are in DATA/keys, "+
 			"elsewhere join with 'outbid worker join'")
 	}
 	if err := bus.CheckToken("node", node); err != nil {
 		return nil, badField("Name", "%w", err)
 	}
-	c, err := keptHere(keys, node, time.Now())
+	c, err := loadOrIssueWorker(keys, node, time.Now())
 	if err != nil {
 		return nil, err
 	}
@@ -63,8 +63,8 @@ func workerHere(ctx context.Context, nats NATSConfig, node string, log *slog.Log
 	return c, errors.Join(err, known.Close())
 }
 
-// keptHere reads the credentials of a worker that ran here before, or makes some.
-func keptHere(keys *identity.Keys, node string, now time.Time) (*identity.Credentials, error) {
+// loadOrIssueWorker reads the stored credentials of a worker, or creates new ones.
+func loadOrIssueWorker(keys *identity.Keys, node string, now time.Time) (*identity.Credentials, error) {
 	dir := filepath.Join(keys.Dir(), "workers", node)
 	c, err := identity.ReadCredentials(dir)
 	if err == nil && c.Node == node && c.OrdersKey == keys.Orders().Public() {

@@ -13,8 +13,8 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// ledgerEnd remembers, in a file that is not JetStream's, the last batch that this machine saw in the ledger. A store that
-// finds damage near its end cuts it off there, and what is left is a whole ledger, only shorter: nothing in it tells.
+// ledgerEnd stores, in a file outside JetStream, the last batch of the ledger that this machine saw. If a store finds
+// damage near its end, it truncates the ledger, and the rest looks like a valid, shorter ledger.
 type ledgerEnd struct {
 	mu   sync.Mutex
 	file *os.File
@@ -30,13 +30,13 @@ func openLedgerEnd(path string) (*ledgerEnd, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("read the mark of the ledger's end: %w", err), file.Close())
 	}
-	// A mark that cannot be read stands for nothing.
+	// Ignore an unreadable mark.
 	m, _ := parseMark(data)
 	return &ledgerEnd{file: file, mark: m}, nil
 }
 
-// saw notes a batch that is in the ledger, and its hash. It is not synced: the mark may lag behind, never run ahead.
-func (e *ledgerEnd) saw(seq uint64, hash []byte) error {
+// record records a batch of the ledger and its hash. The file is not synced: the mark may lag behind but is never ahead.
+func (e *ledgerEnd) record(seq uint64, hash []byte) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if seq <= e.mark.seq {
@@ -46,14 +46,14 @@ func (e *ledgerEnd) saw(seq uint64, hash []byte) error {
 	return e.write()
 }
 
-// current is the mark as it is.
+// current returns the current mark.
 func (e *ledgerEnd) current() mark {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.mark
 }
 
-// reset forgets a mark beyond the end of the ledger, whose loss was accepted.
+// reset removes a mark beyond the end of the ledger after that loss was accepted.
 func (e *ledgerEnd) reset(last uint64) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -61,7 +61,7 @@ func (e *ledgerEnd) reset(last uint64) error {
 	return errors.Join(e.file.Truncate(0), e.write())
 }
 
-// write puts the mark into the file.
+// write writes the mark to the file.
 func (e *ledgerEnd) write() error {
 	if _, err := e.file.WriteAt([]byte(e.mark.String()), 0); err != nil {
 		return fmt.Errorf("note the ledger's end: %w", err)
@@ -69,20 +69,21 @@ func (e *ledgerEnd) write() error {
 	return nil
 }
 
-// check fails with a *ledger.DamageError if a ledger that ends with batch last has not what the mark says; when says when it had.
+// check returns a *ledger.DamageError if a ledger that ends with batch last does not contain the marked batch. when
+// describes when the mark was set.
 func (m mark) check(ctx context.Context, record ledger.Ledger, last uint64, when string) error {
 	switch {
 	case last == 0 && m.seq > 0:
-		return &ledger.DamageError{Seq: 1, Reason: fmt.Sprintf("the ledger is empty, but reached %d %s: this is "+
-			"another NATS, or one that was given users since ('outbid nats init --take-over' gives these keys what it held before)", m.seq, when)}
+		return &ledger.DamageError{Seq: 1, Reason: fmt.Sprintf("the ledger is empty, but had %d batches %s: this is "+
+			"another NATS, or one that has got users since then ('outbid nats init --take-over' transfers its ledger to these keys)", m.seq, when)}
 	case last < m.seq:
-		return &ledger.DamageError{Seq: last + 1, Reason: fmt.Sprintf("the ledger ends at %d, but reached %d %s: it lost its end", last, m.seq, when)}
+		return &ledger.DamageError{Seq: last + 1, Reason: fmt.Sprintf("the ledger ends at batch %d, but had %d batches %s: it lost its end", last, m.seq, when)}
 	case len(m.hash) == 0:
 		return nil
 	}
 	err := record.Read(ctx, m.seq, func(b *outbidv1.Batch) error {
 		if b.GetSeq() == m.seq && !bytes.Equal(b.GetHash(), m.hash) {
-			return &ledger.DamageError{Seq: m.seq, Reason: fmt.Sprintf("it is not the batch that was there %s: the ledger lost its end and was continued, "+
+			return &ledger.DamageError{Seq: m.seq, Reason: fmt.Sprintf("this is not the batch that was there %s: the ledger lost its end and was continued, "+
 				"or is another one", when)}
 		}
 		return errRead

@@ -28,13 +28,13 @@ func TestALedgerThatLostItsEndIsNoticed(t *testing.T) {
 		{saw: batch()},          // a new ledger
 		{saw: batch()},          // a longer one
 		{saw: 9, lost: 4},       // three batches here, nine seen
-		{saw: batch(), lost: 4}, // the mark does not go back
+		{saw: batch(), lost: 4}, // the mark does not move back
 	} {
 		end, err := openLedgerEnd(path)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := errors.Join(end.saw(tc.saw, nil), end.close()); err != nil {
+		if err := errors.Join(end.record(tc.saw, nil), end.close()); err != nil {
 			t.Fatal(err)
 		}
 		if end, err = openLedgerEnd(path); err != nil {
@@ -55,7 +55,8 @@ func TestALedgerThatLostItsEndIsNoticed(t *testing.T) {
 	}
 }
 
-// Neither a bit that flips in the mark nor one that is cut short says anything of the ledger; another ledger of the same length does.
+// TestTheMarkOfTheLedgersEnd checks that a flipped bit in the mark or a truncated mark is ignored, but that a different
+// ledger of the same length is detected.
 func TestTheMarkOfTheLedgersEnd(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "ledger-end")
@@ -70,7 +71,7 @@ func TestTheMarkOfTheLedgersEnd(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if end, err := openLedgerEnd(path); err != nil || l == record && end.saw(b.GetSeq(), b.GetHash()) != nil || end.close() != nil {
+			if end, err := openLedgerEnd(path); err != nil || l == record && end.record(b.GetSeq(), b.GetHash()) != nil || end.close() != nil {
 				t.Fatal(err)
 			}
 		}
@@ -86,7 +87,7 @@ func TestTheMarkOfTheLedgersEnd(t *testing.T) {
 	if err := check(record); err != nil {
 		t.Error(err)
 	}
-	if err := check(other); err == nil || !strings.Contains(err.Error(), "batch 3 is damaged: it is not the batch that was there") {
+	if err := check(other); err == nil || !strings.Contains(err.Error(), "batch 3 is damaged: this is not the batch that was there") {
 		t.Errorf("another ledger: %v", err)
 	}
 	whole, err := os.ReadFile(path)

@@ -13,19 +13,19 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/ledger"
 )
 
-// A store that was cut short, by a disk or by somebody who copied it, starts as if nothing had happened: NATS recovers what it can
-// read. So a start compares the ledger with what is known of it from elsewhere: with the marks of its end, one in the data directory
-// and one in another stream of the same NATS; with NATS's own count of what it should have; and with the newest snapshot. What is lost
-// is given up only if an operator says so.
+// A store that was truncated, by a disk or a copy, starts without an error, because NATS recovers what it can read. So
+// a start compares the ledger with other records: the marks of its end in the data directory and in another stream of
+// the same NATS, NATS's own count of messages, and the newest snapshot. Lost batches are given up only if an operator
+// requests it.
 
-// checkLedger fails with a *ledger.DamageError if the ledger has lost batches that nobody has given up.
+// checkLedger returns a *ledger.DamageError if the ledger has lost batches that were not given up.
 func (s *Server) checkLedger(ctx context.Context, record *ledger.JetStream) error {
 	notes, err := bus.OpenNotes(ctx, s.nc, s.cfg.NATS.Replicas)
 	if err != nil {
 		return err
 	}
 	s.notes = notes
-	if s.cfg.AcceptLedgerLoss { // snapshots beyond the end are passed over
+	if s.cfg.AcceptLedgerLoss { // ignore snapshots beyond the end
 		record.Accept(nil)
 	}
 	if err := s.checkHoles(ctx, record); err != nil {
@@ -45,7 +45,7 @@ func (s *Server) checkLedger(ctx context.Context, record *ledger.JetStream) erro
 		switch {
 		case err == nil:
 		case lost && s.cfg.AcceptLedgerLoss:
-			s.log.Error("the ledger has lost its end, which is given up as --accept-ledger-loss says", "ends_at", last, "reason", damage.Reason)
+			s.log.Error("the ledger has lost its end, which is given up because of --accept-ledger-loss", "ends_at", last, "reason", damage.Reason)
 		default:
 			return err
 		}
@@ -56,17 +56,17 @@ func (s *Server) checkLedger(ctx context.Context, record *ledger.JetStream) erro
 	return nil
 }
 
-// farMark is the mark of the ledger's end that NATS has. One that cannot be read stands for nothing.
+// farMark returns the mark of the ledger's end in NATS. It ignores an unreadable mark.
 func (s *Server) farMark(ctx context.Context) mark {
 	data, err := s.notes.Get(ctx, bus.NoteLedgerEnd)
 	if err != nil {
-		s.log.Warn("NATS does not say how far the ledger reached", "err", err)
+		s.log.Warn("the mark of the ledger's end cannot be read from NATS", "err", err)
 	}
 	m, _ := parseMark(data)
 	return m
 }
 
-// checkHoles looks for batches that NATS counts and does not have, and gives up those that are to be.
+// checkHoles finds batches that NATS counts but does not have. It gives them up if the configuration says so.
 func (s *Server) checkHoles(ctx context.Context, record *ledger.JetStream) error {
 	holes, err := record.Holes(ctx)
 	if err != nil || len(holes) == 0 {
@@ -79,7 +79,7 @@ func (s *Server) checkHoles(ctx context.Context, record *ledger.JetStream) error
 		if !s.cfg.AcceptLedgerLoss {
 			return &ledger.DamageError{Seq: fresh[0].From, Reason: fmt.Sprintf("NATS has lost %s", ledger.HolesText(fresh))}
 		}
-		s.log.Error("NATS has lost batches of the ledger, which are given up as --accept-ledger-loss says", "lost", ledger.HolesText(fresh))
+		s.log.Error("NATS has lost batches of the ledger, which are given up because of --accept-ledger-loss", "lost", ledger.HolesText(fresh))
 	} else {
 		s.log.Warn("the ledger lacks batches that were given up", "lost", ledger.HolesText(holes))
 	}
@@ -100,12 +100,12 @@ func givenUp(ctx context.Context, notes *bus.Notes) ([]ledger.Hole, error) {
 	}
 	var lost []ledger.Hole
 	if err := json.Unmarshal(data, &lost); err != nil {
-		return nil, fmt.Errorf("read what was given up of the ledger: %w", err)
+		return nil, fmt.Errorf("read the list of given-up batches: %w", err)
 	}
 	return lost, nil
 }
 
-// acceptGivenUp has a ledger that is only read do without what was given up.
+// acceptGivenUp makes a ledger that is only read accept that these batches are missing.
 func acceptGivenUp(ctx context.Context, nc *nats.Conn, record *ledger.JetStream) error {
 	notes, err := bus.OpenNotes(ctx, nc, 0)
 	if err != nil {
@@ -118,10 +118,11 @@ func acceptGivenUp(ctx context.Context, nc *nats.Conn, record *ledger.JetStream)
 	return err
 }
 
-// markEvery is how often the mark of the ledger's end is written to NATS, if the ledger has grown.
+// markEvery is how often the mark of the ledger's end is written to NATS if the ledger has grown.
 const markEvery = 2 * time.Second
 
-// keepMark leaves the mark of the ledger's end in NATS, beside the loop: it may lag behind, and costs an append nothing.
+// keepMark writes the mark of the ledger's end to NATS, separately from the loop: it may lag behind, and does not delay
+// appends.
 func (s *Server) keepMark(ctx context.Context) error {
 	tick := time.NewTicker(markEvery)
 	defer tick.Stop()
@@ -139,7 +140,7 @@ func (s *Server) keepMark(ctx context.Context) error {
 		if err := s.notes.Put(ctx, bus.NoteLedgerEnd, []byte(m.String())); err == nil {
 			written = m.seq
 		} else if ctx.Err() == nil {
-			s.log.Debug("the mark of the ledger's end is not written to NATS", "err", err)
+			s.log.Debug("the mark of the ledger's end could not be written to NATS", "err", err)
 		}
 	}
 }

@@ -16,28 +16,29 @@ import (
 )
 
 const (
-	// scrubAfter and scrubEvery are when the whole ledger is read after a start, and how often from then on.
+	// scrubAfter is when the whole ledger is first read after a start, and scrubEvery how often afterwards.
 	scrubAfter = time.Minute
 	scrubEvery = 24 * time.Hour
-	// scrubRate is how fast, in bytes per second, so that nothing else waits for the disk.
+	// scrubRate limits the scrub in bytes per second, so that it does not delay other disk accesses.
 	scrubRate = 32 << 20
-	// scrubPiece is how much is read between two pauses.
+	// scrubPiece is how many bytes are read between two pauses.
 	scrubPiece = 1 << 20
 )
 
-// ledgerScrub reads the whole ledger now and then. A start reads no more than it needs, so that damage before the newest snapshot would
-// be found only by somebody who needs those batches, when the last good backup may be gone.
+// ledgerScrub reads the whole ledger regularly. A start reads only the necessary part, so damage before the newest
+// snapshot would otherwise be found only when those batches are needed, perhaps after the last good backup is gone.
 type ledgerScrub struct {
 	record interface {
 		Read(ctx context.Context, from uint64, f func(*outbidv1.Batch) error) error
 		Last(ctx context.Context) (uint64, error)
 	}
 	log *slog.Logger
-	// kick begins a scrub now, and the channel that it is given is closed when one has ended.
+	// kick starts a scrub at once. The channel sent to it is closed when a scrub has ended.
 	kick chan chan struct{}
 
 	mu sync.Mutex
-	// upTo is the last batch that was verified, of the ledger as it was when the scrub began, at a time that is zero while it runs.
+	// upTo is the last verified batch, of the number of batches at the start of the scrub. at is the end of the scrub,
+	// or zero while it runs.
 	upTo, of uint64
 	at       time.Time
 	bytes    uint64
@@ -69,10 +70,11 @@ func (l *ledgerScrub) run(ctx context.Context) error {
 	}
 }
 
-// scrubFresh is how long what a scrub found holds for those who ask for one.
+// scrubFresh is how long a result is reused for requested scrubs.
 const scrubFresh = time.Minute
 
-// now scrubs now, or waits for the scrub under way, until ctx ends. What was found just now need not be found again.
+// now starts a scrub and waits for its end, or for that of a running one, until ctx ends. It does nothing after a
+// recent scrub.
 func (l *ledgerScrub) now(ctx context.Context) {
 	l.mu.Lock()
 	fresh := !l.at.IsZero() && time.Since(l.at) < scrubFresh
@@ -91,11 +93,11 @@ func (l *ledgerScrub) now(ctx context.Context) {
 	}
 }
 
-// scrub reads the ledger at a rate in bytes per second; 0 for as fast as it can.
+// scrub reads the ledger at a rate in bytes per second; 0 means no limit.
 func (l *ledgerScrub) scrub(ctx context.Context, rate int) {
 	last, err := l.record.Last(ctx)
 	if err != nil {
-		return // whoever appends says it
+		return // appends report the same error
 	}
 	l.mu.Lock()
 	l.upTo, l.of, l.at, l.bytes = 0, last, time.Time{}, 0
@@ -119,9 +121,9 @@ func (l *ledgerScrub) scrub(ctx context.Context, rate int) {
 	damage, damaged := errors.AsType[*ledger.DamageError](err)
 	switch {
 	case damaged:
-		l.log.Error("the ledger is damaged; this server goes on, and a start that needs the batch will fail: restore it from a backup", "err", damage)
+		l.log.Error("the ledger is damaged; this server continues, but a start that needs the batch will fail: restore it from a backup", "err", damage)
 	case err != nil && !errors.Is(err, errRead):
-		return // NATS is away, or the server ends
+		return // NATS is unavailable, or the server is stopping
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -150,7 +152,7 @@ func (l *ledgerScrub) damaged() bool {
 	return l.damage != nil
 }
 
-// check is the doctor's line about the ledger.
+// check returns the doctor's check of the ledger.
 func (l *ledgerScrub) check() *outbidv1.Check {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -158,13 +160,13 @@ func (l *ledgerScrub) check() *outbidv1.Check {
 	switch {
 	case l.damage != nil:
 		c.Detail = l.damage.Error()
-		c.Fix = "restore the ledger from a backup; this server goes on, and a start that needs the batch will fail"
+		c.Fix = "restore the ledger from a backup; this server continues, but a start that needs the batch will fail"
 	case l.of == 0:
-		c.Detail = "it is read as a whole a minute after the start, and once a day"
+		c.Detail = "it will be verified a minute after the start, and then once a day"
 	case l.at.IsZero():
-		c.Detail = fmt.Sprintf("batches up to %s of %s are whole so far", humanize.Comma(int64(l.upTo)), humanize.Comma(int64(l.of)))
+		c.Detail = fmt.Sprintf("batches up to %s of %s are valid so far", humanize.Comma(int64(l.upTo)), humanize.Comma(int64(l.of)))
 	default:
-		c.Detail = fmt.Sprintf("all batches up to %s (%s) are whole", humanize.Comma(int64(l.of)), humanize.IBytes(l.bytes))
+		c.Detail = fmt.Sprintf("all batches up to %s (%s) are valid", humanize.Comma(int64(l.of)), humanize.IBytes(l.bytes))
 	}
 	if len(l.lost) > 0 {
 		c.Detail += "; it lacks " + ledger.HolesText(l.lost) + ", which were given up"

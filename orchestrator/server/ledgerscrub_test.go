@@ -13,7 +13,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// scrubbed is a ledger in which one batch cannot be read.
+// scrubbed is a ledger with one unreadable batch.
 type scrubbed struct {
 	*ledger.Memory
 	bad atomic.Uint64
@@ -28,7 +28,7 @@ func (s *scrubbed) Read(ctx context.Context, from uint64, f func(*outbidv1.Batch
 	})
 }
 
-// A scrub finds damage that no start would read, says so, and takes its time.
+// TestScrub checks that a scrub finds damage that a start would not read, logs it, and respects its rate.
 func TestScrub(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -51,7 +51,7 @@ func TestScrub(t *testing.T) {
 		if took := time.Since(began); took < 200*time.Millisecond || took > time.Second { // 8 MiB at 32 MiB/s
 			t.Errorf("it took %s", took)
 		}
-		if c := l.check(); !c.GetOk() || !strings.HasPrefix(c.GetDetail(), "all batches up to 8 (8.0 MiB) are whole") {
+		if c := l.check(); !c.GetOk() || !strings.HasPrefix(c.GetDetail(), "all batches up to 8 (8.0 MiB) are valid") {
 			t.Errorf("%v", c)
 		}
 		record.bad.Store(5)

@@ -13,18 +13,18 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/ledger"
 )
 
-// LedgerConfig says which server's ledger is meant.
+// LedgerConfig locates the ledger of a server.
 type LedgerConfig struct {
 	// Data is that server's data directory.
 	Data string
-	// NATS is where the ledger is, if not in Data. Its Keys are by default those of Data.
+	// NATS locates the ledger if it is not in Data. Its Keys are by default those of Data.
 	NATS NATSConfig
-	// Logger takes what happens.
+	// Logger receives log messages.
 	Logger *slog.Logger
 }
 
-// OpenLedger opens the ledger of a server for reading; done closes it. If that server runs, its ledger is read through
-// it; if not, NATS is started on its data directory, which nobody else can use meanwhile.
+// OpenLedger opens the ledger of a server for reading; done closes it. It reads the ledger of a running server through
+// its NATS. Otherwise it starts NATS on the data directory, which no other process can use in the meantime.
 func OpenLedger(ctx context.Context, cfg LedgerConfig) (l ledger.Ledger, done func() error, err error) {
 	if cfg.NATS.URL != "" {
 		if cfg.NATS.Keys == "" {
@@ -43,12 +43,12 @@ func OpenLedger(ctx context.Context, cfg LedgerConfig) (l ledger.Ledger, done fu
 	return openLedgerDir(ctx, cfg)
 }
 
-// openLedgerDir starts NATS on the data directory of a server that does not run.
+// openLedgerDir starts NATS on the data directory of a server that is not running.
 func openLedgerDir(ctx context.Context, cfg LedgerConfig) (ledger.Ledger, func() error, error) {
 	dir := cfg.Data
 	if _, err := os.Stat(filepath.Join(dir, "nats", "store")); errors.Is(err, fs.ErrNotExist) {
-		return nil, nil, badValue("Data", dir, "it holds no ledger: want a server's data directory, or a file that "+
-			"'outbid export --ledger FILE' wrote; that of a server with a NATS of its own is read with "+
+		return nil, nil, badValue("Data", dir, "does not contain a ledger: want a server's data directory, or a file that "+
+			"'outbid export --ledger FILE' wrote; read the ledger of a server with a separate NATS with "+
 			"'outbid export --ledger FILE --nats URL'")
 	}
 	keys, who, err := readKeys(KeysDir(dir))
@@ -66,7 +66,7 @@ func openLedgerDir(ctx context.Context, cfg LedgerConfig) (ledger.Ledger, func()
 	return l, func() error { return errors.Join(done(), embedded.Close()) }, nil
 }
 
-// openLedgerNATS opens the ledger in a NATS that runs, whether a server uses it at the time or not.
+// openLedgerNATS opens the ledger in a running NATS, which a server may use at the same time.
 func openLedgerNATS(ctx context.Context, nats NATSConfig, log *slog.Logger) (ledger.Ledger, func() error, error) {
 	_, who, err := readKeys(nats.Keys)
 	if err != nil {

@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// mark names a batch of the ledger in a small file. One bit that flips must not make it another batch.
+// mark identifies a batch of the ledger in a small file. A flipped bit must not make it another batch.
 type mark struct {
 	seq uint64
-	// hash of the batch; nil if it is not known.
+	// hash of the batch, or nil if unknown.
 	hash []byte
 }
 
-// String is the mark as a file holds it: the sequence, the hash or a dash, and a CRC-32C of both.
+// String returns the mark as stored in a file: the sequence number, the hash or a dash, and a CRC-32C of both.
 func (m mark) String() string {
 	hash := "-"
 	if len(m.hash) > 0 {
@@ -25,8 +25,8 @@ func (m mark) String() string {
 	return fmt.Sprintf("%s %08x\n", text, crc32.Checksum([]byte(text), crc32.MakeTable(crc32.Castagnoli)))
 }
 
-// parseMark returns the mark that a file holds; false if it holds none, or one that was damaged. Files of older versions hold the
-// sequence alone.
+// parseMark parses a stored mark. It returns false if the mark is missing or damaged. Files of older versions contain
+// only the sequence number.
 func parseMark(data []byte) (mark, bool) {
 	line, _, whole := strings.Cut(string(data), "\n")
 	words := strings.Fields(line)

@@ -17,25 +17,26 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// members are the workers of the cluster as the orchestrator deals with them: it takes them in and out, believes only
-// what they have signed, signs what it tells them, and renews their credentials.
+// members manages the workers of the cluster: it admits and removes them, checks their signatures, signs messages to
+// them, and renews their credentials.
 type members struct {
 	keys *identity.Keys
 	list *bus.Workers
 	nc   *nats.Conn
 	log  *slog.Logger
-	// natsURL is where workers reach NATS.
+	// natsURL is the address of NATS for workers.
 	natsURL string
 	refused *refusals
-	// printers are who may say what trials print.
+	// printers determines which nodes may send a trial's output.
 	printers *printers
 
 	mu sync.Mutex
-	// renewed are new credentials by node, until the worker says that it has them.
+	// renewed has new credentials by node, until the worker confirms them.
 	renewed map[string]string
 }
 
-// openMembers opens the list of workers. What is removed from it is cut off where NATS is in this process.
+// openMembers opens the list of workers. If NATS is in this process, it disconnects workers that are removed from the
+// list.
 func (s *Server) openMembers(ctx context.Context) error {
 	m := &members{
 		keys: s.keys, nc: s.nc, log: s.log, natsURL: s.natsURL, renewed: make(map[string]string), refused: newRefusals(s.log),
@@ -66,15 +67,15 @@ func (s *Server) cutOff(public string) {
 		err = s.embedded.Revoke(token)
 	}
 	if err != nil {
-		s.log.Warn("a worker that was removed may stay connected to NATS until its credentials run out; nothing that it says is "+
-			"believed", "error", err)
+		s.log.Warn("a removed worker may stay connected to NATS until its credentials expire; its messages are "+
+			"ignored", "error", err)
 	}
 }
 
-// trust says whether the worker of a node has joined: control hears only of those whose uplinks it signed itself.
-func (m *members) trust(node string) bool { return m.list.Key(node) != "" }
+// isMember reports whether the worker of a node has joined. Control sees only nodes whose uplinks had valid signatures.
+func (m *members) isMember(node string) bool { return m.list.Key(node) != "" }
 
-// check is for the signatures of uplinks.
+// check checks the signatures of uplinks.
 func (m *members) check(subject string, data []byte, signature string) error {
 	err := m.list.Check(subject, data, signature)
 	if err != nil {
@@ -83,7 +84,7 @@ func (m *members) check(subject string, data []byte, signature string) error {
 	return err
 }
 
-// mayPrint says whether what a worker says that a trial prints is kept.
+// mayPrint reports whether a worker's chunk of a trial's output is accepted.
 func (m *members) mayPrint(c *outbidv1.LogChunk) bool {
 	may := m.printers.may(c, time.Now())
 	if !may {
@@ -92,13 +93,13 @@ func (m *members) mayPrint(c *outbidv1.LogChunk) bool {
 	return may
 }
 
-// signFunction signs that this server accepted a function, by the SHA-256 of its blob in hex.
+// signFunction signs that this server accepted a function, given by the hex SHA-256 of its blob.
 func (m *members) signFunction(blob string) []byte {
 	return m.keys.Orders().SignFunction(blob)
 }
 
-// hear looks at an uplink for credentials that run out soon.
-func (m *members) hear(up *outbidv1.Uplink) {
+// checkExpiry checks an uplink for credentials that expire soon.
+func (m *members) checkExpiry(up *outbidv1.Uplink) {
 	end, node := up.GetCredentialsExpireUnix(), up.GetNode()
 	due := end != 0 && time.Until(time.Unix(end, 0)) < identity.WorkerLife/2
 	m.mu.Lock()
@@ -118,12 +119,12 @@ func (m *members) hear(up *outbidv1.Uplink) {
 	m.renewed[node] = token
 }
 
-// send signs and sends orders. A node whose worker does not belong to the cluster gets none.
+// send signs and sends orders. It sends none to a node whose worker has not joined.
 func (m *members) send(o *outbidv1.Orders) error {
-	if !m.trust(o.GetNode()) {
+	if !m.isMember(o.GetNode()) {
 		return nil
 	}
-	m.printers.ordered(o, time.Now())
+	m.printers.recordOrders(o, time.Now())
 	m.mu.Lock()
 	o.Credentials = m.renewed[o.GetNode()]
 	m.mu.Unlock()
@@ -136,7 +137,7 @@ func (m *members) NewToken(ctx context.Context, node string, life time.Duration)
 	expires := now.Add(life)
 	token, err := m.list.NewToken(ctx, node, now, expires)
 	if err == nil {
-		m.log.Info("made a join token", "node", node, "expires", expires)
+		m.log.Info("created a join token", "node", node, "expires", expires)
 	}
 	return token, expires, err
 }
@@ -171,7 +172,7 @@ func (m *members) Remove(ctx context.Context, node string) error {
 	return err
 }
 
-// refusals counts messages that were dropped because of their signature, and says so now and then.
+// refusals counts messages that were dropped because of their signature, and logs them occasionally.
 type refusals struct {
 	counted *prometheus.CounterVec
 	log     *slog.Logger
@@ -180,20 +181,20 @@ type refusals struct {
 	last map[string]time.Time
 }
 
-// refusalEvery is how often the log has the same complaint.
+// refusalEvery is how often the same complaint is logged.
 const refusalEvery = time.Minute
 
 func newRefusals(log *slog.Logger) *refusals {
 	return &refusals{
 		counted: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "outbid_refused_messages_total", Help: "Messages on the bus that were dropped: nobody whom this server knows signed them, or they are of trials that the worker does not run.",
+			Name: "outbid_refused_messages_total", Help: "Messages on the bus that were dropped, because they were not signed by a known worker or were about trials that the worker does not run.",
 		}, []string{"reason"}),
 		log: log, last: make(map[string]time.Time),
 	}
 }
 
 // errNotIts is why output is dropped.
-var errNotIts = errors.New("it says what a trial prints that it does not run")
+var errNotIts = errors.New("it sent output of a trial that it does not run")
 
 func (r *refusals) note(subject string, err error) {
 	reason := "signature"
@@ -210,10 +211,10 @@ func (r *refusals) note(subject string, err error) {
 	if now.Sub(r.last[subject]) < refusalEvery {
 		return
 	}
-	if len(r.last) > 1000 { // somebody makes names up
+	if len(r.last) > 1000 { // a client is making up names
 		clear(r.last)
 	}
 	r.last[subject] = now
 	node := bus.NodeOf(subject)
-	r.log.Warn("dropping what is said in the name of a worker", "node", node, "reason", err)
+	r.log.Warn("dropping a message in the name of a worker", "node", node, "reason", err)
 }

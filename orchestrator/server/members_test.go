@@ -8,7 +8,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/identity"
 )
 
-// What nobody whom the server knows has signed is counted.
+// TestForgeriesAreCounted checks that messages without a known worker's signature are counted.
 func TestForgeriesAreCounted(t *testing.T) {
 	t.Parallel()
 	var said strings.Builder
@@ -16,7 +16,7 @@ func TestForgeriesAreCounted(t *testing.T) {
 	for range 3 {
 		r.note("outbid.v1.up.n1", identity.ErrSignature)
 	}
-	if got := strings.Count(said.String(), "dropping what is said in the name of a worker"); got != 1 {
+	if got := strings.Count(said.String(), "dropping a message in the name of a worker"); got != 1 {
 		t.Errorf("said %d times:\n%s", got, said.String())
 	}
 }

@@ -10,20 +10,20 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/control"
 )
 
-// registerOwn adds to /metrics what this process knows of itself, whether it leads or stands by.
+// registerOwn adds the metrics of this process, whether it leads or not.
 func (s *Server) registerOwn() error {
 	own := []prometheus.Collector{
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), newStorageMetrics(s),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "outbid_leader", Help: "1 if this orchestrator has the lead, 0 if it stands by or starts.",
+			Name: "outbid_leader", Help: "1 if this server leads, 0 if it is a standby or starting.",
 		}, func() float64 { return zeroOrOne(s.leads()) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "outbid_ready", Help: "1 if this orchestrator takes commands: it leads and has restored its state.",
+			Name: "outbid_ready", Help: "1 if this server accepts commands: it leads and has restored its state.",
 		}, func() float64 { return zeroOrOne(s.ready.Load() && s.leads()) }),
 	}
 	if s.cert != nil {
 		own = append(own, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "outbid_certificate_expires_timestamp_seconds", Help: "When the server's TLS certificate expires, in Unix time.",
+			Name: "outbid_certificate_expires_timestamp_seconds", Help: "Unix time at which the server's TLS certificate expires.",
 		}, func() float64 { return float64(s.cert.Expires().Unix()) }))
 	}
 	return s.register(own...)
@@ -38,7 +38,7 @@ func (s *Server) register(all ...prometheus.Collector) error {
 	return nil
 }
 
-// leads reports whether this process has the lead now.
+// leads reports whether this process leads now.
 func (s *Server) leads() bool {
 	lead := s.leading.Load()
 	if lead == nil {
@@ -59,7 +59,7 @@ func zeroOrOne(b bool) float64 {
 	return 0
 }
 
-// registerLoop adds to /metrics what only the control loop itself knows.
+// registerLoop adds the metrics of the control loop's state.
 func (s *Server) registerLoop() error {
 	return s.register(
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
@@ -70,12 +70,12 @@ func (s *Server) registerLoop() error {
 			Help: "How long ago the control loop's current step began, its append to the ledger included; 0 between two steps.",
 		}, func() float64 { return s.loop.StepAge(time.Now()).Seconds() }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "outbid_ledger_damaged", Help: "1 if the ledger was damaged when it was last read as a whole.",
+			Name: "outbid_ledger_damaged", Help: "1 if the last check of the whole ledger found damage.",
 		}, func() float64 { return zeroOrOne(s.scrub.damaged()) }),
 	)
 }
 
-// observeLoop adds to /metrics how the control loop's steps go, and returns the loop's observer.
+// observeLoop adds metrics of the control loop's steps, and returns the loop's observer.
 func (s *Server) observeLoop() (func(control.Observation), error) {
 	buckets := prometheus.ExponentialBuckets(0.0001, 2, 16)
 	decide := prometheus.NewHistogram(prometheus.HistogramOpts{
@@ -91,7 +91,7 @@ func (s *Server) observeLoop() (func(control.Observation), error) {
 		Name: "outbid_reports_total", Help: "Reports appended to the ledger by this process.",
 	})
 	merges := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "outbid_merges_total", Help: "Rounds of forks that were averaged, and averages that were judged by the best fork: kept or dropped.",
+		Name: "outbid_merges_total", Help: "Fork slots that were averaged, and averages that were compared with the best fork: kept or dropped.",
 	}, []string{"what"})
 	for _, what := range []string{"averaged", "kept", "dropped"} {
 		merges.WithLabelValues(what)

@@ -13,13 +13,13 @@ import (
 )
 
 const (
-	// storageFresh is how long an answer of NATS is exported before it is asked again.
+	// storageFresh is how long NATS's answer is cached.
 	storageFresh = 10 * time.Second
-	// storageTimeout bounds how long a scrape waits for NATS.
+	// storageTimeout limits how long a scrape waits for NATS.
 	storageTimeout = 2 * time.Second
 )
 
-// storageMetrics exports how much the NATS servers store. While they do not answer nothing is exported.
+// storageMetrics exports how much the NATS servers store. It exports nothing while they do not answer.
 type storageMetrics struct {
 	server      *Server
 	used, limit *prometheus.Desc
@@ -27,9 +27,9 @@ type storageMetrics struct {
 	mu  sync.Mutex
 	at  time.Time
 	all []bus.Storage
-	// ask asks NATS; nil as long as there is no connection.
+	// ask asks NATS; it is nil without a connection.
 	ask func(context.Context) ([]bus.Storage, error)
-	// complained is set once the log has the error.
+	// complained is set once the error was logged.
 	complained bool
 }
 
@@ -69,14 +69,14 @@ func (m *storageMetrics) current() []bus.Storage {
 	defer cancel()
 	all, err := m.ask(ctx)
 	if err != nil && !m.complained {
-		m.server.log.Warn("NATS does not say how much it stores; the metrics lack it", "err", err)
+		m.server.log.Warn("the storage usage of NATS is unknown, and missing from the metrics", "err", err)
 	}
 	m.all, m.at, m.complained = all, time.Now(), err != nil
 	return m.all
 }
 
-// use has the metrics ask the NATS that the server is connected to: the one in this process, or every server of a cluster. Where
-// these answer nobody, because NATS has users of another kind, the account is asked.
+// use sets how NATS is asked: the server in this process, or every server of a cluster. If these do not answer, because
+// NATS has other kinds of users, it asks for the account's usage.
 func (m *storageMetrics) use(ctx context.Context) {
 	s := m.server
 	account := func(ctx context.Context) ([]bus.Storage, error) {
@@ -93,7 +93,7 @@ func (m *storageMetrics) use(ctx context.Context) {
 	case o.Creds == "" && o.NKey == "":
 		observer, err := m.observer(ctx)
 		if err != nil {
-			s.log.Debug("NATS does not let this orchestrator ask its servers how much they store; the metrics show the account's", "err", err)
+			s.log.Debug("NATS does not permit this server to read its storage usage; the metrics show the account's usage", "err", err)
 			break
 		}
 		ask = func(ctx context.Context) ([]bus.Storage, error) {
@@ -109,7 +109,7 @@ func (m *storageMetrics) use(ctx context.Context) {
 	m.ask = ask
 }
 
-// observer connects to NATS as the user that may ask for its storage.
+// observer connects to NATS as the user that may read its storage usage.
 func (m *storageMetrics) observer(ctx context.Context) (*nats.Conn, error) {
 	who, err := m.server.keys.Observer()
 	if err != nil {

@@ -16,32 +16,32 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/identity"
 )
 
-// NATSConfig says where NATS is and how to be let in.
+// NATSConfig locates NATS and has the credentials for it.
 type NATSConfig struct {
 	// URL of NATS, or several separated by commas; empty for the one in the server's process.
 	URL string
-	// Listen is the HOST:PORT of the NATS in the server's process, by default a free port of 127.0.0.1. Beyond loopback it
-	// takes a certificate.
+	// Listen is the HOST:PORT of the NATS in the server's process, by default a free port of 127.0.0.1. Beyond loopback
+	// it requires a certificate.
 	Listen string
-	// AnyPort takes a free port if the one of Listen is taken.
+	// AnyPort chooses a free port if that of Listen is taken.
 	AnyPort bool
-	// Keys is the directory of the cluster's keys, made if missing; by default Data/keys.
+	// Keys is the directory of the cluster's keys, created if missing; by default Data/keys.
 	Keys string
-	// Public is where workers are told to reach NATS when they join; by default the server's own.
+	// Public is the URL of NATS for workers that join; by default the server's own.
 	Public string
-	// Creds and NKey are files for a NATS whose users somebody else makes.
+	// Creds and NKey are files for a NATS with separately managed users.
 	Creds, NKey string
-	// CA is a PEM file of the authority that signed the certificate of NATS; by default the system's authorities.
+	// CA is a PEM file with the authority of NATS's certificate; by default the system's authorities.
 	CA string
-	// Replicas is how many copies of the ledger a NATS cluster keeps; 0 is 1.
+	// Replicas is the number of copies of the ledger in a NATS cluster; 0 means 1.
 	Replicas int
 
-	// host and port are what Listen says.
+	// host and port are parsed from Listen.
 	host string
 	port int
 }
 
-// connect connects to NATS as who, in memory if it is in this process.
+// connect connects to NATS with the given credentials; in memory if NATS is in this process.
 func (o NATSConfig) connect(ctx context.Context, who *identity.Credentials, embedded *bus.Server, name string,
 	log *slog.Logger,
 ) (*nats.Conn, error) {
@@ -63,20 +63,20 @@ func (o NATSConfig) connect(ctx context.Context, who *identity.Credentials, embe
 	return bus.Connect(ctx, cfg)
 }
 
-// readAuthority reads the PEM file of an authority that signs certificates.
+// readAuthority reads the PEM file of a certificate authority.
 func readAuthority(caFile string) ([]byte, error) {
 	pem, err := os.ReadFile(caFile)
 	if err != nil {
 		return nil, badField("NATS.CA", "%w", trimOp(err))
 	}
 	if !x509.NewCertPool().AppendCertsFromPEM(pem) {
-		return nil, badValue("NATS.CA", caFile, "it holds no PEM certificate")
+		return nil, badValue("NATS.CA", caFile, "does not contain a PEM certificate")
 	}
 	return pem, nil
 }
 
-// checkListen reads Listen and refuses an address beyond loopback without TLS: what trials print and what they are
-// ordered to do would travel in the clear.
+// checkListen parses Listen, and rejects an address beyond loopback without TLS, because orders and the output of
+// trials would be sent unencrypted.
 func (o *NATSConfig) checkListen(secure bool) error {
 	host, text, err := net.SplitHostPort(o.Listen)
 	if err == nil {

@@ -14,18 +14,18 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/bus"
 )
 
-// natsPatience is how long NATS is asked what ails it.
+// natsPatience is how long NATS may take to describe its state.
 const natsPatience = 3 * time.Second
 
-// diskLow is so little room that JetStream may have found none: it writes blocks of some MiB.
+// diskLow is the free space below which JetStream may have failed, because it writes blocks of some MiB.
 const diskLow = 16 << 20
 
-// whyNoWrites says why NATS takes no writes, given what it answered last; empty if nothing is known to be wrong with it.
+// whyNoWrites returns why NATS does not accept writes, given its last answer, or "" if no problem is known.
 func (s *Server) whyNoWrites(cause error) string {
-	const mend = "make room there, start NATS again (JetStream writes nothing until then), then this server: nothing acknowledged is lost"
+	const mend = "free space there, restart NATS (JetStream does not write until then), then this server: nothing acknowledged is lost"
 	if s.embedded != nil {
 		if free, err := diskFree(s.cfg.Data); err == nil && free < diskLow {
-			return fmt.Sprintf("the disk of %s is full (%s are free): make room there and start this server again: nothing "+
+			return fmt.Sprintf("the disk of %s is full (%s are free): free space there and restart this server: nothing "+
 				"acknowledged is lost", s.cfg.Data, humanize.IBytes(free))
 		}
 	}
@@ -34,28 +34,28 @@ func (s *Server) whyNoWrites(cause error) string {
 	if err := s.nc.FlushWithContext(ctx); err != nil {
 		return fmt.Sprintf("NATS at %s does not answer", s.natsURL)
 	}
-	if bus.StorageRefused(cause) { // it may take some again meanwhile
-		return fmt.Sprintf("NATS at %s answers, but its JetStream takes no writes (%v): as a rule its disk is full; %s", s.natsURL,
+	if bus.StorageRefused(cause) { // it may accept some later
+		return fmt.Sprintf("NATS at %s answers, but its JetStream does not accept writes (%v): usually its disk is full; %s", s.natsURL,
 			cause, mend)
 	}
 	if err := bus.CheckWrites(ctx, s.nc); err != nil {
-		return fmt.Sprintf("NATS at %s answers, but its JetStream takes no writes (%v): as a rule its disk is full; %s", s.natsURL,
+		return fmt.Sprintf("NATS at %s answers, but its JetStream does not accept writes (%v): usually its disk is full; %s", s.natsURL,
 			err, mend)
 	}
 	return ""
 }
 
-// lapsed says why this orchestrator leads no more though nobody else has taken over.
+// lapsed returns why this server no longer leads although no other server has taken over.
 func (s *Server) lapsed() error {
 	why := s.whyNoWrites(s.lead.Cause())
 	if why == "" {
 		why = fmt.Sprintf("NATS at %s did not answer for a while", s.natsURL)
 	}
-	return fmt.Errorf("%s, so this orchestrator leads no more and has stopped; start it again once that is mended: nothing is lost",
+	return fmt.Errorf("%s, so this server no longer leads and has stopped; restart it once that is fixed: nothing is lost",
 		why)
 }
 
-// diskFree is how many bytes may still be written below a directory.
+// diskFree returns the free bytes on the disk of a directory.
 func diskFree(dir string) (uint64, error) {
 	var fs unix.Statfs_t
 	if err := unix.Statfs(dir, &fs); err != nil {
@@ -64,8 +64,8 @@ func diskFree(dir string) (uint64, error) {
 	return fs.Bavail * uint64(fs.Bsize), nil
 }
 
-// deadHere says whether a leader was a process of this machine that is no more.
-func deadHere(l bus.Leader) bool {
+// isDeadLocalProcess reports whether a leader was a process of this machine that no longer exists.
+func isDeadLocalProcess(l bus.Leader) bool {
 	host, err := os.Hostname()
 	if err != nil || l.PID <= 0 || l.Host != host {
 		return false
@@ -73,20 +73,21 @@ func deadHere(l bus.Leader) bool {
 	return errors.Is(syscall.Kill(l.PID, 0), syscall.ESRCH)
 }
 
-// leadTaken is the error of who waited for the lead in vain: somebody has it, or nobody can write that they do.
+// leadTaken returns the error for a server that could not become the leader: another server leads, or NATS does not
+// accept writes.
 func (s *Server) leadTaken(l bus.Leader, cause error) error {
 	if why := s.whyNoWrites(cause); why != "" {
-		return &UnreachableError{Msg: "this orchestrator cannot lead: " + why, Err: cause}
+		return &UnreachableError{Msg: "this server cannot lead: " + why, Err: cause}
 	}
-	if deadHere(l) {
+	if isDeadLocalProcess(l) {
 		return fmt.Errorf("the lead of process %d on this machine, which is dead, could not be taken over: %w", l.PID, cause)
 	}
-	return badField("Standby", "orchestrator %s%s leads since %s: stop it first, or stand by to take over when it is gone", l.ID,
-		process(l), l.Since.Local().Format(time.DateTime))
+	return badField("Standby", "server %s%s leads since %s: stop it first, or start this one as a standby to take over when it is gone", l.ID,
+		describeProcess(l), l.Since.Local().Format(time.DateTime))
 }
 
-// process names a leader's process.
-func process(l bus.Leader) string {
+// describeProcess describes a leader's process.
+func describeProcess(l bus.Leader) string {
 	if l.PID == 0 {
 		return ""
 	}

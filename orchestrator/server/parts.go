@@ -22,7 +22,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// openBus starts NATS in this process, or connects to the one that was named.
+// openBus starts NATS in this process, or connects to the configured one.
 func (s *Server) openBus(ctx context.Context) (err error) {
 	o := s.cfg.NATS
 	if o.URL == "" {
@@ -40,7 +40,7 @@ func (s *Server) openBus(ctx context.Context) (err error) {
 		return err
 	}
 	s.onClose(func() error {
-		if !s.nc.IsConnected() { // nobody listens to last words
+		if !s.nc.IsConnected() { // not connected: nothing to drain
 			s.nc.Close()
 			return nil
 		}
@@ -57,7 +57,7 @@ func (s *Server) openBus(ctx context.Context) (err error) {
 	return nil
 }
 
-// limitsOf returns what a tenant may take: what was set for it, and what the file of limits says of the rest.
+// limitsOf returns a tenant's limits: its own settings, and the limits file for the others.
 func (s *Server) limitsOf(tenant string, set *outbidv1.Tenant) limits.Tenant {
 	limit, err := limits.Over(s.limits.Of(tenant), set.GetLimits())
 	if err != nil {
@@ -66,7 +66,7 @@ func (s *Server) limitsOf(tenant string, set *outbidv1.Tenant) limits.Tenant {
 	return limit
 }
 
-// maxPayload returns how many bytes one message of NATS may have.
+// maxPayload returns the maximum size of a NATS message in bytes.
 func (s *Server) maxPayload() int { return int(s.nc.MaxPayload()) }
 
 // startNATS starts NATS in this process.
@@ -81,7 +81,7 @@ func (s *Server) startNATS() error {
 		port := cfg.Port
 		cfg.Port = 0
 		if s.embedded, err = bus.StartServer(cfg); err == nil {
-			s.note("port %d is taken, so NATS is at %s; to use a NATS that runs already, give --nats URL", port,
+			s.note("port %d is taken, so NATS is at %s; to use a running NATS, give --nats URL", port,
 				s.embedded.URL())
 		}
 	}
@@ -96,7 +96,7 @@ func (s *Server) startNATS() error {
 	return nil
 }
 
-// inUse says which server has the data directory.
+// inUse returns an error that names the server that uses the data directory.
 func (s *Server) inUse(err error) error {
 	if f, running, readErr := ReadFile(s.cfg.Data); readErr == nil && running {
 		return badValue("Data", s.cfg.Data, "in use by the server of process %d, whose API is at %s: stop that one first, or "+
@@ -148,13 +148,13 @@ func (s *Server) openLoop(ctx context.Context) error {
 			Limits:     s.limitsOf,
 			Room:       s.room.full,
 			Lease:      s.cfg.Lease, Term: s.lead.Term(), Store: s.store.String(), Tenants: s.tenants(),
-			Trust: s.members.trust, Sign: s.members.signFunction, Seal: s.seal,
+			Trust: s.members.isMember, Sign: s.members.signFunction, Seal: s.seal,
 			Agents: s.agents, NewTuner: tuners.opener(ctx, s.log), Fairness: themis.Fairness,
 			NewPolicy: s.cfg.earlierPolicy(s.log),
 		},
 		Policy: rules, PolicyOptions: options, Ledger: record, History: reports, Samplers: s.cfg.Samplers,
 		Send:   s.members.send,
-		Delete: s.store.Delete, Now: time.Now, Uptime: uptime.Open(filepath.Join(s.cfg.Data, "uptime.json")), Logger: s.log, Info: s.health.info, Observe: observe, Seen: reports.end.saw,
+		Delete: s.store.Delete, Now: time.Now, Uptime: uptime.Open(filepath.Join(s.cfg.Data, "uptime.json")), Logger: s.log, Info: s.health.info, Observe: observe, Seen: reports.end.record,
 	})
 	if err != nil {
 		return s.damaged(err)
@@ -164,7 +164,7 @@ func (s *Server) openLoop(ctx context.Context) error {
 	}
 	s.reserveLogs(ctx)
 	s.loop.EachPlace(func(node string, fork *outbidv1.ForkRef, tenant string) {
-		s.members.printers.runs(node, fork, tenant, time.Now())
+		s.members.printers.recordRun(node, fork, tenant, time.Now())
 	})
 	var sweeps []string
 	for _, sweep := range s.loop.Sweeps() {
@@ -173,19 +173,19 @@ func (s *Server) openLoop(ctx context.Context) error {
 	return reports.complete(ctx, record, sweeps, s.loop.HasReports)
 }
 
-// damaged says what can be done if the ledger is damaged; other errors are left as they are.
+// damaged adds the options to an error about a damaged ledger, and returns other errors unchanged.
 func (s *Server) damaged(err error) error {
 	if damage, ok := errors.AsType[*ledger.DamageError](err); ok {
-		instead := "give up what is lost, for good, with --accept-ledger-loss"
+		instead := "give up the lost batches for good with --accept-ledger-loss"
 		if s.cfg.AcceptLedgerLoss {
 			instead = "start afresh with another --data"
 		}
-		return fmt.Errorf("%w; nothing is skipped in silence: restore %s from a backup, or %s", damage, s.ledgerPlace(), instead)
+		return fmt.Errorf("%w; a damaged ledger is never skipped silently: restore %s from a backup, or %s", damage, s.ledgerPlace(), instead)
 	}
 	return err
 }
 
-// ledgerPlace is where the files of the ledger are, for people.
+// ledgerPlace describes where the ledger's files are.
 func (s *Server) ledgerPlace() string {
 	if s.embedded != nil {
 		return s.cfg.Data
@@ -193,12 +193,12 @@ func (s *Server) ledgerPlace() string {
 	return "the store_dir of NATS at " + s.natsURL
 }
 
-// start runs the parts; the group stops them in reverse.
+// start runs the parts; the group stops them in reverse order.
 func (s *Server) start(ctx context.Context) {
 	s.group.start(ctx, "control loop", s.runLoop)
 	s.group.start(ctx, "output", func(ctx context.Context) error { return s.logs.Keep(ctx, s.members.mayPrint) })
 	s.group.start(ctx, "secrets of tenants", s.vault.Follow)
-	s.group.start(ctx, "agents", s.hearAgents)
+	s.group.start(ctx, "agents", s.watchAgents)
 	for _, w := range s.cfg.Workers {
 		s.group.start(ctx, "worker "+w.Name, func(ctx context.Context) error { return s.runWorker(ctx, w) })
 	}
@@ -213,14 +213,14 @@ func (s *Server) start(ctx context.Context) {
 	}
 }
 
-// orphanAge keeps the tidying away from checkpoints whose report may be under way, and from clocks that differ: the
-// store's clock says how old an object is.
+// orphanAge protects checkpoints whose reports may still be on their way from garbage collection. It also covers clock
+// differences, because the store's clock determines an object's age.
 const orphanAge = time.Hour
 
-// runLoop runs control, hands it what workers say, and tidies the store once.
+// runLoop runs control, passes uplinks to it, and collects garbage in the store once.
 func (s *Server) runLoop(ctx context.Context) error {
 	uplinks, err := bus.SubscribeUplinks(s.nc, s.members.check, func(up *outbidv1.Uplink) {
-		s.members.hear(up)
+		s.members.checkExpiry(up)
 		s.loop.Uplink(up)
 	})
 	if err != nil {
@@ -236,13 +236,14 @@ func (s *Server) runLoop(ctx context.Context) error {
 		n, err := s.loop.DeleteOrphans(ctx, s.store, time.Now().Add(-orphanAge))
 		switch {
 		case err != nil && ctx.Err() == nil:
-			s.log.Warn("the store could not be tidied", "err", err)
+			s.log.Warn("the store's garbage collection failed", "err", err)
 		case n > 0:
 			s.log.Info("removing checkpoints that a crash left behind", "count", n)
 		}
 	})
 	err = s.loop.Run(ctx)
-	// Another may lead by now: what this one knows of leases is out of date, and the store that tidying waits for may be away for long.
+	// Another server may lead by now, so this one's view of leases is out of date, and the store may be unavailable for
+	// long.
 	stopped := errors.Join(answers.Stop(), uplinks.Stop())
 	tidy.Wait()
 	if errors.Is(err, ledger.ErrConflict) {
@@ -251,14 +252,14 @@ func (s *Server) runLoop(ctx context.Context) error {
 	return errors.Join(err, stopped)
 }
 
-// tunerHost opens tuners and ends those that are programs of their own.
+// tunerHost opens tuners, and ends those that run as separate programs.
 type tunerHost struct {
 	mu     sync.Mutex
 	open   map[*hosted]bool
 	closed bool
 }
 
-// hosted is a tuner that is a program of its own.
+// hosted is a tuner that runs as a separate program.
 type hosted struct {
 	tuner.Tuner
 	host *tunerHost
@@ -273,8 +274,8 @@ func (t *hosted) Close() {
 	delete(t.host.open, t)
 }
 
-// opener returns what starts a tuner, or goes on from a snapshot; it may be called from any goroutine, and takes as long as the
-// program takes to start. Programs end with the host, not with ctx.
+// opener returns a function that starts a tuner, or restores one from a snapshot. It may be called concurrently, and
+// takes as long as the program takes to start. Programs end with the host, not with ctx.
 func (h *tunerHost) opener(ctx context.Context, log *slog.Logger) func(tuner.Settings, []byte) (tuner.Tuner, error) {
 	ctx, h.open = context.WithoutCancel(ctx), map[*hosted]bool{}
 	return func(settings tuner.Settings, snapshot []byte) (tuner.Tuner, error) {

@@ -16,7 +16,7 @@ func (c *Config) makePolicy(name string, options *policy.Options) (policy.Policy
 	return registry.New(name, options)
 }
 
-// newPolicy makes the policy, and says which options it has now, given or not.
+// newPolicy returns the policy, and all of its options with their values.
 func (c *Config) newPolicy() (policy.Policy, map[string]string, error) {
 	options := policy.NewOptions(c.PolicyOptions)
 	rules, err := c.makePolicy(c.Policy, options)
@@ -26,25 +26,26 @@ func (c *Config) newPolicy() (policy.Policy, map[string]string, error) {
 	return rules, options.Resolved(), nil
 }
 
-// earlierPolicy makes the policy of an earlier start of this server, so that it remembers what it knew then. One that
-// this version cannot make any more must not keep the server from starting: today's takes its place.
+// earlierPolicy returns a function that creates the policy of an earlier start of this server, so that it can rebuild
+// that policy's state. If this version cannot create it, the current policy is used instead, so that the server still
+// starts.
 func (c *Config) earlierPolicy(log *slog.Logger) func(*outbidv1.PolicySettings) (policy.Policy, error) {
 	return func(then *outbidv1.PolicySettings) (policy.Policy, error) {
 		rules, err := c.makePolicy(then.GetName(), policy.NewOptions(then.GetOptions()))
 		if err == nil {
 			return rules, nil
 		}
-		log.Warn("the policy cannot be made as it was at an earlier start; what it remembers is worked out with today's options",
+		log.Warn("the policy of an earlier start cannot be created; its state is computed with the current options",
 			"policy", then.GetName(), "options", control.OptionsText(then.GetOptions()), "err", err)
 		rules, _, err = c.newPolicy()
 		return rules, err
 	}
 }
 
-// warnUnasked says that agents were named that nobody will ask.
+// warnUnasked warns if bidders are configured but the policy does not hold auctions.
 func (s *Server) warnUnasked(rules policy.Policy) {
 	if _, ok := rules.(policy.Bidding); !ok && len(s.cfg.Agents) > 0 {
-		s.log.Warn("the policy holds no auctions, so agents outside are never asked; sweeps that choose one are refused",
+		s.log.Warn("the policy does not hold auctions, so bidders are never asked; sweeps that choose one are rejected",
 			"policy", rules.Name())
 	}
 }

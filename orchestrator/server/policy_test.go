@@ -11,7 +11,8 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// A server starts although an earlier one had options that there are no more.
+// TestAnEarlierPolicyThatCannotBeMadeIsStoodInFor checks that a server starts although an earlier start had options
+// that no longer exist.
 func TestAnEarlierPolicyThatCannotBeMadeIsStoodInFor(t *testing.T) {
 	t.Parallel()
 	c := Config{Policy: "tiresias", PolicyOptions: map[string]string{"threshold": "5"}}
@@ -38,7 +39,7 @@ func TestAnEarlierPolicyThatCannotBeMadeIsStoodInFor(t *testing.T) {
 	}
 }
 
-// tiresias is what a server says of it that was given a threshold.
+// tiresias returns the settings that a server with this threshold records.
 func tiresias(threshold string) *outbidv1.PolicySettings {
 	return &outbidv1.PolicySettings{Name: "tiresias", Options: map[string]string{
 		"threshold": threshold, "interval": "1m0s", "promote": "0", "unit": "job",

@@ -8,26 +8,26 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// lateOutput is how long after the end of a lease its node may add to what the trial printed: a worker that was cut off
-// sends what it kept when it is back.
+// lateOutput is how long after the end of a lease its node may add to the trial's output, because a disconnected worker
+// sends its buffered output when it is back.
 const lateOutput = time.Hour
 
-// printers knows which nodes run which trials, or did so a while ago: they alone may say what the trial prints. It hears of
-// every order that is sent. It may be used by several goroutines.
+// printers records which nodes run which trials, or recently did, from the orders that are sent. Only these nodes may
+// send the trial's output. It is safe for concurrent use.
 type printers struct {
 	mu     sync.Mutex
 	leases map[printer]printing
 	swept  time.Time
 }
 
-// printer is a node under one lease of a trial.
+// printer is a node with a lease of a trial.
 type printer struct {
 	node, sweep string
 	trial       int32
 	lease       uint64
 }
 
-// printing says whose the trial is, and when the node was last to run it.
+// printing has the trial's tenant, and when the node last ran the trial.
 type printing struct {
 	tenant string
 	last   time.Time
@@ -39,15 +39,15 @@ func printerOf(node string, fork *outbidv1.ForkRef) printer {
 	return printer{node, fork.GetSweep(), fork.GetTrial(), fork.GetLeaseId()}
 }
 
-// runs notes that a node runs a tenant's trial.
-func (p *printers) runs(node string, fork *outbidv1.ForkRef, tenant string, now time.Time) {
+// recordRun records that a node runs a tenant's trial.
+func (p *printers) recordRun(node string, fork *outbidv1.ForkRef, tenant string, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.leases[printerOf(node, fork)] = printing{tenant, now}
 }
 
-// ordered notes what a node is told to run. Orders name the tenant until the node has taken them in.
-func (p *printers) ordered(o *outbidv1.Orders, now time.Time) {
+// recordOrders records the trials in an order. Orders name the tenant until the node has confirmed them.
+func (p *printers) recordOrders(o *outbidv1.Orders, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, a := range o.GetAssignments() {
@@ -64,7 +64,7 @@ func (p *printers) ordered(o *outbidv1.Orders, now time.Time) {
 	}
 }
 
-// may says whether a node may add to the output of the trial that a chunk names.
+// may reports whether a node may add to the output of the trial in a chunk.
 func (p *printers) may(c *outbidv1.LogChunk, now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

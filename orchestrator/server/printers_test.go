@@ -21,10 +21,10 @@ func TestANodePrintsForTheTrialsThatItRuns(t *testing.T) {
 		return &outbidv1.Orders{Node: node, Assignments: []*outbidv1.Assignment{a}}
 	}
 	p := newPrinters()
-	p.ordered(order("n1", fork(1, 7), "vision"), noon)
-	p.ordered(order("n1", fork(1, 7), ""), noon.Add(time.Minute)) // taken in, so the body is left out
-	p.runs("n2", fork(2, 5), "speech", noon)
-	p.ordered(order("n2", fork(2, 5), ""), noon.Add(2*time.Minute))
+	p.recordOrders(order("n1", fork(1, 7), "vision"), noon)
+	p.recordOrders(order("n1", fork(1, 7), ""), noon.Add(time.Minute)) // confirmed, so the body is left out
+	p.recordRun("n2", fork(2, 5), "speech", noon)
+	p.recordOrders(order("n2", fork(2, 5), ""), noon.Add(2*time.Minute))
 	for what, tc := range map[string]struct {
 		node, tenant string
 		fork         *outbidv1.ForkRef
@@ -46,7 +46,7 @@ func TestANodePrintsForTheTrialsThatItRuns(t *testing.T) {
 			t.Errorf("%s: %t", what, got)
 		}
 	}
-	p.ordered(&outbidv1.Orders{Node: "n3"}, noon.Add(3*lateOutput))
+	p.recordOrders(&outbidv1.Orders{Node: "n3"}, noon.Add(3*lateOutput))
 	if len(p.leases) != 0 {
 		t.Errorf("%d leases of long ago are remembered", len(p.leases))
 	}

@@ -18,27 +18,27 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// reportLog is the history of reports of this machine. It knows up to which batch it is complete. One that lies behind
-// the ledger's newest snapshot, because another machine led meanwhile, reads what it lacks from the ledger, and no more.
+// reportLog is this machine's history of reports. It records up to which batch it is complete. If another machine led
+// in between, it reads only the missing batches from the ledger.
 type reportLog struct {
 	*history.History
 	mark string
 	end  *ledgerEnd
 	log  *slog.Logger
-	// table says what events mean.
+	// table interprets events.
 	table state.Table
-	// read reads batches of the ledger, from one to another, both included; nil as long as there is none.
+	// read reads batches of the ledger between two numbers, inclusive; it is nil without a ledger.
 	read func(from, to uint64, f func(*outbidv1.Batch) error) error
 
 	mu sync.Mutex
-	// upTo is the last batch that was appended, gap whether one before it is missing.
+	// upTo is the last batch that was appended. gap is set if an earlier one is missing.
 	upTo uint64
 	gap  bool
-	// mends are the files that are made again; mending has their goroutines, which ctx ends.
+	// mends are the files that are being rebuilt. mending waits for their goroutines, which ctx ends.
 	mends     mends
 	mending   sync.WaitGroup
 	verifying sync.Mutex
-	ctx       context.Context //nolint:containedctx // the life of the log, not of a call
+	ctx       context.Context //nolint:containedctx // it lives as long as the log, not a call
 }
 
 // openReportLog opens the history in a directory.
@@ -60,17 +60,17 @@ func openReportLog(dir string, log *slog.Logger) (*reportLog, error) {
 	case err != nil:
 		return nil, errors.Join(fmt.Errorf("open report history: %w", err), l.Close())
 	default:
-		// Without a mark that can be read everything is made again.
+		// Without a readable mark everything is rebuilt.
 		done, _ := parseMark(data)
 		l.upTo = done.seq
 	}
 	return l, nil
 }
 
-// errRead ends a read of the ledger where enough was read.
-var errRead = errors.New("all that is missing was read")
+// errRead ends a read of the ledger after the last missing batch.
+var errRead = errors.New("all missing batches were read")
 
-// use has the log read from a ledger what it lacks, as long as ctx lasts.
+// use makes the log read missing batches from a ledger, until ctx ends.
 func (l *reportLog) use(ctx context.Context, record ledger.Ledger) {
 	l.mends.source = record
 	l.read = func(from, to uint64, f func(*outbidv1.Batch) error) error {
@@ -100,11 +100,11 @@ func (l *reportLog) Append(seq uint64, events []*outbidv1.Event) error {
 	l.gap = l.gap || filled != nil
 	l.upTo = max(l.upTo, seq)
 	l.mu.Unlock()
-	_, err := l.noteDamage(l.History.Append(seq, events))
+	_, err := l.mendDamaged(l.History.Append(seq, events))
 	return errors.Join(filled, err)
 }
 
-// fill appends what another orchestrator wrote while this machine did not lead. What a newer version wrote is a
+// fill appends what another server wrote while this machine did not lead. Events of a newer version are a
 // state.ErrNewer.
 func (l *reportLog) fill(from, to uint64) error {
 	if l.read == nil {
@@ -113,7 +113,7 @@ func (l *reportLog) fill(from, to uint64) error {
 	return l.read(from, to, func(b *outbidv1.Batch) error {
 		events, err := ledger.Decode(b)
 		if err == nil {
-			err = l.end.saw(b.GetSeq(), b.GetHash())
+			err = l.end.record(b.GetSeq(), b.GetHash())
 		}
 		if err != nil {
 			return err
@@ -131,10 +131,10 @@ func (l *reportLog) fill(from, to uint64) error {
 	})
 }
 
-// followAtOnce is how many batches are added before the mark is moved, while another orchestrator leads.
+// followAtOnce is how many batches are added before the mark is moved, while another server leads.
 const followAtOnce = 10_000
 
-// catchUp adds what the log lacks of the ledger, while another orchestrator leads.
+// catchUp adds the ledger's missing batches while another server leads.
 func (l *reportLog) catchUp(ctx context.Context, record ledger.Ledger) error {
 	last, err := record.Last(ctx)
 	for err == nil && l.upTo < last {
@@ -154,17 +154,17 @@ func (l *reportLog) catchUp(ctx context.Context, record ledger.Ledger) error {
 func (l *reportLog) Close() error {
 	l.mends.stop()
 	l.mending.Wait()
-	_, err := l.noteDamage(l.History.Close())
+	_, err := l.mendDamaged(l.History.Close())
 	return errors.Join(err, l.end.close())
 }
 
-// Flush implements control.History. The mark is written after the reports it speaks of; it stays where it is while a file is
-// damaged, so that the next start reads from the ledger what that file lacks.
+// Flush implements control.History. The mark is written after the reports before it. It does not move while a file is
+// damaged, so that the next start reads that file's missing reports from the ledger.
 func (l *reportLog) Flush() error {
 	l.mu.Lock()
 	upTo := l.upTo
 	l.mu.Unlock()
-	if whole, err := l.noteDamage(l.History.Flush()); err != nil || !whole {
+	if whole, err := l.mendDamaged(l.History.Flush()); err != nil || !whole {
 		return err
 	}
 	return atomicfile.Write(l.mark, 0o644, func(w *os.File) error {
@@ -173,17 +173,17 @@ func (l *reportLog) Flush() error {
 	})
 }
 
-// complete adds what the history lacks of the ledger, once the state has been restored and before anything is appended,
-// and makes files that are damaged again. Only that reads the whole ledger.
+// complete adds the ledger's missing batches, after the state has been restored and before anything is appended, and
+// rebuilds damaged files. Only rebuilding reads the whole ledger.
 func (l *reportLog) complete(ctx context.Context, from ledger.Ledger, sweeps []string, reported func(sweep string) bool) error {
 	last, err := from.Last(ctx)
 	if err != nil {
 		return err
 	}
-	if l.upTo > last { // the mark is of another ledger
+	if l.upTo > last { // the mark belongs to another ledger
 		l.gap = true
 	}
-	missing, why := sweeps, "what another orchestrator wrote could not be added"
+	missing, why := sweeps, "reports from another server's term could not be added"
 	if l.upTo < last && !l.gap {
 		l.gap = l.fill(l.upTo+1, last) != nil
 	}
@@ -194,7 +194,7 @@ func (l *reportLog) complete(ctx context.Context, from ledger.Ledger, sweeps []s
 		why = "files are damaged"
 	}
 	if len(missing) > 0 {
-		l.log.Warn("making the history of reports again from the ledger", "sweeps", len(missing), "why", why)
+		l.log.Warn("rebuilding the history of reports from the ledger", "sweeps", len(missing), "why", why)
 		if err := l.Rebuild(ctx, from, missing...); err != nil {
 			return err
 		}
@@ -206,7 +206,7 @@ func (l *reportLog) complete(ctx context.Context, from ledger.Ledger, sweeps []s
 	return l.Flush()
 }
 
-// damaged lists the sweeps whose file cannot be trusted, and those that have reported and have no file.
+// damaged returns the sweeps with a damaged file, and those that have reported but do not have a file.
 func (l *reportLog) damaged(sweeps []string, reported func(sweep string) bool) ([]string, error) {
 	files, err := l.Sweeps()
 	if err != nil {

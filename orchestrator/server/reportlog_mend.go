@@ -14,27 +14,27 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// The history is a projection of the ledger: a file that turns out to be damaged while the server runs is made again from there,
-// and who reads it waits for that.
+// The history is a projection of the ledger. A file that turns out to be damaged while the server runs is rebuilt from
+// the ledger, and readers wait for that.
 
-// mend is a file being made again.
+// mend is a file that is being rebuilt.
 type mend struct {
 	done chan struct{}
 	err  error
 }
 
-// mends are what was made again, and what is.
+// mends tracks finished and running rebuilds.
 type mends struct {
-	// source is the ledger; log gets what happens.
+	// source is the ledger; log receives messages.
 	source ledger.Ledger
-	// reported reports whether a sweep has reports, as the state says; nil as long as there is none.
+	// reported reports whether a sweep has reports according to the state; it is nil before the state is restored.
 	reported func(sweep string) bool
 	running  map[string]*mend
-	// count is how often each sweep's file was made again, and newest is the last one.
+	// count is how often each sweep's file was rebuilt, and newest is the time of the last rebuild.
 	count  map[string]int
 	newest time.Time
 	failed map[string]error
-	// verified are the files that were verified last, of how many, and when.
+	// verified has the number of files that were verified last, of how many, and when.
 	verified struct {
 		files, of int
 		at        time.Time
@@ -46,7 +46,7 @@ type mends struct {
 func (l *reportLog) Read(ctx context.Context, sweep string, trial *int32, f func(trial int32, r *outbidv1.Report) error) error {
 	return l.reading(ctx, sweep, f, func(given int64, f func(int32, *outbidv1.Report) error) error {
 		return l.History.Read(ctx, sweep, trial, func(n int32, r *outbidv1.Report) error {
-			if given > 0 { // it was given before the damage
+			if given > 0 { // passed to f before the damage
 				given--
 				return nil
 			}
@@ -62,7 +62,7 @@ func (l *reportLog) ReadAfter(ctx context.Context, sweep string, n int64, f func
 	})
 }
 
-// reading reads a sweep's file, and once more after the reports that were given if it was damaged.
+// reading reads a sweep's file. If it is damaged, it reads the rest of the reports again after the rebuild.
 func (l *reportLog) reading(
 	ctx context.Context, sweep string, f func(int32, *outbidv1.Report) error,
 	read func(given int64, f func(int32, *outbidv1.Report) error) error,
@@ -81,7 +81,7 @@ func (l *reportLog) reading(
 	if !ok {
 		return err
 	}
-	if l.mended(sweep) == before { // nobody else has made it again meanwhile
+	if l.mended(sweep) == before { // no other reader has rebuilt it in the meantime
 		if err := l.await(ctx, l.mend(sweep, damage)); err != nil {
 			return err
 		}
@@ -89,7 +89,7 @@ func (l *reportLog) reading(
 	return read(given, f)
 }
 
-// missing returns a *history.DamageError if a sweep that has reported has no file.
+// missing returns a *history.DamageError if a sweep that has reported does not have a file.
 func (l *reportLog) missing(sweep string) error {
 	l.mu.Lock()
 	reported := l.mends.reported
@@ -100,17 +100,17 @@ func (l *reportLog) missing(sweep string) error {
 	if n, err := l.Reports(sweep); n > 0 || err != nil {
 		return err
 	}
-	return &history.DamageError{Sweep: sweep, Reason: "it is gone"}
+	return &history.DamageError{Sweep: sweep, Reason: "it is missing"}
 }
 
-// mended is how often a sweep's file was made again.
+// mended returns how often a sweep's file was rebuilt.
 func (l *reportLog) mended(sweep string) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.mends.count[sweep]
 }
 
-// await waits until a file was made again.
+// await waits until a file was rebuilt.
 func (l *reportLog) await(ctx context.Context, m *mend) error {
 	select {
 	case <-m.done:
@@ -120,7 +120,7 @@ func (l *reportLog) await(ctx context.Context, m *mend) error {
 	}
 }
 
-// mend begins to make a sweep's file again, unless that is under way.
+// mend starts to rebuild a sweep's file, unless that is already running.
 func (l *reportLog) mend(sweep string, damage *history.DamageError) *mend {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -134,7 +134,7 @@ func (l *reportLog) mend(sweep string, damage *history.DamageError) *mend {
 		return m
 	}
 	if l.mends.failed[sweep] == nil {
-		l.log.Warn("a file of the history of reports is damaged, and is made again from the ledger", "sweep", sweep, "reason", damage.Reason)
+		l.log.Warn("a file of the history of reports is damaged; rebuilding it from the ledger", "sweep", sweep, "reason", damage.Reason)
 	}
 	l.mends.running[sweep] = m
 	l.mending.Go(func() {
@@ -143,34 +143,34 @@ func (l *reportLog) mend(sweep string, damage *history.DamageError) *mend {
 		if m.err = l.Mend(l.ctx, l.mends.source, sweep); m.err != nil {
 			m.err = fmt.Errorf("%w: %w", damage, m.err)
 		}
-		l.note(sweep, m.err, time.Since(began))
+		l.recordMend(sweep, m.err, time.Since(began))
 	})
 	return m
 }
 
-// note keeps how the making of a file ended.
-func (l *reportLog) note(sweep string, err error, took time.Duration) {
+// recordMend records how the rebuild of a file ended.
+func (l *reportLog) recordMend(sweep string, err error, took time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.mends.running, sweep)
 	failed := l.mends.failed[sweep] != nil
 	switch {
 	case err == nil:
-		l.log.Info("a file of the history of reports was made again", "sweep", sweep, "took", took.Round(time.Millisecond))
+		l.log.Info("a file of the history of reports was rebuilt", "sweep", sweep, "took", took.Round(time.Millisecond))
 		delete(l.mends.failed, sweep)
 		l.mends.count[sweep]++
 		l.mends.newest = time.Now()
 	case l.ctx.Err() == nil:
 		if !failed {
-			l.log.Error("a file of the history of reports could not be made again; the next read of it tries once more", "sweep", sweep, "err", err)
+			l.log.Error("a file of the history of reports could not be rebuilt; the next read retries", "sweep", sweep, "err", err)
 		}
 		l.mends.failed[sweep] = err
 	}
 }
 
-// noteDamage has the files made again that an error says are damaged, and returns the other errors; whole is false if a file
-// is damaged.
-func (l *reportLog) noteDamage(err error) (whole bool, other error) {
+// mendDamaged starts to rebuild the files that an error reports as damaged, and returns the other errors. whole is false
+// if a file is damaged.
+func (l *reportLog) mendDamaged(err error) (whole bool, other error) {
 	var others []error
 	for _, one := range flatten(err) {
 		damage, ok := errors.AsType[*history.DamageError](one)
@@ -190,9 +190,9 @@ func (l *reportLog) noteDamage(err error) (whole bool, other error) {
 	return len(l.mends.running)+len(l.mends.failed) == 0, errors.Join(others...)
 }
 
-// flatten lists the errors that were joined.
+// flatten returns the errors that were joined.
 func flatten(err error) []error {
-	if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // only this very error is a list
+	if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // only this error itself is a list
 		var all []error
 		for _, one := range joined.Unwrap() {
 			all = append(all, flatten(one)...)
@@ -205,10 +205,10 @@ func flatten(err error) []error {
 	return []error{err}
 }
 
-// verifyPatience bounds how long one caller waits for the files to be verified.
+// verifyPatience limits how long one caller waits for the verification.
 const verifyPatience = 8 * time.Second
 
-// verifyFresh is how long what was found holds, so that callers cannot have the files read over and over.
+// verifyFresh is how long a result is reused, so that callers cannot cause constant reading.
 const verifyFresh = time.Second
 
 // verify verifies the history of reports and the ledger, for GetServerInfo.
@@ -223,10 +223,10 @@ func (s *Server) verify(ctx context.Context) {
 	s.scrub.now(ctx)
 }
 
-// verify reads the files of sweeps, and has those that are damaged made again. It ends with ctx: files that it could not verify
-// until then are left to the next time.
+// verify reads the files of sweeps, and rebuilds damaged ones. It stops when ctx ends; the next call verifies the other
+// files.
 func (l *reportLog) verify(ctx context.Context, sweeps []string) {
-	l.verifying.Lock() // whoever comes meanwhile gets the same answer
+	l.verifying.Lock() // concurrent callers get the same result
 	defer l.verifying.Unlock()
 	l.mu.Lock()
 	fresh := time.Since(l.mends.verified.at) < verifyFresh
@@ -252,28 +252,28 @@ func (l *reportLog) verify(ctx context.Context, sweeps []string) {
 	l.mends.verified.files, l.mends.verified.of, l.mends.verified.at = whole, len(sweeps), time.Now()
 }
 
-// check is the doctor's line about the history.
+// check returns the doctor's check of the history.
 func (l *reportLog) check() *outbidv1.Check {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	c := &outbidv1.Check{Name: "history", Ok: len(l.mends.failed) == 0, Detail: "no damage was found in the reports since the start"}
 	if v := l.mends.verified; !v.at.IsZero() {
-		c.Detail = fmt.Sprintf("the reports of %d of %d sweeps are whole", v.files, v.of)
+		c.Detail = fmt.Sprintf("the reports of %d of %d sweeps are complete", v.files, v.of)
 	}
 	if n := len(l.mends.count); n > 0 {
-		c.Detail += fmt.Sprintf("; damaged files of %d sweeps (%s) were made again from the ledger, the last at %s: look at the disk", n,
-			few(slices.Sorted(maps.Keys(l.mends.count))), l.mends.newest.Format(time.DateTime))
+		c.Detail += fmt.Sprintf("; damaged files of %d sweeps (%s) were rebuilt from the ledger, the last at %s: check the disk", n,
+			firstNames(slices.Sorted(maps.Keys(l.mends.count))), l.mends.newest.Format(time.DateTime))
 	}
 	if !c.GetOk() {
 		sweep := slices.Sorted(maps.Keys(l.mends.failed))[0]
-		c.Detail = fmt.Sprintf("the reports of %d sweeps are damaged and could not be made again: %v", len(l.mends.failed), l.mends.failed[sweep])
-		c.Fix = "make room on the disk of the data directory, or mend what the error names; then read the reports of " + sweep + " again"
+		c.Detail = fmt.Sprintf("the reports of %d sweeps are damaged and could not be rebuilt: %v", len(l.mends.failed), l.mends.failed[sweep])
+		c.Fix = "free space on the disk of the data directory, or fix the cause of the error; then read the reports of " + sweep + " again"
 	}
 	return c
 }
 
-// few names some of many.
-func few(names []string) string {
+// firstNames lists at most three names.
+func firstNames(names []string) string {
 	if len(names) > 3 {
 		return strings.Join(names[:3], ", ") + " and others"
 	}

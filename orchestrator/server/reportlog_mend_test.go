@@ -18,7 +18,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// lines is a log that several goroutines write.
+// lines is a log that is safe for concurrent use.
 type lines struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -36,7 +36,7 @@ func (l *lines) String() string {
 	return l.text.String()
 }
 
-// reportBench is a history of reports beside its ledger.
+// reportBench is a history of reports with its ledger.
 type reportBench struct {
 	t      interface{ Fatalf(string, ...any) }
 	log    *reportLog
@@ -83,7 +83,7 @@ func (b *reportBench) report(n int) {
 	}
 }
 
-// check reads all reports, those of one trial and those after the first n, and fails unless they are what was reported.
+// check reads all reports, those of one trial, and those after the first n, and compares them with the reported ones.
 func (b *reportBench) check(n int) {
 	gather := func(read func(f func(int32, *outbidv1.Report) error) error) []string {
 		var got []string
@@ -113,7 +113,7 @@ func (b *reportBench) check(n int) {
 	}
 }
 
-// tempDir is removed when one run of a property ends.
+// tempDir returns a directory that is removed after one run of a property.
 func tempDir(t *rapid.T) string {
 	dir, err := os.MkdirTemp("", "reports")
 	if err != nil {
@@ -123,7 +123,8 @@ func tempDir(t *rapid.T) string {
 	return dir
 }
 
-// Whatever happens to the files behind the server's back, while it runs or while it is down, every read gets every report.
+// TestReadsOutliveDamage checks that every read returns every report, even if files are damaged while the server runs
+// or is down.
 func TestReadsOutliveDamage(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -163,7 +164,7 @@ func TestReadsOutliveDamage(t *testing.T) {
 	})
 }
 
-// spoil flips a bit of a file of the history, cuts the file, or removes it.
+// spoil flips a bit of a file of the history, truncates the file, or removes it.
 func spoil(t *rapid.T, dir string) {
 	name := rapid.SampledFrom([]string{"s-1.reports", "s-1.reports", "s-1.reports", "complete-to", "ledger-end"}).Draw(t, "file")
 	path := filepath.Join(dir, name)
@@ -186,7 +187,8 @@ func spoil(t *rapid.T, dir string) {
 	}
 }
 
-// Damage is logged once, however many read, and the doctor says that it was made good.
+// TestDamageIsSaidOnce checks that damage is logged once despite concurrent reads, and that the doctor reports the
+// repair.
 func TestDamageIsSaidOnce(t *testing.T) {
 	t.Parallel()
 	b := newReportBench(t, t.TempDir())
@@ -212,10 +214,10 @@ func TestDamageIsSaidOnce(t *testing.T) {
 	if n := strings.Count(b.said.String(), "level=WARN"); n != 1 {
 		t.Errorf("%d warnings:\n%s", n, b.said)
 	}
-	if c := b.log.check(); !c.GetOk() || !strings.Contains(c.GetDetail(), "the reports of 1 of 1 sweeps are whole; damaged files of 1 sweeps (s-1) were made again") {
+	if c := b.log.check(); !c.GetOk() || !strings.Contains(c.GetDetail(), "the reports of 1 of 1 sweeps are complete; damaged files of 1 sweeps (s-1) were rebuilt") {
 		t.Errorf("the doctor says %v", c)
 	}
-	// What the ledger cannot give back is said, and tried again when somebody reads.
+	// A failed rebuild is reported, and retried by the next read.
 	b.log.mends.source = brokenLedger{b.record}
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)

@@ -32,7 +32,7 @@ func TestReportLogAddsWhatItLacks(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if step < 2 { // the later ones were written while another orchestrator led
+		if step < 2 { // the later ones were written during another server's term
 			if err := l.Append(b.GetSeq(), report(step+1)); err != nil {
 				t.Fatal(err)
 			}
@@ -61,7 +61,7 @@ func TestReportLogAddsWhatItLacks(t *testing.T) {
 	if err := l.catchUp(t.Context(), counted); err != nil || counted.batches != 3 {
 		t.Errorf("there was nothing to add: %v", err)
 	}
-	// One that comes after others which this machine has not seen brings those with it.
+	// An append after batches that this machine has not seen also adds those.
 	for step := range int64(3) {
 		if _, err := record.Append(t.Context(), time.Unix(1000, 0), report(step+6)); err != nil {
 			t.Fatal(err)
@@ -70,7 +70,7 @@ func TestReportLogAddsWhatItLacks(t *testing.T) {
 	if err := l.Append(8, report(8)); err != nil {
 		t.Fatal(err)
 	}
-	if n, err := l.Reports("s-1"); err != nil || n != 8 || counted.batches != 6 { // one too far, to see the end
+	if n, err := l.Reports("s-1"); err != nil || n != 8 || counted.batches != 6 { // one beyond, to find the end
 		t.Errorf("%d reports after %d batches were read, want 8 after 6: %v", n, counted.batches, err)
 	}
 }

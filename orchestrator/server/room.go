@@ -13,16 +13,17 @@ import (
 )
 
 const (
-	// roomEvery is how often it is looked whether there is room for further sweeps.
+	// roomEvery is how often the free space is checked.
 	roomEvery = 10 * time.Second
-	// fullAt is the part of a NATS server's storage from which no further sweeps are taken. What is left is for those that run.
+	// fullAt is the used part of a NATS server's storage above which new sweeps are rejected. The rest is for running
+	// sweeps.
 	fullAt = .95
 )
 
-// room knows whether NATS has room for further sweeps. It is asked by the control loop, which waits for nobody.
+// room records whether NATS has room for new sweeps. The control loop can read it without waiting.
 type room struct{ why atomic.Pointer[string] }
 
-// full says why there is no room for another sweep; "" if there is, or if nothing is known.
+// full returns why another sweep does not fit, or "" if it does or if that is unknown.
 func (r *room) full() string {
 	if why := r.why.Load(); why != nil {
 		return *why
@@ -30,19 +31,19 @@ func (r *room) full() string {
 	return ""
 }
 
-// look takes in what the NATS servers store.
-func (r *room) look(all []bus.Storage) {
+// update records the storage of the NATS servers.
+func (r *room) update(all []bus.Storage) {
 	text := ""
 	for _, s := range all {
 		if s.Limit > 0 && float64(s.Used) >= fullAt*float64(s.Limit) {
-			text = fmt.Sprintf("NATS server %s stores %s of the %s that it may (max_file_store); sweeps that run continue. An admin deletes what "+
-				"is not needed, or allows more", s.Server, humanize.IBytes(uint64(s.Used)), humanize.IBytes(uint64(s.Limit)))
+			text = fmt.Sprintf("NATS server %s stores %s of at most %s (max_file_store); running sweeps continue. An admin must delete data that "+
+				"is not needed, or raise the limit", s.Server, humanize.IBytes(uint64(s.Used)), humanize.IBytes(uint64(s.Limit)))
 		}
 	}
 	r.why.Store(&text)
 }
 
-// watch looks now and then until stop is called.
+// watch checks regularly until stop is called.
 func (r *room) watch(current func() []bus.Storage) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var done sync.WaitGroup
@@ -50,7 +51,7 @@ func (r *room) watch(current func() []bus.Storage) (stop func()) {
 		tick := time.NewTicker(roomEvery)
 		defer tick.Stop()
 		for {
-			r.look(current())
+			r.update(current())
 			select {
 			case <-tick.C:
 			case <-ctx.Done():

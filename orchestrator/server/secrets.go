@@ -29,7 +29,7 @@ func (s *Server) seal(node *outbidv1.NodeInfo, tenant string, wanted map[string]
 		return nil, err
 	}
 	data, err := proto.Marshal(&outbidv1.SecretEnvironment{Env: env})
-	if err != nil { // which may quote the value
+	if err != nil { // the error may quote the value
 		return nil, errors.New("a secret is not valid text: set it again")
 	}
 	sealed, err := identity.Seal(node.GetSealKey(), node.GetName(), data)

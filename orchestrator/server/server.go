@@ -1,6 +1,6 @@
-// Package server assembles and runs what stands above the other rooms: a server, with its NATS, store, ledger, control
-// loop and API, and workers, in the server's process or in one of their own. Each is configured by a struct, opened, run
-// until its context ends, and closed. It prints nothing and reads no flags.
+// Package server assembles and runs servers, with NATS, store, ledger, control loop and API, and workers, in the
+// server's process or separate ones. Each is configured by a struct, opened, run until its context ends, and closed.
+// The package does not print or read flags.
 package server
 
 import (
@@ -31,7 +31,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/state"
 )
 
-// Server is an orchestrator, with NATS and workers in the same process if they are asked for.
+// Server is an orchestrator, optionally with NATS and workers in the same process.
 type Server struct {
 	cfg Config
 	log *slog.Logger
@@ -47,13 +47,13 @@ type Server struct {
 	nc       *nats.Conn
 	logs     *bus.Logs
 	store    objects.Store
-	// signer lets workers reach single objects; objects is it for a store that cannot sign for itself, else nil.
+	// signer gives workers access to single objects. objects does it for a store that cannot sign, or is nil.
 	signer  objects.Signer
 	objects *objects.Handler
 	lead    *bus.Leadership
 	loop    *control.Loop
 	reports *reportLog
-	// notes are for those that lead later; lost are the batches of the ledger that were given up.
+	// notes are stored for later leaders. lost are the batches of the ledger that were given up.
 	notes    *bus.Notes
 	lost     []ledger.Hole
 	scrub    *ledgerScrub
@@ -63,19 +63,19 @@ type Server struct {
 	health   *health
 	registry *prometheus.Registry
 	storage  *storageMetrics
-	// room says whether there is room for further sweeps.
+	// room records whether there is room for new sweeps.
 	room room
-	// leading is lead for those who ask while the server opens; ready is set once it takes commands.
+	// leading is lead for concurrent readers while the server opens. ready is set once it accepts commands.
 	leading atomic.Pointer[bus.Leadership]
 	ready   atomic.Bool
 	group   *group
-	// undo frees what was opened, the last first.
+	// undo releases what was opened, in reverse order.
 	undo []func() error
 }
 
-// Open opens every part of a server, from the bottom up: data, NATS, store, lead, workers, ledger, control, API. It
-// waits for the lead, which a standby gets when the orchestrator that leads is gone. What it refuses is a *FieldError; a
-// NATS that cannot be reached is an *UnreachableError. Close frees what it opened.
+// Open opens every part of a server in order: data, NATS, store, lead, workers, ledger, control, API. It waits for the
+// lead, which a standby gets when the leader is gone. Invalid configuration is a *FieldError; an unreachable NATS is an
+// *UnreachableError. Close releases what it opened.
 func Open(ctx context.Context, cfg Config) (*Server, error) {
 	cfg, err := cfg.filled()
 	if err != nil {
@@ -88,8 +88,9 @@ func Open(ctx context.Context, cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// Run runs the server until ctx ends, which is no error, or it can do no more. It calls ready, which may be nil, once the
-// workers of this process are known and the files that say where the server is are written. It runs once.
+// Run runs the server until ctx ends, which is not an error, or until it fails. It calls ready, which may be nil, once
+// the workers of this process are up and the files with the server's addresses are written. It must be called only
+// once.
 func (s *Server) Run(ctx context.Context, ready func()) error {
 	s.start(ctx)
 	stopped := s.group.stop
@@ -109,10 +110,10 @@ func (s *Server) Run(ctx context.Context, ready func()) error {
 	return errors.Join(err, s.withdraw(), stopped())
 }
 
-// URL is where the API is.
+// URL returns the URL of the API.
 func (s *Server) URL() string { return s.api.URL() }
 
-// NATSURL is where NATS is, without passwords.
+// NATSURL returns the URL of NATS without passwords.
 func (s *Server) NATSURL() string { return s.natsURL }
 
 func (s *Server) open(ctx context.Context) error {
@@ -126,7 +127,7 @@ func (s *Server) open(ctx context.Context) error {
 	if err := s.readSecrets(); err != nil {
 		return err
 	}
-	// The door is opened first, though it answers last: an address that is taken or refused is said at once.
+	// Listen first so that a bad address fails early; the API is served last.
 	listener, err := s.listen()
 	if err != nil {
 		return err
@@ -160,10 +161,10 @@ func (s *Server) open(ctx context.Context) error {
 	return nil
 }
 
-// onClose remembers how to free what was just opened.
+// onClose registers a function that releases what was just opened.
 func (s *Server) onClose(f func() error) { s.undo = append(s.undo, f) }
 
-// Close frees everything that Open opened, the last first. A server that runs must have ended.
+// Close releases everything that Open opened, in reverse order. Run must have returned.
 func (s *Server) Close() error {
 	var errs []error
 	for _, f := range slices.Backward(s.undo) {
@@ -172,8 +173,8 @@ func (s *Server) Close() error {
 	return errors.Join(errs...)
 }
 
-// readSecrets loads the certificate and the tokens, and refuses an address that wants those that are missing, before
-// anything listens there.
+// readSecrets loads the certificate and the tokens, and rejects an address that requires them if they are missing,
+// before anything listens there.
 func (s *Server) readSecrets() error {
 	o := s.cfg
 	var err error
@@ -202,18 +203,18 @@ func (s *Server) readSecrets() error {
 	return nil
 }
 
-// tenants says whether sweeps come from others than the user that runs the server: then they show tokens.
+// tenants reports whether users other than the one that runs the server submit sweeps: then tokens are required.
 func (s *Server) tenants() bool { return s.tokens != nil }
 
-// warnOpen warns of a secret that everybody on this machine can read.
+// warnOpen warns of a secret that every user of this machine can read.
 func (s *Server) warnOpen(file string) {
 	if info, err := os.Stat(file); err == nil && info.Mode().Perm()&0o007 != 0 {
-		s.log.Warn("everybody on this machine can read a secret; make it readable by its owner alone", "file", file,
+		s.log.Warn("every user of this machine can read a secret; make it readable only by its owner", "file", file,
 			"fix", "chmod 600 "+file)
 	}
 }
 
-// listen opens the API's port, or a free one if nobody asked for that very port.
+// listen opens the API's port, or a free one if AnyPort is set and that port is taken.
 func (s *Server) listen() (net.Listener, error) {
 	l, err := net.Listen("tcp", s.cfg.API)
 	if err == nil {
@@ -252,8 +253,8 @@ func (s *Server) openStore(ctx context.Context) (err error) {
 	return nil
 }
 
-// takeLead waits until this orchestrator leads. The one that runs NATS itself leads at once: whoever led before it
-// used the server of before.
+// takeLead waits until this server leads. A server that runs NATS itself leads at once, because the previous leader
+// used the previous NATS.
 func (s *Server) takeLead(ctx context.Context) error {
 	if s.embedded != nil {
 		return s.campaign(ctx)
@@ -266,8 +267,8 @@ func (s *Server) takeLead(ctx context.Context) error {
 		s.log.Info("standing by until the leader is gone", "leader", leader.ID, "term", leader.Term)
 		return s.standBy(ctx)
 	}
-	if err == nil && deadHere(leader) {
-		s.log.Info("the orchestrator that led before is dead; this one leads when its lease has run out", "leader", leader.ID,
+	if err == nil && isDeadLocalProcess(leader) {
+		s.log.Info("the previous leader is dead; this server leads once its lease has expired", "leader", leader.ID,
 			"pid", leader.PID)
 	}
 	wait, cancel := context.WithTimeout(ctx, s.cfg.LeadWait)
@@ -281,29 +282,29 @@ func (s *Server) takeLead(ctx context.Context) error {
 	}
 	why := s.whyNoWrites(err)
 	if why == "" {
-		why = fmt.Sprintf("NATS at %s took longer than %s for it", s.natsURL, s.cfg.LeadWait)
+		why = fmt.Sprintf("NATS at %s took longer than %s to elect it", s.natsURL, s.cfg.LeadWait)
 	}
-	return &UnreachableError{Msg: "this orchestrator cannot lead: " + why, Err: err}
+	return &UnreachableError{Msg: "this server cannot lead: " + why, Err: err}
 }
 
-// standBy waits until this orchestrator leads, or cannot any more because a newer version has written into the ledger.
+// standBy waits until this server leads, or can no longer take over because a newer version has written to the ledger.
 func (s *Server) standBy(ctx context.Context) error {
 	able, give := context.WithCancelCause(ctx)
 	defer give(nil)
 	defer s.followLedger(ctx, give)()
 	err := s.campaign(able)
 	if cause := context.Cause(able); errors.Is(cause, state.ErrNewer) {
-		return fmt.Errorf("this orchestrator stood by and cannot take over any more: %w", cause)
+		return fmt.Errorf("this standby can no longer take over: %w", cause)
 	}
 	return err
 }
 
-// campaign waits until this orchestrator leads, or ctx ends.
+// campaign waits until this server leads, or ctx ends.
 func (s *Server) campaign(ctx context.Context) error {
-	// The leadership ends with its context, and must outlive ctx: it is given up last.
+	// The leadership ends with its context, which must outlive ctx: it is given up last.
 	held, release := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, release)
-	host, _ := os.Hostname() // without it the next one does not know whether this one is dead
+	host, _ := os.Hostname() // only lets the next leader detect that this process is dead
 	lead, err := bus.Campaign(held, s.nc, bus.Candidate{
 		ID: s.cfg.Name, Host: host, PID: os.Getpid(), Force: s.embedded != nil, Patience: s.cfg.Lease, Replicas: s.cfg.NATS.Replicas, Logger: s.log,
 	})
@@ -319,20 +320,20 @@ func (s *Server) campaign(ctx context.Context) error {
 	s.leading.Store(lead)
 	s.onClose(func() error {
 		defer release()
-		if lead.Lapsed() { // NATS is away, or was for too long
+		if lead.Lapsed() { // NATS is unavailable, or was for too long
 			return nil
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 		defer cancel()
 		if err := lead.Resign(ctx); err != nil {
-			s.log.Warn("the lead could not be given up; the next orchestrator waits until it runs out", "err", err)
+			s.log.Warn("the lead could not be given up; the next leader waits until it expires", "err", err)
 		}
 		return nil
 	})
 	return nil
 }
 
-// closeTimeout bounds the last words of what is closed.
+// closeTimeout limits how long closing a part may take.
 const closeTimeout = 5 * time.Second
 
 func (s *Server) openAPI(listener net.Listener) error {
@@ -346,7 +347,7 @@ func (s *Server) openAPI(listener net.Listener) error {
 	}
 	s.api = server
 	s.onClose(func() error {
-		if err := listener.Close(); !errors.Is(err, net.ErrClosed) { // it is closed once the API was served
+		if err := listener.Close(); !errors.Is(err, net.ErrClosed) { // the API closed it if it was served
 			return err
 		}
 		return nil

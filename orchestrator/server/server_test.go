@@ -18,23 +18,23 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// patience is how long anything may take before a test gives up on it.
+// patience limits every wait.
 const patience = time.Minute
 
-// config is a server on free ports of this machine.
+// config returns a server's configuration with free ports on this machine.
 func config(t *testing.T) server.Config {
 	t.Helper()
 	return server.Config{Data: t.TempDir(), API: "127.0.0.1:0", Version: "test"}
 }
 
-// running is a server that runs, and how it is stopped.
+// running is a running server, and how to stop it.
 type running struct {
 	*server.Server
 	outbidv1.OutbidServiceClient
 	stop func() error
 }
 
-// run opens a server and runs it until stop is called, at the latest at the test's end.
+// run opens a server and runs it until stop is called, or until the test ends.
 func run(t *testing.T, cfg server.Config) *running {
 	t.Helper()
 	s, err := server.Open(t.Context(), cfg)
@@ -76,7 +76,7 @@ func run(t *testing.T, cfg server.Config) *running {
 	return r
 }
 
-// shell is a sweep of two trials that any machine with a shell can run.
+// shell is a sweep of two trials that runs on any machine with a shell.
 func shell(t *testing.T) *outbidv1.SweepSpec {
 	t.Helper()
 	sweep, err := spec.Parse([]byte(`
@@ -110,7 +110,8 @@ func (r *running) end(t *testing.T, id string) *outbidv1.Sweep {
 	return nil
 }
 
-// A program that embeds a server needs no command line: it opens one, runs it, closes it, and opens it again.
+// TestAServerIsOpenedRunAndClosed checks that a program can embed a server without the command line: open it, run it,
+// close it, and open it again.
 func TestAServerIsOpenedRunAndClosed(t *testing.T) {
 	t.Parallel()
 	cfg := config(t)
@@ -140,7 +141,7 @@ func TestAServerIsOpenedRunAndClosed(t *testing.T) {
 	}
 }
 
-// A worker in a process of its own finds a server by its keys.
+// TestALoneWorkerIsOpenedRunAndClosed checks that a worker in a separate process finds a server by its keys.
 func TestALoneWorkerIsOpenedRunAndClosed(t *testing.T) {
 	t.Parallel()
 	cfg := config(t)
@@ -208,7 +209,7 @@ func TestWhatCannotBeUsedIsNamedByItsField(t *testing.T) {
 	}
 }
 
-// What Open opened is free again after Close, though the server never ran.
+// TestAServerThatNeverRanIsClosed checks that Close releases what Open opened even if the server never ran.
 func TestAServerThatNeverRanIsClosed(t *testing.T) {
 	t.Parallel()
 	cfg := config(t)
@@ -217,7 +218,7 @@ func TestAServerThatNeverRanIsClosed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		cfg.API = strings.TrimPrefix(s.URL(), "http://") // the second time the very same port
+		cfg.API = strings.TrimPrefix(s.URL(), "http://") // use the same port the second time
 		if err := s.Close(); err != nil {
 			t.Error(err)
 		}

@@ -17,27 +17,27 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// standby answers on the API's port while the server is not ready: as long as it restores its state or stands by. Probes
-// learn that it lives and takes no commands, and clients are told to come again instead of waiting in vain.
+// standby answers on the API's port while the server restores its state or is a standby. Probes learn that it is alive
+// but not ready, and clients get an error to retry instead of waiting.
 type standby struct {
 	http  *http.Server
-	door  *lentListener
+	door  *handoffListener
 	ended chan error
 	// metrics answers /metrics.
 	metrics http.Handler
-	// waits is what the server waits for, for people.
+	// waits describes what the server waits for.
 	waits atomic.Pointer[string]
 }
 
-// openStandby begins to answer on a listener, which stays the caller's.
+// openStandby starts to answer on a listener, which the caller still owns.
 func openStandby(l net.Listener, certs *tls.Config, metrics http.Handler) *standby {
-	p := &standby{door: &lentListener{Listener: l}, ended: make(chan error, 1), metrics: metrics}
+	p := &standby{door: &handoffListener{Listener: l}, ended: make(chan error, 1), metrics: metrics}
 	p.waitFor("its parts")
 	p.http = &http.Server{
 		Handler: http.HandlerFunc(p.answer), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 20 * time.Second,
 	}
 	p.http.SetKeepAlivesEnabled(false) // the next request is for the API
-	// gRPC speaks HTTP/2, which is not to be taken for a server of another kind.
+	// gRPC uses HTTP/2 and must not mistake this for another kind of server.
 	p.http.Protocols = new(http.Protocols)
 	p.http.Protocols.SetHTTP1(true)
 	p.http.Protocols.SetHTTP2(true)
@@ -52,16 +52,17 @@ func openStandby(l net.Listener, certs *tls.Config, metrics http.Handler) *stand
 	return p
 }
 
-// answerWithin is how long requests that have come are answered once the server is ready: each is at once, on a machine that has time.
+// answerWithin is how long pending requests may still be answered once the server is ready. Normally each is answered
+// at once.
 const answerWithin = 500 * time.Millisecond
 
-// leave answers what was asked, and leaves the listener open.
+// leave answers pending requests, and leaves the listener open.
 func (p *standby) leave() error {
-	p.door.giveBack()
+	p.door.stopAccepting()
 	err := <-p.ended
 	ctx, cancel := context.WithTimeout(context.Background(), answerWithin)
 	defer cancel()
-	_ = p.http.Shutdown(ctx) // a connection without a request is not waited for
+	_ = p.http.Shutdown(ctx) // does not wait for connections without a request
 	closeErr := p.http.Close()
 	if errors.Is(err, http.ErrServerClosed) || errors.Is(err, net.ErrClosed) {
 		err = nil
@@ -69,11 +70,11 @@ func (p *standby) leave() error {
 	return errors.Join(err, closeErr, p.door.reset())
 }
 
-// waitFor says what the server waits for from now on.
+// waitFor sets what the server waits for.
 func (p *standby) waitFor(what string) { p.waits.Store(&what) }
 
-// unready is what clients are told; %s is what the server waits for.
-const unready = "this orchestrator starts or stands by, and waits for %s: ask the one that leads, or again in a moment"
+// unready is the error for clients; %s is what the server waits for.
+const unready = "this server is starting or a standby, and waits for %s: use the leader, or retry in a moment"
 
 func (p *standby) answer(w http.ResponseWriter, r *http.Request) {
 	waits := *p.waits.Load()
@@ -98,27 +99,27 @@ func (p *standby) answer(w http.ResponseWriter, r *http.Request) {
 	_, _ = fmt.Fprintf(w, "{\"code\":\"UNAVAILABLE\",\"message\":%q,\"waits_for\":%q}\n", text, waits)
 }
 
-// lentListener is a listener for a while: Close ends its use and not the listener.
-type lentListener struct {
+// handoffListener is a listener that is used for a while: Close ends its use but does not close the listener.
+type handoffListener struct {
 	net.Listener
 	once sync.Once
 }
 
 // Close implements net.Listener.
-func (l *lentListener) Close() error {
-	l.giveBack()
+func (l *handoffListener) Close() error {
+	l.stopAccepting()
 	return nil
 }
 
-// giveBack lets Accept return.
-func (l *lentListener) giveBack() {
+// stopAccepting makes Accept return.
+func (l *handoffListener) stopAccepting() {
 	l.once.Do(func() { _ = l.deadline(time.Unix(1, 0)) })
 }
 
-// reset makes the listener as it was.
-func (l *lentListener) reset() error { return l.deadline(time.Time{}) }
+// reset restores the listener's original state.
+func (l *handoffListener) reset() error { return l.deadline(time.Time{}) }
 
-func (l *lentListener) deadline(at time.Time) error {
+func (l *handoffListener) deadline(at time.Time) error {
 	d, ok := l.Listener.(interface{ SetDeadline(t time.Time) error })
 	if !ok {
 		return nil
@@ -127,7 +128,7 @@ func (l *lentListener) deadline(at time.Time) error {
 }
 
 // Accept implements net.Listener.
-func (l *lentListener) Accept() (net.Conn, error) {
+func (l *handoffListener) Accept() (net.Conn, error) {
 	conn, err := l.Listener.Accept()
 	if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
 		return nil, net.ErrClosed

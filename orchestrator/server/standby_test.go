@@ -16,7 +16,8 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// A server that starts or stands by lives for probes, and tells clients of both kinds that it takes no commands.
+// TestAServerThatIsNotReadySaysSo checks that a starting server or a standby passes liveness probes, and rejects
+// commands from gRPC and REST clients.
 func TestAServerThatIsNotReadySaysSo(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -26,7 +27,7 @@ func TestAServerThatIsNotReadySaysSo(t *testing.T) {
 	defer l.Close()
 	p := openStandby(l, nil, http.NotFoundHandler())
 	p.waitFor("the lead")
-	const want = "starts or stands by, and waits for the lead"
+	const want = "is starting or a standby, and waits for the lead"
 	for path, code := range map[string]int{"/healthz": http.StatusOK, "/v1/sweeps": http.StatusServiceUnavailable} {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+l.Addr().String()+path, nil)
 		if err != nil {
@@ -58,7 +59,7 @@ func TestAServerThatIsNotReadySaysSo(t *testing.T) {
 	}
 }
 
-// What was asked of a server that becomes ready meanwhile is answered.
+// TestWhatWasAskedBeforeIsAnswered checks that requests from before the server became ready are answered.
 func TestWhatWasAskedBeforeIsAnswered(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -8,17 +8,17 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/objects"
 )
 
-// storeEvery is how often a store that was away at the start is looked for.
+// storeEvery is how often an unavailable store is checked.
 const storeEvery = 2 * time.Second
 
-// awaitStore says that the store is away when the server starts, and when it is there. The server runs meanwhile: trials
-// wait where they need the store, and so do those who send functions.
+// awaitStore logs that the store is unavailable when the server starts, and when it is available. The server runs in
+// the meantime: trials and uploads wait where they need the store.
 func (s *Server) awaitStore(ctx context.Context) error {
 	tick := time.NewTicker(storeEvery)
 	defer tick.Stop()
 	problem := ""
 	for {
-		err := lookInto(ctx, s.store)
+		err := checkStore(ctx, s.store)
 		switch {
 		case ctx.Err() != nil:
 		case err == nil && problem != "":
@@ -28,11 +28,11 @@ func (s *Server) awaitStore(ctx context.Context) error {
 			problem = "none"
 		case errors.Is(err, objects.ErrUnavailable) && problem != "away":
 			problem = "away"
-			s.log.Warn("the store is away; the server runs on, and what needs the store waits for it", "store", s.store.String(),
+			s.log.Warn("the store is unavailable; the server runs, and operations that need the store wait for it", "store", s.store.String(),
 				"err", err)
 		case !errors.Is(err, objects.ErrUnavailable) && err.Error() != problem:
 			problem = err.Error()
-			s.log.Error("the store refuses this server; mend its settings or the credentials", "store", s.store.String(),
+			s.log.Error("the store rejects this server; fix its settings or the credentials", "store", s.store.String(),
 				"err", err)
 		}
 		if problem == "none" {
@@ -46,8 +46,8 @@ func (s *Server) awaitStore(ctx context.Context) error {
 	}
 }
 
-// tidyStore deletes functions that no sweep uses, and what broken-off uploads left, once in orphanAge. Functions go the first
-// time only when whoever sent one before this server started has had time to submit its sweep.
+// tidyStore deletes unused functions and the remains of interrupted uploads, once per orphanAge. It deletes functions
+// only after the first interval, so that a client that uploaded one before this start has time to submit its sweep.
 func (s *Server) tidyStore(ctx context.Context) error {
 	tick := time.NewTicker(orphanAge)
 	defer tick.Stop()
@@ -60,14 +60,14 @@ func (s *Server) tidyStore(ctx context.Context) error {
 		s.tidyUploads(ctx)
 		switch n, err := s.api.TidyBlobs(ctx, time.Now().Add(-orphanAge)); {
 		case err != nil && ctx.Err() == nil:
-			s.log.Warn("the store could not be tidied", "err", err)
+			s.log.Warn("the store's garbage collection failed", "err", err)
 		case n > 0:
 			s.log.Info("functions that no sweep uses were deleted", "count", n)
 		}
 	}
 }
 
-// tidyUploads clears away what workers left behind that ended in the middle of an upload.
+// tidyUploads deletes the remains of uploads by workers that ended during the upload.
 func (s *Server) tidyUploads(ctx context.Context) {
 	store, ok := s.store.(objects.Tidier)
 	if !ok {
@@ -75,14 +75,14 @@ func (s *Server) tidyUploads(ctx context.Context) {
 	}
 	switch n, err := store.Tidy(ctx, time.Now().Add(-objects.StaleAfter)); {
 	case err != nil && ctx.Err() == nil:
-		s.log.Warn("the store could not be tidied", "err", err)
+		s.log.Warn("the store's garbage collection failed", "err", err)
 	case n > 0:
-		s.log.Info("uploads that never ended were given up", "count", n)
+		s.log.Info("interrupted uploads were deleted", "count", n)
 	}
 }
 
-// lookInto asks a store for an object that is not there: whatever else it answers is an error.
-func lookInto(ctx context.Context, store objects.Store) error {
+// checkStore asks a store for an object that does not exist. Any other answer is an error.
+func checkStore(ctx context.Context, store objects.Store) error {
 	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
 	defer cancel()
 	if _, err := store.Stat(ctx, "checks/none"); err != nil && !errors.Is(err, objects.ErrNotFound) {

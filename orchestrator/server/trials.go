@@ -15,42 +15,43 @@ import (
 	"github.com/outbid-dev/outbid/worker/confine"
 )
 
-// TrialConfig says what training code runs as and what it sees.
+// TrialConfig configures the user and environment of training code.
 type TrialConfig struct {
-	// Python is the interpreter for functions that name none; by default python3.
+	// Python is the interpreter for functions that do not name one; by default python3.
 	Python string
-	// PassEnv are patterns of names of environment variables that trials see beside those that they need.
+	// PassEnv are patterns for the names of environment variables that trials see in addition to those that they need.
 	PassEnv []string
-	// User is who trials run as: "auto" for one of its own for each, "none" for the worker's own, or a name. By default
-	// that is auto if the server asks for tokens, else none.
+	// User is the user of trials: "auto" for a separate user for each, "none" for the worker's user, or a name. The
+	// default is auto if the server requires tokens, else none.
 	User string
-	// Groups are those that trials of another user belong to.
+	// Groups are the groups of trials that run as another user.
 	Groups []string
-	// Dir is where the directory of the files of such trials is made; by default /var/tmp.
+	// Dir is where the directory of such trials' files is created; by default /var/tmp.
 	Dir string
-	// CheckpointBytes is how many bytes one checkpoint may have, by the length of its files; 0 means
+	// CheckpointBytes is the maximum size of a checkpoint in bytes, by the length of its files; 0 means
 	// program.DefaultCheckpointBytes.
 	CheckpointBytes int64
-	// ScratchBytes is how many bytes the files of one trial may take on the disk, and DiskMargin how many stay free there; 0 means
-	// worker.DefaultScratchBytes and worker.DefaultDiskMargin, a negative number no bound.
+	// ScratchBytes is the maximum size of one trial's files on the disk, and DiskMargin the bytes that must stay free
+	// there. 0 means worker.DefaultScratchBytes and worker.DefaultDiskMargin, a negative number no limit.
 	ScratchBytes, DiskMargin int64
-	// NoDiskHold never holds up trials that write so much that others on the node wait for the disk.
+	// NoDiskHold never slows down trials whose writes make others on the node wait for the disk.
 	NoDiskHold bool
-	// Processes is how many processes and threads one trial may have, and Files how many files each of its processes may have open; 0 means
-	// confine.DefaultProcesses and confine.DefaultFiles, a negative number no bound.
+	// Processes is the maximum number of processes and threads of a trial, and Files that of open files in each
+	// process. 0 means confine.DefaultProcesses and confine.DefaultFiles, a negative number no limit.
 	Processes, Files int64
-	// Network is "host" or "none", for nothing but a loopback; by default host.
+	// Network is "host", or "none" for loopback only; by default host.
 	Network string
-	// Trust lets people whom the server lets in run code as the worker's user: they can read all that it can.
+	// Trust lets users of a server with tokens run code as the worker's user: they can read everything that the worker
+	// can.
 	Trust bool
 	// decided is set once it is known whether the server has tenants.
 	decided bool
 }
 
-// leastTrialLimit is what an interpreter takes of processes, threads and open files at least.
+// leastTrialLimit is what an interpreter needs at least of processes, threads and open files.
 const leastTrialLimit = 64
 
-// check finds what is wrong whatever the server is like.
+// check checks everything that does not depend on the server.
 func (o *TrialConfig) check() error {
 	if err := worker.CheckPassEnv(o.PassEnv); err != nil {
 		return badField("Trials.PassEnv", "%w", err)
@@ -72,7 +73,7 @@ func (o *TrialConfig) check() error {
 	case "", confine.None:
 		for name, given := range map[string]bool{"Trials.Groups": len(o.Groups) > 0, "Trials.Dir": o.Dir != ""} {
 			if given && o.User == confine.None {
-				return badField(name, "it is for trials that run as another user, not as none")
+				return badField(name, "applies only to trials that run as another user, but Trials.User is none")
 			}
 		}
 		return nil
@@ -83,8 +84,8 @@ func (o *TrialConfig) check() error {
 	return nil
 }
 
-// decide says who trials run as, once it is known whether the server has tenants. It refuses to run their code as the
-// worker's own user unless it is told to.
+// decide sets the user of trials once it is known whether the server has tenants. It refuses to run tenants' code as
+// the worker's user unless Trust is set.
 func (o *TrialConfig) decide(tenants bool) error {
 	o.decided = true
 	switch {
@@ -100,7 +101,7 @@ func (o *TrialConfig) decide(tenants bool) error {
 	return nil
 }
 
-// learn asks the server whether it has tenants, if that matters and is not known, and decides.
+// learn asks the server whether it has tenants, if necessary, and decides.
 func (o *TrialConfig) learn(ctx context.Context, link worker.Bus, node string, log *slog.Logger) error {
 	switch {
 	case o.decided:
@@ -115,8 +116,8 @@ func (o *TrialConfig) learn(ctx context.Context, link worker.Bus, node string, l
 	return o.decide(orders.GetTenants())
 }
 
-// askOrders asks the orchestrator for orders, which say what every worker must know of the server. It waits for an
-// orchestrator as long as it takes.
+// askOrders asks the server for orders, which contain what every worker must know about the server. It waits for a
+// server without a limit.
 func askOrders(ctx context.Context, link worker.Bus, node string, log *slog.Logger) (*outbidv1.Orders, error) {
 	found := make(chan *outbidv1.Orders, 1)
 	stop, err := link.Subscribe(node, func(o *outbidv1.Orders) {
@@ -137,9 +138,9 @@ func askOrders(ctx context.Context, link worker.Bus, node string, log *slog.Logg
 		switch {
 		case err == nil:
 		case tries == 1 && !errors.Is(err, bus.ErrNotConnected):
-			log.Warn("an uplink to the orchestrator could not be sent; trying again", "error", err)
+			log.Warn("an uplink to the server could not be sent; retrying", "error", err)
 		default:
-			log.Debug("could not reach the orchestrator; trying again", "error", err)
+			log.Debug("could not reach the server; retrying", "error", err)
 		}
 		select {
 		case orders := <-found:
@@ -149,12 +150,12 @@ func askOrders(ctx context.Context, link worker.Bus, node string, log *slog.Logg
 			return nil, ctx.Err()
 		}
 		if tries == 5 {
-			log.Warn("no orchestrator answers on NATS yet; waiting for one ('outbid serve')")
+			log.Warn("no server answers on NATS yet; waiting for one ('outbid serve')")
 		}
 	}
 }
 
-// checkSecrets refuses secrets that trials could read although they run as another user.
+// checkSecrets rejects secrets that trials could read although they run as another user.
 func (o *TrialConfig) checkSecrets(secrets []string) error {
 	if o.User == confine.None {
 		return nil

@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// secretsEvery is how often the files of tokens and certificate are looked at.
+// secretsEvery is how often the files of tokens and certificate are checked.
 const secretsEvery = 2 * time.Second
 
-// certWarning is how long before its end a certificate is warned of.
+// certWarning is how long before its expiry a certificate is warned about.
 const certWarning = 14 * 24 * time.Hour
 
-// watchSecrets takes over new tokens, limits and a renewed certificate while the server runs, so that a new colleague or a
-// certificate about to end wants no restart. What cannot be read changes nothing and is said once.
+// watchSecrets loads new tokens, limits and a renewed certificate while the server runs, so that changes do not require
+// a restart. A file that cannot be read changes nothing and is logged once.
 func (s *Server) watchSecrets(ctx context.Context) error {
 	tick := time.NewTicker(secretsEvery)
 	defer tick.Stop()
@@ -20,7 +20,7 @@ func (s *Server) watchSecrets(ctx context.Context) error {
 	var said certTime
 	for {
 		if s.cert != nil {
-			said = s.sayCertTime(said)
+			said = s.logCertState(said)
 		}
 		select {
 		case <-ctx.Done():
@@ -41,7 +41,7 @@ func (s *Server) watchSecrets(ctx context.Context) error {
 	}
 }
 
-// certTime is where in its life the certificate is.
+// certTime is the state of the certificate.
 type certTime int
 
 const (
@@ -50,8 +50,8 @@ const (
 	certEnded
 )
 
-// sayCertTime says once that the certificate ends soon, and once that it has ended.
-func (s *Server) sayCertTime(said certTime) certTime {
+// logCertState logs once that the certificate expires soon, and once that it has expired.
+func (s *Server) logCertState(said certTime) certTime {
 	left, now := s.cert.Expires().Sub(s.cfg.Now()), certGood
 	switch {
 	case left <= 0:
@@ -63,14 +63,14 @@ func (s *Server) sayCertTime(said certTime) certTime {
 		return said
 	}
 	if now == certEnded {
-		s.log.Error("the certificate has expired: clients refuse this server", "end", s.cert.Expires(), "fix", "outbid tls new")
+		s.log.Error("the certificate has expired: clients reject this server", "end", s.cert.Expires(), "fix", "outbid tls new")
 	} else {
-		s.log.Warn("the certificate ends soon", "end", s.cert.Expires(), "fix", "outbid tls new")
+		s.log.Warn("the certificate expires soon", "end", s.cert.Expires(), "fix", "outbid tls new")
 	}
 	return now
 }
 
-// reloaded remembers what went wrong with a file.
+// reloaded remembers a file's last error.
 type reloaded struct{ problem string }
 
 func (r *reloaded) try(s *Server, what string, reload func() (bool, error)) (changed bool) {
@@ -78,7 +78,7 @@ func (r *reloaded) try(s *Server, what string, reload func() (bool, error)) (cha
 	switch {
 	case err != nil && err.Error() != r.problem:
 		r.problem = err.Error()
-		s.log.Error("what was read before stays in use", "what", what, "err", err)
+		s.log.Error("reload failed; the previous content stays in use", "what", what, "err", err)
 	case err == nil:
 		r.problem = ""
 	}

@@ -21,27 +21,27 @@ import (
 	"github.com/outbid-dev/outbid/worker/inventory"
 )
 
-// WorkerConfig says what a worker offers, and what its trials run as.
+// WorkerConfig configures a worker and its trials.
 type WorkerConfig struct {
-	// Name is its node's, unique in the cluster.
+	// Name is its node's name, unique in the cluster.
 	Name string
-	// Devices are what it offers: a list, separated by commas, of auto, gpu, cpu, TYPE:COUNT and TYPE:COUNT@SPEED; by
-	// default auto.
+	// Devices are the devices to offer: a list, separated by commas, of auto, gpu, cpu, TYPE:COUNT and
+	// TYPE:COUNT@SPEED; by default auto.
 	Devices string
-	// Dir is a directory for scratch files; by default that of the server's data and the worker's name.
+	// Dir is a directory for scratch files; by default derived from the server's data directory and the worker's name.
 	Dir string
 	// Labels are shown in listings, by name.
 	Labels map[string]string
-	// Trials says what training code runs as.
+	// Trials configures the user and environment of training code.
 	Trials TrialConfig
-	// AverageRate is how many bytes a second one average of what forks saved may read: on the server's machine its loop is not to notice them. 0
-	// means no limit, else it is at least worker.LeastAverageRate.
+	// AverageRate is how many bytes per second one average of forks may read, so that the server's loop on the same
+	// machine is not slowed down. 0 means no limit; otherwise it is at least worker.LeastAverageRate.
 	AverageRate int64
 	// secrets are files, or directories of them, that trials must not be able to read.
 	secrets []string
 }
 
-// check finds what is wrong whatever the server is like.
+// check checks everything that does not depend on the server.
 func (o *WorkerConfig) check() error {
 	if err := worker.CheckLabels(o.Labels); err != nil {
 		return badField("Labels", "%w", err)
@@ -49,7 +49,7 @@ func (o *WorkerConfig) check() error {
 	return o.Trials.check()
 }
 
-// checkDevices reads Devices. The workers before it on this machine may not look for the same ones.
+// checkDevices parses Devices. It must not search for the same kinds as an earlier worker on this machine.
 func (o *WorkerConfig) checkDevices(before []WorkerConfig) error {
 	if o.Devices == "" {
 		o.Devices = "auto"
@@ -64,17 +64,17 @@ func (o *WorkerConfig) checkDevices(before []WorkerConfig) error {
 			return badField("Workers.Devices", "%w", err)
 		}
 		if slices.ContainsFunc(found, func(kind string) bool { return slices.Contains(theirs, kind) }) {
-			return badValue("Workers.Devices", strconv.Quote(o.Devices), "workers %s and %s on one machine would all hold its "+
-				"devices; give each its own, such as cpu:1", before[i].Name, o.Name)
+			return badValue("Workers.Devices", strconv.Quote(o.Devices), "workers %s and %s on one machine would both claim its "+
+				"devices; declare separate ones, such as cpu:1", before[i].Name, o.Name)
 		}
 	}
 	return nil
 }
 
-// maxLabel bounds the name and the value of a label, in bytes.
+// maxLabel limits the name and the value of a label, in bytes.
 const maxLabel = 256
 
-// checkLabels says what is wrong with the labels.
+// checkLabels returns an error for an invalid label.
 func (o *WorkerConfig) checkLabels() error {
 	for name, value := range o.Labels {
 		for _, text := range []string{name, value} {
@@ -86,13 +86,13 @@ func (o *WorkerConfig) checkLabels() error {
 	return nil
 }
 
-// looksFor says which kinds of devices the worker would find on the machine, rather than being told of them.
+// looksFor returns the kinds of devices for which the worker searches the machine, as opposed to declared devices.
 func (o *WorkerConfig) looksFor() (kinds []string, err error) {
 	items, err := inventory.Parse(o.Devices)
 	for _, item := range items {
 		switch {
 		case item.Count > 0:
-		case item.Type == "auto": // GPUs, or cores where there are none
+		case item.Type == "auto": // GPUs, or cores if there are none
 			kinds = append(kinds, "gpu", inventory.CPU)
 		default:
 			kinds = append(kinds, item.Type)
@@ -101,7 +101,7 @@ func (o *WorkerConfig) looksFor() (kinds []string, err error) {
 	return kinds, err
 }
 
-// runWorker runs a worker in the server's own process, as a user of its own as any other.
+// runWorker runs a worker in the server's process, with an identity like any other worker.
 func (s *Server) runWorker(ctx context.Context, o WorkerConfig) error {
 	who, err := s.keys.Worker(o.Name, time.Now())
 	if err != nil {
@@ -121,21 +121,21 @@ func (s *Server) runWorker(ctx context.Context, o WorkerConfig) error {
 	}
 	err = runWorker(ctx, o, workerParts{
 		nc: nc, logs: logs, store: s.ownStore, who: who, version: s.cfg.Version, log: s.log,
-		lacks: func(why string) { s.health.lacks(o.Name, why) },
+		lacks: func(why string) { s.health.setWaiting(o.Name, why) },
 	})
 	return errors.Join(err, logs.Close())
 }
 
-// workerParts are what a worker stands on.
+// workerParts are the parts that a worker uses.
 type workerParts struct {
 	nc    *nats.Conn
 	logs  *bus.Logs
 	store worker.Store
 	who   *identity.Credentials
-	// lacks hears which device a trial waits for because another process of this machine uses it; nil for a worker in a process
-	// of its own, which has its devices for its life.
+	// lacks is called with the device that a trial waits for because another process of this machine uses it. It is nil
+	// for a worker in a separate process, which claims its devices for its lifetime.
 	lacks func(why string)
-	// version is what this build calls itself.
+	// version is the version of this build.
 	version string
 	log     *slog.Logger
 }
@@ -152,13 +152,13 @@ func runWorker(ctx context.Context, o WorkerConfig, p workerParts) (err error) {
 	}
 	defer func() { err = errors.Join(err, release()) }()
 	log := p.log.With("node", o.Name)
-	orders, check, err := ordersOf(p.who, log)
+	orders, check, err := ordersVerifier(p.who, log)
 	if err != nil {
 		return err
 	}
 	link := worker.Link{NC: p.nc, Logs: p.logs, Who: p.who, Check: check, Renewed: func(err error) {
 		if err != nil {
-			log.Warn("new credentials could not be taken over; the server sends them again", "error", err)
+			log.Warn("new credentials could not be stored; the server sends them again", "error", err)
 		}
 	}}
 	speaks := worker.NATS(link)
@@ -177,9 +177,10 @@ func runWorker(ctx context.Context, o WorkerConfig, p workerParts) (err error) {
 	})
 }
 
-// claimDevices has the devices that were found claimed: those of a server with a worker while trials use them, so that servers of
-// one machine share them. A worker in a process of its own claims them for its life: its cluster could not know that another one
-// uses them. It waits for those that it does not get, and logs which process has them.
+// claimDevices claims the devices that were found. A server's own worker claims them only while trials use them, so
+// that servers on one machine share them. A worker in a separate process claims them for its lifetime, because its
+// cluster could not know that another worker uses them. It waits for devices that are taken, and logs which process has
+// them.
 func claimDevices(
 	ctx context.Context, o WorkerConfig, found inventory.Machine, p workerParts,
 ) (_ inventory.Machine, share *inventory.Share, release func() error, err error) {
@@ -188,14 +189,14 @@ func claimDevices(
 		return found, share, share.Close, nil
 	}
 	found, release, err = found.Claim(ctx, o.Dir, func(h *claim.Held) {
-		p.log.Warn("a device is not offered, or waited for if none is left, as another worker of this machine has it; "+
+		p.log.Warn("another worker of this machine has a device; it is not offered, or waited for if there are no others; "+
 			"declare slots, such as --devices cpu:2, to share cores", "device", h.What, "by", h.By.String())
 	})
 	return found, nil, release, err
 }
 
-// ordersOf are what a worker checks orders with: the key of the server that it has joined.
-func ordersOf(who *identity.Credentials, log *slog.Logger) (*identity.Verifier, bus.Check, error) {
+// ordersVerifier returns the verifier for orders, with the key of the server that the worker has joined.
+func ordersVerifier(who *identity.Credentials, log *slog.Logger) (*identity.Verifier, bus.Check, error) {
 	orders, err := who.Orders()
 	if err != nil {
 		return nil, nil, fmt.Errorf("the key of the server: %w", err)
@@ -210,33 +211,33 @@ func ordersOf(who *identity.Credentials, log *slog.Logger) (*identity.Verifier, 
 	}, nil
 }
 
-// LoneWorkerConfig says what a worker in a process of its own needs beside what every worker needs.
+// LoneWorkerConfig configures a worker in a separate process.
 type LoneWorkerConfig struct {
-	// Worker's Name is by default what the credentials say, else the machine's; its Dir is by default below the working
-	// directory.
+	// Worker.Name is by default the name in the credentials, or else that of the machine. Worker.Dir is by default
+	// below the working directory.
 	Worker WorkerConfig
-	// NATS says where NATS is, by default where the credentials say. Its Keys are the server's on its own machine, with
-	// which the worker makes itself known; they exclude Credentials.
+	// NATS locates NATS, by default from the credentials. Its Keys are the server's keys on the server's machine, and
+	// let the worker register itself; they exclude Credentials.
 	NATS NATSConfig
 	// Credentials is the directory that 'outbid worker join' wrote.
 	Credentials string
-	// Store is a store of checkpoints to reach without asking the server, with this machine's credentials; by default the
-	// server signs for every object.
+	// Store is a checkpoint store to access directly with this machine's credentials. By default the server signs for
+	// every object.
 	Store string
-	// Version is what this build calls itself.
+	// Version is the version of this build.
 	Version string
-	// Logger takes what happens; by default nobody hears it.
+	// Logger receives log messages; by default they are discarded.
 	Logger *slog.Logger
 }
 
-// LoneWorker is a worker in a process of its own.
+// LoneWorker is a worker in a separate process.
 type LoneWorker struct {
 	cfg   LoneWorkerConfig
 	parts workerParts
 	nc    *nats.Conn
 }
 
-// identify finds out who the worker is, and fills in its name and where NATS is.
+// identify finds the worker's credentials, and sets its name and the address of NATS.
 func (c *LoneWorkerConfig) identify(ctx context.Context) (*identity.Credentials, error) {
 	if c.Credentials == "" {
 		if c.NATS.Keys == "" {
@@ -246,21 +247,21 @@ func (c *LoneWorkerConfig) identify(ctx context.Context) (*identity.Credentials,
 		if c.Worker.Name == "" {
 			c.Worker.Name = NodeName()
 		}
-		return workerHere(ctx, c.NATS, c.Worker.Name, c.Logger)
+		return registerLocalWorker(ctx, c.NATS, c.Worker.Name, c.Logger)
 	}
 	if c.NATS.Keys != "" {
-		return nil, badField("Credentials", "the server's keys say who this worker is too: give only one of them")
+		return nil, badField("Credentials", "cannot be combined with the server's keys, which also identify this worker: give only one of them")
 	}
 	who, err := identity.ReadCredentials(c.Credentials)
 	if err != nil {
-		return nil, badField("Credentials", "%w; make them with 'outbid worker join'", err)
+		return nil, badField("Credentials", "%w; create them with 'outbid worker join'", err)
 	}
 	switch end := who.Expires(); {
 	case c.Worker.Name != "" && c.Worker.Name != who.Node:
-		return nil, badValue("Name", c.Worker.Name, "these credentials are of the worker %s; give no name, or join again under "+
+		return nil, badValue("Name", c.Worker.Name, "these credentials belong to worker %s; leave the name out, or join again under "+
 			"that one", who.Node)
 	case !end.IsZero() && !time.Now().Before(end):
-		return nil, badValue("Credentials", c.Credentials, "they ran out at %s: join again with a new token ('outbid worker join')",
+		return nil, badValue("Credentials", c.Credentials, "they expired at %s: join again with a new token ('outbid worker join')",
 			end.Format(time.RFC3339))
 	}
 	c.Worker.Name = who.Node
@@ -270,8 +271,8 @@ func (c *LoneWorkerConfig) identify(ctx context.Context) (*identity.Credentials,
 	return who, nil
 }
 
-// OpenWorker finds out who the worker is, and connects it to NATS. What it refuses is a *FieldError; a NATS that cannot be
-// reached is an *UnreachableError. Close frees what it opened.
+// OpenWorker finds the worker's credentials and connects it to NATS. Invalid configuration is a *FieldError; an
+// unreachable NATS is an *UnreachableError. Close releases what it opened.
 func OpenWorker(ctx context.Context, cfg LoneWorkerConfig) (w *LoneWorker, err error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
@@ -287,7 +288,7 @@ func OpenWorker(ctx context.Context, cfg LoneWorkerConfig) (w *LoneWorker, err e
 	if cfg.Worker.Dir == "" {
 		cfg.Worker.Dir = filepath.Join(".outbid", "workers", cfg.Worker.Name)
 	}
-	// Programs run in directories of their own below this one.
+	// Programs run in directories below this one.
 	if cfg.Worker.Dir, err = filepath.Abs(cfg.Worker.Dir); err != nil {
 		return nil, badField("Dir", "%w", err)
 	}
@@ -295,7 +296,7 @@ func OpenWorker(ctx context.Context, cfg LoneWorkerConfig) (w *LoneWorker, err e
 	if trusted == "" {
 		trusted = who.CA
 	}
-	if strings.Contains(cfg.NATS.URL, "tls://") { // NATS may be in the clear beside an API that is not
+	if strings.Contains(cfg.NATS.URL, "tls://") { // NATS may be unencrypted although the API is encrypted
 		cfg.NATS.CA = trusted
 	}
 	nc, err := cfg.NATS.connect(ctx, who, nil, "worker "+cfg.Worker.Name, cfg.Logger)
@@ -325,7 +326,7 @@ func OpenWorker(ctx context.Context, cfg LoneWorkerConfig) (w *LoneWorker, err e
 // Run runs the worker until ctx ends; then its trials save and end.
 func (w *LoneWorker) Run(ctx context.Context) error { return runWorker(ctx, w.cfg.Worker, w.parts) }
 
-// Close frees what OpenWorker opened.
+// Close releases what OpenWorker opened.
 func (w *LoneWorker) Close() error {
 	err := w.parts.logs.Close()
 	w.nc.Close()

@@ -1,5 +1,5 @@
-// Package sparse writes files that leave holes where there would be zeros, so that a checkpoint of holes takes neither room
-// nor time wherever it is copied.
+// Package sparse writes files with holes in place of zeros, so that a checkpoint with holes takes neither space nor
+// time wherever it is copied.
 package sparse
 
 import (
@@ -7,18 +7,18 @@ import (
 	"os"
 )
 
-// Page is the least that is left out, in bytes.
+// Page is the minimum size of a hole, in bytes.
 const Page = 4 << 10
 
-// Writer writes a new and empty file from its beginning. End gives the file its length.
+// Writer writes a new, empty file from its start. End sets the file's length.
 type Writer struct {
 	f *os.File
-	// at is where the next byte goes.
+	// at is the offset of the next byte.
 	at    int64
 	zeros [Page]byte
 }
 
-// NewWriter returns a writer of a new and empty file.
+// NewWriter returns a writer for a new, empty file.
 func NewWriter(f *os.File) *Writer { return &Writer{f: f} }
 
 // Write implements io.Writer.
@@ -42,8 +42,8 @@ func (w *Writer) Write(p []byte) (int, error) {
 	return written, nil
 }
 
-// End gives the file its length: what was left out at its end is part of it.
+// End sets the file's length, which includes holes at its end.
 func (w *Writer) End() error { return w.f.Truncate(w.at) }
 
-// isZero reports whether p, which is a page at most, is all zeros.
+// isZero reports whether p, which is at most a page, is all zeros.
 func (w *Writer) isZero(p []byte) bool { return bytes.Equal(p, w.zeros[:len(p)]) }

@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Whatever is written in whatever pieces is what is read, and pages of zeros take no room.
+// TestWriter checks that data written in any pieces is read back, and that pages of zeros take no space.
 func TestWriter(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

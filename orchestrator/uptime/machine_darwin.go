@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// machine is which start of this machine this is, and how long ago that was, the time that it slept included.
+// machine returns an id of the current boot and the time since then, including sleep.
 func machine() (string, time.Duration, error) {
 	boot, err := unix.Sysctl("kern.bootsessionuuid")
 	if err != nil {

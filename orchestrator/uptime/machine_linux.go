@@ -8,10 +8,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// bootID is the file of the kernel's that names the time since the machine's start: another start, another name.
+// bootID is the kernel's file with a random id of the current boot.
 const bootID = "/proc/sys/kernel/random/boot_id"
 
-// machine is which start of this machine this is, and how long ago that was, the time that it slept included.
+// machine returns an id of the current boot and the time since then, including sleep.
 func machine() (string, time.Duration, error) {
 	boot, err := os.ReadFile(bootID)
 	if err != nil {

@@ -1,6 +1,5 @@
-// Package uptime measures how long ago something was by the clock that counts from the start of this machine. Nobody can
-// set it, and it goes on while the server is down: so a server that starts again is not deceived by a wall clock that was
-// set meanwhile.
+// Package uptime measures elapsed time by the clock that counts from the machine's boot. That clock cannot be set and
+// runs while the server is down, so a restarted server is not deceived by a changed wall clock.
 package uptime
 
 import (
@@ -14,13 +13,14 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/atomicfile"
 )
 
-// Mark ties a moment to this machine's uptime, in a file that outlives the server. It is used by one goroutine.
+// Mark relates a moment to this machine's uptime, in a file that outlives the server. It is not safe for concurrent
+// use.
 type Mark struct {
 	path string
 	now  func() (boot string, up time.Duration, err error)
 }
 
-// Open returns the mark in a file, which need not be there.
+// Open returns the mark in a file, which need not exist.
 func Open(path string) *Mark { return &Mark{path: path, now: machine} }
 
 // noted is the content of the file.
@@ -30,7 +30,7 @@ type noted struct {
 	At     time.Time     `json:"at"`
 }
 
-// Note says that it is a moment now.
+// Note records that it is the moment at now.
 func (m *Mark) Note(at time.Time) error {
 	boot, up, err := m.now()
 	if err != nil {
@@ -40,7 +40,7 @@ func (m *Mark) Note(at time.Time) error {
 	if err != nil {
 		return fmt.Errorf("note the uptime: %w", err)
 	}
-	err = atomicfile.Write(m.path, 0o600, func(f *os.File) error { // nothing is lost with it but the proof, so it is not synced
+	err = atomicfile.Write(m.path, 0o600, func(f *os.File) error { // only the proof can be lost, so it is not synced
 		_, err := f.Write(append(data, '\n'))
 		return err
 	})
@@ -50,8 +50,8 @@ func (m *Mark) Note(at time.Time) error {
 	return nil
 }
 
-// Since returns how long ago a moment was, by what was noted before and after which this machine has not started anew;
-// false if there is no such note.
+// Since returns the time since a moment, measured from an earlier note since the last boot. It returns false without
+// such a note.
 func (m *Mark) Since(at time.Time) (time.Duration, bool, error) {
 	data, err := os.ReadFile(m.path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -62,11 +62,11 @@ func (m *Mark) Since(at time.Time) (time.Duration, bool, error) {
 	}
 	var n noted
 	if err := json.Unmarshal(data, &n); err != nil {
-		return 0, false, nil //nolint:nilerr // cut short by a crash of the machine, which starts anew then
+		return 0, false, nil //nolint:nilerr // truncated by a crash of the machine, which then has rebooted
 	}
 	boot, up, err := m.now()
 	if err != nil || boot != n.Boot || up < n.Uptime {
-		return 0, false, nil //nolint:nilerr // a machine without such a clock proves nothing
+		return 0, false, nil //nolint:nilerr // a machine without such a clock does not prove anything
 	}
 	return n.At.Add(up - n.Uptime).Sub(at), true, nil
 }

@@ -1,9 +1,9 @@
-// Package safetensors reads and writes the header of safetensors files: the names, types, shapes and places of tensors. The
-// data itself is never read here, so that files of any size cost the memory of their header.
+// Package safetensors reads and writes the header of safetensors files: the names, types, shapes and positions of
+// tensors. It never reads the data, so files of any size need only the memory for their header.
 //
-// A file is eight bytes of length, little-endian; a header of that many bytes, a JSON object; and the data, which the
-// tensors cover without gaps. What is checked here is what the reference implementation checks, so a file that it refuses is
-// refused here too, as is one that has a name twice.
+// A file starts with eight bytes for the length of the header, little-endian. The header, a JSON object, follows, and
+// then the data, which the tensors must cover without gaps. The checks are those of the reference implementation, so
+// every file that it rejects is rejected here. Files with a duplicate name are also rejected.
 package safetensors
 
 import (
@@ -22,16 +22,16 @@ import (
 // maxHeaderBytes is the reference implementation's limit.
 const maxHeaderBytes = 100_000_000
 
-// metadataName is the key of the header that is no tensor.
+// metadataName is the key of the header's metadata.
 const metadataName = "__metadata__"
 
-// ErrFormat says that a file is no safetensors file, is cut off, or contradicts itself.
-var ErrFormat = errors.New("not a whole safetensors file")
+// ErrFormat means that a file is not a safetensors file, is truncated, or is inconsistent.
+var ErrFormat = errors.New("not a complete safetensors file")
 
 // DType is the type of a tensor's elements, by its name in the header.
 type DType string
 
-// The types that are known. F8E4M3 has no infinities and reaches 448; F8E5M2 is a shortened F16.
+// The known types. F8E4M3 does not have infinities and reaches 448; F8E5M2 is a shortened F16.
 const (
 	Bool   DType = "BOOL"
 	U8     DType = "U8"
@@ -50,7 +50,7 @@ const (
 	F64    DType = "F64"
 )
 
-// Size is the bytes of one element; 0 for a type that is not known.
+// Size returns the size of an element in bytes, or 0 for an unknown type.
 func (d DType) Size() int64 {
 	switch d {
 	case Bool, U8, I8, F8E5M2, F8E4M3:
@@ -66,7 +66,7 @@ func (d DType) Size() int64 {
 	}
 }
 
-// IsFloat says whether elements are floating-point numbers.
+// IsFloat reports whether elements are floating-point numbers.
 func (d DType) IsFloat() bool {
 	switch d {
 	case F8E5M2, F8E4M3, F16, BF16, F32, F64:
@@ -76,7 +76,7 @@ func (d DType) IsFloat() bool {
 	}
 }
 
-// Tensor says where a tensor lies: its bytes are [Begin, End) of the data, which begins after the header.
+// Tensor describes a tensor. Its bytes are [Begin, End) of the data, which starts after the header.
 type Tensor struct {
 	Name       string
 	DType      DType
@@ -84,18 +84,18 @@ type Tensor struct {
 	Begin, End int64
 }
 
-// String names the tensor with its type and shape, as errors do.
+// String returns the tensor's name, type and shape for errors.
 func (t Tensor) String() string { return fmt.Sprintf("%q (%s %v)", t.Name, t.DType, t.Shape) }
 
-// Header is what a file says of itself. Tensors are in the order in which their data lies.
+// Header is the header of a file. Tensors are in the order of their data.
 type Header struct {
 	Tensors  []Tensor
 	Metadata map[string]string
-	// Bytes is the length of all that precedes the data.
+	// Bytes is the length of everything before the data.
 	Bytes int64
 }
 
-// DataBytes is the length of the data.
+// DataBytes returns the length of the data.
 func (h *Header) DataBytes() int64 {
 	if len(h.Tensors) == 0 {
 		return 0
@@ -103,15 +103,15 @@ func (h *Header) DataBytes() int64 {
 	return h.Tensors[len(h.Tensors)-1].End
 }
 
-// entry is a tensor as the header's JSON has it.
+// entry is a tensor in the header's JSON.
 type entry struct {
 	DType   DType   `json:"dtype"`
 	Shape   []int64 `json:"shape"`
 	Offsets []int64 `json:"data_offsets"`
 }
 
-// read reads the fields of a tensor by their exact names, each once, and numbers that are there: encoding/json alone takes other cases,
-// the last of two, and null for 0.
+// read reads the fields of a tensor by their exact names, each once, and rejects null. encoding/json alone accepts
+// other cases, the last of two, and null for 0.
 func (e *entry) read(dec *json.Decoder) error {
 	if t, err := dec.Token(); err != nil || t != json.Delim('{') {
 		return errors.New("it is not a JSON object")
@@ -129,7 +129,7 @@ func (e *entry) read(dec *json.Decoder) error {
 		case key == "data_offsets" && e.Offsets == nil:
 			e.Offsets, err = wholes(dec)
 		case key == "dtype", key == "shape", key == "data_offsets":
-			err = errors.New("it is there twice")
+			err = errors.New("it occurs twice")
 		default:
 			err = dec.Decode(&json.RawMessage{})
 		}
@@ -141,7 +141,7 @@ func (e *entry) read(dec *json.Decoder) error {
 	return err
 }
 
-// wholes reads a list of whole numbers; nil for null.
+// wholes reads a list of whole numbers, or nil for null.
 func wholes(dec *json.Decoder) ([]int64, error) {
 	var numbers []*int64
 	if err := dec.Decode(&numbers); err != nil || numbers == nil {
@@ -150,17 +150,17 @@ func wholes(dec *json.Decoder) ([]int64, error) {
 	all := make([]int64, len(numbers))
 	for i, n := range numbers {
 		if n == nil {
-			return nil, errors.New("null is no number")
+			return nil, errors.New("null is not a number")
 		}
 		all[i] = *n
 	}
 	return all, nil
 }
 
-// ReadHeader reads the header of a file of size bytes. What is wrong with the file is an ErrFormat that says it.
+// ReadHeader reads the header of a file of size bytes. An invalid file is an ErrFormat with the reason.
 func ReadHeader(r io.ReaderAt, size int64) (*Header, error) {
 	if size < 8 {
-		return nil, fmt.Errorf("%w: it has %d bytes, and the header's length alone takes 8", ErrFormat, size)
+		return nil, fmt.Errorf("%w: it has %d bytes, but the header's length alone needs 8", ErrFormat, size)
 	}
 	var prefix [8]byte
 	if err := readAt(r, prefix[:], 0); err != nil {
@@ -184,12 +184,12 @@ func ReadHeader(r io.ReaderAt, size int64) (*Header, error) {
 	}
 	h.Bytes = 8 + n
 	if want := h.Bytes + h.DataBytes(); want != size {
-		return nil, fmt.Errorf("%w: its header speaks of %d bytes, and the file has %d", ErrFormat, want, size)
+		return nil, fmt.Errorf("%w: its header describes %d bytes, but the file has %d", ErrFormat, want, size)
 	}
 	return h, nil
 }
 
-// readAt fills p; that the file ends before is an error.
+// readAt fills p, or returns an error if the file ends earlier.
 func readAt(r io.ReaderAt, p []byte, off int64) error {
 	n, err := r.ReadAt(p, off)
 	if n == len(p) {
@@ -229,7 +229,7 @@ func parse(text []byte) (*Header, error) {
 		return nil, fmt.Errorf("its header is not JSON: %w", err)
 	}
 	if rest := strings.TrimRight(string(text[dec.InputOffset():]), " \t\r\n"); rest != "" {
-		return nil, fmt.Errorf("something follows its header: %.20q", rest)
+		return nil, fmt.Errorf("its header has trailing data: %.20q", rest)
 	}
 	return h, h.check()
 }
@@ -263,7 +263,7 @@ func (h *Header) add(dec *json.Decoder, name string) error {
 	return nil
 }
 
-// check orders the tensors and checks that they cover the data without gaps, each with the bytes of its shape.
+// check sorts the tensors, and checks that they cover the data without gaps and have the sizes of their shapes.
 func (h *Header) check() error {
 	slices.SortStableFunc(h.Tensors, func(a, b Tensor) int {
 		if a.Begin != b.Begin {
@@ -274,14 +274,14 @@ func (h *Header) check() error {
 	at := int64(0)
 	for _, t := range h.Tensors {
 		if t.Begin != at || t.End < t.Begin {
-			return fmt.Errorf("tensor %v: its data_offsets are [%d, %d], and the data before ends at %d", t, t.Begin, t.End, at)
+			return fmt.Errorf("tensor %v: its data_offsets are [%d, %d], but the previous data ends at %d", t, t.Begin, t.End, at)
 		}
 		size, err := t.bytes()
 		if err != nil {
 			return err
 		}
 		if size != t.End-t.Begin {
-			return fmt.Errorf("tensor %v: it has %d bytes; its shape takes %d", t, t.End-t.Begin, size)
+			return fmt.Errorf("tensor %v: it has %d bytes; its shape needs %d", t, t.End-t.Begin, size)
 		}
 		at = t.End
 	}
@@ -295,7 +295,7 @@ func compare(a, b int64) int {
 	return 1
 }
 
-// bytes is how many bytes the tensor's shape takes.
+// bytes returns the size of the tensor's shape in bytes.
 func (t Tensor) bytes() (int64, error) {
 	size := t.DType.Size()
 	if size == 0 {
@@ -303,14 +303,14 @@ func (t Tensor) bytes() (int64, error) {
 	}
 	for _, n := range t.Shape {
 		if n < 0 || n > 0 && size > math.MaxInt64/n {
-			return 0, fmt.Errorf("tensor %v: no memory holds that shape", t)
+			return 0, fmt.Errorf("tensor %v: the shape exceeds any memory", t)
 		}
 		size *= n
 	}
 	return size, nil
 }
 
-// Encode gives the bytes that precede the data of a file of these tensors and metadata, padded so that the data begins at
+// Encode returns the bytes before the data of a file with these tensors and metadata, padded so that the data starts at
 // a multiple of 8. It sets Bytes.
 func (h *Header) Encode() ([]byte, error) {
 	var b bytes.Buffer

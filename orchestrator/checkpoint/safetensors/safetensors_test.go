@@ -12,7 +12,7 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/checkpoint/safetensors"
 )
 
-// file puts a header's JSON and bytes of data together.
+// file combines a header's JSON and data bytes.
 func file(header string, data int) []byte {
 	b := binary.LittleEndian.AppendUint64(nil, uint64(len(header)))
 	return append(append(b, header...), make([]byte, data)...)
@@ -64,21 +64,21 @@ func TestABadFileIsRefused(t *testing.T) {
 		"gap":              {file(`{"a":{"dtype":"I8","shape":[1],"data_offsets":[1,2]}}`, 2), "ends at 0"},
 		"overlap":          {file(`{"a":{"dtype":"I8","shape":[2],"data_offsets":[0,2]},"b":{"dtype":"I8","shape":[2],"data_offsets":[1,3]}}`, 3), "ends at 2"},
 		"backwards":        {file(`{"a":{"dtype":"I8","shape":[2],"data_offsets":[0,-2]}}`, 0), "[0, -2]"},
-		"wrong bytes":      {file(`{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,4]}}`, 4), "it has 4 bytes; its shape takes 8"},
-		"no memory":        {file(`{"a":{"dtype":"F32","shape":[4611686018427387904,4],"data_offsets":[0,0]}}`, 0), "no memory"},
-		"negative shape":   {file(`{"a":{"dtype":"F32","shape":[-1],"data_offsets":[0,0]}}`, 0), "no memory"},
+		"wrong bytes":      {file(`{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,4]}}`, 4), "it has 4 bytes; its shape needs 8"},
+		"no memory":        {file(`{"a":{"dtype":"F32","shape":[4611686018427387904,4],"data_offsets":[0,0]}}`, 0), "exceeds any memory"},
+		"negative shape":   {file(`{"a":{"dtype":"F32","shape":[-1],"data_offsets":[0,0]}}`, 0), "exceeds any memory"},
 		"three offsets":    {file(`{"a":{"dtype":"I8","shape":[0],"data_offsets":[0,0,0]}}`, 0), "has 3 numbers"},
 		"no shape":         {file(`{"a":{"dtype":"I8","data_offsets":[0,1]}}`, 1), "has no shape"},
-		"something after":  {file(`{} {}`, 0), "something follows"},
-		"data cut off":     {file(`{"a":{"dtype":"I8","shape":[9],"data_offsets":[0,9]}}`, 8), "the file has"},
-		"data too long":    {file(`{}`, 1), "the file has 11"},
-		"null offset":      {file(`{"a":{"dtype":"I8","shape":[1],"data_offsets":[null,1]}}`, 1), "null is no number"},
+		"something after":  {file(`{} {}`, 0), "trailing data"},
+		"data cut off":     {file(`{"a":{"dtype":"I8","shape":[9],"data_offsets":[0,9]}}`, 8), "but the file has"},
+		"data too long":    {file(`{}`, 1), "but the file has 11"},
+		"null offset":      {file(`{"a":{"dtype":"I8","shape":[1],"data_offsets":[null,1]}}`, 1), "null is not a number"},
 		"null shape":       {file(`{"a":{"dtype":"I8","shape":null,"data_offsets":[0,1]}}`, 1), "has no shape"},
 		"null metadata":    {file(`{"__metadata__":{"a":null}}`, 0), `"a" is null`},
 		"other case":       {file(`{"a":{"DType":"I8","shape":[1],"data_offsets":[0,1]}}`, 1), "is not known"},
-		"field twice":      {file(`{"a":{"dtype":"I8","dtype":"U8","shape":[1],"data_offsets":[0,1]}}`, 1), "dtype: it is there twice"},
+		"field twice":      {file(`{"a":{"dtype":"I8","dtype":"U8","shape":[1],"data_offsets":[0,1]}}`, 1), "dtype: it occurs twice"},
 		"no UTF-8":         {file("{\"\xff\":{\"dtype\":\"I8\",\"shape\":[1],\"data_offsets\":[0,1]}}", 1), "not UTF-8"},
-		"zeros after":      {file("{}\x00\x00", 0), "something follows"},
+		"zeros after":      {file("{}\x00\x00", 0), "trailing data"},
 		"null":             {file(`{"a":null}`, 0), "not a JSON object"},
 		"metadata numbers": {file(`{"__metadata__":{"a":1}}`, 0), "not an object of strings"},
 	} {
@@ -89,7 +89,8 @@ func TestABadFileIsRefused(t *testing.T) {
 	}
 }
 
-// Whatever is read without an error is whole, and comes back when it is written.
+// FuzzReadHeader checks that every header that is read without an error is complete, and the same after it is encoded
+// again.
 func FuzzReadHeader(f *testing.F) {
 	f.Add(file(`{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"__metadata__":{"k":"v"}}`, 8))
 	f.Add(file(`{"a":{"dtype":"F32","shape":[0,9],"data_offsets":[0,0]}}`, 0))

@@ -8,22 +8,22 @@ import (
 	"testing"
 )
 
-// MinioEnv names the binary of a MinIO server for tests against the real thing.
+// MinioEnv is the environment variable with the binary of a MinIO server for tests against a real server.
 const MinioEnv = "OUTBID_TEST_MINIO"
 
-// Minio is a MinIO server of a test, on the loopback interface.
+// Minio is a MinIO server for a test, on the loopback interface.
 type Minio struct{ process }
 
-// StartMinio starts a server that ends with the test, or skips the test if OUTBID_TEST_MINIO names no binary.
+// StartMinio starts a server that ends with the test, or skips the test if OUTBID_TEST_MINIO is not set.
 func StartMinio(t testing.TB) *Minio {
 	t.Helper()
 	return startMinio(t, "http", "")
 }
 
-// StartMinioTLS is StartMinio over TLS, with the certificate and the key of two files.
+// StartMinioTLS is StartMinio over TLS, with a certificate and key file.
 func StartMinioTLS(t testing.TB, certFile, keyFile string) *Minio {
 	t.Helper()
-	certs := t.TempDir() // under the names that MinIO looks for
+	certs := t.TempDir() // with the file names that MinIO expects
 	for from, to := range map[string]string{certFile: "public.crt", keyFile: "private.key"} {
 		data, err := os.ReadFile(from)
 		if err == nil {
@@ -53,7 +53,7 @@ func startMinio(t testing.TB, scheme, certs string) *Minio {
 	return m
 }
 
-// Parts are the files of uploads in parts that were neither completed nor given up.
+// Parts returns the files of uploads in parts that were neither completed nor aborted.
 func (m *Minio) Parts(t testing.TB) []string {
 	t.Helper()
 	parts, err := filepath.Glob(filepath.Join(m.dir, ".minio.sys/multipart/*/*/*/part.*"))
@@ -63,7 +63,7 @@ func (m *Minio) Parts(t testing.TB) []string {
 	return parts
 }
 
-// bucketNames counts buckets, so that tests share a server and not their objects.
+// bucketNames numbers buckets, so that tests share a server but not objects.
 type bucketNames struct {
 	mu sync.Mutex
 	n  int
@@ -76,7 +76,7 @@ func (b *bucketNames) next() string {
 	return fmt.Sprintf("bucket-%d", b.n)
 }
 
-// URLs returns a function that gives the URL of a fresh bucket, with a prefix, at every call.
+// URLs returns a function that returns the URL of a new bucket, with a prefix, at every call.
 func URLs(endpoint string) func() string {
 	names := new(bucketNames)
 	return func() string {

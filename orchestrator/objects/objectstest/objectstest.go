@@ -1,5 +1,5 @@
-// Package objectstest is the conformance suite of object stores: what workers and orchestrator rely on, for whoever
-// writes another store.
+// Package objectstest is the conformance suite of object stores. It tests everything on which workers and the server
+// rely.
 package objectstest
 
 import (
@@ -59,11 +59,11 @@ func Run(t *testing.T, open Open) {
 
 func data(seed byte, size int) []byte {
 	out := make([]byte, size)
-	_, _ = rand.NewChaCha8([32]byte{seed}).Read(out) // never fails
+	_, _ = rand.NewChaCha8([32]byte{seed}).Read(out) // it never fails
 	return out
 }
 
-// put hides what else the reader is, so that stores see a plain stream.
+// put hides other methods of the reader, so that stores see a plain stream.
 func put(ctx context.Context, t *testing.T, s objects.Store, key string, content []byte) {
 	t.Helper()
 	r := struct{ io.Reader }{bytes.NewReader(content)}
@@ -85,7 +85,7 @@ func want(ctx context.Context, t *testing.T, s objects.Store, key string, conten
 	t.Helper()
 	got, err := get(ctx, s, key)
 	if err != nil || !bytes.Equal(got, content) {
-		t.Errorf("%s holds %d bytes, %v; want the %d that were put", key, len(got), err, len(content))
+		t.Errorf("%s has %d bytes, %v; want the %d that were put", key, len(got), err, len(content))
 	}
 }
 
@@ -113,7 +113,7 @@ func testPutGet(ctx context.Context, t *testing.T, s objects.Store) {
 			t.Errorf("stat of %s: %+v, %v", key, info, err)
 		}
 	}
-	// Only as many bytes as said are taken.
+	// Put stores only the given number of bytes.
 	if err := s.Put(ctx, "part", strings.NewReader("abcdef"), 3); err != nil {
 		t.Fatal(err)
 	}
@@ -169,7 +169,7 @@ func testRanges(ctx context.Context, t *testing.T, s objects.Store) {
 	}
 }
 
-// testLargeStream stores what is no file and too large for one request.
+// testLargeStream stores a stream that is too large for one request.
 func testLargeStream(ctx context.Context, t *testing.T, s objects.Store) {
 	content := data(1, 35<<20+3)
 	put(ctx, t, s, "large", content)
@@ -298,11 +298,11 @@ func testList(ctx context.Context, t *testing.T, s objects.Store) {
 		return calls < 3
 	})
 	if err != nil || calls != 3 {
-		t.Errorf("%d calls after being told to stop at 3; %v", calls, err)
+		t.Errorf("%d calls after f returned false at 3; %v", calls, err)
 	}
 }
 
-// testListOrder has names around the slash in the order of bytes.
+// testListOrder checks that names with characters around the slash are listed in byte order.
 func testListOrder(ctx context.Context, t *testing.T, s objects.Store) {
 	keys := []string{"a-b", "a-b.c", "a.b/x", "a/b", "a/b-c", "a/b.c", "a0", "a_b", "aB", "ab/c"}
 	for _, key := range keys {
@@ -335,7 +335,7 @@ func testDelete(ctx context.Context, t *testing.T, s objects.Store) {
 	want(ctx, t, s, "a", []byte("now a file"))
 }
 
-// testConcurrent has writers, a remover and readers on the same keys: whatever is read is whole.
+// testConcurrent runs writers, a remover and readers on the same keys. Every read must return a complete object.
 func testConcurrent(ctx context.Context, t *testing.T, s objects.Store) {
 	var group sync.WaitGroup
 	worker := func(f func(i int, key string) error) {

@@ -14,11 +14,11 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-// process is a server of another make, in a process of its own.
+// process is another vendor's server in a separate process.
 type process struct {
 	// Endpoint is its URL.
 	Endpoint string
-	// User and Password let a client in.
+	// User and Password are a client's credentials.
 	User, Password string
 
 	binary, addr, dir, health string
@@ -27,7 +27,7 @@ type process struct {
 	output                    bytes.Buffer
 }
 
-// newProcess is one that is not started yet, or skips the test if the environment names no binary.
+// newProcess returns a process that is not started yet, or skips the test if the environment does not name its binary.
 func newProcess(t testing.TB, env, scheme, health string) process {
 	t.Helper()
 	binary := os.Getenv(env)
@@ -48,7 +48,7 @@ func newProcess(t testing.TB, env, scheme, health string) process {
 	return p
 }
 
-// Start starts the server again after Stop, with the same data, and returns once it answers.
+// Start starts the server, also again after Stop with the same data, and returns once it answers.
 func (p *process) Start(t testing.TB) {
 	t.Helper()
 	p.cmd = exec.Command(p.binary, p.args...)
@@ -77,7 +77,7 @@ func (p *process) ready(ctx context.Context) bool {
 	if err != nil {
 		return false
 	}
-	// Only whether it answers is asked, of a server that this test started.
+	// This only tests whether a server that this test started answers.
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 	resp, err := client.Do(req)
 	if err != nil {
@@ -86,7 +86,7 @@ func (p *process) ready(ctx context.Context) bool {
 	return resp.Body.Close() == nil && resp.StatusCode == http.StatusOK
 }
 
-// Busy is how much processor time the server has taken since it was started, on Linux.
+// Busy returns the server's CPU time since its start, on Linux.
 func (p *process) Busy(t testing.TB) time.Duration {
 	t.Helper()
 	proc, err := procfs.NewProc(p.cmd.Process.Pid)
@@ -109,6 +109,6 @@ func (p *process) Stop(t testing.TB) {
 	if err := p.cmd.Process.Kill(); err != nil {
 		t.Errorf("kill %s: %v", p.binary, err)
 	}
-	_ = p.cmd.Wait() // says that it was killed
+	_ = p.cmd.Wait() // returns that it was killed
 	p.cmd = nil
 }

@@ -4,8 +4,8 @@
 // 	protoc        v5.29.0
 // source: outbid/v1/access.proto
 
-// How a worker reaches the objects of the trials that it runs, and no others: it asks over NATS, and the orchestrator
-// answers with URLs that are signed for one object, one method and some time.
+// Messages with which a worker gets access to the objects of its trials, and only those: it asks over NATS, and the
+// server answers with URLs that are signed for one object, one method and a limited time.
 
 package outbidv1
 
@@ -24,16 +24,16 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// AccessRequest asks for one object on behalf of a fork that the node has.
+// AccessRequest requests access to one object for a fork on the node.
 type AccessRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Node  string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
 	Fork  *ForkRef               `protobuf:"bytes,2,opt,name=fork,proto3" json:"fork,omitempty"`
 	// Key of the object in the store.
 	Key string `protobuf:"bytes,3,opt,name=key,proto3" json:"key,omitempty"`
-	// Store the object; otherwise it is read.
+	// Whether to store the object, instead of reading it.
 	Write bool `protobuf:"varint,4,opt,name=write,proto3" json:"write,omitempty"`
-	// Size of what is to be stored, in bytes.
+	// Size of the object to store, in bytes.
 	Bytes         int64 `protobuf:"varint,5,opt,name=bytes,proto3" json:"bytes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -104,12 +104,12 @@ func (x *AccessRequest) GetBytes() int64 {
 	return 0
 }
 
-// AccessAnswer says how to reach the object, or why not.
+// AccessAnswer grants access to the object, or tells why not.
 type AccessAnswer struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Why the node may not reach the object: asking again does not help. Empty if it may.
+	// Why the node may not access the object; a retry does not help. Empty if it may.
 	Refused string `protobuf:"bytes,1,opt,name=refused,proto3" json:"refused,omitempty"`
-	// Why the orchestrator cannot say now: asking again may help.
+	// Why the server cannot answer now; a retry may help.
 	Unavailable string        `protobuf:"bytes,2,opt,name=unavailable,proto3" json:"unavailable,omitempty"`
 	Object      *SignedObject `protobuf:"bytes,3,opt,name=object,proto3" json:"object,omitempty"`
 	// The store as a URL without secrets, for messages.
@@ -179,12 +179,12 @@ func (x *AccessAnswer) GetStore() string {
 // SignedObject is the right to read or to store one object.
 type SignedObject struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Read with GET or store whole with PUT; empty if the object is to be stored in parts.
+	// URL to read with GET or to store whole with PUT; empty if the object must be stored in parts.
 	Url string `protobuf:"bytes,1,opt,name=url,proto3" json:"url,omitempty"`
-	// Where to PUT each part, in order; all but the last have part_bytes.
+	// URLs to PUT each part, in order; all but the last have part_bytes.
 	Parts     []string `protobuf:"bytes,2,rep,name=parts,proto3" json:"parts,omitempty"`
 	PartBytes int64    `protobuf:"varint,3,opt,name=part_bytes,json=partBytes,proto3" json:"part_bytes,omitempty"`
-	// Where to POST the list of parts once they are stored, and where to DELETE them if that is given up.
+	// URL to POST the list of parts after they are stored, and URL to DELETE them to abort.
 	Complete      string `protobuf:"bytes,4,opt,name=complete,proto3" json:"complete,omitempty"`
 	Abort         string `protobuf:"bytes,5,opt,name=abort,proto3" json:"abort,omitempty"`
 	unknownFields protoimpl.UnknownFields

@@ -4,7 +4,7 @@
 // 	protoc        v5.29.0
 // source: outbid/v1/admission.proto
 
-// What a policy with admission says to sweeps, and by which prices (OASiS).
+// Decisions and prices of a policy with admission (OASiS).
 
 package outbidv1
 
@@ -24,22 +24,22 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// AdmissionKind is the answer to a sweep.
+// AdmissionKind is the decision on a sweep.
 type AdmissionKind int32
 
 const (
 	AdmissionKind_ADMISSION_KIND_UNSPECIFIED AdmissionKind = 0
-	// Its speed or its work is not known yet: it runs on what is idle until it was measured.
+	// Its speed or its work is not known yet: it runs on idle devices until it was measured.
 	AdmissionKind_ADMISSION_KIND_MEASURING AdmissionKind = 1
 	// It is promised workers.
 	AdmissionKind_ADMISSION_KIND_ADMITTED AdmissionKind = 2
-	// It would cost more than it is worth: it waits, runs on what is idle, and is offered again.
+	// It would cost more than it is worth: it waits, runs on idle devices, and is reconsidered.
 	AdmissionKind_ADMISSION_KIND_WAITING AdmissionKind = 3
-	// The same, and it is not offered again: it is stopped.
+	// The same, but it is not reconsidered: it is stopped.
 	AdmissionKind_ADMISSION_KIND_REJECTED AdmissionKind = 4
-	// It is admitted, and ends later than was promised.
+	// It is admitted, but will end later than promised.
 	AdmissionKind_ADMISSION_KIND_BROKEN AdmissionKind = 5
-	// It is over, in time if ends is not after promised.
+	// It is over; in time if ends is not after promised.
 	AdmissionKind_ADMISSION_KIND_OVER AdmissionKind = 6
 )
 
@@ -92,28 +92,28 @@ func (AdmissionKind) EnumDescriptor() ([]byte, []int) {
 	return file_outbid_v1_admission_proto_rawDescGZIP(), []int{0}
 }
 
-// Admission is what a sweep is promised, or why it is not.
+// Admission is the promise to a sweep, or the reason why there is none.
 type Admission struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Sweep string                 `protobuf:"bytes,1,opt,name=sweep,proto3" json:"sweep,omitempty"`
 	Kind  AdmissionKind          `protobuf:"varint,2,opt,name=kind,proto3,enum=outbid.v1.AdmissionKind" json:"kind,omitempty"`
-	// In words.
+	// The decision as text.
 	Text string `protobuf:"bytes,3,opt,name=text,proto3" json:"text,omitempty"`
-	// The fewest and most workers at once, over the slots in which it has some, and the devices of a worker.
+	// The fewest and most workers at once, over the slots with workers, and the devices of a worker.
 	Least         int32 `protobuf:"varint,4,opt,name=least,proto3" json:"least,omitempty"`
 	Most          int32 `protobuf:"varint,5,opt,name=most,proto3" json:"most,omitempty"`
 	WorkerDevices int32 `protobuf:"varint,6,opt,name=worker_devices,json=workerDevices,proto3" json:"worker_devices,omitempty"`
-	// When its first workers are planned to start, and its last to end; of one that is over, when it ended.
+	// The planned start of its first workers and the planned end of its last; for a sweep that is over, its end.
 	Begins *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=begins,proto3" json:"begins,omitempty"`
 	Ends   *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=ends,proto3" json:"ends,omitempty"`
-	// The end that it was promised when it was admitted.
+	// The end that was promised at the admission.
 	Promised *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=promised,proto3" json:"promised,omitempty"`
-	// What its end is worth and what its workers cost, at the prices of when it was asked.
+	// The worth of its end and the cost of its workers, at the prices when it was asked.
 	Worth float64 `protobuf:"fixed64,10,opt,name=worth,proto3" json:"worth,omitempty"`
 	Cost  float64 `protobuf:"fixed64,11,opt,name=cost,proto3" json:"cost,omitempty"`
-	// When it would be admitted, of one that is not; absent if at no hour.
+	// When it would be admitted, if it is not; absent for never.
 	Again *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=again,proto3" json:"again,omitempty"`
-	// Its workers, slot by slot; slots with as many of a type are put together.
+	// Its workers by slot; slots with the same workers of a type are merged.
 	Schedule      []*PromisedWorkers `protobuf:"bytes,13,rep,name=schedule,proto3" json:"schedule,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -309,18 +309,18 @@ func (x *PromisedWorkers) GetWorkers() int32 {
 	return 0
 }
 
-// Prices are what resources cost in the slots to come.
+// Prices are the prices of resources in the next slots.
 type Prices struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// When they were made, the length of a slot in seconds, and how many slots are planned ahead.
+	// When they were set, the length of a slot in seconds, and the number of planned slots.
 	Time        *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=time,proto3" json:"time,omitempty"`
 	SlotSeconds float64                `protobuf:"fixed64,2,opt,name=slot_seconds,json=slotSeconds,proto3" json:"slot_seconds,omitempty"`
 	Slots       int32                  `protobuf:"varint,3,opt,name=slots,proto3" json:"slots,omitempty"`
 	// By resource.
 	Ranges []*PriceRange `protobuf:"bytes,4,rep,name=ranges,proto3" json:"ranges,omitempty"`
-	// By type of device and time. Slots of one price are put together.
+	// By type of device and time. Slots with equal prices are merged.
 	Prices []*SlotPrice `protobuf:"bytes,5,rep,name=prices,proto3" json:"prices,omitempty"`
-	// How many sweeps the ranges are learnt from.
+	// The number of sweeps from which the ranges are learnt.
 	Sweeps        int32 `protobuf:"varint,6,opt,name=sweeps,proto3" json:"sweeps,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -398,7 +398,7 @@ func (x *Prices) GetSweeps() int32 {
 	return 0
 }
 
-// PriceRange is what a unit of a resource costs for a slot: low while nothing is promised, high when all is.
+// PriceRange is the price of a unit of a resource for a slot: low if nothing is promised, high if everything is.
 type PriceRange struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// "device", "cpu" or "gib".
@@ -460,17 +460,17 @@ func (x *PriceRange) GetHigh() float64 {
 	return 0
 }
 
-// SlotPrice is what resources of nodes with one type of device cost for some slots.
+// SlotPrice has the prices of resources on nodes with one type of device for some slots.
 type SlotPrice struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Type   string                 `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
 	Begins *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=begins,proto3" json:"begins,omitempty"`
 	Ends   *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=ends,proto3" json:"ends,omitempty"`
-	// A device, a core and a GiB of memory for a slot.
+	// Prices of a device, a core and a GiB of memory for a slot.
 	Device float64 `protobuf:"fixed64,4,opt,name=device,proto3" json:"device,omitempty"`
 	Cpu    float64 `protobuf:"fixed64,5,opt,name=cpu,proto3" json:"cpu,omitempty"`
 	Gib    float64 `protobuf:"fixed64,6,opt,name=gib,proto3" json:"gib,omitempty"`
-	// Devices that are promised, of how many.
+	// The number of promised devices, and of all devices.
 	Promised      float64 `protobuf:"fixed64,7,opt,name=promised,proto3" json:"promised,omitempty"`
 	Devices       int32   `protobuf:"varint,8,opt,name=devices,proto3" json:"devices,omitempty"`
 	unknownFields protoimpl.UnknownFields

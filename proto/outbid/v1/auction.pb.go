@@ -4,7 +4,7 @@
 // 	protoc        v5.29.0
 // source: outbid/v1/auction.proto
 
-// The record of an auction: enough to explain who got what, and why.
+// The record of an auction: enough to explain its result.
 
 package outbidv1
 
@@ -27,22 +27,22 @@ const (
 // Auction is one round of Themis's partial allocation mechanism (NSDI 2020, pseudocode 1).
 type Auction struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What was free.
+	// The free devices.
 	Lots []*Lot `protobuf:"bytes,1,rep,name=lots,proto3" json:"lots,omitempty"`
-	// Apps, by rho before, the worst first.
+	// Apps, by their rho before the auction, the worst first.
 	Bidders []*Bidder `protobuf:"bytes,2,rep,name=bidders,proto3" json:"bidders,omitempty"`
 	// The share of apps that were not asked: 1 - f of them bid.
 	FairnessKnob float64 `protobuf:"fixed64,3,opt,name=fairness_knob,json=fairnessKnob,proto3" json:"fairness_knob,omitempty"`
-	// Product of 1/rho over the bidders, as a sum of logarithms: of the winner, and the most that any could have.
+	// Product of 1/rho over the bidders, as a sum of logarithms: of the winner, and the upper bound.
 	LogWelfare      float64 `protobuf:"fixed64,4,opt,name=log_welfare,json=logWelfare,proto3" json:"log_welfare,omitempty"`
 	LogWelfareBound float64 `protobuf:"fixed64,5,opt,name=log_welfare_bound,json=logWelfareBound,proto3" json:"log_welfare_bound,omitempty"`
-	// The winner is proven to be the best one.
+	// The winner is proven to be optimal.
 	Exact bool `protobuf:"varint,6,opt,name=exact,proto3" json:"exact,omitempty"`
-	// Apps that have not ended, those that are not among the bidders of this record included.
+	// Apps that have not ended, including those that are not among the bidders of this record.
 	Apps int32 `protobuf:"varint,7,opt,name=apps,proto3" json:"apps,omitempty"`
-	// How long what is granted is held, in seconds.
+	// How long the granted devices are held, in seconds.
 	LeaseSeconds float64 `protobuf:"fixed64,8,opt,name=lease_seconds,json=leaseSeconds,proto3" json:"lease_seconds,omitempty"`
-	// Who is asked, in words; empty in records of earlier versions.
+	// The rule for which apps are asked, as text; empty in records of earlier versions.
 	Rule          string `protobuf:"bytes,9,opt,name=rule,proto3" json:"rule,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -141,7 +141,7 @@ func (x *Auction) GetRule() string {
 	return ""
 }
 
-// Lot is a number of alike free devices of one node.
+// Lot is a number of equal free devices on one node.
 type Lot struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
@@ -206,15 +206,15 @@ func (x *Lot) GetDevices() int32 {
 type Bidder struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Sweep string                 `protobuf:"bytes,1,opt,name=sweep,proto3" json:"sweep,omitempty"`
-	// Its finish-time fairness before the round, as it said when asked.
+	// Its finish-time fairness before the round, as it stated when asked.
 	Rho float64 `protobuf:"fixed64,2,opt,name=rho,proto3" json:"rho,omitempty"`
-	// It was among those who were offered the devices.
+	// Whether the devices were offered to it.
 	Asked bool `protobuf:"varint,3,opt,name=asked,proto3" json:"asked,omitempty"`
 	// The subsets it bid on.
 	Bids []*Bid `protobuf:"bytes,4,rep,name=bids,proto3" json:"bids,omitempty"`
 	// What it would have got without payment, as an index of bids; -1 for nothing.
 	Fair int32 `protobuf:"varint,5,opt,name=fair,proto3" json:"fair,omitempty"`
-	// The part of that which it keeps, in (0, 1]: c of equation 5.
+	// The share of that which it keeps, in (0, 1]: c of equation 5.
 	Keeps float64 `protobuf:"fixed64,6,opt,name=keeps,proto3" json:"keeps,omitempty"`
 	// What it got in the auction.
 	Won []*Lot `protobuf:"bytes,7,rep,name=won,proto3" json:"won,omitempty"`
@@ -224,13 +224,13 @@ type Bidder struct {
 	RhoAfter float64 `protobuf:"fixed64,9,opt,name=rho_after,json=rhoAfter,proto3" json:"rho_after,omitempty"`
 	// Why its bid did not count; empty if it did.
 	Refused string `protobuf:"bytes,10,opt,name=refused,proto3" json:"refused,omitempty"`
-	// The time it would take alone on its share, in seconds: T_id of equation 1.
+	// Why its bid did not count; empty if it did.
 	IdealSeconds float64 `protobuf:"fixed64,11,opt,name=ideal_seconds,json=idealSeconds,proto3" json:"ideal_seconds,omitempty"`
-	// The time it is forecast to take here with what it got, in seconds: T_sh of equation 1.
+	// The time that it would take alone on its share, in seconds: T_id of equation 1.
 	ForecastSeconds float64 `protobuf:"fixed64,12,opt,name=forecast_seconds,json=forecastSeconds,proto3" json:"forecast_seconds,omitempty"`
-	// The part of won and leftover that it held before and goes on with, without a stop.
+	// The forecast of its time here with what it got, in seconds: T_sh of equation 1.
 	Renewed []*Lot `protobuf:"bytes,13,rep,name=renewed,proto3" json:"renewed,omitempty"`
-	// Why it was asked, or was not: where it ranks, and by what.
+	// The part of won and leftover that it held before and keeps without interruption.
 	Why           string `protobuf:"bytes,14,opt,name=why,proto3" json:"why,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -364,10 +364,10 @@ func (x *Bidder) GetWhy() string {
 	return ""
 }
 
-// Bid is what a subset of the offer is worth to an app.
+// Why it was asked or not: its rank, and the criterion.
 type Bid struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What the subset holds where a machine is named; gangs say the same, and more.
+	// Bid is the value of a subset of the offer for an app.
 	Lots          []*Lot   `protobuf:"bytes,1,rep,name=lots,proto3" json:"lots,omitempty"`
 	Rho           float64  `protobuf:"fixed64,2,opt,name=rho,proto3" json:"rho,omitempty"`
 	Gangs         []*Gangs `protobuf:"bytes,3,rep,name=gangs,proto3" json:"gangs,omitempty"`
@@ -426,15 +426,15 @@ func (x *Bid) GetGangs() []*Gangs {
 	return nil
 }
 
-// Gangs are a number of alike gangs: devices of a type on so many machines.
+// The devices of the subset on named machines; gangs has the same and more.
 type Gangs struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Count int32                  `protobuf:"varint,1,opt,name=count,proto3" json:"count,omitempty"`
-	// Machines that one gang is spread over, and its devices on each of them.
+	// Gangs are a number of equal gangs: devices of a type on a number of machines.
 	Machines int32  `protobuf:"varint,2,opt,name=machines,proto3" json:"machines,omitempty"`
 	Devices  int32  `protobuf:"varint,3,opt,name=devices,proto3" json:"devices,omitempty"`
 	Type     string `protobuf:"bytes,4,opt,name=type,proto3" json:"type,omitempty"`
-	// The machine that they must be on, or the rack; any if empty.
+	// The number of machines of a gang, and its devices on each of them.
 	Node          string `protobuf:"bytes,5,opt,name=node,proto3" json:"node,omitempty"`
 	Rack          string `protobuf:"bytes,6,opt,name=rack,proto3" json:"rack,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -513,18 +513,18 @@ func (x *Gangs) GetRack() string {
 	return ""
 }
 
-// Fairness compares a sweep's finish time here with that alone on its share of the cluster.
+// The required machine or rack; any if empty.
 type Fairness struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// forecast_seconds over alone_seconds: at most 1 if sharing costs the sweep nothing.
+	// Fairness compares a sweep's finish time here with that alone on its share of the cluster.
 	Rho float64 `protobuf:"fixed64,1,opt,name=rho,proto3" json:"rho,omitempty"`
 	// Seconds from its submission to its end, were it alone on its share: T_id of equation 1.
 	AloneSeconds float64 `protobuf:"fixed64,2,opt,name=alone_seconds,json=aloneSeconds,proto3" json:"alone_seconds,omitempty"`
-	// Seconds from its submission to its end here, as it stands: T_sh of equation 1.
+	// Seconds from its submission to its end if it were alone on its share: T_id of equation 1.
 	ForecastSeconds float64 `protobuf:"fixed64,3,opt,name=forecast_seconds,json=forecastSeconds,proto3" json:"forecast_seconds,omitempty"`
-	// The mean number of sweeps that it has shared the cluster with, itself included: N_avg.
+	// The current forecast of seconds from its submission to its end here: T_sh of equation 1.
 	MeanSweeps float64 `protobuf:"fixed64,4,opt,name=mean_sweeps,json=meanSweeps,proto3" json:"mean_sweeps,omitempty"`
-	// What the newest auction said of it that asked it or gave it something; unset if this server has held none.
+	// The mean number of sweeps that share the cluster during its life, itself included: N_avg.
 	Auction       *AuctionFairness `protobuf:"bytes,5,opt,name=auction,proto3" json:"auction,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -595,12 +595,12 @@ func (x *Fairness) GetAuction() *AuctionFairness {
 	return nil
 }
 
-// AuctionFairness is a sweep's fairness as an auction left it, which holds for that moment.
+// Its values after the newest auction in which it was asked or got something; unset if this server has held none.
 type AuctionFairness struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Round uint64                 `protobuf:"varint,1,opt,name=round,proto3" json:"round,omitempty"`
 	Time  *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=time,proto3" json:"time,omitempty"`
-	// rho_after and ideal_seconds of the round's record.
+	// AuctionFairness is a sweep's fairness immediately after an auction.
 	Rho           float64 `protobuf:"fixed64,3,opt,name=rho,proto3" json:"rho,omitempty"`
 	AloneSeconds  float64 `protobuf:"fixed64,4,opt,name=alone_seconds,json=aloneSeconds,proto3" json:"alone_seconds,omitempty"`
 	unknownFields protoimpl.UnknownFields

@@ -4,9 +4,9 @@
 // 	protoc        v5.29.0
 // source: outbid/v1/bus.proto
 
-// What workers and the orchestrator say to each other over NATS, each message signed by who says it (the signature is in
-// its header; orchestrator/identity says of what). Uplinks are re-sent until acknowledged and counted
-// once by (node, boot, seq); orders are desired state, re-sent until the node's own report agrees.
+// Messages between workers and the server over NATS, each signed by its sender (the signature is in its header;
+// orchestrator/identity defines the signed text). Uplinks are resent until acknowledged, and counted once by (node,
+// boot, seq). Orders are desired state, resent until the node's report agrees.
 
 package outbidv1
 
@@ -26,18 +26,18 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// ForkOutcome says how a fork ended.
+// ForkOutcome is how a fork ended.
 type ForkOutcome int32
 
 const (
 	ForkOutcome_FORK_OUTCOME_UNSPECIFIED ForkOutcome = 0
-	// Did what it was told: paused or stopped by order, or ended at its target.
+	// It followed orders: paused or stopped, or ended at its target.
 	ForkOutcome_FORK_OUTCOME_ORDERED ForkOutcome = 1
 	// The training code ended by itself, before its target or without one.
 	ForkOutcome_FORK_OUTCOME_FINISHED ForkOutcome = 2
 	// It failed.
 	ForkOutcome_FORK_OUTCOME_FAILED ForkOutcome = 3
-	// Its lease ran out without word from the orchestrator.
+	// Its lease expired without contact to the server.
 	ForkOutcome_FORK_OUTCOME_EXPIRED ForkOutcome = 4
 )
 
@@ -86,12 +86,12 @@ func (ForkOutcome) EnumDescriptor() ([]byte, []int) {
 	return file_outbid_v1_bus_proto_rawDescGZIP(), []int{0}
 }
 
-// Verdict says what a fork should do.
+// Verdict is what a fork should do.
 type Verdict int32
 
 const (
 	Verdict_VERDICT_UNSPECIFIED Verdict = 0
-	// Train until until_step, then wait for word.
+	// Train until until_step, then wait for a decision.
 	Verdict_VERDICT_TRAIN Verdict = 1
 	// Save, then end.
 	Verdict_VERDICT_PAUSE Verdict = 2
@@ -142,33 +142,33 @@ func (Verdict) EnumDescriptor() ([]byte, []int) {
 	return file_outbid_v1_bus_proto_rawDescGZIP(), []int{1}
 }
 
-// Uplink is what a worker says.
+// Uplink is a worker's message.
 type Uplink struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Node  string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
 	Boot  string                 `protobuf:"bytes,2,opt,name=boot,proto3" json:"boot,omitempty"`
-	// Sequence of the first message in messages; the rest follow without a gap. 0 with no messages: a heartbeat.
+	// Sequence number of the first message in messages; the others follow without gaps. 0 without messages: a heartbeat.
 	FirstSeq uint64           `protobuf:"varint,3,opt,name=first_seq,json=firstSeq,proto3" json:"first_seq,omitempty"`
 	Messages []*UplinkMessage `protobuf:"bytes,4,rep,name=messages,proto3" json:"messages,omitempty"`
-	// Every fork the worker has, and which version of its assignment it acts on.
+	// Every fork on the worker, with the version of its assignment that it follows.
 	Forks []*ForkStatus `protobuf:"bytes,5,rep,name=forks,proto3" json:"forks,omitempty"`
-	// Set in the first uplink of a boot and until orders come.
+	// Set in the first uplink of a boot, and until orders arrive.
 	Info *NodeInfo `protobuf:"bytes,6,opt,name=info,proto3" json:"info,omitempty"`
-	// The worker is going away and has ended its forks.
+	// The worker is leaving and has ended its forks.
 	Leaving bool `protobuf:"varint,7,opt,name=leaving,proto3" json:"leaving,omitempty"`
-	// What workers proved themselves with while all shared one key. Uplinks are signed now, and nobody reads this.
+	// The proof of earlier versions, in which all workers shared one key. Uplinks are signed now, so it is not read.
 	//
 	// Deprecated: Marked as deprecated in outbid/v1/bus.proto.
 	Proof []byte `protobuf:"bytes,8,opt,name=proof,proto3" json:"proof,omitempty"`
-	// When NATS stops letting this worker in, in seconds since 1970; 0 if never. Half of the time before it gets new
-	// credentials with its orders.
+	// When NATS stops accepting this worker, in seconds since 1970; 0 for never. After half of the remaining life it gets
+	// new credentials with its orders.
 	CredentialsExpireUnix int64 `protobuf:"varint,9,opt,name=credentials_expire_unix,json=credentialsExpireUnix,proto3" json:"credentials_expire_unix,omitempty"`
-	// Grows with every uplink of a boot, so that none counts twice: whoever recorded a worker that is dead now could else
-	// make it seem alive. 0 from earlier versions.
+	// Increases with every uplink of a boot, so that a recorded uplink cannot make a dead worker seem alive. 0 from
+	// earlier versions.
 	Said uint64 `protobuf:"varint,10,opt,name=said,proto3" json:"said,omitempty"`
-	// There was no room for forks, which is empty: the forks are as the worker listed them last.
+	// forks is empty because it did not fit: the forks are those of the last list.
 	ForksLeftOut bool `protobuf:"varint,30,opt,name=forks_left_out,json=forksLeftOut,proto3" json:"forks_left_out,omitempty"`
-	// What the worker's checks of its machine found last; absent from versions that make none.
+	// The latest results of the worker's checks of its machine; absent from versions without checks.
 	Health        *NodeHealth `protobuf:"bytes,40,opt,name=health,proto3" json:"health,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -289,12 +289,12 @@ func (x *Uplink) GetHealth() *NodeHealth {
 	return nil
 }
 
-// NodeHealth is what a worker's checks of its machine found.
+// NodeHealth is the result of a worker's checks of its machine.
 type NodeHealth struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Why it can take no new trials, each in one line; empty if it can.
+	// Why it cannot accept new trials, each in one line; empty if it can.
 	Unfit []string `protobuf:"bytes,1,rep,name=unfit,proto3" json:"unfit,omitempty"`
-	// Counts the checks of this boot, so that one can be told from the one before.
+	// Counts the checks of this boot.
 	Check         uint64 `protobuf:"varint,2,opt,name=check,proto3" json:"check,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -344,11 +344,11 @@ func (x *NodeHealth) GetCheck() uint64 {
 	return 0
 }
 
-// ForkStatus is what a fork is doing.
+// ForkStatus is the state of a fork.
 type ForkStatus struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Fork  *ForkRef               `protobuf:"bytes,1,opt,name=fork,proto3" json:"fork,omitempty"`
-	// Version of the assignment that was taken in.
+	// Version of the assignment that was applied.
 	Version uint64 `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"`
 	// "starting", "running" or "ending".
 	Phase         string `protobuf:"bytes,3,opt,name=phase,proto3" json:"phase,omitempty"`
@@ -407,7 +407,7 @@ func (x *ForkStatus) GetPhase() string {
 	return ""
 }
 
-// UplinkMessage is one thing that must not be lost.
+// UplinkMessage is a message that must not be lost.
 type UplinkMessage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Fork  *ForkRef               `protobuf:"bytes,1,opt,name=fork,proto3" json:"fork,omitempty"`
@@ -578,12 +578,12 @@ func (*UplinkMessage_Note) isUplinkMessage_Kind() {}
 
 func (*UplinkMessage_Consolidated) isUplinkMessage_Kind() {}
 
-// Consolidated says what became of a consolidation.
+// Consolidated is the result of an average.
 type Consolidated struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Of the order.
+	// The attempt of the order.
 	Attempt int32 `protobuf:"varint,1,opt,name=attempt,proto3" json:"attempt,omitempty"`
-	// The average, which is in the store; absent if it failed.
+	// The average in the store; absent if it failed.
 	Checkpoint *Checkpoint `protobuf:"bytes,2,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"`
 	// Why it failed, in one line.
 	Failure string `protobuf:"bytes,3,opt,name=failure,proto3" json:"failure,omitempty"`
@@ -651,7 +651,7 @@ func (x *Consolidated) GetMismatch() bool {
 	return false
 }
 
-// ForkBegan says that the training process has its assignment and starts at a step.
+// ForkBegan reports that the training process has its assignment and starts at a step.
 type ForkBegan struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	FromStep      int64                  `protobuf:"varint,1,opt,name=from_step,json=fromStep,proto3" json:"from_step,omitempty"`
@@ -696,7 +696,7 @@ func (x *ForkBegan) GetFromStep() int64 {
 	return 0
 }
 
-// ForkReached says that the training code did until_step and its checkpoint, if it makes any, is in the store.
+// ForkReached reports that the training code has reached until_step, and that its checkpoint, if any, is in the store.
 type ForkReached struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Step          int64                  `protobuf:"varint,1,opt,name=step,proto3" json:"step,omitempty"`
@@ -741,7 +741,7 @@ func (x *ForkReached) GetStep() int64 {
 	return 0
 }
 
-// ForkEnded says that the process is gone from the devices.
+// ForkEnded reports that the process has released its devices.
 type ForkEnded struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Outcome ForkOutcome            `protobuf:"varint,1,opt,name=outcome,proto3,enum=outbid.v1.ForkOutcome" json:"outcome,omitempty"`
@@ -750,7 +750,7 @@ type ForkEnded struct {
 	Detail string `protobuf:"bytes,3,opt,name=detail,proto3" json:"detail,omitempty"`
 	// Steps done.
 	Step int64 `protobuf:"varint,4,opt,name=step,proto3" json:"step,omitempty"`
-	// Of one that finished: its code gave the trial up, which is stopped and not completed.
+	// For a fork that finished: its code gave up the trial, which is pruned instead of completed.
 	Pruned        bool `protobuf:"varint,5,opt,name=pruned,proto3" json:"pruned,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -821,31 +821,31 @@ func (x *ForkEnded) GetPruned() bool {
 	return false
 }
 
-// Orders is what a node should be doing.
+// Orders is the desired state of a node.
 type Orders struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Node  string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
 	Boot  string                 `protobuf:"bytes,2,opt,name=boot,proto3" json:"boot,omitempty"`
-	// Grows with every change; an older one that arrives late is ignored.
+	// Increases with every change; an older one that arrives late is ignored.
 	Generation uint64 `protobuf:"varint,3,opt,name=generation,proto3" json:"generation,omitempty"`
-	// Messages up to this sequence are in the ledger.
+	// Messages up to this sequence number are in the ledger.
 	AckedSeq uint64 `protobuf:"varint,4,opt,name=acked_seq,json=ackedSeq,proto3" json:"acked_seq,omitempty"`
-	// How long, from the arrival of these orders, the node may go on without new ones.
+	// How long the node may continue after these orders without new ones.
 	Lease *durationpb.Duration `protobuf:"bytes,5,opt,name=lease,proto3" json:"lease,omitempty"`
-	// Every fork the node should have; a fork that is not here is ended.
+	// Every fork that the node should have; other forks are ended.
 	Assignments []*Assignment `protobuf:"bytes,6,rep,name=assignments,proto3" json:"assignments,omitempty"`
-	// The orchestrator does not know this boot: send info.
+	// The server does not know this boot: send info.
 	Hello bool `protobuf:"varint,7,opt,name=hello,proto3" json:"hello,omitempty"`
-	// Term of the orchestrator; orders of a lower term are ignored.
+	// Term of the server; orders of a lower term are ignored.
 	Term uint64 `protobuf:"varint,8,opt,name=term,proto3" json:"term,omitempty"`
-	// The orchestrator's object store as a URL without secrets, for workers that were not given one.
+	// The server's object store as a URL without secrets, for workers without a configured store.
 	Store string `protobuf:"bytes,9,opt,name=store,proto3" json:"store,omitempty"`
-	// New credentials for NATS, of the key that the worker has, when its own run out; empty most of the time.
+	// New NATS credentials for the worker's key before the old ones expire; usually empty.
 	Credentials string `protobuf:"bytes,10,opt,name=credentials,proto3" json:"credentials,omitempty"`
-	// The server takes sweeps from others than the user that runs it: it asks for tokens. A worker must keep trials of
-	// different people apart, and away from what is the worker's own.
+	// The server accepts sweeps from other users than its own: it requires tokens. Workers must isolate the trials of
+	// different users from each other and from the worker.
 	Tenants bool `protobuf:"varint,11,opt,name=tenants,proto3" json:"tenants,omitempty"`
-	// What the node should average; what is not here it need not.
+	// The averages that the node should make; others are cancelled.
 	Consolidations []*Consolidation `protobuf:"bytes,12,rep,name=consolidations,proto3" json:"consolidations,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
@@ -965,19 +965,19 @@ func (x *Orders) GetConsolidations() []*Consolidation {
 	return nil
 }
 
-// Consolidation is the average that a node should make of what the forks of a trial saved.
+// Consolidation is an average of a trial's forks that a node should make.
 type Consolidation struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The trial, and the lease of the round's first fork.
+	// The trial, and the lease of the first fork of the fork slot.
 	Fork    *ForkRef               `protobuf:"bytes,1,opt,name=fork,proto3" json:"fork,omitempty"`
 	Attempt int32                  `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	Sources []*ConsolidationSource `protobuf:"bytes,3,rep,name=sources,proto3" json:"sources,omitempty"`
 	// The step and the key of the average.
 	Step int64  `protobuf:"varint,4,opt,name=step,proto3" json:"step,omitempty"`
 	Key  string `protobuf:"bytes,5,opt,name=key,proto3" json:"key,omitempty"`
-	// All sources count alike, however many steps they did.
+	// All sources have the same weight, regardless of their steps.
 	Uniform bool `protobuf:"varint,6,opt,name=uniform,proto3" json:"uniform,omitempty"`
-	// The average is given to an outer optimizer; absent for none.
+	// The outer optimizer to apply to the average, if any.
 	Outer         *OuterStep `protobuf:"bytes,7,opt,name=outer,proto3" json:"outer,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1062,10 +1062,10 @@ func (x *Consolidation) GetOuter() *OuterStep {
 	return nil
 }
 
-// OuterStep moves the weights that all forks of a round began with along what they learned.
+// OuterStep moves the initial weights of all forks of a fork slot along their common progress.
 type OuterStep struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Where they began; its state is what the last step left.
+	// Their initial checkpoint; its outer state is that of the previous step.
 	Start         *Checkpoint `protobuf:"bytes,1,opt,name=start,proto3" json:"start,omitempty"`
 	Rate          float64     `protobuf:"fixed64,2,opt,name=rate,proto3" json:"rate,omitempty"`
 	Momentum      float64     `protobuf:"fixed64,3,opt,name=momentum,proto3" json:"momentum,omitempty"`
@@ -1124,11 +1124,11 @@ func (x *OuterStep) GetMomentum() float64 {
 	return 0
 }
 
-// ConsolidationSource is a checkpoint that is averaged.
+// ConsolidationSource is a checkpoint to average.
 type ConsolidationSource struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	Checkpoint *Checkpoint            `protobuf:"bytes,1,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"`
-	// Its weight: the steps that it was trained in this round.
+	// Its weight: the steps that it was trained in this fork slot.
 	Steps         int64 `protobuf:"varint,2,opt,name=steps,proto3" json:"steps,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1178,19 +1178,19 @@ func (x *ConsolidationSource) GetSteps() int64 {
 	return 0
 }
 
-// Assignment is one fork that a node should have. Body is left out when the node has already taken in this version.
+// Assignment is a fork that a node should have. Body is omitted once the node has applied this version.
 type Assignment struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Fork  *ForkRef               `protobuf:"bytes,1,opt,name=fork,proto3" json:"fork,omitempty"`
-	// Grows with every change of the assignment.
+	// Increases with every change of the assignment.
 	Version uint64 `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"`
 	// What to do now.
 	Verdict Verdict `protobuf:"varint,3,opt,name=verdict,proto3,enum=outbid.v1.Verdict" json:"verdict,omitempty"`
-	// Train until this step; 0 until the training code ends.
+	// Train until this step; 0 means until the training code ends.
 	UntilStep int64           `protobuf:"varint,4,opt,name=until_step,json=untilStep,proto3" json:"until_step,omitempty"`
 	Body      *AssignmentBody `protobuf:"bytes,5,opt,name=body,proto3" json:"body,omitempty"`
 	Reason    string          `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
-	// How fast it may report, in bytes a second: its share of its tenant's rate. 0 for no bound.
+	// Its share of its tenant's report rate, in bytes per second; 0 for no limit.
 	ReportRate    int64 `protobuf:"varint,7,opt,name=report_rate,json=reportRate,proto3" json:"report_rate,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1275,13 +1275,13 @@ func (x *Assignment) GetReportRate() int64 {
 	return 0
 }
 
-// AssignmentBody is what does not change while a fork lives.
+// AssignmentBody is the part that does not change while a fork lives.
 type AssignmentBody struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The configuration as canonical JSON: keys sorted, integers without and floats with a decimal point or exponent.
 	ConfigJson string  `protobuf:"bytes,1,opt,name=config_json,json=configJson,proto3" json:"config_json,omitempty"`
 	Devices    []int32 `protobuf:"varint,2,rep,packed,name=devices,proto3" json:"devices,omitempty"`
-	// Where the fork starts; absent for a fresh start.
+	// The initial checkpoint; absent for a fresh start.
 	Start    *Checkpoint   `protobuf:"bytes,3,opt,name=start,proto3" json:"start,omitempty"`
 	Workload *WorkloadBody `protobuf:"bytes,4,opt,name=workload,proto3" json:"workload,omitempty"`
 	Seed     uint64        `protobuf:"varint,5,opt,name=seed,proto3" json:"seed,omitempty"`
@@ -1289,19 +1289,20 @@ type AssignmentBody struct {
 	Mode     string        `protobuf:"bytes,7,opt,name=mode,proto3" json:"mode,omitempty"`
 	// Save at least this often.
 	SaveEvery *durationpb.Duration `protobuf:"bytes,8,opt,name=save_every,json=saveEvery,proto3" json:"save_every,omitempty"`
-	// Ended as hanging after this long without a message; absent for never.
+	// The time without a message after which the fork is ended as hanging; absent for never.
 	HangTimeout *durationpb.Duration `protobuf:"bytes,9,opt,name=hang_timeout,json=hangTimeout,proto3" json:"hang_timeout,omitempty"`
 	Cpus        float64              `protobuf:"fixed64,10,opt,name=cpus,proto3" json:"cpus,omitempty"`
 	MemoryBytes int64                `protobuf:"varint,11,opt,name=memory_bytes,json=memoryBytes,proto3" json:"memory_bytes,omitempty"`
-	// The gang, if the trial's processes are to find each other; absent for one process on one node.
+	// The gang, if the trial's processes must find each other; absent for one process on one node.
 	Gang *Gang `protobuf:"bytes,12,opt,name=gang,proto3" json:"gang,omitempty"`
-	// Save at the best value of the metric too, beside the newest: one of the best of the sweep is kept.
+	// Also save at the best value of the metric, because the best checkpoint of the sweep is kept.
 	KeepBest bool `protobuf:"varint,13,opt,name=keep_best,json=keepBest,proto3" json:"keep_best,omitempty"`
-	// Whose sweep it is.
+	// The sweep's tenant.
 	Tenant string `protobuf:"bytes,14,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	// Which of the trial's forks this is; absent if it has only one.
 	Part *ForkPart `protobuf:"bytes,15,opt,name=part,proto3" json:"part,omitempty"`
-	// A SecretEnvironment, sealed for this boot of the worker (see orchestrator/identity); empty for a trial without secrets.
+	// A SecretEnvironment, sealed for this boot of the worker (see orchestrator/identity); empty for a trial without
+	// secrets.
 	SealedSecrets []byte `protobuf:"bytes,70,opt,name=sealed_secrets,json=sealedSecrets,proto3" json:"sealed_secrets,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1449,7 +1450,7 @@ func (x *AssignmentBody) GetSealedSecrets() []byte {
 	return nil
 }
 
-// SecretEnvironment is what a trial's secrets add to its environment. It is sent sealed and never kept.
+// SecretEnvironment has the environment variables of a trial's secrets. It is sent sealed and never stored.
 type SecretEnvironment struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Env           map[string]string      `protobuf:"bytes,1,rep,name=env,proto3" json:"env,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
@@ -1494,17 +1495,17 @@ func (x *SecretEnvironment) GetEnv() map[string]string {
 	return nil
 }
 
-// ForkPart says which part of a trial's round a fork is.
+// ForkPart is a fork's part in its trial's fork slot.
 type ForkPart struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Counts the forks of the round from 0, and how many there are.
+	// The index of the fork in the fork slot, from 0, and their number.
 	Index int32 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
 	Count int32 `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`
-	// The steps that it is to do, those of the forks before it, and those of all.
+	// Its steps to do, those of the forks before it, and the total.
 	Share  int64 `protobuf:"varint,3,opt,name=share,proto3" json:"share,omitempty"`
 	Before int64 `protobuf:"varint,4,opt,name=before,proto3" json:"before,omitempty"`
 	Total  int64 `protobuf:"varint,5,opt,name=total,proto3" json:"total,omitempty"`
-	// The trial's seed, which is the same for all of its forks in every round.
+	// The trial's seed, which is the same for all of its forks in every fork slot.
 	TrialSeed     uint64 `protobuf:"varint,6,opt,name=trial_seed,json=trialSeed,proto3" json:"trial_seed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1582,16 +1583,16 @@ func (x *ForkPart) GetTrialSeed() uint64 {
 	return 0
 }
 
-// Gang says which part of a trial's processes a node runs.
+// Gang is a node's part of a trial's processes.
 type Gang struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Rank of the node's first process, and how many processes the whole gang has.
+	// Rank of the node's first process, and the number of processes of the gang.
 	FirstRank int32 `protobuf:"varint,1,opt,name=first_rank,json=firstRank,proto3" json:"first_rank,omitempty"`
 	Ranks     int32 `protobuf:"varint,2,opt,name=ranks,proto3" json:"ranks,omitempty"`
-	// Which of the gang's nodes this is, and how many there are.
+	// The index of this node in the gang, and the number of nodes.
 	Place  int32 `protobuf:"varint,3,opt,name=place,proto3" json:"place,omitempty"`
 	Places int32 `protobuf:"varint,4,opt,name=places,proto3" json:"places,omitempty"`
-	// Host of rank 0, and a port for the processes to meet at.
+	// Host of rank 0, and a port for the rendezvous of the processes.
 	Address string `protobuf:"bytes,5,opt,name=address,proto3" json:"address,omitempty"`
 	Port    int32  `protobuf:"varint,6,opt,name=port,proto3" json:"port,omitempty"`
 	// Start one process for each device instead of one for all.
@@ -1679,7 +1680,7 @@ func (x *Gang) GetPerDevice() bool {
 	return false
 }
 
-// WorkloadBody is what runs.
+// WorkloadBody is the program to run.
 type WorkloadBody struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Kind:
@@ -1762,7 +1763,7 @@ func (*WorkloadBody_Function) isWorkloadBody_Kind() {}
 
 func (*WorkloadBody_Program) isWorkloadBody_Kind() {}
 
-// FunctionBody is a function and the signature that says that this server accepted it.
+// FunctionBody is a function, with the signature that this server accepted it.
 type FunctionBody struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// SHA-256 in hex; also the key "blobs/<sha256>" in the object store.
@@ -1773,7 +1774,7 @@ type FunctionBody struct {
 	Workdir string            `protobuf:"bytes,5,opt,name=workdir,proto3" json:"workdir,omitempty"`
 	// Ed25519 signature of the blob's hash by the server's key; see orchestrator/identity.
 	Signature []byte `protobuf:"bytes,6,opt,name=signature,proto3" json:"signature,omitempty"`
-	// Whether the process must have run no trial before, and none after.
+	// Whether the process must not have run a trial before, and must not run one afterwards.
 	FreshProcess  bool `protobuf:"varint,7,opt,name=fresh_process,json=freshProcess,proto3" json:"fresh_process,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1932,12 +1933,12 @@ type LogChunk struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Fork  *ForkRef               `protobuf:"bytes,1,opt,name=fork,proto3" json:"fork,omitempty"`
 	Node  string                 `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`
-	// Whole lines, each with its end.
+	// Whole lines, each with its newline.
 	Data []byte `protobuf:"bytes,3,opt,name=data,proto3" json:"data,omitempty"`
 	// "stdout" or "stderr".
 	Stream     string `protobuf:"bytes,4,opt,name=stream,proto3" json:"stream,omitempty"`
 	TimeUnixMs int64  `protobuf:"varint,5,opt,name=time_unix_ms,json=timeUnixMs,proto3" json:"time_unix_ms,omitempty"`
-	// The tenant whose sweep it is: output is kept by tenant.
+	// The sweep's tenant: output is stored by tenant.
 	Tenant        string `protobuf:"bytes,6,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

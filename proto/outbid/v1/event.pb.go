@@ -4,8 +4,8 @@
 // 	protoc        v5.29.0
 // source: outbid/v1/event.proto
 
-// The ledger: what happened, in order. State is a fold of these and nothing else is truth. Field numbers are only
-// ever added. What JSON once called epoch, the id of a lease, is read by both names.
+// The ledger: all events in order. The state is computed only from these. Field numbers are only ever added. JSON may
+// use the former name epoch for the id of a lease.
 
 package outbidv1
 
@@ -25,12 +25,12 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// ForkAgain says whether a trial may be trained by several forks once more.
+// ForkAgain is whether a trial may be forked again.
 type ForkAgain int32
 
 const (
 	ForkAgain_FORK_AGAIN_UNSPECIFIED ForkAgain = 0
-	// Once one process alone has trained it some steps.
+	// After one process alone has trained it for some steps.
 	ForkAgain_FORK_AGAIN_LATER ForkAgain = 1
 	// Its checkpoints cannot be averaged.
 	ForkAgain_FORK_AGAIN_NEVER ForkAgain = 2
@@ -77,13 +77,13 @@ func (ForkAgain) EnumDescriptor() ([]byte, []int) {
 	return file_outbid_v1_event_proto_rawDescGZIP(), []int{0}
 }
 
-// MergeVerdict is what became of an average that is to be no worse than the best fork.
+// MergeVerdict is the decision on an average that must not be worse than the best fork.
 type MergeVerdict int32
 
 const (
-	// It was not to be judged.
+	// It is not compared.
 	MergeVerdict_MERGE_VERDICT_UNSPECIFIED MergeVerdict = 0
-	// Its first report is waited for.
+	// Its first report is awaited.
 	MergeVerdict_MERGE_VERDICT_PENDING MergeVerdict = 1
 	MergeVerdict_MERGE_VERDICT_KEPT    MergeVerdict = 2
 	MergeVerdict_MERGE_VERDICT_DROPPED MergeVerdict = 3
@@ -132,14 +132,14 @@ func (MergeVerdict) EnumDescriptor() ([]byte, []int) {
 	return file_outbid_v1_event_proto_rawDescGZIP(), []int{1}
 }
 
-// RevokeKind says how a fork is to end.
+// RevokeKind is how a fork must end.
 type RevokeKind int32
 
 const (
 	RevokeKind_REVOKE_KIND_UNSPECIFIED RevokeKind = 0
-	// Save, then end; the trial goes on later.
+	// Save, then end; the trial continues later.
 	RevokeKind_REVOKE_KIND_PAUSE RevokeKind = 1
-	// End; nothing needs saving.
+	// End without saving.
 	RevokeKind_REVOKE_KIND_STOP RevokeKind = 2
 )
 
@@ -184,20 +184,21 @@ func (RevokeKind) EnumDescriptor() ([]byte, []int) {
 	return file_outbid_v1_event_proto_rawDescGZIP(), []int{2}
 }
 
-// FailureKind says what went wrong with a training process.
+// FailureKind is the kind of a training process's failure.
 type FailureKind int32
 
 const (
 	FailureKind_FAILURE_KIND_UNSPECIFIED FailureKind = 0
-	// Raised, or exited with another code than 0.
+	// An exception, or an exit code other than 0.
 	FailureKind_FAILURE_KIND_ERROR FailureKind = 1
 	// Killed by a signal.
 	FailureKind_FAILURE_KIND_SIGNAL FailureKind = 2
 	// Sent nothing for hang_timeout.
 	FailureKind_FAILURE_KIND_HANG FailureKind = 3
-	// Could not be started: a missing program, a function that is not allowed here. The node may be to blame, or the sweep.
+	// Could not be started: a missing program, or a function that is not allowed here. The node or the sweep may be to
+	// blame.
 	FailureKind_FAILURE_KIND_START FailureKind = 4
-	// Its node was lost; does not count as a restart, but a trial under which nodes are lost again and again fails.
+	// Its node was lost; does not count as a restart, but a trial fails if nodes are repeatedly lost while it runs there.
 	FailureKind_FAILURE_KIND_NODE_LOST FailureKind = 5
 	// The checkpoint could not be read.
 	FailureKind_FAILURE_KIND_CHECKPOINT FailureKind = 6
@@ -256,12 +257,12 @@ func (FailureKind) EnumDescriptor() ([]byte, []int) {
 	return file_outbid_v1_event_proto_rawDescGZIP(), []int{3}
 }
 
-// NoteKind says what a note is about, where programs are to know.
+// NoteKind is the subject of a note, for programs.
 type NoteKind int32
 
 const (
 	NoteKind_NOTE_KIND_UNSPECIFIED NoteKind = 0
-	// The policy granted what it could not: that had no effect.
+	// The policy's grant was impossible and had no effect.
 	NoteKind_NOTE_KIND_GRANT_REFUSED NoteKind = 1
 )
 
@@ -304,7 +305,7 @@ func (NoteKind) EnumDescriptor() ([]byte, []int) {
 	return file_outbid_v1_event_proto_rawDescGZIP(), []int{4}
 }
 
-// SweepState is where a sweep is in its life.
+// SweepState is the state of a sweep.
 type SweepState int32
 
 const (
@@ -367,16 +368,16 @@ func (SweepState) EnumDescriptor() ([]byte, []int) {
 	return file_outbid_v1_event_proto_rawDescGZIP(), []int{5}
 }
 
-// TrialState is where a trial is in its life.
+// TrialState is the state of a trial.
 type TrialState int32
 
 const (
 	TrialState_TRIAL_STATE_UNSPECIFIED TrialState = 0
-	// Wants a device.
+	// Waits for a device.
 	TrialState_TRIAL_STATE_QUEUED TrialState = 1
 	// Holds a lease.
 	TrialState_TRIAL_STATE_RUNNING TrialState = 2
-	// Holds no device and waits for its tuner; shown too for one that waits in a sweep that is paused.
+	// Holds no device and waits for its tuner; also shown for a trial that waits in a paused sweep.
 	TrialState_TRIAL_STATE_PAUSED TrialState = 3
 	// Trained as far as its tuner wanted.
 	TrialState_TRIAL_STATE_COMPLETED TrialState = 4
@@ -439,17 +440,17 @@ func (TrialState) EnumDescriptor() ([]byte, []int) {
 	return file_outbid_v1_event_proto_rawDescGZIP(), []int{6}
 }
 
-// NodeState is where a node is in its life.
+// NodeState is the state of a node.
 type NodeState int32
 
 const (
 	NodeState_NODE_STATE_UNSPECIFIED NodeState = 0
 	NodeState_NODE_STATE_UP          NodeState = 1
-	// Takes no new trials.
+	// Gets no new trials.
 	NodeState_NODE_STATE_DRAINING NodeState = 2
-	// Silent for longer than a lease.
+	// No message for longer than a lease.
 	NodeState_NODE_STATE_LOST NodeState = 3
-	// Said goodbye.
+	// Its worker left in order.
 	NodeState_NODE_STATE_LEFT NodeState = 4
 )
 
@@ -498,20 +499,20 @@ func (NodeState) EnumDescriptor() ([]byte, []int) {
 	return file_outbid_v1_event_proto_rawDescGZIP(), []int{7}
 }
 
-// Batch is one append: events decided together. hash = SHA-256(previous hash, sequence, events as encoded).
+// Batch is one append: events that were decided together. hash = SHA-256(previous hash, sequence, events as encoded).
 type Batch struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// 1 for the first batch, then without a gap.
+	// 1 for the first batch, then without gaps.
 	Seq uint64 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
-	// When it was decided, stamped before the append.
+	// When it was decided, set before the append.
 	Time *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=time,proto3" json:"time,omitempty"`
-	// Hash of the batch before; empty for the first.
+	// Hash of the previous batch; empty for the first.
 	PrevHash []byte `protobuf:"bytes,3,opt,name=prev_hash,json=prevHash,proto3" json:"prev_hash,omitempty"`
 	Hash     []byte `protobuf:"bytes,4,opt,name=hash,proto3" json:"hash,omitempty"`
-	// Encoded Events: bytes so that the hash covers exactly what is stored.
+	// Encoded Events; bytes, so that the hash covers exactly the stored form.
 	Events []byte `protobuf:"bytes,5,opt,name=events,proto3" json:"events,omitempty"`
-	// Set only in storage, on a batch whose events do not fit into one message: how many messages of another stream hold
-	// them. Readers of a ledger get the events in their place.
+	// Set only in storage, for a batch whose events do not fit into one message: the number of messages of another stream
+	// that contain them. Readers of a ledger get the events instead.
 	Parts         uint32 `protobuf:"varint,6,opt,name=parts,proto3" json:"parts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1341,10 +1342,10 @@ func (*Event_NodeFaulted) isEvent_Kind() {}
 
 func (*Event_NodeCleared) isEvent_Kind() {}
 
-// TenantChanged: somebody added a tenant or changed what it may have.
+// TenantChanged adds a tenant or changes its settings.
 type TenantChanged struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The tenant as it is from here on, whole.
+	// The complete new tenant.
 	Tenant        *Tenant `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	Actor         string  `protobuf:"bytes,2,opt,name=actor,proto3" json:"actor,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1395,7 +1396,7 @@ func (x *TenantChanged) GetActor() string {
 	return ""
 }
 
-// TenantRemoved: somebody removed what was set for a tenant.
+// TenantRemoved removes the settings of a tenant.
 type TenantRemoved struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Tenant        string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
@@ -1453,12 +1454,11 @@ type SweepSubmitted struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Sweep string                 `protobuf:"bytes,1,opt,name=sweep,proto3" json:"sweep,omitempty"`
 	Spec  *SweepSpec             `protobuf:"bytes,2,opt,name=spec,proto3" json:"spec,omitempty"`
-	// Who submitted it.
+	// The user who submitted it.
 	Actor string `protobuf:"bytes,3,opt,name=actor,proto3" json:"actor,omitempty"`
-	// Repeats of a submission with the same key return the first one's sweep.
+	// Repeated submissions with the same key return the first one's sweep.
 	IdempotencyKey string `protobuf:"bytes,4,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
-	// What its tuner said when it was started, if that is a program of its own. What it answers from then on is told by
-	// TunerAnswered.
+	// The initial status of its tuner, if that is a plugin. TunerAnswered has its later answers.
 	Tuner         *TunerStatus `protobuf:"bytes,5,opt,name=tuner,proto3" json:"tuner,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1536,7 +1536,7 @@ type SweepChanged struct {
 	State  SweepState             `protobuf:"varint,2,opt,name=state,proto3,enum=outbid.v1.SweepState" json:"state,omitempty"`
 	Reason string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	Actor  string                 `protobuf:"bytes,4,opt,name=actor,proto3" json:"actor,omitempty"`
-	// How it fared by sharing the cluster, when it ends.
+	// How sharing the cluster affected its finish time, when it ends.
 	Fairness      *Fairness `protobuf:"bytes,5,opt,name=fairness,proto3" json:"fairness,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1607,7 +1607,7 @@ func (x *SweepChanged) GetFairness() *Fairness {
 	return nil
 }
 
-// SweepExtended replaces the spec of a sweep by a wider one and opens it again.
+// SweepExtended replaces the spec of a sweep by a wider one and reopens it.
 type SweepExtended struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Sweep         string                 `protobuf:"bytes,1,opt,name=sweep,proto3" json:"sweep,omitempty"`
@@ -1668,8 +1668,8 @@ func (x *SweepExtended) GetActor() string {
 	return ""
 }
 
-// SweepDeleted makes the state forget a sweep that has ended. What is left of it in the ledger is history; its checkpoints,
-// logs and reports are deleted from where they are kept.
+// SweepDeleted removes a sweep that has ended from the state. Its events stay in the ledger; its checkpoints, logs and
+// reports are deleted.
 type SweepDeleted struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Sweep         string                 `protobuf:"bytes,1,opt,name=sweep,proto3" json:"sweep,omitempty"`
@@ -1722,7 +1722,7 @@ func (x *SweepDeleted) GetActor() string {
 	return ""
 }
 
-// SoupPublished: an average of checkpoints of the sweep's is in the store, and its own from now on.
+// SoupPublished adds a stored average of the sweep's checkpoints to the sweep.
 type SoupPublished struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Sweep         string                 `protobuf:"bytes,1,opt,name=sweep,proto3" json:"sweep,omitempty"`
@@ -1775,7 +1775,7 @@ func (x *SoupPublished) GetSoup() *Soup {
 	return nil
 }
 
-// SoupDropped: the sweep keeps a soup no longer; its file is deleted.
+// SoupDropped removes a soup from the sweep; its file is deleted.
 type SoupDropped struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Sweep         string                 `protobuf:"bytes,1,opt,name=sweep,proto3" json:"sweep,omitempty"`
@@ -1828,14 +1828,14 @@ func (x *SoupDropped) GetKey() string {
 	return ""
 }
 
-// TunerAsked records that the tuner was asked for up to n trials to run.
+// TunerAsked records that the tuner was asked for up to n trials.
 type TunerAsked struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Sweep string                 `protobuf:"bytes,1,opt,name=sweep,proto3" json:"sweep,omitempty"`
 	N     int32                  `protobuf:"varint,2,opt,name=n,proto3" json:"n,omitempty"`
-	// The tuner had nothing to run until some trial reports.
+	// The tuner has nothing to run until a trial reports.
 	Waiting bool `protobuf:"varint,3,opt,name=waiting,proto3" json:"waiting,omitempty"`
-	// The tuner will never want another trial unless the sweep is extended.
+	// The tuner will not create another trial unless the sweep is extended.
 	Exhausted     bool `protobuf:"varint,4,opt,name=exhausted,proto3" json:"exhausted,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1899,14 +1899,14 @@ func (x *TunerAsked) GetExhausted() bool {
 	return false
 }
 
-// TunerStatus is what a tuner in a process of its own says of itself.
+// TunerStatus is the status of a tuner in a separate process.
 type TunerStatus struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// It has nothing to run until some trial reports.
+	// It has nothing to run until a trial reports.
 	Waiting bool `protobuf:"varint,1,opt,name=waiting,proto3" json:"waiting,omitempty"`
-	// It will never want another trial unless the sweep is extended.
+	// It will not create another trial unless the sweep is extended.
 	Exhausted bool `protobuf:"varint,2,opt,name=exhausted,proto3" json:"exhausted,omitempty"`
-	// What it will do in all; absent if that is as it was.
+	// The total work that it plans; absent if unchanged.
 	Outlook       *Outlook `protobuf:"bytes,3,opt,name=outlook,proto3" json:"outlook,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1963,14 +1963,14 @@ func (x *TunerStatus) GetOutlook() *Outlook {
 	return nil
 }
 
-// TunerAnswered records that a tuner in a process of its own answered a question. What it wants done follows.
+// TunerAnswered records an answer of a tuner in a separate process. The resulting events follow.
 type TunerAnswered struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Sweep string                 `protobuf:"bytes,1,opt,name=sweep,proto3" json:"sweep,omitempty"`
-	// Counts what the tuner was told, from 1: each ask, and each event that was news to it.
+	// Counts the tuner's questions, from 1: each ask, and each event that it was sent.
 	Question uint64       `protobuf:"varint,2,opt,name=question,proto3" json:"question,omitempty"`
 	Status   *TunerStatus `protobuf:"bytes,3,opt,name=status,proto3" json:"status,omitempty"`
-	// Why it cannot go on; the sweep fails with it.
+	// Why it cannot continue; the sweep fails with this error.
 	Error         string `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2034,7 +2034,7 @@ func (x *TunerAnswered) GetError() string {
 	return ""
 }
 
-// TrialCreated is a new trial, to be trained until a step.
+// TrialCreated creates a trial that is trained until a step.
 type TrialCreated struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Sweep string                 `protobuf:"bytes,1,opt,name=sweep,proto3" json:"sweep,omitempty"`
@@ -2042,12 +2042,12 @@ type TrialCreated struct {
 	Trial int32 `protobuf:"varint,2,opt,name=trial,proto3" json:"trial,omitempty"`
 	// The configuration as canonical JSON: keys sorted, integers without and floats with a decimal point or exponent.
 	ConfigJson string `protobuf:"bytes,3,opt,name=config_json,json=configJson,proto3" json:"config_json,omitempty"`
-	// Train until this step; 0 until the training code ends.
+	// Train until this step; 0 means until the training code ends.
 	UntilStep int64  `protobuf:"varint,4,opt,name=until_step,json=untilStep,proto3" json:"until_step,omitempty"`
 	Reason    string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
 	// Bracket of Hyperband or ASHA, for explanation.
 	Bracket int32 `protobuf:"varint,6,opt,name=bracket,proto3" json:"bracket,omitempty"`
-	// Seed handed to the training code.
+	// Seed for the training code.
 	Seed          uint64 `protobuf:"varint,7,opt,name=seed,proto3" json:"seed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2132,14 +2132,15 @@ func (x *TrialCreated) GetSeed() uint64 {
 	return 0
 }
 
-// TrialTargeted lets a trial train on until a later step.
+// TrialTargeted lets a trial continue until a later step.
 type TrialTargeted struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Sweep     string                 `protobuf:"bytes,1,opt,name=sweep,proto3" json:"sweep,omitempty"`
 	Trial     int32                  `protobuf:"varint,2,opt,name=trial,proto3" json:"trial,omitempty"`
 	UntilStep int64                  `protobuf:"varint,3,opt,name=until_step,json=untilStep,proto3" json:"until_step,omitempty"`
 	Reason    string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
-	// It had completed, and its process was still ending: it is open again, and waits for devices once that is gone.
+	// It had completed, but its process was still ending: it is reopened, and waits for devices after that process has
+	// ended.
 	Reopens       bool `protobuf:"varint,5,opt,name=reopens,proto3" json:"reopens,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2210,7 +2211,7 @@ func (x *TrialTargeted) GetReopens() bool {
 	return false
 }
 
-// TrialPaused takes a trial off its devices until the tuner wants it again.
+// TrialPaused takes a trial off its devices until the tuner continues it.
 type TrialPaused struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Sweep         string                 `protobuf:"bytes,1,opt,name=sweep,proto3" json:"sweep,omitempty"`
@@ -2271,7 +2272,7 @@ func (x *TrialPaused) GetReason() string {
 	return ""
 }
 
-// TrialEnded is the last word on a trial.
+// TrialEnded ends a trial.
 type TrialEnded struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Sweep  string                 `protobuf:"bytes,1,opt,name=sweep,proto3" json:"sweep,omitempty"`
@@ -2280,7 +2281,7 @@ type TrialEnded struct {
 	Reason string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
 	// The tuner ended it; otherwise the tuner is told that it exited.
 	ByTuner bool `protobuf:"varint,5,opt,name=by_tuner,json=byTuner,proto3" json:"by_tuner,omitempty"`
-	// A person stopped its sweep: it goes on from here if the sweep does, and its tuner is not told that it exited.
+	// A person stopped its sweep: it continues from here if the sweep does, and its tuner is not told that it exited.
 	Resumable     bool `protobuf:"varint,6,opt,name=resumable,proto3" json:"resumable,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2444,7 +2445,7 @@ func (x *TrialCloned) GetReason() string {
 	return ""
 }
 
-// TrialReported is what training code said at a step.
+// TrialReported is a report of training code.
 type TrialReported struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Sweep         string                 `protobuf:"bytes,1,opt,name=sweep,proto3" json:"sweep,omitempty"`
@@ -2513,7 +2514,7 @@ func (x *TrialReported) GetReport() *Report {
 	return nil
 }
 
-// TrialReached says that a trial reached the step it was to train until, and saved.
+// TrialReached records that a trial reached its target step and saved.
 type TrialReached struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Sweep         string                 `protobuf:"bytes,1,opt,name=sweep,proto3" json:"sweep,omitempty"`
@@ -2643,7 +2644,7 @@ func (x *CheckpointSaved) GetCheckpoint() *Checkpoint {
 	return nil
 }
 
-// CheckpointDropped says that a checkpoint is not needed any more and is deleted.
+// CheckpointDropped records that a checkpoint is no longer needed and is deleted.
 type CheckpointDropped struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Sweep         string                 `protobuf:"bytes,1,opt,name=sweep,proto3" json:"sweep,omitempty"`
@@ -2709,9 +2710,9 @@ type LeaseGranted struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Sweep string                 `protobuf:"bytes,1,opt,name=sweep,proto3" json:"sweep,omitempty"`
 	Trial int32                  `protobuf:"varint,2,opt,name=trial,proto3" json:"trial,omitempty"`
-	// Counts leases of the whole ledger: a fencing token.
+	// Counts the leases of the whole ledger: a fencing token.
 	LeaseId uint64 `protobuf:"varint,3,opt,name=lease_id,json=epoch,proto3" json:"lease_id,omitempty"`
-	// The first place and the rest of them, as ledgers of formats 1 and 2 say it. Readers of a ledger find them in places.
+	// The first place, and the others, in ledgers of formats 1 and 2. Readers of a ledger get them in places.
 	//
 	// Deprecated: Marked as deprecated in outbid/v1/event.proto.
 	Node string `protobuf:"bytes,4,opt,name=node,proto3" json:"node,omitempty"`
@@ -2724,11 +2725,11 @@ type LeaseGranted struct {
 	More []*LeasePlace `protobuf:"bytes,8,rep,name=more,proto3" json:"more,omitempty"`
 	// Where its processes run, in the order of their ranks: rank 0 is on the first place.
 	Places []*LeasePlace `protobuf:"bytes,9,rep,name=places,proto3" json:"places,omitempty"`
-	// The trial holds another lease already, and this one beside it: two processes train it, each on its own.
+	// The trial already holds another lease: two forks train it.
 	Fork bool `protobuf:"varint,10,opt,name=fork,proto3" json:"fork,omitempty"`
-	// Its part of the trial's round of forks, which ForksBegan began: it trains so many steps. 0 if it is no part of one.
+	// Its steps in the trial's fork slot, which ForksBegan started. 0 if it is not part of one.
 	Share int64 `protobuf:"varint,11,opt,name=share,proto3" json:"share,omitempty"`
-	// The rate in steps per second by which its share was made; 0 if it has none.
+	// The rate in steps per second that was used for its share; 0 if it has none.
 	Rate          float64 `protobuf:"fixed64,12,opt,name=rate,proto3" json:"rate,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2851,16 +2852,16 @@ func (x *LeaseGranted) GetRate() float64 {
 	return 0
 }
 
-// ForksBegan begins a round in which several forks train a trial, each a share of the steps that are left.
+// ForksBegan starts a fork slot: several forks train a trial, each a share of the remaining steps.
 type ForksBegan struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Sweep string                 `protobuf:"bytes,1,opt,name=sweep,proto3" json:"sweep,omitempty"`
 	Trial int32                  `protobuf:"varint,2,opt,name=trial,proto3" json:"trial,omitempty"`
-	// Where all of them start; absent for a fresh start.
+	// Their initial checkpoint; absent for a fresh start.
 	Start *Checkpoint `protobuf:"bytes,3,opt,name=start,proto3" json:"start,omitempty"`
-	// How many forks there are to be.
+	// The number of forks.
 	Forks int32 `protobuf:"varint,4,opt,name=forks,proto3" json:"forks,omitempty"`
-	// The end of the slot: who has not done its share by then saves what it has done. Absent for none.
+	// The end of the fork slot: forks that have not done their shares by then save their progress. Absent for none.
 	Ends          *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=ends,proto3" json:"ends,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2931,14 +2932,14 @@ func (x *ForksBegan) GetEnds() *timestamppb.Timestamp {
 	return nil
 }
 
-// ConsolidationOrdered has a node average what the forks of a round saved.
+// ConsolidationOrdered makes a node average the forks of a fork slot.
 type ConsolidationOrdered struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Sweep string                 `protobuf:"bytes,1,opt,name=sweep,proto3" json:"sweep,omitempty"`
 	Trial int32                  `protobuf:"varint,2,opt,name=trial,proto3" json:"trial,omitempty"`
 	Node  string                 `protobuf:"bytes,3,opt,name=node,proto3" json:"node,omitempty"`
 	Boot  string                 `protobuf:"bytes,4,opt,name=boot,proto3" json:"boot,omitempty"`
-	// Counts the orders of this round from 1.
+	// Counts the orders of this fork slot from 1.
 	Attempt       int32 `protobuf:"varint,5,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3009,16 +3010,16 @@ func (x *ConsolidationOrdered) GetAttempt() int32 {
 	return 0
 }
 
-// ForksEnded ends a round of forks: what they saved has been added up.
+// ForksEnded ends a fork slot: the steps of its forks have been added up.
 type ForksEnded struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Sweep string                 `protobuf:"bytes,1,opt,name=sweep,proto3" json:"sweep,omitempty"`
 	Trial int32                  `protobuf:"varint,2,opt,name=trial,proto3" json:"trial,omitempty"`
-	// How far the trial is now.
+	// The trial's new step.
 	Step int64 `protobuf:"varint,3,opt,name=step,proto3" json:"step,omitempty"`
-	// Where it goes on from: the average of what the forks saved, or what one of them did; absent if nothing was saved.
+	// The checkpoint from which it continues: the average of the forks, or that of one fork; absent if nothing was saved.
 	Checkpoint *Checkpoint `protobuf:"bytes,4,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"`
-	// The steps that each fork did and that count.
+	// The steps of each fork that count.
 	Forks []*ForkSteps `protobuf:"bytes,5,rep,name=forks,proto3" json:"forks,omitempty"`
 	// Whether the trial may be forked again.
 	Again         ForkAgain `protobuf:"varint,6,opt,name=again,proto3,enum=outbid.v1.ForkAgain" json:"again,omitempty"`
@@ -3106,7 +3107,7 @@ func (x *ForksEnded) GetReason() string {
 	return ""
 }
 
-// ForkSteps are the steps that one fork of a round did.
+// ForkSteps are the steps of one fork of a fork slot.
 type ForkSteps struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	LeaseId       uint64                 `protobuf:"varint,1,opt,name=lease_id,json=epoch,proto3" json:"lease_id,omitempty"`
@@ -3159,24 +3160,24 @@ func (x *ForkSteps) GetSteps() int64 {
 	return 0
 }
 
-// MergeJudged says whether the average of a round of forks stays what its trial goes on from, where the sweep's forks_merge is best.
+// MergeJudged decides whether a trial continues from the average of a fork slot, if the sweep's forks_merge is best.
 type MergeJudged struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Sweep   string                 `protobuf:"bytes,1,opt,name=sweep,proto3" json:"sweep,omitempty"`
 	Trial   int32                  `protobuf:"varint,2,opt,name=trial,proto3" json:"trial,omitempty"`
 	Verdict MergeVerdict           `protobuf:"varint,3,opt,name=verdict,proto3,enum=outbid.v1.MergeVerdict" json:"verdict,omitempty"`
-	// Counts the trial's rounds of forks from 1.
+	// Counts the trial's fork slots from 1.
 	Round int32 `protobuf:"varint,4,opt,name=round,proto3" json:"round,omitempty"`
 	// The average.
 	Key string `protobuf:"bytes,5,opt,name=key,proto3" json:"key,omitempty"`
-	// The metric that it must not be worse than: the best fork's when it saved, and the lease of that fork.
+	// The metric that it must not be worse than: that of the best fork when it saved, and the lease of that fork.
 	Best        float64 `protobuf:"fixed64,6,opt,name=best,proto3" json:"best,omitempty"`
 	BestLeaseId uint64  `protobuf:"varint,7,opt,name=best_lease_id,json=bestLeaseId,proto3" json:"best_lease_id,omitempty"`
-	// What was reported first of the average; absent while that is waited for, or if nothing was.
+	// The average's first report; absent before it, or if there was none.
 	Metric *float64 `protobuf:"fixed64,8,opt,name=metric,proto3,oneof" json:"metric,omitempty"`
-	// The best fork's checkpoint, with the step that the trial is at: what it goes on from instead of a dropped average.
+	// The best fork's checkpoint, with the trial's step: the trial continues from it if the average is dropped.
 	Checkpoint *Checkpoint `protobuf:"bytes,9,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"`
-	// Whether the trial may be forked again, of a dropped average.
+	// Whether the trial may be forked again, if the average is dropped.
 	Again         ForkAgain `protobuf:"varint,10,opt,name=again,proto3,enum=outbid.v1.ForkAgain" json:"again,omitempty"`
 	Reason        string    `protobuf:"bytes,11,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -3353,7 +3354,7 @@ func (x *LeasePlace) GetEnded() bool {
 	return false
 }
 
-// LeaseRenewed lets a lease run for another term, without a stop.
+// LeaseRenewed extends a lease by another term without an interruption.
 type LeaseRenewed struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Sweep         string                 `protobuf:"bytes,1,opt,name=sweep,proto3" json:"sweep,omitempty"`
@@ -3430,7 +3431,8 @@ func (x *LeaseRenewed) GetReason() string {
 	return ""
 }
 
-// PlaceEnded says that the processes of one place of a lease are gone. Its devices are freed with the whole gang's.
+// PlaceEnded records that the processes of one place of a lease have ended. Its devices are freed together with the
+// whole gang's.
 type PlaceEnded struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Sweep         string                 `protobuf:"bytes,1,opt,name=sweep,proto3" json:"sweep,omitempty"`
@@ -3507,7 +3509,7 @@ func (x *PlaceEnded) GetReason() string {
 	return ""
 }
 
-// LeaseRevoked asks the node to end a fork; the devices stay taken until LeaseEnded.
+// LeaseRevoked asks the node to end a fork; the devices stay occupied until LeaseEnded.
 type LeaseRevoked struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Sweep         string                 `protobuf:"bytes,1,opt,name=sweep,proto3" json:"sweep,omitempty"`
@@ -3662,13 +3664,13 @@ func (x *LeaseEnded) GetDeviceSeconds() float64 {
 	return 0
 }
 
-// ForkStarted says that the training process of a lease runs.
+// ForkStarted records that the training process of a lease runs.
 type ForkStarted struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Sweep   string                 `protobuf:"bytes,1,opt,name=sweep,proto3" json:"sweep,omitempty"`
 	Trial   int32                  `protobuf:"varint,2,opt,name=trial,proto3" json:"trial,omitempty"`
 	LeaseId uint64                 `protobuf:"varint,3,opt,name=lease_id,json=epoch,proto3" json:"lease_id,omitempty"`
-	// The step that its start checkpoint holds.
+	// The step of its start checkpoint.
 	FromStep      int64 `protobuf:"varint,4,opt,name=from_step,json=fromStep,proto3" json:"from_step,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3732,7 +3734,7 @@ func (x *ForkStarted) GetFromStep() int64 {
 	return 0
 }
 
-// ForkFailed says that a training process ended badly.
+// ForkFailed records the failure of a training process.
 type ForkFailed struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Sweep   string                 `protobuf:"bytes,1,opt,name=sweep,proto3" json:"sweep,omitempty"`
@@ -3741,20 +3743,21 @@ type ForkFailed struct {
 	Kind    FailureKind            `protobuf:"varint,4,opt,name=kind,proto3,enum=outbid.v1.FailureKind" json:"kind,omitempty"`
 	// One line for the user.
 	Detail string `protobuf:"bytes,5,opt,name=detail,proto3" json:"detail,omitempty"`
-	// The furthest step it had done; absent in ledgers of versions that did not say.
+	// Its last step; absent in ledgers of versions that did not record it.
 	Step *int64 `protobuf:"varint,6,opt,name=step,proto3,oneof" json:"step,omitempty"`
-	// Nodes lost under the trial since it last got further, this one included; 0 if none was.
+	// Nodes that were lost while the trial ran there, since its last progress, including this one; 0 if none was.
 	Losses int32 `protobuf:"varint,9,opt,name=losses,proto3" json:"losses,omitempty"`
-	// From here on it runs alone on a node, until it gets further.
+	// From now on it runs alone on a node, until it makes progress.
 	Suspected bool `protobuf:"varint,7,opt,name=suspected,proto3" json:"suspected,omitempty"`
-	// Key of the checkpoint that could not be read: nothing starts from it again, and this counts as no restart.
+	// Key of the checkpoint that could not be read: it is not used again, and the failure does not count as a restart.
 	Unreadable string `protobuf:"bytes,8,opt,name=unreadable,proto3" json:"unreadable,omitempty"`
-	// The node that it ran on, or was to run on; empty in ledgers of versions that did not say, and for clients.
+	// The node that it ran on, or should have run on; empty in ledgers of versions that did not record it, and for
+	// clients.
 	Node string `protobuf:"bytes,10,opt,name=node,proto3" json:"node,omitempty"`
 	// It does not count as a restart: the node is to blame, or another node has not been tried yet.
 	Excused bool `protobuf:"varint,11,opt,name=excused,proto3" json:"excused,omitempty"`
-	// The trial keeps off that node until then; absent for not at all. Where it could not be started there is no exception;
-	// after another failure the node is taken all the same if no other can run the trial.
+	// The trial avoids that node until then; absent for not at all. If it could not be started there, this has no
+	// exception; after other failures the node is used if no other can run the trial.
 	AvoidUntil    *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=avoid_until,json=avoidUntil,proto3" json:"avoid_until,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3980,11 +3983,11 @@ func (x *NodeChanged) GetReason() string {
 	return ""
 }
 
-// NodeFaulted keeps new trials off a node: all of them, or those of one sweep.
+// NodeFaulted prevents new trials on a node: all of them, or those of one sweep.
 type NodeFaulted struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Node  string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
-	// The fault as it is from here on. It takes the place of one of the same sweep and kind.
+	// The new fault. It replaces one of the same sweep and kind.
 	Fault         *NodeFault `protobuf:"bytes,2,opt,name=fault,proto3" json:"fault,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4038,7 +4041,7 @@ func (x *NodeFaulted) GetFault() *NodeFault {
 type NodeCleared struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Node  string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
-	// Which fault: its sweep, empty for that of all, and whether it is what the worker says of itself.
+	// The fault to clear: its sweep, empty for a fault for all, and whether the worker reported it.
 	Sweep         string `protobuf:"bytes,2,opt,name=sweep,proto3" json:"sweep,omitempty"`
 	Unfit         bool   `protobuf:"varint,3,opt,name=unfit,proto3" json:"unfit,omitempty"`
 	Reason        string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
@@ -4112,7 +4115,7 @@ func (x *NodeCleared) GetAfterStart() bool {
 	return false
 }
 
-// UplinkSeen records up to which sequence a node's messages were taken in, so that each counts once.
+// UplinkSeen records up to which sequence number a node's messages were processed, so that each counts once.
 type UplinkSeen struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
@@ -4328,7 +4331,7 @@ func (x *TrialAsked) GetClient() string {
 	return ""
 }
 
-// RoundBegun says that the policy takes its time over a round. It decides on what there is here, and events go on.
+// RoundBegun records that the policy starts a long round. It decides on the state at this point, while events continue.
 type RoundBegun struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Round         uint64                 `protobuf:"varint,1,opt,name=round,proto3" json:"round,omitempty"`
@@ -4373,7 +4376,7 @@ func (x *RoundBegun) GetRound() uint64 {
 	return 0
 }
 
-// RoundDecided explains one decision of the policy that granted or took something, or that changed the policy's state.
+// RoundDecided explains a decision of the policy that granted or revoked something, or changed the policy's state.
 type RoundDecided struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Round  uint64                 `protobuf:"varint,1,opt,name=round,proto3" json:"round,omitempty"`
@@ -4381,10 +4384,9 @@ type RoundDecided struct {
 	Reason string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	// The record of an auction, if the policy held one.
 	Auction *Auction `protobuf:"bytes,4,opt,name=auction,proto3" json:"auction,omitempty"`
-	// It was decided on what there was at the last RoundBegun, and not on what there is here. Of what no longer fitted, nothing
-	// is decided.
+	// It was decided on the state at the last RoundBegun, not at this point. Parts that no longer fit were dropped.
 	BegunBefore bool `protobuf:"varint,5,opt,name=begun_before,json=begunBefore,proto3" json:"begun_before,omitempty"`
-	// The prices of a policy that has some, where they are other than before.
+	// The prices of a policy that has some, if they changed.
 	Prices        *Prices `protobuf:"bytes,6,opt,name=prices,proto3" json:"prices,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4462,7 +4464,7 @@ func (x *RoundDecided) GetPrices() *Prices {
 	return nil
 }
 
-// SweepAnswered is what a policy with admission says to a sweep.
+// SweepAnswered is the decision of a policy with admission on a sweep.
 type SweepAnswered struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Sweep         string                 `protobuf:"bytes,1,opt,name=sweep,proto3" json:"sweep,omitempty"`
@@ -4515,17 +4517,18 @@ func (x *SweepAnswered) GetAdmission() *Admission {
 	return nil
 }
 
-// OrchestratorStarted is a new orchestrator's first word. From then on whoever led before cannot append any more.
+// OrchestratorStarted is the first event of a new leader. From then on the previous leader can no longer append.
 type OrchestratorStarted struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Term    uint64                 `protobuf:"varint,1,opt,name=term,proto3" json:"term,omitempty"`
 	Version string                 `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`
-	// The policy that decides from here on; absent in ledgers of servers that did not write it down.
+	// The policy from here on; absent in ledgers of servers that did not record it.
 	Policy *PolicySettings `protobuf:"bytes,3,opt,name=policy,proto3" json:"policy,omitempty"`
-	// The format of what follows: a version that knows only lower ones must not read on. 0 in ledgers of versions that did
-	// not write it down.
+	// The format of the following events: a version that knows only lower ones must not read on. 0 in ledgers of versions
+	// that did not record it.
 	Format uint32 `protobuf:"varint,4,opt,name=format,proto3" json:"format,omitempty"`
-	// What tuners in processes of their own answer is in the ledger from here on. What they were told before was answered at once.
+	// From here on the ledger has the answers of tuners in separate processes. Earlier questions were answered
+	// immediately.
 	AnswersRecorded bool `protobuf:"varint,5,opt,name=answers_recorded,json=answersRecorded,proto3" json:"answers_recorded,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
@@ -4596,12 +4599,12 @@ func (x *OrchestratorStarted) GetAnswersRecorded() bool {
 	return false
 }
 
-// PolicySettings is what a policy was made from, so that it can be made again.
+// PolicySettings is the configuration of a policy, from which it can be recreated.
 type PolicySettings struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The policy's name in the registry.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// Every option that it has, those left at their defaults too: a later version may have others.
+	// All of its options, including defaults: a later version may have others.
 	Options       map[string]string `protobuf:"bytes,2,rep,name=options,proto3" json:"options,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4651,25 +4654,25 @@ func (x *PolicySettings) GetOptions() map[string]string {
 	return nil
 }
 
-// Report is what training code said at a step.
+// Report is a report of training code at a step.
 type Report struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Counts per fork from 1; for a report that arrives twice.
+	// Counts per fork from 1, to detect repeated reports.
 	Seq uint64 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
 	// Steps done.
 	Step    int64                  `protobuf:"varint,2,opt,name=step,proto3" json:"step,omitempty"`
 	Metrics map[string]float64     `protobuf:"bytes,3,rep,name=metrics,proto3" json:"metrics,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"fixed64,2,opt,name=value"`
 	Time    *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=time,proto3" json:"time,omitempty"`
-	// Seconds of training since the fork started, waiting excluded.
+	// Seconds of training since the fork started, without waiting.
 	TrainSeconds float64 `protobuf:"fixed64,5,opt,name=train_seconds,json=trainSeconds,proto3" json:"train_seconds,omitempty"`
-	// The lease that it was said under, 0 if that was not kept. A trial that was started again from an earlier step says
-	// the steps after it again, under a later lease.
+	// The lease of the reporting fork, 0 if it was not recorded. A trial that restarts from an earlier step repeats the
+	// later steps under a later lease.
 	LeaseId uint64 `protobuf:"varint,6,opt,name=lease_id,json=epoch,proto3" json:"lease_id,omitempty"`
-	// Where several forks train the trial: steps done by the one that says it. step is then the trial's: where they began, and
-	// what all of them have done since. 0 otherwise.
+	// If several forks train the trial: the steps of the reporting fork. step is then the trial's: that of their start,
+	// plus the steps of all of them since then. Otherwise 0.
 	ForkStep int64 `protobuf:"varint,7,opt,name=fork_step,json=forkStep,proto3" json:"fork_step,omitempty"`
-	// What the training code notes of the trial beside its metrics: values as JSON by name. Each stays with the trial until it is
-	// noted anew. A report with attributes and no metrics says nothing else.
+	// Values that the training code notes besides metrics, as JSON by name. Each stays with the trial until it is
+	// replaced. A report with attributes and no metrics has no other content.
 	Attributes    map[string]string `protobuf:"bytes,8,rep,name=attributes,proto3" json:"attributes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4764,7 +4767,7 @@ func (x *Report) GetAttributes() map[string]string {
 // Checkpoint is one saved state of a trial.
 type Checkpoint struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Key in the object store; everything under it with a trailing slash belongs to it.
+	// Key in the object store; everything below it after a slash belongs to it.
 	Key   string `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
 	Step  int64  `protobuf:"varint,2,opt,name=step,proto3" json:"step,omitempty"`
 	Bytes int64  `protobuf:"varint,3,opt,name=bytes,proto3" json:"bytes,omitempty"`
@@ -4773,13 +4776,13 @@ type Checkpoint struct {
 	Time   *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=time,proto3" json:"time,omitempty"`
 	// The trial's metric when it was saved; absent before the first report.
 	Metric *float64 `protobuf:"fixed64,6,opt,name=metric,proto3,oneof" json:"metric,omitempty"`
-	// It was found damaged or missing: nothing starts from it any more.
+	// It was found damaged or missing: no trial starts from it any more.
 	Unreadable bool `protobuf:"varint,7,opt,name=unreadable,proto3" json:"unreadable,omitempty"`
-	// The lease that it was saved under; 0 if that was not kept.
+	// The lease under which it was saved; 0 if it was not recorded.
 	LeaseId uint64 `protobuf:"varint,8,opt,name=lease_id,json=epoch,proto3" json:"lease_id,omitempty"`
-	// What an outer optimizer left beside it, under its key and ".outer"; absent for nothing.
+	// State of an outer optimizer, under its key and ".outer"; absent for none.
 	Outer *OuterState `protobuf:"bytes,9,opt,name=outer,proto3" json:"outer,omitempty"`
-	// CRC-64/NVME of the file in hex, by which damage is noticed at a tenth of what SHA-256 takes; empty if it was not kept.
+	// CRC-64/NVME of the file in hex, which detects damage in a tenth of SHA-256's time; empty if it was not recorded.
 	Crc64Nvme     string `protobuf:"bytes,10,opt,name=crc64nvme,proto3" json:"crc64nvme,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4885,7 +4888,7 @@ func (x *Checkpoint) GetCrc64Nvme() string {
 	return ""
 }
 
-// Soup is an average of checkpoints of a sweep's trials that somebody chose, one file of safetensors.
+// Soup is an average of selected checkpoints of a sweep's trials, one safetensors file.
 type Soup struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Counts the soups of a sweep, from 1.
@@ -4897,7 +4900,7 @@ type Soup struct {
 	Sha256 string                 `protobuf:"bytes,4,opt,name=sha256,proto3" json:"sha256,omitempty"`
 	Time   *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=time,proto3" json:"time,omitempty"`
 	Actor  string                 `protobuf:"bytes,6,opt,name=actor,proto3" json:"actor,omitempty"`
-	// What it was found to be worth on data held out, in the sweep's metric; absent where nobody asked.
+	// Its evaluation on held-out data, in the sweep's metric; absent if it was not evaluated.
 	Metric *float64 `protobuf:"fixed64,7,opt,name=metric,proto3,oneof" json:"metric,omitempty"`
 	// The trials that were tried, the best first.
 	Parts         []*SoupPart `protobuf:"bytes,8,rep,name=parts,proto3" json:"parts,omitempty"`
@@ -4991,13 +4994,13 @@ func (x *Soup) GetParts() []*SoupPart {
 	return nil
 }
 
-// SoupPart is a trial that might have joined a soup.
+// SoupPart is a trial that was tried for a soup.
 type SoupPart struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Trial int32                  `protobuf:"varint,1,opt,name=trial,proto3" json:"trial,omitempty"`
 	// The trial's own best value.
 	Metric float64 `protobuf:"fixed64,2,opt,name=metric,proto3" json:"metric,omitempty"`
-	// What the mean with it was found to be worth; absent where that was not asked.
+	// The evaluation of the mean with it; absent if it was not evaluated.
 	Soup *float64 `protobuf:"fixed64,3,opt,name=soup,proto3,oneof" json:"soup,omitempty"`
 	// It is part of the soup.
 	Kept bool `protobuf:"varint,4,opt,name=kept,proto3" json:"kept,omitempty"`
@@ -5078,7 +5081,7 @@ type OuterState struct {
 	Bytes int64                  `protobuf:"varint,1,opt,name=bytes,proto3" json:"bytes,omitempty"`
 	// SHA-256 of the file in hex.
 	Sha256 string `protobuf:"bytes,2,opt,name=sha256,proto3" json:"sha256,omitempty"`
-	// CRC-64/NVME of the file in hex; empty if it was not kept.
+	// CRC-64/NVME of the file in hex; empty if it was not recorded.
 	Crc64Nvme     string `protobuf:"bytes,3,opt,name=crc64nvme,proto3" json:"crc64nvme,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

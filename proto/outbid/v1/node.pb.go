@@ -4,7 +4,7 @@
 // 	protoc        v5.29.0
 // source: outbid/v1/node.proto
 
-// Nodes, devices and what workers and the orchestrator say to each other over NATS.
+// Nodes and their devices.
 
 package outbidv1
 
@@ -40,14 +40,15 @@ type NodeInfo struct {
 	// Links between devices that are faster than the machine's bus.
 	Links []*DeviceLink `protobuf:"bytes,9,rep,name=links,proto3" json:"links,omitempty"`
 	Pid   int32         `protobuf:"varint,10,opt,name=pid,proto3" json:"pid,omitempty"`
-	// What its worker found that does not keep it from running trials, such as limits that cannot be enforced there.
+	// Problems that its worker found but that do not prevent trials, such as limits that cannot be enforced there.
 	Warnings []string `protobuf:"bytes,12,rep,name=warnings,proto3" json:"warnings,omitempty"`
-	// Set by the orchestrator once the node proved that it holds the cluster key: it may be sent functions of users.
+	// Set by the server once the node has proved that it joined: it may get functions of users.
 	Trusted bool `protobuf:"varint,11,opt,name=trusted,proto3" json:"trusted,omitempty"`
-	// Public key (X25519) that secrets are sealed with for this boot of the worker; empty for a worker that cannot open any.
+	// Public key (X25519) for sealing secrets for this boot of the worker; empty for a worker that cannot open them.
 	SealKey []byte `protobuf:"bytes,70,opt,name=seal_key,json=sealKey,proto3" json:"seal_key,omitempty"`
-	// Boot of the worker before it in its directory if that was killed by something that its trials cannot have done: they ran as other
-	// users, it has not crashed, and the kernel has neither restarted nor killed anything for want of memory. Empty where that is not known.
+	// The previous boot of the worker in its directory, if it was killed by something that its trials cannot have done:
+	// they ran as other users, it did not crash, and the kernel neither rebooted nor killed a process because memory ran
+	// out. Empty if that is unknown.
 	Killed        string `protobuf:"bytes,71,opt,name=killed,proto3" json:"killed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -181,28 +182,28 @@ func (x *NodeInfo) GetKilled() string {
 	return ""
 }
 
-// NodeFault is why new trials keep off a node.
+// NodeFault is why new trials are not placed on a node.
 type NodeFault struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Trials of this sweep alone keep off; empty for all.
+	// The sweep whose trials are not placed there; empty for all sweeps.
 	Sweep string `protobuf:"bytes,1,opt,name=sweep,proto3" json:"sweep,omitempty"`
 	// In one line.
 	Reason string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
 	Since  *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=since,proto3" json:"since,omitempty"`
-	// Until then; the next trial that starts there ends the fault, or the time is doubled. Absent for one that its worker
-	// reports itself: that lasts until it reports otherwise.
+	// When the fault ends; then the next trial that starts there clears it, or the time is doubled. Absent for a fault
+	// that its worker reports: it lasts until the worker's next report.
 	Until *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=until,proto3" json:"until,omitempty"`
-	// How often trials were kept off in a row.
+	// How often in a row the node had this fault.
 	Times int32 `protobuf:"varint,5,opt,name=times,proto3" json:"times,omitempty"`
-	// It happened so often that the node is tried again only once the checks of its worker have passed, too.
+	// It happened so often that the node is retried only after its worker's checks also pass.
 	Cordoned bool `protobuf:"varint,6,opt,name=cordoned,proto3" json:"cordoned,omitempty"`
 	// Trials that failed there, as "digits-1/17"; the first few.
 	Trials []string `protobuf:"bytes,7,rep,name=trials,proto3" json:"trials,omitempty"`
-	// The worker reports it itself, such as a full disk.
+	// The worker reports the fault itself, such as a full disk.
 	Unfit bool `protobuf:"varint,8,opt,name=unfit,proto3" json:"unfit,omitempty"`
-	// It may be the sweep's own mistake, such as a program that is missing.
+	// It may be the sweep's own mistake, such as a missing program.
 	Ambiguous bool `protobuf:"varint,9,opt,name=ambiguous,proto3" json:"ambiguous,omitempty"`
-	// Trials start there and fail, and get further on other nodes.
+	// Trials start there and fail, but make progress on other nodes.
 	AfterStart    bool `protobuf:"varint,10,opt,name=after_start,json=afterStart,proto3" json:"after_start,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -314,7 +315,7 @@ type Device struct {
 	Index int32                  `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
 	// Type in lower case, such as "v100", "h200", "cpu".
 	Type string `protobuf:"bytes,2,opt,name=type,proto3" json:"type,omitempty"`
-	// As the driver names it.
+	// The driver's name for it.
 	Name        string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
 	MemoryBytes int64  `protobuf:"varint,4,opt,name=memory_bytes,json=memoryBytes,proto3" json:"memory_bytes,omitempty"`
 	Uuid        string `protobuf:"bytes,5,opt,name=uuid,proto3" json:"uuid,omitempty"`
@@ -324,7 +325,7 @@ type Device struct {
 	Numa int32 `protobuf:"varint,7,opt,name=numa,proto3" json:"numa,omitempty"`
 	// Relative speed of a declared device, for tests and demonstrations; 0 means full.
 	Speed float64 `protobuf:"fixed64,8,opt,name=speed,proto3" json:"speed,omitempty"`
-	// The highest generation of PCIe that it and its machine speak; 0 if unknown.
+	// The highest PCIe generation that it and its machine support; 0 if unknown.
 	PcieGeneration int32 `protobuf:"varint,9,opt,name=pcie_generation,json=pcieGeneration,proto3" json:"pcie_generation,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache

@@ -4,7 +4,7 @@
 // 	protoc        v5.29.0
 // source: outbid/v1/plugin.proto
 
-// The boundaries for tuners and agents that live outside the binary, served by hashicorp/go-plugin plugins.
+// The protocols of tuners and bidders outside the binary, which are hashicorp/go-plugin plugins.
 
 package outbidv1
 
@@ -93,7 +93,7 @@ type ConfigureResponse struct {
 	Name    string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	Version string                 `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`
 	Outlook *Outlook               `protobuf:"bytes,3,opt,name=outlook,proto3" json:"outlook,omitempty"`
-	// The plugin answers each event of a HandleRequest by itself if it is asked to.
+	// The plugin can answer each event of a HandleRequest separately.
 	Each          bool `protobuf:"varint,4,opt,name=each,proto3" json:"each,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -161,7 +161,8 @@ func (x *ConfigureResponse) GetEach() bool {
 type HandleRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Events []*TunerEvent          `protobuf:"bytes,1,rep,name=events,proto3" json:"events,omitempty"`
-	// Answer each event by itself, as if it came alone. An event of a trial that an earlier answer ended is answered with nothing, unheard.
+	// Answer each event separately, as if it arrived alone. An event of a trial that an earlier answer ended is ignored
+	// and gets an empty answer.
 	Each          bool `protobuf:"varint,2,opt,name=each,proto3" json:"each,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -215,13 +216,13 @@ func (x *HandleRequest) GetEach() bool {
 type HandleResponse struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Actions []*TunerAction         `protobuf:"bytes,1,rep,name=actions,proto3" json:"actions,omitempty"`
-	// Nothing to run until some trial reports.
+	// Nothing to run until a trial reports.
 	Waiting bool `protobuf:"varint,2,opt,name=waiting,proto3" json:"waiting,omitempty"`
-	// Never another trial unless extended.
+	// No further trials unless the sweep is extended.
 	Exhausted bool `protobuf:"varint,3,opt,name=exhausted,proto3" json:"exhausted,omitempty"`
 	// Set if it changed.
 	Outlook *Outlook `protobuf:"bytes,4,opt,name=outlook,proto3" json:"outlook,omitempty"`
-	// The answers to the events one by one, if they were asked for; nothing else is set then.
+	// The separate answers to the events, if requested; nothing else is set then.
 	Each          []*HandleResponse `protobuf:"bytes,5,rep,name=each,proto3" json:"each,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -374,7 +375,7 @@ func (x *SnapshotResponse) GetSnapshot() []byte {
 	return nil
 }
 
-// TunerEvent is something a tuner should know.
+// TunerEvent is an event for a tuner.
 type TunerEvent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Kind:
@@ -476,7 +477,7 @@ type isTunerEvent_Kind interface {
 }
 
 type TunerEvent_Ask struct {
-	// Up to this many trials can be run: create or promote.
+	// Up to this many trials can run: create or promote.
 	Ask int32 `protobuf:"varint,1,opt,name=ask,proto3,oneof"`
 }
 
@@ -510,7 +511,7 @@ func (*TunerEvent_Exited) isTunerEvent_Kind() {}
 
 func (*TunerEvent_Extended) isTunerEvent_Kind() {}
 
-// TunerReport is a report as a tuner sees it.
+// TunerReport is a report for a tuner.
 type TunerReport struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Trial int32                  `protobuf:"varint,1,opt,name=trial,proto3" json:"trial,omitempty"`
@@ -587,7 +588,7 @@ type TunerExit struct {
 	Step  int64                  `protobuf:"varint,2,opt,name=step,proto3" json:"step,omitempty"`
 	// FAILED if it failed for good; otherwise it ended by itself.
 	State TrialState `protobuf:"varint,3,opt,name=state,proto3,enum=outbid.v1.TrialState" json:"state,omitempty"`
-	// The sweep's metric in its newest report; NaN if there is none.
+	// The sweep's metric in its newest report; NaN without one.
 	Metric float64 `protobuf:"fixed64,4,opt,name=metric,proto3" json:"metric,omitempty"`
 	// All values of its newest report.
 	Metrics       map[string]float64 `protobuf:"bytes,5,rep,name=metrics,proto3" json:"metrics,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"fixed64,2,opt,name=value"`
@@ -660,7 +661,7 @@ func (x *TunerExit) GetMetrics() map[string]float64 {
 	return nil
 }
 
-// TunerAction is something a tuner wants.
+// TunerAction is an action of a tuner.
 type TunerAction struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Kind:
@@ -671,7 +672,7 @@ type TunerAction struct {
 	//	*TunerAction_End
 	//	*TunerAction_Clone
 	Kind isTunerAction_Kind `protobuf_oneof:"kind"`
-	// Why, for people.
+	// Why, for users.
 	Reason        string `protobuf:"bytes,10,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -800,7 +801,7 @@ func (*TunerAction_End) isTunerAction_Kind() {}
 
 func (*TunerAction_Clone) isTunerAction_Kind() {}
 
-// TunerCreate starts the next trial; its number is the number of creates before it.
+// TunerCreate starts the next trial; its number is the number of earlier creates.
 type TunerCreate struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The configuration as canonical JSON: keys sorted, integers without and floats with a decimal point or exponent.
@@ -870,7 +871,7 @@ func (x *TunerCreate) GetSeed() uint64 {
 	return 0
 }
 
-// TunerTrain lets a trial go on until a later step.
+// TunerTrain lets a trial continue until a later step.
 type TunerTrain struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Trial         int32                  `protobuf:"varint,1,opt,name=trial,proto3" json:"trial,omitempty"`
@@ -923,7 +924,7 @@ func (x *TunerTrain) GetUntilStep() int64 {
 	return 0
 }
 
-// TunerPause takes a trial off its devices, to be resumed by a TunerTrain.
+// TunerPause takes a trial off its devices until a TunerTrain.
 type TunerPause struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Trial         int32                  `protobuf:"varint,1,opt,name=trial,proto3" json:"trial,omitempty"`
@@ -1140,7 +1141,7 @@ func (x *HandshakeRequest) GetProtocol() int32 {
 // HandshakeResponse is the response of Handshake.
 type HandshakeResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Version of the protocol that the agent speaks: 1.
+	// Version of the bidder's protocol: 1.
 	Protocol      int32  `protobuf:"varint,1,opt,name=protocol,proto3" json:"protocol,omitempty"`
 	Name          string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	Version       string `protobuf:"bytes,3,opt,name=version,proto3" json:"version,omitempty"`
@@ -1204,7 +1205,7 @@ type BidRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Number of the round.
 	Round uint64 `protobuf:"varint,1,opt,name=round,proto3" json:"round,omitempty"`
-	// What is free.
+	// The free devices.
 	Lots []*OfferedLot `protobuf:"bytes,2,rep,name=lots,proto3" json:"lots,omitempty"`
 	// Every device that is up, by type.
 	Cluster       []*Stock    `protobuf:"bytes,3,rep,name=cluster,proto3" json:"cluster,omitempty"`
@@ -1320,11 +1321,11 @@ func (x *BidResponse) GetTables() []*BidTable {
 type OfferedLot struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Node  string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
-	// Empty is one rack for all that did not say.
+	// Apps on nodes without a rack name share the empty rack.
 	Rack string `protobuf:"bytes,2,opt,name=rack,proto3" json:"rack,omitempty"`
 	Type string `protobuf:"bytes,3,opt,name=type,proto3" json:"type,omitempty"`
 	Free int32  `protobuf:"varint,4,opt,name=free,proto3" json:"free,omitempty"`
-	// Of these, how many in each slot (behind one fast link) of the machine that has any.
+	// The number of these in each slot (with one fast link) of the machine that has any.
 	Slots         []int32 `protobuf:"varint,5,rep,packed,name=slots,proto3" json:"slots,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1400,7 +1401,7 @@ type Stock struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Type    string                 `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
 	Devices int32                  `protobuf:"varint,2,opt,name=devices,proto3" json:"devices,omitempty"`
-	// Nodes that they are on; 0 if nobody says, then each is on one of its own.
+	// Number of their nodes; 0 if unknown, then each is on a separate one.
 	Machines      int32 `protobuf:"varint,3,opt,name=machines,proto3" json:"machines,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1457,13 +1458,13 @@ func (x *Stock) GetMachines() int32 {
 	return 0
 }
 
-// AppState is one app as it stands.
+// AppState is the current state of an app.
 type AppState struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Sweep string                 `protobuf:"bytes,1,opt,name=sweep,proto3" json:"sweep,omitempty"`
 	// The kind of its tuner, as in the spec.
 	Tuner string `protobuf:"bytes,2,opt,name=tuner,proto3" json:"tuner,omitempty"`
-	// Relative to other apps; 1 is usual.
+	// Relative to other apps; 1 is normal.
 	Weight float64 `protobuf:"fixed64,3,opt,name=weight,proto3" json:"weight,omitempty"`
 	// Seconds since the app was submitted.
 	ElapsedSeconds float64 `protobuf:"fixed64,4,opt,name=elapsed_seconds,json=elapsedSeconds,proto3" json:"elapsed_seconds,omitempty"`
@@ -1471,9 +1472,9 @@ type AppState struct {
 	MeanApps float64 `protobuf:"fixed64,5,opt,name=mean_apps,json=meanApps,proto3" json:"mean_apps,omitempty"`
 	// Free devices of each lot that the app may use; empty if it may use all.
 	Free []int32 `protobuf:"varint,6,rep,packed,name=free,proto3" json:"free,omitempty"`
-	// Jobs that hold devices or want some.
+	// Jobs that hold or want devices.
 	Jobs []*AppJob `protobuf:"bytes,7,rep,name=jobs,proto3" json:"jobs,omitempty"`
-	// Demand of the jobs that are still to come, and the speeds of their model by index in speeds; -1 for unknown.
+	// Demand of future jobs, and the speeds of their model as an index in speeds; -1 for unknown.
 	MinDevices  int32    `protobuf:"varint,8,opt,name=min_devices,json=minDevices,proto3" json:"min_devices,omitempty"`
 	MaxDevices  int32    `protobuf:"varint,9,opt,name=max_devices,json=maxDevices,proto3" json:"max_devices,omitempty"`
 	Spread      bool     `protobuf:"varint,10,opt,name=spread,proto3" json:"spread,omitempty"`
@@ -1482,17 +1483,17 @@ type AppState struct {
 	SpeedsIndex int32    `protobuf:"varint,13,opt,name=speeds_index,json=speedsIndex,proto3" json:"speeds_index,omitempty"`
 	// Steps of a job trained to its end; 0 if unknown.
 	TotalSteps float64 `protobuf:"fixed64,14,opt,name=total_steps,json=totalSteps,proto3" json:"total_steps,omitempty"`
-	// Steps of all jobs, repeated ones counted once, and the jobs that have ended.
+	// Steps of all jobs, with repeated steps counted once, and the jobs that have ended.
 	StepsDone float64  `protobuf:"fixed64,15,opt,name=steps_done,json=stepsDone,proto3" json:"steps_done,omitempty"`
 	Finished  int32    `protobuf:"varint,16,opt,name=finished,proto3" json:"finished,omitempty"`
 	Outlook   *Outlook `protobuf:"bytes,17,opt,name=outlook,proto3" json:"outlook,omitempty"`
 	// Speeds that the jobs refer to by index.
 	Speeds []*SpeedTable `protobuf:"bytes,18,rep,name=speeds,proto3" json:"speeds,omitempty"`
-	// What the sweep says to its agent: agent.settings of its spec.
+	// The sweep's settings for its bidder: agent.settings of its spec.
 	Settings *structpb.Struct `protobuf:"bytes,19,opt,name=settings,proto3" json:"settings,omitempty"`
-	// What the server's own agent would bid: rho, the time alone and rows to start from.
+	// The bid of the built-in bidder: rho, the time alone, and rows to start from.
 	Own *BidTable `protobuf:"bytes,20,opt,name=own,proto3" json:"own,omitempty"`
-	// How many forks may train each of its jobs at once, and below how many it is not forked: those that are still to come too.
+	// How many forks may train each of its jobs at once, and the minimum for forking; also for future jobs.
 	Forks         int32 `protobuf:"varint,21,opt,name=forks,proto3" json:"forks,omitempty"`
 	LeastForks    int32 `protobuf:"varint,22,opt,name=least_forks,json=leastForks,proto3" json:"least_forks,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1683,15 +1684,15 @@ func (x *AppState) GetLeastForks() int32 {
 	return 0
 }
 
-// AppJob is one trial that holds devices or wants some. Steps are counted from the trial's start.
+// AppJob is a trial that holds or wants devices. Steps are counted from the trial's start.
 type AppJob struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Trial int32                  `protobuf:"varint,1,opt,name=trial,proto3" json:"trial,omitempty"`
 	Done  float64                `protobuf:"fixed64,2,opt,name=done,proto3" json:"done,omitempty"`
-	// How far it is to go now, and if it is trained to its end; 0 if unknown.
+	// Its current target, and its final one; 0 if unknown.
 	Until float64 `protobuf:"fixed64,3,opt,name=until,proto3" json:"until,omitempty"`
 	Total float64 `protobuf:"fixed64,4,opt,name=total,proto3" json:"total,omitempty"`
-	// The step by which it ends, in nine cases of ten at least, where its learning curve is looked at; 0 without one.
+	// If its learning curve is evaluated: the step by which it ends with a probability of at least 0.9; otherwise 0.
 	Forecast   float64  `protobuf:"fixed64,5,opt,name=forecast,proto3" json:"forecast,omitempty"`
 	MinDevices int32    `protobuf:"varint,6,opt,name=min_devices,json=minDevices,proto3" json:"min_devices,omitempty"`
 	MaxDevices int32    `protobuf:"varint,7,opt,name=max_devices,json=maxDevices,proto3" json:"max_devices,omitempty"`
@@ -1700,14 +1701,14 @@ type AppJob struct {
 	Exclude    []string `protobuf:"bytes,10,rep,name=exclude,proto3" json:"exclude,omitempty"`
 	// Index in the app's speeds; -1 for unknown.
 	SpeedsIndex int32 `protobuf:"varint,11,opt,name=speeds_index,json=speedsIndex,proto3" json:"speeds_index,omitempty"`
-	// What it keeps whatever the round brings.
+	// What it keeps regardless of the round.
 	Held *Holding `protobuf:"bytes,12,opt,name=held,proto3" json:"held,omitempty"`
-	// What it holds on a lease that is up, and that is on offer.
+	// What it holds on an expired lease, which is on offer.
 	Lost *Holding `protobuf:"bytes,13,opt,name=lost,proto3" json:"lost,omitempty"`
 	// Its lease was revoked and it is saving.
 	Leaving bool `protobuf:"varint,14,opt,name=leaving,proto3" json:"leaving,omitempty"`
-	// How many processes may train it at once, each with a gang on a machine of its own, so that their rates add up; 1 or less for one
-	// alone, as also with fewer than least_forks.
+	// How many processes may train it at once, each with a gang on a separate machine, so that their rates add up; 1 or
+	// less for only one, which also applies to fewer than least_forks.
 	Forks         int32 `protobuf:"varint,15,opt,name=forks,proto3" json:"forks,omitempty"`
 	LeastForks    int32 `protobuf:"varint,16,opt,name=least_forks,json=leastForks,proto3" json:"least_forks,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1856,7 +1857,7 @@ func (x *AppJob) GetLeastForks() int32 {
 	return 0
 }
 
-// Holding is a gang as it is held.
+// Holding is a gang that is held.
 type Holding struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Type     string                 `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
@@ -1926,13 +1927,13 @@ func (x *Holding) GetRate() float64 {
 	return 0
 }
 
-// SpeedTable is what is known of how fast a model trains.
+// SpeedTable has the known training speeds of a model.
 type SpeedTable struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Measured []*MeasuredSpeed       `protobuf:"bytes,1,rep,name=measured,proto3" json:"measured,omitempty"`
-	// By how much iterations take longer in one slot, in one machine, in one rack and across racks; 0 for the usual.
+	// The slowdown of iterations within one slot, one machine, one rack and across racks; 0 for the default.
 	Slowdown []float64 `protobuf:"fixed64,2,rep,packed,name=slowdown,proto3" json:"slowdown,omitempty"`
-	// How fast devices of each type are relative to others, as far as that is guessed, for those that were not measured.
+	// Estimated relative speeds of device types that were not measured.
 	Estimated     map[string]float64 `protobuf:"bytes,3,rep,name=estimated,proto3" json:"estimated,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"fixed64,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1992,12 +1993,12 @@ func (x *SpeedTable) GetEstimated() map[string]float64 {
 // MeasuredSpeed is one measurement.
 type MeasuredSpeed struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Type of the devices; empty for every type that is not named.
+	// Type of the devices; empty for every type without an entry.
 	Type    string `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
 	Devices int32  `protobuf:"varint,2,opt,name=devices,proto3" json:"devices,omitempty"`
 	// 0 one slot, 1 one machine, 2 one rack, 3 across racks.
 	Spread int32 `protobuf:"varint,3,opt,name=spread,proto3" json:"spread,omitempty"`
-	// Steps per second of the whole gang; 0 says that it does not run there.
+	// Steps per second of the whole gang; 0 means that it does not run there.
 	Rate          float64 `protobuf:"fixed64,4,opt,name=rate,proto3" json:"rate,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2070,7 +2071,7 @@ type BidTable struct {
 	IdealSeconds float64 `protobuf:"fixed64,2,opt,name=ideal_seconds,json=idealSeconds,proto3" json:"ideal_seconds,omitempty"`
 	// At most 64 are read.
 	Rows []*Bid `protobuf:"bytes,3,rep,name=rows,proto3" json:"rows,omitempty"`
-	// Why there is no bid; then the rest is not read.
+	// Why there is no bid; then the other fields are ignored.
 	Refused       string `protobuf:"bytes,4,opt,name=refused,proto3" json:"refused,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

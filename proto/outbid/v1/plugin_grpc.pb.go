@@ -4,7 +4,7 @@
 // - protoc             v5.29.0
 // source: outbid/v1/plugin.proto
 
-// The boundaries for tuners and agents that live outside the binary, served by hashicorp/go-plugin plugins.
+// The protocols of tuners and bidders outside the binary, which are hashicorp/go-plugin plugins.
 
 package outbidv1
 
@@ -32,11 +32,11 @@ const (
 //
 // TunerService is one tuner instance of one sweep.
 type TunerServiceClient interface {
-	// Configure starts a tuner afresh or from a snapshot.
+	// Configure starts a tuner from the beginning or from a snapshot.
 	Configure(ctx context.Context, in *ConfigureRequest, opts ...grpc.CallOption) (*ConfigureResponse, error)
-	// Handle takes in events in order and returns the actions each caused.
+	// Handle processes events in order and returns the resulting actions.
 	Handle(ctx context.Context, in *HandleRequest, opts ...grpc.CallOption) (*HandleResponse, error)
-	// Snapshot returns the tuner's state, random state included.
+	// Snapshot returns the tuner's state, including its random state.
 	Snapshot(ctx context.Context, in *SnapshotRequest, opts ...grpc.CallOption) (*SnapshotResponse, error)
 }
 
@@ -84,11 +84,11 @@ func (c *tunerServiceClient) Snapshot(ctx context.Context, in *SnapshotRequest, 
 //
 // TunerService is one tuner instance of one sweep.
 type TunerServiceServer interface {
-	// Configure starts a tuner afresh or from a snapshot.
+	// Configure starts a tuner from the beginning or from a snapshot.
 	Configure(context.Context, *ConfigureRequest) (*ConfigureResponse, error)
-	// Handle takes in events in order and returns the actions each caused.
+	// Handle processes events in order and returns the resulting actions.
 	Handle(context.Context, *HandleRequest) (*HandleResponse, error)
-	// Snapshot returns the tuner's state, random state included.
+	// Snapshot returns the tuner's state, including its random state.
 	Snapshot(context.Context, *SnapshotRequest) (*SnapshotResponse, error)
 	mustEmbedUnimplementedTunerServiceServer()
 }
@@ -221,7 +221,7 @@ const (
 type AgentServiceClient interface {
 	// Handshake is the first call.
 	Handshake(ctx context.Context, in *HandshakeRequest, opts ...grpc.CallOption) (*HandshakeResponse, error)
-	// Bid is called once a round, with every app that the agent speaks for.
+	// Bid is called once per round, with all apps of the bidder.
 	Bid(ctx context.Context, in *BidRequest, opts ...grpc.CallOption) (*BidResponse, error)
 }
 
@@ -261,7 +261,7 @@ func (c *agentServiceClient) Bid(ctx context.Context, in *BidRequest, opts ...gr
 type AgentServiceServer interface {
 	// Handshake is the first call.
 	Handshake(context.Context, *HandshakeRequest) (*HandshakeResponse, error)
-	// Bid is called once a round, with every app that the agent speaks for.
+	// Bid is called once per round, with all apps of the bidder.
 	Bid(context.Context, *BidRequest) (*BidResponse, error)
 	mustEmbedUnimplementedAgentServiceServer()
 }

@@ -4,7 +4,7 @@
 // 	protoc        v5.29.0
 // source: outbid/v1/service.proto
 
-// The service that people and their tools talk to, by gRPC or by REST/JSON (service.http.yaml names the paths).
+// The service for users and their tools, by gRPC or by REST/JSON (service.http.yaml has the paths).
 
 package outbidv1
 
@@ -26,14 +26,14 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// SweepCommand is what ControlSweep can do.
+// SweepCommand is a command of ControlSweep.
 type SweepCommand int32
 
 const (
 	SweepCommand_SWEEP_COMMAND_UNSPECIFIED SweepCommand = 0
 	// Save and free every device.
 	SweepCommand_SWEEP_COMMAND_PAUSE SweepCommand = 1
-	// Go on: a paused sweep, or one that was stopped, with the trials that the stop cancelled.
+	// Continue a paused sweep, or one that was stopped, with the trials that the stop cancelled.
 	SweepCommand_SWEEP_COMMAND_RESUME SweepCommand = 2
 	// Save and end every trial; the sweep can be resumed or extended later.
 	SweepCommand_SWEEP_COMMAND_STOP SweepCommand = 3
@@ -155,7 +155,7 @@ func (x *Secret) GetSetBy() string {
 // SetSecretRequest is the request of SetSecret.
 type SetSecretRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The tenant whose sweeps may use it; the caller's if "".
+	// The tenant whose sweeps may use it; "" for the caller's.
 	Tenant string `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	// A letter or _, then up to 63 letters, digits, _ and -.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
@@ -264,7 +264,7 @@ func (x *SetSecretResponse) GetSecret() *Secret {
 // ListSecretsRequest is the request of ListSecrets.
 type ListSecretsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The caller's if "".
+	// "" for the caller's.
 	Tenant        string `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -356,7 +356,7 @@ func (x *ListSecretsResponse) GetSecrets() []*Secret {
 // DeleteSecretRequest is the request of DeleteSecret.
 type DeleteSecretRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The caller's if "".
+	// "" for the caller's.
 	Tenant        string `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	Name          string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -444,7 +444,7 @@ func (*DeleteSecretResponse) Descriptor() ([]byte, []int) {
 	return file_outbid_v1_service_proto_rawDescGZIP(), []int{6}
 }
 
-// GetPricesRequest asks for prices.
+// GetPricesRequest is the request of GetPrices.
 type GetPricesRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -481,12 +481,12 @@ func (*GetPricesRequest) Descriptor() ([]byte, []int) {
 	return file_outbid_v1_service_proto_rawDescGZIP(), []int{7}
 }
 
-// GetPricesResponse are prices.
+// GetPricesResponse is the response of GetPrices.
 type GetPricesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The policy that decides.
+	// The active policy.
 	Policy string `protobuf:"bytes,1,opt,name=policy,proto3" json:"policy,omitempty"`
-	// Absent as long as the policy has made none, and under policies without.
+	// Absent before the policy has set any, and under policies without prices.
 	Prices        *Prices `protobuf:"bytes,2,opt,name=prices,proto3" json:"prices,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -536,7 +536,7 @@ func (x *GetPricesResponse) GetPrices() *Prices {
 	return nil
 }
 
-// Sweep is a sweep as it stands.
+// Sweep is the current state of a sweep.
 type Sweep struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -549,7 +549,7 @@ type Sweep struct {
 	Counts    *TrialCounts           `protobuf:"bytes,7,opt,name=counts,proto3" json:"counts,omitempty"`
 	// The best trial by the metric; absent before the first report.
 	Best *Trial `protobuf:"bytes,8,opt,name=best,proto3" json:"best,omitempty"`
-	// Steps trained over all trials, repeated ones counted once.
+	// Steps trained over all trials; repeated steps count once.
 	Steps int64 `protobuf:"varint,9,opt,name=steps,proto3" json:"steps,omitempty"`
 	// Device-seconds used.
 	DeviceSeconds float64 `protobuf:"fixed64,10,opt,name=device_seconds,json=deviceSeconds,proto3" json:"device_seconds,omitempty"`
@@ -557,14 +557,14 @@ type Sweep struct {
 	Notes []*SweepNote `protobuf:"bytes,11,rep,name=notes,proto3" json:"notes,omitempty"`
 	// Why trials wait, if any do.
 	Waiting string `protobuf:"bytes,12,opt,name=waiting,proto3" json:"waiting,omitempty"`
-	// What the tuner will do in all, as far as it knows; absent if unbounded.
+	// The total work that the tuner plans; absent if unbounded.
 	Outlook *Outlook `protobuf:"bytes,13,opt,name=outlook,proto3" json:"outlook,omitempty"`
 	Actor   string   `protobuf:"bytes,14,opt,name=actor,proto3" json:"actor,omitempty"`
-	// How the sweep fares by sharing the cluster, or fared in the end.
+	// How sharing the cluster affects the sweep's finish time, or affected it in the end.
 	Fairness *Fairness `protobuf:"bytes,15,opt,name=fairness,proto3" json:"fairness,omitempty"`
-	// Averages of its checkpoints that it keeps, oldest first.
+	// Stored averages of its checkpoints, oldest first.
 	Soups []*Soup `protobuf:"bytes,17,rep,name=soups,proto3" json:"soups,omitempty"`
-	// What it is promised by a policy with admission, or why it is not; absent under others.
+	// What a policy with admission promises it, or why it does not; absent under others.
 	Admission     *Admission `protobuf:"bytes,16,opt,name=admission,proto3" json:"admission,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -889,7 +889,7 @@ func (x *TrialCounts) GetTotal() int32 {
 	return 0
 }
 
-// Trial is a trial as it stands.
+// Trial is the current state of a trial.
 type Trial struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Sweep  string                 `protobuf:"bytes,1,opt,name=sweep,proto3" json:"sweep,omitempty"`
@@ -910,28 +910,28 @@ type Trial struct {
 	Restarts      int32                  `protobuf:"varint,13,opt,name=restarts,proto3" json:"restarts,omitempty"`
 	DeviceSeconds float64                `protobuf:"fixed64,14,opt,name=device_seconds,json=deviceSeconds,proto3" json:"device_seconds,omitempty"`
 	Bracket       int32                  `protobuf:"varint,15,opt,name=bracket,proto3" json:"bracket,omitempty"`
-	// The first place of the first of its leases; empty if it holds none. leases has all.
+	// The first place of its first lease; empty without a lease. leases has all.
 	Node        string        `protobuf:"bytes,16,opt,name=node,proto3" json:"node,omitempty"`
 	Devices     []int32       `protobuf:"varint,17,rep,packed,name=devices,proto3" json:"devices,omitempty"`
 	Checkpoints []*Checkpoint `protobuf:"bytes,18,rep,name=checkpoints,proto3" json:"checkpoints,omitempty"`
-	// How often it was paused and gone on.
+	// How often it was paused and continued.
 	Resumes int32 `protobuf:"varint,19,opt,name=resumes,proto3" json:"resumes,omitempty"`
-	// The configuration as canonical JSON, which keeps integers and floats apart.
+	// The configuration as canonical JSON, which distinguishes integers from floats.
 	ConfigJson string `protobuf:"bytes,20,opt,name=config_json,json=configJson,proto3" json:"config_json,omitempty"`
 	// Steps per second of its newest fork; 0 if unknown.
 	StepsPerSecond float64 `protobuf:"fixed64,21,opt,name=steps_per_second,json=stepsPerSecond,proto3" json:"steps_per_second,omitempty"`
-	// Nodes lost under it since it last got further.
+	// Nodes that were lost while it ran there, since its last progress.
 	NodeLosses int32 `protobuf:"varint,22,opt,name=node_losses,json=nodeLosses,proto3" json:"node_losses,omitempty"`
-	// It runs alone on a node until it gets further, as nodes were lost under it.
+	// It runs alone on a node until it makes progress, because nodes were lost while it ran there.
 	Suspected bool `protobuf:"varint,23,opt,name=suspected,proto3" json:"suspected,omitempty"`
-	// The leases that it holds, the oldest first: it leads, and its steps and reports are the trial's.
+	// The leases that it holds, the oldest first. The oldest one leads: its steps and reports are the trial's.
 	Leases []*TrialLease `protobuf:"bytes,24,rep,name=leases,proto3" json:"leases,omitempty"`
-	// The round of forks that trains it, or whose forks have ended and are being consolidated; absent for none.
+	// The current fork slot, or the one whose forks are being averaged; absent for none.
 	Round *TrialRound `protobuf:"bytes,25,opt,name=round,proto3" json:"round,omitempty"`
-	// Its newest rounds of forks that have ended, oldest first, eight at most; rounds counts them all.
+	// Its newest ended fork slots, oldest first, at most eight; rounds counts them all.
 	Merges []*TrialMerge `protobuf:"bytes,26,rep,name=merges,proto3" json:"merges,omitempty"`
 	Rounds int32         `protobuf:"varint,27,opt,name=rounds,proto3" json:"rounds,omitempty"`
-	// What its training code noted of it: values as JSON by name.
+	// Values that its training code noted, as JSON by name.
 	Attributes    map[string]string `protobuf:"bytes,28,rep,name=attributes,proto3" json:"attributes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1163,17 +1163,17 @@ func (x *Trial) GetAttributes() map[string]string {
 	return nil
 }
 
-// TrialRound is a round in which several forks train a trial.
+// TrialRound is a fork slot: several forks train a trial.
 type TrialRound struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The step at which all of its forks began.
+	// The step at which all of its forks started.
 	FromStep int64 `protobuf:"varint,1,opt,name=from_step,json=fromStep,proto3" json:"from_step,omitempty"`
-	// When it began, and when its slot ends; absent if unknown, or for no end.
+	// When it started, and when it ends; absent if unknown, or for no end.
 	Began *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=began,proto3" json:"began,omitempty"`
 	Ends  *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=ends,proto3" json:"ends,omitempty"`
 	// In the order of their grants.
 	Forks []*TrialFork `protobuf:"bytes,4,rep,name=forks,proto3" json:"forks,omitempty"`
-	// The node that consolidates what they saved, and which try this is; empty and 0 while they train.
+	// The node that averages the forks, and the number of the attempt; empty and 0 while they train.
 	ConsolidatesOn string `protobuf:"bytes,5,opt,name=consolidates_on,json=consolidatesOn,proto3" json:"consolidates_on,omitempty"`
 	Attempt        int32  `protobuf:"varint,6,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	unknownFields  protoimpl.UnknownFields
@@ -1252,7 +1252,7 @@ func (x *TrialRound) GetAttempt() int32 {
 	return 0
 }
 
-// TrialFork is a fork's part of a round. Its steps are counted from where the round began.
+// TrialFork is a fork's part of a fork slot. Its steps are counted from the start of the fork slot.
 type TrialFork struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	LeaseId uint64                 `protobuf:"varint,1,opt,name=lease_id,json=leaseId,proto3" json:"lease_id,omitempty"`
@@ -1260,12 +1260,12 @@ type TrialFork struct {
 	Places []*TrialPlace `protobuf:"bytes,2,rep,name=places,proto3" json:"places,omitempty"`
 	// starting, running, pausing, stopping or ended.
 	State string `protobuf:"bytes,3,opt,name=state,proto3" json:"state,omitempty"`
-	// The steps that it is to do; those that it did, once it has ended that it saved; and those that count: while the round
-	// goes on those that its newest checkpoint holds.
+	// Its steps to do; the steps that it did or, after its end, saved; and the steps that count: during the fork slot,
+	// those of its newest checkpoint.
 	Share   int64 `protobuf:"varint,4,opt,name=share,proto3" json:"share,omitempty"`
 	Steps   int64 `protobuf:"varint,5,opt,name=steps,proto3" json:"steps,omitempty"`
 	Counted int64 `protobuf:"varint,6,opt,name=counted,proto3" json:"counted,omitempty"`
-	// Its rate in steps per second as measured in this round, and as forecast when its share was made; 0 if unknown.
+	// Its rate in steps per second as measured in this fork slot, and the forecast used for its share; 0 if unknown.
 	StepsPerSecond         float64 `protobuf:"fixed64,7,opt,name=steps_per_second,json=stepsPerSecond,proto3" json:"steps_per_second,omitempty"`
 	ForecastStepsPerSecond float64 `protobuf:"fixed64,8,opt,name=forecast_steps_per_second,json=forecastStepsPerSecond,proto3" json:"forecast_steps_per_second,omitempty"`
 	unknownFields          protoimpl.UnknownFields
@@ -1358,23 +1358,23 @@ func (x *TrialFork) GetForecastStepsPerSecond() float64 {
 	return 0
 }
 
-// TrialMerge is a round of forks that has ended.
+// TrialMerge is a fork slot that has ended.
 type TrialMerge struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Counts the trial's rounds of forks from 1.
+	// Counts the trial's fork slots from 1.
 	Round int32 `protobuf:"varint,1,opt,name=round,proto3" json:"round,omitempty"`
-	// When it began, if that is known, and when what its forks saved was added up.
+	// When it started, if known, and when its forks' steps were added up.
 	Began *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=began,proto3" json:"began,omitempty"`
 	Time  *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=time,proto3" json:"time,omitempty"`
-	// The step at which its forks began, and the one at which the trial goes on.
+	// The step at which its forks started, and the step at which the trial continues.
 	FromStep int64        `protobuf:"varint,4,opt,name=from_step,json=fromStep,proto3" json:"from_step,omitempty"`
 	Step     int64        `protobuf:"varint,5,opt,name=step,proto3" json:"step,omitempty"`
 	Forks    []*TrialFork `protobuf:"bytes,6,rep,name=forks,proto3" json:"forks,omitempty"`
-	// The node that averaged what they saved; empty if the trial goes on from what one of them saved, or from where they began.
+	// The node that averaged the forks; empty if the trial continues from one fork's checkpoint, or from their start.
 	AveragedOn string `protobuf:"bytes,7,opt,name=averaged_on,json=averagedOn,proto3" json:"averaged_on,omitempty"`
 	Reason     string `protobuf:"bytes,8,opt,name=reason,proto3" json:"reason,omitempty"`
-	// Where the sweep's forks_merge is best: whether the average stayed, the metric that was reported first of it, absent before, and
-	// the best fork's.
+	// If the sweep's forks_merge is best: whether the average was kept, the metric of its first report, absent before
+	// that, and that of the best fork.
 	Verdict       MergeVerdict `protobuf:"varint,9,opt,name=verdict,proto3,enum=outbid.v1.MergeVerdict" json:"verdict,omitempty"`
 	Metric        *float64     `protobuf:"fixed64,10,opt,name=metric,proto3,oneof" json:"metric,omitempty"`
 	BestMetric    *float64     `protobuf:"fixed64,11,opt,name=best_metric,json=bestMetric,proto3,oneof" json:"best_metric,omitempty"`
@@ -1493,17 +1493,17 @@ func (x *TrialMerge) GetBestMetric() float64 {
 type TrialLease struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	LeaseId uint64                 `protobuf:"varint,1,opt,name=lease_id,json=leaseId,proto3" json:"lease_id,omitempty"`
-	// "workers", or "client" for a trial that a program of the user's asked for; client names it then.
+	// "workers", or "client" for a trial that an external client asked for; client is the client's name.
 	Holder string `protobuf:"bytes,2,opt,name=holder,proto3" json:"holder,omitempty"`
 	Client string `protobuf:"bytes,3,opt,name=client,proto3" json:"client,omitempty"`
 	// starting, running, pausing or stopping.
 	State string `protobuf:"bytes,4,opt,name=state,proto3" json:"state,omitempty"`
-	// Where its processes run, in the order of their ranks; none for a client's.
+	// Where its processes run, in the order of their ranks; empty for a client's lease.
 	Places []*TrialPlace `protobuf:"bytes,5,rep,name=places,proto3" json:"places,omitempty"`
-	// When it was granted, and until when, if that was said.
+	// When it was granted, and until when, if there is an end.
 	Since   *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=since,proto3" json:"since,omitempty"`
 	TermEnd *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=term_end,json=termEnd,proto3" json:"term_end,omitempty"`
-	// The step that its fork began at, and how far it is.
+	// The step at which its fork started, and its current step.
 	FromStep      int64 `protobuf:"varint,8,opt,name=from_step,json=fromStep,proto3" json:"from_step,omitempty"`
 	Step          int64 `protobuf:"varint,9,opt,name=step,proto3" json:"step,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1603,13 +1603,13 @@ func (x *TrialLease) GetStep() int64 {
 	return 0
 }
 
-// TrialPlace is a lease's share of one node.
+// TrialPlace is a lease's part on one node.
 type TrialPlace struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Node  string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
 	// Indexes of the node's devices.
 	Devices []int32 `protobuf:"varint,2,rep,packed,name=devices,proto3" json:"devices,omitempty"`
-	// The type of the devices; empty if they are of several.
+	// The type of the devices; empty if there are several types.
 	Type string `protobuf:"bytes,3,opt,name=type,proto3" json:"type,omitempty"`
 	// Its processes have ended, while those of other places may still run.
 	Ended         bool `protobuf:"varint,4,opt,name=ended,proto3" json:"ended,omitempty"`
@@ -1733,7 +1733,7 @@ func (x *SubmitSweepRequest) GetIdempotencyKey() string {
 type SubmitSweepResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Sweep *Sweep                 `protobuf:"bytes,1,opt,name=sweep,proto3" json:"sweep,omitempty"`
-	// What the caller should know about the spec, such as a variable that looks like a secret.
+	// Warnings about the spec, such as a variable that looks like a secret.
 	Warnings      []string `protobuf:"bytes,70,rep,name=warnings,proto3" json:"warnings,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1787,7 +1787,7 @@ func (x *SubmitSweepResponse) GetWarnings() []string {
 type PreviewSweepRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Spec  *SweepSpec             `protobuf:"bytes,1,opt,name=spec,proto3" json:"spec,omitempty"`
-	// Seconds one step takes on one device, for device-hours; 0 if unknown.
+	// Seconds that one step takes on one device, to estimate device-hours; 0 if unknown.
 	StepSeconds   float64 `protobuf:"fixed64,2,opt,name=step_seconds,json=stepSeconds,proto3" json:"step_seconds,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1843,9 +1843,9 @@ type PreviewSweepResponse struct {
 	Outlook *Outlook               `protobuf:"bytes,1,opt,name=outlook,proto3" json:"outlook,omitempty"`
 	// Device-hours at step_seconds; 0 if that is 0.
 	DeviceHours float64 `protobuf:"fixed64,2,opt,name=device_hours,json=deviceHours,proto3" json:"device_hours,omitempty"`
-	// A few configurations as they would be drawn.
+	// A few example configurations.
 	Examples []*structpb.Struct `protobuf:"bytes,3,rep,name=examples,proto3" json:"examples,omitempty"`
-	// What to know before it runs, such as a device type that no node has.
+	// Warnings, such as a device type that no node has.
 	Warnings      []string `protobuf:"bytes,4,rep,name=warnings,proto3" json:"warnings,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1912,7 +1912,7 @@ func (x *PreviewSweepResponse) GetWarnings() []string {
 // ListSweepsRequest is the request of ListSweeps.
 type ListSweepsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Only this tenant's; empty for all.
+	// Only sweeps of this tenant; empty for all.
 	Tenant        string `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	PageSize      int32  `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
@@ -2120,9 +2120,9 @@ type ListTrialsRequest struct {
 	Sweep string                 `protobuf:"bytes,1,opt,name=sweep,proto3" json:"sweep,omitempty"`
 	// At most this many; 0 for the server's limit.
 	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// The page_token of the page before; empty for the first.
+	// The next_page_token of the previous page; empty for the first page.
 	PageToken string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	// "number" (default) or "best": by the metric, best first, trials without one last.
+	// "number" (default) or "best": by the metric, best first, trials without a metric last.
 	Order         string `protobuf:"bytes,4,opt,name=order,proto3" json:"order,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2341,7 +2341,7 @@ func (x *GetTrialResponse) GetTrial() *Trial {
 type ListReportsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Sweep string                 `protobuf:"bytes,1,opt,name=sweep,proto3" json:"sweep,omitempty"`
-	// Only this trial's.
+	// Only reports of this trial.
 	Trial         *int32 `protobuf:"varint,2,opt,name=trial,proto3,oneof" json:"trial,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2436,12 +2436,13 @@ func (x *ListReportsResponse) GetReports() []*TrialReport {
 	return nil
 }
 
-// TrialReport is a report and whose it is.
+// TrialReport is a report with its trial.
 type TrialReport struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Trial  int32                  `protobuf:"varint,1,opt,name=trial,proto3" json:"trial,omitempty"`
 	Report *Report                `protobuf:"bytes,2,opt,name=report,proto3" json:"report,omitempty"`
-	// The trial was started again from an earlier step since: this is no part of what its newest checkpoint was trained by.
+	// The trial has restarted from an earlier step since then: this report does not belong to the history of its newest
+	// checkpoint.
 	Superseded    bool `protobuf:"varint,3,opt,name=superseded,proto3" json:"superseded,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2552,7 +2553,7 @@ func (x *WatchSweepRequest) GetReports() bool {
 	return false
 }
 
-// WatchSweepResponse is one update of WatchSweep: at most ten a second; the first holds every trial.
+// WatchSweepResponse is one update of WatchSweep: at most ten per second; the first contains every trial.
 type WatchSweepResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Sweep         *Sweep                 `protobuf:"bytes,1,opt,name=sweep,proto3" json:"sweep,omitempty"`
@@ -2723,7 +2724,7 @@ func (x *DeleteSweepRequest) GetForce() bool {
 // DeleteSweepResponse is the response of DeleteSweep.
 type DeleteSweepResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// When it was deleted, and by whom. Its objects are deleted soon after.
+	// When and by whom it was deleted. Its objects are deleted soon after.
 	Deleted       *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=deleted,proto3" json:"deleted,omitempty"`
 	Actor         string                 `protobuf:"bytes,2,opt,name=actor,proto3" json:"actor,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -2819,7 +2820,7 @@ func (x *ControlSweepResponse) GetSweep() *Sweep {
 	return nil
 }
 
-// ExtendSweepRequest is the request of ExtendSweep: only what is set changes.
+// ExtendSweepRequest is the request of ExtendSweep. Only fields that are set change.
 type ExtendSweepRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Sweep string                 `protobuf:"bytes,1,opt,name=sweep,proto3" json:"sweep,omitempty"`
@@ -2827,11 +2828,11 @@ type ExtendSweepRequest struct {
 	Trials *int32 `protobuf:"varint,2,opt,name=trials,proto3,oneof" json:"trials,omitempty"`
 	// New max_steps of the tuner.
 	MaxSteps *int64 `protobuf:"varint,3,opt,name=max_steps,json=maxSteps,proto3,oneof" json:"max_steps,omitempty"`
-	// Parameters whose range becomes wider; each must contain the old one.
+	// Parameters with wider ranges; each must contain the old range.
 	Space map[string]*Parameter `protobuf:"bytes,4,rep,name=space,proto3" json:"space,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// New limits; what is 0 or "" stays.
+	// New limits; 0 or "" keeps a limit.
 	Limits *Limits `protobuf:"bytes,5,opt,name=limits,proto3" json:"limits,omitempty"`
-	// Only say what would be trained again; nothing is changed.
+	// Only return what would be trained again; change nothing.
 	Preview       bool `protobuf:"varint,6,opt,name=preview,proto3" json:"preview,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2913,7 +2914,7 @@ func (x *ExtendSweepRequest) GetPreview() bool {
 type ExtendSweepResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Sweep *Sweep                 `protobuf:"bytes,1,opt,name=sweep,proto3" json:"sweep,omitempty"`
-	// Trials that go on and whose newest checkpoint was dropped: what they train again, by number.
+	// Trials that continue although their newest checkpoint was dropped: what they train again, by number.
 	TrainedAgain  []*TrainedAgain `protobuf:"bytes,2,rep,name=trained_again,json=trainedAgain,proto3" json:"trained_again,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2963,13 +2964,13 @@ func (x *ExtendSweepResponse) GetTrainedAgain() []*TrainedAgain {
 	return nil
 }
 
-// TrainedAgain says what a trial trains a second time.
+// TrainedAgain is what a trial trains a second time.
 type TrainedAgain struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Trial int32                  `protobuf:"varint,1,opt,name=trial,proto3" json:"trial,omitempty"`
-	// The step of the checkpoint that it goes on from; 0 from the beginning.
+	// The step of the checkpoint from which it continues; 0 for the beginning.
 	FromStep int64 `protobuf:"varint,2,opt,name=from_step,json=fromStep,proto3" json:"from_step,omitempty"`
-	// The step that it had done.
+	// The step that it had reached.
 	Step          int64 `protobuf:"varint,3,opt,name=step,proto3" json:"step,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3030,7 +3031,7 @@ func (x *TrainedAgain) GetStep() int64 {
 type StreamLogsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Sweep string                 `protobuf:"bytes,1,opt,name=sweep,proto3" json:"sweep,omitempty"`
-	// Only this trial's.
+	// Only output of this trial.
 	Trial *int32 `protobuf:"varint,2,opt,name=trial,proto3,oneof" json:"trial,omitempty"`
 	// Wait for more until the sweep, or the trial, ends.
 	Follow bool `protobuf:"varint,3,opt,name=follow,proto3" json:"follow,omitempty"`
@@ -3257,7 +3258,7 @@ func (x *ListNodesResponse) GetNodes() []*Node {
 	return nil
 }
 
-// Node is a node as it stands.
+// Node is the current state of a node.
 type Node struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Info     *NodeInfo              `protobuf:"bytes,1,opt,name=info,proto3" json:"info,omitempty"`
@@ -3265,7 +3266,7 @@ type Node struct {
 	Reason   string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	LastSeen *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=last_seen,json=lastSeen,proto3" json:"last_seen,omitempty"`
 	Uses     []*DeviceUse           `protobuf:"bytes,5,rep,name=uses,proto3" json:"uses,omitempty"`
-	// Why new trials keep off it.
+	// Why new trials are not placed on it.
 	Faults        []*NodeFault `protobuf:"bytes,6,rep,name=faults,proto3" json:"faults,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3343,7 +3344,7 @@ func (x *Node) GetFaults() []*NodeFault {
 	return nil
 }
 
-// DeviceUse says who holds a device.
+// DeviceUse is the trial that holds a device.
 type DeviceUse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Device        int32                  `protobuf:"varint,1,opt,name=device,proto3" json:"device,omitempty"`
@@ -3492,9 +3493,9 @@ type GetCheckpointRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Sweep string                 `protobuf:"bytes,1,opt,name=sweep,proto3" json:"sweep,omitempty"`
 	Trial int32                  `protobuf:"varint,2,opt,name=trial,proto3" json:"trial,omitempty"`
-	// The newest one if absent.
+	// The newest if absent.
 	Step *int64 `protobuf:"varint,3,opt,name=step,proto3,oneof" json:"step,omitempty"`
-	// Without a step: the one with the best value of the sweep's metric; the newest if none has any.
+	// Without a step: the checkpoint with the best value of the sweep's metric, or the newest if none has a value.
 	Best          bool `protobuf:"varint,4,opt,name=best,proto3" json:"best,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3611,11 +3612,11 @@ func (x *GetCheckpointResponse) GetData() []byte {
 	return nil
 }
 
-// PutSoupRequest is a piece of a soup's file; the first piece says what it is.
+// PutSoupRequest is a piece of a soup's file; the first piece describes it.
 type PutSoupRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Sweep string                 `protobuf:"bytes,1,opt,name=sweep,proto3" json:"sweep,omitempty"`
-	// Its bytes, sha256, metric and parts; the server says the rest.
+	// Its bytes, sha256, metric and parts; the server sets the other fields.
 	Soup          *Soup  `protobuf:"bytes,2,opt,name=soup,proto3" json:"soup,omitempty"`
 	Data          []byte `protobuf:"bytes,3,opt,name=data,proto3" json:"data,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -3722,7 +3723,7 @@ func (x *PutSoupResponse) GetSoup() *Soup {
 type GetSoupRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Sweep string                 `protobuf:"bytes,1,opt,name=sweep,proto3" json:"sweep,omitempty"`
-	// The newest one if 0.
+	// The newest if 0.
 	Number        int32 `protobuf:"varint,2,opt,name=number,proto3" json:"number,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3772,7 +3773,7 @@ func (x *GetSoupRequest) GetNumber() int32 {
 	return 0
 }
 
-// GetSoupResponse is a piece of the file; the first piece says which soup it is.
+// GetSoupResponse is a piece of the file; the first piece describes the soup.
 type GetSoupResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Soup          *Soup                  `protobuf:"bytes,1,opt,name=soup,proto3" json:"soup,omitempty"`
@@ -3883,9 +3884,9 @@ type AskTrialResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Absent if there is nothing to train now.
 	Trial *Trial `protobuf:"bytes,1,opt,name=trial,proto3" json:"trial,omitempty"`
-	// There will never be more unless the sweep is extended.
+	// There will not be more unless the sweep is extended.
 	Exhausted bool `protobuf:"varint,2,opt,name=exhausted,proto3" json:"exhausted,omitempty"`
-	// Hand this back in TellTrial. Requests in JSON may call it epoch, as they did once.
+	// Pass this to TellTrial. Requests in JSON may use the former name epoch.
 	LeaseId       uint64 `protobuf:"varint,3,opt,name=lease_id,json=epoch,proto3" json:"lease_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3949,9 +3950,9 @@ type TellTrialRequest struct {
 	Trial   int32                  `protobuf:"varint,2,opt,name=trial,proto3" json:"trial,omitempty"`
 	LeaseId uint64                 `protobuf:"varint,3,opt,name=lease_id,json=epoch,proto3" json:"lease_id,omitempty"`
 	Reports []*Report              `protobuf:"bytes,4,rep,name=reports,proto3" json:"reports,omitempty"`
-	// The client is done with the trial: it reached its target or ended by itself.
+	// The client has finished the trial: it reached its target or ended by itself.
 	Finished bool `protobuf:"varint,5,opt,name=finished,proto3" json:"finished,omitempty"`
-	// One line if it failed.
+	// One line, if it failed.
 	Error         string `protobuf:"bytes,6,opt,name=error,proto3" json:"error,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4033,7 +4034,7 @@ func (x *TellTrialRequest) GetError() string {
 type TellTrialResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Trial *Trial                 `protobuf:"bytes,1,opt,name=trial,proto3" json:"trial,omitempty"`
-	// Go on until trial.until_step; otherwise the trial is paused or over for this client.
+	// Continue until trial.until_step; otherwise the trial is paused or over for this client.
 	GoOn          bool `protobuf:"varint,2,opt,name=go_on,json=goOn,proto3" json:"go_on,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4086,7 +4087,7 @@ func (x *TellTrialResponse) GetGoOn() bool {
 // ReadLedgerRequest is the request of ReadLedger.
 type ReadLedgerRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The first batch wanted; 0 or 1 for all.
+	// The first batch to return; 0 or 1 for all.
 	FromSeq       uint64 `protobuf:"varint,1,opt,name=from_seq,json=fromSeq,proto3" json:"from_seq,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4177,7 +4178,7 @@ func (x *ReadLedgerResponse) GetBatch() *Batch {
 // GetServerInfoRequest is the request of GetServerInfo.
 type GetServerInfoRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Read every file that the server can make again from the ledger, and make damaged ones again, before it answers.
+	// Before the answer, check every file that the server can rebuild from the ledger, and rebuild damaged ones.
 	Thorough      bool `protobuf:"varint,50,opt,name=thorough,proto3" json:"thorough,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4231,9 +4232,9 @@ type GetServerInfoResponse struct {
 	Started   *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=started,proto3" json:"started,omitempty"`
 	Leader    bool                   `protobuf:"varint,7,opt,name=leader,proto3" json:"leader,omitempty"`
 	Checks    []*Check               `protobuf:"bytes,8,rep,name=checks,proto3" json:"checks,omitempty"`
-	// Every option of the policy, those left at their defaults too.
+	// All options of the policy, including defaults.
 	PolicyOptions map[string]string `protobuf:"bytes,9,rep,name=policy_options,json=policyOptions,proto3" json:"policy_options,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Who asks.
+	// The caller.
 	Caller        *Caller `protobuf:"bytes,70,opt,name=caller,proto3" json:"caller,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4339,7 +4340,7 @@ func (x *GetServerInfoResponse) GetCaller() *Caller {
 	return nil
 }
 
-// Caller is what the server knows of the sender of a request.
+// Caller is what the server knows of a request's sender.
 type Caller struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Name of its token.
@@ -4348,7 +4349,7 @@ type Caller struct {
 	Tenant string `protobuf:"bytes,2,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	// The token's role.
 	Role string `protobuf:"bytes,3,opt,name=role,proto3" json:"role,omitempty"`
-	// Whether the server asks for no tokens, so that every sweep is of users of its machine.
+	// Whether the server does not require tokens, so that all sweeps belong to users of its machine.
 	Local         bool `protobuf:"varint,4,opt,name=local,proto3" json:"local,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4418,7 +4419,7 @@ type Check struct {
 	Name   string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	Ok     bool                   `protobuf:"varint,2,opt,name=ok,proto3" json:"ok,omitempty"`
 	Detail string                 `protobuf:"bytes,3,opt,name=detail,proto3" json:"detail,omitempty"`
-	// What to do about it, as a command where there is one.
+	// How to fix it, as a command if possible.
 	Fix           string `protobuf:"bytes,4,opt,name=fix,proto3" json:"fix,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4482,10 +4483,10 @@ func (x *Check) GetFix() string {
 	return ""
 }
 
-// GetRoundRequest names a round.
+// GetRoundRequest is the request of GetRound.
 type GetRoundRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Its number; 0 for the newest that gave or took something.
+	// Its number; 0 for the newest that changed an allocation.
 	Round         uint64 `protobuf:"varint,1,opt,name=round,proto3" json:"round,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4528,7 +4529,7 @@ func (x *GetRoundRequest) GetRound() uint64 {
 	return 0
 }
 
-// GetRoundResponse holds a round.
+// GetRoundResponse is the response of GetRound.
 type GetRoundResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Round         *Round                 `protobuf:"bytes,1,opt,name=round,proto3" json:"round,omitempty"`
@@ -4573,14 +4574,14 @@ func (x *GetRoundResponse) GetRound() *Round {
 	return nil
 }
 
-// ListRoundsRequest asks for rounds.
+// ListRoundsRequest is the request of ListRounds.
 type ListRoundsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// At most this many; 20 if 0, 1000 at most.
 	Limit int32 `protobuf:"varint,1,opt,name=limit,proto3" json:"limit,omitempty"`
 	// Only rounds before this one; 0 for the newest.
 	Before uint64 `protobuf:"varint,2,opt,name=before,proto3" json:"before,omitempty"`
-	// Only rounds that gave to or took from this sweep, or in which it bid; "" for any.
+	// Only rounds that granted to or revoked from this sweep, or in which it bid; "" for any.
 	Sweep         string `protobuf:"bytes,3,opt,name=sweep,proto3" json:"sweep,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4637,7 +4638,7 @@ func (x *ListRoundsRequest) GetSweep() string {
 	return ""
 }
 
-// ListRoundsResponse holds rounds, newest first.
+// ListRoundsResponse is the response of ListRounds: the newest first.
 type ListRoundsResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Rounds        []*Round               `protobuf:"bytes,1,rep,name=rounds,proto3" json:"rounds,omitempty"`
@@ -4687,7 +4688,7 @@ type Round struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Round uint64                 `protobuf:"varint,1,opt,name=round,proto3" json:"round,omitempty"`
 	Time  *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=time,proto3" json:"time,omitempty"`
-	// The ledger's batch that holds it.
+	// The ledger's batch that contains it.
 	Seq    uint64 `protobuf:"varint,3,opt,name=seq,proto3" json:"seq,omitempty"`
 	Policy string `protobuf:"bytes,4,opt,name=policy,proto3" json:"policy,omitempty"`
 	Reason string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
@@ -4777,16 +4778,16 @@ func (x *Round) GetDecisions() []*Decision {
 	return nil
 }
 
-// Decision is one thing that a round gave or took.
+// Decision is one grant, renewal or revocation of a round.
 type Decision struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// "grant", "renew" or "revoke".
 	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
-	// Empty if the sweep is another tenant's.
+	// Empty if the sweep belongs to another tenant.
 	Sweep   string `protobuf:"bytes,2,opt,name=sweep,proto3" json:"sweep,omitempty"`
 	Trial   int32  `protobuf:"varint,3,opt,name=trial,proto3" json:"trial,omitempty"`
 	LeaseId uint64 `protobuf:"varint,4,opt,name=lease_id,json=epoch,proto3" json:"lease_id,omitempty"`
-	// Where, for a grant.
+	// The places of a grant.
 	Places        []*LeasePlace          `protobuf:"bytes,5,rep,name=places,proto3" json:"places,omitempty"`
 	Reason        string                 `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
 	TermEnd       *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=term_end,json=termEnd,proto3" json:"term_end,omitempty"`
@@ -4878,7 +4879,7 @@ type NewWorkerTokenRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Name of the worker's node.
 	Node string `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
-	// How long the token is good for; an hour if it is left out.
+	// How long the token is valid; an hour if absent.
 	Life          *durationpb.Duration `protobuf:"bytes,2,opt,name=life,proto3" json:"life,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4985,9 +4986,9 @@ func (x *NewWorkerTokenResponse) GetExpires() *timestamppb.Timestamp {
 type JoinWorkerRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Token string                 `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`
-	// Name of the node; may be left out, as the token is for one name alone.
+	// Name of the node; optional, because the token is for only one name.
 	Node string `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`
-	// The worker's public key, as an NKey of a NATS user. The other half stays with the worker.
+	// The worker's public key, as an NKey of a NATS user. The private key stays with the worker.
 	PublicKey     string `protobuf:"bytes,3,opt,name=public_key,json=publicKey,proto3" json:"public_key,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -5048,11 +5049,11 @@ func (x *JoinWorkerRequest) GetPublicKey() string {
 type JoinWorkerResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Node  string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
-	// The JWT that NATS knows the worker's key by.
+	// The JWT with which NATS accepts the worker's key.
 	Credentials string `protobuf:"bytes,2,opt,name=credentials,proto3" json:"credentials,omitempty"`
-	// The public key that orders and functions are signed with.
+	// The public key that verifies orders and functions.
 	OrdersKey string `protobuf:"bytes,3,opt,name=orders_key,json=ordersKey,proto3" json:"orders_key,omitempty"`
-	// Where NATS is: a URL, or several separated by commas.
+	// The URL of NATS, or several separated by commas.
 	Nats          string                 `protobuf:"bytes,4,opt,name=nats,proto3" json:"nats,omitempty"`
 	Expires       *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=expires,proto3" json:"expires,omitempty"`
 	unknownFields protoimpl.UnknownFields

@@ -4,7 +4,7 @@
 // - protoc             v5.29.0
 // source: outbid/v1/service.proto
 
-// The service that people and their tools talk to, by gRPC or by REST/JSON (service.http.yaml names the paths).
+// The service for users and their tools, by gRPC or by REST/JSON (service.http.yaml has the paths).
 
 package outbidv1
 
@@ -65,7 +65,7 @@ const (
 type OutbidServiceClient interface {
 	// SubmitSweep checks a sweep and starts it.
 	SubmitSweep(ctx context.Context, in *SubmitSweepRequest, opts ...grpc.CallOption) (*SubmitSweepResponse, error)
-	// PreviewSweep says what a sweep would do: rungs, trials, steps, device-hours. Nothing is started.
+	// PreviewSweep describes what a sweep would do: rungs, trials, steps, device-hours. It does not start anything.
 	PreviewSweep(ctx context.Context, in *PreviewSweepRequest, opts ...grpc.CallOption) (*PreviewSweepResponse, error)
 	// ListSweeps lists sweeps, newest first.
 	ListSweeps(ctx context.Context, in *ListSweepsRequest, opts ...grpc.CallOption) (*ListSweepsResponse, error)
@@ -81,56 +81,56 @@ type OutbidServiceClient interface {
 	WatchSweep(ctx context.Context, in *WatchSweepRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchSweepResponse], error)
 	// ControlSweep pauses, resumes or stops a sweep.
 	ControlSweep(ctx context.Context, in *ControlSweepRequest, opts ...grpc.CallOption) (*ControlSweepResponse, error)
-	// ExtendSweep gives a sweep more trials, longer steps or a wider space; a finished one goes on.
+	// ExtendSweep gives a sweep more trials, longer steps or a wider space; a finished sweep continues.
 	ExtendSweep(ctx context.Context, in *ExtendSweepRequest, opts ...grpc.CallOption) (*ExtendSweepResponse, error)
-	// DeleteSweep deletes a sweep that has ended, with its checkpoints, logs and reports. One that is deleted already is
-	// no error.
+	// DeleteSweep deletes a sweep that has ended, with its checkpoints, logs and reports. Deleting it again is not an
+	// error.
 	DeleteSweep(ctx context.Context, in *DeleteSweepRequest, opts ...grpc.CallOption) (*DeleteSweepResponse, error)
-	// StreamLogs streams what trials printed.
+	// StreamLogs streams the output of trials.
 	StreamLogs(ctx context.Context, in *StreamLogsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[StreamLogsResponse], error)
-	// ListNodes lists nodes and who holds their devices.
+	// ListNodes lists nodes and the trials that hold their devices.
 	ListNodes(ctx context.Context, in *ListNodesRequest, opts ...grpc.CallOption) (*ListNodesResponse, error)
-	// PutBlob stores a function; its name is its SHA-256.
+	// PutBlob stores a function under its SHA-256.
 	PutBlob(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[PutBlobRequest, PutBlobResponse], error)
 	// GetCheckpoint streams the file of a trial's checkpoint.
 	GetCheckpoint(ctx context.Context, in *GetCheckpointRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[GetCheckpointResponse], error)
-	// PutSoup stores an average of checkpoints of a sweep's: whole, or not at all.
+	// PutSoup stores an average of a sweep's checkpoints atomically.
 	PutSoup(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[PutSoupRequest, PutSoupResponse], error)
-	// GetSoup streams the file of a soup that a sweep keeps.
+	// GetSoup streams the file of a stored soup of a sweep.
 	GetSoup(ctx context.Context, in *GetSoupRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[GetSoupResponse], error)
-	// AskTrial gives a client of an external sweep something to train.
+	// AskTrial gives a client of an external sweep a trial to train.
 	AskTrial(ctx context.Context, in *AskTrialRequest, opts ...grpc.CallOption) (*AskTrialResponse, error)
-	// TellTrial takes in what a client of an external sweep measured and says how it goes on.
+	// TellTrial records the reports of a client of an external sweep, and returns how to continue.
 	TellTrial(ctx context.Context, in *TellTrialRequest, opts ...grpc.CallOption) (*TellTrialResponse, error)
 	// ReadLedger streams the ledger's batches, oldest first.
 	ReadLedger(ctx context.Context, in *ReadLedgerRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ReadLedgerResponse], error)
-	// GetRound returns one decision of the policy: what it gave and took, and the auction if it held one.
+	// GetRound returns one decision of the policy: its grants and revocations, and the auction if it held one.
 	GetRound(ctx context.Context, in *GetRoundRequest, opts ...grpc.CallOption) (*GetRoundResponse, error)
-	// ListRounds lists decisions that gave or took something, newest first.
+	// ListRounds lists decisions that changed an allocation, newest first.
 	ListRounds(ctx context.Context, in *ListRoundsRequest, opts ...grpc.CallOption) (*ListRoundsResponse, error)
-	// NewWorkerToken makes a token with which one worker may join, once. For admins.
+	// NewWorkerToken creates a token with which one worker may join, once. For admins.
 	NewWorkerToken(ctx context.Context, in *NewWorkerTokenRequest, opts ...grpc.CallOption) (*NewWorkerTokenResponse, error)
-	// JoinWorker takes a worker into the cluster. It shows a token of NewWorkerToken, and no other.
+	// JoinWorker adds a worker to the cluster. It requires a token of NewWorkerToken, and no other.
 	JoinWorker(ctx context.Context, in *JoinWorkerRequest, opts ...grpc.CallOption) (*JoinWorkerResponse, error)
-	// RemoveWorker takes a worker out of the cluster at once. For admins.
+	// RemoveWorker removes a worker from the cluster at once. For admins.
 	RemoveWorker(ctx context.Context, in *RemoveWorkerRequest, opts ...grpc.CallOption) (*RemoveWorkerResponse, error)
 	// SetTenant adds a tenant or changes one. For admins.
 	SetTenant(ctx context.Context, in *SetTenantRequest, opts ...grpc.CallOption) (*SetTenantResponse, error)
-	// GetTenant returns one tenant: what it may have and what it has.
+	// GetTenant returns one tenant with its limits and use.
 	GetTenant(ctx context.Context, in *GetTenantRequest, opts ...grpc.CallOption) (*GetTenantResponse, error)
 	// ListTenants lists the tenants for which the caller may act.
 	ListTenants(ctx context.Context, in *ListTenantsRequest, opts ...grpc.CallOption) (*ListTenantsResponse, error)
-	// RemoveTenant forgets what was set for a tenant whose sweeps have all ended. For admins.
+	// RemoveTenant removes the settings of a tenant whose sweeps have all ended. For admins.
 	RemoveTenant(ctx context.Context, in *RemoveTenantRequest, opts ...grpc.CallOption) (*RemoveTenantResponse, error)
-	// SetSecret stores a secret of a tenant, or replaces its value. Values are never shown.
+	// SetSecret stores a secret of a tenant, or replaces its value. Values are never returned.
 	SetSecret(ctx context.Context, in *SetSecretRequest, opts ...grpc.CallOption) (*SetSecretResponse, error)
 	// ListSecrets lists the names of a tenant's secrets.
 	ListSecrets(ctx context.Context, in *ListSecretsRequest, opts ...grpc.CallOption) (*ListSecretsResponse, error)
 	// DeleteSecret removes a secret of a tenant.
 	DeleteSecret(ctx context.Context, in *DeleteSecretRequest, opts ...grpc.CallOption) (*DeleteSecretResponse, error)
-	// GetPrices returns what resources cost in the slots to come, under a policy that has prices.
+	// GetPrices returns the prices of resources in the next slots, under a policy with prices.
 	GetPrices(ctx context.Context, in *GetPricesRequest, opts ...grpc.CallOption) (*GetPricesResponse, error)
-	// GetServerInfo says what the server is and how it fares.
+	// GetServerInfo returns the server's version, settings and health.
 	GetServerInfo(ctx context.Context, in *GetServerInfoRequest, opts ...grpc.CallOption) (*GetServerInfoResponse, error)
 }
 
@@ -550,7 +550,7 @@ func (c *outbidServiceClient) GetServerInfo(ctx context.Context, in *GetServerIn
 type OutbidServiceServer interface {
 	// SubmitSweep checks a sweep and starts it.
 	SubmitSweep(context.Context, *SubmitSweepRequest) (*SubmitSweepResponse, error)
-	// PreviewSweep says what a sweep would do: rungs, trials, steps, device-hours. Nothing is started.
+	// PreviewSweep describes what a sweep would do: rungs, trials, steps, device-hours. It does not start anything.
 	PreviewSweep(context.Context, *PreviewSweepRequest) (*PreviewSweepResponse, error)
 	// ListSweeps lists sweeps, newest first.
 	ListSweeps(context.Context, *ListSweepsRequest) (*ListSweepsResponse, error)
@@ -566,56 +566,56 @@ type OutbidServiceServer interface {
 	WatchSweep(*WatchSweepRequest, grpc.ServerStreamingServer[WatchSweepResponse]) error
 	// ControlSweep pauses, resumes or stops a sweep.
 	ControlSweep(context.Context, *ControlSweepRequest) (*ControlSweepResponse, error)
-	// ExtendSweep gives a sweep more trials, longer steps or a wider space; a finished one goes on.
+	// ExtendSweep gives a sweep more trials, longer steps or a wider space; a finished sweep continues.
 	ExtendSweep(context.Context, *ExtendSweepRequest) (*ExtendSweepResponse, error)
-	// DeleteSweep deletes a sweep that has ended, with its checkpoints, logs and reports. One that is deleted already is
-	// no error.
+	// DeleteSweep deletes a sweep that has ended, with its checkpoints, logs and reports. Deleting it again is not an
+	// error.
 	DeleteSweep(context.Context, *DeleteSweepRequest) (*DeleteSweepResponse, error)
-	// StreamLogs streams what trials printed.
+	// StreamLogs streams the output of trials.
 	StreamLogs(*StreamLogsRequest, grpc.ServerStreamingServer[StreamLogsResponse]) error
-	// ListNodes lists nodes and who holds their devices.
+	// ListNodes lists nodes and the trials that hold their devices.
 	ListNodes(context.Context, *ListNodesRequest) (*ListNodesResponse, error)
-	// PutBlob stores a function; its name is its SHA-256.
+	// PutBlob stores a function under its SHA-256.
 	PutBlob(grpc.ClientStreamingServer[PutBlobRequest, PutBlobResponse]) error
 	// GetCheckpoint streams the file of a trial's checkpoint.
 	GetCheckpoint(*GetCheckpointRequest, grpc.ServerStreamingServer[GetCheckpointResponse]) error
-	// PutSoup stores an average of checkpoints of a sweep's: whole, or not at all.
+	// PutSoup stores an average of a sweep's checkpoints atomically.
 	PutSoup(grpc.ClientStreamingServer[PutSoupRequest, PutSoupResponse]) error
-	// GetSoup streams the file of a soup that a sweep keeps.
+	// GetSoup streams the file of a stored soup of a sweep.
 	GetSoup(*GetSoupRequest, grpc.ServerStreamingServer[GetSoupResponse]) error
-	// AskTrial gives a client of an external sweep something to train.
+	// AskTrial gives a client of an external sweep a trial to train.
 	AskTrial(context.Context, *AskTrialRequest) (*AskTrialResponse, error)
-	// TellTrial takes in what a client of an external sweep measured and says how it goes on.
+	// TellTrial records the reports of a client of an external sweep, and returns how to continue.
 	TellTrial(context.Context, *TellTrialRequest) (*TellTrialResponse, error)
 	// ReadLedger streams the ledger's batches, oldest first.
 	ReadLedger(*ReadLedgerRequest, grpc.ServerStreamingServer[ReadLedgerResponse]) error
-	// GetRound returns one decision of the policy: what it gave and took, and the auction if it held one.
+	// GetRound returns one decision of the policy: its grants and revocations, and the auction if it held one.
 	GetRound(context.Context, *GetRoundRequest) (*GetRoundResponse, error)
-	// ListRounds lists decisions that gave or took something, newest first.
+	// ListRounds lists decisions that changed an allocation, newest first.
 	ListRounds(context.Context, *ListRoundsRequest) (*ListRoundsResponse, error)
-	// NewWorkerToken makes a token with which one worker may join, once. For admins.
+	// NewWorkerToken creates a token with which one worker may join, once. For admins.
 	NewWorkerToken(context.Context, *NewWorkerTokenRequest) (*NewWorkerTokenResponse, error)
-	// JoinWorker takes a worker into the cluster. It shows a token of NewWorkerToken, and no other.
+	// JoinWorker adds a worker to the cluster. It requires a token of NewWorkerToken, and no other.
 	JoinWorker(context.Context, *JoinWorkerRequest) (*JoinWorkerResponse, error)
-	// RemoveWorker takes a worker out of the cluster at once. For admins.
+	// RemoveWorker removes a worker from the cluster at once. For admins.
 	RemoveWorker(context.Context, *RemoveWorkerRequest) (*RemoveWorkerResponse, error)
 	// SetTenant adds a tenant or changes one. For admins.
 	SetTenant(context.Context, *SetTenantRequest) (*SetTenantResponse, error)
-	// GetTenant returns one tenant: what it may have and what it has.
+	// GetTenant returns one tenant with its limits and use.
 	GetTenant(context.Context, *GetTenantRequest) (*GetTenantResponse, error)
 	// ListTenants lists the tenants for which the caller may act.
 	ListTenants(context.Context, *ListTenantsRequest) (*ListTenantsResponse, error)
-	// RemoveTenant forgets what was set for a tenant whose sweeps have all ended. For admins.
+	// RemoveTenant removes the settings of a tenant whose sweeps have all ended. For admins.
 	RemoveTenant(context.Context, *RemoveTenantRequest) (*RemoveTenantResponse, error)
-	// SetSecret stores a secret of a tenant, or replaces its value. Values are never shown.
+	// SetSecret stores a secret of a tenant, or replaces its value. Values are never returned.
 	SetSecret(context.Context, *SetSecretRequest) (*SetSecretResponse, error)
 	// ListSecrets lists the names of a tenant's secrets.
 	ListSecrets(context.Context, *ListSecretsRequest) (*ListSecretsResponse, error)
 	// DeleteSecret removes a secret of a tenant.
 	DeleteSecret(context.Context, *DeleteSecretRequest) (*DeleteSecretResponse, error)
-	// GetPrices returns what resources cost in the slots to come, under a policy that has prices.
+	// GetPrices returns the prices of resources in the next slots, under a policy with prices.
 	GetPrices(context.Context, *GetPricesRequest) (*GetPricesResponse, error)
-	// GetServerInfo says what the server is and how it fares.
+	// GetServerInfo returns the server's version, settings and health.
 	GetServerInfo(context.Context, *GetServerInfoRequest) (*GetServerInfoResponse, error)
 	mustEmbedUnimplementedOutbidServiceServer()
 }

@@ -4,9 +4,8 @@
 // 	protoc        v5.29.0
 // source: outbid/v1/session.proto
 
-// What a training process and its worker say to each other over the socket named in OUTBID_STREAM, each
-// message with its length before it, as four bytes, the highest first. Processes of older SDKs use gRPC on the one named in
-// OUTBID_SOCKET.
+// Messages between a training process and its worker over the socket named in OUTBID_STREAM, each preceded by its
+// length as four bytes, big-endian. Processes of older SDKs use gRPC on the socket named in OUTBID_SOCKET.
 
 package outbidv1
 
@@ -26,7 +25,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// AttachRequest is what the process says.
+// AttachRequest is a message from the process.
 type AttachRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Kind:
@@ -180,7 +179,7 @@ type ProcessHello struct {
 	Session    string `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
 	Pid        int32  `protobuf:"varint,2,opt,name=pid,proto3" json:"pid,omitempty"`
 	SdkVersion string `protobuf:"bytes,3,opt,name=sdk_version,json=sdkVersion,proto3" json:"sdk_version,omitempty"`
-	// It says of one of a round of forks when that begins its first step (ProcessBegan). Older SDKs do not.
+	// It sends ProcessBegan when a fork begins its first step. Older SDKs do not.
 	TellsBegin    bool `protobuf:"varint,4,opt,name=tells_begin,json=tellsBegin,proto3" json:"tells_begin,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -244,8 +243,8 @@ func (x *ProcessHello) GetTellsBegin() bool {
 	return false
 }
 
-// ProcessBegan says that the current trial, one of a round of forks, begins its first step: what came before, such as
-// imports, is over.
+// ProcessBegan reports that the current trial, one of several forks, begins its first step: preparations such as
+// imports are over.
 type ProcessBegan struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Fork          *ForkRef               `protobuf:"bytes,1,opt,name=fork,proto3" json:"fork,omitempty"`
@@ -343,7 +342,7 @@ func (x *ReportBatch) GetReports() []*Report {
 	return nil
 }
 
-// ProcessSaved offers a checkpoint file in the scratch directory; the worker takes it away and answers with SaveDone.
+// ProcessSaved offers a checkpoint file in the scratch directory; the worker moves it and answers with SaveDone.
 type ProcessSaved struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Fork          *ForkRef               `protobuf:"bytes,1,opt,name=fork,proto3" json:"fork,omitempty"`
@@ -412,7 +411,7 @@ func (x *ProcessSaved) GetMetric() float64 {
 	return 0
 }
 
-// ProcessReached says that the target was reached and the checkpoint for it was offered; the process waits for word.
+// ProcessReached reports that the target was reached and its checkpoint was offered; the process waits for a decision.
 type ProcessReached struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Fork          *ForkRef               `protobuf:"bytes,1,opt,name=fork,proto3" json:"fork,omitempty"`
@@ -465,17 +464,17 @@ func (x *ProcessReached) GetStep() int64 {
 	return 0
 }
 
-// ProcessEnded says that the current trial is over in this process, which now waits for the next.
+// ProcessEnded reports that the current trial is over in this process, which now waits for the next.
 type ProcessEnded struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Fork  *ForkRef               `protobuf:"bytes,1,opt,name=fork,proto3" json:"fork,omitempty"`
 	Step  int64                  `protobuf:"varint,2,opt,name=step,proto3" json:"step,omitempty"`
-	// Empty if it went well.
+	// Empty for success.
 	Error     string `protobuf:"bytes,3,opt,name=error,proto3" json:"error,omitempty"`
 	Traceback string `protobuf:"bytes,4,opt,name=traceback,proto3" json:"traceback,omitempty"`
 	// It ended because it was told to, not by itself.
 	Ordered bool `protobuf:"varint,5,opt,name=ordered,proto3" json:"ordered,omitempty"`
-	// It ended by itself and gave the trial up, with or without a value.
+	// It ended by itself and gave up the trial, with or without a value.
 	Pruned        bool `protobuf:"varint,6,opt,name=pruned,proto3" json:"pruned,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -553,7 +552,7 @@ func (x *ProcessEnded) GetPruned() bool {
 	return false
 }
 
-// AttachResponse is what the worker says.
+// AttachResponse is a message from the worker.
 type AttachResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Kind:
@@ -676,20 +675,20 @@ type TrialAssignment struct {
 	ConfigJson string `protobuf:"bytes,2,opt,name=config_json,json=configJson,proto3" json:"config_json,omitempty"`
 	// Path of the pickled function; the same in every assignment of one process.
 	FunctionPath string `protobuf:"bytes,3,opt,name=function_path,json=functionPath,proto3" json:"function_path,omitempty"`
-	// The step that the start checkpoint holds; 0 for a fresh start.
+	// The step of the start checkpoint; 0 for a fresh start.
 	StartStep int64 `protobuf:"varint,4,opt,name=start_step,json=startStep,proto3" json:"start_step,omitempty"`
-	// Train until this step; 0 until the function ends.
+	// Train until this step; 0 means until the function ends.
 	UntilStep int64 `protobuf:"varint,5,opt,name=until_step,json=untilStep,proto3" json:"until_step,omitempty"`
 	// Path of the start checkpoint; empty for a fresh start.
 	CheckpointPath string `protobuf:"bytes,6,opt,name=checkpoint_path,json=checkpointPath,proto3" json:"checkpoint_path,omitempty"`
-	// Where checkpoint files are to be written.
+	// The directory for checkpoint files.
 	Scratch   string               `protobuf:"bytes,7,opt,name=scratch,proto3" json:"scratch,omitempty"`
 	Seed      uint64               `protobuf:"varint,8,opt,name=seed,proto3" json:"seed,omitempty"`
 	Devices   []*Device            `protobuf:"bytes,9,rep,name=devices,proto3" json:"devices,omitempty"`
 	Metric    string               `protobuf:"bytes,10,opt,name=metric,proto3" json:"metric,omitempty"`
 	Mode      string               `protobuf:"bytes,11,opt,name=mode,proto3" json:"mode,omitempty"`
 	SaveEvery *durationpb.Duration `protobuf:"bytes,12,opt,name=save_every,json=saveEvery,proto3" json:"save_every,omitempty"`
-	// Save at the best value of the metric too, beside the newest.
+	// Also save at the best value of the metric.
 	KeepBest bool `protobuf:"varint,13,opt,name=keep_best,json=keepBest,proto3" json:"keep_best,omitempty"`
 	// Which of the trial's forks this is; absent if it has only one.
 	Part          *ForkPart `protobuf:"bytes,14,opt,name=part,proto3" json:"part,omitempty"`
@@ -832,9 +831,9 @@ type Directive struct {
 	Verdict   Verdict                `protobuf:"varint,2,opt,name=verdict,proto3,enum=outbid.v1.Verdict" json:"verdict,omitempty"`
 	UntilStep int64                  `protobuf:"varint,3,opt,name=until_step,json=untilStep,proto3" json:"until_step,omitempty"`
 	Reason    string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
-	// Reports up to this sequence are in the ledger and were decided on.
+	// Reports up to this sequence number are in the ledger and decided.
 	AckedSeq uint64 `protobuf:"varint,5,opt,name=acked_seq,json=ackedSeq,proto3" json:"acked_seq,omitempty"`
-	// Save now and go on.
+	// Save now and continue.
 	Save          bool `protobuf:"varint,6,opt,name=save,proto3" json:"save,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -4,9 +4,8 @@
 // - protoc             v5.29.0
 // source: outbid/v1/session.proto
 
-// What a training process and its worker say to each other over the socket named in OUTBID_STREAM, each
-// message with its length before it, as four bytes, the highest first. Processes of older SDKs use gRPC on the one named in
-// OUTBID_SOCKET.
+// Messages between a training process and its worker over the socket named in OUTBID_STREAM, each preceded by its
+// length as four bytes, big-endian. Processes of older SDKs use gRPC on the socket named in OUTBID_SOCKET.
 
 package outbidv1
 
@@ -32,7 +31,7 @@ const (
 //
 // SessionService is served by the worker on a Unix socket, one stream per training process.
 type SessionServiceClient interface {
-	// Attach stays open for the life of the process: the process may run many trials, one after another.
+	// Attach stays open for the life of the process, which may run many trials, one after another.
 	Attach(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[AttachRequest, AttachResponse], error)
 }
 
@@ -63,7 +62,7 @@ type SessionService_AttachClient = grpc.BidiStreamingClient[AttachRequest, Attac
 //
 // SessionService is served by the worker on a Unix socket, one stream per training process.
 type SessionServiceServer interface {
-	// Attach stays open for the life of the process: the process may run many trials, one after another.
+	// Attach stays open for the life of the process, which may run many trials, one after another.
 	Attach(grpc.BidiStreamingServer[AttachRequest, AttachResponse]) error
 	mustEmbedUnimplementedSessionServiceServer()
 }

@@ -4,7 +4,7 @@
 // 	protoc        v5.29.0
 // source: outbid/v1/snapshot.proto
 
-// A snapshot: the state after some batch, so that restart time does not grow with history.
+// A snapshot: the state after a batch, so that restart time does not grow with history.
 
 package outbidv1
 
@@ -27,7 +27,7 @@ const (
 // StateSnapshot is the whole state.
 type StateSnapshot struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The batch it includes last, and that batch's hash.
+	// The last batch that it includes, with its hash.
 	Seq          uint64                 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
 	Hash         []byte                 `protobuf:"bytes,2,opt,name=hash,proto3" json:"hash,omitempty"`
 	Time         *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=time,proto3" json:"time,omitempty"`
@@ -41,23 +41,24 @@ type StateSnapshot struct {
 	PolicyName string `protobuf:"bytes,10,opt,name=policy_name,json=policyName,proto3" json:"policy_name,omitempty"`
 	// Time integral of the number of sweeps that have not ended, in seconds.
 	AppSeconds float64 `protobuf:"fixed64,11,opt,name=app_seconds,json=appSeconds,proto3" json:"app_seconds,omitempty"`
-	// The policy of the newest orchestrator, which policy is the snapshot of; absent if that did not write it down.
+	// The policy of the newest leader, to which the field policy belongs; absent if it was not recorded.
 	Decider *PolicySettings `protobuf:"bytes,12,opt,name=decider,proto3" json:"decider,omitempty"`
 	// The format of the ledger up to here; see OrchestratorStarted.
 	Format  uint32          `protobuf:"varint,13,opt,name=format,proto3" json:"format,omitempty"`
 	Deleted []*DeletedSweep `protobuf:"bytes,14,rep,name=deleted,proto3" json:"deleted,omitempty"`
-	// The order of the next sweep; 0 in snapshots of versions that deleted none: the number of sweeps.
+	// The order of the next sweep; 0 in snapshots of versions without deletion: the number of sweeps.
 	NextOrder int64 `protobuf:"varint,15,opt,name=next_order,json=nextOrder,proto3" json:"next_order,omitempty"`
-	// The same integral up to when their number changed last, and that time: it goes on from there, so that who restores a
-	// snapshot adds up the same numbers as who read the whole ledger. Absent in snapshots of older versions.
+	// The same integral up to the last change of their number, and the time of that change. Summation continues from
+	// there, so that a restored state gets the same floating-point sums as one computed from the whole ledger. Absent in
+	// snapshots of older versions.
 	AppSecondsCounted float64                `protobuf:"fixed64,16,opt,name=app_seconds_counted,json=appSecondsCounted,proto3" json:"app_seconds_counted,omitempty"`
 	AppSecondsAt      *timestamppb.Timestamp `protobuf:"bytes,17,opt,name=app_seconds_at,json=appSecondsAt,proto3" json:"app_seconds_at,omitempty"`
-	// Tenants that somebody added, by name, and what each tenant used.
+	// Added tenants, by name, and the use of each tenant.
 	Tenants []*Tenant      `protobuf:"bytes,18,rep,name=tenants,proto3" json:"tenants,omitempty"`
 	Meters  []*TenantMeter `protobuf:"bytes,19,rep,name=meters,proto3" json:"meters,omitempty"`
 	// The newest prices of a policy that has some.
 	Prices *Prices `protobuf:"bytes,20,opt,name=prices,proto3" json:"prices,omitempty"`
-	// What each tenant's sweeps have used and how they ended since the ledger began; absent in snapshots of versions that did not count it.
+	// The cumulative usage and ends of each tenant's sweeps; absent in snapshots of versions that did not count them.
 	Totals        *Totals `protobuf:"bytes,50,opt,name=totals,proto3" json:"totals,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -240,7 +241,7 @@ func (x *StateSnapshot) GetTotals() *Totals {
 	return nil
 }
 
-// Totals are the cumulative counts of all tenants. They only grow, whatever is deleted.
+// Totals are the cumulative counters of all tenants. They never decrease, even if something is deleted.
 type Totals struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// By tenant.
@@ -290,7 +291,7 @@ func (x *Totals) GetTenants() []*TenantTotals {
 type TenantTotals struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Tenant string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
-	// Microseconds that leases which have ended held devices, by device type, each device counted on its own.
+	// Microseconds of ended leases, by device type, each device counted separately.
 	DeviceMicros map[string]int64 `protobuf:"bytes,2,rep,name=device_micros,json=deviceMicros,proto3" json:"device_micros,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
 	// Ends of trials, by TrialState. A trial that is resumed and ends again counts again.
 	TrialsEnded map[int32]int64 `protobuf:"bytes,3,rep,name=trials_ended,json=trialsEnded,proto3" json:"trials_ended,omitempty" protobuf_key:"varint,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
@@ -375,11 +376,11 @@ func (x *TenantTotals) GetSweepsEnded() map[int32]int64 {
 	return nil
 }
 
-// TenantMeter is what leases of a tenant that have ended cost in one month.
+// TenantMeter is the cost of a tenant's ended leases in one month.
 type TenantMeter struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Tenant string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
-	// Months since year 0, by UTC.
+	// Months since year 0 (UTC).
 	Month         int64   `protobuf:"varint,2,opt,name=month,proto3" json:"month,omitempty"`
 	DeviceSeconds float64 `protobuf:"fixed64,3,opt,name=device_seconds,json=deviceSeconds,proto3" json:"device_seconds,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -437,14 +438,14 @@ func (x *TenantMeter) GetDeviceSeconds() float64 {
 	return 0
 }
 
-// DeletedSweep is what the state keeps of a sweep that was deleted.
+// DeletedSweep is what the state keeps of a deleted sweep.
 type DeletedSweep struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Id      string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	Tenant  string                 `protobuf:"bytes,2,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	Actor   string                 `protobuf:"bytes,3,opt,name=actor,proto3" json:"actor,omitempty"`
 	Deleted *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=deleted,proto3" json:"deleted,omitempty"`
-	// SHA-256 of its function; empty if it had none.
+	// SHA-256 of its function; empty if it did not have one.
 	Blob          string `protobuf:"bytes,5,opt,name=blob,proto3" json:"blob,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -523,7 +524,7 @@ type NodeRecord struct {
 	Reason  string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	SeenSeq uint64                 `protobuf:"varint,4,opt,name=seen_seq,json=seenSeq,proto3" json:"seen_seq,omitempty"`
 	Changed *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=changed,proto3" json:"changed,omitempty"`
-	// Why new trials keep off it.
+	// Why new trials are not placed on it.
 	Faults        []*NodeFault `protobuf:"bytes,6,rep,name=faults,proto3" json:"faults,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -617,35 +618,37 @@ type SweepRecord struct {
 	Tuner          []byte                 `protobuf:"bytes,11,opt,name=tuner,proto3" json:"tuner,omitempty"`
 	TunerWaiting   bool                   `protobuf:"varint,12,opt,name=tuner_waiting,json=tunerWaiting,proto3" json:"tuner_waiting,omitempty"`
 	TunerExhausted bool                   `protobuf:"varint,13,opt,name=tuner_exhausted,json=tunerExhausted,proto3" json:"tuner_exhausted,omitempty"`
-	// Who asked it to stop; empty for a limit.
+	// The user who stopped it; empty for a limit.
 	StopActor     string  `protobuf:"bytes,14,opt,name=stop_actor,json=stopActor,proto3" json:"stop_actor,omitempty"`
 	Steps         int64   `protobuf:"varint,15,opt,name=steps,proto3" json:"steps,omitempty"`
 	DeviceSeconds float64 `protobuf:"fixed64,16,opt,name=device_seconds,json=deviceSeconds,proto3" json:"device_seconds,omitempty"`
-	// What the tuner was to do in all, if the sweep has ended.
+	// The total work that the tuner planned, if the sweep has ended.
 	Outlook *Outlook `protobuf:"bytes,17,opt,name=outlook,proto3" json:"outlook,omitempty"`
-	// The state's app_seconds when it was submitted.
+	// The state's app_seconds at its submission.
 	AppSecondsBefore float64 `protobuf:"fixed64,18,opt,name=app_seconds_before,json=appSecondsBefore,proto3" json:"app_seconds_before,omitempty"`
-	// How fast its trials trained on average.
+	// The average training speeds of its trials.
 	Measured []*Throughput `protobuf:"bytes,19,rep,name=measured,proto3" json:"measured,omitempty"`
-	// How it fared, if it has ended.
+	// Its final fairness, if it has ended.
 	Fairness *Fairness `protobuf:"bytes,20,opt,name=fairness,proto3" json:"fairness,omitempty"`
-	// A report lacked its metric.
+	// The note about a report without its metric was written.
 	LackNoted bool `protobuf:"varint,21,opt,name=lack_noted,json=lackNoted,proto3" json:"lack_noted,omitempty"`
-	// Counts sweeps by submission, deleted ones too; absent in snapshots of versions that deleted none: its place in the list.
+	// Counts sweeps by submission, including deleted ones; absent in snapshots of versions without deletion: its position
+	// in the list.
 	Order *int64 `protobuf:"varint,22,opt,name=order,proto3,oneof" json:"order,omitempty"`
-	// Its tuner is a program of its own, and tuner is a RemoteTuner; false in snapshots of versions that kept the program's own.
+	// Its tuner is a plugin, and tuner is a RemoteTuner; false in snapshots of versions that stored the plugin's own
+	// snapshot.
 	TunerRemote bool `protobuf:"varint,23,opt,name=tuner_remote,json=tunerRemote,proto3" json:"tuner_remote,omitempty"`
-	// Averages of its checkpoints that it keeps, oldest first.
+	// Stored averages of its checkpoints, oldest first.
 	Soups []*Soup `protobuf:"bytes,25,rep,name=soups,proto3" json:"soups,omitempty"`
-	// The newest answer of a policy with admission.
+	// The newest decision of a policy with admission.
 	Admission *Admission `protobuf:"bytes,24,opt,name=admission,proto3" json:"admission,omitempty"`
-	// Nodes on which one of its trials has started since the node's worker did.
+	// Nodes on which one of its trials has started since the start of the node's worker.
 	StartedOn []string `protobuf:"bytes,26,rep,name=started_on,json=startedOn,proto3" json:"started_on,omitempty"`
-	// Nodes on which one of its trials has trained well since the node's worker started.
+	// Nodes on which one of its trials has trained well since the start of the node's worker.
 	TrainedOn []string `protobuf:"bytes,27,rep,name=trained_on,json=trainedOn,proto3" json:"trained_on,omitempty"`
-	// The tenant whose totals count it, where that is not its own.
+	// The tenant in whose totals it counts, if that is not its own.
 	CountedAs string `protobuf:"bytes,50,opt,name=counted_as,json=countedAs,proto3" json:"counted_as,omitempty"`
-	// What the reports of its trials take.
+	// Size of the reports of its trials.
 	ReportBytes   int64 `protobuf:"varint,28,opt,name=report_bytes,json=reportBytes,proto3" json:"report_bytes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -884,22 +887,22 @@ func (x *SweepRecord) GetReportBytes() int64 {
 	return 0
 }
 
-// RemoteTuner is a tuner in a process of its own as the control loop knows it.
+// RemoteTuner is the control loop's view of a tuner in a separate process.
 type RemoteTuner struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What its process is configured with.
+	// The configuration of its process.
 	Spec *SweepSpec `protobuf:"bytes,1,opt,name=spec,proto3" json:"spec,omitempty"`
-	// The snapshot that its process goes on from; empty for a fresh start.
+	// The snapshot from which its process continues; empty for a fresh start.
 	Snapshot []byte `protobuf:"bytes,2,opt,name=snapshot,proto3" json:"snapshot,omitempty"`
-	// How many questions had been answered when that was taken.
+	// The number of answered questions in that snapshot.
 	Saved uint64 `protobuf:"varint,3,opt,name=saved,proto3" json:"saved,omitempty"`
-	// What it was told since, in order: questions saved + 1, saved + 2, and so on.
+	// The questions since then, in order: saved + 1, saved + 2, and so on.
 	Told []*TunerQuestion `protobuf:"bytes,4,rep,name=told,proto3" json:"told,omitempty"`
 	// How many questions it has answered.
 	Answered uint64 `protobuf:"varint,5,opt,name=answered,proto3" json:"answered,omitempty"`
-	// What it answers is in the ledger. Otherwise an earlier version asked it, and waited for each answer.
+	// Its answers are in the ledger. Otherwise an earlier version asked it, and waited for each answer.
 	Recorded bool `protobuf:"varint,6,opt,name=recorded,proto3" json:"recorded,omitempty"`
-	// What it said last.
+	// Its last status.
 	Status        *TunerStatus `protobuf:"bytes,7,opt,name=status,proto3" json:"status,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -984,7 +987,7 @@ func (x *RemoteTuner) GetStatus() *TunerStatus {
 	return nil
 }
 
-// TunerQuestion is something that a tuner was told.
+// TunerQuestion is a question to a tuner.
 type TunerQuestion struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Time          *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=time,proto3" json:"time,omitempty"`
@@ -1041,53 +1044,54 @@ func (x *TunerQuestion) GetEvent() *TunerEvent {
 type TrialRecord struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Trial *Trial                 `protobuf:"bytes,1,opt,name=trial,proto3" json:"trial,omitempty"`
-	// The leases that it holds, by their ids: one at most in snapshots of formats 1 and 2.
+	// The leases that it holds, by id: at most one in snapshots of formats 1 and 2.
 	Held []*LeaseRecord `protobuf:"bytes,2,rep,name=held,proto3" json:"held,omitempty"`
 	Seed uint64         `protobuf:"varint,3,opt,name=seed,proto3" json:"seed,omitempty"`
 	// Whether it waits for the tuner although it has a lease.
 	AtTarget bool `protobuf:"varint,4,opt,name=at_target,json=atTarget,proto3" json:"at_target,omitempty"`
-	// That of its lease, as snapshots of formats 1 and 2 say it.
+	// That of its lease, in snapshots of formats 1 and 2.
 	//
 	// Deprecated: Marked as deprecated in outbid/v1/snapshot.proto.
 	LastReportSeq uint64 `protobuf:"varint,5,opt,name=last_report_seq,json=lastReportSeq,proto3" json:"last_report_seq,omitempty"`
-	// The checkpoint it goes on from; may be another trial's.
+	// The checkpoint from which it continues; may be another trial's.
 	Start *Checkpoint `protobuf:"bytes,6,opt,name=start,proto3" json:"start,omitempty"`
 	// Steps counted into the sweep's total.
 	MaxStep int64 `protobuf:"varint,7,opt,name=max_step,json=maxStep,proto3" json:"max_step,omitempty"`
-	// When it last began to want a device.
+	// When it last started to wait for a device.
 	Queued *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=queued,proto3" json:"queued,omitempty"`
-	// Its tuner wants it off its devices, or back from another trial's checkpoint, once the lease has ended.
+	// Its tuner wants it paused, or continued from another trial's checkpoint, once the lease has ended.
 	Pausing bool `protobuf:"varint,9,opt,name=pausing,proto3" json:"pausing,omitempty"`
 	// Its newest value of the sweep's metric; absent before the first report.
 	Metric *float64 `protobuf:"fixed64,10,opt,name=metric,proto3,oneof" json:"metric,omitempty"`
-	// A NaN was noted.
+	// The note about a NaN was written.
 	NanNoted bool `protobuf:"varint,11,opt,name=nan_noted,json=nanNoted,proto3" json:"nan_noted,omitempty"`
-	// The furthest step that the sweep's metric was reported at.
+	// The last step with a report of the sweep's metric.
 	MetricStep int64 `protobuf:"varint,12,opt,name=metric_step,json=metricStep,proto3" json:"metric_step,omitempty"`
-	// What was measured of its speed.
+	// Its measured speeds.
 	Measured []*Throughput `protobuf:"bytes,13,rep,name=measured,proto3" json:"measured,omitempty"`
 	// The metric over steps, thinned.
 	CurveSteps  []int64   `protobuf:"varint,14,rep,packed,name=curve_steps,json=curveSteps,proto3" json:"curve_steps,omitempty"`
 	CurveValues []float64 `protobuf:"fixed64,15,rep,packed,name=curve_values,json=curveValues,proto3" json:"curve_values,omitempty"`
-	// How many leases it has had.
+	// The number of its leases so far.
 	Leases int32 `protobuf:"varint,16,opt,name=leases,proto3" json:"leases,omitempty"`
-	// The furthest step that it had done when a node was lost under it.
+	// Its last step before a node was lost while it ran there.
 	LostStep int64 `protobuf:"varint,17,opt,name=lost_step,json=lostStep,proto3" json:"lost_step,omitempty"`
-	// Its newest failure of which the step is known.
+	// Its newest failure with a known step.
 	LastFailure *ForkFailed `protobuf:"bytes,18,opt,name=last_failure,json=lastFailure,proto3" json:"last_failure,omitempty"`
-	// What it is again when its sweep, which a person stopped, is resumed: queued or paused; unspecified if it cannot.
+	// Its state after a resume of its sweep, which a person stopped: queued or paused; unspecified if it cannot be
+	// resumed.
 	ResumesAs TrialState `protobuf:"varint,19,opt,name=resumes_as,json=resumesAs,proto3,enum=outbid.v1.TrialState" json:"resumes_as,omitempty"`
-	// Its newest forks that went back behind what had been reported, oldest first.
+	// Its newest forks that restarted before reported steps, oldest first.
 	Rollbacks []*Rollback `protobuf:"bytes,20,rep,name=rollbacks,proto3" json:"rollbacks,omitempty"`
-	// It failed, and not as its process did once more.
+	// It failed, but not in the same way twice.
 	FailedOtherwise bool `protobuf:"varint,21,opt,name=failed_otherwise,json=failedOtherwise,proto3" json:"failed_otherwise,omitempty"`
-	// The round of forks that trains it; absent for none.
+	// The current fork slot; absent for none.
 	Round     *ForkRound `protobuf:"bytes,22,opt,name=round,proto3" json:"round,omitempty"`
 	ForkAgain ForkAgain  `protobuf:"varint,23,opt,name=fork_again,json=forkAgain,proto3,enum=outbid.v1.ForkAgain" json:"fork_again,omitempty"`
-	// The average that it goes on from, where that is still to be judged, and how many were dropped in a row.
+	// The average from which it continues, if the comparison is pending, and how many were dropped in a row.
 	Probation     *MergeJudged `protobuf:"bytes,24,opt,name=probation,proto3" json:"probation,omitempty"`
 	DroppedMerges int32        `protobuf:"varint,25,opt,name=dropped_merges,json=droppedMerges,proto3" json:"dropped_merges,omitempty"`
-	// Nodes that it keeps off for some time.
+	// Nodes that it avoids for some time.
 	Avoided       []*NodeAvoided `protobuf:"bytes,26,rep,name=avoided,proto3" json:"avoided,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1306,12 +1310,12 @@ func (x *TrialRecord) GetAvoided() []*NodeAvoided {
 	return nil
 }
 
-// NodeAvoided is a node that a trial keeps off.
+// NodeAvoided is a node that a trial avoids.
 type NodeAvoided struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Node  string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
 	Until *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=until,proto3" json:"until,omitempty"`
-	// It could not be started there, this many times in a row; 0 after another failure.
+	// It could not be started there this many times in a row; 0 after another failure.
 	Starts        int32 `protobuf:"varint,3,opt,name=starts,proto3" json:"starts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1368,20 +1372,20 @@ func (x *NodeAvoided) GetStarts() int32 {
 	return 0
 }
 
-// ForkRound is a round in which several forks train a trial.
+// ForkRound is a fork slot: several forks train a trial.
 type ForkRound struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Start *Checkpoint            `protobuf:"bytes,1,opt,name=start,proto3" json:"start,omitempty"`
 	Ends  *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=ends,proto3" json:"ends,omitempty"`
 	Forks int32                  `protobuf:"varint,3,opt,name=forks,proto3" json:"forks,omitempty"`
 	Parts []*ForkRoundPart       `protobuf:"bytes,4,rep,name=parts,proto3" json:"parts,omitempty"`
-	// The consolidation that was ordered last.
+	// The newest order of an average.
 	Attempt int32                  `protobuf:"varint,5,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	Node    string                 `protobuf:"bytes,6,opt,name=node,proto3" json:"node,omitempty"`
 	Boot    string                 `protobuf:"bytes,7,opt,name=boot,proto3" json:"boot,omitempty"`
 	Void    bool                   `protobuf:"varint,8,opt,name=void,proto3" json:"void,omitempty"`
 	Began   *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=began,proto3" json:"began,omitempty"`
-	// A node was lost under one of its forks.
+	// A node was lost while one of its forks ran there.
 	Lost          bool `protobuf:"varint,10,opt,name=lost,proto3" json:"lost,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1487,7 +1491,7 @@ func (x *ForkRound) GetLost() bool {
 	return false
 }
 
-// ForkRoundPart is a fork's part of a round.
+// ForkRoundPart is a fork's part of a fork slot.
 type ForkRoundPart struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	LeaseId       uint64                 `protobuf:"varint,1,opt,name=lease_id,json=epoch,proto3" json:"lease_id,omitempty"`
@@ -1588,7 +1592,7 @@ func (x *ForkRoundPart) GetRate() float64 {
 	return 0
 }
 
-// Rollback is a fork that began before the furthest step that was reported.
+// Rollback is a fork that started before the last reported step.
 type Rollback struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	LeaseId       uint64                 `protobuf:"varint,1,opt,name=lease_id,json=epoch,proto3" json:"lease_id,omitempty"`
@@ -1645,7 +1649,7 @@ func (x *Rollback) GetFromStep() int64 {
 type LeaseRecord struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	LeaseId uint64                 `protobuf:"varint,1,opt,name=lease_id,json=epoch,proto3" json:"lease_id,omitempty"`
-	// The first place and the rest of them, as snapshots of formats 1 and 2 say it.
+	// The first place, and the others, in snapshots of formats 1 and 2.
 	//
 	// Deprecated: Marked as deprecated in outbid/v1/snapshot.proto.
 	Node string `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`
@@ -1659,25 +1663,25 @@ type LeaseRecord struct {
 	Client   string                 `protobuf:"bytes,9,opt,name=client,proto3" json:"client,omitempty"`
 	// Version of the assignment made from it.
 	Version uint64 `protobuf:"varint,10,opt,name=version,proto3" json:"version,omitempty"`
-	// The step its start checkpoint holds, once started.
+	// The step of its start checkpoint, once started.
 	FromStep int64 `protobuf:"varint,11,opt,name=from_step,json=fromStep,proto3" json:"from_step,omitempty"`
 	// Deprecated: Marked as deprecated in outbid/v1/snapshot.proto.
 	More []*LeasePlace `protobuf:"bytes,12,rep,name=more,proto3" json:"more,omitempty"`
 	// Deprecated: Marked as deprecated in outbid/v1/snapshot.proto.
 	Ended    bool                   `protobuf:"varint,13,opt,name=ended,proto3" json:"ended,omitempty"`
 	Training *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=training,proto3" json:"training,omitempty"`
-	// Where its processes run, in the order of their ranks; none for a lease that a client holds.
+	// Where its processes run, in the order of their ranks; empty for a client's lease.
 	Places []*LeasePlace `protobuf:"bytes,15,rep,name=places,proto3" json:"places,omitempty"`
-	// The newest report said under it.
+	// The newest report under it.
 	LastReportSeq uint64 `protobuf:"varint,16,opt,name=last_report_seq,json=lastReportSeq,proto3" json:"last_report_seq,omitempty"`
-	// How far its process is, and whether that did the trial's steps and waits for word.
+	// Its current step, and whether it has done the trial's steps and waits for a decision.
 	Step     int64 `protobuf:"varint,17,opt,name=step,proto3" json:"step,omitempty"`
 	AtTarget bool  `protobuf:"varint,18,opt,name=at_target,json=atTarget,proto3" json:"at_target,omitempty"`
-	// What is done under it counts for nothing: the average that it began with was dropped.
+	// Its progress does not count, because the average with which it started was dropped.
 	Void bool `protobuf:"varint,19,opt,name=void,proto3" json:"void,omitempty"`
-	// It has lasted for long enough to show that its nodes can train.
+	// It has lasted long enough to show that its nodes can train.
 	TrainedWell bool `protobuf:"varint,20,opt,name=trained_well,json=trainedWell,proto3" json:"trained_well,omitempty"`
-	// Its devices by type, as the totals of its tenant count them; absent in snapshots of versions that had no totals.
+	// Its devices by type, as counted in its tenant's totals; absent in snapshots of versions without totals.
 	Metered       map[string]int32 `protobuf:"bytes,50,rep,name=metered,proto3" json:"metered,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -4,8 +4,8 @@
 // 	protoc        v5.29.0
 // source: outbid/v1/sweep.proto
 
-// The public nouns of Outbid. A sweep's YAML file, the SDK's Sweep object and
-// the API's SubmitSweep call are all this one message: SweepSpec.
+// The public messages of Outbid. A sweep's YAML file, the SDK's Sweep object and the API's SubmitSweep call all use
+// this message: SweepSpec.
 
 package outbidv1
 
@@ -25,32 +25,32 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// SweepSpec says what to explore, what to run for each trial, and how far.
+// SweepSpec defines what to explore, what to run for each trial, and when to end.
 type SweepSpec struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// A short name: lower-case letters, digits and dashes. The sweep's id is this name and a number.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// The tenant who owns the sweep; "default" if empty.
+	// The tenant that owns the sweep; "default" if empty.
 	Tenant string `protobuf:"bytes,2,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	// The search space: parameter name to parameter.
 	Space map[string]*Parameter `protobuf:"bytes,3,rep,name=space,proto3" json:"space,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Hard constraints on a configuration, such as "lr * batch < 10"; every one must hold.
+	// Hard constraints on a configuration, such as "lr * batch < 10"; all must hold.
 	Constraints []string `protobuf:"bytes,4,rep,name=constraints,proto3" json:"constraints,omitempty"`
-	// The reported metric that is optimised.
+	// The reported metric to optimise.
 	Metric string `protobuf:"bytes,5,opt,name=metric,proto3" json:"metric,omitempty"`
 	// "max" or "min".
 	Mode string `protobuf:"bytes,6,opt,name=mode,proto3" json:"mode,omitempty"`
-	// What proposes configurations and decides how long each is trained.
+	// The algorithm that proposes configurations and decides how long each is trained.
 	Tuner *Tuner `protobuf:"bytes,7,opt,name=tuner,proto3" json:"tuner,omitempty"`
-	// What one trial needs.
+	// The resources of one trial.
 	Resources *Resources `protobuf:"bytes,8,opt,name=resources,proto3" json:"resources,omitempty"`
 	// When the sweep ends.
 	Limits *Limits `protobuf:"bytes,9,opt,name=limits,proto3" json:"limits,omitempty"`
 	// Which checkpoints are kept.
 	Checkpoints *Checkpoints `protobuf:"bytes,10,opt,name=checkpoints,proto3" json:"checkpoints,omitempty"`
-	// How often a trial whose process failed is started again from its last checkpoint; 3 if absent.
+	// How often a trial whose process failed is restarted from its last checkpoint; 3 if absent.
 	MaxRestarts *int32 `protobuf:"varint,11,opt,name=max_restarts,json=maxRestarts,proto3,oneof" json:"max_restarts,omitempty"`
-	// What runs for each trial.
+	// The program of each trial.
 	//
 	// Types that are valid to be assigned to Workload:
 	//
@@ -60,21 +60,21 @@ type SweepSpec struct {
 	Workload isSweepSpec_Workload `protobuf_oneof:"workload"`
 	// Free labels, shown in listings.
 	Labels map[string]string `protobuf:"bytes,15,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// A trial that sends nothing for this long ("10m") is taken to hang and is restarted; "" never.
+	// A trial that sends nothing for this long ("10m") is considered hanging and restarted; "" for never.
 	HangTimeout string `protobuf:"bytes,16,opt,name=hang_timeout,json=hangTimeout,proto3" json:"hang_timeout,omitempty"`
-	// What is known of how fast trials train. What workers measure takes its place.
+	// Known training speeds. Measurements by workers replace them.
 	Throughputs []*Throughput `protobuf:"bytes,17,rep,name=throughputs,proto3" json:"throughputs,omitempty"`
 	// The sweep's weight relative to others; 1 if 0.
 	Weight float64 `protobuf:"fixed64,18,opt,name=weight,proto3" json:"weight,omitempty"`
-	// What bids for the sweep where devices are auctioned; absent for the server's own agent.
+	// The program that bids for the sweep in auctions; absent for the built-in bidder.
 	Agent *Agent `protobuf:"bytes,19,opt,name=agent,proto3" json:"agent,omitempty"`
-	// What the end of a trial is worth, for policies that go by it; absent for the device-seconds that it needs.
+	// The value of a trial's end, for policies that use it; absent for the device-seconds that it needs.
 	Utility *Utility `protobuf:"bytes,20,opt,name=utility,proto3" json:"utility,omitempty"`
-	// Metrics that are optimised beside metric, which goes first: it alone is what trials are ranked and stopped by. Samplers
-	// that know several objectives learn from all of them.
+	// Further metrics to optimise. Only metric ranks and stops trials. Samplers for several objectives learn from all of
+	// them.
 	Objectives []*Objective `protobuf:"bytes,21,rep,name=objectives,proto3" json:"objectives,omitempty"`
-	// When the sweep should be done: a time such as "2026-12-01T18:00:00Z", or so long after its submission ("6h"). "" for no
-	// deadline. Policies that go by deadlines aim at it; nothing ends by it.
+	// When the sweep should be done: a time such as "2026-12-01T18:00:00Z", or a duration after its submission ("6h"). ""
+	// for no deadline. Policies with deadlines try to meet it; it does not end anything.
 	Deadline      string `protobuf:"bytes,22,opt,name=deadline,proto3" json:"deadline,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -287,12 +287,12 @@ type SweepSpec_Function struct {
 }
 
 type SweepSpec_Program struct {
-	// Any program: its command line is a template.
+	// Any program, with a template for its command line.
 	Program *Program `protobuf:"bytes,13,opt,name=program,proto3,oneof"`
 }
 
 type SweepSpec_External struct {
-	// Nothing runs here: a client asks for trials and tells their results.
+	// No program: a client asks for trials and reports their results.
 	External *External `protobuf:"bytes,14,opt,name=external,proto3,oneof"`
 }
 
@@ -302,7 +302,7 @@ func (*SweepSpec_Program) isSweepSpec_Workload() {}
 
 func (*SweepSpec_External) isSweepSpec_Workload() {}
 
-// Objective is a reported metric that is optimised beside the sweep's first.
+// Objective is a further reported metric to optimise.
 type Objective struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Metric string                 `protobuf:"bytes,1,opt,name=metric,proto3" json:"metric,omitempty"`
@@ -356,22 +356,22 @@ func (x *Objective) GetMode() string {
 	return ""
 }
 
-// Utility is what the end of a trial is worth t seconds after it was created. Policies that admit whole sweeps (oasis) take it as what the
-// end of the sweep is worth, t seconds after its submission.
+// Utility is the value of a trial's end t seconds after its creation. Policies that admit whole sweeps (oasis) apply it
+// to the end of the sweep, t seconds after its submission.
 type Utility struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The older name of worth.
 	Priority float64 `protobuf:"fixed64,1,opt,name=priority,proto3" json:"priority,omitempty"`
-	// How fast it falls, per second: of "sigmoid" around by, 0 for never; of "linear" as a part of worth, from by on.
+	// How fast it falls, per second. For "sigmoid" around by, 0 for never; for "linear" as a fraction of worth, after by.
 	Decay float64 `protobuf:"fixed64,2,opt,name=decay,proto3" json:"decay,omitempty"`
 	// The older name of by, in seconds.
 	Target float64 `protobuf:"fixed64,3,opt,name=target,proto3" json:"target,omitempty"`
-	// "sigmoid" (default): worth / (1 + exp(decay * (t - by))); "step": worth up to by, then nothing; "linear": worth up to by,
-	// then it falls evenly to nothing.
+	// "sigmoid" (default): worth / (1 + exp(decay * (t - by))); "step": worth until by, then nothing; "linear": worth
+	// until by, then it falls linearly to nothing.
 	Kind string `protobuf:"bytes,4,opt,name=kind,proto3" json:"kind,omitempty"`
-	// What it is worth at its most.
+	// Its maximum.
 	Worth float64 `protobuf:"fixed64,5,opt,name=worth,proto3" json:"worth,omitempty"`
-	// When it falls, such as "2h" after the trial was created.
+	// When it falls, such as "2h" after the trial's creation.
 	By            string `protobuf:"bytes,6,opt,name=by,proto3" json:"by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -449,12 +449,12 @@ func (x *Utility) GetBy() string {
 	return ""
 }
 
-// Agent is a program beside the server that bids for devices on a sweep's behalf.
+// Agent is a program of the server that bids for devices for a sweep.
 type Agent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Its name, as the server was told by --agent NAME=COMMAND.
+	// Its name in the server's option --agent NAME=COMMAND.
 	Plugin string `protobuf:"bytes,1,opt,name=plugin,proto3" json:"plugin,omitempty"`
-	// Handed to the agent as it is.
+	// Passed to the bidder unchanged.
 	Settings      *structpb.Struct `protobuf:"bytes,2,opt,name=settings,proto3" json:"settings,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -507,15 +507,15 @@ func (x *Agent) GetSettings() *structpb.Struct {
 // Throughput is how fast a trial trains on some devices.
 type Throughput struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Type of the devices, such as "v100"; "" for every type that is not named.
+	// Type of the devices, such as "v100"; "" for every type without an entry.
 	Type string `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
 	// Number of devices; 1 if 0.
 	Devices int32 `protobuf:"varint,2,opt,name=devices,proto3" json:"devices,omitempty"`
-	// How far apart they are: "slot", "machine" (default), "rack" or "cluster".
+	// The distance between them: "slot", "machine" (default), "rack" or "cluster".
 	Spread string `protobuf:"bytes,3,opt,name=spread,proto3" json:"spread,omitempty"`
-	// Steps per second of all devices together; 0 says that trials do not run there.
+	// Steps per second of all devices together; 0 means that trials do not run there.
 	StepsPerSecond float64 `protobuf:"fixed64,4,opt,name=steps_per_second,json=stepsPerSecond,proto3" json:"steps_per_second,omitempty"`
-	// Of this trial only; of all if absent.
+	// Only for this trial; for all if absent.
 	Trial         *int32 `protobuf:"varint,5,opt,name=trial,proto3,oneof" json:"trial,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -598,7 +598,7 @@ type Parameter struct {
 	//	*Parameter_Group
 	//	*Parameter_Normal
 	Kind isParameter_Kind `protobuf_oneof:"kind"`
-	// Present in a configuration only if this holds.
+	// The parameter is present in a configuration only if this holds.
 	When          *Condition `protobuf:"bytes,6,opt,name=when,proto3" json:"when,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -732,7 +732,7 @@ type Parameter_Group struct {
 }
 
 type Parameter_Normal struct {
-	// A real number about a mean.
+	// A normally distributed real number.
 	Normal *Normal `protobuf:"bytes,7,opt,name=normal,proto3,oneof"`
 }
 
@@ -890,7 +890,7 @@ func (x *IntRange) GetQuantum() int64 {
 	return 0
 }
 
-// Normal is a real number, normally distributed, optionally rounded to a multiple of quantum.
+// Normal is a normally distributed real number, optionally rounded to a multiple of quantum.
 type Normal struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Mean  float64                `protobuf:"fixed64,1,opt,name=mean,proto3" json:"mean,omitempty"`
@@ -998,7 +998,7 @@ func (x *Choice) GetValues() []*structpb.Value {
 	return nil
 }
 
-// Group nests parameters: a configuration holds an object under the group's name.
+// Group nests parameters: the configuration has an object under the group's name.
 type Group struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Space         map[string]*Parameter  `protobuf:"bytes,1,rep,name=space,proto3" json:"space,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
@@ -1114,10 +1114,10 @@ type Tuner struct {
 	//	*Tuner_FreezeThaw
 	//	*Tuner_Bayes
 	Kind isTuner_Kind `protobuf_oneof:"kind"`
-	// Seed of everything random in the sweep; the same seed gives the same configurations. One that is left out is drawn
-	// when the sweep is submitted, and stands in its spec from then on.
+	// Seed of everything random in the sweep; the same seed gives the same configurations. If it is absent, the server
+	// draws one at submission and adds it to the spec.
 	Seed *uint64 `protobuf:"varint,20,opt,name=seed,proto3,oneof" json:"seed,omitempty"`
-	// The first configurations to try, in order, before any is drawn. What one leaves out of the space is drawn at random.
+	// The first configurations to try, in order, before any are drawn. Missing parameters are drawn at random.
 	Points        []*structpb.Struct `protobuf:"bytes,21,rep,name=points,proto3" json:"points,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1361,7 +1361,7 @@ func (*Tuner_Bayes) isTuner_Kind() {}
 // RandomSearch draws independent configurations.
 type RandomSearch struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Steps a trial is trained for; 0 lets the training code end by itself.
+	// Steps to train a trial; 0 lets the training code end by itself.
 	MaxSteps      int64 `protobuf:"varint,1,opt,name=max_steps,json=maxSteps,proto3" json:"max_steps,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1407,7 +1407,7 @@ func (x *RandomSearch) GetMaxSteps() int64 {
 // GridSearch tries every combination.
 type GridSearch struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Steps a trial is trained for; 0 lets the training code end by itself.
+	// Steps to train a trial; 0 lets the training code end by itself.
 	MaxSteps int64 `protobuf:"varint,1,opt,name=max_steps,json=maxSteps,proto3" json:"max_steps,omitempty"`
 	// Points on a float or unquantised int range; 5 if 0.
 	Points        int32 `protobuf:"varint,2,opt,name=points,proto3" json:"points,omitempty"`
@@ -1462,7 +1462,7 @@ func (x *GridSearch) GetPoints() int32 {
 // SobolSearch draws a scrambled low-discrepancy sequence.
 type SobolSearch struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Steps a trial is trained for; 0 lets the training code end by itself.
+	// Steps to train a trial; 0 lets the training code end by itself.
 	MaxSteps      int64 `protobuf:"varint,1,opt,name=max_steps,json=maxSteps,proto3" json:"max_steps,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1505,10 +1505,11 @@ func (x *SobolSearch) GetMaxSteps() int64 {
 	return 0
 }
 
-// BayesianSearch chooses each configuration by the expected improvement under a Gaussian process of the trials before it.
+// BayesianSearch chooses each configuration by its expected improvement according to a Gaussian process over the
+// earlier trials.
 type BayesianSearch struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Steps a trial is trained for; 0 lets the training code end by itself.
+	// Steps to train a trial; 0 lets the training code end by itself.
 	MaxSteps      int64 `protobuf:"varint,1,opt,name=max_steps,json=maxSteps,proto3" json:"max_steps,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1551,7 +1552,7 @@ func (x *BayesianSearch) GetMaxSteps() int64 {
 	return 0
 }
 
-// SuccessiveHalving (Jamieson and Talwalkar 2016): n trials, the best 1/eta of each rung go on.
+// SuccessiveHalving (Jamieson and Talwalkar 2016): n trials; the best 1/eta of each rung continue.
 type SuccessiveHalving struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Steps of the last rung.
@@ -1564,8 +1565,8 @@ type SuccessiveHalving struct {
 	MinSteps int64 `protobuf:"varint,4,opt,name=min_steps,json=minSteps,proto3" json:"min_steps,omitempty"`
 	// "random" (default) or "sobol".
 	Sampler string `protobuf:"bytes,5,opt,name=sampler,proto3" json:"sampler,omitempty"`
-	// Trials that go on to the next rung may use eta times as many devices there as before, so that fewer trials want as many
-	// together.
+	// Trials that continue to the next rung may use eta times as many devices there, so that fewer trials use the same
+	// number of devices together.
 	Grow          bool `protobuf:"varint,6,opt,name=grow,proto3" json:"grow,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1646,11 +1647,11 @@ func (x *SuccessiveHalving) GetGrow() bool {
 // Hyperband (Li et al. 2018): brackets of successive halving from many short to few long trials.
 type Hyperband struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// R: the most steps one trial is trained for.
+	// R: the maximum number of steps of a trial.
 	MaxSteps int64 `protobuf:"varint,1,opt,name=max_steps,json=maxSteps,proto3" json:"max_steps,omitempty"`
 	// Reduction factor; 3 if 0.
 	Eta int32 `protobuf:"varint,2,opt,name=eta,proto3" json:"eta,omitempty"`
-	// Steps that one unit of R stands for; 1 if 0.
+	// Number of steps in one unit of R; 1 if 0.
 	MinSteps int64 `protobuf:"varint,3,opt,name=min_steps,json=minSteps,proto3" json:"min_steps,omitempty"`
 	// How often the whole set of brackets is run; 1 if 0.
 	Iterations int32 `protobuf:"varint,4,opt,name=iterations,proto3" json:"iterations,omitempty"`
@@ -1816,10 +1817,10 @@ func (x *Asha) GetSampler() string {
 	return ""
 }
 
-// MedianStopping (Golovin et al. 2017): stop a trial whose best is below the median of running means.
+// MedianStopping (Golovin et al. 2017): stops a trial whose best value is worse than the median of running means.
 type MedianStopping struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Steps a trial is trained for.
+	// Steps to train a trial.
 	MaxSteps int64 `protobuf:"varint,1,opt,name=max_steps,json=maxSteps,proto3" json:"max_steps,omitempty"`
 	// No trial is stopped before this step; 1 if 0.
 	GraceSteps int64 `protobuf:"varint,2,opt,name=grace_steps,json=graceSteps,proto3" json:"grace_steps,omitempty"`
@@ -1892,17 +1893,17 @@ func (x *MedianStopping) GetSampler() string {
 // Pbt is population based training (Jaderberg et al. 2017).
 type Pbt struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Steps a member is trained for.
+	// Steps to train a member.
 	MaxSteps int64 `protobuf:"varint,1,opt,name=max_steps,json=maxSteps,proto3" json:"max_steps,omitempty"`
 	// Members of the population; 10 if 0.
 	Population int32 `protobuf:"varint,2,opt,name=population,proto3" json:"population,omitempty"`
 	// Steps between two chances to exploit.
 	Interval int64 `protobuf:"varint,3,opt,name=interval,proto3" json:"interval,omitempty"`
-	// The share at the bottom that copies from the same share at the top; 0.2 if 0.
+	// The fraction of the worst members that copy from the same fraction of the best; 0.2 if 0.
 	Quantile float64 `protobuf:"fixed64,4,opt,name=quantile,proto3" json:"quantile,omitempty"`
-	// Chance to draw a parameter anew instead of perturbing it; 0.25 if absent.
+	// Probability to draw a parameter again instead of perturbing it; 0.25 if absent.
 	Resample *float64 `protobuf:"fixed64,5,opt,name=resample,proto3,oneof" json:"resample,omitempty"`
-	// Factors by which a number is perturbed; 0.8 and 1.2 if empty.
+	// Factors for perturbing a number; 0.8 and 1.2 if empty.
 	Factors       []float64 `protobuf:"fixed64,6,rep,packed,name=factors,proto3" json:"factors,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1980,23 +1981,23 @@ func (x *Pbt) GetFactors() []float64 {
 	return nil
 }
 
-// PerformanceCurve forecasts how trials will end from their learning curves, and stops those with little chance. While
-// its forecasts are not calibrated, a rank rule stands in.
+// PerformanceCurve forecasts trials' final values from their learning curves, and stops those with a low chance. While
+// its forecasts are not calibrated, it uses a rank rule.
 type PerformanceCurve struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Steps a trial is trained for at the most.
+	// Maximum number of steps of a trial.
 	MaxSteps int64 `protobuf:"varint,1,opt,name=max_steps,json=maxSteps,proto3" json:"max_steps,omitempty"`
-	// Steps between two looks at a trial; max_steps / 20, at least 1, if 0.
+	// Steps between two checks of a trial; max_steps / 20, but at least 1, if 0.
 	Interval int64 `protobuf:"varint,2,opt,name=interval,proto3" json:"interval,omitempty"`
 	// No trial is stopped before this step; two intervals if 0.
 	GraceSteps int64 `protobuf:"varint,3,opt,name=grace_steps,json=graceSteps,proto3" json:"grace_steps,omitempty"`
-	// A trial is poor, and stopped, if its chance to beat limits.target, or else the best that is known or forecast, is
-	// below this, and lower for the steps it still needs than that of a new trial; 0.05 if 0.
+	// A trial is stopped if its chance to beat limits.target, or else the best known or forecast value, is below this,
+	// and also lower, relative to its remaining steps, than that of a new trial; 0.05 if 0.
 	Poor float64 `protobuf:"fixed64,4,opt,name=poor,proto3" json:"poor,omitempty"`
-	// Share of the trials that are trained to the end although they should be stopped, so that forecasts are checked on
-	// such trials too; 0.1 if absent.
+	// Fraction of trials that are trained to the end although they should be stopped, to check forecasts on such trials
+	// too; 0.1 if absent.
 	Keep *float64 `protobuf:"fixed64,5,opt,name=keep,proto3,oneof" json:"keep,omitempty"`
-	// Of the rank rule, which stops the worst 1/eta at rungs grace_steps * eta^k; 3 if 0.
+	// Reduction factor of the rank rule, which stops the worst 1/eta at rungs grace_steps * eta^k; 3 if 0.
 	Eta int32 `protobuf:"varint,6,opt,name=eta,proto3" json:"eta,omitempty"`
 	// "random" (default) or "sobol".
 	Sampler       string `protobuf:"bytes,7,opt,name=sampler,proto3" json:"sampler,omitempty"`
@@ -2083,17 +2084,19 @@ func (x *PerformanceCurve) GetSampler() string {
 	return ""
 }
 
-// FreezeThaw trains many trials a little at a time: at each look it forecasts all of them, and trials not begun, by where they stand among
-// the others and what the sweep's own ends have shown, and trains on those whose steps are worth most. The others wait at their checkpoints.
+// FreezeThaw trains many trials in small steps. At each look it forecasts all of them, and new trials, by their rank
+// among the others and the results of the sweep's finished trials. It trains those whose steps are most valuable; the
+// others wait at their checkpoints.
 type FreezeThaw struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Steps a trial is trained for at the most.
+	// Maximum number of steps of a trial.
 	MaxSteps int64 `protobuf:"varint,1,opt,name=max_steps,json=maxSteps,proto3" json:"max_steps,omitempty"`
-	// Step of the first look; the next ones follow at 1.4 times the steps. max_steps / 40, rounded up, if 0.
+	// Step of the first look; each next one follows at 1.4 times the steps. max_steps / 40, rounded up, if 0.
 	MinSteps int64 `protobuf:"varint,2,opt,name=min_steps,json=minSteps,proto3" json:"min_steps,omitempty"`
-	// A trial whose chance to beat all that got to the end is below this is stopped, once three did; 0.01 if 0.
+	// A trial is stopped if its chance to beat all finished trials is below this, once three have finished; 0.01 if 0.
 	Poor float64 `protobuf:"fixed64,3,opt,name=poor,proto3" json:"poor,omitempty"`
-	// "model" (default): up to half of the configurations, as far as standings tell of ends, are those that the forecasts find most promising. "random" or "sobol": all are drawn.
+	// "model" (default): up to half of the configurations are those that the forecasts find most promising, depending on
+	// how well ranks predict results. "random" or "sobol": all are drawn.
 	Sampler       string `protobuf:"bytes,4,opt,name=sampler,proto3" json:"sampler,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2160,16 +2163,16 @@ func (x *FreezeThaw) GetSampler() string {
 // PluginTuner runs a tuner outside the binary, over hashicorp/go-plugin.
 type PluginTuner struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The program and its arguments. With a rule it can be left out: it is then Optuna's samplers, run by the python3 that the
-	// server finds.
+	// The program and its arguments. With a rule it can be omitted: then it is Optuna's samplers, run by the python3 that
+	// the server finds.
 	Command []string `protobuf:"bytes,1,rep,name=command,proto3" json:"command,omitempty"`
-	// Handed to the plugin as it is.
+	// Passed to the plugin unchanged.
 	Settings *structpb.Struct `protobuf:"bytes,2,opt,name=settings,proto3" json:"settings,omitempty"`
-	// Steps a trial is trained for at the most; the plugin may ask for fewer.
+	// Maximum number of steps of a trial; the plugin may request fewer.
 	MaxSteps int64 `protobuf:"varint,3,opt,name=max_steps,json=maxSteps,proto3" json:"max_steps,omitempty"`
-	// A built-in tuner that decides how long each trial is trained, up to max_steps. The plugin then does nothing but draw the
-	// configurations: it is asked for one trial at a time, told what trials have reported where they got to, and that they
-	// ended; what it says of steps and of the trials' ends does not count.
+	// A built-in tuner that decides how long each trial is trained, up to max_steps. The plugin then only draws
+	// configurations: it is asked for one trial at a time, and gets trials' final reports and ends; its decisions on
+	// steps and ends are ignored.
 	Rule          *Tuner `protobuf:"bytes,4,opt,name=rule,proto3" json:"rule,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2233,31 +2236,33 @@ func (x *PluginTuner) GetRule() *Tuner {
 	return nil
 }
 
-// Resources is what one trial needs.
+// Resources are the resources of one trial.
 type Resources struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Devices a trial must have and may use.
+	// Devices that a trial needs and can use.
 	Devices *DeviceCount `protobuf:"bytes,1,opt,name=devices,proto3" json:"devices,omitempty"`
-	// Device types it may run on, such as "v100" or "cpu"; empty for any.
+	// Allowed device types, such as "v100" or "cpu"; empty for any.
 	Types []string `protobuf:"bytes,2,rep,name=types,proto3" json:"types,omitempty"`
-	// Device types it must not run on.
+	// Device types that are not allowed.
 	ExcludeTypes []string `protobuf:"bytes,3,rep,name=exclude_types,json=excludeTypes,proto3" json:"exclude_types,omitempty"`
-	// CPU cores; 0 for no demand.
+	// CPU cores; 0 for no requirement.
 	Cpus float64 `protobuf:"fixed64,4,opt,name=cpus,proto3" json:"cpus,omitempty"`
-	// Memory such as "4GiB"; "" for no demand.
+	// Memory such as "4GiB"; "" for no requirement.
 	Memory string `protobuf:"bytes,5,opt,name=memory,proto3" json:"memory,omitempty"`
-	// A trial may run over several nodes: its code finds the others by the environment, as torchrun would give it.
+	// A trial may run on several nodes: its code finds the others through the environment, like with torchrun.
 	Spread bool `protobuf:"varint,6,opt,name=spread,proto3" json:"spread,omitempty"`
 	// A trial's devices may be of several types.
 	Mixed bool `protobuf:"varint,7,opt,name=mixed,proto3" json:"mixed,omitempty"`
-	// Processes of a trial: "one" (default) sees all its devices; "per_device" starts one for each, as torchrun would.
+	// Processes of a trial: "one" (default) has all its devices; "per_device" starts one for each, like torchrun.
 	Processes string `protobuf:"bytes,8,opt,name=processes,proto3" json:"processes,omitempty"`
-	// Several forks of a trial may train it at once, each with its devices on a node of its own, under the policies themis and hadare: "auto"
-	// for as many as there are idle nodes, or the least and the most, such as "2-5". What they learned is averaged. "" for no.
+	// Several forks of a trial may train it at once, each with its devices on a separate node, under the policies themis
+	// and hadare: "auto" for as many as there are idle nodes, or the least and the most, such as "2-5". Their weights are
+	// averaged. "" for no.
 	Forks string `protobuf:"bytes,9,opt,name=forks,proto3" json:"forks,omitempty"`
-	// How what forks learned is put together: "steps" (default) by the steps that each did; "uniform", all alike; "outer", DiLoCo's
-	// outer optimizer over the mean by steps, of rate 0.7 and momentum 0.9, or others, such as "outer(0.5, 0.8)"; "best", by steps,
-	// and the trial goes on from the best fork instead if the metric that is reported first of the mean is worse than that fork's.
+	// How forks are averaged: "steps" (default) weighted by their steps; "uniform" with equal weights; "outer" with
+	// DiLoCo's outer optimizer over the mean by steps, with rate 0.7 and momentum 0.9, or others, such as "outer(0.5,
+	// 0.8)"; "best" by steps, but the trial continues from the best fork instead if the first metric of the mean is worse
+	// than that fork's.
 	ForksMerge    string `protobuf:"bytes,10,opt,name=forks_merge,json=forksMerge,proto3" json:"forks_merge,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2416,7 +2421,7 @@ func (x *DeviceCount) GetMax() int32 {
 	return 0
 }
 
-// Limits end a sweep; what is 0 or "" does not.
+// Limits end a sweep; 0 or "" means no limit.
 type Limits struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Trials created.
@@ -2498,16 +2503,16 @@ func (x *Limits) GetTarget() float64 {
 	return 0
 }
 
-// Checkpoints says which checkpoints are kept when they are no longer needed to resume a trial.
+// Checkpoints selects the checkpoints to keep when they are no longer needed to resume a trial.
 type Checkpoints struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The best k trials' newest checkpoints by the sweep's metric; 1 if nothing is set here.
+	// The newest checkpoints of the k best trials by the sweep's metric; 1 if nothing is set here.
 	Best int32 `protobuf:"varint,1,opt,name=best,proto3" json:"best,omitempty"`
 	// The last checkpoint of every trial.
 	Last bool `protobuf:"varint,2,opt,name=last,proto3" json:"last,omitempty"`
 	// Every checkpoint.
 	All bool `protobuf:"varint,3,opt,name=all,proto3" json:"all,omitempty"`
-	// A running trial is asked to save this often, such as "60s"; "30s" if "".
+	// How often a running trial is asked to save, such as "60s"; "30s" if "".
 	Every         string `protobuf:"bytes,4,opt,name=every,proto3" json:"every,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2584,10 +2589,10 @@ type Function struct {
 	Env map[string]string `protobuf:"bytes,4,rep,name=env,proto3" json:"env,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Working directory on the worker; a scratch directory if empty.
 	Workdir string `protobuf:"bytes,5,opt,name=workdir,proto3" json:"workdir,omitempty"`
-	// Whether each trial gets a process of its own. Otherwise a process runs one trial after another, and what a trial
-	// changed in modules, such as global variables and caches, the next one finds.
+	// Whether each trial gets a new process. Otherwise a process runs one trial after another, and a trial sees what
+	// earlier ones changed in modules, such as global variables and caches.
 	FreshProcess bool `protobuf:"varint,6,opt,name=fresh_process,json=freshProcess,proto3" json:"fresh_process,omitempty"`
-	// Variables whose values are secrets of the tenant: the variable's name, and the secret's.
+	// Variables whose values are secrets of the tenant: variable name to secret name.
 	Secrets       map[string]string `protobuf:"bytes,70,rep,name=secrets,proto3" json:"secrets,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2672,8 +2677,8 @@ func (x *Function) GetSecrets() map[string]string {
 	return nil
 }
 
-// Program is any program. In its arguments {name} stands for a parameter of the configuration, {group.name} for a
-// nested one, {{ and }} for braces.
+// Program is any program. In its arguments {name} is replaced by a parameter of the configuration, {group.name} by a
+// nested one, and {{ and }} by braces.
 type Program struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The program and its arguments. Either this or shell.
@@ -2686,7 +2691,7 @@ type Program struct {
 	Workdir string `protobuf:"bytes,4,opt,name=workdir,proto3" json:"workdir,omitempty"`
 	// Seconds between the signal that asks it to stop and the kill, such as "10s"; "10s" if "".
 	Grace string `protobuf:"bytes,5,opt,name=grace,proto3" json:"grace,omitempty"`
-	// Variables whose values are secrets of the tenant: the variable's name, and the secret's.
+	// Variables whose values are secrets of the tenant: variable name to secret name.
 	Secrets       map[string]string `protobuf:"bytes,70,rep,name=secrets,proto3" json:"secrets,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2764,10 +2769,10 @@ func (x *Program) GetSecrets() map[string]string {
 	return nil
 }
 
-// External trials are run by whoever asks for them.
+// External trials are run by clients that ask for them.
 type External struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// A trial asked for and not told about for this long ("1h") is given to the next who asks; "" never.
+	// The time ("1h") without a report after which a trial is given to the next client; "" for never.
 	Timeout       string `protobuf:"bytes,1,opt,name=timeout,proto3" json:"timeout,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2810,7 +2815,7 @@ func (x *External) GetTimeout() string {
 	return ""
 }
 
-// Outlook is how much work there is in all.
+// Outlook is the total work of a sweep.
 type Outlook struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Trials        int32                  `protobuf:"varint,1,opt,name=trials,proto3" json:"trials,omitempty"`

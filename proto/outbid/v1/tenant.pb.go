@@ -4,7 +4,7 @@
 // 	protoc        v5.29.0
 // source: outbid/v1/tenant.proto
 
-// Tenants: who owns sweeps, and what they may have of what all share.
+// Tenants: the owners of sweeps, with their shares of common resources.
 
 package outbidv1
 
@@ -24,18 +24,18 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Tenant owns sweeps. One that nobody added has weight 1, no quota and the server's usual limits.
+// Tenant owns sweeps. A tenant that was not added has weight 1, no quota and the server's default limits.
 type Tenant struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Lower-case letters, digits and dashes.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// Weight relative to other tenants; 1 if 0.
 	Weight float64 `protobuf:"fixed64,2,opt,name=weight,proto3" json:"weight,omitempty"`
-	// The most devices that its trials may hold at once; absent for as many as there are.
+	// Limits of the devices that its trials may hold at once; absent for no limit.
 	Quota *TenantQuota `protobuf:"bytes,3,opt,name=quota,proto3" json:"quota,omitempty"`
-	// What else it may take; absent for the server's usual limits.
+	// Its other limits; absent for the server's default limits.
 	Limits *TenantLimits `protobuf:"bytes,4,opt,name=limits,proto3" json:"limits,omitempty"`
-	// Names of tokens whose holders may act for it as their role allows, beside those whose token is of this tenant.
+	// Names of tokens whose holders may also act for it, as their roles allow.
 	Members       []string `protobuf:"bytes,5,rep,name=members,proto3" json:"members,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -106,12 +106,12 @@ func (x *Tenant) GetMembers() []string {
 	return nil
 }
 
-// TenantQuota bounds the devices that the trials of a tenant hold at once.
+// TenantQuota limits the devices that the trials of a tenant hold at once.
 type TenantQuota struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Devices of all types together; absent for any number.
+	// Devices of all types together; absent for no limit.
 	Devices *int32 `protobuf:"varint,1,opt,name=devices,proto3,oneof" json:"devices,omitempty"`
-	// Devices by type, such as v100; 0 for none of that type. Types that are not named are bounded by devices alone.
+	// Devices by type, such as v100; 0 for none of that type. Other types are limited only by devices.
 	Types         map[string]int32 `protobuf:"bytes,2,rep,name=types,proto3" json:"types,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -161,33 +161,34 @@ func (x *TenantQuota) GetTypes() map[string]int32 {
 	return nil
 }
 
-// TenantLimits bound what a tenant may take beside devices.
+// TenantLimits are a tenant's limits other than devices.
 type TenantLimits struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Sweeps that have not ended; absent for what the server's limits say, -1 for any number.
+	// Sweeps that have not ended; absent for the server's limit, -1 for no limit.
 	Sweeps *int32 `protobuf:"varint,1,opt,name=sweeps,proto3,oneof" json:"sweeps,omitempty"`
-	// Device-hours in a calendar month, by UTC; absent for any number. When they are used up its trials are paused until the next.
+	// Device-hours in a calendar month (UTC); absent for no limit. When they are used up, its trials are paused until the
+	// next month.
 	DeviceHours *float64 `protobuf:"fixed64,2,opt,name=device_hours,json=deviceHours,proto3,oneof" json:"device_hours,omitempty"`
-	// How much of what its trials print is kept, such as "1GiB"; "" for what the server's limits say.
+	// Size of the stored output of its trials, such as "1GiB"; "" for the server's limit.
 	LogBytes string `protobuf:"bytes,3,opt,name=log_bytes,json=logBytes,proto3" json:"log_bytes,omitempty"`
-	// How much the functions of its sweeps may take in the store, such as "4GiB"; "" for what the server's limits say.
+	// Size of the functions of its sweeps in the store, such as "4GiB"; "" for the server's limit.
 	BlobBytes string `protobuf:"bytes,4,opt,name=blob_bytes,json=blobBytes,proto3" json:"blob_bytes,omitempty"`
-	// The largest weight that its sweeps may have; absent for what the server's limits say.
+	// The largest weight of its sweeps; absent for the server's limit.
 	MaxWeight *float64 `protobuf:"fixed64,5,opt,name=max_weight,json=maxWeight,proto3,oneof" json:"max_weight,omitempty"`
-	// Sweeps submitted in a minute; absent for what the server's limits say, -1 for any number.
+	// Sweeps submitted per minute; absent for the server's limit, -1 for no limit.
 	SubmitsPerMinute *int32 `protobuf:"varint,6,opt,name=submits_per_minute,json=submitsPerMinute,proto3,oneof" json:"submits_per_minute,omitempty"`
-	// What the specs of its sweeps take together until they are deleted, such as "256MiB". "" for what the server's limits say,
-	// "none" for any size; so of all sizes that follow.
+	// Size of the specs of its sweeps together until they are deleted, such as "256MiB". "" means the server's limit and
+	// "none" no limit, as for all of the following sizes.
 	SpecBytes string `protobuf:"bytes,7,opt,name=spec_bytes,json=specBytes,proto3" json:"spec_bytes,omitempty"`
-	// How fast all of its trials may report, in bytes a second, such as "256KiB".
+	// Rate of the reports of all its trials, per second, such as "256KiB".
 	ReportRate string `protobuf:"bytes,8,opt,name=report_rate,json=reportRate,proto3" json:"report_rate,omitempty"`
-	// What the reports of one sweep may take in all, such as "4GiB".
+	// Total size of the reports of one sweep, such as "4GiB".
 	ReportBytes string `protobuf:"bytes,9,opt,name=report_bytes,json=reportBytes,proto3" json:"report_bytes,omitempty"`
-	// Streams of the API that are open at once: of sweeps that are watched and logs that are followed.
+	// Open streams of the API, such as watches of sweeps and followed logs.
 	Streams *int32 `protobuf:"varint,10,opt,name=streams,proto3,oneof" json:"streams,omitempty"`
 	// Processes on the server that draw configurations for its sweeps.
 	Samplers *int32 `protobuf:"varint,11,opt,name=samplers,proto3,oneof" json:"samplers,omitempty"`
-	// What the checkpoints of its sweeps take in the store, such as "1TiB".
+	// Size of the checkpoints of its sweeps in the store, such as "1TiB".
 	CheckpointBytes string `protobuf:"bytes,12,opt,name=checkpoint_bytes,json=checkpointBytes,proto3" json:"checkpoint_bytes,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
@@ -307,24 +308,24 @@ func (x *TenantLimits) GetCheckpointBytes() string {
 	return ""
 }
 
-// TenantUse is what a tenant has now.
+// TenantUse is a tenant's current use.
 type TenantUse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Devices that its trials hold, by type.
 	Held map[string]int32 `protobuf:"bytes,1,rep,name=held,proto3" json:"held,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
 	// Sweeps that have not ended.
 	Sweeps int32 `protobuf:"varint,2,opt,name=sweeps,proto3" json:"sweeps,omitempty"`
-	// Device-hours since the month began, by UTC, and when that was.
+	// Device-hours since the start of the month (UTC), and that start.
 	DeviceHours float64                `protobuf:"fixed64,3,opt,name=device_hours,json=deviceHours,proto3" json:"device_hours,omitempty"`
 	Month       *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=month,proto3" json:"month,omitempty"`
-	// What the specs of its sweeps take, and what the checkpoints of its sweeps take in the store.
+	// Size of the specs of its sweeps, and of their checkpoints in the store.
 	SpecBytes       int64 `protobuf:"varint,5,opt,name=spec_bytes,json=specBytes,proto3" json:"spec_bytes,omitempty"`
 	CheckpointBytes int64 `protobuf:"varint,6,opt,name=checkpoint_bytes,json=checkpointBytes,proto3" json:"checkpoint_bytes,omitempty"`
-	// What the reports of the sweep with the most take.
+	// Size of the reports of the sweep with the most.
 	ReportBytes int64 `protobuf:"varint,7,opt,name=report_bytes,json=reportBytes,proto3" json:"report_bytes,omitempty"`
-	// Bytes a second that its trials reported in the last minute.
+	// Bytes per second that its trials reported in the last minute.
 	ReportRate float64 `protobuf:"fixed64,8,opt,name=report_rate,json=reportRate,proto3" json:"report_rate,omitempty"`
-	// Streams that are open, and processes that draw configurations.
+	// Open streams, and processes that draw configurations.
 	Streams  int32 `protobuf:"varint,9,opt,name=streams,proto3" json:"streams,omitempty"`
 	Samplers int32 `protobuf:"varint,10,opt,name=samplers,proto3" json:"samplers,omitempty"`
 	// Sweeps submitted in the last minute.
@@ -440,14 +441,14 @@ func (x *TenantUse) GetSubmits() int32 {
 	return 0
 }
 
-// TenantState is a tenant as it stands.
+// TenantState is the current state of a tenant.
 type TenantState struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Tenant *Tenant                `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	Use    *TenantUse             `protobuf:"bytes,2,opt,name=use,proto3" json:"use,omitempty"`
-	// False for one that has sweeps and that nobody added.
+	// False for a tenant that has sweeps but was not added.
 	Added bool `protobuf:"varint,3,opt,name=added,proto3" json:"added,omitempty"`
-	// The limits in force: what was set for it, and the server's for the rest.
+	// The limits in force: its own, and the server's for the others.
 	Limits        []*TenantLimit `protobuf:"bytes,4,rep,name=limits,proto3" json:"limits,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -511,20 +512,20 @@ func (x *TenantState) GetLimits() []*TenantLimit {
 	return nil
 }
 
-// TenantLimit is one limit as it is in force.
+// TenantLimit is one limit in force.
 type TenantLimit struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// As in TenantLimits, such as "report_rate".
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// In the unit of the limit: a number, bytes, or bytes a second; -1 for no bound.
+	// In the unit of the limit: a number, bytes, or bytes per second; -1 for no limit.
 	Limit float64 `protobuf:"fixed64,2,opt,name=limit,proto3" json:"limit,omitempty"`
-	// What the tenant has of it now; absent for what is not counted.
+	// The tenant's current use; absent if it is not counted.
 	Used *float64 `protobuf:"fixed64,3,opt,name=used,proto3,oneof" json:"used,omitempty"`
 	// "", "bytes" or "bytes/s".
 	Unit string `protobuf:"bytes,4,opt,name=unit,proto3" json:"unit,omitempty"`
 	// What happens when it is reached, in one line.
 	Reached string `protobuf:"bytes,5,opt,name=reached,proto3" json:"reached,omitempty"`
-	// What is bounded, in one line.
+	// What is limited, in one line.
 	Help          string `protobuf:"bytes,6,opt,name=help,proto3" json:"help,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -605,7 +606,7 @@ func (x *TenantLimit) GetHelp() string {
 // SetTenantRequest is the request of SetTenant.
 type SetTenantRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The tenant as it is to be, whole.
+	// The complete new tenant.
 	Tenant *Tenant `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	// It must be new.
 	Add           bool `protobuf:"varint,2,opt,name=add,proto3" json:"add,omitempty"`

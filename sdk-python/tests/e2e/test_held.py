@@ -65,7 +65,7 @@ def test_servers_of_one_machine_share_its_devices(tmp_path: Path, monkeypatch: p
         r"first is (\d+)\n"
         r"idle:\nended completed\n\n\n"
         r"outbid: second-1 waits: worker local: core/\d+ is held by process (\d+) \(.*/first/.*, since .*\); .*"
-        r"OUTBID_DEVICES=cpu:2 where a program starts it\n"
+        r"OUTBID_DEVICES=cpu:2 for a program that starts it\n"
         r"ended completed\nrest: \n"
         r"done\n",
         done.stdout,

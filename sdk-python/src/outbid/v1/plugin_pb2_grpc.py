@@ -57,21 +57,21 @@ class TunerServiceServicer(object):
     """
 
     def Configure(self, request, context):
-        """Configure starts a tuner afresh or from a snapshot.
+        """Configure starts a tuner from the beginning or from a snapshot.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Handle(self, request, context):
-        """Handle takes in events in order and returns the actions each caused.
+        """Handle processes events in order and returns the resulting actions.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Snapshot(self, request, context):
-        """Snapshot returns the tuner's state, random state included.
+        """Snapshot returns the tuner's state, including its random state.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -223,7 +223,7 @@ class AgentServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def Bid(self, request, context):
-        """Bid is called once a round, with every app that the agent speaks for.
+        """Bid is called once per round, with all apps of the bidder.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

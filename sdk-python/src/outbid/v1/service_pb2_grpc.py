@@ -220,7 +220,7 @@ class OutbidServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def PreviewSweep(self, request, context):
-        """PreviewSweep says what a sweep would do: rungs, trials, steps, device-hours. Nothing is started.
+        """PreviewSweep describes what a sweep would do: rungs, trials, steps, device-hours. It does not start anything.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -276,36 +276,36 @@ class OutbidServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ExtendSweep(self, request, context):
-        """ExtendSweep gives a sweep more trials, longer steps or a wider space; a finished one goes on.
+        """ExtendSweep gives a sweep more trials, longer steps or a wider space; a finished sweep continues.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DeleteSweep(self, request, context):
-        """DeleteSweep deletes a sweep that has ended, with its checkpoints, logs and reports. One that is deleted already is
-        no error.
+        """DeleteSweep deletes a sweep that has ended, with its checkpoints, logs and reports. Deleting it again is not an
+        error.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def StreamLogs(self, request, context):
-        """StreamLogs streams what trials printed.
+        """StreamLogs streams the output of trials.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListNodes(self, request, context):
-        """ListNodes lists nodes and who holds their devices.
+        """ListNodes lists nodes and the trials that hold their devices.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def PutBlob(self, request_iterator, context):
-        """PutBlob stores a function; its name is its SHA-256.
+        """PutBlob stores a function under its SHA-256.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -319,28 +319,28 @@ class OutbidServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def PutSoup(self, request_iterator, context):
-        """PutSoup stores an average of checkpoints of a sweep's: whole, or not at all.
+        """PutSoup stores an average of a sweep's checkpoints atomically.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetSoup(self, request, context):
-        """GetSoup streams the file of a soup that a sweep keeps.
+        """GetSoup streams the file of a stored soup of a sweep.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def AskTrial(self, request, context):
-        """AskTrial gives a client of an external sweep something to train.
+        """AskTrial gives a client of an external sweep a trial to train.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def TellTrial(self, request, context):
-        """TellTrial takes in what a client of an external sweep measured and says how it goes on.
+        """TellTrial records the reports of a client of an external sweep, and returns how to continue.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -354,35 +354,35 @@ class OutbidServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def GetRound(self, request, context):
-        """GetRound returns one decision of the policy: what it gave and took, and the auction if it held one.
+        """GetRound returns one decision of the policy: its grants and revocations, and the auction if it held one.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListRounds(self, request, context):
-        """ListRounds lists decisions that gave or took something, newest first.
+        """ListRounds lists decisions that changed an allocation, newest first.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def NewWorkerToken(self, request, context):
-        """NewWorkerToken makes a token with which one worker may join, once. For admins.
+        """NewWorkerToken creates a token with which one worker may join, once. For admins.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def JoinWorker(self, request, context):
-        """JoinWorker takes a worker into the cluster. It shows a token of NewWorkerToken, and no other.
+        """JoinWorker adds a worker to the cluster. It requires a token of NewWorkerToken, and no other.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RemoveWorker(self, request, context):
-        """RemoveWorker takes a worker out of the cluster at once. For admins.
+        """RemoveWorker removes a worker from the cluster at once. For admins.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -396,7 +396,7 @@ class OutbidServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def GetTenant(self, request, context):
-        """GetTenant returns one tenant: what it may have and what it has.
+        """GetTenant returns one tenant with its limits and use.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -410,14 +410,14 @@ class OutbidServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def RemoveTenant(self, request, context):
-        """RemoveTenant forgets what was set for a tenant whose sweeps have all ended. For admins.
+        """RemoveTenant removes the settings of a tenant whose sweeps have all ended. For admins.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def SetSecret(self, request, context):
-        """SetSecret stores a secret of a tenant, or replaces its value. Values are never shown.
+        """SetSecret stores a secret of a tenant, or replaces its value. Values are never returned.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -438,14 +438,14 @@ class OutbidServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def GetPrices(self, request, context):
-        """GetPrices returns what resources cost in the slots to come, under a policy that has prices.
+        """GetPrices returns the prices of resources in the next slots, under a policy with prices.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetServerInfo(self, request, context):
-        """GetServerInfo says what the server is and how it fares.
+        """GetServerInfo returns the server's version, settings and health.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -47,7 +47,7 @@ class SessionServiceServicer(object):
     """
 
     def Attach(self, request_iterator, context):
-        """Attach stays open for the life of the process: the process may run many trials, one after another.
+        """Attach stays open for the life of the process, which may run many trials, one after another.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
