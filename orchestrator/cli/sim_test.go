@@ -183,7 +183,7 @@ func TestSimSweep(t *testing.T) {
 	for want, sweep := range map[string]string{
 		"--sweep load: want SETTING=VALUE,VALUE":                            "load",
 		"--sweep load=1,: want SETTING=VALUE":                               "load=1,",
-		`--sweep jobs: "x" is not a valid value`:                              "jobs=1,x",
+		`--sweep jobs: "x" is not a valid value`:                            "jobs=1,x",
 		"--sweep colour: there is no such setting: want cluster, load, len": "colour=red",
 		"at load=0: --load 0":                                               "load=1,0",
 	} {
