@@ -329,16 +329,16 @@ func TestWhatStepsBackIsBehindAll(t *testing.T) {
 			t.Errorf("cpu.idle is %q, %v; want %s", text, err, want)
 		}
 	}
-	beIdle(behind)
+	makeIdle(behind)
 	is("1")
 	if err := writeIn(behind, "cgroup.procs", strconv.Itoa(sleeper(t))); err != nil {
 		t.Fatal(err)
 	}
-	if err := haveShare(behind); err != nil {
+	if err := endIdle(behind); err != nil {
 		t.Error(err)
 	}
 	is("0")
-	beIdle(behind)
+	makeIdle(behind)
 	is("0")
 	if err := killAll(func() ([]int, error) { return pidsIn(behind) }); err != nil {
 		t.Error(err)

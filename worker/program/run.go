@@ -52,7 +52,7 @@ func (r *Run) attend(a *attempt) *outbidv1.ForkEnded {
 		case now := <-tick.C:
 			r.packer.check(now)
 		case err := <-r.packer.finished():
-			r.packer.take(err)
+			r.packer.finish(err)
 		case <-a.process.Done():
 			running = false
 		}
@@ -97,9 +97,9 @@ func (r *Run) attend(a *attempt) *outbidv1.ForkEnded {
 // read handles the program's new reports. While they wait to be sent, the program is held if it has reported much
 // more.
 func (r *Run) read(a *attempt, last bool) error {
-	defer a.reports.behind.watch()()
+	defer a.reports.throttle.watch()()
 	if last {
-		a.reports.behind.release()
+		a.reports.throttle.release()
 	}
 	err := a.reports.read(r.ctx, last)
 	if err == nil {
