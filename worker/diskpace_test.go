@@ -195,7 +195,7 @@ func TestAWriterIsLeftAlone(t *testing.T) {
 		"the disk does nothing": {writers: []*simWriter{{rate: 2e9}, {waits: true}}, change: func(d *diskPace) {
 			d.busy = func() (time.Duration, error) { return 0, nil }
 		}},
-		"nobody knows": {writers: []*simWriter{{rate: 2e9}, {waits: true}}, change: func(d *diskPace) {
+		"unknown activity": {writers: []*simWriter{{rate: 2e9}, {waits: true}}, change: func(d *diskPace) {
 			d.busy = func() (time.Duration, error) { return 0, errors.New("no such disk") }
 		}},
 	} {

@@ -214,7 +214,7 @@ func (l *life) checkSilence() {
 				"checkpoint", pauseGrace))
 		}
 		l.end = &outbidv1.ForkEnded{
-			Outcome: outbidv1.ForkOutcome_FORK_OUTCOME_ORDERED, Detail: "killed: it did not end when it was told to",
+			Outcome: outbidv1.ForkOutcome_FORK_OUTCOME_ORDERED, Detail: "killed: it did not end when it was ordered to",
 		}
 		l.killAndWait()
 		return

@@ -321,7 +321,7 @@ func TestWhatStepsBackIsBehindAll(t *testing.T) {
 		t.Skipf("this machine's control groups do not share out CPUs, or know no idle ones: %s", c.whyNoTree)
 	}
 	if !slices.ContainsFunc(c.tree.where(), func(dir string) bool { return filepath.Dir(dir) == filepath.Dir(behind) }) {
-		t.Errorf("%s is not beside the trials' groups, %v", behind, c.tree.where())
+		t.Errorf("%s is not next to the trials' groups, %v", behind, c.tree.where())
 	}
 	is := func(want string) {
 		t.Helper()

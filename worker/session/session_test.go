@@ -135,10 +135,10 @@ func (r *recorder) await(t *testing.T, want ...string) {
 		select {
 		case got := <-r.events:
 			if got != w {
-				t.Fatalf("heard %q, want %q", got, w)
+				t.Fatalf("got %q, want %q", got, w)
 			}
 		case <-time.After(patience):
-			t.Fatalf("never heard %q", w)
+			t.Fatalf("never got %q", w)
 		}
 	}
 }
