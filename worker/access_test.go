@@ -93,7 +93,7 @@ func TestAsking(t *testing.T) {
 	}
 	access := asking(fork)
 	if err := access.Put(ctx, "a/b", strings.NewReader("x"), 1); !errors.Is(err, objects.ErrUnavailable) {
-		t.Errorf("nobody answers: %v", err)
+		t.Errorf("no answer: %v", err)
 	}
 	var refuse string
 	answers, err := bus.AnswerAccess(admin, by.Message, keys.Orders(), func(req *outbidv1.AccessRequest) *outbidv1.AccessAnswer {

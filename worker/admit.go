@@ -116,13 +116,13 @@ func admitReport(f *fork, r *outbidv1.Report) int {
 // shownName is how many bytes of an overlong name are quoted in an error.
 const shownName = 40
 
-// narrow limits how many messages go into one uplink and sends the messages in flight again, because one of them
+// limitWidth limits how many messages go into one uplink and sends the messages in flight again, because one of them
 // cannot be sent.
-func (o *outbox) narrow(width int) {
+func (o *outbox) limitWidth(width int) {
 	o.mu.Lock()
 	o.width = max(width, 1)
 	o.mu.Unlock()
-	o.again()
+	o.resend()
 }
 
 // drop removes the message of a sequence number, which cannot be sent, and returns it. An empty message replaces it,
@@ -140,7 +140,7 @@ func (o *outbox) drop(seq uint64, why error) (entry, bool) {
 	if end := dropped.message.GetEnded(); end != nil {
 		e.message.Kind = lost(dropped.message, end.GetStep(), why)
 	}
-	o.measure(e)
+	o.updateSize(e)
 	o.failEnd(dropped, why)
 	return dropped, true
 }
@@ -155,13 +155,13 @@ func (o *outbox) failEnd(dropped entry, why error) {
 		e := &o.entries[i]
 		if end := e.message.GetEnded(); e.fork == dropped.fork && end != nil {
 			e.message = &outbidv1.UplinkMessage{Fork: e.message.GetFork(), Kind: lost(dropped.message, end.GetStep(), why)}
-			o.measure(e)
+			o.updateSize(e)
 		}
 	}
 }
 
-// measure updates the sizes after the message of an entry was replaced. The caller holds the lock.
-func (o *outbox) measure(e *entry) {
+// updateSize updates the sizes after the message of an entry was replaced. The caller holds the lock.
+func (o *outbox) updateSize(e *entry) {
 	o.bytes -= e.bytes
 	e.bytes, _ = o.admit(e.message) // cannot fail: small and valid text
 	o.bytes += e.bytes

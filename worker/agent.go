@@ -37,8 +37,8 @@ var ErrTenants = errors.New("this server takes sweeps from several people, and t
 	"user: they could read its secrets and each other's files. Run the worker as root (or with CAP_SETUID, CAP_SETGID, " +
 	"CAP_CHOWN and CAP_KILL), so that each gets a user of its own, or give --trust-trials if you trust all of them")
 
-// agent is the worker's main loop. Fields that are not marked as shared belong to its goroutine.
-type agent struct {
+// workerLoop is the worker's main loop. Fields that are not marked as shared belong to its goroutine.
+type workerLoop struct {
 	cfg Config
 	// train starts training code; tests replace it.
 	train func(ctx context.Context, f *fork) (training, error)
@@ -48,9 +48,9 @@ type agent struct {
 	forks map[uint64]*fork
 	// averages maps the name of each average that is being computed to its cancel function.
 	averages map[string]context.CancelFunc
-	// behind is the idle control group for the computation of averages, or "" if it does not exist.
-	behind string
-	run    sync.WaitGroup
+	// idleGroup is the idle control group for the computation of averages, or "" if it does not exist.
+	idleGroup string
+	run       sync.WaitGroup
 	// disk enforces the limits on disk usage; shared.
 	disk  *diskWatch
 	boot  string
@@ -59,17 +59,17 @@ type agent struct {
 	// inbox holds the newest orders that were not handled yet; shared.
 	inbox inbox
 	// ended receives a value whenever a fork has ended. If changed is set, statuses is stale. Both are shared.
-	ended   chan struct{}
-	changed atomic.Bool
-	again   chan struct{}
+	ended       chan struct{}
+	changed     atomic.Bool
+	reconnected chan struct{}
 
 	statuses   statusList
 	wanted     map[uint64]bool
 	generation uint64
 	term       uint64
-	// said counts the uplinks of this boot.
-	said      uint64
-	introduce bool
+	// uplinkCount counts the uplinks of this boot.
+	uplinkCount uint64
+	introduce   bool
 	// complained holds the causes, other than a lost connection, for which a failed uplink was logged already.
 	complained map[string]bool
 	leaseEnd   time.Time
@@ -134,11 +134,11 @@ func Run(ctx context.Context, cfg Config) (err error) {
 		return fmt.Errorf("worker: %w", err)
 	}
 	defer func() { err = errors.Join(err, before.End()) }()
-	a := newAgent(cfg)
+	a := newWorkerLoop(cfg)
 	a.killed = killed
 	machine := &health.Machine{Dirs: dirsOf(cfg), FreeBytes: cfg.DiskMargin, Groups: confiner.Check, Python: cfg.Python}
 	a.cfg.warnings = append(a.cfg.warnings, machine.Warnings()...)
-	a.checks.check, a.disk.changed = noting(machine.Check, before), func() { poke(a.checks.again) }
+	a.checks.check, a.disk.changed = withNote(machine.Check, before), func() { poke(a.checks.again) }
 	if a.seal, err = identity.NewSealKey(); err != nil {
 		return fmt.Errorf("worker: %w", err)
 	}
@@ -149,13 +149,13 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	if cfg.Share != nil {
 		cfg.Share.OnRelease(func(ctx context.Context, device int32) error { return sessions.Free(ctx, []int32{device}) })
 	}
-	a.train, a.behind = a.checks.after(starter.start), confiner.IdleGroup()
+	a.train, a.idleGroup = a.checks.checkAfter(starter.start), confiner.IdleGroup()
 	return a.serve(ctx)
 }
 
-// noting returns a check that also refreshes the note for the next worker. If the note cannot be written, trials
+// withNote returns a check that also refreshes the note for the next worker. If the note cannot be written, trials
 // cannot save either.
-func noting(check func(context.Context) []string, n *predecessor.Note) func(context.Context) []string {
+func withNote(check func(context.Context) []string, n *predecessor.Note) func(context.Context) []string {
 	return func(ctx context.Context) []string {
 		why := check(ctx)
 		if err := n.Refresh(); err != nil {
@@ -173,38 +173,38 @@ func dirsOf(cfg Config) []string {
 	return []string{cfg.Dir}
 }
 
-func newAgent(cfg Config) *agent {
-	return &agent{
+func newWorkerLoop(cfg Config) *workerLoop {
+	return &workerLoop{
 		disk: newDiskWatch(&cfg), cfg: cfg, out: newOutbox(), forks: make(map[uint64]*fork), averages: map[string]context.CancelFunc{}, boot: cfg.Boot, ended: make(chan struct{}, 1),
-		again: make(chan struct{}, 1), inbox: inbox{boot: cfg.Boot, wake: make(chan struct{}, 1)}, introduce: true,
+		reconnected: make(chan struct{}, 1), inbox: inbox{boot: cfg.Boot, wake: make(chan struct{}, 1)}, introduce: true,
 		wanted: make(map[uint64]bool), complained: make(map[string]bool), checks: newChecks(),
 	}
 }
 
 // serve subscribes to orders and runs the loop until the worker has drained.
-func (a *agent) serve(ctx context.Context) (err error) {
-	stop, err := a.cfg.Bus.Subscribe(a.cfg.Node, a.inbox.put)
+func (l *workerLoop) serve(ctx context.Context) (err error) {
+	stop, err := l.cfg.Bus.Subscribe(l.cfg.Node, l.inbox.put)
 	if err != nil {
 		return fmt.Errorf("worker: %w", err)
 	}
 	defer func() { err = errors.Join(err, stop()) }()
-	defer a.cfg.Bus.Reconnected(func() { poke(a.again) })()
-	defer a.run.Wait()
-	if a.checks.check != nil { // before the worker offers its devices
+	defer l.cfg.Bus.Reconnected(func() { poke(l.reconnected) })()
+	defer l.run.Wait()
+	if l.checks.check != nil { // before the worker offers its devices
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
-		unfit := a.checked(a.checks.check(ctx))
-		a.run.Go(func() { a.checks.watch(ctx, unfit) })
+		unfit := l.recordHealth(l.checks.check(ctx))
+		l.run.Go(func() { l.checks.watch(ctx, unfit) })
 	}
 	watching, stopWatching := context.WithCancel(context.WithoutCancel(ctx)) // not canceled with ctx, because trials that are stopping still write
 	var watch sync.WaitGroup
 	defer watch.Wait()
 	defer stopWatching()
-	watch.Go(func() { a.disk.run(watching) })
-	if !a.cfg.NoDiskHold {
-		watch.Go(func() { newDiskPace(&a.cfg, a.disk.running).run(watching) })
+	watch.Go(func() { l.disk.run(watching) })
+	if !l.cfg.NoDiskHold {
+		watch.Go(func() { newDiskPace(&l.cfg, l.disk.running).run(watching) })
 	}
-	return a.loop(ctx)
+	return l.loop(ctx)
 }
 
 func poke(c chan struct{}) {
@@ -216,120 +216,120 @@ func poke(c chan struct{}) {
 
 // loop handles one event at a time until ctx has ended and the worker has drained, or until another worker has taken
 // its name.
-func (a *agent) loop(ctx context.Context) error {
+func (l *workerLoop) loop(ctx context.Context) error {
 	beat := time.NewTicker(beatEvery)
 	defer beat.Stop()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	var deadline, flushed <-chan time.Time
 	stopping := ctx.Done()
-	a.send(true)
+	l.send(true)
 	for {
 		select {
-		case <-a.inbox.wake:
-			a.take(a.inbox.get())
-			if a.refused != nil {
-				a.cancelAll(a.refused)
-				return a.refused
+		case <-l.inbox.wake:
+			l.applyOrders(l.inbox.get())
+			if l.refused != nil {
+				l.cancelAll(l.refused)
+				return l.refused
 			}
-		case <-a.out.wake:
-		case <-a.ended:
-			a.startWaiting()
-		case <-a.again:
-			a.out.again()
-			a.send(true)
+		case <-l.out.wake:
+		case <-l.ended:
+			l.startWaiting()
+		case <-l.reconnected:
+			l.out.resend()
+			l.send(true)
 		case <-beat.C:
-			if a.inbox.outranked() {
-				a.cancelAll(errRival)
-				return fmt.Errorf("%w %q: give each worker its own with --name", errRival, a.cfg.Node)
+			if l.inbox.isOutranked() {
+				l.cancelAll(errRival)
+				return fmt.Errorf("%w %q: give each worker its own with --name", errRival, l.cfg.Node)
 			}
-			a.send(true)
-		case unfit := <-a.checks.found:
-			if a.checked(unfit) {
-				a.send(true)
+			l.send(true)
+		case unfit := <-l.checks.found:
+			if l.recordHealth(unfit) {
+				l.send(true)
 			}
 		case <-timer.C:
 		case <-stopping:
 			stopping = nil
-			a.drain()
-			deadline = time.After(a.cfg.DrainTimeout)
+			l.drain()
+			deadline = time.After(l.cfg.DrainTimeout)
 		case <-deadline:
-			a.cancelAll(errStopping)
+			l.cancelAll(errStopping)
 		case <-flushed:
-			a.leave()
+			l.leave()
 			return nil
 		}
-		a.checkLease()
-		a.send(false)
-		if a.draining && a.quiet() {
-			if a.out.empty() {
-				a.leave()
+		l.checkLease()
+		l.send(false)
+		if l.draining && l.isIdle() {
+			if l.out.empty() {
+				l.leave()
 				return nil
 			}
 			if flushed == nil {
-				flushed = time.After(a.cfg.FlushTimeout)
+				flushed = time.After(l.cfg.FlushTimeout)
 			}
 		}
-		a.arm(timer)
+		l.arm(timer)
 	}
 }
 
 // arm sets the timer to the next deadline other than the heartbeat: a resend, or the end of the lease.
-func (a *agent) arm(timer *time.Timer) {
+func (l *workerLoop) arm(timer *time.Timer) {
 	now := time.Now()
 	next := time.Hour
-	if d := a.out.resendIn(now); d >= 0 {
+	if d := l.out.resendIn(now); d >= 0 {
 		next = min(next, d)
 	}
-	if !a.leaseEnd.IsZero() {
-		next = min(next, max(0, a.leaseEnd.Sub(now)))
+	if !l.leaseEnd.IsZero() {
+		next = min(next, max(0, l.leaseEnd.Sub(now)))
 	}
 	timer.Reset(next)
 }
 
 // checkLease ends every fork once the lease has expired.
-func (a *agent) checkLease() {
-	if a.leaseEnd.IsZero() || time.Now().Before(a.leaseEnd) {
+func (l *workerLoop) checkLease() {
+	if l.leaseEnd.IsZero() || time.Now().Before(l.leaseEnd) {
 		return
 	}
-	a.leaseEnd = time.Time{}
-	if !a.quiet() {
-		a.cfg.Logger.Warn("no orders from the orchestrator for the duration of the lease; ending all trials here")
+	l.leaseEnd = time.Time{}
+	if !l.isIdle() {
+		l.cfg.Logger.Warn("no orders from the orchestrator for the duration of the lease; ending all trials here")
 	}
-	a.cancelAll(errExpired)
+	l.cancelAll(errExpired)
 }
 
-func (a *agent) cancelAll(cause error) {
-	a.stopAverages()
-	for _, f := range a.forks {
-		a.cancel(f, cause)
+func (l *workerLoop) cancelAll(cause error) {
+	l.stopAverages()
+	for _, f := range l.forks {
+		l.cancel(f, cause)
 	}
 }
 
 // cancel ends a fork at once, including one that was never started.
-func (a *agent) cancel(f *fork, cause error) {
+func (l *workerLoop) cancel(f *fork, cause error) {
 	f.cancel(cause)
 	if !f.started {
-		a.begin(f) // finds that the fork is canceled
+		l.runFork(f) // finds that the fork is canceled
 	}
 }
 
 // drain asks every trial to save and end.
-func (a *agent) drain() {
-	a.draining = true
-	a.stopAverages()
-	for _, f := range a.forks {
+func (l *workerLoop) drain() {
+	l.draining = true
+	l.stopAverages()
+	for _, f := range l.forks {
 		f.drain()
 		if !f.started {
-			a.begin(f)
+			l.runFork(f)
 		}
 	}
 }
 
-// quiet reports whether no fork runs.
-func (a *agent) quiet() bool {
-	for _, f := range a.forks {
-		if !f.over() {
+// isIdle reports whether no fork runs.
+func (l *workerLoop) isIdle() bool {
+	for _, f := range l.forks {
+		if !f.hasEnded() {
 			return false
 		}
 	}

@@ -35,10 +35,10 @@ func (x *fakeTraining) heard(t *testing.T, want ...string) {
 		select {
 		case got := <-x.orders:
 			if got != w {
-				t.Fatalf("training code heard %q, want %q", got, w)
+				t.Fatalf("training code got %q, want %q", got, w)
 			}
 		case <-time.After(patience):
-			t.Fatalf("training code never heard %q", w)
+			t.Fatalf("training code never got %q", w)
 		}
 	}
 }
@@ -267,7 +267,7 @@ func TestOldOrdersAreIgnored(t *testing.T) {
 			synctest.Wait()
 		}
 		if len(x.orders) != 0 {
-			t.Errorf("training code heard %q", <-x.orders)
+			t.Errorf("training code got %q", <-x.orders)
 		}
 		o.with(func() { o.term, o.generation = 2, 0 })
 		o.change(1, stop, 0)

@@ -29,13 +29,13 @@ func AverageMain() bool {
 		return false
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	orders, rights := make(chan *subprocessOrder), make(chan *subprocessRight)
+	orders, rights := make(chan *subprocessOrder), make(chan *signedAccess)
 	go func() {
 		defer cancel() // this process ends with the worker
 		defer close(orders)
 		defer close(rights)
 		for from := gob.NewDecoder(os.Stdin); ; {
-			var said workerWord
+			var said averagerRequest
 			if from.Decode(&said) != nil {
 				return
 			}
@@ -53,13 +53,13 @@ func AverageMain() bool {
 			stepBack(o.Behind) // which is the same in all later orders
 			steppedBack = true
 		}
-		w := &worksFor{say: say, rights: rights}
+		w := &workerConn{say: say, rights: rights}
 		w.answer(o.average(ctx, w))
 	}
 	return true
 }
 
-func (o *subprocessOrder) average(ctx context.Context, w *worksFor) (answer subprocessAnswer) {
+func (o *subprocessOrder) average(ctx context.Context, w *workerConn) (answer subprocessAnswer) {
 	var order outbidv1.Consolidation
 	err := proto.Unmarshal(o.Order, &order)
 	var store objects.Access
@@ -78,7 +78,7 @@ func (o *subprocessOrder) average(ctx context.Context, w *worksFor) (answer subp
 }
 
 // open opens the store, or a store that gets signed access from the worker.
-func (o *subprocessOrder) open(ctx context.Context, w *worksFor) (objects.Access, error) {
+func (o *subprocessOrder) open(ctx context.Context, w *workerConn) (objects.Access, error) {
 	if o.Store != "" {
 		return objects.Open(ctx, o.Store)
 	}
@@ -90,9 +90,9 @@ func (o *subprocessOrder) open(ctx context.Context, w *worksFor) (objects.Access
 	return &objects.Presigned{Sign: w.sign, Client: client, Name: w.name}, nil
 }
 
-// worksFor is the averaging process's connection to its worker.
-type worksFor struct {
-	rights <-chan *subprocessRight // closed when the worker is gone
+// workerConn is the averaging process's connection to its worker.
+type workerConn struct {
+	rights <-chan *signedAccess // closed when the worker is gone
 
 	asks     sync.Mutex // held from a question to its answer
 	say      *gob.Encoder
@@ -101,20 +101,20 @@ type worksFor struct {
 	store    string // the store's name
 }
 
-func (w *worksFor) name() string {
+func (w *workerConn) name() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.store
 }
 
 // sign asks the worker for access to an object. The worker asks the server, because this process has no credentials.
-func (w *worksFor) sign(_ context.Context, key string, write bool, size int64) (objects.Signed, error) {
+func (w *workerConn) sign(_ context.Context, key string, write bool, size int64) (objects.Signed, error) {
 	w.asks.Lock()
 	defer w.asks.Unlock()
 	if w.answered {
 		return objects.Signed{}, errors.New("the average is finished")
 	}
-	if err := w.say.Encode(subprocessWord{Ask: &subprocessAsk{Key: key, Write: write, Size: size}}); err != nil {
+	if err := w.say.Encode(averagerResponse{Ask: &accessRequest{Key: key, Write: write, Size: size}}); err != nil {
 		return objects.Signed{}, fmt.Errorf("ask the worker: %w", err)
 	}
 	right, ok := <-w.rights // not interrupted, because the next question would get this answer
@@ -129,9 +129,9 @@ func (w *worksFor) sign(_ context.Context, key string, write bool, size int64) (
 
 // answer sends the result of an order. Later calls of sign fail, because their answer would be taken for one of the
 // next order.
-func (w *worksFor) answer(a subprocessAnswer) {
+func (w *workerConn) answer(a subprocessAnswer) {
 	w.asks.Lock()
 	defer w.asks.Unlock()
 	w.answered = true
-	_ = w.say.Encode(subprocessWord{Answer: a}) // fails only if the worker is gone
+	_ = w.say.Encode(averagerResponse{Answer: a}) // fails only if the worker is gone
 }

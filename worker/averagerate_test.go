@@ -133,7 +133,7 @@ func TestAWorkerAveragesAtItsRate(t *testing.T) {
 		const key, other = "checkpoints/s-1/0/000000000160-7.safetensors", "checkpoints/s-1/0/000000000120-8.safetensors"
 		data := weights(t, "w", make([]float32, 1<<20)...)
 		store := inMemory{key: data, other: data}
-		w := &agent{cfg: Config{Store: Direct(store), AverageRate: 2 << 20}}
+		w := &workerLoop{cfg: Config{Store: Direct(store), AverageRate: 2 << 20}}
 		began := time.Now()
 		done := w.average(t.Context(), &outbidv1.Consolidation{Step: 900, Key: averageKey, Sources: []*outbidv1.ConsolidationSource{
 			{Checkpoint: &outbidv1.Checkpoint{Key: key, Bytes: int64(len(data))}, Steps: 60},

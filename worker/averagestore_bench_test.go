@@ -33,7 +33,7 @@ func BenchmarkAverageThroughMinio(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	access := signedAccess(store)
+	access := presignedAccess(store)
 	mib := int64(64)
 	if n, err := strconv.ParseInt(os.Getenv("OUTBID_AVERAGE_MIB"), 10, 64); err == nil {
 		mib = n

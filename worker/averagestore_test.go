@@ -57,8 +57,8 @@ func putBig(t testing.TB, store objects.Store, key string, mib int64) *outbidv1.
 	return &outbidv1.Checkpoint{Key: key, Step: 100, Bytes: size, Sha256: sums.SHA256, Crc64Nvme: sums.CRC64}
 }
 
-// signedAccess returns the access that a worker without credentials has to a store.
-func signedAccess(store objects.Store) objects.Access {
+// presignedAccess returns the access that a worker without credentials has to a store.
+func presignedAccess(store objects.Store) objects.Access {
 	signer, _ := store.(objects.Signer)
 	return &objects.Presigned{
 		Sign: func(ctx context.Context, key string, write bool, size int64) (objects.Signed, error) {
@@ -134,7 +134,7 @@ func averageForTest(text string) error {
 	}
 	access := objects.Access(store)
 	if task.Signed {
-		access = signedAccess(store)
+		access = presignedAccess(store)
 	}
 	order := &outbidv1.Consolidation{Step: 900, Key: averageKey}
 	for i := range task.Forks {
@@ -231,8 +231,8 @@ func TestAStoreThatEndsInMidAverage(t *testing.T) {
 	a := putBig(t, store, "checkpoints/s-1/0/000000000100-7.safetensors", 48)
 	b := putBig(t, store, "checkpoints/s-1/0/000000000100-8.safetensors", 48)
 	middle, again := make(chan struct{}), make(chan struct{})
-	access := tripping{signedAccess(store), new(sync.Once), 40 << 20, func() { close(middle); <-again }}
-	w := &agent{cfg: Config{Store: Direct(access)}}
+	access := tripping{presignedAccess(store), new(sync.Once), 40 << 20, func() { close(middle); <-again }}
+	w := &workerLoop{cfg: Config{Store: Direct(access)}}
 	said := make(chan *outbidv1.Consolidated, 1)
 	go func() {
 		said <- w.average(t.Context(), &outbidv1.Consolidation{Step: 900, Key: averageKey, Sources: []*outbidv1.ConsolidationSource{

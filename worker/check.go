@@ -55,23 +55,23 @@ func (c *checks) watch(ctx context.Context, unfit bool) {
 	}
 }
 
-// checked records the result of a check, and reports whether it has changed.
-func (a *agent) checked(unfit []string) bool {
-	old := a.checks.last
-	a.checks.last = &outbidv1.NodeHealth{Unfit: unfit, Check: old.GetCheck() + 1}
+// recordHealth records the result of a check, and reports whether it has changed.
+func (l *workerLoop) recordHealth(unfit []string) bool {
+	old := l.checks.last
+	l.checks.last = &outbidv1.NodeHealth{Unfit: unfit, Check: old.GetCheck() + 1}
 	if slices.Equal(old.GetUnfit(), unfit) {
 		return false
 	}
 	if len(unfit) > 0 {
-		a.cfg.Logger.Warn("this machine cannot run new trials", "reasons", unfit)
+		l.cfg.Logger.Warn("this machine cannot run new trials", "reasons", unfit)
 	} else {
-		a.cfg.Logger.Info("this machine can run trials again")
+		l.cfg.Logger.Info("this machine can run trials again")
 	}
 	return true
 }
 
-// after returns a starter that requests a check when a trial did not start because of the machine.
-func (c *checks) after(start func(context.Context, *fork) (training, error)) func(context.Context, *fork) (training, error) {
+// checkAfter returns a starter that requests a check when a trial did not start because of the machine.
+func (c *checks) checkAfter(start func(context.Context, *fork) (training, error)) func(context.Context, *fork) (training, error) {
 	return func(ctx context.Context, f *fork) (training, error) {
 		t, err := start(ctx, f)
 		if kindOf(err) == outbidv1.FailureKind_FAILURE_KIND_NODE {

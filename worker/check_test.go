@@ -28,8 +28,8 @@ func TestChecksOfTheMachine(t *testing.T) {
 			if err != nil {
 				t.Error(err)
 			}
-		}, func(a *agent) {
-			a.train = a.checks.after(a.train)
+		}, func(a *workerLoop) {
+			a.train = a.checks.checkAfter(a.train)
 			a.checks.check = func(context.Context) []string {
 				mu.Lock()
 				defer mu.Unlock()

@@ -22,48 +22,48 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// consolidate starts and ends averages according to the orders: a worker also averages what forks of a trial saved,
+// updateAverages starts and ends averages according to the orders: a worker also averages what forks of a trial saved,
 // on this node or on others.
-func (a *agent) consolidate(orders []*outbidv1.Consolidation) {
+func (l *workerLoop) updateAverages(orders []*outbidv1.Consolidation) {
 	wanted := map[string]bool{}
 	for _, o := range orders {
 		name := averageName(o)
 		wanted[name] = true
-		if a.averages[name] != nil || a.draining {
+		if l.averages[name] != nil || l.draining {
 			continue
 		}
 		ctx, cancel := context.WithCancel(context.Background())
-		a.averages[name] = cancel
-		a.run.Go(func() {
-			if done := a.average(ctx, o); ctx.Err() == nil {
-				a.sayAverage(o, done)
+		l.averages[name] = cancel
+		l.run.Go(func() {
+			if done := l.average(ctx, o); ctx.Err() == nil {
+				l.queueAverage(o, done)
 			}
 		})
 	}
-	for name, cancel := range a.averages {
+	for name, cancel := range l.averages {
 		if !wanted[name] {
 			cancel()
-			delete(a.averages, name)
+			delete(l.averages, name)
 		}
 	}
 }
 
-// sayAverage queues the result of an average.
-func (a *agent) sayAverage(o *outbidv1.Consolidation, done *outbidv1.Consolidated) {
-	err := a.out.add(nil, &outbidv1.UplinkMessage{Fork: o.GetFork(), Kind: &outbidv1.UplinkMessage_Consolidated{Consolidated: done}})
+// queueAverage queues the result of an average.
+func (l *workerLoop) queueAverage(o *outbidv1.Consolidation, done *outbidv1.Consolidated) {
+	err := l.out.add(nil, &outbidv1.UplinkMessage{Fork: o.GetFork(), Kind: &outbidv1.UplinkMessage_Consolidated{Consolidated: done}})
 	if err == nil {
 		return
 	}
-	a.cfg.Logger.Warn("cannot send the result of an average", "sweep", o.GetFork().GetSweep(), "error", err)
+	l.cfg.Logger.Warn("cannot send the result of an average", "sweep", o.GetFork().GetSweep(), "error", err)
 	failed := &outbidv1.Consolidated{Attempt: o.GetAttempt(), Failure: "the result of the average " + err.Error()}
-	_ = a.out.add(nil, &outbidv1.UplinkMessage{Fork: o.GetFork(), Kind: &outbidv1.UplinkMessage_Consolidated{Consolidated: failed}})
+	_ = l.out.add(nil, &outbidv1.UplinkMessage{Fork: o.GetFork(), Kind: &outbidv1.UplinkMessage_Consolidated{Consolidated: failed}})
 }
 
 // stopAverages ends all averages. The orchestrator assigns them to another node.
-func (a *agent) stopAverages() {
-	for name, cancel := range a.averages {
+func (l *workerLoop) stopAverages() {
+	for name, cancel := range l.averages {
 		cancel()
-		delete(a.averages, name)
+		delete(l.averages, name)
 	}
 }
 
@@ -73,12 +73,12 @@ func averageName(o *outbidv1.Consolidation) string {
 }
 
 // average computes one average and returns its result.
-func (a *agent) average(ctx context.Context, o *outbidv1.Consolidation) *outbidv1.Consolidated {
+func (l *workerLoop) average(ctx context.Context, o *outbidv1.Consolidation) *outbidv1.Consolidated {
 	done := &outbidv1.Consolidated{Attempt: o.GetAttempt()}
-	store := a.cfg.Store(o.GetFork())
+	store := l.cfg.Store(o.GetFork())
 	var ck *outbidv1.Checkpoint
 	err := untilAvailable(ctx, func() (err error) {
-		ck, err = Consolidate(ctx, Averaging{Behind: a.behind, Rate: a.cfg.AverageRate}, store, o)
+		ck, err = Consolidate(ctx, Averaging{Behind: l.idleGroup, Rate: l.cfg.AverageRate}, store, o)
 		return err
 	})
 	if err == nil {
@@ -102,9 +102,9 @@ func (a *agent) average(ctx context.Context, o *outbidv1.Consolidation) *outbidv
 	return done
 }
 
-// turns limits the averages that this process computes at once. Each keeps a core or two busy and needs a few hundred
-// MiB, and must not slow down other work here, such as the server under `outbid up`.
-var turns = newTurns(max(runtime.NumCPU()/4, 1)) //nolint:gochecknoglobals // workers of one process share its cores
+// averagers limits the averages that this process computes at once. Each keeps a core or two busy and needs a few
+// hundred MiB, and must not slow down other work here, such as the server under `outbid up`.
+var averagers = newAveragerPool(max(runtime.NumCPU()/4, 1)) //nolint:gochecknoglobals // workers of one process share its cores
 
 // Averaging configures averages so that other work on the machine has priority.
 type Averaging struct {
@@ -117,12 +117,12 @@ type Averaging struct {
 
 // Consolidate waits for its turn, averages what forks saved, and stores the average completely or not at all.
 func Consolidate(ctx context.Context, how Averaging, store objects.Access, o *outbidv1.Consolidation) (_ *outbidv1.Checkpoint, err error) {
-	p, err := turns.take(ctx, how.Behind)
+	p, err := averagers.acquire(ctx, how.Behind)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { turns.give(p) }()
-	order, ok := inSubprocess(store)
+	defer func() { averagers.release(p) }()
+	order, ok := subprocessOrderFor(store)
 	if !ok {
 		return averageOnce(ctx, limit(store, how.Rate), o)
 	}

@@ -134,7 +134,7 @@ func TestAveragesThatFail(t *testing.T) {
 		r.average(a)
 		r.bus.orch.awaitText(t, 7, "averaged 0  false: the checkpoints of its forks could not be averaged: the checkpoint is damaged: the SHA-256 of checkpoints/s-1/0/000000000160-7.safetensors is ")
 	})
-	t.Run("damaged so that it is no safetensors file", func(t *testing.T) {
+	t.Run("damaged so that it is not a safetensors file", func(t *testing.T) {
 		t.Parallel()
 		r := newRig(t)
 		a := r.put(t, "checkpoints/s-1/0/000000000160-7.safetensors", 60, weights(t, "w", 1, 10))
@@ -167,7 +167,7 @@ func TestAveragesThatFail(t *testing.T) {
 		a := r.put(t, "checkpoints/s-1/0/000000000160-7.safetensors", 60, weights(t, "w", 1, 10))
 		r.store.fail(objects.ErrUnavailable)
 		r.average(a)
-		r.bus.orch.await(t, "orders were heard", func() bool { return r.bus.orch.uplinks > 2 })
+		r.bus.orch.await(t, "orders arrived", func() bool { return r.bus.orch.uplinks > 2 })
 		if said := r.bus.orch.heard(7); said != "" {
 			t.Errorf("it said %s", said)
 		}

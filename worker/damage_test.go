@@ -66,7 +66,7 @@ func TestWhatIsDamagedIsNotAveraged(t *testing.T) {
 		case "the CRC": // only here, so that nothing else can detect the damage
 			other.Sha256 = ""
 		}
-		w := &agent{cfg: Config{Store: Direct(store)}}
+		w := &workerLoop{cfg: Config{Store: Direct(store)}}
 		done := w.average(t.Context(), &outbidv1.Consolidation{Step: 900, Key: averageKey, Sources: []*outbidv1.ConsolidationSource{
 			{Checkpoint: good, Steps: 60}, {Checkpoint: other, Steps: rapid.Int64Range(1, 100).Draw(t, "steps")},
 		}})

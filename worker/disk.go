@@ -96,7 +96,7 @@ func (w *diskWatch) run(ctx context.Context) {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	for {
-		w.look(ctx)
+		w.check(ctx)
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
@@ -105,9 +105,9 @@ func (w *diskWatch) run(ctx context.Context) {
 	}
 }
 
-// look does the checks and measurements that are due.
-func (w *diskWatch) look(ctx context.Context) {
-	lacking := w.lacking()
+// check does the checks and measurements that are due.
+func (w *diskWatch) check(ctx context.Context) {
+	lacking := w.checkFree()
 	if full := lacking != nil; full != w.full {
 		w.full = full
 		w.changed()
@@ -123,8 +123,8 @@ func (w *diskWatch) look(ctx context.Context) {
 	}
 }
 
-// lacking returns an error if too little of the disk is free, or nil.
-func (w *diskWatch) lacking() error {
+// checkFree returns an error if too little of the disk is free, or nil.
+func (w *diskWatch) checkFree() error {
 	margin := w.cfg.DiskMargin
 	if margin <= 0 {
 		return nil
@@ -187,7 +187,7 @@ func (f *fork) writable() []string {
 	f.mu.Lock()
 	in := f.in
 	f.mu.Unlock()
-	dirs := []string{f.own()}
+	dirs := []string{f.trialDir()}
 	if home := in.Home(); home != "" {
 		dirs = append(dirs, home)
 	}

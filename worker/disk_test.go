@@ -17,10 +17,10 @@ func watched(t *testing.T, cfg *Config, bytes ...int) (*diskWatch, []*fork) {
 	var forks []*fork
 	for i, n := range bytes {
 		f := &fork{cfg: cfg, disk: w, ref: &outbidv1.ForkRef{Sweep: "s-1", LeaseId: uint64(i + 1)}, wake: make(chan struct{}, 1)}
-		if err := os.MkdirAll(filepath.Join(f.own(), "below"), 0o700); err != nil {
+		if err := os.MkdirAll(filepath.Join(f.trialDir(), "below"), 0o700); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(filepath.Join(f.own(), "below", "file"), make([]byte, n), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(f.trialDir(), "below", "file"), make([]byte, n), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		w.add(f)
@@ -34,7 +34,7 @@ func watched(t *testing.T, cfg *Config, bytes ...int) (*diskWatch, []*fork) {
 func TestATrialsFilesAreBounded(t *testing.T) {
 	t.Parallel()
 	w, forks := watched(t, &Config{ScratchBytes: 1 << 20, DiskMargin: -1}, 3<<20, 100<<10)
-	w.look(t.Context())
+	w.check(t.Context())
 	if why := forks[0].rejection(); why == nil || !strings.Contains(why.detail, "at most 1.0 MiB are allowed (--scratch-bytes)") {
 		t.Errorf("the reason is %v", why)
 	}
@@ -51,13 +51,13 @@ func TestAFullDiskEndsWhatFillsIt(t *testing.T) {
 	w.free = func() (int64, error) { return free, nil }
 	changes := 0
 	w.changed = func() { changes++ }
-	w.look(t.Context())
+	w.check(t.Context())
 	if changes != 0 {
 		t.Errorf("with free space it asked for %d checks", changes)
 	}
 	free = 1000
 	for range 3 {
-		w.look(t.Context())
+		w.check(t.Context())
 	}
 	for i, f := range forks {
 		if why := f.rejection(); (why != nil) != (i == 1) || why != nil && !strings.Contains(why.detail, "--disk-margin of node n1") {
@@ -68,7 +68,7 @@ func TestAFullDiskEndsWhatFillsIt(t *testing.T) {
 		t.Errorf("once the disk was full it asked for %d checks", changes)
 	}
 	w.remove(forks[1])
-	w.look(t.Context())
+	w.check(t.Context())
 	if why := forks[0].rejection(); why == nil {
 		t.Error("the next largest trial continues although the disk is still full")
 	}
@@ -76,7 +76,7 @@ func TestAFullDiskEndsWhatFillsIt(t *testing.T) {
 		t.Errorf("a trial whose end would free little fails: %v", why)
 	}
 	free = 1 << 30
-	w.look(t.Context())
+	w.check(t.Context())
 	if changes != 2 {
 		t.Errorf("with free space again it had asked for %d checks", changes)
 	}

@@ -132,11 +132,11 @@ type diskPace struct {
 	flushing       atomic.Bool
 	began          time.Time
 	busyAtTheStart time.Duration
-	row            row
+	streak         waitStreak
 }
 
-// row is a series of consecutive checks that found forks waiting.
-type row struct {
+// waitStreak is a series of consecutive checks that found forks waiting.
+type waitStreak struct {
 	looks int
 	began time.Time
 	busy  time.Duration // of the disk, at the beginning
@@ -162,7 +162,7 @@ func (d *diskPace) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		d.look(d.clock())
+		d.step(d.clock())
 		if d.idle() {
 			timer.Reset(splitTick)
 		} else {
@@ -174,8 +174,8 @@ func (d *diskPace) run(ctx context.Context) {
 // idle reports whether look has nothing to do until the next check for writers.
 func (d *diskPace) idle() bool { return len(d.paces) == 0 && (len(d.heavy) == 0 || len(d.others) == 0) }
 
-// look does what is due.
-func (d *diskPace) look(now time.Time) {
+// step does what is due.
+func (d *diskPace) step(now time.Time) {
 	for f, p := range d.paces {
 		if held := p.held; p.turn(now) != held {
 			d.hold(f, p.held)
@@ -200,26 +200,26 @@ func (d *diskPace) look(now time.Time) {
 func (d *diskPace) lookForWaits(now time.Time) {
 	d.looks++
 	if !slices.ContainsFunc(d.others, func(f *fork) bool { return d.inside(f).WaitsForDisk() }) {
-		d.row = row{}
+		d.streak = waitStreak{}
 		return
 	}
 	d.waits++
-	if d.row.looks++; d.row.looks == 1 {
-		d.row.began = now
-		d.row.busy, _ = d.busy()
+	if d.streak.looks++; d.streak.looks == 1 {
+		d.streak.began = now
+		d.streak.busy, _ = d.busy()
 		return
 	}
 	unpaced := slices.ContainsFunc(d.heavy, func(f *fork) bool { return d.paces[f] == nil })
-	if d.row.looks < brakeLooks || !unpaced {
+	if d.streak.looks < brakeLooks || !unpaced {
 		return
 	}
-	if busy, err := d.busy(); err == nil && (busy-d.row.busy).Seconds() > busyDisk*now.Sub(d.row.began).Seconds() {
-		d.holdUp(now)
+	if busy, err := d.busy(); err == nil && (busy-d.streak.busy).Seconds() > busyDisk*now.Sub(d.streak.began).Seconds() {
+		d.brakeWriters(now)
 	}
 }
 
-// holdUp throttles the writers that run at full speed.
-func (d *diskPace) holdUp(now time.Time) {
+// brakeWriters throttles the writers that run at full speed.
+func (d *diskPace) brakeWriters(now time.Time) {
 	for _, f := range d.heavy {
 		if d.paces[f] == nil {
 			d.paces[f] = brake(now)
@@ -243,7 +243,7 @@ func (d *diskPace) decide(now time.Time) {
 	d.split()
 	wait = wait && len(d.others) > 0
 	if wait {
-		d.holdUp(now)
+		d.brakeWriters(now)
 	}
 	for f, p := range d.paces {
 		p.decide(wait)

@@ -100,7 +100,7 @@ func live(d *diskPace, disk *simDisk, other *simWriter, during time.Duration) (w
 	looks, waits := 0, 0
 	for end := disk.now.Add(during); disk.now.Before(end); looks++ {
 		disk.pass(paceTick)
-		d.look(disk.now)
+		d.step(disk.now)
 		if other.WaitsForDisk() {
 			waits++
 		}
@@ -195,7 +195,7 @@ func TestAWriterIsLeftAlone(t *testing.T) {
 		"the disk does nothing": {writers: []*simWriter{{rate: 2e9}, {waits: true}}, change: func(d *diskPace) {
 			d.busy = func() (time.Duration, error) { return 0, nil }
 		}},
-		"nobody knows": {writers: []*simWriter{{rate: 2e9}, {waits: true}}, change: func(d *diskPace) {
+		"unknown activity": {writers: []*simWriter{{rate: 2e9}, {waits: true}}, change: func(d *diskPace) {
 			d.busy = func() (time.Duration, error) { return 0, errors.New("no such disk") }
 		}},
 	} {
@@ -237,7 +237,7 @@ func TestNothingIsLeftHeld(t *testing.T) {
 				delete(disk.trials, forks[i])
 				d.inside = insideOf(disk, forks, writers)
 				disk.pass(paceWindow)
-				d.look(disk.now)
+				d.step(disk.now)
 				if writers[i].held {
 					t.Fatalf("trial %d has ended, and its process is held", i)
 				}

@@ -235,7 +235,7 @@ type rig struct {
 	fail   error
 	block  bool
 	hold   chan struct{} // the starter waits for it once the training code runs
-	agent  *agent
+	agent  *workerLoop
 	stop   context.CancelFunc
 	done   chan struct{}
 }
@@ -276,7 +276,7 @@ func (r *record) count(what string) int {
 
 // newRigLogging returns a rig whose worker logs to a handler. Each function in set may change the worker before it
 // serves.
-func newRigLogging(t *testing.T, to slog.Handler, ended func(error), set ...func(*agent)) *rig {
+func newRigLogging(t *testing.T, to slog.Handler, ended func(error), set ...func(*workerLoop)) *rig {
 	t.Helper()
 	dir, err := objects.OpenDir(t.TempDir())
 	if err != nil {
@@ -292,7 +292,7 @@ func newRigLogging(t *testing.T, to slog.Handler, ended func(error), set ...func
 	if err := cfg.check(); err != nil {
 		t.Fatal(err)
 	}
-	r.agent = newAgent(cfg)
+	r.agent = newWorkerLoop(cfg)
 	r.agent.train = r.train
 	for _, change := range set {
 		change(r.agent)

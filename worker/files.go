@@ -14,9 +14,9 @@ import (
 	"github.com/outbid-dev/outbid/worker/trialfile"
 )
 
-// own returns the directory that the training code may write to. If the code runs as another user, the directory is
+// trialDir returns the directory that the training code may write to. If the code runs as another user, the directory is
 // inside the fork's scratch directory, next to the files that the worker has taken from it.
-func (f *fork) own() string {
+func (f *fork) trialDir() string {
 	if f.cfg.closed {
 		return filepath.Join(f.scratch(), "own")
 	}
@@ -27,7 +27,7 @@ func (f *fork) own() string {
 // its owner.
 func (f *fork) makeScratch() error {
 	if !f.cfg.closed {
-		if f.cfg.spares.take(f.scratch()) {
+		if f.cfg.spares.reuse(f.scratch()) {
 			return nil
 		}
 		return os.MkdirAll(f.scratch(), 0o700)
@@ -35,17 +35,17 @@ func (f *fork) makeScratch() error {
 	if err := os.Mkdir(f.scratch(), 0o711); err != nil { //nolint:gosec // the trial's user has to pass through
 		return err
 	}
-	return errors.Join(os.Mkdir(f.own(), 0o700), os.Mkdir(f.takenDir(), 0o700))
+	return errors.Join(os.Mkdir(f.trialDir(), 0o700), os.Mkdir(f.takenDir(), 0o700))
 }
 
 func (f *fork) takenDir() string { return filepath.Join(f.scratch(), "taken") }
 
-// enter records what the training code runs in, and gives it the fork's files.
-func (f *fork) enter(in *confine.Confinement) error {
+// setConfinement records what the training code runs in, and gives it the fork's files.
+func (f *fork) setConfinement(in *confine.Confinement) error {
 	f.mu.Lock()
 	f.in = in
 	f.mu.Unlock()
-	return in.Own(f.own())
+	return in.Own(f.trialDir())
 }
 
 // atEnd registers a function that is called when the training code is gone.
@@ -55,9 +55,9 @@ func (f *fork) atEnd(do func() error) {
 	f.leave = append(f.leave, do)
 }
 
-// keep returns the directory for the worker's copies of the training code's files. If the code runs as another user,
-// it cannot access this directory.
-func (f *fork) keep() string {
+// workerDir returns the directory for the worker's copies of the training code's files. If the code runs as another
+// user, it cannot access this directory.
+func (f *fork) workerDir() string {
 	if f.cfg.closed {
 		return f.takenDir()
 	}
@@ -69,7 +69,7 @@ func (f *fork) keep() string {
 func (f *fork) takeFile(s *outbidv1.ProcessSaved) (*outbidv1.ProcessSaved, error) {
 	path := filepath.Clean(s.GetPath())
 	if !f.cfg.closed {
-		file, info, err := trialfile.OpenBelow(f.own(), path)
+		file, info, err := trialfile.OpenBelow(f.trialDir(), path)
 		if err != nil {
 			return nil, err
 		}
@@ -86,7 +86,7 @@ func (f *fork) takeFile(s *outbidv1.ProcessSaved) (*outbidv1.ProcessSaved, error
 	if in == nil {
 		return nil, errors.New("the trial has not started")
 	}
-	if err := in.TakeFile(f.ctx, f.own(), path, to, f.cfg.CheckpointBytes); err != nil {
+	if err := in.TakeFile(f.ctx, f.trialDir(), path, to, f.cfg.CheckpointBytes); err != nil {
 		return nil, err
 	}
 	taken := proto.CloneOf(s)
@@ -105,7 +105,7 @@ func (f *fork) clear() {
 		errs = append(errs, do())
 	}
 	if in.User() != nil {
-		errs = append(errs, in.Remove(f.own()))
+		errs = append(errs, in.Remove(f.trialDir()))
 	}
 	if f.cfg.closed || len(errs) > 0 || !f.cfg.spares.keep(f.scratch()) {
 		errs = append(errs, trialfile.Remove(f.scratch()))

@@ -63,7 +63,7 @@ type fork struct {
 	mask     *redact.Mask
 	unopened error
 
-	// The following fields are owned by the agent.
+	// The following fields are owned by the worker loop.
 	started   bool
 	delivered bool
 	acked     uint64
@@ -116,7 +116,7 @@ type (
 	endedEvent   struct{ ended *outbidv1.ForkEnded }
 )
 
-func newFork(a *agent, as *outbidv1.Assignment) *fork {
+func newFork(a *workerLoop, as *outbidv1.Assignment) *fork {
 	f := &fork{
 		cfg: &a.cfg, disk: a.disk, out: a.out, start: a.train, ref: as.GetFork(), body: as.GetBody(), wake: make(chan struct{}, 1),
 		made: time.Now(), phase: "starting", step: as.GetBody().GetStart().GetStep(),
@@ -166,7 +166,7 @@ func (f *fork) ordered() order {
 	return f.order
 }
 
-func (f *fork) over() bool {
+func (f *fork) hasEnded() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.finish
@@ -199,9 +199,9 @@ func (f *fork) tellAcked(seq uint64) {
 	}
 }
 
-// tell calls what with the training code, or later if its starter has not returned yet: the code may already save a
-// checkpoint.
-func (f *fork) tell(what func(training)) {
+// tellTraining calls what with the training code, or later if its starter has not returned yet: the code may already
+// save a checkpoint.
+func (f *fork) tellTraining(what func(training)) {
 	f.mu.Lock()
 	t := f.trainer
 	if t == nil {
@@ -213,21 +213,21 @@ func (f *fork) tell(what func(training)) {
 	}
 }
 
-// say queues a message for the orchestrator. If the message cannot be sent, the fork fails, unless the message is a
-// note.
-func (f *fork) say(m *outbidv1.UplinkMessage) {
+// queueMessage queues a message for the orchestrator. If the message cannot be sent, the fork fails, unless the
+// message is a note.
+func (f *fork) queueMessage(m *outbidv1.UplinkMessage) {
 	if f.incomplete.Load() && (m.GetSaved() != nil || m.GetReached() != nil) {
 		return // the trial resumes from before the reports that are missing
 	}
 	m.Fork = f.ref
 	f.mask.Message(m)
 	if err := f.out.add(f, m); err != nil {
-		f.lose(m, fmt.Errorf("it %w", err))
+		f.failLostMessage(m, fmt.Errorf("it %w", err))
 	}
 }
 
-// lose fails the fork because a message of it cannot be sent.
-func (f *fork) lose(m *outbidv1.UplinkMessage, why error) {
+// failLostMessage fails the fork because a message of it cannot be sent.
+func (f *fork) failLostMessage(m *outbidv1.UplinkMessage, why error) {
 	f.cfg.Logger.Warn("cannot send a message of a trial", "trial", f.name(), "message", fmt.Sprintf("%T", m.GetKind()), "error", why)
 	switch m.GetKind().(type) {
 	case *outbidv1.UplinkMessage_Note:
@@ -259,21 +259,21 @@ func (f *fork) rejection() *failure {
 // note shows the user a line of text.
 func (f *fork) note(level, text string) {
 	trial := f.ref.GetTrial()
-	f.say(&outbidv1.UplinkMessage{Kind: &outbidv1.UplinkMessage_Note{Note: &outbidv1.Note{
+	f.queueMessage(&outbidv1.UplinkMessage{Kind: &outbidv1.UplinkMessage_Note{Note: &outbidv1.Note{
 		Sweep: f.ref.GetSweep(), Trial: &trial, Node: f.cfg.Node, Level: level, Text: sanitize.Line(f.mask.Text(text), limits.Note),
 	}}})
 }
 
-// begin queues the message that the training code has its assignment, once, before any other message. It may wait for
-// the next message.
-func (f *fork) begin() {
+// sendBegan queues the message that the training code has its assignment, once, before any other message. It may wait
+// for the next message.
+func (f *fork) sendBegan() {
 	f.began.Do(func() {
 		from := f.body.GetStart().GetStep()
 		began := &outbidv1.UplinkMessage{
 			Fork: f.ref, Kind: &outbidv1.UplinkMessage_Began{Began: &outbidv1.ForkBegan{FromStep: from}},
 		}
 		if err := f.out.addDelayed(f, began); err != nil {
-			f.lose(began, fmt.Errorf("it %w", err))
+			f.failLostMessage(began, fmt.Errorf("it %w", err))
 		}
 	})
 }
@@ -294,10 +294,10 @@ func (f *fork) Reports(reports []*outbidv1.Report) { f.reports(reports, false) }
 func (f *fork) LastReports(reports []*outbidv1.Report) { f.reports(reports, true) }
 
 func (f *fork) reports(reports []*outbidv1.Report, delayed bool) {
-	if f.over() || len(reports) == 0 || f.rejection() != nil || f.incomplete.Load() {
+	if f.hasEnded() || len(reports) == 0 || f.rejection() != nil || f.incomplete.Load() {
 		return
 	}
-	f.begin()
+	f.sendBegan()
 	f.touch()
 	var bad *failure
 	for i, r := range reports {
@@ -309,15 +309,15 @@ func (f *fork) reports(reports []*outbidv1.Report, delayed bool) {
 		}
 	}
 	if len(reports) > 0 {
-		f.take(reports, delayed)
+		f.acceptReports(reports, delayed)
 	}
 	if bad != nil { // after the reports before it are sent, because it ends the trial
 		f.reject(bad)
 	}
 }
 
-// take sends valid reports.
-func (f *fork) take(reports []*outbidv1.Report, delayed bool) {
+// acceptReports sends valid reports.
+func (f *fork) acceptReports(reports []*outbidv1.Report, delayed bool) {
 	f.mu.Lock()
 	step := reports[len(reports)-1].GetStep()
 	f.step, f.trains = max(f.step, step), f.trains || step > f.body.GetStart().GetStep()
@@ -369,7 +369,7 @@ func (f *fork) Ended(e *outbidv1.ForkEnded) { f.post(endedEvent{e}) }
 func (f *fork) Note(text string) { f.note("warning", text) }
 
 func (f *fork) post(event any) {
-	f.begin()
+	f.sendBegan()
 	f.touch()
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -397,7 +397,7 @@ func (f *fork) run() {
 	ended := f.live()
 	f.upload.close()
 	if cause := context.Cause(f.ctx); cause != nil && !errors.Is(cause, errUnwanted) {
-		ended = f.cut(cause)
+		ended = f.endedByWorker(cause)
 	}
 	f.cancel(errUnwanted) // releases everything that waits for the fork
 	if !f.detached {
@@ -408,11 +408,11 @@ func (f *fork) run() {
 	f.finish, f.phase = true, "ending"
 	f.mu.Unlock()
 	f.changed()
-	f.say(&outbidv1.UplinkMessage{Kind: &outbidv1.UplinkMessage_Ended{Ended: ended}})
+	f.queueMessage(&outbidv1.UplinkMessage{Kind: &outbidv1.UplinkMessage_Ended{Ended: ended}})
 }
 
-// cut returns the end of a fork that the worker itself ended.
-func (f *fork) cut(cause error) *outbidv1.ForkEnded {
+// endedByWorker returns the end of a fork that the worker itself ended.
+func (f *fork) endedByWorker(cause error) *outbidv1.ForkEnded {
 	e := &outbidv1.ForkEnded{Outcome: outbidv1.ForkOutcome_FORK_OUTCOME_EXPIRED, Detail: cause.Error()}
 	if errors.Is(cause, errStopping) {
 		e.Outcome = outbidv1.ForkOutcome_FORK_OUTCOME_ORDERED

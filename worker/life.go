@@ -28,7 +28,7 @@ func (f *fork) live() *outbidv1.ForkEnded {
 		what(t)
 	}
 	f.changed()
-	f.begin()
+	f.sendBegan()
 	return (&life{fork: f, training: t, told: told}).follow()
 }
 
@@ -140,7 +140,7 @@ func (l *life) obey() {
 		l.setPhase("ending")
 	}
 	l.told = o
-	if l.late() {
+	if l.detachLate() {
 		l.detached = true
 		l.end = &outbidv1.ForkEnded{Outcome: outbidv1.ForkOutcome_FORK_OUTCOME_ORDERED, Detail: "it had not begun its first step"}
 		return
@@ -152,10 +152,10 @@ func (l *life) obey() {
 	l.training.Direct(o.verdict, o.until, o.reason)
 }
 
-// late reports whether the fork is one of several forks of a trial and has to pause before its first step. Then it
+// detachLate reports whether the fork is one of several forks of a trial and has to pause before its first step. Then it
 // has nothing to save, and the other forks need not wait for it. Its process is detached, so that the fork of the
 // next fork slot can use what it has imported by then.
-func (l *life) late() bool {
+func (l *life) detachLate() bool {
 	code, ok := l.training.(detachable)
 	if !ok || l.told.verdict != outbidv1.Verdict_VERDICT_PAUSE || l.body.GetPart() == nil {
 		return false
@@ -190,7 +190,7 @@ func (l *life) announce() {
 		return
 	}
 	l.announced = true
-	l.say(&outbidv1.UplinkMessage{Kind: &outbidv1.UplinkMessage_Reached{Reached: &outbidv1.ForkReached{Step: l.reached}}})
+	l.queueMessage(&outbidv1.UplinkMessage{Kind: &outbidv1.UplinkMessage_Reached{Reached: &outbidv1.ForkReached{Step: l.reached}}})
 }
 
 // savesMatter reports whether the fork has to wait for checkpoints that are not stored yet.
@@ -198,8 +198,8 @@ func (l *life) savesMatter() bool {
 	return l.ctx.Err() == nil && l.ordered().verdict != outbidv1.Verdict_VERDICT_STOP
 }
 
-// excused reports whether the process has a reason to be silent.
-func (l *life) excused() bool {
+// isExcused reports whether the process has a reason to be silent.
+func (l *life) isExcused() bool {
 	return l.waits || l.stalled.Load() || l.heldUp.Load() || !l.upload.idle()
 }
 
@@ -214,13 +214,13 @@ func (l *life) checkSilence() {
 				"checkpoint", pauseGrace))
 		}
 		l.end = &outbidv1.ForkEnded{
-			Outcome: outbidv1.ForkOutcome_FORK_OUTCOME_ORDERED, Detail: "killed: it did not end when it was told to",
+			Outcome: outbidv1.ForkOutcome_FORK_OUTCOME_ORDERED, Detail: "killed: it did not end when it was ordered to",
 		}
 		l.killAndWait()
 		return
 	}
 	hang := l.body.GetHangTimeout().AsDuration()
-	if hang > 0 && !l.excused() && l.silent() >= hang {
+	if hang > 0 && !l.isExcused() && l.silent() >= hang {
 		l.end = fail(outbidv1.FailureKind_FAILURE_KIND_HANG, "sent nothing for %s", hang).ended()
 		l.killAndWait()
 	}
@@ -281,7 +281,7 @@ func (l *life) next() time.Duration {
 		next = min(next, max(time.Until(l.deadline), time.Millisecond))
 	}
 	if hang := l.body.GetHangTimeout().AsDuration(); hang > 0 {
-		if l.excused() {
+		if l.isExcused() {
 			return min(next, hang)
 		}
 		next = min(next, max(hang-l.silent(), time.Millisecond))

@@ -206,7 +206,7 @@ func (o *orch) await(t *testing.T, what string, cond func() bool) {
 					all = append(all, fmt.Sprintf("%d: %s", m.GetFork().GetLeaseId(), describe(m)))
 				}
 			}
-			t.Fatalf("never: %s; heard %d messages:\n%s\nforks %v", what, len(o.messages), strings.Join(all, "\n"), o.forks)
+			t.Fatalf("never: %s; got %d messages:\n%s\nforks %v", what, len(o.messages), strings.Join(all, "\n"), o.forks)
 		}
 	}
 }

@@ -50,15 +50,15 @@ func (b *inbox) get() (*outbidv1.Orders, time.Time) {
 	return o, b.came
 }
 
-// become changes the boot and drops all orders for the previous boot.
-func (b *inbox) become(boot string) {
+// setBoot changes the boot and drops all orders for the previous boot.
+func (b *inbox) setBoot(boot string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.boot, b.orders, b.stranger, b.strange = boot, nil, "", time.Time{}
 }
 
-// rival returns another boot of the node that has received orders, once.
-func (b *inbox) rival() string {
+// takeRival returns another boot of the node that has received orders, once.
+func (b *inbox) takeRival() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	boot := b.stranger
@@ -66,8 +66,8 @@ func (b *inbox) rival() string {
 	return boot
 }
 
-// outranked reports whether all orders have gone to another worker of the same name for longer than rivalPatience.
-func (b *inbox) outranked() bool {
+// isOutranked reports whether all orders have gone to another worker of the same name for longer than rivalPatience.
+func (b *inbox) isOutranked() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return !b.strange.IsZero() && b.again.Sub(b.strange) >= rivalPatience
@@ -77,93 +77,93 @@ func older(o *outbidv1.Orders, term, generation uint64) bool {
 	return o.GetTerm() < term || o.GetTerm() == term && o.GetGeneration() < generation
 }
 
-// take brings the forks in line with orders.
-func (a *agent) take(o *outbidv1.Orders, came time.Time) {
+// applyOrders brings the forks in line with orders.
+func (l *workerLoop) applyOrders(o *outbidv1.Orders, came time.Time) {
 	if o == nil {
 		return
 	}
-	if older(o, a.term, a.generation) {
+	if older(o, l.term, l.generation) {
 		return
 	}
-	a.term, a.generation = o.GetTerm(), o.GetGeneration()
-	if o.GetTenants() && !a.cfg.closed && !a.cfg.TrustTrials {
-		a.refused = ErrTenants
+	l.term, l.generation = o.GetTerm(), o.GetGeneration()
+	if o.GetTenants() && !l.cfg.closed && !l.cfg.TrustTrials {
+		l.refused = ErrTenants
 		return
 	}
 	if o.GetHello() {
-		a.hello()
+		l.handleHello()
 		return
 	}
-	a.introduce = false
+	l.introduce = false
 	lease := defaultLease
 	if o.GetLease() != nil {
 		lease = o.GetLease().AsDuration()
 	}
-	a.leaseEnd = came.Add(lease)
-	clear(a.wanted)
+	l.leaseEnd = came.Add(lease)
+	clear(l.wanted)
 	for _, as := range o.GetAssignments() {
-		a.wanted[as.GetFork().GetLeaseId()] = true
-		a.assign(as)
+		l.wanted[as.GetFork().GetLeaseId()] = true
+		l.assign(as)
 	}
-	for _, leaseID := range a.leases() {
-		if f := a.forks[leaseID]; !a.wanted[leaseID] && !f.over() {
+	for _, leaseID := range l.leases() {
+		if f := l.forks[leaseID]; !l.wanted[leaseID] && !f.hasEnded() {
 			f.direct(outbidv1.Verdict_VERDICT_STOP, 0, "ended by order", 0)
 			if !f.started {
-				a.begin(f)
+				l.runFork(f)
 			}
 		}
 	}
-	a.consolidate(o.GetConsolidations())
-	a.acknowledge(o.GetAckedSeq())
-	a.forget()
-	a.startWaiting()
+	l.updateAverages(o.GetConsolidations())
+	l.acknowledge(o.GetAckedSeq())
+	l.dropDelivered()
+	l.startWaiting()
 }
 
-// hello handles that the orchestrator does not know this boot. If it did know the boot before, it has lost its state,
-// and these forks have no owner: the worker ends all forks and starts with a new boot.
-func (a *agent) hello() {
-	a.introduce = true
-	if a.out.begun() || len(a.forks) > 0 {
-		a.cfg.Logger.Warn("the orchestrator does not know this worker any more; starting with a new boot")
-		if rival := a.inbox.rival(); rival != "" {
-			a.cfg.Logger.Warn("another worker may use the name of this node; give each worker its own name",
-				"node", a.cfg.Node, "boot", rival)
+// handleHello handles that the orchestrator does not know this boot. If it did know the boot before, it has lost its
+// state, and these forks have no owner: the worker ends all forks and starts with a new boot.
+func (l *workerLoop) handleHello() {
+	l.introduce = true
+	if l.out.begun() || len(l.forks) > 0 {
+		l.cfg.Logger.Warn("the orchestrator does not know this worker any more; starting with a new boot")
+		if rival := l.inbox.takeRival(); rival != "" {
+			l.cfg.Logger.Warn("another worker may use the name of this node; give each worker its own name",
+				"node", l.cfg.Node, "boot", rival)
 		}
-		a.cancelAll(errUnknown)
-		a.run.Wait()
-		clear(a.forks)
-		a.out.reset()
-		a.boots++
-		a.boot = a.cfg.Boot + "-" + strconv.Itoa(a.boots)
-		a.inbox.become(a.boot)
-		a.changed.Store(true)
+		l.cancelAll(errUnknown)
+		l.run.Wait()
+		clear(l.forks)
+		l.out.reset()
+		l.boots++
+		l.boot = l.cfg.Boot + "-" + strconv.Itoa(l.boots)
+		l.inbox.setBoot(l.boot)
+		l.changed.Store(true)
 	}
-	a.send(true)
+	l.send(true)
 }
 
 // assign starts or updates a fork as an assignment says.
-func (a *agent) assign(as *outbidv1.Assignment) {
+func (l *workerLoop) assign(as *outbidv1.Assignment) {
 	leaseID := as.GetFork().GetLeaseId()
-	f := a.forks[leaseID]
+	f := l.forks[leaseID]
 	if f == nil {
-		if as.GetBody() == nil || a.draining {
+		if as.GetBody() == nil || l.draining {
 			return // the assignment is sent with its body once the orchestrator sees that the fork is not here
 		}
-		f = newFork(a, as)
-		a.forks[leaseID] = f
-		a.changed.Store(true)
+		f = newFork(l, as)
+		l.forks[leaseID] = f
+		l.changed.Store(true)
 	}
 	f.pace.setRate(as.GetReportRate())
 	f.direct(as.GetVerdict(), as.GetUntilStep(), as.GetReason(), as.GetVersion())
 	if !f.started && as.GetVerdict() != outbidv1.Verdict_VERDICT_TRAIN {
-		a.begin(f) // ends without having started
+		l.runFork(f) // ends without having started
 	}
 }
 
 // acknowledge drops messages that are in the ledger, and tells training code which reports were decided on.
-func (a *agent) acknowledge(seq uint64) {
+func (l *workerLoop) acknowledge(seq uint64) {
 	var heard []*fork
-	a.out.acked(seq, func(e entry) {
+	l.out.acked(seq, func(e entry) {
 		if e.report > 0 {
 			if e.fork.acked == 0 {
 				heard = append(heard, e.fork)
@@ -172,7 +172,7 @@ func (a *agent) acknowledge(seq uint64) {
 		}
 		if e.message.GetEnded() != nil {
 			e.fork.delivered = true
-			a.changed.Store(true)
+			l.changed.Store(true)
 		}
 	})
 	for _, f := range heard {
@@ -181,37 +181,37 @@ func (a *agent) acknowledge(seq uint64) {
 	}
 }
 
-// forget drops forks whose end is in the ledger and that the orders no longer list.
-func (a *agent) forget() {
-	for leaseID, f := range a.forks {
-		if f.delivered && !a.wanted[leaseID] {
-			delete(a.forks, leaseID)
+// dropDelivered drops forks whose end is in the ledger and that the orders no longer list.
+func (l *workerLoop) dropDelivered() {
+	for leaseID, f := range l.forks {
+		if f.delivered && !l.wanted[leaseID] {
+			delete(l.forks, leaseID)
 		}
 	}
 }
 
 // startWaiting starts the forks whose devices are free. A fork that ends uses its devices until it is gone.
-func (a *agent) startWaiting() {
-	for _, leaseID := range a.leases() {
-		if f := a.forks[leaseID]; !f.started && !a.busy(f) {
-			a.begin(f)
+func (l *workerLoop) startWaiting() {
+	for _, leaseID := range l.leases() {
+		if f := l.forks[leaseID]; !f.started && !l.hasBusyDevice(f) {
+			l.runFork(f)
 		}
 	}
 }
 
-func (a *agent) begin(f *fork) {
+func (l *workerLoop) runFork(f *fork) {
 	f.started = true
-	a.run.Go(func() {
+	l.run.Go(func() {
 		f.run()
-		a.changed.Store(true)
-		poke(a.ended)
+		l.changed.Store(true)
+		poke(l.ended)
 	})
 }
 
-// busy reports whether a running fork uses a device of this one.
-func (a *agent) busy(f *fork) bool {
-	for _, o := range a.forks {
-		if o == f || !o.started || o.over() {
+// hasBusyDevice reports whether a running fork uses a device of this one.
+func (l *workerLoop) hasBusyDevice(f *fork) bool {
+	for _, o := range l.forks {
+		if o == f || !o.started || o.hasEnded() {
 			continue
 		}
 		for _, d := range o.body.GetDevices() {
@@ -223,4 +223,4 @@ func (a *agent) busy(f *fork) bool {
 	return false
 }
 
-func (a *agent) leases() []uint64 { return slices.Sorted(maps.Keys(a.forks)) }
+func (l *workerLoop) leases() []uint64 { return slices.Sorted(maps.Keys(l.forks)) }

@@ -86,19 +86,19 @@ func (o *outbox) addDelayed(f *fork, m *outbidv1.UplinkMessage) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	err := o.push(entry{message: m, fork: f})
-	o.whisper()
+	o.scheduleFlush()
 	return err
 }
 
-// whisper schedules a flush after sendDelay. The caller holds the lock.
-func (o *outbox) whisper() {
+// scheduleFlush schedules a flush after sendDelay. The caller holds the lock.
+func (o *outbox) scheduleFlush() {
 	if o.delay == nil {
-		o.delay = time.AfterFunc(sendDelay, o.delayOver)
+		o.delay = time.AfterFunc(sendDelay, o.flushDelayed)
 	}
 }
 
-// delayOver flushes the outbox after sendDelay.
-func (o *outbox) delayOver() {
+// flushDelayed flushes the outbox after sendDelay.
+func (o *outbox) flushDelayed() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.delay != nil {
@@ -128,7 +128,7 @@ func (o *outbox) addReports(ctx context.Context, f *fork, reports []*outbidv1.Re
 	defer o.mu.Unlock()
 	for i, r := range reports {
 		for len(o.entries) >= maxBacklog || o.bytes >= maxBacklogBytes {
-			if !o.await(ctx) {
+			if !o.awaitRoom(ctx) {
 				return false
 			}
 		}
@@ -139,15 +139,15 @@ func (o *outbox) addReports(ctx context.Context, f *fork, reports []*outbidv1.Re
 		o.entries, o.bytes = append(o.entries, e), o.bytes+e.bytes
 	}
 	if delayed {
-		o.whisper()
+		o.scheduleFlush()
 	} else {
 		o.flush()
 	}
 	return true
 }
 
-// await releases the lock until there may be room. It returns false if ctx ended.
-func (o *outbox) await(ctx context.Context) bool {
+// awaitRoom releases the lock until there may be room. It returns false if ctx ended.
+func (o *outbox) awaitRoom(ctx context.Context) bool {
 	if o.room == nil {
 		o.room = make(chan struct{})
 	}
@@ -223,8 +223,8 @@ func (o *outbox) next(now time.Time, room int) (first uint64, messages []*outbid
 	return first, messages
 }
 
-// again puts messages in flight back into the queue, so that the next uplink sends them again.
-func (o *outbox) again() {
+// resend puts messages in flight back into the queue, so that the next uplink sends them again.
+func (o *outbox) resend() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.flights, o.flying = o.flights[:0], 0
@@ -246,7 +246,7 @@ func (o *outbox) acked(seq uint64, f func(e entry)) {
 	}
 	o.entries = o.entries[n:]
 	o.first += uint64(n)
-	o.land(n)
+	o.removeAcked(n)
 	if o.room != nil {
 		close(o.room)
 		o.room = nil
@@ -259,8 +259,8 @@ func (o *outbox) acked(seq uint64, f func(e entry)) {
 	}
 }
 
-// land removes n acknowledged entries from the flights that carried them.
-func (o *outbox) land(n int) {
+// removeAcked removes n acknowledged entries from the flights that carried them.
+func (o *outbox) removeAcked(n int) {
 	o.flying = max(0, o.flying-n)
 	landed := 0
 	for landed < len(o.flights) && n >= o.flights[landed].size {

@@ -118,7 +118,7 @@ func TestOutboxGathers(t *testing.T) {
 	}
 	o.add(f, &outbidv1.UplinkMessage{})
 	send(1, maxFlights+3)
-	o.again()
+	o.resend()
 	send(1, maxFlights+3)
 }
 
@@ -211,7 +211,7 @@ func TestOutboxDelays(t *testing.T) {
 			t.Fatalf("sent %d messages after %s", n, time.Since(before))
 		}
 		o.addDelayed(f, began())
-		o.again()
+		o.resend()
 		<-o.wake
 		if n := sent(); n != 4 {
 			t.Fatalf("sent %d of all again", n)

@@ -73,9 +73,9 @@ func (p *reportPace) refill(now time.Time) {
 	p.at = now
 }
 
-// take returns how many of the reports may be sent now. If none may, it returns how long to wait and a channel that
-// is closed when the limit changes.
-func (p *reportPace) take(reports []*outbidv1.Report) (n int, wait time.Duration, changed <-chan struct{}) {
+// takeTokens returns how many of the reports may be sent now. If none may, it returns how long to wait and a channel
+// that is closed when the limit changes.
+func (p *reportPace) takeTokens(reports []*outbidv1.Report) (n int, wait time.Duration, changed <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.rate == 0 || p.open {
@@ -103,7 +103,7 @@ func (p *reportPace) take(reports []*outbidv1.Report) (n int, wait time.Duration
 // before it waits.
 func (p *reportPace) await(ctx context.Context, reports []*outbidv1.Report, waits func(rate float64)) int {
 	for told := false; ; told = true {
-		n, wait, changed := p.take(reports)
+		n, wait, changed := p.takeTokens(reports)
 		if n > 0 {
 			return n
 		}

@@ -10,8 +10,8 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-func pacedFork(rate int64) (*agent, *fork) {
-	a := newAgent(Config{Node: "n1", Boot: "b", Logger: slog.New(slog.DiscardHandler), Machine: machine(1)})
+func pacedFork(rate int64) (*workerLoop, *fork) {
+	a := newWorkerLoop(Config{Node: "n1", Boot: "b", Logger: slog.New(slog.DiscardHandler), Machine: machine(1)})
 	as := assignment(1, 0, 0)
 	as.ReportRate = rate
 	a.assign(as)
@@ -19,7 +19,7 @@ func pacedFork(rate int64) (*agent, *fork) {
 }
 
 // queued returns the number of queued reports, and the queued notes.
-func queued(a *agent) (reports int, notes []string) {
+func queued(a *workerLoop) (reports int, notes []string) {
 	a.out.mu.Lock()
 	defer a.out.mu.Unlock()
 	for _, e := range a.out.entries {
@@ -156,9 +156,9 @@ func TestNothingFollowsADroppedReport(t *testing.T) {
 		<-waits
 		sent, _ := queued(a)
 		f.Reports([]*outbidv1.Report{report(4)})
-		f.say(&outbidv1.UplinkMessage{Kind: &outbidv1.UplinkMessage_Saved{Saved: &outbidv1.Checkpoint{Step: 3}}})
-		f.say(&outbidv1.UplinkMessage{Kind: &outbidv1.UplinkMessage_Reached{Reached: &outbidv1.ForkReached{Step: 3}}})
-		f.say(&outbidv1.UplinkMessage{Kind: &outbidv1.UplinkMessage_Ended{Ended: &outbidv1.ForkEnded{Step: 3}}})
+		f.queueMessage(&outbidv1.UplinkMessage{Kind: &outbidv1.UplinkMessage_Saved{Saved: &outbidv1.Checkpoint{Step: 3}}})
+		f.queueMessage(&outbidv1.UplinkMessage{Kind: &outbidv1.UplinkMessage_Reached{Reached: &outbidv1.ForkReached{Step: 3}}})
+		f.queueMessage(&outbidv1.UplinkMessage{Kind: &outbidv1.UplinkMessage_Ended{Ended: &outbidv1.ForkEnded{Step: 3}}})
 		if now, _ := queued(a); sent == 3 || now != sent {
 			t.Errorf("%d reports are queued, and %d after one was dropped", sent, now)
 		}

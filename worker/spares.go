@@ -22,8 +22,8 @@ type spares struct {
 	paths []string
 }
 
-// take moves a spare directory to path. It returns false if no directory is kept.
-func (s *spares) take(path string) bool {
+// reuse moves a spare directory to path. It returns false if no directory is kept.
+func (s *spares) reuse(path string) bool {
 	if s == nil {
 		return false
 	}
@@ -40,7 +40,7 @@ func (s *spares) take(path string) bool {
 // keep takes the directory at path if it is empty, so that nothing is at path any more. It returns false if the
 // caller has to remove it.
 func (s *spares) keep(path string) bool {
-	if s == nil || !untouched(path) {
+	if s == nil || !isUntouched(path) {
 		return false
 	}
 	s.mu.Lock()
@@ -57,8 +57,8 @@ func (s *spares) keep(path string) bool {
 	return true
 }
 
-// untouched reports whether a directory is empty and accessible only to its owner.
-func untouched(path string) bool {
+// isUntouched reports whether a directory is empty and accessible only to its owner.
+func isUntouched(path string) bool {
 	dir, err := os.Open(path)
 	if err != nil {
 		return false

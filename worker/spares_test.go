@@ -18,7 +18,7 @@ func TestSparesAreAsGoodAsNew(t *testing.T) {
 		}
 		return at(name)
 	}
-	if s.take(at("1")) {
+	if s.reuse(at("1")) {
 		t.Fatal("got a directory that was never kept")
 	}
 	full := make("2")
@@ -38,7 +38,7 @@ func TestSparesAreAsGoodAsNew(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(at("4"), "late"), nil, 0o600); err == nil {
 		t.Fatal("an ended trial can write into its directory")
 	}
-	if !s.take(at("5")) || !untouched(at("5")) || s.take(at("6")) {
+	if !s.reuse(at("5")) || !isUntouched(at("5")) || s.reuse(at("6")) {
 		t.Fatal("want the kept directory, once")
 	}
 	for i := range sparesAtMost {

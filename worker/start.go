@@ -64,20 +64,20 @@ func (s *starter) start(ctx context.Context, f *fork) (training, error) {
 	if err := s.holdDevices(ctx, f); err != nil {
 		return nil, err
 	}
-	if err := f.disk.lacking(); err != nil {
-		return nil, s.local(err)
+	if err := f.disk.checkFree(); err != nil {
+		return nil, s.nodeFailure(err)
 	}
 	if err := f.makeScratch(); err != nil {
-		return nil, s.local(err)
+		return nil, s.nodeFailure(err)
 	}
 	checkpoint, err := s.checkpoint(ctx, f)
 	if err != nil {
 		return nil, err
 	}
 	if w.GetFunction() != nil {
-		return s.function(ctx, f, checkpoint)
+		return s.startFunction(ctx, f, checkpoint)
 	}
-	return s.program(ctx, f, checkpoint)
+	return s.startProgram(ctx, f, checkpoint)
 }
 
 // authenticate verifies that the worker's server has signed the function. Otherwise anyone who can write to the bus
@@ -114,9 +114,9 @@ func (s *starter) gang(f *fork) *outbidv1.Gang {
 	return g
 }
 
-// local wraps an error of the worker's own directory or of files made for a trial as a failure of the node, so that
-// the trial is tried on another node.
-func (s *starter) local(err error) error {
+// nodeFailure wraps an error of the worker's own directory or of files made for a trial as a failure of the node, so
+// that the trial is tried on another node.
+func (s *starter) nodeFailure(err error) error {
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
 		return fail(outbidv1.FailureKind_FAILURE_KIND_NODE, "no room left on the disk of the worker's directory %s of node %s",
 			s.cfg.Dir, s.cfg.Node)
@@ -124,8 +124,8 @@ func (s *starter) local(err error) error {
 	return fail(outbidv1.FailureKind_FAILURE_KIND_NODE, "the worker of node %s: %s", s.cfg.Node, oneLine(err))
 }
 
-// persist calls try until the store is available or ctx ends. It tells the user once that the trial waits.
-func (s *starter) persist(ctx context.Context, f *fork, what string, try func() error) error {
+// retryStore calls try until the store is available or ctx ends. It tells the user once that the trial waits.
+func (s *starter) retryStore(ctx context.Context, f *fork, what string, try func() error) error {
 	var retry backoff
 	for told := false; ; {
 		err := try()
@@ -150,14 +150,14 @@ func (s *starter) checkpoint(ctx context.Context, f *fork) (string, error) {
 	if c.GetKey() == "" {
 		return "", nil
 	}
-	dir := f.own()
+	dir := f.trialDir()
 	if f.body.GetWorkload().GetProgram() != nil {
-		dir = f.keep() // the worker unpacks it
+		dir = f.workerDir() // the worker unpacks it
 	}
 	path := filepath.Join(dir, "start"+filepath.Ext(c.GetKey()))
 	var size int64
 	var sums checksum.Sums
-	err := s.persist(ctx, f, "its checkpoint", func() (err error) {
+	err := s.retryStore(ctx, f, "its checkpoint", func() (err error) {
 		size, sums, err = objects.GetFile(ctx, f.store(), c.GetKey(), path)
 		return err
 	})
@@ -168,7 +168,7 @@ func (s *starter) checkpoint(ctx context.Context, f *fork) (string, error) {
 		return "", fail(outbidv1.FailureKind_FAILURE_KIND_CHECKPOINT, "the checkpoint of step %d (%s) is not in %s",
 			c.GetStep(), c.GetKey(), f.store())
 	case health.OfNode(err):
-		return "", s.local(err)
+		return "", s.nodeFailure(err)
 	case err != nil: // the checkpoint may be intact: do not fall back to the one before
 		return "", fail(outbidv1.FailureKind_FAILURE_KIND_NODE, "the checkpoint of step %d cannot be read on node %s: %s",
 			c.GetStep(), s.cfg.Node, oneLine(err))
@@ -179,38 +179,38 @@ func (s *starter) checkpoint(ctx context.Context, f *fork) (string, error) {
 	return path, nil
 }
 
-func (s *starter) function(ctx context.Context, f *fork, checkpoint string) (training, error) {
+func (s *starter) startFunction(ctx context.Context, f *fork, checkpoint string) (training, error) {
 	fn := f.body.GetWorkload().GetFunction()
 	var blob string
-	err := s.persist(ctx, f, "its function", func() (err error) {
+	err := s.retryStore(ctx, f, "its function", func() (err error) {
 		blob, err = s.blobs.get(ctx, f.store(), fn.GetBlob())
 		return err
 	})
 	switch {
 	case health.OfNode(err):
-		return nil, s.local(err)
+		return nil, s.nodeFailure(err)
 	case errors.Is(err, objects.ErrRefused):
 		return nil, fail(outbidv1.FailureKind_FAILURE_KIND_NODE, "the function cannot be read on node %s: %s", s.cfg.Node, oneLine(err))
 	case err != nil:
 		return nil, fail(outbidv1.FailureKind_FAILURE_KIND_START, "the function cannot be fetched: %s", oneLine(err))
 	}
 	if s.cfg.closed { // the trial cannot read the worker's own copy
-		own := filepath.Join(f.own(), "function")
+		own := filepath.Join(f.trialDir(), "function")
 		if err := copyFile(blob, own); err != nil {
-			return nil, s.local(err)
+			return nil, s.nodeFailure(err)
 		}
 		blob = own
 	}
 	devices := s.devices(f)
 	spec := session.Spec{
-		Owner: s.owner(f), Limits: s.limits(f), Prepare: f.enter,
+		Owner: s.owner(f), Limits: s.limits(f), Prepare: f.setConfinement,
 		Argv: s.command(fn), Env: s.environ(f, fn.GetEnv()), Dir: s.workdir(fn.GetWorkdir()), Function: fn.GetBlob(),
 		Devices: f.body.GetDevices(), Speed: inventory.Speed(s.cfg.Machine.Devices, f.body.GetDevices()), Fresh: fn.GetFreshProcess(),
 		Mask: f.mask,
 	}
 	sess, err := s.sessions.Start(ctx, spec, &outbidv1.TrialAssignment{
 		Fork: f.ref, ConfigJson: f.body.GetConfigJson(), FunctionPath: blob, StartStep: f.body.GetStart().GetStep(),
-		UntilStep: f.target(), CheckpointPath: checkpoint, Scratch: f.own(), Seed: f.body.GetSeed(), Devices: devices,
+		UntilStep: f.target(), CheckpointPath: checkpoint, Scratch: f.trialDir(), Seed: f.body.GetSeed(), Devices: devices,
 		Metric: f.body.GetMetric(), Mode: f.body.GetMode(), SaveEvery: f.body.GetSaveEvery(), KeepBest: f.body.GetKeepBest(), Part: f.body.GetPart(),
 	}, f)
 	if err == nil {
@@ -269,26 +269,26 @@ func (s *starter) limits(f *fork) confine.Limits {
 	return confine.Limits{CPUs: f.body.GetCpus(), MemoryBytes: f.body.GetMemoryBytes()}
 }
 
-func (s *starter) program(ctx context.Context, f *fork, checkpoint string) (training, error) {
+func (s *starter) startProgram(ctx context.Context, f *fork, checkpoint string) (training, error) {
 	p := f.body.GetWorkload().GetProgram()
 	if err := s.sessions.Free(ctx, f.body.GetDevices()); err != nil {
 		return nil, err
 	}
 	dir := p.GetWorkdir()
 	if dir == "" {
-		dir = f.own()
+		dir = f.trialDir()
 	}
 	in, err := s.confiner.New(ctx, s.limits(f))
 	if err != nil {
-		return nil, s.local(err)
+		return nil, s.nodeFailure(err)
 	}
 	f.atEnd(in.Close)
-	if err := f.enter(in); err != nil {
-		return nil, s.local(err)
+	if err := f.setConfinement(in); err != nil {
+		return nil, s.nodeFailure(err)
 	}
 	run, err := program.Start(ctx, program.Spec{
 		Host: s.host, In: in, Fork: f.ref, Logger: s.cfg.Logger, Argv: p.GetArgv(), Env: s.environ(f, p.GetEnv()), Dir: dir,
-		ConfigJSON: f.body.GetConfigJson(), Scratch: f.own(), Keep: f.keep(), CheckpointBytes: s.cfg.CheckpointBytes, StartStep: f.body.GetStart().GetStep(),
+		ConfigJSON: f.body.GetConfigJson(), Scratch: f.trialDir(), Keep: f.workerDir(), CheckpointBytes: s.cfg.CheckpointBytes, StartStep: f.body.GetStart().GetStep(),
 		Checkpoint: checkpoint, UntilStep: f.target(), Metric: f.body.GetMetric(), Seed: f.body.GetSeed(),
 		Devices: f.body.GetDevices(), Gang: s.gang(f), Part: f.body.GetPart(), Grace: p.GetGrace().AsDuration(),
 		Speed:  inventory.Speed(s.cfg.Machine.Devices, f.body.GetDevices()),
@@ -315,7 +315,7 @@ type owners struct{ tenants sync.Map }
 
 func (o *owners) set(sweep, tenant string) { o.tenants.Store(sweep, tenant) }
 
-func (o *owners) of(sweep string) string {
+func (o *owners) tenantOf(sweep string) string {
 	tenant, _ := o.tenants.Load(sweep)
 	text, _ := tenant.(string)
 	return text
@@ -327,7 +327,7 @@ func log(cfg Config, whose *owners, fork *outbidv1.ForkRef, stream process.Strea
 	data := make([]byte, 0, len(line)+1)
 	data = append(append(data, line...), '\n')
 	err := cfg.Bus.Log(&outbidv1.LogChunk{
-		Fork: fork, Node: cfg.Node, Tenant: whose.of(fork.GetSweep()), Data: data, Stream: string(stream), TimeUnixMs: time.Now().UnixMilli(),
+		Fork: fork, Node: cfg.Node, Tenant: whose.tenantOf(fork.GetSweep()), Data: data, Stream: string(stream), TimeUnixMs: time.Now().UnixMilli(),
 	})
 	if err != nil {
 		cfg.Logger.LogAttrs(context.Background(), slog.LevelDebug, "output of a trial was lost", slog.Any("error", err))

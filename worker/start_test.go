@@ -40,7 +40,7 @@ func TestConfigErrors(t *testing.T) {
 func TestLocalErrors(t *testing.T) {
 	t.Parallel()
 	s := &starter{cfg: Config{Node: "n1", Dir: "/data"}}
-	full := s.local(fmt.Errorf("make: %w", &fs.PathError{Op: "mkdir", Path: "/data/scratch", Err: syscall.ENOSPC}))
+	full := s.nodeFailure(fmt.Errorf("make: %w", &fs.PathError{Op: "mkdir", Path: "/data/scratch", Err: syscall.ENOSPC}))
 	if want := "no room left on the disk of the worker's directory /data of node n1"; full.Error() != want {
 		t.Errorf("%v", full)
 	}
@@ -54,7 +54,7 @@ func TestLocalErrors(t *testing.T) {
 			t.Errorf("%v is %v, want %v", err, got, want)
 		}
 	}
-	if err := s.local(syscall.EACCES); err.Error() != "the worker of node n1: permission denied" {
+	if err := s.nodeFailure(syscall.EACCES); err.Error() != "the worker of node n1: permission denied" {
 		t.Errorf("%v", err)
 	}
 }

@@ -23,11 +23,11 @@ import (
 	"github.com/outbid-dev/outbid/worker/confine"
 )
 
-// workerWord is a message to the process: what to average next, or the signed access that it requested. It is sent
+// averagerRequest is a message to the process: what to average next, or the signed access that it requested. It is sent
 // over a pipe, because other users can see a command line, and signed URLs are secrets.
-type workerWord struct {
+type averagerRequest struct {
 	Order *subprocessOrder
-	Right *subprocessRight
+	Right *signedAccess
 }
 
 // subprocessOrder describes an average for the process, and its store.
@@ -44,21 +44,21 @@ type subprocessOrder struct {
 	Rate int64
 }
 
-// subprocessWord is a message from the process: a request for access to an object, or finally its answer.
-type subprocessWord struct {
-	Ask    *subprocessAsk
+// averagerResponse is a message from the process: a request for access to an object, or finally its answer.
+type averagerResponse struct {
+	Ask    *accessRequest
 	Answer subprocessAnswer
 }
 
-// subprocessAsk requests access to read an object, or to write one of Size bytes.
-type subprocessAsk struct {
+// accessRequest requests access to read an object, or to write one of Size bytes.
+type accessRequest struct {
 	Key   string
 	Write bool
 	Size  int64
 }
 
-// subprocessRight is the worker's answer to a subprocessAsk, with the name of the store.
-type subprocessRight struct {
+// signedAccess is the worker's answer to an accessRequest, with the name of the store.
+type signedAccess struct {
 	Signed  objects.Signed
 	Name    string
 	Failure subprocessFailure
@@ -119,8 +119,8 @@ func (f *averageFailure) Error() string { return f.text }
 
 func (f *averageFailure) Is(target error) bool { return slices.Contains(f.is, target) }
 
-// inSubprocess returns how another process reaches a store, or false if it cannot.
-func inSubprocess(store objects.Access) (o subprocessOrder, ok bool) {
+// subprocessOrderFor returns how another process reaches a store, or false if it cannot.
+func subprocessOrderFor(store objects.Access) (o subprocessOrder, ok bool) {
 	if !subprocesses.Load() {
 		return o, false
 	}
@@ -136,22 +136,22 @@ func inSubprocess(store objects.Access) (o subprocessOrder, ok bool) {
 // server for several milliseconds, so a process that has finished an average continues with the next one that waits.
 // It ends with the worker.
 type subprocess struct {
-	cmd    *exec.Cmd
-	in     io.Closer
-	say    *gob.Encoder
-	words  *gob.Decoder
-	said   bytes.Buffer // its stderr
-	behind string       // its control group
+	cmd       *exec.Cmd
+	in        io.Closer
+	encoder   *gob.Encoder
+	decoder   *gob.Decoder
+	stderr    bytes.Buffer // its stderr
+	idleGroup string       // its control group
 }
 
 func startSubprocess(behind string) (*subprocess, error) {
 	var err error
-	p := &subprocess{cmd: exec.Command("/proc/self/exe"), behind: behind} // this program, even if the file was replaced meanwhile
+	p := &subprocess{cmd: exec.Command("/proc/self/exe"), idleGroup: behind} // this program, even if the file was replaced meanwhile
 	if runtime.GOOS != "linux" {
 		p.cmd.Path, err = os.Executable()
 	}
 	p.cmd.Args = []string{averager}
-	p.cmd.Stderr = &p.said
+	p.cmd.Stderr = &p.stderr
 	in, inErr := p.cmd.StdinPipe()
 	out, outErr := p.cmd.StdoutPipe()
 	if err = errors.Join(err, inErr, outErr); err == nil {
@@ -160,15 +160,15 @@ func startSubprocess(behind string) (*subprocess, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start the averaging process: %w", err)
 	}
-	p.in, p.say, p.words = in, gob.NewEncoder(in), gob.NewDecoder(out)
+	p.in, p.encoder, p.decoder = in, gob.NewEncoder(in), gob.NewDecoder(out)
 	return p, nil
 }
 
 // run computes an average and gives the process the access to the store that it requests. The process is killed when
 // ctx ends or on failure; over reports whether it has ended.
 func (p *subprocess) run(ctx context.Context, o *subprocessOrder, store objects.Access) (ck *outbidv1.Checkpoint, over bool, err error) {
-	if p.behind != "" {
-		defer confine.WatchStarvation(p.behind, p.cmd.Process.Pid)()
+	if p.idleGroup != "" {
+		defer confine.WatchStarvation(p.idleGroup, p.cmd.Process.Pid)()
 	}
 	stop := context.AfterFunc(ctx, func() { _ = p.cmd.Process.Kill() }) // fails only if the process has ended already
 	answer, err := p.converse(ctx, o, store)
@@ -180,7 +180,7 @@ func (p *subprocess) run(ctx context.Context, o *subprocessOrder, store objects.
 	if ctx.Err() != nil {
 		return nil, true, ctx.Err()
 	}
-	return nil, true, fmt.Errorf("the averaging process ended: %w: %s", errors.Join(ended, err), sanitize.Line(p.said.String(), limits.Detail))
+	return nil, true, fmt.Errorf("the averaging process ended: %w: %s", errors.Join(ended, err), sanitize.Line(p.stderr.String(), limits.Detail))
 }
 
 // end ends an idle process.
@@ -190,29 +190,29 @@ func (p *subprocess) end() error {
 
 // converse sends the process its order, answers its requests for access, and returns its answer.
 func (p *subprocess) converse(ctx context.Context, o *subprocessOrder, store objects.Access) (*subprocessAnswer, error) {
-	err := p.say.Encode(workerWord{Order: o})
+	err := p.encoder.Encode(averagerRequest{Order: o})
 	for err == nil {
-		var w subprocessWord
-		if err = p.words.Decode(&w); err != nil {
+		var w averagerResponse
+		if err = p.decoder.Decode(&w); err != nil {
 			break
 		}
 		if w.Ask == nil {
 			return &w.Answer, nil
 		}
 		right := w.Ask.answer(ctx, store)
-		err = p.say.Encode(workerWord{Right: &right})
+		err = p.encoder.Encode(averagerRequest{Right: &right})
 	}
 	return nil, err
 }
 
-func (a *subprocessAsk) answer(ctx context.Context, store objects.Access) (r subprocessRight) {
+func (a *accessRequest) answer(ctx context.Context, store objects.Access) (r signedAccess) {
 	signed, ok := store.(*asked)
 	if !ok {
 		r.Failure = failureOf(fmt.Errorf("%w: %s does not support signed access", objects.ErrRefused, store))
 		return r
 	}
 	right, err := signed.Sign(ctx, a.Key, a.Write, a.Size)
-	return subprocessRight{Signed: right, Name: signed.String(), Failure: failureOf(err)}
+	return signedAccess{Signed: right, Name: signed.String(), Failure: failureOf(err)}
 }
 
 func (a *subprocessAnswer) checkpoint() (*outbidv1.Checkpoint, error) {

@@ -13,16 +13,16 @@ import (
 )
 
 // waitsIn takes a turn in a goroutine, and returns once that waits.
-func waitsIn(ctx context.Context, turns *averagingTurns, behind string) <-chan *subprocess {
+func waitsIn(ctx context.Context, turns *averagerPool, behind string) <-chan *subprocess {
 	got := make(chan *subprocess, 1)
 	go func() {
-		p, err := turns.take(ctx, behind)
+		p, err := turns.acquire(ctx, behind)
 		if err == nil {
 			got <- p
 		}
 		close(got)
 	}()
-	for turns.wait(behind, 0) == 0 {
+	for turns.countWaiting(behind, 0) == 0 {
 		runtime.Gosched()
 	}
 	return got
@@ -32,8 +32,8 @@ func waitsIn(ctx context.Context, turns *averagingTurns, behind string) <-chan *
 // none waits.
 func TestASubprocessGoesOnWithTheAverageThatWaits(t *testing.T) {
 	t.Parallel()
-	turns := newTurns(1)
-	p, err := turns.take(t.Context(), "")
+	turns := newAveragerPool(1)
+	p, err := turns.acquire(t.Context(), "")
 	if p != nil || err != nil {
 		t.Fatalf("the first turn has %v, %v", p, err)
 	}
@@ -54,7 +54,7 @@ func TestASubprocessGoesOnWithTheAverageThatWaits(t *testing.T) {
 		if err := store.Put(t.Context(), key, bytes.NewReader(data), int64(len(data))); err != nil {
 			t.Fatal(err)
 		}
-		order, _ := inSubprocess(store)
+		order, _ := subprocessOrderFor(store)
 		if k != 1 { // the second time it gets an order that it cannot decode
 			order.Order = consolidation
 		}
@@ -66,14 +66,14 @@ func TestASubprocessGoesOnWithTheAverageThatWaits(t *testing.T) {
 			mustBe(t, store, made)
 		}
 		next := waitsIn(t.Context(), turns, "")
-		turns.give(p)
+		turns.release(p)
 		if got := <-next; got != p {
 			t.Fatalf("the waiting average gets %v instead of %v", got, p)
 		}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	elsewhere := waitsIn(ctx, turns, "another group")
-	turns.give(p)
+	turns.release(p)
 	if <-elsewhere; p.cmd.ProcessState == nil {
 		t.Error("the process runs although no average waits for it")
 	}
@@ -83,8 +83,8 @@ func TestASubprocessGoesOnWithTheAverageThatWaits(t *testing.T) {
 // An average that stops waiting leaves no process behind, and a process that is stopped while it averages ends.
 func TestASubprocessEndsWithWhoWantsIt(t *testing.T) {
 	t.Parallel()
-	turns := newTurns(1)
-	if _, err := turns.take(t.Context(), ""); err != nil {
+	turns := newAveragerPool(1)
+	if _, err := turns.acquire(t.Context(), ""); err != nil {
 		t.Fatal(err)
 	}
 	p, err := startSubprocess("")
@@ -95,7 +95,7 @@ func TestASubprocessEndsWithWhoWantsIt(t *testing.T) {
 	gone := waitsIn(ctx, turns, "")
 	cancel()
 	<-gone
-	turns.give(p)
+	turns.release(p)
 	if p.cmd.ProcessState == nil {
 		t.Error("the process runs although no average waits any more")
 	}

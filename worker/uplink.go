@@ -22,26 +22,26 @@ const uplinkForks = 5
 const maxComplaints = 100
 
 // send sends what is due. With beat it sends an uplink even if nothing is due.
-func (a *agent) send(beat bool) {
-	first, bytes := a.out.ready(time.Now())
+func (l *workerLoop) send(beat bool) {
+	first, bytes := l.out.ready(time.Now())
 	if first == 0 && !beat {
 		return
 	}
-	up := &outbidv1.Uplink{Node: a.cfg.Node, Boot: a.boot, Health: a.checks.last}
-	if a.introduce {
-		up.Info = a.info()
+	up := &outbidv1.Uplink{Node: l.cfg.Node, Boot: l.boot, Health: l.checks.last}
+	if l.introduce {
+		up.Info = l.info()
 	}
-	a.fill(up, first, bytes)
-	if err := a.publish(up); err != nil {
-		a.isolate(up, err)
+	l.fillUplink(up, first, bytes)
+	if err := l.publish(up); err != nil {
+		l.isolate(up, err)
 	}
 }
 
-// fill adds the next messages and the status of the forks to an uplink, as far as one message of the connection has
-// room. first and bytes are the sequence number and size of the first message.
-func (a *agent) fill(up *outbidv1.Uplink, first uint64, bytes int) {
-	room := a.cfg.Bus.MaxUplink() - proto.Size(up) - countersBytes
-	forks := a.status()
+// fillUplink adds the next messages and the status of the forks to an uplink, as far as one message of the connection
+// has room. first and bytes are the sequence number and size of the first message.
+func (l *workerLoop) fillUplink(up *outbidv1.Uplink, first uint64, bytes int) {
+	room := l.cfg.Bus.MaxUplink() - proto.Size(up) - countersBytes
+	forks := l.status()
 	switch {
 	case forks.bytes+bytes <= room:
 		up.Forks = forks.full
@@ -55,11 +55,11 @@ func (a *agent) fill(up *outbidv1.Uplink, first uint64, bytes int) {
 	if first == 0 {
 		return
 	}
-	if bytes > room && !a.introduce { // too large alone, even without the forks
-		a.drop(first, fmt.Errorf("it %w", tooLarge(bytes, max(room, 0))))
+	if bytes > room && !l.introduce { // too large alone, even without the forks
+		l.drop(first, fmt.Errorf("it %w", tooLarge(bytes, max(room, 0))))
 		return
 	}
-	up.FirstSeq, up.Messages = a.out.next(time.Now(), room)
+	up.FirstSeq, up.Messages = l.out.next(time.Now(), room)
 }
 
 // countersBytes is the largest size of the numeric fields of an uplink that are filled in last.
@@ -67,57 +67,57 @@ const countersBytes = 64
 
 // isolate finds the message that prevents an uplink from being sent: it halves the number of messages in an uplink
 // until a single message cannot be sent, and drops that.
-func (a *agent) isolate(up *outbidv1.Uplink, err error) {
+func (l *workerLoop) isolate(up *outbidv1.Uplink, err error) {
 	switch n := len(up.GetMessages()); {
 	case !errors.Is(err, bus.ErrRefused):
 	case n > 1:
-		a.out.narrow(n / 2)
+		l.out.limitWidth(n / 2)
 	case n == 1:
-		a.drop(up.GetFirstSeq(), err)
-		a.out.again()
+		l.drop(up.GetFirstSeq(), err)
+		l.out.resend()
 	}
 }
 
 // drop gives up on a message that cannot be sent. Its trial fails, unless the message was a note.
-func (a *agent) drop(seq uint64, why error) {
-	e, ok := a.out.drop(seq, why)
+func (l *workerLoop) drop(seq uint64, why error) {
+	e, ok := l.out.drop(seq, why)
 	switch {
 	case !ok:
 	case e.fork != nil:
 		if e.message.GetEnded() == nil { // out.drop has replaced an end by a failure
-			e.fork.lose(e.message, why)
+			e.fork.failLostMessage(e.message, why)
 		}
 	default:
-		a.cfg.Logger.Warn("cannot send the result of an average", "sweep", e.message.GetFork().GetSweep(), "error", why)
+		l.cfg.Logger.Warn("cannot send the result of an average", "sweep", e.message.GetFork().GetSweep(), "error", why)
 	}
 }
 
 // publish sends an uplink. It logs each cause of a failure once at WARN, except a lost connection, which the
 // connection itself logs.
-func (a *agent) publish(up *outbidv1.Uplink) error {
-	a.said++
-	up.Said = a.said
-	err := a.cfg.Bus.Publish(up)
+func (l *workerLoop) publish(up *outbidv1.Uplink) error {
+	l.uplinkCount++
+	up.Said = l.uplinkCount
+	err := l.cfg.Bus.Publish(up)
 	if err == nil {
 		return nil
 	}
 	cause := root(err).Error()
-	if errors.Is(err, bus.ErrNotConnected) || a.complained[cause] || len(a.complained) >= maxComplaints {
-		a.cfg.Logger.Debug("cannot reach the orchestrator; retrying", "error", err)
+	if errors.Is(err, bus.ErrNotConnected) || l.complained[cause] || len(l.complained) >= maxComplaints {
+		l.cfg.Logger.Debug("cannot reach the orchestrator; retrying", "error", err)
 		return err
 	}
-	a.complained[cause] = true
-	a.cfg.Logger.Warn("cannot send an uplink to the orchestrator; retrying", "error", err)
+	l.complained[cause] = true
+	l.cfg.Logger.Warn("cannot send an uplink to the orchestrator; retrying", "error", err)
 	return err
 }
 
-func (a *agent) info() *outbidv1.NodeInfo {
+func (l *workerLoop) info() *outbidv1.NodeInfo {
 	hostname, _ := os.Hostname() // only for listings
-	m := a.cfg.Machine
+	m := l.cfg.Machine
 	return &outbidv1.NodeInfo{
-		Name: a.cfg.Node, Boot: a.boot, Devices: m.Devices, Links: m.Links, Cpus: float64(m.CPUs), MemoryBytes: m.MemoryBytes,
-		Version: sanitize.Line(a.cfg.Version, limits.Name), Hostname: sanitize.Line(hostname, limits.Name), Labels: a.cfg.Labels,
-		Pid: int32(os.Getpid()), Warnings: a.cfg.warnings, SealKey: a.seal.Public(), Killed: a.killed,
+		Name: l.cfg.Node, Boot: l.boot, Devices: m.Devices, Links: m.Links, Cpus: float64(m.CPUs), MemoryBytes: m.MemoryBytes,
+		Version: sanitize.Line(l.cfg.Version, limits.Name), Hostname: sanitize.Line(hostname, limits.Name), Labels: l.cfg.Labels,
+		Pid: int32(os.Getpid()), Warnings: l.cfg.warnings, SealKey: l.seal.Public(), Killed: l.killed,
 	}
 }
 
@@ -137,23 +137,23 @@ func (l *statusList) add(s *outbidv1.ForkStatus) {
 
 // status lists the forks. A fork is listed until its end is in the ledger, because the orchestrator considers a fork
 // that is not listed lost.
-func (a *agent) status() *statusList {
-	if !a.changed.Swap(false) {
-		return &a.statuses
+func (l *workerLoop) status() *statusList {
+	if !l.changed.Swap(false) {
+		return &l.statuses
 	}
-	a.statuses = statusList{}
-	for _, leaseID := range a.leases() {
-		if s := a.forks[leaseID].status(); s != nil {
-			a.statuses.add(s)
+	l.statuses = statusList{}
+	for _, leaseID := range l.leases() {
+		if s := l.forks[leaseID].status(); s != nil {
+			l.statuses.add(s)
 		}
 	}
-	return &a.statuses
+	return &l.statuses
 }
 
 // leave tells the orchestrator that the node leaves, with the messages that are still to be delivered.
-func (a *agent) leave() {
-	a.out.again()
-	up := &outbidv1.Uplink{Node: a.cfg.Node, Boot: a.boot, Leaving: true}
-	up.FirstSeq, up.Messages = a.out.next(time.Now(), a.cfg.Bus.MaxUplink()-proto.Size(up)-countersBytes)
-	_ = a.publish(up) // publish logs the error
+func (l *workerLoop) leave() {
+	l.out.resend()
+	up := &outbidv1.Uplink{Node: l.cfg.Node, Boot: l.boot, Leaving: true}
+	up.FirstSeq, up.Messages = l.out.next(time.Now(), l.cfg.Bus.MaxUplink()-proto.Size(up)-countersBytes)
+	_ = l.publish(up) // publish logs the error
 }

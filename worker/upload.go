@@ -88,7 +88,7 @@ func (u *uploader) drop(s *outbidv1.ProcessSaved, failure string) {
 }
 
 func (u *uploader) answer(s *outbidv1.ProcessSaved, failure string) {
-	u.fork.tell(func(t training) { t.SaveDone(s.GetStep(), failure) })
+	u.fork.tellTraining(func(t training) { t.SaveDone(s.GetStep(), failure) })
 }
 
 // idle reports whether everything that was offered is in the store.
@@ -145,7 +145,7 @@ func (u *uploader) store(s *outbidv1.ProcessSaved) {
 					time.Since(u.troubled).Round(time.Second)))
 				u.troubled = time.Time{}
 			}
-			f.say(&outbidv1.UplinkMessage{Kind: &outbidv1.UplinkMessage_Saved{Saved: c}})
+			f.queueMessage(&outbidv1.UplinkMessage{Kind: &outbidv1.UplinkMessage_Saved{Saved: c}})
 			u.mu.Lock()
 			u.stored = s.GetStep()
 			u.mu.Unlock()
@@ -169,15 +169,15 @@ func (u *uploader) store(s *outbidv1.ProcessSaved) {
 			f.note("warning", fmt.Sprintf("the checkpoint of step %d of %s waits: %s", s.GetStep(), f.name(),
 				storeTrouble(f.store(), err)))
 		}
-		if !u.rest(retry.pause()) {
+		if !u.waitRetry(retry.pause()) {
 			u.drop(s, "overtaken by a later checkpoint")
 			return
 		}
 	}
 }
 
-// rest waits before the next attempt. It returns false if there is a newer checkpoint to store instead.
-func (u *uploader) rest(pause time.Duration) bool {
+// waitRetry waits before the next attempt. It returns false if there is a newer checkpoint to store instead.
+func (u *uploader) waitRetry(pause time.Duration) bool {
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
 	for {

@@ -13,10 +13,10 @@ type BuiltIn struct{}
 
 var _ Agent = BuiltIn{}
 
-// waiting is the cost of holding nothing: rho is computed as if the work continued at 1/waiting of the speed of the
-// least gang. In the paper rho is unbounded then; a number distinguishes sweeps that have waited for long from new
-// ones.
-const waiting = 4
+// waitingFactor is the cost of holding nothing: rho is computed as if the work continued at 1/waitingFactor of the
+// speed of the least gang. In the paper rho is unbounded then; a number distinguishes sweeps that have waited for
+// long from new ones.
+const waitingFactor = 4
 
 // Bid implements Agent.
 func (BuiltIn) Bid(o *Offer, apps []*AppState) ([]Table, error) {
@@ -135,10 +135,10 @@ func (e *estimator) hold(j *Job, h *Holding) {
 // rho returns rho for the gangs that the sweep keeps and more gangs of the given speeds, the fastest first (equation
 // 1).
 func (e *estimator) rho(more []float64) float64 {
-	return (e.s.Elapsed + e.left(more)) / e.ideal
+	return (e.s.Elapsed + e.remainingTime(more)) / e.ideal
 }
 
-func (e *estimator) left(more []float64) float64 {
+func (e *estimator) remainingTime(more []float64) float64 {
 	speeds, speed := e.held, e.speed
 	if len(more) > 0 {
 		speeds = e.scratch[:0]
@@ -154,7 +154,7 @@ func (e *estimator) left(more []float64) float64 {
 	}
 	if len(speeds) == 0 {
 		alone := [1]float64{e.least}
-		return waiting * e.w.seconds(alone[:], e.least, e.most)
+		return waitingFactor * e.w.seconds(alone[:], e.least, e.most)
 	}
 	return e.w.seconds(speeds, speed, e.most)
 }

@@ -208,7 +208,7 @@ func TestABidBesideWhatIsHeld(t *testing.T) {
 		s.Cluster, s.Speeds = append(s.Cluster, agent.Stock{Type: "v100", Devices: 1}), model
 		got := table(t, o, s)
 		if len(got.Rows) != 1 || !near(got.Rows[0].Rho*got.Ideal, want) {
-			t.Errorf("beside %g steps/s: %+v of %g s, want %g s", rate, got.Rows, got.Ideal, want)
+			t.Errorf("next to %g steps/s: %+v of %g s, want %g s", rate, got.Rows, got.Ideal, want)
 		}
 	}
 }
@@ -332,8 +332,8 @@ func TestSlotsOfAMachine(t *testing.T) {
 		slots []int
 		want  map[int]float64
 	}{
-		"two slots of two":     {[]int{2, 2}, map[int]float64{1: 800, 2: 400, 4: 800 * 1.5 / 4}},
-		"nobody said of slots": {nil, map[int]float64{1: 800, 2: 400, 4: 200}},
+		"two slots of two":   {[]int{2, 2}, map[int]float64{1: 800, 2: 400, 4: 800 * 1.5 / 4}},
+		"no slots are known": {nil, map[int]float64{1: 800, 2: 400, 4: 200}},
 	} {
 		s := single(1, 4)
 		s.Jobs[0].Speeds = &cluster.Speeds{Measured: speeds(1).Measured, S: [4]float64{1, 1.5, 2, 2}}

@@ -66,95 +66,95 @@ func newOfferIndex(o *Offer, free []int) *offerIndex {
 	return m
 }
 
-func (m *offerIndex) pool(kind string) *typePool {
-	for i := range m.types {
-		if m.types[i].kind == kind {
-			return &m.types[i]
+func (x *offerIndex) pool(kind string) *typePool {
+	for i := range x.types {
+		if x.types[i].kind == kind {
+			return &x.types[i]
 		}
 	}
-	m.types = append(m.types, typePool{kind: kind})
-	return &m.types[len(m.types)-1]
+	x.types = append(x.types, typePool{kind: kind})
+	return &x.types[len(x.types)-1]
 }
 
-func (s *typePool) rack(rack string) *rackPool {
-	for i := range s.racks {
-		if s.racks[i].rack == rack {
-			return &s.racks[i]
+func (p *typePool) rack(rack string) *rackPool {
+	for i := range p.racks {
+		if p.racks[i].rack == rack {
+			return &p.racks[i]
 		}
 	}
-	s.racks = append(s.racks, rackPool{rack: rack})
-	return &s.racks[len(s.racks)-1]
+	p.racks = append(p.racks, rackPool{rack: rack})
+	return &p.racks[len(p.racks)-1]
 }
 
 // copyTo copies the pool to another one, reusing that one's memory.
-func (s *typePool) copyTo(to *typePool) {
+func (p *typePool) copyTo(to *typePool) {
 	racks := to.racks
-	*to = *s
+	*to = *p
 	to.racks = racks[:0]
-	for i := range s.racks {
+	for i := range p.racks {
 		if i < len(racks) {
-			holes := append(racks[i].holes[:0], s.racks[i].holes...)
-			to.racks = append(to.racks, rackPool{s.racks[i].rack, s.racks[i].free, holes})
+			holes := append(racks[i].holes[:0], p.racks[i].holes...)
+			to.racks = append(to.racks, rackPool{p.racks[i].rack, p.racks[i].free, holes})
 		} else {
-			to.racks = append(to.racks, rackPool{s.racks[i].rack, s.racks[i].free, slices.Clone(s.racks[i].holes)})
+			to.racks = append(to.racks, rackPool{p.racks[i].rack, p.racks[i].free, slices.Clone(p.racks[i].holes)})
 		}
 	}
 }
 
-// take removes machines pieces of k devices each, all from one rack if together is set, and returns the rack;
+// takePieces removes machines pieces of k devices each, all from one rack if together is set, and returns the rack;
 // otherwise from any racks. Every piece is cut from the smallest hole that is large enough.
-func (s *typePool) take(machines, k int, together bool) (rack string, ok bool) {
+func (p *typePool) takePieces(machines, k int, together bool) (rack string, ok bool) {
 	if !together {
 		room := 0
-		for i := range s.racks {
-			room += s.racks[i].room(k)
+		for i := range p.racks {
+			room += p.racks[i].room(k)
 		}
 		if room < machines {
 			return "", false
 		}
 		for range machines {
-			s.takeOne(k)
+			p.takeOne(k)
 		}
 		return "", true
 	}
-	for i := range s.racks {
-		sh := &s.racks[i]
+	for i := range p.racks {
+		sh := &p.racks[i]
 		if sh.room(k) < machines {
 			continue
 		}
 		for range machines {
 			sh.cut(k)
 		}
-		s.free -= machines * k
+		p.free -= machines * k
 		return sh.rack, true
 	}
 	return "", false
 }
 
-func (s *typePool) takeOne(k int) {
-	for i := range s.racks {
-		if s.racks[i].cut(k) {
-			s.free -= k
+func (p *typePool) takeOne(k int) {
+	for i := range p.racks {
+		if p.racks[i].cut(k) {
+			p.free -= k
 			return
 		}
 	}
 }
 
 // room returns how many pieces of k devices could be cut.
-func (sh *rackPool) room(k int) int {
+func (r *rackPool) room(k int) int {
 	n := 0
-	for size := k; size < len(sh.holes); size++ {
-		n += sh.holes[size] * (size / k)
+	for size := k; size < len(r.holes); size++ {
+		n += r.holes[size] * (size / k)
 	}
 	return n
 }
 
-func (sh *rackPool) cut(k int) bool {
-	for size := k; size < len(sh.holes); size++ {
-		if sh.holes[size] > 0 {
-			sh.holes[size]--
-			sh.holes[size-k]++
-			sh.free -= k
+func (r *rackPool) cut(k int) bool {
+	for size := k; size < len(r.holes); size++ {
+		if r.holes[size] > 0 {
+			r.holes[size]--
+			r.holes[size-k]++
+			r.free -= k
 			return true
 		}
 	}
@@ -162,11 +162,11 @@ func (sh *rackPool) cut(k int) bool {
 }
 
 // pieces returns how many pieces of k devices could be cut, with at most each pieces per machine.
-func (s *typePool) pieces(k, each int) int {
+func (p *typePool) pieces(k, each int) int {
 	n := 0
-	for i := range s.racks {
-		for size := k; size < len(s.racks[i].holes); size++ {
-			n += s.racks[i].holes[size] * min(size/k, each)
+	for i := range p.racks {
+		for size := k; size < len(p.racks[i].holes); size++ {
+			n += p.racks[i].holes[size] * min(size/k, each)
 		}
 	}
 	return n

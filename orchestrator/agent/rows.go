@@ -346,7 +346,7 @@ func (b *bidder) shape(p *portion, size, count int, o order) bool {
 				continue
 			}
 			for count > 0 {
-				rack, ok := b.work.take(machines, size/machines, together)
+				rack, ok := b.work.takePieces(machines, size/machines, together)
 				if !ok {
 					break
 				}

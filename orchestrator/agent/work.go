@@ -43,14 +43,14 @@ func newWork(s *AppState) *work {
 	w := &work{done: s.StepsDone}
 	w.choosePace(s)
 	staged := s.Tuner == "successive_halving" || s.Tuner == "hyperband" || s.Tuner == "asha"
-	w.atHand(s, staged)
+	w.addCurrent(s, staged)
 	switch {
 	case staged && s.Tuner != "asha" && oneBracket(s):
-		w.stages(s)
+		w.addStages(s)
 	case s.Tuner == "random" || s.Tuner == "grid":
-		w.toCome(s)
+		w.addToCome(s)
 	case s.Outlook.Steps > 0:
-		w.rest(s)
+		w.addRest(s)
 	}
 	if w.left <= 0 {
 		// It is about to end: the value is too small to matter.
@@ -63,8 +63,8 @@ func newWork(s *AppState) *work {
 	return w
 }
 
-// atHand adds the work of the current trials, the most first.
-func (w *work) atHand(s *AppState, staged bool) {
+// addCurrent adds the work of the current trials, the most first.
+func (w *work) addCurrent(s *AppState, staged bool) {
 	type one struct {
 		steps float64
 		forks int
@@ -72,7 +72,7 @@ func (w *work) atHand(s *AppState, staged bool) {
 	jobs := make([]one, len(s.Jobs))
 	for i := range s.Jobs {
 		j := &s.Jobs[i]
-		jobs[i] = one{left(j, s, staged) * w.slower(j), forksOf(s, j.Forks, j.LeastForks)}
+		jobs[i] = one{remainingSteps(j, s, staged) * w.slower(j), forksOf(s, j.Forks, j.LeastForks)}
 		w.left += jobs[i].steps
 		w.least = max(w.least, j.LeastForks)
 	}
@@ -83,10 +83,10 @@ func (w *work) atHand(s *AppState, staged bool) {
 	}
 }
 
-// left returns the remaining steps of a trial: to its current target if that is a phase or rung, otherwise to its
-// forecast end, or else to the end of its full training. If the end is unknown, it is as many steps again as are
-// done.
-func left(j *Job, s *AppState, staged bool) float64 {
+// remainingSteps returns the remaining steps of a trial: to its current target if that is a phase or rung, otherwise
+// to its forecast end, or else to the end of its full training. If the end is unknown, it is as many steps again as
+// are done.
+func remainingSteps(j *Job, s *AppState, staged bool) float64 {
 	until := max(j.Total, j.Until)
 	switch {
 	case staged && j.Until > 0:
@@ -161,8 +161,8 @@ func oneBracket(s *AppState) bool {
 	return len(s.Outlook.Rungs) > 0
 }
 
-// stages adds the phases after the current one (equation 2).
-func (w *work) stages(s *AppState) {
+// addStages adds the phases after the current one (equation 2).
+func (w *work) addStages(s *AppState) {
 	level := 0.0
 	for i := range s.Jobs {
 		if u := s.Jobs[i].Until; u > 0 && (level == 0 || u < level) {
@@ -188,9 +188,9 @@ func (w *work) stages(s *AppState) {
 	w.left += future
 }
 
-// toCome adds trials still to be created for tuners whose trials are independent and fully trained. Ended trials have
+// addToCome adds trials still to be created for tuners whose trials are independent and fully trained. Ended trials have
 // no work left, however few steps they reported; in the sweep's total work they count as in the spec.
-func (w *work) toCome(s *AppState) {
+func (w *work) addToCome(s *AppState) {
 	if s.Outlook.Trials == 0 || s.Outlook.Steps == 0 {
 		return
 	}
@@ -202,9 +202,9 @@ func (w *work) toCome(s *AppState) {
 	w.done = max(w.done, float64(s.Outlook.Steps)-w.left)
 }
 
-// rest adds work that is neither done nor that of a current trial: trials to come, promotions, other brackets. This
+// addRest adds work that is neither done nor that of a current trial: trials to come, promotions, other brackets. This
 // work only waits for devices.
-func (w *work) rest(s *AppState) {
+func (w *work) addRest(s *AppState) {
 	if more := float64(s.Outlook.Steps) - s.StepsDone - w.left; more > 0 {
 		w.loose = more
 		w.left += more

@@ -9,17 +9,17 @@ import (
 	"time"
 )
 
-// behindPatience is how long processes in an idle group only use idle CPUs. Any other process that wakes up then
+// idlePatience is how long processes in an idle group only use idle CPUs. Any other process that wakes up then
 // preempts them at once, which no CPU share achieves, however small. But on a machine that is always busy they only
 // get a third of a percent of the CPUs, and a trial's forks wait for their average. So after this time without
 // progress, the group gets an ordinary share for as long.
-const behindPatience = 3 * time.Second
+const idlePatience = 3 * time.Second
 
 // starvedBelow is the part of the time that runnable threads run, below which they count as starved.
 const starvedBelow = 0.1
 
-// makeBehind creates an idle group. It returns "" if the kernel does not support idle groups (before Linux 5.15).
-func makeBehind(dir string) (string, error) {
+// makeIdleGroup creates an idle group. It returns "" if the kernel does not support idle groups (before Linux 5.15).
+func makeIdleGroup(dir string) (string, error) {
 	if err := os.Mkdir(dir, 0o755); err != nil { //nolint:gosec // as the kernel creates them
 		return "", err
 	}
@@ -38,21 +38,21 @@ func writeIn(dir, file, text string) error {
 // process enters by itself: if it were started inside, the starting thread could be held up in the group, and with it
 // all further starts of processes. The starter calls WatchStarvation.
 func EnterIdleGroup(dir string) error {
-	beIdle(dir)
+	makeIdle(dir)
 	return writeIn(dir, "cgroup.procs", "0")
 }
 
 // WatchStarvation gives a process that starves in an idle group a share of the CPUs for some time, until stop. The
 // process cannot do that itself while it does not run.
 func WatchStarvation(dir string, pid int) (stop func()) {
-	return watchStarvation(dir, pid, behindPatience)
+	return watchStarvation(dir, pid, idlePatience)
 }
 
 func watchStarvation(dir string, pid int, patience time.Duration) (stop func()) {
 	w := &starvationWatch{dir: dir, pid: pid, patience: patience, waiting: waited(pid)}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.timer = time.AfterFunc(patience, w.over)
+	w.timer = time.AfterFunc(patience, w.tick)
 	return w.stop
 }
 
@@ -69,8 +69,8 @@ type starvationWatch struct {
 	waiting waiting
 }
 
-// over ends a period of patience or of an ordinary share, and starts the next one.
-func (w *starvationWatch) over() {
+// tick ends a period of patience or of an ordinary share, and starts the next one.
+func (w *starvationWatch) tick() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.stopped {
@@ -82,7 +82,7 @@ func (w *starvationWatch) over() {
 	case w.shares:
 		w.shares = writeIn(w.dir, "cpu.idle", "1") != nil // on failure it keeps its share
 	case w.waiting.starved(before):
-		w.shares = haveShare(w.dir) == nil
+		w.shares = endIdle(w.dir) == nil
 	}
 	w.timer.Reset(w.patience)
 }
@@ -136,12 +136,12 @@ func (w waiting) starved(before waiting) bool {
 	return w == waiting{} || float64(ran) < starvedBelow*float64(ran+waited) || ran == 0 && w.ready
 }
 
-// beIdle makes a group idle. A group with other processes is not changed, because they may have waited long enough.
-func beIdle(dir string) {
+// makeIdle makes a group idle. A group with other processes is not changed, because they may have waited long enough.
+func makeIdle(dir string) {
 	if others, err := pidsIn(dir); err == nil && len(others) == 0 {
 		_ = writeIn(dir, "cpu.idle", "1") // on failure it keeps its share
 	}
 }
 
-// haveShare gives the group an ordinary share.
-func haveShare(dir string) error { return writeIn(dir, "cpu.idle", "0") }
+// endIdle gives the group an ordinary share.
+func endIdle(dir string) error { return writeIn(dir, "cpu.idle", "0") }

@@ -62,11 +62,11 @@ type Confiner struct {
 	tree  tree // nil without control groups
 	// whyNoTree is why the worker has no control groups, or "".
 	whyNoTree string
-	// behind is the idle control group, or "" without one.
-	behind string
-	root   string // directory of trials' files if they run as other users; files removes it
-	files  *root
-	record *record
+	// idleGroup is the idle control group, or "" without one.
+	idleGroup string
+	root      string // directory of trials' files if they run as other users; files removes it
+	files     *root
+	record    *record
 	// whyShared is the reason why trials share /tmp, /dev/shm and System V IPC, or "" if they do not.
 	whyShared string
 
@@ -98,7 +98,7 @@ func Open(ctx context.Context, cfg Config) (*Confiner, error) {
 		c.whyNoTree = err.Error()
 	}
 	if c.tree != nil {
-		if c.behind, err = c.tree.behind(); err != nil {
+		if c.idleGroup, err = c.tree.makeIdleGroup(); err != nil {
 			return nil, errors.Join(fmt.Errorf("create the idle control group: %w", err), c.Close())
 		}
 	}
@@ -119,8 +119,8 @@ func Open(ctx context.Context, cfg Config) (*Confiner, error) {
 			removeDeadRoots(cfg.TrialDir, cfg.Logger)
 		}
 	}
-	if c.behind != "" {
-		c.record.Groups = append(slices.Clone(c.record.Groups), c.behind)
+	if c.idleGroup != "" {
+		c.record.Groups = append(slices.Clone(c.record.Groups), c.idleGroup)
 	}
 	return c, c.record.save()
 }
@@ -155,8 +155,8 @@ func (c *Confiner) spaces(in *Confinement) (err error) {
 	return err
 }
 
-// passable returns an error that names the part of a path that other users cannot pass through, or nil.
-func passable(path string) error {
+// checkPassable returns an error that names the part of a path that other users cannot pass through, or nil.
+func checkPassable(path string) error {
 	for dir := path; ; dir = filepath.Dir(dir) {
 		info, err := os.Stat(dir)
 		switch {
@@ -181,7 +181,7 @@ func Exposed(file string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	return info.Mode().Perm()&0o004 != 0 && passable(filepath.Dir(path)) == nil, nil
+	return info.Mode().Perm()&0o004 != 0 && checkPassable(filepath.Dir(path)) == nil, nil
 }
 
 // Switches reports whether training code runs as another user than the worker.
@@ -198,7 +198,7 @@ func (c *Confiner) IdleGroup() string {
 	if c == nil {
 		return ""
 	}
-	return c.behind
+	return c.idleGroup
 }
 
 // Reaches reports whether trials may enter a directory and read it.
@@ -275,8 +275,8 @@ func (c *Confiner) switchUser(ctx context.Context, in *Confinement) error {
 // Close removes what the worker created.
 func (c *Confiner) Close() error {
 	var errs []error
-	if c.behind != "" {
-		errs = append(errs, removeGroups(c.behind))
+	if c.idleGroup != "" {
+		errs = append(errs, removeGroups(c.idleGroup))
 	}
 	if c.tree != nil {
 		errs = append(errs, c.tree.close())

@@ -321,7 +321,7 @@ func TestWhatStepsBackIsBehindAll(t *testing.T) {
 		t.Skipf("this machine's control groups do not share out CPUs, or know no idle ones: %s", c.whyNoTree)
 	}
 	if !slices.ContainsFunc(c.tree.where(), func(dir string) bool { return filepath.Dir(dir) == filepath.Dir(behind) }) {
-		t.Errorf("%s is not beside the trials' groups, %v", behind, c.tree.where())
+		t.Errorf("%s is not next to the trials' groups, %v", behind, c.tree.where())
 	}
 	is := func(want string) {
 		t.Helper()
@@ -329,16 +329,16 @@ func TestWhatStepsBackIsBehindAll(t *testing.T) {
 			t.Errorf("cpu.idle is %q, %v; want %s", text, err, want)
 		}
 	}
-	beIdle(behind)
+	makeIdle(behind)
 	is("1")
 	if err := writeIn(behind, "cgroup.procs", strconv.Itoa(sleeper(t))); err != nil {
 		t.Fatal(err)
 	}
-	if err := haveShare(behind); err != nil {
+	if err := endIdle(behind); err != nil {
 		t.Error(err)
 	}
 	is("0")
-	beIdle(behind)
+	makeIdle(behind)
 	is("0")
 	if err := killAll(func() ([]int, error) { return pidsIn(behind) }); err != nil {
 		t.Error(err)

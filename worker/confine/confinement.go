@@ -119,7 +119,7 @@ func (in *Confinement) Start(cmd *exec.Cmd, start func() error) error {
 		err = inside()
 	}
 	if err != nil {
-		in.left()
+		in.processEnded()
 		return in.explain(err, cmd)
 	}
 	return nil
@@ -148,7 +148,7 @@ func (in *Confinement) startInside(cmd *exec.Cmd, start func() error) error {
 	return err
 }
 
-func (in *Confinement) left() (last bool) {
+func (in *Confinement) processEnded() (last bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.running--
@@ -171,7 +171,7 @@ func (in *Confinement) Left() (met Exceeded) {
 		}
 		in.mu.Unlock()
 	}
-	if in.left() {
+	if in.processEnded() {
 		if err := in.Kill(); err != nil {
 			in.log.Warn("cannot end processes of a trial", "error", err)
 		}

@@ -72,7 +72,7 @@ func TestADelegatedGroupIsLeftAsItWas(t *testing.T) {
 		if where() == dir {
 			t.Error("the process is still in the group that hands limits down")
 		}
-		behind, err := tree.behind()
+		behind, err := tree.makeIdleGroup()
 		if err != nil {
 			t.Fatal(err)
 		}

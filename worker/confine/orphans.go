@@ -16,7 +16,7 @@ import (
 
 // treeName matches the directory of a worker's control groups, of the group that the worker moves to, and of its idle
 // group. The name has the worker's pid, the number of its pid namespace, and a random mark.
-var treeName = regexp.MustCompile(`^outbid-([0-9]+)\.([0-9]+)-[0-9a-z]{8}(` + asideSuffix + `|` + behindSuffix + `)?$`)
+var treeName = regexp.MustCompile(`^outbid-([0-9]+)\.([0-9]+)-[0-9a-z]{8}(` + asideSuffix + `|` + idleSuffix + `)?$`)
 
 // pidNamespace returns the number of this process's pid namespace, or 0 if the system has no namespaces.
 func pidNamespace() string {
@@ -44,7 +44,7 @@ func removeOrphans(own []string, log *slog.Logger) {
 		}
 		for _, entry := range entries {
 			name := treeName.FindStringSubmatch(entry.Name())
-			if name == nil || name[2] != namespace || lives(name[1]) {
+			if name == nil || name[2] != namespace || isAlive(name[1]) {
 				continue
 			}
 			path := filepath.Join(home, entry.Name())
@@ -70,8 +70,8 @@ func removeOrphans(own []string, log *slog.Logger) {
 	}
 }
 
-// lives reports whether a process with this pid exists. An unparsable pid counts as alive.
-func lives(number string) bool {
+// isAlive reports whether a process with this pid exists. An unparsable pid counts as alive.
+func isAlive(number string) bool {
 	pid, err := strconv.Atoi(number)
 	return err != nil || pid <= 0 || !errors.Is(unix.Kill(pid, 0), unix.ESRCH)
 }

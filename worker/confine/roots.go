@@ -29,7 +29,7 @@ type root struct {
 func makeRoot(base string) (*root, error) {
 	base, err := rootBase(base)
 	if err == nil {
-		err = passable(base)
+		err = checkPassable(base)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("directory for trials' files: %w", err)

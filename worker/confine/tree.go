@@ -16,10 +16,10 @@ type tree interface {
 	where() []string
 	// controls returns the available controllers: cpu, memory, pids.
 	controls() []string
-	// behind creates the idle group next to the worker's own group, not among its trials, and returns its directory,
-	// so that it has lower priority than the worker and all trials. It returns "" if groups do not share CPUs. The
-	// caller removes the group.
-	behind() (dir string, err error)
+	// makeIdleGroup creates the idle group next to the worker's own group, not among its trials, and returns its
+	// directory, so that it has lower priority than the worker and all trials. It returns "" if groups do not share
+	// CPUs. The caller removes the group.
+	makeIdleGroup() (dir string, err error)
 	close() error
 }
 
@@ -48,8 +48,8 @@ type group interface {
 // asideSuffix is the suffix of the group that the process moves to, after the name of its first tree.
 const asideSuffix = "-worker"
 
-// behindSuffix is the suffix of the name of the idle group.
-const behindSuffix = "-behind"
+// idleSuffix is the suffix of the name of the idle group.
+const idleSuffix = "-behind"
 
 // quotaPeriod is the period of CPU quotas in microseconds: the kernel's default.
 const quotaPeriod = 100_000

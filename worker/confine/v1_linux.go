@@ -135,11 +135,11 @@ func (t *treeV1) make(name string, l Limits) (group, error) {
 	return g, nil
 }
 
-func (t *treeV1) behind() (string, error) {
+func (t *treeV1) makeIdleGroup() (string, error) {
 	if !slices.Contains(t.names, cgroup1.Cpu) {
 		return "", nil
 	}
-	return makeBehind(filepath.Join(t.root, string(cgroup1.Cpu), t.own[cgroup1.Cpu], t.name+behindSuffix))
+	return makeIdleGroup(filepath.Join(t.root, string(cgroup1.Cpu), t.own[cgroup1.Cpu], t.name+idleSuffix))
 }
 
 func (t *treeV1) close() error {

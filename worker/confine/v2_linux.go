@@ -24,11 +24,11 @@ type treeV2 struct {
 // contain processes. So this process moves to a group next to those of its trials, and back when its last tree is
 // closed. All trees of a process share it.
 type homeGroup struct {
-	mu    sync.Mutex
-	trees int
-	dir   string
-	aside string   // the group that the process has moved to, or ""
-	gives []string // the controllers that groups below may use
+	mu        sync.Mutex
+	trees     int
+	dir       string
+	aside     string   // the group that the process has moved to, or ""
+	delegated []string // the controllers that groups below may use
 }
 
 var home homeGroup //nolint:gochecknoglobals // a process is in one group, whichever worker asks
@@ -51,12 +51,12 @@ func openV2(mount, name string) (tree, error) {
 		return nil, fmt.Errorf("the worker cannot create control groups (version 2): %w", err)
 	}
 	if home.trees == 0 {
-		if err := home.handDown(t.dir + asideSuffix); err != nil {
+		if err := home.delegate(t.dir + asideSuffix); err != nil {
 			return nil, errors.Join(fmt.Errorf("delegate controllers: %w", err), removeGroups(t.dir))
 		}
 	}
 	home.trees++
-	for _, controller := range home.gives {
+	for _, controller := range home.delegated {
 		if enable(t.dir, "+"+controller) == nil {
 			t.has = append(t.has, controller)
 		}
@@ -75,12 +75,12 @@ func moveTo(dir string) error {
 	return os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(strconv.Itoa(os.Getpid())), 0o644) //nolint:gosec // a file of the kernel
 }
 
-// handDown delegates controllers to groups below the process's own, as far as possible. Only the root group delegates
+// delegate delegates controllers to groups below the process's own, as far as possible. Only the root group delegates
 // some while it contains processes. In other groups, the memory controller is refused while there are processes, and
 // the cpu controller makes the groups below unfit for processes. So the process moves aside first, and back at once
 // if other processes are in its group. The caller holds mu.
-func (h *homeGroup) handDown(aside string) error {
-	h.gives = nil
+func (h *homeGroup) delegate(aside string) error {
+	h.delegated = nil
 	if _, err := os.Stat(filepath.Join(h.dir, "cgroup.type")); err == nil {
 		if others, err := pidsIn(h.dir); err != nil || len(others) > 0 {
 			return err
@@ -94,32 +94,32 @@ func (h *homeGroup) handDown(aside string) error {
 			return errors.Join(err, removeGroups(aside))
 		}
 		if others, err := pidsIn(h.dir); err != nil || len(others) > 0 {
-			return errors.Join(err, h.back())
+			return errors.Join(err, h.moveBack())
 		}
 	}
 	for _, controller := range []string{"cpu", "memory", "pids"} {
 		if enable(h.dir, "+"+controller) == nil {
-			h.gives = append(h.gives, controller)
+			h.delegated = append(h.delegated, controller)
 		}
 	}
-	if len(h.gives) == 0 {
-		return h.back()
+	if len(h.delegated) == 0 {
+		return h.moveBack()
 	}
 	return nil
 }
 
-// back moves the process back to where it was started, after it has disabled the delegated controllers, because a
+// moveBack moves the process back to where it was started, after it has disabled the delegated controllers, because a
 // group that delegates does not accept processes. The caller holds mu.
-func (h *homeGroup) back() error {
+func (h *homeGroup) moveBack() error {
 	if h.aside == "" {
 		return nil
 	}
-	for _, controller := range h.gives {
+	for _, controller := range h.delegated {
 		if err := enable(h.dir, "-"+controller); err != nil {
 			return fmt.Errorf("disable the controllers of %s: %w", h.dir, err)
 		}
 	}
-	h.gives = nil
+	h.delegated = nil
 	if err := moveTo(h.dir); err != nil {
 		return fmt.Errorf("move back to control group %s: %w", h.dir, err)
 	}
@@ -128,15 +128,15 @@ func (h *homeGroup) back() error {
 	return removeGroups(aside)
 }
 
-// left is called once for each tree, when it is closed.
-func (h *homeGroup) left() error {
+// treeClosed is called once for each tree, when it is closed.
+func (h *homeGroup) treeClosed() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.trees--
 	if h.trees > 0 {
 		return nil
 	}
-	return h.back()
+	return h.moveBack()
 }
 
 func (t *treeV2) where() []string { return []string{t.dir} }
@@ -165,16 +165,16 @@ func (t *treeV2) make(name string, l Limits) (group, error) {
 	return g, nil
 }
 
-func (t *treeV2) behind() (string, error) {
+func (t *treeV2) makeIdleGroup() (string, error) {
 	if !slices.Contains(t.has, "cpu") {
 		return "", nil
 	}
-	return makeBehind(t.dir + behindSuffix)
+	return makeIdleGroup(t.dir + idleSuffix)
 }
 
 func (t *treeV2) close() error {
 	err := removeGroups(t.dir)
-	return errors.Join(err, home.left())
+	return errors.Join(err, home.treeClosed())
 }
 
 // groupV2 is one group.

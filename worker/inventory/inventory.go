@@ -40,7 +40,7 @@ type gpus func() ([]*outbidv1.Device, []*outbidv1.DeviceLink, error)
 
 // Find returns the machine with the devices in spec; see Parse. It only finds GPUs in this process's
 // CUDA_VISIBLE_DEVICES, if that is set.
-func Find(spec string) (Machine, error) { return find(spec, inherited(findGPUs)) }
+func Find(spec string) (Machine, error) { return find(spec, restrictToVisible(findGPUs)) }
 
 func find(spec string, gpus gpus) (Machine, error) {
 	items, err := Parse(spec)

@@ -34,17 +34,17 @@ type Share struct {
 	mu     sync.Mutex
 	closed bool
 	held   map[string]*holding
-	// left has the time until which this process does not claim a device again.
-	left    map[string]time.Time
-	leaving sync.WaitGroup
+	// notBefore has the time until which this process does not claim a device again.
+	notBefore map[string]time.Time
+	leaving   sync.WaitGroup
 }
 
 // holding is a device that this process has claimed.
 type holding struct {
 	claim *claim.Claim
 	users int
-	// asked is set if another process wants the device, and leaves if it is about to be released.
-	asked, leaves bool
+	// asked is set if another process wants the device, and leaving if it is about to be released.
+	asked, leaving bool
 }
 
 const (
@@ -57,7 +57,7 @@ const (
 // NewShare returns a Share of the machine's devices, in the name of the worker's directory. Declared devices are not
 // claimed, because they need not exist.
 func NewShare(m Machine, dir string) *Share {
-	s := &Share{names: m.Names, dir: dir, held: map[string]*holding{}, left: map[string]time.Time{}}
+	s := &Share{names: m.Names, dir: dir, held: map[string]*holding{}, notBefore: map[string]time.Time{}}
 	for _, name := range m.Names {
 		if strings.HasPrefix(name, corePrefix) {
 			s.cores = append(s.cores, name)
@@ -79,7 +79,7 @@ func (s *Share) OnRelease(free func(ctx context.Context, device int32) error) {
 func (s *Share) Take(ctx context.Context, devices []int32, waits func(*claim.Held)) (release func() error, err error) {
 	var taken []string
 	release = func() error {
-		s.give(taken)
+		s.release(taken)
 		return nil
 	}
 	cores, gpus := s.sort(devices)
@@ -88,7 +88,7 @@ func (s *Share) Take(ctx context.Context, devices []int32, waits func(*claim.Hel
 		if err != nil {
 			return nil, err
 		}
-		defer s.give([]string{gate})
+		defer s.release([]string{gate})
 	}
 	for range cores {
 		name, err := s.awaitName(ctx, func() (string, error) { return s.tryCore(ctx) }, waits)
@@ -98,7 +98,7 @@ func (s *Share) Take(ctx context.Context, devices []int32, waits func(*claim.Hel
 		taken = append(taken, name)
 	}
 	for _, gpu := range gpus {
-		name, err := s.awaitName(ctx, func() (string, error) { return s.try(ctx, gpu) }, waits)
+		name, err := s.awaitName(ctx, func() (string, error) { return s.tryShared(ctx, gpu) }, waits)
 		if err != nil {
 			return nil, errors.Join(err, release())
 		}
@@ -152,13 +152,13 @@ func (s *Share) awaitName(ctx context.Context, try func() (string, error), waits
 	}
 }
 
-// try claims a device by its name and returns the name, or "" if the device is not free. The error is a *claim.Held
-// if another process has it.
-func (s *Share) try(ctx context.Context, name string) (string, error) {
+// tryShared claims a device by its name and returns the name, or "" if the device is not free. The error is a
+// *claim.Held if another process has it.
+func (s *Share) tryShared(ctx context.Context, name string) (string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if h := s.held[name]; h != nil {
-		if h.leaves {
+		if h.leaving {
 			return "", nil
 		}
 		h.users++
@@ -172,7 +172,7 @@ func (s *Share) tryAlone(ctx context.Context, name string) (string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if h := s.held[name]; h != nil {
-		if h.leaves || h.users > 0 {
+		if h.leaving || h.users > 0 {
 			return "", nil
 		}
 		h.users++
@@ -189,7 +189,7 @@ func (s *Share) tryCore(ctx context.Context) (string, error) {
 	least, all := "", true
 	for _, name := range s.cores {
 		switch h := s.held[name]; {
-		case h == nil || h.leaves:
+		case h == nil || h.leaving:
 			all = false
 		case h.users == 0:
 			h.users++
@@ -222,7 +222,7 @@ func (s *Share) tryCore(ctx context.Context) (string, error) {
 // claim claims a device that this process does not have. It returns "" if the device is not free or left to other
 // processes. The caller holds the lock.
 func (s *Share) claim(ctx context.Context, name string) (string, error) {
-	if s.closed || time.Now().Before(s.left[name]) {
+	if s.closed || time.Now().Before(s.notBefore[name]) {
 		return "", nil
 	}
 	c, err := claim.TakeAsked(ctx, name, s.dir, time.Now(), func() { s.asked(name) })
@@ -239,27 +239,27 @@ func (s *Share) asked(name string) {
 	defer s.mu.Unlock()
 	if h := s.held[name]; h != nil {
 		h.asked = true
-		s.settle(name, h)
+		s.releaseUnused(name, h)
 	}
 }
 
-func (s *Share) give(names []string) {
+func (s *Share) release(names []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, name := range names {
 		h := s.held[name]
 		h.users--
-		s.settle(name, h)
+		s.releaseUnused(name, h)
 	}
 }
 
-// settle releases a device that no trial uses if another process wants it or the worker ends. The caller holds the
-// lock.
-func (s *Share) settle(name string, h *holding) {
-	if h.users > 0 || h.leaves || !(h.asked || s.closed) {
+// releaseUnused releases a device that no trial uses if another process wants it or the worker ends. The caller holds
+// the lock.
+func (s *Share) releaseUnused(name string, h *holding) {
+	if h.users > 0 || h.leaving || !(h.asked || s.closed) {
 		return
 	}
-	h.leaves = true
+	h.leaving = true
 	free := s.free
 	s.leaving.Go(func() {
 		if free != nil && strings.HasPrefix(name, gpuPrefix) {
@@ -271,7 +271,7 @@ func (s *Share) settle(name string, h *holding) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		delete(s.held, name)
-		s.left[name] = time.Now().Add(giveWay)
+		s.notBefore[name] = time.Now().Add(giveWay)
 	})
 }
 
@@ -283,7 +283,7 @@ func (s *Share) Close() error {
 	s.mu.Lock()
 	s.closed, s.free = true, nil
 	for d, h := range s.held {
-		s.settle(d, h)
+		s.releaseUnused(d, h)
 	}
 	s.mu.Unlock()
 	s.leaving.Wait()

@@ -12,23 +12,23 @@ import (
 // visibleDevices limits the GPUs that a CUDA program sees. Ray, SLURM and Kubernetes set it to the GPUs of a process.
 const visibleDevices = "CUDA_VISIBLE_DEVICES"
 
-// inherited limits the result of look to the worker's own CUDA_VISIBLE_DEVICES, so that a worker does not offer GPUs
-// that are reserved for other processes.
-func inherited(look gpus) gpus {
+// restrictToVisible limits the result of look to the worker's own CUDA_VISIBLE_DEVICES, so that a worker does not
+// offer GPUs that are reserved for other processes.
+func restrictToVisible(look gpus) gpus {
 	return func() ([]*outbidv1.Device, []*outbidv1.DeviceLink, error) {
 		devices, links, err := look()
 		list, bounded := os.LookupEnv(visibleDevices)
 		if err != nil || !bounded || len(devices) == 0 {
 			return devices, links, err
 		}
-		return bound(devices, links, list)
+		return restrict(devices, links, list)
 	}
 }
 
-// bound returns the devices named in a value of CUDA_VISIBLE_DEVICES, numbered from 0 in the driver's order, and the
+// restrict returns the devices named in a value of CUDA_VISIBLE_DEVICES, numbered from 0 in the driver's order, and the
 // links among them. An entry is a number in the order of PCI addresses, which is the driver's order, or a UUID or a
 // prefix of one. -1 and words such as none hide the entries after them, as in CUDA.
-func bound(devices []*outbidv1.Device, links []*outbidv1.DeviceLink, list string) ([]*outbidv1.Device, []*outbidv1.DeviceLink, error) {
+func restrict(devices []*outbidv1.Device, links []*outbidv1.DeviceLink, list string) ([]*outbidv1.Device, []*outbidv1.DeviceLink, error) {
 	seen := make(map[int32]bool)
 	for _, entry := range entries(list) {
 		index, err := named(devices, entry)

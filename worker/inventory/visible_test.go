@@ -41,7 +41,7 @@ func TestAnInheritedListBoundsWhatIsOffered(t *testing.T) {
 		"MIG-1":              `CUDA_VISIBLE_DEVICES names "MIG-1": workers offer whole GPUs, not MIG instances`,
 	} {
 		t.Setenv("CUDA_VISIBLE_DEVICES", list)
-		m, err := find("auto", inherited(four))
+		m, err := find("auto", restrictToVisible(four))
 		if err != nil {
 			if !strings.Contains(err.Error(), want) {
 				t.Errorf("%q: %v, want %q", list, err, want)
@@ -68,7 +68,7 @@ func TestAnInheritedListBoundsWhatIsOffered(t *testing.T) {
 		}
 	}
 	t.Setenv("CUDA_VISIBLE_DEVICES", "none")
-	if _, err := find("gpu", inherited(four)); !errors.Is(err, ErrNoGPU) || !strings.Contains(err.Error(), "CUDA_VISIBLE_DEVICES") {
+	if _, err := find("gpu", restrictToVisible(four)); !errors.Is(err, ErrNoGPU) || !strings.Contains(err.Error(), "CUDA_VISIBLE_DEVICES") {
 		t.Errorf("hidden GPUs that are requested: %v", err)
 	}
 }

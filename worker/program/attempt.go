@@ -24,9 +24,9 @@ type attempt struct {
 	overran                 bool
 }
 
-// lay creates the program's files with the program's rights, and unpacks its checkpoint from a file of the worker, or
-// none if it is nil. It does not write to files that the trial may have put there before.
-func (r *Run) lay(dir string, a *attempt, checkpoint *os.File) (err error) {
+// createFiles creates the program's files with the program's rights, and unpacks its checkpoint from a file of the
+// worker, or none if it is nil. It does not write to files that the trial may have put there before.
+func (r *Run) createFiles(dir string, a *attempt, checkpoint *os.File) (err error) {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return fmt.Errorf("create a scratch directory: %w", err)
 	}
@@ -60,7 +60,7 @@ func (r *Run) prepare(dir string, a *attempt) error {
 		}
 		defer checkpoint.Close()
 	}
-	return r.spec.In.As(func() error { return r.lay(dir, a, checkpoint) })
+	return r.spec.In.As(func() error { return r.createFiles(dir, a, checkpoint) })
 }
 
 func (r *Run) launch() (*attempt, error) {
@@ -88,7 +88,7 @@ func (r *Run) launch() (*attempt, error) {
 	if r.spec.Speed > 0 && r.spec.Speed < 1 {
 		a.process.SetSpeed(r.spec.Speed)
 	}
-	a.reports.behind.hold = a.process.Hold
+	a.reports.throttle.hold = a.process.Hold
 	r.reports, r.read, r.readAll = a.reports.file, 0, false
 	r.current, r.began = a.process, time.Now()
 	return a, nil

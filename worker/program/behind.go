@@ -14,9 +14,9 @@ const (
 	behindEvery = 5 * time.Millisecond
 )
 
-// behind holds the program while its report file has many unread bytes, so that it reports no faster than its worker
+// throttle holds the program while its report file has many unread bytes, so that it reports no faster than its worker
 // can send.
-type behind struct {
+type throttle struct {
 	file *os.File
 	// hold stops or continues the program; nil if it cannot be held.
 	hold func(held bool)
@@ -29,21 +29,21 @@ type behind struct {
 }
 
 // read counts bytes that were read.
-func (b *behind) read(n int64) {
+func (b *throttle) read(n int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.at += n
 }
 
 // position returns how many bytes were read.
-func (b *behind) position() int64 {
+func (b *throttle) position() int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.at
 }
 
 // check holds or releases the program.
-func (b *behind) check() {
+func (b *throttle) check() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.hold == nil || b.over {
@@ -61,7 +61,7 @@ func (b *behind) check() {
 }
 
 // watch calls check periodically until stop is called.
-func (b *behind) watch() (stop func()) {
+func (b *throttle) watch() (stop func()) {
 	var mu sync.Mutex
 	stopped := false
 	var timer *time.Timer
@@ -84,7 +84,7 @@ func (b *behind) watch() (stop func()) {
 }
 
 // release lets the program run for good.
-func (b *behind) release() {
+func (b *throttle) release() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.over = true

@@ -25,7 +25,7 @@ func (r *recorder) heardUntil(t *testing.T, last string) string {
 				return strings.Join(heard, "\n")
 			}
 		case <-deadline:
-			t.Fatalf("never heard %q; heard\n%s", last, strings.Join(heard, "\n"))
+			t.Fatalf("never got %q; got\n%s", last, strings.Join(heard, "\n"))
 		}
 	}
 }
@@ -69,7 +69,7 @@ echo '{"step": 2, "loss": 2}' >> $OUTBID_REPORT`)
 			heard := r.heardUntil(t, "ended")
 			if !strings.Contains(heard, "note the checkpoint of step 1 was not saved: ") || !strings.Contains(heard, want) ||
 				!strings.Contains(heard, "report 2") || strings.Contains(heard, "\nsaved") || strings.Contains(heard, secret.Name()) {
-				t.Errorf("heard\n%s\nwant %q", heard, want)
+				t.Errorf("got\n%s\nwant %q", heard, want)
 			}
 			if r.ended.GetOutcome() != outbidv1.ForkOutcome_FORK_OUTCOME_FINISHED {
 				t.Errorf("ended as %v", r.ended)
@@ -108,7 +108,7 @@ func TestAHoleInAReportFileIsSkipped(t *testing.T) {
 printf '\n{"loss": 2}\n' >> $OUTBID_REPORT`))
 	heard := r.heardUntil(t, "ended")
 	if !strings.Contains(heard, "report 1 loss 1\n") || !strings.Contains(heard, "report 2 loss 2\n") || !strings.Contains(heard, "line 2 of the report file") {
-		t.Errorf("heard\n%s", heard)
+		t.Errorf("got\n%s", heard)
 	}
 }
 

@@ -79,8 +79,8 @@ func (p *packer) begin() {
 	go func() { c.done <- c.copy(ctx, &p.run.spec) }()
 }
 
-// take handles the end of the copy.
-func (p *packer) take(err error) {
+// finish handles the end of the copy.
+func (p *packer) finish(err error) {
 	c := p.busy
 	p.busy = nil
 	c.cancel(nil)
@@ -100,20 +100,20 @@ func (p *packer) check(now time.Time) bool {
 	}
 	if now.Sub(c.since) >= packPatience {
 		c.cancel(errStalled)
-		p.leave(errStalled)
+		p.abandon(errStalled)
 	}
 	return false
 }
 
-// leave waits a while for a canceled copy, and then continues without it.
-func (p *packer) leave(why error) {
+// abandon waits a while for a canceled copy, and then continues without it.
+func (p *packer) abandon(why error) {
 	timer := time.NewTimer(packEnd)
 	defer timer.Stop()
 	select {
 	case err := <-p.busy.done:
-		p.take(errors.Join(err, why))
+		p.finish(errors.Join(err, why))
 	case <-timer.C:
-		p.take(why)
+		p.finish(why)
 	}
 }
 
@@ -124,14 +124,14 @@ func (p *packer) wait() {
 	for p.busy != nil {
 		select {
 		case err := <-p.busy.done:
-			p.take(err)
+			p.finish(err)
 		case now := <-tick.C:
 			if p.check(now) {
 				p.run.trial.Working()
 			}
 		case <-p.run.ctx.Done():
 			p.next = nil
-			p.leave(context.Cause(p.run.ctx))
+			p.abandon(context.Cause(p.run.ctx))
 		}
 	}
 }
@@ -142,7 +142,7 @@ func (p *packer) soon() {
 	defer timer.Stop()
 	select {
 	case err := <-p.finished():
-		p.take(err)
+		p.finish(err)
 	case <-timer.C:
 	}
 }

@@ -82,17 +82,17 @@ func (r *record) set(key string, value any) error {
 		if err != nil && !errors.Is(err, strconv.ErrRange) { // out of range: an infinity
 			return fmt.Errorf("metric %q is %s, which is not a number", sanitize.Line(key, shownText), shown(v))
 		}
-		return r.measure(key, f)
+		return r.addMetric(key, f)
 	case string:
 		if f, ok := special(v); ok {
-			return r.measure(key, f)
+			return r.addMetric(key, f)
 		}
 	}
 	return nil
 }
 
-// measure adds a metric.
-func (r *record) measure(name string, value float64) error {
+// addMetric adds a metric.
+func (r *record) addMetric(name string, value float64) error {
 	if err := sanitize.Check(name, limits.Name); err != nil {
 		return fmt.Errorf("metric %q; its name %w", sanitize.Line(name, shownText), err)
 	}

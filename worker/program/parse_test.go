@@ -120,7 +120,7 @@ func FuzzReportFile(f *testing.F) {
 			}
 			for rest := text; len(rest) > 0; {
 				n := min(chunk, len(rest))
-				r.take(rest[:n])
+				r.addData(rest[:n])
 				rest = rest[n:]
 			}
 			return seen

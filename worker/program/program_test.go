@@ -61,10 +61,10 @@ func (r *recorder) await(t *testing.T, want ...string) {
 		select {
 		case got := <-r.events:
 			if got != w {
-				t.Fatalf("heard %q, want %q", got, w)
+				t.Fatalf("got %q, want %q", got, w)
 			}
 		case <-time.After(patience):
-			t.Fatalf("never heard %q", w)
+			t.Fatalf("never got %q", w)
 		}
 	}
 }
@@ -273,7 +273,7 @@ echo '{"loss": 3, "checkpoint": "none"}' >> $OUTBID_REPORT`))
 		case e := <-r.events:
 			got = append(got, e)
 		case <-time.After(patience):
-			t.Fatalf("heard %q", got)
+			t.Fatalf("got %q", got)
 		}
 	}
 	text := strings.Join(got, "\n")
@@ -282,7 +282,7 @@ echo '{"loss": 3, "checkpoint": "none"}' >> $OUTBID_REPORT`))
 		"the checkpoint of step 3 was not saved: open /", "report 2 loss 2",
 	} {
 		if strings.Count(text, want) != 1 {
-			t.Errorf("heard\n%s\nwant %q once", text, want)
+			t.Errorf("got\n%s\nwant %q once", text, want)
 		}
 	}
 	if strings.Contains(text, "line 3") {

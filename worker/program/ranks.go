@@ -57,15 +57,15 @@ func (g *rankGroup) wait() {
 	for _, p := range g.members {
 		all.Go(func() {
 			<-p.Done()
-			g.left(p.Outcome())
+			g.memberEnded(p.Outcome())
 		})
 	}
 	all.Wait()
 	close(g.done)
 }
 
-// left records how a member ended. The group's outcome is that of the first failure.
-func (g *rankGroup) left(o process.Outcome) {
+// memberEnded records how a member ended. The group's outcome is that of the first failure.
+func (g *rankGroup) memberEnded(o process.Outcome) {
 	g.mu.Lock()
 	first := !g.failed && !o.OK()
 	if !g.failed {

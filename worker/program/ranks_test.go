@@ -49,7 +49,7 @@ func TestOneProcessForEachDevice(t *testing.T) {
 	run, r := start(t, spec)
 	r.await(t, "report 2 loss 0")
 	if saved := <-r.events; !strings.HasPrefix(saved, "saved 2 from rank 0 <nil>") {
-		t.Errorf("heard %q", saved)
+		t.Errorf("got %q", saved)
 	}
 	r.await(t, "reached 2")
 	run.Direct(outbidv1.Verdict_VERDICT_STOP, 2, "")

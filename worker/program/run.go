@@ -52,7 +52,7 @@ func (r *Run) attend(a *attempt) *outbidv1.ForkEnded {
 		case now := <-tick.C:
 			r.packer.check(now)
 		case err := <-r.packer.finished():
-			r.packer.take(err)
+			r.packer.finish(err)
 		case <-a.process.Done():
 			running = false
 		}
@@ -97,14 +97,14 @@ func (r *Run) attend(a *attempt) *outbidv1.ForkEnded {
 // readReports handles the program's new reports. While they wait to be sent, the program is held if it has reported much
 // more.
 func (r *Run) readReports(a *attempt, last bool) error {
-	defer a.reports.behind.watch()()
+	defer a.reports.throttle.watch()()
 	if last {
-		a.reports.behind.release()
+		a.reports.throttle.release()
 	}
 	err := a.reports.read(r.ctx, last)
 	if err == nil {
 		r.flush()
-		r.read, r.readAll = a.reports.behind.position(), last
+		r.read, r.readAll = a.reports.throttle.position(), last
 		r.offer(last)
 	}
 	return err

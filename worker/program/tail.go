@@ -23,15 +23,15 @@ const (
 
 // reportFile reads lines from a file that grows.
 type reportFile struct {
-	file    *os.File
-	buf     []byte
-	rest    []byte // the beginning of a line without its end
-	skip    bool   // the line is too long: its remaining bytes are skipped
-	line    int
-	end     int64 // offset after the last complete line
-	handler func(record)
-	bad     func(line int, err error)
-	behind  behind
+	file     *os.File
+	buf      []byte
+	rest     []byte // the beginning of a line without its end
+	skip     bool   // the line is too long: its remaining bytes are skipped
+	line     int
+	end      int64 // offset after the last complete line
+	handler  func(record)
+	bad      func(line int, err error)
+	throttle throttle
 	// mask replaces values of secrets in errors about a line; nil replaces nothing.
 	mask *redact.Mask
 }
@@ -41,7 +41,7 @@ func openReports(path string, handler func(record), bad func(int, error)) (*repo
 	if err != nil {
 		return nil, fmt.Errorf("create the report file: %w", err)
 	}
-	return &reportFile{file: f, buf: make([]byte, 32<<10), handler: handler, bad: bad, behind: behind{file: f}}, nil
+	return &reportFile{file: f, buf: make([]byte, 32<<10), handler: handler, bad: bad, throttle: throttle{file: f}}, nil
 }
 
 // read handles the complete lines of the file. With last, after the program has ended, it also handles an incomplete
@@ -52,10 +52,10 @@ func (f *reportFile) read(ctx context.Context, last bool) error {
 		if err := f.skipHole(); err != nil {
 			return fmt.Errorf("read the report file: %w", err)
 		}
-		f.behind.check()
+		f.throttle.check()
 		n, err := f.file.Read(f.buf)
-		f.behind.read(int64(n))
-		f.take(f.buf[:n])
+		f.throttle.read(int64(n))
+		f.addData(f.buf[:n])
 		if errors.Is(err, io.EOF) {
 			break
 		}
@@ -64,7 +64,7 @@ func (f *reportFile) read(ctx context.Context, last bool) error {
 		}
 	}
 	if last && len(bytes.TrimSpace(f.rest)) > 0 {
-		f.take([]byte{'\n'})
+		f.addData([]byte{'\n'})
 	}
 	return nil
 }
@@ -84,12 +84,12 @@ func (f *reportFile) skipHole() error {
 		return err
 	}
 	begin, _ := trialfile.DataAfter(f.file, at, info.Size())
-	f.behind.read(begin - at)
+	f.throttle.read(begin - at)
 	_, err = f.file.Seek(begin, io.SeekStart)
 	return err
 }
 
-func (f *reportFile) take(data []byte) {
+func (f *reportFile) addData(data []byte) {
 	for len(data) > 0 {
 		end := bytes.IndexByte(data, '\n')
 		part := data
@@ -108,7 +108,7 @@ func (f *reportFile) take(data []byte) {
 		}
 		data = data[end+1:]
 		f.line++
-		f.end = f.behind.position() - int64(len(data))
+		f.end = f.throttle.position() - int64(len(data))
 		if !f.skip {
 			f.parse(bytes.TrimSpace(f.rest))
 		}

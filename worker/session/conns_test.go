@@ -111,7 +111,7 @@ func TestConnectionsThatDoNotAttachAreClosed(t *testing.T) {
 			_, _ = io.Copy(theirs, strings.NewReader(strings.Repeat("x", helloBytes+1)))
 			_ = theirs.Close()
 		}()
-		if n, err := io.Copy(io.Discard, c); err != errMuch || n > helloBytes { //nolint:errorlint // it is not wrapped
+		if n, err := io.Copy(io.Discard, c); err != errTooMuch || n > helloBytes { //nolint:errorlint // it is not wrapped
 			t.Errorf("%d bytes were read: %v", n, err)
 		}
 		_ = c.Close()

@@ -25,7 +25,7 @@ func (t *Session) Detach(over func()) bool {
 	defer p.telling.Unlock()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !t.current() || !p.tellsBegin {
+	if !t.isCurrent() || !p.tellsBegin {
 		return false
 	}
 	t.trial = detachedTrial{over}
@@ -39,8 +39,8 @@ func (t *Session) Detach(over func()) bool {
 	return true
 }
 
-// rest wakes callers that wait until the process is done with the detached trial. The caller holds the lock.
-func (p *proc) rest() {
+// signalRested wakes callers that wait until the process is done with the detached trial. The caller holds the lock.
+func (p *proc) signalRested() {
 	if p.rested != nil {
 		close(p.rested)
 		p.rested = nil

@@ -142,7 +142,7 @@ func TestAProcessOfAnOlderSDKIsNotDetached(t *testing.T) {
 	x.open(t)
 	x.await(t, "ended")
 	if x.detach() {
-		t.Error("one whose trial has ended is detached")
+		t.Error("a process whose trial has ended is detached")
 	}
 }
 

@@ -41,16 +41,16 @@ func (f *frames) serve(s *Server) {
 		if err != nil {
 			return
 		}
-		if f.opened(conn) {
+		if f.addConn(conn) {
 			s.served.Go(func() {
-				defer f.over(conn)
-				_ = s.attach(&framed{conn: conn, in: bufio.NewReaderSize(conn, 32<<10)}, conn.RemoteAddr())
+				defer f.closeConn(conn)
+				_ = s.attach(&frameStream{conn: conn, in: bufio.NewReaderSize(conn, 32<<10)}, conn.RemoteAddr())
 			})
 		}
 	}
 }
 
-func (f *frames) opened(conn net.Conn) bool {
+func (f *frames) addConn(conn net.Conn) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.closed {
@@ -61,7 +61,7 @@ func (f *frames) opened(conn net.Conn) bool {
 	return true
 }
 
-func (f *frames) over(conn net.Conn) {
+func (f *frames) closeConn(conn net.Conn) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	delete(f.conns, conn)
@@ -79,8 +79,8 @@ func (f *frames) close() {
 	}
 }
 
-// framed is the stream of one connection.
-type framed struct {
+// frameStream is the stream of one connection.
+type frameStream struct {
 	conn net.Conn
 	in   *bufio.Reader
 	said bool
@@ -88,7 +88,7 @@ type framed struct {
 }
 
 // Recv implements stream.
-func (f *framed) Recv() (*outbidv1.AttachRequest, error) {
+func (f *frameStream) Recv() (*outbidv1.AttachRequest, error) {
 	var length [lengthBytes]byte
 	if _, err := io.ReadFull(f.in, length[:]); err != nil {
 		return nil, err
@@ -113,7 +113,7 @@ func (f *framed) Recv() (*outbidv1.AttachRequest, error) {
 }
 
 // Send implements stream.
-func (f *framed) Send(m *outbidv1.AttachResponse) error {
+func (f *frameStream) Send(m *outbidv1.AttachResponse) error {
 	out, err := proto.MarshalOptions{}.MarshalAppend(append(f.out[:0], make([]byte, lengthBytes)...), m)
 	if err != nil {
 		return fmt.Errorf("encode a message: %w", err)
@@ -127,7 +127,7 @@ func (f *framed) Send(m *outbidv1.AttachResponse) error {
 }
 
 // EndFollows implements stream.
-func (f *framed) EndFollows() bool {
+func (f *frameStream) EndFollows() bool {
 	if f.in.Buffered() <= lengthBytes {
 		return false
 	}
@@ -136,4 +136,4 @@ func (f *framed) EndFollows() bool {
 }
 
 // HangUp implements stream.
-func (f *framed) HangUp() { _ = f.conn.Close() }
+func (f *frameStream) HangUp() { _ = f.conn.Close() }

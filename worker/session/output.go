@@ -48,7 +48,7 @@ func (o *output) begin(fork *outbidv1.ForkRef) {
 
 func (o *output) line(stream process.Stream, line []byte) {
 	o.mu.Lock()
-	if ref, ok := parseMarker(line); ok && o.had(ref) {
+	if ref, ok := parseMarker(line); ok && o.ranRecently(ref) {
 		o.marked[stream] = ref
 		o.mu.Unlock()
 		return
@@ -66,8 +66,8 @@ func (o *output) line(stream process.Stream, line []byte) {
 	}
 }
 
-// had reports whether the process ran a trial recently. The caller holds the lock.
-func (o *output) had(ref *outbidv1.ForkRef) bool {
+// ranRecently reports whether the process ran a trial recently. The caller holds the lock.
+func (o *output) ranRecently(ref *outbidv1.ForkRef) bool {
 	return slices.ContainsFunc(o.recent, func(f *outbidv1.ForkRef) bool {
 		return f.GetLeaseId() == ref.GetLeaseId() && f.GetTrial() == ref.GetTrial() && f.GetSweep() == ref.GetSweep()
 	})

@@ -114,8 +114,8 @@ type peerConn struct {
 	release    func()
 }
 
-// errMuch is returned by Read if a process sent too much before it attached.
-var errMuch = errors.New("the process sent too many bytes before it attached")
+// errTooMuch is returned by Read if a process sent too much before it attached.
+var errTooMuch = errors.New("the process sent too many bytes before it attached")
 
 // RemoteAddr implements net.Conn.
 func (c *peerConn) RemoteAddr() net.Addr { return c.addr }
@@ -128,7 +128,7 @@ func (c *peerConn) Read(b []byte) (int, error) {
 	}
 	n, err := c.Conn.Read(b)
 	if left = c.unattached.Load(); left >= 0 && int64(n) > left {
-		return 0, errMuch
+		return 0, errTooMuch
 	}
 	if left >= 0 {
 		c.unattached.CompareAndSwap(left, left-int64(n)) // fails if the process has attached
@@ -163,8 +163,8 @@ func (p *proc) user() uint32 {
 	return uint32(os.Geteuid())
 }
 
-// mine reports whether a connection comes from the user that the process runs as.
-func (p *proc) mine(from net.Addr) bool {
+// isOwnUser reports whether a connection comes from the user that the process runs as.
+func (p *proc) isOwnUser(from net.Addr) bool {
 	addr, ok := from.(peerAddr)
 	return ok && addr.uid == p.user()
 }
@@ -186,11 +186,11 @@ func (s *Server) admit(conn net.Conn) *peerConn {
 	if processes == 0 && cred.uid != uint32(os.Geteuid()) {
 		return nil
 	}
-	if !s.conns.take(cred, maxConns*max(processes, 1)) {
+	if !s.conns.acquire(cred, maxConns*max(processes, 1)) {
 		s.noteRefusal(cred)
 		return nil
 	}
-	return newPeerConn(conn, cred, func() { s.conns.give(cred) })
+	return newPeerConn(conn, cred, func() { s.conns.release(cred) })
 }
 
 func newPeerConn(conn net.Conn, cred credentials, release func()) *peerConn {
@@ -213,8 +213,8 @@ func (s *Server) processesOf(uid uint32) (n int) {
 	return n
 }
 
-// take counts a connection. It returns false if the user or the process group has too many already.
-func (c *connCounts) take(cred credentials, most int) bool {
+// acquire counts a connection. It returns false if the user or the process group has too many already.
+func (c *connCounts) acquire(cred credentials, most int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.users[cred.uid] >= most || cred.group != 0 && c.groups[cred.group] >= maxConns {
@@ -228,7 +228,7 @@ func (c *connCounts) take(cred credentials, most int) bool {
 	return true
 }
 
-func (c *connCounts) give(cred credentials) {
+func (c *connCounts) release(cred credentials) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.users[cred.uid]--; c.users[cred.uid] == 0 {

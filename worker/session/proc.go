@@ -189,7 +189,7 @@ func (p *proc) notify() {
 // finish removes the trial from the process. The caller holds the lock.
 func (p *proc) finish() {
 	p.trial = nil
-	p.rest()
+	p.signalRested()
 	if p.phase != busy && p.phase != detached {
 		return
 	}
@@ -254,7 +254,7 @@ func (p *proc) watch() {
 		trial = p.trial.trial
 	}
 	p.trial = nil
-	p.rest()
+	p.signalRested()
 	p.mu.Unlock()
 	if trial != nil {
 		trial.Ended(p.failure())

@@ -135,10 +135,10 @@ func (r *recorder) await(t *testing.T, want ...string) {
 		select {
 		case got := <-r.events:
 			if got != w {
-				t.Fatalf("heard %q, want %q", got, w)
+				t.Fatalf("got %q, want %q", got, w)
 			}
 		case <-time.After(patience):
-			t.Fatalf("never heard %q", w)
+			t.Fatalf("never got %q", w)
 		}
 	}
 }
@@ -441,7 +441,7 @@ func TestSecret(t *testing.T) {
 func TestFrames(t *testing.T) {
 	t.Parallel()
 	ours, theirs := net.Pipe()
-	in := &framed{conn: ours, in: bufio.NewReader(ours)}
+	in := &frameStream{conn: ours, in: bufio.NewReader(ours)}
 	message := func(m *outbidv1.AttachRequest) []byte {
 		data, err := proto.Marshal(m)
 		if err != nil {
@@ -481,7 +481,7 @@ func TestFrames(t *testing.T) {
 func TestALongHelloIsRefused(t *testing.T) {
 	t.Parallel()
 	ours, theirs := net.Pipe()
-	in := &framed{conn: ours, in: bufio.NewReader(ours)}
+	in := &frameStream{conn: ours, in: bufio.NewReader(ours)}
 	var writer sync.WaitGroup
 	defer writer.Wait()
 	writer.Go(func() {
@@ -515,7 +515,7 @@ func FuzzFrames(f *testing.F) {
 			_ = theirs.Close()
 		})
 		defer writer.Wait()
-		in := &framed{conn: ours, in: bufio.NewReader(ours)}
+		in := &frameStream{conn: ours, in: bufio.NewReader(ours)}
 		for got := 0; ; got++ {
 			if _, err := in.Recv(); err != nil {
 				in.HangUp()

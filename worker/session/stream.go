@@ -28,16 +28,16 @@ type stream interface {
 	HangUp()
 }
 
-// called is a gRPC stream, used by processes whose SDK does not support framed streams.
-type called struct {
+// grpcStream is a gRPC stream, used by processes whose SDK does not support framed streams.
+type grpcStream struct {
 	grpc.BidiStreamingServer[outbidv1.AttachRequest, outbidv1.AttachResponse]
 }
 
 // EndFollows implements stream.
-func (called) EndFollows() bool { return false }
+func (grpcStream) EndFollows() bool { return false }
 
 // HangUp implements stream. gRPC hangs up when Attach returns.
-func (called) HangUp() {}
+func (grpcStream) HangUp() {}
 
 // Attach serves one training process until its stream ends.
 func (s *Server) Attach(st grpc.BidiStreamingServer[outbidv1.AttachRequest, outbidv1.AttachResponse]) error {
@@ -45,7 +45,7 @@ func (s *Server) Attach(st grpc.BidiStreamingServer[outbidv1.AttachRequest, outb
 	if !ok {
 		return status.Error(codes.PermissionDenied, "the peer's address is unknown")
 	}
-	return s.attach(called{st}, from.Addr)
+	return s.attach(grpcStream{st}, from.Addr)
 }
 
 // attach serves the process at the other end of a stream until the stream ends.
@@ -57,7 +57,7 @@ func (s *Server) attach(st stream, from net.Addr) error {
 	s.mu.Lock()
 	p := s.procs[secretID(first.GetHello().GetSession())]
 	s.mu.Unlock()
-	if p == nil || !p.mine(from) || !p.attach(first.GetHello()) {
+	if p == nil || !p.isOwnUser(from) || !p.attach(first.GetHello()) {
 		return status.Error(codes.PermissionDenied, "unknown session: only a process that the worker started can "+
 			"attach, and only once")
 	}
@@ -74,7 +74,7 @@ func (s *Server) attach(st stream, from net.Addr) error {
 		if err != nil {
 			break
 		}
-		p.take(m, st.EndFollows())
+		p.handle(m, st.EndFollows())
 	}
 	close(over)
 	st.HangUp()
@@ -118,9 +118,9 @@ func (p *proc) sendAll(st stream, over <-chan struct{}) {
 	}
 }
 
-// take handles a message of the process. endFollows says that the end of its trial comes next. Messages about an
+// handle handles a message of the process. endFollows says that the end of its trial comes next. Messages about an
 // ended trial are dropped.
-func (p *proc) take(m *outbidv1.AttachRequest, endFollows bool) {
+func (p *proc) handle(m *outbidv1.AttachRequest, endFollows bool) {
 	p.telling.Lock()
 	defer p.telling.Unlock()
 	p.mu.Lock()
@@ -132,26 +132,26 @@ func (p *proc) take(m *outbidv1.AttachRequest, endFollows bool) {
 	switch k := m.GetKind().(type) {
 	case *outbidv1.AttachRequest_Reports:
 		switch {
-		case !t.is(k.Reports.GetFork()):
+		case !t.matches(k.Reports.GetFork()):
 		case endFollows:
 			t.trial.LastReports(k.Reports.GetReports())
 		default:
 			t.trial.Reports(k.Reports.GetReports())
 		}
 	case *outbidv1.AttachRequest_Saved:
-		if t.is(k.Saved.GetFork()) {
+		if t.matches(k.Saved.GetFork()) {
 			t.trial.Saved(k.Saved)
 		}
 	case *outbidv1.AttachRequest_Began:
-		if t.is(k.Began.GetFork()) {
+		if t.matches(k.Began.GetFork()) {
 			t.trial.Began()
 		}
 	case *outbidv1.AttachRequest_Reached:
-		if t.is(k.Reached.GetFork()) {
+		if t.matches(k.Reached.GetFork()) {
 			t.trial.Reached(k.Reached.GetStep())
 		}
 	case *outbidv1.AttachRequest_Ended:
-		if t.is(k.Ended.GetFork()) {
+		if t.matches(k.Ended.GetFork()) {
 			p.mu.Lock()
 			p.finish()
 			p.mu.Unlock()
@@ -187,13 +187,13 @@ type Session struct {
 	refusedConn bool
 }
 
-func (t *Session) is(ref *outbidv1.ForkRef) bool {
+func (t *Session) matches(ref *outbidv1.ForkRef) bool {
 	return ref.GetLeaseId() == t.fork.GetLeaseId() && ref.GetTrial() == t.fork.GetTrial() &&
 		ref.GetSweep() == t.fork.GetSweep()
 }
 
-// current reports whether the process runs the trial. The caller holds the process's lock.
-func (t *Session) current() bool { return t.proc.trial == t && t.proc.phase == busy }
+// isCurrent reports whether the process runs the trial. The caller holds the process's lock.
+func (t *Session) isCurrent() bool { return t.proc.trial == t && t.proc.phase == busy }
 
 // due returns a message with the newest directive, or nil if it was sent already. The caller holds the lock.
 func (t *Session) due() *outbidv1.AttachResponse {
@@ -211,7 +211,7 @@ func (t *Session) due() *outbidv1.AttachResponse {
 func (t *Session) update(change func(d *outbidv1.Directive)) {
 	t.proc.mu.Lock()
 	defer t.proc.mu.Unlock()
-	if !t.current() {
+	if !t.isCurrent() {
 		return
 	}
 	change(&t.order)
@@ -236,7 +236,7 @@ func (t *Session) Save() { t.update(func(d *outbidv1.Directive) { d.Save = true 
 func (t *Session) SaveDone(step int64, failure string) {
 	t.proc.mu.Lock()
 	defer t.proc.mu.Unlock()
-	if !t.current() {
+	if !t.isCurrent() {
 		return
 	}
 	done := &outbidv1.SaveDone{Fork: t.fork, Step: step, Error: failure}
@@ -246,7 +246,7 @@ func (t *Session) SaveDone(step int64, failure string) {
 // Kill kills the process of the trial. The trial's Ended is called later.
 func (t *Session) Kill() {
 	t.proc.mu.Lock()
-	mine := t.current()
+	mine := t.isCurrent()
 	t.proc.mu.Unlock()
 	if mine {
 		t.proc.process.Kill()

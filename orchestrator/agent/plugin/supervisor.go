@@ -69,12 +69,12 @@ func (s *supervisor) run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		if s.believed() {
+		if s.takeAnswered() {
 			pause.Reset()
 		}
 		wait := pause.NextBackOff()
 		s.log.Warn("an agent is down; it will be started again", "problem", err.Error(), "in", wait.Round(time.Millisecond))
-		s.put(nil, err, time.Now().Add(wait))
+		s.setRunning(nil, err, time.Now().Add(wait))
 		timer := time.NewTimer(wait)
 		select {
 		case <-ctx.Done():
@@ -103,7 +103,7 @@ func (s *supervisor) start(ctx context.Context) (*instance, error) {
 		return nil, fmt.Errorf("it uses protocol %d, but this server uses protocol %d", resp.GetProtocol(), protocol)
 	}
 	s.log.Info("an agent is up", "name", sanitize.Line(resp.GetName(), limits.Name), "version", sanitize.Line(resp.GetVersion(), limits.Name))
-	s.put(i, nil, time.Time{})
+	s.setRunning(i, nil, time.Time{})
 	select {
 	case s.told <- struct{}{}:
 	default: // a notification is already pending
@@ -140,7 +140,7 @@ func (i *instance) ended() error {
 	return errors.New("it ended")
 }
 
-func (s *supervisor) put(i *instance, down error, next time.Time) {
+func (s *supervisor) setRunning(i *instance, down error, next time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.running, s.down, s.next = i, down, next
@@ -148,7 +148,7 @@ func (s *supervisor) put(i *instance, down error, next time.Time) {
 	s.changed = make(chan struct{})
 }
 
-func (s *supervisor) believed() bool {
+func (s *supervisor) takeAnswered() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	was := s.answered
@@ -178,7 +178,7 @@ func (s *supervisor) bid(
 	resp, err := i.service.Bid(ctx, toRequest(offer, states))
 	var tables []agent.Table
 	if err != nil {
-		err = s.worded(i, err)
+		err = s.describeFailure(i, err)
 	} else {
 		tables, err = answer(offer, states, resp)
 	}
@@ -192,8 +192,8 @@ func (s *supervisor) bid(
 	return tables, nil
 }
 
-// worded describes the failure of a call.
-func (s *supervisor) worded(i *instance, err error) error {
+// describeFailure describes the failure of a call.
+func (s *supervisor) describeFailure(i *instance, err error) error {
 	said := status.Convert(err)
 	switch {
 	case said.Code() == codes.DeadlineExceeded:
