@@ -1,13 +1,14 @@
-"""Tell what contests of tuners came to.
+"""Print the results of contests of tuners.
 
     contests.py RESULTS.jsonl [TUNER]
 
 Reads the lines that TestContest of orchestrator/tuner wrote (-contest-out RESULTS.jsonl), and prints a table of
-docs/results-tuners.md for each number of slots: of each set of tasks and of easy and hard tasks together, the mean
-regret of each tuner after 4, 8 and 16 trainings by the clock, the mean share of configurations that are better in
-brackets (in %), and by how much more regret it has than TUNER (freeze_thaw) after 16. That difference is paired by task
-and seed. It has two intervals of 95 %, by bootstrap: over seeds, with the tasks as they are, and over tasks and seeds.
-A task counts as much as another. Needs numpy.
+docs/results-tuners.md for each number of slots. Rows are sets of tasks, and easy and hard tasks together. Columns are
+the mean regret of each tuner after 4, 8 and 16 trainings by the clock, the mean share of better configurations in
+brackets (in %), and the difference of its regret after 16 to that of TUNER (freeze_thaw).
+
+The difference is paired by task and seed. It has two 95 % intervals by bootstrap: over seeds with fixed tasks, and over
+tasks and seeds. All tasks have the same weight. Needs numpy.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-# Groups of trained tasks, as docs/comparison-tuners.md has them.
+# Groups of trained tasks, like in docs/comparison-tuners.md.
 TRAINED = {
     "trained, hard": "diabetes-boosting cancer-constant digits-linear names-restarts",
     "trained, easy": """digits-constant names-constant photographs-constant sources-constant documentation-cosine
@@ -45,7 +46,7 @@ Cell = dict[str, dict[str, dict[int, Any]]]
 
 
 def groups(task: str, of: str) -> list[str]:
-    """Return the rows of the table that a task counts in."""
+    """Return the rows of the table that include a task."""
     if of != "Trained":
         return [of, "hard together" if of == "AlgoPerf" else "easy together"]
     name = next((name for name, tasks in TRAINED.items() if task in tasks.split()), None)
@@ -55,7 +56,7 @@ def groups(task: str, of: str) -> list[str]:
 
 
 def interval(rng: np.random.Generator, more: dict[str, list[float]], others: bool) -> str:
-    """Return where the mean over tasks lies, by bootstrap over seeds, and over tasks too if others are meant."""
+    """Return a bootstrap interval of the mean over tasks, over seeds, and with `others` over tasks too."""
     drawn = []
     for values in more.values():
         at = np.asarray(values)
@@ -73,7 +74,7 @@ def mean(cell: dict[str, dict[int, Any]], key: str, at: int) -> float:
 
 
 def rows(cell: Cell, own: str) -> Iterator[list[str]]:
-    """Yield a row for each tuner, the others first."""
+    """Yield a row for each tuner, `own` last."""
     rng = np.random.default_rng(1)
     for tuner in sorted(cell, key=lambda name: (name == own, name)):
         row = [tuner]

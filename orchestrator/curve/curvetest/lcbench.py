@@ -2,11 +2,11 @@
 
     lcbench.py SURROGATE.onnx CONFIG_SPACE.json OUT.jsonl.gz [CONFIGURATIONS]
 
-YAHPO Gym's surrogate (Pfisterer et al. 2022) is a network from the data set, seven hyperparameters and the epoch to
-six metrics; of these the validation accuracy, in percent, is kept, at epochs 1 to 52. The same configurations, drawn
-from seed 12, are used for all data sets. The inputs are in the order of the constants that the network normalises them
-with. Tables are numbered as the rows of the network's embedding are, from 1; which data set a row is of is unknown.
-Needs numpy and onnxruntime.
+YAHPO Gym's surrogate (Pfisterer et al. 2022) is a network from the data set, seven hyperparameters and the epoch to six
+metrics. The validation accuracy, in percent, is kept at epochs 1 to 52. The same configurations, drawn with seed 12,
+are used for all data sets. The inputs are in the order of the network's normalisation constants. Tables are numbered
+like the rows of the network's embedding, from 1; it is unknown which data set a row belongs to. Needs numpy and
+onnxruntime.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def main(surrogate: str, config_space: str, out: str, configurations: str = "100
     epochs = np.tile(np.arange(1, EPOCHS + 1), n)[:, None]
     inputs = np.hstack([epochs, grid]).astype(np.float32)
     with gzip.open(out, "wt") as file:
-        # The embedding's first row stands for a data set that is not known.
+        # The embedding's first row is for an unknown data set.
         for number in range(1, 1 + len(space["OpenML_task_id"]["choices"])):
             categories = np.full((len(inputs), 1), number, np.int32)
             (values,) = session.run(None, {"x_cat": categories, "x_cont": inputs})

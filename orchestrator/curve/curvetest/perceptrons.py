@@ -1,4 +1,4 @@
-"""Perceptrons, and small convolutions, of many configurations, trained together in numpy for trained.py."""
+"""Perceptrons and small convolutional networks with many configurations, trained together in numpy for trained.py."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 EPOCHS = 50
-# Characters that a language model tells apart, sees before the next one, and numbers that each becomes.
+# Vocabulary size of a language model, characters before the next one, and dimension of embeddings.
 TOKENS, CONTEXT, EMBEDDING = 64, 8, 8
-# Examples of a language model's epoch, which is a part of its text.
+# Examples in an epoch of a language model, which are a part of its text.
 SAMPLE = 2048
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -21,7 +21,7 @@ Drawn = dict[str, Array]
 
 @dataclass(frozen=True)
 class Data:
-    """Inputs and targets (classes, or numbers), to train on and to validate with."""
+    """Inputs and targets (classes or numbers) for training and validation."""
 
     x: Array
     y: Array
@@ -32,46 +32,46 @@ class Data:
 
 @dataclass(frozen=True)
 class How:
-    """What is the same for all configurations of a task."""
+    """Settings that are the same for all configurations of a task."""
 
     hidden: tuple[int, ...]  # units of each hidden layer
     optimiser: str = "adam"
     schedule: str = "constant"
     metric: str = "loss"
-    filters: int = 0  # of a convolution before the hidden layers, over windows of images
+    filters: int = 0  # number of filters of a convolution before the hidden layers, over windows of images
 
 
-# What a space does not draw, of what a network is trained with.
+# Training parameters that a space does not draw.
 USUAL = {"momentum": 0.9, "beta2": 0.999, "batch_size": 32.0, "warmup": 0.0, "weight_decay": 0.0}
 USUAL |= {"dropout": 0.0, "smoothing": 0.0, "noise": 0.0, "width": math.inf}
 
 
 def scheduled(schedule: str, h: Drawn, done: float) -> Array:
-    """Share of the learning rate in use, once so much of training is done."""
+    """Return the share of the learning rate when the share `done` of training is complete."""
     match schedule:
         case "cosine" | "linear":
             left = (1 - done) / (1 - h["warmup"])
             decayed = left if schedule == "linear" else (1 - np.cos(np.pi * left)) / 2
             return np.where(done < h["warmup"], done / np.maximum(h["warmup"], 1e-9), decayed)
-        case "restarts":  # cycles of a cosine, each twice as long as the one before
+        case "restarts":  # cosine cycles, each twice as long as the one before
             at, first = done * EPOCHS, h["first_cycle"]
             cycle = 2 ** np.floor(np.log2(at / first + 1))
             return np.asarray(1 + np.cos(np.pi * (at - first * (cycle - 1)) / (first * cycle))) / 2
-        case "steps":  # the second drop is halfway from the first to the end
+        case "steps":  # the second drop is halfway between the first and the end
             drops = (done >= h["first_drop"]).astype(int) + (done >= (1 + h["first_drop"]) / 2)
             return np.asarray(h["drop"] ** drops)
-        case "hold":  # and at last a fall to 0
+        case "hold":  # with a final decrease to 0
             return np.minimum(1, (1 - done) / h["fall"])
     return np.ones(len(h["learning_rate"]))
 
 
 class Networks:
-    """A perceptron for each configuration; weights lie in one array, their gradients in another."""
+    """A perceptron for each configuration. The weights are in one array, their gradients in another."""
 
     def __init__(
         self, count: int, sizes: list[int], rng: np.random.Generator, first: tuple[tuple[int, int], ...] = ()
     ) -> None:
-        """Draw the first weights of layers of such sizes; the shapes of what is before them come last."""
+        """Draw the initial weights of layers with these sizes; the shapes of preceding layers come last."""
         shapes = [shape for a, b in itertools.pairwise(sizes) for shape in ((a, b), (1, b))] + list(first)
         ends = np.cumsum([a * b for a, b in shapes])
         self.flat = np.zeros((count, ends[-1]), np.float32)
@@ -85,14 +85,14 @@ class Networks:
         self.layers, self.learns_features = len(sizes) - 1, bool(first)
 
     def features(self, x: Array) -> Array:
-        """Inputs of the first layer."""
+        """Return the inputs of the first layer."""
         return x
 
     def learn_features(self, x: Array, features: Array, delta: Array) -> None:
-        """Set the gradients of what makes the features, from that of the features."""
+        """Set the gradients of the layers that compute the features, from that of the features."""
 
     def forward(self, x: Array, keep: list[Array]) -> list[Array]:
-        """Inputs of each layer, and the last one's outputs; keep weighs the hidden units."""
+        """Return the inputs of each layer, and the last layer's outputs; `keep` are factors of the hidden units."""
         values = [self.features(x)]
         for i in range(self.layers):
             z = values[-1] @ self.weights[2 * i]
@@ -104,7 +104,7 @@ class Networks:
         return values
 
     def backward(self, x: Array, values: list[Array], keep: list[Array], delta: Array) -> None:
-        """Set the gradients, from that of the outputs."""
+        """Set the gradients from that of the outputs."""
         for i in reversed(range(self.layers)):
             np.matmul(values[i].swapaxes(1, 2), delta, out=self.slopes[2 * i])
             np.sum(delta, 1, keepdims=True, out=self.slopes[2 * i + 1])
@@ -119,12 +119,12 @@ class LanguageModels(Networks):
     """Perceptrons on embedded characters."""
 
     def __init__(self, count: int, sizes: list[int], rng: np.random.Generator) -> None:
-        """Draw the first weights."""
+        """Draw the initial weights."""
         super().__init__(count, [CONTEXT * EMBEDDING, *sizes], rng, ((TOKENS, EMBEDDING),))
         self.weights[-1][:] = rng.standard_normal(self.weights[-1].shape)
 
     def features(self, x: Array) -> Array:
-        """Characters, embedded."""
+        """Return the embedded characters."""
         return np.asarray(self.weights[-1][np.arange(len(x))[:, None, None], x].reshape(*x.shape[:2], -1))
 
     def learn_features(self, x: Array, features: Array, delta: Array) -> None:
@@ -134,16 +134,16 @@ class LanguageModels(Networks):
 
 
 class Convolutions(Networks):
-    """Perceptrons on what filters make of an image's windows."""
+    """Perceptrons on the outputs of filters over an image's windows."""
 
     def __init__(self, count: int, shape: tuple[int, ...], filters: int, sizes: list[int], rng: np.random.Generator):
-        """Draw the first weights, for images of so many windows of so many pixels."""
+        """Draw the initial weights for images with `shape`, which is the number of windows and their pixels."""
         windows, pixels = shape
         super().__init__(count, [windows * filters, *sizes], rng, ((pixels, filters), (1, filters)))
         self.weights[-2][:] = rng.standard_normal(self.weights[-2].shape) * math.sqrt(2 / pixels)
 
     def features(self, x: Array) -> Array:
-        """What the filters make of all windows."""
+        """Return the filters' outputs for all windows."""
         z = x.reshape(len(x), -1, x.shape[3]) @ self.weights[-2]
         z += self.weights[-1]
         return np.asarray(np.maximum(z, 0, out=z).reshape(*x.shape[:2], -1))
@@ -156,7 +156,7 @@ class Convolutions(Networks):
 
 
 def networks(how: How, d: Data, count: int, rng: np.random.Generator) -> Networks:
-    """Networks of the kind that the data asks for: on characters, on windows of images, or on numbers."""
+    """Return networks for the kind of data: characters, windows of images, or numbers."""
     sizes = [*how.hidden, d.outputs]
     if d.x.dtype.kind == "i":
         return LanguageModels(count, sizes, rng)
@@ -166,10 +166,10 @@ def networks(how: How, d: Data, count: int, rng: np.random.Generator) -> Network
 
 
 def gradient(outputs: Array, y: Array, smoothing: Array) -> Array:
-    """Gradient, by the outputs, of the mean loss: squared error of numbers, cross entropy of classes."""
+    """Return the gradient of the mean loss by the outputs: squared error of numbers, cross entropy of classes."""
     if y.ndim == outputs.ndim:
         return np.asarray(2 * (outputs - y) / np.float32(y.shape[1] * y.shape[2]))
-    # Probabilities this side of denormal numbers, which are slow.
+    # Avoids denormal probabilities, which are slow.
     p: Array = np.exp(np.maximum(outputs - outputs.max(2, keepdims=True), -60))
     p /= p.sum(2, keepdims=True)
     p -= smoothing / p.shape[2]
@@ -180,7 +180,7 @@ def gradient(outputs: Array, y: Array, smoothing: Array) -> Array:
 
 
 def measure(metric: str, outputs: Array, y: Array) -> Array:
-    """Validation metric of each configuration; NaN if its outputs are not finite."""
+    """Return the validation metric of each configuration; NaN if its outputs are not finite."""
     if y.ndim == outputs.ndim - 1:
         values = ((outputs - y) ** 2).mean((1, 2))
     elif metric == "accuracy":
@@ -192,7 +192,7 @@ def measure(metric: str, outputs: Array, y: Array) -> Array:
 
 
 def train(how: How, d: Data, h: Drawn, rng: np.random.Generator) -> Array:
-    """Validation metric after each epoch of configurations that have one size of batch."""
+    """Return the validation metric after each epoch for configurations with the same batch size."""
     count, batch = len(h["momentum"]), int(h["batch_size"][0])
     tokens = d.x.dtype.kind == "i"
     nets = networks(how, d, count, rng)
@@ -218,7 +218,7 @@ def train(how: How, d: Data, h: Drawn, rng: np.random.Generator) -> Array:
                 keep = [w * (rng.random((count, batch, w.shape[2]), np.float32) >= drop) / (1 - drop) for w in wide]
             values = nets.forward(x, keep)
             nets.backward(x, values, keep, gradient(values[-1], d.y[rows], smoothing))
-            # Averages of gradients that are exactly zero would sink into denormal numbers, which are slow.
+            # Averages of gradients that are exactly zero would become denormal numbers, which are slow.
             g = nets.slope + np.float32(1e-15)
             now = rate * scheduled(how.schedule, h, (epoch + step / steps) / EPOCHS)[:, None].astype(np.float32)
             if how.optimiser == "sgd":

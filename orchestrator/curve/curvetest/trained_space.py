@@ -1,4 +1,4 @@
-"""What a task of trained.py is, and how spaces of configurations are said."""
+"""Task, the description of a task of trained.py, and the distributions of its parameters."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ Draw = Callable[[np.random.Generator, int], Array]
 
 
 def log(low: float, high: float) -> Draw:
-    """Log-uniform."""
+    """Return a log-uniform distribution."""
     return lambda rng, n: low * (high / low) ** rng.random(n)
 
 
 def uniform(low: float, high: float) -> Draw:
-    """Uniform."""
+    """Return a uniform distribution."""
     return lambda rng, n: low + (high - low) * rng.random(n)
 
 
 def whole(low: int, high: int) -> Draw:
-    """Whole numbers, uniform."""
+    """Return a uniform distribution of whole numbers."""
     return lambda rng, n: rng.integers(low, high + 1, n).astype(float)
 
 
 def choice(*values: float) -> Draw:
-    """One of the values."""
+    """Return a uniform distribution of the values."""
     return lambda rng, n: rng.choice(np.array(values, float), n)
 
 
 @dataclass(frozen=True)
 class Task:
-    """What is trained, and the space that its configurations are drawn from; boosted trees if no network is said."""
+    """A task's data, network and space of configurations; boosted trees if `network` is None."""
 
     name: str
     data: Callable[[], Data]

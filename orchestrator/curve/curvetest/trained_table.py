@@ -1,4 +1,4 @@
-"""Tables of learning curves, written as read.go reads them: a JSON object a line."""
+"""Tables of learning curves in the format of read.go: one JSON object per line."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Table:
-    """Configurations that were drawn, and the metric of each after each epoch; what is not finite is null."""
+    """Configurations, and their metric after each epoch; values that are not finite are written as null."""
 
     mode: str
     parameters: list[str]
@@ -23,7 +23,7 @@ class Table:
 
 
 def write(out: str, tables: Mapping[str, Callable[[], Table]], only: Sequence[str]) -> None:
-    """Make the tables of tasks, or of those that are named alone, and write one line for each."""
+    """Make the tables of tasks, or only of the named ones, and write one line for each."""
     if unknown := set(only) - set(tables):
         sys.exit(f"no task is called {', '.join(sorted(unknown))}; there are {', '.join(tables)}")
     with gzip.open(out, "wt") as file, np.errstate(all="ignore"):

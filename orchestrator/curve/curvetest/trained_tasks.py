@@ -1,4 +1,4 @@
-"""The first 23 tasks that trained.py trains, and the spaces that their configurations are drawn from."""
+"""The first 23 tasks of trained.py, and the spaces of their configurations."""
 
 from __future__ import annotations
 
