@@ -84,7 +84,7 @@ def test_values_of_dimensions() -> None:
     assert space["share"].nearest(0.33) == 0.3 and space["share"].nearest(9) == 0.5
     assert type(space["width"].nearest(17.9)) is int
     assert space["optimizer.kind"].nearest(True) is True
-    with pytest.raises(ob.InvalidError, match=r"optimizer.kind: 1 is none of its values"):
+    with pytest.raises(ob.InvalidError, match=r"optimizer.kind: 1 is not one of its values"):
         space["optimizer.kind"].nearest(1)
 
 
@@ -112,7 +112,7 @@ def test_settings() -> None:
     settings = plugin.Settings({"a": 1, "b": "x", "c": 0.5, "d": True, "e": [1]}, "tuner.plugin.settings")
     assert settings.whole("a", least=1) == 1 and settings.text("b") == "x" and settings.number("c") == 0.5
     assert settings.flag("d") and settings.whole("z", 9) == 9
-    with pytest.raises(ob.InvalidError, match=r"settings\.e: is no setting of this plugin; it has a, b, c, d, z"):
+    with pytest.raises(ob.InvalidError, match=r"settings\.e: is not a setting of this plugin; it has a, b, c, d, z"):
         settings.check()
     assert settings.value("e") == [1]
     settings.check()
@@ -203,7 +203,7 @@ def test_better() -> None:
 
 
 def test_a_tuner_with_wrong_settings_says_so() -> None:
-    with pytest.raises(ob.InvalidError, match=r"settings\.eta: is no setting of this plugin; it has none"):
+    with pytest.raises(ob.InvalidError, match=r"settings\.eta: is not a setting of this plugin; it has none"):
         started(Halving(), sweep({"x": ob.uniform(0, 1)}, eta=3))
     with pytest.raises(ob.InvalidError, match="protocol 2 is unknown"):
         TunerSide(Halving()).configure(plugin_pb2.ConfigureRequest(protocol=2))
@@ -363,7 +363,7 @@ def test_an_agent_may_want_nothing() -> None:
     side = AgentSide(Watching())
     assert side.bid(bid_request(idle=True)).tables[0].refused == "no need"
     assert side.bid(bid_request(idle=3)).tables[0].refused == "agent.settings.idle: 3 is neither true nor false"
-    assert "agent.settings.other: is no setting" in side.bid(bid_request(other=1)).tables[0].refused
+    assert "agent.settings.other: is not a setting" in side.bid(bid_request(other=1)).tables[0].refused
 
 
 def test_the_frugal_agent() -> None:
@@ -471,7 +471,7 @@ def test_a_program_ends_when_asked(program: Path) -> None:
 @pytest.mark.parametrize(
     ("env", "problem"),
     [
-        ({}, "which the server starts; name it in tuner: {plugin: {command: [...]}} of a sweep"),
+        ({}, "which a server must start; configure it with tuner: {plugin: {command: [...]}} of a sweep"),
         ({"OUTBID_PLUGIN": "agent"}, "with a tuner, but was started as an agent"),
     ],
 )
@@ -511,5 +511,5 @@ def test_a_sweep_chooses_its_agent() -> None:
     assert chosen(agent="frugal", agent_settings={"minutes": 3}) == {"plugin": "frugal", "settings": {"minutes": 3.0}}
     assert chosen(agent="frugal")["plugin"] == "frugal"
     assert chosen() is None
-    with pytest.raises(ValueError, match="name it with agent="):
+    with pytest.raises(ValueError, match="agent_settings: also set agent"):
         chosen(agent_settings={"minutes": 3})

@@ -126,7 +126,7 @@ def test_plots_that_users_of_optuna_know(result: ob.Result, kind: str) -> None:
 
 
 def test_plots_say_what_they_cannot_draw(result: ob.Result) -> None:
-    with pytest.raises(ValueError, match=r"'depth' is no parameter that varies; there are junk, lr"):
+    with pytest.raises(ValueError, match=r"'depth' is not a parameter that varies; these do: junk, lr"):
         result.plot.contour("lr", "depth")
     with pytest.raises(ValueError, match="has one objective"):
         result.plot.front()

@@ -86,7 +86,7 @@ def test_a_sampler_is_a_plugin_with_a_rule() -> None:
     assert ob.TPE(max_steps=4).to_proto().plugin.rule.random.max_steps == 4
     assert ob.Hyperband(max_steps=9, sampler="cmaes").to_proto().plugin.settings["sampler"] == "cmaes"
     assert {t._name for t in (ob.TPE, ob.GP, ob.CMAES, ob.NSGA2)} == set(SAMPLERS)
-    with pytest.raises(ValueError, match="TPE takes max_steps and seed of the tuner"):
+    with pytest.raises(ValueError, match="TPE uses the tuner's max_steps and seed"):
         ob.ASHA(max_steps=9, sampler=ob.TPE(max_steps=3)).to_proto()
     with pytest.raises(TypeError, match=r"write ob.TPE\(\)"):
         ob.ASHA(max_steps=9, sampler=ob.TPE).to_proto()  # type: ignore[arg-type]
@@ -210,7 +210,7 @@ def test_a_study_warms_a_sweep() -> None:
     assert [dict(p) for p in warm.tuner.points] == [t.params for t in best if -5 <= t.params["x"] <= 5]
     assert len(warm.tuner.plugin.settings.fields["prior"].list_value.values) == 20
     warm.mode = "max"
-    with pytest.raises(ValueError, match="the study 'before' is about min, this sweep about max"):
+    with pytest.raises(ValueError, match="the study 'before' has mode min, this sweep max"):
         start_warm(warm, study, lambda sweep: pytest.fail(sweep))
     with pytest.raises(ValueError, match="has 2 objectives, not one"):
         start_warm(warm, optuna.create_study(directions=["minimize"] * 2), lambda sweep: pytest.fail(sweep))

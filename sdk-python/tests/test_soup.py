@@ -92,6 +92,6 @@ def test_soups_that_cannot_be() -> None:
         _soup.greedy("s-1", "min", [trial(0, 1.0), trial(1, None, 9)], 2, off)
     with pytest.raises(ValueError, match="k must be"):
         _soup.greedy("s-1", "min", [trial(0, 1.0, 9)], 0, off)
-    with pytest.raises(ValueError, match="alone is worth NaN"):
+    with pytest.raises(ValueError, match="evaluate returned NaN"):
         _soup.greedy("s-1", "min", [trial(0, 1.0, 9)], 1, lambda _: math.nan)
     assert issubclass(CheckpointError, Exception)

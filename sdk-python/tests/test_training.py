@@ -294,7 +294,7 @@ BAD_REPORTS: list[tuple[tuple[Any, ...], dict[str, Any], type[Exception], str]] 
         ({f"metric {n}": 1.0 for n in range(5000)},),
         {},
         ValueError,
-        "report: 5000 metrics and 0 notes have 118,890 bytes, and one report holds 61,340 bytes at most",
+        "report: 5000 metrics and 0 notes have 118,890 bytes, but a report is limited to 61,340 bytes",
     ),
 ]
 
@@ -317,7 +317,9 @@ def test_names_that_people_give(tmp_path: Path) -> None:
 
 def test_notes_that_are_too_large_say_so_where_they_are_made(tmp_path: Path) -> None:
     w = Worker(tmp_path)
-    with pytest.raises(ValueError, match="note: 'p' has 1,200,000 bytes as JSON, and one report holds 61,340 bytes"):
+    with pytest.raises(
+        ValueError, match="note: 'p' has 1,200,000 bytes as JSON, but a report is limited to 61,340 bytes"
+    ):
         w.trial.note(p="x" * 1_199_998)
     with pytest.raises(ValueError, match="note: 0 metrics and 3000 notes have"):
         w.trial.note({f"note {n}": "twenty characters or so" for n in range(3000)})
@@ -417,7 +419,7 @@ class Wordless(Exception):
     [
         (ValueError("v\ud800"), "ValueError: v\\ud800"),
         (SystemExit("v\ud800"), "SystemExit: v\\ud800"),
-        (Wordless(), "Wordless: (its text cannot be read: str() of it raises)"),
+        (Wordless(), "Wordless: (no text: str() of it raises)"),
     ],
 )
 def test_errors_whose_text_is_not_text(tmp_path: Path, error: BaseException, line: str) -> None:
@@ -511,7 +513,7 @@ def test_a_trial_ends_when_its_condition_is_met(tmp_path: Path, loop: bool) -> N
     assert [r.step for r in w.reports] == [1, 2, 3, 4]
     with pytest.raises(TypeError, match="stop must be a function"):
         ob.Sweep(train, {}, metric="loss", mode="min", stop={})
-    with pytest.raises(TypeError, match="stop is for a training function"):
+    with pytest.raises(TypeError, match="stop needs a training function"):
         ob.Sweep(program=["true"], space={}, metric="loss", mode="min", stop={"score": 4})
 
 

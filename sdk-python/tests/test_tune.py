@@ -90,7 +90,7 @@ def test_points_replace_the_first_samples() -> None:
     drawn = [c for _, c in BasicVariantGenerator([{"a": 2, "b": 2}, {"b": 2}], random_state=0).draw(space, 3)]
     assert [(c["a"], c["b"]) for c in drawn[:3]] == [(2, 2), (1, 2), (2, 2)]
     assert len(drawn) == 5
-    with pytest.raises(ValueError, match="has 'c', which the space has not"):
+    with pytest.raises(ValueError, match="the space has no 'c'"):
         list(preset(space, {"c": 1}, Rng(0)))
 
 
@@ -98,10 +98,10 @@ def test_points_replace_the_first_samples() -> None:
     ("make", "message"),
     [
         (lambda: tune.loguniform(-4, -1), "above 0"),
-        (lambda: tune.quniform(0, 1, 0.3), "no multiple"),
+        (lambda: tune.quniform(0, 1, 0.3), "not a multiple"),
         (lambda: tune.randn(0, 0), "sd must be above 0"),
         (lambda: tune.lograndint(0, 5), "above 0"),
-        (lambda: tune.sample_from(lambda a, b: 1), "must take nothing"),
+        (lambda: tune.sample_from(lambda a, b: 1), "must take no argument"),
         (lambda: tune.TuneConfig(mode="up"), "'min' or 'max'"),
         (lambda: tune.TuneConfig(num_samples=0), "at least 1"),
         (lambda: tune.CheckpointConfig(num_to_keep=0), "above 0"),
@@ -116,7 +116,7 @@ def test_points_replace_the_first_samples() -> None:
         (lambda: tune.Tuner(lambda config, data: None).fit(), "'data'.*with_parameters"),
         (lambda: tune.ResumeConfig(errored="again"), "again"),
         (lambda: tune.run(print, name="x", resume="NEVER"), "AUTO\\+ERRORED"),
-        (lambda: tune.ExperimentAnalysis(trials=[]).dataframe(mode="max"), "wants a metric"),
+        (lambda: tune.ExperimentAnalysis(trials=[]).dataframe(mode="max"), "needs a metric"),
     ],
 )
 def test_what_cannot_be_is_refused(make: Any, message: str) -> None:

@@ -186,7 +186,7 @@ def test_numbers_of_samples_are_whole() -> None:
 
 def test_a_checkpoint_that_is_not_there_is_said_by_its_name(tmp_path: Path) -> None:
     session = session_of(plan_of(tmp_path))
-    with pytest.raises(FileNotFoundError, match="the checkpoint's directory /no/such is not there"):
+    with pytest.raises(FileNotFoundError, match="the checkpoint's directory /no/such does not exist"):
         session.report({"acc": 1}, tune.Checkpoint("/no/such"))
     session.close()
 

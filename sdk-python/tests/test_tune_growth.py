@@ -84,10 +84,10 @@ def test_others_keep_what_they_start_with(scheduler: Any, resources: Any) -> Non
 @pytest.mark.parametrize(
     ("cluster", "resources", "message"),
     [
-        (Cluster(["cpu"] * 4), [{"GPU": 1}], r"keep what they start with, 1 of GPU each: .* offer \[0\] GPUs"),
-        (Cluster(["cpu"] * 4), [{"CPU": 4}], r"4 of CPU each: .* offer \[4\] CPU cores"),
-        (Cluster(), [{"CPU": 1}], "offer no CPU cores as devices, of which one trial could have 0"),
-        (Cluster(["cpu"] * 4, state=event_pb2.NODE_STATE_LOST), [{"CPU": 1}], "offer no CPU cores"),
+        (Cluster(["cpu"] * 4), [{"GPU": 1}], r"keep their initial resources, 1 GPU each: .* have \[0\] GPUs"),
+        (Cluster(["cpu"] * 4), [{"CPU": 4}], r"4 CPU each: .* have \[4\] CPU cores"),
+        (Cluster(), [{"CPU": 1}], "have no CPU cores as devices, and one trial could use at most 0"),
+        (Cluster(["cpu"] * 4, state=event_pb2.NODE_STATE_LOST), [{"CPU": 1}], "have no CPU cores"),
     ],
 )
 def test_a_cluster_without_more_is_said(cluster: Any, resources: Any, message: str) -> None:
@@ -116,14 +116,14 @@ def test_a_trial_is_told_what_it_has() -> None:
 @pytest.mark.parametrize(
     ("given", "resources", "message"),
     [
-        ({"increase_by": {"GPU": -1}}, [{"GPU": 1}], "increase_by: GPU must be a number from 0 on, got -1"),
+        ({"increase_by": {"GPU": -1}}, [{"GPU": 1}], "increase_by: GPU must be a number that is at least 0, got -1"),
         ({"increase_by": {"GPU": 0}}, [{"GPU": 1}], "increase_by must name something"),
         (
             {"reserve_resources": {"CPU": "2"}},
             [{"CPU": 1}],
-            "reserve_resources: CPU must be a number from 0 on, got '2'",
+            "reserve_resources: CPU must be a number that is at least 0, got '2'",
         ),
-        ({"increase_by": {"CPU": 1}}, [{"GPU": 1}], "more of GPU, which increase_by must name"),
+        ({"increase_by": {"CPU": 1}}, [{"GPU": 1}], "grow by GPU, which increase_by must contain"),
         ({}, [{"CPU": 1}, {"CPU": 1}], "with add_bundles=False a trial must have 1 bundle, got 2"),
     ],
 )
@@ -137,11 +137,14 @@ def test_what_is_not_done_is_warned_of() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert isinstance(ResourceChangingScheduler(ASHAScheduler()).growth(base), Growth)
-    with pytest.warns(UserWarning, match="of one's own is not called, and trials keep what they start with"):
+    with pytest.warns(
+        UserWarning,
+        match="a user-defined resources_allocation_function is not called, and trials keep their initial resources",
+    ):
         assert ResourceChangingScheduler(None, lambda *_: None).growth(base) is None
-    with pytest.warns(UserWarning, match="is None, so trials keep what they start with"):
+    with pytest.warns(UserWarning, match="is None, so trials do not grow"):
         assert ResourceChangingScheduler(None, None).growth(base) is None
-    with pytest.warns(UserWarning, match="to all running trials alike, .* not to the best first"):
+    with pytest.warns(UserWarning, match="to all running trials equally, .* not to the best first"):
         top = DistributeResourcesToTopJob(metric="loss", mode="min")
     assert isinstance(ResourceChangingScheduler(None, top).growth(base), Growth)
 
