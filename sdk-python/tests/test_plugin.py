@@ -1,4 +1,4 @@
-"""Plugins without a server: spaces, settings, the calls of both services, and the program as go-plugin meets it."""
+"""Plugins without a server: spaces, settings, the calls of both services, and the program's go-plugin protocol."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_settings() -> None:
 
 
 class Halving(plugin.Tuner):
-    """Two steps, then four for those that are at least as good as the best."""
+    """Train two steps, and four if the trial is at least as good as the best one."""
 
     def start(self) -> None:
         self.state = self.state or {"best": None, "failed": []}
@@ -191,7 +191,7 @@ def test_several_events_are_answered_one_by_one() -> None:
     response = together.handle(plugin_pb2.HandleRequest(events=events, each=True))
     one_by_one = [alone.handle(plugin_pb2.HandleRequest(events=[event])) for event in events if event is not gone]
     assert [*response.each[:3], response.each[4]] == one_by_one
-    assert not response.actions and not response.each[3].actions, "trial 1 was ended by the answer before"
+    assert not response.actions and not response.each[3].actions, "the previous answer ended trial 1"
     assert together.snapshot(plugin_pb2.SnapshotRequest()) == alone.snapshot(plugin_pb2.SnapshotRequest())
 
 
@@ -222,7 +222,7 @@ def sphere(config: dict[str, Any]) -> float:
 
 
 def best_of(sampler: str, seed: int, *, batch: int = 1, stop: int = 0) -> tuple[float, list[str]]:
-    """Run the tuner of the example on a sphere; with `stop`, once restored from a snapshot after so many trials."""
+    """Run the example's tuner on a sphere. With `stop`, restore it from a snapshot once, after that many trials."""
     spec = sweep({name: ob.uniform(-5, 5) for name in "abc"}, sampler=sampler, trials=60)
     spec.tuner.seed = seed
     module = example("optuna-tuner", "tuner.py")
@@ -427,7 +427,7 @@ def channel_to(process: subprocess.Popen[str]) -> grpc.Channel:
 
 
 def call(channel: grpc.Channel, method: str) -> bytes:
-    """Call a method of go-plugin's own services, whose messages are empty or of one field."""
+    """Call a method of go-plugin's own services, whose messages have at most one field."""
     raw = channel.unary_unary(method, lambda b: b, lambda b: b)
     answer: bytes = raw(b"", timeout=DEADLINE)
     return answer
@@ -453,7 +453,7 @@ def test_a_program_as_go_plugin_meets_it(program: Path) -> None:
                 stub.Handle(plugin_pb2.HandleRequest(events=[asked(7)]), timeout=DEADLINE)
             assert raised.value.code() == grpc.StatusCode.INTERNAL
             assert raised.value.details() == "KeyError: 'lr'"
-        # All that a killed server does: its descriptors are closed.
+        # A killed server only closes its file descriptors.
         os.close(theirs)
         assert process.wait(DEADLINE) == 0
         assert process.stderr

@@ -1,4 +1,4 @@
-"""Spaces, tuners and sweeps as the API's message, against a golden file; and what is refused."""
+"""Spaces, tuners and sweeps as messages of the API, compared to a golden file, and invalid ones."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import outbid as typed
 from outbid._space import fill_space
 from outbid.v1 import sweep_pb2 as pb
 
-ob: Any = typed  # bad arguments are what is tested here
+ob: Any = typed  # for tests of invalid arguments
 GOLDEN = Path(__file__).parent / "testdata" / "sweeps.json"
 
 
@@ -110,7 +110,7 @@ def sweeps() -> dict[str, typed.Sweep]:
 
 
 def test_golden() -> None:
-    """What is written in Python is what protojson says. Regenerate: delete the file and run the test."""
+    """The Python objects equal their protojson messages. To regenerate, delete the file and run the test."""
     got = {name: sweep.to_dict() for name, sweep in sweeps().items()}
     if not GOLDEN.exists():
         GOLDEN.parent.mkdir(exist_ok=True)
@@ -120,13 +120,13 @@ def test_golden() -> None:
 
 def test_golden_is_strict_protojson() -> None:
     for entry in json.loads(GOLDEN.read_text()).values():
-        json_format.ParseDict(entry, pb.SweepSpec())  # raises for a field that the schema does not know
+        json_format.ParseDict(entry, pb.SweepSpec())  # raises for a field that is not in the schema
 
 
 def test_bounds_as_documented() -> None:
     spec = everything()._spec.space
     assert spec["integer"].int.high == 9
-    assert spec["randint"].int.high == 9, "Ray's and numpy's upper end is left out"
+    assert spec["randint"].int.high == 9, "Ray and numpy exclude the upper bound"
     assert spec["lograndint"].int.high == 9
     assert spec["qrandint"].int.high == 10, "but Ray's qrandint includes it"
 

@@ -1,4 +1,4 @@
-"""Trials of Ray Tune scripts that may have more devices than they start with."""
+"""Trials of Ray Tune scripts that may grow to more devices than they start with."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from outbid.v1 import service_pb2 as pb
 
 
 class Cluster:
-    """A client of a cluster whose nodes offer devices of types."""
+    """A client of a cluster whose nodes have devices of these types."""
 
     local = False
 
@@ -48,7 +48,7 @@ def plan_of(resources: Any, scheduler: Any, cluster: Any) -> Plan:
 
 
 def asked(resources: Any, function: DistributeResources, cluster: Any) -> tuple[Any, tuple[str, ...], tuple[str, ...]]:
-    """Return the devices that trials ask for, and the types that they take and do not take."""
+    """Return the devices that trials request, and the device types that they accept and exclude."""
     needs = needed(plan_of(resources, ResourceChangingScheduler(None, function), cluster), cluster)
     return needs.devices, tuple(needs.types), tuple(needs.exclude_types)
 
@@ -61,7 +61,7 @@ def test_trials_ask_for_as_much_as_a_node_has() -> None:
     assert asked([{"CPU": 2}], DistributeResources(), mixed) == ((2, 16), ("cpu",), ())
     assert asked([{"GPU": 1}], DistributeResources(increase_by={"GPU": 2}, increase_by_times=2), mixed)[0] == (1, 5)
     assert asked(gpus, DistributeResources(reserve_resources={"GPU": 6}), mixed)[0] == (1, 6)
-    assert asked(gpus, DistributeResources(increase_by_times=2), mixed)[0] == (1, 8), "it goes with increase_by"
+    assert asked(gpus, DistributeResources(increase_by_times=2), mixed)[0] == (1, 8), "it applies only with increase_by"
     many = [{"CPU": 1}, {"GPU": 2}, {"GPU": 2}]
     assert asked(many, DistributeResources(add_bundles=True), mixed)[0] == (4, 8)
 

@@ -1,4 +1,4 @@
-"""What Ray Tune scripts ask for beside a run: names, settings that cannot be, reporters, Ray's tasks and actors."""
+"""Other parts of Ray Tune scripts: names, invalid settings, reporters, Ray's tasks and actors."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_what_a_task_raises_comes_with_its_result() -> None:
     with pytest.raises(ZeroDivisionError, match="division by zero") as caught:
         _tasks.get(failed)
     assert isinstance(caught.value, _tasks.RayTaskError) and isinstance(caught.value.cause, ZeroDivisionError)
-    # A task that was given it fails alike.
+    # A task that gets it as an argument fails in the same way.
     with pytest.raises(ZeroDivisionError):
         _tasks.get(_tasks.remote(lambda x: x).remote(failed))
     with pytest.raises(TypeError, match="remote"):

@@ -1,4 +1,4 @@
-"""Parameters within lists, tuples and dicts: every search algorithm draws them, or says in one line which it cannot."""
+"""Parameters in lists, tuples and dicts: a search algorithm draws them, or its error names the ones it cannot draw."""
 
 from __future__ import annotations
 
@@ -56,11 +56,11 @@ def configs(space: Any, search: Any) -> list[Any]:
 
 class _Unlearned:
     def keep(self, program: Any, *, last: bool) -> None:
-        """Keep nothing."""
+        """Do nothing."""
 
 
 def alike(space: Any, value: Any) -> bool:
-    """Report whether a value has the structure of a space, its constants, and numbers for its parameters."""
+    """Report whether a value has the structure and constants of a space, and numbers for its parameters."""
     if isinstance(space, dict):
         return isinstance(value, dict) and all(alike(inside, value.get(key)) for key, inside in space.items())
     if isinstance(space, (list, tuple)):

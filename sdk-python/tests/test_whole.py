@@ -14,7 +14,7 @@ from outbid._whole import unpack
 
 
 class Model:
-    """What a library without state_dict() trains."""
+    """A model of a library without state_dict()."""
 
     def __init__(self, value: int) -> None:
         self.value = value
