@@ -112,7 +112,9 @@ def test_an_experiment_goes_on(case: dict[str, Any], tmp_path: Path, capfd: pyte
     if fail_fast is True:
         assert tuner.fit().num_errors == 1
     else:
-        with pytest.raises(RuntimeError if fail_fast else KeyboardInterrupt, match="not yet" if fail_fast else "go on"):
+        with pytest.raises(
+            RuntimeError if fail_fast else KeyboardInterrupt, match="not yet" if fail_fast else "continue with"
+        ):
             tuner.fit()
     gate.touch()
     how = case.get("how", {"resume_errored": True} if fail_fast else {})

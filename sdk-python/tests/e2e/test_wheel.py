@@ -205,7 +205,7 @@ def test_without_go_the_source_says_what_is_missing(tmp_path: Path) -> None:
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=DEADLINE, check=False)
     assert done.returncode != 0
-    assert "takes Go 1.26 or later, and there is no `go` in PATH" in done.stderr
+    assert "needs Go 1.26 or later, but `go` was not found in PATH" in done.stderr
     assert "OUTBID_WHEEL_BINARY" in done.stderr
     run(*command, env={**env, "OUTBID_WHEEL_BINARY": "none"})
     (client,) = tmp_path.glob("*.whl")
