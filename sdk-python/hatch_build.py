@@ -1,7 +1,8 @@
-"""Puts the `outbid` binary into the wheel, and the Go code that it is built from into the source distribution.
+"""Adds the `outbid` binary to the wheel, and its Go source code to the source distribution.
 
-OUTBID_WHEEL_BINARY names a binary to take, for this machine or another; "none" leaves it out, for a client of servers
-that run elsewhere. Otherwise the binary is built with Go. The wheel's tag says what the binary needs.
+OUTBID_WHEEL_BINARY is the path of a binary to use, for this machine or another. "none" leaves the binary out, for
+clients of remote servers. Otherwise the binary is built with Go. The wheel's tag gives the platform that the binary
+needs.
 """
 
 from __future__ import annotations
@@ -19,20 +20,20 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 SOURCES = ("go.mod", "go.sum", "main.go", "VERSION", "LICENSE", "orchestrator", "worker", "proto")
 WITHOUT_GO = (
-    "outbid: this builds the `outbid` binary, which takes Go 1.26 or later, and there is no `go` in PATH.\n"
+    "outbid: building the `outbid` binary needs Go 1.26 or later, but `go` was not found in PATH.\n"
     "  Install Go from https://go.dev/dl, or\n"
-    "  install a wheel that has the binary: pip install --only-binary outbid outbid, or\n"
-    "  name a binary in OUTBID_WHEEL_BINARY, or set that to none for a client without one."
+    "  install a wheel that contains the binary: pip install --only-binary outbid outbid, or\n"
+    "  set OUTBID_WHEEL_BINARY to the path of a binary, or to none for a client without one."
 )
 
 
 class BinaryHook(BuildHookInterface):  # type: ignore[type-arg]
-    """The build hook of both targets."""
+    """The build hook for the wheel and the source distribution."""
 
     PLUGIN_NAME = "custom"
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Add to what is built; an editable install finds the binary that `make build` makes."""
+        """Add the files to the build. An editable install uses the binary from `make build` instead."""
         if self.target_name == "sdist":
             build_data["force_include"].update(self._sources())
         elif version != "editable" and (binary := self._binary()) is not None:
@@ -42,7 +43,7 @@ class BinaryHook(BuildHookInterface):  # type: ignore[type-arg]
             build_data["tag"] = f"py3-none-{platform_of(binary)}"
 
     def _top(self) -> Path | None:
-        """Return where the Go module is: in a source distribution, or around this directory in a checkout."""
+        """Return the directory of the Go module: in a source distribution, or above this one in a checkout."""
         here = Path(self.root)
         return next((place for place in (here / "go", here.parent) if (place / "main.go").exists()), None)
 
@@ -50,7 +51,7 @@ class BinaryHook(BuildHookInterface):  # type: ignore[type-arg]
         top = self._top()
         if top is None:
             self.app.abort(
-                "outbid: the Go code is not beside this directory: make the source distribution in a checkout"
+                "outbid: the Go code was not found: build the source distribution in a checkout of the repository"
             )
             return {}
         files = [
@@ -68,8 +69,8 @@ class BinaryHook(BuildHookInterface):  # type: ignore[type-arg]
             return None
         if named:
             if not Path(named).is_file():
-                self.app.abort(f"outbid: OUTBID_WHEEL_BINARY names {named!r}, which is no file")
-            # A copy: hatchling takes the name from the table, and modes from the file.
+                self.app.abort(f"outbid: OUTBID_WHEEL_BINARY is {named!r}, which is not a file")
+            # Copy it because hatchling takes the mode from the file, and initialize() changes it.
             binary = Path(self.directory) / ".binary" / "outbid"
             binary.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(named, binary)
@@ -79,7 +80,9 @@ class BinaryHook(BuildHookInterface):  # type: ignore[type-arg]
     def _build(self) -> Path:
         top, go = self._top(), shutil.which("go")
         if top is None:
-            self.app.abort("outbid: the Go code is not here; name a binary in OUTBID_WHEEL_BINARY, or set that to none")
+            self.app.abort(
+                "outbid: the Go code was not found; set OUTBID_WHEEL_BINARY to the path of a binary, or to none"
+            )
         if go is None:
             self.app.abort(WITHOUT_GO)
         env = {"CGO_CFLAGS": "-O2 -Wno-deprecated-declarations", **os.environ}
@@ -90,23 +93,23 @@ class BinaryHook(BuildHookInterface):  # type: ignore[type-arg]
         flags = ["-trimpath", "-buildvcs=false", "-ldflags", "-s -w"]
         done = subprocess.run([str(go), "build", *flags, "-o", str(binary), "."], cwd=top, env=env, check=False)
         if done.returncode != 0:
-            self.app.abort("outbid: the binary could not be built; what Go said stands above")
+            self.app.abort("outbid: the binary could not be built; see Go's output above")
         return binary
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
-        """Remove the binary from beside the wheel that holds it."""
+        """Remove the copy of the binary; the wheel contains it."""
         shutil.rmtree(Path(self.directory) / ".binary", ignore_errors=True)
 
 
 def platform_of(binary: Path) -> str:
-    """Return the platform tag of a binary: which machine, and which least libc or macOS, it says it needs."""
+    """Return the platform tag of a binary: the machine, and the oldest libc or macOS that it can run on."""
     with binary.open("rb") as file:
         magic = file.read(4)
     if magic == b"\x7fELF":
         return _linux(binary)
     if magic == b"\xcf\xfa\xed\xfe":
         return _macos(binary)
-    raise ValueError(f"{binary} is a program neither for Linux nor for macOS")
+    raise ValueError(f"{binary} is not a program for Linux or macOS")
 
 
 GLIBC = {"libc.so.6", "libdl.so.2", "libm.so.6", "libpthread.so.0", "libresolv.so.2", "librt.so.1"}
@@ -118,7 +121,7 @@ def _linux(binary: Path) -> str:
     from elftools.elf.elffile import ELFFile
     from elftools.elf.gnuversions import GNUVerNeedSection
 
-    least = (2, 17)  # the oldest that has a tag and that Go runs on
+    least = (2, 17)  # the oldest version that has a tag and that Go supports
     with binary.open("rb") as file:
         elf = ELFFile(file)
         machine = {"EM_X86_64": "x86_64", "EM_AARCH64": "aarch64"}[elf["e_machine"]]
@@ -131,10 +134,10 @@ def _linux(binary: Path) -> str:
                     for symbol in symbols:
                         library, _, version = symbol.name.partition("_")
                         if library != "GLIBC" or version == "PRIVATE":
-                            raise ValueError(f"{binary} needs {symbol.name}, which no tag promises")
+                            raise ValueError(f"{binary} needs {symbol.name}, which no platform tag guarantees")
                         least = max(least, tuple(map(int, version.split(".")))[:2])
     if odd := needed - GLIBC - LOADERS:
-        raise ValueError(f"{binary} needs {', '.join(sorted(odd))}, which not every machine has")
+        raise ValueError(f"{binary} needs {', '.join(sorted(odd))}, which are missing on some machines")
     if not needed:
         return f"manylinux_2_17_{machine}.manylinux2014_{machine}.musllinux_1_1_{machine}"
     alias = f".manylinux2014_{machine}" if least == (2, 17) else ""
@@ -152,4 +155,4 @@ def _macos(binary: Path) -> str:
                 least = struct.unpack(f"{little}2I", content[:8])[1]
                 machine = {0x01000007: "x86_64", 0x0100000C: "arm64"}[cpu]
                 return f"macosx_{least >> 16}_{0 if least >> 16 > 10 else least >> 8 & 0xFF}_{machine}"
-    raise ValueError(f"{binary} does not say which macOS it needs")
+    raise ValueError(f"{binary} does not contain the macOS version that it needs")

@@ -2,9 +2,10 @@
 
     hadar_mixes.py RUNS.jsonl
 
-RUNS.jsonl is what `outbid study docs/comparison/hadar.yaml --results RUNS.jsonl` wrote. Means over the five seeds with
-95 % intervals (Student's t): HadarE and Hadar over Gavel at the same slot, the mean over the mixes seed by seed; totals
-and utilisation of HadarE by slot; and its total over Hadar's with slots of 90 s, of the same jobs.
+RUNS.jsonl is the output of `outbid study docs/comparison/hadar.yaml --results RUNS.jsonl`. The tables have means over
+the five seeds with 95 % intervals (Student's t). They compare HadarE and Hadar with Gavel for the same slot, by the
+mean over the mixes for each seed. They also show totals and utilisation of HadarE by slot, and its total relative to
+Hadar's with slots of 90 s, for the same jobs.
 """
 
 import json
@@ -39,25 +40,25 @@ def interval(values):
 
 
 def parts(values):
-    """Return a ratio or a share, with its interval, as the tables have it."""
+    """Return a ratio or a share with its interval, in the format of the tables."""
     return "{:.2f} ± {:.2f}".format(*interval(values))
 
 
 def seconds(values):
-    """Return a total, with its interval, as the tables have it."""
+    """Return a total with its interval, in the format of the tables."""
     return " ± ".join(f"{v:.0f}" if v >= 100 else f"{v:.1f}" for v in interval(values))
 
 
 def main(path):
-    """Print the three tables' rows."""
+    """Print the rows of the three tables."""
     runs = read(path)
 
     def of(policy, mix, cluster, slot, figure, seed):
-        anew = f" interval={slot}" if policy in (MAX_MIN, MAKESPAN) else ""  # Gavel allocates anew in each slot
+        anew = f" interval={slot}" if policy in (MAX_MIN, MAKESPAN) else ""  # Gavel allocates again in each slot
         return runs[mix, cluster, f"{policy} round={slot}{anew}", seed][figure]
 
     def over(rival, policy, figure, cluster, slot):
-        """Return by how much better the policy's figure is, the mean over the mixes for each seed."""
+        """Return how many times better the policy's figure is: the mean over the mixes for each seed."""
         ratios = []
         for seed in SEEDS:
             pairs = [[of(p, m, cluster, slot, figure, seed) for p in (rival, policy)] for m in MIXES]

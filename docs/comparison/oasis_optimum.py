@@ -1,9 +1,9 @@
-"""Figure 5 of OASiS: the offline optimum over OASiS. See docs/comparison-oasis.md.
+"""Figure 5 of OASiS: the ratio of the offline optimum to OASiS. See docs/comparison-oasis.md.
 
-python docs/comparison/oasis_optimum.py --outbid bin/outbid --results oasis-optimum.jsonl
+    python docs/comparison/oasis_optimum.py --outbid bin/outbid --results oasis-optimum.jsonl
 
-Each instance is made and run by `outbid sim`; the optimum is a mixed-integer program that HiGHS solves (scipy). Runs
-that the results file has are not made again. --check holds the program against a search through all schedules.
+`outbid sim` makes and runs each instance. The optimum is a mixed-integer program that HiGHS solves (scipy). Runs that
+are already in the results file are not repeated. --check compares the program with a search through all schedules.
 """
 
 import argparse
@@ -31,24 +31,24 @@ T95 = 2.262  # Student's t, two-sided, 9 degrees of freedom
 
 @dataclass(frozen=True)
 class Job:
-    """A job: it takes so many slots of a worker, and has at most so many workers, each of some devices."""
+    """A job that needs `work` slots of a worker and has at most `most` workers, each with `devices` devices."""
 
     name: str
     arrives: int
     work: float
     most: int
     devices: int
-    worth: tuple[float, ...]  # of an end in each slot from the arrival on
+    worth: tuple[float, ...]  # the worth of ending in each slot from the arrival on
 
 
 def worth(utility: dict[str, float], seconds: float) -> float:
-    """What an end so many seconds after the arrival is worth."""
+    """Return the worth of ending `seconds` after the arrival."""
     x = utility["Decay"] * (seconds - utility["Target"])
     return float(utility["Priority"] / (1 + math.exp(min(700.0, x))))
 
 
 def jobs_of(trace: Path) -> list[Job]:
-    """The jobs of a trace of `--made oasis`."""
+    """Return the jobs of a trace of `--made oasis`."""
     out = []
     for line in trace.read_text().splitlines():
         j = json.loads(line)
@@ -60,7 +60,7 @@ def jobs_of(trace: Path) -> list[Job]:
 
 
 def optimum(jobs: list[Job], devices: int, horizon: int) -> float:
-    """The most that all jobs together can be worth: x is where it ends, y its workers."""
+    """Return the maximum total worth of all jobs; x is the slot in which a job ends, y its workers."""
     cells = [(i, t) for i, j in enumerate(jobs) for t in range(j.arrives, horizon)]
     at = {cell: n for n, cell in enumerate(cells)}
     n = len(cells)
@@ -70,7 +70,7 @@ def optimum(jobs: list[Job], devices: int, horizon: int) -> float:
         mine = [at[i, t] for t in range(j.arrives, horizon)]
         for t, x in enumerate(mine):
             gain[x] = -j.worth[t]
-            # it has workers only up to the slot in which it ends
+            # a job has workers only up to the slot in which it ends
             rows.append(({n + x: 1.0} | {later: -float(j.most) for later in mine[t:]}, 0.0))
         rows.append((dict.fromkeys(mine, 1.0), 1.0))
         rows.append(({n + x: -1.0 for x in mine} | dict.fromkeys(mine, j.work), 1e-6))
@@ -94,7 +94,7 @@ def optimum(jobs: list[Job], devices: int, horizon: int) -> float:
 
 
 def search(jobs: list[Job], devices: int, horizon: int) -> float:
-    """The same by going through every schedule."""
+    """Return the same maximum by trying every schedule."""
 
     @functools.cache
     def best(slot: int, left: tuple[int, ...]) -> float:
@@ -114,7 +114,7 @@ def search(jobs: list[Job], devices: int, horizon: int) -> float:
 
 
 def check(instances: int) -> None:
-    """Compares the two on small drawn instances."""
+    """Compare the two on small random instances."""
     draw = random.Random(1)
     for n in range(instances):
         horizon, devices = draw.randint(2, 4), draw.randint(1, 4)
@@ -130,7 +130,7 @@ def check(instances: int) -> None:
 
 
 def run(outbid: str, devices: int, priority: int, seed: int) -> dict[str, float]:
-    """One instance: what OASiS and the optimum are worth."""
+    """Return the worth of OASiS and of the optimum in one instance."""
     with tempfile.TemporaryDirectory() as folder:
         trace, apps = Path(folder, "trace.jsonl"), Path(folder, "apps.jsonl")
         made = ["jobs=10", f"slots={ARRIVALS}", "times=0.01", f"priority={priority}"]
@@ -151,12 +151,12 @@ def run(outbid: str, devices: int, priority: int, seed: int) -> dict[str, float]
                 ended += 1
     best = optimum(list(jobs.values()), devices, HORIZON)
     if got > best * (1 + 1e-4):
-        sys.exit(f"seed {seed}: OASiS is worth {got}, the optimum {best}: the two are not held to the same rules")
+        sys.exit(f"seed {seed}: OASiS is worth {got}, the optimum {best}: the two do not follow the same rules")
     return {"jobs": len(jobs), "ended": ended, "failed": result["failed"], "oasis": got, "optimum": best}
 
 
 def main() -> None:
-    """Runs what is missing, then prints the table."""
+    """Run missing instances, then print the table."""
     args = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     args.add_argument("--outbid", default="outbid", help="the binary")
     args.add_argument("--results", type=Path, help="file of results, a line each instance")

@@ -1,8 +1,9 @@
-"""The tables of comparison-outbid.md from the lines of its runs: python docs/comparison/outbid_table.py FILES
+"""Print the tables of comparison-outbid.md: python docs/comparison/outbid_table.py FILES
 
-For a headline workload and figure of a paper: its own policy, the best of all others, and `outbid` over each, seed by
-seed (HadarE: the geometric mean over its mixes), with half a 95 % interval of Student's t. Then what each part of
-`outbid` does: the figures with an option that leaves it out, over those without.
+FILES contain the lines of the runs. For a headline workload and figure of a paper, a table has its own policy, the best
+of all others, and the ratio of `outbid` to each by seed (HadarE: the geometric mean over its mixes), with half of a 95
+% interval of Student's t. Another table shows the effect of each part of `outbid`: the ratio of the figures with an
+option that disables the part to those without the option.
 """
 
 import json
@@ -11,9 +12,9 @@ import statistics
 import sys
 from pathlib import Path
 
-# Two-sided 95 % of Student's t by degrees of freedom.
+# Two-sided 95 % quantiles of Student's t by degrees of freedom.
 T = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262}
-# Paper, figure in words and in the lines, the unit, and whether less is better.
+# Paper, figure in words and in the lines, unit, and whether lower is better.
 ROWS = [
     ("Themis", "max rho", "rho_max", 1, True),
     ("Themis", "Jain's index of rho", "jain_rho", 1, False),
@@ -33,7 +34,7 @@ ROWS = [
     ("OASiS", "total utility", "utility_total", 1, False),
     ("OGASched", "total utility", "utility_total", 1, False),
 ]
-# A paper's own policy; of several rows of it the best counts.
+# A paper's own policy. If it has several rows, the best counts.
 OWN = {
     "Themis": "themis",
     "Hadar": "hadar",
@@ -46,18 +47,18 @@ OWN = {
 
 
 def interval(values: list[float]) -> str:
-    """Mean and half a 95 % interval."""
+    """Return the mean and half of its 95 % interval."""
     half = T[len(values) - 1] * statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else 0.0
     return f"{statistics.fmean(values):.3g} ± {half:.2g}"
 
 
 def policy(row: str) -> str:
-    """The policy of a row: its first word."""
+    """Return the policy of a row, which is its first word."""
     return row.split()[0].rstrip(",")
 
 
 def figures(lines: list[dict], paper: str, figure: str) -> dict[str, dict[int, float]]:
-    """A figure by row and seed; of several tables the geometric mean."""
+    """Return a figure by row and seed; for several tables, the geometric mean."""
     of: dict[str, dict[int, list[float]]] = {}
     for line in lines:
         if line["table"].startswith(paper + ","):
@@ -69,7 +70,7 @@ def figures(lines: list[dict], paper: str, figure: str) -> dict[str, dict[int, f
 
 
 def verdict(ours: dict[int, float], theirs: dict[int, float], less: bool) -> str:
-    """Ours over theirs, and whether that is within 2 % or ahead."""
+    """Return the ratio of ours to theirs, and whether it is ahead, within 2 % or behind."""
     if not all(theirs.values()):
         over = [a - b for a, b in zip(ours.values(), theirs.values(), strict=True)]
         return f"{interval(over)} more" if less else f"{interval(over)} less"
@@ -88,7 +89,7 @@ def main() -> None:
         of = figures(lines, paper, figure)
         if "outbid" not in of or OWN[paper] not in map(policy, of):
             continue
-        seeds = sorted(of["outbid"])  # what was run of others alone is left out
+        seeds = sorted(of["outbid"])  # seeds that only other policies were run with are left out
         of = {row: {s: by[s] for s in seeds} for row, by in of.items() if by.keys() >= set(seeds)}
         means = {row: statistics.fmean(by.values()) for row, by in of.items()}
         rows: dict[bool, list[str]] = {True: [], False: []}
@@ -105,7 +106,7 @@ def main() -> None:
 
 
 def parts(lines: list[dict]) -> None:
-    """Print what each option changes, over `outbid` without it."""
+    """Print the effect of each option, relative to `outbid` without it."""
     print("\n| workload | `outbid` with | over `outbid` |\n|---|---|---|")
     for paper in OWN:
         said: dict[str, list[str]] = {}

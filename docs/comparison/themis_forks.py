@@ -1,4 +1,4 @@
-"""Runs the comparison of docs/comparison-themis-forks.md.
+"""Run the comparison of docs/comparison-themis-forks.md.
 
 Usage: python docs/comparison/themis_forks.py bin/outbid > themis-forks.jsonl
 """
@@ -16,11 +16,11 @@ from pathlib import Path
 CLUSTER = "v100:1/1,k80:2/1,t4:2/1"
 SEEDS = range(200, 220)
 FIGURES = ("makespan_s", "jct_mean_s", "rho_mean", "rho_max", "utilization", "preemptions")
-T95 = 2.093  # of 19 degrees of freedom
+T95 = 2.093  # for 19 degrees of freedom
 
 
 def trace(seed: int, forks: str, path: Path) -> None:
-    """Two sweeps: successive halving of nine trials, and four trials from half an hour on."""
+    """Write a trace of two sweeps: successive halving of nine trials, and four trials from half an hour on."""
     draw = random.Random(seed)
     lines: list[dict[str, object]] = [{"kind": "trace", "version": 1, "name": f"two sweeps, seed {seed}"}]
     lines.append(

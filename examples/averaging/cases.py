@@ -1,7 +1,7 @@
-"""When averaging helps, and when it hurts: the cases of docs/averaging.md, measured on real images of digits.
+"""When averaging helps and when it hurts: the cases of docs/averaging.md, measured on real images of digits.
 
-Each case trains copies of one network apart and averages what they saved with `outbid average`. It prints the errors on
-images that no copy trained on, in percent, as mean and standard deviation over seeds.
+Each case trains copies of one network separately and averages their weights with `outbid average`. It prints the errors
+on images that no copy trained on, in percent, as mean and standard deviation over seeds.
 
     python examples/averaging/cases.py --seeds 5            # needs numpy and scikit-learn; torch for three of the cases
 """
@@ -27,7 +27,7 @@ OUTBID = os.environ.get("OUTBID_BIN") or shutil.which("outbid") or "bin/outbid"
 
 
 def data(seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return images and digits to train on, and those that are held out: 400 of 1797, drawn by the seed."""
+    """Return images and digits for training, and held-out ones: 400 of 1797, drawn by the seed."""
     x, y = load_digits(return_X_y=True)
     order = np.random.default_rng(1000 + seed).permutation(len(x))
     x, y = x[order] / 16, y[order]
@@ -35,7 +35,7 @@ def data(seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
 
 
 def average(files: list[Weights], weights: list[int], folder: Path) -> Weights:
-    """Average files with the code that a worker averages with."""
+    """Average files with the code that workers use."""
     names = []
     for i, (tensors, weight) in enumerate(zip(files, weights, strict=True)):
         path = folder / f"{i}.safetensors"
@@ -47,13 +47,13 @@ def average(files: list[Weights], weights: list[int], folder: Path) -> Weights:
 
 
 class Network:
-    """A network of one hidden layer, or of none: a logistic regression."""
+    """A network with one hidden layer, or a logistic regression without one."""
 
     def __init__(self, hidden: int, embed: bool = False) -> None:
         self.hidden, self.embed = hidden, embed
 
     def first(self, draw: np.random.Generator) -> Weights:
-        """Return weights to begin with."""
+        """Return initial weights."""
         wide = 64 * 17 if self.embed else 64
         if not self.hidden:
             return {"out.weight": np.zeros((wide, 10)), "out.bias": np.zeros(10)}
@@ -65,7 +65,7 @@ class Network:
         }
 
     def inputs(self, x: np.ndarray) -> np.ndarray:
-        """Return the network's inputs; an embedding has a row for each pixel and brightness, and adds up 64 of them."""
+        """Return the network's inputs. An embedding has a row for each pixel and brightness, and adds up 64 of them."""
         if not self.embed:
             return x
         rows = np.round(x * 16).astype(int) + 17 * np.arange(64)
@@ -79,11 +79,11 @@ class Network:
         return h, h @ w["out.weight"] + w["out.bias"]
 
     def errors(self, w: Weights, x: np.ndarray, y: np.ndarray) -> float:
-        """Return the percentage of images that are read wrong."""
+        """Return the percentage of misclassified images."""
         return 100 * float(np.mean(np.argmax(self.scores(w, self.inputs(x))[1], axis=1) != y))
 
     def train(self, w: Weights, x: np.ndarray, y: np.ndarray, steps: int, rate: float, seed: int) -> Weights:
-        """Return the weights after so many steps of stochastic gradient descent."""
+        """Return the weights after `steps` steps of stochastic gradient descent."""
         w, draw, x = {k: v.copy() for k, v in w.items()}, np.random.default_rng(seed), self.inputs(x)
         for _ in range(steps):
             rows = draw.choice(len(x), 32)
@@ -145,7 +145,7 @@ def forks(
 
 
 def torch_case(seed: int, folder: Path, how: str) -> dict[str, float]:
-    """Train a torch network with batch normalisation by Adam; the moments are saved, averaged and gone on from."""
+    """Train a torch network with batch normalisation by Adam. The moments are saved, averaged and used to continue."""
     import torch
 
     torch.set_num_threads(1)
@@ -219,12 +219,12 @@ def torch_case(seed: int, folder: Path, how: str) -> dict[str, float]:
     net, adam = load(folder / "start")
     train(net, adam, sum(SHARES), 100 + seed)
     found["alone"] = wrong(net)
-    if how == "adam":  # 30 steps more from the average: with its averaged moments, and with none
+    if how == "adam":  # 30 more steps from the average, with its averaged moments and without moments
         for name, moments in (("steps", True), ("uniform", False)):
             net, adam = load(folder / "steps", moments)
             train(net, adam, 30, 900 + seed)
             found[name] = wrong(net)
-    if how == "statistics":  # measured anew on the training data, in place of the averaged ones
+    if how == "statistics":  # computed again on the training data, instead of the averaged ones
         net, _ = load(folder / "steps")
         net.train()
         net[1].reset_running_stats()
@@ -236,12 +236,12 @@ def torch_case(seed: int, folder: Path, how: str) -> dict[str, float]:
     return found
 
 
-# Of 0.3, 0.6, 0.8, 1, 1.2 and 1.5 the highest rate at which one process still learned, with seed 99 and 4,000 steps.
+# The highest of 0.3, 0.6, 0.8, 1, 1.2 and 1.5 that let one process learn, with seed 99 and 4,000 steps.
 HIGH = 1.2
 
 
 def drift(seed: int, shares: tuple[int, ...], folder: Path, before: int = 300) -> dict[str, float]:
-    """Compare copies at the highest rate at which one process learns; the steps together before it are at 0.3."""
+    """Compare copies at the highest rate that lets one process learn; the common steps before use 0.3."""
     return forks(NETWORK, seed, before, shares, HIGH, folder, rate_before=0.3)
 
 

@@ -1,7 +1,7 @@
-"""Three sweeps of unlike size bid for four devices of unlike speed, and each is run alone beside it.
+"""Three sweeps of different sizes bid for four devices of different speeds; then each is run alone.
 
-Run it at the top of the repository after `make build`, with the Python that `make demo` made:
-.cache/venv/bin/python examples/contest/contest.py
+Run it at the top of the repository after `make build`, with the Python that `make demo` made: .cache/venv/bin/python
+examples/contest/contest.py
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def train(trial):
 
 
 def sweep(name: str, trials: int, first: int, steps: int, repeats: int, images: int) -> ob.Sweep:
-    """Return a sweep by successive halving: what it promotes depends on nothing but its seed."""
+    """Return a sweep by successive halving, whose promotions depend on nothing except its seed."""
     return ob.Sweep(
         train,
         name=name,
@@ -82,7 +82,7 @@ def cluster(data: Path, lease: str) -> Iterator[ob.Client]:
                 sys.exit(f"`outbid up` ended at once:\n{log.read_text()}")
             time.sleep(0.02)
         with ob.connect(data=data) as client:
-            # Each worker starts Python once and keeps it: not at the expense of the sweep that comes first.
+            # Each worker starts Python once and keeps it; the first sweep should not pay for that.
             sweep("warm-up", 2 * len(DEVICES), 1, 1, 1, 100).submit(client).wait()
             yield client
     finally:
@@ -91,12 +91,12 @@ def cluster(data: Path, lease: str) -> Iterator[ob.Client]:
 
 
 def outcome(handle: ob.SweepHandle) -> list[tuple[int, int, float | None]]:
-    """Return what became of each trial: its number, how far it was trained, and its best accuracy."""
+    """Return the outcome of each trial: its number, its steps, and its best accuracy."""
     return [(trial.number, trial.step, trial.metric) for trial in handle.trials()]
 
 
 def rounds(client: ob.Client) -> dict[str, int]:
-    """Count what the arbiter granted, renewed and took."""
+    """Count the leases that the policy granted, renewed and revoked."""
     binary = os.environ.get("OUTBID_BIN") or shutil.which("outbid") or "bin/outbid"
     listing = subprocess.run(
         [binary, "--server", client.url, "auction", "--list", "--limit", "1000", "-o", "json"],

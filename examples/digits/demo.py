@@ -1,4 +1,4 @@
-"""Tunes the network of network.py on scikit-learn's digits with Hyperband, on two workers of unlike speed.
+"""Tunes the network of network.py on scikit-learn's digits with Hyperband, on two workers of different speeds.
 
 `make demo` at the top of the repository sets everything up and runs this.
 """
@@ -35,7 +35,7 @@ SPACE = {
 
 
 def train(trial):
-    """Train one configuration: this is what the workers run, once for each trial."""
+    """Train one configuration; the workers run this once for each trial."""
     (x, y), (x_val, y_val), _ = network.load_images()
     net = network.Network(trial.config, trial.seed)
     if checkpoint := trial.checkpoint():
@@ -48,14 +48,14 @@ def train(trial):
 
 @contextlib.contextmanager
 def cluster(data: Path, binary: str):
-    """Run a server with two workers on this machine; one's device has half the speed of the other's."""
+    """Run a server with two workers on this machine; one has a device of half the speed."""
     data.mkdir(parents=True, exist_ok=True)
     ready, log = data / "server.json", data / "server.log"
     ready.unlink(missing_ok=True)
     command = [binary, "up", "--data", str(data), "--api", "127.0.0.1:0", "--ready-file", str(ready)]
     command += ["--workers", "2", "--devices", "cpu:1", "--devices", "slow:1@0.5"]
     with log.open("wb") as out:
-        # In a session of its own, so that Ctrl-C ends the sweep here before it ends the server.
+        # In a new session, so that Ctrl-C ends the sweep here before it ends the server.
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True)
     try:
         while not ready.exists():

@@ -1,4 +1,4 @@
-"""A small neural network in numpy, and the images it learns: nothing in here knows of Outbid."""
+"""A small neural network in numpy, and the images that it learns. This module does not use Outbid."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sklearn.model_selection import train_test_split
 
 EPOCHS_PER_STEP = 8
 
-# What one might write down without tuning: plain gradient descent on one small layer.
+# A typical choice without tuning: plain gradient descent on one small layer.
 DEFAULT = {
     "layers": 1,
     "units": 32,
@@ -24,7 +24,7 @@ DEFAULT = {
 
 
 def load_images():
-    """1077 images to train on, 360 to choose by, 360 to test with at the very end."""
+    """Return 1077 images for training, 360 for validation, and 360 for the final test."""
     x, y = load_digits(return_X_y=True)
     x = (x / 16.0).astype(np.float32)
     x, x_test, y, y_test = train_test_split(x, y, test_size=360, stratify=y, random_state=0)
@@ -35,7 +35,7 @@ def load_images():
 class Network:
     """A multi-layer perceptron with dropout, trained by gradient descent with momentum.
 
-    Its weights and their momentum are one dict of arrays, `state`: a checkpoint is nothing more.
+    Its weights and their momentum are one dict of arrays, `state`, which is also its checkpoint.
     """
 
     def __init__(self, config, seed=0):
@@ -51,7 +51,7 @@ class Network:
             self.state[f"momentum.{key}"] = np.zeros_like(self.state[key])
 
     def forward(self, x, rng=None):
-        """Logits, and the input of every layer. Dropout is on if there is an rng."""
+        """Return the logits, and the input of every layer. Dropout is used if there is an rng."""
         inputs = [x]
         keep = np.float32(1.0 - self.config["dropout"])
         for i in range(self.depth):
@@ -62,7 +62,7 @@ class Network:
         return x @ self.state[f"weight.{self.depth}"] + self.state[f"bias.{self.depth}"], inputs
 
     def train_batch(self, x, y, rng):
-        """One step of gradient descent on the cross entropy of a mini-batch; returns the loss."""
+        """Do one step of gradient descent on the cross entropy of a mini-batch; returns the loss."""
         logits, inputs = self.forward(x, rng)
         logits -= logits.max(axis=1, keepdims=True)
         p = np.exp(logits)
@@ -89,10 +89,10 @@ class Network:
         self.state[key] += momentum
 
     def train_step(self, x, y, step):
-        """A few epochs over the images; returns the mean loss.
+        """Train a few epochs over the images; returns the mean loss.
 
-        Their order depends on the seed and the step alone, so a trial that was paused after a step goes on exactly as
-        if it had not been.
+        Their order depends only on the seed and the step, so a trial that was paused after a step continues exactly as
+        if it had not been paused.
         """
         rng = np.random.default_rng([self.seed, step])
         losses = []
@@ -109,7 +109,7 @@ class Network:
 
 
 def shifted(x, rng, share):
-    """The images, a share of them moved by up to one pixel in each direction."""
+    """Return the images with a share of them shifted by up to one pixel in each direction."""
     n = len(x)
     padded = np.pad(x.reshape(n, 8, 8), ((0, 0), (1, 1), (1, 1)))
     rows, columns = rng.integers(0, 3, (2, n))

@@ -1,7 +1,7 @@
-"""One trial that three unlike workers train at once, and the same trial on one of them.
+"""Three different workers train one trial at the same time; then one of them trains the same trial alone.
 
-Run it at the top of the repository after `make build`, with the Python that `make demo` made:
-.cache/venv/bin/python examples/forked/forked.py
+Run it at the top of the repository after `make build`, with the Python that `make demo` made: .cache/venv/bin/python
+examples/forked/forked.py
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ DEVICES = ["fast:1", "middle:1@0.5", "slow:1@0.25"]
 
 
 def train(trial):
-    """Train a classifier of digits: nothing in here knows that it may be one of several forks."""
+    """Train a classifier of digits. The function need not consider that it may be one of several forks."""
     net = models.make("images", Path(trial.config["data"]), trial.fork.trial_seed)
     if checkpoint := trial.checkpoint():
         net.state = {key: models.np.array(value) for key, value in checkpoint.items()}
-    draw = models.np.random.default_rng(trial.fork.seed)  # each fork draws other samples
+    draw = models.np.random.default_rng(trial.fork.seed)  # each fork draws different samples
     for _ in trial.steps():
         models.train_step(net, draw, models.np.arange(net.samples))
         trial.save(net.state)
@@ -72,7 +72,7 @@ def cluster(data: Path, slot: str) -> Iterator[ob.Client]:
 
 
 def submit(client: ob.Client, name: str, data: Path, steps: int, forks: str | None) -> ob.SweepHandle:
-    """Submit a sweep of one trial, which may be forked or not."""
+    """Submit a sweep of one trial, with or without forks."""
     return ob.Sweep(
         train,
         name=name,
@@ -87,7 +87,7 @@ def submit(client: ob.Client, name: str, data: Path, steps: int, forks: str | No
 
 
 def seconds(handle: ob.SweepHandle) -> float:
-    """Return how long a sweep trained: from its first report to its end."""
+    """Return how long a sweep trained, from its first report to its end."""
     info, reports = handle.info(), list(handle.reports())
     return (info.ended - min(report.time for report in reports)).total_seconds()
 

@@ -1,8 +1,8 @@
-"""Measures forks against one process and data-parallel ranks, on workers whose shares of the processor differ 4:2:1.
+"""Measures forks against one process and data-parallel ranks, on workers whose shares of the processor are 4:2:1.
 
-docs/comparison-forks.md says what is measured, and was written before. It takes root, for control groups (version 1),
-and about five minutes a seed:
-sudo .cache/venv/bin/python examples/forked/measure.py --seeds 0 --out docs/comparison/forks.jsonl
+The protocol was written in advance and is in docs/comparison-forks.md. This needs root, for control groups (version 1),
+and takes about five minutes per seed: sudo .cache/venv/bin/python examples/forked/measure.py --seeds 0 --out
+docs/comparison/forks.jsonl
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ BINARY = os.environ.get("OUTBID_BIN") or shutil.which("outbid") or "bin/outbid"
 
 @contextlib.contextmanager
 def groups() -> Iterator[dict[str, Path]]:
-    """Make a control group for each worker."""
+    """Create a control group for each worker."""
     parent = CGROUP / f"outbid-forks-{os.getpid()}"
     parent.mkdir()
     (parent / "cpu.shares").write_text(str(256 * 1024))
@@ -50,7 +50,7 @@ def groups() -> Iterator[dict[str, Path]]:
         yield made
     finally:
         for group in [*made.values(), parent]:
-            for _ in range(100):  # until its last process is gone
+            for _ in range(100):  # until its last process has ended
                 try:
                     group.rmdir()
                     break
@@ -60,7 +60,7 @@ def groups() -> Iterator[dict[str, Path]]:
 
 @contextlib.contextmanager
 def cluster(way: str, folder: Path, where: dict[str, Path], torch: bool = False) -> Iterator[ob.Client]:
-    """Run a server and a worker in each control group; with torch, its processes have imported that."""
+    """Run a server, and a worker in each control group; with torch, the workers' processes import it in advance."""
     data = folder / way
     data.mkdir(parents=True)
     env = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
@@ -93,14 +93,14 @@ def cluster(way: str, folder: Path, where: dict[str, Path], torch: bool = False)
             worker += ["--pass-env", "PYTHONPATH,OMP_NUM_THREADS,OPENBLAS_NUM_THREADS"]
             start(worker, group)
         client = stack.enter_context(ob.connect(at["api"]))
-        for name in QUOTAS:  # each worker starts Python once and keeps it: not at the expense of what is timed
+        for name in QUOTAS:  # each worker starts Python once and keeps it; measurements should not include that
             for model in ["images", *(models.TORCH if torch else [])]:
                 submit(client, model, folder, 0, 2, ob.Resources(types=[name]), name=f"warm-{name}").wait()
         yield client
 
 
 def wait(holds) -> None:
-    """Wait until something holds."""
+    """Wait until a condition holds."""
     end = time.monotonic() + 60
     while not holds():
         if time.monotonic() > end:
@@ -109,7 +109,7 @@ def wait(holds) -> None:
 
 
 def training(model: str, folder: str, seed: int):
-    """Return the function that trains a model: it knows nothing of forks."""
+    """Return the function that trains a model. It need not consider forks."""
 
     def train(trial):
         from pathlib import Path
@@ -132,7 +132,7 @@ def training(model: str, folder: str, seed: int):
 
 
 def submit(client, model, folder, seed, steps, resources, name="", tuner=None, space=None) -> ob.SweepHandle:
-    """Submit a sweep of one trial, or of a tuner's."""
+    """Submit a sweep of one trial, or with a tuner."""
     return ob.Sweep(
         training(model, str(folder), seed),
         name=name or model,
@@ -161,7 +161,7 @@ def ranked(client, way, model, folder, seed, steps) -> ob.SweepHandle:
 
 
 def run(client, way: str, workload: str, seed: int, folder: Path) -> dict:
-    """Run a workload one way, and return what came out."""
+    """Run a workload with one method and return the results."""
     many = ob.Resources(devices=1, forks="auto" if way == "forks" else None)
     steps = 1200 if workload.startswith("job") else 400
     if workload == "sweep":
@@ -174,7 +174,7 @@ def run(client, way: str, workload: str, seed: int, folder: Path) -> dict:
         handles = {"images": sweep.submit(client)}
     else:
         names = {"job": ["images"], "job-torch": list(models.TORCH), "mix": list(models.MODELS)}.get(workload)
-        if workload == "mix-torch":  # in place of the one that is trained on the same images
+        if workload == "mix-torch":  # replaces the model that is trained on the same images
             names = [*models.TORCH, *(name for name in models.MODELS if name != "images")]
         handles = {
             name: ranked(client, way, name, folder, seed, steps)
@@ -199,7 +199,7 @@ def run(client, way: str, workload: str, seed: int, folder: Path) -> dict:
 
 
 def outcome(handle, folder: Path, model: str, seed: int) -> dict:
-    """Return what became of a sweep: when, how far, how good, and what forks did."""
+    """Return a sweep's results: its time, steps, quality, and forks."""
     info, trials = handle.info(), handle.trials()
     times = [report.time.timestamp() for report in handle.reports()]
     best = min((t for t in trials if t.metric is not None), key=lambda t: t.metrics["quality"])

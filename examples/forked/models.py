@@ -1,7 +1,7 @@
-"""Five models in numpy on scikit-learn's data sets: nothing in here knows of Outbid.
+"""Five models in numpy on scikit-learn's data sets. This module does not use Outbid.
 
-Each is trained by gradient descent with momentum. Its weights and their momentum are one dict of arrays, `state`: a
-checkpoint is nothing more. A step is a number of mini-batches that takes some ten milliseconds of a core.
+Each is trained by gradient descent with momentum. Its weights and their momentum are one dict of arrays, `state`, which
+is also its checkpoint. A step is a number of mini-batches that takes some ten milliseconds of a core.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-# What one might set for each model: held out is a part of the samples, by the seed.
+# Typical settings of each model. A part of the samples is held out, by the seed.
 MODELS = {
     "images": {"lr": 0.002, "batches": 40, "metric": "error"},
     "autoencoder": {"lr": 0.1, "batches": 25, "metric": "mse"},
@@ -18,7 +18,7 @@ MODELS = {
     "diabetes": {"lr": 5e-5, "batches": 80, "metric": "rmse"},
     "ratings": {"lr": 0.3, "batches": 60, "metric": "rmse"},
 }
-# The sixth is in torch, and imported only where it is asked for: torch_model.py.
+# The sixth model needs torch and is only imported on request: torch_model.py.
 TORCH = {"convolution": {"lr": 0.003, "batches": 2, "metric": "error"}}
 BATCH = 192
 
@@ -82,11 +82,11 @@ class Perceptron:
 
     @property
     def samples(self):
-        """How many samples there are to train on."""
+        """The number of samples for training."""
         return len(self.x)
 
     def forward(self, x):
-        """Return what the model says, and the input of each layer."""
+        """Return the model's outputs, and the input of each layer."""
         inputs = [x]
         for i in range(self.depth):
             x = x @ self.state[f"weight.{i}"] + self.state[f"bias.{i}"]
@@ -118,7 +118,7 @@ class Perceptron:
             self.state[key] += momentum
 
     def quality(self):
-        """Return the metric on what was held out; less is better."""
+        """Return the metric on held-out data; lower is better."""
         said, _ = self.forward(self.x_held)
         match self.settings["metric"]:
             case "error":
@@ -132,7 +132,7 @@ class Perceptron:
 
 
 class Ratings:
-    """Matrix factorisation: each image rates each of 64 pixels, and a tenth of the ratings is held out."""
+    """Matrix factorisation: each image rates 64 pixels, and a tenth of the ratings is held out."""
 
     def __init__(self, ratings, settings, seed):
         rng = np.random.default_rng(1000 + seed)
@@ -151,7 +151,7 @@ class Ratings:
 
     @property
     def samples(self):
-        """How many rows there are to train on."""
+        """The number of rows for training."""
         return len(self.known)
 
     def gradients(self, rows):
@@ -165,13 +165,16 @@ class Ratings:
     apply = Perceptron.apply
 
     def quality(self):
-        """Return the root mean square error of the ratings that were held out."""
+        """Return the root mean square error of the held-out ratings."""
         said = self.state["weight.rows"] @ self.state["weight.columns"] + self.mean
         return float(np.sqrt(np.mean((said - self.truth)[self.held] ** 2)))
 
 
 def train_step(model, draw, mine, parts=1, share=lambda gradients: gradients):
-    """Train one step on samples of `mine`. Of `parts` ranks each does its part of a mini-batch; `share` averages."""
+    """Train one step on samples of `mine`.
+
+    Each of `parts` ranks computes its part of a mini-batch; `share` averages.
+    """
     for _ in range(model.settings["batches"]):
         rows = draw.choice(mine, BATCH // parts)
         model.apply(share(model.gradients(rows)))

@@ -1,8 +1,8 @@
-"""One of several data-parallel ranks: each takes its part of every mini-batch, and all take the same step.
+"""One of several data-parallel ranks: each computes its part of every mini-batch, and all do the same step.
 
-What measure.py compares forks with. The ranks find each other by the environment that torchrun would give them; rank 0
-gathers the gradients over sockets, averages them, and reports. As "local" ranks they average their weights after each
-step instead, which takes fewer messages.
+measure.py compares forks with these. The ranks find each other by torchrun's environment variables. Rank 0 gathers the
+gradients over sockets, averages them, and reports. "local" ranks average their weights after each step instead, which
+needs fewer messages.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ RANK, RANKS = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 
 
 def receive(peer: socket.socket, size: int) -> np.ndarray:
-    """Return the next array of a peer."""
+    """Return the next array from a peer."""
     data = bytearray(size)
     view = memoryview(data)
     while len(view):
@@ -30,7 +30,7 @@ def receive(peer: socket.socket, size: int) -> np.ndarray:
 
 
 def peers() -> list[socket.socket]:
-    """Return the other ranks, for rank 0; rank 0 for the others."""
+    """Return connections to the other ranks for rank 0, and to rank 0 for the others."""
     address = ("127.0.0.1", int(os.environ["MASTER_PORT"]))
     if RANK == 0:
         with socket.create_server(address) as server:

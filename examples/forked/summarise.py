@@ -1,4 +1,4 @@
-"""Prints the tables of docs/results.md from what measure.py wrote.
+"""Print the tables of docs/results.md from the output of measure.py.
 
 .cache/venv/bin/python examples/forked/summarise.py docs/comparison/forks.jsonl
 """
@@ -11,7 +11,7 @@ import sys
 from collections import defaultdict
 from pathlib import Path
 
-# Two-sided 95 % of Student's t by degrees of freedom.
+# Two-sided 95 % quantiles of Student's t by degrees of freedom.
 STUDENT = {1: 12.71, 2: 4.30, 3: 3.18, 4: 2.78, 5: 2.57, 6: 2.45, 7: 2.36, 8: 2.31, 9: 2.26}
 
 

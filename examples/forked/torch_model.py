@@ -1,7 +1,7 @@
-"""A sixth model, in torch: a small convolutional network for digits, trained by Adam. Nothing in here knows of Outbid.
+"""A sixth model, in torch: a small convolutional network for digits, trained by Adam. It does not use Outbid.
 
-It takes `pip install outbid[torch]`. What it saves is a dict of arrays as of the models in numpy: weights, and Adam's
-moments and counters.
+It needs `pip install outbid[torch]`. Its checkpoint is a dict of arrays like that of the models in numpy: weights, and
+Adam's moments and counters.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import torch
 
 
 class Convolution:
-    """Two convolutions and a linear layer over images of 8x8, with what `models.train_step` needs."""
+    """Two convolutions and a linear layer for images of 8x8, with the interface of `models.train_step`."""
 
     def __init__(self, x: np.ndarray, y: np.ndarray, settings: dict, seed: int):
         torch.set_num_threads(1)
@@ -32,7 +32,7 @@ class Convolution:
             torch.nn.Linear(16 * 4 * 4, 10),
         )
         self.adam = torch.optim.Adam(self.net.parameters(), settings["lr"])
-        for p in self.net.parameters():  # so that the moments are there from the beginning
+        for p in self.net.parameters():  # so that the moments exist from the beginning
             self.adam.state[p] = {
                 "step": torch.tensor(0.0),
                 "exp_avg": torch.zeros_like(p),
@@ -41,7 +41,7 @@ class Convolution:
 
     @property
     def samples(self) -> int:
-        """How many samples there are to train on."""
+        """The number of samples for training."""
         return len(self.x)
 
     def _tensors(self) -> dict[str, torch.Tensor]:
@@ -53,7 +53,7 @@ class Convolution:
 
     @property
     def state(self) -> dict[str, np.ndarray]:
-        """Weights, moments and counters: a checkpoint is nothing more."""
+        """Weights, moments and counters, which are also the checkpoint."""
         return {name: tensor.numpy().copy() for name, tensor in self._tensors().items()}
 
     @state.setter
@@ -75,6 +75,6 @@ class Convolution:
         self.adam.step()
 
     def quality(self) -> float:
-        """Return the share of what was held out that is read wrong."""
+        """Return the error rate on held-out data."""
         with torch.no_grad():
             return float((self.net(self.x_held).argmax(1) != self.y_held).float().mean())

@@ -1,8 +1,8 @@
 """A tuner that draws its trials with Optuna's samplers: TPE, CMA-ES, a Gaussian process, or at random.
 
-Every trial is trained to the end, and its last metric told to Optuna. A sampler is made anew for each trial, seeded by
-the sweep's seed and the trial's number: so Optuna's trials are all that there is to keep, and the same seed gives the
-same trials, after a restart too.
+Every trial is trained to the end, and its last metric is passed to Optuna. A new sampler is created for each trial,
+seeded by the sweep's seed and the trial's number. So Optuna's trials are the only state, and the same seed gives the
+same trials, also after a restart.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ from outbid import plugin
 
 
 class Optuna(plugin.Tuner):
-    """Settings: `trials`, `sampler` (tpe, cmaes, gp or random) and `startup`, the trials at random before it."""
+    """Settings: `trials`, `sampler` (tpe, cmaes, gp or random) and `startup`, the number of random trials before it."""
 
     name, version = "optuna", optuna.__version__
 
@@ -76,7 +76,7 @@ class Optuna(plugin.Tuner):
         return json.dumps([to_json(t) for t in self.study.get_trials(deepcopy=False)]).encode()
 
 
-# CMA-ES and the process call the first trials `startup` as well, but need other numbers of them.
+# CMA-ES and the Gaussian process also call the first trials `startup`, but need other numbers of them.
 SAMPLERS = {
     "random": lambda seed, startup: optuna.samplers.RandomSampler(seed=seed),
     "tpe": lambda seed, startup: optuna.samplers.TPESampler(
@@ -101,7 +101,7 @@ def missing_for_gp():
 
 
 def suggest(trial, d):
-    """Ask Optuna for a parameter. On a log scale it knows no steps: what it draws is rounded afterwards."""
+    """Ask Optuna for a parameter. Optuna does not support steps on a log scale, so these values are rounded later."""
     if d.kind == "choice":
         return d.values[trial.suggest_categorical(d.path, tuple(range(d.count)))]
     last = d.nth(d.count - 1) if d.quantum else d.high

@@ -1,22 +1,22 @@
-"""An agent of one's own: it takes no more of the cluster than a sweep needs to be done in time.
+"""A user-defined bidder: it uses only as much of the cluster as a sweep needs to end in time.
 
-What the sweep says to it, `agent.settings`, is the time it may take in all, `minutes`, and the `types` of devices that
-it may use; any if there are none.
+The sweep's settings for it, `agent.settings`, are the total time that it may take, `minutes`, and the allowed `types`
+of devices; any type if the list is empty.
 """
 
 from outbid import plugin
 
 
 class Frugal(plugin.Agent):
-    """Bids for the smallest subset of the offer with which the sweep is done in time; for any if none will do."""
+    """Bids for the smallest subset of the offer that lets the sweep end in time; for any subset if none is enough."""
 
     def bid(self, offer, app):
         deadline = 60 * app.settings.number("minutes", least=0)
         types = app.settings.value("types", [])
-        own = app.own  # what the server's own agent would bid
+        own = app.own  # the bid that the server's own bidder would make
 
         def total(rho):
-            return rho * own.ideal  # rho is the time that it takes here over the time it would take alone
+            return rho * own.ideal  # rho is the time here divided by the time alone
 
         if total(own.rho) <= deadline:
             return plugin.NoBid(f"it will be done in {total(own.rho):.0f} s with what it has")

@@ -1,4 +1,4 @@
-"""A tuner of one's own: the points of a golden-ratio sequence, the better ones trained on."""
+"""A user-defined tuner: tries the points of a golden-ratio sequence and continues the better ones."""
 
 from outbid import plugin
 
@@ -7,7 +7,7 @@ SHORT, LONG = 2, 6
 
 
 class Golden(plugin.Tuner):
-    """Trains `trials` points for SHORT steps, and those better than all before them for LONG ones."""
+    """Trains `trials` points for SHORT steps, and continues those better than all earlier ones for LONG steps."""
 
     def start(self):
         self.trials = self.spec.settings.whole("trials", least=1)

@@ -15,12 +15,12 @@ def main() -> None:
     X, X_test, y, y_test = train_test_split(*load_digits(return_X_y=True), random_state=0)
     model = make_pipeline(StandardScaler(), SVC())
 
-    # Was: RandomizedSearchCV(model, ...). The candidates are the same ones.
+    # Before: RandomizedSearchCV(model, ...). The candidates are the same.
     space = {"svc__C": loguniform(1e-2, 1e2), "svc__gamma": loguniform(1e-4, 1e-1)}
     search = ob.SearchCV(model, space, n_iter=12, cv=3, random_state=0).fit(X, y)
     print(f"random: {search.best_score_:.4f} in three folds, {search.score(X_test, y_test):.4f} on held-out digits")
 
-    # TPE learns from the candidates before; gamma is drawn for kernels that have one.
+    # TPE learns from earlier candidates; gamma is only drawn for kernels that have one.
     space = {
         "svc": {
             "kernel": ob.choice(["linear", "rbf"]),
@@ -31,7 +31,7 @@ def main() -> None:
     search = ob.SearchCV(model, space, n_iter=24, cv=3, random_state=0, tuner=ob.TPE()).fit(X, y)
     print(f"TPE: {search.best_score_:.4f} in three folds, {search.score(X_test, y_test):.4f} on held-out digits")
 
-    # ASHA: every candidate begins with four trees, the best third goes on with twelve, and the best of these with 36.
+    # ASHA: every candidate starts with four trees, the best third continues with twelve, and the best of these with 36.
     space = {"max_depth": [4, 8, 16, None], "max_features": [2, 4, 8, 16, 32]}
     tuner = ob.ASHA(max_steps=36, min_steps=4)
     search = ob.SearchCV(

@@ -1,4 +1,4 @@
-"""Print how good a checkpoint is on data that no trial reported on."""
+"""Print the accuracy of a checkpoint on data that no trial reported on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A small network for digits, and what of the data is for what."""
+"""A small network for digits, and the partition of the data."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Weights = dict[str, np.ndarray]
 
 def samples(part: str) -> tuple[np.ndarray, np.ndarray]:
     """Return images and their digits."""
-    spec = importlib.util.find_spec("sklearn")  # whose file it is; importing all of it takes seconds
+    spec = importlib.util.find_spec("sklearn")  # locates the file; importing all of scikit-learn takes seconds
     assert spec and spec.origin, "install scikit-learn"
     table = np.loadtxt(Path(spec.origin).parent / "datasets" / "data" / "digits.csv.gz", delimiter=",")[PARTS[part]]
     return table[:, :-1] / 16, table[:, -1].astype(int)
@@ -31,7 +31,7 @@ def scores(weights: Weights, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def accuracy(weights: Weights, part: str) -> float:
-    """Return the share of images that are read right."""
+    """Return the share of images that are classified correctly."""
     x, y = samples(part)
     return float(np.mean(np.argmax(scores(weights, x)[1], axis=1) == y))
 
@@ -51,7 +51,7 @@ def descend(weights: Weights, x: np.ndarray, y: np.ndarray, rate: float) -> None
 
 
 def pretrained() -> Weights:
-    """Return what every trial begins with: the same weights, trained a little."""
+    """Return the initial weights of every trial: the same weights, trained briefly."""
     draw = np.random.default_rng(0)
     weights = {
         "in.weight": draw.normal(0, 0.15, (64, 48)),

@@ -1,4 +1,4 @@
-"""A sweep of fine-tunings of one pretrained network, and a soup of the best of them.
+"""A sweep that fine-tunes one pretrained network, and a soup of the best results.
 
 Start `bin/outbid up` in another terminal, then run it at the top of the repository, with the Python that `make demo`
 made: .cache/venv/bin/python examples/soup/soup.py
@@ -21,7 +21,7 @@ import outbid as ob
 
 
 def finetune(trial):
-    """Train the pretrained network on, at the trial's rate and on samples in an order of its own."""
+    """Train the pretrained network further, with the trial's rate and its own order of samples."""
     weights = trial.checkpoint() or model.pretrained()
     x, y = model.samples("training")
     draw = np.random.default_rng(trial.number)

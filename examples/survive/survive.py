@@ -1,7 +1,7 @@
-"""A sweep whose orchestrator is killed with `kill -9` several times, and what became of it.
+"""A sweep whose orchestrator is killed with `kill -9` several times, and its result.
 
-Run it at the top of the repository after `make build`, with the Python that `make demo` made:
-.cache/venv/bin/python examples/survive/survive.py
+Run it at the top of the repository after `make build`, with the Python that `make demo` made: .cache/venv/bin/python
+examples/survive/survive.py
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Orchestrator:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> float:
-        """Start it; returns the seconds until it was ready."""
+        """Start the orchestrator; returns the seconds until it was ready."""
         began = time.monotonic()
         self._ready.unlink(missing_ok=True)
         with self._log.open("ab") as out:
@@ -64,13 +64,13 @@ class Orchestrator:
         return time.monotonic() - began
 
     def end(self, how: signal.Signals) -> None:
-        """Send it a signal and wait for its end."""
+        """Send a signal and wait for the end."""
         self._process.send_signal(how)
         self._process.wait()
 
 
 def reported(handle: ob.SweepHandle) -> dict[tuple[int, int], float]:
-    """Return everything that the ledger holds, by trial and step."""
+    """Return all reports in the ledger, by trial and step."""
     return {(report.trial, report.step): report.metrics["accuracy"] for report in handle.reports()}
 
 
@@ -101,7 +101,7 @@ def main() -> None:
         handle = sweep.submit()
         print(f"submitted {handle.id}")
         over = threading.Event()
-        # What waits for the sweep waits through every restart.
+        # The client that waits for the sweep must wait through every restart.
         waiter = threading.Thread(target=lambda: (handle.wait(), over.set()), daemon=True)
         waiter.start()
         acknowledged: dict[tuple[int, int], float] = {}

@@ -1,7 +1,7 @@
-"""Ten functions to minimise: of numbers, mixed, conditional, and the errors of three real models of scikit-learn.
+"""Ten functions to minimise: numeric, mixed, conditional, and the errors of three scikit-learn models.
 
-A space is a dict of what each parameter is, in words that both samplers understand:
-("float", low, high, log), ("int", low, high, log), ("choice", values), and a condition as a last (name, values).
+A space is a dict with a description of each parameter for both samplers: ("float", low, high, log), ("int", low, high,
+log), ("choice", values), and a condition as an additional last element (name, values).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Config = Mapping[str, Any]
 
 
 def branin(c: Config) -> float:
-    """Return Branin's function less its minimum."""
+    """Return Branin's function minus its minimum."""
     x, y = c["x"], c["y"]
     bend = y - 5.1 / (4 * math.pi**2) * x * x + 5 / math.pi * x - 6
     return bend * bend + 10 * (1 - 1 / (8 * math.pi)) * math.cos(x) + 10 - 0.39788735773
@@ -31,7 +31,7 @@ _P = (
 
 
 def hartmann6(c: Config) -> float:
-    """Return Hartmann's function of six variables less its minimum."""
+    """Return Hartmann's function of six variables minus its minimum."""
     total = 3.32236801141551
     for weight, a, p in zip((1.0, 1.2, 3.0, 3.2), _A, _P, strict=True):
         total -= weight * math.exp(-sum(a[i] * (c[f"x{i}"] - p[i]) ** 2 for i in range(6)))
@@ -45,7 +45,7 @@ def rosenbrock(c: Config) -> float:
 
 
 def mixed_ackley(c: Config) -> float:
-    """Return Ackley's function of two numbers, two whole numbers and a choice, whose minimum is off the middle."""
+    """Return Ackley's function of two numbers, two whole numbers and a choice, whose minimum is not in the middle."""
     x = [c["x"] - 0.7, c["y"] + 1.3, float(c["n"] - 3), float(c["m"] + 2), float("abcd".index(c["kind"]) - 2)]
     mean = sum(v * v for v in x) / 5
     waves = sum(math.cos(2 * math.pi * v) for v in x) / 5
@@ -53,7 +53,7 @@ def mixed_ackley(c: Config) -> float:
 
 
 def mixed_training(c: Config) -> float:
-    """Return a made validation loss: a valley of rate and batch, a width that saturates, choices that shift."""
+    """Return a synthetic validation loss: a valley of rate and batch, a width that saturates, choices that shift."""
     rate = math.log10(c["lr"]) + 0.5 * math.log2(c["batch"] / 32) * 0.3 + 2.5
     shift = {"relu": 0.0, "tanh": 0.15, "gelu": -0.03}[c["activation"]]
     width = 1 / math.log2(c["width"] + 1)
@@ -62,7 +62,7 @@ def mixed_training(c: Config) -> float:
 
 
 def conditional_branches(c: Config) -> float:
-    """Return a function whose parameters depend on a choice: three bowls, the deepest of which is the narrowest."""
+    """Return a function whose parameters depend on a choice: three bowls, the deepest of them being the narrowest."""
     if c["branch"] == "wide":
         return 1.0 + 0.05 * (c["a"] - 2) ** 2
     if c["branch"] == "log":
@@ -71,7 +71,7 @@ def conditional_branches(c: Config) -> float:
 
 
 def conditional_layers(c: Config) -> float:
-    """Return a network's loss by its number of layers and the width of each layer that is there."""
+    """Return a network's loss by its number of layers and the width of each existing layer."""
     best = {1: (48,), 2: (96, 24), 3: (128, 64, 16)}[c["layers"]]
     loss = {1: 0.4, 2: 0.2, 3: 0.05}[c["layers"]]
     for i, width in enumerate(best):

@@ -1,4 +1,4 @@
-"""Lines that a port changes: each script of ports/ beside its original, and both run.
+"""Count the lines that a port changes: compares and runs each script of ports/ and its original.
 
 python benchmarks/ports.py
 """
@@ -20,13 +20,13 @@ HERE = Path(__file__).resolve().parent / "ports"
 
 
 def changed(before: str, after: str) -> tuple[int, int]:
-    """Return how many lines go and how many come."""
+    """Return the numbers of removed and added lines."""
     lines = list(difflib.unified_diff(before.splitlines(), after.splitlines(), n=0, lineterm=""))[2:]
     return sum(line.startswith("-") for line in lines), sum(line.startswith("+") for line in lines)
 
 
 def best(script: Path) -> str:
-    """Run a script, and return what it says is the best."""
+    """Run a script, and return the best result that it prints."""
     with tempfile.TemporaryDirectory(prefix="outbid-ports-") as place:
         done = subprocess.run([sys.executable, str(script)], cwd=place, capture_output=True, text=True, timeout=600)
     found = [line for line in done.stdout.splitlines() if line.startswith("best:")]

@@ -1,9 +1,9 @@
-"""What a sampler has found after 100 trials, one at a time: Outbid's samplers in real sweeps, and Optuna's own.
+"""The best results of samplers after 100 trials, one at a time: Outbid's samplers in real sweeps, and Optuna's.
 
-    python benchmarks/samplers.py run results.jsonl     # goes on where it stopped
+    python benchmarks/samplers.py run results.jsonl     # continues where it stopped
     python benchmarks/samplers.py show results.jsonl    # the tables of docs/benchmarks.md
 
-Workload, rivals, seeds and what will be called better stand in benchmarks/README.md.
+Workload, rivals, seeds and the criterion are in benchmarks/README.md.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ TRIALS = 100
 SEEDS = range(4200, 4210)
 OURS = ("random", "sobol", "bayes", "tpe", "cmaes", "nsga2")
 OPTUNA = ("optuna-tpe", "optuna-tpe-multivariate")
-BLIND = ("random", "sobol")  # they draw without a look at results
+BLIND = ("random", "sobol")  # these do not use results
 RIVAL = "optuna-tpe"
 
 
 def outbid_space(space: dict[str, tuple[Any, ...]]) -> dict[str, Any]:
-    """Return a space in Outbid's words."""
+    """Convert a space to Outbid's parameters."""
     import outbid as ob
 
     made: dict[str, Any] = {}
@@ -53,7 +53,7 @@ def outbid_space(space: dict[str, tuple[Any, ...]]) -> dict[str, Any]:
 
 
 def suggest(trial: Any, space: dict[str, tuple[Any, ...]]) -> dict[str, Any]:
-    """Return a configuration as an objective of Optuna's would draw it."""
+    """Return a configuration drawn like in an Optuna objective."""
     config: dict[str, Any] = {}
     for name, (kind, *rest) in space.items():
         if kind != "choice" and len(rest) == 4:
@@ -75,7 +75,7 @@ def train(trial: Any, function: Any) -> None:
 
 
 def sweep_of(name: str, sampler: str, seed: int) -> Any:
-    """Return the sweep of a function by a sampler."""
+    """Return the sweep of a function with a sampler."""
     import outbid as ob
 
     function, space = FUNCTIONS[name]
@@ -104,7 +104,7 @@ def run_sweep(name: str, sampler: str, seed: int, data: str) -> list[float]:
 
 
 def run_program(name: str, sampler: str, seed: int) -> list[float]:
-    """Return the values of the trials that the server's program for samplers draws, asked as the server asks it."""
+    """Return the values of trials drawn by the server's plugin for samplers, which is called like by the server."""
     from outbid.plugin import Create, Exit
     from outbid.plugin._optuna import Sampler
     from outbid.plugin._tuner import spec_of
@@ -153,7 +153,7 @@ def one(function: str, sampler: str, seed: int, data: str) -> dict[str, Any]:
 
 
 def run(path: Path, functions: list[str], samplers: list[str], seeds: list[int], processes: int) -> None:
-    """Run what the file does not have yet, seed after seed, and append it."""
+    """Run what is missing in the file, one seed after another, and append the results."""
     import outbid as ob
 
     done = {(r["function"], r["sampler"], r["seed"]) for r in read(path)}
@@ -169,7 +169,7 @@ def run(path: Path, functions: list[str], samplers: list[str], seeds: list[int],
 
 
 def check(functions: list[str]) -> None:
-    """Compare what the program draws here with a sweep on a real server."""
+    """Compare the plugin's configurations here with those of a sweep on a real server."""
     with tempfile.TemporaryDirectory(prefix="outbid-samplers-") as data:
         for function in functions:
             here, there = run_program(function, "tpe", 1), run_sweep(function, "tpe", 1, data)
@@ -179,7 +179,7 @@ def check(functions: list[str]) -> None:
 
 
 def read(path: Path) -> list[dict[str, Any]]:
-    """Return what a file has."""
+    """Return the results in a file."""
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
@@ -229,7 +229,7 @@ def show(path: Path) -> None:
 
 
 def adjusted(values: list[float]) -> list[float]:
-    """Return p-values by Holm's method."""
+    """Return p-values adjusted by Holm's method."""
     found, highest = [0.0] * len(values), 0.0
     for rank, i in enumerate(sorted(range(len(values)), key=values.__getitem__)):
         highest = max(highest, min(1.0, (len(values) - rank) * values[i]))

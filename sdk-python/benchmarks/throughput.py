@@ -1,10 +1,10 @@
-"""Trials and reports a second that Outbid, Ray Tune and Optuna keep, and the seconds that one trial takes from cold.
+"""Trials and reports per second of Outbid, Ray Tune and Optuna, and the seconds of one trial from a cold start.
 
     python benchmarks/throughput.py run results.jsonl --repeats 3     # every system, in turn
     python benchmarks/throughput.py show results.jsonl                # the tables of docs/benchmarks.md
 
-Each measurement is a fresh process in an empty directory; benchmarks/README.md says what is counted, and how each rival
-is set to its best. A system whose package is not installed is left out.
+Each measurement is a new process in an empty directory. benchmarks/README.md lists what is counted and the best
+settings for each system. Systems whose package is not installed are skipped.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ HERE = Path(__file__).resolve().parent
 WORKLOADS = ("trials", "reports", "cold")
 TRIALS = 1000
 REPORTERS, REPORTS = 4, 5000
-LIMIT = 60.0  # seconds after which a slow system is stopped; its rate is of what it did by then
+LIMIT = 60.0  # seconds after which a slow system is stopped; its rate is that of its work until then
 SYSTEMS = (
     "outbid",
     "ray",
@@ -59,8 +59,8 @@ SURVIVES = {
 
 
 def outbid(workload: str) -> tuple[int, float]:
-    """Measure Outbid: the trials or reports that the server has, and the seconds from submission to result."""
-    os.environ.setdefault("OUTBID_DEVICES", f"cpu:{os.cpu_count()}")  # also where another server has the cores
+    """Measure Outbid: the server's trials or reports, and the seconds from submission to result."""
+    os.environ.setdefault("OUTBID_DEVICES", f"cpu:{os.cpu_count()}")  # also if another server uses the cores
     began = time.perf_counter()
     import outbid as ob
 
@@ -89,14 +89,14 @@ def outbid(workload: str) -> tuple[int, float]:
 
 
 def tuner(workload: str) -> Any:
-    """Return what draws: at random, as the rivals do; the cold trial takes what a new user gets."""
+    """Return the tuner: random like the rivals', or the default for a cold trial, like a new user's."""
     import outbid as ob
 
     return None if workload == "cold" else ob.Random()
 
 
 def ray(workload: str, *, best: bool = True) -> tuple[int, float]:
-    """Measure Ray Tune: the results that its driver took in."""
+    """Measure Ray Tune: the results that its driver processed."""
     began = time.perf_counter()
     os.environ.update({"RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0", "RAY_AIR_NEW_OUTPUT": "0"})
     if best:
@@ -151,7 +151,7 @@ def ray(workload: str, *, best: bool = True) -> tuple[int, float]:
 
 
 def optuna(workload: str, kind: str, processes: int) -> tuple[int, float]:
-    """Measure Optuna: the trials, or intermediate values, that its study has."""
+    """Measure Optuna: the trials or intermediate values in its study."""
     began = time.perf_counter()
     import optuna as library
 
@@ -172,7 +172,7 @@ def optuna(workload: str, kind: str, processes: int) -> tuple[int, float]:
             assert process.stdout.readline() == b"ready\n"
         began = time.perf_counter()
         for process in running:
-            process.stdin.close()  # go
+            process.stdin.close()  # starts the process's work
         for process in running:
             assert process.wait() == 0
     took = time.perf_counter() - began
@@ -183,7 +183,7 @@ def optuna(workload: str, kind: str, processes: int) -> tuple[int, float]:
 
 
 def work(study: Any, workload: str, trials: int, began: float) -> None:
-    """Run a process's share of a study."""
+    """Run one process's share of a study."""
     late = began + LIMIT
 
     def one(trial: Any) -> float:
@@ -229,7 +229,7 @@ def measure(system: str, workload: str) -> tuple[int, float]:
 
 
 def run(path: Path, systems: list[str], workloads: list[str], repeats: int) -> None:
-    """Measure in turn, each in a process and a directory of its own, and append to the file."""
+    """Measure in turn, each time in a new process and directory, and append to the file."""
     for repeat in range(repeats):
         for workload in workloads:
             for system in systems:
@@ -294,7 +294,7 @@ def show(path: Path) -> None:
 
 
 def main() -> int:
-    """Run, show, or be one measurement."""
+    """Run, show, or do one measurement."""
     if sys.argv[1:2] == ["one"]:
         print(json.dumps(measure(sys.argv[2], sys.argv[3])))
         return 0

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))  # for the fakes, under importlib mode
+sys.path.insert(0, str(Path(__file__).parent))  # for the fakes, with importlib mode
 
 import outbid as ob
 from fake_server import FakeServer
@@ -19,7 +19,7 @@ from outbid import _server
 
 @pytest.fixture(scope="session", autouse=True)
 def servers_end() -> Iterator[None]:
-    """Wait at the end for servers that were left to end by themselves: on a busy machine they take a while."""
+    """Wait for servers that were left to end by themselves, which takes a while on a busy machine."""
     yield
     for process in _server._staying:
         process.wait(120)
@@ -27,7 +27,7 @@ def servers_end() -> Iterator[None]:
 
 @pytest.fixture
 def worker(tmp_path: Path) -> Iterator[Callable[..., FakeWorker]]:
-    """Make fake workers; each starts one training process."""
+    """Return a function that makes fake workers, each of which starts one training process."""
     made: list[FakeWorker] = []
 
     def make(function: Callable[..., Any] | None = None, *, older: bool = False, **env: str) -> FakeWorker:
@@ -43,7 +43,7 @@ def worker(tmp_path: Path) -> Iterator[Callable[..., FakeWorker]]:
 
 @pytest.fixture
 def server() -> Iterator[FakeServer]:
-    """Serve a fake server."""
+    """Run a fake server."""
     made = FakeServer()
     yield made
     made.close()
@@ -58,6 +58,6 @@ def client(server: FakeServer) -> Iterator[ob.Client]:
 
 @pytest.fixture(autouse=True)
 def no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep the machine's own settings out of the tests."""
+    """Ignore the machine's settings."""
     for name in ("OUTBID_URL", "OUTBID_TOKEN", "OUTBID_CA_FILE"):
         monkeypatch.delenv(name, raising=False)

@@ -1,4 +1,4 @@
-"""A server for tests: answers OutbidService from memory, as a test tells it to."""
+"""A server for tests, which answers OutbidService from memory."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class FakeServer(service.OutbidServiceServicer):
         self.soups: list[tuple[event_pb2.Soup, bytes]] = []
         self.asks: queue.SimpleQueue[pb.AskTrialResponse] = queue.SimpleQueue()
         self.tells: queue.SimpleQueue[pb.TellTrialResponse] = queue.SimpleQueue()
-        self.fail: list[tuple[grpc.StatusCode, str]] = []  # what the next calls fail with
+        self.fail: list[tuple[grpc.StatusCode, str]] = []  # errors of the next calls
         self.retry_after_ms: list[int] = []
         self._pool = futures.ThreadPoolExecutor(8)
         self._server = grpc.server(self._pool)
@@ -63,7 +63,7 @@ class FakeServer(service.OutbidServiceServicer):
         self._pool.shutdown()
 
     def tell_news(self, *trials: pb.Trial, reports: list[pb.TrialReport] | None = None, ended: bool = False) -> None:
-        """Send an update to whoever watches."""
+        """Send an update to all watchers."""
         self.trials.update({trial.number: trial for trial in trials})
         if ended:
             self.sweep.state = event_pb2.SWEEP_STATE_DONE
@@ -216,7 +216,7 @@ class FakeServer(service.OutbidServiceServicer):
     SetTenant = GetTenant = ListTenants = RemoveTenant = GetTrial
 
     def last(self, kind: type[Any]) -> Any:
-        """Return the newest request of a kind."""
+        """Return the newest request of a type."""
         return next(request for request in reversed(self.requests) if isinstance(request, kind))
 
 

@@ -1,4 +1,4 @@
-"""A worker for tests: speaks with the real training process that it starts over a Unix socket, or as older ones did."""
+"""A worker for tests: starts a real training process and connects over a Unix socket, or gRPC like older workers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from google.protobuf import duration_pb2
 from outbid import _pickle
 from outbid.v1 import bus_pb2, node_pb2, session_pb2, session_pb2_grpc
 
-DEADLINE = 30.0  # seconds after which a test has failed
+DEADLINE = 30.0  # seconds after which a test fails
 SRC = Path(__file__).resolve().parents[1] / "src"
 
 
@@ -37,7 +37,7 @@ class _Servicer(session_pb2_grpc.SessionServiceServicer):
                 for request in request_iterator:
                     self._said.put(request)
             except Exception:
-                pass  # the stream was cancelled by one side or the other
+                pass  # one side cancelled the stream
             self._said.put(None)
             self._orders.put(None)
 
@@ -48,7 +48,7 @@ class _Servicer(session_pb2_grpc.SessionServiceServicer):
 
 
 class _Grpc:
-    """SessionService, as workers of older versions serve it."""
+    """SessionService, like in workers of older versions."""
 
     def __init__(self, path: Path, said: queue.SimpleQueue[Any], orders: queue.SimpleQueue[Any]) -> None:
         self._pool = futures.ThreadPoolExecutor(4)
@@ -63,7 +63,7 @@ class _Grpc:
 
 
 class _Frames:
-    """One connection on which each message goes with its length before it."""
+    """A connection with length-prefixed messages."""
 
     def __init__(self, path: Path, said: queue.SimpleQueue[Any], orders: queue.SimpleQueue[Any]) -> None:
         self._said, self._orders = said, orders
@@ -103,7 +103,7 @@ class _Frames:
 
 
 class FakeWorker:
-    """One training process and its stream; an older worker's is gRPC."""
+    """One training process and its stream, which is gRPC for an older worker."""
 
     def __init__(
         self, tmp: Path, function: Callable[..., Any] | None = None, *, older: bool = False, **env: str
@@ -135,7 +135,7 @@ class FakeWorker:
         self.fork = node_pb2.ForkRef()
 
     def hear(self, kind: str | None = None) -> Any:
-        """Return the next thing that the process says; it must be of that kind."""
+        """Return the next message of the process, which must be of this kind."""
         message = self.said.get(timeout=DEADLINE)
         if message is None:
             raise EOFError("the process ended the stream")
@@ -153,7 +153,7 @@ class FakeWorker:
         return found
 
     def until(self, kind: str) -> Any:
-        """Return the next thing of that kind, leaving out what is before it."""
+        """Return the next message of this kind, ignoring earlier ones."""
         while True:
             message = self.said.get(timeout=DEADLINE)
             if message is None:
@@ -193,11 +193,11 @@ class FakeWorker:
         self._server.stop()
 
     def output(self) -> tuple[str, str]:
-        """Wait for the process to end and return what it printed."""
+        """Wait for the end of the process and return its output."""
         return self.process.communicate(timeout=DEADLINE)
 
     def close(self) -> None:
-        # With the processes that it started: one that is left would hold the pipes open, and the test with them.
+        # Kill its child processes too, because a remaining one would keep the pipes open and block the test.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.communicate(timeout=DEADLINE)

@@ -1,4 +1,4 @@
-"""What may not stand in the log of any server."""
+"""Checks the logs of servers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _TROUBLE = re.compile(r"^panic: |^fatal error: |\blevel=ERROR\b|\"level\":\"ERRO
 
 
 def check_log(path: Path) -> None:
-    """Fail if a server's log tells of a panic or an error."""
+    """Fail if a server's log has a panic or an error."""
     text = path.read_text(errors="replace") if path.exists() else ""
     found = [line for line in text.splitlines() if _TROUBLE.search(line)]
     assert not found, f"{path}:\n" + "\n".join(found)

@@ -1,4 +1,4 @@
-"""Calls that Ctrl-C cannot break off halfway."""
+"""Calls that Ctrl-C cannot interrupt halfway."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PATIENCE = 60.0
 
 
 class Counting:
-    """A call that answers 0, 1, ... up to `end`; `more` counts what was read."""
+    """A call that answers 0, 1, ... up to `end`; `more` counts the answers that were read."""
 
     def __init__(self, end: int, error: Exception | None = None) -> None:
         self.more, self.cancelled = threading.Semaphore(0), threading.Event()
@@ -38,7 +38,7 @@ class Counting:
 
 
 def test_the_main_thread_runs_none_of_grpcs_code(server: FakeServer) -> None:
-    """An interrupt in it can leave a lock of the channel's taken, so that every later call waits for ever."""
+    """An interrupt in gRPC's code can leave a lock of the channel taken, which blocks every later call."""
     seen: set[str] = set()
     at = str(Path(grpc.__file__).parent)
 
@@ -46,7 +46,7 @@ def test_the_main_thread_runs_none_of_grpcs_code(server: FakeServer) -> None:
         if event == "call" and frame.f_code.co_filename.startswith(at):
             seen.add(frame.f_code.co_name)
 
-    client = ob.connect(server.url)  # no call: it loads gRPC, and makes a channel that nobody has yet
+    client = ob.connect(server.url)  # this loads gRPC and creates a channel without a call
     handle = client.attach("s-1")
     server.tell_news(make_trial(0))
     sys.setprofile(look)
@@ -90,7 +90,7 @@ def test_a_stream_is_read_as_it_is_taken() -> None:
     call = Counting(100)
     answers = iter(Stream(lambda: call))
     assert next(answers) == 0
-    for _ in range(AHEAD + 2):  # one was taken, and one is held until there is room
+    for _ in range(AHEAD + 2):  # one was taken, and one is held until there is space
         assert call.more.acquire(timeout=PATIENCE)
     assert not call.more.acquire(timeout=0.05)
     assert list(answers) == list(range(1, 100))

@@ -45,7 +45,7 @@ def test_distributions_of_scipy_become_parameters() -> None:
 def test_what_cannot_be_drawn_is_named() -> None:
     with pytest.raises(TypeError, match="draws from one dict of param_distributions, got a list"):
         drawn([{"C": [1, 2]}])
-    with pytest.raises(TypeError, match="C: expected a list, a distribution or a parameter of Outbid's, got 3"):
+    with pytest.raises(TypeError, match="C: expected a list, a distribution or an Outbid parameter, got 3"):
         drawn({"C": 3})
     assert has_parameters({"a": {"b": ob.uniform(0, 1)}}) and not has_parameters({"a": [1, 2]})
 

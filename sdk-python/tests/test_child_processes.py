@@ -1,4 +1,4 @@
-"""Processes that a trial starts: they find what is in the user's script, by name, however they are started."""
+"""Processes that a trial starts find the names of the user's script, whatever the start method."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_functions_of_the_script_are_found_by_name(
         check=True,
         capture_output=True,
     ).stdout
-    # One process runs all trials: each has to find the names again.
+    # One process runs all trials, and must find the names each time.
     w = worker(**({"PYTHONPATH": f"{SRC}{os.pathsep}{tmp_path}"} if beside else {}))
     w.function_path.write_bytes(blob)
     w.hear("hello")

@@ -1,4 +1,4 @@
-"""Objects as choices: what is sent for them, and that they come back as they were given."""
+"""Objects as choices: they are sent as JSON or text, and trials get the original objects."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ OBJECTS: list[Any] = [
 
 
 def there_and_back(space: Any) -> list[Any]:
-    """Return each configuration of a space of choices as a trial has it."""
+    """Return each configuration of a space of choices like in a trial."""
     sent, objects = sendable(space)
     message = pb.SweepSpec()
     fill_space(message.space, sent)

@@ -108,7 +108,7 @@ def test_wait_outlives_a_restart_of_the_server(server: FakeServer, handle: ob.Sw
     first = [make_report(0, 1, accuracy=0.1), make_report(0, 2, accuracy=0.2)]
     server.tell_news(make_trial(0, "running"), reports=first)
     server.news.put(grpc.StatusCode.UNAVAILABLE)
-    # A new stream begins with everything again.
+    # A new stream repeats everything.
     server.tell_news(make_trial(0), reports=[*first, make_report(0, 3, accuracy=0.3)], ended=True)
     steps: list[int] = []
 
@@ -237,7 +237,7 @@ def test_damaged_checkpoint_leaves_no_file(server: FakeServer, handle: ob.SweepH
 
 def test_ask_and_tell(server: FakeServer, client: ob.Client) -> None:
     sweep = ob.Sweep(space={"lr": ob.uniform(0, 1)}, metric="loss", mode="min", tuner=ob.Hyperband(9))
-    server.asks.put(pb.AskTrialResponse())  # nothing now
+    server.asks.put(pb.AskTrialResponse())  # none at present
     trial = make_trial(0, "running", until_step=1)
     server.asks.put(pb.AskTrialResponse(trial=trial, lease_id=7))
     asked = sweep.ask()
@@ -294,7 +294,7 @@ def test_async_cancel(server: FakeServer, client: ob.Client) -> None:
         with pytest.raises(asyncio.CancelledError):
             await task
 
-    asyncio.run(go())  # would wait for the thread, if cancelling did not end it
+    asyncio.run(go())  # waits for the thread if cancelling does not end it
 
 
 def test_preview(client: ob.Client) -> None:
@@ -422,7 +422,7 @@ def test_urls(url: str, want: tuple[bool, str]) -> None:
     "url", ["ftp://host:1", "http://", "http://host:x", "http://host:1/path", "http://[::1", "[red] no url"]
 )
 def test_bad_urls(url: str) -> None:
-    with pytest.raises(ValueError, match="is no server: write http://host:port"):
+    with pytest.raises(ValueError, match="is not a server's URL: write http://host:port"):
         ob.connect(url)
 
 
@@ -431,7 +431,7 @@ def test_extend_warns_of_what_is_trained_again(server: FakeServer, handle: ob.Sw
     again = handle.extend(max_steps=9, preview=True)
     assert server.last(pb.ExtendSweepRequest).preview
     assert again[1] == ob.TrainedAgain(1, 1, 5)
-    said = r"12 trials of \S+ train 54 steps again, .*\(trials 0, 1, .*, 9, \.\.\.\)"
+    said = r"12 trials of \S+ repeat 54 steps because .*\(trials 0, 1, .*, 9, \.\.\.\)"
     with pytest.warns(UserWarning, match=said):
         assert handle.extend(max_steps=9) == again
     assert not server.last(pb.ExtendSweepRequest).preview
@@ -463,7 +463,7 @@ def test_extend_checks_counts(handle: ob.SweepHandle, value: Any) -> None:
     ("metrics", "why"),
     [
         ({}, r"ended without trial.report\(accuracy=...\)"),
-        ({"acc": 1.0, "loss": 2.0}, "what they reported is acc, loss; "),
+        ({"acc": 1.0, "loss": 2.0}, "they reported acc, loss; "),
         ({"accuracy": float("nan")}, "every value was NaN"),
     ],
 )

@@ -1,4 +1,4 @@
-"""What is told of trials that fail: each kind once, with its traceback, and how many are alike."""
+"""Messages about trials that fail: each kind once, with its traceback, and the number of similar trials."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_alike_is_counted_and_the_first_is_explained() -> None:
 
     def explain(trial: int) -> str:
         asked.append(trial)
-        return TRACE if len(asked) > 1 else ""  # its log comes a moment after the news
+        return TRACE if len(asked) > 1 else ""  # its log arrives shortly after the news
 
     failures = Failures(explain)
     notes: list[tuple[str, str, int | None]] = [("info", "starts", None), ("warning", AGAIN, 4)]
@@ -159,9 +159,9 @@ def test_devices_held_and_rho_are_shown() -> None:
     lines = [text for text, _ in _layout.lay_out(info, trials, 80, 0, now, ["2 other trials alike: oh"])]
     assert "devices 2 held, rho 1.23" in lines and "failed  2 other trials alike: oh" in lines
     assert "devices: 2 held, rho 1.23" in _display.html_of(info, trials)
-    message.fairness.mean_sweeps = 1  # no other sweep used the cluster, as on a laptop
+    message.fairness.mean_sweeps = 1  # no other sweep used the cluster, like on a laptop
     assert _layout.held_text(sweep_info(message, None), trials) == "2 held"  # type: ignore[arg-type]
     message.fairness.mean_sweeps = 2
-    # Of a sweep of seconds it says how long processes take to start, and nothing of sharing.
+    # The rho of a sweep of seconds only shows how long processes take to start.
     message.fairness.rho, message.fairness.alone_seconds = 53.0, 0.1
     assert _layout.held_text(sweep_info(message, None), trials) == "2 held"  # type: ignore[arg-type]

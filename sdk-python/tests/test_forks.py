@@ -1,4 +1,4 @@
-"""Which part of a trial a fork is, and which samples are its own."""
+"""A fork's part of a trial, and its samples."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from outbid.v1 import bus_pb2, node_pb2, session_pb2
 
 
 class NoLink:
-    """A link that nothing is said over."""
+    """A session that does not send anything."""
 
 
 def trial(part: bus_pb2.ForkPart | None = None, start: int = 0) -> ob.Trial:
-    """Return a trial as its worker assigns it."""
+    """Return a trial that a worker has assigned."""
     fork = node_pb2.ForkRef(sweep="s-1", trial=0, lease_id=7)
     assigned = session_pb2.TrialAssignment(fork=fork, config_json="{}", seed=9, part=part, start_step=start)
     link: Any = NoLink()

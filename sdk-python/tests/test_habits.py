@@ -1,4 +1,4 @@
-"""What is said to callers who write as for Ray, Optuna or W&B."""
+"""Hints for callers who use names of Ray, Optuna or W&B."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from outbid import _habits
 from outbid._training import Trial
 from outbid.v1 import session_pb2
 
-loose: Any = ob  # whose names and arguments mypy does not know
+loose: Any = ob  # with names and arguments that mypy does not know
 
 
 def sweep(**given: Any) -> Any:

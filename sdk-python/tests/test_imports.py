@@ -1,4 +1,4 @@
-"""The layers of the package: which module imports which, wherever in a file it says so."""
+"""The layers of the package: which module imports which, anywhere in a file."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1] / "src"
 
-# From the bottom up: what stands further down knows nothing of what stands above it.
+# From the bottom up: lower layers do not import higher ones.
 LAYERS = [
     {"outbid._errors", "outbid._version"},
     {"outbid.rpc"},
@@ -19,7 +19,7 @@ LAYERS = [
 
 
 def modules() -> dict[str, Path]:
-    """Return every module by name; those that are generated are left out."""
+    """Return every module by name, except generated ones."""
     found = {}
     for path in sorted(ROOT.glob("outbid/**/*.py")):
         parts = path.relative_to(ROOT).with_suffix("").parts
@@ -29,7 +29,7 @@ def modules() -> dict[str, Path]:
 
 
 def imports(name: str, path: Path, known: set[str]) -> set[str]:
-    """Return what a module imports of this package: at its top, for type checkers, and inside functions."""
+    """Return a module's imports from this package: at the top, for type checkers, and inside functions."""
     found = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
@@ -43,15 +43,15 @@ def imports(name: str, path: Path, known: set[str]) -> set[str]:
 
 
 def graph() -> dict[str, set[str]]:
-    """Return the modules that each imports."""
+    """Return the imports of each module."""
     known = modules()
     edges = {name: imports(name, path, set(known)) for name, path in known.items()}
-    # `import outbid` in a text or a module's own loader is no dependency; any other is one.
+    # `import outbid` in a string or in the package's loader is not a dependency.
     return {name: there for name, there in edges.items() if name != "outbid"}
 
 
 def circles(edges: dict[str, set[str]]) -> list[list[str]]:
-    """Return a path back to its beginning for every module that has one, the shortest first."""
+    """Return a path back to its start for every module that has one, the shortest first."""
     found = []
     for start in edges:
         paths, seen = [[start]], {start}

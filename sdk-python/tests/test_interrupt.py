@@ -1,4 +1,4 @@
-"""Ctrl-C while a sweep is waited for."""
+"""Ctrl-C while a program waits for a sweep."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def train(trial: ob.Trial) -> None:
 
 
 class Presses:
-    """Ctrl-C in so many calls of watch; the next sees the sweep as the test has put it."""
+    """Presses Ctrl-C in the first `times` calls of watch; later calls work normally."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, times: int) -> None:
         self.left = times
@@ -35,7 +35,7 @@ class Presses:
 
 @pytest.fixture
 def own(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make every server one that ends with this program."""
+    """Make every server end with this program."""
     monkeypatch.setattr(ob.Client, "passing", property(lambda _: True))
 
 
@@ -66,7 +66,7 @@ def test_on_anothers_server_the_sweep_goes_on(
     server: FakeServer, client: ob.Client, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Presses(monkeypatch, 1)
-    with pytest.raises(KeyboardInterrupt, match=f"s-1 goes on at {client.url}"):
+    with pytest.raises(KeyboardInterrupt, match=f"s-1 continues at {client.url}"):
         run()
     assert commands(server) == []
     said = capsys.readouterr().err
@@ -122,7 +122,7 @@ def test_before_anything_is_shown(server: FakeServer, client: ob.Client, monkeyp
         raise KeyboardInterrupt
 
     monkeypatch.setattr("outbid._handle.make_display", press)
-    with pytest.raises(KeyboardInterrupt, match=f"s-1 goes on at {client.url}"):
+    with pytest.raises(KeyboardInterrupt, match=f"s-1 continues at {client.url}"):
         run()
 
 

@@ -1,4 +1,4 @@
-"""The table of a terminal, at the widths that terminals have."""
+"""The table in a terminal, at typical widths."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_durations() -> None:
 
 
 def test_what_differs_comes_first() -> None:
-    """Else a long constant would be all that a terminal's table has room for."""
+    """Otherwise a long constant could fill the column."""
     configs = [{"data": "/long", "n": 1, "x": 0.5}, {"data": "/long", "n": True, "x": 0.25}, {"data": "/long", "n": 1}]
     assert _layout.config_texts(configs) == ["n=1 x=0.5 data=/long", "n=True x=0.25 data=/long", "n=1 data=/long"]
     assert _layout.config_texts(configs[:1]) == ["data=/long n=1 x=0.5"]

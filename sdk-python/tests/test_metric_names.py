@@ -1,4 +1,4 @@
-"""Names of metrics that other systems write in another way: two never become one."""
+"""Names of metrics that other systems write differently: two different names never become the same."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which changes outside a function are noticed once it has travelled, and which are none."""
+"""Changes outside a function that are detected after it was sent, and those that are not changes."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ NONE = {
 
 
 def travelled(tmp_path: Path, text: str) -> object:
-    """Return the function `f` of a script as a worker has it, with its source."""
+    """Return the function `f` of a script like on a worker, with its source."""
     (tmp_path / "helpers.py").write_text("log = []\nseen = None\ndef keep(t): log.append(t)\n")
     (tmp_path / "script.py").write_text(text + textwrap.dedent(DUMP))
     done = subprocess.run(

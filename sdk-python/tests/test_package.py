@@ -57,7 +57,7 @@ def test_a_sweep_is_made_without_what_only_a_connection_needs() -> None:
 
 
 def test_no_name_needs_a_heavy_package() -> None:
-    # SearchCV is a class of scikit-learn's, which loads what it is installed with.
+    # SearchCV is a scikit-learn class, and loads scikit-learn's dependencies.
     names = [name for name in ob.__all__ if name != "SearchCV"]
     assert not modules_after(f"import outbid; [getattr(outbid, n) for n in {names}]") & {*HEAVY, "sklearn"}
 

@@ -1,4 +1,4 @@
-"""Functions that travel."""
+"""Functions that are sent to workers."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_what_cannot_be_pickled_is_named() -> None:
         with lock:
             pass
 
-    with pytest.raises(ob.FunctionError, match=r"'train' cannot be pickled: .*it takes along: lock\)"):
+    with pytest.raises(ob.FunctionError, match=r"'train' cannot be pickled: .*it captures: lock\)"):
         _pickle.dump(train)
 
 
@@ -120,7 +120,7 @@ def test_other_python_is_named() -> None:
     blob = b"outbid function 1 python=3.1\n\x80\x04garbage"
     with pytest.raises(ob.FunctionError, match=r"pickled by Python 3\.1 and cannot be read by .*Sweep\(python="):
         _pickle.load(blob)
-    with pytest.raises(ob.FunctionError, match="no function that the Outbid SDK has pickled"):
+    with pytest.raises(ob.FunctionError, match="not a function that the Outbid SDK has pickled"):
         _pickle.load(b"\x80\x04.")
 
 
@@ -167,7 +167,7 @@ def test_what_cannot_be_pickled_is_named_by_its_path() -> None:
     def train(trial: ob.Trial) -> object:
         return setup.parts, fine
 
-    with pytest.raises(ob.FunctionError, match=r"it takes along: setup\.parts\[1\]\['db'\]\)"):
+    with pytest.raises(ob.FunctionError, match=r"it captures: setup\.parts\[1\]\['db'\]\)"):
         _pickle.dump(train)
 
 
@@ -208,7 +208,7 @@ def train(x):
 
 
 def test_modules_that_load_when_they_are_used_travel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Their classes are those of libraries, or of the script itself; none of them can be pickled as an object."""
+    """Such modules are instances of classes of libraries or of the script, which cannot be pickled as objects."""
     installed = tmp_path / "site-packages"
     installed.mkdir()
     (installed / "this_is_lazy.py").write_text("VALUE = 7\n")

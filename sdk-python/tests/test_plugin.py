@@ -1,4 +1,4 @@
-"""Plugins without a server: spaces, settings, the calls of both services, and the program as go-plugin meets it."""
+"""Plugins without a server: spaces, settings, the calls of both services, and the program's go-plugin protocol."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_values_of_dimensions() -> None:
     assert space["share"].nearest(0.33) == 0.3 and space["share"].nearest(9) == 0.5
     assert type(space["width"].nearest(17.9)) is int
     assert space["optimizer.kind"].nearest(True) is True
-    with pytest.raises(ob.InvalidError, match=r"optimizer.kind: 1 is none of its values"):
+    with pytest.raises(ob.InvalidError, match=r"optimizer.kind: 1 is not one of its values"):
         space["optimizer.kind"].nearest(1)
 
 
@@ -112,7 +112,7 @@ def test_settings() -> None:
     settings = plugin.Settings({"a": 1, "b": "x", "c": 0.5, "d": True, "e": [1]}, "tuner.plugin.settings")
     assert settings.whole("a", least=1) == 1 and settings.text("b") == "x" and settings.number("c") == 0.5
     assert settings.flag("d") and settings.whole("z", 9) == 9
-    with pytest.raises(ob.InvalidError, match=r"settings\.e: is no setting of this plugin; it has a, b, c, d, z"):
+    with pytest.raises(ob.InvalidError, match=r"settings\.e: is not a setting of this plugin; it has a, b, c, d, z"):
         settings.check()
     assert settings.value("e") == [1]
     settings.check()
@@ -130,7 +130,7 @@ def test_settings() -> None:
 
 
 class Halving(plugin.Tuner):
-    """Two steps, then four for those that are at least as good as the best."""
+    """Train two steps, and four if the trial is at least as good as the best one."""
 
     def start(self) -> None:
         self.state = self.state or {"best": None, "failed": []}
@@ -191,7 +191,7 @@ def test_several_events_are_answered_one_by_one() -> None:
     response = together.handle(plugin_pb2.HandleRequest(events=events, each=True))
     one_by_one = [alone.handle(plugin_pb2.HandleRequest(events=[event])) for event in events if event is not gone]
     assert [*response.each[:3], response.each[4]] == one_by_one
-    assert not response.actions and not response.each[3].actions, "trial 1 was ended by the answer before"
+    assert not response.actions and not response.each[3].actions, "the previous answer ended trial 1"
     assert together.snapshot(plugin_pb2.SnapshotRequest()) == alone.snapshot(plugin_pb2.SnapshotRequest())
 
 
@@ -203,7 +203,7 @@ def test_better() -> None:
 
 
 def test_a_tuner_with_wrong_settings_says_so() -> None:
-    with pytest.raises(ob.InvalidError, match=r"settings\.eta: is no setting of this plugin; it has none"):
+    with pytest.raises(ob.InvalidError, match=r"settings\.eta: is not a setting of this plugin; it has none"):
         started(Halving(), sweep({"x": ob.uniform(0, 1)}, eta=3))
     with pytest.raises(ob.InvalidError, match="protocol 2 is unknown"):
         TunerSide(Halving()).configure(plugin_pb2.ConfigureRequest(protocol=2))
@@ -222,7 +222,7 @@ def sphere(config: dict[str, Any]) -> float:
 
 
 def best_of(sampler: str, seed: int, *, batch: int = 1, stop: int = 0) -> tuple[float, list[str]]:
-    """Run the tuner of the example on a sphere; with `stop`, once restored from a snapshot after so many trials."""
+    """Run the example's tuner on a sphere. With `stop`, restore it from a snapshot once, after that many trials."""
     spec = sweep({name: ob.uniform(-5, 5) for name in "abc"}, sampler=sampler, trials=60)
     spec.tuner.seed = seed
     module = example("optuna-tuner", "tuner.py")
@@ -363,7 +363,7 @@ def test_an_agent_may_want_nothing() -> None:
     side = AgentSide(Watching())
     assert side.bid(bid_request(idle=True)).tables[0].refused == "no need"
     assert side.bid(bid_request(idle=3)).tables[0].refused == "agent.settings.idle: 3 is neither true nor false"
-    assert "agent.settings.other: is no setting" in side.bid(bid_request(other=1)).tables[0].refused
+    assert "agent.settings.other: is not a setting" in side.bid(bid_request(other=1)).tables[0].refused
 
 
 def test_the_frugal_agent() -> None:
@@ -427,7 +427,7 @@ def channel_to(process: subprocess.Popen[str]) -> grpc.Channel:
 
 
 def call(channel: grpc.Channel, method: str) -> bytes:
-    """Call a method of go-plugin's own services, whose messages are empty or of one field."""
+    """Call a method of go-plugin's own services, whose messages have at most one field."""
     raw = channel.unary_unary(method, lambda b: b, lambda b: b)
     answer: bytes = raw(b"", timeout=DEADLINE)
     return answer
@@ -453,7 +453,7 @@ def test_a_program_as_go_plugin_meets_it(program: Path) -> None:
                 stub.Handle(plugin_pb2.HandleRequest(events=[asked(7)]), timeout=DEADLINE)
             assert raised.value.code() == grpc.StatusCode.INTERNAL
             assert raised.value.details() == "KeyError: 'lr'"
-        # All that a killed server does: its descriptors are closed.
+        # A killed server only closes its file descriptors.
         os.close(theirs)
         assert process.wait(DEADLINE) == 0
         assert process.stderr
@@ -471,7 +471,7 @@ def test_a_program_ends_when_asked(program: Path) -> None:
 @pytest.mark.parametrize(
     ("env", "problem"),
     [
-        ({}, "which the server starts; name it in tuner: {plugin: {command: [...]}} of a sweep"),
+        ({}, "which a server must start; configure it with tuner: {plugin: {command: [...]}} of a sweep"),
         ({"OUTBID_PLUGIN": "agent"}, "with a tuner, but was started as an agent"),
     ],
 )
@@ -511,5 +511,5 @@ def test_a_sweep_chooses_its_agent() -> None:
     assert chosen(agent="frugal", agent_settings={"minutes": 3}) == {"plugin": "frugal", "settings": {"minutes": 3.0}}
     assert chosen(agent="frugal")["plugin"] == "frugal"
     assert chosen() is None
-    with pytest.raises(ValueError, match="name it with agent="):
+    with pytest.raises(ValueError, match="agent_settings: also set agent"):
         chosen(agent_settings={"minutes": 3})

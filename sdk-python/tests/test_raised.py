@@ -27,7 +27,7 @@ class OtherArguments(Exception):
 
 
 class Holding(ValueError):
-    """Cannot be pickled: it holds a lock."""
+    """Cannot be pickled: it has a lock."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -35,14 +35,14 @@ class Holding(ValueError):
 
 
 class Wordless(Exception):
-    """Its text cannot be read."""
+    """Its `str()` raises an exception."""
 
     def __str__(self) -> str:
         raise RuntimeError("no")
 
 
 class Ruined(Exception):
-    """Nothing of it can be made again."""
+    """It cannot be created again without arguments."""
 
     def __new__(cls, *args: Any, **given: Any) -> Ruined:
         if not given:

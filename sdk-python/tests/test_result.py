@@ -1,4 +1,4 @@
-"""Results: tables, importance, plots, and what notebooks and terminals are shown."""
+"""Results: tables, importance, plots, and their display in notebooks and terminals."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from outbid.v1 import service_pb2 as pb
 
 @pytest.fixture
 def result(server: FakeServer, client: ob.Client) -> ob.Result:
-    """Return the result of a sweep where lr decides, units hardly and the rest not at all."""
+    """Return a sweep's result in which lr matters, units matters little, and the other parameters do not matter."""
     space = {
         "lr": ob.loguniform(1e-4, 1),
         "units": ob.integer(1, 64),
@@ -56,7 +56,7 @@ def test_records(result: ob.Result) -> None:
 
 
 def test_what_is_not_finite_is_never_the_best(server: FakeServer, client: ob.Client) -> None:
-    """A server of an older version may think otherwise."""
+    """An older server may have chosen a value that is not finite as the best."""
     handle = ob.Sweep(space={"x": ob.uniform(0, 1)}, metric="loss", mode="min").submit()
     for number, value in enumerate([-np.inf, 0.5, np.nan, 0.25]):
         server.trials[number] = make_trial(number, best=value, best_step=1, step=1)
@@ -122,11 +122,11 @@ def test_plots_that_users_of_optuna_know(result: ob.Result, kind: str) -> None:
         "timeline": {"trial"},
     }
     assert wanted[kind] <= texts
-    assert re.fullmatch(r"<outbid\.Chart: [^,]*>", repr(chart)), "one title, however many axes"
+    assert re.fullmatch(r"<outbid\.Chart: [^,]*>", repr(chart)), "one title for any number of axes"
 
 
 def test_plots_say_what_they_cannot_draw(result: ob.Result) -> None:
-    with pytest.raises(ValueError, match=r"'depth' is no parameter that varies; there are junk, lr"):
+    with pytest.raises(ValueError, match=r"'depth' is not a parameter that varies; these do: junk, lr"):
         result.plot.contour("lr", "depth")
     with pytest.raises(ValueError, match="has one objective"):
         result.plot.front()
@@ -193,7 +193,7 @@ def test_terminal_display(
     server.sweep.steps = 180
     server.sweep.counts.running = 1
     display.update(update(server, make_trial(61, "running", step=2, until_step=9)))
-    assert str(display._live.get_renderable()).endswith("\n"), "the cursor's line is empty, where ^C is echoed"
+    assert str(display._live.get_renderable()).endswith("\n"), "the cursor's line, which echoes ^C, is empty"
     display.end(result.sweep, result.trials)
     assert not str(display._live.get_renderable()).endswith("\n")
     display.close()
@@ -268,14 +268,14 @@ def test_notebook_display(result: ob.Result, server: FakeServer, monkeypatch: py
     assert isinstance(display, _display.NotebookDisplay)
     display.update(update(server, make_trial(0, "running")))
     display.update(update(server, make_trial(0, "paused")))
-    assert len(shown) == 1, "the second came too soon to be drawn"
-    display.close()  # as after an interrupt
+    assert len(shown) == 1, "the second update came too soon to be drawn"
+    display.close()  # like after an interrupt
     assert "<td>paused</td>" in shown[-1]
     display.end(dataclasses.replace(result.sweep, state="done"), result.trials)
     display.close()
     assert len(shown) == 3
     assert "<table>" in shown[-1]
-    assert "<br>trials: " in shown[-1] and "<br>best: accuracy " in shown[-1], "each in a line of its own"
+    assert "<br>trials: " in shown[-1] and "<br>best: accuracy " in shown[-1], "each in its own line"
     assert shown[-1].count("font-weight: bold") == 1, "the best trial's row"
     assert shown[-1].endswith(html.escape(repr(dict(result.best.config))) + "</b></p></div>"), (
         "the winning configuration"
@@ -326,7 +326,7 @@ def test_notebooks_show_trials_sweeps_and_charts(server: FakeServer, client: ob.
     assert "<b>s-1/1</b>" in page
     assert "<td>lr</td><td>1.5</td>" in page
     assert "<td>best</td><td>0.75 at step 3</td>" in page
-    assert "<b>odd</b>" not in page, "what comes from outside is escaped"
+    assert "<b>odd</b>" not in page, "text from outside is escaped"
     page = result.sweep._repr_html_()
     assert "<td>max accuracy</td><td>0.75, trial 1 at step 3</td>" in page
     assert repr(result.sweep) == "<outbid.SweepInfo s-1: done, 0 trials, 0 steps, best accuracy 0.75>"

@@ -1,4 +1,4 @@
-"""The layer of calls: every one of the API, with its errors and its patience."""
+"""The RPC layer: every call of the API, its errors and its retries."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_every_call_has_its_typed_method(call: typing.Any) -> None:
     method = getattr(rpc.Service, snake(call.name))
     assert inspect.getdoc(method)
     if call.client_streaming:
-        return  # takes bytes, or a file
+        return  # takes bytes or a file
     hints = typing.get_type_hints(method)
     answer = hints["return"]
     if call.server_streaming:
@@ -74,7 +74,7 @@ def test_streams_fail_with_the_sdks_errors(server: FakeServer, service: rpc.Serv
 def test_recover_waits_for_who_was_there_before(server: FakeServer, service: rpc.Service) -> None:
     away = ob.UnavailableError("away")
     with pytest.raises(ob.UnavailableError):
-        service.recover(away, rpc.Patience())  # nobody has ever answered there
+        service.recover(away, rpc.Patience())  # no server has ever answered at this address
     service.get_server_info(pb.GetServerInfoRequest())
     service.recover(away, rpc.Patience())
     with pytest.raises(ob.UnavailableError):
@@ -84,7 +84,7 @@ def test_recover_waits_for_who_was_there_before(server: FakeServer, service: rpc
 
 
 def test_an_address_is_asked_again_after_a_loss(server: FakeServer) -> None:
-    """A server that was started again may listen elsewhere."""
+    """A restarted server may listen at another address."""
     other = FakeServer()
     urls = iter([server.url, other.url])
 

@@ -1,4 +1,4 @@
-"""Optuna's samplers: what the SDK makes of them, and what their program draws."""
+"""Optuna's samplers: the SDK's messages for them, and the values that their program draws."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ BOWL = {"x": ob.uniform(-5, 5), "y": ob.loguniform(1e-3, 1e3), "n": ob.integer(1
 
 @pytest.fixture(autouse=True)
 def quiet() -> Iterator[None]:
-    """Leave Optuna's log as it was."""
+    """Restore Optuna's log level after the test."""
     optuna = pytest.importorskip("optuna")
     before = optuna.logging.get_verbosity()
     yield
@@ -37,7 +37,7 @@ def loss(config: dict[str, Any]) -> float:
 
 
 def program(tuner: ob.Tuner, space: ob._space.Space = BOWL, seed: int = 1) -> Sampler:
-    """Return the program as the server would start it."""
+    """Return the program as the server starts it."""
     made = Sampler()
     made.spec = spec_of(spec(tuner, space, seed))
     made.start()
@@ -86,7 +86,7 @@ def test_a_sampler_is_a_plugin_with_a_rule() -> None:
     assert ob.TPE(max_steps=4).to_proto().plugin.rule.random.max_steps == 4
     assert ob.Hyperband(max_steps=9, sampler="cmaes").to_proto().plugin.settings["sampler"] == "cmaes"
     assert {t._name for t in (ob.TPE, ob.GP, ob.CMAES, ob.NSGA2)} == set(SAMPLERS)
-    with pytest.raises(ValueError, match="TPE takes max_steps and seed of the tuner"):
+    with pytest.raises(ValueError, match="TPE uses the tuner's max_steps and seed"):
         ob.ASHA(max_steps=9, sampler=ob.TPE(max_steps=3)).to_proto()
     with pytest.raises(TypeError, match=r"write ob.TPE\(\)"):
         ob.ASHA(max_steps=9, sampler=ob.TPE).to_proto()  # type: ignore[arg-type]
@@ -108,7 +108,7 @@ def test_the_same_questions_have_the_same_answers_after_a_restart() -> None:
 
 @pytest.mark.parametrize("name", ["tpe", "nsga2"])
 def test_trials_that_were_stopped_teach_too(name: Any) -> None:
-    """Draw near what was good at the first rung, although no trial was trained to the end."""
+    """The sampler draws near values that were good at the first rung, even if no trial was trained to the end."""
     sampler = program(ob.ASHA(max_steps=81, sampler=name))
     for trial in range(40):
         value = loss(draw(sampler))
@@ -121,7 +121,7 @@ def test_trials_that_were_stopped_teach_too(name: Any) -> None:
 
 
 def test_a_draw_makes_anew_only_trials_that_reported_since(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A rule that pauses trials ends none of them, so that all are under way until the sweep is over."""
+    """A rule that pauses trials ends none of them, so all of them are active until the sweep ends."""
     sampler = program(ob.ASHA(max_steps=81, sampler=ob.TPE(startup=5)))
     for trial in range(12):
         sampler.reported(Report(trial, 1, loss(draw(sampler))))
@@ -142,7 +142,7 @@ def test_a_draw_makes_anew_only_trials_that_reported_since(monkeypatch: pytest.M
 
 @pytest.mark.parametrize(("mode", "paused"), [("min", False), ("max", False), ("min", True), ("max", True)])
 def test_draws_are_those_of_optunas_tpe(mode: str, paused: bool) -> None:
-    """What is made once and shared changes no draw, also while other trials run or are paused at a rung."""
+    """Caching trials does not change the draws, even while other trials are running or paused at a rung."""
     import optuna
 
     options: Any = {"n_startup_trials": 4, "multivariate": True, "constant_liar": True}
@@ -169,7 +169,7 @@ def test_draws_are_those_of_optunas_tpe(mode: str, paused: bool) -> None:
 
 
 def copy_of(trial: Any) -> Any:
-    """Return a trial as Optuna would make it."""
+    """Return a trial that Optuna creates from the same fields."""
     import optuna
 
     names = ("state", "values", "params", "distributions", "system_attrs", "intermediate_values")
@@ -210,7 +210,7 @@ def test_a_study_warms_a_sweep() -> None:
     assert [dict(p) for p in warm.tuner.points] == [t.params for t in best if -5 <= t.params["x"] <= 5]
     assert len(warm.tuner.plugin.settings.fields["prior"].list_value.values) == 20
     warm.mode = "max"
-    with pytest.raises(ValueError, match="the study 'before' is about min, this sweep about max"):
+    with pytest.raises(ValueError, match="the study 'before' has mode min, this sweep max"):
         start_warm(warm, study, lambda sweep: pytest.fail(sweep))
     with pytest.raises(ValueError, match="has 2 objectives, not one"):
         start_warm(warm, optuna.create_study(directions=["minimize"] * 2), lambda sweep: pytest.fail(sweep))

@@ -1,4 +1,4 @@
-"""A server of one's own, with a stand-in for the binary."""
+"""A private server, with a fake binary."""
 
 from __future__ import annotations
 
@@ -68,14 +68,14 @@ def gone(pid: int) -> bool:
     """Wait until a process has ended."""
     end = time.monotonic() + 30
     while _server._alive(pid):
-        assert time.monotonic() < end, f"process {pid} is still there"
+        assert time.monotonic() < end, f"process {pid} is still running"
         time.sleep(0.01)
     return True
 
 
 @pytest.mark.parametrize("locked", [False, True])
 def test_a_file_that_another_process_has_the_id_of_is_no_server(binary: Path, tmp_path: Path, locked: bool) -> None:
-    """As after a restart of the machine, or of a container: the process id in the file is that of a live process."""
+    """After a restart of the machine or container, the process ID in the file may belong to another live process."""
     data = tmp_path / "data"
     data.mkdir()
     with (data / "server.json").open("w") as file:
@@ -96,11 +96,11 @@ def test_started_reused_and_stopped(binary: Path, tmp_path: Path) -> None:
     assert first.passing and second.passing
     pid = pid_of(data)
     second.stop()
-    assert _server._alive(pid), "its other client uses it"
+    assert _server._alive(pid), "another client uses it"
     first.stop()
     assert not _server._alive(pid)
     assert "starting" in (data / "server.log").read_text()
-    assert first.url() == "http://127.0.0.1:7", "a dead server is started again"
+    assert first.url() == "http://127.0.0.1:7", "a server that died is started again"
     first.stop()
     assert (data / "starts").read_text() == "xx"
 
@@ -112,7 +112,7 @@ def test_it_lives_as_long_as_its_last_client(binary: Path, tmp_path: Path, monke
     second.url()
     pid = pid_of(tmp_path)
     first.stop()
-    assert _server._alive(pid), "the one that started it has gone, another uses it"
+    assert _server._alive(pid), "the client that started it has ended, but another one uses it"
     second.stop()
     starter = _server._staying.pop()
     assert starter.wait(30) == 0
@@ -124,7 +124,7 @@ def test_a_server_that_ends_is_waited_for(binary: Path, tmp_path: Path) -> None:
     assert server._lease.free()
     with (tmp_path / "clients").open("r+") as ending:
         server._lease.give_back()
-        server._lease = _lease.Lease(tmp_path / "other")  # stop() is not to see this
+        server._lease = _lease.Lease(tmp_path / "other")  # stop() must not see this
         fcntl.flock(ending, fcntl.LOCK_EX)
         assert not _lease.Lease(tmp_path / "clients").free()
         assert not _lease.Lease(tmp_path / "clients").take(0.1)
@@ -137,7 +137,7 @@ def test_it_can_be_told_to_stay(binary: Path, tmp_path: Path) -> None:
     first.url()
     assert first.passing
     second.url()
-    assert not first.passing, "a second client asked it to stay"
+    assert not first.passing, "the second client keeps it running"
     pid = pid_of(tmp_path)
     second.stop()
     first.hurry = True
@@ -149,7 +149,7 @@ def test_it_can_be_told_to_stay(binary: Path, tmp_path: Path) -> None:
 
 
 def test_a_forked_child_is_no_client(binary: Path, tmp_path: Path) -> None:
-    """Children of multiprocessing outlive a program that is killed; the lock must not outlive it with them."""
+    """Children of multiprocessing outlive a killed program, but must not keep its lock."""
     script = f"""
 import os, signal, time
 from outbid._server import LocalServer
@@ -248,22 +248,22 @@ def test_binary_is_found_or_asked_for(tmp_path: Path, monkeypatch: pytest.Monkey
     with pytest.raises(FileNotFoundError) as missing:
         find_binary()
     first, *others = str(missing.value).splitlines()
-    assert "`pip install outbid` brings one" in first
+    assert "`pip install outbid` installs it" in first
     assert any("OUTBID_BIN" in line for line in others)
-    own = tmp_path / "env" / "scripts" / "bin"  # what pip noted, wherever that is
+    own = tmp_path / "env" / "scripts" / "bin"  # the location in pip's metadata
     for place in (
         tmp_path / "env/lib/bin",
         tmp_path / "path",
         tmp_path,
         installed / "bin",
         own,
-    ):  # the last choice first
+    ):  # the lowest priority first
         place.mkdir(exist_ok=True, parents=True)
         (place / "outbid").write_text("#!/bin/sh\n")
         (place / "outbid").chmod(0o755)
         assert find_binary() == str(place / "outbid")
     monkeypatch.setenv("OUTBID_BIN", str(tmp_path / "none"))
-    with pytest.raises(FileNotFoundError, match="OUTBID_BIN names"):
+    with pytest.raises(FileNotFoundError, match="OUTBID_BIN is"):
         find_binary()
 
 
@@ -276,7 +276,7 @@ def test_the_package_is_the_command_too(binary: Path, tmp_path: Path) -> None:
     binary.unlink()
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 1
-    assert done.stderr.startswith("outbid: OUTBID_BIN names")
+    assert done.stderr.startswith("outbid: OUTBID_BIN is")
 
 
 def test_sweeps_whose_program_runs_are_not_left(tmp_path: Path) -> None:

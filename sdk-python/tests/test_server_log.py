@@ -1,4 +1,4 @@
-"""What is found in the logs of servers."""
+"""The check of server logs for panics and errors."""
 
 from __future__ import annotations
 

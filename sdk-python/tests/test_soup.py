@@ -1,4 +1,4 @@
-"""Greedy soups, with the binary that averages."""
+"""Greedy soups, with the binary that averages checkpoints."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from fake_server import FakeServer, make_trial
 from outbid import _soup
 from outbid._errors import CheckpointError, NoResultError, NotFoundError
 
-needs_binary = pytest.mark.skipif(not os.environ.get("OUTBID_BIN"), reason="OUTBID_BIN names no binary")
+needs_binary = pytest.mark.skipif(not os.environ.get("OUTBID_BIN"), reason="OUTBID_BIN is not set")
 
 
 def trial(number: int, metric: float | None, *values: float, name: str = "w") -> Any:
-    """Return a trial that keeps a checkpoint of these values; of none, it keeps none."""
+    """Return a trial with a checkpoint of these values, or without a checkpoint if no values are given."""
 
     def download(path: Path) -> Path:
         if not values:
@@ -34,7 +34,7 @@ def trial(number: int, metric: float | None, *values: float, name: str = "w") ->
 
 
 def off(weights: Any) -> float:
-    """Return how far the weights are from 10."""
+    """Return the distance of the weights from 10."""
     return abs(float(weights["w"][0]) - 10)
 
 
@@ -49,7 +49,7 @@ def test_a_soup_keeps_what_helps(tmp_path: Path) -> None:
         trial(5, 1.5),
     ]
     soup = _soup.greedy("s-1", "min", trials, 10, off)
-    # 9 alone is off by 1; with 8 it is 8.5, which is worse; with 13 it is 11, which is no worse.
+    # 9 alone is off by 1. With 8 the mean is 8.5, which is worse. With 13 it is 11, which is not worse.
     assert [(i.trial, i.soup, i.kept) for i in soup.ingredients] == [(0, 1, True), (3, 1.5, False), (1, 1, True)]
     assert soup.metric == 1
     assert soup.weights["w"].tolist() == [11]
@@ -92,6 +92,6 @@ def test_soups_that_cannot_be() -> None:
         _soup.greedy("s-1", "min", [trial(0, 1.0), trial(1, None, 9)], 2, off)
     with pytest.raises(ValueError, match="k must be"):
         _soup.greedy("s-1", "min", [trial(0, 1.0, 9)], 0, off)
-    with pytest.raises(ValueError, match="alone is worth NaN"):
+    with pytest.raises(ValueError, match="evaluate returned NaN"):
         _soup.greedy("s-1", "min", [trial(0, 1.0, 9)], 1, lambda _: math.nan)
     assert issubclass(CheckpointError, Exception)

@@ -1,4 +1,4 @@
-"""The source lines that travel with a function."""
+"""The source lines that are sent with a function."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Cell = Callable[..., Any]
 
 @pytest.fixture
 def cell() -> Iterator[Cell]:
-    """Run cells as a notebook does: they share their names, and linecache has their lines."""
+    """Run cells like a notebook: they share a namespace, and linecache has their lines."""
     namespace: dict[str, Any] = {"__name__": "__main__"}
     files: list[str] = []
 
@@ -39,7 +39,7 @@ def cell() -> Iterator[Cell]:
 
 
 def trace(w: FakeWorker, function: Any) -> str:
-    """Return the traceback of a function, run by a worker's process that has run others before."""
+    """Return the traceback of a function in a worker's process that has run other functions before."""
     w.function_path = w.function_path.with_name(f"{w.function_path.name}x")
     w.function_path.write_bytes(_pickle.dump(function))
     w.assign()
@@ -91,7 +91,7 @@ def test_a_module_that_was_edited_since_it_was_imported(tmp_path: Path, monkeypa
     try:
         assert _sources.gather([module.train.__code__])
         file.write_text("def train(trial):\n    return 1 / 1\n")
-        assert not _sources.gather([module.train.__code__]), "that is not what it runs"
+        assert not _sources.gather([module.train.__code__]), "the file differs from the running code"
     finally:
         del sys.modules["edited_since"]
 
@@ -117,7 +117,7 @@ def test_a_cell_after_one_with_an_import_from_the_future() -> None:
     text = "def train(trial):\n    def inner(x: int) -> int: return x\n    return inner(1 / 0)\n"
     linecache.cache["/nowhere/f.py"] = (len(text), None, text.splitlines(keepends=True), "/nowhere/f.py")
     names: dict[str, Any] = {}
-    exec(compile(text, "/nowhere/f.py", "exec"), names)  # inherits this module's
+    exec(compile(text, "/nowhere/f.py", "exec"), names)  # inherits this module's future imports
     try:
         assert _sources.gather([names["train"].__code__])
     finally:

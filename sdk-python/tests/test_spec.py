@@ -1,4 +1,4 @@
-"""Spaces, tuners and sweeps as the API's message, against a golden file; and what is refused."""
+"""Spaces, tuners and sweeps as messages of the API, compared to a golden file, and invalid ones."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import outbid as typed
 from outbid._space import fill_space
 from outbid.v1 import sweep_pb2 as pb
 
-ob: Any = typed  # bad arguments are what is tested here
+ob: Any = typed  # for tests of invalid arguments
 GOLDEN = Path(__file__).parent / "testdata" / "sweeps.json"
 
 
@@ -110,7 +110,7 @@ def sweeps() -> dict[str, typed.Sweep]:
 
 
 def test_golden() -> None:
-    """What is written in Python is what protojson says. Regenerate: delete the file and run the test."""
+    """The Python objects equal their protojson messages. To regenerate, delete the file and run the test."""
     got = {name: sweep.to_dict() for name, sweep in sweeps().items()}
     if not GOLDEN.exists():
         GOLDEN.parent.mkdir(exist_ok=True)
@@ -120,13 +120,13 @@ def test_golden() -> None:
 
 def test_golden_is_strict_protojson() -> None:
     for entry in json.loads(GOLDEN.read_text()).values():
-        json_format.ParseDict(entry, pb.SweepSpec())  # raises for a field that the schema does not know
+        json_format.ParseDict(entry, pb.SweepSpec())  # raises for a field that is not in the schema
 
 
 def test_bounds_as_documented() -> None:
     spec = everything()._spec.space
     assert spec["integer"].int.high == 9
-    assert spec["randint"].int.high == 9, "Ray's and numpy's upper end is left out"
+    assert spec["randint"].int.high == 9, "Ray and numpy exclude the upper bound"
     assert spec["lograndint"].int.high == 9
     assert spec["qrandint"].int.high == 10, "but Ray's qrandint includes it"
 
@@ -162,7 +162,7 @@ BAD_SPACES: list[tuple[Any, type[Exception], str]] = [
     (lambda: ob.when(ob.uniform(0, 1), "a", in_="sgd"), TypeError, "in_ must be a list"),
     (lambda: ob.when(ob.uniform(0, 1), "", in_=[1]), TypeError, "dotted path"),
     (lambda: ob.when(ob.when(1, "a", in_=[1]), "b", in_=[1]), ValueError, "has a condition already"),
-    (lambda: filled({"a.b": 1}), ValueError, "'a.b' is no name for a parameter"),
+    (lambda: filled({"a.b": 1}), ValueError, "'a.b' is not a parameter name"),
     (lambda: filled([1]), TypeError, "must be a dict"),
     (lambda: filled({"a": {"b": [1, 2]}}), TypeError, "a.b: a list is ambiguous: write ob.choice"),
     (lambda: filled({"a": print}), TypeError, "got a function"),
@@ -193,7 +193,7 @@ BAD_SWEEPS: list[tuple[Any, type[Exception], str]] = [
     (bad(metric=""), TypeError, "metric must be the name"),
     (bad(mode="up"), ValueError, "mode must be 'max' or 'min', got 'up'"),
     (bad(metric=["a", "b"], mode="min"), ValueError, "2 metrics, 1 modes"),
-    (bad(metric=["a", "a"], mode=["min", "max"]), ValueError, "stands twice"),
+    (bad(metric=["a", "a"], mode=["min", "max"]), ValueError, "must not have duplicates"),
     (bad(points={"lr": 1}), TypeError, "points must be a list of configurations"),
     (bad(points=[3]), TypeError, "points[0] must be a configuration"),
     (bad(points={"lr": [1, 2]}), TypeError, "got a dict of lists, {'lr': [1, 2]}: give pandas.DataFrame(points)"),
@@ -202,7 +202,7 @@ BAD_SWEEPS: list[tuple[Any, type[Exception], str]] = [
     (lambda: ob.normal(0, 0), ValueError, "normal: sd must be above 0"),
     (lambda: ob.sample_from(3), TypeError, "expected a function of the configuration"),
     (bad(space={"a": ob.when({"b": ob.sample_from(len)}, "c", in_=[1])}), TypeError, "cannot hold ob.sample_from"),
-    (lambda: ob.when(ob.sample_from(len), "a", in_=[1]), TypeError, "cannot stand here"),
+    (lambda: ob.when(ob.sample_from(len), "a", in_=[1]), TypeError, "is only allowed in"),
     (bad(name="My Sweep"), ValueError, "name must be lower-case letters"),
     (bad(name="a" * 43), ValueError, "name must be lower-case letters, digits and dashes, 42 at most"),
     (bad(name="2fast"), ValueError, "the first a letter"),
@@ -218,13 +218,17 @@ BAD_SWEEPS: list[tuple[Any, type[Exception], str]] = [
     (bad(trials=0), ValueError, "trials must be at least 1"),
     (bad(trials=1.5), TypeError, "trials must be a whole number"),
     (bad(trials=1, limits=ob.Limits(trials=2)), TypeError, "give trials either by itself or in limits"),
-    (bad(wall_time="tomorrow"), ValueError, 'wall_time: expected a time span such as "90s"'),
+    (bad(wall_time="tomorrow"), ValueError, 'wall_time: expected a duration such as "90s"'),
     (bad(wall_time=-1), ValueError, "must be above 0 seconds"),
     (bad(utility=80), TypeError, "utility must be"),
-    (bad(utility=ob.Utility(-1)), ValueError, "Utility: priority must be a finite number from 0 on, got -1"),
+    (bad(utility=ob.Utility(-1)), ValueError, "Utility: priority must be a finite number that is at least 0, got -1"),
     (bad(utility=ob.Utility(1, decay=math.inf)), ValueError, "Utility: decay must be a finite number"),
-    (bad(utility=ob.Utility(1, target=-1)), ValueError, "Utility: target must be a finite number from 0 on, got -1.0"),
-    (bad(utility=ob.Utility(1, target="soon")), ValueError, 'Utility: target: expected a time span such as "90s"'),
+    (
+        bad(utility=ob.Utility(1, target=-1)),
+        ValueError,
+        "Utility: target must be a finite number that is at least 0, got -1.0",
+    ),
+    (bad(utility=ob.Utility(1, target="soon")), ValueError, 'Utility: target: expected a duration such as "90s"'),
     (bad(max_restarts=-1), ValueError, "max_restarts must be a whole number from 0"),
     (bad(constraints="a < b"), TypeError, "constraints must be a list"),
     (bad(resources=ob.Resources(devices=0)), ValueError, "devices must be 1 <= min <= max, got 0"),
@@ -355,7 +359,7 @@ async def _coroutine(trial: Any) -> None: ...
         (_coroutine, "_coroutine is async or yields"),
         (lambda: None, "called with one argument, the trial, which does not suit .*: too many"),
         (lambda trial, data: None, "missing a required argument: 'data'; functools.partial"),
-        (dict, r"got the class dict; an object of it that can be called will do: dict\(\.\.\.\)"),
+        (dict, r"got the class dict; pass an instance that can be called: dict\(\.\.\.\)"),
     ],
 )
 def test_functions_that_cannot_train(train: Any, message: str) -> None:

@@ -1,4 +1,4 @@
-"""Weights in and out of safetensors files."""
+"""Weights written to and read from safetensors files."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_copy_keeps_what_was_saved() -> None:
 
 
 class FakeTensor:
-    """What is looked at of a torch tensor; torch itself is not there."""
+    """A replacement for a torch tensor, as torch may not be installed."""
 
     def __init__(self, values: list[float], dtype: str = "torch.float32") -> None:
         self.array, self.dtype, self.device = np.array(values, dtype=np.float32), dtype, self
@@ -92,7 +92,7 @@ def test_torch_modules() -> None:
     module = Module()
     arrays = _tensors.to_arrays(module, copy=True)
     assert arrays["layer.weight"].tolist() == [1, 2]
-    assert module.tensor.widened, "numpy has no bfloat16; float32 holds it exactly"
+    assert module.tensor.widened, "numpy has no bfloat16, but float32 represents it exactly"
     module.tensor.array += 1
     assert arrays["layer.weight"].tolist() == [1, 2]
 

@@ -1,4 +1,4 @@
-"""The trial object alone, with the worker's words put into its inbox."""
+"""The trial object alone, with the worker's messages put directly into its inbox."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from outbid.v1 import bus_pb2, event_pb2, node_pb2, session_pb2
 
 
 class Worker:
-    """Answers a trial at once, by a script."""
+    """Answers a trial at once from a script."""
 
     def __init__(self, tmp_path: Path, **fields: Any) -> None:
         self.inbox: queue.SimpleQueue[Incoming] = queue.SimpleQueue()
         self.said: list[str] = []
         self.reports: list[event_pb2.Report] = []
         self.fork = node_pb2.ForkRef(sweep="s-1", trial=0, lease_id=1)
-        self.targets: list[int] = []  # what Reached is answered with; nothing left: stop
+        self.targets: list[int] = []  # the answers to Reached; stop if empty
         self.save_errors: list[str] = []
         fields.setdefault("config_json", "{}")
         self.trial = Trial(session_pb2.TrialAssignment(fork=self.fork, scratch=str(tmp_path), **fields), self)
@@ -82,11 +82,11 @@ def test_orders_may_come_twice(tmp_path: Path) -> None:
     w = Worker(tmp_path, until_step=1)
     w.direct("TRAIN", 1)
     w.direct("TRAIN", 1)
-    w.targets = [1, 2]  # an old order first: it is no answer
+    w.targets = [1, 2]  # an old directive first, which is not an answer
     steps = w.trial.steps()
     assert next(steps) == 1
     w.direct("TRAIN", 2)
-    assert next(steps) == 2, "the target had moved on before it was reached"
+    assert next(steps) == 2, "the target increased before it was reached"
     assert w.said == []
 
 
@@ -97,10 +97,10 @@ def test_old_order_is_no_answer(tmp_path: Path) -> None:
     next(steps)
     w.direct("TRAIN", 1)
     w.inbox.put(session_pb2.AttachResponse())
-    # The answer to Reached repeats the old target, as when only acked_seq changed; then the real one comes.
+    # The first answer to Reached repeats the old target, like when only acked_seq changed. Then the real answer comes.
     w.send = _after(w, "reached", lambda: w.direct("TRAIN", 2))  # type: ignore[method-assign]
     assert next(steps) == 2
-    assert w.said == ["reached 1"], "told once"
+    assert w.said == ["reached 1"], "sent once"
 
 
 def _after(w: Worker, kind: str, then: Any) -> Any:
@@ -203,7 +203,7 @@ def test_store_errors_are_tried_again(tmp_path: Path, capsys: pytest.CaptureFixt
         w.trial.save(weights(step))
     assert w.said == ["saved 1", "saved 1", "reached 1"]
     assert capsys.readouterr().err.count("object store is full") == 1
-    assert len(list(tmp_path.iterdir())) == 2, "every offer is a file of its own, as the worker takes them away"
+    assert len(list(tmp_path.iterdir())) == 2, "every checkpoint is a new file, as the worker moves them"
 
 
 def test_leaving_cannot_be_undone(tmp_path: Path) -> None:
@@ -231,7 +231,7 @@ def test_save_due_on_a_pause_gets_one_more_step(tmp_path: Path) -> None:
         if w.trial.save_due:
             w.trial.save(weights(step))
         if step == 2:
-            w.direct("PAUSE")  # after it was told that no save is due
+            w.direct("PAUSE")  # after save_due was False in this step
     assert w.said == ["saved 3"]
 
 
@@ -249,7 +249,7 @@ def test_report_steps(tmp_path: Path) -> None:
 
 
 class Unreadable:
-    """What neither float nor repr can read."""
+    """An object for which float and repr raise errors."""
 
     def __float__(self) -> float:
         raise RuntimeError("no")
@@ -259,7 +259,7 @@ class Unreadable:
 
 
 class Tensor:
-    """A tensor of one element, as torch's are: `item` reads it, and raises RuntimeError where there are more."""
+    """A tensor like torch's: `item` returns its element, or raises RuntimeError if there is not exactly one."""
 
     def __init__(self, *values: float) -> None:
         self.ndim, self.shape, self._values = 1, (len(values),), values
@@ -294,7 +294,7 @@ BAD_REPORTS: list[tuple[tuple[Any, ...], dict[str, Any], type[Exception], str]] 
         ({f"metric {n}": 1.0 for n in range(5000)},),
         {},
         ValueError,
-        "report: 5000 metrics and 0 notes have 118,890 bytes, and one report holds 61,340 bytes at most",
+        "report: 5000 metrics and 0 notes have 118,890 bytes, but a report is limited to 61,340 bytes",
     ),
 ]
 
@@ -317,14 +317,16 @@ def test_names_that_people_give(tmp_path: Path) -> None:
 
 def test_notes_that_are_too_large_say_so_where_they_are_made(tmp_path: Path) -> None:
     w = Worker(tmp_path)
-    with pytest.raises(ValueError, match="note: 'p' has 1,200,000 bytes as JSON, and one report holds 61,340 bytes"):
+    with pytest.raises(
+        ValueError, match="note: 'p' has 1,200,000 bytes as JSON, but a report is limited to 61,340 bytes"
+    ):
         w.trial.note(p="x" * 1_199_998)
     with pytest.raises(ValueError, match="note: 0 metrics and 3000 notes have"):
         w.trial.note({f"note {n}": "twenty characters or so" for n in range(3000)})
     with pytest.raises(ValueError, match="note: a name has 257 bytes"):
         w.trial.note({"x" * 257: 1})
     w.trial.report(loss=1)
-    assert not w.reports[0].attributes, "what was refused is not sent"
+    assert not w.reports[0].attributes, "invalid notes are not sent"
 
 
 def test_a_parameter_whose_name_is_too_long_is_named() -> None:
@@ -351,7 +353,7 @@ def test_large_notes_are_no_report_of_a_value(tmp_path: Path) -> None:
     w = Worker(tmp_path, metric="loss")
     for n in range(3):
         w.trial.note({f"n{n}": "x" * 30_000})
-    assert not w.trial._answer("nothing"), "it reported no value"
+    assert not w.trial._answer("nothing"), "notes are not a reported value"
 
 
 NUMBERS: list[tuple[Any, float]] = [
@@ -391,7 +393,7 @@ def test_what_float_reads_is_a_metric(tmp_path: Path, given: Any, value: float) 
     answering = Worker(tmp_path / "dict", metric="loss")
     assert _trial.call(lambda trial: {"loss": given, "name": "0.5"}, answering.trial) == ("", "")
     for report in (*w.reports, *answering.reports):
-        assert dict(report.metrics) == pytest.approx({"loss": value}, nan_ok=True), "text elsewhere is not a metric"
+        assert dict(report.metrics) == pytest.approx({"loss": value}, nan_ok=True), "text is not a metric elsewhere"
     assert len(answering.reports) == 1
 
 
@@ -406,7 +408,7 @@ def test_a_value_that_is_not_a_number_is_named(tmp_path: Path) -> None:
 
 
 class Wordless(Exception):
-    """An exception whose text cannot be read."""
+    """An exception whose `str()` raises an exception."""
 
     def __str__(self) -> str:
         raise RuntimeError("no")
@@ -417,7 +419,7 @@ class Wordless(Exception):
     [
         (ValueError("v\ud800"), "ValueError: v\\ud800"),
         (SystemExit("v\ud800"), "SystemExit: v\\ud800"),
-        (Wordless(), "Wordless: (its text cannot be read: str() of it raises)"),
+        (Wordless(), "Wordless: (no text: str() of it raises)"),
     ],
 )
 def test_errors_whose_text_is_not_text(tmp_path: Path, error: BaseException, line: str) -> None:
@@ -465,7 +467,7 @@ def test_a_report_after_the_loop_does_not_count_and_says_so(tmp_path: Path, caps
     w.trial.report(loss=0.5)
     w.trial.report(loss=0.25)
     said = capsys.readouterr().err
-    assert said.count("reported after its loop over steps() had ended") == 1, "said once"
+    assert said.count("reported after its loop over steps() had ended") == 1, "printed once"
 
 
 def test_a_value_returned_instead_of_reported(tmp_path: Path) -> None:
@@ -477,9 +479,9 @@ def test_a_value_returned_instead_of_reported(tmp_path: Path) -> None:
     assert error.partition("such as ")[2].startswith('{"loss": 0.5}, or give one to trial.report')
     assert trace == ""
     assert _trial.call(lambda trial: {"loss": 0.5, "model": object(), "ok": True}, w.trial) == ("", "")
-    assert [(r.step, dict(r.metrics)) for r in w.reports] == [(1, {"loss": 0.5})], "what is no number is no metric"
-    assert _trial.call(lambda trial: "fine", w.trial) == ("", ""), "after a report it may return what it likes"
-    assert _trial.call(lambda trial: {0: 0.5}, w.trial) == ("", ""), "scores of classes are no metrics"
+    assert [(r.step, dict(r.metrics)) for r in w.reports] == [(1, {"loss": 0.5})], "only numbers are metrics"
+    assert _trial.call(lambda trial: "fine", w.trial) == ("", ""), "after a report it may return any value"
+    assert _trial.call(lambda trial: {0: 0.5}, w.trial) == ("", ""), "scores per class are not metrics"
     assert _trial.call(lambda trial: 0.25, w.trial) == ("", "")
     assert [(r.step, dict(r.metrics)) for r in w.reports[1:]] == [(1, {"loss": 0.25})], "the value of the last step"
 
@@ -511,12 +513,12 @@ def test_a_trial_ends_when_its_condition_is_met(tmp_path: Path, loop: bool) -> N
     assert [r.step for r in w.reports] == [1, 2, 3, 4]
     with pytest.raises(TypeError, match="stop must be a function"):
         ob.Sweep(train, {}, metric="loss", mode="min", stop={})
-    with pytest.raises(TypeError, match="stop is for a training function"):
+    with pytest.raises(TypeError, match="stop needs a training function"):
         ob.Sweep(program=["true"], space={}, metric="loss", mode="min", stop={"score": 4})
 
 
 def test_what_a_library_has_trained_is_kept_where_it_ends_by_itself(tmp_path: Path) -> None:
-    """Nothing asks for weights of a trial without a target: those of the callbacks' last step are stored at its end."""
+    """Nothing requests weights of a trial without a target: those of the callbacks' last step are stored at its end."""
     w = Worker(tmp_path)
     for step in (1, 2, 3):
         _step(w.trial, {"loss": 1 / step}, None, step, weights(step))

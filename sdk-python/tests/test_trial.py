@@ -1,4 +1,4 @@
-"""The training process: the real `python -m outbid._trial` against a fake worker."""
+"""The training process: the real `python -m outbid._trial` with a fake worker."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_a_fork_of_a_round_says_once_that_it_begins(worker: Make, older: bool) -
     w.hear("reached")
     w.direct("stop")
     w.hear("ended")
-    w.assign(until_step=2)  # of no round
+    w.assign(until_step=2)  # without a round
     w.reports(2)
 
 
@@ -125,7 +125,7 @@ def test_pause_at_the_target(worker: Make) -> None:
 
 
 def gated(trial: Trial) -> None:
-    """Do a step for each byte in a pipe, so that a test decides what happens during a step."""
+    """Do a step for each byte in a pipe, so that a test controls what happens during a step."""
     with open(trial.config.gate, "rb", buffering=0) as gate:
         for step in trial.steps():
             trial.save({"w": np.array([step])})
@@ -143,11 +143,11 @@ class Gate:
         self._pipe = open(self.path, "r+b", buffering=0)
 
     def open(self, steps: int = 1) -> None:
-        """Let the trial end so many steps."""
+        """Let the trial finish this many steps."""
         self._pipe.write(b"." * steps)
 
     def pass_reports(self, w: FakeWorker) -> tuple[int, Any]:
-        """Let it go on until it says something else than a report; returns the last step, and what it says."""
+        """Continue until the trial sends a message other than a report. Return the last step and the message."""
         step = 1
         while (message := w.said.get(timeout=DEADLINE)).WhichOneof("kind") == "reports":
             step = message.reports.reports[-1].step
@@ -170,7 +170,7 @@ def test_pause_in_the_middle_saves_the_body_that_ran(worker: Make, gate: Gate) -
     w.direct("pause")
     assert w.said.empty()
     gate.open()
-    # The directive may come after the step: then one more is done before it is seen.
+    # The directive may arrive after the step: then one more step is done before it is noticed.
     step, message = gate.pass_reports(w)
     assert message.saved.step == step
     w.save_done(step)
@@ -226,7 +226,7 @@ def test_the_weights_of_the_best_report_are_saved_too(worker: Make, keep: bool) 
         w.save_done(3)
     assert w.until("reached").step == 7
     w.direct("train", until_step=9)
-    assert w.until("saved").step == 9, "what is stored already is not stored again"
+    assert w.until("saved").step == 9, "a stored step is not stored again"
     w.save_done(9)
     w.until("reached")
     w.direct("stop")
@@ -287,7 +287,7 @@ def test_return_before_the_target(worker: Make) -> None:
     w.hear("hello")
     w.assign(until_step=10)
     assert [r.step for r in w.reports(3)] == [1, 2, 3]
-    assert w.hear("saved").step == 3, "what the code made last is kept"
+    assert w.hear("saved").step == 3, "the newest weights are kept"
     w.save_done(3)
     ended = w.hear("ended")
     assert (ended.step, ended.error, ended.ordered) == (3, "", False)
@@ -331,7 +331,7 @@ def test_exception_is_told_and_the_process_stays_warm(worker: Make) -> None:
     ended = w.hear("ended")
     assert ended.error == "ValueError: no such thing"
     assert "raise ValueError" in ended.traceback
-    assert "outbid/_trial.py" not in ended.traceback, "the runner's frames say nothing"
+    assert "outbid/_trial.py" not in ended.traceback, "the runner's frames are left out"
     assert not ended.ordered
     w.assign('{"bad": false}', trial=4)
     w.reports(1)
@@ -379,7 +379,7 @@ def test_shutdown_of_an_idle_process(worker: Make) -> None:
 def test_sigterm_without_a_trial(worker: Make) -> None:
     w = worker(stepping)
     w.hear("hello")
-    w.assign(until_step=1)  # so that the handler surely is in place
+    w.assign(until_step=1)  # so that the signal handler is certainly installed
     w.until("saved")
     w.save_done(1)
     w.hear("reached")
@@ -510,7 +510,7 @@ def forks(trial: Trial) -> None:
     import warnings
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 on: fork with threads
+        warnings.simplefilter("ignore", DeprecationWarning)  # since Python 3.12: fork with threads
         context = multiprocessing.get_context("fork")
         ours, theirs = context.Pipe()
         child = context.Process(target=wait_for_a_signal, args=(theirs,))
@@ -534,7 +534,7 @@ def reports_in_a_child(trial: Trial) -> None:
 
     child = os.fork()
     if child == 0:
-        trial.report(loss=13.0)  # nobody's: it must not get between what the parent says
+        trial.report(loss=13.0)  # must not be mixed into the parent's messages
         trial._link.send(session_pb2.AttachRequest())
         os._exit(0)
     trial.report(code=os.waitpid(child, 0)[1])
@@ -552,7 +552,7 @@ def test_forked_children_say_nothing(worker: Make) -> None:
 
 def test_missing_module_is_named(worker: Make) -> None:
     w = worker()
-    # What a function pickled elsewhere looks like: it names a module that is not here.
+    # A function that was pickled elsewhere may name a module that is not installed here.
     body = b"\x80\x04\x8c\x0fno_such_library\x8c\x05train\x93."
     w.function_path.write_bytes(
         f"outbid function 1 python={sys.version_info.major}.{sys.version_info.minor}\n".encode() + body

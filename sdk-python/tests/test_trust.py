@@ -1,4 +1,4 @@
-"""What another tenant saved runs no code here unless the caller asks for it."""
+"""Checkpoints of other tenants run no code unless the caller allows it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from outbid.v1 import service_pb2 as pb
 
 
 class Attack:
-    """A pickle that makes a file."""
+    """A pickle that creates a directory."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -31,7 +31,7 @@ class Attack:
 
 
 def save(server: FakeServer, arrays: dict[str, Any], place: Path) -> None:
-    """Have every trial of the server's sweep, which is tenant vision's, keep some arrays."""
+    """Make every trial of the server's sweep, which belongs to tenant vision, keep these arrays."""
     file = place / "saved"
     _tensors.write(str(file), arrays, "")
     server.checkpoint = file.read_bytes()
@@ -45,7 +45,7 @@ def trial_of(client: ob.Client) -> ob.TrialResult:
 
 @pytest.fixture
 def attacked(server: FakeServer, tmp_path: Path) -> Path:
-    """A path that loading the checkpoint makes a directory of."""
+    """The path of a directory that is created if the checkpoint is unpickled."""
     made = tmp_path / "made"
     save(server, {"outbid.pickle": np.frombuffer(pickle.dumps(Attack(made)), dtype=np.uint8)}, tmp_path)
     server.trials = {0: make_trial(0)}

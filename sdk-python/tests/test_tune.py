@@ -1,4 +1,4 @@
-"""Ray Tune's names without a server: spaces, configurations on their way, schedulers, search algorithms, stoppers."""
+"""Ray Tune's API without a server: spaces, encoded configurations, schedulers, search algorithms, stoppers."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Thing:
 )
 def test_a_configuration_arrives_as_it_was(config: dict[str, Any]) -> None:
     sent = json.loads(json.dumps(encode(config)))
-    # The server writes whole numbers without a point.
+    # The server writes whole numbers without a decimal point.
     text = json.dumps(sent).replace(".0,", ",").replace(".0}", "}").replace(".0]", "]")
     for back in (decode(sent), decode(json.loads(text))):
         assert back == config
@@ -90,7 +90,7 @@ def test_points_replace_the_first_samples() -> None:
     drawn = [c for _, c in BasicVariantGenerator([{"a": 2, "b": 2}, {"b": 2}], random_state=0).draw(space, 3)]
     assert [(c["a"], c["b"]) for c in drawn[:3]] == [(2, 2), (1, 2), (2, 2)]
     assert len(drawn) == 5
-    with pytest.raises(ValueError, match="has 'c', which the space has not"):
+    with pytest.raises(ValueError, match="the space has no 'c'"):
         list(preset(space, {"c": 1}, Rng(0)))
 
 
@@ -98,10 +98,10 @@ def test_points_replace_the_first_samples() -> None:
     ("make", "message"),
     [
         (lambda: tune.loguniform(-4, -1), "above 0"),
-        (lambda: tune.quniform(0, 1, 0.3), "no multiple"),
+        (lambda: tune.quniform(0, 1, 0.3), "not a multiple"),
         (lambda: tune.randn(0, 0), "sd must be above 0"),
         (lambda: tune.lograndint(0, 5), "above 0"),
-        (lambda: tune.sample_from(lambda a, b: 1), "must take nothing"),
+        (lambda: tune.sample_from(lambda a, b: 1), "must take no argument"),
         (lambda: tune.TuneConfig(mode="up"), "'min' or 'max'"),
         (lambda: tune.TuneConfig(num_samples=0), "at least 1"),
         (lambda: tune.CheckpointConfig(num_to_keep=0), "above 0"),
@@ -116,7 +116,7 @@ def test_points_replace_the_first_samples() -> None:
         (lambda: tune.Tuner(lambda config, data: None).fit(), "'data'.*with_parameters"),
         (lambda: tune.ResumeConfig(errored="again"), "again"),
         (lambda: tune.run(print, name="x", resume="NEVER"), "AUTO\\+ERRORED"),
-        (lambda: tune.ExperimentAnalysis(trials=[]).dataframe(mode="max"), "wants a metric"),
+        (lambda: tune.ExperimentAnalysis(trials=[]).dataframe(mode="max"), "needs a metric"),
     ],
 )
 def test_what_cannot_be_is_refused(make: Any, message: str) -> None:
@@ -153,7 +153,7 @@ def test_old_places_have_the_same_things() -> None:
 
 
 class Board:
-    """What schedulers see."""
+    """The controller interface that schedulers use."""
 
     def __init__(self, scheduler: Any, n: int, config: dict[str, Any] | None = None) -> None:
         self.scheduler, self.stopped, self.exploited = scheduler, list[Trial](), list[Trial]()
@@ -229,7 +229,7 @@ def test_pbt_lets_the_worst_go_on_from_the_best(synch: bool) -> None:
         decision = board.report(0, 2, 0)
     else:
         assert [board.report(i, 1, i) for i in range(4)] == ["CONTINUE"] * 4
-        # With none that waits the others go on; the first has nobody to be compared with.
+        # As no trial waits, the others continue. The first has no other trial to compare with.
         assert board.report(3, 2, 3) == "CONTINUE"
         assert board.report(2, 2, 2).source is board.trials[3]
         assert board.report(1, 2, 1).source is board.trials[3]
@@ -343,11 +343,11 @@ def test_checkpoints_are_directories(tmp_path: Path) -> None:
     assert made.to_dict() == {"n": 1} and Path(made.path).is_dir()
     path = made.path
     del made
-    assert not Path(path).exists(), "nobody else knows of it"
+    assert not Path(path).exists(), "no other object uses it"
     travels = air.Checkpoint.from_dict({"n": 2})
     there = pickle.loads(pickle.dumps(travels))
     del travels
-    assert there.to_dict() == {"n": 2}, "another process may hold it"
+    assert there.to_dict() == {"n": 2}, "another process may use it"
     shutil.rmtree(there.path)
 
 
@@ -370,7 +370,7 @@ def test_large_objects_travel_once_and_configurations_name_them() -> None:
     assert max(len(str(config)) for config in sent) < 2000
     back = [decode(config) for config in sent]
     assert all(config["data"] is large for config in back) and [c["of"] for c in back] == [text, "short"]
-    # A function of `sample_from` sees the object, and the space takes it along.
+    # A function of `sample_from` sees the object, and the space contains it.
     seen = keep_large({"data": large, "size": tune.sample_from(lambda spec: spec.config.data.size)})
     assert next(iter(variants(seen, Rng(0))))[1]["size"] == 100_000
     assert len(cloudpickle.dumps(space)) > 800_000
@@ -382,7 +382,7 @@ def test_large_objects_travel_once_and_configurations_name_them() -> None:
 
 def test_a_policy_of_pbt_is_replayed(tmp_path: Path) -> None:
     policy = tmp_path / "pbt_policy_a.txt"
-    # The first line is of a trial that this one's chain did not come from.
+    # The first line belongs to a trial that is not an ancestor of this one.
     lines = [["9_x=1", "8", 1, 1, {"x": 9}, {"x": 9}], ["1", "2", 2, 3, {"x": 1}, {"x": 2}]]
     lines.append(["0", "1", 4, 6, {"x": 2}, {"x": 4}])
     policy.write_text("".join(json.dumps(line) + "\n" for line in lines))
@@ -418,7 +418,7 @@ def test_scripts_learn_what_was_learned_beside_the_server(tmp_path: Path) -> Non
     found = learned(str(tmp_path))
     assert found is not None and found[2].keys() == {"a"}
     there.suggest("b")
-    kept._not_before = float("inf")  # what is too soon to be written is written before the process ends
+    kept._not_before = float("inf")  # a delayed write is done before the process ends
     kept._due = threading.Timer(3600, print)
     kept.keep(program(there, AsyncHyperBandScheduler()), last=False)
     assert len(learned(str(tmp_path))[0].searcher._study.trials) == 1  # type: ignore[index]

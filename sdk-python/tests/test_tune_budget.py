@@ -1,4 +1,4 @@
-"""Time budgets of experiments count the time in which they run, over interruptions and restores."""
+"""Time budgets of experiments count only the time in which they run, across interruptions and restores."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from outbid.tune.stopper import CombinedStopper, NoopStopper, TimeoutStopper
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Return the time that the modules see, to be set."""
+    """Return the time that the modules see, which tests set."""
     now = [1000.0]
     for module in (_running_time, stopper):
         monkeypatch.setattr(module.time, "time", lambda: now[0])
@@ -31,7 +31,7 @@ def test_time_is_counted_while_an_experiment_runs(
     for _ in range(9):
         first.tick(running=True)
         clock[0] += 1
-    first.tick(running=ran_on)  # the server pauses it, or runs on without the program
+    first.tick(running=ran_on)  # the server pauses it, or continues it without the program
     clock[0] += paused
     again = RunningTime(str(tmp_path))
     assert again.seconds == 9
@@ -57,7 +57,7 @@ def test_a_stopper_of_time_counts_from_where_it_was(clock: list[float]) -> None:
     assert not timeout.stop_all()
     again: TimeoutStopper = pickle.loads(pickle.dumps(timeout))
     clock[0] += 100
-    assert not again.stop_all()  # what lies between does not count
+    assert not again.stop_all()  # the time in between does not count
     clock[0] += 10
     assert not again.stop_all()
     clock[0] += 1

@@ -1,4 +1,4 @@
-"""What a trial of Ray Tune's kind keeps in its directory, what of that is the best, and configurations as they were."""
+"""Files and the best checkpoints in the directory of a Ray Tune trial, and restored configurations."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from outbid.tune.logger import pretty_print
 
 
 class Own:
-    """Outbid's trial, as far as a session asks it."""
+    """The parts of Outbid's trial that a session uses."""
 
     def __init__(self, start_step: int = 0, config: Any = None) -> None:
         self.number, self.start_step = 0, start_step
@@ -28,17 +28,17 @@ class Own:
         self._a = types.SimpleNamespace(config_json=json.dumps(config or {}))
 
     def checkpoint(self) -> None:
-        """It starts from nothing."""
+        """Return None, for a trial without a checkpoint."""
 
     def save(self, path: str, metadata: Any) -> None:
-        """Save nowhere."""
+        """Do nothing."""
 
     def report(self, numbers: Any, step: Any) -> None:
-        """Take a report."""
+        """Do nothing."""
 
 
 def plan_of(folder: Path, **rules: Any) -> Plan:
-    """Return an experiment in a directory, whose checkpoints go by rules."""
+    """Return an experiment in a directory, with these options for checkpoints."""
     return Plan(
         None, "f", str(folder), "p", {}, "acc", "max", tune.PlacementGroupFactory([{"CPU": 1}]),
         tune.CheckpointConfig(**rules),
@@ -46,13 +46,13 @@ def plan_of(folder: Path, **rules: Any) -> Plan:
 
 
 def session_of(plan: Plan, start_step: int = 0) -> Session:
-    """Return the session of a trial that may have gone on from a step."""
+    """Return the session of a trial that starts or continues at a step."""
     own: Any = Own(start_step)
     return Session(plan, own)
 
 
 def say(session: Session, values: list[float | None]) -> None:
-    """Report values, each with a checkpoint that holds it; None reports without the metric."""
+    """Report values, each with a checkpoint that contains it. None is a report without the metric."""
     for value in values:
         with session.checkpoint_dir() as place:
             Path(place, "acc").write_text(str(value))
@@ -60,7 +60,7 @@ def say(session: Session, values: list[float | None]) -> None:
 
 
 def kept(session: Session) -> list[str]:
-    """Return what the checkpoints hold that are in the trial's directory, in their order."""
+    """Return the contents of the checkpoints in the trial's directory, in order."""
     assert session.folder is not None
     return [(path / "acc").read_text() for path in sorted(session.folder.glob("checkpoint_*"))]
 
@@ -186,7 +186,7 @@ def test_numbers_of_samples_are_whole() -> None:
 
 def test_a_checkpoint_that_is_not_there_is_said_by_its_name(tmp_path: Path) -> None:
     session = session_of(plan_of(tmp_path))
-    with pytest.raises(FileNotFoundError, match="the checkpoint's directory /no/such is not there"):
+    with pytest.raises(FileNotFoundError, match="the checkpoint's directory /no/such does not exist"):
         session.report({"acc": 1}, tune.Checkpoint("/no/such"))
     session.close()
 
@@ -208,7 +208,7 @@ def test_who_said_no_metric_has_no_best_trial(tmp_path: Path, monkeypatch: pytes
     with pytest.raises(ValueError, match="metric"):
         _ = tune.run(print).best_config
     assert tune.run(print).get_best_config("acc", "max") == {}
-    made.plan.metric = "acc"  # said to the scheduler
+    made.plan.metric = "acc"  # given to the scheduler
     assert tune.run(print).best_config == {}
 
 

@@ -1,4 +1,4 @@
-"""Trials of Ray Tune scripts that may have more devices than they start with."""
+"""Trials of Ray Tune scripts that may grow to more devices than they start with."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from outbid.v1 import service_pb2 as pb
 
 
 class Cluster:
-    """A client of a cluster whose nodes offer devices of types."""
+    """A client of a cluster whose nodes have devices of these types."""
 
     local = False
 
@@ -48,7 +48,7 @@ def plan_of(resources: Any, scheduler: Any, cluster: Any) -> Plan:
 
 
 def asked(resources: Any, function: DistributeResources, cluster: Any) -> tuple[Any, tuple[str, ...], tuple[str, ...]]:
-    """Return the devices that trials ask for, and the types that they take and do not take."""
+    """Return the devices that trials request, and the device types that they accept and exclude."""
     needs = needed(plan_of(resources, ResourceChangingScheduler(None, function), cluster), cluster)
     return needs.devices, tuple(needs.types), tuple(needs.exclude_types)
 
@@ -61,7 +61,7 @@ def test_trials_ask_for_as_much_as_a_node_has() -> None:
     assert asked([{"CPU": 2}], DistributeResources(), mixed) == ((2, 16), ("cpu",), ())
     assert asked([{"GPU": 1}], DistributeResources(increase_by={"GPU": 2}, increase_by_times=2), mixed)[0] == (1, 5)
     assert asked(gpus, DistributeResources(reserve_resources={"GPU": 6}), mixed)[0] == (1, 6)
-    assert asked(gpus, DistributeResources(increase_by_times=2), mixed)[0] == (1, 8), "it goes with increase_by"
+    assert asked(gpus, DistributeResources(increase_by_times=2), mixed)[0] == (1, 8), "it applies only with increase_by"
     many = [{"CPU": 1}, {"GPU": 2}, {"GPU": 2}]
     assert asked(many, DistributeResources(add_bundles=True), mixed)[0] == (4, 8)
 
@@ -84,10 +84,10 @@ def test_others_keep_what_they_start_with(scheduler: Any, resources: Any) -> Non
 @pytest.mark.parametrize(
     ("cluster", "resources", "message"),
     [
-        (Cluster(["cpu"] * 4), [{"GPU": 1}], r"keep what they start with, 1 of GPU each: .* offer \[0\] GPUs"),
-        (Cluster(["cpu"] * 4), [{"CPU": 4}], r"4 of CPU each: .* offer \[4\] CPU cores"),
-        (Cluster(), [{"CPU": 1}], "offer no CPU cores as devices, of which one trial could have 0"),
-        (Cluster(["cpu"] * 4, state=event_pb2.NODE_STATE_LOST), [{"CPU": 1}], "offer no CPU cores"),
+        (Cluster(["cpu"] * 4), [{"GPU": 1}], r"keep their initial resources, 1 GPU each: .* have \[0\] GPUs"),
+        (Cluster(["cpu"] * 4), [{"CPU": 4}], r"4 CPU each: .* have \[4\] CPU cores"),
+        (Cluster(), [{"CPU": 1}], "have no CPU cores as devices, and one trial could use at most 0"),
+        (Cluster(["cpu"] * 4, state=event_pb2.NODE_STATE_LOST), [{"CPU": 1}], "have no CPU cores"),
     ],
 )
 def test_a_cluster_without_more_is_said(cluster: Any, resources: Any, message: str) -> None:
@@ -116,14 +116,14 @@ def test_a_trial_is_told_what_it_has() -> None:
 @pytest.mark.parametrize(
     ("given", "resources", "message"),
     [
-        ({"increase_by": {"GPU": -1}}, [{"GPU": 1}], "increase_by: GPU must be a number from 0 on, got -1"),
+        ({"increase_by": {"GPU": -1}}, [{"GPU": 1}], "increase_by: GPU must be a number that is at least 0, got -1"),
         ({"increase_by": {"GPU": 0}}, [{"GPU": 1}], "increase_by must name something"),
         (
             {"reserve_resources": {"CPU": "2"}},
             [{"CPU": 1}],
-            "reserve_resources: CPU must be a number from 0 on, got '2'",
+            "reserve_resources: CPU must be a number that is at least 0, got '2'",
         ),
-        ({"increase_by": {"CPU": 1}}, [{"GPU": 1}], "more of GPU, which increase_by must name"),
+        ({"increase_by": {"CPU": 1}}, [{"GPU": 1}], "grow by GPU, which increase_by must contain"),
         ({}, [{"CPU": 1}, {"CPU": 1}], "with add_bundles=False a trial must have 1 bundle, got 2"),
     ],
 )
@@ -137,11 +137,14 @@ def test_what_is_not_done_is_warned_of() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert isinstance(ResourceChangingScheduler(ASHAScheduler()).growth(base), Growth)
-    with pytest.warns(UserWarning, match="of one's own is not called, and trials keep what they start with"):
+    with pytest.warns(
+        UserWarning,
+        match="a user-defined resources_allocation_function is not called, and trials keep their initial resources",
+    ):
         assert ResourceChangingScheduler(None, lambda *_: None).growth(base) is None
-    with pytest.warns(UserWarning, match="is None, so trials keep what they start with"):
+    with pytest.warns(UserWarning, match="is None, so trials do not grow"):
         assert ResourceChangingScheduler(None, None).growth(base) is None
-    with pytest.warns(UserWarning, match="to all running trials alike, .* not to the best first"):
+    with pytest.warns(UserWarning, match="to all running trials equally, .* not to the best first"):
         top = DistributeResourcesToTopJob(metric="loss", mode="min")
     assert isinstance(ResourceChangingScheduler(None, top).growth(base), Growth)
 

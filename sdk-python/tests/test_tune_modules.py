@@ -1,4 +1,4 @@
-"""Modules and names of Ray's: they are here, or say what to use."""
+"""Every public module and name of Ray Tune, Train and AIR exists in Outbid, or its error names an alternative."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How values of a metric compare, in every part of outbid.tune that compares them: NaN is the worst."""
+"""The order of a metric's values in every part of outbid.tune that compares them: NaN is the worst."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_a_percentile_is_no_nan_where_a_score_is_a_number(scores: list[float], p
 
 
 def finished(values: list[Any], number: int = 0) -> Trial:
-    """Return a trial that reported values of "loss", a checkpoint with each."""
+    """Return a trial that reported values of "loss", each with a checkpoint."""
     trial = Trial(number, f"t_{number:05d}", "f", {})
     trial.history = [{"training_iteration": i, "loss": v} for i, v in enumerate(values, 1)]
     trial.last_result = trial.history[-1]
@@ -113,7 +113,7 @@ def test_nan_passes_no_rung_that_a_number_has_reached(mode: str, at: int, scores
     board = Board(asha, 6)
     decisions = [board.report(i, 1, value) for i, value in enumerate(values)]
     assert decisions[at] == ("STOP" if at else "CONTINUE")
-    # What came before does not change what becomes of numbers.
+    # Earlier NaN values do not change the decisions for numbers.
     plain = Board(AsyncHyperBandScheduler(max_t=9, reduction_factor=3, metric="score", mode=mode), 5)
     assert decisions[:at] + decisions[at + 1 :] == [plain.report(i, 1, v) for i, v in enumerate(scores)]
 

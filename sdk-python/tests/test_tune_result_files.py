@@ -1,4 +1,4 @@
-"""Files in a trial's directory are copies: training code may write them, and no two trials share a directory."""
+"""Files in a trial's directory are copies: training code may change them, and no two trials share a directory."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_a_file_counts_where_it_agrees_with_the_server(tmp_path: Path, metrics: 
     trial = Trial(0, "t", "f", {"x": 1})
     found = whole_result(trial, tmp_path, {"training_iteration": 2, "nest/a": 2, **metrics})
     assert (found.get("name") == "r2") is same and found["config"] == {"x": 1}
-    assert whole_result(trial, tmp_path, {"training_iteration": 1, "loss": 1.0})["name"] == "r1", "the trial is ahead"
+    assert whole_result(trial, tmp_path, {"training_iteration": 1, "loss": 1.0})["name"] == "r1", "the trial is newer"
     assert whole_result(trial, tmp_path, {"training_iteration": 3, "nest/a": 2})["nest"] == {"a": 2}
 
 
@@ -86,7 +86,7 @@ def test_trials_that_ask_for_one_directory_get_two(tmp_path: Path) -> None:
         return made
 
     first = plan("a")
-    folders = [first.claim(first.trial(n, {})) for n in (0, 1, 0, 1)]  # each by the trial, and by the script
+    folders = [first.claim(first.trial(n, {})) for n in (0, 1, 0, 1)]  # once by the trial and once by the script
     assert folders == [tmp_path / "same", tmp_path / "same_1"] * 2
     assert [first.trial(n, {}).relative_logdir for n in (0, 1)] == ["same", "same_1"]
     assert [first.place(first.trial(n, {})).name for n in (0, 1)] == ["same", "same_1"]

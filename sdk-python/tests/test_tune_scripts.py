@@ -1,4 +1,4 @@
-"""What Ray Tune scripts ask for beside a run: names, settings that cannot be, reporters, Ray's tasks and actors."""
+"""Other parts of Ray Tune scripts: names, invalid settings, reporters, Ray's tasks and actors."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_tasks_and_actors_of_a_script_run_in_its_process() -> None:
     made: Any = Counter
     counter = made.options(name="counter").remote(5)
     assert ray.get([counter.add.remote(), ray.get_actor("counter").add.remote(k=4)]) == [6, 10]
-    with pytest.raises(tune.UnsupportedError, match="report what it has to say"):
+    with pytest.raises(tune.UnsupportedError, match="report its values"):
         pickle.dumps(counter)
     ray.kill(counter)
     with pytest.raises(ray.exceptions.RayActorError, match="was killed"):
@@ -81,7 +81,7 @@ def test_what_a_task_raises_comes_with_its_result() -> None:
     with pytest.raises(ZeroDivisionError, match="division by zero") as caught:
         _tasks.get(failed)
     assert isinstance(caught.value, _tasks.RayTaskError) and isinstance(caught.value.cause, ZeroDivisionError)
-    # A task that was given it fails alike.
+    # A task that gets it as an argument fails in the same way.
     with pytest.raises(ZeroDivisionError):
         _tasks.get(_tasks.remote(lambda x: x).remote(failed))
     with pytest.raises(TypeError, match="remote"):
@@ -148,7 +148,7 @@ def test_words_of_resume() -> None:
     ]:
         found = resume_config(word)  # type: ignore[arg-type]
         assert (found.unfinished, found.errored) == (unfinished, errored), word
-    with pytest.raises(tune.UnsupportedError, match="experiment of its own"):
+    with pytest.raises(tune.UnsupportedError, match="a new experiment"):
         tune.ResumeConfig(finished=kind.RESUME)
 
 
@@ -200,7 +200,7 @@ def test_results_by_ids() -> None:
     grid = tune.ResultGrid(tune.ExperimentAnalysis(trials=[trial], default_metric="loss", default_mode="min"))
     assert list(grid.get_dataframe("loss", "min")["n"]) == [2]
     assert list(grid.get_dataframe("loss")["n"]) == list(grid.get_dataframe()["n"]) == [3]
-    with pytest.raises(ValueError, match="wants a metric"):
+    with pytest.raises(ValueError, match="needs a metric"):
         grid.get_dataframe(filter_mode="min")
     with pytest.raises(TypeError, match=r"experiment_analysis must be a tune.ExperimentAnalysis.*, got 'results'"):
         tune.ResultGrid("results")

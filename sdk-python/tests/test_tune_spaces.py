@@ -1,4 +1,4 @@
-"""Parameters within lists, tuples and dicts: every search algorithm draws them, or says in one line which it cannot."""
+"""Parameters in lists, tuples and dicts: a search algorithm draws them, or its error names the ones it cannot draw."""
 
 from __future__ import annotations
 
@@ -56,11 +56,11 @@ def configs(space: Any, search: Any) -> list[Any]:
 
 class _Unlearned:
     def keep(self, program: Any, *, last: bool) -> None:
-        """Keep nothing."""
+        """Do nothing."""
 
 
 def alike(space: Any, value: Any) -> bool:
-    """Report whether a value has the structure of a space, its constants, and numbers for its parameters."""
+    """Report whether a value has the structure and constants of a space, and numbers for its parameters."""
     if isinstance(space, dict):
         return isinstance(value, dict) and all(alike(inside, value.get(key)) for key, inside in space.items())
     if isinstance(space, (list, tuple)):
@@ -81,7 +81,7 @@ def test_choices_that_hold_parameters_are_drawn_or_refused(space: Any, search: A
     if search is BasicVariantGenerator:
         assert not any(find(config) for config in configs(space, search()))
     else:
-        with pytest.raises(ValueError, match=r"OptunaSearch cannot draw \w[/\d]*: its choices have parameters"):
+        with pytest.raises(ValueError, match=r"OptunaSearch cannot draw \w[/\d]*: its choices contain parameters"):
             configs(space, search())
 
 
@@ -105,7 +105,7 @@ def test_a_search_algorithm_that_leaves_parameters_out_is_refused() -> None:
             return {"x": 1}
 
     space = {"x": tune.uniform(0, 1), "w": [(tune.uniform(0, 1),)]}
-    with pytest.raises(ValueError, match=r"Own takes no space from param_space, which has parameters \(x, w/0/0\)"):
+    with pytest.raises(ValueError, match=r"Own does not use param_space, which has parameters \(x, w/0/0\)"):
         configs(space, Own())
     Own.takes = True
     with pytest.raises(ValueError, match="the search algorithm gave no value for w/0/0 of param_space: it returned"):

@@ -14,7 +14,7 @@ from outbid._whole import unpack
 
 
 class Model:
-    """What a library without state_dict() trains."""
+    """A model of a library without state_dict()."""
 
     def __init__(self, value: int) -> None:
         self.value = value
@@ -49,7 +49,7 @@ def test_a_directory_comes_back(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_saved_says_so(tmp_path: Path) -> None:
-    with pytest.raises(TypeError, match="is no directory"):
+    with pytest.raises(TypeError, match="is not a directory"):
         _tensors.to_arrays(str(tmp_path / "none"), copy=True)
     with pytest.raises(TypeError, match="lock cannot be pickled"):
         _tensors.to_arrays(threading.Lock(), copy=True)

@@ -1,14 +1,15 @@
-"""Averages five safetensors files with `outbid average`, NumPy and PyTorch, beside `cat` and `cp`, in turns: a table.
+"""Compare averaging five safetensors files by `outbid average`, NumPy and PyTorch with `cat` and `cp`, in turns.
 
     python compare.py OUTBID DIRECTORY [MIB] [RUNS]
 
-OUTBID is the binary. Without PyTorch the others are compared. DIRECTORY takes seven files of MIB (1024) MiB, which go
-when it is done: a directory in memory, such as /dev/shm, shows what computing costs, one on a disk what the disk does.
-All read files that are in the page cache. Both scripts map the files and add piece by piece in float64, as Outbid does;
-importing their libraries is not counted, while starting programs is. `cat` reads all five and writes nothing; `cp`
-copies one of them: about what writing the result costs by itself. That can be more than all the rest, as a virtual
-machine has to ask its host for memory that lay idle, and no contender can help it. So each that writes removes the
-result of the one before as it begins, and finds as much memory as it needs just freed.
+OUTBID is the binary. Without PyTorch only the others are compared. DIRECTORY temporarily contains seven files of MIB
+(1024) MiB. A directory in memory, such as /dev/shm, shows the cost of computing, and one on a disk that of the disk.
+
+All read files that are in the page cache. Both scripts map the files and add piece by piece in float64, like Outbid.
+Importing their libraries is not measured, but starting programs is. `cat` reads all five files and writes nothing. `cp`
+copies one of them, which is about the cost of writing the result. That cost can exceed all others, because a virtual
+machine has to ask its host for memory that was idle, which no contender can avoid. Therefore each that writes first
+removes the previous result, so that enough memory has just been freed.
 """
 
 import json
@@ -29,7 +30,7 @@ except ImportError:  # the others can be compared without it
     torch = None
 
 WEIGHTS = [1, 2, 3, 4, 5]
-PIECE = 1 << 16  # numbers at once: the sums and what is added to them stay in a core's cache
+PIECE = 1 << 16  # numbers at once: the sums and the added numbers stay in a core's cache
 
 
 def make(path: str, kind: str, mib: int, seed: int) -> None:
@@ -103,7 +104,7 @@ def used() -> float:
 
 
 def same(kind: str, left: str, right: str) -> str:
-    """How far two means are apart at most, in units of the last place."""
+    """Return the maximum difference of two means, in units of the last place."""
     whole, narrow = (np.int32, 4) if kind == "F32" else (np.int16, 2)
     begins = [layout(f)[1] for f in (left, right)]
     worst = 0
@@ -114,7 +115,7 @@ def same(kind: str, left: str, right: str) -> str:
     for at in range(0, len(maps[0]), 1 << 22):
         a, b = (m[at : at + (1 << 22)].astype(np.int64) for m in maps)
         lowest = np.int64(-1) << (8 * narrow - 1)
-        a, b = (np.where(x < 0, lowest - x, x) for x in (a, b))  # in the order of the numbers, in which -0 is 0
+        a, b = (np.where(x < 0, lowest - x, x) for x in (a, b))  # in numeric order, in which -0 is 0
         worst = max(worst, int(np.abs(a - b).max()))
     return f"{worst} units of the last place"
 
@@ -149,7 +150,7 @@ def compare(outbid: str, files: list[str], to: str, kind: str, mib: int, runs: i
                 os.remove(to)
             before, began = used(), time.monotonic()
             work()
-            if run:  # the first warms up
+            if run:  # the first run is a warm-up
                 wall[name].append(time.monotonic() - began)
                 busy[name].append(used() - before)
             if name == "outbid" and not run:
@@ -171,7 +172,7 @@ def main() -> None:
     if torch is None:
         print("PyTorch is not installed here and is left out")
     else:
-        # Threads wait for each other at every piece, which costs more than a second core gives.
+        # Threads wait for each other at every piece, which costs more than a second core gains.
         torch.set_num_threads(1)
     outbid, directory = sys.argv[1], sys.argv[2]
     mib, runs = [int(a) for a in sys.argv[3:] + ["1024", "5"][len(sys.argv) - 3 :]]

@@ -1,4 +1,4 @@
-"""A typical script of Optuna: a model of scikit-learn that is trained in passes, with pruning."""
+"""A typical Optuna script: a scikit-learn model that is trained in passes, with pruning."""
 
 import optuna
 from sklearn.datasets import load_digits

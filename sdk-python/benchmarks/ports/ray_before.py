@@ -1,4 +1,4 @@
-"""A typical script of Ray Tune: ASHA over the training of a small network, from its checkpoints."""
+"""A typical Ray Tune script: ASHA trains a small network and resumes from checkpoints."""
 
 import os
 import tempfile

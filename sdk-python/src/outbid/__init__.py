@@ -12,10 +12,9 @@
     result = sweep.run()
     print(result.best.config)
 
-Everything public is a name of this package, of `outbid.loggers` (TensorBoard, MLflow, W&B), of `outbid.callbacks`
-(XGBoost, LightGBM, Keras, Lightning, Transformers), of `outbid.optuna` (Optuna's objectives and studies), of
-`outbid.plugin` (tuners and agents of your own) or of `outbid.rpc` (the server's API, call by call).
-Names are imported when they are first used.
+The public names are those of this package, `outbid.loggers` (TensorBoard, MLflow, W&B), `outbid.callbacks` (XGBoost,
+LightGBM, Keras, Lightning, Transformers), `outbid.optuna` (Optuna's objectives and studies), `outbid.plugin` (your own
+tuners and bidders) and `outbid.rpc` (the calls of the server's API). Names are imported on first use.
 """
 
 from __future__ import annotations
@@ -277,7 +276,7 @@ __all__ = [
 ]
 
 
-if not TYPE_CHECKING:  # type checkers are to find names that are not there
+if not TYPE_CHECKING:  # type checkers must report missing names
 
     def __getattr__(name: str) -> Any:
         if name in ("callbacks", "loggers"):

@@ -1,4 +1,4 @@
-"""`python -m outbid` is the `outbid` that this package finds."""
+"""`python -m outbid` runs the `outbid` binary that this package finds."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from outbid._server import find_binary
 
 
 def main() -> None:
-    """Become the binary, with the same arguments."""
+    """Replace this process with the binary, with the same arguments."""
     try:
         binary = find_binary()
     except FileNotFoundError as missing:

@@ -1,4 +1,4 @@
-"""Ask and tell: train the trials of a sweep in your own loop, wherever that runs."""
+"""Ask and tell: train the trials of a sweep in your own loop, on any machine."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from outbid._metrics import metric_values
 from outbid.v1 import event_pb2
 from outbid.v1 import service_pb2 as pb
 
-_ERROR = 4_000  # characters of an error that are sent; the server shows the first
+_ERROR = 4_000  # maximum characters of an error that are sent; the server shows the beginning
 
 
 @dataclass
 class AskedTrial:
-    """A trial to train until `until_step` (0: until you are done), from `step` on."""
+    """A trial to train from `step` until `until_step` (0: until you are done)."""
 
     number: int
     config: Config
@@ -40,7 +40,7 @@ class AskedTrial:
 
 
 class AskTell:
-    """The ask-and-tell half of a sweep's handle. The sweep must have neither function nor program."""
+    """The ask and tell methods of a sweep's handle. The sweep must not have a function or a program."""
 
     def __init__(self, client: Connection, sweep_id: str) -> None:
         self._client = client
@@ -49,10 +49,10 @@ class AskTell:
         self._name = f"{socket.gethostname()}-{os.getpid()}-{os.urandom(3).hex()}"
 
     def ask(self, timeout: float | None = None) -> AskedTrial | None:
-        """Return a trial to train, or None when there will never be another.
+        """Return a trial to train, or None if there will not be another.
 
-        Waits while there is none now, because the tuner waits for results of trials that others train;
-        TimeoutError after `timeout` seconds.
+        While the tuner waits for results of other trials, the call waits. Raises TimeoutError
+        after `timeout` seconds.
         """
         end = None if timeout is None else time.monotonic() + timeout
         pause = 0.02
@@ -89,14 +89,15 @@ class AskTell:
         error: str = "",
         notes: Mapping[str, Any] | None = None,
     ) -> bool:
-        """Tell what was measured; returns whether to train the same trial on, until `trial.until_step`.
+        """Report measurements of a trial; returns whether to train it further, until `trial.until_step`.
 
-        `metrics` is a dict, or just the value of the sweep's metric. `step` is steps done, `until_step` if left
-        out. A tell at `until_step` or later finishes the trial unless the tuner wants more of it; so does
-        `finished=True`, and any tell of a trial without `until_step` and `step`. `error` says in one line
-        that it failed. `notes` are facts of the trial, as `Trial.note` takes them. After False, ask for another trial.
-        It is False too if the trial is not yours any more,
-        because it was not told about for `ask_timeout`: then what was told does not count.
+        `metrics` is a dict, or only the value of the sweep's metric. `step` is the number of steps done; the default is
+        `until_step`. Reporting `until_step` or later finishes the trial unless the tuner wants it to continue. So does
+        `finished=True`, and any call for a trial without `until_step` and without `step`. `error` is the reason that
+        the trial failed, in one line. `notes` are facts about the trial, like those of `Trial.note`.
+
+        If the result is False, ask for another trial. It is also False if the trial was given to another caller because
+        it was not told about for `ask_timeout`; then the report does not count.
         """
         at_end = step is None
         step = (trial.until_step or trial.step + 1) if step is None else step

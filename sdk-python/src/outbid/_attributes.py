@@ -1,4 +1,4 @@
-"""What training code notes of a trial beside its metrics: any JSON, by name."""
+"""Attributes: JSON values by name that training code notes about a trial in addition to its metrics."""
 
 from __future__ import annotations
 
@@ -9,11 +9,14 @@ from typing import Any
 from outbid._config import Config
 from outbid._limits import NAME, check_name
 
-_DRAWN = "config."  # before the name of a parameter whose value a function of the sweep's space gave
+_DRAWN = "config."  # prefix for parameters computed by a function of the sweep's space
 
 
 def encode(where: str, values: Mapping[str, Any]) -> dict[str, str]:
-    """Return values as JSON by name; TypeError names the one that is none, ValueError a name that is too long."""
+    """Return values as JSON by name.
+
+    Raises TypeError for a value that is not JSON, ValueError for a name that is too long.
+    """
     found = {}
     for name, value in values.items():
         check_name(where, "a name", name)
@@ -25,14 +28,14 @@ def encode(where: str, values: Mapping[str, Any]) -> dict[str, str]:
 
 
 def decode(attributes: Mapping[str, str]) -> dict[str, Any]:
-    """Return what was noted, less the values of parameters."""
+    """Return the noted values, without computed parameters."""
     return {name: json.loads(text) for name, text in attributes.items() if not name.startswith(_DRAWN)}
 
 
 def drawn(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return values of parameters, by dotted path, as they are noted; those that JSON does not hold are left out.
+    """Return computed parameters, by dotted path, as attributes. Values that JSON cannot represent are left out.
 
-    ValueError names a parameter whose name is too long.
+    Raises ValueError for a parameter whose name is too long.
     """
     found = {}
     for path, value in values.items():
@@ -48,7 +51,7 @@ def drawn(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def complete(config: Config, attributes: Mapping[str, str]) -> Config:
-    """Put the noted values of parameters into a configuration, and return it."""
+    """Add the noted values of computed parameters to a configuration, and return it."""
     for name, text in sorted(attributes.items()):
         if name.startswith(_DRAWN):
             put(config, name[len(_DRAWN) :], json.loads(text))
@@ -56,19 +59,19 @@ def complete(config: Config, attributes: Mapping[str, str]) -> Config:
 
 
 def put(config: Config, path: str, value: Any) -> None:
-    """Put a value at a dotted path; beside a value that stands where a group would be, under the whole of it."""
+    """Set the value at a dotted path. If part of the path is a value instead of a group, the whole path is the key."""
     *around, name = path.split(".")
     group = config
     for key in around:
         group = group.setdefault(key, Config())
-        if not isinstance(group, dict):  # names of Optuna's: "depth" and "depth.max"
+        if not isinstance(group, dict):  # names from Optuna such as "depth" and "depth.max"
             group, name = config, path
             break
     group[name] = value
 
 
 def _plain(value: Any) -> Any:
-    """Turn numpy scalars and arrays into what JSON knows."""
+    """Convert numpy scalars and arrays for JSON."""
     if callable(tolist := getattr(value, "tolist", None)):
         return tolist()
     raise TypeError(f"{type(value).__name__} is not JSON")

@@ -1,4 +1,4 @@
-"""Callbacks: code of yours that is called while a sweep is waited for."""
+"""Callbacks: user code that is called while a program waits for a sweep."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ if TYPE_CHECKING:
 
 
 class Callback:
-    """Base of callbacks for `Sweep.run` and `SweepHandle.wait`. Override what you need.
+    """Base class of callbacks for `Sweep.run` and `SweepHandle.wait`. Override the methods that you need.
 
-    They are called one at a time, in the thread that waits. What they raise ends the waiting, not the sweep.
+    They are called one at a time, in the waiting thread. An exception ends the waiting, not the sweep.
     """
 
     def on_sweep_start(self, sweep: SweepInfo) -> None:
-        """Call first, with the sweep as it stands when the waiting begins."""
+        """Called first, with the state of the sweep when the waiting begins."""
 
     def on_report(self, trial: TrialResult, report: Report) -> None:
-        """Call for every report, in order."""
+        """Called for every report, in order."""
 
     def on_trial_end(self, trial: TrialResult) -> None:
-        """Call once for every trial that has ended for good, in the order of their ends."""
+        """Called once for every trial that has ended, in the order of their ends."""
 
     def on_sweep_end(self, result: Result) -> None:
-        """Call when the sweep has ended."""
+        """Called when the sweep has ended."""
 
     def _on_update(self, update: Update) -> None:
-        """Call with all news, at most ten times a second: cheaper than every report."""
+        """Called with each update, at most ten times a second. This is cheaper than a call for every report."""
 
 
 def callables(name: str, given: Iterable[Callback]) -> tuple[Callback, ...]:
-    """Return callbacks or loggers; TypeError for one that is none, or that is in no list."""
+    """Return callbacks or loggers as a tuple. Raises TypeError if they are not a list of them."""
     such = "outbid.Callback objects"
     for callback in (called := tuple(_given.several(name, given, such))):
         if not isinstance(callback, Callback):
@@ -44,22 +44,22 @@ def callables(name: str, given: Iterable[Callback]) -> tuple[Callback, ...]:
 
 
 class Caller:
-    """Turns updates of a watched sweep into calls."""
+    """Calls callbacks for the updates of a watched sweep."""
 
     def __init__(self, callbacks: tuple[Callback, ...]) -> None:
         self._callbacks = callbacks
         self._trials: dict[int, TrialResult] = {}
         self._over: set[int] = set()
-        self._early: list[Report] = []  # of trials that no update has shown yet
+        self._early: list[Report] = []  # reports of trials that no update has contained yet
         self._begun = False
 
     @property
     def wants_reports(self) -> bool:
-        """Whether any callback looks at reports."""
+        """Whether any callback handles reports."""
         return any(type(c).on_report is not Callback.on_report for c in self._callbacks)
 
     def update(self, update: Update) -> None:
-        """Call what the update asks for: reports first, so that a trial's end comes last."""
+        """Make the calls for an update: reports first, so that a trial's end comes last."""
         if not self._begun:
             self._begun = True
             for callback in self._callbacks:

@@ -1,4 +1,4 @@
-"""What scikit-learn calls parameter distributions, as a search space, and configurations as what an estimator takes."""
+"""Converts scikit-learn's parameter distributions to a search space, and configurations to estimator parameters."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from outbid._space import (
     uniform,
 )
 
-_JOIN = "__"  # as scikit-learn joins a step's name and its parameter
+_JOIN = "__"  # scikit-learn's separator between a step's name and its parameter
 
 
 @dataclasses.dataclass(frozen=True)
 class Drawn:
-    """Candidates that a sweep's sampler draws from `space`; `values` are those of its choices, by dotted path."""
+    """Candidates that a sweep's sampler draws from `space`. `values` are the values of its choices, by dotted path."""
 
     space: dict[str, Any]
     values: dict[str, list[Any]]
     floats: frozenset[str]
 
     def params(self, config: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a configuration as the estimator takes it: with the objects that were given, and floats as floats."""
+        """Return a configuration as the estimator's parameters, with the original objects, and floats as floats."""
         return dict(self._params(config, ""))
 
     def _params(self, config: Mapping[str, Any], prefix: str) -> list[tuple[str, Any]]:
@@ -52,16 +52,16 @@ class Drawn:
 
 
 def has_parameters(distributions: Any) -> bool:
-    """Return whether there is a parameter of Outbid's in what was given."""
+    """Return whether the distributions contain an Outbid parameter."""
     if isinstance(distributions, (Parameter, SampleFrom)):
         return True
     return isinstance(distributions, Mapping) and any(map(has_parameters, distributions.values()))
 
 
 def drawn(distributions: Any) -> Drawn:
-    """Return the space that parameter distributions span: Outbid's parameters, lists, and scipy's simplest ones.
+    """Convert parameter distributions to a search space: Outbid's parameters, lists, and simple scipy distributions.
 
-    Raises TypeError, naming the parameter, for what a sampler cannot draw from.
+    Raises TypeError, naming the parameter, for distributions that a sampler cannot draw from.
     """
     if not isinstance(distributions, Mapping):
         raise TypeError(
@@ -76,7 +76,7 @@ def drawn(distributions: Any) -> Drawn:
 
 def _parameter(spec: Any, path: str, values: dict[str, list[Any]], floats: set[str]) -> Any:
     if isinstance(spec, SampleFrom):
-        raise TypeError(f"SearchCV: {path}: ob.sample_from(...) cannot stand here; set it in the estimator")
+        raise TypeError(f"SearchCV: {path}: ob.sample_from(...) is not allowed here; set the value in the estimator")
     if isinstance(spec, GroupParameter):
         return dataclasses.replace(spec, space=_group(spec.space, path, values, floats))
     if isinstance(spec, Parameter):
@@ -99,7 +99,7 @@ def _parameter(spec: Any, path: str, values: dict[str, list[Any]], floats: set[s
             return choice(given)
         values[path] = given
         return choice(range(len(given)))
-    raise TypeError(f"SearchCV: {path}: expected a list, a distribution or a parameter of Outbid's, got {spec!r:.80}")
+    raise TypeError(f"SearchCV: {path}: expected a list, a distribution or an Outbid parameter, got {spec!r:.80}")
 
 
 def _group(space: Mapping[str, Any], path: str, values: dict[str, list[Any]], floats: set[str]) -> dict[str, Any]:
@@ -107,7 +107,7 @@ def _group(space: Mapping[str, Any], path: str, values: dict[str, list[Any]], fl
 
 
 def _plain(given: Sequence[Any]) -> bool:
-    """Return whether values come back from JSON as they were: numbers without a fraction come back as ints."""
+    """Return whether values are unchanged by JSON, in which numbers without a fraction become ints."""
     for value in given:
         if isinstance(value, float) and (not math.isfinite(value) or value.is_integer()):
             return False
@@ -117,7 +117,7 @@ def _plain(given: Sequence[Any]) -> bool:
 
 
 def _of_scipy(spec: Any, path: str) -> Parameter:
-    """Return a frozen distribution of scipy's as a parameter."""
+    """Convert a frozen scipy distribution to a parameter."""
     name = getattr(getattr(spec, "dist", None), "name", type(spec).__name__)
     low, high = (float(end) for end in spec.support())
     if name == "randint":

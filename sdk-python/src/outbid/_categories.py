@@ -1,4 +1,4 @@
-"""Values chosen from a list: objects of any kind, and the texts that represent them where only JSON travels."""
+"""Values of choices: objects of any kind, and the texts that represent them in JSON."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
-_MOST = 200  # characters of a text
+_MOST = 200  # maximum characters of a text
 _PLAIN = (bool, int, float, str, type(None))
 
 
 def is_plain(value: Any) -> bool:
-    """Return whether a value has the same type and value after a trip through JSON."""
+    """Return whether a value has the same type and value after a round trip through JSON."""
     if type(value) is list:
         return all(map(is_plain, value))
     if type(value) is dict:
@@ -24,14 +24,14 @@ def is_plain(value: Any) -> bool:
 
 
 def text_of(value: Any) -> str:
-    """Return a short text for a value: the same in every process, for equal values."""
+    """Return a short text for a value, which is the same in every process for equal values."""
     return _text(value, 5)[:_MOST]
 
 
 def texts_of(values: Sequence[Any]) -> tuple[Any, ...]:
-    """Return values with a text in the place of each that is not a scalar of JSON; no two are the same.
+    """Replace each value that is not a JSON scalar by a text. All results are different.
 
-    Texts that would be the same are numbered by their order in the list.
+    Equal texts are numbered by their order in the list.
     """
     taken = [value for value in values if type(value) in _PLAIN]
     found: list[Any] = []
@@ -50,9 +50,10 @@ def texts_of(values: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def index_of(values: Sequence[Any], texts: Sequence[Any], value: Any) -> int | None:
-    """Return the index of a value: that of the object itself, of one of its type that is equal, of any that is equal.
+    """Return the index of a value, or None if it is not found.
 
-    A text of `texts`, the text of a value, and a value as JSON returns it count as well. Returns None for others.
+    An identical object is preferred, then an equal one of its type, then any equal one. Values are also found by their
+    text in `texts`, by the text of an equal value, and by their form after JSON.
     """
     tests = (
         lambda mine, _: mine is value,
@@ -85,7 +86,7 @@ def _text(value: Any, depth: int) -> str:
         return f"{type(value).__name__}({item()!r})"
     try:
         return _ADDRESS.sub("", repr(value))
-    except Exception:  # a repr of the user's
+    except Exception:  # a repr written by the user
         return type(value).__name__
 
 
@@ -98,7 +99,7 @@ def _enclosed(kind: type, inner: list[str]) -> str:
 
 
 def _equal(a: Any, b: Any) -> bool:
-    """Compare two values; those whose comparison fails, or has no single answer, are not equal."""
+    """Return whether two values are equal; False if the comparison fails or has no single result."""
     try:
         return bool(a == b)
     except Exception:

@@ -1,4 +1,4 @@
-"""The plots that Optuna's users know, drawn with matplotlib; and all of them interactive, by Optuna and plotly."""
+"""Optuna's plots, drawn with matplotlib; and interactive plots by Optuna and plotly."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _COLOURS = {
 
 
 class Points:
-    """The trials with a finite metric, and the values of their parameters as numbers."""
+    """The trials with a finite metric, with the values of their parameters as numbers."""
 
     def __init__(self, trials: Sequence[TrialResult], scales: dict[str, bool]) -> None:
         self.trials = [t for t in trials if t.metric is not None and math.isfinite(t.metric)]
@@ -36,7 +36,7 @@ class Points:
         self.names = [n for n in found if len({repr(v) for v in self.columns[n] if v is not None}) > 1]
 
     def numbers(self, name: str) -> tuple[list[float | None], list[str]]:
-        """Return a parameter's values, or the places of their words, which follow: none for numbers."""
+        """Return a parameter's values, or the indices of their words; then these words, which are empty for numbers."""
         column = self.columns[name]
         if name in self.scales or all(isinstance(v, (int, float)) and not isinstance(v, bool) for v in column if v):
             return [None if v is None else float(v) for v in column], []
@@ -44,7 +44,7 @@ class Points:
         return [None if v is None else float(words.index(str(v))) for v in column], words
 
     def label(self, axis: Any, name: str) -> None:
-        """Name an axis (`ax.xaxis` or `ax.yaxis`), and give it the parameter's scale."""
+        """Label an axis (`ax.xaxis` or `ax.yaxis`) with a parameter's name, and set the parameter's scale."""
         words = self.numbers(name)[1]
         axis.set_label_text(name)
         if words:
@@ -55,7 +55,7 @@ class Points:
 
 
 def draw_slice(points: Points, figure: Figure, metric: str, title: str) -> None:
-    """Draw the metric over each parameter, side by side."""
+    """Draw the metric over each parameter, in adjacent plots."""
     wide = max(1, len(points.names))
     found = figure.subplots(1, wide, sharey=True, squeeze=False)[0]
     dots = None
@@ -75,7 +75,7 @@ def draw_slice(points: Points, figure: Figure, metric: str, title: str) -> None:
 def draw_plane(
     points: Points, ax: Axes, x: str, y: str, metric: str, title: str, *, smallest: bool, ranks: bool
 ) -> None:
-    """Draw trials over two parameters, coloured by their metric, over its contours; or by their rank alone."""
+    """Draw trials over two parameters, coloured by metric over contours, or coloured by rank only."""
     xs, ys = points.numbers(x)[0], points.numbers(y)[0]
     kept = [(a, b, v) for a, b, v in zip(xs, ys, points.scores, strict=True) if a is not None and b is not None]
     scores = [v for *_, v in kept]
@@ -105,15 +105,15 @@ def _contours(points: Points, ax: Axes, names: tuple[str, str], kept: list[Any],
     try:
         surface = LinearTriInterpolator(Triangulation(*unit), [k[2] for k in kept])(*np.meshgrid(mesh, mesh))
     except (RuntimeError, ValueError):
-        return  # all of them on a line
+        return  # all points are on a line
     ends = [v.min() + mesh * (v.max() - v.min()) for v in flat]
     axes = [np.exp(e) if log[i] else e for i, e in enumerate(ends)]
-    ax.use_sticky_edges = False  # so that trials at the edges are seen whole
+    ax.use_sticky_edges = False  # so that markers at the edges are not cut off
     ax.contourf(axes[0], axes[1], surface, levels=12, cmap=cmap, alpha=0.8)
 
 
 def draw_front(trials: Sequence[TrialResult], objectives: Sequence[tuple[str, str]], ax: Axes, title: str) -> None:
-    """Draw trials over the first two objectives, and the front."""
+    """Draw trials over the first two objectives, with the Pareto front."""
     shown = [(t, v) for t in trials if t.state != "failed" and (v := values(t, objectives)) is not None]
     best = front(trials, objectives)
     numbers = {t.number for t in best}
@@ -128,7 +128,7 @@ def draw_front(trials: Sequence[TrialResult], objectives: Sequence[tuple[str, st
 
 
 def draw_edf(points: Points, ax: Axes, metric: str, title: str) -> None:
-    """Draw which share of the trials is at most so good or bad."""
+    """Draw the empirical distribution function of the trials' metric."""
     scores = sorted(points.scores)
     ax.step(scores, [(i + 1) / len(scores) for i in range(len(scores))], where="post")
     ax.set(xlabel=metric, ylabel="share of trials at most this", title=title, ylim=(0, 1.02))
@@ -136,7 +136,7 @@ def draw_edf(points: Points, ax: Axes, metric: str, title: str) -> None:
 
 
 def draw_timeline(sweep: SweepInfo, trials: Sequence[TrialResult], ax: Axes) -> None:
-    """Draw when each trial was there, from its creation to its end, coloured by its state."""
+    """Draw each trial from its creation to its end, coloured by state."""
     from matplotlib.ticker import MaxNLocator
 
     began = min((t.created for t in trials if t.created), default=None)
@@ -161,7 +161,7 @@ def draw_timeline(sweep: SweepInfo, trials: Sequence[TrialResult], ax: Axes) -> 
 
 
 def by_plotly(result: Any, kind: str, **how: Any) -> Any:
-    """Return the figure of plotly that Optuna draws of a result."""
+    """Return a plotly figure that Optuna draws for a result."""
     try:
         import plotly.graph_objects as go
         from optuna import visualization

@@ -1,6 +1,6 @@
-"""The `__main__` of processes that a trial starts by `multiprocessing` without forking: that of the user's script.
+"""The `__main__` module of processes that a trial starts by `multiprocessing` without forking.
 
-It is read from the file of the trial's function once something of it is asked for.
+It has the names of the user's script, which are loaded from the file of the trial's function on first access.
 """
 
 import sys
@@ -12,7 +12,7 @@ _main_module.in_child(_pickle.main_of_trial)
 
 
 def __getattr__(name: str) -> Any:
-    """Return something of the user's script."""
+    """Return an attribute of the user's script."""
     main = sys.modules["__main__"].__dict__
     if not name.startswith("__") and "__outbid_read__" not in main:
         main["__outbid_read__"] = True

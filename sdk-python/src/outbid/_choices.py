@@ -1,4 +1,4 @@
-"""Objects as the values of a space's choices: the server has JSON for each, trials and results have the object."""
+"""Objects as values of choices: the server gets JSON for each; trials and results get the object."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from outbid._space import ChoiceParameter, Condition, ConstantParameter, GroupPa
 
 
 class Objects:
-    """The values of choices and constants that are not the same after a trip through JSON, by dotted path."""
+    """The values of choices and constants that a round trip through JSON would change, by dotted path."""
 
     def __init__(self) -> None:
         self._given: dict[str, list[Any]] = {}
@@ -23,7 +23,10 @@ class Objects:
         return bool(self._given)
 
     def add(self, path: str, values: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Return what is sent for values: their JSON, or a text for one that has none or that of another value."""
+        """Register values and return what is sent for them: their JSON, or a text.
+
+        A text is used for a value that JSON cannot represent, or whose JSON is that of another value.
+        """
         sent: list[Any] = []
         keys: set[str] = set()
         for value in values:
@@ -39,7 +42,7 @@ class Objects:
         return tuple(sent)
 
     def put_back(self, config: Config) -> None:
-        """Put the objects into a configuration, in the place of what was sent for them."""
+        """Replace sent values in a configuration by the original objects."""
         for path, given in self._given.items():
             *around, name = path.split(".")
             group: Any = config
@@ -53,14 +56,14 @@ class Objects:
                     group[name] = _as_config(value) if isinstance(sent, Mapping) else value
 
     def send(self, path: str, value: Any) -> Any:
-        """Return what is sent for a value of the parameter at a path; other values as they are."""
+        """Return what is sent for a value of the parameter at a path; unknown values are returned unchanged."""
         if path in self._given:
             found = index_of(self._given[path], self._sent[path], value)
             return value if found is None else self._sent[path][found]
         return value
 
     def send_all(self, config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-        """Return a nested configuration with what is sent for its objects."""
+        """Return a nested configuration with each object replaced by its JSON or text."""
         return {
             name: self.send_all(value, f"{prefix}{name}.")
             if isinstance(value, Mapping) and prefix + name not in self._given
@@ -70,10 +73,10 @@ class Objects:
 
 
 class Restoring:
-    """A training function that is given the objects of the space's choices."""
+    """A training function whose configuration contains the original objects of choices."""
 
     def __init__(self, func: Callable[[Any], Any], objects: Objects) -> None:
-        self.func = func  # by this name the function itself is found, as that of functools.partial
+        self.func = func  # the name under which the wrapped function is found, like that of functools.partial
         self._objects = objects
 
     def __call__(self, trial: Any) -> Any:
@@ -82,12 +85,12 @@ class Restoring:
 
 
 def restoring(train: Callable[[Any], Any] | None, objects: Objects) -> Callable[[Any], Any] | None:
-    """Return the training function with the objects of a space."""
+    """Wrap the training function if the space has objects."""
     return Restoring(train, objects) if train is not None and objects else train
 
 
 def sendable(space: Space) -> tuple[dict[str, Any], Objects]:
-    """Return a space as it is sent, and the objects in it."""
+    """Return a space in the form that is sent, and the objects in it."""
     objects = Objects()
     sent = _with_values(space, objects, "")
     return _with_conditions(sent, objects) if objects else sent, objects
@@ -124,7 +127,7 @@ def _with_conditions(space: Space, objects: Objects) -> dict[str, Any]:
 
 
 def _sendable(value: Any) -> Any:
-    """Return a value if it has a form in JSON, else its text."""
+    """Return a value if it can be JSON, else its text."""
     try:
         to_value(value, "")
     except (TypeError, ValueError):
@@ -133,12 +136,12 @@ def _sendable(value: Any) -> Any:
 
 
 def _key(value: Any) -> str:
-    """Return a text that is the same for what is sent and what arrives: numbers without a fraction arrive as ints."""
+    """Return a key that is the same before and after JSON, in which numbers without a fraction become ints."""
     return json.dumps(_arrived(value), sort_keys=True)
 
 
 def _arrived(value: Any) -> Any:
-    """Return what arrives for a value that is sent."""
+    """Return a value as it is after a round trip through JSON."""
     if callable(item := getattr(value, "item", None)) and getattr(value, "ndim", None) == 0:
         value = item()
     if isinstance(value, Mapping):
@@ -153,7 +156,7 @@ def _arrived(value: Any) -> Any:
 
 
 def _is_same(given: Any, sent: Any) -> bool:
-    """Report whether a value arrives as it was given."""
+    """Return whether a value is unchanged by JSON."""
     return given is sent and _is_plain(given)
 
 
@@ -168,5 +171,5 @@ def _is_plain(value: Any) -> bool:
 
 
 def _as_config(value: Any) -> Any:
-    """Return a value whose dicts have their entries as attributes, as all dicts in a configuration do."""
+    """Return a value with its dicts as Configs."""
     return Config({k: _as_config(v) for k, v in value.items()}) if isinstance(value, Mapping) else value

@@ -1,4 +1,4 @@
-"""The client: a connection to a server, and what can be asked of it."""
+"""Client: a connection to a server."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _default: Client | None = None
 
 
 class Client(Connection):
-    """A connection to an Outbid server. Made by `connect`; every method may be called from any thread.
+    """A connection to an Outbid server, made by `connect`. Every method may be called from any thread.
 
-    `client.rpc` makes the API's calls one by one: see `outbid.rpc`.
+    `client.rpc` makes single calls of the API: see `outbid.rpc`.
     """
 
     def __repr__(self) -> str:
@@ -42,14 +42,17 @@ class Client(Connection):
         self.close()
 
     def close(self) -> None:
-        """Close the connection; a server of one's own ends if no other program uses it, unless it is to be kept."""
+        """Close the connection.
+
+        A local server that it started ends if no other program uses it, unless `keep` was set.
+        """
         global _default
         if _default is self:
             _default = None
         super().close()
 
     def sweeps(self, *, tenant: str = "") -> list[_model.SweepInfo]:
-        """Return every sweep, newest first; only `tenant`'s if it is given."""
+        """Return every sweep, or those of `tenant`, newest first."""
         found: list[_model.SweepInfo] = []
         request = pb.ListSweepsRequest(tenant=tenant)
         while True:
@@ -60,19 +63,19 @@ class Client(Connection):
             request.page_token = page.next_page_token
 
     def tenants(self) -> list[_tenant.Tenant]:
-        """Return the tenants for which the caller may act, by name: what each may have and what it has."""
+        """Return the tenants for which the caller may act, by name, with their limits and usage."""
         found = self.rpc.list_tenants(tenant_pb2.ListTenantsRequest()).tenants
         return [_tenant.tenant(state) for state in found]
 
     @property
     def secrets(self) -> Secrets:
-        """The secrets of the caller's tenant, or of another for which the caller may act."""
+        """The secrets of the caller's tenant, or of another tenant for which the caller may act."""
         return Secrets(self.rpc)
 
     def attach(self, sweep: str) -> SweepHandle:
-        """Return the handle of a sweep that is there: "digits-1", or "digits" for the newest of that name.
+        """Return the handle of an existing sweep: "digits-1", or "digits" for the newest with that name.
 
-        Raises NotFoundError, which says where it looked, if there is none.
+        Raises NotFoundError if the sweep does not exist; the error says where it was looked for.
         """
         _given.text("attach: sweep", sweep, 'the id of a sweep, such as "digits-1"')
         try:
@@ -95,7 +98,7 @@ class Client(Connection):
 
     def submit_spec(self, spec: sweep_pb2.SweepSpec) -> SweepHandle:
         """Submit a sweep given as the API's message."""
-        # The same key again, after a lost answer, returns the same sweep.
+        # If the answer is lost, the same key makes the retry return the same sweep.
         request = pb.SubmitSweepRequest(spec=spec, idempotency_key=os.urandom(16).hex())
         answer = self.rpc.submit_sweep(request)
         self._submitted.add(answer.sweep.id)
@@ -112,13 +115,13 @@ def connect(
     data: str | os.PathLike[str] = DATA,
     keep: bool = False,
 ) -> Client:
-    """Connect to a server, which is used from then on wherever none is named.
+    """Connect to a server and make it the default one.
 
-    `url` is http://host:port, or https://host:port for TLS, with `ca_file` (PEM) if the certificate is signed
-    by an authority of your own. Left out, it is OUTBID_URL; without that, the server of the directory `data`
-    on this machine, which is started if it does not run. It ends, saving its trials, when the last program that
-    uses it so has ended, even if that was killed; with `keep` it stays until somebody stops it.
-    `token` is OUTBID_TOKEN if left out.
+    `url` is http://host:port, or https://host:port for TLS. `ca_file` (PEM) is needed if a private authority signed the
+    certificate. The default of `url` is OUTBID_URL, and without that the server of the directory `data` on this
+    machine, which is started if it is not running. Such a server saves its trials and ends when the last program that
+    uses it has ended, even if that was killed. With `keep` it runs until it is stopped. The default of `token` is
+    OUTBID_TOKEN.
 
     Raises UnavailableError if the server does not answer, UnauthenticatedError if it refuses the token.
     """
@@ -140,23 +143,23 @@ def connect(
 
 
 def default_client() -> Client:
-    """Return the client that `connect` made last, or connect to OUTBID_URL or to a server of one's own."""
+    """Return the client of the latest `connect`, or connect to OUTBID_URL or a local server."""
     return _default if _default is not None else connect()
 
 
 def load(sweep: str) -> Result:
-    """Return the result of a sweep that is there, as it stands: "digits-1", or "digits" for the newest of that name.
+    """Return the current result of an existing sweep: "digits-1", or "digits" for the newest with that name.
 
-    It is looked for where `attach` looks: after `connect(url)`, or with OUTBID_URL, from any machine.
+    It is looked for like in `attach`: after `connect(url)` or with OUTBID_URL, from any machine.
     """
     return attach(sweep).result()
 
 
 def attach(sweep: str) -> SweepHandle:
-    """Return the handle of a sweep that is there: "digits-1", or "digits" for the newest of that name.
+    """Return the handle of an existing sweep: "digits-1", or "digits" for the newest with that name.
 
-    It is looked for on the server that `connect` made last, on that of OUTBID_URL, or in ./.outbid, whose server is
-    started again if it does not run. Raises NotFoundError, which says where it looked.
+    It is looked for on the server of the latest `connect`, on that of OUTBID_URL, or in ./.outbid, whose server is
+    started if it is not running. Raises NotFoundError, which says where it looked.
     """
     if _default is None and not os.environ.get("OUTBID_URL") and not Path(DATA).is_dir():
         raise NotFoundError(

@@ -1,4 +1,4 @@
-"""Configurations."""
+"""Config: a configuration with attribute access."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 class Config(dict[str, Any]):
-    """A configuration: a dict whose entries are attributes too, so `config.lr` is `config["lr"]`."""
+    """A configuration: a dict whose entries are also attributes, so `config.lr` is `config["lr"]`."""
 
     def __getattr__(self, name: str) -> Any:
         try:
@@ -17,6 +17,6 @@ class Config(dict[str, Any]):
 
 
 def parse_config(text: str) -> Config:
-    """Return the configuration in canonical JSON text: whole numbers are ints, groups nested Configs."""
+    """Parse a configuration in canonical JSON text: whole numbers are ints, groups are nested Configs."""
     config: Config = json.loads(text or "{}", object_hook=Config)
     return config

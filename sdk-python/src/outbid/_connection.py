@@ -1,4 +1,4 @@
-"""A connection to a server, and what it tells of sweeps, in the SDK's own types."""
+"""Connection: a connection to a server with results in the SDK's own types."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from outbid.v1 import service_pb2 as pb
 
 
 class Connection:
-    """A connection to an Outbid server: what handles and results stand on. `rpc` makes the calls."""
+    """A connection to an Outbid server, used by handles and results. `rpc` makes the calls."""
 
     def __init__(self, address: Address, token: str | None = None, ca_file: str | None = None) -> None:
         self._address = address
         self.rpc = Service(address, token, ca_file)
-        """The server's calls, one by one."""
-        self._submitted: set[str] = set()  # sweeps whose code is this program's
+        """The calls of the server's API."""
+        self._submitted: set[str] = set()  # sweeps whose code came from this program
         self.objects: dict[str, Any] = {}
-        """What the choices of sweeps that were submitted here stand for, by sweep."""
+        """The objects in the choices of sweeps that were submitted here, by sweep."""
 
     @property
     def url(self) -> str:
@@ -41,23 +41,23 @@ class Connection:
 
     @property
     def where(self) -> str:
-        """The server, for people: its URL, and its directory if it is a server of one's own."""
+        """The server in words: its URL, and its directory if it is a local server."""
         if isinstance(self._address, LocalServer):
             return f"the server of {self._address.data} ({self.url})"
         return f"the server at {self.url}"
 
     @property
     def data(self) -> Path | None:
-        """The directory of a server of one's own; None for one that was named by its URL."""
+        """The directory of a local server; None for a server given by its URL."""
         return self._address.data if isinstance(self._address, LocalServer) else None
 
     @property
     def passing(self) -> bool:
-        """Whether the server ends with the programs that use it, as one that `connect` started without `keep`."""
+        """Whether the server ends with the programs that use it: `connect` started it without `keep`."""
         return isinstance(self._address, LocalServer) and self._address.passing
 
     def hurry(self) -> None:
-        """Do not wait, when Python ends, for a server of one's own to end."""
+        """Do not wait for a local server to end when Python exits."""
         if isinstance(self._address, LocalServer):
             self._address.hurry = True
 
@@ -67,13 +67,16 @@ class Connection:
         return isinstance(self._address, LocalServer) and self._address.hurry
 
     def close(self) -> None:
-        """Close the connection; a server of one's own ends if no other program uses it, unless it is to be kept."""
+        """Close the connection.
+
+        A local server that it started ends if no other program uses it, unless `keep` was set.
+        """
         self.rpc.close()
         if isinstance(self._address, LocalServer):
             self._address.stop()
 
     def server(self) -> dict[str, str]:
-        """Return what the server says of itself: version, policy and all its options, store and so on."""
+        """Return information about the server: version, policy with its options, store and so on."""
         info = self.rpc.get_server_info(pb.GetServerInfoRequest())
         options = " ".join(f"{name}={value}" for name, value in sorted(info.policy_options.items()))
         return {
@@ -85,27 +88,27 @@ class Connection:
         }
 
     def preview_spec(self, spec: sweep_pb2.SweepSpec, step_seconds: float = 0.0) -> pb.PreviewSweepResponse:
-        """Ask what a sweep would do; nothing is started."""
+        """Ask what a sweep would do, without starting anything."""
         request = pb.PreviewSweepRequest(spec=spec, step_seconds=step_seconds)
         return self.rpc.preview_sweep(request)
 
     def put_blob(self, blob: bytes) -> str:
-        """Store bytes; returns their SHA-256 in hex, which is their name."""
+        """Store bytes and return their name, which is their SHA-256 in hex."""
         return self.rpc.put_blob(blob)
 
     def sweep(self, sweep_id: str) -> _model.SweepInfo:
-        """Return a sweep as it stands now."""
+        """Return the current state of a sweep."""
         request = pb.GetSweepRequest(sweep=sweep_id)
         answer = self.rpc.get_sweep(request)
         return _model.sweep_info(answer.sweep, self)
 
     def spec(self, sweep_id: str) -> sweep_pb2.SweepSpec:
-        """Return what was submitted as a sweep."""
+        """Return the submitted spec of a sweep."""
         request = pb.GetSweepRequest(sweep=sweep_id)
         return self.rpc.get_sweep(request).sweep.spec
 
     def trials(self, sweep_id: str) -> list[_model.TrialResult]:
-        """Return every trial of a sweep by number."""
+        """Return every trial of a sweep, by number."""
         found: list[_model.TrialResult] = []
         request = pb.ListTrialsRequest(sweep=sweep_id)
         while True:
@@ -127,15 +130,15 @@ class Connection:
                     _model.report_info(report)
                     for piece in self.rpc.list_reports(request)
                     for report in piece.reports
-                    if report.report.metrics  # others only note something
+                    if report.report.metrics  # others only contain attributes
                 ]
             except UnavailableError as error:
                 self.rpc.recover(error, waiting)
 
     def foreign(self, sweep_id: str) -> str | None:
-        """Return the tenant that wrote what a sweep saved, or None if it is the caller's.
+        """Return the tenant that wrote the sweep's checkpoints, or None if it is the caller's tenant.
 
-        On a server without tokens every sweep is the caller's, and so is one that this program submitted.
+        On a server without tokens every sweep is the caller's. So is a sweep that this program submitted.
         """
         if sweep_id in self._submitted:
             return None
@@ -144,7 +147,7 @@ class Connection:
         return None if caller.local or caller.tenant == tenant else tenant
 
     def download(self, sweep: str, trial: int, step: int | None, path: Path) -> Path:
-        """Write a trial's checkpoint to a file, whole or not at all."""
+        """Write a trial's checkpoint to a file, atomically."""
         request = pb.GetCheckpointRequest(sweep=sweep, trial=trial)
         if step is not None:
             request.step = step
@@ -168,14 +171,14 @@ class Connection:
     def publish_soup(
         self, sweep: str, file: Path, metric: float | None, ingredients: Iterable[_stored.Ingredient]
     ) -> _stored.SoupInfo:
-        """Have a sweep keep an average of its checkpoints."""
+        """Store an average of a sweep's checkpoints with the sweep."""
         soup = event_pb2.Soup(bytes=file.stat().st_size, sha256=_sha256(file), metric=metric)
         for i in ingredients:
             soup.parts.add(trial=i.trial, metric=i.metric, soup=i.soup, kept=i.kept, note=i.note)
         return _stored.soup_info(self.rpc.put_soup(pb.PutSoupRequest(sweep=sweep, soup=soup), file).soup)
 
     def fetch_soup(self, sweep: str, number: int, path: Path) -> _stored.SoupInfo:
-        """Write a soup that a sweep keeps to a file, the newest if `number` is 0."""
+        """Write a sweep's stored soup to a file; the newest if `number` is 0."""
         waiting = Patience()
         while True:
             digest, soup = hashlib.sha256(), event_pb2.Soup()

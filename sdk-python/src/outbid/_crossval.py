@@ -1,4 +1,4 @@
-"""A candidate of `SearchCV` as a trial: its folds are fitted and scored in a worker's process."""
+"""Trains one candidate of `SearchCV` as a trial: a worker's process fits and scores its folds."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from outbid._candidates import Drawn
 from outbid._raised import packed
 from outbid._training import Trial
 
-METRIC = "score"  # what the sweep is about: the mean over the folds
-CANDIDATE = "candidate"  # the name of the parameter where candidates were drawn beforehand
+METRIC = "score"  # the metric of the sweep: the mean over the folds
+CANDIDATE = "candidate"  # the name of the parameter if candidates were drawn in advance
 FOLDS, SAMPLES = "folds", "n_samples"
-_FOLD = "fold."  # before the number of one, in the name of what is noted of it
+_FOLD = "fold."  # prefix of the attributes of folds, before the fold's number
 _FACTS = ("test_scores", "train_scores", "fit_time", "score_time", "n_test_samples", "fit_error")
 
 
 @dataclass(frozen=True)
 class Data:
-    """What is fitted; where it is large, it is in a file that every process of this machine reads."""
+    """The training data; if it is large, it is in a file that all processes of this machine read."""
 
     content: tuple[Any, Any, dict[str, Any]] | None
     path: str = ""
 
     def load(self) -> tuple[Any, Any, dict[str, Any]]:
-        """Return X, y and what goes along with them."""
+        """Return X, y and the parameters of fit."""
         return self.content if self.content is not None else _read(self.path)
 
 
@@ -47,7 +47,7 @@ def _read(path: str) -> Any:
 
 @dataclass(frozen=True)
 class Job:
-    """What every trial of a search does."""
+    """The description of a search, which is the same for all its trials."""
 
     estimator: Any
     data: Data
@@ -60,18 +60,18 @@ class Job:
     drawn: Drawn | None
     resource: str = FOLDS
     rungs: tuple[int, ...] = ()
-    paused: bool = False  # whether the tuner may pause trials, which then go on from what they saved
+    paused: bool = False  # whether the tuner may pause trials, which then continue from their checkpoints
     arguments: dict[str, Any] = field(default_factory=dict)
 
     def params(self, config: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the estimator's parameters of a trial."""
+        """Return the estimator's parameters for a trial."""
         if self.candidates is not None:
             return self.candidates[int(config[CANDIDATE])]
         assert self.drawn is not None
         return self.drawn.params(config)
 
     def fit(self, params: dict[str, Any], fold: int, units: int | None) -> dict[str, Any]:
-        """Fit and score one fold with so many units of the resource; returns what scikit-learn says of it."""
+        """Fit and score one fold with `units` of the resource; returns scikit-learn's facts about it."""
         X, y, fit_params = self.data.load()
         train, test = self.splits[fold]
         if units is not None and self.resource == SAMPLES:
@@ -100,7 +100,7 @@ class Job:
 
 
 def evaluate(trial: Trial, *, job: Job) -> None:
-    """Train one candidate, fold by fold, or with ever more of a resource."""
+    """Train one candidate, fold by fold or with increasing amounts of a resource."""
     params = job.params(trial.config)
     trial.note(params={name: repr(value)[:80] for name, value in params.items()})
     try:
@@ -112,7 +112,7 @@ def evaluate(trial: Trial, *, job: Job) -> None:
 
 
 def _folds(trial: Trial, job: Job, params: dict[str, Any]) -> None:
-    """Report every fold; the mean over all, or after each that over those so far where trials may be stopped."""
+    """Report every fold: the mean over all of them, and also the mean so far if trials may be stopped."""
     sums = {"sum": 0.0, "n": 0.0}
     if job.paused and (kept := trial.checkpoint()) is not None:
         sums = {name: float(value) for name, value in kept.items()}
@@ -134,7 +134,7 @@ def _steps(trial: Trial, folds: int) -> Iterator[int]:
 
 
 def _rungs(trial: Trial, job: Job, params: dict[str, Any]) -> None:
-    """Report at every rung the mean over all folds, fitted with so much of the resource."""
+    """Report at every rung the mean over all folds, fitted with the rung's amount of the resource."""
     done = trial.start_step
     while True:
         until = trial.until_step or job.rungs[-1]
@@ -144,7 +144,7 @@ def _rungs(trial: Trial, job: Job, params: dict[str, Any]) -> None:
             trial.save({"done": np.float64(units)})
         mean = float(np.mean([_refit_score(out, job) for out in outs.values()]))
         done = units
-        _report(trial, units, mean, outs)  # ends the trial at its last rung
+        _report(trial, units, mean, outs)  # this ends the trial at its last rung
         if units >= job.rungs[-1]:
             return
 
@@ -157,12 +157,12 @@ def _refit_score(out: Mapping[str, Any], job: Job) -> float:
 
 
 def _report(trial: Trial, step: int, mean: float | None, outs: Mapping[int, Mapping[str, Any]]) -> None:
-    """Report how far the candidate is, and the mean where it has one; note what came of each fold."""
+    """Report a step and the mean if there is one, and note the results of each fold."""
     trial.note({_FOLD + str(fold): {key: out[key] for key in _FACTS if key in out} for fold, out in outs.items()})
     trial._report({} if mean is None else {METRIC: mean}, step)
 
 
 def fold_of(attributes: Mapping[str, Any], fold: int) -> dict[str, Any] | None:
-    """Return what `_fit_and_score` said of a fold, from what was noted; None if it was not fitted."""
+    """Return `_fit_and_score`'s facts about a fold from a trial's attributes; None if it was not fitted."""
     found = attributes.get(_FOLD + str(fold))
     return None if found is None else dict(found)

@@ -1,4 +1,4 @@
-"""What is shown while a sweep is waited for: a live table in a terminal or notebook, plain lines elsewhere."""
+"""Displays for a program that waits for a sweep: a live table in a terminal or notebook, lines elsewhere."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ _PAGE_SECONDS = 0.5
 
 
 class Display(Protocol):
-    """Something that shows updates."""
+    """Shows updates of a sweep."""
 
     def update(self, update: Update) -> None:
-        """Take in an update."""
+        """Show an update."""
 
     def end(self, sweep: SweepInfo, trials: Iterable[TrialResult]) -> None:
-        """Show how it ended."""
+        """Show the end of the sweep."""
 
     def close(self) -> None:
-        """Give the screen back."""
+        """Release the screen."""
 
 
 class NoDisplay:
-    """Shows nothing."""
+    """A display that shows nothing."""
 
     def update(self, update: Update) -> None:
         """Do nothing."""
@@ -61,7 +61,7 @@ class NoDisplay:
 
 
 def make_display(wanted: bool, explain: Callable[[int], str] | None = None) -> Display:
-    """Return the display that suits where Python runs; `explain` returns a trial's traceback."""
+    """Return the display for this environment. `explain` returns a trial's traceback."""
     if not wanted:
         return NoDisplay()
     failures = Failures(explain)
@@ -73,7 +73,7 @@ def make_display(wanted: bool, explain: Callable[[int], str] | None = None) -> D
 
 
 class _Board:
-    """How the sweep stands, and how fast it goes."""
+    """The current state of the sweep, and its speed."""
 
     def __init__(self) -> None:
         self.sweep: SweepInfo | None = None
@@ -81,7 +81,7 @@ class _Board:
         self._marks: list[tuple[float, int]] = []
 
     def take(self, update: Update) -> SweepInfo:
-        """Take in an update."""
+        """Process an update and return its sweep."""
         self.sweep = update.sweep
         self.trials.update({trial.number: trial for trial in update.trials})
         now = time.monotonic()
@@ -90,13 +90,13 @@ class _Board:
 
     @property
     def rate(self) -> float:
-        """Steps a second over the last ten seconds."""
+        """Steps per second over the last ten seconds."""
         (start, first), (end, last) = self._marks[0], self._marks[-1]
         return (last - first) / (end - start) if end > start else 0.0
 
 
 class TerminalDisplay:
-    """A few lines and a table, drawn anew in place; warnings stand above them."""
+    """A few lines and a table that are redrawn in place, with warnings above them."""
 
     def __init__(self, failures: Failures) -> None:
         from rich.live import Live
@@ -110,7 +110,7 @@ class TerminalDisplay:
         self._draw(self._board.take(update), self._board.trials.values(), self._board.rate)
 
     def end(self, sweep: SweepInfo, trials: Iterable[TrialResult]) -> None:
-        """Draw the table a last time, and print the winning configuration below it."""
+        """Draw the table for the last time, and print the winning configuration below it."""
         from rich.text import Text
 
         trials = list(trials)
@@ -120,7 +120,7 @@ class TerminalDisplay:
             self._live.console.print(Text(winner, style="bold"), soft_wrap=True)
 
     def close(self) -> None:
-        """Leave the table as it is."""
+        """Leave the table on the screen."""
         self._live.stop()
 
     def _draw(self, sweep: SweepInfo, trials: Iterable[TrialResult], rate: float, *, last: bool = False) -> None:
@@ -130,13 +130,14 @@ class TerminalDisplay:
         for text, level in self._failures.take(sweep, last=last):
             self._live.console.print(Text(text, style=styles.get(level, "yellow")), soft_wrap=True)
         lines = lay_out(sweep, trials, self._live.console.width, rate, _now(), self._failures.alike())
-        if not last:  # a terminal echoes ^C where the cursor stands: a full line would wrap, and a head stay behind
+        # a terminal echoes ^C at the cursor: a full line would wrap and leave the table's first line behind
+        if not last:
             lines.append(("", ""))
         self._live.update(Text("\n").join(Text(line, style=style) for line, style in lines))
 
 
 class LineDisplay:
-    """A line now and then: when there is a new best, and every few seconds."""
+    """Prints a line when there is a new best trial, and every few seconds."""
 
     def __init__(self, failures: Failures) -> None:
         self._board, self._failures = _Board(), failures
@@ -144,7 +145,7 @@ class LineDisplay:
         self._next = 0.0
 
     def update(self, update: Update) -> None:
-        """Print what is new."""
+        """Print changes."""
         sweep = self._board.take(update)
         self._warn(sweep)
         best = sweep.best.metric if sweep.best else None
@@ -154,7 +155,7 @@ class LineDisplay:
             print(f"{sweep.id}: {_line(sweep, self._board.rate, self._board.trials.values())}", flush=True)
 
     def end(self, sweep: SweepInfo, trials: Iterable[TrialResult]) -> None:
-        """Print how it ended, and the winning configuration."""
+        """Print the final state and the winning configuration."""
         self._warn(sweep, last=True)
         trials = list(trials)
         for line in self._failures.alike():
@@ -173,23 +174,23 @@ class LineDisplay:
             print(text if level == TRACEBACK else f"{sweep.id}: {text}", flush=True)
 
 
-_drawn: tuple[object, str] | None = None  # the cell and the sweep of the table that was drawn last, at a sweep's end
+_drawn: tuple[object, str] | None = None  # the cell and the sweep of the final table that was drawn last
 
 
 def drawn_here(sweep: str) -> bool:
-    """Return whether a sweep's last table stands in the output of the notebook's cell that runs."""
+    """Return whether a sweep's final table is in the output of the running notebook cell."""
     return _drawn is not None and _drawn == (_cell(), sweep)
 
 
 class NotebookDisplay:
-    """A table in the cell's output, drawn anew."""
+    """A table in the cell's output that is redrawn."""
 
     def __init__(self, failures: Failures) -> None:
         ipython: Any = importlib.import_module("IPython.display")
         self._html = ipython.HTML
         self._board, self._failures = _Board(), failures
         self._next = 0.0
-        self._behind = False  # there is news that is not drawn
+        self._behind = False  # whether an update is not drawn yet
         first = self._html("<p>waiting for the first trial</p>")
         self._handle: Any = ipython.display(first, display_id=True)
 
@@ -203,14 +204,14 @@ class NotebookDisplay:
             self._draw(sweep, self._board.trials.values(), self._board.rate)
 
     def end(self, sweep: SweepInfo, trials: Iterable[TrialResult]) -> None:
-        """Draw the table a last time."""
+        """Draw the table for the last time."""
         global _drawn
         self._behind = False
         self._draw(sweep, trials, 0.0, last=True)
         _drawn = (_cell(), sweep.id)
 
     def close(self) -> None:
-        """Draw what was seen last, as when a sweep was paused by an interrupt."""
+        """Draw the latest update, for example when an interrupt paused the sweep."""
         if self._behind and self._board.sweep is not None:
             self._behind = False
             self._draw(self._board.sweep, self._board.trials.values(), 0.0)
@@ -228,7 +229,7 @@ def html_of(
     *,
     tracebacks: Mapping[int, str] | None = None,
 ) -> str:
-    """Return a sweep and its most telling trials as HTML; with the tracebacks of trials, by number."""
+    """Return a sweep and its most informative trials as HTML, with the tracebacks of trials by number."""
     esc = html.escape
     trials = list(trials)
     shown = telling(sweep, trials)
@@ -260,12 +261,12 @@ def _trace_title(trial: int, trace: str) -> str:
 
 
 def _line(sweep: SweepInfo, rate: float, trials: Iterable[TrialResult] = ()) -> str:
-    """Return how a sweep stands, in one line."""
+    """Return the state of a sweep in one line."""
     return "; ".join(_parts(sweep, rate, trials))
 
 
 def _parts(sweep: SweepInfo, rate: float, trials: Iterable[TrialResult]) -> list[str]:
-    """Return how a sweep stands, its state first."""
+    """Return the state of a sweep in parts, beginning with the name of the state."""
     trials = list(trials)
     reason = f" ({sweep.reason})" if sweep.reason else ""
     parts = [
@@ -289,7 +290,7 @@ def _in_notebook() -> bool:
 
 
 def _cell() -> object:
-    """Return the number of the notebook's cell that runs; None outside one."""
+    """Return the number of the running notebook cell; None outside a notebook."""
     return getattr(_shell(), "execution_count", None)
 
 

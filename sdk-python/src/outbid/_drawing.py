@@ -1,4 +1,4 @@
-"""Parameters that are functions of the others: drawn where the trial is trained, before its training code."""
+"""Parameters computed by functions of the others, in the trial's process and before its training code."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from outbid._space import GroupParameter, SampleFrom, Space
 
 
 class Drawing:
-    """A training function that is given a configuration with the values of functions in it."""
+    """A training function whose configuration contains the computed parameters."""
 
     def __init__(self, func: Callable[[Any], Any], functions: Mapping[str, Callable[[Config], Any]]) -> None:
-        self.func = func  # by this name the function itself is found, as that of functools.partial
+        self.func = func  # the name under which the wrapped function is found, like that of functools.partial
         self._functions = dict(functions)
 
     def __call__(self, trial: Any) -> Any:
@@ -28,7 +28,7 @@ class Drawing:
 
 
 def split(space: Space, prefix: str = "") -> tuple[dict[str, Any], dict[str, Callable[[Config], Any]]]:
-    """Return a space without its functions, and these by dotted path, in their order."""
+    """Split a space into one without functions, and the functions by dotted path, in their order."""
     rest: dict[str, Any] = {}
     functions: dict[str, Callable[[Config], Any]] = {}
     for name, spec in space.items():
@@ -41,7 +41,7 @@ def split(space: Space, prefix: str = "") -> tuple[dict[str, Any], dict[str, Cal
         if isinstance(spec, Mapping):
             inside, found = split(spec, path + ".")
             functions.update(found)
-            if inside or not found:  # a group of functions alone is no group of the server's
+            if inside or not found:  # a group of functions only is not sent to the server
                 rest[name] = inside
             continue
         rest[name] = spec
@@ -51,12 +51,12 @@ def split(space: Space, prefix: str = "") -> tuple[dict[str, Any], dict[str, Cal
 def drawing(
     train: Callable[[Any], Any] | None, functions: Mapping[str, Callable[[Config], Any]]
 ) -> Callable[[Any], Any] | None:
-    """Return the training function with what a space's functions give."""
+    """Wrap the training function if a space has functions."""
     if not functions:
         return train
     if train is None:
         raise TypeError(
-            f"space: {next(iter(functions))}: ob.sample_from(...) is for a training function: a program, or a loop of "
-            "your own, computes such values itself"
+            f"space: {next(iter(functions))}: ob.sample_from(...) needs a training function; a program or your own "
+            "loop must compute such values itself"
         )
     return Drawing(train, functions)

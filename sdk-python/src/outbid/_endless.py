@@ -1,4 +1,4 @@
-"""Finds the loops of a training function that nothing ends."""
+"""Finds loops of a training function that nothing ends."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 
 
 def endless_steps(train: Any) -> bool:
-    """Return whether a function has a loop over `steps()` that neither breaks, returns nor raises.
+    """Return whether a function has a loop over `steps()` that does not break, return or raise.
 
-    Only what stands in the function itself is looked at, and False is returned where its source is not known.
+    Only the function's own source is examined. The result is False if that is not available.
     """
     while isinstance(train, functools.partial):
         train = train.func
@@ -24,7 +24,7 @@ def endless_steps(train: Any) -> bool:
 
 
 def _over_steps(thing: ast.expr) -> bool:
-    """Return whether an expression is a call of `something.steps()`, or of enumerate or tqdm around one."""
+    """Return whether an expression calls `something.steps()`, possibly inside enumerate or tqdm."""
     if not isinstance(thing, ast.Call):
         return False
     if isinstance(thing.func, ast.Attribute) and thing.func.attr == "steps" and not thing.args:
@@ -34,7 +34,7 @@ def _over_steps(thing: ast.expr) -> bool:
 
 
 def _left(body: list[ast.stmt], *, inner: bool = False) -> bool:
-    """Return whether statements can leave the loop that they stand in; with `inner`, the loop around theirs."""
+    """Return whether statements can leave their loop or, with `inner`, the loop around it."""
     for node in body:
         if isinstance(node, (ast.Return, ast.Raise)) or (isinstance(node, ast.Break) and not inner):
             return True

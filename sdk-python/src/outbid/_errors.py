@@ -1,22 +1,22 @@
-"""Everything the SDK raises, from one base."""
+"""The exceptions of the SDK, which have a common base class."""
 
 from __future__ import annotations
 
 
 class OutbidError(Exception):
-    """Base of every error that Outbid raises."""
+    """Base class of every error that Outbid raises."""
 
 
 class InvalidError(OutbidError, ValueError):
-    """The server refused what it was asked because it makes no sense; the message names the field."""
+    """The server refused an invalid request; the message names the field."""
 
 
 class NotFoundError(OutbidError, LookupError):
-    """There is no such sweep, trial or checkpoint."""
+    """The sweep, trial or checkpoint does not exist."""
 
 
 class ConflictError(OutbidError):
-    """What was asked does not fit the state of the sweep, such as extending one that was never submitted."""
+    """The request does not fit the state of the sweep, such as extending one that was never submitted."""
 
 
 class UnavailableError(OutbidError, ConnectionError):
@@ -28,7 +28,7 @@ class UnauthenticatedError(OutbidError, PermissionError):
 
 
 class LimitError(OutbidError):
-    """The tenant has all that it may of something; the message names the limit, and `outbid tenant show` shows all.
+    """The tenant has reached a limit. The message names the limit, and `outbid tenant show` shows all limits.
 
     `retry_after` is the number of seconds after which to try again; None if waiting does not help.
     """
@@ -42,11 +42,11 @@ class LimitError(OutbidError):
 
 
 class ServerError(OutbidError):
-    """The server failed at something that should work; its log says more."""
+    """The server failed at something that should work; see its log."""
 
 
 class SweepFailedError(OutbidError):
-    """The sweep ended in failure. `sweep_id` names it, `reason` is the server's one line."""
+    """The sweep failed. `sweep_id` is its id, `reason` is the server's reason in one line."""
 
     def __init__(self, sweep_id: str, reason: str) -> None:
         super().__init__(f"sweep {sweep_id} failed: {reason}")
@@ -54,11 +54,11 @@ class SweepFailedError(OutbidError):
         self.reason = reason
 
     def __reduce__(self) -> tuple[type[SweepFailedError], tuple[str, str]]:
-        return type(self), (self.sweep_id, self.reason)  # so that it may cross processes
+        return type(self), (self.sweep_id, self.reason)  # so that it can be pickled
 
 
 class TrialError(OutbidError):
-    """A trial raised an exception that cannot be made again here, because its class or what it holds is not here.
+    """A trial raised an exception that cannot be recreated here, because its class or its contents are not available.
 
     `type_name` is the name of the exception's class, `message` its text, `traceback` the traceback in the trial.
     """
@@ -74,11 +74,11 @@ class TrialError(OutbidError):
 
 
 class NoResultError(OutbidError, LookupError):
-    """No trial has reported the sweep's metric yet, so there is no best one."""
+    """No trial has reported the sweep's metric yet, so a best trial does not exist."""
 
 
 class MissingExtraError(OutbidError, ImportError):
-    """A feature needs a package that comes with an extra; the message says how to install it."""
+    """A feature needs a package from an extra; the message says how to install it."""
 
 
 class FunctionError(OutbidError, TypeError):
@@ -90,17 +90,17 @@ class CheckpointError(OutbidError):
 
 
 class UntrustedError(OutbidError):
-    """Loading what another tenant saved would run code of that tenant, and nothing says that it is trusted."""
+    """Loading another tenant's checkpoint would run code of that tenant, and trust was not confirmed."""
 
 
 class StopTrial(BaseException):
-    """Raised by `trial.report()` when the trial is to stop or pause and does not use `trial.steps()`.
+    """Raised by `trial.report()` if the trial should stop or pause and does not use `trial.steps()`.
 
-    Let it pass: the runner catches it. It is no `Exception`, so `except Exception` lets it pass too.
+    Do not catch it; the runner does. It is not an `Exception`, so `except Exception` does not catch it.
     """
 
 
-ENDLESS = "trains on and on: steps() has no end unless the tuner has max_steps, or the loop breaks"
+ENDLESS = "does not end: steps() has no end unless the tuner has max_steps, or the loop breaks"
 LATE_REPORT = "reported after its loop over steps() had ended: this does not count; report inside the loop"
 
 
@@ -110,12 +110,12 @@ def one_line(error: BaseException) -> str:
     try:
         text = " ".join(str(error).split())
     except Exception:
-        text = "(its text cannot be read: str() of it raises)"
+        text = "(no text: str() of it raises)"
     return as_text(f"{name}: {text}" if text else name)
 
 
 def shown(value: object) -> str:
-    """Return how a value is written, in 80 characters; its type's name where that cannot be read."""
+    """Return a value's repr in at most 80 characters, or its type's name if repr fails."""
     try:
         return as_text(f"{value!r:.80}")
     except Exception:
@@ -123,5 +123,5 @@ def shown(value: object) -> str:
 
 
 def as_text(text: str) -> str:
-    """Return text that messages may hold: what is not valid Unicode is escaped."""
+    """Return text that messages may contain: invalid Unicode is escaped."""
     return text if text.isascii() else text.encode(errors="backslashreplace").decode()

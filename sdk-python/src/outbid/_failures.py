@@ -1,4 +1,4 @@
-"""What went wrong, said where the user looks: each kind once, with its traceback, and how many trials are alike."""
+"""Shows failures of trials to the user: each kind once, with its traceback and the number of such trials."""
 
 from __future__ import annotations
 
@@ -11,43 +11,44 @@ from outbid.rpc import Patience
 TRACEBACK = "traceback"
 """The level of a text that is a traceback."""
 
-_LAST = 5  # lines of a program that are shown
-_TRIES = 20  # after which a trial has printed no traceback, as one that was killed
-LATE_LOG = 2.0  # seconds that a log may come after the news of its trial
-_EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(: |$)")  # a Python exception, as one line
+_LAST = 5  # lines shown of a program's output
+_TRIES = 20  # attempts to fetch a traceback, after which the trial has none, such as one that was killed
+LATE_LOG = 2.0  # maximum seconds that a log arrives after the news of its trial
+_EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(: |$)")  # a Python exception in one line
 _START = "Traceback (most recent call last):"
 _GROUP = "  + Exception Group Traceback (most recent call last):"
 _OF_GROUP = re.compile(r" +[|+].*")
-_GROUP_END = re.compile(r" +\+-{20,}")  # of an inner group too, which may end where its outer one does
+_GROUP_END = re.compile(r" +\+-{20,}")  # also ends an inner group, which may end together with its outer one
 _JOINS = (
     "The above exception was the direct cause of the following exception:",
     "During handling of the above exception, another exception occurred:",
 )
-_EXIT = re.compile(r"exited with code|killed by|out of memory")  # of a program, which has no traceback
+_EXIT = re.compile(r"exited with code|killed by|out of memory")  # reasons of a program, which has no traceback
 _AROUND = re.compile(
     r"(?:failed for good: )?(.*?)(?:: it starts again .*|; it failed twice .*|: it fails unless .*)?", re.DOTALL
 )
 
 
 class Failures:
-    """The notes of one sweep that warn: the first of each kind is told, and other trials of it are counted.
+    """The warnings and errors of one sweep. The first of each kind is shown; other trials with it are counted.
 
-    `explain` returns a trial's traceback, or the last lines that a program wrote to stderr; "" while there is none.
+    `explain` returns a trial's traceback, or the last lines that a program wrote to stderr; "" if it has none yet.
     """
 
     def __init__(self, explain: Callable[[int], str] | None = None) -> None:
         self._explain = explain
         self._noted: set[tuple[str, int | None, object]] = set()
-        self._trials: dict[str, list[int]] = {}  # by what they have in common, the first told of first
-        self._exited: set[int] = set()  # trials of programs that exited: what they wrote is there soon
-        self._owed: dict[int, int] = {}  # trials whose traceback has not come yet, and how often it was asked for
+        self._trials: dict[str, list[int]] = {}  # trials by kind, the first one being the one shown
+        self._exited: set[int] = set()  # trials of programs that exited: their output arrives soon
+        self._owed: dict[int, int] = {}  # trials whose traceback has not arrived, and how often it was requested
         self.tracebacks: dict[int, str] = {}
-        """Of the first trial that failed in each way."""
+        """The traceback of the first trial of each kind, by trial."""
 
     def take(self, sweep: SweepInfo, *, last: bool = False) -> list[tuple[str, str]]:
-        """Return what is new to tell: texts with their levels, which are warning, error and TRACEBACK.
+        """Return new texts with their levels, which are warning, error and TRACEBACK.
 
-        With `last` tracebacks that have not come yet are waited for, a moment at most: the log comes after the news.
+        With `last`, wait briefly for tracebacks that have not arrived, because a log arrives after the news of its
+        trial.
         """
         told = []
         for note in sweep.notes:
@@ -64,7 +65,7 @@ class Failures:
         return told
 
     def alike(self) -> list[str]:
-        """Return a line for each thing that several trials have in common."""
+        """Return a line for each kind of failure that several trials have in common."""
         return [
             f"{count} other trial{'s' if count > 1 else ''} alike: {what}"
             for what, trials in self._trials.items()
@@ -72,7 +73,7 @@ class Failures:
         ]
 
     def _first(self, note: Note) -> bool:
-        """Return whether a note is the first of its kind, or of no trial."""
+        """Return whether a note is the first of its kind, or does not belong to a trial."""
         if note.trial is None:
             return True
         what = kind_of(note.text)
@@ -94,7 +95,7 @@ class Failures:
 
 
 def kind_of(text: str) -> str:
-    """Return what a note says went wrong, without what becomes of the trial."""
+    """Return the problem in a note, without what happens to the trial."""
     match = _AROUND.fullmatch(text)
     return match.group(1) if match else text
 
@@ -106,7 +107,7 @@ def note_text(note: Note) -> str:
 
 
 def last_lines(lines: Iterable[tuple[str, str]]) -> str:
-    """Return the last five lines on stderr of a trial's newest attempt, among lines of a log with their streams."""
+    """Return the last five stderr lines of a trial's newest attempt; `lines` are pairs of stream and line."""
     found: list[str] = []
     for stream, line in lines:
         if stream == "outbid":  # another attempt begins
@@ -117,12 +118,12 @@ def last_lines(lines: Iterable[tuple[str, str]]) -> str:
 
 
 def last_traceback(lines: Iterable[str]) -> str:
-    """Return the last traceback among lines that a trial printed, from its beginning to the line of the exception.
+    """Return the last traceback in the output of a trial, from its beginning to the line of the exception.
 
-    It begins with those of the exceptions that led to its own.
+    It includes the tracebacks of the exceptions that caused it.
     """
     found: list[str] = []
-    after: list[str] = []  # an exception: what may join it to the next
+    after: list[str] = []  # the lines after an exception, which may join it to the next
     inside = joined = group = False
     for line in lines:
         group = group and _OF_GROUP.fullmatch(line) is not None
@@ -137,5 +138,5 @@ def last_traceback(lines: Iterable[str]) -> str:
             inside = line.startswith((" ", "\t")) or not line.strip()
         else:
             after.append(line)
-            joined = "".join(after) in _JOINS  # among empty lines
+            joined = "".join(after) in _JOINS  # surrounded by empty lines
     return "\n".join(found) if found and not inside and not joined else ""

@@ -1,4 +1,4 @@
-"""What a sweep begins with: configurations to try first, and what earlier sweeps have found."""
+"""Initial configurations of a sweep, and the results of earlier sweeps."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 Earlier: TypeAlias = Union[Result, SweepHandle, str, "optuna.Study"]
 WarmStart: TypeAlias = Earlier | Sequence[Earlier]
-"""Earlier sweeps: results, handles or ids; or studies of Optuna's."""
+"""Earlier sweeps: results, handles or ids; or Optuna studies."""
 
-_BEST = 3  # configurations of an earlier sweep that are tried again
+_BEST = 3  # number of configurations of an earlier sweep that are tried again
 
 
 def fill_points(
@@ -28,9 +28,9 @@ def fill_points(
     points: Sequence[Mapping[str, Any]],
     send: Callable[[Mapping[str, Any]], dict[str, Any]] = dict,
 ) -> None:
-    """Put configurations to try first into a spec; `send` returns what is sent for one.
+    """Add the first configurations to try to a spec. `send` returns what is sent for one.
 
-    The server says what is wrong with their values.
+    The server checks their values.
     """
     points = _rows(points)
     if isinstance(points, (str, bytes, Mapping)) or not hasattr(points, "__iter__"):
@@ -42,7 +42,10 @@ def fill_points(
 
 
 def _rows(points: Any) -> Any:
-    """Return the rows of a table of pandas's as configurations; what a row has no value of is drawn."""
+    """Return the rows of a pandas DataFrame as configurations.
+
+    Missing values are left out, so that they are sampled.
+    """
     if isinstance(points, Mapping) and points and all(isinstance(column, (list, tuple)) for column in points.values()):
         raise TypeError(
             'points must be a list of configurations such as {"lr": 0.1}, got a dict of lists, '
@@ -58,7 +61,7 @@ def _rows(points: Any) -> Any:
 
 
 def check_earlier(earlier: Any) -> None:
-    """Raise TypeError if this is nothing to start from."""
+    """Raise TypeError for an invalid `warm_start`."""
     for one in _several(earlier):
         if not isinstance(one, (Result, SweepHandle, str)) and not _is_study(one):
             raise TypeError(
@@ -68,9 +71,9 @@ def check_earlier(earlier: Any) -> None:
 
 
 def start_warm(spec: pb.SweepSpec, earlier: WarmStart, load: Callable[[str], Result]) -> None:
-    """Put the best configurations of earlier sweeps first, and tell a sampler that learns of all their trials.
+    """Add the best configurations of earlier sweeps first, and pass all their trials to a sampler that learns.
 
-    What of a configuration the space does not hold is left out, and those of which nothing is left.
+    Parameters that do not fit into the space are left out, and so are configurations without any that fits.
     """
     space = Known(spec.space)
     plugin = spec.tuner.plugin if spec.tuner.WhichOneof("kind") == "plugin" else None
@@ -87,19 +90,19 @@ def start_warm(spec: pb.SweepSpec, earlier: WarmStart, load: Callable[[str], Res
 
 
 def _earlier(one: Any, spec: pb.SweepSpec, load: Callable[[str], Result]) -> Any:
-    """Return a study, or the result of an earlier sweep. Raises ValueError if it is about something else."""
+    """Return a study or the result of an earlier sweep. Raises ValueError if its metric or mode differs."""
     if _is_study(one):
         if len(one.directions) != 1:
             raise ValueError(f"warm_start: the study {one.study_name!r} has {len(one.directions)} objectives, not one")
         mode = "max" if one.direction.name == "MAXIMIZE" else "min"
         if mode != spec.mode:
-            raise ValueError(f"warm_start: the study {one.study_name!r} is about {mode}, this sweep about {spec.mode}")
+            raise ValueError(f"warm_start: the study {one.study_name!r} has mode {mode}, this sweep {spec.mode}")
         return one
     result = one if isinstance(one, Result) else one.result() if isinstance(one, SweepHandle) else load(one)
     if (result.sweep.metric, result.sweep.mode) != (spec.metric, spec.mode):
         raise ValueError(
-            f"warm_start: {result.sweep.id} is about {result.sweep.mode} {result.sweep.metric}, "
-            f"this sweep about {spec.mode} {spec.metric}"
+            f"warm_start: {result.sweep.id} optimises {result.sweep.mode} {result.sweep.metric}, "
+            f"but this sweep {spec.mode} {spec.metric}"
         )
     return result
 
@@ -109,7 +112,7 @@ def _is_study(one: Any) -> bool:
 
 
 def fitting(space: Known, params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what of a flat configuration lies in a space, nested."""
+    """Return the part of a flat configuration that fits into a space, nested."""
     found: dict[str, Any] = {}
     for d in space:
         if d.kind == "constant" or d.path not in params or not d.holds(params[d.path]):

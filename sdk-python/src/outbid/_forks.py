@@ -1,4 +1,4 @@
-"""The leases that a trial holds, and the rounds in which forks of it train side by side."""
+"""The leases of a trial, and the fork slots in which several forks train it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from outbid.v1 import event_pb2, service_pb2
 
 @dataclass(frozen=True)
 class Place:
-    """A lease's share of one node. `type` is that of its devices, "" if they are of several."""
+    """A lease's share of one node. `type` is the devices' type, or "" if they have different ones."""
 
     node: str
     devices: tuple[int, ...]
@@ -22,10 +22,10 @@ class Place:
 
 @dataclass(frozen=True)
 class Lease:
-    """A lease that a trial holds: one of its processes, or one gang of them, is trained under it.
+    """A trial's lease of devices, for one of its processes or one gang.
 
-    `holder` is workers, or client for a trial that a program asked for. `state` is starting, running, pausing or
-    stopping. `places` are its nodes in the order of ranks. It began at `from_step` and is at `step`.
+    `holder` is workers, or client for a trial given to a program by `ask`. `state` is starting, running, pausing or
+    stopping. `places` are its nodes in the order of ranks. The trial started at `from_step` and is at `step`.
     """
 
     lease_id: int
@@ -41,12 +41,12 @@ class Lease:
 
 @dataclass(frozen=True)
 class ForkPart:
-    """One fork's part of a round; see `Trial.fork`.
+    """One fork's part of a fork slot; see `Trial.fork`.
 
-    It is to do `share` steps and did `steps`; once it has ended those that it saved. `counted` are those that count:
-    what its newest checkpoint holds while the round goes on, and what was merged afterwards. `steps_per_second` was
-    measured in this round, and `forecast` when its share was made; 0 if unknown. `state` is starting, running,
-    pausing, stopping or ended.
+    `share` is the number of steps that the fork should do, and `steps` those done; after its end, those saved.
+    `counted` are the steps in its newest checkpoint during the slot, and those that entered the average afterwards.
+    `steps_per_second` was measured in this slot, `forecast` is the speed that its share was computed from; 0 if
+    unknown. `state` is starting, running, pausing, stopping or ended.
     """
 
     lease_id: int
@@ -61,10 +61,10 @@ class ForkPart:
 
 @dataclass(frozen=True)
 class ForkRound:
-    """A round in which several forks train a trial.
+    """A fork slot, in which several forks train a trial.
 
-    All began at `from_step`. `ends` is when their slot does. `consolidates_on` is the node that averages what they
-    saved, "" while they train.
+    All forks began at `from_step`. `ends` is the end of the slot. `consolidates_on` is the node that averages their
+    checkpoints, or "" while they train.
     """
 
     from_step: int
@@ -76,12 +76,12 @@ class ForkRound:
 
 @dataclass(frozen=True)
 class Merge:
-    """A round of forks that has ended: the trial went on from `step`.
+    """A fork slot that has ended; the trial continued from `step`.
 
-    `round` counts the trial's rounds from 1. `averaged_on` is the node that averaged what the forks saved, "" if the
-    trial went on from one fork's checkpoint, or from `from_step`; `reason` says why. Where `forks_merge` is best,
-    `verdict` is "pending", "kept" or "dropped", `metric` what was reported first of the average, and `best_metric` what
-    the best fork had reported; "" and None otherwise.
+    `round` counts the trial's slots from 1. `averaged_on` is the node that averaged the checkpoints of the forks, or ""
+    if the trial continued from one fork's checkpoint or from `from_step`; `reason` says why. If `forks_merge` is best,
+    `verdict` is "pending", "kept" or "dropped", `metric` is the average's first reported value, and `best_metric` the
+    best fork's; otherwise these are "" and None.
     """
 
     round: int
@@ -98,7 +98,7 @@ class Merge:
 
 
 def fork_facts(now: ForkRound | None, merges: tuple[Merge, ...]) -> list[tuple[str, str]]:
-    """Return what a table says of a trial's forks: those that train it, and the newest round that has ended."""
+    """Return table rows about a trial's forks: those that train it, and the newest fork slot that has ended."""
     rows = []
     for i, fork in enumerate(now.forks if now else ()):
         where = ", ".join(f"{p.node} ({p.type})" if p.type else p.node for p in fork.places)
@@ -113,7 +113,7 @@ def fork_facts(now: ForkRound | None, merges: tuple[Merge, ...]) -> list[tuple[s
 
 
 def fork_round(now: service_pb2.TrialRound) -> ForkRound:
-    """Return a round of the API as a plain value."""
+    """Convert a fork slot of the API."""
     return ForkRound(
         from_step=now.from_step,
         began=time_of(now, "began"),
@@ -131,7 +131,7 @@ _VERDICTS = {
 
 
 def merge_info(merge: service_pb2.TrialMerge) -> Merge:
-    """Return a merge of the API as a plain value."""
+    """Convert an average of the API."""
     return Merge(
         round=merge.round,
         from_step=merge.from_step,
@@ -165,7 +165,7 @@ def _places(places: Iterable[service_pb2.TrialPlace]) -> tuple[Place, ...]:
 
 
 def lease_info(lease: service_pb2.TrialLease) -> Lease:
-    """Return a lease of the API as a plain value."""
+    """Convert a lease of the API."""
     return Lease(
         lease_id=lease.lease_id,
         holder=lease.holder,

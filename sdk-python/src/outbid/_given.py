@@ -1,4 +1,4 @@
-"""What callers give, checked where it is taken: an error names the argument, what came, and what would be right."""
+"""Validation of arguments. An error names the argument, the problem, and a valid value."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def text(name: str, value: Any, such: str = "text") -> str:
-    """Return text."""
+    """Return `value` if it is valid text."""
     if not isinstance(value, str):
         raise TypeError(f"{name} must be {such}, got {value!r:.80}")
     try:
@@ -27,28 +27,28 @@ def path(name: str, value: Any) -> str:
 
 
 def number(name: str, value: Any) -> float:
-    """Return a number, numpy's too."""
+    """Return a number (Python's or numpy's) as a float."""
     if isinstance(value, (bool, str, bytes)) or not hasattr(value, "__float__"):
         raise TypeError(f"{name} must be a number, got {value!r:.80}")
     return float(value)
 
 
 def whole(name: str, value: Any) -> int:
-    """Return a whole number, numpy's too."""
+    """Return a whole number (Python's or numpy's) as an int."""
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise TypeError(f"{name} must be a whole number, got {value!r:.80}")
     return int(value.__index__())
 
 
 def several(name: str, value: Any, such: str) -> list[Any]:
-    """Return what a list holds."""
+    """Return an iterable that is not text or a dict as a list."""
     if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable):
         raise TypeError(f"{name} must be a list of {such}, got {value!r:.80}")
     return list(value)
 
 
 def mapping(name: str, value: Any, such: str) -> dict[Any, Any]:
-    """Return what a dict holds."""
+    """Return a mapping as a dict."""
     if not isinstance(value, Mapping):
         raise TypeError(f"{name} must be a dict such as {such}, got {value!r:.80}")
     return dict(value)

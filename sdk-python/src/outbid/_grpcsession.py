@@ -1,7 +1,7 @@
-"""The same over gRPC, as workers of older versions want it.
+"""The training process's session over gRPC, for workers of older versions.
 
-Two threads stand behind it: one reads what the worker says into `inbox`, gRPC's own pulls what is to be sent.
-The training code's thread only ever touches the two queues, so reporting never waits for the network.
+One thread reads the worker's messages into `inbox`; gRPC's thread pulls messages to send. The training code's thread
+only uses these two queues, so reporting does not wait for the network.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from outbid.v1 import event_pb2, node_pb2, session_pb2, session_pb2_grpc
 
 
 class _Close:
-    """In the outbox: nothing follows."""
+    """Marks the end of the outbox."""
 
 
 _Item = session_pb2.AttachRequest | tuple[node_pb2.ForkRef, event_pb2.Report] | _Close
 
 
 class GrpcSession:
-    """One attached training process."""
+    """The session of one training process with its worker."""
 
     def __init__(self, socket: str, secret: str) -> None:
         self.inbox: queue.SimpleQueue[Incoming] = queue.SimpleQueue()
@@ -48,23 +48,23 @@ class GrpcSession:
         self._reader.start()
 
     def send(self, message: session_pb2.AttachRequest) -> None:
-        """Queue a message; it is sent after everything queued before."""
+        """Queue a message to send after all queued ones."""
         self._outbox.put(message)
 
     def report(self, fork: node_pb2.ForkRef, report: event_pb2.Report) -> None:
-        """Queue a report; blocks while UNSENT_REPORTS wait."""
+        """Queue a report; blocks while UNSENT_REPORTS are queued."""
         self._room.acquire()
         self._outbox.put((fork, report))
 
     def close(self) -> None:
-        """Send what is queued, end the stream and wait until the worker has ended it, 2 s at most."""
+        """Send queued messages, end the stream and wait at most 2 s until the worker has ended it."""
         self._closing = True
         self._outbox.put(_Close())
         self._reader.join(timeout=2)
         self._channel.close()
 
     def _requests(self) -> Iterator[session_pb2.AttachRequest]:
-        pending: _Item | None = None  # taken from the queue, not sent
+        pending: _Item | None = None  # taken from the queue but not sent
         while True:
             item = self._outbox.get() if pending is None else pending
             pending = None
@@ -79,11 +79,11 @@ class GrpcSession:
             batch.reports.reports.append(report)
             pending = self._gather(fork, batch)
             yield batch
-            # gRPC asks for the next message once this one is on its way: flow control reaches report().
+            # gRPC pulls the next message when this one is being sent, so its flow control reaches report().
             self._room.release(len(batch.reports.reports))
 
     def _gather(self, fork: node_pb2.ForkRef, batch: session_pb2.AttachRequest) -> _Item | None:
-        """Put the fork's waiting reports into the batch; return what was found behind them."""
+        """Add the fork's queued reports to the batch; returns the first other item."""
         while len(batch.reports.reports) < BATCH:
             try:
                 item = self._outbox.get_nowait()

@@ -1,4 +1,4 @@
-"""What to write instead of words of Ray, Optuna, W&B and other tuners, said where a caller uses them."""
+"""Hints for names from Ray, Optuna, W&B and other tuners, in the errors where a caller uses them."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ _NAMES = {
 
 
 def argument_hint(name: str, value: Any, known: Iterable[str]) -> str:
-    """Return what to write instead of an argument that a call does not have, or "" if nothing is near."""
+    """Return a hint for an argument that a call does not have, or "" if none is similar."""
     known = list(known)
     if name in _DEVICES and "devices" in known:
         return "write cpus=" if "cpu" in name else "write devices="
@@ -84,7 +84,7 @@ def _short(value: Any) -> str:
 
 
 def hinted(call: Callable[P, R]) -> Callable[P, R]:
-    """Return a function, or a class's `__init__`, that says what to write instead of an unknown argument."""
+    """Wrap a function or a class's `__init__` so that unknown arguments raise TypeError with a hint."""
     known = [name for name in inspect.signature(call).parameters if name != "self"]
     name = call.__qualname__.removesuffix(".__init__")
 
@@ -100,19 +100,19 @@ def hinted(call: Callable[P, R]) -> Callable[P, R]:
 
 
 def hinted_class(kind: type[T]) -> type[T]:
-    """Return a class whose `__init__` is `hinted`."""
+    """Wrap a class's `__init__` with `hinted`."""
     kind.__init__ = hinted(kind.__init__)  # type: ignore[method-assign]
     return kind
 
 
 def mode_hint(mode: Any) -> str:
-    """Return which mode another word for it means, such as "minimize"."""
+    """Return a hint for another word for a mode, such as "minimize"."""
     word = mode.lower() if isinstance(mode, str) else ""
     return next((f": write mode={m!r}" for m in ("min", "max") if word.startswith(m)), "")
 
 
 def name_hint(name: str, known: Iterable[str]) -> str:
-    """Return what to write instead of a name that the package does not have, or ""."""
+    """Return a hint for a name that the package does not have, or ""."""
     if name in _NAMES:
         return f"; write {_NAMES[name]}"
     near = difflib.get_close_matches(name, list(known), n=1)
@@ -120,9 +120,9 @@ def name_hint(name: str, known: Iterable[str]) -> str:
 
 
 def trial_hint(name: str, config: Mapping[str, Any]) -> str:
-    """Return what to write instead of an attribute that a trial does not have, or ""."""
+    """Return a hint for an attribute that a trial does not have, or ""."""
     if name.startswith("suggest_") or name in ("should_prune", "set_user_attr"):
-        return "; outbid.optuna.optimize(objective, n_trials=100) runs an objective of Optuna's"
+        return "; outbid.optuna.optimize(objective, n_trials=100) runs an Optuna objective"
     if name in config or name in ("get", "items", "keys", "values", "copy", "pop", "update"):
         return f"; the function is called with a trial: its configuration is trial.config, so write trial.config.{name}"
     if name in ("params", "parameters", "hyperparameters", "hparams"):
@@ -133,7 +133,7 @@ def trial_hint(name: str, config: Mapping[str, Any]) -> str:
 
 
 def subscript_hint(key: object) -> str:
-    """Return what to write instead of `trial[key]`."""
+    """Return a hint to use `config` instead of `trial[key]`."""
     return (
         "the training function is called with a trial, which is not a dict: its configuration is trial.config, "
         f"so write trial.config[{key!r}]"

@@ -1,4 +1,4 @@
-"""The handle of a submitted sweep."""
+"""SweepHandle: the handle of a submitted sweep."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from outbid._space import Space, fill_space
 from outbid.rpc import Patience
 from outbid.v1 import service_pb2 as pb
 
-_TAIL = 500  # lines of a log in which a traceback is looked for
+_TAIL = 500  # lines of a log that are searched for a traceback
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class LogLine:
 
 
 class SweepHandle(AskTell):
-    """A sweep on the server. It goes on without this handle: `outbid.attach(id)` gets another one."""
+    """A sweep on the server. It continues without this handle; `outbid.attach(id)` returns another handle."""
 
     def __init__(self, client: Connection, sweep_id: str) -> None:
         super().__init__(client, sweep_id)
@@ -61,11 +61,11 @@ class SweepHandle(AskTell):
         return self._sweep_id
 
     def info(self) -> _model.SweepInfo:
-        """Return how the sweep stands now."""
+        """Return the current state of the sweep."""
         return self._client.sweep(self.id)
 
     def trials(self) -> list[_model.TrialResult]:
-        """Return every trial, by number, as it stands now."""
+        """Return the current state of every trial, by number."""
         return self._client.trials(self.id)
 
     def reports(self) -> list[_model.Report]:
@@ -73,7 +73,7 @@ class SweepHandle(AskTell):
         return self._client.reports(self.id)
 
     def result(self) -> Result:
-        """Return the result as it stands now, without waiting for the sweep's end."""
+        """Return the current result without waiting for the sweep's end."""
         return Result(self._client, self.info(), self.trials())
 
     def wait(
@@ -86,10 +86,10 @@ class SweepHandle(AskTell):
     ) -> Result:
         """Wait until the sweep has ended and return its result.
 
-        `timeout` is in seconds; when it is over TimeoutError is raised and the sweep goes on. `display` shows
-        a live table. `loggers` are those of `outbid.loggers`, which log the sweep from its beginning. Raises
-        SweepFailedError if the sweep failed. A server that restarts meanwhile is waited for, a minute at most. Ctrl-C
-        ends the waiting only; with `display` it pauses the sweep, or leaves it running, as `Sweep.run` does.
+        After `timeout` seconds TimeoutError is raised and the sweep continues. `display` shows a live table. `loggers`
+        are loggers from `outbid.loggers`, which log the sweep from its beginning. Raises SweepFailedError if the sweep
+        failed. If the server restarts meanwhile, the call waits for it for at most a minute. Ctrl-C only ends the
+        waiting; with `display` it pauses the sweep or leaves it running, like in `Sweep.run`.
         """
         called = (*callables("callbacks", callbacks), *callables("loggers", loggers))
         return self._wait(timeout, display, called, pausing=display)
@@ -106,11 +106,10 @@ class SweepHandle(AskTell):
             raise
 
     def watch(self, *, reports: bool = False, timeout: float | None = None) -> Iterator[_model.Update]:
-        """Yield news of the sweep until it has ended: at most ten updates a second.
+        """Yield updates of the sweep until it has ended, at most ten a second.
 
-        The first update holds every trial, and so does the first after a lost connection. With `reports`,
-        every report of the sweep is given once, those of before included. Raises TimeoutError after
-        `timeout` seconds.
+        The first update contains every trial, and so does the first after a lost connection. With `reports`, every
+        report of the sweep is yielded once, including earlier ones. Raises TimeoutError after `timeout` seconds.
         """
         return self._watch(reports, timeout, _Cancel())
 
@@ -119,7 +118,7 @@ class SweepHandle(AskTell):
         self._control(pb.SWEEP_COMMAND_PAUSE)
 
     def resume(self) -> SweepHandle:
-        """Let a paused sweep go on from its trials' checkpoints; returns this handle, to `wait` on."""
+        """Continue a paused sweep from its trials' checkpoints. Returns this handle, for `wait`."""
         self._control(pb.SWEEP_COMMAND_RESUME)
         _programs.hold(self._client, self.id, new=True)
         return self
@@ -129,9 +128,9 @@ class SweepHandle(AskTell):
         self._control(pb.SWEEP_COMMAND_STOP)
 
     def delete(self, *, force: bool = False) -> None:
-        """Delete the sweep for good, with its checkpoints, logs and reports; it must have ended.
+        """Delete the sweep permanently, with its checkpoints, logs and reports. It must have ended.
 
-        With `force` a sweep that has not ended is stopped first. Deleting it once more is no error.
+        With `force` a sweep that has not ended is stopped first. Deleting it again is not an error.
         """
         request = pb.DeleteSweepRequest(sweep=self.id, force=force)
         self._client.rpc.delete_sweep(request)
@@ -145,15 +144,15 @@ class SweepHandle(AskTell):
         limits: Limits | None = None,
         preview: bool = False,
     ) -> tuple[_model.TrainedAgain, ...]:
-        """Give the sweep more to do; one that has ended goes on.
+        """Raise the limits of the sweep; a sweep that has ended continues.
 
-        `trials` is the new total of trials, `max_steps` the tuner's new longest training in steps, `space`
-        holds parameters whose range becomes wider (each must contain the old one), `limits` new limits.
-        A sweep that is stopping is waited for.
+        `trials` is the new total of trials, `max_steps` the tuner's new maximum of steps per trial, `space` holds
+        parameters with wider ranges (each must contain the old one), and `limits` are new limits. If the sweep is
+        stopping, the call waits until it has stopped.
 
-        Of a trial that ended, most checkpoints are deleted (see `Sweep`'s `checkpoints`). Those that go on and have
-        none train again what they had done: they are returned, and warned of before anything starts. With `preview`
-        they are returned and nothing is changed.
+        Most checkpoints of ended trials are deleted (see `Sweep`'s `checkpoints`). Trials that continue without a
+        checkpoint repeat their steps. They are returned, and a warning names them before anything starts. With
+        `preview` they are returned and nothing is changed.
         """
         request = pb.ExtendSweepRequest(sweep=self.id)
         if trials is not None:
@@ -171,14 +170,15 @@ class SweepHandle(AskTell):
         if preview:
             return again
         if again:
-            # Where warnings are errors nothing has been changed yet.
+            # If warnings are errors, this raises before anything has changed.
             warnings.warn(_trained_again(self.id, again), UserWarning, stacklevel=2)
         return self._extend(request, preview=False)
 
     def logs(self, trial: int | None = None, *, follow: bool = False, tail: int = 0) -> Iterator[LogLine]:
-        """Yield what the trials printed, or one of them; only the last `tail` lines if that is not 0.
+        """Yield the lines that the trials, or one trial, printed; only the last `tail` lines if that is not 0.
 
-        `follow` waits for more until the sweep, or the trial, has ended; for a trial that is not there yet, too.
+        `follow` waits for more lines until the sweep, or the trial, has ended. It also waits for a trial that does not
+        exist yet.
         """
         if follow and trial is not None:
             for update in self.watch():
@@ -192,7 +192,7 @@ class SweepHandle(AskTell):
             yield LogLine(line.trial, line.node, line.stream, when, line.line)
 
     def traceback(self, trial: int) -> str:
-        """Return the last traceback that a trial printed; "" if it printed none, or none that is whole yet."""
+        """Return the last complete traceback that a trial printed, or ""."""
         return last_traceback(line.line for line in self.logs(trial, tail=_TAIL) if line.stream == "stderr")
 
     def _extend(self, request: pb.ExtendSweepRequest, *, preview: bool) -> tuple[_model.TrainedAgain, ...]:
@@ -214,13 +214,16 @@ class SweepHandle(AskTell):
         pausing: bool = False,
         fail_fast: bool = False,
     ) -> Result:
-        """Wait for the sweep's end; with `pausing`, Ctrl-C saves it or leaves it, and says how to go on."""
+        """Wait for the sweep's end.
+
+        With `pausing`, Ctrl-C pauses or detaches from the sweep and prints how to continue.
+        """
         screen: Display = NoDisplay()
         caller = Caller(callbacks)
         last: _model.SweepInfo | None = None
         try:
             try:
-                screen = make_display(display, self._explain)  # loads so much that Ctrl-C may well come meanwhile
+                screen = make_display(display, self._explain)  # loads many modules, so Ctrl-C may well arrive here
                 for update in self._watch(caller.wants_reports, timeout, cancel or _Cancel()):
                     last = update.sweep
                     screen.update(update)
@@ -237,20 +240,20 @@ class SweepHandle(AskTell):
             screen.close()
         caller.end(result)
         if last is not None and last.state == "failed":
-            cause = None if display else self._cause(last)  # a display has shown the traceback
+            cause = None if display else self._cause(last)  # the display has shown the traceback already
             told = display or cause is not None
             raise SweepFailedError(self.id, self._reason(last, result.trials, told=told)) from cause
         return result
 
     def _cause(self, failed: _model.SweepInfo) -> RemoteTraceback | None:
-        """Return the traceback of the first trial that failed, if it is a Python function's."""
+        """Return the traceback of the first failed trial, or None if it has no Python traceback."""
         failures = Failures(self._explain)
         failures.take(failed, last=True)
-        found = failures.tracebacks.values()  # of a program, what it wrote last
+        found = failures.tracebacks.values()  # for a program, its last lines of output
         return next((RemoteTraceback(trace) for trace in found if "Traceback (most recent call last)" in trace), None)
 
     def _reason(self, sweep: _model.SweepInfo, trials: list[_model.TrialResult], *, told: bool) -> str:
-        """Return why a sweep failed; with what its newest failed trial wrote, unless that is told elsewhere."""
+        """Return why a sweep failed, with the output of its newest failed trial unless that was shown already."""
         reason = sweep.reason or "the server gave no reason"
         failed = [trial.number for trial in trials if trial.state == "failed"]
         wrote = self._explain(failed[-1]) if failed and not told else ""
@@ -268,7 +271,7 @@ class SweepHandle(AskTell):
             raise SweepFailedError(self.id, f"{reason}\n{trace}" if trace else reason)
 
     def _explain(self, trial: int) -> str:
-        """Return a trial's traceback, or the last lines of one without; "" if the server does not say."""
+        """Return a trial's traceback, or its last lines without one; "" if the server does not answer."""
         try:
             lines = [(line.stream, line.line) for line in self.logs(trial, tail=_TAIL)]
         except OutbidError:
@@ -291,7 +294,7 @@ class SweepHandle(AskTell):
             left = None if end is None else end - time.monotonic()
             if left is not None and left <= 0:
                 raise self._late(timeout)
-            state, skip = "", seen  # a new connection tells every report again, in the same order
+            state, skip = "", seen  # a new connection repeats all reports, in the same order
             try:
                 for news in rpc.watch_sweep(request, timeout=left, started=cancel.watch):
                     waiting = Patience()
@@ -313,7 +316,7 @@ class SweepHandle(AskTell):
             if state in _model.ENDED_SWEEP:
                 _programs.release(self._client, self.id)
                 return
-            # The server ended the stream because it is going down: wait for it to come back.
+            # The server closed the stream because it is shutting down: wait for its restart.
             waiting.more()
 
     def _late(self, timeout: float | None) -> TimeoutError:
@@ -322,7 +325,7 @@ class SweepHandle(AskTell):
             if waiting := self.info().waiting:
                 why = f" ({waiting})"
         return TimeoutError(
-            f"sweep {self.id} has not ended within {timeout:g} s{why}; it goes on, "
+            f"sweep {self.id} has not ended within {timeout:g} s{why}; it continues, "
             f"and ob.attach({self.id!r}) follows it"
         )
 
@@ -335,13 +338,13 @@ class _Cancel:
         self._cancelled = False
 
     def watch(self, call: Any) -> None:
-        """Take note of the call that runs."""
+        """Store the running call, or cancel it at once if `cancel` was called before."""
         self._call = call
         if self._cancelled:
             call.cancel()
 
     def cancel(self) -> None:
-        """End the call."""
+        """Cancel the running call, or the next one."""
         self._cancelled = True
         if self._call is not None:
             self._call.cancel()
@@ -357,10 +360,10 @@ def _count(name: str, value: Any) -> int:
 
 
 def _trained_again(sweep: str, again: tuple[_model.TrainedAgain, ...]) -> str:
-    """Return the line that warns of what is trained again."""
+    """Return the text of the warning about repeated steps."""
     some = ", ".join(str(t.trial) for t in again[:10]) + (", ..." if len(again) > 10 else "")
     steps = sum(t.step - t.from_step for t in again)
     return (
-        f"{len(again)} trials of {sweep} train {steps} steps again, as their checkpoints were deleted when they ended "
+        f"{len(again)} trials of {sweep} repeat {steps} steps because their checkpoints were deleted when they ended "
         f"(trials {some}); extend(..., preview=True) returns them and changes nothing"
     )

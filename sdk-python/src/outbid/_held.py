@@ -16,8 +16,8 @@ _LOOK_SECONDS = 1.0
 
 @contextlib.contextmanager
 def telling_who(client: Connection, sweep: str) -> Iterator[None]:
-    """Print on stderr, once, which process has the devices, if no trial has begun because of another server's."""
-    if client.data is None:  # a server whose machines are not this user's to free
+    """Print on stderr, once, which process uses the devices if another server's trials keep all trials waiting."""
+    if client.data is None:  # a remote server, whose devices this user cannot free
         yield
         return
     over = threading.Event()
@@ -30,7 +30,7 @@ def telling_who(client: Connection, sweep: str) -> Iterator[None]:
 
 
 def _look(client: Connection, sweep: str, over: threading.Event) -> None:
-    """Look every second, until a trial has reported or it is known which process has the devices."""
+    """Poll every second until a trial has reported or the process that uses the devices is known."""
     while not over.wait(_LOOK_SECONDS):
         try:
             info = client.sweep(sweep)
@@ -38,7 +38,7 @@ def _look(client: Connection, sweep: str, over: threading.Event) -> None:
                 return
             checks = client.rpc.get_server_info(pb.GetServerInfoRequest()).checks
         except OutbidError:
-            continue  # reported where the sweep is waited for
+            continue  # the code that waits for the sweep reports it
         why = next((f"{check.detail}; {check.fix}" for check in checks if check.name == "devices" and not check.ok), "")
         if why and not over.is_set():
             print(f"outbid: {sweep} waits: {why}", file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""Tables for notebooks."""
+"""HTML tables for notebooks."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 
 def table(head: Iterable[str], rows: Iterable[Iterable[str]], *, bold: int | None = None) -> str:
-    """Return a table of plain texts as HTML; one of the rows may be bold."""
+    """Return a table of plain texts as HTML, with at most one row in bold."""
     esc = html.escape
     styles = {bold: ' style="font-weight: bold"'}
     body = "".join(
@@ -19,5 +19,5 @@ def table(head: Iterable[str], rows: Iterable[Iterable[str]], *, bold: int | Non
 
 
 def facts(title: str, facts: Iterable[tuple[str, str]]) -> str:
-    """Return a title and a table of names and values as HTML; what has no value is left out."""
+    """Return a title and a table of names and values as HTML, without empty values."""
     return f"<div><b>{html.escape(title)}</b>{table((), [fact for fact in facts if fact[1]])}</div>"

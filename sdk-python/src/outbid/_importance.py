@@ -1,7 +1,6 @@
-"""Which parameters matter: permutation importance over extremely randomised trees, in numpy alone.
+"""Importance of parameters: permutation importance over extremely randomised trees, with numpy only.
 
-Geurts, Ernst and Wehenkel 2006 (the trees: every split is drawn at random, the best of a few is taken) and
-Breiman 2001 (the permutations).
+Geurts, Ernst and Wehenkel 2006 (trees whose splits are the best of a few random ones) and Breiman 2001 (permutations).
 """
 
 from __future__ import annotations
@@ -19,11 +18,11 @@ from outbid._model import TrialResult, flatten
 Floats = npt.NDArray[np.float64]
 
 _TREES = 64
-_LEAST = 4  # trials
-_MOST = 2000  # trials looked at
-_LEAF = 3  # trials in a leaf that is not split
+_LEAST = 4  # minimum number of trials
+_MOST = 2000  # maximum number of trials that are used
+_LEAF = 3  # maximum trials in a leaf, which is not split
 _SHUFFLES = 5
-_HUGE = 1e100  # a number whose square may be too large for a float, as of a loss that diverged
+_HUGE = 1e100  # the square of such a number may overflow a float, such as the loss of a diverged trial
 
 
 def importance(trials: Sequence[TrialResult], scales: Mapping[str, bool], *, seed: int = 0) -> dict[str, float]:
@@ -47,9 +46,9 @@ def importance(trials: Sequence[TrialResult], scales: Mapping[str, bool], *, see
 
 
 def encode(configs: Sequence[Mapping[str, Any]], scales: Mapping[str, bool]) -> tuple[list[str], Floats]:
-    """Return the varying parameters' names and one column of numbers each.
+    """Return the names of parameters that vary, and one column of numbers for each.
 
-    Numbers on a log scale are taken by their logarithm, other values by their rank; -1e9 stands for absent.
+    Numbers on a log scale become their logarithm, other values their rank, and missing values -1e9.
     """
     names: list[str] = []
     columns: list[Floats] = []
@@ -81,7 +80,7 @@ class _Tree:
     value: Floats
 
     def predict(self, x: Floats) -> Floats:
-        """Return the leaf's value for each row."""
+        """Return the value of each row's leaf."""
         node = np.zeros(len(x), dtype=np.int64)
         while True:
             feature = self.feature[node]
@@ -94,7 +93,7 @@ class _Tree:
 
 
 def permutation(x: Floats, y: Floats, rng: np.random.Generator) -> Floats:
-    """Return how much the out-of-bag squared error grows when a column is shuffled, for each column."""
+    """Return for each column how much shuffling it increases the out-of-bag squared error."""
     n, width = x.shape
     grown = np.zeros(width)
     for _ in range(_TREES):
@@ -135,7 +134,7 @@ def _grow(x: Floats, y: Floats, rng: np.random.Generator) -> _Tree:
 
 
 def _split(x: Floats, y: Floats, rng: np.random.Generator) -> tuple[int, float] | None:
-    """Return the best of one random cut in each column, by how much it lowers the squared error."""
+    """Return the best of one random cut per column, by the reduction of the squared error."""
     if len(y) <= _LEAF or np.ptp(y) == 0:
         return None
     best, found = 0.0, None

@@ -1,4 +1,4 @@
-"""What Ctrl-C does while a sweep is waited for: nothing is lost, and it is said how to go on."""
+"""Handles Ctrl-C while a program waits for a sweep: saves trials if needed, and prints how to continue."""
 
 from __future__ import annotations
 
@@ -17,38 +17,38 @@ from outbid._errors import OutbidError
 from outbid._model import SweepInfo, Update
 from outbid._server import DATA
 
-_SAID = "outbid_said"  # an attribute of interrupts after which all was said
+_SAID = "outbid_said"  # attribute of interrupts whose message was printed completely
 
 
 class Identified(Protocol):
-    """A sweep."""
+    """An object with a sweep's id."""
 
     @property
     def id(self) -> str:
-        """Its id."""
+        """The sweep's id."""
 
 
 class Followed(Identified, Protocol):
-    """The sweep that is waited for."""
+    """A sweep that the program waits for."""
 
     def info(self) -> SweepInfo:
-        """Return how it stands."""
+        """Return the sweep's current state."""
 
     def pause(self) -> None:
-        """Pause it."""
+        """Pause the sweep."""
 
     def watch(self) -> Iterator[Update]:
-        """Yield its news."""
+        """Yield the sweep's updates."""
 
 
 def interrupted(handle: Followed, client: Connection, display: Display, *, restore: str = "") -> KeyboardInterrupt:
-    """Pause a sweep whose server ends with this program, leave another running; return what is to be raised.
+    """Pause a sweep whose server ends with this program, or leave it running; return the exception to raise.
 
-    `restore` is the Python that goes on with it, where that is not attaching to the sweep.
+    `restore` is the Python code that continues the sweep, if that is not attaching to it.
     """
     try:
         if not client.passing:
-            display.close()  # what is said stands below the table
+            display.close()  # so that messages are printed below the table
             return _leave(handle, client, restore)
         asked = False
         try:
@@ -75,14 +75,14 @@ def interrupted(handle: Followed, client: Connection, display: Display, *, resto
 def _leave(handle: Followed, client: Connection, restore: str) -> KeyboardInterrupt:
     attached, shell = restore or go_on(handle, client, "wait(display=True)"), f"outbid{_server_flag(client)}"
     return _told(
-        f"{handle.id} goes on at {client.url}",
+        f"{handle.id} continues at {client.url}",
         f"follow it with {attached} or `{shell} watch {handle.id}`",
         f"stop it with {go_on(handle, client, 'stop()')} or `{shell} stop {handle.id}`",
     )
 
 
 def _saved(handle: Followed, display: Display) -> bool:
-    """Return, once no trial runs any more, whether the sweep is paused rather than over."""
+    """Wait until no trial runs; return whether the sweep is paused rather than over."""
     for update in handle.watch():
         display.update(update)
         if update.sweep.state == "paused" and not update.sweep.counts.get("running"):
@@ -101,7 +101,7 @@ def _paused(handle: Followed, client: Connection, saved: bool, restore: str) -> 
         place = "" if data == Path(DATA).resolve() else f" --data {shlex.quote(str(data))}"
         shell = f"`outbid up{place}` and, in another shell, `outbid resume {handle.id}`"
     attached = restore or go_on(handle, client, "resume().wait(display=True)")
-    return _told(f"{handle.id} {state}", f"go on with {attached}", f"or {shell}")
+    return _told(f"{handle.id} {state}", f"continue with {attached}", f"or {shell}")
 
 
 def _ended(handle: Followed, client: Connection, restore: str) -> KeyboardInterrupt:
@@ -109,7 +109,7 @@ def _ended(handle: Followed, client: Connection, restore: str) -> KeyboardInterr
 
 
 def go_on(handle: Identified, client: Connection, call: str) -> str:
-    """Return the Python that attaches to a sweep from a program of its own, and calls what is to be called."""
+    """Return Python code that attaches to a sweep from another program and makes a call."""
     if client.data is None:
         named = os.environ.get("OUTBID_URL") == client.url
         start = "ob" if named else f"ob.connect({client.url!r})"
@@ -119,14 +119,14 @@ def go_on(handle: Identified, client: Connection, call: str) -> str:
 
 
 def _server_flag(client: Connection) -> str:
-    """Return the flag by which the command line finds the server, if it needs one."""
+    """Return the flag that lets the command line find the server, or "" if it needs none."""
     if os.environ.get("OUTBID_URL") == client.url or client.data == Path(DATA).resolve():
         return ""
     return f" --server {client.url}"
 
 
 def _lives_on() -> bool:
-    """Return whether Python goes on after an interrupt: in a notebook or at a prompt."""
+    """Return whether Python continues after an interrupt: in a notebook or at a prompt."""
     ipython = sys.modules.get("IPython")
     prompt = ipython is not None and ipython.get_ipython() is not None
     return prompt or hasattr(sys, "ps1") or bool(sys.flags.interactive)
@@ -141,16 +141,16 @@ def _told(*lines: str) -> KeyboardInterrupt:
 
 
 def tell_more(interrupt: KeyboardInterrupt, line: str) -> None:
-    """Add a line to what an interrupt says, and print it if the rest was printed."""
+    """Append a line to an interrupt's message, and print it if the message was printed."""
     interrupt.args = (f"{interrupt}; {line}",)
     if _SAID in interrupt.__dict__:
         _say(f"  {line}")
 
 
 def _print_no_traceback(interrupt: KeyboardInterrupt) -> None:
-    """Have an interrupt end the program, or a notebook's cell, without a traceback: all was said already.
+    """Make an interrupt end the program or a notebook's cell without a traceback, because its message was printed.
 
-    It is not a class of its own, because Python exits with the code of an interrupt for KeyboardInterrupt itself alone.
+    It cannot be a subclass, because Python's exit code is that of an interrupt only for KeyboardInterrupt itself.
     """
     interrupt.__dict__[_SAID] = True
     ipython = sys.modules.get("IPython")
@@ -167,7 +167,7 @@ def _in_cell(shell: Any, kind: type[BaseException], error: BaseException, trace:
 
 
 class _Hook:
-    """What is called with an exception that ends the program."""
+    """An excepthook that ignores such interrupts."""
 
     def __init__(self, before: Callable[..., Any]) -> None:
         self._before = before

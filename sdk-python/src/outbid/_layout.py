@@ -1,4 +1,4 @@
-"""Lays out a sweep's progress and its most telling trials as lines of so many columns."""
+"""Lays out a sweep's progress and its most informative trials as lines of limited width."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from rich.cells import cell_len, set_cell_size
 
 from outbid._model import ENDED_TRIAL, SweepInfo, TrialResult, best_of, flatten, visible
 
-_SHOWN = 10  # trials in a table
-_NAME = 20  # columns for the metric's name, at the most
-_CONFIG = 12  # columns for the configuration, at the least
-_WINNER = 2000  # characters of the winning configuration, at the most
-_BAR_FROM = 100  # columns of the screen from which a trial's progress is drawn beside its numbers
+_SHOWN = 10  # maximum trials in a table
+_NAME = 20  # maximum columns for the metric's name
+_CONFIG = 12  # minimum columns for the configuration
+_WINNER = 2000  # maximum characters of the winning configuration
+_BAR_FROM = 100  # minimum width of the screen for progress bars of trials
 _BAR, _LEAST_BAR = 30, 5  # columns of the sweep's bar
-_RHO_FROM = 60.0  # seconds alone on its share; a shorter sweep's rho says how long processes take to start
-_SHARED_FROM = 1.01  # sweeps on the cluster, on average; below it no other sweep used it, as on a laptop
+# minimum seconds alone on the share; the rho of a shorter sweep only shows how long processes take to start
+_RHO_FROM = 60.0
+_SHARED_FROM = 1.01  # minimum sweeps on the cluster, on average; below it no other sweep used it, such as on a laptop
 _GAP = "  "
 
 Line = tuple[str, str]
@@ -33,9 +34,9 @@ def lay_out(
     now: datetime.datetime,
     alike: Iterable[str] = (),
 ) -> list[Line]:
-    """Return how a sweep stands at a time, in lines of at most `width` columns.
+    """Return the state of a sweep in lines of at most `width` columns.
 
-    `rate` is in steps a second, `alike` are lines about trials that failed as others did.
+    `rate` is in steps per second; `alike` are lines that count trials with the same failure.
     """
     trials = list(trials)
     reason = f" ({sweep.reason})" if sweep.reason else ""
@@ -58,7 +59,7 @@ def lay_out(
 
 
 def table(sweep: SweepInfo, trials: Iterable[TrialResult], width: int) -> list[Line]:
-    """Return the table of the most telling trials: only the configuration is cut to fit."""
+    """Return the table of the most informative trials. Only the configuration is cut to fit."""
     shown = telling(sweep, trials)
     best = best_of(sweep, shown)
     columns: list[tuple[str, str, list[str]]] = [
@@ -92,7 +93,7 @@ def _rows(columns: list[tuple[str, str, list[str]]]) -> list[str]:
 
 
 def telling(sweep: SweepInfo, trials: Iterable[TrialResult]) -> list[TrialResult]:
-    """Return the best trial, those that run, then the newest, ten at the most."""
+    """Return the best trial, then running ones, then the newest, at most ten."""
     order = {"running": 0, "queued": 1, "paused": 2}
     best = sweep.best.number if sweep.best else -1
     return sorted(trials, key=lambda t: (t.number != best, order.get(t.state, 3), -t.number))[:_SHOWN]
@@ -109,7 +110,7 @@ def trials_text(sweep: SweepInfo) -> str:
 
 
 def steps_text(sweep: SweepInfo, rate: float, *, width: int = 0) -> str:
-    """Return how many steps are done and how long the others may take; in a line of `width` columns, with a bar."""
+    """Return the steps done and an estimate of the remaining time, with a bar if `width` is not 0."""
     parts = [f"{sweep.steps:,}"]
     done = share(sweep)
     if sweep.total_steps:
@@ -124,7 +125,7 @@ def steps_text(sweep: SweepInfo, rate: float, *, width: int = 0) -> str:
 
 
 def best_text(sweep: SweepInfo, trials: Iterable[TrialResult] = ()) -> str:
-    """Return the best value so far, and whose it is."""
+    """Return the best value and its trial."""
     best = best_of(sweep, trials)
     if best is None:
         return f"no trial reported {sweep.metric}" if sweep.over else f"no {sweep.metric} yet"
@@ -132,7 +133,7 @@ def best_text(sweep: SweepInfo, trials: Iterable[TrialResult] = ()) -> str:
 
 
 def winner_text(sweep: SweepInfo, trials: Iterable[TrialResult] = ()) -> str:
-    """Return the best value and the configuration that reached it, in one line; "" if no trial reported the metric."""
+    """Return the best value and its configuration in one line; "" if no trial reported the metric."""
     best = best_of(sweep, trials)
     if best is None or best.metric is None:
         return ""
@@ -143,9 +144,9 @@ def winner_text(sweep: SweepInfo, trials: Iterable[TrialResult] = ()) -> str:
 
 
 def held_text(sweep: SweepInfo, trials: Iterable[TrialResult]) -> str:
-    """Return how many devices the sweep holds, and how it fares by sharing; "" if it holds none and nothing is known.
+    """Return the number of devices that the sweep holds and its rho, or "".
 
-    Of a sweep that is over only how it fared; of a short one, or one that had the cluster to itself, not that.
+    A sweep that has ended has no device count. A sweep that was short or alone on the cluster has no rho.
     """
     places = [place for trial in trials for lease in trial.leases for place in lease.places if not place.ended]
     held = sum(len(place.devices) for place in places)
@@ -156,7 +157,7 @@ def held_text(sweep: SweepInfo, trials: Iterable[TrialResult]) -> str:
 
 
 def share(sweep: SweepInfo) -> float | None:
-    """Return how much of the work is done, if that can be known."""
+    """Return the fraction of the work that is done, or None if it is unknown."""
     if sweep.total_steps:
         return min(1.0, sweep.steps / sweep.total_steps)
     if sweep.total_trials:
@@ -166,17 +167,17 @@ def share(sweep: SweepInfo) -> float | None:
 
 
 def step_text(trial: TrialResult) -> str:
-    """Return "27/81", or "27" where there is no target."""
+    """Return "27/81", or "27" without a target."""
     return f"{trial.step}/{trial.until_step}" if trial.until_step else str(trial.step)
 
 
 def value_text(value: float | None) -> str:
-    """Return a metric's value for people."""
+    """Return a metric's value with five significant digits."""
     return "" if value is None else f"{value:.5g}"
 
 
 def config_texts(configs: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return configurations, each in one line: what all have alike comes last, as a line may be cut."""
+    """Return configurations, one line each. Common values come last, because a line may be cut."""
     flat = [flatten(visible(config)) for config in configs]
     counts = Counter((name, repr(value)) for config in flat for name, value in config.items())
 
@@ -193,19 +194,19 @@ def config_texts(configs: Iterable[Mapping[str, Any]]) -> list[str]:
 
 
 def elapsed(sweep: SweepInfo, now: datetime.datetime) -> float:
-    """Return the seconds from the submission to the end, or until now."""
+    """Return the seconds from the submission to the end, or to `now`."""
     if sweep.submitted is None:
         return 0.0
     return max(0.0, ((sweep.ended or now) - sweep.submitted).total_seconds())
 
 
 def seed_text(sweep: SweepInfo) -> str:
-    """Return ", seed 7", or nothing if the server has not said it."""
+    """Return ", seed 7", or "" if the seed is unknown."""
     return f", seed {sweep.seed}" if sweep.seed is not None else ""
 
 
 def duration(seconds: float) -> str:
-    """Return seconds as people say them: 4s, 3m05s, 2h07m, 3d04h."""
+    """Format seconds: 4s, 3m05s, 2h07m, 3d04h."""
     whole = round(seconds)
     if whole < 60:
         return f"{whole}s"
@@ -217,12 +218,12 @@ def duration(seconds: float) -> str:
 
 
 def bar(part: float, width: int) -> str:
-    """Return a bar of which a part is full."""
+    """Return a progress bar."""
     full = round(min(1.0, max(0.0, part)) * width)
     return "━" * full + "─" * (width - full)
 
 
 def cut(text: str, width: int) -> str:
-    """Return a text of one line, cut with dots to so many columns."""
+    """Return text in one line, cut with an ellipsis to `width` columns."""
     text = " ".join(text.split()) if "\n" in text or "\t" in text else text
     return text if cell_len(text) <= width else set_cell_size(text, max(width - 1, 0)).rstrip() + "…"

@@ -1,7 +1,7 @@
-"""A program's claim on a server that ends with its last client: a shared lock on a file of its data directory.
+"""A program's claim on a local server that ends with its last client: a shared lock on a file in its data directory.
 
-The kernel gives the lock back when the program ends, however it ends. The server takes the file for itself when
-nobody holds it, and then ends.
+The kernel releases the lock when the program ends, however it ends. The server takes an exclusive lock when no program
+holds one, and then ends.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import IO
 
 try:
     import fcntl
-except ImportError:  # no such lock on this system
+except ImportError:  # a system without flock
     fcntl = None  # type: ignore[assignment]
 
 _POLL_SECONDS = 0.05
@@ -23,14 +23,14 @@ _held: weakref.WeakSet[Lease] = weakref.WeakSet()
 
 
 class Lease:
-    """A shared lock on a file, taken and given back."""
+    """A shared file lock."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._file: IO[str] | None = None
 
     def take(self, seconds: float) -> bool:
-        """Take the lock; False if the server, which is ending, has held it for so many seconds."""
+        """Take the lock. Returns False if the server, which is ending, holds it for `seconds`."""
         if self._file is not None:
             return True
         end = time.monotonic() + seconds
@@ -43,14 +43,14 @@ class Lease:
         return True
 
     def give_back(self) -> None:
-        """Give the lock back."""
+        """Release the lock."""
         file, self._file = self._file, None
         _held.discard(self)
         if file is not None:
             file.close()
 
     def free(self) -> bool:
-        """Return whether the lock could be taken: the server is not ending."""
+        """Return whether the lock could be taken, which means that the server is not ending."""
         file = self._try()
         if file is None:
             return False
@@ -58,7 +58,7 @@ class Lease:
         return True
 
     def unused(self) -> bool:
-        """Return whether no program has the lock; False where the file system has no locks."""
+        """Return whether no program holds the lock; False if the system does not support locks."""
         if fcntl is None:
             return False
         with self._path.open("a") as file:
@@ -88,13 +88,13 @@ class Lease:
         except BlockingIOError:
             file.close()
             return None
-        except OSError:  # a file system without locks: the server stays then
+        except OSError:  # on a file system without locks the server does not end
             pass
         return file
 
 
 def _forget() -> None:
-    """In a forked child: the lock is the parent's, and ends with the parent."""
+    """Close the locks in a forked child. They belong to the parent and end with it."""
     for lease in list(_held):
         lease.give_back()
 

@@ -1,4 +1,4 @@
-"""The largest sizes of what users' code says, in bytes. The worker and the server check the same limits."""
+"""Maximum sizes, in bytes, of data sent by users' code. The worker and the server check the same limits."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from outbid import _given
 from outbid.v1 import event_pb2
 
 REPORT: Final = 60 << 10
-"""Bounds one report: its metrics, what was noted with it, and the fields around them, encoded."""
+"""Bounds one encoded report: its metrics, attributes, and the other fields."""
 
 NAME: Final = 256
-"""Bounds the name of a metric, or of what is noted."""
+"""Bounds the name of a metric or an attribute."""
 
 LABEL_NAME: Final = 63
 """Bounds the name of a label."""
@@ -24,18 +24,18 @@ LABELS: Final = 16 << 10
 """Bounds the names and values of all labels together."""
 
 LABEL_COUNT: Final = 64
-"""How many labels a sweep may have."""
+"""The maximum number of labels of a sweep."""
 
-_AROUND: Final = 100  # bytes of a report beside metrics and notes: numbers and times
+_AROUND: Final = 100  # bytes of a report besides metrics and attributes: numbers and times
 _ALLOWED: Final = "\n\t"
 _BIDIRECTIONAL: Final = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
 
 def check_name(where: str, what: str, name: Any) -> str:
-    """Return a name; TypeError if it is not a string, ValueError if it is too long or is not text."""
+    """Return a valid name. Raises TypeError if it is not a string, ValueError if it is too long or not valid text."""
     if not isinstance(name, str) or not name:
         raise TypeError(f"{where}: {what} must be a string, got {name!r}")
-    if name.isascii() and name.isprintable() and len(name) <= NAME:  # nearly all
+    if name.isascii() and name.isprintable() and len(name) <= NAME:  # the fast path for nearly all names
         return name
     try:
         size = len(name.encode())
@@ -51,7 +51,7 @@ def check_name(where: str, what: str, name: Any) -> str:
 
 
 def check_labels(where: str, labels: Mapping[Any, Any]) -> dict[str, str]:
-    """Return labels as text; ValueError names the one that is too large, with its size and the limit."""
+    """Return labels as text. Raises ValueError that names the label that is too large, its size and the limit."""
     found = {}
     for name, value in labels.items():
         name, value = str(name), str(value)
@@ -67,12 +67,12 @@ def check_labels(where: str, labels: Mapping[Any, Any]) -> dict[str, str]:
 
 
 def room(report: event_pb2.Report) -> int:
-    """Return how many bytes more a report may have; below 0 if it is too large."""
+    """Return how many more bytes a report may have; negative if it is too large."""
     return REPORT - _AROUND - report.ByteSize()
 
 
 def check_report(where: str, report: event_pb2.Report) -> None:
-    """Raise ValueError if a report is too large, naming the largest thing in it."""
+    """Raise ValueError if a report is too large, naming its largest part."""
     left = room(report)
     if left >= 0:
         return
@@ -81,10 +81,10 @@ def check_report(where: str, report: event_pb2.Report) -> None:
     if notes and (size := max(notes.values())) > allowed // 2:
         name = max(notes, key=lambda n: notes[n])
         raise ValueError(
-            f"{where}: {name!r:.80} has {size:,} bytes as JSON, and one report holds {allowed:,} bytes at most: "
-            "save large things in the checkpoint"
+            f"{where}: {name!r:.80} has {size:,} bytes as JSON, but a report is limited to {allowed:,} bytes: "
+            "save large data in the checkpoint"
         )
     raise ValueError(
-        f"{where}: {len(report.metrics)} metrics and {len(notes)} notes have {allowed - left:,} bytes, and one report "
-        f"holds {allowed:,} bytes at most"
+        f"{where}: {len(report.metrics)} metrics and {len(notes)} notes have {allowed - left:,} bytes, but a "
+        f"report is limited to {allowed:,} bytes"
     )

@@ -1,7 +1,7 @@
-"""The modules that travelled with a training function, the user's `__main__` first of all, in a trial's process.
+"""In a trial's process, the modules sent with a training function, including the user's `__main__`.
 
-`multiprocessing` sends functions and classes to its processes by name. So that it finds those of the user's script or
-notebook, `install` puts them into `sys.modules`, and processes that are not forked do the same (`outbid._child_main`).
+`multiprocessing` sends functions and classes to its processes by name. To let it find those of the user's script or
+notebook, `install` adds them to `sys.modules`. Processes that are not forked do the same (`outbid._child_main`).
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from types import FunctionType, ModuleType
 from typing import Any, Final
 
 FUNCTION: Final = "OUTBID_FUNCTION"
-"""The variable that says where processes of a trial find the file of its function."""
+"""The environment variable with the path of the function's file, for processes that the trial starts."""
 
-_MODULES: Final = "OUTBID_FUNCTION_MODULES"  # the variable that names the modules which travelled with it
+_MODULES: Final = "OUTBID_FUNCTION_MODULES"  # the environment variable with the names of the modules sent with it
 _MAIN: Final = "__main__"
 _CHILD: Final = "outbid._child_main"
 _MAKERS: Final = frozenset({"_make_function", "_make_skeleton_class", "_make_skeleton_enum", "dynamic_subimport"})
 
-_installed: dict[str, ModuleType | None] = {}  # by name, with what was there before
+_installed: dict[str, ModuleType | None] = {}  # by name, with the module that was replaced
 
 
 class Unpickler(pickle.Unpickler):
-    """Notes what cloudpickle makes of things that travelled by value."""
+    """Records the objects that cloudpickle makes from things sent by value."""
 
     def __init__(self, pickled: memoryview) -> None:
         super().__init__(io.BytesIO(pickled))
         self.made: list[Any] = []
 
     def find_class(self, module: str, name: str) -> Any:
-        """Return what a pickle refers to."""
+        """Return an object that a pickle refers to."""
         found = super().find_class(module, name)
         return self._noting(found) if name in _MAKERS and module.startswith("cloudpickle") else found
 
@@ -51,10 +51,10 @@ class Unpickler(pickle.Unpickler):
 
 
 class _Part(ModuleType):
-    """A module of which only what a function needs travelled; the rest is imported if its file is here."""
+    """A partial module: only the parts that a function needs were sent. The rest is imported if its file is here."""
 
     def __getattr__(self, name: str) -> Any:
-        """Return something else of the module."""
+        """Return another attribute of the module, from its file."""
         if name.startswith("__"):
             raise AttributeError(name)
         real = self.__dict__.get("__outbid_file__") or _imported(self.__name__)
@@ -67,7 +67,7 @@ class _Part(ModuleType):
 
 
 def contents(made: Iterable[Any]) -> dict[str, dict[str, Any]]:
-    """Return what travelled of each module, by name."""
+    """Return the contents that were sent of each module, by name."""
     found: dict[str, dict[str, Any]] = {}
     things = list(made)
     for thing in things:
@@ -83,23 +83,23 @@ def contents(made: Iterable[Any]) -> dict[str, dict[str, Any]]:
 
 
 def install(made: Iterable[Any], function: str) -> None:
-    """Put what travelled into `sys.modules`, in place of what an earlier call put there.
+    """Add the modules that were sent to `sys.modules`, replacing those of an earlier call.
 
-    `function` is the file that it travelled in.
+    `function` is the file that they were sent in.
     """
     _remove()
     found = contents(made)
     if names := found.pop(_MAIN, {}):
         main = ModuleType(_MAIN)
         main.__dict__.update(names)
-        main.__spec__ = importlib.util.find_spec(_CHILD)  # what multiprocessing has its processes import
+        main.__spec__ = importlib.util.find_spec(_CHILD)  # the module that multiprocessing imports in its processes
         _put(_MAIN, main)
     for name, names in sorted(found.items()):
         if name not in sys.modules and _is_own(name):
             import cloudpickle
 
             _place(name).__dict__.update(names)
-            # An object of such a class that is saved has to be read elsewhere.
+            # Another process must be able to read a saved object of such a class.
             cloudpickle.register_pickle_by_value(sys.modules[name])
     if _installed:
         os.environ[FUNCTION] = function
@@ -108,14 +108,14 @@ def install(made: Iterable[Any], function: str) -> None:
 
 
 def travelled(name: str) -> bool:
-    """Report whether a module is here because it travelled with the function that `install` was called for."""
+    """Return whether a module is here because it was sent with the installed function."""
     return name in _installed
 
 
 def in_child(load: Callable[[], Any]) -> None:
-    """Have `load` install the modules of a trial's function in a process of the trial once one of them is imported.
+    """Call `load` to install the modules of a trial's function when a child process imports one of them.
 
-    The function may hold much data, which most processes need not read: joblib's get all that they run by value.
+    The function may contain much data, which most processes do not need: joblib's processes get all they run by value.
     """
     names = os.environ.get(_MODULES, "")
     sys.meta_path.insert(0, _Waiting(frozenset(names.split(",")), load))
@@ -130,11 +130,11 @@ class _Waiting(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        """Return the spec of one that is installed now."""
+        """Return the spec of an installed module."""
         if fullname not in self._names:
             return None
         if fullname not in sys.modules:
-            names, self._names = self._names, frozenset()  # what loads them looks for them
+            names, self._names = self._names, frozenset()  # loading looks for these modules too
             self._load()
             self._names = names
         if fullname not in sys.modules:
@@ -142,20 +142,20 @@ class _Waiting(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return importlib.machinery.ModuleSpec(fullname, self, is_package=True)
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
-        """Return the module that is there."""
+        """Return the installed module."""
         return sys.modules[spec.name]
 
     def exec_module(self, module: ModuleType) -> None:
-        """Do nothing more."""
+        """Do nothing: the module is complete."""
 
 
 def _is_own(name: str) -> bool:
-    """Return whether a module is the user's rather than installed: functions of both may travel by value."""
+    """Return whether a module is the user's rather than installed. Functions of both may be sent by value."""
     first = name.partition(".")[0]
     try:
         spec = importlib.util.find_spec(first)
     except (ImportError, ValueError):
-        return first in _installed  # it was put here just now
+        return first in _installed  # it has just been installed here
     if spec is None:
         return True
     if first == "outbid" or spec.origin in ("built-in", "frozen"):
@@ -165,18 +165,18 @@ def _is_own(name: str) -> bool:
 
 
 def _under_user(path: Path) -> bool:
-    """Return whether a file is below the working directory or PYTHONPATH, and not among installed packages."""
+    """Return whether a file is below the working directory or PYTHONPATH, but not in site-packages."""
     if {"site-packages", "dist-packages"} & set(path.parts):
         return False
     users = [".", *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     try:
         return any(path.resolve().is_relative_to(Path(place).resolve()) for place in users)
-    except OSError:  # the working directory is gone
+    except OSError:  # the working directory was deleted
         return False
 
 
 def _place(name: str) -> ModuleType:
-    """Put a module into `sys.modules`, and before it those that it is in."""
+    """Add a module to `sys.modules`, after its parent packages."""
     around, _, last = name.rpartition(".")
     outer = None
     if around:
@@ -197,7 +197,7 @@ def _put(name: str, module: ModuleType) -> None:
 
 
 def _remove() -> None:
-    """Take the modules of an earlier function away."""
+    """Remove the modules of an earlier function."""
     if not _installed:
         return
     import cloudpickle
@@ -221,7 +221,7 @@ def _file_of(name: str) -> importlib.machinery.ModuleSpec | None:
 
 
 def _imported(name: str) -> ModuleType | None:
-    """Return the module as its file on this machine has it; None if there is none."""
+    """Load a module from its file on this machine; None if the file does not exist."""
     spec = _file_of(name)
     if spec is None or spec.loader is None:
         return None
@@ -231,7 +231,7 @@ def _imported(name: str) -> ModuleType | None:
 
 
 def _end_fork_server() -> None:
-    """End the process that forks others for multiprocessing: it has the names of an earlier function."""
+    """End multiprocessing's fork server, which has the names of an earlier function."""
     server = getattr(sys.modules.get("multiprocessing.forkserver"), "_forkserver", None)
     if callable(stop := getattr(server, "_stop", None)):
         stop()

@@ -1,4 +1,4 @@
-"""How a state and a time stand in the API's messages."""
+"""Conversion of states and times of the API's messages."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ _WORDS = {"TRIAL_STATE_STOPPED": "pruned", "TRIAL_STATE_CANCELLED": "stopped"}  
 
 
 def word(name: str) -> str:
-    """Return "running" for TRIAL_STATE_RUNNING."""
+    """Convert a state, such as TRIAL_STATE_RUNNING to "running"."""
     return _WORDS.get(name) or name.split("_STATE_", 1)[1].lower()
 
 
 def time_of(message: Any, name: str) -> datetime.datetime | None:
-    """Return a field's time, None where it is not set."""
+    """Return a field's time, or None if it is not set."""
     if not message.HasField(name):
         return None
     stamp: timestamp_pb2.Timestamp = getattr(message, name)

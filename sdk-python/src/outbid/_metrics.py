@@ -1,4 +1,4 @@
-"""Reported metrics and steps, checked."""
+"""Validation of reported metrics and steps."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ def step_number(step: Any) -> int:
 
 
 def metric_values(where: str, *sources: Mapping[str, Any] | None) -> dict[str, float]:
-    """Return reported metrics as floats; TypeError names one that is not a number, ValueError one with a bad name."""
+    """Return reported metrics as floats.
+
+    Raises TypeError for a value that is not a number, ValueError for a bad name.
+    """
     values: dict[str, float] = {}
     for source in sources:
         if source is not None and not isinstance(source, Mapping):
@@ -35,7 +38,7 @@ def metric_values(where: str, *sources: Mapping[str, Any] | None) -> dict[str, f
 
 
 def is_number(value: Any) -> bool:
-    """Report whether a value that nothing named as a metric is a number: text, True, False and None are not."""
+    """Return whether a value is a number. Text, True, False and None are not."""
     if value is None or isinstance(value, (bool, str, bytes, bytearray)):
         return False
     try:
@@ -46,16 +49,16 @@ def is_number(value: Any) -> bool:
 
 
 def _number(where: str, name: str, value: Any) -> float:
-    """Return a metric's value as a float; TypeError names the metric, and the type that came.
+    """Return a metric's value as a float. Raises TypeError with the metric and the value's type.
 
-    Accepted is whatever `float` reads: numbers of any library, True and False, and text such as "0.5" or "nan". So is
-    an array, tensor or series that has one element. Numbers that are too large for a float are infinite.
+    Anything that `float` accepts is valid: numbers of any library, True and False, and text such as "0.5" or "nan"; and
+    an array, tensor or series of one element. Numbers too large for a float become infinite.
     """
     if type(value) is float:
         return value
     try:
         if getattr(value, "ndim", 0) and callable(item := getattr(value, "item", None)):
-            value = item()  # raises unless there is one element
+            value = item()  # raises unless there is exactly one element
         return float(value)
     except OverflowError:
         return math.inf if value > 0 else -math.inf
@@ -67,6 +70,6 @@ def _no_number(where: str, name: str, value: Any) -> TypeError:
     shape = getattr(value, "shape", None)
     try:
         what = type(value).__name__ + (f" of shape {tuple(shape)}" if shape else f": {value!r:.80}")
-    except Exception:  # a shape or a text that cannot be read
+    except Exception:  # a shape or repr that raises
         what = type(value).__name__
     return TypeError(f"{where}: metric {name!r} must be one number, such as 0.5, got {what}")

@@ -1,4 +1,4 @@
-"""Sweeps, trials and reports as the server shows them."""
+"""Sweeps, trials and reports as values."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from outbid.v1 import event_pb2, service_pb2
 
 ENDED_SWEEP = frozenset({"done", "stopped", "failed"})
 ENDED_TRIAL = frozenset({"completed", "pruned", "stopped", "failed"})
-_COUNTS = {"stopped": "pruned", "cancelled": "stopped"}  # of trials by state: the schema has older names
+_COUNTS = {"stopped": "pruned", "cancelled": "stopped"}  # trial counts by state whose names in the schema are older
 
 
 class Source(Protocol):
-    """Where a trial gets what it does not hold itself: the client."""
+    """Where a trial gets what it does not hold itself; implemented by the client."""
 
     def download(self, sweep: str, trial: int, step: int | None, path: Path) -> Path:
         """Write a checkpoint to a file."""
@@ -35,15 +35,15 @@ class Source(Protocol):
         """Return reports, oldest first."""
 
     def foreign(self, sweep_id: str) -> str | None:
-        """Return the tenant that wrote what a sweep saved, or None if it is the caller's."""
+        """Return the tenant that wrote the sweep's checkpoints, or None if it is the caller's tenant."""
 
 
 @dataclass(frozen=True)
 class Report:
-    """What training code reported: `step` is steps done, `train_seconds` the seconds of training until then.
+    """The metrics that training code reported after `step` steps and `train_seconds` seconds of training.
 
-    `superseded` says that the trial was started again from an earlier step since: what it reported there again, and
-    after it, takes the place of this.
+    `superseded` is True if the trial has since been restarted from an earlier step. Later reports of that step and of
+    those after it replace this one.
     """
 
     trial: int
@@ -67,7 +67,10 @@ class Report:
 
 @dataclass(frozen=True)
 class TrainedAgain:
-    """What a trial trains again in an extension: it had done `step` steps, and goes on from `from_step` (0: anew)."""
+    """The steps that a trial repeats in an extension.
+
+    It had done `step` steps and continues from `from_step`, which is 0 for a fresh start.
+    """
 
     trial: int
     from_step: int
@@ -76,7 +79,7 @@ class TrainedAgain:
 
 @dataclass(frozen=True)
 class Note:
-    """One line of the server's about a sweep, or about one trial of it. `level` is info, warning or error."""
+    """A line that the server wrote about a sweep, or about one of its trials. `level` is info, warning or error."""
 
     level: str
     text: str
@@ -84,19 +87,21 @@ class Note:
     time: datetime.datetime | None
 
 
-_LINE = 100  # characters of a trial that is printed
+_LINE = 100  # maximum characters of a printed trial
 
 
 @dataclass(frozen=True, repr=False)
 class TrialResult:
-    """A trial as it stands.
+    """The state of a trial.
 
     `state` is queued, running, paused, completed, pruned (by its tuner or a limit), stopped (by a person) or failed;
-    `reason` says why. `step` is steps done. `metric` is the best value of the sweep's metric, reported at `best_step`,
-    None if it never was; `metrics` are the newest report's values. `device_seconds` is the devices' time it used.
-    `leases` are those that it holds, the oldest first; `node` and `devices` are the first place of the first. `round`
-    is the round of forks that trains it, None if there is none; `merges` are the newest that have ended, and `rounds`
-    counts them all. `attributes` are what its training code noted.
+    `reason` says why. `step` is the number of steps done. `metric` is the best value of the sweep's metric, reported at
+    `best_step`, or None if it was never reported; `metrics` are the newest report's values. `device_seconds` is the
+    device time that the trial used.
+
+    `leases` are the trial's current leases, oldest first; `node` and `devices` are the first place of the first lease.
+    `round` is the current fork slot, or None if the trial has no forks. `merges` are the newest averages, and `rounds`
+    is the number of all of them. `attributes` are the values that the training code recorded with `note`.
     """
 
     sweep: str
@@ -126,10 +131,10 @@ class TrialResult:
     rounds: int
     attributes: Mapping[str, Any]
     _source: Source = field(compare=False)
-    _stored: Config = field(compare=False)  # as the server has it: with what is sent for objects
+    _stored: Config = field(compare=False)  # as on the server, with references in place of objects
 
     def __str__(self) -> str:
-        """The trial in one line of at most 100 characters; `repr` has the whole configuration."""
+        """The trial in one line of at most 100 characters; `repr` has the complete configuration."""
         line = " ".join(self._told().split())
         return line if len(line) <= _LINE else line[: _LINE - 1] + "…"
 
@@ -166,18 +171,18 @@ class TrialResult:
 
     @property
     def over(self) -> bool:
-        """Whether the trial has ended for good."""
+        """Whether the trial has ended."""
         return self.state in ENDED_TRIAL
 
     def checkpoint(self, step: int | None = None, *, trust: bool = False) -> Any:
         """Return the best checkpoint, or the one at `step`: weights by name, an object, or the path of a directory.
 
-        A directory is unpacked among the temporary files, and stays there. An object that was saved whole is a pickle,
-        and loading a pickle runs code of the tenant that wrote it. One of another tenant's is loaded only with
-        `trust=True`. Weights by name and directories hold no code.
+        A directory is unpacked into a temporary directory and not removed. An object that was saved whole is a pickle,
+        and loading a pickle runs code of the tenant that wrote it. A pickle of another tenant is loaded only with
+        `trust=True`. Weights by name and directories contain no code.
 
-        Raises NotFoundError if there is none, UntrustedError for a pickle of another tenant's, CheckpointError if it
-        is not a safetensors file (a program's): see `download`.
+        Raises NotFoundError if the checkpoint does not exist, UntrustedError for a pickle of another tenant, and
+        CheckpointError if it is not a safetensors file, such as a program's; use `download` for that.
         """
         with tempfile.TemporaryDirectory(prefix="outbid-") as place:
             path = self.download(Path(place) / "checkpoint.safetensors", step)
@@ -190,27 +195,27 @@ class TrialResult:
             return unpack(arrays)
 
     def metadata(self, step: int | None = None) -> dict[str, Any]:
-        """Return what was given as `save(..., metadata=)` with the checkpoint."""
+        """Return the `metadata` that was saved with the checkpoint."""
         with tempfile.TemporaryDirectory(prefix="outbid-") as place:
             path = self.download(Path(place) / "checkpoint.safetensors", step)
             return _tensors.read(path)[1]
 
     def download(self, path: str | os.PathLike[str], step: int | None = None) -> Path:
-        """Write the best checkpoint, or the one at `step`, to the file `path`; returns it.
+        """Write the best checkpoint, or the one at `step`, to the file `path`, and return the path.
 
-        The best is that of the best report, `best_step`, if the trial saved then; otherwise, of those that are
-        kept, the one with the best metric. `checkpoints` lists them, the newest last.
+        The best checkpoint is the one at `best_step` if the trial saved then; otherwise it is the kept one with the
+        best metric. `checkpoints` lists them, newest last.
 
-        The file is there whole or not at all. Raises NotFoundError if there is no such checkpoint.
+        The file is written atomically. Raises NotFoundError if the checkpoint does not exist.
         """
         return self._source.download(self.sweep, self.number, step, Path(path))
 
     def reports(self) -> list[Report]:
-        """Return everything that the trial reported, oldest first."""
+        """Return all reports of the trial, oldest first."""
         return self._source.reports(self.sweep, self.number)
 
     def record(self) -> dict[str, Any]:
-        """Return the trial as one flat dict: nested parameters as "config.optimizer.name"."""
+        """Return the trial as one flat dict, with nested parameters as "config.optimizer.name"."""
         row: dict[str, Any] = {
             "trial": self.number,
             "state": self.state,
@@ -234,11 +239,11 @@ class TrialResult:
 
 @dataclass(frozen=True)
 class Fairness:
-    """How a sweep fares by sharing the cluster: `forecast_seconds` over `alone_seconds` is `rho`.
+    """The cost of sharing the cluster for a sweep: `rho` is `forecast_seconds` divided by `alone_seconds`.
 
-    `alone_seconds` is how long it would take alone on its share, `forecast_seconds` how long it takes here, both
-    from its submission; `mean_sweeps` is how many sweeps it has shared with on average, itself included. A `rho`
-    of at most 1 says that sharing costs it nothing (Themis, NSDI 2020).
+    `alone_seconds` is how long the sweep would take alone on its share, `forecast_seconds` how long it takes here, both
+    from its submission. `mean_sweeps` is the average number of sweeps that shared the cluster, including this one. A
+    `rho` of at most 1 means that sharing costs the sweep nothing (Themis, NSDI 2020).
     """
 
     rho: float
@@ -249,15 +254,16 @@ class Fairness:
 
 @dataclass(frozen=True, repr=False)
 class SweepInfo:
-    """A sweep as it stands.
+    """The state of a sweep.
 
-    `state` is running, paused, stopping, done, stopped or failed; `reason` says why and `waiting` why trials
-    wait, if they do. `counts` counts trials by state. `steps` is steps trained over all trials;
-    `total_trials` and `total_steps` are what the tuner will do in all, 0 if unbounded. `fairness` is how it fares by
-    sharing the cluster, or fared in the end; None while nothing is known of its speed. `seed` is the tuner's: drawn by
-    the server if none was given, and with it the same sweep can be drawn again. `objectives` are all that is optimised,
-    each a metric and its mode; `metric` and `mode` are the first. `soups` are averages of its checkpoints that it
-    keeps, oldest first.
+    `state` is running, paused, stopping, done, stopped or failed; `reason` says why. `waiting` says why trials wait, if
+    they do. `counts` is the number of trials by state. `steps` is the steps trained over all trials; `total_trials` and
+    `total_steps` are the tuner's totals, 0 if unbounded.
+
+    `fairness` is the current or final cost of sharing, or None while the sweep's speed is unknown. `seed` is the
+    tuner's seed, drawn by the server if none was given; the same sweep can be repeated with it. `objectives` are all
+    objectives, each a metric and its mode; `metric` and `mode` are the first. `soups` are the averages of its
+    checkpoints that the sweep keeps, oldest first.
     """
 
     id: str
@@ -315,7 +321,7 @@ class SweepInfo:
 
 @dataclass(frozen=True)
 class Update:
-    """News of a sweep: how it stands, the trials that changed, and new reports if they were asked for."""
+    """A change of a sweep: its state, the trials that changed, and new reports if they were requested."""
 
     sweep: SweepInfo
     trials: tuple[TrialResult, ...]
@@ -323,7 +329,7 @@ class Update:
 
 
 def best_of(sweep: SweepInfo, trials: Iterable[TrialResult]) -> TrialResult | None:
-    """Return the best trial: the server's choice, or the best of finite value where an older server chose another."""
+    """Return the best trial: the server's choice, or the best finite value if an older server chose NaN or infinity."""
     if sweep.best is None or (sweep.best.metric is not None and math.isfinite(sweep.best.metric)):
         return sweep.best
     sign = 1 if sweep.mode == "min" else -1
@@ -332,7 +338,7 @@ def best_of(sweep: SweepInfo, trials: Iterable[TrialResult]) -> TrialResult | No
 
 
 def trial_result(trial: service_pb2.Trial, source: Source) -> TrialResult:
-    """Return a trial of the API as a plain value."""
+    """Convert a trial of the API."""
     config, stored = (_attributes.complete(parse_config(trial.config_json), trial.attributes) for _ in range(2))
     if objects := getattr(source, "objects", {}).get(trial.sweep):
         objects.put_back(config)
@@ -369,7 +375,7 @@ def trial_result(trial: service_pb2.Trial, source: Source) -> TrialResult:
 
 
 def sweep_info(sweep: service_pb2.Sweep, source: Source) -> SweepInfo:
-    """Return a sweep of the API as a plain value."""
+    """Convert a sweep of the API."""
     return SweepInfo(
         id=sweep.id,
         name=sweep.spec.name,
@@ -404,14 +410,14 @@ def _fairness(sweep: service_pb2.Sweep) -> Fairness | None:
 
 
 def report_info(report: service_pb2.TrialReport) -> Report:
-    """Return a report of the API as a plain value."""
+    """Convert a report of the API."""
     inner = report.report
     time = time_of(inner, "time")
     return Report(report.trial, inner.step, dict(inner.metrics), time, inner.train_seconds, report.superseded)
 
 
 def visible(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what people see of a configuration: without what other modules put beside it, whose names begin with ~."""
+    """Return a configuration without the entries that other modules add, whose names begin with ~."""
     return {name: value for name, value in config.items() if not name.startswith("~")}
 
 

@@ -1,4 +1,4 @@
-"""Several objectives: what a sweep says of them, and which trials no other is better than."""
+"""Several objectives: the fields of the spec, and the Pareto front."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from outbid.v1 import sweep_pb2 as pb
 
 
 def fill_objectives(spec: pb.SweepSpec, metric: str | Sequence[str], mode: str | Sequence[str]) -> None:
-    """Put the metrics, and which way each is better, into a spec."""
+    """Write the metrics and their modes into a spec."""
     metrics = _list("metric", metric)
     modes = _list("mode", mode)
     if len(modes) != len(metrics):
@@ -25,27 +25,27 @@ def fill_objectives(spec: pb.SweepSpec, metric: str | Sequence[str], mode: str |
         if way not in ("max", "min"):
             raise ValueError(f"Sweep: mode must be 'max' or 'min', got {way!r}{mode_hint(way)}")
     if len(set(metrics)) < len(metrics):
-        raise ValueError(f"Sweep: a metric stands twice in {metrics!r}")
+        raise ValueError(f"Sweep: metric must not have duplicates, got {metrics!r}")
     spec.metric, spec.mode = metrics[0], modes[0]
     for name, way in zip(metrics[1:], modes[1:], strict=True):
         spec.objectives.add(metric=name, mode=way)
 
 
 def values(trial: TrialResult, objectives: Iterable[tuple[str, str]]) -> tuple[float, ...] | None:
-    """Return what a trial reported last of the objectives; None if one is missing or not finite."""
+    """Return a trial's last values of the objectives; None if one is missing or not finite."""
     found = tuple(trial.metrics.get(metric, math.nan) for metric, _ in objectives)
     return found if all(map(math.isfinite, found)) else None
 
 
 def front(trials: Iterable[TrialResult], objectives: Sequence[tuple[str, str]]) -> list[TrialResult]:
-    """Return the trials that no other is better than, the best in the first objective first."""
+    """Return the trials that no other trial dominates, sorted by the first objective, the best first."""
     signs = [1.0 if mode == "min" else -1.0 for _, mode in objectives]
     costs = [
         (tuple(sign * v for sign, v in zip(signs, found, strict=True)), trial.number, trial)
         for trial in trials
         if trial.state != "failed" and (found := values(trial, objectives)) is not None
     ]
-    # Who is better than another comes before it in this order, so that each is compared with the front so far alone.
+    # A trial sorts before those that it dominates, so comparing with the front so far is enough.
     kept: list[tuple[tuple[float, ...], TrialResult]] = []
     for cost, _, trial in sorted(costs, key=lambda c: c[:2]):
         if not any(_better(other, cost) for other, _ in kept):

@@ -1,4 +1,4 @@
-"""A study of Optuna's while its trials run elsewhere: the copy that workers share, and what comes back from it."""
+"""An Optuna study whose trials run elsewhere: the copy that workers share, and the results that come back."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from outbid._categories import is_plain
 from outbid._optuna_objects import Objects, plain_trial, stale_callback
 from outbid._study import ATTRIBUTE
 
-_OURS = "outbid:"  # before the names of what is kept with the shared study alone
+_OURS = "outbid:"  # prefix of attributes that only the shared study has
 
 
 class Following:
-    """Keeps a study up to date with `shared`, the study that workers see: the same one, or a copy of it."""
+    """Updates a study from `shared`, the study that workers use. They are the same study, or `shared` is a copy."""
 
     def __init__(self, study: optuna.Study, shared: optuna.Study) -> None:
         assert isinstance(shared._storage, Objects)
         self.study, self.shared = study, shared
         self._copied = study is not shared
-        self._ids: dict[int, int] = {}  # of the study's trials, by those of the shared ones
-        self._trials: dict[str, int] = {}  # ids of the shared trials, by the trials of the sweep
-        self._over: set[int] = set()  # ids of shared trials that are in the study as they ended
-        self._attributes: dict[str, Any] = {}  # of the study, as they were last the same in both
-        self._stored: dict[str, Any] = {}  # the same as the shared study stores them
+        self._ids: dict[int, int] = {}  # ids of the study's trials, by those of the shared study
+        self._trials: dict[str, int] = {}  # ids of shared trials, by the trials of the sweep
+        self._over: set[int] = set()  # ids of shared trials whose final state is in the study
+        self._attributes: dict[str, Any] = {}  # the study's attributes when both studies last agreed
+        self._stored: dict[str, Any] = {}  # the same attributes as the shared study stores them
         self._create = study._storage.create_new_trial
         if self._copied:
             for name, value in study._storage.get_study_system_attrs(study._study_id).items():
@@ -42,7 +42,7 @@ class Following:
 
     @contextlib.contextmanager
     def numbering(self) -> Iterator[None]:
-        """Have trials that are added to the study here, as by a callback, get the numbers that workers know them by."""
+        """Give trials that this process adds to the study, such as in a callback, the same numbers in both studies."""
         storage: Any = self.study._storage
         if self._copied:
             storage.create_new_trial = self._add
@@ -53,7 +53,7 @@ class Following:
                 del storage.create_new_trial
 
     def push(self) -> None:
-        """Give workers the attributes that the study has been given here."""
+        """Copy user attributes that this process set on the study to the shared study."""
         if not self._copied:
             return
         for name, value in self.study._storage.get_study_user_attrs(self.study._study_id).items():
@@ -62,7 +62,7 @@ class Following:
                 self._attributes[name], self._stored[name] = value, self._as_stored()[name]
 
     def pull(self) -> None:
-        """Bring the study up to date."""
+        """Update the study from the shared study."""
         for trial in self.shared.get_trials(deepcopy=False):
             if trial._trial_id in self._over:
                 continue
@@ -76,24 +76,24 @@ class Following:
             self._take_attributes()
 
     def trial(self, of_sweep: str) -> FrozenTrial | None:
-        """Return the study's trial that a sweep's trial ran, as of the last `pull`; None if there is none."""
+        """Return the study's trial for a sweep's trial at the last `pull`, or None."""
         there = self._trials.get(of_sweep)
         if there is None:
             return None
         return self.study._storage.get_trial(self._ids[there] if self._copied else there)
 
     def runs(self) -> bool:
-        """Report whether a trial of the sweep still ran at the last `pull`."""
+        """Return whether any trial of the sweep was running at the last `pull`."""
         return any(there not in self._over for there in self._trials.values())
 
     def is_over(self, of_sweep: str) -> bool:
-        """Report whether the study's trial that a sweep's trial runs had ended at the last `pull`."""
+        """Return whether the study's trial of a sweep's trial had ended at the last `pull`."""
         return self._trials.get(of_sweep) in self._over
 
     def fail(self, of_sweep: str) -> None:
-        """Have a trial fail that still runs in the study, because its process is gone without a word.
+        """Fail a trial that still runs in the study although its process has ended.
 
-        Where the storage records heartbeats, what it calls for stale trials is called, as Optuna does.
+        If the storage records heartbeats, its callback for stale trials is called, like in Optuna.
         """
         there = self._trials.get(of_sweep)
         if there is None or there in self._over:
@@ -106,7 +106,7 @@ class Following:
         self.pull()
 
     def fail_all(self, sweep: str) -> None:
-        """Have the trials of a sweep fail that still run in the study once the sweep has ended."""
+        """Fail the trials of an ended sweep that still run in the study."""
         self.pull()
         for of_sweep, there in list(self._trials.items()):
             if there not in self._over and of_sweep.startswith(sweep + "/"):
@@ -121,14 +121,14 @@ class Following:
         return self._ids[made]
 
     def _take(self, trial: FrozenTrial) -> None:
-        """Bring one trial of the study up to date."""
+        """Update one trial of the study."""
         storage, trial = self.study._storage, plain_trial(trial)
         if trial._trial_id not in self._ids:
             self._ids[trial._trial_id] = self._create(self.study._study_id, trial)
             return
         here = self._ids[trial._trial_id]
         mine = storage.get_trial(here)
-        if mine.state.is_finished():  # it was told here
+        if mine.state.is_finished():  # this process has told its result
             return
         if mine.state == TrialState.WAITING and trial.state != TrialState.WAITING:
             storage.set_trial_state_values(here, TrialState.RUNNING)
@@ -152,7 +152,7 @@ class Following:
             mine.datetime_start, mine.datetime_complete = trial.datetime_start, trial.datetime_complete
 
     def _take_attributes(self) -> None:
-        """Take what objectives and samplers noted of the study."""
+        """Copy the attributes that objectives and samplers set on the shared study."""
         here, study_id = self.study._storage, self.study._study_id
         for name, stored in self._as_stored().items():
             if name not in self._stored or self._stored[name] != stored:

@@ -1,7 +1,7 @@
-"""A storage of Optuna's that keeps objects of any kind: as categories, and as user attributes of trials and studies.
+"""An Optuna storage that keeps objects of any kind, as categories and as user attributes of trials and studies.
 
-What JSON holds is stored as Optuna stores it. A category of another kind is stored as its text, and the objects behind
-the texts once in the study; an attribute of another kind is stored as its pickle.
+JSON values are stored like Optuna stores them. Another category is stored as text, and the study stores the objects of
+these texts once. Another attribute is stored as its pickle.
 """
 
 from __future__ import annotations
@@ -28,32 +28,32 @@ from optuna.trial import FrozenTrial, TrialState
 
 from outbid._categories import index_of, is_plain, text_of, texts_of
 
-_PICKLED = "outbid:pickle:"  # before the pickle of an attribute
-_FILED = "outbid:file:"  # before the name of the file that holds one
-_CHOICES = "outbid:choices:"  # of the study, before the name of a parameter: its categories
-_FIXED = "fixed_params"  # of a trial that was enqueued
-_INLINE = 64 << 10  # bytes of a pickle that are stored with the trial where there is a folder for larger ones
+_PICKLED = "outbid:pickle:"  # prefix of a pickled attribute
+_FILED = "outbid:file:"  # prefix of the name of a file with the pickle
+_CHOICES = "outbid:choices:"  # study attribute: prefix of a parameter's name, for its categories
+_FIXED = "fixed_params"  # attribute of an enqueued trial
+_INLINE = 64 << 10  # maximum bytes of a pickle that is stored with the trial if there is a folder for larger ones
 
 
 class Choices(CategoricalDistribution):
     """A categorical distribution over objects, which are compared by their texts.
 
-    A process that unpickles a function or an object has a copy of it, which is seldom equal to the original.
+    A process that unpickles a function or an object has a copy, which usually is not equal to the original.
     """
 
     def __init__(self, choices: Sequence[Any], texts: Sequence[Any] | None = None) -> None:
-        self.choices = tuple(choices)  # Optuna's own constructor warns of objects
+        self.choices = tuple(choices)  # Optuna's constructor would warn about objects
         self.texts = texts_of(self.choices) if texts is None else tuple(texts)
 
     def to_internal_repr(self, param_value_in_external_repr: Any) -> float:
-        """Return the index of a choice; ValueError if it is not one of the choices."""
+        """Return the index of a choice. Raises ValueError for other values."""
         found = index_of(self.choices, self.texts, param_value_in_external_repr)
         if found is None:
             raise ValueError(f"'{param_value_in_external_repr}' not in {self.choices}.")
         return found
 
     def to_external_repr(self, param_value_in_internal_repr: float) -> Any:
-        """Return the text of a choice: samplers write what they draw as JSON."""
+        """Return the text of a choice, because samplers write the values that they draw as JSON."""
         return self.texts[int(param_value_in_internal_repr)]
 
     def __eq__(self, other: object) -> bool:
@@ -66,8 +66,8 @@ class Choices(CategoricalDistribution):
 class Objects(BaseStorage):
     """Keeps a study's objects in another storage, `base`.
 
-    With a `folder`, pickles above 64 KiB are files in it. With `by_text`, categories that are objects are `Choices`;
-    otherwise they are Optuna's own distribution, which compares the objects themselves.
+    With a `folder`, pickles above 64 KiB are written to files in it. With `by_text`, categories that are objects become
+    `Choices`; otherwise they are Optuna's distribution, which compares the objects themselves.
     """
 
     def __init__(self, base: BaseStorage, study: str, *, folder: Path | None = None, by_text: bool = False) -> None:
@@ -76,7 +76,7 @@ class Objects(BaseStorage):
         self._folder = folder
         self._by_text = by_text
         self._known: dict[tuple[str, tuple[Any, ...]], tuple[Any, ...] | None] = {}  # categories by name and texts
-        self._stored: set[tuple[str, tuple[Any, ...]]] = set()  # those that the study has
+        self._stored: set[tuple[str, tuple[Any, ...]]] = set()  # categories that the study has stored
         self._finished: dict[int, FrozenTrial] = {}
 
     def __getstate__(self) -> dict[str, Any]:
@@ -172,11 +172,11 @@ class Objects(BaseStorage):
     # Objects.
 
     def know(self, name: str, choices: Choices) -> None:
-        """Have trials that are read have these very objects as the categories of a parameter."""
+        """Use these objects as the categories of a parameter in trials that are read."""
         self._known[name, choices.texts] = choices.choices
 
     def _made(self, trial: FrozenTrial) -> FrozenTrial:
-        """Return a trial with the objects that its storage keeps as texts."""
+        """Return a trial with its objects instead of the stored texts."""
         if (made := self._finished.get(trial._trial_id)) is not None:
             return made
         found = {name: d for name, d in trial.distributions.items() if isinstance(d, CategoricalDistribution)}
@@ -198,7 +198,7 @@ class Objects(BaseStorage):
         return made
 
     def _as_stored(self, study_id: int, trial: FrozenTrial) -> FrozenTrial:
-        """Return a trial as its storage keeps it."""
+        """Return a trial in the form in which it is stored."""
         stored = copy.copy(trial)
         stored.__class__ = FrozenTrial
         stored.__dict__.pop("_folder", None)
@@ -213,7 +213,7 @@ class Objects(BaseStorage):
         return stored
 
     def _with_texts(self, study_id: int, name: str, given: BaseDistribution) -> BaseDistribution:
-        """Return a distribution with texts for objects, which are then kept in the study."""
+        """Return a distribution with texts for objects, and store the objects in the study."""
         if not isinstance(given, CategoricalDistribution):
             return given
         if not isinstance(given, Choices):
@@ -227,7 +227,7 @@ class Objects(BaseStorage):
         return CategoricalDistribution(given.texts)
 
     def _store(self, study_id: int, name: str, choices: Choices) -> None:
-        """Store the categories of a parameter; those that cannot be pickled stay texts for other processes."""
+        """Store the categories of a parameter. Those that cannot be pickled remain texts in other processes."""
         kept = self.base.get_study_system_attrs(study_id).get(_CHOICES + name)
         if kept is not None and tuple(kept["texts"]) == choices.texts:
             return
@@ -235,7 +235,7 @@ class Objects(BaseStorage):
         self.base.set_study_system_attr(study_id, _CHOICES + name, kept)
 
     def _objects(self, name: str, texts: tuple[Any, ...]) -> tuple[Any, ...] | None:
-        """Return the objects behind the texts of a parameter, or None if the texts are what was given."""
+        """Return the objects for the texts of a parameter, or None if the texts are the original values."""
         if (name, texts) not in self._known:
             kept = None
             if any(type(text) is str for text in texts):
@@ -248,7 +248,7 @@ class Objects(BaseStorage):
         return self._known[name, texts]
 
     def _encoded(self, key: str, value: Any) -> Any:
-        """Return an attribute as it is stored."""
+        """Return an attribute in the form in which it is stored."""
         if is_plain(value) and not _is_encoded(value):
             return value
         import cloudpickle
@@ -295,7 +295,7 @@ class BeatingObjects(Objects, BaseHeartbeat):
 
 
 def stale_callback(storage: Any) -> Any:
-    """Return what a storage calls for a trial whose process is gone, or None."""
+    """Return a storage's callback for stale trials, or None."""
     if not isinstance(storage, BaseHeartbeat) or storage.get_heartbeat_interval() is None:
         return None
     named = "get_heartbeat_stale_trial_callback"  # since Optuna 4.9
@@ -311,11 +311,11 @@ def keeping(base: BaseStorage, study: str, *, folder: Path | None = None, by_tex
 
 
 class _Stored(str):
-    """An attribute as it is stored, which was not looked at yet."""
+    """A stored attribute that was not read yet."""
 
 
 class _Kept(FrozenTrial):
-    """A trial whose user attributes are unpickled when they are first looked at."""
+    """A trial whose user attributes are unpickled on first access."""
 
     _folder: Path | None
 
@@ -340,7 +340,7 @@ class _Kept(FrozenTrial):
 
 
 def plain_trial(trial: FrozenTrial) -> FrozenTrial:
-    """Return a trial as Optuna's own class, with all of its objects unpickled."""
+    """Return a trial of Optuna's class, with all objects unpickled."""
     if type(trial) is FrozenTrial and not any(isinstance(d, Choices) for d in trial.distributions.values()):
         return trial
     plain = copy.copy(trial)
@@ -360,14 +360,14 @@ def _plain_distribution(choices: Sequence[Any]) -> CategoricalDistribution:
 
 @contextlib.contextmanager
 def _unwarned() -> Iterator[None]:
-    """Silence what Optuna says of objects in a distribution: that not every storage keeps them."""
+    """Silence Optuna's warning that not every storage keeps objects in distributions."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
 
 
 def _fixed(value: Any) -> Any:
-    """Return an enqueued parameter as it is stored: numpy's scalars as Python's, other objects as texts."""
+    """Return an enqueued parameter in stored form: numpy scalars as Python's, other objects as text."""
     if getattr(value, "ndim", None) == 0 and callable(item := getattr(value, "item", None)):
         value = item()
     return value if is_plain(value) else text_of(value)
@@ -378,7 +378,7 @@ def _is_encoded(value: Any) -> bool:
 
 
 def _decoded(value: Any, folder: Path | None) -> Any:
-    """Return an attribute as it was given. It is unpickled, which runs code of whoever can write to the storage."""
+    """Return the original value of an attribute. Unpickling runs code of anyone who can write to the storage."""
     if not _is_encoded(value):
         return value
     if value.startswith(_PICKLED):
@@ -389,7 +389,7 @@ def _decoded(value: Any, folder: Path | None) -> Any:
 
 
 def _packed_choice(choice: Any) -> dict[str, Any] | None:
-    """Return an object as the study keeps it, or None if it is JSON or cannot be pickled."""
+    """Return an object in the form stored in the study, or None if it is JSON or cannot be pickled."""
     import cloudpickle
 
     if choice is None or type(choice) in (bool, int, float, str):
@@ -411,7 +411,7 @@ def _unpacked_choice(kept: dict[str, Any] | None, text: Any) -> Any:
 
 
 def _original(copied: FunctionType, place: str) -> Any:
-    """Return the function of this process that another is a copy of, or the copy if there is none."""
+    """Return the function in this process that another is a copy of, or the copy if that was not found."""
     module, _, name = place.partition(":")
     try:
         mine = functools.reduce(getattr, name.split("."), sys.modules[module])

@@ -1,4 +1,4 @@
-"""One trial of an Optuna study in a worker's process: what a sweep of `outbid.optuna.optimize` runs."""
+"""Runs one trial of an Optuna study in a worker's process, for the sweep of `outbid.optuna.optimize`."""
 
 from __future__ import annotations
 
@@ -32,42 +32,43 @@ from outbid._training import Trial
 from outbid.v1 import bus_pb2
 
 RAISED = "outbid:raised"
-"""Noted of a trial: the exception that `optimize` raises."""
+"""Attribute of a trial: the exception that `optimize` raises."""
 
 CHANGED = "outbid:changed"
-"""Noted of a trial: the names of the state outside the objective that it changed."""
+"""Attribute of a trial: the names of the state outside the objective that it changed."""
 
 IDLE = "outbid:idle"
-"""Noted of a trial of a sweep that runs none of the study's, which was stopped."""
+"""Attribute of a trial of the sweep that ran no trial of the study, because the study was stopped."""
 
-_STOPPED = "outbid:stopped"  # of the study: the sweep that `study.stop()` ends
-_CALLED = "outbid:called"  # of the study: a sweep, and for how many of its trials the callbacks have been called
-_LARGE = 10_000  # elements of an attribute above which the sweep gets its text
-_WATCHED = 10  # trials of a process after each of which the state outside the objective is compared
+_STOPPED = "outbid:stopped"  # study attribute: the sweep that `study.stop()` ends
+_CALLED = "outbid:called"  # study attribute: a sweep, and the number of its trials whose callbacks were called
+_LARGE = 10_000  # maximum elements of an attribute that the sweep gets as JSON; larger ones become text
+_WATCHED = 10  # number of a process's trials after which the state outside the objective is compared
 _IDLE_SECONDS = 1.0  # seconds that a trial waits for the end of a sweep whose study was stopped
 _CALLBACK_SECONDS = 60.0  # seconds that a trial waits for callbacks; a process that was killed never calls them
-_LOOKS = (0.002, 0.1)  # seconds between two looks at whether callbacks have been called: at first, and at the most
+_LOOKS = (0.002, 0.1)  # seconds between two checks whether callbacks were called: initially, and at most
 
 Objective = Callable[[optuna.Trial], float | Sequence[float]]
 
 
 @dataclass
 class Work:
-    """Runs the trials of a study in the processes of workers, each with a copy of this object."""
+    """Runs trials of a study in worker processes. Each process has a copy of this object."""
 
-    func: Objective  # by this name the objective is found, as that of functools.partial
+    func: Objective  # the name under which the objective is found, like that of functools.partial
     storage: str | BaseStorage
     study: str
     sampler: BaseSampler
     pruner: BasePruner
-    seeds: dict[str, int]  # of the sampler's random states, by their places in it
-    before: int  # trials that the study had when the sweep was made
+    seeds: dict[str, int]  # seeds of the sampler's random states, by their paths
+    before: int  # number of trials in the study when the sweep was created
     caught: tuple[type[Exception], ...]
     collect: bool
     folder: Path | None  # for large objects
-    callbacks: bool  # whether trials wait for the callbacks of those before them
-    _gone: int = field(default=-1, init=False)  # how many trials they had been called for when this process gave up
-    _objects: Objects | None = field(default=None, init=False)  # of this process: a storage reads only what is new
+    callbacks: bool  # whether trials wait for the callbacks of earlier ones
+    # the number of called callbacks when this process stopped waiting for them
+    _gone: int = field(default=-1, init=False)
+    _objects: Objects | None = field(default=None, init=False)  # cached, because a storage reads only new trials
 
     def __call__(self, trial: Trial) -> None:
         """Run one trial of the study."""
@@ -94,10 +95,10 @@ class Work:
         trial.report(dict(zip(metrics_of(study), values, strict=True)), step=asked.steps + 1)
 
     def _await_callbacks(self, study: optuna.Study, trial: Trial, sweep: str) -> None:
-        """Wait as Optuna's loop does, in which a job calls the callbacks before its next trial.
+        """Wait like Optuna's loop, in which a job calls the callbacks before its next trial.
 
-        So that `study.stop()` of a callback ends a study of one job at once, trials whose callbacks have not been
-        called may be as many as run.
+        There may be at most as many trials without callbacks as there are running trials. Then `study.stop()` in a
+        callback ends a study with one job at once.
         """
         until, pause = time.monotonic() + _CALLBACK_SECONDS, _LOOKS[0]
         while not is_stopped(study, sweep) and trial._verdict != bus_pb2.VERDICT_STOP:
@@ -111,7 +112,7 @@ class Work:
             pause = min(2 * pause, _LOOKS[1])
 
     def _load(self, number: int) -> optuna.Study:
-        """Return the study as the trial of a number sees it."""
+        """Return the study for the trial with this number."""
         _seed(self.sampler, self.seeds, number)
         if self._objects is None:
             base = optuna.storages.get_storage(kept(self.storage))
@@ -125,7 +126,7 @@ class Work:
         return study
 
     def _train(self, study: optuna.Study, asked: _Asked, trial: Trial) -> list[float] | None:
-        """Return what the objective measured; None if it pruned the trial."""
+        """Return the objective's values; None if it pruned the trial."""
         asked.reports = trial
         watch = _watched(self.func)
         try:
@@ -154,11 +155,11 @@ class Work:
 
 
 class _NoValue(TypeError, ValueError):
-    """The objective returned something that is not a value of its study, which fails the trial alone, as in Optuna."""
+    """The objective's return value does not fit its study. Only the trial fails, like in Optuna."""
 
 
 class _Asked(optuna.Trial):
-    """Optuna's trial, whose reports are the sweep's too, and whose categories are objects of any kind."""
+    """An Optuna trial that also reports to the sweep, and whose categories may be any objects."""
 
     reports: Trial
     steps: int
@@ -180,11 +181,11 @@ class _Asked(optuna.Trial):
             self.reports.report({"value": float(value)}, step=self.steps)
 
     def suggest_categorical(self, name: str, choices: Any) -> Any:
-        """Suggest one of the very objects of `choices`."""
+        """Suggest one of the objects in `choices`, not a copy."""
         choices = tuple(choices)
         if all(choice is None or type(choice) in (bool, int, float, str) for choice in choices):
             value = super().suggest_categorical(name, choices)
-            found = index_of(choices, choices, value)  # what a storage returns is equal
+            found = index_of(choices, choices, value)  # a storage returns an equal value
             return value if found is None else choices[found]
         given = Choices(choices)
         assert isinstance(self.storage, Objects)
@@ -196,7 +197,7 @@ class _Asked(optuna.Trial):
 
 @contextlib.contextmanager
 def _noting(trial: Trial) -> Iterator[None]:
-    """Note an exception of the study's, of its sampler's for one: `optimize` raises it, whatever `catch` is."""
+    """Record an exception of the study or its sampler, which `optimize` raises regardless of `catch`."""
     try:
         yield
     except Exception as error:
@@ -204,17 +205,17 @@ def _noting(trial: Trial) -> Iterator[None]:
         raise
 
 
-_left: dict[int, int] = {}  # trials of this process that are still watched, by objective
+_left: dict[int, int] = {}  # number of trials in this process that are still watched, by objective
 
 
 def _watched(objective: Any) -> Callable[[], list[str]]:
-    """Return what says, after a trial, which state outside the objective it changed."""
+    """Return a function that, after a trial, returns the names of changed state outside the objective."""
     left = _left.setdefault(id(objective), _WATCHED)
     if not left:
         return list
     try:
         outside = Outside(objective)
-    except Exception:  # an object of the user's may do anything where it is looked at
+    except Exception:  # a user's object may raise when it is inspected
         _left[id(objective)] = 0
         return list
 
@@ -229,7 +230,7 @@ def _watched(objective: Any) -> Callable[[], list[str]]:
 
 
 def _note(trial: Trial, asked: optuna.Trial) -> None:
-    """Note what was suggested and the user attributes; what JSON does not hold, or is large, as text."""
+    """Note the suggested values and user attributes. Large values, and those that are not JSON, are noted as text."""
     for name, value in asked.params.items():
         _note_first(trial, [_attributes.drawn({name: shown}) for shown in (value, text_of(value))])
     for name, value in asked._get_latest_trial().user_attrs.items():
@@ -238,7 +239,7 @@ def _note(trial: Trial, asked: optuna.Trial) -> None:
 
 
 def _note_first(trial: Trial, tries: Sequence[dict[str, Any]]) -> None:
-    """Note the first of several forms that can be noted."""
+    """Note the first of several forms that is valid."""
     for noted in tries:
         with contextlib.suppress(TypeError, ValueError):
             trial.note(noted)
@@ -247,14 +248,14 @@ def _note_first(trial: Trial, tries: Sequence[dict[str, Any]]) -> None:
 
 
 def _is_large(value: Any) -> bool:
-    """Report whether it would take long to write a value as JSON."""
+    """Return whether a value would take long to convert to JSON."""
     size = getattr(value, "size", None)
     return (isinstance(size, int) and size > _LARGE) or (isinstance(value, (list, tuple)) and len(value) > _LARGE)
 
 
 @contextlib.contextmanager
 def stoppable(study: optuna.Study, shared: optuna.Study, sweep: str) -> Iterator[None]:
-    """Have `study.stop()` end the sweep: Optuna's own wants a loop of Optuna's. Workers see the study as `shared`."""
+    """Make `study.stop()` end the sweep, because Optuna's requires Optuna's loop. Workers use the study `shared`."""
     stop = partial(shared._storage.set_study_system_attr, shared._study_id, _STOPPED, sweep)
     study.stop = stop  # type: ignore[method-assign]
     try:
@@ -264,23 +265,23 @@ def stoppable(study: optuna.Study, shared: optuna.Study, sweep: str) -> Iterator
 
 
 def is_stopped(study: optuna.Study, sweep: str) -> bool:
-    """Report whether `study.stop()` was called for a sweep."""
+    """Return whether `study.stop()` was called for a sweep."""
     return bool(study._storage.get_study_system_attrs(study._study_id).get(_STOPPED) == sweep)
 
 
 def call_for(study: optuna.Study, sweep: str, count: int) -> None:
-    """Tell workers for how many trials of a sweep the callbacks have been called."""
+    """Tell workers for how many trials of a sweep the callbacks were called."""
     study._storage.set_study_system_attr(study._study_id, _CALLED, [sweep, count])
 
 
 def called_for(study: optuna.Study, sweep: str) -> int:
-    """Return for how many trials of a sweep the callbacks have been called."""
+    """Return for how many trials of a sweep the callbacks were called."""
     of, count = study._storage.get_study_system_attrs(study._study_id).get(_CALLED) or ("", 0)
     return int(count) if of == sweep else 0
 
 
 def _uncalled(study: optuna.Study, sweep: str, called: int) -> int:
-    """Return by how many the trials of a sweep that wait for their callbacks exceed those that run."""
+    """Return the number of a sweep's trials that wait for callbacks minus the number of running ones."""
     excess = -called
     for trial in study._storage.get_all_trials(study._study_id, deepcopy=False):
         if str(trial._user_attrs.get(ATTRIBUTE)).startswith(sweep + "/"):
@@ -289,7 +290,7 @@ def _uncalled(study: optuna.Study, sweep: str, called: int) -> int:
 
 
 def _constraints(told: FrozenTrial) -> dict[str, float]:
-    """Return the constraints of a trial, each of which it keeps if it is at most 0."""
+    """Return the constraints of a trial; a constraint is met if its value is at most 0."""
     named: Any = getattr(told, "constraints", None)  # since Optuna 5
     if named is None:
         named = dict(enumerate(told.system_attrs.get("constraints") or ()))
@@ -299,12 +300,13 @@ def _constraints(told: FrozenTrial) -> dict[str, float]:
 def _ask(study: optuna.Study, storage: str | BaseStorage) -> optuna.Trial:
     """Ask for a trial.
 
-    Where some wait in a file of SQLite's, one process asks at a time: Optuna would give several the same.
+    If trials are enqueued in an SQLite file, only one process asks at a time, because Optuna would give the same trial
+    to several.
     """
     folder = _sqlite_folder(storage)
     if folder is None or not study.get_trials(deepcopy=False, states=(TrialState.WAITING,)):
         return study.ask()
-    import fcntl  # workers run where it is there
+    import fcntl  # workers only run on systems that have it
 
     lock = os.open(folder, os.O_RDONLY)
     try:
@@ -315,7 +317,7 @@ def _ask(study: optuna.Study, storage: str | BaseStorage) -> optuna.Trial:
 
 
 def _sqlite_folder(storage: str | BaseStorage) -> Path | None:
-    """Return the folder of SQLite's file, if a study is kept in one."""
+    """Return the directory of the SQLite file that has the study, or None."""
     url = storage if isinstance(storage, str) else getattr(storage, "url", "")
     if not url.startswith("sqlite"):
         return None
@@ -325,7 +327,7 @@ def _sqlite_folder(storage: str | BaseStorage) -> Path | None:
 
 
 def _seed(sampler: BaseSampler, seeds: dict[str, int], number: int) -> None:
-    """Have a sampler draw what is a trial's own, as every process has a copy; the same again if it was seeded."""
+    """Seed a process's copy of a sampler for one trial, reproducibly if the sampler was seeded."""
     sampler.reseed_rng()
     for path, state in randoms(sampler).items():
         if path in seeds:
@@ -333,7 +335,7 @@ def _seed(sampler: BaseSampler, seeds: dict[str, int], number: int) -> None:
 
 
 def randoms(thing: Any, path: str = "") -> dict[str, np.random.RandomState]:
-    """Return the random states in a sampler, by where they stand in it; unseeded, it makes them late."""
+    """Return the random states in a sampler, by path. An unseeded sampler creates them lazily."""
     found: dict[str, np.random.RandomState] = {}
     for name, value in vars(thing).items():
         if isinstance(value, np.random.RandomState):
@@ -344,7 +346,7 @@ def randoms(thing: Any, path: str = "") -> dict[str, np.random.RandomState]:
 
 
 def unbound(sampler: BaseSampler) -> BaseSampler:
-    """Return a copy of a sampler that may draw for another study: search spaces remember whose trials they read."""
+    """Return a copy of a sampler that can draw for another study. Search spaces remember the study that they read."""
     copied = copy.deepcopy(sampler)
     _unbind(copied)
     return copied
@@ -359,19 +361,19 @@ def _unbind(thing: Any) -> None:
 
 
 def metrics_of(study: optuna.Study) -> list[str]:
-    """Return what the sweep calls the study's values."""
+    """Return the sweep's names for the study's values."""
     count = len(study.directions)
     return ["value"] if count == 1 else [f"values_{index}" for index in range(count)]
 
 
 def _values(study: optuna.Study, returned: float | Sequence[float]) -> list[float]:
-    """Return what an objective returned, one for each of the study's directions."""
+    """Return the objective's values, one for each of the study's directions."""
     several = isinstance(returned, Sequence) and not isinstance(returned, str)
     try:
         values = [float(value) for value in (returned if several else [returned])]  # type: ignore[union-attr,arg-type]
     except (TypeError, ValueError):
-        raise _NoValue(f"the objective returned {returned!r:.80}: a study takes a number, or several") from None
+        raise _NoValue(f"the objective returned {returned!r:.80}; it must return a number, or several") from None
     if len(values) != len(study.directions):
         ways = ", ".join(way.name.lower() for way in study.directions)
-        raise _NoValue(f"the objective returned {returned!r}: the study takes {len(study.directions)} ({ways})")
+        raise _NoValue(f"the objective returned {returned!r}; the study needs {len(study.directions)} ({ways})")
     return values

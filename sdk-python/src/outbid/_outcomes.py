@@ -1,4 +1,4 @@
-"""What the trials of a `SearchCV` reported, as scikit-learn's search has it: one dict for each candidate and fold."""
+"""Converts the reports of `SearchCV`'s trials to scikit-learn's form: one dict for each candidate and fold."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from outbid._result import Result
 
 
 class Outcomes:
-    """The candidates that were tried: their parameters, how far each got, and what came of every fold."""
+    """The candidates that were tried: their parameters, how far each was trained, and the results of every fold."""
 
     def __init__(self, result: Result, job: Job) -> None:
         self._splits = len(job.splits)
         self.params: list[dict[str, Any]] = []
         self.resources: list[int] = []
         self.outs: list[dict[str, Any]] = []
-        self._missing: list[set[int]] = []  # of each candidate, the folds that were not fitted
+        self._missing: list[set[int]] = []  # by candidate, the folds that were not fitted
         names = _names(result.trials, self._splits)
         for trial in sorted(result.trials, key=lambda t: int(t.config.get("candidate", t.number))):
             self.params.append(job.params(trial.config))
@@ -32,7 +32,7 @@ class Outcomes:
             self.outs += [_nothing(names, trial, began, job) if out is None else out for out in found]
 
     def complete(self) -> None:
-        """Let folds that were not fitted, of candidates that were stopped, stand at the mean of the others."""
+        """For stopped candidates, set the results of folds that were not fitted to the mean of the others."""
         for i, missing in enumerate(self._missing):
             mine = self.outs[i * self._splits : (i + 1) * self._splits]
             there = [out for fold, out in enumerate(mine) if fold not in missing]
@@ -40,7 +40,7 @@ class Outcomes:
                 mine[fold].update({key: _mean([out[key] for out in there]) for key in mine[fold] if key != "fit_error"})
 
     def rank(self, results: dict[str, Any]) -> None:
-        """Rank candidates that were stopped behind the others, and leave out the folds that were not fitted."""
+        """Rank stopped candidates after the others, and make the results of folds that were not fitted NaN."""
         whole = np.array(self.resources) == max(self.resources)
         for key in [key for key in results if key.startswith("rank_test_")]:
             means = results["mean" + key[len("rank") :]]
@@ -58,7 +58,7 @@ class Outcomes:
 
 
 def _names(trials: Iterable[TrialResult], splits: int) -> dict[str, list[str]]:
-    """Return the kinds of scores that there are, and the names of each; none for a scorer of one number."""
+    """Return the kinds of scores and the names of each; the names are empty for a scorer that returns a number."""
     found: dict[str, list[str]] = {"test_scores": []}
     for trial in trials:
         for fold in range(splits):
@@ -71,7 +71,7 @@ def _names(trials: Iterable[TrialResult], splits: int) -> dict[str, list[str]]:
 
 
 def _nothing(names: dict[str, list[str]], trial: TrialResult, began: bool, job: Job) -> dict[str, Any]:
-    """Return the outcome of a fold that was not fitted: by an error, unless the candidate was stopped."""
+    """Return the results of a fold that was not fitted. They contain an error unless the candidate was stopped."""
     score = math.nan if began or job.error_score == "raise" else float(job.error_score)
     out: dict[str, Any] = {"fit_time": math.nan, "score_time": math.nan, "n_test_samples": 0, "fit_error": None}
     if trial.state == "failed" or not began:

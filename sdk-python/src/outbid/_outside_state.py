@@ -1,8 +1,8 @@
-"""Changes to state outside a function that travelled: a worker's process has a copy of it, so that they are lost.
+"""Detects changes to state outside a function that was sent: they are lost, because a worker's process has a copy.
 
-What is looked at: the variables outside that the function and the functions it travelled with use, and in them lists,
-dicts, sets and small arrays, and objects, classes and modules that travelled too. Objects of libraries, such as loggers
-and random generators, are not looked at. A value that is only filled in where it is missing is a cache, and no change.
+The state is the variables outside the function that it uses, also through functions sent with it. In these variables,
+lists, dicts, sets, small arrays, and objects, classes and modules that were sent are inspected. Objects of libraries,
+such as loggers and random generators, are not. Filling in a missing value is a cache and not a change.
 """
 
 from __future__ import annotations
@@ -22,29 +22,30 @@ from typing import Any
 
 from outbid import _main_module
 
-_DEEPEST = 4  # containers and objects inside of each other
-_MOST = 1000  # elements of a container that are compared
-_ARRAY = 1 << 20  # bytes of an array that is compared
-_CACHES = ("cache", "memo")  # in the name of a variable
+_DEEPEST = 4  # maximum depth of nested containers and objects
+_MOST = 1000  # maximum elements of a container that are compared
+_ARRAY = 1 << 20  # maximum bytes of an array that is compared
+_CACHES = ("cache", "memo")  # parts of the names of caches
 _MISSING = object()
-_NAMELESS = "an argument"  # of functools.partial
-_VALUES = (bool, int, float, str, bytes)  # compared by value
+_NAMELESS = "an argument"  # for functools.partial
+_VALUES = (bool, int, float, str, bytes)  # these are compared by value
 
 _Read = Callable[[], list[Any]]
 
 
 class Outside:
-    """The state outside a function, as it was when this object was made."""
+    """The state outside a function when this object was made."""
 
     def __init__(self, function: Any) -> None:
         self._seen: set[int] = set()
         self._functions: list[FunctionType] = []
-        self._parts: list[tuple[str, _Read, list[Any]]] = []  # name, what reads a part of the state, what it read
+        # name, function that reads a part of the state, and its result
+        self._parts: list[tuple[str, _Read, list[Any]]] = []
         self._walk(function, "", 0)
         self._caches = _caches(self._functions)
 
     def changed(self) -> list[str]:
-        """Return the names of what has changed, such as "best_model" or "self.results"."""
+        """Return the names of changed state, such as "best_model" or "self.results"."""
         found = []
         for name, read, before in self._parts:
             cache = name in self._caches or any(word in name.lower() for word in _CACHES)
@@ -53,7 +54,7 @@ class Outside:
         return found
 
     def _walk(self, value: Any, name: str, depth: int) -> None:
-        """Note the state that is reached from a value of a name."""
+        """Record the state that is reachable from a named value."""
         if id(value) in self._seen or depth > _DEEPEST:
             return
         self._seen.add(id(value))
@@ -82,7 +83,7 @@ class Outside:
                 self._walk(kind, kind.__name__, depth)
 
     def _walk_variables(self, function: FunctionType, depth: int) -> None:
-        """Note the variables outside a function that it uses."""
+        """Record the outside variables that a function uses."""
         self._functions.append(function)
         for name in sorted(_names(function.__code__) & set(function.__globals__)):
             self._note(name, functools.partial(_variable, function.__globals__, name))
@@ -92,7 +93,7 @@ class Outside:
             self._walk(_cell(cell)[0], name, depth + 1)
 
     def _walk_attributes(self, value: Any, name: str, depth: int) -> None:
-        """Note the attributes of an object, a class or a module."""
+        """Record the attributes of an object, a class or a module."""
         for attribute, inner in list(getattr(value, "__dict__", {}).items()):
             if attribute.startswith("__") and attribute not in ("__call__", "__init__"):
                 continue
@@ -122,7 +123,7 @@ def _attribute(value: Any, name: str) -> list[Any]:
 
 
 def _class_attribute(value: Any, name: str) -> list[Any]:
-    """Return what is compared of a class's attribute: to unpickle an object of the class sets all of them again."""
+    """Return what is compared of a class attribute. Identity is useless: unpickling an object sets them all again."""
     found = value.__dict__.get(name, _MISSING)
     return [type(found), found if type(found) in _VALUES else None]
 
@@ -134,12 +135,12 @@ def _attributes(value: Any) -> list[Any]:
 def _cell(cell: Any) -> list[Any]:
     try:
         return [cell.cell_contents]
-    except ValueError:  # it is empty
+    except ValueError:  # an empty cell
         return [_MISSING]
 
 
 def _content(value: Any) -> list[Any]:
-    """Return what is in a container: its elements, as far as they are compared."""
+    """Return the elements of a container that are compared."""
     if isinstance(value, dict):
         pairs = itertools.islice(value.items(), _MOST)
         return [len(value), *itertools.chain.from_iterable(pairs)]
@@ -156,7 +157,7 @@ def _is_small_array(value: Any) -> bool:
 
 
 def _travelled(thing: Any) -> bool:
-    """Report whether a function or a class came with the pickle, because it cannot be imported here."""
+    """Return whether a function or a class was in the pickle, because it cannot be imported here."""
     if _main_module.travelled(thing.__module__):
         return True
     if thing.__module__ != "__main__":
@@ -168,7 +169,7 @@ def _travelled(thing: Any) -> bool:
 
 
 def _names(code: CodeType) -> set[str]:
-    """Return the names that code uses, the functions within it included."""
+    """Return the names that code uses, including those of functions inside it."""
     found = set(code.co_names)
     for inner in code.co_consts:
         if isinstance(inner, CodeType):
@@ -177,7 +178,7 @@ def _names(code: CodeType) -> set[str]:
 
 
 def _caches(functions: list[FunctionType]) -> set[str]:
-    """Return what functions assign only where it is missing, such as `if data is None: data = load()`."""
+    """Return variables that functions assign only if they are missing, such as `if data is None: data = load()`."""
     guarded: set[str] = set()
     others: set[str] = set()
     for function in functions:
@@ -193,7 +194,7 @@ def _caches(functions: list[FunctionType]) -> set[str]:
 
 
 def _assigned(node: ast.AST, guarded: bool) -> Iterator[tuple[str, bool]]:
-    """Yield what is assigned in a piece of source, and whether that is done only where something is missing."""
+    """Yield assigned names in a piece of source, and whether the assignment is under a condition for missing values."""
     targets: list[ast.expr] = []
     if isinstance(node, ast.Assign):
         targets = node.targets
@@ -213,7 +214,7 @@ def _assigned(node: ast.AST, guarded: bool) -> Iterator[tuple[str, bool]]:
 
 
 def _asks_for_missing(test: ast.expr) -> bool:
-    """Report whether a condition is of the kind `x is None`, `not x`, or `key not in x`."""
+    """Return whether a condition has the form `x is None`, `not x`, or `key not in x`."""
     if isinstance(test, ast.Compare) and len(test.ops) == 1:
         none = isinstance(test.comparators[0], ast.Constant) and test.comparators[0].value is None
         return isinstance(test.ops[0], ast.NotIn) or (isinstance(test.ops[0], ast.Is) and none)

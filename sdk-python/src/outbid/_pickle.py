@@ -1,4 +1,4 @@
-"""How a training function travels: pickled by value, so that it need not be installed on the workers."""
+"""Serialises training functions: pickled by value, so that they need not be installed on the workers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from outbid import _main_module, _sources
 from outbid._errors import FunctionError
 
 MAX_BYTES = 256 << 20
-"""The largest pickled function that is sent."""
+"""The maximum size of a pickled function."""
 
 _MAGIC = b"outbid function 1 "
 
@@ -29,9 +29,9 @@ _MAGIC = b"outbid function 1 "
 def dump(function: Callable[..., Any]) -> bytes:
     """Return `function` as a blob: one header line, then the pickle, then the sources of the code in it.
 
-    What the function needs from `__main__`, from a notebook, and from modules that are neither installed nor
-    part of Python travels inside the blob, what is cached by `functools.lru_cache` with an empty cache; everything
-    else is imported on the worker.
+    The blob contains what the function needs from `__main__`, from a notebook, and from modules that are neither
+    installed nor part of Python; a cache of `functools.lru_cache` is sent empty. Everything else is imported on the
+    worker.
     """
     import cloudpickle
 
@@ -45,7 +45,7 @@ def dump(function: Callable[..., Any]) -> bytes:
             "Open files, locks, connections and CUDA handles inside the function instead of outside"
             + _culprit(function)
         ) from error
-    sources = _sources.gather(codes)  # what reads the pickle stops at its end
+    sources = _sources.gather(codes)  # the unpickler stops at the end of the pickle
     header = f"python={_python()} sdk-pickle={cloudpickle.__version__} sources={len(sources)}\n"
     blob = b"".join((_MAGIC, header.encode(), buffer.getbuffer(), sources))
     if len(blob) > MAX_BYTES:
@@ -57,12 +57,12 @@ def dump(function: Callable[..., Any]) -> bytes:
 
 
 def load(blob: bytes) -> Callable[..., Any]:
-    """Return the function in a blob made by `dump`; FunctionError says what is missing here."""
+    """Return the function in a blob made by `dump`. Raises FunctionError if something is missing here."""
     return _load(blob)[0]
 
 
 def load_file(path: str) -> Callable[..., Any]:
-    """Return the function in a file, for a trial: its modules and sources become those of this process."""
+    """Return the function in a file for a trial, and install its modules and sources in this process."""
     blob = Path(path).read_bytes()
     function, made = _load(blob)
     _main_module.install(made, path)
@@ -72,7 +72,7 @@ def load_file(path: str) -> Callable[..., Any]:
 
 @functools.cache
 def main_of_trial() -> dict[str, Any]:
-    """Return what is in the `__main__` of the trial that started this process; other modules are installed."""
+    """Return the contents of `__main__` of the trial that started this process, and install its other modules."""
     path = os.environ[_main_module.FUNCTION]
     _, made = _load(Path(path).read_bytes())
     names = _main_module.contents(made).get("__main__", {})
@@ -81,7 +81,7 @@ def main_of_trial() -> dict[str, Any]:
 
 
 def _load(blob: bytes) -> tuple[Callable[..., Any], list[Any]]:
-    """Return the function in a blob, and what was made of things that travelled by value."""
+    """Return the function in a blob, and the objects that were made from things sent by value."""
     fields, start = _header(blob)
     reader = _main_module.Unpickler(memoryview(blob)[start:])
     try:
@@ -92,33 +92,33 @@ def _load(blob: bytes) -> tuple[Callable[..., Any], list[Any]]:
 
 
 def show_sources(blob: bytes) -> None:
-    """Have the tracebacks of this process show the sources in a blob, and those of no other blob any more."""
+    """Use the sources in a blob for the tracebacks of this process, instead of those of earlier blobs."""
     fields, _ = _header(blob)
     _sources.show(blob[len(blob) - int(fields.get("sources", 0)) :])
 
 
 def sha256(blob: bytes) -> str:
-    """Return the blob's name in the store."""
+    """Return the blob's name in the store, which is its hash."""
     return hashlib.sha256(blob).hexdigest()
 
 
 def name_of(function: Callable[..., Any]) -> str:
-    """Return the function's name, for people."""
+    """Return the function's name for messages."""
     while hasattr(function, "func"):  # functools.partial
         function = function.func
     return str(getattr(function, "__name__", type(function).__name__))
 
 
 def _header(blob: bytes) -> tuple[dict[str, str], int]:
-    """Return what a blob's header says, and where the pickle begins."""
+    """Return the fields of a blob's header, and the position of the pickle."""
     if not blob.startswith(_MAGIC):
-        raise FunctionError("this is no function that the Outbid SDK has pickled")
+        raise FunctionError("this is not a function that the Outbid SDK has pickled")
     end = blob.find(b"\n")
     return dict(part.split("=", 1) for part in blob[len(_MAGIC) : end].decode().split()), end + 1
 
 
 def _write(function: Callable[..., Any], buffer: io.BytesIO) -> list[CodeType]:
-    """Pickle a function; returns the code that travels by value."""
+    """Pickle a function; returns the code objects that are sent by value."""
     import cloudpickle
 
     codes = []
@@ -128,7 +128,7 @@ def _write(function: Callable[..., Any], buffer: io.BytesIO) -> list[CodeType]:
         def reducer_override(self, obj: Any) -> Any:
             if isinstance(obj, CodeType) and id(obj) not in copies:
                 codes.append(obj)
-                # From 3.1.3 on cloudpickle calls each file the same, and a traceback would name none.
+                # Since 3.1.3 cloudpickle gives all files the same name, and tracebacks would not name a file.
                 copy = obj.replace()
                 copies[id(copy)] = copy
                 return operator.methodcaller("replace", co_filename=obj.co_filename), (copy,)
@@ -136,7 +136,7 @@ def _write(function: Callable[..., Any], buffer: io.BytesIO) -> list[CodeType]:
                 kept = obj.cache_parameters()
                 return _empty_cache, (kept["maxsize"], kept["typed"]), obj.__wrapped__, None, None, _fill_cache
             if isinstance(obj, ModuleType) and type(obj) is not ModuleType and not _says_how(obj):
-                # Such as one that loads when it is first used. cloudpickle knows modules of Python's class only.
+                # Such as a module that loads on first use. cloudpickle only supports modules of Python's class.
                 name = str(_fact(obj, "__name__"))
                 return cloudpickle.cloudpickle._module_reduce(obj) if _is_in(name, values) else (_module, (name,))
             return super().reducer_override(obj)
@@ -150,35 +150,35 @@ _CACHED = type(functools.lru_cache(int))
 
 
 def _fact(module: ModuleType, name: str) -> Any:
-    """Return an attribute of a module, None if it has none, without loading a lazy one."""
+    """Return an attribute of a module or None, without loading a lazy module."""
     return object.__getattribute__(module, "__dict__").get(name)
 
 
 def _says_how(thing: Any) -> bool:
-    """Report whether the class of an object says how it is pickled."""
+    """Return whether an object's class defines how it is pickled."""
     kind: Any = type(thing)
     return bool(kind.__reduce__ is not object.__reduce__ or kind.__reduce_ex__ is not object.__reduce_ex__)
 
 
 def _is_in(module: str, packages: set[str]) -> bool:
-    """Report whether a module is one of several, or in one of these packages."""
+    """Return whether a module is one of these packages or inside one."""
     return any(module == name or module.startswith(name + ".") for name in packages)
 
 
 class _Later(ModuleType):
-    """A module that is imported when something in it is first used."""
+    """A module that is imported on first use."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(importlib.import_module(self.__name__), name)
 
 
 def _module(name: str) -> ModuleType:
-    """Return a module by its name: the one that is loaded, or one that loads later, as a worker may never use it."""
+    """Return a module by its name. It is imported on first use, because a worker may never use it."""
     return sys.modules.get(name) or _Later(name)
 
 
 def _empty_cache(maxsize: int | None, typed: bool) -> Any:
-    """Return a cached function that has no function yet, as a recursive one is part of itself."""
+    """Return a cached function without its function, because a recursive function is part of itself."""
 
     @functools.lru_cache(maxsize, typed)
     def cached(*args: Any, **kwargs: Any) -> Any:
@@ -188,7 +188,7 @@ def _empty_cache(maxsize: int | None, typed: bool) -> Any:
 
 
 def _fill_cache(cached: Any, function: Any) -> None:
-    """Give a cached function its function."""
+    """Set the function of a cached function."""
     functools.update_wrapper(cached, function)
 
 
@@ -212,7 +212,7 @@ def _python() -> str:
 
 
 def _own_modules() -> list[ModuleType]:
-    """Return the loaded modules that a worker could not import: files of the user's that nothing installed."""
+    """Return the loaded modules that a worker cannot import: the user's files that are not installed."""
     installed = {Path(path).resolve() for path in sysconfig.get_paths().values()}
     installed.update(Path(prefix).resolve() for prefix in (sys.prefix, sys.base_prefix))
     installed.add(Path(__file__).resolve().parent)
@@ -225,7 +225,7 @@ def _own_modules() -> list[ModuleType]:
         if not str(file).endswith(".py"):
             continue
         if str(file).startswith(ours) and "-packages" not in str(file):
-            continue  # Python's own or this package: nobody links those to elsewhere, and most modules are
+            continue  # Python's modules or this package, which are most modules: they need no resolving of links
         path = Path(file).resolve()
         if "site-packages" in path.parts or "dist-packages" in path.parts:
             continue
@@ -236,7 +236,7 @@ def _own_modules() -> list[ModuleType]:
 
 def _under_user(path: Path) -> bool:
     places = []
-    with contextlib.suppress(FileNotFoundError):  # a working directory may be gone
+    with contextlib.suppress(FileNotFoundError):  # the working directory may have been deleted
         places.append(Path.cwd())
     main = getattr(sys.modules.get("__main__"), "__file__", None)
     if main:
@@ -261,7 +261,7 @@ def _by_value(modules: list[ModuleType]) -> Iterator[None]:
 
 
 def _captured(function: Callable[..., Any]) -> dict[str, Any]:
-    """Return what the function takes along: the globals it names and the variables it closes over."""
+    """Return what the function captures: the globals that it uses and its closure variables."""
     while hasattr(function, "func"):
         function = function.func
     code = getattr(function, "__code__", None)
@@ -291,11 +291,11 @@ def _largest(function: Callable[..., Any]) -> str:
 
 def _culprit(function: Callable[..., Any]) -> str:
     bad = [_where(name, value) for name, value in _captured(function).items() if _size(value) is None]
-    return " (it takes along: " + ", ".join(sorted(bad)) + ")" if bad else ""
+    return " (it captures: " + ", ".join(sorted(bad)) + ")" if bad else ""
 
 
 def _where(path: str, value: Any, depth: int = 5) -> str:
-    """Return the path in a value to what cannot be pickled, such as "setup['db'].connection"."""
+    """Return the path to the part of a value that cannot be pickled, such as "setup['db'].connection"."""
     inside: Iterable[tuple[str, Any]] = ()
     if isinstance(value, Mapping):
         inside = ((f"{path}[{key!r:.40}]", one) for key, one in value.items())

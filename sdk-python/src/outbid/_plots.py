@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
 
 Backend: TypeAlias = Literal["matplotlib", "plotly"]
-"""What draws: matplotlib, static, or plotly, interactive."""
+"""The library that draws: matplotlib, static, or plotly, interactive."""
 
 _MOST_CURVES = 200
-_ABSENT = -1e9  # what encode() gives for a parameter that a trial has not
-_BELOW = -0.15  # where it is drawn
+_ABSENT = -1e9  # encode()'s value for a missing parameter
+_BELOW = -0.15  # its position in the plot
 
 
 class Source(Protocol):
-    """What is drawn: a result."""
+    """The data of plots, implemented by a result."""
 
     sweep: SweepInfo
     trials: list[TrialResult]
@@ -34,14 +34,14 @@ class Source(Protocol):
         """Return every report, oldest first."""
 
     def space_scales(self) -> dict[str, bool]:
-        """Return the numeric parameters, and whether each is on a log scale."""
+        """Return the numeric parameters; the value is True for a log scale."""
 
     def importance(self, *, method: Literal["permutation", "fanova"] = "permutation") -> dict[str, float]:
         """Return how much each parameter matters."""
 
 
 class Chart:
-    """A drawn plot. Notebooks show it; `figure` is matplotlib's, `save(path)` writes a file."""
+    """A plot. Notebooks show it; `figure` is the matplotlib figure, and `save(path)` writes a file."""
 
     def __init__(self, figure: Figure) -> None:
         self.figure = figure
@@ -51,19 +51,19 @@ class Chart:
         return f"<outbid.Chart: {', '.join(filter(None, titles))}>"
 
     def save(self, path: str, *, dpi: int = 150) -> None:
-        """Write the plot; the name's ending says how (.png, .svg, .pdf)."""
+        """Write the plot to a file; the suffix selects the format (.png, .svg, .pdf)."""
         self.figure.savefig(path, dpi=dpi)
 
     def _repr_png_(self) -> bytes:
         buffer = io.BytesIO()
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="Glyph")  # names in a script that the font has not
+            warnings.filterwarnings("ignore", message="Glyph")  # names in a script that the font does not support
             self.figure.savefig(buffer, format="png", dpi=100)
         return buffer.getvalue()
 
 
 class InteractiveChart(Chart):
-    """A drawn plot of plotly. Notebooks show it; `figure` is plotly's, `save("plot.html")` writes a page."""
+    """A plotly plot. Notebooks show it; `figure` is the plotly figure, and `save("plot.html")` writes a page."""
 
     def __init__(self, figure: Any) -> None:
         self.figure: Any = figure
@@ -72,7 +72,7 @@ class InteractiveChart(Chart):
         return f"<outbid.InteractiveChart: {self.figure.layout.title.text or ''}>"
 
     def save(self, path: str, *, dpi: int = 150) -> None:
-        """Write the plot as a page that needs nothing else, or by plotly's kaleido as an image."""
+        """Write the plot as a self-contained page, or as an image, which needs kaleido."""
         if str(path).endswith((".html", ".htm")):
             self.figure.write_html(path)
         else:
@@ -82,13 +82,13 @@ class InteractiveChart(Chart):
         return self.figure._repr_mimebundle_(*args, **kwargs)
 
     def _repr_png_(self) -> bytes:
-        return None  # type: ignore[return-value]  # the bundle has what there is
+        return None  # type: ignore[return-value]  # the bundle contains all formats
 
 
 class Plots:
-    """The plots of one result. Each method draws into `ax` if it is given, else into a new figure.
+    """The plots of one result. Each method draws into `ax` if it is given, otherwise into a new figure.
 
-    With `backend="plotly"` it returns an interactive chart, as Optuna draws it: that needs plotly and Optuna.
+    With `backend="plotly"` methods return interactive charts like Optuna's, which needs plotly and Optuna.
     """
 
     def __init__(self, result: Source) -> None:
@@ -99,7 +99,7 @@ class Plots:
         self._result = result
 
     def slice(self, *, backend: Backend = "matplotlib") -> Chart:
-        """Draw the metric over each varying parameter, one beside the other; newer trials are darker."""
+        """Draw the metric over each varying parameter, in adjacent plots; newer trials are darker."""
         if other := self._other(backend, "slice"):
             return other
         points = self._points()
@@ -110,7 +110,7 @@ class Plots:
     def contour(
         self, x: str | None = None, y: str | None = None, ax: Axes | None = None, *, backend: Backend = "matplotlib"
     ) -> Chart:
-        """Draw the metric over two parameters, the two that matter most if they are not named."""
+        """Draw the metric over two parameters. The default is the two most important ones."""
         return self._plane("contour", x, y, ax, backend)
 
     def rank(
@@ -131,7 +131,7 @@ class Plots:
         return chart
 
     def edf(self, ax: Axes | None = None, *, backend: Backend = "matplotlib") -> Chart:
-        """Draw the empirical distribution of the metric: which share of the trials has at most so much."""
+        """Draw the empirical distribution function of the metric."""
         if other := self._other(backend, "edf"):
             return other
         chart, ax = _axes(ax)
@@ -139,7 +139,7 @@ class Plots:
         return chart
 
     def timeline(self, ax: Axes | None = None, *, backend: Backend = "matplotlib") -> Chart:
-        """Draw when each trial was there, from its creation to its end, coloured by its state."""
+        """Draw each trial from its creation to its end, coloured by state."""
         if other := self._other(backend, "timeline"):
             return other
         chart, ax = _axes(ax)
@@ -154,7 +154,7 @@ class Plots:
         for name in chosen:
             if name not in points.names:
                 there = ", ".join(points.names) or "none"
-                raise ValueError(f"plot.{kind}: {name!r} is no parameter that varies; there are {there}")
+                raise ValueError(f"plot.{kind}: {name!r} is not a parameter that varies; these do: {there}")
         if len(chosen) < 2:
             raise ValueError(f"plot.{kind} needs two parameters that vary, there are {len(chosen)}")
         if other := self._other(backend, kind, params=chosen):
@@ -170,7 +170,7 @@ class Plots:
         return _charts.Points(self._result.trials, self._result.space_scales())
 
     def _other(self, backend: str, kind: str, **how: Any) -> Chart | None:
-        """Return the chart of another backend, None for matplotlib's."""
+        """Return the chart of another backend, or None for matplotlib."""
         if backend == "matplotlib":
             return None
         if backend != "plotly":
@@ -178,7 +178,7 @@ class Plots:
         return InteractiveChart(_charts.by_plotly(self._result, kind, **how))
 
     def history(self, ax: Axes | None = None, *, backend: Backend = "matplotlib") -> Chart:
-        """Draw every trial's best value by trial number, and the best so far."""
+        """Draw every trial's best value by trial number, and the best value so far."""
         if other := self._other(backend, "optimization_history"):
             return other
         sweep = self._result.sweep
@@ -195,7 +195,7 @@ class Plots:
         return chart
 
     def curves(self, metric: str | None = None, ax: Axes | None = None, *, backend: Backend = "matplotlib") -> Chart:
-        """Draw the learning curve of every trial (of the best 200): a metric by step; the best trial's bold."""
+        """Draw a metric by step for every trial (at most the best 200); the best trial's curve is bold."""
         if other := self._other(backend, "intermediate_values"):
             return other
         sweep = self._result.sweep
@@ -204,7 +204,7 @@ class Plots:
         curves: dict[int, dict[int, float]] = {}
         for report in self._result.reports():
             if report.trial in shown and metric in report.metrics and not report.superseded:
-                # A repeated step replaces what was reported before.
+                # A repeated step replaces the earlier report.
                 value = report.metrics[metric]
                 curves.setdefault(report.trial, {})[report.step] = value if _finite(value) else float("nan")
         chart, ax = _axes(ax)
@@ -227,7 +227,7 @@ class Plots:
         return chart
 
     def parallel(self, ax: Axes | None = None, *, backend: Backend = "matplotlib") -> Chart:
-        """Draw parallel coordinates: one axis for each varying parameter, one line for each trial."""
+        """Draw parallel coordinates, with an axis for each varying parameter and a line for each trial."""
         if other := self._other(backend, "parallel_coordinate"):
             return other
         from outbid._importance import encode
@@ -252,7 +252,7 @@ class Plots:
                 ax.annotate(text, (j, place), (3, 0), textcoords="offset points", fontsize=8, va="center")
         ax.set_xticks(range(len(names) + 1), [*names, sweep.metric], rotation=20)
         ax.set_yticks([])
-        ax.set_xlim(-0.2, len(names) + 0.4)  # room for what stands beside the last axis
+        ax.set_xlim(-0.2, len(names) + 0.4)  # room for the labels of the last axis
         ax.set_title(f"{sweep.id}: each line a trial, light ones good" if trials else sweep.id)
         return chart
 
@@ -263,7 +263,7 @@ class Plots:
         method: Literal["permutation", "fanova"] = "permutation",
         backend: Backend = "matplotlib",
     ) -> Chart:
-        """Draw how much each parameter matters for the metric; see `Result.importance`. Plotly's is by fANOVA."""
+        """Draw how much each parameter matters for the metric; see `Result.importance`. Plotly's chart uses fANOVA."""
         if other := self._other(backend, "param_importances"):
             return other
         shares = self._result.importance(method=method)
@@ -271,7 +271,7 @@ class Plots:
         names = list(shares)[::-1]
         ax.barh(names, [shares[name] for name in names], height=0.6)
         if not any(shares.values()):
-            few = "too few trials, or trials too much alike, to say"
+            few = "too few trials, or too similar ones, for an estimate"
             ax.text(0.5, 0.5, few, transform=ax.transAxes, ha="center", va="center")
         ax.set_xlim(0, 1)
         ax.set(xlabel=f"share of importance for {self._result.sweep.metric}", title=self._result.sweep.id)
@@ -304,20 +304,20 @@ def _ranked(result: Source) -> list[TrialResult]:
 
 
 def _place(value: float | None, among: list[float]) -> float:
-    """Return where a value lies between the least (0) and the most (1)."""
+    """Return the position of a value between the minimum (0) and the maximum (1)."""
     low, high = min(among), max(among)
     return 0.5 if value is None or high == low else (value - low) / (high - low)
 
 
 def _marks(values: list[Any], *, named: bool) -> list[tuple[float, str]]:
-    """Return what stands beside an axis, and where: its ends, or every value of a few named ones."""
+    """Return the labels of an axis with their positions: its ends, or every value if there are few names."""
     present = [value for value in values if value is not None]
     marks = [(_BELOW, "none")] if len(present) < len(values) else []
     if not present:
         return marks
     numbers = all(isinstance(v, (int, float)) and not isinstance(v, bool) for v in present)
     if named and not numbers:
-        texts = sorted({repr(value): str(value) for value in present}.items())  # as encode() ranks them
+        texts = sorted({repr(value): str(value) for value in present}.items())  # in the order of encode()
         spread = max(1, len(texts) - 1)
         return marks + [(i / spread if len(texts) > 1 else 0.5, text[:12]) for i, (_, text) in enumerate(texts)][:12]
     low, high = min(present), max(present)

@@ -1,8 +1,8 @@
-"""Which sweeps of a local server have a program that runs: those of one that was killed are paused by the next one.
+"""Records which sweeps of a local server have a running program. The next program pauses the sweeps of a killed one.
 
-A program holds a shared lock on a file for each sweep that it has submitted or attached to. The kernel releases it when
-the program ends, however it ends. Only sweeps of a server that ends with its programs have such files: on others a
-sweep runs without the program that submitted it.
+A program holds a shared lock on a file for each sweep that it has submitted or attached to. The kernel releases the
+lock when the program ends, however it ends. Only sweeps of a server that ends with its programs have such files: on
+other servers a sweep runs without the program that submitted it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from outbid.v1 import service_pb2 as pb
 
 _FOLDER = "programs"
 
-_leases: dict[Path, Lease] = {}  # of this program, until it ends
+_leases: dict[Path, Lease] = {}  # locks of this program, until it ends
 
 
 @atexit.register
@@ -33,26 +33,26 @@ def _release_all() -> None:
 
 @dataclass(frozen=True)
 class _Named:
-    """A sweep by its id, for `go_on`."""
+    """A sweep's id, for `go_on`."""
 
     id: str
 
 
 def hold(client: Connection, sweep: str, *, new: bool) -> None:
-    """Note, until this program ends, that it uses a sweep; one that is not `new` only if a program submitted it so."""
+    """Record that this program uses a sweep until it ends. An old sweep is only recorded if it has a file."""
     if client.data is None or (new and not client.passing):
         return
     path = client.data / _FOLDER / sweep
     if path in _leases or not (new or path.exists()):
         return
-    with contextlib.suppress(OSError):  # a sweep that is not noted is never paused
+    with contextlib.suppress(OSError):  # a sweep without a record is never paused
         path.parent.mkdir(exist_ok=True)
         _leases[path] = Lease(path)
         _leases[path].take(0)
 
 
 def release(client: Connection, sweep: str) -> None:
-    """Forget a sweep that has ended."""
+    """Delete the record of a sweep that has ended."""
     if client.data is None:
         return
     path = client.data / _FOLDER / sweep
@@ -62,12 +62,12 @@ def release(client: Connection, sweep: str) -> None:
 
 
 def pause_left(client: Connection) -> None:
-    """Pause the sweeps of programs that have ended, and say on stderr how to continue or stop each."""
+    """Pause the sweeps of programs that have ended, and print on stderr how to continue or stop each."""
     if client.data is None:
         return
     for path in _left(client.data / _FOLDER):
-        with contextlib.suppress(OutbidError, OSError):  # the new sweep is worth more than this
-            path.unlink(missing_ok=True)  # from now on it runs when a person says so
+        with contextlib.suppress(OutbidError, OSError):  # errors here must not prevent the new sweep
+            path.unlink(missing_ok=True)  # from now on it is only resumed by a person
             with contextlib.suppress(NotFoundError):
                 _pause(client, path.name)
 
@@ -87,7 +87,7 @@ def _pause(client: Connection, sweep: str) -> None:
     client.rpc.control_sweep(pb.ControlSweepRequest(sweep=sweep, command=pb.SWEEP_COMMAND_PAUSE))
     print(
         f"outbid: paused {sweep}: the program that submitted it has ended. Continue it with "
-        f"{go_on(_Named(sweep), client, 'resume().wait(display=True)')}, or stop it for good with "
+        f"{go_on(_Named(sweep), client, 'resume().wait(display=True)')}, or stop it with "
         f"{go_on(_Named(sweep), client, 'stop()')}",
         file=sys.stderr,
         flush=True,

@@ -1,4 +1,4 @@
-"""Serialise a trial's exception for re-raising in the client, as text that fits into a note."""
+"""Serialises a trial's exception for re-raising in the client, as text that fits into an attribute."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Any, Final
 
 from outbid._errors import TrialError, as_text
 
-_WHOLE: Final = 16_000  # bytes of a pickled exception that travel
-_TRACE: Final = 12_000  # characters of its traceback; the middle is left out of a longer one
-_MESSAGE: Final = 4_000  # characters of its message
+_WHOLE: Final = 16_000  # maximum bytes of the pickled exception
+_TRACE: Final = 12_000  # maximum characters of its traceback, which is cut in the middle
+_MESSAGE: Final = 4_000  # maximum characters of its message
 
 
 class RemoteTraceback(Exception):
@@ -24,9 +24,9 @@ class RemoteTraceback(Exception):
 
 
 def packed(error: Exception) -> str:
-    """Return an exception as text: as much of it as can be pickled, its type's name, message and traceback."""
+    """Return an exception as text: what can be pickled of it, its type's name, message and traceback."""
     trace = as_text("".join(traceback.format_exception(type(error), error, error.__traceback__)))
-    if len(trace) > _TRACE:  # a long message or stack: both ends say most
+    if len(trace) > _TRACE:  # in a long message or stack, both ends are most informative
         trace = f"{trace[: _TRACE // 2]}\n...\n{trace[-_TRACE // 2 :]}"
     found = {"type": type(error).__name__, "message": _described(error), "trace": trace}
     if whole := _whole(error):
@@ -35,16 +35,17 @@ def packed(error: Exception) -> str:
 
 
 def unpacked(text: str) -> Exception:
-    """Return the exception that `packed` packed, its cause a RemoteTraceback; a TrialError if it cannot be made here.
+    """Return the exception in the text that `packed` returned, or a TrialError if it cannot be recreated here.
 
-    It is unpickled, which runs code of the text's writer: pass only text that a sweep of this program noted.
+    Its cause is a RemoteTraceback. Unpickling runs code of the text's writer, so pass only text from this program's
+    sweeps.
     """
     found = json.loads(text)
     error: Any = None
     if "pickle" in found:
         try:
             error = pickle.loads(base64.b64decode(found["pickle"]))
-        except Exception:  # its class, or what it holds, is not here
+        except Exception:  # its class or its contents are not available here
             error = None
     if not isinstance(error, Exception):
         error = TrialError(found["type"], found["message"], found["trace"])
@@ -54,7 +55,7 @@ def unpacked(text: str) -> Exception:
 
 
 def _whole(error: Exception) -> bytes:
-    """Return an exception pickled, without what cannot be; b"" if nothing of it can be read back or fits."""
+    """Return a pickled exception without parts that cannot be pickled; b"" if that is too large or cannot be read."""
     for dump in (_as_it_is, _rebuilding):
         try:
             whole = dump(error)
@@ -73,7 +74,7 @@ def _as_it_is(error: Exception) -> bytes:
 
 
 def _rebuilding(error: Exception) -> bytes:
-    """Pickle what an exception holds, where its `__init__` takes other arguments or something cannot be pickled."""
+    """Pickle an exception's contents, if its `__init__` has other arguments or a part cannot be pickled."""
     import cloudpickle
 
     args = tuple(_small(value, _described) for value in error.args)
@@ -84,7 +85,7 @@ def _rebuilding(error: Exception) -> bytes:
 
 
 class _Rebuilt:
-    """An exception on its way: unpickling it makes the exception without calling its `__init__`."""
+    """A pickle of it recreates an exception without calling the exception's `__init__`."""
 
     def __init__(self, *parts: Any) -> None:
         self._parts = parts
@@ -101,7 +102,7 @@ def _rebuild(kind: type[Exception], args: tuple[Any, ...], members: dict[str, An
 
 
 def _small(value: Any, instead: Callable[[Any], str] | None) -> Any:
-    """Return a value that an exception holds, or what `instead` makes of one that is large or cannot be pickled."""
+    """Return a part of an exception, or `instead` of it if it is large or cannot be pickled."""
     import cloudpickle
 
     try:
@@ -115,7 +116,7 @@ def _small(value: Any, instead: Callable[[Any], str] | None) -> Any:
 
 
 def _described(value: Any) -> str:
-    """Return the text of an exception, or of something that it holds, cut."""
+    """Return the text of an exception or a part of it, cut."""
     try:
         return as_text(str(value))[:_MESSAGE]
     except Exception:

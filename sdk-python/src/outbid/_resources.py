@@ -1,4 +1,4 @@
-"""What a trial needs, when a sweep ends, what is kept, and what runs if it is no Python function."""
+"""Resources, Limits, Utility, Checkpoints, Secret and Program: parts of a sweep's description."""
 
 from __future__ import annotations
 
@@ -22,23 +22,24 @@ _DURATION = re.compile(r"(\d+(\.\d*)?(h|ms|m|s))+")
 @hinted_class
 @dataclass(frozen=True)
 class Resources:
-    """What one trial needs.
+    """The devices and other resources that one trial needs.
 
-    `devices` is a count, or `(min, max)` if the trial can make use of more: it may be stopped to go on from its
-    checkpoint with devices that others left, under `outbid up` once nobody has wanted them for 10 s, else when its
-    lease ends. `types` are the device types it may run on, such as "v100" or "cpu" (empty: any), `exclude_types` those
-    it must not run on. `cpus` is cores, `memory` a size such as "4GiB". A program may run as a gang:
-    `processes="per_device"` starts one process for each device, `spread=True` allows devices of several nodes,
-    `mixed=True` of several types; its processes find each other by the environment that torchrun would give them
-    (RANK, WORLD_SIZE, MASTER_ADDR, ...).
+    `devices` is a count, or `(min, max)` if the trial can use more. Such a trial may be stopped to continue from its
+    checkpoint on additional free devices: under `outbid up` after they have been free for 10 s, otherwise when its
+    lease ends. `types` are the device types that it may run on, such as "v100" or "cpu" (empty: any); `exclude_types`
+    those that it must not run on. `cpus` is a number of cores, `memory` a size such as "4GiB".
 
-    With `forks`, several processes on nodes of their own may train one trial at once, where nodes would idle: "auto"
-    for any number, or `(least, most)`. Each trains a share of the steps, and what they saved is averaged, round after
-    round; see `Trial.fork`. The server's policy must be themis, as it is by default, or hadare. `forks_merge` says how:
-    "steps" counts each by the steps that it did, "uniform" all alike, and "outer" gives their mean to DiLoCo's outer
-    optimizer, of rate 0.7 and momentum 0.9, or of those that "outer(0.5, 0.8)" names.
-    "best" counts by steps, and the trial goes on from the best fork's checkpoint instead if the sweep's metric, as it
-    is reported first of the mean, is worse than that fork's.
+    A program may run as a gang: `processes="per_device"` starts one process for each device, `spread=True` allows
+    devices of several nodes, and `mixed=True` of several types. The processes find each other by torchrun's environment
+    variables (RANK, WORLD_SIZE, MASTER_ADDR, ...).
+
+    With `forks`, several processes on different nodes may train one trial at the same time when nodes would be idle:
+    "auto" for any number, or `(least, most)`. In each fork slot every fork trains a share of the steps, and then their
+    checkpoints are averaged; see `Trial.fork`. The server's policy must be themis (the default) or hadare.
+    `forks_merge` is the kind of average: "steps" weights each fork by its steps, "uniform" weights all equally, and
+    "outer" passes their mean to DiLoCo's outer optimizer with learning rate 0.7 and momentum 0.9, or the values in
+    "outer(0.5, 0.8)". "best" weights by steps, but the trial continues from the best fork's checkpoint if the sweep's
+    metric, as first reported for the mean, is worse than that fork's.
     """
 
     devices: int | tuple[int, int] = 1
@@ -79,7 +80,7 @@ class Resources:
 
 
 def _merge(merge: str) -> str:
-    """Return the API's text for how what forks learned is put together."""
+    """Return the API's text for the kind of average."""
     if not isinstance(merge, str) or not (merge in ("steps", "uniform", "best", "outer") or merge.startswith("outer(")):
         raise ValueError(
             'Resources: forks_merge must be "steps", "uniform", "best", "outer" or "outer(RATE, MOMENTUM)", '
@@ -89,7 +90,7 @@ def _merge(merge: str) -> str:
 
 
 def _forks(forks: str | tuple[int, int] | None) -> str:
-    """Return the API's text for how many forks a trial may have."""
+    """Return the API's text for the number of forks that a trial may have."""
     if forks is None or forks == "auto":
         return forks or ""
     if (
@@ -106,10 +107,10 @@ def _forks(forks: str | tuple[int, int] | None) -> str:
 @hinted_class
 @dataclass(frozen=True)
 class Limits:
-    """When a sweep ends; what is None does not end it.
+    """When a sweep ends; a limit that is None does not end it.
 
-    `trials` is how many are created, `concurrency` how many run at once, `steps` how many are trained over
-    all trials, `wall_time` the time since the sweep was submitted, `target` a value of the metric.
+    `trials` is the number of trials to create, `concurrency` the number that run at the same time, `steps` the number
+    of steps over all trials, `wall_time` the time since the submission, and `target` a value of the metric.
     """
 
     trials: int | None = None
@@ -135,15 +136,15 @@ class Limits:
 @hinted_class
 @dataclass(frozen=True)
 class Utility:
-    """What the end of a trial is worth, for policies that go by it, such as `rrh`.
+    """The worth of finishing a trial, for policies that use utilities, such as `rrh`.
 
     A trial that ends t after it was created is worth `priority / (1 + exp(decay * (t - target)))`: about `priority`
-    long before `target`, half of it at `target`, and little long after. `target` is a time span, `decay` how fast the
-    worth falls there, per second; with 0 it never does. A steep one is a deadline:
-    `Utility(80, decay=1, target="90m")`.
+    long before `target`, half of it at `target`, and little long after. `target` is a duration. `decay` is how fast the
+    worth falls there, per second; with 0 it does not fall. A steep utility is a deadline: `Utility(80, decay=1,
+    target="90m")`.
 
-    `worth` and `by` are other names of `priority` and `target`, and `kind` another shape: a "step" is worth `worth` up
-    to `by` and nothing after, and a "linear" one loses `decay` of its worth a second from `by` on.
+    `worth` and `by` are other names of `priority` and `target`, and `kind` selects another shape. A "step" is worth
+    `worth` until `by` and nothing after. A "linear" utility loses `decay` of its worth per second from `by` on.
     """
 
     priority: float = 0.0
@@ -161,7 +162,7 @@ class Utility:
         numbers = (("priority", self.priority), ("decay", self.decay), ("target", target), ("worth", self.worth))
         for name, number in numbers:
             if isinstance(number, bool) or not (math.isfinite(number) and number >= 0):
-                raise ValueError(f"Utility: {name} must be a finite number from 0 on, got {number!r}")
+                raise ValueError(f"Utility: {name} must be a finite number that is at least 0, got {number!r}")
         message = pb.Utility(priority=self.priority, decay=self.decay, target=target, worth=self.worth)
         if self.kind != "sigmoid":
             message.kind = self.kind
@@ -173,10 +174,10 @@ class Utility:
 @hinted_class
 @dataclass(frozen=True)
 class Checkpoints:
-    """Which checkpoints are kept once no trial needs them to resume, and how often a running trial saves.
+    """Which checkpoints are kept when no trial needs them to resume, and how often a running trial saves.
 
-    `best` keeps the newest checkpoint of that many best trials, `last` the last of every trial, `all` every
-    one. `every` is how often a running trial is asked to save; the server's default is 30 s.
+    `best` keeps the newest checkpoint of this many best trials, `last` the last of every trial, and `all` every
+    checkpoint. `every` is how often a running trial is asked to save; the server's default is 30 s.
     """
 
     best: int = 1
@@ -197,17 +198,17 @@ class Checkpoints:
 @hinted_class
 @dataclass(frozen=True)
 class Secret:
-    """The value of an environment variable that is a secret of the tenant: `env={"WANDB_API_KEY": ob.Secret("wandb")}`.
+    """An environment variable whose value is a secret of the tenant: `env={"WANDB_API_KEY": ob.Secret("wandb")}`.
 
-    The value is set with `client.secrets.set` or `outbid secret set`. Trials find it in their environment. The server
-    never shows it, and workers replace it by *** in what trials print.
+    Set the value with `client.secrets.set` or `outbid secret set`. Trials find it in their environment. The server
+    never shows it, and workers replace it by *** in the output of trials.
     """
 
     name: str
 
 
 def environment(env: Mapping[str, str | Secret]) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the plain variables of an environment, and the names of the secrets that others stand for."""
+    """Split an environment into plain variables and variables with the names of their secrets."""
     plain = {str(name): str(value) for name, value in env.items() if not isinstance(value, Secret)}
     return plain, {str(name): value.name for name, value in env.items() if isinstance(value, Secret)}
 
@@ -215,12 +216,12 @@ def environment(env: Mapping[str, str | Secret]) -> tuple[dict[str, str], dict[s
 @hinted_class
 @dataclass(frozen=True)
 class Program:
-    """Any program as the trial's code, instead of a Python function.
+    """A program that trains the trial, instead of a Python function.
 
-    Give either `command` (the program and its arguments) or `shell` (a command line for /bin/sh). In both
-    and in the values of `env`, `{lr}` stands for a parameter, `{optimizer.name}` for a nested one, `{{` and
-    `}}` for braces. `workdir` is the working directory on the worker (a scratch directory if empty), `grace`
-    the time between the signal to stop and the kill. A value of `env` may be a `Secret`.
+    Give either `command` (the program and its arguments) or `shell` (a command line for /bin/sh). In both, and in the
+    values of `env`, `{lr}` is replaced by a parameter, `{optimizer.name}` by a nested one, and `{{` and `}}` by braces.
+    `workdir` is the working directory on the worker (empty: a scratch directory). `grace` is the time between the
+    signal to stop and the kill. A value of `env` may be a `Secret`.
     """
 
     command: Sequence[str] = ()
@@ -249,14 +250,14 @@ class Program:
 
 
 def duration(name: str, value: Duration) -> str:
-    """Return a time span as the API's text, such as "90s"."""
+    """Return a duration as the API's text, such as "90s"."""
     if isinstance(value, str):
         if not _DURATION.fullmatch(value):
-            raise ValueError(f'{name}: expected a time span such as "90s", "10m" or "1h30m", got {value!r}')
+            raise ValueError(f'{name}: expected a duration such as "90s", "10m" or "1h30m", got {value!r}')
         return value
     seconds = value.total_seconds() if isinstance(value, datetime.timedelta) else float(value)
     if not (math.isfinite(seconds) and seconds > 0):
-        raise ValueError(f"{name}: a time span must be above 0 seconds, got {value!r}")
+        raise ValueError(f"{name}: a duration must be above 0 seconds, got {value!r}")
     return f"{seconds:.9f}".rstrip("0").rstrip(".") + "s"
 
 
@@ -264,7 +265,7 @@ _UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 
 
 def _seconds(name: str, value: Duration) -> float:
-    """Return a time span, which may be 0, in seconds."""
+    """Return a duration, which may be 0, in seconds."""
     if isinstance(value, str):
         text = duration(name, value)
         return sum(float(n) * _UNITS[unit] for n, unit in re.findall(r"(\d+\.?\d*)(h|ms|m|s)", text))

@@ -1,4 +1,4 @@
-"""The result of a sweep."""
+"""Result: the trials of a sweep, its best trial, tables and plots."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Result:
-    """What a sweep has found: its trials as they stood when this was made, the best one, tables and plots."""
+    """The result of a sweep at the time this object was made: its trials, the best one, tables and plots."""
 
     def __init__(self, client: Connection, sweep: _model.SweepInfo, trials: list[_model.TrialResult]) -> None:
         self._client = client
@@ -39,7 +39,8 @@ class Result:
     def _repr_html_(self) -> str:
         from outbid._display import drawn_here, html_of
 
-        if drawn_here(self.sweep.id):  # as of `sweep.run()` in a cell's last line: a second table would say the same
+        # such as `sweep.run()` on a cell's last line: a second table would repeat the first
+        if drawn_here(self.sweep.id):
             return f"<code>{html.escape(repr(self))}</code>"
         return html_of(self.sweep, self.trials)
 
@@ -47,9 +48,9 @@ class Result:
     def best(self) -> _model.TrialResult:
         """The trial with the best value of the sweep's metric; NaN and infinities are never the best.
 
-        Of several objectives the first decides; `front()` has the best of the others too.
+        With several objectives the first one decides; `front()` returns the best trials by all of them.
 
-        Raises NoResultError if no trial has reported it, saying why where the server knows.
+        Raises NoResultError if no trial has reported the metric, with the reason if the server knows it.
         """
         best = best_of(self.sweep, self.trials)
         if best is None:
@@ -57,10 +58,11 @@ class Result:
         return next((t for t in self.trials if t.number == best.number), best)
 
     def front(self) -> list[_model.TrialResult]:
-        """Return the Pareto front: the trials that no other is better than, by what each reported last.
+        """Return the Pareto front: the trials that no other trial dominates, by each trial's last report.
 
-        Another is better if it is as good in every objective and better in one. The best in the first objective come
-        first. Trials that failed, or lack an objective, are left out. With one objective these are the best trials.
+        A trial dominates another if it is as good in every objective and better in one. The front is sorted by the
+        first objective, the best first. Trials that failed or lack an objective are left out. With one objective the
+        front is the best trials.
         """
         return front(self.trials, self.sweep.objectives or ((self.sweep.metric, self.sweep.mode),))
 
@@ -70,17 +72,17 @@ class Result:
         return Plots(self)
 
     def records(self) -> list[dict[str, Any]]:
-        """Return one flat dict for each trial: number, state, configuration, metrics, costs."""
+        """Return one flat dict per trial: number, state, configuration, metrics, costs."""
         return [trial.record() for trial in self.trials]
 
     def reports(self) -> list[_model.Report]:
-        """Return everything that was reported, oldest first; asked of the server once."""
+        """Return all reports, oldest first. They are fetched from the server once."""
         if self._reports is None:
             self._reports = self._client.reports(self.sweep.id)
         return self._reports
 
     def frame(self, *, reports: bool = False) -> pd.DataFrame:
-        """Return the trials, or with `reports=True` every report, as a pandas DataFrame, one a row.
+        """Return a pandas DataFrame with one row per trial, or per report with `reports=True`.
 
         Needs the extra outbid[frame]; `records()` does not.
         """
@@ -88,27 +90,28 @@ class Result:
             import pandas as pd
         except ImportError:
             raise MissingExtraError(
-                "Result.frame() needs pandas: pip install 'outbid[frame]'; Result.records() does without"
+                "Result.frame() needs pandas: pip install 'outbid[frame]'; Result.records() does not need it"
             ) from None
         if not reports:
             return pd.DataFrame.from_records(self.records(), columns=self._columns())
         return pd.DataFrame.from_records([r.record() for r in self.reports()])
 
     def soup(self, k: int | None = None, *, evaluate: Evaluate | None = None, keep: bool = True) -> Soup:
-        """Make a greedy soup of the k best trials that keep a checkpoint (Wortsman et al., ICML 2022), or fetch one.
+        """Average the weights of the best trials into a greedy soup (Wortsman et al., ICML 2022), or fetch one.
 
-        With neither `k` nor `evaluate` it is the newest soup that the sweep keeps, also one of `outbid soup`;
-        NotFoundError says that it keeps none.
+        Without `k` and `evaluate` it returns the newest soup that the sweep keeps, including those made by `outbid
+        soup`, and raises NotFoundError if it keeps none.
 
-        The mean begins with the best trial's weights, and each next one joins if the mean is then no worse by
-        `evaluate`, which is given weights by name and returns the sweep's metric: ask it of data that no trial reported
-        on. Without it all k are averaged; k is 10 if nothing else is said. It helps where all trials began with the
-        same weights; see docs/averaging.md.
-        The sweep keeps the checkpoints of as many trials as `checkpoints=ob.Checkpoints(best=...)` says; the others are
-        passed over. Averages are computed by the `outbid` binary on this machine, as by `outbid soup`.
+        The soup starts with the best trial's weights. Each of the next k - 1 trials is added if the mean is then no
+        worse by `evaluate`. That function gets weights by name and returns the sweep's metric; let it use data that no
+        trial reported on. Without it all k trials are averaged. The default of k is 10. A soup helps if all trials
+        started with the same weights; see docs/averaging.md.
 
-        The sweep keeps the soup, in the store beside its checkpoints, unless `keep` is False: as many of the newest as
-        of checkpoints, at least one. It is deleted with the sweep. `sweep.soups` says what is kept.
+        Only trials that have a checkpoint count; `checkpoints=ob.Checkpoints(best=...)` says how many the sweep keeps.
+        The `outbid` binary on this machine computes the averages, like for `outbid soup`.
+
+        Unless `keep` is False, the sweep stores the soup with its checkpoints. It keeps as many of the newest soups as
+        checkpoints, but at least one, and `sweep.soups` lists them. They are deleted with the sweep.
         """
         from outbid import _soup
 
@@ -126,15 +129,15 @@ class Result:
     def importance(
         self, *, seed: int = 0, method: Literal["permutation", "fanova"] = "permutation"
     ) -> dict[str, float]:
-        """Return how much each parameter matters for the metric, largest first; the shares add up to 1.
+        """Return how much each parameter matters for the metric, largest first. The shares add up to 1.
 
-        Method "fanova" is Optuna's (Hutter et al. 2014), over the trials that were trained to their end and the
-        parameters that all of them have; it needs outbid[optuna].
+        Method "fanova" is Optuna's (Hutter et al. 2014), over the trials that trained to their end and the parameters
+        that all of them have. It needs outbid[optuna].
 
-        Permutation importance: an ensemble of extremely randomised regression trees is fitted to (configuration,
-        best metric), and a parameter's importance is how much the ensemble's squared error grows when that
-        parameter's values are shuffled among the trials. It needs about 20 trials to say much, and speaks of
-        the region that was tried, not of the whole space. Empty if fewer than 4 trials have reported.
+        Permutation importance fits an ensemble of extremely randomised regression trees to (configuration, best
+        metric). A parameter's importance is the growth of the ensemble's squared error when that parameter's values are
+        shuffled among the trials. It needs about 20 trials to be meaningful, and describes the region that was tried,
+        not the whole space. It is empty if fewer than 4 trials have reported.
         """
         if method == "fanova":
             from outbid._study import fanova
@@ -147,17 +150,17 @@ class Result:
         return importance(self.trials, self.space_scales(), seed=seed)
 
     def space_scales(self) -> dict[str, bool]:
-        """Return the numeric parameters by dotted path, and whether each is on a log scale."""
+        """Return the numeric parameters by dotted path; the value is True for a log scale."""
         return dict(_scales(self._spec_of().space, ""))
 
     def _spec_of(self) -> sweep_pb2.SweepSpec:
-        """Return the sweep's spec; asked of the server once."""
+        """Return the sweep's spec. It is fetched from the server once."""
         if self._spec is None:
             self._spec = self._client.spec(self.sweep.id)
         return self._spec
 
     def _columns(self) -> list[str]:
-        """Return the names of the columns; a parameter that not every trial has stands among the others."""
+        """Return the names of the columns. Parameters that only some trials have are sorted with the others."""
         records = self.records()
         names = list(dict.fromkeys(name for record in records for name in record))
         config = sorted(name for name in names if name.startswith("config."))
@@ -172,13 +175,13 @@ class Result:
         return f": {reason}" if reason else ""
 
     def _reported(self) -> str:
-        """Say what trials that ended well reported instead of the metric."""
+        """Say which metrics finished trials reported instead of the sweep's metric."""
         ended = [trial for trial in self.trials if trial.state in ("completed", "pruned")]
         names = sorted({name for trial in ended for name in trial.metrics})
         if self.sweep.metric in names:
             return "every value was NaN or infinite"
         if names:
-            return f"what they reported is {', '.join(names)}; Sweep(metric=...) must be one of these"
+            return f"they reported {', '.join(names)}; Sweep(metric=...) must be one of these"
         if ended:
             return f"they ended without trial.report({self.sweep.metric}=...), or reported after the loop over steps()"
         return ""

@@ -1,4 +1,4 @@
-"""A rung, as previews and tuners of one's own tell it."""
+"""Rung: a stage of a bracket, in previews and custom tuners."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Rung:
-    """One stage of a bracket: `trials` enter it and train until `until_step`, `steps` in all."""
+    """One stage of a bracket: `trials` enter it and train until `until_step`, with `steps` steps in total."""
 
     bracket: int
     until_step: int

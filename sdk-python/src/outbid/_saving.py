@@ -1,4 +1,4 @@
-"""The weights that a trial has saved: the newest, and those of the best report, are held in memory until wanted."""
+"""The saved weights of a trial: the newest, and those of the best report, are in memory until they are written."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 
-_BEST_PAUSE, _BEST_SHARE = 1.0, 10.0  # the best is written this seldom (s), and as many times as rarely as it takes
+# between writes of the best weights: minimum seconds, and multiples of the duration of a write
+_BEST_PAUSE, _BEST_SHARE = 1.0, 10.0
 
 
 @dataclass
 class _Weights:
-    """Weights that training code saved. step is None until the report that follows names it.
+    """Weights that training code saved. `step` is None until the next report names it.
 
-    metric is what was reported at that step, or last before it.
+    `metric` is the value reported at that step, or the last one before it.
     """
 
     step: int | None
@@ -35,7 +36,7 @@ class _Weights:
 
 
 class Keeper:
-    """Holds a trial's newest weights, writes them when asked, and knows whether they are in the store."""
+    """Holds a trial's newest weights, writes them when needed, and tracks whether they are stored."""
 
     def __init__(self, assignment: session_pb2.TrialAssignment, link: Link) -> None:
         self._a = assignment
@@ -46,52 +47,52 @@ class Keeper:
         self._asked = False
         self._every = assignment.save_every.ToTimedelta().total_seconds()
         self._last = time.monotonic()
-        self._metric: float | None = None  # the newest
+        self._metric: float | None = None  # the newest value
         self._top: tuple[int, float] | None = None  # step and value of the best report
-        self._best: _Weights | None = None  # those of that step, unless they are written
+        self._best: _Weights | None = None  # the weights of that step, unless they were written
         self._began = 0.0
         self._quiet_until = time.monotonic() + _BEST_PAUSE
         self.error = ""
-        """Why the last offer is not in the store; "" if it is, or if there was none."""
+        """Why the last offer was not stored; "" if it was, or if there was none."""
 
     @property
     def pending(self) -> bool:
-        """Whether there are weights that are not in the store."""
+        """Whether there are weights that are not stored."""
         return self.offered or self._best is not None or (self._held is not None and self._held.step is not None)
 
     @property
     def offered(self) -> bool:
-        """Whether the worker has yet to say what became of an offer."""
+        """Whether the worker has not answered an offer yet."""
         return self._offered is not None
 
     @property
     def due(self) -> bool:
-        """Whether a checkpoint is wanted though the trial goes on."""
+        """Whether a checkpoint is needed although the trial continues."""
         return self._asked or 0 < self._every <= time.monotonic() - self._last
 
     @property
     def best_passed(self) -> bool:
-        """Whether the best report's weights are to be written now: later ones are worse, and it costs little."""
+        """Whether to write the best report's weights now: later ones are worse, and the last write is long ago."""
         return self._best is not None and self._best is not self._held and time.monotonic() >= self._quiet_until
 
     def is_best(self, step: int) -> bool:
-        """Whether the best report is that of a step."""
+        """Whether the best report is at `step`."""
         return self._a.keep_best and self._top is not None and self._top[0] == step
 
     def hold(self, step: int | None, weights: Any, metadata: Mapping[str, Any] | None, *, copy: bool) -> None:
-        """Keep weights in place of those held before; `step` may be told later, by `name`."""
+        """Replace the newest weights. If `step` is None, a later call of `name` sets it."""
         arrays = _tensors.to_arrays(weights, copy=copy)
         self._held = _Weights(step, arrays, _tensors.encode_metadata(metadata), self._metric)
         if step is not None and self.is_best(step):
             self._best = self._held
 
     def name(self, step: int) -> None:
-        """Tell the step of the held weights, if they have none yet."""
+        """Set the step of the newest weights if it is unknown."""
         if self._held is not None and self._held.step is None:
             self._held.step = step
 
     def measured(self, step: int, metric: float) -> None:
-        """Take in what the sweep's metric is after a step."""
+        """Record the value of the sweep's metric at a step."""
         self._metric = metric
         mine = self._held if self._held is not None and self._held.step == step else None
         if mine is not None:
@@ -104,11 +105,14 @@ class Keeper:
         self._asked = True
 
     def postpone(self, seconds: float) -> None:
-        """Let time that was spent waiting not count towards the next checkpoint."""
+        """Exclude waiting time from the interval between checkpoints."""
         self._last += seconds
 
     def offer(self) -> None:
-        """Write the held weights, or else the best ones, and offer them to the worker, unless an offer is under way."""
+        """Write the newest weights, or else the best ones, and offer them to the worker.
+
+        Does nothing while an offer is pending.
+        """
         if self._held is not None and self._held.step is not None:
             if self._write(self._held):
                 self._asked, self._last, self._held = False, time.monotonic(), None
@@ -116,12 +120,12 @@ class Keeper:
             self.offer_best()
 
     def offer_best(self) -> None:
-        """Do so with the weights of the best report."""
+        """Write the best report's weights and offer them to the worker, unless an offer is pending."""
         if self._best is not None:
             self._write(self._best)
 
     def stored(self, done: session_pb2.SaveDone) -> None:
-        """Take in what became of an offer. What did not get into the store is held again, unless newer is."""
+        """Handle the answer to an offer. If storing failed, hold the weights again unless there are newer ones."""
         if self._offered is None or self._offered.step != done.step:
             return
         if done.error and done.error != self.error:
@@ -140,10 +144,10 @@ class Keeper:
         return value > than if self._a.mode == "max" else value < than
 
     def _write(self, weights: _Weights) -> bool:
-        """Write weights and offer the file; False if an offer is under way."""
+        """Write weights and offer the file. Returns False if an offer is pending."""
         if self._offered is not None:
             return False
-        self._offers += 1  # a file of its own for each offer, as the worker takes them away
+        self._offers += 1  # a new file for each offer, because the worker moves it away
         self._began = time.monotonic()
         step = weights.step or 0
         path = os.path.join(self._a.scratch, f"{step:012d}-{self._offers}.safetensors")

@@ -1,4 +1,4 @@
-"""SearchCV: scikit-learn's randomized search, as a sweep."""
+"""SearchCV: scikit-learn's randomized search as a sweep."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ try:
     from sklearn.utils import check_random_state, indexable
     from sklearn.utils._param_validation import Interval, StrOptions
     from sklearn.utils.validation import _check_method_params
-except ImportError:  # the class below says so when it is made
+except ImportError:  # the class below raises this error
     BaseSearchCV = object
     _MISSING = "ob.SearchCV needs scikit-learn 1.6 or later: pip install 'outbid[sklearn]'"
 
@@ -38,35 +38,36 @@ if TYPE_CHECKING:
     from outbid._result import Result
     from outbid._sweep import Sweep
 
-_SENT = 16 << 20  # bytes of data that travel with the function; more is kept in a file
+_SENT = 16 << 20  # maximum bytes of data that are sent with the function; larger data is written to a file
 _RESOURCE = "folds"
 
 
 class SearchCV(BaseSearchCV):  # type: ignore[misc]
-    """scikit-learn's RandomizedSearchCV as a sweep: the same arguments, attributes and candidates; needs scikit-learn.
+    """scikit-learn's RandomizedSearchCV as a sweep, with the same arguments, attributes and candidates.
 
-    Every candidate is a trial, which runs where a device is free, and every fold a step of it. What `scoring`, `cv`,
-    `refit`, `error_score` and `return_train_score` mean, and what `cv_results_` holds, scikit-learn says.
+    Every candidate is a trial, which runs when a device is free, and every fold is a step. `scoring`, `cv`, `refit`,
+    `error_score`, `return_train_score` and `cv_results_` have the same meaning as in scikit-learn, which is required.
 
     Args:
-        estimator: what is tuned. Workers need the packages that it is made of.
-        param_distributions: lists and distributions of scipy, from which `random_state` draws the same candidates as in
-            RandomizedSearchCV; or parameters of Outbid's, such as `{"C": ob.loguniform(0.1, 10)}`, with conditions and
+        estimator: the estimator to tune. Workers need its packages.
+        param_distributions: lists and scipy distributions, from which `random_state` draws the same candidates as in
+            RandomizedSearchCV; or Outbid parameters, such as `{"C": ob.loguniform(0.1, 10)}`, with conditions and
             groups (`{"svc": {"C": ...}}` is `svc__C`).
-        n_iter: how many candidates are tried.
-        n_jobs: how many run at once at the most; None or -1: as many as there are devices.
-        tuner: what draws the candidates, or stops them early. `ob.TPE()` and its like draw from the distributions and
-            learn. A tuner that stops trials, such as `ob.ASHA(max_steps=5)` with five folds, does so after some folds.
-        resource: what the tuner's steps are, if not folds: "n_samples", the number of training samples in each fold, or
-            a parameter of the estimator that is a whole number, such as "n_estimators". `max_steps` and `min_steps`
-            bound it.
+        n_iter: the number of candidates.
+        n_jobs: the maximum number of candidates that run at the same time; None or -1 means one per device.
+        tuner: the tuner that draws the candidates or stops them early. Tuners such as `ob.TPE()` draw from the
+            distributions and learn. A tuner that stops trials, such as `ob.ASHA(max_steps=5)` with five folds, does so
+            after some folds.
+        resource: the meaning of the tuner's steps, if not folds: "n_samples", the number of training samples in each
+            fold, or a parameter of the estimator that is a whole number, such as "n_estimators". `max_steps` and
+            `min_steps` bound it.
         verbose: above 0, the sweep's table is shown.
-        pre_dispatch: taken for compatibility, of no consequence.
+        pre_dispatch: accepted for compatibility and ignored.
 
-    Candidates that were stopped early have NaN for the folds that were not fitted, rank behind the others, and are
-    never the best. `cv_results_["n_resources"]` says how far each got. `sweep_` is the sweep's id, as for
-    `ob.load(search.sweep_)`. The server is that of `ob.connect`, or one's own. Another machine's workers get the data
-    with the function, 64 MiB at the most.
+    Candidates that were stopped early have NaN for the folds that were not fitted, rank after the others, and are never
+    the best. `cv_results_["n_resources"]` is how far each was trained. `sweep_` is the sweep's id, for
+    `ob.load(search.sweep_)`. The server is that of `ob.connect`, or a local one. Workers on other machines get the data
+    with the function, at most 64 MiB.
     """
 
     def __init__(
@@ -119,7 +120,7 @@ class SearchCV(BaseSearchCV):  # type: ignore[misc]
 
     @_fit_context(prefer_skip_nested_validation=False)  # type: ignore[untyped-decorator]
     def fit(self, X: Any, y: Any = None, **params: Any) -> SearchCV:
-        """Run the sweep over the candidates, and fit the best one on all data if `refit` says so."""
+        """Run the sweep over the candidates, and fit the best one on all data if `refit` is set."""
         scorers, refit_metric = self._get_scorers()
         X, y = indexable(X, y)
         params = _check_method_params(X, params=params)
@@ -147,13 +148,13 @@ class SearchCV(BaseSearchCV):  # type: ignore[misc]
         return self
 
     def _run_search(self, evaluate_candidates: Any) -> None:
-        # Abstract in scikit-learn's base, whose fit alone calls it: ours has another.
+        # Abstract in scikit-learn's base class, whose fit calls it; this class has another fit.
         raise NotImplementedError("SearchCV.fit runs a sweep")
 
     def _prepare(
         self, base: Any, X: Any, y: Any, splits: list[Any], scorers: Any, metric: Any, routed: Any, place: Path
     ) -> tuple[Job, Any]:
-        """Return what every trial does, and the sweep."""
+        """Return the job of every trial, and the sweep."""
         from outbid._candidates import drawn, has_parameters
         from outbid._client import default_client
         from outbid._crossval import CANDIDATE, Job, evaluate
@@ -164,7 +165,7 @@ class SearchCV(BaseSearchCV):  # type: ignore[misc]
         candidates = space = points = None
         if not _learns(self.tuner) and not has_parameters(self.param_distributions):
             candidates = list(ParameterSampler(self.param_distributions, self.n_iter, random_state=rng))
-            for params in candidates:  # a wrong name is said before anything runs
+            for params in candidates:  # report a wrong name before anything runs
                 clone(base).set_params(**clone(params, safe=False))
             drawn_space = None
             space = {CANDIDATE: choice(range(len(candidates)))}
@@ -209,7 +210,7 @@ class SearchCV(BaseSearchCV):  # type: ignore[misc]
         return job, sweep
 
     def _collect(self, result: Result, job: Job) -> dict[str, Any]:
-        """Return what scikit-learn calls the results of a search, of what the trials reported."""
+        """Convert the trials' reports to scikit-learn's results of a search."""
         from outbid._outcomes import Outcomes
 
         found = Outcomes(result, job)
@@ -226,7 +227,7 @@ class SearchCV(BaseSearchCV):  # type: ignore[misc]
         return results
 
     def _choose(self, results: dict[str, Any], metric: Any) -> None:
-        """Note which candidate is the best."""
+        """Set the attributes of the best candidate."""
         if not self.refit and self.multimetric_:
             return
         self.best_index_ = self._select_best_index(self.refit, metric, results)
@@ -235,7 +236,7 @@ class SearchCV(BaseSearchCV):  # type: ignore[misc]
         self.best_params_ = results["params"][self.best_index_]
 
     def _refit(self, base: Any, X: Any, y: Any, fit_params: dict[str, Any]) -> None:
-        """Fit the best candidate on all data, here."""
+        """Fit the best candidate on all data, in this process."""
         self.best_estimator_ = clone(base).set_params(**clone(self.best_params_, safe=False))
         began = time.time()
         if y is not None:
@@ -248,7 +249,7 @@ class SearchCV(BaseSearchCV):  # type: ignore[misc]
 
 
 def _run(sweep: Sweep, *, display: bool, raising: bool) -> Result:
-    """Run the sweep; an error of the estimator's is raised as it was, where that is asked for."""
+    """Run the sweep. With `raising`, an estimator's exception is raised as it was."""
     from outbid._raised import unpacked
 
     try:
@@ -263,7 +264,7 @@ def _run(sweep: Sweep, *, display: bool, raising: bool) -> Result:
 
 
 def _data(content: tuple[Any, Any, dict[str, Any]], place: Path, *, here: bool) -> Data:
-    """Return data as it travels: with the function, or, if it is large and the server is here, as a file."""
+    """Return the data to send with the function; large data for a server on this machine is in a file."""
     import cloudpickle
     import joblib
 
@@ -277,9 +278,9 @@ def _data(content: tuple[Any, Any, dict[str, Any]], place: Path, *, here: bool) 
 
 
 def _rungs(tuner: Tuner | None, resource: str, base: Any, splits: list[Any]) -> tuple[int, ...]:
-    """Return how much of the resource a candidate is fitted with, one fit after the other; nothing for folds.
+    """Return the amounts of the resource for the fits of a candidate, in order; empty for folds.
 
-    Raises ValueError for what cannot be.
+    Raises ValueError for invalid settings.
     """
     most = getattr(tuner, "max_steps", 0)
     if resource == "folds":
@@ -314,13 +315,13 @@ def _first(scorers: Any) -> str:
 
 
 def _name(base: Any) -> str:
-    """Return the sweep's name, after the estimator's class."""
+    """Return the sweep's name, which is made from the estimator's class."""
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", type(base).__name__).lower()
     return re.sub(r"[^a-z0-9]+", "-", words).strip("-")[:50].strip("-") or "search"
 
 
 def _learns(tuner: Tuner | None) -> bool:
-    """Return whether a tuner draws by a sampler of its own."""
+    """Return whether a tuner draws configurations with its own sampler."""
     sampler = getattr(tuner, "sampler", None)
     return (
         isinstance(tuner, (Bayes, Model))

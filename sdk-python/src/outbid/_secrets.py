@@ -1,4 +1,4 @@
-"""Secrets of tenants, which the server never shows again."""
+"""Secrets of tenants, whose values the server never shows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from outbid.v1 import service_pb2 as pb
 
 @dataclass(frozen=True)
 class SecretInfo:
-    """A secret without its value: whose it is, when it was set, and the name of the token that set it."""
+    """A secret without its value: its tenant, when it was set, and the name of the token that set it."""
 
     name: str
     tenant: str
@@ -23,7 +23,7 @@ class SecretInfo:
 
 
 class Secrets:
-    """The secrets of a tenant: the caller's unless `tenant` names another. `Client.secrets` makes it."""
+    """The secrets of a tenant: the caller's unless `tenant` names another. Use `Client.secrets`."""
 
     def __init__(self, rpc: Service) -> None:
         self._rpc = rpc
@@ -32,7 +32,7 @@ class Secrets:
         return f"<outbid secrets on {self._rpc.url}>"
 
     def set(self, name: str, value: str, *, tenant: str = "") -> SecretInfo:
-        """Store a secret, or replace its value: at most 32 KiB. Trials that start from now on find it.
+        """Store a secret or replace its value, at most 32 KiB. Trials that start from now on get it.
 
         Do not write the value into a script or a notebook: read it with `getpass.getpass()` or from a file.
         """
@@ -47,7 +47,7 @@ class Secrets:
         return [_info(secret) for secret in self._rpc.list_secrets(pb.ListSecretsRequest(tenant=tenant)).secrets]
 
     def remove(self, name: str, *, tenant: str = "") -> None:
-        """Remove a secret. A trial that would start with it fails; NotFoundError if there is none."""
+        """Remove a secret. Trials that need it then fail to start. Raises NotFoundError if it does not exist."""
         self._rpc.delete_secret(pb.DeleteSecretRequest(tenant=tenant, name=name))
 
 

@@ -1,4 +1,4 @@
-"""A server of one's own: `outbid up`, started when no server is named."""
+"""The local server: `outbid up`, started when no other server is named."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from outbid._errors import UnavailableError
 from outbid._lease import Lease
 
 DATA = ".outbid"
-"""The directory of a server of one's own, unless another is named."""
+"""The default directory of a local server."""
 
 _START_SECONDS = 60.0
-_LEFT_SECONDS = 2.0  # after which a server that nobody uses has noticed it
-_STOP_SECONDS = 45.0  # in which its trials have saved, or been given up
-_SILENT_SECONDS = 1.0  # of waiting for its end without a word
+_LEFT_SECONDS = 2.0  # seconds after which a server without clients has noticed that
+_STOP_SECONDS = 45.0  # seconds in which its trials have saved or were given up
+_SILENT_SECONDS = 1.0  # seconds of waiting for its end before a message
 
 _NEEDED_NEXT = ("outbid.v1.service_pb2_grpc", "outbid._sweep", "cloudpickle")
-_staying: list[subprocess.Popen[bytes]] = []  # servers that others use on
+_staying: list[subprocess.Popen[bytes]] = []  # servers that other programs use
 
 
 @dataclass(frozen=True)
 class _Running:
-    """What a server that runs says in its directory."""
+    """A running server's description of itself in its directory."""
 
     api: str
     pid: int
@@ -41,29 +41,29 @@ class _Running:
 
 
 class LocalServer:
-    """The server of one data directory on this machine: found if it runs, else started.
+    """The server of one data directory on this machine: found if it runs, otherwise started.
 
-    One that was started here ends, after its trials have saved, when the last program that uses it has ended,
-    however that ended; unless `keep`. The next one goes on where it stopped.
+    A server that was started here saves its trials and ends when the last program that uses it has ended, however that
+    ended, unless `keep` is set. The next server of the directory continues where it stopped.
     """
 
     def __init__(self, data: str | os.PathLike[str] = DATA, *, keep: bool = False) -> None:
         self.data = Path(data).resolve()
         self.hurry = False
-        """Whether to leave without waiting for the server's end."""
+        """Whether to exit without waiting for the server's end."""
         self._keep = keep
         self._lease = Lease(self.data / "clients")
         self._process: subprocess.Popen[bytes] | None = None
 
     def url(self) -> str:
-        """Return the server's URL; it is started if it does not run."""
+        """Return the server's URL; start the server if it does not run."""
         self.data.mkdir(parents=True, exist_ok=True)
         if not self._lease.take(_START_SECONDS):
             raise UnavailableError(
                 f"the server of {self.data} has been ending for {_START_SECONDS:g} s; its log is {self._log}"
             )
         if (found := self._running()) is None:
-            with _locked(self.data / "sdk.lock"):  # two programs that start at once share one server
+            with _locked(self.data / "sdk.lock"):  # two programs that start at the same time share one server
                 found = self._running() or self._start()
         if self._keep and found.while_clients:
             self._lease.write(f"keep {found.pid}\n")
@@ -76,7 +76,7 @@ class LocalServer:
         return found is not None and found.while_clients and self._lease.read() != f"keep {found.pid}\n"
 
     def stop(self) -> None:
-        """Use the server no more; if it was started here and nobody else uses it, wait for its end."""
+        """Stop using the server. If it was started here and no other program uses it, wait for its end."""
         process, self._process = self._process, None
         atexit.unregister(self.stop)
         self._lease.give_back()
@@ -86,7 +86,7 @@ class LocalServer:
             _staying.append(process)
 
     def _await_end(self, process: subprocess.Popen[bytes]) -> bool:
-        """Return whether the server has ended; False if others use it."""
+        """Wait for the server's end. Returns False if other programs use it."""
         start = time.monotonic()
         ending = told = False
         while process.poll() is None:
@@ -97,7 +97,7 @@ class LocalServer:
                 ending = True
             if ending and not told and waited > _SILENT_SECONDS:
                 told = True
-                print("outbid: the server ends once its trials have saved; Ctrl-C does not wait", file=sys.stderr)
+                print("outbid: the server ends when its trials have saved; Ctrl-C skips the wait", file=sys.stderr)
             try:
                 time.sleep(0.02)
             except KeyboardInterrupt:
@@ -119,7 +119,7 @@ class LocalServer:
             with self._ready_file.open() as file:
                 found = json.load(file)
                 if found.get("locked") and not _is_locked(file):
-                    return None  # the process of that id is another one
+                    return None  # the process id now belongs to another process
             running = _Running(str(found["api"]), int(found["pid"]), bool(found.get("while_clients")))
         except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
             return None
@@ -132,7 +132,7 @@ class LocalServer:
             command.append("--while-clients")
         self._ready_file.unlink(missing_ok=True)  # left by a server that was killed
         with self._log.open("ab") as output:
-            # In a session of its own, so that Ctrl-C reaches the program here and not the server.
+            # In a new session, so that Ctrl-C reaches this program and not the server.
             self._process = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
@@ -167,12 +167,12 @@ class LocalServer:
 def find_binary() -> str:
     """Return the path of the `outbid` binary.
 
-    It is that of OUTBID_BIN, the one that was installed with this package, one beside Python, in PATH, or in a
-    checkout's bin/, the first that is there.
+    The first of these that exists: OUTBID_BIN, the binary installed with this package, one in Python's directory, one
+    in PATH, one in a checkout's bin/.
     """
     if named := os.environ.get("OUTBID_BIN"):
         if not os.access(named, os.X_OK):
-            raise FileNotFoundError(f"OUTBID_BIN names {named!r}, which is no program")
+            raise FileNotFoundError(f"OUTBID_BIN is {named!r}, which is not an executable program")
         return named
     package = Path(__file__).resolve().parent
     beside = Path(sys.executable).parent / "outbid"
@@ -184,16 +184,16 @@ def find_binary() -> str:
     import platform
 
     raise FileNotFoundError(
-        "there is no `outbid` binary here: `pip install outbid` brings one for Linux and macOS (x86-64, arm64), "
-        "`make build` makes one in a checkout\n"
-        f"This is {platform.system()} ({platform.machine()}) with Python at {sys.executable}; looked beside it, where "
-        f"the package {package} was installed, in {checkout.parent} and in PATH.\n"
-        "OUTBID_BIN names one that is elsewhere. A server that runs needs none here: ob.connect(url) or OUTBID_URL"
+        "the `outbid` binary was not found: `pip install outbid` installs it on Linux and macOS (x86-64, arm64), "
+        "`make build` builds it in a checkout\n"
+        f"This is {platform.system()} ({platform.machine()}) with Python at {sys.executable}; looked in its directory, "
+        f"where the package {package} was installed, in {checkout.parent} and in PATH.\n"
+        "OUTBID_BIN can name another path. A running server needs no binary here: ob.connect(url) or OUTBID_URL"
     )
 
 
 def _installed(package: Path) -> Iterator[Path]:
-    """Yield where the binary may be that was installed with the package, as pip has noted it."""
+    """Yield where the binary that was installed with the package may be, according to pip's records."""
     for record in package.parent.glob("outbid-*.dist-info/RECORD"):
         for line in record.read_text().splitlines():
             path = line.split(",", 1)[0]
@@ -213,10 +213,10 @@ def _alive(pid: int) -> bool:
 
 
 def _is_locked(file: IO[str]) -> bool:
-    """Return whether another process has locked a file, as a server does with its own for as long as it runs."""
+    """Return whether another process has locked a file. A server locks its ready file while it runs."""
     try:
         import fcntl
-    except ImportError:  # no such lock on this system
+    except ImportError:  # a system without flock
         return True
     try:
         fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -236,8 +236,8 @@ def _locked(path: Path) -> Iterator[None]:
     with path.open("w") as file:
         try:
             import fcntl
-        except ImportError:  # no such lock on this system
+        except ImportError:  # a system without flock
             yield
             return
         fcntl.flock(file, fcntl.LOCK_EX)
-        yield  # closing the file gives the lock back
+        yield  # closing the file releases the lock

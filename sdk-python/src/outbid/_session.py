@@ -1,8 +1,8 @@
-"""What a training process and its worker say to each other.
+"""The session between a training process and its worker.
 
-Each message goes with its length before it over a Unix socket. Two threads stand behind it: one reads what the worker
-says into `inbox`, one sends the reports that wait. So reporting never waits for the worker; what is said at the end of
-a trial, or before waiting for word, the training code's own thread sends, together with what waits.
+Each message is sent over a Unix socket with its length as a prefix. One thread reads the worker's messages into
+`inbox`, and one sends queued reports, so reporting does not wait for the worker. At the end of a trial, and before
+waiting for the worker, the training code's thread sends its message and the queued reports itself.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from outbid._version import __version__
 from outbid.v1 import event_pb2, node_pb2, session_pb2
 
 UNSENT_REPORTS: Final = 10_000
-"""So many reports may wait to be sent before `report` blocks."""
+"""The maximum number of unsent reports, above which `report` blocks."""
 
 BATCH: Final = 1_000
-"""So many reports go in one message."""
+"""The maximum number of reports in one message."""
 
 WORKER_GONE: Final = 3
-"""Exit code of a process whose worker is gone."""
+"""Exit code of a process whose worker has disappeared."""
 
-_LENGTH: Final = 4  # bytes of the length before a message
+_LENGTH: Final = 4  # bytes of the length prefix
 _READ = _WRITE = 1 << 16
 
 
 class Terminate:
-    """In the inbox: the process was told by signal to save and end."""
+    """Put into the inbox when a signal tells the process to save and end."""
 
 
 class Poke:
-    """In the inbox: nothing but a reason to look at signals."""
+    """Put into the inbox to make the main thread handle signals."""
 
 
 Incoming = session_pb2.AttachResponse | Terminate | Poke
@@ -45,32 +45,32 @@ _Item = session_pb2.AttachRequest | tuple[node_pb2.ForkRef, event_pb2.Report]
 
 
 class Link(Protocol):
-    """What a trial needs of the session."""
+    """The part of a session that a trial uses."""
 
     inbox: queue.SimpleQueue[Incoming]
 
     def send(self, message: session_pb2.AttachRequest) -> None:
-        """Send a message after all that was said before."""
+        """Send a message after all earlier ones."""
 
     def report(self, fork: node_pb2.ForkRef, report: event_pb2.Report) -> None:
         """Queue a report."""
 
 
 class Attached(Link, Protocol):
-    """A session that can be ended."""
+    """A session that can be closed."""
 
     def close(self) -> None:
-        """Send what is queued and end the session."""
+        """Send queued messages and end the session."""
 
 
 class Session:
-    """One attached training process."""
+    """The session of one training process with its worker."""
 
     def __init__(self, path: str, secret: str) -> None:
         self.inbox: queue.SimpleQueue[Incoming] = queue.SimpleQueue()
         self._outbox: collections.deque[_Item] = collections.deque()
         self._room = threading.Semaphore(UNSENT_REPORTS)
-        self._news: queue.SimpleQueue[bool] = queue.SimpleQueue()  # True for the sender to go on
+        self._news: queue.SimpleQueue[bool] = queue.SimpleQueue()  # True wakes the sender, False ends it
         self._sending = threading.Lock()
         self._closing = self._forked = False
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -85,14 +85,14 @@ class Session:
         threading.Thread(target=self._send_reports, name="outbid-reports", daemon=True).start()
 
     def send(self, message: session_pb2.AttachRequest) -> None:
-        """Send a message, after everything queued before."""
+        """Send a message after all queued ones."""
         if self._forked:
             return
         self._outbox.append(message)
         self._flush()
 
     def report(self, fork: node_pb2.ForkRef, report: event_pb2.Report) -> None:
-        """Queue a report; blocks while UNSENT_REPORTS wait."""
+        """Queue a report; blocks while UNSENT_REPORTS are queued."""
         if self._forked:
             return
         self._room.acquire()
@@ -101,7 +101,7 @@ class Session:
             self._news.put(True)
 
     def close(self) -> None:
-        """Send what is queued, end the stream and wait until the worker has ended it, 2 s at most."""
+        """Send queued messages, end the stream and wait at most 2 s until the worker has ended it."""
         self._closing = True
         self._flush()
         self._news.put(False)
@@ -115,11 +115,11 @@ class Session:
             self._flush()
 
     def _flush(self) -> None:
-        """Send all that is queued. If the worker is gone the reading thread finds out too."""
+        """Send all queued messages. If the worker has disappeared, the reading thread notices too."""
         with self._sending, contextlib.suppress(OSError):
             while self._outbox:
                 frames, size, reports = [], 0, 0
-                while self._outbox and size < _WRITE:  # the end of a trial goes with its last report
+                while self._outbox and size < _WRITE:  # the end of a trial is sent with its last report
                     message, found = self._gather()
                     body = message.SerializeToString()
                     frames += [len(body).to_bytes(_LENGTH, "big"), body]
@@ -129,7 +129,10 @@ class Session:
                     self._room.release(reports)
 
     def _gather(self) -> tuple[session_pb2.AttachRequest, int]:
-        """Take the next message from the queue, waiting reports of one fork as one, and say how many they are."""
+        """Take the next message from the queue.
+
+        Consecutive reports of one fork become one message; returns their number.
+        """
         item = self._outbox.popleft()
         if isinstance(item, session_pb2.AttachRequest):
             return item, 0
@@ -164,23 +167,23 @@ class Session:
             abandon(reason)
 
     def _leave_to_parent(self) -> None:
-        """In a forked child: nothing that it says must get between what its parent says.
+        """Close the socket in a forked child, so that its messages do not mix with its parent's.
 
-        Nor may it wait for a lock: a thread of the parent may have held it when the child was made.
+        It must not wait for a lock, which a thread of the parent may have held during the fork.
         """
         self._forked = True
         self._socket.close()
 
 
 def hello(secret: str) -> session_pb2.ProcessHello:
-    """Return what opens a session."""
+    """Return the message that opens a session."""
     return session_pb2.ProcessHello(session=secret, pid=os.getpid(), sdk_version=__version__, tells_begin=True)
 
 
 def abandon(reason: str) -> None:
-    """Leave at once, whatever the training code is doing: without a worker nobody owns this process."""
+    """Exit at once, whatever the training code is doing, because the worker that manages this process has gone."""
     with contextlib.suppress(Exception):
-        print(f"outbid: lost the worker ({reason}); leaving", file=sys.stderr, flush=True)
+        print(f"outbid: lost the worker ({reason}); exiting", file=sys.stderr, flush=True)
     with contextlib.suppress(Exception):
         sys.stdout.flush()
     os._exit(WORKER_GONE)

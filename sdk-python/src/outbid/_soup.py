@@ -1,4 +1,4 @@
-"""Greedy soups: the average of those of a sweep's best checkpoints that help."""
+"""Greedy soups: averages of a sweep's best checkpoints."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
     from outbid._connection import Connection
 
 Evaluate = Callable[[Mapping[str, Any]], float]
-"""What weights are worth on held-out data, in the sweep's metric."""
+"""Returns the value of weights on held-out data, in the sweep's metric."""
 
 
 @dataclass(frozen=True)
 class Soup:
     """The mean of some of a sweep's checkpoints.
 
-    `weights` are arrays by name, `metric` is what they were found to be worth, None where that was not asked, and
-    `ingredients` are the trials, best first. `number` is the one by which the sweep keeps it, None if it does not.
+    `weights` are arrays by name. `metric` is their value from `evaluate`, or None. `ingredients` are the trials, best
+    first. `number` is the soup's number if the sweep keeps it, otherwise None.
     """
 
     weights: Mapping[str, Any] = field(repr=False)
@@ -44,7 +44,7 @@ class Soup:
 
 
 def kept(client: Connection, sweep: str, number: int = 0) -> Soup:
-    """Return a soup that the sweep keeps, the newest if `number` is 0."""
+    """Return a soup that the sweep keeps; the newest if `number` is 0."""
     with tempfile.TemporaryDirectory(prefix="outbid-soup-") as place:
         info = client.fetch_soup(sweep, number, Path(place) / "soup.safetensors")
         return Soup(_tensors.read(Path(place) / "soup.safetensors")[0], info.metric, info.ingredients, info.number)
@@ -58,7 +58,7 @@ def greedy(
     evaluate: Evaluate | None,
     client: Connection | None = None,
 ) -> Soup:
-    """Make the soup, with the code that `outbid average` and workers average with; of a client, the sweep keeps it."""
+    """Make a soup with the code of `outbid average` and workers. With a client, the sweep keeps it."""
     if isinstance(k, bool) or not isinstance(k, int) or k < 1:
         raise ValueError(f"soup: k must be a whole number from 1, got {k!r}")
     sign = 1 if mode == "min" else -1
@@ -74,7 +74,7 @@ def greedy(
             try:
                 file = trial.download(Path(place) / f"{number}.safetensors")
             except NotFoundError:
-                continue  # it is not kept: see checkpoints=ob.Checkpoints(best=...)
+                continue  # its checkpoint was deleted: see checkpoints=ob.Checkpoints(best=...)
             own = float(trial.metric or 0.0)
             if note := _average(sweep, [*joined, file], mean):
                 if not joined:
@@ -83,7 +83,7 @@ def greedy(
                 continue
             value = None if evaluate is None else float(evaluate(_tensors.read(mean)[0]))
             if not joined and value is not None and math.isnan(value):
-                raise ValueError(f"soup of {sweep}: trial {number} alone is worth NaN")
+                raise ValueError(f"soup of {sweep}: evaluate returned NaN for trial {number} alone")
             helps = value is None or worth is None or sign * value <= sign * worth
             found.append(Ingredient(number, own, value, helps))
             if helps:
@@ -98,7 +98,7 @@ def greedy(
 
 
 def _average(sweep: str, files: list[Path], to: Path) -> str:
-    """Write the mean of files, each named by its trial, to one; returns why that cannot be, "" if it is done."""
+    """Write the mean of files, each named by its trial, to a file; returns the error, or ""."""
     if len(files) == 1:
         shutil.copyfile(files[0], to)
         return ""
@@ -107,6 +107,6 @@ def _average(sweep: str, files: list[Path], to: Path) -> str:
     if done.returncode == 0:
         return ""
     note = done.stderr.strip().rpartition("\n")[2].removeprefix("outbid: ") or "it cannot be averaged"
-    for file in files:  # which are gone when somebody reads this
+    for file in files:  # the files are temporary, so name the trials instead
         note = note.replace(str(file), f"{sweep}/{file.stem}")
     return note

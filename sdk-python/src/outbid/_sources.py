@@ -1,4 +1,4 @@
-"""The source lines of code that travels by value: a worker's process has no file of a notebook's cell to read."""
+"""Source lines of code that is sent by value, because a worker's process cannot read a notebook's cell."""
 
 from __future__ import annotations
 import __future__
@@ -11,15 +11,15 @@ from collections.abc import Iterable, Iterator
 from types import CodeType
 
 MAX_BYTES = 1 << 20
-"""How much source travels with a function; the longest files are left behind first."""
+"""The maximum size of the source sent with a function; the longest files are left out first."""
 
 _FUTURES = sum(getattr(__future__, name).compiler_flag for name in __future__.all_feature_names)
 
-_shown: set[str] = set()  # the files whose lines this process has from `show`
+_shown: set[str] = set()  # the files whose lines `show` has added in this process
 
 
 def gather(codes: Iterable[CodeType]) -> bytes:
-    """Return the source files of code, for `show`; without those that are not what the code was made from."""
+    """Return the source files of code, for `show`, without those that no longer match the code."""
     files: dict[str, list[str]] = {}
     for name, parts in _by_file(codes).items():
         lines = _lines(parts)
@@ -34,13 +34,13 @@ def gather(codes: Iterable[CodeType]) -> bytes:
 
 
 def show(gathered: bytes) -> None:
-    """Have the tracebacks of this process show these sources, in place of those that an earlier call gave."""
+    """Use these sources in the tracebacks of this process, instead of those of an earlier call."""
     files: dict[str, list[str]] = json.loads(zlib.decompress(gathered)) if gathered else {}
     for name in _shown:
         linecache.cache.pop(name, None)
     _shown.clear()
     for name, lines in files.items():
-        # Without a time of change nobody looks whether the file on this machine, if there is one, is another.
+        # Without a modification time linecache does not compare the entry with a file on this machine.
         linecache.cache[name] = (sum(map(len, lines)), None, lines, name)
         _shown.add(name)
 
@@ -53,7 +53,7 @@ def _by_file(codes: Iterable[CodeType]) -> dict[str, list[CodeType]]:
 
 
 def _lines(parts: list[CodeType]) -> list[str]:
-    """Return the lines of the file that code is of, or of what was typed into a console."""
+    """Return the lines of code's file, or of the console input that it came from."""
     name = parts[0].co_filename
     linecache.checkcache(name)
     typed = getattr(linecache, "_getlines_from_code", None)  # the consoles of Python 3.13 and later
@@ -61,13 +61,13 @@ def _lines(parts: list[CodeType]) -> list[str]:
 
 
 def _made(name: str, lines: list[str], parts: list[CodeType]) -> bool:
-    """Return whether all of the code is what these lines say: a file may have been edited since it was imported."""
-    futures = parts[0].co_flags & _FUTURES  # a cell has those of the cells before it
+    """Return whether these lines compile to all of the code. The file may have been edited since it was imported."""
+    futures = parts[0].co_flags & _FUTURES  # a cell has the future flags of the cells before it
     flags = futures | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
     left = set(parts)
     try:
         left.difference_update(_all_of(compile("".join(lines), name, "exec", flags, dont_inherit=True)))
-        # A notebook compiles a cell's statements one by one, which can make other code of them.
+        # A notebook compiles a cell's statements separately, which can result in different code.
         for statement in ast.parse("".join(lines), name).body if left else ():
             alone = ast.Module([statement], [])
             left.difference_update(_all_of(compile(alone, name, "exec", flags, dont_inherit=True)))

@@ -1,7 +1,7 @@
-"""Search spaces: what a configuration is drawn from.
+"""Search spaces: the values that configurations are drawn from.
 
-A space is a dict. Its values are parameters made by the functions here, plain values (constants), or dicts
-(groups, which become dicts in the configuration):
+A space is a dict. Its values are parameters made by the functions here, plain values (constants), or dicts (groups,
+which become dicts in the configuration):
 
     space = {
         "lr": uniform(0.001, 0.1),
@@ -36,7 +36,7 @@ Space: TypeAlias = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Condition:
-    """A parameter is part of a configuration only if `param` (a dotted path) has one of `values`."""
+    """A parameter with it is part of a configuration only if `param` (a dotted path) has one of `values`."""
 
     param: str
     values: tuple[Any, ...]
@@ -44,7 +44,7 @@ class Condition:
 
 @dataclass(frozen=True)
 class Parameter:
-    """One dimension of a search space. Made by `uniform`, `choice` and so on, not by hand."""
+    """One dimension of a search space. Use `uniform`, `choice` and so on to make one."""
 
     condition: Condition | None = dataclasses.field(default=None, kw_only=True)
 
@@ -90,7 +90,7 @@ class IntParameter(Parameter):
 
 @dataclass(frozen=True)
 class NormalParameter(Parameter):
-    """A real number, normally distributed; a multiple of `quantum` unless that is 0."""
+    """A normally distributed real number, rounded to a multiple of `quantum` unless that is 0."""
 
     mean: float
     sd: float
@@ -102,7 +102,7 @@ class NormalParameter(Parameter):
 
 @dataclass(frozen=True)
 class SampleFrom:
-    """A value that is a function of the others. Made by `sample_from`."""
+    """A value computed from the other parameters. Made by `sample_from`."""
 
     function: Callable[[Config], Any]
 
@@ -129,7 +129,7 @@ class ConstantParameter(Parameter):
 
 @dataclass(frozen=True)
 class GroupParameter(Parameter):
-    """A nested space; only needed to put a condition on a whole group."""
+    """A nested space; only needed for a condition on a whole group."""
 
     space: Space
 
@@ -159,9 +159,9 @@ def qloguniform(low: SupportsFloat, high: SupportsFloat, q: SupportsFloat) -> Fl
 
 
 def normal(mean: SupportsFloat, sd: SupportsFloat, q: SupportsFloat = 0.0) -> NormalParameter:
-    """Return a real number, normally distributed with a mean and a standard deviation; in steps of `q` unless it is 0.
+    """Return a normally distributed real number, in steps of `q` unless that is 0.
 
-    It has no bounds. `Grid` tries evenly spaced quantiles, Optuna's samplers what is within three `sd` of the mean.
+    It has no bounds. `Grid` tries evenly spaced quantiles; Optuna's samplers draw within three `sd` of the mean.
     """
     center, wide, step = _real("normal", "mean", mean), _real("normal", "sd", sd), _real("normal", "q", q)
     if wide <= 0:
@@ -172,11 +172,12 @@ def normal(mean: SupportsFloat, sd: SupportsFloat, q: SupportsFloat = 0.0) -> No
 
 
 def sample_from(function: Callable[[Config], Any]) -> SampleFrom:
-    """Return a value that `function` makes of the configuration: `ob.sample_from(lambda config: 2 * config.width)`.
+    """Return a value that `function` computes: `ob.sample_from(lambda config: 2 * config.width)`.
 
-    It is called where the trial is trained, before the training function, and again when the trial goes on. Functions
-    are called in the space's order, and see what those before them gave. `random` and numpy's global generator are
-    seeded by the trial, so that the same trial has the same value. Tuners know nothing of it; results show it.
+    The function gets the configuration. It is called where the trial is trained, before the training function, and
+    again when the trial resumes. Functions are called in the space's order and see the values of earlier ones. `random`
+    and numpy's global generator are seeded by the trial, so the same trial always has the same value. Tuners do not see
+    the value; results show it.
     """
     if not callable(function):
         raise TypeError(f"sample_from: expected a function of the configuration, got {function!r:.80}")
@@ -186,8 +187,8 @@ def sample_from(function: Callable[[Config], Any]) -> SampleFrom:
 def integer(low: SupportsIndex, high: SupportsIndex, *, log: bool = False, step: SupportsIndex = 1) -> IntParameter:
     """Return a whole number on `low <= x <= high`, **both ends included**, in steps of `step`.
 
-    With `log=True` it is log-uniform, and `low` must be above 0. See `randint` for Ray's and numpy's
-    convention, which leaves the upper end out.
+    With `log=True` it is log-uniform, and `low` must be above 0. `randint` has the convention of Ray and numpy, which
+    excludes the upper end.
     """
     return _int("integer", low, high, log=log, quantum=step)
 
@@ -213,11 +214,11 @@ def qlograndint(low: SupportsIndex, high: SupportsIndex, q: SupportsIndex = 1) -
 
 
 def choice(values: Sequence[Any]) -> ChoiceParameter:
-    """Return one of `values`: numbers, strings, booleans, None, or objects of any other kind that can be pickled.
+    """Return one of `values`: numbers, strings, booleans, None, or any objects that can be pickled.
 
-    A training function, and `config` of a result in this program, have the objects as they were given: tuples, classes,
-    functions, numpy's scalars. Elsewhere, as in `outbid show`, an object that JSON does not hold is its text. Programs
-    take JSON only, where a float without a fraction, such as 1.0, is the int 1.
+    A training function gets the objects as they were given: tuples, classes, functions, numpy scalars. So does `config`
+    of a result in this program. Elsewhere, such as in `outbid show`, an object that JSON cannot represent is shown as
+    text. Programs take JSON only, in which a float without a fraction, such as 1.0, is the int 1.
     """
     if isinstance(values, (str, bytes, Mapping)) or not hasattr(values, "__iter__"):
         raise TypeError(f"choice: values must be a list, got {values!r}")
@@ -226,21 +227,21 @@ def choice(values: Sequence[Any]) -> ChoiceParameter:
         raise ValueError("choice: values must not be empty")
     for item in items:
         if isinstance(item, Parameter):
-            raise TypeError("choice: a parameter cannot be a choice; put it beside, with ob.when(...)")
+            raise TypeError("choice: a parameter cannot be a choice; give it a condition with ob.when(...)")
     return ChoiceParameter(items)
 
 
 def constant(value: Any) -> ConstantParameter:
-    """Return a parameter that always has this value, which may be of any kind, as those of `choice`."""
+    """Return a parameter that always has this value, which may be of any kind that `choice` accepts."""
     return ConstantParameter(value)
 
 
 def when(param_spec: Any, param: str, *, in_: Sequence[Any]) -> Parameter:
-    """Return `param_spec` under a condition: it is drawn only if `param` has one of the values `in_`.
+    """Return `param_spec` with a condition: it is drawn only if `param` has one of the values `in_`.
 
-    `param` is the dotted path of another parameter from the root, such as "optimizer.name". `param_spec` is
-    a parameter, a plain value, or a dict (a whole group). Where the condition does not hold, the
-    configuration has no such key.
+    `param` is the dotted path of another parameter from the root, such as "optimizer.name". `param_spec` is a
+    parameter, a plain value, or a dict (a group). If the condition does not hold, the configuration does not have the
+    key.
     """
     if isinstance(in_, (str, bytes)) or not hasattr(in_, "__iter__"):
         raise TypeError(f"when: in_ must be a list of values, got {in_!r}")
@@ -267,9 +268,7 @@ def as_parameter(spec: Any, path: str) -> Parameter:
             f"ob.constant({list(spec)!r}) for the list itself"
         )
     if isinstance(spec, SampleFrom):
-        raise TypeError(
-            f"space: {path}: ob.sample_from(...) cannot stand here: only in a sweep's space, or a group of it"
-        )
+        raise TypeError(f"space: {path}: ob.sample_from(...) is only allowed in a sweep's space or in a group of it")
     if callable(spec):
         raise TypeError(f"space: {path}: expected a parameter such as ob.uniform(0, 1), got a function")
     to_value(spec, f"space: {path}")
@@ -277,14 +276,14 @@ def as_parameter(spec: Any, path: str) -> Parameter:
 
 
 def fill_space(target: Any, space: Space, prefix: str = "") -> None:
-    """Put every parameter of `space` into the protobuf map `target`."""
+    """Write every parameter of `space` into the protobuf map `target`."""
     if not isinstance(space, Mapping):
         raise TypeError(f"space: {prefix or 'space'} must be a dict, got {type(space).__name__}")
     for name, spec in space.items():
         path = f"{prefix}.{name}" if prefix else str(name)
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             raise ValueError(
-                f"space: {path!r} is no name for a parameter: use letters, digits, '_' and '-', "
+                f"space: {path!r} is not a parameter name: use letters, digits, '_' and '-', "
                 "and nested dicts for groups"
             )
         target[name].CopyFrom(as_parameter(spec, path).to_proto(path))

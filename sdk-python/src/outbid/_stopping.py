@@ -1,4 +1,4 @@
-"""Conditions of a sweep on what its trials report: one that meets them ends by itself."""
+"""Stop conditions of a sweep: a trial whose report meets one ends by itself."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 Stop: TypeAlias = Mapping[str, float | str] | Callable[[int, Mapping[str, float]], bool]
-"""When a trial ends: a function of a report's step and metrics, or metrics with the values that are enough: a number
+"""When a trial ends: a function of a report's step and metrics, or metrics with the values that end it: a number
 that is reached from below, or a condition such as "<= 0.1"."""
 
 
@@ -18,7 +18,7 @@ _COMPARE = {"<=": operator.le, ">=": operator.ge, "<": operator.lt, ">": operato
 
 
 class Reaches:
-    """Whether a report holds one of some metrics, or a step, that is enough."""
+    """A condition that holds if one of some metrics, or the step, has reached its value."""
 
     def __init__(self, enough: Mapping[str, float | str]) -> None:
         self._enough = {str(name): _condition(str(name), value) for name, value in enough.items()}
@@ -29,12 +29,12 @@ class Reaches:
 
     @property
     def names(self) -> list[str]:
-        """The metrics that are compared."""
+        """The metrics in the condition."""
         return [name for name in self._enough if name != _STEP]
 
 
 def _condition(name: str, enough: float | str) -> tuple[str, float]:
-    """Return what a value is compared with, and how."""
+    """Return the comparison and the value to compare with."""
     sign, number = ">=", enough
     if isinstance(enough, str) and (found := _WORDS.fullmatch(enough)):
         sign, number = found.group(1), found.group(2)
@@ -48,7 +48,7 @@ class Stopping:
     """A training function whose trials end when a condition is met."""
 
     def __init__(self, func: Callable[[Any], Any], stop: Callable[[int, Mapping[str, float]], bool]) -> None:
-        self.func = func  # by this name the function itself is found, as that of functools.partial
+        self.func = func  # the name under which the wrapped function is found, like that of functools.partial
         self._stop = stop
 
     def __call__(self, trial: Any) -> Any:
@@ -57,16 +57,16 @@ class Stopping:
 
     @property
     def names(self) -> list[str]:
-        """The metrics that are known to be looked at."""
+        """The metrics in the condition, as far as they are known."""
         return self._stop.names if isinstance(self._stop, Reaches) else []
 
 
 def stopping(train: Callable[[Any], Any] | None, stop: Stop | None) -> Callable[[Any], Any] | None:
-    """Return the training function with the condition."""
+    """Wrap the training function if there is a stop condition."""
     if stop is None:
         return train
     if train is None:
-        raise TypeError("stop is for a training function: a program, or a loop of your own, ends by itself")
+        raise TypeError("stop needs a training function; a program or your own loop must end trials itself")
     if callable(stop):
         return Stopping(train, stop)
     if not isinstance(stop, Mapping) or not stop:

@@ -1,4 +1,4 @@
-"""What a store keeps of a sweep: its trials' checkpoints and the soups that were made of them."""
+"""Stored objects of a sweep: its trials' checkpoints, and soups made of them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from outbid.v1 import event_pb2
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A stored checkpoint. `size` is in bytes, `metric` the sweep's metric when it was saved."""
+    """A stored checkpoint. `size` is in bytes; `metric` is the value of the sweep's metric when it was saved."""
 
     step: int
     size: int
@@ -22,10 +22,10 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class Ingredient:
-    """A trial that might have joined a soup.
+    """A trial that was considered for a soup.
 
-    `metric` is its own best value, `soup` what the mean with it was found to be worth, None if that was not asked.
-    `note` says why it could not be averaged.
+    `metric` is its best value. `soup` is the value of the mean with it, or None without `evaluate`. `note` says why it
+    could not be averaged.
     """
 
     trial: int
@@ -37,9 +37,11 @@ class Ingredient:
 
 @dataclass(frozen=True)
 class SoupInfo:
-    """A soup that a sweep keeps: an average of its checkpoints. `size` is in bytes, `ingredients` are the best first.
+    """A soup that a sweep keeps: an average of its checkpoints.
 
-    `metric` is what it was found to be worth on data held out, None where nobody asked.
+    `size` is in bytes; `ingredients` are sorted best first.
+
+    `metric` is its value on held-out data, or None if it was not evaluated.
     """
 
     number: int
@@ -53,7 +55,7 @@ class SoupInfo:
 
 
 def checkpoint_info(checkpoint: event_pb2.Checkpoint) -> Checkpoint:
-    """Return a checkpoint of the API as a plain value."""
+    """Convert a checkpoint of the API."""
     return Checkpoint(
         step=checkpoint.step,
         size=checkpoint.bytes,
@@ -64,7 +66,7 @@ def checkpoint_info(checkpoint: event_pb2.Checkpoint) -> Checkpoint:
 
 
 def soup_info(soup: event_pb2.Soup) -> SoupInfo:
-    """Return a soup of the API as a plain value."""
+    """Convert a soup of the API."""
     return SoupInfo(
         number=soup.number,
         metric=soup.metric if soup.HasField("metric") else None,

@@ -1,4 +1,4 @@
-"""A sweep as an Optuna study: for what Optuna draws and measures, and for its dashboard."""
+"""Conversion of a sweep to an Optuna study, for Optuna's plots, importances and dashboard."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from outbid._objectives import values as values_of
 from outbid.plugin._optuna import as_params
 from outbid.plugin._space import Space, flatten
 
-ATTRIBUTE = "outbid"  # of Optuna's trials: the trial of the sweep
+ATTRIBUTE = "outbid"  # attribute of Optuna's trials: the id of the sweep's trial
 
 
 def to_study(result: Any, *, storage: str | None = None, study_name: str | None = None) -> optuna.Study:
-    """Return a sweep's trials as an Optuna study, kept in `storage` if that is given: optuna-dashboard opens it.
+    """Return a sweep's trials as an Optuna study. With `storage` it is stored, for example for optuna-dashboard.
 
-    Trials that were stopped are pruned ones; what each reported of the metric are its intermediate values, which Optuna
-    has none of where there are several objectives. Parameters in groups have dotted names. Choices of what Optuna
-    cannot hold, lists and dicts, are written as text.
+    Stopped trials become pruned ones. A trial's reported values of the metric become its intermediate values, which
+    Optuna does not have for several objectives. Parameters in groups have dotted names. Choices that are lists or
+    dicts, which Optuna does not support, become text.
     """
     objectives = _objectives(result)
     study = _empty(result, objectives, None if storage is None else kept(storage), study_name)
@@ -37,7 +37,7 @@ def to_study(result: Any, *, storage: str | None = None, study_name: str | None 
 
 
 def to_study_of_first(result: Any) -> optuna.Study:
-    """Return a sweep's trials as a study of the first objective alone, which most of Optuna's plots want."""
+    """Return a study of the first objective only, which most of Optuna's plots need."""
     objectives = _objectives(result)[:1]
     with unannounced():
         return _fill(_empty(result, objectives, None, None), result, objectives)
@@ -79,7 +79,7 @@ def _fill(study: optuna.Study, result: Any, objectives: Sequence[tuple[str, str]
         seen = reports.get(trial.number, {})
         state = _STATES.get(trial.state, TrialState.RUNNING)
         if trial.state == "paused" and not trial.step:
-            state = TrialState.RUNNING  # it waits in a sweep that is paused
+            state = TrialState.RUNNING  # it waits in a paused sweep
         last: tuple[float, ...] | None
         if len(objectives) > 1:
             last, seen = values_of(trial, objectives), {}
@@ -103,19 +103,19 @@ def _fill(study: optuna.Study, result: Any, objectives: Sequence[tuple[str, str]
 
 
 def _local(when: datetime.datetime | None) -> datetime.datetime | None:
-    """Return a time as Optuna keeps it: the clock's here, without a zone."""
+    """Return a time as Optuna stores it: local and without a time zone."""
     return when.astimezone().replace(tzinfo=None) if when is not None else None
 
 
 def fanova(result: Any, *, seed: int = 0) -> dict[str, float]:
-    """Return how much each parameter matters by fANOVA, largest first; empty if there are too few trials."""
+    """Return each parameter's importance by fANOVA, largest first; empty if there are too few trials."""
     study = to_study_of_first(result)
     complete = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
     shared = set.intersection(*(set(t.params) for t in complete)) if complete else set()
     if len(complete) < 4 or not shared:
         return {}
     if len({t.value for t in complete}) == 1:
-        return dict.fromkeys(sorted(shared), 0.0)  # Optuna's raises an error there
+        return dict.fromkeys(sorted(shared), 0.0)  # Optuna's evaluator would raise an error
     by = optuna.importance.FanovaImportanceEvaluator(seed=seed)
     found = optuna.importance.get_param_importances(study, evaluator=by)
     return {name: float(share) for name, share in found.items()}
@@ -131,7 +131,7 @@ _STATES = {
 
 
 def kept(storage: str | BaseStorage) -> str | BaseStorage:
-    """Return where a study is kept, as Optuna takes it; a name that ends with ".log" is a journal's file."""
+    """Return a study's storage for Optuna; a name that ends with ".log" becomes a journal file."""
     if isinstance(storage, str) and storage.endswith(".log") and "://" not in storage:
         return JournalStorage(JournalFileBackend(str(Path(storage).absolute())))
     return storage
@@ -139,7 +139,7 @@ def kept(storage: str | BaseStorage) -> str | BaseStorage:
 
 @contextlib.contextmanager
 def unannounced() -> Iterator[None]:
-    """Have Optuna announce no study that nobody asked for."""
+    """Silence Optuna's message about a new study."""
     said = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(max(said, optuna.logging.WARNING))
     try:

@@ -1,4 +1,4 @@
-"""Sweep: what to explore, what to run, and how far."""
+"""Sweep: the description of a search, which is submitted to a server."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ T = TypeVar("T")
 
 _NAME = re.compile(r"[a-z]([a-z0-9-]*[a-z0-9])?")
 _FUNCTION_NAME = 60  # characters of a function's name that are shown
-_NAME_LENGTH = 42  # characters of a sweep's name, as the server allows
+_NAME_LENGTH = 42  # characters of a sweep's name; the server's limit
 
 
 @dataclass(frozen=True)
 class Preview:
-    """What a sweep would do: trials and steps in all (0 if unbounded), rungs, some configurations, warnings.
+    """The outlook of a sweep: total trials and steps (0 if unbounded), rungs, example configurations and warnings.
 
-    `device_hours` is 0 unless `preview` was given the seconds of a step.
+    `device_hours` is 0 unless `preview` was given `step_seconds`.
     """
 
     trials: int
@@ -78,7 +78,7 @@ class Preview:
 
 
 def _as_trained(value: Any) -> Any:
-    """Return a configuration as trials have it: in the order of names, whole numbers as ints. Messages keep neither."""
+    """Return a configuration as trials see it: keys sorted, whole numbers as ints. Protobuf messages keep neither."""
     if isinstance(value, dict):
         return {name: _as_trained(inner) for name, inner in sorted(value.items())}
     if isinstance(value, list):
@@ -90,55 +90,55 @@ class Sweep:
     """A search for the best configuration of a training function or program.
 
     Args:
-        train: called with a `Trial` for every configuration. Leave it and `program` out to train the trials in
-            your own loop with `ask` and `tell`.
+        train: the training function. It is called with a `Trial` for every configuration. Leave out both this and
+            `program` to train the trials in your own loop with `ask` and `tell`.
         space: the search space: a dict of parameters (`uniform`, `choice`, ...), plain values and nested dicts.
-        metric: the reported metric that is optimised. Several, as a list, are objectives: trials are ranked, stopped
-            and called the best by the first; samplers that know several (`TPE`, `GP`, `NSGA2`) learn from all, and
-            `Result.front()` holds the trials that no other is better than in all of them.
-        mode: "max" or "min"; one for each metric of a list.
-        tuner: what proposes configurations and decides how long each is trained. Left out, it is `TPE()` for 11 to
-            1,000 trials where the server is on this machine and Optuna is installed (`outbid[optuna]`), else
-            `Random()`.
-        points: the first configurations to try, such as `[{"lr": 0.1}]`, or a pandas DataFrame with one in each row;
-            what they leave out is drawn. They count as trials.
-        warm_start: earlier sweeps about the same metric (a result, a handle, an id, or several), or an Optuna study:
-            the three best configurations of each, as far as this space holds them, are tried first, after `points`, and
-            a sampler that learns knows all of their trials.
-        resources: what one trial needs; one device of any type if left out.
-        trials, concurrency, steps, wall_time, target: limits, see `Limits`; or give `limits`.
-        name: lower-case letters, digits and dashes; made from the function's name if left out.
-        program: instead of `train`, a `Program`, a list (a command) or a str (a shell line).
+        metric: the reported metric to optimise. A list makes each metric an objective. The first objective ranks and
+            stops trials and chooses the best one. Multi-objective samplers (`TPE`, `GP`, `NSGA2`) learn from all of
+            them, and `Result.front()` returns the Pareto front.
+        mode: "max" or "min"; for a list of metrics, a list with one for each.
+        tuner: the algorithm that proposes configurations and decides how long each is trained. The default is `TPE()`
+            for 11 to 1,000 trials if the server is on this machine and Optuna is installed (`outbid[optuna]`);
+            otherwise it is `Random()`.
+        points: the first configurations to try, such as `[{"lr": 0.1}]`, or a pandas DataFrame with one per row.
+            Parameters that a point leaves out are sampled. Points count as trials.
+        warm_start: earlier sweeps with the same metric (a result, a handle, an id, or a list of these), or an Optuna
+            study. The three best configurations of each that fit into this space are tried first, after `points`. A
+            sampler that learns also learns from all of their trials.
+        resources: what one trial needs. The default is one device of any type.
+        trials, concurrency, steps, wall_time, target: limits, see `Limits`. Alternatively give `limits`.
+        name: lower-case letters, digits and dashes. The default is made from the function's name.
+        program: instead of `train`, a `Program`, a list (a command) or a str (a shell command line).
         constraints: conditions that every configuration meets, such as "lr * batch < 10".
         checkpoints: which checkpoints are kept, and how often running trials save.
-        max_restarts: how often a trial whose process failed is started again from its last checkpoint; 3 if
-            left out.
-        hang_timeout: a trial that sends nothing for this long is restarted; never if left out.
-        python: the Python interpreter on the workers; this one if the server is on this machine, else "python3".
-        env: added to the environment of the function's process.
-        workdir: its working directory; the current one if the server is on this machine, else a scratch
-            directory.
-        fresh_process: whether each trial gets a Python process of its own. Otherwise a process runs one trial after
-            another, and what a trial changed in modules (globals, caches, registered hooks) the next one finds.
-        fail_fast: whether `run` stops the sweep and raises SweepFailedError, with the traceback, once a trial has
-            failed for good. Otherwise the others go on.
-        stop: when a trial ends by itself: a function of (step, metrics), called with every report, or a dict of metrics
-            and values that end it when they are reached from below, such as {"accuracy": 0.99}, or conditions, such as
-            {"loss": "<= 0.1", "step": 50}; one that holds is enough.
-        loggers: those of `outbid.loggers`, which log the sweep while `run` waits for it.
-        tenant, labels: who owns the sweep, and free labels shown in listings.
-        weight: its share of the cluster relative to other sweeps; 1 if left out.
-        deadline: when the sweep should be done: a time such as "2026-12-01T18:00:00Z", or so long after its submission.
-            Policies that go by deadlines aim at it; nothing ends by it.
-        utility: what the end of a trial is worth, where the policy goes by that; the device-seconds that it needs if
-            left out.
-        agent: what bids for the sweep where devices are auctioned, by the name that the server was told of
-            (`outbid serve --agent`); the server's own if left out. A server that has no such agent, or whose policy
-            holds no auctions, refuses the sweep.
-        agent_settings: what the sweep says to that agent.
-        ask_timeout: a trial asked for and not told about for this long is given to the next who asks.
+        max_restarts: how often a trial whose process failed is restarted from its last checkpoint. The default is 3.
+        hang_timeout: a trial that sends nothing for this long is restarted. The default is never.
+        python: the Python interpreter on the workers. The default is this interpreter if the server is on this
+            machine, otherwise "python3".
+        env: variables added to the environment of the function's process.
+        workdir: the process's working directory. The default is the current directory if the server is on this
+            machine, otherwise a scratch directory.
+        fresh_process: whether each trial gets a new Python process. By default a process runs one trial after another,
+            and changes that a trial makes to modules (globals, caches, registered hooks) remain for the next trial.
+        fail_fast: whether `run` stops the sweep and raises SweepFailedError with the traceback as soon as a trial has
+            failed and cannot be restarted. By default the other trials continue.
+        stop: when a trial ends by itself. A function of (step, metrics) that is called with every report; or a dict of
+            metrics and the values that end it, reached from below, such as {"accuracy": 0.99}; or a dict of
+            conditions, such as {"loss": "<= 0.1", "step": 50}. One condition that holds is enough.
+        loggers: loggers from `outbid.loggers`, which log the sweep while `run` waits for it.
+        tenant, labels: the owner of the sweep, and free labels that listings show.
+        weight: the sweep's share of the cluster relative to other sweeps. The default is 1.
+        deadline: when the sweep should be done: a time such as "2026-12-01T18:00:00Z", or a duration after its
+            submission. Only policies that use deadlines consider it. Nothing is stopped when it passes.
+        utility: what finishing a trial is worth, for policies that use utilities. The default is the device-seconds
+            that the trial needs.
+        agent: the bidder that bids for the sweep if the policy auctions devices, by its name in
+            `outbid serve --agent`. The default is the server's own bidder. The server refuses the sweep if it has no
+            such bidder or if its policy holds no auctions.
+        agent_settings: settings that the bidder gets from the sweep.
+        ask_timeout: a trial that was asked for but not told about for this long is given to the next caller of `ask`.
 
-    Raises TypeError and ValueError for what cannot be, naming the argument.
+    Raises TypeError and ValueError for invalid arguments, naming the argument.
     """
 
     @hinted
@@ -203,7 +203,7 @@ class Sweep:
         )
         fill_objectives(spec, metric, mode)
         fill_space(spec.space, space)
-        self._usual = tuner is None  # what it is then, the server's place decides
+        self._usual = tuner is None  # the default depends on where the server is
         spec.tuner.CopyFrom(_checked("tuner", tuner or Random(), Tuner).to_proto())
         fill_points(spec, points, self._objects.send_all)
         self._earlier = warm_start
@@ -230,7 +230,7 @@ class Sweep:
             spec.agent.plugin = _given.text("Sweep: agent", agent, "the name of an agent")
             spec.agent.settings.CopyFrom(to_value(dict(agent_settings or {}), "agent_settings").struct_value)
         elif agent_settings:
-            raise ValueError("agent_settings are for an agent of the sweep's choice: name it with agent=")
+            raise ValueError("agent_settings: also set agent, the name of the agent that gets them")
         if hang_timeout is not None:
             spec.hang_timeout = duration("hang_timeout", hang_timeout)
         self._spec = spec
@@ -240,7 +240,7 @@ class Sweep:
         return f"<outbid.Sweep {spec.name}: {spec.mode} {spec.metric} by {spec.tuner.WhichOneof('kind')}>"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the sweep as it would stand in a YAML file, without the function."""
+        """Return the sweep as in a YAML file, without the function."""
         from google.protobuf import json_format
 
         return json_format.MessageToDict(self._spec_for(None, ""), preserving_proto_field_name=True)
@@ -248,14 +248,15 @@ class Sweep:
     def submit(self, client: Client | None = None) -> SweepHandle:
         """Submit the sweep and return its handle at once.
 
-        `client` is what `connect` returned; left out, it is the last one, or OUTBID_URL, or a server of one's
-        own. Raises FunctionError if the function cannot be sent, InvalidError if the server refuses the sweep.
+        `client` is a client from `connect`. The default is the latest one, or a connection to OUTBID_URL, or a local
+        server that is started for you. Raises FunctionError if the function cannot be serialised and InvalidError if
+        the server refuses the sweep.
         """
         client = client or default_client()
         if self._train is not None and not self._ends():
             warnings.warn(
-                f"{_pickle.name_of(self._train)} loops over trial.steps(), which has no end here, as the tuner has no "
-                "max_steps: the first trials never end. Give it one, such as ob.Random(max_steps=100), or break",
+                f"{_pickle.name_of(self._train)} loops over trial.steps() without an end because the tuner has no "
+                "max_steps, so the trials never end. Set it, such as ob.Random(max_steps=100), or break",
                 stacklevel=2,
             )
         blob = client.put_blob(_pickle.dump(self._train)) if self._train is not None else ""
@@ -268,7 +269,7 @@ class Sweep:
         return self._handle
 
     async def asubmit(self, client: Client | None = None) -> SweepHandle:
-        """Submit like `submit`, for asyncio."""
+        """Submit the sweep like `submit`, for asyncio."""
         import asyncio
 
         return await asyncio.to_thread(self.submit, client)
@@ -285,9 +286,11 @@ class Sweep:
     ) -> Result:
         """Submit the sweep, wait for its end and return the result.
 
-        `display` shows a live table. `timeout` is in seconds: when it is over TimeoutError is raised and the
-        sweep goes on. Ctrl-C, or a notebook's interrupt, saves and pauses the sweep if its server is one's own, and
-        leaves it running on another; it says how to go on. A second Ctrl-C does not wait until trials have saved.
+        `display` shows a live table. After `timeout` seconds TimeoutError is raised and the sweep continues.
+
+        Ctrl-C, or a notebook's interrupt, saves and pauses the sweep if this SDK started the server, and otherwise
+        leaves it running. It prints how to continue. A second Ctrl-C does not wait until the trials have saved.
+
         Raises SweepFailedError if the sweep failed.
         """
         if self._train is None and not self._program:
@@ -301,9 +304,9 @@ class Sweep:
         return handle._wait(timeout, display, called, pausing=True, fail_fast=self._fail_fast)
 
     def preview(self, *, step_seconds: float = 0.0, client: Client | None = None) -> Preview:
-        """Ask the server what the sweep would do; nothing is started.
+        """Ask the server what the sweep would do, without starting anything.
 
-        `step_seconds` is how long one step takes on one device, for `device_hours`.
+        `step_seconds` is how long one step takes on one device; it is needed for `device_hours`.
         """
         from google.protobuf import json_format
 
@@ -320,18 +323,18 @@ class Sweep:
 
     @property
     def submitted(self) -> bool:
-        """Whether the sweep was submitted from here."""
+        """Whether this object has submitted the sweep."""
         return self._handle is not None
 
     @property
     def handle(self) -> SweepHandle:
-        """The handle of the sweep as it was last submitted; it is submitted if it never was."""
+        """The handle of the latest submission. Submits the sweep if it was not submitted before."""
         return self._handle if self._handle is not None else self.submit()
 
     def ask(self, timeout: float | None = None) -> AskedTrial | None:
-        """Return a trial to train, or None when there will never be another; see `SweepHandle.ask`.
+        """Return a trial to train, or None if there will not be another; see `SweepHandle.ask`.
 
-        Submits the sweep the first time.
+        The first call submits the sweep.
         """
         if self._train is not None or self._program:
             raise TypeError("ask: this sweep has a function or program, which the workers run")
@@ -346,18 +349,18 @@ class Sweep:
         finished: bool | None = None,
         error: str = "",
     ) -> bool:
-        """Tell what was measured; returns whether to train the same trial on; see `SweepHandle.tell`."""
+        """Report measurements of a trial; returns whether to train it further. See `SweepHandle.tell`."""
         return self.handle.tell(trial, metrics, step=step, finished=finished, error=error)
 
     def result(self) -> Result:
-        """Return the result as it stands now, without waiting."""
+        """Return the current result without waiting."""
         return self.handle.result()
 
     def _ends(self) -> bool:
-        """Return whether the trials end, as far as can be told from the tuner and the function's source."""
+        """Return whether the trials end, judging by the tuner and the function's source."""
         kind = self._spec.tuner.WhichOneof("kind") or "plugin"
         if kind == "plugin" and not self._spec.tuner.plugin.HasField("rule"):
-            return True  # it alone knows
+            return True  # only the plugin knows
         return getattr(self._spec.tuner, kind).max_steps > 0 or not endless_steps(self._train)
 
     def _made_name(self) -> str:
@@ -411,8 +414,8 @@ def _function(train: Any, program: Any) -> Callable[[Trial], Any] | None:
         raise TypeError(f"Sweep: train must be a function of a trial, got {type(train).__name__}: {train!r:.80}")
     if isinstance(train, type):
         raise TypeError(
-            f"Sweep: train must be a function of a trial, got the class {train.__name__}; an object of it that can be "
-            f"called will do: {train.__name__}(...)"
+            f"Sweep: train must be a function of a trial, got the class {train.__name__}; pass an instance that can "
+            f"be called: {train.__name__}(...)"
         )
     name = _pickle.name_of(train)
     if inspect.iscoroutinefunction(train) or inspect.isgeneratorfunction(train) or inspect.isasyncgenfunction(train):
@@ -425,7 +428,7 @@ def _function(train: Any, program: Any) -> Callable[[Trial], Any] | None:
             "functools.partial binds other arguments"
         ) from None
     except ValueError:
-        pass  # written in C: nobody knows its arguments
+        pass  # a function written in C: its signature is unknown
     function: Callable[[Trial], Any] = train
     return function
 
@@ -437,7 +440,7 @@ def _program(program: Program | Sequence[str] | str | None) -> Program | None:
         program = Program(shell=program)
     elif not isinstance(program, Program):
         program = Program(command=_given.several("Sweep: program", program, "a command's words, or a line of text"))
-    program.to_proto()  # says what is wrong with it now rather than later
+    program.to_proto()  # raises if it is invalid
     return program
 
 
@@ -485,13 +488,13 @@ def _checked_space(space: Space | None) -> Space:
 
 
 def _deadline(value: Duration | datetime.datetime) -> str:
-    """Return a deadline as the API's text: a time, or a time span after the submission."""
+    """Return a deadline as the API's text: a time, or a duration after the submission."""
     if isinstance(value, datetime.datetime):
         if value.tzinfo is None:
             raise ValueError(f"deadline: {value!r} has no time zone; give it one, such as datetime.timezone.utc")
         return value.isoformat()
     if isinstance(value, str) and "T" in value:
-        return value  # the server reads it
+        return value  # the server parses it
     return duration("deadline", value)
 
 

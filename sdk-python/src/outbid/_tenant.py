@@ -1,4 +1,4 @@
-"""Tenants, as the server shows them."""
+"""Tenants, their limits and their usage."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from outbid.v1 import tenant_pb2
 
 @dataclass(frozen=True)
 class TenantLimit:
-    """A limit of a tenant as it is in force.
+    """A limit of a tenant that is in force.
 
-    `limit` is None for no bound, and `used` for what is not counted. `unit` is "", "bytes" or "bytes/s"; `reached` says
-    what happens when the limit is reached.
+    `limit` is None if unlimited, and `used` is None if usage is not counted. `unit` is "", "bytes" or "bytes/s";
+    `reached` says what happens when the limit is reached.
     """
 
     limit: float | None
@@ -25,12 +25,12 @@ class TenantLimit:
 
 @dataclass(frozen=True)
 class Tenant:
-    """Who owns sweeps: what it may have and what it has.
+    """A tenant: an owner of sweeps, with its limits and usage.
 
-    `added` is False for one that has sweeps but was never added. `quota` bounds the devices that its trials hold at
-    once by type, `devices` those of all types; `held` is what they hold. `max_device_hours` bounds `device_hours`,
-    those of this calendar month (UTC). `sweeps` are those that have not ended. `limits` are by name, such as
-    "report_rate". None means unlimited.
+    `added` is False for a tenant that has sweeps but was never added. `quota` limits the devices that its trials hold
+    at the same time by type, and `devices` those of all types; `held` is what they hold. `max_device_hours` limits
+    `device_hours`, the device-hours of this calendar month (UTC). `sweeps` is the number of sweeps that have not ended.
+    `limits` are by name, such as "report_rate". None means unlimited.
     """
 
     name: str
@@ -47,7 +47,7 @@ class Tenant:
 
 
 def tenant(state: tenant_pb2.TenantState) -> Tenant:
-    """Return a tenant as it stands."""
+    """Convert a tenant of the API."""
     said, limits = state.tenant, state.tenant.limits
     return Tenant(
         name=said.name,

@@ -1,7 +1,7 @@
-"""Weights as numpy arrays, and arrays as safetensors files.
+"""Conversion of weights to numpy arrays, and of arrays to safetensors files.
 
-Floats, integers and booleans of up to 64 bits exist in both numpy and safetensors. Narrower floats
-(bfloat16, float8) are kept as float32, which holds them exactly.
+Floats, integers and booleans of up to 64 bits exist in both numpy and safetensors. Narrower floats (bfloat16, float8)
+are stored as float32, which represents them exactly.
 """
 
 from __future__ import annotations
@@ -26,9 +26,8 @@ _META = "outbid.metadata"
 def to_arrays(weights: Any, *, copy: bool) -> dict[str, Array]:
     """Return `weights` as named arrays: a mapping (nested ones joined by dots) or an object with state_dict().
 
-    Another object, or a directory named by its path, becomes one array: see `pack`.
-
-    With `copy`, the arrays share no memory with the weights.
+    Another object, or a directory named by its path, becomes one array: see `pack`. With `copy`, the arrays share no
+    memory with the weights.
     """
     if not isinstance(weights, Mapping):
         state_dict = getattr(weights, "state_dict", None)
@@ -46,7 +45,7 @@ def to_arrays(weights: Any, *, copy: bool) -> dict[str, Array]:
 
 
 def encode_metadata(metadata: Mapping[str, Any] | None) -> str:
-    """Return metadata as JSON; TypeError if it is not JSON."""
+    """Return metadata as JSON. Raises TypeError if it is not JSON."""
     if metadata is None:
         return ""
     if not isinstance(metadata, Mapping):
@@ -62,7 +61,7 @@ def write(path: str, arrays: Mapping[str, Array], metadata: str) -> None:
     import numpy as np
     from safetensors.numpy import save_file
 
-    # ascontiguousarray would make a 0-d array 1-d.
+    # ascontiguousarray would convert a 0-d array to 1-d.
     tensors = {n: a if a.flags.c_contiguous else np.ascontiguousarray(a) for n, a in arrays.items()}
     try:
         save_file(tensors, path, metadata={_META: metadata} if metadata else None)
@@ -103,7 +102,7 @@ def _inside(prefix: str) -> str:
 def _array(name: str, value: Any, copy: bool) -> Array:
     import numpy as np
 
-    if hasattr(value, "detach"):  # a torch tensor: found without importing torch
+    if hasattr(value, "detach"):  # a torch tensor, without importing torch
         value, copy = _from_torch(value), copy and value.device.type == "cpu"
     if isinstance(value, (str, bytes)) or value is None:
         raise _not_an_array(name, value)
@@ -128,12 +127,12 @@ def _from_torch(tensor: Any) -> Any:
 def _not_an_array(name: str, value: Any, detail: str = "") -> TypeError:
     return TypeError(
         f"save: weight {name!r} must be an array of numbers, got {type(value).__name__}{detail}; "
-        "other things go to save(..., metadata={...})"
+        "save other data with save(..., metadata={...})"
     )
 
 
 def _plain(value: Any) -> Any:
-    """Turn numpy scalars and arrays into what JSON knows."""
+    """Convert numpy scalars and arrays for JSON."""
     if callable(tolist := getattr(value, "tolist", None)):
         return tolist()
     raise TypeError(f"{type(value).__name__} is not JSON")

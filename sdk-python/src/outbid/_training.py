@@ -1,4 +1,4 @@
-"""The trial as the training code sees it."""
+"""Trial: the interface of a trial for its training code."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-_FIRST_RETRY, _LAST_RETRY = 0.2, 5.0  # seconds between two tries to store a checkpoint
-_MANY_STEPS = 10_000  # of a trial without a target, after which its log says that nothing ends it
-_AFTER_ERROR = 5.0  # seconds that a failed trial's newest weights may take to be stored
+_FIRST_RETRY, _LAST_RETRY = 0.2, 5.0  # seconds between two attempts to store a checkpoint
+_MANY_STEPS = 10_000  # steps of a trial without a target, after which its log warns that nothing ends it
+_AFTER_ERROR = 5.0  # seconds that storing a failed trial's newest weights may take
 
 
 @dataclass(frozen=True)
 class Device:
-    """A device that the trial may use. `index` is the worker's; CUDA_VISIBLE_DEVICES is set to match."""
+    """A device that the trial may use. `index` is the worker's index; CUDA_VISIBLE_DEVICES is set to match."""
 
     index: int
     type: str
@@ -43,10 +43,10 @@ class Device:
 
 @dataclass(frozen=True)
 class Fork:
-    """One of several processes that train a trial at once, each a share of a round's steps.
+    """One of several processes that train a trial at the same time, each doing a share of the steps of a fork slot.
 
-    `index` is from 0 to `count` - 1, `seed` this fork's own in this round. `trial_seed` is the same for all forks of
-    the trial in every round: what is held out of the training data is to be drawn by it, if by a seed.
+    `index` is from 0 to `count` - 1. `seed` is specific to this fork and slot. `trial_seed` is the same for all forks
+    of the trial in every slot; use it to draw held-out data.
     """
 
     index: int
@@ -56,10 +56,10 @@ class Fork:
 
 
 class Trial:
-    """One configuration being trained: what a training function is called with.
+    """One configuration that is being trained; the argument of a training function.
 
-    Steps count what is done: **step k is the state after k steps**. Inside `for step in trial.steps():` the
-    body does step number `step`, and what it reports and saves is the state after it.
+    Steps count completed work: **step k is the state after k steps**. Inside `for step in trial.steps():` the body does
+    step number `step`, and what it reports and saves is the state after it.
     """
 
     def __init__(self, assignment: session_pb2.TrialAssignment, link: Link) -> None:
@@ -73,45 +73,45 @@ class Trial:
         self._uses_steps = False
         self._target = assignment.until_step
         self._verdict = bus_pb2.VERDICT_TRAIN
-        self._obeyed = False  # the training code has been told to end
+        self._obeyed = False  # the training code must end
         self._reached = -1  # the step of the last ProcessReached
         self._known = assignment.start_step  # the last step reported or saved
         self._seq = 0
         self._reported = False
-        self._noted: dict[str, str] = {}  # what the next report takes along
+        self._noted: dict[str, str] = {}  # attributes to send with the next report
         self._keeper = Keeper(assignment, link)
         self._skipped_save = False
-        self._unsaved: Any = None  # weights of the newest step, which nobody wanted yet
+        self._unsaved: Any = None  # the newest step's weights, which were not requested yet
         self._late = False
         self._begun = False
         self._stop: Callable[[int, Mapping[str, float]], bool] | None = None
-        self._enough = False  # what was reported met the condition to stop
-        self._pruned = False  # the training code gives the trial up: it needs no value
+        self._enough = False  # a report met the stop condition
+        self._pruned = False  # the training code pruned the trial: it needs no value
         self._since = time.monotonic()
         self._trained = 0.0
         self._metadata: dict[str, Any] | None = None
-        self._leaving = False  # the process is to end after this trial
+        self._leaving = False  # the process should exit after this trial
 
     def __repr__(self) -> str:
         return f"<Trial {self.id} at step {self._step}>"
 
-    if not TYPE_CHECKING:  # where it would have every name be there
+    if not TYPE_CHECKING:  # type checkers would accept any name
 
         def __getattr__(self, name: str) -> Any:
-            """Say what to write instead."""
+            """Raise AttributeError with a hint for the right name."""
             from outbid._habits import trial_hint
 
             hint = trial_hint(name, self.__dict__.get("_config", {}))
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}")
 
         def __getitem__(self, key: object) -> Any:
-            """Say that the configuration is `config`."""
+            """Raise TypeError with the hint to use `config`."""
             from outbid._habits import subscript_hint
 
             raise TypeError(subscript_hint(key))
 
         def __contains__(self, key: object) -> bool:
-            """Say that the configuration is `config`."""
+            """Raise TypeError with the hint to use `config`."""
             from outbid._habits import subscript_hint
 
             raise TypeError(subscript_hint(key))
@@ -120,7 +120,7 @@ class Trial:
 
     @property
     def config(self) -> Config:
-        """The configuration: a dict, nested for groups; whole numbers are ints. Entries are attributes too."""
+        """The configuration: a dict, nested for groups, with whole numbers as ints. Entries are also attributes."""
         return self._config
 
     @property
@@ -135,28 +135,29 @@ class Trial:
 
     @property
     def seed(self) -> int:
-        """A seed of this trial's own, from 0 to 2**64-1; the same when the trial is resumed or restarted.
+        """A seed for this trial, from 0 to 2**64-1; the same when the trial is resumed or restarted.
 
-        Where several forks train the trial each has its own, another one in each round, so that they draw their data
-        in another order; `fork.trial_seed` is the same for all. `random`, numpy's global generator, and torch's where
-        it is loaded, are seeded with it beforehand.
+        If several forks train the trial, each fork has its own seed in each fork slot, so that they read their data in
+        different orders; `fork.trial_seed` is the same for all. `random` and the global generators of numpy and, if it
+        is loaded, torch are seeded with it before the training function is called.
         """
         return self._a.seed
 
     @property
     def fork(self) -> Fork:
-        """Which of the trial's forks this is; the only one, unless the sweep's `Resources(forks=)` allows several.
+        """This process's fork of the trial. There is only one unless the sweep's `Resources(forks=)` allows several.
 
-        Forks start from the same checkpoint, the average of the last round's, and count their own steps from there:
-        `start_step` and `until_step` are this fork's. What they report counts as the trial's step, the sum over all.
+        Forks start from the same checkpoint, the average of the last fork slot, and count their own steps from there:
+        `start_step` and `until_step` are this fork's. Their reports count at the trial's step, the sum over all forks.
         """
         part = self._a.part
         return Fork(part.index, max(1, part.count), seed=self._a.seed, trial_seed=part.trial_seed or self._a.seed)
 
     def shard(self, n: int) -> npt.NDArray[np.int64]:
-        """Return which of n samples are this fork's in this round: all n if it is the only one.
+        """Return the indices of n samples that this fork trains on in this fork slot: all n if it is the only fork.
 
-        Every sample is one fork's, which forks differ from round to round, and who trains more steps has more of them.
+        Every sample belongs to one fork. The assignment changes in every slot, and a fork that trains more steps gets
+        more samples.
         """
         import numpy as np
 
@@ -173,12 +174,12 @@ class Trial:
 
     @property
     def start_step(self) -> int:
-        """Steps that the start checkpoint holds; 0 for a fresh start."""
+        """The number of steps in the start checkpoint; 0 for a fresh start."""
         return self._a.start_step
 
     @property
     def until_step(self) -> int:
-        """Train until this step for now; 0 means until the function ends. It may grow while it runs."""
+        """The step to train to for now; 0 means until the function ends. It may increase while the trial runs."""
         with self._lock:
             self._drain()
             return self._target
@@ -190,19 +191,19 @@ class Trial:
 
     @property
     def scratch(self) -> Path:
-        """A directory for the trial's temporary files, removed after it."""
+        """A directory for the trial's temporary files, which is removed after the trial."""
         return Path(self._a.scratch)
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """What was given as `save(..., metadata=)` for the start checkpoint; empty for a fresh start."""
+        """The `metadata` that was saved with the start checkpoint; empty for a fresh start."""
         if self._metadata is None:
             self.checkpoint()
         return self._metadata or {}
 
     @property
     def should_stop(self) -> bool:
-        """Whether the trial was told to stop or pause. `steps()` and `report()` look at it by themselves."""
+        """Whether the trial must stop or pause. `steps()` and `report()` check this themselves."""
         with self._lock:
             self._drain()
             self._obeyed = self._obeyed or self._ending()
@@ -212,7 +213,7 @@ class Trial:
     def save_due(self) -> bool:
         """Whether weights saved in this step would be written, rather than replaced by later ones.
 
-        For models so large that even a copy in memory is dear: `if trial.save_due: trial.save(model)`.
+        For models so large that even a copy in memory is expensive: `if trial.save_due: trial.save(model)`.
         """
         with self._lock:
             self._drain()
@@ -224,8 +225,8 @@ class Trial:
     def checkpoint(self) -> Any:
         """Return the start checkpoint, or None for a fresh start: weights by name, an object, or a directory's path.
 
-        The names are those given to `save`, nested ones joined by dots. An object that was saved whole comes back as
-        it was; a directory is unpacked below `scratch`. Raises CheckpointError for a file that cannot be read.
+        The names are those given to `save`, nested ones joined by dots. An object that was saved whole is returned as
+        it was. A directory is unpacked below `scratch`. Raises CheckpointError for a file that cannot be read.
         """
         path = self.checkpoint_path
         if path is None:
@@ -236,10 +237,10 @@ class Trial:
     def steps(self) -> Iterator[int]:
         """Count the steps to train: `start_step + 1`, `start_step + 2`, ...
 
-        The body of the loop does the step that it is given. At the target the newest saved weights are stored
-        and the process waits for word: the loop goes on, or ends when the trial is paused or stopped. It also
-        ends, after saving, when it is told to in the middle. So after the loop there is nothing left to do.
-        Without a target (`until_step` 0: a tuner without max_steps) only your own `break` ends it.
+        The body of the loop does the step that it gets. At the target the newest saved weights are stored and the
+        process waits for the server's decision. Then the loop continues, or ends if the trial is paused or stopped. If
+        the trial is told to end before the target, the loop also saves before it ends. So nothing is left to do after
+        the loop. Without a target (`until_step` 0: a tuner without max_steps) only your own `break` ends the loop.
         """
         with self._lock:
             if not self._uses_steps:
@@ -256,31 +257,30 @@ class Trial:
         step: int | None = None,
         **named: Any,
     ) -> None:
-        """Report metrics at a step: whatever `float` reads, or an array or tensor of one element.
+        """Report metrics at a step. A value is anything that `float` accepts, or an array or tensor of one element.
 
-        NaN and infinities are allowed, as numbers and as text; what is too large for a float is infinite.
+        NaN and infinities are allowed, as numbers and as text. A number too large for a float becomes infinite.
 
-        `step` is the number of steps done; inside `steps()` it is the loop's step if left out, and must not
-        be above it. Never waits for the server, unless 10,000 reports are unsent.
+        `step` is the number of steps done. Inside `steps()` the default is the loop's step, and `step` must not be
+        above it. The call does not wait for the server unless 10,000 reports are unsent.
 
-        Without `steps()` every report counts as one more step if `step` is left out, and this is where the
-        trial is held at its target and ended: `StopTrial` is raised when it is told to stop or pause. Call
-        `save` before it.
+        Without `steps()` every report without `step` counts as one more step. Then this call waits at the trial's
+        target, and raises `StopTrial` if the trial must stop or pause. Call `save` before it.
 
-        Raises TypeError for a value that is not one number, and ValueError for a step that cannot be, a name of more
+        Raises TypeError for a value that is not a single number. Raises ValueError for an invalid step, a name of more
         than 256 bytes, or metrics that do not fit into one report of 60 KiB, naming it.
         """
         self._report(metric_values("report", metrics, named), step)
 
     def _report(self, values: dict[str, float], step: int | None) -> None:
-        """Report metrics, or with none of them that a step is done: what was noted then waits for the next."""
+        """Report metrics. Without metrics, record that a step is done; attributes then wait for the next report."""
         with self._lock:
             step = self._report_step(step)
             report = event_pb2.Report(metrics=values)
             check_report("report", report)
             if values:
                 self._annotate(report)
-                if room(report) < 0:  # together they are too large
+                if room(report) < 0:  # the metrics and attributes together are too large
                     self._send(event_pb2.Report(attributes=report.attributes), self._known)
                     report.ClearField("attributes")
             self._known = step
@@ -300,13 +300,13 @@ class Trial:
                     raise StopTrial(f"trial {self.id} was told to end at step {step}")
 
     def note(self, values: Mapping[str, Any] | None = None, /, **named: Any) -> None:
-        """Note facts of the trial beside its metrics: anything that JSON holds, by name.
+        """Record facts about the trial that are not metrics: named values that JSON can represent.
 
-        They stand in the result: `attributes` of a trial, and the columns "note.<name>" of `frame()`. A name that is
-        noted again gets the newer value. They travel with the next report, or when the trial ends.
+        They are shown in the result: in a trial's `attributes` and as columns "note.<name>" of `frame()`. Noting a name
+        again replaces its value. They are sent with the next report or when the trial ends.
 
-        Raises TypeError for a value that JSON does not hold, and ValueError for a name of more than 256 bytes or for
-        values that take more than 60 KiB as JSON: what is that large belongs into the checkpoint.
+        Raises TypeError for a value that JSON cannot represent. Raises ValueError for a name of more than 256 bytes or
+        for values that take more than 60 KiB as JSON; save larger data in the checkpoint.
         """
         found = event_pb2.Report(attributes=_attributes.encode("note", {**(values or {}), **named}))
         check_report("note", found)
@@ -322,29 +322,30 @@ class Trial:
         *,
         copy: bool = True,
     ) -> None:
-        """Keep the weights of this step; they are written when a checkpoint is wanted.
+        """Keep the weights of this step until a checkpoint is needed.
 
-        Cheap enough for every step: at the target, on a pause, and every so often (`Checkpoints(every=)`) the
-        newest is written, beside them that of the best report, and the rest forgotten. `weights` is a dict of
-        arrays (numpy, torch, jax, numbers; nested dicts are joined by dots) or an object with `state_dict()`;
-        `metadata` is JSON. Anything else is saved whole: a directory, named by its path, or an object that can be
-        pickled, such as a model of scikit-learn. Forks of a trial cannot average that. With `copy=False` the arrays are
-        not copied: do not change them in place later.
+        This is cheap enough for every step. The newest weights and those of the best report are written at the target,
+        on a pause, and periodically (`Checkpoints(every=)`); all others are dropped.
 
-        Raises TypeError for what is no array, naming it.
+        `weights` is a dict of arrays (numpy, torch, jax, numbers; nested dicts are joined by dots) or an object with
+        `state_dict()`. `metadata` is JSON. Anything else is saved whole: a directory, given by its path, or an object
+        that can be pickled, such as a scikit-learn model. Forks of a trial cannot average such a checkpoint. With
+        `copy=False` the arrays are not copied: do not change them in place later.
+
+        Raises TypeError for a value that is not an array, naming it.
         """
         with self._lock:
-            # Before the first report of a loop without steps() nobody knows the step: the report names it.
+            # Before the first report of a loop without steps() the step is unknown; the report will name it.
             step = self._body if self._body is not None else self._step if self._uses_steps else None
             self._keeper.hold(step, weights, metadata, copy=copy)
             self._known = max(self._known, step or 0)
             self._skipped_save = False
             self._unsaved = None
 
-    # What follows is for the runner and the loop, not for training code.
+    # The rest is for the runner and the loop, not for training code.
 
     def _advance(self) -> int | None:
-        """End the body that ran, and return the step of the next one; None to end the loop."""
+        """Finish the current step and return the next one, or None to end the loop."""
         with self._lock:
             if self._body is not None:
                 self._step, self._body = self._body, None
@@ -357,13 +358,13 @@ class Trial:
             return self._body
 
     def _begin(self) -> None:
-        """Say once of one of a round of forks that it begins its first step: before, it has nothing to save."""
+        """Announce once that this fork begins its first step in the fork slot; before, it has nothing to save."""
         if self._a.HasField("part") and not self._begun:
             self._begun = True
             self._link.send(session_pb2.AttachRequest(began=session_pb2.ProcessBegan(fork=self._fork)))
 
     def _boundary(self) -> bool:
-        """Between two steps: save if asked, wait at the target. Returns whether to train on."""
+        """Between two steps, save if asked and wait at the target. Returns whether to train on."""
         self._drain()
         if self._enough and not self._obeyed:
             return False  # the trial ends by itself
@@ -373,7 +374,7 @@ class Trial:
             at_target = 0 < self._target <= self._step
             if self._verdict == bus_pb2.VERDICT_PAUSE:
                 if self._skipped_save and not at_target:
-                    # The code asked save_due and was told no, before the pause came: give it one more step.
+                    # The training code saw save_due False before the pause arrived: let it do one more step.
                     self._skipped_save = False
                     return True
                 self._secure()
@@ -396,20 +397,21 @@ class Trial:
         return False
 
     def _answer(self, answer: Any) -> bool:
-        """Take what the training code returned as its last report: the metric, or a dict of them.
+        """Handle the training function's return value as its last report: the metric, or a dict of metrics.
 
-        Returns False if it is neither and nothing was reported. Raises AnswerError if nothing was reported and a dict
-        has something else than a number under the metric's name.
+        Returns False if it is neither and nothing was reported. Raises AnswerError if nothing was reported and the
+        dict's value for the metric is not a number.
         """
         with self._lock:
-            if self._obeyed:  # told to end: it is not done
+            if self._obeyed:  # told to end, so the trial is not done
                 return self._reported
             reported = self._reported
             named = isinstance(answer, Mapping)
             if not named:
                 answer = {self._a.metric: answer}
             numbers = {k: v for k, v in answer.items() if isinstance(k, str) and k and is_number(v)}
-            if not reported and self._a.metric in answer:  # it is meant as the value, also as text or True
+            # a value under the metric's name is meant as a number, also if it is text or a bool
+            if not reported and self._a.metric in answer:
                 try:
                     numbers |= metric_values("return", {self._a.metric: answer[self._a.metric]})
                 except TypeError as error:
@@ -421,7 +423,7 @@ class Trial:
         return bool(numbers) or reported
 
     def _finish(self, error: str, trace: str) -> None:
-        """Say that the training code has returned or raised."""
+        """Announce that the training code has returned or raised."""
         with self._lock:
             self._drain()
             self._keeper.name(self._known)
@@ -445,15 +447,15 @@ class Trial:
             self._link.send(session_pb2.AttachRequest(ended=ended))
 
     def _keep_unsaved(self) -> None:
-        """Hold what a library had trained when it ended by itself, as by early stopping, and nobody had asked for."""
+        """Keep the last weights of a library that ended training by itself, such as by early stopping."""
         if self._unsaved is not None:
             try:
                 self._keeper.hold(self._known, self._unsaved, None, copy=False)
-            except (TypeError, ValueError) as failure:  # the trial has done what it was to do
+            except (TypeError, ValueError) as failure:  # the trial is complete nevertheless
                 print(f"outbid: trial {self.id} keeps no checkpoint: {one_line(failure)}", file=sys.stderr, flush=True)
 
     def _send(self, report: event_pb2.Report, step: int) -> None:
-        """Send a report of a step."""
+        """Send a report at a step."""
         self._seq += 1
         report.seq, report.step = self._seq, step
         report.time.GetCurrentTime()
@@ -461,7 +463,7 @@ class Trial:
         self._link.report(self._fork, report)
 
     def _send_noted(self) -> None:
-        """Send what was noted, if anything, in a report of its own."""
+        """Send pending attributes, if any, in a separate report."""
         if self._noted:
             report = event_pb2.Report()
             self._annotate(report)
@@ -488,7 +490,7 @@ class Trial:
         return number
 
     def _drain(self) -> None:
-        """Take in everything that the worker has said."""
+        """Process all messages that the worker has sent."""
         while True:
             try:
                 self._take(self._link.inbox.get_nowait())
@@ -496,7 +498,7 @@ class Trial:
                 return
 
     def _wait(self, timeout: float | None) -> None:
-        """Wait until the worker says something, or for so many seconds; the time is no training time."""
+        """Wait for a message from the worker, at most `timeout` seconds. The time does not count as training time."""
         waited = time.monotonic()
         self._trained += waited - self._since
         try:
@@ -525,7 +527,7 @@ class Trial:
         if directive.save:
             self._keeper.ask()
         if directive.verdict == bus_pb2.VERDICT_TRAIN:
-            # Until_step 0 lets the code end by itself. After a signal to leave, no word makes it stay.
+            # With until_step 0 the training code ends by itself. After a signal to exit, no directive reverses it.
             self._target = directive.until_step
             if not self._leaving:
                 self._verdict = directive.verdict
@@ -533,7 +535,7 @@ class Trial:
             self._verdict = directive.verdict
 
     def _secure(self, patience: float | None = None) -> None:
-        """Return once the newest weights are in the store, or the trial is to stop, or patience (s) is over."""
+        """Return when the newest weights are stored, the trial must stop, or `patience` seconds have passed."""
         pause = _FIRST_RETRY
         deadline = math.inf if patience is None else time.monotonic() + patience
         while self._verdict != bus_pb2.VERDICT_STOP and self._keeper.pending:
@@ -551,14 +553,14 @@ class Trial:
             self._keeper.offer()
 
     def _rest(self, seconds: float) -> None:
-        """Wait for so long, or until the trial is to stop."""
+        """Wait for `seconds`, or until the trial must stop."""
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0 and self._verdict != bus_pb2.VERDICT_STOP:
             self._wait(left)
 
 
 class AnswerError(TypeError):
-    """A training function returned a dict whose value of the sweep's metric is not a number."""
+    """Raised if a training function returns a dict whose value for the sweep's metric is not a number."""
 
 
 class _Steps(Iterator[int]):

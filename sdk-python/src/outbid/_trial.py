@@ -1,7 +1,7 @@
-"""The warm training process, `python -m outbid._trial`, started by a worker.
+"""The warm training process, `python -m outbid._trial`, which a worker starts.
 
-It attaches to its worker, by the socket in OUTBID_STREAM or, where a worker of an older version names none, by gRPC on
-that in OUTBID_SOCKET, and runs one trial after another until it is told to leave.
+It connects to its worker and runs one trial after another until the worker ends it. The connection is the socket in
+OUTBID_STREAM. An older worker does not set that; then it is gRPC on the socket in OUTBID_SOCKET.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from importlib.machinery import ModuleSpec, PathFinder
 from types import FrameType, ModuleType
 from typing import Any
 
-# Training code may fork (data loaders), and use gRPC: its handlers would only print warnings about its threads.
+# Training code may fork (data loaders) and use gRPC, whose fork handlers would only print warnings about threads.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
 from outbid._errors import OutbidError, StopTrial, as_text, one_line, shown
@@ -30,7 +30,7 @@ _MARK = "\x1eoutbid:"
 
 
 def _how(trial: Trial) -> str:
-    """Say what reports a value."""
+    """Return advice on how to report a value."""
     name = trial._a.metric or "loss"
     return f'return a number, or a dict such as {{"{name}": 0.5}}, or give one to trial.report in the loop over steps()'
 
@@ -57,14 +57,14 @@ class Runner:
                 return
 
     def _run(self, assignment: session_pb2.TrialAssignment) -> bool:
-        """Run one trial; returns whether the process is to leave."""
+        """Run one trial; returns whether the process should exit."""
         mark(assignment.fork)
         trial = Trial(assignment, self._session)
         error, trace = "", ""
         try:
             function = self._load(assignment.function_path)
         except (OutbidError, OSError) as failure:
-            error = one_line(failure)  # written for people: a stack adds nothing
+            error = one_line(failure)  # the message is enough, a traceback would add nothing
         else:
             self._generators.seed(assignment.seed)
             error, trace = call(function, trial)
@@ -76,7 +76,7 @@ class Runner:
         return trial._leaving
 
     def _load(self, path: str) -> Callable[[Trial], Any]:
-        """Return the function in a file; read once, as it is the same for every trial of a process."""
+        """Return the function in a file. It is cached because all trials of a process have the same function."""
         if self._function is None or self._path != path:
             from outbid import _pickle
 
@@ -85,7 +85,7 @@ class Runner:
 
 
 def call(function: Callable[[Trial], Any], trial: Trial) -> tuple[str, str]:
-    """Run training code; returns what went wrong, as one line and in full."""
+    """Run training code; returns the error as one line and in full, or two empty strings."""
     try:
         answer = function(trial)
         if answer is not None and not trial._answer(answer):
@@ -103,13 +103,13 @@ def call(function: Callable[[Trial], Any], trial: Trial) -> tuple[str, str]:
 
 
 def trace_of(failure: BaseException) -> str:
-    """Return the traceback from the training function on, without the runner's own frame."""
+    """Return the traceback from the training function on, without the runner's frame."""
     first = failure.__traceback__
     return as_text("".join(traceback.format_exception(type(failure), failure, first.tb_next if first else None)))
 
 
 def mark(fork: node_pb2.ForkRef) -> None:
-    """Tell the worker, in both streams, whose output follows."""
+    """Write a mark to both streams, so that the worker knows which trial the following output belongs to."""
     line = f"{_MARK}{fork.sweep}/{fork.trial}@{fork.lease_id}\n"
     for stream in (sys.stdout, sys.stderr):
         stream.write(line)
@@ -123,17 +123,17 @@ def flush() -> None:
 
 
 class Generators(MetaPathFinder):
-    """The global generators, seeded for each trial: it must not depend on which ones ran in the process before.
+    """Seeds the global random generators for each trial, so that earlier trials of the process do not affect it.
 
-    numpy's is seeded when numpy.random is loaded, if the training code is what loads it: to load it takes longer than
-    many a trial does.
+    If training code is the first to import numpy.random, its generator is seeded on import. Importing it here would
+    take longer than many trials.
     """
 
     def __init__(self) -> None:
         self._seed = 0
 
     def seed(self, seed: int) -> None:
-        """Seed those that are loaded."""
+        """Seed the generators of the modules that are loaded."""
         import random
 
         self._seed = seed
@@ -148,7 +148,7 @@ class Generators(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Have numpy.random seeded once it is loaded."""
+        """Return a spec for numpy.random whose loader seeds the generator."""
         if fullname != "numpy.random":
             return None
         sys.meta_path.remove(self)
@@ -165,17 +165,17 @@ class Generators(MetaPathFinder):
 
 
 def handle_sigterm(session: Attached) -> None:
-    """Make SIGTERM end the process as a pause would; in forked children it is deadly, as ever."""
+    """Make SIGTERM end the process like a pause does. In forked children SIGTERM kills as usual."""
 
     def on_term(_signal: int, _frame: FrameType | None) -> None:
-        session.inbox.put(Terminate())  # reentrant, so safe here
+        session.inbox.put(Terminate())  # put is reentrant, so this is safe in a handler
 
     def reset() -> None:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
-    # Python runs handlers in the main thread, between two instructions. A signal that comes just before that
-    # thread waits for its inbox would go unnoticed; so another thread, told through a pipe, wakes it.
+    # Python runs signal handlers in the main thread, between two instructions. A signal that arrives just before that
+    # thread blocks on its inbox would go unnoticed. Therefore another thread reads the wakeup pipe and wakes it.
     source, target = os.pipe()
     os.set_blocking(target, False)
     threading.Thread(target=_poke, args=(source, session), name="outbid-signals", daemon=True).start()
@@ -190,13 +190,13 @@ def _poke(source: int, session: Attached) -> None:
 
 
 def on_ray() -> None:
-    """Have what trials start on Ray stay within their bundle, where the worker stands in one (outbid.ray.up)."""
+    """Keep Ray tasks and actors of trials within the worker's placement group bundle (outbid.ray.up), if it has one."""
     if os.environ.get("RAY_OUTBID_BUNDLE") and importlib.util.find_spec("ray") is not None:
         importlib.import_module("outbid.ray._capture").capture()
 
 
 def attach(socket: str, secret: str) -> Attached:
-    """Attach to the worker in the way that it knows."""
+    """Connect to the worker with the protocol that the worker supports."""
     if path := os.environ.get("OUTBID_STREAM"):
         return Session(path, secret)
     from outbid._grpcsession import GrpcSession
@@ -205,7 +205,7 @@ def attach(socket: str, secret: str) -> Attached:
 
 
 def main() -> int:
-    """Attach to the worker and run its trials. Returns the exit code."""
+    """Connect to the worker and run its trials. Returns the exit code."""
     try:
         socket, secret = os.environ["OUTBID_SOCKET"], os.environ["OUTBID_SESSION"]
     except KeyError as missing:

@@ -1,8 +1,7 @@
-"""Tuners: what proposes configurations and decides how long each is trained.
+"""Tuners: the algorithms that propose configurations and decide how long each is trained.
 
-Every tuner takes `seed`: the same seed gives the same configurations. One that is left out is drawn by the server, and
-stands in the sweep's spec. Steps are counted as the training code
-counts them in `trial.steps()`.
+Every tuner takes `seed`: the same seed gives the same configurations. If it is left out, the server draws one and
+records it in the sweep's spec. Steps are counted as the training code counts them in `trial.steps()`.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from outbid.v1 import sweep_pb2 as pb
 
 @dataclass(frozen=True, kw_only=True)
 class Tuner:
-    """Base of every tuner."""
+    """Base class of all tuners."""
 
     seed: int | None = None
 
@@ -44,16 +43,16 @@ class Tuner:
 @hinted_class
 @dataclass(frozen=True)
 class Model(Tuner):
-    """Base of Optuna's samplers: they learn from results which configurations to try next.
+    """Base class of the tuners that use Optuna's samplers, which learn from results what to try next.
 
-    Each is a tuner by itself, which trains every trial for `max_steps` steps (0: until the code ends by itself), and
-    the `sampler` of a tuner that stops trials, as in `ob.ASHA(max_steps=81, sampler=ob.TPE())`. The first `startup`
-    trials are drawn at random. Conditions and constraints are met.
+    Each is a tuner that trains every trial for `max_steps` steps (0: until the training code ends). It can also be the
+    `sampler` of a tuner that stops trials, as in `ob.ASHA(max_steps=81, sampler=ob.TPE())`. The first `startup` trials
+    are drawn at random. Conditions and constraints are met.
 
-    `prior` are trials that are known before: an Optuna study, the result of a sweep, or dicts `{"params": {...},
-    "value": ...}` with parameters by dotted path. What of them the space does not hold is left out.
+    `prior` are trials that are already known: an Optuna study, the result of a sweep, or dicts `{"params": {...},
+    "value": ...}` with parameters by dotted path. Trials and parameters that do not fit the space are left out.
 
-    The server runs Optuna: with this Python if it is on this machine, else with the `python3` that it finds.
+    The server runs Optuna: with this Python if it is on this machine, otherwise with the `python3` that it finds.
     """
 
     max_steps: int = 0
@@ -69,7 +68,7 @@ class Model(Tuner):
         self._draw(message, rule)
 
     def _draw(self, message: pb.Tuner, rule: pb.Tuner) -> None:
-        """Make `message` the plugin that draws for a rule."""
+        """Make `message` the plugin that samples configurations for the tuner `rule`."""
         out = message.plugin
         out.max_steps = getattr(rule, rule.WhichOneof("kind") or "").max_steps
         settings: dict[str, Any] = {"sampler": self._name, "startup": _count(self, "startup", self.startup, 1)}
@@ -83,9 +82,9 @@ class Model(Tuner):
 @hinted_class
 @dataclass(frozen=True)
 class TPE(Model):
-    """Tree-structured Parzen estimator (Bergstra et al. 2011), Optuna's own default; see `Model`.
+    """Tree-structured Parzen estimator (Bergstra et al. 2011), Optuna's default sampler; see `Model`.
 
-    It models parameters together, and those under a condition apart. Good for any space from about 30 trials on.
+    Parameters are modelled jointly, and conditional parameters separately. Good for any space from about 30 trials.
     """
 
     _name: ClassVar[str] = "tpe"
@@ -94,7 +93,7 @@ class TPE(Model):
 @hinted_class
 @dataclass(frozen=True)
 class GP(Model):
-    """Gaussian process with expected improvement; see `Model`. For few and costly trials. Needs torch, too."""
+    """Gaussian process with expected improvement; see `Model`. For few, expensive trials. Also needs torch."""
 
     _name: ClassVar[str] = "gp"
 
@@ -102,7 +101,10 @@ class GP(Model):
 @hinted_class
 @dataclass(frozen=True)
 class CMAES(Model):
-    """CMA-ES (Hansen 2016); see `Model`. For many trials over numbers; choices are left to chance. Needs cmaes, too."""
+    """CMA-ES (Hansen 2016); see `Model`.
+
+    For many trials over numbers; choices are drawn at random. Also needs cmaes.
+    """
 
     _name: ClassVar[str] = "cmaes"
 
@@ -124,10 +126,10 @@ Sampler: TypeAlias = Literal["random", "sobol", "tpe", "gp", "cmaes", "nsga2"] |
 @hinted_class
 @dataclass(frozen=True)
 class _Sampled(Tuner):
-    """Base of the tuners that take a sampler."""
+    """Base class of the tuners that take a sampler."""
 
     def to_proto(self) -> pb.Tuner:
-        """Return the tuner as the API's message: a sampler of Optuna's is a plugin, with the tuner as its rule."""
+        """Return the tuner as the API's message. An Optuna sampler becomes a plugin with this tuner as its rule."""
         message = super().to_proto()
         sampler = getattr(self, "sampler", "random")
         if isinstance(sampler, str):
@@ -137,7 +139,7 @@ class _Sampled(Tuner):
             return message
         name = f"{type(self).__name__}: sampler"
         if sampler.max_steps or sampler.seed is not None:
-            raise ValueError(f"{name}: {type(sampler).__name__} takes max_steps and seed of the tuner; leave them out")
+            raise ValueError(f"{name}: {type(sampler).__name__} uses the tuner's max_steps and seed; leave them out")
         rule, out = pb.Tuner(), pb.Tuner(seed=self.seed)
         rule.CopyFrom(message)
         rule.ClearField("seed")
@@ -148,7 +150,7 @@ class _Sampled(Tuner):
 @hinted_class
 @dataclass(frozen=True)
 class Random(Tuner):
-    """Independent configurations, each trained for `max_steps` steps (0: until the code ends by itself)."""
+    """Independent random configurations, each trained for `max_steps` steps (0: until the training code ends)."""
 
     max_steps: int = 0
 
@@ -160,7 +162,7 @@ class Random(Tuner):
 @hinted_class
 @dataclass(frozen=True)
 class Grid(Tuner):
-    """Every combination; a float range or wide int range gives `points` values."""
+    """Every combination of values. A float range or a wide int range contributes `points` values."""
 
     max_steps: int = 0
     points: int = 5
@@ -173,7 +175,7 @@ class Grid(Tuner):
 @hinted_class
 @dataclass(frozen=True)
 class Sobol(Tuner):
-    """A scrambled low-discrepancy sequence: fills the space more evenly than `Random`."""
+    """A scrambled low-discrepancy sequence, which fills the space more evenly than `Random`."""
 
     max_steps: int = 0
 
@@ -185,12 +187,12 @@ class Sobol(Tuner):
 @hinted_class
 @dataclass(frozen=True)
 class Bayes(Tuner):
-    """Bayesian optimisation (Jones et al. 1998): a Gaussian process of the trials so far chooses each configuration.
+    """Bayesian optimisation (Jones et al. 1998) with a Gaussian process, computed by the server without Optuna.
 
-    It has the highest expected improvement. The server computes it; Optuna is not needed. The first configuration is
-    the middle of the space, the next few fill it evenly, and every sixth explores. Trials that run count as what the
-    model expects of them, and those that failed as the worst. Conditions and constraints are met. Each trial is trained
-    for `max_steps` steps (0: until the code ends by itself).
+    Each configuration is the one with the highest expected improvement. The first is the middle of the space, the next
+    few fill it evenly, and every sixth explores. A running trial counts with the value that the model predicts for it,
+    a failed one with the worst value. Conditions and constraints are met. Each trial is trained for `max_steps` steps
+    (0: until the training code ends).
     """
 
     max_steps: int = 0
@@ -205,9 +207,9 @@ class Bayes(Tuner):
 class SuccessiveHalving(_Sampled):
     """Successive halving (Jamieson and Talwalkar 2016).
 
-    `trials` start and train for `min_steps`; the best 1/`eta` of each rung go on for `eta` times as many
-    steps, up to `max_steps`. `trials=0` means as many as leave one trial in the last rung. With `grow` a trial
-    that goes on may use `eta` times as many devices in each rung as in the one before.
+    `trials` trials are trained for `min_steps`. The best 1/`eta` of each rung continue for `eta` times as many steps,
+    up to `max_steps`. `trials=0` chooses the number that leaves one trial in the last rung. With `grow` a promoted
+    trial may use `eta` times as many devices as in the rung before.
     """
 
     max_steps: int
@@ -232,8 +234,8 @@ class SuccessiveHalving(_Sampled):
 class Hyperband(_Sampled):
     """Hyperband (Li et al. 2018): brackets of successive halving, from many short to few long trials.
 
-    A trial is trained for at most `max_steps` steps. `min_steps` is the steps that one unit of the paper's R
-    stands for, and so the shortest rung. `iterations` is how often the whole set of brackets is run.
+    A trial is trained for at most `max_steps` steps. `min_steps` is the number of steps in one unit of the paper's R,
+    and therefore the shortest rung. `iterations` is how often the whole set of brackets is run.
     """
 
     max_steps: int
@@ -256,8 +258,8 @@ class Hyperband(_Sampled):
 class ASHA(_Sampled):
     """Asynchronous successive halving (Li et al. 2020).
 
-    `form="promote"` pauses a trial at each rung and resumes it from its checkpoint when it is promoted;
-    `form="stop"` only ever stops trials, so that none needs a checkpoint.
+    `form="promote"` pauses a trial at each rung and resumes it from its checkpoint when it is promoted. `form="stop"`
+    only stops trials, so they need no checkpoints.
     """
 
     max_steps: int
@@ -282,7 +284,7 @@ class ASHA(_Sampled):
 class Median(_Sampled):
     """Median stopping (Golovin et al. 2017): stop a trial whose best is below the median of running means.
 
-    No trial is stopped before `grace_steps`, nor before `min_trials` others have reached the step.
+    No trial is stopped before `grace_steps`, or before `min_trials` others have reached the step.
     """
 
     max_steps: int
@@ -301,13 +303,15 @@ class Median(_Sampled):
 @hinted_class
 @dataclass(frozen=True)
 class PerformanceCurve(_Sampled):
-    """Forecasts how trials will end from their learning curves, and stops those with little chance.
+    """Stop trials whose learning curves forecast little chance of becoming the best.
 
-    Every `interval` steps (0: a twentieth of `max_steps`) a trial is promising, opportunistic or poor by its chance
-    to beat the sweep's target or, without one, the best that is known or forecast. Poor is a chance below `poor`, if
-    a new trial would have a better one for its steps. No trial is stopped before `grace_steps` (0: two intervals), and
-    the share `keep` of those that should be stopped is trained on, so that forecasts are checked on them too. While
-    forecasts are not calibrated, a rank rule stops the worst 1/`eta` at rungs.
+    Every `interval` steps (0: a twentieth of `max_steps`) a trial is classified as promising, opportunistic or poor.
+    The class depends on its chance to beat the sweep's target or, without a target, the best known or forecast value. A
+    trial is poor if that chance is below `poor` and a new trial would have a better chance for the same steps.
+
+    No trial is stopped before `grace_steps` (0: two intervals). The share `keep` of the trials that would be stopped is
+    trained further, to check forecasts on them too. While forecasts are not calibrated, a rank rule stops the worst
+    1/`eta` at rungs.
     """
 
     max_steps: int
@@ -341,13 +345,14 @@ class PerformanceCurve(_Sampled):
 @hinted_class
 @dataclass(frozen=True)
 class FreezeThaw(_Sampled):
-    """Trains many trials a little at a time, and trains on those whose steps are worth most.
+    """Train many trials a little at a time, and continue those whose next steps are worth most.
 
-    Trials are looked at after `min_steps` (0: `max_steps`/40), and then at 1.4 times the steps each time. At each look
-    all that wait at their checkpoints, and ones that are not begun, are forecast from where they stand among the others
-    and from what the sweep's own ends have shown. A trial whose chance to beat all that got to the end is below `poor`
-    is stopped. `sampler="model"` has the forecasts choose up to half of the configurations too; any other draws
-    them all.
+    Trials are evaluated after `min_steps` (0: `max_steps`/40) and then at 1.4 times the steps of the evaluation before.
+    Each evaluation forecasts every trial that waits at a checkpoint, and candidates that have not started. The forecast
+    uses the trial's rank among the others and the trials of this sweep that have finished. A trial is stopped if its
+    chance to beat all finished trials is below `poor`.
+
+    With `sampler="model"` the forecasts choose up to half of the configurations; any other sampler draws all of them.
     """
 
     max_steps: int
@@ -374,14 +379,14 @@ class FreezeThaw(_Sampled):
 class PBT(Tuner):
     """Population based training (Jaderberg et al. 2017).
 
-    Every `interval` steps the worst `quantile` of the `population` copy checkpoint and configuration from the
-    best `quantile`; each copied parameter is drawn anew with chance `resample`, else multiplied by one of
+    Every `interval` steps the worst `quantile` of the `population` copy checkpoint and configuration from the best
+    `quantile`. Each copied parameter is drawn again with probability `resample`, and otherwise multiplied by one of
     `factors`.
 
-    Members advance together. On fewer devices than members they take turns: a member that has done its `interval`
-    steps saves, leaves its device to those behind it, and goes on from its checkpoint once all have come as far. The
-    training code must therefore save and load all that it needs, and `interval` be long enough that a start is worth
-    it. With a device for each member nobody leaves its own, unless others are more than an interval behind.
+    Members advance together. With fewer devices than members they take turns: a member that has done its `interval`
+    steps saves, frees its device for members that are behind, and resumes from its checkpoint when all have come as
+    far. Therefore the training code must save and load all of its state, and `interval` should be long compared with a
+    start. With a device for each member, a member keeps its device unless others are more than an interval behind.
     """
 
     max_steps: int
@@ -411,7 +416,7 @@ class PBT(Tuner):
 @hinted_class
 @dataclass(frozen=True)
 class Plugin(Tuner):
-    """A tuner outside the server, run there as `command` over hashicorp/go-plugin, with `settings`."""
+    """A tuner that the server runs as `command` over hashicorp/go-plugin, with `settings`."""
 
     command: Sequence[str]
     max_steps: int = 0
@@ -444,7 +449,7 @@ def _rung(tuner: Tuner, min_steps: int, max_steps: int) -> int:
 
 def _sampler(tuner: Tuner, value: Any, own: str = "random") -> str:
     if isinstance(value, Model):
-        return "random"  # to_proto puts the sampler beside the tuner
+        return "random"  # to_proto adds the sampler to the message
     if isinstance(value, type) and issubclass(value, Model):
         raise TypeError(f"{type(tuner).__name__}: sampler is the class; write ob.{value.__name__}()")
     _given.text(
@@ -459,7 +464,7 @@ _PRIOR = 'prior must be an Optuna study, a result such as ob.load("digits-1"), o
 
 
 def known_trials(prior: Any) -> list[dict[str, Any]]:
-    """Return trials that are known before as plain dicts: of an Optuna study, of a result, or dicts as they are."""
+    """Return earlier trials as dicts; `prior` is an Optuna study, a result, or such dicts."""
     if hasattr(prior, "get_trials") and hasattr(prior, "directions"):
         done = (t for t in prior.get_trials(deepcopy=False) if t.state.name == "COMPLETE" and len(t.values) == 1)
         return [{"params": dict(t.params), "value": t.value} for t in done]

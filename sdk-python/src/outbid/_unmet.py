@@ -1,4 +1,4 @@
-"""Conditions of a sweep on metrics that its trials do not report: they would end nothing, without a word."""
+"""Warns about stop conditions on metrics that trials do not report, because these would silently have no effect."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from outbid._model import Update
 
 
 class Unmet(Callback):
-    """Warns of metrics that are to end trials, and that the first which reports does not report."""
+    """Warns if the first trial that reports does not report a metric in a stop condition."""
 
     def __init__(self, names: list[str]) -> None:
         self._names = names
@@ -22,6 +22,6 @@ class Unmet(Callback):
         if missing:
             warnings.warn(
                 f"stop: {', '.join(map(repr, missing))} is not among what trial {first.number} reports: "
-                f"{', '.join(first.metrics)}. It ends no trial until it is reported",
+                f"{', '.join(first.metrics)}. The condition has no effect until it is reported",
                 stacklevel=5,
             )

@@ -1,4 +1,4 @@
-"""The tuner of a sweep that names none."""
+"""The default tuner of a sweep."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import importlib.util
 
 from outbid._tuners import TPE, Random, Tuner
 
-_LEAST = 11  # trials: the first ten of TPE are drawn at random anyway
-_MOST = 1000  # trials, beyond which TPE takes longer to draw one than many take to train
+_LEAST = 11  # trials: TPE draws the first ten at random anyway
+_MOST = 1000  # trials, above which TPE takes longer to draw a configuration than many trials take to train
 
 
 def usual(trials: int, *, here: bool) -> Tuner:
-    """Return the tuner of a sweep of so many trials (0: no limit) that names none.
+    """Return the default tuner of a sweep with a limit of `trials` (0: no limit).
 
-    Which sampler finds better configurations was measured: docs/benchmarks.md. `here` says that the server is on this
-    machine, and so runs this Python.
+    The choice follows a comparison of the samplers: docs/benchmarks.md. `here` is whether
+    the server is on this machine, and therefore runs this Python.
     """
     if here and _LEAST <= trials <= _MOST and importlib.util.find_spec("optuna") is not None:
         return TPE()

@@ -1,4 +1,4 @@
-"""Things that are saved whole, as one array of bytes in a checkpoint: a directory, or an object that can be pickled."""
+"""Checkpoints that are a directory or a picklable object, stored in one array of bytes."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _PICKLE, _DIRECTORY = "outbid.pickle", "outbid.directory"
 
 
 def pack(thing: Any) -> dict[str, Array]:
-    """Return a thing as one array: the files of a directory that a path names, else its pickle.
+    """Return a directory's files, given its path, or another object's pickle as one array.
 
-    Raises TypeError for what is nothing to save, or cannot be pickled.
+    Raises TypeError for something that is not worth saving or cannot be pickled.
     """
     if isinstance(thing, (str, os.PathLike)):
         path = Path(thing)
         if not path.is_dir():
-            raise TypeError(f"save: {str(thing)!r} is no directory; weights are a dict of arrays, or any object")
+            raise TypeError(f"save: {str(thing)!r} is not a directory; weights are a dict of arrays, or any object")
         return _bytes(_DIRECTORY, _tar(path))
     if thing is None or isinstance(thing, (bool, int, float, bytes, list, tuple)):
         raise TypeError(
@@ -45,14 +45,14 @@ def pack(thing: Any) -> dict[str, Array]:
 
 
 def is_pickle(arrays: Mapping[str, Array]) -> bool:
-    """Return whether `unpack` unpickles these arrays, which runs code of whoever wrote them."""
+    """Return whether `unpack` unpickles these arrays, which runs code of their writer."""
     return _PICKLE in arrays
 
 
 def unpack(arrays: Mapping[str, Array], into: str | os.PathLike[str] | None = None) -> Any:
     """Return what was saved: arrays by name, an object, or the path of a directory.
 
-    A directory is made anew below `into`, else below the one for temporary files.
+    A directory is extracted into a new one below `into`, or below the directory for temporary files.
     """
     if _PICKLE in arrays:
         try:

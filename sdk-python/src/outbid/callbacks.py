@@ -1,4 +1,4 @@
-"""Callbacks for the training loops of other libraries: each reports to a trial, saves what is wanted, and ends it.
+"""Callbacks for the training loops of other libraries, which report to a trial, save when needed, and end it.
 
     def train(trial):
         xgboost.train(
@@ -6,11 +6,11 @@
             xgb_model=trial.checkpoint(), callbacks=[ob.callbacks.xgboost(trial)],
         )
 
-Every value that the library measures is reported by the library's name, and by the short one that `metric=` says, if
-it is given. When the trial is to stop or pause, `ob.StopTrial` leaves the library's loop: let it pass. Where the
-library ends by itself, as by early stopping, what it has trained by then is saved. Cross-validation (`xgboost.cv`,
-`lightgbm.cv`) is reported round by round and saves nothing, as no training goes on from its models.
-Those for `trial.steps()` are not needed: a step is a boosting round, an epoch or an evaluation.
+Every value that the library measures is reported under the library's name, and also under the names that `metric=` maps
+to it. When the trial should stop or pause, `ob.StopTrial` is raised in the library's loop; do not catch it. If the
+library ends training by itself, such as by early stopping, the current model is saved. Cross-validation (`xgboost.cv`,
+`lightgbm.cv`) is reported per round and saves nothing, because its models cannot continue training. `trial.steps()` is
+not needed with these callbacks: a step is a boosting round, an epoch or an evaluation.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ __all__ = ["keras", "lightgbm", "lightning", "load_keras", "load_torch", "transf
 def xgboost(trial: Trial, *, metric: Mapping[str, str] | None = None, save: bool = True) -> Any:
     """Return a callback for XGBoost's `train` and its estimators: a step is a boosting round.
 
-    What is measured on a data set is reported as "<data>-<metric>", that of the last data set as "<metric>" too;
-    `metric` maps other names to these, as in {"loss": "valid-logloss"}. With `save` the booster is saved whenever a
-    checkpoint is wanted: `xgb_model=trial.checkpoint()` goes on from it.
+    A value on a data set is reported as "<data>-<metric>"; that of the last data set also as "<metric>". `metric` maps
+    additional names to these, such as {"loss": "valid-logloss"}. With `save` the booster is saved whenever a checkpoint
+    is needed; `xgb_model=trial.checkpoint()` continues from it.
     """
     try:
         from xgboost.callback import TrainingCallback
@@ -57,7 +57,7 @@ def xgboost(trial: Trial, *, metric: Mapping[str, str] | None = None, save: bool
 def lightgbm(trial: Trial, *, metric: Mapping[str, str] | None = None, save: bool = True) -> Callable[[Any], None]:
     """Return a callback for LightGBM's `train` and its estimators: a step is a boosting round.
 
-    Names are as in `xgboost`. `init_model=trial.checkpoint()` goes on from what was saved.
+    Names are like in `xgboost`. `init_model=trial.checkpoint()` continues from the saved model.
     """
 
     def callback(env: Any) -> None:
@@ -74,8 +74,8 @@ def lightgbm(trial: Trial, *, metric: Mapping[str, str] | None = None, save: boo
 def keras(trial: Trial, *, metric: Mapping[str, str] | None = None, save: bool = True) -> Any:
     """Return a callback for Keras' `fit`: a step is an epoch.
 
-    `model.fit(..., initial_epoch=trial.start_step)` counts on after a pause; `ob.callbacks.load_keras(trial, model)`
-    before it sets the weights that were saved.
+    After a pause, `model.fit(..., initial_epoch=trial.start_step)` continues counting; call
+    `ob.callbacks.load_keras(trial, model)` before it to restore the saved weights.
     """
     try:
         from keras.callbacks import Callback as Base  # type: ignore[import-not-found, unused-ignore]
@@ -92,16 +92,16 @@ def keras(trial: Trial, *, metric: Mapping[str, str] | None = None, save: bool =
 
 
 def load_keras(trial: Trial, model: Any) -> None:
-    """Set the weights that `keras` saved; nothing for a fresh start."""
+    """Restore the weights that `keras` saved; does nothing for a fresh start."""
     saved = trial.checkpoint()
     if saved is not None:
         model.set_weights([saved[f"w{i}"] for i in range(len(saved))])
 
 
 def load_torch(trial: Trial, module: Any) -> None:
-    """Set a torch module's state to the one that was saved; nothing for a fresh start.
+    """Restore a torch module's saved state; does nothing for a fresh start.
 
-    Raises RuntimeError where the names or shapes are not the module's, as `load_state_dict` does.
+    Raises RuntimeError if the names or shapes are not the module's, like `load_state_dict` does.
     """
     if trial.checkpoint_path is not None:
         from safetensors.torch import load_file
@@ -110,10 +110,10 @@ def load_torch(trial: Trial, module: Any) -> None:
 
 
 def lightning(trial: Trial, *, metric: Mapping[str, str] | None = None, save: bool = True) -> Any:
-    """Return a callback for Lightning's Trainer: a step is an epoch; what the module logs is reported.
+    """Return a callback for Lightning's Trainer: a step is an epoch. The values that the module logs are reported.
 
-    The module's `state_dict()` is saved; `ob.callbacks.load_torch(trial, module)` before `fit` goes on from it, and
-    `max_epochs` is then what is left: the sweep's steps less `trial.start_step`.
+    The module's `state_dict()` is saved; `ob.callbacks.load_torch(trial, module)` before `fit` continues from it. Then
+    `max_epochs` must be the remaining steps: the sweep's steps minus `trial.start_step`.
     """
     try:
         from lightning.pytorch.callbacks import Callback as Base  # type: ignore[import-not-found, unused-ignore]
@@ -140,7 +140,7 @@ def lightning(trial: Trial, *, metric: Mapping[str, str] | None = None, save: bo
 def transformers(trial: Trial, *, metric: Mapping[str, str] | None = None, save: bool = True) -> Any:
     """Return a callback for Transformers' Trainer: a step is an evaluation, whose metrics are reported.
 
-    The model's `state_dict()` is saved; `ob.callbacks.load_torch(trial, model)` before `train` goes on from it.
+    The model's `state_dict()` is saved; `ob.callbacks.load_torch(trial, model)` before `train` continues from it.
     """
     try:
         from transformers import TrainerCallback as Base  # type: ignore[import-not-found, unused-ignore]
@@ -162,7 +162,7 @@ def transformers(trial: Trial, *, metric: Mapping[str, str] | None = None, save:
 
 
 def _step(trial: Trial, values: Mapping[str, float], metric: Mapping[str, str] | None, done: int, model: Any) -> None:
-    """Save the model if it is wanted, and report what was measured after so many steps."""
+    """Save the model if needed, and report the values after `done` steps."""
     found = dict(values)
     for name, theirs in (metric or {}).items():
         if theirs not in found:

@@ -2,9 +2,9 @@
 
     sweep.run(loggers=[ob.loggers.TensorBoard("runs"), ob.loggers.MLflow("http://127.0.0.1:5000")])
 
-They run in the program that waits for the sweep. Whoever attaches to one, running or over, logs it from its beginning:
-`ob.attach("digits-1").wait(loggers=[...])`. What was logged before is not there twice. A logger that fails warns, and
-logs no more; the sweep goes on.
+They run in the program that waits for the sweep. `ob.attach("digits-1").wait(loggers=[...])` logs an existing sweep,
+running or ended, from its beginning, without duplicates of earlier logging. A logger that fails warns once and stops
+logging; the sweep continues.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ if TYPE_CHECKING:
 
 __all__ = ["Logger", "MLflow", "TensorBoard", "WandB"]
 
-_BATCH, _PAUSE = 500, 2.0  # metrics that MLflow is sent at once, and seconds that they wait at the most
+_BATCH, _PAUSE = 500, 2.0  # metrics in one MLflow request, and the maximum seconds that metrics wait for one
 
 
 class Logger(Callback):
-    """Base of loggers of one's own: override `begin`, `log`, `end_trial` and `end`, each called in order."""
+    """Base class of loggers: override `begin`, `log`, `end_trial` and `end`, which are called in this order."""
 
     def __init__(self) -> None:
         self._broken = False
 
     def begin(self, sweep: SweepInfo) -> None:
-        """Take note of the sweep."""
+        """Start logging the sweep."""
 
     def log(self, trial: TrialResult, report: Report) -> None:
-        """Log a report. Those that a restarted trial has said again are left out."""
+        """Log a report. Reports that a restarted trial has replaced are left out."""
 
     def end_trial(self, trial: TrialResult) -> None:
-        """Log how a trial ended."""
+        """Log the end of a trial."""
 
     def end(self, sweep: SweepInfo) -> None:
-        """Write what is left."""
+        """Write pending data."""
 
     def on_sweep_start(self, sweep: SweepInfo) -> None:
         """Call `begin`."""
@@ -75,7 +75,7 @@ class Logger(Callback):
         except Exception as error:
             self._broken = True
             warnings.warn(
-                f"{type(self).__name__} failed and logs no more ({one_line(error)}); "
+                f"{type(self).__name__} failed and stopped logging ({one_line(error)}); "
                 "ob.attach(sweep).wait(loggers=[...]) logs everything",
                 stacklevel=2,
             )
@@ -113,7 +113,7 @@ class TensorBoard(Logger):
         self._open.pop(trial.id).close()
 
     def end(self, sweep: SweepInfo) -> None:
-        """Close the files that are open."""
+        """Close all open files."""
         for file in self._open.values():
             file.close()
         self._open.clear()
@@ -122,7 +122,7 @@ class TensorBoard(Logger):
         if trial.id not in self._open:
             place = self._directory / trial.sweep / str(trial.number)
             place.mkdir(parents=True, exist_ok=True)
-            for old in place.glob("*.outbid"):  # of a program that logged this sweep before
+            for old in place.glob("*.outbid"):  # files of an earlier program that logged this sweep
                 old.unlink()
             file = self._open[trial.id] = self._writer(str(place), filename_suffix=".outbid")
             self._begin(file, trial)
@@ -143,9 +143,9 @@ class TensorBoard(Logger):
 
 
 class MLflow(Logger):
-    """Logs a run for the sweep, and one for each trial nested in it, to a tracking server or a folder's store.
+    """Logs a parent run for the sweep and a nested run for each trial to a tracking server or a local store.
 
-    `uri` is the tracking server's; MLflow's own default if left out. `experiment` is made if it is not there.
+    `uri` is the tracking server; the default is MLflow's. `experiment` is created if it does not exist.
     """
 
     def __init__(self, uri: str | None = None, *, experiment: str = "outbid") -> None:
@@ -158,12 +158,12 @@ class MLflow(Logger):
         self._name = experiment
         self._experiment = self._parent = ""
         self._metric = ""
-        self._runs: dict[str, str] = {}  # of trials
+        self._runs: dict[str, str] = {}  # run ids of trials
         self._waiting: dict[str, list[Any]] = {}
         self._sent = time.monotonic()
 
     def begin(self, sweep: SweepInfo) -> None:
-        """Make or find the sweep's run."""
+        """Create or find the sweep's run."""
         found = self._client.get_experiment_by_name(self._name)
         self._experiment = found.experiment_id if found else self._client.create_experiment(self._name)
         self._metric = sweep.metric
@@ -173,7 +173,7 @@ class MLflow(Logger):
         self._runs = there
 
     def log(self, trial: TrialResult, report: Report) -> None:
-        """Keep the metrics of a report, and send them from time to time."""
+        """Add the metrics of a report to the next request."""
         from mlflow.entities import Metric
 
         when = int(1000 * _stamp(report))
@@ -265,7 +265,7 @@ class WandB(Logger):
         self._runs.pop(trial.id).finish(exit_code=int(trial.state == "failed"))
 
     def end(self, sweep: SweepInfo) -> None:
-        """End the runs that are open."""
+        """End all open runs."""
         for run in self._runs.values():
             run.finish()
         self._runs.clear()
@@ -286,12 +286,12 @@ class WandB(Logger):
 
 
 def _allowed(name: str) -> str:
-    """Return a name as MLflow takes it: "acc@1" is "acc_1"."""
+    """Return a name that MLflow allows: "acc@1" becomes "acc_1"."""
     return re.sub(r"[^\w\-. :/]", "_", name)
 
 
 def _allowed_names(names: Iterable[str]) -> dict[str, str]:
-    """Return what MLflow calls each of several names; two that would be called the same are kept apart by a number."""
+    """Return MLflow's name for each of `names`; equal results are made distinct by a number."""
     found = {name: name for name in names if _allowed(name) == name}
     for name in sorted(set(names) - found.keys()):
         there, allowed, number = set(found.values()), _allowed(name), 1

@@ -14,7 +14,7 @@
     study = outbid.optuna.optimize(objective, n_trials=100)
     print(study.best_params)
 
-Each trial of the study is a trial of a sweep, and runs where Outbid has a device free.
+Each trial of the study is a trial of a sweep and runs wherever Outbid has a free device.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ __all__ = ["optimize", "to_study"]
 
 Direction = Literal["minimize", "maximize"]
 
-_ENDLESS = "87600h"  # ten years: a sweep needs an end, and this one is stopped by the study
+_ENDLESS = "87600h"  # ten years: a sweep needs a limit, but the study ends this one
 
 
 def optimize(
@@ -90,30 +90,34 @@ def optimize(
     display: bool = True,
     client: Client | None = None,
 ) -> optuna.Study:
-    """Run an objective as Optuna's `Study.optimize` does, but on Outbid's devices, and return the study.
+    """Run an objective like Optuna's `Study.optimize` does, but on Outbid's devices, and return the study.
 
-    `optimize(objective, n_trials)` makes a study, `optimize(study, objective, n_trials)` continues one and
-    returns it: the sampler knows its trials, those that were enqueued are run first, and results are in the study, and
-    in its storage, as they arrive. Without `n_trials` trials are run until `timeout` seconds are over, `study.stop()`
-    is called, or the sampler has drawn everything.
+    `optimize(objective, n_trials)` creates a study. `optimize(study, objective, n_trials)` continues one and returns
+    it: the sampler knows its trials, enqueued trials run first, and results are added to the study and its storage as
+    they arrive. Without `n_trials`, trials run until `timeout` seconds have passed, `study.stop()` is called, or the
+    sampler has drawn everything.
 
-    The objective is called as it is: `trial` is Optuna's own. `direction` is "minimize" if left out; `directions`, one
-    for each, are those of an objective that returns several values. `sampler` and `pruner` are Optuna's, TPE and the
-    median if left out, and every process that runs trials has a copy of them. One with a seed draws the same trials
-    again with `n_jobs=1`, others than in Optuna's own loop. What the objective reports, and returns,
-    is the sweep's metric "value"; several are "values_0" and so on, as in Optuna's tables. An objective that raises
-    TrialPruned ends its trial as pruned; one that raises anything else fails, and is not tried again. `catch` are the
-    exceptions that fail their trial alone: with others the sweep ends, and they are raised here, as are those of the
-    sampler and the storage. What is suggested is in the configurations of the sweep's trials, and user attributes are
-    in their `attributes`; what JSON does not hold is a text there, and the object itself in the study.
+    The objective is called without changes: `trial` is an Optuna trial. The default of `direction` is "minimize";
+    `directions`, one for each value, are for an objective that returns several values. `sampler` and `pruner` are
+    Optuna's; the defaults are TPE and the median pruner. Every process that runs trials has a copy of them. With a seed
+    and `n_jobs=1` the trials are reproducible, but differ from those of Optuna's own loop.
 
-    `storage` is where a study is kept: one of Optuna's or its URL, which every worker must reach, or a file of a
-    journal that ends with ".log". Left out, the study is in memory, and a copy for the workers in a temporary folder
-    until the sweep has ended, which suits a server on this machine only. A study that the storage has under that
-    `study_name` is continued. `n_jobs` is how many trials run at once at the most; None or -1: as many as
-    there are devices. When `timeout` seconds are over, trials that run are stopped; after `study.stop()` they finish.
-    `callbacks` are Optuna's, called here, as there before the next trial of a job; `gc_after_trial` is as there, in the
-    processes that run trials. Progress is shown unless `display` is False; `show_progress_bar` shows it all the same.
+    Values that the objective reports and returns are the sweep's metric "value"; several are "values_0" and so on, like
+    in Optuna's tables. A trial whose objective raises TrialPruned is pruned. With any other exception it fails and is
+    not retried. `catch` are the exceptions that only fail their trial. Other exceptions, and those of the sampler and
+    the storage, end the sweep and are raised here. Suggested values are in the configurations of the sweep's trials,
+    and user attributes in their `attributes`. If JSON cannot represent a value it is text there, and the object itself
+    is in the study.
+
+    `storage` is where the study is kept: an Optuna storage or its URL, which every worker must reach, or a journal file
+    whose name ends with ".log". By default the study is in memory, and until the sweep ends a copy for the workers is
+    in a temporary directory; this requires a server on this machine. If the storage has a study named `study_name`,
+    that study is continued.
+
+    `n_jobs` is the maximum number of trials that run at the same time; None or -1 means one per device. After `timeout`
+    seconds running trials are stopped; after `study.stop()` they finish. `callbacks` are Optuna's and are called in
+    this process, before the next trial of a job. `gc_after_trial` is like in Optuna, in the processes that run trials.
+    Progress is shown unless `display` is False; `show_progress_bar` shows it nevertheless.
     """
     study, func, n_trials = _positional(objective, n_trials)
     for name, given, kind in (("sampler", sampler, BaseSampler), ("pruner", pruner, BasePruner)):
@@ -181,7 +185,7 @@ def _run(
     storage: str | BaseStorage,
     folder: Path | None,
 ) -> None:
-    """Run a study's sweep; `folder` is deleted once the sweep has ended, or when an interrupted program ends."""
+    """Run a study's sweep. `folder` is deleted when the sweep has ended, or when an interrupted program ends."""
     interrupted = False
     try:
         with following.numbering():
@@ -199,7 +203,7 @@ def _run(
 
 
 def _positional(given: tuple[Any, ...], n_trials: int | None) -> tuple[optuna.Study | None, Objective, int | None]:
-    """Return the study, the objective and the number of trials of a call."""
+    """Return the study, the objective and the number of trials from a call's arguments."""
     study, rest = (given[0], given[1:]) if given and isinstance(given[0], optuna.Study) else (None, given)
     if not rest or not callable(rest[0]):
         such = "a function of a trial"
@@ -214,16 +218,16 @@ def _positional(given: tuple[Any, ...], n_trials: int | None) -> tuple[optuna.St
 
 
 def _check_none(settings: dict[str, Any]) -> None:
-    """Raise for a setting that a study has already."""
+    """Raise TypeError for a setting that an existing study already has."""
     for name, value in settings.items():
         if value is not None:
-            raise TypeError(f"optimize: {name} must be left out for a study that is there, got {value!r:.80}")
+            raise TypeError(f"optimize: {name} must be left out if the study exists already, got {value!r:.80}")
 
 
 def _shared(
     study: optuna.Study, storage: str | BaseStorage | None, client: Client
 ) -> tuple[Following, str | BaseStorage, Path | None]:
-    """Return a study with the one that workers see, that one's storage, and the folder that was made for it."""
+    """Return both studies (the user's and the workers'), the storage of the latter, and the folder made for it."""
     if storage is None:
         storage = _reachable(study._storage)
     if storage is not None:
@@ -242,7 +246,7 @@ def _shared(
 
 
 def _reachable(storage: BaseStorage) -> BaseStorage | None:
-    """Return a study's storage as it is sent to workers, or None if only this process has it."""
+    """Return a study's storage in the form that is sent to workers, or None if only this process can access it."""
     storage = getattr(storage, "base", storage)
     storage = getattr(storage, "_backend", storage) if isinstance(storage, _CachedStorage) else storage
     url = str(getattr(storage, "url", ""))
@@ -251,7 +255,7 @@ def _reachable(storage: BaseStorage) -> BaseStorage | None:
 
 
 def _check(n_trials: int | None, n_jobs: int | None) -> None:
-    """Raise for a count that is none."""
+    """Raise ValueError for invalid counts."""
     if n_trials is not None and _given.whole("optimize: n_trials", n_trials) < 0:
         raise ValueError(f"optimize: n_trials must be at least 0, got {n_trials}")
     if n_jobs is not None and _given.whole("optimize: n_jobs", n_jobs) != -1 and n_jobs < 1:
@@ -259,7 +263,7 @@ def _check(n_trials: int | None, n_jobs: int | None) -> None:
 
 
 def _check_storage(storage: Any) -> None:
-    """Raise for what workers cannot keep a study in."""
+    """Raise for a storage that workers cannot use."""
     if storage is not None and not isinstance(storage, (str, BaseStorage)):
         raise TypeError(f"optimize: storage must be one of optuna.storages or its URL, got {storage!r:.80}")
     if isinstance(storage, InMemoryStorage):
@@ -269,7 +273,7 @@ def _check_storage(storage: Any) -> None:
 
 
 def _passing(client: Client) -> Path:
-    """Return a folder to keep a copy of a study in while its trials run."""
+    """Return a new folder for a copy of a study while its trials run."""
     if not client.local:
         raise ValueError(
             "optimize: the server is on another machine: name a storage that its workers reach, such as "
@@ -287,7 +291,7 @@ def _caught(catch: Any) -> tuple[type[Exception], ...]:
 
 
 class _Called(Callback):
-    """Brings the study up to date, calls Optuna's callbacks, and ends the sweep once the study was stopped."""
+    """Updates the study, calls Optuna's callbacks, and ends the sweep when the study was stopped."""
 
     def __init__(
         self,
@@ -297,11 +301,11 @@ class _Called(Callback):
     ) -> None:
         self._following, self._sweep, self._callbacks = following, sweep, callbacks
         self._stopped = self._stop_seen = self._warned = False
-        self._called = 0  # trials whose callbacks have been called
-        self._running: set[str] = set()  # trials of the sweep that run, or are about to run, one of the study's
+        self._called = 0  # number of trials whose callbacks were called
+        self._running: set[str] = set()  # ids of the sweep's trials that run, or are about to run, a trial of the study
 
     def _on_update(self, update: Update) -> None:
-        """Take what has come from the workers."""
+        """Process the results from the workers."""
         self._following.pull()
         for trial in update.trials:
             runs = trial.state == "running" and IDLE not in trial.attributes
@@ -309,7 +313,7 @@ class _Called(Callback):
         self._stop(update.sweep.id)
 
     def on_trial_end(self, trial: TrialResult) -> None:
-        """Call the callbacks with Optuna's trial; raise what is not to be caught."""
+        """Call the callbacks with Optuna's trial. Raises exceptions of the objective that are not in `catch`."""
         following = self._following
         if raised := trial.attributes.get(RAISED):
             self._sweep.handle.stop()
@@ -326,7 +330,7 @@ class _Called(Callback):
                     for callback in self._callbacks:
                         callback(following.study, copy.deepcopy(told))
             except KeyboardInterrupt:
-                raise  # the sweep is paused or goes on, as at any other time
+                raise  # the sweep is paused or continues, like at any other time
             except BaseException:
                 self._sweep.handle.stop()
                 raise
@@ -336,9 +340,9 @@ class _Called(Callback):
             call_for(following.shared, trial.sweep, self._called)
 
     def _stop(self, sweep: str) -> None:
-        """End the sweep of a study that was stopped once the trials that run have finished.
+        """End the sweep of a stopped study when its running trials have finished.
 
-        One that had begun when the study was stopped may be known from the next update on only.
+        A trial that had begun when the study was stopped may appear only in the next update.
         """
         following, seen = self._following, self._stop_seen
         self._stop_seen = seen or is_stopped(following.shared, sweep)
@@ -351,20 +355,22 @@ class _Called(Callback):
 
 
 def _lost(names: Sequence[str]) -> str:
-    """Return the warning of changes that this process does not see."""
+    """Return the warning about changes that this process does not see."""
     what = ", ".join(map(repr, names[:3])) + (", ..." if len(names) > 3 else "")
     return (
-        f"the objective changes {what} outside of itself: trials run in other processes, each with a copy of it, and "
-        "here it stays as it was. Keep what belongs to a trial with trial.set_user_attr(...), which takes any object, "
+        f"the objective changes {what} outside of itself: trials run in other processes, each with a copy of it, so "
+        "the original is not changed. Store data of a trial with trial.set_user_attr(...), which takes any object, "
         "and read study.best_trial.user_attrs; save large models to files named by trial.number; count with "
         "trial.number; collect in callbacks=[...], which are called here"
     )
 
 
 def _settle(following: Following, sweep: SweepHandle) -> bool:
-    """Return whether a sweep has ended; its trials that still run in the study, as those that were stopped, then fail.
+    """Return whether a sweep has ended.
 
-    The trials of a sweep whose server is out of reach stay as they are.
+    If so, its trials that still run in the study, such as stopped ones, are failed.
+
+    If the server is out of reach, the trials stay as they are.
     """
     try:
         ended = sweep.info().ended is not None
@@ -378,7 +384,7 @@ def _settle(following: Following, sweep: SweepHandle) -> bool:
 
 
 def _loading(study: optuna.Study, storage: str | BaseStorage) -> str:
-    """Return what loads a study, as somebody would type it who has lost it."""
+    """Return the code that loads a study, for a user to copy."""
     given = "..." if isinstance(storage, BaseStorage) else repr(storage)
     if isinstance(storage, str) and kept(storage) is not storage:
         given = f"optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend({given}))"

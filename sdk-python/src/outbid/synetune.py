@@ -1,4 +1,4 @@
-"""Syne Tune's schedulers on Outbid: a sweep whose trials they draw and stop. Needs Syne Tune 0.14 or later.
+"""Syne Tune's schedulers on Outbid: they draw and stop the trials of a sweep. Needs Syne Tune 0.14 or later.
 
     import outbid.synetune
     from syne_tune.config_space import loguniform
@@ -11,8 +11,8 @@
     scheduler = ASHA({"lr": loguniform(1e-4, 1)}, metric="loss", time_attr="step", max_t=27)
     result = outbid.synetune.sweep(train, scheduler, trials=20).run()
 
-The scheduler runs in a process beside the server, which needs Syne Tune where it runs. What its own object learns
-there, the one in the script does not see.
+The scheduler runs in a process on the server's machine, which needs Syne Tune there. It is a copy: the script's object
+does not learn anything.
 """
 
 from __future__ import annotations
@@ -44,21 +44,21 @@ except ImportError:
 
 __all__ = ["sweep"]
 
-_EPOCH = datetime.datetime(2000, 1, 1)  # schedulers of Syne Tune do not look when a trial began
+_EPOCH = datetime.datetime(2000, 1, 1)  # Syne Tune's schedulers do not use a trial's creation time
 
 
 def sweep(train: Callable[[Trial], Any], scheduler: Any, **options: Any) -> Sweep:
-    """Return a sweep of a training function whose trials a scheduler of Syne Tune's draws and stops.
+    """Return a sweep of a training function whose trials a Syne Tune scheduler draws and stops.
 
-    `options` are those of `ob.Sweep`, less `space`, `metric`, `mode` and `tuner`, which the scheduler has: give
-    `trials`, or another limit. Steps, as `trial.steps()` counts them, are what it calls its `time_attr`. Trials wait
-    for it where it decides: at the rungs of its brackets if it has any, else after every step. Schedulers that pause
-    trials, or start them from others' checkpoints, such as PBT, fail the sweep: use `ob.PBT`, `ob.ASHA`.
+    `options` are those of `ob.Sweep`, except `space`, `metric`, `mode` and `tuner`, which the scheduler defines: give
+    `trials`, or another limit. Steps, as `trial.steps()` counts them, are the scheduler's `time_attr`. Trials wait for
+    its decision at the rungs of its brackets if it has any, otherwise after every step. Schedulers that pause trials,
+    or start them from checkpoints of others, such as PBT, fail the sweep: use `ob.PBT` or `ob.ASHA`.
     """
     names = scheduler.metric_names()
     metric = names if isinstance(names, str) else names[0]
     if not isinstance(names, str) and len(names) > 1:
-        raise ValueError(f"sweep: {type(scheduler).__name__} has {len(names)} metrics; one is what can be tuned here")
+        raise ValueError(f"sweep: {type(scheduler).__name__} has {len(names)} metrics, but only one is supported")
     packed = base64.b64encode(_pickle.dump(_Packed(scheduler))).decode()
     return Sweep(
         train,
@@ -75,7 +75,7 @@ def sweep(train: Callable[[Trial], Any], scheduler: Any, **options: Any) -> Swee
 
 
 class _Packed:
-    """A scheduler on its way: it travels as a function does."""
+    """Sends a scheduler in the way that functions are sent."""
 
     def __init__(self, scheduler: Any) -> None:
         self.scheduler = scheduler
@@ -85,7 +85,7 @@ class _Packed:
 
 
 def _parameter(domain: Any, name: str) -> Any:
-    """Return a domain of Syne Tune's as a parameter; what is none is a constant."""
+    """Convert a Syne Tune domain to a parameter; other values become constants."""
     sampler = type(domain.get_sampler()).__name__.lstrip("_") if hasattr(domain, "get_sampler") else ""
     log = sampler in ("LogUniform", "ReverseLogUniform")
     made: Parameter
@@ -107,12 +107,12 @@ def _parameter(domain: Any, name: str) -> Any:
 
 
 class Program(Pickled):
-    """A scheduler of Syne Tune's as a tuner of Outbid's."""
+    """A Syne Tune scheduler as an Outbid tuner."""
 
     name = "syne-tune"
 
     def start(self) -> None:
-        """Take up the scheduler."""
+        """Load the scheduler."""
         packed = self.spec.settings.text("scheduler", "")
         if self.state is None:
             random.seed(self.spec.seed)
@@ -130,7 +130,7 @@ class Program(Pickled):
                 return
             if not suggestion.spawn_new_trial_id or suggestion.checkpoint_trial_id is not None:
                 raise InvalidError(
-                    f"tuner: {type(self.scheduler).__name__} goes on from checkpoints, which outbid.synetune cannot; "
+                    f"tuner: {type(self.scheduler).__name__} starts trials from checkpoints, which is not supported; "
                     "use ob.PBT or ob.ASHA"
                 )
             config = {name: suggestion.config[name] for name in self.scheduler.config_space}
@@ -139,9 +139,9 @@ class Program(Pickled):
             yield Create(config, until_step=self._next(0), reason=f"drawn by {type(self.scheduler).__name__}")
 
     def reported(self, report: Report) -> Iterable[Action]:
-        """Ask the scheduler about a result."""
+        """Ask the scheduler about a report."""
         if report.trial in self.state["over"] or report.step <= self.state["steps"].get(report.trial, 0):
-            return ()  # said again after a restart
+            return ()  # repeated after a restart
         if report.metric != report.metric:
             return ()
         self.state["steps"][report.trial] = report.step
@@ -149,13 +149,15 @@ class Program(Pickled):
         if decision == SchedulerDecision.CONTINUE:
             return ()
         if decision == SchedulerDecision.PAUSE:
-            raise InvalidError(f"tuner: {type(self.scheduler).__name__} pauses trials; use ob.ASHA, which does")
+            raise InvalidError(
+                f"tuner: {type(self.scheduler).__name__} pauses trials, which is not supported; use ob.ASHA"
+            )
         self.state["over"].add(report.trial)
         done = 0 < self.spec.max_steps <= report.step
         return (End(report.trial, completed=done, reason=f"{type(self.scheduler).__name__} says {decision.lower()}"),)
 
     def reached(self, report: Report) -> Iterable[Action]:
-        """Let a trial go on, unless the scheduler ends it here or it was trained to the end."""
+        """Continue a trial, unless the scheduler ends it here or it was trained to the end."""
         if ended := tuple(self.reported(report)):
             return ended
         if report.step >= self.spec.max_steps:
@@ -163,7 +165,7 @@ class Program(Pickled):
         return (Train(report.trial, self._next(report.step), reason=f"{type(self.scheduler).__name__} says continue"),)
 
     def exited(self, exit: Exit) -> Iterable[Action]:
-        """Tell the scheduler of a trial's end."""
+        """Inform the scheduler of a trial's end."""
         trial = self._trial(exit.trial)
         self.state["over"].add(exit.trial)
         if exit.failed or exit.metric != exit.metric:
@@ -173,11 +175,11 @@ class Program(Pickled):
         return ()
 
     def exhausted(self) -> bool:
-        """Say whether the scheduler has nothing more to suggest."""
+        """Return whether the scheduler has no more suggestions."""
         return bool(self.state["drawn_out"]) or super().exhausted()
 
     def _next(self, step: int) -> int:
-        """Return where the scheduler decides next; 0 if it never does."""
+        """Return the step of the scheduler's next decision, or 0."""
         most = self.spec.max_steps
         rungs = [level for bracket in getattr(self.scheduler, "brackets", ()) for level, _ in bracket.rungs]
         return min([level for level in rungs if level > step] or [most]) if rungs or not most else step + 1

@@ -15,19 +15,17 @@ SRC = str(Path(__file__).resolve().parents[2] / "src")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what is here, and leave it out where there is no binary."""
+    """Mark the tests in this directory, and skip them without a binary."""
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.e2e)
             if not os.environ.get("OUTBID_BIN"):
-                item.add_marker(
-                    pytest.mark.skip(reason="OUTBID_BIN names no binary (make build; OUTBID_BIN=bin/outbid)")
-                )
+                item.add_marker(pytest.mark.skip(reason="OUTBID_BIN is not set (make build; OUTBID_BIN=bin/outbid)"))
 
 
 @pytest.fixture(scope="session", autouse=True)
 def slots() -> Iterator[None]:
-    """Declare slots instead of claiming the machine's cores, as several servers run here at a time."""
+    """Declare virtual devices instead of claiming the machine's cores, because several servers run at the same time."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OUTBID_DEVICES", f"cpu:{os.cpu_count()}")
         yield
@@ -41,7 +39,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def real(data: Path) -> Iterator[ob.Client]:
-    """Connect to a real server; its workers find the SDK of this checkout."""
+    """Connect to a real server whose workers use this checkout's SDK."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", SRC)
         for name in ("OUTBID_URL", "OUTBID_TOKEN"):
@@ -53,7 +51,7 @@ def real(data: Path) -> Iterator[ob.Client]:
 
 @pytest.fixture(autouse=True)
 def own_servers(tmp_path: Path) -> Iterator[None]:
-    """Check the logs of the servers that a test starts itself, as those of the shared ones."""
+    """Check the logs of servers that a test starts itself."""
     yield
     for log in sorted(tmp_path.rglob("server.log")):
         check_log(log)

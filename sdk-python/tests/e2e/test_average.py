@@ -1,4 +1,4 @@
-"""Checkpoints of a real sweep, averaged by the binary, beside the same mean by numpy."""
+"""Averages of checkpoints of a real sweep by the binary, compared with numpy."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DEADLINE = 500.0
 
 
 def digits(trial: ob.Trial) -> None:
-    """Train softmax regression on the digits, from zero, in an order of the trial's own."""
+    """Train softmax regression on the digits from zero, in an order that depends on the trial."""
     x, y = importlib.import_module("sklearn.datasets").load_digits(return_X_y=True)
     x = np.hstack([x / 16, np.ones((len(x), 1))])
     draw = np.random.default_rng(trial.number)
@@ -124,7 +124,7 @@ def test_a_soup_is_no_worse_than_the_best(real: ob.Client, tmp_path: Path) -> No
     assert json.loads(again.stdout.splitlines()[-1])["accuracy"] == pytest.approx(kept[-1]["soup"])
     assert not list(tmp_path.glob(".*")), "nothing is left behind"
 
-    result = handle.result()  # the sweep keeps it
+    result = handle.result()  # the sweep keeps the soup
     info, fetched = result.sweep.soups[0], result.soup()
     assert (info.number, info.actor, info.size) == (1, "local", soup.stat().st_size)
     assert info.sha256 == hashlib.sha256(soup.read_bytes()).hexdigest()
@@ -135,7 +135,7 @@ def test_a_soup_is_no_worse_than_the_best(real: ob.Client, tmp_path: Path) -> No
         check=True, timeout=DEADLINE, capture_output=True, text=True,
     ).stdout  # fmt: skip
     assert re.search(r"soup +1: accuracy 0\.\d+, of trials [\d ]+, of 4 tried", shown), shown
-    second = result.soup(2)  # by the SDK, uniform: as many are kept as best checkpoints
+    second = result.soup(2)  # by the SDK, uniform: as many soups are kept as best checkpoints
     assert (second.number, second.metric, result.soup().number) == (2, None, 2)
 
     for wrong, says in {

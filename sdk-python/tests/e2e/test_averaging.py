@@ -1,4 +1,4 @@
-"""The cases of docs/averaging.md run as printed: those of numpy in a seed, and torch's where it is installed."""
+"""The cases of docs/averaging.md: numpy's with one seed, and torch's if it is installed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 def measured(*cases: str) -> dict[str, list[float]]:
-    """Return what was measured in each case, in one seed: most, best fork, alone, mean by steps, uniform mean."""
+    """Return the results of each case with one seed: most, best fork, alone, mean by steps, uniform mean."""
     command = [sys.executable, "examples/averaging/cases.py", "--seeds", "1"]
     for case in cases:
         command += ["--case", case]

@@ -40,5 +40,5 @@ def test_it_finds_the_best_beside_failures(real: ob.Client) -> None:
     assert result.trials[0].state == "failed" and result.trials[0].config.x == 4.5
     assert all(t.config["x"] < 1 or t.config["y"] > 0.5 for t in result.trials)
     assert all(("tilt" in t.config) == (t.config["kind"] == "bowl") for t in result.trials)
-    # Of 40 drawn at random the best has a loss of 1.3 in the middle.
+    # The best of 40 random configurations has an average loss of 1.3.
     assert result.best.config["kind"] == "bowl" and result.best.metric is not None and result.best.metric < 0.3

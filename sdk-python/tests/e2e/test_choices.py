@@ -49,7 +49,7 @@ def test_objects_are_chosen_and_come_back(real: ob.Client) -> None:
     assert type(result.frame()["config.layers"][0]) is tuple
     again = ob.Sweep(train, space, metric="loss", mode="min", trials=3, warm_start=result)
     assert again.run(client=real, display=False).trials[0].config.function is half
-    real.objects.clear()  # as in another program
+    real.objects.clear()  # like in another program
     assert ob.attach(result.sweep.id).result().trials[0].config["model"] == "Model"
 
 

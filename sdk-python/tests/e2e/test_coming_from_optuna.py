@@ -1,4 +1,4 @@
-"""The page for users of Optuna: its scripts run as printed, and the names in it are there."""
+"""The page for Optuna users: its scripts run unchanged, and its names exist."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The contest of three sweeps, as its README prints it, with shorter steps."""
+"""The example with three competing sweeps, run like in its README with shorter steps."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def test_three_sweeps_end_as_they_do_alone(tmp_path: Path) -> None:
     rows = {line[0]: line for line in lines if line and line[0] in ("large", "medium", "small")}
     assert sorted(rows) == ["large", "medium", "small"], done.stdout
     assert all(row[-1] == "yes" for row in rows.values()), done.stdout
-    # Where the sweeps took longer than some leases, those ran out while trials trained, and the arbiter renewed them or
-    # took them back: which, goes by how fast the machine is.
+    # If a sweep takes longer than a lease, the lease ends during training and is renewed or revoked, depending on the
+    # machine's speed.
     said = r"the arbiter granted (\d+), renewed (\d+) and took back (\d+) leases"
     counts = re.fullmatch(said, done.stdout.splitlines()[0])
     assert counts, done.stdout

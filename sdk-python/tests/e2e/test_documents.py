@@ -1,4 +1,4 @@
-"""What the documents and examples show is run as it is printed."""
+"""Code in documents and examples runs unchanged."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ class Model:
 def build(config):
     return Model(config, sys._getframe(1).f_locals["trial"].number)
 """
-RUNS = "handle = sweep.submit()"  # the guide's lines from here on want the sweep to run until they stop it
+RUNS = "handle = sweep.submit()"  # the guide's lines after this one need a sweep that runs until it is stopped
 STOPS = "handle.pause(); handle.resume(); handle.stop()"
 
 
 def environment(**more: str) -> dict[str, str]:
-    """Return an environment in which no server is named and the SDK is this checkout's."""
+    """Return an environment with this checkout's SDK and without a server."""
     env = {k: v for k, v in os.environ.items() if k not in ("OUTBID_URL", "OUTBID_TOKEN")}
     return {**env, "PYTHONPATH": SRC, **more}
 
@@ -79,7 +79,7 @@ def test_guide_runs_as_printed(tmp_path: Path) -> None:
 
 
 def run_notebook(book: Any, path: Path, **env: str) -> None:
-    """Run a notebook's cells in a kernel of their own."""
+    """Run a notebook's cells in a new kernel."""
     nbclient = pytest.importorskip("nbclient")
     pytest.importorskip("ipykernel")
     client = nbclient.NotebookClient(book, timeout=DEADLINE, resources={"metadata": {"path": str(path)}})
@@ -87,7 +87,7 @@ def run_notebook(book: Any, path: Path, **env: str) -> None:
 
 
 def test_digits_notebook(tmp_path: Path) -> None:
-    """The example's every cell, with fewer steps."""
+    """Run every cell of the example, with fewer steps."""
     nbformat = pytest.importorskip("nbformat")
     pytest.importorskip("sklearn")
     digits = ROOT / "examples" / "digits"
@@ -141,7 +141,7 @@ def test_interrupted_kernel_leaves_the_sweep_of_a_shared_server_and_runs_again(r
     outputs = book.cells[2].outputs
     assert "running" in [o["text"].strip() for o in outputs if o.get("name") == "stdout"]
     said = "".join(o["text"] for o in outputs if o.get("name") == "stderr")
-    assert "goes on at" in said and "stop it with ob.attach('interrupted-1').stop()" in said
+    assert "continues at" in said and "stop it with ob.attach('interrupted-1').stop()" in said
     page = next(o["data"]["text/html"] for o in outputs if "text/html" in o.get("data", {}))
     assert "</b> running" in page
     assert book.cells[-1].outputs[-1]["data"]["text/plain"] == "'done'"

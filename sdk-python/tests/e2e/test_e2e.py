@@ -23,7 +23,7 @@ SRC = str(Path(__file__).resolve().parents[2] / "src")
 
 
 def counting(trial: ob.Trial) -> None:
-    """Count steps in the weights, so that lost or repeated work would show in them."""
+    """Count steps in the weights, so that they show lost or repeated work."""
     weights: Any = trial.checkpoint() or {"done": np.zeros((), dtype=np.int64)}
     for step in trial.steps():
         weights["done"] += 1
@@ -33,7 +33,7 @@ def counting(trial: ob.Trial) -> None:
 
 
 def logistic(trial: ob.Trial) -> None:
-    """Fit a logistic regression by mini-batches to two clouds of points."""
+    """Fit a logistic regression to two clusters of points with mini-batches."""
     rng = np.random.default_rng(0)
     x = np.concatenate([rng.normal(-1, 1, (200, 5)), rng.normal(1, 1, (200, 5))])
     y = np.repeat([0.0, 1.0], 200)
@@ -49,7 +49,7 @@ def logistic(trial: ob.Trial) -> None:
 
 
 def test_quickstart_script(tmp_path: Path) -> None:
-    """A script with everything in it, no server named: one is started and stopped."""
+    """Run a complete script without a server: one is started and stopped."""
     (tmp_path / "helper.py").write_text("def square(x):\n    return x * x\n")
     (tmp_path / "quick.py").write_text(
         """
@@ -266,7 +266,7 @@ def test_stop(real: ob.Client) -> None:
             trial.report(step=step, loss=1 / step)
 
     sweep = ob.Sweep(train, {"x": ob.uniform(0, 1)}, metric="loss", mode="min", trials=1)
-    with pytest.warns(UserWarning, match=r"loops over trial.steps\(\), which has no end here"):
+    with pytest.warns(UserWarning, match=r"loops over trial.steps\(\) without an end"):
         handle = sweep.submit(real)
     for update in handle.watch(timeout=DEADLINE):
         if update.sweep.steps:
@@ -369,7 +369,7 @@ def test_refused_sweep_names_the_field(real: ob.Client) -> None:
 
 
 def test_server_killed_in_the_middle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A kill -9 of server and worker: the SDK starts them again, and the sweep ends with every step done once."""
+    """After a kill -9 of server and worker the SDK restarts them, and every step of the sweep is done once."""
     monkeypatch.setenv("PYTHONPATH", SRC)
 
     def train(trial: ob.Trial) -> None:
@@ -379,7 +379,7 @@ def test_server_killed_in_the_middle(tmp_path: Path, monkeypatch: pytest.MonkeyP
             assert weights["done"] == step
             trial.save(weights)
             trial.report(step=step, score=step + trial.config.x)
-            time.sleep(0.02)  # slow enough to be killed in the middle
+            time.sleep(0.02)  # slow enough to be killed during training
 
     with ob.connect(data=tmp_path / "data") as client:
         pid = json.loads((tmp_path / "data" / "server.json").read_text())["pid"]
@@ -409,7 +409,7 @@ def test_server_killed_in_the_middle(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def execute(server: ob.Client, place: Path, *cells: str) -> Any:
-    """Run a notebook's cells beside a server, errors or not; returns the notebook."""
+    """Run a notebook's cells with a server, ignoring errors; returns the notebook."""
     nbformat = pytest.importorskip("nbformat")
     nbclient = pytest.importorskip("nbclient")
     pytest.importorskip("ipykernel")

@@ -1,4 +1,4 @@
-"""What a sweep begins with, what is drawn where it is trained, and what training code notes, on a real server."""
+"""Initial points, warm start, computed parameters and notes on a real server."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_points_that_cannot_be_are_named(real: ob.Client, point: dict[str, Any],
 
 
 def test_a_sampler_knows_the_points(real: ob.Client) -> None:
-    """Of two startup trials both are given: the third is drawn by TPE, near the better one."""
+    """Both startup trials are given points, so TPE draws the third near the better one."""
     found = run(
         real, tuner=ob.TPE(max_steps=1, startup=1, seed=5), trials=12, points=[{"x": 2.0}, {"x": -4.9}], concurrency=1
     )
@@ -75,7 +75,7 @@ def test_warm_start_from_a_sweep(real: ob.Client) -> None:
     settings = real.spec(tpe.submit(real).id).tuner.plugin.settings
     assert len(settings.fields["prior"].list_value.values) == 6
     tpe.handle.wait(100)
-    with pytest.raises(ValueError, match=r"is about min loss, this sweep about max loss"):
+    with pytest.raises(ValueError, match=r"optimises min loss, but this sweep max loss"):
         run(real, warm_start=earlier, mode="max")
 
 
@@ -135,5 +135,5 @@ def test_several_objectives(real: ob.Client, tuner: ob.Tuner) -> None:
 
 def test_a_sampler_of_one_objective_says_so(real: ob.Client) -> None:
     pytest.importorskip("optuna")
-    with pytest.raises(ob.InvalidError, match="cmaes knows one objective only"):
+    with pytest.raises(ob.InvalidError, match="cmaes supports one objective only"):
         run(real, two, SPACE, metric=["loss", "latency"], mode=["min", "min"], tuner=ob.CMAES())

@@ -1,4 +1,4 @@
-"""What the command line and Python do alike on a user's first day, on a real server."""
+"""Common behaviour of the command line and Python on a real server."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_a_file_without_a_tuner_has_that_of_python(real: ob.Client, tmp_path: Pa
     mine = real.spec(handle.id).tuner
     mine.seed = 3
     for tuner in (there, mine):
-        del tuner.plugin.command[:1]  # which Python
+        del tuner.plugin.command[:1]  # the path of Python
         if not tuner.plugin.command:
             tuner.ClearField("plugin") if tuner.WhichOneof("kind") != "random" else None
     for sweep in (handle, real.attach(done.stdout.strip())):

@@ -1,4 +1,4 @@
-"""The forked training run, as its README prints it, with fewer steps."""
+"""The example of a forked training run, run like in its README with fewer steps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A trial that two unlike workers train at once: real training, a real server, and every step counted once."""
+"""Two different workers train one trial at the same time, with real training, and every step is counted once."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ STEPS = 2500
 
 
 def regression(trial: ob.Trial) -> None:
-    """Train a linear model on samples of its own; its file says which fork did what."""
+    """Train a linear model on this fork's samples, and write the work of each fork to its file."""
     data = np.random.default_rng(5)
     x = data.normal(size=(600, 20))
     y = x @ np.arange(20.0)
@@ -46,7 +46,7 @@ def regression(trial: ob.Trial) -> None:
 
 
 def biased(trial: ob.Trial) -> None:
-    """Learn what half of the forks see too much of, and half too little: only their mean is right."""
+    """Learn with a bias that differs between forks, so that only their mean is right."""
     w = (trial.checkpoint() or {"w": np.zeros(4)})["w"]
     target = np.arange(4.0) + (1 if trial.fork.index % 2 else -1) * (trial.fork.count > 1)
     pause = threading.Event()
@@ -59,7 +59,7 @@ def biased(trial: ob.Trial) -> None:
 
 
 def permuted(trial: ob.Trial) -> None:
-    """Train a network whose hidden units each fork has in an order of its own, which changes nothing but averages."""
+    """Train a network whose hidden units are permuted in each fork, which only affects averages."""
     data = np.random.default_rng(5)
     x = data.normal(size=(200, 6))
     y = np.tanh(x @ data.normal(size=(6, 8))) @ data.normal(size=8)
@@ -87,7 +87,7 @@ def permuted(trial: ob.Trial) -> None:
 
 
 def importing(trial: ob.Trial) -> None:
-    """Take long before the first step, as an import does, on the slow worker; then do as `regression` does."""
+    """On the slow worker, wait before the first step, like an import does; then train like `regression`."""
     folder, pause = Path(os.environ["FORKS_GATE"]).parent, threading.Event()
     if trial.devices[0].type == "slow" and not (folder / "imported").exists():
         with (folder / "imports").open("a") as file:
@@ -98,19 +98,19 @@ def importing(trial: ob.Trial) -> None:
 
 
 def pace(trial: ob.Trial, pause: threading.Event) -> None:
-    """Take the time of a step: a long one until the test has seen what it waits for."""
+    """Wait for the duration of a step, which is long until the gate is open."""
     slow = 1 + 2 * (trial.devices[0].type == "slow")
     pause.wait((0.002 if Path(os.environ["FORKS_GATE"]).exists() else 0.04) * slow)
 
 
 class Served:
-    """A server with two unlike workers under HadarE."""
+    """A server with two different workers under HadarE."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.log = folder, folder / "server.log"
 
     def start(self) -> None:
-        """Start it, or start it again."""
+        """Start the server, possibly again."""
         env = {**os.environ, "PYTHONPATH": SRC}
         env.pop("OUTBID_DEVICES", None)
         ready = self.folder / "ready.json"
@@ -126,16 +126,16 @@ class Served:
         until(lambda: self.nodes() == 2, "both workers have joined", self.log)
 
     def gate(self, train: Callable[[ob.Trial], None]) -> Path:
-        """Return the file that has trials of a function end soon."""
+        """Return the file that makes the trials of a function end soon."""
         return self.folder / f"{train.__name__}.gate"
 
     def nodes(self) -> int:
-        """Return how many nodes are up."""
+        """Return the number of nodes that are up."""
         with urllib.request.urlopen(f"{self.url}/v1/nodes", timeout=DEADLINE) as answer:
             return str(answer.read()).count("NODE_STATE_UP")
 
     def events(self) -> list[dict[str, Any]]:
-        """Return all that is in its ledger."""
+        """Return all events in the ledger."""
         command = [os.environ["OUTBID_BIN"], "export", "--ledger", "-", "--data", str(self.folder / "data")]
         text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
         return [event for line in text.splitlines() for event in json.loads(line).get("events", [])]
@@ -145,13 +145,13 @@ class Served:
         return [event[kind] for event in self.events() if kind in event]
 
     def kill(self) -> None:
-        """Kill it, its workers and what they run with them."""
+        """Kill the server, and with it its workers and their processes."""
         self.process.kill()
         self.process.wait()
 
 
 def until(holds: Callable[[], bool], what: str, log: Path) -> None:
-    """Wait until something holds."""
+    """Wait until a condition holds."""
     end, pause = time.monotonic() + DEADLINE, threading.Event()
     while not holds():
         assert time.monotonic() < end, f"not in time: {what}\n{log.read_text()}"
@@ -160,7 +160,7 @@ def until(holds: Callable[[], bool], what: str, log: Path) -> None:
 
 @contextmanager
 def serving(folder: Path) -> Iterator[Served]:
-    """Serve until the end."""
+    """Run a server until the end of the context."""
     server = Served(folder)
     try:
         server.start()
@@ -172,7 +172,7 @@ def serving(folder: Path) -> Iterator[Served]:
 
 
 def submit(server: Served, merge: str = "steps", train: Callable[[ob.Trial], None] = regression) -> Any:
-    """Submit a sweep of one trial that may be forked; it ends soon once its gate is open."""
+    """Submit a sweep of one trial that may be forked; it ends soon after its gate is open."""
     sweep = ob.Sweep(
         train,
         {"x": ob.uniform(0, 1)},
@@ -188,12 +188,12 @@ def submit(server: Served, merge: str = "steps", train: Callable[[ob.Trial], Non
 
 
 def averaged(handle: Any) -> list[Any]:
-    """Return the rounds of a sweep's only trial of which more than one fork's steps were averaged."""
+    """Return the fork slots of a sweep's only trial in which several forks were averaged."""
     return [merge for trial in handle.trials() for merge in trial.merges if merge.averaged_on]
 
 
 def check_steps(server: Served, trial: Any) -> None:
-    """Check that each step was counted once, and that a round was averaged."""
+    """Check that each step was counted once, and that a fork slot was averaged."""
     begins = [e for e in server.of("forks_began") if e["sweep"] == trial.sweep]
     ends = [e for e in server.of("forks_ended") if e["sweep"] == trial.sweep]
     assert any(len(end.get("forks", [])) == 2 for end in ends), f"no round was averaged: {ends}"
@@ -205,15 +205,15 @@ def check_steps(server: Served, trial: Any) -> None:
 
 
 def check(server: Served, trial: Any) -> None:
-    """Check that each step was counted once, and that the trial learned what it was to learn."""
+    """Check that each step was counted once, and that the trial learned its target."""
     check_steps(server, trial)
     weights = trial.checkpoint()
-    assert int(weights["steps"]) <= STEPS  # an integer is that of the fork that did most
+    assert int(weights["steps"]) <= STEPS  # an integer is taken from the fork with the most steps
     assert float(np.max(np.abs(weights["w"] - np.arange(20.0)))) < 0.5
 
 
 def show(server: Served, trial: str) -> str:
-    """Return what the command line says of a trial."""
+    """Return the command line's description of a trial."""
     command = [os.environ["OUTBID_BIN"], "--server", server.url, "show", trial]
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
@@ -230,14 +230,14 @@ def check_shown(server: Served, handle: Any) -> None:
         lambda: len(forks()) == 2 and all(f.steps_per_second for f in forks()), "its forks' rates are shown", server.log
     )
     shown = handle.trials()[0]
-    if shown.round is not None:  # the round may have ended just now
+    if shown.round is not None:  # the fork slot may have just ended
         assert {place.type for fork in shown.round.forks for place in fork.places} == {"fast", "slow"}
         assert "fork 0" in shown._repr_html_()
     until(lambda: "(fast)" in show(server, shown.id), "the command line shows them", server.log)
 
 
 def check_merges(server: Served, trial: Any) -> None:
-    """Check that what became of its rounds is shown as it is in the ledger."""
+    """Check that the trial's averages are the same as in the ledger."""
     ends = server.of("forks_ended")
     assert trial.round is None
     assert trial.rounds == len(ends)
@@ -248,7 +248,7 @@ def check_merges(server: Served, trial: Any) -> None:
         assert merge.step - merge.from_step == sum(counted.values())
     averaged = [merge for merge in trial.merges if merge.averaged_on]
     assert averaged, trial.merges
-    # The first shares were made before anything was measured; those of later rounds by what was.
+    # The shares of the first slot are made before any measurement, and those of later slots from measurements.
     assert all(fork.forecast > 0 and fork.steps_per_second > 0 for fork in averaged[-1].forks)
     text = show(server, trial.id)
     assert f"step {averaged[-1].from_step:,} to {averaged[-1].step:,}, averaged on" in text, text
@@ -281,7 +281,7 @@ def test_a_fork_and_a_server_are_killed_in_mid_round(tmp_path: Path) -> None:
 
         until(forked, "two forks train", server.log)
         os.kill(max(pids), signal.SIGKILL)
-        # The next round begins in the moment in which that of the fork that was killed ends.
+        # The next slot begins when that of the killed fork ends.
         until(lambda: len(server.of("forks_began")) >= 2, "another round begins", server.log)
         assert len(server.of("forks_ended")) >= 1
         server.kill()
@@ -298,7 +298,7 @@ def test_a_fork_that_has_not_begun_holds_up_no_round(tmp_path: Path) -> None:
     with serving(tmp_path) as server:
         handle = submit(server, train=importing)
 
-        def moved() -> int:  # on a busy machine the fast worker's own import may take its first slot too
+        def moved() -> int:  # on a busy machine the fast worker's import may also take its first slot
             return sum(merge.step > merge.from_step for trial in handle.trials() for merge in trial.merges)
 
         until(lambda: moved() >= 3, "the fast worker's steps count in three rounds", server.log)

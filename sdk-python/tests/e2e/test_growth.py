@@ -1,4 +1,4 @@
-"""Trials of a Ray Tune script have devices that others have left, and go on where they were."""
+"""Trials of a Ray Tune script get devices that other trials have freed, and continue from their checkpoints."""
 
 from __future__ import annotations
 

@@ -47,7 +47,8 @@ else:
         print(*second.communicate(timeout=500), sep="rest: ")
         print(handle.wait(500).sweep.state)
 """
-OWN = ["unshare", "-n", "sh", "-c", 'ip link set lo up && exec "$@"', "sh"]  # where no other test has any device
+# in a network namespace, where no other test has devices
+OWN = ["unshare", "-n", "sh", "-c", 'ip link set lo up && exec "$@"', "sh"]
 
 
 def test_servers_of_one_machine_share_its_devices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Programs that are interrupted or killed, with the servers that they started."""
+"""Programs that are interrupted or killed, and the servers that they started."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ ENDED = "ended done [40, 40, 40, 40] 40"
 
 
 class Program:
-    """A Python program in a directory of its own, whose output is read as it comes."""
+    """A Python program in a new directory, whose output is read as it arrives."""
 
     def __init__(self, place: Path, text: str) -> None:
         env = {k: v for k, v in os.environ.items() if k not in ("OUTBID_URL", "OUTBID_TOKEN")}
@@ -76,7 +76,7 @@ class Program:
         )
 
     def until(self, text: str) -> None:
-        """Read until a line that begins so, or to the end."""
+        """Read until a line with this prefix, or to the end."""
         assert self.process.stdout is not None
         for line in self.process.stdout:
             self.lines.append(line.rstrip())
@@ -115,7 +115,7 @@ def program(tmp_path: Path) -> Iterator[Callable[[str], Program]]:
         one.process.wait()
         assert one.process.stdout is not None
         one.process.stdout.close()
-        print(one.text)  # shown where a test fails
+        print(one.text)  # shown if a test fails
     if (pid := server_pid(tmp_path)) and alive(pid):
         os.kill(pid, signal.SIGKILL)
 
@@ -136,7 +136,7 @@ def alive(pid: int) -> bool:
 
 
 def await_end(*pids: int) -> float:
-    """Wait until processes have ended; returns how long that took."""
+    """Wait until processes have ended; returns the seconds that it took."""
     start = time.monotonic()
     while any(alive(pid) for pid in pids):
         assert time.monotonic() - start < DEADLINE, f"{pids} are still there"
@@ -145,7 +145,7 @@ def await_end(*pids: int) -> float:
 
 
 def goes_on(program: Callable[[str], Program]) -> None:
-    """Check that a new program goes on from the checkpoints, and that nothing is missing in the end."""
+    """Check that a new program continues from the checkpoints, and that all results are complete."""
     after = program(GO_ON)
     assert after.end() == 0, after.text
     assert ENDED in after.lines, after.text  # on a busy machine the server may add that it is still saving
@@ -161,7 +161,7 @@ def test_interrupt_saves_and_pauses(program: Callable[[str], Program], tmp_path:
     assert first.end() in (-signal.SIGINT, 130), first.text
     assert "long-1 is paused, and its trials are saved" in first.text
     assert "Traceback" not in first.text and "KeyboardInterrupt" not in first.text, first.text
-    assert "go on with ob.attach('long-1').resume().wait(display=True)" in first.text
+    assert "continue with ob.attach('long-1').resume().wait(display=True)" in first.text
     assert "`outbid up` and, in another shell, `outbid resume long-1`" in first.text
     assert not alive(server), "the server ended before the program did"
     await_end(*first.pids)
@@ -190,7 +190,7 @@ def test_interrupt_of_an_optuna_study_says_where_that_is(program: Callable[[str]
     first.interrupt()
     assert first.end() in (-signal.SIGINT, 130), first.text
     assert "Traceback" not in first.text and "KeyboardInterrupt" not in first.text, first.text
-    assert "  go on with ob.attach(" in first.text and "  its study: optuna.load_study(" in first.text, first.text
+    assert "  continue with ob.attach(" in first.text and "  its study: optuna.load_study(" in first.text, first.text
 
 
 def test_second_interrupt_ends_at_once(program: Callable[[str], Program], tmp_path: Path) -> None:
@@ -237,7 +237,7 @@ def test_killed_python_takes_server_and_trials_along(program: Callable[[str], Pr
     assert took < 60, f"the server outlived its only client by {took:.0f} s"
     log = (tmp_path / ".outbid" / "server.log").read_text()
     assert "the last client has gone" in log
-    # Nobody paused it: it goes on as soon as there is a server again.
+    # It was not paused, so it continues as soon as there is a server.
     after = program(GO_ON.replace(".resume()", ""))
     assert after.end() == 0, after.text
     assert ENDED in after.lines, after.text  # on a busy machine the server may add that it is still saving
@@ -303,13 +303,13 @@ def test_interrupted_notebook(tmp_path: Path) -> None:
     pressed = threading.Event()
 
     class Client(nbclient.NotebookClient):  # type: ignore[misc, name-defined]
-        printed = ""  # on a busy machine a kernel sends one line in several messages
+        printed = ""  # on a busy machine a kernel splits a line into several messages
 
         def process_message(self, msg: Any, cell: Any, cell_index: int) -> Any:
             self.printed += str(msg["content"].get("text", ""))
             if "report 0 5 " in self.printed and not pressed.is_set():
                 pressed.set()
-                os.kill(self.km.provisioner.process.pid, signal.SIGINT)  # as the button does
+                os.kill(self.km.provisioner.process.pid, signal.SIGINT)  # like the button does
             return super().process_message(msg, cell, cell_index)
 
     client = Client(book, timeout=DEADLINE, resources={"metadata": {"path": str(tmp_path)}})
@@ -319,7 +319,7 @@ def test_interrupted_notebook(tmp_path: Path) -> None:
         pytest.fail(f"a cell failed; the interrupted one said {book.cells[1].outputs}")
     assert pressed.is_set()
     said = "".join(o["text"] for o in book.cells[1].outputs if o.get("name") == "stderr")
-    assert "go on with ob.attach('long-1').resume().wait(display=True)\n  or `outbid resume long-1`" in said
+    assert "continue with ob.attach('long-1').resume().wait(display=True)\n  or `outbid resume long-1`" in said
     assert [o for o in book.cells[1].outputs if o["output_type"] == "error"] == [], "no traceback: all was said"
     assert book.cells[2].outputs[-1]["data"]["text/plain"] == "'done'"
     if pid := server_pid(tmp_path):

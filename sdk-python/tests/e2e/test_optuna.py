@@ -1,4 +1,4 @@
-"""Objectives of Optuna's on a real server, beside what Optuna's own loop makes of them."""
+"""Optuna's objectives on a real server, compared with Optuna's loop."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_trials_without_a_value_are_as_in_optuna(real: ob.Client) -> None:
     assert (sweep.trials[0].metric, dict(sweep.trials[0].metrics)) == (None, {}), "and has no value"
     assert sweep.trials[0].reason == "its code pruned it at step 0"
     assert not [note.text for note in sweep.sweep.notes if note.trial == 0]
-    assert "returned None: a study takes a number" in sweep.trials[1].reason
+    assert "returned None; it must return a number" in sweep.trials[1].reason
 
 
 @pytest.mark.usefixtures("real")
@@ -103,7 +103,7 @@ def test_what_is_suggested_stands_in_the_sweep() -> None:
 
 
 def test_what_optunas_loop_takes_is_taken(tmp_path: Path) -> None:
-    """Garbage is collected in the process that ran the trial before it runs the next."""
+    """Garbage is collected in the process that ran the trial, before the next trial."""
 
     def objective(trial: Any) -> float:
         import gc
@@ -191,7 +191,7 @@ def test_a_study_is_kept_in_a_storage_of_optunas(real: ob.Client, tmp_path: Any)
 
 
 def _asked(url: str, ready: Path) -> list[int]:
-    """What one of three processes is given that ask eight times each, all at once."""
+    """Return the numbers of eight trials; three processes ask at the same time."""
     study = optuna.load_study(study_name="mine", storage=url)
     (ready / str(os.getpid())).touch()
     while len(list(ready.iterdir())) < 3:
@@ -300,13 +300,13 @@ def test_an_objective_that_is_given_to_a_sweep_is_sent_here(real: ob.Client) -> 
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"direction": "minimize", "study": True}, "optimize: direction must be left out for a study that is there"),
+        ({"direction": "minimize", "study": True}, "optimize: direction must be left out if the study exists already"),
         ({"n_trials": 1, "sampler": "tpe"}, "optimize: sampler must be one of optuna.samplers, got 'tpe'"),
         ({"n_trials": 1, "pruner": "median"}, "optimize: pruner must be one of optuna.pruners, got 'median'"),
         ({"n_trials": -1}, "optimize: n_trials must be at least 0, got -1"),
         ({"n_trials": "5"}, "optimize: n_trials must be a whole number, got '5'"),
         ({"n_trials": 1, "n_jobs": -2}, "optimize: n_jobs must be at least 1 or -1, got -2"),
-        ({"n_trials": 1, "timeout": -1}, "optimize: timeout: a time span must be above 0 seconds, got -1"),
+        ({"n_trials": 1, "timeout": -1}, "optimize: timeout: a duration must be above 0 seconds, got -1"),
         ({"n_trials": 1, "catch": "all"}, "optimize: catch must be a list of exceptions, got 'all'"),
         ({"n_trials": 1, "catch": [3]}, r"optimize: catch must be exceptions such as \(ValueError,\), got 3"),
         ({"n_trials": 1, "callbacks": print}, "optimize: callbacks must be a list of functions of a study and a trial"),

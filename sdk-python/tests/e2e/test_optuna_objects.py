@@ -1,4 +1,4 @@
-"""Objects as categories and as attributes: each comes back as Optuna's own loop, in one process, gives it back."""
+"""Objects as categories and attributes: they are returned like by Optuna's loop in one process."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Activation(enum.Enum):
 
 
 class Model:
-    """A class of the user's, with and without equality: an object is compared by what it holds."""
+    """A user's class; test objects are compared by their contents."""
 
     def __init__(self, depth: int) -> None:
         self.depth = depth
@@ -82,7 +82,7 @@ def objective(trial: Any) -> float:
 
 
 def same(a: Any, b: Any) -> bool:
-    """Return whether two values have one type and one value; classes and functions are the very same."""
+    """Return whether two values have the same type and value; classes and functions must be identical."""
     if type(a) is not type(b):
         return False
     if isinstance(a, (type, type(squared))):
@@ -119,14 +119,14 @@ def samplers(*, liar: bool) -> list[Any]:
 def test_objects_come_back_as_in_optuna(number: int) -> None:
     ours = outbid.optuna.optimize(objective, 6, sampler=samplers(liar=True)[number], display=False)
     check(ours, 6)
-    # A constant liar of Optuna's writes what it drew as JSON, which fails in a loop of its own.
+    # Optuna's constant liar writes its values as JSON, which fails in Optuna's loop.
     theirs = optuna.create_study(sampler=samplers(liar=False)[number])
     theirs.optimize(objective, n_trials=6)
     check(theirs, 6)
     if number == 3:
         assert {t.params["functions"] for t in ours.trials} == {len}
     ours.sampler = theirs.sampler
-    ours.optimize(objective, n_trials=1)  # the study goes on in Optuna's own loop
+    ours.optimize(objective, n_trials=1)  # continues the study with Optuna's loop
     check(ours, 7)
 
 

@@ -1,4 +1,4 @@
-"""A study that is there: its trials are known, results arrive in it, and it ends as in Optuna's own loop."""
+"""An existing study: its trials are known, results are added to it, and it ends like in Optuna's loop."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_a_study_is_continued_where_it_is(kind: str, tmp_path: Path) -> None:
     assert done[0].intermediate_values == {0: 0.5} and done[0].datetime_start < done[0].datetime_complete
     assert study.user_attrs["known"][0] > 2 and study.user_attrs["known"][1] == "mnist"
     assert sorted(number for number, _, _ in seen) == [t.number for t in done][: len(seen)]
-    study.optimize(lambda trial: trial.suggest_float("x", 0, 1), n_trials=1)  # it goes on in Optuna's own loop
+    study.optimize(lambda trial: trial.suggest_float("x", 0, 1), n_trials=1)  # continues the study with Optuna's loop
     assert study.trials[-1].state.name == "COMPLETE"
 
 
@@ -108,7 +108,7 @@ def test_nobody_waits_long_for_callbacks_of_a_process_that_is_gone(monkeypatch: 
     rested: list[float] = []
 
     class Waiting:
-        """A trial that waits without waiting."""
+        """A trial that records waits without waiting."""
 
         _verdict = 0
 
@@ -154,7 +154,7 @@ def test_without_a_number_of_trials_the_sampler_or_the_study_ends_it() -> None:
 
 
 class Raising(optuna.samplers.RandomSampler):  # type: ignore[misc,name-defined]
-    """Raises in one of the calls that a study makes."""
+    """Raises in one of the methods that a study calls."""
 
     def __init__(self, where: str) -> None:
         super().__init__(seed=1)

@@ -1,4 +1,4 @@
-"""Tuners and agents of one's own, as their examples print it, with the real binary."""
+"""User-defined tuners and bidders, run like in their examples with the real binary."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ DEADLINE = 500.0
 
 
 class Server:
-    """An `outbid up` of its own, started from the top of the repository as the READMEs say."""
+    """A new `outbid up`, started at the top of the repository like in the READMEs."""
 
     def __init__(self, folder: Path, *args: str) -> None:
         self.log, self.data = folder / "log", folder / "data"
         ready = folder / "ready.json"
-        # python3 is the Python that runs the tests.
+        # python3 must be the Python that runs the tests.
         bin_folder = folder / "bin"
         bin_folder.mkdir()
         launcher = bin_folder / "python3"
@@ -54,7 +54,7 @@ class Server:
         self._env = {**env, "OUTBID_URL": at["api"]}
 
     def until(self, holds: Callable[[], bool], what: str) -> None:
-        """Wait until something holds."""
+        """Wait until a condition holds."""
         end = time.monotonic() + DEADLINE
         pause = threading.Event()
         while not holds():
@@ -64,11 +64,11 @@ class Server:
             pause.wait(0.02)
 
     def says(self, *words: str) -> bool:
-        """Say whether some line of the log has all the words."""
+        """Return whether any line of the log has all the words."""
         return any(all(word in line for word in words) for line in self.log.read_text().splitlines())
 
     def outbid(self, *args: str, stdin: str = "") -> str:
-        """Run a command against the server."""
+        """Run a command with the server."""
         done = subprocess.run(
             [os.environ["OUTBID_BIN"], *args],
             input=stdin,
@@ -86,13 +86,13 @@ class Server:
         return float(json.loads(self.outbid("best", sweep, "-o", "json"))[0]["metric"])
 
     def bidders(self) -> Iterator[dict[str, Any]]:
-        """Return what the auctions' records say of every sweep in every round."""
+        """Yield the records of every sweep in every round of the auctions."""
         for line in self.outbid("auction", "--list", "--limit", "1000", "-o", "jsonl").splitlines():
             round = json.loads(self.outbid("auction", str(json.loads(line)["round"]), "-o", "json"))
-            yield from (round.get("auction") or {}).get("bidders", [])  # not every round has one
+            yield from (round.get("auction") or {}).get("bidders", [])  # some rounds have no auction
 
     def stop(self) -> None:
-        """End the server."""
+        """Stop the server."""
         self._process.terminate()
         self._process.wait(DEADLINE)
         check_log(self.log)
@@ -103,7 +103,7 @@ Start = Callable[..., Server]
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
-    """Return what starts a server."""
+    """Return a function that starts a server."""
     servers: list[Server] = []
 
     def make(*args: str) -> Server:
@@ -148,7 +148,7 @@ def test_optunas_samplers_beat_chance_in_real_sweeps(start: Start) -> None:
         assert f"{name}-with-seed-{seed}-1 done: 60 trials" in said
         return server.best(f"{name}-with-seed-{seed}-1")
 
-    # Each sweep runs one trial after another, so what it finds does not depend on the others beside it.
+    # Each sweep runs one trial after another, so its results do not depend on concurrent sweeps.
     with ThreadPoolExecutor() as pool:
         runs = {name: [pool.submit(best, name, seed) for seed in (1, 2)] for name in ("random", "tpe", "cmaes")}
         found = {name: [run.result() for run in both] for name, both in runs.items()}

@@ -47,7 +47,7 @@ def test_a_sampler_in_one_line(real: ob.Client) -> None:
     known = ob.TPE(max_steps=1, startup=1, seed=4, prior=result)
     late = ob.Sweep(train, SPACE, metric="loss", mode="min", tuner=known, trials=8)
     again = late.run(display=False, timeout=500, client=real)
-    # What was learned counts: the middle of the new trials is better than that of the first draws.
+    # The sampler learned: the median of the new trials is better than that of the first ones.
     assert sorted(t.metric or math.inf for t in again.trials)[4] < sorted(t.metric or 0 for t in result.trials[:10])[5]
 
 
@@ -107,14 +107,14 @@ def test_yaml_says_what_a_sampler_needs(tmp_path: Path, monkeypatch: pytest.Monk
         assert done.returncode == 0 and "6 trials" in done.stdout, done.stderr
         done = run_yaml(client, "bayes")
         assert 'sampler: "bayes" is unknown; use random, sobol, tpe, gp, cmaes or nsga2' in done.stderr
-        write("-S")  # no installed packages: neither Optuna nor what else the SDK needs
+        write("-S")  # no installed packages: neither Optuna nor other requirements of the SDK
         done = run_yaml(client, "cmaes")
         assert done.returncode != 0
         assert "cmaes is one of Optuna's, which needs Python with Optuna where the server runs" in done.stderr
 
 
 def objective(trial: Any) -> Any:
-    """Be one that knows nothing of Outbid."""
+    """An objective that does not use Outbid."""
     x = trial.suggest_float("x", -5, 5)
     kind = trial.suggest_categorical("kind", ["ball", "bowl"])
     tilt = trial.suggest_int("tilt", 1, 4) if kind == "bowl" else 0
@@ -166,7 +166,7 @@ def test_a_sweep_becomes_a_study(real: ob.Client, tmp_path: Path) -> None:
 
 
 def two_objectives(trial: Any) -> tuple[float, float]:
-    """Be one whose values pull in two directions; its second trial is at fault."""
+    """An objective with two conflicting values; the second trial returns too few values."""
     x = trial.suggest_float("x", -5, 5)
     if trial.number == 1:
         return (x**2,)  # type: ignore[return-value]
@@ -174,7 +174,7 @@ def two_objectives(trial: Any) -> tuple[float, float]:
 
 
 def test_an_objective_of_several_values_runs_and_goes_back(real: ob.Client) -> None:
-    """Optuna's best trials are the sweep's front, and a study made of the sweep has the same."""
+    """Optuna's best trials are the sweep's front, and a study made from the sweep has the same."""
     import outbid.optuna
 
     ways: Any = ["minimize", "maximize"]
@@ -191,7 +191,7 @@ def test_an_objective_of_several_values_runs_and_goes_back(real: ob.Client) -> N
     result = real.attach(study.trials[0].user_attrs["outbid"].partition("/")[0]).result()
     assert result.sweep.objectives == (("values_0", "min"), ("values_1", "max"))
     fault = next(trial for trial in result.trials if trial.id == failed[0].user_attrs["outbid"])
-    assert fault.state == "failed" and "the study takes 2 (minimize, maximize)" in fault.reason
+    assert fault.state == "failed" and "the study needs 2 (minimize, maximize)" in fault.reason
     front = {trial.id for trial in result.front()}
     assert front == {trial.user_attrs["outbid"] for trial in study.best_trials}
     back = outbid.optuna.to_study(result)

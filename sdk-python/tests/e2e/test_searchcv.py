@@ -1,4 +1,4 @@
-"""SearchCV on a real server, beside scikit-learn's own search."""
+"""SearchCV on a real server, compared with scikit-learn's search."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The soup of fine-tunings, as its README prints it."""
+"""The soup of fine-tuned networks, run like in its README."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sweeps that are extended and deleted, and values that are no numbers, with the real binary."""
+"""Extended and deleted sweeps, and values that are not numbers, with the real binary."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def saving(trial: ob.Trial) -> None:
         assert step == done + 1
         done = step
         trial.save({"done": np.array(step)})
-        # The newest report is the best one, so that its checkpoint is the one that is kept.
+        # The newest report is the best one, so its checkpoint is kept.
         trial.report(step=step, loss=trial.config.x - step)
 
 
@@ -39,7 +39,7 @@ def test_extend_says_what_is_trained_again(real: ob.Client) -> None:
     assert again == tuple(ob.TrainedAgain(n, 0, 3) for n in worse)
     assert handle.info().state == "done"
     assert handle.extend(trials=5, preview=True) == ()
-    with pytest.warns(UserWarning, match="3 trials of .* train 9 steps again"):
+    with pytest.warns(UserWarning, match="3 trials of .* repeat 9 steps"):
         assert handle.extend(max_steps=5) == again
     assert {t.step for t in handle.wait(DEADLINE).trials} == {5}
     reports = handle.reports()
@@ -57,7 +57,7 @@ def test_delete(real: ob.Client) -> None:
     handle, other = submit(real), submit(real)
     handle.wait(DEADLINE)
     other.wait(DEADLINE)
-    for _ in range(2):  # the second time it is no error
+    for _ in range(2):  # deleting again is not an error
         handle.delete()
     with pytest.raises(ob.NotFoundError, match=f'no sweep "{handle.id}" any more: .* deleted it at'):
         handle.info()

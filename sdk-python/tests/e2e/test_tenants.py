@@ -1,4 +1,4 @@
-"""What a tenant may have, set on the command line, holds for sweeps of the SDK's, on a real server."""
+"""Limits of tenants, set on the command line, apply to the SDK's sweeps on a real server."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import outbid as ob
 
 
 def tenant(client: ob.Client, *words: str) -> str:
-    """Run `outbid tenant`; returns what it prints."""
+    """Run `outbid tenant`; returns its output."""
     command = [os.environ["OUTBID_BIN"], "tenant", *words, "--server", client.url]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -20,7 +20,7 @@ def tenant(client: ob.Client, *words: str) -> str:
 
 
 def train(trial: ob.Trial) -> None:
-    """Note when each trial begins and ends, to see how many train at once."""
+    """Record when each step begins and ends, to check how many trials train at the same time."""
     import time
     from pathlib import Path
 

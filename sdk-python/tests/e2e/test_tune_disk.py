@@ -1,4 +1,4 @@
-"""Experiments of Ray Tune's scripts as their directories alone tell of them, and what trials are to end by."""
+"""Experiments of Ray Tune scripts that are read from their directories only, and stopping criteria."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_trials_leave_no_checkpoints_in_temporary_places(tmp_path: Path) -> None
 
 @pytest.mark.usefixtures("real")
 def test_a_scheduler_that_is_asked_about_each_report_answers_at_once(tmp_path: Path) -> None:
-    """Its answers waited for the worker's next word, a second each: 60 reports took over a minute."""
+    """Return an answer at once. A wait for the worker's next message takes a second: over a minute for 60 reports."""
 
     class Asked(FIFOScheduler):
         def on_trial_result(self, *_: Any, **__: Any) -> str:

@@ -1,4 +1,4 @@
-"""What `Tuner.restore` goes on with: the same limits, scheduler and search, with what it is given anew."""
+"""`Tuner.restore` continues with the same limits, scheduler and search, and with new arguments."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ TRIALS = 4
 
 
 def train(config: dict[str, Any], data: dict[str, Any]) -> None:
-    """Report three times, with checkpoints; configurations in `data["bad"]` fail at the second.
+    """Report three times with checkpoints; configurations in `data["bad"]` fail at the second report.
 
-    All but the first wait until the experiment was interrupted, and may be told to save meanwhile.
+    All trials except the first wait until the experiment was interrupted, and may have to save meanwhile.
     """
     start = 0
     while config["x"] and not Path(data["gate"]).exists():
@@ -38,7 +38,7 @@ def train(config: dict[str, Any], data: dict[str, Any]) -> None:
 
 
 class Interrupt(tune.Callback):
-    """Ctrl-C when the first trial has ended."""
+    """Raises KeyboardInterrupt when the first trial has ended."""
 
     def __init__(self, gate: Path) -> None:
         self.gate, self.ended = gate, 0
@@ -51,7 +51,7 @@ class Interrupt(tune.Callback):
 
 
 class Counted(Searcher):
-    """Counts what it suggests, and hears of ends."""
+    """Counts suggestions and records the ends of trials."""
 
     def __init__(self) -> None:
         super().__init__("loss", "min")
@@ -69,7 +69,7 @@ GRID = {"x": tune.grid_search(list(range(TRIALS)))}
 FIRST, MENDED = {"name": "first", "bad": [0]}, {"name": "mended", "bad": list[int]()}
 FINE = {"name": "first", "bad": list[int]()}
 
-# How it began, whether by failing at once, raising or Ctrl-C, how it is restored, and what became of trial 0.
+# How the experiment began (failing at once, raising or Ctrl-C), how it is restored, and the result of trial 0.
 CASES: dict[str, dict[str, Any]] = {
     "interrupted": {"data": FINE, "again": FINE, "zero": ("first", 0)},
     "interrupted, new data": {"data": FINE, "again": MENDED, "zero": ("first", 0), "others": "mended"},
@@ -112,7 +112,9 @@ def test_an_experiment_goes_on(case: dict[str, Any], tmp_path: Path, capfd: pyte
     if fail_fast is True:
         assert tuner.fit().num_errors == 1
     else:
-        with pytest.raises(RuntimeError if fail_fast else KeyboardInterrupt, match="not yet" if fail_fast else "go on"):
+        with pytest.raises(
+            RuntimeError if fail_fast else KeyboardInterrupt, match="not yet" if fail_fast else "continue with"
+        ):
             tuner.fit()
     gate.touch()
     how = case.get("how", {"resume_errored": True} if fail_fast else {})
@@ -124,10 +126,10 @@ def test_an_experiment_goes_on(case: dict[str, Any], tmp_path: Path, capfd: pyte
     assert [r.metrics["i"] for r in grid] == [2] * TRIALS
     assert [r.metrics["training_iteration"] for r in grid] == [3] * TRIALS
     assert (grid[0].metrics["data"], grid[0].metrics["began"]) == case["zero"]
-    # The trial that ran when the first one ended may have been begun with the former data.
+    # The trial that ran when the first one ended may have started with the old data.
     assert {r.metrics["data"] for r in grid[2:]} == {case.get("others", case["again"]["name"])}
     if not fail_fast:
-        assert len(gate.read_text().split()) == TRIALS - 1  # the callback goes on as well
+        assert len(gate.read_text().split()) == TRIALS - 1  # the callback continues as well
     run = Run.load(folder)
     sweeps = [ob.attach(run.sweep), *(ob.attach(sweep) for sweep, _ in run.later)]
     for sweep in sweeps:
@@ -136,12 +138,12 @@ def test_an_experiment_goes_on(case: dict[str, Any], tmp_path: Path, capfd: pyte
         assert _learned(folder, 0).suggested == TRIALS and len(_learned(folder, 0).ended) >= TRIALS
     if "scheduler" in case:
         assert type(_learned(folder, 1)) is ASHAScheduler
-        # What the interrupted trial reported again is not told again.
+        # Repeated reports of the interrupted trial are not passed on again.
         assert len(_learned(folder, 1)._brackets[0].levels[0][1]) >= TRIALS - 1
 
 
 def limits(sweep: ob.SweepHandle) -> Any:
-    """Return a sweep's limits as the server has them."""
+    """Return the server's limits of a sweep."""
     return sweep._client.spec(sweep.id).limits
 
 
@@ -189,5 +191,5 @@ def test_a_budget_does_not_run_while_an_experiment_is_interrupted(tmp_path: Path
     gate.touch()
     assert tune.Tuner.restore(str(tmp_path / "restored"), bound).fit().num_terminated == TRIALS
     run = Run.load(tmp_path / "restored")
-    allowed = float(limits(ob.attach(run.sweep)).wall_time.rstrip("s"))  # since it was submitted, some seconds ago
+    allowed = float(limits(ob.attach(run.sweep)).wall_time.rstrip("s"))  # since its submission some seconds ago
     assert not run.later and 3600 + 600 <= allowed < 3600 + 600 + 300

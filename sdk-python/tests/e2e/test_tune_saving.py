@@ -1,4 +1,4 @@
-"""Checkpoints that a function saves late, or never, and what it is told of that."""
+"""Functions that save checkpoints late or never, and the warnings about that."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def test_a_population_that_never_saves_is_warned_of_once(tmp_path: Path) -> None
         tune_config=tune.TuneConfig(metric="score", mode="max", scheduler=pbt),
         run_config=tune.RunConfig(name="unsaved", storage_path=tmp_path, verbose=0, stop={"training_iteration": 4}),
     )
-    with pytest.warns(UserWarning, match=r"PopulationBasedTraining: trial \d .* began again at step 0") as told:
+    with pytest.warns(UserWarning, match=r"PopulationBasedTraining: trial \d .* started again at step 0") as told:
         tuner.fit()
-    assert len([w for w in told if "began again" in str(w.message)]) == 1
+    assert len([w for w in told if "started again" in str(w.message)]) == 1
 
 
 @pytest.mark.usefixtures("real")

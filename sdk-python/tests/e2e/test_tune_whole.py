@@ -1,4 +1,4 @@
-"""What sees a whole experiment: stoppers, which are asked about every trial's results, and the server's record."""
+"""Stoppers, which are called for the results of every trial, and the server's record of an experiment."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from outbid.tune.stopper import CombinedStopper, ExperimentPlateauStopper, Maxim
 
 
 def train(config: dict[str, Any]) -> None:
-    """Report until told to end."""
+    """Report until the trial must end."""
     for step in range(1, 100):
         tune.report({"loss": config["x"], "step": step, "nest": {"word": f"w{step}"}})
 
 
 class Shared(Stopper):
-    """Ends each trial at its third result, and the experiment at the seventh of all."""
+    """Ends each trial at its third result, and the experiment at the seventh result of all."""
 
     def __init__(self) -> None:
         self.seen: list[tuple[str, int, str]] = []

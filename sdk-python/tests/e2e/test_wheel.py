@@ -1,4 +1,4 @@
-"""The wheel holds the binary: in an empty environment on a machine without Go it is all that a sweep needs."""
+"""The wheel contains the binary: it is sufficient for a sweep in an empty environment without Go."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DEADLINE = 500.0
 PROJECT = Path(__file__).resolve().parents[2]
 LARGEST = 40 << 20
 BUILT_WITH = ["hatchling>=1.25", "pyelftools>=0.31"]
-KERNEL = ["ipykernel>=6.29"]  # what a notebook needs beside outbid
+KERNEL = ["ipykernel>=6.29"]  # additional requirements of a notebook
 
 SCRIPT = """
 import json, sys
@@ -39,7 +39,7 @@ if __name__ == "__main__":
 
 
 def run(*command: str | Path, cwd: Path | None = None, env: dict[str, str] | None = None) -> str:
-    """Run a command and return what it prints."""
+    """Run a command and return its output."""
     done = subprocess.run(
         [str(part) for part in command],
         cwd=cwd,
@@ -54,7 +54,7 @@ def run(*command: str | Path, cwd: Path | None = None, env: dict[str, str] | Non
 
 
 def packages(wanted: list[str], name: str) -> Path:
-    """Return a directory with packages and what they need; it is kept beside the other tools and made once."""
+    """Return a directory with packages and their dependencies, which is cached with the other tools."""
     home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     cache = Path(os.environ.get("OUTBID_CACHE") or f"{home}/outbid") / "python"
     cache.mkdir(parents=True, exist_ok=True)
@@ -72,7 +72,7 @@ def packages(wanted: list[str], name: str) -> Path:
 
 
 def dependencies() -> list[str]:
-    """Return what the package says it needs."""
+    """Return the package's requirements."""
     text = (PROJECT / "pyproject.toml").read_text()
     block = text.split("\ndependencies = [", 1)[1].split("]", 1)[0]
     return [line.strip().strip('",') for line in block.splitlines() if line.strip()]
@@ -88,13 +88,13 @@ def build(kind: str, to: Path, **env: str) -> Path:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build the wheel with the binary that is tested."""
+    """Build the wheel with the tested binary."""
     return build("wheel", tmp_path_factory.mktemp("wheel"), OUTBID_WHEEL_BINARY=os.environ["OUTBID_BIN"])
 
 
 @dataclass
 class Installed:
-    """An environment with the wheel, and what its programs see of the machine: no Go, and nothing of the checkout."""
+    """An environment with the wheel, without Go and without the checkout."""
 
     python: Path
     env: dict[str, str]
@@ -102,13 +102,14 @@ class Installed:
 
 @pytest.fixture(scope="module")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installed]:
-    """Install the wheel into an empty environment. Its dependencies are there already, downloaded once."""
+    """Install the wheel into an empty environment. Its dependencies come from the cache."""
     venv = tmp_path_factory.mktemp("empty") / "venv"
     run(sys.executable, "-m", "venv", "--without-pip", venv)
     site = next(venv.glob("lib/python*/site-packages"))
     (site / "dependencies.pth").write_text(f"{packages([*dependencies(), *KERNEL], 'sdk')}\n")
     pip = (sys.executable, "-m", "pip", "--python", venv / "bin" / "python", "--disable-pip-version-check")
-    run(*pip, "install", "--quiet", "--no-index", wheel)  # without an index: what it needs must be there, or it fails
+    # without an index, so that it fails if a dependency is missing
+    run(*pip, "install", "--quiet", "--no-index", wheel)
     env = {
         "PATH": str(venv / "bin"),
         "HOME": str(venv),
@@ -142,9 +143,9 @@ def test_the_wheel_says_which_machines_it_is_for(wheel: Path) -> None:
 
 
 def needed_glibc(binary: Path) -> tuple[int, int] | None:
-    """Return the newest version of glibc that a binary names, by another tool; None if it names none."""
+    """Return the newest version of glibc that a binary needs, found with another tool; None if it needs none."""
     if shutil.which("objdump") is None:
-        pytest.skip("objdump (binutils) is not there to look into the binary")
+        pytest.skip("objdump (binutils) is not installed")
     words = run("objdump", "-p", binary).split()
     found = [word.removeprefix("GLIBC_").split(".") for word in words if word.startswith("GLIBC_2")]
     return max(((int(v[0]), int(v[1])) for v in found), default=None)
@@ -204,7 +205,7 @@ def test_without_go_the_source_says_what_is_missing(tmp_path: Path) -> None:
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=DEADLINE, check=False)
     assert done.returncode != 0
-    assert "takes Go 1.26 or later, and there is no `go` in PATH" in done.stderr
+    assert "needs Go 1.26 or later, but `go` was not found in PATH" in done.stderr
     assert "OUTBID_WHEEL_BINARY" in done.stderr
     run(*command, env={**env, "OUTBID_WHEEL_BINARY": "none"})
     (client,) = tmp_path.glob("*.whl")

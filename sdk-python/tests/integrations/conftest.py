@@ -1,4 +1,4 @@
-"""Fixtures of the tests against the packages that the SDK works with: a real server, as in the end-to-end tests."""
+"""Fixtures of the tests with other packages: a real server, like in the end-to-end tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Training functions that use XGBoost and LightGBM as their users write them."""
+"""Training functions that use XGBoost and LightGBM like their users do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The callbacks for other libraries' training loops: they report, are pruned, and go on from what was saved."""
+"""The callbacks for other libraries' training loops: they report, are pruned, and continue from checkpoints."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ROUNDS = 9
 
 
 def boost_xgboost(trial: ob.Trial) -> None:
-    """Train as XGBoost's users write it, from a checkpoint on if there is one."""
+    """Train like XGBoost's users, from a checkpoint if there is one."""
     import xgboost
     from sklearn.datasets import load_breast_cancer
     from sklearn.model_selection import train_test_split
@@ -33,7 +33,7 @@ def boost_xgboost(trial: ob.Trial) -> None:
 
 
 def boost_lightgbm(trial: ob.Trial) -> None:
-    """Train as LightGBM's users write it, from a checkpoint on if there is one."""
+    """Train like LightGBM's users, from a checkpoint if there is one."""
     import lightgbm
     from sklearn.datasets import load_breast_cancer
     from sklearn.model_selection import train_test_split
@@ -55,14 +55,14 @@ def boost_lightgbm(trial: ob.Trial) -> None:
 
 @pytest.mark.parametrize("train", [boost_xgboost, boost_lightgbm])
 def test_boosters_are_paused_pruned_and_go_on(real: ob.Client, train: Callable[[ob.Trial], Any]) -> None:
-    """Successive halving pauses everybody at rungs of 1 and 3 rounds, and the best go on from what they saved."""
+    """Successive halving pauses all trials at rungs of 1 and 3 rounds; the best continue from their checkpoints."""
     tuner = ob.SuccessiveHalving(max_steps=ROUNDS, trials=9, eta=3, seed=0)
     sweep = ob.Sweep(train, {"eta": ob.loguniform(0.01, 0.5)}, metric="loss", mode="min", tuner=tuner, concurrency=2)
     result = sweep.run(client=real, display=False, timeout=500)
     assert sorted(t.step for t in result.trials) == [1, 1, 1, 1, 1, 1, 3, 3, 9]
     assert result.best.step == ROUNDS and 0 < (result.best.metric or 0) < 0.5
     went_on = [t for t in result.trials if t.step > 1]
-    # The last at a rung may go on at once, in the process where it is: it notes only that it began with nothing.
+    # The last trial at a rung may continue at once in its process; it only recorded that it began without a checkpoint.
     assert all(t.attributes["started"] == t.attributes["held"] for t in went_on), "they go on from their boosters"
     assert any(t.attributes["held"] > 0 for t in went_on), "one at least goes on from its booster"
     steps = [r.step for r in result.reports() if r.trial == result.best.number]
@@ -71,7 +71,7 @@ def test_boosters_are_paused_pruned_and_go_on(real: ob.Client, train: Callable[[
 
 
 def stopped_early(trial: ob.Trial) -> None:
-    """Train until the error no longer falls, with no limit of the sweep's on the rounds."""
+    """Train until the error no longer decreases, without a limit on the rounds."""
     import lightgbm
     from sklearn.datasets import load_breast_cancer
 
@@ -87,7 +87,7 @@ def stopped_early(trial: ob.Trial) -> None:
 
 
 def test_a_booster_that_stops_early_is_kept(real: ob.Client) -> None:
-    """No tuner asks for a checkpoint there: what was trained is saved as the trial ends."""
+    """The tuner does not request a checkpoint: the model is saved when the trial ends."""
     sweep = ob.Sweep(
         stopped_early, {"eta": ob.uniform(0.4, 0.5)}, metric="binary_logloss", mode="min", tuner=ob.Random(), trials=1
     )
@@ -97,7 +97,7 @@ def test_a_booster_that_stops_early_is_kept(real: ob.Client) -> None:
 
 
 def cross_validate_xgboost(trial: ob.Trial) -> float:
-    """Cross-validate as XGBoost's users write it."""
+    """Cross-validate like XGBoost's users."""
     import xgboost
     from sklearn.datasets import load_breast_cancer
 
@@ -108,7 +108,7 @@ def cross_validate_xgboost(trial: ob.Trial) -> float:
 
 
 def cross_validate_lightgbm(trial: ob.Trial) -> float:
-    """Cross-validate as LightGBM's users write it."""
+    """Cross-validate like LightGBM's users."""
     import lightgbm
     from sklearn.datasets import load_breast_cancer
 
@@ -123,7 +123,7 @@ def cross_validate_lightgbm(trial: ob.Trial) -> float:
     [(cross_validate_xgboost, "test-logloss"), (cross_validate_lightgbm, "valid-binary_logloss")],
 )
 def test_cross_validation_is_reported(real: ob.Client, train: Callable[[ob.Trial], Any], measured: str) -> None:
-    """Its models cannot be saved, and nothing goes on from them: the last round is done all the same."""
+    """The models of cross-validation cannot be saved or continued, but the last round is completed."""
     space = {"eta": ob.loguniform(0.01, 0.5)}
     tuner = ob.Random(max_steps=ROUNDS, seed=0)
     sweep = ob.Sweep(train, space, metric=measured, mode="min", tuner=tuner, trials=2)

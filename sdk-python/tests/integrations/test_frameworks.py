@@ -1,6 +1,6 @@
-"""Training loops of Lightning, Transformers and Keras, paused and gone on from what they saved.
+"""Training loops of Lightning, Transformers and Keras are paused and continue from their checkpoints.
 
-These packages bring torch and are in no environment of the project's: where one is missing, its test is skipped.
+These packages need torch and are not in any environment of the project: if one is missing, its test is skipped.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ import pytest
 
 import outbid as ob
 
-pytestmark = pytest.mark.filterwarnings("default")  # other packages' warnings are theirs
+pytestmark = pytest.mark.filterwarnings("default")  # warnings of other packages
 
 
 def train(trial: ob.Trial) -> None:
@@ -28,7 +28,7 @@ def train(trial: ob.Trial) -> None:
 
 @pytest.fixture(scope="module")
 def ended(real: ob.Client) -> ob.SweepHandle:
-    """Return a sweep that nobody has logged."""
+    """Return a sweep that was not logged."""
     space = {"x": ob.uniform(-1, 1), "opt": {"rate": ob.choice([1, 2]), "name": "sgd"}}
     sweep = ob.Sweep(
         train, space, metric="loss", mode="min", tuner=ob.Random(max_steps=3, seed=0), trials=2, name="logged"
@@ -39,7 +39,7 @@ def ended(real: ob.Client) -> ob.SweepHandle:
 
 
 def scalars(place: Path) -> dict[str, list[tuple[int, float]]]:
-    """Read what TensorBoard shows of a folder."""
+    """Return the scalars that TensorBoard shows for a folder."""
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     read = EventAccumulator(str(place)).Reload()
@@ -51,7 +51,7 @@ def scalars(place: Path) -> dict[str, list[tuple[int, float]]]:
 
 
 def hparams(place: Path) -> dict[str, Any]:
-    """Read the hparams of a folder, as TensorBoard's plugin does."""
+    """Return the hparams of a folder, like TensorBoard's plugin."""
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
     from tensorboard.plugins.hparams import metadata
 
@@ -63,7 +63,7 @@ def hparams(place: Path) -> dict[str, Any]:
 
 
 def test_tensorboard_has_metrics_and_hparams_once(ended: ob.SweepHandle, tmp_path: Path) -> None:
-    for _ in range(2):  # the second time takes the place of the first
+    for _ in range(2):  # the second time replaces the first
         result = ended.wait(100, loggers=[ob.loggers.TensorBoard(tmp_path)])
     for trial in result.trials:
         place = tmp_path / "logged-1" / str(trial.number)
@@ -83,7 +83,7 @@ def tracking(tmp_path: Path) -> Iterator[str]:
         port = free.getsockname()[1]
     command = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
     command += ["--backend-store-uri", f"sqlite:///{tmp_path}/mlflow.db", "--artifacts-destination", str(tmp_path)]
-    own = {**os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}  # eight processes more, for what no test asks
+    own = {**os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}  # eight more processes that no test needs
     with open(tmp_path / "mlflow.log", "wb") as log:
         server = subprocess.Popen(command, stdout=log, stderr=log, cwd=tmp_path, env=own, start_new_session=True)
     url, deadline = f"http://127.0.0.1:{port}", time.monotonic() + 120
@@ -146,6 +146,6 @@ def test_a_logger_that_fails_warns_and_the_sweep_goes_on(ended: ob.SweepHandle) 
             raise OSError("the disk is full")
 
     broken = Broken()
-    with pytest.warns(UserWarning, match="Broken failed and logs no more .*the disk is full"):
+    with pytest.warns(UserWarning, match="Broken failed and stopped logging .*the disk is full"):
         result = ended.wait(100, loggers=[broken])
     assert result.sweep.state == "done" and broken.logged == 1

@@ -45,7 +45,7 @@ def test_importance_by_fanova(result: ob.Result, caplog: pytest.LogCaptureFixtur
 
 
 def test_nothing_matters_where_all_trials_are_alike(real: ob.Client) -> None:
-    """Optuna's measure raises an error there."""
+    """Optuna's measure would raise an error."""
     sweep = ob.Sweep(lambda _: 1.0, {"x": ob.uniform(0, 1)}, metric="m", mode="min", tuner=ob.Random(), trials=5)
     result = sweep.run(client=real, display=False, timeout=500)
     assert result.importance(method="fanova") == result.importance() == {"x": 0.0}

@@ -1,4 +1,4 @@
-"""SearchCV against scikit-learn's own checks of estimators, beside RandomizedSearchCV."""
+"""SearchCV with scikit-learn's checks of estimators, compared with RandomizedSearchCV."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sklearn.model_selection import RandomizedSearchCV
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
 if not os.environ.get("OUTBID_BIN"):
-    pytest.skip("OUTBID_BIN names no binary", allow_module_level=True)
+    pytest.skip("OUTBID_BIN is not set", allow_module_level=True)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -27,7 +27,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ob.Client]:
 
 
 def searches(kind: Any) -> list[Any]:
-    """Return searches as scikit-learn tests its own: over a classifier and a regressor."""
+    """Return searches like those in scikit-learn's tests: over a classifier and a regressor."""
     options = {"n_iter": 2, "cv": 3, "random_state": 0, "error_score": "raise"}
     return [kind(LogisticRegression(), {"C": [0.1, 1.0]}, **options), kind(Ridge(), {"alpha": [0.1, 1.0]}, **options)]
 
@@ -41,13 +41,12 @@ def checks(kind: Any) -> list[tuple[str, Any, Any]]:
     return found
 
 
-# What RandomizedSearchCV fails too, with the reason that scikit-learn's own tests give: the warning is the inner
-# estimator's.
+# RandomizedSearchCV fails this too. The reason is that of scikit-learn's tests: the warning is the inner estimator's.
 EXPECTED = {
     "Ridge-check_supervised_y_2d": pytest.mark.xfail(reason="DataConversionWarning not caught", strict=True),
 }
 CHECKS = checks(ob.SearchCV)
-# Each check runs real sweeps: CI runs every sixth one, OUTBID_SKLEARN_CHECKS=all them all, eleven processor minutes.
+# Each check runs real sweeps: CI runs every sixth, OUTBID_SKLEARN_CHECKS=all runs all, in eleven processor minutes.
 RUN = CHECKS if os.environ.get("OUTBID_SKLEARN_CHECKS") == "all" else CHECKS[::6]
 
 

@@ -1,4 +1,4 @@
-"""Syne Tune's schedulers, where it is installed: it brings a CUDA library of 300 MB, so the other tests do without."""
+"""Syne Tune's schedulers, if installed: it needs a CUDA library of 300 MB, so other tests do not have it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import outbid as ob
 
 pytest.importorskip("syne_tune")
 if not os.environ.get("OUTBID_BIN"):
-    pytest.skip("OUTBID_BIN names no binary", allow_module_level=True)
+    pytest.skip("OUTBID_BIN is not set", allow_module_level=True)
 
 import outbid.synetune  # noqa: I001
 from syne_tune.config_space import choice, lograndint, loguniform, uniform

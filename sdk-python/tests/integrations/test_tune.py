@@ -1,4 +1,4 @@
-"""Ray Tune's names on Outbid beside Ray itself: the same spaces, its own examples, and scripts as people write them."""
+"""Ray Tune's names on Outbid compared with Ray: the same spaces, Ray's examples, and typical scripts."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ PASSES = (
     "xgboost_example",
     "xgboost_dynamic_resources_example",
 )
-"""Ray's own examples that need no GPU, download, other service or package; each runs as it is."""
+"""Ray's examples that need no GPU, download, other service or package; each runs unchanged."""
 
 QUICK = {"custom_func_checkpointing", "hyperband_example", "pbt_function"}
-"""Those that every run tries; OUTBID_RAY_EXAMPLES=1 tries all, and Ray itself beside, which takes five minutes."""
+"""Those that every run tries. OUTBID_RAY_EXAMPLES=1 also runs the others, and Ray itself, which takes five minutes."""
 
 
 @pytest.fixture(scope="module", autouse=True)
 def runs_in_files() -> Iterator[None]:
-    """Let MLflow 3 keep runs in files, which Ray's example asks for, in the script and on the server's workers."""
+    """Let MLflow 3 keep runs in files, which Ray's example needs, in the script and on the server's workers."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
         yield
@@ -61,7 +61,7 @@ def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def wide(t: Any) -> dict[str, Any]:
-    """Return a space of everything that there is, in the words of a package."""
+    """Return a space with all kinds of parameters of a package."""
     return {
         "a": t.uniform(0, 1),
         "b": t.grid_search([1, 2, 3]),
@@ -128,7 +128,7 @@ def test_the_same_seed_draws_what_ray_draws(seed: Any, constant: bool) -> None:
 def test_a_script_prints_what_it_prints_with_ray(real: ob.Client, results: Path, name: str, lines: int) -> None:
     script = SCRIPTS / f"{name}.py"
     env = {**os.environ, "PYTHONPATH": SRC, "RESULTS": str(results)}
-    del env["TUNE_RESULT_DIR"]  # which Ray refuses
+    del env["TUNE_RESULT_DIR"]  # Ray does not accept it
     told = []
     for package, more in (("ray", {}), ("outbid", {"OUTBID_URL": real.url})):
         shutil.rmtree(results, ignore_errors=True)
@@ -168,7 +168,7 @@ def test_a_script_for_ray_runs_with_its_tasks_as_it_is(real: ob.Client, tmp_path
 
 
 def run(script: Path, server: ob.Client, place: Path, *arguments: str, module: bool = False) -> str:
-    """Run a script against the server; returns what it printed."""
+    """Run a script with the server; returns its output."""
     command = [sys.executable, *(["-m", "outbid.tune"] if module else []), str(script), *arguments]
     env = {**os.environ, "PYTHONPATH": SRC, "OUTBID_URL": server.url, "TMPDIR": str(place)}
     done = subprocess.run(command, env=env, cwd=place, capture_output=True, text=True, timeout=500)

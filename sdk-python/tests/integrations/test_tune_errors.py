@@ -1,4 +1,4 @@
-"""What cannot be is refused with the types of errors that Ray has, so that scripts which expect these run."""
+"""Invalid arguments raise the same types of errors as in Ray, so that scripts which expect these work."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def train(config: dict[str, Any]) -> None:
 
 
 def locked(config: dict[str, Any]) -> None:
-    """Do what cannot be pickled."""
+    """Use an object that cannot be pickled."""
     with LOCK:
         pass
 
 
-locked.__module__ = "__main__"  # travels by value
+locked.__module__ = "__main__"  # so that it is sent by value
 
 CASES: dict[str, Any] = {
     "an experiment of nothing": lambda t, s, p, e: t.run_experiments({"x": {}}),

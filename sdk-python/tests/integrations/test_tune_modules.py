@@ -24,7 +24,7 @@ def walk(root: str) -> Iterator[types.ModuleType]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             module = importlib.import_module(root)
-    except (ImportError, Warning):  # it needs a package that is not here, or is gone
+    except (ImportError, Warning):  # it needs a package that is not installed, or was removed
         return
     yield module
     for below in pkgutil.iter_modules(getattr(module, "__path__", [])):
@@ -33,7 +33,7 @@ def walk(root: str) -> Iterator[types.ModuleType]:
 
 
 def public(module: types.ModuleType) -> list[str]:
-    """Return the names that a module is imported for: those that it lists, or defines."""
+    """Return the public names of a module: those that it lists or defines."""
     own = [n for n, v in vars(module).items() if getattr(v, "__module__", None) == module.__name__]
     return [n for n in getattr(module, "__all__", own) if not n.startswith("_")]
 

@@ -1,4 +1,4 @@
-"""What trials are called, beside what Ray calls them."""
+"""Names of trials, compared with Ray's."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def work(config: dict[str, Any]) -> None:
 
 
 def spaces(t: Any) -> dict[str, Any]:
-    """Return spaces in the words of a package."""
+    """Return spaces made with a package."""
     return {
         "nested": {"a": {"b": t.grid_search([1, 2]), "c": {"d": t.grid_search(["x", "y"])}}, "k": 3},
         "grid of dicts": {"m": t.grid_search([{"kind": "a", "lr": 0.1}, {"kind": "b", "depth": 3}])},
@@ -48,7 +48,7 @@ def parts(trial: Any, directory: str) -> tuple[str, dict[str, Any], str]:
 
 
 def rays(space: dict[str, Any], search: Any, samples: int, folder: Path) -> Names:
-    """Return what Ray calls the trials of a space."""
+    """Return Ray's names of the trials of a space."""
     from ray import tune as theirs
 
     theirs.register_trainable("work", work)

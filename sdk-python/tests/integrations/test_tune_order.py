@@ -1,4 +1,4 @@
-"""Outbid's schedulers and results against Ray's own classes, with NaN at random places."""
+"""Outbid's schedulers and results compared with Ray's classes, with NaN at random places."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ MODES = st.sampled_from(["min", "max"])
 
 
 class Board:
-    """What either's schedulers see of an experiment."""
+    """The interface of an experiment for both schedulers."""
 
     def __init__(self, scheduler: Any, n: int) -> None:
         self.scheduler = scheduler
@@ -66,7 +66,7 @@ class Board:
         return {t.number for t in self.trials if t.status != Trial.TERMINATED}
 
 
-@pytest.mark.filterwarnings("ignore:All-NaN slice:RuntimeWarning")  # Ray's
+@pytest.mark.filterwarnings("ignore:All-NaN slice:RuntimeWarning")  # from Ray
 @CHEAP
 @given(st.lists(st.lists(FINITE, min_size=3, max_size=3), min_size=2, max_size=8), MODES)
 def test_asha_decides_as_ray_and_stops_what_is_nan(rows: list[list[float]], mode: str) -> None:
@@ -88,13 +88,13 @@ def test_asha_decides_as_ray_and_stops_what_is_nan(rows: list[list[float]], mode
 def test_hyperband_keeps_whom_ray_keeps_if_nan_is_the_worst(scores: list[float], mode: str) -> None:
     options: dict[str, Any] = {"metric": "score", "mode": mode, "max_t": 9, "reduction_factor": 3}
     one, other = mine.HyperBandScheduler(**options), theirs.HyperBandScheduler(**options)
-    # Ray's bracket of nine trials comes after two smaller ones.
+    # Ray's bracket of nine trials follows two smaller ones.
     board, rays = Board(one, 9), Board(other, 17)
     first = [i for i, t in enumerate(rays.trials) if other._trial_info[t][0]._n0 == 9]
     worst = math.inf if mode == "min" else -math.inf
     numbers = [s for s in scores if not math.isnan(s)]
     if len({*numbers}) < len(numbers) or worst in numbers:
-        return  # of equals each may keep another
+        return  # with equal scores they may keep different trials
     for i, score in enumerate(scores):
         board.report(i, 1, score)
         rays.report(first[i], 1, worst if math.isnan(score) else score)
@@ -113,7 +113,7 @@ def test_the_median_rule_decides_as_ray(rows: list[list[float]], mode: str) -> N
             if i not in one.alive() or i not in other.alive():
                 continue
             decision, rays = one.report(i, step, row[step - 1]), other.report(i, step, row[step - 1])
-            if not any(map(math.isnan, row[:step])):  # Ray's best of a list with NaN depends on its order
+            if not any(map(math.isnan, row[:step])):  # Ray's best value of a list with NaN depends on its order
                 assert decision == rays
 
 

@@ -1,4 +1,4 @@
-"""Helpers of Ray Tune's beside Ray's own."""
+"""Utilities of Ray Tune, compared with Ray's."""
 
 from __future__ import annotations
 

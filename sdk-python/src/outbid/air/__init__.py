@@ -1,4 +1,4 @@
-"""Ray AIR's names, which scripts of Ray 2.0 to 2.6 hold."""
+"""Ray AIR's names, for scripts of Ray 2.0 to 2.6."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ray AIR's names of results' entries and of files."""
+"""Ray AIR's names of result fields and files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`session.report` and its like."""
+"""`session.report` and related functions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def get_trial_dir() -> str | None:
 
 
 def get_trial_resources() -> Placement | None:
-    """Return what the trial has."""
+    """Return the trial's resources."""
     return get_context().get_trial_resources()
 
 
@@ -33,12 +33,12 @@ def get_experiment_name() -> str | None:
 
 
 def get_world_size() -> int:
-    """Return 1: a trial is one process."""
+    """Return 1, because a trial is one process."""
     return 1
 
 
 def get_world_rank() -> int:
-    """Return 0: a trial is one process."""
+    """Return 0, because a trial is one process."""
     return 0
 
 

@@ -1,4 +1,4 @@
-"""Tuners and agents of one's own: programs that the server starts and asks.
+"""User-defined tuners and bidders: programs that the server starts and calls.
 
 A tuner decides what a sweep trains and for how long:
 
@@ -15,9 +15,9 @@ A tuner decides what a sweep trains and for how long:
 
     plugin.serve(Golden())
 
-A sweep names the program as `tuner: {plugin: {command: [python3, golden.py]}}`.
+A sweep names the program with `tuner: {plugin: {command: [python3, golden.py]}}`.
 
-An agent bids for devices on the behalf of sweeps where devices are auctioned:
+A bidder (`Agent`) bids for sweeps if the policy auctions devices:
 
     class Patient(plugin.Agent):
         def bid(self, offer, app):
@@ -26,11 +26,11 @@ An agent bids for devices on the behalf of sweeps where devices are auctioned:
 
     plugin.serve(Patient())
 
-The server is told of the program by `outbid serve --agent patient="python3 patient.py"`, and a sweep chooses it by
+The server is started with `outbid serve --agent patient="python3 patient.py"`, and a sweep chooses the bidder with
 `agent: {plugin: patient}`.
 
-The server speaks hashicorp/go-plugin's protocol with a plugin; `serve` does that, so that a program is nothing but its
-decisions. What it prints goes to the server's log.
+The server uses the protocol of hashicorp/go-plugin, which `serve` implements, so that a program only contains its
+decisions. Its output goes to the server's log.
 """
 
 from __future__ import annotations

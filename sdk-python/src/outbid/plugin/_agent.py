@@ -1,4 +1,4 @@
-"""The base of agents, and what they hear and say."""
+"""Agent, the base class of bidders, with the types of offers and bids."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from outbid.plugin._tuner import PROTOCOL
 from outbid.v1 import auction_pb2, plugin_pb2
 
 MAX_ROWS = 64
-"""The most rows of a bid. A longer one is refused whole."""
+"""The maximum number of rows of a bid. A longer bid is refused."""
 
 _SPREADS = ("slot", "machine", "rack", "cluster")
 _SLOWDOWNS = (1.0, 1.0, 1.1, 1.3)
@@ -21,7 +21,7 @@ _SLOWDOWNS = (1.0, 1.0, 1.1, 1.3)
 
 @dataclass(frozen=True)
 class Lot:
-    """The free devices of one type on one machine. `slots` are those behind one fast link each."""
+    """The free devices of one type on one node. `slots` are the numbers of them behind each fast link."""
 
     node: str
     rack: str
@@ -32,7 +32,7 @@ class Lot:
 
 @dataclass(frozen=True)
 class Offer:
-    """What is free in a round, and how many devices of each type there are in all."""
+    """The free devices in a round, and the total of each device type."""
 
     round: int
     lots: tuple[Lot, ...]
@@ -41,9 +41,9 @@ class Offer:
 
 @dataclass(frozen=True)
 class Gangs:
-    """`count` alike gangs, each of `devices` devices on each of `machines` machines.
+    """`count` equal gangs, each of `devices` devices on each of `machines` nodes.
 
-    They are on any machine, on the named `node`, or in one `rack`.
+    They may be on any node, on the named `node`, or in one `rack`.
     """
 
     type: str
@@ -55,29 +55,30 @@ class Gangs:
 
     @property
     def size(self) -> int:
-        """The devices of all of them."""
+        """The total number of devices."""
         return self.count * self.machines * self.devices
 
 
 @dataclass(frozen=True)
 class Row:
-    """A subset of the offer, and the sweep's rho if it held that beside what it keeps until it is done."""
+    """A subset of the offer, and the sweep's rho if it held that and its kept devices until its end."""
 
     rho: float
     gangs: tuple[Gangs, ...]
 
     @property
     def size(self) -> int:
-        """The devices of the subset."""
+        """The number of devices in the subset."""
         return sum(g.size for g in self.gangs)
 
 
 @dataclass(frozen=True)
 class Bid:
-    """What subsets of the offer are worth to a sweep. At most one of its rows is granted.
+    """The value of subsets of the offer for a sweep. At most one of its rows is granted.
 
-    `rho` is its finish-time fairness if it is granted nothing, `ideal` the seconds that it would take alone on its
-    share of the cluster. A sweep with a large rho is served first, and the row that lowers it most is worth most.
+    `rho` is the sweep's finish-time fairness if it gets nothing. `ideal` is the seconds that it would take alone on its
+    share of the cluster. A sweep with a large rho is served first, and the row that lowers it most has the highest
+    value.
     """
 
     rho: float
@@ -87,14 +88,14 @@ class Bid:
 
 @dataclass(frozen=True)
 class NoBid:
-    """A sweep wants nothing of this round, and why."""
+    """The reason why a sweep does not bid in this round."""
 
     reason: str
 
 
 @dataclass(frozen=True)
 class Holding:
-    """A gang as it is held, and its steps per second."""
+    """A gang that a trial holds, and its steps per second."""
 
     type: str
     devices: int
@@ -103,7 +104,7 @@ class Holding:
 
 
 class Speeds:
-    """How fast a model trains: what was measured, and one step per second on a device where nothing was."""
+    """The speeds of a model: measured ones, or one step per second per device."""
 
     def __init__(self, message: plugin_pb2.SpeedTable | None) -> None:
         self._measured = list(message.measured) if message else []
@@ -113,7 +114,7 @@ class Speeds:
     def rate(self, type: str, devices: int = 1, spread: str = "machine") -> float:
         """Return the steps per second of a gang; 0 if it does not run there.
 
-        `spread` is how far its devices are apart: "slot", "machine", "rack" or "cluster".
+        `spread` is the largest distance between its devices: "slot", "machine", "rack" or "cluster".
         """
         apart = _SPREADS.index(spread)
         if not self._measured:
@@ -128,7 +129,7 @@ class Speeds:
 
 @dataclass(frozen=True)
 class Job:
-    """A trial that holds devices or wants some. Steps are counted from its start; 0 is unknown."""
+    """A trial that holds or needs devices. Steps are counted from its start; 0 means unknown."""
 
     trial: int
     done: float
@@ -141,68 +142,68 @@ class Job:
     exclude: tuple[str, ...]
     speeds: Speeds
     held: Holding | None
-    """What it keeps whatever the round brings."""
+    """The gang that it keeps in any case."""
     lost: Holding | None
-    """What it holds on a lease that is up, and that is on offer."""
+    """The gang whose lease has ended, and whose devices are on offer."""
     leaving: bool
-    """It is saving, and about to leave its devices."""
+    """Whether it is saving and will free its devices."""
 
     @property
     def left(self) -> float:
-        """The steps to its end; 0 if unknown."""
+        """The remaining steps; 0 if unknown."""
         return max(0.0, max(self.total, self.until) - self.done)
 
 
 @dataclass(frozen=True)
 class AppState:
-    """A sweep as it stands."""
+    """The state of a sweep."""
 
     sweep: str
     tuner: str
     weight: float
     elapsed: float
-    """Seconds since it was submitted."""
+    """Seconds since its submission."""
     mean_apps: float
-    """The mean number of sweeps there were in that time."""
+    """The average number of sweeps in that time."""
     lots: tuple[Lot, ...]
-    """What of the offer it may use."""
+    """The part of the offer that it may use."""
     jobs: tuple[Job, ...]
     speeds: Speeds
-    """Of trials that are still to come."""
+    """The speeds of trials that have not started."""
     steps_done: float
     steps: float
-    """Steps that the sweep will train in all; 0 if unknown."""
+    """The total steps of the sweep; 0 if unknown."""
     settings: Settings
-    """What the sweep says to its agent."""
+    """The sweep's settings for its bidder."""
     own: Bid
-    """What the server's own agent would bid."""
+    """The bid that the server's own bidder would make."""
     message: plugin_pb2.AppState = field(repr=False)
-    """All that is known."""
+    """The complete message."""
 
     def rho(self, seconds: float) -> float:
-        """Return the sweep's rho if it is done in so many seconds from now."""
+        """Return the sweep's rho if it ends in `seconds` from now."""
         return (self.elapsed + seconds) / self.own.ideal
 
 
 class Agent(abc.ABC):
-    """Base of agents: they bid for devices on the behalf of sweeps, once a round.
+    """Base class of bidders, which bid for devices for sweeps, once per round.
 
-    The server checks every bid. One for more than was offered, or with numbers that make no sense, loses all bids of
-    the round, as a crash or an answer that comes too late does, and the agent is started again.
+    The server checks every bid. All bids of a round are lost if one of them exceeds the offer or has invalid numbers,
+    or if the bidder crashes or answers too late. Then the bidder is restarted.
     """
 
     name: ClassVar[str] = ""
-    """Shown to users; the class's name if empty."""
+    """The name that users see; the class's name if empty."""
     version: ClassVar[str] = "1"
 
     @abc.abstractmethod
     def bid(self, offer: Offer, app: AppState) -> Bid | NoBid:
-        """Return what subsets of the offer are worth to a sweep."""
+        """Return the value of subsets of the offer for a sweep."""
 
     def bid_all(self, offer: Offer, apps: Sequence[AppState]) -> Sequence[Bid | NoBid]:
-        """Return the bids of all sweeps that the agent speaks for, in order. Override it to weigh them together.
+        """Return the bids of all sweeps of this bidder, in order. Override it to consider them together.
 
-        A sweep whose settings are wrong has no bid.
+        A sweep with invalid settings has no bid.
         """
         return [self._bid(offer, app) for app in apps]
 
@@ -216,27 +217,27 @@ class Agent(abc.ABC):
 
 
 class AgentSide:
-    """The calls of AgentService, over one Agent."""
+    """Implements the calls of AgentService with an Agent."""
 
     def __init__(self, agent: Agent) -> None:
         self._agent = agent
 
     def calls(self) -> dict[str, tuple[Callable[..., object], type]]:
-        """Return the service's calls and what they take."""
+        """Return the service's calls with their request types."""
         return {
             "Handshake": (self.handshake, plugin_pb2.HandshakeRequest),
             "Bid": (self.bid, plugin_pb2.BidRequest),
         }
 
     def handshake(self, request: plugin_pb2.HandshakeRequest) -> plugin_pb2.HandshakeResponse:
-        """Say who it is."""
+        """Return name and version."""
         if request.protocol != PROTOCOL:
             raise InvalidError(f"protocol {request.protocol} is unknown; this SDK speaks {PROTOCOL}")
         name = self._agent.name or type(self._agent).__name__
         return plugin_pb2.HandshakeResponse(protocol=PROTOCOL, name=name, version=self._agent.version)
 
     def bid(self, request: plugin_pb2.BidRequest) -> plugin_pb2.BidResponse:
-        """Bid for every sweep."""
+        """Return the bids of every sweep."""
         lots = tuple(Lot(m.node, m.rack, m.type, m.free, tuple(m.slots)) for m in request.lots)
         offer = Offer(request.round, lots, {m.type: m.devices for m in request.cluster})
         apps = [_app_state(m, offer) for m in request.apps]
@@ -304,7 +305,7 @@ def _gangs(m: auction_pb2.Gangs) -> Gangs:
 
 def _table(bid: Bid | NoBid) -> plugin_pb2.BidTable:
     if isinstance(bid, NoBid):
-        return plugin_pb2.BidTable(refused=bid.reason or "it gave no reason")
+        return plugin_pb2.BidTable(refused=bid.reason or "no reason was given")
     table = plugin_pb2.BidTable(rho=bid.rho, ideal_seconds=bid.ideal)
     for row in bid.rows:
         out = table.rows.add(rho=row.rho)

@@ -1,7 +1,7 @@
-"""A study of what is known of a sweep's trials, which costs a draw as little as it can.
+"""A study of a sweep's known trials that makes drawing as cheap as possible.
 
-Optuna's storages copy each trial that they are given, and its samplers convert all trials for each draw. Here a trial
-is made and converted once, and shared by all draws, as it does not change.
+Optuna's storages copy each trial, and its samplers convert all trials for each draw. Here a trial is created and
+converted once and shared by all draws, because it does not change.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ Way = Literal["minimize", "maximize"]
 
 
 class Known(FrozenTrial):
-    """A trial that is known. Copies share it."""
+    """A known trial. Copies share its data."""
 
-    internal: dict[str, float]  # its parameters as Optuna computes with them
-    score: tuple[int, float, float]  # the least first: how Optuna's TPE ranks trials of one objective that ended
-    # Optuna looks for constraints in each trial for each draw; ours have none.
+    internal: dict[str, float]  # its parameters in Optuna's internal representation
+    # sort key of Optuna's TPE, best first, for finished trials with one objective
+    score: tuple[int, float, float]
+    # Optuna looks for constraints in each trial for each draw, but these trials have none.
     constraints = property(lambda _: _UNCONSTRAINED)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> FrozenTrial:
@@ -38,7 +39,7 @@ _UNCONSTRAINED: dict[str, float] = {}
 
 
 def study_of(trials: Sequence[FrozenTrial], ways: Sequence[Way], sampler: Any) -> optuna.Study:
-    """Return a study of trials, which are numbered by it, in which one more can be drawn."""
+    """Return a study of trials, whose numbers are set, in which one more trial can be drawn."""
     for number, trial in enumerate(trials):
         if trial._trial_id != number:
             trial.number = trial._trial_id = number
@@ -46,10 +47,10 @@ def study_of(trials: Sequence[FrozenTrial], ways: Sequence[Way], sampler: Any) -
 
 
 def in_all(trials: Sequence[FrozenTrial]) -> dict[str, BaseDistribution]:
-    """Return the distributions that all trials that ended have in common, by name, less those of a single value.
+    """Return the distributions that all finished trials have in common, by name, without those of a single value.
 
-    It is what `optuna.search_space.intersection_search_space` finds, in one look at each different set of distributions
-    instead of one at each trial.
+    The result is that of `optuna.search_space.intersection_search_space`, which inspects each trial instead of each
+    different set of distributions.
     """
     sets = {id(trial.distributions): trial.distributions for trial in trials if trial.state is not TrialState.RUNNING}
     common: dict[str, BaseDistribution] | None = None
@@ -59,7 +60,7 @@ def in_all(trials: Sequence[FrozenTrial]) -> dict[str, BaseDistribution]:
 
 
 class _Drawing(BaseStorage):
-    """The storage of one study, for one draw: the trials that are known, and the one that is drawn."""
+    """The storage of a study for one draw, with the known trials and the one that is drawn."""
 
     def __init__(self, known: Sequence[FrozenTrial]) -> None:
         self._trials = list(known)
@@ -91,7 +92,7 @@ class _Drawing(BaseStorage):
 
     def create_new_trial(self, study_id: int, template_trial: FrozenTrial | None = None) -> int:
         if template_trial is not None or len(self._trials) > self._last:
-            raise NotImplementedError("one trial is drawn")
+            raise NotImplementedError("only one trial can be drawn")
         self._trials.append(
             FrozenTrial(
                 number=self._last,
@@ -119,7 +120,7 @@ class _Drawing(BaseStorage):
         self._add("system_attrs", key, value)
 
     def _add(self, what: str, key: str, value: Any) -> None:
-        """Change the trial that is drawn: the one that was handed out before stays as it was."""
+        """Change the trial that is drawn, but not the copy that was returned before."""
         changed = copy.copy(self._trials[self._last])
         setattr(changed, what, {**getattr(changed, what), key: value})
         self._trials[self._last] = changed
@@ -133,7 +134,7 @@ class _Drawing(BaseStorage):
         trials = self._trials if states is None else [t for t in self._trials if t.state in states]
         return copy.deepcopy(trials) if deepcopy else list(trials)
 
-    # Optuna's interface has these too. A draw does not call them.
+    # The rest of Optuna's interface is not used by a draw.
 
     def delete_study(self, study_id: int) -> None:
         raise NotImplementedError
@@ -155,20 +156,20 @@ class _Drawing(BaseStorage):
 
 
 class TPE(optuna.samplers.TPESampler):
-    """Optuna's TPE, for a space without conditions: what trials have in common is known, and not looked for again."""
+    """Optuna's TPE for a space without conditions, in which the intersection search space is known in advance."""
 
     def __init__(self, common: Mapping[str, BaseDistribution], **options: Any) -> None:
         super().__init__(**options)
         self._common = dict(common)
 
     def infer_relative_search_space(self, study: optuna.Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
-        """Return what all trials that ended have in common."""
+        """Return the distributions that all finished trials have in common."""
         return self._common
 
     def _sample(
         self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
-        """Draw as Optuna does, which looks several times through all trials for each draw."""
+        """Draw with the same result as Optuna, which iterates over all trials several times per draw."""
         known = study.get_trials(deepcopy=False)[: trial.number]
         if len(study.directions) > 1 or not all(isinstance(t, Known) for t in known):
             return super()._sample(study, trial, search_space)
@@ -186,7 +187,7 @@ class TPE(optuna.samplers.TPESampler):
     def _get_internal_repr(
         self, trials: list[FrozenTrial], search_space: dict[str, BaseDistribution], *rest: Any
     ) -> dict[str, Any]:
-        """Return the parameters of trials as columns. Optuna converts each value of each trial for each draw."""
+        """Return the parameters of trials as columns. Optuna would convert each value of each trial for each draw."""
         import numpy as np
 
         rows: list[Mapping[str, float]] = []

@@ -1,11 +1,10 @@
-"""The program that draws configurations with Optuna's samplers: `python3 -m outbid.plugin._optuna`.
+"""The plugin that draws configurations with Optuna's samplers: `python3 -m outbid.plugin._optuna`.
 
 The server starts it for a sweep whose sampler is `tpe`, `gp`, `cmaes` or `nsga2`. A rule in the server decides how long
-each trial is trained; this program hears how far trials got and what they reported there.
+each trial is trained, and this program gets the reports.
 
-A sampler is made anew for each trial, seeded by the sweep's seed and the trial's number, over a study of all that is
-known by then. So the trials' records are all that there is to keep, and the same questions have the same answers after
-a restart.
+A new sampler is created for each trial, seeded by the sweep's seed and the trial's number, with a study of all known
+trials. Therefore the records of trials are the only state, and the answers are the same after a restart.
 """
 
 from __future__ import annotations
@@ -27,20 +26,20 @@ if TYPE_CHECKING:
 
 SAMPLERS = ("cmaes", "gp", "nsga2", "tpe")
 _NEEDS = {"gp": ("torch", "scipy"), "cmaes": ("cmaes",)}
-_STUBBORN = 20  # draws in a row that broke the constraints, after which one is drawn at random
-_STUBBORN_GP = 3  # a process proposes the same again, and takes its time
+_STUBBORN = 20  # consecutive draws that violated constraints, after which one is drawn at random
+_STUBBORN_GP = 3  # a Gaussian process proposes the same point again, and is slow
 
 
 class Sampler(Tuner):
     """Optuna's samplers.
 
-    Settings: `sampler`, `startup` (trials at random before it; 10, of NSGA-II 20) and `prior` (trials of before).
+    Settings: `sampler`, `startup` (random trials before it starts; 10, or 20 for NSGA-II) and `prior` (earlier trials).
     """
 
     name = "optuna"
 
     def start(self) -> None:
-        """Read the settings and take up what is known."""
+        """Read the settings and the known trials."""
         settings = self.spec.settings
         self.sampler = settings.text("sampler", "tpe", choices=SAMPLERS)
         self.startup = settings.whole("startup", 20 if self.sampler == "nsga2" else 10, least=1)
@@ -59,32 +58,32 @@ class Sampler(Tuner):
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
         rule = self.spec.message.tuner.plugin.rule
         kind = rule.WhichOneof("kind")
-        # Without rungs every trial that ended counts whole.
+        # Without rungs, the final value of each trial counts.
         self.whole = getattr(rule, kind).max_steps if kind and kind != "random" else 0
         self.conditional = any(d.when for d in self.spec.space)
         if len(self.spec.objectives) > 1:
-            self.whole = 0  # trials are compared as they ended, in all objectives
+            self.whole = 0  # trials are compared by their final values of all objectives
             if self.sampler == "cmaes":
-                raise settings.wrong("sampler", "cmaes knows one objective only; use tpe, gp or nsga2")
+                raise settings.wrong("sampler", "cmaes supports one objective only; use tpe, gp or nsga2")
         if not isinstance(prior, list):
             raise settings.wrong("prior", f"{prior!r} is not a list of trials")
-        # Trials with the same parameters share their distributions, and each parameter's is made once.
+        # Trials with the same parameters share their distributions, and each parameter's distribution is created once.
         self._distributions = {d.path: distribution_of(d) for d in self.spec.space if d.kind != "constant"}
         self._shared: dict[tuple[str, ...], dict[str, optuna.distributions.BaseDistribution]] = {}
         self.prior = [made for made in (self._before(p) for p in prior) if made is not None]
         self.state = self.state or []
-        # What Optuna is told of each trial, None for nothing; those that something was heard of since are made again.
+        # Optuna's trials, None for those without information. Trials with new reports are created again.
         self._made: list[optuna.trial.FrozenTrial | None] = [None] * len(self.state)
         self._heard_of = set(range(len(self.state)))
         self._made_at = self._level()
 
     def extended(self) -> Iterable[Action]:
-        """Take up a wider space."""
+        """Use a wider space."""
         self.start()
         return ()
 
     def ask(self, n: int) -> Iterable[Create | Train]:
-        """Draw a configuration, after those that are to be tried first."""
+        """Draw configurations, after the given first ones."""
         for _ in range(n):
             if self.created < len(self.spec.points):
                 yield self._given(self.spec.points[self.created])
@@ -94,36 +93,36 @@ class Sampler(Tuner):
             yield Create(config, reason=f"drawn by Optuna's {self.sampler}")
 
     def reported(self, report: Report) -> Iterable[Action]:
-        """Note where a trial got to."""
+        """Record a trial's report."""
         self._note(report.trial, report.step, report.metric, report.metrics)
         return ()
 
     def reached(self, report: Report) -> Iterable[Action]:
-        """Never happens: the rule's targets are told as reports."""
+        """Record a trial's report. The rule sets the targets, so this is not called."""
         return self.reported(report)
 
     def exited(self, exit: Exit) -> Iterable[Action]:
-        """Note a trial's end."""
+        """Record a trial's end."""
         self._note(exit.trial, exit.step, exit.metric, exit.metrics)
         self.state[exit.trial]["over"] = "failed" if exit.failed else "ended"
         self._heard_of.add(exit.trial)
         return ()
 
     def exhausted(self) -> bool:
-        """Leave the end of the sweep to the rule."""
+        """Return False: the rule decides when the sweep ends."""
         return False
 
     def outlook(self) -> Outlook:
-        """Leave the outlook to the rule."""
+        """Return no outlook: the rule has one."""
         return Outlook()
 
     def _given(self, point: Mapping[str, Any]) -> Create:
-        """Return a trial of a configuration that was given, which is complete."""
+        """Return a trial with a given configuration, completed with constants."""
         values = flatten(point, self.spec.space)
         config = self.spec.space.configuration(lambda d: values[d.path])
         values = flatten(config, self.spec.space)
         self._add(values, {})
-        return Create(config, reason="as it was given")
+        return Create(config, reason="given by the sweep")
 
     def _add(self, values: Mapping[str, Any], attributes: Mapping[str, Any]) -> None:
         """Add the record of a trial."""
@@ -132,7 +131,7 @@ class Sampler(Tuner):
         self.state.append({"values": values, "attributes": dict(attributes), "seen": [], "over": ""})
 
     def _draw(self) -> tuple[dict[str, Any], Mapping[str, Any]]:
-        """Draw a configuration. Returns it and what the sampler notes of its trial."""
+        """Draw a configuration. Returns it with the sampler's attributes of its trial."""
         from outbid.plugin._known import in_all, study_of
 
         trials = self._known_trials()
@@ -159,7 +158,7 @@ class Sampler(Tuner):
             seen.append([step, metric])
 
     def _rejected(self) -> int:
-        """Count the draws in a row that broke the constraints."""
+        """Return the number of consecutive draws that violated the constraints."""
         n = 0
         for record in reversed(self.state):
             if record["over"] != "failed" or record["seen"]:
@@ -168,20 +167,20 @@ class Sampler(Tuner):
         return n
 
     def _known_trials(self) -> list[optuna.trial.FrozenTrial]:
-        """Return all that is known, as Optuna's trials, each of which is made again only where it has changed."""
+        """Return all known trials as Optuna's. Only those that have changed are created again."""
         level = self._level()
         if level != self._made_at:
             self._made_at, self._heard_of = level, set(range(len(self.state)))
         for number in self._heard_of:
             record = self.state[number]
-            failed = record["over"] == "failed" or (record["over"] and not record["seen"])  # it said nothing
+            failed = record["over"] == "failed" or (record["over"] and not record["seen"])  # it ended without a report
             self._made[number] = None if failed else self._known(record, level)
         self._heard_of.clear()
         prior = self.prior if len(self.spec.objectives) == 1 else []
         return [*prior, *(made for made in self._made if made is not None)]
 
     def _known(self, record: Mapping[str, Any], level: int) -> optuna.trial.FrozenTrial | None:
-        """Return what is known of a trial as Optuna's; None if it lacks an objective."""
+        """Return a trial as Optuna's, or None if it lacks an objective."""
         from optuna.trial import TrialState
 
         seen, state, value, steps = record["seen"], TrialState.RUNNING, None, {}
@@ -198,7 +197,7 @@ class Sampler(Tuner):
         )
 
     def _trial(self, at: Mapping[str, Any], **known: Any) -> optuna.trial.FrozenTrial:
-        """Return a trial of a configuration."""
+        """Return a trial with a configuration."""
         from optuna.trial import create_trial
 
         from outbid.plugin._known import Known
@@ -214,10 +213,10 @@ class Sampler(Tuner):
         return made
 
     def _level(self) -> int:
-        """Return the step at which trials are compared; 0 where each counts as it ended.
+        """Return the step where trials are compared; 0 if their final values are compared.
 
-        TPE ranks those that did not get to the last rung behind those that did. The other samplers learn from the
-        highest step that enough trials have got to, as BOHB does (Falkner et al. 2018).
+        TPE ranks trials that did not reach the last rung after those that did. The other samplers learn from the
+        highest step that enough trials have reached, like BOHB (Falkner et al. 2018).
         """
         if not self.whole or self.sampler == "tpe":
             return self.whole
@@ -226,7 +225,7 @@ class Sampler(Tuner):
         return ends[min(enough, len(ends)) - 1] if ends else self.whole
 
     def _before(self, trial: Any) -> optuna.trial.FrozenTrial | None:
-        """Return a trial of before as Optuna's, with what of it the space knows; None if that is nothing."""
+        """Return an earlier trial as Optuna's, with the parameters that fit the space, or None if no parameter fits."""
         if not isinstance(trial, Mapping) or not isinstance(trial.get("params"), Mapping):
             raise InvalidError("tuner.plugin.settings.prior: a trial needs params and a value")
         if not isinstance(trial.get("value"), (int, float)):
@@ -236,7 +235,7 @@ class Sampler(Tuner):
 
 
 def _score(trial: optuna.trial.FrozenTrial, up: bool) -> tuple[int, float, float]:
-    """Return how TPE ranks a trial that ended, the least first: by its value, or behind those by how far it got."""
+    """Return TPE's sort key of a finished trial, best first: by value, then by the progress of trials without one."""
     sign = -1 if up else 1
     if trial.values:
         return 0, sign * trial.values[0], 0.0
@@ -249,7 +248,7 @@ def _score(trial: optuna.trial.FrozenTrial, up: bool) -> tuple[int, float, float
 def make(
     name: str, seed: int, startup: int, *, common: Mapping[str, optuna.distributions.BaseDistribution] | None
 ) -> optuna.samplers.BaseSampler:
-    """Return a sampler of Optuna's. `common` is what all trials that ended have in common; None if TPE is to look."""
+    """Return an Optuna sampler. `common` are the parameters that all finished trials share; None lets TPE find them."""
     from optuna import samplers
 
     if name == "random":
@@ -269,7 +268,7 @@ def make(
 
 
 def distribution_of(d: Dimension) -> optuna.distributions.BaseDistribution:
-    """Return a dimension as Optuna's; a choice by its values' numbers. On a log scale Optuna knows no steps."""
+    """Return a dimension as Optuna's; a choice by its index. Optuna does not support steps on a log scale."""
     from optuna import distributions
 
     if d.kind == "choice":
@@ -283,9 +282,9 @@ def distribution_of(d: Dimension) -> optuna.distributions.BaseDistribution:
 def as_params(
     space: Iterable[Dimension], values: Mapping[str, Any], made: Mapping[str, Any] | None = None
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return values by path as Optuna's parameters and distributions, less those that the space does not hold.
+    """Return values by path as Optuna's parameters and distributions, without values outside the space.
 
-    `made` are distributions by path that need not be made again.
+    `made` are existing distributions by path.
     """
     params: dict[str, Any] = {}
     distributions: dict[str, Any] = {}
@@ -307,7 +306,7 @@ def as_params(
 
 
 def suggest(trial: optuna.Trial, made: Mapping[str, optuna.distributions.BaseDistribution], d: Dimension) -> Any:
-    """Ask Optuna for a parameter, whose distribution is one of those made."""
+    """Ask Optuna for a parameter with its existing distribution."""
     from optuna import distributions
 
     asked = made[d.path]

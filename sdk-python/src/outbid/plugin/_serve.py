@@ -1,4 +1,4 @@
-"""What go-plugin asks of a plugin beside its service: handshake, health, shutdown, and an end with the server."""
+"""The parts of go-plugin's protocol besides the service: handshake, health, shutdown, and ending with the server."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ from outbid.plugin._tuner import PROTOCOL, Tuner, TunerSide
 if TYPE_CHECKING:
     import grpc
 
-_COOKIE = "OUTBID_PLUGIN"  # says which kind of plugin the server starts
-_LIFELINE = "OUTBID_PLUGIN_LIFELINE"  # a file descriptor that is closed when the server is gone
-_GRACE = 1.0  # seconds that calls under way have when the plugin is to end
-_LONGEST_SOCKET = 100  # bytes; the system's bound is 108
+_COOKIE = "OUTBID_PLUGIN"  # says which kind of plugin the server expects
+_LIFELINE = "OUTBID_PLUGIN_LIFELINE"  # a file descriptor that closes when the server ends
+_GRACE = 1.0  # seconds that running calls have when the plugin should end
+_LONGEST_SOCKET = 100  # bytes; the system's limit is 108
 
 _Request = TypeVar("_Request")
 _Response = TypeVar("_Response")
 
 
 def serve(plugin: Tuner | Agent) -> None:
-    """Serve a tuner or an agent until the server has no more use for it. This is all that a plugin's program does.
+    """Serve a tuner or a bidder until the server ends it. A plugin's program only needs this call.
 
-    Only a server can start such a program. Standard output then goes where standard error goes: to the server's log.
+    Only a server can start such a program. Standard output is redirected to standard error, the server's log.
     """
     kind = "agent" if isinstance(plugin, Agent) else "tuner"
     asked = os.environ.get(_COOKIE, "")
     if asked != kind:
         sys.exit(_not_started_by_a_server(kind, asked))
-    # A terminal's Ctrl-C reaches the server too, which ends its plugins when it is done with them.
+    # A terminal's Ctrl-C also reaches the server, which ends its plugins when it no longer needs them.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _Host(plugin).run()
 
@@ -48,7 +48,7 @@ def _not_started_by_a_server(kind: str, asked: str) -> str:
     if asked:
         return f"{program} is a plugin of Outbid with a{_n(kind)} {kind}, but was started as a{_n(asked)} {asked}"
     where = "outbid serve --agent NAME=COMMAND" if kind == "agent" else "tuner: {plugin: {command: [...]}} of a sweep"
-    return f"{program} is a plugin of Outbid, which the server starts; name it in {where}"
+    return f"{program} is a plugin of Outbid, which a server must start; configure it with {where}"
 
 
 def _n(word: str) -> str:
@@ -56,13 +56,13 @@ def _n(word: str) -> str:
 
 
 class _Host:
-    """One plugin and the gRPC server it is called through."""
+    """One plugin and its gRPC server."""
 
     def __init__(self, plugin: Tuner | Agent) -> None:
         import grpc
 
         self._grpc = grpc
-        # A plugin is called once at a time; health and shutdown are answered meanwhile.
+        # Only one call of the plugin runs at a time; health and shutdown are answered meanwhile.
         self._calls = threading.Lock()
         self._over = threading.Event()
         unbounded = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
@@ -77,9 +77,9 @@ class _Host:
         with tempfile.TemporaryDirectory(prefix="outbid-") as own:
             place = self._listen(os.environ.get("PLUGIN_UNIX_SOCKET_DIR") or own)
             self._server.start()
-            # go-plugin's handshake: its own version, the service's version, and where to call.
+            # go-plugin's handshake: its own version, the service's version, and the address.
             print(f"1|{PROTOCOL}|{place}|grpc", flush=True)
-            # Nobody reads standard output from here on.
+            # Standard output is not read after this.
             os.dup2(2, 1)
             if isinstance(sys.stdout, io.TextIOWrapper):
                 sys.stdout.reconfigure(line_buffering=True)
@@ -87,7 +87,7 @@ class _Host:
             self._over.wait()
             self._server.stop(_GRACE).wait()
         if not self._calls.acquire(timeout=_GRACE):
-            # A call that never ends would keep the process alive for ever.
+            # A call that does not end would keep the process alive.
             os._exit(1)
 
     def _listen(self, folder: str) -> str:
@@ -116,8 +116,8 @@ class _Host:
             return b""
 
         def stdio(request: bytes, context: grpc.ServicerContext) -> Iterator[bytes]:
-            # What is written goes to standard error, which the server reads by itself: the last words before a crash
-            # would not come through here.
+            # Output goes to standard error, which the server reads itself. The last output before a crash would not
+            # arrive through this stream.
             return iter(())
 
         self._add("grpc.health.v1.Health", {"Check": raw.unary_unary_rpc_method_handler(check)})

@@ -1,4 +1,4 @@
-"""A plugin's own settings, as the sweep gives them."""
+"""Settings: the settings of a plugin in a sweep."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _MISSING: Any = object()
 
 
 class Settings:
-    """What a sweep says to the plugin, each read with its type and default.
+    """The sweep's settings for a plugin, read with their types and defaults.
 
-    What is wrong or missing ends in one error that names the field; so does, after `start`, a setting that the
-    plugin never asked for.
+    A wrong or missing setting raises an error that names the field. So does, after `start`, a setting that the plugin
+    did not read.
     """
 
     def __init__(self, values: Mapping[str, Any], field: str) -> None:
@@ -49,7 +49,7 @@ class Settings:
         return float(value)
 
     def text(self, name: str, default: str = _MISSING, *, choices: Sequence[str] = ()) -> str:
-        """Return a text, one of `choices` if there are some."""
+        """Return a text, which must be one of `choices` if there are any."""
         value = self._take(name, default)
         if not isinstance(value, str):
             raise self.wrong(name, f"{value!r} is not a text")
@@ -65,19 +65,19 @@ class Settings:
         return value
 
     def value(self, name: str, default: Any = _MISSING) -> Any:
-        """Return anything that JSON can hold."""
+        """Return any JSON value."""
         return self._take(name, default)
 
     def wrong(self, name: str, problem: str) -> InvalidError:
-        """Return the error that says what is wrong with a setting."""
+        """Return an error that names the setting and its problem."""
         return InvalidError(f"{self._field}.{name}: {problem}")
 
     def check(self) -> None:
-        """Raise an error if there is a setting that was not asked for."""
+        """Raise an error if there is a setting that was not read."""
         for name in sorted(self._values):
             if name not in self._known:
                 known = ", ".join(self._known) or "none"
-                raise self.wrong(name, f"is no setting of this plugin; it has {known}")
+                raise self.wrong(name, f"is not a setting of this plugin; it has {known}")
 
     def _take(self, name: str, default: Any) -> Any:
         if name not in self._known:
@@ -90,7 +90,7 @@ class Settings:
 
 
 def plain(value: struct_pb2.Value) -> Any:
-    """Return a protobuf Value as Python's own; numbers without a fraction are ints."""
+    """Return a protobuf Value as a Python value; numbers without a fraction become ints."""
     kind = value.WhichOneof("kind")
     if kind == "number_value":
         number = value.number_value

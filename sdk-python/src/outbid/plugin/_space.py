@@ -1,4 +1,4 @@
-"""A sweep's search space as a plugin sees it: a flat list of dimensions."""
+"""The search space of a sweep for plugins: a flat list of dimensions."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class Dimension:
     """One parameter of a space. `path` is dotted for parameters in groups.
 
     A "float" or "int" is from `low` to `high`, both included, log-uniform if `log`, in steps of `quantum` from `low`
-    unless that is 0. An `unbounded` one is normally distributed: its `low` and `high` are three standard deviations
-    from its mean, and it may have values beyond. A "choice" is one of `values`, a "constant" always the first of them.
+    unless that is 0. If `unbounded` it is normally distributed: `low` and `high` are three standard deviations from the
+    mean, and values beyond are possible. A "choice" is one of `values`, and a "constant" the first of them.
     """
 
     path: str
@@ -45,11 +45,11 @@ class Dimension:
             return int((self.high - self.low) // self.quantum) + 1
         steps = (self.high - self.low) / self.quantum
         whole = round(steps)
-        # A last value that misses high by rounding alone still counts.
+        # A last value that differs from high only by rounding still counts.
         return (whole if whole - steps <= min(1e-6, 1e-9 + 1e-12 * steps) else math.floor(steps)) + 1
 
     def nth(self, k: int) -> Any:
-        """Return the value number `k`, from 0, of a dimension that has a count."""
+        """Return the value with index `k`, from 0, of a dimension with a count."""
         k = min(max(k, 0), self.count - 1)
         if self.values:
             return self.values[k]
@@ -59,25 +59,25 @@ class Dimension:
         return min(max(round(self.low + k * self.quantum, digits), self.low), self.high)
 
     def at(self, share: float) -> Any:
-        """Return the value at a share of the dimension, from 0 to 1: evenly spread shares give evenly spread values."""
+        """Return the value at a share of the dimension, from 0 to 1. Evenly spread shares give evenly spread values."""
         if self.values or (self.quantum and not self.log):
             return self.nth(int(share * self.count))
         if not self.log:
             return self.nearest(self.low + share * (self.high - self.low))
         low, high = self.low, self.high
-        if self.quantum:  # so that the first and the last value get as much as their neighbours
+        if self.quantum:  # so that the first and the last value get the same share as the others
             low, high = max(low - self.quantum / 2, low / 2), self.nth(self.count - 1) + self.quantum / 2
-        if share in (0, 1):  # without rounding
+        if share in (0, 1):  # without rounding errors
             return self.nearest(high if share else low)
         return self.nearest(math.exp(math.log(low) + share * (math.log(high) - math.log(low))))
 
     def nearest(self, value: Any) -> Any:
-        """Return the value of the dimension that is nearest to a number; a choice must be one of its values."""
+        """Return the value of the dimension nearest to a number; a choice must be one of its values."""
         if self.values:
             for mine in self.values:
                 if _same(mine, value):
                     return mine
-            raise InvalidError(f"{self.path}: {value!r} is none of its values")
+            raise InvalidError(f"{self.path}: {value!r} is not one of its values")
         if self.unbounded:
             return float(round(value / self.quantum) * self.quantum if self.quantum else value)
         if self.quantum:
@@ -85,7 +85,7 @@ class Dimension:
         return min(max(float(value), self.low), self.high)
 
     def holds(self, value: Any) -> bool:
-        """Return whether the dimension has a value, but for rounding."""
+        """Return whether the dimension has a value, apart from rounding."""
         if self.values:
             return any(_same(mine, value) for mine in self.values)
         number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
@@ -95,7 +95,7 @@ class Dimension:
 
 
 class Space:
-    """A search space. Iterating over it gives its dimensions, each after those that its conditions ask about."""
+    """A search space. Iteration yields its dimensions, each after those that its conditions refer to."""
 
     def __init__(self, space: Mapping[str, pb.Parameter]) -> None:
         self._groups: list[Dimension] = []
@@ -114,9 +114,9 @@ class Space:
         return self._dimensions[path]
 
     def configuration(self, draw: Callable[[Dimension], Any]) -> dict[str, Any]:
-        """Return a configuration: `draw` is asked for the value of each dimension whose conditions hold.
+        """Return a configuration: `draw` returns the value of each dimension whose conditions hold.
 
-        What it returns is moved to the nearest value that the dimension has. Constants are not asked for.
+        The value is moved to the nearest one in the dimension. Constants are not drawn.
         """
         flat: dict[str, Any] = {}
         for d in self:
@@ -131,7 +131,7 @@ class Space:
         return config
 
     def at(self, shares: float | Mapping[str, float]) -> dict[str, Any]:
-        """Return the configuration at a share of every dimension, from 0 to 1: one for all, or one each by path."""
+        """Return the configuration at a share of every dimension, from 0 to 1: one share for all, or shares by path."""
         return self.configuration(lambda d: d.at(shares[d.path] if isinstance(shares, Mapping) else shares))
 
     def _walk(
@@ -163,7 +163,7 @@ class Space:
                 yield Dimension(path, "constant", values=(plain(p.constant),), when=own)
 
     def _put(self, found: Mapping[str, Dimension], path: str) -> None:
-        """Put a dimension in place after those it depends on. The server has made sure that there is no circle."""
+        """Add a dimension after those that it depends on. The server has checked that there is no cycle."""
         if path in self._dimensions:
             return
         for param, _ in found[path].when:
@@ -172,7 +172,7 @@ class Space:
 
 
 def flatten(config: Mapping[str, Any], space: Space) -> dict[str, Any]:
-    """Return the values of a configuration by the paths of the dimensions that are there."""
+    """Return a configuration's values by the paths of the dimensions that it has."""
     flat = {}
     for d in space:
         value: Any = config
@@ -188,7 +188,7 @@ def _holds(dimension: Dimension, flat: Mapping[str, Any]) -> bool:
 
 
 def _same(a: Any, b: Any) -> bool:
-    """Compare as JSON does: 1 is 1.0, but True is not 1."""
+    """Compare like JSON: 1 equals 1.0, but True does not equal 1."""
     return isinstance(a, bool) == isinstance(b, bool) and bool(a == b)
 
 
@@ -200,6 +200,6 @@ def _put(config: dict[str, Any], path: str, value: Any) -> None:
 
 
 def _decimals(number: float) -> int:
-    """Count the digits after the point of a number's shortest form."""
+    """Return the number of decimal digits in a number's shortest form."""
     exponent = Decimal(repr(number)).normalize().as_tuple().exponent
     return max(0, -exponent) if isinstance(exponent, int) else 0

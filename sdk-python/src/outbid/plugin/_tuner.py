@@ -1,4 +1,4 @@
-"""The base of tuners, and what they hear and say."""
+"""Tuner, the base class of tuners, with the types of events and actions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PROTOCOL = 1
 
 @dataclass(frozen=True)
 class Report:
-    """What a trial said at a step. `metric` is the sweep's, NaN if the trial did not report it."""
+    """A trial's report at a step. `metric` is the value of the sweep's metric, NaN if it was not reported."""
 
     trial: int
     step: int
@@ -31,9 +31,9 @@ class Report:
 
 @dataclass(frozen=True)
 class Exit:
-    """A trial ended without being told to: by itself, or for good if it `failed`.
+    """A trial ended without an order: by itself, or because it `failed` and cannot be restarted.
 
-    `metric` is its newest, or NaN; `metrics` are all that it reported last.
+    `metric` is its newest value, or NaN; `metrics` is its last report.
     """
 
     trial: int
@@ -45,9 +45,9 @@ class Exit:
 
 @dataclass(frozen=True)
 class Create:
-    """Start the next trial, and train it until a step; 0 leaves the end to the training code.
+    """Start the next trial and train it to a step; 0 leaves the end to the training code.
 
-    The first trial created is number 0, the next number 1, and so on. A seed of None is made of the sweep's.
+    The first trial created has number 0, the next number 1, and so on. A seed of None is derived from the sweep's seed.
     """
 
     config: Mapping[str, Any]
@@ -59,7 +59,7 @@ class Create:
 
 @dataclass(frozen=True)
 class Train:
-    """Let a trial that reached its target go on until a later step."""
+    """Continue a trial that reached its target to a later step."""
 
     trial: int
     until_step: int
@@ -68,7 +68,7 @@ class Train:
 
 @dataclass(frozen=True)
 class Pause:
-    """Take a trial that reached its target off its devices; a Train resumes it."""
+    """Pause a trial that reached its target, which frees its devices. Train resumes it."""
 
     trial: int
     reason: str = field(default="", kw_only=True)
@@ -76,7 +76,7 @@ class Pause:
 
 @dataclass(frozen=True)
 class End:
-    """End a trial: as completed if it was trained as far as it was meant to, else as stopped early."""
+    """End a trial: as completed if it was trained as long as intended, otherwise as pruned."""
 
     trial: int
     completed: bool = True
@@ -85,7 +85,7 @@ class End:
 
 @dataclass(frozen=True)
 class Clone:
-    """Continue a trial that reached its target from another's newest checkpoint, with another configuration."""
+    """Continue a trial that reached its target from another trial's newest checkpoint, with another configuration."""
 
     trial: int
     source: int
@@ -95,12 +95,12 @@ class Clone:
 
 
 Action: TypeAlias = Create | Train | Pause | End | Clone
-"""What a tuner can want."""
+"""The actions of a tuner."""
 
 
 @dataclass(frozen=True)
 class Outlook:
-    """How much work a tuner will do in all; 0 for what it does not know."""
+    """The total work of a tuner; 0 for unknown numbers."""
 
     trials: int = 0
     steps: int = 0
@@ -109,30 +109,30 @@ class Outlook:
 
 @dataclass(frozen=True)
 class Spec:
-    """The sweep that a tuner works for."""
+    """The sweep of a tuner."""
 
     name: str
     metric: str
     maximise: bool
     space: Space
     settings: Settings
-    """The plugin's own settings."""
+    """The sweep's settings for the plugin."""
     max_steps: int
-    """Steps a trial is trained for at the most; 0 for no bound."""
+    """The maximum steps of a trial; 0 if unlimited."""
     seed: int
     constraints: tuple[str, ...]
-    """Constraints on configurations. The server does not check what a tuner answers against them."""
+    """Constraints on configurations. The server does not check the tuner's configurations against them."""
     trials: int
-    """The most trials that the sweep may have; 0 for no bound."""
+    """The maximum number of trials of the sweep; 0 if unlimited."""
     objectives: tuple[tuple[str, bool], ...]
-    """All metrics that are optimised, `metric` first, each with whether more is better."""
+    """All objectives, `metric` first, each with whether higher is better."""
     points: tuple[Mapping[str, Any], ...]
-    """The first configurations to try, as the sweep gives them."""
+    """The first configurations to try, as given by the sweep."""
     message: sweep_pb2.SweepSpec = field(repr=False)
-    """All that the sweep says."""
+    """The complete message."""
 
     def better(self, a: float, b: float | None) -> bool:
-        """Say whether metric `a` is better than `b`. NaN is better than nothing, and None worse than any number."""
+        """Return whether metric `a` is better than `b`. NaN is never better; any number is better than None."""
         if math.isnan(a):
             return False
         if b is None or math.isnan(b):
@@ -141,75 +141,75 @@ class Spec:
 
 
 class Tuner(abc.ABC):
-    """Base of tuners. A subclass answers events with actions, and keeps what it knows in `state`.
+    """Base class of tuners. A subclass responds to events with actions and keeps its knowledge in `state`.
 
-    Nothing but the events may decide what it answers: no clock, no randomness that is not in its state or made of
-    `spec.seed`. Then a server that is started again comes to where it was by `restore` and the events since.
+    Only events may determine the actions: the clock must not, nor randomness that is not in the state or derived from
+    `spec.seed`. Then a restarted server reaches the same state by `restore` and the events since the snapshot.
     """
 
     name: ClassVar[str] = ""
-    """Shown to users; the class's name if empty."""
+    """The name that users see; the class's name if empty."""
     version: ClassVar[str] = "1"
 
     spec: Spec
     """The sweep. It is replaced when the sweep is extended."""
     created: int = 0
-    """How many trials were created: the number of the next."""
+    """The number of created trials, which is the number of the next trial."""
     state: Any = None
-    """All that the tuner knows, as JSON can hold it. It is None when `start` is called for the first time."""
+    """The tuner's knowledge as JSON values. It is None when `start` is called for the first time."""
 
     def start(self) -> None:  # noqa: B027
-        """Begin: read the settings, make the state if there is none. Raise InvalidError for bad settings."""
+        """Start: read the settings and create the state if it is None. Raise InvalidError for bad settings."""
 
     @abc.abstractmethod
     def ask(self, n: int) -> Iterable[Create | Train]:
-        """Start or train on at most `n` trials, which could run at once."""
+        """Start or continue at most `n` trials, which can run now."""
 
     @abc.abstractmethod
     def reached(self, report: Report) -> Iterable[Action]:
-        """Say how a trial that is at its target goes on. It waits until some answer names it."""
+        """Decide on a trial that reached its target. It waits until an action names it."""
 
     def reported(self, report: Report) -> Iterable[Action]:
-        """Hear of a trial that is not yet at its target."""
+        """Handle a report of a trial that has not reached its target."""
         return ()
 
     def exited(self, exit: Exit) -> Iterable[Action]:
-        """Hear of a trial that ended without being told to. It cannot be named any more but as a Clone's source."""
+        """Handle the end of a trial that was not ended by an action. It can only be named as a Clone's source."""
         return ()
 
     def extended(self) -> Iterable[Action]:
-        """Hear that the sweep was extended: `spec` is the new one. Completed trials may be trained on."""
+        """Handle an extension of the sweep: `spec` is the new one. Completed trials may be continued."""
         return ()
 
     def exhausted(self) -> bool:
-        """Say whether there will be no more trials than there are; asked after every event."""
+        """Return whether all trials have been created; called after every event."""
         return bool(self.spec.trials) and self.created >= self.spec.trials
 
     def waiting(self) -> bool:
-        """Say whether there is nothing to run until some trial is heard of; asked after every event."""
+        """Return whether nothing can run until a trial reports; called after every event."""
         return False
 
     def outlook(self) -> Outlook:
-        """Say how much there is to do in all."""
+        """Return how much work there is in total."""
         return Outlook(trials=self.spec.trials)
 
     def snapshot(self) -> bytes:
-        """Return all that the tuner knows: `state` as JSON, unless a subclass knows better."""
+        """Return the tuner's knowledge: `state` as JSON, unless overridden."""
         return json.dumps(self.state).encode()
 
     def restore(self, snapshot: bytes) -> None:
-        """Take up a snapshot. `start` is called afterwards."""
+        """Restore a snapshot. `start` is called afterwards."""
         self.state = json.loads(snapshot)
 
 
 class TunerSide:
-    """The calls of TunerService, over one Tuner."""
+    """Implements the calls of TunerService with a Tuner."""
 
     def __init__(self, tuner: Tuner) -> None:
         self._tuner = tuner
 
     def calls(self) -> dict[str, tuple[Callable[..., object], type]]:
-        """Return the service's calls and what they take."""
+        """Return the service's calls with their request types."""
         return {
             "Configure": (self.configure, plugin_pb2.ConfigureRequest),
             "Handle": (self.handle, plugin_pb2.HandleRequest),
@@ -217,7 +217,7 @@ class TunerSide:
         }
 
     def configure(self, request: plugin_pb2.ConfigureRequest) -> plugin_pb2.ConfigureResponse:
-        """Start the tuner, afresh or from its snapshot."""
+        """Start the tuner, with its snapshot if there is one."""
         t = self._tuner
         if request.protocol != PROTOCOL:
             raise InvalidError(f"protocol {request.protocol} is unknown; this SDK speaks {PROTOCOL}")
@@ -232,12 +232,12 @@ class TunerSide:
         return plugin_pb2.ConfigureResponse(name=name, version=t.version, outlook=_outlook(t.outlook()), each=True)
 
     def handle(self, request: plugin_pb2.HandleRequest) -> plugin_pb2.HandleResponse:
-        """Hand each event to the tuner."""
+        """Pass each event to the tuner."""
         if not request.each:
             return self._answer(request.events)
         response, over = plugin_pb2.HandleResponse(), set[int]()
         for event in request.events:
-            # An answer before may have ended its trial: then the tuner hears no more of that.
+            # An earlier action may have ended the event's trial: then the tuner does not get the event.
             heard = [] if _trial_of(event) in over else [event]
             answer = self._answer(heard)
             over.update(action.end.trial for action in answer.actions if action.HasField("end"))
@@ -255,7 +255,7 @@ class TunerSide:
         return response
 
     def snapshot(self, request: plugin_pb2.SnapshotRequest) -> plugin_pb2.SnapshotResponse:
-        """Return the tuner's snapshot after the number of trials, which the base class counts."""
+        """Return the number of trials, which the base class counts, and the tuner's snapshot."""
         return plugin_pb2.SnapshotResponse(snapshot=b"%d\n%s" % (self._tuner.created, self._tuner.snapshot()))
 
     def _heard(self, event: plugin_pb2.TunerEvent) -> Iterable[Action]:
@@ -273,7 +273,7 @@ class TunerSide:
         if kind == "extended":
             t.spec = spec_of(event.extended)
             return t.extended()
-        raise InvalidError("an event of no known kind; the server is newer than this SDK")
+        raise InvalidError("unknown kind of event; the server is newer than this SDK")
 
     def _message(self, action: Action) -> plugin_pb2.TunerAction:
         m = plugin_pb2.TunerAction(reason=action.reason)
@@ -293,12 +293,12 @@ class TunerSide:
             m.clone.trial, m.clone.source = action.trial, action.source
             m.clone.config_json, m.clone.until_step = _json(action.config), action.until_step
         else:
-            raise TypeError(f"{action!r} is no action: use Create, Train, Pause, End or Clone")
+            raise TypeError(f"{action!r} is not an action: use Create, Train, Pause, End or Clone")
         return m
 
 
 def spec_of(message: sweep_pb2.SweepSpec) -> Spec:
-    """Return a sweep's spec as a tuner sees it."""
+    """Convert a sweep's spec for a tuner."""
     own = message.tuner.plugin
     return Spec(
         name=message.name,
@@ -320,7 +320,7 @@ def spec_of(message: sweep_pb2.SweepSpec) -> Spec:
 
 
 def _trial_of(event: plugin_pb2.TunerEvent) -> int | None:
-    """Return the trial that an event is of."""
+    """Return the trial of an event, or None."""
     kind = event.WhichOneof("kind")
     return int(getattr(event, kind).trial) if kind in ("reported", "reached", "exited") else None
 
@@ -337,12 +337,12 @@ def _outlook(o: Outlook) -> sweep_pb2.Outlook:
 
 
 def _seed(seed: int, trial: int) -> int:
-    """Return a trial's seed: evenly spread, and the same for the same sweep's seed and trial."""
+    """Return a trial's seed, which is evenly distributed and depends on the sweep's seed and the trial."""
     return int.from_bytes(hashlib.sha256(f"{seed}/{trial}".encode()).digest()[:8], "big")
 
 
 def _json(config: Mapping[str, Any]) -> str:
-    """Return a configuration as canonical JSON. Numbers of numpy become Python's own."""
+    """Return a configuration as canonical JSON. Numpy numbers become Python's."""
     return json.dumps(_plain(config), sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 

@@ -1,4 +1,4 @@
-"""Outbid on a Ray cluster: Ray holds the machines, and Outbid's workers run in its actors. Needs the extra outbid[ray].
+"""Outbid on a Ray cluster: its workers run in Ray actors. Needs the extra outbid[ray].
 
     import outbid as ob
     import outbid.ray
@@ -6,10 +6,10 @@
     with outbid.ray.up(workers="auto", resources={"GPU": 1}) as cluster:
         result = ob.Sweep(train, ...).run(client=cluster.client)
 
-`up` starts a server and one worker for each bundle of resources that Ray gives it; nodes that join are used, nodes
-that are drained save first. `attach` finds a cluster that was started with `detached=True`. Training functions may
-use Ray themselves: `connect` and `bundle`; `fit` runs Ray Train's trainers in them. An experiment of Ray Tune's shares
-such a cluster by `Share`.
+`up` starts a server, and one worker for each bundle of resources from Ray. New nodes are used, and trials on draining
+nodes save first. `attach` finds a cluster that was started with `detached=True`. Training functions may use Ray
+themselves with `connect` and `bundle`, and run Ray Train's trainers with `fit`. An experiment of Ray Tune can share
+such a cluster with `Share`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Keeps what a trial starts on Ray within its worker's bundle.
+"""Keeps Ray tasks and actors of a trial within its worker's bundle.
 
-All that Ray has may be in the workers' bundles, so a task anywhere else could wait for ever. Ray Tune's trials are
-actors in a placement group that captures what they start; a trial of Outbid's is a program of its own, for which Ray
-has no such setting. So this sets it where Ray looks, in a process that stands on a bundle, when it imports Ray.
+The workers' bundles may contain all of Ray's resources, so a task outside of them could wait indefinitely. Ray Tune's
+trials are actors in a placement group that captures their children. An Outbid trial is a separate program, for which
+Ray has no such setting. Therefore this module patches Ray when it is imported in a process with a bundle.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _TRAINER = "ray.train.v2.api.data_parallel_trainer"
 
 
 def capture() -> None:
-    """Have this process's tasks, actors and data sets run on its bundle, once it imports Ray."""
+    """Make this process's tasks, actors and data sets run in its bundle when it imports Ray."""
     if not os.environ.get(BUNDLE) or _held("CPU") < 1:
-        return  # a bundle without CPUs leaves those of its node to everybody
+        return  # a bundle without CPUs does not reserve those of its node
     sys.meta_path.insert(0, _Finder({"ray": _tasks, "ray.data": _data, _TRAINER: _train}))
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Calls functions with modules, once each has been imported."""
+    """Calls functions with modules after these are imported."""
 
     def __init__(self, after: dict[str, Callable[[ModuleType], None]]) -> None:
         self._after = after
@@ -40,7 +40,7 @@ class _Finder(importlib.abc.MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        """Return the spec of a module that is waited for."""
+        """Return the spec of such a module."""
         if fullname not in self._after:
             return None
         then: Callable[[ModuleType], None] = self._after.pop(fullname)
@@ -59,7 +59,7 @@ class _Finder(importlib.abc.MetaPathFinder):
 
 
 def _tasks(ray: ModuleType) -> None:
-    """Let tasks and actors of this process be captured, as those of an actor in a placement group are."""
+    """Capture tasks and actors of this process, like those of an actor in a placement group."""
     from ray._private import worker
 
     kind: Any = getattr(worker, "Worker", None)
@@ -67,8 +67,8 @@ def _tasks(ray: ModuleType) -> None:
     own, captures = (getattr(getattr(kind, name, None), "fget", None) for name in names)
     if own is None or captures is None:
         print(
-            f"outbid.ray: Ray {ray.__version__} keeps placement groups elsewhere (tested with Ray 2.60): give tasks "
-            "outbid.ray.bundle() as their scheduling strategy",
+            f"outbid.ray: Ray {ray.__version__} has no placement groups in its worker (tested with Ray 2.60): set the "
+            "scheduling strategy of tasks to outbid.ray.bundle()",
             file=sys.stderr,
         )
         return
@@ -89,7 +89,7 @@ def _tasks(ray: ModuleType) -> None:
 
 
 def _spread_within(ray: Any, is_driver: Callable[[], bool]) -> None:
-    """Have tasks and actors that ask to be spread, as Ray Data's shuffles do, spread within the bundle."""
+    """Spread tasks and actors with the strategy SPREAD, such as Ray Data's shuffles, within the bundle."""
     from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
     from outbid.ray._inside import bundle
@@ -103,30 +103,30 @@ def _spread_within(ray: Any, is_driver: Callable[[], bool]) -> None:
                 if elsewhere:
                     options["scheduling_strategy"] = bundle()
                 if not _held("memory"):
-                    options.pop("memory", None)  # Ray Data's estimates: the bundle counts none
+                    options.pop("memory", None)  # Ray Data's estimates, which the bundle does not count
                 if "node-id" in str(options.get("label_selector")):
-                    options.pop("label_selector")  # the bundle stands on one node already
+                    options.pop("label_selector")  # the bundle is on one node anyway
             return _start(self, *args, **options)
 
         kind._remote = started
 
 
 def _data(data: ModuleType) -> None:
-    """Let Ray Data read and map on the bundle: it names a strategy of its own for what it starts."""
+    """Make Ray Data read and map in the bundle, because it sets its own strategy for tasks."""
     from ray.data import DataContext
 
     from outbid.ray._inside import bundle
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # it is to be another setting in 2027
+        warnings.simplefilter("ignore")  # this setting is deprecated and will change in 2027
         context = DataContext.get_current()
         context.scheduling_strategy = context.scheduling_strategy_large_args = bundle()
-    with contextlib.suppress(ImportError):  # older ones count the whole cluster
+    with contextlib.suppress(ImportError):  # older versions count the whole cluster
         _count_store()
 
 
 def _count_store() -> None:
-    """Let Ray Data count its part of the node's object store: bundles name none, which it takes for no room."""
+    """Make Ray Data count its part of the node's object store. It treats bundles without one as having no space."""
     import ray
     from ray.data import ExecutionResources
     from ray.data._internal.cluster_autoscaler import placement_group_cluster_autoscaler as module
@@ -147,12 +147,12 @@ def _count_store() -> None:
 
 
 def _train(trainer: ModuleType) -> None:
-    """Let Ray Train's workers stand in the bundle, which else wait for a placement group of their own."""
+    """Run Ray Train's workers in the bundle. Otherwise they wait for another placement group."""
     from outbid.ray._train import use_bundle
 
     use_bundle(trainer, {name: _held(name) for name in json.loads(os.environ.get(RESOURCES, "{}"))})
 
 
 def _held(name: str) -> float:
-    """Return how much of a resource the bundle holds."""
+    """Return the amount of a resource in the bundle."""
     return float(json.loads(os.environ.get(RESOURCES, "{}")).get(name, 0.0))

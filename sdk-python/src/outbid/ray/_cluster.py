@@ -1,4 +1,4 @@
-"""`up` and `attach`: a cluster of Outbid's workers on a cluster of Ray's."""
+"""`up` and `attach`: Outbid workers on a Ray cluster."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from outbid.rpc import FixedAddress
 _STOP_SECONDS = 150.0
 _POLL_SECONDS = 0.1
 HEAD = {"node:__internal_head__": 0.001}
-"""The resource that Ray's head node alone has."""
+"""A resource that only Ray's head node has."""
 
 
 @dataclass(frozen=True)
 class Worker:
-    """A worker's place in Ray's cluster.
+    """A worker on the Ray cluster.
 
-    `state` is "waiting" (Ray has no room for its bundle yet), "up", "leaving" (its node is drained) or "failed", and
-    `why` says more. `node` is the id of Ray's node.
+    `state` is "waiting" (Ray has no space for its bundle yet), "up", "leaving" (its node is draining) or "failed";
+    `why` is the reason. `node` is the id of Ray's node.
     """
 
     name: str
@@ -42,9 +42,9 @@ class Worker:
 
 
 class Cluster:
-    """A server and workers on a cluster of Ray's, made by `up` or found by `attach`.
+    """A server and workers on a Ray cluster, from `up` or `attach`.
 
-    As a context manager it takes everything down at the end, unless it is detached.
+    As a context manager it shuts everything down at the end, unless it is detached.
     """
 
     def __init__(self, name: str, supervisor: Any, access: Access, *, detached: bool) -> None:
@@ -53,14 +53,14 @@ class Cluster:
         self.url = access.url
         """The server's URL."""
         self.token = access.token
-        """The token that the server asks for; "" if it asks for none."""
+        """The server's token; "" if it does not require one."""
         self.detached = detached
-        """Whether it stays when this program ends."""
+        """Whether it remains when this program ends."""
         self._supervisor = supervisor
         self._ca = _written(access.ca) if access.ca else None
         self._client: Client | None = None
         if not detached:
-            atexit.register(self.down)  # before Ray's own, which was registered earlier
+            atexit.register(self.down)  # runs before Ray's own handler, which was registered earlier
 
     def __repr__(self) -> str:
         return f"<outbid.ray.Cluster {self.name} at {self.url}>"
@@ -78,13 +78,13 @@ class Cluster:
 
     @property
     def client(self) -> Client:
-        """A client of the server, which is used from then on wherever none is named."""
+        """A client of the server, which becomes the default one."""
         if self._client is None:
             self._client = connect(self.url, token=self.token or None, ca_file=self._ca)
         return self._client
 
     def own_client(self) -> Client:
-        """Return another client, which is nobody's default; whoever asked for it closes it."""
+        """Return another client, which is not the default one. The caller must close it."""
         return Client(FixedAddress(self.url), self.token or None, self._ca)
 
     @property
@@ -93,11 +93,11 @@ class Cluster:
         return self._ca
 
     def workers(self) -> list[Worker]:
-        """Return every worker, and those for which Ray has no room yet."""
+        """Return all workers, including those for which Ray has no space yet."""
         return [Worker(**found) for found in ray.get(self._supervisor.workers.remote())]
 
     def wait(self, workers: int = 1, timeout: float = 120.0) -> Cluster:
-        """Wait until so many workers are up; UnavailableError, which says what they wait for, after `timeout`."""
+        """Wait until `workers` workers are up. Raises UnavailableError with the states of workers after `timeout`."""
         end = time.monotonic() + timeout
         while True:
             there = self.workers()
@@ -110,13 +110,13 @@ class Cluster:
             time.sleep(_POLL_SECONDS)
 
     def down(self) -> None:
-        """Have trials save, end the workers, then the server. It may be called again."""
+        """Save trials, stop the workers, then stop the server. May be called repeatedly."""
         atexit.unregister(self.down)
         self._close()
         supervisor, self._supervisor = self._supervisor, None
         if supervisor is None:
             return
-        with contextlib.suppress(ray.exceptions.RayActorError):  # it is gone already
+        with contextlib.suppress(ray.exceptions.RayActorError):  # it has already ended
             ray.get(supervisor.stop.remote(), timeout=_STOP_SECONDS)
         ray.kill(supervisor)
 
@@ -143,21 +143,21 @@ def up(
     worker_options: Sequence[str] = (),
     pass_env: Sequence[str] | None = None,
 ) -> Cluster:
-    """Start Outbid on the cluster of Ray's that this program is connected to, or that `ray.init()` finds.
+    """Start Outbid on the Ray cluster that this program is connected to, or that `ray.init()` finds.
 
-    Each worker runs in an actor, in a placement group of one bundle of `resources` (default: one CPU), and offers
-    what Ray gave it: the bundle's GPUs, or its CPUs if it has none. `devices` says otherwise, as `outbid worker
-    --devices` does. `workers` is how many; those for which there is no room wait, which is what Ray's autoscaler
-    goes by. "auto" is as many as fit on the nodes that there are, and on those that come, up to `max_workers`.
+    Each worker runs in an actor in a placement group with one bundle of `resources` (default: one CPU). It offers the
+    bundle's GPUs, or its CPUs if it has none; `devices` overrides that like `outbid worker --devices`. `workers` is the
+    number of workers; those without space wait, which makes Ray's autoscaler add nodes. "auto" is as many as fit on
+    current and future nodes, up to `max_workers`.
 
-    The server runs on the head node and keeps everything in `data` there (default: ~/.outbid/ray/NAME). Where others
-    than that machine can reach it, it has a certificate and a token, made anew at each start; `secure` says
-    otherwise. `server` names one that runs already, `token` one of its admin's tokens, `ca_file` its authority.
-    `server_options` and `worker_options` are more options of `outbid serve` and `outbid worker`. `pass_env` are names
-    of variables that trials see (default: all but Ray's own; only what they need if `server` is given).
+    The server runs on the head node and stores its data in `data` there (default: ~/.outbid/ray/NAME). If other
+    machines can reach it, it has a certificate and a token that are new at each start; `secure` overrides that.
+    `server` is the URL of an existing server, `token` one of its admin tokens, and `ca_file` its authority.
+    `server_options` and `worker_options` are additional options of `outbid serve` and `outbid worker`. `pass_env` are
+    the names of variables that trials see (default: all except Ray's; only necessary ones if `server` is given).
 
-    Everything ends with this program, however that ends, after trials have saved. With `detached` it stays, until
-    somebody calls `down`; `attach` finds it by its `name`.
+    Everything ends with this program, however that ends, after trials have saved. With `detached` it remains until
+    `down` is called; `attach` finds it by its `name`.
     """
     _connect()
     bundle = {key: float(amount) for key, amount in (resources or {"CPU": 1}).items() if amount}
@@ -186,23 +186,24 @@ def up(
     )
     try:
         supervisor = made.remote(setup)
-        access: Access = ray.get(supervisor.access.remote())  # Ray Client says only now that there is one of this name
+        # Ray Client only reports an existing actor of this name here
+        access: Access = ray.get(supervisor.access.remote())
     except ValueError as error:
         raise ConflictError(
-            f"there is an outbid.ray cluster {name!r} on this cluster of Ray's: outbid.ray.attach({name!r}) returns "
-            "it, and up(name=...) makes another"
+            f"there is an outbid.ray cluster {name!r} on this Ray cluster already: outbid.ray.attach({name!r}) returns "
+            "it, and up(name=...) creates another"
         ) from error
     return Cluster(name, supervisor, access, detached=detached)
 
 
 def attach(name: str = "outbid") -> Cluster:
-    """Return a cluster that was started with `detached=True`, from any program that is connected to the same Ray."""
+    """Return a cluster started with `detached=True`, from any program that is connected to the same Ray cluster."""
     _connect()
     try:
         supervisor = ray.get_actor(name, namespace=NAMESPACE)
     except ValueError:
         raise NotFoundError(
-            f"there is no outbid.ray cluster {name!r} on this cluster of Ray's: outbid.ray.up(detached=True) makes one"
+            f"there is no outbid.ray cluster {name!r} on this Ray cluster: outbid.ray.up(detached=True) starts one"
         ) from None
     return Cluster(name, supervisor, ray.get(supervisor.access.remote()), detached=True)
 

@@ -1,8 +1,8 @@
-"""A process that outlives the actor that started it, by as long as it takes to end in good order.
+"""Runs a program that outlives the actor that started it until it has shut down cleanly.
 
-Ray kills the children of an actor's process with it, at once. So a program stands below a guard, which has left that
-family and holds one end of a socket: when the other end closes, however the actor ended, the guard tells the program
-to end and waits for it.
+Ray kills an actor's child processes with it immediately. Therefore a program runs under a guard process, which is no
+longer the actor's child and holds one end of a socket. When the other end closes, however the actor ended, the guard
+terminates the program and waits for it.
 
     python -m outbid.ray._guard FD JSON
 """
@@ -22,11 +22,11 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-_LEAVE_SECONDS = 60.0  # in which the workers of a server whose actor died may save and leave
+_LEAVE_SECONDS = 60.0  # seconds in which workers of a server whose actor died may save and leave
 
 
 class Guarded:
-    """A program below a guard."""
+    """A program under a guard."""
 
     def __init__(
         self,
@@ -39,11 +39,11 @@ class Guarded:
         ready: str = "",
         stop_seconds: float = 60.0,
     ) -> None:
-        """Start it; its output goes to the file `log`.
+        """Start the program, with its output in the file `log`.
 
-        `remove` is a directory that goes with it. `idle` is a command that lists the nodes of the server that is the
-        program and wrote the file `ready`: when this process dies, the server is told to end only once none of them
-        is up. `stop_seconds` is how long it may then take.
+        `remove` is a directory that is deleted after the program. `idle` is a command that lists the server's nodes, if
+        the program is a server, which writes the file `ready`. If this process dies, the server is then terminated only
+        when none of its nodes is up. `stop_seconds` is the time that the program has to end.
         """
         mine, theirs = socket.socketpair()
         setup = {
@@ -67,9 +67,9 @@ class Guarded:
         self._text = b""
         self._ended = False
         self.pid = 0
-        """The program's process; 0 before it has started."""
+        """The program's process id; 0 before it has started."""
         self.code: int | None = None
-        """Its exit code once it has ended."""
+        """The exit code; None while it runs."""
         if starter.returncode:
             raise RuntimeError(f"the guard of {command[0]} did not start: exit code {starter.returncode}")
         self._hear(10.0, until_started=True)
@@ -80,18 +80,18 @@ class Guarded:
         return self.code
 
     def wait(self, seconds: float) -> int | None:
-        """Wait for its end; returns the exit code, or None if it still runs."""
+        """Wait for the program's end. Returns the exit code, or None if it is still running."""
         end = time.monotonic() + seconds
         while self.code is None and (left := end - time.monotonic()) > 0:
             self._hear(left)
         return self.code
 
     def terminate(self) -> None:
-        """Tell it to end in good order (SIGTERM)."""
+        """Tell the program to shut down (SIGTERM)."""
         if self.code is None:
             try:
                 self._socket.sendall(b"end\n")
-            except OSError:  # it has ended, which the next poll says
+            except OSError:  # it has ended, which the next poll reports
                 pass
 
     def _hear(self, seconds: float, *, until_started: bool = False) -> None:
@@ -115,15 +115,15 @@ class Guarded:
 
 
 def main(fd: int, setup: Mapping[str, Any]) -> None:
-    """Leave the family, start the program, and see to its end."""
+    """Detach from the actor, run the program, and end it when the actor ends."""
     if os.fork():
-        os._exit(0)  # so that the guard is nobody's child
+        os._exit(0)  # so that the guard is not a child of the actor
     line = socket.socket(fileno=fd)
     with open(setup["log"], "ab") as log:
         child = subprocess.Popen(
             setup["command"], stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
         )
-        os.dup2(log.fileno(), 1)  # what the actor's output goes to is not to be kept open by the guard
+        os.dup2(log.fileno(), 1)  # the guard must not keep the actor's output open
         os.dup2(log.fileno(), 2)
     _say(line, f"pid {child.pid}\n")
     threading.Thread(target=_see_to, args=(line, child, setup), daemon=True).start()
@@ -134,7 +134,7 @@ def main(fd: int, setup: Mapping[str, Any]) -> None:
 
 
 def _see_to(line: socket.socket, child: subprocess.Popen[bytes], setup: Mapping[str, Any]) -> None:
-    """End the program when the actor says so, or is no more."""
+    """End the program when the actor requests it or has ended."""
     try:
         told = line.recv(16)
     except OSError:
@@ -149,12 +149,12 @@ def _see_to(line: socket.socket, child: subprocess.Popen[bytes], setup: Mapping[
 
 
 def _await_leaving(command: Sequence[str], ready: str, child: subprocess.Popen[bytes]) -> None:
-    """Wait until no node is up: workers save through the server when they are told to end."""
+    """Wait until no node is up, because ending workers save through the server."""
     end = time.monotonic() + _LEAVE_SECONDS
     try:
         with open(ready) as file:
             command = [*command, "--server", json.load(file)["api"]]
-    except (OSError, ValueError, KeyError):  # it never served
+    except (OSError, ValueError, KeyError):  # the server never became ready
         return
     while time.monotonic() < end and child.poll() is None:
         asked = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, timeout=30)
@@ -170,7 +170,7 @@ def _await_leaving(command: Sequence[str], ready: str, child: subprocess.Popen[b
 def _say(line: socket.socket, text: str) -> None:
     try:
         line.sendall(text.encode())
-    except OSError:  # the actor is no more
+    except OSError:  # the actor has ended
         pass
 
 

@@ -1,6 +1,6 @@
-"""What a worker runs while an experiment of Ray Tune's trains under a lease: it holds the lease, and reports.
+"""Runs on a worker while an experiment of Ray Tune trains under a lease: holds the lease and reports.
 
-It speaks lines of JSON with the experiment's program, which listens; see `_places.py`.
+It exchanges lines of JSON with the experiment's program, which listens; see `_places.py`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _POLL_SECONDS = 0.1
 
 
 class _Line:
-    """One connection to the program."""
+    """A connection to the program."""
 
     def __init__(self, host: str, port: int) -> None:
         self._socket = socket.create_connection((host, port), timeout=30)
@@ -29,7 +29,7 @@ class _Line:
         self._socket.sendall(json.dumps(message).encode() + b"\n")
 
     def hear(self) -> list[dict[str, Any]]:
-        """Return what was said within a moment; ConnectionError if nobody is there any more."""
+        """Return messages that arrive within the poll interval. Raises ConnectionError if the program has ended."""
         if not select.select([self._socket], [], [], _POLL_SECONDS)[0]:
             return []
         read = self._socket.recv(65536)
@@ -40,7 +40,7 @@ class _Line:
 
 
 def hold(trial: Trial) -> None:
-    """Hold the trial's lease until the experiment gives it back, or has paused what it trained there."""
+    """Hold the trial's lease until the experiment returns it or has paused its trial there."""
     line = _Line(trial.config.host, trial.config.port)
     line.say(
         key=trial.config.key,
@@ -58,14 +58,14 @@ def hold(trial: Trial) -> None:
                 try:
                     trial.report({trial.config.metric: message["metric"]})
                 except StopTrial:
-                    pass  # the next look says so
+                    pass  # the next check handles this
             if "say" in message:
                 print(message["say"], flush=True)
             if message.get("end") == "leave":
-                raise StopTrial("the experiment has paused what it trained here")
+                raise StopTrial("the experiment has paused its trial here")
             if message.get("end") == "done":
                 if not reported and not asked:
-                    trial.report({trial.config.metric: float("nan")})  # nothing was trained here
+                    trial.report({trial.config.metric: float("nan")})  # no trial ran here
                 return
         if trial.should_stop and not asked:
             asked = True

@@ -13,12 +13,12 @@ from outbid.ray._setup import BUNDLE
 
 
 def connect(**options: Any) -> Any:
-    """Connect a trial to the cluster of Ray's that its worker runs in; returns the scheduling strategy of its bundle.
+    """Connect a trial to the Ray cluster of its worker; returns the scheduling strategy of its bundle.
 
         there = outbid.ray.connect()
         ray.get(shard.options(scheduling_strategy=there).remote(0))
 
-    `options` go to `ray.init`; in a process that is connected already they do nothing.
+    `options` are passed to `ray.init`; they have no effect in a process that is already connected.
     """
     strategy = bundle()
     if not ray.is_initialized():
@@ -27,10 +27,10 @@ def connect(**options: Any) -> Any:
 
 
 def bundle() -> Any:
-    """Return the scheduling strategy that puts tasks and actors on the trial's bundle, and theirs after them."""
+    """Return the scheduling strategy that runs tasks, actors and their children in the trial's bundle."""
     named = os.environ.get(BUNDLE)
     if not named:
-        raise RuntimeError("outbid.ray.bundle: this is no trial on a worker that outbid.ray.up started")
+        raise RuntimeError("outbid.ray.bundle: must be called in a trial on a worker that outbid.ray.up started")
     group, _, index = named.partition(":")
     return PlacementGroupSchedulingStrategy(
         PlacementGroup(ray.PlacementGroupID(bytes.fromhex(group))),

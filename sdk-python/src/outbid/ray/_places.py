@@ -1,7 +1,7 @@
-"""The leases that an experiment of Ray Tune's holds: where it may train, and how many it asks for.
+"""The leases of an experiment of Ray Tune: where its trials may run, and how many it requests.
 
-The experiment is a sweep on Outbid's server. Each of its trials is a *place*: while a worker runs it (`_hold.py`), its
-lease is held and its devices stand idle, for the experiment to train on them.
+The experiment is a sweep on Outbid's server. Each of the sweep's trials is a *place*: while a worker runs it
+(`_hold.py`), it holds a lease whose devices are idle, so that the experiment can train on them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from outbid._tuners import Random
 from outbid.ray._hold import hold
 
 _log = logging.getLogger("outbid.ray")
-_GRACE_SECONDS = 2.0  # for which a place that nobody wants is kept
+_GRACE_SECONDS = 2.0  # seconds for which an unwanted place is kept
 
 
 @dataclass(eq=False)
@@ -39,7 +39,7 @@ class Place:
     gpus: str
     connection: socket.socket
     used: bool = False
-    revoked: float = 0.0  # when it was asked back
+    revoked: float = 0.0  # when the lease was revoked
     gone: bool = False
     idle: float = field(default_factory=time.monotonic)
 
@@ -49,7 +49,7 @@ class Place:
         return not (self.used or self.revoked or self.gone)
 
     def say(self, **message: Any) -> None:
-        """Tell its worker something; one that is gone hears nothing."""
+        """Send a message to the worker, if it is still connected."""
         try:
             self.connection.sendall(json.dumps(message).encode() + b"\n")
         except OSError:
@@ -57,7 +57,7 @@ class Place:
 
 
 class Places:
-    """What an experiment holds and wants. Its methods may be called from any thread, and block for no lease."""
+    """The places of an experiment. Methods may be called from any thread and do not wait for leases."""
 
     def __init__(self, client: Client, host: str, sweep: dict[str, Any], metric: str, mode: str) -> None:
         self._client = client
@@ -68,10 +68,10 @@ class Places:
         self._host = host
         self._lock = threading.Lock()
         self._places: list[Place] = []
-        self._wanted = 0  # trials that wait for a place
+        self._wanted = 0  # number of trials that wait for a place
         self._devices = 1
         self._created = 0
-        self._over: set[int] = set()  # places by number that are not to come again
+        self._over: set[int] = set()  # numbers of places that were ended for good
         self._handle: SweepHandle | None = None
         self._closed = threading.Event()
         self._changed = threading.Event()
@@ -80,17 +80,17 @@ class Places:
 
     @property
     def sweep(self) -> str:
-        """The sweep's id; "" before the first trial waited."""
+        """The sweep's id; "" before the first trial has waited."""
         return self._handle.id if self._handle else ""
 
     def want(self, trials: int, devices: int) -> None:
-        """Say how many trials wait for a place, and how many devices one takes."""
+        """Set how many trials wait for a place, and how many devices a place has."""
         with self._lock:
             self._wanted, self._devices = trials, devices
         self._changed.set()
 
     def take(self) -> Place | None:
-        """Return a place for a trial, or None while there is none."""
+        """Return a free place for a trial, or None."""
         with self._lock:
             for place in self._places:
                 if place.free:
@@ -104,7 +104,7 @@ class Places:
             return any(place.free for place in self._places)
 
     def give_back(self, place: Place) -> None:
-        """Say that nothing trains in a place any more."""
+        """Return a place when its trial has ended or paused."""
         with self._lock:
             place.used = False
             place.say(end="leave" if place.revoked else "done")
@@ -112,7 +112,7 @@ class Places:
         self._changed.set()
 
     def close(self) -> None:
-        """Give everything back and end the sweep."""
+        """Return all places and end the sweep."""
         self._closed.set()
         with self._lock:
             for place in list(self._places):
@@ -124,7 +124,7 @@ class Places:
                 if self._created > len(self._over):
                     self._handle.stop()
             except OutbidError as error:
-                _log.warning("outbid.ray: sweep %s goes on: %s", self._handle.id, error)
+                _log.warning("outbid.ray: sweep %s continues: %s", self._handle.id, error)
         self._client.close()
 
     def _drop(self, place: Place, *, over: bool) -> None:
@@ -142,7 +142,7 @@ class Places:
             threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
 
     def _serve(self, connection: socket.socket) -> None:
-        """Hear a worker out."""
+        """Serve the connection of one worker."""
         place: Place | None = None
         with connection, connection.makefile("r") as lines:
             try:
@@ -152,8 +152,8 @@ class Places:
                 place = Place(hello["number"], hello["node"], hello["bundle"], hello["gpus"], connection)
                 with self._lock:
                     self._places.append(place)
-                    self._over.discard(place.number)  # its worker was lost, and it came again elsewhere
-                for _ in lines:  # all that it says is that the lease is asked back
+                    self._over.discard(place.number)  # its worker was lost and it was restarted elsewhere
+                for _ in lines:  # the only message of a worker is that the lease is revoked
                     with self._lock:
                         place.revoked = time.monotonic()
                         if not place.used:
@@ -168,13 +168,13 @@ class Places:
                         self._drop(place, over=not place.revoked)
 
     def _keep(self) -> None:
-        """Ask for as many places as are wanted, and end those that nobody wants."""
+        """Request as many places as are wanted, and end unwanted ones."""
         while not self._closed.is_set():
             self._changed.wait(0.5)
             self._changed.clear()
             try:
                 self._ask()
-            except OutbidError as error:  # the server is away: later
+            except OutbidError as error:  # the server is unavailable: try again later
                 _log.warning("outbid.ray: %s", error)
 
     def _ask(self) -> None:
@@ -211,7 +211,7 @@ class Places:
 
 
 def number(value: Any) -> float:
-    """Return a metric as a number; NaN for what is none."""
+    """Return a metric as a number; NaN for other values."""
     try:
         return float(value)
     except (TypeError, ValueError):

@@ -19,7 +19,7 @@ _START_SECONDS = 60.0
 
 
 class Serving:
-    """`outbid serve`, with certificates and a token of its own where others than this machine may reach it."""
+    """Runs `outbid serve`, with new certificates and a new token if other machines can reach it."""
 
     def __init__(self, setup: Setup) -> None:
         self._data = Path(setup.data or Path.home() / ".outbid" / "ray" / setup.name).absolute()
@@ -46,7 +46,7 @@ class Serving:
         self.access = Access(self._await_ready(ready), token, ca)
 
     def _secrets(self, host: str) -> tuple[str, str]:
-        """Make a certificate and a token that is for whoever may use this cluster of Ray's."""
+        """Create a certificate, and an admin token for the users of this Ray cluster."""
         tokens = self._data / "tokens"
         tokens.unlink(missing_ok=True)
         shutil.rmtree(self._data / "tls", ignore_errors=True)
@@ -75,10 +75,10 @@ class Serving:
         raise RuntimeError(f"`outbid serve` did not become ready; the end of {self._log}:\n{log}")
 
     def ended(self) -> bool:
-        """Return whether it has ended by itself."""
+        """Return whether the server has ended by itself."""
         return self._process.poll() is not None
 
     def stop(self, seconds: float) -> None:
-        """End it in good order."""
+        """Shut the server down."""
         self._process.terminate()
         self._process.wait(seconds)

@@ -1,4 +1,4 @@
-"""What `up` was asked for, and the environment that programs get on Ray's nodes."""
+"""The arguments of `up`, and the environment of programs on Ray's nodes."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 NAMESPACE = "outbid"
-"""The namespace of Ray in which clusters are named."""
+"""The Ray namespace of clusters' names."""
 
 BUNDLE = "RAY_OUTBID_BUNDLE"
-"""The variable in which trials find the bundle that their worker stands in: a placement group's id and an index."""
+"""The environment variable with the bundle of a trial's worker: a placement group's id and an index."""
 
 RESOURCES = "RAY_OUTBID_RESOURCES"
-"""The variable in which trials find what that bundle holds, in JSON."""
+"""The environment variable with that bundle's resources, in JSON."""
 
 _KEPT = ("RAY_ADDRESS", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "RAY_USAGE_STATS_ENABLED")
 
 
 @dataclass(frozen=True)
 class Setup:
-    """What `up` was asked for. It travels to the supervisor."""
+    """The arguments of `up`, which are sent to the supervisor."""
 
     name: str
     resources: Mapping[str, float]
-    workers: int | None  # None: as many as fit
+    workers: int | None  # None for as many as fit
     most: int | None
     devices: str
     data: str
@@ -48,21 +48,21 @@ class Access:
 
 
 def devices_of(resources: Mapping[str, float]) -> str:
-    """Return what a worker offers of a bundle: its GPUs, or its cores if it has none."""
+    """Return the devices that a worker offers of a bundle: its GPUs, or its cores if it has none."""
     if gpus := resources.get("GPU", 0):
         if gpus != int(gpus):
-            raise ValueError(f"up: resources name {gpus:g} GPUs: Outbid gives out whole ones")
+            raise ValueError(f"up: resources must have a whole number of GPUs, got {gpus:g}")
         return "gpu"
     if (cpus := int(resources.get("CPU", 0))) < 1:
-        raise ValueError(f"up: resources must hold a GPU or a CPU, got {dict(resources)!r}")
+        raise ValueError(f"up: resources must have a GPU or a CPU, got {dict(resources)!r}")
     return f"cpu:{cpus}"
 
 
 def environment(address: str) -> dict[str, str]:
-    """Return the environment of programs that run beside Ray: what its own processes say to each other stays out."""
+    """Return the environment of programs on Ray's nodes, without the variables of Ray's own processes."""
     env = {name: value for name, value in os.environ.items() if not name.startswith("RAY_") or name in _KEPT}
     env["RAY_ADDRESS"] = address
     installed = tuple({os.path.realpath(prefix) + os.sep for prefix in (sys.prefix, sys.base_prefix)})
     paths = [path for path in sys.path if path and not os.path.realpath(path).startswith(installed)]
-    env["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))  # a runtime environment's files, a checkout
+    env["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))  # files of a runtime environment, a checkout
     return env

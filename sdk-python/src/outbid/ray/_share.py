@@ -1,4 +1,4 @@
-"""`Share`: an experiment of Ray Tune's that runs as many trials as it holds leases for."""
+"""Share: a scheduler for an experiment of Ray Tune that runs as many trials as it holds leases."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from outbid._client import Client
 from outbid.ray._places import Place, Places, number
 
 _log = logging.getLogger("outbid.ray")
-_PATIENCE_SECONDS = 90.0  # in which a trial whose lease is asked back must report; the worker gives it two minutes
+_PATIENCE_SECONDS = 90.0  # seconds in which a trial with a revoked lease must report; the worker allows two minutes
 _IDLE_SECONDS = 0.05
 
 
 class LeasedResources(AcquiredResources):  # type: ignore[misc]
-    """A place, as what Tune starts a trial's actor on."""
+    """A place as the resources on which Tune starts a trial's actor."""
 
     def __init__(self, resource_request: ResourceRequest, place: Place) -> None:
         super().__init__(resource_request)
@@ -35,7 +35,7 @@ class LeasedResources(AcquiredResources):  # type: ignore[misc]
     def _annotate_remote_entity(self, entity: Any, bundle: dict[str, float], bundle_index: int) -> Any:
         group, _, index = self.place.bundle.partition(":")
         options: dict[str, Any] = {
-            "num_cpus": 0,  # the lease counts what it uses; what it starts itself may have the bundle's
+            "num_cpus": 0,  # the lease counts the trial's usage, so that its children may use the bundle
             "num_gpus": 0,
             "scheduling_strategy": PlacementGroupSchedulingStrategy(
                 PlacementGroup(ray.PlacementGroupID(bytes.fromhex(group))),
@@ -50,19 +50,19 @@ class LeasedResources(AcquiredResources):  # type: ignore[misc]
 
 
 class LeaseManager(ResourceManager):  # type: ignore[misc]
-    """Tune's resource manager: what it requests are leases, and they are ready when a worker holds them."""
+    """Tune's resource manager, which requests leases; they are ready when a worker holds them."""
 
     def __init__(self, places: Places) -> None:
         self._places = places
         self._requests: list[ResourceRequest] = []
 
     def request_resources(self, resource_request: ResourceRequest) -> None:
-        """Note that one more trial waits."""
+        """Add a waiting trial."""
         self._requests.append(resource_request)
         self._want()
 
     def cancel_resource_request(self, resource_request: ResourceRequest) -> None:
-        """Note that one fewer waits."""
+        """Remove a waiting trial."""
         self._requests.remove(resource_request)
         self._want()
 
@@ -80,17 +80,17 @@ class LeaseManager(ResourceManager):  # type: ignore[misc]
         return LeasedResources(resource_request, place)
 
     def free_resources(self, acquired_resource: LeasedResources) -> None:
-        """Give a place back."""
+        """Return a place."""
         self._places.give_back(acquired_resource.place)
 
     def get_resource_futures(self) -> list[Any]:
-        """Return nothing to wait for, after a moment: Tune would look again at once."""
+        """Return no futures, after a short pause, because Tune polls again at once."""
         if self._requests:
             time.sleep(_IDLE_SECONDS)
         return []
 
     def update_state(self) -> None:
-        """Do nothing: places are as they are."""
+        """Do nothing: the state of places is always current."""
 
     def clear(self) -> None:
         """End the experiment."""
@@ -103,22 +103,22 @@ class LeaseManager(ResourceManager):  # type: ignore[misc]
 
 
 def devices_of(resources: Mapping[str, float]) -> int:
-    """Return how many of Outbid's devices a trial of Tune's takes: its GPUs, or its CPUs if it has none."""
+    """Return how many Outbid devices a trial of Tune needs: its GPUs, or its CPUs if it has none."""
     return max(math.ceil(resources.get("GPU", 0) or resources.get("CPU", 0)), 1)
 
 
 class Share(FIFOScheduler):  # type: ignore[misc]
-    """A scheduler of Ray Tune's that shares a cluster of `outbid.ray.up` with other experiments and sweeps.
+    """A Ray Tune scheduler that shares a cluster of `outbid.ray.up` with other experiments and sweeps.
 
         tune.TuneConfig(scheduler=outbid.ray.Share(ASHAScheduler()), ...)
 
-    `inner` is the scheduler that decides about trials, FIFO if it is left out. The experiment is a sweep of the
-    server at `url`, by default of the cluster of Ray's that `outbid.ray.attach(cluster)` finds: it bids for devices as
-    every sweep does, and runs as many trials as it holds leases for, where those are. When a lease is asked back its
-    trial is paused at its next report through Tune's own checkpoints, and goes on under another lease; one that
-    reports nothing for 90 s is ended, and goes on from its last checkpoint.
+    `inner` is the scheduler that decides about trials, by default FIFO. The experiment is a sweep of the server at
+    `url`, by default that of the cluster that `outbid.ray.attach(cluster)` finds. It bids for devices like every sweep,
+    and runs as many trials as it holds leases, on the leases' devices. When a lease is revoked, its trial is paused at
+    its next report through Tune's checkpoints and continues under another lease. A trial that does not report for 90 s
+    is ended and continues from its last checkpoint.
 
-    `name`, `tenant`, `weight`, `labels` and `agent` are as in `ob.Sweep`.
+    `name`, `tenant`, `weight`, `labels` and `agent` are like in `ob.Sweep`.
     """
 
     def __init__(
@@ -141,49 +141,49 @@ class Share(FIFOScheduler):  # type: ignore[misc]
         self._sweep = {"name": name, **sweep}
         self._mode = "min"
         self._places: Places | None = None
-        self._yielded: set[str] = set()  # trials that were paused for the sake of others
+        self._yielded: set[str] = set()  # trials that were paused because their lease was revoked
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_places": None}
 
     @property
     def metric(self) -> str | None:
-        """The metric, as the inner scheduler knows it."""
+        """The metric of the inner scheduler."""
         found: str | None = self._inner.metric or self._metric
         return found
 
     @property
     def supports_buffered_results(self) -> bool:
-        """A lease that is asked back ends at the next report."""
+        """False, because a trial with a revoked lease is paused at the next report."""
         return False
 
     def set_search_properties(self, metric: str | None, mode: str | None, **spec: Any) -> bool:
-        """Take the metric and the mode from the experiment."""
+        """Set the metric and the mode from the experiment."""
         self._mode = mode or getattr(self._inner, "_mode", None) or self._mode
         super().set_search_properties(metric, mode, **spec)
         return bool(self._inner.set_search_properties(metric, mode, **spec))
 
     def on_trial_add(self, tune_controller: Any, trial: Trial) -> None:
-        """See to it that trials run on leases, before the first one does."""
+        """Make trials run on leases, before the first one starts."""
         if self._places is None:
             self._join(getattr(tune_controller, "_tune_controller", tune_controller))
         self._inner.on_trial_add(tune_controller, trial)
 
     def on_trial_error(self, tune_controller: Any, trial: Trial) -> None:
-        """Tell the inner scheduler."""
+        """Forward to the inner scheduler."""
         self._inner.on_trial_error(tune_controller, trial)
 
     def on_trial_complete(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> None:
-        """Tell the inner scheduler, and report."""
+        """Report, and forward to the inner scheduler."""
         self._report(tune_controller, trial, result)
         self._inner.on_trial_complete(tune_controller, trial, result)
 
     def on_trial_remove(self, tune_controller: Any, trial: Trial) -> None:
-        """Tell the inner scheduler."""
+        """Forward to the inner scheduler."""
         self._inner.on_trial_remove(tune_controller, trial)
 
     def on_trial_result(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> str:
-        """Decide as the inner scheduler does, but pause a trial whose lease is asked back."""
+        """Decide like the inner scheduler, but pause a trial whose lease is revoked."""
         place = self._report(tune_controller, trial, result)
         decision = str(self._inner.on_trial_result(tune_controller, trial, result))
         if place is not None and place.revoked and decision == TrialScheduler.CONTINUE:
@@ -192,7 +192,7 @@ class Share(FIFOScheduler):  # type: ignore[misc]
         return decision
 
     def choose_trial_to_run(self, tune_controller: Any) -> Trial | None:
-        """Return the inner scheduler's choice, or a trial that was paused for the sake of others."""
+        """Return the inner scheduler's choice, or a trial whose lease was revoked."""
         self._end_overdue(tune_controller)
         if (chosen := self._inner.choose_trial_to_run(tune_controller)) is not None:
             return chosen
@@ -202,7 +202,7 @@ class Share(FIFOScheduler):  # type: ignore[misc]
         return None
 
     def debug_string(self) -> str:
-        """Say what the inner scheduler says, and where the experiment shows."""
+        """Return the inner scheduler's description with the sweep's id."""
         shown = f" as {self._places.sweep}" if self._places and self._places.sweep else ""
         return f"{self._inner.debug_string()} On Outbid{shown}."
 
@@ -216,7 +216,7 @@ class Share(FIFOScheduler):  # type: ignore[misc]
 
     def _join(self, controller: Any) -> None:
         if not hasattr(getattr(controller, "_actor_manager", None), "_resource_manager"):
-            raise RuntimeError(f"Share: Ray {ray.__version__} keeps resources elsewhere; it is tested with Ray 2.60")
+            raise RuntimeError(f"Share: Ray {ray.__version__} is not supported; tested with Ray 2.60")
         self._places = Places(
             self._client(), ray.util.get_node_ip_address(), self._sweep, self.metric or "metric", self._mode
         )
@@ -240,13 +240,13 @@ class Share(FIFOScheduler):  # type: ignore[misc]
         return place
 
     def _end_overdue(self, tune_controller: Any) -> None:
-        """End what trains on a lease that is lost, or that was asked back long ago."""
+        """End trials whose lease was lost, or was revoked long ago."""
         for trial in tune_controller.get_live_trials():
             place = _place_of(tune_controller, trial)
             if place is None or trial.status != Trial.RUNNING:
                 continue
             if place.gone or (place.revoked and time.monotonic() - place.revoked > _PATIENCE_SECONDS):
-                _log.warning("outbid.ray: %s has lost its lease: it goes on from its last checkpoint", trial)
+                _log.warning("outbid.ray: %s has lost its lease and will continue from its last checkpoint", trial)
                 actor = trial.temporary_state.ray_actor
                 self._yielded.add(trial.trial_id)
                 tune_controller.pause_trial(trial, should_checkpoint=False)
@@ -255,7 +255,7 @@ class Share(FIFOScheduler):  # type: ignore[misc]
 
 
 def _place_of(tune_controller: Any, trial: Trial) -> Place | None:
-    """Return where a trial runs."""
+    """Return the place of a trial, or None."""
     controller = getattr(tune_controller, "_tune_controller", tune_controller)
     actor = controller._trial_to_actor.get(trial)
     _, acquired = controller._actor_manager._live_actors_to_ray_actors_resources.get(actor, (None, None))

@@ -1,4 +1,4 @@
-"""The actor that holds a cluster together: the server, a placement group and an actor for each worker."""
+"""The actor that manages a cluster: the server, and a placement group and an actor for each worker."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from outbid.v1 import service_pb2 as pb
 
 _POLL_SECONDS = 0.3
 _STOP_SECONDS = 60.0
-_AGAIN_SECONDS = 5.0  # before a worker that failed is started anew
+_AGAIN_SECONDS = 5.0  # seconds before a failed worker is restarted
 
 _log = logging.getLogger("outbid.ray")
 
 
 @dataclass
 class Place:
-    """A bundle of a placement group of its own, and the worker in it."""
+    """A placement group with one bundle, and the worker in it."""
 
     group: Any
     node: str = ""
     name: str = ""
-    gpus: Any = None  # the question which GPUs the bundle has
+    gpus: Any = None  # the task that finds out which GPUs the bundle has
     actor: Any = None
     run: Any = None
     leaving: bool = False
@@ -46,26 +46,26 @@ class Place:
 
 @dataclass
 class Seen:
-    """Ray's nodes at one time."""
+    """The state of Ray's nodes at one time."""
 
     alive: dict[str, dict[str, float]] = field(default_factory=dict)
     draining: set[str] = field(default_factory=set)
 
 
 class Supervisor:
-    """Starts workers where Ray has room, has them leave nodes that are drained, and replaces those that died."""
+    """Starts workers where Ray has space, removes them from draining nodes, and replaces failed ones."""
 
     def __init__(self, setup: Setup) -> None:
         self._setup = setup
         self._places: list[Place] = []
-        self._lock = threading.Lock()  # of the places
+        self._lock = threading.Lock()  # protects the places
         self._stopping = threading.Event()
         self._serving = None if setup.server else Serving(setup)
         self.access_to_server = self._serving.access if self._serving else Access(setup.server, setup.token, setup.ca)
         self._client = client_of(self.access_to_server)
         self._watcher = threading.Thread(target=self._watch, name="outbid-watch", daemon=True)
         self._count = 0
-        self._boot = os.urandom(2).hex()  # names of workers are never used twice
+        self._boot = os.urandom(2).hex()  # makes names of workers unique
         self._watcher.start()
 
     def access(self) -> Access:
@@ -81,7 +81,7 @@ class Supervisor:
             ]
 
     def stop(self) -> None:
-        """Have every worker save and leave, then end the server."""
+        """Make every worker save and leave, then end the server."""
         self._stopping.set()
         self._watcher.join(_STOP_SECONDS)
         with self._lock:
@@ -104,7 +104,7 @@ class Supervisor:
                 seen = look()
                 with self._lock:
                     self._follow(seen)
-            except Exception:  # Ray's control store is away for a moment
+            except Exception:  # Ray's control store is temporarily unavailable
                 _log.exception("outbid.ray: could not look at the cluster")
 
     def _follow(self, seen: Seen) -> None:
@@ -112,7 +112,7 @@ class Supervisor:
             self._follow_place(place, seen)
         wanted = self._wanted(seen)
         spare = [place for place in self._places if place.run is None and not place.leaving]
-        while len(self._places) > wanted and spare:  # the room for them went
+        while len(self._places) > wanted and spare:  # the space for them is gone
             place = spare.pop()
             _remove(place)
             self._places.remove(place)
@@ -140,7 +140,7 @@ class Supervisor:
 
     def _follow_worker(self, place: Place, seen: Seen) -> None:
         if place.node in seen.draining and not place.leaving:
-            _log.warning("outbid.ray: node %s is drained: worker %s saves and leaves", place.node[:8], place.name)
+            _log.warning("outbid.ray: node %s is draining: worker %s saves and leaves", place.node[:8], place.name)
             _leave(place)
         done, _ = ray.wait([place.run], timeout=0)
         if not done:
@@ -148,7 +148,7 @@ class Supervisor:
         try:
             code, log = ray.get(place.run)
             place.why = "" if code == 0 else f"worker {place.name} ended with exit code {code}\n{log}"
-        except Exception as error:  # its actor, or its node, died
+        except Exception as error:  # its actor or its node died
             place.why = f"worker {place.name} is lost: {type(error).__name__}"
         if place.why:
             _log.warning("outbid.ray: %s", place.why)
@@ -157,13 +157,13 @@ class Supervisor:
             _remove(place)
             self._places.remove(place)
             return
-        if place.node in seen.alive:  # else Ray finds the bundle another node
+        if place.node in seen.alive:  # otherwise Ray moves the bundle to another node
             place.not_before = time.monotonic() + _AGAIN_SECONDS
         place.run = place.actor = place.gpus = None
         place.node = ""
 
     def _start(self, place: Place) -> None:
-        """Start a worker in a place's bundle; with GPUs once Ray has said which those are."""
+        """Start a worker in a place's bundle. With GPUs, wait until a task has found out which these are."""
         there = PlacementGroupSchedulingStrategy(place.group, placement_group_bundle_index=0)
         gpus = None
         if count := self._setup.resources.get("GPU", 0):
@@ -174,7 +174,7 @@ class Supervisor:
                 return
             try:
                 gpus = str(ray.get(place.gpus))
-            except Exception:  # the node died under the question
+            except Exception:  # the node died during the task
                 place.gpus = None
                 return
         self._count += 1
@@ -188,23 +188,23 @@ class Supervisor:
 
 
 def look() -> Seen:
-    """Return Ray's nodes as they are."""
+    """Return the current state of Ray's nodes."""
     seen = Seen()
     for node in ray.nodes():
         if node["Alive"]:
             seen.alive[node["NodeID"]] = node["Resources"]
-    with contextlib.suppress(AttributeError):  # Ray says it nowhere else
+    with contextlib.suppress(AttributeError):  # this is only available in a private interface
         seen.draining = set(ray._private.state.state.get_draining_nodes())
     return seen
 
 
 def fitting(total: dict[str, float], resources: Any) -> int:
-    """Return how many bundles a node has room for."""
+    """Return how many bundles fit on a node."""
     return min(int((total.get(name, 0.0) + 1e-6) // amount) for name, amount in resources.items() if amount > 0)
 
 
 def client_of(access: Access) -> Client:
-    """Return a client of its own, which is nobody's default."""
+    """Return a client that is not the default one."""
     ca = None
     if access.ca:
         with tempfile.NamedTemporaryFile("w", suffix=".pem", delete=False) as file:

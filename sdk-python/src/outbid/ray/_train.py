@@ -1,4 +1,4 @@
-"""Ray Train's workers on a trial's bundle: it asks for a placement group of its own, for which there is no room."""
+"""Runs Ray Train's workers in a trial's bundle, because the placement group that it requests does not fit."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from ray.train.v2._internal.execution.worker_group.placement_group_handle import
 
 
 class Held(PlacementGroupHandle):  # type: ignore[misc]
-    """A placement group that is there, and is not Ray Train's to remove."""
+    """An existing placement group that Ray Train must not remove."""
 
     def __init__(self, group: Any) -> None:
         self._group = group
 
     @property
     def placement_group(self) -> Any:
-        """The group."""
+        """The placement group."""
         return self._group
 
     def ready(self) -> Any:
-        """Return what is ready."""
+        """Return the future of the placement group."""
         return self._group.ready()
 
     def wait(self, timeout_seconds: float = 30) -> bool:
-        """Return that it is there."""
+        """Return True, because the group exists."""
         return True
 
     def shutdown(self) -> None:
-        """Leave it as it is."""
+        """Do nothing."""
 
 
 class Controller(TrainController):  # type: ignore[misc]
@@ -44,7 +44,8 @@ class Controller(TrainController):  # type: ignore[misc]
         create = groups.WorkerGroup._create_workers
 
         def create_workers(self: Any, num_workers: int, *given: Any, **named: Any) -> Any:
-            named["placement_group_bundle_indices"] = [0] * num_workers  # Ray Train's own has one for each
+            # Ray Train's own group has a bundle for each worker
+            named["placement_group_bundle_indices"] = [0] * num_workers
             return create(self, num_workers, *given, **named)
 
         groups.WorkerGroup._create_placement_group = lambda self, *given, **named: Held(group)
@@ -53,7 +54,7 @@ class Controller(TrainController):  # type: ignore[misc]
 
 
 def use_bundle(trainer: ModuleType, held: Mapping[str, float]) -> None:
-    """Have the trainers of this process put their workers into its bundle."""
+    """Make the trainers of this process run their workers in its bundle."""
     module: Any = trainer
     module.TrainController = Controller
     run = module.DataParallelTrainer._initialize_and_run_controller
@@ -64,11 +65,11 @@ def use_bundle(trainer: ModuleType, held: Mapping[str, float]) -> None:
         for name, amount in each.items():
             if amount * scaling.num_workers > held.get(name, 0.0) + 1e-6:
                 raise ValueError(
-                    f"Ray Train's {scaling.num_workers} workers need {amount * scaling.num_workers:g} {name}, and this "
-                    f"trial's bundle holds {held.get(name, 0.0):g}: give outbid.ray.up more resources for each worker, "
-                    f"or ScalingConfig fewer workers, or less with resources_per_worker"
+                    f"Ray Train's {scaling.num_workers} workers need {amount * scaling.num_workers:g} {name}, but this "
+                    f"trial's bundle has {held.get(name, 0.0):g}: give outbid.ray.up more resources for each worker, "
+                    f"or ScalingConfig fewer workers or smaller resources_per_worker"
                 )
-        # One of these removes the workers' placement group when the controller dies, as with a trial that is paused.
+        # One of these removes the workers' placement group when the controller dies, such as when a trial is paused.
         kwargs["callbacks"] = [one for one in kwargs["callbacks"] if not isinstance(one, PlacementGroupCleanerCallback)]
         return run(self, **kwargs)
 

@@ -20,7 +20,7 @@ _POLL_SECONDS = 0.2
 
 
 class WorkerActor:
-    """Runs `outbid worker` until it ends or is told to. Its methods are called beside each other."""
+    """Runs `outbid worker` until it ends or `leave` is called. Its methods are called concurrently."""
 
     def __init__(self, setup: Setup, access: Access, name: str, bundle: str, gpus: str | None) -> None:
         self._setup = setup
@@ -31,7 +31,7 @@ class WorkerActor:
         self._leaving = threading.Event()
 
     def run(self, join_token: str) -> tuple[int, str]:
-        """Join the server and work; returns the exit code, and the end of the log if that is not 0."""
+        """Join the server and run the worker. Returns the exit code, and the end of the log if that is not 0."""
         place = Path(tempfile.mkdtemp(prefix=f"{self._name}-"))
         env = environment(ray.get_runtime_context().gcs_address)
         env[BUNDLE], env[RESOURCES] = self._bundle, json.dumps(dict(self._setup.resources))
@@ -49,7 +49,7 @@ class WorkerActor:
         return code, log.read_text(errors="replace")[-2000:] if log.exists() else ""
 
     def leave(self) -> None:
-        """Have trials save and end; `run` returns then."""
+        """Make trials save and end; then `run` returns."""
         self._leaving.set()
 
     def _command(self, place: Path, join_token: str) -> list[str]:
@@ -73,11 +73,11 @@ class WorkerActor:
         command += ["--label", f"ray-node={ray.get_runtime_context().get_node_id()}"]
         for name in ("RAY_ADDRESS", BUNDLE, RESOURCES, *self._setup.pass_env):
             command += ["--pass-env", name]
-        if not self._setup.server:  # who may submit is who may run anything in this cluster of Ray's
+        if not self._setup.server:  # anyone who may submit sweeps may run code on this Ray cluster anyway
             command.append("--trust-trials")
         return [*command, *self._setup.worker_options]
 
 
 def visible_gpus() -> str:
-    """Return the GPUs that Ray gave this task."""
+    """Return the GPUs that Ray assigned to this task."""
     return os.environ.get("CUDA_VISIBLE_DEVICES", "")

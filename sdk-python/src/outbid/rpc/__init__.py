@@ -1,4 +1,4 @@
-"""The server's API from Python, call by call: what the rest of the SDK stands on.
+"""The calls of the server's API, which the rest of the SDK uses.
 
     from outbid import rpc
     from outbid.v1 import service_pb2
@@ -7,8 +7,8 @@
     for sweep in service.list_sweeps(service_pb2.ListSweepsRequest()).sweeps:
         print(sweep.id)
 
-Use it for what `outbid.Client` and `outbid.SweepHandle` do not offer, such as another scheduler's loop that bids for
-devices. Messages only ever gain fields, so what is written against one version goes on working with later ones.
+Use it for features that `outbid.Client` and `outbid.SweepHandle` do not have, such as the loop of another scheduler
+that bids for devices. Messages only gain fields, so code for one version works with later versions.
 """
 
 from __future__ import annotations

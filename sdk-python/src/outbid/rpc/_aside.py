@@ -1,8 +1,8 @@
-"""Work that Ctrl-C cannot break off halfway.
+"""Runs work that Ctrl-C must not interrupt halfway.
 
-Python raises KeyboardInterrupt in the main thread wherever that stands. In gRPC's code a lock may stay taken by it, and
-whatever else is done with the channel then waits for ever. So gRPC's code runs in other threads, and the main thread
-only waits for what they say, on queues that an interrupt leaves as they were (`queue.SimpleQueue`; others do not).
+Python raises KeyboardInterrupt in the main thread at any instruction. In gRPC's code that can leave a lock taken, and
+every later use of the channel then blocks. Therefore gRPC's code runs in other threads, and the main thread only waits
+for their results on queues that are safe to interrupt (`queue.SimpleQueue`; other queues are not).
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ T_co = TypeVar("T_co", covariant=True)
 _Said: TypeAlias = "queue.SimpleQueue[tuple[T, None] | tuple[None, BaseException]]"
 
 AHEAD = 8
-"""Answers of a stream that are read before somebody takes them: a checkpoint's pieces are of 1 MiB."""
+"""Answers of a stream that are read before they are used; a piece of a checkpoint has 1 MiB."""
 
 
 class Call(Protocol[T_co]):
     """A call with a stream of answers."""
 
     def __iter__(self) -> Iterator[T_co]:
-        """Yield the answers as they come."""
+        """Yield the answers as they arrive."""
 
     def cancel(self) -> Any:
-        """End the call; may be called from any thread."""
+        """Cancel the call; may be called from any thread."""
 
 
 def _as_it_is(error: Exception) -> Exception:
@@ -35,9 +35,9 @@ def _as_it_is(error: Exception) -> Exception:
 
 
 def aside(work: Callable[[], T], explain: Callable[[Exception], Exception] = _as_it_is) -> T:
-    """Return what `work` returns, or raise what `explain` makes of what it raises.
+    """Run `work` in another thread and return its result, or raise its exception converted by `explain`.
 
-    An interrupt ends the waiting, not the work.
+    An interrupt ends the waiting, but not the work.
     """
     said: _Said[T] = queue.SimpleQueue()
 
@@ -47,14 +47,14 @@ def aside(work: Callable[[], T], explain: Callable[[Exception], Exception] = _as
         except Exception as error:
             said.put((None, explain(error)))
 
-    # Interrupts come to the main thread alone.
+    # Interrupts only reach the main thread.
     if threading.current_thread() is not threading.main_thread() or not _started(run):
         run()
     return _next(said)
 
 
 class Stream(Generic[T]):
-    """The answers of a call that is begun, read and ended in other threads: at most AHEAD before they are taken."""
+    """The answers of a call that other threads start, read and cancel; at most AHEAD answers are buffered."""
 
     def __init__(self, begin: Callable[[], Call[T]], explain: Callable[[Exception], Exception] = _as_it_is) -> None:
         self._begin, self._explain = begin, explain
@@ -66,16 +66,16 @@ class Stream(Generic[T]):
         self._cancelled = False
 
     def cancel(self) -> None:
-        """End the call; may be called from any thread, before it has begun as well."""
+        """Cancel the call; may be called from any thread, and before the call has started."""
         self._cancelled = True
-        self._room.put(None)  # whoever reads may wait for some
+        self._room.put(None)  # the reader may be waiting for space
         if self._call is not None:
             _started(self._end)
 
     def __iter__(self) -> Iterator[T]:
-        """Yield the answers as they come; raises what the call fails with."""
+        """Yield the answers as they arrive. Raises the error of the call."""
         if not _started(self._read):
-            raise RuntimeError("Python is ending, and can start no thread that reads the answers")
+            raise RuntimeError("Python is shutting down and cannot start the thread that reads the answers")
         try:
             while True:
                 answer = _next(self._said)
@@ -97,7 +97,7 @@ class Stream(Generic[T]):
             raise _End
         except Exception as error:
             failed = error if isinstance(error, _End) else self._explain(error)
-        self._call = None  # gone before it is told: gRPC locks something there as well
+        self._call = None  # deleted before the error is passed on, because gRPC takes a lock in its destructor
         self._said.put((None, failed))
 
     def _end(self) -> None:
@@ -106,11 +106,11 @@ class Stream(Generic[T]):
 
 
 class _End(Exception):
-    """A stream has ended."""
+    """The stream has ended."""
 
 
 def _next(said: _Said[T]) -> T:
-    """Return what is said next, or raise it."""
+    """Return the next answer, or raise the error."""
     answer, error = said.get()
     if error is None:
         return answer  # type: ignore[return-value]
@@ -121,7 +121,7 @@ def _next(said: _Said[T]) -> T:
 
 
 def _started(work: Callable[[], object]) -> bool:
-    """Have a thread do something; False at Python's end, when no thread can be started any more."""
+    """Run `work` in a new thread. Returns False if Python is shutting down and cannot start threads."""
     try:
         threading.Thread(target=work, name="outbid-call", daemon=True).start()
     except RuntimeError:

@@ -1,4 +1,4 @@
-"""The server's service: a typed method for each of its calls."""
+"""Service: a typed method for each call of the server's API."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ _PIECE = 1 << 20
 
 
 class Service:
-    """The service of one server. Each method is one call of the API; all may be called from any thread.
+    """The API of one server. Each method is one call; all may be called from any thread.
 
-    `address` is the server's URL, http://host:port or https://host:port, or an `Address` that says it anew at every
-    connection. `token` is sent with every call; `ca_file` (PEM) is the authority that signed the certificate, if it is
-    one of your own.
+    `address` is the server's URL, http://host:port or https://host:port, or an `Address` that returns it for each
+    connection. `token` is sent with every call. `ca_file` (PEM) is needed if a private authority signed the
+    certificate.
 
     Requests and answers are the messages of `outbid.v1.service_pb2`. Errors are the SDK's: InvalidError, NotFoundError,
-    ConflictError, UnauthenticatedError, UnavailableError, ServerError, and TimeoutError. A call with one answer is
-    repeated while a server that was reached before is away, for a minute at most. One with a stream of answers is not,
-    because only the caller knows where to go on: after an UnavailableError `recover` waits.
+    ConflictError, UnauthenticatedError, UnavailableError, ServerError, and TimeoutError. If a server that was reached
+    before becomes unavailable, a call with one answer is retried for at most a minute. A call with a stream of answers
+    is not, because only the caller knows where to continue: call `recover` after an UnavailableError.
     """
 
     def __init__(self, address: Address | str, token: str | None = None, ca_file: str | None = None) -> None:
@@ -49,18 +49,18 @@ class Service:
         self._transport.close()
 
     def recover(self, error: Exception, waiting: Patience) -> None:
-        """Wait a little before a call that failed is repeated, or raise what it failed with.
+        """Wait before a failed call is repeated, or raise its error.
 
-        Only a server that was reached before is waited for, and no longer than `waiting` says.
+        It only waits for a server that was reached before, and not longer than `waiting` allows.
         """
         self._transport.recover(error, waiting)
 
     def submit_sweep(self, request: pb.SubmitSweepRequest) -> pb.SubmitSweepResponse:
-        """Submit a sweep. A request with the same idempotency key, after a lost answer, returns the same sweep."""
+        """Submit a sweep. If the answer is lost, a request with the same idempotency key returns the same sweep."""
         return self._transport.call(lambda s: s.SubmitSweep, request, pb.SubmitSweepResponse)
 
     def preview_sweep(self, request: pb.PreviewSweepRequest) -> pb.PreviewSweepResponse:
-        """Ask what a sweep would do; nothing is started."""
+        """Ask what a sweep would do, without starting anything."""
         return self._transport.call(lambda s: s.PreviewSweep, request, pb.PreviewSweepResponse)
 
     def list_sweeps(self, request: pb.ListSweepsRequest) -> pb.ListSweepsResponse:
@@ -80,7 +80,7 @@ class Service:
         return self._transport.call(lambda s: s.DeleteSecret, request, pb.DeleteSecretResponse)
 
     def get_sweep(self, request: pb.GetSweepRequest) -> pb.GetSweepResponse:
-        """Return a sweep as it stands now."""
+        """Return the current state of a sweep."""
         return self._transport.call(lambda s: s.GetSweep, request, pb.GetSweepResponse)
 
     def list_trials(self, request: pb.ListTrialsRequest) -> pb.ListTrialsResponse:
@@ -88,7 +88,7 @@ class Service:
         return self._transport.call(lambda s: s.ListTrials, request, pb.ListTrialsResponse)
 
     def get_trial(self, request: pb.GetTrialRequest) -> pb.GetTrialResponse:
-        """Return a trial as it stands now."""
+        """Return the current state of a trial."""
         return self._transport.call(lambda s: s.GetTrial, request, pb.GetTrialResponse)
 
     def list_reports(self, request: pb.ListReportsRequest) -> Iterator[pb.ListReportsResponse]:
@@ -102,9 +102,9 @@ class Service:
         timeout: float | None = None,
         started: Callable[[Any], None] | None = None,
     ) -> Iterator[pb.WatchSweepResponse]:
-        """Yield news of a sweep until it has ended; TimeoutError after `timeout` seconds.
+        """Yield updates of a sweep until it has ended. Raises TimeoutError after `timeout` seconds.
 
-        `started` gets the call, which has a method `cancel`, before anything has come.
+        `started` gets the call, which has a method `cancel`, before the first update.
         """
         return self._transport.stream(
             lambda s: s.WatchSweep, request, pb.WatchSweepResponse, timeout=timeout, started=started
@@ -115,23 +115,23 @@ class Service:
         return self._transport.call(lambda s: s.ControlSweep, request, pb.ControlSweepResponse)
 
     def extend_sweep(self, request: pb.ExtendSweepRequest) -> pb.ExtendSweepResponse:
-        """Give a sweep more to do."""
+        """Raise the limits of a sweep."""
         return self._transport.call(lambda s: s.ExtendSweep, request, pb.ExtendSweepResponse)
 
     def delete_sweep(self, request: pb.DeleteSweepRequest) -> pb.DeleteSweepResponse:
-        """Delete a sweep for good."""
+        """Delete a sweep permanently."""
         return self._transport.call(lambda s: s.DeleteSweep, request, pb.DeleteSweepResponse)
 
     def stream_logs(self, request: pb.StreamLogsRequest) -> Iterator[pb.StreamLogsResponse]:
-        """Yield what the trials of a sweep printed."""
+        """Yield lines that the trials of a sweep printed."""
         return self._transport.stream(lambda s: s.StreamLogs, request, pb.StreamLogsResponse)
 
     def list_nodes(self, request: pb.ListNodesRequest) -> pb.ListNodesResponse:
-        """Return the nodes that the server knows, and what they run."""
+        """Return the nodes that the server knows, and their trials."""
         return self._transport.call(lambda s: s.ListNodes, request, pb.ListNodesResponse)
 
     def put_blob(self, blob: bytes) -> str:
-        """Store bytes; return their SHA-256 in hex, which is their name."""
+        """Store bytes and return their name, which is their SHA-256 in hex."""
 
         def pieces() -> Iterator[pb.PutBlobRequest]:
             for start in range(0, len(blob), _PIECE):
@@ -139,15 +139,15 @@ class Service:
 
         answer = self._transport.upload(lambda s: s.PutBlob, pieces, pb.PutBlobResponse)
         if answer.sha256 != hashlib.sha256(blob).hexdigest():
-            raise ServerError("the server stored something else than what was sent")
+            raise ServerError("the server stored other data than was sent")
         return answer.sha256
 
     def get_checkpoint(self, request: pb.GetCheckpointRequest) -> Iterator[pb.GetCheckpointResponse]:
-        """Yield a checkpoint in pieces; the first says which it is."""
+        """Yield a checkpoint in pieces; the first piece describes it."""
         return self._transport.stream(lambda s: s.GetCheckpoint, request, pb.GetCheckpointResponse)
 
     def put_soup(self, request: pb.PutSoupRequest, file: Path) -> pb.PutSoupResponse:
-        """Store a soup: `request` names the sweep and says what the soup is, `file` holds it."""
+        """Store a soup: `request` has the sweep and the soup's description, `file` the weights."""
 
         def pieces() -> Iterator[pb.PutSoupRequest]:
             yield request
@@ -158,19 +158,19 @@ class Service:
         return self._transport.upload(lambda s: s.PutSoup, pieces, pb.PutSoupResponse)
 
     def get_soup(self, request: pb.GetSoupRequest) -> Iterator[pb.GetSoupResponse]:
-        """Yield a soup in pieces; the first says which it is."""
+        """Yield a soup in pieces; the first piece describes it."""
         return self._transport.stream(lambda s: s.GetSoup, request, pb.GetSoupResponse)
 
     def ask_trial(self, request: pb.AskTrialRequest) -> pb.AskTrialResponse:
-        """Ask for a trial to train in a loop of one's own."""
+        """Ask for a trial to train in your own loop."""
         return self._transport.call(lambda s: s.AskTrial, request, pb.AskTrialResponse)
 
     def tell_trial(self, request: pb.TellTrialRequest) -> pb.TellTrialResponse:
-        """Tell what such a trial has measured."""
+        """Report measurements of such a trial."""
         return self._transport.call(lambda s: s.TellTrial, request, pb.TellTrialResponse)
 
     def read_ledger(self, request: pb.ReadLedgerRequest) -> Iterator[pb.ReadLedgerResponse]:
-        """Yield batches of the ledger; it takes an admin's token."""
+        """Yield batches of the ledger. Needs an admin token."""
         return self._transport.stream(lambda s: s.ReadLedger, request, pb.ReadLedgerResponse)
 
     def get_round(self, request: pb.GetRoundRequest) -> pb.GetRoundResponse:
@@ -178,7 +178,7 @@ class Service:
         return self._transport.call(lambda s: s.GetRound, request, pb.GetRoundResponse)
 
     def get_prices(self, request: pb.GetPricesRequest) -> pb.GetPricesResponse:
-        """Return what devices cost in the slots to come, under a policy that has prices."""
+        """Return the prices of devices in coming slots, under a policy that has prices."""
         return self._transport.call(lambda s: s.GetPrices, request, pb.GetPricesResponse)
 
     def list_rounds(self, request: pb.ListRoundsRequest) -> pb.ListRoundsResponse:
@@ -186,23 +186,23 @@ class Service:
         return self._transport.call(lambda s: s.ListRounds, request, pb.ListRoundsResponse)
 
     def new_worker_token(self, request: pb.NewWorkerTokenRequest) -> pb.NewWorkerTokenResponse:
-        """Make a token with which one worker may join; it takes an admin's token."""
+        """Create a token for one worker to join. Needs an admin token."""
         return self._transport.call(lambda s: s.NewWorkerToken, request, pb.NewWorkerTokenResponse)
 
     def join_worker(self, request: pb.JoinWorkerRequest) -> pb.JoinWorkerResponse:
-        """Make a worker a member of the cluster."""
+        """Add a worker to the cluster."""
         return self._transport.call(lambda s: s.JoinWorker, request, pb.JoinWorkerResponse)
 
     def remove_worker(self, request: pb.RemoveWorkerRequest) -> pb.RemoveWorkerResponse:
-        """Take a worker out of the cluster; it takes an admin's token."""
+        """Remove a worker from the cluster. Needs an admin token."""
         return self._transport.call(lambda s: s.RemoveWorker, request, pb.RemoveWorkerResponse)
 
     def set_tenant(self, request: tenant_pb2.SetTenantRequest) -> tenant_pb2.SetTenantResponse:
-        """Add a tenant or change one; it takes an admin's token."""
+        """Add or change a tenant. Needs an admin token."""
         return self._transport.call(lambda s: s.SetTenant, request, tenant_pb2.SetTenantResponse)
 
     def get_tenant(self, request: tenant_pb2.GetTenantRequest) -> tenant_pb2.GetTenantResponse:
-        """Return what a tenant may have and what it has."""
+        """Return a tenant's limits and usage."""
         return self._transport.call(lambda s: s.GetTenant, request, tenant_pb2.GetTenantResponse)
 
     def list_tenants(self, request: tenant_pb2.ListTenantsRequest) -> tenant_pb2.ListTenantsResponse:
@@ -210,9 +210,9 @@ class Service:
         return self._transport.call(lambda s: s.ListTenants, request, tenant_pb2.ListTenantsResponse)
 
     def remove_tenant(self, request: tenant_pb2.RemoveTenantRequest) -> tenant_pb2.RemoveTenantResponse:
-        """Forget what was set for a tenant; it takes an admin's token."""
+        """Delete the settings of a tenant. Needs an admin token."""
         return self._transport.call(lambda s: s.RemoveTenant, request, tenant_pb2.RemoveTenantResponse)
 
     def get_server_info(self, request: pb.GetServerInfoRequest) -> pb.GetServerInfoResponse:
-        """Return what the server says of itself."""
+        """Return information about the server."""
         return self._transport.call(lambda s: s.GetServerInfo, request, pb.GetServerInfoResponse)

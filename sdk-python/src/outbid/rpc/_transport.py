@@ -1,4 +1,4 @@
-"""Calls to the server: one channel, errors turned into the SDK's, and patience with a server that restarts."""
+"""Transport: one gRPC channel to the server, with the SDK's errors, and retries while a server restarts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 PATIENCE = 60.0
-"""Seconds for which a server that was reached before may be away."""
+"""Seconds for which a server that was reached before may be unavailable."""
 
 _CALL_SECONDS = 60.0
 _OPTIONS: list[tuple[str, Any]] = [
@@ -26,7 +26,7 @@ _OPTIONS: list[tuple[str, Any]] = [
     ("grpc.keepalive_time_ms", 20_000),
     ("grpc.keepalive_timeout_ms", 10_000),
     ("grpc.initial_reconnect_backoff_ms", 100),
-    # Despite its name: how long making a connection may take. On a busy machine the server's greeting is late.
+    # Despite its name this limits the time for making a connection. On a busy machine the server's greeting is late.
     ("grpc.min_reconnect_backoff_ms", 10_000),
     ("grpc.max_reconnect_backoff_ms", 1_000),
 ]
@@ -45,14 +45,14 @@ _ERRORS: dict[str, type[_errors.OutbidError]] = {
 
 
 class Address(Protocol):
-    """Where a server is. It may change when the server is started again, so it is asked at every new connection."""
+    """The location of a server. It is queried for every connection, because it may change when the server restarts."""
 
     def url(self) -> str:
         """Return the URL; may start the server."""
 
 
 class FixedAddress:
-    """A server named by its URL."""
+    """The address of a server given by its URL."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -76,7 +76,7 @@ class Transport:
 
     @property
     def url(self) -> str:
-        """The server's URL, for people."""
+        """The server's URL."""
         return self._url
 
     @property
@@ -91,9 +91,9 @@ class Transport:
             aside(channel.close)
 
     def call(self, method: Callable[[Any], Any], request: Any, kind: type[T]) -> T:
-        """Make a call: `method` picks it from the stub, `kind` is the answer's type.
+        """Make a call: `method` selects it from the stub, `kind` is the type of the answer.
 
-        One that is refused because it comes too soon is made again when it may be, if that is soon.
+        If the server rejects it as too early and the time to retry is near, it is retried then.
         """
         waiting = Patience()
         while True:
@@ -114,7 +114,7 @@ class Transport:
             return answer
 
     def upload(self, method: Callable[[Any], Any], pieces: Callable[[], Iterable[Any]], kind: type[T]) -> T:
-        """Make a call with a stream of requests, made anew by `pieces` if it must be repeated."""
+        """Make a call with a stream of requests; `pieces` creates the stream again for each retry."""
         return self.call(lambda stub: lambda _, **kw: method(stub)(iter(pieces()), **kw), None, kind)
 
     def stream(
@@ -126,7 +126,7 @@ class Transport:
         timeout: float | None = None,
         started: Callable[[Any], None] | None = None,
     ) -> Iterator[T]:
-        """Make a call with a stream of answers, which is not repeated by itself: see `recover`."""
+        """Make a call with a stream of answers. It is not retried: see `recover`."""
         stub = self._stub
         call: Stream[T] = Stream(lambda: method(stub)(request, timeout=timeout, metadata=self._metadata), self._explain)
         if started is not None:
@@ -136,16 +136,16 @@ class Transport:
             yield answer
 
     def recover(self, error: Exception, waiting: Patience) -> None:
-        """Wait a little before a call that failed is repeated, or raise what it failed with.
+        """Wait before a failed call is repeated, or raise its error.
 
-        Only a server that was reached before is waited for, and no longer than `waiting` says.
+        It only waits for a server that was reached before, and not longer than `waiting` allows.
         """
         if not isinstance(error, _errors.UnavailableError) or not self._reached or not waiting.more():
             raise error from None
         self._dial()
 
     def _explain(self, error: Exception) -> Exception:
-        """Return a failed call's error as one of the SDK's; another as it is."""
+        """Convert the error of a failed call to an SDK exception. Other errors are returned unchanged."""
         import grpc
 
         if not isinstance(error, grpc.RpcError):
@@ -154,7 +154,7 @@ class Transport:
         if code == "UNAVAILABLE":
             return _errors.UnavailableError(
                 f"cannot reach the server at {self._url}: {details or 'no answer'}. "
-                "Is it running? `outbid doctor` says more"
+                "Is it running? `outbid doctor` checks the installation"
             )
         if code == "DEADLINE_EXCEEDED":
             return TimeoutError(f"the server at {self._url} did not answer in time")
@@ -165,14 +165,14 @@ class Transport:
         return _ERRORS.get(code, _errors.ServerError)(details or code)
 
     def _dial(self) -> None:
-        """Connect to where the server is now."""
-        url = self._address.url()  # before anything is loaded: a server that it starts takes its time meanwhile
+        """Connect to the server's current address."""
+        url = self._address.url()  # first, because a server that this starts needs time while modules are imported
         import grpc
 
         from outbid.v1 import service_pb2_grpc
 
         if self._channel is not None and url == self._url:
-            return  # gRPC itself reconnects
+            return  # gRPC reconnects by itself
         self.close()
         self._url = url
         tls, target = _parse(url)
@@ -188,14 +188,14 @@ class Transport:
 
 
 class Patience:
-    """Waits longer and longer between the tries of one call: `seconds` in all."""
+    """Waits for increasing times between the attempts of a call, for at most `seconds` in total."""
 
     def __init__(self, seconds: float = PATIENCE) -> None:
         self._end = time.monotonic() + seconds
         self._pause = 0.1
 
     def more(self, at_least: float = 0.0) -> bool:
-        """Wait a little; False when the time is over, or would be."""
+        """Wait. Returns False if the time is over or would be."""
         if time.monotonic() + at_least >= self._end:
             return False
         time.sleep(max(self._pause, at_least))
@@ -204,24 +204,24 @@ class Patience:
 
 
 def _retry_after(error: Any) -> float | None:
-    """Return in how many seconds a call may be made again; None if the server does not say."""
+    """Return the seconds after which a call may be retried; None if the server does not say."""
     said = dict(error.trailing_metadata() or ())
     return float(said["retry-after-ms"]) / 1000 if "retry-after-ms" in said else None
 
 
 def _parse(url: str) -> tuple[bool, str]:
-    """Return whether a URL asks for TLS, and its host:port."""
+    """Return whether a URL requires TLS, and its host:port."""
     if "://" not in url:
         url = "http://" + url
     ports = {"http": 80, "grpc": 80, "https": 443, "grpcs": 443}
     try:
         parts = urllib.parse.urlsplit(url)
         port = parts.port
-    except ValueError:  # a port that is no number, a bracket that is not closed
+    except ValueError:  # an invalid port, or a missing bracket
         parts, port = urllib.parse.urlsplit(""), -1
     if parts.scheme not in ports or not parts.hostname or port == -1 or parts.path not in ("", "/"):
         raise ValueError(
-            f"{url!r} is no server: write http://host:port, or https://host:port for TLS, "
+            f"{url!r} is not a server's URL: write http://host:port, or https://host:port for TLS, "
             'such as "http://127.0.0.1:7070"'
         )
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname

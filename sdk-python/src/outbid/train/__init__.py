@@ -1,6 +1,6 @@
-"""Ray Train's names as scripts for Ray Tune use them: `from outbid import train`.
+"""Ray Train's names in scripts for Ray Tune: `from outbid import train`.
 
-`train.report` and its like are `tune.report` and its like. Ray Train's trainers are not here.
+`train.report` and the related functions are those of `tune`. Ray Train's trainers are not supported.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ TRAIN_DATASET_KEY = "train"
 
 
 class TrainingFailedError(TuneError):
-    """Of Ray Train's trainers, which are not here."""
+    """An error of Ray Train's trainers, which are not supported."""
 
 
 def get_dataset_shard(dataset_name: str | None = None) -> Any:
-    """Ray Data is Ray's own."""
+    """Raise UnsupportedError, because Ray Data is not supported."""
     unsupported("get_dataset_shard", "read the data in the training function, or bind it with tune.with_parameters")
 
 
@@ -59,11 +59,11 @@ def __getattr__(name: str) -> Any:
 
 
 class BackendConfig(_Trainers):
-    """Not here."""
+    """Not supported."""
 
 
 class DataConfig(_Trainers):
-    """Not here."""
+    """Not supported."""
 
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""Stands for the modules of Ray Train's trainers: whatever is imported of them says what to use."""
+"""Replaces the modules of Ray Train's trainers. Every import from it raises an error with an alternative."""
 
 from __future__ import annotations
 

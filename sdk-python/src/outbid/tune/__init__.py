@@ -13,7 +13,7 @@
     )
     print(tuner.fit().get_best_result().config)
 
-What of Ray Tune is here, and what is not, stands in docs/coming-from-ray-tune.md.
+docs/coming-from-ray-tune.md lists the parts of Ray Tune that are supported, and those that are not.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ from outbid.tune.schedulers import create_scheduler
 from outbid.tune.search import create_searcher
 from outbid.tune.stopper import Stopper
 
-install()  # the deeper names of Ray Tune's modules
+install()  # the nested names of Ray Tune's modules
 
 
 def __getattr__(name: str) -> Any:
-    """Return a module by attribute, such as `tune.result` or `tune.registry`: Ray has all of them imported."""
+    """Return a submodule such as `tune.result` or `tune.registry` by attribute, because Ray imports all of them."""
     if not name.startswith("_"):
         try:
             return importlib.import_module(f"{__name__}.{name}")

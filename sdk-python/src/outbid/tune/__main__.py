@@ -1,4 +1,4 @@
-"""Runs a Ray Tune script on Outbid as it is: `python -m outbid.tune script.py [arguments]`."""
+"""Runs an unchanged Ray Tune script on Outbid: `python -m outbid.tune script.py [arguments]`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from outbid.tune._names import pretend
 
 
 def main() -> None:
-    """Run the script that the command line names."""
+    """Run the script named on the command line."""
     if len(sys.argv) < 2:
         sys.exit("usage: python -m outbid.tune SCRIPT [ARGUMENT...]: runs a Ray Tune script on Outbid")
     sys.argv = sys.argv[1:]

@@ -1,4 +1,4 @@
-"""Modules and names of Ray Tune, Train and AIR that Outbid does not have, each with what to use instead."""
+"""Modules and names of Ray Tune, Train and AIR that Outbid does not have, with alternatives."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ MODULES: dict[str, str] = {
     "air.integrations.comet": "write a tune.logger.LoggerCallback",
     "air.util": "it is of Ray Data",
 }
-"""By module, without the package's name; modules below are absent as well."""
+"""Alternatives by module, without the package's name. Modules below these are absent as well."""
 
 NAMES: dict[str, str] = {
     "AcquiredResources": _RAYS_OWN,
@@ -110,11 +110,11 @@ NAMES: dict[str, str] = {
     "disable_ipython": "give RunConfig(verbose=...)",
     "wandb_mixin": "call outbid.air.integrations.wandb.setup_wandb(config) in the training function",
 }
-"""By name, of modules that are here."""
+"""Alternatives by name in modules that exist."""
 
 
 def check_module(module: str) -> None:
-    """Raise AbsentNameError if a module such as outbid.tune.cli, or one that it is in, is not here."""
+    """Raise AbsentNameError if a module such as outbid.tune.cli, or a package around it, is absent."""
     below = module.partition(".")[2]
     while below:
         if below in MODULES:
@@ -123,7 +123,7 @@ def check_module(module: str) -> None:
 
 
 def absent(module: str, name: str) -> NoReturn:
-    """Raise what an attribute that a module does not have raises: AbsentNameError for a name of Ray's."""
+    """Raise AbsentNameError for an absent name of Ray's, AttributeError for any other."""
     if name in NAMES:
         raise AbsentNameError(f"{module} has no {name}: {NAMES[name]}")
     raise AttributeError(f"module {module!r} has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""What a Ray Tune script asks of `ray` itself, where Outbid stands in for it."""
+"""The functions of `ray` itself that Ray Tune scripts use, when Outbid replaces Ray."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _on = [False]
 
 
 def init(*args: Any, **kwargs: Any) -> SimpleNamespace:
-    """Note that the script has begun: Outbid's server is started when it is needed."""
+    """Mark Ray as initialised. Outbid's server is started when it is needed."""
     _on[0] = True
     about = {"node_ip_address": "127.0.0.1", "webui_url": None}
     return SimpleNamespace(address_info=about, dashboard_url="", **about)
 
 
 def shutdown(*args: Any, **kwargs: Any) -> None:
-    """Note that the script has ended."""
+    """Mark Ray as shut down."""
     _on[0] = False
 
 
@@ -46,7 +46,7 @@ def is_initialized() -> bool:
 
 
 def cluster_resources() -> dict[str, float]:
-    """Return the cores of this machine."""
+    """Return the number of this machine's cores."""
     return {"CPU": float(os.cpu_count() or 1)}
 
 
@@ -54,7 +54,7 @@ available_resources = cluster_resources
 
 
 def nodes() -> list[dict[str, Any]]:
-    """Return this machine alone: `outbid nodes` shows the cluster."""
+    """Return this machine only; `outbid nodes` shows the cluster."""
     about = {"NodeManagerHostname": socket.gethostname(), "NodeManagerAddress": "127.0.0.1"}
     return [{"NodeID": "here", "Alive": True, **about, "Resources": cluster_resources()}]
 
@@ -71,7 +71,7 @@ def get_node_ip_address() -> str:
 
 
 def get_runtime_context() -> SimpleNamespace:
-    """Return what there is to say about the process."""
+    """Return the information about the process that is available."""
     return SimpleNamespace(
         get_job_id=lambda: f"{os.getpid():08x}",
         get_node_id=socket.gethostname,
@@ -90,4 +90,4 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module(name)
     if name.startswith("_"):
         raise AttributeError(name)
-    unsupported(f"ray.{name}", "run the script with Ray, and Outbid beside it with outbid.ray.up()")
+    unsupported(f"ray.{name}", "run the script with Ray and start Outbid on the Ray cluster with outbid.ray.up()")

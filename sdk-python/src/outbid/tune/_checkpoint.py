@@ -1,4 +1,4 @@
-"""Checkpoints that are directories."""
+"""Checkpoint: a checkpoint that is a directory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _METADATA = ".metadata.json"
 
 
 class Checkpoint:
-    """A directory with what a trial has saved. `path` is where it is."""
+    """A directory that a trial has saved. `path` is its location."""
 
     def __init__(self, path: str | os.PathLike[str], filesystem: Any = None) -> None:
         if filesystem is not None:
@@ -28,7 +28,7 @@ class Checkpoint:
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self._own is not None:
-            self._own.detach()  # another process may outlive this object
+            self._own.detach()  # another process may need it for longer than this object exists
         return type(self), (self.path,)
 
     def __repr__(self) -> str:
@@ -42,48 +42,48 @@ class Checkpoint:
 
     @classmethod
     def from_directory(cls, path: str | os.PathLike[str]) -> Checkpoint:
-        """Return a directory as a checkpoint; it is copied when it is reported."""
+        """Return a directory as a checkpoint. It is copied when it is reported."""
         return cls(path)
 
     def to_directory(self, path: str | os.PathLike[str] | None = None) -> str:
-        """Copy the checkpoint into a directory, a new one if none is named; returns its path."""
+        """Copy the checkpoint into a directory, by default a new one, and return its path."""
         target = os.fspath(path) if path is not None else tempfile.mkdtemp(prefix="checkpoint-")
         shutil.copytree(self.path, target, dirs_exist_ok=True)
         return target
 
     @contextlib.contextmanager
     def as_directory(self) -> Iterator[str]:
-        """Give the directory for reading."""
+        """Yield the directory for reading."""
         yield self.path
 
     def get_metadata(self) -> dict[str, Any]:
-        """Return what `set_metadata` kept."""
+        """Return the metadata of `set_metadata`."""
         file = Path(self.path, _METADATA)
         found: dict[str, Any] = json.loads(file.read_text()) if file.is_file() else {}
         return found
 
     def set_metadata(self, metadata: dict[str, Any]) -> None:
-        """Keep metadata beside the files, in place of what was kept before."""
+        """Store metadata next to the files, replacing earlier metadata."""
         Path(self.path, _METADATA).write_text(json.dumps(metadata))
 
     def update_metadata(self, metadata: dict[str, Any]) -> None:
-        """Add to the metadata."""
+        """Add entries to the metadata."""
         self.set_metadata({**self.get_metadata(), **metadata})
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Checkpoint:
-        """Return a dict as a checkpoint, as Ray had it until 2.6."""
+        """Return a dict as a checkpoint, like Ray until 2.6."""
         import cloudpickle
 
         path = tempfile.mkdtemp(prefix="checkpoint-")
         Path(path, "dict_checkpoint.pkl").write_bytes(cloudpickle.dumps(data))
         made = cls(path)
-        # Whoever reports one with every result would fill the disk: nobody but this object knows of the directory.
+        # Reporting one with every result would fill the disk, because only this object knows the directory.
         made._own = weakref.finalize(made, _delete, path, os.getpid())
         return made
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the dict that `from_dict` was given."""
+        """Return the dict that was passed to `from_dict`."""
         import cloudpickle
 
         file = Path(self.path, "dict_checkpoint.pkl")
@@ -94,6 +94,6 @@ class Checkpoint:
 
 
 def _delete(path: str, owner: int) -> None:
-    """Delete a directory in the process that made it, not in one that was forked from that."""
+    """Delete a directory in the process that made it, but not in a forked child."""
     if os.getpid() == owner:
         shutil.rmtree(path, ignore_errors=True)

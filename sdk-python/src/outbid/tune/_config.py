@@ -1,4 +1,4 @@
-"""How a run is kept, stopped, saved and started again: Ray's configuration classes."""
+"""Ray's configuration classes: storage, stopping, checkpoints and retries of a run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from outbid.tune._errors import unsupported
 
 @dataclass
 class FailureConfig:
-    """How often a trial that failed is started again from its checkpoint, and whether a failure ends all."""
+    """How often a failed trial is restarted from its checkpoint, and whether a failure ends the run."""
 
     max_failures: int = 0
     fail_fast: bool | str = False
@@ -25,12 +25,12 @@ class FailureConfig:
         if self.fail_fast not in (True, False, "raise"):
             raise ValueError(f"FailureConfig: fail_fast must be True, False or 'raise', got {self.fail_fast!r}")
         if self.fail_fast and self.max_failures != 0:
-            raise ValueError("FailureConfig: max_failures must be 0 where fail_fast is set")
+            raise ValueError("FailureConfig: max_failures must be 0 if fail_fast is set")
 
 
 @dataclass
 class CheckpointConfig:
-    """Which checkpoints of a trial are kept in its directory, and when a class is asked for one."""
+    """Which checkpoints a trial's directory keeps, and when a class is asked for one."""
 
     num_to_keep: int | None = None
     checkpoint_score_attribute: str | None = None
@@ -49,7 +49,7 @@ class CheckpointConfig:
 
 @dataclass
 class SyncConfig:
-    """Of no consequence: checkpoints are in the server's store, and files in `storage_path`."""
+    """Ignored: checkpoints are in the server's store, and files in `storage_path`."""
 
     sync_period: int = 300
     sync_timeout: int = 1800
@@ -61,7 +61,7 @@ class SyncConfig:
 
 @dataclass
 class RunConfig:
-    """What a run is called, where its files are, and when it ends."""
+    """The name of a run, the location of its files, and when it ends."""
 
     name: str | None = None
     storage_path: str | os.PathLike[str] | None = None
@@ -87,10 +87,10 @@ class RunConfig:
 
 @dataclass
 class ResumeConfig:
-    """What becomes of trials that finished, did not, or failed, when an experiment goes on."""
+    """The treatment of finished, unfinished and failed trials when an experiment continues."""
 
     class ResumeType(enum.Enum):
-        """Go on from the checkpoint, begin anew, or leave the trial as it is."""
+        """Continue from the checkpoint, start again, or leave the trial as it is."""
 
         RESUME = "resume"
         RESTART = "restart"
@@ -105,16 +105,14 @@ class ResumeConfig:
             given = getattr(self, name)
             setattr(self, name, self.ResumeType(given.lower() if isinstance(given, str) else given))
         if self.finished is not self.ResumeType.SKIP:
-            unsupported(
-                "finished= of ResumeConfig but SKIP", "run what has ended once more as an experiment of its own"
-            )
+            unsupported("finished= of ResumeConfig except SKIP", "run ended trials again as a new experiment")
         if self.unfinished is self.ResumeType.RESTART:
-            unsupported("unfinished=RESTART of ResumeConfig", "let them go on from their checkpoints, or begin anew")
+            unsupported("unfinished=RESTART of ResumeConfig", "resume them from checkpoints, or start a new experiment")
 
 
 @dataclass
 class TuneConfig:
-    """What is searched for, how, and how many trials there are."""
+    """The objective, the search algorithm, the scheduler and the number of trials."""
 
     mode: Any = None
     metric: Any = None
@@ -134,14 +132,14 @@ class TuneConfig:
         given: Any = self.num_samples
         if not isinstance(given, (float, numbers.Integral)) or not float(given).is_integer():
             raise ValueError(f"TuneConfig: num_samples must be a whole number, got {self.num_samples!r}")
-        self.num_samples = int(given)  # 1e3 is one as well
+        self.num_samples = int(given)  # also accepts 1e3
         if self.num_samples != -1 and self.num_samples < 1:
-            raise ValueError(f"TuneConfig: num_samples must be at least 1, or -1 for no end, got {self.num_samples!r}")
+            raise ValueError(f"TuneConfig: num_samples must be at least 1, or -1 (no limit), got {self.num_samples!r}")
 
 
 @dataclass
 class ScalingConfig:
-    """Of Ray Train's trainers, which Outbid does not have."""
+    """Configuration of Ray Train's trainers, which Outbid does not have."""
 
     trainer_resources: Any = None
     num_workers: int = 1
@@ -153,7 +151,7 @@ class ScalingConfig:
 
 @dataclass
 class Placement:
-    """What a trial needs, as bundles of resources. Outbid gives them all to one trial."""
+    """The resources of a trial in bundles. Outbid gives all bundles to one trial."""
 
     bundles: list[dict[str, float]]
     strategy: str = "PACK"
@@ -166,7 +164,7 @@ class Placement:
         self.strategy, self.options = strategy, options
 
     def __call__(self) -> Placement:
-        """Return itself: there is nothing to make."""
+        """Return itself, because nothing needs to be created."""
         return self
 
     @property
@@ -185,17 +183,17 @@ class Placement:
 
     @property
     def head_bundle_is_empty(self) -> bool:
-        """Whether the first bundle asks for nothing."""
+        """Whether the first bundle is empty."""
         return not self.bundles[0]
 
     @property
     def num_workers(self) -> int:
-        """The bundles after the first."""
+        """The number of bundles after the first."""
         return len(self.bundles) - 1
 
 
 def placement_of(resources: Any) -> Placement:
-    """Return resources as people write them, such as {"cpu": 2, "gpu": 1}."""
+    """Return resources given as a dict, such as {"cpu": 2, "gpu": 1}."""
     if isinstance(resources, Placement):
         return resources
     if isinstance(resources, ScalingConfig):
@@ -205,7 +203,7 @@ def placement_of(resources: Any) -> Placement:
     for name, n in dict(resources or {}).items():
         if name in ("memory", "object_store_memory", "node_ip_address"):
             continue
-        # Old scripts have extra_cpu, and custom resources in a dict of their own.
+        # Old scripts use extra_cpu, and a nested dict for custom resources.
         added = n if isinstance(n, Mapping) else {names.get(str(name).removeprefix("extra_"), str(name)): n}
         for own, number in added.items():
             bundle[str(own)] = bundle.get(str(own), 0.0) + float(number or 0)
@@ -213,7 +211,7 @@ def placement_of(resources: Any) -> Placement:
 
 
 def storage_of(path: str | os.PathLike[str] | None) -> Path:
-    """Return the directory below which experiments are."""
+    """Return the directory that contains experiments."""
     if path is None:
         path = os.environ.get("RAY_AIR_LOCAL_CACHE_DIR") or os.environ.get("TUNE_RESULT_DIR") or "~/ray_results"
     text = os.fspath(path)
@@ -228,5 +226,5 @@ def storage_of(path: str | os.PathLike[str] | None) -> Path:
 
 
 def seconds(span: float | datetime.timedelta | None) -> float | None:
-    """Return a time span in seconds."""
+    """Return a duration in seconds."""
     return span.total_seconds() if isinstance(span, datetime.timedelta) else span

@@ -1,4 +1,4 @@
-"""What a training function may ask about its trial."""
+"""TuneContext: information about the trial for a training function."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from outbid.tune._storage import StorageContext
 
 
 class TuneContext:
-    """The trial that runs in this process; every answer is None outside of one."""
+    """The trial that runs in this process. Every result is None outside a trial."""
 
     def get_trial_name(self) -> str | None:
         """Return the trial's name."""
@@ -25,7 +25,7 @@ class TuneContext:
         return _session.current.trial.local_path if _session.current else None
 
     def get_trial_resources(self) -> Placement | None:
-        """Return what the trial has."""
+        """Return the trial's resources."""
         return _session.current.placement if _session.current else None
 
     def get_experiment_name(self) -> str | None:
@@ -35,21 +35,21 @@ class TuneContext:
         return Path(_session.current.plan.folder).name if _session.current else None
 
     def get_storage(self) -> StorageContext | None:
-        """Return where the trial's files are."""
+        """Return the storage of the trial's files."""
         return _session.current.trial.storage if _session.current else None
 
     def get_metadata(self) -> dict[str, Any]:
-        """Return nothing: that is of Ray Train's trainers."""
+        """Return an empty dict: metadata belongs to Ray Train's trainers."""
         return {}
 
     def get_world_size(self) -> int:
-        """Return 1: a trial is one process."""
+        """Return 1, because a trial is one process."""
         return 1
 
     get_local_world_size = get_world_size
 
     def get_world_rank(self) -> int:
-        """Return 0: a trial is one process."""
+        """Return 0, because a trial is one process."""
         return 0
 
     get_local_rank = get_node_rank = get_world_rank

@@ -1,4 +1,4 @@
-"""Stopping criteria that no trial reports: nothing would end by them, and nobody would know why."""
+"""Warns about stopping criteria on metrics that no trial reports, because they would silently have no effect."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from outbid.tune._trial import Trial, flatten
 
 
 class Criteria:
-    """Those of a run: it is said at the first result, as in Ray, and at the end, which of them are not reported."""
+    """The criteria of a run. Unreported ones are warned about at the first result, like in Ray, and at the end."""
 
     def __init__(self, stop: Any) -> None:
         self._stop = dict(stop) if isinstance(stop, Mapping) else {}
         self._waits = bool(self._stop)
 
     def look(self, trials: Iterable[TrialResult]) -> None:
-        """Look at news of trials until one of them has reported."""
+        """Check updates of trials until one of them has reported."""
         first = next((t for t in trials if t.step and t.metrics), None) if self._waits else None
         if first is None:
             return
@@ -29,7 +29,7 @@ class Criteria:
             self._warn(missing, f"is not in the first result of trial {first.number}", first.metrics)
 
     def end(self, trials: Iterable[Trial]) -> None:
-        """Look at all that was reported."""
+        """Check all metrics that were reported."""
         known = {name for trial in trials for result in trial.history for name in (*result, *flatten(result))}
         missing = [name for name in self._stop if name not in known]
         if missing and known:
@@ -39,6 +39,6 @@ class Criteria:
         named = ", ".join(sorted(name for name in known if name != "config" and not name.startswith("config/")))
         warnings.warn(
             f"stop={self._stop}: {', '.join(map(repr, missing))} {what}. Reported are {named}. "
-            "Trials end by what is reported alone",
+            "Only reported metrics end trials",
             stacklevel=5,
         )

@@ -1,4 +1,4 @@
-"""Nested dicts as Ray Tune's scripts take them apart and put them together."""
+"""Functions on nested dicts that Ray Tune's scripts use."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any
 def flatten_dict(
     dt: Mapping[str, Any], delimiter: str = "/", prevent_delimiter: bool = False, flatten_list: bool = False
 ) -> dict[str, Any]:
-    """Return nested dicts, and lists if that is asked for, as one dict; its names are joined by `delimiter`."""
+    """Return nested dicts, and lists with `flatten_list`, as one dict with names joined by `delimiter`."""
     out: dict[str, Any] = {}
     for key, value in dt.items():
         if prevent_delimiter and delimiter in str(key):
-            raise ValueError(f"flatten_dict: no name may hold the delimiter {delimiter!r}, got {key!r}")
+            raise ValueError(f"flatten_dict: names must not contain the delimiter {delimiter!r}, got {key!r}")
         nested: Any = dict(enumerate(value)) if flatten_list and isinstance(value, list) else value
         if isinstance(nested, dict):
             inside = flatten_dict(nested, delimiter, prevent_delimiter, flatten_list)
@@ -25,7 +25,7 @@ def flatten_dict(
 
 
 def unflatten_dict(dt: Mapping[str, Any], delimiter: str = "/") -> dict[str, Any]:
-    """Return nested dicts for one whose names are joined by `delimiter`."""
+    """Return nested dicts for a dict with names joined by `delimiter`."""
     out: dict[str, Any] = {}
     for path, value in dt.items():
         *around, last = path.split(delimiter)
@@ -33,13 +33,13 @@ def unflatten_dict(dt: Mapping[str, Any], delimiter: str = "/") -> dict[str, Any
         for key in around:
             inside = inside.setdefault(key, {})
             if not isinstance(inside, dict):
-                raise TypeError(f"unflatten_dict: {path!r} lies below {key!r}, which is {inside!r:.80} and no dict")
+                raise TypeError(f"unflatten_dict: {path!r} is below {key!r}, which must be a dict, got {inside!r:.80}")
         inside[last] = value
     return out
 
 
 def unflatten_list_dict(dt: Mapping[str, Any], delimiter: str = "/") -> Any:
-    """Return nested dicts and lists for a dict whose names are joined by `delimiter`; numbers are a list's places."""
+    """Return nested dicts and lists for a dict with names joined by `delimiter`; numbers are indices of lists."""
     nested = unflatten_dict(dt, delimiter)
     return _with_lists(nested)
 
@@ -51,12 +51,12 @@ def _with_lists(nested: Any) -> Any:
     if not inside or not all(key.isdigit() for key in inside):
         return inside
     if list(inside) != [str(place) for place in range(len(inside))]:
-        raise ValueError(f"unflatten_list_dict: a list's places must be 0, 1, 2 and so on, got {', '.join(inside)}")
+        raise ValueError(f"unflatten_list_dict: a list's indices must be 0, 1, 2 and so on, got {', '.join(inside)}")
     return list(inside.values())
 
 
 def unflattened_lookup(flat_key: str, lookup: Any, delimiter: str = "/", **kwargs: Any) -> Any:
-    """Return what is at a path such as "a/0/b"; `default`, if that is given, where there is nothing."""
+    """Return the value at a path such as "a/0/b", or `default` if that is given and the value is missing."""
     if flat_key in lookup:
         return lookup[flat_key]
     found = lookup
@@ -80,7 +80,7 @@ def deep_update(
     override_all_if_type_changes: Collection[str] | None = None,
     override_all_key_list: Collection[str] | None = None,
 ) -> dict[str, Any]:
-    """Put a nested dict's values into another one, which is returned; new names are refused unless allowed."""
+    """Copy a nested dict's values into another one and return it. New names raise KeyError unless allowed."""
     whole = override_all_key_list or ()
     for key, value in new_dict.items():
         if key not in original and not new_keys_allowed:
@@ -99,5 +99,5 @@ def deep_update(
 
 
 def merge_dicts(d1: Mapping[str, Any], d2: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a copy of a nested dict with another one's values."""
+    """Return a copy of a nested dict, updated with another one's values."""
     return deep_update(copy.deepcopy(dict(d1)), d2, True)

@@ -1,4 +1,4 @@
-"""Runs an experiment: makes a sweep of it, follows that, and calls the user's callbacks meanwhile."""
+"""Runs an experiment: submits it as a sweep, follows the sweep, and calls the user's callbacks."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ from outbid.tune.schedulers import FIFOScheduler, create_scheduler
 from outbid.tune.search import BasicVariantGenerator, Searcher, create_searcher
 from outbid.tune.search._searcher import _Around
 
-_ENDLESS = 10_000  # trials drawn for num_samples=-1
-_MANY = 100_000  # variants of one experiment
+_ENDLESS = 10_000  # trials that are drawn for num_samples=-1
+_MANY = 100_000  # maximum variants of one experiment
 
 
 def begin(
@@ -97,7 +97,7 @@ def begin(
 
 
 def _check_checkpoints(trainable: Any, run: RunConfig) -> None:
-    """Refuse checkpoints that nobody would make: a function reports its own."""
+    """Raise ValueError for checkpoint settings without effect: a training function reports its own checkpoints."""
     if inspect.isclass(unwrapped(trainable)):
         return
     for name in ("checkpoint_frequency", "checkpoint_at_end"):
@@ -109,7 +109,7 @@ def _check_checkpoints(trainable: Any, run: RunConfig) -> None:
 
 
 def _needs(trainable: Any, experiment: Experiment, space: dict[str, Any]) -> Placement:
-    """Return what each trial needs: the most that any does, where that depends on the configuration."""
+    """Return the resources of each trial: the maximum over trials if they depend on the configuration."""
     if not depends(trainable):
         return placement_for(trainable, space)
     drawn = BasicVariantGenerator(random_state=0).draw(space, 1)
@@ -118,7 +118,7 @@ def _needs(trainable: Any, experiment: Experiment, space: dict[str, Any]) -> Pla
     most = max(found, key=lambda one: tuple(one.required_resources.get(name, 0.0) for name in ("GPU", "CPU")))
     if any(one.required_resources != most.required_resources for one in found):
         warnings.warn(
-            f"trials need different resources; each is given what the largest needs: {most.required_resources}",
+            f"trials need different resources; each gets the largest: {most.required_resources}",
             stacklevel=4,
         )
     return most
@@ -127,7 +127,7 @@ def _needs(trainable: Any, experiment: Experiment, space: dict[str, Any]) -> Pla
 def resubmit(
     made: Run, experiment: Experiment, config: RunConfig, *, limit: int, left: float | None
 ) -> tuple[Run, SweepHandle]:
-    """Submit what is left of an experiment as a sweep of its own, which has `left` seconds if that is not None.
+    """Submit the remaining part of an experiment as a new sweep, limited to `left` seconds unless that is None.
 
     Trials keep their numbers and directories.
     """
@@ -139,7 +139,7 @@ def resubmit(
 
 
 def follow(made: Run, handle: SweepHandle, tune: TuneConfig, run: RunConfig) -> Run:
-    """Wait for the end of an experiment, and call its callbacks meanwhile."""
+    """Wait for the end of an experiment and call its callbacks."""
     watch, criteria, unsaved = Watch(made, tune, run), Criteria(made.plan.stop), Unsaved(tune.scheduler)
     display: Display = NoDisplay()
     fail_fast: Any = run.failure_config and run.failure_config.fail_fast
@@ -186,7 +186,7 @@ def follow(made: Run, handle: SweepHandle, tune: TuneConfig, run: RunConfig) -> 
 
 
 def _restore(made: Run) -> str:
-    """Return the Python that goes on with an experiment."""
+    """Return the Python code that continues an experiment."""
     return f"tune.Tuner.restore({made.plan.folder!r}, trainable={made.plan.name}).fit()"
 
 
@@ -207,7 +207,7 @@ def _stopper(stop: Any) -> Any:
 
 
 def _experiment(plan: Plan, tune: TuneConfig) -> tuple[Experiment, int]:
-    """Return an experiment, whose plan knows by what it goes, and the most trials at once (0: any number)."""
+    """Return an experiment with the metric set in its plan, and the maximum of concurrent trials (0: unlimited)."""
     search: Any = tune.search_alg
     if isinstance(search, str):
         search = create_searcher(search, metric=tune.metric, mode=tune.mode)
@@ -238,7 +238,7 @@ def _experiment(plan: Plan, tune: TuneConfig) -> tuple[Experiment, int]:
     plan.prefix, plan.searched = BasicVariantGenerator().prefix, True
     if not search.set_search_properties(tune.metric, tune.mode, plan.space) and (left := find(plan.space)):
         raise ValueError(
-            f"{type(search).__name__} takes no space from param_space, which has parameters "
+            f"{type(search).__name__} does not use param_space, which has parameters "
             f"({', '.join('/'.join(map(str, path)) for path, _ in left)}): give it the space when you make it, and "
             "only constants as param_space"
         )
@@ -246,7 +246,7 @@ def _experiment(plan: Plan, tune: TuneConfig) -> tuple[Experiment, int]:
 
 
 def _goal(tune: TuneConfig, search: Any, scheduler: Any) -> tuple[str | None, str | None, bool]:
-    """Return metric and mode, of the first who says so, and whether they are the first of several."""
+    """Return metric and mode from the first object that defines them, and whether there are several objectives."""
     metric, mode = tune.metric, tune.mode
     inner = search
     while isinstance(inner, _Around):
@@ -257,7 +257,8 @@ def _goal(tune: TuneConfig, search: Any, scheduler: Any) -> tuple[str | None, st
     several = isinstance(metric, (list, tuple)) and len(metric) > 1
     if isinstance(metric, (list, tuple)):
         metric, mode = metric[0], (mode[0] if isinstance(mode, (list, tuple)) else mode)
-    # Who compares trials by a mode alone goes by what functions return; where nobody does, a mode asks for nothing.
+    # A comparing scheduler or searcher with only a mode uses the functions' return values. Otherwise a mode has no
+    # effect.
     if not metric and mode and (getattr(scheduler, "compares", False) or not isinstance(search, BasicVariantGenerator)):
         metric = "_metric"
     return metric, mode, several

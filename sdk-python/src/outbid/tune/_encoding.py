@@ -1,4 +1,4 @@
-"""Configurations on their way: JSON for all to read, and beside it what JSON cannot say."""
+"""Encoding of configurations: JSON for all readers, and a pickle for values that JSON cannot represent."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from outbid.tune._named import Named, by_name, keep, resolve
 from outbid.tune._sample import Categorical, Domain
 from outbid.tune._variants import find, fits, unresolved
 
-_LARGE = 64 << 10  # bytes of an object that travels once, with the function
-_MANY = 4096  # entries of a list, characters of a text
+_LARGE = 64 << 10  # minimum bytes of an object that is sent once, with the function
+_MANY = 4096  # minimum entries of a list or characters of a text that is examined
 _FLOATS, _WHOLE = "~floats", "~pickle"
 
 
 def encode(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a configuration as JSON can hold it. `decode` makes the very same of it, objects and tuples included."""
+    """Return a configuration as JSON. `decode` restores it exactly, including objects and tuples."""
     floats: list[str] = []
     exact = [True]
     plain: dict[str, Any] = _plain(config, floats, exact)
@@ -32,9 +32,9 @@ def encode(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def decode(config: Mapping[str, Any], like: Mapping[str, Any] | None = None, *, whole: bool = True) -> dict[str, Any]:
-    """Return the configuration that was encoded; its names in the order of a space, which the server does not keep.
+    """Return the configuration that was encoded, with its names in the order of a space, which the server loses.
 
-    Large objects are there themselves, or without `whole` as their names.
+    Large objects are included, or their names without `whole`.
     """
     found = _decode(config)
     found = resolve(found) if whole else found
@@ -64,13 +64,13 @@ def keep_large(thing: Any) -> Any:
     try:
         with by_name():
             blob = cloudpickle.dumps(thing)
-    except Exception:  # said, with its name, when the function is pickled
+    except Exception:  # pickling the function will report it with its name
         return thing
     return thing if len(blob) < _LARGE else keep(thing, hashlib.sha256(blob).hexdigest())
 
 
 def _ordered(value: Any, like: Any) -> Any:
-    """Return a value with its names in the order of a space, or of that one of a choice's values which it is."""
+    """Return a value with its names in the order of a space, or of the choice's value that it equals."""
     domain = unresolved(like)
     if isinstance(domain, Categorical) and isinstance(value, (dict, list)):
         like = _which(domain, value)
@@ -83,7 +83,7 @@ def _ordered(value: Any, like: Any) -> Any:
 
 
 def _which(domain: Categorical, value: Any) -> Any:
-    """Return the value of a choice that a drawn one is; one that holds parameters itself is known by its names."""
+    """Return the choice's value that equals a drawn one. A value with parameters inside is found by its names."""
     alike = [c for c in domain.categories if type(c) is type(value)]
     same = [c for c in alike if fits(c, value)]
     return next(iter(same or [c for c in alike if isinstance(c, Mapping) and c.keys() == value.keys()]), None)
@@ -106,7 +106,7 @@ def _decode(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def shown(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a configuration without what is for the machine."""
+    """Return a configuration without internal entries."""
     return {k: v for k, v in config.items() if k not in (_FLOATS, _WHOLE)}
 
 

@@ -1,4 +1,4 @@
-"""What goes wrong, and what there is not."""
+"""Errors of outbid.tune."""
 
 from __future__ import annotations
 
@@ -8,33 +8,33 @@ from outbid._errors import OutbidError
 
 
 class TuneError(OutbidError):
-    """An experiment, or one of its trials, went wrong."""
+    """An experiment or one of its trials failed."""
 
 
 class BadArgumentError(TuneError, ValueError, TypeError):
-    """An argument of an experiment or a scheduler cannot be used."""
+    """An argument of an experiment or a scheduler is invalid."""
 
 
 class UnknownTrainableError(TuneError, ValueError):
-    """A trainable is named that was not registered."""
+    """A trainable's name is not registered."""
 
 
 class UnsupportedError(OutbidError, NotImplementedError):
-    """A part of Ray Tune that Outbid does not have; the message says what to use."""
+    """A part of Ray Tune that Outbid does not have; the message names an alternative."""
 
 
 class UnknownNameError(UnsupportedError, ValueError):
-    """A scheduler or search algorithm is named that is not known."""
+    """The name of a scheduler or search algorithm is unknown."""
 
 
 class AbsentNameError(UnsupportedError, ImportError):
-    """A module or name of Ray's that Outbid does not have; the message says what to use. It is an ImportError too."""
+    """A module or name of Ray's that Outbid does not have; the message names an alternative. Also an ImportError."""
 
 
 class NoSuchNameError(UnsupportedError, AttributeError):
-    """An attribute that Ray's object has and Outbid's has not; `hasattr` says so too."""
+    """An attribute that Ray's object has and Outbid's does not have; also an AttributeError, for `hasattr`."""
 
 
 def unsupported(what: str, use: str) -> NoReturn:
-    """Raise the error for something that Outbid does not have."""
+    """Raise UnsupportedError for a feature that Outbid does not have."""
     raise UnsupportedError(f"outbid.tune has no {what}: {use}")

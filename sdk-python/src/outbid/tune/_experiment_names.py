@@ -7,7 +7,7 @@ from outbid.tune._trial import Trial
 
 
 class ExportFormat:
-    """Names of formats of models. Models are not exported: what is to be kept is saved in a checkpoint."""
+    """Names of model formats. Models are not exported: save them in a checkpoint."""
 
     CHECKPOINT = "checkpoint"
     MODEL = "model"

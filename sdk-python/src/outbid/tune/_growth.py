@@ -1,4 +1,4 @@
-"""How a trial that may have more devices than it starts with counts what it has."""
+"""Growth: the resources of a trial that may get more devices than it starts with."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ from outbid.tune._config import Placement
 
 @dataclass(frozen=True)
 class Growth:
-    """What trials start with, and what they are given more of: GPUs where they have any, CPU cores otherwise."""
+    """The initial resources of trials, and their increments: GPUs if they have any, otherwise CPU cores."""
 
     base: Placement
     step: Mapping[str, float]
-    """What is added at a time."""
+    """The increment."""
     times: int = 0
-    """How often it is added at the most; 0 for any number of times."""
+    """The maximum number of increments; 0 for no limit."""
     add_bundles: bool = False
     reserved: Mapping[str, float] | None = None
-    """What no trial is given beyond its start."""
+    """Resources that increments never use."""
     most: int = 0
-    """The most devices of a trial, once the cluster is known."""
+    """The maximum devices of a trial, when the cluster is known."""
 
     @property
     def kind(self) -> str:
-        """What a device counts as."""
+        """The resource that a device counts as."""
         return "GPU" if self.base.required_resources.get("GPU") else "CPU"
 
     @property
     def least(self) -> int:
-        """The devices that a trial starts with at least."""
+        """The minimum number of devices of a trial."""
         return max(1, math.ceil(self.base.required_resources.get(self.kind, 0.0)))
 
     def bound(self, nodes: list[int]) -> int:
-        """Return the most devices of a trial, one process on one node, where nodes have so many each."""
+        """Return the maximum devices of a trial. It is one process on one node; `nodes` are their device counts."""
         kept = (self.reserved or {}).get(self.kind, 0.0)
         most = min(max(nodes, default=0), math.floor(sum(nodes) - kept))
         if self.times > 0:
@@ -43,7 +43,7 @@ class Growth:
         return most
 
     def has(self, devices: int) -> Placement:
-        """Return what a trial has that was given so many devices."""
+        """Return the resources of a trial with a number of devices."""
         own = self.base.required_resources.get(self.kind, 0.0)
         more = devices - own
         if devices <= self.least or more <= 0:

@@ -1,4 +1,4 @@
-"""When and where a result was made, as Ray adds it to each."""
+"""The time and process of a result, which Ray adds to each result."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ import socket
 from typing import Any
 
 DATE = "%Y-%m-%d_%H-%M-%S"
-"""How results and directories say when."""
+"""The format of dates in results and names of directories."""
 
 
 def now_and_here() -> dict[str, Any]:
-    """Return the time and the process."""
+    """Return the current time and the process."""
     now = datetime.datetime.now()
     return {"timestamp": int(now.timestamp()), "date": now.strftime(DATE), **process()}
 
 
 def process() -> dict[str, Any]:
-    """Return the process."""
+    """Return facts about the process."""
     return {"pid": os.getpid(), "hostname": platform.node(), "node_ip": address()}
 
 

@@ -1,4 +1,4 @@
-"""What a search algorithm and a scheduler learn beside the server, for the script's own objects to know it too."""
+"""Transfers the state that a search algorithm and a scheduler learn on the server to the script's objects."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from outbid.tune.schedulers._base import FIFOScheduler
 from outbid.tune.stopper import asked_in_trial
 
 _FILE = ".learned.pkl"
-"""Of an experiment's directory."""
+"""The file's name in an experiment's directory."""
 
-_SHARE = 20  # of the time between writes that one may take
+_SHARE = 20  # the interval between writes is at least this many times the duration of a write
 
 
 class Learned:
-    """Writes down what was learned, now or soon; where the experiment's directory is not there, nothing.
+    """Writes the learned state to the experiment's directory, if that exists, now or later.
 
     Later writes are made in a thread, which holds `lock`.
     """
@@ -31,7 +31,7 @@ class Learned:
         self._due: threading.Timer | None = None
 
     def keep(self, program: Any, *, last: bool) -> None:
-        """Write it down if it is time to, or if nothing more will be learned; otherwise when it is time to."""
+        """Write the state if a write is due or nothing more will be learned; otherwise schedule a write."""
         experiment, wait = program.experiment, self._not_before - time.monotonic()
         plain = experiment.searcher is None and type(experiment.scheduler) is FIFOScheduler
         if plain and asked_in_trial(experiment.plan.stop):
@@ -44,7 +44,7 @@ class Learned:
             self._due.start()
 
     def flush(self, program: Any) -> None:
-        """Write down what is yet to be written."""
+        """Write pending state."""
         with self._lock:
             if self._due is not None:
                 self._write(program)
@@ -66,23 +66,23 @@ class Learned:
                     cloudpickle.dumps((experiment.searcher, experiment.scheduler, trials, experiment.plan.stop))
                 )
             made.replace(file)
-        except OSError:  # no such directory here
+        except OSError:  # the directory does not exist here
             pass
         now = time.monotonic()
         self._not_before = now + _SHARE * (now - began)
 
 
 def learn(folder: str, searcher: Any, scheduler: Any) -> None:
-    """Let a script's objects know what was learned, so that they can be saved, or used once more."""
+    """Update a script's objects with the learned state, so that they can be saved or used again."""
     for mine, theirs in zip((searcher, scheduler), learned(folder) or (), strict=False):
         _take(mine, theirs)
 
 
 def learned(folder: str) -> tuple[Any, Any, dict[str, Trial], Any] | None:
-    """Return searcher, scheduler, the trials they know by id, and stopper; None where nothing can be read."""
+    """Return searcher, scheduler, the trials they know by id, and stopper; None if the file cannot be read."""
     try:
         searcher, scheduler, trials, stop = pickle.loads(Path(folder, _FILE).read_bytes())
-    except Exception:  # it may need what only the other process has
+    except Exception:  # it may need modules that only the other process has
         return None
     return searcher, scheduler, trials, stop
 
@@ -91,7 +91,7 @@ def _take(mine: Any, theirs: Any) -> None:
     if type(mine).__qualname__ != type(theirs).__qualname__ or not hasattr(mine, "__dict__"):
         return
     state = dict(theirs.__dict__)
-    for name in ("searcher", "_base"):  # what it stands around is an object of the script's as well
+    for name in ("searcher", "_base"):  # the wrapped object is also one of the script's objects
         if name in state and name in mine.__dict__:
             _take(mine.__dict__[name], state.pop(name))
     mine.__dict__.update(state)

@@ -9,7 +9,7 @@ from outbid.tune._absent_names import absent
 
 
 class Verbosity(enum.IntEnum):
-    """How much is shown: nothing, or Outbid's table."""
+    """The amount of output: nothing, or Outbid's table."""
 
     V0_MINIMAL = 0
     V1_EXPERIMENT = 1

@@ -1,4 +1,4 @@
-"""Large objects of an experiment. They travel once, with the function; configurations hold their names."""
+"""Large objects of an experiment. They are sent once, with the function; configurations contain their names."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from contextvars import ContextVar
 from typing import Any
 
-_objects: dict[str, Any] = {}  # by name, of the experiments that this process has seen
+_objects: dict[str, Any] = {}  # objects by name, of the experiments that this process has seen
 _light: ContextVar[bool] = ContextVar("light", default=False)
 
 
 class Named:
-    """An object by its name: pickled whole with a function, and as its name alone in a configuration."""
+    """A reference to an object: pickled with the object in a function, and as a name in a configuration."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -39,20 +39,20 @@ class Named:
     def value(self) -> Any:
         """The object."""
         if self.name not in _objects:
-            raise LookupError(f"the object {self.name} is not in this process: it travels with the training function")
+            raise LookupError(f"the object {self.name} is not in this process: it is sent with the training function")
         return _objects[self.name]
 
 
 class ObjectRef(Named):
-    """An object that was put, as `ray.put` returns it; `ray.get` returns the object."""
+    """A reference as returned by `ray.put`; `ray.get` returns the object."""
 
 
 class Kept(Named):
-    """A large object of a parameter space; the training function sees the object itself."""
+    """A large object of a parameter space. The training function gets the object itself."""
 
 
 def put(value: Any) -> ObjectRef:
-    """Keep an object for functions that get it by its reference."""
+    """Keep an object for functions that get its reference."""
     name = uuid.uuid4().hex
     _objects[name] = value
     return ObjectRef(name)
@@ -71,7 +71,7 @@ def _whole(kind: Any, name: str, value: Any) -> Any:
 
 @contextlib.contextmanager
 def by_name() -> Iterator[None]:
-    """Have objects pickled as their names within."""
+    """Within this context, pickle references as names only."""
     before = _light.set(True)
     try:
         yield
@@ -80,7 +80,7 @@ def by_name() -> Iterator[None]:
 
 
 def resolve(thing: Any) -> Any:
-    """Return a configuration with the large objects that it names."""
+    """Return a configuration with the large objects in place of their names."""
     if isinstance(thing, Kept):
         return thing.value
     if type(thing) is dict:

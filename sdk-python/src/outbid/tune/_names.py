@@ -1,7 +1,7 @@
-"""The modules that Ray Tune's names are found in: which of Outbid's each is.
+"""Maps the modules of Ray Tune to those of Outbid.
 
-`install` makes `from outbid.tune.schedulers.pb2 import PB2` and its like work. `pretend` makes `import ray` mean
-Outbid, for scripts that stay as they are: `python -m outbid.tune script.py`.
+`install` makes `from outbid.tune.schedulers.pb2 import PB2` and the like work. `pretend` makes `import ray` import
+Outbid, for unchanged scripts: `python -m outbid.tune script.py`.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ _TUNE = {
     "utils.log": "_log_names",
     "utils.util": "utils",
 }
-"""Modules below `outbid.tune` under Ray's names, and which of its modules each is."""
+"""Ray's names of modules below `outbid.tune`, and Outbid's modules for them."""
 
 _TRAIN = {
     "context": "outbid.train",
@@ -102,7 +102,7 @@ _OWN = ("outbid.tune.", "outbid.train.", "outbid.air.")
 
 
 class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds a module under a name that is another's."""
+    """Finds a module under another name."""
 
     def __init__(self, names: dict[str, str], prefix: str = "") -> None:
         self._names, self._prefix = names, prefix
@@ -111,13 +111,13 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        """Return a spec for a name that is here; raises AbsentNameError for one of Ray's that is not."""
+        """Return a spec for a mapped name. Raises AbsentNameError for a name of Ray's that Outbid does not have."""
         if self._real(fullname) is None:
             return self._parent(fullname, path)
         return importlib.machinery.ModuleSpec(fullname, self, is_package=True)
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
-        """Return the module that is meant."""
+        """Return the module that the name is mapped to."""
         real = self._real(spec.name)
         assert real is not None
         module = importlib.import_module(real)
@@ -125,13 +125,13 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return module
 
     def exec_module(self, module: ModuleType) -> None:
-        """Leave the module as it is; its own spec comes back."""
+        """Restore the module's own spec and leave the module as it is."""
         module.__spec__ = self._kept[0]
-        # Deeper names are looked for below modules that are files, too.
+        # Names below modules that are single files are looked for as well.
         module.__path__ = self._kept[1] or []
 
     def _parent(self, name: str, path: Sequence[str] | None) -> importlib.machinery.ModuleSpec | None:
-        """Return the spec of a module of Outbid's that is a file and has other names below; None for any other."""
+        """Return the spec of an Outbid module that is a file and has mapped names below it; None for any other."""
         if not name.startswith(_OWN):
             return None
         check_module(name)
@@ -160,7 +160,7 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 def install() -> None:
-    """Let Ray Tune's modules be found below outbid.tune."""
+    """Make Ray Tune's module names importable below outbid.tune."""
     if not any(isinstance(f, _Finder) and not f._prefix for f in sys.meta_path):
         names = {f"outbid.tune.{name}": f"outbid.tune.{real}" for name, real in _TUNE.items()}
         names |= {f"outbid.train.{name}": real for name, real in _TRAIN.items()}
@@ -174,7 +174,7 @@ def install() -> None:
 
 
 def pretend() -> None:
-    """Let `import ray` mean Outbid from here on."""
+    """Make `import ray` import Outbid."""
     if any(isinstance(f, _Finder) and f._prefix for f in sys.meta_path):
         return
     importlib.import_module("outbid.tune")

@@ -1,4 +1,4 @@
-"""What a trial needs in Outbid's terms: whole devices, and cores beside them."""
+"""Converts the resources of trials to Outbid's: whole devices, and cores for them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _CORE = "cpu"  # the type of a device that is a CPU core
 
 
 def needed(plan: Plan, client: Client) -> Resources:
-    """Return what each trial of an experiment needs."""
+    """Return the resources of each trial of an experiment."""
     g = plan.growth
     _warn(plan.placement)
     if g is None:
@@ -32,7 +32,7 @@ def needed(plan: Plan, client: Client) -> Resources:
 
 
 def growth_of(scheduler: Any, placement: Placement, client: Client) -> Growth | None:
-    """Return how trials grow if a scheduler has them use what others left, and the cluster has more than they need."""
+    """Return how trials grow, or None if the scheduler does not do that or the cluster has no more devices."""
     growth = scheduler.growth(placement) if isinstance(scheduler, ResourceChangingScheduler) else None
     if growth is None:
         return None
@@ -46,26 +46,26 @@ def growth_of(scheduler: Any, placement: Placement, client: Client) -> Growth | 
         return replace(growth, most=most)
     what = "GPUs" if growth.kind == "GPU" else "CPU cores as devices"
     warnings.warn(
-        f"{type(scheduler).__name__}: trials keep what they start with, {growth.least} of {growth.kind} each: the "
-        f"cluster's nodes offer {nodes or 'no'} {what}, of which one trial could have {max(0, most)}",
+        f"{type(scheduler).__name__}: trials keep their initial resources, {growth.least} {growth.kind} each: the "
+        f"cluster's nodes have {nodes or 'no'} {what}, and one trial could use at most {max(0, most)}",
         stacklevel=4,
     )
     return None
 
 
 def _warn(placement: Placement) -> None:
-    """Say what is asked for and cannot be."""
+    """Warn about resources that are not supported."""
     wanted = placement.required_resources
     for name in wanted:
         if name not in ("CPU", "GPU", "memory", "object_store_memory") and not name.startswith("accelerator_type:"):
-            warnings.warn(f"the resource {name!r} is unknown here and left out", stacklevel=6)
+            warnings.warn(f"the resource {name!r} is not supported and is ignored", stacklevel=6)
     gpus = wanted.get("GPU", 0.0)
     if gpus != int(gpus):
-        warnings.warn(f"a device has one trial at a time: {gpus:g} GPU counts as {math.ceil(gpus)}", stacklevel=6)
+        warnings.warn(f"devices are not shared by trials: {gpus:g} GPU counts as {math.ceil(gpus)}", stacklevel=6)
 
 
 def _fixed(placement: Placement, client: Client) -> Resources:
-    """Return what trials need that keep what they start with."""
+    """Return the resources of trials that keep their initial resources."""
     wanted = placement.required_resources
     gpus, cpus = wanted.get("GPU", 0.0), wanted.get("CPU", 0.0)
     if gpus:
@@ -73,6 +73,6 @@ def _fixed(placement: Placement, client: Client) -> Resources:
     if cpus > 1 and client.local:
         most = os.cpu_count() or 1
         if cpus > most:
-            warnings.warn(f"this machine has {most} cores: a trial that asks for {cpus:g} has {most}", stacklevel=6)
+            warnings.warn(f"this machine has {most} cores: a trial that requests {cpus:g} gets {most}", stacklevel=6)
         cpus = min(cpus, most)
     return Resources(cpus=cpus if cpus > 1 else 0.0)

@@ -39,7 +39,7 @@ def score(value: Any, mode: str | None) -> float | None:
 
 
 def rank(value: Any, mode: str | None = "max") -> Rank:
-    """Return the key by which a metric's value sorts, the best last: NaN and missing values are the worst."""
+    """Return the sort key of a metric's value, the best last: NaN and missing values are the worst."""
     found = score(value, mode)
     if found is None:
         return _MISSING

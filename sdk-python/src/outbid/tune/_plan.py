@@ -1,4 +1,4 @@
-"""What every process of an experiment knows of it."""
+"""Plan: the description of an experiment for all its processes."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from outbid.tune._growth import Growth
 from outbid.tune._trial import Trial, name_trial
 
 DEFAULT_METRIC = "training_iteration"
-"""What the server goes by where nobody says by what: every trial reports it."""
+"""The server's metric if none is given; every trial reports it."""
 
 NOTHING = "reported_nothing"
-"""The metric by which the server hears that a trial has ended well and had nothing to report."""
+"""The metric with which a trial tells the server that it has ended without errors and reports."""
 
 MARKS = ".trials"
-"""Of an experiment's directory: a file for each trial, with its directory's name."""
+"""In an experiment's directory: a folder with a file per trial that has the name of its directory."""
 
 
 _OWNERS = ".owners"
-"""Of the marks: a link for each directory's name, to the id of its trial."""
+"""In that folder: a folder with a link per directory name to the id of its trial."""
 
 
 @dataclass
 class Plan:
-    """An experiment: what is trained, over what, and where its files are."""
+    """An experiment: the trainable, its space, and the location of its files."""
 
     trainable: Any
     name: str
@@ -54,36 +54,36 @@ class Plan:
     log_to_file: Any = False
     as_ray: bool = False
     numbers: list[int] | None = None
-    """In a run that goes on where another ended: the trials' numbers in that one."""
+    """In a run that continues another: the trials' numbers in that run."""
     first: int = 0
     """With `numbers`: the number of the first trial after those."""
     offsets: dict[int, int] | None = None
-    """Of trials that go on from a checkpoint of another sweep, by number: the iterations done by that checkpoint."""
+    """By number, for trials that continue from a checkpoint of another sweep: the iterations done by then."""
     earlier: Any = None
-    """Spaces of before, whose large objects configurations may name."""
+    """Earlier spaces, whose large objects configurations may name."""
     several: bool = False
-    """Whether `metric` is the first of several objectives, so that no trial is the best by itself."""
+    """Whether `metric` is the first of several objectives, so that there is no single best trial."""
     searched: bool = False
-    """Whether a search algorithm says the configurations."""
+    """Whether a search algorithm proposes the configurations."""
     samples: int = 0
-    """How many trials there will be; 0 for no end."""
+    """The number of trials; 0 for no limit."""
     growth: Growth | None = None
-    """How trials that may have more devices than they start with count what they have."""
+    """The resources of trials that may get more devices than they start with."""
 
     @property
     def goal(self) -> tuple[str, str] | tuple[None, None]:
-        """Metric and mode by which one trial is the best; None where nobody said by what, or several were said."""
+        """Metric and mode that define the best trial; None without a metric or with several objectives."""
         return (None, None) if self.several or self.metric == DEFAULT_METRIC else (self.metric, self.mode)
 
     def number(self, of_sweep: int) -> int:
-        """Return the number that a trial of this run's sweep has in the experiment."""
+        """Return the experiment's number of a trial of this run's sweep."""
         if self.numbers is None:
             return of_sweep
         known = len(self.numbers)
         return self.numbers[of_sweep] if of_sweep < known else self.first + of_sweep - known
 
     def trial(self, number: int, config: dict[str, Any]) -> Trial:
-        """Return a trial of this run, named as it was when it began."""
+        """Return a trial of this run with its original name."""
         number = self.number(number)
         trial = Trial(number, f"{self.prefix}_{number:05d}", self.name, config)
         trial.checkpoint_config = self.checkpoints
@@ -104,7 +104,7 @@ class Plan:
         return trial
 
     def claim(self, trial: Trial) -> Path | None:
-        """Make a trial's directory, of another name if that is another trial's; None where there can be none."""
+        """Create a trial's directory, under another name if that is taken. Returns None if it cannot be created."""
         mark = Path(self.folder, MARKS, trial.trial_id)
         try:
             owners = mark.parent / _OWNERS
@@ -120,7 +120,7 @@ class Plan:
         return path
 
     def place(self, trial: Trial) -> Path:
-        """Return the directory that a trial has claimed, or that it will."""
+        """Return the directory that a trial has claimed or will claim."""
         try:
             name = Path(self.folder, MARKS, trial.trial_id).read_text()
         except OSError:
@@ -129,21 +129,21 @@ class Plan:
 
 
 def _is_owner(claim: Path, trial_id: str) -> bool:
-    """Claim a directory's name for a trial; report whether it is the trial's, and not that of one before it."""
+    """Claim a directory's name for a trial; return whether the trial has it, and not an earlier one."""
     with contextlib.suppress(FileExistsError):
         os.symlink(trial_id, claim)
     return os.readlink(claim) == trial_id
 
 
 def _tag(trial: Trial) -> str:
-    """Return a trial's tag as its directory's name holds it."""
+    """Return a trial's tag as it is in its directory's name."""
     own = trial.relative_logdir.removeprefix(f"{trial!r}_")
     cut = len("_2000-01-01_00-00-00")
     return own[:-cut] if len(own) > cut else trial.experiment_tag
 
 
 def name_of(trainable: Any) -> str:
-    """Return what a trainable is called: by the name it is registered under, if it is given by that."""
+    """Return a trainable's name, which is its registered name if it is given by that."""
     if isinstance(trainable, str):
         return trainable
     while isinstance(trainable, partial) or hasattr(trainable, "_tune_inner"):
@@ -155,13 +155,13 @@ def name_of(trainable: Any) -> str:
 
 
 def sent_name(metric: str) -> str:
-    """Return a metric's name as the server takes it, which is that of no other metric."""
+    """Return a metric's name as the server accepts it. Different names remain different."""
     if metric.isprintable() and len(metric.encode()) <= NAME:
         return metric
     return f"{re.sub(r'[^A-Za-z0-9_./-]', '_', metric)[:90]}-{zlib.crc32(metric.encode()):08x}"
 
 
 def met(stop: Mapping[str, Any], result: Mapping[str, Any], flat: Mapping[str, Any]) -> bool:
-    """Return whether a result reaches one of the values that are enough; a later one may have what this one lacks."""
+    """Return whether a result reaches one of the stop values. A metric may be missing in some results."""
     found = ((result.get(name, flat.get(name)), enough) for name, enough in stop.items())
     return any(value is not None and value >= enough for value, enough in found)

@@ -1,4 +1,4 @@
-"""What the server runs for an experiment: draws its configurations, and asks its scheduler about every result."""
+"""The controller of an experiment, run by the server: draws configurations and asks the scheduler about results."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ from outbid.tune.stopper import Stopper, asked_in_trial
 
 
 class Experiment:
-    """An experiment on its way to the program: a search algorithm or drawn configurations, and a scheduler.
+    """An experiment that is sent to the controller: a search algorithm or drawn configurations, and a scheduler.
 
-    `points` are the first configurations in their order; `searcher` is asked for the others, up to `samples` in all
-    (0: no end). `known` are trials that the scheduler knows from a run of before, by their ids.
+    `points` are the first configurations in order; `searcher` proposes the others, up to `samples` in total (0: no
+    limit). `known` are trials that the scheduler knows from an earlier run, by id.
     """
 
     def __init__(
@@ -50,12 +50,12 @@ class Experiment:
         self.randomness = (random.getstate(), np.random.get_state())
 
     def __call__(self) -> Experiment:
-        """Return itself: it travels as a function."""
+        """Return itself; it is sent like a function."""
         return self
 
 
 def pack(experiment: Experiment) -> str:
-    """Return an experiment as text, without what only trials need: the function, and large objects."""
+    """Return an experiment as text, without the parts that only trials need: the function and large objects."""
     light = copy.copy(experiment)
     light.plan = replace(experiment.plan, trainable=None)
     with by_name():
@@ -63,7 +63,7 @@ def pack(experiment: Experiment) -> str:
 
 
 class Controller:
-    """What schedulers see of the experiment."""
+    """The interface of the experiment for schedulers."""
 
     def __init__(self, program: Program) -> None:
         self._program = program
@@ -73,25 +73,25 @@ class Controller:
         return self._program.trials
 
     def get_live_trials(self) -> list[Trial]:
-        """Return those that have not ended."""
+        """Return the trials that have not ended."""
         return [t for t in self._program.trials if not t.is_finished()]
 
     def no_more_trials(self) -> bool:
-        """Whether all trials that there will be are there."""
+        """Whether all trials have been created."""
         return self._program.drawn_out
 
     def stop_trial(self, trial: Trial) -> None:
-        """End a trial, whoever is asked about."""
+        """End a trial, also one that was not asked about."""
         self._program.later.append(End(trial.number, completed=False, reason="stopped by the scheduler"))
         self._program.over(trial, Trial.TERMINATED)
 
     def exploit_trial(self, trial: Trial, decision: Exploit) -> None:
-        """Let a trial that waits go on from another's checkpoint."""
+        """Continue a waiting trial from another trial's checkpoint."""
         self._program.later.extend(self._program.clone(trial, decision))
 
 
 class Program(Pickled):
-    """Ray Tune's loop as a tuner of Outbid's."""
+    """Ray Tune's loop as an Outbid tuner."""
 
     name = "ray-tune"
 
@@ -101,7 +101,7 @@ class Program(Pickled):
         """Held while an event is handled."""
 
     def start(self) -> None:
-        """Take up the experiment."""
+        """Load the experiment."""
         packed = self.spec.settings.text("experiment", "")
         if self.state is None:
             experiment: Experiment = _pickle.load(base64.b64decode(packed))()
@@ -120,11 +120,11 @@ class Program(Pickled):
 
     @property
     def drawn_out(self) -> bool:
-        """Whether there will be no more trials than there are."""
+        """Whether all trials have been created."""
         return bool(self.state["drawn_out"])
 
     def ask(self, n: int) -> Iterable[Create | Train]:
-        """Let paused trials go on, and draw new ones."""
+        """Resume paused trials, and draw new ones."""
         out: list[Create | Train] = []
         with self.lock:
             while len(out) < n:
@@ -137,7 +137,7 @@ class Program(Pickled):
         return out
 
     def reported(self, report: Report) -> Iterable[Action]:
-        """Decide on a result of a trial that trains on meanwhile."""
+        """Decide on a result of a trial that is still running."""
         with self.lock:
             return self._decide(report, waits=False)
 
@@ -147,7 +147,7 @@ class Program(Pickled):
             return self._decide(report, waits=True)
 
     def exited(self, exit: Exit) -> Iterable[Action]:
-        """Take in a trial's end."""
+        """Handle a trial's end."""
         trial = self.trials[exit.trial]
         if trial.is_finished():
             return ()
@@ -161,20 +161,20 @@ class Program(Pickled):
             return self._all([])
 
     def exhausted(self) -> bool:
-        """Whether nothing is left to begin, or to go on with."""
+        """Whether all trials have started and no paused one is left."""
         return self.drawn_out and not any(t.status == Trial.PAUSED for t in self.trials)
 
     def waiting(self) -> bool:
-        """Whether there is nothing to run until somebody is heard of."""
+        """Whether nothing can run until a trial reports."""
         return self.nothing
 
     def outlook(self) -> Outlook:
-        """Say how many trials there will be."""
+        """Return how many trials there will be."""
         e = self.experiment
         return Outlook(trials=e.samples)
 
     def over(self, trial: Trial, status: str) -> None:
-        """Note a trial's end, and tell the search algorithm."""
+        """Record a trial's end, and inform the search algorithm."""
         trial.status = status
         searcher = self.experiment.searcher
         if searcher is not None:
@@ -183,14 +183,14 @@ class Program(Pickled):
         self.learned.keep(self, last=self.drawn_out and all(t.is_finished() for t in self.trials))
 
     def clone(self, trial: Trial, decision: Exploit) -> Iterator[Action]:
-        """Let a trial go on from another's checkpoint, or from its own with another configuration."""
+        """Continue a trial from another trial's checkpoint, or from its own with another configuration."""
         trial.config = copy.deepcopy(decision.config)
         trial.status = Trial.RUNNING
         other, own = decision.source.number, self.state["steps"][trial.number] - self._offset(trial)
         self.state["offsets"][trial.number] = self._offset(decision.source)
         target = self._target(trial, self.state["steps"][other])
         until = max(target - self._offset(trial), own + 1)
-        reason = "goes on with another configuration" if other == trial.number else f"goes on from trial {other}"
+        reason = "continues with another configuration" if other == trial.number else f"continues from trial {other}"
         yield Clone(trial.number, decision.source.number, encode(trial.config), until, reason=reason)
 
     def _create(self) -> Create | None:
@@ -217,7 +217,7 @@ class Program(Pickled):
         return Create(encode(trial.config), max(target - self._offset(trial), 1) if target else 0)
 
     def _add(self, number: int, trial_id: str, config: dict[str, Any]) -> Trial:
-        """Take in a trial, new or known from a run of before."""
+        """Add a trial, new or known from an earlier run."""
         named = self.experiment.plan.trial(number, config)
         trial = self.experiment.known.get(trial_id)
         ended = trial is None or trial.is_finished()
@@ -233,11 +233,11 @@ class Program(Pickled):
         return trial
 
     def _offset(self, trial: Trial) -> int:
-        """Return how many iterations a trial had done before this run's sweep."""
+        """Return the iterations that a trial had done before this run's sweep."""
         return int(self.state["offsets"].get(trial.number, 0))
 
     def created_all(self) -> int:
-        """Count the trials so far."""
+        """Return the number of trials so far."""
         return len(self.trials)
 
     def _resume(self) -> Train | None:
@@ -248,12 +248,12 @@ class Program(Pickled):
         return Train(trial.number, self._next(trial))
 
     def _next(self, trial: Trial) -> int:
-        """Return a trial's next target; one that has none from here on has a far one, as targets only grow."""
+        """Return a trial's next target, by default a distant one because targets can only grow."""
         step = self.state["steps"][trial.number]
         return (self._target(trial, step) or step + (1 << 40)) - self._offset(trial)
 
     def _target(self, trial: Trial, step: int) -> int:
-        """Return up to which iteration a trial trains before it waits: to its next, where a stopper is asked."""
+        """Return the iteration where a trial waits next: the next iteration if there is a stopper."""
         return step + 1 if self.stopper is not None else self.scheduler.target(trial, step)
 
     def _decide(self, report: Report, *, waits: bool) -> Iterable[Action]:
@@ -288,7 +288,7 @@ class Program(Pickled):
         return self._all(out)
 
     def _stops(self, trial: Trial, result: dict[str, Any]) -> list[Action] | None:
-        """Ask the stopper about a result; returns what ends by it, None if the trial goes on."""
+        """Ask the stopper about a result. Returns the actions that end trials, or None if the trial continues."""
         if self.stopper is None:
             return None
         name = type(self.stopper).__name__
@@ -308,7 +308,7 @@ class Program(Pickled):
         return self._all(out)
 
     def _all(self, out: list[Action]) -> list[Action]:
-        """Return the answers, with those that the scheduler gave on others."""
+        """Return the actions, with those that the scheduler requested for other trials."""
         later, self.later = self.later, []
         return [*out, *later]
 
@@ -328,9 +328,9 @@ class Program(Pickled):
 
 
 def merge(space: Mapping[str, Any], drawn: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a space's constants with what was drawn, whose names may be paths with slashes.
+    """Return a space's constants with the drawn values, whose names may be paths with slashes.
 
-    Raises ValueError for a parameter of the space that got no value.
+    Raises ValueError for a parameter of the space without a value.
     """
     out: dict[str, Any] = copy.deepcopy(dict(space))
     paths = {"/".join(map(str, path)): path for path, _ in find(space)}
@@ -349,7 +349,7 @@ def merge(space: Mapping[str, Any], drawn: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _put(out: dict[str, Any], keys: list[Any], value: Any) -> None:
-    """Put a value at a path of names, some of which may not be there yet; dicts are merged."""
+    """Set the value at a path of names and create missing dicts; dicts are merged."""
     inside: Any = out
     for at, key in enumerate(keys[:-1]):
         key = int(key) if isinstance(inside, (list, tuple)) else key
@@ -371,7 +371,7 @@ def _merged(constants: dict[Any, Any], drawn: dict[Any, Any]) -> dict[Any, Any]:
 
 
 def main() -> None:
-    """Serve until the server has no more use for it."""
+    """Serve until the server ends the process."""
     program = Program()
     serve(program)
     if program.state is not None:

@@ -1,4 +1,4 @@
-"""What an experiment leaves behind: its state, its trials, what they reported and saved."""
+"""Run: the stored state of an experiment, with its trials' results and checkpoints."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ from outbid.tune._trial import Trial
 from outbid.tune._work import Work
 
 STATE = "tuner.pkl"
-"""Of an experiment's directory: what `Tuner.restore` needs."""
+"""The file in an experiment's directory that `Tuner.restore` needs."""
 
 
 @dataclass
 class Begun:
-    """What an experiment began with, for what is left of it to go on by."""
+    """The initial state of an experiment, for continuing the rest of it."""
 
     points: list[Any]
     samples: int
     searcher: Any
     scheduler: Any
     generator: Any
-    """What drew the points, before it did."""
+    """The generator that drew the points, in its state before that."""
     limit: int
-    """The most trials at once; 0 for any number."""
+    """The maximum number of concurrent trials; 0 for no limit."""
 
     def to_bytes(self) -> bytes:
-        """Return it as bytes, without the large objects that travel with the function."""
+        """Return it as bytes, without the large objects that are sent with the function."""
         import cloudpickle
 
         with by_name():
@@ -48,7 +48,7 @@ class Begun:
 
 @dataclass
 class Run:
-    """An experiment that was run, or runs."""
+    """An experiment that runs or has run."""
 
     plan: Plan
     sweep: str
@@ -59,9 +59,9 @@ class Run:
     tune: TuneConfig | None = None
     config: RunConfig | None = None
     later: list[tuple[str, list[int]]] = field(default_factory=list)
-    """Sweeps in which trials went on or were trained once more, with their numbers in this experiment."""
+    """Sweeps in which trials continued or were trained again, with their numbers in this experiment."""
     saved_digests: tuple[str, str] = ("", "")
-    """The digests of what the sweep trains; "" if they are not known."""
+    """The digests of the trainable and the space; "" if they are unknown."""
 
     begun: bytes = b""
     """A pickled Begun; empty in experiments of earlier versions."""
@@ -71,13 +71,13 @@ class Run:
         self.time = RunningTime(self.plan.folder)
 
     def save(self) -> None:
-        """Write down what is needed to go on with it."""
+        """Write what is needed to continue the experiment."""
         import cloudpickle
 
         kept: dict[str, Any] = {"plan": _pickle.dump(Work(self.plan)), "sweep": self.sweep, "url": self.url}
         kept |= {"later": self.later, "begun": self.begun, "digests": self.digests()}
         if self.tune is not None and self.config is not None:
-            # Search algorithm and scheduler are in `begun`; callbacks come along if they can be pickled.
+            # Search algorithm and scheduler are in `begun`; callbacks are stored if they can be pickled.
             kept["tune"] = replace(self.tune, search_alg=None, scheduler=None)
             kept["config"] = replace(self.config, callbacks=None, progress_reporter=None, stop=None)
             with contextlib.suppress(Exception):
@@ -87,14 +87,14 @@ class Run:
             Path(self.plan.folder, STATE).write_bytes(cloudpickle.dumps(kept))
 
     def digests(self) -> tuple[str, str]:
-        """Return sums of what is trained and of the space, by which a changed one is known."""
+        """Return digests of the trainable and the space, which show whether they have changed."""
         with by_name():
             space = _pickle.sha256(_pickle.dump(self.plan.space.copy))
         return _pickle.sha256(_pickle.dump(self.plan.trainable)), space
 
     @staticmethod
     def load(folder: Path) -> Run:
-        """Return the run that a directory is of."""
+        """Return the run of a directory."""
         kept = pickle.loads((folder / STATE).read_bytes())
         work: Any = _pickle.load(kept["plan"])
         plan = replace(work._plan, folder=str(folder))
@@ -102,7 +102,7 @@ class Run:
         run.later, run.begun = kept.get("later", []), kept.get("begun", b"")
         run.saved_digests = kept.get("digests", ("", ""))
         if run.config is not None and "callbacks" in kept:
-            with contextlib.suppress(Exception):  # what they need may be gone
+            with contextlib.suppress(Exception):  # modules that they need may be gone
                 run.config.callbacks = pickle.loads(kept["callbacks"])
         return run
 
@@ -111,19 +111,19 @@ _STATES = {"queued": Trial.PENDING, "running": Trial.RUNNING, "paused": Trial.PA
 
 
 def status_of(info: TrialResult) -> str:
-    """Return a trial's state in Ray's words."""
+    """Return Ray's word for a trial's state."""
     return _STATES.get(info.state, Trial.TERMINATED)
 
 
 def trial_of(plan: Plan, info: TrialResult) -> Trial:
-    """Return a trial as the server shows it."""
+    """Return a trial of the server."""
     trial = plan.trial(info.number, decode(info.config, plan.space))
     trial.status = status_of(info)
     return trial
 
 
 def collect(plan: Plan, info: TrialResult) -> Trial:
-    """Return a trial with all that it has reported and saved."""
+    """Return a trial with its results and checkpoints."""
     trial = trial_of(plan, info)
     folder = Path(trial.local_path)
     trial.history = _history(trial, folder, info)
@@ -143,7 +143,7 @@ def collect(plan: Plan, info: TrialResult) -> Trial:
 
 
 def _history(trial: Trial, folder: Path, info: TrialResult) -> list[dict[str, Any]]:
-    """Return a trial's results as the server has them; what is not a number is of its file, where they agree."""
+    """Return a trial's results from the server, with values that are not numbers from its file if both agree."""
     lines = read_results(folder)
     if not info.step or NOTHING in info.metrics or _is_same(lines, trial, info):
         return lines
@@ -158,13 +158,13 @@ def _history(trial: Trial, folder: Path, info: TrialResult) -> list[dict[str, An
 
 
 def _is_same(lines: list[dict[str, Any]], trial: Trial, info: TrialResult) -> bool:
-    """Report whether a trial's file ends where the server's record does."""
+    """Return whether a trial's file ends at the same result as the server's record."""
     last = lines[-1] if lines else {}
     return last.get("trial_id") == trial.trial_id and len(lines) >= info.step and agrees(last, info.metrics)
 
 
 def read(plan: Plan) -> list[Trial]:
-    """Return the trials of an experiment as its directory alone tells of them: nobody runs them any more."""
+    """Return the trials of an experiment that no longer runs, from its directory only."""
     trials = []
     for mark in sorted(Path(plan.folder, MARKS).glob("*_*")):
         trial = plan.trial(int(mark.name.rpartition("_")[2]), {})
@@ -181,7 +181,7 @@ def read(plan: Plan) -> list[Trial]:
 
 
 def _take_files(trial: Trial) -> None:
-    """Let a trial have what its files tell of results and checkpoints."""
+    """Set a trial's results and checkpoints from its files."""
     folder = Path(trial.local_path)
     trial.history = trial.history or read_results(folder)
     for result in trial.history:

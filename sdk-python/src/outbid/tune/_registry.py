@@ -1,4 +1,4 @@
-"""Trainables and environments by name."""
+"""Registry of trainables and environments by name."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ _environments: dict[str, Callable[..., Any]] = {}
 
 
 def register_trainable(name: str, trainable: Any, warn: bool = True) -> None:
-    """Let a trainable be named by a string."""
+    """Register a trainable under a name."""
     if not callable(trainable):
         raise TypeError(f"register_trainable: expected a function or a class, got {trainable!r:.80}")
     _trainables[name] = trainable
 
 
 def register_env(name: str, env_creator: Callable[..., Any]) -> None:
-    """Note an environment, which RLlib would look up; Outbid has no RLlib."""
+    """Register an environment for RLlib, which Outbid does not have."""
     if not callable(env_creator):
         raise TypeError(f"register_env: expected a function, got {env_creator!r:.80}")
     _environments[name] = env_creator
 
 
 def get_trainable_cls(name: str) -> Any:
-    """Return what is registered under a name: the class, or the function itself."""
+    """Return the class or function that is registered under a name."""
     return find_trainable(str(name))
 
 
@@ -39,24 +39,24 @@ def validate_trainable(trainable_name: str) -> None:
 
 
 def is_function_trainable(trainable: Any) -> bool:
-    """Return whether what is to be trained is a function, by itself or by its name."""
+    """Return whether a trainable, given by itself or by name, is a function."""
     return not inspect.isclass(unwrapped(find_trainable(trainable)))
 
 
 def find_trainable(trainable: Any) -> Any:
-    """Return what is to be trained: a function of a config, or a class."""
+    """Return a trainable by itself or by name: a function of a config, or a class."""
     if isinstance(trainable, str):
         if trainable not in _trainables:
             known = ", ".join(sorted(_trainables)) or "none"
             raise UnknownTrainableError(
-                f"there is no trainable {trainable!r}; registered are {known}. RLlib's algorithms by name are not "
-                "here: write a Trainable that builds the algorithm in setup() and returns what it trains in step()"
+                f"there is no trainable {trainable!r}; registered are {known}. RLlib's algorithms are not supported by "
+                "name: write a Trainable that builds the algorithm in setup() and trains it in step()"
             )
         return find_trainable(_trainables[trainable])
     inner = unwrapped(trainable)
     if inspect.isclass(inner):
         if not issubclass(inner, Trainable) and not hasattr(inner, "step"):
-            raise TypeError(f"{inner.__name__} is no tune.Trainable: it has no step()")
+            raise TypeError(f"{inner.__name__} is not a tune.Trainable: it has no step()")
         return trainable
     if type(inner).__name__.endswith("Trainer") and hasattr(inner, "fit"):
         unsupported(
@@ -70,18 +70,18 @@ def find_trainable(trainable: Any) -> Any:
 
 
 def _check_arguments(function: Any, inner: Any) -> None:
-    """Refuse a function that cannot be called with a configuration alone, before any trial fails of it."""
+    """Raise ValueError for a function that cannot be called with a configuration only, before any trial fails."""
     try:
         signature = inspect.signature(function)
-    except (TypeError, ValueError):  # of C
+    except (TypeError, ValueError):  # written in C
         return
     given = {name: None for name in ("checkpoint_dir", "reporter") if name in signature.parameters}
     try:
         signature.bind({}, **given)
     except TypeError as error:
         raise ValueError(
-            f"the training function {getattr(inner, '__name__', inner)}{signature} must take the configuration, and "
-            f"no more ({error}); tune.with_parameters binds the others"
+            f"the training function {getattr(inner, '__name__', inner)}{signature} must take the configuration as its "
+            f"only argument ({error}); bind others with tune.with_parameters"
         ) from None
 
 

@@ -1,4 +1,4 @@
-"""Going on with an experiment that was begun before."""
+"""Restored: continues an earlier experiment."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ from outbid.tune.search import BasicVariantGenerator
 from outbid.tune.stopper import asked_in_trial
 
 _OPEN = ("queued", "running", "paused", "stopped")
-"""States of trials that have not ended: those of a sweep that a person stops are stopped with it."""
+"""States of trials that have not ended, which includes those of a sweep that a person stopped."""
 
 
-_PATIENCE = 2.0  # seconds for which what was learned may be written after a sweep has ended
+_PATIENCE = 2.0  # seconds after a sweep's end in which learned state may still be written
 
 
 class Restored:
-    """An experiment of before.
+    """An earlier experiment.
 
-    Its sweep is resumed if it trains the same thing. Otherwise, and for trials that failed, what is left becomes a
-    sweep of its own, with the experiment's search algorithm, scheduler, limits and what is left of its time.
+    Its sweep is resumed if the trainable has not changed. Otherwise, and for failed trials, a new sweep runs the
+    remaining trials, with the experiment's search algorithm, scheduler, limits and remaining time.
     """
 
     def __init__(self, made: Run, trainable: Any, how: ResumeConfig, space: Any = None) -> None:
@@ -55,7 +55,7 @@ class Restored:
         self._trainable, self._space = trainable, space
 
     def results(self) -> Run:
-        """Return how it stands, with what was trained once more since."""
+        """Return the current results, including trials that were trained again."""
         made = self._made
         made.infos = {t.number: t for t in default_client().attach(made.sweep).trials()}
         trials = {number: collect(made.plan, info) for number, info in made.infos.items()}
@@ -69,7 +69,7 @@ class Restored:
         return made
 
     def run(self) -> Run:
-        """Go on until the end."""
+        """Run until the end."""
         self._changed = self._take()
         handles = [self._attach(sweep) for sweep in (self._made.sweep, *(sweep for sweep, _ in self._made.later))]
         live = next((h for h in handles if h.info().state not in ENDED_SWEEP or h.info().state == "stopped"), None)
@@ -84,7 +84,7 @@ class Restored:
         return self._go_on(made)
 
     def _take(self) -> bool:
-        """Have the plan train what was given to the restore; report whether that is something else than before."""
+        """Use the trainable and space given to the restore; return whether they have changed."""
         made, plan = self._made, self._made.plan
         if self._trainable is not None:
             plan.trainable = find_trainable(self._trainable)
@@ -98,33 +98,33 @@ class Restored:
             return default_client().attach(sweep)
         except NotFoundError:
             raise NotFoundError(
-                f"the sweep {sweep} of this experiment is not on this server: restore it where it was run, or "
-                f"connect first, with ob.connect(...); it was at {self._made.url}"
+                f"the sweep {sweep} of this experiment is not on this server: connect to its server first, "
+                f"with ob.connect(...); it was at {self._made.url}"
             ) from None
 
     def _left(self) -> float | None:
-        """Return the seconds that the experiment may still run; None if it has no budget."""
+        """Return the seconds that the experiment may still run; None without a budget."""
         made = self._made
         span = budget(self.tune, made.plan.stop)
         spend(made.plan.stop, made.time.seconds)
         return None if span is None else span - made.time.seconds
 
     def _resume(self, handle: SweepHandle) -> Run:
-        """Let the experiment's own sweep go on."""
+        """Resume the experiment's own sweep."""
         made, info = self._made, handle.info()
         made.infos = {t.number: t for t in handle.trials()}
         left = self._left()
         if left is not None and info.state != "running":
             if left <= 0:
                 return self.results()
-            with contextlib.suppress(InvalidError):  # it was interrupted for no time at all
+            with contextlib.suppress(InvalidError):  # it was interrupted for no measurable time
                 handle.extend(limits=Limits(wall_time=longer(info.submitted, left)))
         if handle.info().state in ("paused", "stopped"):
             handle.resume()
         return follow(made, handle, self.tune, self.config)
 
     def _go_on(self, made: Run) -> Run:
-        """Train what is left in a sweep of its own: trials that had not ended, failed ones, and those not begun."""
+        """Train the rest in a new sweep: trials that have not ended, failed ones, and those that have not started."""
         begun = self._begun(made)
         open_ones = [n for n, t in made.infos.items() if self._unfinished and _is_open(t)]
         failed = [n for n, t in made.infos.items() if (self._errored or self._restart) and t.state == "failed"]
@@ -154,7 +154,7 @@ class Restored:
         return second
 
     def _offsets(self, made: Run, numbers: list[int]) -> dict[int, int]:
-        """Return from which iteration trials go on that have a checkpoint; those to begin anew are left out."""
+        """Return the iterations from which trials with a checkpoint continue; trials that start again are left out."""
         found = {}
         for n in numbers:
             if self._restart and made.infos[n].state == "failed":
@@ -165,8 +165,11 @@ class Restored:
         return found
 
     def _begun(self, made: Run) -> Begun:
-        """Return what the experiment began with; points that were not drawn yet are of the present space."""
-        if not made.begun:  # of an earlier version
+        """Return the initial state of the experiment.
+
+        Points that were not tried yet are drawn from the current space.
+        """
+        if not made.begun:  # from an earlier version
             return Begun([], 0, None, FIFOScheduler(), None, int(self.tune.max_concurrent_trials or 0))
         begun: Begun = pickle.loads(made.begun)
         if begun.searcher is None and made.plan.earlier is not None:
@@ -176,7 +179,7 @@ class Restored:
         return begun
 
     def _brains(self, made: Run, begun: Begun) -> tuple[Any, Any, dict[str, Trial]]:
-        """Return search algorithm, scheduler, and the trials that it knows: as they were when they last learned."""
+        """Return search algorithm, scheduler and the trials that it knows, with the newest learned state."""
         plain = begun.searcher is None and type(begun.scheduler) is FIFOScheduler
         found = None if plain and asked_in_trial(made.plan.stop) else _whole(made)
         if found is None:
@@ -189,7 +192,7 @@ class Restored:
             trial = by_id.get(name)
             if known.is_finished() or (trial is not None and not trial.is_finished()):
                 continue
-            # It has ended since, or the server never heard of it.
+            # It has ended since, or the server does not know it.
             last = trial.last_result if trial is not None else None
             failed = trial is None or trial.status == Trial.ERROR
             searcher.on_trial_complete(name, result=last or None, error=failed)
@@ -201,7 +204,7 @@ def _is_open(info: TrialResult) -> bool:
 
 
 def _whole(made: Run) -> Any:
-    """Return what was learned, once it is of all trials: another process writes it soon after a trial begins."""
+    """Wait until the learned state covers all trials; another process writes it soon after a trial starts."""
     names, end = {trial.trial_id for trial in made.trials}, time.monotonic() + _PATIENCE
     while True:
         found = learned(made.plan.folder)

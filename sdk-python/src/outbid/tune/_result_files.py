@@ -1,7 +1,7 @@
-"""A trial's results in files of its directory: Outbid's own, and the copies under the names that Ray has.
+"""Files with a trial's results in its directory: Outbid's own file, and copies with the names of Ray's.
 
-What counts is what the server has: a file adds what is not a number, where it agrees. Training code may write the
-copies.
+The server's results are authoritative. A file adds values that are not numbers, if it agrees with the server. Training
+code may overwrite the copies.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from outbid.tune._trial import Trial, flatten, to_json
 
 OWN, COPY, TABLE = ".results.json", "result.json", "progress.csv"
 
-_TAIL = 256 << 10  # bytes in which the newest result is looked for
+_TAIL = 256 << 10  # bytes at the end of the file that are searched for the newest results
 
 
 def read_results(folder: Path) -> list[dict[str, Any]]:
-    """Return what a trial has reported, as its directory says; a line that is being written is left out.
+    """Return the results in a trial's directory, without an incomplete last line.
 
-    A directory of Ray's, or of an earlier version, has `result.json` alone.
+    A directory of Ray's or of an earlier version only has `result.json`.
     """
     for name in (OWN, COPY):
         try:
@@ -37,9 +37,9 @@ def read_results(folder: Path) -> list[dict[str, Any]]:
 
 
 def newest_results(folder: Path) -> Iterator[dict[str, Any]]:
-    """Yield the newest results in Outbid's file of a trial's directory, the newest first.
+    """Yield the newest results in Outbid's file of a trial's directory, newest first.
 
-    There are none without such a file. A line that is being written is left out.
+    Yields nothing without such a file, and skips an incomplete last line.
     """
     try:
         with (folder / OWN).open("rb") as file:
@@ -52,7 +52,7 @@ def newest_results(folder: Path) -> Iterator[dict[str, Any]]:
 
 
 def saved_results(folder: Path) -> Iterator[tuple[dict[str, Any], Path]]:
-    """Yield the results of a trial whose checkpoints are in its directory, the newest first, with these."""
+    """Yield the results of a trial that have checkpoints in its directory, and the checkpoints, newest first."""
     for result in reversed(read_results(folder)):
         name = result.get("checkpoint_dir_name")
         if name and (folder / name).is_dir():
@@ -60,7 +60,7 @@ def saved_results(folder: Path) -> Iterator[tuple[dict[str, Any], Path]]:
 
 
 def agrees(result: Mapping[str, Any], metrics: Mapping[str, Any]) -> bool:
-    """Report whether a result of a file has the numbers that the server has of it."""
+    """Return whether a result in a file has the same numbers as the server's."""
     flat = flatten(result)
     for name, value in metrics.items():
         mine, theirs = _order.number(flat.get(name, value)), _order.number(value)
@@ -72,10 +72,10 @@ def agrees(result: Mapping[str, Any], metrics: Mapping[str, Any]) -> bool:
 
 
 def whole_result(trial: Trial, folder: Path, metrics: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a trial's result of an iteration with what is not a number if its file has it, else of its numbers."""
+    """Return a trial's result of an iteration, from its file if that has it, otherwise from its numbers."""
     step = int(metrics["training_iteration"])
     numbers = {name: value for name, value in metrics.items() if isinstance(value, (int, float))}
-    # The trial may have written more since.
+    # The trial may have written more results since.
     for found in newest_results(folder):
         if found.get("training_iteration") == step and agrees(found, numbers):
             return {**found, "config": trial.config}
@@ -83,7 +83,7 @@ def whole_result(trial: Trial, folder: Path, metrics: Mapping[str, Any]) -> dict
 
 
 def from_report(trial: Trial, step: int, metrics: Mapping[str, float]) -> dict[str, Any]:
-    """Return a result made of a report's numbers, where the trial's files cannot be read here."""
+    """Return a result made from a report's numbers, if the trial's files cannot be read here."""
     out: dict[str, Any] = {}
     for path, value in metrics.items():
         inside = out
@@ -100,7 +100,7 @@ def from_report(trial: Trial, step: int, metrics: Mapping[str, float]) -> dict[s
 
 
 class Writer:
-    """Writes a trial's results as they come, into Outbid's file and the copies."""
+    """Writes a trial's results to Outbid's file and the copies."""
 
     def __init__(self, folder: Path, before: list[dict[str, Any]]) -> None:
         self._folder = folder
@@ -111,12 +111,12 @@ class Writer:
             self.write(result, flatten(result))
 
     def write(self, result: Mapping[str, Any], flat: Mapping[str, Any]) -> None:
-        """Add a result."""
+        """Append a result."""
         line = to_json(result) + "\n"
         self._own.write(line)
         self._own.flush()
         self._copy(COPY, line)
-        # The columns of Ray's file: what is nested comes last, and the configuration is in params.json.
+        # The columns of Ray's file: nested values are last, and the configuration is in params.json.
         nested = [name for name in flat if name not in result and not name.startswith("config/")]
         if self._table is None:
             columns = [name for name in flat if name in result and name != "config"] + nested
@@ -129,7 +129,7 @@ class Writer:
             self._copies[TABLE].flush()
 
     def replace_last(self, result: Mapping[str, Any]) -> None:
-        """Put a result in place of the last one."""
+        """Replace the last result."""
         for name in (OWN, COPY):
             if name == COPY and not self._is_ours(COPY):
                 continue
@@ -151,7 +151,7 @@ class Writer:
             self._copies[name].flush()
 
     def _is_ours(self, name: str) -> bool:
-        """Report whether a copy is as it was left; one that the training code has written is its own from then on."""
+        """Return whether a copy is unchanged. If the training code has written it, it is no longer updated."""
         file = self._copies.get(name)
         if file is None:
             return False

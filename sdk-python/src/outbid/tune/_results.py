@@ -1,4 +1,4 @@
-"""Results: of one trial, and of all."""
+"""Result and ResultGrid: the result of one trial, and of all."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def frame(records: list[dict[str, Any]]) -> pd.DataFrame:
-    """Return records as a table."""
+    """Return records as a pandas DataFrame."""
     try:
         import pandas
     except ImportError:
@@ -30,12 +30,12 @@ def frame(records: list[dict[str, Any]]) -> pd.DataFrame:
 
 
 def table(history: list[dict[str, Any]]) -> pd.DataFrame:
-    """Return what a trial has reported as a table, as its progress.csv has it."""
+    """Return a trial's results as a table, like its progress.csv."""
     return frame([flatten(result) for result in history])
 
 
 class Result:
-    """What a trial has found: its last metrics, its checkpoints, its error, and where its files are."""
+    """A trial's last metrics, its checkpoints, its error, and its directory."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class Result:
 
     @property
     def metrics_dataframe(self) -> Any:
-        """Everything that was reported, a row for each."""
+        """All results, one per row."""
         if self._frame is None and self._history:
             self._frame = table(self._history)
         return self._frame
@@ -92,7 +92,7 @@ class Result:
 
     @classmethod
     def from_path(cls, path: str, storage_filesystem: Any = None) -> Result:
-        """Return the result of the trial whose directory this is."""
+        """Return the result of the trial with this directory."""
         folder = Path(path).expanduser()
         if not folder.is_dir():
             raise RuntimeError(f"there is no directory {folder}")
@@ -151,12 +151,12 @@ def value_of(trial: Trial, metric: str, mode: str, scope: str) -> float | None:
 
 
 def value_in(result: Mapping[str, Any], metric: str) -> Any:
-    """Return what a result has of a metric, whose name may be a path with slashes; None if it has nothing."""
+    """Return a metric in a result, or None. The name may be a path with slashes."""
     return result.get(metric, flatten(result).get(metric))
 
 
 def best_row(trial: Trial, metric: str | None, mode: str | None) -> dict[str, Any]:
-    """Return a trial's best result by a metric; its last one if no metric is named or no result has a value."""
+    """Return a trial's best result by a metric, or the last one without a metric or without values."""
     if not metric or not mode:
         return trial.last_result
     found = _order.best(trial.history, lambda result: value_in(result, metric), mode)
@@ -164,7 +164,7 @@ def best_row(trial: Trial, metric: str | None, mode: str | None) -> dict[str, An
 
 
 def best_of(trials: list[Trial], metric: str, mode: str, scope: str, finite: bool) -> Trial | None:
-    """Return the best trial, the first of equals."""
+    """Return the best trial; the first of equal ones."""
     if mode not in ("max", "min"):
         raise ValueError(f"mode must be 'min' or 'max', got {mode!r}")
     values = [(trial, value_of(trial, metric, mode, scope)) for trial in trials]
@@ -177,7 +177,7 @@ def best_of(trials: list[Trial], metric: str, mode: str, scope: str, finite: boo
 
 
 class ResultGrid:
-    """The results of an experiment, one for each trial, in their order."""
+    """The results of an experiment, one for each trial, in order."""
 
     def __init__(self, experiment_analysis: Any) -> None:
         if not hasattr(experiment_analysis, "trials"):
@@ -209,17 +209,17 @@ class ResultGrid:
 
     @property
     def errors(self) -> list[Exception]:
-        """The errors of those trials that failed."""
+        """The errors of failed trials."""
         return [r.error for r in self._results if r.error is not None]
 
     @property
     def num_errors(self) -> int:
-        """How many trials failed."""
+        """The number of failed trials."""
         return sum(t.status == Trial.ERROR for t in self._trials)
 
     @property
     def num_terminated(self) -> int:
-        """How many trials ended well."""
+        """The number of trials that ended without an error."""
         return sum(t.status == Trial.TERMINATED for t in self._trials)
 
     def get_best_result(
@@ -229,7 +229,7 @@ class ResultGrid:
         scope: str = "last",
         filter_nan_and_inf: bool = True,
     ) -> Result:
-        """Return the result with the best value of a metric; those of TuneConfig if none are given."""
+        """Return the result with the best value of a metric; the defaults are those of TuneConfig."""
         if len(self._trials) == 1:
             return self._results[0]
         metric, mode = metric or self._metric, mode or self._mode
@@ -242,17 +242,16 @@ class ResultGrid:
             some = "; some failed" if self.num_errors else ""
             known = sorted({k for t in self._trials for k in flatten(t.last_result) if not k.startswith("config/")})
             raise RuntimeError(
-                f"no trial has a value of the metric {metric!r}{some}; "
-                f"what was reported is {', '.join(known) or 'nothing'}"
+                f"no trial has a value of the metric {metric!r}{some}; reported were: {', '.join(known) or 'none'}"
             )
         return self._results[self._trials.index(best)]
 
     def get_dataframe(self, filter_metric: str | None = None, filter_mode: str | None = None) -> pd.DataFrame:
-        """Return a table with each trial's last result, or its best by a metric, if the mode is given too."""
+        """Return a table with each trial's last result, or its best result by a metric if a mode is given too."""
         if filter_mode and filter_mode not in ("min", "max"):
             raise ValueError(f"get_dataframe: filter_mode must be 'min' or 'max', got {filter_mode!r}")
         if filter_mode and not filter_metric:
-            raise ValueError(f"get_dataframe: filter_mode={filter_mode!r} wants a metric: give filter_metric=")
+            raise ValueError(f"get_dataframe: filter_mode={filter_mode!r} needs a metric: give filter_metric=")
         rows = []
         for trial in self._trials:
             row = best_row(trial, filter_metric, filter_mode)

@@ -1,4 +1,4 @@
-"""`tune.run` and `run_experiments`, as scripts had them before `Tuner`."""
+"""`tune.run` and `run_experiments`, the interface before `Tuner`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _GONE = frozenset(
     "global_checkpoint_period queue_trials ray_auto_init run_errored_only server_port sync_function sync_on_checkpoint "
     "sync_to_cloud sync_to_driver trial_executor upload_dir with_server".split()
 )
-"""What older versions of Ray's `run` took: such a script says what it asks for in vain, or nothing if that is off."""
+"""Arguments of `run` in older versions of Ray. They raise UnsupportedError if they are set."""
 
 
 def run(
@@ -69,12 +69,12 @@ def run(
     loggers: Any = None,
     **more: Any,
 ) -> ExperimentAnalysis:
-    """Run an experiment and return its analysis. Raises TuneError if a trial failed, unless told not to."""
+    """Run an experiment and return its analysis. Raises TuneError if a trial failed, unless disabled."""
     if unknown := next((name for name in more if name not in _GONE), None):
         raise TypeError(f"run() got an unexpected keyword argument {unknown!r}")
     for other, value in (("restore", restore), ("export_formats", export_formats), *more.items()):
         if value:
-            unsupported(f"{other} of tune.run", "use Tuner.restore for experiments, and Checkpoint for what is saved")
+            unsupported(f"{other} of tune.run", "use Tuner.restore for experiments, and Checkpoint for saved state")
     given = run_or_experiment
     if isinstance(given, Experiment):
         return given._run(
@@ -133,7 +133,7 @@ def run(
 
 
 def _resumed(name: str | None, config: RunConfig, resume: Any, how: Any, trainable: Any, space: Any) -> Any:
-    """Go on with an experiment if that is asked for, and it is there."""
+    """Continue an experiment if that is requested and it exists; otherwise return None."""
     if not resume and how is None:
         return None
     how = how or resume_config(resume)
@@ -145,9 +145,7 @@ def _resumed(name: str | None, config: RunConfig, resume: Any, how: Any, trainab
     if not name or not (folder / STATE).is_file():
         if isinstance(resume, str) and resume.upper().startswith("AUTO"):
             return None
-        raise ValueError(
-            f"resume: there is no experiment in {folder}; give name= and storage_path= of the one to go on with"
-        )
+        raise ValueError(f"resume: there is no experiment in {folder}; set name= and storage_path= of an existing one")
     return Restored(Run.load(folder), trainable, how, space).run()
 
 
@@ -162,11 +160,11 @@ _RESUME = {
 
 
 def resume_config(resume: bool | str) -> ResumeConfig:
-    """Return what a word such as "AUTO+ERRORED" means; `True` goes on with what had not ended."""
+    """Parse a word such as "AUTO+ERRORED"; `True` resumes unfinished trials."""
     first, *others = str(resume).upper().split("+")
     if first not in ("TRUE", "AUTO", "LOCAL", "REMOTE", "PROMPT", *_RESUME) or any(o not in _RESUME for o in others):
         raise ValueError(
-            f"resume must be True, 'AUTO', or such as 'AUTO+ERRORED' ({', '.join(_RESUME)}), got {resume!r}"
+            f"resume must be True, 'AUTO', or words such as 'AUTO+ERRORED' ({', '.join(_RESUME)}), got {resume!r}"
         )
     words = [word for word in (first, *others) if word in _RESUME]
     return _RESUME[words[-1]] if words else ResumeConfig()
@@ -213,7 +211,7 @@ class Experiment:
                 unsupported(f"{other} of Experiment", "leave it out")
         self.name = name
         try:
-            find_trainable(run)  # what cannot be trained is said here
+            find_trainable(run)  # raises for an invalid trainable
         except TypeError as error:
             raise BadArgumentError(f"Experiment: run: {error}") from None
         self._what = run
@@ -233,7 +231,7 @@ class Experiment:
 
     @property
     def run_identifier(self) -> str:
-        """What is trained, by name."""
+        """The trainable's name."""
         return name_of(self._what)
 
     @property
@@ -243,14 +241,14 @@ class Experiment:
 
     @classmethod
     def from_json(cls, name: str, spec: Mapping[str, Any]) -> Experiment:
-        """Return an experiment written down as a dict."""
+        """Return an experiment from a dict."""
         settings = dict(spec)
         if "run" not in settings:
-            raise TuneError(f"the experiment {name!r} names nothing to run")
+            raise TuneError(f"the experiment {name!r} has no 'run'")
         try:
             return cls(name, settings.pop("run"), **settings)
         except TypeError as error:
-            raise BadArgumentError(f"the experiment {name!r} cannot be made of its dict: {error}") from None
+            raise BadArgumentError(f"the experiment {name!r} has an invalid dict: {error}") from None
 
     def _run(self, **more: Any) -> ExperimentAnalysis:
         settings = {**self._settings, **{k: v for k, v in more.items() if v is not None}}
@@ -269,7 +267,7 @@ def run_experiments(
     callbacks: Any = None,
     **more: Any,
 ) -> list[Trial]:
-    """Run experiments one after another, and return all their trials."""
+    """Run experiments one after another, and return their trials."""
     if unknown := more.keys() - {"resume_config", "server_port", "queue_trials"}:
         raise TypeError(f"run_experiments() got an unexpected keyword argument {sorted(unknown)[0]!r}")
     if isinstance(experiments, Mapping):

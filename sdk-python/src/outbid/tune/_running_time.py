@@ -1,4 +1,4 @@
-"""How long an experiment has run, over interruptions: what its time budgets are measured by."""
+"""RunningTime: how long an experiment has run, across interruptions, for its time budgets."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from outbid.tune._config import TuneConfig, seconds
 from outbid.tune.stopper import CombinedStopper, TimeoutStopper
 
 _FILE = ".running_time.json"
-"""Of an experiment's directory."""
+"""The file's name in an experiment's directory."""
 
 _EVERY = 1.0  # seconds between writes
 
 
 class RunningTime:
-    """Seconds that an experiment has run. Time in which it is paused or stopped is left out."""
+    """Counts the seconds that an experiment has run, without the time in which it was paused or stopped."""
 
     def __init__(self, folder: str, *, new: bool = False) -> None:
         self._file = Path(folder, _FILE)
         self.seconds = 0.0
-        self._at: float | None = None  # when it was last known to run
-        self._before: float | None = None  # the same, in the process that followed it before
+        self._at: float | None = None  # when it last was known to run
+        self._before: float | None = None  # the same, in the earlier process that followed it
         self._written = 0.0
         if new:
             self._file.unlink(missing_ok=True)
@@ -36,12 +36,12 @@ class RunningTime:
             self.seconds, self._before = float(found["seconds"]), found["running_at"]
 
     def resume(self, *, ran_on: bool) -> None:
-        """Begin to count again; with `ran_on` the time since it was last followed counts as well."""
+        """Start counting again. With `ran_on`, the time since it was last followed counts too."""
         self._at = self._before if ran_on else None
         self.tick(running=True)
 
     def tick(self, *, running: bool) -> None:
-        """Add the time since the last call if the experiment ran, and write the sum down from time to time."""
+        """Add the time since the last call if the experiment was running, and write the sum periodically."""
         now = time.time()
         if self._at is not None:
             self.seconds += max(0.0, now - self._at)
@@ -55,7 +55,7 @@ class RunningTime:
 
 
 def budget(tune: TuneConfig, stop: Any) -> float | None:
-    """Return the least of an experiment's time budgets in seconds of running; None if it has none."""
+    """Return an experiment's smallest time budget in seconds of running; None if it has none."""
     spans = [one.timeout for one in _timeouts(stop)]
     if (span := seconds(tune.time_budget_s)) is not None:
         spans.append(span)
@@ -63,13 +63,13 @@ def budget(tune: TuneConfig, stop: Any) -> float | None:
 
 
 def spend(stop: Any, spent: float) -> None:
-    """Take time that an experiment has run from the budgets of its stoppers."""
+    """Subtract running time of an experiment from the budgets of its stoppers."""
     for one in _timeouts(stop):
         one.spend(spent)
 
 
 def longer(submitted: datetime.datetime | None, left: float) -> float:
-    """Return the limit of time since a sweep was submitted that leaves it `left` seconds from now."""
+    """Return the wall-time limit, from a sweep's submission, that leaves it `left` seconds from now."""
     since = 0.0 if submitted is None else time.time() - submitted.timestamp()
     return max(since, 0.0) + left
 

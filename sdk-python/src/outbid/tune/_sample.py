@@ -1,4 +1,4 @@
-"""What a configuration is drawn from: Ray Tune's domains. They are drawn as in Ray: the same seed, the same values."""
+"""Ray Tune's domains, from which parameters are drawn. The same seed gives the same values as in Ray."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ import numpy as np
 from outbid.tune._samplers import BaseSampler, Grid, LogUniform, Normal, Quantized, Sampler, Uniform
 
 RandomState: TypeAlias = "int | np.random.Generator | np.random.RandomState | None"
-"""Where randomness comes from; None is numpy's global generator."""
+"""A source of randomness; None is numpy's global generator."""
 
 
 class Rng:
-    """A generator of numpy, old or new, by one set of names. A number is the seed of a new one."""
+    """A common interface of numpy's old and new generators. A number is the seed of a new generator."""
 
     def __init__(self, source: Any = None) -> None:
         if isinstance(source, Rng):
@@ -40,47 +40,47 @@ class Rng:
         return float(self._legacy.normal(mean, sd, size=1)[0])
 
     def below(self, low: int, high: int) -> int:
-        """Return a whole number, `high` excluded."""
+        """Return a whole number; `high` is excluded."""
         new = isinstance(self._source, np.random.Generator)
         return int((self._legacy.integers if new else self._legacy.randint)(low, high, size=1)[0])
 
     def index(self, count: int) -> int:
-        """Return the number of one of so many things."""
+        """Return a random index below `count`."""
         return int(self._legacy.choice(np.arange(0, count), size=1)[0])
 
 
 class Domain:
-    """What one parameter is drawn from."""
+    """The values of one parameter."""
 
     def sample(self, config: Any = None, size: int = 1, random_state: Any = None) -> Any:
-        """Draw a value, or a list of `size` if that is above 1."""
+        """Draw a value, or a list of `size` values if that is above 1."""
         rng = Rng(random_state)
         values = [self.cast(self._draw(rng, config)) for _ in range(size)]
         return values if size > 1 else values[0]
 
     def cast(self, value: Any) -> Any:
-        """Return the value in the domain's type."""
+        """Convert a value to the domain's type."""
         return value
 
     def is_grid(self) -> bool:
-        """Whether every value is wanted, rather than one drawn."""
+        """Whether every value is tried, instead of drawing one."""
         return False
 
     def is_function(self) -> bool:
-        """Whether a function of the user's draws."""
+        """Whether a function computes the value."""
         return False
 
     def is_valid(self, value: Any) -> bool:
-        """Whether a value could be drawn."""
+        """Whether a value is possible."""
         return True
 
     def get_sampler(self) -> Sampler:
-        """Return how it is drawn."""
+        """Return the sampler."""
         return BaseSampler()
 
     @property
     def domain_str(self) -> str:
-        """The domain for people."""
+        """The domain as text."""
         return "(unknown)"
 
     def _draw(self, rng: Rng, config: Any) -> Any:
@@ -88,13 +88,13 @@ class Domain:
 
 
 class _Range(Domain):
-    """Numbers between two bounds, perhaps on a log scale, perhaps in steps of `q`."""
+    """Numbers between two bounds, with an optional log scale and optional steps of `q`."""
 
     def __init__(self, lower: float, upper: float, *, log: bool = False, q: float = 0) -> None:
         self.lower, self.upper, self.log, self.q = lower, upper, log, q
 
     def get_sampler(self) -> Sampler:
-        """Return how it is drawn: log-uniform, or uniform, perhaps in steps."""
+        """Return the sampler: log-uniform or uniform, with optional steps."""
         inner: Sampler = LogUniform() if self.log else Uniform()
         return Quantized(inner, self.q) if self.q else inner
 
@@ -105,7 +105,7 @@ class _Range(Domain):
         return made
 
     def loguniform(self, base: object = None) -> _Range:
-        """Return the same range, log-uniform. `base` is of no consequence."""
+        """Return the same range, log-uniform. `base` is ignored."""
         return type(self)(self.lower, self.upper, log=True, q=self.q)
 
     def uniform(self) -> _Range:
@@ -151,14 +151,14 @@ class Float(_Range):
             raise ValueError(f"randn: sd must be above 0, got {normal[1]!r}")
         for name, bound in (("lower", self.lower), ("upper", self.upper)):
             if q and math.isfinite(bound) and not math.isclose(bound / q, round(bound / q)):
-                raise ValueError(f"the {name} bound {bound} is no multiple of the quantization factor {q}")
+                raise ValueError(f"the {name} bound {bound} is not a multiple of the quantization factor {q}")
 
     def cast(self, value: Any) -> float:
         """Return a float."""
         return float(value)
 
     def get_sampler(self) -> Sampler:
-        """Return how it is drawn: by a normal distribution, log-uniform, or uniform, perhaps in steps."""
+        """Return the sampler: normal, log-uniform, or uniform, with optional steps."""
         if self.normal is None:
             return super().get_sampler()
         inner = Normal(*self.normal)
@@ -176,7 +176,7 @@ class Float(_Range):
 
 
 class Integer(_Range):
-    """A whole number below `upper`, which `q` above 1 includes."""
+    """A whole number below `upper`; `upper` is included if `q` is above 1."""
 
     def __init__(self, lower: int, upper: int, *, log: bool = False, q: int = 0) -> None:
         super().__init__(lower, upper, log=log, q=q)
@@ -199,7 +199,7 @@ class Integer(_Range):
 
 
 class Categorical(Domain):
-    """One of some values, or each of them in a grid."""
+    """One of some values, or all of them in a grid."""
 
     def __init__(self, categories: Iterable[Any], *, grid: bool = False) -> None:
         self.categories = list(categories)
@@ -210,15 +210,15 @@ class Categorical(Domain):
         return Categorical(self.categories, grid=True)
 
     def is_grid(self) -> bool:
-        """Whether every value is wanted."""
+        """Whether every value is tried."""
         return self._grid
 
     def get_sampler(self) -> Sampler:
-        """Return how it is drawn."""
+        """Return the sampler."""
         return Grid() if self._grid else Uniform()
 
     def is_valid(self, value: Any) -> bool:
-        """Whether it is one of the values."""
+        """Whether a value is one of the categories."""
         return value in self.categories
 
     def __len__(self) -> int:
@@ -232,7 +232,7 @@ class Categorical(Domain):
 
     @property
     def domain_str(self) -> str:
-        """The values."""
+        """The categories as text."""
         return f"{self.categories}"
 
     def _draw(self, rng: Rng, config: Any) -> Any:
@@ -240,7 +240,7 @@ class Categorical(Domain):
 
 
 class Function(Domain):
-    """What a function returns, which may look at the values that are drawn already."""
+    """The result of a function, which may use values that are already drawn."""
 
     def __init__(self, func: Callable[..., Any]) -> None:
         self.func = func
@@ -253,10 +253,10 @@ class Function(Domain):
             try:
                 signature.bind()
             except TypeError:
-                raise ValueError("sample_from: the function must take nothing, or the spec") from None
+                raise ValueError("sample_from: the function must take no argument, or the spec") from None
 
     def is_function(self) -> bool:
-        """It is one."""
+        """Return True."""
         return True
 
     def _draw(self, rng: Rng, config: Any) -> Any:
@@ -274,7 +274,7 @@ def _real(rng: Rng, low: float, high: float, log: bool) -> float:
 
 
 def _grid(bound: float, q: float, rounded: Callable[[float], float]) -> float:
-    """Return which multiple of q a bound is, rounded inwards if it is none."""
+    """Return the multiple of q nearest to a bound, rounded inwards if the bound is not a multiple."""
     if not math.isfinite(bound):
         return bound
     nearest = round(bound / q)
@@ -282,12 +282,12 @@ def _grid(bound: float, q: float, rounded: Callable[[float], float]) -> float:
 
 
 def grid_search(values: Iterable[Any]) -> dict[str, Any]:
-    """Return a grid: a trial, or `num_samples` of them, for each of the values."""
+    """Return a grid: a trial, or `num_samples` trials, for each value."""
     return {"grid_search": values}
 
 
 def sample_from(func: Callable[..., Any]) -> Function:
-    """Return a parameter that a function draws: of nothing, of `spec` (`spec.config.lr`), or of the config."""
+    """Return a parameter that a function computes from nothing, `spec` (`spec.config.lr`), or the config."""
     return Function(func)
 
 
@@ -302,7 +302,7 @@ def quniform(lower: float, upper: float, q: float) -> Float:
 
 
 def loguniform(lower: float, upper: float, base: object = None) -> Float:
-    """Return a log-uniform real number. `base` is of no consequence."""
+    """Return a log-uniform real number. `base` is ignored."""
     return Float(lower, upper, log=True)
 
 
@@ -332,12 +332,12 @@ def lograndint(lower: int, upper: int, base: object = None) -> Integer:
 
 
 def qrandint(lower: int, upper: int, q: int = 1) -> Integer:
-    """Return a whole number in steps of `q`, `upper` included where q is above 1."""
+    """Return a whole number in steps of `q`; `upper` is included if q is above 1."""
     return Integer(lower, upper, q=q)
 
 
 def qlograndint(lower: int, upper: int, q: int, base: object = None) -> Integer:
-    """Return a log-uniform whole number in steps of `q`, `upper` included where q is above 1."""
+    """Return a log-uniform whole number in steps of `q`; `upper` is included if q is above 1."""
     return Integer(lower, upper, log=True, q=q)
 
 
@@ -347,5 +347,5 @@ def choice(categories: Sequence[Any]) -> Categorical:
 
 
 def fresh(space: Any) -> Any:
-    """Return a copy of a space that drawing may change."""
+    """Return a copy of a space that may be modified."""
     return copy.deepcopy(space)

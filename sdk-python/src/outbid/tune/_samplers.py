@@ -1,4 +1,4 @@
-"""How a domain is drawn: the classes of Ray's that say so, for code that reads a space."""
+"""Ray's sampler classes, for code that inspects a space."""
 
 from __future__ import annotations
 
@@ -6,30 +6,30 @@ from dataclasses import dataclass
 
 
 class Sampler:
-    """Base of samplers."""
+    """Base class of samplers."""
 
     def __str__(self) -> str:
         return type(self).__name__
 
 
 class BaseSampler(Sampler):
-    """Whatever the domain does by itself."""
+    """The domain's default distribution."""
 
     def __str__(self) -> str:
         return "Base"
 
 
 class Uniform(Sampler):
-    """Every value alike."""
+    """A uniform distribution."""
 
 
 class LogUniform(Sampler):
-    """Every order of magnitude alike."""
+    """A log-uniform distribution."""
 
 
 @dataclass
 class Normal(Sampler):
-    """By a normal distribution."""
+    """A normal distribution."""
 
     mean: float = 0.0
     sd: float = 0.0
@@ -46,13 +46,13 @@ class Grid(Sampler):
 
 @dataclass
 class Quantized(Sampler):
-    """By another sampler, in steps of `q`."""
+    """Another sampler, in steps of `q`."""
 
     sampler: Sampler
     q: float
 
     def get_sampler(self) -> Sampler:
-        """Return the other sampler."""
+        """Return the inner sampler."""
         return self.sampler
 
     __str__ = Sampler.__str__

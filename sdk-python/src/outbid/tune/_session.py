@@ -1,4 +1,4 @@
-"""The trial that runs in this process: what `tune.report` and its like talk to."""
+"""Session: the trial that runs in this process, for `tune.report` and related functions."""
 
 from __future__ import annotations
 
@@ -30,55 +30,55 @@ from outbid.tune.stopper import asked_in_trial
 current: Session | None = None
 """The session of the trial that runs in this process."""
 
-_ABOUT = "outbid"  # of a saved trial: what is counted beside the trial's own steps
+_ABOUT = "outbid"  # key in a checkpoint's metadata for state besides the trial's steps
 
 
 class Session:
-    """One trial in its process: counts its iterations, writes its files, and talks to Outbid's trial."""
+    """One trial in its process: counts its iterations, writes its files, and uses Outbid's trial."""
 
     def __init__(self, plan: Plan, trial: _training.Trial) -> None:
         self._plan, self._own = plan, trial
         self.placement = plan.placement
-        """What the trial has."""
+        """The trial's resources."""
         self.config = decode(json.loads(trial._a.config_json or "{}"), plan.space)
         self.trial: Trial = plan.trial(trial.number, self.config)
         self.folder = plan.claim(self.trial)
         self._start: Checkpoint | None = None
-        self._offset, self._before = 0, 0.0  # iterations and seconds of another run
+        self._offset, self._before = 0, 0.0  # iterations and seconds of earlier runs
         self._load()
         self.iteration = trial.start_step + self._offset
         self.since_restore = 0
         self._clock = self._began = time.time()
         self.time_total = self._before
         self._kept: list[tuple[Path, _order.Rank]] = []
-        self._made = 0  # checkpoints so far
+        self._made = 0  # number of checkpoints so far
         self.counts: dict[str, float] = {}
         self._files: Writer | None = None
         self._open()
         self._enough = False
         trial._stop = lambda step, metrics: self._enough
-        self._pending: str | None = None  # a directory of `checkpoint_dir`, until the report that follows
-        self._given: list[str] = []  # those that the training code may still write to
+        self._pending: str | None = None  # a directory of `checkpoint_dir`, until the next report
+        self._given: list[str] = []  # directories that the training code may still write to
         self.last: dict[str, Any] = {}
 
     def checkpoint(self) -> Checkpoint | None:
-        """Return what the trial starts from."""
+        """Return the checkpoint from which the trial starts."""
         return self._start
 
     @property
     def save_due(self) -> bool:
-        """Whether Outbid wants a checkpoint of the coming iteration."""
+        """Whether Outbid needs a checkpoint of the next iteration."""
         return self._own.save_due
 
     @property
     def wants_checkpoint(self) -> bool:
-        """Whether one of the coming iteration is due by the run's own rule."""
+        """Whether the run's configuration requires a checkpoint of the next iteration."""
         every = self._plan.checkpoints.checkpoint_frequency
         return bool(every) and (self.iteration + 1) % every == 0
 
     @property
     def at_end(self) -> bool:
-        """Whether a checkpoint is wanted at the trial's end."""
+        """Whether a checkpoint is required at the trial's end."""
         return bool(self._plan.checkpoints.checkpoint_at_end)
 
     @property
@@ -93,9 +93,9 @@ class Session:
         name: str | None = None,
         final: Callable[[], Checkpoint] | None = None,
     ) -> None:
-        """Take one result. Raises StopTrial where the trial is to end or to pause.
+        """Record one result. Raises StopTrial if the trial should end or pause.
 
-        `final` makes a checkpoint for a result that turns out to be the last.
+        `final` makes a checkpoint if the result turns out to be the last.
         """
         result = self.fill(metrics)
         flat = flatten(result)
@@ -107,7 +107,7 @@ class Session:
             checkpoint = final()
         if checkpoint is not None:
             if not Path(checkpoint.path).is_dir():
-                raise FileNotFoundError(f"tune.report: the checkpoint's directory {checkpoint.path} is not there")
+                raise FileNotFoundError(f"tune.report: the checkpoint's directory {checkpoint.path} does not exist")
             about = {_ABOUT: {"offset": self._offset, "time_total": self.time_total, "counts": self.counts}}
             self._own.save(checkpoint.path, metadata=about)
             result["checkpoint_dir_name"] = self._keep(checkpoint, result, flat, name)
@@ -130,7 +130,7 @@ class Session:
             self._clock = time.time()
 
     def finish(self) -> None:
-        """Keep a checkpoint that came after the last report, whose result has it then."""
+        """Keep a checkpoint that was made after the last report, and add it to that report's result."""
         if self._pending is None or not self.last:
             return
         checkpoint, self._pending = Checkpoint(self._pending), None
@@ -139,12 +139,12 @@ class Session:
         self.keep(checkpoint)
 
     def nothing(self) -> None:
-        """Let the server know that the trial ends well, with nothing to report."""
+        """Tell the server that the trial ends successfully without a report."""
         with contextlib.suppress(StopTrial):
             self._own.report({sent_name(self._plan.metric): float("nan"), NOTHING: 1.0}, step=None)
 
     def fill(self, metrics: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a result with what Ray adds to it."""
+        """Return a result with the fields that Ray adds."""
         now = datetime.datetime.now()
         took = metrics.get("time_this_iter_s")
         took = time.time() - self._clock if took is None else took
@@ -173,19 +173,19 @@ class Session:
 
     @contextlib.contextmanager
     def checkpoint_dir(self) -> Iterator[str]:
-        """Give a directory that the next report keeps as its checkpoint."""
+        """Yield a directory that the next report keeps as its checkpoint."""
         self._pending = tempfile.mkdtemp(prefix="checkpoint_")
         self._given.append(self._pending)
         yield self._pending
 
     def _clear(self) -> None:
-        """Delete the directories of `checkpoint_dir`: what was reported of them is kept elsewhere."""
+        """Delete the directories of `checkpoint_dir`; reported ones were copied."""
         for path in self._given:
             shutil.rmtree(path, ignore_errors=True)
         self._given = []
 
     def failed(self, error: BaseException) -> None:
-        """Write down why the trial failed."""
+        """Write the error of a failed trial to its directory."""
         if self.folder is None:
             return
         with contextlib.suppress(OSError):
@@ -196,7 +196,7 @@ class Session:
                 (self.folder / "error.pkl").write_bytes(cloudpickle.dumps(error))
 
     def close(self) -> None:
-        """Close the files; a last result that JSON cannot hold is kept as it is, too."""
+        """Close the files. A last result that JSON cannot represent is also pickled."""
         self._clear()
         if self.folder is not None and self.last:
             with contextlib.suppress(Exception):
@@ -209,14 +209,14 @@ class Session:
             self._files.close()
 
     def keep(self, checkpoint: Checkpoint) -> None:
-        """Keep a checkpoint of the last result in the trial's directory, after the trial was told to end."""
+        """Keep a checkpoint of the last result in the trial's directory when the trial must end."""
         name = self._keep(checkpoint, self.last, flatten(self.last), None)
         self.last["checkpoint_dir_name"] = name
         if self._files is not None:
             self._files.replace_last(self.last)
 
     def _load(self) -> None:
-        """Find what the trial starts from: Outbid's checkpoint, else that of the run that this one goes on from."""
+        """Find the checkpoint to start from: Outbid's, otherwise that of the run that this one continues."""
         own = self._own.checkpoint()
         if own is not None:
             about = self._own.metadata.get(_ABOUT, {})
@@ -234,7 +234,7 @@ class Session:
                 return
 
     def _open(self) -> None:
-        """Open the trial's files; what was reported after the start is forgotten, as it comes again."""
+        """Open the trial's files without the results after the start, which will be repeated."""
         if self.folder is None:
             return
         for name in ("error.txt", "error.pkl"):
@@ -244,7 +244,7 @@ class Session:
             import cloudpickle
 
             (self.folder / "params.pkl").write_bytes(cloudpickle.dumps(self.config))
-        before = read_results(self.folder)[: self.iteration]  # a line for each iteration
+        before = read_results(self.folder)[: self.iteration]  # one line per iteration
         self._files = Writer(self.folder, before)
         for path in sorted(self.folder.glob("checkpoint_[0-9]*")):
             self._made = max(self._made, int(path.name.split("_")[1]) + 1)
@@ -255,7 +255,7 @@ class Session:
     def _keep(
         self, checkpoint: Checkpoint, result: Mapping[str, Any], flat: Mapping[str, Any], name: str | None
     ) -> str | None:
-        """Copy a checkpoint into the trial's directory, and delete those that are too many."""
+        """Copy a checkpoint into the trial's directory, and delete surplus ones."""
         if self.folder is None:
             return None
         path = self.folder / (name or f"checkpoint_{self._made:06d}")
@@ -265,7 +265,7 @@ class Session:
         rules = self._plan.checkpoints
         mine = (path, _keeping.score(rules, result, flat))
         self._kept = [*(pair for pair in self._kept if pair[0] != path), mine]
-        # The newest stays beside the best, whatever its score, as the trial may have to go on from it.
+        # The newest is always kept, because the trial may have to continue from it.
         stay = {*_keeping.best(rules, self._kept), path}
         for gone in {kept for kept, _ in self._kept} - stay:
             shutil.rmtree(gone, ignore_errors=True)
@@ -285,7 +285,7 @@ UNSENT = frozenset(
     {"timestamp", "trial_id", "date", "pid", "hostname", "node_ip", "time_since_restore", "done"}
     | {"iterations_since_restore", "checkpoint_dir_name", "config"}
 )
-"""Of a result: what stands in the trial's files alone."""
+"""Fields of a result that are only in the trial's files."""
 
 
 def _configured(name: str) -> bool:
@@ -293,7 +293,7 @@ def _configured(name: str) -> bool:
 
 
 def _same(a: Any, b: Any) -> bool:
-    """Return whether two things are equal, in their types too."""
+    """Return whether two values are equal and have the same types."""
     if type(a) is not type(b):
         return False
     if isinstance(a, dict):
@@ -310,7 +310,7 @@ def report(
     checkpoint_dir_name: str | None = None,
     **named: Any,
 ) -> None:
-    """Report one iteration's metrics: a dict, or keywords, with a checkpoint if there is one."""
+    """Report one iteration's metrics as a dict or keywords, optionally with a checkpoint."""
     if "_metric" in named:
         metrics = named.pop("_metric") if metrics is None else metrics
     if metrics is not None and not isinstance(metrics, Mapping):
@@ -326,13 +326,13 @@ def report(
 
 
 def get_checkpoint() -> Checkpoint | None:
-    """Return what the trial starts from; None for a fresh start."""
+    """Return the checkpoint from which the trial starts; None for a fresh start."""
     return None if current is None else current.checkpoint()
 
 
 @contextlib.contextmanager
 def checkpoint_dir(step: int) -> Iterator[str]:
-    """Give a directory whose files the next `tune.report` keeps, as Ray had it until 1.13."""
+    """Yield a directory whose files the next `tune.report` keeps, like Ray until 1.13."""
     if current is None:
         yield tempfile.mkdtemp(prefix="checkpoint_")
         return
@@ -341,7 +341,7 @@ def checkpoint_dir(step: int) -> Iterator[str]:
 
 
 class Tee:
-    """Standard output, or error, that goes to a file of the trial's too."""
+    """A stream that also writes to a file of the trial."""
 
     def __init__(self, stream: Any, file: IO[str]) -> None:
         self._stream, self._file = stream, file
@@ -362,7 +362,7 @@ class Tee:
 
 @contextlib.contextmanager
 def logged(session: Session) -> Iterator[None]:
-    """Write what is printed into files of the trial's directory, if that is asked for."""
+    """Write the output to files in the trial's directory if that is configured."""
     names = session.plan.log_to_file
     if not names or session.folder is None:
         yield

@@ -1,4 +1,4 @@
-"""Where an experiment's files are, as `get_context().get_storage()` says it."""
+"""StorageContext: the location of an experiment's files, returned by `get_context().get_storage()`."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _ELSEWHERE = {
     "syncer": "a storage_path that all machines share, or one machine",
     "sync_config": "a storage_path that all machines share, or one machine",
 }
-"""Names of Ray's that are not here, and what does that here."""
+"""Ray's names that Outbid does not have, with alternatives."""
 
 
 class StorageContext:
-    """The directories of a trial and its experiment: all are paths of this machine."""
+    """The directories of a trial and its experiment, as paths on this machine."""
 
     custom_fs_provided = False
 
@@ -44,15 +44,15 @@ class StorageContext:
 
     @property
     def storage_filesystem(self) -> Any:
-        """The file system of the paths, as pyarrow has it."""
+        """The file system of the paths as a pyarrow object."""
         try:
             return importlib.import_module("pyarrow.fs").LocalFileSystem()
         except ImportError:
             raise UnsupportedError(
-                "outbid.tune has no storage_filesystem without pyarrow: all paths are of this machine, use open()"
+                "outbid.tune has no storage_filesystem without pyarrow: all paths are on this machine, use open()"
             ) from None
 
-    # Files are written where they stay: there is no other place from which they are copied.
+    # Files are written to their final location and are not copied.
     trial_working_directory = trial_local_path = trial_driver_staging_path = trial_fs_path
     experiment_driver_staging_path = experiment_local_path = experiment_fs_path
 

@@ -1,4 +1,4 @@
-"""Ray's tasks and actors in a script that runs on Outbid: in the script's own process, each call when it is made."""
+"""Ray's tasks and actors in a script that runs on Outbid: calls run immediately in the script's process."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from outbid.tune._named import ObjectRef, put
 
 
 class RayError(Exception):
-    """Base of what `get` raises for a task."""
+    """Base class of the exceptions that `get` raises for a task."""
 
 
 class RayTaskError(RayError):
-    """A task or a call of an actor failed; `cause` is why. It is of the cause's class as well, where that can be."""
+    """A task or an actor's method failed with `cause`. It is also an instance of the cause's class if possible."""
 
     def __init__(self, cause: BaseException) -> None:
         super().__init__(str(cause))
@@ -24,34 +24,34 @@ class RayTaskError(RayError):
 
 
 class GetTimeoutError(RayError, TimeoutError):
-    """Never raised here: what was called has ended."""
+    """Never raised, because all calls have completed."""
 
 
 class RayActorError(RayError):
-    """An actor that was killed was called."""
+    """A method of a killed actor was called."""
 
 
 class _Failed:
-    """The result of a call that failed."""
+    """The result of a failed call."""
 
     def __init__(self, cause: BaseException) -> None:
         self.cause = cause
 
     def error(self) -> RayTaskError:
-        """Return what `get` raises."""
+        """Return the exception that `get` raises."""
         kind = type(self.cause)
         if issubclass(kind, RayTaskError):
             return self.cause  # type: ignore[return-value]
         try:
             both = type(f"RayTaskError({kind.__name__})", (RayTaskError, kind), {"__init__": RayTaskError.__init__})
             made: RayTaskError = both(self.cause)
-        except TypeError:  # their layouts differ, or the class is final
+        except TypeError:  # the layouts of the classes differ, or the class is final
             made = RayTaskError(self.cause)
         return made
 
 
 def get(refs: Any, *, timeout: float | None = None) -> Any:
-    """Return what references stand for. Raises what a task has raised."""
+    """Return the values of references. Raises the exception of a failed task."""
     if isinstance(refs, list):
         return [get(ref) for ref in refs]
     if not isinstance(refs, ObjectRef):
@@ -63,7 +63,7 @@ def get(refs: Any, *, timeout: float | None = None) -> Any:
 
 
 def wait(refs: list[Any], *, num_returns: int = 1, timeout: float | None = None, **_: Any) -> tuple[Any, Any]:
-    """Return the first references and the others: all of them are done."""
+    """Return the first references and the others; all are completed."""
     if not isinstance(refs, list) or not all(isinstance(ref, ObjectRef) for ref in refs):
         raise TypeError(f"ray.wait: expected a list of ObjectRefs, got {refs!r:.80}")
     if not 0 < num_returns <= len(refs):
@@ -72,7 +72,7 @@ def wait(refs: list[Any], *, num_returns: int = 1, timeout: float | None = None,
 
 
 def _call(function: Callable[..., Any], args: Any, kwargs: Any, num_returns: Any = 1) -> Any:
-    """Call a function, with values in place of references; returns references to what it returns."""
+    """Call a function with the values of references; returns references to its results."""
     try:
         plain = [get(a) if isinstance(a, ObjectRef) else a for a in args]
         named = {k: get(v) if isinstance(v, ObjectRef) else v for k, v in kwargs.items()}
@@ -89,35 +89,35 @@ def _call(function: Callable[..., Any], args: Any, kwargs: Any, num_returns: Any
 
 
 class RemoteFunction:
-    """A function under `ray.remote`."""
+    """A function with `ray.remote`."""
 
     def __init__(self, function: Callable[..., Any], options: dict[str, Any]) -> None:
         functools.update_wrapper(self, function)
         self._function, self._options = function, options
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        raise TypeError(f"a remote function is called by its remote(): {self._function.__name__}.remote(...)")
+        raise TypeError(f"call a remote function with remote(): {self._function.__name__}.remote(...)")
 
     def remote(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function."""
         return _call(self._function, args, kwargs, self._options.get("num_returns", 1))
 
     def options(self, **options: Any) -> RemoteFunction:
-        """Return the function with other options; only num_returns is of consequence."""
+        """Return the function with other options; only num_returns has an effect."""
         return RemoteFunction(self._function, {**self._options, **options})
 
 
 class ActorClass:
-    """A class under `ray.remote`."""
+    """A class with `ray.remote`."""
 
     def __init__(self, kind: type, options: dict[str, Any]) -> None:
         self._kind, self._options = kind, options
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        raise TypeError(f"an actor is made by remote(): {self._kind.__name__}.remote(...)")
+        raise TypeError(f"create an actor with remote(): {self._kind.__name__}.remote(...)")
 
     def remote(self, *args: Any, **kwargs: Any) -> ActorHandle:
-        """Make an actor."""
+        """Create an actor."""
         name = self._options.get("name")
         if name is not None and name in _actors and self._options.get("get_if_exists"):
             return _actors[name]
@@ -129,16 +129,16 @@ class ActorClass:
         return handle
 
     def options(self, **options: Any) -> ActorClass:
-        """Return the class with other options; only the actor's name is of consequence."""
+        """Return the class with other options; only the actor's name has an effect."""
         return ActorClass(self._kind, {**self._options, **options})
 
 
 _actors: dict[str, ActorHandle] = {}
-"""The actors that have names."""
+"""Named actors."""
 
 
 class ActorHandle:
-    """An actor. It lives in the script's process, and cannot be taken into a trial's."""
+    """An actor. It is in the script's process and cannot be used in a trial's process."""
 
     def __init__(self, made: ObjectRef, kind: str) -> None:
         self._made, self._kind, self._alive = made, kind, True
@@ -151,8 +151,8 @@ class ActorHandle:
     def __reduce__(self) -> Any:
         unsupported(
             f"actor ({self._kind}) that trials share",
-            "a trial is a process of its own, on any machine: report what it has to say, or run the script with Ray, "
-            "and Outbid beside it with outbid.ray.up()",
+            "a trial is a separate process, on any machine: report its values, or run the script with Ray and start "
+            "Outbid on the Ray cluster with outbid.ray.up()",
         )
 
     def __repr__(self) -> str:
@@ -168,7 +168,7 @@ class _Method:
         return _call(self._run, args, kwargs, self._returns)
 
     def options(self, **options: Any) -> _Method:
-        """Return the method with other options; only num_returns is of consequence."""
+        """Return the method with other options; only num_returns has an effect."""
         return _Method(self._actor, self._name, options.get("num_returns", self._returns))
 
     def _run(self, *args: Any, **kwargs: Any) -> Any:
@@ -178,37 +178,37 @@ class _Method:
 
 
 def remote(*args: Any, **options: Any) -> Any:
-    """Return a function or a class whose `remote()` calls it; with options, a decorator that does so."""
+    """Add `remote()` to a function or a class; with options, return a decorator that does so."""
     if not args:
         return functools.partial(_remote, options=options)
     if len(args) > 1 or not callable(args[0]):
-        raise TypeError("ray.remote: expected a function, or a class, alone; options are given by their names")
+        raise TypeError("ray.remote: expected only a function or a class; give options by name")
     return _remote(args[0], options)
 
 
 def _remote(thing: Any, options: dict[str, Any]) -> Any:
-    """Return a function or a class under `ray.remote`."""
+    """Add `remote()` to a function or a class."""
     return ActorClass(thing, options) if inspect.isclass(thing) else RemoteFunction(thing, options)
 
 
 def method(**options: Any) -> Callable[[Any], Any]:
-    """Leave an actor's method as it is."""
+    """Return an actor's method unchanged."""
     return lambda function: function
 
 
 def kill(actor: ActorHandle, *, no_restart: bool = True) -> None:
-    """End an actor."""
+    """Kill an actor."""
     actor._alive = False
     for name in [n for n, a in _actors.items() if a is actor]:
         del _actors[name]
 
 
 def get_actor(name: str, namespace: str | None = None) -> ActorHandle:
-    """Return the actor of a name."""
+    """Return the actor with a name."""
     if name not in _actors:
         raise ValueError(f"ray.get_actor: there is no actor named {name!r}")
     return _actors[name]
 
 
 def cancel(ref: Any, **_: Any) -> None:
-    """Do nothing: what was called has ended."""
+    """Do nothing, because the call has completed."""

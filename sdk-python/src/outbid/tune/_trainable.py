@@ -1,4 +1,4 @@
-"""Trainables: classes with `setup` and `step`, and what binds parameters and resources to one."""
+"""Trainable, a class with `setup` and `step`; and functions that bind parameters and resources."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ _COUNTS = ".tune_metadata"
 
 
 class Trainable:
-    """Base of trainables that are classes: override `setup`, `step`, `save_checkpoint` and `load_checkpoint`."""
+    """Base class of trainables: override `setup`, `step`, `save_checkpoint` and `load_checkpoint`."""
 
     def __init__(self, config: dict[str, Any] | None = None, logger_creator: Any = None, storage: Any = None) -> None:
         self.config = dict(config or {})
         session = _session.current
         self._iteration = session.iteration if session else 0
         self._time_total = session.time_total if session else 0.0
-        self._restored = self._iteration, self._time_total  # what was done before it was made, or restored
+        self._restored = self._iteration, self._time_total  # the state when it was made or restored
         self._own_logdir = ""
         self._stopped = False
         self.setup(copy.deepcopy(self.config))
 
-    # What users override.
+    # Methods to override.
 
     def setup(self, config: dict[str, Any]) -> None:
-        """Begin: called once with the configuration."""
+        """Initialise; called once with the configuration."""
 
     def step(self) -> dict[str, Any]:
-        """Do one iteration; returns its metrics."""
+        """Run one iteration and return its metrics."""
         raise NotImplementedError("a Trainable needs step()")
 
     def save_checkpoint(self, checkpoint_dir: str) -> Any:
@@ -51,33 +51,33 @@ class Trainable:
         raise NotImplementedError("this Trainable has no save_checkpoint()")
 
     def load_checkpoint(self, checkpoint: Any) -> None:
-        """Go on from the dict, or the directory, that `save_checkpoint` left."""
+        """Load the dict or the directory of `save_checkpoint`."""
         raise NotImplementedError("this Trainable has no load_checkpoint()")
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
-        """Take another configuration; False where that cannot be, and the trainable is made anew."""
+        """Change the configuration. Returns False if that is not supported; then a new trainable is made."""
         return False
 
     def cleanup(self) -> None:
-        """End: called once."""
+        """Clean up; called once."""
 
     def log_result(self, result: dict[str, Any]) -> None:
-        """See each result."""
+        """Log a result."""
 
     @classmethod
     def default_resource_request(cls, config: dict[str, Any]) -> Any:
-        """Return what a trial needs; None for one CPU."""
+        """Return the resources of a trial; None for one CPU."""
         return None
 
     @classmethod
     def resource_help(cls, config: dict[str, Any]) -> str:
-        """Return words about the resources."""
+        """Return a description of the resources."""
         return ""
 
-    # What they call.
+    # Methods to call.
 
     def train(self) -> dict[str, Any]:
-        """Do one iteration, and fill in its result."""
+        """Run one iteration and complete its result."""
         began = time.time()
         result = self.step()
         if not isinstance(result, Mapping):
@@ -98,7 +98,7 @@ class Trainable:
         return result
 
     def save(self, checkpoint_dir: str | None = None) -> Checkpoint:
-        """Save into a directory, a new one if none is named."""
+        """Save into a directory, by default a new one."""
         folder = checkpoint_dir or tempfile.mkdtemp(prefix="checkpoint_")
         os.makedirs(folder, exist_ok=True)
         saved = self.save_checkpoint(folder)
@@ -113,7 +113,7 @@ class Trainable:
         return Checkpoint(folder)
 
     def restore(self, checkpoint_path: str | Checkpoint) -> None:
-        """Go on from what `save` has saved."""
+        """Load a checkpoint of `save`."""
         folder = checkpoint_path if isinstance(checkpoint_path, str) else checkpoint_path.path
         counts = Path(folder, _COUNTS)
         if counts.is_file():
@@ -128,16 +128,16 @@ class Trainable:
             self.load_checkpoint(folder)
 
     def stop(self) -> None:
-        """End."""
+        """Clean up."""
         if not self._stopped:
             self._stopped = True
             self.cleanup()
             if self._own_logdir:
-                with contextlib.suppress(OSError):  # what was written there stays
+                with contextlib.suppress(OSError):  # a directory with files is kept
                     os.rmdir(self._own_logdir)
 
     def reset(self, new_config: dict[str, Any], storage: Any = None) -> bool:
-        """Take another configuration."""
+        """Change the configuration."""
         done = self.reset_config(new_config)
         if done:
             self.config = new_config
@@ -148,12 +148,12 @@ class Trainable:
         return self.config
 
     def export_model(self, export_formats: Any, export_dir: str | None = None) -> Any:
-        """Models are not exported by name."""
-        unsupported("export_model", "save what is to be kept in save_checkpoint()")
+        """Raise UnsupportedError, because models are not exported."""
+        unsupported("export_model", "save the model in save_checkpoint()")
 
     @property
     def iteration(self) -> int:
-        """Iterations done."""
+        """The number of completed iterations."""
         return self._iteration
 
     training_iteration = iteration
@@ -178,7 +178,7 @@ class Trainable:
 
     @property
     def trial_resources(self) -> Placement | None:
-        """What the trial has."""
+        """The trial's resources."""
         return _session.current.placement if _session.current else None
 
 
@@ -188,7 +188,7 @@ def saves(kind: type) -> bool:
 
 
 class _Bound:
-    """A training function with parameters, resources, or both, bound to it."""
+    """A training function with bound parameters or resources."""
 
     def __init__(self, inner: Any, parameters: dict[str, Any] | None = None) -> None:
         self._tune_inner = inner
@@ -204,7 +204,7 @@ class _Bound:
 
 
 def with_parameters(trainable: Any, **kwargs: Any) -> Any:
-    """Bind objects to a trainable: arguments of a function, or of a class's `setup`."""
+    """Bind objects to a trainable, as arguments of a function or of a class's `setup`."""
     if not callable(trainable):
         raise TypeError(f"with_parameters: expected a function or a Trainable, got {trainable!r:.80}")
     if not inspect.isclass(trainable):
@@ -221,7 +221,7 @@ def with_parameters(trainable: Any, **kwargs: Any) -> Any:
 
 
 def with_resources(trainable: Any, resources: Any) -> Any:
-    """Say what each trial of a trainable needs: {"cpu": 2, "gpu": 1}, or a PlacementGroupFactory."""
+    """Set the resources of each trial of a trainable: {"cpu": 2, "gpu": 1}, or a PlacementGroupFactory."""
     if isinstance(resources, ScalingConfig):
         unsupported("with_resources of a ScalingConfig", 'give a dict such as {"cpu": 2, "gpu": 1}')
     wanted: Any = resources if callable(resources) and not isinstance(resources, Placement) else placement_of(resources)
@@ -233,7 +233,7 @@ def with_resources(trainable: Any, resources: Any) -> Any:
 
 
 def depends(trainable: Any) -> bool:
-    """Return whether what a trial needs depends on its configuration."""
+    """Return whether a trial's resources depend on its configuration."""
     wanted = getattr(trainable, "_tune_placement", None)
     if wanted is not None:
         return callable(wanted) and not isinstance(wanted, Placement)
@@ -244,7 +244,7 @@ def depends(trainable: Any) -> bool:
 
 
 def placement_for(trainable: Any, config: dict[str, Any]) -> Placement:
-    """Return what a trial of a trainable needs."""
+    """Return the resources of a trial of a trainable."""
     wanted = getattr(trainable, "_tune_placement", None)
     if wanted is None and inspect.isclass(trainable):
         request: Callable[..., Any] | None = getattr(trainable, "default_resource_request", None)
@@ -255,7 +255,7 @@ def placement_for(trainable: Any, config: dict[str, Any]) -> Placement:
 
 
 def unwrapped(trainable: Any) -> Any:
-    """Return the function or class within what `with_parameters`, `with_resources` and `partial` made of it."""
+    """Return the function or class inside `with_parameters`, `with_resources` and `partial`."""
     while isinstance(trainable, functools.partial) or hasattr(trainable, "_tune_inner"):
         trainable = getattr(trainable, "_tune_inner", None) or trainable.func
     return trainable

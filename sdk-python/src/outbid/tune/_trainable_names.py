@@ -9,14 +9,14 @@ from outbid.tune._trainable import Trainable, with_parameters, with_resources
 
 
 class FunctionTrainable(Trainable):
-    """The class that Ray makes of a training function; Outbid runs the function as it is."""
+    """Ray's class for a training function; Outbid runs the function as it is."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        unsupported("FunctionTrainable to be made", "give the training function itself, or write a tune.Trainable")
+        unsupported("instances of FunctionTrainable", "give the training function itself, or write a tune.Trainable")
 
 
 def wrap_function(train_func: Any, name: str | None = None) -> Any:
-    """Return the function: Outbid runs it as it is."""
+    """Return the function, because Outbid runs it as it is."""
     return train_func
 
 

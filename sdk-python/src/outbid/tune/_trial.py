@@ -1,4 +1,4 @@
-"""A trial as callbacks, schedulers and functions that name things see it."""
+"""Trial: a trial for callbacks, schedulers and naming functions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from outbid.tune._config import CheckpointConfig, Placement
 from outbid.tune._storage import StorageContext
 from outbid.tune._variants import leaves, settled, tag
 
-_LONGEST = 130  # characters of a directory's name before the date
+_LONGEST = 130  # maximum characters of a directory's name before the date
 
 
 class Trial:
@@ -66,7 +66,7 @@ class Trial:
 
     @property
     def storage(self) -> StorageContext:
-        """Where its files are."""
+        """The location of the trial's files."""
         return StorageContext(self.local_experiment_path, self.relative_logdir)
 
     @property
@@ -75,7 +75,7 @@ class Trial:
         return self.checkpoints[-1][0] if self.checkpoints else None
 
     def has_checkpoint(self) -> bool:
-        """Whether it has saved."""
+        """Whether the trial has saved a checkpoint."""
         return bool(self.checkpoints)
 
     @property
@@ -85,16 +85,16 @@ class Trial:
 
     @property
     def error_file(self) -> str | None:
-        """The file that says why it failed."""
+        """The file with the error of a failed trial."""
         return self._file("error.txt")
 
     @property
     def pickled_error_file(self) -> str | None:
-        """The file with the error itself."""
+        """The file with the pickled error."""
         return self._file("error.pkl")
 
     def get_error(self) -> Exception | None:
-        """Return why it failed; None if it did not."""
+        """Return the error of a failed trial, or None."""
         return self.error
 
     get_pickled_error = get_error
@@ -104,14 +104,14 @@ class Trial:
         return path if os.path.isfile(path) else None
 
     def init_local_path(self) -> None:
-        """Make its directory, as loggers ask for before they write there."""
+        """Create the trial's directory. Loggers call this before they write."""
         os.makedirs(self.local_path, exist_ok=True)
 
     init_logdir = init_local_path
 
     @property
     def metric_analysis(self) -> dict[str, dict[str, float]]:
-        """The largest, least, mean and last value of each number that was reported."""
+        """The maximum, minimum, mean and last value of each reported number."""
         values: dict[str, list[float]] = {}
         for result in self.history or [self.last_result]:
             for name, value in flatten(result).items():
@@ -131,11 +131,11 @@ class Trial:
 
     @property
     def placement_group_factory(self) -> Placement:
-        """What it needs."""
+        """The trial's resources."""
         return self.placement
 
     def is_finished(self) -> bool:
-        """Whether it has ended."""
+        """Whether the trial has ended."""
         return self.status in (self.TERMINATED, self.ERROR)
 
     def set_status(self, status: str) -> None:
@@ -143,16 +143,16 @@ class Trial:
         self.status = status
 
     def get_trainable_cls(self) -> Any:
-        """Return nothing: classes live in the workers."""
+        """Return None, because classes only exist in workers."""
         return None
 
 
 def name_trial(
     trial: Trial, space: Any, *, name: Any, dirname: Any, date: datetime.datetime, searched: bool = False
 ) -> None:
-    """Give a trial its tag, its name and its directory's name.
+    """Set a trial's tag, its name and its directory's name.
 
-    As in Ray, one that a search algorithm has `searched` is counted from 1 and named by its whole configuration.
+    Like in Ray, with `searched` (by a search algorithm) it is counted from 1 and named by its whole configuration.
     """
     values = settled(space, trial.config)
     trial.evaluated_params = {"/".join(map(str, path)): value for path, value in values.items()}
@@ -165,14 +165,15 @@ def name_trial(
     if dirname is not None:
         made = str(dirname(trial))
         if "/" in made:
-            raise ValueError(f"trial_dirname_creator: a directory's name must hold no '/', got {made!r}")
+            raise ValueError(f"trial_dirname_creator: a directory's name must not contain '/', got {made!r}")
     else:
         made = f"{trial!r}_{trial.experiment_tag}"[:_LONGEST] + f"_{date:%Y-%m-%d_%H-%M-%S}"
-    trial.relative_logdir = re.sub(r'[/()<>:"\\|?*]', "_", made)  # of a name that any system takes, as Ray has it
+    # only characters that are valid on any system, like in Ray
+    trial.relative_logdir = re.sub(r'[/()<>:"\\|?*]', "_", made)
 
 
 def flatten(thing: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return nested dicts as one, their names joined by slashes."""
+    """Return nested dicts as one dict, with names joined by slashes."""
     out: dict[str, Any] = {}
     for key, value in thing.items():
         if isinstance(value, Mapping) and value:
@@ -183,7 +184,7 @@ def flatten(thing: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def to_json(thing: Any) -> str:
-    """Return a result as one line of JSON; what JSON cannot hold becomes text."""
+    """Return a result as one line of JSON. Values that JSON cannot represent become text."""
     return json.dumps(thing, default=_plain)
 
 

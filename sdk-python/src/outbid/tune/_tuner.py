@@ -1,4 +1,4 @@
-"""Tuner: what a Ray Tune script runs."""
+"""Tuner: runs an experiment of a Ray Tune script."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from outbid.tune.analysis import ExperimentAnalysis
 
 
 class Tuner:
-    """Runs a training function, or a Trainable, over a space of parameters."""
+    """Runs a training function or a Trainable over a parameter space."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class Tuner:
         self._grid: ResultGrid | None = None
 
     def fit(self) -> ResultGrid:
-        """Run the experiment, and return its results. A trial that fails is among them, with its error."""
+        """Run the experiment and return its results. A failed trial is included with its error."""
         if self._restored is not None:
             made = self._restored.run()
         else:
@@ -59,7 +59,7 @@ class Tuner:
         return self._grid
 
     def get_results(self) -> ResultGrid:
-        """Return the results of the experiment that `fit` has run, or of the one that was restored."""
+        """Return the results of the experiment that `fit` ran, or of the restored one."""
         if self._grid is not None:
             return self._grid
         if self._restored is None:
@@ -68,7 +68,7 @@ class Tuner:
 
     @classmethod
     def can_restore(cls, path: str | os.PathLike[str], storage_filesystem: Any = None) -> bool:
-        """Return whether a directory is that of an experiment."""
+        """Return whether a directory contains an experiment."""
         return (_folder(path) / STATE).is_file()
 
     @classmethod
@@ -83,12 +83,12 @@ class Tuner:
         storage_filesystem: Any = None,
         _resume_config: Any = None,
     ) -> Tuner:
-        """Return a tuner that goes on with the experiment in a directory.
+        """Return a tuner that continues the experiment in a directory.
 
-        Trials that had not ended go on from their checkpoints, and so do those that failed if `resume_errored`; with
-        `restart_errored` those begin anew. All that is left is trained by the trainable given here; trials that have
-        not begun have configurations of `param_space`, if one is given. Search algorithm, scheduler, limits and
-        callbacks are those of the experiment, and its time budget is what it has not run yet.
+        Trials that had not ended continue from their checkpoints. With `resume_errored` so do failed ones; with
+        `restart_errored` they start again. The remaining trials use the trainable given here. Trials that have not
+        started draw from `param_space` if it is given. Search algorithm, scheduler, limits and callbacks are those of
+        the experiment; its time budget is what remains.
         """
         from outbid.tune._restore import Restored
 
@@ -96,12 +96,12 @@ class Tuner:
         if not folder.is_dir():
             raise FileNotFoundError(f"restore: there is no directory {folder}")
         if not (folder / STATE).is_file():
-            raise FileNotFoundError(f"{folder} is no directory of an experiment: there is no {STATE}")
+            raise FileNotFoundError(f"{folder} is not an experiment's directory: it has no {STATE}")
         run = Run.load(folder)
         if trainable is not None and (given := name_of(trainable)) != run.plan.name:
             raise ValueError(
-                f"restore: the experiment in {folder} trains {run.plan.name!r}, got {given!r}: give the same one, "
-                "which may have changed; another one wants an experiment of its own"
+                f"restore: the experiment in {folder} trains {run.plan.name!r}, got {given!r}: give a trainable of the "
+                "same name, whose code may have changed; train another one in a new experiment"
             )
         how = _resume_config or _resume(resume_unfinished, resume_errored, restart_errored)
         restored = Restored(run, trainable, how, param_space)
@@ -109,7 +109,7 @@ class Tuner:
 
 
 def _resume(unfinished: bool, errored: bool, restart_errored: bool) -> ResumeConfig:
-    """Return what the arguments of `restore` mean."""
+    """Convert the arguments of `restore`."""
     kind = ResumeConfig.ResumeType
     of_errored = kind.RESTART if restart_errored else kind.RESUME if errored else kind.SKIP
     return ResumeConfig(unfinished=kind.RESUME if unfinished else kind.SKIP, errored=of_errored)
@@ -123,7 +123,7 @@ def _folder(path: str | os.PathLike[str]) -> Path:
 def _grid(made: Run, tune: TuneConfig) -> ResultGrid:
     metric = tune.metric if isinstance(tune.metric, str) else None
     mode = tune.mode if isinstance(tune.mode, str) else None
-    # What only the scheduler or the search algorithm was told counts as well.
+    # Metric and mode that only the scheduler or the search algorithm have also count.
     known, way = made.plan.goal
     return ResultGrid(
         ExperimentAnalysis(

@@ -1,4 +1,4 @@
-"""Trials that a scheduler pauses or clones, and that save nothing: they begin again each time."""
+"""Warns about trials that are paused or cloned without checkpoints, because they start again each time."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from outbid.tune.schedulers import FIFOScheduler
 
 
 class Unsaved:
-    """Warns once per run when a trial that the scheduler paused or cloned goes on from no checkpoint."""
+    """Warns once per run if a trial that the scheduler paused or cloned continues without a checkpoint."""
 
     def __init__(self, scheduler: Any) -> None:
         self._scheduler = type(scheduler).__name__
         self._waits = scheduler is not None and type(scheduler) is not FIFOScheduler
 
     def look(self, infos: Iterable[TrialResult]) -> None:
-        """Look at news of trials. Of those that have ended most checkpoints are deleted: they tell nothing."""
+        """Check updates of trials. Ended trials are skipped, because most of their checkpoints are deleted."""
         self._warn(t.number for t in infos if t.resumes and not t.checkpoints and not t.over)
 
     def end(self, trials: Iterable[Trial], infos: Iterable[TrialResult]) -> None:
-        """Look at all trials, whose directories have what they saved."""
+        """Check all trials by their directories, which contain their checkpoints."""
         both = zip(trials, infos, strict=True)
         self._warn(i.number for t, i in both if i.resumes and not t.checkpoints and Path(t.local_path).is_dir())
 
@@ -34,9 +34,9 @@ class Unsaved:
             return
         self._waits = False
         warnings.warn(
-            f"{self._scheduler}: trial {number} was paused, or was to go on from another trial, and began again "
-            "at step 0, as no checkpoint was saved. A function saves with tune.report(metrics, "
-            "checkpoint=tune.Checkpoint.from_directory(path)) and begins with tune.get_checkpoint(); a tune.Trainable "
-            "has save_checkpoint() and load_checkpoint()",
+            f"{self._scheduler}: trial {number} was paused or cloned from another trial, and started again at step 0 "
+            "because there was no checkpoint. A function must save with tune.report(metrics, "
+            "checkpoint=tune.Checkpoint.from_directory(path)) and load with tune.get_checkpoint(); a tune.Trainable "
+            "needs save_checkpoint() and load_checkpoint()",
             stacklevel=6,
         )

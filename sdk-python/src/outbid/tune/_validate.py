@@ -1,4 +1,4 @@
-"""Checks on a trainable before it is tuned."""
+"""Checks of a trainable before it is tuned."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from outbid._errors import FunctionError
 
 
 def validate_save_restore(trainable_cls: Any, config: dict[str, Any] | None = None, num_gpus: int = 0) -> bool:
-    """Train an iteration, save, restore into another one, and train on; raises what goes wrong."""
+    """Train an iteration, save, restore into another instance, and train it further. Raises on any error."""
     first = trainable_cls(dict(config or {}))
     first.train()
     second = trainable_cls(dict(config or {}))
@@ -20,12 +20,12 @@ def validate_save_restore(trainable_cls: Any, config: dict[str, Any] | None = No
         for one in (first, second):
             one.stop()
     if done != 2:
-        raise RuntimeError(f"after a restore the iteration is {done}, not 2")
+        raise RuntimeError(f"after a restore the iteration must be 2, got {done}")
     return True
 
 
 def diagnose_serialization(trainable: Any) -> bool | set[str]:
-    """Return True if a trainable can be sent to the workers, else the names of what it uses that cannot."""
+    """Return True if a trainable can be sent to workers, otherwise the names of things it uses that cannot."""
     import cloudpickle
 
     from outbid import _pickle
@@ -37,7 +37,7 @@ def diagnose_serialization(trainable: Any) -> bool | set[str]:
         print(error)
     try:
         used = inspect.getclosurevars(trainable)
-    except TypeError:  # a class, or an object that can be called
+    except TypeError:  # a class or a callable object
         return set()
     wrong = set()
     for name, value in {**used.globals, **used.nonlocals}.items():

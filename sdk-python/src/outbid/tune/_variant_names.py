@@ -13,7 +13,7 @@ from outbid.tune._variants import tag, variants
 def generate_variants(
     unresolved_spec: dict[str, Any], constant_grid_search: bool = False, random_state: Any = None
 ) -> Iterator[tuple[dict[Any, Any], dict[str, Any]]]:
-    """Yield the values that were drawn, by path, and the whole."""
+    """Yield the drawn values, by path, with the whole configuration."""
     yield from variants(unresolved_spec, Rng(random_state), constant=constant_grid_search)
 
 

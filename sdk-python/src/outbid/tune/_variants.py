@@ -1,4 +1,4 @@
-"""Configurations out of a space: the grid's product, and what is drawn in between, in the order that Ray has."""
+"""Configurations of a space: the product of its grids, and drawn values, in Ray's order."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from outbid.tune._sample import Categorical, Domain, Function, Rng
 
 Path: TypeAlias = tuple[Any, ...]
 Variant: TypeAlias = tuple[dict[Path, Any], dict[str, Any]]
-"""The values that were drawn, by path, and the whole configuration."""
+"""The drawn values, by path, and the whole configuration."""
 
-_PASSES = 20  # over parameters that wait for one another
+_PASSES = 20  # maximum passes over parameters that depend on each other
 
 
 class Unresolved(RuntimeError):
-    """A function looked at a parameter that is not drawn yet."""
+    """A function used a parameter that is not drawn yet."""
 
 
 class Spec(dict[str, Any]):
-    """What a function of `sample_from` sees: entries are attributes, and those not drawn yet raise Unresolved."""
+    """The argument of a `sample_from` function. Entries are attributes; those not drawn yet raise Unresolved."""
 
     def __getattribute__(self, name: str) -> Any:
         if dict.__contains__(self, name):
@@ -42,14 +42,14 @@ class Spec(dict[str, Any]):
 
 
 class _Seen(Spec):
-    """A spec whose configuration's entries are found without `config` too."""
+    """A spec that also finds the configuration's entries without `config`."""
 
     def __missing__(self, name: Any) -> Any:
         return Spec(dict.__getitem__(self, "config"))[name]
 
 
 def unresolved(value: Any) -> Domain | None:
-    """Return the domain that stands for a value; None if it is one itself."""
+    """Return the domain in place of a value, or None for a value."""
     if isinstance(value, Domain):
         return value
     if isinstance(value, dict) and len(value) == 1:
@@ -62,7 +62,7 @@ def unresolved(value: Any) -> Domain | None:
 
 
 def find(space: Any, at: Path = ()) -> list[tuple[Path, Domain]]:
-    """Return the domains in a space with their paths, in the space's order."""
+    """Return the domains in a space with their paths, in order."""
     found: list[tuple[Path, Domain]] = []
     items: Any = space.items() if isinstance(space, Mapping) else enumerate(space)
     for key, value in items:
@@ -75,7 +75,7 @@ def find(space: Any, at: Path = ()) -> list[tuple[Path, Domain]]:
 
 
 def settled(space: Any, config: Any, at: Path = ()) -> dict[Path, Any]:
-    """Return what a configuration has where its space had parameters, and where what was chosen had some itself."""
+    """Return a configuration's values of its space's parameters, including parameters inside chosen values."""
     values: dict[Path, Any] = {}
     for path, domain in find(space):
         try:
@@ -88,7 +88,7 @@ def settled(space: Any, config: Any, at: Path = ()) -> dict[Path, Any]:
 
 
 def leaves(space: Any, config: Mapping[str, Any], at: Path = ()) -> dict[Path, Any]:
-    """Return the values in a configuration by their paths, without the large objects that its space holds."""
+    """Return a configuration's values by path, without the space's large objects."""
     values: dict[Path, Any] = {}
     for key, value in config.items():
         inside = space.get(key) if isinstance(space, dict) else None
@@ -100,7 +100,7 @@ def leaves(space: Any, config: Mapping[str, Any], at: Path = ()) -> dict[Path, A
 
 
 def fits(template: Any, value: Any) -> bool:
-    """Return whether a value may be what a part of a space became."""
+    """Return whether a part of a space can result in a value."""
     domain = unresolved(template)
     if isinstance(domain, Categorical):
         return any(fits(one, value) for one in domain.categories)
@@ -114,24 +114,24 @@ def fits(template: Any, value: Any) -> bool:
         return True
     try:
         return bool(np.all(template == value))
-    except Exception:  # arrays and tables of another shape
+    except Exception:  # arrays and data frames of different shapes
         return False
 
 
 def is_nest(value: Any) -> bool:
-    """Report whether a value may hold parameters itself."""
+    """Return whether a value may contain parameters."""
     return isinstance(value, (dict, list, tuple)) and unresolved(value) is None
 
 
 def look_up(thing: Any, path: Path) -> Any:
-    """Return what is at a path."""
+    """Return the value at a path."""
     for key in path:
         thing = thing[key]
     return thing
 
 
 def assign(space: Any, path: Path, value: Any) -> None:
-    """Put a value at a path; a tuple on the way is made anew."""
+    """Set the value at a path; tuples on the path are copied."""
     *around, last = path
     parent = look_up(space, tuple(around))
     if isinstance(parent, tuple):
@@ -141,7 +141,7 @@ def assign(space: Any, path: Path, value: Any) -> None:
 
 
 def variants(space: dict[str, Any], rng: Rng, *, constant: bool = False) -> Iterator[Variant]:
-    """Yield every combination of the grids, the other parameters drawn for each; with `constant`, once for all."""
+    """Yield every combination of the grids. The other parameters are drawn for each or, with `constant`, once."""
     space = copy.deepcopy(space)
     found = find(space)
     if not found:
@@ -153,13 +153,13 @@ def variants(space: dict[str, Any], rng: Rng, *, constant: bool = False) -> Iter
     if constant:
         fixed = _draw(space, drawn, rng, strict=False)
         drawn = [(path, domain) for path, domain in drawn if path not in fixed]
-    # The first of the grids changes fastest.
+    # The first grid changes fastest.
     for values in itertools.product(*(domain.categories for _, domain in reversed(grids))):  # type: ignore[attr-defined]
         one = copy.deepcopy(space)
         for (path, _), value in zip(grids, reversed(values), strict=True):
             assign(one, path, copy.deepcopy(value))
         mine = {**fixed, **_draw(one, drawn, rng)}
-        # What was drawn may hold parameters itself.
+        # A drawn value may contain parameters.
         for inner, whole in variants(one, rng, constant=constant):
             values_of = {**mine, **{path: look_up(whole, path) for path, _ in grids}, **inner}
             yield {path: value for path, value in values_of.items() if unresolved(value) is None}, whole
@@ -168,7 +168,7 @@ def variants(space: dict[str, Any], rng: Rng, *, constant: bool = False) -> Iter
 def _draw(
     space: dict[str, Any], wanted: list[tuple[Path, Domain]], rng: Rng, *, strict: bool = True
 ) -> dict[Path, Any]:
-    """Draw parameters into a space, those first that others look at; returns them."""
+    """Draw parameters into a space, dependencies first, and return them."""
     resolved: dict[Path, Any] = {}
     waits: Unresolved | None = None
     for _ in range(_PASSES):
@@ -196,7 +196,7 @@ def _draw(
 
 
 def preset(space: dict[str, Any], point: Mapping[str, Any], rng: Rng, *, constant: bool = False) -> Iterator[Variant]:
-    """Yield the variants of a space in which a point's values are set."""
+    """Yield the variants of a space with a point's values."""
     space = copy.deepcopy(space)
     _overwrite(space, point, ())
     return variants(space, rng, constant=constant)
@@ -205,7 +205,7 @@ def preset(space: dict[str, Any], point: Mapping[str, Any], rng: Rng, *, constan
 def _overwrite(space: Any, point: Mapping[str, Any], at: Path) -> None:
     for key, value in point.items():
         if key not in space:
-            raise ValueError(f"the point to evaluate has {'/'.join(map(str, (*at, key)))!r}, which the space has not")
+            raise ValueError(f"points_to_evaluate: the space has no {'/'.join(map(str, (*at, key)))!r}")
         inside = space[key]
         if isinstance(value, Mapping) and isinstance(inside, dict) and unresolved(inside) is None:
             _overwrite(inside, value, (*at, key))
@@ -214,7 +214,7 @@ def _overwrite(space: Any, point: Mapping[str, Any], at: Path) -> None:
 
 
 def count(space: dict[str, Any]) -> int:
-    """Count the combinations of the grids that stand in a space."""
+    """Return the number of combinations of a space's grids."""
     n = 1
     for _, domain in find(space):
         if isinstance(domain, Categorical) and domain.is_grid():
@@ -223,9 +223,9 @@ def count(space: dict[str, Any]) -> int:
 
 
 def tag(values: Mapping[Path, Any]) -> str:
-    """Return drawn values as text that a directory may be named by."""
+    """Return drawn values as text that can be part of a directory's name."""
     try:
-        ordered = sorted(values.items(), key=lambda pair: pair[0])  # the tenth of a list comes after its ninth
+        ordered = sorted(values.items(), key=lambda pair: pair[0])  # the tenth item of a list comes after its ninth
     except TypeError:
         ordered = sorted(values.items(), key=lambda pair: tuple(map(str, pair[0])))
     return ",".join(f"{_clean(path[-1])}={_clean(value)}" for path, value in ordered)

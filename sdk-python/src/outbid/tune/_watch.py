@@ -1,4 +1,4 @@
-"""Calls a user's callbacks, and asks stoppers, while an experiment is followed."""
+"""Calls a user's callbacks and stoppers while the program follows an experiment."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from outbid.tune._trial import Trial
 
 
 class Watch:
-    """What is called here, in the program that waits for the experiment."""
+    """Makes the calls in the program that waits for the experiment."""
 
     def __init__(self, made: Run, tune: TuneConfig, run: RunConfig) -> None:
         self._made, self._tune, self._run = made, tune, run
@@ -26,10 +26,10 @@ class Watch:
         reporter = run.progress_reporter
         self._reporter = reporter if reporter is not None and getattr(reporter, "own", False) else None
         self._trials: dict[int, Trial] = {}
-        self._said: dict[int, int] = {}  # results told, by trial
+        self._said: dict[int, int] = {}  # number of results that were passed on, by trial
         self._started: set[int] = set()
         self._ended: set[int] = set()
-        # What callbacks were told before: ended trials, and of others the results up to their checkpoints.
+        # Callbacks already know ended trials, and results of others up to their checkpoints.
         over = {n for n, t in made.infos.items() if t.over and t.state != "stopped"}
         self._ended |= over
         self._started |= over
@@ -43,16 +43,16 @@ class Watch:
 
     @property
     def shows(self) -> bool:
-        """Whether a reporter of the user's shows the progress."""
+        """Whether a user's reporter shows the progress."""
         return self._reporter is not None
 
     @property
     def wants_reports(self) -> bool:
-        """Whether anybody looks at results as they come."""
+        """Whether results are needed as they arrive."""
         return bool(self._callbacks) or self._stopper is not None or self._reporter is not None
 
     def begin(self) -> None:
-        """Call setup."""
+        """Call the callbacks' `setup`."""
         plan = self._made.plan
         about = {
             "stop": self._run.stop or {},
@@ -71,7 +71,7 @@ class Watch:
             )
 
     def update(self, update: Update) -> None:
-        """Call what follows from news of the sweep."""
+        """Make the calls for an update of the sweep."""
         if not self.wants_reports:
             return
         self._iteration += 1
@@ -92,7 +92,7 @@ class Watch:
             self._reporter.report(self._all(), False)
 
     def end(self, trials: list[Trial]) -> None:
-        """Call what is due at the end."""
+        """Make the calls for the end of the experiment."""
         if not self.wants_reports:
             return
         for trial in trials:
@@ -116,7 +116,7 @@ class Watch:
         trial.status = status_of(info)
         if info.number not in self._started and (info.state == "running" or info.step or info.over):
             self._started.add(info.number)
-            self._made.plan.claim(trial)  # loggers open files in its directory
+            self._made.plan.claim(trial)  # loggers open files in the trial's directory
             self._call("on_trial_start", trial=trial)
         return trial
 
@@ -128,7 +128,7 @@ class Watch:
         if max(at, step) > len(lines):
             trial.relative_logdir = self._made.plan.trial(own, trial.config).relative_logdir
             lines = self._lines[own] = read_results(Path(trial.local_path))
-        # One that goes on from another sweep has more lines than steps.
+        # A trial that continues from another sweep has more lines than steps.
         found = (lines[n - 1] for n in (at, step) if 0 < n <= len(lines) and agrees(lines[n - 1], metrics))
         line: dict[str, Any] | None = next(found, None)
         result = dict(line) if line is not None else from_report(trial, at, metrics)
@@ -151,7 +151,7 @@ class Watch:
 
         self._ended.add(info.number)
         trial = self._trials[info.number]
-        # The last reports of a trial may come after the news of its end: what its files say is whole.
+        # The last reports of a trial may arrive after the news of its end; its files are complete.
         whole = collect(self._made.plan, info)
         for step in range(self._said.get(info.number, 0) + 1, len(whole.history) + 1):
             self._result(trial, step, whole.history[step - 1])

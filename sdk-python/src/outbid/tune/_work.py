@@ -1,4 +1,4 @@
-"""A trial's process: runs a training function, or drives a class."""
+"""Runs one trial in its process: a training function or a class."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from outbid.tune._trainable import depends, placement_for, saves, unwrapped
 
 
 class Work:
-    """The function of Outbid's sweep that trains one trial of an experiment."""
+    """The training function of Outbid's sweep, which trains one trial of an experiment."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
@@ -54,13 +54,13 @@ class Work:
 
 
 def _call(function: Any, session: _session.Session) -> None:
-    """Run a training function, and take what it returns or yields as results."""
+    """Run a training function, and use its return value or yielded values as results."""
     try:
         names = set(inspect.signature(function).parameters)
     except (TypeError, ValueError):
         names = set()
     extra: dict[str, Any] = {}
-    if "checkpoint_dir" in names:  # as Ray had it until 1.13
+    if "checkpoint_dir" in names:  # like Ray until 1.13
         start = session.checkpoint()
         extra["checkpoint_dir"] = start.path if start else None
     if "reporter" in names:
@@ -86,7 +86,7 @@ def _call(function: Any, session: _session.Session) -> None:
 
 
 def _drive(kind: Any, session: _session.Session) -> None:
-    """Make a trainable of a class, and do its steps until it is done or told to end."""
+    """Create a class trainable and run its steps until it is done or told to end."""
     able = saves(kind)
     trainable = kind(session.config)
     try:

@@ -1,4 +1,4 @@
-"""ExperimentAnalysis: what `tune.run` returns."""
+"""ExperimentAnalysis: the result of `tune.run`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class ExperimentAnalysis:
-    """The trials of an experiment, and questions about them. It is made of an experiment's directory, too."""
+    """Analyses the trials of an experiment, which may be given by its directory."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class ExperimentAnalysis:
             path = Path(str(experiment_checkpoint_path).removeprefix("file://")).expanduser().absolute()
             path = path.parent if path.is_file() else path
             if not (path / STATE).is_file():
-                raise ValueError(f"{path} is no directory of an experiment: there is no {STATE}")
+                raise ValueError(f"{path} is not an experiment's directory: it has no {STATE}")
             trials, folder = _of(path), str(path)
         self.trials = trials
         self._folder = folder
@@ -49,7 +49,7 @@ class ExperimentAnalysis:
 
     @property
     def best_trial(self) -> Trial:
-        """The trial whose last value is the best."""
+        """The trial with the best last value."""
         found = self.get_best_trial()
         if found is None:
             raise ValueError(f"no trial has a value of {self.default_metric!r}")
@@ -87,26 +87,26 @@ class ExperimentAnalysis:
 
     @property
     def results(self) -> dict[str, dict[str, Any]]:
-        """The last results, by the trials' ids."""
+        """The last results by trial id."""
         return {t.trial_id: t.last_result for t in self.trials}
 
     @property
     def results_df(self) -> pd.DataFrame:
-        """The last results as a table, by the trials' ids."""
+        """The last results as a table by trial id."""
         made = frame([flatten(t.last_result) for t in self.trials])
         return made.set_index("trial_id") if "trial_id" in made else made
 
     @property
     def trial_dataframes(self) -> dict[str, pd.DataFrame]:
-        """All results of each trial, by the trials' ids."""
+        """All results of each trial by trial id."""
         return {t.trial_id: table(t.history) for t in self.trials}
 
     def dataframe(self, metric: str | None = None, mode: str | None = None) -> pd.DataFrame:
-        """Return a row for each trial: its last result, or its best by a metric."""
+        """Return a table with each trial's last result, or its best result by a metric."""
         if mode is not None and mode not in ("max", "min"):
             raise ValueError(f"mode must be 'min' or 'max', got {mode!r}")
         if mode and not metric:
-            raise ValueError(f"dataframe: mode={mode!r} wants a metric to go by: give metric=")
+            raise ValueError(f"dataframe: mode={mode!r} needs a metric: give metric=")
         rows = []
         for trial in self.trials:
             rows.append({**flatten(best_row(trial, metric, mode)), "logdir": trial.local_path})
@@ -119,7 +119,7 @@ class ExperimentAnalysis:
         scope: str = "last",
         filter_nan_and_inf: bool = True,
     ) -> Trial | None:
-        """Return the best trial, None if none has a value."""
+        """Return the best trial, or None if no trial has a value."""
         if len(self.trials) == 1:
             return self.trials[0]
         return best_of(self.trials, self._metric(metric), self._mode(mode), scope, filter_nan_and_inf)
@@ -137,7 +137,7 @@ class ExperimentAnalysis:
     def get_best_checkpoint(
         self, trial: Trial, metric: str | None = None, mode: str | None = None
     ) -> Checkpoint | None:
-        """Return a trial's checkpoint with the best value, its newest if no result has one; None if all are NaN."""
+        """Return a trial's checkpoint with the best value, or its newest if no result has one; None if all are NaN."""
         metric, mode = self._metric(metric), self._mode(mode)
         found = _order.best(trial.checkpoints, lambda pair: value_in(pair[1], metric), mode)
         if found is None:
@@ -150,12 +150,12 @@ class ExperimentAnalysis:
         return [(c.path, flatten(r).get(name)) for c, r in trial.checkpoints]
 
     def get_last_checkpoint(self, trial: Trial | None = None, metric: str = "", mode: str = "") -> Checkpoint | None:
-        """Return the newest checkpoint of a trial, of the best one if none is named."""
+        """Return the newest checkpoint of a trial, by default the best one."""
         trial = trial or self.get_best_trial(metric or "training_iteration", mode or "max")
         return trial.checkpoint if trial else None
 
     def get_all_configs(self, prefix: bool = False) -> dict[str, dict[str, Any]]:
-        """Return the configurations, by the trials' ids; with `prefix` flat, each name with "config/" before it."""
+        """Return the configurations by trial id; with `prefix` flat, with "config/" before each name."""
         return {t.trial_id: flatten(t.config, "config/") if prefix else t.config for t in self.trials}
 
     def _metric(self, metric: str | None) -> str:
@@ -172,7 +172,7 @@ class ExperimentAnalysis:
 
 
 def _of(path: Path) -> list[Trial]:
-    """Return the trials of a directory: as the server knows them, or as the files tell if it knows no such sweep."""
+    """Return the trials of a directory: from the server, or from files if the server does not have the sweep."""
     from outbid.tune._restore import Restored
 
     run = Run.load(path)

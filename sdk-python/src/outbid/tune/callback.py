@@ -1,4 +1,4 @@
-"""Callbacks: code that is called where `fit` waits."""
+"""Callback: user code that is called where `fit` waits."""
 
 from __future__ import annotations
 
@@ -10,60 +10,60 @@ from outbid.tune._trial import Trial
 
 
 class Callback:
-    """Base of callbacks: override what you need."""
+    """Base class of callbacks. Override the methods that you need."""
 
     def setup(
         self, stop: Any = None, num_samples: int | None = None, total_num_samples: int | None = None, **info: Any
     ) -> None:
-        """Begin."""
+        """Called before all others."""
 
     def on_step_begin(self, iteration: int, trials: list[Trial], **info: Any) -> None:
-        """Hear that there is news."""
+        """Called before the other calls of an update."""
 
     def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
-        """Hear that all news have been told."""
+        """Called after the other calls of an update."""
 
     def on_trial_start(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
-        """Hear of a trial that begins."""
+        """Called when a trial starts."""
 
     def on_trial_restore(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
-        """Hear of a trial that goes on from a checkpoint."""
+        """Called when a trial continues from a checkpoint."""
 
     def on_trial_save(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
-        """Hear of a trial that has saved."""
+        """Called when a trial has saved."""
 
     def on_trial_result(
         self, iteration: int, trials: list[Trial], trial: Trial, result: dict[str, Any], **info: Any
     ) -> None:
-        """Hear of a result."""
+        """Called for every result."""
 
     def on_trial_complete(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
-        """Hear of a trial that has ended."""
+        """Called when a trial has ended."""
 
     def on_trial_recover(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
-        """Hear of a trial that failed and goes on."""
+        """Called when a failed trial is restarted."""
 
     def on_trial_error(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
-        """Hear of a trial that failed."""
+        """Called when a trial has failed."""
 
     def on_checkpoint(
         self, iteration: int, trials: list[Trial], trial: Trial, checkpoint: Checkpoint, **info: Any
     ) -> None:
-        """Hear of a checkpoint."""
+        """Called for a checkpoint."""
 
     def on_experiment_end(self, trials: list[Trial], **info: Any) -> None:
-        """Hear of the end of all."""
+        """Called when all trials have ended."""
 
     def get_state(self) -> dict[str, Any] | None:
-        """Return what a restored experiment would need."""
+        """Return the state that a restored experiment needs."""
         return None
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Take it up."""
+        """Restore the state."""
 
 
 class CallbackList(Callback):
-    """Several callbacks as one: each is called, in their order."""
+    """Several callbacks as one; they are called in order."""
 
     def __init__(self, callbacks: Iterable[Callback]) -> None:
         self._callbacks = list(callbacks)

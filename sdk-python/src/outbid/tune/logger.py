@@ -1,4 +1,4 @@
-"""Loggers. Every trial's directory has its result.json, progress.csv and params.json in any case."""
+"""Loggers. Every trial's directory always has result.json, progress.csv and params.json."""
 
 from __future__ import annotations
 
@@ -15,64 +15,64 @@ from outbid.tune._trial import Trial, flatten, to_json
 from outbid.tune.callback import Callback
 
 _UNLOGGED = frozenset({"config", "pid", "timestamp", "time_total_s", "training_iteration"})
-"""Of every result, and no curve that anybody looks at."""
+"""Entries of every result that are not logged as curves."""
 
 
 class LoggerCallback(Callback):
-    """Base of callbacks that log: override `log_trial_start`, `log_trial_result` and `log_trial_end`."""
+    """Base class of logging callbacks: override `log_trial_start`, `log_trial_result` and `log_trial_end`."""
 
     def log_trial_start(self, trial: Trial) -> None:
-        """Begin with a trial."""
+        """Log the start of a trial."""
 
     def log_trial_restore(self, trial: Trial) -> None:
-        """Go on with a trial."""
+        """Log that a trial continues from a checkpoint."""
 
     def log_trial_save(self, trial: Trial) -> None:
-        """Note that a trial has saved."""
+        """Log that a trial has saved."""
 
     def log_trial_result(self, iteration: int, trial: Trial, result: dict[str, Any]) -> None:
-        """Note a result."""
+        """Log a result."""
 
     def log_trial_end(self, trial: Trial, failed: bool = False) -> None:
-        """End with a trial."""
+        """Log the end of a trial."""
 
     def on_trial_result(
         self, iteration: int, trials: list[Trial], trial: Trial, result: dict[str, Any], **info: Any
     ) -> None:
-        """Log it."""
+        """Log a result."""
         self.log_trial_result(iteration, trial, result)
 
     def on_trial_start(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
-        """Log it."""
+        """Log the start of a trial."""
         self.log_trial_start(trial)
 
     def on_trial_restore(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
-        """Log it."""
+        """Log that a trial continues from a checkpoint."""
         self.log_trial_restore(trial)
 
     def on_trial_save(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
-        """Log it."""
+        """Log that a trial has saved."""
         self.log_trial_save(trial)
 
     def on_trial_complete(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
-        """Log it."""
+        """Log the end of a trial."""
         self.log_trial_end(trial, failed=False)
 
     def on_trial_error(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
-        """Log it."""
+        """Log the failure of a trial."""
         self.log_trial_end(trial, failed=True)
 
 
 class JsonLoggerCallback(LoggerCallback):
-    """Of no consequence: every trial writes its result.json."""
+    """Does nothing, because every trial writes its result.json."""
 
 
 class CSVLoggerCallback(LoggerCallback):
-    """Of no consequence: every trial writes its progress.csv."""
+    """Does nothing, because every trial writes its progress.csv."""
 
 
 class TBXLoggerCallback(LoggerCallback):
-    """Writes TensorBoard's event files into the trials' directories; needs tensorboardX or torch."""
+    """Writes TensorBoard event files into the trials' directories. Needs tensorboardX or torch."""
 
     def __init__(self) -> None:
         self._writers: dict[str, Any] = {}
@@ -91,7 +91,7 @@ class TBXLoggerCallback(LoggerCallback):
             writer.add_scalar(name, value, step)
         for name, value in flat.items():
             if isinstance(value, list) and value:
-                with contextlib.suppress(ValueError, TypeError):  # no list of numbers
+                with contextlib.suppress(ValueError, TypeError):  # not a list of numbers
                     writer.add_histogram(f"ray/tune/{name}", value, step)
         self._last[trial.trial_id] = numbers
         writer.flush()
@@ -110,7 +110,7 @@ class TBXLoggerCallback(LoggerCallback):
 
 
 def _writer() -> tuple[Any, Any]:
-    """Return the class that writes the files, and the function that makes entries of a trial's parameters."""
+    """Return the class that writes the files, and the function for entries of parameters."""
     for module in ("tensorboardX", "torch.utils.tensorboard"):
         with contextlib.suppress(ImportError):
             summary = importlib.import_module(f"{module}.summary")
@@ -119,16 +119,16 @@ def _writer() -> tuple[Any, Any]:
 
 
 class AimLoggerCallback(LoggerCallback):
-    """Not here."""
+    """Not supported."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         from outbid.tune._errors import unsupported
 
-        unsupported("AimLoggerCallback", "write a LoggerCallback of your own, or use TBXLoggerCallback")
+        unsupported("AimLoggerCallback", "write a LoggerCallback, or use TBXLoggerCallback")
 
 
 def pretty_print(result: dict[str, Any], exclude: set[str] | None = None) -> str:
-    """Return a result as text: a line for each entry, by their names, what is nested below its own."""
+    """Return a result as text: one line per entry, sorted by name, with nested entries indented."""
     hidden = {"config", "hist_stats", *(exclude or ())}
     shown = {k: v for k, v in result.items() if v is not None and k not in hidden}
     return "".join(_lines(shown, ""))
@@ -144,7 +144,7 @@ def _lines(entries: Mapping[str, Any], indent: str) -> Iterator[str]:
 
 
 class Logger:
-    """Base of loggers as Ray had them until 2.6; a subclass is not called."""
+    """Base class of loggers in Ray until 2.6. Subclasses are not called."""
 
     def __init__(self, config: dict[str, Any], logdir: str | Path, trial: Trial | None = None) -> None:
         self.config, self.logdir, self.trial = config, logdir, trial

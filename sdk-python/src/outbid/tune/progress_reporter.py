@@ -1,4 +1,4 @@
-"""Progress reporters. Outbid shows its own table, unless a reporter says which columns or when, or is one's own."""
+"""Progress reporters. Outbid shows its own table unless a reporter is customised or user-defined."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _USUAL = {
     "timesteps_total": "ts",
     "episode_reward_mean": "reward",
 }
-"""Metrics that are shown by short names, where a reporter names no columns."""
+"""The default metrics, which are shown with short names."""
 
 _ADDED = frozenset(
     {"timestamp", "checkpoint_dir_name", "done", "trial_id", "date", "time_this_iter_s", "pid", "hostname", "node_ip"}
@@ -30,25 +30,25 @@ _ADDED = frozenset(
 
 
 class ProgressReporter:
-    """Base of progress reporters: override `should_report` and `report`."""
+    """Base class of progress reporters: override `should_report` and `report`."""
 
     own = True
-    """Whether it takes the place of Outbid's table."""
+    """Whether it replaces Outbid's table."""
 
     def setup(self, start_time: float | None = None, total_samples: int | None = None, **kwargs: Any) -> None:
-        """Begin."""
+        """Start reporting."""
 
     def should_report(self, trials: list[Trial], done: bool = False) -> bool:
         """Return whether to report now."""
         return True
 
     def report(self, trials: list[Trial], done: bool, *sys_info: Any) -> None:
-        """Show how the trials stand."""
+        """Show the state of the trials."""
         raise NotImplementedError
 
 
 class TuneReporterBase(ProgressReporter):
-    """Prints a table of the trials now and then: their parameters, and the metrics that it is told of."""
+    """Prints a table of the trials periodically, with their parameters and the selected metrics."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class TuneReporterBase(ProgressReporter):
 
     @property
     def own(self) -> bool:  # type: ignore[override]
-        """Whether it says what to show, or when; Outbid's table takes its place otherwise."""
+        """Whether it is customised; otherwise Outbid's table replaces it."""
         return self._said or any(
             getattr(type(self), name).__module__ != __name__ for name in ("report", "should_report")
         )
@@ -92,7 +92,7 @@ class TuneReporterBase(ProgressReporter):
         mode: str | None = None,
         **kwargs: Any,
     ) -> None:
-        """Take up what the experiment knows."""
+        """Set defaults from the experiment."""
         self._start_time = start_time or self._start_time
         self._total_samples = total_samples or self._total_samples
         self._metric, self._mode = self._metric or metric, self._mode or mode
@@ -110,17 +110,17 @@ class TuneReporterBase(ProgressReporter):
         print(self._progress_str(trials, done, *sys_info))
 
     def add_metric_column(self, metric: str, representation: str | None = None) -> None:
-        """Show one more metric."""
+        """Add a column for a metric."""
         _add(self._metric_columns, "metric", metric, representation)
         self._said = True
 
     def add_parameter_column(self, parameter: str, representation: str | None = None) -> None:
-        """Show one more parameter."""
+        """Add a column for a parameter."""
         _add(self._parameter_columns, "parameter", parameter, representation)
         self._said = True
 
     def _progress_str(self, trials: list[Trial], done: bool, *sys_info: Any, **_: Any) -> str:
-        """Return what `report` prints."""
+        """Return the text that `report` prints."""
         ran = datetime.timedelta(seconds=int(time.time() - self._start_time))
         lines = ["== Status ==", f"Current time: {datetime.datetime.now():%Y-%m-%d %H:%M:%S} (running for {ran})"]
         lines += [*map(str, sys_info)]
@@ -158,7 +158,7 @@ class TuneReporterBase(ProgressReporter):
         return [*grid(head, rows), *([f"... {left} more trials not shown"] if left else [])]
 
     def _sorted(self, trials: list[Trial]) -> list[Trial]:
-        """Return those that run first, or the best first if so asked."""
+        """Return the trials sorted by state, running first; or by the metric if that is enabled."""
         order = [Trial.RUNNING, Trial.PAUSED, Trial.PENDING, Trial.TERMINATED, Trial.ERROR]
         by = sorted(trials, key=lambda t: order.index(t.status))
         if not (self._sorts and self._metric and self._mode):
@@ -187,31 +187,31 @@ class TuneReporterBase(ProgressReporter):
 
 
 class CLIReporter(TuneReporterBase):
-    """The table in a terminal."""
+    """Prints the table in a terminal."""
 
 
 class JupyterNotebookReporter(TuneReporterBase):
-    """The table in a notebook."""
+    """Prints the table in a notebook."""
 
     def __init__(self, overwrite: bool = True, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self._overwrite = overwrite
 
     def report(self, trials: list[Trial], done: bool, *sys_info: Any) -> None:
-        """Print the table, in place of the last one."""
+        """Print the table, replacing the last one."""
         if self._overwrite:
-            with contextlib.suppress(ImportError):  # no notebook
+            with contextlib.suppress(ImportError):  # not in a notebook
                 clear: Any = importlib.import_module("IPython.display").clear_output
                 clear(wait=True)
         super().report(trials, done, *sys_info)
 
 
 class TrainReporter(TuneReporterBase):
-    """The table in a terminal."""
+    """Prints the table in a terminal."""
 
 
 def grid(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return a table's lines."""
+    """Return the lines of a table."""
     widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
     edge = f"+{'+'.join('-' * (w + 2) for w in widths)}+"
 

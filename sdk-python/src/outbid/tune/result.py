@@ -1,4 +1,4 @@
-"""The names under which results have what Ray adds to them."""
+"""Names of the fields that Ray adds to results."""
 
 from __future__ import annotations
 

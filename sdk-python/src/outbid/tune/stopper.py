@@ -1,4 +1,4 @@
-"""Stoppers: when a trial, or all of them, have done enough."""
+"""Stoppers: conditions for ending a trial or all trials."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from outbid.tune import _order
 
 
 class Stopper:
-    """Base of stoppers. One copy beside the server is asked about each result of every trial, in their order.
+    """Base class of stoppers. A copy on the server is called for each result of every trial, in order.
 
-    The script's own object is asked as well, so that it knows what happened; what it says of the whole counts.
+    The script's object is called as well, so that its state is current; its `stop_all` ends the experiment.
     """
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
-        """Return whether a trial is to end."""
+        """Return whether the trial should end."""
         raise NotImplementedError
 
     def stop_all(self) -> bool:
-        """Return whether the experiment is to end."""
+        """Return whether the experiment should end."""
         raise NotImplementedError
 
 
@@ -32,63 +32,63 @@ class NoopStopper(Stopper):
     """Stops nothing."""
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
-        """Return whether a trial is to end."""
+        """Return False."""
         return False
 
     def stop_all(self) -> bool:
-        """Never."""
+        """Return False."""
         return False
 
 
 class FunctionStopper(Stopper):
-    """Stops a trial when a function of (trial_id, result) says so."""
+    """Stops a trial when a function of (trial_id, result) returns True."""
 
     def __init__(self, function: Callable[[str, dict[str, Any]], bool]) -> None:
         self._function = function
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
-        """Return whether a trial is to end."""
+        """Return whether the function ends the trial."""
         return bool(self._function(trial_id, result))
 
     def stop_all(self) -> bool:
-        """Never."""
+        """Return False."""
         return False
 
 
 class CombinedStopper(Stopper):
-    """Stops when one of several does."""
+    """Stops when one of several stoppers does."""
 
     def __init__(self, *stoppers: Stopper) -> None:
         self._stoppers = stoppers
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
-        """Return whether a trial is to end."""
+        """Return whether any stopper ends the trial."""
         return any([stopper(trial_id, result) for stopper in self._stoppers])
 
     def stop_all(self) -> bool:
-        """When one does."""
+        """Return whether any stopper ends the experiment."""
         return any([stopper.stop_all() for stopper in self._stoppers])
 
 
 class MaximumIterationStopper(Stopper):
-    """Stops a trial after so many iterations."""
+    """Stops a trial after `max_iter` iterations."""
 
     def __init__(self, max_iter: int) -> None:
         self._most = max_iter
         self._seen: dict[str, int] = defaultdict(int)
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
-        """Return whether a trial is to end."""
+        """Return whether the trial has done its iterations."""
         self._seen[trial_id] = max(self._seen[trial_id] + 1, int(result.get("training_iteration", 0)))
         return self._seen[trial_id] >= self._most
 
     def stop_all(self) -> bool:
-        """Never."""
+        """Return False."""
         return False
 
 
 class TimeoutStopper(Stopper):
-    """Stops everything after a time, in seconds or as a timedelta; the time until a restore does not count."""
+    """Stops everything after a time, in seconds or as a timedelta, without the time before a restore."""
 
     def __init__(self, timeout: float | datetime.timedelta) -> None:
         if isinstance(timeout, datetime.timedelta):
@@ -103,11 +103,11 @@ class TimeoutStopper(Stopper):
         self.__dict__.update(state, _last_check=None)
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
-        """Return whether a trial is to end."""
+        """Return False."""
         return False
 
     def stop_all(self) -> bool:
-        """When the time is over."""
+        """Return whether the time is over."""
         now = time.time()
         if self._last_check is not None:
             self._budget -= now - self._last_check
@@ -115,12 +115,12 @@ class TimeoutStopper(Stopper):
         return self._budget <= 0
 
     def spend(self, seconds: float) -> None:
-        """Set what is left to the timeout less the seconds that the experiment has run."""
+        """Set the remaining time to the timeout minus the seconds that the experiment has run."""
         self._budget, self._last_check = self.timeout - seconds, None
 
 
 class ExperimentPlateauStopper(Stopper):
-    """Stops everything when the best `top` results have hardly differed for `patience` results."""
+    """Stops everything when the best `top` results have hardly changed for `patience` results."""
 
     def __init__(self, metric: str, std: float = 0.001, top: int = 10, mode: str = "min", patience: int = 0) -> None:
         if mode not in ("min", "max"):
@@ -137,14 +137,14 @@ class ExperimentPlateauStopper(Stopper):
         self._flat = 0
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
-        """Return whether a trial is to end."""
+        """Return whether there is a plateau."""
         self._best.append(float(result[self._metric]))
         self._best = sorted(self._best, key=lambda value: _order.rank(value, self._mode), reverse=True)[: self._top]
         self._flat = self._flat + 1 if self._plateau() else 0
         return self.stop_all()
 
     def stop_all(self) -> bool:
-        """When there is a plateau."""
+        """Return whether there is a plateau."""
         return self._plateau() and self._flat >= self._patience
 
     def _plateau(self) -> bool:
@@ -153,7 +153,7 @@ class ExperimentPlateauStopper(Stopper):
 
 
 class TrialPlateauStopper(Stopper):
-    """Stops a trial whose last `num_results` hardly differ."""
+    """Stops a trial when its last `num_results` results hardly differ."""
 
     def __init__(
         self,
@@ -172,7 +172,7 @@ class TrialPlateauStopper(Stopper):
         self._window: dict[str, deque[float]] = defaultdict(lambda: deque(maxlen=num_results))
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
-        """Return whether a trial is to end."""
+        """Return whether the trial has reached a plateau."""
         value = float(result.get(self._metric, "nan"))
         self._window[trial_id].append(value)
         self._seen[trial_id] += 1
@@ -186,12 +186,12 @@ class TrialPlateauStopper(Stopper):
             return float(np.std(self._window[trial_id])) < self._std
 
     def stop_all(self) -> bool:
-        """Never."""
+        """Return False."""
         return False
 
 
 def asked_in_trial(stop: Any) -> bool:
-    """Report whether conditions need only know of one trial's newest result, so that its process can apply them."""
+    """Return whether conditions only need one trial's newest result, so that its process can apply them."""
     if isinstance(stop, CombinedStopper):
         return all(map(asked_in_trial, stop._stoppers))
     return (

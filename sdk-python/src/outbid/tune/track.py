@@ -1,4 +1,4 @@
-"""Ray Tune's `tune.track` of before 1.0: `track.log(loss=0.1)` in a training function."""
+"""`tune.track` of Ray Tune before 1.0: `track.log(loss=0.1)` in a training function."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from outbid.tune._session import report
 
 
 def log(**metrics: Any) -> None:
-    """Report one iteration's metrics, as `tune.report` does."""
+    """Report one iteration's metrics, like `tune.report`."""
     report(metrics)
 
 

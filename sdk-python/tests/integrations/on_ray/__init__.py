@@ -1,1 +1,1 @@
-"""Outbid on a real cluster of Ray's: one for all that is here."""
+"""Outbid on a real Ray cluster, which all tests here share."""

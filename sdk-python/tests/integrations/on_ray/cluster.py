@@ -1,4 +1,4 @@
-"""A real cluster of Ray's for tests, of several nodes on this machine and on loopback alone."""
+"""A real Ray cluster for tests, with several nodes on this machine that only use loopback."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ TESTS = Path(__file__).resolve().parents[2]
 SRC = str(TESTS.parent / "src")
 HEAD_TYPE = "ray.head.default"
 MEMORY = 80_000_000
-PATIENCE = 150.0  # for anything of Ray's on a machine that has other things to do
+PATIENCE = 150.0  # seconds that any operation of Ray may take on a busy machine
 
-# Before Ray is imported: it would look for an address beyond loopback otherwise, and send statistics.
+# Set before Ray is imported, which would otherwise look for an address beyond loopback and send statistics.
 ENVIRONMENT = {
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     "RAY_CLIENT_SERVER_CHECK_CHANNEL_TIMEOUT_S": str(int(PATIENCE)),
-    "RAY_CLIENT_RECONNECT_GRACE_PERIOD": "1",  # in seconds, in which a client that died may come back
-    "RAY_SCHEDULER_EVENTS": "0",  # what the autoscaler does is not said among a program's lines
-    "RAY_FAKE_CLUSTER": "1",  # the autoscaler's nodes are processes of this machine
-    "RAY_enable_metrics_collection": "0",  # what exports metrics crashes a node now and then as it starts (ray#61281)
-    # gRPC's handlers of a fork abort what Ray forks to start a process, if another thread happens to be in gRPC.
+    "RAY_CLIENT_RECONNECT_GRACE_PERIOD": "1",  # seconds in which a client that died may reconnect
+    "RAY_SCHEDULER_EVENTS": "0",  # the autoscaler must not print into a program's output
+    "RAY_FAKE_CLUSTER": "1",  # the autoscaler's nodes are processes on this machine
+    "RAY_enable_metrics_collection": "0",  # the metrics exporter sometimes crashes a node on start (ray#61281)
+    # gRPC's fork handlers abort processes that Ray starts by fork, if another thread is in gRPC.
     "GRPC_ENABLE_FORK_SUPPORT": "0",
     "PYTHONPATH": os.pathsep.join([SRC, str(TESTS)]),
 }
 
 
 def eventually(what: str, done: Callable[[], Any], seconds: float = PATIENCE) -> Any:
-    """Wait until something holds, and return it."""
+    """Wait until a condition holds, and return its result."""
     end = time.monotonic() + seconds
     while not (found := done()):
         if time.monotonic() >= end:
@@ -53,7 +53,7 @@ def eventually(what: str, done: Callable[[], Any], seconds: float = PATIENCE) ->
 
 
 class Program(subprocess.Popen[str]):
-    """A program that is killed, with what it started, once it took too long: nobody reads from it for ever."""
+    """A program that is killed with its children if it takes too long, so that no test reads from it indefinitely."""
 
     def __init__(self, command: list[str], **options: Any) -> None:
         super().__init__(command, start_new_session=True, **options)
@@ -62,7 +62,7 @@ class Program(subprocess.Popen[str]):
         self._late.start()
 
     def says(self, begins: str) -> str:
-        """Return the next line it prints that begins so: between them Ray tells what it thinks of its nodes."""
+        """Return the next line with this prefix, skipping Ray's messages about its nodes."""
         assert self.stdout
         told: list[str] = []
         for line in self.stdout:
@@ -72,19 +72,19 @@ class Program(subprocess.Popen[str]):
         raise AssertionError(f"it never said {begins!r}: {''.join(told)}")
 
     def kill(self) -> None:
-        """Kill it."""
+        """Kill the program."""
         if self.poll() is None:
             os.killpg(self.pid, signal.SIGKILL)
 
     def __exit__(self, *error: Any) -> None:
         if error[0] is not None:
-            self.kill()  # the test has failed: nobody waits for what else it may do
+            self.kill()  # the test has failed, so the program's end is not awaited
         super().__exit__(*error)
         self._late.cancel()
 
 
 class Raylet:
-    """The process of Ray's that is a node."""
+    """A node's process."""
 
     def __init__(self, place: Path) -> None:
         self.place = place
@@ -92,7 +92,7 @@ class Raylet:
 
     @contextlib.contextmanager
     def noted(self) -> Iterator[None]:
-        """Note which process it is, of those that Ray starts meanwhile."""
+        """Record which of the processes that Ray starts in this context it is."""
         from ray._private import ray_constants, services
 
         start = services.start_ray_process
@@ -107,11 +107,11 @@ class Raylet:
             yield
 
     def is_of(self, node: Any) -> bool:
-        """Return whether it is a node's."""
+        """Return whether this is a node's raylet."""
         return any(info.process is self._process for infos in node.all_processes.values() for info in infos)
 
     def crash(self) -> str:
-        """Return how it has ended, with its last words, if it has and should not have."""
+        """Return the exit code and last output of a raylet that has crashed, or ""."""
         if self._process is None or not (code := self._process.poll()):
             return ""  # a node that was drained ends with 0
         words = [f"a raylet ended with {code}"]
@@ -122,7 +122,7 @@ class Raylet:
     def crashed_by_itself(self) -> bool:
         """Return whether it has crashed in Ray's own code.
 
-        Either what was to write a trace was stuck until its alarm, or its agents took longer than 15 s to start.
+        Either writing a trace was stuck until its alarm, or its agents took longer than 15 s to start.
         """
         if self._process is not None and self._process.poll() == -signal.SIGALRM:
             return True
@@ -131,14 +131,14 @@ class Raylet:
 
 
 class RayCluster:
-    """A head without CPUs, and nodes that come and go."""
+    """A head without CPUs, and nodes that are added and removed."""
 
     def __init__(self) -> None:
         from ray.cluster_utils import Cluster
 
         self._places: list[tempfile.TemporaryDirectory[str]] = []
         self._raylets: list[Raylet] = []
-        self._crashed_by_itself = False  # the last that crashed
+        self._crashed_by_itself = False  # of the last raylet that crashed
         self._jobs = free_port()
         with mock.patch("ray._private.services.start_ray_process", jobs_alone()), patience():
             self.cluster = Cluster(
@@ -149,7 +149,7 @@ class RayCluster:
                     "include_dashboard": True,
                     "dashboard_host": "127.0.0.1",
                     "dashboard_port": self._jobs,
-                    "dashboard_agent_listen_port": 0,  # any; else one that another cluster may have
+                    "dashboard_agent_listen_port": 0,  # any port; the default may be in use by another cluster
                     "no_monitor": True,
                     "object_store_memory": MEMORY,
                 },
@@ -157,17 +157,17 @@ class RayCluster:
 
     @property
     def address(self) -> str:
-        """Where drivers connect to."""
+        """The address for drivers."""
         return str(self.cluster.address)
 
     @property
     def jobs(self) -> str:
-        """Where jobs are submitted to."""
+        """The address for submitting jobs."""
         return f"http://127.0.0.1:{self._jobs}"
 
     @functools.cached_property
     def client(self) -> str:
-        """Where Ray Client connects to. It is started late: it gives up where the head is not there within 30 s."""
+        """The address for Ray Client. It is started late, because it fails if the head does not exist within 30 s."""
         head = self.cluster.head_node
         head._ray_params.ray_client_server_port = port = free_port()
         head.start_ray_client_server()
@@ -175,7 +175,7 @@ class RayCluster:
 
     @contextlib.contextmanager
     def autoscaled(self, place: Path, resources: dict[str, float]) -> Iterator[None]:
-        """Run Ray's autoscaler, which adds one node of these resources if they are asked for."""
+        """Run Ray's autoscaler, which adds one node with these resources when they are requested."""
         head = self.cluster.head_node
         provider = {"type": "fake_multinode", "gcs_address": self.address, "head_node_id": head.node_id}
         provider |= {"use_node_id_as_ip": True, "disable_node_updaters": True, "disable_launch_config_check": True}
@@ -197,9 +197,9 @@ class RayCluster:
             head.kill_monitor()
 
     def add(self, cpus: int, gpus: int = 0) -> Any:
-        """Add a node, of so many GPUs if Ray is to be believed.
+        """Add a node, with a number of GPUs that only Ray believes in.
 
-        A raylet crashes now and then as it starts (seen of Ray 2.60), before it runs anything; then there is another.
+        A raylet sometimes crashes on start (seen with Ray 2.60), before it runs anything; then another one is started.
         """
         try:
             return self._add(cpus, gpus)
@@ -210,7 +210,7 @@ class RayCluster:
             return self._add(cpus, gpus)
 
     def _add(self, cpus: int, gpus: int) -> Any:
-        # As on a machine of its own: nodes of one folder unpack a job's files over each other's.
+        # Each node has its own folder, because nodes with the same folder overwrite each other's unpacked job files.
         self._places.append(tempfile.TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True))
         raylet = Raylet(Path(self._places[-1].name))
         self._raylets.append(raylet)
@@ -221,7 +221,7 @@ class RayCluster:
         return node
 
     def runs(self, node: Any) -> None:
-        """Fail unless a node runs a task: it may have crashed since it joined."""
+        """Fail unless a node runs a task, because it may have crashed since it joined."""
         import ray
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -234,22 +234,22 @@ class RayCluster:
         self.check()
 
     def check(self) -> bool:
-        """Fail at once, with its last words, if a raylet has ended that the tests had not ended; else return True."""
+        """Fail with the last output if a raylet has ended unexpectedly; otherwise return True."""
         for raylet in self._raylets:
             if crash := raylet.crash():
-                self._raylets.remove(raylet)  # said once
+                self._raylets.remove(raylet)  # reported once
                 self._crashed_by_itself = raylet.crashed_by_itself()
                 pytest.fail(crash)
         return True
 
     def alive(self) -> list[str]:
-        """Return the nodes that Ray takes to be alive."""
+        """Return the nodes that Ray considers alive."""
         import ray
 
         return [node["NodeID"] for node in ray.nodes() if node["Alive"]]
 
     def kill(self, node: Any, workers: list[int]) -> None:
-        """End a node as a machine ends: nothing on it has any time, Outbid's workers among it."""
+        """End a node as if its machine failed: it has no time to shut down, and neither have Outbid's workers."""
         for pid in workers:
             guard = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
             for one in (guard, pid):
@@ -259,13 +259,13 @@ class RayCluster:
         self.cluster.remove_node(node, allow_graceful=False)
 
     def remove(self, node_id: str) -> None:
-        """Remove what is left of a node that was drained."""
+        """Remove the rest of a node that was drained."""
         for node in [one for one in self.cluster.worker_nodes if one.node_id == node_id]:
             self._raylets = [one for one in self._raylets if not one.is_of(node)]
             self.cluster.remove_node(node, allow_graceful=False)
 
     def drain(self, node_id: str) -> None:
-        """Give a node notice."""
+        """Start draining a node."""
         subprocess.run(
             [
                 str(Path(sys.executable).parent / "ray"), "drain-node", "--address", self.address,
@@ -278,11 +278,11 @@ class RayCluster:
         )  # fmt: skip
 
     def driver(self, script: str, *args: str) -> Program:
-        """Start a text of Python that is a driver of its own."""
+        """Start Python code as a separate driver."""
         return self.program("-c", script, *args)
 
     def program(self, *words: str, cwd: Path | None = None) -> Program:
-        """Start Python as a driver of its own."""
+        """Start Python as a separate driver."""
         return Program(
             [sys.executable, *words],
             env={**os.environ, "RAY_ADDRESS": self.address},
@@ -293,7 +293,7 @@ class RayCluster:
         )
 
     def end(self) -> None:
-        """End everything, what the nodes of the fake autoscaler leave behind too."""
+        """End everything, including processes left by the nodes of the fake autoscaler."""
         session = self.cluster.head_node.get_session_dir_path()
         self.cluster.shutdown()
         for words in Path("/proc").glob("[0-9]*/cmdline"):
@@ -305,7 +305,7 @@ class RayCluster:
 
 
 def jobs_alone() -> Callable[..., Any]:
-    """Return how Ray starts its processes, but of the dashboard's ten, no more than jobs need."""
+    """Return Ray's function for starting processes, with only those dashboard modules that jobs need."""
     from ray._private import services
 
     start = services.start_ray_process
@@ -320,9 +320,9 @@ def jobs_alone() -> Callable[..., Any]:
 
 @contextlib.contextmanager
 def light_agent() -> Iterator[None]:
-    """Start nodes as those of a Ray without the dashboard: no test asks their agents anything.
+    """Start nodes without the dashboard, because no test uses their agents.
 
-    A node ends if its agent has not told its ports within 15 s, and on a busy machine the imports take as long.
+    A node ends if its agent has not reported its ports within 15 s, and on a busy machine the imports take that long.
     """
     missing = ImportError("the tests need no dashboard on this node")
     with mock.patch("ray._private.utils.get_dashboard_dependency_error", return_value=missing):
@@ -331,7 +331,7 @@ def light_agent() -> Iterator[None]:
 
 @contextlib.contextmanager
 def patience(check: Callable[[], bool] = lambda: True) -> Iterator[None]:
-    """Have Ray wait longer for a node to be there than the 30 seconds that it gives one, and check meanwhile."""
+    """Make Ray wait longer for a node than its 30 seconds, and check meanwhile."""
     from ray._private import services
 
     get_node = services.get_node
@@ -352,6 +352,6 @@ def patience(check: Callable[[], bool] = lambda: True) -> Iterator[None]:
 
 
 def free_port() -> int:
-    """Return a port of loopback that nobody listens on."""
+    """Return a free port on loopback."""
     with socket.create_server(("127.0.0.1", 0)) as one:
         return int(one.getsockname()[1])

@@ -1,4 +1,4 @@
-"""The cluster of Ray's that all tests here use: another would take as long to start as some of them."""
+"""The Ray cluster of all tests here, because starting another takes as long as some tests."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from integrations.on_ray.cluster import ENVIRONMENT, RayCluster
 
 @pytest.fixture(scope="package")
 def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RayCluster]:
-    """Start a head and a node of two CPUs, and of two GPUs as Ray is told; the tests are connected to it."""
+    """Start a head and a node with two CPUs and two pretended GPUs, and connect to it."""
     with pytest.MonkeyPatch.context() as patch:
         for name, value in ENVIRONMENT.items():
             patch.setenv(name, value)
-        patch.setenv("HOME", str(tmp_path_factory.mktemp("home")))  # where servers keep what they are told no place for
+        # contains the data of servers without a `data` directory
+        patch.setenv("HOME", str(tmp_path_factory.mktemp("home")))
         import ray
 
         # Another test may have imported Ray before.

@@ -1,4 +1,4 @@
-"""The ways in which people reach a cluster of Ray's, and what workers find there: each a program of its own."""
+"""The ways to connect to a Ray cluster, and the environment of workers there, each in a separate program."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from outbid._server import find_binary
 from outbid.v1 import event_pb2
 from outbid.v1 import service_pb2 as pb
 
-pytestmark = pytest.mark.filterwarnings("ignore")  # of Ray's own
+pytestmark = pytest.mark.filterwarnings("ignore")  # from Ray itself
 
 
 SWEEP = """
@@ -48,7 +48,7 @@ WANTED = {"best": 0.3, "states": ["completed"] * 3}
 
 
 def told(output: str) -> dict[str, object]:
-    """Return what the program has said of its sweep."""
+    """Return the program's result of its sweep."""
     lines = [line for line in output.splitlines() if line.startswith('{"best"')]
     assert lines, output
     found: dict[str, object] = json.loads(lines[-1])
@@ -58,7 +58,7 @@ def told(output: str) -> dict[str, object]:
 
 
 def test_ray_client(nodes: RayCluster, tmp_path: Path) -> None:
-    """A laptop's program: everything of Ray's is said through the head's one port. Then the laptop is shut."""
+    """Everything goes through the head's port, like from a laptop. Then the program is killed."""
     import outbid.ray
 
     data = tmp_path / "data"
@@ -67,7 +67,7 @@ def test_ray_client(nodes: RayCluster, tmp_path: Path) -> None:
         assert (data / "server.json").exists()
         driver.kill()
     eventually("the server has ended", lambda: not (data / "server.json").exists())
-    # What is detached stays, and is found from elsewhere.
+    # A detached cluster remains, and can be found from another program.
     with outbid.ray.attach("stays").wait(1) as cluster:
         assert [worker.state for worker in cluster.workers()] == ["up"]
     cluster = outbid.ray.attach("stays")
@@ -76,7 +76,7 @@ def test_ray_client(nodes: RayCluster, tmp_path: Path) -> None:
 
 
 def test_ray_job_submit(nodes: RayCluster, tmp_path: Path) -> None:
-    """A job: the program runs on the head, with its directory as Ray has unpacked it."""
+    """A job runs on the head, in its directory that Ray has unpacked."""
     (tmp_path / "job").mkdir()
     (tmp_path / "job" / "sweep.py").write_text(SWEEP)
     done = subprocess.run(
@@ -95,7 +95,7 @@ def test_ray_job_submit(nodes: RayCluster, tmp_path: Path) -> None:
 
 @pytest.fixture
 def elsewhere(tmp_path: Path) -> Iterator[dict[str, str]]:
-    """Start a server that Ray knows nothing of, with a certificate and a token."""
+    """Start a server outside of Ray, with a certificate and a token."""
     outbid, place = find_binary(), tmp_path / "elsewhere"
     place.mkdir()
 
@@ -143,7 +143,7 @@ def test_a_server_that_runs_elsewhere(nodes: RayCluster, elsewhere: dict[str, st
             driver.stdin.write("\n")
             driver.stdin.flush()
             assert driver.wait(PATIENCE) == 0
-            # The workers have left in good order; the server is not theirs to end.
+            # The workers have left properly, and did not end the server, which is not theirs.
             nodes_there = client.rpc.list_nodes(pb.ListNodesRequest()).nodes
             assert [node.state for node in nodes_there] == [event_pb2.NODE_STATE_LEFT] * 2
 
@@ -165,7 +165,7 @@ with outbid.ray.up(workers=2, resources={"GPU": 1}, devices="a100:1", data=sys.a
 
 
 def test_a_worker_offers_the_gpus_of_its_bundle(nodes: RayCluster, tmp_path: Path) -> None:
-    """Ray says which those are; no machine of the tests has any, so the workers declare them."""
+    """Ray says which GPUs these are. The test machines have none, so the workers declare them."""
     with socket.create_server(("127.0.0.1", 0)) as meeting:
         meeting.settimeout(2 * PATIENCE)
         port = str(meeting.getsockname()[1])
@@ -198,7 +198,7 @@ with outbid.ray.up(workers=1, resources=resources, devices="a100:1", data=sys.ar
 
 
 def test_the_autoscaler_adds_what_a_worker_waits_for(nodes: RayCluster, tmp_path: Path) -> None:
-    """No node has what the worker's bundle asks for, until Ray's autoscaler has seen that it waits."""
+    """No node has the resources of the worker's bundle until Ray's autoscaler reacts to its waiting."""
     before = len(nodes.alive())
     with nodes.autoscaled(tmp_path, {"GPU": 1, "more": 1}):
         with nodes.driver(SCALED, str(tmp_path / "data")) as driver:

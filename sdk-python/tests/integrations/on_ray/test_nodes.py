@@ -1,4 +1,4 @@
-"""Outbid on a real cluster of Ray's, whose nodes come, are drained, and die."""
+"""Outbid on a real Ray cluster whose nodes are added, drained, and killed."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from integrations.on_ray.cluster import PATIENCE, TESTS, RayCluster, eventually
 from outbid.v1 import event_pb2
 from outbid.v1 import service_pb2 as pb
 
-pytestmark = pytest.mark.filterwarnings("ignore")  # of Ray's own
+pytestmark = pytest.mark.filterwarnings("ignore")  # from Ray itself
 OPTIONS = ["--lease", "3s"]
 
 
 def train(trial: ob.Trial) -> None:
-    """Train, saving at each step, until the file `go` is there."""
+    """Train and save at each step until the file `go` exists."""
     import os
     import time
     from pathlib import Path
@@ -37,7 +37,7 @@ def train(trial: ob.Trial) -> None:
 
 
 def starts(place: Path) -> list[tuple[int, int, str]]:
-    """Return who started: the trial, the step that it went on from, and the worker."""
+    """Return all starts: the trial, its first step, and the worker."""
     found = (path.name.split("-", 2) for path in place.glob("[0-9]*-*"))
     return sorted((int(number), int(step), node) for number, step, node in found)
 
@@ -65,12 +65,12 @@ def test_nodes_come_and_go_in_mid_sweep(nodes: RayCluster, tmp_path: Path) -> No
         eventually("two trials run", lambda: len(starts(place)) >= 2)
         assert len({node for _, _, node in starts(place)}) == 2
 
-        # A node that comes is used.
+        # A new node is used.
         first = nodes.add(1)
         third = eventually("the third runs", lambda: [s for s in starts(place) if s[0] == 2])[0]
         assert third[2] not in {node for number, _, node in starts(place) if number != 2}
 
-        # One that is killed is lost: its trial goes on from its checkpoint, on the next that comes.
+        # The trial of a killed node continues from its checkpoint on the next new node.
         saved = lambda: handle.trials()[2].checkpoints  # noqa: E731
         eventually("the third has saved", saved)
         nodes.kill(first, [states(cluster.client)[third[2]].info.pid])
@@ -79,7 +79,7 @@ def test_nodes_come_and_go_in_mid_sweep(nodes: RayCluster, tmp_path: Path) -> No
         again = eventually("the third goes on", gone_on)[0]
         assert again[2] != third[2]
 
-        # One that is drained saves first.
+        # Trials on a draining node save first.
         there = next(worker for worker in cluster.workers() if worker.name == again[2])
         nodes.drain(there.node)
         eventually(
@@ -110,9 +110,9 @@ def test_everything_ends_with_the_driver(nodes: RayCluster, tmp_path: Path) -> N
             worker = next(iter(states(client).values())).info.pid
         os.kill(driver.pid, signal.SIGKILL)
     eventually("the worker has ended", lambda: not Path(f"/proc/{worker}").exists())
-    # The server goes last: it removes the file when it has ended in good order.
+    # The server ends last, and removes the file when it has shut down properly.
     eventually("the server has ended", lambda: not (tmp_path / "data" / "server.json").exists())
-    # The next one goes on where it stopped, from what was saved at the end.
+    # The next server continues where it stopped, with the final checkpoints.
     import outbid.ray
 
     with outbid.ray.up(workers=1, data=tmp_path / "data", server_options=OPTIONS) as cluster:
@@ -150,7 +150,7 @@ def test_a_detached_cluster_stays_and_is_found(nodes: RayCluster, tmp_path: Path
 
 
 def use_ray(trial: ob.Trial) -> None:
-    """Use Ray as a training function of Ray Tune's does: every CPU there is stands in the trial's bundle."""
+    """Use Ray like a training function of Ray Tune; the trial's bundle has all CPUs."""
     import tempfile
     from pathlib import Path
 
@@ -176,11 +176,11 @@ def use_ray(trial: ob.Trial) -> None:
     trial.report(rows=float(sum(row["id"] for row in squares.random_shuffle(seed=1).take_all())))
 
     from ray import train
-    from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer  # what TorchTrainer and its like are
+    from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer  # the base class of TorchTrainer and others
 
     def loop() -> None:
         context = train.get_context()
-        with tempfile.TemporaryDirectory() as place:  # Ray Train returns what was reported with a checkpoint
+        with tempfile.TemporaryDirectory() as place:  # Ray Train returns reports with a checkpoint
             (Path(place) / "weights").write_text("1")
             held = train.Checkpoint.from_directory(place) if context.get_world_rank() == 0 else None
             train.report({"world": context.get_world_size()}, checkpoint=held)
@@ -218,7 +218,7 @@ def test_the_guide_runs_as_printed(nodes: RayCluster, tmp_path: Path) -> None:
     guide = TESTS.parents[1] / "docs" / "ray.md"
     first, second, third, last = re.findall(r"^```python\n(.*?)^```", guide.read_text(), re.MULTILINE | re.DOTALL)
     (tmp_path / "last.py").write_text(last)
-    # The next blocks' functions are more sweeps', and the last one's experiment joins while the cluster is there.
+    # The next blocks' functions are for more sweeps, and the last block's experiment joins while the cluster exists.
     more = """
         inside = ob.Sweep(evaluate, {"x": ob.constant(1)}, metric="parts", mode="max", trials=1)
         print(dict(inside.run(client=cluster.client, display=False).best.metrics))
@@ -235,7 +235,7 @@ def test_the_guide_runs_as_printed(nodes: RayCluster, tmp_path: Path) -> None:
 
 
 def neighbour(trial: ob.Trial) -> None:
-    """Train as the experiments do, in a sweep of Outbid's."""
+    """Train like the experiments, in an Outbid sweep."""
     from pathlib import Path
 
     from integrations.on_ray.tune_program import STEPS, use_device
@@ -260,7 +260,7 @@ def test_experiments_of_ray_tune_share_with_a_sweep(nodes: RayCluster, tmp_path:
         program = str(Path(__file__).parent / "tune_program.py")
         programs = [nodes.program(program, str(tmp_path), name, "shared") for name in ("one", "two")]
         try:
-            # The experiments train until the file `go` is there. Whoever comes gets a part all the same.
+            # The experiments train until the file `go` exists. A new sweep gets a share nevertheless.
             eventually("both train", lambda: {line.split()[0] for line in lines(trained)} == {"one", "two"})
             space = {"x": ob.choice(GRID), "place": ob.constant(str(tmp_path))}
             sweep = ob.Sweep(neighbour, space, metric="loss", mode="min", tuner=ob.Grid(), name="sweep")
@@ -271,12 +271,12 @@ def test_experiments_of_ray_tune_share_with_a_sweep(nodes: RayCluster, tmp_path:
             for one in programs:
                 one.kill()
                 one.communicate()
-        # All end with the best that they would have found alone.
+        # All end with the best result that they would have found alone.
         best = pytest.approx(1 / STEPS)
         assert told == [{"best": 0.3, "loss": best, "errors": []}] * 2
         assert result.best.config.x == 0.3 and result.best.metric == best
         assert not (tmp_path / "too-many").exists(), "more trials trained at once than there are devices"
-        # Tune's trials were paused, and went on from where they were: no step is missing, none was done twice.
+        # Tune's trials were paused and continued where they were: no step is missing, and none was repeated.
         for name in ("one", "two"):
             for x in GRID:
                 steps = [int(line.split()[2]) for line in lines(trained) if line.startswith(f"{name} {x} ")]
@@ -285,5 +285,5 @@ def test_experiments_of_ray_tune_share_with_a_sweep(nodes: RayCluster, tmp_path:
 
 
 def lines(path: Path) -> list[str]:
-    """Return the lines of a file that were written whole."""
+    """Return the complete lines of a file."""
     return path.read_text().split("\n")[:-1]

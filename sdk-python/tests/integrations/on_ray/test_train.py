@@ -1,4 +1,4 @@
-"""Ray Train's trainers in trials: what they report is the trial's at once, so that a tuner can stop and pause them."""
+"""Ray Train's trainers in trials: their reports are the trial's at once, so that a tuner can stop and pause them."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ import pytest
 import outbid as ob
 from integrations.on_ray.cluster import PATIENCE, RayCluster, eventually
 
-pytestmark = pytest.mark.filterwarnings("ignore")  # of Ray's own
+pytestmark = pytest.mark.filterwarnings("ignore")  # from Ray itself
 STEPS = 8
 
 
 def train(trial: ob.Trial) -> None:
-    """Train with two of Ray Train's workers. The first trial waits in its second step for the file `go`."""
+    """Train with two Ray Train workers. The first trial waits in its second step for the file `go`."""
     import os
     import tempfile
     import time
     from pathlib import Path
 
     from ray import train
-    from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer  # what TorchTrainer and its like are
+    from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer  # the base class of TorchTrainer and others
 
     import outbid.ray
 
@@ -43,7 +43,7 @@ def train(trial: ob.Trial) -> None:
                 held = train.Checkpoint.from_directory(saved) if context.get_world_rank() == 0 else None
                 train.report(metrics, checkpoint=held)
 
-    os.environ["RAY_TRAIN_HEALTH_CHECK_INTERVAL_S"] = "0.1"  # how often Ray Train looks at its workers
+    os.environ["RAY_TRAIN_HEALTH_CHECK_INTERVAL_S"] = "0.1"  # the interval at which Ray Train polls its workers
     given = {**trial.config, "trial": trial.number, "start": trial.checkpoint()}
     trainer = DataParallelTrainer(
         loop,
@@ -73,12 +73,12 @@ def test_reports_are_the_trials_as_they_come(nodes: RayCluster, tmp_path: Path) 
     wrong = ob.Sweep(in_steps, space, metric="loss", mode="min", tuner=once, trials=1, fail_fast=True)
     with outbid.ray.up(workers=1, resources={"CPU": 2}, devices="slot:1", data=tmp_path / "data") as cluster:
         handle = sweep.submit(client=cluster.client)
-        # The first report is there while the workers train, and they end when the trial is to pause.
+        # The first report arrives while the workers train, and they end when the trial should pause.
         eventually("the first report", lambda: [t for t in handle.trials() if t.step == 1])
         handle.pause()
         (tmp_path / "go").touch()
         eventually("the trial has saved and left", lambda: not handle.info().counts.get("running"))
-        # It was told to pause at the rung of its first step, or in its second if it had gone on already.
+        # It was paused at the rung of its first step, or in its second step if it had already continued.
         saved = max(checkpoint.step for checkpoint in handle.trials()[0].checkpoints)
         assert saved in (1, 2)
         result = handle.resume().wait(4 * PATIENCE)
@@ -89,7 +89,7 @@ def test_reports_are_the_trials_as_they_come(nodes: RayCluster, tmp_path: Path) 
         trial.reason for trial in result.trials
     ]
     assert reports[0] == [(step, {"loss": 0.1, "rank": 0.0}) for step in range(1, STEPS + 1)]
-    # Both workers went on from what rank 0 had saved.
+    # Both workers continued from rank 0's checkpoint.
     starts = sorted((tmp_path / "starts").read_text().split("\n")[:-1])
     assert [line for line in starts if line.startswith("0 ")] == ["0 0 0", f"0 0 {saved}", "0 1 0", f"0 1 {saved}"]
     for trial in result.trials[1:]:

@@ -1,4 +1,4 @@
-"""An experiment of Ray Tune's that shares a cluster of Outbid's.
+"""An experiment of Ray Tune that shares an Outbid cluster.
 
 Usage: tune_program.py DIRECTORY NAME CLUSTER
 """
@@ -19,7 +19,7 @@ GRID = [0.1, 0.3, 0.5]
 
 
 def use_device(place: Path, who: str, seconds: float) -> None:
-    """Use one of the devices that there are for some time; too many users at once leave a note."""
+    """Use one of the devices for some time; if too many users do so at the same time, a file records that."""
     files = [(place / f"device-{n}").open("a") for n in range(DEVICES)]
     for file in files:
         try:
@@ -37,7 +37,7 @@ def use_device(place: Path, who: str, seconds: float) -> None:
 
 
 def objective(config: dict[str, Any]) -> None:
-    """Train some steps, each with a checkpoint, and then on until the file `go` is there."""
+    """Train some steps, each with a checkpoint, and then continue until the file `go` exists."""
     from ray import tune
 
     step = 0

@@ -1,4 +1,4 @@
-"""What scripts read of an experiment that is not as it should be, and of the files that it leaves."""
+"""Reading experiments with failures or without reports, and the files that they leave."""
 
 import csv
 import json
@@ -14,7 +14,7 @@ from outbid.tune.logger import TBXLoggerCallback
 
 
 def silent(config):
-    """Report only where it is asked to; it fails once where it is asked to."""
+    """Report or fail once, depending on the configuration."""
     seen = Path(config["seen"])
     if config["how"] == "fails" and not seen.exists():
         seen.touch()
@@ -28,15 +28,15 @@ ended = []
 
 
 class Notes(tune.Callback):
-    """Note how trials end."""
+    """Records how trials end."""
 
     def on_trial_complete(self, iteration, trials, trial, **info):
-        """Note one."""
+        """Record one end."""
         ended.append(trial.config["how"])
 
 
 def main():
-    """Run it, and look."""
+    """Run the experiment and check it."""
     reporter = CLIReporter(metric_columns={"score": "S"}, parameter_columns=["how"])
     tuner = tune.Tuner(
         silent,

@@ -1,4 +1,4 @@
-"""Large data, resources by configuration, checkpoints at the end, files of loggers, and a policy of PBT replayed."""
+"""Large data, resources by configuration, checkpoints at the end, files of loggers, and a replayed PBT policy."""
 
 import glob
 import json
@@ -12,16 +12,16 @@ from outbid import tune
 from outbid.tune.logger import LoggerCallback
 from outbid.tune.schedulers import PopulationBasedTraining, PopulationBasedTrainingReplay
 
-LARGE = np.random.RandomState(0).rand(2_000_000)  # 16 MB: more than a message of the server's may be
+LARGE = np.random.RandomState(0).rand(2_000_000)  # 16 MB, which exceeds the server's messages
 
 
 def on_data(config, data=None):
-    """Use what was bound, and what stands in the space."""
+    """Use bound data, and data in the space."""
     tune.report({"sum": float(data.sum()) * config["k"], "size": config["table"].size, "cpus": cpus()})
 
 
 def cpus():
-    """Return what the trial asked for."""
+    """Return the CPUs that the trial requested."""
     return tune.get_context().get_trial_resources().required_resources["CPU"]
 
 
@@ -49,7 +49,7 @@ assert all(Path(r.path, "lines").read_text() == "began\n" for r in grid)
 
 
 class Counter(tune.Trainable):
-    """Counts, and saves where it is asked to."""
+    """Counts, and saves when configured."""
 
     def setup(self, config):
         """Begin."""
@@ -65,7 +65,7 @@ class Counter(tune.Trainable):
         return {"n": self.n}
 
     def load_checkpoint(self, checkpoint):
-        """Go on."""
+        """Restore the count."""
         self.n = checkpoint["n"]
 
 
@@ -82,7 +82,7 @@ assert [m["n"] for _, m in ended[0].best_checkpoints] == [3, 5], ended[0].best_c
 
 
 def climb(config):
-    """Add the learning rate in each step, from the checkpoint on."""
+    """Add the learning rate in each step, starting from the checkpoint."""
     total, step = 0.0, 0
     if checkpoint := tune.get_checkpoint():
         total, step = json.loads(Path(checkpoint.path, "state").read_text())

@@ -1,4 +1,4 @@
-"""A logger with files of its own, failures that it reads, a trainable by its name, and modules by attribute."""
+"""A logger with its own files, failures that it reads, a trainable by name, and modules by attribute."""
 
 import os
 
@@ -7,30 +7,30 @@ from outbid.tune.logger import LoggerCallback
 
 
 class Lines(LoggerCallback):
-    """Keeps a file in each trial's directory, and what it heard."""
+    """Keeps a file in each trial's directory, and records calls."""
 
     def __init__(self) -> None:
         self.about, self.errors = {}, []
 
     def setup(self, **info):
-        """Note what is said before the first trial."""
+        """Record the arguments before the first trial."""
         self.about = info
 
     def log_trial_start(self, trial):
-        """Begin, as Ray's guide does."""
+        """Begin like in Ray's guide."""
         trial.init_local_path()
         with open(os.path.join(trial.local_path, "lines"), "w") as file:
             file.write("began\n")
 
     def log_trial_end(self, trial, failed=False):
-        """Look at what failed."""
+        """Record failures."""
         if failed:
             with open(trial.error_file) as file:
                 self.errors.append((type(trial.get_error()).__name__, "too large" in file.read()))
 
 
 def train(config):
-    """Fail in one of two trials; `late` is reported at the end alone."""
+    """Fail in one of two trials; `late` is only reported at the end."""
     if config["x"] == 2:
         raise ValueError("too large")
     for i in range(3):

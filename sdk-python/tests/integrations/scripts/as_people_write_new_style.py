@@ -10,22 +10,22 @@ from outbid.tune.schedulers import ASHAScheduler
 
 
 class Watcher(tune.Callback):
-    """Counts what it hears."""
+    """Records calls."""
 
     def __init__(self) -> None:
         self.results, self.ended = [], []
 
     def on_trial_result(self, iteration, trials, trial, result, **info):
-        """Note a result."""
+        """Record a result."""
         self.results.append((trial.trial_id, result["training_iteration"], result["note"]))
 
     def on_trial_complete(self, iteration, trials, trial, **info):
-        """Note an end."""
+        """Record an end."""
         self.ended.append(trial.trial_id)
 
 
 def train(config):
-    """Count from the checkpoint on."""
+    """Count from the checkpoint."""
     start = 0
     checkpoint = tune.get_checkpoint()
     if checkpoint:

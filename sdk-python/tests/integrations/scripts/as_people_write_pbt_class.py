@@ -1,4 +1,4 @@
-"""A class with PBT: checkpoints go from the best to the worst, with other configurations."""
+"""A class with PBT: checkpoints are copied from the best to the worst, with changed configurations."""
 
 from pathlib import Path
 
@@ -27,7 +27,7 @@ class Learner(tune.Trainable):
         self.total = float(Path(checkpoint_dir, "total").read_text())
 
     def reset_config(self, new_config):
-        """Take another configuration."""
+        """Use another configuration."""
         self.config = new_config
         return True
 
@@ -59,7 +59,7 @@ grid = tune.Tuner(
 ).fit()
 assert grid.num_errors == 0, grid.errors
 assert all(r.metrics["training_iteration"] == 15 for r in grid)
-# Alone the worst would get to 0.015.
+# Alone the worst would reach 0.015.
 assert min(r.metrics["total"] for r in grid) > 0.1, [r.metrics["total"] for r in grid]
 assert all(len(r.best_checkpoints) <= 2 and r.checkpoint for r in grid)
 assert all((Path(r.path) / "cleaned").exists() for r in grid)

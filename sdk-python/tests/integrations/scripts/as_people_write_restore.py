@@ -10,7 +10,7 @@ FIXED = Path(tempfile.mkdtemp()) / "fixed"
 
 
 def train(config, fixed):
-    """Fail halfway until it is fixed."""
+    """Fail halfway until the file `fixed` exists."""
     start = 0
     checkpoint = tune.get_checkpoint()
     if checkpoint:

@@ -1,4 +1,4 @@
-"""Optuna with a limit, a searcher of one's own, stoppers, budgets and what goes wrong."""
+"""Optuna with a limit, a user-defined searcher, stoppers, budgets and errors."""
 
 import time
 
@@ -10,7 +10,7 @@ from outbid.tune.stopper import CombinedStopper, MaximumIterationStopper, TrialP
 
 
 def objective(config):
-    """Report in the old words."""
+    """Report with the old function."""
     for i in range(20):
         session.report({"score": -((config["x"] - 2) ** 2) + config["deep"]["y"], "step": i})
 
@@ -35,21 +35,21 @@ assert len(grid) == 6 and all(r.metrics["training_iteration"] == 4 for r in grid
 
 
 class Halves(Searcher):
-    """Goes half the way each time."""
+    """Halves the distance each time."""
 
     def __init__(self) -> None:
         super().__init__("y", "min")
         self.at, self.waits = 8.0, False
 
     def suggest(self, trial_id):
-        """Wait for the result of the last."""
+        """Wait for the last result."""
         if self.waits:
             return None
         self.waits = True
         return {"x": self.at}
 
     def on_trial_complete(self, trial_id, result=None, error=False):
-        """Go on."""
+        """Continue."""
         self.at, self.waits = result["y"] / 2, False
 
 

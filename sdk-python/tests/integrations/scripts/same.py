@@ -1,4 +1,4 @@
-"""One experiment, by Ray or by Outbid: `same.py ray 7` and `same.py outbid 7` print the same lines with a =."""
+"""Run an experiment with Ray or Outbid: `same.py ray 7` and `same.py outbid 7` print the same lines with a =."""
 
 from __future__ import annotations
 

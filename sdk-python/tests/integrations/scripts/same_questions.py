@@ -1,4 +1,4 @@
-"""What scripts ask of a trial, and of an experiment on disk: by `ray` and by `outbid` the same lines with a =."""
+"""Queries of a trial, and of an experiment on disk: `ray` and `outbid` print the same lines with a =."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ else:
     from outbid import tune
 
 RESULTS = os.environ["RESULTS"]
-said: list[str] = []  # of the stopping criterion
+said: list[str] = []  # warnings about the stopping criterion
 warnings.showwarning = lambda message, *rest: said.append(str(message))
 handler = logging.Handler()
 handler.emit = lambda record: said.append(record.getMessage())  # type: ignore[method-assign]
@@ -26,7 +26,7 @@ logging.getLogger("ray").addHandler(handler)
 
 
 def train(config: dict[str, Any]) -> None:
-    """Report where the files are, for the last of a few results."""
+    """Report the location of files with a few results."""
     storage: Any = tune.get_context().get_storage()
     for step in range(2):
         where = {
@@ -40,10 +40,10 @@ def train(config: dict[str, Any]) -> None:
 
 
 class Seen(tune.Callback):
-    """Keeps what a trial says of its storage."""
+    """Checks a trial's storage."""
 
     def on_trial_result(self, iteration: int, trials: Any, trial: Any, result: Any, **info: Any) -> None:
-        """Print it once."""
+        """Print a difference."""
         if trial.storage.trial_fs_path != str(Path(RESULTS, "asked", trial.storage.trial_dir_name)):
             print("= another storage", trial.storage.trial_fs_path)
 

@@ -1,4 +1,4 @@
-"""A script for Ray as it is: its tasks and an actor prepare what trials get."""
+"""An unchanged script for Ray, whose tasks and actor prepare data for trials."""
 
 import ray
 import ray.tune as tune
@@ -20,7 +20,7 @@ def rows(n):
 
 @ray.remote(num_cpus=0)
 class Counter:
-    """Count."""
+    """Counts."""
 
     def __init__(self):
         self.n = 0
@@ -41,7 +41,7 @@ reference = ray.put(list(range(total)))
 
 
 def train(config):
-    """Use what was put, and a task of its own."""
+    """Use data from `ray.put`, and a task."""
     data = ray.get(config["data"])
     for step in range(3):
         session.report({"loss": sum(data) * config["lr"] + ray.get(add.remote(step))})
@@ -66,7 +66,7 @@ assert [t.status for t in analysis.trials] == [ray.tune.experiment.Trial.TERMINA
 
 
 def shares(config):
-    """Take the actor along, which cannot be."""
+    """Use the actor, which is not supported in trials."""
     counter.add.remote(1)
     tune.report({"n": 1})
 
@@ -74,7 +74,7 @@ def shares(config):
 try:
     tune.run(shares, verbose=0)
 except Exception as error:
-    assert "report what it has to say" in str(error), error
+    assert "report its values" in str(error), error
 else:
     raise AssertionError("an actor was taken into a trial")
 assert len(dumps(reference)) < 1000 and get_node_ip_address() and len(ray.nodes()) == 1

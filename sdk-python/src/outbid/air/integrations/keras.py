@@ -1,4 +1,4 @@
-"""Keras's callback under the name that Ray AIR had for it."""
+"""Keras callback under Ray AIR's name."""
 
 from __future__ import annotations
 

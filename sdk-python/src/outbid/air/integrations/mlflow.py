@@ -19,7 +19,7 @@ def _mlflow() -> Any:
 
 
 class MLflowLoggerCallback(LoggerCallback):
-    """Writes each trial's parameters, numbers and, if asked, files as a run of an MLflow experiment."""
+    """Logs each trial's parameters, numbers and optionally files as a run of an MLflow experiment."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class MLflowLoggerCallback(LoggerCallback):
         self._experiment = found.experiment_id if found else client.create_experiment(name)
 
     def log_trial_start(self, trial: Trial) -> None:
-        """Begin a run."""
+        """Start a run."""
         if trial.trial_id in self._runs:
             return
         tags = {**{k: str(v) for k, v in self.tags.items()}, "trial_name": str(trial), "mlflow.runName": str(trial)}
@@ -62,7 +62,7 @@ class MLflowLoggerCallback(LoggerCallback):
             self._client.log_param(run.info.run_id, name, str(value)[:500])
 
     def log_trial_result(self, iteration: int, trial: Trial, result: dict[str, Any]) -> None:
-        """Write the numbers."""
+        """Log the numbers."""
         run, step = self._runs[trial.trial_id], int(result.get("timesteps_total") or result["training_iteration"])
         for name, value in flatten({k: v for k, v in result.items() if k != "config"}).items():
             if isinstance(value, (int, float)) and not isinstance(value, bool):
@@ -89,9 +89,9 @@ def setup_mlflow(
     tags: dict[str, Any] | None = None,
     rank_zero_only: bool = True,
 ) -> Any:
-    """Begin a run of MLflow's within a trial, and return the module `mlflow`.
+    """Start an MLflow run within a trial, and return the module `mlflow`.
 
-    What is not given is looked for in config["mlflow"], as Ray had it until 2.4.
+    Defaults are read from config["mlflow"], like Ray until 2.4.
     """
     import os
 
@@ -111,12 +111,12 @@ def setup_mlflow(
     if experiment_id is None and mlflow.get_experiment_by_name(name) is None:
         if not create_experiment_if_not_exists:
             raise ValueError(
-                f"setup_mlflow: there is no experiment {name!r}; create_experiment_if_not_exists=True makes one"
+                f"setup_mlflow: there is no experiment {name!r}; create_experiment_if_not_exists=True creates it"
             )
         mlflow.create_experiment(name, artifact_location=artifact_location)
     mlflow.set_experiment(experiment_id=experiment_id) if experiment_id else mlflow.set_experiment(name)
     trial = _session.current.trial if _session.current else None
-    mlflow.end_run()  # of the trial that this process ran before
+    mlflow.end_run()  # a run of the previous trial of this process
     mlflow.start_run(run_name=run_name or (str(trial) if trial else None), tags=tags)
     if config:
         mlflow.log_params({k: str(v)[:500] for k, v in flatten(config).items()})

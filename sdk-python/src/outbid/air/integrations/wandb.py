@@ -23,7 +23,7 @@ def _wandb() -> Any:
 
 
 class WandbLoggerCallback(LoggerCallback):
-    """Writes each trial's parameters and numbers as a run of a project."""
+    """Logs each trial's parameters and numbers as a run of a project."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class WandbLoggerCallback(LoggerCallback):
         self._runs: dict[str, Any] = {}
 
     def log_trial_start(self, trial: Trial) -> None:
-        """Begin a run."""
+        """Start a run."""
         if trial.trial_id in self._runs:
             return
         self._runs[trial.trial_id] = _wandb().init(
@@ -60,7 +60,7 @@ class WandbLoggerCallback(LoggerCallback):
         )
 
     def log_trial_result(self, iteration: int, trial: Trial, result: dict[str, Any]) -> None:
-        """Write the numbers."""
+        """Log the numbers."""
         kept = {
             k: v
             for k, v in result.items()
@@ -86,7 +86,7 @@ def setup_wandb(
     rank_zero_only: bool = True,
     **kwargs: Any,
 ) -> Any:
-    """Begin a run within a trial, and return it; config["wandb"] may hold arguments, as Ray had it until 2.4."""
+    """Start a run in a trial, and return it; config["wandb"] may contain arguments, like in Ray until 2.4."""
     config = dict(config or {})
     old = dict(config.pop("wandb", None) or {})
     api_key, api_key_file = api_key or old.pop("api_key", None), api_key_file or old.pop("api_key_file", None)

@@ -1,1 +1,1 @@
-"""Callbacks of training libraries that report to the trial."""
+"""Callbacks for training libraries that report to the trial."""

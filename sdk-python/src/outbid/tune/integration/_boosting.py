@@ -1,4 +1,4 @@
-"""What the callbacks of XGBoost and LightGBM have in common."""
+"""The common part of the callbacks for XGBoost and LightGBM."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from outbid.tune._checkpoint import Checkpoint
 
 
 class Reports:
-    """Reports metrics after each round, and a model now and then."""
+    """Reports metrics after each round, and periodically a model."""
 
     def __init__(
         self,
@@ -30,7 +30,7 @@ class Reports:
         self._last: dict[str, Any] = {}
 
     def round(self, number: int, found: dict[str, Any], model: Any, *, last: bool = False) -> None:
-        """Report a round, counted from 0, with the model if its turn has come, or if it is known to be the last."""
+        """Report a round, counted from 0, with the model if a checkpoint is due or if this is known to be the last."""
         picked = {k: found[v] for k, v in self._names.items()} if self._names else dict(found)
         self._last = self._processing(picked) if self._processing else picked
         if (self._every and (number + 1) % self._every == 0) or (last and self._at_end):
@@ -39,7 +39,7 @@ class Reports:
             _session.report(self._last)
 
     def end(self, number: int, model: Any) -> None:
-        """Report the model of the last round, unless it was, where that was not known to be the last."""
+        """Report the model of the last round if it was not reported, because the round was not known to be the last."""
         if self._at_end and self._saved != number:
             self._save(number, model)
 

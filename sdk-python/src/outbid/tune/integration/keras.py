@@ -1,4 +1,4 @@
-"""Keras's callback that reports to the trial, with the model as its checkpoint."""
+"""Keras callback that reports to the trial, with the model as checkpoint."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _HOOKS = ("epoch_begin", "epoch_end", "train_batch_begin", "train_batch_end", "t
 
 
 class TuneReportCheckpointCallback(Callback):  # type: ignore[misc]
-    """Reports Keras's logs after each epoch, or at other hooks, and the model with them."""
+    """Reports Keras's logs and the model after each epoch, or at other hooks."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""LightGBM's callback that reports to the trial, with the model as its checkpoint."""
+"""LightGBM callback that reports to the trial, with the model as checkpoint."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from outbid.tune.integration._boosting import Reports
 
 
 class TuneReportCheckpointCallback:
-    """Reports what `valid_sets` measured after each round, as "eval-binary_error", and the model now and then."""
+    """Reports the metrics of `valid_sets` after each round, such as "eval-binary_error", and periodically the model."""
 
     CHECKPOINT_NAME = "model.txt"
     order = 20
@@ -48,7 +48,7 @@ class TuneReportCheckpointCallback:
 
 
 class TuneReportCallback(TuneReportCheckpointCallback):
-    """Reports metrics alone, as Ray had it until 2.10."""
+    """Reports metrics only, like Ray until 2.10."""
 
     def __init__(self, metrics: Any = None, results_postprocessing_fn: Any = None) -> None:
         super().__init__(metrics, checkpoint_at_end=False, results_postprocessing_fn=results_postprocessing_fn)

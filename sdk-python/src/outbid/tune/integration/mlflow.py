@@ -1,4 +1,4 @@
-"""MLflow, by the module that scripts of Ray 1 import: the callback and the function of `outbid.air.integrations`."""
+"""MLflow under the module name of Ray 1: the callback and the function of `outbid.air.integrations`."""
 
 from __future__ import annotations
 

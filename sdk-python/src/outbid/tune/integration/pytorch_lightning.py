@@ -1,4 +1,4 @@
-"""Lightning's callback that reports to the trial, with the trainer's checkpoint."""
+"""Lightning callback that reports to the trial, with the trainer's checkpoint."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ except ImportError:
 
 
 class TuneReportCheckpointCallback(Callback):  # type: ignore[misc]
-    """Reports the trainer's metrics at a hook, "validation_end" if none is named, and its checkpoint with them."""
+    """Reports the trainer's metrics and its checkpoint at a hook, by default "validation_end"."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class TuneReportCheckpointCallback(Callback):  # type: ignore[misc]
 
 
 class TuneReportCallback(TuneReportCheckpointCallback):
-    """Reports metrics alone."""
+    """Reports metrics only."""
 
     def __init__(self, metrics: Any = None, on: str | list[str] = "validation_end") -> None:
         super().__init__(metrics, save_checkpoints=False, on=on)

@@ -1,4 +1,4 @@
-"""Of Ray Train's trainers within Tune, which are not here."""
+"""Ray Train's trainers within Tune, which are not supported."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from outbid.tune._errors import unsupported
 
 
 class TuneReportCallback:
-    """Not here."""
+    """Not supported."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         unsupported(

@@ -1,4 +1,4 @@
-"""Weights & Biases, by the module that scripts of Ray 1 import: what `outbid.air.integrations` has."""
+"""Weights & Biases under the module name of Ray 1: the names of `outbid.air.integrations`."""
 
 from __future__ import annotations
 

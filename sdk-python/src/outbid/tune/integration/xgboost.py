@@ -1,4 +1,4 @@
-"""XGBoost's callback that reports to the trial, with the model as its checkpoint."""
+"""XGBoost callback that reports to the trial, with the model as checkpoint."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from outbid.tune.integration._boosting import Reports
 
 
 class TuneReportCheckpointCallback(xgboost.callback.TrainingCallback):  # type: ignore[misc]
-    """Reports what `evals` measured after each round, as "eval-logloss", and the model every `frequency` rounds."""
+    """Reports the metrics of `evals` each round, such as "eval-logloss", and the model every `frequency` rounds."""
 
     CHECKPOINT_NAME = "model.ubj"
 
@@ -51,7 +51,7 @@ class TuneReportCheckpointCallback(xgboost.callback.TrainingCallback):  # type: 
 
 
 class TuneReportCallback(TuneReportCheckpointCallback):
-    """Reports metrics alone, as Ray had it until 2.10."""
+    """Reports metrics only, like Ray until 2.10."""
 
     def __init__(self, metrics: Any = None, results_postprocessing_fn: Any = None) -> None:
         super().__init__(metrics, checkpoint_at_end=False, results_postprocessing_fn=results_postprocessing_fn)
@@ -59,7 +59,7 @@ class TuneReportCallback(TuneReportCheckpointCallback):
 
 def _last(values: list[Any]) -> Any:
     value = values[-1]
-    return value[0] if isinstance(value, tuple) else value  # a mean and its deviation, of xgboost.cv
+    return value[0] if isinstance(value, tuple) else value  # a mean and its deviation from xgboost.cv
 
 
 RayTrainReportCallback = TuneReportCheckpointCallback

@@ -1,4 +1,4 @@
-"""Schedulers: who goes on, who stops, and who goes on from another's checkpoint."""
+"""Schedulers: they decide which trials continue, stop, or continue from another trial's checkpoint."""
 
 from __future__ import annotations
 

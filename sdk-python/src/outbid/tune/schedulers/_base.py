@@ -1,4 +1,4 @@
-"""The base of schedulers. They run beside the server, and are asked about one result after another."""
+"""The base class of schedulers, which run on the server and are called for one result after another."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from outbid.tune._trial import Trial
 
 @dataclass(frozen=True)
 class Exploit:
-    """A decision: the trial goes on from another's checkpoint, with another configuration."""
+    """A decision: the trial continues from another trial's checkpoint with another configuration."""
 
     source: Trial
     config: dict[str, Any]
 
 
 class TrialScheduler:
-    """Base of schedulers: override `on_trial_result`, which returns CONTINUE, PAUSE or STOP."""
+    """Base class of schedulers: override `on_trial_result`, which returns CONTINUE, PAUSE or STOP."""
 
     CONTINUE = "CONTINUE"
     PAUSE = "PAUSE"
@@ -26,23 +26,23 @@ class TrialScheduler:
     NOOP = "NOOP"
 
     compares = False
-    """Whether it compares trials, for which it has to know by what."""
+    """Whether it compares trials, and therefore needs a metric."""
 
     _metric: str | None = None
     _mode: str | None = None
 
     @property
     def metric(self) -> str | None:
-        """What it goes by."""
+        """The metric."""
         return self._metric
 
     @property
     def supports_buffered_results(self) -> bool:
-        """Whether results may come in groups: they do not."""
+        """Whether results may arrive in groups, which they do not."""
         return False
 
     def set_search_properties(self, metric: str | None, mode: str | None, **spec: Any) -> bool:
-        """Take the experiment's metric and mode; False if there are others already."""
+        """Set the experiment's metric and mode. Returns False if others are set already."""
         if self._metric and metric and self._metric != metric:
             return False
         if self._mode and mode and self._mode != mode:
@@ -51,54 +51,54 @@ class TrialScheduler:
         return True
 
     def on_trial_add(self, tune_controller: Any, trial: Trial) -> None:
-        """Hear of a new trial."""
+        """Called for a new trial."""
 
     def on_trial_error(self, tune_controller: Any, trial: Trial) -> None:
-        """Hear of a trial that failed."""
+        """Called when a trial has failed."""
 
     def on_trial_result(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> Any:
-        """Decide on a result."""
+        """Return a decision on a result."""
         return self.CONTINUE
 
     def on_trial_complete(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> None:
-        """Hear of a trial that has ended by itself."""
+        """Called when a trial has ended by itself."""
 
     def on_trial_remove(self, tune_controller: Any, trial: Trial) -> None:
-        """Hear of a trial that was stopped."""
+        """Called when a trial was stopped."""
 
     def choose_trial_to_run(self, tune_controller: Any) -> Trial | None:
-        """Return which of the paused trials goes on; None for a new one."""
+        """Return the paused trial to continue; None for a new one."""
         return next((t for t in tune_controller.get_trials() if t.status == Trial.PAUSED), None)
 
     def debug_string(self) -> str:
-        """Return a line about it."""
+        """Return a description in one line."""
         return f"Using {type(self).__name__}."
 
     def target(self, trial: Trial, step: int) -> int:
-        """Return the step up to which a trial trains before it waits for a decision; 0 for its end.
+        """Return the step where a trial waits for a decision; 0 for its end.
 
-        A scheduler that is not one of Outbid's own decides on every result.
+        A user-defined scheduler decides on every result.
         """
         return step + 1
 
     def _score(self, result: dict[str, Any]) -> float | None:
-        """Return the metric's value so that more is better, None if it is missing; NaN is the worst: see `_order`."""
+        """Return the metric's value with more being better, or None if it is missing; see `_order` about NaN."""
         return _order.score(result.get(self._metric or ""), self._mode)
 
 
 class FIFOScheduler(TrialScheduler):
-    """Trials in their order, each to its end."""
+    """Runs trials in order, each to its end."""
 
     def target(self, trial: Trial, step: int) -> int:
-        """Let trials train to their end, unless a subclass decides on results."""
+        """Return 0 so that trials train to their end, unless a subclass decides on results."""
         return 0 if type(self).on_trial_result is FIFOScheduler.on_trial_result else step + 1
 
     def on_trial_result(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> Any:
-        """Go on."""
+        """Continue the trial."""
         return self.CONTINUE
 
     def debug_string(self) -> str:
-        """Return a line about it."""
+        """Return a description in one line."""
         return "Using FIFO scheduling algorithm."
 
 

@@ -1,4 +1,4 @@
-"""Successive halving: asynchronous, and in Hyperband's brackets."""
+"""Successive halving: asynchronous, and in the brackets of Hyperband."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from outbid.tune.schedulers._base import FIFOScheduler, TrialScheduler
 
 
 class _Rungs:
-    """The rungs of one bracket, and the scores that trials had there."""
+    """The rungs of one bracket, with the scores of trials there."""
 
     def __init__(self, least: float, most: float, factor: float, first: int) -> None:
         count = int(math.log(most / least) / math.log(factor) - first + 1)
@@ -27,7 +27,7 @@ class _Rungs:
 
 
 class AsyncHyperBandScheduler(FIFOScheduler):
-    """Asynchronous successive halving: a trial at a rung stops unless it is among the best 1/`reduction_factor`."""
+    """Asynchronous successive halving: a trial stops at a rung unless it is among the best 1/`reduction_factor`."""
 
     compares = True
 
@@ -57,14 +57,14 @@ class AsyncHyperBandScheduler(FIFOScheduler):
         self._rng = np.random.RandomState(0)
 
     def target(self, trial: Trial, step: int) -> int:
-        """Wait at each rung."""
+        """Return the next rung."""
         if self._time != "training_iteration":
             return step + 1
         rung = self._of[trial.trial_id].after(step)
         return min(math.ceil(rung), self._max) if rung is not None else max(self._max, step + 1)
 
     def on_trial_add(self, tune_controller: Any, trial: Trial) -> None:
-        """Put a trial into a bracket, larger ones more often."""
+        """Assign a trial to a bracket, larger ones with a higher probability."""
         sizes = np.array([len(b.levels) for b in self._brackets], dtype=float)
         if len(self._brackets) == 1:
             self._of[trial.trial_id] = self._brackets[0]
@@ -73,7 +73,7 @@ class AsyncHyperBandScheduler(FIFOScheduler):
         self._of[trial.trial_id] = self._brackets[int(self._rng.choice(len(sizes), p=weights / weights.sum()))]
 
     def on_trial_result(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> str:
-        """Stop at `max_t`, and those that are not good enough at a rung."""
+        """Stop trials at `max_t`, and worse ones at a rung."""
         time, score = result.get(self._time), self._score(result)
         if time is None or score is None:
             return self.CONTINUE
@@ -82,7 +82,7 @@ class AsyncHyperBandScheduler(FIFOScheduler):
         return self._at(trial, float(time), score)
 
     def on_trial_complete(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> None:
-        """Let the last result count."""
+        """Count the last result."""
         time, score = result.get(self._time), self._score(result)
         if time is not None and score is not None:
             self._at(trial, float(time), score)
@@ -91,7 +91,7 @@ class AsyncHyperBandScheduler(FIFOScheduler):
         for level, scores in self._of[trial.trial_id].levels:
             if time < level or trial.trial_id in scores:
                 continue
-            # A cutoff of NaN: no trial had a number here, so there is nothing to be worse than.
+            # A cutoff of NaN means that no trial had a number here, so no trial can be worse.
             cutoff = _order.percentile(scores.values(), (1 - 1 / self._factor) * 100)
             good = _order.rank(score) >= _order.rank(cutoff)
             scores[trial.trial_id] = score
@@ -100,7 +100,7 @@ class AsyncHyperBandScheduler(FIFOScheduler):
 
 
 class HyperBandScheduler(FIFOScheduler):
-    """Hyperband: brackets of trials that start alike; each rung waits for all of its trials, and halves them."""
+    """Hyperband: brackets of trials that start together. Each rung waits for all of its trials and halves them."""
 
     compares = True
 
@@ -125,7 +125,7 @@ class HyperBandScheduler(FIFOScheduler):
         self._next = self._most
 
     def on_trial_add(self, tune_controller: Any, trial: Trial) -> None:
-        """Put a trial into the bracket that is being filled."""
+        """Add a trial to the bracket that is being filled."""
         if not self._brackets or self._brackets[-1].full:
             s, top = self._next, self._most + 1
             size = math.ceil(top / (s + 1) * self._eta**s)
@@ -135,13 +135,13 @@ class HyperBandScheduler(FIFOScheduler):
         self._of[trial.trial_id] = self._brackets[-1]
 
     def target(self, trial: Trial, step: int) -> int:
-        """Wait at each rung."""
+        """Return the next rung."""
         if self._time != "training_iteration":
             return step + 1
         return max(step + 1, int(self._of[trial.trial_id].rung))
 
     def on_trial_result(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> str:
-        """Pause at a rung until all of the bracket have got there."""
+        """Pause at a rung until all trials of the bracket have reached it."""
         time, score = result.get(self._time), self._score(result)
         if time is None or score is None:
             return self.CONTINUE
@@ -155,28 +155,28 @@ class HyperBandScheduler(FIFOScheduler):
         return self._judge(tune_controller, bracket, trial, self.PAUSE)
 
     def on_trial_complete(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> None:
-        """Go on without a trial that has ended."""
+        """Remove a trial that has ended."""
         bracket = self._of[trial.trial_id]
         bracket.leave(trial)
         self._judge(tune_controller, bracket, trial, self.STOP)
 
     def on_trial_remove(self, tune_controller: Any, trial: Trial) -> None:
-        """Go on without a trial."""
+        """Remove a trial that was stopped."""
         self.on_trial_complete(tune_controller, trial, {})
 
     def on_trial_error(self, tune_controller: Any, trial: Trial) -> None:
-        """Go on without a trial that failed."""
+        """Remove a trial that failed."""
         self.on_trial_complete(tune_controller, trial, {})
 
     def choose_trial_to_run(self, tune_controller: Any) -> Trial | None:
-        """Return a paused trial that may go on; the others wait for their rung."""
+        """Return a paused trial that may continue; others wait for their rung."""
         for trial in tune_controller.get_trials():
             if trial.status == Trial.PAUSED and trial not in self._of[trial.trial_id].waiting:
                 return trial  # type: ignore[no-any-return]
         return None
 
     def _judge(self, controller: Any, bracket: _Bracket, trial: Trial, otherwise: str) -> str:
-        """Halve a bracket if all of its trials are at the rung; returns what becomes of the trial."""
+        """Halve a bracket if all of its trials are at the rung. Returns the decision on the trial."""
         if not bracket.complete(controller):
             return otherwise
         good, bad = bracket.halve()
@@ -210,7 +210,7 @@ class _Bracket:
         self.waiting.pop(trial, None)
 
     def complete(self, controller: Any) -> bool:
-        """Whether all are at the rung, and no others will come."""
+        """Return whether all trials are at the rung, and no others will come."""
         if not self.waiting or any(trial not in self.waiting for trial in self.trials):
             return False
         return self.full or bool(controller.no_more_trials())
@@ -218,7 +218,7 @@ class _Bracket:
     def halve(self) -> tuple[list[Trial], list[Trial]]:
         ranked = sorted(self.waiting, key=lambda trial: _order.rank(self.waiting[trial]), reverse=True)
         keep = max(1, math.ceil(len(ranked) / self.eta))
-        # NaN passes no rung that a number has reached.
+        # NaN does not pass a rung that a number has reached.
         keep = min(keep, sum(map(_order.is_number, self.waiting.values())) or keep)
         self.rung = min(self.rung * self.eta, self.most)
         self.waiting = {}
@@ -226,7 +226,7 @@ class _Bracket:
 
 
 class HyperBandForBOHB(HyperBandScheduler):
-    """Hyperband whose trials a model draws: give `OptunaSearch()` as the search algorithm."""
+    """Hyperband with trials drawn by a model: use `OptunaSearch()` as the search algorithm."""
 
 
 __all__ = ["AsyncHyperBandScheduler", "HyperBandForBOHB", "HyperBandScheduler", "TrialScheduler"]

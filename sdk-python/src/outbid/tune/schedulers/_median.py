@@ -13,7 +13,7 @@ from outbid.tune.schedulers._base import FIFOScheduler
 
 
 class MedianStoppingRule(FIFOScheduler):
-    """Stops a trial whose best is below the median of the others' running means."""
+    """Stops a trial whose best value is below the median of the others' running means."""
 
     compares = True
 
@@ -38,13 +38,13 @@ class MedianStoppingRule(FIFOScheduler):
         self._stopped: set[str] = set()
 
     def target(self, trial: Trial, step: int) -> int:
-        """Decide on every result after the grace period."""
+        """Return the end of the grace period, and then every result."""
         if self._time == "training_iteration":
             return max(step + 1, int(self._grace))
         return step + 1
 
     def on_trial_result(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> str:
-        """Compare a trial with those that have come as far."""
+        """Compare a trial with those that have reached the same time."""
         time, score = result.get(self._time), self._score(result)
         if time is None or score is None or trial.trial_id in self._stopped:
             return self.CONTINUE

@@ -1,4 +1,4 @@
-"""Population based bandits: changes of configurations that a Gaussian process chooses."""
+"""Population based bandits, which change configurations with a Gaussian process."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from outbid.tune._trial import Trial
 from outbid.tune.schedulers._population import PopulationBasedTraining, _Member
 
 _Array = npt.NDArray[np.float64]
-_KNOWN, _CANDIDATES = 200, 1000  # changes that the process is fitted to, points among which it chooses
+_KNOWN, _CANDIDATES = 200, 1000  # maximum changes that the process is fitted to, and number of candidate points
 
 
 class PB2(PopulationBasedTraining):
-    """Population based training whose new values a Gaussian process chooses (Parker-Holder et al. 2020).
+    """Population based training with new values from a Gaussian process (Parker-Holder et al. 2020).
 
     `hyperparam_bounds` are [low, high] by name; a dict is a group.
     """
@@ -61,7 +61,7 @@ class PB2(PopulationBasedTraining):
         self._last: dict[str, tuple[float, float]] = {}
 
     def on_trial_result(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> Any:
-        """Learn how much a configuration brings, then decide as PBT does."""
+        """Learn the effect of a configuration, then decide like PBT."""
         time, score = result.get(self._time), self._score(result)
         if time is not None and score is not None:
             before = self._last.get(trial.trial_id)
@@ -93,7 +93,7 @@ class PB2(PopulationBasedTraining):
         return out
 
     def _choose(self, source: _Member) -> _Array:
-        """Return the point where the process hopes for most: an upper bound of what a change would bring."""
+        """Return the point with the highest upper confidence bound of the change of the score."""
         grid: _Array = self._rng.uniform(size=(_CANDIDATES, len(self._bounds)))
         rows = self._rows[-_KNOWN:]
         if len(rows) < 3:
@@ -115,7 +115,7 @@ class PB2(PopulationBasedTraining):
 
 
 def _kernel(a: _Array, b: _Array) -> _Array:
-    """Return how much points have to do with one another: less with distance, and with time between them."""
+    """Return the covariance of points, which decreases with their distance and the time between them."""
     apart = ((a[:, None, 1:] - b[None, :, 1:]) ** 2).sum(-1)
     return np.asarray(np.exp(-apart / (2 * 0.3**2)) * 0.9 ** np.abs(a[:, None, 0] - b[None, :, 0]))
 
@@ -133,7 +133,7 @@ def _flat(bounds: dict[str, Any], at: tuple[str, ...] = ()) -> list[tuple[tuple[
 
 
 class _Between:
-    """Draws between two bounds."""
+    """Draws uniformly between two bounds."""
 
     def __init__(self, low: float, high: float, rng: np.random.RandomState) -> None:
         self._low, self._high, self._rng = low, high, rng

@@ -24,7 +24,7 @@ def explore(
     factors: Sequence[float],
     custom: Callable[[dict[str, Any]], dict[str, Any] | None] | None,
 ) -> dict[str, Any]:
-    """Return a configuration with its parameters drawn anew, or moved a little."""
+    """Return a configuration with its parameters drawn again or perturbed."""
     made = copy.deepcopy(dict(config))
     for name, values in mutations.items():
         if isinstance(values, dict):
@@ -56,7 +56,7 @@ def draw(values: Any) -> Any:
 
 
 def fill(config: dict[str, Any], mutations: Mapping[str, Any]) -> None:
-    """Draw those parameters that a new trial's configuration lacks."""
+    """Draw the parameters that a new trial's configuration lacks."""
     for name, values in mutations.items():
         if isinstance(values, dict):
             fill(config.setdefault(name, {}), values)
@@ -71,11 +71,11 @@ class _Member:
         self.score: float | None = None
         self.trained = 0.0  # by the time attribute, at its last result
         self.perturbed = 0.0
-        self.ready = False  # waits for the others, where all are to be at the same point
+        self.ready = False  # waits for the others, in synchronous mode
 
 
 class PopulationBasedTraining(FIFOScheduler):
-    """The worst of a population go on from the checkpoints of the best, with their configurations changed a little."""
+    """Lets the worst trials continue from the checkpoints of the best, with perturbed configurations."""
 
     compares = True
 
@@ -98,10 +98,10 @@ class PopulationBasedTraining(FIFOScheduler):
         mutations = hyperparam_mutations or {}
         for name, values in mutations.items():
             if isinstance(values, Function):
-                raise ValueError(f"PBT: {name}: tune.sample_from cannot be a mutation; give a function of nothing")
+                raise ValueError(f"PBT: {name}: tune.sample_from cannot be a mutation; give a function")
             if not isinstance(values, (dict, list, tuple, Domain)) and not callable(values):
                 raise TypeError(
-                    f"PBT: {name}: a mutation is a list, a dict, a domain or a function, got {values!r:.80}"
+                    f"PBT: {name}: a mutation must be a list, a dict, a domain or a function, got {values!r:.80}"
                 )
         if not mutations and not custom_explore_fn:
             raise BadArgumentError("PBT: give hyperparam_mutations or custom_explore_fn")
@@ -123,22 +123,22 @@ class PopulationBasedTraining(FIFOScheduler):
         self._num_perturbations = 0
 
     def on_trial_add(self, tune_controller: Any, trial: Trial) -> None:
-        """Take in a trial; parameters that its configuration lacks are drawn."""
+        """Add a trial, and draw parameters that its configuration lacks."""
         self._members[trial.trial_id] = _Member(trial)
         fill(trial.config, self._mutations)
 
     def target(self, trial: Trial, step: int) -> int:
-        """Wait at each multiple of the interval."""
+        """Return the next multiple of the interval."""
         whole = float(self._interval).is_integer()
         return next_multiple(step, int(self._interval)) if self._time == "training_iteration" and whole else step + 1
 
     def on_trial_result(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> Any:
-        """Let a trial go on, from its own checkpoint or from a better one's."""
+        """Continue a trial from its own checkpoint or from that of a better trial."""
         time, score = result.get(self._time), self._score(result)
         if time is None or score is None:
             if self._require:
                 missing = self._time if time is None else self._metric
-                raise ValueError(f"PBT: {missing!r} was not reported; require_attrs=False lets such results pass")
+                raise ValueError(f"PBT: {missing!r} was not reported; require_attrs=False accepts such results")
             return self.CONTINUE
         member = self._members[trial.trial_id]
         if self._synch:
@@ -155,7 +155,7 @@ class PopulationBasedTraining(FIFOScheduler):
         return self.PAUSE if waits else self.CONTINUE
 
     def on_trial_complete(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> None:
-        """Let the others go on where they wait for a trial that has ended."""
+        """Continue the others if they wait for a trial that has ended."""
         if self._synch:
             self._members[trial.trial_id].ready = False
             self._release(tune_controller, None)
@@ -163,7 +163,7 @@ class PopulationBasedTraining(FIFOScheduler):
     on_trial_remove = on_trial_complete  # type: ignore[assignment]
 
     def on_trial_error(self, tune_controller: Any, trial: Trial) -> None:
-        """Let the others go on where they wait for a trial that has failed."""
+        """Continue the others if they wait for a trial that has failed."""
         self.on_trial_complete(tune_controller, trial, {})
 
     def choose_trial_to_run(self, tune_controller: Any) -> Trial | None:
@@ -174,7 +174,7 @@ class PopulationBasedTraining(FIFOScheduler):
         return min(paused, key=lambda t: self._members[t.trial_id].trained, default=None)
 
     def debug_string(self) -> str:
-        """Return a line about it."""
+        """Return a description in one line."""
         return f"PopulationBasedTraining: {self._num_perturbations} perturbs"
 
     def _synchronous(self, controller: Any, member: _Member, time: float, score: float) -> Any:
@@ -184,7 +184,7 @@ class PopulationBasedTraining(FIFOScheduler):
         return self._release(controller, member) or self.PAUSE
 
     def _release(self, controller: Any, asked: _Member | None) -> Any:
-        """Let all go on once all are at the same point; returns what the one that is asked about does."""
+        """Continue all trials when all are at the same point. Returns the decision on `asked`."""
         live = [m for m in self._members.values() if not m.trial.is_finished()]
         if not live or not controller.no_more_trials() or not all(m.ready for m in live):
             return None
@@ -201,7 +201,7 @@ class PopulationBasedTraining(FIFOScheduler):
         return answer
 
     def _quantiles(self) -> tuple[list[_Member], list[_Member]]:
-        """Return the worst and the best of those that have a score."""
+        """Return the worst and the best trials that have a score."""
         ranked = [m for m in self._members.values() if m.score is not None and not m.trial.is_finished()]
         ranked.sort(key=lambda m: _order.rank(m.score))
         if len(ranked) <= 1:
@@ -224,7 +224,7 @@ class PopulationBasedTraining(FIFOScheduler):
         return explore(source.trial.config, self._mutations, self._resample, self._factors, self._custom)
 
     def _write(self, member: _Member, source: _Member, config: dict[str, Any]) -> None:
-        """Note a change in the experiment's directory, for `PopulationBasedTrainingReplay`."""
+        """Append a change to a file in the experiment's directory, for `PopulationBasedTrainingReplay`."""
         trial, other = member.trial, source.trial
         line = to_json(
             [
@@ -244,13 +244,13 @@ class PopulationBasedTraining(FIFOScheduler):
             before = its.read_text() if its.is_file() else ""
             own.write_text(before + line + "\n")
         except OSError:
-            pass  # where the program has no such directory
+            pass  # the directory does not exist here
 
 
 class PopulationBasedTrainingReplay(FIFOScheduler):
-    """One trial with the configurations that a trial of PBT had, each from the iteration on at which that one got it.
+    """Runs one trial with the configurations of a PBT trial, each from the same iteration on.
 
-    `policy_file` is a file pbt_policy_*.txt of an experiment's directory, Ray's or Outbid's.
+    `policy_file` is a file pbt_policy_*.txt in an experiment's directory of Ray or Outbid.
     """
 
     def __init__(self, policy_file: str) -> None:
@@ -263,18 +263,18 @@ class PopulationBasedTrainingReplay(FIFOScheduler):
         self._number = 0
 
     def on_trial_add(self, tune_controller: Any, trial: Trial) -> None:
-        """Give the one trial the first configuration."""
+        """Set the first configuration of the trial."""
         if self._trial is not None:
-            raise ValueError("PopulationBasedTrainingReplay: a replay is one trial; num_samples must be 1")
+            raise ValueError("PopulationBasedTrainingReplay: num_samples must be 1, because a replay is one trial")
         self._trial = trial.trial_id
         trial.config = copy.deepcopy(self.config)
 
     def target(self, trial: Trial, step: int) -> int:
-        """Wait where the next configuration comes."""
+        """Return the iteration of the next change."""
         return next((at for at, _ in self._changes[self._number :] if at > step), 0)
 
     def on_trial_result(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> Any:
-        """Change the configuration where it is time to."""
+        """Change the configuration if a change is due."""
         changed: dict[str, Any] | None = None
         while self._number < len(self._changes) and result["training_iteration"] >= self._changes[self._number][0]:
             changed = self._changes[self._number][1]
@@ -282,12 +282,12 @@ class PopulationBasedTrainingReplay(FIFOScheduler):
         return self.CONTINUE if changed is None else Exploit(trial, changed)
 
     def debug_string(self) -> str:
-        """Return a line about it."""
+        """Return a description in one line."""
         return f"PopulationBasedTrainingReplay: {self._number} of {len(self._changes)} changes"
 
 
 def _policy(path: Path) -> tuple[dict[str, Any], list[tuple[int, dict[str, Any]]]]:
-    """Return the first configuration, and those that followed with the iterations from which on they counted."""
+    """Return the first configuration, and the later ones with their first iterations."""
     changes: list[tuple[int, dict[str, Any]]] = []
     first: dict[str, Any] = {}
     came_from = None
@@ -298,5 +298,5 @@ def _policy(path: Path) -> tuple[dict[str, Any], list[tuple[int, dict[str, Any]]
         came_from, first = source, before
         changes.insert(0, (int(step), after))
     if not changes:
-        raise ValueError(f"PopulationBasedTrainingReplay: {path} holds no changes of a configuration")
+        raise ValueError(f"PopulationBasedTrainingReplay: {path} has no changes of a configuration")
     return first, changes

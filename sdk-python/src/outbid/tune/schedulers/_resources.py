@@ -1,4 +1,4 @@
-"""Schedulers that have trials use devices which others have left."""
+"""Schedulers that let trials use free devices."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from outbid.tune.schedulers._base import FIFOScheduler, TrialScheduler
 
 
 class DistributeResources:
-    """Lets running trials have the devices that are free: GPUs if they have any, CPU cores otherwise.
+    """Lets running trials use free devices: GPUs if they have any, otherwise CPU cores.
 
-    A trial is given any number of devices up to `increase_by_times` times `increase_by`, or up to those of a node, and
-    at the most all of the cluster's but `reserve_resources`. What `increase_by` names beside them grows along.
+    A trial gets any number of additional devices up to `increase_by_times` times `increase_by`, or up to those of a
+    node. It gets at most all devices of the cluster except `reserve_resources`. Other resources in `increase_by` grow
+    in proportion.
     """
 
     def __init__(
@@ -35,7 +36,7 @@ class DistributeResources:
             raise ValueError(f'{name}: increase_by must name something, such as {{"GPU": 1}}, got {increase_by!r}')
 
     def growth(self, base: Placement) -> Growth:
-        """Return how trials that start with these resources grow."""
+        """Return how trials with these initial resources grow."""
         if not self.add_bundles and len(base.bundles) > 1:
             raise ValueError(
                 f"{type(self).__name__}: with add_bundles=False a trial must have 1 bundle, got {len(base.bundles)}: "
@@ -45,15 +46,15 @@ class DistributeResources:
         step = self.increase_by or (base.bundles[-1] if self.add_bundles else {kind: 1.0})
         if not step.get(kind):
             raise ValueError(
-                f"{type(self).__name__}: trials that start with {base.required_resources} are given more of {kind}, "
-                f'which increase_by must name, such as {{"{kind}": 1}}; got {dict(step)!r}'
+                f"{type(self).__name__}: trials that start with {base.required_resources} grow by {kind}, which "
+                f'increase_by must contain, such as {{"{kind}": 1}}; got {dict(step)!r}'
             )
         times = max(0, self.increase_by_times) if self.increase_by else 0
         return Growth(base, step, times, self.add_bundles, self.reserve_resources)
 
 
 class DistributeResourcesToTopJob(DistributeResources):
-    """DistributeResources: free devices go to all running trials alike, not to the best one first."""
+    """Like DistributeResources: free devices go to all running trials equally, not to the best one first."""
 
     def __init__(
         self,
@@ -67,17 +68,17 @@ class DistributeResourcesToTopJob(DistributeResources):
         super().__init__(add_bundles, increase_by, increase_by_times, reserve_resources)
         self.metric, self.mode = metric, mode
         warnings.warn(
-            "DistributeResourcesToTopJob: free devices go to all running trials alike, as with DistributeResources, "
-            "not to the best first",
+            "DistributeResourcesToTopJob: free devices go to all running trials equally, like with "
+            "DistributeResources, and not to the best first",
             stacklevel=2,
         )
 
 
 def _amounts(name: str, given: Mapping[str, float] | None) -> dict[str, float]:
-    """Return amounts of resources by name, each checked."""
+    """Return valid amounts of resources by name."""
     for key, n in (given or {}).items():
         if isinstance(n, bool) or not isinstance(n, (int, float)) or not (math.isfinite(n) and n >= 0):
-            raise ValueError(f"{name}: {key} must be a number from 0 on, got {n!r}")
+            raise ValueError(f"{name}: {key} must be a number that is at least 0, got {n!r}")
     return {str(key): float(n) for key, n in (given or {}).items() if n}
 
 
@@ -85,10 +86,10 @@ _DISTRIBUTE = DistributeResources()
 
 
 class ResourceChangingScheduler(TrialScheduler):
-    """Decides as its base scheduler does, and lets running trials have devices that others have left.
+    """Decides like its base scheduler, and lets running trials use free devices.
 
-    A trial that is given more saves, and goes on from its checkpoint; `tune.get_context().get_trial_resources()` and
-    `Trainable.trial_resources` say what it has.
+    A trial that gets more devices saves and continues from its checkpoint. `tune.get_context().get_trial_resources()`
+    and `Trainable.trial_resources` return its resources.
     """
 
     def __init__(
@@ -102,59 +103,58 @@ class ResourceChangingScheduler(TrialScheduler):
             self._distribute = resources_allocation_function
         elif resources_allocation_function is None:
             warnings.warn(
-                "ResourceChangingScheduler: resources_allocation_function is None, so trials keep what they start with",
+                "ResourceChangingScheduler: resources_allocation_function is None, so trials do not grow",
                 stacklevel=2,
             )
         else:
             warnings.warn(
-                "ResourceChangingScheduler: a resources_allocation_function of one's own is not called, and trials "
-                "keep what they start with; DistributeResources(), which is the default, lets them have the devices "
-                "that others have left",
+                "ResourceChangingScheduler: a user-defined resources_allocation_function is not called, and trials "
+                "keep their initial resources; the default, DistributeResources(), lets them use free devices",
                 stacklevel=2,
             )
 
     def growth(self, base: Placement) -> Growth | None:
-        """Return how trials that start with these resources grow; None if they do not."""
+        """Return how trials with these initial resources grow; None if they do not."""
         return self._distribute.growth(base) if self._distribute else None
 
     @property
     def compares(self) -> bool:  # type: ignore[override]
-        """Whether the base compares trials."""
+        """Whether the base scheduler compares trials."""
         return self._base.compares
 
     @property
     def metric(self) -> str | None:
-        """That of the base."""
+        """The metric of the base scheduler."""
         return self._base.metric
 
     def set_search_properties(self, metric: str | None, mode: str | None, **spec: Any) -> bool:
-        """Hand them on."""
+        """Set metric and mode of the base scheduler."""
         return self._base.set_search_properties(metric, mode, **spec)
 
     def on_trial_add(self, tune_controller: Any, trial: Trial) -> None:
-        """Hand it on."""
+        """Forward to the base scheduler."""
         self._base.on_trial_add(tune_controller, trial)
 
     def on_trial_error(self, tune_controller: Any, trial: Trial) -> None:
-        """Hand it on."""
+        """Forward to the base scheduler."""
         self._base.on_trial_error(tune_controller, trial)
 
     def on_trial_result(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> Any:
-        """Hand it on."""
+        """Forward to the base scheduler."""
         return self._base.on_trial_result(tune_controller, trial, result)
 
     def on_trial_complete(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> None:
-        """Hand it on."""
+        """Forward to the base scheduler."""
         self._base.on_trial_complete(tune_controller, trial, result)
 
     def on_trial_remove(self, tune_controller: Any, trial: Trial) -> None:
-        """Hand it on."""
+        """Forward to the base scheduler."""
         self._base.on_trial_remove(tune_controller, trial)
 
     def choose_trial_to_run(self, tune_controller: Any) -> Trial | None:
-        """Hand it on."""
+        """Forward to the base scheduler."""
         return self._base.choose_trial_to_run(tune_controller)
 
     def target(self, trial: Trial, step: int) -> int:
-        """Hand it on."""
+        """Forward to the base scheduler."""
         return self._base.target(trial, step)

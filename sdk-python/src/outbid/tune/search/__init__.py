@@ -1,4 +1,4 @@
-"""Search algorithms: which configurations are tried."""
+"""Search algorithms, which choose configurations."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from outbid.tune.search._absent import ABSENT
 from outbid.tune.search._basic import BasicVariantGenerator
 from outbid.tune.search._searcher import ConcurrencyLimiter, Repeater, SearchAlgorithm, Searcher
 
-UNRESOLVED_SEARCH_SPACE = "{cls}: {par} must hold no parameters of tune's; give these as param_space"
+UNRESOLVED_SEARCH_SPACE = "{cls}: {par} must not contain parameters of tune; pass these as param_space"
 UNDEFINED_SEARCH_SPACE = "{cls}: there is no search space; give {space}, or param_space"
 UNDEFINED_METRIC_MODE = "{cls}: metric ({metric}) and mode ({mode}) must be given"
 
 
 def create_searcher(search_alg: str, **kwargs: Any) -> Any:
-    """Return a search algorithm by its name: "optuna", "random" or "variant_generator"."""
+    """Return a search algorithm by name: "optuna", "random" or "variant_generator"."""
     from outbid.tune.search.optuna import OptunaSearch
 
     kinds: dict[str, Any] = {

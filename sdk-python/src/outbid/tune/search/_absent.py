@@ -1,4 +1,4 @@
-"""Search algorithms of Ray's that are not here: each says what to use."""
+"""Ray's search algorithms that Outbid does not have; creating one raises an error with an alternative."""
 
 from __future__ import annotations
 
@@ -17,37 +17,37 @@ class _Absent(Searcher):
 
 
 class AxSearch(_Absent):
-    """Not here."""
+    """Not supported."""
 
 
 class BayesOptSearch(_Absent):
-    """Not here."""
+    """Not supported."""
 
 
 class TuneBOHB(_Absent):
-    """Not here."""
+    """Not supported."""
 
 
 class HEBOSearch(_Absent):
-    """Not here."""
+    """Not supported."""
 
 
 class HyperOptSearch(_Absent):
-    """Not here."""
+    """Not supported."""
 
 
 class NevergradSearch(_Absent):
-    """Not here."""
+    """Not supported."""
 
 
 class ZOOptSearch(_Absent):
-    """Not here."""
+    """Not supported."""
 
 
 BOHB = TuneBOHB
 
 _GP = f"use {_SAMPLERS}(sampler=optuna.samplers.GPSampler()), a Gaussian process"
-_TPE = f"use {_SAMPLERS}(), which is TPE as well"
+_TPE = f"use {_SAMPLERS}(), which also uses TPE"
 
 ABSENT: dict[str, tuple[str, Any]] = {
     "ax": (_GP, AxSearch),

@@ -1,4 +1,4 @@
-"""Grids, and what is drawn independently."""
+"""Grid search and random search."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from outbid.tune.search._searcher import SearchAlgorithm
 
 
 class BasicVariantGenerator(SearchAlgorithm):
-    """Every combination of the grids, `num_samples` times, the other parameters drawn for each."""
+    """Every combination of the grids, `num_samples` times, with the other parameters drawn for each."""
 
     def __init__(
         self,
@@ -32,7 +32,7 @@ class BasicVariantGenerator(SearchAlgorithm):
         self.total_samples = 0
 
     def draw(self, space: dict[str, Any], num_samples: int) -> Iterator[Variant]:
-        """Yield the variants; without end if `num_samples` is -1."""
+        """Yield the variants; indefinitely if `num_samples` is -1."""
         left = num_samples
         for point in self._points:
             yield from preset(space, copy.deepcopy(point), self._rng, constant=self._constant)
@@ -42,5 +42,5 @@ class BasicVariantGenerator(SearchAlgorithm):
             left -= 1
 
     def total(self, space: dict[str, Any], num_samples: int) -> int:
-        """Count the trials there would be without points to evaluate; 0 for no end."""
+        """Return the number of trials without points to evaluate; 0 if unlimited."""
         return 0 if num_samples == -1 else num_samples * count(space)

@@ -1,4 +1,4 @@
-"""The base of search algorithms, and those that stand around another one."""
+"""The base classes of search algorithms, and wrappers around search algorithms."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from outbid.tune import _order
 
 
 class SearchAlgorithm:
-    """Base of all search algorithms."""
+    """Base class of all search algorithms."""
 
     max_concurrent: int = 0
 
 
 class Searcher(SearchAlgorithm):
-    """Base of search algorithms of one's own: override `suggest` and `on_trial_complete`.
+    """Base class of user-defined search algorithms: override `suggest` and `on_trial_complete`.
 
-    It runs beside the server, which starts it, as its state is pickled.
+    It runs in a process of the server, so it must be picklable.
     """
 
     FINISHED = "FINISHED"
@@ -30,38 +30,38 @@ class Searcher(SearchAlgorithm):
 
     @property
     def metric(self) -> Any:
-        """What it goes by."""
+        """The metric."""
         return self._metric
 
     @property
     def mode(self) -> Any:
-        """Whether more of it is better."""
+        """The mode, min or max."""
         return self._mode
 
     def set_search_properties(self, metric: Any, mode: Any, config: dict[str, Any], **spec: Any) -> bool:
-        """Take metric, mode and space of the experiment; False if it has its own."""
+        """Set metric, mode and space from the experiment. Returns False if the algorithm has its own."""
         return False
 
     def suggest(self, trial_id: str) -> Any:
-        """Return a configuration, None if there is none now, or FINISHED."""
+        """Return a configuration, FINISHED, or None if the algorithm must wait."""
         raise NotImplementedError
 
     def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
-        """Hear of a result."""
+        """Called for a result."""
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
-        """Hear of a trial's end, with its last result."""
+        """Called when a trial has ended, with its last result."""
 
     def set_max_concurrency(self, max_concurrent: int) -> bool:
-        """Take the most trials at once; False if somebody else must see to it."""
+        """Set the maximum number of concurrent trials. Returns False if the caller must enforce it."""
         return False
 
     def get_state(self) -> dict[str, Any]:
-        """Return all that it knows."""
+        """Return the state."""
         return self.__dict__.copy()
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Take up a state."""
+        """Restore a state."""
         self.__dict__.update(state)
 
     def save(self, checkpoint_path: str) -> None:
@@ -71,12 +71,12 @@ class Searcher(SearchAlgorithm):
         Path(checkpoint_path).write_bytes(cloudpickle.dumps(self.get_state()))
 
     def restore(self, checkpoint_path: str) -> None:
-        """Take up the state in a file."""
+        """Restore the state from a file."""
         self.set_state(pickle.loads(Path(checkpoint_path).read_bytes()))
 
 
 class _Around(Searcher):
-    """A search algorithm that stands around another one, and hands on what it does not change."""
+    """Wraps another search algorithm and forwards calls to it."""
 
     def __init__(self, searcher: Any) -> None:
         if not isinstance(searcher, Searcher) and not hasattr(searcher, "suggest"):
@@ -85,18 +85,18 @@ class _Around(Searcher):
         super().__init__(searcher.metric, searcher.mode)
 
     def set_search_properties(self, metric: Any, mode: Any, config: dict[str, Any], **spec: Any) -> bool:
-        """Hand them on."""
+        """Forward to the inner algorithm."""
         done = bool(self.searcher.set_search_properties(metric, mode, config, **spec))
         self._metric, self._mode = self.searcher.metric, self.searcher.mode
         return done
 
     def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
-        """Hand it on."""
+        """Forward to the inner algorithm."""
         self.searcher.on_trial_result(trial_id, result)
 
 
 class ConcurrencyLimiter(_Around):
-    """Bounds how many trials run at once; with `batch` there are new ones only when all of a batch have ended."""
+    """Limits the number of concurrent trials. With `batch`, new ones start only when all of a batch have ended."""
 
     def __init__(self, searcher: Any, max_concurrent: int, batch: bool = False) -> None:
         if max_concurrent <= 0:
@@ -107,7 +107,7 @@ class ConcurrencyLimiter(_Around):
         self._done: dict[str, tuple[Any, bool]] = {}
 
     def suggest(self, trial_id: str) -> Any:
-        """Return a configuration if not too many are under way."""
+        """Return a configuration unless the limit is reached."""
         if len(self.live) >= self.max_concurrent:
             return None
         config = self.searcher.suggest(trial_id)
@@ -116,7 +116,7 @@ class ConcurrencyLimiter(_Around):
         return config
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
-        """Hand it on, in batches if so asked."""
+        """Forward to the inner algorithm, in batches if enabled."""
         if trial_id not in self.live:
             return
         if not self.batch:
@@ -132,7 +132,7 @@ class ConcurrencyLimiter(_Around):
 
 
 class Repeater(_Around):
-    """Tries each configuration several times; the algorithm within hears of the mean."""
+    """Tries each configuration several times; the inner algorithm gets the mean."""
 
     def __init__(self, searcher: Any, repeat: int = 1, set_index: bool = True) -> None:
         super().__init__(searcher)
@@ -155,10 +155,10 @@ class Repeater(_Around):
         return made
 
     def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
-        """Wait for the ends."""
+        """Do nothing: only final results count."""
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
-        """Tell the mean once all of a configuration's trials have ended."""
+        """Pass the mean to the inner algorithm when all trials of a configuration have ended."""
         self._scores[trial_id] = _order.number((result or {}).get(self.searcher.metric))
         for members, _ in self._groups:
             if trial_id not in members or len(members) < self.repeat or any(m not in self._scores for m in members):

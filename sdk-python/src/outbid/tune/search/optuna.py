@@ -1,4 +1,4 @@
-"""Optuna's samplers as a search algorithm. Needs the extra outbid[optuna]."""
+"""OptunaSearch: Optuna's samplers as a search algorithm. Needs the extra outbid[optuna]."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ DEFAULT_METRIC = "_metric"
 
 
 class OptunaSearch(Searcher):
-    """Draws configurations with an Optuna sampler: TPE if none is given.
+    """Draws configurations with an Optuna sampler, by default TPE.
 
-    `space` is a dict of Optuna's distributions, or a define-by-run function of a trial; left out, it is the
-    experiment's `param_space`. Lists of metrics and modes are several objectives.
+    `space` is a dict of Optuna's distributions, or a define-by-run function of a trial; the default is the experiment's
+    `param_space`. Lists of metrics and modes are several objectives.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class OptunaSearch(Searcher):
         if isinstance(space, Mapping) and find(dict(space)):
             space = convert(dict(space))
         if evaluated_rewards is not None and len(evaluated_rewards) != len(points_to_evaluate or []):
-            raise ValueError("OptunaSearch: evaluated_rewards must be as many as points_to_evaluate")
+            raise ValueError("OptunaSearch: evaluated_rewards must have as many entries as points_to_evaluate")
         self._space, self._sampler, self._seed = space, sampler, seed
         self._points, self._rewards = list(points_to_evaluate or []), evaluated_rewards
         self._study_name, self._storage = study_name or "optuna", storage
@@ -51,7 +51,7 @@ class OptunaSearch(Searcher):
         self._told: set[str] = set()
 
     def set_search_properties(self, metric: Any, mode: Any, config: dict[str, Any], **spec: Any) -> bool:
-        """Take metric, mode and space of the experiment."""
+        """Set metric, mode and space from the experiment."""
         self._metric = self._metric or metric
         self._mode = self._mode or mode
         if not self._space:
@@ -64,7 +64,7 @@ class OptunaSearch(Searcher):
         return True
 
     def suggest(self, trial_id: str) -> dict[str, Any]:
-        """Return a configuration, flat, by paths with slashes."""
+        """Return a flat configuration, with paths with slashes."""
         study = self._made()
         if callable(self._space):
             trial = study.ask()
@@ -79,7 +79,7 @@ class OptunaSearch(Searcher):
         return dict(trial.params)
 
     def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
-        """Tell Optuna of a result on the way."""
+        """Report an intermediate result to Optuna."""
         if isinstance(self._metric, (list, tuple)) or trial_id in self._told or trial_id not in self._asked:
             return
         value, step = result.get(self._metric), result.get("training_iteration")
@@ -87,7 +87,7 @@ class OptunaSearch(Searcher):
             self._asked[trial_id].report(float(value), int(step))
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
-        """Tell Optuna of a trial's end."""
+        """Tell Optuna a trial's final result."""
         from optuna.trial import TrialState
 
         if trial_id in self._told or trial_id not in self._asked:
@@ -105,7 +105,7 @@ class OptunaSearch(Searcher):
             self._study.tell(self._asked[trial_id], state=TrialState.FAIL)
 
     def add_evaluated_point(self, parameters: dict[str, Any], value: float, error: bool = False, **_: Any) -> None:
-        """Take in a point whose value is known."""
+        """Add a point whose value is known."""
         import optuna
 
         if callable(self._space):
@@ -118,7 +118,7 @@ class OptunaSearch(Searcher):
         )
 
     def _flat(self, point: dict[str, Any]) -> dict[str, Any]:
-        """Return a point by the names of parameters; those within lists and tuples are looked up there."""
+        """Return a point by parameter name; parameters inside lists and tuples are looked up there."""
         flat = flatten(point)
         for name in () if callable(self._space) else self._space:
             if name not in flat:
@@ -129,7 +129,7 @@ class OptunaSearch(Searcher):
 
     @property
     def _ot_study(self) -> Any:
-        """Optuna's study, by the name that scripts take it from Ray's class."""
+        """Optuna's study, under the name of Ray's class, which scripts use."""
         return self._study
 
     def _made(self) -> Any:
@@ -157,7 +157,7 @@ class OptunaSearch(Searcher):
 
 
 class _Recorder:
-    """Optuna's trial, which notes what it suggests."""
+    """Wraps Optuna's trial and records its suggestions."""
 
     def __init__(self, trial: Any) -> None:
         self._trial = trial
@@ -186,7 +186,7 @@ def _distribution(path: str, domain: Domain) -> Any:
 
     if isinstance(domain, Categorical) and any(unresolved(c) or (is_nest(c) and find(c)) for c in domain.categories):
         raise ValueError(
-            f"OptunaSearch cannot draw {path}: its choices have parameters themselves; give a define-by-run function "
+            f"OptunaSearch cannot draw {path}: its choices contain parameters; give a define-by-run function "
             "as space, or leave the search algorithm out"
         )
     if isinstance(domain, Categorical) and not domain.is_grid():
@@ -197,7 +197,7 @@ def _distribution(path: str, domain: Domain) -> Any:
     if isinstance(domain, Integer):
         high = int(domain.upper) if domain.q else int(domain.upper) - 1
         return d.IntDistribution(int(domain.lower), high, log=domain.log, step=1 if domain.log else int(domain.q or 1))
-    raise ValueError(f"OptunaSearch cannot draw {path}: {domain!r}; leave grids, randn and sample_from to tune itself")
+    raise ValueError(f"OptunaSearch cannot draw {path}: {domain!r}; leave out search_alg for such parameters")
 
 
 __all__ = ["OptunaSearch", "convert"]

@@ -1,4 +1,4 @@
-"""Helpers of Ray Tune's."""
+"""Utilities of Ray Tune."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ from outbid.tune._validate import diagnose_serialization, validate_save_restore
 
 _ELSEWHERE = {
     "Tee": "RunConfig(log_to_file=True) writes what trials print into files",
-    "retry_fn": "FailureConfig(max_failures=3) tries a trial again; call your function in a loop of your own",
+    "retry_fn": "FailureConfig(max_failures=3) restarts a trial; call your function in a loop",
     "validate_warmstart": "OptunaSearch(points_to_evaluate=, evaluated_rewards=) checks its arguments itself",
     "get_current_node_resource_key": "tune.get_context().get_trial_resources() says what a trial has",
 }
-"""Names of Ray's that are not here, and what does that here."""
+"""Ray's names that Outbid does not have, with alternatives."""
 
 
 class UtilMonitor:
-    """Not here: it watches a machine from a thread."""
+    """Not supported: it monitors a machine in a thread."""
 
     def __init__(self, start: bool = True, delay: float = 0.7) -> None:
-        unsupported("UtilMonitor", "report what psutil measures in the training function, as in psutil.cpu_percent()")
+        unsupported("UtilMonitor", "report values of psutil, such as psutil.cpu_percent(), in the training function")
 
 
 class warn_if_slow:
-    """Warns of a block that takes longer than `threshold` seconds."""
+    """Warns if a block takes longer than `threshold` seconds."""
 
     def __init__(
         self, name: str, threshold: float | None = None, message: str | None = None, disable: bool = False
@@ -57,27 +57,27 @@ class warn_if_slow:
 
 
 def wait_for_gpu(*args: Any, **kwargs: Any) -> bool:
-    """Return at once: a trial's devices are its own."""
+    """Return at once, because a trial does not share its devices."""
     return True
 
 
 def date_str() -> str:
-    """Return the time as text."""
+    """Return the current time as text."""
     return time.strftime("%Y-%m-%d_%H-%M-%S")
 
 
 def is_nan(value: Any) -> bool:
-    """Return whether a value is not a number."""
+    """Return whether a value is NaN."""
     return bool(math.isnan(value))
 
 
 def is_nan_or_inf(value: Any) -> bool:
-    """Return whether a value is not a number, or has no end."""
+    """Return whether a value is NaN or infinite."""
     return not math.isfinite(value)
 
 
 def _detect_config_single(func: Callable[..., Any]) -> bool:
-    """Return whether a function takes a configuration and nothing else."""
+    """Return whether a function takes only a configuration."""
     try:
         inspect.signature(func).bind({})
     except (TypeError, ValueError):

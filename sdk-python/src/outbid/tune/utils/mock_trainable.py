@@ -1,4 +1,4 @@
-"""A trainable that learns nothing, for trying things out."""
+"""A trainable that does not learn, for tests."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from outbid.tune._trainable import Trainable
 
 
 class MyTrainableClass(Trainable):
-    """Reports a curve whose height and width the configuration says."""
+    """Reports a curve whose height and width are in the configuration."""
 
     def setup(self, config: dict[str, Any]) -> None:
-        """Begin."""
+        """Set the step to 0."""
         self.timestep = 0
 
     def step(self) -> dict[str, Any]:
-        """Go one step along the curve."""
+        """Advance one step along the curve."""
         self.timestep += 1
         v = self.timestep / float(self.config.get("width", 1))
         return {"episode_reward_mean": (v**2 / (1 + v**2)) * self.config.get("height", 1) + random.random()}
