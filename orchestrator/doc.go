@@ -1,5 +1,5 @@
 // Package orchestrator holds no code: its folders are the rooms of the orchestrator, and its tests hold the walls
-// between them. docs/architecture.md draws the picture.
+// between them. docs/internals/architecture.md draws the picture.
 //
 //   - cli is the command line; it wires the rooms together and is the only one that main sees.
 //   - api speaks gRPC and REST; it checks who asks and hands commands to control. It never decides.

@@ -12,7 +12,7 @@ import (
 const (
 	// LeastAverageRate is the least that Averaging.Rate may be, in bytes a second: the right to read an object ends after some time.
 	LeastAverageRate = 1 << 20
-	// AverageRateBeside is a rate that a server on the same machine does not notice (docs/benchmarks.md, "Beside the control loop").
+	// AverageRateBeside is a rate that a server on the same machine does not notice (docs/benchmarks.md, "Averaging next to the control loop").
 	AverageRateBeside = 128 << 20
 	// limitedBytes are read at once where the rate is limited. What is computed of them is over in a fraction of a millisecond.
 	limitedBytes = 256 << 10

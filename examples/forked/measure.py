@@ -1,8 +1,8 @@
 """Measures forks against one process and data-parallel ranks, on workers whose shares of the processor differ 4:2:1.
 
-docs/comparison-forks.md says what is measured, and was written before. It takes root, for control groups (version 1),
+docs/research/forks.md says what is measured, and was written before. It takes root, for control groups (version 1),
 and about five minutes a seed:
-sudo .cache/venv/bin/python examples/forked/measure.py --seeds 0 --out docs/comparison/forks.jsonl
+sudo .cache/venv/bin/python examples/forked/measure.py --seeds 0 --out forks.jsonl
 """
 
 from __future__ import annotations

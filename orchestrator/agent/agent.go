@@ -100,7 +100,7 @@ type Job struct {
 	Done, Until, Total float64
 	// Forecast is the step by which it ends, in nine cases of ten at least, where its learning curve is looked at; 0 without
 	// one. It is its whole training: of the trials that got so far more than a tenth are trained to the end, however flat their
-	// curves look (docs/work-left.md).
+	// curves look (docs/research/work-left.md).
 	Forecast float64
 	// Min and Max devices of its gang; MultiNode says that the gang may run over several machines.
 	Min, Max  int

@@ -62,7 +62,7 @@ like; what is assumed is printed.`,
 	}
 	f := cmd.Flags()
 	f.StringSliceVar(&o.policies, "policy", nil, "`NAMES` of other policies, separated by commas: what would have happened?")
-	f.StringArrayVar(&o.options, "policy-option", nil, "`[POLICY.]NAME=VALUE` of the policies; see docs/scheduling.md")
+	f.StringArrayVar(&o.options, "policy-option", nil, "`[POLICY.]NAME=VALUE` of the policies; see docs/reference/policies.md")
 	f.BoolVar(&o.timeless, "no-times", false, "leave what differs from run to run (times of decisions, memory) at 0")
 	outputFlag(cmd, &o.out)
 	complete(cmd, "policy", registry.Names()...)

@@ -27,7 +27,7 @@ they have signed, and workers take orders of nobody else. Whoever can read them 
 A NATS of its own is told of them by 'outbid nats init'; one whose users somebody else makes takes --nats-creds or
 --nats-nkey. Workers join one by one ('outbid worker token').
 
---policy says who gets which device; docs/choosing-a-policy.md helps to choose.
+--policy says who gets which device; docs/choose-a-policy.md helps to choose.
 
 Beyond loopback the API needs --tls-cert, --tls-key and --tokens, NATS a certificate.`,
 		Example: `  outbid serve
@@ -107,7 +107,7 @@ func errJoinTokenGone(command string) error {
 	if command == "serve" {
 		return badInput("--token-file: there is no join token any more that all workers share: 'serve' makes the cluster's keys in " +
 			"DATA/keys (--keys DIR for another place), and each worker joins with a token of its own " +
-			"('outbid worker token --name NAME'; see docs/guide-platform.md)")
+			"('outbid worker token --name NAME'; see docs/operate/deploy.md)")
 	}
 	return badInput("--token-file: there is no join token any more that all workers share: on the server run " +
 		"'outbid worker token --name NAME > join.token', here 'outbid worker join --server URL --join-token join.token " +

@@ -71,8 +71,8 @@ Jobs whose workload says so (hadare's), or all with --forks, may be trained by s
 fork jobs: ` + strings.Join(registry.Forking(), ", ") + `. Other policies train each by one process. What forks take beside
 training is --fork-costs.
 
--o json prints one object a line for each policy; its fields are under JSON in docs/cli.md, and their definitions in
-docs/scheduling.md.`
+-o json prints one object a line for each policy; its fields are under JSON in docs/reference/cli.md, and their definitions in
+docs/reference/figures.md.`
 }
 
 func makerLines() string {
@@ -110,7 +110,7 @@ func simFlags(cmd *cobra.Command, o *simOptions) {
 	f.StringVar(&o.Workload.Made, "made", "", "`NAME` of a workload to make")
 	f.StringArrayVar(&o.Workload.Options, "made-option", nil, "`NAME=VALUE` of what --made makes; given wrongly it says which there are")
 	f.StringSliceVar(&o.Policies, "policy", []string{registry.Default}, "`NAMES` of policies, separated by commas")
-	f.StringArrayVar(&o.PolicyOptions, "option", nil, "`[POLICY.]NAME=VALUE` of the policies; see docs/scheduling.md")
+	f.StringArrayVar(&o.PolicyOptions, "option", nil, "`[POLICY.]NAME=VALUE` of the policies; see docs/reference/policies.md")
 	f.Uint64Var(&o.Workload.Seed, "seed", 0, "`SEED` of everything random")
 	f.StringVar(&o.Throughputs, "throughputs", "", "`FILE` of measured steps per second, as Gavel's tables")
 	f.DurationVar(&o.Round, "round", 0, "length of a round for the policies that work in rounds (default: their own)")

@@ -37,11 +37,11 @@ func commonFlags(cmd *cobra.Command, o *serverFlags) {
 	f.StringVar(&o.Store, "store", "", "`STORE` of checkpoints: a directory or s3://bucket/prefix?endpoint=URL "+
 		"(default: DATA/store)")
 	f.StringVar(&o.Policy, "policy", registry.Default, "who gets which device: "+strings.Join(registry.Names(), ", "))
-	f.StringArrayVar(&o.policyOptions, "policy-option", nil, "`NAME=VALUE` of an option of the policy; see docs/scheduling.md")
+	f.StringArrayVar(&o.policyOptions, "policy-option", nil, "`NAME=VALUE` of an option of the policy; see docs/reference/policies.md")
 	agentFlags(cmd, o)
 	f.DurationVar(&o.Lease, "lease", defaultLease, "how long a worker may go on without word from this server")
 	f.BoolVar(&o.AcceptLedgerLoss, "accept-ledger-loss", false, "start although the ledger has lost what it had acknowledged, and give that up for good; "+
-		"stop the workers and keep a copy of NATS's files before (docs/guide-platform.md)")
+		"stop the workers and keep a copy of NATS's files before (docs/operate/troubleshoot.md)")
 	f.StringVar(&o.ReadyFile, "ready-file", "", "`FILE` to write, as DATA/server.json, once the server is ready")
 	f.StringVar(&o.Tokens, "tokens", "", "`FILE` of the tokens of people and tools ('outbid token new')")
 	f.StringVar(&o.Limits, "limits", "", "YAML `FILE` of what each tenant may take (default: what 'outbid tenant show NAME' says)")

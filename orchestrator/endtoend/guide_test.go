@@ -99,7 +99,7 @@ func tenIsFree(ten int) bool {
 	return true
 }
 
-// Every command of the guide for platform engineers runs as it is printed, one after another, in a checkout. Ports are others, as this
+// Every command of the pages for platform engineers runs as it is printed, one after another, in a checkout. Ports are others, as this
 // machine may use those of the guide, and what the first block builds is here already.
 func TestThePlatformGuide(t *testing.T) {
 	t.Parallel()
@@ -121,7 +121,10 @@ func TestThePlatformGuide(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	blocks := shellBlocks(t, filepath.Join(root, "docs", "guide-platform.md"))
+	var blocks []shellBlock
+	for _, page := range []string{"deploy", "security", "monitor", "upgrade-and-backup", "three-nats-servers"} {
+		blocks = append(blocks, shellBlocks(t, filepath.Join(root, "docs", "operate", page+".md"))...)
+	}
 	if len(blocks) < 10 || !strings.Contains(blocks[0].text, "go build -o bin/outbid .") {
 		t.Fatalf("%d blocks, the first is %v", len(blocks), blocks)
 	}

@@ -9,7 +9,7 @@ import (
 )
 
 // Kind is a row of the table of events: what one kind of event means to each who follows them. Its values are the words
-// that docs/architecture.md prints.
+// that docs/reference/events.md prints.
 type Kind struct {
 	// Name of the event's message.
 	Name string

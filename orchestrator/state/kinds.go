@@ -7,7 +7,7 @@ import (
 type event = outbidv1.Event
 
 // Kinds is the table of events: one row for each kind. What an event means stands here and nowhere else; tests hold the
-// table against the messages, and docs/architecture.md prints it.
+// table against the messages, and docs/reference/events.md prints it.
 func Kinds() []*Kind {
 	var all []*Kind
 	for _, rows := range [][]*Kind{tenantKinds(), sweepKinds(), trialKinds(), leaseKinds(), ledgerKinds()} {

@@ -9,7 +9,7 @@ import (
 )
 
 // A transition says in which states something may be when an event is folded in, and where that leads. The tables below
-// are the whole legal graph: every event is held against them, docs/architecture.md prints them, and a test tries every
+// are the whole legal graph: every event is held against them, docs/reference/events.md prints them, and a test tries every
 // pair of state and event.
 type transition[S ~int32] struct {
 	Event string

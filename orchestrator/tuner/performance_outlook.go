@@ -3,7 +3,7 @@ package tuner
 import "math"
 
 // How far the work left errs on the long side. Both were chosen on the tasks that the prior of package curve was fitted
-// on, before any other was looked at (docs/work-left.md).
+// on, before any other was looked at (docs/research/work-left.md).
 const (
 	// wholeTrials are so many trials, trained to their end, that count beside those that were begun.
 	wholeTrials = 4

@@ -213,7 +213,7 @@ func realTasks(t *testing.T) []curvetest.Task {
 	return tasks
 }
 
-// Tuners race on real curves at equal budgets, with four workers. The tables of docs/tuners.md are made by
+// Tuners race on real curves at equal budgets, with four workers. The tables of docs/research/performance-curve.md are made by
 //
 //	go test ./orchestrator/tuner -run Race -v -args -race-seeds 20
 func TestRaceOnRealCurves(t *testing.T) {

@@ -117,7 +117,7 @@ func over(o leftover) float64      { return o.said / o.was }
 func overWhole(o leftover) float64 { return o.whole / o.was }
 func part(o leftover) float64      { return o.was / o.whole }
 
-// rows of docs/work-left.md: of sweeps, and of trials.
+// rows of docs/research/work-left.md: of sweeps, and of trials.
 func (l *lefts) rows(name string) (sweeps, trial string) {
 	sweeps, trial = "| "+name+" |", "| "+name+" |"
 	for k := range stages() {
@@ -178,7 +178,7 @@ func fittedHere(name string) bool {
 	}, func(family string) bool { return strings.HasPrefix(name, family) })
 }
 
-// The same on real curves of tasks that nothing was chosen on, as docs/work-left.md has it:
+// The same on real curves of tasks that nothing was chosen on, as docs/research/work-left.md has it:
 //
 //	go test ./orchestrator/tuner -run WorkLeftOfReal -v
 func TestWorkLeftOfRealCurvesErrsOnTheLongSide(t *testing.T) {

@@ -3,7 +3,7 @@
     contests.py RESULTS.jsonl [TUNER]
 
 Reads the lines that TestContest of orchestrator/tuner wrote (-contest-out RESULTS.jsonl), and prints a table of
-docs/results-tuners.md for each number of slots: of each set of tasks and of easy and hard tasks together, the mean
+docs/research/tuners.md for each number of slots: of each set of tasks and of easy and hard tasks together, the mean
 regret of each tuner after 4, 8 and 16 trainings by the clock, the mean share of configurations that are better in
 brackets (in %), and by how much more regret it has than TUNER (freeze_thaw) after 16. That difference is paired by task
 and seed. It has two intervals of 95 %, by bootstrap: over seeds, with the tasks as they are, and over tasks and seeds.
@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-# Groups of trained tasks, as docs/comparison-tuners.md has them.
+# Groups of trained tasks, as docs/research/tuners/protocols-4.md has them.
 TRAINED = {
     "trained, hard": "diabetes-boosting cancer-constant digits-linear names-restarts",
     "trained, easy": """digits-constant names-constant photographs-constant sources-constant documentation-cosine

@@ -3,7 +3,7 @@
 // came before. It reads no clock and knows neither control nor policies, so anything that can tell what happened can be
 // measured alike: a simulation, a replay, a live ledger.
 //
-// The definitions (docs/scheduling.md says the same in prose):
+// The definitions (docs/reference/figures.md says the same in prose):
 //
 //   - A job's completion time (JCT) is from its arrival to its end. It queues while it wants devices and holds none. Its
 //     slowdown is JCT over the time that the work it did takes alone and undisturbed.

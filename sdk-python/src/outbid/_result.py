@@ -103,7 +103,7 @@ class Result:
         The mean begins with the best trial's weights, and each next one joins if the mean is then no worse by
         `evaluate`, which is given weights by name and returns the sweep's metric: ask it of data that no trial reported
         on. Without it all k are averaged; k is 10 if nothing else is said. It helps where all trials began with the
-        same weights; see docs/averaging.md.
+        same weights; see docs/guides/averaging.md.
         The sweep keeps the checkpoints of as many trials as `checkpoints=ob.Checkpoints(best=...)` says; the others are
         passed over. Averages are computed by the `outbid` binary on this machine, as by `outbid soup`.
 

@@ -1,4 +1,4 @@
-"""The cases of docs/averaging.md run as printed: those of numpy in a seed, and torch's where it is installed."""
+"""The cases of docs/research/averaging.md run as printed: those of numpy in a seed, and torch's where it is installed."""
 
 from __future__ import annotations
 

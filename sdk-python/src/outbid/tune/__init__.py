@@ -13,7 +13,7 @@
     )
     print(tuner.fit().get_best_result().config)
 
-What of Ray Tune is here, and what is not, stands in docs/coming-from-ray-tune.md.
+What of Ray Tune is here, and what is not, stands in docs/guides/from-ray-tune.md.
 """
 
 from __future__ import annotations
