@@ -71,8 +71,8 @@ Jobs whose workload says so (hadare's), or all with --forks, may be trained by s
 fork jobs: ` + strings.Join(registry.Forking(), ", ") + `. Other policies train each by one process. What forks take beside
 training is --fork-costs.
 
--o json prints one object a line for each policy; its fields are under JSON in docs/reference/cli.md, and their definitions in
-docs/reference/figures.md.`
+-o json prints one object a line for each policy; its fields are under JSON in docs/reference/cli.md, and their
+definitions in docs/reference/figures.md.`
 }
 
 func makerLines() string {

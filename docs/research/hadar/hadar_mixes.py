@@ -2,9 +2,10 @@
 
     hadar_mixes.py RUNS.jsonl
 
-RUNS.jsonl, or RUNS.jsonl.gz, is what `outbid study docs/research/hadar/hadar.yaml --results RUNS.jsonl`
-wrote. Means over the five seeds with 95 % intervals (Student's t): HadarE and Hadar over Gavel at the same slot, the mean over the mixes seed by seed; totals
-and utilisation of HadarE by slot; and its total over Hadar's with slots of 90 s, of the same jobs.
+RUNS.jsonl, or RUNS.jsonl.gz, is what `outbid study docs/research/hadar/hadar.yaml --results RUNS.jsonl` wrote. The
+tables are means over the five seeds with 95 % intervals (Student's t): HadarE and Hadar over Gavel at the same slot,
+the mean over the mixes seed by seed; totals and utilisation of HadarE by slot; and its total over Hadar's with slots of
+90 s, of the same jobs.
 """
 
 import gzip

@@ -1,4 +1,4 @@
-"""The cases of docs/research/averaging.md run as printed: those of numpy in a seed, and torch's where it is installed."""
+"""Run the cases of docs/research/averaging.md with one seed, those of torch where it is installed."""
 
 from __future__ import annotations
 
