@@ -121,7 +121,7 @@ docs: build ## write the generated pages below docs/reference and the generated 
 	go test ./orchestrator -run '^TestGeneratedPartsAreFresh$$' -update
 
 site: ## build the documentation site into build/site; fails on a broken link or a page outside of the navigation
-	python=$$(.ci/docs); NO_MKDOCS_2_WARNING=1 "$$python" -m mkdocs build --quiet --strict
+	python=$$(.ci/docs); NO_MKDOCS_2_WARNING=1 "$$python" -m mkdocs build --quiet --strict --config-file .ci/mkdocs.yml
 
 clean: ## remove what was built here; caches outside the checkout stay
 	rm -rf bin build .cache
