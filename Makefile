@@ -12,7 +12,7 @@ MUTANTS_AT_ONCE ?= 2
 export CGO_CFLAGS := -Wno-deprecated-declarations
 # What is built does not say in which folder, so that every checkout finds it in Go's cache.
 export GOFLAGS := $(GOFLAGS) -trimpath
-PY_FILES := sdk-python examples docs/comparison orchestrator
+PY_FILES := sdk-python examples docs/research orchestrator
 # Rooms that only compute and start nothing at once: the race detector, which makes them many times slower, sees nothing
 # in them, and a test of the house holds them to it.
 CALM := $(addprefix ./orchestrator/,agent atomicfile checkpoint/safetensors checksum cluster curve curve/population \
@@ -40,7 +40,7 @@ FIXTURES := minio=$$(.ci/tool minio); versitygw=$$(.ci/tool versitygw || echo "n
 	export OUTBID_TEST_MINIO=$$minio OUTBID_TEST_VERSITYGW=$$versitygw OUTBID_TEST_PROMTOOL=$$promtool \
 	OUTBID_TEST_NATS_SERVER=$$natsserver OUTBID_BIN=$(CURDIR)/bin/outbid GORACE=atexit_sleep_ms=0
 
-.PHONY: help build wheel test test-go test-race test-endtoend test-calm test-python test-integrations matrix lint fmt gen demo bench fuzz mutate docs clean
+.PHONY: help build wheel test test-go test-race test-endtoend test-calm test-python test-integrations matrix lint fmt gen demo bench fuzz mutate docs site clean
 
 help: ## say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -117,9 +117,13 @@ mutate: ## change the code of PKG in many small ways, one at a time, and say whi
 	GOFLAGS="$(GOFLAGS) -vet=off -ldflags=-w" $$(.ci/tool gremlins) unleash $(PKG) --invert-logical --output-statuses lct \
 	  --workers $(MUTANTS_AT_ONCE) --timeout-coefficient 15
 
-docs: build ## write the references docs/cli.md and docs/sdk.md anew
-	bin/outbid docs docs/cli.md
+docs: build ## write the generated pages below docs/reference and the generated parts of others
+	bin/outbid docs docs/reference/cli.md
 	python=$$(.ci/python); "$$python" .ci/reference
+	go test ./orchestrator -run '^TestGeneratedPartsAreFresh$$' -update
+
+site: ## build the documentation site into build/site; fails on a broken link or a page outside of the navigation
+	python=$$(.ci/docs); NO_MKDOCS_2_WARNING=1 "$$python" -m mkdocs build --quiet --strict --config-file .ci/mkdocs.yml
 
 clean: ## remove what was built here; caches outside the checkout stay
 	rm -rf bin build .cache

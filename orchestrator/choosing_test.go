@@ -14,7 +14,7 @@ import (
 // without empty cells.
 func TestEveryPolicyCanBeChosen(t *testing.T) {
 	t.Parallel()
-	const file = "docs/choosing-a-policy.md"
+	const file = "docs/choose-a-policy.md"
 	page, err := os.ReadFile(filepath.Join(root, file))
 	if err != nil {
 		t.Fatal(err)

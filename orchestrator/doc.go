@@ -1,5 +1,5 @@
 // Package orchestrator contains no code. Its folders are the parts of the orchestrator, and its tests check the
-// dependencies between them. docs/architecture.md has a diagram.
+// dependencies between them. docs/internals/architecture.md has a diagram.
 //
 //   - cli is the command line; it connects the parts and is the only one that main imports.
 //   - api serves gRPC and REST; it authenticates clients and passes commands to control. It makes no decisions.

@@ -2,6 +2,7 @@ package orchestrator_test
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -137,31 +138,85 @@ func TestShownTargetsAndFilesExist(t *testing.T) {
 	}
 }
 
-func TestLinksLeadSomewhere(t *testing.T) {
-	t.Parallel()
-	link := regexp.MustCompile(`\]\(([^)#]+)(#[^)]*)?\)`)
+// pages returns the text of every tracked Markdown file by path. The changelog is not among them: its entries describe
+// earlier versions, and so do their links.
+func pages(t *testing.T) map[string]string {
+	t.Helper()
+	texts := map[string]string{}
 	for _, path := range tracked(t) {
-		if !strings.HasSuffix(path, ".md") {
+		if !strings.HasSuffix(path, ".md") || path == "CHANGELOG.md" {
 			continue
 		}
 		text, err := os.ReadFile(filepath.Join(root, path))
-		if err != nil {
+		if os.IsNotExist(err) {
 			continue // deleted but not yet committed
 		}
-		for _, m := range link.FindAllStringSubmatch(string(text), -1) {
-			if strings.Contains(m[1], "://") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		texts[path] = string(text)
+	}
+	return texts
+}
+
+var fence = regexp.MustCompile("(?ms)^ *```.*?^ *```")
+
+// anchors returns the anchors of a page's headings as GitHub makes them.
+func anchors(text string) map[string]bool {
+	heading := regexp.MustCompile(`(?m)^#{1,6} +(.+?) *$`)
+	dropped := regexp.MustCompile(`[^\p{L}\p{N}\p{M} _-]`)
+	found := map[string]bool{}
+	for _, m := range heading.FindAllStringSubmatch(fence.ReplaceAllString(text, ""), -1) {
+		anchor := strings.ReplaceAll(dropped.ReplaceAllString(strings.ToLower(m[1]), ""), " ", "-")
+		unique := anchor
+		for n := 1; found[unique]; n++ {
+			unique = fmt.Sprintf("%s-%d", anchor, n)
+		}
+		found[unique] = true
+	}
+	return found
+}
+
+func TestLinksLeadSomewhere(t *testing.T) {
+	t.Parallel()
+	link := regexp.MustCompile(`\]\(([^)#\s]*)(?:#([^)\s]*))?\)`)
+	texts := pages(t)
+	for path, text := range texts {
+		for _, m := range link.FindAllStringSubmatch(fence.ReplaceAllString(text, ""), -1) {
+			target, anchor := m[1], m[2]
+			if strings.Contains(target, ":") {
 				continue
 			}
-			if _, err := os.Stat(filepath.Join(root, filepath.Dir(path), m[1])); err != nil {
-				t.Errorf("%s links to %s, which does not exist", path, m[1])
+			to := path
+			if target != "" {
+				to = filepath.Join(filepath.Dir(path), target)
 			}
+			if _, err := os.Stat(filepath.Join(root, to)); err != nil {
+				t.Errorf("%s links to %s, which does not exist", path, target)
+			} else if page, ok := texts[to]; ok && anchor != "" && !anchors(page)[anchor] {
+				t.Errorf("%s links to %s#%s, but %s has no such heading", path, target, anchor, to)
+			}
+		}
+	}
+}
+
+// generatedPages are written from code and may have any size.
+var generatedPages = []string{"docs/reference/cli.md", "docs/reference/sdk.md", "docs/reference/policies.md"}
+
+// TestPagesAreShort keeps every hand-written page readable in one sitting.
+func TestPagesAreShort(t *testing.T) {
+	t.Parallel()
+	const most = 12 << 10
+	for path, text := range pages(t) {
+		if strings.HasPrefix(path, "docs/") && !slices.Contains(generatedPages, path) && len(text) > most {
+			t.Errorf("%s has %d bytes, want at most %d: split it, or move details to a reference page", path, len(text), most)
 		}
 	}
 }
 
 func TestArchitectureNamesEveryRoom(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile(filepath.Join(root, "docs/architecture.md"))
+	text, err := os.ReadFile(filepath.Join(root, "docs/internals/architecture.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -173,7 +228,7 @@ func TestArchitectureNamesEveryRoom(t *testing.T) {
 		}
 		seen[s.dir] = true
 		if !strings.Contains(string(text), "`"+s.dir+"`") {
-			t.Errorf("docs/architecture.md does not name %s", s.dir)
+			t.Errorf("docs/internals/architecture.md does not name %s", s.dir)
 		}
 	}
 }

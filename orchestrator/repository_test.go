@@ -93,7 +93,7 @@ func directDependencies(t *testing.T, mod goMod) []string {
 
 func TestEveryDependencyHasItsReason(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile(filepath.Join(root, "docs/dependencies.md"))
+	text, err := os.ReadFile(filepath.Join(root, "docs/develop/dependencies.md"))
 	if err != nil {
 		t.Fatalf("read the list of dependencies: %v", err)
 	}
@@ -101,7 +101,7 @@ func TestEveryDependencyHasItsReason(t *testing.T) {
 	row := regexp.MustCompile("(?m)^\\| `([^`]+)` \\| (.*) \\|$")
 	for _, m := range row.FindAllStringSubmatch(string(text), -1) {
 		if len(m[2]) < 20 {
-			t.Errorf("docs/dependencies.md: %s needs a reason", m[1])
+			t.Errorf("docs/develop/dependencies.md: %s needs a reason", m[1])
 		}
 		listed = append(listed, m[1])
 	}
@@ -119,7 +119,7 @@ func TestEveryDependencyHasItsReason(t *testing.T) {
 		t.Errorf("go.mod needs go mod tidy (-direct +imported):\n%s", diff)
 	}
 	if diff := cmp.Diff(listed, imported); diff != "" {
-		t.Errorf("docs/dependencies.md does not list what the code imports (-listed +imported):\n%s", diff)
+		t.Errorf("docs/develop/dependencies.md does not list what the code imports (-listed +imported):\n%s", diff)
 	}
 }
 

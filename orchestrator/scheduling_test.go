@@ -12,16 +12,36 @@ import (
 	"github.com/outbid-dev/outbid/orchestrator/policy/registry"
 )
 
-var update = flag.Bool("update", false, "write the generated parts of docs/scheduling.md anew")
+var update = flag.Bool("update", false, "write the generated parts of docs/reference/policies.md and docs/develop/add-a-policy.md")
 
-// between replaces the text between two marks of a page.
-func between(t *testing.T, page, mark, text string) string {
+// checkGenerated checks that text is between two marks of a page. With -update it writes it there.
+func checkGenerated(t *testing.T, name, mark, text string) {
+	t.Helper()
+	path := filepath.Join(root, name)
+	page, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := between(t, name, string(page), mark, text)
+	switch {
+	case want == string(page):
+	case *update:
+		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	default:
+		t.Errorf("%s is stale: go test ./orchestrator -run TestGeneratedPartsAreFresh -update", name)
+	}
+}
+
+// between returns a page with other text between two marks.
+func between(t *testing.T, name, page, mark, text string) string {
 	t.Helper()
 	open, end := "<!-- "+mark+" -->\n", "<!-- /"+mark+" -->"
 	before, rest, ok := strings.Cut(page, open)
 	_, after, closed := strings.Cut(rest, end)
 	if !ok || !closed {
-		t.Fatalf("docs/scheduling.md has no %s…%s", strings.TrimSpace(open), end)
+		t.Fatalf("%s has no %s…%s", name, strings.TrimSpace(open), end)
 	}
 	return before + open + text + end + after
 }
@@ -59,27 +79,13 @@ func optionTable() string {
 	return b.String()
 }
 
-// TestSchedulingPageIsTrue compares the page with the example, which compiles and passes, and with the registry.
-func TestSchedulingPageIsTrue(t *testing.T) {
+// TestGeneratedPartsAreFresh compares the pages with the example, which compiles and passes its test, and with the registry.
+func TestGeneratedPartsAreFresh(t *testing.T) {
 	t.Parallel()
 	example, err := os.ReadFile(filepath.Join(root, "orchestrator/policy/example_test.go"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(root, "docs/scheduling.md")
-	page, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := between(t, string(page), "example", "```go\n"+string(example)+"```\n")
-	want = between(t, want, "options", optionTable())
-	if *update {
-		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	if want != string(page) {
-		t.Error("docs/scheduling.md is stale: go test ./orchestrator -run TestSchedulingPageIsTrue -update")
-	}
+	checkGenerated(t, "docs/develop/add-a-policy.md", "example", "```go\n"+string(example)+"```\n")
+	checkGenerated(t, "docs/reference/policies.md", "options", optionTable())
 }

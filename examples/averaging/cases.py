@@ -1,4 +1,4 @@
-"""When averaging helps and when it hurts: the cases of docs/averaging.md, measured on real images of digits.
+"""When averaging helps and when it hurts: the cases of docs/research/averaging.md, measured on real images of digits.
 
 Each case trains copies of one network separately and averages their weights with `outbid average`. It prints the errors
 on images that no copy trained on, in percent, as mean and standard deviation over seeds.

@@ -1,8 +1,8 @@
 """Measures forks against one process and data-parallel ranks, on workers whose shares of the processor are 4:2:1.
 
-The protocol was written in advance and is in docs/comparison-forks.md. This needs root, for control groups (version 1),
+The protocol was written in advance and is in docs/research/forks.md. This needs root, for control groups (version 1),
 and takes about five minutes per seed: sudo .cache/venv/bin/python examples/forked/measure.py --seeds 0 --out
-docs/comparison/forks.jsonl
+forks.jsonl
 """
 
 from __future__ import annotations

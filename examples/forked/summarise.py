@@ -1,10 +1,11 @@
-"""Print the tables of docs/results.md from the output of measure.py.
+"""Print the tables of docs/research/forks.md from the output of measure.py.
 
-.cache/venv/bin/python examples/forked/summarise.py docs/comparison/forks.jsonl
+.cache/venv/bin/python examples/forked/summarise.py docs/research/forks/forks.jsonl.gz
 """
 
 from __future__ import annotations
 
+import gzip
 import json
 import statistics
 import sys
@@ -29,7 +30,8 @@ def interval(values: list[float]) -> str:
 
 def main() -> None:
     runs = defaultdict(dict)
-    for line in Path(sys.argv[1]).read_text().splitlines():
+    data = Path(sys.argv[1]).read_bytes()
+    for line in (gzip.decompress(data) if sys.argv[1].endswith(".gz") else data).decode().splitlines():
         run = json.loads(line)
         runs[run["workload"], run["way"]][run["seed"]] = run
     print("| workload | way | seeds | makespan, s | to `single` | mean JCT, s | to `single` | rounds averaged |")

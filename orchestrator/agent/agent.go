@@ -102,7 +102,7 @@ type Job struct {
 	Done, Until, Total float64
 	// Forecast is the step before which the trial ends with a probability of at least 0.9, if its learning curve is
 	// extrapolated; otherwise 0. It is the full training, because more than a tenth of the trials that get this far
-	// are fully trained, however flat their curves look (docs/work-left.md).
+	// are fully trained, however flat their curves look (docs/research/work-left.md).
 	Forecast float64
 	// Min and Max limit the devices of its gang. MultiNode allows a gang on several machines.
 	Min, Max  int

@@ -192,7 +192,7 @@ func (a *app) checkFaults(n nodeView) []checkView {
 		checks = append(checks, checkView{Name: "worker " + clean(n.Name), Detail: a.faultLine(n.Name, o), Fix: fix})
 	}
 	for _, w := range n.Warnings {
-		checks = append(checks, checkView{Name: "worker " + clean(n.Name), Detail: clean(w), Fix: "see docs/guide-platform.md"})
+		checks = append(checks, checkView{Name: "worker " + clean(n.Name), Detail: clean(w), Fix: "see docs/operate/security.md"})
 	}
 	return checks
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-var update = flag.Bool("update", false, "write golden files and docs/cli.md anew")
+var update = flag.Bool("update", false, "write golden files and docs/reference/cli.md anew")
 
 // goldens are command lines whose complete output is in testdata/golden.
 func goldens() map[string][]string {

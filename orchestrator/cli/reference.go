@@ -16,8 +16,8 @@ func (a *app) docsCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "docs FILE.md",
 		Short:   "Write the reference of the command line",
-		Long:    "Docs writes docs/cli.md: every command with its flags, and the fields of the JSON output.",
-		Example: "  outbid docs docs/cli.md",
+		Long:    "Docs writes docs/reference/cli.md: every command with its flags, and the fields of the JSON output.",
+		Example: "  outbid docs docs/reference/cli.md",
 		Args:    exactArgs("FILE.md"),
 		Hidden:  true,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -36,7 +36,7 @@ func reference(root *cobra.Command) string {
 	var b strings.Builder
 	b.WriteString(`# The command line
 
-This file is written by ` + "`outbid docs docs/cli.md`" + `; a test fails when it is stale.
+This file is written by ` + "`outbid docs docs/reference/cli.md`" + `; a test fails when it is stale.
 
 ` + root.Long + "\n\n" + `## For every command
 
@@ -87,7 +87,7 @@ below are stable: later versions only add fields. NaN and infinities are the str
 		{"A line of a log (`logs`)", logView{}},
 		{"A preview (`preview`)", previewView{}},
 		{"A check (`doctor`)", checkView{}},
-		{"A line of `sim`; docs/scheduling.md has the definitions", measure.Result{}},
+		{"A line of `sim`; docs/reference/figures.md has the definitions", measure.Result{}},
 		{"A version (`version`)", versionView{}},
 	} {
 		writeFields(&b, v.title, reflect.TypeOf(v.of))

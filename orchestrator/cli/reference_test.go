@@ -27,7 +27,7 @@ func everyCommand(cmd *cobra.Command) []*cobra.Command {
 func TestReferenceIsFresh(t *testing.T) {
 	t.Parallel()
 	got := reference(newTestApp(nil, nil).rootCommand())
-	path := filepath.Join("..", "..", "docs", "cli.md")
+	path := filepath.Join("..", "..", "docs", "reference", "cli.md")
 	if *update {
 		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
 			t.Fatal(err)
@@ -38,7 +38,7 @@ func TestReferenceIsFresh(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("docs/cli.md is stale, write it with `go test ./orchestrator/cli -run TestReferenceIsFresh -update` "+
+		t.Errorf("docs/reference/cli.md is stale, write it with `go test ./orchestrator/cli -run TestReferenceIsFresh -update` "+
 			"(-want +got):\n%s", diff)
 	}
 }

@@ -60,7 +60,7 @@ prints its assumptions.`,
 	}
 	f := cmd.Flags()
 	f.StringSliceVar(&o.policies, "policy", nil, "`NAMES` of other policies to simulate, separated by commas")
-	f.StringArrayVar(&o.options, "policy-option", nil, "`[POLICY.]NAME=VALUE` of the policies; see docs/scheduling.md")
+	f.StringArrayVar(&o.options, "policy-option", nil, "`[POLICY.]NAME=VALUE` of the policies; see docs/reference/policies.md")
 	f.BoolVar(&o.timeless, "no-times", false, "print 0 for results that vary between runs (times of decisions, memory)")
 	outputFlag(cmd, &o.out)
 	complete(cmd, "policy", registry.Names()...)

@@ -27,7 +27,7 @@ these keys signed, and workers accept only orders signed by them. Anyone who can
 standbys need the same keys. Configure a separate NATS with 'outbid nats init'; for a NATS with separately managed
 users give --nats-creds or --nats-nkey. Workers join one by one ('outbid worker token').
 
---policy selects the policy that gives devices to trials; docs/choosing-a-policy.md helps to choose.
+--policy selects the policy that gives devices to trials; docs/choose-a-policy.md helps to choose.
 
 Beyond loopback the API requires --tls-cert, --tls-key and --tokens, and NATS requires a certificate.`,
 		Example: `  outbid serve
@@ -107,7 +107,7 @@ func errJoinTokenGone(command string) error {
 	if command == "serve" {
 		return badInput("--token-file: workers no longer share a join token: 'serve' creates the cluster's keys in " +
 			"DATA/keys (--keys DIR for another directory), and each worker joins with a separate token " +
-			"('outbid worker token --name NAME'; see docs/guide-platform.md)")
+			"('outbid worker token --name NAME'; see docs/operate/deploy.md)")
 	}
 	return badInput("--token-file: workers no longer share a join token: on the server run " +
 		"'outbid worker token --name NAME > join.token', here 'outbid worker join --server URL --join-token join.token " +

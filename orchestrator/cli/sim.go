@@ -71,8 +71,8 @@ Jobs whose workload says so (hadare's), or all with --forks, may be trained by s
 fork jobs: ` + strings.Join(registry.Forking(), ", ") + `. Other policies train each job with one process. --fork-costs sets what
 forks take in addition to training.
 
--o json prints one object per line for each policy; docs/cli.md lists its fields under JSON, with definitions in
-docs/scheduling.md.`
+-o json prints one object per line for each policy; docs/reference/cli.md lists its fields under JSON, with definitions in
+docs/reference/figures.md.`
 }
 
 func makerLines() string {
@@ -110,7 +110,7 @@ func simFlags(cmd *cobra.Command, o *simOptions) {
 	f.StringVar(&o.Workload.Made, "made", "", "`NAME` of a workload to generate")
 	f.StringArrayVar(&o.Workload.Options, "made-option", nil, "`NAME=VALUE` for --made; a wrong name lists all options")
 	f.StringSliceVar(&o.Policies, "policy", []string{registry.Default}, "`NAMES` of policies, separated by commas")
-	f.StringArrayVar(&o.PolicyOptions, "option", nil, "`[POLICY.]NAME=VALUE` of the policies; see docs/scheduling.md")
+	f.StringArrayVar(&o.PolicyOptions, "option", nil, "`[POLICY.]NAME=VALUE` of the policies; see docs/reference/policies.md")
 	f.Uint64Var(&o.Workload.Seed, "seed", 0, "`SEED` of everything random")
 	f.StringVar(&o.Throughputs, "throughputs", "", "`FILE` of measured steps per second, in the format of Gavel's tables")
 	f.DurationVar(&o.Round, "round", 0, "length of a round for the policies that work in rounds (default: their own)")

@@ -1,11 +1,13 @@
 package cli
 
 import (
+	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -22,14 +24,14 @@ func (a *app) studyCommand() *cobra.Command {
 		Long: `Study reads tables of policies, workloads and seeds from a YAML file, runs everything that its results file does not
 have yet, a line for each run, and prints the tables as Markdown: means over the seeds with 95 % intervals. An
 interrupted study continues where it stopped.`,
-		Example: `  outbid study docs/comparison/themis.yaml --results themis.jsonl
-  outbid study docs/comparison/themis.yaml --results themis.jsonl --tables`,
+		Example: `  outbid study docs/research/themis/themis.yaml --results themis.jsonl
+  outbid study docs/research/themis/themis.yaml --results docs/research/themis/themis.jsonl.gz --tables`,
 		Args: exactArgs("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.study(cmd.Context(), args[0], results, folder, tables)
 		},
 	}
-	cmd.Flags().StringVar(&results, "results", "results.jsonl", "`FILE` of finished runs, to which new ones are added")
+	cmd.Flags().StringVar(&results, "results", "results.jsonl", "`FILE` of finished runs, to which new ones are added; with --tables it may be compressed (.gz)")
 	cmd.Flags().StringVar(&folder, "data", ".", "`DIR` with the traces and throughputs of the tables")
 	cmd.Flags().BoolVar(&tables, "tables", false, "only print the tables of finished runs")
 	_ = cmd.MarkFlagFilename("results")
@@ -52,6 +54,9 @@ func (a *app) study(ctx context.Context, file, results, folder string, tablesOnl
 		return err
 	}
 	if missing, all := s.Missing(got); missing > 0 && !tablesOnly {
+		if strings.HasSuffix(results, ".gz") {
+			return badInput("--results %s: cannot add runs to a compressed file; decompress it, or pass --tables", results)
+		}
 		a.notef("%d of %d runs are missing", missing, all)
 		if err := a.runStudy(ctx, s, got, results, folder, missing); err != nil {
 			return err
@@ -70,7 +75,14 @@ func readResults(path string) (study.Results, error) {
 		return nil, err
 	}
 	defer f.Close()
-	return study.ReadResults(f)
+	if !strings.HasSuffix(path, ".gz") {
+		return study.ReadResults(f)
+	}
+	unzipped, err := gzip.NewReader(f)
+	if err != nil {
+		return nil, badInput("%s: %w", path, err)
+	}
+	return study.ReadResults(unzipped)
 }
 
 func (a *app) runStudy(ctx context.Context, s *study.Study, got study.Results, results, folder string, missing int) (err error) {

@@ -37,11 +37,11 @@ func commonFlags(cmd *cobra.Command, o *serverFlags) {
 	f.StringVar(&o.Store, "store", "", "`STORE` of checkpoints: a directory or s3://bucket/prefix?endpoint=URL "+
 		"(default: DATA/store)")
 	f.StringVar(&o.Policy, "policy", registry.Default, "policy that gives devices to trials: "+strings.Join(registry.Names(), ", "))
-	f.StringArrayVar(&o.policyOptions, "policy-option", nil, "`NAME=VALUE` of an option of the policy; see docs/scheduling.md")
+	f.StringArrayVar(&o.policyOptions, "policy-option", nil, "`NAME=VALUE` of an option of the policy; see docs/reference/policies.md")
 	agentFlags(cmd, o)
 	f.DurationVar(&o.Lease, "lease", defaultLease, "how long a worker continues without contact to this server")
 	f.BoolVar(&o.AcceptLedgerLoss, "accept-ledger-loss", false, "start although the ledger has lost acknowledged data, and give up that data for good; first "+
-		"stop the workers and copy NATS's files (docs/guide-platform.md)")
+		"stop the workers and copy NATS's files (docs/operate/troubleshoot.md)")
 	f.StringVar(&o.ReadyFile, "ready-file", "", "`FILE` to write, as DATA/server.json, once the server is ready")
 	f.StringVar(&o.Tokens, "tokens", "", "`FILE` with the tokens of users and tools ('outbid token new')")
 	f.StringVar(&o.Limits, "limits", "", "YAML `FILE` with each tenant's limits (default: those that 'outbid tenant show NAME' prints)")

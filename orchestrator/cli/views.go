@@ -15,7 +15,7 @@ import (
 )
 
 // The structs below are the output of -o json. They are stable: fields are only added. The doc tags become the
-// reference in docs/cli.md.
+// reference in docs/reference/cli.md.
 
 // sweepView is a sweep.
 type sweepView struct {

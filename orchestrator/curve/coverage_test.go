@@ -76,7 +76,7 @@ func outcome(g guess, k *curve.Calibration) curve.Result {
 }
 
 // On held-out tasks, the 90 % intervals of forecasts of a curve's end cover 85 to 95 % once 32 of the sweep's own
-// curves have completed. The test prints the table of docs/tuners.md:
+// curves have completed. The test prints the table of docs/research/performance-curve.md:
 //
 //	go test ./orchestrator/curve -run Coverage -v
 func TestCoverageOnRealCurves(t *testing.T) {

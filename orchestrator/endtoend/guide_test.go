@@ -122,7 +122,10 @@ func TestThePlatformGuide(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	blocks := shellBlocks(t, filepath.Join(root, "docs", "guide-platform.md"))
+	var blocks []shellBlock
+	for _, page := range []string{"deploy", "security", "monitor", "upgrade-and-backup", "three-nats-servers"} {
+		blocks = append(blocks, shellBlocks(t, filepath.Join(root, "docs", "operate", page+".md"))...)
+	}
 	if len(blocks) < 10 || !strings.Contains(blocks[0].text, "go build -o bin/outbid .") {
 		t.Fatalf("%d blocks, the first is %v", len(blocks), blocks)
 	}

@@ -9,7 +9,7 @@ import (
 )
 
 // Kind is a row of the table of events: what a kind of event means to each component that follows events. Its texts
-// are printed in docs/architecture.md.
+// are printed in docs/reference/events.md.
 type Kind struct {
 	// Name of the event's message.
 	Name string

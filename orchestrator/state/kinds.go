@@ -7,7 +7,7 @@ import (
 type event = outbidv1.Event
 
 // Kinds returns the table of events, with one row for each kind. It alone defines what an event means; tests compare
-// the table with the messages, and docs/architecture.md prints it.
+// the table with the messages, and docs/reference/events.md prints it.
 func Kinds() []*Kind {
 	var all []*Kind
 	for _, rows := range [][]*Kind{tenantKinds(), sweepKinds(), trialKinds(), leaseKinds(), ledgerKinds()} {

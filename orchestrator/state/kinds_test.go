@@ -9,7 +9,7 @@ import (
 	outbidv1 "github.com/outbid-dev/outbid/proto/outbid/v1"
 )
 
-// printKinds returns the table of events as docs/architecture.md prints it.
+// printKinds returns the table of events as docs/reference/events.md prints it.
 func printKinds() string {
 	var out strings.Builder
 	out.WriteString("| event | about | moves | the sweep's tuner | the policy | its view changes | the sweep | workers | readers |\n|---|---|---|---|---|---|---|---|---|\n")
@@ -44,12 +44,12 @@ func printKinds() string {
 
 func TestTheDocsPrintTheEvents(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../../docs/architecture.md")
+	text, err := os.ReadFile("../../docs/reference/events.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if want := printKinds(); !strings.Contains(string(text), "\n"+want+"\n") {
-		t.Errorf("docs/architecture.md does not print this table as it is in kinds.go:\n%s", want)
+		t.Errorf("docs/reference/events.md does not print this table as it is in kinds.go:\n%s", want)
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 )
 
 // A transition gives the states in which an event may occur, and those that it leads to. The tables below are the
-// complete graph of legal transitions: every event is checked against them, docs/architecture.md prints them, and a
+// complete graph of legal transitions: every event is checked against them, docs/reference/events.md prints them, and a
 // test tries every pair of state and event.
 type transition[S ~int32] struct {
 	Event string

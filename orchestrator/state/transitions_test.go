@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// printTransitions returns a table of transitions as docs/architecture.md prints it.
+// printTransitions returns a table of transitions as docs/reference/events.md prints it.
 func printTransitions[S ~int32](what string, all []transition[S], word func(S) string) string {
 	words := func(states []S) string {
 		named := make([]string, len(states))
@@ -30,7 +30,7 @@ func printTransitions[S ~int32](what string, all []transition[S], word func(S) s
 
 func TestTheDocsPrintTheTransitions(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../../docs/architecture.md")
+	text, err := os.ReadFile("../../docs/reference/events.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +41,7 @@ func TestTheDocsPrintTheTransitions(t *testing.T) {
 		printTransitions("node", nodeTransitions(), orNone(NodeWord)),
 	} {
 		if !strings.Contains(string(text), "\n"+want+"\n") {
-			t.Errorf("docs/architecture.md does not print this table as it is in transitions.go:\n%s", want)
+			t.Errorf("docs/reference/events.md does not print this table as it is in transitions.go:\n%s", want)
 		}
 	}
 }

@@ -3,7 +3,7 @@ package tuner
 import "math"
 
 // These constants make the estimate of the remaining work err on the long side. They were chosen on the tasks that the
-// prior of package curve was fitted on, before the estimate was tested on others (docs/work-left.md).
+// prior of package curve was fitted on, before the estimate was tested on others (docs/research/work-left.md).
 const (
 	// wholeTrials is the number of imaginary fully trained trials that are added to the trials seen.
 	wholeTrials = 4

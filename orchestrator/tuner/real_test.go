@@ -214,7 +214,7 @@ func realTasks(t *testing.T) []curvetest.Task {
 }
 
 // TestRaceOnRealCurves compares tuners on real curves at equal budgets, with four workers. It prints the tables of
-// docs/tuners.md:
+// docs/research/performance-curve.md:
 //
 //	go test ./orchestrator/tuner -run Race -v -args -race-seeds 20
 func TestRaceOnRealCurves(t *testing.T) {

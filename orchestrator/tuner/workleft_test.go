@@ -117,7 +117,7 @@ func over(o leftover) float64      { return o.said / o.was }
 func overWhole(o leftover) float64 { return o.whole / o.was }
 func part(o leftover) float64      { return o.was / o.whole }
 
-// rows returns the rows for sweeps and trials in the tables of docs/work-left.md.
+// rows returns the rows for sweeps and trials in the tables of docs/research/work-left.md.
 func (l *lefts) rows(name string) (sweeps, trial string) {
 	sweeps, trial = "| "+name+" |", "| "+name+" |"
 	for k := range stages() {
@@ -180,7 +180,7 @@ func fittedHere(name string) bool {
 }
 
 // TestWorkLeftOfRealCurvesErrsOnTheLongSide checks the same on real curves of held-out tasks, as documented in
-// docs/work-left.md:
+// docs/research/work-left.md:
 //
 //	go test ./orchestrator/tuner -run WorkLeftOfReal -v
 func TestWorkLeftOfRealCurvesErrsOnTheLongSide(t *testing.T) {

@@ -3,7 +3,7 @@
     contests.py RESULTS.jsonl [TUNER]
 
 Read the lines that TestContest of orchestrator/tuner wrote (-contest-out RESULTS.jsonl), and print a table of
-docs/results-tuners.md for each number of slots. For each set of tasks, and for easy and hard tasks together, it has
+docs/research/tuners.md for each number of slots. For each set of tasks, and for easy and hard tasks together, it has
 the mean regret of each tuner after 4, 8 and 16 trainings by the clock, the mean share of configurations that are
 better (in %, in brackets), and the additional regret compared with TUNER (freeze_thaw) after 16. This difference is
 paired by task and seed. It has two bootstrap intervals of 95 %: over seeds with fixed tasks, and over tasks and
@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-# Groups of trained tasks, as in docs/comparison-tuners.md.
+# Groups of trained tasks, as in docs/research/tuners/protocols-4.md.
 TRAINED = {
     "trained, hard": "diabetes-boosting cancer-constant digits-linear names-restarts",
     "trained, easy": """digits-constant names-constant photographs-constant sources-constant documentation-cosine

@@ -3,7 +3,7 @@
 // on the number of facts. It reads no clock and does not depend on control or policies, so it can measure a simulation,
 // a replay or a live ledger.
 //
-// The definitions (docs/scheduling.md has the same in prose):
+// The definitions (docs/reference/figures.md has the same in prose):
 //
 //   - A job's completion time (JCT) is from its arrival to its end. It queues while it wants devices and holds none. Its
 //     slowdown is JCT over the time that the work it did takes alone and undisturbed.

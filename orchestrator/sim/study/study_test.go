@@ -192,7 +192,7 @@ func TestBrokenStudies(t *testing.T) {
 // The studies of the documentation can be run: every policy, option, cluster and workload in them exists.
 func TestTheDocumentedStudiesCanBeRun(t *testing.T) {
 	t.Parallel()
-	files, err := filepath.Glob("../../../docs/comparison/*.yaml")
+	files, err := filepath.Glob("../../../docs/research/*/*.yaml")
 	if err != nil || len(files) == 0 {
 		t.Fatal(err, files)
 	}

@@ -105,7 +105,7 @@ class Result:
         The soup starts with the best trial's weights. Each of the next k - 1 trials is added if the mean is then no
         worse by `evaluate`. That function gets weights by name and returns the sweep's metric; let it use data that no
         trial reported on. Without it all k trials are averaged. The default of k is 10. A soup helps if all trials
-        started with the same weights; see docs/averaging.md.
+        started with the same weights; see docs/guides/averaging.md.
 
         Only trials that have a checkpoint count; `checkpoints=ob.Checkpoints(best=...)` says how many the sweep keeps.
         The `outbid` binary on this machine computes the averages, like for `outbid soup`.

@@ -1,4 +1,4 @@
-"""The cases of docs/averaging.md: numpy's with one seed, and torch's if it is installed."""
+"""The cases of docs/research/averaging.md: numpy's with one seed, and torch's if it is installed."""
 
 from __future__ import annotations
 

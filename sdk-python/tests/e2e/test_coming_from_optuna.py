@@ -12,7 +12,7 @@ import pytest
 import outbid as ob
 
 SRC = Path(__file__).resolve().parents[2] / "src"
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "coming-from-optuna.md"
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "guides" / "from-optuna.md"
 
 
 def test_the_scripts_run_as_printed(real: ob.Client, tmp_path: Path) -> None:

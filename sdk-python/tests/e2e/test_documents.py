@@ -56,7 +56,7 @@ def environment(**more: str) -> dict[str, str]:
 
 
 def test_guide_runs_as_printed(tmp_path: Path) -> None:
-    guide = ROOT / "docs" / "guide-notebook.md"
+    guide = ROOT / "docs" / "guides" / "notebook.md"
     if not guide.exists():
         pytest.skip("the guide is not beside the SDK")
     blocks = re.findall(r"^```python\n(.*?)^```", guide.read_text(), re.MULTILINE | re.DOTALL)

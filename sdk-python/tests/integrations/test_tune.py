@@ -180,7 +180,7 @@ def test_the_table_of_names_is_complete() -> None:
     import importlib
     import re
 
-    text = (Path(__file__).parents[3] / "docs" / "coming-from-ray-tune.md").read_text()
+    text = (Path(__file__).parents[3] / "docs" / "reference" / "ray-tune-names.md").read_text()
     table: dict[str, dict[str, str]] = {}
     for module, names, what in re.findall(r"^\| `((?:tune|train|air)[\w.]*)` \| (.*) \| (.*) \|$", text, re.MULTILINE):
         table.setdefault(module, {}).update(dict.fromkeys(re.findall(r"`([\w.]+)`", names), what))

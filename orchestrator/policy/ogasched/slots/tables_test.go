@@ -15,7 +15,7 @@ import (
 )
 
 var (
-	tables = flag.String("tables", "", "run all of docs/comparison-ogasched.md and write its tables into this file")
+	tables = flag.String("tables", "", "run all of docs/research/ogasched.md and write its tables into this file")
 	only   = flag.String("only", "", "only the tables with this in their title")
 )
 
@@ -25,7 +25,7 @@ const (
 	student          = 2.776
 )
 
-// TestTables runs the comparison of docs/comparison-ogasched.md.
+// TestTables runs the comparison of docs/research/ogasched.md.
 func TestTables(t *testing.T) { //nolint:paralleltest // it measures for minutes
 	if *tables == "" {
 		t.Skip("runs for minutes: give -tables FILE")

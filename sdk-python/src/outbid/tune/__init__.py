@@ -13,7 +13,7 @@
     )
     print(tuner.fit().get_best_result().config)
 
-docs/coming-from-ray-tune.md lists the parts of Ray Tune that are supported, and those that are not.
+docs/guides/from-ray-tune.md lists the parts of Ray Tune that are supported, and those that are not.
 """
 
 from __future__ import annotations

@@ -215,7 +215,7 @@ def test_a_trial_uses_ray_on_its_bundle(nodes: RayCluster, tmp_path: Path) -> No
 
 
 def test_the_guide_runs_as_printed(nodes: RayCluster, tmp_path: Path) -> None:
-    guide = TESTS.parents[1] / "docs" / "ray.md"
+    guide = TESTS.parents[1] / "docs" / "guides" / "ray.md"
     first, second, third, last = re.findall(r"^```python\n(.*?)^```", guide.read_text(), re.MULTILINE | re.DOTALL)
     (tmp_path / "last.py").write_text(last)
     # The next blocks' functions are for more sweeps, and the last block's experiment joins while the cluster exists.
