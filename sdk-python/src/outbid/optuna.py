@@ -24,7 +24,6 @@ import copy
 import re
 import shutil
 import tempfile
-import warnings
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -63,6 +62,7 @@ from outbid._resources import Resources, duration
 from outbid._study import kept, to_study, unannounced
 from outbid._sweep import Sweep
 from outbid._tuners import Random
+from outbid._user_warning import warn_user
 
 __all__ = ["optimize", "to_study"]
 
@@ -318,7 +318,7 @@ class _Called(Callback):
             following.fail(trial.id)
         if (names := trial.attributes.get(CHANGED)) and not self._warned:
             self._warned = True
-            warnings.warn(_lost(names), UserWarning, stacklevel=2)
+            warn_user(_lost(names))
         told = following.trial(trial.id) if self._callbacks else None
         if told is not None and told.state.is_finished():
             try:

@@ -8,7 +8,6 @@ import itertools
 import os
 import re
 import sys
-import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from outbid._interrupt import interrupted
 from outbid._model import Update
 from outbid._sweep import Sweep
 from outbid._tuners import Plugin
+from outbid._user_warning import warn_user
 from outbid.tune._config import Placement, RunConfig, TuneConfig, placement_of, storage_of
 from outbid.tune._criteria import Criteria
 from outbid.tune._encoding import keep_large
@@ -117,9 +117,8 @@ def _needs(trainable: Any, experiment: Experiment, space: dict[str, Any]) -> Pla
     found = [placement_for(trainable, resolve(point)) for point in points]
     most = max(found, key=lambda one: tuple(one.required_resources.get(name, 0.0) for name in ("GPU", "CPU")))
     if any(one.required_resources != most.required_resources for one in found):
-        warnings.warn(
+        warn_user(
             f"trials need different resources; each is given what the largest needs: {most.required_resources}",
-            stacklevel=4,
         )
     return most
 

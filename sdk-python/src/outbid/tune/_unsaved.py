@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from outbid._model import TrialResult
+from outbid._user_warning import warn_user
 from outbid.tune._trial import Trial
 from outbid.tune.schedulers import FIFOScheduler
 
@@ -33,10 +33,9 @@ class Unsaved:
         if number is None:
             return
         self._waits = False
-        warnings.warn(
+        warn_user(
             f"{self._scheduler}: trial {number} was paused, or was to go on from another trial, and began again "
             "at step 0, as no checkpoint was saved. A function saves with tune.report(metrics, "
             "checkpoint=tune.Checkpoint.from_directory(path)) and begins with tune.get_checkpoint(); a tune.Trainable "
             "has save_checkpoint() and load_checkpoint()",
-            stacklevel=6,
         )
